@@ -1,0 +1,336 @@
+// Package broker is what every edge calls: publish, declare, consume, settle,
+// browse, replay, and the administration of all that. It ties the machines
+// together: topology and accounts behind one lock, queues in their partitions,
+// the store and the journal below.
+//
+// A Broker may be used by any number of goroutines. Lock order: topology, then
+// partitions, then what is inside a connection. The topology's lock is not held
+// while a disk is waited for.
+package broker
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/change"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/store"
+	"bartleby.mq/internal/topology"
+)
+
+// Options configure a Broker. The zero value of each field is a usable default.
+type Options struct {
+	Dir        string // data directory
+	FS         vfs.FS // nil: the operating system's
+	Logger     *slog.Logger
+	NodeName   string
+	Partitions int // 0: one for each processor
+	Strict     bool
+	Topology   topology.Options // Strict is taken from above
+
+	ConsumerTimeout time.Duration // 0: 30 minutes; negative: none (BR-9.16)
+	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
+	GlobalQos       bool          // whether basic.qos global is what it says (BR-9.9)
+
+	TrustClientDeath  bool          // reserved by DL-7.10; refused by configuration until it works
+	CountNack         bool          // DL-11.5
+	ResetOnDeadLetter bool          // DL-11.6
+	StripCC           bool          // DL-20.1
+	RetryHeld         time.Duration // DL-13.4; 0: 3 minutes if strict, else 15 s
+	CompactBytes      int64         // see partition.Options
+
+	Failpoint func(name string)
+	OnFatal   func(error) // the disk failed: the process must end
+}
+
+// Broker is one node.
+type Broker struct {
+	Options
+	started time.Time
+
+	topo     sync.RWMutex // guards state and users
+	state    *topology.State
+	users    *auth.State
+	revision atomic.Uint64 // raised by every change of either
+
+	storing sync.Mutex // keeps changes in the order they were made
+	store   *store.Store
+
+	journal *journal.Journal
+	bodies  *bodies.Store
+	node    *partition.Node
+	serial  atomic.Uint64
+	routers sync.Pool // *topology.Router
+
+	conns   sync.Mutex // guards what follows
+	open    map[*Connection]struct{}
+	closing bool
+
+	replies replies
+	cycles  seen
+	Totals  Totals
+}
+
+// Totals are counters over the node's life that no queue keeps.
+type Totals struct {
+	ConnectionsOpened, ConnectionsClosed      atomic.Uint64
+	ChannelsOpened, ChannelsClosed            atomic.Uint64
+	QueuesDeclared, QueuesCreated, QueuesGone atomic.Uint64
+	Published, Confirmed                      atomic.Uint64
+	UnroutableDropped, UnroutableReturned     atomic.Uint64
+}
+
+// Open opens the data directory, or makes it, and brings every queue back.
+func Open(o Options) (b *Broker, err error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.NodeName == "" {
+		o.NodeName = "bartleby@localhost"
+	}
+	if o.Partitions == 0 {
+		o.Partitions = runtime.GOMAXPROCS(0)
+	}
+	if o.MaxMessageSize == 0 {
+		o.MaxMessageSize = 16 << 20
+	}
+	if o.ConsumerTimeout == 0 {
+		o.ConsumerTimeout = 30 * time.Minute
+	}
+	if o.RetryHeld == 0 {
+		o.RetryHeld = 15 * time.Second
+		if o.Strict {
+			o.RetryHeld = 3 * time.Minute
+		}
+	}
+	if o.OnFatal == nil {
+		o.OnFatal = func(error) {}
+	}
+	o.Topology.Strict = o.Strict
+	b = &Broker{Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{}}
+	b.routers.New = func() any { return new(topology.Router) }
+	b.serial.Store(uint64(time.Now().UnixMilli()) << message.SerialBits)
+	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	b.store, err = store.Open(o.FS, filepath.Join(o.Dir, "state"), o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = b.store.Close()
+		}
+	}()
+	if err = b.loadTopology(); err != nil {
+		return nil, err
+	}
+	b.journal, err = journal.Open(journal.Options{
+		FS: o.FS, Dir: filepath.Join(o.Dir, "journal"), Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.node = partition.New(partition.Options{
+		Partitions: o.Partitions, Journal: b.journal, Bodies: b.bodies, Router: deadRouter{b}, Logger: o.Logger,
+		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: o.Failpoint,
+		ResetOnDeadLetter: o.ResetOnDeadLetter, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
+	})
+	for _, v := range b.state.VHosts() {
+		for _, q := range v.Queues() {
+			b.create(q)
+		}
+	}
+	if err = b.node.Recover(); err != nil {
+		_ = b.journal.Close()
+		return nil, err
+	}
+	b.node.Start()
+	return b, nil
+}
+
+func (b *Broker) loadTopology() (err error) {
+	if b.state, err = topology.Load(b.Options.Topology, b.store.All("topology/")); err != nil {
+		return err
+	}
+	if b.users, err = auth.Load(b.store.All("auth/")); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Close stops the node in order: connections are told by whoever owns the
+// listeners before; then the workers end, and the disk has everything.
+func (b *Broker) Close() error {
+	b.node.Stop()
+	err := b.journal.Close()
+	return errors.Join(err, b.store.Close())
+}
+
+// change runs f with the topology and the accounts locked for writing, and
+// stores what it changed before it returns. f must not wait for anything.
+func (b *Broker) change(f func() error) error {
+	b.topo.Lock()
+	err := f()
+	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
+	b.revision.Add(1)
+	if len(changes) == 0 {
+		b.topo.Unlock()
+		return err
+	}
+	b.storing.Lock()
+	b.topo.Unlock()
+	failed := b.persist(changes)
+	b.storing.Unlock()
+	if failed != nil {
+		// What was changed in memory is not on disk, and nobody knows what is.
+		b.OnFatal(failed)
+		return failed
+	}
+	return err
+}
+
+func (b *Broker) persist(changes []change.Change) error {
+	if err := b.store.Apply(changes, true); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// create gives a declared queue its place in a partition. REQUIRES: topo is held
+// for writing, or nobody else is there yet.
+func (b *Broker) create(q *topology.Queue) {
+	rt := &partition.Queue{Incarnation: q.Incarnation, VHost: q.VHost, Name: string(q.Name), Durable: q.Durable, Info: q}
+	config := queue.Config{Type: queue.Classic, Strict: q.Strict, Durable: q.Durable, MaxPriority: -1, CountNack: b.CountNack}
+	if q.Type == topology.Quorum {
+		config.Type = queue.Quorum
+	}
+	if e := q.Effective; e != nil {
+		config.SingleActive = e.SingleActiveConsumer
+		if e.MaxPriority != nil {
+			config.MaxPriority = int(*e.MaxPriority)
+		}
+	}
+	settings, dead := b.settings(q)
+	b.node.Create(rt, config, settings, dead)
+	q.Runtime = rt
+}
+
+// settings turns what arguments and policies come to into what a machine wants.
+func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLetter) {
+	e := q.Effective
+	or := func(v *int64) int64 {
+		if v == nil {
+			return -1
+		}
+		return *v
+	}
+	s := queue.Settings{
+		DeadLetter: e.DeadLetterExchange != nil, AtLeastOnce: e.Strategy == topology.AtLeastOnce,
+		TTL: or(e.MessageTTL), Expires: or(e.Expires), MaxLength: or(e.MaxLength), MaxBytes: or(e.MaxLengthBytes),
+		Overflow: queue.Overflow(e.Overflow), DeliveryLimit: or(e.DeliveryLimit), ConsumerTimeout: or(e.ConsumerTimeout),
+		Retry: queue.Retry{
+			Type: queue.RetryType(e.DelayedRetry.Type), Min: e.DelayedRetry.Min, Max: e.DelayedRetry.Max,
+			Multiplier: e.DelayedRetry.Multiplier, Jitter: e.DelayedRetry.Jitter,
+		},
+	}
+	if e.ConsumerTimeout == nil && b.ConsumerTimeout > 0 {
+		s.ConsumerTimeout = b.ConsumerTimeout.Milliseconds()
+	}
+	var dead partition.DeadLetter
+	if e.DeadLetterExchange != nil {
+		dead.Exchange = *e.DeadLetterExchange
+		if e.DeadLetterRoutingKey != nil {
+			dead.Key, dead.HasKey = *e.DeadLetterRoutingKey, true
+		}
+	}
+	return s, dead
+}
+
+// reconfigure carries changed settings to the queues. REQUIRES: topo is not held.
+func (b *Broker) reconfigure(a topology.Affected) {
+	for _, q := range a.Queues {
+		b.topo.RLock()
+		s, dead := b.settings(q)
+		rt := runtimeOf(q)
+		b.topo.RUnlock()
+		b.node.Configure(rt, s, dead)
+	}
+}
+
+func runtimeOf(q *topology.Queue) *partition.Queue { return q.Runtime.(*partition.Queue) }
+
+// nextSerial numbers a message. The time in it may run ahead of the clock under
+// more than a million messages a millisecond, never back.
+func (b *Broker) nextSerial() message.Serial {
+	for {
+		last := b.serial.Load()
+		next := max(last+1, uint64(time.Now().UnixMilli())<<message.SerialBits)
+		if b.serial.CompareAndSwap(last, next) {
+			return message.Serial(next)
+		}
+	}
+}
+
+// RandomName is prefix and 22 URL-safe characters that nobody can guess (BR-7.2).
+func RandomName(prefix string) string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return prefix + base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// seen remembers what was logged once, up to a limit.
+type seen struct {
+	mu sync.Mutex
+	m  map[string]bool
+}
+
+const seenLimit = 1000
+
+// first says whether key was not seen before.
+func (s *seen) first(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m[key] || len(s.m) >= seenLimit {
+		return false
+	}
+	if s.m == nil {
+		s.m = map[string]bool{}
+	}
+	s.m[key] = true
+	return true
+}
+
+// Node gives access to the queues as they run.
+func (b *Broker) Node() *partition.Node { return b.node }
+
+// Bodies is where deliveries find their bytes.
+func (b *Broker) Bodies() *bodies.Store { return b.bodies }
+
+// Uptime is how long the node has run.
+func (b *Broker) Uptime() time.Duration { return time.Since(b.started) }
+
+// Revision is raised by each change of topology and accounts: what was found
+// out under one revision holds as long as it does not change.
+func (b *Broker) Revision() uint64 { return b.revision.Load() }
+
+var _ = deadletter.Rejected

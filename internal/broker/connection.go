@@ -1,0 +1,223 @@
+package broker
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/topology"
+)
+
+// Login is who a client is after it has authenticated.
+type Login struct {
+	User      string
+	Mechanism string
+	ClientID  string // what {client_id} stands for in topic permissions
+}
+
+// Peer is a client's socket as the broker shows it.
+type Peer struct {
+	Name     string // "127.0.0.1:40112 -> 127.0.0.1:5672"
+	Host     string
+	Port     int
+	PeerHost string
+	PeerPort int
+	Protocol string // "AMQP 0-9-1"
+}
+
+// Client is the session behind a connection.
+type Client interface {
+	// Terminate ends the connection: the client is told code and text if it can be told.
+	Terminate(code uint16, text string)
+	// Show returns what the management API shows of it, by RabbitMQ's field names.
+	Show() map[string]any
+	// ShowChannels likewise for each channel.
+	ShowChannels() []map[string]any
+}
+
+// Connection is a client's access to one virtual host. Its methods may be used
+// by one goroutine at a time, but for those that say otherwise.
+type Connection struct {
+	Peer
+	b     *Broker
+	User  string
+	VHost message.VHost
+	Since time.Time
+
+	client    Client
+	loginInfo Login
+
+	// Owned by the goroutine that uses the connection.
+	router topology.Router
+	cache  routes
+
+	mu        sync.Mutex // guards what follows
+	exclusive []*topology.Queue
+}
+
+// Authenticate checks a user's password from a peer. The error is for the log:
+// clients are told the same whatever was wrong (BR-2.4, BR-2.6).
+func (b *Broker) Authenticate(user string, password []byte, peer net.IP) error {
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	return b.users.Authenticate(user, password, peer.IsLoopback())
+}
+
+// Connect opens the virtual host for an authenticated user (BR-3.1) and
+// registers the connection. The caller calls Disconnect in the end.
+func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Client) (*Connection, error) {
+	c := &Connection{Peer: peer, b: b, User: login.User, VHost: vhost, Since: time.Now(), client: client, loginInfo: login}
+	b.topo.RLock()
+	err := b.checkAccess(login.User, vhost)
+	v, _ := b.state.VHost(vhost)
+	var vhostLimit, userLimit int64 = -1, -1
+	if err == nil {
+		if n, ok := v.Limit(topology.MaxConnections); ok {
+			vhostLimit = n
+		}
+		if n, ok := b.users.Limit(login.User, auth.MaxConnections); ok {
+			userLimit = n
+		}
+	}
+	b.topo.RUnlock()
+	if err != nil {
+		return nil, err
+	}
+	b.conns.Lock()
+	defer b.conns.Unlock()
+	if b.closing {
+		return nil, topology.Refuse(topology.NotAllowed, "the broker is stopping")
+	}
+	if vhostLimit >= 0 || userLimit >= 0 {
+		inVHost, ofUser := int64(0), int64(0)
+		for other := range b.open {
+			if other.VHost == vhost {
+				inVHost++
+			}
+			if other.User == login.User {
+				ofUser++
+			}
+		}
+		if vhostLimit >= 0 && inVHost >= vhostLimit {
+			return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached", vhost, login.User, vhostLimit)
+		}
+		if userLimit >= 0 && ofUser >= userLimit {
+			return nil, topology.Refuse(topology.NotAllowed, "connection refused for user '%s': user connection limit (%d) is reached", login.User, userLimit)
+		}
+	}
+	b.open[c] = struct{}{}
+	b.Totals.ConnectionsOpened.Add(1)
+	return c, nil
+}
+
+// As is a connection for an administrative request of a user: it is not
+// registered and owns nothing.
+func (b *Broker) As(user string, vhost message.VHost) *Connection {
+	return &Connection{b: b, User: user, VHost: vhost, Since: time.Now()}
+}
+
+// checkAccess says whether the user may enter the virtual host (BR-3.1).
+// REQUIRES: topo is held.
+func (b *Broker) checkAccess(user string, vhost message.VHost) error {
+	if _, ok := b.state.VHost(vhost); !ok {
+		return topology.Refuse(topology.NotAllowed, "vhost %s not found", vhost)
+	}
+	if !b.users.HasAccess(user, vhost) {
+		return topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, user)
+	}
+	return nil
+}
+
+// Disconnect forgets the connection; its exclusive queues are deleted (BR-7.5).
+func (c *Connection) Disconnect() {
+	c.b.conns.Lock()
+	_, was := c.b.open[c]
+	delete(c.b.open, c)
+	c.b.conns.Unlock()
+	if was {
+		c.b.Totals.ConnectionsClosed.Add(1)
+	}
+	c.mu.Lock()
+	queues := c.exclusive
+	c.exclusive = nil
+	c.mu.Unlock()
+	for _, q := range queues {
+		c.b.remove(q, nil)
+	}
+}
+
+// Terminate ends the client's connection. Any goroutine may call it.
+func (c *Connection) Terminate(code uint16, text string) {
+	if c.client != nil {
+		c.client.Terminate(code, text)
+	}
+}
+
+// Client is the session behind the connection.
+func (c *Connection) Client() Client { return c.client }
+
+// Connections lists those open now.
+func (b *Broker) Connections() []*Connection {
+	b.conns.Lock()
+	defer b.conns.Unlock()
+	list := make([]*Connection, 0, len(b.open))
+	for c := range b.open {
+		list = append(list, c)
+	}
+	return list
+}
+
+// CloseConnections ends all connections that match, telling each client code and text.
+func (b *Broker) CloseConnections(match func(*Connection) bool, code uint16, text string) {
+	for _, c := range b.Connections() {
+		if match(c) {
+			c.Terminate(code, text)
+		}
+	}
+}
+
+// Drain refuses new connections from now on and ends those there are (BR-4.10).
+func (b *Broker) Drain() {
+	b.conns.Lock()
+	b.closing = true
+	b.conns.Unlock()
+	b.CloseConnections(func(*Connection) bool { return true }, 320, "broker forced connection closure with reason 'shutdown'")
+}
+
+// permit checks the user's permissions. REQUIRES: topo is held when it is called.
+func (c *Connection) permit(a topology.Access, r topology.Resource) error {
+	return c.b.users.Check(c.User, a, r, map[string]string{"username": c.User, "vhost": string(c.VHost), "client_id": c.loginInfo.ClientID})
+}
+
+// Impersonates says whether the user may set any user-id (BR-8.13).
+func (c *Connection) Impersonates() bool {
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	return c.b.users.HasTag(c.User, "impersonator")
+}
+
+// Broker is the broker behind the connection.
+func (c *Connection) Broker() *Broker { return c.b }
+
+// Run carries out operations on queues, in order.
+func (c *Connection) Run(ops []partition.Op) { c.b.node.Run(ops) }
+
+// RunWhole carries out a transaction.
+func (c *Connection) RunWhole(ops []partition.Op) { c.b.node.RunWhole(ops) }
+
+// Commit returns when the journal has what lies at pos and before. An error
+// means that the disk failed and the node is stopping.
+func (c *Connection) Commit(pos journal.Pos) error {
+	if err := c.b.journal.Commit(pos); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
+}
+
+// Committed is how far the journal is durable.
+func (c *Connection) Committed() journal.Pos { return c.b.journal.Committed() }

@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/topology"
+)
+
+// Got is a message taken by basic.get. Its references are the caller's.
+type Got struct {
+	Queue *partition.Queue
+	queue.Delivery
+	Left int // ready messages that remain
+}
+
+// Get takes one message from a queue (BR-9.10); ok is false if there is none.
+func (c *Connection) Get(name message.QueueName, noAck bool) (g Got, ok bool, err error) {
+	q, err := c.find(name, c.readable)
+	if err != nil {
+		return Got{}, false, err
+	}
+	if q.Type == topology.Quorum && q.Effective.SingleActiveConsumer {
+		return Got{}, false, topology.Refuse(topology.ResourceLocked,
+			`cannot obtain access to locked %s. basic.get operations are not supported by <<"quorum">> queues with single active consumer`, q.Resource())
+	}
+	g.Queue = runtimeOf(q)
+	g.Delivery, g.Left, ok, err = c.b.node.Get(g.Queue, noAck)
+	if partition.Gone(err) {
+		return Got{}, false, topology.NoQueue(c.VHost, name)
+	}
+	return g, ok, err
+}
+
+// Consume attaches a consumer to a queue (BR-9.1). attached is called before the
+// first delivery, with the queue locked.
+func (c *Connection) Consume(name message.QueueName, consumer *queue.Consumer, attached func(*partition.Queue)) (*partition.Queue, error) {
+	q, err := c.find(name, c.readable)
+	if err != nil {
+		return nil, err
+	}
+	rt := runtimeOf(q)
+	ok, err := c.b.node.Attach(rt, consumer, func() { attached(rt) })
+	if partition.Gone(err) {
+		return nil, topology.NoQueue(c.VHost, name)
+	}
+	if !ok {
+		return nil, topology.Refuse(topology.AccessRefused, "%s in exclusive use", q.Resource())
+	}
+	return rt, nil
+}
+
+// FindReadable returns the declaration of a queue that the client may read, so
+// that a session can check what it was asked before it consumes.
+func (c *Connection) FindReadable(name message.QueueName) (*topology.Queue, error) {
+	return c.find(name, c.readable)
+}
+
+// Cancel detaches a consumer. detached, if not nil, is called with the queue
+// locked: no delivery comes after it. An auto-delete queue goes with its last
+// consumer (BR-7.6).
+func (c *Connection) Cancel(q *partition.Queue, consumer *queue.Consumer, detached func()) {
+	left, was := c.b.node.Detach(q, consumer, detached)
+	decl := q.Info.(*topology.Queue)
+	if was && left == 0 && decl.AutoDelete {
+		_, _ = c.b.remove(decl, func(n partition.Counts) error {
+			if n.Consumers > 0 {
+				return topology.Refuse(topology.PreconditionFailed, "%s in use", decl.Resource())
+			}
+			return nil
+		})
+	}
+}
+
+// Resume lets a consumer have deliveries again.
+func (c *Connection) Resume(q *partition.Queue, consumer *queue.Consumer) { c.b.node.Resume(q, consumer) }
+
+// Pump lets the queue look for consumers that can take messages again.
+func (c *Connection) Pump(q *partition.Queue) { c.b.node.Pump(q) }

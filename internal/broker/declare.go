@@ -1,0 +1,224 @@
+package broker
+
+import (
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/topology"
+)
+
+// DeclareExchange declares an exchange (BR-5); created says whether it is new.
+func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err error) {
+	d.VHost = c.VHost
+	// Most declarations are of what is there: they cost no exclusive lock.
+	c.b.topo.RLock()
+	x, err := c.b.state.CheckExchange(d, c.permit)
+	c.b.topo.RUnlock()
+	if x != nil || err != nil {
+		return false, err
+	}
+	err = c.b.change(func() error {
+		_, created, err = c.b.state.DeclareExchange(d, c.permit)
+		return err
+	})
+	return created, err
+}
+
+// PassiveExchange asks for an exchange (BR-5.6).
+func (c *Connection) PassiveExchange(name message.ExchangeName) error {
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	if err := c.anyPermission(topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); err != nil {
+		return err
+	}
+	_, err := c.b.state.PassiveExchange(c.VHost, name)
+	return err
+}
+
+// anyPermission is what passive declarations need (BR-3.3). REQUIRES: topo is held.
+func (c *Connection) anyPermission(r topology.Resource) error {
+	err := c.permit(topology.Configure, r)
+	if err == nil || c.permit(topology.Write, r) == nil || c.permit(topology.Read, r) == nil {
+		return nil
+	}
+	return err
+}
+
+// DeleteExchange deletes an exchange (BR-5.9).
+func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) error {
+	return c.b.change(func() error {
+		_, err := c.b.state.DeleteExchange(c.VHost, name, ifUnused, c.permit)
+		return err
+	})
+}
+
+// Declared is a queue as declare-ok tells of it.
+type Declared struct {
+	Name      message.QueueName
+	Messages  int // ready ones (BR-7.1)
+	Consumers int
+	Created   bool
+}
+
+// DeclareQueue declares a queue; an empty name asks for one of the broker's (BR-7.2).
+func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
+	d.VHost, d.Owner = c.VHost, c.Name
+	c.b.Totals.QueuesDeclared.Add(1)
+	c.b.topo.RLock()
+	var err error
+	if d.Name == "" {
+		if err = c.b.state.CheckServerNamed(d.Arguments); err == nil {
+			d.Name, d.ServerNamed = message.QueueName(RandomName("amq.gen-")), true
+		}
+	}
+	var q *topology.Queue
+	if err == nil {
+		q, err = c.b.state.CheckQueue(d, c.permit)
+	}
+	c.b.topo.RUnlock()
+	if err != nil {
+		return Declared{}, err
+	}
+	if q != nil {
+		return c.declared(q, false), nil
+	}
+	var created bool
+	err = c.b.change(func() error {
+		var err error
+		if q, created, err = c.b.state.DeclareQueue(d, c.permit); created {
+			c.b.create(q)
+		}
+		return err
+	})
+	if err != nil {
+		return Declared{}, err
+	}
+	if created {
+		c.b.Totals.QueuesCreated.Add(1)
+		c.b.noteDeclared(q)
+		if q.Exclusive {
+			c.mu.Lock()
+			c.exclusive = append(c.exclusive, q)
+			c.mu.Unlock()
+		}
+	}
+	return c.declared(q, created), nil
+}
+
+func (c *Connection) declared(q *topology.Queue, created bool) Declared {
+	n := c.b.node.Touch(runtimeOf(q))
+	return Declared{Name: q.Name, Messages: n.Ready, Consumers: n.Consumers, Created: created}
+}
+
+// noteDeclared logs what whoever declared the queue may not expect of it.
+func (b *Broker) noteDeclared(q *topology.Queue) {
+	log := b.Logger.With("vhost", string(q.VHost), "queue", string(q.Name))
+	e := q.Effective
+	if q.Type == topology.Quorum {
+		_, given := q.Arguments.Get("x-delivery-limit")
+		if !given && e.DeliveryLimit != nil && *e.DeliveryLimit == topology.DefaultDeliveryLimit {
+			log.Info("delivery_limit not set, defaulting to 20") // DL-11.8
+		}
+	}
+	if e.ConfiguredStrategy == topology.AtLeastOnce && e.Strategy != topology.AtLeastOnce {
+		if e.DeadLetterExchange == nil {
+			log.Warn("Disabling dead-lettering despite configured dead-letter-strategy 'at-least-once' because dead-letter-exchange is not configured.")
+		} else {
+			log.Warn("Falling back to dead-letter-strategy at-most-once because configured dead-letter-strategy at-least-once is incompatible with the effective overflow strategy. To enable dead-letter-strategy at-least-once, set overflow strategy to reject-publish.", "overflow", e.Overflow.String()) // DL-13.2
+		}
+	}
+}
+
+// PassiveQueue asks for a queue (BR-7.15).
+func (c *Connection) PassiveQueue(name message.QueueName) (Declared, error) {
+	q, err := c.find(name, func(r topology.Resource) error { return c.anyPermission(r) })
+	if err != nil {
+		return Declared{}, err
+	}
+	return c.declared(q, false), nil
+}
+
+// find returns a queue the connection may use, after the permission check.
+func (c *Connection) find(name message.QueueName, permit func(topology.Resource) error) (*topology.Queue, error) {
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	if err := permit(topology.Resource{VHost: c.VHost, Kind: topology.QueueResource, Name: string(topology.CleanName(name))}); err != nil {
+		return nil, err
+	}
+	return c.b.state.PassiveQueue(c.VHost, name, c.Name)
+}
+
+func (c *Connection) readable(r topology.Resource) error { return c.permit(topology.Read, r) }
+
+// DeleteQueue deletes a queue and returns how many ready messages it held
+// (BR-7.9). A missing queue is no error.
+func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool) (messages int, err error) {
+	q, err := c.find(name, func(r topology.Resource) error { return c.permit(topology.Configure, r) })
+	if err != nil {
+		if e, ok := err.(*topology.Error); ok && e.Kind == topology.NotFound {
+			return 0, nil
+		}
+		return 0, err
+	}
+	n, err := c.b.remove(q, func(n partition.Counts) error {
+		switch {
+		case ifUnused && n.Consumers > 0:
+			return topology.Refuse(topology.PreconditionFailed, "%s in use", q.Resource())
+		case ifEmpty && n.Ready > 0:
+			return topology.Refuse(topology.PreconditionFailed, "%s not empty", q.Resource())
+		}
+		return nil
+	})
+	if partition.Gone(err) {
+		return 0, nil
+	}
+	return n.Ready, err
+}
+
+// remove deletes a queue unless check objects: from the topology first, so that
+// nothing is routed to it any more, then from its partition.
+func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (n partition.Counts, err error) {
+	err = b.change(func() error {
+		var err error
+		if n, err = b.node.Delete(runtimeOf(q), check); err != nil {
+			return err
+		}
+		b.state.DeleteQueue(q)
+		return nil
+	})
+	if err == nil {
+		b.Totals.QueuesGone.Add(1)
+	}
+	return n, err
+}
+
+// Purge removes the ready messages of a queue (BR-7.10).
+func (c *Connection) Purge(name message.QueueName) (int, error) {
+	q, err := c.find(name, c.readable)
+	if err != nil {
+		return 0, err
+	}
+	n, err := c.b.node.Purge(runtimeOf(q))
+	if partition.Gone(err) {
+		return 0, topology.NoQueue(c.VHost, name)
+	}
+	return n, err
+}
+
+// Bind makes a binding (BR-6.1).
+func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
+	d.VHost, d.Owner = c.VHost, c.Name
+	err = c.b.change(func() error {
+		_, created, err = c.b.state.Bind(d, c.permit)
+		return err
+	})
+	return created, err
+}
+
+// Unbind removes a binding (BR-6.2).
+func (c *Connection) Unbind(d topology.BindingDecl) error {
+	d.VHost, d.Owner = c.VHost, c.Name
+	return c.b.change(func() error {
+		_, err := c.b.state.Unbind(d, c.permit)
+		return err
+	})
+}

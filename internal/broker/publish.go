@@ -1,0 +1,313 @@
+package broker
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strconv"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/routing"
+	"bartleby.mq/internal/topology"
+)
+
+// Publication is a message on its way in.
+type Publication struct {
+	Exchange, Key []byte
+	// Raw are the properties as the client sent them, Props what they hold.
+	Raw   []byte
+	Props amqp091.Props
+	// Body is the content, in as many pieces as it came.
+	Body [][]byte
+	Size int // of all pieces, in bytes
+
+	// What Check found.
+	ttl    int64
+	cc     [][]byte
+	bcc    []byte // short strings
+	edit   amqp091.PropsEdit
+	edited bool
+}
+
+// maxTTL is ten years in milliseconds (DL-8.3).
+const maxTTL = 315360000000
+
+// Check validates what a publisher may get wrong about the message itself: CC and
+// BCC (BR-8.5), expiration (DL-8.3), user-id (BR-8.13). The message is not
+// routed yet.
+func (c *Connection) Check(p *Publication) error {
+	p.ttl, p.edited, p.edit = -1, false, amqp091.PropsEdit{}
+	p.cc, p.bcc = p.cc[:0], p.bcc[:0]
+	if p.Props.Has(amqp091.FlagUserID) && string(p.Props.UserID) != c.User && !c.Impersonates() {
+		return topology.Refuse(topology.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.Props.UserID, c.User)
+	}
+	if p.Props.Has(amqp091.FlagExpiration) {
+		if err := p.checkExpiration(); err != nil {
+			return err
+		}
+	}
+	if p.Props.Headers != nil {
+		return p.checkExtraKeys()
+	}
+	return nil
+}
+
+func (p *Publication) checkExpiration() error {
+	text := string(p.Props.Expiration)
+	ttl, reason := parseExpiration(text)
+	if reason != "" {
+		return topology.Refuse(topology.PreconditionFailed, "invalid expiration '%s': %s", text, reason)
+	}
+	p.ttl = ttl
+	if normal := strconv.FormatInt(ttl, 10); normal != text {
+		p.edit.Expiration, p.edited = &normal, true
+	}
+	return nil
+}
+
+// parseExpiration reads the property as RabbitMQ does: an integer at the
+// beginning, and nothing after it. A reason means that it is refused.
+func parseExpiration(text string) (ttl int64, reason string) {
+	n := 0
+	if n < len(text) && (text[n] == '+' || text[n] == '-') {
+		n++
+	}
+	digits := n
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+		n++
+	}
+	if n == digits {
+		return 0, "no_integer"
+	}
+	if n < len(text) {
+		return 0, `{leftover_string,"` + text[n:] + `"}`
+	}
+	number := text
+	if number[0] == '+' {
+		number = number[1:]
+	}
+	ttl, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err != nil && number[0] == '-':
+		return 0, "{value_negative," + number + "}"
+	case err != nil:
+		return 0, "{value_too_large," + trimZeros(number) + "}"
+	case ttl < 0:
+		return 0, "{value_negative," + strconv.FormatInt(ttl, 10) + "}"
+	case ttl > maxTTL:
+		return 0, "{value_too_large," + strconv.FormatInt(ttl, 10) + "}"
+	}
+	return ttl, ""
+}
+
+func trimZeros(digits string) string {
+	for len(digits) > 1 && digits[0] == '0' {
+		digits = digits[1:]
+	}
+	return digits
+}
+
+// checkExtraKeys finds the keys of the CC and BCC headers; BCC is taken out of
+// the message.
+func (p *Publication) checkExtraKeys() error {
+	keys := func(name string, add func(key []byte)) (bool, error) {
+		kind, value, ok := amqp091.HeaderField(p.Props.Headers, name)
+		if !ok {
+			return false, nil
+		}
+		decoded, err := amqp091.DecodeValue(kind, value)
+		if err != nil {
+			return false, topology.Refuse(topology.PreconditionFailed, "invalid message: header %s is malformed", name)
+		}
+		list, ok := decoded.(amqp091.Array)
+		if !ok {
+			return false, topology.Refuse(topology.PreconditionFailed, "invalid message: {unacceptable_type_in_header,\"%s\",%s}", name, amqp091.TypeName(decoded))
+		}
+		for _, v := range list {
+			if s, ok := v.(string); ok && len(s) <= 255 {
+				add([]byte(s))
+			}
+		}
+		return true, nil
+	}
+	if _, err := keys("CC", func(k []byte) { p.cc = append(p.cc, k) }); err != nil {
+		return err
+	}
+	has, err := keys("BCC", func(k []byte) {
+		p.bcc = append(append(p.bcc, byte(len(k))), k...)
+	})
+	if err != nil {
+		return err
+	}
+	if has {
+		p.edit.Remove, p.edited = removeBCC, true
+	}
+	return nil
+}
+
+var removeBCC = []string{"BCC"}
+
+// TTL is the message's own time to live in milliseconds, -1 if it has none.
+func (p *Publication) TTL() int64 { return p.ttl }
+
+// Store keeps the message and returns the one reference to it.
+func (c *Connection) Store(p *Publication) message.Ref {
+	props := p.Raw
+	if p.edited || !amqp091.Canonical(&p.Props) {
+		props = amqp091.AppendProps(nil, p.Raw, &p.Props, &p.edit)
+	}
+	e := message.Envelope{
+		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: props, BodySize: p.Size,
+		Persistent: p.Props.DeliveryMode == 2, HasHeaders: p.Props.Headers != nil, HasCC: len(p.cc) > 0,
+		HasExpiration: p.ttl >= 0, HasPriority: p.Props.Has(amqp091.FlagPriority), Priority: p.Props.Priority,
+	}
+	ref, b := c.b.bodies.Alloc(e.Size())
+	body := e.Put(b)
+	for _, piece := range p.Body {
+		body = body[copy(body, piece):]
+	}
+	return ref
+}
+
+// Priority is the message's priority property, -1 if it has none.
+func (p *Publication) Priority() int {
+	if p.Props.Has(amqp091.FlagPriority) {
+		return int(p.Props.Priority)
+	}
+	return -1
+}
+
+// routes remembers where keys lead, as long as nothing is declared.
+type routes struct {
+	revision uint64
+	byKey    map[string][]*partition.Queue
+	// The last one, for publishers that always use the same.
+	exchange, key []byte
+	targets       []*partition.Queue
+	valid         bool
+	scratch       []byte
+}
+
+const routesLimit = 4096
+
+func (r *routes) find(revision uint64, exchange, key []byte) ([]*partition.Queue, bool) {
+	if r.revision != revision {
+		clear(r.byKey)
+		r.revision, r.valid = revision, false
+		return nil, false
+	}
+	if r.valid && bytes.Equal(r.exchange, exchange) && bytes.Equal(r.key, key) {
+		return r.targets, true
+	}
+	r.scratch = append(append(append(r.scratch[:0], exchange...), 0), key...)
+	targets, ok := r.byKey[string(r.scratch)]
+	if ok {
+		r.remember(exchange, key, targets)
+	}
+	return targets, ok
+}
+
+func (r *routes) remember(exchange, key []byte, targets []*partition.Queue) {
+	r.exchange, r.key = append(r.exchange[:0], exchange...), append(r.key[:0], key...)
+	r.targets, r.valid = targets, true
+}
+
+func (r *routes) keep(exchange, key []byte, targets []*partition.Queue) {
+	if r.byKey == nil {
+		r.byKey = map[string][]*partition.Queue{}
+	}
+	if len(r.byKey) >= routesLimit {
+		clear(r.byKey)
+	}
+	r.byKey[string(exchange)+"\x00"+string(key)] = targets
+	r.remember(exchange, key, targets)
+}
+
+// Route finds the queues the message goes to, after checking that the client may
+// publish there (BR-8.1, BR-3.3, BR-3.5, BR-5.11). The slice must not be changed.
+func (c *Connection) Route(p *Publication) ([]*partition.Queue, error) {
+	plain := len(p.cc) == 0 && len(p.bcc) == 0
+	if plain {
+		if targets, ok := c.cache.find(c.b.revision.Load(), p.Exchange, p.Key); ok {
+			return targets, nil
+		}
+	}
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	revision := c.b.revision.Load()
+	v, ok := c.b.state.VHost(c.VHost)
+	if !ok {
+		return nil, topology.Refuse(topology.NotFound, "no exchange '%s' in vhost '%s'", p.Exchange, c.VHost)
+	}
+	name := message.ExchangeName(p.Exchange)
+	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); err != nil {
+		return nil, err
+	}
+	x, ok := v.Exchange(name)
+	if !ok {
+		return nil, topology.NoExchange(c.VHost, name)
+	}
+	if x.Internal {
+		return nil, topology.Refuse(topology.AccessRefused, "cannot publish to internal %s", x.Resource())
+	}
+	if x.Type == routing.Topic {
+		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(name), Key: string(p.Key)}
+		if err := c.permit(topology.Write, r); err != nil {
+			return nil, err
+		}
+	}
+	m := routing.Message{
+		Key: p.Key, Headers: p.Props.Headers, MessageID: p.Props.MessageID, CorrelationID: p.Props.CorrelationID,
+		Timestamp: p.Props.Timestamp, HasTimestamp: p.Props.Has(amqp091.FlagTimestamp), Chance: rand.Uint64(),
+	}
+	if !plain {
+		m.More = append(append([][]byte{}, p.cc...), shortStrings(p.bcc)...)
+	}
+	found := c.router.Route(v, x, &m, nil)
+	targets := make([]*partition.Queue, len(found))
+	for i, q := range found {
+		targets[i] = runtimeOf(q)
+	}
+	if plain && c.router.ByKeys {
+		if c.cache.revision != revision {
+			clear(c.cache.byKey)
+			c.cache.revision, c.cache.valid = revision, false
+		}
+		c.cache.keep(p.Exchange, p.Key, targets)
+	}
+	return targets, nil
+}
+
+func shortStrings(b []byte) (list [][]byte) {
+	for len(b) > 0 {
+		n := int(b[0])
+		list = append(list, b[1:1+n])
+		b = b[1+n:]
+	}
+	return list
+}
+
+// PublishOne publishes one message and waits until it is safe: for callers that
+// are no session, such as the management API.
+func (c *Connection) PublishOne(p *Publication) (routed bool, err error) {
+	if err := c.Check(p); err != nil {
+		return false, err
+	}
+	targets, err := c.Route(p)
+	if err != nil || len(targets) == 0 {
+		return false, err
+	}
+	op := []partition.Op{{Kind: partition.Publish, Targets: targets, Body: c.Store(p), TTL: p.TTL(), Priority: p.Priority()}}
+	c.b.Totals.Published.Add(1)
+	c.Run(op)
+	if op[0].Pos != 0 {
+		if err := c.Commit(op[0].Pos); err != nil {
+			return false, err
+		}
+	}
+	return !op[0].Refused, nil
+}
+
+var _ queue.ReturnKind

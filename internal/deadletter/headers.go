@@ -1,0 +1,107 @@
+package deadletter
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"bartleby.mq/internal/amqp091"
+)
+
+// The headers a dead message carries over AMQP 0-9-1, in the order of their
+// bytes, which is the order they are sent in (DL-6.15).
+const (
+	headerDeath         = "x-death"
+	headerFirstExchange = "x-first-death-exchange"
+	headerFirstQueue    = "x-first-death-queue"
+	headerFirstReason   = "x-first-death-reason"
+	headerLastExchange  = "x-last-death-exchange"
+	headerLastQueue     = "x-last-death-queue"
+	headerLastReason    = "x-last-death-reason"
+)
+
+// HeaderNames are the seven headers, which a replay removes (DL-19.6).
+var HeaderNames = []string{
+	headerDeath, headerFirstExchange, headerFirstQueue, headerFirstReason,
+	headerLastExchange, headerLastQueue, headerLastReason,
+}
+
+// Headers renders the history as AMQP 0-9-1 headers, sorted (DL-7.1, DL-7.5).
+func (h *History) Headers() []amqp091.RawField {
+	if len(h.Deaths) == 0 {
+		return nil
+	}
+	return append([]amqp091.RawField{{Key: headerDeath, Encoded: h.xDeath()}}, h.summary()...)
+}
+
+// Matchable is what a headers exchange sees of the history: all but x-death (DL-6.8).
+func (h *History) Matchable() []amqp091.RawField {
+	if len(h.Deaths) == 0 {
+		return nil
+	}
+	return h.summary()
+}
+
+func (h *History) summary() []amqp091.RawField {
+	first, last := &h.Deaths[h.First], &h.Deaths[0]
+	return []amqp091.RawField{
+		{Key: headerFirstExchange, Encoded: longString(first.Exchange)},
+		{Key: headerFirstQueue, Encoded: longString(first.Queue)},
+		{Key: headerFirstReason, Encoded: longString(first.Reason.String())},
+		{Key: headerLastExchange, Encoded: longString(h.LastExchange)},
+		{Key: headerLastQueue, Encoded: longString(last.Queue)},
+		{Key: headerLastReason, Encoded: longString(last.Reason.String())},
+	}
+}
+
+// LongField is a header holding a 64-bit integer, such as x-delivery-count.
+func LongField(key string, v int64) amqp091.RawField {
+	return amqp091.RawField{Key: key, Encoded: binary.BigEndian.AppendUint64([]byte{'l'}, uint64(v))}
+}
+
+func longString(s string) []byte { return appendLongString([]byte{'S'}, s) }
+
+func appendLongString(b []byte, s string) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
+	return append(b, s...)
+}
+
+// xDeath encodes the x-death array; the fields of each entry stand in
+// RabbitMQ's order (DL-7.1).
+func (h *History) xDeath() []byte {
+	b := append(make([]byte, 0, 64+128*len(h.Deaths)), 'A', 0, 0, 0, 0)
+	for i := range h.Deaths {
+		d := &h.Deaths[i]
+		b = append(b, 'F', 0, 0, 0, 0)
+		table := len(b)
+		if d.Expiration >= 0 {
+			b = appendKey(b, "original-expiration", 'S')
+			b = appendLongString(b, strconv.FormatInt(d.Expiration, 10))
+		}
+		b = appendKey(b, "count", 'l')
+		b = binary.BigEndian.AppendUint64(b, d.Count)
+		b = appendKey(b, "reason", 'S')
+		b = appendLongString(b, d.Reason.String())
+		b = appendKey(b, "queue", 'S')
+		b = appendLongString(b, d.Queue)
+		b = appendKey(b, "time", 'T')
+		b = binary.BigEndian.AppendUint64(b, uint64(d.First/1000))
+		b = appendKey(b, "exchange", 'S')
+		b = appendLongString(b, d.Exchange)
+		b = appendKey(b, "routing-keys", 'A')
+		b = append(b, 0, 0, 0, 0)
+		keys := len(b)
+		for _, k := range d.Keys {
+			b = appendLongString(append(b, 'S'), k)
+		}
+		binary.BigEndian.PutUint32(b[keys-4:], uint32(len(b)-keys))
+		binary.BigEndian.PutUint32(b[table-4:], uint32(len(b)-table))
+	}
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-5))
+	return b
+}
+
+func appendKey(b []byte, key string, kind byte) []byte {
+	b = append(b, byte(len(key)))
+	b = append(b, key...)
+	return append(b, kind)
+}

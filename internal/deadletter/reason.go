@@ -1,0 +1,58 @@
+package deadletter
+
+// Reason is why a message died (DL-1.1). Its string is what headers and metrics show.
+type Reason uint8
+
+// The reasons. The numbers are part of the history's stored form.
+const (
+	Rejected      Reason = iota + 1 // basic.reject or basic.nack without requeue (DL-1.2)
+	Expired                         // its TTL passed while it was ready (DL-1.5)
+	MaxLen                          // the queue was over its length limit (DL-1.6)
+	DeliveryLimit                   // returned more often than the queue allows (DL-1.7)
+	reasons
+)
+
+// Reasons lists them all, in the order of their numbers.
+var Reasons = []Reason{Rejected, Expired, MaxLen, DeliveryLimit}
+
+func (r Reason) String() string {
+	switch r {
+	case Rejected:
+		return "rejected"
+	case Expired:
+		return "expired"
+	case MaxLen:
+		return "maxlen"
+	case DeliveryLimit:
+		return "delivery_limit"
+	}
+	return "unknown"
+}
+
+// ParseReason is the reverse of String; ok is false for anything else.
+func ParseReason(s string) (r Reason, ok bool) {
+	for _, r := range Reasons {
+		if r.String() == s {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
+// Outcome is what became of a dead message. All but Routed are drops, counted
+// per queue (DL-18.4).
+type Outcome uint8
+
+// The outcomes.
+const (
+	Routed        Outcome = iota // it is in at least one other queue now
+	NoExchange                   // the queue has no dead-letter exchange, or it does not exist
+	NoRoute                      // the exchange routed it nowhere
+	Cycle                        // every target would have closed an automatic cycle (DL-9)
+	TargetRefused                // every target was full (DL-6.12)
+	Outcomes                     // how many there are
+)
+
+func (o Outcome) String() string {
+	return [...]string{"routed", "no_dlx", "no_route", "cycle", "target_refused"}[o]
+}

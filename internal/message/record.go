@@ -1,0 +1,170 @@
+package message
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Record is a message as the broker keeps it: one run of bytes that never
+// changes after it was published, in memory, in the journal and on the way to
+// consumers alike.
+//
+//	 0  serial      u64  see Serial
+//	 8  properties  u32  length
+//	12  body        u32  length
+//	16  bcc         u16  length
+//	18  exchange    u8   length
+//	19  key         u8   length
+//	20  flags       u8
+//	21  priority    u8   the property, 0 if unset
+//	22  reserved    u16
+//	24  exchange | key | bcc keys (short strings) | properties | body
+//
+// Integers are little endian. The properties are in the form the AMQP 0-9-1
+// content header has after the body size, canonical (DL-6.15): headers sorted,
+// BCC removed, expiration normalised.
+type Record []byte
+
+const recordHead = 24
+
+// The flags of a record.
+const (
+	flagPersistent = 1 << iota
+	flagHeaders    // there is a headers property
+	flagCC         // there is a CC header
+	flagExpiration // there is an expiration property
+	flagPriority   // there is a priority property
+)
+
+// Serial numbers messages in the order of their arrival: milliseconds since
+// 1970 in the upper 44 bits, a counter below. It identifies a message across
+// every move; two copies of one message, in two queues, share it.
+type Serial uint64
+
+// SerialBits is the width of a serial's counter.
+const SerialBits = 20
+
+// UnixMilli is when the message arrived, in milliseconds since 1970.
+func (s Serial) UnixMilli() int64 { return int64(s >> SerialBits) }
+
+// Envelope is what a record is made of.
+type Envelope struct {
+	Serial     Serial
+	Exchange   []byte // at most 255 bytes
+	Key        []byte // at most 255 bytes
+	BCC        []byte // extra keys taken from the BCC header, as short strings
+	Properties []byte
+	BodySize   int
+
+	Persistent    bool
+	HasHeaders    bool
+	HasCC         bool
+	HasExpiration bool
+	HasPriority   bool
+	Priority      uint8
+}
+
+// Size is the length of the envelope's record, in bytes.
+func (e *Envelope) Size() int {
+	return recordHead + len(e.Exchange) + len(e.Key) + len(e.BCC) + len(e.Properties) + e.BodySize
+}
+
+// Put writes all but the body into dst, which has at least Size bytes, and
+// returns the part of dst that the body is to be copied to.
+func (e *Envelope) Put(dst []byte) (body []byte) {
+	var flags uint8
+	if e.Persistent {
+		flags |= flagPersistent
+	}
+	if e.HasHeaders {
+		flags |= flagHeaders
+	}
+	if e.HasCC {
+		flags |= flagCC
+	}
+	if e.HasExpiration {
+		flags |= flagExpiration
+	}
+	if e.HasPriority {
+		flags |= flagPriority
+	}
+	le := binary.LittleEndian
+	le.PutUint64(dst, uint64(e.Serial))
+	le.PutUint32(dst[8:], uint32(len(e.Properties)))
+	le.PutUint32(dst[12:], uint32(e.BodySize))
+	le.PutUint16(dst[16:], uint16(len(e.BCC)))
+	dst[18], dst[19], dst[20], dst[21] = uint8(len(e.Exchange)), uint8(len(e.Key)), flags, e.Priority
+	dst[22], dst[23] = 0, 0
+	n := recordHead
+	n += copy(dst[n:], e.Exchange)
+	n += copy(dst[n:], e.Key)
+	n += copy(dst[n:], e.BCC)
+	n += copy(dst[n:], e.Properties)
+	return dst[n : n+e.BodySize]
+}
+
+var errRecord = errors.New("message record: lengths do not add up")
+
+// CheckRecord says whether b is a whole record: its lengths add up.
+func CheckRecord(b []byte) error {
+	if len(b) < recordHead {
+		return errRecord
+	}
+	r := Record(b)
+	want := uint64(r.bodyAt()) + uint64(r.BodySize())
+	if want != uint64(len(b)) {
+		return errRecord
+	}
+	return nil
+}
+
+func (r Record) exchangeEnd() int { return recordHead + int(r[18]) }
+func (r Record) keyEnd() int      { return r.exchangeEnd() + int(r[19]) }
+func (r Record) bccEnd() int      { return r.keyEnd() + int(binary.LittleEndian.Uint16(r[16:])) }
+func (r Record) bodyAt() int      { return r.bccEnd() + int(binary.LittleEndian.Uint32(r[8:])) }
+
+// Serial is the message's number.
+func (r Record) Serial() Serial { return Serial(binary.LittleEndian.Uint64(r)) }
+
+// Exchange is the exchange the message was first published to.
+func (r Record) Exchange() []byte { return r[recordHead:r.exchangeEnd()] }
+
+// Key is the routing key the message was first published with.
+func (r Record) Key() []byte { return r[r.exchangeEnd():r.keyEnd()] }
+
+// BCC is the list of keys of the BCC header, as short strings.
+func (r Record) BCC() []byte { return r[r.keyEnd():r.bccEnd()] }
+
+// Properties are the AMQP 0-9-1 property flags and values.
+func (r Record) Properties() []byte { return r[r.bccEnd():r.bodyAt()] }
+
+// Body is the content.
+func (r Record) Body() []byte { return r[r.bodyAt():] }
+
+// BodySize is the length of the body, in bytes.
+func (r Record) BodySize() int { return int(binary.LittleEndian.Uint32(r[12:])) }
+
+// Persistent says whether delivery-mode is 2.
+func (r Record) Persistent() bool { return r[20]&flagPersistent != 0 }
+
+// HasHeaders says whether there is a headers property.
+func (r Record) HasHeaders() bool { return r[20]&flagHeaders != 0 }
+
+// HasCC says whether there is a CC header.
+func (r Record) HasCC() bool { return r[20]&flagCC != 0 }
+
+// HasExpiration says whether there is an expiration property.
+func (r Record) HasExpiration() bool { return r[20]&flagExpiration != 0 }
+
+// Priority is the priority property, and whether there is one.
+func (r Record) Priority() (p uint8, ok bool) { return r[21], r[20]&flagPriority != 0 }
+
+// RecordHead is the length of the part of a record that tells its length.
+const RecordHead = recordHead
+
+// RecordSize is the length of the record that begins with head.
+func RecordSize(head []byte) int {
+	r := Record(head)
+	return recordHead + int(r[18]) + int(r[19]) + int(binary.LittleEndian.Uint16(r[16:])) +
+		int(binary.LittleEndian.Uint32(r[8:])) + r.BodySize()
+}

@@ -1,0 +1,170 @@
+package partition
+
+import (
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// OpKind is what an Op does.
+type OpKind uint8
+
+// The kinds.
+const (
+	Publish OpKind = iota
+	Ack
+	Reject // the message dies
+	Return // the message goes back to its queue
+)
+
+// Op is one thing a client asked of queues. A session collects those of one
+// read and runs them together.
+type Op struct {
+	Kind OpKind
+
+	// Publish: the targets are distinct. The reference in Body passes to Run.
+	Targets  []*Queue
+	Body     message.Ref
+	TTL      int64 // milliseconds, -1 = none
+	Priority int   // -1 = none
+
+	// The others.
+	Queue    *Queue
+	ID       queue.ID
+	Consumer *queue.Consumer // nil for basic.get
+	How      queue.ReturnKind
+	Failed   bool // Reject: counts as a failed delivery (DL-11.3)
+
+	// Results of a Publish.
+	Refused bool        // a target did not take it
+	Pos     journal.Pos // what the journal must have committed before a confirm; 0 = nothing
+}
+
+// Run carries out ops in order. It locks what several of them need once, but
+// never handles more than a slice under one hold.
+func (n *Node) Run(ops []Op) {
+	for len(ops) > 0 {
+		slice := ops[:min(len(ops), sliceLimit)]
+		n.run(slice)
+		ops = ops[len(slice):]
+	}
+}
+
+// RunWhole carries out ops in one hold and one frame of the journal: a
+// transaction. It may hold its partitions for longer than a slice.
+func (n *Node) RunWhole(ops []Op) {
+	if len(ops) > 0 {
+		n.run(ops)
+	}
+}
+
+func (n *Node) run(ops []Op) {
+	var few [8]*Partition
+	parts := few[:0]
+	add := func(p *Partition) {
+		for _, have := range parts {
+			if have == p {
+				return
+			}
+		}
+		parts = append(parts, p)
+	}
+	for i := range ops {
+		if ops[i].Kind != Publish {
+			add(ops[i].Queue.part)
+		}
+		for _, q := range ops[i].Targets {
+			add(q.part)
+		}
+	}
+	if len(parts) == 0 {
+		for i := range ops {
+			n.bodies.Release(ops[i].Body)
+		}
+		return
+	}
+	h := n.lock(parts...)
+	h.entries = len(ops)
+	for i := range ops {
+		op := &ops[i]
+		if op.Kind == Publish {
+			n.publish(h, op)
+			continue
+		}
+		q := op.Queue
+		if q.gone {
+			continue
+		}
+		h.touch(q)
+		switch op.Kind {
+		case Ack:
+			if q.m.Ack(op.ID, op.Consumer) {
+				q.stats.Acked++
+			}
+		case Reject:
+			q.m.Reject(h.now, op.ID, op.Consumer, op.Failed)
+		case Return:
+			if q.m.Return(h.now, op.ID, op.Consumer, op.How) {
+				q.stats.Returned++
+			}
+		}
+		q.m.Flow(h.now, 0)
+	}
+	pos := n.unlock(h)
+	n.relieve()
+	for i := range ops {
+		if ops[i].Kind == Publish && ops[i].Pos != 0 {
+			ops[i].Pos = pos
+		}
+	}
+}
+
+// publish lets one message into its targets. REQUIRES: their partitions are held.
+func (n *Node) publish(h *hold, op *Op) {
+	r := message.Record(n.bodies.Bytes(op.Body))
+	n.bodies.Retain(op.Body, len(op.Targets))
+	e := queue.Entry{Body: op.Body, Priority: op.Priority, TTL: op.TTL}
+	persistent, logged := r.Persistent(), 0
+	h.entered = h.entered[:0]
+	for _, q := range op.Targets {
+		if q.gone {
+			n.bodies.Release(op.Body)
+			continue
+		}
+		h.touch(q)
+		e.Size, e.Logged = q.size(r), q.logs(persistent)
+		id, result := q.m.Enqueue(h.now, &e)
+		if result == queue.Refused || result == queue.RefusedDead {
+			op.Refused = true
+		}
+		if result == queue.Refused {
+			n.bodies.Release(op.Body)
+			continue
+		}
+		q.stats.Published++
+		h.entered = append(h.entered, newEntry{q, id, e.Logged && id != 0})
+		if e.Logged && id != 0 {
+			logged++
+		}
+	}
+	if logged > 0 {
+		op.Pos = 1 // the real one is known when the hold ends
+		h.frame.publish(op.Body, r, logged)
+		for _, in := range h.entered {
+			if in.logged {
+				h.frame.target(in.q.Incarnation, in.id, in.q.m.Due(in.id))
+			}
+		}
+	}
+	n.bodies.Release(op.Body)
+	for _, in := range h.entered {
+		in.q.m.Flow(h.now, in.id)
+	}
+}
+
+// newEntry is an entry just made, before anything followed from it.
+type newEntry struct {
+	q      *Queue
+	id     queue.ID
+	logged bool
+}

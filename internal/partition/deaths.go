@@ -1,0 +1,478 @@
+package partition
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// A death is a move in three steps: under the lock of its queue the dead entry
+// is marked, and the bytes that routing needs are pinned; outside it the targets
+// and the new history are found; with the queue and all targets locked the entry
+// leaves the one and enters the others, as one operation of one frame. Until
+// then the entry is in its queue, not deliverable, and counted.
+//
+// One goroutine at a time routes the deaths of a queue (Queue.routing), so that
+// they keep their order (DL-1.9).
+
+// inlineSlices is how many slices of deaths whoever caused them routes before it
+// leaves the rest to the partition's worker.
+const inlineSlices = 4
+
+// routeAll routes the deaths of the queues, and of those that become full by it.
+func (n *Node) routeAll(work []*Queue) {
+	for budget := inlineSlices; len(work) > 0; budget-- {
+		q := work[0]
+		if budget <= 0 {
+			n.leave(work)
+			return
+		}
+		more, caused := n.routeSlice(q)
+		if !more {
+			work = work[1:]
+		}
+		work = append(work, caused...)
+	}
+}
+
+// leave hands queues whose deaths are to be routed to their workers.
+func (n *Node) leave(work []*Queue) {
+	for _, q := range work {
+		p := q.part
+		p.mu.Lock()
+		p.later = append(p.later, q)
+		p.mu.Unlock()
+		p.wake()
+	}
+}
+
+// plan is what is to happen to a dead entry.
+type plan struct {
+	// What it was made of: entries that agree in this share it.
+	prev       message.Ref
+	reason     deadletter.Reason
+	at         int64
+	by         *queue.Consumer
+	exchange   []byte
+	key        []byte
+	expiration int64
+	shareable  bool
+
+	history message.Ref // the new one; one reference is the plan's
+	story   deadletter.History
+	targets []*Queue
+	outcome deadletter.Outcome
+}
+
+// router is the memory of one slice of deaths.
+type router struct {
+	deaths  []queue.Death
+	plans   []*plan // for each death
+	last    *plan
+	parts   []*Partition
+	targets []*Queue
+}
+
+// routeSlice routes up to a slice of the deaths of q. REQUIRES: q.routing is
+// set and the caller's. more is false when there are none left, and then
+// q.routing is clear again. caused are other queues that have deaths now.
+func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
+	r, _ := n.routers.Get().(*router)
+	if r == nil {
+		r = new(router)
+	}
+	defer func() {
+		clear(r.plans)
+		clear(r.deaths)
+		r.deaths, r.plans, r.last = r.deaths[:0], r.plans[:0], nil
+		n.routers.Put(r)
+	}()
+	h := n.lock(q.part)
+	dead, settings := q.dead, q.m.Settings()
+	if !q.gone {
+		r.deaths = q.m.Deaths(sliceLimit/2, r.deaths)
+	}
+	for i := range r.deaths {
+		n.bodies.Retain(r.deaths[i].Body, 1)
+		n.bodies.Retain(r.deaths[i].History, 1)
+	}
+	if len(r.deaths) == 0 {
+		q.routing = false
+		caused = n.finishHold(h)
+		return false, caused
+	}
+	caused = n.finishHold(h)
+	n.planDeaths(r, q, dead)
+	more = n.moveDeaths(r, q, settings.AtLeastOnce, true, &caused)
+	return more, caused
+}
+
+func (n *Node) finishHold(h *hold) []*Queue {
+	n.release(h)
+	return n.finish(h)
+}
+
+// planDeaths finds what is to happen to each death. No partition is locked.
+func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter) {
+	for i := range r.deaths {
+		d := &r.deaths[i]
+		rec := message.Record(n.bodies.Bytes(d.Body))
+		expiration := int64(-1)
+		if d.History == 0 && rec.HasExpiration() {
+			expiration = expirationOf(rec)
+		}
+		last := r.last
+		if last != nil && last.shareable && last.prev == d.History && last.reason == d.Reason && last.at == d.At && last.by == d.By &&
+			last.expiration == expiration && !rec.HasCC() && len(rec.BCC()) == 0 &&
+			(d.History != 0 || bytes.Equal(last.exchange, rec.Exchange()) && bytes.Equal(last.key, rec.Key())) {
+			r.plans = append(r.plans, last)
+			continue
+		}
+		p := n.planDeath(r, q, dead, d, rec, expiration)
+		r.plans, r.last = append(r.plans, p), p
+	}
+}
+
+func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, rec message.Record, expiration int64) *plan {
+	p := &plan{
+		prev: d.History, reason: d.Reason, at: d.At, by: d.By,
+		exchange: rec.Exchange(), key: rec.Key(), expiration: expiration,
+	}
+	var h deadletter.History
+	if d.History != 0 {
+		// Our own bytes: if they cannot be read, the history begins anew rather than the message being lost.
+		h, _ = deadletter.Parse(n.bodies.Bytes(d.History))
+	}
+	e := deadletter.Event{
+		Queue: q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
+		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey,
+	}
+	if len(h.Deaths) == 0 {
+		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
+	} else {
+		e.Exchange, e.Keys = h.Exchange, h.Keys
+	}
+	e.NextKeys = e.Keys
+	if dead.HasKey {
+		e.NextKeys = []string{dead.Key}
+	}
+	if d.By != nil {
+		if c, ok := d.By.Target.(Culprit); ok {
+			e.Cause = c.Cause()
+		}
+	}
+	h.Record(&e)
+	routes := e.NextKeys
+	if !e.KeysReplaced {
+		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())
+	}
+	var exists, byKeys bool
+	p.targets, exists, byKeys = n.Router.RouteDead(q, dead.Exchange, routes, rec, &h, nil)
+	switch {
+	case !exists:
+		p.outcome = deadletter.NoExchange
+	case len(p.targets) == 0:
+		p.outcome = deadletter.NoRoute
+	case d.Reason != deadletter.Rejected:
+		kept := p.targets[:0]
+		for _, t := range p.targets {
+			if !h.ClosesCycle(t.Name) {
+				kept = append(kept, t)
+			}
+		}
+		if p.targets = kept; len(kept) == 0 {
+			p.outcome = deadletter.Cycle
+		}
+	}
+	stored := h.Append(nil)
+	ref, b := n.bodies.Alloc(len(stored))
+	copy(b, stored)
+	p.history, p.story = ref, h
+	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0
+	return p
+}
+
+// Culprit is a subscriber that can say who it is, for the history of what it rejects.
+type Culprit interface {
+	Cause() deadletter.Cause
+}
+
+// moveDeaths carries the plans out and lets go of what was pinned. If last is
+// set and no more deaths wait, routing ends with it, and it returns false.
+func (n *Node) moveDeaths(r *router, q *Queue, atLeastOnce, last bool, caused *[]*Queue) (more bool) {
+	r.parts = append(r.parts[:0], q.part)
+	n.eachPlan(r, func(p *plan) {
+		for _, t := range p.targets {
+			r.parts = append(r.parts, t.part)
+		}
+	})
+	h := n.lock(r.parts...)
+	h.entries = len(r.deaths)
+	h.touch(q)
+	for i := range r.deaths {
+		if !q.gone {
+			n.moveDeath(h, q, &r.deaths[i], r.plans[i], atLeastOnce)
+		}
+	}
+	more = true
+	if last && (q.gone || !q.m.HasDeaths()) {
+		q.routing, more = false, false
+	}
+	n.eachPlan(r, func(p *plan) { h.dropped = append(h.dropped, p.history) })
+	for i := range r.deaths {
+		h.drop(r.deaths[i].Body, r.deaths[i].History)
+	}
+	*caused = append(*caused, n.finishHold(h)...)
+	return more
+}
+
+// eachPlan calls f once for each plan; deaths with the same plan are neighbours.
+func (n *Node) eachPlan(r *router, f func(*plan)) {
+	var last *plan
+	for _, p := range r.plans {
+		if p != last {
+			f(p)
+			last = p
+		}
+	}
+}
+
+// moveDeath moves one dead entry into its targets. REQUIRES: q and the targets are held.
+func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce bool) {
+	rec := message.Record(n.bodies.Bytes(d.Body))
+	h.entered = h.entered[:0]
+	logged := 0
+	counts := queue.Counts{Deliveries: d.Counts.Deliveries}
+	if n.ResetOnDeadLetter {
+		counts.Deliveries = 0
+	}
+	priority := -1
+	if v, ok := rec.Priority(); ok {
+		priority = int(v)
+	}
+	refused := 0
+	for _, t := range p.targets {
+		if t.gone || slices.Contains(q.answered[d.ID], t.Incarnation) {
+			continue
+		}
+		h.touch(t)
+		e := queue.Entry{
+			Body: d.Body, History: p.history, Counts: counts, Size: t.size(rec), Priority: priority, TTL: -1,
+			Logged: t.logs(rec.Persistent()), Redelivered: counts.Deliveries > 0,
+		}
+		n.bodies.Retain(d.Body, 1)
+		n.bodies.Retain(p.history, 1)
+		var id queue.ID
+		var result queue.Result
+		if atLeastOnce {
+			id, result = t.m.Enqueue(h.now, &e)
+		} else {
+			id, result = t.m.Force(h.now, &e)
+		}
+		if result == queue.Refused {
+			n.bodies.Release(d.Body)
+			n.bodies.Release(p.history)
+			refused++
+			continue
+		}
+		t.stats.Published++
+		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0})
+		if e.Logged && id != 0 {
+			logged++
+		}
+	}
+	n.settleDeath(h, q, d, p, counts, atLeastOnce, refused, logged)
+	for _, in := range h.entered {
+		in.q.m.Flow(h.now, in.id)
+	}
+}
+
+// settleDeath ends the entry in its source, writes the frame's operation and counts.
+func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, atLeastOnce bool, refused, logged int) {
+	outcome := p.outcome
+	switch {
+	case len(h.entered) > 0:
+		outcome = deadletter.Routed
+	case refused > 0:
+		outcome = deadletter.TargetRefused
+	case outcome == deadletter.Routed: // its targets are gone
+		outcome = deadletter.NoRoute
+	}
+	if atLeastOnce && (refused > 0 || len(h.entered) == 0 && len(q.answered[d.ID]) == 0) {
+		n.holdDeath(h, q, d, p, counts, logged)
+		return
+	}
+	body, history, ok := q.m.Bury(d.ID)
+	if !ok {
+		return
+	}
+	h.drop(body, history)
+	if len(q.answered[d.ID]) > 0 {
+		delete(q.answered, d.ID)
+		outcome = deadletter.Routed
+	}
+	n.logMove(h, q, d, p, counts, false, logged)
+	q.count(d.Reason, outcome)
+	if atLeastOnce {
+		n.confirmed.Add(1)
+	}
+	if outcome != deadletter.Routed {
+		n.Router.Dropped(q, d.Reason, outcome, message.Record(n.bodies.Bytes(d.Body)), &p.story)
+	}
+}
+
+// logMove writes the operation of a death: the entry leaves q, unless keep is
+// set, and enters the logged ones of h.entered.
+func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, keep bool, logged int) {
+	switch {
+	case logged == 0:
+		if d.Logged && !keep {
+			h.frame.settle(q.Incarnation, d.ID)
+		}
+		return
+	case d.Logged && n.bodies.Location(d.Body) >= n.compacting.Load():
+		h.frame.move(q.Incarnation, d.ID, p.history, n.bodies.Bytes(p.history), keep, logged)
+		for _, in := range h.entered {
+			if in.logged {
+				h.frame.moveTarget(in.q.Incarnation, in.id, in.q.m.Due(in.id), counts.Deliveries)
+			}
+		}
+		return
+	}
+	// The journal does not have the body, or will not have it for long.
+	if d.Logged && !keep {
+		h.frame.settle(q.Incarnation, d.ID)
+	}
+	for _, in := range h.entered {
+		if !in.logged {
+			continue
+		}
+		e := entered{
+			queue: in.q.Incarnation, id: in.id, history: n.bodies.Bytes(p.history),
+			record: n.bodies.Bytes(d.Body), recordRef: d.Body,
+		}
+		e.r.Due = in.q.m.Due(in.id)
+		e.r.Counts = counts
+		e.r.Redelivered = counts.Deliveries > 0
+		h.frame.enter(&e)
+	}
+}
+
+// holdDeath keeps an at-least-once death in its queue until every target has
+// taken it; those that have are not asked again (DL-13.5).
+func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, logged int) {
+	if q.m.Hold(d.ID) && d.Logged {
+		h.frame.hold(q.Incarnation, d.ID, uint8(d.Reason), d.At)
+	}
+	if len(h.entered) == 0 {
+		return
+	}
+	if q.answered == nil {
+		q.answered = map[queue.ID][]uint64{}
+	}
+	for _, in := range h.entered {
+		q.answered[d.ID] = append(q.answered[d.ID], in.q.Incarnation)
+	}
+	n.logMove(h, q, d, p, counts, true, logged)
+}
+
+// retryHeld tries the held deaths of q again (DL-13.4).
+func (n *Node) retryHeld(q *Queue) {
+	h := n.lock(q.part)
+	if q.gone || q.routing || q.m.Totals().Held == 0 {
+		n.unlock(h)
+		return
+	}
+	q.routing = true
+	var held []queue.Death
+	q.m.RangeHeld(func(d queue.Death) bool {
+		held = append(held, d)
+		return true
+	})
+	n.unlock(h)
+	for len(held) > 0 {
+		slice := held[:min(len(held), sliceLimit/2)]
+		held = held[len(slice):]
+		n.routeAll(n.routeHeld(q, slice))
+	}
+	n.routeAll([]*Queue{q}) // what died meanwhile, and the end of routing
+}
+
+// routeHeld tries a slice of held deaths. REQUIRES: q.routing is the caller's.
+func (n *Node) routeHeld(q *Queue, slice []queue.Death) (caused []*Queue) {
+	r := new(router)
+	h := n.lock(q.part)
+	dead, settings := q.dead, q.m.Settings()
+	for _, d := range slice {
+		if again, ok := q.m.Held(d.ID); ok && !q.gone {
+			n.bodies.Retain(again.Body, 1)
+			n.bodies.Retain(again.History, 1)
+			r.deaths = append(r.deaths, again)
+		}
+	}
+	caused = n.finishHold(h)
+	n.planDeaths(r, q, dead)
+	n.moveDeaths(r, q, settings.AtLeastOnce, false, &caused)
+	return caused
+}
+
+// expirationOf is the message's own TTL in milliseconds, -1 if it has none.
+// Properties were checked when the message was published.
+func expirationOf(rec message.Record) int64 {
+	p, err := amqp091.ParseProps(rec.Properties())
+	if err != nil || len(p.Expiration) == 0 {
+		return -1
+	}
+	v, err := strconv.ParseInt(string(p.Expiration), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return v
+}
+
+// keysOf are the keys the message was published with: its routing key and those
+// of its CC header.
+func keysOf(rec message.Record) []string {
+	keys := []string{string(rec.Key())}
+	if !rec.HasCC() {
+		return keys
+	}
+	p, err := amqp091.ParseProps(rec.Properties())
+	if err != nil {
+		return keys
+	}
+	return AppendCC(keys, p.Headers)
+}
+
+// AppendCC appends the keys of the CC header to keys (BR-8.5); elements that are
+// no strings are skipped.
+func AppendCC(keys []string, headers []byte) []string {
+	kind, value, ok := amqp091.HeaderField(headers, "CC")
+	if !ok || kind != 'A' {
+		return keys
+	}
+	list, err := amqp091.DecodeValue(kind, value)
+	if err != nil {
+		return keys
+	}
+	for _, v := range list.(amqp091.Array) {
+		if s, ok := v.(string); ok {
+			keys = append(keys, s)
+		}
+	}
+	return keys
+}
+
+func appendShortStrings(keys []string, b []byte) []string {
+	for len(b) > 0 {
+		n := int(b[0])
+		keys = append(keys, string(b[1:1+n]))
+		b = b[1+n:]
+	}
+	return keys
+}

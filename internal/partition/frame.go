@@ -1,0 +1,270 @@
+package partition
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// A frame is what one hold of partitions did, as one record of the journal: all
+// of it or nothing is there after a crash. It is a version byte and operations,
+// each an opcode and its operands; integers are uvarints, "bytes" a length and
+// so many bytes. Queues are named by their incarnations.
+//
+//	publish  record bytes | n | n × (queue, id, due)
+//	settle   queue | first id | count     the entries are gone
+//	deliver  queue | first id | count     they were delivered and are to be settled
+//	return   queue | id | deliveries | acquired | notBefore
+//	move     queue | id | history bytes, empty = as in the move before | keep | n | n × (queue, id, due, deliveries)
+//	         a death: the entry leaves, unless keep is 1, and enters the targets with its body
+//	enter    queue | id | flags | due | deliveries | acquired | notBefore | held reason | died at | history bytes | body
+//	         an entry with all its state; body is 0 and record bytes, or the location of a record in the journal
+//	purge    queue | n | n × id           all but these are gone
+//	hold     queue | id | reason | died at    the entry is dead and waits for its targets
+const frameVersion = 1
+
+const (
+	opPublish = iota + 1
+	opSettle
+	opDeliver
+	opReturn
+	opMove
+	opEnter
+	opPurge
+	opHold
+)
+
+// The flags of an enter operation.
+const (
+	enterRedelivered = 1 << iota
+	enterOut
+)
+
+// frame builds a frame. Settles and deliveries of consecutive entries become
+// one operation.
+type frame struct {
+	b []byte
+
+	run      byte // opSettle or opDeliver while a run is open
+	runQueue uint64
+	runFirst queue.ID
+	runCount uint64
+
+	history message.Ref // of the last move; its bytes need not be repeated
+	records []placed    // records in this frame, to be told where they are
+}
+
+// placed is a record in a frame.
+type placed struct {
+	body message.Ref
+	at   uint32
+}
+
+func (f *frame) reset() {
+	f.b = append(f.b[:0], frameVersion)
+	f.run, f.history = 0, 0
+	f.records = f.records[:0]
+}
+
+// bytes ends the frame and returns it, nil if nothing happened.
+func (f *frame) bytes() []byte {
+	f.endRun()
+	if len(f.b) <= 1 {
+		return nil
+	}
+	return f.b
+}
+
+func (f *frame) uint(v uint64) { f.b = binary.AppendUvarint(f.b, v) }
+
+func (f *frame) begin(op byte) {
+	f.endRun()
+	f.b = append(f.b, op)
+}
+
+func (f *frame) endRun() {
+	if f.run == 0 {
+		return
+	}
+	f.b = append(f.b, f.run)
+	f.run = 0
+	f.uint(f.runQueue)
+	f.uint(uint64(f.runFirst))
+	f.uint(f.runCount)
+}
+
+func (f *frame) extend(op byte, q uint64, id queue.ID) {
+	if f.run == op && f.runQueue == q && f.runFirst+queue.ID(f.runCount) == id {
+		f.runCount++
+		return
+	}
+	f.endRun()
+	f.run, f.runQueue, f.runFirst, f.runCount = op, q, id, 1
+}
+
+func (f *frame) settle(q uint64, id queue.ID)  { f.extend(opSettle, q, id) }
+func (f *frame) deliver(q uint64, id queue.ID) { f.extend(opDeliver, q, id) }
+
+// record writes a record's bytes and remembers to tell its place.
+func (f *frame) record(body message.Ref, r []byte) {
+	f.uint(uint64(len(r)))
+	f.records = append(f.records, placed{body, uint32(len(f.b))})
+	f.b = append(f.b, r...)
+}
+
+// publish begins a publish operation with n targets, which follow by target.
+func (f *frame) publish(body message.Ref, r []byte, n int) {
+	f.begin(opPublish)
+	f.record(body, r)
+	f.uint(uint64(n))
+}
+
+func (f *frame) target(q uint64, id queue.ID, due int64) {
+	f.uint(q)
+	f.uint(uint64(id))
+	f.uint(uint64(due))
+}
+
+func (f *frame) comeBack(q uint64, id queue.ID, n queue.Counts, notBefore int64) {
+	f.begin(opReturn)
+	f.uint(q)
+	f.uint(uint64(id))
+	f.uint(uint64(n.Deliveries))
+	f.uint(uint64(n.Acquired))
+	f.uint(uint64(notBefore))
+}
+
+// move begins a move operation with n targets, which follow by moveTarget.
+func (f *frame) move(q uint64, id queue.ID, history message.Ref, bytes []byte, keep bool, n int) {
+	f.begin(opMove)
+	f.uint(q)
+	f.uint(uint64(id))
+	if history == f.history {
+		f.uint(0)
+	} else {
+		f.uint(uint64(len(bytes)))
+		f.b = append(f.b, bytes...)
+		f.history = history
+	}
+	if keep {
+		f.b = append(f.b, 1)
+	} else {
+		f.b = append(f.b, 0)
+	}
+	f.uint(uint64(n))
+}
+
+func (f *frame) moveTarget(q uint64, id queue.ID, due int64, deliveries uint32) {
+	f.target(q, id, due)
+	f.uint(uint64(deliveries))
+}
+
+// entered is the operand of an enter operation.
+type entered struct {
+	queue     uint64
+	id        queue.ID
+	r         queue.Restored
+	history   []byte
+	location  uint64 // of the record in the journal; 0: it is inline
+	record    []byte
+	recordRef message.Ref // when writing an inline record
+}
+
+func (f *frame) enter(e *entered) {
+	f.begin(opEnter)
+	f.uint(e.queue)
+	f.uint(uint64(e.id))
+	var flags byte
+	if e.r.Redelivered {
+		flags |= enterRedelivered
+	}
+	if e.r.Out {
+		flags |= enterOut
+	}
+	f.b = append(f.b, flags)
+	f.uint(uint64(e.r.Due))
+	f.uint(uint64(e.r.Counts.Deliveries))
+	f.uint(uint64(e.r.Counts.Acquired))
+	f.uint(uint64(e.r.NotBefore))
+	f.uint(uint64(e.r.Held))
+	f.uint(uint64(e.r.DiedAt))
+	f.uint(uint64(len(e.history)))
+	f.b = append(f.b, e.history...)
+	f.uint(e.location)
+	if e.location == 0 {
+		f.record(e.recordRef, e.record)
+	}
+}
+
+func (f *frame) purge(q uint64, keep []queue.ID) {
+	f.begin(opPurge)
+	f.uint(q)
+	f.uint(uint64(len(keep)))
+	for _, id := range keep {
+		f.uint(uint64(id))
+	}
+}
+
+func (f *frame) hold(q uint64, id queue.ID, reason uint8, at int64) {
+	f.begin(opHold)
+	f.uint(q)
+	f.uint(uint64(id))
+	f.uint(uint64(reason))
+	f.uint(uint64(at))
+}
+
+var errFrame = errors.New("partition: a frame of the journal is malformed")
+
+// frameReader reads a frame. After a fault it returns zeros and bad is set.
+type frameReader struct {
+	all []byte
+	at  int
+	bad bool
+}
+
+func (r *frameReader) more() bool { return !r.bad && r.at < len(r.all) }
+
+func (r *frameReader) byte() byte {
+	if r.at >= len(r.all) {
+		r.bad = true
+		return 0
+	}
+	r.at++
+	return r.all[r.at-1]
+}
+
+func (r *frameReader) uint() uint64 {
+	v, n := binary.Uvarint(r.all[min(r.at, len(r.all)):])
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.at += n
+	return v
+}
+
+func (r *frameReader) id() queue.ID { return queue.ID(r.uint()) }
+
+// bytes returns a view into the frame, and where it begins.
+func (r *frameReader) bytes() (b []byte, at int) {
+	n := r.uint()
+	if r.bad || n > uint64(len(r.all)-r.at) {
+		r.bad = true
+		return nil, 0
+	}
+	at = r.at
+	r.at += int(n)
+	return r.all[at:r.at:r.at], at
+}
+
+// count reads a number of things of at least size bytes each.
+func (r *frameReader) count(size int) int {
+	n := r.uint()
+	if n > uint64(len(r.all)-min(r.at, len(r.all)))/uint64(size) {
+		r.bad = true
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,148 @@
+package partition
+
+import (
+	"slices"
+
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// hold is one time of holding partitions: what happens meanwhile is collected
+// here and carried out on the way out.
+type hold struct {
+	now   int64 // milliseconds since 1970, the same for all that happens
+	parts []*Partition
+	frame frame
+
+	touched  []*Queue
+	wake     []Subscriber
+	timeouts []timeout
+	dropped  []message.Ref // references to give up
+	route    []*Queue      // queues whose deaths are to be routed by this caller
+	entered  []newEntry    // by the publish or the death under way
+	entries  int
+	pos      journal.Pos // of the frame, 0 if nothing was logged
+}
+
+type timeout struct {
+	q *Queue
+	c *queue.Consumer
+	n int
+}
+
+// lock locks the partitions, in order, and begins a hold.
+func (n *Node) lock(parts ...*Partition) *hold {
+	h := n.holds.Get().(*hold)
+	h.parts = append(h.parts[:0], parts...)
+	if len(parts) > 1 {
+		slices.SortFunc(h.parts, func(a, b *Partition) int { return a.index - b.index })
+		h.parts = slices.Compact(h.parts)
+	}
+	for _, p := range h.parts {
+		p.mu.Lock()
+		p.hold = h
+	}
+	h.frame.reset()
+	h.now, h.pos, h.entries = n.Now(), 0, 0
+	return h
+}
+
+func (h *hold) touch(q *Queue) {
+	if !q.touched {
+		q.touched = true
+		h.touched = append(h.touched, q)
+	}
+}
+
+func (h *hold) drop(body, history message.Ref) {
+	h.dropped = append(h.dropped, body)
+	if history != 0 {
+		h.dropped = append(h.dropped, history)
+	}
+}
+
+// unlock ends the hold. In this order: what happened goes to the journal, as one
+// frame; the partitions are unlocked; then effects leave. A confirm is none of
+// them: whoever owes one waits until the journal has committed the position returned.
+func (n *Node) unlock(h *hold) journal.Pos {
+	pos := n.release(h)
+	if work := n.finish(h); len(work) > 0 {
+		n.routeAll(work)
+	}
+	return pos
+}
+
+// maxBuffered is how many bytes of the journal may wait to be written.
+const maxBuffered = 4 << 20
+
+// relieve writes the journal's buffer if it has grown too large, so that those
+// who publish faster than the disk takes it are slowed down.
+func (n *Node) relieve() {
+	if n.Journal.Buffered() > maxBuffered {
+		_ = n.Journal.Flush() // a failure stops the node by itself
+	}
+}
+
+// release ends the locked part of a hold.
+func (n *Node) release(h *hold) journal.Pos {
+	for _, q := range h.touched {
+		q.touched = false
+		if q.gone {
+			continue
+		}
+		p := q.part
+		if q.m.HasDeaths() && !q.routing {
+			q.routing = true
+			h.route = append(h.route, q)
+		}
+		if due := q.m.NextDue(); due != q.due {
+			p.schedule(q, due)
+		}
+	}
+	if b := h.frame.bytes(); b != nil {
+		h.pos = n.Journal.Append(b)
+		if len(h.frame.records) > 0 {
+			at := n.Journal.PayloadPos(h.pos)
+			for _, r := range h.frame.records {
+				n.bodies.SetLocation(r.body, uint64(at)+uint64(r.at))
+			}
+		}
+	}
+	for i := len(h.parts) - 1; i >= 0; i-- {
+		p := h.parts[i]
+		p.longest = max(p.longest, h.entries)
+		p.hold = nil
+		if len(p.timers) > 0 && p.timers[0].due < p.alarm {
+			p.alarm = p.timers[0].due
+			p.wake()
+		}
+		p.mu.Unlock()
+	}
+	return h.pos
+}
+
+// finish carries out the effects of a hold and gives it back. It returns the
+// queues whose deaths the caller is to route.
+func (n *Node) finish(h *hold) (work []*Queue) {
+	for _, s := range h.wake {
+		s.Flush()
+	}
+	for _, t := range h.timeouts {
+		t.c.Target.(Subscriber).TimedOut(t.q, t.c, t.n)
+	}
+	for _, ref := range h.dropped {
+		n.bodies.Release(ref)
+	}
+	if len(h.route) > 0 {
+		work = slices.Clone(h.route)
+	}
+	clear(h.touched)
+	clear(h.wake)
+	clear(h.timeouts)
+	clear(h.route)
+	h.touched, h.wake, h.timeouts, h.dropped, h.route =
+		h.touched[:0], h.wake[:0], h.timeouts[:0], h.dropped[:0], h.route[:0]
+	n.holds.Put(h)
+	return work
+}

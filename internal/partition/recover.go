@@ -1,0 +1,280 @@
+package partition
+
+import (
+	"fmt"
+
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// Recover redoes what the journal holds. The durable queues must have been
+// created before, and nothing else may run. Queues that the journal knows and
+// the topology does not have been deleted since; they are kept while recovery
+// lasts, because messages may have moved from them into others.
+//
+// Outcomes are redone, not decisions: no limit, TTL or delivery is looked at
+// until all is read.
+func (n *Node) Recover() error {
+	r := recovery{node: n, queues: map[uint64]*Queue{}}
+	for _, p := range n.parts {
+		for inc, q := range p.queues {
+			r.queues[inc] = q
+		}
+	}
+	h := n.lock(n.parts...) // one hold for all; its frame is thrown away
+	r.hold = h
+	err := n.Journal.Recover(r.frame)
+	h.frame.reset()
+	for _, ref := range h.dropped {
+		n.bodies.Release(ref)
+	}
+	h.dropped = h.dropped[:0]
+	if err != nil {
+		n.release(h)
+		n.finish(h)
+		return err
+	}
+	for _, q := range r.ghosts {
+		q.m.Close()
+		for q.m.BuryRest(1 << 20) {
+		}
+	}
+	for _, p := range n.parts {
+		for _, q := range p.queues {
+			h.touch(q)
+			q.m.Restored(h.now)
+			q.m.Tick(h.now, sliceLimit)
+		}
+	}
+	n.unlock(h)
+	return nil
+}
+
+type recovery struct {
+	node   *Node
+	hold   *hold
+	queues map[uint64]*Queue
+	ghosts []*Queue
+
+	history message.Ref // of the last move, one reference is ours
+}
+
+// queue returns the queue of an incarnation, which may have been deleted since.
+func (r *recovery) queue(incarnation uint64) *Queue {
+	if q := r.queues[incarnation]; q != nil {
+		return q
+	}
+	q := &Queue{Incarnation: incarnation, Durable: true, part: r.node.parts[0], due: never}
+	q.m = queue.New(queue.Config{Type: queue.Classic, Durable: true, MaxPriority: 255}, queue.Unlimited(), &q.part.pages, q, r.hold.now)
+	r.queues[incarnation] = q
+	r.ghosts = append(r.ghosts, q)
+	return q
+}
+
+// frame redoes one frame of the journal.
+func (r *recovery) frame(pos journal.Pos, payload []byte) error {
+	if len(payload) == 0 || payload[0] != frameVersion {
+		return fmt.Errorf("journal frame at %v: format version not known to this release", pos)
+	}
+	fr := &frameReader{all: payload, at: 1}
+	base := uint64(r.node.Journal.PayloadPos(pos))
+	r.setHistory(nil)
+	for fr.more() {
+		switch op := fr.byte(); op {
+		case opPublish:
+			r.publish(fr, base)
+		case opSettle:
+			q, id, count := r.queue(fr.uint()), fr.id(), fr.uint()
+			for k := uint64(0); k < count && !fr.bad; k++ {
+				if body, history, ok := q.m.RestoreRemoved(id + queue.ID(k)); ok {
+					r.hold.drop(body, history)
+				}
+			}
+		case opDeliver:
+			q, id, count := r.queue(fr.uint()), fr.id(), fr.uint()
+			for k := uint64(0); k < count && !fr.bad; k++ {
+				q.m.RestoreOut(id + queue.ID(k))
+			}
+		case opReturn:
+			q, id := r.queue(fr.uint()), fr.id()
+			counts := queue.Counts{Deliveries: uint32(fr.uint()), Acquired: uint32(fr.uint())}
+			q.m.RestoreReturned(id, counts, int64(fr.uint()))
+		case opMove:
+			r.move(fr)
+		case opEnter:
+			r.enter(fr, base)
+		case opPurge:
+			q := r.queue(fr.uint())
+			keep := map[queue.ID]bool{}
+			for range fr.count(1) {
+				keep[fr.id()] = true
+			}
+			q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
+		case opHold:
+			q, id := r.queue(fr.uint()), fr.id()
+			q.m.RestoreHeld(id, deadletter.Reason(fr.uint()), int64(fr.uint()))
+		default:
+			fr.bad = true
+		}
+	}
+	r.setHistory(nil)
+	for _, ref := range r.hold.dropped {
+		r.node.bodies.Release(ref)
+	}
+	r.hold.dropped = r.hold.dropped[:0]
+	r.hold.frame.reset()
+	if fr.bad {
+		return fmt.Errorf("journal frame at %v: %w", pos, errFrame)
+	}
+	return nil
+}
+
+// setHistory makes b the history that moves share; the reference is ours.
+func (r *recovery) setHistory(b []byte) {
+	if r.history != 0 {
+		r.node.bodies.Release(r.history)
+		r.history = 0
+	}
+	if len(b) > 0 {
+		ref, dst := r.node.bodies.Alloc(len(b))
+		copy(dst, b)
+		r.history = ref
+	}
+}
+
+// store keeps a record that the journal holds at the location given.
+func (r *recovery) store(b []byte, location uint64) message.Ref {
+	ref, dst := r.node.bodies.Alloc(len(b))
+	copy(dst, b)
+	r.node.bodies.SetLocation(ref, location)
+	return ref
+}
+
+// restore makes an entry; body and history are retained for it.
+func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *queue.Restored) {
+	rec := message.Record(r.node.bodies.Bytes(body))
+	s.Body, s.History, s.Size = body, history, q.size(rec)
+	r.node.bodies.Retain(body, 1)
+	r.node.bodies.Retain(history, 1)
+	if !q.m.Restore(id, s) {
+		r.hold.drop(body, history)
+	}
+}
+
+func (r *recovery) publish(fr *frameReader, base uint64) {
+	b, at := fr.bytes()
+	if fr.bad || message.CheckRecord(b) != nil {
+		fr.bad = true
+		return
+	}
+	body := r.store(b, base+uint64(at))
+	for range fr.count(3) {
+		q, id, due := r.queue(fr.uint()), fr.id(), int64(fr.uint())
+		if fr.bad {
+			break
+		}
+		s := queue.Restored{}
+		s.Due = due
+		r.restore(q, id, body, 0, &s)
+	}
+	r.node.bodies.Release(body)
+}
+
+func (r *recovery) move(fr *frameReader) {
+	src, id := r.queue(fr.uint()), fr.id()
+	if b, _ := fr.bytes(); len(b) > 0 {
+		r.setHistory(b)
+	}
+	keep := fr.byte() != 0
+	n := fr.count(4)
+	v, ok := src.m.View(id)
+	for range n {
+		q, to, due, deliveries := r.queue(fr.uint()), fr.id(), int64(fr.uint()), uint32(fr.uint())
+		if fr.bad {
+			return
+		}
+		if !ok {
+			continue // told anew by a later frame, see compact
+		}
+		s := queue.Restored{}
+		s.Due, s.Counts.Deliveries, s.Redelivered = due, deliveries, deliveries > 0
+		r.restore(q, to, v.Body, r.history, &s)
+		if keep {
+			if src.answered == nil {
+				src.answered = map[queue.ID][]uint64{}
+			}
+			src.answered[id] = append(src.answered[id], q.Incarnation)
+		}
+	}
+	if ok && !keep {
+		if body, history, removed := src.m.RestoreRemoved(id); removed {
+			r.hold.drop(body, history)
+		}
+	}
+}
+
+func (r *recovery) enter(fr *frameReader, base uint64) {
+	q, id := r.queue(fr.uint()), fr.id()
+	flags := fr.byte()
+	var s queue.Restored
+	s.Due = int64(fr.uint())
+	s.Counts = queue.Counts{Deliveries: uint32(fr.uint()), Acquired: uint32(fr.uint())}
+	s.NotBefore = int64(fr.uint())
+	s.Held = deadletter.Reason(fr.uint())
+	s.DiedAt = int64(fr.uint())
+	s.Redelivered, s.Out = flags&enterRedelivered != 0, flags&enterOut != 0
+	history, _ := fr.bytes()
+	location := fr.uint()
+	var record []byte
+	var at int
+	if location == 0 {
+		record, at = fr.bytes()
+		location = base + uint64(at)
+		if message.CheckRecord(record) != nil {
+			fr.bad = true
+		}
+	}
+	if fr.bad {
+		return
+	}
+	var body message.Ref
+	switch v, ok := q.m.View(id); {
+	case ok: // it is told anew; the body is the same
+		body = v.Body
+		r.node.bodies.Retain(body, 1)
+		r.node.bodies.SetLocation(body, location)
+	case record != nil:
+		body = r.store(record, location)
+	default:
+		b, err := r.node.readRecord(location)
+		if err != nil {
+			fr.bad = true
+			return
+		}
+		body = r.store(b, location)
+	}
+	var kept message.Ref
+	if len(history) > 0 {
+		ref, dst := r.node.bodies.Alloc(len(history))
+		copy(dst, history)
+		kept = ref
+	}
+	r.restore(q, id, body, kept, &s)
+	r.node.bodies.Release(body)
+	r.node.bodies.Release(kept)
+}
+
+// readRecord reads a record back from the journal.
+func (n *Node) readRecord(location uint64) ([]byte, error) {
+	head, err := n.Journal.ReadAt(journal.Pos(location), message.RecordHead, nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := n.Journal.ReadAt(journal.Pos(location), message.RecordSize(head), nil)
+	if err != nil {
+		return nil, err
+	}
+	return b, message.CheckRecord(b)
+}

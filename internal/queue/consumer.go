@@ -1,0 +1,198 @@
+package queue
+
+// Consumer is who takes messages from a queue. The fields of the first group are
+// set by whoever attaches it and do not change; the rest belongs to the machine.
+type Consumer struct {
+	Target    any // whose it is; the machine only hands it back
+	Tag       string
+	NoAck     bool
+	Exclusive bool
+	Priority  int   // BR-9.4; higher first, 0 is usual
+	Prefetch  int   // unsettled deliveries allowed at once; 0 = no limit (BR-9.8)
+	Timeout   int64 // milliseconds a delivery may stay unsettled; 0 = no limit (DL-12.7)
+
+	// Gate is asked before each delivery that wants an acknowledgement, if it is
+	// set: the prefetch limit that a channel's consumers share (BR-9.9).
+	Gate interface{ TryTake() bool }
+
+	slot   uint32
+	order  uint64 // of attaching
+	out    int    // deliveries not settled
+	stale  int    // deliveries taken back by the timeout and not yet settled by the client
+	paused bool   // it cannot take more for now: see Machine.Pause
+	gone   bool   // cancelled; its deliveries may still be settled
+	outs   []outstanding
+}
+
+// outstanding is a delivery on the watch of a consumer timeout.
+type outstanding struct {
+	id ID
+	at int64 // when it was delivered, in milliseconds since 1970
+}
+
+// Out is the number of its deliveries that are not settled.
+func (c *Consumer) Out() int { return c.out }
+
+// canTake says whether c can take a message; if so it must get one, since the gate counts it.
+func (c *Consumer) canTake() bool {
+	if c.paused || c.stale > 0 {
+		return false
+	}
+	return c.NoAck || (c.Prefetch == 0 || c.out < c.Prefetch) && (c.Gate == nil || c.Gate.TryTake())
+}
+
+// consumers are those attached to a queue, highest priority first.
+type consumers struct {
+	list   []*Consumer // by priority, then in the order of attaching
+	turn   []int       // for each distinct priority, in order: whose turn it is next
+	slots  []*Consumer // by Consumer.slot; slot 0 is basic.get
+	single bool        // BR-9.5
+	active *Consumer   // the one that gets messages if single
+	quorum bool
+	count  uint64 // of all ever attached
+	plain  int    // of list, those that do not acknowledge
+}
+
+// attach adds c. Of those with equal priority the older come first.
+func (cs *consumers) attach(c *Consumer) {
+	at := len(cs.list)
+	for i, other := range cs.list {
+		if other.Priority < c.Priority {
+			at = i
+			break
+		}
+	}
+	cs.list = append(cs.list, nil)
+	copy(cs.list[at+1:], cs.list[at:])
+	cs.list[at] = c
+	cs.turn = cs.turn[:0]
+	cs.count++
+	c.order = cs.count
+	if c.NoAck {
+		cs.plain++
+	}
+	if len(cs.slots) == 0 {
+		cs.slots = append(cs.slots, nil)
+	}
+	c.slot = 0
+	for i := 1; i < len(cs.slots); i++ {
+		if cs.slots[i] == nil {
+			cs.slots[i], c.slot = c, uint32(i)
+			break
+		}
+	}
+	if c.slot == 0 {
+		c.slot = uint32(len(cs.slots))
+		cs.slots = append(cs.slots, c)
+	}
+	cs.choose()
+}
+
+// detach removes c from those that get messages; its slot stays while
+// deliveries are out.
+func (cs *consumers) detach(c *Consumer) bool {
+	for i, other := range cs.list {
+		if other == c {
+			cs.list = append(cs.list[:i], cs.list[i+1:]...)
+			cs.turn = cs.turn[:0]
+			c.gone = true
+			if c.NoAck {
+				cs.plain--
+			}
+			cs.forget(c)
+			if cs.active == c {
+				cs.active = nil
+			}
+			cs.choose()
+			return true
+		}
+	}
+	return false
+}
+
+// forget frees the slot of a consumer that is gone and holds nothing.
+func (cs *consumers) forget(c *Consumer) {
+	if c.gone && c.out == 0 && c.slot != 0 {
+		cs.slots[c.slot] = nil
+		c.slot = 0
+		if cs.single && cs.active == nil {
+			cs.choose()
+		}
+	}
+}
+
+// choose keeps a single active consumer: the first in order of attaching; on
+// quorum queues one of higher priority takes over once the active one has
+// nothing out (BR-9.5).
+func (cs *consumers) choose() {
+	if !cs.single || len(cs.list) == 0 {
+		return
+	}
+	if cs.quorum {
+		best := cs.list[0]
+		if cs.active == nil || best.Priority > cs.active.Priority && cs.active.out == 0 {
+			cs.active = best
+		}
+		return
+	}
+	if cs.active == nil {
+		first := cs.list[0]
+		for _, c := range cs.list {
+			if c.order < first.order {
+				first = c
+			}
+		}
+		cs.active = first
+	}
+}
+
+// nextNoAck is next if that consumer does not acknowledge; else nobody's turn passes.
+func (cs *consumers) nextNoAck() *Consumer {
+	if cs.plain < len(cs.list) {
+		return nil // some acknowledge: let next choose among all
+	}
+	return cs.next()
+}
+
+// next returns the consumer whose turn it is and that can take a message, nil if
+// there is none, and lets it step back behind its equals (BR-9.4).
+func (cs *consumers) next() *Consumer {
+	if cs.single {
+		if cs.quorum {
+			cs.choose()
+			if a := cs.active; a != nil && cs.list[0].Priority > a.Priority {
+				return nil // it finishes what it has before the better one takes over
+			}
+		}
+		if cs.active != nil && cs.active.canTake() {
+			return cs.active
+		}
+		return nil
+	}
+	if len(cs.list) == 1 {
+		if c := cs.list[0]; c.canTake() {
+			return c
+		}
+		return nil
+	}
+	level := 0
+	for from := 0; from < len(cs.list); level++ {
+		to := from + 1
+		for to < len(cs.list) && cs.list[to].Priority == cs.list[from].Priority {
+			to++
+		}
+		if level == len(cs.turn) {
+			cs.turn = append(cs.turn, 0)
+		}
+		n, turn := to-from, cs.turn[level]
+		for k := range n {
+			i := (turn + k) % n
+			if c := cs.list[from+i]; c.canTake() {
+				cs.turn[level] = (i + 1) % n
+				return c
+			}
+		}
+		from = to
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package queue
+
+import (
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+)
+
+// Death is an entry that waits to be routed.
+type Death struct {
+	ID      ID
+	Body    message.Ref // the machine's reference
+	History message.Ref // likewise
+	Counts  Counts
+	Reason  deadletter.Reason
+	At      int64     // when it died, in milliseconds since 1970
+	By      *Consumer // who rejected or returned it last, nil if nobody did
+	Logged  bool
+}
+
+// die ends an entry's life in this queue. With a dead-letter exchange in force
+// it waits to be routed; without, it is gone (DL-1.8).
+func (m *Machine) die(now int64, id ID, p *page, i uint, reason deadletter.Reason, by *Consumer) {
+	m.sink.Died(reason, m.settings.DeadLetter)
+	if !m.settings.DeadLetter {
+		m.remove(id, p, i)
+		return
+	}
+	m.setState(id, p, i, stateDying)
+	s := m.sideOf(p, i)
+	s.reason, s.diedAt, s.by = reason, now, by
+	m.dying = append(m.dying, id)
+}
+
+// Deaths moves up to limit of the deaths that wait to be routed into out, in
+// order (DL-1.9). Each must then be given to Bury, or Hold, or back to Requeue.
+func (m *Machine) Deaths(limit int, out []Death) []Death {
+	n := 0
+	for ; n < len(m.dying) && limit > 0; n++ {
+		id := m.dying[n]
+		p, i := m.find(id)
+		if p == nil || p.state(i) != stateDying {
+			continue
+		}
+		out = append(out, m.death(id, p, i))
+		limit--
+	}
+	m.dying = m.dying[n:]
+	if len(m.dying) == 0 {
+		m.dying = nil
+	}
+	return out
+}
+
+func (m *Machine) death(id ID, p *page, i uint) Death {
+	s := m.sideOf(p, i)
+	return Death{
+		ID: id, Body: p.ref[i], History: s.history, Counts: s.counts,
+		Reason: s.reason, At: s.diedAt, By: s.by, Logged: p.flags[i]&flagLogged != 0,
+	}
+}
+
+// HasDeaths says whether Deaths would find any.
+func (m *Machine) HasDeaths() bool { return len(m.dying) > 0 }
+
+// Bury removes a dead entry that was routed, or whose routing failed for good.
+// The references are the caller's. ok is false if the entry is not there any
+// more or does not wait for routing.
+func (m *Machine) Bury(id ID) (body, history message.Ref, ok bool) {
+	p, i := m.find(id)
+	if p == nil || p.state(i) != stateDying && p.state(i) != stateHeld {
+		return 0, 0, false
+	}
+	body, history, _ = m.forget(id, p, i)
+	return body, history, true
+}
+
+// Hold keeps a dead entry until its targets take it (DL-13.3). It says whether
+// the entry was there and not held before.
+func (m *Machine) Hold(id ID) bool {
+	p, i := m.find(id)
+	if p == nil || p.state(i) != stateDying {
+		return false
+	}
+	m.setState(id, p, i, stateHeld)
+	return true
+}
+
+// Held returns the held entry of id.
+func (m *Machine) Held(id ID) (Death, bool) {
+	p, i := m.find(id)
+	if p == nil || p.state(i) != stateHeld {
+		return Death{}, false
+	}
+	return m.death(id, p, i), true
+}
+
+// RangeHeld calls f for each held entry, oldest first within its level, until f
+// returns false. f may give the entry to Bury.
+func (m *Machine) RangeHeld(f func(d Death) bool) {
+	if m.n.Held == 0 {
+		return
+	}
+	var held []Death
+	m.each(func(id ID, p *page, i uint) {
+		if p.state(i) == stateHeld {
+			held = append(held, m.death(id, p, i))
+		}
+	})
+	for _, d := range held {
+		if !f(d) {
+			return
+		}
+	}
+}
+
+// each calls f for every live entry, by level and number. f must not change the queue.
+func (m *Machine) each(f func(id ID, p *page, i uint)) {
+	for level, l := range m.lanes {
+		if l == nil {
+			continue
+		}
+		for k, p := range l.pages {
+			if p == nil {
+				continue
+			}
+			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+				f(makeID(level, (l.first+uint64(k))*pageSize+uint64(i)), p, i)
+			}
+		}
+	}
+}

@@ -1,0 +1,861 @@
+// Package queue is one queue as a deterministic machine: commands with the
+// present moment as an argument go in, effects come out. It knows order,
+// credit, deadlines, limits and counts; it does not know connections, exchanges,
+// disks or clocks, and starts no goroutines. Whoever runs a machine guards it.
+//
+// A message in a queue is an entry. An entry is ready, returned, out, delayed,
+// dying or held (page.go) until it is gone: acknowledged, purged, or moved by
+// its death.
+package queue
+
+import (
+	"math"
+	"math/bits"
+
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+)
+
+// Sink takes the effects of a machine, in order. Its methods must not call the machine.
+type Sink interface {
+	// Deliver hands a message to a consumer. The delivery's references to the
+	// message and its history pass to the sink if d.NoAck; else they are the
+	// machine's, and the sink takes its own if it keeps the delivery beyond the
+	// call. It returns false if the consumer can take no more for now: the
+	// machine pauses it until Resume.
+	Deliver(c *Consumer, d *Delivery) (more bool)
+	// Removed is called for each entry that has left the queue other than by
+	// its death. The references pass to the sink.
+	Removed(id ID, body, history message.Ref, logged bool)
+	// Died is called for each death: routed says whether the entry now waits to be
+	// routed (Deaths) or is gone because there is no dead-letter exchange; in
+	// that case Removed follows.
+	Died(reason deadletter.Reason, routed bool)
+	// Returned is called for each logged entry that came back; notBefore is when
+	// its wait ends, 0 if it is ready.
+	Returned(id ID, r Counts, notBefore int64)
+	// TimedOut is called for a consumer that left n deliveries unsettled for too
+	// long; they are back in the queue (DL-12.7).
+	TimedOut(c *Consumer, n int)
+}
+
+// Counts are what a quorum queue counts about a message (DL-11.2).
+type Counts struct {
+	Deliveries uint32 // failed ones
+	Acquired   uint32 // times it came back for any reason
+}
+
+// Delivery is a message on its way to a consumer, or to basic.get.
+type Delivery struct {
+	ID          ID // 0 if the message never was an entry
+	Body        message.Ref
+	History     message.Ref
+	Counts      Counts
+	Redelivered bool
+	Logged      bool
+	NoAck       bool
+}
+
+// Entry is a message that enters a queue.
+type Entry struct {
+	Body     message.Ref
+	History  message.Ref
+	Counts   Counts
+	Size     uint32 // bytes, as length limits count them (DL-10.2)
+	Priority int    // the message's property; -1 if it has none
+	TTL      int64  // the message's own, in milliseconds; -1 = none
+	Logged   bool
+
+	Redelivered bool
+
+	// For recovery only: what was decided when the message first entered.
+	Due int64
+}
+
+// Result is what became of a message that was to enter.
+type Result uint8
+
+// The results. For Refused the references stay with the caller; otherwise they
+// are the machine's, or have passed to the sink.
+const (
+	Stored      Result = iota
+	Delivered          // handed to a consumer without becoming an entry
+	Refused            // the queue is full (DL-10.7)
+	RefusedDead        // the queue is full, and the message died of it (DL-10.9)
+)
+
+// side is what few entries have.
+type side struct {
+	history  message.Ref
+	counts   Counts
+	due      int64             // the TTL's moment while the column tells another, or one too far for it
+	reason   deadletter.Reason // while dying or held
+	diedAt   int64
+	by       *Consumer // who rejected or returned it last, nil if nobody did
+	nextFree uint32
+}
+
+// Machine is one queue. The zero value is not ready; use New.
+type Machine struct {
+	config   Config
+	settings Settings
+	sink     Sink
+	pages    *Pages
+
+	lanes    []*lane // by priority level; nil until used
+	filled   [4]uint64
+	returns  []ID // entries in stateReturned, and some that were
+	sides    []side
+	freeSide uint32
+	cs       consumers
+
+	dying     []ID // entries in stateDying, in the order of their deaths; some may be gone
+	refusing  bool // quorum: over the limit, until 80 % (DL-10.8)
+	lastUse   int64
+	graveyard []*page
+
+	nextDue int64 // not later than any lane's due
+	watch   int64 // not later than the first consumer timeout
+	busy    bool  // the last Pump stopped at its limit
+	instant bool  // the entry just stored has a TTL of 0
+
+	n Totals
+}
+
+// Totals are the counts of a queue, in messages and in bytes.
+type Totals struct {
+	Ready, Out, Delayed, Dying, Held                          int
+	ReadyBytes, OutBytes, DelayedBytes, DyingBytes, HeldBytes int64
+	Returned                                                  int // of Ready, those in the returns list
+	Persistent                                                int // logged entries
+}
+
+// New returns an empty queue. now is in milliseconds since 1970, as everywhere.
+func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *Machine {
+	m := &Machine{config: config, settings: settings, sink: sink, pages: pages, lastUse: now, nextDue: never, watch: never}
+	levels := 1
+	switch {
+	case config.Type == Quorum:
+		levels = quorumLevels
+	case config.MaxPriority >= 0:
+		levels = max(1, config.MaxPriority) + 1
+	}
+	m.lanes = make([]*lane, levels)
+	m.sides = make([]side, 1)
+	m.cs.single, m.cs.quorum = config.SingleActive, config.Type == Quorum
+	return m
+}
+
+// Config returns what the queue was made with.
+func (m *Machine) Config() Config { return m.config }
+
+// Settings returns the settings in force.
+func (m *Machine) Settings() Settings { return m.settings }
+
+// Totals returns the counts. While a trim of many messages is under way the
+// ready messages beyond the limit are counted as dying already.
+func (m *Machine) Totals() Totals {
+	t := m.n
+	if over := m.overLength(); over > 0 && m.drops() {
+		over = min(over, t.Ready)
+		t.Ready -= over
+		t.Dying += over
+	}
+	return t
+}
+
+// Consumers is the number of consumers attached.
+func (m *Machine) Consumers() int { return len(m.cs.list) }
+
+// RangeConsumers calls f for each consumer, and whether it gets messages now.
+func (m *Machine) RangeConsumers(f func(c *Consumer, active bool)) {
+	for _, c := range m.cs.list {
+		f(c, !m.cs.single || m.cs.active == c)
+	}
+}
+
+func (m *Machine) level(priority int) int {
+	switch {
+	case m.config.Type == Quorum:
+		if priority < 0 {
+			return quorumDefault
+		}
+		return min(priority, quorumLevels-1)
+	case len(m.lanes) == 1 || priority < 0:
+		return 0
+	}
+	return min(priority, len(m.lanes)-1)
+}
+
+func (m *Machine) lane(level int) *lane {
+	l := m.lanes[level]
+	if l == nil {
+		l = newLane()
+		m.lanes[level] = l
+	}
+	return l
+}
+
+// find returns the live entry of id; the page is nil if there is none.
+func (m *Machine) find(id ID) (*page, uint) {
+	if id.Lane() >= len(m.lanes) || m.lanes[id.Lane()] == nil {
+		return nil, 0
+	}
+	return m.lanes[id.Lane()].at(id.Seq())
+}
+
+func (p *page) state(i uint) uint8 { return p.flags[i] & stateMask }
+
+// sideOf returns the entry's side row, making one if need be.
+func (m *Machine) sideOf(p *page, i uint) *side {
+	if p.side == nil {
+		p.side = new([pageSize]uint32)
+	}
+	if p.side[i] == 0 {
+		row := m.freeSide
+		if row == 0 {
+			row = uint32(len(m.sides))
+			m.sides = append(m.sides, side{})
+		} else {
+			m.freeSide = m.sides[row].nextFree
+			m.sides[row] = side{}
+		}
+		p.side[i] = row
+	}
+	return &m.sides[p.side[i]]
+}
+
+// peekSide returns the entry's side row, nil if it has none.
+func (m *Machine) peekSide(p *page, i uint) *side {
+	if p.side == nil || p.side[i] == 0 {
+		return nil
+	}
+	return &m.sides[p.side[i]]
+}
+
+func (m *Machine) history(p *page, i uint) message.Ref {
+	if s := m.peekSide(p, i); s != nil {
+		return s.history
+	}
+	return 0
+}
+
+// tally moves the entry's weight in the totals.
+func (m *Machine) tally(state uint8, n int, bytes int64) {
+	switch state {
+	case stateReady:
+		m.n.Ready += n
+		m.n.ReadyBytes += bytes
+	case stateReturned:
+		m.n.Ready += n
+		m.n.ReadyBytes += bytes
+		m.n.Returned += n
+	case stateOut:
+		m.n.Out += n
+		m.n.OutBytes += bytes
+	case stateDelayed:
+		m.n.Delayed += n
+		m.n.DelayedBytes += bytes
+	case stateDying:
+		m.n.Dying += n
+		m.n.DyingBytes += bytes
+	case stateHeld:
+		m.n.Held += n
+		m.n.HeldBytes += bytes
+	}
+}
+
+// setState moves an entry from its state to another.
+func (m *Machine) setState(id ID, p *page, i uint, to uint8) {
+	from, size := p.state(i), int64(p.size[i])
+	m.tally(from, -1, -size)
+	m.tally(to, 1, size)
+	p.flags[i] = p.flags[i]&^stateMask | to
+	l := m.lanes[id.Lane()]
+	if from == stateReady {
+		p.ready.clear(i)
+		if l.ready--; l.ready == 0 {
+			m.filled[id.Lane()>>6] &^= 1 << (id.Lane() & 63)
+		}
+	}
+	if to == stateReady {
+		p.ready.set(i)
+		l.ready++
+		m.filled[id.Lane()>>6] |= 1 << (id.Lane() & 63)
+		l.head = min(l.head, id.Seq())
+	}
+}
+
+// enter makes an entry, in the state given, and returns its ID.
+func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64) (ID, *page, uint) {
+	l := m.lane(level)
+	if seq == 0 {
+		if l.next == 0 {
+			l.next = 1 // so that no ID is 0
+		}
+		seq = l.next
+	}
+	l.next = max(l.next, seq+1)
+	p, i := l.slotFor(seq, m.pages)
+	p.live.set(i)
+	p.used++
+	p.ref[i], p.size[i], p.flags[i] = e.Body, e.Size, stateMask
+	if p.side != nil {
+		p.side[i] = 0
+	}
+	if e.Logged {
+		p.flags[i] |= flagLogged
+		m.n.Persistent++
+	}
+	if e.Redelivered {
+		p.flags[i] |= flagRedelivered
+	}
+	if e.History != 0 || e.Counts != (Counts{}) {
+		s := m.sideOf(p, i)
+		s.history, s.counts = e.History, e.Counts
+	}
+	id := makeID(level, seq)
+	m.setDue(id, p, i, due)
+	m.setState(id, p, i, state)
+	return id, p, i
+}
+
+// setDue sets the moment at which something happens to the entry; 0 = none.
+func (m *Machine) setDue(id ID, p *page, i uint, due int64) {
+	if due == 0 {
+		if p.timed {
+			p.due[i] = 0
+		}
+		return
+	}
+	if !p.timed {
+		if p.due == nil {
+			p.due = new([pageSize]uint32)
+		} else {
+			*p.due = [pageSize]uint32{}
+		}
+		p.timed, p.base = true, max(0, due-dueRoom)
+	}
+	if due <= p.base {
+		m.rebase(p, max(0, due-dueRoom))
+	}
+	m.tell(p, i, due)
+	m.noteDue(id, p.dueAt(i))
+}
+
+// tell writes a moment after the page's base into the column; one too far for
+// it stands in the side row and is looked at again when the column is due.
+func (m *Machine) tell(p *page, i uint, due int64) {
+	off := due - p.base
+	if off >= maxOffset {
+		m.sideOf(p, i).due = due
+		off = maxOffset
+	}
+	p.due[i] = uint32(max(off, 1))
+}
+
+// rebase makes the page's column count from another moment.
+func (m *Machine) rebase(p *page, base int64) {
+	var dues [pageSize]int64
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		dues[i] = m.due(p, i)
+	}
+	p.base = base
+	for i, due := range dues {
+		if due != 0 {
+			m.tell(p, uint(i), due)
+		}
+	}
+}
+
+// noteDue sees to it that the moment is not missed.
+func (m *Machine) noteDue(id ID, due int64) {
+	m.lanes[id.Lane()].noteDue(id.Seq(), due)
+	m.nextDue = min(m.nextDue, due)
+}
+
+// due is the entry's moment; 0 = none.
+func (m *Machine) due(p *page, i uint) int64 {
+	told := p.dueAt(i)
+	if told != 0 && p.due[i] == maxOffset {
+		if s := m.peekSide(p, i); s != nil && s.due != 0 {
+			return s.due
+		}
+	}
+	return told
+}
+
+// forget removes an entry and returns what it held; the references are the caller's.
+func (m *Machine) forget(id ID, p *page, i uint) (body, history message.Ref, logged bool) {
+	from := p.state(i)
+	m.tally(from, -1, -int64(p.size[i]))
+	l := m.lanes[id.Lane()]
+	if from == stateReady {
+		p.ready.clear(i)
+		if l.ready--; l.ready == 0 {
+			m.filled[id.Lane()>>6] &^= 1 << (id.Lane() & 63)
+		}
+	}
+	body, logged = p.ref[i], p.flags[i]&flagLogged != 0
+	if logged {
+		m.n.Persistent--
+	}
+	if s := m.peekSide(p, i); s != nil {
+		history = s.history
+		*s = side{nextFree: m.freeSide}
+		m.freeSide = p.side[i]
+		p.side[i] = 0
+	}
+	p.live.clear(i)
+	p.used--
+	l.freed(p, id.Seq(), m.pages)
+	return body, history, logged
+}
+
+// remove is forget for an entry that leaves other than by its death.
+func (m *Machine) remove(id ID, p *page, i uint) {
+	body, history, logged := m.forget(id, p, i)
+	m.sink.Removed(id, body, history, logged)
+}
+
+// moment is when what begins now and lasts ttl is over. now is a millisecond
+// that has begun, so one more makes sure that it is never early.
+func moment(now, ttl int64) int64 {
+	if ttl >= never-now-1 {
+		return never - 1
+	}
+	return now + ttl + 1
+}
+
+// Enqueue lets a message in: it may be refused, handed to a consumer that does
+// not acknowledge, or stored. What follows from a stored one, deliveries and
+// deaths, waits for Flow, so that the caller can log the entry first.
+func (m *Machine) Enqueue(now int64, e *Entry) (ID, Result) {
+	m.expire(now, sliceLimit)
+	if m.full(e) {
+		if m.settings.Overflow == RejectPublishDLX && m.config.Type == Classic && m.settings.DeadLetter {
+			id, p, i := m.enter(m.level(e.Priority), 0, e, stateReady, 0)
+			m.die(now, id, p, i, deadletter.MaxLen, nil)
+			return id, RefusedDead
+		}
+		return 0, Refused
+	}
+	return m.admit(now, e)
+}
+
+// Force lets a dead letter in that a quorum queue must take even beyond its
+// limit (DL-6.12); classic queues refuse it like any message.
+func (m *Machine) Force(now int64, e *Entry) (ID, Result) {
+	m.expire(now, sliceLimit)
+	if m.config.Type == Classic && m.full(e) {
+		return 0, Refused
+	}
+	return m.admit(now, e)
+}
+
+func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
+	ttl := e.TTL
+	if m.settings.TTL >= 0 && (ttl < 0 || m.settings.TTL < ttl) {
+		ttl = m.settings.TTL
+	}
+	if m.n.Ready == 0 && len(m.cs.list) > 0 {
+		if c := m.cs.nextNoAck(); c != nil {
+			d := Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Redelivered: e.Redelivered, NoAck: true}
+			if !m.sink.Deliver(c, &d) {
+				c.paused = true
+			}
+			return 0, Delivered
+		}
+	}
+	var due int64
+	switch {
+	case ttl == 0 && m.config.Type == Classic:
+		m.instant = true // DL-8.7: now or never
+	case ttl >= 0:
+		due = moment(now, max(ttl, 1)) // quorum queues take 0 for 1
+	}
+	id, _, _ := m.enter(m.level(e.Priority), 0, e, stateReady, due)
+	return id, Stored
+}
+
+// Flow does what follows from entries that Enqueue, Force or a Return made
+// ready: deliveries, and deaths by the length limit. id is the entry last
+// stored, 0 if none was.
+func (m *Machine) Flow(now int64, id ID) {
+	if m.instant {
+		m.instant = false
+		m.nowOrNever(now, id)
+		return
+	}
+	if len(m.cs.list) > 0 && m.n.Ready > 0 {
+		m.Pump(now, sliceLimit)
+	}
+	m.Trim(now, sliceLimit)
+	if m.config.Strict {
+		m.expireHeads(now)
+	}
+}
+
+// nowOrNever delivers an entry with a TTL of 0 if it is the next and somebody
+// can take it; else it dies (DL-8.7).
+func (m *Machine) nowOrNever(now int64, id ID) {
+	p, i := m.find(id)
+	if p == nil || p.state(i) != stateReady {
+		return
+	}
+	if first, _, _, ok := m.first(); ok && first == id {
+		if c := m.cs.next(); c != nil {
+			m.setState(id, p, i, stateOut)
+			m.setDue(id, p, i, now) // should it come back
+			m.handOut(now, id, p, i, c)
+			return
+		}
+	}
+	m.die(now, id, p, i, deadletter.Expired, nil)
+}
+
+// full says whether the message must be refused.
+func (m *Machine) full(e *Entry) bool {
+	if m.drops() {
+		return false
+	}
+	ready, bytes := m.counted()
+	if m.config.Type == Quorum && m.config.Strict {
+		// Soft, as in DL-10.8: refusal begins once the queue is over its limit.
+		over := m.settings.MaxLength >= 0 && ready > m.settings.MaxLength || m.settings.MaxBytes >= 0 && bytes > m.settings.MaxBytes
+		under := (m.settings.MaxLength < 0 || ready <= m.settings.MaxLength*8/10) && (m.settings.MaxBytes < 0 || bytes <= m.settings.MaxBytes*8/10)
+		m.refusing = over || m.refusing && !under
+		return m.refusing
+	}
+	return m.settings.MaxLength >= 0 && ready+1 > m.settings.MaxLength ||
+		m.settings.MaxBytes >= 0 && bytes+int64(e.Size) > m.settings.MaxBytes
+}
+
+// counted is what length limits look at (DL-10.1).
+func (m *Machine) counted() (messages, bytes int64) {
+	messages, bytes = int64(m.n.Ready), m.n.ReadyBytes
+	if m.config.Type == Quorum {
+		messages += int64(m.n.Delayed + m.n.Held)
+		bytes += m.n.DelayedBytes + m.n.HeldBytes
+	}
+	return messages, bytes
+}
+
+func (m *Machine) over() bool {
+	messages, bytes := m.counted()
+	return m.settings.MaxLength >= 0 && messages > m.settings.MaxLength ||
+		m.settings.MaxBytes >= 0 && bytes > m.settings.MaxBytes
+}
+
+// overLength is by how many messages the queue exceeds max-length.
+func (m *Machine) overLength() int {
+	if m.settings.MaxLength < 0 {
+		return 0
+	}
+	messages, _ := m.counted()
+	return int(max(0, messages-m.settings.MaxLength))
+}
+
+// Trim lets ready messages die until the queue is within its limits (DL-10.3),
+// at most limit of them, and says whether there is more to do.
+func (m *Machine) Trim(now int64, limit int) (more bool) {
+	for n := 0; m.overflowing(); n++ {
+		if n == limit {
+			return true
+		}
+		id, p, i, ok := m.first()
+		if !ok {
+			return false
+		}
+		m.die(now, id, p, i, deadletter.MaxLen, nil)
+	}
+	return false
+}
+
+// overflowing says whether Trim has something to do.
+func (m *Machine) overflowing() bool { return m.n.Ready > 0 && m.drops() && m.over() }
+
+// drops says whether the queue drops its head when it is full (DL-3.7).
+func (m *Machine) drops() bool {
+	return m.settings.Overflow == DropHead || m.config.Type == Quorum && m.settings.Overflow == RejectPublishDLX
+}
+
+// first finds the entry that is delivered next: the oldest of the returns list,
+// else the head of the highest level (BR-9.13, BR-11.1).
+func (m *Machine) first() (ID, *page, uint, bool) {
+	for len(m.returns) > 0 {
+		id := m.returns[0]
+		if p, i := m.find(id); p != nil && p.state(i) == stateReturned {
+			return id, p, i, true
+		}
+		m.returns = m.returns[1:]
+	}
+	if level := m.highest(); level >= 0 {
+		seq, p, i := m.lanes[level].firstReady()
+		return makeID(level, seq), p, i, true
+	}
+	return 0, nil, 0, false
+}
+
+func (m *Machine) highest() int {
+	for w := len(m.filled) - 1; w >= 0; w-- {
+		if m.filled[w] != 0 {
+			return w<<6 + 63 - bits.LeadingZeros64(m.filled[w])
+		}
+	}
+	return -1
+}
+
+// handOut delivers the entry, which is in stateOut, to c, which wants to acknowledge it.
+func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
+	if p.owner == nil {
+		p.owner = new([pageSize]uint32)
+	}
+	p.owner[i] = c.slot
+	c.out++
+	if t := m.timeout(c); t > 0 {
+		if len(c.outs) > 2*c.out+64 {
+			m.compactOuts(c)
+		}
+		c.outs = append(c.outs, outstanding{id, now})
+		m.watch = min(m.watch, now+t)
+	}
+	d := m.delivery(id, p, i)
+	p.flags[i] |= flagRedelivered
+	if !m.sink.Deliver(c, &d) {
+		c.paused = true
+	}
+}
+
+func (m *Machine) delivery(id ID, p *page, i uint) Delivery {
+	d := Delivery{
+		ID: id, Body: p.ref[i],
+		Redelivered: p.flags[i]&flagRedelivered != 0, Logged: p.flags[i]&flagLogged != 0,
+	}
+	if s := m.peekSide(p, i); s != nil {
+		d.History, d.Counts = s.history, s.counts
+	}
+	return d
+}
+
+// Pump delivers ready messages to consumers that can take them, at most limit,
+// and says whether there may be more to do.
+func (m *Machine) Pump(now int64, limit int) (more bool) {
+	m.busy = false
+	for n := 0; m.n.Ready > 0 && len(m.cs.list) > 0; n++ {
+		if n == limit {
+			m.busy = true
+			return true
+		}
+		id, p, i, ok := m.first()
+		if !ok {
+			return false
+		}
+		if due := m.due(p, i); due != 0 && due <= now {
+			m.die(now, id, p, i, deadletter.Expired, nil) // DL-8.8
+			continue
+		}
+		c := m.cs.next()
+		if c == nil {
+			return false
+		}
+		if c.NoAck {
+			d := m.delivery(id, p, i)
+			d.NoAck = true
+			m.forget(id, p, i)
+			if !m.sink.Deliver(c, &d) {
+				c.paused = true
+			}
+			continue
+		}
+		m.setState(id, p, i, stateOut)
+		m.handOut(now, id, p, i, c)
+	}
+	return false
+}
+
+// Get takes the next message for basic.get (BR-9.10). With noAck the references
+// in the delivery pass to the caller; else they are the machine's.
+func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
+	m.lastUse = now
+	m.expire(now, math.MaxInt)
+	id, p, i, ok := m.first()
+	if !ok {
+		return Delivery{}, false
+	}
+	d = m.delivery(id, p, i)
+	if d.NoAck = noAck; noAck {
+		m.forget(id, p, i)
+		return d, true
+	}
+	m.setState(id, p, i, stateOut)
+	if p.owner == nil {
+		p.owner = new([pageSize]uint32)
+	}
+	p.owner[i] = 0
+	p.flags[i] |= flagRedelivered
+	return d, true
+}
+
+// taken finds an entry that is out at c, nil meaning basic.get, and gives its
+// credit back. If the timeout took it back meanwhile, it notes that the client
+// has settled it.
+func (m *Machine) taken(id ID, c *Consumer) (*page, uint) {
+	p, i := m.find(id)
+	var slot uint32
+	if c != nil {
+		slot = c.slot
+	}
+	if p == nil || p.state(i) != stateOut || p.owner[i] != slot || c != nil && slot == 0 {
+		if c != nil && c.stale > 0 {
+			c.stale--
+		}
+		return nil, 0
+	}
+	if c != nil {
+		c.out--
+		m.cs.forget(c)
+	}
+	return p, i
+}
+
+// Ack settles a delivery: the message leaves the queue.
+func (m *Machine) Ack(id ID, c *Consumer) bool {
+	p, i := m.taken(id, c)
+	if p == nil {
+		return false
+	}
+	m.remove(id, p, i)
+	return true
+}
+
+// Reject settles a delivery: the message dies (DL-1.2). failed says that it
+// counts as a failed delivery, as basic.reject does and basic.nack does not (DL-11.3).
+func (m *Machine) Reject(now int64, id ID, c *Consumer, failed bool) bool {
+	p, i := m.taken(id, c)
+	if p == nil {
+		return false
+	}
+	if failed {
+		m.sideOf(p, i).counts.Deliveries++
+	}
+	m.die(now, id, p, i, deadletter.Rejected, c)
+	return true
+}
+
+// ReturnKind is how a delivery came back.
+type ReturnKind uint8
+
+// The kinds, with what they count as (DL-11.3).
+const (
+	ReturnNack     ReturnKind = iota // basic.nack with requeue
+	ReturnReject                     // basic.reject with requeue
+	ReturnRecover                    // basic.recover
+	ReturnClosed                     // the channel or the connection ended
+	ReturnTimeout                    // the consumer timeout
+	ReturnReleased                   // AMQP 1.0 released, or modified without delivery-failed
+	ReturnFailed                     // AMQP 1.0 modified with delivery-failed
+)
+
+func (k ReturnKind) failed(countNack bool) bool {
+	return k == ReturnReject || k == ReturnClosed || k == ReturnFailed || countNack && k == ReturnNack
+}
+
+// Return gives a delivery back to the queue. It may become ready, wait (DL-12.2),
+// or die because it was delivered too often (DL-11.4) or its time is over (DL-8.5).
+func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
+	p, i := m.taken(id, c)
+	if p == nil {
+		return false
+	}
+	m.giveBack(now, id, p, i, c, kind)
+	return true
+}
+
+func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind ReturnKind) {
+	failed := kind.failed(m.config.CountNack)
+	var counts Counts
+	if m.config.Type == Quorum || m.retries(failed) {
+		s := m.sideOf(p, i)
+		s.counts.Acquired++
+		if failed {
+			s.counts.Deliveries++
+		}
+		counts = s.counts
+	}
+	if m.config.Type == Quorum && m.settings.DeliveryLimit >= 0 && failed && int64(counts.Deliveries) > m.settings.DeliveryLimit {
+		m.die(now, id, p, i, deadletter.DeliveryLimit, c)
+		return
+	}
+	if m.retries(failed) {
+		m.delay(id, p, i, moment(now, m.settings.Retry.wait(id, counts)), counts)
+		return
+	}
+	if m.comeBack(now, id, p, i) && p.flags[i]&flagLogged != 0 {
+		m.sink.Returned(id, counts, 0)
+	}
+}
+
+// retries says whether a delivery that comes back so is to wait (DL-12.3).
+func (m *Machine) retries(failed bool) bool {
+	r := &m.settings.Retry
+	return r.Min > 0 && (r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed)
+}
+
+// delay hides the entry until the moment given. Its TTL's moment stands in the
+// side row meanwhile (DL-12.4).
+func (m *Machine) delay(id ID, p *page, i uint, until int64, counts Counts) {
+	s := m.sideOf(p, i)
+	s.due = m.due(p, i)
+	m.setState(id, p, i, stateDelayed)
+	ttl := s.due
+	m.setDue(id, p, i, until)
+	m.sideOf(p, i).due = ttl
+	if p.flags[i]&flagLogged != 0 {
+		m.sink.Returned(id, counts, until)
+	}
+}
+
+// comeBack makes the entry deliverable again: classic queues return it to its
+// place, quorum queues to the returns list (BR-9.13). If its time is over it
+// dies instead, and comeBack returns false.
+func (m *Machine) comeBack(now int64, id ID, p *page, i uint) bool {
+	if due := m.due(p, i); due != 0 {
+		if due <= now {
+			m.die(now, id, p, i, deadletter.Expired, nil)
+			return false
+		}
+		m.noteDue(id, p.dueAt(i))
+	}
+	if m.config.Type == Quorum {
+		m.returns = append(m.returns, id)
+		m.setState(id, p, i, stateReturned)
+	} else {
+		m.setState(id, p, i, stateReady)
+	}
+	return true
+}
+
+// wait is how long a message with these counts waits, in milliseconds (DL-12.2).
+func (r *Retry) wait(id ID, n Counts) int64 {
+	times := max(1, int64(n.Deliveries))
+	most := max(r.Max, r.Min)
+	if r.Max == 0 && r.Multiplier > 1 {
+		most = math.MaxInt32 // no limit was asked for; 24 days is one
+	}
+	var ms int64
+	if r.Multiplier > 1 {
+		f := float64(r.Min) * math.Pow(r.Multiplier, float64(times-1))
+		ms = int64(min(f, float64(most)))
+	} else {
+		ms = min(r.Min*times, most)
+	}
+	if r.Jitter > 0 {
+		// Chance, but the same on every replica: a hash of the entry and its count.
+		h := (uint64(id) + uint64(n.Acquired)<<40 + 1) * 0x9E3779B97F4A7C15
+		h ^= h >> 29
+		unit := float64(h>>11)/(1<<53)*2 - 1
+		ms = max(1, int64(float64(ms)*(1+r.Jitter*unit)))
+	}
+	return ms
+}

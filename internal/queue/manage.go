@@ -1,0 +1,281 @@
+package queue
+
+import (
+	"math"
+
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+)
+
+// Attach adds a consumer (BR-9.1) and says whether it may: an exclusive one must
+// be alone on a classic queue (BR-9.3). Nothing is delivered before the next Pump.
+func (m *Machine) Attach(now int64, c *Consumer) bool {
+	if m.config.Type == Classic && len(m.cs.list) > 0 && (c.Exclusive || m.cs.list[0].Exclusive) {
+		return false
+	}
+	m.lastUse = now
+	m.cs.attach(c)
+	return true
+}
+
+// Detach removes a consumer; what it has out stays out (BR-9.12). It says
+// whether the consumer was attached.
+func (m *Machine) Detach(now int64, c *Consumer) bool {
+	if !m.cs.detach(c) {
+		return false
+	}
+	m.lastUse = now
+	return true
+}
+
+// Pause stops deliveries to c until Resume.
+func (m *Machine) Pause(c *Consumer) { c.paused = true }
+
+// Resume allows deliveries to c again; the caller pumps.
+func (m *Machine) Resume(c *Consumer) { c.paused = false }
+
+// Configure puts other settings in force. What exceeds new limits dies by Trim.
+func (m *Machine) Configure(now int64, s Settings) {
+	if s.Expires >= 0 && m.settings.Expires < 0 {
+		m.lastUse = now
+	}
+	if s.ConsumerTimeout != m.settings.ConsumerTimeout {
+		m.watch = 0 // looked at anew by the next Tick
+	}
+	m.settings = s
+	m.refusing = false
+}
+
+// Purge removes the messages that are ready, and on quorum queues those that
+// are delayed or held (DL-2.1), and returns their number. Their references pass
+// to the sink by BuryRest, in slices. What stays is told by RangeLogged.
+func (m *Machine) Purge() int {
+	before := m.n.Ready + m.n.Delayed + m.n.Held
+	purged := func(state uint8) bool {
+		return state == stateReady || state == stateReturned || m.config.Type == Quorum && (state == stateDelayed || state == stateHeld)
+	}
+	for level, l := range m.lanes {
+		if l == nil {
+			continue
+		}
+		for number := l.first; number < l.first+uint64(len(l.pages)); number++ {
+			p := l.pages[number-l.first]
+			if p == nil || p.used == 0 {
+				continue
+			}
+			whole := true
+			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+				if !purged(p.state(i)) {
+					whole = false
+					break
+				}
+			}
+			if whole && number < l.next/pageSize {
+				m.detachPage(level, l, number)
+				continue
+			}
+			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+				if purged(p.state(i)) {
+					id := makeID(level, number*pageSize+uint64(i))
+					body, history, _ := m.forget(id, p, i)
+					m.sink.Removed(id, body, history, false)
+				}
+			}
+		}
+		l.dropEmptyFront()
+	}
+	m.returns = nil
+	return before - (m.n.Ready + m.n.Delayed + m.n.Held)
+}
+
+// detachPage takes a page with all its entries out of the queue at once.
+func (m *Machine) detachPage(level int, l *lane, number uint64) {
+	p := l.pages[number-l.first]
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		m.tally(p.state(i), -1, -int64(p.size[i]))
+		if p.flags[i]&flagLogged != 0 {
+			m.n.Persistent--
+		}
+	}
+	l.ready -= p.ready.count()
+	if l.ready == 0 {
+		m.filled[level>>6] &^= 1 << (level & 63)
+	}
+	l.pages[number-l.first], l.mins[number-l.first] = nil, never
+	m.graveyard = append(m.graveyard, p)
+}
+
+// Close empties the queue for its deletion and returns the consumers it had.
+// The references pass to the sink by BuryRest.
+func (m *Machine) Close() []*Consumer {
+	for level, l := range m.lanes {
+		if l == nil {
+			continue
+		}
+		for k := range l.pages {
+			if l.pages[k] != nil {
+				m.detachPage(level, l, l.first+uint64(k))
+			}
+		}
+		m.lanes[level] = nil
+	}
+	m.returns, m.dying, m.filled = nil, nil, [4]uint64{}
+	m.nextDue, m.watch = never, math.MaxInt64
+	list := m.cs.list
+	m.cs.list, m.cs.slots, m.cs.active = nil, nil, nil
+	for _, c := range list {
+		c.gone, c.slot = true, 0
+	}
+	return list
+}
+
+// BuryRest gives up what Purge and Close took out, at most about limit entries,
+// and says whether there is more.
+func (m *Machine) BuryRest(limit int) (more bool) {
+	for len(m.graveyard) > 0 && limit > 0 {
+		last := len(m.graveyard) - 1
+		p := m.graveyard[last]
+		m.graveyard[last] = nil
+		m.graveyard = m.graveyard[:last]
+		for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+			var history message.Ref
+			if s := m.peekSide(p, i); s != nil {
+				history = s.history
+				*s = side{nextFree: m.freeSide}
+				m.freeSide = p.side[i]
+			}
+			m.sink.Removed(0, p.ref[i], history, false)
+			limit--
+		}
+		m.pages.put(p)
+	}
+	return len(m.graveyard) > 0
+}
+
+// View is an entry as those see it who only look.
+type View struct {
+	ID          ID
+	Body        message.Ref // the machine's references
+	History     message.Ref
+	Counts      Counts
+	Due         int64 // when its TTL is over, 0 = never
+	NotBefore   int64 // when its wait is over, 0 = it does not wait
+	Out         bool
+	Dead        bool              // dying or held
+	Held        deadletter.Reason // 0 unless it is held
+	DiedAt      int64
+	Redelivered bool
+	Logged      bool
+	Size        uint32
+}
+
+// Browse calls f for the entries after the cursor, in the order of levels,
+// highest first, and numbers, until f returns false or limit entries were
+// shown; it returns the cursor to go on from, and done at the end. It changes nothing.
+func (m *Machine) Browse(after Cursor, limit int, f func(View) bool) (next Cursor, done bool) {
+	level, seq := len(m.lanes)-1, uint64(0)
+	if after.begun {
+		level, seq = after.id.Lane(), after.id.Seq()+1
+	}
+	for ; level >= 0; level, seq = level-1, 0 {
+		l := m.lanes[level]
+		if l == nil {
+			continue
+		}
+		for seq = max(seq, l.first*pageSize); seq/pageSize-l.first < uint64(len(l.pages)); {
+			p := l.pages[seq/pageSize-l.first]
+			i := uint(pageSize)
+			if p != nil {
+				i = p.live.next(uint(seq % pageSize))
+			}
+			if i == pageSize {
+				seq = (seq/pageSize + 1) * pageSize
+				continue
+			}
+			seq = seq/pageSize*pageSize + uint64(i)
+			if limit == 0 {
+				return after, false
+			}
+			limit--
+			after = Cursor{true, makeID(level, seq)}
+			if !f(m.view(after.id, p, i)) {
+				return after, false
+			}
+			seq++
+		}
+	}
+	return after, true
+}
+
+// Cursor is a place in a queue between two entries; the zero value is before
+// the first. It stays good whatever happens to the entries.
+type Cursor struct {
+	begun bool
+	id    ID
+}
+
+func (m *Machine) view(id ID, p *page, i uint) View {
+	v := View{
+		ID: id, Body: p.ref[i], Due: m.due(p, i), Size: p.size[i],
+		Redelivered: p.flags[i]&flagRedelivered != 0, Logged: p.flags[i]&flagLogged != 0,
+	}
+	if s := m.peekSide(p, i); s != nil {
+		v.History, v.Counts = s.history, s.counts
+	}
+	switch p.state(i) {
+	case stateOut:
+		v.Out = true
+	case stateDelayed:
+		v.NotBefore, v.Due = v.Due, m.sideOf(p, i).due
+	case stateDying:
+		v.Dead = true
+	case stateHeld:
+		s := m.sideOf(p, i)
+		v.Dead, v.Held, v.DiedAt = true, s.reason, s.diedAt
+	}
+	return v
+}
+
+// View shows one entry.
+func (m *Machine) View(id ID) (View, bool) {
+	p, i := m.find(id)
+	if p == nil {
+		return View{}, false
+	}
+	return m.view(id, p, i), true
+}
+
+// Restored is the entry as Restore takes it, without its references.
+func (v *View) Restored() Restored {
+	r := Restored{NotBefore: v.NotBefore, Out: v.Out, Held: v.Held, DiedAt: v.DiedAt}
+	r.Counts, r.Redelivered, r.Due = v.Counts, v.Redelivered, v.Due
+	return r
+}
+
+// Take removes a ready entry for a move that somebody asked for, such as a
+// replay. The references are the caller's.
+func (m *Machine) Take(id ID) (body, history message.Ref, logged, ok bool) {
+	p, i := m.find(id)
+	if p == nil || p.state(i) != stateReady && p.state(i) != stateReturned {
+		return 0, 0, false, false
+	}
+	body, history, logged = m.forget(id, p, i)
+	return body, history, logged, true
+}
+
+// RangeLogged calls f for every logged entry.
+func (m *Machine) RangeLogged(f func(View)) {
+	m.each(func(id ID, p *page, i uint) {
+		if p.flags[i]&flagLogged != 0 {
+			f(m.view(id, p, i))
+		}
+	})
+}
+
+// Due is the moment at which something happens to the entry, 0 if nothing will.
+func (m *Machine) Due(id ID) int64 {
+	if p, i := m.find(id); p != nil {
+		return m.due(p, i)
+	}
+	return 0
+}

@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+)
+
+// The commands of this file redo what a journal says happened. They decide
+// nothing: no limit, no expiry, no delivery. Unknown entries are ignored, since
+// the record that made them may be gone with all that followed from it.
+
+// Restored is the state of an entry as the journal holds it.
+type Restored struct {
+	Entry
+	NotBefore int64 // it waits for its retry until then; 0 = it does not
+	Out       bool
+	Held      deadletter.Reason // not 0: it is held, having died for this reason
+	DiedAt    int64
+}
+
+// Restore makes an entry with the ID it had, or replaces what is there. It says
+// whether it was made; if not, the references stay the caller's.
+func (m *Machine) Restore(id ID, r *Restored) bool {
+	if id.Lane() >= len(m.lanes) {
+		return false
+	}
+	if p, i := m.find(id); p != nil {
+		m.remove(id, p, i)
+	}
+	r.Logged = true
+	_, p, i := m.enter(id.Lane(), id.Seq(), &r.Entry, stateReady, r.Due)
+	switch {
+	case r.Held != 0:
+		m.setState(id, p, i, stateHeld)
+		s := m.sideOf(p, i)
+		s.reason, s.diedAt = r.Held, r.DiedAt
+	case r.Out:
+		m.RestoreOut(id)
+	case r.NotBefore != 0:
+		m.RestoreReturned(id, r.Counts, r.NotBefore)
+	}
+	return true
+}
+
+// RestoreOut notes that the entry was delivered.
+func (m *Machine) RestoreOut(id ID) {
+	p, i := m.find(id)
+	if p == nil {
+		return
+	}
+	if p.owner == nil {
+		p.owner = new([pageSize]uint32)
+	}
+	p.owner[i] = 0
+	p.flags[i] |= flagRedelivered
+	m.setState(id, p, i, stateOut)
+}
+
+// RestoreReturned notes that the entry came back.
+func (m *Machine) RestoreReturned(id ID, counts Counts, notBefore int64) {
+	p, i := m.find(id)
+	if p == nil {
+		return
+	}
+	p.flags[i] |= flagRedelivered
+	if counts != (Counts{}) {
+		m.sideOf(p, i).counts = counts
+	}
+	if notBefore != 0 {
+		s := m.sideOf(p, i)
+		ttl := m.due(p, i)
+		s.due = 0
+		m.setState(id, p, i, stateDelayed)
+		m.setDue(id, p, i, notBefore)
+		m.sideOf(p, i).due = ttl
+		return
+	}
+	if m.config.Type == Quorum {
+		m.returns = append(m.returns, id)
+		m.setState(id, p, i, stateReturned)
+		return
+	}
+	m.setState(id, p, i, stateReady)
+}
+
+// RestoreHeld notes that the entry died and waits for its targets.
+func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
+	p, i := m.find(id)
+	if p == nil {
+		return
+	}
+	m.setState(id, p, i, stateHeld)
+	s := m.sideOf(p, i)
+	s.reason, s.diedAt = reason, at
+}
+
+// RestoreRemoved notes that the entry is gone. The references are the caller's.
+func (m *Machine) RestoreRemoved(id ID) (body, history message.Ref, ok bool) {
+	p, i := m.find(id)
+	if p == nil {
+		return 0, 0, false
+	}
+	body, history, _ = m.forget(id, p, i)
+	return body, history, true
+}
+
+// RestorePurge notes that everything is gone but the entries that keep names.
+func (m *Machine) RestorePurge(keep func(ID) bool) {
+	var gone []ID
+	m.each(func(id ID, _ *page, _ uint) {
+		if !keep(id) {
+			gone = append(gone, id)
+		}
+	})
+	for _, id := range gone {
+		if p, i := m.find(id); p != nil {
+			m.remove(id, p, i)
+		}
+	}
+}
+
+// Restored ends recovery: deliveries that were out come back, as if their
+// channels had closed (BR-14.2), in order; what is due or too much dies by Tick
+// and Trim as usual.
+func (m *Machine) Restored(now int64) {
+	m.lastUse = now
+	var out []ID
+	m.each(func(id ID, p *page, i uint) {
+		if p.state(i) == stateOut {
+			out = append(out, id)
+		}
+	})
+	for _, id := range out {
+		if p, i := m.find(id); p != nil {
+			m.giveBack(now, id, p, i, nil, ReturnClosed)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package session091
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+)
+
+// channel is one channel of a connection.
+type channel struct {
+	c      *conn
+	number uint16
+
+	// Owned by the reader.
+	closing   bool // close was sent, close-ok is due
+	content   content
+	lastQueue message.QueueName
+	prefetch  int // for consumers started from now on
+	confirms  *confirms
+	tx        *transaction
+	requester string // name for direct replies, "" if it is none
+	replyTag  string
+	gate      *gate // shared prefetch limit, if basic.qos global is permitted and set
+
+	mu        sync.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
+	closed    bool
+	nextTag   uint64
+	unacked   unackedRing
+	consumers map[string]*consumer
+}
+
+// content is a message on its way in, between its frames.
+type content struct {
+	expect   uint8 // nothing, a header or body frames
+	publish  amqp091.Publish
+	exchange []byte // publish's strings, kept beyond the read buffer
+	key      []byte
+	props    []byte
+	body     []byte
+	size     uint64
+}
+
+const (
+	expectMethod = iota
+	expectHeader
+	expectBody
+)
+
+// consumer is a session's side of a consumer: a partition.Subscriber.
+type consumer struct {
+	queue.Consumer
+	ch     *channel
+	q      *partition.Queue
+	tag    string
+	queued message.QueueName
+	args   amqp091.Table
+}
+
+var _ partition.Subscriber = (*consumer)(nil)
+
+// Deliver implements partition.Subscriber. The partition is locked.
+func (k *consumer) Deliver(q *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool {
+	c := k.ch.c
+	it := item{kind: itemDelivery, ch: k.ch, consumer: k, q: q, d: *d}
+	if c.out.deliver(&it, len(c.broker.Bodies().Bytes(d.Body))) {
+		return true
+	}
+	c.out.mu.Lock()
+	c.out.paused = append(c.out.paused, pausedConsumer{q, k})
+	c.out.mu.Unlock()
+	return false
+}
+
+// Flush implements partition.Subscriber.
+func (k *consumer) Flush() { k.ch.c.flush(true) }
+
+// QueueGone implements partition.Subscriber (BR-9.14).
+func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
+	ch := k.ch
+	ch.mu.Lock()
+	known := ch.consumers[k.tag] == k
+	if known {
+		delete(ch.consumers, k.tag)
+	}
+	closed := ch.closed
+	ch.mu.Unlock()
+	if known && !closed && ch.c.capabilities.cancelNotify {
+		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: k.tag, NoWait: true})
+		ch.c.flush(false)
+	}
+}
+
+// TimedOut implements partition.Subscriber (DL-12.7).
+func (k *consumer) TimedOut(*partition.Queue, *queue.Consumer, int) {
+	ch := k.ch
+	if ch.c.capabilities.cancelNotify {
+		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: k.tag, NoWait: true})
+		ch.c.flush(false)
+		return
+	}
+	ch.c.abort(ch, fail(amqp091.CodePreconditionFailed, "delivery acknowledgement on channel %d timed out. Timeout value used: -1 ms. "+
+		"This timeout value can be configured, see consumers doc guide to learn more", ch.number))
+}
+
+// Cause implements partition.Culprit.
+func (k *consumer) Cause() deadletter.Cause {
+	c := k.ch.c
+	return deadletter.Cause{ConsumerTag: k.tag, Connection: c.peer.Name, User: c.login.User}
+}
+
+// gate is a prefetch limit that a channel's consumers share (BR-9.9).
+type gate struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// TryTake implements the gate of queue.Consumer.
+func (g *gate) TryTake() bool {
+	if g.limit == 0 {
+		g.used.Add(1)
+		return true
+	}
+	if g.used.Add(1) <= g.limit {
+		return true
+	}
+	g.used.Add(-1)
+	return false
+}
+
+// channelFrame handles a frame of a channel.
+func (c *conn) channelFrame(f amqp091.Frame) error {
+	if c.state != stateRunning {
+		return fail(amqp091.CodeChannelError, "unexpected frame in connection state starting")
+	}
+	ch := c.channels[f.Channel]
+	if ch == nil {
+		return c.openChannel(f)
+	}
+	if ch.closing {
+		return c.closingChannelFrame(ch, f)
+	}
+	switch f.Type {
+	case amqp091.FrameMethod:
+		if ch.content.expect != expectMethod {
+			return ch.interrupted(f)
+		}
+		return ch.method(f)
+	case amqp091.FrameHeader:
+		if ch.content.expect == expectHeader {
+			return ch.contentHeader(f.Payload)
+		}
+	case amqp091.FrameBody:
+		if ch.content.expect == expectBody {
+			return ch.contentBody(f.Payload)
+		}
+	}
+	if ch.content.expect == expectMethod {
+		return fail(amqp091.CodeUnexpectedFrame, "expected method frame, got non method frame instead")
+	}
+	return ch.interrupted(f)
+}
+
+// interrupted is the failure for a frame between the frames of a content (BR-4.8).
+func (ch *channel) interrupted(amqp091.Frame) error {
+	what := "header"
+	if ch.content.expect == expectBody {
+		return &failure{code: amqp091.CodeUnexpectedFrame, text: "expected content body, got non content body frame instead", method: amqp091.BasicPublishID}
+	}
+	return &failure{code: amqp091.CodeUnexpectedFrame, text: "expected content " + what + " for class 60, got non content " + what + " frame instead", method: amqp091.BasicPublishID}
+}
+
+// openChannel handles a frame on a number that is not open.
+func (c *conn) openChannel(f amqp091.Frame) error {
+	if f.Type != amqp091.FrameMethod {
+		return fail(amqp091.CodeChannelError, "expected 'channel.open'")
+	}
+	m, err := c.decode(f)
+	if err != nil {
+		return err
+	}
+	switch m.(type) {
+	case *amqp091.ChannelOpen:
+	case *amqp091.ChannelCloseOk:
+		return nil // late
+	default:
+		return &failure{code: amqp091.CodeChannelError, text: "expected 'channel.open'", method: m.ID()}
+	}
+	if len(c.channels) >= c.channelMax {
+		return fail(amqp091.CodeNotAllowed, "number of channels opened (%d) has reached the negotiated channel_max (%d)", len(c.channels), c.channelMax)
+	}
+	if err := c.link.OpenChannel(); err != nil {
+		return err
+	}
+	c.flushOps()
+	ch := &channel{c: c, number: f.Channel, consumers: map[string]*consumer{}}
+	c.chMu.Lock()
+	c.channels[f.Channel] = ch
+	c.chMu.Unlock()
+	c.out.putMethod(f.Channel, amqp091.ChannelOpenOk{})
+	return nil
+}
+
+// closingChannelFrame handles what comes on a channel after close was sent (BR-4.4).
+func (c *conn) closingChannelFrame(ch *channel, f amqp091.Frame) error {
+	if f.Type != amqp091.FrameMethod {
+		return nil
+	}
+	switch m, _ := amqp091.DecodeMethod(f.Payload); m.(type) {
+	case *amqp091.ChannelCloseOk:
+		c.forgetChannel(ch)
+	case *amqp091.ChannelClose:
+		c.out.putMethod(ch.number, amqp091.ChannelCloseOk{})
+		c.forgetChannel(ch)
+	}
+	return nil
+}
+
+func (c *conn) forgetChannel(ch *channel) {
+	c.chMu.Lock()
+	delete(c.channels, ch.number)
+	c.chMu.Unlock()
+}
+
+// closeChannel tells the client that the channel is closed and why.
+func (c *conn) closeChannel(ch *channel, f *failure) {
+	c.log.Error("closing channel", "channel", ch.number, "code", f.code, "reason", f.text, "user", c.login.User)
+	ch.release()
+	ch.closing = true
+	c.out.putMethod(ch.number, amqp091.ChannelClose{
+		ReplyCode: f.code, ReplyText: amqp091.ReplyText(f.code, f.text),
+		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
+	})
+}
+
+// closeChannels ends all channels with the connection.
+func (c *conn) closeChannels() {
+	for _, ch := range c.sortedChannels() {
+		ch.release()
+		c.forgetChannel(ch)
+	}
+}
+
+// abort asks the reader to close a channel. Any goroutine may call it.
+func (c *conn) abort(ch *channel, f *failure) {
+	c.chMu.Lock()
+	c.aborts = append(c.aborts, abortion{ch, f})
+	c.chMu.Unlock()
+	c.interrupt()
+}
+
+type abortion struct {
+	ch *channel
+	f  *failure
+}
+
+// release gives up what the channel holds: its consumers, its unsettled
+// deliveries, which go back in order (BR-4.5), and its transaction.
+func (ch *channel) release() {
+	ch.mu.Lock()
+	if ch.closed {
+		ch.mu.Unlock()
+		return
+	}
+	ch.closed = true
+	consumers := make([]*consumer, 0, len(ch.consumers))
+	for _, k := range ch.consumers {
+		consumers = append(consumers, k)
+	}
+	clear(ch.consumers)
+	ring := ch.unacked
+	ch.unacked = unackedRing{}
+	ch.mu.Unlock()
+	sortConsumers(consumers)
+	c := ch.c
+	// Deliveries first, so that the consumers of this channel do not get them again.
+	for _, k := range consumers {
+		c.link.Cancel(k.q, &k.Consumer, nil)
+	}
+	var ops []partition.Op
+	for i := ring.start; i < len(ring.list); i++ {
+		if u := &ring.list[i]; u.q != nil {
+			ops = append(ops, partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnClosed})
+		}
+	}
+	c.link.Run(ops)
+	if ch.requester != "" {
+		c.broker.RemoveRequester(ch.requester)
+	}
+	if ch.tx != nil {
+		ch.tx.drop(c)
+	}
+	c.link.CloseChannel()
+}
+
+// confirms is the publisher's side of a channel in confirm mode (BR-8.7).
+type confirms struct {
+	next    uint64 // tag of the next publish
+	waiting []confirm
+}
+
+// confirm is a publish to be confirmed.
+type confirm struct {
+	tag     uint64
+	pos     journal.Pos // what the journal must have
+	refused bool
+}

@@ -1,0 +1,414 @@
+// Package session091 speaks AMQP 0-9-1 with one client: a connection, its
+// channels, and a file for each class of methods. It knows the talk; what a queue
+// or an exchange is it asks the broker.
+//
+// Goroutines: the reader owns the connection and its channels, but for what
+// channel.mu guards; it decodes all frames that have come, collects what they ask
+// of queues, and runs that as one batch. The writer sends what is in the outbox.
+// Partitions put deliveries into the outbox from whatever goroutine runs them.
+// The reader ends the writer and waits for it.
+package session091
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/partition"
+)
+
+// Options are what a listener gives all its connections.
+type Options struct {
+	Broker     *broker.Broker
+	Logger     *slog.Logger
+	ChannelMax uint16        // BR-1.6; 0: 2047
+	FrameMax   uint32        // BR-1.6; 0: 131072
+	Heartbeat  time.Duration // BR-1.6; 0: 60 s; negative: none suggested
+	Mechanisms []string      // BR-2.1; nil: PLAIN and AMQPLAIN
+	Product    string        // BR-1.3; "": Bartleby
+	Version    string        // BR-1.3
+	// MaxChannelConsumers limits the consumers of a channel; 0: no limit (BR-3.7).
+	MaxChannelConsumers int
+}
+
+const (
+	defaultChannelMax = 2047
+	defaultFrameMax   = 131072
+	minFrameMax       = 4096
+	openFrameMax      = 8192 // before tune-ok (BR-1.7)
+	defaultHeartbeat  = 60 * time.Second
+
+	handshakeTimeout = 10 * time.Second // BR-1.10
+	refusalDelay     = 3 * time.Second  // BR-1.8, BR-2.4, BR-2.5
+	closeTimeout     = 10 * time.Second // for close-ok (BR-1.13)
+
+	readSize    = 8 << 10   // of an idle connection's buffer
+	maxReadSize = 256 << 10 // of a busy one's
+)
+
+// conn is one connection.
+type conn struct {
+	// Static after construction.
+	Options
+	broker *broker.Broker
+	nc     net.Conn
+	raw    *rawWriter // nil if the socket cannot be written without blocking
+	log    *slog.Logger
+	peer   broker.Peer
+	since  time.Time
+
+	// Set by the handshake, static afterwards.
+	link         *broker.Connection
+	login        broker.Login
+	clientProps  amqp091.Table
+	capabilities capabilities
+	frameMax     int
+	channelMax   int
+	heartbeat    time.Duration
+
+	// Owned by the reader.
+	in       []byte
+	begin    int // of what is not consumed in in
+	ops      []partition.Op
+	opOwner  []opOwner
+	settling []unacked
+	state    state
+	pub      broker.Publication
+	deadline time.Time // the socket's read deadline
+
+	channels map[uint16]*channel // written under chMu by the reader, read by others under it
+	chMu     sync.Mutex
+
+	out     outbox
+	writeBy time.Time    // the socket's write deadline; owned by whoever has the pen
+	beat    atomic.Int64 // the heartbeat once it is negotiated, a time.Duration
+
+	ended    chan struct{} // closed when the reader ends
+	writing  sync.WaitGroup
+	dead     atomic.Bool // the socket is broken
+	stats    traffic
+	shutdown atomic.Pointer[failure] // somebody wants the connection closed
+}
+
+// traffic counts what passed.
+type traffic struct {
+	recvBytes, recvFrames, sentBytes atomic.Uint64
+}
+
+// capabilities are those of the client that change what it is sent (BR-1.5).
+type capabilities struct {
+	cancelNotify, blocked, authFailureClose bool
+}
+
+// state is how far the connection has come.
+type state uint8
+
+const (
+	stateStart   state = iota // start sent
+	stateTune                 // tune sent
+	stateOpen                 // tune-ok received, open due
+	stateRunning              //
+	stateClosing              // close sent, close-ok due
+	stateClosed               // nothing is to be read any more
+)
+
+// Serve speaks with one client until the connection ends. first is what was read
+// of it already: its protocol header. The caller closes nothing.
+func Serve(nc net.Conn, first []byte, o Options) {
+	if o.ChannelMax == 0 {
+		o.ChannelMax = defaultChannelMax
+	}
+	if o.FrameMax == 0 {
+		o.FrameMax = defaultFrameMax
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = defaultHeartbeat
+	}
+	if o.Mechanisms == nil {
+		o.Mechanisms = []string{"AMQPLAIN", "PLAIN"}
+	}
+	c := &conn{
+		Options: o, broker: o.Broker, nc: nc, raw: newRawWriter(nc), peer: peerOf(nc), since: time.Now(),
+		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
+	}
+	c.log = o.Logger.With("conn", c.peer.Name)
+	c.out.wakec = make(chan struct{}, 1)
+	c.in = append(make([]byte, 0, readSize), first[len(amqp091.ProtocolHeader):]...)
+	c.writing.Go(c.write)
+	c.sendStart()
+	_ = nc.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	err := c.read()
+	c.end(err)
+}
+
+func peerOf(nc net.Conn) broker.Peer {
+	p := broker.Peer{Protocol: "AMQP 0-9-1"}
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		p.PeerHost, p.PeerPort = a.IP.String(), a.Port
+	}
+	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok {
+		p.Host, p.Port = a.IP.String(), a.Port
+	}
+	p.Name = nc.RemoteAddr().String() + " -> " + nc.LocalAddr().String()
+	return p
+}
+
+// errEnd ends the reader without more ado.
+var errEnd = errors.New("connection ended")
+
+// read is the reader's loop: read what there is, handle every whole frame, run
+// what they asked for as one batch, answer.
+func (c *conn) read() error {
+	for {
+		if err := c.fill(); err != nil {
+			return err
+		}
+		for {
+			f, n, err := amqp091.NextFrame(c.in[c.begin:], c.frameMax-amqp091.FrameOverhead)
+			if err != nil {
+				var bad *amqp091.FrameError
+				if errors.As(err, &bad) {
+					c.flushOps()
+					if err := c.close(&failure{code: bad.Code, text: bad.Text}); err != nil {
+						return err
+					}
+					c.begin = len(c.in)
+					break
+				}
+				return err
+			}
+			if n == 0 {
+				break
+			}
+			c.begin += n
+			c.stats.recvFrames.Add(1)
+			if err := c.frame(f); err != nil {
+				c.flushOps()
+				return err
+			}
+		}
+		c.flushOps()
+		c.confirm()
+		c.flush(true)
+		if c.state == stateClosed {
+			return errEnd
+		}
+	}
+}
+
+// fill reads more bytes behind what is not consumed yet. The buffer grows while
+// reads fill it, and large frames make it as large as they are.
+func (c *conn) fill() error {
+	if c.begin == len(c.in) {
+		c.in, c.begin = c.in[:0], 0
+	} else if c.begin > 0 && (c.begin >= cap(c.in)/2 || len(c.in) == cap(c.in)) {
+		n := copy(c.in, c.in[c.begin:])
+		c.in, c.begin = c.in[:n], 0
+	}
+	if len(c.in) == cap(c.in) {
+		bigger := make([]byte, len(c.in), 2*cap(c.in))
+		copy(bigger, c.in)
+		c.in = bigger
+	}
+	if c.state >= stateRunning {
+		c.extendDeadline()
+	}
+	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
+	if n > 0 {
+		c.stats.recvBytes.Add(uint64(n))
+		full := len(c.in)+n == cap(c.in)
+		c.in = c.in[:len(c.in)+n]
+		if full && cap(c.in) < maxReadSize {
+			bigger := make([]byte, len(c.in), 4*cap(c.in))
+			copy(bigger, c.in)
+			c.in = bigger
+		}
+		return nil
+	}
+	if stop := c.shutdown.Load(); stop != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.state == stateRunning {
+		if err := c.close(stop); err != nil {
+			return err
+		}
+		c.flush(true)
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// extendDeadline keeps the read deadline ahead: a connection with heartbeats is
+// dropped after between two and three of them of silence (BR-1.9). It is moved
+// only when it has come near, since that is a system's timer each time.
+func (c *conn) extendDeadline() {
+	if c.state == stateClosing {
+		return
+	}
+	if c.shutdown.Load() != nil {
+		_ = c.nc.SetReadDeadline(time.Now())
+		return
+	}
+	if c.heartbeat <= 0 {
+		if !c.deadline.IsZero() || c.state == stateRunning {
+			c.deadline = time.Time{}
+			_ = c.nc.SetReadDeadline(time.Time{})
+		}
+		return
+	}
+	now := time.Now()
+	if c.deadline.Sub(now) < 2*c.heartbeat {
+		c.deadline = now.Add(3 * c.heartbeat)
+		_ = c.nc.SetReadDeadline(c.deadline)
+	}
+}
+
+// frame handles one frame. An error ends the connection without a word.
+func (c *conn) frame(f amqp091.Frame) error {
+	if c.state == stateClosing || c.state == stateClosed {
+		return c.closingFrame(f)
+	}
+	if f.Type == amqp091.FrameHeartbeat {
+		if f.Channel != 0 {
+			return c.close(fail(amqp091.CodeUnexpectedFrame, "type 8, all octets = <<>>"))
+		}
+		return nil
+	}
+	var err error
+	if f.Channel == 0 {
+		err = c.connectionFrame(f)
+	} else {
+		err = c.channelFrame(f)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, errEnd) {
+		return err
+	}
+	c.flushOps()
+	failed := asFailure(err, 0)
+	ch := c.channels[f.Channel]
+	if failed.connection() || ch == nil {
+		return c.close(failed)
+	}
+	c.confirm()
+	c.closeChannel(ch, failed)
+	return nil
+}
+
+// connectionFrame handles a frame on channel 0.
+func (c *conn) connectionFrame(f amqp091.Frame) error {
+	if f.Type != amqp091.FrameMethod {
+		return fail(amqp091.CodeUnexpectedFrame, "expected method frame, got non method frame instead")
+	}
+	m, err := c.decode(f)
+	if err != nil {
+		return err
+	}
+	if c.state != stateRunning {
+		return c.handshake(m)
+	}
+	switch m := m.(type) {
+	case *amqp091.ConnectionClose:
+		c.flushOps()
+		c.confirm()
+		c.closeChannels()
+		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
+		c.state = stateClosed
+		return nil
+	case *amqp091.ConnectionUpdateSecret:
+		// Plain credentials need no refreshing (BR-1.12).
+		c.out.putMethod(0, amqp091.ConnectionUpdateSecretOk{})
+		return nil
+	default:
+		return &failure{code: amqp091.CodeChannelError, text: "unexpected method in connection state running", method: m.ID()}
+	}
+}
+
+// decode decodes a method, turning what is wrong into a failure (BR-4.8).
+func (c *conn) decode(f amqp091.Frame) (amqp091.Method, error) {
+	m, err := amqp091.DecodeMethod(f.Payload)
+	if err == nil {
+		return m, nil
+	}
+	var unknown *amqp091.UnknownMethodError
+	switch {
+	case errors.Is(err, amqp091.ErrMalformedUTF8):
+		return nil, fail(amqp091.CodeFrameError, "%s", amqp091.ErrMalformedUTF8)
+	case errors.As(err, &unknown):
+		return nil, fail(amqp091.CodeCommandInvalid, "%s", err)
+	}
+	return nil, fail(amqp091.CodeSyntaxError, "%s", err)
+}
+
+// close tells the client that the connection is closed and why, and waits for
+// its close-ok, ignoring all else (BR-1.13).
+func (c *conn) close(f *failure) error {
+	if c.state == stateClosing || c.state == stateClosed {
+		return nil
+	}
+	if c.state < stateRunning && !c.capabilities.authFailureClose && f.code == amqp091.CodeAccessRefused {
+		return errEnd
+	}
+	c.log.Error("closing connection", "code", f.code, "reason", f.text, "user", c.login.User)
+	c.closeChannels()
+	c.out.putMethod(0, amqp091.ConnectionClose{
+		ReplyCode: f.code, ReplyText: amqp091.ReplyText(f.code, f.text),
+		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
+	})
+	c.state = stateClosing
+	_ = c.nc.SetReadDeadline(time.Now().Add(closeTimeout))
+	return nil
+}
+
+// closingFrame handles what comes after close was sent.
+func (c *conn) closingFrame(f amqp091.Frame) error {
+	if f.Type != amqp091.FrameMethod || f.Channel != 0 {
+		return nil
+	}
+	switch m, _ := amqp091.DecodeMethod(f.Payload); m.(type) {
+	case *amqp091.ConnectionCloseOk:
+		return errEnd
+	case *amqp091.ConnectionClose:
+		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
+	}
+	return nil
+}
+
+// Terminate implements broker.Client. Any goroutine may call it.
+func (c *conn) Terminate(code uint16, text string) {
+	c.shutdown.CompareAndSwap(nil, &failure{code: code, text: text})
+	_ = c.nc.SetReadDeadline(time.Now()) // the reader looks
+}
+
+// end is the reader's last act: whatever the client held goes back.
+func (c *conn) end(cause error) {
+	if !errors.Is(cause, errEnd) && !errors.Is(cause, io.EOF) && c.state == stateRunning {
+		c.log.Warn("connection lost", "error", cause, "user", c.login.User)
+	}
+	c.flushOps()
+	c.closeChannels()
+	close(c.ended)
+	c.writing.Wait()
+	_ = c.nc.Close()
+	c.drainOutbox()
+	if c.link != nil {
+		c.link.Disconnect()
+		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))
+	}
+}
+
+// broken is called by whoever finds that the socket cannot be written.
+func (c *conn) broken(error) {
+	if c.dead.CompareAndSwap(false, true) {
+		_ = c.nc.Close() // the reader finds out
+	}
+}

@@ -1,0 +1,161 @@
+package session091
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+)
+
+// serverCapabilities are announced in connection.start (BR-1.4).
+var serverCapabilities = func() amqp091.Table {
+	var t amqp091.Table
+	for _, name := range []string{
+		"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
+		"consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to",
+	} {
+		t = append(t, amqp091.Field{Key: name, Value: true})
+	}
+	return t
+}()
+
+func (c *conn) sendStart() {
+	product, version := c.Product, c.Version
+	if product == "" {
+		product = "Bartleby"
+	}
+	properties := amqp091.Table{
+		{Key: "capabilities", Value: serverCapabilities},
+		{Key: "cluster_name", Value: c.broker.NodeName},
+		{Key: "copyright", Value: "The Bartleby authors"},
+		{Key: "information", Value: "Licensed under Apache-2.0"},
+		{Key: "platform", Value: "Go"},
+		{Key: "product", Value: product},
+		{Key: "version", Value: version},
+	}
+	c.out.putMethod(0, amqp091.ConnectionStart{
+		VersionMajor: 0, VersionMinor: 9, ServerProperties: properties,
+		Mechanisms: []byte(strings.Join(c.Mechanisms, " ")), Locales: []byte("en_US"),
+	})
+	c.flush(true)
+}
+
+// handshake handles a method before the connection is open.
+func (c *conn) handshake(m amqp091.Method) error {
+	switch m := m.(type) {
+	case *amqp091.ConnectionStartOk:
+		if c.state == stateStart {
+			return c.startOk(m)
+		}
+	case *amqp091.ConnectionTuneOk:
+		if c.state == stateTune {
+			return c.tuneOk(m)
+		}
+	case *amqp091.ConnectionOpen:
+		if c.state == stateOpen {
+			return c.openVHost(m)
+		}
+	case *amqp091.ConnectionClose:
+		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
+		c.state = stateClosed
+		return nil
+	}
+	return &failure{code: amqp091.CodeChannelError, text: "unexpected method in connection state starting", method: m.ID()}
+}
+
+func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
+	c.clientProps = m.ClientProperties
+	c.capabilities = readCapabilities(m.ClientProperties)
+	if !slices.Contains(c.Mechanisms, m.Mechanism) {
+		return c.refuse()
+	}
+	credentials, err := auth.Decode(m.Mechanism, m.Response)
+	if err != nil {
+		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
+		return c.refuse()
+	}
+	var peer net.IP
+	if a, ok := c.nc.RemoteAddr().(*net.TCPAddr); ok {
+		peer = a.IP
+	}
+	if err := c.broker.Authenticate(credentials.User, credentials.Password, peer); err != nil {
+		c.log.Warn("login refused", "mechanism", m.Mechanism, "user", credentials.User, "error", err)
+		if !c.capabilities.authFailureClose {
+			return c.refuse()
+		}
+		return fail(amqp091.CodeAccessRefused, "Login was refused using authentication mechanism %s. For details see the broker logfile.", m.Mechanism)
+	}
+	id, _ := m.ClientProperties.Get("client_id")
+	clientID, _ := id.(string)
+	c.login = broker.Login{User: credentials.User, Mechanism: m.Mechanism, ClientID: clientID}
+	heartbeat := max(0, c.Heartbeat)
+	c.out.putMethod(0, amqp091.ConnectionTune{
+		ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: uint16(heartbeat / time.Second),
+	})
+	c.state = stateTune
+	return nil
+}
+
+// refuse ends the connection without a close frame, late enough that guessing
+// passwords takes long (BR-2.4, BR-2.5, BR-1.8).
+func (c *conn) refuse() error {
+	timer := time.NewTimer(refusalDelay)
+	defer timer.Stop()
+	// The client may go first.
+	_ = c.nc.SetReadDeadline(time.Now().Add(refusalDelay))
+	var b [256]byte
+	for {
+		if _, err := c.nc.Read(b[:]); err != nil {
+			return errEnd
+		}
+	}
+}
+
+func readCapabilities(properties amqp091.Table) (caps capabilities) {
+	v, _ := properties.Get("capabilities")
+	t, _ := v.(amqp091.Table)
+	is := func(name string) bool {
+		v, _ := t.Get(name)
+		b, _ := v.(bool)
+		return b
+	}
+	return capabilities{is("consumer_cancel_notify"), is("connection.blocked"), is("authentication_failure_close")}
+}
+
+func (c *conn) tuneOk(m *amqp091.ConnectionTuneOk) error {
+	frameMax, channelMax := m.FrameMax, m.ChannelMax
+	if frameMax < minFrameMax || frameMax > c.FrameMax || channelMax == 0 || channelMax > c.ChannelMax {
+		c.log.Warn("negotiation failed", "frame_max", frameMax, "channel_max", channelMax)
+		return c.refuse()
+	}
+	c.frameMax, c.channelMax = int(frameMax), int(channelMax)
+	c.heartbeat = time.Duration(m.Heartbeat) * time.Second
+	c.state = stateOpen
+	return nil
+}
+
+func (c *conn) openVHost(m *amqp091.ConnectionOpen) error {
+	link, err := c.broker.Connect(c.login, c.peer, message.VHost(m.VirtualHost), c)
+	if err != nil {
+		f := asFailure(err, m.ID())
+		f.hard = true
+		return f
+	}
+	c.link = link
+	c.state = stateRunning
+	c.deadline = time.Time{}
+	c.extendDeadline()
+	c.beat.Store(int64(c.heartbeat))
+	c.out.putMethod(0, amqp091.ConnectionOpenOk{})
+	c.out.wake() // the writer learns of the heartbeat
+	c.log.Info("connection opened", "user", c.login.User, "vhost", m.VirtualHost)
+	return nil
+}
+
+var _ = errors.Is

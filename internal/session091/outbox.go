@@ -1,0 +1,240 @@
+package session091
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+)
+
+// The outbox of a connection holds, in order, what is to be sent: bytes that are
+// ready, and deliveries that are still to be encoded. Partitions put deliveries
+// in while they are locked; the reader puts answers in. Whoever holds the pen,
+// one goroutine at a time, takes it all, gives delivery tags, encodes and writes.
+//
+// The pen is usually the writer goroutine's. If nobody has it and there is little
+// to send, whoever put it in takes the pen itself and writes what the socket
+// accepts without blocking: an answer to a single request costs no hand-over.
+type outbox struct {
+	mu      sync.Mutex
+	items   []item
+	raw     []byte // the bytes of raw items, one after the other
+	held    bool   // somebody has the pen
+	shut    bool   // nothing is taken any more
+	paused  []pausedConsumer
+	pending atomic.Int64 // bytes of bodies waiting, roughly
+	wakec   chan struct{}
+
+	// Owned by whoever has the pen.
+	taken    []item
+	takenRaw []byte
+	wire     []byte // encoded, not yet written
+}
+
+// item is one thing to send.
+type item struct {
+	kind     uint8
+	raw      int // of an itemRaw, how many bytes
+	ch       *channel
+	consumer *consumer // of an itemDelivery
+	q        *partition.Queue
+	d        queue.Delivery
+	left     uint32 // of an itemGet, messages that remain
+	reply    *reply
+}
+
+const (
+	itemRaw = iota
+	itemDelivery
+	itemGet
+	itemReply // a message for a direct reply-to consumer
+)
+
+// reply is a message that comes without a queue (BR-12.2).
+type reply struct {
+	exchange, key []byte
+	tag           string
+}
+
+type pausedConsumer struct {
+	q *partition.Queue
+	c *consumer
+}
+
+const (
+	// highWater is how many bytes of bodies may wait for a client before its
+	// consumers get no more, and lowWater when they do again.
+	highWater = 4 << 20
+	lowWater  = 1 << 20
+	// inlineItems is up to how many things whoever put them in writes itself.
+	inlineItems = 8
+	// writeSize is how much is encoded before it is written.
+	writeSize = 128 << 10
+)
+
+// put appends ready bytes by letting f append them.
+func (o *outbox) put(f func(b []byte) []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.shut {
+		return
+	}
+	before := len(o.raw)
+	o.raw = f(o.raw)
+	n := len(o.raw) - before
+	if k := len(o.items); k > 0 && o.items[k-1].kind == itemRaw {
+		o.items[k-1].raw += n
+		return
+	}
+	o.items = append(o.items, item{kind: itemRaw, raw: n})
+}
+
+// putMethod appends a method frame.
+func (o *outbox) putMethod(channel uint16, m amqp091.Method) {
+	o.put(func(b []byte) []byte { return amqp091.AppendMethod(b, channel, m) })
+}
+
+// deliver appends a delivery of size bytes and says whether there is room for more.
+func (o *outbox) deliver(it *item, size int) (more bool) {
+	o.mu.Lock()
+	o.items = append(o.items, *it) // even if shut: the end of the connection returns it
+	o.mu.Unlock()
+	return o.pending.Add(int64(size)) < highWater
+}
+
+// flush sees to it that what is in the outbox is sent: by the caller if that is
+// quickly done, else by the writer. inline allows the first.
+func (c *conn) flush(inline bool) {
+	o := &c.out
+	o.mu.Lock()
+	if len(o.items) == 0 || o.held {
+		o.mu.Unlock()
+		return // whoever has the pen looks again before it lays it down
+	}
+	if inline && len(o.items) <= inlineItems && len(o.raw) < writeSize && c.raw != nil && len(o.wire) == 0 {
+		o.held = true
+		o.mu.Unlock()
+		c.writeSome()
+		return
+	}
+	o.mu.Unlock()
+	o.wake()
+}
+
+func (o *outbox) wake() {
+	select {
+	case o.wakec <- struct{}{}:
+	default:
+	}
+}
+
+// take takes everything to send. REQUIRES: o.mu and the pen are held.
+func (o *outbox) take() {
+	o.taken, o.items = o.items, o.taken[:0]
+	o.takenRaw, o.raw = o.raw, o.takenRaw[:0]
+}
+
+// writeSome encodes what there is and writes what the socket takes at once; the
+// rest is left to the writer. REQUIRES: the pen.
+func (c *conn) writeSome() {
+	o := &c.out
+	o.mu.Lock()
+	o.take()
+	o.mu.Unlock()
+	c.encode(func([]byte) bool { return true }) // little enough for one piece
+	if err := c.raw.write(&o.wire); err != nil {
+		c.broken(err)
+	}
+	o.mu.Lock()
+	o.held = false
+	again := len(o.items) > 0 || len(o.wire) > 0
+	o.mu.Unlock()
+	if again {
+		o.wake()
+	}
+}
+
+// encode turns what was taken into bytes in o.wire, calling write when there is
+// a good piece of them. It stops if write returns false. REQUIRES: the pen.
+func (c *conn) encode(write func([]byte) bool) {
+	o := &c.out
+	at, size := 0, 0
+	store := c.broker.Bodies()
+	for i := range o.taken {
+		it := &o.taken[i]
+		if it.kind == itemRaw {
+			o.wire = append(o.wire, o.takenRaw[at:at+it.raw]...)
+			at += it.raw
+		} else {
+			rec := message.Record(store.Bytes(it.d.Body))
+			size += len(rec)
+			c.encodeDelivery(it, rec)
+			store.Release(it.d.Body)
+			store.Release(it.d.History)
+		}
+		if len(o.wire) >= writeSize {
+			if !write(o.wire) {
+				c.giveBack(o.taken[i+1:])
+				break
+			}
+			o.wire = o.wire[:0]
+		}
+	}
+	clear(o.taken)
+	o.taken = o.taken[:0]
+	if cap(o.takenRaw) > 1<<20 {
+		o.takenRaw = nil
+	}
+	if size > 0 {
+		o.pending.Add(-int64(size))
+	}
+}
+
+// encodeDelivery gives the delivery its tag and encodes it. REQUIRES: the pen.
+func (c *conn) encodeDelivery(it *item, rec message.Record) {
+	o := &c.out
+	ch := it.ch
+	ch.mu.Lock()
+	if ch.closed {
+		ch.mu.Unlock()
+		if it.kind != itemReply && !it.d.NoAck {
+			c.returnLate(it)
+		}
+		return
+	}
+	ch.nextTag++
+	tag := ch.nextTag
+	if it.d.NoAck || it.kind == itemReply {
+		ch.unacked.skip(tag)
+	} else {
+		var consumer *queue.Consumer
+		if it.consumer != nil {
+			consumer = &it.consumer.Consumer
+		}
+		ch.unacked.push(tag, unacked{q: it.q, id: it.d.ID, consumer: consumer})
+	}
+	ch.mu.Unlock()
+
+	exchange, key, props := rec.Exchange(), rec.Key(), rec.Properties()
+	if it.kind == itemReply {
+		exchange, key = it.reply.exchange, it.reply.key
+	}
+	rendered := c.render(it, rec, &exchange, &key)
+	if rendered != nil {
+		props = rendered
+	}
+	switch it.kind {
+	case itemGet:
+		o.wire = amqp091.AppendGetOk(o.wire, ch.number, tag, it.d.Redelivered, exchange, key, it.left)
+	case itemReply:
+		o.wire = amqp091.AppendDeliver(o.wire, ch.number, it.reply.tag, tag, false, exchange, key)
+	default:
+		o.wire = amqp091.AppendDeliver(o.wire, ch.number, it.consumer.Tag, tag, it.d.Redelivered, exchange, key)
+	}
+	body := rec.Body()
+	o.wire = amqp091.AppendContentHeader(o.wire, ch.number, amqp091.ClassBasic, uint64(len(body)), props)
+	o.wire = amqp091.AppendBody(o.wire, ch.number, body, c.frameMax)
+}

@@ -1,0 +1,74 @@
+//go:build unix
+
+package session091
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+)
+
+// rawWriter writes to a socket what it takes without blocking.
+type rawWriter struct {
+	rc  syscall.RawConn
+	buf []byte
+	n   int
+	err error
+	try func(fd uintptr) bool
+}
+
+func newRawWriter(nc net.Conn) *rawWriter {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil // TLS, or a pipe in a test
+	}
+	rc, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	w := &rawWriter{rc: rc}
+	w.try = func(fd uintptr) bool {
+		for len(w.buf) > w.n {
+			n, err := syscall.Write(int(fd), w.buf[w.n:])
+			if n > 0 {
+				w.n += n
+			}
+			if err == syscall.EINTR {
+				continue
+			}
+			if err == syscall.EAGAIN {
+				return true
+			}
+			if err != nil {
+				w.err = err
+				return true
+			}
+		}
+		return true
+	}
+	return w
+}
+
+// write writes the beginning of what b holds and leaves the rest in it. Only
+// whoever has the pen may call it.
+func (w *rawWriter) write(b *[]byte) error {
+	if len(*b) == 0 {
+		return nil
+	}
+	w.buf, w.n, w.err = *b, 0, nil
+	err := w.rc.Write(w.try)
+	w.buf = nil
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil // of an earlier write; the writer goroutine sets another
+	}
+	if err == nil {
+		err = w.err
+	}
+	if w.n == len(*b) {
+		*b = (*b)[:0]
+	} else {
+		*b = append((*b)[:0], (*b)[w.n:]...)
+	}
+	return err
+}

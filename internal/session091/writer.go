@@ -1,0 +1,136 @@
+package session091
+
+import (
+	"time"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+)
+
+// writeTimeout is how long a client may accept no byte of what it is sent.
+const writeTimeout = 2 * time.Minute
+
+// write is the writer: it sends what flush left to it, and heartbeats (BR-1.9).
+func (c *conn) write() {
+	beat := time.NewTimer(time.Hour)
+	defer beat.Stop()
+	for {
+		select {
+		case <-c.out.wakec:
+		case <-beat.C:
+			if c.out.idle() {
+				c.out.put(amqp091.AppendHeartbeat)
+			}
+		case <-c.ended:
+			c.writeAll() // the last words
+			return
+		}
+		c.writeAll()
+		if h := time.Duration(c.beat.Load()); h > 0 {
+			beat.Reset(h / 2)
+		}
+	}
+}
+
+// writeAll sends until the outbox is empty.
+func (c *conn) writeAll() {
+	o := &c.out
+	for {
+		o.mu.Lock()
+		if o.held || len(o.items) == 0 && len(o.wire) == 0 {
+			o.mu.Unlock()
+			return
+		}
+		o.held = true
+		o.take()
+		o.mu.Unlock()
+		ok := true
+		send := func(b []byte) bool {
+			if ok && !c.dead.Load() && len(b) > 0 {
+				c.extendWriteDeadline()
+				if _, err := c.nc.Write(b); err != nil {
+					c.broken(err)
+					ok = false
+				}
+				c.stats.sentBytes.Add(uint64(len(b)))
+			}
+			return ok && !c.dead.Load()
+		}
+		c.encode(send)
+		send(o.wire)
+		o.wire = o.wire[:0]
+		if cap(o.wire) > 4*writeSize {
+			o.wire = nil
+		}
+		o.mu.Lock()
+		o.held = false
+		var resume []pausedConsumer
+		if o.pending.Load() < lowWater && len(o.paused) > 0 {
+			resume, o.paused = o.paused, nil
+		}
+		o.mu.Unlock()
+		for _, p := range resume {
+			c.link.Resume(p.q, &p.c.Consumer)
+		}
+	}
+}
+
+// extendWriteDeadline keeps the write deadline ahead; it is moved only when it
+// has come near. REQUIRES: the pen.
+func (c *conn) extendWriteDeadline() {
+	if now := time.Now(); c.writeBy.Sub(now) < writeTimeout/2 {
+		c.writeBy = now.Add(writeTimeout)
+		_ = c.nc.SetWriteDeadline(c.writeBy)
+	}
+}
+
+// idle says whether there is nothing to send.
+func (o *outbox) idle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.items) == 0 && len(o.wire) == 0 && !o.held
+}
+
+// giveBack returns deliveries that cannot be sent any more to their queues. What
+// they refer to is released.
+func (c *conn) giveBack(items []item) {
+	store := c.broker.Bodies()
+	var ops []partition.Op
+	for i := range items {
+		it := &items[i]
+		if it.kind == itemRaw {
+			continue
+		}
+		if it.kind != itemReply && !it.d.NoAck {
+			ops = append(ops, returnOp(it))
+		}
+		store.Release(it.d.Body)
+		store.Release(it.d.History)
+	}
+	c.broker.Node().Run(ops)
+}
+
+func returnOp(it *item) partition.Op {
+	op := partition.Op{Kind: partition.Return, Queue: it.q, ID: it.d.ID, How: queue.ReturnClosed}
+	if it.consumer != nil {
+		op.Consumer = &it.consumer.Consumer
+	}
+	return op
+}
+
+// returnLate returns one delivery whose channel closed before it was sent.
+func (c *conn) returnLate(it *item) {
+	c.broker.Node().Run([]partition.Op{returnOp(it)})
+}
+
+// drainOutbox returns what never left. The reader and the writer have ended, and
+// no consumer is attached any more.
+func (c *conn) drainOutbox() {
+	c.out.mu.Lock()
+	c.out.shut = true
+	items := c.out.items
+	c.out.items = nil
+	c.out.mu.Unlock()
+	c.giveBack(items)
+}
