@@ -90,8 +90,9 @@ func (j *Journal) Commit(pos Pos) error {
 
 // Flush writes what is buffered to the file without syncing it, so that a killed
 // process loses nothing (a dead machine may). It also leaves a mark that proves
-// the last sync, if no frame does yet. The owner calls it every few milliseconds. A
-// segment that fills up meanwhile is synced. The error is final, as Commit's.
+// the last sync, if no frame does yet. The owner calls it every few milliseconds
+// and before it exits. Where the buffer goes over into a new segment the old one is
+// synced. The error is final, as Commit's.
 func (j *Journal) Flush() error {
 	j.mu.Lock()
 	if j.open {

@@ -59,7 +59,7 @@ func before(all []record, pos Pos) []record {
 
 func TestTruncationAtEveryByte(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		fs, all := history(t, rand.New(rand.NewPCG(seed, 2)), seed%2 == 0)
 		original := files(t, fs)
 		report, err := Check(fs, testDir)
@@ -73,8 +73,8 @@ func TestTruncationAtEveryByte(t *testing.T) {
 				if cut > headerCopyBytes && cut < headerStride || cut > headerStride+headerCopyBytes && cut < headerBytes-20 || cut > s.Bytes+40 {
 					continue // nothing lives there
 				}
-				if testing.Short() && cut%7 != 0 {
-					continue
+				if (testing.Short() || seed > 0 || i < len(report.Segments)-2) && cut%7 != 0 {
+					continue // every byte of the last two segments of one history is enough
 				}
 				cutFS := withFiles(t, original, name, original[name][:cut])
 				j, got, err := tryOpen(cutFS)
@@ -111,7 +111,7 @@ func TestTruncationAtEveryByte(t *testing.T) {
 
 func TestBitFlips(t *testing.T) {
 	t.Parallel()
-	rounds := 4000
+	rounds := 1500
 	if testing.Short() {
 		rounds = 400
 	}

@@ -23,13 +23,16 @@ var (
 	ErrNotHeld = errors.New("journal: position is not held")
 )
 
-// Journal is the log of a node. All methods may be called from any goroutine, but
-// Open and Recover, which come first, in that order.
+// Journal is the log of a node. Once Recover has returned, its methods may be
+// called from any goroutine.
 //
 // Two kinds of state, kept apart so that Append never waits for the disk:
 //   - what mu guards: the buffer, the tail, the rounds; held for a memcpy and a CRC.
 //   - what busy guards: the file being written. At most one goroutine leads at a
 //     time; it does all the I/O of appending, without mu.
+//
+// Locks are taken in the order dirMu or notices.running, mu; segments has its own,
+// under which no other is taken.
 type Journal struct {
 	opts      Options
 	dir       vfs.File  // the directory, for syncing it

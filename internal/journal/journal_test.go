@@ -128,7 +128,7 @@ func withFiles(t testing.TB, m map[string][]byte, name string, data []byte) vfs.
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Write(b); err != nil {
+		if _, err := f.Write(bytes.Clone(b)); err != nil { // Write may change what it is given
 			t.Fatal(err)
 		}
 		f.Close()

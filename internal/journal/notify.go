@@ -47,7 +47,7 @@ func (n *notices) drop() { n.queued = nil }
 // NotifyCommitted has fn called once the frame at pos is durable: at once, by the
 // caller, if it is already; otherwise by whichever goroutine leads the commit
 // that makes it so, right after the sync. Queued functions are called in the order
-// of their registration, one at a time.
+// of their registration, one at a time; one called at once may overtake them.
 //
 // It starts nothing: unless a Commit for pos or a later position is under way or will
 // come, the caller must see to one (Flush alone syncs nothing), or fn is never

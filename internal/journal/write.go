@@ -42,7 +42,8 @@ func (j *Journal) sync() error {
 
 // roll begins the segment of t. The order is what recovery rests on: the frames of
 // the old segment are durable before the header that bounds them is written, the
-// file's name before its header, and the header before any frame.
+// file's name before its header, and the header before any frame: a file without
+// header never held one.
 func (j *Journal) roll(t *tail) error {
 	if err := j.sync(); err != nil {
 		return err
