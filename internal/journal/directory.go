@@ -1,0 +1,137 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Names in the directory: NNNNNNNN.seg is segment N, NNNNNNNN.free the file of a
+// segment that was freed, waiting to become another. Nothing in a .free file
+// counts. Other names are left alone.
+const (
+	segmentSuffix = ".seg"
+	freeSuffix    = ".free"
+	nameDigits    = 8
+)
+
+func segmentName(number uint32) string { return fmt.Sprintf("%08d%s", number, segmentSuffix) }
+func freeName(number uint32) string    { return fmt.Sprintf("%08d%s", number, freeSuffix) }
+
+// parseName splits a file name into number and suffix. ok is false for names that
+// are not the journal's.
+func parseName(name string) (number uint32, suffix string, ok bool) {
+	if len(name) < nameDigits {
+		return 0, "", false
+	}
+	digits, suffix := name[:nameDigits], name[nameDigits:]
+	if suffix != segmentSuffix && suffix != freeSuffix || strings.Trim(digits, "0123456789") != "" {
+		return 0, "", false
+	}
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || n == 0 || n > maxSegment {
+		return 0, "", false
+	}
+	return uint32(n), suffix, true
+}
+
+// segmentFile is a segment's file as found.
+type segmentFile struct {
+	header
+	number uint32
+	path   string
+	size   int64 // of the file, in bytes
+	state  headerState
+	intact bool // both copies of the header are good
+}
+
+// directory is what a journal's directory holds: its headers are read, its frames
+// are not.
+type directory struct {
+	segments []segmentFile // ascending by number
+	free     []string      // names, ascending
+}
+
+// readDirectory lists dir and reads the header of every segment. It fails on I/O
+// errors and on formats it does not know; damage is left for chain to find.
+func readDirectory(fs vfs.FS, dir string) (directory, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return directory{}, fmt.Errorf("journal: list %s: %w", dir, err)
+	}
+	slices.Sort(names)
+	var d directory
+	for _, name := range names {
+		number, suffix, ok := parseName(name)
+		switch {
+		case !ok:
+		case suffix == freeSuffix:
+			d.free = append(d.free, name)
+		default:
+			s, err := readSegmentFile(fs, fs.PathJoin(dir, name), number)
+			if err != nil {
+				return directory{}, err
+			}
+			d.segments = append(d.segments, s)
+		}
+	}
+	return d, nil
+}
+
+func readSegmentFile(fs vfs.FS, path string, number uint32) (segmentFile, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return segmentFile{}, fmt.Errorf("journal: open %s: %w", path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return segmentFile{}, fmt.Errorf("journal: stat %s: %w", path, err)
+	}
+	b := make([]byte, min(headerBytes, info.Size()))
+	if n, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return segmentFile{}, fmt.Errorf("journal: read header of %s: %w", path, err)
+	} else {
+		b = b[:n]
+	}
+	s := segmentFile{number: number, path: path, size: info.Size()}
+	if s.header, s.state, s.intact, err = decodeHeader(b, number, s.size); err != nil {
+		return segmentFile{}, fmt.Errorf("journal: %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// chain checks that the segments follow each other without a gap. valid are those
+// with a header; blank is the newest if a crash came before its header was
+// written, else nil.
+//
+// What is missing before the first segment cannot be told from what was freed,
+// and what is missing after the last one from what was never written: the
+// callers' checkpoints know both.
+func (d *directory) chain() (valid []segmentFile, blank *segmentFile, damage *DamageError) {
+	for i := range d.segments {
+		s := &d.segments[i]
+		last := i == len(d.segments)-1
+		if i > 0 && s.number != d.segments[i-1].number+1 {
+			missing := d.segments[i-1].number + 1
+			path := strings.TrimSuffix(s.path, segmentName(s.number)) + segmentName(missing)
+			return nil, nil, &DamageError{Segment: missing, File: path, Reason: "the file is missing"}
+		}
+		switch {
+		case s.state == headerDamaged:
+			return nil, nil, &DamageError{Segment: s.number, File: s.path, Reason: "no copy of the segment header is intact"}
+		case s.state == headerBlank && last:
+			return d.segments[:i], s, nil
+		case s.state == headerBlank:
+			return nil, nil, &DamageError{Segment: s.number, File: s.path, Reason: "the segment header is gone, though a later segment exists"}
+		case i > 0 && (s.prevEnd.Segment() != s.number-1 || s.prevEnd.Offset() < headerBytes):
+			return nil, nil, &DamageError{Segment: s.number, File: s.path, Reason: fmt.Sprintf("the header places the end of the preceding segment at %s", s.prevEnd)}
+		}
+	}
+	return d.segments, nil, nil
+}

@@ -1,0 +1,99 @@
+package journal
+
+import "fmt"
+
+// write puts the frames of b into their segments' files, rolling where a span
+// begins a new one. Only the leader calls it.
+func (j *Journal) write(b *batch) error {
+	if len(b.buf) == 0 {
+		return nil
+	}
+	j.opts.Failpoint(FailBeforeWrite)
+	for i := range b.spans {
+		s, part := &b.spans[i], b.part(i)
+		if s.key.segment != j.out.number {
+			if err := j.roll(&s.tail); err != nil {
+				return err
+			}
+		}
+		j.out.dirty = true
+		if _, err := j.out.file.WriteAt(part, s.offset); err != nil {
+			return fmt.Errorf("journal: write %s at offset %d: %w", segmentName(j.out.number), s.offset, err)
+		}
+		j.segments.grown(s.offset + int64(len(part)))
+	}
+	j.opts.Failpoint(FailAfterWrite)
+	return nil
+}
+
+// sync makes what was written durable. Segments before the one at hand are durable
+// since it was begun.
+func (j *Journal) sync() error {
+	if !j.out.dirty {
+		return nil
+	}
+	if err := j.out.file.SyncData(); err != nil {
+		return fmt.Errorf("journal: sync %s: %w", segmentName(j.out.number), err)
+	}
+	j.out.dirty = false
+	j.opts.Failpoint(FailAfterSync)
+	return nil
+}
+
+// roll begins the segment of t. The order is what recovery rests on: the frames of
+// the old segment are durable before the header that bounds them is written, the
+// file's name before its header, and the header before any frame: a file without
+// header never held one.
+func (j *Journal) roll(t *tail) error {
+	if err := j.sync(); err != nil {
+		return err
+	}
+	s, err := j.makeFile(t.key.segment)
+	if err != nil {
+		return err
+	}
+	j.opts.Failpoint(FailRollBeforeHeader)
+	h := header{segment: t.key.segment, epoch: t.key.epoch, prevEnd: t.prevEnd}
+	if _, err := s.file.WriteAt(h.encode(), 0); err != nil {
+		s.file.Close()
+		return fmt.Errorf("journal: write header of %s: %w", s.path, err)
+	}
+	if err := s.file.Sync(); err != nil {
+		s.file.Close()
+		return fmt.Errorf("journal: sync header of %s: %w", s.path, err)
+	}
+	j.opts.Failpoint(FailRollAfterHeader)
+	j.segments.add(s)
+	j.out.file, j.out.number = s.file, s.number
+	return nil
+}
+
+// makeFile makes the file of a segment, of a recycled one if there is any, and
+// makes its name durable.
+func (j *Journal) makeFile(number uint32) (*segment, error) {
+	j.dirMu.Lock()
+	defer j.dirMu.Unlock()
+	fs, path := j.opts.FS, j.opts.FS.PathJoin(j.opts.Dir, segmentName(number))
+	recycled := len(j.free) > 0
+	if recycled {
+		old := fs.PathJoin(j.opts.Dir, j.free[len(j.free)-1])
+		j.opts.Failpoint(FailRecycleBeforeRename)
+		if err := fs.Rename(old, path); err != nil {
+			return nil, fmt.Errorf("journal: rename %s to %s: %w", old, path, err)
+		}
+		j.free = j.free[:len(j.free)-1]
+	}
+	f, err := fs.OpenReadWrite(path, writeCategory)
+	if err != nil {
+		return nil, fmt.Errorf("journal: make %s: %w", path, err)
+	}
+	if !recycled {
+		// Not every file system can; a full disk shows when it is written to.
+		_ = f.Preallocate(0, j.opts.SegmentBytes)
+	}
+	if err := j.dir.Sync(); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("journal: sync directory %s: %w", j.opts.Dir, err)
+	}
+	return &segment{number: number, path: path, end: headerBytes, recyclable: true, file: f}, nil
+}
