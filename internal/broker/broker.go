@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,6 @@ import (
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/change"
-	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
@@ -43,6 +43,8 @@ type Options struct {
 	Partitions int // 0: one for each processor
 	Strict     bool
 	Topology   topology.Options // Strict is taken from above
+	// LoopbackUsers may log in from loopback addresses only (BR-2.6); nil: guest.
+	LoopbackUsers []string
 
 	ConsumerTimeout time.Duration // 0: 30 minutes; negative: none (BR-9.16)
 	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
@@ -66,7 +68,7 @@ type Broker struct {
 
 	topo     sync.RWMutex // guards state and users
 	state    *topology.State
-	users    *auth.State
+	users    *auth.Users
 	revision atomic.Uint64 // raised by every change of either
 
 	storing sync.Mutex // keeps changes in the order they were made
@@ -122,6 +124,9 @@ func Open(o Options) (b *Broker, err error) {
 			o.RetryHeld = 3 * time.Minute
 		}
 	}
+	if o.LoopbackUsers == nil {
+		o.LoopbackUsers = []string{"guest"}
+	}
 	if o.OnFatal == nil {
 		o.OnFatal = func(error) {}
 	}
@@ -169,13 +174,19 @@ func Open(o Options) (b *Broker, err error) {
 }
 
 func (b *Broker) loadTopology() (err error) {
-	if b.state, err = topology.Load(b.Options.Topology, b.store.All("topology/")); err != nil {
+	var pairs []change.Change
+	err = b.store.Range(nil, func(key, value []byte) error {
+		pairs = append(pairs, change.Change{Key: slices.Clone(key), Value: slices.Clone(value)})
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	if b.users, err = auth.Load(b.store.All("auth/")); err != nil {
+	if b.state, err = topology.Load(b.Options.Topology, change.All(pairs)); err != nil {
 		return err
 	}
-	return nil
+	b.users, err = auth.Load(change.All(pairs), b.LoopbackUsers...)
+	return err
 }
 
 // Close stops the node in order: connections are told by whoever owns the
@@ -210,7 +221,7 @@ func (b *Broker) change(f func() error) error {
 }
 
 func (b *Broker) persist(changes []change.Change) error {
-	if err := b.store.Apply(changes, true); err != nil {
+	if err := b.store.Apply(change.All(changes), true); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
@@ -332,5 +343,3 @@ func (b *Broker) Uptime() time.Duration { return time.Since(b.started) }
 // Revision is raised by each change of topology and accounts: what was found
 // out under one revision holds as long as it does not change.
 func (b *Broker) Revision() uint64 { return b.revision.Load() }
-
-var _ = deadletter.Rejected

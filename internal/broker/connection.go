@@ -49,43 +49,40 @@ type Connection struct {
 	VHost message.VHost
 	Since time.Time
 
-	client    Client
-	loginInfo Login
+	client   Client
+	clientID string
 
 	// Owned by the goroutine that uses the connection.
-	router topology.Router
-	cache  routes
+	router  topology.Router
+	cache   routes
+	grants  *auth.Grants // as of granted
+	granted uint64       // revision of the accounts
+
+	channels int64 // guarded by Broker.conns
 
 	mu        sync.Mutex // guards what follows
 	exclusive []*topology.Queue
 }
 
-// Authenticate checks a user's password from a peer. The error is for the log:
-// clients are told the same whatever was wrong (BR-2.4, BR-2.6).
-func (b *Broker) Authenticate(user string, password []byte, peer net.IP) error {
+// Authenticate checks a client's credentials from a peer. The error is for the
+// log: clients are told the same whatever was wrong (BR-2.4, BR-2.6).
+func (b *Broker) Authenticate(c auth.Credentials, peer net.IP) (*auth.User, error) {
 	b.topo.RLock()
 	defer b.topo.RUnlock()
-	return b.users.Authenticate(user, password, peer.IsLoopback())
+	return b.users.Authenticate(c, peer == nil || peer.IsLoopback())
 }
 
 // Connect opens the virtual host for an authenticated user (BR-3.1) and
 // registers the connection. The caller calls Disconnect in the end.
 func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Client) (*Connection, error) {
-	c := &Connection{Peer: peer, b: b, User: login.User, VHost: vhost, Since: time.Now(), client: client, loginInfo: login}
+	c := &Connection{Peer: peer, b: b, User: login.User, VHost: vhost, Since: time.Now(), client: client, clientID: login.ClientID}
 	b.topo.RLock()
-	err := b.checkAccess(login.User, vhost)
-	v, _ := b.state.VHost(vhost)
-	var vhostLimit, userLimit int64 = -1, -1
-	if err == nil {
-		if n, ok := v.Limit(topology.MaxConnections); ok {
-			vhostLimit = n
-		}
-		if n, ok := b.users.Limit(login.User, auth.MaxConnections); ok {
-			userLimit = n
-		}
+	defer b.topo.RUnlock()
+	v, ok := b.state.VHost(vhost)
+	if !ok {
+		return nil, topology.Refuse(topology.NotAllowed, "vhost %s not found", vhost)
 	}
-	b.topo.RUnlock()
-	if err != nil {
+	if err := c.resolve(); err != nil {
 		return nil, err
 	}
 	b.conns.Lock()
@@ -93,8 +90,13 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 	if b.closing {
 		return nil, topology.Refuse(topology.NotAllowed, "the broker is stopping")
 	}
-	if vhostLimit >= 0 || userLimit >= 0 {
-		inVHost, ofUser := int64(0), int64(0)
+	inVHost, ofUser := int64(0), int64(0)
+	limit, limited := v.Limit(topology.MaxConnections)
+	user, ok := b.users.User(login.User)
+	if !ok {
+		return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, login.User)
+	}
+	if _, userLimited := user.Limit(auth.MaxConnections); userLimited || limited {
 		for other := range b.open {
 			if other.VHost == vhost {
 				inVHost++
@@ -103,12 +105,12 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 				ofUser++
 			}
 		}
-		if vhostLimit >= 0 && inVHost >= vhostLimit {
-			return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached", vhost, login.User, vhostLimit)
-		}
-		if userLimit >= 0 && ofUser >= userLimit {
-			return nil, topology.Refuse(topology.NotAllowed, "connection refused for user '%s': user connection limit (%d) is reached", login.User, userLimit)
-		}
+	}
+	if limited && limit >= 0 && inVHost >= limit {
+		return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached", vhost, login.User, limit)
+	}
+	if err := user.CheckConnections(ofUser); err != nil {
+		return nil, err
 	}
 	b.open[c] = struct{}{}
 	b.Totals.ConnectionsOpened.Add(1)
@@ -119,18 +121,6 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 // registered and owns nothing.
 func (b *Broker) As(user string, vhost message.VHost) *Connection {
 	return &Connection{b: b, User: user, VHost: vhost, Since: time.Now()}
-}
-
-// checkAccess says whether the user may enter the virtual host (BR-3.1).
-// REQUIRES: topo is held.
-func (b *Broker) checkAccess(user string, vhost message.VHost) error {
-	if _, ok := b.state.VHost(vhost); !ok {
-		return topology.Refuse(topology.NotAllowed, "vhost %s not found", vhost)
-	}
-	if !b.users.HasAccess(user, vhost) {
-		return topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, user)
-	}
-	return nil
 }
 
 // Disconnect forgets the connection; its exclusive queues are deleted (BR-7.5).
@@ -189,16 +179,67 @@ func (b *Broker) Drain() {
 	b.CloseConnections(func(*Connection) bool { return true }, 320, "broker forced connection closure with reason 'shutdown'")
 }
 
-// permit checks the user's permissions. REQUIRES: topo is held when it is called.
+// resolve finds the user's permissions if the accounts have changed. REQUIRES: topo is held.
+func (c *Connection) resolve() error {
+	if revision := c.b.users.Revision(); c.grants == nil || c.granted != revision {
+		grants, err := c.b.users.Grants(c.User, c.VHost, c.clientID)
+		if err != nil {
+			return err
+		}
+		c.grants, c.granted = grants, revision
+	}
+	return nil
+}
+
+// permit checks the user's permissions; it is a topology.Permit. REQUIRES: topo is held when it is called.
 func (c *Connection) permit(a topology.Access, r topology.Resource) error {
-	return c.b.users.Check(c.User, a, r, map[string]string{"username": c.User, "vhost": string(c.VHost), "client_id": c.loginInfo.ClientID})
+	if err := c.resolve(); err != nil {
+		return topology.Refuse(topology.AccessRefused, "%s access to %s refused for user '%s'", a, r, c.User)
+	}
+	return c.grants.Check(a, r)
 }
 
 // Impersonates says whether the user may set any user-id (BR-8.13).
 func (c *Connection) Impersonates() bool {
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
-	return c.b.users.HasTag(c.User, "impersonator")
+	u, ok := c.b.users.User(c.User)
+	return ok && u.HasTag(auth.Impersonator)
+}
+
+// OpenChannel counts a channel and refuses it if the user has too many (BR-3.7).
+func (c *Connection) OpenChannel() error {
+	b := c.b
+	b.topo.RLock()
+	user, ok := b.users.User(c.User)
+	b.topo.RUnlock()
+	if !ok {
+		return topology.Refuse(topology.NotAllowed, "%s", auth.UserDeleted(c.User))
+	}
+	b.conns.Lock()
+	defer b.conns.Unlock()
+	if _, limited := user.Limit(auth.MaxChannels); limited {
+		open := int64(0)
+		for other := range b.open {
+			if other.User == c.User {
+				open += other.channels
+			}
+		}
+		if err := user.CheckChannels(open); err != nil {
+			return err
+		}
+	}
+	c.channels++
+	b.Totals.ChannelsOpened.Add(1)
+	return nil
+}
+
+// CloseChannel is the end of a channel that OpenChannel counted.
+func (c *Connection) CloseChannel() {
+	c.b.conns.Lock()
+	c.channels--
+	c.b.conns.Unlock()
+	c.b.Totals.ChannelsClosed.Add(1)
 }
 
 // Broker is the broker behind the connection.

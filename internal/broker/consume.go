@@ -73,7 +73,9 @@ func (c *Connection) Cancel(q *partition.Queue, consumer *queue.Consumer, detach
 }
 
 // Resume lets a consumer have deliveries again.
-func (c *Connection) Resume(q *partition.Queue, consumer *queue.Consumer) { c.b.node.Resume(q, consumer) }
+func (c *Connection) Resume(q *partition.Queue, consumer *queue.Consumer) {
+	c.b.node.Resume(q, consumer)
+}
 
 // Pump lets the queue look for consumers that can take messages again.
 func (c *Connection) Pump(q *partition.Queue) { c.b.node.Pump(q) }

@@ -36,11 +36,10 @@ func (c *Connection) PassiveExchange(name message.ExchangeName) error {
 
 // anyPermission is what passive declarations need (BR-3.3). REQUIRES: topo is held.
 func (c *Connection) anyPermission(r topology.Resource) error {
-	err := c.permit(topology.Configure, r)
-	if err == nil || c.permit(topology.Write, r) == nil || c.permit(topology.Read, r) == nil {
-		return nil
+	if err := c.resolve(); err != nil {
+		return c.permit(topology.Configure, r)
 	}
-	return err
+	return c.grants.CheckAny(r)
 }
 
 // DeleteExchange deletes an exchange (BR-5.9).

@@ -8,7 +8,7 @@ import (
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
-	"bartleby.mq/internal/queue"
+
 	"bartleby.mq/internal/routing"
 	"bartleby.mq/internal/topology"
 )
@@ -309,5 +309,3 @@ func (c *Connection) PublishOne(p *Publication) (routed bool, err error) {
 	}
 	return !op[0].Refused, nil
 }
-
-var _ queue.ReturnKind

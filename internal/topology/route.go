@@ -8,6 +8,10 @@ import (
 // Router finds the queues of messages. It holds only scratch memory: each publisher has its own, and keeps it, so that
 // routing does not allocate. The zero value is ready to use.
 type Router struct {
+	// ByKeys says of the last Route whether its result depends on nothing but the exchange and the keys, so that it holds
+	// for other messages as long as the topology does not change.
+	ByKeys bool
+
 	found     []routing.Destination
 	exchanges []*Exchange         // those reached so far, in order; each is visited once (BR-6.3)
 	seen      map[*Queue]struct{} // built beyond scanUpTo queues
@@ -20,6 +24,7 @@ const scanUpTo = 32
 // exchanges (BR-6.3) and alternate exchanges (BR-6.13). It only reads the topology.
 func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) []*Queue {
 	start := len(out)
+	r.ByKeys = true
 	r.exchanges = append(r.exchanges[:0], x)
 	for i := 0; i < len(r.exchanges); i++ {
 		x := r.exchanges[i]
@@ -27,6 +32,7 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 			out = r.routeDefault(v, m, out, start)
 			continue
 		}
+		r.ByKeys = r.ByKeys && x.routesByKeys()
 		r.found = x.table.Route(r.found[:0], m)
 		// Only what the exchange itself matched counts: a bound exchange that leads nowhere is a match.
 		if len(r.found) == 0 && x.Alternate != nil {
@@ -96,4 +102,15 @@ func (r *Router) add(out []*Queue, start int, q *Queue) []*Queue {
 	}
 	r.seen[q] = struct{}{}
 	return append(out, q)
+}
+
+// routesByKeys says whether the exchange looks at nothing of a message but its keys.
+func (x *Exchange) routesByKeys() bool {
+	switch x.Type {
+	case routing.Headers, routing.LocalRandom:
+		return false
+	case routing.ConsistentHash:
+		return len(x.Arguments) == 0 // else it may hash a header or a property
+	}
+	return true
 }
