@@ -9,7 +9,7 @@ import (
 // unused), body size (8). The properties follow.
 const contentHeaderSize = 12
 
-// errShortContentHeader is not wrapped by anything: NextFrame lets no such frame through.
+// errShortContentHeader has no kind of its own: NextFrame lets no such frame through.
 var errShortContentHeader = errors.New("content header is too short")
 
 // ParseContentHeader splits the payload of a content header frame. size is as the

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
-	"strings"
 )
 
 // A PropsEdit is what a broker changes in the properties of a message on its way. The
@@ -131,17 +130,23 @@ func (w *propWriter) timestamp(flag uint16, v uint64) {
 func appendHeaders(dst []byte, p *Props, e *PropsEdit) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
-	if p.headers == formCanonical {
-		if e.changesHeaders() {
-			dst = e.appendMerged(dst, &sortedTable{rest: fieldIterator{rest: p.Headers}})
-		} else {
-			dst = append(dst, p.Headers...)
+	m := headerMerger{dst: dst, set: e.Set, remove: e.Remove}
+	switch p.headers {
+	case formCanonical:
+		if !e.changesHeaders() {
+			return endCounted(append(dst, p.Headers...), start)
 		}
-		return endCounted(dst, start)
+		for it := (fieldIterator{rest: p.Headers}); it.next(); {
+			m.add(it.key, it.encoded)
+		}
+	default:
+		var room [32]rawHeader // so that sorting the usual few allocates nothing
+		for _, h := range sortHeaders(room[:0], p.Headers) {
+			m.add(h.key, h.encoded)
+		}
 	}
-	var room [32]rawHeader
-	dst = e.appendMerged(dst, &sortedTable{fields: sortHeaders(room[:0], p.Headers)})
-	if p.headers != formUnsorted {
+	dst = m.end()
+	if p.headers == formRespelled || p.headers == formUnknown {
 		respellFields(dst[start+4:])
 	}
 	return endCounted(dst, start)
@@ -159,61 +164,45 @@ func sortHeaders(dst []rawHeader, headers []byte) []rawHeader {
 	return slices.CompactFunc(dst, func(a, b rawHeader) bool { return bytes.Equal(a.key, b.key) })
 }
 
-// sortedTable gives headers in order: those of a table that is in order, or those sorted before.
-type sortedTable struct {
-	rest   fieldIterator
-	fields []rawHeader
+// headerMerger appends headers that come in order, with an edit applied.
+type headerMerger struct {
+	dst    []byte
+	set    []RawField // those not yet appended
+	remove []string
 }
 
-func (t *sortedTable) next() (rawHeader, bool) {
-	if len(t.fields) > 0 {
-		h := t.fields[0]
-		t.fields = t.fields[1:]
-		return h, true
+// add appends the next header, and the set ones that stand before it.
+func (m *headerMerger) add(key, encoded []byte) {
+	for len(m.set) > 0 && m.set[0].Key < string(key) {
+		m.addSet()
 	}
-	if t.rest.next() {
-		return rawHeader{t.rest.key, t.rest.encoded}, true
+	switch {
+	case len(m.set) > 0 && m.set[0].Key == string(key):
+		m.addSet()
+	case !m.removes(key):
+		m.dst = append(appendShortBytes(m.dst, key), encoded...)
 	}
-	return rawHeader{}, false
 }
 
-// appendMerged appends the headers of the table with the edit applied.
-func (e *PropsEdit) appendMerged(dst []byte, t *sortedTable) []byte {
-	set := e.Set
-	for h, ok := t.next(); ok; h, ok = t.next() {
-		for len(set) > 0 && set[0].Key < string(h.key) {
-			dst = set[0].append(dst)
-			set = set[1:]
-		}
-		switch {
-		case len(set) > 0 && set[0].Key == string(h.key):
-			dst = set[0].append(dst)
-			set = set[1:]
-		case !e.removes(h.key):
-			dst = append(appendShortBytes(dst, h.key), h.encoded...)
-		}
-	}
-	for _, f := range set {
-		dst = f.append(dst)
-	}
-	return dst
+// addSet appends the first of the set headers.
+func (m *headerMerger) addSet() {
+	m.dst = append(appendShortstr(m.dst, m.set[0].Key), m.set[0].Encoded...)
+	m.set = m.set[1:]
 }
 
-func (e *PropsEdit) removes(key []byte) bool {
-	for _, r := range e.Remove {
+// end appends the set headers that are left.
+func (m *headerMerger) end() []byte {
+	for len(m.set) > 0 {
+		m.addSet()
+	}
+	return m.dst
+}
+
+func (m *headerMerger) removes(key []byte) bool {
+	for _, r := range m.remove {
 		if r == string(key) {
 			return true
 		}
 	}
 	return false
-}
-
-// append appends the field as it stands in a table.
-func (f RawField) append(dst []byte) []byte {
-	return append(appendShortstr(dst, f.Key), f.Encoded...)
-}
-
-// SortRawFields sorts fields as PropsEdit.Set requires them.
-func SortRawFields(fields []RawField) {
-	slices.SortFunc(fields, func(a, b RawField) int { return strings.Compare(a.Key, b.Key) })
 }
