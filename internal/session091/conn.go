@@ -90,11 +90,15 @@ type conn struct {
 	writeBy time.Time    // the socket's write deadline; owned by whoever has the pen
 	beat    atomic.Int64 // the heartbeat once it is negotiated, a time.Duration
 
-	ended    chan struct{} // closed when the reader ends
-	writing  sync.WaitGroup
-	dead     atomic.Bool // the socket is broken
-	stats    traffic
-	shutdown atomic.Pointer[failure] // somebody wants the connection closed
+	ended   chan struct{} // closed when the reader ends
+	writing sync.WaitGroup
+	dead    atomic.Bool // the socket is broken
+	stats   traffic
+
+	// What others want of the reader: see interrupt.
+	interrupted atomic.Bool
+	shutdown    atomic.Pointer[failure] // the connection is to be closed
+	aborts      []abortion              // channels are; guarded by chMu
 }
 
 // traffic counts what passed.
@@ -143,7 +147,8 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	c.in = append(make([]byte, 0, readSize), first[len(amqp091.ProtocolHeader):]...)
 	c.writing.Go(c.write)
 	c.sendStart()
-	_ = nc.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	c.deadline = time.Now().Add(handshakeTimeout)
+	_ = nc.SetReadDeadline(c.deadline)
 	err := c.read()
 	c.end(err)
 }
@@ -217,8 +222,11 @@ func (c *conn) fill() error {
 		copy(bigger, c.in)
 		c.in = bigger
 	}
-	if c.state >= stateRunning {
+	if c.state == stateRunning {
 		c.extendDeadline()
+		if c.interrupted.Load() {
+			return c.heed()
+		}
 	}
 	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
 	if n > 0 {
@@ -232,12 +240,8 @@ func (c *conn) fill() error {
 		}
 		return nil
 	}
-	if stop := c.shutdown.Load(); stop != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.state == stateRunning {
-		if err := c.close(stop); err != nil {
-			return err
-		}
-		c.flush(true)
-		return nil
+	if c.interrupted.Load() && c.state == stateRunning && errors.Is(err, os.ErrDeadlineExceeded) {
+		return c.heed()
 	}
 	if err == nil {
 		err = io.ErrNoProgress
@@ -249,19 +253,8 @@ func (c *conn) fill() error {
 // dropped after between two and three of them of silence (BR-1.9). It is moved
 // only when it has come near, since that is a system's timer each time.
 func (c *conn) extendDeadline() {
-	if c.state == stateClosing {
-		return
-	}
-	if c.shutdown.Load() != nil {
-		_ = c.nc.SetReadDeadline(time.Now())
-		return
-	}
 	if c.heartbeat <= 0 {
-		if !c.deadline.IsZero() || c.state == stateRunning {
-			c.deadline = time.Time{}
-			_ = c.nc.SetReadDeadline(time.Time{})
-		}
-		return
+		return // openVHost and heed have removed the deadline
 	}
 	now := time.Now()
 	if c.deadline.Sub(now) < 2*c.heartbeat {
@@ -385,8 +378,39 @@ func (c *conn) closingFrame(f amqp091.Frame) error {
 
 // Terminate implements broker.Client. Any goroutine may call it.
 func (c *conn) Terminate(code uint16, text string) {
-	c.shutdown.CompareAndSwap(nil, &failure{code: code, text: text})
-	_ = c.nc.SetReadDeadline(time.Now()) // the reader looks
+	c.shutdown.CompareAndSwap(nil, &failure{code: code, text: text, hard: true})
+	c.interrupt()
+}
+
+// interrupt makes the reader heed what others have asked of it. The flag is set
+// before the deadline, and the reader looks at it after setting its own: it
+// cannot miss both.
+func (c *conn) interrupt() {
+	c.interrupted.Store(true)
+	_ = c.nc.SetReadDeadline(time.Now())
+}
+
+// heed does what others have asked of the reader.
+func (c *conn) heed() error {
+	c.interrupted.Store(false)
+	c.deadline = time.Time{}
+	_ = c.nc.SetReadDeadline(time.Time{})
+	c.chMu.Lock()
+	aborts := c.aborts
+	c.aborts = nil
+	c.chMu.Unlock()
+	for _, a := range aborts {
+		if c.channels[a.ch.number] == a.ch && !a.ch.closing {
+			c.closeChannel(a.ch, a.f)
+		}
+	}
+	if stop := c.shutdown.Load(); stop != nil {
+		if err := c.close(stop); err != nil {
+			return err
+		}
+	}
+	c.flush(true)
+	return nil
 }
 
 // end is the reader's last act: whatever the client held goes back.

@@ -1,7 +1,6 @@
 package session091
 
 import (
-	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -72,11 +71,13 @@ func (c *conn) handshake(m amqp091.Method) error {
 func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	c.clientProps = m.ClientProperties
 	c.capabilities = readCapabilities(m.ClientProperties)
-	if !slices.Contains(c.Mechanisms, m.Mechanism) {
+	mechanism, known := auth.NewMechanism(m.Mechanism)
+	if !known || !slices.Contains(c.Mechanisms, m.Mechanism) {
+		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", "the mechanism is not offered")
 		return c.refuse()
 	}
-	credentials, err := auth.Decode(m.Mechanism, m.Response)
-	if err != nil {
+	_, credentials, err := mechanism.Step([]byte(m.Response))
+	if err != nil || credentials == nil {
 		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
 		return c.refuse()
 	}
@@ -84,12 +85,12 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	if a, ok := c.nc.RemoteAddr().(*net.TCPAddr); ok {
 		peer = a.IP
 	}
-	if err := c.broker.Authenticate(credentials.User, credentials.Password, peer); err != nil {
-		c.log.Warn("login refused", "mechanism", m.Mechanism, "user", credentials.User, "error", err)
+	if _, err := c.broker.Authenticate(*credentials, peer); err != nil {
+		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
 		if !c.capabilities.authFailureClose {
 			return c.refuse()
 		}
-		return fail(amqp091.CodeAccessRefused, "Login was refused using authentication mechanism %s. For details see the broker logfile.", m.Mechanism)
+		return asFailure(auth.LoginRefused(m.Mechanism), 0)
 	}
 	id, _ := m.ClientProperties.Get("client_id")
 	clientID, _ := id.(string)
@@ -150,12 +151,10 @@ func (c *conn) openVHost(m *amqp091.ConnectionOpen) error {
 	c.link = link
 	c.state = stateRunning
 	c.deadline = time.Time{}
-	c.extendDeadline()
+	_ = c.nc.SetReadDeadline(c.deadline)
 	c.beat.Store(int64(c.heartbeat))
 	c.out.putMethod(0, amqp091.ConnectionOpenOk{})
 	c.out.wake() // the writer learns of the heartbeat
 	c.log.Info("connection opened", "user", c.login.User, "vhost", m.VirtualHost)
 	return nil
 }
-
-var _ = errors.Is

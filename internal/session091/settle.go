@@ -1,0 +1,106 @@
+package session091
+
+import (
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+)
+
+func (ch *channel) basicAck(args []byte) error {
+	m, err := amqp091.ParseAck(args)
+	if err != nil {
+		return fail(amqp091.CodeSyntaxError, "%s", err)
+	}
+	return ch.settle(m.DeliveryTag, m.Multiple, amqp091.BasicAckID, partition.Op{Kind: partition.Ack})
+}
+
+func (ch *channel) basicNack(args []byte) error {
+	m, err := amqp091.ParseNack(args)
+	if err != nil {
+		return fail(amqp091.CodeSyntaxError, "%s", err)
+	}
+	op := partition.Op{Kind: partition.Reject}
+	if m.Requeue {
+		op = partition.Op{Kind: partition.Return, How: queue.ReturnNack}
+	}
+	return ch.settle(m.DeliveryTag, m.Multiple, amqp091.BasicNackID, op)
+}
+
+func (ch *channel) basicReject(args []byte) error {
+	m, err := amqp091.ParseReject(args)
+	if err != nil {
+		return fail(amqp091.CodeSyntaxError, "%s", err)
+	}
+	op := partition.Op{Kind: partition.Reject, Failed: true}
+	if m.Requeue {
+		op = partition.Op{Kind: partition.Return, How: queue.ReturnReject}
+	}
+	return ch.settle(m.DeliveryTag, false, amqp091.BasicRejectID, op)
+}
+
+// settle settles one delivery or all up to a tag, 0 meaning all there are (BR-9.7).
+func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op partition.Op) error {
+	c := ch.c
+	ch.mu.Lock()
+	if !multiple {
+		u := ch.unacked.get(tag)
+		if u == nil {
+			ch.mu.Unlock()
+			return unknownTag(tag, method)
+		}
+		op.Queue, op.ID, op.Consumer = u.q, u.id, u.consumer
+		if ch.tx != nil {
+			u.inTx = true
+			ch.tx.settles = append(ch.tx.settles, txSettle{tag, len(ch.tx.ops)})
+		} else {
+			ch.unacked.settled(u)
+		}
+		ch.mu.Unlock()
+		ch.settled(op)
+		return nil
+	}
+	if tag == 0 {
+		tag = ch.nextTag
+	} else if ch.unacked.get(tag) == nil && !ch.unacked.covers(tag) {
+		ch.mu.Unlock()
+		return unknownTag(tag, method)
+	}
+	c.settling = c.settling[:0]
+	ch.unacked.upTo(tag, func(t uint64, u *unacked) {
+		c.settling = append(c.settling, *u)
+		if ch.tx != nil {
+			u.inTx = true
+			ch.tx.settles = append(ch.tx.settles, txSettle{t, len(ch.tx.ops) + len(c.settling) - 1})
+		} else {
+			*u = unacked{}
+			ch.unacked.n--
+		}
+	})
+	ch.unacked.trim()
+	ch.mu.Unlock()
+	for i := range c.settling {
+		op.Queue, op.ID, op.Consumer = c.settling[i].q, c.settling[i].id, c.settling[i].consumer
+		ch.settled(op)
+	}
+	clear(c.settling)
+	return nil
+}
+
+// settled passes a settlement on, to the batch or to the transaction.
+func (ch *channel) settled(op partition.Op) {
+	if ch.tx != nil {
+		ch.tx.ops = append(ch.tx.ops, op)
+		return
+	}
+	ch.c.addOp(op, opOwner{})
+	if ch.gate != nil {
+		ch.gate.used.Add(-1)
+		ch.c.ungate = true
+	}
+}
+
+func unknownTag(tag uint64, method amqp091.MethodID) error {
+	f := fail(amqp091.CodePreconditionFailed, "unknown delivery tag %d", tag)
+	f.method = method
+	return f
+}
