@@ -1,0 +1,69 @@
+// Package change carries what a machine of the core wants kept: pairs of key and value for the store.
+//
+// The machines (topology, auth) append to a Log while they change themselves; whoever runs them takes the log and
+// applies it to the disk in one batch before it answers the client. The package does no I/O itself and knows
+// nothing of what the values mean.
+package change
+
+import (
+	"encoding/json"
+	"iter"
+	"net/url"
+	"strings"
+)
+
+// Change is one pair to write, or one key to delete.
+type Change struct {
+	Key   []byte
+	Value []byte // nil deletes the key
+}
+
+// Log is a list of changes in the order they were made. The zero value is ready to use.
+type Log struct {
+	changes []Change
+}
+
+// Put records that key now stands for the JSON form of value.
+// REQUIRES: value marshals; the records of this project do.
+func (l *Log) Put(key string, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic("change: record does not marshal: " + err.Error())
+	}
+	l.changes = append(l.changes, Change{Key: []byte(key), Value: text})
+}
+
+// Delete records that key is gone.
+func (l *Log) Delete(key string) {
+	l.changes = append(l.changes, Change{Key: []byte(key)})
+}
+
+// Take returns what was recorded since the last Take, oldest first.
+func (l *Log) Take() []Change {
+	taken := l.changes
+	l.changes = nil
+	return taken
+}
+
+// All yields the pairs of changes as the store wants them.
+func All(changes []Change) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		for _, c := range changes {
+			if !yield(c.Key, c.Value) {
+				return
+			}
+		}
+	}
+}
+
+// Key joins a record's kind and the parts of its name to a key. Parts are percent-encoded, so that no name can
+// reach into another's range.
+func Key(kind string, parts ...string) string {
+	var b strings.Builder
+	b.WriteString(kind)
+	for _, p := range parts {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(p))
+	}
+	return b.String()
+}

@@ -1,0 +1,164 @@
+// Package erlterm prints values the way RabbitMQ's error texts print them: as Erlang terms.
+//
+// It holds no state and parses nothing. It exists because clients and tools match on texts such as
+// "<<\"x\">> is not a valid overflow value" (DL-4.3).
+package erlterm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Pair is one element of a property list, printed {<<"key">>,value}.
+type Pair struct {
+	Key   string
+	Value any
+}
+
+// Atom is printed as it stands.
+type Atom string
+
+// Format prints v as Erlang's ~tp does on one line. Strings are binaries, []any and []Pair lists, maps Erlang
+// maps in the order of their keys. Types with no Erlang counterpart fall back to Go's %v.
+func Format(v any) string {
+	var b strings.Builder
+	write(&b, v)
+	return b.String()
+}
+
+func write(b *strings.Builder, v any) {
+	switch v := v.(type) {
+	case nil:
+		b.WriteString("undefined")
+	case string:
+		writeBinary(b, v)
+	case []byte:
+		writeBinary(b, string(v))
+	case float32:
+		writeFloat(b, float64(v))
+	case float64:
+		writeFloat(b, v)
+	case Pair:
+		b.WriteByte('{')
+		writeBinary(b, v.Key)
+		b.WriteByte(',')
+		write(b, v.Value)
+		b.WriteByte('}')
+	case []Pair:
+		writeList(b, v)
+	case []any:
+		writeList(b, v)
+	case map[string]any:
+		writeMap(b, v)
+	default: // booleans, integers and Atom print alike in both languages
+		fmt.Fprint(b, v)
+	}
+}
+
+func writeList[E any](b *strings.Builder, list []E) {
+	b.WriteByte('[')
+	for i, e := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		write(b, e)
+	}
+	b.WriteByte(']')
+}
+
+func writeMap(b *strings.Builder, m map[string]any) {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	b.WriteString("#{")
+	for i, k := range keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		writeBinary(b, k)
+		b.WriteString(" => ")
+		write(b, m[k])
+	}
+	b.WriteByte('}')
+}
+
+// writeBinary prints printable text in quotes and anything else as numbers, as Erlang guesses.
+func writeBinary(b *strings.Builder, s string) {
+	if s == "" {
+		b.WriteString("<<>>")
+		return
+	}
+	b.WriteString("<<")
+	if printable(s) {
+		quote(b, s)
+		for _, r := range s {
+			if r > unicode.MaxLatin1 {
+				b.WriteString("/utf8")
+				break
+			}
+		}
+	} else {
+		for i := range len(s) {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(strconv.Itoa(int(s[i])))
+		}
+	}
+	b.WriteString(">>")
+}
+
+func printable(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) && !strings.ContainsRune("\n\r\t\v\b\f\x1b", r) {
+			return false
+		}
+	}
+	return true
+}
+
+var escapes = map[rune]string{
+	'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\v': `\v`, '\b': `\b`, '\f': `\f`, '\x1b': `\e`,
+}
+
+func quote(b *strings.Builder, s string) {
+	b.WriteByte('"')
+	for _, r := range s {
+		if e, ok := escapes[r]; ok {
+			b.WriteString(e)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+}
+
+// writeFloat prints the shortest form that reads back, always with a point.
+func writeFloat(b *strings.Builder, f float64) {
+	s := strconv.FormatFloat(f, 'g', -1, 64)
+	mantissa, exponent, scientific := strings.Cut(s, "e")
+	if !strings.Contains(mantissa, ".") {
+		mantissa += ".0"
+	}
+	b.WriteString(mantissa)
+	if scientific {
+		b.WriteByte('e')
+		b.WriteString(strings.TrimPrefix(exponent, "+"))
+	}
+}
+
+// String prints s as an Erlang string, in double quotes.
+func String(s string) string {
+	var b strings.Builder
+	quote(&b, s)
+	return b.String()
+}

@@ -1,0 +1,147 @@
+package routing
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/erlterm"
+)
+
+// consistentHash sends each message to one destination, in proportion to the weights that its bindings give as their
+// keys (BR-6.11).
+//
+// It uses weighted rendezvous hashing: each destination gets a score from the message's hash and its own, and the
+// highest wins. Adding or removing a destination moves only its own share, and a weight costs no memory,
+// which a ring of points does: a peer could ask for a thousand million of them.
+type consistentHash struct {
+	header   string // hash this header instead of the routing keys
+	property string // hash this property
+	list     []hashTarget
+}
+
+type hashTarget struct {
+	binding *Binding
+	weight  float64
+	seed    uint64
+}
+
+func newConsistentHash(args amqp091.Table) (*consistentHash, error) {
+	t := &consistentHash{}
+	header, hasHeader := args.Get("hash-header")
+	property, hasProperty := args.Get("hash-property")
+	if hasHeader && hasProperty {
+		return nil, errors.New("hash-header and hash-property are mutually exclusive")
+	}
+	if hasProperty {
+		name, _ := property.(string)
+		switch name {
+		case "correlation_id", "message_id", "timestamp":
+			t.property = name
+		default:
+			return nil, fmt.Errorf("Unsupported property: %s", printProperty(property)) //nolint:staticcheck // RabbitMQ's text
+		}
+	}
+	if hasHeader {
+		t.header, _ = header.(string)
+	}
+	return t, nil
+}
+
+func printProperty(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return erlterm.Format(v)
+}
+
+// Check wants an integer of at least 1 as the key.
+func (t *consistentHash) Check(b *Binding) error {
+	weight, ok := parseWeight(b.Key)
+	if !ok {
+		return fmt.Errorf("The binding key must be an integer: %s", erlterm.Format(b.Key)) //nolint:staticcheck // RabbitMQ's text
+	}
+	if weight < 1 {
+		return errors.New("The binding key must be greater than 0") //nolint:staticcheck // RabbitMQ's text
+	}
+	return nil
+}
+
+// parseWeight reads a decimal integer of any length; the key's 255 bytes bound it well below infinity.
+func parseWeight(key string) (float64, bool) {
+	digits := strings.TrimLeft(key, "+-")
+	if len(key)-len(digits) > 1 || digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	weight, err := strconv.ParseFloat(key, 64)
+	return weight, err == nil
+}
+
+// Add takes a second binding of a destination too, but Route ignores it until the first is removed.
+func (t *consistentHash) Add(b *Binding) {
+	weight, _ := parseWeight(b.Key)
+	t.list = append(t.list, hashTarget{binding: b, weight: weight, seed: fnv1a(fnvOffset, b.Name)})
+}
+
+func (t *consistentHash) Remove(b *Binding) {
+	for i := range t.list {
+		if t.list[i].binding == b {
+			t.list = append(t.list[:i], t.list[i+1:]...)
+			return
+		}
+	}
+}
+
+func (t *consistentHash) Route(dst []Destination, m *Message) []Destination {
+	if len(t.list) == 0 {
+		return dst
+	}
+	h := t.hash(m)
+	best, bestScore := -1, math.Inf(-1)
+	for i := range t.list {
+		// A uniform number in (0,1), never either end.
+		u := (float64(mix(h^t.list[i].seed)>>11) + 0.5) / (1 << 53)
+		// Looking for an earlier binding of the same destination is slow, so it is done for winners only.
+		if score := -t.list[i].weight / math.Log(u); score > bestScore && !t.shadowed(i) {
+			best, bestScore = i, score
+		}
+	}
+	return append(dst, t.list[best].binding.Destination)
+}
+
+// shadowed says whether an earlier binding has the same destination.
+func (t *consistentHash) shadowed(i int) bool {
+	for j := range i {
+		if t.list[j].seed == t.list[i].seed && t.list[j].binding.Name == t.list[i].binding.Name {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *consistentHash) hash(m *Message) uint64 {
+	h := uint64(fnvOffset)
+	switch {
+	case t.header != "":
+		if _, value, ok := m.header(t.header); ok {
+			h = fnv1a(h, value)
+		}
+	case t.property == "correlation_id":
+		h = fnv1a(h, m.CorrelationID)
+	case t.property == "message_id":
+		h = fnv1a(h, m.MessageID)
+	case t.property == "timestamp":
+		if m.HasTimestamp {
+			var seconds [8]byte
+			binary.BigEndian.PutUint64(seconds[:], m.Timestamp)
+			h = fnv1a(h, seconds[:])
+		}
+	default:
+		return hashKeys(m)
+	}
+	return mix(h)
+}

@@ -1,0 +1,130 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/erlterm"
+)
+
+// headers compares the message's headers with the arguments of each binding (BR-6.8).
+type headers struct {
+	rules []headersRule
+}
+
+// headersRule is a binding made ready for matching.
+type headersRule struct {
+	binding *Binding
+	any     bool // one matching argument is enough
+	wanted  []wantedHeader
+}
+
+type wantedHeader struct {
+	key   string
+	value headerValue
+}
+
+// Check refuses an x-match that is not one of the four (BR-6.10).
+func (t *headers) Check(b *Binding) error {
+	v, ok := b.Arguments.Get("x-match")
+	if !ok {
+		return nil
+	}
+	s, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("Invalid x-match field type %s (value %s); expected longstr", //nolint:staticcheck // RabbitMQ's text
+			amqp091.TypeName(v), erlterm.Format(v))
+	}
+	switch s {
+	case "all", "any", "all-with-x", "any-with-x":
+		return nil
+	}
+	return fmt.Errorf("Invalid x-match field value %s; expected all, any, all-with-x, or any-with-x", //nolint:staticcheck // RabbitMQ's text
+		erlterm.Format(s))
+}
+
+func (t *headers) Add(b *Binding) {
+	match := "all"
+	if v, ok := b.Arguments.Get("x-match"); ok {
+		match, _ = v.(string)
+	}
+	rule := headersRule{binding: b, any: strings.HasPrefix(match, "any")}
+	withX := strings.HasSuffix(match, "-with-x")
+	for _, f := range b.Arguments {
+		if f.Key == "x-match" || strings.HasPrefix(f.Key, "x-") && !withX {
+			continue
+		}
+		rule.wanted = append(rule.wanted, wantedHeader{f.Key, valueOf(f.Value)})
+	}
+	t.rules = append(t.rules, rule)
+}
+
+func (t *headers) Remove(b *Binding) {
+	t.rules = slices.DeleteFunc(t.rules, func(r headersRule) bool { return r.binding == b })
+}
+
+// rawHeader is a header of the message, not yet decoded.
+type rawHeader struct {
+	key     []byte
+	typ     byte
+	content []byte
+}
+
+func (t *headers) Route(dst []Destination, m *Message) []Destination {
+	if len(t.rules) == 0 {
+		return dst
+	}
+	var stack [32]rawHeader
+	present := m.appendHeaders(stack[:0])
+	for i := range t.rules {
+		if t.rules[i].matches(m, present) {
+			dst = append(dst, t.rules[i].binding.Destination)
+		}
+	}
+	return dst
+}
+
+// matches: with no argument to compare "all" holds and "any" does not.
+func (r *headersRule) matches(m *Message, present []rawHeader) bool {
+	for i := range r.wanted {
+		if r.wanted[i].matches(m, present) == r.any {
+			return r.any
+		}
+	}
+	return !r.any
+}
+
+func (w *wantedHeader) matches(m *Message, present []rawHeader) bool {
+	for _, f := range m.Extra {
+		if f.Key == w.key {
+			return w.value.matches(splitField(f.Encoded))
+		}
+	}
+	for i := range present {
+		if string(present[i].key) == w.key {
+			return w.value.matches(present[i].typ, present[i].content)
+		}
+	}
+	return false
+}
+
+func (m *Message) appendHeaders(dst []rawHeader) []rawHeader {
+	amqp091.RangeHeaders(m.Headers, func(key []byte, typ byte, content []byte) bool {
+		dst = append(dst, rawHeader{key, typ, content})
+		return true
+	})
+	return dst
+}
+
+// header finds one header by name; of equal names the first counts, and Extra stands before Headers.
+func (m *Message) header(name string) (typ byte, content []byte, ok bool) {
+	for _, f := range m.Extra {
+		if f.Key == name {
+			typ, content = splitField(f.Encoded)
+			return typ, content, true
+		}
+	}
+	return amqp091.HeaderField(m.Headers, name)
+}

@@ -1,0 +1,132 @@
+package routing
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"bartleby.mq/internal/amqp091"
+)
+
+// headerValue is a binding argument made ready for comparing with encoded headers (BR-6.9): integers are equal across
+// widths, floats across widths, and nothing else is equal across types.
+type headerValue struct {
+	value   any   // as the binding gave it
+	integer int64 // if isInt
+	isInt   bool
+	typ     byte   // the field type
+	content []byte // the encoded value, without the length that precedes strings, arrays and tables
+}
+
+func valueOf(v any) headerValue {
+	h := headerValue{value: v}
+	h.integer, h.isInt = amqp091.Int64(v)
+	h.typ, h.content = splitField(amqp091.AppendValue(nil, v))
+	return h
+}
+
+// lengthSize is the size of the length before strings, arrays and tables.
+const lengthSize = 4
+
+// splitField parts an encoded field into its type and its content, as amqp091.RangeHeaders gives them.
+func splitField(encoded []byte) (typ byte, content []byte) {
+	if len(encoded) == 0 {
+		return 'V', nil
+	}
+	typ, content = encoded[0], encoded[1:]
+	switch typ {
+	case 'S', 'x', 'A', 'F':
+		content = content[min(lengthSize, len(content)):]
+	}
+	return typ, content
+}
+
+// matches compares with a header. A void argument asks only that the header be there.
+func (h *headerValue) matches(typ byte, content []byte) bool {
+	if h.value == nil {
+		return true
+	}
+	if i, ok := encodedInteger(typ, content); ok {
+		return h.isInt && h.integer == i
+	}
+	switch typ {
+	case 'f', 'd', 'A', 'F':
+		decoded, ok := decodeValue(typ, content)
+		return ok && equalValues(h.value, decoded)
+	}
+	return typ == h.typ && bytes.Equal(content, h.content)
+}
+
+// encodedInteger reads an integer field of any width without allocating.
+func encodedInteger(typ byte, b []byte) (int64, bool) {
+	switch {
+	case typ == 'b' && len(b) == 1:
+		return int64(int8(b[0])), true
+	case typ == 'B' && len(b) == 1:
+		return int64(b[0]), true
+	case typ == 's' && len(b) == 2:
+		return int64(int16(binary.BigEndian.Uint16(b))), true
+	case typ == 'u' && len(b) == 2:
+		return int64(binary.BigEndian.Uint16(b)), true
+	case typ == 'I' && len(b) == 4:
+		return int64(int32(binary.BigEndian.Uint32(b))), true
+	case typ == 'i' && len(b) == 4:
+		return int64(binary.BigEndian.Uint32(b)), true
+	case (typ == 'l' || typ == 'L') && len(b) == 8:
+		return int64(binary.BigEndian.Uint64(b)), true
+	}
+	return 0, false
+}
+
+// decodeValue decodes one field as a table of one entry, which is the form the codec reads.
+func decodeValue(typ byte, content []byte) (any, bool) {
+	table := []byte{1, 'v', typ}
+	if typ == 'A' || typ == 'F' {
+		table = binary.BigEndian.AppendUint32(table, uint32(len(content)))
+	}
+	decoded, err := amqp091.DecodeTable(append(table, content...))
+	if err != nil || len(decoded) != 1 {
+		return nil, false
+	}
+	return decoded[0].Value, true
+}
+
+// equalValues compares decoded values. Inside arrays and tables a void equals only a void.
+func equalValues(a, b any) bool {
+	if i, ok := amqp091.Int64(a); ok {
+		j, ok := amqp091.Int64(b)
+		return ok && i == j
+	}
+	switch a := a.(type) {
+	case amqp091.Array:
+		b, ok := b.(amqp091.Array)
+		return ok && slices.EqualFunc(a, b, equalValues)
+	case amqp091.Table:
+		b, ok := b.(amqp091.Table)
+		return ok && slices.EqualFunc(a.Sorted(), b.Sorted(), func(x, y amqp091.Field) bool {
+			return x.Key == y.Key && equalValues(x.Value, y.Value)
+		})
+	case []byte:
+		b, ok := b.([]byte)
+		return ok && bytes.Equal(a, b)
+	case float32, float64:
+		return float(a) == float(b)
+	}
+	switch b.(type) {
+	case amqp091.Array, amqp091.Table, []byte:
+		return false
+	}
+	return a == b
+}
+
+// float is NaN, equal to nothing, for what is no float.
+func float(v any) float64 {
+	switch v := v.(type) {
+	case float32:
+		return float64(v)
+	case float64:
+		return v
+	}
+	return math.NaN()
+}

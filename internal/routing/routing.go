@@ -1,0 +1,108 @@
+// Package routing holds the exchange types: given an exchange's bindings and a message, which destinations match.
+//
+// A Table is the bindings of one exchange, built for matching. Tables are owned and changed by topology, under its
+// lock; Route only reads, so any number of publishers may call it at once. The package does not know vhosts,
+// names of exchanges, alternate exchanges or hops from exchange to exchange: a Destination is opaque to it, and
+// who follows destinations and removes duplicates is topology.
+package routing
+
+import (
+	"fmt"
+
+	"bartleby.mq/internal/amqp091"
+)
+
+// Kind is the name of an exchange type as it stands in exchange.declare.
+type Kind string
+
+// The exchange types (BR-5.2).
+const (
+	Direct         Kind = "direct"
+	Fanout         Kind = "fanout"
+	Topic          Kind = "topic"
+	Headers        Kind = "headers"
+	ConsistentHash Kind = "x-consistent-hash"
+	ModulusHash    Kind = "x-modulus-hash"
+	LocalRandom    Kind = "x-local-random"
+)
+
+// Kinds returns every exchange type, in the order of their names.
+func Kinds() []Kind {
+	return []Kind{Direct, Fanout, Headers, Topic, ConsistentHash, LocalRandom, ModulusHash}
+}
+
+// Destination is what a binding leads to. Topology puts pointers in it; the package only copies them.
+type Destination any
+
+// Binding is one rule of an exchange. It must not change while it is in a Table.
+type Binding struct {
+	Destination Destination
+	// Name is the destination's kind and name. It places the destination in hashes, so that they come out the same
+	// after a restart, whatever the addresses are.
+	Name string
+	// QueueType is RabbitMQ's module name of the destination's queue type; "" when the destination is an exchange.
+	QueueType string
+	Key       string
+	Arguments amqp091.Table
+}
+
+// Message is what exchanges look at. All slices alias the caller's buffers and are only read.
+type Message struct {
+	Key     []byte   // the first routing key
+	More    [][]byte // the keys of CC and BCC
+	Headers []byte   // content of the header table; nil if the message has none
+	// Extra are headers that stand before equally named ones in Headers: those a death has just written (DL-6.8).
+	Extra         []amqp091.RawField
+	MessageID     []byte
+	CorrelationID []byte
+	Timestamp     uint64 // seconds; meaningful if HasTimestamp
+	HasTimestamp  bool
+	// Chance is a random number for the types that draw lots. The core has no random source of its own.
+	Chance uint64
+}
+
+// Table is the bindings of one exchange.
+type Table interface {
+	// Check says whether the binding is allowed here; the error is RabbitMQ's text.
+	Check(b *Binding) error
+	// Add puts the binding in. REQUIRES: Check passed, and b is not in the table.
+	Add(b *Binding)
+	// Remove takes the binding out. REQUIRES: b, the same pointer, is in the table.
+	Remove(b *Binding)
+	// Route appends the destinations of the message to dst. A destination may come more than once.
+	Route(dst []Destination, m *Message) []Destination
+}
+
+// New returns an empty table for an exchange of a type, declared with args. An error is RabbitMQ's text for arguments
+// that the type refuses, or for a kind there is not (BR-5.5).
+func New(kind Kind, args amqp091.Table) (Table, error) {
+	switch kind {
+	case Direct:
+		return newDirect(), nil
+	case Fanout:
+		return &fanout{}, nil
+	case Topic:
+		return &topic{}, nil
+	case Headers:
+		return &headers{}, nil
+	case ConsistentHash:
+		return newConsistentHash(args)
+	case ModulusHash:
+		return &modulusHash{}, nil
+	case LocalRandom:
+		return &localRandom{}, nil
+	}
+	if pluginName(kind) {
+		return nil, fmt.Errorf("invalid exchange type '%s'", kind)
+	}
+	return nil, fmt.Errorf("unknown exchange type '%s'", kind)
+}
+
+// pluginName tells names that RabbitMQ's registry knows, though not as exchange types.
+func pluginName(kind Kind) bool {
+	switch kind {
+	case "classic", "quorum", "stream", "policy", "operator_policy", "vhost-limits":
+		return true
+	}
+	return false
+}

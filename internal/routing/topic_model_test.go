@@ -1,0 +1,72 @@
+package routing
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// naiveMatch is the definition of BR-6.6, word by word.
+func naiveMatch(pattern, words []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(words) == 0
+	case pattern[0] == "#":
+		return naiveMatch(pattern[1:], words) || len(words) > 0 && naiveMatch(pattern, words[1:])
+	case len(words) == 0:
+		return false
+	}
+	return (pattern[0] == "*" || pattern[0] == words[0]) && naiveMatch(pattern[1:], words[1:])
+}
+
+func splitWords(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return strings.Split(key, ".")
+}
+
+// TestBR_6_6_TopicModel compares the trie with the definition while bindings come and go.
+func TestBR_6_6_TopicModel(t *testing.T) {
+	word := rapid.SampledFrom([]string{"a", "b", "", "*", "#", "a*"})
+	keyOf := rapid.Map(rapid.SliceOfN(word, 0, 5), func(w []string) string { return strings.Join(w, ".") })
+	rapid.Check(t, func(t *rapid.T) {
+		table := &topic{}
+		var bound []*Binding
+		t.Repeat(map[string]func(*rapid.T){
+			"bind": func(t *rapid.T) {
+				b := &Binding{Key: keyOf.Draw(t, "key")}
+				b.Destination = b
+				if table.Check(b) == nil {
+					table.Add(b)
+					bound = append(bound, b)
+				}
+			},
+			"unbind": func(t *rapid.T) {
+				if len(bound) == 0 {
+					t.Skip("nothing bound")
+				}
+				i := rapid.IntRange(0, len(bound)-1).Draw(t, "i")
+				table.Remove(bound[i])
+				bound = slices.Delete(bound, i, i+1)
+				if len(bound) == 0 && !table.root.unused() {
+					t.Fatal("nodes are left though nothing is bound")
+				}
+			},
+			"route": func(t *rapid.T) {
+				k := keyOf.Draw(t, "key")
+				got := map[Destination]bool{}
+				for _, d := range table.Route(nil, &Message{Key: []byte(k)}) {
+					got[d] = true
+				}
+				for _, b := range bound {
+					if want := naiveMatch(splitWords(b.Key), splitWords(k)); got[b] != want {
+						t.Fatalf("binding %q matches key %q: %v, want %v", b.Key, k, got[b], want)
+					}
+				}
+			},
+		})
+	})
+}
