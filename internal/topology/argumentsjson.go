@@ -1,0 +1,91 @@
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"bartleby.mq/internal/amqp091"
+)
+
+// ArgumentsJSON returns arguments as the management API shows them: an object of plain JSON values. Timestamps are
+// seconds and binary data is text; which type a field had is lost.
+func ArgumentsJSON(t amqp091.Table) map[string]any {
+	object := make(map[string]any, len(t))
+	for _, f := range t {
+		if _, ok := object[f.Key]; !ok { // of equal keys the first counts
+			object[f.Key] = jsonValue(f.Value)
+		}
+	}
+	return object
+}
+
+func jsonValue(v any) any {
+	switch v := v.(type) {
+	case []byte:
+		return string(v)
+	case amqp091.Timestamp:
+		return uint64(v)
+	case amqp091.Decimal:
+		return float64(v.Value) / math.Pow10(int(v.Scale))
+	case amqp091.Table:
+		return ArgumentsJSON(v)
+	case amqp091.Array:
+		list := make([]any, 0, len(v))
+		for _, e := range v {
+			list = append(list, jsonValue(e))
+		}
+		return list
+	case float32:
+		return jsonFloat(float64(v))
+	case float64:
+		return jsonFloat(v)
+	}
+	return v
+}
+
+// jsonFloat returns null for what JSON has no number for.
+func jsonFloat(f float64) any {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil
+	}
+	return f
+}
+
+// ParseArguments turns a decoded JSON object (see ParseJSON) into arguments, sorted by key: integers become int64 (l),
+// strings long strings (BR-15.5).
+func ParseArguments(object map[string]any) (amqp091.Table, error) {
+	table := make(amqp091.Table, 0, len(object))
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if len(key) > math.MaxUint8 {
+			return nil, fmt.Errorf("argument name of %d bytes is too long", len(key))
+		}
+		value, err := amqpValue(object[key])
+		if err != nil {
+			return nil, fmt.Errorf("argument %q: %w", key, err)
+		}
+		table = append(table, amqp091.Field{Key: key, Value: value})
+	}
+	return table, nil
+}
+
+func amqpValue(v any) (any, error) {
+	switch v := v.(type) {
+	case nil, bool, int64, float64, string:
+		return v, nil
+	case map[string]any:
+		return ParseArguments(v)
+	case []any:
+		array := make(amqp091.Array, 0, len(v))
+		for _, e := range v {
+			value, err := amqpValue(e)
+			if err != nil {
+				return nil, err
+			}
+			array = append(array, value)
+		}
+		return array, nil
+	}
+	return nil, fmt.Errorf("cannot be a %T", v)
+}

@@ -1,0 +1,284 @@
+package topology
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/routing"
+)
+
+// BindingDecl is what a client says about a binding it makes or removes.
+type BindingDecl struct {
+	VHost           message.VHost
+	Source          message.ExchangeName
+	DestinationKind ResourceKind // ExchangeResource or QueueResource
+	Destination     string
+	Key             message.RoutingKey
+	Arguments       amqp091.Table
+	// Owner is the connection that asks, for exclusive queues.
+	Owner string
+}
+
+func (d *BindingDecl) destination() Resource {
+	return Resource{VHost: d.VHost, Kind: d.DestinationKind, Name: d.Destination}
+}
+
+// Binding is a rule by which a source's messages reach a destination.
+type Binding struct {
+	VHost message.VHost
+	// Source is nil for the implicit bindings of the default exchange.
+	Source *Exchange
+	// Exactly one of the destinations is set.
+	Queue     *Queue
+	Exchange  *Exchange
+	Key       message.RoutingKey
+	Arguments amqp091.Table
+
+	id    bindingID
+	entry routing.Binding
+}
+
+// bindingID is a binding's identity within its virtual host (BR-6.2). Arguments are compared as encoded bytes, sorted.
+type bindingID struct {
+	source      message.ExchangeName
+	kind        ResourceKind
+	destination string
+	key         message.RoutingKey
+	arguments   string
+}
+
+func (a bindingID) compare(b bindingID) int {
+	return cmp.Or(
+		cmp.Compare(a.source, b.source),
+		cmp.Compare(a.destination, b.destination),
+		cmp.Compare(a.kind, b.kind),
+		cmp.Compare(a.key, b.key),
+		cmp.Compare(a.arguments, b.arguments),
+	)
+}
+
+// SourceName returns the source exchange's name, "" for the default exchange.
+func (b *Binding) SourceName() message.ExchangeName { return b.id.source }
+
+// Destination names what the binding leads to.
+func (b *Binding) Destination() Resource {
+	return Resource{VHost: b.VHost, Kind: b.id.kind, Name: b.id.destination}
+}
+
+// PropertiesKey is the binding's name among those between the same two ends, in the management API (BR-15.6): the
+// percent-encoded key, and a hash of the arguments if there are any. Its characters are safe in a URL.
+func (b *Binding) PropertiesKey() string {
+	if b.id.key == "" && len(b.Arguments) == 0 {
+		return "~"
+	}
+	key := strings.ReplaceAll(url.QueryEscape(string(b.id.key)), "~", "%7E")
+	if len(b.Arguments) == 0 {
+		return key
+	}
+	return key + "~" + b.id.argumentsHash()
+}
+
+// argumentsHash needs to tell apart only the bindings of one key between the same two ends.
+func (id bindingID) argumentsHash() string {
+	sum := sha256.Sum256([]byte(id.arguments))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+// sortedArguments is the form in which a binding's arguments are stored and compared.
+func sortedArguments(t amqp091.Table) amqp091.Table {
+	return slices.SortedStableFunc(slices.Values(t), func(a, b amqp091.Field) int { return strings.Compare(a.Key, b.Key) })
+}
+
+func newBinding(d *BindingDecl, source, exchange *Exchange, queue *Queue) *Binding {
+	args := sortedArguments(d.Arguments)
+	b := &Binding{VHost: d.VHost, Source: source, Queue: queue, Exchange: exchange, Key: d.Key, Arguments: args}
+	b.id = bindingID{d.Source, d.DestinationKind, d.Destination, d.Key, ""}
+	if len(args) > 0 {
+		b.id.arguments = string(amqp091.AppendTable(nil, args))
+	}
+	b.entry = routing.Binding{Key: string(d.Key), Arguments: args}
+	if queue != nil {
+		b.entry.Destination = queue
+		b.entry.Name = "q/" + d.Destination
+		b.entry.QueueType = queue.Type.module()
+	} else {
+		b.entry.Destination = exchange
+		b.entry.Name = "e/" + d.Destination
+	}
+	return b
+}
+
+// durable: a binding is kept over a restart iff both its ends are (BR-6.14).
+func (b *Binding) durable() bool {
+	if b.Source == nil || !b.Source.Durable {
+		return false
+	}
+	if b.Queue != nil {
+		return b.Queue.Durable
+	}
+	return b.Exchange.Durable
+}
+
+// findEnds checks names and permissions in RabbitMQ's order and finds the two ends; missing says which one is not
+// there. For a queue bound elsewhere as exclusive it is ResourceLocked (BR-7.5).
+func (s *State) findEnds(d *BindingDecl, permit Permit) (v *VHost, b *Binding, missing, err error) {
+	if v, err = s.vhost(d.VHost); err != nil {
+		return nil, nil, nil, err
+	}
+	d.Source = CleanName(d.Source)
+	d.Destination = CleanName(d.Destination)
+	if err := checkNotDefault(d.Source); err != nil {
+		return nil, nil, nil, err
+	}
+	if d.DestinationKind == ExchangeResource {
+		if err := checkNotDefault(message.ExchangeName(d.Destination)); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if err := permit.check(Write, d.destination()); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := permit.check(Read, exchangeResource(d.VHost, d.Source)); err != nil {
+		return nil, nil, nil, err
+	}
+	source, ok := v.exchanges[d.Source]
+	if !ok {
+		return v, nil, NoExchange(d.VHost, d.Source), nil
+	}
+	if source.Type == routing.Topic {
+		topic := Resource{VHost: d.VHost, Kind: TopicResource, Name: string(d.Source), Key: string(d.Key)}
+		if err := permit.check(Read, topic); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if d.DestinationKind == ExchangeResource {
+		x, ok := v.exchanges[message.ExchangeName(d.Destination)]
+		if !ok {
+			return v, nil, NoExchange(d.VHost, message.ExchangeName(d.Destination)), nil
+		}
+		return v, newBinding(d, source, x, nil), nil, nil
+	}
+	q, ok := v.queues[message.QueueName(d.Destination)]
+	if !ok {
+		return v, nil, NoQueue(d.VHost, message.QueueName(d.Destination)), nil
+	}
+	if err := q.CheckAccess(d.Owner); err != nil {
+		return nil, nil, nil, err
+	}
+	return v, newBinding(d, source, nil, q), nil, nil
+}
+
+// Bind makes a binding; one there is already is left as it is (BR-6.1, BR-6.2). Missing ends are NotFound.
+func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, err error) {
+	_, b, missing, err := s.findEnds(&d, permit)
+	if err = cmp.Or(err, missing); err != nil {
+		return nil, false, err
+	}
+	if old, ok := b.Source.out[b.id]; ok {
+		return old, false, nil
+	}
+	if err := b.Source.table.Check(&b.entry); err != nil {
+		return nil, false, Refuse(PreconditionFailed, "%s", err)
+	}
+	b.link()
+	s.revision++
+	if b.durable() {
+		s.logBinding(b)
+	}
+	return b, true, nil
+}
+
+// link enters the binding at both its ends.
+func (b *Binding) link() {
+	b.Source.out[b.id] = b
+	b.Source.table.Add(&b.entry)
+	b.incoming()[b.id] = b
+}
+
+func (b *Binding) incoming() map[bindingID]*Binding {
+	if b.Queue != nil {
+		return b.Queue.in
+	}
+	return b.Exchange.in
+}
+
+// Unbind removes a binding and what is auto-deleted by that. Neither a missing binding nor a missing end is an error
+// (BR-6.2).
+func (s *State) Unbind(d BindingDecl, permit Permit) (Removed, error) {
+	v, b, missing, err := s.findEnds(&d, permit)
+	if err != nil || missing != nil {
+		return Removed{}, err
+	}
+	old, ok := b.Source.out[b.id]
+	if !ok {
+		return Removed{}, nil
+	}
+	var removed Removed
+	s.dropBinding(old, &removed)
+	s.autoDelete(v, old.Source, &removed)
+	s.revision++
+	return removed, nil
+}
+
+// dropBinding takes the binding out at both ends. It is a no-op for one already gone: a binding of an exchange to
+// itself is met at both ends.
+func (s *State) dropBinding(b *Binding, removed *Removed) {
+	if b.Source.out[b.id] != b {
+		return
+	}
+	delete(b.Source.out, b.id)
+	delete(b.incoming(), b.id)
+	b.Source.table.Remove(&b.entry)
+	if b.durable() {
+		s.log.Delete(bindingKey(b))
+	}
+	removed.Bindings = append(removed.Bindings, b)
+}
+
+// implicitBinding is the default exchange's binding of a queue, which exists as long as the queue does (BR-5.3).
+func implicitBinding(q *Queue) *Binding {
+	return newBinding(&BindingDecl{
+		VHost: q.VHost, DestinationKind: QueueResource, Destination: string(q.Name), Key: message.RoutingKey(q.Name),
+	}, nil, nil, q)
+}
+
+// Bindings lists all bindings by source, destination and key; the implicit ones of the default exchange come first.
+func (v *VHost) Bindings() []*Binding {
+	var list []*Binding
+	for _, q := range v.Queues() {
+		list = append(list, implicitBinding(q))
+	}
+	for _, x := range v.Exchanges() {
+		list = append(list, x.BindingsFrom()...)
+	}
+	return list
+}
+
+// FindBinding finds a binding by its ends and PropertiesKey. The implicit ones are found with source "".
+func (v *VHost) FindBinding(source message.ExchangeName, kind ResourceKind, destination, propertiesKey string) (*Binding, bool) {
+	for _, b := range v.BindingsBetween(source, kind, destination) {
+		if b.PropertiesKey() == propertiesKey {
+			return b, true
+		}
+	}
+	return nil, false
+}
+
+// BindingsBetween lists the bindings from an exchange to a destination.
+func (v *VHost) BindingsBetween(source message.ExchangeName, kind ResourceKind, destination string) []*Binding {
+	var list []*Binding
+	if kind == QueueResource {
+		if q, ok := v.queues[message.QueueName(destination)]; ok {
+			list = q.Bindings()
+		}
+	} else if x, ok := v.exchanges[message.ExchangeName(destination)]; ok {
+		list = x.BindingsTo()
+	}
+	return slices.DeleteFunc(list, func(b *Binding) bool { return b.id.source != source })
+}

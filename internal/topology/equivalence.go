@@ -1,0 +1,59 @@
+package topology
+
+import (
+	"fmt"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/erlterm"
+)
+
+// checkSame compares one property of a declaration with what is there (BR-5.7, BR-7.4).
+func checkSame[T comparable](property string, r Resource, current, received T) error {
+	if current == received {
+		return nil
+	}
+	return Refuse(PreconditionFailed, "inequivalent arg '%s' for %s: received '%v' but current is '%v'", property, r, received, current)
+}
+
+// checkSameArguments compares the listed arguments, in their order, and stops at the first that differs (DL-3.9).
+func checkSameArguments(keys []string, r Resource, current, received amqp091.Table) error {
+	for _, key := range keys {
+		old, hadOld := current.Get(key)
+		now, hasNow := received.Get(key)
+		if hadOld == hasNow && (!hadOld || sameArgument(old, now)) {
+			continue
+		}
+		was, is := printArgument(old), printArgument(now)
+		if !hadOld {
+			was, is = "none", printTypedArgument(now)
+		} else if !hasNow {
+			was, is = printTypedArgument(old), "none"
+		}
+		return Refuse(PreconditionFailed, "inequivalent arg '%s' for %s: received %s but current is %s", key, r, is, was)
+	}
+	return nil
+}
+
+// sameArgument compares by value: integers across widths, everything else within its type.
+func sameArgument(a, b any) bool {
+	if i, ok := amqp091.Int64(a); ok {
+		j, ok := amqp091.Int64(b)
+		return ok && i == j
+	}
+	if amqp091.TypeName(a) != amqp091.TypeName(b) {
+		return false
+	}
+	encode := func(v any) string { return string(amqp091.AppendTable(nil, amqp091.Table{{Value: v}})) }
+	return encode(a) == encode(b)
+}
+
+func printArgument(v any) string {
+	if s, ok := v.(string); ok {
+		return "'" + s + "'"
+	}
+	return "'" + erlterm.Format(v) + "'"
+}
+
+func printTypedArgument(v any) string {
+	return fmt.Sprintf("the value %s of type '%s'", printArgument(v), amqp091.TypeName(v))
+}

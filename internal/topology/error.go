@@ -1,0 +1,60 @@
+package topology
+
+import "fmt"
+
+// Kind says what sort of refusal an Error is, for the edges to map to AMQP codes and HTTP statuses.
+type Kind uint8
+
+// The kinds, with the AMQP 0-9-1 code each stands for.
+const (
+	Internal           Kind = iota // 541
+	NotFound                       // 404
+	AccessRefused                  // 403
+	PreconditionFailed             // 406
+	ResourceLocked                 // 405
+	NotAllowed                     // 530
+	NotImplemented                 // 540
+	Invalid                        // a value refused by the management API: HTTP 400
+	Protected                      // a virtual host protected from deletion: HTTP 412
+)
+
+var kindNames = [...]string{
+	Internal: "internal error", NotFound: "not found", AccessRefused: "access refused",
+	PreconditionFailed: "precondition failed", ResourceLocked: "resource locked", NotAllowed: "not allowed",
+	NotImplemented: "not implemented", Invalid: "invalid", Protected: "protected",
+}
+
+// String returns the kind in words.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Error is a refusal. Text is RabbitMQ's, without the name of the code that precedes it on the wire (BR-4.2).
+type Error struct {
+	Kind Kind
+	Text string
+}
+
+// Error returns the text.
+func (e *Error) Error() string { return e.Text }
+
+// Refuse returns an Error with a formatted text.
+func Refuse(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Text: fmt.Sprintf(format, args...)}
+}
+
+// invalidArg is the refusal of a queue argument's value (BR-7.13).
+func invalidArg(arg string, r Resource, reason string) *Error {
+	return Refuse(PreconditionFailed, "invalid arg '%s' for %s: %s", arg, r, reason)
+}
+
+// lower breaks Go's trap of a nil *Error in an error.
+func lower(err *Error) error {
+	if err == nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,276 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/routing"
+)
+
+// alternateExchange is the argument and, without the x-, the policy key that names where unroutable messages go.
+const alternateExchange = "alternate-exchange"
+
+// ExchangeDecl is what a client says about the exchange it declares.
+type ExchangeDecl struct {
+	VHost      message.VHost
+	Name       message.ExchangeName
+	Type       routing.Kind
+	Durable    bool
+	AutoDelete bool
+	Internal   bool
+	Arguments  amqp091.Table
+}
+
+// Exchange is a declared exchange. Its fields are the State's to change, but for Runtime.
+type Exchange struct {
+	ExchangeDecl
+	// Predeclared exchanges come with the virtual host; they are neither stored nor exported.
+	Predeclared bool
+	// Policy and OperatorPolicy are those in force, or nil.
+	Policy, OperatorPolicy *Policy
+	// Alternate is where messages go that match nothing here, from the argument or else the policy (BR-5.8); nil: nowhere.
+	Alternate *message.ExchangeName
+	// Runtime belongs to the broker.
+	Runtime any
+
+	table routing.Table
+	out   map[bindingID]*Binding
+	in    map[bindingID]*Binding
+}
+
+func newExchange(d ExchangeDecl, table routing.Table) *Exchange {
+	return &Exchange{
+		ExchangeDecl: d,
+		table:        table,
+		out:          map[bindingID]*Binding{},
+		in:           map[bindingID]*Binding{},
+	}
+}
+
+// Resource names the exchange for permissions and texts.
+func (x *Exchange) Resource() Resource { return exchangeResource(x.VHost, x.Name) }
+
+// Exchange finds an exchange.
+func (v *VHost) Exchange(name message.ExchangeName) (*Exchange, bool) {
+	x, ok := v.exchanges[name]
+	return x, ok
+}
+
+// ExchangeByKey is Exchange for a name still in a read buffer; it does not allocate.
+func (v *VHost) ExchangeByKey(name []byte) (*Exchange, bool) {
+	x, ok := v.exchanges[message.ExchangeName(name)]
+	return x, ok
+}
+
+// Exchanges lists the exchanges by name.
+func (v *VHost) Exchanges() []*Exchange { return sortedValues(v.exchanges) }
+
+// NoExchange is the refusal for an exchange that is missing (BR-5.6).
+func NoExchange(vhost message.VHost, name message.ExchangeName) error {
+	return Refuse(NotFound, "no %s", exchangeResource(vhost, name))
+}
+
+// checkNotDefault refuses to name the default exchange in a declaration (BR-5.3).
+func checkNotDefault(name message.ExchangeName) error {
+	if name == "" {
+		return Refuse(AccessRefused, "operation not permitted on the default exchange")
+	}
+	return nil
+}
+
+// CheckExchange makes all checks of a declaration in RabbitMQ's order: type, default exchange, configure permission;
+// then, for an exchange there is, equivalence; for a new one its name, the alternate exchange with its permissions, and
+// the arguments of its type. It returns the exchange there is, or nil if the declaration would create one. It only reads.
+func (s *State) CheckExchange(d ExchangeDecl, permit Permit) (*Exchange, error) {
+	x, _, err := s.checkExchange(&d, permit)
+	return x, err
+}
+
+// DeclareExchange checks like CheckExchange and creates the exchange if it is missing.
+func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, created bool, err error) {
+	x, table, err := s.checkExchange(&d, permit)
+	if x != nil || err != nil {
+		return x, false, err
+	}
+	x = newExchange(d, table)
+	s.addExchange(s.vhosts[d.VHost], x)
+	s.revision++
+	if d.Durable {
+		s.logExchange(x)
+	}
+	return x, true, nil
+}
+
+func (s *State) addExchange(v *VHost, x *Exchange) {
+	v.exchanges[x.Name] = x
+	v.applyPolicyToExchange(x)
+}
+
+// checkExchange also cleans the declaration's name and returns the table of an exchange to be created.
+func (s *State) checkExchange(d *ExchangeDecl, permit Permit) (*Exchange, routing.Table, error) {
+	v, err := s.vhost(d.VHost)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := routing.New(d.Type, nil); err != nil {
+		return nil, nil, Refuse(PreconditionFailed, "%s", err)
+	}
+	d.Name = CleanName(d.Name)
+	if err := checkNotDefault(d.Name); err != nil {
+		return nil, nil, err
+	}
+	r := exchangeResource(d.VHost, d.Name)
+	if err := permit.check(Configure, r); err != nil {
+		return nil, nil, err
+	}
+	if x, ok := v.exchanges[d.Name]; ok {
+		return x, nil, x.checkEquivalent(d)
+	}
+	if err := checkReserved("exchange", string(d.Name)); err != nil {
+		return nil, nil, err
+	}
+	if err := checkReferredExchange(d.Arguments, alternateExchange, r, permit); err != nil {
+		return nil, nil, err
+	}
+	table, err := routing.New(d.Type, d.Arguments)
+	if err != nil {
+		return nil, nil, Refuse(PreconditionFailed, "%s", err)
+	}
+	return nil, table, nil
+}
+
+// checkReferredExchange checks an argument that names another exchange: its type, read on the declared resource and
+// write on the exchange it names (BR-5.8, DL-3.3).
+func checkReferredExchange(args amqp091.Table, arg string, r Resource, permit Permit) error {
+	value, ok := args.Get(arg)
+	if !ok {
+		return nil
+	}
+	name, ok := value.(string)
+	if !ok {
+		return Refuse(PreconditionFailed, "invalid type '%s' for arg '%s' in %s", amqp091.TypeName(value), arg, r)
+	}
+	if err := permit.check(Read, r); err != nil {
+		return err
+	}
+	return permit.check(Write, exchangeResource(r.VHost, message.ExchangeName(name)))
+}
+
+// checkEquivalent compares a declaration with the exchange there is (BR-5.7).
+func (x *Exchange) checkEquivalent(d *ExchangeDecl) error {
+	r := x.Resource()
+	if err := checkSame("type", r, x.Type, d.Type); err != nil {
+		return err
+	}
+	if err := checkSame("durable", r, x.Durable, d.Durable); err != nil {
+		return err
+	}
+	if err := checkSame("auto_delete", r, x.AutoDelete, d.AutoDelete); err != nil {
+		return err
+	}
+	if err := checkSame("internal", r, x.Internal, d.Internal); err != nil {
+		return err
+	}
+	return checkSameArguments([]string{alternateExchange}, r, x.Arguments, d.Arguments)
+}
+
+// PassiveExchange finds an exchange; type and arguments do not matter (BR-5.6). As the client may name the default
+// exchange, it is refused here too (BR-5.3).
+func (s *State) PassiveExchange(vhost message.VHost, name message.ExchangeName) (*Exchange, error) {
+	v, err := s.vhost(vhost)
+	if err != nil {
+		return nil, err
+	}
+	name = CleanName(name)
+	if err := checkNotDefault(name); err != nil {
+		return nil, err
+	}
+	x, ok := v.exchanges[name]
+	if !ok {
+		return nil, NoExchange(vhost, name)
+	}
+	return x, nil
+}
+
+// Removed is what a deletion took away, each list in the order it went.
+type Removed struct {
+	Queue     *Queue      // nil if no queue was deleted
+	Exchanges []*Exchange // the deleted one and those auto-deleted
+	Bindings  []*Binding
+}
+
+// DeleteExchange deletes an exchange with its bindings in both directions, and what is auto-deleted by that (BR-5.9,
+// BR-5.10). A missing exchange is no error.
+func (s *State) DeleteExchange(vhost message.VHost, name message.ExchangeName, ifUnused bool, permit Permit) (Removed, error) {
+	v, err := s.vhost(vhost)
+	if err != nil {
+		return Removed{}, err
+	}
+	name = CleanName(name)
+	if err := checkNotDefault(name); err != nil {
+		return Removed{}, err
+	}
+	r := exchangeResource(vhost, name)
+	if strings.HasPrefix(string(name), reservedPrefix) {
+		return Removed{}, Refuse(AccessRefused, "deletion of system %s not allowed", r)
+	}
+	if err := permit.check(Configure, r); err != nil {
+		return Removed{}, err
+	}
+	x, ok := v.exchanges[name]
+	if !ok {
+		return Removed{}, nil
+	}
+	if ifUnused && len(x.out) > 0 {
+		return Removed{}, Refuse(PreconditionFailed, "%s in use", r)
+	}
+	var removed Removed
+	s.deleteExchange(v, x, &removed)
+	s.revision++
+	return removed, nil
+}
+
+// deleteExchange takes the exchange out first, so that a cycle of auto-delete exchanges ends.
+func (s *State) deleteExchange(v *VHost, x *Exchange, removed *Removed) {
+	delete(v.exchanges, x.Name)
+	if x.Durable && !x.Predeclared {
+		s.log.Delete(exchangeKey(x.VHost, x.Name))
+	}
+	removed.Exchanges = append(removed.Exchanges, x)
+	for _, b := range sortedBindings(x.out) {
+		s.dropBinding(b, removed)
+	}
+	s.dropIncoming(v, sortedBindings(x.in), removed)
+}
+
+// dropIncoming removes the bindings to something that is going, and then the auto-delete sources left without any.
+func (s *State) dropIncoming(v *VHost, in []*Binding, removed *Removed) {
+	for _, b := range in {
+		s.dropBinding(b, removed)
+		s.autoDelete(v, b.Source, removed)
+	}
+}
+
+// autoDelete deletes an exchange that has just lost a binding from it, if that was the last (BR-5.10).
+func (s *State) autoDelete(v *VHost, x *Exchange, removed *Removed) {
+	if x.AutoDelete && len(x.out) == 0 && v.exchanges[x.Name] == x {
+		s.deleteExchange(v, x, removed)
+	}
+}
+
+// BindingsFrom lists the bindings whose source is the exchange, by destination and key.
+func (x *Exchange) BindingsFrom() []*Binding { return sortedBindings(x.out) }
+
+// BindingsTo lists the bindings whose destination is the exchange.
+func (x *Exchange) BindingsTo() []*Binding { return sortedBindings(x.in) }
+
+func sortedBindings(m map[bindingID]*Binding) []*Binding {
+	list := make([]*Binding, 0, len(m))
+	for _, b := range m {
+		list = append(list, b)
+	}
+	slices.SortFunc(list, func(a, b *Binding) int { return a.id.compare(b.id) })
+	return list
+}

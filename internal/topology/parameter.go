@@ -1,0 +1,116 @@
+package topology
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/message"
+)
+
+type parameterName struct{ component, name string }
+
+// Parameter is a run-time parameter of a virtual host; the broker only keeps it for tools that ask. Policies,
+// operator policies and limits of virtual hosts have their own methods.
+type Parameter struct {
+	VHost     message.VHost
+	Component string
+	Name      string
+	Value     json.RawMessage
+}
+
+// GlobalParameter is a run-time parameter of the whole broker.
+type GlobalParameter struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// PutParameter sets a parameter, replacing one there was.
+func (s *State) PutParameter(p Parameter) (created bool, err error) {
+	v, err := s.vhost(p.VHost)
+	if err != nil {
+		return false, err
+	}
+	if !json.Valid(p.Value) {
+		return false, validationFailed("value is not JSON")
+	}
+	name := parameterName{p.Component, p.Name}
+	_, existed := v.parameters[name]
+	v.parameters[name] = slices.Clone(p.Value)
+	s.revision++
+	s.log.Put(parameterKey(p.VHost, p.Component, p.Name), parameterRecord{
+		Version: recordVersion, VHost: p.VHost, Component: p.Component, Name: p.Name, Value: p.Value,
+	})
+	return !existed, nil
+}
+
+// DeleteParameter removes a parameter and says whether there was one.
+func (s *State) DeleteParameter(vhost message.VHost, component, name string) (bool, error) {
+	v, err := s.vhost(vhost)
+	if err != nil {
+		return false, err
+	}
+	if _, ok := v.parameters[parameterName{component, name}]; !ok {
+		return false, nil
+	}
+	delete(v.parameters, parameterName{component, name})
+	s.revision++
+	s.log.Delete(parameterKey(vhost, component, name))
+	return true, nil
+}
+
+// Parameters lists the parameters of a component, or of all for "", by component and name.
+func (v *VHost) Parameters(component string) []Parameter {
+	var list []Parameter
+	for name, value := range v.parameters {
+		if component == "" || name.component == component {
+			list = append(list, Parameter{v.Name, name.component, name.name, value})
+		}
+	}
+	slices.SortFunc(list, func(a, b Parameter) int {
+		if c := strings.Compare(a.Component, b.Component); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list
+}
+
+// Parameter finds one parameter.
+func (v *VHost) Parameter(component, name string) (Parameter, bool) {
+	value, ok := v.parameters[parameterName{component, name}]
+	return Parameter{v.Name, component, name, value}, ok
+}
+
+// PutGlobalParameter sets a parameter, replacing one there was.
+func (s *State) PutGlobalParameter(p GlobalParameter) (created bool, err error) {
+	if !json.Valid(p.Value) {
+		return false, validationFailed("value is not JSON")
+	}
+	_, existed := s.parameters[p.Name]
+	s.parameters[p.Name] = slices.Clone(p.Value)
+	s.revision++
+	s.log.Put(globalParameterKey(p.Name), parameterRecord{Version: recordVersion, Name: p.Name, Value: p.Value})
+	return !existed, nil
+}
+
+// DeleteGlobalParameter removes a parameter and says whether there was one.
+func (s *State) DeleteGlobalParameter(name string) bool {
+	if _, ok := s.parameters[name]; !ok {
+		return false
+	}
+	delete(s.parameters, name)
+	s.revision++
+	s.log.Delete(globalParameterKey(name))
+	return true
+}
+
+// GlobalParameters lists the global parameters by name.
+func (s *State) GlobalParameters() []GlobalParameter {
+	var list []GlobalParameter
+	for _, name := range slices.Sorted(maps.Keys(s.parameters)) {
+		list = append(list, GlobalParameter{name, s.parameters[name]})
+	}
+	return list
+}

@@ -1,0 +1,89 @@
+// Package topology is the machine of declarations: virtual hosts, exchanges, queues, bindings, policies and
+// parameters, and the way of a message from an exchange to the queues it reaches.
+//
+// The State owns all of it. Whoever runs the State (the broker package) holds a read-write lock around it: methods
+// that change it need the lock for writing, everything else only reads, so that many publishers may route at once.
+// What must survive a restart is recorded in a log of changes, which the caller takes and stores before it answers.
+//
+// The package knows declarations, not messages in queues: counts, consumers and what happens to a deleted queue's
+// messages are the broker's. It opens no files, reads no clock and asks nobody for permission by itself: checks that
+// must stand at a certain place in the order of errors (DL-3.3) are made through a Permit handed in.
+package topology
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"bartleby.mq/internal/change"
+	"bartleby.mq/internal/message"
+)
+
+// Options are the settings that change what declarations mean.
+type Options struct {
+	// Strict turns Bartleby's extensions off; it is stored with each queue when it is created.
+	Strict bool
+	// DenyTransientNonExclusive refuses queues that are neither durable nor exclusive (BR-7.7).
+	DenyTransientNonExclusive bool
+	// DenyQueueMasterLocator refuses the argument x-queue-master-locator (BR-7.13).
+	DenyQueueMasterLocator bool
+	// ClassicAtLeastOnce lets classic queues have a dead letter strategy (DL-21.5).
+	ClassicAtLeastOnce bool
+	// DefaultQueueType stands in where a virtual host names none; empty means classic (BR-7.3).
+	DefaultQueueType QueueType
+}
+
+// State is every declaration of a broker.
+type State struct {
+	options    Options
+	vhosts     map[message.VHost]*VHost
+	parameters map[string]json.RawMessage // the global ones
+	revision   uint64
+	policySeq  uint64 // orders policies of equal priority: the last set wins
+	log        change.Log
+
+	// Incarnations are handed out from a block reserved on disk, so that transient queues cost no write of their own.
+	incarnation uint64 // the last one handed out
+	reserved    uint64 // the last one that may be handed out before the next reservation
+}
+
+// incarnationBlock is how many incarnation numbers one record reserves.
+const incarnationBlock = 1024
+
+// New returns a State without any virtual host.
+func New(o Options) *State {
+	if o.DefaultQueueType == "" {
+		o.DefaultQueueType = Classic
+	}
+	return &State{
+		options:    o,
+		vhosts:     map[message.VHost]*VHost{},
+		parameters: map[string]json.RawMessage{},
+	}
+}
+
+// Revision is raised by every change. It counts from 0 again after a restart.
+func (s *State) Revision() uint64 { return s.revision }
+
+// TakeChanges returns the durable changes since the last call, for the store to keep.
+func (s *State) TakeChanges() []change.Change { return s.log.Take() }
+
+// nextIncarnation returns a number no queue of this broker ever had.
+func (s *State) nextIncarnation() uint64 {
+	s.incarnation++
+	if s.incarnation > s.reserved {
+		s.reserved = s.incarnation + incarnationBlock - 1
+		s.log.Put(counterKey, counterRecord{Version: recordVersion, Reserved: s.reserved})
+	}
+	return s.incarnation
+}
+
+// sortedValues lists a map in the order of its keys, so that no map order reaches an effect.
+func sortedValues[K cmp.Ordered, V any](m map[K]V) []V {
+	values := make([]V, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		values = append(values, m[k])
+	}
+	return values
+}
