@@ -1,0 +1,172 @@
+package topology
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"bartleby.mq/internal/routing"
+)
+
+func TestBR_6_1_MissingEnds(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.queue(durableQueue("q"))
+	_, _, err := f.Bind(toQueue("amq.direct", "nope", "k"), nil)
+	expectRefusal(t, err, NotFound, "no queue 'nope' in vhost 'v'")
+	_, _, err = f.Bind(toQueue("nope", "q", "k"), nil)
+	expectRefusal(t, err, NotFound, "no exchange 'nope' in vhost 'v'")
+	_, _, err = f.Bind(toExchange("amq.direct", "nope", "k"), nil)
+	expectRefusal(t, err, NotFound, "no exchange 'nope' in vhost 'v'")
+}
+
+func TestBR_6_2_Identity(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.exchange(durableExchange("x", routing.Fanout))
+	q := f.queue(durableQueue("q"))
+	first := f.bind(toQueue("x", "q", "k"))
+	revision := f.Revision()
+	if again, created, err := f.Bind(toQueue("x", "q", "k"), nil); again != first || created || err != nil {
+		t.Errorf("binding again: created %v, error %v", created, err)
+	}
+	if f.Revision() != revision {
+		t.Error("binding again raised the revision")
+	}
+	f.bind(toQueue("x", "q", "k", arg("a", int32(1))))
+	f.bind(toQueue("x", "q", "k", arg("b", "2"), arg("a", int32(1))))
+	f.bind(toQueue("x", "q", "k", arg("a", int32(1)), arg("b", "2"))) // the same as the one before
+	if n := len(q.Bindings()); n != 4 {
+		t.Errorf("%d bindings, want 3 and the implicit one", n)
+	}
+	for _, d := range []BindingDecl{toQueue("x", "q", "other"), toQueue("nope", "q", "k"), toQueue("x", "nope", "k"), toExchange("x", "nope", "k")} {
+		if removed, err := f.Unbind(d, nil); err != nil || len(removed.Bindings) > 0 {
+			t.Errorf("unbinding %+v, which is not there: %+v, %v", d, removed, err)
+		}
+	}
+	if removed, err := f.Unbind(toQueue("x", "q", "k"), nil); err != nil || len(removed.Bindings) != 1 {
+		t.Errorf("unbinding: %+v, %v", removed, err)
+	}
+}
+
+func TestBR_6_7_BindChecksTheType(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.queue(quorumQueue("qq"))
+	f.exchange(durableExchange("random", routing.LocalRandom))
+	_, _, err := f.Bind(toQueue("amq.topic", "qq", "#.a.#.b.#"), nil)
+	expectRefusal(t, err, PreconditionFailed, "Topic binding key '#.a.#.b.#' uses 3 '#' wildcards, at most 2 are allowed")
+	_, _, err = f.Bind(toQueue("random", "qq", ""), nil)
+	expectRefusal(t, err, PreconditionFailed, "Queue type rabbit_quorum_queue not valid for this exchange type")
+}
+
+func TestBR_6_3_ExchangeToExchange(t *testing.T) {
+	f := newFixture(t, Options{})
+	for _, x := range []string{"a", "b", "c"} {
+		f.exchange(durableExchange(x, routing.Fanout))
+	}
+	f.queue(durableQueue("q"))
+	f.bind(toExchange("a", "b", ""))
+	f.bind(toExchange("b", "c", ""))
+	f.bind(toExchange("c", "a", ""))
+	f.bind(toExchange("c", "c", ""))
+	f.bind(toQueue("a", "q", ""))
+	f.bind(toQueue("c", "q", ""))
+	f.expectRoute("q", "a", "k")
+	f.expectRoute("q", "b", "k")
+}
+
+func TestBR_6_4_OneCopyPerQueue(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.exchange(durableExchange("x", routing.Direct))
+	const queues = 3 * scanUpTo // some are found by scanning, some by the map
+	var want []string
+	for i := range queues {
+		name := fmt.Sprintf("q%03d", i)
+		want = append(want, name)
+		f.queue(durableQueue(name))
+		f.bind(toQueue("x", name, "a"))
+		f.bind(toQueue("x", name, "b"))
+	}
+	f.expectRoute(strings.Join(want, " "), "x", "a", "b", "a")
+	f.expectRoute("q000 q001", "", "q000", "q001", "q000", "missing")
+}
+
+func TestBR_6_13_AlternateExchange(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.exchange(durableExchange("first", routing.Direct, arg("alternate-exchange", "second")))
+	f.exchange(durableExchange("second", routing.Direct, arg("alternate-exchange", "third")))
+	f.exchange(durableExchange("third", routing.Fanout, arg("alternate-exchange", "first")))
+	f.exchange(durableExchange("dead-end", routing.Fanout))
+	f.exchange(durableExchange("to-default", routing.Direct, arg("alternate-exchange", "")))
+	f.exchange(durableExchange("to-nothing", routing.Direct, arg("alternate-exchange", "missing")))
+	f.queue(durableQueue("matched"))
+	f.queue(durableQueue("second-q"))
+	f.bind(toQueue("first", "matched", "k"))
+	f.bind(toExchange("first", "dead-end", "lost"))
+	f.bind(toQueue("second", "second-q", "other"))
+	f.expectRoute("matched", "first", "k")
+	f.expectRoute("second-q", "first", "other")
+	f.expectRoute("", "first", "nowhere") // the cycle of alternates ends
+	f.expectRoute("", "first", "lost")    // a bound exchange that routes nowhere is a match
+	f.expectRoute("matched", "to-default", "matched")
+	f.expectRoute("", "to-nothing", "k")
+	f.queue(durableQueue("third-q"))
+	f.bind(toQueue("third", "third-q", ""))
+	f.expectRoute("third-q", "first", "nowhere")
+}
+
+func TestRouteDoesNotAllocate(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.exchange(durableExchange("x", routing.Direct))
+	f.queue(durableQueue("q"))
+	f.bind(toQueue("x", "q", "k"))
+	v := f.vhost()
+	var router Router
+	out := make([]*Queue, 0, 8)
+	name, m := []byte("x"), &routing.Message{Key: []byte("k")}
+	if n := testing.AllocsPerRun(100, func() {
+		x, _ := v.ExchangeByKey(name)
+		out = router.Route(v, x, m, out[:0])
+	}); n != 0 || len(out) != 1 {
+		t.Errorf("routing allocates %v times and reaches %d queues", n, len(out))
+	}
+	d, _ := v.Exchange("")
+	m.Key = []byte("q")
+	if n := testing.AllocsPerRun(100, func() { out = router.Route(v, d, m, out[:0]) }); n != 0 || len(out) != 1 {
+		t.Errorf("routing by the default exchange allocates %v times and reaches %d queues", n, len(out))
+	}
+}
+
+func TestBR_15_6_PropertiesKey(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.exchange(durableExchange("x", routing.Direct))
+	f.queue(durableQueue("q"))
+	for key, want := range map[string]string{"": "~", "a": "a", "a/b c~*": "a%2Fb+c%7E%2A"} {
+		b := f.bind(toQueue("x", "q", key))
+		if got := b.PropertiesKey(); got != want {
+			t.Errorf("the key %q becomes %q, want %q", key, got, want)
+		}
+		if found, ok := f.vhost().FindBinding("x", QueueResource, "q", want); !ok || found != b {
+			t.Errorf("the binding with key %q is not found as %q", key, want)
+		}
+	}
+	with := f.bind(toQueue("x", "q", "a", arg("n", int64(1)))).PropertiesKey()
+	other := f.bind(toQueue("x", "q", "a", arg("n", int64(2)))).PropertiesKey()
+	if !strings.HasPrefix(with, "a~") || with == other {
+		t.Errorf("bindings with arguments are named %q and %q", with, other)
+	}
+	if _, ok := f.vhost().FindBinding("", QueueResource, "q", "q"); !ok {
+		t.Error("the implicit binding is not found")
+	}
+	if _, ok := f.vhost().FindBinding("x", ExchangeResource, "q", "a"); ok {
+		t.Error("a queue's binding was found for an exchange of the same name")
+	}
+}
+
+func TestBR_5_3_ImplicitBindingsAreListed(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.queue(durableQueue("q"))
+	f.bind(toQueue("amq.direct", "q", "k"))
+	list := f.vhost().Bindings()
+	if len(list) != 2 || list[0].SourceName() != "" || list[0].Key != "q" || list[0].Destination().Name != "q" || list[1].SourceName() != "amq.direct" {
+		t.Errorf("bindings are %+v", list)
+	}
+}

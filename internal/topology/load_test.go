@@ -1,0 +1,199 @@
+package topology
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/routing"
+)
+
+func TestBR_14_1_DeclarationsSurviveARestart(t *testing.T) {
+	f := newFixture(t, Options{Strict: true})
+	args := amqp091.Table{
+		arg("x-max-length", int32(5)), arg("a", amqp091.Array{true, int8(1), nil}), arg("b", []byte{0, 0xff}), arg("c", "\xff"),
+		arg("d", 1.5), arg("e", float32(math.Inf(1))), arg("f", amqp091.Table{arg("t", amqp091.Timestamp(7))}),
+		arg("g", amqp091.Decimal{Scale: 2, Value: 314}), arg("h", uint8(1)), arg("i", int16(-1)), arg("j", uint16(1)),
+		arg("k", uint32(1)), arg("l", int64(math.MaxInt64)),
+	}
+	q := f.queue(durableQueue("a/b %", args...))
+	x := f.exchange(ExchangeDecl{VHost: vh, Name: "x", Type: routing.Headers, Durable: true, AutoDelete: true, Internal: true, Arguments: args[:1]})
+	f.bind(toQueue("x", "a/b %", "k/ey", arg("x-match", "any")))
+	f.bind(toExchange("amq.topic", "x", "a.#"))
+	f.policy("p", "^a", 3, `{"max-length":4,"dead-letter-exchange":"dlx"}`)
+	f.policy("tie", "^a", 3, `{"max-length":3}`)
+	f.operatorPolicy("op", "", `{"expires":99}`)
+	if _, err := f.PutParameter(Parameter{vh, "shovel", "s", []byte(`{"src":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.PutGlobalParameter(GlobalParameter{"g", []byte(`"x"`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SetVHostLimit(vh, MaxQueues, int64(100)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := f.PutVHost("second", Metadata{Description: "d", Tags: []string{"t"}, DefaultQueueType: Quorum}); err != nil {
+		t.Fatal(err)
+	}
+
+	g := f.restart()
+	v := g.vhost()
+	q2, ok := v.Queue("a/b %")
+	if !ok || q2.Incarnation != q.Incarnation || !q2.Strict || q2.Type != Classic {
+		t.Fatalf("the queue came back as %+v", q2)
+	}
+	if diff := cmp.Diff(q.Arguments, q2.Arguments); diff != "" {
+		t.Errorf("arguments: %s", diff)
+	}
+	if diff := cmp.Diff(q.Effective, q2.Effective); diff != "" {
+		t.Errorf("settings: %s", diff)
+	}
+	if q2.Policy.Name != "tie" || q2.OperatorPolicy.Name != "op" {
+		t.Errorf("policies are %q and %q", q2.Policy.Name, q2.OperatorPolicy.Name)
+	}
+	x2, ok := v.Exchange("x")
+	if !ok {
+		t.Fatal("the exchange is gone")
+	}
+	if diff := cmp.Diff(x.ExchangeDecl, x2.ExchangeDecl); diff != "" {
+		t.Errorf("exchange: %s", diff)
+	}
+	if len(v.Bindings()) != 3 || len(q2.Bindings()) != 2 || len(x2.BindingsTo()) != 1 {
+		t.Errorf("bindings are %+v", v.Bindings())
+	}
+	if n, ok := v.Limit(MaxQueues); !ok || n != 100 {
+		t.Errorf("the limit is %d", n)
+	}
+	if p, ok := v.Parameter("shovel", "s"); !ok || string(p.Value) != `{"src":1}` || len(g.GlobalParameters()) != 1 {
+		t.Error("parameters are gone")
+	}
+	if second, ok := g.VHost("second"); !ok || second.Metadata.Description != "d" || second.Metadata.DefaultQueueType != Quorum {
+		t.Errorf("the second virtual host came back as %+v", second)
+	}
+	if next := g.queue(durableQueue("next")); next.Incarnation <= q.Incarnation {
+		t.Errorf("incarnation %d was given out before %d", q.Incarnation, next.Incarnation)
+	}
+}
+
+// TestBR_5_13_TransientObjectsAreNotStored is also BR-6.14 and BR-7.8.
+func TestBR_5_13_TransientObjectsAreNotStored(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.queue(durableQueue("durable"))
+	f.exchange(durableExchange("durable", routing.Fanout))
+	f.save()
+	transient := QueueDecl{VHost: vh, Name: "transient", Owner: "c1"}
+	exclusive := durableQueue("exclusive")
+	exclusive.Exclusive = true
+	f.queue(transient)
+	f.queue(exclusive)
+	f.exchange(ExchangeDecl{VHost: vh, Name: "tx", Type: routing.Fanout})
+	f.bind(toQueue("durable", "transient", ""))
+	f.bind(toQueue("durable", "exclusive", ""))
+	f.bind(toQueue("tx", "durable", ""))
+	if n := f.save(); n != 0 {
+		t.Errorf("transient objects made %d durable changes", n)
+	}
+	g := f.restart()
+	if n := len(g.vhost().Queues()); n != 1 {
+		t.Errorf("%d queues after the restart, want 1", n)
+	}
+	if _, ok := g.vhost().Exchange("tx"); ok {
+		t.Error("the transient exchange is still there")
+	}
+}
+
+func TestBR_3_8_DeletingAVHostLeavesNothing(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.save()
+	before := len(f.store)
+	if _, _, err := f.PutVHost("w", Metadata{Protected: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		d := durableQueue(name)
+		d.VHost = "w"
+		f.queue(d)
+		b := toQueue("amq.fanout", name, "")
+		b.VHost = "w"
+		f.bind(b)
+	}
+	if _, _, err := f.PutPolicy("w", PolicyDecl{Name: "p", Definition: Definition{"expires": int64(1)}}, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.PutParameter(Parameter{"w", "c", "n", []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	f.save()
+	_, err := f.DeleteVHost("w")
+	expectRefusal(t, err, Protected, "Refusing to delete virtual host 'w' because it is protected from deletion")
+	if err := f.SetVHostProtection("w", false); err != nil {
+		t.Fatal(err)
+	}
+	queues, err := f.DeleteVHost("w")
+	if err != nil || len(queues) != 2 {
+		t.Errorf("deleted %d queues, error %v", len(queues), err)
+	}
+	f.save()
+	delete(f.store, counterKey)
+	if len(f.store) != before {
+		t.Errorf("left in the store: %v", f.store)
+	}
+	_, err = f.DeleteVHost("w")
+	expectRefusal(t, err, NotFound, "vhost w not found")
+	_, _, err = f.DeclareQueue(QueueDecl{VHost: "w", Name: "q"}, nil)
+	expectRefusal(t, err, NotAllowed, "vhost w not found")
+}
+
+func TestBR_15_9_VHostLimitErrors(t *testing.T) {
+	f := newFixture(t, Options{})
+	expectRefusal(t, f.SetVHostLimit(vh, "bogus", int64(1)), Invalid, "Validation failed\n\nUnrecognised terms [{<<\"bogus\">>,1}] in limits\n")
+	expectRefusal(t, f.SetVHostLimit(vh, MaxQueues, "x"), Invalid, "Validation failed\n\nmax-queues should be a number, actually was <<\"x\">>\n")
+}
+
+func TestLoadRefusesDamage(t *testing.T) {
+	for name, c := range map[string]struct{ key, value, want string }{
+		"not JSON":        {"topology/vhost/v", "{", "topology/vhost/v"},
+		"newer version":   {"topology/vhost/v", `{"v":2}`, "version 2"},
+		"unknown kind":    {"topology/stream/v", `{"v":1}`, "unknown kind"},
+		"missing vhost":   {"topology/queue/v/q", `{"v":1,"vhost":"v","name":"q"}`, "vhost v not found"},
+		"bad field type":  {"topology/queue/v/q", `{"v":1,"vhost":"v","name":"q","arguments":[["k","?",1]]}`, "unknown field type"},
+		"pattern damaged": {"topology/policy/v/p", `{"v":1,"vhost":"v","pattern":"("}`, "policy"},
+	} {
+		_, err := Load(Options{}, func(yield func(k, v []byte) bool) { yield([]byte(c.key), []byte(c.value)) })
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
+		}
+	}
+}
+
+func TestBR_15_5_ArgumentsFromJSON(t *testing.T) {
+	v, err := ParseJSON([]byte(`{"x-message-ttl":60000,"s":"a","f":1.5,"n":null,"b":true,"l":[1,{"k":"v"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := ParseArguments(v.(map[string]any))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := amqp091.Table{
+		arg("b", true), arg("f", 1.5), arg("l", amqp091.Array{int64(1), amqp091.Table{arg("k", "v")}}), arg("n", nil),
+		arg("s", "a"), arg("x-message-ttl", int64(60000)),
+	}
+	if diff := cmp.Diff(want, table); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(v, any(ArgumentsJSON(table))); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{`{"a":99999999999999999999}`, `{"a":1} x`, `{`} {
+		if _, err := ParseJSON([]byte(bad)); err == nil {
+			t.Errorf("%s was accepted", bad)
+		}
+	}
+	if _, err := ParseArguments(map[string]any{strings.Repeat("k", 256): true}); err == nil {
+		t.Error("an argument name of 256 bytes was accepted")
+	}
+}
