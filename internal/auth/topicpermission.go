@@ -1,0 +1,131 @@
+package auth
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+// TopicPermission restricts the keys a user may use with a topic exchange: routing keys to publish with, binding keys to
+// bind with. {username}, {vhost} and {client_id} stand for the client's (BR-3.5).
+type TopicPermission struct {
+	VHost    message.VHost
+	User     string
+	Exchange message.ExchangeName
+	Write    string
+	Read     string
+
+	write, read topicPattern
+}
+
+// topicPattern is an expression, compiled unless it depends on the client.
+type topicPattern struct {
+	compiled *regexp.Regexp // nil denies
+	open     string         // the expression, if {client_id} is still to be put in
+}
+
+const clientIDVariable = "{client_id}"
+
+// newTopicPattern puts in what is known of the entry. Names are escaped, so that they match only themselves.
+func newTopicPattern(expression string, vhost message.VHost, user string) topicPattern {
+	expression = strings.NewReplacer(
+		"{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(string(vhost)),
+	).Replace(expression)
+	if strings.Contains(expression, clientIDVariable) {
+		return topicPattern{open: expression}
+	}
+	return topicPattern{compiled: compile(expression)}
+}
+
+// with puts the client id in. Without one the variable stays as it is and matches nothing sensible.
+func (p topicPattern) with(clientID string) *regexp.Regexp {
+	if p.open == "" {
+		return p.compiled
+	}
+	if clientID == "" {
+		return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientIDVariable)))
+	}
+	return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientID)))
+}
+
+// PutTopicPermission sets the keys a user may use with an exchange. An unknown user is Invalid.
+// REQUIRES: the virtual host exists.
+func (u *Users) PutTopicPermission(p TopicPermission) (created bool, err error) {
+	if err := u.checkUser(p.User); err != nil {
+		return false, err
+	}
+	g := grantName{p.VHost, p.User}
+	_, existed := u.topics[g][p.Exchange]
+	u.addTopicPermission(p)
+	u.revision++
+	u.log.Put(topicPermissionKey(g, p.Exchange), topicPermissionRecord{recordVersion, p.VHost, p.User, p.Exchange, p.Write, p.Read})
+	return !existed, nil
+}
+
+func (u *Users) addTopicPermission(p TopicPermission) {
+	p.write = newTopicPattern(p.Write, p.VHost, p.User)
+	p.read = newTopicPattern(p.Read, p.VHost, p.User)
+	g := grantName{p.VHost, p.User}
+	// Grants hold the map, so it is replaced and not changed.
+	entries := maps.Clone(u.topics[g])
+	if entries == nil {
+		entries = map[message.ExchangeName]*TopicPermission{}
+	}
+	entries[p.Exchange] = &p
+	u.topics[g] = entries
+}
+
+// DeleteTopicPermissions removes a user's entry for an exchange, or all in the virtual host if exchange is nil, and says
+// whether there were any.
+func (u *Users) DeleteTopicPermissions(vhost message.VHost, user string, exchange *message.ExchangeName) bool {
+	g := grantName{vhost, user}
+	entries := maps.Clone(u.topics[g])
+	before := len(entries)
+	for _, x := range slices.Sorted(maps.Keys(entries)) {
+		if exchange == nil || *exchange == x {
+			delete(entries, x)
+			u.log.Delete(topicPermissionKey(g, x))
+		}
+	}
+	if len(entries) == before {
+		return false
+	}
+	if len(entries) == 0 {
+		delete(u.topics, g)
+	} else {
+		u.topics[g] = entries
+	}
+	u.revision++
+	return true
+}
+
+// TopicPermissions lists all topic permissions by virtual host, user and exchange.
+func (u *Users) TopicPermissions() []TopicPermission {
+	var list []TopicPermission
+	for _, g := range sortedGrants(u.topics) {
+		for _, x := range slices.Sorted(maps.Keys(u.topics[g])) {
+			list = append(list, *u.topics[g][x])
+		}
+	}
+	return list
+}
+
+// checkTopic answers for one key; no entry for the exchange allows every key.
+func (g *Grants) checkTopic(a topology.Access, r topology.Resource) error {
+	entry, ok := g.topics[message.ExchangeName(r.Name)]
+	if !ok {
+		return nil
+	}
+	pattern := entry.read
+	if a == topology.Write {
+		pattern = entry.write
+	}
+	if re := pattern.with(g.clientID); re != nil && re.MatchString(r.Key) {
+		return nil
+	}
+	return refused(a, r, g.user)
+}

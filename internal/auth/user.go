@@ -1,0 +1,193 @@
+package auth
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/erlterm"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+// Tag is a role of a user in the management API; any other text is allowed too (BR-3.10).
+type Tag = string
+
+// The tags with a meaning.
+const (
+	Administrator Tag = "administrator"
+	Monitoring    Tag = "monitoring"
+	PolicyMaker   Tag = "policymaker"
+	Management    Tag = "management"
+	Impersonator  Tag = "impersonator" // may publish with another's user-id (BR-8.13)
+)
+
+// Limit names a limit of a user (BR-3.7).
+type Limit string
+
+// The limits.
+const (
+	MaxConnections Limit = "max-connections"
+	MaxChannels    Limit = "max-channels"
+)
+
+// User is an account. It never changes; setting it again makes a new one.
+type User struct {
+	Name     string
+	Password PasswordHash
+	Tags     []Tag
+
+	limits map[Limit]int64
+}
+
+// HasTag says whether the user has a tag.
+func (u *User) HasTag(t Tag) bool { return slices.Contains(u.Tags, t) }
+
+// MayManage says whether the user may use the management API at all (BR-15.3).
+func (u *User) MayManage() bool {
+	return u.HasTag(Administrator) || u.HasTag(Monitoring) || u.HasTag(PolicyMaker) || u.HasTag(Management)
+}
+
+// Limit returns a limit that is in force; a negative one is none (BR-3.7).
+func (u *User) Limit(l Limit) (n int64, ok bool) {
+	n, ok = u.limits[l]
+	return n, ok && n >= 0
+}
+
+// Limits returns all limits as they were set, negative ones included.
+func (u *User) Limits() map[Limit]int64 { return maps.Clone(u.limits) }
+
+// CheckConnections refuses a connection more when so many are open (BR-3.7).
+func (u *User) CheckConnections(open int64) error {
+	if limit, ok := u.Limit(MaxConnections); ok && open >= limit {
+		return topology.Refuse(topology.NotAllowed, "connection refused for user '%s': user connection limit (%d) is reached", u.Name, limit)
+	}
+	return nil
+}
+
+// CheckChannels refuses a channel more when so many are open (BR-3.7).
+func (u *User) CheckChannels(open int64) error {
+	if limit, ok := u.Limit(MaxChannels); ok && open >= limit {
+		return topology.Refuse(topology.NotAllowed,
+			"number of channels opened for user '%s' has reached the maximum allowed user limit of %d", u.Name, limit)
+	}
+	return nil
+}
+
+// ParseTags splits tags written as one text with commas, as old exports have them (BR-16.6).
+func ParseTags(text string) []Tag {
+	var tags []Tag
+	for _, t := range strings.Split(text, ",") {
+		if t = strings.TrimSpace(t); t != "" {
+			tags = append(tags, t)
+		}
+	}
+	return tags
+}
+
+// User finds a user.
+func (u *Users) User(name string) (*User, bool) {
+	user, ok := u.users[name]
+	return user, ok
+}
+
+// List lists the users by name.
+func (u *Users) List() []*User {
+	list := make([]*User, 0, len(u.users))
+	for _, name := range slices.Sorted(maps.Keys(u.users)) {
+		list = append(list, u.users[name])
+	}
+	return list
+}
+
+// PutUser creates a user or replaces password and tags of one there is; limits and permissions stay.
+func (u *Users) PutUser(name string, password PasswordHash, tags []Tag) (created bool) {
+	old, exists := u.users[name]
+	user := &User{Name: name, Password: password, Tags: slices.Clone(tags)}
+	if exists {
+		user.limits = old.limits
+	}
+	u.put(user)
+	return !exists
+}
+
+func (u *Users) put(user *User) {
+	u.users[user.Name] = user
+	u.revision++
+	u.logUser(user)
+}
+
+// DeleteUser deletes a user and its permissions and says whether there was one. Its connections are the caller's to
+// close, with UserDeleted's text (BR-2.8).
+func (u *Users) DeleteUser(name string) bool {
+	if _, ok := u.users[name]; !ok {
+		return false
+	}
+	delete(u.users, name)
+	u.log.Delete(userKey(name))
+	u.dropGrants(func(g grantName) bool { return g.user == name })
+	u.revision++
+	return true
+}
+
+// UserDeleted is the text with which a deleted user's connections are closed (BR-2.8).
+func UserDeleted(name string) string { return fmt.Sprintf("user '%s' is deleted", name) }
+
+// DeleteVHost removes all permissions in a virtual host that is being deleted.
+func (u *Users) DeleteVHost(vhost message.VHost) {
+	u.dropGrants(func(g grantName) bool { return g.vhost == vhost })
+	u.revision++
+}
+
+// dropGrants removes the permissions and topic permissions of those chosen.
+func (u *Users) dropGrants(chosen func(grantName) bool) {
+	for _, g := range sortedGrants(u.permissions) {
+		if chosen(g) {
+			delete(u.permissions, g)
+			u.log.Delete(permissionKey(g))
+		}
+	}
+	for _, g := range sortedGrants(u.topics) {
+		if !chosen(g) {
+			continue
+		}
+		for _, x := range slices.Sorted(maps.Keys(u.topics[g])) {
+			u.log.Delete(topicPermissionKey(g, x))
+		}
+		delete(u.topics, g)
+	}
+}
+
+// SetLimit sets a user's limit to a JSON value, which must be an integer.
+func (u *Users) SetLimit(name string, l Limit, value any) error {
+	switch l {
+	case MaxConnections, MaxChannels:
+	default:
+		return topology.Refuse(topology.Invalid, "Validation failed\n\nUnrecognised terms %s in user-limits\n",
+			erlterm.Format([]erlterm.Pair{{Key: string(l), Value: value}}))
+	}
+	n, ok := value.(int64)
+	if !ok {
+		return topology.Refuse(topology.Invalid, "Validation failed\n\n%s should be a number, actually was %s\n", l, erlterm.Format(value))
+	}
+	return u.changeLimits(name, func(limits map[Limit]int64) { limits[l] = n })
+}
+
+// ClearLimit removes a user's limit; that it was not set is no error.
+func (u *Users) ClearLimit(name string, l Limit) error {
+	return u.changeLimits(name, func(limits map[Limit]int64) { delete(limits, l) })
+}
+
+func (u *Users) changeLimits(name string, change func(map[Limit]int64)) error {
+	old, ok := u.users[name]
+	if !ok {
+		return topology.Refuse(topology.NotFound, "no user '%s'", name)
+	}
+	user := *old
+	user.limits = map[Limit]int64{}
+	maps.Copy(user.limits, old.limits)
+	change(user.limits)
+	u.put(&user)
+	return nil
+}

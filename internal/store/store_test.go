@@ -1,0 +1,141 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, fs vfs.FS) *Store {
+	t.Helper()
+	s, err := Open(fs, "data", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func closed(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// pairs makes changes of key, value, key, value; "-" deletes.
+func pairs(texts ...string) iter.Seq2[[]byte, []byte] {
+	return func(yield func(k, v []byte) bool) {
+		for p := range slices.Chunk(texts, 2) {
+			value := []byte(p[1])
+			if p[1] == "-" {
+				value = nil
+			}
+			if !yield([]byte(p[0]), value) {
+				return
+			}
+		}
+	}
+}
+
+func apply(t *testing.T, s *Store, sync bool, texts ...string) {
+	t.Helper()
+	if err := s.Apply(pairs(texts...), sync); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list returns what stands below a prefix as key=value.
+func list(t *testing.T, s *Store, prefix string) []string {
+	t.Helper()
+	var found []string
+	err := s.Range([]byte(prefix), func(k, v []byte) error {
+		found = append(found, string(k)+"="+string(v))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestApplyAndRange(t *testing.T) {
+	fs := vfs.NewMem()
+	s := open(t, fs)
+	apply(t, s, true, "b/1", "x", "a/1", "", "a/2", "y", "c\xff", "z")
+	apply(t, s, false, "a/2", "-", "a/3", "new", "missing", "-")
+	expect(t, list(t, s, "a/"), "a/1=", "a/3=new")
+	expect(t, list(t, s, "c\xff"), "c\xff=z")
+	expect(t, list(t, s, ""), "a/1=", "a/3=new", "b/1=x", "c\xff=z")
+	stop := errors.New("stop")
+	calls := 0
+	if err := s.Range(nil, func(_, _ []byte) error { calls++; return stop }); err != stop || calls != 1 {
+		t.Errorf("Range called f %d times and returned %v", calls, err)
+	}
+	closed(t, s)
+	s = open(t, fs)
+	expect(t, list(t, s, "a/"), "a/1=", "a/3=new")
+	closed(t, s)
+}
+
+func TestBatchesSurviveACrashWhole(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	s := open(t, fs)
+	for i := range 20 {
+		n := fmt.Sprint(i)
+		apply(t, s, i == 9, "left", n, "right", n)
+	}
+	crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(1, 2))})
+	closed(t, s)
+	s = open(t, crashed)
+	defer closed(t, s)
+	var n int
+	got := list(t, s, "")
+	if len(got) != 2 {
+		t.Fatalf("the store holds %q", got)
+	}
+	if _, err := fmt.Sscanf(got[0], "left=%d", &n); err != nil || n < 9 {
+		t.Errorf("%q is older than what was synced", got[0])
+	}
+	if got[1] != fmt.Sprint("right=", n) {
+		t.Errorf("half a batch is there: %q", got)
+	}
+}
+
+func TestOpenRefusesAnotherFormat(t *testing.T) {
+	fs := vfs.NewMem()
+	s := open(t, fs)
+	apply(t, s, true, string(formatKey), "2")
+	closed(t, s)
+	if _, err := Open(fs, "data", slog.New(slog.DiscardHandler)); !errors.Is(err, ErrFormat) {
+		t.Errorf("got %v, want ErrFormat", err)
+	}
+}
+
+func TestOpenRefusesASecondOwner(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(vfs.Default, dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, s)
+	if second, err := Open(vfs.Default, dir, slog.New(slog.DiscardHandler)); err == nil {
+		closed(t, second)
+		t.Error("the directory was opened twice")
+	}
+}
