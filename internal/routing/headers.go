@@ -67,9 +67,9 @@ func (t *headers) Remove(b *Binding) {
 
 // rawHeader is a header of the message, not yet decoded.
 type rawHeader struct {
-	key   []byte
-	typ   byte
-	value []byte
+	key     []byte
+	typ     byte
+	content []byte
 }
 
 func (t *headers) Route(dst []Destination, m *Message) []Destination {
@@ -98,38 +98,33 @@ func (r *headersRule) matches(m *Message, present []rawHeader) bool {
 
 func (w *wantedHeader) matches(m *Message, present []rawHeader) bool {
 	for _, f := range m.Extra {
-		if f.Key == w.key && len(f.Encoded) > 0 {
-			return w.value.matches(f.Encoded[0], f.Encoded[1:])
+		if f.Key == w.key {
+			return w.value.matches(splitField(f.Encoded))
 		}
 	}
 	for i := range present {
 		if string(present[i].key) == w.key {
-			return w.value.matches(present[i].typ, present[i].value)
+			return w.value.matches(present[i].typ, present[i].content)
 		}
 	}
 	return false
 }
 
 func (m *Message) appendHeaders(dst []rawHeader) []rawHeader {
-	amqp091.RangeHeaders(m.Headers, func(key []byte, typ byte, value []byte) bool {
-		dst = append(dst, rawHeader{key, typ, value})
+	amqp091.RangeHeaders(m.Headers, func(key []byte, typ byte, content []byte) bool {
+		dst = append(dst, rawHeader{key, typ, content})
 		return true
 	})
 	return dst
 }
 
 // header finds one header by name; of equal names the first counts, and Extra stands before Headers.
-func (m *Message) header(name string) (typ byte, value []byte, ok bool) {
+func (m *Message) header(name string) (typ byte, content []byte, ok bool) {
 	for _, f := range m.Extra {
-		if f.Key == name && len(f.Encoded) > 0 {
-			return f.Encoded[0], f.Encoded[1:], true
+		if f.Key == name {
+			typ, content = splitField(f.Encoded)
+			return typ, content, true
 		}
 	}
-	amqp091.RangeHeaders(m.Headers, func(key []byte, t byte, v []byte) bool {
-		if string(key) == name {
-			typ, value, ok = t, v, true
-		}
-		return !ok
-	})
-	return typ, value, ok
+	return amqp091.HeaderField(m.Headers, name)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"strings"
 
 	"bartleby.mq/internal/amqp091"
 )
@@ -13,37 +12,50 @@ import (
 // headerValue is a binding argument made ready for comparing with encoded headers (BR-6.9): integers are equal across
 // widths, floats across widths, and nothing else is equal across types.
 type headerValue struct {
-	value    any    // as the binding gave it
-	integer  int64  // for integers
-	isInt    bool   //
-	encoding []byte // type byte and value
+	value   any   // as the binding gave it
+	integer int64 // if isInt
+	isInt   bool
+	typ     byte   // the field type
+	content []byte // the encoded value, without the length that precedes strings, arrays and tables
 }
 
 func valueOf(v any) headerValue {
 	h := headerValue{value: v}
 	h.integer, h.isInt = amqp091.Int64(v)
-	amqp091.RangeHeaders(amqp091.AppendTable(nil, amqp091.Table{{Key: "v", Value: v}})[4:],
-		func(_ []byte, typ byte, value []byte) bool {
-			h.encoding = append([]byte{typ}, value...)
-			return false
-		})
+	h.typ, h.content = splitField(amqp091.AppendValue(nil, v))
 	return h
 }
 
-// matches compares with a header's encoded value. A void argument asks only that the header be there.
-func (h *headerValue) matches(typ byte, value []byte) bool {
+// lengthSize is the size of the length before strings, arrays and tables.
+const lengthSize = 4
+
+// splitField parts an encoded field into its type and its content, as amqp091.RangeHeaders gives them.
+func splitField(encoded []byte) (typ byte, content []byte) {
+	if len(encoded) == 0 {
+		return 'V', nil
+	}
+	typ, content = encoded[0], encoded[1:]
+	switch typ {
+	case 'S', 'x', 'A', 'F':
+		content = content[min(lengthSize, len(content)):]
+	}
+	return typ, content
+}
+
+// matches compares with a header. A void argument asks only that the header be there.
+func (h *headerValue) matches(typ byte, content []byte) bool {
 	if h.value == nil {
 		return true
 	}
-	if i, ok := encodedInteger(typ, value); ok {
+	if i, ok := encodedInteger(typ, content); ok {
 		return h.isInt && h.integer == i
 	}
 	switch typ {
 	case 'f', 'd', 'A', 'F':
-		decoded, ok := decodeValue(typ, value)
+		decoded, ok := decodeValue(typ, content)
 		return ok && equalValues(h.value, decoded)
 	}
-	return !h.isInt && typ == h.encoding[0] && bytes.Equal(value, h.encoding[1:])
+	return typ == h.typ && bytes.Equal(content, h.content)
 }
 
 // encodedInteger reads an integer field of any width without allocating.
@@ -61,19 +73,23 @@ func encodedInteger(typ byte, b []byte) (int64, bool) {
 		return int64(int32(binary.BigEndian.Uint32(b))), true
 	case typ == 'i' && len(b) == 4:
 		return int64(binary.BigEndian.Uint32(b)), true
-	case typ == 'l' && len(b) == 8:
+	case (typ == 'l' || typ == 'L') && len(b) == 8:
 		return int64(binary.BigEndian.Uint64(b)), true
 	}
 	return 0, false
 }
 
 // decodeValue decodes one field as a table of one entry, which is the form the codec reads.
-func decodeValue(typ byte, value []byte) (any, bool) {
-	table, err := amqp091.DecodeTable(append([]byte{1, 'v', typ}, value...))
-	if err != nil || len(table) != 1 {
+func decodeValue(typ byte, content []byte) (any, bool) {
+	table := []byte{1, 'v', typ}
+	if typ == 'A' || typ == 'F' {
+		table = binary.BigEndian.AppendUint32(table, uint32(len(content)))
+	}
+	decoded, err := amqp091.DecodeTable(append(table, content...))
+	if err != nil || len(decoded) != 1 {
 		return nil, false
 	}
-	return table[0].Value, true
+	return decoded[0].Value, true
 }
 
 // equalValues compares decoded values. Inside arrays and tables a void equals only a void.
@@ -88,7 +104,7 @@ func equalValues(a, b any) bool {
 		return ok && slices.EqualFunc(a, b, equalValues)
 	case amqp091.Table:
 		b, ok := b.(amqp091.Table)
-		return ok && slices.EqualFunc(byKey(a), byKey(b), func(x, y amqp091.Field) bool {
+		return ok && slices.EqualFunc(a.Sorted(), b.Sorted(), func(x, y amqp091.Field) bool {
 			return x.Key == y.Key && equalValues(x.Value, y.Value)
 		})
 	case []byte:
@@ -113,8 +129,4 @@ func float(v any) float64 {
 		return v
 	}
 	return math.NaN()
-}
-
-func byKey(t amqp091.Table) amqp091.Table {
-	return slices.SortedStableFunc(slices.Values(t), func(a, b amqp091.Field) int { return strings.Compare(a.Key, b.Key) })
 }

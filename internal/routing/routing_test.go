@@ -235,8 +235,7 @@ func TestDL_6_8_DeathHeadersStandFirst(t *testing.T) {
 	f.bind("q", "", arg("x-match", "all-with-x"), arg("x-first-death-reason", "expired"))
 	m := withHeaders(arg("x-first-death-reason", "forged"))
 	f.expect(m)
-	encoded := valueOf("expired").encoding
-	m.Extra = []amqp091.RawField{{Key: "x-first-death-reason", Encoded: encoded}}
+	m.Extra = []amqp091.RawField{{Key: "x-first-death-reason", Encoded: amqp091.AppendValue(nil, "expired")}}
 	f.expect(m, "q")
 }
 

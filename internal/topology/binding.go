@@ -90,13 +90,8 @@ func (id bindingID) argumentsHash() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// sortedArguments is the form in which a binding's arguments are stored and compared.
-func sortedArguments(t amqp091.Table) amqp091.Table {
-	return slices.SortedStableFunc(slices.Values(t), func(a, b amqp091.Field) int { return strings.Compare(a.Key, b.Key) })
-}
-
 func newBinding(d *BindingDecl, source, exchange *Exchange, queue *Queue) *Binding {
-	args := sortedArguments(d.Arguments)
+	args := d.Arguments.Sorted()
 	b := &Binding{VHost: d.VHost, Source: source, Queue: queue, Exchange: exchange, Key: d.Key, Arguments: args}
 	b.id = bindingID{d.Source, d.DestinationKind, d.Destination, d.Key, ""}
 	if len(args) > 0 {

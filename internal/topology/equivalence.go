@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"bytes"
 	"fmt"
 
 	"bartleby.mq/internal/amqp091"
@@ -43,8 +44,7 @@ func sameArgument(a, b any) bool {
 	if amqp091.TypeName(a) != amqp091.TypeName(b) {
 		return false
 	}
-	encode := func(v any) string { return string(amqp091.AppendTable(nil, amqp091.Table{{Value: v}})) }
-	return encode(a) == encode(b)
+	return bytes.Equal(amqp091.AppendValue(nil, a), amqp091.AppendValue(nil, b))
 }
 
 func printArgument(v any) string {

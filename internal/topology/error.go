@@ -50,11 +50,3 @@ func Refuse(kind Kind, format string, args ...any) *Error {
 func invalidArg(arg string, r Resource, reason string) *Error {
 	return Refuse(PreconditionFailed, "invalid arg '%s' for %s: %s", arg, r, reason)
 }
-
-// lower breaks Go's trap of a nil *Error in an error.
-func lower(err *Error) error {
-	if err == nil {
-		return nil
-	}
-	return err
-}

@@ -126,7 +126,10 @@ func (s *State) checkExchange(d *ExchangeDecl, permit Permit) (*Exchange, routin
 		return nil, nil, err
 	}
 	if x, ok := v.exchanges[d.Name]; ok {
-		return x, nil, x.checkEquivalent(d)
+		if err := x.checkEquivalent(d); err != nil {
+			return nil, nil, err
+		}
+		return x, nil, nil
 	}
 	if err := checkReserved("exchange", string(d.Name)); err != nil {
 		return nil, nil, err

@@ -3,7 +3,6 @@ package topology
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/erlterm"
@@ -106,8 +105,7 @@ func (s *State) CheckServerNamed(args amqp091.Table) error {
 // CheckQueue makes all checks of a declaration in the order of DL-3.3 and stops at the first failure. It returns the
 // queue there is, or nil if the declaration would create one. It only reads.
 func (s *State) CheckQueue(d QueueDecl, permit Permit) (*Queue, error) {
-	q, err := s.checkQueue(&d, permit)
-	return q, err
+	return s.checkQueue(&d, permit)
 }
 
 // DeclareQueue checks like CheckQueue and creates the queue if it is missing.
@@ -165,7 +163,10 @@ func (s *State) checkQueue(d *QueueDecl, permit Permit) (*Queue, error) {
 	d.Durable = d.Durable && !d.Exclusive
 	d.Arguments = s.withQueueType(v, d)
 	if exists {
-		return q, q.checkEquivalent(d)
+		if err := q.checkEquivalent(d); err != nil {
+			return nil, err
+		}
+		return q, nil
 	}
 	if err := v.checkQueueLimit(d.Name); err != nil {
 		return nil, err
@@ -289,7 +290,10 @@ func (s *State) PassiveQueue(vhost message.VHost, name message.QueueName, connec
 	if !ok {
 		return nil, NoQueue(vhost, name)
 	}
-	return q, q.CheckAccess(connection)
+	if err := q.CheckAccess(connection); err != nil {
+		return nil, err
+	}
+	return q, nil
 }
 
 // DeleteQueue deletes a queue with its bindings, and the exchanges auto-deleted by that (BR-6.14, BR-5.10). It checks
@@ -314,6 +318,3 @@ func (s *State) deleteQueue(v *VHost, q *Queue) Removed {
 	s.dropIncoming(v, sortedBindings(q.in), &removed)
 	return removed
 }
-
-// ReservedName says whether a name belongs to the broker.
-func ReservedName(name string) bool { return strings.HasPrefix(name, reservedPrefix) }

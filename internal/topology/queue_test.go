@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -216,6 +217,14 @@ func TestDL_3_5_ArgumentsAccepted(t *testing.T) {
 	} {
 		d.Name = message.QueueName(fmt.Sprint("q", i))
 		f.queue(d)
+	}
+}
+
+func TestDL_3_6_IneffectiveArguments(t *testing.T) {
+	f := newFixture(t, Options{})
+	q := f.queue(quorumQueue("q", arg("x-delivery-limit", "many"), arg("x-delayed-retry-type", "some"), arg("x-delayed-retry-min", int32(1))))
+	if got := q.IneffectiveArguments(); !slices.Equal(got, []string{"x-delivery-limit", "x-delayed-retry-type"}) {
+		t.Errorf("got %q", got)
 	}
 }
 

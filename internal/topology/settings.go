@@ -2,6 +2,7 @@ package topology
 
 import (
 	"math"
+	"slices"
 
 	"bartleby.mq/internal/amqp091"
 )
@@ -196,6 +197,23 @@ func effectiveDelayedRetry(q *Queue, policy Definition) DelayedRetry {
 		r.Jitter = numberSetting(q.Arguments, policy, "delayed-retry-jitter")
 	}
 	return r
+}
+
+// IneffectiveArguments lists arguments that were accepted without a check and mean nothing as they are; the broker warns of
+// them (DL-3.6).
+func (q *Queue) IneffectiveArguments() []string {
+	var names []string
+	for _, key := range []string{"x-delivery-limit", "x-delayed-retry-min", "x-delayed-retry-max"} {
+		if _, ok := q.Arguments.Get(key); ok && integerArgument(q.Arguments, key) == nil {
+			names = append(names, key)
+		}
+	}
+	if v, ok := q.Arguments.Get("x-delayed-retry-type"); ok {
+		if t, _ := v.(string); !slices.Contains(retryTypes, t) {
+			names = append(names, "x-delayed-retry-type")
+		}
+	}
+	return names
 }
 
 // numberSetting reads one of Bartleby's own settings: the argument wins.

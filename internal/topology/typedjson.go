@@ -4,7 +4,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"bartleby.mq/internal/amqp091"
@@ -29,6 +31,10 @@ func (t typedTable) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
+// nanPrefix begins the text of a NaN, followed by its bits in hexadecimal: there are many, and no decimal form tells them
+// apart.
+const nanPrefix = "NaN:"
+
 func typedValue(v any) (typ string, value any, err error) {
 	switch v := v.(type) {
 	case nil:
@@ -50,8 +56,14 @@ func typedValue(v any) (typ string, value any, err error) {
 	case int64:
 		return "l", v, nil
 	case float32:
+		if v != v {
+			return "f", nanPrefix + strconv.FormatUint(uint64(math.Float32bits(v)), 16), nil
+		}
 		return "f", strconv.FormatFloat(float64(v), 'g', -1, 32), nil
 	case float64:
+		if v != v {
+			return "d", nanPrefix + strconv.FormatUint(math.Float64bits(v), 16), nil
+		}
 		return "d", strconv.FormatFloat(v, 'g', -1, 64), nil
 	case amqp091.Decimal:
 		return "D", [2]uint32{uint32(v.Scale), v.Value}, nil
@@ -151,6 +163,13 @@ func untypedFloat(typ string, text json.RawMessage) (any, error) {
 	s, err := decode[string](text)
 	if err != nil {
 		return nil, err
+	}
+	if hex, ok := strings.CutPrefix(s, nanPrefix); ok {
+		bits, err := strconv.ParseUint(hex, 16, 64)
+		if typ == "f" {
+			return math.Float32frombits(uint32(bits)), err
+		}
+		return math.Float64frombits(bits), err
 	}
 	if typ == "f" {
 		f, err := strconv.ParseFloat(s, 32)
