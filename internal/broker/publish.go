@@ -149,17 +149,24 @@ func (p *Publication) checkExtraKeys() error {
 
 var removeBCC = []string{"BCC"}
 
+// SetReplyTo replaces the reply-to property (BR-12.2).
+func (p *Publication) SetReplyTo(name string) { p.edit.ReplyTo, p.edited = &name, true }
+
+// Canonical are the properties as they are stored and sent on.
+func (p *Publication) Canonical() []byte {
+	if p.edited || !amqp091.Canonical(&p.Props) {
+		return amqp091.AppendProps(nil, p.Raw, &p.Props, &p.edit)
+	}
+	return p.Raw
+}
+
 // TTL is the message's own time to live in milliseconds, -1 if it has none.
 func (p *Publication) TTL() int64 { return p.ttl }
 
 // Store keeps the message and returns the one reference to it.
 func (c *Connection) Store(p *Publication) message.Ref {
-	props := p.Raw
-	if p.edited || !amqp091.Canonical(&p.Props) {
-		props = amqp091.AppendProps(nil, p.Raw, &p.Props, &p.edit)
-	}
 	e := message.Envelope{
-		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: props, BodySize: p.Size,
+		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), BodySize: p.Size,
 		Persistent: p.Props.DeliveryMode == 2, HasHeaders: p.Props.Headers != nil, HasCC: len(p.cc) > 0,
 		HasExpiration: p.ttl >= 0, HasPriority: p.Props.Has(amqp091.FlagPriority), Priority: p.Props.Priority,
 	}

@@ -62,10 +62,10 @@ type Options struct {
 // Node is all partitions of a process.
 type Node struct {
 	Options
-	bodies *bodies.Store
-	parts  []*Partition
-	seed   maphash.Seed
-	holds  sync.Pool
+	bodies  *bodies.Store
+	parts   []*Partition
+	seed    maphash.Seed
+	holds   sync.Pool
 	routers sync.Pool
 
 	compacting atomic.Uint64 // records before this location are written anew by moves; 0 = no compaction

@@ -26,7 +26,7 @@ type Queue struct {
 	routing bool  // somebody routes its deaths
 	// For held deaths, the targets that have taken them already (DL-13.5).
 	answered map[queue.ID][]uint64
-	stats   Stats
+	stats    Stats
 }
 
 // DeadLetter is where the dead of a queue go. The machine's settings say

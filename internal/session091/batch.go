@@ -41,6 +41,10 @@ func (c *conn) flushOps() {
 	}
 	clear(c.ops)
 	c.ops, c.opOwner = c.ops[:0], c.opOwner[:0]
+	if c.ungate {
+		c.ungate = false
+		c.pumpGated()
+	}
 }
 
 // confirm answers the publishes that were run (BR-8.8). What was logged is
@@ -98,6 +102,7 @@ func (ch *channel) confirmSelect(m *amqp091.ConfirmSelect) error {
 	}
 	if ch.confirms == nil {
 		ch.confirms = &confirms{}
+		ch.shown.confirm.Store(true)
 	}
 	ch.reply(amqp091.ConfirmSelectOk{}, m.NoWait)
 	return nil

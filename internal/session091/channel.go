@@ -28,6 +28,11 @@ type channel struct {
 	replyTag  string
 	gate      *gate // shared prefetch limit, if basic.qos global is permitted and set
 
+	shown struct { // for the management API
+		prefetch    atomic.Int64
+		confirm, tx atomic.Bool
+	}
+
 	mu        sync.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
 	closed    bool
 	nextTag   uint64
@@ -116,17 +121,14 @@ func (k *consumer) Cause() deadletter.Cause {
 
 // gate is a prefetch limit that a channel's consumers share (BR-9.9).
 type gate struct {
-	limit int64
+	limit atomic.Int64 // 0 = none
 	used  atomic.Int64
 }
 
 // TryTake implements the gate of queue.Consumer.
 func (g *gate) TryTake() bool {
-	if g.limit == 0 {
-		g.used.Add(1)
-		return true
-	}
-	if g.used.Add(1) <= g.limit {
+	limit := g.limit.Load()
+	if g.used.Add(1) <= limit || limit == 0 {
 		return true
 	}
 	g.used.Add(-1)
@@ -278,7 +280,7 @@ func (ch *channel) release() {
 	ch.mu.Unlock()
 	sortConsumers(consumers)
 	c := ch.c
-	// Deliveries first, so that the consumers of this channel do not get them again.
+	// Consumers first, so that this channel does not get its own deliveries again.
 	for _, k := range consumers {
 		c.link.Cancel(k.q, &k.Consumer, nil)
 	}

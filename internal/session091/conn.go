@@ -21,6 +21,7 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 )
 
@@ -78,17 +79,22 @@ type conn struct {
 	begin    int // of what is not consumed in in
 	ops      []partition.Op
 	opOwner  []opOwner
-	settling []unacked
-	state    state
-	pub      broker.Publication
-	deadline time.Time // the socket's read deadline
+	settling []unacked // scratch of settle
+	// Channels with publishes that were run and are to be confirmed.
+	confirming []*channel
+	pos        journal.Pos // of the last logged operation
+	ungate     bool        // a shared prefetch limit has room again
+	state      state
+	pub        broker.Publication
+	deadline   time.Time // the socket's read deadline
 
 	channels map[uint16]*channel // written under chMu by the reader, read by others under it
 	chMu     sync.Mutex
 
-	out     outbox
-	writeBy time.Time    // the socket's write deadline; owned by whoever has the pen
-	beat    atomic.Int64 // the heartbeat once it is negotiated, a time.Duration
+	out      outbox
+	renderer renderer     // owned by whoever has the pen
+	writeBy  time.Time    // the socket's write deadline; owned by whoever has the pen
+	beat     atomic.Int64 // the heartbeat once it is negotiated, a time.Duration
 
 	ended   chan struct{} // closed when the reader ends
 	writing sync.WaitGroup
@@ -424,6 +430,7 @@ func (c *conn) end(cause error) {
 	c.writing.Wait()
 	_ = c.nc.Close()
 	c.drainOutbox()
+	c.forgetRendered()
 	if c.link != nil {
 		c.link.Disconnect()
 		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))

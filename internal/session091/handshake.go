@@ -40,7 +40,7 @@ func (c *conn) sendStart() {
 	}
 	c.out.putMethod(0, amqp091.ConnectionStart{
 		VersionMajor: 0, VersionMinor: 9, ServerProperties: properties,
-		Mechanisms: []byte(strings.Join(c.Mechanisms, " ")), Locales: []byte("en_US"),
+		Mechanisms: strings.Join(c.Mechanisms, " "), Locales: "en_US",
 	})
 	c.flush(true)
 }

@@ -12,18 +12,16 @@ import (
 // only collected for publish, ack, reject and nack; everything else sees what
 // came before it done.
 func (ch *channel) method(f amqp091.Frame) error {
-	class, id, args, ok := amqp091.SplitMethod(f.Payload)
-	if ok && class == amqp091.ClassBasic {
-		switch amqp091.MethodID(class)<<16 | amqp091.MethodID(id) {
-		case amqp091.BasicPublishID:
-			return ch.basicPublish(args)
-		case amqp091.BasicAckID:
-			return ch.basicAck(args)
-		case amqp091.BasicNackID:
-			return ch.basicNack(args)
-		case amqp091.BasicRejectID:
-			return ch.basicReject(args)
-		}
+	id, args, _ := amqp091.SplitMethod(f.Payload)
+	switch id {
+	case amqp091.BasicPublishID:
+		return ch.basicPublish(args)
+	case amqp091.BasicAckID:
+		return ch.basicAck(args)
+	case amqp091.BasicNackID:
+		return ch.basicNack(args)
+	case amqp091.BasicRejectID:
+		return ch.basicReject(args)
 	}
 	m, err := ch.c.decode(f)
 	if err != nil {

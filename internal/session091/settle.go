@@ -50,8 +50,8 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 		}
 		op.Queue, op.ID, op.Consumer = u.q, u.id, u.consumer
 		if ch.tx != nil {
-			u.inTx = true
-			ch.tx.settles = append(ch.tx.settles, txSettle{tag, len(ch.tx.ops)})
+			u.pending = true
+			ch.tx.settles = append(ch.tx.settles, tag)
 		} else {
 			ch.unacked.settled(u)
 		}
@@ -69,8 +69,8 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 	ch.unacked.upTo(tag, func(t uint64, u *unacked) {
 		c.settling = append(c.settling, *u)
 		if ch.tx != nil {
-			u.inTx = true
-			ch.tx.settles = append(ch.tx.settles, txSettle{t, len(ch.tx.ops) + len(c.settling) - 1})
+			u.pending = true
+			ch.tx.settles = append(ch.tx.settles, t)
 		} else {
 			*u = unacked{}
 			ch.unacked.n--

@@ -10,7 +10,7 @@ type unacked struct {
 	q        *partition.Queue // nil: settled, or never to be
 	id       queue.ID
 	consumer *queue.Consumer // nil: basic.get
-	inTx     bool            // settled in a transaction not yet committed
+	pending  bool            // settled in a transaction not yet committed
 }
 
 // unackedRing holds a channel's unsettled deliveries by their tags, which grow
@@ -50,10 +50,26 @@ func (r *unackedRing) get(tag uint64) *unacked {
 		return nil
 	}
 	u := &r.list[r.start+int(tag-r.first)]
-	if u.q == nil || u.inTx {
+	if u.q == nil || u.pending {
 		return nil
 	}
 	return u
+}
+
+// covers says whether tag lies within what the ring holds, settled or not.
+func (r *unackedRing) covers(tag uint64) bool {
+	return tag >= r.first && tag-r.first < uint64(r.size())
+}
+
+// inTx returns the entry of tag if it is settled in a transaction.
+func (r *unackedRing) inTx(tag uint64) *unacked {
+	if !r.covers(tag) {
+		return nil
+	}
+	if u := &r.list[r.start+int(tag-r.first)]; u.q != nil && u.pending {
+		return u
+	}
+	return nil
 }
 
 // settled removes an entry that get returned.
@@ -76,7 +92,7 @@ func (r *unackedRing) trim() {
 // upTo calls f for each unsettled entry with a tag up to the one given, in order.
 func (r *unackedRing) upTo(tag uint64, f func(tag uint64, u *unacked)) {
 	for i := 0; i < r.size() && r.first+uint64(i) <= tag; i++ {
-		if u := &r.list[r.start+i]; u.q != nil && !u.inTx {
+		if u := &r.list[r.start+i]; u.q != nil && !u.pending {
 			f(r.first+uint64(i), u)
 		}
 	}

@@ -1,0 +1,213 @@
+package session091
+
+import (
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/topology"
+)
+
+func (ch *channel) basicQos(m *amqp091.BasicQos) error {
+	if m.PrefetchSize != 0 {
+		return fail(amqp091.CodeNotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
+	}
+	if m.Global && ch.c.broker.GlobalQos {
+		if ch.gate == nil {
+			ch.gate = &gate{}
+		}
+		ch.gate.limit.Store(int64(m.PrefetchCount))
+		ch.c.pumpGated()
+	} else {
+		ch.prefetch = int(m.PrefetchCount) // BR-9.8, BR-9.9
+		ch.shown.prefetch.Store(int64(m.PrefetchCount))
+	}
+	ch.reply(amqp091.BasicQosOk{}, false)
+	return nil
+}
+
+// pumpGated lets the queues of consumers under a shared limit look again.
+func (c *conn) pumpGated() {
+	for _, ch := range c.channels {
+		if ch.gate == nil {
+			continue
+		}
+		ch.mu.Lock()
+		list := make([]*consumer, 0, len(ch.consumers))
+		for _, k := range ch.consumers {
+			list = append(list, k)
+		}
+		ch.mu.Unlock()
+		sortConsumers(list)
+		for _, k := range list {
+			c.link.Pump(k.q)
+		}
+	}
+}
+
+func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
+	c := ch.c
+	if m.Queue == broker.ReplyTo {
+		return ch.consumeReplies(m)
+	}
+	name, err := ch.queueName(m.Queue)
+	if err != nil {
+		return err
+	}
+	decl, err := c.link.FindReadable(name)
+	if err != nil {
+		return err
+	}
+	tag := m.ConsumerTag
+	if tag == "" {
+		tag = broker.RandomName("amq.ctag-")
+	}
+	ch.mu.Lock()
+	_, used := ch.consumers[tag]
+	count := len(ch.consumers)
+	ch.mu.Unlock()
+	if used {
+		return fail(amqp091.CodeNotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	if c.MaxChannelConsumers > 0 && count >= c.MaxChannelConsumers {
+		return fail(amqp091.CodeNotAllowed, "reached maximum (%d) of consumers per channel", c.MaxChannelConsumers)
+	}
+	k := &consumer{ch: ch, tag: tag, queued: name, args: m.Arguments}
+	k.Consumer = queue.Consumer{Target: k, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Prefetch: ch.prefetch}
+	if err := k.arguments(decl); err != nil {
+		return err
+	}
+	if ch.gate != nil {
+		if decl.Type == topology.Quorum {
+			return fail(amqp091.CodeNotImplemented, "%s does not support global qos", decl.Resource())
+		}
+		if !m.NoAck {
+			k.Gate = ch.gate
+		}
+	}
+	_, err = c.link.Consume(name, &k.Consumer, func(q *partition.Queue) {
+		k.q = q
+		ch.mu.Lock()
+		ch.consumers[tag] = k
+		ch.mu.Unlock()
+		ch.reply(amqp091.BasicConsumeOk{ConsumerTag: tag}, m.NoWait)
+	})
+	return err
+}
+
+// arguments reads what basic.consume was given (BR-9.2).
+func (k *consumer) arguments(decl *topology.Queue) error {
+	if v, ok := k.args.Get("x-priority"); ok {
+		n, isInt := amqp091.Int64(v)
+		if !isInt {
+			return fail(amqp091.CodePreconditionFailed, `invalid arg 'x-priority' for %s: "expected integer, got %s"`, decl.Resource(), amqp091.TypeName(v))
+		}
+		k.Priority = int(n)
+	}
+	if v, ok := k.args.Get("x-consumer-timeout"); ok {
+		if decl.Type != topology.Quorum {
+			return fail(amqp091.CodePreconditionFailed, "invalid arg 'x-consumer-timeout' for %s of queue type rabbit_classic_queue", decl.Resource())
+		}
+		if n, isInt := amqp091.Int64(v); isInt && n > 0 {
+			k.Timeout = n
+		}
+	}
+	if _, ok := k.args.Get("x-stream-offset"); ok {
+		return fail(amqp091.CodePreconditionFailed, "invalid arg 'x-stream-offset' for %s of queue type rabbit_%s_queue", decl.Resource(), decl.Type)
+	}
+	return nil
+}
+
+// consumeReplies makes the channel a requester (BR-12.1).
+func (ch *channel) consumeReplies(m *amqp091.BasicConsume) error {
+	if !m.NoAck {
+		return fail(amqp091.CodePreconditionFailed, "reply consumer cannot acknowledge")
+	}
+	if ch.requester != "" {
+		return fail(amqp091.CodePreconditionFailed, "reply consumer already set")
+	}
+	tag := m.ConsumerTag
+	if tag == "" {
+		tag = broker.RandomName("amq.ctag-")
+	}
+	ch.replyTag = tag
+	ch.requester = ch.c.broker.AddRequester(ch)
+	ch.reply(amqp091.BasicConsumeOk{ConsumerTag: tag}, m.NoWait)
+	return nil
+}
+
+func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
+	ok := amqp091.BasicCancelOk{ConsumerTag: m.ConsumerTag}
+	if ch.requester != "" && m.ConsumerTag == ch.replyTag {
+		ch.c.broker.RemoveRequester(ch.requester)
+		ch.requester = ""
+		ch.reply(ok, m.NoWait)
+		return nil
+	}
+	ch.mu.Lock()
+	k := ch.consumers[m.ConsumerTag]
+	delete(ch.consumers, m.ConsumerTag)
+	ch.mu.Unlock()
+	if k == nil {
+		ch.reply(ok, m.NoWait) // BR-9.12
+		return nil
+	}
+	answered := false
+	ch.c.link.Cancel(k.q, &k.Consumer, func() {
+		answered = true
+		ch.reply(ok, m.NoWait)
+	})
+	if !answered { // the queue went at the same time
+		ch.reply(ok, m.NoWait)
+	}
+	return nil
+}
+
+func (ch *channel) basicGet(m *amqp091.BasicGet) error {
+	name, err := ch.queueName(m.Queue)
+	if err != nil {
+		return err
+	}
+	g, ok, err := ch.c.link.Get(message.QueueName(name), m.NoAck)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		ch.reply(amqp091.BasicGetEmpty{}, false)
+		return nil
+	}
+	it := item{kind: itemGet, ch: ch, q: g.Queue, d: g.Delivery, left: uint32(g.Left)}
+	ch.c.out.deliver(&it, len(ch.c.broker.Bodies().Bytes(g.Body)))
+	return nil
+}
+
+// basicRecover puts all unsettled deliveries of the channel back (BR-9.11).
+func (ch *channel) basicRecover(requeue, async bool) error {
+	if !requeue {
+		return fail(amqp091.CodeNotImplemented, "requeue=false")
+	}
+	c := ch.c
+	ch.mu.Lock()
+	c.settling = c.settling[:0]
+	ch.unacked.upTo(ch.nextTag, func(_ uint64, u *unacked) {
+		c.settling = append(c.settling, *u)
+		*u = unacked{}
+		ch.unacked.n--
+	})
+	ch.unacked.trim()
+	ch.mu.Unlock()
+	for i := range c.settling {
+		u := &c.settling[i]
+		c.addOp(partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnRecover}, opOwner{})
+		if ch.gate != nil && u.consumer != nil && u.consumer.Gate != nil {
+			ch.gate.used.Add(-1)
+			c.ungate = true
+		}
+	}
+	clear(c.settling)
+	// The answer comes before the messages do again.
+	ch.reply(amqp091.BasicRecoverOk{}, async)
+	c.flushOps()
+	return nil
+}

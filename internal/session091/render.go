@@ -1,0 +1,70 @@
+package session091
+
+import (
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// renderer remembers the death headers it rendered last: messages that died
+// together share their history, and so the headers. Owned by whoever has the pen.
+type renderer struct {
+	ref      message.Ref // held, so that it is not another history meanwhile
+	history  deadletter.History
+	headers  []amqp091.RawField
+	exchange []byte
+	key      []byte
+	props    []byte // scratch
+}
+
+// render returns the properties of a delivery if they are others than those of
+// the record, and puts in exchange and key where a dead letter is published to now.
+func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byte {
+	quorum := it.q != nil && it.q.Type() == queue.Quorum
+	counted := it.d.Counts != queue.Counts{} && (quorum || it.d.Counts.Acquired > 0)
+	r := &c.renderer
+	if it.d.History == 0 {
+		if !counted {
+			return nil
+		}
+		r.props = broker.RenderProps(r.props[:0], rec, nil, it.d.Counts, quorum)
+		return r.props
+	}
+	store := c.broker.Bodies()
+	if r.ref != it.d.History {
+		h, err := deadletter.Parse(store.Bytes(it.d.History))
+		if err != nil {
+			return nil // our own bytes: the message is more than its history
+		}
+		store.Release(r.ref)
+		store.Retain(it.d.History, 1)
+		r.ref, r.history, r.headers = it.d.History, h, h.Headers()
+		r.exchange = append(r.exchange[:0], h.Exchange...)
+		r.key = r.key[:0]
+		if len(h.Keys) > 0 {
+			r.key = append(r.key, h.Keys[0]...)
+		}
+	}
+	*exchange, *key = r.exchange, r.key
+	if counted {
+		r.props = broker.RenderProps(r.props[:0], rec, store.Bytes(it.d.History), it.d.Counts, quorum)
+		return r.props
+	}
+	props, err := amqp091.ParseProps(rec.Properties())
+	if err != nil {
+		return nil
+	}
+	edit := amqp091.PropsEdit{Set: r.headers, Expiration: &noExpiration}
+	r.props = amqp091.AppendProps(r.props[:0], rec.Properties(), &props, &edit)
+	return r.props
+}
+
+var noExpiration string // DL-6.10
+
+// forget lets go of the history remembered.
+func (c *conn) forgetRendered() {
+	c.broker.Bodies().Release(c.renderer.ref)
+	c.renderer.ref = 0
+}

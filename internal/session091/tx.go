@@ -1,0 +1,91 @@
+package session091
+
+import (
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/partition"
+)
+
+// transaction is what a channel in tx mode has collected since the last commit
+// or rollback (BR-8.11). Publishes are routed when they come; they and the
+// settlements take effect at commit, as one frame of the journal.
+type transaction struct {
+	ops     []partition.Op
+	settles []uint64 // tags of the deliveries settled
+	returns []byte   // frames of unroutable mandatory messages
+}
+
+// drop gives up what was collected.
+func (t *transaction) drop(c *conn) {
+	for i := range t.ops {
+		if t.ops[i].Kind == partition.Publish {
+			c.broker.Bodies().Release(t.ops[i].Body)
+		}
+	}
+	clear(t.ops)
+	t.ops, t.settles, t.returns = t.ops[:0], t.settles[:0], t.returns[:0]
+}
+
+func (ch *channel) txSelect() error {
+	if ch.confirms != nil {
+		return fail(amqp091.CodePreconditionFailed, "cannot switch from confirm to tx mode")
+	}
+	if ch.tx == nil {
+		ch.tx = &transaction{}
+		ch.shown.tx.Store(true)
+	}
+	ch.reply(amqp091.TxSelectOk{}, false)
+	return nil
+}
+
+func (ch *channel) txCommit() error {
+	t := ch.tx
+	if t == nil {
+		return fail(amqp091.CodePreconditionFailed, "channel is not transactional")
+	}
+	c := ch.c
+	ch.mu.Lock()
+	for _, tag := range t.settles {
+		if u := ch.unacked.inTx(tag); u != nil {
+			ch.unacked.settled(u)
+		}
+	}
+	ch.mu.Unlock()
+	c.link.RunWhole(t.ops)
+	refused := false
+	for i := range t.ops {
+		refused = refused || t.ops[i].Refused
+		if pos := t.ops[i].Pos; pos != 0 {
+			if err := c.link.Commit(pos); err != nil {
+				return err
+			}
+			break // one frame holds them all
+		}
+	}
+	if len(t.returns) > 0 {
+		c.out.put(func(b []byte) []byte { return append(b, t.returns...) })
+	}
+	clear(t.ops)
+	t.ops, t.settles, t.returns = t.ops[:0], t.settles[:0], t.returns[:0]
+	if refused {
+		return fail(amqp091.CodePreconditionFailed, "partial tx completion") // DL-10.7
+	}
+	ch.reply(amqp091.TxCommitOk{}, false)
+	return nil
+}
+
+func (ch *channel) txRollback() error {
+	t := ch.tx
+	if t == nil {
+		return fail(amqp091.CodePreconditionFailed, "channel is not transactional")
+	}
+	ch.mu.Lock()
+	for _, tag := range t.settles {
+		if u := ch.unacked.inTx(tag); u != nil {
+			u.pending = false
+		}
+	}
+	ch.mu.Unlock()
+	t.drop(ch.c)
+	ch.reply(amqp091.TxRollbackOk{}, false)
+	return nil
+}
