@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"crypto/rand"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+// Default is what a node has after its first start (BR-18.1).
+type Default struct {
+	VHost                  message.VHost
+	User, Password         string
+	Tags                   []string
+	Configure, Write, Read string
+}
+
+// Empty says whether nothing was ever declared: the node starts for the first time.
+func (b *Broker) Empty() bool {
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	return len(b.state.VHosts()) == 0 && len(b.users.List()) == 0
+}
+
+// CreateDefault makes the first virtual host and the first user.
+func (b *Broker) CreateDefault(d Default) error {
+	return b.change(func() error {
+		if _, _, err := b.state.PutVHost(d.VHost, topology.Metadata{Description: "Default virtual host"}); err != nil {
+			return err
+		}
+		b.users.PutUser(d.User, auth.HashPassword(d.Password, salt()), d.Tags)
+		_, err := b.users.PutPermission(auth.Permission{
+			VHost: d.VHost, User: d.User, Configure: d.Configure, Write: d.Write, Read: d.Read,
+		})
+		return err
+	})
+}
+
+// salt is chance for a password's hash.
+func salt() (s [4]byte) {
+	_, _ = rand.Read(s[:]) // never fails
+	return s
+}
