@@ -52,6 +52,9 @@ type History struct {
 	// LastExchange is the exchange the message was in before its last death (DL-7.5).
 	LastExchange string
 	Cause        Cause // of the last death
+
+	// ReplayedFrom is the queue a replay last took the message from, "" if none did.
+	ReplayedFrom string
 }
 
 // Event is one death.
@@ -140,6 +143,7 @@ func (h *History) Append(b []byte) []byte {
 	b = appendString(b, h.Cause.Connection)
 	b = appendString(b, h.Cause.User)
 	b = appendString(b, h.Cause.Error)
+	b = appendString(b, h.ReplayedFrom)
 	b = binary.AppendUvarint(b, uint64(h.First))
 	b = binary.AppendUvarint(b, uint64(len(h.Deaths)))
 	for i := range h.Deaths {
@@ -169,6 +173,7 @@ func Parse(b []byte) (h History, err error) {
 	h.Keys = r.strings()
 	h.LastExchange = r.string()
 	h.Cause = Cause{r.string(), r.string(), r.string(), r.string()}
+	h.ReplayedFrom = r.string()
 	first := r.uvarint()
 	n := r.uvarint()
 	if n > uint64(len(r.b)) { // an entry takes several bytes

@@ -47,7 +47,9 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 			r.key = append(r.key, h.Keys[0]...)
 		}
 	}
-	*exchange, *key = r.exchange, r.key
+	if len(r.history.Deaths) > 0 {
+		*exchange, *key = r.exchange, r.key
+	}
 	if counted {
 		r.props = broker.RenderProps(r.props[:0], rec, store.Bytes(it.d.History), it.d.Counts, quorum)
 		return r.props
