@@ -22,7 +22,7 @@ const (
 	headerReplayedFrom = "x-replayed-from"
 )
 
-// HeaderNames are the seven headers, which a replay removes (DL-19.6).
+// HeaderNames are the seven headers, sorted, which a replay removes (DL-19.6).
 var HeaderNames = []string{
 	headerDeath, headerFirstExchange, headerFirstQueue, headerFirstReason,
 	headerLastExchange, headerLastQueue, headerLastReason,
@@ -38,6 +38,15 @@ func (h *History) Headers() []amqp091.RawField {
 		fields = append(fields, amqp091.RawField{Key: headerReplayedFrom, Encoded: longString(h.ReplayedFrom)})
 	}
 	return fields
+}
+
+// Removed are the headers that the message does not carry any more: a replay
+// takes away those of its former deaths, which a client may have sent along.
+func (h *History) Removed() []string {
+	if h.ReplayedFrom != "" {
+		return HeaderNames
+	}
+	return nil
 }
 
 // Matchable is what a headers exchange sees of the history: all but x-death (DL-6.8).

@@ -118,6 +118,16 @@ func (h *History) ClosesCycle(target string) bool {
 	return false
 }
 
+// Origin is where the message was published to before it first died, and with
+// which keys, BCC keys not included.
+func (h *History) Origin() (exchange string, keys []string, ok bool) {
+	if len(h.Deaths) == 0 {
+		return "", nil, false
+	}
+	d := &h.Deaths[h.First]
+	return d.Exchange, d.Keys, len(d.Keys) > 0
+}
+
 // Total is how often the message died.
 func (h *History) Total() (n uint64) {
 	for i := range h.Deaths {
