@@ -86,6 +86,7 @@ type Broker struct {
 
 	replies replies
 	cycles  seen
+	alarms  alarms
 	Totals  Totals
 }
 
@@ -158,7 +159,7 @@ func Open(o Options) (b *Broker, err error) {
 	b.node = partition.New(partition.Options{
 		Partitions: o.Partitions, Journal: b.journal, Bodies: b.bodies, Router: deadRouter{b}, Logger: o.Logger,
 		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: o.Failpoint,
-		ResetOnDeadLetter: o.ResetOnDeadLetter, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
+		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
 	})
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {
