@@ -152,10 +152,10 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 		Queue: q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
 		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey,
 	}
-	if len(h.Deaths) == 0 {
+	if d.History == 0 {
 		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
 	} else {
-		e.Exchange, e.Keys = h.Exchange, h.Keys
+		e.Exchange, e.Keys = h.Exchange, h.Keys // where a death or a replay brought it
 	}
 	e.NextKeys = e.Keys
 	if dead.HasKey {

@@ -531,6 +531,9 @@ func (m *Machine) full(e *Entry) bool {
 		m.settings.MaxBytes >= 0 && bytes+int64(e.Size) > m.settings.MaxBytes
 }
 
+// Accepts says whether the queue has room for the message.
+func (m *Machine) Accepts(e *Entry) bool { return !m.full(e) }
+
 // counted is what length limits look at (DL-10.1).
 func (m *Machine) counted() (messages, bytes int64) {
 	messages, bytes = int64(m.n.Ready), m.n.ReadyBytes
