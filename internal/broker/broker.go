@@ -71,8 +71,9 @@ type Broker struct {
 	users    *auth.Users
 	revision atomic.Uint64 // raised by every change of either
 
-	storing sync.Mutex // keeps changes in the order they were made
-	store   *store.Store
+	storing  sync.Mutex // keeps changes in the order they were made
+	policies sync.Mutex // held from a change of policies until every queue goes by it
+	store    *store.Store
 
 	journal *journal.Journal
 	bodies  *bodies.Store
