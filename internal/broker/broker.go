@@ -71,8 +71,9 @@ type Broker struct {
 	users    *auth.Users
 	revision atomic.Uint64 // raised by every change of either
 
-	storing sync.Mutex // keeps changes in the order they were made
-	store   *store.Store
+	storing  sync.Mutex // keeps changes in the order they were made
+	policies sync.Mutex // held from a change of policies until every queue goes by it
+	store    *store.Store
 
 	journal *journal.Journal
 	bodies  *bodies.Store
@@ -86,6 +87,7 @@ type Broker struct {
 
 	replies replies
 	cycles  seen
+	alarms  alarms
 	Totals  Totals
 }
 
@@ -158,7 +160,7 @@ func Open(o Options) (b *Broker, err error) {
 	b.node = partition.New(partition.Options{
 		Partitions: o.Partitions, Journal: b.journal, Bodies: b.bodies, Router: deadRouter{b}, Logger: o.Logger,
 		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: o.Failpoint,
-		ResetOnDeadLetter: o.ResetOnDeadLetter, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
+		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
 	})
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {
