@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 )
@@ -53,6 +55,7 @@ func (m *Machine) RestoreOut(id ID) {
 	}
 	p.owner[i] = 0
 	p.flags[i] |= flagRedelivered
+	m.awaken(id, p, i)
 	m.setState(id, p, i, stateOut)
 }
 
@@ -63,16 +66,12 @@ func (m *Machine) RestoreReturned(id ID, counts Counts, notBefore int64) {
 		return
 	}
 	p.flags[i] |= flagRedelivered
+	m.awaken(id, p, i)
 	if counts != (Counts{}) {
 		m.sideOf(p, i).counts = counts
 	}
 	if notBefore != 0 {
-		s := m.sideOf(p, i)
-		ttl := m.due(p, i)
-		s.due = 0
-		m.setState(id, p, i, stateDelayed)
-		m.setDue(id, p, i, notBefore)
-		m.sideOf(p, i).due = ttl
+		m.hide(id, p, i, notBefore)
 		return
 	}
 	if m.config.Type == Quorum {
@@ -89,9 +88,24 @@ func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
 	if p == nil {
 		return
 	}
+	m.awaken(id, p, i)
 	m.setState(id, p, i, stateHeld)
 	s := m.sideOf(p, i)
 	s.reason, s.diedAt = reason, at
+}
+
+// awaken ends what the entry was in before: the journal does not tell the end of
+// a wait, nor that an entry left the returns list from its middle.
+func (m *Machine) awaken(id ID, p *page, i uint) {
+	switch p.state(i) {
+	case stateDelayed:
+		m.unhide(id, p, i)
+	case stateReturned:
+		if at := slices.Index(m.returns, id); at >= 0 {
+			m.returns = slices.Delete(m.returns, at, at+1)
+		}
+		m.setState(id, p, i, stateReady)
+	}
 }
 
 // RestoreRemoved notes that the entry is gone. The references are the caller's.
