@@ -688,6 +688,10 @@ func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
 	m.lastUse = now
 	m.expire(now, math.MaxInt)
 	id, p, i, ok := m.first()
+	for ok && m.due(p, i) != 0 && m.due(p, i) <= now { // strict mode lets only so many heads die at once
+		m.die(now, id, p, i, deadletter.Expired, nil)
+		id, p, i, ok = m.first()
+	}
 	if !ok {
 		return Delivery{}, false
 	}
