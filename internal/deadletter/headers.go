@@ -17,9 +17,12 @@ const (
 	headerLastExchange  = "x-last-death-exchange"
 	headerLastQueue     = "x-last-death-queue"
 	headerLastReason    = "x-last-death-reason"
+
+	// headerReplayedFrom names the queue that a replay took the message from (DL-19.6).
+	headerReplayedFrom = "x-replayed-from"
 )
 
-// HeaderNames are the seven headers, which a replay removes (DL-19.6).
+// HeaderNames are the seven headers, sorted, which a replay removes (DL-19.6).
 var HeaderNames = []string{
 	headerDeath, headerFirstExchange, headerFirstQueue, headerFirstReason,
 	headerLastExchange, headerLastQueue, headerLastReason,
@@ -27,10 +30,23 @@ var HeaderNames = []string{
 
 // Headers renders the history as AMQP 0-9-1 headers, sorted (DL-7.1, DL-7.5).
 func (h *History) Headers() []amqp091.RawField {
-	if len(h.Deaths) == 0 {
-		return nil
+	var fields []amqp091.RawField
+	if len(h.Deaths) > 0 {
+		fields = append([]amqp091.RawField{{Key: headerDeath, Encoded: h.xDeath()}}, h.summary()...)
 	}
-	return append([]amqp091.RawField{{Key: headerDeath, Encoded: h.xDeath()}}, h.summary()...)
+	if h.ReplayedFrom != "" {
+		fields = append(fields, amqp091.RawField{Key: headerReplayedFrom, Encoded: longString(h.ReplayedFrom)})
+	}
+	return fields
+}
+
+// Removed are the headers that the message does not carry any more: a replay
+// takes away those of its former deaths, which a client may have sent along.
+func (h *History) Removed() []string {
+	if h.ReplayedFrom != "" {
+		return HeaderNames
+	}
+	return nil
 }
 
 // Matchable is what a headers exchange sees of the history: all but x-death (DL-6.8).

@@ -52,6 +52,9 @@ type History struct {
 	// LastExchange is the exchange the message was in before its last death (DL-7.5).
 	LastExchange string
 	Cause        Cause // of the last death
+
+	// ReplayedFrom is the queue a replay last took the message from, "" if none did.
+	ReplayedFrom string
 }
 
 // Event is one death.
@@ -115,6 +118,16 @@ func (h *History) ClosesCycle(target string) bool {
 	return false
 }
 
+// Origin is where the message was published to before it first died, and with
+// which keys, BCC keys not included.
+func (h *History) Origin() (exchange string, keys []string, ok bool) {
+	if len(h.Deaths) == 0 {
+		return "", nil, false
+	}
+	d := &h.Deaths[h.First]
+	return d.Exchange, d.Keys, len(d.Keys) > 0
+}
+
 // Total is how often the message died.
 func (h *History) Total() (n uint64) {
 	for i := range h.Deaths {
@@ -140,6 +153,7 @@ func (h *History) Append(b []byte) []byte {
 	b = appendString(b, h.Cause.Connection)
 	b = appendString(b, h.Cause.User)
 	b = appendString(b, h.Cause.Error)
+	b = appendString(b, h.ReplayedFrom)
 	b = binary.AppendUvarint(b, uint64(h.First))
 	b = binary.AppendUvarint(b, uint64(len(h.Deaths)))
 	for i := range h.Deaths {
@@ -169,6 +183,7 @@ func Parse(b []byte) (h History, err error) {
 	h.Keys = r.strings()
 	h.LastExchange = r.string()
 	h.Cause = Cause{r.string(), r.string(), r.string(), r.string()}
+	h.ReplayedFrom = r.string()
 	first := r.uvarint()
 	n := r.uvarint()
 	if n > uint64(len(r.b)) { // an entry takes several bytes

@@ -152,10 +152,10 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 		Queue: q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
 		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey,
 	}
-	if len(h.Deaths) == 0 {
+	if d.History == 0 {
 		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
 	} else {
-		e.Exchange, e.Keys = h.Exchange, h.Keys
+		e.Exchange, e.Keys = h.Exchange, h.Keys // where a death or a replay brought it
 	}
 	e.NextKeys = e.Keys
 	if dead.HasKey {
@@ -265,7 +265,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		}
 		h.touch(t)
 		e := queue.Entry{
-			Body: d.Body, History: p.history, Counts: counts, Size: t.size(rec), Priority: priority, TTL: -1,
+			Body: d.Body, History: p.history, Counts: t.carried(counts.Deliveries), Size: t.size(rec), Priority: priority, TTL: -1,
 			Logged: t.logs(rec.Persistent()), Redelivered: counts.Deliveries > 0,
 		}
 		n.bodies.Retain(d.Body, 1)
@@ -373,7 +373,7 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 			e.record, e.recordRef = n.bodies.Bytes(d.Body), d.Body
 		}
 		e.r.Due = in.q.m.Due(in.id)
-		e.r.Counts = counts
+		e.r.Counts = in.q.carried(counts.Deliveries)
 		e.r.Redelivered = counts.Deliveries > 0
 		h.frame.enter(&e)
 	}

@@ -147,6 +147,16 @@ func (cs *consumers) choose() {
 	}
 }
 
+// anyAble says whether some consumer can take a message, a shared limit aside.
+func (cs *consumers) anyAble() bool {
+	for _, c := range cs.list {
+		if (!cs.single || cs.active == c) && !c.paused && c.stale == 0 && (c.NoAck || c.Prefetch == 0 || c.out < c.Prefetch) {
+			return true
+		}
+	}
+	return false
+}
+
 // nextNoAck is next if that consumer does not acknowledge; else nobody's turn passes.
 func (cs *consumers) nextNoAck() *Consumer {
 	if cs.plain < len(cs.list) {

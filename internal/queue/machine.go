@@ -464,7 +464,7 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	}
 	if m.n.Ready == 0 && len(m.cs.list) > 0 {
 		if c := m.cs.nextNoAck(); c != nil {
-			d := Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Redelivered: e.Redelivered, NoAck: true}
+			d := Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Redelivered: e.Redelivered && m.config.Type == Quorum, NoAck: true}
 			if !m.sink.Deliver(c, &d) {
 				c.paused = true
 			}
@@ -478,6 +478,13 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 		due = now
 	case ttl >= 0:
 		due = moment(now, max(ttl, 1)) // quorum queues take 0 for 1
+	}
+	if e.Redelivered && m.config.Type == Classic && m.n.Ready == 0 && m.cs.anyAble() {
+		// RabbitMQ's classic queues hand it on before they look whether it had
+		// been delivered elsewhere.
+		fresh := *e
+		fresh.Redelivered = false
+		e = &fresh
 	}
 	id, _, _ := m.enter(m.level(e.Priority), 0, e, stateReady, due)
 	return id, Stored
@@ -533,6 +540,9 @@ func (m *Machine) full(e *Entry) bool {
 	return m.settings.MaxLength >= 0 && ready+1 > m.settings.MaxLength ||
 		m.settings.MaxBytes >= 0 && bytes+int64(e.Size) > m.settings.MaxBytes
 }
+
+// Accepts says whether the queue has room for the message.
+func (m *Machine) Accepts(e *Entry) bool { return !m.full(e) }
 
 // counted is what length limits look at (DL-10.1).
 func (m *Machine) counted() (messages, bytes int64) {
@@ -786,12 +796,15 @@ func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
 
 func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind ReturnKind) {
 	failed := kind.failed(m.config.CountNack)
+	counted := m.config.Type == Quorum || m.retries(failed)
 	var counts Counts
-	if m.config.Type == Quorum || m.retries(failed) {
+	if counted || failed {
 		s := m.sideOf(p, i)
-		s.counts.Acquired++
+		if counted {
+			s.counts.Acquired++
+		}
 		if failed {
-			s.counts.Deliveries++
+			s.counts.Deliveries++ // classic queues only hand it on (DL-6.14)
 		}
 		counts = s.counts
 	}

@@ -24,11 +24,12 @@ const (
 	ConsistentHash Kind = "x-consistent-hash"
 	ModulusHash    Kind = "x-modulus-hash"
 	LocalRandom    Kind = "x-local-random"
+	Random         Kind = "x-random"
 )
 
 // Kinds returns every exchange type, in the order of their names.
 func Kinds() []Kind {
-	return []Kind{Direct, Fanout, Headers, Topic, ConsistentHash, LocalRandom, ModulusHash}
+	return []Kind{Direct, Fanout, Headers, Topic, ConsistentHash, LocalRandom, ModulusHash, Random}
 }
 
 // Destination is what a binding leads to. Topology puts pointers in it; the package only copies them.
@@ -91,6 +92,8 @@ func New(kind Kind, args amqp091.Table) (Table, error) {
 		return &modulusHash{}, nil
 	case LocalRandom:
 		return &localRandom{}, nil
+	case Random:
+		return &random{}, nil
 	}
 	if pluginName(kind) {
 		return nil, fmt.Errorf("invalid exchange type '%s'", kind)

@@ -56,7 +56,7 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 	if err != nil {
 		return nil
 	}
-	edit := amqp091.PropsEdit{Set: r.headers, Expiration: &noExpiration}
+	edit := amqp091.PropsEdit{Set: r.headers, Remove: r.history.Removed(), Expiration: &noExpiration}
 	r.props = amqp091.AppendProps(r.props[:0], rec.Properties(), &props, &edit)
 	return r.props
 }

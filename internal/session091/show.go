@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/topology"
 )
 
@@ -44,23 +45,11 @@ func (c *conn) ShowChannels() []map[string]any {
 	return shown
 }
 
-// ConsumerInfo is what the management API shows of a consumer.
-type ConsumerInfo struct {
-	Connection, Channel string
-	Number              uint16
-	User                string
-	PeerHost            string
-	PeerPort            int
-}
-
-// Info tells whose the consumer is.
-func (k *consumer) Info() ConsumerInfo {
+// Info implements broker.Informant.
+func (k *consumer) Info() broker.ConsumerInfo {
 	c := k.ch.c
-	return ConsumerInfo{
+	return broker.ConsumerInfo{
 		Connection: c.peer.Name, Channel: fmt.Sprintf("%s (%d)", c.peer.Name, k.ch.number), Number: k.ch.number,
-		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort,
+		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort, Arguments: topology.ArgumentsJSON(k.args),
 	}
 }
-
-// ArgumentsJSON are the arguments of basic.consume.
-func (k *consumer) ArgumentsJSON() map[string]any { return topology.ArgumentsJSON(k.args) }

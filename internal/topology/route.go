@@ -107,7 +107,7 @@ func (r *Router) add(out []*Queue, start int, q *Queue) []*Queue {
 // routesByKeys says whether the exchange looks at nothing of a message but its keys.
 func (x *Exchange) routesByKeys() bool {
 	switch x.Type {
-	case routing.Headers, routing.LocalRandom:
+	case routing.Headers, routing.LocalRandom, routing.Random:
 		return false
 	case routing.ConsistentHash:
 		return len(x.Arguments) == 0 // else it may hash a header or a property

@@ -1,0 +1,256 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/routing"
+	"bartleby.mq/internal/topology"
+)
+
+// ReplayRequest says which dead letters of a queue go back where they were first
+// published to (DL-19.6).
+type ReplayRequest struct {
+	// Reason and Queue choose messages that died so, or there; both must hold of
+	// the same death. Zero values choose all.
+	Reason deadletter.Reason
+	Queue  string
+	// OlderThan and NewerThan choose by the time since the last death; 0 = all.
+	OlderThan, NewerThan time.Duration
+
+	Limit  int  // messages at most; 0 = no limit
+	Rate   int  // messages a second at most; 0 = as fast as it goes
+	DryRun bool // only count
+}
+
+// ReplayResult is what a replay did, or in a dry run would do.
+type ReplayResult struct {
+	Examined   int `json:"examined"`
+	Matched    int `json:"matched"`
+	Replayed   int `json:"replayed"`
+	Unroutable int `json:"unroutable"` // their exchange is gone or leads nowhere: they stay
+	Refused    int `json:"refused"`    // a target is full: they stay
+	NoOrigin   int `json:"no_origin"`  // nothing tells where they came from: they stay
+
+	// To counts the messages by where they went, or would go.
+	To map[string]int `json:"to,omitempty"`
+}
+
+const replaySlice = 128
+
+// Replay moves dead letters of the queue back to the exchange and with the keys
+// they were first published with. Each message is moved by one frame of the
+// journal: after a crash it is in one place. Its death headers are gone
+// afterwards, its own TTL stays spent, and x-replayed-from names the queue.
+//
+// Messages that die while the replay runs are not taken again by it, so a cause
+// that still holds cannot make it run for ever.
+func (c *Connection) Replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
+	result := ReplayResult{To: map[string]int{}}
+	decl, err := c.find(name, c.readable)
+	if err != nil {
+		return result, err
+	}
+	if r.Limit < 0 || r.Rate < 0 || r.OlderThan < 0 || r.NewerThan < 0 {
+		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: limit, rate and ages must not be negative", decl.Resource())
+	}
+	q := runtimeOf(decl)
+	began := time.Now()
+	var cursor queue.Cursor
+	slice := replaySlice
+	if r.Rate > 0 {
+		slice = min(slice, max(1, r.Rate/10))
+	}
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return result, err
+		}
+		var chosen []replayed
+		cursor, done, err = c.b.node.Browse(q, cursor, slice, func(v queue.View, rec message.Record, history []byte) bool {
+			if v.Out || v.Dead || v.NotBefore != 0 {
+				return true
+			}
+			result.Examined++
+			h, ok := past(rec, history)
+			if !ok {
+				result.NoOrigin++
+				return true
+			}
+			if r.matches(&h, began) && (r.Limit == 0 || result.Matched < r.Limit) {
+				result.Matched++
+				chosen = append(chosen, origin(v.ID, rec, &h, decl))
+			}
+			return true
+		})
+		if err != nil {
+			if partition.Gone(err) {
+				return result, topology.NoQueue(c.VHost, name)
+			}
+			return result, err
+		}
+		if err := c.replaySlice(q, chosen, r.DryRun, &result); err != nil {
+			return result, err
+		}
+		if r.Limit > 0 && result.Matched >= r.Limit {
+			break
+		}
+		if r.Rate > 0 && len(chosen) > 0 && !r.DryRun {
+			due := began.Add(time.Duration(result.Replayed) * time.Second / time.Duration(r.Rate))
+			if err := sleep(ctx, time.Until(due)); err != nil {
+				return result, err
+			}
+		}
+	}
+	return result, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *ReplayRequest) matches(h *deadletter.History, began time.Time) bool {
+	last := time.UnixMilli(h.Deaths[0].Last)
+	if !last.Before(began) {
+		return false
+	}
+	age := began.Sub(last)
+	if r.OlderThan > 0 && age < r.OlderThan || r.NewerThan > 0 && age > r.NewerThan {
+		return false
+	}
+	return slices.ContainsFunc(h.Deaths, func(d deadletter.Death) bool {
+		return (r.Reason == 0 || d.Reason == r.Reason) && (r.Queue == "" || d.Queue == r.Queue)
+	})
+}
+
+// replayed is a message chosen for a replay.
+type replayed struct {
+	id       queue.ID
+	exchange message.ExchangeName
+	m        routing.Message
+	history  []byte
+}
+
+// past is the message's history: the broker's own, or what a client that parked
+// it has sent along.
+func past(rec message.Record, history []byte) (deadletter.History, bool) {
+	if h, err := deadletter.Parse(history); err == nil && len(h.Deaths) > 0 {
+		return h, true
+	}
+	if !rec.HasHeaders() {
+		return deadletter.History{}, false
+	}
+	props, err := amqp091.ParseProps(rec.Properties())
+	if err != nil {
+		return deadletter.History{}, false
+	}
+	h, ok := deadletter.Carried(props.Headers)
+	if _, _, known := h.Origin(); !known {
+		return h, false
+	}
+	return h, ok
+}
+
+// origin notes where a message was first published to. rec is valid only now.
+func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue) replayed {
+	exchange, keys, _ := h.Origin()
+	p := replayed{id: id, exchange: message.ExchangeName(exchange)}
+	p.m.Key, p.m.Chance = []byte(keys[0]), rand.Uint64()
+	for _, k := range keys[1:] {
+		p.m.More = append(p.m.More, []byte(k))
+	}
+	p.m.More = append(p.m.More, shortStrings(slices.Clone(rec.BCC()))...)
+	if props, err := amqp091.ParseProps(slices.Clone(rec.Properties())); err == nil {
+		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
+		p.m.Timestamp, p.m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
+	}
+	next := deadletter.History{Exchange: exchange, Keys: keys, ReplayedFrom: string(from.Name)}
+	p.history = next.Append(nil)
+	return p
+}
+
+// replaySlice moves the messages chosen, after checking that the user may publish there.
+func (c *Connection) replaySlice(q *partition.Queue, chosen []replayed, dryRun bool, result *ReplayResult) error {
+	var moves []partition.Move
+	var to []string
+	for i := range chosen {
+		p := &chosen[i]
+		targets, err := c.replayTargets(p)
+		if err != nil {
+			return err
+		}
+		if len(targets) == 0 {
+			result.Unroutable++
+			continue
+		}
+		moves = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history})
+		to = append(to, place(p.exchange, p.m.Key, targets))
+	}
+	if dryRun {
+		for _, t := range to {
+			result.To[t]++
+		}
+		return nil
+	}
+	if len(moves) == 0 {
+		return nil
+	}
+	for i, m := range c.b.node.Move(q, moves) {
+		switch m {
+		case partition.MoveDone:
+			result.Replayed++
+			result.To[to[i]]++
+		case partition.MoveRefused:
+			result.Refused++
+		}
+	}
+	return nil
+}
+
+// place is how a result names where a message went.
+func place(x message.ExchangeName, key []byte, targets []*partition.Queue) string {
+	names := make([]string, len(targets))
+	for i, t := range targets {
+		names[i] = t.Name
+	}
+	return fmt.Sprintf("exchange '%s' key '%s' -> %s", x, key, strings.Join(names, ", "))
+}
+
+func (c *Connection) replayTargets(p *replayed) ([]*partition.Queue, error) {
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(p.exchange)}); err != nil {
+		return nil, err
+	}
+	v, ok := c.b.state.VHost(c.VHost)
+	if !ok {
+		return nil, topology.Refuse(topology.NotFound, "vhost '%s' is gone", c.VHost)
+	}
+	x, ok := v.Exchange(p.exchange)
+	if !ok {
+		return nil, nil
+	}
+	var targets []*partition.Queue
+	for _, q := range c.router.Route(v, x, &p.m, nil) {
+		targets = append(targets, runtimeOf(q))
+	}
+	return targets, nil
+}
