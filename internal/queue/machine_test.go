@@ -179,8 +179,8 @@ func (p *pair) Removed(id ID, body, history message.Ref, logged bool) {
 func (p *pair) Died(reason deadletter.Reason, routed bool) { p.note("died %v %v", reason, routed) }
 
 func (p *pair) Returned(id ID, n Counts, notBefore int64) {
-	p.note("returned %d %v until=%d", id, n, notBefore)
-	if p.m.config.Type == Quorum || notBefore != 0 {
+	if p.m.config.Type == Quorum || notBefore != 0 { // others go where they were, and nobody notes it
+		p.note("returned %d %v until=%d", id, n, notBefore)
 		p.journal(func(m *Machine) { m.RestoreReturned(id, n, notBefore) })
 	}
 }

@@ -245,13 +245,16 @@ func (q *model) enqueue(now int64, e Entry, force bool) (ID, Result) {
 	}
 	if q.ready() == 0 && allPlain {
 		if c := q.nextConsumer(); c != nil {
-			q.deliver(c, &modelEntry{e: e, redelivered: e.Redelivered}, true)
+			q.deliver(c, &modelEntry{e: e, redelivered: e.Redelivered && q.quorum()}, true)
 			return 0, Delivered
 		}
 	}
 	ttl := e.TTL
 	if q.settings.TTL >= 0 && (ttl < 0 || ttl > q.settings.TTL) {
 		ttl = q.settings.TTL
+	}
+	if q.ready() == 0 && !q.quorum() && q.anyAble() {
+		e.Redelivered = false
 	}
 	in := q.enter(&e)
 	switch {
@@ -263,6 +266,13 @@ func (q *model) enqueue(now int64, e Entry, force bool) (ID, Result) {
 		in.due = now + ttl + 1
 	}
 	return in.id, Stored
+}
+
+// anyAble says whether a consumer could take a message, shared limits aside.
+func (q *model) anyAble() bool {
+	return slices.ContainsFunc(q.list, func(c *modelConsumer) bool {
+		return (!q.config.SingleActive || q.active == c) && !c.paused && c.stale == 0 && (c.noAck || c.prefetch == 0 || c.out < c.prefetch)
+	})
 }
 
 func (q *model) enter(e *Entry) *modelEntry {
@@ -449,9 +459,9 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 	waits := r.Min > 0 && (r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed)
 	if q.quorum() || waits {
 		e.e.Counts.Acquired++
-		if failed {
-			e.e.Counts.Deliveries++
-		}
+	}
+	if failed {
+		e.e.Counts.Deliveries++
 	}
 	switch limit := q.settings.DeliveryLimit; {
 	case q.quorum() && failed && limit >= 0 && int64(e.e.Counts.Deliveries) > limit:
@@ -469,11 +479,9 @@ func (q *model) returned(e *modelEntry, until int64) {
 	if !e.e.Logged {
 		return
 	}
-	counts := e.e.Counts
-	if !q.quorum() && until == 0 {
-		counts = Counts{}
+	if q.quorum() || until != 0 {
+		q.note("returned %d %v until=%d", e.id, e.e.Counts, until)
 	}
-	q.note("returned %d %v until=%d", e.id, counts, until)
 }
 
 func (q *model) timeout(c *modelConsumer) int64 {
