@@ -71,6 +71,14 @@ type Subscriber interface {
 	TimedOut(q *Queue, c *queue.Consumer, n int)
 }
 
+// answer notes that a target has taken the held entry.
+func (q *Queue) answer(id queue.ID, target uint64) {
+	if q.answered == nil {
+		q.answered = map[queue.ID][]uint64{}
+	}
+	q.answered[id] = append(q.answered[id], target)
+}
+
 var _ queue.Sink = (*Queue)(nil)
 
 // Deliver implements queue.Sink.

@@ -26,8 +26,9 @@ type Consumer struct {
 
 // outstanding is a delivery on the watch of a consumer timeout.
 type outstanding struct {
-	id ID
-	at int64 // when it was delivered, in milliseconds since 1970
+	id       ID
+	acquired uint32 // how often the message had come back before it
+	at       int64  // when it was delivered, in milliseconds since 1970
 }
 
 // Out is the number of its deliveries that are not settled.
