@@ -21,7 +21,6 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 )
 
@@ -82,8 +81,7 @@ type conn struct {
 	settling []unacked // scratch of settle
 	// Channels with publishes that were run and are to be confirmed.
 	confirming []*channel
-	pos        journal.Pos // of the last logged operation
-	ungate     bool        // a shared prefetch limit has room again
+	ungate     bool // a shared prefetch limit has room again
 	state      state
 	pub        broker.Publication
 	deadline   time.Time // the socket's read deadline
@@ -104,7 +102,7 @@ type conn struct {
 
 	// What others want of the reader: see interrupt.
 	interrupted atomic.Bool
-	heedc       chan struct{} // for a reader that waits for an alarm to end
+	heedc       chan struct{}           // for a reader that waits for an alarm to end
 	shutdown    atomic.Pointer[failure] // the connection is to be closed
 	aborts      []abortion              // channels are; guarded by chMu
 }
@@ -433,6 +431,7 @@ func (c *conn) end(cause error) {
 	c.flushOps()
 	c.closeChannels()
 	close(c.ended)
+	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also of a write under way
 	c.writing.Wait()
 	_ = c.nc.Close()
 	c.drainOutbox()
