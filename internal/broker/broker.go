@@ -50,7 +50,6 @@ type Options struct {
 	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
 	GlobalQos       bool          // whether basic.qos global is what it says (BR-9.9)
 
-	TrustClientDeath  bool          // reserved by DL-7.10; refused by configuration until it works
 	CountNack         bool          // DL-11.5
 	ResetOnDeadLetter bool          // DL-11.6
 	StripCC           bool          // DL-20.1

@@ -167,6 +167,7 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 		}
 	}
 	h.Record(&e)
+	h.StripCC = h.StripCC || n.StripCC && dead.HasKey
 	routes := e.NextKeys
 	if !e.KeysReplaced {
 		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())

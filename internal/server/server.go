@@ -98,7 +98,7 @@ func Start(o Options) (s *Server, err error) {
 	if err = s.firstStart(); err != nil {
 		return s, err
 	}
-	s.listen = listen.New(listen.Options{Serve: s.serve091, Logger: o.Logger, MaxConnections: o.Config.MaxConnections})
+	s.listen = listen.New(listen.Options{Serve: s.serve091, Logger: o.Logger, LikeRabbitMQ: o.Config.Strict, MaxConnections: o.Config.MaxConnections})
 	s.watchResources()
 	if err = s.startHTTP(); err != nil {
 		return s, err
