@@ -147,6 +147,10 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 	if d.History != 0 {
 		// Our own bytes: if they cannot be read, the history begins anew rather than the message being lost.
 		h, _ = deadletter.Parse(n.bodies.Bytes(d.History))
+	} else if n.TrustClientDeath && rec.HasHeaders() {
+		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
+			h, _ = deadletter.Carried(props.Headers) // DL-7.10
+		}
 	}
 	e := deadletter.Event{
 		Queue: q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
@@ -194,7 +198,7 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 	ref, b := n.bodies.Alloc(len(stored))
 	copy(b, stored)
 	p.history, p.story = ref, h
-	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0
+	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.TrustClientDeath && rec.HasHeaders())
 	return p
 }
 
