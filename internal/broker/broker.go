@@ -71,8 +71,9 @@ type Broker struct {
 	users    *auth.Users
 	revision atomic.Uint64 // raised by every change of either
 
-	storing sync.Mutex // keeps changes in the order they were made
-	store   *store.Store
+	storing  sync.Mutex // keeps changes in the order they were made
+	policies sync.Mutex // held from a change of policies until every queue goes by it
+	store    *store.Store
 
 	journal *journal.Journal
 	bodies  *bodies.Store
@@ -201,24 +202,31 @@ func (b *Broker) Close() error {
 // change runs f with the topology and the accounts locked for writing, and
 // stores what it changed before it returns. f must not wait for anything.
 func (b *Broker) change(f func() error) error {
-	b.topo.Lock()
-	err := f()
-	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
-	b.revision.Add(1)
+	changes, err := b.mutate(f)
 	if len(changes) == 0 {
-		b.topo.Unlock()
 		return err
 	}
-	b.storing.Lock()
-	b.topo.Unlock()
-	failed := b.persist(changes)
-	b.storing.Unlock()
-	if failed != nil {
+	defer b.storing.Unlock()
+	if failed := b.persist(changes); failed != nil {
 		// What was changed in memory is not on disk, and nobody knows what is.
 		b.OnFatal(failed)
 		return failed
 	}
 	return err
+}
+
+// mutate runs f and returns what is to be stored. If there is anything, storing
+// is locked, so that changes are stored in the order they were made.
+func (b *Broker) mutate(f func() error) ([]change.Change, error) {
+	b.topo.Lock()
+	defer b.topo.Unlock()
+	err := f()
+	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
+	b.revision.Add(1)
+	if len(changes) > 0 {
+		b.storing.Lock()
+	}
+	return changes, err
 }
 
 func (b *Broker) persist(changes []change.Change) error {

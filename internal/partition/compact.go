@@ -87,6 +87,9 @@ func (n *Node) retell(h *hold, q *Queue, after queue.Cursor, cut uint64) (queue.
 			e.record, e.recordRef = n.bodies.Bytes(v.Body), v.Body
 		}
 		h.frame.enter(&e)
+		if targets := q.answered[v.ID]; len(targets) > 0 {
+			h.frame.answered(q.Incarnation, v.ID, targets)
+		}
 		// Large bodies: do not let one frame grow without end.
 		return len(h.frame.b) < 4<<20
 	})

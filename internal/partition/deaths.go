@@ -244,6 +244,9 @@ func (n *Node) eachPlan(r *router, f func(*plan)) {
 
 // moveDeath moves one dead entry into its targets. REQUIRES: q and the targets are held.
 func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce bool) {
+	if !q.m.Dead(d.ID) {
+		return // purged while its targets were looked up
+	}
 	rec := message.Record(n.bodies.Bytes(d.Body))
 	h.entered = h.entered[:0]
 	logged := 0
@@ -262,7 +265,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		}
 		h.touch(t)
 		e := queue.Entry{
-			Body: d.Body, History: p.history, Counts: counts, Size: t.size(rec), Priority: priority, TTL: -1,
+			Body: d.Body, History: p.history, Counts: t.carried(counts.Deliveries), Size: t.size(rec), Priority: priority, TTL: -1,
 			Logged: t.logs(rec.Persistent()), Redelivered: counts.Deliveries > 0,
 		}
 		n.bodies.Retain(d.Body, 1)
@@ -335,7 +338,7 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 			h.frame.settle(q.Incarnation, d.ID)
 		}
 		return
-	case d.Logged && n.bodies.Location(d.Body) >= n.compacting.Load():
+	case d.Logged && n.compacting.Load() == 0:
 		h.frame.move(q.Incarnation, d.ID, p.history, n.bodies.Bytes(p.history), keep, logged)
 		for _, in := range h.entered {
 			if in.logged {
@@ -344,20 +347,33 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 		}
 		return
 	}
-	// The journal does not have the body, or will not have it for long.
-	if d.Logged && !keep {
+	// The journal does not have the entry, or may not have it for long: what it
+	// knows of it may be dropped before the entry was written anew.
+	cut := n.compacting.Load()
+	switch {
+	case d.Logged && !keep:
 		h.frame.settle(q.Incarnation, d.ID)
+	case d.Logged:
+		var targets []uint64
+		for _, in := range h.entered {
+			if in.logged {
+				targets = append(targets, in.q.Incarnation)
+			}
+		}
+		h.frame.answered(q.Incarnation, d.ID, targets)
 	}
 	for _, in := range h.entered {
 		if !in.logged {
 			continue
 		}
-		e := entered{
-			queue: in.q.Incarnation, id: in.id, history: n.bodies.Bytes(p.history),
-			record: n.bodies.Bytes(d.Body), recordRef: d.Body,
+		e := entered{queue: in.q.Incarnation, id: in.id, history: n.bodies.Bytes(p.history)}
+		if at := n.bodies.Location(d.Body); d.Logged && at >= cut && at != 0 {
+			e.location = at
+		} else {
+			e.record, e.recordRef = n.bodies.Bytes(d.Body), d.Body
 		}
 		e.r.Due = in.q.m.Due(in.id)
-		e.r.Counts = counts
+		e.r.Counts = in.q.carried(counts.Deliveries)
 		e.r.Redelivered = counts.Deliveries > 0
 		h.frame.enter(&e)
 	}
@@ -372,11 +388,8 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 	if len(h.entered) == 0 {
 		return
 	}
-	if q.answered == nil {
-		q.answered = map[queue.ID][]uint64{}
-	}
 	for _, in := range h.entered {
-		q.answered[d.ID] = append(q.answered[d.ID], in.q.Incarnation)
+		q.answer(d.ID, in.q.Incarnation)
 	}
 	n.logMove(h, q, d, p, counts, true, logged)
 }
@@ -471,6 +484,9 @@ func AppendCC(keys []string, headers []byte) []string {
 func appendShortStrings(keys []string, b []byte) []string {
 	for len(b) > 0 {
 		n := int(b[0])
+		if 1+n > len(b) {
+			break
+		}
 		keys = append(keys, string(b[1:1+n]))
 		b = b[1+n:]
 	}

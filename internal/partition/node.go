@@ -261,6 +261,9 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 		q.m.Expire(h.now)
 		logged := q.m.Totals().Persistent > 0
 		purged = q.m.Purge()
+		if q.m.Totals().Held == 0 {
+			q.answered = nil
+		}
 		q.stats.Purged += uint64(purged)
 		if logged && purged > 0 {
 			var keep []queue.ID

@@ -3,7 +3,6 @@ package partition
 import (
 	"fmt"
 
-	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -59,6 +58,8 @@ type recovery struct {
 	ghosts []*Queue
 
 	history message.Ref // of the last move, one reference is ours
+	first   uint32      // the oldest segment there is, once a frame was read
+	begun   bool
 }
 
 // queue returns the queue of an incarnation, which may have been deleted since.
@@ -78,6 +79,9 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	if len(payload) == 0 || payload[0] != frameVersion {
 		return fmt.Errorf("journal frame at %v: format version not known to this release", pos)
 	}
+	if !r.begun {
+		r.first, r.begun = pos.Segment(), true
+	}
 	fr := &frameReader{all: payload, at: 1}
 	base := uint64(r.node.Journal.PayloadPos(pos))
 	r.setHistory(nil)
@@ -86,21 +90,23 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 		case opPublish:
 			r.publish(fr, base)
 		case opSettle:
-			q, id, count := r.queue(fr.uint()), fr.id(), fr.uint()
+			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
 			for k := uint64(0); k < count && !fr.bad; k++ {
 				if body, history, ok := q.m.RestoreRemoved(id + queue.ID(k)); ok {
 					r.hold.drop(body, history)
 				}
 			}
 		case opDeliver:
-			q, id, count := r.queue(fr.uint()), fr.id(), fr.uint()
+			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
 			for k := uint64(0); k < count && !fr.bad; k++ {
 				q.m.RestoreOut(id + queue.ID(k))
 			}
 		case opReturn:
 			q, id := r.queue(fr.uint()), fr.id()
-			counts := queue.Counts{Deliveries: uint32(fr.uint()), Acquired: uint32(fr.uint())}
-			q.m.RestoreReturned(id, counts, int64(fr.uint()))
+			counts := queue.Counts{Deliveries: fr.small(), Acquired: fr.small()}
+			if notBefore := fr.time(); !fr.bad {
+				q.m.RestoreReturned(id, counts, notBefore)
+			}
 		case opMove:
 			r.move(fr)
 		case opEnter:
@@ -111,10 +117,19 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 			for range fr.count(1) {
 				keep[fr.id()] = true
 			}
-			q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
+			if !fr.bad {
+				q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
+			}
 		case opHold:
 			q, id := r.queue(fr.uint()), fr.id()
-			q.m.RestoreHeld(id, deadletter.Reason(fr.uint()), int64(fr.uint()))
+			if reason, at := fr.reason(false), fr.time(); !fr.bad {
+				q.m.RestoreHeld(id, reason, at)
+			}
+		case opAnswered:
+			q, id := r.queue(fr.uint()), fr.id()
+			for range fr.count(1) {
+				q.answer(id, fr.uint())
+			}
 		default:
 			fr.bad = true
 		}
@@ -152,15 +167,18 @@ func (r *recovery) store(b []byte, location uint64) message.Ref {
 	return ref
 }
 
-// restore makes an entry; body and history are retained for it.
-func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *queue.Restored) {
+// restore makes an entry; body and history are retained for it. It returns false
+// if the queue cannot have such an entry.
+func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *queue.Restored) bool {
 	rec := message.Record(r.node.bodies.Bytes(body))
 	s.Body, s.History, s.Size = body, history, q.size(rec)
 	r.node.bodies.Retain(body, 1)
 	r.node.bodies.Retain(history, 1)
 	if !q.m.Restore(id, s) {
 		r.hold.drop(body, history)
+		return false
 	}
+	return true
 }
 
 func (r *recovery) publish(fr *frameReader, base uint64) {
@@ -171,13 +189,13 @@ func (r *recovery) publish(fr *frameReader, base uint64) {
 	}
 	body := r.store(b, base+uint64(at))
 	for range fr.count(3) {
-		q, id, due := r.queue(fr.uint()), fr.id(), int64(fr.uint())
+		q, id, due := r.queue(fr.uint()), fr.id(), fr.time()
 		if fr.bad {
 			break
 		}
 		s := queue.Restored{}
 		s.Due = due
-		r.restore(q, id, body, 0, &s)
+		fr.bad = !r.restore(q, id, body, 0, &s)
 	}
 	r.node.bodies.Release(body)
 }
@@ -191,7 +209,7 @@ func (r *recovery) move(fr *frameReader) {
 	n := fr.count(4)
 	v, ok := src.m.View(id)
 	for range n {
-		q, to, due, deliveries := r.queue(fr.uint()), fr.id(), int64(fr.uint()), uint32(fr.uint())
+		q, to, due, deliveries := r.queue(fr.uint()), fr.id(), fr.time(), fr.small()
 		if fr.bad {
 			return
 		}
@@ -199,16 +217,17 @@ func (r *recovery) move(fr *frameReader) {
 			continue // told anew by a later frame, see compact
 		}
 		s := queue.Restored{}
-		s.Due, s.Counts.Deliveries, s.Redelivered = due, deliveries, deliveries > 0
-		r.restore(q, to, v.Body, r.history, &s)
+		s.Due, s.Counts, s.Redelivered = due, q.carried(deliveries), deliveries > 0
+		if !r.restore(q, to, v.Body, r.history, &s) {
+			fr.bad = true
+			return
+		}
 		if keep {
-			if src.answered == nil {
-				src.answered = map[queue.ID][]uint64{}
-			}
-			src.answered[id] = append(src.answered[id], q.Incarnation)
+			src.answer(id, q.Incarnation)
 		}
 	}
-	if ok && !keep {
+	if ok && !keep && !fr.bad {
+		delete(src.answered, id)
 		if body, history, removed := src.m.RestoreRemoved(id); removed {
 			r.hold.drop(body, history)
 		}
@@ -219,11 +238,11 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	q, id := r.queue(fr.uint()), fr.id()
 	flags := fr.byte()
 	var s queue.Restored
-	s.Due = int64(fr.uint())
-	s.Counts = queue.Counts{Deliveries: uint32(fr.uint()), Acquired: uint32(fr.uint())}
-	s.NotBefore = int64(fr.uint())
-	s.Held = deadletter.Reason(fr.uint())
-	s.DiedAt = int64(fr.uint())
+	s.Due = fr.time()
+	s.Counts = queue.Counts{Deliveries: fr.small(), Acquired: fr.small()}
+	s.NotBefore = fr.time()
+	s.Held = fr.reason(true)
+	s.DiedAt = fr.time()
 	s.Redelivered, s.Out = flags&enterRedelivered != 0, flags&enterOut != 0
 	history, _ := fr.bytes()
 	location := fr.uint()
@@ -247,6 +266,10 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 		r.node.bodies.SetLocation(body, location)
 	case record != nil:
 		body = r.store(record, location)
+	case journal.Pos(location).Segment() < r.first:
+		// A frame before the cut of the last compaction, in the segment that the cut
+		// lies in: if the entry lives, it is told anew after the cut.
+		return
 	default:
 		b, err := r.node.readRecord(location)
 		if err != nil {
@@ -261,7 +284,7 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 		copy(dst, history)
 		kept = ref
 	}
-	r.restore(q, id, body, kept, &s)
+	fr.bad = !r.restore(q, id, body, kept, &s)
 	r.node.bodies.Release(body)
 	r.node.bodies.Release(kept)
 }

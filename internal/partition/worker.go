@@ -72,7 +72,9 @@ func (p *Partition) tick() {
 			continue
 		}
 		before := q.m.Totals()
-		q.m.Tick(h.now, sliceLimit)
+		if q.m.Tick(h.now, sliceLimit) {
+			h.entries += sliceLimit // it stopped at its limit
+		}
 		after := q.m.Totals()
 		h.entries += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
 		p.reschedule(q, max(q.m.NextDue(), 1))

@@ -122,7 +122,7 @@ func (m *Machine) Close() []*Consumer {
 	m.returns, m.dying, m.filled = nil, nil, [4]uint64{}
 	m.nextDue, m.watch = never, math.MaxInt64
 	list := m.cs.list
-	m.cs.list, m.cs.slots, m.cs.active = nil, nil, nil
+	m.cs.list, m.cs.slots, m.cs.active, m.cs.plain = nil, nil, nil, 0
 	for _, c := range list {
 		c.gone, c.slot = true, 0
 	}
@@ -226,7 +226,7 @@ func (m *Machine) view(id ID, p *page, i uint) View {
 	case stateOut:
 		v.Out = true
 	case stateDelayed:
-		v.NotBefore, v.Due = v.Due, m.sideOf(p, i).due
+		v.NotBefore, v.Due = v.Due, m.sideOf(p, i).ttl
 	case stateDying:
 		v.Dead = true
 	case stateHeld:

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 )
@@ -18,10 +20,15 @@ type Restored struct {
 	DiedAt    int64
 }
 
+// maxSpan is how many pages may lie between the first and the last entry of a
+// lane that is restored: four thousand million messages.
+const maxSpan = 1 << 24
+
 // Restore makes an entry with the ID it had, or replaces what is there. It says
-// whether it was made; if not, the references stay the caller's.
+// whether it was made; if not, the queue cannot have had such an entry, and the
+// references stay the caller's.
 func (m *Machine) Restore(id ID, r *Restored) bool {
-	if id.Lane() >= len(m.lanes) {
+	if id.Seq() == 0 || id.Lane() >= len(m.lanes) || !m.lane(id.Lane()).near(id.Seq()) {
 		return false
 	}
 	if p, i := m.find(id); p != nil {
@@ -53,6 +60,7 @@ func (m *Machine) RestoreOut(id ID) {
 	}
 	p.owner[i] = 0
 	p.flags[i] |= flagRedelivered
+	m.awaken(id, p, i)
 	m.setState(id, p, i, stateOut)
 }
 
@@ -63,16 +71,12 @@ func (m *Machine) RestoreReturned(id ID, counts Counts, notBefore int64) {
 		return
 	}
 	p.flags[i] |= flagRedelivered
+	m.awaken(id, p, i)
 	if counts != (Counts{}) {
 		m.sideOf(p, i).counts = counts
 	}
 	if notBefore != 0 {
-		s := m.sideOf(p, i)
-		ttl := m.due(p, i)
-		s.due = 0
-		m.setState(id, p, i, stateDelayed)
-		m.setDue(id, p, i, notBefore)
-		m.sideOf(p, i).due = ttl
+		m.hide(id, p, i, notBefore)
 		return
 	}
 	if m.config.Type == Quorum {
@@ -89,9 +93,24 @@ func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
 	if p == nil {
 		return
 	}
+	m.awaken(id, p, i)
 	m.setState(id, p, i, stateHeld)
 	s := m.sideOf(p, i)
 	s.reason, s.diedAt = reason, at
+}
+
+// awaken ends what the entry was in before: the journal does not tell the end of
+// a wait, nor that an entry left the returns list from its middle.
+func (m *Machine) awaken(id ID, p *page, i uint) {
+	switch p.state(i) {
+	case stateDelayed:
+		m.unhide(id, p, i)
+	case stateReturned:
+		if at := slices.Index(m.returns, id); at >= 0 {
+			m.returns = slices.Delete(m.returns, at, at+1)
+		}
+		m.setState(id, p, i, stateReady)
+	}
 }
 
 // RestoreRemoved notes that the entry is gone. The references are the caller's.

@@ -99,10 +99,12 @@ type conn struct {
 	ended   chan struct{} // closed when the reader ends
 	writing sync.WaitGroup
 	dead    atomic.Bool // the socket is broken
+	blocked atomic.Bool // an alarm keeps it from being read
 	stats   traffic
 
 	// What others want of the reader: see interrupt.
 	interrupted atomic.Bool
+	heedc       chan struct{} // for a reader that waits for an alarm to end
 	shutdown    atomic.Pointer[failure] // the connection is to be closed
 	aborts      []abortion              // channels are; guarded by chMu
 }
@@ -149,7 +151,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
 	}
 	c.log = o.Logger.With("conn", c.peer.Name)
-	c.out.wakec = make(chan struct{}, 1)
+	c.out.wakec, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1)
 	c.in = append(make([]byte, 0, readSize), first[len(amqp091.ProtocolHeader):]...)
 	c.writing.Go(c.write)
 	c.sendStart()
@@ -394,6 +396,10 @@ func (c *conn) Terminate(code uint16, text string) {
 func (c *conn) interrupt() {
 	c.interrupted.Store(true)
 	_ = c.nc.SetReadDeadline(time.Now())
+	select {
+	case c.heedc <- struct{}{}:
+	default:
+	}
 }
 
 // heed does what others have asked of the reader.
@@ -441,5 +447,6 @@ func (c *conn) end(cause error) {
 func (c *conn) broken(error) {
 	if c.dead.CompareAndSwap(false, true) {
 		_ = c.nc.Close() // the reader finds out
+		c.interrupt()    // even one that waits for an alarm to end
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/topology"
 )
 
@@ -12,10 +13,14 @@ func (c *conn) Show() map[string]any {
 	c.chMu.Lock()
 	channels := len(c.channels)
 	c.chMu.Unlock()
+	state := "running"
+	if c.blocked.Load() {
+		state = "blocked"
+	}
 	return map[string]any{
 		"name": c.peer.Name, "user": c.login.User, "user_who_performed_action": c.login.User, "vhost": string(c.link.VHost),
 		"host": c.peer.Host, "port": c.peer.Port, "peer_host": c.peer.PeerHost, "peer_port": c.peer.PeerPort,
-		"protocol": c.peer.Protocol, "state": "running", "channels": channels, "channel_max": c.channelMax, "frame_max": c.frameMax,
+		"protocol": c.peer.Protocol, "state": state, "channels": channels, "channel_max": c.channelMax, "frame_max": c.frameMax,
 		"timeout": int(c.heartbeat / time.Second), "auth_mechanism": c.login.Mechanism,
 		"client_properties": topology.ArgumentsJSON(c.clientProps), "connected_at": c.since.UnixMilli(),
 		"recv_oct": c.stats.recvBytes.Load(), "recv_cnt": c.stats.recvFrames.Load(), "send_oct": c.stats.sentBytes.Load(),
@@ -44,23 +49,11 @@ func (c *conn) ShowChannels() []map[string]any {
 	return shown
 }
 
-// ConsumerInfo is what the management API shows of a consumer.
-type ConsumerInfo struct {
-	Connection, Channel string
-	Number              uint16
-	User                string
-	PeerHost            string
-	PeerPort            int
-}
-
-// Info tells whose the consumer is.
-func (k *consumer) Info() ConsumerInfo {
+// Info implements broker.Informant.
+func (k *consumer) Info() broker.ConsumerInfo {
 	c := k.ch.c
-	return ConsumerInfo{
+	return broker.ConsumerInfo{
 		Connection: c.peer.Name, Channel: fmt.Sprintf("%s (%d)", c.peer.Name, k.ch.number), Number: k.ch.number,
-		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort,
+		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort, Arguments: topology.ArgumentsJSON(k.args),
 	}
 }
-
-// ArgumentsJSON are the arguments of basic.consume.
-func (k *consumer) ArgumentsJSON() map[string]any { return topology.ArgumentsJSON(k.args) }

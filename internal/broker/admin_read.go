@@ -1,0 +1,81 @@
+package broker
+
+import (
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/topology"
+)
+
+// Read calls f with the declarations and the accounts locked for reading. f must
+// change nothing and wait for nothing, and keep only what never changes: names,
+// policies, settings, bindings, users.
+func (b *Broker) Read(f func(s *topology.State, u *auth.Users)) {
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	f(b.state, b.users)
+}
+
+// QueueInfo is a queue as it was declared, and what policies make of it, at one
+// moment. It may be kept.
+type QueueInfo struct {
+	// Decl is the declaration; only what never changes may be read from it.
+	Decl *topology.Queue
+	// Policy and OperatorPolicy are those in force, or nil.
+	Policy, OperatorPolicy *topology.Policy
+	// Definition is both merged; nil if there is neither.
+	Definition topology.Definition
+	Effective  *topology.Settings
+
+	runtime *partition.Queue
+}
+
+// Describe takes what is to be known of a queue out of the topology.
+// REQUIRES: called within Read.
+func Describe(q *topology.Queue) QueueInfo {
+	return QueueInfo{
+		Decl: q, Policy: q.Policy, OperatorPolicy: q.OperatorPolicy, Definition: q.EffectiveDefinition(),
+		Effective: q.Effective, runtime: runtimeOf(q),
+	}
+}
+
+// Counts are what the queue holds and has done, as of now. A queue deleted
+// meanwhile has zero counts.
+func (b *Broker) Counts(q QueueInfo) partition.Counts { return b.node.Counts(q.runtime) }
+
+// ConsumerInfo says whose a consumer is.
+type ConsumerInfo struct {
+	Connection, Channel string // their names; Channel is "" where the protocol has none
+	Number              uint16 // of the channel
+	User                string
+	PeerHost            string
+	PeerPort            int
+	Arguments           map[string]any // of basic.consume, as JSON values
+}
+
+// Informant is a session's side of a consumer that can say whose it is.
+type Informant interface{ Info() ConsumerInfo }
+
+// AttachedConsumer is a consumer as the management API shows it.
+type AttachedConsumer struct {
+	ConsumerInfo
+	Tag                      string
+	NoAck, Exclusive, Active bool
+	Prefetch, Priority       int
+	Timeout                  int64 // milliseconds; 0 = the queue's
+}
+
+// Consumers lists the consumers of a queue in the order they are served.
+func (b *Broker) Consumers(q QueueInfo) (list []AttachedConsumer) {
+	b.node.RangeConsumers(q.runtime, func(c *queue.Consumer, active bool) {
+		a := AttachedConsumer{
+			Tag: c.Tag, NoAck: c.NoAck, Exclusive: c.Exclusive, Active: active,
+			Prefetch: c.Prefetch, Priority: c.Priority, Timeout: c.Timeout,
+		}
+		if i, ok := c.Target.(Informant); ok {
+			a.ConsumerInfo = i.Info()
+		}
+		list = append(list, a)
+	})
+	return list
+}
