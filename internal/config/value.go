@@ -45,6 +45,17 @@ func flag(field func(*Config) *bool) setter {
 	}
 }
 
+// notYet is a flag that may be off only: what it would turn on is not there, and
+// whoever asks for it must not believe that it is.
+func notYet(why string) setter {
+	return func(_ *parser, _, value string) (string, error) {
+		if on, err := boolean(value); err != nil || !on {
+			return "", err
+		}
+		return "", errors.New(why)
+	}
+}
+
 func oneOf(values []string, field func(*Config) *string) setter {
 	return func(p *parser, _, value string) (string, error) {
 		for _, v := range values {
