@@ -31,7 +31,7 @@ var layers = []struct {
 		"what runs the core must not know who asked"},
 	{"EDGE", []string{"listen", "session091", "session10", "api", "console", "metrics"}, []string{"BYTES", "CORE", "RUN"},
 		"edges translate: the disk is the broker's, and no edge needs another"},
-	{"CLIENT", []string{"ctl", "demo"}, nil, "the command line and the demonstration are clients, as any other tool"},
+	{"CLIENT", []string{"ctl", "demo"}, nil, "clients reach a node as everybody else does, through its ports"},
 	{"CONFIG", []string{"config"}, nil, "configuration is values that the server hands to the rest"},
 	{"SERVER", []string{"server"}, []string{"BYTES", "DISK", "CORE", "RUN", "EDGE", "CONFIG"}, "it puts a node together"},
 }
