@@ -107,7 +107,7 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 		return false, caused
 	}
 	caused = n.finishHold(h)
-	n.planDeaths(r, q, dead)
+	n.planDeaths(r, q, dead, settings.DeadLetter)
 	more = n.moveDeaths(r, q, settings.AtLeastOnce, true, &caused)
 	return more, caused
 }
@@ -117,8 +117,9 @@ func (n *Node) finishHold(h *hold) []*Queue {
 	return n.finish(h)
 }
 
-// planDeaths finds what is to happen to each death. No partition is locked.
-func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter) {
+// planDeaths finds what is to happen to each death. No partition is locked. If
+// inForce is not set, the dead-letter exchange was taken away after they died.
+func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, inForce bool) {
 	for i := range r.deaths {
 		d := &r.deaths[i]
 		rec := message.Record(n.bodies.Bytes(d.Body))
@@ -133,12 +134,12 @@ func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter) {
 			r.plans = append(r.plans, last)
 			continue
 		}
-		p := n.planDeath(r, q, dead, d, rec, expiration)
+		p := n.planDeath(q, dead, inForce, d, rec, expiration)
 		r.plans, r.last = append(r.plans, p), p
 	}
 }
 
-func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, rec message.Record, expiration int64) *plan {
+func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death, rec message.Record, expiration int64) *plan {
 	p := &plan{
 		prev: d.History, reason: d.Reason, at: d.At, by: d.By,
 		exchange: rec.Exchange(), key: rec.Key(), expiration: expiration,
@@ -177,7 +178,9 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())
 	}
 	var exists, byKeys bool
-	p.targets, exists, byKeys = n.Router.RouteDead(q, dead.Exchange, routes, rec, &h, nil)
+	if inForce {
+		p.targets, exists, byKeys = n.Router.RouteDead(q, dead.Exchange, routes, rec, &h, nil)
+	}
 	switch {
 	case !exists:
 		p.outcome = deadletter.NoExchange
@@ -402,7 +405,7 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 // retryHeld tries the held deaths of q again (DL-13.4).
 func (n *Node) retryHeld(q *Queue) {
 	h := n.lock(q.part)
-	if q.gone || q.routing || q.m.Totals().Held == 0 {
+	if q.gone || q.routing || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
 		n.unlock(h)
 		return
 	}
@@ -434,7 +437,7 @@ func (n *Node) routeHeld(q *Queue, slice []queue.Death) (caused []*Queue) {
 		}
 	}
 	caused = n.finishHold(h)
-	n.planDeaths(r, q, dead)
+	n.planDeaths(r, q, dead, settings.DeadLetter)
 	n.moveDeaths(r, q, settings.AtLeastOnce, false, &caused)
 	return caused
 }

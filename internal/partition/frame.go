@@ -26,6 +26,8 @@ import (
 //	purge    queue | n | n × id           all but these are gone
 //	hold     queue | id | reason | died at    the entry is dead and waits for its targets
 //	answered queue | id | n | n × queue       targets that have taken the held entry already
+//	cut                                   a compaction begins: enter operations may refer to records behind this one,
+//	cutEnd                                and not any more
 const frameVersion = 1
 
 const (
@@ -38,6 +40,8 @@ const (
 	opPurge
 	opHold
 	opAnswered
+	opCut
+	opCutEnd
 )
 
 // maxRun is how many entries one settle or deliver may name, so that a reader can
@@ -48,6 +52,7 @@ const maxRun = 1 << 16
 const (
 	enterRedelivered = 1 << iota
 	enterOut
+	enterReturned
 )
 
 // frame builds a frame. Settles and deliveries of consecutive entries become
@@ -190,6 +195,9 @@ func (f *frame) enter(e *entered) {
 	}
 	if e.r.Out {
 		flags |= enterOut
+	}
+	if e.r.Returned {
+		flags |= enterReturned
 	}
 	f.b = append(f.b, flags)
 	f.uint(uint64(e.r.Due))

@@ -25,6 +25,7 @@ func (n *Node) Recover() error {
 	h := n.lock(n.parts...) // one hold for all; its frame is thrown away
 	r.hold = h
 	err := n.Journal.Recover(r.frame)
+	r.forget()
 	h.frame.reset()
 	for _, ref := range h.dropped {
 		n.bodies.Release(ref)
@@ -58,8 +59,10 @@ type recovery struct {
 	ghosts []*Queue
 
 	history message.Ref // of the last move, one reference is ours
-	first   uint32      // the oldest segment there is, once a frame was read
-	begun   bool
+	// While a compaction is redone, the records it may refer to, by location, with
+	// a reference to each.
+	records map[uint64]message.Ref
+	cut     bool // the beginning of one was seen
 }
 
 // queue returns the queue of an incarnation, which may have been deleted since.
@@ -79,9 +82,6 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	if len(payload) == 0 || payload[0] != frameVersion {
 		return fmt.Errorf("journal frame at %v: format version not known to this release", pos)
 	}
-	if !r.begun {
-		r.first, r.begun = pos.Segment(), true
-	}
 	fr := &frameReader{all: payload, at: 1}
 	base := uint64(r.node.Journal.PayloadPos(pos))
 	r.setHistory(nil)
@@ -89,6 +89,12 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 		switch op := fr.byte(); op {
 		case opPublish:
 			r.publish(fr, base)
+		case opCut:
+			r.forget()
+			r.records = map[uint64]message.Ref{}
+			r.cut = true
+		case opCutEnd:
+			r.forget()
 		case opSettle:
 			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
 			for k := uint64(0); k < count && !fr.bad; k++ {
@@ -163,8 +169,25 @@ func (r *recovery) setHistory(b []byte) {
 func (r *recovery) store(b []byte, location uint64) message.Ref {
 	ref, dst := r.node.bodies.Alloc(len(b))
 	copy(dst, b)
-	r.node.bodies.SetLocation(ref, location)
+	r.placed(ref, location)
 	return ref
+}
+
+// placed notes where the journal holds a record.
+func (r *recovery) placed(ref message.Ref, location uint64) {
+	r.node.bodies.SetLocation(ref, location)
+	if r.records != nil {
+		r.node.bodies.Retain(ref, 1)
+		r.records[location] = ref
+	}
+}
+
+// forget gives up the records kept for a compaction.
+func (r *recovery) forget() {
+	for _, ref := range r.records {
+		r.node.bodies.Release(ref)
+	}
+	r.records = nil
 }
 
 // restore makes an entry; body and history are retained for it. It returns false
@@ -243,7 +266,7 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	s.NotBefore = fr.time()
 	s.Held = fr.reason(true)
 	s.DiedAt = fr.time()
-	s.Redelivered, s.Out = flags&enterRedelivered != 0, flags&enterOut != 0
+	s.Redelivered, s.Out, s.Returned = flags&enterRedelivered != 0, flags&enterOut != 0, flags&enterReturned != 0
 	history, _ := fr.bytes()
 	location := fr.uint()
 	var record []byte
@@ -260,23 +283,22 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	}
 	var body message.Ref
 	switch v, ok := q.m.View(id); {
-	case ok: // it is told anew; the body is the same
+	case ok && record != nil: // it is told anew; the body is the same
 		body = v.Body
 		r.node.bodies.Retain(body, 1)
-		r.node.bodies.SetLocation(body, location)
+		r.placed(body, location)
 	case record != nil:
 		body = r.store(record, location)
-	case journal.Pos(location).Segment() < r.first:
-		// A frame before the cut of the last compaction, in the segment that the cut
-		// lies in: if the entry lives, it is told anew after the cut.
+	case r.records[location] != 0:
+		body = r.records[location]
+		r.node.bodies.Retain(body, 1)
+	case !r.cut:
+		// Of an earlier compaction, of which only the end is left: if the entry
+		// lives, the last one tells it anew.
 		return
 	default:
-		b, err := r.node.readRecord(location)
-		if err != nil {
-			fr.bad = true
-			return
-		}
-		body = r.store(b, location)
+		fr.bad = true
+		return
 	}
 	var kept message.Ref
 	if len(history) > 0 {
@@ -287,17 +309,4 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	fr.bad = !r.restore(q, id, body, kept, &s)
 	r.node.bodies.Release(body)
 	r.node.bodies.Release(kept)
-}
-
-// readRecord reads a record back from the journal.
-func (n *Node) readRecord(location uint64) ([]byte, error) {
-	head, err := n.Journal.ReadAt(journal.Pos(location), message.RecordHead, nil)
-	if err != nil {
-		return nil, err
-	}
-	b, err := n.Journal.ReadAt(journal.Pos(location), message.RecordSize(head), nil)
-	if err != nil {
-		return nil, err
-	}
-	return b, message.CheckRecord(b)
 }

@@ -161,6 +161,7 @@ type View struct {
 	Due         int64 // when its TTL is over, 0 = never
 	NotBefore   int64 // when its wait is over, 0 = it does not wait
 	Out         bool
+	Returned    bool              // it came back and goes before all others (BR-9.13)
 	Dead        bool              // dying or held
 	Held        deadletter.Reason // 0 unless it is held
 	DiedAt      int64
@@ -225,6 +226,8 @@ func (m *Machine) view(id ID, p *page, i uint) View {
 	switch p.state(i) {
 	case stateOut:
 		v.Out = true
+	case stateReturned:
+		v.Returned = true
 	case stateDelayed:
 		v.NotBefore, v.Due = v.Due, m.sideOf(p, i).ttl
 	case stateDying:
@@ -247,7 +250,7 @@ func (m *Machine) View(id ID) (View, bool) {
 
 // Restored is the entry as Restore takes it, without its references.
 func (v *View) Restored() Restored {
-	r := Restored{NotBefore: v.NotBefore, Out: v.Out, Held: v.Held, DiedAt: v.DiedAt}
+	r := Restored{NotBefore: v.NotBefore, Out: v.Out, Returned: v.Returned, Held: v.Held, DiedAt: v.DiedAt}
 	r.Counts, r.Redelivered, r.Due = v.Counts, v.Redelivered, v.Due
 	return r
 }

@@ -600,7 +600,7 @@ func (q *model) nextDue() int64 {
 func (q *model) view(e *modelEntry) View {
 	v := View{
 		ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts, Due: e.due, Size: e.e.Size,
-		Redelivered: e.redelivered, Logged: e.e.Logged, Out: e.state == stateOut, Dead: e.state == stateDying || e.state == stateHeld,
+		Redelivered: e.redelivered, Logged: e.e.Logged, Out: e.state == stateOut, Returned: e.state == stateReturned, Dead: e.state == stateDying || e.state == stateHeld,
 	}
 	if e.state == stateDelayed {
 		v.NotBefore = e.until

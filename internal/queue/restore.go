@@ -16,6 +16,7 @@ type Restored struct {
 	Entry
 	NotBefore int64 // it waits for its retry until then; 0 = it does not
 	Out       bool
+	Returned  bool              // it is in the returns list, behind those told before
 	Held      deadletter.Reason // not 0: it is held, having died for this reason
 	DiedAt    int64
 }
@@ -32,6 +33,7 @@ func (m *Machine) Restore(id ID, r *Restored) bool {
 		return false
 	}
 	if p, i := m.find(id); p != nil {
+		m.awaken(id, p, i)
 		m.remove(id, p, i)
 	}
 	r.Logged = true
@@ -43,7 +45,7 @@ func (m *Machine) Restore(id ID, r *Restored) bool {
 		s.reason, s.diedAt = r.Held, r.DiedAt
 	case r.Out:
 		m.RestoreOut(id)
-	case r.NotBefore != 0:
+	case r.NotBefore != 0 || r.Returned:
 		m.RestoreReturned(id, r.Counts, r.NotBefore)
 	}
 	return true
