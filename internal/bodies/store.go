@@ -232,6 +232,21 @@ func (s *Store) Retain(ref message.Ref, n int) {
 // Refs is the number of references, for checks.
 func (s *Store) Refs(ref message.Ref) int { return int(s.slot(ref).refs.Load()) }
 
+// Live is the number of allocations that somebody holds, for checks: nobody may
+// allocate or release meanwhile.
+func (s *Store) Live() (n int) {
+	for number := uint32(1); number < s.pages; number++ {
+		switch p := s.page(number); {
+		case p.mem == nil:
+		case p.class == big:
+			n++
+		default:
+			n += int(p.used)
+		}
+	}
+	return n
+}
+
 // Release gives up one reference; with the last one the bytes are gone.
 func (s *Store) Release(ref message.Ref) {
 	if ref == 0 {

@@ -50,10 +50,10 @@ type Options struct {
 	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
 	GlobalQos       bool          // whether basic.qos global is what it says (BR-9.9)
 
-	TrustClientDeath  bool          // reserved by DL-7.10; refused by configuration until it works
 	CountNack         bool          // DL-11.5
 	ResetOnDeadLetter bool          // DL-11.6
 	StripCC           bool          // DL-20.1
+	TrustClientDeath  bool          // DL-7.10
 	RetryHeld         time.Duration // DL-13.4; 0: 3 minutes if strict, else 15 s
 	CompactBytes      int64         // see partition.Options
 
@@ -87,6 +87,7 @@ type Broker struct {
 
 	replies replies
 	cycles  seen
+	alarms  alarms
 	Totals  Totals
 }
 
@@ -159,7 +160,7 @@ func Open(o Options) (b *Broker, err error) {
 	b.node = partition.New(partition.Options{
 		Partitions: o.Partitions, Journal: b.journal, Bodies: b.bodies, Router: deadRouter{b}, Logger: o.Logger,
 		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: o.Failpoint,
-		ResetOnDeadLetter: o.ResetOnDeadLetter, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
+		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
 	})
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {
@@ -201,24 +202,31 @@ func (b *Broker) Close() error {
 // change runs f with the topology and the accounts locked for writing, and
 // stores what it changed before it returns. f must not wait for anything.
 func (b *Broker) change(f func() error) error {
-	b.topo.Lock()
-	err := f()
-	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
-	b.revision.Add(1)
+	changes, err := b.mutate(f)
 	if len(changes) == 0 {
-		b.topo.Unlock()
 		return err
 	}
-	b.storing.Lock()
-	b.topo.Unlock()
-	failed := b.persist(changes)
-	b.storing.Unlock()
-	if failed != nil {
+	defer b.storing.Unlock()
+	if failed := b.persist(changes); failed != nil {
 		// What was changed in memory is not on disk, and nobody knows what is.
 		b.OnFatal(failed)
 		return failed
 	}
 	return err
+}
+
+// mutate runs f and returns what is to be stored. If there is anything, storing
+// is locked, so that changes are stored in the order they were made.
+func (b *Broker) mutate(f func() error) ([]change.Change, error) {
+	b.topo.Lock()
+	defer b.topo.Unlock()
+	err := f()
+	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
+	b.revision.Add(1)
+	if len(changes) > 0 {
+		b.storing.Lock()
+	}
+	return changes, err
 }
 
 func (b *Broker) persist(changes []change.Change) error {

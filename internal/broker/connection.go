@@ -145,7 +145,7 @@ func (c *Connection) Disconnect() {
 	c.exclusive = nil
 	c.mu.Unlock()
 	for _, q := range queues {
-		c.b.remove(q, nil)
+		_, _ = c.b.remove(q, nil) // gone already is as good
 	}
 }
 

@@ -25,7 +25,7 @@ func RenderProps(dst []byte, rec message.Record, history []byte, n queue.Counts,
 	var edit amqp091.PropsEdit
 	if len(history) > 0 {
 		if h, err := deadletter.Parse(history); err == nil {
-			edit.Set = h.Headers()
+			edit.Set, edit.Remove = h.Headers(), h.Removed()
 			edit.Expiration = &noExpiration // DL-6.10
 		}
 	}
@@ -46,7 +46,7 @@ var noExpiration string
 // Place is where a message is published to now: what basic.deliver shows as
 // exchange and routing key (DL-6.2).
 func Place(rec message.Record, history []byte) (exchange, key string) {
-	if h, err := deadletter.Parse(history); err == nil && len(h.Deaths) > 0 {
+	if h, err := deadletter.Parse(history); err == nil {
 		if len(h.Keys) > 0 {
 			key = h.Keys[0]
 		}

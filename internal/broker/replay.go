@@ -39,7 +39,7 @@ type ReplayResult struct {
 	Replayed   int `json:"replayed"`
 	Unroutable int `json:"unroutable"` // their exchange is gone or leads nowhere: they stay
 	Refused    int `json:"refused"`    // a target is full: they stay
-	NoOrigin   int `json:"no_origin"`  // they never died: there is nowhere to go back to
+	NoOrigin   int `json:"no_origin"`  // nothing tells where they came from: they stay
 
 	// To counts the messages by where they went, or would go.
 	To map[string]int `json:"to,omitempty"`
@@ -80,14 +80,14 @@ func (c *Connection) Replay(ctx context.Context, name message.QueueName, r Repla
 				return true
 			}
 			result.Examined++
-			h, err := deadletter.Parse(history)
-			if err != nil || len(h.Deaths) == 0 {
+			h, ok := past(rec, history)
+			if !ok {
 				result.NoOrigin++
 				return true
 			}
 			if r.matches(&h, began) && (r.Limit == 0 || result.Matched < r.Limit) {
 				result.Matched++
-				chosen = append(chosen, c.origin(v.ID, rec, decl))
+				chosen = append(chosen, origin(v.ID, rec, &h, decl))
 			}
 			return true
 		})
@@ -149,22 +149,41 @@ type replayed struct {
 	history  []byte
 }
 
+// past is the message's history: the broker's own, or what a client that parked
+// it has sent along.
+func past(rec message.Record, history []byte) (deadletter.History, bool) {
+	if h, err := deadletter.Parse(history); err == nil && len(h.Deaths) > 0 {
+		return h, true
+	}
+	if !rec.HasHeaders() {
+		return deadletter.History{}, false
+	}
+	props, err := amqp091.ParseProps(rec.Properties())
+	if err != nil {
+		return deadletter.History{}, false
+	}
+	h, ok := deadletter.Carried(props.Headers)
+	if _, _, known := h.Origin(); !known {
+		return h, false
+	}
+	return h, ok
+}
+
 // origin notes where a message was first published to. rec is valid only now.
-func (c *Connection) origin(id queue.ID, rec message.Record, from *topology.Queue) replayed {
-	p := replayed{id: id, exchange: message.ExchangeName(rec.Exchange())}
-	p.m.Key, p.m.Chance = slices.Clone(rec.Key()), rand.Uint64()
+func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue) replayed {
+	exchange, keys, _ := h.Origin()
+	p := replayed{id: id, exchange: message.ExchangeName(exchange)}
+	p.m.Key, p.m.Chance = []byte(keys[0]), rand.Uint64()
+	for _, k := range keys[1:] {
+		p.m.More = append(p.m.More, []byte(k))
+	}
+	p.m.More = append(p.m.More, shortStrings(slices.Clone(rec.BCC()))...)
 	if props, err := amqp091.ParseProps(slices.Clone(rec.Properties())); err == nil {
 		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
 		p.m.Timestamp, p.m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
-		if rec.HasCC() {
-			for _, k := range partition.AppendCC(nil, props.Headers) {
-				p.m.More = append(p.m.More, []byte(k))
-			}
-		}
 	}
-	p.m.More = append(p.m.More, shortStrings(slices.Clone(rec.BCC()))...)
-	h := deadletter.History{ReplayedFrom: string(from.Name)}
-	p.history = h.Append(nil)
+	next := deadletter.History{Exchange: exchange, Keys: keys, ReplayedFrom: string(from.Name)}
+	p.history = next.Append(nil)
 	return p
 }
 

@@ -88,7 +88,7 @@ func readSegmentFile(fs vfs.FS, path string, number uint32) (segmentFile, error)
 	if err != nil {
 		return segmentFile{}, fmt.Errorf("journal: open %s: %w", path, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
 		return segmentFile{}, fmt.Errorf("journal: stat %s: %w", path, err)

@@ -86,7 +86,7 @@ func Open(opts Options) (*Journal, error) {
 		return nil, fmt.Errorf("journal: open parent directory of %s: %w", opts.Dir, err)
 	}
 	err = parent.Sync()
-	parent.Close()
+	_ = parent.Close()
 	if err != nil {
 		return nil, fmt.Errorf("journal: sync parent directory of %s: %w", opts.Dir, err)
 	}

@@ -79,7 +79,7 @@ func openScan(fs vfs.FS, s segmentFile) (*segmentScan, error) {
 	}, nil
 }
 
-func (s *segmentScan) close() { s.window.file.Close() }
+func (s *segmentScan) close() { _ = s.window.file.Close() }
 
 // frameAt reads the frame at offset out of w. limit is where frames must end.
 func (s *segmentScan) frameAt(w *window, offset, limit int64) (f frame, verdict frameVerdict, err error) {

@@ -90,7 +90,7 @@ func (t *table) evict(used *segment) {
 	}
 	for _, s := range t.live[:len(t.live)-1] {
 		if s != used && s.file != nil && s.readers == 0 {
-			s.file.Close()
+			_ = s.file.Close()
 			s.file = nil
 			t.files--
 			return
@@ -109,7 +109,7 @@ func (t *table) done(s *segment) {
 // closeGone closes the file of a segment that left the table, when the last reader has.
 func (t *table) closeGone(s *segment) {
 	if s.gone && s.readers == 0 && s.file != nil {
-		s.file.Close()
+		_ = s.file.Close()
 		s.file = nil
 		t.files--
 	}

@@ -55,11 +55,11 @@ func (j *Journal) roll(t *tail) error {
 	j.opts.Failpoint(FailRollBeforeHeader)
 	h := header{segment: t.key.segment, epoch: t.key.epoch, prevEnd: t.prevEnd}
 	if _, err := s.file.WriteAt(h.encode(), 0); err != nil {
-		s.file.Close()
+		_ = s.file.Close()
 		return fmt.Errorf("journal: write header of %s: %w", s.path, err)
 	}
 	if err := s.file.Sync(); err != nil {
-		s.file.Close()
+		_ = s.file.Close()
 		return fmt.Errorf("journal: sync header of %s: %w", s.path, err)
 	}
 	j.opts.Failpoint(FailRollAfterHeader)
@@ -92,7 +92,7 @@ func (j *Journal) makeFile(number uint32) (*segment, error) {
 		_ = f.Preallocate(0, j.opts.SegmentBytes)
 	}
 	if err := j.dir.Sync(); err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("journal: sync directory %s: %w", j.opts.Dir, err)
 	}
 	return &segment{number: number, path: path, end: headerBytes, recyclable: true, file: f}, nil

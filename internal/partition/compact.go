@@ -5,6 +5,10 @@ import (
 	"bartleby.mq/internal/queue"
 )
 
+// FailCompactMid is the name Options.Failpoint is called with each time a slice
+// of entries was written anew, with no partition locked.
+const FailCompactMid = "compact-mid"
+
 // compact gives disk back. Once the journal has grown to twice what it was after
 // the last time, every logged entry is written anew at its end, in slices, and
 // the segments before are dropped: what lives is copied once for each doubling,
@@ -12,9 +16,9 @@ import (
 // since each entry that lives has been told, with all its state, after them.
 //
 // A record that already lies behind the cut is referred to, not copied. While
-// this goes on, deaths write bodies that lie before the cut into their moves
-// (Node.compacting), or a message that moves from a queue not yet visited into
-// one already done would lose its body.
+// this goes on (Node.compacting), a death is not written as a move from its
+// source: a message that moves from a queue not yet visited into one already
+// done would be told nowhere behind the cut.
 func (n *Node) compact() {
 	var total int64
 	segments := n.Journal.Segments()
@@ -25,7 +29,7 @@ func (n *Node) compact() {
 		return
 	}
 	// Everything appended from now on lies at or behind the cut.
-	cut := uint64(n.Journal.Append(appendMark()))
+	cut := uint64(n.Journal.Append([]byte{frameVersion, opCut}))
 	n.compacting.Store(cut)
 	defer n.compacting.Store(0)
 	for _, p := range n.parts {
@@ -53,10 +57,16 @@ func (n *Node) compact() {
 				cursor, done = n.retell(h, q, cursor, cut)
 				n.unlock(h)
 				n.relieve()
+				if n.Failpoint != nil {
+					n.Failpoint(FailCompactMid)
+				}
 			}
 		}
 	}
-	if err := n.Journal.Commit(n.Journal.Append(appendMark())); err != nil {
+	// Whoever still writes references is let finish before they end.
+	n.compacting.Store(0)
+	n.unlock(n.lock(n.parts...))
+	if err := n.Journal.Commit(n.Journal.Append([]byte{frameVersion, opCutEnd})); err != nil {
 		return // the node stops by itself
 	}
 	if err := n.Journal.DropBefore(journal.Pos(cut).Segment()); err != nil {
@@ -69,9 +79,6 @@ func (n *Node) compact() {
 	}
 	n.compactAt.Store(max(n.CompactBytes, 2*total))
 }
-
-// appendMark is a frame without operations.
-func appendMark() []byte { return []byte{frameVersion} }
 
 // retell writes a slice of the queue's logged entries anew.
 func (n *Node) retell(h *hold, q *Queue, after queue.Cursor, cut uint64) (queue.Cursor, bool) {
@@ -87,6 +94,9 @@ func (n *Node) retell(h *hold, q *Queue, after queue.Cursor, cut uint64) (queue.
 			e.record, e.recordRef = n.bodies.Bytes(v.Body), v.Body
 		}
 		h.frame.enter(&e)
+		if targets := q.answered[v.ID]; len(targets) > 0 {
+			h.frame.answered(q.Incarnation, v.ID, targets)
+		}
 		// Large bodies: do not let one frame grow without end.
 		return len(h.frame.b) < 4<<20
 	})

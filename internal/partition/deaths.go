@@ -107,7 +107,7 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 		return false, caused
 	}
 	caused = n.finishHold(h)
-	n.planDeaths(r, q, dead)
+	n.planDeaths(r, q, dead, settings.DeadLetter)
 	more = n.moveDeaths(r, q, settings.AtLeastOnce, true, &caused)
 	return more, caused
 }
@@ -117,8 +117,9 @@ func (n *Node) finishHold(h *hold) []*Queue {
 	return n.finish(h)
 }
 
-// planDeaths finds what is to happen to each death. No partition is locked.
-func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter) {
+// planDeaths finds what is to happen to each death. No partition is locked. If
+// inForce is not set, the dead-letter exchange was taken away after they died.
+func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, inForce bool) {
 	for i := range r.deaths {
 		d := &r.deaths[i]
 		rec := message.Record(n.bodies.Bytes(d.Body))
@@ -133,12 +134,12 @@ func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter) {
 			r.plans = append(r.plans, last)
 			continue
 		}
-		p := n.planDeath(r, q, dead, d, rec, expiration)
+		p := n.planDeath(q, dead, inForce, d, rec, expiration)
 		r.plans, r.last = append(r.plans, p), p
 	}
 }
 
-func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, rec message.Record, expiration int64) *plan {
+func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death, rec message.Record, expiration int64) *plan {
 	p := &plan{
 		prev: d.History, reason: d.Reason, at: d.At, by: d.By,
 		exchange: rec.Exchange(), key: rec.Key(), expiration: expiration,
@@ -147,15 +148,19 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 	if d.History != 0 {
 		// Our own bytes: if they cannot be read, the history begins anew rather than the message being lost.
 		h, _ = deadletter.Parse(n.bodies.Bytes(d.History))
+	} else if n.TrustClientDeath && rec.HasHeaders() {
+		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
+			h, _ = deadletter.Carried(props.Headers) // DL-7.10
+		}
 	}
 	e := deadletter.Event{
 		Queue: q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
 		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey,
 	}
-	if len(h.Deaths) == 0 {
+	if d.History == 0 {
 		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
 	} else {
-		e.Exchange, e.Keys = h.Exchange, h.Keys
+		e.Exchange, e.Keys = h.Exchange, h.Keys // where a death or a replay brought it
 	}
 	e.NextKeys = e.Keys
 	if dead.HasKey {
@@ -167,12 +172,15 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 		}
 	}
 	h.Record(&e)
+	h.StripCC = h.StripCC || n.StripCC && dead.HasKey
 	routes := e.NextKeys
 	if !e.KeysReplaced {
 		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())
 	}
 	var exists, byKeys bool
-	p.targets, exists, byKeys = n.Router.RouteDead(q, dead.Exchange, routes, rec, &h, nil)
+	if inForce {
+		p.targets, exists, byKeys = n.Router.RouteDead(q, dead.Exchange, routes, rec, &h, nil)
+	}
 	switch {
 	case !exists:
 		p.outcome = deadletter.NoExchange
@@ -193,7 +201,7 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, d *queue.Death, r
 	ref, b := n.bodies.Alloc(len(stored))
 	copy(b, stored)
 	p.history, p.story = ref, h
-	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0
+	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.TrustClientDeath && rec.HasHeaders())
 	return p
 }
 
@@ -244,6 +252,9 @@ func (n *Node) eachPlan(r *router, f func(*plan)) {
 
 // moveDeath moves one dead entry into its targets. REQUIRES: q and the targets are held.
 func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce bool) {
+	if !q.m.Dead(d.ID) {
+		return // purged while its targets were looked up
+	}
 	rec := message.Record(n.bodies.Bytes(d.Body))
 	h.entered = h.entered[:0]
 	logged := 0
@@ -262,7 +273,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		}
 		h.touch(t)
 		e := queue.Entry{
-			Body: d.Body, History: p.history, Counts: counts, Size: t.size(rec), Priority: priority, TTL: -1,
+			Body: d.Body, History: p.history, Counts: t.carried(counts.Deliveries), Size: t.size(rec), Priority: priority, TTL: -1,
 			Logged: t.logs(rec.Persistent()), Redelivered: counts.Deliveries > 0,
 		}
 		n.bodies.Retain(d.Body, 1)
@@ -335,7 +346,7 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 			h.frame.settle(q.Incarnation, d.ID)
 		}
 		return
-	case d.Logged && n.bodies.Location(d.Body) >= n.compacting.Load():
+	case d.Logged && n.compacting.Load() == 0:
 		h.frame.move(q.Incarnation, d.ID, p.history, n.bodies.Bytes(p.history), keep, logged)
 		for _, in := range h.entered {
 			if in.logged {
@@ -344,20 +355,33 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 		}
 		return
 	}
-	// The journal does not have the body, or will not have it for long.
-	if d.Logged && !keep {
+	// The journal does not have the entry, or may not have it for long: what it
+	// knows of it may be dropped before the entry was written anew.
+	cut := n.compacting.Load()
+	switch {
+	case d.Logged && !keep:
 		h.frame.settle(q.Incarnation, d.ID)
+	case d.Logged:
+		var targets []uint64
+		for _, in := range h.entered {
+			if in.logged {
+				targets = append(targets, in.q.Incarnation)
+			}
+		}
+		h.frame.answered(q.Incarnation, d.ID, targets)
 	}
 	for _, in := range h.entered {
 		if !in.logged {
 			continue
 		}
-		e := entered{
-			queue: in.q.Incarnation, id: in.id, history: n.bodies.Bytes(p.history),
-			record: n.bodies.Bytes(d.Body), recordRef: d.Body,
+		e := entered{queue: in.q.Incarnation, id: in.id, history: n.bodies.Bytes(p.history)}
+		if at := n.bodies.Location(d.Body); d.Logged && at >= cut && at != 0 {
+			e.location = at
+		} else {
+			e.record, e.recordRef = n.bodies.Bytes(d.Body), d.Body
 		}
 		e.r.Due = in.q.m.Due(in.id)
-		e.r.Counts = counts
+		e.r.Counts = in.q.carried(counts.Deliveries)
 		e.r.Redelivered = counts.Deliveries > 0
 		h.frame.enter(&e)
 	}
@@ -372,11 +396,8 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 	if len(h.entered) == 0 {
 		return
 	}
-	if q.answered == nil {
-		q.answered = map[queue.ID][]uint64{}
-	}
 	for _, in := range h.entered {
-		q.answered[d.ID] = append(q.answered[d.ID], in.q.Incarnation)
+		q.answer(d.ID, in.q.Incarnation)
 	}
 	n.logMove(h, q, d, p, counts, true, logged)
 }
@@ -384,7 +405,7 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 // retryHeld tries the held deaths of q again (DL-13.4).
 func (n *Node) retryHeld(q *Queue) {
 	h := n.lock(q.part)
-	if q.gone || q.routing || q.m.Totals().Held == 0 {
+	if q.gone || q.routing || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
 		n.unlock(h)
 		return
 	}
@@ -416,7 +437,7 @@ func (n *Node) routeHeld(q *Queue, slice []queue.Death) (caused []*Queue) {
 		}
 	}
 	caused = n.finishHold(h)
-	n.planDeaths(r, q, dead)
+	n.planDeaths(r, q, dead, settings.DeadLetter)
 	n.moveDeaths(r, q, settings.AtLeastOnce, false, &caused)
 	return caused
 }
@@ -471,6 +492,9 @@ func AppendCC(keys []string, headers []byte) []string {
 func appendShortStrings(keys []string, b []byte) []string {
 	for len(b) > 0 {
 		n := int(b[0])
+		if 1+n > len(b) {
+			break
+		}
 		keys = append(keys, string(b[1:1+n]))
 		b = b[1+n:]
 	}

@@ -3,7 +3,9 @@ package partition
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -23,6 +25,9 @@ import (
 //	         an entry with all its state; body is 0 and record bytes, or the location of a record in the journal
 //	purge    queue | n | n × id           all but these are gone
 //	hold     queue | id | reason | died at    the entry is dead and waits for its targets
+//	answered queue | id | n | n × queue       targets that have taken the held entry already
+//	cut                                   a compaction begins: enter operations may refer to records behind this one,
+//	cutEnd                                and not any more
 const frameVersion = 1
 
 const (
@@ -34,12 +39,20 @@ const (
 	opEnter
 	opPurge
 	opHold
+	opAnswered
+	opCut
+	opCutEnd
 )
+
+// maxRun is how many entries one settle or deliver may name, so that a reader can
+// tell a run from nonsense.
+const maxRun = 1 << 16
 
 // The flags of an enter operation.
 const (
 	enterRedelivered = 1 << iota
 	enterOut
+	enterReturned
 )
 
 // frame builds a frame. Settles and deliveries of consecutive entries become
@@ -96,7 +109,7 @@ func (f *frame) endRun() {
 }
 
 func (f *frame) extend(op byte, q uint64, id queue.ID) {
-	if f.run == op && f.runQueue == q && f.runFirst+queue.ID(f.runCount) == id {
+	if f.run == op && f.runQueue == q && f.runCount < maxRun && f.runFirst+queue.ID(f.runCount) == id {
 		f.runCount++
 		return
 	}
@@ -183,6 +196,9 @@ func (f *frame) enter(e *entered) {
 	if e.r.Out {
 		flags |= enterOut
 	}
+	if e.r.Returned {
+		flags |= enterReturned
+	}
 	f.b = append(f.b, flags)
 	f.uint(uint64(e.r.Due))
 	f.uint(uint64(e.r.Counts.Deliveries))
@@ -213,6 +229,16 @@ func (f *frame) hold(q uint64, id queue.ID, reason uint8, at int64) {
 	f.uint(uint64(id))
 	f.uint(uint64(reason))
 	f.uint(uint64(at))
+}
+
+func (f *frame) answered(q uint64, id queue.ID, targets []uint64) {
+	f.begin(opAnswered)
+	f.uint(q)
+	f.uint(uint64(id))
+	f.uint(uint64(len(targets)))
+	for _, t := range targets {
+		f.uint(t)
+	}
 }
 
 var errFrame = errors.New("partition: a frame of the journal is malformed")
@@ -246,6 +272,46 @@ func (r *frameReader) uint() uint64 {
 }
 
 func (r *frameReader) id() queue.ID { return queue.ID(r.uint()) }
+
+// time reads a moment, which is never negative.
+func (r *frameReader) time() int64 {
+	v := r.uint()
+	if v > math.MaxInt64 {
+		r.bad = true
+		return 0
+	}
+	return int64(v)
+}
+
+// small reads a number of 32 bits.
+func (r *frameReader) small() uint32 {
+	v := r.uint()
+	if v > math.MaxUint32 {
+		r.bad = true
+		return 0
+	}
+	return uint32(v)
+}
+
+// reason reads a reason of death, which is 0 only if optional is set.
+func (r *frameReader) reason(optional bool) deadletter.Reason {
+	v := r.uint()
+	if v > uint64(len(deadletter.Reasons)) || v == 0 && !optional {
+		r.bad = true
+		return 0
+	}
+	return deadletter.Reason(v)
+}
+
+// run reads how many entries a settle or a deliver names.
+func (r *frameReader) run() uint64 {
+	n := r.uint()
+	if n > maxRun {
+		r.bad = true
+		return 0
+	}
+	return n
+}
 
 // bytes returns a view into the frame, and where it begins.
 func (r *frameReader) bytes() (b []byte, at int) {

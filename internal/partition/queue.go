@@ -71,6 +71,14 @@ type Subscriber interface {
 	TimedOut(q *Queue, c *queue.Consumer, n int)
 }
 
+// answer notes that a target has taken the held entry.
+func (q *Queue) answer(id queue.ID, target uint64) {
+	if q.answered == nil {
+		q.answered = map[queue.ID][]uint64{}
+	}
+	q.answered[id] = append(q.answered[id], target)
+}
+
 var _ queue.Sink = (*Queue)(nil)
 
 // Deliver implements queue.Sink.
@@ -117,7 +125,7 @@ func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 
 // Returned implements queue.Sink.
 func (q *Queue) Returned(id queue.ID, n queue.Counts, notBefore int64) {
-	if q.m.Config().Type == queue.Classic && notBefore == 0 {
+	if q.m.Config().Type == queue.Classic && notBefore == 0 && n.Deliveries == 0 {
 		return // its place is its own, and the delivery told the rest
 	}
 	q.part.hold.frame.comeBack(q.Incarnation, id, n, notBefore)
@@ -138,6 +146,16 @@ func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {
 // durable classic queues persistent ones, on quorum queues all (DL-16.3).
 func (q *Queue) logs(persistent bool) bool {
 	return q.Durable && (persistent || q.m.Config().Type == queue.Quorum)
+}
+
+// carried is what a message that failed so often elsewhere begins with here: a
+// quorum queue takes each failure for an acquisition (DL-11.6).
+func (q *Queue) carried(deliveries uint32) queue.Counts {
+	n := queue.Counts{Deliveries: deliveries}
+	if q.m.Config().Type == queue.Quorum {
+		n.Acquired = deliveries
+	}
+	return n
 }
 
 // size is what the record weighs for the queue's length limits (DL-10.2).

@@ -3,7 +3,6 @@ package partition
 import (
 	"fmt"
 
-	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -26,6 +25,7 @@ func (n *Node) Recover() error {
 	h := n.lock(n.parts...) // one hold for all; its frame is thrown away
 	r.hold = h
 	err := n.Journal.Recover(r.frame)
+	r.forget()
 	h.frame.reset()
 	for _, ref := range h.dropped {
 		n.bodies.Release(ref)
@@ -59,6 +59,10 @@ type recovery struct {
 	ghosts []*Queue
 
 	history message.Ref // of the last move, one reference is ours
+	// While a compaction is redone, the records it may refer to, by location, with
+	// a reference to each.
+	records map[uint64]message.Ref
+	cut     bool // the beginning of one was seen
 }
 
 // queue returns the queue of an incarnation, which may have been deleted since.
@@ -85,22 +89,30 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 		switch op := fr.byte(); op {
 		case opPublish:
 			r.publish(fr, base)
+		case opCut:
+			r.forget()
+			r.records = map[uint64]message.Ref{}
+			r.cut = true
+		case opCutEnd:
+			r.forget()
 		case opSettle:
-			q, id, count := r.queue(fr.uint()), fr.id(), fr.uint()
+			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
 			for k := uint64(0); k < count && !fr.bad; k++ {
 				if body, history, ok := q.m.RestoreRemoved(id + queue.ID(k)); ok {
 					r.hold.drop(body, history)
 				}
 			}
 		case opDeliver:
-			q, id, count := r.queue(fr.uint()), fr.id(), fr.uint()
+			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
 			for k := uint64(0); k < count && !fr.bad; k++ {
 				q.m.RestoreOut(id + queue.ID(k))
 			}
 		case opReturn:
 			q, id := r.queue(fr.uint()), fr.id()
-			counts := queue.Counts{Deliveries: uint32(fr.uint()), Acquired: uint32(fr.uint())}
-			q.m.RestoreReturned(id, counts, int64(fr.uint()))
+			counts := queue.Counts{Deliveries: fr.small(), Acquired: fr.small()}
+			if notBefore := fr.time(); !fr.bad {
+				q.m.RestoreReturned(id, counts, notBefore)
+			}
 		case opMove:
 			r.move(fr)
 		case opEnter:
@@ -111,10 +123,19 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 			for range fr.count(1) {
 				keep[fr.id()] = true
 			}
-			q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
+			if !fr.bad {
+				q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
+			}
 		case opHold:
 			q, id := r.queue(fr.uint()), fr.id()
-			q.m.RestoreHeld(id, deadletter.Reason(fr.uint()), int64(fr.uint()))
+			if reason, at := fr.reason(false), fr.time(); !fr.bad {
+				q.m.RestoreHeld(id, reason, at)
+			}
+		case opAnswered:
+			q, id := r.queue(fr.uint()), fr.id()
+			for range fr.count(1) {
+				q.answer(id, fr.uint())
+			}
 		default:
 			fr.bad = true
 		}
@@ -148,19 +169,39 @@ func (r *recovery) setHistory(b []byte) {
 func (r *recovery) store(b []byte, location uint64) message.Ref {
 	ref, dst := r.node.bodies.Alloc(len(b))
 	copy(dst, b)
-	r.node.bodies.SetLocation(ref, location)
+	r.placed(ref, location)
 	return ref
 }
 
-// restore makes an entry; body and history are retained for it.
-func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *queue.Restored) {
+// placed notes where the journal holds a record.
+func (r *recovery) placed(ref message.Ref, location uint64) {
+	r.node.bodies.SetLocation(ref, location)
+	if r.records != nil {
+		r.node.bodies.Retain(ref, 1)
+		r.records[location] = ref
+	}
+}
+
+// forget gives up the records kept for a compaction.
+func (r *recovery) forget() {
+	for _, ref := range r.records {
+		r.node.bodies.Release(ref)
+	}
+	r.records = nil
+}
+
+// restore makes an entry; body and history are retained for it. It returns false
+// if the queue cannot have such an entry.
+func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *queue.Restored) bool {
 	rec := message.Record(r.node.bodies.Bytes(body))
 	s.Body, s.History, s.Size = body, history, q.size(rec)
 	r.node.bodies.Retain(body, 1)
 	r.node.bodies.Retain(history, 1)
 	if !q.m.Restore(id, s) {
 		r.hold.drop(body, history)
+		return false
 	}
+	return true
 }
 
 func (r *recovery) publish(fr *frameReader, base uint64) {
@@ -171,13 +212,13 @@ func (r *recovery) publish(fr *frameReader, base uint64) {
 	}
 	body := r.store(b, base+uint64(at))
 	for range fr.count(3) {
-		q, id, due := r.queue(fr.uint()), fr.id(), int64(fr.uint())
+		q, id, due := r.queue(fr.uint()), fr.id(), fr.time()
 		if fr.bad {
 			break
 		}
 		s := queue.Restored{}
 		s.Due = due
-		r.restore(q, id, body, 0, &s)
+		fr.bad = !r.restore(q, id, body, 0, &s)
 	}
 	r.node.bodies.Release(body)
 }
@@ -191,7 +232,7 @@ func (r *recovery) move(fr *frameReader) {
 	n := fr.count(4)
 	v, ok := src.m.View(id)
 	for range n {
-		q, to, due, deliveries := r.queue(fr.uint()), fr.id(), int64(fr.uint()), uint32(fr.uint())
+		q, to, due, deliveries := r.queue(fr.uint()), fr.id(), fr.time(), fr.small()
 		if fr.bad {
 			return
 		}
@@ -199,16 +240,17 @@ func (r *recovery) move(fr *frameReader) {
 			continue // told anew by a later frame, see compact
 		}
 		s := queue.Restored{}
-		s.Due, s.Counts.Deliveries, s.Redelivered = due, deliveries, deliveries > 0
-		r.restore(q, to, v.Body, r.history, &s)
+		s.Due, s.Counts, s.Redelivered = due, q.carried(deliveries), deliveries > 0
+		if !r.restore(q, to, v.Body, r.history, &s) {
+			fr.bad = true
+			return
+		}
 		if keep {
-			if src.answered == nil {
-				src.answered = map[queue.ID][]uint64{}
-			}
-			src.answered[id] = append(src.answered[id], q.Incarnation)
+			src.answer(id, q.Incarnation)
 		}
 	}
-	if ok && !keep {
+	if ok && !keep && !fr.bad {
+		delete(src.answered, id)
 		if body, history, removed := src.m.RestoreRemoved(id); removed {
 			r.hold.drop(body, history)
 		}
@@ -219,12 +261,12 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	q, id := r.queue(fr.uint()), fr.id()
 	flags := fr.byte()
 	var s queue.Restored
-	s.Due = int64(fr.uint())
-	s.Counts = queue.Counts{Deliveries: uint32(fr.uint()), Acquired: uint32(fr.uint())}
-	s.NotBefore = int64(fr.uint())
-	s.Held = deadletter.Reason(fr.uint())
-	s.DiedAt = int64(fr.uint())
-	s.Redelivered, s.Out = flags&enterRedelivered != 0, flags&enterOut != 0
+	s.Due = fr.time()
+	s.Counts = queue.Counts{Deliveries: fr.small(), Acquired: fr.small()}
+	s.NotBefore = fr.time()
+	s.Held = fr.reason(true)
+	s.DiedAt = fr.time()
+	s.Redelivered, s.Out, s.Returned = flags&enterRedelivered != 0, flags&enterOut != 0, flags&enterReturned != 0
 	history, _ := fr.bytes()
 	location := fr.uint()
 	var record []byte
@@ -241,19 +283,22 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	}
 	var body message.Ref
 	switch v, ok := q.m.View(id); {
-	case ok: // it is told anew; the body is the same
+	case ok && record != nil: // it is told anew; the body is the same
 		body = v.Body
 		r.node.bodies.Retain(body, 1)
-		r.node.bodies.SetLocation(body, location)
+		r.placed(body, location)
 	case record != nil:
 		body = r.store(record, location)
+	case r.records[location] != 0:
+		body = r.records[location]
+		r.node.bodies.Retain(body, 1)
+	case !r.cut:
+		// Of an earlier compaction, of which only the end is left: if the entry
+		// lives, the last one tells it anew.
+		return
 	default:
-		b, err := r.node.readRecord(location)
-		if err != nil {
-			fr.bad = true
-			return
-		}
-		body = r.store(b, location)
+		fr.bad = true
+		return
 	}
 	var kept message.Ref
 	if len(history) > 0 {
@@ -261,20 +306,7 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 		copy(dst, history)
 		kept = ref
 	}
-	r.restore(q, id, body, kept, &s)
+	fr.bad = !r.restore(q, id, body, kept, &s)
 	r.node.bodies.Release(body)
 	r.node.bodies.Release(kept)
-}
-
-// readRecord reads a record back from the journal.
-func (n *Node) readRecord(location uint64) ([]byte, error) {
-	head, err := n.Journal.ReadAt(journal.Pos(location), message.RecordHead, nil)
-	if err != nil {
-		return nil, err
-	}
-	b, err := n.Journal.ReadAt(journal.Pos(location), message.RecordSize(head), nil)
-	if err != nil {
-		return nil, err
-	}
-	return b, message.CheckRecord(b)
 }

@@ -72,7 +72,9 @@ func (p *Partition) tick() {
 			continue
 		}
 		before := q.m.Totals()
-		q.m.Tick(h.now, sliceLimit)
+		if q.m.Tick(h.now, sliceLimit) {
+			h.entries += sliceLimit // it stopped at its limit
+		}
 		after := q.m.Totals()
 		h.entries += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
 		p.reschedule(q, max(q.m.NextDue(), 1))
@@ -235,15 +237,15 @@ func (p *Partition) down(i int) {
 
 // strategyCount counts a death for the node's totals (DL-18.1, DL-18.3).
 func (n *Node) strategyCount(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome) {
-	kind, strategy := 0, 1
+	kind, strategy := 0, AtMostOnce
 	if q.m.Config().Type == queue.Quorum {
 		kind = 1
 	}
 	switch {
 	case outcome == deadletter.NoExchange:
-		strategy = 0
+		strategy = Disabled
 	case q.m.Settings().AtLeastOnce:
-		strategy = 2
+		strategy = AtLeastOnce
 	}
 	n.deaths[kind][strategy][reason].Add(1)
 }

@@ -29,6 +29,9 @@ func (m *Machine) NextDue() int64 {
 		return 0
 	}
 	due := min(m.nextDue, m.watch)
+	if m.config.Strict {
+		due = min(due, m.headsDue())
+	}
 	if m.settings.Expires >= 0 && len(m.cs.list) == 0 {
 		due = min(due, m.lastUse+m.settings.Expires)
 	}
@@ -123,16 +126,16 @@ func (m *Machine) expireLane(now int64, level int, l *lane, limit *int) (more bo
 func (m *Machine) ripe(now int64, id ID, p *page, i uint) bool {
 	switch p.state(i) {
 	case stateDelayed:
-		s := m.sideOf(p, i)
-		ttl := s.due
-		s.due = 0
-		m.setDue(id, p, i, ttl)
+		if until := m.due(p, i); until > now {
+			m.approach(now, id, p)
+			return true
+		}
+		m.unhide(id, p, i)
 		m.comeBack(now, id, p, i)
 		return true
 	case stateReady, stateReturned:
-		if due := m.due(p, i); due > now { // it was too far away for the column
-			m.rebase(p, now-1)
-			m.noteDue(id, p.dueAt(i))
+		if m.due(p, i) > now {
+			m.approach(now, id, p)
 			return true
 		}
 		if m.config.Strict {
@@ -142,6 +145,40 @@ func (m *Machine) ripe(now int64, id ID, p *page, i uint) bool {
 		return true
 	}
 	return false // out, dying or held: comeBack looks at its moment again
+}
+
+// approach looks again at a page with moments that were too far away for its
+// column: from now on it counts from now.
+func (m *Machine) approach(now int64, id ID, p *page) {
+	m.rebase(p, now-1)
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if at := p.dueAt(i); at > now {
+			m.noteDue(id, at)
+		}
+	}
+}
+
+// headsDue is the first moment of the entries that expireHeads looks at, one of
+// which may have come to the head after its moment.
+func (m *Machine) headsDue() int64 {
+	due := int64(never)
+	note := func(p *page, i uint) {
+		if at := m.due(p, i); at != 0 {
+			due = min(due, at)
+		}
+	}
+	if _, p, i, ok := m.first(); ok {
+		note(p, i)
+	}
+	if m.config.Type == Quorum {
+		for _, l := range m.lanes {
+			if l != nil && l.ready > 0 {
+				_, p, i := l.firstReady()
+				note(p, i)
+			}
+		}
+	}
+	return due
 }
 
 // expireHeads lets expired heads die, as RabbitMQ does: of the highest level
@@ -199,8 +236,8 @@ func (m *Machine) timeOut(now int64) {
 		n := 0
 		for len(c.outs) > 0 {
 			o := c.outs[0]
-			p, i := m.find(o.id)
-			if p == nil || p.state(i) != stateOut || p.owner[i] != c.slot {
+			p, i := m.watched(c, o)
+			if p == nil {
 				c.outs = c.outs[1:]
 				continue
 			}
@@ -221,11 +258,30 @@ func (m *Machine) timeOut(now int64) {
 	}
 }
 
+// watched returns the entry of a delivery on the watch; the page is nil if it
+// was settled. The same entry may have come back and be out at c once more, as
+// another delivery.
+func (m *Machine) watched(c *Consumer, o outstanding) (*page, uint) {
+	p, i := m.find(o.id)
+	if p == nil || p.state(i) != stateOut || p.owner[i] != c.slot || m.acquired(p, i) != o.acquired {
+		return nil, 0
+	}
+	return p, i
+}
+
+// acquired is how often the entry came back.
+func (m *Machine) acquired(p *page, i uint) uint32 {
+	if s := m.peekSide(p, i); s != nil {
+		return s.counts.Acquired
+	}
+	return 0
+}
+
 // compactOuts drops from the watch what was settled.
 func (m *Machine) compactOuts(c *Consumer) {
 	kept := c.outs[:0]
 	for _, o := range c.outs {
-		if p, i := m.find(o.id); p != nil && p.state(i) == stateOut && p.owner[i] == c.slot {
+		if p, _ := m.watched(c, o); p != nil {
 			kept = append(kept, o)
 		}
 	}

@@ -26,8 +26,9 @@ type Consumer struct {
 
 // outstanding is a delivery on the watch of a consumer timeout.
 type outstanding struct {
-	id ID
-	at int64 // when it was delivered, in milliseconds since 1970
+	id       ID
+	acquired uint32 // how often the message had come back before it
+	at       int64  // when it was delivered, in milliseconds since 1970
 }
 
 // Out is the number of its deliveries that are not settled.
@@ -144,6 +145,16 @@ func (cs *consumers) choose() {
 		}
 		cs.active = first
 	}
+}
+
+// anyAble says whether some consumer can take a message, a shared limit aside.
+func (cs *consumers) anyAble() bool {
+	for _, c := range cs.list {
+		if (!cs.single || cs.active == c) && !c.paused && c.stale == 0 && (c.NoAck || c.Prefetch == 0 || c.out < c.Prefetch) {
+			return true
+		}
+	}
+	return false
 }
 
 // nextNoAck is next if that consumer does not acknowledge; else nobody's turn passes.

@@ -32,7 +32,7 @@ func (m *Machine) die(now int64, id ID, p *page, i uint, reason deadletter.Reaso
 }
 
 // Deaths moves up to limit of the deaths that wait to be routed into out, in
-// order (DL-1.9). Each must then be given to Bury, or Hold, or back to Requeue.
+// order (DL-1.9). Each must then be given to Bury or Hold.
 func (m *Machine) Deaths(limit int, out []Death) []Death {
 	n := 0
 	for ; n < len(m.dying) && limit > 0; n++ {
@@ -61,6 +61,12 @@ func (m *Machine) death(id ID, p *page, i uint) Death {
 
 // HasDeaths says whether Deaths would find any.
 func (m *Machine) HasDeaths() bool { return len(m.dying) > 0 }
+
+// Dead says whether the entry is there and dead.
+func (m *Machine) Dead(id ID) bool {
+	p, i := m.find(id)
+	return p != nil && (p.state(i) == stateDying || p.state(i) == stateHeld)
+}
 
 // Bury removes a dead entry that was routed, or whose routing failed for good.
 // The references are the caller's. ok is false if the entry is not there any

@@ -1,6 +1,9 @@
 package queue
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // ID names an entry of a queue: the lane in the upper 8 bits, the sequence
 // number within the lane below. IDs are never reused.
@@ -48,6 +51,12 @@ func (l *lane) at(seq uint64) (*page, uint) {
 	return p, i
 }
 
+// near says whether seq lies so that pages up to it can be made.
+func (l *lane) near(seq uint64) bool {
+	n := seq / pageSize
+	return len(l.pages) == 0 || n < l.first+maxSpan && n+maxSpan >= l.first+uint64(len(l.pages))
+}
+
 // slotFor makes room for seq, which may lie anywhere from first on (recovery
 // enters with gaps).
 func (l *lane) slotFor(seq uint64, pages *Pages) (*page, uint) {
@@ -55,10 +64,11 @@ func (l *lane) slotFor(seq uint64, pages *Pages) (*page, uint) {
 	if len(l.pages) == 0 {
 		l.first = n
 	}
-	for n < l.first { // recovery only: an entry older than those found so far
-		l.pages = append([]*page{nil}, l.pages...)
-		l.mins = append([]int64{never}, l.mins...)
-		l.first--
+	if n < l.first { // recovery only: an entry older than those found so far
+		older := int(l.first - n)
+		l.pages = append(make([]*page, older), l.pages...)
+		l.mins = append(slices.Repeat([]int64{never}, older), l.mins...)
+		l.first = n
 	}
 	for uint64(len(l.pages)) <= n-l.first {
 		if k := len(l.pages); k > 0 && l.pages[k-1] != nil && l.pages[k-1].used == 0 {

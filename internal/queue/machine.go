@@ -88,7 +88,8 @@ const (
 type side struct {
 	history  message.Ref
 	counts   Counts
-	due      int64             // the TTL's moment while the column tells another, or one too far for it
+	far      int64             // the moment that was too far for the column
+	ttl      int64             // the TTL's moment while the column tells the end of a wait; 0 = none
 	reason   deadletter.Reason // while dying or held
 	diedAt   int64
 	by       *Consumer // who rejected or returned it last, nil if nobody did
@@ -271,6 +272,9 @@ func (m *Machine) setState(id ID, p *page, i uint, to uint8) {
 	m.tally(from, -1, -size)
 	m.tally(to, 1, size)
 	p.flags[i] = p.flags[i]&^stateMask | to
+	if from == stateReturned && len(m.returns) > 0 && m.returns[0] == id {
+		m.returns = m.returns[1:] // or it would be found there again once it comes back
+	}
 	l := m.lanes[id.Lane()]
 	if from == stateReady {
 		p.ready.clear(i)
@@ -348,7 +352,7 @@ func (m *Machine) setDue(id ID, p *page, i uint, due int64) {
 func (m *Machine) tell(p *page, i uint, due int64) {
 	off := due - p.base
 	if off >= maxOffset {
-		m.sideOf(p, i).due = due
+		m.sideOf(p, i).far = due
 		off = maxOffset
 	}
 	p.due[i] = uint32(max(off, 1))
@@ -378,8 +382,8 @@ func (m *Machine) noteDue(id ID, due int64) {
 func (m *Machine) due(p *page, i uint) int64 {
 	told := p.dueAt(i)
 	if told != 0 && p.due[i] == maxOffset {
-		if s := m.peekSide(p, i); s != nil && s.due != 0 {
-			return s.due
+		if s := m.peekSide(p, i); s != nil {
+			return s.far
 		}
 	}
 	return told
@@ -446,10 +450,10 @@ func (m *Machine) Enqueue(now int64, e *Entry) (ID, Result) {
 // Force lets a dead letter in that a quorum queue must take even beyond its
 // limit (DL-6.12); classic queues refuse it like any message.
 func (m *Machine) Force(now int64, e *Entry) (ID, Result) {
-	m.expire(now, sliceLimit)
-	if m.config.Type == Classic && m.full(e) {
-		return 0, Refused
+	if m.config.Type == Classic {
+		return m.Enqueue(now, e)
 	}
+	m.expire(now, sliceLimit)
 	return m.admit(now, e)
 }
 
@@ -460,7 +464,7 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	}
 	if m.n.Ready == 0 && len(m.cs.list) > 0 {
 		if c := m.cs.nextNoAck(); c != nil {
-			d := Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Redelivered: e.Redelivered, NoAck: true}
+			d := Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Redelivered: e.Redelivered && m.config.Type == Quorum, NoAck: true}
 			if !m.sink.Deliver(c, &d) {
 				c.paused = true
 			}
@@ -470,9 +474,17 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	var due int64
 	switch {
 	case ttl == 0 && m.config.Type == Classic:
-		m.instant = true // DL-8.7: now or never
+		m.instant = true // DL-8.7: now or never, and never after a crash
+		due = now
 	case ttl >= 0:
 		due = moment(now, max(ttl, 1)) // quorum queues take 0 for 1
+	}
+	if e.Redelivered && m.config.Type == Classic && m.n.Ready == 0 && m.cs.anyAble() {
+		// RabbitMQ's classic queues hand it on before they look whether it had
+		// been delivered elsewhere.
+		fresh := *e
+		fresh.Redelivered = false
+		e = &fresh
 	}
 	id, _, _ := m.enter(m.level(e.Priority), 0, e, stateReady, due)
 	return id, Stored
@@ -505,9 +517,7 @@ func (m *Machine) nowOrNever(now int64, id ID) {
 	}
 	if first, _, _, ok := m.first(); ok && first == id {
 		if c := m.cs.next(); c != nil {
-			m.setState(id, p, i, stateOut)
-			m.setDue(id, p, i, now) // should it come back
-			m.handOut(now, id, p, i, c)
+			m.give(now, id, p, i, c)
 			return
 		}
 	}
@@ -620,7 +630,7 @@ func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
 		if len(c.outs) > 2*c.out+64 {
 			m.compactOuts(c)
 		}
-		c.outs = append(c.outs, outstanding{id, now})
+		c.outs = append(c.outs, outstanding{id, m.acquired(p, i), now})
 		m.watch = min(m.watch, now+t)
 	}
 	d := m.delivery(id, p, i)
@@ -662,19 +672,24 @@ func (m *Machine) Pump(now int64, limit int) (more bool) {
 		if c == nil {
 			return false
 		}
-		if c.NoAck {
-			d := m.delivery(id, p, i)
-			d.NoAck = true
-			m.forget(id, p, i)
-			if !m.sink.Deliver(c, &d) {
-				c.paused = true
-			}
-			continue
-		}
-		m.setState(id, p, i, stateOut)
-		m.handOut(now, id, p, i, c)
+		m.give(now, id, p, i, c)
 	}
 	return false
+}
+
+// give delivers an entry that is deliverable to c.
+func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
+	if c.NoAck {
+		d := m.delivery(id, p, i)
+		d.NoAck = true
+		m.forget(id, p, i)
+		if !m.sink.Deliver(c, &d) {
+			c.paused = true
+		}
+		return
+	}
+	m.setState(id, p, i, stateOut)
+	m.handOut(now, id, p, i, c)
 }
 
 // Get takes the next message for basic.get (BR-9.10). With noAck the references
@@ -683,6 +698,10 @@ func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
 	m.lastUse = now
 	m.expire(now, math.MaxInt)
 	id, p, i, ok := m.first()
+	for ok && m.due(p, i) != 0 && m.due(p, i) <= now { // strict mode lets only so many heads die at once
+		m.die(now, id, p, i, deadletter.Expired, nil)
+		id, p, i, ok = m.first()
+	}
 	if !ok {
 		return Delivery{}, false
 	}
@@ -777,12 +796,15 @@ func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
 
 func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind ReturnKind) {
 	failed := kind.failed(m.config.CountNack)
+	counted := m.config.Type == Quorum || m.retries(failed)
 	var counts Counts
-	if m.config.Type == Quorum || m.retries(failed) {
+	if counted || failed {
 		s := m.sideOf(p, i)
-		s.counts.Acquired++
+		if counted {
+			s.counts.Acquired++
+		}
 		if failed {
-			s.counts.Deliveries++
+			s.counts.Deliveries++ // classic queues only hand it on (DL-6.14)
 		}
 		counts = s.counts
 	}
@@ -808,15 +830,26 @@ func (m *Machine) retries(failed bool) bool {
 // delay hides the entry until the moment given. Its TTL's moment stands in the
 // side row meanwhile (DL-12.4).
 func (m *Machine) delay(id ID, p *page, i uint, until int64, counts Counts) {
-	s := m.sideOf(p, i)
-	s.due = m.due(p, i)
-	m.setState(id, p, i, stateDelayed)
-	ttl := s.due
-	m.setDue(id, p, i, until)
-	m.sideOf(p, i).due = ttl
+	m.hide(id, p, i, until)
 	if p.flags[i]&flagLogged != 0 {
 		m.sink.Returned(id, counts, until)
 	}
+}
+
+// hide makes the entry wait until the moment given.
+func (m *Machine) hide(id ID, p *page, i uint, until int64) {
+	m.sideOf(p, i).ttl = m.due(p, i)
+	m.setState(id, p, i, stateDelayed)
+	m.setDue(id, p, i, until)
+}
+
+// unhide ends an entry's wait: its column tells the TTL's moment again. The
+// caller gives it another state.
+func (m *Machine) unhide(id ID, p *page, i uint) {
+	s := m.sideOf(p, i)
+	ttl := s.ttl
+	s.ttl = 0
+	m.setDue(id, p, i, ttl)
 }
 
 // comeBack makes the entry deliverable again: classic queues return it to its

@@ -122,7 +122,7 @@ func (m *Machine) Close() []*Consumer {
 	m.returns, m.dying, m.filled = nil, nil, [4]uint64{}
 	m.nextDue, m.watch = never, math.MaxInt64
 	list := m.cs.list
-	m.cs.list, m.cs.slots, m.cs.active = nil, nil, nil
+	m.cs.list, m.cs.slots, m.cs.active, m.cs.plain = nil, nil, nil, 0
 	for _, c := range list {
 		c.gone, c.slot = true, 0
 	}
@@ -161,6 +161,7 @@ type View struct {
 	Due         int64 // when its TTL is over, 0 = never
 	NotBefore   int64 // when its wait is over, 0 = it does not wait
 	Out         bool
+	Returned    bool              // it came back and goes before all others (BR-9.13)
 	Dead        bool              // dying or held
 	Held        deadletter.Reason // 0 unless it is held
 	DiedAt      int64
@@ -225,8 +226,10 @@ func (m *Machine) view(id ID, p *page, i uint) View {
 	switch p.state(i) {
 	case stateOut:
 		v.Out = true
+	case stateReturned:
+		v.Returned = true
 	case stateDelayed:
-		v.NotBefore, v.Due = v.Due, m.sideOf(p, i).due
+		v.NotBefore, v.Due = v.Due, m.sideOf(p, i).ttl
 	case stateDying:
 		v.Dead = true
 	case stateHeld:
@@ -247,7 +250,7 @@ func (m *Machine) View(id ID) (View, bool) {
 
 // Restored is the entry as Restore takes it, without its references.
 func (v *View) Restored() Restored {
-	r := Restored{NotBefore: v.NotBefore, Out: v.Out, Held: v.Held, DiedAt: v.DiedAt}
+	r := Restored{NotBefore: v.NotBefore, Out: v.Out, Returned: v.Returned, Held: v.Held, DiedAt: v.DiedAt}
 	r.Counts, r.Redelivered, r.Due = v.Counts, v.Redelivered, v.Due
 	return r
 }

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 )
@@ -14,17 +16,24 @@ type Restored struct {
 	Entry
 	NotBefore int64 // it waits for its retry until then; 0 = it does not
 	Out       bool
+	Returned  bool              // it is in the returns list, behind those told before
 	Held      deadletter.Reason // not 0: it is held, having died for this reason
 	DiedAt    int64
 }
 
+// maxSpan is how many pages may lie between the first and the last entry of a
+// lane that is restored: four thousand million messages.
+const maxSpan = 1 << 24
+
 // Restore makes an entry with the ID it had, or replaces what is there. It says
-// whether it was made; if not, the references stay the caller's.
+// whether it was made; if not, the queue cannot have had such an entry, and the
+// references stay the caller's.
 func (m *Machine) Restore(id ID, r *Restored) bool {
-	if id.Lane() >= len(m.lanes) {
+	if id.Seq() == 0 || id.Lane() >= len(m.lanes) || !m.lane(id.Lane()).near(id.Seq()) {
 		return false
 	}
 	if p, i := m.find(id); p != nil {
+		m.awaken(id, p, i)
 		m.remove(id, p, i)
 	}
 	r.Logged = true
@@ -36,7 +45,7 @@ func (m *Machine) Restore(id ID, r *Restored) bool {
 		s.reason, s.diedAt = r.Held, r.DiedAt
 	case r.Out:
 		m.RestoreOut(id)
-	case r.NotBefore != 0:
+	case r.NotBefore != 0 || r.Returned:
 		m.RestoreReturned(id, r.Counts, r.NotBefore)
 	}
 	return true
@@ -53,6 +62,7 @@ func (m *Machine) RestoreOut(id ID) {
 	}
 	p.owner[i] = 0
 	p.flags[i] |= flagRedelivered
+	m.awaken(id, p, i)
 	m.setState(id, p, i, stateOut)
 }
 
@@ -63,16 +73,12 @@ func (m *Machine) RestoreReturned(id ID, counts Counts, notBefore int64) {
 		return
 	}
 	p.flags[i] |= flagRedelivered
+	m.awaken(id, p, i)
 	if counts != (Counts{}) {
 		m.sideOf(p, i).counts = counts
 	}
 	if notBefore != 0 {
-		s := m.sideOf(p, i)
-		ttl := m.due(p, i)
-		s.due = 0
-		m.setState(id, p, i, stateDelayed)
-		m.setDue(id, p, i, notBefore)
-		m.sideOf(p, i).due = ttl
+		m.hide(id, p, i, notBefore)
 		return
 	}
 	if m.config.Type == Quorum {
@@ -89,9 +95,24 @@ func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
 	if p == nil {
 		return
 	}
+	m.awaken(id, p, i)
 	m.setState(id, p, i, stateHeld)
 	s := m.sideOf(p, i)
 	s.reason, s.diedAt = reason, at
+}
+
+// awaken ends what the entry was in before: the journal does not tell the end of
+// a wait, nor that an entry left the returns list from its middle.
+func (m *Machine) awaken(id ID, p *page, i uint) {
+	switch p.state(i) {
+	case stateDelayed:
+		m.unhide(id, p, i)
+	case stateReturned:
+		if at := slices.Index(m.returns, id); at >= 0 {
+			m.returns = slices.Delete(m.returns, at, at+1)
+		}
+		m.setState(id, p, i, stateReady)
+	}
 }
 
 // RestoreRemoved notes that the entry is gone. The references are the caller's.

@@ -144,13 +144,13 @@ func (c *conn) writeSome() {
 	o.mu.Lock()
 	o.take()
 	o.mu.Unlock()
-	c.encode(func([]byte) bool { return true }) // little enough for one piece
+	c.encode(nil) // little enough for one piece
 	if err := c.raw.write(&o.wire); err != nil {
 		c.broken(err)
 	}
 	o.mu.Lock()
 	o.held = false
-	again := len(o.items) > 0 || len(o.wire) > 0
+	again := len(o.items) > 0 || len(o.wire) > 0 || len(o.paused) > 0
 	o.mu.Unlock()
 	if again {
 		o.wake()
@@ -158,7 +158,8 @@ func (c *conn) writeSome() {
 }
 
 // encode turns what was taken into bytes in o.wire, calling write when there is
-// a good piece of them. It stops if write returns false. REQUIRES: the pen.
+// a good piece of them, if it is not nil. It stops if write returns false.
+// REQUIRES: the pen.
 func (c *conn) encode(write func([]byte) bool) {
 	o := &c.out
 	at, size := 0, 0
@@ -175,7 +176,7 @@ func (c *conn) encode(write func([]byte) bool) {
 			store.Release(it.d.Body)
 			store.Release(it.d.History)
 		}
-		if len(o.wire) >= writeSize {
+		if write != nil && len(o.wire) >= writeSize {
 			if !write(o.wire) {
 				c.giveBack(o.taken[i+1:])
 				break

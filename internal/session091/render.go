@@ -47,9 +47,7 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 			r.key = append(r.key, h.Keys[0]...)
 		}
 	}
-	if len(r.history.Deaths) > 0 {
-		*exchange, *key = r.exchange, r.key
-	}
+	*exchange, *key = r.exchange, r.key
 	if counted {
 		r.props = broker.RenderProps(r.props[:0], rec, store.Bytes(it.d.History), it.d.Counts, quorum)
 		return r.props
@@ -58,7 +56,7 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 	if err != nil {
 		return nil
 	}
-	edit := amqp091.PropsEdit{Set: r.headers, Expiration: &noExpiration}
+	edit := amqp091.PropsEdit{Set: r.headers, Remove: r.history.Removed(), Expiration: &noExpiration}
 	r.props = amqp091.AppendProps(r.props[:0], rec.Properties(), &props, &edit)
 	return r.props
 }

@@ -85,8 +85,8 @@ func (b *Binding) PropertiesKey() string {
 }
 
 // argumentsHash needs to tell apart only the bindings of one key between the same two ends.
-func (id bindingID) argumentsHash() string {
-	sum := sha256.Sum256([]byte(id.arguments))
+func (a bindingID) argumentsHash() string {
+	sum := sha256.Sum256([]byte(a.arguments))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 

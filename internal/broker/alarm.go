@@ -1,0 +1,98 @@
+package broker
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Alarm is a resource that runs low (BR-13.1). Alarms are a set: values may be or-ed.
+type Alarm uint8
+
+// The alarms.
+const (
+	Memory Alarm = 1 << iota
+	Disk
+)
+
+// String returns the reason that clients are told (BR-13.2), or "" for no alarm.
+func (a Alarm) String() string {
+	switch a {
+	case Memory:
+		return "low on memory"
+	case Disk:
+		return "low on disk"
+	case Memory | Disk:
+		return "low on memory & disk"
+	}
+	return ""
+}
+
+// alarms are those in force and who wants to know of a change.
+type alarms struct {
+	any atomic.Bool // active is not 0; for publishers, who ask at each message
+
+	mu      sync.Mutex // guards what follows
+	active  Alarm
+	last    uint64 // number of the last subscription
+	waiting map[uint64]func()
+}
+
+// SetAlarm raises or clears an alarm, and tells those who asked by OnAlarm before
+// it returns if that changed anything.
+func (b *Broker) SetAlarm(a Alarm, on bool) {
+	l := &b.alarms
+	l.mu.Lock()
+	before := l.active
+	if on {
+		l.active |= a
+	} else {
+		l.active &^= a
+	}
+	changed := before != l.active
+	l.any.Store(l.active != 0)
+	var tell []func()
+	if changed {
+		for _, f := range l.waiting {
+			tell = append(tell, f)
+		}
+	}
+	l.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+}
+
+// Alarmed says whether any alarm is in force.
+func (b *Broker) Alarmed() bool { return b.alarms.any.Load() }
+
+// ActiveAlarms is the set of alarms in force.
+func (b *Broker) ActiveAlarms() Alarm {
+	b.alarms.mu.Lock()
+	defer b.alarms.mu.Unlock()
+	return b.alarms.active
+}
+
+// Alarms says whether publishers are to be blocked, and the reason they are told (BR-13.2).
+func (b *Broker) Alarms() (reason string, active bool) {
+	a := b.ActiveAlarms()
+	return a.String(), a != 0
+}
+
+// OnAlarm has f called after each change of the alarms until cancel is called; one
+// call may still be under way then. f must not block; it asks Alarms what holds.
+func (b *Broker) OnAlarm(f func()) (cancel func()) {
+	l := &b.alarms
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting == nil {
+		l.waiting = map[uint64]func(){}
+	}
+	l.last++
+	id := l.last
+	l.waiting[id] = f
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.waiting, id)
+	}
+}

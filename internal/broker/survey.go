@@ -1,0 +1,29 @@
+package broker
+
+import (
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/topology"
+)
+
+// Surveyed is a queue and its counts at one moment.
+type Surveyed struct {
+	Queue  *topology.Queue
+	Counts partition.Counts
+}
+
+// Survey counts every queue, one after the other: each is right for itself, their
+// sum for no one moment. Queues are in the order of their virtual hosts and names.
+func (b *Broker) Survey() []Surveyed {
+	b.topo.RLock()
+	var all []Surveyed
+	for _, v := range b.state.VHosts() {
+		for _, q := range v.Queues() {
+			all = append(all, Surveyed{Queue: q})
+		}
+	}
+	b.topo.RUnlock()
+	for i := range all {
+		all[i].Counts = b.node.Counts(runtimeOf(all[i].Queue))
+	}
+	return all
+}

@@ -1,0 +1,84 @@
+package deadletter
+
+import "bartleby.mq/internal/amqp091"
+
+// Carried reads the history that a client sent along in the headers of a message
+// it published itself: the death headers of the delivery it copied, as consumers
+// do that park a message, or the headers with which Spring AMQP's
+// RepublishMessageRecoverer tells the origin. ok is false if there is neither.
+//
+// Such headers are a client's word: they find the way back of a replay, and
+// nothing else (DL-7.9).
+func Carried(headers []byte) (h History, ok bool) {
+	if t, err := amqp091.DecodeTable(headers); err == nil {
+		if h, ok = fromDeath(t); ok {
+			return h, true
+		}
+		return fromSpring(t)
+	}
+	return History{}, false
+}
+
+func fromDeath(t amqp091.Table) (h History, ok bool) {
+	v, _ := t.Get(headerDeath)
+	list, _ := v.(amqp091.Array)
+	for _, v := range list {
+		e, _ := v.(amqp091.Table)
+		d := Death{Expiration: -1, Count: 1}
+		d.Queue = text(e, "queue")
+		d.Exchange = text(e, "exchange")
+		d.Reason, ok = ParseReason(text(e, "reason"))
+		if !ok || d.Queue == "" {
+			return History{}, false
+		}
+		if v, ok := e.Get("count"); ok {
+			n, _ := amqp091.Int64(v)
+			d.Count = uint64(max(1, n))
+		}
+		if v, ok := e.Get("time"); ok {
+			seconds, _ := v.(amqp091.Timestamp)
+			d.First, d.Last = int64(seconds)*1000, int64(seconds)*1000
+		}
+		keys, _ := e.Get("routing-keys")
+		for _, k := range asArray(keys) {
+			if s, ok := k.(string); ok {
+				d.Keys = append(d.Keys, s)
+			}
+		}
+		h.Deaths = append(h.Deaths, d)
+	}
+	if len(h.Deaths) == 0 {
+		return History{}, false
+	}
+	h.First = len(h.Deaths) - 1
+	queue, reason := text(t, headerFirstQueue), text(t, headerFirstReason)
+	for i := range h.Deaths {
+		if h.Deaths[i].Queue == queue && h.Deaths[i].Reason.String() == reason {
+			h.First = i
+		}
+	}
+	return h, true
+}
+
+// fromSpring reads x-original-exchange and x-original-routingKey.
+func fromSpring(t amqp091.Table) (h History, ok bool) {
+	if _, ok := t.Get("x-original-routingKey"); !ok {
+		return History{}, false
+	}
+	d := Death{
+		Reason: Rejected, Count: 1, Expiration: -1,
+		Exchange: text(t, "x-original-exchange"), Keys: []string{text(t, "x-original-routingKey")},
+	}
+	return History{Deaths: []Death{d}}, true
+}
+
+func asArray(v any) amqp091.Array {
+	a, _ := v.(amqp091.Array)
+	return a
+}
+
+func text(t amqp091.Table, key string) string {
+	v, _ := t.Get(key)
+	s, _ := v.(string)
+	return s
+}

@@ -1,0 +1,187 @@
+package partition
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// definition is a queue as the topology of a test knows it.
+type definition struct {
+	name     string
+	config   queue.Config
+	settings queue.Settings
+	dead     DeadLetter
+}
+
+// table is a Router: exchanges by name, each a fanout.
+type table map[string][]string
+
+// world is a node with its queues on a file system that can crash.
+type world struct {
+	t      testing.TB
+	fs     *vfs.MemFS
+	j      *journal.Journal
+	n      *Node
+	queues map[string]*Queue
+	routes table
+	now    int64
+}
+
+func (w *world) RouteDead(_ *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
+	names, ok := w.routes[exchange]
+	for _, name := range names {
+		out = append(out, w.queues[name])
+	}
+	return out, ok, true
+}
+
+func (w *world) QueueUnused(*Queue) {}
+
+func (w *world) Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, _ *deadletter.History) {
+	w.t.Errorf("message %d was dropped: %s in %s, %s", r.Serial(), reason, q.Name, outcome)
+}
+
+// open makes a node on fs and recovers it. hook gets the names of failpoints.
+func open(t testing.TB, fs *vfs.MemFS, defs []definition, routes table, now int64, hook func(string)) *world {
+	t.Helper()
+	w := &world{t: t, fs: fs, routes: routes, now: now, queues: map[string]*Queue{}}
+	var err error
+	w.j, err = journal.Open(journal.Options{FS: fs, Dir: "journal", SegmentBytes: 16 << 10, Failpoint: hook})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.n = New(Options{
+		Partitions: 3, Journal: w.j, Bodies: bodies.New(), Router: w, Logger: slog.New(slog.DiscardHandler),
+		Now: func() int64 { return w.now }, Failpoint: hook,
+	})
+	for i, d := range defs {
+		q := &Queue{Incarnation: uint64(i + 1), VHost: "/", Name: d.name, Durable: d.config.Durable}
+		w.n.Create(q, d.config, d.settings, d.dead)
+		w.queues[d.name] = q
+	}
+	if err := w.n.Recover(); err != nil {
+		t.Fatal("recovery: ", err)
+	}
+	w.settle()
+	return w
+}
+
+// settle does by hand what the workers would: everything that is due or left.
+func (w *world) settle() {
+	for again := true; again; {
+		again = false
+		for _, p := range w.n.parts {
+			p.tick()
+			p.routeLater()
+			p.bury()
+			again = again || len(p.later)+len(p.buried) > 0 || len(p.timers) > 0 && p.timers[0].due <= w.now
+		}
+	}
+}
+
+// record makes a message of size bytes, with one reference.
+func (w *world) record(serial message.Serial, persistent bool, size int) message.Ref {
+	e := message.Envelope{
+		Serial: serial, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: size, Persistent: persistent,
+	}
+	ref, b := w.n.bodies.Alloc(e.Size())
+	body := e.Put(b)
+	for i := range body {
+		body[i] = byte(serial)
+	}
+	return ref
+}
+
+// place is where a message was found.
+type place struct {
+	queue   string
+	view    queue.View
+	history deadletter.History
+}
+
+// find shows every message in every queue.
+func (w *world) find() map[message.Serial][]place {
+	found := map[message.Serial][]place{}
+	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
+		var cursor queue.Cursor
+		for done := false; !done; {
+			var err error
+			cursor, done, err = w.n.Browse(w.queues[name], cursor, 100, func(v queue.View, r message.Record, history []byte) bool {
+				p := place{queue: name, view: v}
+				if len(history) > 0 {
+					h, err := deadletter.Parse(history)
+					if err != nil {
+						w.t.Errorf("message %d in %s has a history that cannot be read", r.Serial(), name)
+					}
+					p.history = h
+				}
+				for _, b := range r.Body() {
+					if b != byte(r.Serial()) {
+						w.t.Fatalf("message %d in %s has another's body", r.Serial(), name)
+					}
+				}
+				found[r.Serial()] = append(found[r.Serial()], p)
+				return true
+			})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	return found
+}
+
+// check finds what is wrong inside the node: machines, and references lost or
+// held for nothing. outside is how many references the test holds itself.
+func (w *world) check(outside int) {
+	w.t.Helper()
+	refs := map[message.Ref]bool{}
+	for name, q := range w.queues {
+		if err := q.m.Check(); err != nil {
+			w.t.Fatalf("queue %s: %v", name, err)
+		}
+		q.m.Browse(queue.Cursor{}, 1<<30, func(v queue.View) bool {
+			refs[v.Body] = true
+			if v.History != 0 {
+				refs[v.History] = true
+			}
+			return true
+		})
+		if q.routing || q.touched {
+			w.t.Fatalf("queue %s: nobody works, routing %v, touched %v", name, q.routing, q.touched)
+		}
+	}
+	if live := w.n.bodies.Live(); live > len(refs)+outside {
+		w.t.Fatalf("%d allocations live, %d are of queued messages", live, len(refs))
+	}
+}
+
+func crash(fs *vfs.MemFS, rng *rand.Rand) *vfs.MemFS {
+	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 20, 50, 80, 100}[rng.IntN(5)], RNG: rng})
+}
+
+func settings(change func(*queue.Settings)) queue.Settings {
+	s := queue.Unlimited()
+	change(&s)
+	return s
+}
+
+var (
+	classic   = queue.Config{Durable: true, MaxPriority: -1}
+	quorum    = queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1}
+	transient = queue.Config{MaxPriority: -1}
+)
+
+func (p place) String() string { return fmt.Sprintf("%s (%+v)", p.queue, p.view) }

@@ -1,0 +1,181 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Check recounts the machine from nothing and returns the first invariant that
+// does not hold, nil if all do. It is slow and meant for tests.
+func (m *Machine) Check() error {
+	var n Totals
+	outs := map[uint32]int{}
+	rows := map[uint32]bool{}
+	listed := map[ID]int{}
+	for _, id := range m.returns {
+		listed[id]++
+	}
+	for level, l := range m.lanes {
+		if l == nil {
+			continue
+		}
+		if err := m.checkLane(level, l); err != nil {
+			return err
+		}
+	}
+	var err error
+	fail := func(id ID, format string, args ...any) {
+		if err == nil {
+			err = fmt.Errorf("entry %d of level %d: %s", id.Seq(), id.Lane(), fmt.Sprintf(format, args...))
+		}
+	}
+	m.each(func(id ID, p *page, i uint) {
+		was := m.n
+		m.n = n
+		m.tally(p.state(i), 1, int64(p.size[i]))
+		n, m.n = m.n, was
+		if p.flags[i]&flagLogged != 0 {
+			n.Persistent++
+		}
+		if p.side != nil && p.side[i] != 0 {
+			row := p.side[i]
+			if rows[row] || int(row) >= len(m.sides) {
+				fail(id, "side row %d of %d is not its own", row, len(m.sides))
+			}
+			rows[row] = true
+		}
+		switch p.state(i) {
+		case stateOut:
+			outs[p.owner[i]]++
+			if slot := p.owner[i]; slot != 0 && (int(slot) >= len(m.cs.slots) || m.cs.slots[slot] == nil) {
+				fail(id, "out at slot %d, where no consumer is", slot)
+			}
+		case stateReturned:
+			if listed[id] != 1 {
+				fail(id, "stands %d times in the returns list", listed[id])
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if n != m.n {
+		return fmt.Errorf("totals are %+v, a recount gives %+v", m.n, n)
+	}
+	if err := m.checkRows(rows); err != nil {
+		return err
+	}
+	return m.checkConsumers(outs)
+}
+
+func (m *Machine) checkLane(level int, l *lane) error {
+	if len(l.pages) != len(l.mins) {
+		return fmt.Errorf("level %d: %d pages, %d minima", level, len(l.pages), len(l.mins))
+	}
+	ready := 0
+	for k, p := range l.pages {
+		number := l.first + uint64(k)
+		if p == nil {
+			if k == 0 {
+				return fmt.Errorf("level %d begins with an empty page", level)
+			}
+			continue
+		}
+		used := 0
+		for i := range uint(pageSize) {
+			seq := number*pageSize + uint64(i)
+			if p.ready.has(i) && !p.live.has(i) {
+				return fmt.Errorf("level %d: entry %d is ready and not live", level, seq)
+			}
+			if !p.live.has(i) {
+				continue
+			}
+			used++
+			state := p.state(i)
+			if state > stateHeld || p.ready.has(i) != (state == stateReady) {
+				return fmt.Errorf("level %d: entry %d is in state %d, its ready bit is %v", level, seq, state, p.ready.has(i))
+			}
+			if p.ready.has(i) {
+				ready++
+				if seq < l.head {
+					return fmt.Errorf("level %d: entry %d is ready below the head %d", level, seq, l.head)
+				}
+			}
+			if seq >= l.next {
+				return fmt.Errorf("level %d: entry %d is live, the next is %d", level, seq, l.next)
+			}
+			watched := state == stateDelayed || !m.config.Strict && (state == stateReady || state == stateReturned)
+			if at := p.dueAt(i); watched && at != 0 && at < l.mins[k] {
+				return fmt.Errorf("level %d: entry %d is due at %d, the minimum of its page is %d", level, seq, at, l.mins[k])
+			}
+			if real := m.due(p, i); real != 0 && real < p.dueAt(i) {
+				return fmt.Errorf("level %d: entry %d is due at %d, its column says %d", level, seq, real, p.dueAt(i))
+			}
+		}
+		if used != int(p.used) {
+			return fmt.Errorf("level %d: page %d counts %d entries and has %d", level, number, p.used, used)
+		}
+		if used == 0 && number != l.next/pageSize {
+			return fmt.Errorf("level %d: page %d is empty and kept", level, number)
+		}
+		if l.mins[k] < l.due {
+			return fmt.Errorf("level %d: due at %d, its page %d at %d", level, l.due, number, l.mins[k])
+		}
+	}
+	if l.due < m.nextDue {
+		return fmt.Errorf("level %d is due at %d, the queue at %d", level, l.due, m.nextDue)
+	}
+	if filled := m.filled[level>>6]&(1<<(level&63)) != 0; ready != l.ready || filled != (ready > 0) {
+		return fmt.Errorf("level %d has %d ready, counts %d, filled is %v", level, ready, l.ready, filled)
+	}
+	return nil
+}
+
+// checkRows finds every side row either in use, in the graveyard, or free.
+func (m *Machine) checkRows(rows map[uint32]bool) error {
+	for _, p := range m.graveyard {
+		for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+			if p.side != nil && p.side[i] != 0 {
+				rows[p.side[i]] = true
+			}
+		}
+	}
+	for row := m.freeSide; row != 0; row = m.sides[row].nextFree {
+		if rows[row] {
+			return fmt.Errorf("side row %d is free and in use", row)
+		}
+		rows[row] = true
+	}
+	if len(rows) != len(m.sides)-1 {
+		return fmt.Errorf("%d of %d side rows are lost", len(m.sides)-1-len(rows), len(m.sides)-1)
+	}
+	return nil
+}
+
+// checkConsumers compares what consumers count with outs, the entries out by slot.
+func (m *Machine) checkConsumers(outs map[uint32]int) error {
+	plain := 0
+	for i, c := range m.cs.list {
+		if i > 0 && m.cs.list[i-1].Priority < c.Priority {
+			return fmt.Errorf("consumer %q stands behind one of lower priority", c.Tag)
+		}
+		if c.slot == 0 || m.cs.slots[c.slot] != c {
+			return fmt.Errorf("consumer %q is attached and has no slot", c.Tag)
+		}
+		if c.NoAck {
+			plain++
+		}
+	}
+	if plain != m.cs.plain {
+		return fmt.Errorf("%d consumers do not acknowledge, %d are counted", plain, m.cs.plain)
+	}
+	for slot, c := range m.cs.slots {
+		if c != nil && c.out != outs[uint32(slot)] {
+			return fmt.Errorf("consumer %q counts %d deliveries, %d entries are out at it", c.Tag, c.out, outs[uint32(slot)])
+		}
+	}
+	if m.cs.single && len(m.cs.list) > 0 && !slices.Contains(m.cs.list, m.cs.active) {
+		return fmt.Errorf("no attached consumer is the active one")
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// dirLock keeps other processes out of a data directory. The kernel gives it up
+// with the process, however that ends.
+type dirLock struct{ f *os.File }
+
+// errLocked is what tryLock returns where somebody else has the lock.
+var errLocked = errors.New("locked")
+
+// lockDir takes the lock or says which process has it.
+func lockDir(dir string) (*dirLock, error) {
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := tryLock(f); err != nil {
+		owner := "another process"
+		if pid, _ := io.ReadAll(io.LimitReader(f, 20)); len(pid) > 0 {
+			owner = "process " + strings.TrimSpace(string(pid))
+		}
+		_ = f.Close()
+		if errors.Is(err, errLocked) {
+			return nil, fmt.Errorf("data directory %s is in use by %s", dir, owner)
+		}
+		return nil, fmt.Errorf("data directory %s: cannot lock: %w", dir, err)
+	}
+	// The number helps people only; the lock itself is what counts.
+	if err := f.Truncate(0); err == nil {
+		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	return &dirLock{f}, nil
+}
+
+// release gives the lock up. The file stays: removing it would let two processes
+// lock two files of that name.
+func (l *dirLock) release() error { return l.f.Close() }
