@@ -155,7 +155,7 @@ func (s *Server) brokerOptions() broker.Options {
 		},
 		LoopbackUsers: c.LoopbackUsers, ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
 		GlobalQos: c.Permit[config.GlobalQos], CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,
-		StripCC: c.StripCC, RetryHeld: c.RetryHeld,
+		StripCC: c.StripCC, TrustClientDeath: c.TrustClientDeath, RetryHeld: c.RetryHeld,
 		OnFatal: func(err error) {
 			s.fatal.Do(func() {
 				s.Logger.Error("the disk failed, the node cannot go on", "data_dir", s.DataDir, "error", err)
