@@ -54,8 +54,8 @@ func Parse(c *Config, text string) (warnings []Warning, err error) {
 // parser is what must be known between the lines of a file.
 type parser struct {
 	c *Config
-	// The first line of these replaces the default, the others add to it.
-	tagged, permitted bool
+	// tagged: the first tag of the first user replaces the default, the others add to it.
+	tagged bool
 }
 
 // split takes a line apart. An empty line or a comment has no key.

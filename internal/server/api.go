@@ -3,62 +3,60 @@ package server
 import (
 	"net"
 	"net/http"
-	"strconv"
 
 	"bartleby.mq/internal/api"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/config"
 )
 
-// managementAPI is the handler of the management listener. token is what the
-// command line shows instead of a password.
+// managementAPI is the handler of the management listener.
 func (s *Server) managementAPI(token string) http.Handler {
 	return api.New(api.Options{
-		Broker: s.broker, Logger: s.Logger, NodeName: s.Config.NodeName, ClusterName: s.Config.ClusterName,
-		Product: s.Config.ProductName, ProductVersion: s.Version, Version: s.Config.ProductVersion,
-		Token: token, Stop: s.OnStop, Listeners: s.listeners, Alarms: s.alarms, Limits: s.limits,
-		SetMemoryWatermark: func(fraction float64, bytes int64) error {
-			s.memory.Store(&config.Watermark{Relative: fraction, Absolute: bytes})
-			s.judge(s.nodeStatus())
-			return nil
-		},
+		Broker: s.broker, Logger: s.Logger, NodeName: s.Config.NodeName, ClusterName: s.clusterName(),
+		ProductVersion: s.Version, Version: s.Config.ProductVersion, Token: token, Stop: s.OnStop,
+		Listeners: s.listeners, Alarms: s.alarms, SetMemoryWatermark: s.setMemoryWatermark, Limits: s.limits,
 	})
 }
 
-// listeners is where the node listens, as the API shows it.
-func (s *Server) listeners() (all []api.Listener) {
+// listeners are the sockets as the API shows them.
+func (s *Server) listeners() (list []api.Listener) {
 	add := func(protocol string, at net.Addr) {
-		if at == nil {
-			return
+		if a, ok := at.(*net.TCPAddr); ok {
+			list = append(list, api.Listener{Protocol: protocol, Host: a.IP.String(), Port: a.Port})
 		}
-		host, port, _ := net.SplitHostPort(at.String())
-		n, _ := strconv.Atoi(port)
-		all = append(all, api.Listener{Protocol: protocol, Host: host, Port: n})
 	}
-	a := s.Addresses()
-	for _, at := range a.AMQP {
+	s.addrsMu.Lock()
+	defer s.addrsMu.Unlock()
+	for _, at := range s.addrs.AMQP {
 		add("amqp", at)
 	}
-	add("http", a.HTTP)
-	add("http/prometheus", a.Prometheus)
-	return all
+	add("http", s.addrs.HTTP)
+	add("http/prometheus", s.addrs.Prometheus)
+	return list
 }
 
-func (s *Server) alarms() (all []api.Alarm) {
+func (s *Server) alarms() (list []api.Alarm) {
 	active := s.broker.ActiveAlarms()
 	if active&broker.Memory != 0 {
-		all = append(all, api.Alarm{Resource: "memory"})
+		list = append(list, api.Alarm{Resource: "memory"})
 	}
 	if active&broker.Disk != 0 {
-		all = append(all, api.Alarm{Resource: "disk"})
+		list = append(list, api.Alarm{Resource: "disk"})
 	}
-	return all
+	return list
+}
+
+// setMemoryWatermark changes the limit until the next start, and looks at once.
+func (s *Server) setMemoryWatermark(fraction float64, bytes int64) error {
+	s.memory.Store(&config.Watermark{Relative: fraction, Absolute: bytes})
+	s.judge(s.nodeStatus())
+	return nil
 }
 
 func (s *Server) limits() api.NodeLimits {
 	n := s.nodeStatus()
 	return api.NodeLimits{
-		MemoryUsed: n.Resident, MemoryLimit: n.MemoryLimit, DiskFree: max(n.DiskFree, 0), DiskFreeLimit: n.DiskLimit,
+		MemoryUsed: n.Resident, MemoryLimit: n.MemoryLimit, DiskFree: n.DiskFree, DiskFreeLimit: n.DiskLimit,
 		FilesUsed: n.OpenFiles, FilesLimit: n.MaxFiles, Sockets: s.listen.Connections(),
 	}
 }
