@@ -5,7 +5,6 @@ import (
 	"net/url"
 
 	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
 )
@@ -234,5 +233,3 @@ func (s *server) listQueueBindings(r *request) (any, error) {
 
 // escapeSegment encodes a name as one segment of a path.
 func escapeSegment[N ~string](name N) string { return url.PathEscape(string(name)) }
-
-func queueOf(name string) message.QueueName { return message.QueueName(name) }

@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("demo: %s: %w", o.AMQP, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if s.ch, err = conn.Channel(); err != nil {
 		return err
 	}

@@ -71,11 +71,10 @@ type plan struct {
 
 // router is the memory of one slice of deaths.
 type router struct {
-	deaths  []queue.Death
-	plans   []*plan // for each death
-	last    *plan
-	parts   []*Partition
-	targets []*Queue
+	deaths []queue.Death
+	plans  []*plan // for each death
+	last   *plan
+	parts  []*Partition
 }
 
 // routeSlice routes up to a slice of the deaths of q. REQUIRES: q.routing is

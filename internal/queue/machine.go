@@ -235,13 +235,6 @@ func (m *Machine) peekSide(p *page, i uint) *side {
 	return &m.sides[p.side[i]]
 }
 
-func (m *Machine) history(p *page, i uint) message.Ref {
-	if s := m.peekSide(p, i); s != nil {
-		return s.history
-	}
-	return 0
-}
-
 // tally moves the entry's weight in the totals.
 func (m *Machine) tally(state uint8, n int, bytes int64) {
 	switch state {

@@ -66,7 +66,6 @@ type twins struct {
 	c    *Consumer
 	mc   *modelConsumer
 	room int
-	gone bool
 }
 
 type delivered struct {
