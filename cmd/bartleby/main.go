@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -11,8 +12,8 @@ import (
 
 func main() {
 	root := &cobra.Command{Use: "bartleby", Short: "A RabbitMQ-compatible message broker", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(serverCommand(), versionCommand())
-	if err := root.Execute(); err != nil {
+	root.AddCommand(serverCommand(), demoCommand(), versionCommand())
+	if err := root.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}

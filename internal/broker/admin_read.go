@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/topology"
@@ -78,4 +80,21 @@ func (b *Broker) Consumers(q QueueInfo) (list []AttachedConsumer) {
 		list = append(list, a)
 	})
 	return list
+}
+
+// HeadTimestamp is the timestamp property of the first message that is ready, in
+// seconds since 1970; nil if there is none. It looks at the front of the queue
+// only: deliveries that are out may hide it.
+func (b *Broker) HeadTimestamp(q QueueInfo) (seconds any) {
+	const front = 16
+	_, _, _ = b.node.Browse(q.runtime, queue.Cursor{}, front, func(v queue.View, r message.Record, _ []byte) bool {
+		if v.Out || v.Dead || v.NotBefore != 0 {
+			return true
+		}
+		if p, err := amqp091.ParseProps(r.Properties()); err == nil && p.Has(amqp091.FlagTimestamp) {
+			seconds = p.Timestamp
+		}
+		return false
+	})
+	return seconds
 }

@@ -1,6 +1,9 @@
 package broker
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Alarm is a resource that runs low (BR-13.1). Alarms are a set: values may be or-ed.
 type Alarm uint8
@@ -26,6 +29,8 @@ func (a Alarm) String() string {
 
 // alarms are those in force and who wants to know of a change.
 type alarms struct {
+	any atomic.Bool // active is not 0; for publishers, who ask at each message
+
 	mu      sync.Mutex // guards what follows
 	active  Alarm
 	last    uint64 // number of the last subscription
@@ -44,6 +49,7 @@ func (b *Broker) SetAlarm(a Alarm, on bool) {
 		l.active &^= a
 	}
 	changed := before != l.active
+	l.any.Store(l.active != 0)
 	var tell []func()
 	if changed {
 		for _, f := range l.waiting {
@@ -55,6 +61,9 @@ func (b *Broker) SetAlarm(a Alarm, on bool) {
 		f()
 	}
 }
+
+// Alarmed says whether any alarm is in force.
+func (b *Broker) Alarmed() bool { return b.alarms.any.Load() }
 
 // ActiveAlarms is the set of alarms in force.
 func (b *Broker) ActiveAlarms() Alarm {

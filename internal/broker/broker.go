@@ -50,10 +50,10 @@ type Options struct {
 	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
 	GlobalQos       bool          // whether basic.qos global is what it says (BR-9.9)
 
-	TrustClientDeath  bool          // reserved by DL-7.10; refused by configuration until it works
 	CountNack         bool          // DL-11.5
 	ResetOnDeadLetter bool          // DL-11.6
 	StripCC           bool          // DL-20.1
+	TrustClientDeath  bool          // DL-7.10
 	RetryHeld         time.Duration // DL-13.4; 0: 3 minutes if strict, else 15 s
 	CompactBytes      int64         // see partition.Options
 
@@ -160,7 +160,7 @@ func Open(o Options) (b *Broker, err error) {
 	b.node = partition.New(partition.Options{
 		Partitions: o.Partitions, Journal: b.journal, Bodies: b.bodies, Router: deadRouter{b}, Logger: o.Logger,
 		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: o.Failpoint,
-		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
+		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
 	})
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {

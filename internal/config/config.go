@@ -10,7 +10,7 @@ import "time"
 
 // Config is everything a node can be told. Default gives what holds where nothing is said.
 type Config struct {
-	NodeName    string // nodename
+	NodeName    string // only the environment names it
 	ClusterName string // cluster_name; "": the node's name
 
 	AMQP       []string // listeners.tcp.*: HOST:PORT, an empty host is every interface; nil: not said; empty: none
@@ -31,7 +31,7 @@ type Config struct {
 	ProductVersion string // product.version: what clients are told, a version of RabbitMQ
 
 	FirstStart    FirstStart
-	LoopbackUsers []string // loopback_users.*: who may log in from loopback only (BR-2.6)
+	LoopbackUsers []string // loopback_users.*, never nil: who may log in from loopback only (BR-2.6)
 
 	DefaultQueueType string          // default_queue_type: classic or quorum (BR-7.3)
 	Permit           map[string]bool // deprecated_features.permit.*
@@ -47,19 +47,10 @@ type Config struct {
 	CountNack          bool          // delivery_limit.count_nack (DL-11.5)
 	ResetOnDeadLetter  bool          // delivery_limit.reset_on_dead_letter (DL-11.6)
 	StripCC            bool          // dead_letter.strip_cc (DL-20.1)
+	TrustClientDeath   bool          // dead_letter.trust_client_x_death (DL-7.10)
 	ClassicAtLeastOnce bool          // classic.at_least_once (DL-21.5)
 	RetryHeld          time.Duration // dead_letter_worker_publisher_confirm_timeout, in ms there; 0: not said (DL-13.4)
 }
-
-// Listener is where an HTTP server listens. Host and Port are as given; both
-// empty means not said.
-type Listener struct {
-	Host string
-	Port string
-}
-
-// Said says whether the configuration names the listener at all.
-func (l Listener) Said() bool { return l != Listener{} }
 
 // FirstStart is what a node makes when it starts with an empty data directory (BR-18.1, BR-18.2).
 type FirstStart struct {
@@ -86,16 +77,14 @@ func (w Watermark) Limit(total int64) int64 {
 // Default is RabbitMQ 4.3's configuration, but for what DESIGN chose otherwise.
 func Default() Config {
 	return Config{
-		NodeName:            "bartleby@localhost",
-		Management:          Listener{},
-		Heartbeat:           60 * time.Second,
-		FrameMax:            131072,
-		ChannelMax:          2047,
-		MaxMessageSize:      16 << 20,
-		ConsumerTimeout:     30 * time.Minute,
-		MaxChannelConsumers: 0,
-		ProductName:         "Bartleby",
-		ProductVersion:      CompatibleVersion,
+		NodeName:        "bartleby@localhost",
+		Heartbeat:       60 * time.Second,
+		FrameMax:        131072,
+		ChannelMax:      2047,
+		MaxMessageSize:  16 << 20,
+		ConsumerTimeout: 30 * time.Minute,
+		ProductName:     "Bartleby",
+		ProductVersion:  CompatibleVersion,
 		FirstStart: FirstStart{
 			VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"},
 			Configure: ".*", Write: ".*", Read: ".*",

@@ -41,13 +41,24 @@ func (h *History) Headers() []amqp091.RawField {
 }
 
 // Removed are the headers that the message does not carry any more: a replay
-// takes away those of its former deaths, which a client may have sent along.
+// takes away those of its former deaths, which a client may have sent along, and
+// CC goes if that was configured.
 func (h *History) Removed() []string {
-	if h.ReplayedFrom != "" {
+	switch {
+	case h.ReplayedFrom != "" && h.StripCC:
+		return replayedWithoutCC
+	case h.ReplayedFrom != "":
 		return HeaderNames
+	case h.StripCC:
+		return onlyCC
 	}
 	return nil
 }
+
+var (
+	onlyCC            = []string{"CC"}
+	replayedWithoutCC = append([]string{"CC"}, HeaderNames...)
+)
 
 // Matchable is what a headers exchange sees of the history: all but x-death (DL-6.8).
 func (h *History) Matchable() []amqp091.RawField {

@@ -46,6 +46,9 @@ type History struct {
 	// message's own keys; from then on its BCC keys route no more.
 	KeysReplaced bool
 
+	// StripCC is set if the CC header is not to be shown any more (DL-20.1).
+	StripCC bool
+
 	Deaths []Death // most recent first (DL-7.1)
 	First  int     // which of Deaths was the first of all
 
@@ -138,12 +141,20 @@ func (h *History) Total() (n uint64) {
 
 const historyVersion = 1
 
+const (
+	flagKeysReplaced = 1 << iota
+	flagStripCC
+)
+
 // Append writes the history's stored form.
 func (h *History) Append(b []byte) []byte {
 	b = append(b, historyVersion)
 	var flags byte
 	if h.KeysReplaced {
-		flags = 1
+		flags |= flagKeysReplaced
+	}
+	if h.StripCC {
+		flags |= flagStripCC
 	}
 	b = append(b, flags)
 	b = appendString(b, h.Exchange)
@@ -178,7 +189,8 @@ func Parse(b []byte) (h History, err error) {
 	if r.byte() != historyVersion {
 		return h, errHistory
 	}
-	h.KeysReplaced = r.byte() != 0
+	flags := r.byte()
+	h.KeysReplaced, h.StripCC = flags&flagKeysReplaced != 0, flags&flagStripCC != 0
 	h.Exchange = r.string()
 	h.Keys = r.strings()
 	h.LastExchange = r.string()

@@ -27,6 +27,9 @@ type Options struct {
 	// closes nc. first is what was read already: the protocol header.
 	Serve  func(nc net.Conn, first []byte)
 	Logger *slog.Logger
+	// LikeRabbitMQ answers clients that speak something else as RabbitMQ does, with
+	// the header of AMQP 1.0, although that is not spoken here (BR-1.2).
+	LikeRabbitMQ bool
 	// MaxConnections limits the connections open at once; 0 is no limit. What
 	// comes beyond it is closed without a word.
 	MaxConnections int

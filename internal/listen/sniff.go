@@ -32,7 +32,7 @@ func (s *Server) sniff(nc net.Conn) (first []byte, ok bool) {
 		return header, true
 	}
 	s.Logger.Warn("protocol not supported", "peer", nc.RemoteAddr().String(), "header", header)
-	refuse(nc)
+	refuse(nc, s.answer(header))
 	return nil, false
 }
 
@@ -46,12 +46,27 @@ func isAMQP091(header []byte) bool {
 	return false
 }
 
+// sasl10 is the protocol header of AMQP 1.0 with SASL.
+const sasl10 = "AMQP\x03\x01\x00\x00"
+
+// answer is what a client is told that sent this header (BR-1.2).
+func (s *Server) answer(header []byte) string {
+	switch string(header) {
+	case "AMQP\x00\x00\x09\x00", "AMQP\x00\x00\x0a\x00": // 0-9 and 0-10
+		return amqp091.ProtocolHeader
+	}
+	if s.LikeRabbitMQ {
+		return sasl10
+	}
+	return amqp091.ProtocolHeader
+}
+
 // refuse answers with the protocol spoken here and closes (BR-1.2). What the
 // client has sent beyond its header is read first, within limits: closing a
 // socket with bytes unread resets it, and the client might not see the answer.
-func refuse(nc net.Conn) {
+func refuse(nc net.Conn, answer string) {
 	_ = nc.SetDeadline(time.Now().Add(refusalTimeout))
-	if _, err := io.WriteString(nc, amqp091.ProtocolHeader); err != nil {
+	if _, err := io.WriteString(nc, answer); err != nil {
 		return
 	}
 	if c, ok := nc.(interface{ CloseWrite() error }); ok && c.CloseWrite() == nil {

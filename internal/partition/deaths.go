@@ -148,6 +148,10 @@ func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death
 	if d.History != 0 {
 		// Our own bytes: if they cannot be read, the history begins anew rather than the message being lost.
 		h, _ = deadletter.Parse(n.bodies.Bytes(d.History))
+	} else if n.TrustClientDeath && rec.HasHeaders() {
+		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
+			h, _ = deadletter.Carried(props.Headers) // DL-7.10
+		}
 	}
 	e := deadletter.Event{
 		Queue: q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
@@ -168,6 +172,7 @@ func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death
 		}
 	}
 	h.Record(&e)
+	h.StripCC = h.StripCC || n.StripCC && dead.HasKey
 	routes := e.NextKeys
 	if !e.KeysReplaced {
 		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())
@@ -196,7 +201,7 @@ func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death
 	ref, b := n.bodies.Alloc(len(stored))
 	copy(b, stored)
 	p.history, p.story = ref, h
-	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0
+	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.TrustClientDeath && rec.HasHeaders())
 	return p
 }
 

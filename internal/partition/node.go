@@ -55,6 +55,7 @@ type Options struct {
 
 	ResetOnDeadLetter bool          // delivery counts do not travel (DL-11.6)
 	StripCC           bool          // DL-20.1
+	TrustClientDeath  bool          // histories that clients send along are continued (DL-7.10)
 	RetryHeld         time.Duration // how often held deaths are tried again (DL-13.4)
 	CompactBytes      int64         // journal bytes beyond which old segments are rewritten; 0 = 256 MiB
 }

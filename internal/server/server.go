@@ -98,7 +98,7 @@ func Start(o Options) (s *Server, err error) {
 	if err = s.firstStart(); err != nil {
 		return s, err
 	}
-	s.listen = listen.New(listen.Options{Serve: s.serve091, Logger: o.Logger, MaxConnections: o.Config.MaxConnections})
+	s.listen = listen.New(listen.Options{Serve: s.serve091, Logger: o.Logger, LikeRabbitMQ: o.Config.Strict, MaxConnections: o.Config.MaxConnections})
 	s.watchResources()
 	if err = s.startHTTP(); err != nil {
 		return s, err
@@ -137,7 +137,7 @@ func (s *Server) brokerOptions() broker.Options {
 		},
 		LoopbackUsers: c.LoopbackUsers, ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
 		GlobalQos: c.Permit[config.GlobalQos], CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,
-		StripCC: c.StripCC, RetryHeld: c.RetryHeld,
+		StripCC: c.StripCC, TrustClientDeath: c.TrustClientDeath, RetryHeld: c.RetryHeld,
 		OnFatal: func(err error) {
 			s.fatal.Do(func() {
 				s.Logger.Error("the disk failed, the node cannot go on", "data_dir", s.DataDir, "error", err)

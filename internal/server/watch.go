@@ -13,7 +13,7 @@ const watchEvery = time.Second
 
 // watchResources raises and clears the alarms of BR-13.1 until the node stops.
 func (s *Server) watchResources() {
-	s.look()
+	s.judge(s.nodeStatus())
 	s.done.Go(func() {
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
@@ -22,15 +22,14 @@ func (s *Server) watchResources() {
 			case <-s.stopc:
 				return
 			case <-tick.C:
-				s.look()
+				s.judge(s.nodeStatus())
 			}
 		}
 	})
 }
 
-// look compares what the node uses with what it may use.
-func (s *Server) look() {
-	n := s.nodeStatus()
+// judge compares what the node uses with what it may use.
+func (s *Server) judge(n metrics.Node) {
 	s.alarm(broker.Memory, n.MemoryLimit > 0 && n.Resident > n.MemoryLimit, "resident_bytes", n.Resident, n.MemoryLimit)
 	s.alarm(broker.Disk, n.DiskFree >= 0 && n.DiskFree < n.DiskLimit, "free_bytes", n.DiskFree, n.DiskLimit)
 }

@@ -37,7 +37,6 @@ func (c *conn) flushOps() {
 			}
 			ch.confirms.waiting = append(ch.confirms.waiting, confirm{c.opOwner[i].tag, c.ops[i].Pos, c.ops[i].Refused})
 		}
-		c.pos = max(c.pos, c.ops[i].Pos)
 	}
 	clear(c.ops)
 	c.ops, c.opOwner = c.ops[:0], c.opOwner[:0]

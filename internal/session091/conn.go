@@ -21,7 +21,6 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 )
 
@@ -82,8 +81,7 @@ type conn struct {
 	settling []unacked // scratch of settle
 	// Channels with publishes that were run and are to be confirmed.
 	confirming []*channel
-	pos        journal.Pos // of the last logged operation
-	ungate     bool        // a shared prefetch limit has room again
+	ungate     bool // a shared prefetch limit has room again
 	state      state
 	pub        broker.Publication
 	deadline   time.Time // the socket's read deadline
@@ -99,10 +97,12 @@ type conn struct {
 	ended   chan struct{} // closed when the reader ends
 	writing sync.WaitGroup
 	dead    atomic.Bool // the socket is broken
+	blocked atomic.Bool // an alarm keeps it from being read
 	stats   traffic
 
 	// What others want of the reader: see interrupt.
 	interrupted atomic.Bool
+	heedc       chan struct{}           // for a reader that waits for an alarm to end
 	shutdown    atomic.Pointer[failure] // the connection is to be closed
 	aborts      []abortion              // channels are; guarded by chMu
 }
@@ -149,7 +149,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
 	}
 	c.log = o.Logger.With("conn", c.peer.Name)
-	c.out.wakec = make(chan struct{}, 1)
+	c.out.wakec, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1)
 	c.in = append(make([]byte, 0, readSize), first[len(amqp091.ProtocolHeader):]...)
 	c.writing.Go(c.write)
 	c.sendStart()
@@ -394,6 +394,10 @@ func (c *conn) Terminate(code uint16, text string) {
 func (c *conn) interrupt() {
 	c.interrupted.Store(true)
 	_ = c.nc.SetReadDeadline(time.Now())
+	select {
+	case c.heedc <- struct{}{}:
+	default:
+	}
 }
 
 // heed does what others have asked of the reader.
@@ -427,6 +431,7 @@ func (c *conn) end(cause error) {
 	c.flushOps()
 	c.closeChannels()
 	close(c.ended)
+	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also of a write under way
 	c.writing.Wait()
 	_ = c.nc.Close()
 	c.drainOutbox()
@@ -441,5 +446,6 @@ func (c *conn) end(cause error) {
 func (c *conn) broken(error) {
 	if c.dead.CompareAndSwap(false, true) {
 		_ = c.nc.Close() // the reader finds out
+		c.interrupt()    // even one that waits for an alarm to end
 	}
 }

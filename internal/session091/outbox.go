@@ -150,7 +150,7 @@ func (c *conn) writeSome() {
 	}
 	o.mu.Lock()
 	o.held = false
-	again := len(o.items) > 0 || len(o.wire) > 0
+	again := len(o.items) > 0 || len(o.wire) > 0 || len(o.paused) > 0
 	o.mu.Unlock()
 	if again {
 		o.wake()

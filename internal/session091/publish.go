@@ -16,6 +16,9 @@ func (ch *channel) basicPublish(args []byte) error {
 	if p.Immediate {
 		return &failure{code: amqp091.CodeNotImplemented, text: "immediate=true", method: amqp091.BasicPublishID} // BR-8.3
 	}
+	if ch.c.broker.Alarmed() {
+		ch.c.waitForAlarm()
+	}
 	in := &ch.content
 	in.expect = expectHeader
 	// The names must outlive the read buffer, since the content may come later.

@@ -13,10 +13,14 @@ func (c *conn) Show() map[string]any {
 	c.chMu.Lock()
 	channels := len(c.channels)
 	c.chMu.Unlock()
+	state := "running"
+	if c.blocked.Load() {
+		state = "blocked"
+	}
 	return map[string]any{
 		"name": c.peer.Name, "user": c.login.User, "user_who_performed_action": c.login.User, "vhost": string(c.link.VHost),
 		"host": c.peer.Host, "port": c.peer.Port, "peer_host": c.peer.PeerHost, "peer_port": c.peer.PeerPort,
-		"protocol": c.peer.Protocol, "state": "running", "channels": channels, "channel_max": c.channelMax, "frame_max": c.frameMax,
+		"protocol": c.peer.Protocol, "state": state, "channels": channels, "channel_max": c.channelMax, "frame_max": c.frameMax,
 		"timeout": int(c.heartbeat / time.Second), "auth_mechanism": c.login.Mechanism,
 		"client_properties": topology.ArgumentsJSON(c.clientProps), "connected_at": c.since.UnixMilli(),
 		"recv_oct": c.stats.recvBytes.Load(), "recv_cnt": c.stats.recvFrames.Load(), "send_oct": c.stats.sentBytes.Load(),

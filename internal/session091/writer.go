@@ -11,6 +11,10 @@ import (
 // writeTimeout is how long a client may accept no byte of what it is sent.
 const writeTimeout = 2 * time.Minute
 
+// lastWords is how long the end of a connection waits for the client to accept
+// what it is sent last.
+const lastWords = 5 * time.Second
+
 // write is the writer: it sends what flush left to it, and heartbeats (BR-1.9).
 func (c *conn) write() {
 	beat := time.NewTimer(time.Hour)
@@ -38,7 +42,10 @@ func (c *conn) writeAll() {
 	o := &c.out
 	for {
 		o.mu.Lock()
-		if o.held || len(o.items) == 0 && len(o.wire) == 0 {
+		if c.dead.Load() {
+			o.paused = nil // its consumers are on their way out
+		}
+		if o.held || len(o.items) == 0 && len(o.wire) == 0 && len(o.paused) == 0 {
 			o.mu.Unlock()
 			return
 		}
@@ -105,6 +112,7 @@ func (c *conn) giveBack(items []item) {
 		if it.kind != itemReply && !it.d.NoAck {
 			ops = append(ops, returnOp(it))
 		}
+		c.out.pending.Add(-int64(len(store.Bytes(it.d.Body))))
 		store.Release(it.d.Body)
 		store.Release(it.d.History)
 	}

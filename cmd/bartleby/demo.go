@@ -1,0 +1,30 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bartleby.mq/internal/demo"
+)
+
+func demoCommand() *cobra.Command {
+	var o demo.Options
+	c := &cobra.Command{
+		Use: "demo", Short: "Play a story of dead letters against a running node", Args: cobra.NoArgs,
+		Long: "Orders that succeed, that fail and are retried, that keep failing and are parked, and that are sent back:\n" +
+			"real messages in a virtual host of their own, which is deleted afterwards.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Out = c.OutOrStdout()
+			return demo.Run(c.Context(), o)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&o.AMQP, "amqp", "127.0.0.1:5672", "HOST:PORT of the node's AMQP listener")
+	flags.StringVar(&o.HTTP, "http", "http://127.0.0.1:15672", "address of its management API")
+	flags.StringVar(&o.User, "user", "guest", "an administrator")
+	flags.StringVar(&o.Password, "password", "guest", "the administrator's password")
+	flags.DurationVar(&o.Delay, "delay", time.Second, "how long a retry waits")
+	flags.BoolVar(&o.Keep, "keep", false, "leave the virtual host there")
+	return c
+}

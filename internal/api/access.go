@@ -1,0 +1,145 @@
+package api
+
+import (
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+// operator is the name of whoever holds the node's token, as RabbitMQ names what
+// its command line does.
+const operator = "rmq-cli"
+
+// authenticate finds out who asks (BR-15.1, BR-15.2).
+func (r *request) authenticate() *failure {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		want := r.s.Token
+		if want == "" || subtle.ConstantTimeCompare([]byte(token), []byte(want)) != 1 {
+			return wrongPassword
+		}
+		r.user, r.tags, r.token = operator, []auth.Tag{auth.Administrator}, true
+		return nil
+	}
+	name, password, ok := r.BasicAuth()
+	if !ok {
+		return wrongPassword
+	}
+	user, err := r.s.b.Authenticate(auth.Credentials{User: name, Password: password}, peerIP(r.Request))
+	if err != nil {
+		r.s.Logger.Warn("management login refused", "peer", r.RemoteAddr, "error", err)
+		return wrongPassword
+	}
+	r.user, r.tags = user.Name, user.Tags
+	if !user.MayManage() {
+		return notAuthorised("Not management user")
+	}
+	return nil
+}
+
+// peerIP is the client's address; one that cannot be read counts as remote.
+func peerIP(r *http.Request) net.IP {
+	if a, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return a.Addr().Unmap().AsSlice()
+	}
+	return net.IPv4zero
+}
+
+// may says whether the user's tags allow it (BR-15.3).
+func (r *request) may(a access) bool {
+	has := func(t auth.Tag) bool { return slices.Contains(r.tags, t) }
+	switch a {
+	case administers:
+		return has(auth.Administrator)
+	case monitoring:
+		return has(auth.Administrator) || has(auth.Monitoring)
+	case policies:
+		return has(auth.Administrator) || has(auth.PolicyMaker)
+	}
+	return true
+}
+
+var accessTexts = map[access]string{
+	administers: "Not administrator user",
+	monitoring:  "Not monitor user",
+	policies:    "User not authorised to access object",
+}
+
+// authorise checks the tags, then the virtual host in the path.
+func (r *request) authorise() *failure {
+	if !r.may(r.rt.access) {
+		return notAuthorised(accessTexts[r.rt.access])
+	}
+	v, named := r.params["vhost"]
+	if !named {
+		return nil
+	}
+	// Whether a virtual host exists is not told to those who may not see it.
+	exists, visible := false, false
+	r.s.b.Read(func(s *topology.State, u *auth.Users) {
+		_, exists = s.VHost(message.VHost(v))
+		visible = r.sees(u, message.VHost(v))
+	})
+	switch {
+	case exists && !visible:
+		return notVisible
+	case !exists && r.rt.access != administers:
+		if r.Method == http.MethodPut || r.Method == http.MethodPost {
+			return vhostMissing
+		}
+		return notFound
+	}
+	return nil
+}
+
+// sees says whether the user may look into a virtual host: an administrator may,
+// others need permissions in it.
+func (r *request) sees(u *auth.Users, v message.VHost) bool {
+	if r.may(administers) {
+		return true
+	}
+	_, ok := u.Permission(v, r.user)
+	return ok
+}
+
+// eachVHost calls f for the virtual host in the path, or without one for all that
+// the user may list, by name. f is called with everything locked for reading: see
+// broker.Broker.Read.
+func (r *request) eachVHost(f func(v *topology.VHost)) {
+	name, named := r.params["vhost"]
+	r.s.b.Read(func(s *topology.State, u *auth.Users) {
+		if named {
+			if v, ok := s.VHost(message.VHost(name)); ok {
+				f(v)
+			}
+			return
+		}
+		for _, v := range s.VHosts() {
+			if r.may(monitoring) || r.sees(u, v.Name) {
+				f(v)
+			}
+		}
+	})
+}
+
+// checkPassword answers for the credentials in the body, as if they had come from here.
+func (r *request) checkPassword() error {
+	name, err := r.text("user")
+	if err != nil {
+		return err
+	}
+	password, err := r.text("password")
+	if err != nil {
+		return err
+	}
+	if _, err := r.s.b.Authenticate(auth.Credentials{User: name, Password: password}, nil); err != nil {
+		return wrongPassword
+	}
+	return nil
+}

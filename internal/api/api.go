@@ -1,0 +1,180 @@
+// Package api is the management HTTP API: RabbitMQ's, so that its tools work, and
+// a few resources of our own below the same prefix.
+//
+// A Handler owns no state of the broker. It translates requests into operations
+// of package broker and what that returns into RabbitMQ's JSON, error texts
+// included. It opens no listener, sets no time limits and serves no files: the
+// server and the console do.
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"bartleby.mq/internal/broker"
+)
+
+// Options configure the API. Broker is required; the zero value of every other
+// field is usable.
+type Options struct {
+	Broker *broker.Broker
+	Logger *slog.Logger
+	// NodeName is what the node calls itself; empty: the broker's name.
+	NodeName string
+	// ClusterName is shown until a cluster_name parameter is set; empty: the node's name.
+	ClusterName string
+	// Product and ProductVersion are what the server says it is; Version is the
+	// RabbitMQ version whose behaviour it has, which tools compare (BR-15.14).
+	Product, ProductVersion, Version string
+	// Token, if not empty, is accepted as "Authorization: Bearer TOKEN" and may do
+	// everything: the command line reads it from the data directory.
+	Token string
+	// Stop makes the server end in order; nil refuses.
+	Stop func()
+	// Listeners tells what the server listens on; nil: nothing.
+	Listeners func() []Listener
+	// Alarms tells what blocks publishers; nil: nothing does.
+	Alarms func() []Alarm
+	// SetMemoryWatermark changes the memory limit; nil refuses. Exactly one of the
+	// two is positive: a fraction of the machine's memory, or bytes.
+	SetMemoryWatermark func(fraction float64, bytes int64) error
+	// Limits tells the node's resources; nil: unknown.
+	Limits func() NodeLimits
+	// MaxBody is how many bytes a request's body may have; 0: 20,000,000, as RabbitMQ.
+	MaxBody int64
+}
+
+// Listener is a socket the server accepts connections on.
+type Listener struct {
+	Protocol string // "amqp", "amqp/ssl", "http", "http/prometheus"
+	Host     string
+	Port     int
+	TLS      bool
+}
+
+// Alarm is a resource that is used up (BR-13.1).
+type Alarm struct {
+	Resource string // "memory" or "disk"
+}
+
+// NodeLimits are what the node may use and does use, in bytes; 0 is unknown.
+type NodeLimits struct {
+	MemoryUsed, MemoryLimit int64
+	DiskFree, DiskFreeLimit int64
+	FilesUsed, FilesLimit   int
+	Sockets                 int
+}
+
+const defaultMaxBody = 20_000_000
+
+// server answers requests. It is safe for use by many goroutines.
+type server struct {
+	Options
+	b     *broker.Broker
+	table *routeTable
+	rates rates
+}
+
+// New returns the handler for everything below /api.
+func New(o Options) http.Handler {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.NodeName == "" {
+		o.NodeName = o.Broker.NodeName
+	}
+	if o.ClusterName == "" {
+		o.ClusterName = o.NodeName
+	}
+	if o.Product == "" {
+		o.Product = "Bartleby"
+	}
+	if o.Version == "" {
+		o.Version = "4.3.6"
+	}
+	if o.ProductVersion == "" {
+		o.ProductVersion = o.Version
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = defaultMaxBody
+	}
+	s := &server{Options: o, b: o.Broker}
+	s.table = newRouteTable(s.routes())
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
+	started := time.Now()
+	out := &responder{ResponseWriter: w}
+	defer func() {
+		if p := recover(); p != nil {
+			// A bug of ours must not take the broker down with it.
+			s.Logger.Error("management request failed", "method", hr.Method, "path", hr.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			if out.status == 0 {
+				out.fail(&failure{http.StatusInternalServerError, "internal_error", "see the log of the broker"})
+			}
+		}
+		s.Logger.Debug("management request", "method", hr.Method, "path", hr.URL.Path, "status", out.status, "took", time.Since(started))
+	}()
+	s.serve(out, hr)
+}
+
+func (s *server) serve(out *responder, hr *http.Request) {
+	h := out.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Content-Type-Options", "nosniff")
+	segments, ok := splitPath(hr.URL.EscapedPath())
+	if !ok {
+		out.fail(notFound)
+		return
+	}
+	methods, params := s.table.find(segments)
+	if methods == nil {
+		out.fail(notFound)
+		return
+	}
+	h.Set("Allow", methods.allow)
+	if hr.Method == http.MethodOptions {
+		out.status = http.StatusOK
+		out.WriteHeader(out.status)
+		return
+	}
+	rt, ok := methods.byName[hr.Method]
+	if !ok && hr.Method == http.MethodHead {
+		rt, ok = methods.byName[http.MethodGet]
+	}
+	if !ok {
+		out.status = http.StatusMethodNotAllowed
+		out.WriteHeader(out.status)
+		return
+	}
+	r := &request{Request: hr, s: s, params: params, rt: rt}
+	if err := r.authenticate(); err != nil {
+		if err.status == http.StatusUnauthorized {
+			h.Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
+		}
+		out.fail(err)
+		return
+	}
+	if err := r.authorise(); err != nil {
+		out.fail(err)
+		return
+	}
+	if err := r.readBody(out); err != nil {
+		out.fail(asFailure(err))
+		return
+	}
+	answer, err := rt.handle(r)
+	if err != nil {
+		f := asFailure(err)
+		if f.status >= http.StatusInternalServerError {
+			s.Logger.Error("management request failed", "method", hr.Method, "path", hr.URL.Path, "error", err)
+		}
+		out.fail(f)
+		return
+	}
+	out.answer(r, answer)
+}

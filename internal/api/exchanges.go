@@ -1,0 +1,126 @@
+package api
+
+import (
+	"bartleby.mq/internal/routing"
+	"bartleby.mq/internal/topology"
+)
+
+// exchangeInfo is an exchange at one moment.
+type exchangeInfo struct {
+	topology.ExchangeDecl
+	policy, operatorPolicy *topology.Policy
+	definition             topology.Definition
+}
+
+func describeExchange(x *topology.Exchange) exchangeInfo {
+	return exchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, x.EffectiveDefinition()}
+}
+
+func (s *server) listExchanges(r *request) (any, error) {
+	var infos []exchangeInfo
+	r.eachVHost(func(v *topology.VHost) {
+		for _, x := range v.Exchanges() {
+			infos = append(infos, describeExchange(x))
+		}
+	})
+	return listOf(infos, func(x exchangeInfo) string { return string(x.Name) }, showExchange), nil
+}
+
+func showExchange(x exchangeInfo) map[string]any {
+	object := map[string]any{
+		"name": string(x.Name), "vhost": string(x.VHost), "type": string(x.Type), "durable": x.Durable,
+		"auto_delete": x.AutoDelete, "internal": x.Internal, "arguments": topology.ArgumentsJSON(x.Arguments),
+	}
+	if x.policy != nil {
+		object["policy"] = x.policy.Name
+	}
+	if x.operatorPolicy != nil {
+		object["operator_policy"] = x.operatorPolicy.Name
+	}
+	if x.definition != nil {
+		object["effective_policy_definition"] = x.definition
+	}
+	return object
+}
+
+func (r *request) findExchange() (info exchangeInfo, err error) {
+	err = notFound
+	r.eachVHost(func(v *topology.VHost) {
+		if x, ok := v.Exchange(r.exchangeName()); ok {
+			info, err = describeExchange(x), nil
+		}
+	})
+	return info, err
+}
+
+func (s *server) getExchange(r *request) (any, error) {
+	x, err := r.findExchange()
+	if err != nil {
+		return nil, err
+	}
+	object := showExchange(x)
+	object["incoming"], object["outgoing"] = []any{}, []any{}
+	return object, nil
+}
+
+func (s *server) putExchange(r *request) (any, error) {
+	d := topology.ExchangeDecl{Name: r.exchangeName()}
+	kind, err := r.text("type")
+	if err != nil {
+		return nil, err
+	}
+	if kind == "" {
+		kind = string(routing.Direct)
+	}
+	d.Type = routing.Kind(kind)
+	if d.Durable, err = r.boolean("durable"); err != nil {
+		return nil, err
+	}
+	if d.AutoDelete, err = r.boolean("auto_delete"); err != nil {
+		return nil, err
+	}
+	if d.Internal, err = r.boolean("internal"); err != nil {
+		return nil, err
+	}
+	arguments, err := r.object("arguments")
+	if err != nil {
+		return nil, err
+	}
+	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
+		return nil, badRequest(err.Error())
+	}
+	return putDone(r.link().DeclareExchange(d))
+}
+
+func (s *server) deleteExchange(r *request) (any, error) {
+	if _, err := r.findExchange(); err != nil {
+		return nil, err
+	}
+	return nil, r.link().DeleteExchange(r.exchangeName(), r.flag("if-unused"))
+}
+
+func (s *server) listBindingsFrom(r *request) (any, error) {
+	var found []*topology.Binding
+	r.eachVHost(func(v *topology.VHost) {
+		if name := r.exchangeName(); name == "" {
+			for _, b := range v.Bindings() {
+				if b.SourceName() == "" {
+					found = append(found, b)
+				}
+			}
+		} else if x, ok := v.Exchange(name); ok {
+			found = x.BindingsFrom()
+		}
+	})
+	return bindingList(found), nil
+}
+
+func (s *server) listBindingsTo(r *request) (any, error) {
+	var found []*topology.Binding
+	r.eachVHost(func(v *topology.VHost) {
+		if x, ok := v.Exchange(r.exchangeName()); ok {
+			found = x.BindingsTo()
+		}
+	})
+	return bindingList(found), nil
+}

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"unicode/utf8"
+
+	"bartleby.mq/internal/broker"
+)
+
+// ackModes are the four of BR-15.8.
+var ackModes = map[string]broker.After{
+	"ack_requeue_true":     broker.AckRequeues,
+	"ack_requeue_false":    broker.AckRemoves,
+	"reject_requeue_true":  broker.RejectRequeues,
+	"reject_requeue_false": broker.RejectRemoves,
+}
+
+// getMessages takes messages out of a queue and shows them (BR-15.8).
+func (s *server) getMessages(r *request) (any, error) {
+	if err := missingKeys(r.body, "ackmode", "count", "encoding"); err != nil {
+		return nil, err
+	}
+	mode, ok := r.body["ackmode"].(string)
+	after, known := ackModes[mode]
+	if !ok || !known {
+		return nil, badRequest(fmt.Sprintf("Invalid ackmode value: %v. Valid values are: ack_requeue_true, ack_requeue_false, "+
+			"reject_requeue_true, reject_requeue_false", r.body["ackmode"]))
+	}
+	count, ok := r.body["count"].(int64)
+	if !ok {
+		return nil, badRequest("not_integer", r.body["count"])
+	}
+	encoding, _ := r.body["encoding"].(string)
+	if encoding != "auto" && encoding != "base64" {
+		return nil, badRequest("Unsupported encoding. Please use auto or base64.")
+	}
+	truncate := int64(-1)
+	if v, given := r.body["truncate"]; given {
+		if truncate, ok = v.(int64); !ok {
+			return nil, badRequest("not_integer", v)
+		}
+	}
+	if _, err := r.findQueue(); err != nil {
+		return nil, &failure{http.StatusNotFound, "not_found", "queue_not_found"}
+	}
+	items := []any{}
+	if count == 0 {
+		return items, nil
+	}
+	var failed error
+	err := r.link().Take(r.queueName(), int(max(count, 0)), after, func(m *broker.Shown) bool { // negative: all there are
+		var item map[string]any
+		if item, failed = showMessage(m, encoding, truncate); failed != nil {
+			return false
+		}
+		items = append(items, item)
+		return r.Context().Err() == nil
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+func showMessage(m *broker.Shown, encoding string, truncate int64) (map[string]any, error) {
+	properties, err := showProperties(m.Properties)
+	if err != nil {
+		return nil, fmt.Errorf("properties of a stored message: %w", err)
+	}
+	body := m.Body
+	if truncate >= 0 && truncate < int64(len(body)) {
+		body = body[:truncate]
+	}
+	item := map[string]any{
+		"payload_bytes": len(m.Body), "redelivered": m.Redelivered, "exchange": m.Exchange, "routing_key": m.Key,
+		"message_count": m.Left, "properties": properties,
+	}
+	if encoding == "auto" && utf8.Valid(body) {
+		item["payload"], item["payload_encoding"] = string(body), "string"
+	} else {
+		item["payload"], item["payload_encoding"] = base64.StdEncoding.EncodeToString(body), "base64"
+	}
+	return item, nil
+}

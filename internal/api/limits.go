@@ -1,0 +1,103 @@
+package api
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+func (s *server) listVHostLimits(r *request) (any, error) {
+	items := []map[string]any{}
+	r.eachVHost(func(v *topology.VHost) {
+		if limits := v.Limits(); len(limits) > 0 {
+			items = append(items, map[string]any{"vhost": string(v.Name), "value": limits})
+		}
+	})
+	return objects(items), nil
+}
+
+func (s *server) putVHostLimit(r *request) (any, error) {
+	if err := missingKeys(r.body, "value"); err != nil {
+		return nil, err
+	}
+	if err := s.mustVHost(r.vhost()); err != nil {
+		return nil, vhostMissing
+	}
+	return nil, s.b.SetVHostLimit(r.vhost(), topology.Limit(r.params["limit"]), r.body["value"])
+}
+
+func (s *server) deleteVHostLimit(r *request) (any, error) {
+	if err := s.mustVHost(r.vhost()); err != nil {
+		return nil, err
+	}
+	return nil, s.b.ClearVHostLimit(r.vhost(), topology.Limit(r.params["limit"]))
+}
+
+func (s *server) listUserLimits(r *request) (any, error) {
+	name, one := r.params["user"]
+	items := []map[string]any{}
+	found := !one
+	s.b.Read(func(_ *topology.State, u *auth.Users) {
+		for _, user := range u.List() {
+			if one && user.Name != name {
+				continue
+			}
+			found = true
+			if limits := user.Limits(); len(limits) > 0 {
+				items = append(items, map[string]any{"user": user.Name, "value": limits})
+			}
+		}
+	})
+	if !found {
+		return nil, notFound
+	}
+	return objects(items), nil
+}
+
+func (s *server) putUserLimit(r *request) (any, error) {
+	if err := missingKeys(r.body, "value"); err != nil {
+		return nil, err
+	}
+	if _, err := s.user(r.params["user"]); err != nil {
+		return nil, badRequest("no_such_user", r.params["user"])
+	}
+	err := s.b.SetUserLimit(r.params["user"], auth.Limit(r.params["limit"]), r.body["value"])
+	if f := asFailureOrNil(err); f != nil && f.status == http.StatusBadRequest {
+		// Limits of users are no parameters: RabbitMQ gives the complaint alone.
+		return nil, badRequest(strings.TrimSpace(strings.TrimPrefix(f.Error(), "Validation failed")))
+	}
+	return nil, err
+}
+
+func (s *server) deleteUserLimit(r *request) (any, error) {
+	if _, err := s.user(r.params["user"]); err != nil {
+		return nil, err
+	}
+	return nil, s.b.ClearUserLimit(r.params["user"], auth.Limit(r.params["limit"]))
+}
+
+// setVHostLimits replaces all limits of a virtual host by those of a JSON object.
+func (s *server) setVHostLimits(name message.VHost, value any) error {
+	limits, err := asObject(value, "value")
+	if err != nil {
+		return err
+	}
+	for _, l := range slices.Sorted(maps.Keys(limits)) {
+		if err := s.b.SetVHostLimit(name, topology.Limit(l), limits[l]); err != nil {
+			return err
+		}
+	}
+	for _, l := range []topology.Limit{topology.MaxConnections, topology.MaxQueues} {
+		if _, ok := limits[string(l)]; !ok {
+			if err := s.b.ClearVHostLimit(name, l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/topology"
+)
+
+// The components of parameters that are not merely kept: policies and limits of
+// virtual hosts are parameters to RabbitMQ (BR-16.2).
+const (
+	policyComponent         = "policy"
+	operatorPolicyComponent = "operator_policy"
+	vhostLimitsComponent    = "vhost-limits"
+	vhostLimitsName         = "limits"
+)
+
+// keptComponents are those RabbitMQ knows besides; others are refused as there.
+var keptComponents = map[string]bool{"federation": true, "federation-upstream": true, "federation-upstream-set": true, "shovel": true}
+
+func showParameter(vhost, component, name string, value any) map[string]any {
+	return map[string]any{"vhost": vhost, "component": component, "name": name, "value": value}
+}
+
+// parametersOf lists what a virtual host has under a component, or under all of
+// them for "", where RabbitMQ leaves policies out.
+func parametersOf(v *topology.VHost, component string) (items []map[string]any) {
+	name := string(v.Name)
+	for _, operator := range []bool{false, true} {
+		of := policyComponent
+		if operator {
+			of = operatorPolicyComponent
+		}
+		if component != of && (component != "" || !operator) {
+			continue
+		}
+		for _, p := range v.Policies(operator) {
+			items = append(items, showParameter(name, of, p.Name, policyValue(p)))
+		}
+	}
+	if limits := v.Limits(); len(limits) > 0 && (component == "" || component == vhostLimitsComponent) {
+		items = append(items, showParameter(name, vhostLimitsComponent, vhostLimitsName, limits))
+	}
+	for _, p := range v.Parameters(component) {
+		items = append(items, showParameter(name, p.Component, p.Name, p.Value))
+	}
+	return items
+}
+
+func policyValue(p *topology.Policy) map[string]any {
+	return map[string]any{"pattern": p.Pattern, "definition": p.Definition, "priority": p.Priority, "apply-to": string(p.ApplyTo)}
+}
+
+func (s *server) listParameters(r *request) (any, error) {
+	items := []map[string]any{}
+	r.eachVHost(func(v *topology.VHost) { items = append(items, parametersOf(v, r.params["component"])...) })
+	return objects(items), nil
+}
+
+func (s *server) getParameter(r *request) (any, error) {
+	var found map[string]any
+	r.eachVHost(func(v *topology.VHost) {
+		for _, p := range parametersOf(v, r.params["component"]) {
+			if p["name"] == r.params["name"] && p["component"] != policyComponent {
+				found = p
+			}
+		}
+	})
+	if found == nil {
+		return nil, notFound
+	}
+	return found, nil
+}
+
+func (s *server) putParameter(r *request) (any, error) {
+	if err := missingKeys(r.body, "value"); err != nil {
+		return nil, err
+	}
+	if err := s.mustVHost(r.vhost()); err != nil {
+		return nil, vhostMissing
+	}
+	component, name, value := r.params["component"], r.params["name"], r.body["value"]
+	switch {
+	case component == policyComponent:
+		return nil, badRequest("policies may not be set using this method")
+	case component == operatorPolicyComponent:
+		if !r.may(administers) {
+			return nil, notAuthorised(accessTexts[administers])
+		}
+		body, err := asObject(value, "value")
+		if err != nil {
+			return nil, err
+		}
+		if err := missingKeys(body, "pattern", "definition"); err != nil {
+			return nil, err
+		}
+		d, err := policyOf(name, body)
+		if err != nil {
+			return nil, err
+		}
+		return putDone(s.b.PutPolicy(r.vhost(), d, true))
+	case component == vhostLimitsComponent:
+		if !r.may(administers) {
+			return nil, notAuthorised(accessTexts[administers])
+		}
+		return nil, s.setVHostLimits(r.vhost(), value)
+	case !keptComponents[component]:
+		return nil, badRequest(fmt.Sprintf("Validation failed\n\ncomponent %s not found\n", component))
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, badRequest("not_json")
+	}
+	return putDone(s.b.PutParameter(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}))
+}
+
+func (s *server) deleteParameter(r *request) (any, error) {
+	if err := s.mustVHost(r.vhost()); err != nil {
+		return nil, err
+	}
+	component, name := r.params["component"], r.params["name"]
+	switch component {
+	case policyComponent:
+		return nil, badRequest("policies may not be set using this method")
+	case operatorPolicyComponent:
+		if !r.may(administers) {
+			return nil, notAuthorised(accessTexts[administers])
+		}
+		return deleteDone(s.b.DeletePolicy(r.vhost(), name, true))
+	case vhostLimitsComponent:
+		if !r.may(administers) {
+			return nil, notAuthorised(accessTexts[administers])
+		}
+		return nil, s.setVHostLimits(r.vhost(), nil)
+	}
+	return deleteDone(s.b.DeleteParameter(r.vhost(), component, name))
+}
+
+func (s *server) listGlobalParameters(*request) (any, error) {
+	return objects(s.globalParameters()), nil
+}
+
+func (s *server) globalParameters() []map[string]any {
+	items := []map[string]any{{"name": clusterNameParameter, "value": s.clusterName()}}
+	s.b.Read(func(state *topology.State, _ *auth.Users) {
+		for _, p := range state.GlobalParameters() {
+			if p.Name != clusterNameParameter {
+				items = append(items, map[string]any{"name": p.Name, "value": p.Value})
+			}
+		}
+	})
+	return items
+}
+
+func (s *server) getGlobalParameter(r *request) (any, error) {
+	for _, p := range s.globalParameters() {
+		if p["name"] == r.params["name"] {
+			return p, nil
+		}
+	}
+	return nil, notFound
+}
+
+func (s *server) putGlobalParameter(r *request) (any, error) {
+	if err := missingKeys(r.body, "value"); err != nil {
+		return nil, err
+	}
+	return putDone(s.putGlobal(r.params["name"], r.body["value"]))
+}
+
+func (s *server) putGlobal(name string, value any) (bool, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return false, badRequest("not_json")
+	}
+	return s.b.PutGlobalParameter(topology.GlobalParameter{Name: name, Value: text})
+}
+
+func (s *server) deleteGlobalParameter(r *request) (any, error) {
+	return deleteDone(s.b.DeleteGlobalParameter(r.params["name"]))
+}

@@ -1,0 +1,22 @@
+package api
+
+import "regexp"
+
+// patterns reads the regular expressions of a permission, which must be valid.
+func (r *request) patterns(fields map[string]*string) error {
+	for _, key := range []string{"configure", "write", "read"} {
+		to, ok := fields[key]
+		if !ok {
+			continue
+		}
+		text, err := r.text(key)
+		if err != nil {
+			return err
+		}
+		if _, err := regexp.Compile(text); err != nil {
+			return badRequest("invalid_regexp", text, err.Error())
+		}
+		*to = text
+	}
+	return nil
+}

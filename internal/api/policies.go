@@ -1,0 +1,79 @@
+package api
+
+import (
+	"bartleby.mq/internal/topology"
+)
+
+func showPolicy(p *topology.Policy) map[string]any {
+	return map[string]any{
+		"vhost": string(p.VHost), "name": p.Name, "pattern": p.Pattern, "apply-to": string(p.ApplyTo),
+		"definition": p.Definition, "priority": p.Priority,
+	}
+}
+
+func (s *server) listPolicies(operator bool) func(*request) (any, error) {
+	return func(r *request) (any, error) {
+		var found []*topology.Policy
+		r.eachVHost(func(v *topology.VHost) { found = append(found, v.Policies(operator)...) })
+		return listOf(found, func(p *topology.Policy) string { return p.Name }, showPolicy), nil
+	}
+}
+
+func (s *server) getPolicy(operator bool) func(*request) (any, error) {
+	return func(r *request) (any, error) {
+		var p *topology.Policy
+		r.eachVHost(func(v *topology.VHost) { p, _ = v.Policy(r.params["policy"], operator) })
+		if p == nil {
+			return nil, notFound
+		}
+		return showPolicy(p), nil
+	}
+}
+
+func (s *server) putPolicy(operator bool) func(*request) (any, error) {
+	return func(r *request) (any, error) {
+		if err := missingKeys(r.body, "pattern", "definition"); err != nil {
+			return nil, err
+		}
+		if err := s.mustVHost(r.vhost()); err != nil {
+			return nil, vhostMissing
+		}
+		d, err := policyOf(r.params["policy"], r.body)
+		if err != nil {
+			return nil, err
+		}
+		return putDone(s.b.PutPolicy(r.vhost(), d, operator))
+	}
+}
+
+// policyOf reads a policy's object. What is wrong with values of the right type is
+// found out by topology (DL-4.3).
+func policyOf(name string, body map[string]any) (d topology.PolicyDecl, err error) {
+	d = topology.PolicyDecl{Name: name, Priority: body["priority"]}
+	var ok bool
+	if d.Pattern, ok = body["pattern"].(string); !ok {
+		return d, badRequest("not_string", body["pattern"])
+	}
+	definition, err := asObject(body["definition"], "definition")
+	if err != nil {
+		return d, err
+	}
+	d.Definition = definition
+	if v, given := body["apply-to"]; given {
+		text, ok := v.(string)
+		if !ok {
+			return d, badRequest("not_string", v)
+		}
+		d.ApplyTo = topology.ApplyTo(text)
+	}
+	return d, nil
+}
+
+func (s *server) deletePolicy(operator bool) func(*request) (any, error) {
+	return func(r *request) (any, error) {
+		if err := s.mustVHost(r.vhost()); err != nil {
+			return nil, err
+		}
+		return deleteDone(s.b.DeletePolicy(r.vhost(), r.params["policy"], operator))
+	}
+}

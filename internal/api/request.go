@@ -1,0 +1,142 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+// request is one request of a user, with its body decoded.
+type request struct {
+	*http.Request
+	s      *server
+	rt     *route
+	params map[string]string
+	user   string
+	tags   []auth.Tag
+	token  bool // it came with the node's token
+	raw    []byte
+	body   map[string]any // of PUT and POST; empty if there was none
+}
+
+// vhost is the virtual host named in the path.
+func (r *request) vhost() message.VHost { return message.VHost(r.params["vhost"]) }
+
+// queueName is the queue named in the path.
+func (r *request) queueName() message.QueueName { return message.QueueName(r.params["queue"]) }
+
+// exchangeName is the exchange named in the path; amq.default is the default one (BR-15.1).
+func (r *request) exchangeName() message.ExchangeName { return exchangeName(r.params["exchange"]) }
+
+func exchangeName(segment string) message.ExchangeName {
+	if segment == "amq.default" {
+		return ""
+	}
+	return message.ExchangeName(segment)
+}
+
+// link is the user's access to the virtual host in the path.
+func (r *request) link() *broker.Connection { return r.linkTo(r.vhost()) }
+
+func (r *request) linkTo(v message.VHost) *broker.Connection {
+	if r.token {
+		return r.s.b.AsOperator(r.user, v)
+	}
+	return r.s.b.As(r.user, v)
+}
+
+// readBody reads and decodes the body of a PUT or POST. It is refused when more
+// has arrived than may; nothing is set aside for what a client only announces.
+func (r *request) readBody(w http.ResponseWriter) error {
+	r.body = map[string]any{}
+	if r.Method != http.MethodPut && r.Method != http.MethodPost {
+		return nil
+	}
+	var err error
+	if r.raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, r.s.MaxBody)); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return &failure{http.StatusRequestEntityTooLarge, "bad_request", "Exceeded HTTP request body size limit"}
+		}
+		return badRequest("the request body could not be read")
+	}
+	if len(strings.TrimSpace(string(r.raw))) == 0 || !r.isJSON() {
+		return nil
+	}
+	v, err := topology.ParseJSON(r.raw)
+	if err != nil {
+		return badRequest("not_json")
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		r.body = v
+		return nil
+	case string:
+		return badRequest("invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?")
+	}
+	return badRequest("not_json")
+}
+
+// isJSON: forms and uploads are read by the few that take them.
+func (r *request) isJSON() bool {
+	t := r.Header.Get("Content-Type")
+	return !strings.HasPrefix(t, "multipart/") && !strings.HasPrefix(t, "application/x-www-form-urlencoded") || r.raw[0] == '{'
+}
+
+// boolean reads an optional boolean, which may be text (BR-15.5).
+func (r *request) boolean(key string) (bool, error) {
+	v, ok := r.body[key]
+	if !ok {
+		return false, nil
+	}
+	return asBoolean(v)
+}
+
+func asBoolean(v any) (bool, error) {
+	switch v {
+	case true, "true":
+		return true, nil
+	case false, "false":
+		return false, nil
+	}
+	return false, badRequest("not_boolean", v)
+}
+
+// text reads an optional string.
+func (r *request) text(key string) (string, error) {
+	switch v := r.body[key].(type) {
+	case nil:
+		return "", nil
+	case string:
+		return v, nil
+	default:
+		return "", badRequest("not_string", v)
+	}
+}
+
+// flag reads a boolean of the query.
+func (r *request) flag(name string) bool { return r.URL.Query().Get(name) == "true" }
+
+// object reads an optional object; RabbitMQ takes an empty list for an empty one.
+func (r *request) object(key string) (map[string]any, error) { return asObject(r.body[key], key) }
+
+func asObject(v any, key string) (map[string]any, error) {
+	switch v := v.(type) {
+	case nil:
+		return map[string]any{}, nil
+	case map[string]any:
+		return v, nil
+	case []any:
+		if len(v) == 0 {
+			return map[string]any{}, nil
+		}
+	}
+	return nil, badRequest(fmt.Sprintf("%s must be an object", key))
+}

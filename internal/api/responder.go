@@ -1,0 +1,89 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// responder writes one response.
+type responder struct {
+	http.ResponseWriter
+	status int // 0 until it is written
+}
+
+// created is the answer of a request that made something; location, if not
+// empty, says where, relative to the request.
+type created struct{ location string }
+
+// putDone is the answer of a PUT (BR-15.2).
+func putDone(isNew bool, err error) (any, error) {
+	if err == nil && isNew {
+		return created{}, nil
+	}
+	return nil, err
+}
+
+// deleteDone is the answer of a DELETE.
+func deleteDone(existed bool, err error) (any, error) {
+	if err == nil && !existed {
+		return nil, notFound
+	}
+	return nil, err
+}
+
+// jsonText is an answer that is JSON already.
+type jsonText []byte
+
+// withStatus is an answer with a status other than 200.
+type withStatus struct {
+	status int
+	body   any
+}
+
+// answer writes what a handler returned: nil is 204.
+func (out *responder) answer(r *request, v any) {
+	switch v := v.(type) {
+	case nil:
+		out.begin(http.StatusNoContent)
+	case created:
+		if v.location != "" {
+			out.Header().Set("Location", v.location)
+		}
+		out.begin(http.StatusCreated)
+	case withStatus:
+		out.json(v.status, v.body)
+	case list:
+		page, err := v.page(r.URL.Query())
+		if err != nil {
+			out.fail(err)
+			return
+		}
+		out.json(http.StatusOK, page)
+	case map[string]any:
+		out.json(http.StatusOK, chooseColumns(v, r.URL.Query().Get("columns")))
+	default:
+		out.json(http.StatusOK, v)
+	}
+}
+
+func (out *responder) fail(f *failure) {
+	out.json(f.status, map[string]any{"error": f.kind, "reason": f.reason})
+}
+
+func (out *responder) begin(status int) {
+	out.status = status
+	out.WriteHeader(status)
+}
+
+func (out *responder) json(status int, v any) {
+	out.Header().Set("Content-Type", "application/json")
+	out.Header().Set("Vary", "accept, accept-encoding, origin")
+	out.begin(status)
+	if text, ok := v.(jsonText); ok {
+		_, _ = out.Write(text)
+		return
+	}
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // a client that went away is no error of ours
+}

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"encoding/base64"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/topology"
+)
+
+func (s *server) users(chosen func(*auth.Users, *auth.User) bool) list {
+	var users []*auth.User
+	s.b.Read(func(_ *topology.State, u *auth.Users) {
+		for _, user := range u.List() {
+			if chosen == nil || chosen(u, user) {
+				users = append(users, user)
+			}
+		}
+	})
+	return listOf(users, func(u *auth.User) string { return u.Name }, showUser)
+}
+
+func (s *server) listUsers(*request) (any, error) { return s.users(nil), nil }
+
+func (s *server) listUsersWithoutPermissions(*request) (any, error) {
+	return s.users(func(u *auth.Users, user *auth.User) bool {
+		for _, p := range u.Permissions() {
+			if p.User == user.Name {
+				return false
+			}
+		}
+		return true
+	}), nil
+}
+
+func showUser(u *auth.User) map[string]any {
+	limits := map[string]any{}
+	for l, n := range u.Limits() {
+		limits[string(l)] = n
+	}
+	return map[string]any{
+		"name": u.Name, "password_hash": u.Password.Hash, "hashing_algorithm": string(u.Password.Algorithm),
+		"tags": tagList(u.Tags), "limits": limits,
+	}
+}
+
+// tagList is never null in JSON.
+func tagList(tags []auth.Tag) []string {
+	if tags == nil {
+		return []string{}
+	}
+	return tags
+}
+
+func (s *server) user(name string) (user *auth.User, err error) {
+	s.b.Read(func(_ *topology.State, u *auth.Users) {
+		var ok bool
+		if user, ok = u.User(name); !ok {
+			err = notFound
+		}
+	})
+	return user, err
+}
+
+func (s *server) getUser(r *request) (any, error) {
+	u, err := s.user(r.params["user"])
+	if err != nil {
+		return nil, err
+	}
+	return showUser(u), nil
+}
+
+func (s *server) putUser(r *request) (any, error) {
+	if _, ok := r.body["tags"]; !ok {
+		return nil, badRequest("tags_not_present")
+	}
+	tags, err := asTags(r.body["tags"])
+	if err != nil {
+		return nil, err
+	}
+	hash, err := passwordOf(r.body)
+	if err != nil {
+		return nil, err
+	}
+	return putDone(s.b.PutUser(r.params["user"], hash, tags))
+}
+
+// passwordOf reads the password of a user's object, which may be missing: nobody
+// logs in with it then (BR-15.9).
+func passwordOf(body map[string]any) (auth.PasswordHash, error) {
+	password, hasPassword := body["password"]
+	hash, hasHash := body["password_hash"]
+	switch {
+	case hasPassword && hasHash:
+		return auth.PasswordHash{}, badRequest("both_password_and_password_hash_are_provided")
+	case hasPassword:
+		text, ok := password.(string)
+		if !ok {
+			return auth.PasswordHash{}, badRequest("not_string", password)
+		}
+		return broker.HashPassword(text), nil
+	case hasHash && hash != nil:
+		text, ok := hash.(string)
+		if !ok {
+			return auth.PasswordHash{}, badRequest("not_string", hash)
+		}
+		if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+			return auth.PasswordHash{}, badRequest("not_base64", text)
+		}
+		algorithm, _ := body["hashing_algorithm"].(string)
+		return auth.ImportHash(text, auth.Algorithm(algorithm))
+	}
+	return auth.ImportHash("", "")
+}
+
+func (s *server) deleteUser(r *request) (any, error) {
+	return deleteDone(s.b.DeleteUser(r.params["user"]))
+}
+
+func (s *server) deleteUsers(r *request) (any, error) {
+	if err := missingKeys(r.body, "users"); err != nil {
+		return nil, err
+	}
+	names, ok := r.body["users"].([]any)
+	if !ok {
+		return nil, badRequest("users must be a list of names")
+	}
+	for _, n := range names {
+		name, ok := n.(string)
+		if !ok {
+			return nil, badRequest("not_string", n)
+		}
+		if _, err := s.b.DeleteUser(name); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+func (s *server) whoami(r *request) (any, error) {
+	return map[string]any{"name": r.user, "tags": tagList(r.tags), "is_internal_user": true}, nil
+}
+
+func (s *server) hashPassword(r *request) (any, error) {
+	return map[string]any{"ok": broker.HashPassword(r.params["password"]).Hash}, nil
+}

@@ -1,0 +1,163 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/topology"
+)
+
+// vhostInfo is a virtual host at one moment.
+type vhostInfo struct {
+	name        string
+	metadata    topology.Metadata
+	defaultType topology.QueueType
+	queues      []broker.QueueInfo
+}
+
+func (s *server) describeVHost(state *topology.State, v *topology.VHost, withQueues bool) vhostInfo {
+	i := vhostInfo{name: string(v.Name), metadata: v.Metadata, defaultType: state.DefaultQueueType(v)}
+	if withQueues {
+		for _, q := range v.Queues() {
+			i.queues = append(i.queues, broker.Describe(q))
+		}
+	}
+	return i
+}
+
+func (s *server) listVHosts(r *request) (any, error) {
+	var infos []vhostInfo
+	s.b.Read(func(state *topology.State, u *auth.Users) {
+		for _, v := range state.VHosts() {
+			if r.may(monitoring) || r.sees(u, v.Name) {
+				infos = append(infos, s.describeVHost(state, v, true))
+			}
+		}
+	})
+	return listOf(infos, func(i vhostInfo) string { return i.name }, s.showVHost), nil
+}
+
+func (s *server) getVHost(r *request) (any, error) {
+	var info vhostInfo
+	found := false
+	s.b.Read(func(state *topology.State, _ *auth.Users) {
+		if v, ok := state.VHost(r.vhost()); ok {
+			info, found = s.describeVHost(state, v, true), true
+		}
+	})
+	if !found {
+		return nil, notFound
+	}
+	return s.showVHost(info), nil
+}
+
+func (s *server) showVHost(i vhostInfo) map[string]any {
+	tags := i.metadata.Tags
+	if tags == nil {
+		tags = []string{}
+	}
+	total := partition.Counts{}
+	for _, q := range i.queues {
+		addCounts(&total, s.b.Counts(q))
+	}
+	object := map[string]any{
+		"name": i.name, "description": i.metadata.Description, "tags": tags, "default_queue_type": string(i.defaultType),
+		"protected_from_deletion": i.metadata.Protected, "tracing": i.metadata.Tracing,
+		"metadata":      map[string]any{"description": i.metadata.Description, "tags": tags, "default_queue_type": string(i.defaultType)},
+		"cluster_state": map[string]any{s.NodeName: "running"},
+	}
+	s.putTotals(object, "vhost\x00"+i.name, total)
+	return object
+}
+
+func (s *server) putVHost(r *request) (any, error) {
+	var m topology.Metadata
+	var err error
+	if m.Description, err = r.text("description"); err != nil {
+		return nil, err
+	}
+	if m.Tags, err = asTags(r.body["tags"]); err != nil {
+		return nil, err
+	}
+	queueType, err := r.text("default_queue_type")
+	if err != nil {
+		return nil, err
+	}
+	if queueType != "undefined" { // as RabbitMQ's own exports say
+		m.DefaultQueueType = topology.QueueType(queueType)
+	}
+	if m.Tracing, err = r.boolean("tracing"); err != nil {
+		return nil, err
+	}
+	_, saysProtected := r.body["protected_from_deletion"]
+	if m.Protected, err = r.boolean("protected_from_deletion"); err != nil {
+		return nil, err
+	}
+	s.b.Read(func(state *topology.State, _ *auth.Users) {
+		old, ok := state.VHost(r.vhost())
+		if !ok {
+			return
+		}
+		// What the request does not name stays.
+		if _, ok := r.body["description"]; !ok {
+			m.Description = old.Metadata.Description
+		}
+		if _, ok := r.body["tags"]; !ok {
+			m.Tags = old.Metadata.Tags
+		}
+		if _, ok := r.body["default_queue_type"]; !ok {
+			m.DefaultQueueType = old.Metadata.DefaultQueueType
+		}
+		if _, ok := r.body["tracing"]; !ok {
+			m.Tracing = old.Metadata.Tracing
+		}
+		if !saysProtected {
+			m.Protected = old.Metadata.Protected
+		}
+	})
+	return putDone(s.b.PutVHost(r.vhost(), m, r.user))
+}
+
+// asTags reads tags, written as a list or as one text with commas (BR-16.6).
+func asTags(v any) ([]string, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		return auth.ParseTags(v), nil
+	case []any:
+		tags := make([]string, 0, len(v))
+		for _, t := range v {
+			text, ok := t.(string)
+			if !ok {
+				return nil, badRequest("not_string", t)
+			}
+			tags = append(tags, strings.TrimSpace(text))
+		}
+		return tags, nil
+	}
+	return nil, badRequest("not_string", v)
+}
+
+func (s *server) deleteVHost(r *request) (any, error) {
+	err := s.b.DeleteVHost(r.vhost())
+	if f := asFailureOrNil(err); f != nil && f.status == http.StatusNotFound {
+		return nil, notFound
+	}
+	return nil, err
+}
+
+// startVHost: a virtual host of one node always runs.
+func (s *server) startVHost(r *request) (any, error) {
+	if node := r.params["node"]; node != s.NodeName {
+		return nil, badRequest("Unknown node: " + node)
+	}
+	return nil, nil
+}
+
+func (s *server) protectVHost(r *request) (any, error) {
+	return nil, s.b.SetVHostProtection(r.vhost(), r.Method == http.MethodPost)
+}

@@ -1,0 +1,75 @@
+package broker
+
+import (
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+)
+
+// After says what becomes of messages once they were shown (BR-15.8).
+type After uint8
+
+// The four ways.
+const (
+	AckRemoves     After = iota // they are gone
+	AckRequeues                 // they go back as by basic.nack: nothing failed
+	RejectRequeues              // they go back as by basic.reject: a failed delivery (DL-11.3)
+	RejectRemoves               // they die (DL-1.2)
+)
+
+// Shown is a message that Take shows. Its bytes are valid during the call only.
+type Shown struct {
+	Exchange, Key string // where it is published to now (DL-6.2)
+	Properties    []byte // as a consumer would get them
+	Body          []byte
+	Redelivered   bool
+	Left          int // ready messages behind it
+}
+
+// Take gets messages from a queue, at most limit, 0 meaning all that are ready,
+// shows each to f and then does with them what after says. It ends early when f
+// returns false. Those that go back do so together in the end, so that none is
+// shown twice.
+func (c *Connection) Take(name message.QueueName, limit int, after After, f func(*Shown) bool) error {
+	var back []partition.Op
+	defer func() { c.Run(back) }()
+	for n := 0; limit == 0 || n < limit; n++ {
+		g, ok, err := c.Get(name, after == AckRemoves)
+		if err != nil || !ok {
+			return err
+		}
+		op := partition.Op{Queue: g.Queue, ID: g.ID}
+		switch after {
+		case AckRequeues:
+			op.Kind, op.How = partition.Return, queue.ReturnNack
+		case RejectRequeues:
+			op.Kind, op.How = partition.Return, queue.ReturnReject
+		case RejectRemoves:
+			op.Kind, op.Failed = partition.Reject, true
+		}
+		if after != AckRemoves {
+			back = append(back, op)
+		}
+		more := f(c.b.shown(&g))
+		c.b.bodies.Release(g.Body)
+		c.b.bodies.Release(g.History)
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (b *Broker) shown(g *Got) *Shown {
+	rec := message.Record(b.bodies.Bytes(g.Body))
+	var history []byte
+	if g.History != 0 {
+		history = b.bodies.Bytes(g.History)
+	}
+	s := &Shown{
+		Properties: RenderProps(nil, rec, history, g.Counts, g.Queue.Type() == queue.Quorum),
+		Body:       rec.Body(), Redelivered: g.Redelivered, Left: g.Left,
+	}
+	s.Exchange, s.Key = Place(rec, history)
+	return s
+}

@@ -1,0 +1,221 @@
+package broker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/topology"
+)
+
+// open returns a broker in memory and a connection of its first user.
+func open(t *testing.T, o Options) *Connection {
+	t.Helper()
+	o.FS, o.Dir = vfs.NewMem(), "data"
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	return b.As("guest", "/")
+}
+
+func declare(t *testing.T, c *Connection, name string, args ...amqp091.Field) {
+	t.Helper()
+	if _, err := c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: args}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func publish(t *testing.T, c *Connection, exchange, key, body string, l amqp091.PropertyList) {
+	t.Helper()
+	raw := amqp091.AppendPropsFrom(nil, l)
+	props, err := amqp091.ParseProps(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Publication{Exchange: []byte(exchange), Key: []byte(key), Raw: raw, Props: props, Body: [][]byte{[]byte(body)}, Size: len(body)}
+	if routed, err := c.PublishOne(p); err != nil || !routed {
+		t.Fatalf("publish %q: routed %t, %v", body, routed, err)
+	}
+}
+
+// reject takes the next message of a queue and rejects it.
+func reject(t *testing.T, c *Connection, name string) {
+	t.Helper()
+	g, ok, err := c.Get(message.QueueName(name), false)
+	if err != nil || !ok {
+		t.Fatalf("get %s: %t, %v", name, ok, err)
+	}
+	c.Run([]partition.Op{{Kind: partition.Reject, Queue: g.Queue, ID: g.ID, Failed: true}})
+	c.b.bodies.Release(g.Body)
+	c.b.bodies.Release(g.History)
+}
+
+func ready(t *testing.T, c *Connection, name string) int {
+	t.Helper()
+	d, err := c.PassiveQueue(message.QueueName(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Messages
+}
+
+func replay(t *testing.T, c *Connection, name string, r ReplayRequest) ReplayResult {
+	t.Helper()
+	result, err := c.Replay(context.Background(), message.QueueName(name), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+var toDLQ = []amqp091.Field{{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "dlq"}}
+
+// A replay brings each message back to the exchange and key it came from, with
+// its death headers gone, and a dry run brings none.
+func TestDL_19_6_BackToTheOrigin(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "work", toDLQ...)
+	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Bind(topology.BindingDecl{Source: "orders", DestinationKind: topology.QueueResource, Destination: "work", Key: "order.*"}); err != nil {
+		t.Fatal(err)
+	}
+	expiration := "60000"
+	publish(t, c, "orders", "order.new", "m1", amqp091.PropertyList{Expiration: &expiration})
+	publish(t, c, "", "work", "m2", amqp091.PropertyList{})
+	reject(t, c, "work")
+	reject(t, c, "work")
+	dry := replay(t, c, "dlq", ReplayRequest{DryRun: true})
+	if dry.Matched != 2 || dry.Replayed != 0 || ready(t, c, "dlq") != 2 || dry.To["exchange 'orders' key 'order.new' -> work"] != 1 {
+		t.Errorf("dry run: %+v, %d left", dry, ready(t, c, "dlq"))
+	}
+	if r := replay(t, c, "dlq", ReplayRequest{}); r.Replayed != 2 {
+		t.Errorf("replay: %+v", r)
+	}
+	g, ok, err := c.Get("work", true)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	rec, history := message.Record(c.b.bodies.Bytes(g.Body)), c.b.bodies.Bytes(g.History)
+	exchange, key := Place(rec, history)
+	list, err := amqp091.DecodeProps(RenderProps(nil, rec, history, g.Counts, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exchange != "orders" || key != "order.new" || list.Expiration != nil || g.Redelivered {
+		t.Errorf("exchange %q, key %q, expiration %v, redelivered %t", exchange, key, list.Expiration, g.Redelivered)
+	}
+	if v, _ := list.Headers.Get("x-replayed-from"); v != "dlq" || len(list.Headers) != 1 {
+		t.Errorf("headers %v", list.Headers)
+	}
+	reject(t, c, "work") // m2 dies again: its history begins anew
+	if r := replay(t, c, "dlq", ReplayRequest{}); r.Replayed != 1 || ready(t, c, "work") != 1 {
+		t.Errorf("second replay: %+v", r)
+	}
+}
+
+// Filters choose by reason, queue and age; a limit is kept.
+func TestDL_19_6_Filters(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "a", toDLQ...)
+	declare(t, c, "b", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}}, toDLQ...)...)
+	for _, q := range []string{"a", "a", "b", "b"} {
+		publish(t, c, "", q, "m", amqp091.PropertyList{})
+	}
+	reject(t, c, "a")
+	reject(t, c, "a")
+	if n := ready(t, c, "dlq"); n != 3 {
+		t.Fatalf("%d dead letters", n)
+	}
+	for _, tc := range []struct {
+		name string
+		r    ReplayRequest
+		want int
+	}{
+		{"reason", ReplayRequest{Reason: deadletter.MaxLen}, 1},
+		{"queue", ReplayRequest{Queue: "a"}, 2},
+		{"both of one death", ReplayRequest{Queue: "a", Reason: deadletter.MaxLen}, 0},
+		{"older", ReplayRequest{OlderThan: time.Hour}, 0},
+		{"newer", ReplayRequest{NewerThan: time.Hour}, 3},
+		{"limit", ReplayRequest{Limit: 2}, 2},
+	} {
+		tc.r.DryRun = true
+		if r := replay(t, c, "dlq", tc.r); r.Matched != tc.want {
+			t.Errorf("%s: matched %d, want %d", tc.name, r.Matched, tc.want)
+		}
+	}
+	if _, err := c.Replay(context.Background(), "dlq", ReplayRequest{Limit: -1}); err == nil {
+		t.Error("a negative limit was taken")
+	}
+	if _, err := c.Replay(context.Background(), "nope", ReplayRequest{}); err == nil {
+		t.Error("a missing queue was taken")
+	}
+}
+
+// What cannot go back stays where it is: no route, a full target, no origin.
+func TestDL_19_6_NothingIsLost(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "gone", toDLQ...)
+	declare(t, c, "full", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}, {Key: "x-overflow", Value: "reject-publish"}}, toDLQ...)...)
+	publish(t, c, "", "gone", "m1", amqp091.PropertyList{})
+	publish(t, c, "", "full", "m2", amqp091.PropertyList{})
+	publish(t, c, "", "dlq", "m3", amqp091.PropertyList{})
+	reject(t, c, "gone")
+	reject(t, c, "full")
+	publish(t, c, "", "full", "m4", amqp091.PropertyList{})
+	if _, err := c.DeleteQueue("gone", false, false); err != nil {
+		t.Fatal(err)
+	}
+	r := replay(t, c, "dlq", ReplayRequest{})
+	if r.Unroutable != 1 || r.Refused != 1 || r.NoOrigin != 1 || r.Replayed != 0 || ready(t, c, "dlq") != 3 {
+		t.Errorf("%+v, %d left", r, ready(t, c, "dlq"))
+	}
+}
+
+// A message that a consumer parked itself goes back by the headers it sent along.
+func TestDL_19_6_CarriedHistory(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "parking")
+	declare(t, c, "work")
+	death := amqp091.Table{
+		{Key: "count", Value: int64(3)}, {Key: "reason", Value: "rejected"}, {Key: "queue", Value: "work"},
+		{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: ""}, {Key: "routing-keys", Value: amqp091.Array{"work"}},
+	}
+	publish(t, c, "", "parking", "m1", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-death", Value: amqp091.Array{death}}, {Key: "keep", Value: "me"}}})
+	publish(t, c, "", "parking", "m2", amqp091.PropertyList{Headers: amqp091.Table{
+		{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"},
+	}})
+	if r := replay(t, c, "parking", ReplayRequest{}); r.Replayed != 2 || ready(t, c, "work") != 2 {
+		t.Errorf("%+v", r)
+	}
+	g, _, err := c.Get("work", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := amqp091.DecodeProps(RenderProps(nil, c.b.bodies.Bytes(g.Body), c.b.bodies.Bytes(g.History), g.Counts, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := list.Headers.Get("x-death"); ok || len(list.Headers) != 2 {
+		t.Errorf("headers %v", list.Headers)
+	}
+}

@@ -1,0 +1,212 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// BR-18.1: what each key does.
+func TestKeys(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want func(c *Config)
+	}{
+		{"", func(*Config) {}},
+		{"# a comment\n\n   # another\r\n", func(*Config) {}},
+		{"listeners.tcp.default = 5673", func(c *Config) { c.AMQP = []string{":5673"} }},
+		{"listeners.tcp.1 = ::1:5672", nil},
+		{"listeners.tcp.1 = 127.0.0.1:5672\nlisteners.tcp.2 = [::1]:5672", func(c *Config) { c.AMQP = []string{"127.0.0.1:5672", "[::1]:5672"} }},
+		{"listeners.tcp = none", func(c *Config) { c.AMQP = []string{} }},
+		{"listeners.ssl.default = 5671", nil},
+		{"listeners.ssl.default = none", func(*Config) {}},
+		{"management.tcp.port = 8080\nmanagement.tcp.ip = 0.0.0.0", func(c *Config) { c.Management = Listener{"0.0.0.0", "8080"} }},
+		{"prometheus.tcp.port = 9100", func(c *Config) { c.Prometheus = Listener{"", "9100"} }},
+		{"prometheus.tcp.port = 0", nil},
+		{"heartbeat = 0", func(c *Config) { c.Heartbeat = 0 }},
+		{"heartbeat=30", func(c *Config) { c.Heartbeat = 30 * time.Second }},
+		{"heartbeat = 65536", nil},
+		{"heartbeat = soon", nil},
+		{"frame_max = 4096", func(c *Config) { c.FrameMax = 4096 }},
+		{"frame_max = 4095", nil},
+		{"channel_max = 100", func(c *Config) { c.ChannelMax = 100 }},
+		{"channel_max = 0", nil},
+		{"connection_max = 10", func(c *Config) { c.MaxConnections = 10 }},
+		{"connection_max = 10\nconnection_max = infinity", func(c *Config) { c.MaxConnections = 0 }},
+		{"max_message_size = 1048576", func(c *Config) { c.MaxMessageSize = 1 << 20 }},
+		{"max_message_size = 536870913", nil},
+		{"consumer_timeout = 60000", func(c *Config) { c.ConsumerTimeout = time.Minute }},
+		{"consumer_timeout = undefined", func(c *Config) { c.ConsumerTimeout = 0 }},
+		{"auth_mechanisms.1 = PLAIN", func(c *Config) { c.Mechanisms = []string{"PLAIN"} }},
+		{"auth_mechanisms.1 = EXTERNAL", nil},
+		{"auth_backends.1 = internal", func(*Config) {}},
+		{"auth_backends.1 = ldap", nil},
+		{"product.name = RabbitMQ\nproduct.version = 4.3.0", func(c *Config) { c.ProductName, c.ProductVersion = "RabbitMQ", "4.3.0" }},
+		{"default_user = admin\ndefault_pass = 's # = et'\ndefault_vhost = main", func(c *Config) {
+			c.FirstStart.User, c.FirstStart.Password, c.FirstStart.VHost = "admin", "s # = et", "main"
+		}},
+		{"default_pass = encrypted:abc", nil},
+		{"default_permissions.configure = ^x\ndefault_permissions.write = ''\ndefault_permissions.read = .* # all", func(c *Config) {
+			c.FirstStart.Configure, c.FirstStart.Write, c.FirstStart.Read = "^x", "", ".*"
+		}},
+		{"default_permissions.read = (", nil},
+		{"default_user_tags.monitoring = true\ndefault_user_tags.management = true\ndefault_user_tags.management = false", func(c *Config) {
+			c.FirstStart.Tags = []string{"monitoring"}
+		}},
+		{"loopback_users.guest = false", func(c *Config) { c.LoopbackUsers = []string{} }},
+		{"loopback_users = none\nloopback_users.my\\.user = true", func(c *Config) { c.LoopbackUsers = []string{"my.user"} }},
+		{"default_queue_type = quorum", func(c *Config) { c.DefaultQueueType = "quorum" }},
+		{"default_queue_type = stream", nil},
+		{"deprecated_features.permit.global_qos = false", func(c *Config) { c.Permit[GlobalQos] = false }},
+		{"load_definitions = a.json\ndefinitions.import_backend = local_filesystem\ndefinitions.local.path = b.json", func(c *Config) {
+			c.Definitions = []string{"a.json", "b.json"}
+		}},
+		{"vm_memory_high_watermark.relative = 0.4", func(c *Config) { c.Memory = Watermark{Relative: 0.4} }},
+		{"vm_memory_high_watermark.relative = 1.1", nil},
+		{"vm_memory_high_watermark.relative = NaN", nil},
+		{"vm_memory_high_watermark.absolute = 2GiB", func(c *Config) { c.Memory = Watermark{Absolute: 2 << 30} }},
+		{"disk_free_limit.absolute = 500MB", func(c *Config) { c.Disk = Watermark{Absolute: 500e6} }},
+		{"disk_free_limit.absolute = 500XB", nil},
+		{"disk_free_limit.absolute = 99999999999TB", nil},
+		{"disk_free_limit.relative = 1.5", func(c *Config) { c.Disk = Watermark{Relative: 1.5} }},
+		{"log.console.level = debug", func(c *Config) { c.Log.Level = "debug" }},
+		{"log.console.level = loud", nil},
+		{"compatibility.strict = true", func(c *Config) { c.Strict = true }},
+		{"delivery_limit.count_nack = on", func(c *Config) { c.CountNack = true }},
+		{"delivery_limit.reset_on_dead_letter = true", func(c *Config) { c.ResetOnDeadLetter = true }},
+		{"dead_letter.strip_cc = true", func(c *Config) { c.StripCC = true }},
+		{"dead_letter.strip_cc = false", func(*Config) {}},
+		{"dead_letter.strip_cc = maybe", nil},
+		{"dead_letter.trust_client_x_death = true", func(c *Config) { c.TrustClientDeath = true }},
+		{"dead_letter.trust_client_x_death = false", func(*Config) {}},
+		{"classic.at_least_once = true", func(c *Config) { c.ClassicAtLeastOnce = true }},
+		{"dead_letter_worker_publisher_confirm_timeout = 2000", func(c *Config) { c.RetryHeld = 2 * time.Second }},
+		{"proxy_protocol = true", nil},
+		{"heartbeat", nil},
+		{"heartbeat =", nil},
+		{"heartbeat = # none", nil},
+		{"= 5", nil},
+		{"cluster_name = 'open", nil},
+		{"cluster_name = 'shut' tail", nil},
+		{"cluster_name = 'shut' # tail", func(c *Config) { c.ClusterName = "shut" }},
+		{"include other.conf", nil},
+		{"key with spaces = 1", nil},
+	} {
+		got := Default()
+		warnings, err := Parse(&got, tt.text)
+		if tt.want == nil {
+			if err == nil {
+				t.Errorf("%q is taken, want an error", tt.text)
+			}
+			continue
+		}
+		want := Default()
+		tt.want(&want)
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%q: %v, warnings %v", tt.text, err, warnings)
+		} else if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.text, diff)
+		}
+	}
+}
+
+// Every wrong line is named, with what would be right.
+func TestErrorsNameLineKeyValueAndRule(t *testing.T) {
+	c := Default()
+	_, err := Parse(&c, "heartbeat = 10\nhartbeat = 10\n\nframe_max = 12\ndisk_free_limit.absolut = 1GB\nlisteners.tpc.default = 5672\n")
+	want := strings.Join([]string{
+		"line 2: hartbeat: there is no such key; the nearest one is heartbeat",
+		`line 4: frame_max: "12" does not do: it must be an integer from 4096 to 2147483647`,
+		"line 5: disk_free_limit.absolut: there is no such key; the nearest one is disk_free_limit.absolute",
+		"line 6: listeners.tpc.default: there is no such key; the nearest one is listeners.tcp.*",
+	}, "\n")
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// What means nothing here is said, with the reason, and does no harm.
+func TestWarnings(t *testing.T) {
+	c := Default()
+	got, err := Parse(&c, "cluster_formation.peer_discovery_backend = dns\nssl_options.cacertfile = /x\nlog.file = false\n"+
+		"log.console = false\nmanagement.rates_mode = none\ndeprecated_features.permit.ram_node_type = true\n")
+	want := []Warning{
+		{1, "cluster_formation.peer_discovery_backend", "there is one node"},
+		{2, "ssl_options.cacertfile", "there are no TLS listeners yet"},
+		{3, "log.file", "the log goes to standard error, with one level for all; log.console.level sets it"},
+		{4, "log.console", "the log goes to standard error; log.console.level = none silences it"},
+		{5, "management.rates_mode", "the management API has nothing of that kind"},
+		{6, "deprecated_features.permit.ram_node_type", "the feature ram_node_type does not exist here"},
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Default(), c); diff != "" {
+		t.Errorf("lines without meaning changed something (-want +got):\n%s", diff)
+	}
+}
+
+// BR-18.2: container users set the first user in the environment; the file wins.
+func TestEnvironment(t *testing.T) {
+	env := map[string]string{"RABBITMQ_DEFAULT_USER": "u", "RABBITMQ_DEFAULT_PASS": "p", "RABBITMQ_DEFAULT_VHOST": "v"}
+	c := Default()
+	Environment(&c, func(name string) string { return env[name] })
+	if f := c.FirstStart; f.User != "u" || f.Password != "p" || f.VHost != "v" {
+		t.Errorf("first start is %+v", f)
+	}
+	if _, err := Parse(&c, "default_user = file"); err != nil || c.FirstStart.User != "file" {
+		t.Errorf("user %q, %v; want the file's", c.FirstStart.User, err)
+	}
+}
+
+func TestWatermarkLimit(t *testing.T) {
+	for _, tt := range []struct {
+		w    Watermark
+		want int64
+	}{
+		{Watermark{Relative: 0.5}, 500}, {Watermark{Absolute: 7}, 7}, {Watermark{}, 0},
+	} {
+		if got := tt.w.Limit(1000); got != tt.want {
+			t.Errorf("%+v of 1000 is %d, want %d", tt.w, got, tt.want)
+		}
+	}
+}
+
+func TestListenerAddress(t *testing.T) {
+	for _, tt := range []struct {
+		l    Listener
+		want string
+	}{
+		{Listener{"::1", "80"}, "[::1]:80"}, {Listener{"", "80"}, ":80"}, {Listener{"10.0.0.1", ""}, "10.0.0.1:15672"},
+	} {
+		if got := tt.l.Address("127.0.0.1:15672"); got != tt.want {
+			t.Errorf("%+v is at %s, want %s", tt.l, got, tt.want)
+		}
+	}
+}
+
+// No text panics, every error names a line, and what is refused once is refused again.
+func FuzzParse(f *testing.F) {
+	f.Add("heartbeat = 10\n# x\nlisteners.tcp.1 = [::1]:5672\n")
+	f.Add("default_pass = 'a # b' # c\n")
+	f.Add("loopback_users.a\\.b = true\nvm_memory_high_watermark.absolute = 2GiB")
+	f.Fuzz(func(t *testing.T, text string) {
+		a, b := Default(), Default()
+		warnings, err := Parse(&a, text)
+		again, errAgain := Parse(&b, text)
+		if (err == nil) != (errAgain == nil) || len(warnings) != len(again) || !cmp.Equal(a, b) {
+			t.Fatalf("two readings differ: %v, %v", err, errAgain)
+		}
+		if err == nil {
+			return
+		}
+		if !strings.HasPrefix(err.Error(), "line ") {
+			t.Errorf("the error names no line: %v", err)
+		}
+	})
+}

@@ -1,0 +1,40 @@
+package session091
+
+import "bartleby.mq/internal/amqp091"
+
+// waitForAlarm keeps a publisher from being read while the broker is low on
+// memory or disk (BR-13). What it sent so far is done and answered; the message
+// at hand is handled when the alarm is over. The client is told if it wants to
+// be. It returns early if the connection is to be closed.
+func (c *conn) waitForAlarm() {
+	c.flushOps()
+	c.confirm()
+	changed := make(chan struct{}, 1)
+	cancel := c.broker.OnAlarm(func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	defer cancel()
+	reason, active := c.broker.Alarms()
+	if !active {
+		return
+	}
+	if c.capabilities.blocked {
+		c.out.putMethod(0, amqp091.ConnectionBlocked{Reason: reason})
+	}
+	c.flush(true)
+	c.blocked.Store(true)
+	for active && c.shutdown.Load() == nil && !c.dead.Load() {
+		select {
+		case <-changed:
+		case <-c.heedc:
+		}
+		_, active = c.broker.Alarms()
+	}
+	c.blocked.Store(false)
+	if c.capabilities.blocked && !active {
+		c.out.putMethod(0, amqp091.ConnectionUnblocked{})
+	}
+}
