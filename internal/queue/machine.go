@@ -110,8 +110,9 @@ type Machine struct {
 	freeSide uint32
 	cs       consumers
 
-	dying     []ID // entries in stateDying, in the order of their deaths; some may be gone
-	refusing  bool // quorum: over the limit, until 80 % (DL-10.8)
+	dying     []ID  // entries in stateDying, in the order of their deaths; some may be gone
+	refusing  bool  // quorum: over the limit, until 80 % (DL-10.8)
+	born      int64 // when it was made, or its node started
 	lastUse   int64
 	graveyard []*page
 

@@ -26,7 +26,9 @@ func (s *Server) startHTTP() (err error) {
 		if err != nil {
 			return fmt.Errorf("management listener: %w", err)
 		}
+		s.addrsMu.Lock()
 		s.addrs.HTTP = l.Addr()
+		s.addrsMu.Unlock()
 		token, err := s.writeAccess(l.Addr())
 		if err != nil {
 			_ = l.Close()
@@ -39,7 +41,9 @@ func (s *Server) startHTTP() (err error) {
 		if err != nil {
 			return fmt.Errorf("metrics listener: %w", err)
 		}
+		s.addrsMu.Lock()
 		s.addrs.Prometheus = l.Addr()
+		s.addrsMu.Unlock()
 		s.serveHTTP(l, metrics.Handler(metrics.Options{
 			Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus,
 		}))

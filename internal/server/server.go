@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/broker"
@@ -58,8 +59,11 @@ type Server struct {
 	done  sync.WaitGroup // goroutines of the server's own
 	fatal sync.Once
 
-	https []*http.Server
-	addrs Addresses
+	memory atomic.Pointer[config.Watermark] // the limit in force, which may be changed while the node runs
+
+	https   []*http.Server
+	addrsMu sync.Mutex // guards addrs while the node starts: the API may be asked already
+	addrs   Addresses
 }
 
 // Addresses are where a node listens.
@@ -79,6 +83,7 @@ func Start(o Options) (s *Server, err error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s = &Server{Options: o, stopc: make(chan struct{})}
+	s.memory.Store(&o.Config.Memory)
 	began := time.Now()
 	defer func() {
 		if err != nil {
@@ -108,7 +113,9 @@ func Start(o Options) (s *Server, err error) {
 		if err != nil {
 			return s, err
 		}
+		s.addrsMu.Lock()
 		s.addrs.AMQP = append(s.addrs.AMQP, at)
+		s.addrsMu.Unlock()
 	}
 	s.Logger.Info("Server startup complete", "amqp", s.addrs.AMQP, "http", s.addrs.HTTP, "prometheus", s.addrs.Prometheus,
 		"data_dir", o.DataDir, "version", o.Version, "took", time.Since(began).Round(time.Millisecond))

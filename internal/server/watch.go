@@ -50,7 +50,7 @@ func (s *Server) alarm(a broker.Alarm, on bool, what string, is, limit int64) {
 func (s *Server) nodeStatus() metrics.Node {
 	n := metrics.Node{
 		Resident: residentMemory(), DiskFree: freeDisk(s.DataDir), DiskLimit: s.Config.Disk.Limit(totalMemory()),
-		MemoryLimit: s.Config.Memory.Limit(totalMemory()),
+		MemoryLimit: s.memory.Load().Limit(totalMemory()),
 	}
 	n.OpenFiles, n.MaxFiles = openFiles()
 	return n
