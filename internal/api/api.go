@@ -35,8 +35,6 @@ type Options struct {
 	Stop func()
 	// Listeners tells what the server listens on; nil: nothing.
 	Listeners func() []Listener
-	// Alarms tells what blocks publishers; nil: nothing does.
-	Alarms func() []Alarm
 	// SetMemoryWatermark changes the memory limit; nil refuses. Exactly one of the
 	// two is positive: a fraction of the machine's memory, or bytes.
 	SetMemoryWatermark func(fraction float64, bytes int64) error
@@ -52,11 +50,6 @@ type Listener struct {
 	Host     string
 	Port     int
 	TLS      bool
-}
-
-// Alarm is a resource that is used up (BR-13.1).
-type Alarm struct {
-	Resource string // "memory" or "disk"
 }
 
 // NodeLimits are what the node may use and does use, in bytes; 0 is unknown.

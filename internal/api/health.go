@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+
+	"bartleby.mq/internal/broker"
 )
 
 var healthy = map[string]any{"status": "ok"}
@@ -23,8 +25,14 @@ func (s *server) healthOK(*request) (any, error) { return healthy, nil }
 func (s *server) checkAlarms(reason string) func(*request) (any, error) {
 	return func(*request) (any, error) {
 		var shown []any
-		for _, a := range s.alarms() {
-			shown = append(shown, map[string]any{"node": s.NodeName, "resource": a.Resource})
+		active := s.b.ActiveAlarms()
+		for _, a := range []struct {
+			alarm    broker.Alarm
+			resource string
+		}{{broker.Memory, "memory"}, {broker.Disk, "disk"}} {
+			if active&a.alarm != 0 {
+				shown = append(shown, map[string]any{"node": s.NodeName, "resource": a.resource})
+			}
 		}
 		if len(shown) == 0 {
 			return healthy, nil

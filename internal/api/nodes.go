@@ -3,8 +3,9 @@ package api
 import (
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
+
+	"bartleby.mq/internal/broker"
 )
 
 func (s *server) listNodes(*request) (any, error) {
@@ -30,8 +31,8 @@ func (s *server) showNode() map[string]any {
 		"name": s.NodeName, "type": "disc", "running": true, "being_drained": false, "partitions": []any{},
 		"os_pid": strconv.Itoa(os.Getpid()), "uptime": s.b.Uptime().Milliseconds(), "processors": runtime.GOMAXPROCS(0),
 		"run_queue": 0, "rates_mode": "basic", "net_ticktime": 60,
-		"mem_used": limits.MemoryUsed, "mem_limit": limits.MemoryLimit, "mem_alarm": s.alarmed("memory"),
-		"disk_free": limits.DiskFree, "disk_free_limit": limits.DiskFreeLimit, "disk_free_alarm": s.alarmed("disk"),
+		"mem_used": limits.MemoryUsed, "mem_limit": limits.MemoryLimit, "mem_alarm": s.b.ActiveAlarms()&broker.Memory != 0,
+		"disk_free": limits.DiskFree, "disk_free_limit": limits.DiskFreeLimit, "disk_free_alarm": s.b.ActiveAlarms()&broker.Disk != 0,
 		"fd_used": limits.FilesUsed, "fd_total": limits.FilesLimit, "sockets_used": limits.Sockets, "sockets_total": limits.FilesLimit,
 		"proc_used": runtime.NumGoroutine(), "proc_total": 1048576, "mem_calculation_strategy": "rss",
 		"exchange_types": exchangeTypes,
@@ -42,15 +43,4 @@ func (s *server) showNode() map[string]any {
 		"config_files": []string{}, "enabled_plugins": []string{"rabbitmq_management", "rabbitmq_prometheus"}, "cluster_links": []any{},
 		"metrics_gc_queue_length": map[string]any{},
 	}
-}
-
-func (s *server) alarms() []Alarm {
-	if s.Alarms == nil {
-		return nil
-	}
-	return s.Alarms()
-}
-
-func (s *server) alarmed(resource string) bool {
-	return slices.Contains(s.alarms(), Alarm{Resource: resource})
 }

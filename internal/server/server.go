@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,11 +60,11 @@ type Server struct {
 	done  sync.WaitGroup // goroutines of the server's own
 	fatal sync.Once
 
-	memory atomic.Pointer[config.Watermark] // the limit in force, which may be changed while the node runs
+	memory atomic.Pointer[config.Watermark] // as the API changed it; nil: the configuration's
+	https  []*http.Server
 
-	https   []*http.Server
-	addrsMu sync.Mutex // guards addrs while the node starts: the API may be asked already
-	addrs   Addresses
+	mu    sync.Mutex // guards addrs
+	addrs Addresses
 }
 
 // Addresses are where a node listens.
@@ -83,7 +84,6 @@ func Start(o Options) (s *Server, err error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s = &Server{Options: o, stopc: make(chan struct{})}
-	s.memory.Store(&o.Config.Memory)
 	began := time.Now()
 	defer func() {
 		if err != nil {
@@ -117,17 +117,24 @@ func Start(o Options) (s *Server, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.addrsMu.Lock()
+		s.mu.Lock()
 		s.addrs.AMQP = append(s.addrs.AMQP, at)
-		s.addrsMu.Unlock()
+		s.mu.Unlock()
 	}
-	s.Logger.Info("Server startup complete", "amqp", s.addrs.AMQP, "http", s.addrs.HTTP, "prometheus", s.addrs.Prometheus,
+	a := s.Addresses()
+	s.Logger.Info("Server startup complete", "amqp", a.AMQP, "http", a.HTTP, "prometheus", a.Prometheus,
 		"data_dir", o.DataDir, "version", o.Version, "took", time.Since(began).Round(time.Millisecond))
 	return s, nil
 }
 
 // Addresses is where the node listens.
-func (s *Server) Addresses() Addresses { return s.addrs }
+func (s *Server) Addresses() Addresses {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.addrs
+	a.AMQP = slices.Clone(a.AMQP)
+	return a
+}
 
 // Broker is the node's broker.
 func (s *Server) Broker() *broker.Broker { return s.broker }
