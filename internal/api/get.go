@@ -17,6 +17,10 @@ var ackModes = map[string]broker.After{
 	"reject_requeue_false": broker.RejectRemoves,
 }
 
+// peek is ours: it looks and changes nothing. It is not named among the valid
+// values of an error, whose text tools compare with RabbitMQ's.
+const peek = "peek"
+
 // getMessages takes messages out of a queue and shows them (BR-15.8).
 func (s *server) getMessages(r *request) (any, error) {
 	if err := missingKeys(r.body, "ackmode", "count", "encoding"); err != nil {
@@ -24,7 +28,7 @@ func (s *server) getMessages(r *request) (any, error) {
 	}
 	mode, ok := r.body["ackmode"].(string)
 	after, known := ackModes[mode]
-	if !ok || !known {
+	if !ok || !known && mode != peek {
 		return nil, badRequest(fmt.Sprintf("Invalid ackmode value: %v. Valid values are: ack_requeue_true, ack_requeue_false, "+
 			"reject_requeue_true, reject_requeue_false", r.body["ackmode"]))
 	}
@@ -50,14 +54,21 @@ func (s *server) getMessages(r *request) (any, error) {
 		return items, nil
 	}
 	var failed error
-	err := r.link().Take(r.queueName(), int(max(count, 0)), after, func(m *broker.Shown) bool { // negative: all there are
+	show := func(m *broker.Shown) bool {
 		var item map[string]any
 		if item, failed = showMessage(m, encoding, truncate); failed != nil {
 			return false
 		}
 		items = append(items, item)
 		return r.Context().Err() == nil
-	})
+	}
+	limit := int(max(count, 0)) // negative: all there are
+	var err error
+	if mode == peek {
+		err = r.link().Peek(r.queueName(), limit, show)
+	} else {
+		err = r.link().Take(r.queueName(), limit, after, show)
+	}
 	if err == nil {
 		err = failed
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	Strict             bool          // compatibility.strict: RabbitMQ's behaviour where ours differs by choice
 	CountNack          bool          // delivery_limit.count_nack (DL-11.5)
 	ResetOnDeadLetter  bool          // delivery_limit.reset_on_dead_letter (DL-11.6)
+	StripCC            bool          // dead_letter.strip_cc (DL-20.1)
+	TrustClientDeath   bool          // dead_letter.trust_client_x_death (DL-7.10)
 	ClassicAtLeastOnce bool          // classic.at_least_once (DL-21.5)
 	RetryHeld          time.Duration // dead_letter_worker_publisher_confirm_timeout, in ms there; 0: not said (DL-13.4)
 }

@@ -149,8 +149,8 @@ var keys = []key{
 	{pattern: "compatibility.strict", set: flag(func(c *Config) *bool { return &c.Strict })},
 	{pattern: "delivery_limit.count_nack", set: flag(func(c *Config) *bool { return &c.CountNack })},
 	{pattern: "delivery_limit.reset_on_dead_letter", set: flag(func(c *Config) *bool { return &c.ResetOnDeadLetter })},
-	{pattern: "dead_letter.strip_cc", set: notYet("CC headers are always kept so far (DL-20.1)")},
-	{pattern: "dead_letter.trust_client_x_death", set: notYet("histories that clients send are not trusted yet (DL-7.10)")},
+	{pattern: "dead_letter.strip_cc", set: flag(func(c *Config) *bool { return &c.StripCC })},
+	{pattern: "dead_letter.trust_client_x_death", set: flag(func(c *Config) *bool { return &c.TrustClientDeath })},
 	{pattern: "classic.at_least_once", set: flag(func(c *Config) *bool { return &c.ClassicAtLeastOnce })},
 	{pattern: "dead_letter_worker_publisher_confirm_timeout", set: milliseconds(1, func(c *Config) *time.Duration { return &c.RetryHeld })},
 

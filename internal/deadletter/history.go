@@ -183,7 +183,7 @@ func (h *History) Append(b []byte) []byte {
 
 var errHistory = errors.New("death history: malformed")
 
-// Parse reads the stored form. It fails on anything Append would not write.
+// Parse reads the stored form. It fails on anything that is none.
 func Parse(b []byte) (h History, err error) {
 	r := reader{b: b}
 	if r.byte() != historyVersion {
@@ -217,7 +217,7 @@ func Parse(b []byte) (h History, err error) {
 		d.Expiration = int64(e) - 1
 		h.Deaths = append(h.Deaths, d)
 	}
-	if r.bad || len(r.b) > 0 || first >= n && n > 0 {
+	if r.bad || len(r.b) > 0 || flags&^(flagKeysReplaced|flagStripCC) != 0 || first >= max(n, 1) {
 		return History{}, errHistory
 	}
 	h.First = int(first)

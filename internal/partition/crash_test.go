@@ -207,6 +207,9 @@ func (p *player) step() {
 		p.commit()
 	case 11:
 		p.n.RetryAllHeld()
+		if p.rng.IntN(8) == 0 {
+			p.purge()
+		}
 	}
 	p.settle()
 }
@@ -304,6 +307,30 @@ func (p *player) settleOne() {
 	p.n.Run([]Op{op})
 	p.n.bodies.Release(h.d.Body)
 	p.n.bodies.Release(h.d.History)
+}
+
+// purge removes all that is not out; it is settled like what is acknowledged.
+func (p *player) purge() {
+	name := []string{"a", "b", "c", "e", "f", "g", "h", "m", "q"}[p.rng.IntN(9)]
+	for serial, places := range p.find() {
+		for _, at := range places {
+			if at.queue != name || at.view.Out || at.view.Dead && at.view.Held == 0 {
+				continue
+			}
+			if name != "q" {
+				p.ledger[serial].acked[name] = false
+				continue
+			}
+			for _, target := range []string{"g", "h"} { // those that it has not reached are lost to it
+				if !slices.ContainsFunc(places, func(x place) bool { return x.queue == target }) {
+					p.ledger[serial].acked[target] = false
+				}
+			}
+		}
+	}
+	if _, err := p.n.Purge(p.queues[name]); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func (p *player) compact() {

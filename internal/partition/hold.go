@@ -91,6 +91,7 @@ func (n *Node) release(h *hold) journal.Pos {
 		if q.gone {
 			continue
 		}
+		checkQueue(q)
 		p := q.part
 		if q.m.HasDeaths() && !q.routing {
 			q.routing = true

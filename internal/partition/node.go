@@ -251,6 +251,7 @@ func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, e
 		if d.Redelivered {
 			q.stats.Redelivered++
 		}
+		q.m.Expire(h.now) // strictly, the next head only now
 		left = q.m.Totals().Ready
 	})
 	return d, left, ok, err

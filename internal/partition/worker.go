@@ -122,6 +122,7 @@ func (n *Node) housekeep() {
 	defer retry.Stop()
 	slow := time.NewTicker(time.Second)
 	defer slow.Stop()
+	n.RetryAllHeld() // what waited when the node stopped (DL-13.11)
 	for {
 		select {
 		case <-n.stop:

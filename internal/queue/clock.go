@@ -33,15 +33,27 @@ func (m *Machine) NextDue() int64 {
 		due = min(due, m.headsDue())
 	}
 	if m.settings.Expires >= 0 && len(m.cs.list) == 0 {
-		due = min(due, m.lastUse+m.settings.Expires)
+		due = min(due, m.expiry())
 	}
 	return due
+}
+
+// strictTick is how often RabbitMQ's quorum queues look whether they are used, in milliseconds.
+const strictTick = 5000
+
+// expiry is when the queue goes if nobody uses it (DL-8.12). REQUIRES: x-expires is in force.
+func (m *Machine) expiry() int64 {
+	at := m.lastUse + m.settings.Expires
+	if m.config.Strict && m.config.Type == Quorum {
+		at = m.born + (at-m.born+strictTick-1)/strictTick*strictTick
+	}
+	return at
 }
 
 // Unused says whether the queue is to be deleted because nobody used it for as
 // long as x-expires allows (DL-8.12).
 func (m *Machine) Unused(now int64) bool {
-	return m.settings.Expires >= 0 && len(m.cs.list) == 0 && now >= m.lastUse+m.settings.Expires
+	return m.settings.Expires >= 0 && len(m.cs.list) == 0 && now >= m.expiry()
 }
 
 // Touch notes a use of the queue (DL-8.12).

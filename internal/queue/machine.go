@@ -20,8 +20,8 @@ import (
 type Sink interface {
 	// Deliver hands a message to a consumer. The delivery's references to the
 	// message and its history pass to the sink if d.NoAck; else they are the
-	// machine's, and the sink takes its own if it keeps the delivery beyond the
-	// call. It returns false if the consumer can take no more for now: the
+	// machine's, and the sink takes its own if it keeps the message beyond the
+	// call. d itself is valid during the call only. It returns false if the consumer can take no more for now: the
 	// machine pauses it until Resume.
 	Deliver(c *Consumer, d *Delivery) (more bool)
 	// Removed is called for each entry that has left the queue other than by
@@ -110,8 +110,9 @@ type Machine struct {
 	freeSide uint32
 	cs       consumers
 
-	dying     []ID // entries in stateDying, in the order of their deaths; some may be gone
-	refusing  bool // quorum: over the limit, until 80 % (DL-10.8)
+	dying     []ID  // entries in stateDying, in the order of their deaths; some may be gone
+	refusing  bool  // quorum: over the limit, until 80 % (DL-10.8)
+	born      int64 // when it was made, or its node started
 	lastUse   int64
 	graveyard []*page
 
@@ -121,6 +122,8 @@ type Machine struct {
 	instant bool  // the entry just stored has a TTL of 0
 
 	n Totals
+
+	handing Delivery // the one the sink is being handed, here so that none is allocated
 }
 
 // Totals are the counts of a queue, in messages and in bytes.
@@ -464,8 +467,8 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	}
 	if m.n.Ready == 0 && len(m.cs.list) > 0 {
 		if c := m.cs.nextNoAck(); c != nil {
-			d := Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Redelivered: e.Redelivered && m.config.Type == Quorum, NoAck: true}
-			if !m.sink.Deliver(c, &d) {
+			m.handing = Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Redelivered: e.Redelivered && m.config.Type == Quorum, NoAck: true}
+			if !m.sink.Deliver(c, &m.handing) {
 				c.paused = true
 			}
 			return 0, Delivered
@@ -633,9 +636,9 @@ func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
 		c.outs = append(c.outs, outstanding{id, m.acquired(p, i), now})
 		m.watch = min(m.watch, now+t)
 	}
-	d := m.delivery(id, p, i)
+	m.handing = m.delivery(id, p, i)
 	p.flags[i] |= flagRedelivered
-	if !m.sink.Deliver(c, &d) {
+	if !m.sink.Deliver(c, &m.handing) {
 		c.paused = true
 	}
 }
@@ -680,10 +683,10 @@ func (m *Machine) Pump(now int64, limit int) (more bool) {
 // give delivers an entry that is deliverable to c.
 func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
 	if c.NoAck {
-		d := m.delivery(id, p, i)
-		d.NoAck = true
+		m.handing = m.delivery(id, p, i)
+		m.handing.NoAck = true
 		m.forget(id, p, i)
-		if !m.sink.Deliver(c, &d) {
+		if !m.sink.Deliver(c, &m.handing) {
 			c.paused = true
 		}
 		return

@@ -8,9 +8,10 @@ import (
 )
 
 // Attach adds a consumer (BR-9.1) and says whether it may: an exclusive one must
-// be alone on a classic queue (BR-9.3). Nothing is delivered before the next Pump.
+// be alone on a classic queue, and cannot be on one with a single active consumer
+// (BR-9.3). Nothing is delivered before the next Pump.
 func (m *Machine) Attach(now int64, c *Consumer) bool {
-	if m.config.Type == Classic && len(m.cs.list) > 0 && (c.Exclusive || m.cs.list[0].Exclusive) {
+	if m.config.Type == Classic && (c.Exclusive && (m.config.SingleActive || len(m.cs.list) > 0) || len(m.cs.list) > 0 && m.cs.list[0].Exclusive) {
 		return false
 	}
 	m.lastUse = now

@@ -42,7 +42,7 @@ func (s *Server) writeAccess(at net.Addr) (token string, err error) {
 
 // removeAccess takes the file away: its token opens nothing any more.
 func (s *Server) removeAccess() {
-	if s.addrs.HTTP != nil {
+	if s.Addresses().HTTP != nil {
 		_ = os.Remove(s.accessPath())
 	}
 }

@@ -26,12 +26,12 @@ func (s *Server) startHTTP() (err error) {
 		if err != nil {
 			return fmt.Errorf("management listener: %w", err)
 		}
-		s.addrs.HTTP = l.Addr()
 		token, err := s.writeAccess(l.Addr())
 		if err != nil {
 			_ = l.Close()
 			return err
 		}
+		s.listensAt(&s.addrs.HTTP, l)
 		s.serveHTTP(l, s.managementAPI(token))
 	}
 	if s.Prometheus != "" {
@@ -39,12 +39,18 @@ func (s *Server) startHTTP() (err error) {
 		if err != nil {
 			return fmt.Errorf("metrics listener: %w", err)
 		}
-		s.addrs.Prometheus = l.Addr()
+		s.listensAt(&s.addrs.Prometheus, l)
 		s.serveHTTP(l, metrics.Handler(metrics.Options{
 			Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus,
 		}))
 	}
 	return nil
+}
+
+func (s *Server) listensAt(field *net.Addr, l net.Listener) {
+	s.mu.Lock()
+	*field = l.Addr()
+	s.mu.Unlock()
 }
 
 func (s *Server) clusterName() string {

@@ -18,7 +18,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/broker"
@@ -58,7 +60,10 @@ type Server struct {
 	done  sync.WaitGroup // goroutines of the server's own
 	fatal sync.Once
 
-	https []*http.Server
+	memory atomic.Pointer[config.Watermark] // as the API changed it; nil: the configuration's
+	https  []*http.Server
+
+	mu    sync.Mutex // guards addrs
 	addrs Addresses
 }
 
@@ -86,6 +91,10 @@ func Start(o Options) (s *Server, err error) {
 			s = nil
 		}
 	}()
+	if len(o.Config.Definitions) > 0 {
+		// A node without what it was told to have would refuse its clients one by one.
+		return s, fmt.Errorf("definitions %v: importing definitions at start is not there yet", o.Config.Definitions)
+	}
 	if err = os.MkdirAll(o.DataDir, 0o755); err != nil {
 		return s, fmt.Errorf("data directory: %w", err)
 	}
@@ -108,15 +117,24 @@ func Start(o Options) (s *Server, err error) {
 		if err != nil {
 			return s, err
 		}
+		s.mu.Lock()
 		s.addrs.AMQP = append(s.addrs.AMQP, at)
+		s.mu.Unlock()
 	}
-	s.Logger.Info("Server startup complete", "amqp", s.addrs.AMQP, "http", s.addrs.HTTP, "prometheus", s.addrs.Prometheus,
+	a := s.Addresses()
+	s.Logger.Info("Server startup complete", "amqp", a.AMQP, "http", a.HTTP, "prometheus", a.Prometheus,
 		"data_dir", o.DataDir, "version", o.Version, "took", time.Since(began).Round(time.Millisecond))
 	return s, nil
 }
 
 // Addresses is where the node listens.
-func (s *Server) Addresses() Addresses { return s.addrs }
+func (s *Server) Addresses() Addresses {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.addrs
+	a.AMQP = slices.Clone(a.AMQP)
+	return a
+}
 
 // Broker is the node's broker.
 func (s *Server) Broker() *broker.Broker { return s.broker }
@@ -137,7 +155,7 @@ func (s *Server) brokerOptions() broker.Options {
 		},
 		LoopbackUsers: c.LoopbackUsers, ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
 		GlobalQos: c.Permit[config.GlobalQos], CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,
-		RetryHeld: c.RetryHeld,
+		StripCC: c.StripCC, TrustClientDeath: c.TrustClientDeath, RetryHeld: c.RetryHeld,
 		OnFatal: func(err error) {
 			s.fatal.Do(func() {
 				s.Logger.Error("the disk failed, the node cannot go on", "data_dir", s.DataDir, "error", err)

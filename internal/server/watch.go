@@ -48,9 +48,13 @@ func (s *Server) alarm(a broker.Alarm, on bool, what string, is, limit int64) {
 
 // nodeStatus is what the process uses and may use.
 func (s *Server) nodeStatus() metrics.Node {
+	memory := s.Config.Memory
+	if changed := s.memory.Load(); changed != nil {
+		memory = *changed
+	}
 	n := metrics.Node{
-		Resident: residentMemory(), DiskFree: freeDisk(s.DataDir), DiskLimit: s.Config.Disk.Limit(totalMemory()),
-		MemoryLimit: s.Config.Memory.Limit(totalMemory()),
+		Resident: residentMemory(), MemoryLimit: memory.Limit(totalMemory()),
+		DiskFree: freeDisk(s.DataDir), DiskLimit: s.Config.Disk.Limit(totalMemory()),
 	}
 	n.OpenFiles, n.MaxFiles = openFiles()
 	return n

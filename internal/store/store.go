@@ -103,7 +103,11 @@ func (s *Store) Apply(changes iter.Seq2[[]byte, []byte], sync bool) error {
 // Range calls f for every pair whose key begins with prefix, in the order of the keys, until f returns an error, which is
 // then returned. Key and value are valid during the call only. It sees the store as it was when Range was called.
 func (s *Store) Range(prefix []byte, f func(key, value []byte) error) (err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	lower := prefix
+	if len(lower) == 0 {
+		lower = []byte{0} // before every key; Pebble built with -race cannot seek to an empty one
+	}
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(prefix)})
 	if err != nil {
 		return fmt.Errorf("store: reading: %w", err)
 	}
