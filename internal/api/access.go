@@ -128,7 +128,8 @@ func (r *request) eachVHost(f func(v *topology.VHost)) {
 	})
 }
 
-// checkPassword answers for the credentials in the body, as if they had come from here.
+// checkPassword answers for the credentials in the body, as if they had come from here: 403 if they are
+// wrong, so that it is not mistaken for a refusal of the request itself.
 func (r *request) checkPassword() error {
 	name, err := r.text("user")
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *request) checkPassword() error {
 		return err
 	}
 	if _, err := r.s.b.Authenticate(auth.Credentials{User: name, Password: password}, nil); err != nil {
-		return wrongPassword
+		return &failure{http.StatusForbidden, "forbidden", "invalid credentials"}
 	}
 	return nil
 }

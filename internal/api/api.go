@@ -110,7 +110,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 				out.fail(&failure{http.StatusInternalServerError, "internal_error", "see the log of the broker"})
 			}
 		}
-		s.Logger.Debug("management request", "method", hr.Method, "path", hr.URL.Path, "status", out.status, "took", time.Since(started))
+		s.Logger.Debug("management request", "method", hr.Method, "route", out.route, "status", out.status, "took", time.Since(started))
 	}()
 	s.serve(out, hr)
 }
@@ -144,6 +144,7 @@ func (s *server) serve(out *responder, hr *http.Request) {
 		out.WriteHeader(out.status)
 		return
 	}
+	out.route = rt.pattern // paths may hold a password
 	r := &request{Request: hr, s: s, params: params, rt: rt}
 	if err := r.authenticate(); err != nil {
 		if err.status == http.StatusUnauthorized {

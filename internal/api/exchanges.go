@@ -73,13 +73,7 @@ func (s *server) putExchange(r *request) (any, error) {
 		kind = string(routing.Direct)
 	}
 	d.Type = routing.Kind(kind)
-	if d.Durable, err = r.boolean("durable"); err != nil {
-		return nil, err
-	}
-	if d.AutoDelete, err = r.boolean("auto_delete"); err != nil {
-		return nil, err
-	}
-	if d.Internal, err = r.boolean("internal"); err != nil {
+	if err := flags(r.body, flagOf{"durable", &d.Durable}, flagOf{"auto_delete", &d.AutoDelete}, flagOf{"internal", &d.Internal}); err != nil {
 		return nil, err
 	}
 	arguments, err := r.object("arguments")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -82,19 +83,19 @@ func (s *server) deleteUserLimit(r *request) (any, error) {
 }
 
 // setVHostLimits replaces all limits of a virtual host by those of a JSON object.
-func (s *server) setVHostLimits(name message.VHost, value any) error {
+func setVHostLimits(b *broker.Broker, name message.VHost, value any) error {
 	limits, err := asObject(value, "value")
 	if err != nil {
 		return err
 	}
 	for _, l := range slices.Sorted(maps.Keys(limits)) {
-		if err := s.b.SetVHostLimit(name, topology.Limit(l), limits[l]); err != nil {
+		if err := b.SetVHostLimit(name, topology.Limit(l), limits[l]); err != nil {
 			return err
 		}
 	}
 	for _, l := range []topology.Limit{topology.MaxConnections, topology.MaxQueues} {
 		if _, ok := limits[string(l)]; !ok {
-			if err := s.b.ClearVHostLimit(name, l); err != nil {
+			if err := b.ClearVHostLimit(name, l); err != nil {
 				return err
 			}
 		}

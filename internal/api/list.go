@@ -95,13 +95,16 @@ func (l list) page(query url.Values) (any, *failure) {
 
 func pageOf(query url.Values) (number, size int, bad *failure) {
 	number, size = 1, defaultPageSize
-	for name, value := range map[string]*int{"page": &number, "page_size": &size} {
-		if text := query.Get(name); text != "" {
+	for _, p := range []struct {
+		name string
+		to   *int
+	}{{"page", &number}, {"page_size", &size}} {
+		if text := query.Get(p.name); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil {
 				return 0, 0, badRequest("Pagination parameters are invalid")
 			}
-			*value = n
+			*p.to = n
 		}
 	}
 	if number < 1 || size < 1 || size > maxPageSize {

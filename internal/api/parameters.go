@@ -105,13 +105,13 @@ func (s *server) putParameter(r *request) (any, error) {
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		return nil, s.setVHostLimits(r.vhost(), value)
+		return nil, setVHostLimits(s.b, r.vhost(), value)
 	case !keptComponents[component]:
 		return nil, badRequest(fmt.Sprintf("Validation failed\n\ncomponent %s not found\n", component))
 	}
-	text, err := json.Marshal(value)
+	text, err := encodeValue(value)
 	if err != nil {
-		return nil, badRequest("not_json")
+		return nil, err
 	}
 	return putDone(s.b.PutParameter(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}))
 }
@@ -133,7 +133,7 @@ func (s *server) deleteParameter(r *request) (any, error) {
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		return nil, s.setVHostLimits(r.vhost(), nil)
+		return nil, setVHostLimits(s.b, r.vhost(), nil)
 	}
 	return deleteDone(s.b.DeleteParameter(r.vhost(), component, name))
 }
@@ -171,13 +171,21 @@ func (s *server) putGlobalParameter(r *request) (any, error) {
 }
 
 func (s *server) putGlobal(name string, value any) (bool, error) {
-	text, err := json.Marshal(value)
+	text, err := encodeValue(value)
 	if err != nil {
-		return false, badRequest("not_json")
+		return false, err
 	}
 	return s.b.PutGlobalParameter(topology.GlobalParameter{Name: name, Value: text})
 }
 
 func (s *server) deleteGlobalParameter(r *request) (any, error) {
 	return deleteDone(s.b.DeleteGlobalParameter(r.params["name"]))
+}
+
+func encodeValue(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, badRequest("not_json")
+	}
+	return text, nil
 }

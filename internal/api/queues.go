@@ -176,11 +176,7 @@ func showDelayedRetry(d topology.DelayedRetry) string {
 
 func (s *server) putQueue(r *request) (any, error) {
 	d := topology.QueueDecl{Name: r.queueName()}
-	var err error
-	if d.Durable, err = r.boolean("durable"); err != nil {
-		return nil, err
-	}
-	if d.AutoDelete, err = r.boolean("auto_delete"); err != nil {
+	if err := flags(r.body, flagOf{"durable", &d.Durable}, flagOf{"auto_delete", &d.AutoDelete}); err != nil {
 		return nil, err
 	}
 	arguments, err := r.object("arguments")

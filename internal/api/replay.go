@@ -39,8 +39,11 @@ func (s *server) replay(r *request) (any, error) {
 		return nil, err
 	}
 	var older, newer, limit, rate int64
-	for key, to := range map[string]*int64{"older_than_ms": &older, "newer_than_ms": &newer, "limit": &limit, "rate": &rate} {
-		if *to, err = r.count(key); err != nil {
+	for _, n := range []struct {
+		key string
+		to  *int64
+	}{{"older_than_ms", &older}, {"newer_than_ms", &newer}, {"limit", &limit}, {"rate", &rate}} {
+		if *n.to, err = r.count(n.key); err != nil {
 			return nil, err
 		}
 	}

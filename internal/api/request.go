@@ -84,10 +84,11 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	return badRequest("not_json")
 }
 
-// isJSON: forms and uploads are read by the few that take them.
+// isJSON says whether the body is to be decoded here: forms and definitions are
+// read by those who take them.
 func (r *request) isJSON() bool {
 	t := r.Header.Get("Content-Type")
-	return !strings.HasPrefix(t, "multipart/") && !strings.HasPrefix(t, "application/x-www-form-urlencoded") || r.raw[0] == '{'
+	return !strings.HasPrefix(t, "multipart/") && !strings.HasPrefix(r.rt.pattern, "definitions")
 }
 
 // boolean reads an optional boolean, which may be text (BR-15.5).

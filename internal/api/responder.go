@@ -8,7 +8,8 @@ import (
 // responder writes one response.
 type responder struct {
 	http.ResponseWriter
-	status int // 0 until it is written
+	status int    // 0 until it is written
+	route  string // the pattern of the path
 }
 
 // created is the answer of a request that made something; location, if not

@@ -17,6 +17,11 @@ func (s *server) routes() []route {
 		{"GET", "deprecated-features/used", managing, s.listDeprecatedFeatures},
 		{"GET", "auth/hash_password/{password}", administers, s.hashPassword},
 
+		{"GET", "definitions", administers, s.exportDefinitions},
+		{"POST", "definitions", administers, s.importDefinitions},
+		{"GET", "definitions/{vhost}", administers, s.exportVHostDefinitions},
+		{"POST", "definitions/{vhost}", administers, s.importVHostDefinitions},
+
 		{"GET", "vhosts", managing, s.listVHosts},
 		{"GET", "vhosts/{vhost}", administers, s.getVHost},
 		{"PUT", "vhosts/{vhost}", administers, s.putVHost},

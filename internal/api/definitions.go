@@ -1,0 +1,171 @@
+package api
+
+import (
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+// exportDefinitions is the whole of what was declared (BR-16.1, BR-16.2).
+func (s *server) exportDefinitions(*request) (any, error) {
+	doc := s.definitionsHead()
+	doc["rabbitmq_definition_format"] = "cluster"
+	doc["original_cluster_name"] = s.clusterName()
+	doc["explanation"] = "Definitions of cluster '" + s.clusterName() + "'"
+	users, vhosts := []any{}, []any{}
+	permissions, topicPermissions, globals := []any{}, []any{}, []any{}
+	all := newObjectsOfVHosts()
+	s.b.Read(func(state *topology.State, u *auth.Users) {
+		for _, user := range u.List() {
+			users = append(users, showUser(user))
+		}
+		for _, p := range u.Permissions() {
+			permissions = append(permissions, showPermission(p))
+		}
+		for _, p := range u.TopicPermissions() {
+			topicPermissions = append(topicPermissions, showTopicPermission(p))
+		}
+		for _, p := range state.GlobalParameters() {
+			globals = append(globals, map[string]any{"name": p.Name, "value": p.Value})
+		}
+		for _, v := range state.VHosts() {
+			vhosts = append(vhosts, map[string]any{"name": string(v.Name), "limits": v.Limits(), "metadata": exportMetadata(state, v)})
+			all.add(v)
+		}
+	})
+	doc["users"], doc["vhosts"], doc["permissions"], doc["topic_permissions"] = users, vhosts, permissions, topicPermissions
+	doc["global_parameters"] = globals
+	all.put(doc)
+	return doc, nil
+}
+
+// exportVHostDefinitions is one virtual host, whose objects do not name it (BR-16.3).
+func (s *server) exportVHostDefinitions(r *request) (any, error) {
+	doc := s.definitionsHead()
+	doc["rabbitmq_definition_format"] = "single_virtual_host"
+	doc["original_vhost_name"] = string(r.vhost())
+	doc["explanation"] = "Definitions of virtual host '" + string(r.vhost()) + "'"
+	all := newObjectsOfVHosts()
+	found := false
+	s.b.Read(func(state *topology.State, _ *auth.Users) {
+		v, ok := state.VHost(r.vhost())
+		if !ok {
+			return
+		}
+		found = true
+		doc["description"], doc["limits"], doc["metadata"] = v.Metadata.Description, v.Limits(), exportMetadata(state, v)
+		all.add(v)
+	})
+	if !found {
+		return nil, notFound
+	}
+	all.forgetVHost()
+	all.put(doc)
+	return doc, nil
+}
+
+func (s *server) definitionsHead() map[string]any {
+	return map[string]any{
+		"rabbit_version": s.Version, "rabbitmq_version": s.Version, "product_name": s.Product, "product_version": s.ProductVersion,
+	}
+}
+
+func exportMetadata(state *topology.State, v *topology.VHost) map[string]any {
+	m := map[string]any{
+		"description": v.Metadata.Description, "tags": tagList(v.Metadata.Tags), "default_queue_type": string(state.DefaultQueueType(v)),
+	}
+	if v.Metadata.Protected {
+		m["protected_from_deletion"] = true
+	}
+	return m
+}
+
+// objectsOfVHosts are the objects in virtual hosts, by the key of the document.
+type objectsOfVHosts map[string][]map[string]any
+
+func newObjectsOfVHosts() objectsOfVHosts {
+	return objectsOfVHosts{"parameters": {}, "policies": {}, "queues": {}, "exchanges": {}, "bindings": {}}
+}
+
+// add collects what is in a virtual host. Left out is what the broker or a
+// connection makes again by itself: predeclared exchanges, bindings of the default
+// exchange, queues that are exclusive or transient (BR-16.2).
+func (o objectsOfVHosts) add(v *topology.VHost) {
+	name := string(v.Name)
+	for _, p := range parametersOf(v, "") {
+		if p["component"] != policyComponent {
+			o["parameters"] = append(o["parameters"], p)
+		}
+	}
+	o["parameters"] = append(o["parameters"], parametersOf(v, operatorPolicyComponent)...)
+	for _, p := range v.Policies(false) {
+		o["policies"] = append(o["policies"], showPolicy(p))
+	}
+	for _, q := range v.Queues() {
+		if !exported(q) {
+			continue
+		}
+		o["queues"] = append(o["queues"], map[string]any{
+			"name": string(q.Name), "vhost": name, "durable": q.Durable, "auto_delete": q.AutoDelete, "type": string(q.Type),
+			"arguments": topology.ArgumentsJSON(q.Arguments),
+		})
+	}
+	for _, x := range v.Exchanges() {
+		if x.Predeclared {
+			continue
+		}
+		object := map[string]any{
+			"name": string(x.Name), "vhost": name, "type": string(x.Type), "durable": x.Durable, "auto_delete": x.AutoDelete,
+			"arguments": topology.ArgumentsJSON(x.Arguments),
+		}
+		if x.Internal {
+			object["internal"] = true
+		}
+		o["exchanges"] = append(o["exchanges"], object)
+	}
+	for _, b := range v.Bindings() {
+		if b.SourceName() == "" || b.Queue != nil && !exported(b.Queue) {
+			continue
+		}
+		object := showBinding(b)
+		delete(object, "properties_key")
+		o["bindings"] = append(o["bindings"], object)
+	}
+}
+
+func exported(q *topology.Queue) bool { return q.Durable && !q.Exclusive }
+
+func (o objectsOfVHosts) forgetVHost() {
+	for _, list := range o {
+		for _, object := range list {
+			delete(object, "vhost")
+		}
+	}
+}
+
+func (o objectsOfVHosts) put(doc map[string]any) {
+	for key, list := range o {
+		doc[key] = list
+	}
+}
+
+func (s *server) importDefinitions(r *request) (any, error) { return nil, s.importFrom(r, "") }
+
+func (s *server) importVHostDefinitions(r *request) (any, error) {
+	if err := s.mustVHost(r.vhost()); err != nil {
+		return nil, err
+	}
+	return nil, s.importFrom(r, r.vhost())
+}
+
+func (s *server) importFrom(r *request, vhost message.VHost) error {
+	text, err := r.definitionsText()
+	if err != nil {
+		return err
+	}
+	warnings, err := importDefinitions(s.b, text, vhost, r.user)
+	for _, w := range warnings {
+		s.Logger.Warn("definitions", "warning", w)
+	}
+	return err
+}

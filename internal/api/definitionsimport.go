@@ -1,0 +1,463 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"mime/multipart"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/routing"
+	"bartleby.mq/internal/topology"
+)
+
+// definitionsText is the document in the body, or in the file of a form (BR-16.5).
+func (r *request) definitionsText() ([]byte, error) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" {
+		return r.raw, nil
+	}
+	parts := multipart.NewReader(bytes.NewReader(r.raw), params["boundary"])
+	for {
+		part, err := parts.NextPart()
+		if err != nil {
+			return nil, badRequest("the form has no file")
+		}
+		if part.FormName() == "file" {
+			text, err := io.ReadAll(part)
+			if err != nil {
+				return nil, badRequest("the form's file cannot be read")
+			}
+			return text, nil
+		}
+	}
+}
+
+// ImportDefinitions makes what a definitions file holds (BR-16.4): it adds what is
+// missing, replaces users, permissions, policies and parameters, and leaves
+// queues and exchanges there are as they are. The first thing refused ends it; what
+// came before stays. warnings tell what was left out on purpose.
+func ImportDefinitions(b *broker.Broker, text []byte) (warnings []string, err error) {
+	return importDefinitions(b, text, "", operator)
+}
+
+// importer is one import.
+type importer struct {
+	b        *broker.Broker
+	user     string
+	vhost    message.VHost // of all objects; "" if each names its own
+	warnings []string
+}
+
+func importDefinitions(b *broker.Broker, text []byte, vhost message.VHost, user string) ([]string, error) {
+	v, err := topology.ParseJSON(text)
+	if err != nil {
+		return nil, badRequest("failed_to_parse_json")
+	}
+	doc, ok := v.(map[string]any)
+	if !ok {
+		return nil, badRequest("not_json")
+	}
+	im := &importer{b: b, user: user, vhost: vhost}
+	type step struct {
+		key  string
+		each func(map[string]any) error
+	}
+	steps := []step{
+		{"exchanges", im.exchange}, {"policies", im.policy}, {"parameters", im.parameter}, {"queues", im.queue}, {"bindings", im.binding},
+	}
+	if vhost == "" {
+		steps = []step{
+			{"users", im.importUser}, {"vhosts", im.importVHost}, {"permissions", im.permission}, {"exchanges", im.exchange},
+			{"topic_permissions", im.topicPermission}, {"global_parameters", im.globalParameter},
+			{"policies", im.policy}, {"parameters", im.parameter}, {"queues", im.queue}, {"bindings", im.binding},
+		}
+	}
+	for _, s := range steps {
+		list, ok := doc[s.key].([]any)
+		if !ok && doc[s.key] != nil {
+			return im.warnings, badRequest(s.key + " must be a list")
+		}
+		for _, v := range list {
+			object, ok := v.(map[string]any)
+			if !ok {
+				return im.warnings, badRequest(s.key + " must be a list of objects")
+			}
+			if err := s.each(object); err != nil {
+				return im.warnings, err
+			}
+		}
+	}
+	return im.warnings, nil
+}
+
+func (im *importer) warn(format string, args ...any) {
+	im.warnings = append(im.warnings, fmt.Sprintf(format, args...))
+}
+
+// name reads a string that must be there.
+func (im *importer) name(o map[string]any, key string) (string, error) {
+	text, ok := o[key].(string)
+	if !ok {
+		return "", badRequest(fmt.Sprintf("[{key_missing,%s}]", key))
+	}
+	return text, nil
+}
+
+// textOf and flagOf say where a value of an object goes.
+type (
+	textOf struct {
+		key string
+		to  *string
+	}
+	flagOf struct {
+		key string
+		to  *bool
+	}
+)
+
+// names reads strings that must be there.
+func (im *importer) names(o map[string]any, texts ...textOf) (err error) {
+	for _, t := range texts {
+		if *t.to, err = im.name(o, t.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flags reads booleans that may be left out.
+func flags(o map[string]any, list ...flagOf) (err error) {
+	for _, f := range list {
+		if value, ok := o[f.key]; ok {
+			if *f.to, err = asBoolean(value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// in is the virtual host of an object, which must exist.
+func (im *importer) in(o map[string]any) (message.VHost, error) {
+	v := im.vhost
+	if v == "" {
+		name, err := im.name(o, "vhost")
+		if err != nil {
+			return "", err
+		}
+		v = message.VHost(name)
+	}
+	exists := false
+	im.b.Read(func(s *topology.State, _ *auth.Users) { _, exists = s.VHost(v) })
+	if !exists {
+		return "", badRequest(fmt.Sprintf("Please create virtual host %q prior to importing definitions.", v))
+	}
+	return v, nil
+}
+
+func (im *importer) importUser(o map[string]any) error {
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	tags, err := asTags(o["tags"])
+	if err != nil {
+		return err
+	}
+	hash, err := passwordOf(o)
+	if err != nil {
+		return err
+	}
+	if _, err := im.b.PutUser(name, hash, tags); err != nil {
+		return err
+	}
+	limits, err := asObject(o["limits"], "limits")
+	if err != nil {
+		return err
+	}
+	for _, l := range slices.Sorted(maps.Keys(limits)) {
+		if err := im.b.SetUserLimit(name, auth.Limit(l), limits[l]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (im *importer) importVHost(o map[string]any) error {
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	about, err := asObject(o["metadata"], "metadata")
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"description", "tags", "default_queue_type", "protected_from_deletion"} { // as older exports have them
+		if _, ok := about[key]; !ok && o[key] != nil {
+			about[key] = o[key]
+		}
+	}
+	var m topology.Metadata
+	m.Description, _ = about["description"].(string)
+	if m.Tags, err = asTags(about["tags"]); err != nil {
+		return err
+	}
+	if t, _ := about["default_queue_type"].(string); t != "undefined" {
+		m.DefaultQueueType = topology.QueueType(t)
+	}
+	if v, ok := about["protected_from_deletion"]; ok {
+		if m.Protected, err = asBoolean(v); err != nil {
+			return err
+		}
+	}
+	if _, err := im.b.PutVHost(message.VHost(name), m, im.user); err != nil {
+		return err
+	}
+	limits, err := asObject(o["limits"], "limits")
+	if err != nil {
+		return err
+	}
+	for _, l := range slices.Sorted(maps.Keys(limits)) {
+		if err := im.b.SetVHostLimit(message.VHost(name), topology.Limit(l), limits[l]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (im *importer) permission(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	p := auth.Permission{VHost: v}
+	if err := im.names(o, textOf{"user", &p.User}, textOf{"configure", &p.Configure}, textOf{"write", &p.Write}, textOf{"read", &p.Read}); err != nil {
+		return err
+	}
+	_, err = im.b.PutPermission(p)
+	return err
+}
+
+func (im *importer) topicPermission(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	p := auth.TopicPermission{VHost: v}
+	exchange := ""
+	if err := im.names(o, textOf{"user", &p.User}, textOf{"exchange", &exchange}, textOf{"write", &p.Write}, textOf{"read", &p.Read}); err != nil {
+		return err
+	}
+	p.Exchange = message.ExchangeName(exchange)
+	_, err = im.b.PutTopicPermission(p)
+	return err
+}
+
+func (im *importer) exchange(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	if im.has(v, func(v *topology.VHost) bool { _, ok := v.Exchange(message.ExchangeName(name)); return ok }) {
+		return nil
+	}
+	if strings.HasPrefix(name, "amq.") {
+		im.warn("exchange '%s' in vhost '%s' is left out: the name is reserved", name, v)
+		return nil
+	}
+	kind, err := im.name(o, "type")
+	if err != nil {
+		return err
+	}
+	d := topology.ExchangeDecl{Name: message.ExchangeName(name), Type: routing.Kind(kind)}
+	if err := flags(o, flagOf{"durable", &d.Durable}, flagOf{"auto_delete", &d.AutoDelete}, flagOf{"internal", &d.Internal}); err != nil {
+		return err
+	}
+	arguments, err := asObject(o["arguments"], "arguments")
+	if err != nil {
+		return err
+	}
+	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
+		return badRequest(err.Error())
+	}
+	_, err = im.b.AsOperator(im.user, v).DeclareExchange(d)
+	return declared(err)
+}
+
+func (im *importer) has(name message.VHost, test func(*topology.VHost) bool) (has bool) {
+	im.b.Read(func(s *topology.State, _ *auth.Users) {
+		if v, ok := s.VHost(name); ok {
+			has = test(v)
+		}
+	})
+	return has
+}
+
+// declared gives the refusal of a declaration the form that imports have (BR-16.5).
+func declared(err error) error {
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.PreconditionFailed {
+		return badRequest("precondition_failed: " + refusal.Text)
+	}
+	return err
+}
+
+func (im *importer) queue(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	if im.has(v, func(v *topology.VHost) bool { _, ok := v.Queue(message.QueueName(name)); return ok }) {
+		return nil
+	}
+	d := topology.QueueDecl{Name: message.QueueName(name)}
+	if err := flags(o, flagOf{"durable", &d.Durable}, flagOf{"auto_delete", &d.AutoDelete}); err != nil {
+		return err
+	}
+	arguments, err := asObject(o["arguments"], "arguments")
+	if err != nil {
+		return err
+	}
+	if kind, ok := o["type"].(string); ok && arguments["x-queue-type"] == nil {
+		arguments["x-queue-type"] = kind
+	}
+	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
+		return badRequest(err.Error())
+	}
+	_, err = im.b.AsOperator(im.user, v).DeclareQueue(d)
+	return declared(err)
+}
+
+func (im *importer) binding(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	var source, destination, kind, key string
+	err = im.names(o, textOf{"source", &source}, textOf{"destination", &destination}, textOf{"destination_type", &kind}, textOf{"routing_key", &key})
+	if err != nil {
+		return err
+	}
+	if source == "" {
+		return nil // by itself
+	}
+	if strings.HasPrefix(source, "amq.") && !im.has(v, func(v *topology.VHost) bool { _, ok := v.Exchange(message.ExchangeName(source)); return ok }) {
+		im.warn("a binding of exchange '%s' in vhost '%s' is left out: there is none of that name", source, v)
+		return nil
+	}
+	arguments, err := asObject(o["arguments"], "arguments")
+	if err != nil {
+		return err
+	}
+	d := topology.BindingDecl{
+		Source: message.ExchangeName(source), Destination: destination, DestinationKind: topology.QueueResource, Key: message.RoutingKey(key),
+	}
+	if kind == "exchange" {
+		d.DestinationKind = topology.ExchangeResource
+	}
+	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
+		return badRequest(err.Error())
+	}
+	_, err = im.b.AsOperator(im.user, v).Bind(d)
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.NotFound {
+		return badRequest(refusal.Text)
+	}
+	return declared(err)
+}
+
+func (im *importer) policy(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	return im.putPolicy(v, name, o, false)
+}
+
+// putPolicy leaves out the keys of mirrored queues, which old files have (BR-16.6).
+func (im *importer) putPolicy(v message.VHost, name string, o map[string]any, operatorPolicy bool) error {
+	d, err := policyOf(name, o)
+	if err != nil {
+		return err
+	}
+	if legacy := d.Definition.LegacyKeys(); len(legacy) > 0 {
+		im.warn("policy '%s' in vhost '%s': %s left out: there are no mirrored queues", name, v, strings.Join(legacy, ", "))
+		for _, key := range legacy {
+			delete(d.Definition, key)
+		}
+		if len(d.Definition) == 0 {
+			return nil
+		}
+	}
+	_, err = im.b.PutPolicy(v, d, operatorPolicy)
+	return im.about(err, v, name)
+}
+
+// about adds to a refusal whose it is (BR-16.5).
+func (im *importer) about(err error, v message.VHost, name string) error {
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.Invalid {
+		return badRequest(fmt.Sprintf("%s (vhost: %q key: %q)", refusal.Text, v, name))
+	}
+	return err
+}
+
+func (im *importer) parameter(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	component, err := im.name(o, "component")
+	if err != nil {
+		return err
+	}
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	switch component {
+	case operatorPolicyComponent:
+		value, err := asObject(o["value"], "value")
+		if err != nil {
+			return err
+		}
+		return im.putPolicy(v, name, value, true)
+	case vhostLimitsComponent:
+		return im.about(setVHostLimits(im.b, v, o["value"]), v, name)
+	}
+	text, err := encodeValue(o["value"])
+	if err != nil {
+		return err
+	}
+	_, err = im.b.PutParameter(topology.Parameter{VHost: v, Component: component, Name: name, Value: text})
+	return err
+}
+
+func (im *importer) globalParameter(o map[string]any) error {
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	text, err := encodeValue(o["value"])
+	if err != nil {
+		return err
+	}
+	_, err = im.b.PutGlobalParameter(topology.GlobalParameter{Name: name, Value: text})
+	return err
+}

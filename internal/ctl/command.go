@@ -1,0 +1,170 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// options are what every verb accepts.
+type options struct {
+	url, user, password, dataDir string
+	vhost                        string
+	quiet, silent, noHeaders     bool
+	formatter                    string
+	timeout                      float64 // seconds
+
+	// RabbitMQ's, without a meaning here: there is one node, and it is found by URL.
+	node      string
+	longNames bool
+}
+
+// verb is one command.
+type verb struct {
+	name    string
+	usage   string // what follows the name in the usage text, as RabbitMQ prints it
+	short   string
+	min     int // arguments
+	max     int // arguments; -1 is no limit
+	aliases []string
+	hidden  bool
+	flags   func(*pflag.FlagSet) // declares the verb's own
+	run     func(*invocation) error
+}
+
+// invocation is one verb as somebody called it.
+type invocation struct {
+	*options
+	ctx  context.Context
+	args []string
+	set  func(flag string) bool // whether it was given
+	out  io.Writer
+	errs io.Writer
+	api  *client
+	name string // of the node, as texts show it
+}
+
+// Command returns the root of all verbs. name is what the program is called as:
+// "rabbitmqctl" or "bartleby"; the caller may add commands of its own.
+func Command(name string) *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use: name, Short: "Administer a node", SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownVerb(c, args[0])
+			}
+			return c.Help()
+		},
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&o.url, "url", "", "address of the management API (default "+defaultURL+", or what the data directory says)")
+	f.StringVar(&o.user, "user", "", "user of the management API; also $"+userVariable)
+	f.StringVar(&o.password, "password", "", "the user's password; also $"+passwordVariable)
+	f.StringVar(&o.dataDir, "data-dir", "", "data directory of a node on this machine, which lets its owner in; also $"+dataDirVariable)
+	f.StringVarP(&o.vhost, "vhost", "p", "/", "virtual host, for verbs that are about one")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no informational messages")
+	f.BoolVarP(&o.silent, "silent", "s", false, "no informational messages and no table headers")
+	f.BoolVar(&o.noHeaders, "no-table-headers", false, "no table headers")
+	f.StringVar(&o.formatter, "formatter", "", "table, json, csv or pretty_table")
+	f.Float64VarP(&o.timeout, "timeout", "t", 0, "seconds the node may take to answer")
+	f.StringVarP(&o.node, "node", "n", "", "accepted for compatibility and ignored; use --url")
+	f.BoolVarP(&o.longNames, "longnames", "l", false, "accepted for compatibility and ignored")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return invalidOption(c, err) })
+	for _, group := range []func() []verb{
+		nodeVerbs, userVerbs, permissionVerbs, topicPermissionVerbs, vhostVerbs, policyVerbs, limitVerbs, parameterVerbs,
+		queueVerbs, exchangeVerbs, bindingVerbs, connectionVerbs, channelVerbs, consumerVerbs, definitionVerbs, replayVerbs, unsupportedVerbs,
+	} {
+		for _, v := range group() {
+			root.AddCommand(v.command(o))
+		}
+	}
+	return root
+}
+
+func (v verb) command(o *options) *cobra.Command {
+	c := &cobra.Command{
+		Use: strings.TrimSpace(v.name + " " + v.usage), Short: v.short, Aliases: v.aliases, Hidden: v.hidden,
+		DisableFlagsInUseLine: true,
+		Args: func(c *cobra.Command, args []string) error {
+			switch {
+			case len(args) < v.min:
+				return invalidArguments(c, args, "not enough arguments.")
+			case v.max >= 0 && len(args) > v.max:
+				return invalidArguments(c, args, "too many arguments.")
+			}
+			return nil
+		},
+	}
+	if v.flags != nil {
+		v.flags(c.Flags())
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		i := &invocation{options: o, ctx: c.Context(), args: args, set: c.Flags().Changed, out: c.OutOrStdout(), errs: c.ErrOrStderr()}
+		if i.ctx == nil {
+			i.ctx = context.Background()
+		}
+		if o.formatter != "" && !slices.Contains(formatters, o.formatter) {
+			return invalidArguments(c, args, fmt.Sprintf("Formatter %s is not supported", o.formatter))
+		}
+		var err error
+		if i.api, err = newClient(o); err != nil {
+			return err
+		}
+		if i.name = o.node; i.name == "" {
+			i.name = "bartleby@localhost"
+		}
+		err = v.run(i)
+		var wrong *argumentError
+		if errors.As(err, &wrong) {
+			return invalidArguments(c, args, wrong.text)
+		}
+		return err
+	}
+	return c
+}
+
+// Execute runs the command that the process was called with, prints what went
+// wrong as rabbitmqctl does, and returns the exit code. Errors of commands that
+// are not ours are printed on one line and are code 1.
+func Execute(ctx context.Context, root *cobra.Command) (code int) {
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var f *failure
+	if !errors.As(err, &f) {
+		_, _ = fmt.Fprintln(root.ErrOrStderr(), "Error:", err)
+		return 1
+	}
+	_, _ = fmt.Fprintln(root.ErrOrStderr(), f.text)
+	return f.code
+}
+
+// say prints an informational message, unless that was declined.
+func (i *invocation) say(format string, args ...any) {
+	if !i.quiet && !i.silent {
+		_, _ = fmt.Fprintf(i.out, format+"\n", args...)
+	}
+}
+
+// print prints a result.
+func (i *invocation) print(format string, args ...any) {
+	_, _ = fmt.Fprintf(i.out, format+"\n", args...)
+}
+
+// limit is how long the node may take, d by default.
+func (i *invocation) limit(d time.Duration) time.Duration {
+	if i.timeout > 0 {
+		return time.Duration(i.timeout * float64(time.Second))
+	}
+	return d
+}

@@ -1,0 +1,88 @@
+package ctl
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The exit codes of rabbitmqctl, after sysexits.h.
+const (
+	exitUsage       = 64
+	exitData        = 65
+	exitNoUser      = 67
+	exitUnavailable = 69
+	exitSoftware    = 70
+	exitTempFail    = 75
+	exitNoPerm      = 77
+)
+
+// failure ends the program with a code. text is printed as it is.
+type failure struct {
+	code int
+	text string
+}
+
+// Error returns the text.
+func (f *failure) Error() string { return f.text }
+
+// fail is a failure in rabbitmqctl's form, the text on a line after "Error:".
+func fail(code int, format string, args ...any) error {
+	return &failure{code, "Error:\n" + fmt.Sprintf(format, args...)}
+}
+
+// failPlainly is fail where rabbitmqctl prints the text alone.
+func failPlainly(code int, format string, args ...any) error {
+	return &failure{code, fmt.Sprintf(format, args...)}
+}
+
+func noVHost(name string) error {
+	return failPlainly(exitData, "Virtual host '%s' does not exist", name)
+}
+
+// argumentError is a value that a verb does not take; the usage is shown with it.
+type argumentError struct{ text string }
+
+func (e *argumentError) Error() string { return e.text }
+
+func badArgument(format string, args ...any) error {
+	return &argumentError{fmt.Sprintf(format, args...)}
+}
+
+// invalidArguments prints what was given and what should have been.
+func invalidArguments(c *cobra.Command, args []string, what string) error {
+	given := append([]string{c.Name()}, args...)
+	c.LocalNonPersistentFlags().Visit(func(f *pflag.Flag) { // the verb's own: no password among them
+		given = append(given, "--"+f.Name)
+		if f.Value.Type() != "bool" {
+			given = append(given, f.Value.String())
+		}
+	})
+	return usageFailure(c, what, strings.Join(given, " "))
+}
+
+// invalidOption is invalidArguments for options that could not be read.
+func invalidOption(c *cobra.Command, err error) error {
+	option := strings.TrimPrefix(err.Error(), "unknown flag: ")
+	return usageFailure(c, "Invalid options for this command:\n"+option, c.Name())
+}
+
+func usageFailure(c *cobra.Command, what, given string) error {
+	return &failure{exitUsage, fmt.Sprintf("Error (argument validation): %s\nArguments given:\n\t%s\n\nUsage\n\n%s %s",
+		what, given, programUsage(c), c.Use)}
+}
+
+func programUsage(c *cobra.Command) string {
+	return c.Root().Name() + " [--node <node>] [--longnames] [--quiet]"
+}
+
+// unknownVerb suggests the nearest name.
+func unknownVerb(root *cobra.Command, name string) error {
+	text := fmt.Sprintf("\nCommand '%s' not found. \n", name)
+	if near := nearest(root, name); near != "" {
+		return &failure{exitUsage, text + fmt.Sprintf("Did you mean '%s'? \n", near)}
+	}
+	return &failure{exitUsage, text + fmt.Sprintf("\nUsage\n\n%s <command> [<command options>]\n\nUse '%s help' for a list of the commands.", programUsage(root), root.Name())}
+}

@@ -1,0 +1,89 @@
+package ctl
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// replayReport is what the API answers.
+type replayReport struct {
+	Examined, Matched, Replayed, Unroutable, Refused int
+	NoOrigin                                         int `json:"no_origin"`
+	To                                               map[string]int
+}
+
+func replayVerbs() []verb {
+	var reason, from string
+	var older, newer time.Duration
+	var limit, rate int
+	var dryRun bool
+	return []verb{{
+		name: "replay", short: "Sends dead letters back to where they were first published", min: 1, max: 1,
+		usage: "[--vhost <vhost>] [--reason <reason>] [--from-queue <queue>] [--older-than <age>] [--newer-than <age>] [--limit <n>] [--rate <n>] [--dry-run] <queue>",
+		flags: func(f *pflag.FlagSet) {
+			f.StringVar(&reason, "reason", "", "only those that died so: rejected, expired, maxlen or delivery_limit")
+			f.StringVar(&from, "from-queue", "", "only those that died in this queue")
+			f.DurationVar(&older, "older-than", 0, "only those that died longer ago, such as 90s or 12h")
+			f.DurationVar(&newer, "newer-than", 0, "only those that died since then")
+			f.IntVar(&limit, "limit", 0, "how many at most; 0 is all")
+			f.IntVar(&rate, "rate", 0, "how many a second at most; 0 is as fast as it goes")
+			f.BoolVar(&dryRun, "dry-run", false, "only tell what would be done")
+		},
+		run: func(i *invocation) error {
+			if older < 0 || newer < 0 || limit < 0 || rate < 0 {
+				return badArgument("ages, --limit and --rate must not be negative")
+			}
+			if dryRun {
+				i.say("Looking for dead letters in queue '%s' in vhost '%s', changing nothing ...", i.args[0], i.vhost)
+			} else {
+				i.say("Replaying dead letters of queue '%s' in vhost '%s' ...", i.args[0], i.vhost)
+			}
+			i.api.http.Timeout = i.limit(0) // it takes as long as it takes, unless --timeout was given
+			var report replayReport
+			err := i.post(path("queues", i.vhost, i.args[0], "replay"), object{
+				"reason": reason, "queue": from, "older_than_ms": older.Milliseconds(), "newer_than_ms": newer.Milliseconds(),
+				"limit": limit, "rate": rate, "dry_run": dryRun, "to": "origin",
+			}, &report)
+			if is(err, http.StatusNotFound) {
+				return failPlainly(exitData, "Object (queue, stream, exchange, etc) was not found")
+			}
+			if err != nil {
+				return explain(err)
+			}
+			return i.printReplay(&report, dryRun)
+		},
+	}}
+}
+
+func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
+	if i.formatter == "json" {
+		text, err := json.Marshal(map[string]any{
+			"examined": r.Examined, "matched": r.Matched, "replayed": r.Replayed, "unroutable": r.Unroutable,
+			"refused": r.Refused, "no_origin": r.NoOrigin, "to": r.To, "dry_run": dryRun,
+		})
+		if err != nil {
+			return fail(exitSoftware, "%v", err)
+		}
+		i.print("%s", text)
+		return nil
+	}
+	i.print("examined: %d, matched: %d, replayed: %d", r.Examined, r.Matched, r.Replayed)
+	for _, to := range slices.Sorted(maps.Keys(r.To)) {
+		i.print("  %6d  %s", r.To[to], to)
+	}
+	if r.Unroutable > 0 {
+		i.print("  %6d  stay: their exchange is gone or leads nowhere", r.Unroutable)
+	}
+	if r.Refused > 0 {
+		i.print("  %6d  stay: a target is full", r.Refused)
+	}
+	if r.NoOrigin > 0 {
+		i.print("  %6d  stay: they have no death history", r.NoOrigin)
+	}
+	return nil
+}
