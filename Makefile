@@ -17,6 +17,7 @@ RACE := ./internal/amqp091 ./internal/auth ./internal/bodies ./internal/broker .
 
 build: ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
+	ln -sf bartleby $(BIN)/rabbitmqctl
 
 run: build ## run a node with its data in ./data
 	$(BIN)/bartleby server

@@ -1,20 +1,31 @@
 // Command bartleby is a RabbitMQ-compatible message broker in one binary:
-// "bartleby server" runs a node, the other verbs administer one.
+// "bartleby server" runs a node, the other verbs administer one. Called by the name
+// rabbitmqctl it is rabbitmqctl.
 package main
 
 import (
 	"context"
-	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"bartleby.mq/internal/ctl"
 )
 
 func main() {
-	root := &cobra.Command{Use: "bartleby", Short: "A RabbitMQ-compatible message broker", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(serverCommand(), demoCommand(), versionCommand())
-	if err := root.ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
+	os.Exit(ctl.Execute(context.Background(), command(os.Args[0])))
+}
+
+// command is the root of all verbs for a program called by that path.
+func command(path string) *cobra.Command {
+	name := strings.TrimSuffix(filepath.Base(path), ".exe")
+	if strings.HasPrefix(name, "rabbitmqctl") {
+		return ctl.Command("rabbitmqctl")
 	}
+	root := ctl.Command("bartleby")
+	root.Short = "A RabbitMQ-compatible message broker"
+	root.AddCommand(serverCommand(), demoCommand(), versionCommand())
+	return root
 }

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/listen"
@@ -91,10 +92,6 @@ func Start(o Options) (s *Server, err error) {
 			s = nil
 		}
 	}()
-	if len(o.Config.Definitions) > 0 {
-		// A node without what it was told to have would refuse its clients one by one.
-		return s, fmt.Errorf("definitions %v: importing definitions at start is not there yet", o.Config.Definitions)
-	}
 	if err = os.MkdirAll(o.DataDir, 0o755); err != nil {
 		return s, fmt.Errorf("data directory: %w", err)
 	}
@@ -102,6 +99,9 @@ func Start(o Options) (s *Server, err error) {
 		return s, err
 	}
 	if s.broker, err = broker.Open(s.brokerOptions()); err != nil {
+		return s, err
+	}
+	if err = s.importDefinitions(); err != nil {
 		return s, err
 	}
 	if err = s.firstStart(); err != nil {
@@ -167,9 +167,13 @@ func (s *Server) brokerOptions() broker.Options {
 	}
 }
 
-// firstStart makes the virtual host and the user that an empty node begins with (BR-18.1).
+// firstStart makes the virtual host and the user that an empty node begins with
+// (BR-18.1), unless definitions have brought users of their own. A node without
+// any user is empty too: nobody could ever enter it.
 func (s *Server) firstStart() error {
-	if !s.broker.Empty() {
+	users := 0
+	s.broker.Read(func(_ *topology.State, u *auth.Users) { users = len(u.List()) })
+	if users > 0 {
 		return nil
 	}
 	f := s.Config.FirstStart
