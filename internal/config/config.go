@@ -27,7 +27,9 @@ type Config struct {
 	MaxChannelConsumers int
 	Mechanisms          []string // auth_mechanisms.*; nil: not said (BR-2.1)
 
-	ProductName    string // product.name (BR-1.3)
+	// ProductName is product.name: what AMQP clients are told. Some behave differently
+	// with anything but RabbitMQ (BR-1.3).
+	ProductName    string
 	ProductVersion string // product.version: what clients are told, a version of RabbitMQ
 
 	FirstStart    FirstStart
@@ -83,7 +85,7 @@ func Default() Config {
 		ChannelMax:      2047,
 		MaxMessageSize:  16 << 20,
 		ConsumerTimeout: 30 * time.Minute,
-		ProductName:     "Bartleby",
+		ProductName:     "RabbitMQ",
 		ProductVersion:  CompatibleVersion,
 		FirstStart: FirstStart{
 			VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"},

@@ -14,7 +14,7 @@ import (
 func (s *Server) managementAPI(token string) http.Handler {
 	return api.New(api.Options{
 		Broker: s.broker, Logger: s.Logger, NodeName: s.Config.NodeName, ClusterName: s.Config.ClusterName,
-		Product: s.Config.ProductName, ProductVersion: s.Version, Version: s.Config.ProductVersion,
+		ProductVersion: s.Version, Version: s.Config.ProductVersion,
 		Token: token, Stop: s.OnStop, Listeners: s.listeners, Limits: s.limits,
 		SetMemoryWatermark: func(fraction float64, bytes int64) error {
 			s.memory.Store(&config.Watermark{Relative: fraction, Absolute: bytes})

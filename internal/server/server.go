@@ -192,7 +192,7 @@ func (s *Server) serve091(nc net.Conn, first []byte) {
 	}
 	session091.Serve(nc, first, session091.Options{
 		Broker: s.broker, Logger: s.Logger, ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: heartbeat,
-		Mechanisms: c.Mechanisms, Product: c.ProductName, Version: c.ProductVersion, MaxChannelConsumers: c.MaxChannelConsumers,
+		Mechanisms: c.Mechanisms, Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, MaxChannelConsumers: c.MaxChannelConsumers,
 	})
 }
 

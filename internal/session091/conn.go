@@ -32,8 +32,9 @@ type Options struct {
 	FrameMax   uint32        // BR-1.6; 0: 131072
 	Heartbeat  time.Duration // BR-1.6; 0: 60 s; negative: none suggested
 	Mechanisms []string      // BR-2.1; nil: PLAIN and AMQPLAIN
-	Product    string        // BR-1.3; "": Bartleby
-	Version    string        // BR-1.3
+	Product    string        // BR-1.3; "": RabbitMQ
+	Version    string        // of RabbitMQ, whose behaviour this is (BR-1.3)
+	Release    string        // our own version
 	// MaxChannelConsumers limits the consumers of a channel; 0: no limit (BR-3.7).
 	MaxChannelConsumers int
 }

@@ -27,14 +27,14 @@ var serverCapabilities = func() amqp091.Table {
 func (c *conn) sendStart() {
 	product, version := c.Product, c.Version
 	if product == "" {
-		product = "Bartleby"
+		product = "RabbitMQ" // kombu, for one, reads the meaning of basic.qos from this name
 	}
 	properties := amqp091.Table{
 		{Key: "capabilities", Value: serverCapabilities},
 		{Key: "cluster_name", Value: c.broker.NodeName},
 		{Key: "copyright", Value: "The Bartleby authors"},
 		{Key: "information", Value: "Licensed under Apache-2.0"},
-		{Key: "platform", Value: "Go"},
+		{Key: "platform", Value: "Bartleby " + c.Release},
 		{Key: "product", Value: product},
 		{Key: "version", Value: version},
 	}
