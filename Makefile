@@ -9,7 +9,7 @@ GOVULNCHECK   := v1.1.4
 FUZZTIME      ?= 5s
 
 # Packages whose state is shared by goroutines, or decides what becomes of messages.
-RACE := ./internal/amqp091 ./internal/auth ./internal/bodies ./internal/broker ./internal/deadletter ./internal/journal \
+RACE := ./internal/amqp091 ./internal/api ./internal/auth ./internal/bodies ./internal/broker ./internal/deadletter ./internal/journal \
 	./internal/listen ./internal/message ./internal/partition ./internal/queue ./internal/routing ./internal/server \
 	./internal/session091 ./internal/topology
 
