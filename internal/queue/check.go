@@ -74,12 +74,9 @@ func (m *Machine) checkLane(level int, l *lane) error {
 	}
 	ready := 0
 	for k, p := range l.pages {
-		number := l.first + uint64(k)
-		if p == nil {
-			if k == 0 {
-				return fmt.Errorf("level %d begins with an empty page", level)
-			}
-			continue
+		number := p.number
+		if k > 0 && l.pages[k-1].number >= number {
+			return fmt.Errorf("level %d: page %d stands behind page %d", level, number, l.pages[k-1].number)
 		}
 		used := 0
 		for i := range uint(pageSize) {

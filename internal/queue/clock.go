@@ -87,15 +87,12 @@ func (m *Machine) expire(now int64, limit int) (more bool) {
 
 func (m *Machine) expireLane(now int64, level int, l *lane, limit *int) (more bool) {
 	var ripe [pageSize]uint8
-	for number := l.first; number < l.first+uint64(len(l.pages)); number++ {
-		if number < l.first { // pages before it went meanwhile
-			continue
-		}
-		k := number - l.first
-		if l.mins[k] > now {
-			continue
-		}
+	for k := 0; k < len(l.pages); {
 		p := l.pages[k]
+		if l.mins[k] > now {
+			k++
+			continue
+		}
 		n, least := 0, int64(never)
 		for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 			at := p.dueAt(i)
@@ -118,12 +115,15 @@ func (m *Machine) expireLane(now int64, level int, l *lane, limit *int) (more bo
 				more = true
 				break
 			}
-			if m.ripe(now, makeID(level, number*pageSize+uint64(slot)), p, uint(slot)) {
+			if m.ripe(now, makeID(level, p.number*pageSize+uint64(slot)), p, uint(slot)) {
 				*limit--
 			}
 		}
 		if more {
 			break
+		}
+		if k < len(l.pages) && l.pages[k] == p { // or it went with its last entry
+			k++
 		}
 	}
 	l.due = never

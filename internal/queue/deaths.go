@@ -125,12 +125,9 @@ func (m *Machine) each(f func(id ID, p *page, i uint)) {
 		if l == nil {
 			continue
 		}
-		for k, p := range l.pages {
-			if p == nil {
-				continue
-			}
+		for _, p := range l.pages {
 			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-				f(makeID(level, (l.first+uint64(k))*pageSize+uint64(i)), p, i)
+				f(makeID(level, p.number*pageSize+uint64(i)), p, i)
 			}
 		}
 	}

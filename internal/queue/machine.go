@@ -408,7 +408,7 @@ func (m *Machine) forget(id ID, p *page, i uint) (body, history message.Ref, log
 	}
 	p.live.clear(i)
 	p.used--
-	l.freed(p, id.Seq(), m.pages)
+	l.freed(p, m.pages)
 	return body, history, logged
 }
 

@@ -59,39 +59,46 @@ func (m *Machine) Purge() int {
 		if l == nil {
 			continue
 		}
-		for number := l.first; number < l.first+uint64(len(l.pages)); number++ {
-			p := l.pages[number-l.first]
-			if p == nil || p.used == 0 {
+		var mixed []*page // pages of which something stays, and the one being filled
+		kept := 0
+		for k, p := range l.pages {
+			if p.number < l.next/pageSize && m.all(p, purged) {
+				m.detach(level, l, p)
 				continue
 			}
-			whole := true
-			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-				if !purged(p.state(i)) {
-					whole = false
-					break
-				}
-			}
-			if whole && number < l.next/pageSize {
-				m.detachPage(level, l, number)
-				continue
-			}
+			mixed = append(mixed, p)
+			l.pages[kept], l.mins[kept] = p, l.mins[k]
+			kept++
+		}
+		clear(l.pages[kept:])
+		l.pages, l.mins = l.pages[:kept], l.mins[:kept]
+		for _, p := range mixed {
 			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 				if purged(p.state(i)) {
-					id := makeID(level, number*pageSize+uint64(i))
+					id := makeID(level, p.number*pageSize+uint64(i))
 					body, history, _ := m.forget(id, p, i)
 					m.sink.Removed(id, body, history, false)
 				}
 			}
 		}
-		l.dropEmptyFront()
 	}
 	m.returns = nil
 	return before - (m.n.Ready + m.n.Delayed + m.n.Held)
 }
 
-// detachPage takes a page with all its entries out of the queue at once.
-func (m *Machine) detachPage(level int, l *lane, number uint64) {
-	p := l.pages[number-l.first]
+// all says whether the state of every entry of the page is one of those meant.
+func (m *Machine) all(p *page, meant func(state uint8) bool) bool {
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if !meant(p.state(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// detach takes a page with all its entries out of the counts and puts it into
+// the graveyard; the caller takes it out of the lane.
+func (m *Machine) detach(level int, l *lane, p *page) {
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 		m.tally(p.state(i), -1, -int64(p.size[i]))
 		if p.flags[i]&flagLogged != 0 {
@@ -102,7 +109,6 @@ func (m *Machine) detachPage(level int, l *lane, number uint64) {
 	if l.ready == 0 {
 		m.filled[level>>6] &^= 1 << (level & 63)
 	}
-	l.pages[number-l.first], l.mins[number-l.first] = nil, never
 	m.graveyard = append(m.graveyard, p)
 }
 
@@ -113,10 +119,8 @@ func (m *Machine) Close() []*Consumer {
 		if l == nil {
 			continue
 		}
-		for k := range l.pages {
-			if l.pages[k] != nil {
-				m.detachPage(level, l, l.first+uint64(k))
-			}
+		for _, p := range l.pages {
+			m.detach(level, l, p)
 		}
 		m.lanes[level] = nil
 	}
@@ -184,26 +188,22 @@ func (m *Machine) Browse(after Cursor, limit int, f func(View) bool) (next Curso
 		if l == nil {
 			continue
 		}
-		for seq = max(seq, l.first*pageSize); seq/pageSize-l.first < uint64(len(l.pages)); {
-			p := l.pages[seq/pageSize-l.first]
-			i := uint(pageSize)
-			if p != nil {
-				i = p.live.next(uint(seq % pageSize))
+		k, _ := l.search(seq / pageSize)
+		for ; k < len(l.pages); k++ {
+			p, from := l.pages[k], uint(0)
+			if p.number == seq/pageSize {
+				from = uint(seq % pageSize)
 			}
-			if i == pageSize {
-				seq = (seq/pageSize + 1) * pageSize
-				continue
+			for i := p.live.next(from); i < pageSize; i = p.live.next(i + 1) {
+				if limit == 0 {
+					return after, false
+				}
+				limit--
+				after = Cursor{true, makeID(level, p.number*pageSize+uint64(i))}
+				if !f(m.view(after.id, p, i)) {
+					return after, false
+				}
 			}
-			seq = seq/pageSize*pageSize + uint64(i)
-			if limit == 0 {
-				return after, false
-			}
-			limit--
-			after = Cursor{true, makeID(level, seq)}
-			if !f(m.view(after.id, p, i)) {
-				return after, false
-			}
-			seq++
 		}
 	}
 	return after, true

@@ -15,10 +15,11 @@ const pageSize = 256
 // Invariant: ready is a subset of live; an entry's bit in ready is set if and
 // only if its state is stateReady.
 type page struct {
-	live  bitmap
-	ready bitmap
-	used  uint16 // entries live
-	timed bool   // due is in use
+	number uint64 // it holds the sequence numbers from number*pageSize on
+	live   bitmap
+	ready  bitmap
+	used   uint16 // entries live
+	timed  bool   // due is in use
 
 	ref   [pageSize]message.Ref
 	size  [pageSize]uint32
