@@ -153,12 +153,18 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	c.out.wakec, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1)
 	c.in = append(make([]byte, 0, readSize), first[len(amqp091.ProtocolHeader):]...)
 	c.writing.Go(c.write)
+	// Whatever ends the reader, even a mistake of ours that panics: what the client
+	// held goes back.
+	err := errPanic
+	defer func() { c.end(err) }()
 	c.sendStart()
 	c.deadline = time.Now().Add(handshakeTimeout)
 	_ = nc.SetReadDeadline(c.deadline)
-	err := c.read()
-	c.end(err)
+	err = c.read()
 }
+
+// errPanic is the end of a reader that did not come to its end.
+var errPanic = errors.New("the session failed")
 
 func peerOf(nc net.Conn) broker.Peer {
 	p := broker.Peer{Protocol: "AMQP 0-9-1"}
