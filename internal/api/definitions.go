@@ -92,12 +92,7 @@ func newObjectsOfVHosts() objectsOfVHosts {
 // exchange, queues that are exclusive or transient (BR-16.2).
 func (o objectsOfVHosts) add(v *topology.VHost) {
 	name := string(v.Name)
-	for _, p := range parametersOf(v, "") {
-		if p["component"] != policyComponent {
-			o["parameters"] = append(o["parameters"], p)
-		}
-	}
-	o["parameters"] = append(o["parameters"], parametersOf(v, operatorPolicyComponent)...)
+	o["parameters"] = append(o["parameters"], parametersOf(v, "")...)
 	for _, p := range v.Policies(false) {
 		o["policies"] = append(o["policies"], showPolicy(p))
 	}

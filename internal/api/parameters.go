@@ -28,20 +28,18 @@ func showParameter(vhost, component, name string, value any) map[string]any {
 // them for "", where RabbitMQ leaves policies out.
 func parametersOf(v *topology.VHost, component string) (items []map[string]any) {
 	name := string(v.Name)
-	for _, operator := range []bool{false, true} {
-		of := policyComponent
-		if operator {
-			of = operatorPolicyComponent
-		}
-		if component != of && (component != "" || !operator) {
-			continue
-		}
-		for _, p := range v.Policies(operator) {
-			items = append(items, showParameter(name, of, p.Name, policyValue(p)))
+	if component == policyComponent {
+		for _, p := range v.Policies(false) {
+			items = append(items, showParameter(name, policyComponent, p.Name, policyValue(p)))
 		}
 	}
 	if limits := v.Limits(); len(limits) > 0 && (component == "" || component == vhostLimitsComponent) {
 		items = append(items, showParameter(name, vhostLimitsComponent, vhostLimitsName, limits))
+	}
+	if component == "" || component == operatorPolicyComponent {
+		for _, p := range v.Policies(true) {
+			items = append(items, showParameter(name, operatorPolicyComponent, p.Name, policyValue(p)))
+		}
 	}
 	for _, p := range v.Parameters(component) {
 		items = append(items, showParameter(name, p.Component, p.Name, p.Value))

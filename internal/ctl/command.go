@@ -149,9 +149,10 @@ func Execute(ctx context.Context, root *cobra.Command) (code int) {
 	return f.code
 }
 
-// say prints an informational message, unless that was declined.
+// say prints an informational message, unless that was declined or programs read
+// the output.
 func (i *invocation) say(format string, args ...any) {
-	if !i.quiet && !i.silent {
+	if !i.quiet && !i.silent && i.formatter != "json" && i.formatter != "csv" {
 		_, _ = fmt.Fprintf(i.out, format+"\n", args...)
 	}
 }

@@ -54,7 +54,11 @@ func badArgument(format string, args ...any) error {
 // invalidArguments prints what was given and what should have been.
 func invalidArguments(c *cobra.Command, args []string, what string) error {
 	given := append([]string{c.Name()}, args...)
-	c.LocalNonPersistentFlags().Visit(func(f *pflag.Flag) { // the verb's own: no password among them
+	own := c.LocalNonPersistentFlags()
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if own.Lookup(f.Name) == nil {
+			return // for all verbs, and a password may be among them
+		}
 		given = append(given, "--"+f.Name)
 		if f.Value.Type() != "bool" {
 			given = append(given, f.Value.String())
@@ -65,7 +69,10 @@ func invalidArguments(c *cobra.Command, args []string, what string) error {
 
 // invalidOption is invalidArguments for options that could not be read.
 func invalidOption(c *cobra.Command, err error) error {
-	option := strings.TrimPrefix(err.Error(), "unknown flag: ")
+	option := err.Error()
+	if unknown, ok := strings.CutPrefix(option, "unknown flag: "); ok {
+		option = unknown + " : "
+	}
 	return usageFailure(c, "Invalid options for this command:\n"+option, c.Name())
 }
 

@@ -1,7 +1,6 @@
 package ctl
 
 import (
-	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -44,7 +43,7 @@ func replayVerbs() []verb {
 				i.say("Replaying dead letters of queue '%s' in vhost '%s' ...", i.args[0], i.vhost)
 			}
 			i.api.http.Timeout = i.limit(0) // it takes as long as it takes, unless --timeout was given
-			var report replayReport
+			report := replayReport{To: map[string]int{}}
 			err := i.post(path("queues", i.vhost, i.args[0], "replay"), object{
 				"reason": reason, "queue": from, "older_than_ms": older.Milliseconds(), "newer_than_ms": newer.Milliseconds(),
 				"limit": limit, "rate": rate, "dry_run": dryRun, "to": "origin",
@@ -62,7 +61,7 @@ func replayVerbs() []verb {
 
 func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 	if i.formatter == "json" {
-		text, err := json.Marshal(map[string]any{
+		text, err := encode(object{
 			"examined": r.Examined, "matched": r.Matched, "replayed": r.Replayed, "unroutable": r.Unroutable,
 			"refused": r.Refused, "no_origin": r.NoOrigin, "to": r.To, "dry_run": dryRun,
 		})
