@@ -18,8 +18,8 @@ func (r *request) connections() []*broker.Connection {
 	return list
 }
 
-func connectionList(list_ []*broker.Connection) list {
-	return listOf(list_, func(c *broker.Connection) string { return c.Name }, showConnection)
+func connectionList(connections []*broker.Connection) list {
+	return listOf(connections, func(c *broker.Connection) string { return c.Name }, showConnection)
 }
 
 func showConnection(c *broker.Connection) map[string]any { return c.Client().Show() }

@@ -13,13 +13,13 @@ import (
 // maxShortString is how long a short string may be (AMQP 0-9-1, 4.2.5.3).
 const maxShortString = 255
 
-// shownProperties are the JSON names of the properties that are text, in the order
-// of the wire.
+// textProperty is a property that is text: its name in JSON, and where it is.
 type textProperty struct {
 	name string
 	of   func(*amqp091.PropertyList) **string
 }
 
+// textProperties are all of them, in the order of the wire.
 var textProperties = []textProperty{
 	{"content_type", func(l *amqp091.PropertyList) **string { return &l.ContentType }},
 	{"content_encoding", func(l *amqp091.PropertyList) **string { return &l.ContentEncoding }},

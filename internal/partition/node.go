@@ -280,26 +280,31 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 
 // Delete removes the queue, if check, called with the queue locked, has nothing
 // against it, and tells its consumers. It returns what the queue held.
+//
+// The caller may have the topology locked, which a Router reads: what has expired
+// in a queue that stays is left to the worker.
 func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) {
+	h := n.lock(q.part)
+	if q.gone {
+		n.unlock(h)
+		return c, errGone
+	}
+	h.touch(q)
+	q.m.Expire(h.now)
+	c = q.counts(h.now)
+	if check != nil {
+		err = check(c)
+	}
 	var consumers []*queue.Consumer
-	gone := n.with(q, func(h *hold) {
-		q.m.Expire(h.now)
-		c = q.counts(h.now)
-		if check != nil {
-			if err = check(c); err != nil {
-				return
-			}
-		}
+	if err == nil {
 		consumers = q.m.Close()
 		q.gone = true
 		delete(q.part.queues, q.Incarnation)
 		q.part.unschedule(q)
 		q.part.buried = append(q.part.buried, &machineGrave{q, q.m})
 		q.part.wake()
-	})
-	if gone != nil {
-		return c, gone
 	}
+	n.leave(n.finishHold(h))
 	for _, each := range consumers {
 		each.Target.(Subscriber).QueueGone(q, each)
 	}
