@@ -27,5 +27,24 @@ func command(path string) *cobra.Command {
 	root := ctl.Command("bartleby")
 	root.Short = "A RabbitMQ-compatible message broker"
 	root.AddCommand(serverCommand(), demoCommand(), versionCommand())
+	arrange(root)
 	return root
+}
+
+// arrange puts what is ours before the many verbs of rabbitmqctl in the help.
+func arrange(root *cobra.Command) {
+	root.AddGroup(
+		&cobra.Group{ID: "node", Title: "A node:"},
+		&cobra.Group{ID: "dead", Title: "Dead letters:"},
+		&cobra.Group{ID: "admin", Title: "Administration, as with rabbitmqctl:"},
+	)
+	groups := map[string]string{"server": "node", "version": "node", "status": "node", "stop": "node", "demo": "dead", "replay": "dead"}
+	for _, c := range root.Commands() {
+		c.GroupID = "admin"
+		if g, ok := groups[c.Name()]; ok {
+			c.GroupID = g
+		}
+	}
+	root.SetHelpCommandGroupID("node")
+	root.SetCompletionCommandGroupID("node")
 }
