@@ -56,9 +56,10 @@ type Options struct {
 	TrustClientDeath  bool          // DL-7.10
 	RetryHeld         time.Duration // DL-13.4; 0: 3 minutes if strict, else 15 s
 	CompactBytes      int64         // see partition.Options
+	SegmentBytes      int64         // see journal.Options
 
-	Failpoint func(name string)
-	OnFatal   func(error) // the disk failed: the process must end
+	Failpoint func(name string) // see partition.Failpoints and journal.Failpoints
+	OnFatal   func(error)       // the disk failed: the process must end
 }
 
 // Broker is one node.
@@ -152,7 +153,7 @@ func Open(o Options) (b *Broker, err error) {
 		return nil, err
 	}
 	b.journal, err = journal.Open(journal.Options{
-		FS: o.FS, Dir: filepath.Join(o.Dir, "journal"), Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal,
+		FS: o.FS, Dir: filepath.Join(o.Dir, "journal"), SegmentBytes: o.SegmentBytes, Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal,
 	})
 	if err != nil {
 		return nil, err

@@ -84,10 +84,11 @@ func (n *Node) run(ops []Op) {
 		return
 	}
 	h := n.lock(parts...)
-	h.entries = len(ops)
+	h.entries, h.step.appended = len(ops), FailSettleAppended
 	for i := range ops {
 		op := &ops[i]
 		if op.Kind == Publish {
+			h.step.appended = FailPublishAppended
 			n.publish(h, op)
 			continue
 		}

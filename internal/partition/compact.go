@@ -5,10 +5,6 @@ import (
 	"bartleby.mq/internal/queue"
 )
 
-// FailCompactMid is the name Options.Failpoint is called with each time a slice
-// of entries was written anew, with no partition locked.
-const FailCompactMid = "compact-mid"
-
 // compact gives disk back. Once the journal has grown to twice what it was after
 // the last time, every logged entry is written anew at its end, in slices, and
 // the segments before are dropped: what lives is copied once for each doubling,
@@ -57,9 +53,7 @@ func (n *Node) compact() {
 				cursor, done = n.retell(h, q, cursor, cut)
 				n.unlock(h)
 				n.relieve()
-				if n.Failpoint != nil {
-					n.Failpoint(FailCompactMid)
-				}
+				n.at(FailCompactMid)
 			}
 		}
 	}

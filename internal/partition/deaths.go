@@ -106,7 +106,9 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 		return false, caused
 	}
 	caused = n.finishHold(h)
+	n.at(FailDeathMarked)
 	n.planDeaths(r, q, dead, settings.DeadLetter)
+	n.at(FailDeathPlanned)
 	more = n.moveDeaths(r, q, settings.AtLeastOnce, true, &caused)
 	return more, caused
 }
@@ -220,6 +222,7 @@ func (n *Node) moveDeaths(r *router, q *Queue, atLeastOnce, last bool, caused *[
 	})
 	h := n.lock(r.parts...)
 	h.entries = len(r.deaths)
+	h.step = steps{FailDeathBeforeAppend, FailDeathAppended, FailDeathUnlocked}
 	h.touch(q)
 	for i := range r.deaths {
 		if !q.gone {

@@ -23,7 +23,11 @@ type hold struct {
 	entered  []newEntry    // by the publish or the death under way
 	entries  int
 	pos      journal.Pos // of the frame, 0 if nothing was logged
+	step     steps       // failpoints on the way out
 }
+
+// steps are the failpoints that a hold passes on its way out; "" is none.
+type steps struct{ append, appended, unlocked string }
 
 type timeout struct {
 	q *Queue
@@ -44,7 +48,7 @@ func (n *Node) lock(parts ...*Partition) *hold {
 		p.hold = h
 	}
 	h.frame.reset()
-	h.now, h.pos, h.entries = n.Now(), 0, 0
+	h.now, h.pos, h.entries, h.step = n.Now(), 0, 0, steps{}
 	return h
 }
 
@@ -101,6 +105,7 @@ func (n *Node) release(h *hold) journal.Pos {
 			p.schedule(q, due)
 		}
 	}
+	n.at(h.step.append)
 	if b := h.frame.bytes(); b != nil {
 		h.pos = n.Journal.Append(b)
 		if len(h.frame.records) > 0 {
@@ -110,6 +115,7 @@ func (n *Node) release(h *hold) journal.Pos {
 			}
 		}
 	}
+	n.at(h.step.appended)
 	for i := len(h.parts) - 1; i >= 0; i-- {
 		p := h.parts[i]
 		p.longest = max(p.longest, h.entries)
@@ -126,6 +132,7 @@ func (n *Node) release(h *hold) journal.Pos {
 // finish carries out the effects of a hold and gives it back. It returns the
 // queues whose deaths the caller is to route.
 func (n *Node) finish(h *hold) (work []*Queue) {
+	n.at(h.step.unlocked)
 	for _, s := range h.wake {
 		s.Flush()
 	}

@@ -50,8 +50,8 @@ type Options struct {
 	Bodies     *bodies.Store
 	Router     Router
 	Logger     *slog.Logger
-	Now        func() int64 // milliseconds since 1970, rounded down
-	Failpoint  func(name string)
+	Now        func() int64      // milliseconds since 1970, rounded down
+	Failpoint  func(name string) // called at the steps in Failpoints; nil: nothing. For tests
 
 	ResetOnDeadLetter bool          // delivery counts do not travel (DL-11.6)
 	StripCC           bool          // DL-20.1

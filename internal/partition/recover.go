@@ -79,6 +79,7 @@ func (r *recovery) queue(incarnation uint64) *Queue {
 
 // frame redoes one frame of the journal.
 func (r *recovery) frame(pos journal.Pos, payload []byte) error {
+	r.node.at(FailRecoverFrame)
 	if len(payload) == 0 || payload[0] != frameVersion {
 		return fmt.Errorf("journal frame at %v: format version not known to this release", pos)
 	}

@@ -145,7 +145,7 @@ func (s *Server) brokerOptions() broker.Options {
 	if timeout == 0 {
 		timeout = -1 // to the broker 0 is the default
 	}
-	return broker.Options{
+	o := broker.Options{
 		Dir: s.DataDir, Logger: s.Logger, NodeName: c.NodeName, Strict: c.Strict,
 		Topology: topology.Options{
 			DenyTransientNonExclusive: !c.Permit[config.TransientQueues],
@@ -165,6 +165,8 @@ func (s *Server) brokerOptions() broker.Options {
 			})
 		},
 	}
+	forCrashTests(&o)
+	return o
 }
 
 // firstStart makes the virtual host and the user that an empty node begins with
