@@ -144,9 +144,10 @@ func Open(o Options) (b *Broker, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
 	}
+	opened := b.store // an error return makes b nil
 	defer func() {
 		if err != nil {
-			_ = b.store.Close()
+			_ = opened.Close()
 		}
 	}()
 	if err = b.loadTopology(); err != nil {
