@@ -45,20 +45,32 @@ type Op struct {
 func (n *Node) Run(ops []Op) {
 	for len(ops) > 0 {
 		slice := ops[:min(len(ops), sliceLimit)]
-		n.run(slice)
+		n.run(slice, false)
 		ops = ops[len(slice):]
 	}
 }
 
 // RunWhole carries out ops in one hold and one frame of the journal: a
-// transaction. It may hold its partitions for longer than a slice.
+// transaction. It may hold its partitions for longer than a slice. REQUIRES: the
+// costs of ops come to MaxWhole at most.
 func (n *Node) RunWhole(ops []Op) {
 	if len(ops) > 0 {
-		n.run(ops)
+		n.run(ops, true)
 	}
 }
 
-func (n *Node) run(ops []Op) {
+// MaxWhole is what RunWhole takes, in bytes of a frame. The journal takes frames
+// of 1 GiB.
+const MaxWhole = 768 << 20
+
+// Cost is at most how many bytes the operation takes of a frame, where size is
+// that of the published record.
+func (op *Op) Cost(size int) int {
+	const operands = 64 // of an operation or one of its targets: opcode, queue, entry, moment
+	return operands*(1+len(op.Targets)) + size
+}
+
+func (n *Node) run(ops []Op, whole bool) {
 	var few [8]*Partition
 	parts := few[:0]
 	add := func(p *Partition) {
@@ -90,26 +102,12 @@ func (n *Node) run(ops []Op) {
 		if op.Kind == Publish {
 			h.step.appended = FailPublishAppended
 			n.publish(h, op)
-			continue
+		} else {
+			n.settle(h, op)
 		}
-		q := op.Queue
-		if q.gone {
-			continue
+		if !whole {
+			n.split(h)
 		}
-		h.touch(q)
-		switch op.Kind {
-		case Ack:
-			if q.m.Ack(op.ID, op.Consumer) {
-				q.stats.Acked++
-			}
-		case Reject:
-			q.m.Reject(h.now, op.ID, op.Consumer, op.Failed)
-		case Return:
-			if q.m.Return(h.now, op.ID, op.Consumer, op.How) {
-				q.stats.Returned++
-			}
-		}
-		q.m.Flow(h.now, 0)
 	}
 	pos := n.unlock(h)
 	n.relieve()
@@ -118,6 +116,28 @@ func (n *Node) run(ops []Op) {
 			ops[i].Pos = pos
 		}
 	}
+}
+
+// settle carries out an operation on an entry. REQUIRES: its partition is held.
+func (n *Node) settle(h *hold, op *Op) {
+	q := op.Queue
+	if q.gone {
+		return
+	}
+	h.touch(q)
+	switch op.Kind {
+	case Ack:
+		if q.m.Ack(op.ID, op.Consumer) {
+			q.stats.Acked++
+		}
+	case Reject:
+		q.m.Reject(h.now, op.ID, op.Consumer, op.Failed)
+	case Return:
+		if q.m.Return(h.now, op.ID, op.Consumer, op.How) {
+			q.stats.Returned++
+		}
+	}
+	q.m.Flow(h.now, 0)
 }
 
 // publish lets one message into its targets. REQUIRES: their partitions are held.

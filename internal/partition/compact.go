@@ -92,6 +92,6 @@ func (n *Node) retell(h *hold, q *Queue, after queue.Cursor, cut uint64) (queue.
 			h.frame.answered(q.Incarnation, v.ID, targets)
 		}
 		// Large bodies: do not let one frame grow without end.
-		return len(h.frame.b) < 4<<20
+		return len(h.frame.b) < frameBytes
 	})
 }

@@ -227,6 +227,7 @@ func (n *Node) moveDeaths(r *router, q *Queue, atLeastOnce, last bool, caused *[
 	for i := range r.deaths {
 		if !q.gone {
 			n.moveDeath(h, q, &r.deaths[i], r.plans[i], atLeastOnce)
+			n.split(h)
 		}
 	}
 	more = true

@@ -67,7 +67,7 @@ func (h *hold) drop(body, history message.Ref) {
 }
 
 // unlock ends the hold. In this order: what happened goes to the journal, as one
-// frame; the partitions are unlocked; then effects leave. A confirm is none of
+// frame unless it is too large (split); the partitions are unlocked; then effects leave. A confirm is none of
 // them: whoever owes one waits until the journal has committed the position returned.
 func (n *Node) unlock(h *hold) journal.Pos {
 	pos := n.release(h)
@@ -106,15 +106,7 @@ func (n *Node) release(h *hold) journal.Pos {
 		}
 	}
 	n.at(h.step.append)
-	if b := h.frame.bytes(); b != nil {
-		h.pos = n.Journal.Append(b)
-		if len(h.frame.records) > 0 {
-			at := n.Journal.PayloadPos(h.pos)
-			for _, r := range h.frame.records {
-				n.bodies.SetLocation(r.body, uint64(at)+uint64(r.at))
-			}
-		}
-	}
+	n.writeFrame(h)
 	n.at(h.step.appended)
 	for i := len(h.parts) - 1; i >= 0; i-- {
 		p := h.parts[i]
@@ -127,6 +119,32 @@ func (n *Node) release(h *hold) journal.Pos {
 		p.mu.Unlock()
 	}
 	return h.pos
+}
+
+// writeFrame hands what the hold has collected to the journal.
+func (n *Node) writeFrame(h *hold) {
+	b := h.frame.bytes()
+	if b == nil {
+		return
+	}
+	h.pos = n.Journal.Append(b)
+	at := n.Journal.PayloadPos(h.pos)
+	for _, r := range h.frame.records {
+		n.bodies.SetLocation(r.body, uint64(at)+uint64(r.at))
+	}
+}
+
+// frameBytes is the size from which a frame is not added to.
+const frameBytes = 4 << 20
+
+// split begins another frame if the hold's has grown large: a few hundred of the
+// largest messages would be more than the journal takes at once. It may be called
+// wherever what came before and what follows need not be there together.
+func (n *Node) split(h *hold) {
+	if len(h.frame.b) >= frameBytes {
+		n.writeFrame(h)
+		h.frame.reset()
+	}
 }
 
 // finish carries out the effects of a hold and gives it back. It returns the

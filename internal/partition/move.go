@@ -38,6 +38,7 @@ func (n *Node) Move(q *Queue, moves []Move) []Moved {
 	h.touch(q)
 	for i := range moves {
 		results[i] = n.move(h, q, &moves[i])
+		n.split(h)
 	}
 	n.unlock(h)
 	n.relieve()
