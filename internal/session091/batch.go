@@ -21,8 +21,22 @@ func (c *conn) addOp(op partition.Op, owner opOwner) {
 	}
 }
 
-// maxOps is how many operations are collected before they are run.
-const maxOps = 512
+// addPublish is addOp of a publish whose record has size bytes.
+func (c *conn) addPublish(op partition.Op, owner opOwner, size int) {
+	c.opBytes += size
+	c.addOp(op, owner)
+	if c.opBytes >= maxOpBytes {
+		c.flushOps()
+	}
+}
+
+const (
+	// maxOps is how many operations are collected before they are run.
+	maxOps = 512
+	// maxOpBytes likewise for what they publish: one read may complete a large
+	// message on each of many channels.
+	maxOpBytes = 4 << 20
+)
 
 // flushOps runs what was collected, and notes what is to be confirmed.
 func (c *conn) flushOps() {
@@ -39,7 +53,7 @@ func (c *conn) flushOps() {
 		}
 	}
 	clear(c.ops)
-	c.ops, c.opOwner = c.ops[:0], c.opOwner[:0]
+	c.ops, c.opOwner, c.opBytes = c.ops[:0], c.opOwner[:0], 0
 	if c.ungate {
 		c.ungate = false
 		c.pumpGated()

@@ -79,6 +79,7 @@ type conn struct {
 	begin    int // of what is not consumed in in
 	ops      []partition.Op
 	opOwner  []opOwner
+	opBytes  int       // of the records that ops publish
 	settling []unacked // scratch of settle
 	// Channels with publishes that were run and are to be confirmed.
 	confirming []*channel
@@ -150,7 +151,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
 	}
 	c.log = o.Logger.With("conn", c.peer.Name)
-	c.out.wakec, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1)
+	c.out.wakec, c.out.roomc, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	c.in = append(make([]byte, 0, readSize), first[len(amqp091.ProtocolHeader):]...)
 	c.writing.Go(c.write)
 	// Whatever ends the reader, even a mistake of ours that panics: what the client
@@ -215,6 +216,7 @@ func (c *conn) read() error {
 		c.flushOps()
 		c.confirm()
 		c.flush(true)
+		c.waitForRoom()
 		if c.state == stateClosed {
 			return errEnd
 		}

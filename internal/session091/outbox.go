@@ -26,7 +26,9 @@ type outbox struct {
 	shut    bool   // nothing is taken any more
 	paused  []pausedConsumer
 	pending atomic.Int64 // bytes of bodies waiting, roughly
+	owed    int          // bytes of answers waiting: what the client asked for, deliveries not included
 	wakec   chan struct{}
+	roomc   chan struct{} // for a reader that waits for owed to fall
 
 	// Owned by whoever has the pen.
 	taken    []item
@@ -69,6 +71,9 @@ const (
 	// consumers get no more, and lowWater when they do again.
 	highWater = 4 << 20
 	lowWater  = 1 << 20
+	// maxOwed is how many bytes of answers may wait for a client before it is not
+	// read any more.
+	maxOwed = 1 << 20
 	// inlineItems is up to how many things whoever put them in writes itself.
 	inlineItems = 8
 	// writeSize is how much is encoded before it is written.
@@ -85,6 +90,7 @@ func (o *outbox) put(f func(b []byte) []byte) {
 	before := len(o.raw)
 	o.raw = f(o.raw)
 	n := len(o.raw) - before
+	o.owed += n
 	if k := len(o.items); k > 0 && o.items[k-1].kind == itemRaw {
 		o.items[k-1].raw += n
 		return
@@ -101,6 +107,9 @@ func (o *outbox) putMethod(channel uint16, m amqp091.Method) {
 func (o *outbox) deliver(it *item, size int) (more bool) {
 	o.mu.Lock()
 	o.items = append(o.items, *it) // even if shut: the end of the connection returns it
+	if it.kind == itemGet {
+		o.owed += size
+	}
 	o.mu.Unlock()
 	return o.pending.Add(int64(size)) < highWater
 }
@@ -114,7 +123,7 @@ func (c *conn) flush(inline bool) {
 		o.mu.Unlock()
 		return // whoever has the pen looks again before it lays it down
 	}
-	if inline && len(o.items) <= inlineItems && len(o.raw) < writeSize && c.raw != nil && len(o.wire) == 0 {
+	if inline && len(o.items) <= inlineItems && len(o.raw) < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
 		o.held = true
 		o.mu.Unlock()
 		c.writeSome()
@@ -135,6 +144,35 @@ func (o *outbox) wake() {
 func (o *outbox) take() {
 	o.taken, o.items = o.items, o.taken[:0]
 	o.takenRaw, o.raw = o.raw, o.takenRaw[:0]
+	if o.owed > maxOwed {
+		select {
+		case o.roomc <- struct{}{}:
+		default:
+		}
+	}
+	o.owed = 0
+}
+
+// waitForRoom keeps a client from asking for more while it does not read the
+// answers to what it has asked: they would pile up without end. As many as are
+// owed may be on their way beside. Deliveries do not count: they have a limit of
+// their own (highWater), and a client that settles them must be read. It returns
+// early if others want something of the reader, or the socket is broken; the
+// write deadline ends a connection that takes nothing.
+func (c *conn) waitForRoom() {
+	o := &c.out
+	for !c.dead.Load() && !c.interrupted.Load() {
+		o.mu.Lock()
+		full := o.owed > maxOwed
+		o.mu.Unlock()
+		if !full {
+			return
+		}
+		select {
+		case <-o.roomc:
+		case <-c.heedc:
+		}
+	}
 }
 
 // writeSome encodes what there is and writes what the socket takes at once; the

@@ -108,31 +108,31 @@ func (ch *channel) published(props, body []byte) error {
 	}
 	c.broker.Totals.Published.Add(1)
 	if len(targets) == 0 {
-		ch.unroutable(p, body)
-		return nil
+		return ch.unroutable(p, body)
 	}
 	op := partition.Op{Kind: partition.Publish, Targets: targets, Body: c.link.Store(p), TTL: p.TTL(), Priority: p.Priority()}
+	stored := len(c.broker.Bodies().Bytes(op.Body))
 	if ch.tx != nil {
-		ch.tx.ops = append(ch.tx.ops, op)
-		return nil
+		ch.tx.add(op, stored)
+		return ch.tx.check()
 	}
 	owner := opOwner{}
 	if ch.confirms != nil {
 		ch.confirms.next++
 		owner = opOwner{ch: ch, tag: ch.confirms.next}
 	}
-	c.addOp(op, owner)
+	c.addPublish(op, owner, stored)
 	return nil
 }
 
 // unroutable returns a mandatory message that goes nowhere (BR-8.2).
-func (ch *channel) unroutable(p *broker.Publication, body []byte) {
+func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	c := ch.c
 	if ch.tx != nil {
 		if ch.content.publish.Mandatory {
 			ch.tx.returns = append(ch.tx.returns, ch.appendReturn(nil, p, body)...)
 		}
-		return
+		return ch.tx.check()
 	}
 	if ch.content.publish.Mandatory {
 		c.flushOps()
@@ -145,6 +145,7 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) {
 		ch.confirms.next++
 		c.addOp(partition.Op{Kind: partition.Publish}, opOwner{ch: ch, tag: ch.confirms.next})
 	}
+	return nil
 }
 
 func (ch *channel) appendReturn(b []byte, p *broker.Publication, body []byte) []byte {
@@ -169,8 +170,16 @@ func (ch *channel) replied(p *broker.Publication) error {
 	return nil
 }
 
+// maxReplies is how many bytes may wait for a requester before replies are
+// dropped: a reply has no queue to wait in, and is delivered at most once (BR-12.4).
+const maxReplies = 64 << 20
+
 // Reply implements broker.Requester.
 func (ch *channel) Reply(exchange, key []byte, body message.Ref) {
+	if ch.c.out.pending.Load() > maxReplies {
+		ch.c.broker.Bodies().Release(body)
+		return
+	}
 	it := item{kind: itemReply, ch: ch, reply: &reply{
 		exchange: append([]byte{}, exchange...), key: append([]byte{}, key...), tag: ch.replyTag,
 	}}

@@ -89,7 +89,7 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 // settled passes a settlement on, to the batch or to the transaction.
 func (ch *channel) settled(op partition.Op) {
 	if ch.tx != nil {
-		ch.tx.ops = append(ch.tx.ops, op)
+		ch.tx.add(op, 0)
 		return
 	}
 	ch.c.addOp(op, opOwner{})

@@ -12,6 +12,22 @@ type transaction struct {
 	ops     []partition.Op
 	settles []uint64 // tags of the deliveries settled
 	returns []byte   // frames of unroutable mandatory messages
+	size    int      // of it all, in bytes as partition.MaxWhole counts them
+}
+
+// add collects an operation, size being that of the message it publishes.
+func (t *transaction) add(op partition.Op, size int) {
+	t.ops = append(t.ops, op)
+	t.size += op.Cost(size)
+}
+
+// check fails once the transaction is too large to be one frame of the journal.
+// RabbitMQ has no such limit but its memory.
+func (t *transaction) check() error {
+	if t.size+len(t.returns) > partition.MaxWhole {
+		return fail(amqp091.CodePreconditionFailed, "transaction is larger than %d bytes", partition.MaxWhole)
+	}
+	return nil
 }
 
 // drop gives up what was collected.
@@ -22,7 +38,7 @@ func (t *transaction) drop(c *conn) {
 		}
 	}
 	clear(t.ops)
-	t.ops, t.settles, t.returns = t.ops[:0], t.settles[:0], t.returns[:0]
+	t.ops, t.settles, t.returns, t.size = t.ops[:0], t.settles[:0], t.returns[:0], 0
 }
 
 func (ch *channel) txSelect() error {
@@ -41,6 +57,9 @@ func (ch *channel) txCommit() error {
 	t := ch.tx
 	if t == nil {
 		return fail(amqp091.CodePreconditionFailed, "channel is not transactional")
+	}
+	if err := t.check(); err != nil {
+		return err
 	}
 	c := ch.c
 	ch.mu.Lock()
@@ -65,7 +84,7 @@ func (ch *channel) txCommit() error {
 		c.out.put(func(b []byte) []byte { return append(b, t.returns...) })
 	}
 	clear(t.ops)
-	t.ops, t.settles, t.returns = t.ops[:0], t.settles[:0], t.returns[:0]
+	t.ops, t.settles, t.returns, t.size = t.ops[:0], t.settles[:0], t.returns[:0], 0
 	if refused {
 		return fail(amqp091.CodePreconditionFailed, "partial tx completion") // DL-10.7
 	}

@@ -86,6 +86,11 @@ func (c *conn) writeAll() {
 // extendWriteDeadline keeps the write deadline ahead; it is moved only when it
 // has come near. REQUIRES: the pen.
 func (c *conn) extendWriteDeadline() {
+	select {
+	case <-c.ended:
+		return // end has set the last one
+	default:
+	}
 	if now := time.Now(); c.writeBy.Sub(now) < writeTimeout/2 {
 		c.writeBy = now.Add(writeTimeout)
 		_ = c.nc.SetWriteDeadline(c.writeBy)
