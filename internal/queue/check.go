@@ -39,8 +39,8 @@ func (m *Machine) Check() error {
 		}
 		if p.side != nil && p.side[i] != 0 {
 			row := p.side[i]
-			if rows[row] || int(row) >= len(m.sides) {
-				fail(id, "side row %d of %d is not its own", row, len(m.sides))
+			if rows[row] || row > m.sides.made {
+				fail(id, "side row %d of %d is not its own", row, m.sides.made)
 			}
 			rows[row] = true
 		}
@@ -137,14 +137,14 @@ func (m *Machine) checkRows(rows map[uint32]bool) error {
 			}
 		}
 	}
-	for row := m.freeSide; row != 0; row = m.sides[row].nextFree {
+	for row := m.sides.free; row != 0; row = m.sides.at(row).nextFree {
 		if rows[row] {
 			return fmt.Errorf("side row %d is free and in use", row)
 		}
 		rows[row] = true
 	}
-	if len(rows) != len(m.sides)-1 {
-		return fmt.Errorf("%d of %d side rows are lost", len(m.sides)-1-len(rows), len(m.sides)-1)
+	if made := int(m.sides.made); len(rows) != made {
+		return fmt.Errorf("%d of %d side rows are lost", made-len(rows), made)
 	}
 	return nil
 }

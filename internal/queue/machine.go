@@ -84,18 +84,6 @@ const (
 	RefusedDead        // the queue is full, and the message died of it (DL-10.9)
 )
 
-// side is what few entries have.
-type side struct {
-	history  message.Ref
-	counts   Counts
-	far      int64             // the moment that was too far for the column
-	ttl      int64             // the TTL's moment while the column tells the end of a wait; 0 = none
-	reason   deadletter.Reason // while dying or held
-	diedAt   int64
-	by       *Consumer // who rejected or returned it last, nil if nobody did
-	nextFree uint32
-}
-
 // Machine is one queue. The zero value is not ready; use New.
 type Machine struct {
 	config   Config
@@ -103,12 +91,11 @@ type Machine struct {
 	sink     Sink
 	pages    *Pages
 
-	lanes    []*lane // by priority level; nil until used
-	filled   [4]uint64
-	returns  []ID // entries in stateReturned, and some that were
-	sides    []side
-	freeSide uint32
-	cs       consumers
+	lanes   []*lane // by priority level; nil until used
+	filled  [4]uint64
+	returns []ID // entries in stateReturned, and some that were
+	sides   sides
+	cs      consumers
 
 	dying     []ID  // entries in stateDying, in the order of their deaths; some may be gone
 	refusing  bool  // quorum: over the limit, until 80 % (DL-10.8)
@@ -145,7 +132,6 @@ func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *
 		levels = max(1, config.MaxPriority) + 1
 	}
 	m.lanes = make([]*lane, levels)
-	m.sides = make([]side, 1)
 	m.cs.single, m.cs.quorum = config.SingleActive, config.Type == Quorum
 	return m
 }
@@ -216,17 +202,9 @@ func (m *Machine) sideOf(p *page, i uint) *side {
 		p.side = new([pageSize]uint32)
 	}
 	if p.side[i] == 0 {
-		row := m.freeSide
-		if row == 0 {
-			row = uint32(len(m.sides))
-			m.sides = append(m.sides, side{})
-		} else {
-			m.freeSide = m.sides[row].nextFree
-			m.sides[row] = side{}
-		}
-		p.side[i] = row
+		p.side[i] = m.sides.take()
 	}
-	return &m.sides[p.side[i]]
+	return m.sides.at(p.side[i])
 }
 
 // peekSide returns the entry's side row, nil if it has none.
@@ -234,7 +212,7 @@ func (m *Machine) peekSide(p *page, i uint) *side {
 	if p.side == nil || p.side[i] == 0 {
 		return nil
 	}
-	return &m.sides[p.side[i]]
+	return m.sides.at(p.side[i])
 }
 
 // tally moves the entry's weight in the totals.
@@ -402,8 +380,7 @@ func (m *Machine) forget(id ID, p *page, i uint) (body, history message.Ref, log
 	}
 	if s := m.peekSide(p, i); s != nil {
 		history = s.history
-		*s = side{nextFree: m.freeSide}
-		m.freeSide = p.side[i]
+		m.sides.give(p.side[i])
 		p.side[i] = 0
 	}
 	p.live.clear(i)

@@ -612,9 +612,9 @@ func (p *pair) close(t *rapid.T) {
 	if len(p.owed) > 0 || len(p.effects) > 0 {
 		t.Fatalf("after the end %d references are held, effects %v", len(p.owed), p.effects)
 	}
-	if free := len(p.m.sides) - 1; free > 0 {
+	if free := int(p.m.sides.made); free > 0 {
 		n := 0
-		for row := p.m.freeSide; row != 0; row = p.m.sides[row].nextFree {
+		for row := p.m.sides.free; row != 0; row = p.m.sides.at(row).nextFree {
 			n++
 		}
 		if n != free {

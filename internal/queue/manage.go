@@ -146,8 +146,7 @@ func (m *Machine) BuryRest(limit int) (more bool) {
 			var history message.Ref
 			if s := m.peekSide(p, i); s != nil {
 				history = s.history
-				*s = side{nextFree: m.freeSide}
-				m.freeSide = p.side[i]
+				m.sides.give(p.side[i])
 			}
 			m.sink.Removed(0, p.ref[i], history, false)
 			limit--
