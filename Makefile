@@ -13,7 +13,7 @@ RACE := ./internal/amqp091 ./internal/api ./internal/auth ./internal/bodies ./in
 	./internal/listen ./internal/message ./internal/partition ./internal/queue ./internal/routing ./internal/server \
 	./internal/session091 ./internal/topology
 
-.PHONY: build run test race lint vuln bench brokerbench conformance crash soak fuzz generate clean help
+.PHONY: build run test race lint vuln bench brokerbench conformance crash soak hostile stall fuzz generate clean help
 
 build: ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
@@ -42,11 +42,17 @@ bench: ## the benchmarks of publish, route, deliver, ack and append
 conformance: build ## play RabbitMQ's transcripts, in strict and in default mode
 	scripts/conformance $(BIN)/bartleby
 
-crash: build ## kill a node while messages die, and look where each is
-	$(GO) test -count=1 -v ./test/crash -bartleby $(BIN)/bartleby
+crash: ## kill a node 200 times while messages die, and look where each is
+	$(GO) test -count=1 -v -parallel 4 ./test/crash -kills 208
 
-soak: build ## ten minutes of kills under load
-	$(GO) test -count=1 -v -timeout 30m ./test/crash -bartleby $(BIN)/bartleby -for 10m
+soak: ## ten minutes of kills under load
+	$(GO) test -count=1 -v -parallel 4 -timeout 30m ./test/crash -kills 208 -for 10m
+
+hostile: ## clients that break the protocol, flood, or say nothing
+	$(GO) test -count=1 -v ./test/hostile
+
+stall: ## what is large to one queue, and what a bystander sees of it
+	$(GO) test -count=1 -v -timeout 20m ./test/stall -stall
 
 fuzz: ## every fuzz target for FUZZTIME
 	scripts/fuzz $(FUZZTIME)

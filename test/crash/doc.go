@@ -1,8 +1,24 @@
-// Package crash kills a node while messages die, starts it again, and looks where
-// each message is (DL-21.1, DL-21.2). It is a test only: the node is another
-// process, and the kill is the kernel's.
+// Package crash kills a server again and again while messages die in it, and
+// looks where each message is afterwards (DL-21.2, DL-21.3). It is all tests.
 //
-//	go test ./test/crash -bartleby bin/bartleby [-for 10m]
+// A life is one data directory. It is a sequence of rounds: start the server, let
+// publishers and consumers work for a short time, kill the server from outside or
+// let it kill itself at a failpoint. Every few rounds there is an audit: all
+// queues are drained and each message is compared with what the clients know of
+// it. Then the life goes on with the same directory.
 //
-// Without the flag the test builds the binary itself and kills it a few times.
+// What clients know, and what follows from it:
+//
+//   - Confirmed, or in a committed transaction: the message is somewhere, once,
+//     unless a consumer has sent an ack for it. An ack sent may be lost with the
+//     server, so such a message is there once or not at all.
+//   - Sent and not confirmed: once or not at all. Refused by basic.nack: not at all.
+//   - Seen by an audit: gone. The audit ends with a confirmed publish, which is in
+//     the journal behind all the acks of the audit; so no later audit may see it.
+//   - The place implies the history: a message in the dead letter queue has died
+//     once in the source, and so on. Counts never exceed what consumers asked for.
+//
+// A message that fans out has several lines, one for each place its copies may
+// come to rest in. A copy on its way covers the lines it will still divide into;
+// each line is covered once.
 package crash
