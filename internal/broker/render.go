@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -30,8 +31,9 @@ func RenderProps(dst []byte, rec message.Record, history []byte, n queue.Counts,
 		}
 	}
 	if counted {
-		if n.Acquired > 0 {
-			edit.Set = append(edit.Set, deadletter.LongField("x-acquired-count", int64(n.Acquired)))
+		// What failed before it came here counts as acquired, until it is here.
+		if acquired := cmp.Or(n.Acquired, n.Deliveries); acquired > 0 {
+			edit.Set = append(edit.Set, deadletter.LongField("x-acquired-count", int64(acquired)))
 		}
 		if n.Deliveries > 0 {
 			edit.Set = append(edit.Set, deadletter.LongField("x-delivery-count", int64(n.Deliveries)))

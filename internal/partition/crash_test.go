@@ -403,6 +403,7 @@ func (p *player) drain() {
 		p.n.bodies.Release(h.d.Body)
 		p.n.bodies.Release(h.d.History)
 	}
+	p.lenient.Store(true) // what dies meanwhile may find its target deleted
 	for name, q := range p.queues {
 		var err error
 		if name < "e" {

@@ -276,7 +276,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		}
 		h.touch(t)
 		e := queue.Entry{
-			Body: d.Body, History: p.history, Counts: t.carried(counts.Deliveries), Size: t.size(rec), Priority: priority, TTL: -1,
+			Body: d.Body, History: p.history, Counts: counts, Size: t.size(rec), Priority: priority, TTL: -1,
 			Logged: t.logs(rec.Persistent()), Redelivered: counts.Deliveries > 0,
 		}
 		n.bodies.Retain(d.Body, 1)
@@ -384,7 +384,7 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 			e.record, e.recordRef = n.bodies.Bytes(d.Body), d.Body
 		}
 		e.r.Due = in.q.m.Due(in.id)
-		e.r.Counts = in.q.carried(counts.Deliveries)
+		e.r.Counts = counts
 		e.r.Redelivered = counts.Deliveries > 0
 		h.frame.enter(&e)
 	}

@@ -74,7 +74,7 @@ func redo(t testing.TB, payload []byte) (*world, error) {
 		{"c", classic, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
 		{"q", quorum, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
 	}, table{"x": {"q"}}, 1_700_000_000_000, nil)
-	w.lenient = true
+	w.lenient.Store(true)
 	return w, w.n.Recover()
 }
 

@@ -148,16 +148,6 @@ func (q *Queue) logs(persistent bool) bool {
 	return q.Durable && (persistent || q.m.Config().Type == queue.Quorum)
 }
 
-// carried is what a message that failed so often elsewhere begins with here: a
-// quorum queue takes each failure for an acquisition (DL-11.6).
-func (q *Queue) carried(deliveries uint32) queue.Counts {
-	n := queue.Counts{Deliveries: deliveries}
-	if q.m.Config().Type == queue.Quorum {
-		n.Acquired = deliveries
-	}
-	return n
-}
-
 // size is what the record weighs for the queue's length limits (DL-10.2).
 func (q *Queue) size(r message.Record) uint32 {
 	if q.m.Config().Type == queue.Quorum {

@@ -241,7 +241,7 @@ func (r *recovery) move(fr *frameReader) {
 			continue // told anew by a later frame, see compact
 		}
 		s := queue.Restored{}
-		s.Due, s.Counts, s.Redelivered = due, q.carried(deliveries), deliveries > 0
+		s.Due, s.Counts, s.Redelivered = due, queue.Counts{Deliveries: deliveries}, deliveries > 0
 		if !r.restore(q, to, v.Body, r.history, &s) {
 			fr.bad = true
 			return

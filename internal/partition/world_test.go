@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -38,7 +39,7 @@ type world struct {
 	routes table
 	now    int64
 
-	lenient bool // drops are no failures
+	lenient atomic.Bool // drops are no failures
 }
 
 func (w *world) RouteDead(_ *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
@@ -52,7 +53,7 @@ func (w *world) RouteDead(_ *Queue, exchange string, _ []string, _ message.Recor
 func (w *world) QueueUnused(*Queue) {}
 
 func (w *world) Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, _ *deadletter.History) {
-	if w.lenient {
+	if w.lenient.Load() {
 		return
 	}
 	w.t.Errorf("message %d was dropped: %s in %s, %s", r.Serial(), reason, q.Name, outcome)

@@ -44,8 +44,7 @@ func (c *Consumer) canTake() bool {
 
 // consumers are those attached to a queue, highest priority first.
 type consumers struct {
-	list   []*Consumer // by priority, then in the order of attaching
-	turn   []int       // for each distinct priority, in order: whose turn it is next
+	list   []*Consumer // by priority, then in the order in which they are served next
 	slots  []*Consumer // by Consumer.slot; slot 0 is basic.get
 	single bool        // BR-9.5
 	active *Consumer   // the one that gets messages if single
@@ -66,7 +65,6 @@ func (cs *consumers) attach(c *Consumer) {
 	cs.list = append(cs.list, nil)
 	copy(cs.list[at+1:], cs.list[at:])
 	cs.list[at] = c
-	cs.turn = cs.turn[:0]
 	cs.count++
 	c.order = cs.count
 	if c.NoAck {
@@ -95,7 +93,6 @@ func (cs *consumers) detach(c *Consumer) bool {
 	for i, other := range cs.list {
 		if other == c {
 			cs.list = append(cs.list[:i], cs.list[i+1:]...)
-			cs.turn = cs.turn[:0]
 			c.gone = true
 			if c.NoAck {
 				cs.plain--
@@ -186,24 +183,34 @@ func (cs *consumers) next() *Consumer {
 		}
 		return nil
 	}
-	level := 0
-	for from := 0; from < len(cs.list); level++ {
-		to := from + 1
-		for to < len(cs.list) && cs.list[to].Priority == cs.list[from].Priority {
-			to++
+	for i, c := range cs.list {
+		if c.canTake() {
+			cs.stepBack(i)
+			return c
 		}
-		if level == len(cs.turn) {
-			cs.turn = append(cs.turn, 0)
-		}
-		n, turn := to-from, cs.turn[level]
-		for k := range n {
-			i := (turn + k) % n
-			if c := cs.list[from+i]; c.canTake() {
-				cs.turn[level] = (i + 1) % n
-				return c
-			}
-		}
-		from = to
 	}
 	return nil
+}
+
+// stepBack moves the consumer at i behind its equals.
+func (cs *consumers) stepBack(i int) {
+	c := cs.list[i]
+	for ; i+1 < len(cs.list) && cs.list[i+1].Priority == c.Priority; i++ {
+		cs.list[i] = cs.list[i+1]
+	}
+	cs.list[i] = c
+}
+
+// credited is called when a delivery to c was settled. One that could take no
+// more steps back behind those that could all the time, as in RabbitMQ.
+func (cs *consumers) credited(c *Consumer) {
+	if c.Prefetch == 0 || c.out+1 != c.Prefetch || len(cs.list) < 2 || cs.single {
+		return
+	}
+	for i, other := range cs.list {
+		if other == c {
+			cs.stepBack(i)
+			return
+		}
+	}
 }

@@ -9,8 +9,10 @@
 package queue
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
+	"slices"
 
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
@@ -157,9 +159,14 @@ func (m *Machine) Totals() Totals {
 // Consumers is the number of consumers attached.
 func (m *Machine) Consumers() int { return len(m.cs.list) }
 
-// RangeConsumers calls f for each consumer, and whether it gets messages now.
+// RangeConsumers calls f for each consumer, by priority and age, and whether it
+// gets messages now.
 func (m *Machine) RangeConsumers(f func(c *Consumer, active bool)) {
-	for _, c := range m.cs.list {
+	list := slices.Clone(m.cs.list)
+	slices.SortStableFunc(list, func(a, b *Consumer) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.order, b.order))
+	})
+	for _, c := range list {
 		f(c, !m.cs.single || m.cs.active == c)
 	}
 }
@@ -472,6 +479,9 @@ func (m *Machine) Flow(now int64, id ID) {
 		m.nowOrNever(now, id)
 		return
 	}
+	if id == 0 {
+		m.Trim(now, sliceLimit) // what came back may be too much, whoever could take it (DL-10.6)
+	}
 	if len(m.cs.list) > 0 && m.n.Ready > 0 {
 		m.Pump(now, sliceLimit)
 	}
@@ -709,6 +719,7 @@ func (m *Machine) taken(id ID, c *Consumer) (*page, uint) {
 	}
 	if c != nil {
 		c.out--
+		m.cs.credited(c)
 		m.cs.forget(c)
 	}
 	return p, i
@@ -781,7 +792,7 @@ func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind 
 		}
 		counts = s.counts
 	}
-	if m.config.Type == Quorum && m.settings.DeliveryLimit >= 0 && failed && int64(counts.Deliveries) > m.settings.DeliveryLimit {
+	if m.config.Type == Quorum && m.settings.DeliveryLimit >= 0 && int64(counts.Deliveries) > m.settings.DeliveryLimit {
 		m.die(now, id, p, i, deadletter.DeliveryLimit, c)
 		return
 	}

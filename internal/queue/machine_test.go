@@ -87,7 +87,7 @@ func newPair(t *rapid.T) *pair {
 	p := &pair{now: 1_700_000_000_000, owed: map[message.Ref]bool{}, purged: map[message.Ref]bool{}}
 	settings := drawSettings(t)
 	p.m = New(config, settings, &Pages{}, p, p.now)
-	p.q = &model{config: config, settings: settings, next: map[int]uint64{}, slots: []*modelConsumer{nil}, turn: map[int]int{}}
+	p.q = &model{config: config, settings: settings, next: map[int]uint64{}, slots: []*modelConsumer{nil}}
 	start := rapid.SampledFrom([]uint64{1, 200, 250, 255, 256, 1020}).Draw(t, "first number")
 	for level := range p.m.lanes {
 		p.m.lane(level).next = start
@@ -240,7 +240,7 @@ func (p *pair) enter(t *rapid.T, e Entry, force bool) {
 		p.journal(func(m *Machine) { c := r; m.Restore(id, &c) })
 	}
 	p.m.Flow(p.now, id)
-	p.q.flow(p.now)
+	p.q.flow(p.now, id != 0)
 }
 
 func (p *pair) get(t *rapid.T) {
@@ -283,7 +283,7 @@ func (p *pair) settle(t *rapid.T) {
 		p.giveBack(t, d, ReturnKind(rapid.IntRange(int(ReturnNack), int(ReturnFailed)).Draw(t, "kind")))
 	}
 	p.m.Flow(p.now, 0)
-	p.q.flow(p.now)
+	p.q.flow(p.now, false)
 }
 
 func (p *pair) giveBack(t *rapid.T, d delivered, kind ReturnKind) {
@@ -359,7 +359,7 @@ func (p *pair) detach(t *rapid.T) {
 		}
 		p.unsettled = slices.DeleteFunc(p.unsettled, func(d delivered) bool { return d.to == to })
 		p.m.Flow(p.now, 0)
-		p.q.flow(p.now)
+		p.q.flow(p.now, false)
 	}
 }
 

@@ -20,7 +20,6 @@ type model struct {
 	next     map[int]uint64
 	list     []*modelConsumer // highest priority first, then oldest
 	slots    []*modelConsumer // by slot; 0 is nobody's
-	turn     map[int]int      // by priority: how many of its consumers come later
 	active   *modelConsumer
 	attached int
 	moves    int // numbers returns, deaths and deliveries in their order
@@ -289,7 +288,7 @@ func (q *model) enter(e *Entry) *modelEntry {
 	return in
 }
 
-func (q *model) flow(now int64) {
+func (q *model) flow(now int64, stored bool) {
 	if e := q.instant; e != nil {
 		q.instant = nil
 		if list := q.order(); list[0] == e {
@@ -301,6 +300,9 @@ func (q *model) flow(now int64) {
 		}
 		q.die(now, e, deadletter.Expired)
 		return
+	}
+	if !stored {
+		q.trim(now) // DL-10.6
 	}
 	q.pump(now)
 	q.trim(now)
@@ -374,21 +376,20 @@ func (q *model) nextConsumer() *modelConsumer {
 		}
 		return nil
 	}
-	for i := 0; i < len(q.list); {
-		priority := q.list[i].priority
-		var equals []*modelConsumer
-		for ; i < len(q.list) && q.list[i].priority == priority; i++ {
-			equals = append(equals, q.list[i])
-		}
-		for k := range equals {
-			n := (q.turn[priority] + k) % len(equals)
-			if equals[n].canTake() {
-				q.turn[priority] = n + 1
-				return equals[n]
-			}
+	for _, c := range q.list {
+		if c.canTake() {
+			q.stepBack(c)
+			return c
 		}
 	}
 	return nil
+}
+
+// stepBack moves c behind all of its priority.
+func (q *model) stepBack(c *modelConsumer) {
+	q.list = slices.DeleteFunc(q.list, func(x *modelConsumer) bool { return x == c })
+	q.list = append(q.list, c)
+	slices.SortStableFunc(q.list, func(a, b *modelConsumer) int { return b.priority - a.priority })
 }
 
 func (q *model) choose() {
@@ -411,7 +412,6 @@ func (q *model) attach(c *modelConsumer) {
 	c.order = q.attached
 	q.list = append(q.list, c)
 	slices.SortStableFunc(q.list, func(a, b *modelConsumer) int { return b.priority - a.priority })
-	q.turn = map[int]int{}
 	if i := slices.Index(q.slots[1:], nil); i >= 0 {
 		q.slots[i+1] = c
 	} else {
@@ -422,7 +422,6 @@ func (q *model) attach(c *modelConsumer) {
 
 func (q *model) detach(c *modelConsumer) {
 	q.list = slices.DeleteFunc(q.list, func(x *modelConsumer) bool { return x == c })
-	q.turn = map[int]int{}
 	c.gone = true
 	if q.active == c {
 		q.active = nil
@@ -448,6 +447,9 @@ func (q *model) settled(id ID, c *modelConsumer) *modelEntry {
 	}
 	if c != nil {
 		c.out--
+		if c.prefetch > 0 && c.out+1 == c.prefetch && !c.gone && !q.config.SingleActive {
+			q.stepBack(c)
+		}
 		q.forget(c)
 	}
 	return e
@@ -464,7 +466,7 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 		e.e.Counts.Deliveries++
 	}
 	switch limit := q.settings.DeliveryLimit; {
-	case q.quorum() && failed && limit >= 0 && int64(e.e.Counts.Deliveries) > limit:
+	case q.quorum() && limit >= 0 && int64(e.e.Counts.Deliveries) > limit:
 		q.die(now, e, deadletter.DeliveryLimit)
 	case waits: // DL-12.2
 		wait := min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))

@@ -121,7 +121,7 @@ func (b *Binding) durable() bool {
 }
 
 // findEnds checks names and permissions in RabbitMQ's order and finds the two ends; missing says which one is not
-// there. For a queue bound elsewhere as exclusive it is ResourceLocked (BR-7.5).
+// there.
 func (s *State) findEnds(d *BindingDecl, permit Permit) (v *VHost, b *Binding, missing, err error) {
 	if v, err = s.vhost(d.VHost); err != nil {
 		return nil, nil, nil, err
@@ -163,16 +163,24 @@ func (s *State) findEnds(d *BindingDecl, permit Permit) (v *VHost, b *Binding, m
 	if !ok {
 		return v, nil, NoQueue(d.VHost, message.QueueName(d.Destination)), nil
 	}
-	if err := q.CheckAccess(d.Owner); err != nil {
-		return nil, nil, nil, err
-	}
 	return v, newBinding(d, source, nil, q), nil, nil
+}
+
+// checkAccess refuses a binding of another connection's exclusive queue (BR-7.5).
+func (b *Binding) checkAccess(owner string) error {
+	if b.Queue == nil {
+		return nil
+	}
+	return b.Queue.CheckAccess(owner)
 }
 
 // Bind makes a binding; one there is already is left as it is (BR-6.1, BR-6.2). Missing ends are NotFound.
 func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, err error) {
 	_, b, missing, err := s.findEnds(&d, permit)
 	if err = cmp.Or(err, missing); err != nil {
+		return nil, false, err
+	}
+	if err := b.checkAccess(d.Owner); err != nil {
 		return nil, false, err
 	}
 	if old, ok := b.Source.out[b.id]; ok {
@@ -212,7 +220,10 @@ func (s *State) Unbind(d BindingDecl, permit Permit) (Removed, error) {
 	}
 	old, ok := b.Source.out[b.id]
 	if !ok {
-		return Removed{}, nil
+		return Removed{}, nil // whoever owns the queue: RabbitMQ asks for that only then
+	}
+	if err := b.checkAccess(d.Owner); err != nil {
+		return Removed{}, err
 	}
 	var removed Removed
 	s.dropBinding(old, &removed)

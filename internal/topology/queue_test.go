@@ -112,6 +112,14 @@ func TestBR_7_5_Exclusive(t *testing.T) {
 	b.Owner = "c2"
 	_, _, err = f.Bind(b, nil)
 	expectRefusal(t, err, ResourceLocked, locked("q"))
+	if _, err = f.Unbind(b, nil); err != nil {
+		t.Errorf("unbind of what is not bound: %v", err)
+	}
+	b.Owner = "c1"
+	if _, _, err = f.Bind(b, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.Owner = "c2"
 	_, err = f.Unbind(b, nil)
 	expectRefusal(t, err, ResourceLocked, locked("q"))
 	shared.Exclusive = true
