@@ -27,10 +27,13 @@ func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err
 func (c *Connection) PassiveExchange(name message.ExchangeName) error {
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
-	if err := c.anyPermission(topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); err != nil {
-		return err
-	}
 	_, err := c.b.state.PassiveExchange(c.VHost, name)
+	if name == "" {
+		return err // refused whoever asks (BR-5.3)
+	}
+	if denied := c.anyPermission(topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); denied != nil {
+		return denied
+	}
 	return err
 }
 
@@ -160,6 +163,15 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 			return 0, nil
 		}
 		return 0, err
+	}
+	for _, asked := range []struct {
+		set  bool
+		flag string
+	}{{ifUnused, "if-unused"}, {ifEmpty, "if-empty"}} {
+		if asked.set && q.Type == topology.Quorum && c.client != nil { // the API does what it is asked
+			return 0, topology.Refuse(topology.NotImplemented,
+				"cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues", q.Resource(), asked.flag)
+		}
 	}
 	n, err := c.b.remove(q, func(n partition.Counts) error {
 		switch {

@@ -244,26 +244,9 @@ func (c *Connection) Route(p *Publication) ([]*partition.Queue, error) {
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
 	revision := c.b.revision.Load()
-	v, ok := c.b.state.VHost(c.VHost)
-	if !ok {
-		return nil, topology.Refuse(topology.NotFound, "no exchange '%s' in vhost '%s'", p.Exchange, c.VHost)
-	}
-	name := message.ExchangeName(p.Exchange)
-	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); err != nil {
+	v, x, err := c.publishable(p)
+	if err != nil {
 		return nil, err
-	}
-	x, ok := v.Exchange(name)
-	if !ok {
-		return nil, topology.NoExchange(c.VHost, name)
-	}
-	if x.Internal {
-		return nil, topology.Refuse(topology.AccessRefused, "cannot publish to internal %s", x.Resource())
-	}
-	if x.Type == routing.Topic {
-		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(name), Key: string(p.Key)}
-		if err := c.permit(topology.Write, r); err != nil {
-			return nil, err
-		}
 	}
 	m := routing.Message{
 		Key: p.Key, Headers: p.Props.Headers, MessageID: p.Props.MessageID, CorrelationID: p.Props.CorrelationID,
@@ -285,6 +268,45 @@ func (c *Connection) Route(p *Publication) ([]*partition.Queue, error) {
 		c.cache.keep(p.Exchange, p.Key, targets)
 	}
 	return targets, nil
+}
+
+// MayPublish checks the exchange and the permissions of a publish, and not the
+// message.
+func (c *Connection) MayPublish(p *Publication) error {
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	_, _, err := c.publishable(p)
+	return err
+}
+
+// publishable finds the exchange of a publish that the client may make.
+// REQUIRES: topo is held.
+func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exchange, error) {
+	name := message.ExchangeName(p.Exchange)
+	v, ok := c.b.state.VHost(c.VHost)
+	if !ok {
+		return nil, nil, topology.NoExchange(c.VHost, name)
+	}
+	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); err != nil {
+		return nil, nil, err
+	}
+	x, ok := v.Exchange(name)
+	if !ok {
+		return nil, nil, topology.NoExchange(c.VHost, name)
+	}
+	if x.Internal {
+		return nil, nil, topology.Refuse(topology.AccessRefused, "cannot publish to internal %s", x.Resource())
+	}
+	if x.Type == routing.Topic {
+		keys := append([][]byte{p.Key}, p.cc...)
+		for _, key := range append(keys, shortStrings(p.bcc)...) {
+			r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(name), Key: string(key)}
+			if err := c.permit(topology.Write, r); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return v, x, nil
 }
 
 func shortStrings(b []byte) (list [][]byte) {

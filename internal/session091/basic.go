@@ -67,7 +67,7 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	_, used := ch.consumers[tag]
 	count := len(ch.consumers)
 	ch.mu.Unlock()
-	if used {
+	if used || ch.requester != "" && tag == ch.replyTag {
 		return fail(amqp091.CodeNotAllowed, "attempt to reuse consumer tag '%s'", tag)
 	}
 	if c.MaxChannelConsumers > 0 && count >= c.MaxChannelConsumers {
@@ -109,12 +109,16 @@ func (k *consumer) arguments(decl *topology.Queue) error {
 		if decl.Type != topology.Quorum {
 			return fail(amqp091.CodePreconditionFailed, "invalid arg 'x-consumer-timeout' for %s of queue type rabbit_classic_queue", decl.Resource())
 		}
-		if n, isInt := amqp091.Int64(v); isInt && n > 0 {
-			k.Timeout = n
+		n, isInt := amqp091.Int64(v)
+		if !isInt {
+			return fail(amqp091.CodePreconditionFailed, `invalid arg 'x-consumer-timeout' for %s: "expected integer, got %s"`, decl.Resource(), amqp091.TypeName(v))
 		}
+		k.Timeout = max(0, n)
 	}
-	if _, ok := k.args.Get("x-stream-offset"); ok {
-		return fail(amqp091.CodePreconditionFailed, "invalid arg 'x-stream-offset' for %s of queue type rabbit_%s_queue", decl.Resource(), decl.Type)
+	for _, arg := range []string{"x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"} {
+		if _, ok := k.args.Get(arg); ok {
+			return fail(amqp091.CodePreconditionFailed, "invalid arg '%s' for %s of queue type rabbit_%s_queue", arg, decl.Resource(), decl.Type)
+		}
 	}
 	return nil
 }
@@ -130,6 +134,12 @@ func (ch *channel) consumeReplies(m *amqp091.BasicConsume) error {
 	tag := m.ConsumerTag
 	if tag == "" {
 		tag = broker.RandomName("amq.ctag-")
+	}
+	ch.mu.Lock()
+	_, used := ch.consumers[tag]
+	ch.mu.Unlock()
+	if used {
+		return fail(amqp091.CodeNotAllowed, "attempt to reuse consumer tag '%s'", tag)
 	}
 	ch.replyTag = tag
 	ch.requester = ch.c.broker.AddRequester(ch)
@@ -200,10 +210,7 @@ func (ch *channel) basicRecover(requeue, async bool) error {
 	for i := range c.settling {
 		u := &c.settling[i]
 		c.addOp(partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnRecover}, opOwner{})
-		if ch.gate != nil && u.consumer != nil && u.consumer.Gate != nil {
-			ch.gate.used.Add(-1)
-			c.ungate = true
-		}
+		ch.freed(u.consumer)
 	}
 	clear(c.settling)
 	// The answer comes before the messages do again.

@@ -180,7 +180,7 @@ func (ch *channel) interrupted(amqp091.Frame) error {
 // openChannel handles a frame on a number that is not open.
 func (c *conn) openChannel(f amqp091.Frame) error {
 	if f.Type != amqp091.FrameMethod {
-		return fail(amqp091.CodeChannelError, "expected 'channel.open'")
+		return fail(amqp091.CodeUnexpectedFrame, "expected method frame, got non method frame instead")
 	}
 	m, err := c.decode(f)
 	if err != nil {

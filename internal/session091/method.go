@@ -44,8 +44,6 @@ func (ch *channel) dispatch(m amqp091.Method) error {
 		ch.c.forgetChannel(ch)
 		ch.reply(amqp091.ChannelCloseOk{}, false)
 		return nil
-	case *amqp091.ChannelCloseOk:
-		return nil
 	case *amqp091.ChannelFlow:
 		if !m.Active {
 			return fail(amqp091.CodeNotImplemented, "active=false") // BR-4.6
@@ -96,10 +94,7 @@ func (ch *channel) dispatch(m amqp091.Method) error {
 	case *amqp091.TxRollback:
 		return ch.txRollback()
 	}
-	if m.ID()>>16 == amqp091.MethodID(amqp091.ClassConnection) {
-		return fail(amqp091.CodeChannelError, "unexpected method in connection state running")
-	}
-	return fail(amqp091.CodeCommandInvalid, "method %s is not for a server", m.Name())
+	return fail(amqp091.CodeCommandInvalid, "unimplemented method")
 }
 
 // reply answers unless the client asked for no answer.

@@ -90,6 +90,9 @@ func (ch *channel) published(props, body []byte) error {
 		return fail(amqp091.CodeSyntaxError, "%s", err)
 	}
 	if err := c.link.Check(p); err != nil {
+		if first := c.link.MayPublish(p); first != nil {
+			err = first // the exchange is looked at before the message
+		}
 		return asFailure(err, amqp091.BasicPublishID)
 	}
 	if p.Props.Has(amqp091.FlagReplyTo) && string(p.Props.ReplyTo) == broker.ReplyTo {
@@ -159,6 +162,9 @@ func (ch *channel) appendReturn(b []byte, p *broker.Publication, body []byte) []
 func (ch *channel) replied(p *broker.Publication) error {
 	c := ch.c
 	c.flushOps()
+	if err := c.link.MayPublish(p); err != nil {
+		return asFailure(err, amqp091.BasicPublishID)
+	}
 	c.broker.Totals.Published.Add(1)
 	if to, ok := c.broker.Requester(string(p.Key)); ok {
 		to.Reply(p.Exchange, p.Key, c.link.Store(p))

@@ -14,11 +14,7 @@ func (ch *channel) queueDeclare(m *amqp091.QueueDeclare) error {
 	var d broker.Declared
 	var err error
 	if m.Passive {
-		name, e := ch.queueName(m.Queue)
-		if e != nil {
-			return e
-		}
-		d, err = ch.c.link.PassiveQueue(name)
+		d, err = ch.c.link.PassiveQueue(message.QueueName(m.Queue))
 	} else {
 		d, err = ch.c.link.DeclareQueue(topology.QueueDecl{
 			Name: message.QueueName(m.Queue), Durable: m.Durable, Exclusive: m.Exclusive, AutoDelete: m.AutoDelete, Arguments: m.Arguments,

@@ -61,7 +61,7 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 	}
 	if tag == 0 {
 		tag = ch.nextTag
-	} else if ch.unacked.get(tag) == nil && !ch.unacked.covers(tag) {
+	} else if ch.unacked.get(tag) == nil { // settled already: RabbitMQ does not find it either
 		ch.mu.Unlock()
 		return unknownTag(tag, method)
 	}
@@ -93,7 +93,12 @@ func (ch *channel) settled(op partition.Op) {
 		return
 	}
 	ch.c.addOp(op, opOwner{})
-	if ch.gate != nil {
+	ch.freed(op.Consumer)
+}
+
+// freed makes room under the shared prefetch limit for a delivery to c that was settled.
+func (ch *channel) freed(c *queue.Consumer) {
+	if ch.gate != nil && c != nil && c.Gate != nil {
 		ch.gate.used.Add(-1)
 		ch.c.ungate = true
 	}

@@ -1,6 +1,9 @@
 package session091
 
 import (
+	"cmp"
+	"slices"
+
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/partition"
 )
@@ -41,6 +44,29 @@ func (t *transaction) drop(c *conn) {
 	t.ops, t.settles, t.returns, t.size = t.ops[:0], t.settles[:0], t.returns[:0], 0
 }
 
+// arrange puts the publishes first and then the settlements in the order of their
+// deliveries, as RabbitMQ does whatever order they were asked in.
+func (t *transaction) arrange() {
+	type settlement struct {
+		tag uint64
+		op  partition.Op
+	}
+	var settled []settlement
+	ordered := make([]partition.Op, 0, len(t.ops))
+	for _, op := range t.ops {
+		if op.Kind == partition.Publish {
+			ordered = append(ordered, op)
+			continue
+		}
+		settled = append(settled, settlement{t.settles[len(settled)], op})
+	}
+	slices.SortStableFunc(settled, func(a, b settlement) int { return cmp.Compare(a.tag, b.tag) })
+	for _, s := range settled {
+		ordered = append(ordered, s.op)
+	}
+	t.ops = ordered
+}
+
 func (ch *channel) txSelect() error {
 	if ch.confirms != nil {
 		return fail(amqp091.CodePreconditionFailed, "cannot switch from confirm to tx mode")
@@ -62,14 +88,20 @@ func (ch *channel) txCommit() error {
 		return err
 	}
 	c := ch.c
+	t.arrange()
 	ch.mu.Lock()
 	for _, tag := range t.settles {
 		if u := ch.unacked.inTx(tag); u != nil {
+			ch.freed(u.consumer)
 			ch.unacked.settled(u)
 		}
 	}
 	ch.mu.Unlock()
 	c.link.RunWhole(t.ops)
+	if c.ungate {
+		c.ungate = false
+		c.pumpGated()
+	}
 	refused := false
 	for i := range t.ops {
 		refused = refused || t.ops[i].Refused
