@@ -45,8 +45,9 @@ conformance: build ## play RabbitMQ's transcripts, in strict and in default mode
 crash: ## kill a node 200 times while messages die, and look where each is
 	$(GO) test -count=1 -v -parallel 4 ./test/crash -kills 208
 
-soak: ## ten minutes of kills under load
-	$(GO) test -count=1 -v -parallel 4 -timeout 30m ./test/crash -kills 208 -for 10m
+soak: ## an hour and a half: thousands of kills under load, then an hour of fuzzing
+	$(GO) test -count=1 -v -parallel 4 -timeout 60m ./test/crash -kills 208 -for 30m
+	scripts/fuzz 4m
 
 hostile: ## clients that break the protocol, flood, or say nothing
 	$(GO) test -count=1 -v ./test/hostile
