@@ -180,7 +180,10 @@ func (l *life) killStarting(o node.Options) {
 		return
 	}
 	select {
-	case <-serving:
+	case err := <-serving:
+		if err != nil {
+			l.t.Logf("%s: start: %v", l.s.name, err) // Killed tells below whether that is a failure
+		}
 	case <-time.After(time.Duration(5+l.rng.IntN(60)) * time.Millisecond):
 	}
 	n.Kill()
