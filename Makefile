@@ -13,7 +13,7 @@ RACE := ./internal/amqp091 ./internal/api ./internal/auth ./internal/bodies ./in
 	./internal/listen ./internal/message ./internal/partition ./internal/queue ./internal/routing ./internal/server \
 	./internal/session091 ./internal/topology
 
-.PHONY: build run test race lint vuln bench brokerbench conformance crash soak hostile stall fuzz generate clean help
+.PHONY: build run test race lint vuln bench brokerbench conformance conformance-more crash soak hostile stall fuzz generate clean help
 
 build: ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
@@ -41,6 +41,9 @@ bench: ## the benchmarks of publish, route, deliver, ack and append
 
 conformance: build ## play RabbitMQ's transcripts, in strict and in default mode
 	scripts/conformance $(BIN)/bartleby
+
+conformance-more: build ## play what the public scenarios do not look at, in strict mode
+	scripts/conformance $(BIN)/bartleby more
 
 crash: ## kill a node 200 times while messages die, and look where each is
 	$(GO) test -count=1 -v -parallel 4 ./test/crash -kills 208

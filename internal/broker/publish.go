@@ -40,13 +40,13 @@ const maxTTL = 315360000000
 func (c *Connection) Check(p *Publication) error {
 	p.ttl, p.edited, p.edit = -1, false, amqp091.PropsEdit{}
 	p.cc, p.bcc = p.cc[:0], p.bcc[:0]
-	if p.Props.Has(amqp091.FlagUserID) && string(p.Props.UserID) != c.User && !c.Impersonates() {
-		return topology.Refuse(topology.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.Props.UserID, c.User)
-	}
 	if p.Props.Has(amqp091.FlagExpiration) {
 		if err := p.checkExpiration(); err != nil {
 			return err
 		}
+	}
+	if p.Props.Has(amqp091.FlagUserID) && string(p.Props.UserID) != c.User && !c.Impersonates() {
+		return topology.Refuse(topology.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.Props.UserID, c.User)
 	}
 	if p.Props.Headers != nil {
 		return p.checkExtraKeys()

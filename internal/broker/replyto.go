@@ -36,8 +36,11 @@ func (b *Broker) AddRequester(r Requester) string {
 // RemoveRequester ends a requester: its name is unknown from now on (BR-12.3).
 func (b *Broker) RemoveRequester(name string) { b.replies.m.Delete(name) }
 
-// IsReplyKey says whether a routing key is the name of a requester, past or present.
-func IsReplyKey(key []byte) bool { return bytes.HasPrefix(key, []byte(replyPrefix)) }
+// IsReplyKey says whether a routing key is the name of a requester, past or
+// present: what RandomName makes of the prefix.
+func IsReplyKey(key []byte) bool {
+	return len(key) == len(replyPrefix)+22 && bytes.HasPrefix(key, []byte(replyPrefix))
+}
 
 // Requester finds a requester by its name.
 func (b *Broker) Requester(name string) (Requester, bool) {

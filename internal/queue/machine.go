@@ -479,7 +479,7 @@ func (m *Machine) Flow(now int64, id ID) {
 		m.nowOrNever(now, id)
 		return
 	}
-	if id == 0 {
+	if id == 0 && m.config.Type == Classic {
 		m.Trim(now, sliceLimit) // what came back may be too much, whoever could take it (DL-10.6)
 	}
 	if len(m.cs.list) > 0 && m.n.Ready > 0 {

@@ -301,7 +301,7 @@ func (q *model) flow(now int64, stored bool) {
 		q.die(now, e, deadletter.Expired)
 		return
 	}
-	if !stored {
+	if !stored && !q.quorum() {
 		q.trim(now) // DL-10.6
 	}
 	q.pump(now)

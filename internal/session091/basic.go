@@ -113,7 +113,10 @@ func (k *consumer) arguments(decl *topology.Queue) error {
 		if !isInt {
 			return fail(amqp091.CodePreconditionFailed, `invalid arg 'x-consumer-timeout' for %s: "expected integer, got %s"`, decl.Resource(), amqp091.TypeName(v))
 		}
-		k.Timeout = max(0, n)
+		if n < 0 {
+			return fail(amqp091.CodePreconditionFailed, "invalid arg 'x-consumer-timeout' for %s: {value_negative,%d}", decl.Resource(), n)
+		}
+		k.Timeout = n
 	}
 	for _, arg := range []string{"x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"} {
 		if _, ok := k.args.Get(arg); ok {
