@@ -65,7 +65,7 @@ func NextFrame(buf []byte, maxPayload int) (f Frame, n int, err error) {
 	}
 	f.Payload = buf[frameHeaderSize : total-1 : total-1]
 	if end := buf[total-1]; end != FrameEnd {
-		return Frame{}, 0, frameError(f, fmt.Sprintf("{invalid_frame_end_marker,%d}", end))
+		return Frame{}, 0, badEnd(f, end)
 	}
 	if !f.wellFormed() {
 		return f, int(total), frameError(f, "unknown_frame")

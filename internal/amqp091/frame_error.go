@@ -1,6 +1,9 @@
 package amqp091
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // A FrameError is a violation of the framing. It closes the connection (BR-4.8).
 type FrameError struct {
@@ -14,6 +17,18 @@ func (e *FrameError) Error() string { return ReplyText(e.Code, e.Text) }
 // frameError is the error for a frame that cannot be read; reason is an Erlang term.
 func frameError(f Frame, reason string) error {
 	return &FrameError{CodeFrameError, describePayload(f) + ": " + reason}
+}
+
+// badEnd is the error for a frame with another end octet. RabbitMQ's reason is cut in two lines where 80
+// characters are too few for one.
+func badEnd(f Frame, end byte) error {
+	const tag, lineWidth = "{invalid_frame_end_marker,", 80
+	column := len(describePayload(f)) + len(": ")
+	value := strconv.Itoa(int(end)) + "}"
+	if column+1+len(tag)+len(value) >= lineWidth {
+		value = "\n" + strings.Repeat(" ", column+1) + value
+	}
+	return frameError(f, tag+value)
 }
 
 // unexpectedFrame is the error for a frame that has no place where it came.

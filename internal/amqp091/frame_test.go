@@ -33,7 +33,7 @@ func TestBR4_8_FrameErrors(t *testing.T) {
 		whole bool // the frame can be passed over
 	}{
 		{"end octet", rawFrame(1, 1, []byte{0, 20, 0, 10}, 0), testMax, 501, "type 1, all octets = <<0,20,0,10>>: {invalid_frame_end_marker,0}", false},
-		{"end octet, long payload", rawFrame(3, 1, long, 7), testMax, 501, "type 3, first 16 octets = <<1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1>>: {invalid_frame_end_marker,7}", false},
+		{"end octet, long payload", rawFrame(3, 1, long, 7), testMax, 501, "type 3, first 16 octets = <<1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1>>: {invalid_frame_end_marker,\n" + strings.Repeat(" ", 64) + "7}", false},
 		{"too large, known from the header", header(3, 1, 200000), testMax, 501, "type 3, all octets = <<>>: {frame_too_large,200000,131064}", false},
 		{"too large by one past the slack", header(3, 1, testMax+9), testMax, 501, "type 3, all octets = <<>>: {frame_too_large,131073,131064}", false},
 		{"too large beyond all reason", header(65, 1, 0xFFFFFFFF), testMax, 501, "type 65, all octets = <<>>: {frame_too_large,4294967295,131064}", false},

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bartleby.mq/internal/erlterm"
 	"bartleby.mq/internal/topology"
 )
 
@@ -52,7 +53,7 @@ func policyOf(name string, body map[string]any) (d topology.PolicyDecl, err erro
 	d = topology.PolicyDecl{Name: name, Priority: body["priority"]}
 	var ok bool
 	if d.Pattern, ok = body["pattern"].(string); !ok {
-		return d, badRequest("not_string", body["pattern"])
+		return d, badRequest("Validation failed\n\npattern should be a binary but was " + erlterm.Format(body["pattern"]) + "\n")
 	}
 	definition, err := asObject(body["definition"], "definition")
 	if err != nil {

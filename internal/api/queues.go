@@ -118,6 +118,9 @@ func (s *server) showQueue(q broker.QueueInfo) map[string]any {
 	s.putConsumerTags(object, q, c)
 	if q.Decl.Type == topology.Quorum {
 		object["messages_ready_returned"] = c.Returned
+		byPriority := s.b.ReadyByPriority(q)
+		object["messages_by_priority"] = byPriority
+		object["messages_active_priorities"] = len(byPriority)
 		object["open_files"] = map[string]any{s.NodeName: 0}
 		object["publishers"] = 0
 	} else {

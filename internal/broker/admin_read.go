@@ -82,6 +82,13 @@ func (b *Broker) Consumers(q QueueInfo) (list []AttachedConsumer) {
 	return list
 }
 
+// ReadyByPriority is how many messages of each priority are ready (BR-15.12).
+func (b *Broker) ReadyByPriority(q QueueInfo) map[int]int {
+	found := map[int]int{}
+	b.node.RangeLevels(q.runtime, func(level, ready int) { found[level] = ready })
+	return found
+}
+
 // HeadTimestamp is the timestamp property of the first message that is ready, in
 // seconds since 1970; nil if there is none. It looks at the front of the queue
 // only: deliveries that are out may hide it.

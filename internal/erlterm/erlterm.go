@@ -19,6 +19,9 @@ type Pair struct {
 	Value any
 }
 
+// Tuple is printed {a,b,c}.
+type Tuple []any
+
 // Atom is printed as it stands.
 type Atom string
 
@@ -47,6 +50,15 @@ func write(b *strings.Builder, v any) {
 		writeBinary(b, v.Key)
 		b.WriteByte(',')
 		write(b, v.Value)
+		b.WriteByte('}')
+	case Tuple:
+		b.WriteByte('{')
+		for i, e := range v {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			write(b, e)
+		}
 		b.WriteByte('}')
 	case []Pair:
 		writeList(b, v)
@@ -161,4 +173,42 @@ func String(s string) string {
 	var b strings.Builder
 	quote(&b, s)
 	return b.String()
+}
+
+// CharList prints bytes as Erlang prints a list of them: as text in quotes if all are printable Latin-1 characters,
+// else as numbers.
+func CharList(bytes string) string {
+	var text, numbers strings.Builder
+	text.WriteByte('"')
+	numbers.WriteByte('[')
+	printable := true
+	for i := range len(bytes) {
+		r := rune(bytes[i])
+		e, escaped := escapes[r]
+		if !escaped {
+			e = string(r)
+		}
+		printable = printable && (escaped || r >= ' ' && r < 0x7f || r >= 0xa0)
+		text.WriteString(e)
+		if i > 0 {
+			numbers.WriteByte(',')
+		}
+		numbers.WriteString(strconv.Itoa(int(r)))
+	}
+	if printable {
+		return text.String() + `"`
+	}
+	return numbers.String() + "]"
+}
+
+// lineWidth is where Erlang's ~p breaks lines.
+const lineWidth = 80
+
+// Tagged prints the tuple {tag,value} as ~p does behind so many characters: on two lines if one is too short.
+func Tagged(column int, tag, value string) string {
+	flat := "{" + tag + "," + value + "}"
+	if len(flat) < lineWidth-column-1 {
+		return flat
+	}
+	return "{" + tag + ",\n" + strings.Repeat(" ", column+1) + value + "}"
 }

@@ -180,6 +180,11 @@ func (n *Node) Counts(q *Queue) (c Counts) {
 	return c
 }
 
+// RangeLevels calls f for each priority level of the queue with ready messages, lowest first.
+func (n *Node) RangeLevels(q *Queue, f func(level, ready int)) {
+	_ = n.with(q, func(*hold) { q.m.RangeLevels(f) })
+}
+
 // Touch notes a use of the queue (DL-8.12) and returns its counts.
 func (n *Node) Touch(q *Queue) (c Counts) {
 	_ = n.with(q, func(h *hold) {

@@ -171,6 +171,16 @@ func (m *Machine) RangeConsumers(f func(c *Consumer, active bool)) {
 	}
 }
 
+// RangeLevels calls f for each priority level with messages ready that have not
+// been delivered before, lowest first.
+func (m *Machine) RangeLevels(f func(level, ready int)) {
+	for level, l := range m.lanes {
+		if l != nil && l.ready > 0 {
+			f(level, l.ready)
+		}
+	}
+}
+
 func (m *Machine) level(priority int) int {
 	switch {
 	case m.config.Type == Quorum:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,9 +26,10 @@ type consistentHash struct {
 }
 
 type hashTarget struct {
-	binding *Binding
-	weight  float64
-	seed    uint64
+	name        string
+	destination Destination
+	weight      float64
+	seed        uint64
 }
 
 func newConsistentHash(args amqp091.Table) (*consistentHash, error) {
@@ -81,19 +83,25 @@ func parseWeight(key string) (float64, bool) {
 	return weight, err == nil
 }
 
-// Add takes a second binding of a destination too, but Route ignores it until the first is removed.
+// Add ignores a second binding of a destination (BR-6.11).
 func (t *consistentHash) Add(b *Binding) {
+	if t.find(b) >= 0 {
+		return
+	}
 	weight, _ := parseWeight(b.Key)
-	t.list = append(t.list, hashTarget{binding: b, weight: weight, seed: fnv1a(fnvOffset, b.Name)})
+	t.list = append(t.list, hashTarget{name: b.Name, destination: b.Destination, weight: weight, seed: fnv1a(fnvOffset, b.Name)})
 }
 
+// Remove takes the destination out whichever of its bindings goes, as RabbitMQ does.
 func (t *consistentHash) Remove(b *Binding) {
-	for i := range t.list {
-		if t.list[i].binding == b {
-			t.list = append(t.list[:i], t.list[i+1:]...)
-			return
-		}
+	if i := t.find(b); i >= 0 {
+		t.list = slices.Delete(t.list, i, i+1)
 	}
+}
+
+// find returns the index of the binding's destination, -1 if it has none.
+func (t *consistentHash) find(b *Binding) int {
+	return slices.IndexFunc(t.list, func(to hashTarget) bool { return to.name == b.Name })
 }
 
 func (t *consistentHash) Route(dst []Destination, m *Message) []Destination {
@@ -105,22 +113,11 @@ func (t *consistentHash) Route(dst []Destination, m *Message) []Destination {
 	for i := range t.list {
 		// A uniform number in (0,1), never either end.
 		u := (float64(mix(h^t.list[i].seed)>>11) + 0.5) / (1 << 53)
-		// Looking for an earlier binding of the same destination is slow, so it is done for winners only.
-		if score := -t.list[i].weight / math.Log(u); score > bestScore && !t.shadowed(i) {
+		if score := -t.list[i].weight / math.Log(u); score > bestScore {
 			best, bestScore = i, score
 		}
 	}
-	return append(dst, t.list[best].binding.Destination)
-}
-
-// shadowed says whether an earlier binding has the same destination.
-func (t *consistentHash) shadowed(i int) bool {
-	for j := range i {
-		if t.list[j].seed == t.list[i].seed && t.list[j].binding.Name == t.list[i].binding.Name {
-			return true
-		}
-	}
-	return false
+	return append(dst, t.list[best].destination)
 }
 
 func (t *consistentHash) hash(m *Message) uint64 {

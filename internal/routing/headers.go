@@ -35,7 +35,7 @@ func (t *headers) Check(b *Binding) error {
 	s, ok := v.(string)
 	if !ok {
 		return fmt.Errorf("Invalid x-match field type %s (value %s); expected longstr", //nolint:staticcheck // RabbitMQ's text
-			amqp091.TypeName(v), erlterm.Format(v))
+			amqp091.TypeName(v), erlterm.Format(term(v)))
 	}
 	switch s {
 	case "all", "any", "all-with-x", "any-with-x":
@@ -127,4 +127,23 @@ func (m *Message) header(name string) (typ byte, content []byte, ok bool) {
 		}
 	}
 	return amqp091.HeaderField(m.Headers, name)
+}
+
+// term is a field's value as RabbitMQ holds and prints it: what tables and arrays hold has its type beside it.
+func term(value any) any {
+	switch v := value.(type) {
+	case amqp091.Table:
+		list := make([]any, len(v))
+		for i, f := range v {
+			list[i] = erlterm.Tuple{f.Key, erlterm.Atom(amqp091.TypeName(f.Value)), term(f.Value)}
+		}
+		return list
+	case amqp091.Array:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = erlterm.Tuple{erlterm.Atom(amqp091.TypeName(e)), term(e)}
+		}
+		return list
+	}
+	return value
 }

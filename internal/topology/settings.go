@@ -190,7 +190,6 @@ func effectiveDelayedRetry(q *Queue, policy Definition) DelayedRetry {
 	r.Min, r.Max = *least, *least
 	if most != nil {
 		r.Max = max(*most, 1)
-		r.Min = min(r.Min, r.Max) // the formula of DL-12.2 caps every delay, the first too
 	}
 	if !q.Strict {
 		r.Multiplier = numberSetting(q.Arguments, policy, "delayed-retry-multiplier")
