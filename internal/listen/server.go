@@ -112,8 +112,8 @@ func (s *Server) take(nc net.Conn) {
 		return
 	}
 	if s.MaxConnections > 0 && len(s.open) >= s.MaxConnections {
-		_ = nc.Close()
 		s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "connection limit", "limit", s.MaxConnections)
+		_ = nc.Close() // the client sees it no sooner than whoever reads the log
 		return
 	}
 	s.open[nc] = struct{}{}
