@@ -125,7 +125,7 @@ type Totals struct {
 
 // New returns an empty queue. now is in milliseconds since 1970, as everywhere.
 func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *Machine {
-	m := &Machine{config: config, settings: settings, sink: sink, pages: pages, lastUse: now, nextDue: never, watch: never}
+	m := &Machine{config: config, settings: settings, sink: sink, pages: pages, born: now, lastUse: now, nextDue: never, watch: never}
 	levels := 1
 	switch {
 	case config.Type == Quorum:

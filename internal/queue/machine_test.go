@@ -622,3 +622,19 @@ func (p *pair) close(t *rapid.T) {
 		}
 	}
 }
+
+// Strictly, an unused quorum queue goes at the first tick of 5 s, counted from
+// its declaration, that finds it unused for long enough (DL-8.12).
+func TestDL_8_12_StrictTick(t *testing.T) {
+	const born = 1_234_567
+	settings := Unlimited()
+	settings.Expires = 400
+	m := New(Config{Type: Quorum, Strict: true}, settings, &Pages{}, nil, born)
+	if due := m.NextDue(); due != born+strictTick || m.Unused(born+strictTick-1) || !m.Unused(born+strictTick) {
+		t.Errorf("due %d after the declaration, want %d", due-born, strictTick)
+	}
+	m.Touch(born + 4_700)
+	if due := m.NextDue(); due != born+2*strictTick {
+		t.Errorf("used after 4.7 s, it is due at %d, want %d", due-born, 2*strictTick)
+	}
+}
