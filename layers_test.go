@@ -15,6 +15,9 @@ import (
 
 const module = "bartleby.mq"
 
+// root stands for the package at the module's root.
+const root = "."
+
 // layers are the packages of each layer, the layers it may import from, and why no
 // others. docs/architecture.md draws them.
 var layers = []struct {
@@ -24,20 +27,25 @@ var layers = []struct {
 	reason   string
 }{
 	{"BYTES", []string{"amqp091", "amqp10", "erlterm"}, nil, "codecs are values and bytes: whoever reads a protocol needs no broker"},
-	{"DISK", []string{"journal", "store"}, nil, "the disk keeps records and does not know what they mean"},
+	{"DISK", []string{"journal", "bodyfile", "store"}, nil, "the disk keeps records and does not know what they mean"},
 	{"CORE", []string{"message", "change", "routing", "queue", "deadletter", "topology", "auth"}, []string{"BYTES", "CORE"},
 		"the core decides and does nothing: replay, simulation and replication rest on that"},
-	{"RUN", []string{"bodies", "partition", "cluster", "broker"}, []string{"BYTES", "DISK", "CORE", "RUN"},
+	{"RUN", []string{"admission", "bodies", "histories", "partition", "cluster", "broker", "rescue"}, []string{"BYTES", "DISK", "CORE", "RUN"},
 		"what runs the core must not know who asked"},
-	{"EDGE", []string{"listen", "session091", "session10", "api", "console", "metrics"}, []string{"BYTES", "CORE", "RUN"},
+	{"EDGE", []string{"listen", "session091", "session10", "api", "openapi", "console", "metrics", "shovel"}, []string{"BYTES", "CORE", "RUN"},
 		"edges translate: the disk is the broker's, and no edge needs another"},
-	{"CLIENT", []string{"ctl", "demo"}, nil, "clients reach a node as everybody else does, through its ports"},
+	{"CLIENT", []string{"ctl", "demo"}, []string{"DOOR"}, "clients reach a node as everybody else does, through its ports, or by its data directory"},
+	{"DOOR", []string{"door"}, nil, "two ends of a connection do not know what is said between them"},
 	{"CONFIG", []string{"config"}, nil, "configuration is values that the server hands to the rest"},
-	{"SERVER", []string{"server"}, []string{"BYTES", "DISK", "CORE", "RUN", "EDGE", "CONFIG"}, "it puts a node together"},
+	{"SIM", []string{"sim"}, []string{"BYTES", "DISK", "CORE", "RUN"}, "a simulation stands in for the node, the network and the clock, below every edge"},
+	{"LOG", []string{"logs"}, []string{"CONFIG"}, "lines are written where the configuration says; who has something to say is handed a logger"},
+	{"SERVER", []string{"server"}, []string{"BYTES", "DISK", "CORE", "RUN", "EDGE", "CONFIG", "DOOR"}, "it puts a node together"},
+	{"PUBLIC", []string{root}, []string{"SERVER", "CONFIG"}, "what others build on starts a node and shows nothing of its inside"},
 }
 
 // exceptions are imports that the layers would not allow, each with why it is right.
 var exceptions = map[[2]string]string{
+	{"store", "journal"}:      "the log of declarations is a journal of its own: two kinds of write-ahead log would be one too many",
 	{"session091", "journal"}: "it carries a journal.Pos from the batch to the commit, and does nothing else with it",
 	{"console", "api"}:        "the console is served beside the API",
 }
@@ -56,7 +64,7 @@ var forbidden = map[[2]string]string{
 // sourceFile is a Go file that is not a test.
 type sourceFile struct {
 	name string // with slashes, from the root
-	pkg  string // below internal; "" elsewhere
+	pkg  string // below internal, or root; "" elsewhere
 	ast  *ast.File
 }
 
@@ -69,7 +77,7 @@ func sources(t *testing.T) (files []sourceFile) {
 			return err
 		}
 		if d.IsDir() {
-			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin") {
+			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" || base == "node_modules") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -85,6 +93,8 @@ func sources(t *testing.T) (files []sourceFile) {
 		pkg := ""
 		if rest, ok := strings.CutPrefix(path.Dir(name), "internal/"); ok {
 			pkg = rest
+		} else if path.Dir(name) == root {
+			pkg = root
 		}
 		files = append(files, sourceFile{name, pkg, f})
 		return nil
@@ -124,6 +134,9 @@ func TestImportsFollowTheLayers(t *testing.T) {
 			continue
 		}
 		for _, spec := range f.ast.Imports {
+			if imported(spec) == module {
+				t.Errorf("%s imports the public package, which is for others", f.name)
+			}
 			other, ours := strings.CutPrefix(imported(spec), module+"/internal/")
 			if !ours || other == f.pkg || strings.HasPrefix(other, f.pkg+"/") {
 				continue

@@ -1,6 +1,6 @@
 // Command bartleby is a RabbitMQ-compatible message broker in one binary:
 // "bartleby server" runs a node, the other verbs administer one. Called by the name
-// rabbitmqctl it is rabbitmqctl.
+// of one of RabbitMQ's tools, rabbitmqctl and its like, it is that tool.
 package main
 
 import (
@@ -15,18 +15,23 @@ import (
 )
 
 func main() {
-	os.Exit(ctl.Execute(context.Background(), command(os.Args[0])))
+	args := ctl.Arguments()
+	root := command(args[0])
+	root.SetArgs(args[1:])
+	os.Exit(ctl.Execute(context.Background(), root))
 }
 
 // command is the root of all verbs for a program called by that path.
 func command(path string) *cobra.Command {
-	name := strings.TrimSuffix(filepath.Base(path), ".exe")
-	if strings.HasPrefix(name, "rabbitmqctl") {
-		return ctl.Command("rabbitmqctl")
+	name := strings.TrimSuffix(strings.ToLower(filepath.Base(path)), ".exe") // on Windows in any case
+	for _, tool := range ctl.Names {
+		if strings.HasPrefix(name, tool) {
+			return ctl.Command(tool)
+		}
 	}
 	root := ctl.Command("bartleby")
 	root.Short = "A RabbitMQ-compatible message broker"
-	root.AddCommand(serverCommand(), demoCommand(), versionCommand())
+	root.AddCommand(serverCommand(), configCommand(), journalCommand(), demoCommand(), versionCommand(), manCommand())
 	arrange(root)
 	return root
 }
@@ -38,7 +43,7 @@ func arrange(root *cobra.Command) {
 		&cobra.Group{ID: "dead", Title: "Dead letters:"},
 		&cobra.Group{ID: "admin", Title: "Administration, as with rabbitmqctl:"},
 	)
-	groups := map[string]string{"server": "node", "version": "node", "status": "node", "stop": "node", "demo": "dead", "replay": "dead"}
+	groups := map[string]string{"server": "node", "config": "node", "journal": "node", "backup": "node", "version": "node", "status": "node", "stop": "node", "demo": "dead", "deaths": "dead", "replay": "dead"}
 	for _, c := range root.Commands() {
 		c.GroupID = "admin"
 		if g, ok := groups[c.Name()]; ok {

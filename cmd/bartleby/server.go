@@ -1,24 +1,26 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/logs"
 	"bartleby.mq/internal/server"
 )
 
 // serverFlags are those of "bartleby server". A flag given wins over the
 // configuration file, which wins over a flag's default.
 type serverFlags struct {
-	dataDir, amqp, http, prometheus, config, definitions, logLevel string
+	dataDir, host, amqp, http, prometheus, config, definitions, logLevel string
 }
 
 func serverCommand() *cobra.Command {
@@ -29,37 +31,42 @@ func serverCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.dataDir, "data-dir", "./data", "directory of everything that outlives the process")
-	flags.StringVar(&f.amqp, "amqp", "127.0.0.1:5672", "HOST:PORT for AMQP, several with commas between, or none")
-	flags.StringVar(&f.http, "http", "127.0.0.1:15672", "HOST:PORT for the management API, or none")
-	flags.StringVar(&f.prometheus, "prometheus", "127.0.0.1:15692", "HOST:PORT for metrics, or none")
-	flags.StringVar(&f.config, "config", "", "configuration file, in the form of rabbitmq.conf")
+	flags.StringVar(&f.host, "host", "127.0.0.1", "where to listen if neither the configuration nor the flags below say; any is every interface")
+	flags.StringVar(&f.amqp, "amqp", "", "HOST:PORT for AMQP, several with commas between, or none (default HOST:5672)")
+	flags.StringVar(&f.http, "http", "", "HOST:PORT for the management API, or none (default HOST:15672)")
+	flags.StringVar(&f.prometheus, "prometheus", "", "HOST:PORT for metrics, or none (default HOST:15692)")
+	flags.StringVar(&f.config, "config", "", "configuration file in the form of rabbitmq.conf, or a directory of them")
 	flags.StringVar(&f.definitions, "definitions", "", "definitions file to import at start")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warning, error or none")
 	return c
 }
 
-// none turns a listener off.
-const none = "none"
-
 func runServer(c *cobra.Command, f serverFlags) error {
-	conf, warnings, err := loadConfig(f.config)
-	if err != nil {
-		return err
-	}
+	files := findConfig(f.config, os.Getenv)
 	said := c.Flags().Changed
-	if said("log-level") {
-		conf.Log.Level = f.logLevel
+	load := func() (config.Config, []config.Warning, error) {
+		conf, warnings, err := files.load(os.Getenv)
+		if err == nil && said("log-level") {
+			if _, _, err = config.LogLevel(f.logLevel); err == nil {
+				conf.Log.Console.Level, conf.Log.Categories = f.logLevel, nil
+			}
+		}
+		if said("definitions") {
+			conf.Definitions.Files = []string{f.definitions}
+		}
+		return conf, warnings, err
 	}
-	logger, err := newLogger(conf.Log.Level)
+	conf, warnings, err := load()
 	if err != nil {
 		return err
 	}
-	for _, w := range warnings {
-		logger.Warn("configuration", "line", w.Line, "key", w.Key, "warning", w.Text)
+	output, err := logs.Open(conf.Log, os.Stdout, os.Stderr)
+	if err != nil {
+		return err
 	}
-	if said("definitions") {
-		conf.Definitions = []string{f.definitions}
-	}
+	defer func() { _ = output.Close() }()
+	logger := output.Logger("")
+	warn(logger, warnings)
 
 	// Both signals and the API ask for the same; a second signal does not wait.
 	stopc := make(chan struct{})
@@ -67,29 +74,57 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 
+	listen := func(name, value, port string) config.Address { return f.address(said(name), value, port) }
+	dataDir := f.dataDir
+	if dir := config.EnvironmentPaths(os.Getenv).DataDir; dir != "" && !said("data-dir") {
+		dataDir = dir
+	}
 	s, err := server.Start(server.Options{
-		DataDir: f.dataDir, Config: conf, Version: programVersion(), Logger: logger,
-		AMQP:       amqpAddresses(conf.AMQP, f.amqp, said("amqp")),
-		HTTP:       address(conf.Management, f.http, said("http")),
-		Prometheus: address(conf.Prometheus, f.prometheus, said("prometheus")),
-		OnFatal:    func(error) { os.Exit(1) }, // it is logged; waiting for a broken disk helps nobody
-		OnStop:     stop,
+		DataDir: dataDir, Config: conf, Version: programVersion(),
+		Logger: logger, ConnectionLogger: output.Logger("connection"), Audit: output.Audit(),
+		AMQP: conf.AMQPAddresses(listen("amqp", f.amqp, "5672")), AMQPS: conf.AMQPS,
+		HTTP: conf.Management.Plain(conf.ManagementTLS, listen("http", f.http, "15672")), HTTPS: conf.ManagementTLS.SecureAddress(":15671"),
+		Prometheus:      conf.Prometheus.Plain(conf.PrometheusTLS, listen("prometheus", f.prometheus, "15692")),
+		PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
+		OnFatal:         func(error) { os.Exit(1) }, // it is logged; waiting for a broken disk helps nobody
+		OnStop:          stop, LogLevel: output.Level, SetLogLevel: output.SetLevel,
 	})
 	if err != nil {
 		return err
 	}
-	select {
-	case <-stopc:
-		logger.Info("stopping", "asked_by", "API")
-	case sig := <-signals:
-		logger.Info("stopping", "asked_by", sig.String())
+	s.LimitGoMemory()
+	tellSystemd(logger, "READY=1")
+	for running := true; running; {
+		select {
+		case <-stopc:
+			logger.Info("stopping", "asked_by", "API")
+			running = false
+		case sig := <-signals:
+			logger.Info("stopping", "asked_by", sig.String())
+			running = false
+		case <-hangups:
+			next, warnings, err := load()
+			if err == nil {
+				warn(logger, warnings)
+				err = errors.Join(output.Reload(next.Log), s.Reload(next))
+			}
+			if err != nil {
+				logger.Error("configuration not reloaded", "error", err)
+			} else {
+				logger.Info("configuration reloaded")
+			}
+		}
 	}
 	go func() { // ends with the process
 		sig := <-signals
 		logger.Warn("stopping at once", "asked_by", sig.String())
 		os.Exit(1)
 	}()
+	tellSystemd(logger, "STOPPING=1")
 	if err := s.Stop(); err != nil {
 		return fmt.Errorf("stopping: %w", err)
 	}
@@ -97,53 +132,23 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	return nil
 }
 
-// loadConfig reads the file, if there is one, and the environment.
-func loadConfig(path string) (config.Config, []config.Warning, error) {
-	conf := config.Default()
-	config.Environment(&conf, os.Getenv)
-	if path == "" {
-		return conf, nil, nil
+// address is where a flag, or the host for want of it, would have the node listen.
+func (f serverFlags) address(said bool, value, port string) config.Address {
+	if said {
+		return config.Address{Value: value, Said: true}
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return conf, nil, fmt.Errorf("configuration: %w", err)
+	host := f.host
+	if host == anyHost {
+		host = ""
 	}
-	warnings, err := config.Parse(&conf, string(text))
-	if err != nil {
-		return conf, nil, fmt.Errorf("configuration %s:\n%w", path, err)
-	}
-	return conf, warnings, nil
+	return config.Address{Value: net.JoinHostPort(host, port)}
 }
 
-func amqpAddresses(file []string, flag string, said bool) []string {
-	if !said && file != nil {
-		return file
-	}
-	if flag == none {
-		return nil
-	}
-	return strings.Split(flag, ",")
-}
+// anyHost stands for every interface.
+const anyHost = "any"
 
-// address is where an HTTP server is to listen; "" is nowhere.
-func address(file config.Listener, flag string, said bool) string {
-	if !said && file.Said() {
-		return file.Address(flag)
+func warn(logger *slog.Logger, warnings []config.Warning) {
+	for _, w := range warnings {
+		logger.Warn("configuration", "file", w.File, "line", w.Line, "key", w.Key, "warning", w.Text)
 	}
-	if flag == none {
-		return ""
-	}
-	return flag
-}
-
-// newLogger writes lines for people to standard error.
-func newLogger(level string) (*slog.Logger, error) {
-	l, on, err := config.LogLevel(level)
-	if err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
-	}
-	if !on {
-		return slog.New(slog.DiscardHandler), nil
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
 }

@@ -35,12 +35,19 @@ func CodeName(code uint16) string { return ReplyCode(code).String() }
 // maxShortstr is how many bytes a short string can have.
 const maxShortstr = 255
 
-// ReplyText returns "NAME - text" as reply-text carries it: longer than 255 bytes it is
-// cut and ends in "..." (BR-4.3). RabbitMQ cuts at a byte; here no character is cut
-// in two, since clients read the text as UTF-8.
+// ReplyText returns "NAME - text" as reply-text carries it, the name alone where there is
+// no text. Longer than 255 bytes it is cut and ends in "..." (BR-4.3). RabbitMQ cuts at a
+// byte; here no character is cut in two, since clients read the text as UTF-8.
 func ReplyText(code uint16, text string) string {
+	if text == "" {
+		return CodeName(code)
+	}
+	return ShortText(CodeName(code) + " - " + text)
+}
+
+// ShortText returns the text as a short string can carry it, cut as ReplyText says.
+func ShortText(text string) string {
 	const ellipsis = "..."
-	text = CodeName(code) + " - " + text
 	if len(text) <= maxShortstr {
 		return text
 	}

@@ -36,6 +36,12 @@ func unexpectedFrame(f Frame) error {
 	return &FrameError{CodeUnexpectedFrame, describePayload(f)}
 }
 
+// Undecodable is the text of the FrameError for arguments of a method that cannot be read.
+// What no reply-text has room for is not printed.
+func Undecodable(args []byte) string {
+	return "cannot decode " + erlangOctets(args[:min(len(args), maxShortstr)])
+}
+
 // snippetSize is how much of a payload an error shows.
 const snippetSize = 16
 
@@ -61,6 +67,11 @@ func erlangBinary(b []byte) string {
 	if quoted, ok := erlangString(b); ok {
 		return "<<" + quoted + ">>"
 	}
+	return erlangOctets(b)
+}
+
+// erlangOctets prints b as Erlang's ~w does: <<1,2,3>>.
+func erlangOctets(b []byte) string {
 	dst := []byte("<<")
 	for i, c := range b {
 		if i > 0 {

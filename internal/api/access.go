@@ -1,45 +1,62 @@
 package api
 
 import (
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
-// operator is the name of whoever holds the node's token, as RabbitMQ names what
-// its command line does.
+// operator is the name of whoever runs the node and asks through Local, as RabbitMQ
+// names what its command line does.
 const operator = "rmq-cli"
+
+// internalUser is who imports what the configuration names, as RabbitMQ calls it.
+const internalUser = "rmq-internal"
+
+// admit lets those in who may make the request.
+func (r *request) admit() *failure {
+	if r.rt.access == open {
+		return nil
+	}
+	if err := r.authenticate(); err != nil {
+		return err
+	}
+	return r.authorise()
+}
 
 // authenticate finds out who asks (BR-15.1, BR-15.2).
 func (r *request) authenticate() *failure {
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		want := r.s.Token
-		if want == "" || subtle.ConstantTimeCompare([]byte(token), []byte(want)) != 1 {
-			return wrongPassword
-		}
-		r.user, r.tags, r.token = operator, []auth.Tag{auth.Administrator}, true
+	if local, _ := r.Context().Value(localKey{}).(bool); local {
+		r.user, r.tags, r.local, r.sight = operator, []auth.Tag{auth.Administrator}, true, broker.FullSight
 		return nil
 	}
 	name, password, ok := r.BasicAuth()
 	if !ok {
 		return wrongPassword
 	}
-	user, err := r.s.b.Authenticate(auth.Credentials{User: name, Password: password}, peerIP(r.Request))
+	return r.logIn(name, password)
+}
+
+// logIn makes the request that of a user.
+func (r *request) logIn(name, password string) *failure {
+	id, err := r.s.b.Authenticate(r.Context(), auth.Credentials{User: name, Password: password}, peerIP(r.Request))
+	r.s.b.Totals.Logins[broker.LoginHTTP].Note(err == nil)
 	if err != nil {
 		r.s.Logger.Warn("management login refused", "peer", r.RemoteAddr, "error", err)
 		return wrongPassword
 	}
-	r.user, r.tags = user.Name, user.Tags
-	if !user.MayManage() {
+	r.identity, r.user, r.tags = id, id.Name, id.Tags
+	if !id.MayManage() {
 		return notAuthorised("Not management user")
 	}
+	peer, _ := netip.AddrFromSlice(peerIP(r.Request))
+	r.sight = r.s.b.SightOf(id, peer)
 	return nil
 }
 
@@ -84,7 +101,7 @@ func (r *request) authorise() *failure {
 	exists, visible := false, false
 	r.s.b.Read(func(s *topology.State, u *auth.Users) {
 		_, exists = s.VHost(message.VHost(v))
-		visible = r.sees(u, message.VHost(v))
+		visible = r.sight.Sees(u, message.VHost(v))
 	})
 	switch {
 	case exists && !visible:
@@ -96,16 +113,6 @@ func (r *request) authorise() *failure {
 		return notFound
 	}
 	return nil
-}
-
-// sees says whether the user may look into a virtual host: an administrator may,
-// others need permissions in it.
-func (r *request) sees(u *auth.Users, v message.VHost) bool {
-	if r.may(administers) {
-		return true
-	}
-	_, ok := u.Permission(v, r.user)
-	return ok
 }
 
 // eachVHost calls f for the virtual host in the path, or without one for all that
@@ -121,7 +128,7 @@ func (r *request) eachVHost(f func(v *topology.VHost)) {
 			return
 		}
 		for _, v := range s.VHosts() {
-			if r.may(monitoring) || r.sees(u, v.Name) {
+			if r.may(monitoring) || r.sight.Sees(u, v.Name) {
 				f(v)
 			}
 		}
@@ -139,7 +146,7 @@ func (r *request) checkPassword() error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.s.b.Authenticate(auth.Credentials{User: name, Password: password}, nil); err != nil {
+	if _, err := r.s.b.Authenticate(r.Context(), auth.Credentials{User: name, Password: password}, nil); err != nil {
 		return &failure{http.StatusForbidden, "forbidden", "invalid credentials"}
 	}
 	return nil

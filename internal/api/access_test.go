@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -21,31 +22,30 @@ func TestBodyLimit(t *testing.T) {
 	n.must("PUT", "/queues/%2F/q", `{"durable":true}`)
 }
 
-// The node's token lets its owner in, without an account and its permissions.
-func TestToken(t *testing.T) {
-	n := start(t, func(o *api.Options) { o.Token = "secret" })
+// The command line's door lets the operator in, without an account and its permissions
+// and whatever credentials it shows; no other listener takes anybody for the operator.
+func TestOperator(t *testing.T) {
+	n := start(t)
 	n.must("PUT", "/vhosts/v", "{}")
 	n.must("DELETE", "/permissions/v/guest", "")
-	send := func(token, method, path string) answer {
-		r := httptest.NewRequest(method, "/api"+path, strings.NewReader("{}"))
-		r.Header.Set("Authorization", "Bearer "+token)
-		return n.send(r)
-	}
-	if a := send("secret", "PUT", "/queues/v/q"); a.status != 201 {
-		t.Errorf("with the token: %d %s", a.status, a.body)
-	}
-	for _, wrong := range []string{"", "secre", "secret2"} {
-		if a := send(wrong, "GET", "/whoami"); a.status != 401 {
-			t.Errorf("with token %q: %d", wrong, a.status)
+	n.must("DELETE", "/users/guest", "")
+	ask := func(h http.Handler, login string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("PUT", "/api/queues/v/q", strings.NewReader(`{"durable":true}`))
+		r.RemoteAddr = "@" // as a socket's peer is called
+		if login != "" {
+			r.Header.Set("Authorization", login)
 		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
 	}
-	if a := n.do("PUT", "/queues/v/q2", "{}"); a.status != 401 {
-		t.Errorf("a user without permissions: %d %s", a.status, a.body)
-	}
-	bare := start(t)
-	n = bare
-	if a := send("", "GET", "/whoami"); a.status != 401 {
-		t.Errorf("an empty token where none is set: %d", a.status)
+	for _, login := range []string{"", "Bearer x", "Basic Z3Vlc3Q6Z3Vlc3Q="} {
+		if w := ask(n.handler, login); w.Code != 401 {
+			t.Errorf("from anywhere with %q: %d %s, want 401", login, w.Code, w.Body)
+		}
+		if w := ask(api.Local(n.handler), login); w.Code/100 != 2 {
+			t.Errorf("from the command line with %q: %d %s", login, w.Code, w.Body)
+		}
 	}
 }
 
@@ -61,5 +61,27 @@ func TestGuestFromElsewhere(t *testing.T) {
 		if w.Code != 401 {
 			t.Errorf("from %s: %d", addr, w.Code)
 		}
+	}
+}
+
+// An exchange tells who declared it first; whoever runs
+// the node is rmq-cli, and nobody in particular rmq-internal, as RabbitMQ calls them.
+func TestWhoDeclaredAnExchange(t *testing.T) {
+	n := start(t)
+	n.must("PUT", "/users/ada", `{"password":"a","tags":"administrator"}`)
+	n.must("PUT", "/permissions/%2F/ada", `{"configure":".*","write":".*","read":".*"}`)
+	n.must("PUT", "/exchanges/%2F/guests", `{"durable":true}`)
+	n.user = "ada:a"
+	n.must("PUT", "/exchanges/%2F/guests", `{"durable":true}`)
+	n.must("POST", "/definitions", `{"exchanges":[{"vhost":"/","name":"imported","type":"fanout"}]}`)
+	r := httptest.NewRequest("PUT", "/api/exchanges/%2F/operators", strings.NewReader("{}"))
+	api.Local(n.handler).ServeHTTP(httptest.NewRecorder(), r)
+	if _, err := api.ImportDefinitions(n.b, []byte(`{"exchanges":[{"vhost":"/","name":"booted","type":"fanout"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"guests": "guest", "imported": "ada", "operators": "rmq-cli", "booted": "rmq-internal", "amq.direct": "rmq-internal", "amq.default": "rmq-internal",
+	} {
+		same(t, name, n.must("GET", "/exchanges/%2F/"+name, "").object(t)["user_who_performed_action"], want)
 	}
 }

@@ -8,6 +8,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -28,18 +29,32 @@ type Options struct {
 	// Product and ProductVersion are what the server says it is; Version is the
 	// RabbitMQ version whose behaviour it has, which tools compare (BR-15.14).
 	Product, ProductVersion, Version string
-	// Token, if not empty, is accepted as "Authorization: Bearer TOKEN" and may do
-	// everything: the command line reads it from the data directory.
-	Token string
 	// Stop makes the server end in order; nil refuses.
 	Stop func()
 	// Listeners tells what the server listens on; nil: nothing.
 	Listeners func() []Listener
-	// SetMemoryWatermark changes the memory limit; nil refuses. Exactly one of the
-	// two is positive: a fraction of the machine's memory, or bytes.
+	// SetMemoryWatermark changes the memory limit; nil refuses. One of the two says it: a
+	// fraction of the machine's memory, or bytes, where the fraction is 0.
 	SetMemoryWatermark func(fraction float64, bytes int64) error
+	// SetDiskFreeLimit changes the limit of free disk in the same way; nil refuses. The
+	// fraction, of the machine's memory, may be above 1.
+	SetDiskFreeLimit func(fraction float64, bytes int64) error
+	// LogLevel is the level from which lines are logged, SetLogLevel changes it; nil
+	// refuses.
+	LogLevel    func() string
+	SetLogLevel func(level string) error
+	// Certificates tells what listeners with TLS show; nil: there are none.
+	Certificates func() []Certificates
+	// Settings are the configuration in force, as lines of a configuration file with what
+	// is secret masked; nil: unknown.
+	Settings func() []string
+	// Audit is told of what was asked to be changed, by whom and with what result; nil:
+	// nobody is.
+	Audit *slog.Logger
 	// Limits tells the node's resources; nil: unknown.
 	Limits func() NodeLimits
+	// Shovels runs shovels; nil: there are none.
+	Shovels Shovels
 	// MaxBody is how many bytes a request's body may have; 0: 20,000,000, as RabbitMQ.
 	MaxBody int64
 }
@@ -52,12 +67,21 @@ type Listener struct {
 	TLS      bool
 }
 
+// Certificates are what a listener with TLS shows and verifies by: files, and when each
+// certificate in them ends.
+type Certificates struct {
+	Listener
+	CertFile, CACertFile       string
+	CertExpires, CACertExpires []time.Time
+}
+
 // NodeLimits are what the node may use and does use, in bytes; 0 is unknown.
 type NodeLimits struct {
 	MemoryUsed, MemoryLimit int64
 	DiskFree, DiskFreeLimit int64
 	FilesUsed, FilesLimit   int
 	Sockets                 int
+	MaxConnections          int // 0: no limit
 }
 
 const defaultMaxBody = 20_000_000
@@ -65,9 +89,9 @@ const defaultMaxBody = 20_000_000
 // server answers requests. It is safe for use by many goroutines.
 type server struct {
 	Options
-	b     *broker.Broker
-	table *routeTable
-	rates rates
+	b       *broker.Broker
+	table   *routeTable
+	history history
 }
 
 // New returns the handler for everything below /api.
@@ -93,10 +117,24 @@ func New(o Options) http.Handler {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
 	}
+	if o.Audit == nil {
+		o.Audit = slog.New(slog.DiscardHandler)
+	}
 	s := &server{Options: o, b: o.Broker}
 	s.table = newRouteTable(s.routes())
 	return s
 }
+
+// Local is h, which New returned, for a listener that only the node's own command line
+// reaches: whoever asks there is the operator, and no password is looked at.
+func Local(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), localKey{}, true)))
+	})
+}
+
+// localKey marks the context of a request that came through Local.
+type localKey struct{}
 
 // ServeHTTP implements http.Handler.
 func (s *server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
@@ -146,14 +184,11 @@ func (s *server) serve(out *responder, hr *http.Request) {
 	}
 	out.route = rt.pattern // paths may hold a password
 	r := &request{Request: hr, s: s, params: params, rt: rt}
-	if err := r.authenticate(); err != nil {
-		if err.status == http.StatusUnauthorized {
+	defer func() { s.audit(r, out) }()
+	if err := r.admit(); err != nil {
+		if err == wrongPassword {
 			h.Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
 		}
-		out.fail(err)
-		return
-	}
-	if err := r.authorise(); err != nil {
 		out.fail(err)
 		return
 	}

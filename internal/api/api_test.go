@@ -148,8 +148,8 @@ func (c *client) ended() string {
 
 func (c *client) Show() map[string]any { return map[string]any{"name": c.name, "state": "running"} }
 
-func (c *client) ShowChannels() []map[string]any {
-	return []map[string]any{{"name": c.name + " (1)", "number": 1}}
+func (c *client) ShowChannels() []broker.ShownChannel {
+	return []broker.ShownChannel{{Object: map[string]any{"name": c.name + " (1)", "number": 1}}}
 }
 
 // connect opens a connection without a socket.

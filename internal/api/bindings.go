@@ -20,6 +20,13 @@ func showBinding(b *topology.Binding) map[string]any {
 	}
 }
 
+func defaultBinding(v message.VHost, q message.QueueName) map[string]any {
+	return map[string]any{
+		"source": "", "vhost": string(v), "destination": string(q), "destination_type": "queue", "routing_key": string(q),
+		"arguments": map[string]any{}, "properties_key": url.QueryEscape(string(q)),
+	}
+}
+
 func destinationType(k topology.ResourceKind) string {
 	if k == topology.ExchangeResource {
 		return "exchange"

@@ -18,22 +18,42 @@ func (r *request) connections() []*broker.Connection {
 	return list
 }
 
-func connectionList(connections []*broker.Connection) list {
-	return listOf(connections, func(c *broker.Connection) string { return c.Name }, showConnection)
+func (r *request) connectionList(connections []*broker.Connection) list {
+	return listOf(connections, func(c *broker.Connection) string { return c.Name }, r.showConnection)
 }
 
-func showConnection(c *broker.Connection) map[string]any { return c.Client().Show() }
+// octets are the values of a connection that have rates.
+var octets = []string{"recv_oct", "send_oct"}
+
+func (r *request) showConnection(c *broker.Connection) map[string]any {
+	object := c.Client().Show()
+	values := map[string]float64{"reductions": 0}
+	for _, name := range octets {
+		values[name], _ = numberOf(object[name])
+	}
+	r.s.history.put(object, "connection\x00"+c.Name, spanOf(r.Request, dataSpan), values)
+	object["garbage_collection"] = noGarbageCollection
+	return object
+}
+
+// noGarbageCollection stands where RabbitMQ shows that of an Erlang process.
+var noGarbageCollection = map[string]any{
+	"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0,
+}
 
 func (s *server) listConnections(r *request) (any, error) {
-	return connectionList(r.connections()), nil
+	return r.connectionList(r.connections()), nil
 }
 
 func (s *server) listVHostConnections(r *request) (any, error) {
-	return connectionList(slices.DeleteFunc(r.connections(), func(c *broker.Connection) bool { return c.VHost != r.vhost() })), nil
+	return r.connectionList(inVHost(r.connections(), r.vhost())), nil
 }
 
+// listUserConnections is the short form, from RabbitMQ's tracking of connections.
 func (s *server) listUserConnections(r *request) (any, error) {
-	return connectionList(r.connectionsOfUser()), nil
+	return listOf(r.connectionsOfUser(), func(c *broker.Connection) string { return c.Name }, func(c *broker.Connection) map[string]any {
+		return map[string]any{"name": c.Name, "node": s.NodeName, "user": c.User, "vhost": string(c.VHost)}
+	}), nil
 }
 
 func (r *request) connectionsOfUser() []*broker.Connection {
@@ -54,7 +74,21 @@ func (s *server) getConnection(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return showConnection(c), nil
+	object := r.showConnection(c)
+	for key, v := range object {
+		if v == nil {
+			object[key] = "" // as RabbitMQ, which has null in lists
+		}
+	}
+	return object, nil
+}
+
+// listConnectionSessions: AMQP 1.0 connections have sessions, others have channels.
+func (s *server) listConnectionSessions(r *request) (any, error) {
+	if _, err := r.findConnection(); err != nil {
+		return nil, err
+	}
+	return nil, badRequest("connection does not use AMQP 1.0")
 }
 
 // connectionForced is the code with which an operator closes a connection (BR-4.10).
@@ -83,50 +117,7 @@ func (s *server) deleteUserConnections(r *request) (any, error) {
 	return nil, nil
 }
 
-func channelList(connections []*broker.Connection) list {
-	items := []map[string]any{}
-	for _, c := range connections {
-		items = append(items, c.Client().ShowChannels()...)
-	}
-	return objects(items)
-}
-
-func (s *server) listConnectionChannels(r *request) (any, error) {
-	c, err := r.findConnection()
-	if err != nil {
-		return nil, err
-	}
-	return channelList([]*broker.Connection{c}), nil
-}
-
-func (s *server) listChannels(r *request) (any, error) { return channelList(r.connections()), nil }
-
-func (s *server) listVHostChannels(r *request) (any, error) {
-	return channelList(slices.DeleteFunc(r.connections(), func(c *broker.Connection) bool { return c.VHost != r.vhost() })), nil
-}
-
-func (s *server) getChannel(r *request) (any, error) {
-	name := r.params["channel"]
-	for _, c := range r.connections() {
-		if !strings.HasPrefix(name, c.Name+" (") {
-			continue
-		}
-		for _, ch := range c.Client().ShowChannels() {
-			if ch["name"] == name {
-				ch["consumer_details"] = s.consumersOfChannel(c.VHost, name)
-				return ch, nil
-			}
-		}
-	}
-	return nil, notFound
-}
-
-func (s *server) consumersOfChannel(v message.VHost, channel string) []map[string]any {
-	found := []map[string]any{}
-	s.eachConsumer(func(name message.VHost) bool { return name == v }, func(q broker.QueueInfo, c broker.AttachedConsumer) {
-		if c.Channel == channel {
-			found = append(found, s.showConsumer(q, c))
-		}
-	})
-	return found
+// inVHost keeps the connections of a virtual host.
+func inVHost(connections []*broker.Connection, v message.VHost) []*broker.Connection {
+	return slices.DeleteFunc(connections, func(c *broker.Connection) bool { return c.VHost != v })
 }

@@ -34,3 +34,34 @@ func TestStop(t *testing.T) {
 	<-stopped
 	same(t, "without Stop", start(t).do("POST", "/control/stop", "").status, 501)
 }
+
+// Ours: what can be set while the node runs. What cannot be says so.
+func TestSetWhileItRuns(t *testing.T) {
+	var fraction float64
+	var bytes int64
+	level := "info"
+	set := func(f float64, b int64) error { fraction, bytes = f, b; return nil }
+	n := start(t, func(o *api.Options) {
+		o.SetMemoryWatermark, o.SetDiskFreeLimit = set, set
+		o.LogLevel, o.SetLogLevel = func() string { return level }, func(s string) error { level = s; return nil }
+	})
+	bare := start(t)
+	for _, path := range []string{"/control/memory-watermark", "/control/disk-free-limit"} {
+		n.must("PUT", path, `{"fraction":0.5}`)
+		n.must("PUT", path, `{"bytes":7}`)
+		if fraction != 0 || bytes != 7 {
+			t.Errorf("%s: set is %v, %d; want 7 bytes", path, fraction, bytes)
+		}
+		for _, wrong := range []string{`{}`, `{"fraction":1,"bytes":1}`, `{"fraction":-1}`, `{"bytes":-1}`, `{"bytes":"1"}`} {
+			same(t, path+wrong, n.do("PUT", path, wrong).status, 400)
+		}
+		same(t, path+" where it is not", bare.do("PUT", path, `{"bytes":7}`).status, 501)
+	}
+	n.must("PUT", "/control/log-level", `{"level":"debug"}`)
+	same(t, "level", n.must("GET", "/control/log-level", "").object(t), map[string]any{"level": "debug"})
+	for _, wrong := range []string{`{}`, `{"level":"warn"}`, `{"level":1}`} {
+		same(t, wrong, n.do("PUT", "/control/log-level", wrong).status, 400)
+	}
+	same(t, "where the log is another's", bare.do("PUT", "/control/log-level", `{"level":"debug"}`).status, 501)
+	same(t, "and to look", bare.do("GET", "/control/log-level", "").status, 501)
+}

@@ -2,6 +2,8 @@ package api
 
 import (
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -26,6 +28,9 @@ func (s *server) exportDefinitions(*request) (any, error) {
 			topicPermissions = append(topicPermissions, showTopicPermission(p))
 		}
 		for _, p := range state.GlobalParameters() {
+			if p.Name == broker.ClusterIDParameter {
+				continue // not for another cluster
+			}
 			globals = append(globals, map[string]any{"name": p.Name, "value": p.Value})
 		}
 		for _, v := range state.VHosts() {
@@ -76,6 +81,9 @@ func exportMetadata(state *topology.State, v *topology.VHost) map[string]any {
 	}
 	if v.Metadata.Protected {
 		m["protected_from_deletion"] = true
+	}
+	if p := v.Profile(); p != deadletter.RabbitMQ || state.DefaultProfile() != p { // RabbitMQ's own have none
+		m["profile"] = string(p)
 	}
 	return m
 }
@@ -128,7 +136,7 @@ func (o objectsOfVHosts) add(v *topology.VHost) {
 	}
 }
 
-func exported(q *topology.Queue) bool { return q.Durable && !q.Exclusive }
+func exported(q *topology.Queue) bool { return !q.Exclusive }
 
 func (o objectsOfVHosts) forgetVHost() {
 	for _, list := range o {

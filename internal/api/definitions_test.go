@@ -65,3 +65,61 @@ func TestDefinitionsRoundTrip(t *testing.T) {
 		t.Errorf("exported\n%s\nafter import\n%s", exported, again)
 	}
 }
+
+// BR-16.1, BR-16.2, BR-16.3: the keys of an export and of its objects; exchanges and
+// bindings that come by themselves are left out.
+func TestExportedKeys(t *testing.T) {
+	n := start(t)
+	n.must("PUT", "/queues/%2F/q", `{"durable":true}`)
+	n.must("PUT", "/exchanges/%2F/x", `{"durable":true}`)
+	n.must("POST", "/bindings/%2F/e/x/q/q", `{"routing_key":"k"}`)
+	n.must("PUT", "/policies/%2F/p", `{"pattern":"^q","definition":{"max-length":7}}`)
+	n.must("PUT", "/operator-policies/%2F/p", `{"pattern":"^q","definition":{"max-length":7}}`)
+	n.must("PUT", "/global-parameters/g", `{"value":1}`)
+	n.must("PUT", "/topic-permissions/%2F/guest", `{"exchange":"x","write":"a","read":"b"}`)
+	whole := n.must("GET", "/definitions", "").object(t)
+	const lists = "users vhosts permissions topic_permissions parameters global_parameters policies queues exchanges bindings"
+	hasKeys(t, "an export", whole, "rabbit_version rabbitmq_version product_name product_version rabbitmq_definition_format original_cluster_name explanation "+lists)
+	same(t, "format", whole["rabbitmq_definition_format"], "cluster")
+	one := n.must("GET", "/definitions/%2F", "").object(t)
+	hasKeys(t, "the export of a virtual host", one, "rabbitmq_definition_format original_vhost_name metadata limits description")
+	same(t, "its format", one["rabbitmq_definition_format"], "single_virtual_host")
+	for kind, keys := range map[string]string{
+		"users": "name password_hash hashing_algorithm tags limits", "vhosts": "name limits metadata", "permissions": "user vhost configure write read",
+		"topic_permissions": "user vhost exchange write read", "parameters": "component vhost name value", "global_parameters": "name value",
+		"policies": "vhost name pattern apply-to definition priority", "queues": "name vhost durable auto_delete type arguments",
+		"exchanges": "name vhost type durable auto_delete arguments", "bindings": "source vhost destination destination_type routing_key arguments",
+	} {
+		list, _ := whole[kind].([]any)
+		if len(list) == 0 || kind != "global_parameters" && len(list) != 1 {
+			t.Errorf("%s: %v, want one", kind, list)
+			continue
+		}
+		hasKeys(t, kind, list[0].(map[string]any), keys)
+		list, _ = one[kind].([]any)
+		if len(list) == 0 {
+			continue
+		}
+		if _, there := list[0].(map[string]any)["vhost"]; there {
+			t.Errorf("%s of one virtual host name it", kind)
+		}
+	}
+}
+
+// BR-16.4: an import adds, and overwrites what is no queue and no exchange.
+func TestImportOverwrites(t *testing.T) {
+	n := start(t)
+	n.must("PUT", "/users/u", `{"password":"x","tags":"monitoring"}`)
+	n.must("PUT", "/permissions/%2F/u", `{"configure":"a","write":"a","read":"a"}`)
+	n.must("PUT", "/policies/%2F/p", `{"pattern":"old","definition":{"max-length":7}}`)
+	n.must("PUT", "/queues/%2F/q", `{"durable":true,"arguments":{"x-max-length":1}}`)
+	n.must("POST", "/definitions", `{"users":[{"name":"u","password_hash":"","tags":["management"]}],
+		"permissions":[{"user":"u","vhost":"/","configure":"b","write":"b","read":"b"}],
+		"policies":[{"vhost":"/","name":"p","pattern":"new","definition":{"max-length":8}}],
+		"queues":[{"vhost":"/","name":"q","durable":true,"auto_delete":false,"arguments":{"x-max-length":2}},{"vhost":"/","name":"added","durable":true,"auto_delete":false,"arguments":{}}]}`)
+	same(t, "the user's tags", n.must("GET", "/users/u", "").object(t)["tags"], []string{"management"})
+	same(t, "its permissions", n.must("GET", "/permissions/%2F/u", "").object(t)["read"], "b")
+	same(t, "the policy", n.must("GET", "/policies/%2F/p", "").object(t)["pattern"], "new")
+	same(t, "the queue", n.must("GET", "/queues/%2F/q?columns=arguments.x-max-length", "").object(t), map[string]any{"arguments": map[string]any{"x-max-length": 1}})
+	n.must("GET", "/queues/%2F/added", "")
+}

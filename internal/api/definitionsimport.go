@@ -12,6 +12,7 @@ import (
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/routing"
 	"bartleby.mq/internal/topology"
@@ -44,7 +45,7 @@ func (r *request) definitionsText() ([]byte, error) {
 // queues and exchanges there are as they are. The first thing refused ends it; what
 // came before stays. warnings tell what was left out on purpose.
 func ImportDefinitions(b *broker.Broker, text []byte) (warnings []string, err error) {
-	return importDefinitions(b, text, "", operator)
+	return importDefinitions(b, text, "", internalUser)
 }
 
 // importer is one import.
@@ -171,7 +172,7 @@ func (im *importer) importUser(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	hash, err := passwordOf(o)
+	hash, err := passwordOf(im.b, o)
 	if err != nil {
 		return err
 	}
@@ -199,7 +200,7 @@ func (im *importer) importVHost(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{"description", "tags", "default_queue_type", "protected_from_deletion"} { // as older exports have them
+	for _, key := range []string{"description", "tags", "default_queue_type", "protected_from_deletion", "profile"} { // as older exports have them
 		if _, ok := about[key]; !ok && o[key] != nil {
 			about[key] = o[key]
 		}
@@ -212,6 +213,8 @@ func (im *importer) importVHost(o map[string]any) error {
 	if t, _ := about["default_queue_type"].(string); t != "undefined" {
 		m.DefaultQueueType = topology.QueueType(t)
 	}
+	profile, _ := about["profile"].(string)
+	m.Profile = deadletter.Profile(profile)
 	if v, ok := about["protected_from_deletion"]; ok {
 		if m.Protected, err = asBoolean(v); err != nil {
 			return err
@@ -445,14 +448,17 @@ func (im *importer) parameter(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, err = im.b.PutParameter(topology.Parameter{VHost: v, Component: component, Name: name, Value: text})
-	return err
+	_, err = im.b.PutParameter(topology.Parameter{VHost: v, Component: component, Name: name, Value: text}, im.user)
+	return im.about(err, v, name)
 }
 
 func (im *importer) globalParameter(o map[string]any) error {
 	name, err := im.name(o, "name")
 	if err != nil {
 		return err
+	}
+	if name == broker.ClusterIDParameter {
+		return nil // another cluster's
 	}
 	text, err := encodeValue(o["value"])
 	if err != nil {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/routing"
 	"bartleby.mq/internal/topology"
 )
@@ -9,27 +10,32 @@ import (
 type exchangeInfo struct {
 	topology.ExchangeDecl
 	policy, operatorPolicy *topology.Policy
-	definition             topology.Definition
+	stats                  *broker.ExchangeStats
 }
 
-func describeExchange(x *topology.Exchange) exchangeInfo {
-	return exchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, x.EffectiveDefinition()}
+// describeExchange: everything is locked for reading.
+func (s *server) describeExchange(x *topology.Exchange) exchangeInfo {
+	return exchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, s.b.ExchangeStats(x)}
 }
 
 func (s *server) listExchanges(r *request) (any, error) {
 	var infos []exchangeInfo
 	r.eachVHost(func(v *topology.VHost) {
 		for _, x := range v.Exchanges() {
-			infos = append(infos, describeExchange(x))
+			infos = append(infos, s.describeExchange(x))
 		}
 	})
-	return listOf(infos, func(x exchangeInfo) string { return string(x.Name) }, showExchange), nil
+	return listOf(infos, func(x exchangeInfo) string { return string(x.Name) }, r.showExchange), nil
 }
 
-func showExchange(x exchangeInfo) map[string]any {
+func (r *request) showExchange(x exchangeInfo) map[string]any {
+	arguments := topology.ArgumentsJSON(x.Arguments)
+	properties := map[string]any{"durable": x.Durable, "auto-delete": x.AutoDelete, "internal": x.Internal}
 	object := map[string]any{
 		"name": string(x.Name), "vhost": string(x.VHost), "type": string(x.Type), "durable": x.Durable,
-		"auto_delete": x.AutoDelete, "internal": x.Internal, "arguments": topology.ArgumentsJSON(x.Arguments),
+		"auto_delete": x.AutoDelete, "internal": x.Internal, "arguments": arguments,
+		"features":                  features(properties, arguments, namedPolicy{"Policy", x.policy}),
+		"user_who_performed_action": x.User,
 	}
 	if x.policy != nil {
 		object["policy"] = x.policy.Name
@@ -37,9 +43,8 @@ func showExchange(x exchangeInfo) map[string]any {
 	if x.operatorPolicy != nil {
 		object["operator_policy"] = x.operatorPolicy.Name
 	}
-	if x.definition != nil {
-		object["effective_policy_definition"] = x.definition
-	}
+	r.s.putStats(object, "exchange\x00"+string(x.VHost)+"\x00"+string(x.Name), r.spans(), false,
+		statGroup{"publish_in": x.stats.In.Load(), "publish_out": x.stats.Out.Load()})
 	return object
 }
 
@@ -47,7 +52,7 @@ func (r *request) findExchange() (info exchangeInfo, err error) {
 	err = notFound
 	r.eachVHost(func(v *topology.VHost) {
 		if x, ok := v.Exchange(r.exchangeName()); ok {
-			info, err = describeExchange(x), nil
+			info, err = r.s.describeExchange(x), nil
 		}
 	})
 	return info, err
@@ -58,7 +63,7 @@ func (s *server) getExchange(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	object := showExchange(x)
+	object := r.showExchange(x)
 	object["incoming"], object["outgoing"] = []any{}, []any{}
 	return object, nil
 }

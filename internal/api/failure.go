@@ -27,6 +27,7 @@ var (
 	vhostMissing  = &failure{http.StatusNotFound, "not_found", "vhost_not_found"}
 	wrongPassword = &failure{http.StatusUnauthorized, "not_authorized", "Not_Authorized"}
 	accessRefused = notAuthorised("Access refused.")
+	bodyTooLarge  = &failure{http.StatusRequestEntityTooLarge, "bad_request", "Exceeded HTTP request body size limit"}
 )
 
 func notAuthorised(reason string) *failure {

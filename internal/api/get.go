@@ -32,9 +32,9 @@ func (s *server) getMessages(r *request) (any, error) {
 		return nil, badRequest(fmt.Sprintf("Invalid ackmode value: %v. Valid values are: ack_requeue_true, ack_requeue_false, "+
 			"reject_requeue_true, reject_requeue_false", r.body["ackmode"]))
 	}
-	count, ok := r.body["count"].(int64)
-	if !ok {
-		return nil, badRequest("not_integer", r.body["count"])
+	count, err := asInteger(r.body["count"])
+	if err != nil {
+		return nil, err
 	}
 	encoding, _ := r.body["encoding"].(string)
 	if encoding != "auto" && encoding != "base64" {
@@ -42,8 +42,8 @@ func (s *server) getMessages(r *request) (any, error) {
 	}
 	truncate := int64(-1)
 	if v, given := r.body["truncate"]; given {
-		if truncate, ok = v.(int64); !ok {
-			return nil, badRequest("not_integer", v)
+		if truncate, err = asInteger(v); err != nil {
+			return nil, err
 		}
 	}
 	if _, err := r.findQueue(); err != nil {
@@ -63,7 +63,6 @@ func (s *server) getMessages(r *request) (any, error) {
 		return r.Context().Err() == nil
 	}
 	limit := int(max(count, 0)) // negative: all there are
-	var err error
 	if mode == peek {
 		err = r.link().Peek(r.queueName(), limit, show)
 	} else {
@@ -90,6 +89,9 @@ func showMessage(m *broker.Shown, encoding string, truncate int64) (map[string]a
 	item := map[string]any{
 		"payload_bytes": len(m.Body), "redelivered": m.Redelivered, "exchange": m.Exchange, "routing_key": m.Key,
 		"message_count": m.Left, "properties": properties,
+	}
+	if len(properties) == 0 {
+		item["properties"] = []any{} // as RabbitMQ, and tools look at it
 	}
 	if encoding == "auto" && utf8.Valid(body) {
 		item["payload"], item["payload_encoding"] = string(body), "string"

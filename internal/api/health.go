@@ -79,3 +79,25 @@ func (s *server) checkProtocol(r *request) (any, error) {
 	}
 	return failed("No active listener", map[string]any{"missing": []string{r.params["protocol"]}, "protocols": protocols}), nil
 }
+
+// checkNode is the old check, of this node only.
+func (s *server) checkNode(r *request) (any, error) {
+	if err := r.mustNode(); err != nil {
+		return nil, err
+	}
+	return healthy, nil
+}
+
+// checkConnectionLimit fails once no connection more would be taken.
+func (s *server) checkConnectionLimit(*request) (any, error) {
+	limits := s.limits()
+	if limits.MaxConnections == 0 {
+		return healthy, nil
+	}
+	facts := map[string]any{"connections": limits.Sockets, "limit": limits.MaxConnections}
+	if limits.Sockets >= limits.MaxConnections {
+		return failed("node connection limit is reached", facts), nil
+	}
+	facts["status"] = "ok"
+	return facts, nil
+}

@@ -204,6 +204,20 @@ func chooseColumns(object map[string]any, columns string) map[string]any {
 	return chosen
 }
 
+// chooseTopColumns is chooseColumns as RabbitMQ does it for the overview: a path
+// chooses all of what its first name stands for.
+func chooseTopColumns(object map[string]any, columns string) map[string]any {
+	if columns == "" {
+		return object
+	}
+	var names []string
+	for path := range strings.SplitSeq(columns, ",") {
+		first, _, _ := strings.Cut(path, ".")
+		names = append(names, first)
+	}
+	return chooseColumns(object, strings.Join(names, ","))
+}
+
 func copyColumn(to, from map[string]any, path string) {
 	if v, ok := from[path]; ok {
 		to[path] = v

@@ -1,40 +1,80 @@
 package api
 
 import (
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/partition"
 )
 
-// putTotals sets the three message counts and, once anything has happened,
-// message_stats (BR-15.12, BR-15.13). Rates go by the name of the object.
-func (s *server) putTotals(into map[string]any, object string, c partition.Counts) {
-	s.rates.put(into, object, map[string]float64{
-		"messages":                float64(messagesIn(&c)),
+// putLengths sets the three message counts (BR-15.12). Rates go by the name of the object.
+func (s *server) putLengths(into map[string]any, object string, sp spans, c *partition.Counts) {
+	s.history.put(into, object, sp.lengths, map[string]float64{
+		"messages":                float64(c.Messages()),
 		"messages_ready":          float64(c.Ready),
 		"messages_unacknowledged": float64(c.Out),
 	})
-	st := &c.Stats
-	if st.Published == 0 && st.Delivered == 0 && st.DeliveredNoAck == 0 && st.Got == 0 && st.GotNoAck == 0 && st.GetNone == 0 {
-		return
-	}
-	stats := map[string]any{}
-	s.rates.put(stats, object+"\x00stats", map[string]float64{
-		"publish":        float64(st.Published),
-		"confirm":        float64(st.Confirmed),
-		"deliver":        float64(st.Delivered),
-		"deliver_no_ack": float64(st.DeliveredNoAck),
-		"get":            float64(st.Got),
-		"get_no_ack":     float64(st.GotNoAck),
-		"get_empty":      float64(st.GetNone),
-		"deliver_get":    float64(st.Delivered + st.DeliveredNoAck + st.Got + st.GotNoAck),
-		"ack":            float64(st.Acked),
-		"redeliver":      float64(st.Redelivered),
-	})
-	into["message_stats"] = stats
 }
 
-// messagesIn counts all a queue holds, deliverable or not (DL-12.4, DL-13.7).
-func messagesIn(c *partition.Counts) int { return c.Ready + c.Out + c.Delayed + c.Dying + c.Held }
+// statGroup is counters that RabbitMQ shows together, once one of them is not 0.
+type statGroup map[string]uint64
+
+func (g statGroup) happened() bool {
+	for _, n := range g {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// putStats sets message_stats with the groups in which something happened
+// (BR-15.13); with none there is no such key, unless always.
+func (s *server) putStats(into map[string]any, object string, sp spans, always bool, groups ...statGroup) {
+	stats := map[string]any{}
+	for _, g := range groups {
+		if !g.happened() {
+			continue
+		}
+		values := make(map[string]float64, len(g))
+		for name, n := range g {
+			values[name] = float64(n)
+		}
+		s.history.put(stats, groupKey(object, g), sp.rates, values)
+	}
+	if len(stats) > 0 || always {
+		into["message_stats"] = stats
+	}
+}
+
+// groupKey names the history of a group: no two groups of an object share a key.
+func groupKey(object string, g statGroup) string {
+	for _, name := range []string{"deliver_get", "publish_in", "publish", "disk_reads"} {
+		if _, ok := g[name]; ok {
+			return object + "\x00" + name
+		}
+	}
+	return object + "\x00stats"
+}
+
+// deliveries is the group of what was taken out of queues.
+func deliveries(st *partition.Stats) statGroup {
+	return statGroup{
+		"deliver": st.Delivered, "deliver_no_ack": st.DeliveredNoAck, "get": st.Got, "get_no_ack": st.GotNoAck, "get_empty": st.GetNone,
+		"deliver_get": st.Delivered + st.DeliveredNoAck + st.Got + st.GotNoAck, "ack": st.Acked, "redeliver": st.Redelivered,
+	}
+}
+
+func channelDeliveries(st *broker.ChannelStats) statGroup {
+	return statGroup{
+		"deliver": st.Delivered, "deliver_no_ack": st.DeliveredNoAck, "get": st.Got, "get_no_ack": st.GotNoAck, "get_empty": st.GotNothing,
+		"deliver_get": st.Delivered + st.DeliveredNoAck + st.Got + st.GotNoAck, "ack": st.Acked, "redeliver": st.Redelivered,
+	}
+}
+
+// publishes is the group of what publishers did and were told.
+func publishes(published, confirmed, returned, dropped uint64) statGroup {
+	return statGroup{"publish": published, "confirm": confirmed, "return_unroutable": returned, "drop_unroutable": dropped}
+}
 
 func bytesIn(c *partition.Counts) int64 {
 	return c.ReadyBytes + c.OutBytes + c.DelayedBytes + c.DyingBytes + c.HeldBytes
@@ -67,22 +107,8 @@ func addCounts(sum *partition.Counts, c partition.Counts) {
 	sum.Delayed += c.Delayed
 	sum.Dying += c.Dying
 	sum.Held += c.Held
+	sum.Transit += c.Transit
+	sum.Stranded += c.Stranded
 	sum.Consumers += c.Consumers
-	a, b := &sum.Stats, &c.Stats
-	a.Published += b.Published
-	a.Confirmed += b.Confirmed
-	a.Delivered += b.Delivered
-	a.DeliveredNoAck += b.DeliveredNoAck
-	a.Got += b.Got
-	a.GotNoAck += b.GotNoAck
-	a.GetNone += b.GetNone
-	a.Acked += b.Acked
-	a.Redelivered += b.Redelivered
-	a.Returned += b.Returned
-	a.Purged += b.Purged
-	for reason := range a.Dead {
-		for outcome := range a.Dead[reason] {
-			a.Dead[reason][outcome] += b.Dead[reason][outcome]
-		}
-	}
+	sum.Stats.Add(&c.Stats)
 }

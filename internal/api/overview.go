@@ -1,17 +1,25 @@
 package api
 
 import (
+	"net/http"
 	"runtime"
+	"strconv"
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
 )
 
 // erlangVersion is what tools that look for one are told (BR-15.14).
 const erlangVersion = "27.0"
+
+func erlangFullVersion() string {
+	return "Erlang/OTP " + erlangVersion + " (" + runtime.Version() + ")"
+}
+
+// cryptoLibrary is what TLS is made with.
+const cryptoLibrary = "Go crypto/tls"
 
 var exchangeTypes = []map[string]any{
 	{"name": "direct", "description": "AMQP direct exchange, as per the AMQP specification", "enabled": true},
@@ -28,45 +36,58 @@ func (s *server) overview(r *request) (any, error) {
 		"management_version": s.Version, "rabbitmq_version": s.Version,
 		"product_name": s.Product, "product_version": s.ProductVersion, "cluster_name": s.clusterName(),
 		"cluster_tags": map[string]any{}, "node_tags": map[string]any{}, "node": s.NodeName,
-		"erlang_version": erlangVersion, "erlang_full_version": "Erlang/OTP " + erlangVersion + " (" + runtime.Version() + ")",
+		"erlang_version": erlangVersion, "erlang_full_version": erlangFullVersion(), "crypto_lib_version": cryptoLibrary,
 		"rates_mode": "basic", "exchange_types": exchangeTypes, "default_queue_type": string(s.defaultQueueType()),
 		"sample_retention_policies": map[string]any{
 			"global": []int{600, 3600, 28800, 86400}, "basic": []int{600, 3600}, "detailed": []int{600},
 		},
 		"disable_stats": false, "enable_queue_totals": false, "is_op_policy_updating_enabled": true,
 		"require_definition_json_extension": false, "statistics_db_event_queue": 0,
-		"listeners": s.showListeners(), "contexts": s.showContexts(),
+		"listeners": s.showListeners(), "contexts": s.showContexts(true),
 	}
+	all, sp := r.may(monitoring), r.spans()
 	var total partition.Counts
-	queues, exchanges, consumers := 0, 0, 0
-	chosen := map[message.VHost]bool{}
-	var infos []broker.QueueInfo
+	exchanges := 0
+	var queues []broker.QueueInfo
+	var stats []*broker.ExchangeStats
 	r.eachVHost(func(v *topology.VHost) {
-		chosen[v.Name] = true
-		exchanges += len(v.Exchanges())
+		for _, x := range v.Exchanges() {
+			exchanges++
+			stats = append(stats, s.b.ExchangeStats(x))
+		}
 		for _, q := range v.Queues() {
-			infos = append(infos, broker.Describe(q))
+			queues = append(queues, broker.Describe(q))
 		}
 	})
-	queues = len(infos)
-	for _, q := range infos {
-		c := s.b.Counts(q)
-		addCounts(&total, c)
-		consumers += c.Consumers
+	for _, q := range queues {
+		addCounts(&total, s.b.Counts(q))
 	}
-	queueTotals := map[string]any{}
-	s.putTotals(queueTotals, "overview\x00"+r.user, total)
-	if stats, ok := queueTotals["message_stats"].(map[string]any); ok {
-		stats["confirm"] = s.b.Totals.Confirmed.Load()
-		stats["drop_unroutable"] = s.b.Totals.UnroutableDropped.Load()
-		stats["return_unroutable"] = s.b.Totals.UnroutableReturned.Load()
-		stats["disk_reads"], stats["disk_writes"] = 0, 0
-		object["message_stats"] = stats
-		delete(queueTotals, "message_stats")
+	consumers := total.Consumers
+	name := "overview\x00"
+	published, confirmed, returned, dropped := uint64(0), total.Stats.Confirmed, uint64(0), uint64(0)
+	if all {
+		for _, t := range []topology.QueueType{topology.Classic, topology.Quorum} {
+			gone := s.b.Retired(t)
+			total.Stats.Add(&gone)
+		}
+		t := &s.b.Totals
+		published, confirmed = t.Published.Load(), t.Confirmed.Load()
+		returned, dropped = t.UnroutableReturned.Load(), t.UnroutableDropped.Load()
 	} else {
-		object["message_stats"] = map[string]any{}
+		name += r.user // who sees less has figures of his own
+		for _, x := range stats {
+			published += x.In.Load()
+			returned += x.Returned.Load()
+			dropped += x.Dropped.Load()
+		}
 	}
-	object["queue_totals"] = queueTotals
+	lengths := map[string]any{}
+	s.putLengths(lengths, name, sp, &total)
+	object["queue_totals"] = lengths
+	// Tools take a missing message_stats for a refusal: it is always there, and
+	// always has something (RabbitMQ's disk counters).
+	s.putStats(object, name, sp, true, publishes(published, confirmed, returned, dropped), deliveries(&total.Stats))
+	s.history.put(object["message_stats"].(map[string]any), name+"\x00disk", sp.rates, map[string]float64{"disk_reads": 0, "disk_writes": 0})
 	object["dead_letters"] = showDead(&total.Stats)
 	connections := r.connections()
 	channels := 0
@@ -74,23 +95,24 @@ func (s *server) overview(r *request) (any, error) {
 		channels += len(c.Client().ShowChannels())
 	}
 	object["object_totals"] = map[string]any{
-		"queues": queues, "exchanges": exchanges, "consumers": consumers,
+		"queues": len(queues), "exchanges": exchanges, "consumers": consumers,
 		"connections": len(connections), "channels": channels,
 	}
-	object["churn_rates"] = s.churn()
-	return object, nil
+	churn := map[string]any{}
+	s.history.put(churn, "churn", sp.rates, s.churn())
+	object["churn_rates"] = churn
+	return withStatus{http.StatusOK, chooseTopColumns(object, r.URL.Query().Get("columns"))}, nil
 }
 
-func (s *server) churn() map[string]any {
+// churn counts what came and went.
+func (s *server) churn() map[string]float64 {
 	t := &s.b.Totals
-	churn := map[string]any{}
-	s.rates.put(churn, "churn", map[string]float64{
+	return map[string]float64{
 		"connection_created": float64(t.ConnectionsOpened.Load()), "connection_closed": float64(t.ConnectionsClosed.Load()),
 		"channel_created": float64(t.ChannelsOpened.Load()), "channel_closed": float64(t.ChannelsClosed.Load()),
 		"queue_declared": float64(t.QueuesDeclared.Load()), "queue_created": float64(t.QueuesCreated.Load()),
 		"queue_deleted": float64(t.QueuesGone.Load()),
-	})
-	return churn
+	}
 }
 
 func (s *server) listeners() []Listener {
@@ -111,16 +133,28 @@ func (s *server) showListeners() []any {
 	return shown
 }
 
-// showContexts are the listeners that speak HTTP.
-func (s *server) showContexts() []any {
+// contexts are the listeners that speak HTTP, by their protocol, with what RabbitMQ
+// calls them.
+var contexts = map[string]string{
+	"http": "RabbitMQ Management", "https": "RabbitMQ Management",
+	"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus",
+}
+
+// showContexts lists them, the port as text. A node's own list does not repeat its name.
+func (s *server) showContexts(withNode bool) []any {
 	shown := []any{}
 	for _, l := range s.listeners() {
-		description := map[string]string{"http": "RabbitMQ Management", "http/prometheus": "RabbitMQ Prometheus"}[l.Protocol]
-		if description != "" {
-			shown = append(shown, map[string]any{
-				"node": s.NodeName, "description": description, "path": "/", "ip": l.Host, "port": l.Port, "ssl_opts": []any{},
-			})
+		description, ok := contexts[l.Protocol]
+		if !ok {
+			continue
 		}
+		c := map[string]any{
+			"description": description, "path": "/", "ip": l.Host, "port": strconv.Itoa(l.Port), "protocol": l.Protocol, "cowboy_opts": "",
+		}
+		if withNode {
+			c["node"], c["ssl_opts"] = s.NodeName, []any{}
+		}
+		shown = append(shown, c)
 	}
 	return shown
 }
@@ -166,4 +200,10 @@ func (s *server) putClusterName(r *request) (any, error) {
 
 func (s *server) version(*request) (any, error) { return s.Version, nil }
 
-func (s *server) listExtensions(*request) (any, error) { return []any{}, nil }
+// listExtensions are the scripts that RabbitMQ's management page would load.
+func (s *server) listExtensions(*request) (any, error) {
+	return []any{
+		map[string]any{"javascript": "dispatcher.js"},
+		map[string]any{"javascript": []string{"shovel_management-ejs.js", "shovel.js"}}, // by which tools see that shovels can be managed
+	}, nil
+}

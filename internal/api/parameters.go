@@ -20,6 +20,14 @@ const (
 // keptComponents are those RabbitMQ knows besides; others are refused as there.
 var keptComponents = map[string]bool{"federation": true, "federation-upstream": true, "federation-upstream-set": true, "shovel": true}
 
+// upstreamComponent is kept and not acted on: there is no federation.
+const upstreamComponent = "federation-upstream"
+
+func hasURI(value any) bool {
+	object, ok := value.(map[string]any)
+	return ok && object["uri"] != nil
+}
+
 func showParameter(vhost, component, name string, value any) map[string]any {
 	return map[string]any{"vhost": vhost, "component": component, "name": name, "value": value}
 }
@@ -104,6 +112,8 @@ func (s *server) putParameter(r *request) (any, error) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
 		return nil, setVHostLimits(s.b, r.vhost(), value)
+	case component == upstreamComponent && !hasURI(value):
+		return nil, badRequest(fmt.Sprintf("Validation failed\n\nKey \"uri\" not found in %s\n", name))
 	case !keptComponents[component]:
 		return nil, badRequest(fmt.Sprintf("Validation failed\n\ncomponent %s not found\n", component))
 	}
@@ -111,7 +121,7 @@ func (s *server) putParameter(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return putDone(s.b.PutParameter(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}))
+	return putDone(s.b.PutParameter(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}, r.by()))
 }
 
 func (s *server) deleteParameter(r *request) (any, error) {

@@ -2,9 +2,13 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"strings"
+	"time"
 
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
 )
@@ -13,24 +17,47 @@ import (
 const queueMemory = 4096
 
 func (s *server) listQueues(r *request) (any, error) {
+	return r.queueList(func(q broker.QueueInfo) map[string]any {
+		object := s.showQueue(q, r.spans())
+		maps.DeleteFunc(object, func(_ string, v any) bool { return v == nil })
+		return object
+	}), nil
+}
+
+// listQueuesInDetail leaves nothing out.
+func (s *server) listQueuesInDetail(r *request) (any, error) {
+	return r.queueList(func(q broker.QueueInfo) map[string]any {
+		object := s.showQueue(q, r.spans())
+		object["garbage_collection"] = noGarbageCollection
+		return object
+	}), nil
+}
+
+func (r *request) queueList(show func(broker.QueueInfo) map[string]any) list {
 	var infos []broker.QueueInfo
 	r.eachVHost(func(v *topology.VHost) {
 		for _, q := range v.Queues() {
 			infos = append(infos, broker.Describe(q))
 		}
 	})
-	show := s.showQueue
 	if r.flag("disable_stats") {
-		show = s.showQueueBriefly
+		show = r.showQueueBriefly
 	}
-	return listOf(infos, func(q broker.QueueInfo) string { return string(q.Decl.Name) }, show), nil
+	return listOf(infos, func(q broker.QueueInfo) string { return string(q.Decl.Name) }, show)
 }
 
-// findQueue returns the queue in the path.
+// findQueue returns the queue in the path. Some tools encode its name as in a query
+// (KEDA): where there is no such queue, a plus stands for a blank.
 func (r *request) findQueue() (info broker.QueueInfo, err error) {
 	err = notFound
 	r.eachVHost(func(v *topology.VHost) {
-		if q, ok := v.Queue(r.queueName()); ok {
+		q, ok := v.Queue(r.queueName())
+		if blank := strings.ReplaceAll(r.params["queue"], "+", " "); !ok && blank != r.params["queue"] {
+			if q, ok = v.Queue(message.QueueName(blank)); ok {
+				r.params["queue"] = blank
+			}
+		}
+		if ok {
 			info, err = broker.Describe(q), nil
 		}
 	})
@@ -42,7 +69,10 @@ func (s *server) getQueue(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	object := s.showQueue(q)
+	if r.flag("disable_stats") {
+		return r.showQueueBriefly(q), nil
+	}
+	object := s.showQueue(q, r.spans())
 	consumers := []map[string]any{}
 	for _, c := range s.b.Consumers(q) {
 		consumers = append(consumers, s.showConsumer(q, c))
@@ -50,33 +80,56 @@ func (s *server) getQueue(r *request) (any, error) {
 	object["consumer_details"] = consumers
 	object["deliveries"] = []any{}
 	object["incoming"] = []any{}
-	object["garbage_collection"] = map[string]any{}
+	object["garbage_collection"] = noGarbageCollection
+	if q.Decl.Exclusive {
+		object["owner_pid_details"] = s.ownerOf(q.Decl)
+	}
 	return object, nil
 }
 
-// showQueueBriefly is the form without statistics, with totals (BR-15.10).
-func (s *server) showQueueBriefly(q broker.QueueInfo) map[string]any {
-	object := s.showQueueDeclaration(q)
-	c := s.b.Counts(q)
-	object["messages"] = messagesIn(&c)
-	object["messages_ready"] = c.Ready
-	object["messages_unacknowledged"] = c.Out
+// ownerOf is the connection that an exclusive queue belongs to.
+func (s *server) ownerOf(d *topology.Queue) map[string]any {
+	owner := map[string]any{"name": d.Owner, "peer_host": "", "peer_port": 0}
+	for _, c := range s.b.Connections() {
+		if c.Name == d.Owner {
+			owner["peer_host"], owner["peer_port"] = c.PeerHost, c.PeerPort
+		}
+	}
+	return owner
+}
+
+// showQueueBriefly is the form without statistics, which has totals if they are
+// asked for (BR-15.10).
+func (r *request) showQueueBriefly(q broker.QueueInfo) map[string]any {
+	object := r.s.showQueueDeclaration(q)
+	if r.flag("enable_queue_totals") {
+		c := r.s.b.Counts(q)
+		object["messages"] = c.Messages()
+		object["messages_ready"] = c.Ready
+		object["messages_unacknowledged"] = c.Out
+	}
 	return object
 }
 
 // showQueueDeclaration is what is known of a queue without asking it.
 func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 	d := q.Decl
+	arguments := topology.ArgumentsJSON(d.Arguments)
 	object := map[string]any{
 		"name": string(d.Name), "vhost": string(d.VHost), "durable": d.Durable, "auto_delete": d.AutoDelete,
-		"exclusive": d.Exclusive, "arguments": topology.ArgumentsJSON(d.Arguments), "type": string(d.Type),
+		"exclusive": d.Exclusive, "arguments": arguments, "type": string(d.Type),
 		"node": s.NodeName, "state": "running", "internal": false, "internal_owner": false,
 		"policy": policyName(q.Policy), "operator_policy": policyName(q.OperatorPolicy),
 		"effective_policy_definition": definitionOf(q.Definition),
 	}
-	if d.Exclusive {
-		object["owner_pid_details"] = map[string]any{"name": d.Owner}
+	properties := map[string]any{"durable": d.Durable, "auto-delete": d.AutoDelete, "exclusive": d.Exclusive}
+	if d.Type == topology.Quorum {
+		properties["delayed retry"] = "not enabled"
 	}
+	if retry := q.Effective.DelayedRetry; retry.Type != topology.RetryDisabled {
+		properties["delayed retry"] = showDelayedRetry(retry)
+	}
+	object["features"] = features(properties, arguments, namedPolicy{"Policy", q.Policy}, namedPolicy{"Operator policy", q.OperatorPolicy})
 	if d.Type == topology.Quorum {
 		object["leader"] = s.NodeName
 		object["members"] = []string{s.NodeName}
@@ -88,17 +141,16 @@ func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 			}
 		}
 	}
-	if d.Type == topology.Quorum || q.Effective.DelayedRetry.Type != topology.RetryDisabled {
-		object["delayed_retry"] = showDelayedRetry(q.Effective.DelayedRetry)
-	}
 	return object
 }
 
 // showQueue is the whole object (BR-15.12), and what became of its dead besides.
-func (s *server) showQueue(q broker.QueueInfo) map[string]any {
+func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 	object := s.showQueueDeclaration(q)
 	c := s.b.Counts(q)
-	s.putTotals(object, "queue\x00"+string(q.Decl.VHost)+"\x00"+string(q.Decl.Name), c)
+	name := "queue\x00" + string(q.Decl.VHost) + "\x00" + string(q.Decl.Name)
+	s.putLengths(object, name, sp, &c)
+	s.putStats(object, name, sp, false, statGroup{"publish": c.Stats.Published}, deliveries(&c.Stats))
 	bytes := bytesIn(&c)
 	object["consumers"] = c.Consumers
 	object["consumer_utilisation"] = boolInt(c.Consumers > 0)
@@ -106,34 +158,76 @@ func (s *server) showQueue(q broker.QueueInfo) map[string]any {
 	object["message_bytes"] = bytes
 	object["message_bytes_ready"] = c.ReadyBytes
 	object["message_bytes_unacknowledged"] = c.OutBytes
+	object["message_bytes_persistent"] = persistentBytes(&c)
 	object["messages_persistent"] = c.Persistent
-	object["messages_ram"] = messagesIn(&c)
+	object["messages_ram"] = c.Messages()
 	object["message_bytes_ram"] = bytes
 	object["memory"] = bytes + queueMemory
-	object["head_message_timestamp"] = s.b.HeadTimestamp(q)
-	object["messages_delayed"] = c.Delayed
-	object["messages_dlx"] = c.Held + c.Dying
-	object["message_bytes_dlx"] = c.HeldBytes + c.DyingBytes
+	object["reductions"], object["reductions_details"] = 0, map[string]any{"rate": 0.0}
+	object["messages_in_transit"] = c.Transit
+	object["messages_stranded"] = c.Stranded
 	object["dead_letters"] = showDead(&c.Stats)
 	s.putConsumerTags(object, q, c)
 	if q.Decl.Type == topology.Quorum {
-		object["messages_ready_returned"] = c.Returned
-		byPriority := s.b.ReadyByPriority(q)
-		object["messages_by_priority"] = byPriority
-		object["messages_active_priorities"] = len(byPriority)
-		object["open_files"] = map[string]any{s.NodeName: 0}
-		object["publishers"] = 0
+		s.putQuorum(object, q, &c)
 	} else {
 		object["storage_version"] = 2
 		object["messages_ready_ram"] = c.Ready
 		object["messages_unacknowledged_ram"] = c.Out
+		object["head_message_timestamp"] = s.b.HeadTimestamp(q)
+		putIdle(object, max(c.Stats.Active, time.Now().Add(-s.b.Uptime()).UnixMilli()))
 	}
+	s.putDelayed(object, q, &c)
 	return object
+}
+
+// persistentBytes is the share of the bytes that the persistent messages have, who
+// are counted and not weighed: all of them where all are persistent.
+func persistentBytes(c *partition.Counts) int64 {
+	n := c.Messages()
+	if n == 0 {
+		return 0
+	}
+	return int64(float64(bytesIn(c)) * float64(c.Persistent) / float64(n))
+}
+
+// putQuorum sets what only quorum queues show.
+func (s *server) putQuorum(object map[string]any, q broker.QueueInfo, c *partition.Counts) {
+	object["messages_ready_returned"] = c.Returned
+	byPriority := s.b.ReadyByPriority(q)
+	object["messages_by_priority"] = byPriority
+	object["messages_active_priorities"] = len(byPriority)
+	object["open_files"] = map[string]any{s.NodeName: 0}
+	object["publishers"] = 0
+}
+
+// putDelayed sets what is shown of messages that wait for a retry or for their dead
+// letters' targets: on quorum queues, and on others once they have any (DL-12, DL-13).
+func (s *server) putDelayed(object map[string]any, q broker.QueueInfo, c *partition.Counts) {
+	quorum := q.Decl.Type == topology.Quorum
+	if quorum || q.Effective.DelayedRetry.Type != topology.RetryDisabled {
+		object["delayed_retry"] = showDelayedRetry(q.Effective.DelayedRetry)
+		object["messages_delayed"] = c.Delayed
+	}
+	if quorum || c.Held+c.Dying > 0 {
+		object["messages_dlx"] = c.Held + c.Dying
+		object["message_bytes_dlx"] = c.HeldBytes + c.DyingBytes
+	}
+	if c.Delayed == 0 {
+		return
+	}
+	if first, last := s.b.DelayedUntil(q); first > 0 {
+		object["next_delayed_at"], object["last_delayed_at"] = first, last
+	}
 }
 
 // putConsumerTags names the consumers that have a queue to themselves.
 func (s *server) putConsumerTags(object map[string]any, q broker.QueueInfo, c partition.Counts) {
-	object["exclusive_consumer_tag"], object["single_active_consumer_tag"] = nil, nil
+	if q.Decl.Type == topology.Quorum {
+		object["single_active_consumer_tag"] = ""
+	} else {
+		object["exclusive_consumer_tag"], object["single_active_consumer_tag"] = nil, nil
+	}
 	if c.Consumers == 0 {
 		return
 	}
@@ -227,6 +321,10 @@ func (s *server) listQueueBindings(r *request) (any, error) {
 			found = q.Bindings()
 		}
 	})
+	if len(found) == 0 {
+		// RabbitMQ makes the default binding up of the name, be there such a queue or not.
+		return objects([]map[string]any{defaultBinding(r.vhost(), r.queueName())}), nil
+	}
 	return bindingList(found), nil
 }
 

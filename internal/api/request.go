@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"bartleby.mq/internal/auth"
@@ -19,11 +20,14 @@ type request struct {
 	s      *server
 	rt     *route
 	params map[string]string
-	user   string
-	tags   []auth.Tag
-	token  bool // it came with the node's token
-	raw    []byte
-	body   map[string]any // of PUT and POST; empty if there was none
+	// identity is who asks; nil if that is the operator.
+	identity *broker.Identity
+	user     string
+	tags     []auth.Tag
+	local    bool         // it came through Local
+	sight    broker.Sight // which virtual hosts the user may look into
+	raw      []byte
+	body     map[string]any // of PUT and POST; empty if there was none
 }
 
 // vhost is the virtual host named in the path.
@@ -42,14 +46,22 @@ func exchangeName(segment string) message.ExchangeName {
 	return message.ExchangeName(segment)
 }
 
+// by is whom a change is made for, "" for whoever runs the node.
+func (r *request) by() string {
+	if r.local {
+		return ""
+	}
+	return r.user
+}
+
 // link is the user's access to the virtual host in the path.
 func (r *request) link() *broker.Connection { return r.linkTo(r.vhost()) }
 
 func (r *request) linkTo(v message.VHost) *broker.Connection {
-	if r.token {
+	if r.local {
 		return r.s.b.AsOperator(r.user, v)
 	}
-	return r.s.b.As(r.user, v)
+	return r.s.b.For(r.identity, v)
 }
 
 // readBody reads and decodes the body of a PUT or POST. It is refused when more
@@ -59,11 +71,14 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	if r.Method != http.MethodPut && r.Method != http.MethodPost {
 		return nil
 	}
+	if r.ContentLength > r.s.MaxBody {
+		return bodyTooLarge // without waiting for what will not be read
+	}
 	var err error
 	if r.raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, r.s.MaxBody)); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			return &failure{http.StatusRequestEntityTooLarge, "bad_request", "Exceeded HTTP request body size limit"}
+			return bodyTooLarge
 		}
 		return badRequest("the request body could not be read")
 	}
@@ -88,7 +103,7 @@ func (r *request) readBody(w http.ResponseWriter) error {
 // read by those who take them.
 func (r *request) isJSON() bool {
 	t := r.Header.Get("Content-Type")
-	return !strings.HasPrefix(t, "multipart/") && !strings.HasPrefix(r.rt.pattern, "definitions")
+	return !strings.HasPrefix(t, "multipart/") && r.rt.pattern != "login" && !strings.HasPrefix(r.rt.pattern, "definitions")
 }
 
 // boolean reads an optional boolean, which may be text (BR-15.5).
@@ -108,6 +123,19 @@ func asBoolean(v any) (bool, error) {
 		return false, nil
 	}
 	return false, badRequest("not_boolean", v)
+}
+
+// asInteger reads an integer, which may be text: rabbitmqadmin sends it so.
+func asInteger(v any) (int64, error) {
+	switch v := v.(type) {
+	case int64:
+		return v, nil
+	case string:
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, badRequest("not_integer", v)
 }
 
 // text reads an optional string.

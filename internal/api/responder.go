@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 )
@@ -35,6 +36,9 @@ func deleteDone(existed bool, err error) (any, error) {
 // jsonText is an answer that is JSON already.
 type jsonText []byte
 
+// plainText is an answer that is no JSON.
+type plainText string
+
 // withStatus is an answer with a status other than 200.
 type withStatus struct {
 	status int
@@ -51,6 +55,10 @@ func (out *responder) answer(r *request, v any) {
 			out.Header().Set("Location", v.location)
 		}
 		out.begin(http.StatusCreated)
+	case plainText:
+		out.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		out.begin(http.StatusOK)
+		_, _ = out.Write([]byte(v)) // as in json
 	case withStatus:
 		out.json(v.status, v.body)
 	case list:
@@ -84,7 +92,11 @@ func (out *responder) json(status int, v any) {
 		_, _ = out.Write(text)
 		return
 	}
-	e := json.NewEncoder(out)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // a client that went away is no error of ours
+	if err := e.Encode(v); err != nil {
+		return // our own values: nothing in them cannot be encoded
+	}
+	_, _ = out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n"))) // a client that went away is no error of ours
 }

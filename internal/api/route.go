@@ -15,6 +15,7 @@ const (
 	policies                  // policymaker
 	monitoring                // monitoring
 	administers               // administrator
+	open                      // anybody: the handler looks for itself
 )
 
 // route is one resource and method. The pattern's segments in braces are

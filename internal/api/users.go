@@ -78,7 +78,7 @@ func (s *server) putUser(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	hash, err := passwordOf(r.body)
+	hash, err := passwordOf(s.b, r.body)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *server) putUser(r *request) (any, error) {
 
 // passwordOf reads the password of a user's object, which may be missing: nobody
 // logs in with it then (BR-15.9).
-func passwordOf(body map[string]any) (auth.PasswordHash, error) {
+func passwordOf(b *broker.Broker, body map[string]any) (auth.PasswordHash, error) {
 	password, hasPassword := body["password"]
 	hash, hasHash := body["password_hash"]
 	switch {
@@ -98,16 +98,16 @@ func passwordOf(body map[string]any) (auth.PasswordHash, error) {
 		if !ok {
 			return auth.PasswordHash{}, badRequest("not_string", password)
 		}
-		return broker.HashPassword(text), nil
+		return b.HashPassword(text)
 	case hasHash && hash != nil:
 		text, ok := hash.(string)
 		if !ok {
 			return auth.PasswordHash{}, badRequest("not_string", hash)
 		}
-		if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+		algorithm, _ := body["hashing_algorithm"].(string)
+		if _, err := base64.StdEncoding.DecodeString(text); err != nil && auth.Algorithm(algorithm) != auth.Argon2id {
 			return auth.PasswordHash{}, badRequest("not_base64", text)
 		}
-		algorithm, _ := body["hashing_algorithm"].(string)
 		return auth.ImportHash(text, auth.Algorithm(algorithm))
 	}
 	return auth.ImportHash("", "")
@@ -138,9 +138,13 @@ func (s *server) deleteUsers(r *request) (any, error) {
 }
 
 func (s *server) whoami(r *request) (any, error) {
-	return map[string]any{"name": r.user, "tags": tagList(r.tags), "is_internal_user": true}, nil
+	return map[string]any{"name": r.user, "tags": tagList(r.tags), "is_internal_user": r.identity == nil || !r.identity.Elsewhere()}, nil
 }
 
 func (s *server) hashPassword(r *request) (any, error) {
-	return map[string]any{"ok": broker.HashPassword(r.params["password"]).Hash}, nil
+	hash, err := s.b.HashPassword(r.params["password"])
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"ok": hash.Hash}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
 )
@@ -15,15 +16,19 @@ type vhostInfo struct {
 	name        string
 	metadata    topology.Metadata
 	defaultType topology.QueueType
+	profile     deadletter.Profile
 	queues      []broker.QueueInfo
+	exchanges   []*broker.ExchangeStats
 }
 
-func (s *server) describeVHost(state *topology.State, v *topology.VHost, withQueues bool) vhostInfo {
-	i := vhostInfo{name: string(v.Name), metadata: v.Metadata, defaultType: state.DefaultQueueType(v)}
-	if withQueues {
-		for _, q := range v.Queues() {
-			i.queues = append(i.queues, broker.Describe(q))
-		}
+// describeVHost: everything is locked for reading.
+func (s *server) describeVHost(state *topology.State, v *topology.VHost) vhostInfo {
+	i := vhostInfo{name: string(v.Name), metadata: v.Metadata, defaultType: state.DefaultQueueType(v), profile: v.Profile()}
+	for _, q := range v.Queues() {
+		i.queues = append(i.queues, broker.Describe(q))
+	}
+	for _, x := range v.Exchanges() {
+		i.exchanges = append(i.exchanges, s.b.ExchangeStats(x))
 	}
 	return i
 }
@@ -32,12 +37,12 @@ func (s *server) listVHosts(r *request) (any, error) {
 	var infos []vhostInfo
 	s.b.Read(func(state *topology.State, u *auth.Users) {
 		for _, v := range state.VHosts() {
-			if r.may(monitoring) || r.sees(u, v.Name) {
-				infos = append(infos, s.describeVHost(state, v, true))
+			if r.may(monitoring) || r.sight.Sees(u, v.Name) {
+				infos = append(infos, s.describeVHost(state, v))
 			}
 		}
 	})
-	return listOf(infos, func(i vhostInfo) string { return i.name }, s.showVHost), nil
+	return listOf(infos, func(i vhostInfo) string { return i.name }, r.showVHost), nil
 }
 
 func (s *server) getVHost(r *request) (any, error) {
@@ -45,16 +50,19 @@ func (s *server) getVHost(r *request) (any, error) {
 	found := false
 	s.b.Read(func(state *topology.State, _ *auth.Users) {
 		if v, ok := state.VHost(r.vhost()); ok {
-			info, found = s.describeVHost(state, v, true), true
+			info, found = s.describeVHost(state, v), true
 		}
 	})
 	if !found {
 		return nil, notFound
 	}
-	return s.showVHost(info), nil
+	object := r.showVHost(info)
+	delete(object["metadata"].(map[string]any), "protected_from_deletion") // in lists only
+	return object, nil
 }
 
-func (s *server) showVHost(i vhostInfo) map[string]any {
+func (r *request) showVHost(i vhostInfo) map[string]any {
+	s, sp := r.s, r.spans()
 	tags := i.metadata.Tags
 	if tags == nil {
 		tags = []string{}
@@ -66,10 +74,32 @@ func (s *server) showVHost(i vhostInfo) map[string]any {
 	object := map[string]any{
 		"name": i.name, "description": i.metadata.Description, "tags": tags, "default_queue_type": string(i.defaultType),
 		"protected_from_deletion": i.metadata.Protected, "tracing": i.metadata.Tracing,
-		"metadata":      map[string]any{"description": i.metadata.Description, "tags": tags, "default_queue_type": string(i.defaultType)},
-		"cluster_state": map[string]any{s.NodeName: "running"},
+		"metadata": map[string]any{
+			"description": i.metadata.Description, "tags": tags, "default_queue_type": string(i.defaultType),
+			"protected_from_deletion": i.metadata.Protected,
+		},
+		"cluster_state": map[string]any{s.NodeName: "running"}, "profile": string(i.profile),
 	}
-	s.putTotals(object, "vhost\x00"+i.name, total)
+	name := "vhost\x00" + i.name
+	s.putLengths(object, name, sp, &total)
+	published, dropped, returned := uint64(0), uint64(0), uint64(0)
+	for _, x := range i.exchanges {
+		published += x.In.Load()
+		dropped += x.Dropped.Load()
+		returned += x.Returned.Load()
+	}
+	s.putStats(object, name, sp, false, publishes(published, total.Stats.Confirmed, returned, dropped), deliveries(&total.Stats))
+	traffic := map[string]float64{"recv_oct": 0, "send_oct": 0}
+	for _, c := range s.b.Connections() {
+		if client := c.Client(); client != nil && string(c.VHost) == i.name {
+			shown := client.Show()
+			for key := range traffic {
+				n, _ := numberOf(shown[key])
+				traffic[key] += n
+			}
+		}
+	}
+	s.history.put(object, name+"\x00traffic", sp.data, traffic)
 	return object
 }
 
@@ -89,6 +119,11 @@ func (s *server) putVHost(r *request) (any, error) {
 	if queueType != "undefined" { // as RabbitMQ's own exports say
 		m.DefaultQueueType = topology.QueueType(queueType)
 	}
+	profile, err := r.text("profile")
+	if err != nil {
+		return nil, err
+	}
+	m.Profile = deadletter.Profile(profile)
 	if m.Tracing, err = r.boolean("tracing"); err != nil {
 		return nil, err
 	}
@@ -152,6 +187,9 @@ func (s *server) deleteVHost(r *request) (any, error) {
 
 // startVHost: a virtual host of one node always runs.
 func (s *server) startVHost(r *request) (any, error) {
+	if err := s.mustVHost(r.vhost()); err != nil {
+		return nil, err
+	}
 	if node := r.params["node"]; node != s.NodeName {
 		return nil, badRequest("Unknown node: " + node)
 	}

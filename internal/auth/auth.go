@@ -22,6 +22,7 @@ type Users struct {
 	permissions map[grantName]*Permission
 	topics      map[grantName]map[message.ExchangeName]*TopicPermission
 	loopback    map[string]bool
+	argon       int // users whose password is hashed by Argon2id
 	revision    uint64
 	log         change.Log
 }

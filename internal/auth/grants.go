@@ -56,5 +56,5 @@ func (g *Grants) CheckAny(r topology.Resource) error {
 }
 
 func refused(a topology.Access, r topology.Resource, user string) error {
-	return topology.Refuse(topology.AccessRefused, "%s access to %s refused for user '%s'", a, r, user)
+	return topology.RefuseAccess(a, r, user, "")
 }

@@ -97,9 +97,9 @@ func (u *Users) load(key string, value []byte) error {
 		if err := json.Unmarshal(value, &r); err != nil {
 			return err
 		}
-		u.users[r.Name] = &User{
+		u.set(&User{
 			Name: r.Name, Password: PasswordHash{r.Hash, r.Algorithm}, Tags: slices.Clone(r.Tags), limits: maps.Clone(r.Limits),
-		}
+		})
 	case permissionKind:
 		var r permissionRecord
 		if err := json.Unmarshal(value, &r); err != nil {

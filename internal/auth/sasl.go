@@ -11,7 +11,7 @@ import (
 type Credentials struct {
 	User     string
 	Password string
-	// Verified says that the user is proven already, by a certificate or by configuration.
+	// Verified says that the user is proven already, by a certificate.
 	Verified bool
 }
 
@@ -38,10 +38,12 @@ func NewMechanism(name string) (Mechanism, bool) {
 }
 
 // NewExternal starts an EXTERNAL exchange for a client whose certificate names the user (BR-2.3).
-func NewExternal(user string) Mechanism { return named{"EXTERNAL", user} }
+func NewExternal(user string) Mechanism {
+	return known{"EXTERNAL", Credentials{User: user, Verified: true}}
+}
 
-// NewAnonymous starts an ANONYMOUS exchange, which logs in as a configured user (BR-2.1).
-func NewAnonymous(user string) Mechanism { return named{"ANONYMOUS", user} }
+// NewAnonymous starts an ANONYMOUS exchange, which logs in with configured credentials (BR-2.1).
+func NewAnonymous(c Credentials) Mechanism { return known{"ANONYMOUS", c} }
 
 // plain is RFC 4616: [authzid] NUL user NUL password (BR-2.2). The authorization identity is ignored, as RabbitMQ does.
 type plain struct{}
@@ -76,12 +78,13 @@ func (amqplain) Step(response []byte) ([]byte, *Credentials, error) {
 	return nil, &Credentials{User: user, Password: secret}, nil
 }
 
-// named is a mechanism whose user is known before the client speaks.
-type named struct{ mechanism, user string }
+// known is a mechanism whose outcome is known before the client speaks.
+type known struct {
+	mechanism   string
+	credentials Credentials
+}
 
-func (n named) Name() string { return n.mechanism }
+func (k known) Name() string { return k.mechanism }
 
 // Step ignores the response: what it may ask for has been decided.
-func (n named) Step([]byte) ([]byte, *Credentials, error) {
-	return nil, &Credentials{User: n.user, Verified: true}, nil
-}
+func (k known) Step([]byte) ([]byte, *Credentials, error) { return nil, &k.credentials, nil }

@@ -45,8 +45,13 @@ type User struct {
 func (u *User) HasTag(t Tag) bool { return slices.Contains(u.Tags, t) }
 
 // MayManage says whether the user may use the management API at all (BR-15.3).
-func (u *User) MayManage() bool {
-	return u.HasTag(Administrator) || u.HasTag(Monitoring) || u.HasTag(PolicyMaker) || u.HasTag(Management)
+func (u *User) MayManage() bool { return MayManage(u.Tags) }
+
+// MayManage says whether tags let somebody use the management API at all (BR-15.3).
+func MayManage(tags []Tag) bool {
+	return slices.ContainsFunc(tags, func(t Tag) bool {
+		return t == Administrator || t == Monitoring || t == PolicyMaker || t == Management
+	})
 }
 
 // Limit returns a limit that is in force; a negative one is none (BR-3.7).
@@ -113,9 +118,25 @@ func (u *Users) PutUser(name string, password PasswordHash, tags []Tag) (created
 }
 
 func (u *Users) put(user *User) {
-	u.users[user.Name] = user
+	u.set(user)
 	u.revision++
 	u.logUser(user)
+}
+
+// set puts a user in place and keeps count.
+func (u *Users) set(user *User) {
+	u.unset(user.Name)
+	u.users[user.Name] = user
+	if user.Password.Algorithm == Argon2id {
+		u.argon++
+	}
+}
+
+func (u *Users) unset(name string) {
+	if old, ok := u.users[name]; ok && old.Password.Algorithm == Argon2id {
+		u.argon--
+	}
+	delete(u.users, name)
 }
 
 // DeleteUser deletes a user and its permissions and says whether there was one. Its connections are the caller's to
@@ -124,7 +145,7 @@ func (u *Users) DeleteUser(name string) bool {
 	if _, ok := u.users[name]; !ok {
 		return false
 	}
-	delete(u.users, name)
+	u.unset(name)
 	u.log.Delete(userKey(name))
 	u.dropGrants(func(g grantName) bool { return g.user == name })
 	u.revision++

@@ -1,13 +1,18 @@
-// Package bodies keeps the bytes of messages in memory: reference-counted, in
-// slabs of size classes, named by handles that are no Go pointers, so that a
-// million queued messages cost the garbage collector nothing.
+// Package bodies keeps the bytes of messages: reference-counted, in memory or on
+// disk. In memory they lie in slabs of size classes outside of Go's heap, named by
+// handles that are no Go pointers, so that a million queued messages cost the
+// garbage collector nothing. A record that lies on disk as well may be given up in
+// memory; its handle is then its place.
 //
 // A Store may be used by any number of goroutines. What a Ref names never
-// changes while somebody holds a reference to it. The store knows where the
-// journal holds a record, if it does, and nothing else about messages.
+// changes while somebody holds a reference to it. The store knows where records
+// lie and how many references there are to each file; when records move, and which
+// files are dropped, is decided by others. It writes scratch files, and to no
+// other.
 package bodies
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -30,8 +35,8 @@ const (
 // slot is the head of every allocation; the bytes follow it.
 type slot struct {
 	refs atomic.Uint32
-	size uint32
-	at   atomic.Uint64 // journal position of the bytes, 0 if they are in none
+	size uint32        // and what kind it is, see shared.go
+	at   atomic.Uint64 // message.Location of the bytes, 0 if they are in memory only
 }
 
 const slotHead = int(unsafe.Sizeof(slot{}))
@@ -69,14 +74,25 @@ type Store struct {
 	mu     sync.Mutex // guards what follows
 	pages  uint32     // numbers given out so far
 	unused []uint32   // numbers to give out again
-	empty  [][]byte   // memory of emptied pages
+	empty  [][]byte   // emptied pages whose memory is kept
+	memory memory
 
 	bytes atomic.Int64 // memory of pages in use
+
+	bases bases
+
+	disk     Disk
+	segments segments
+	windows  sync.Pool // for Warm
+
+	scratching sync.Mutex // guards appending to scratch files, and dropping them
+	sealing    []byte     // memory for ToScratch
 }
 
 // New returns an empty store.
 func New() *Store {
 	s := &Store{}
+	s.bases.seed = maphash.MakeSeed()
 	last := uint32(0)
 	for u := uint32(2); ; {
 		for i := last + 1; i <= u && int(i) < len(s.classOf); i++ {
@@ -90,6 +106,7 @@ func New() *Store {
 		u += max(1, u/8)
 		u = min(u, uint32(len(s.classOf)-1))
 	}
+	s.windows.New = func() any { return new(Window) }
 	s.pages = 1 // page 0 is never used, so that no Ref is 0
 	return s
 }
@@ -102,6 +119,9 @@ func (s *Store) page(n uint32) *page {
 }
 
 func (s *Store) slot(ref message.Ref) *slot {
+	if ref.OnDisk() {
+		panic("bodies: a record on disk was asked for in memory")
+	}
 	p := s.page(uint32(ref >> offsetBits))
 	return (*slot)(unsafe.Pointer(&p.mem[int(ref&(1<<offsetBits-1))*unit]))
 }
@@ -142,8 +162,8 @@ func (s *Store) Alloc(n int) (message.Ref, []byte) {
 }
 
 func (s *Store) allocBig(n int) (message.Ref, []byte) {
-	mem := aligned(n + slotHead)
 	s.mu.Lock()
+	mem := s.memory.large(n + slotHead)
 	number := s.number()
 	p := s.page(number)
 	*p = page{mem: mem, class: big}
@@ -152,6 +172,7 @@ func (s *Store) allocBig(n int) (message.Ref, []byte) {
 	h := (*slot)(unsafe.Pointer(&mem[0]))
 	h.refs.Store(1)
 	h.size = uint32(n)
+	h.at.Store(0)
 	return message.Ref(number) << offsetBits, mem[slotHead : slotHead+n : slotHead+n]
 }
 
@@ -181,7 +202,7 @@ func (s *Store) addPage(c *class, index uint8) {
 		mem = s.empty[n-1]
 		s.empty = s.empty[:n-1]
 	} else {
-		mem = aligned(pageBytes)
+		mem = s.memory.page()
 	}
 	number := s.number()
 	p := s.page(number)
@@ -212,29 +233,36 @@ func (s *Store) unlist(c *class, p *page) {
 	p.next, p.prev, p.listed = 0, 0, false
 }
 
-// Bytes returns what ref names. REQUIRES: the caller holds a reference, and
-// does not write unless it has just allocated them.
+// Size is the length of the bytes that ref, which is in memory, names.
+func (s *Store) Size(ref message.Ref) int { return int(s.slot(ref).size & sizeMask) }
+
+// Bytes returns what ref, which is in memory, names. REQUIRES: the caller holds a
+// reference, and does not write unless it has just allocated them.
 func (s *Store) Bytes(ref message.Ref) []byte {
+	h := s.slot(ref)
 	p := s.page(uint32(ref >> offsetBits))
-	at := int(ref&(1<<offsetBits-1)) * unit
-	h := (*slot)(unsafe.Pointer(&p.mem[at]))
-	at += slotHead
-	return p.mem[at : at+int(h.size) : at+int(h.size)]
+	at := int(ref&(1<<offsetBits-1))*unit + slotHead
+	n := int(h.size & sizeMask)
+	return p.mem[at : at+n : at+n]
 }
 
 // Retain adds n references.
 func (s *Store) Retain(ref message.Ref, n int) {
-	if ref != 0 && n > 0 {
+	switch {
+	case ref == 0 || n <= 0:
+	case ref.OnDisk():
+		s.segments.add(ref.Location(), int64(n))
+	default:
 		s.slot(ref).refs.Add(uint32(n))
 	}
 }
 
-// Refs is the number of references, for checks.
+// Refs is the number of references to bytes in memory, for checks.
 func (s *Store) Refs(ref message.Ref) int { return int(s.slot(ref).refs.Load()) }
 
-// Live is the number of allocations that somebody holds, for checks: nobody may
+// Held is the number of allocations that somebody holds, for checks: nobody may
 // allocate or release meanwhile.
-func (s *Store) Live() (n int) {
+func (s *Store) Held() (n int) {
 	for number := uint32(1); number < s.pages; number++ {
 		switch p := s.page(number); {
 		case p.mem == nil:
@@ -247,9 +275,13 @@ func (s *Store) Live() (n int) {
 	return n
 }
 
-// Release gives up one reference; with the last one the bytes are gone.
+// Release gives up one reference; with the last one the bytes in memory are gone.
 func (s *Store) Release(ref message.Ref) {
 	if ref == 0 {
+		return
+	}
+	if ref.OnDisk() {
+		s.leave(ref.Location())
 		return
 	}
 	h := s.slot(ref)
@@ -260,11 +292,20 @@ func (s *Store) Release(ref message.Ref) {
 		}
 		return
 	}
+	switch at := h.at.Load(); {
+	case h.size&interned != 0:
+		s.forget(ref)
+	case h.size&onBase != 0:
+		defer s.Release(message.Ref(at))
+	case at != 0:
+		s.leave(message.Location(at))
+	}
 	number := uint32(ref >> offsetBits)
 	p := s.page(number)
 	if p.class == big {
 		s.bytes.Add(-int64(len(p.mem)))
 		s.mu.Lock()
+		s.memory.dropLarge(p.mem)
 		p.mem = nil
 		s.unused = append(s.unused, number)
 		s.mu.Unlock()
@@ -289,20 +330,10 @@ func (s *Store) Release(ref message.Ref) {
 	s.mu.Lock()
 	if len(s.empty) < keepFree {
 		s.empty = append(s.empty, p.mem)
+	} else {
+		s.memory.dropPage(p.mem)
 	}
 	p.mem = nil
 	s.unused = append(s.unused, number)
 	s.mu.Unlock()
-}
-
-// Location is where the journal holds the bytes, 0 if it does not.
-func (s *Store) Location(ref message.Ref) uint64 { return s.slot(ref).at.Load() }
-
-// SetLocation notes where the journal holds the bytes.
-func (s *Store) SetLocation(ref message.Ref, at uint64) { s.slot(ref).at.Store(at) }
-
-// aligned returns n bytes, rounded up, beginning at a multiple of 8.
-func aligned(n int) []byte {
-	words := make([]uint64, (n+7)/8)
-	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
 }

@@ -5,13 +5,49 @@ import (
 	"bartleby.mq/internal/topology"
 )
 
-// PutParameter keeps a run-time parameter for tools that ask for it.
-func (b *Broker) PutParameter(p topology.Parameter) (created bool, err error) {
+// ParameterHandler gives parameters of one component a meaning. Its methods are
+// called with nothing locked.
+type ParameterHandler interface {
+	// Check refuses a value with an error of kind Invalid. enter says whether whoever
+	// sets it may enter a virtual host.
+	Check(p topology.Parameter, enter func(message.VHost) bool) error
+	// Changed is called after each change that may have been of the component.
+	Changed()
+}
+
+// HandleParameters has a component's parameters handled. It is called before the
+// node serves anybody.
+func (b *Broker) HandleParameters(component string, h ParameterHandler) {
+	if b.parameters == nil {
+		b.parameters = map[string]ParameterHandler{}
+	}
+	b.parameters[component] = h
+}
+
+// PutParameter sets a run-time parameter on behalf of a user, "" being whoever runs
+// the node. Parameters that nobody handles are kept for tools that ask.
+func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, err error) {
+	h := b.parameters[p.Component]
+	if h != nil {
+		if err := h.Check(p, func(v message.VHost) bool { return by == "" || b.mayEnter(by, v) }); err != nil {
+			return false, err
+		}
+	}
 	err = b.change(func() (err error) {
 		created, err = b.state.PutParameter(p)
 		return err
 	})
+	if h != nil && err == nil {
+		h.Changed()
+	}
 	return created, err
+}
+
+func (b *Broker) mayEnter(user string, v message.VHost) bool {
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	_, ok := b.users.Permission(v, user)
+	return ok
 }
 
 // DeleteParameter removes a parameter and says whether there was one.
@@ -20,7 +56,17 @@ func (b *Broker) DeleteParameter(vhost message.VHost, component, name string) (e
 		existed, err = b.state.DeleteParameter(vhost, component, name)
 		return err
 	})
+	if h := b.parameters[component]; h != nil && err == nil {
+		h.Changed()
+	}
 	return existed, err
+}
+
+// parametersGone tells all handlers that parameters went with their virtual host.
+func (b *Broker) parametersGone() {
+	for _, h := range b.parameters {
+		h.Changed()
+	}
 }
 
 // PutGlobalParameter keeps a parameter of the whole broker.
@@ -39,4 +85,33 @@ func (b *Broker) DeleteGlobalParameter(name string) (existed bool, err error) {
 		return nil
 	})
 	return existed, err
+}
+
+// ClusterIDParameter is the global parameter that tells one cluster from all others.
+const ClusterIDParameter = "internal_cluster_id"
+
+// clusterIDPrefix is RabbitMQ's.
+const clusterIDPrefix = "rabbitmq-cluster-id-"
+
+// EnsureClusterID gives the node its cluster's id, if it has none yet.
+func (b *Broker) EnsureClusterID() error {
+	if b.ClusterID() != "" {
+		return nil
+	}
+	_, err := b.PutGlobalParameter(topology.GlobalParameter{Name: ClusterIDParameter, Value: []byte(`"` + RandomName(clusterIDPrefix) + `"`)})
+	return err
+}
+
+// ClusterID is what EnsureClusterID has made, or "".
+func (b *Broker) ClusterID() (id string) {
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	for _, p := range b.state.GlobalParameters() {
+		if p.Name == ClusterIDParameter {
+			if v, err := topology.ParseJSON(p.Value); err == nil {
+				id, _ = v.(string)
+			}
+		}
+	}
+	return id
 }

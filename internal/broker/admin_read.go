@@ -1,9 +1,7 @@
 package broker
 
 import (
-	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/topology"
@@ -89,19 +87,19 @@ func (b *Broker) ReadyByPriority(q QueueInfo) map[int]int {
 	return found
 }
 
-// HeadTimestamp is the timestamp property of the first message that is ready, in
-// seconds since 1970; nil if there is none. It looks at the front of the queue
-// only: deliveries that are out may hide it.
-func (b *Broker) HeadTimestamp(q QueueInfo) (seconds any) {
-	const front = 16
-	_, _, _ = b.node.Browse(q.runtime, queue.Cursor{}, front, func(v queue.View, r message.Record, _ []byte) bool {
-		if v.Out || v.Dead || v.NotBefore != 0 {
-			return true
+// DelayedUntil is when the wait of the first and of the last delayed message ends,
+// in milliseconds since 1970; 0 if none is delayed. It looks at the front of the
+// queue only: in a long queue later ones may be missed.
+func (b *Broker) DelayedUntil(q QueueInfo) (first, last int64) {
+	const front = 1024
+	_, _, _ = b.node.Glance(q.runtime, queue.Cursor{}, front, func(v queue.View) bool {
+		if at := v.NotBefore; at != 0 {
+			if first == 0 || at < first {
+				first = at
+			}
+			last = max(last, at)
 		}
-		if p, err := amqp091.ParseProps(r.Properties()); err == nil && p.Has(amqp091.FlagTimestamp) {
-			seconds = p.Timestamp
-		}
-		return false
+		return true
 	})
-	return seconds
+	return first, last
 }

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
@@ -33,12 +35,14 @@ type Shown struct {
 func (c *Connection) Take(name message.QueueName, limit int, after After, f func(*Shown) bool) error {
 	var back []partition.Op
 	defer func() { c.Run(back) }()
+	var window bodies.Window
+	defer window.Free()
 	for n := 0; limit == 0 || n < limit; n++ {
 		g, ok, err := c.Get(name, after == AckRemoves)
 		if err != nil || !ok {
 			return err
 		}
-		op := partition.Op{Queue: g.Queue, ID: g.ID}
+		op := partition.Op{Queue: g.Queue, ID: g.ID, Consumer: g.By}
 		switch after {
 		case AckRequeues:
 			op.Kind, op.How = partition.Return, queue.ReturnNack
@@ -50,7 +54,16 @@ func (c *Connection) Take(name message.QueueName, limit int, after After, f func
 		if after != AckRemoves {
 			back = append(back, op)
 		}
-		more := f(c.b.shown(&g))
+		s, err := c.b.shown(&g, &window)
+		if err != nil {
+			c.b.bodies.Release(g.Body)
+			c.b.bodies.Release(g.History)
+			if after != AckRemoves {
+				back[len(back)-1] = partition.Op{Kind: partition.Return, Queue: g.Queue, ID: g.ID, Consumer: g.By, How: queue.ReturnNack}
+			}
+			return err
+		}
+		more := f(s)
 		c.b.bodies.Release(g.Body)
 		c.b.bodies.Release(g.History)
 		if !more {
@@ -60,16 +73,19 @@ func (c *Connection) Take(name message.QueueName, limit int, after After, f func
 	return nil
 }
 
-func (b *Broker) shown(g *Got) *Shown {
-	rec := message.Record(b.bodies.Bytes(g.Body))
-	var history []byte
-	if g.History != 0 {
-		history = b.bodies.Bytes(g.History)
+// shown is a message as Take shows it. Its record may be on disk.
+func (b *Broker) shown(g *Got, w *bodies.Window) (*Shown, error) {
+	r, err := b.bodies.Read(g.Body, w)
+	if err != nil {
+		b.Logger.Error("A message cannot be read", "vhost", string(g.Queue.VHost), "queue", g.Queue.Name, "error", err)
+		return nil, err
 	}
+	rec := message.Record(r)
+	history := histories.Bytes(b.bodies, g.History)
 	s := &Shown{
 		Properties: RenderProps(nil, rec, history, g.Counts, g.Queue.Type() == queue.Quorum),
 		Body:       rec.Body(), Redelivered: g.Redelivered, Left: g.Left,
 	}
 	s.Exchange, s.Key = Place(rec, history)
-	return s
+	return s, nil
 }

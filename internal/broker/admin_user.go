@@ -4,9 +4,6 @@ import (
 	"bartleby.mq/internal/auth"
 )
 
-// HashPassword hashes a password with a new salt (BR-2.7).
-func HashPassword(password string) auth.PasswordHash { return auth.HashPassword(password, salt()) }
-
 // PutUser creates a user or replaces password and tags of one there is. Its
 // connections stay (BR-2.8).
 func (b *Broker) PutUser(name string, password auth.PasswordHash, tags []auth.Tag) (created bool, err error) {

@@ -2,41 +2,91 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
 // PutVHost creates a virtual host or replaces the metadata of one there is
-// (BR-3.9). The user who creates one may do everything in it.
+// (BR-3.9). The user who creates one may do everything in it. If the profile
+// changes its connections are closed: they go by the one that was.
 func (b *Broker) PutVHost(name message.VHost, m topology.Metadata, creator string) (created bool, err error) {
+	changed := false
 	err = b.change(func() error {
-		var err error
-		if _, created, err = b.state.PutVHost(name, m); !created || err != nil {
-			return err
+		var before deadletter.Profile
+		if v, ok := b.state.VHost(name); ok {
+			before = v.Profile()
 		}
-		if _, ok := b.users.User(creator); !ok {
-			return nil // an administrator by other means than an account
+		v, made, err := b.putVHost(name, m, creator)
+		created = made
+		changed = err == nil && !made && v.Profile() != before
+		return err
+	})
+	if changed {
+		b.CloseConnections(func(c *Connection) bool { return c.VHost == name }, 320, fmt.Sprintf("the profile of vhost '%s' has changed", name))
+	}
+	return created, err
+}
+
+// CreateVHost is PutVHost that leaves a virtual host there is as it is.
+func (b *Broker) CreateVHost(name message.VHost, m topology.Metadata, creator string) (created bool, err error) {
+	err = b.change(func() (err error) {
+		if _, exists := b.state.VHost(name); exists {
+			return nil
 		}
-		_, err = b.users.PutPermission(auth.Permission{VHost: name, User: creator, Configure: ".*", Write: ".*", Read: ".*"})
+		_, created, err = b.putVHost(name, m, creator)
 		return err
 	})
 	return created, err
 }
 
+// putVHost is PutVHost. REQUIRES: called within change.
+func (b *Broker) putVHost(name message.VHost, m topology.Metadata, creator string) (v *topology.VHost, created bool, err error) {
+	if v, created, err = b.state.PutVHost(name, m); !created || err != nil {
+		return v, false, err
+	}
+	if _, ok := b.users.User(creator); !ok {
+		return v, true, nil // an administrator by other means than an account
+	}
+	_, err = b.users.PutPermission(auth.Permission{VHost: name, User: creator, Configure: ".*", Write: ".*", Read: ".*"})
+	return v, true, err
+}
+
 // DeleteVHost deletes a virtual host with everything in it, and closes its
 // connections (BR-3.8). A missing one is NotFound, a protected one Protected.
-func (b *Broker) DeleteVHost(name message.VHost) error {
+func (b *Broker) DeleteVHost(name message.VHost) error { return b.deleteVHost(name, nil) }
+
+// DeleteEmptyVHost is DeleteVHost for one without queues and exchanges other than those
+// it was made with; another is PreconditionFailed (DL-22.17).
+func (b *Broker) DeleteEmptyVHost(name message.VHost) error {
+	return b.deleteVHost(name, func(v *topology.VHost) error {
+		declared := func(x *topology.Exchange) bool { return !x.Predeclared }
+		if v.QueueCount() > 0 || slices.ContainsFunc(v.Exchanges(), declared) {
+			return topology.Refuse(topology.PreconditionFailed, "vhost '%s' is not empty", name)
+		}
+		return nil
+	})
+}
+
+// deleteVHost deletes a virtual host unless check, if there is one, objects.
+func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) error) error {
 	err := b.change(func() error {
+		if v, ok := b.state.VHost(name); ok && check != nil {
+			if err := check(v); err != nil {
+				return err
+			}
+		}
 		queues, err := b.state.DeleteVHost(name)
 		if err != nil {
 			return err
 		}
 		b.users.DeleteVHost(name)
 		for _, q := range queues {
-			if _, err := b.node.Delete(runtimeOf(q), nil); err == nil {
-				b.Totals.QueuesGone.Add(1)
+			if n, err := b.node.Delete(runtimeOf(q), nil); err == nil {
+				b.retire(q.Type, &n.Stats)
 			}
 		}
 		return nil
@@ -44,6 +94,7 @@ func (b *Broker) DeleteVHost(name message.VHost) error {
 	if err != nil {
 		return err
 	}
+	b.parametersGone()
 	b.CloseConnections(func(c *Connection) bool { return c.VHost == name }, 320, fmt.Sprintf("vhost '%s' is down", name))
 	return nil
 }

@@ -9,6 +9,7 @@
 package broker
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -23,9 +24,12 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/admission"
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/bodyfile"
 	"bartleby.mq/internal/change"
+	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
@@ -42,25 +46,54 @@ type Options struct {
 	NodeName   string
 	Partitions int // 0: one for each processor
 	Strict     bool
-	Topology   topology.Options // Strict is taken from above
+	Topology   topology.Options // Strict and ApsaraPriorities are taken from the others
 	// LoopbackUsers may log in from loopback addresses only (BR-2.6); nil: guest.
 	LoopbackUsers []string
+	// AuthBackends are asked in turn who a client is; nil: the node's own accounts only.
+	AuthBackends []AuthBackend
+	AccountRules AccountRules // as they are at first
 
 	ConsumerTimeout time.Duration // 0: 30 minutes; negative: none (BR-9.16)
 	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
 	GlobalQos       bool          // whether basic.qos global is what it says (BR-9.9)
+
+	ApsaraMQ ApsaraMQ // the zero value: DefaultApsaraMQ
 
 	CountNack         bool          // DL-11.5
 	ResetOnDeadLetter bool          // DL-11.6
 	StripCC           bool          // DL-20.1
 	TrustClientDeath  bool          // DL-7.10
 	RetryHeld         time.Duration // DL-13.4; 0: 3 minutes if strict, else 15 s
-	CompactBytes      int64         // see partition.Options
-	SegmentBytes      int64         // see journal.Options
 
-	Failpoint func(name string) // see partition.Failpoints and journal.Failpoints
-	OnFatal   func(error)       // the disk failed: the process must end
+	Storage Storage
+
+	StateHash bool // for tests, see partition.Options
+
+	Failpoint func(name string) // see partition.Failpoints, journal.Failpoints and bodyfile.Failpoints
+	OnFatal   func(error)       // the disk failed: the process must end; called once
 }
+
+// nodeID is the node's number in the groups of replicated queues, the only one there is yet.
+const nodeID = 1
+
+// maxUncommitted is more than publishers are let propose: settlements and moves are
+// never refused.
+const maxUncommitted = 1 << 30
+
+// Storage is how a node uses memory and disk for messages. What is 0 has the
+// default of partition.Options and journal.Options.
+type Storage struct {
+	IndexBudget     int64         // bytes of memory for the index of queues
+	CacheBudget     int64         // bytes of memory for messages
+	HotPages        int           // pages of 256 messages at each end of a queue that stay in memory
+	CheckpointBytes int64         // of the journal, after which a checkpoint is written
+	CheckpointEvery time.Duration // the time after which one is written if anything was logged
+	SegmentBytes    int64         // of the journal's files
+	CompactBelow    int64         // percent of a file's messages that are left, below which they are moved
+}
+
+// verifiedHolds is how long a password that was right need not be hashed again.
+const verifiedHolds = 30 * time.Second
 
 // Broker is one node.
 type Broker struct {
@@ -72,37 +105,59 @@ type Broker struct {
 	users    *auth.Users
 	revision atomic.Uint64 // raised by every change of either
 
+	backingUp sync.Mutex // one at a time
+
 	storing  sync.Mutex // keeps changes in the order they were made
 	policies sync.Mutex // held from a change of policies until every queue goes by it
-	store    *store.Store
+
+	exchangeStats sync.Mutex // guards Runtime of exchanges
+
+	store *store.Store
 
 	journal *journal.Journal
+	keep    *bodyfile.Keep
+	index   *store.Store // of queues: pages and checkpoints
+	scratch *bodyfile.Scratch
 	bodies  *bodies.Store
 	node    *partition.Node
 	serial  atomic.Uint64
 	routers sync.Pool // *topology.Router
 
-	conns   sync.Mutex // guards what follows
-	open    map[*Connection]struct{}
-	closing bool
+	conns    sync.Mutex // guards what follows
+	open     map[*Connection]struct{}
+	channels int64 // of all of them
+	closing  bool
+
+	rules    atomic.Pointer[AccountRules]
+	throttle *admission.Throttle
+	verified *admission.Verified
+	hashing  chan struct{} // holds a place for each slow hash under way
+	// life ends when the node stops: questions to backends are asked in it.
+	life    context.Context
+	endLife context.CancelFunc
 
 	replies replies
 	cycles  seen
 	alarms  alarms
-	Totals  Totals
-}
+	retired retired
 
-// Totals are counters over the node's life that no queue keeps.
-type Totals struct {
-	ConnectionsOpened, ConnectionsClosed      atomic.Uint64
-	ChannelsOpened, ChannelsClosed            atomic.Uint64
-	QueuesDeclared, QueuesCreated, QueuesGone atomic.Uint64
-	Published, Confirmed                      atomic.Uint64
-	UnroutableDropped, UnroutableReturned     atomic.Uint64
+	parameters map[string]ParameterHandler // by component; static once the node serves
+	Totals     Totals
 }
 
 // Open opens the data directory, or makes it, and brings every queue back.
-func Open(o Options) (b *Broker, err error) {
+//
+// Where it meets damage it changes nothing, and the error says what to do.
+func Open(o Options) (*Broker, error) {
+	b, err := openNode(o, false)
+	if err != nil {
+		return nil, whatToDo(o.Dir, err)
+	}
+	return b, nil
+}
+
+// openNode is Open, or with stopped OpenStopped.
+func openNode(o Options, stopped bool) (b *Broker, err error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
@@ -130,17 +185,23 @@ func Open(o Options) (b *Broker, err error) {
 	if o.LoopbackUsers == nil {
 		o.LoopbackUsers = []string{"guest"}
 	}
-	if o.OnFatal == nil {
-		o.OnFatal = func(error) {}
+	if o.ApsaraMQ == (ApsaraMQ{}) {
+		o.ApsaraMQ = DefaultApsaraMQ()
 	}
-	o.Topology.Strict = o.Strict
-	b = &Broker{Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{}}
+	o.OnFatal = once(o.OnFatal)
+	o.Topology.Strict, o.Topology.ApsaraPriorities = o.Strict, o.ApsaraMQ.Priorities
+	b = &Broker{
+		Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{},
+		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), hashing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+	}
+	b.SetAccountRules(o.AccountRules)
+	b.life, b.endLife = context.WithCancel(context.Background())
 	b.routers.New = func() any { return new(topology.Router) }
 	b.serial.Store(uint64(time.Now().UnixMilli()) << message.SerialBits)
 	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	b.store, err = store.Open(o.FS, filepath.Join(o.Dir, "state"), o.Logger)
+	b.store, err = store.Open(o.FS, filepath.Join(o.Dir, "state"), o.Logger, o.OnFatal)
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
 	}
@@ -154,15 +215,28 @@ func Open(o Options) (b *Broker, err error) {
 		return nil, err
 	}
 	b.journal, err = journal.Open(journal.Options{
-		FS: o.FS, Dir: filepath.Join(o.Dir, "journal"), SegmentBytes: o.SegmentBytes, Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal,
+		FS: o.FS, Dir: filepath.Join(o.Dir, "journal"), KeepDir: filepath.Join(o.Dir, keepDir), SegmentBytes: o.Storage.SegmentBytes, Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err = b.attachDisk(); err != nil {
+		_ = b.closeDisk()
+		return nil, err
+	}
+	driver, err := cluster.New(cluster.Options{
+		ID: nodeID, Journal: b.journal, Logger: o.Logger, OnFatal: o.OnFatal, Failpoint: o.Failpoint, MaxUncommitted: maxUncommitted,
 	})
 	if err != nil {
 		return nil, err
 	}
 	b.node = partition.New(partition.Options{
+		Cluster: driver, NodeID: nodeID, Origin: partition.NewOrigin(nodeID, time.Now().UnixMilli()),
 		Partitions: o.Partitions, Journal: b.journal, Bodies: b.bodies, Router: deadRouter{b}, Logger: o.Logger,
 		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: o.Failpoint,
-		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld, CompactBytes: o.CompactBytes,
+		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld,
+		Index: b.index, Keep: b.keep, IndexBudget: o.Storage.IndexBudget, BodyBudget: o.Storage.CacheBudget, HotPages: o.Storage.HotPages,
+		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, Damaged: stopped,
 	})
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {
@@ -170,11 +244,61 @@ func Open(o Options) (b *Broker, err error) {
 		}
 	}
 	if err = b.node.Recover(); err != nil {
-		_ = b.journal.Close()
+		_ = b.closeDisk()
 		return nil, err
 	}
-	b.node.Start()
+	if !stopped {
+		b.node.Start()
+	}
 	return b, nil
+}
+
+// once makes f tell of the first failure only. Whoever fails next waits until f has
+// returned, which it does not if it ends the process.
+func once(f func(error)) func(error) {
+	var first sync.Once
+	return func(err error) {
+		first.Do(func() {
+			if f != nil {
+				f(err)
+			}
+		})
+	}
+}
+
+// keepDir is where records are that outlived their segment of the journal.
+const keepDir = "keep"
+
+// attachDisk tells the bodies where records lie that are not in memory.
+func (b *Broker) attachDisk() (err error) {
+	if b.keep, err = bodyfile.OpenKeep(b.FS, filepath.Join(b.Dir, keepDir), b.Failpoint); err != nil {
+		return err
+	}
+	b.scratch, err = bodyfile.OpenScratch(b.FS, filepath.Join(b.Dir, "scratch"), b.Storage.SegmentBytes)
+	if err != nil {
+		return err
+	}
+	if b.index, err = store.OpenUnlogged(b.FS, filepath.Join(b.Dir, "index"), b.Logger, b.OnFatal); err != nil {
+		return fmt.Errorf("data directory %s: %w", b.Dir, err)
+	}
+	b.bodies.Attach(bodies.Disk{Journal: b.journal, Keep: b.keep, Scratch: b.scratch})
+	return nil
+}
+
+// closeDisk closes what messages are in, and gives up their memory.
+func (b *Broker) closeDisk() error {
+	err := b.journal.Close()
+	if b.index != nil {
+		err = errors.Join(err, b.index.Close())
+	}
+	if b.keep != nil {
+		b.keep.Close()
+	}
+	if b.scratch != nil {
+		err = errors.Join(err, b.scratch.Close())
+	}
+	b.bodies.Close()
+	return err
 }
 
 func (b *Broker) loadTopology() (err error) {
@@ -196,8 +320,9 @@ func (b *Broker) loadTopology() (err error) {
 // Close stops the node in order: connections are told by whoever owns the
 // listeners before; then the workers end, and the disk has everything.
 func (b *Broker) Close() error {
+	b.endLife()
 	b.node.Stop()
-	err := b.journal.Close()
+	err := b.closeDisk()
 	return errors.Join(err, b.store.Close())
 }
 
@@ -241,7 +366,7 @@ func (b *Broker) persist(changes []change.Change) error {
 // create gives a declared queue its place in a partition. REQUIRES: topo is held
 // for writing, or nobody else is there yet.
 func (b *Broker) create(q *topology.Queue) {
-	rt := &partition.Queue{Incarnation: q.Incarnation, VHost: q.VHost, Name: string(q.Name), Durable: q.Durable, Info: q}
+	rt := &partition.Queue{Incarnation: q.Incarnation, VHost: q.VHost, Name: string(q.Name), Durable: q.Durable, Info: q, Group: q.Group}
 	config := queue.Config{Type: queue.Classic, Strict: q.Strict, Durable: q.Durable, MaxPriority: -1, CountNack: b.CountNack}
 	if q.Type == topology.Quorum {
 		config.Type = queue.Quorum
@@ -278,6 +403,7 @@ func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLett
 	if e.ConsumerTimeout == nil && b.ConsumerTimeout > 0 {
 		s.ConsumerTimeout = b.ConsumerTimeout.Milliseconds()
 	}
+	b.govern(q, &s)
 	var dead partition.DeadLetter
 	if e.DeadLetterExchange != nil {
 		dead.Exchange = *e.DeadLetterExchange

@@ -2,10 +2,12 @@ package broker
 
 import (
 	"fmt"
-	"net"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
+	"bartleby.mq/internal/admission"
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
@@ -13,8 +15,9 @@ import (
 	"bartleby.mq/internal/topology"
 )
 
-// Login is who a client is after it has authenticated.
+// Login is who a client is after it has authenticated, and how.
 type Login struct {
+	Identity  *Identity // as Authenticate found it; nil: User, by the node's accounts
 	User      string
 	Mechanism string
 	ClientID  string // what {client_id} stands for in topic permissions
@@ -37,7 +40,22 @@ type Client interface {
 	// Show returns what the management API shows of it, by RabbitMQ's field names.
 	Show() map[string]any
 	// ShowChannels likewise for each channel.
-	ShowChannels() []map[string]any
+	ShowChannels() []ShownChannel
+}
+
+// ShownChannel is a channel as the management API shows it.
+type ShownChannel struct {
+	Object map[string]any // by RabbitMQ's field names
+	Stats  ChannelStats
+}
+
+// ChannelStats count what a channel has done since it was opened (BR-15.13).
+type ChannelStats struct {
+	Published, Confirmed, Returned, Dropped uint64
+	Delivered, DeliveredNoAck               uint64
+	Got, GotNoAck, GotNothing               uint64
+	Redelivered, Acked                      uint64
+	Active                                  int64 // when its client was last heard, in milliseconds since 1970
 }
 
 // Connection is a client's access to one virtual host. Its methods may be used
@@ -52,12 +70,17 @@ type Connection struct {
 	client   Client
 	clientID string
 	operator bool // may do everything: see AsOperator
+	tags     []auth.Tag
+	apsara   *ApsaraMQ // nil in virtual hosts of another profile
 
 	// Owned by the goroutine that uses the connection.
 	router  topology.Router
 	cache   routes
+	passing passage
 	grants  *auth.Grants // as of granted
 	granted uint64       // revision of the accounts
+	// elsewhere are the permissions of a client whom a backend knows, else nil.
+	elsewhere *elsewhere
 
 	channels int64 // guarded by Broker.conns
 
@@ -65,26 +88,29 @@ type Connection struct {
 	exclusive []*topology.Queue
 }
 
-// Authenticate checks a client's credentials from a peer. The error is for the
-// log: clients are told the same whatever was wrong (BR-2.4, BR-2.6).
-func (b *Broker) Authenticate(c auth.Credentials, peer net.IP) (*auth.User, error) {
-	b.topo.RLock()
-	defer b.topo.RUnlock()
-	return b.users.Authenticate(c, peer == nil || peer.IsLoopback())
-}
-
 // Connect opens the virtual host for an authenticated user (BR-3.1) and
 // registers the connection. The caller calls Disconnect in the end.
 func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Client) (*Connection, error) {
-	c := &Connection{Peer: peer, b: b, User: login.User, VHost: vhost, Since: time.Now(), client: client, clientID: login.ClientID}
+	if login.Identity == nil {
+		login.Identity = &Identity{Name: login.User}
+	}
+	c := b.For(login.Identity, vhost)
+	c.Peer, c.client, c.clientID = peer, client, login.ClientID
+	if login.Identity.Elsewhere() {
+		if err := b.mayConnect(login.Identity, peer, vhost); err != nil {
+			return nil, err
+		}
+	}
 	b.topo.RLock()
 	defer b.topo.RUnlock()
 	v, ok := b.state.VHost(vhost)
 	if !ok {
 		return nil, topology.Refuse(topology.NotAllowed, "vhost %s not found", vhost)
 	}
-	if err := c.resolve(); err != nil {
-		return nil, err
+	if c.elsewhere == nil {
+		if err := c.resolve(); err != nil {
+			return nil, err
+		}
 	}
 	b.conns.Lock()
 	defer b.conns.Unlock()
@@ -93,22 +119,26 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 	}
 	inVHost, ofUser := int64(0), int64(0)
 	limit, limited := v.Limit(topology.MaxConnections)
-	user, ok := b.users.User(login.User)
-	if !ok {
-		return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, login.User)
+	user, ok := b.users.User(c.User)
+	switch {
+	case ok:
+	case c.elsewhere != nil:
+		user = new(auth.User) // the accounts have no limits for it
+	default:
+		return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, c.User)
 	}
 	if _, userLimited := user.Limit(auth.MaxConnections); userLimited || limited {
 		for other := range b.open {
 			if other.VHost == vhost {
 				inVHost++
 			}
-			if other.User == login.User {
+			if other.User == c.User {
 				ofUser++
 			}
 		}
 	}
 	if limited && limit >= 0 && inVHost >= limit {
-		return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached", vhost, login.User, limit)
+		return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached", vhost, c.User, limit)
 	}
 	if err := user.CheckConnections(ofUser); err != nil {
 		return nil, err
@@ -118,10 +148,33 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 	return c, nil
 }
 
-// As is a connection for an administrative request of a user: it is not
-// registered and owns nothing.
+// mayConnect asks a backend whether its client may enter a virtual host, if there is one.
+func (b *Broker) mayConnect(id *Identity, peer Peer, vhost message.VHost) error {
+	b.topo.RLock()
+	_, ok := b.state.VHost(vhost)
+	b.topo.RUnlock()
+	if !ok {
+		return nil // which is told later
+	}
+	host, _ := netip.ParseAddr(peer.PeerHost) // none where there is none
+	return b.MayEnter(id, vhost, host)
+}
+
+// As is a connection for an administrative request of a user of the node's accounts:
+// it is not registered and owns nothing.
 func (b *Broker) As(user string, vhost message.VHost) *Connection {
-	return &Connection{b: b, User: user, VHost: vhost, Since: time.Now()}
+	return b.For(&Identity{Name: user}, vhost)
+}
+
+// For is As for a client that has proven who it is.
+func (b *Broker) For(id *Identity, vhost message.VHost) *Connection {
+	c := &Connection{b: b, User: id.Name, VHost: vhost, Since: time.Now(), tags: id.Tags, apsara: b.apsaraIn(vhost)}
+	if id.authz != nil {
+		c.elsewhere = &elsewhere{
+			by: id.authz, who: admission.Question{User: id.Name, Tags: tagText(id.Tags), VHost: vhost}, known: map[admission.Question]answer{},
+		}
+	}
+	return c
 }
 
 // AsOperator is As for whoever runs the node and so needs no account.
@@ -184,6 +237,7 @@ func (b *Broker) Drain() {
 	b.conns.Lock()
 	b.closing = true
 	b.conns.Unlock()
+	b.endLife() // nobody waits for a backend or a late answer any more
 	b.CloseConnections(func(*Connection) bool { return true }, 320, "broker forced connection closure with reason 'shutdown'")
 }
 
@@ -199,32 +253,29 @@ func (c *Connection) resolve() error {
 	return nil
 }
 
-// permit checks the user's permissions; it is a topology.Permit. REQUIRES: topo is held when it is called.
-func (c *Connection) permit(a topology.Access, r topology.Resource) error {
-	if c.operator {
-		return nil
-	}
-	if err := c.resolve(); err != nil {
-		return topology.Refuse(topology.AccessRefused, "%s access to %s refused for user '%s'", a, r, c.User)
-	}
-	return c.grants.Check(a, r)
-}
-
 // Impersonates says whether the user may set any user-id (BR-8.13).
 func (c *Connection) Impersonates() bool {
+	if c.elsewhere != nil {
+		return slices.Contains(c.tags, auth.Impersonator)
+	}
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
 	u, ok := c.b.users.User(c.User)
 	return ok && u.HasTag(auth.Impersonator)
 }
 
-// OpenChannel counts a channel and refuses it if the user has too many (BR-3.7).
+// OpenChannel counts a channel and refuses it if the user or the node has too many
+// (BR-3.7).
 func (c *Connection) OpenChannel() error {
 	b := c.b
 	b.topo.RLock()
 	user, ok := b.users.User(c.User)
 	b.topo.RUnlock()
-	if !ok {
+	switch {
+	case ok:
+	case c.elsewhere != nil:
+		user = new(auth.User)
+	default:
 		return topology.Refuse(topology.NotAllowed, "%s", auth.UserDeleted(c.User))
 	}
 	b.conns.Lock()
@@ -240,7 +291,11 @@ func (c *Connection) OpenChannel() error {
 			return err
 		}
 	}
+	if most := b.rules.Load().MaxChannels; most > 0 && b.channels >= most {
+		return topology.Refuse(topology.NotAllowed, "number of channels opened on node '%s' has reached the maximum allowed limit of (%d)", b.NodeName, most)
+	}
 	c.channels++
+	b.channels++
 	b.Totals.ChannelsOpened.Add(1)
 	return nil
 }
@@ -249,6 +304,7 @@ func (c *Connection) OpenChannel() error {
 func (c *Connection) CloseChannel() {
 	c.b.conns.Lock()
 	c.channels--
+	c.b.channels--
 	c.b.conns.Unlock()
 	c.b.Totals.ChannelsClosed.Add(1)
 }
@@ -256,11 +312,25 @@ func (c *Connection) CloseChannel() {
 // Broker is the broker behind the connection.
 func (c *Connection) Broker() *Broker { return c.b }
 
-// Run carries out operations on queues, in order.
-func (c *Connection) Run(ops []partition.Op) { c.b.node.Run(ops) }
+// Run carries out operations on queues, in order: see partition.Node.Run about what
+// has not happened when it returns.
+func (c *Connection) Run(ops []partition.Op) (need journal.Pos) {
+	c.countPassed()
+	return c.b.node.Run(ops)
+}
 
 // RunWhole carries out a transaction.
-func (c *Connection) RunWhole(ops []partition.Op) { c.b.node.RunWhole(ops) }
+func (c *Connection) RunWhole(ops []partition.Op) error {
+	c.countPassed()
+	return c.b.node.RunWhole(ops)
+}
+
+// Settle waits until all that was proposed to replicated queues has happened.
+func (c *Connection) Settle() { c.b.node.SettleAll() }
+
+// Decide returns when what Run has proposed up to pos is decided. An error means
+// that the disk failed and the node is stopping.
+func (c *Connection) Decide(pos journal.Pos) error { return c.b.node.Decide(pos) }
 
 // Commit returns when the journal has what lies at pos and before. An error
 // means that the disk failed and the node is stopping.

@@ -26,10 +26,7 @@ func (c *Connection) Get(name message.QueueName, noAck bool) (g Got, ok bool, er
 	}
 	g.Queue = runtimeOf(q)
 	g.Delivery, g.Left, ok, err = c.b.node.Get(g.Queue, noAck)
-	if partition.Gone(err) {
-		return Got{}, false, topology.NoQueue(c.VHost, name)
-	}
-	return g, ok, err
+	return g, ok, c.missing(err, q)
 }
 
 // Consume attaches a consumer to a queue (BR-9.1). attached is called before the
@@ -41,13 +38,24 @@ func (c *Connection) Consume(name message.QueueName, consumer *queue.Consumer, a
 	}
 	rt := runtimeOf(q)
 	ok, err := c.b.node.Attach(rt, consumer, func() { attached(rt) })
-	if partition.Gone(err) {
-		return nil, topology.NoQueue(c.VHost, name)
+	if err != nil {
+		return nil, c.missing(err, q)
 	}
 	if !ok {
 		return nil, topology.Refuse(topology.AccessRefused, "%s in exclusive use", q.Resource())
 	}
 	return rt, nil
+}
+
+// missing is what a client is told of an error of a partition about the queue.
+func (c *Connection) missing(err error, q *topology.Queue) error {
+	switch {
+	case partition.Gone(err):
+		return topology.NoQueue(c.VHost, q.Name)
+	case partition.Lost(err):
+		return topology.Refuse(topology.Internal, "%s has no leader", q.Resource())
+	}
+	return err
 }
 
 // FindReadable returns the declaration of a queue that the client may read, so
@@ -60,8 +68,12 @@ func (c *Connection) FindReadable(name message.QueueName) (*topology.Queue, erro
 // locked: no delivery comes after it. An auto-delete queue goes with its last
 // consumer (BR-7.6).
 func (c *Connection) Cancel(q *partition.Queue, consumer *queue.Consumer, detached func()) {
-	left, was := c.b.node.Detach(q, consumer, detached)
 	decl := q.Info.(*topology.Queue)
+	if detached == nil && !decl.AutoDelete {
+		c.b.node.Leave(q, consumer)
+		return
+	}
+	left, was := c.b.node.Detach(q, consumer, detached)
 	if was && left == 0 && decl.AutoDelete {
 		_, _ = c.b.remove(decl, func(n partition.Counts) error {
 			if n.Consumers > 0 {

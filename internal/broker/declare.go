@@ -8,7 +8,15 @@ import (
 
 // DeclareExchange declares an exchange (BR-5); created says whether it is new.
 func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err error) {
-	d.VHost = c.VHost
+	d.VHost, d.User = c.VHost, c.User
+	err = c.decided(func() error {
+		created, err = c.declareExchange(d)
+		return err
+	})
+	return created, err
+}
+
+func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err error) {
 	// Most declarations are of what is there: they cost no exclusive lock.
 	c.b.topo.RLock()
 	x, err := c.b.state.CheckExchange(d, c.permit)
@@ -25,6 +33,10 @@ func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err
 
 // PassiveExchange asks for an exchange (BR-5.6).
 func (c *Connection) PassiveExchange(name message.ExchangeName) error {
+	return c.decided(func() error { return c.passiveExchange(name) })
+}
+
+func (c *Connection) passiveExchange(name message.ExchangeName) error {
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
 	_, err := c.b.state.PassiveExchange(c.VHost, name)
@@ -37,20 +49,9 @@ func (c *Connection) PassiveExchange(name message.ExchangeName) error {
 	return err
 }
 
-// anyPermission is what passive declarations need (BR-3.3). REQUIRES: topo is held.
-func (c *Connection) anyPermission(r topology.Resource) error {
-	if c.operator {
-		return nil
-	}
-	if err := c.resolve(); err != nil {
-		return c.permit(topology.Configure, r)
-	}
-	return c.grants.CheckAny(r)
-}
-
 // DeleteExchange deletes an exchange (BR-5.9).
 func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) error {
-	return c.b.change(func() error {
+	return c.changing(func() error {
 		_, err := c.b.state.DeleteExchange(c.VHost, name, ifUnused, c.permit)
 		return err
 	})
@@ -68,17 +69,26 @@ type Declared struct {
 func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
 	d.VHost, d.Owner = c.VHost, c.Name
 	c.b.Totals.QueuesDeclared.Add(1)
-	c.b.topo.RLock()
-	var err error
 	if d.Name == "" {
-		if err = c.b.state.CheckServerNamed(d.Arguments); err == nil {
-			d.Name, d.ServerNamed = message.QueueName(RandomName("amq.gen-")), true
+		c.b.topo.RLock()
+		err := c.b.state.CheckServerNamed(d.Arguments)
+		c.b.topo.RUnlock()
+		if err != nil {
+			return Declared{}, err
 		}
+		d.Name, d.ServerNamed = message.QueueName(RandomName("amq.gen-")), true
 	}
-	var q *topology.Queue
-	if err == nil {
-		q, err = c.b.state.CheckQueue(d, c.permit)
-	}
+	var declared Declared
+	err := c.decided(func() (err error) {
+		declared, err = c.declareQueue(d)
+		return err
+	})
+	return declared, err
+}
+
+func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
+	c.b.topo.RLock()
+	q, err := c.b.state.CheckQueue(d, c.permit)
 	c.b.topo.RUnlock()
 	if err != nil {
 		return Declared{}, err
@@ -90,6 +100,7 @@ func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
 	err = c.b.change(func() error {
 		var err error
 		if q, created, err = c.b.state.DeclareQueue(d, c.permit); created {
+			c.b.place(q)
 			c.b.create(q)
 		}
 		return err
@@ -143,7 +154,15 @@ func (c *Connection) PassiveQueue(name message.QueueName) (Declared, error) {
 }
 
 // find returns a queue the connection may use, after the permission check.
-func (c *Connection) find(name message.QueueName, permit func(topology.Resource) error) (*topology.Queue, error) {
+func (c *Connection) find(name message.QueueName, permit func(topology.Resource) error) (q *topology.Queue, err error) {
+	err = c.decided(func() error {
+		q, err = c.findDecided(name, permit)
+		return err
+	})
+	return q, err
+}
+
+func (c *Connection) findDecided(name message.QueueName, permit func(topology.Resource) error) (*topology.Queue, error) {
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
 	if err := permit(topology.Resource{VHost: c.VHost, Kind: topology.QueueResource, Name: string(topology.CleanName(name))}); err != nil {
@@ -191,6 +210,7 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 // remove deletes a queue unless check objects: from the topology first, so that
 // nothing is routed to it any more, then from its partition.
 func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (n partition.Counts, err error) {
+	b.node.Settle(runtimeOf(q)) // check is to see what the client did before
 	err = b.change(func() error {
 		var err error
 		if n, err = b.node.Delete(runtimeOf(q), check); err != nil {
@@ -200,7 +220,8 @@ func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (
 		return nil
 	})
 	if err == nil {
-		b.Totals.QueuesGone.Add(1)
+		n = b.node.Deleted(runtimeOf(q), n)
+		b.retire(q.Type, &n.Stats)
 	}
 	return n, err
 }
@@ -212,16 +233,13 @@ func (c *Connection) Purge(name message.QueueName) (int, error) {
 		return 0, err
 	}
 	n, err := c.b.node.Purge(runtimeOf(q))
-	if partition.Gone(err) {
-		return 0, topology.NoQueue(c.VHost, name)
-	}
-	return n, err
+	return n, c.missing(err, q)
 }
 
 // Bind makes a binding (BR-6.1).
 func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
 	d.VHost, d.Owner = c.VHost, c.Name
-	err = c.b.change(func() error {
+	err = c.changing(func() error {
 		_, created, err = c.b.state.Bind(d, c.permit)
 		return err
 	})
@@ -231,8 +249,13 @@ func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
 // Unbind removes a binding (BR-6.2).
 func (c *Connection) Unbind(d topology.BindingDecl) error {
 	d.VHost, d.Owner = c.VHost, c.Name
-	return c.b.change(func() error {
+	return c.changing(func() error {
 		_, err := c.b.state.Unbind(d, c.permit)
 		return err
 	})
+}
+
+// changing changes declarations once all permissions that f asks for are known.
+func (c *Connection) changing(f func() error) error {
+	return c.decided(func() error { return c.b.change(f) })
 }

@@ -28,7 +28,7 @@ func TestDL_8_3_Expiration(t *testing.T) {
 		{"10 ", 0, `{leftover_string," "}`},
 		{"1e3", 0, `{leftover_string,"e3"}`},
 	} {
-		ttl, reason := parseExpiration(tc.text)
+		ttl, reason := parseExpiration(tc.text, 0)
 		if ttl != tc.ttl || reason != tc.reason {
 			t.Errorf("%q: %d, %q; want %d, %q", tc.text, ttl, reason, tc.ttl, tc.reason)
 		}
@@ -40,14 +40,14 @@ func FuzzParseExpiration(f *testing.F) {
 	f.Add("+0060000")
 	f.Add("-0")
 	f.Fuzz(func(t *testing.T, text string) {
-		ttl, reason := parseExpiration(text)
+		ttl, reason := parseExpiration(text, 0)
 		if reason != "" {
 			return
 		}
 		if ttl < 0 || ttl > maxTTL {
 			t.Fatalf("%q is %d", text, ttl)
 		}
-		if again, reason := parseExpiration(strconv.FormatInt(ttl, 10)); again != ttl || reason != "" {
+		if again, reason := parseExpiration(strconv.FormatInt(ttl, 10), 0); again != ttl || reason != "" {
 			t.Fatalf("%q reads %d, then %d %s", text, ttl, again, reason)
 		}
 	})

@@ -29,7 +29,7 @@ func (b *Broker) CreateDefault(d Default) error {
 		if _, _, err := b.state.PutVHost(d.VHost, topology.Metadata{Description: "Default virtual host"}); err != nil {
 			return err
 		}
-		b.users.PutUser(d.User, auth.HashPassword(d.Password, salt()), d.Tags)
+		b.users.PutUser(d.User, hashPassword(b.rules.Load().Hashing, d.Password), d.Tags)
 		_, err := b.users.PutPermission(auth.Permission{
 			VHost: d.VHost, User: d.User, Configure: d.Configure, Write: d.Write, Read: d.Read,
 		})
@@ -38,7 +38,8 @@ func (b *Broker) CreateDefault(d Default) error {
 }
 
 // salt is chance for a password's hash.
-func salt() (s [4]byte) {
-	_, _ = rand.Read(s[:]) // never fails
+func salt(size int) []byte {
+	s := make([]byte, size)
+	_, _ = rand.Read(s) // never fails
 	return s
 }

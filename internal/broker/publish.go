@@ -2,13 +2,15 @@ package broker
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"unicode/utf8"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/erlterm"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
-
 	"bartleby.mq/internal/routing"
 	"bartleby.mq/internal/topology"
 )
@@ -25,40 +27,62 @@ type Publication struct {
 
 	// What Check found.
 	ttl    int64
+	delay  int64 // milliseconds (DL-22.12)
+	flat   bool  // its priority means nothing here (DL-22.14)
 	cc     [][]byte
 	bcc    []byte // short strings
 	edit   amqp091.PropsEdit
 	edited bool
+	// FromAnother: Check refused it for its user-id.
+	FromAnother bool
+}
+
+// HasMoreKeys says whether CC or BCC have routing keys. Check has found them.
+func (p *Publication) HasMoreKeys() bool { return len(p.cc)+len(p.bcc) > 0 }
+
+// MoreKeys are the routing keys of CC and BCC.
+func (p *Publication) MoreKeys() [][]byte {
+	return append(append([][]byte{}, p.cc...), shortStrings(p.bcc)...)
 }
 
 // maxTTL is ten years in milliseconds (DL-8.3).
 const maxTTL = 315360000000
 
-// Check validates what a publisher may get wrong about the message itself: CC and
-// BCC (BR-8.5), expiration (DL-8.3), user-id (BR-8.13). The message is not
+// Check validates what a publisher may get wrong about the message itself, in RabbitMQ's
+// order: expiration (DL-8.3), CC and BCC (BR-8.5), user-id (BR-8.13). The message is not
 // routed yet.
 func (c *Connection) Check(p *Publication) error {
-	p.ttl, p.edited, p.edit = -1, false, amqp091.PropsEdit{}
+	p.ttl, p.delay, p.flat, p.edited, p.edit, p.FromAnother = -1, 0, false, false, amqp091.PropsEdit{}, false
 	p.cc, p.bcc = p.cc[:0], p.bcc[:0]
 	if p.Props.Has(amqp091.FlagExpiration) {
 		if err := p.checkExpiration(); err != nil {
 			return err
 		}
 	}
-	if p.Props.Has(amqp091.FlagUserID) && string(p.Props.UserID) != c.User && !c.Impersonates() {
-		return topology.Refuse(topology.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.Props.UserID, c.User)
+	if a := c.apsara; a != nil {
+		if p.Size > a.MaxMessageSize {
+			return c.TooLarge(uint64(p.Size))
+		}
+		p.delay, p.flat = a.delay(p.Props.Headers), !a.Priorities
 	}
 	if p.Props.Headers != nil {
-		return p.checkExtraKeys()
+		if err := p.checkExtraKeys(); err != nil {
+			return err
+		}
+	}
+	if p.Props.Has(amqp091.FlagUserID) && string(p.Props.UserID) != c.User && !c.operator && !c.Impersonates() {
+		p.FromAnother = true
+		return topology.Refuse(topology.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.Props.UserID, c.User)
 	}
 	return nil
 }
 
 func (p *Publication) checkExpiration() error {
 	text := string(p.Props.Expiration)
-	ttl, reason := parseExpiration(text)
+	where := fmt.Sprintf("invalid expiration '%s': ", text)
+	ttl, reason := parseExpiration(text, utf8.RuneCountInString(where))
 	if reason != "" {
-		return topology.Refuse(topology.PreconditionFailed, "invalid expiration '%s': %s", text, reason)
+		return topology.Refuse(topology.PreconditionFailed, "%s", where+reason)
 	}
 	p.ttl = ttl
 	if normal := strconv.FormatInt(ttl, 10); normal != text {
@@ -68,8 +92,9 @@ func (p *Publication) checkExpiration() error {
 }
 
 // parseExpiration reads the property as RabbitMQ does: an integer at the
-// beginning, and nothing after it. A reason means that it is refused.
-func parseExpiration(text string) (ttl int64, reason string) {
+// beginning, and nothing after it. A reason means that it is refused; it is written
+// behind column characters.
+func parseExpiration(text string, column int) (ttl int64, reason string) {
 	n := 0
 	if n < len(text) && (text[n] == '+' || text[n] == '-') {
 		n++
@@ -82,7 +107,7 @@ func parseExpiration(text string) (ttl int64, reason string) {
 		return 0, "no_integer"
 	}
 	if n < len(text) {
-		return 0, `{leftover_string,"` + text[n:] + `"}`
+		return 0, erlterm.Tagged(column, "leftover_string", erlterm.CharList(text[n:]))
 	}
 	number := text
 	if number[0] == '+' {
@@ -91,13 +116,13 @@ func parseExpiration(text string) (ttl int64, reason string) {
 	ttl, err := strconv.ParseInt(number, 10, 64)
 	switch {
 	case err != nil && number[0] == '-':
-		return 0, "{value_negative," + number + "}"
+		return 0, erlterm.Tagged(column, "value_negative", number)
 	case err != nil:
-		return 0, "{value_too_large," + trimZeros(number) + "}"
+		return 0, erlterm.Tagged(column, "value_too_large", trimZeros(number))
 	case ttl < 0:
-		return 0, "{value_negative," + strconv.FormatInt(ttl, 10) + "}"
+		return 0, erlterm.Tagged(column, "value_negative", strconv.FormatInt(ttl, 10))
 	case ttl > maxTTL:
-		return 0, "{value_too_large," + strconv.FormatInt(ttl, 10) + "}"
+		return 0, erlterm.Tagged(column, "value_too_large", strconv.FormatInt(ttl, 10))
 	}
 	return ttl, ""
 }
@@ -160,27 +185,32 @@ func (p *Publication) Canonical() []byte {
 	return p.Raw
 }
 
-// TTL is the message's own time to live in milliseconds, -1 if it has none.
-func (p *Publication) TTL() int64 { return p.ttl }
-
 // Store keeps the message and returns the one reference to it.
 func (c *Connection) Store(p *Publication) message.Ref {
 	e := message.Envelope{
 		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), BodySize: p.Size,
 		Persistent: p.Props.DeliveryMode == 2, HasHeaders: p.Props.Headers != nil, HasCC: len(p.cc) > 0,
-		HasExpiration: p.ttl >= 0, HasPriority: p.Props.Has(amqp091.FlagPriority), Priority: p.Props.Priority,
+		HasExpiration: p.ttl >= 0, HasPriority: p.Priority() >= 0, Priority: p.Props.Priority,
 	}
 	ref, b := c.b.bodies.Alloc(e.Size())
 	body := e.Put(b)
 	for _, piece := range p.Body {
 		body = body[copy(body, piece):]
 	}
+	if e.Persistent {
+		message.Record(b).Seal()
+	}
 	return ref
 }
 
-// Priority is the message's priority property, -1 if it has none.
+// Op is the publish of a message that was checked and routed. It stores the message.
+func (c *Connection) Op(p *Publication, targets []*partition.Queue) partition.Op {
+	return partition.Op{Kind: partition.Publish, Targets: targets, Body: c.Store(p), TTL: p.ttl, Priority: p.Priority(), Delay: p.delay}
+}
+
+// Priority is the message's priority property, -1 if it has none or the virtual host knows of none.
 func (p *Publication) Priority() int {
-	if p.Props.Has(amqp091.FlagPriority) {
+	if p.Props.Has(amqp091.FlagPriority) && !p.flat {
 		return int(p.Props.Priority)
 	}
 	return -1
@@ -189,56 +219,80 @@ func (p *Publication) Priority() int {
 // routes remembers where keys lead, as long as nothing is declared.
 type routes struct {
 	revision uint64
-	byKey    map[string][]*partition.Queue
+	byKey    map[string]routed
 	// The last one, for publishers that always use the same.
 	exchange, key []byte
-	targets       []*partition.Queue
+	last          routed
 	valid         bool
 	scratch       []byte
 }
 
+// routed is where an exchange sends a key.
+type routed struct {
+	exchange *ExchangeStats
+	targets  []*partition.Queue
+}
+
 const routesLimit = 4096
 
-func (r *routes) find(revision uint64, exchange, key []byte) ([]*partition.Queue, bool) {
+func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
 	if r.revision != revision {
 		clear(r.byKey)
 		r.revision, r.valid = revision, false
-		return nil, false
+		return routed{}, false
 	}
 	if r.valid && bytes.Equal(r.exchange, exchange) && bytes.Equal(r.key, key) {
-		return r.targets, true
+		return r.last, true
 	}
 	r.scratch = append(append(append(r.scratch[:0], exchange...), 0), key...)
-	targets, ok := r.byKey[string(r.scratch)]
+	to, ok := r.byKey[string(r.scratch)]
 	if ok {
-		r.remember(exchange, key, targets)
+		r.remember(exchange, key, to)
 	}
-	return targets, ok
+	return to, ok
 }
 
-func (r *routes) remember(exchange, key []byte, targets []*partition.Queue) {
+// forget drops all of it.
+func (r *routes) forget() {
+	clear(r.byKey)
+	r.valid = false
+}
+
+func (r *routes) remember(exchange, key []byte, to routed) {
 	r.exchange, r.key = append(r.exchange[:0], exchange...), append(r.key[:0], key...)
-	r.targets, r.valid = targets, true
+	r.last, r.valid = to, true
 }
 
-func (r *routes) keep(exchange, key []byte, targets []*partition.Queue) {
+func (r *routes) keep(exchange, key []byte, to routed) {
 	if r.byKey == nil {
-		r.byKey = map[string][]*partition.Queue{}
+		r.byKey = map[string]routed{}
 	}
 	if len(r.byKey) >= routesLimit {
 		clear(r.byKey)
 	}
-	r.byKey[string(exchange)+"\x00"+string(key)] = targets
-	r.remember(exchange, key, targets)
+	r.byKey[string(exchange)+"\x00"+string(key)] = to
+	r.remember(exchange, key, to)
 }
 
 // Route finds the queues the message goes to, after checking that the client may
 // publish there (BR-8.1, BR-3.3, BR-3.5, BR-5.11). The slice must not be changed.
-func (c *Connection) Route(p *Publication) ([]*partition.Queue, error) {
+func (c *Connection) Route(p *Publication) (targets []*partition.Queue, err error) {
+	if c.elsewhere == nil {
+		return c.route(p)
+	}
+	err = c.decided(func() error {
+		targets, err = c.route(p)
+		return err
+	})
+	return targets, err
+}
+
+func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 	plain := len(p.cc) == 0 && len(p.bcc) == 0
 	if plain {
-		if targets, ok := c.cache.find(c.b.revision.Load(), p.Exchange, p.Key); ok {
-			return targets, nil
+		if to, ok := c.cache.find(c.b.revision.Load(), p.Exchange, p.Key); ok {
+			c.passed(to.exchange, len(to.targets), p.Size)
+			return to.targets, nil
 		}
 	}
 	c.b.topo.RLock()
@@ -253,35 +307,67 @@ func (c *Connection) Route(p *Publication) ([]*partition.Queue, error) {
 		Timestamp: p.Props.Timestamp, HasTimestamp: p.Props.Has(amqp091.FlagTimestamp), Chance: rand.Uint64(),
 	}
 	if !plain {
-		m.More = append(append([][]byte{}, p.cc...), shortStrings(p.bcc)...)
+		m.More = p.MoreKeys()
 	}
 	found := c.router.Route(v, x, &m, nil)
 	targets := make([]*partition.Queue, len(found))
 	for i, q := range found {
 		targets[i] = runtimeOf(q)
 	}
+	to := routed{c.b.statsOf(x), targets}
+	c.passed(to.exchange, len(targets), p.Size)
 	if plain && c.router.ByKeys {
 		if c.cache.revision != revision {
 			clear(c.cache.byKey)
 			c.cache.revision, c.cache.valid = revision, false
 		}
-		c.cache.keep(p.Exchange, p.Key, targets)
+		c.cache.keep(p.Exchange, p.Key, to)
 	}
 	return targets, nil
 }
 
-// MayPublish checks the exchange and the permissions of a publish, and not the
-// message.
+// MayPublish checks the exchange of a publish, and whether the client may write to it;
+// topics and the message itself are for MayUseTopics and Check.
 func (c *Connection) MayPublish(p *Publication) error {
-	c.b.topo.RLock()
-	defer c.b.topo.RUnlock()
-	_, _, err := c.publishable(p)
-	return err
+	return c.decided(func() error {
+		c.b.topo.RLock()
+		defer c.b.topo.RUnlock()
+		_, _, err := c.exchangeOf(p)
+		return err
+	})
+}
+
+// MayUseTopics checks the permissions on the routing keys of a publish to a topic exchange
+// that is there (BR-3.5).
+func (c *Connection) MayUseTopics(p *Publication) error {
+	return c.decided(func() error {
+		c.b.topo.RLock()
+		defer c.b.topo.RUnlock()
+		_, _, err := c.publishable(p)
+		return err
+	})
 }
 
 // publishable finds the exchange of a publish that the client may make.
 // REQUIRES: topo is held.
 func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exchange, error) {
+	v, x, err := c.exchangeOf(p)
+	if err != nil || x.Type != routing.Topic {
+		return v, x, err
+	}
+	keys := append([][]byte{p.Key}, p.cc...)
+	for _, key := range append(keys, shortStrings(p.bcc)...) {
+		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
+		if err := c.permit(topology.Write, r); err != nil {
+			return nil, nil, err
+		}
+	}
+	return v, x, nil
+}
+
+// exchangeOf finds the exchange of a publish, if the client may write to it.
+// REQUIRES: topo is held.
+func (c *Connection) exchangeOf(p *Publication) (*topology.VHost, *topology.Exchange, error) {
 	name := message.ExchangeName(p.Exchange)
 	v, ok := c.b.state.VHost(c.VHost)
 	if !ok {
@@ -296,15 +382,6 @@ func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exc
 	}
 	if x.Internal {
 		return nil, nil, topology.Refuse(topology.AccessRefused, "cannot publish to internal %s", x.Resource())
-	}
-	if x.Type == routing.Topic {
-		keys := append([][]byte{p.Key}, p.cc...)
-		for _, key := range append(keys, shortStrings(p.bcc)...) {
-			r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(name), Key: string(key)}
-			if err := c.permit(topology.Write, r); err != nil {
-				return nil, nil, err
-			}
-		}
 	}
 	return v, x, nil
 }
@@ -328,9 +405,10 @@ func (c *Connection) PublishOne(p *Publication) (routed bool, err error) {
 	if err != nil || len(targets) == 0 {
 		return false, err
 	}
-	op := []partition.Op{{Kind: partition.Publish, Targets: targets, Body: c.Store(p), TTL: p.TTL(), Priority: p.Priority()}}
-	c.b.Totals.Published.Add(1)
-	c.Run(op)
+	op := []partition.Op{c.Op(p, targets)}
+	if err := c.RunWhole(op); err != nil {
+		return false, err
+	}
 	if op[0].Pos != 0 {
 		if err := c.Commit(op[0].Pos); err != nil {
 			return false, err

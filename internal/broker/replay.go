@@ -137,7 +137,7 @@ func (r *ReplayRequest) matches(h *deadletter.History, began time.Time) bool {
 		return false
 	}
 	return slices.ContainsFunc(h.Deaths, func(d deadletter.Death) bool {
-		return (r.Reason == 0 || d.Reason == r.Reason) && (r.Queue == "" || d.Queue == r.Queue)
+		return (r.Reason == 0 || d.Reason.Counted() == r.Reason) && (r.Queue == "" || d.Queue == r.Queue)
 	})
 }
 
@@ -182,7 +182,7 @@ func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topolo
 		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
 		p.m.Timestamp, p.m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
 	}
-	next := deadletter.History{Exchange: exchange, Keys: keys, ReplayedFrom: string(from.Name)}
+	next := deadletter.History{Exchange: exchange, Keys: keys, ReplayedFrom: string(from.Name), Profile: from.Profile}
 	p.history = next.Append(nil)
 	return p
 }
@@ -234,7 +234,15 @@ func place(x message.ExchangeName, key []byte, targets []*partition.Queue) strin
 	return fmt.Sprintf("exchange '%s' key '%s' -> %s", x, key, strings.Join(names, ", "))
 }
 
-func (c *Connection) replayTargets(p *replayed) ([]*partition.Queue, error) {
+func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, err error) {
+	err = c.decided(func() error {
+		targets, err = c.replayRoute(p)
+		return err
+	})
+	return targets, err
+}
+
+func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
 	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(p.exchange)}); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
@@ -113,7 +114,7 @@ func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	rec, history := message.Record(c.b.bodies.Bytes(g.Body)), c.b.bodies.Bytes(g.History)
+	rec, history := message.Record(c.b.bodies.Bytes(g.Body)), histories.Bytes(c.b.bodies, g.History)
 	exchange, key := Place(rec, history)
 	list, err := amqp091.DecodeProps(RenderProps(nil, rec, history, g.Counts, false))
 	if err != nil {
@@ -211,7 +212,7 @@ func TestDL_19_6_CarriedHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := amqp091.DecodeProps(RenderProps(nil, c.b.bodies.Bytes(g.Body), c.b.bodies.Bytes(g.History), g.Counts, false))
+	list, err := amqp091.DecodeProps(RenderProps(nil, c.b.bodies.Bytes(g.Body), histories.Bytes(c.b.bodies, g.History), g.Counts, false))
 	if err != nil {
 		t.Fatal(err)
 	}

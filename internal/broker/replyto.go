@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 
 	"bartleby.mq/internal/message"
@@ -41,6 +42,9 @@ func (b *Broker) RemoveRequester(name string) { b.replies.m.Delete(name) }
 func IsReplyKey(key []byte) bool {
 	return len(key) == len(replyPrefix)+22 && bytes.HasPrefix(key, []byte(replyPrefix))
 }
+
+// IsReplyQueue says whether a name is kept for requesters, whoever may have had it.
+func IsReplyQueue(name message.QueueName) bool { return strings.HasPrefix(string(name), replyPrefix) }
 
 // Requester finds a requester by its name.
 func (b *Broker) Requester(name string) (Requester, bool) {

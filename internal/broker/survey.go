@@ -8,6 +8,7 @@ import (
 // Surveyed is a queue and its counts at one moment.
 type Surveyed struct {
 	Queue  *topology.Queue
+	Info   QueueInfo
 	Counts partition.Counts
 }
 
@@ -18,12 +19,13 @@ func (b *Broker) Survey() []Surveyed {
 	var all []Surveyed
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {
-			all = append(all, Surveyed{Queue: q})
+			all = append(all, Surveyed{Queue: q, Info: Describe(q)})
 		}
 	}
 	b.topo.RUnlock()
+	b.node.SettleAll()
 	for i := range all {
-		all[i].Counts = b.node.Counts(runtimeOf(all[i].Queue))
+		all[i].Counts = b.node.CountsNow(runtimeOf(all[i].Queue))
 	}
 	return all
 }

@@ -3,7 +3,8 @@
 // environment of container users. The result is one typed value with defaults.
 //
 // It opens no files and keeps no state: callers hand in text and get values,
-// errors and warnings back. Nothing in it can be changed while a node runs.
+// errors and warnings back, and show any configuration as the lines that say it.
+// The table of keys says which of them a running node takes over.
 package config
 
 import "time"
@@ -14,18 +15,32 @@ type Config struct {
 	ClusterName string // cluster_name; "": the node's name
 
 	AMQP       []string // listeners.tcp.*: HOST:PORT, an empty host is every interface; nil: not said; empty: none
+	AMQPS      []string // listeners.ssl.*, likewise
+	TLS        TLS      // ssl_options.*
 	Management Listener // management.tcp.*
 	Prometheus Listener // prometheus.tcp.*
+	// ManagementTLS and PrometheusTLS are management.ssl.* and prometheus.ssl.*.
+	ManagementTLS, PrometheusTLS SecureListener
+	ProxyProtocol                bool // proxy_protocol: AMQP listeners want a PROXY header first
 
-	Heartbeat       time.Duration // heartbeat, in seconds there; 0: none is suggested (BR-1.6)
-	FrameMax        uint32        // frame_max, bytes
-	ChannelMax      uint16        // channel_max
-	MaxConnections  int           // connection_max; 0: no limit
+	Heartbeat        time.Duration // heartbeat, in seconds there; 0: none is suggested (BR-1.6)
+	HandshakeTimeout time.Duration // handshake_timeout, in ms there (BR-1.10)
+	TLSTimeout       time.Duration // ssl_handshake_timeout, in ms there
+	FrameMax         uint32        // frame_max, bytes
+	ChannelMax       uint16        // channel_max
+	MaxConnections   int           // max_connections; 0: no limit
+	MaxNodeChannels  int           // channel_max_per_node; 0: no limit
+	// MaxHandshakes is handshake_max_per_address: connections of one address that have
+	// not opened a virtual host yet; 0: no limit.
+	MaxHandshakes   int
 	MaxMessageSize  int           // max_message_size, bytes (BR-4.9)
+	MaxHTTPBody     int64         // management.http.max_body_size, bytes
 	ConsumerTimeout time.Duration // consumer_timeout, in ms there; 0: none (BR-9.16)
 	// MaxChannelConsumers is consumer_max_per_channel; 0: no limit (BR-3.7).
 	MaxChannelConsumers int
-	Mechanisms          []string // auth_mechanisms.*; nil: not said (BR-2.1)
+
+	Auth    Auth
+	OpenAPI OpenAPI
 
 	// ProductName is product.name: what AMQP clients are told. Some behave differently
 	// with anything but RabbitMQ (BR-1.3).
@@ -41,9 +56,14 @@ type Config struct {
 	Memory Watermark // vm_memory_high_watermark.*
 	Disk   Watermark // disk_free_limit.*
 
-	Definitions []string // load_definitions: files to import at start
+	Storage Storage // storage.*
+
+	Definitions Definitions
 
 	Log Log
+
+	Profile  string // profile: that of virtual hosts that are not told one, rabbitmq or apsaramq
+	ApsaraMQ ApsaraMQ
 
 	Strict             bool          // compatibility.strict: RabbitMQ's behaviour where ours differs by choice
 	CountNack          bool          // delivery_limit.count_nack (DL-11.5)
@@ -52,6 +72,24 @@ type Config struct {
 	TrustClientDeath   bool          // dead_letter.trust_client_x_death (DL-7.10)
 	ClassicAtLeastOnce bool          // classic.at_least_once (DL-21.5)
 	RetryHeld          time.Duration // dead_letter_worker_publisher_confirm_timeout, in ms there; 0: not said (DL-13.4)
+}
+
+// Storage is how memory and disk are used for messages. What is 0 was not said.
+type Storage struct {
+	IndexBudget     int64         // storage.index_budget, bytes: memory for the index of queues; an eighth of what there is
+	CacheBudget     int64         // storage.cache_budget, bytes: memory for messages; a sixteenth of what there is
+	CheckpointEvery time.Duration // storage.checkpoint_interval, in ms there
+	CheckpointBytes int64         // storage.checkpoint_bytes: of the journal
+}
+
+// Definitions say what to import at every start (BR-16.7).
+type Definitions struct {
+	Files []string // load_definitions: files, or directories of them
+	URL   string   // definitions.https.url
+	TLS   TLS      // definitions.tls.*: how the server at the URL is talked to
+	// SkipUnchanged leaves out what was imported before as it is: what was deleted
+	// since stays deleted.
+	SkipUnchanged bool
 }
 
 // FirstStart is what a node makes when it starts with an empty data directory (BR-18.1, BR-18.2).
@@ -79,14 +117,18 @@ func (w Watermark) Limit(total int64) int64 {
 // Default is RabbitMQ 4.3's configuration, but for what DESIGN chose otherwise.
 func Default() Config {
 	return Config{
-		NodeName:        "bartleby@localhost",
-		Heartbeat:       60 * time.Second,
-		FrameMax:        131072,
-		ChannelMax:      2047,
-		MaxMessageSize:  16 << 20,
-		ConsumerTimeout: 30 * time.Minute,
-		ProductName:     "RabbitMQ",
-		ProductVersion:  CompatibleVersion,
+		NodeName:         "bartleby@localhost",
+		Heartbeat:        60 * time.Second,
+		HandshakeTimeout: 10 * time.Second,
+		TLSTimeout:       5 * time.Second,
+		FrameMax:         131072,
+		ChannelMax:       2047,
+		MaxMessageSize:   16 << 20,
+		MaxHTTPBody:      20_000_000,
+		ConsumerTimeout:  30 * time.Minute,
+		Auth:             defaultAuth(),
+		ProductName:      "RabbitMQ",
+		ProductVersion:   CompatibleVersion,
 		FirstStart: FirstStart{
 			VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"},
 			Configure: ".*", Write: ".*", Read: ".*",
@@ -98,7 +140,11 @@ func Default() Config {
 		},
 		Memory: Watermark{Relative: 0.6},
 		Disk:   Watermark{Absolute: 50_000_000},
-		Log:    Log{Level: "info"},
+		TLS:    TLS{Depth: -1}, ManagementTLS: SecureListener{TLS: TLS{Depth: -1}}, PrometheusTLS: SecureListener{TLS: TLS{Depth: -1}},
+		Definitions: Definitions{TLS: TLS{Verify: true, Depth: -1}},
+		Profile:     "rabbitmq",
+		ApsaraMQ:    defaultApsaraMQ(),
+		Log:         Log{Console: LogOutput{On: true}, Stdio: "stderr"},
 	}
 }
 
@@ -112,8 +158,3 @@ const (
 	GlobalQos          = "global_qos"               // BR-9.9
 	QueueMasterLocator = "queue_master_locator"     // BR-7.13
 )
-
-// Log is what is logged.
-type Log struct {
-	Level string // debug, info, warning, error or none
-}

@@ -7,10 +7,33 @@ type key struct {
 	// pattern is the key; a segment * stands for any one name, ** at the end for
 	// any number of them.
 	pattern string
-	// set takes the value over; name is what * stands for.
-	set func(p *parser, name, value string) (idle string, err error)
-	// idle, in place of set, is why the key does nothing here.
+	value
+	// idle, in place of value, is why the key does nothing here.
 	idle string
+	// live: a change is taken over by a node that runs.
+	live bool
+	// secret: the value is shown to nobody.
+	secret bool
+}
+
+// value is what a key does with its value, and how what it did is shown.
+type value struct {
+	// set takes the value over; name is what * stands for. idle is why it does nothing.
+	set func(p *parser, name, value string) (idle string, err error)
+	// show is what in c the key stands for, as it would be written; nil shows nothing:
+	// another key does.
+	show func(c *Config) []named
+}
+
+// named is a value and what the * of its key stands for.
+type named struct{ name, value string }
+
+// one is the value of a key without *; an empty one is not said.
+func one(value string) []named {
+	if value == "" {
+		return nil
+	}
+	return []named{{"", value}}
 }
 
 // match says whether the key is meant, and what its * stands for.

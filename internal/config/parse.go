@@ -8,47 +8,82 @@ import (
 
 // Error is a line that cannot stand.
 type Error struct {
+	File string // "" if there is but one
 	Line int
 	Key  string // "" if the line has none
 	Text string
 }
 
 func (e *Error) Error() string {
-	if e.Key == "" {
-		return fmt.Sprintf("line %d: %s", e.Line, e.Text)
+	text := fmt.Sprintf("line %d: ", e.Line)
+	if e.File != "" {
+		text = e.File + ": " + text
 	}
-	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Key, e.Text)
+	if e.Key != "" {
+		text += e.Key + ": "
+	}
+	return text + e.Text
 }
 
 // Warning is a line that is legal and does nothing.
 type Warning struct {
+	File string // or the variable of the environment
 	Line int
 	Key  string
 	Text string // why it does nothing
 }
 
-// Parse reads the text of a rabbitmq.conf over c: lines "key = value", "#" begins a
-// comment, a value in single quotes is taken as it is, a later line wins over an
-// earlier one. All lines are read; the error joins an *Error for each that is wrong,
-// and c is then not to be used.
+// File is the text of one configuration file.
+type File struct{ Name, Text string }
+
+// Parse reads the text of a rabbitmq.conf over c; see ParseFiles.
 func Parse(c *Config, text string) (warnings []Warning, err error) {
+	return ParseFiles(c, nil, File{Text: text})
+}
+
+// ParseFiles reads configuration files over c as if they were one: lines "key = value",
+// "#" begins a comment, a value in single quotes is taken as it is, $(NAME) elsewhere
+// stands for what getenv says, and of several lines with one key the last counts. All
+// lines are read; the error joins an *Error for each that is wrong, and c is then not
+// to be used.
+func ParseFiles(c *Config, getenv func(string) string, files ...File) (warnings []Warning, err error) {
 	var failed []error
-	p := parser{c: c}
-	number := 0
-	for line := range strings.Lines(text) {
-		number++
-		key, value, err := split(line)
-		if err == nil && key != "" {
-			var idle string
-			if idle, err = p.set(key, value); err == nil && idle != "" {
-				warnings = append(warnings, Warning{number, key, idle})
+	var lines []line
+	last := map[string]int{} // of each key the last line
+	for _, f := range files {
+		number := 0
+		for text := range strings.Lines(f.Text) {
+			number++
+			l := line{file: f.Name, number: number}
+			var err error
+			if l.key, l.value, err = split(text, getenv); err != nil {
+				failed = append(failed, &Error{f.Name, number, l.key, err.Error()})
+			} else if l.key != "" {
+				last[l.key] = len(lines)
+				lines = append(lines, l)
 			}
 		}
+	}
+	p := parser{c: c, listed: map[*[]string]bool{}}
+	for i, l := range lines {
+		if last[l.key] != i {
+			continue
+		}
+		idle, err := p.set(l.key, l.value)
 		if err != nil {
-			failed = append(failed, &Error{number, key, err.Error()})
+			failed = append(failed, &Error{l.file, l.number, l.key, err.Error()})
+		} else if idle != "" {
+			warnings = append(warnings, Warning{l.file, l.number, l.key, idle})
 		}
 	}
 	return warnings, errors.Join(failed...)
+}
+
+// line is one that says something.
+type line struct {
+	file       string
+	number     int
+	key, value string
 }
 
 // parser is what must be known between the lines of a file.
@@ -56,10 +91,14 @@ type parser struct {
 	c *Config
 	// tagged: the first tag of the first user replaces the default, the others add to it.
 	tagged bool
+	// backends are those of auth_backends.* by their numbers.
+	backends map[int]AuthBackend
+	// listed are the lists of listeners that a line has begun.
+	listed map[*[]string]bool
 }
 
 // split takes a line apart. An empty line or a comment has no key.
-func split(line string) (key, value string, err error) {
+func split(line string, getenv func(string) string) (key, value string, err error) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
 		return "", "", nil
@@ -90,7 +129,33 @@ func split(line string) (key, value string, err error) {
 	if value == "" {
 		return key, "", errors.New("there is no value behind =; write '' if it is to be empty")
 	}
-	return key, value, nil
+	value, err = interpolate(value, getenv)
+	return key, value, err
+}
+
+// interpolate puts what getenv says in place of each $(NAME).
+func interpolate(value string, getenv func(string) string) (string, error) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(value, "$(")
+		b.WriteString(before)
+		if !found {
+			return b.String(), nil
+		}
+		name, after, closed := strings.Cut(rest, ")")
+		if !closed {
+			return "", errors.New("$( has no end")
+		}
+		said := ""
+		if getenv != nil {
+			said = getenv(name)
+		}
+		if said == "" {
+			return "", fmt.Errorf("the environment has no variable %s", cut(name))
+		}
+		b.WriteString(said)
+		value = after
+	}
 }
 
 func isKeyRune(r rune) bool {
@@ -106,7 +171,8 @@ func cut(s string) string {
 	return s
 }
 
-// set finds what the key means and does it. idle is why it does nothing here.
+// set finds what the key means and does it. idle is why it does nothing here. A value
+// that is secret is not in the error.
 func (p *parser) set(key, value string) (idle string, err error) {
 	segments := segmentsOf(key)
 	for i := range keys {
@@ -115,11 +181,14 @@ func (p *parser) set(key, value string) (idle string, err error) {
 		if !ok {
 			continue
 		}
-		if k.idle != "" {
+		if k.set == nil {
 			return k.idle, nil
 		}
 		idle, err := k.set(p, name, value)
-		if err != nil {
+		switch {
+		case err != nil && k.secret:
+			return "", fmt.Errorf("the value does not do: %w", err)
+		case err != nil:
 			return "", fmt.Errorf("%q does not do: %w", cut(value), err)
 		}
 		return idle, nil

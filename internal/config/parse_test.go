@@ -20,7 +20,7 @@ func TestKeys(t *testing.T) {
 		{"listeners.tcp.1 = ::1:5672", nil},
 		{"listeners.tcp.1 = 127.0.0.1:5672\nlisteners.tcp.2 = [::1]:5672", func(c *Config) { c.AMQP = []string{"127.0.0.1:5672", "[::1]:5672"} }},
 		{"listeners.tcp = none", func(c *Config) { c.AMQP = []string{} }},
-		{"listeners.ssl.default = 5671", nil},
+		{"listeners.ssl.default = 5671", func(c *Config) { c.AMQPS = []string{":5671"} }},
 		{"listeners.ssl.default = none", func(*Config) {}},
 		{"management.tcp.port = 8080\nmanagement.tcp.ip = 0.0.0.0", func(c *Config) { c.Management = Listener{"0.0.0.0", "8080"} }},
 		{"prometheus.tcp.port = 9100", func(c *Config) { c.Prometheus = Listener{"", "9100"} }},
@@ -39,8 +39,9 @@ func TestKeys(t *testing.T) {
 		{"max_message_size = 536870913", nil},
 		{"consumer_timeout = 60000", func(c *Config) { c.ConsumerTimeout = time.Minute }},
 		{"consumer_timeout = undefined", func(c *Config) { c.ConsumerTimeout = 0 }},
-		{"auth_mechanisms.1 = PLAIN", func(c *Config) { c.Mechanisms = []string{"PLAIN"} }},
-		{"auth_mechanisms.1 = EXTERNAL", nil},
+		{"auth_mechanisms.1 = PLAIN", func(c *Config) { c.Auth.Mechanisms = []string{"PLAIN"} }},
+		{"auth_mechanisms.1 = EXTERNAL", func(c *Config) { c.Auth.Mechanisms = []string{"EXTERNAL"} }},
+		{"auth_mechanisms.1 = SCRAM", nil},
 		{"auth_backends.1 = internal", func(*Config) {}},
 		{"auth_backends.1 = ldap", nil},
 		{"product.name = RabbitMQ\nproduct.version = 4.3.0", func(c *Config) { c.ProductName, c.ProductVersion = "RabbitMQ", "4.3.0" }},
@@ -61,7 +62,7 @@ func TestKeys(t *testing.T) {
 		{"default_queue_type = stream", nil},
 		{"deprecated_features.permit.global_qos = false", func(c *Config) { c.Permit[GlobalQos] = false }},
 		{"load_definitions = a.json\ndefinitions.import_backend = local_filesystem\ndefinitions.local.path = b.json", func(c *Config) {
-			c.Definitions = []string{"a.json", "b.json"}
+			c.Definitions.Files = []string{"a.json", "b.json"}
 		}},
 		{"vm_memory_high_watermark.relative = 0.4", func(c *Config) { c.Memory = Watermark{Relative: 0.4} }},
 		{"vm_memory_high_watermark.relative = 1.1", nil},
@@ -71,7 +72,7 @@ func TestKeys(t *testing.T) {
 		{"disk_free_limit.absolute = 500XB", nil},
 		{"disk_free_limit.absolute = 99999999999TB", nil},
 		{"disk_free_limit.relative = 1.5", func(c *Config) { c.Disk = Watermark{Relative: 1.5} }},
-		{"log.console.level = debug", func(c *Config) { c.Log.Level = "debug" }},
+		{"log.console.level = debug", func(c *Config) { c.Log.Console.Level = "debug" }},
 		{"log.console.level = loud", nil},
 		{"compatibility.strict = true", func(c *Config) { c.Strict = true }},
 		{"delivery_limit.count_nack = on", func(c *Config) { c.CountNack = true }},
@@ -83,7 +84,41 @@ func TestKeys(t *testing.T) {
 		{"dead_letter.trust_client_x_death = false", func(*Config) {}},
 		{"classic.at_least_once = true", func(c *Config) { c.ClassicAtLeastOnce = true }},
 		{"dead_letter_worker_publisher_confirm_timeout = 2000", func(c *Config) { c.RetryHeld = 2 * time.Second }},
-		{"proxy_protocol = true", nil},
+		{"proxy_protocol = true", func(c *Config) { c.ProxyProtocol = true }},
+		{"ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\nssl_options.versions.1 = tlsv1.3", func(c *Config) {
+			c.TLS.Verify, c.TLS.Require, c.TLS.Versions = true, true, []string{"tlsv1.3"}
+		}},
+		{"ssl_options.versions.1 = tlsv1.1", nil},
+		{"ssl_options.crl_check = true", nil},
+		{"ssl_options.crl_check = false", func(*Config) {}},
+		{"ssl_options.password = encrypted:x", nil},
+		{"management.ssl.port = 15671\nmanagement.ssl.keyfile = k.pem", func(c *Config) {
+			c.ManagementTLS.Port, c.ManagementTLS.TLS.KeyFile = "15671", "k.pem"
+		}},
+		{"ssl_cert_login_from = subject_alt_name\nssl_cert_login_san_type = uri\nssl_cert_login_san_index = 1", func(c *Config) {
+			c.Auth.CertLogin = CertLogin{"subject_alternative_name", "uri", 1}
+		}},
+		{"auth_backends.2 = internal\nauth_backends.1.authn = http\nauth_backends.1.authz = rabbit_auth_backend_internal", func(c *Config) {
+			c.Auth.Backends = []AuthBackend{{HTTPBackend, InternalBackend}, {InternalBackend, InternalBackend}}
+		}},
+		{"auth_backends.1.authn = cache", func(c *Config) { c.Auth.Backends = []AuthBackend{{CacheBackend, CacheBackend}} }},
+		{"auth_backends.first = http", nil},
+		{"auth_cache.cached_backend = cache", nil},
+		{"auth_http.http_method = post\nauth_http.user_path = http://a/u\nauth_http.request_timeout = 2000", func(c *Config) {
+			c.Auth.HTTP.Post, c.Auth.HTTP.UserPath, c.Auth.HTTP.RequestTimeout = true, "http://a/u", 2*time.Second
+		}},
+		{"password_hashing_module = argon2id", func(c *Config) { c.Auth.Hashing = "argon2id" }},
+		{"password_hashing_module = rabbit_password_hashing_md5", nil},
+		{"credential_validator.min_length = 12", func(c *Config) { c.Auth.MinPassword = 12 }},
+		{"max_connections = 7", func(c *Config) { c.MaxConnections = 7 }},
+		{"handshake_timeout = 20000", func(c *Config) { c.HandshakeTimeout = 20 * time.Second }},
+		{"default_users.a.password = x", nil},
+		{"log.file = b.log\nlog.file.formatter = json\nlog.connection.level = warning", func(c *Config) {
+			c.Log.File, c.Log.Path = LogOutput{On: true, JSON: true}, "b.log"
+			c.Log.Categories = map[string]string{"connection": "warning"}
+		}},
+		{"log.console = false", func(c *Config) { c.Log.Console.On = false }},
+		{"listeners.tcp.default = 1\nlisteners.tcp.default = 2", func(c *Config) { c.AMQP = []string{":2"} }},
 		{"heartbeat", nil},
 		{"heartbeat =", nil},
 		{"heartbeat = # none", nil},
@@ -108,7 +143,24 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%q: %v, warnings %v", tt.text, err, warnings)
 		} else if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.text, diff)
+		} else {
+			readBack(t, got)
 		}
+	}
+}
+
+// readBack checks that what is shown of a configuration says all of it.
+func readBack(t *testing.T, c Config) {
+	t.Helper()
+	var text strings.Builder
+	for _, s := range c.Settings() {
+		text.WriteString(s.line() + "\n")
+	}
+	again := Default()
+	if warnings, err := Parse(&again, text.String()); err != nil || len(warnings) > 0 {
+		t.Errorf("what is shown cannot be read back: %v, %v:\n%s", err, warnings, text.String())
+	} else if diff := cmp.Diff(c, again); diff != "" {
+		t.Errorf("what is shown reads back as something else (-shown +read):\n%s", diff)
 	}
 }
 
@@ -130,15 +182,15 @@ func TestErrorsNameLineKeyValueAndRule(t *testing.T) {
 // What means nothing here is said, with the reason, and does no harm.
 func TestWarnings(t *testing.T) {
 	c := Default()
-	got, err := Parse(&c, "cluster_formation.peer_discovery_backend = dns\nssl_options.cacertfile = /x\nlog.file = false\n"+
-		"log.console = false\nmanagement.rates_mode = none\ndeprecated_features.permit.ram_node_type = true\n")
+	got, err := Parse(&c, "cluster_formation.peer_discovery_backend = dns\nssl_options.dhfile = /x\nlog.federation.level = debug\n"+
+		"log.file.rotation.size = 1\nmanagement.rates_mode = none\ndeprecated_features.permit.ram_node_type = true\n")
 	want := []Warning{
-		{1, "cluster_formation.peer_discovery_backend", "there is one node"},
-		{2, "ssl_options.cacertfile", "there are no TLS listeners yet"},
-		{3, "log.file", "the log goes to standard error, with one level for all; log.console.level sets it"},
-		{4, "log.console", "the log goes to standard error; log.console.level = none silences it"},
-		{5, "management.rates_mode", "the management API has nothing of that kind"},
-		{6, "deprecated_features.permit.ram_node_type", "the feature ram_node_type does not exist here"},
+		{"", 1, "cluster_formation.peer_discovery_backend", "there is one node"},
+		{"", 2, "ssl_options.dhfile", "key exchanges are by elliptic curves only"},
+		{"", 3, "log.federation.level", "no line is of the category federation"},
+		{"", 4, "log.file.rotation.size", "files are not rotated by the node: logrotate does, and SIGHUP opens them anew"},
+		{"", 5, "management.rates_mode", "statistics are always exact"},
+		{"", 6, "deprecated_features.permit.ram_node_type", "the feature ram_node_type does not exist here"},
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -153,14 +205,32 @@ func TestWarnings(t *testing.T) {
 
 // BR-18.2: container users set the first user in the environment; the file wins.
 func TestEnvironment(t *testing.T) {
-	env := map[string]string{"RABBITMQ_DEFAULT_USER": "u", "RABBITMQ_DEFAULT_PASS": "p", "RABBITMQ_DEFAULT_VHOST": "v"}
+	env := map[string]string{
+		"RABBITMQ_DEFAULT_USER": "u", "RABBITMQ_DEFAULT_PASS": "p", "RABBITMQ_DEFAULT_VHOST": "v", "RABBITMQ_NODE_PORT": "5673",
+		"RABBITMQ_LOG": "connection=warning,debug,+color", "RABBITMQ_ERLANG_COOKIE": "x", "RABBITMQ_PORT": "tcp://10.0.0.1:5672",
+		"RABBITMQ_CONFIG_FILE": "/etc/rabbitmq/rabbitmq",
+	}
+	getenv := func(name string) string { return env[name] }
 	c := Default()
-	Environment(&c, func(name string) string { return env[name] })
+	warnings, err := Environment(&c, getenv)
+	if err != nil || len(warnings) != 1 || warnings[0].Key != "RABBITMQ_ERLANG_COOKIE" {
+		t.Errorf("warnings %v, %v", warnings, err)
+	}
+	if len(c.AMQP) != 1 || c.AMQP[0] != ":5673" || c.Log.Categories["connection"] != "warning" || c.Log.Categories["default"] != "debug" {
+		t.Errorf("listeners %v, levels %v", c.AMQP, c.Log.Categories)
+	}
+	if p := EnvironmentPaths(getenv); p.ConfigFile != "/etc/rabbitmq/rabbitmq.conf" {
+		t.Errorf("the file is %s", p.ConfigFile)
+	}
 	if f := c.FirstStart; f.User != "u" || f.Password != "p" || f.VHost != "v" {
 		t.Errorf("first start is %+v", f)
 	}
-	if _, err := Parse(&c, "default_user = file"); err != nil || c.FirstStart.User != "file" {
-		t.Errorf("user %q, %v; want the file's", c.FirstStart.User, err)
+	if _, err := Parse(&c, "default_user = file\nlisteners.tcp.1 = 5674"); err != nil || c.FirstStart.User != "file" || len(c.AMQP) != 1 || c.AMQP[0] != ":5674" {
+		t.Errorf("user %q at %v, %v; want the file's", c.FirstStart.User, c.AMQP, err)
+	}
+	env = map[string]string{"RABBITMQ_SSL_CERTFILE": "/x"}
+	if _, err := Environment(&c, getenv); err == nil || !strings.Contains(err.Error(), "use ssl_options.certfile") {
+		t.Errorf("a variable that the image refuses: %v", err)
 	}
 }
 

@@ -11,125 +11,205 @@ import (
 	"time"
 )
 
-// setter is what a key does with its value; see key.set.
-type setter func(p *parser, name, value string) (idle string, err error)
+func text(field func(*Config) *string) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			if value == "" {
+				return "", errors.New("it must not be empty")
+			}
+			*field(p.c) = value
+			return "", nil
+		},
+		show: func(c *Config) []named { return one(*field(c)) },
+	}
+}
 
-func text(field func(*Config) *string) setter {
-	return func(p *parser, _, value string) (string, error) {
-		if value == "" {
-			return "", errors.New("it must not be empty")
-		}
-		*field(p.c) = value
-		return "", nil
+// secretText is a text that may not be given as Erlang's tools encrypt it.
+func secretText(field func(*Config) *string) value {
+	v := text(field)
+	return value{
+		set: func(p *parser, name, value string) (string, error) {
+			if strings.HasPrefix(value, "encrypted:") {
+				return "", errors.New("encrypted values cannot be read")
+			}
+			return v.set(p, name, value)
+		},
+		show: v.show,
 	}
 }
 
 // pattern is a regular expression, as permissions are. An empty one permits nothing.
-func pattern(field func(*Config) *string) setter {
-	return func(p *parser, _, value string) (string, error) {
-		if _, err := regexp.Compile(value); err != nil {
-			return "", fmt.Errorf("it must be a regular expression: %w", err)
-		}
-		*field(p.c) = value
-		return "", nil
+func pattern(field func(*Config) *string) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			if _, err := regexp.Compile(value); err != nil {
+				return "", fmt.Errorf("it must be a regular expression: %w", err)
+			}
+			*field(p.c) = value
+			return "", nil
+		},
+		show: func(c *Config) []named { return []named{{"", *field(c)}} },
 	}
 }
 
-func flag(field func(*Config) *bool) setter {
-	return func(p *parser, _, value string) (string, error) {
-		on, err := boolean(value)
-		if err == nil {
-			*field(p.c) = on
-		}
-		return "", err
-	}
-}
-
-// notYet is a flag that may be off only: what it would turn on is not there, and
-// whoever asks for it must not believe that it is.
-func notYet(why string) setter {
-	return func(_ *parser, _, value string) (string, error) {
-		if on, err := boolean(value); err != nil || !on {
+func flag(field func(*Config) *bool) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			on, err := boolean(value)
+			if err == nil {
+				*field(p.c) = on
+			}
 			return "", err
-		}
-		return "", errors.New(why)
+		},
+		show: func(c *Config) []named { return one(strconv.FormatBool(*field(c))) },
 	}
 }
 
-func oneOf(values []string, field func(*Config) *string) setter {
-	return func(p *parser, _, value string) (string, error) {
-		for _, v := range values {
-			if v == value {
-				*field(p.c) = value
+// word is one of two words, of which the second means true.
+func word(no, yes string, field func(*Config) *bool) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			if value != no && value != yes {
+				return "", fmt.Errorf("it must be %s or %s", no, yes)
+			}
+			*field(p.c) = value == yes
+			return "", nil
+		},
+		show: func(c *Config) []named {
+			if *field(c) {
+				return one(yes)
+			}
+			return one(no)
+		},
+	}
+}
+
+func oneOf(values []string, field func(*Config) *string) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			for _, v := range values {
+				if v == value {
+					*field(p.c) = value
+					return "", nil
+				}
+			}
+			return "", fmt.Errorf("it must be %s", strings.Join(values, " or "))
+		},
+		show: func(c *Config) []named { return one(*field(c)) },
+	}
+}
+
+// whole are the types that integers are kept in.
+type whole interface {
+	~int | ~int64 | ~uint16 | ~uint32
+}
+
+// integer is a number of units; what is kept is the product.
+func integer[T whole](least, most int64, unit T, field func(*Config) *T) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < least || n > most {
+				return "", fmt.Errorf("it must be an integer from %d to %d", least, most)
+			}
+			*field(p.c) = T(n) * unit
+			return "", nil
+		},
+		show: func(c *Config) []named { return one(strconv.FormatInt(int64(*field(c)/unit), 10)) },
+	}
+}
+
+// orWord is an integer, or a word for 0: no limit.
+func orWord[T whole](word string, least, most int64, unit T, field func(*Config) *T) value {
+	bounded := integer(least, most, unit, field)
+	return value{
+		set: func(p *parser, name, value string) (string, error) {
+			if value == word {
+				*field(p.c) = 0
 				return "", nil
 			}
-		}
-		return "", fmt.Errorf("it must be %s", strings.Join(values, " or "))
+			_, err := bounded.set(p, name, value)
+			if err != nil {
+				err = fmt.Errorf("%w, or %s", err, word)
+			}
+			return "", err
+		},
+		show: func(c *Config) []named {
+			if *field(c) == 0 {
+				return one(word)
+			}
+			return bounded.show(c)
+		},
 	}
 }
 
-func integer(least, most int64, set func(*Config, int64)) setter {
-	return func(p *parser, _, value string) (string, error) {
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n < least || n > most {
-			return "", fmt.Errorf("it must be an integer from %d to %d", least, most)
-		}
-		set(p.c, n)
-		return "", nil
-	}
-}
+const maxMilliseconds = math.MaxInt64 / int64(time.Millisecond)
 
-// orInfinity is an integer or "infinity", which is told as 0: no limit.
-func orInfinity(least, most int64, set func(*Config, int64)) setter {
-	bounded := integer(least, most, set)
-	return func(p *parser, name, value string) (string, error) {
-		if value == "infinity" {
-			set(p.c, 0)
-			return "", nil
-		}
-		_, err := bounded(p, name, value)
-		if err != nil {
-			err = fmt.Errorf("%w, or infinity", err)
-		}
-		return "", err
-	}
-}
-
-func milliseconds(least int64, field func(*Config) *time.Duration) setter {
-	return integer(least, math.MaxInt64/int64(time.Millisecond), func(c *Config, n int64) {
-		*field(c) = time.Duration(n) * time.Millisecond
-	})
+func milliseconds(least int64, field func(*Config) *time.Duration) value {
+	return integer(least, maxMilliseconds, time.Millisecond, field)
 }
 
 // share is a part of all the memory there is; of free disk it may be more than one.
-func share(most float64, field func(*Config) *Watermark) setter {
-	return func(p *parser, _, value string) (string, error) {
-		f, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(f > 0 && f <= most) {
-			return "", fmt.Errorf("it must be a number above 0 and not above %v", most)
-		}
-		*field(p.c) = Watermark{Relative: f}
-		return "", nil
+func share(most float64, field func(*Config) *Watermark) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			f, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(f > 0 && f <= most) {
+				return "", fmt.Errorf("it must be a number above 0 and not above %v", most)
+			}
+			*field(p.c) = Watermark{Relative: f}
+			return "", nil
+		},
+		show: func(c *Config) []named {
+			if w := field(c); w.Relative > 0 {
+				return one(strconv.FormatFloat(w.Relative, 'g', -1, 64))
+			}
+			return nil
+		},
 	}
 }
 
-func absolute(field func(*Config) *Watermark) setter {
-	return func(p *parser, _, value string) (string, error) {
-		n, err := byteSize(value)
-		if err == nil {
-			*field(p.c) = Watermark{Absolute: n}
-		}
-		return "", err
-	}
-}
-
-func port(field func(*Config) *string) setter {
-	return func(p *parser, _, value string) (string, error) {
-		if err := checkPort(value); err != nil {
+func absolute(field func(*Config) *Watermark) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			n, err := byteSize(value)
+			if err == nil {
+				*field(p.c) = Watermark{Absolute: n}
+			}
 			return "", err
-		}
-		*field(p.c) = value
-		return "", nil
+		},
+		show: func(c *Config) []named {
+			if w := field(c); w.Relative == 0 {
+				return one(strconv.FormatInt(w.Absolute, 10))
+			}
+			return nil
+		},
+	}
+}
+
+func port(field func(*Config) *string) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			if err := checkPort(value); err != nil {
+				return "", err
+			}
+			*field(p.c) = value
+			return "", nil
+		},
+		show: func(c *Config) []named { return one(*field(c)) },
+	}
+}
+
+func level(field func(*Config) *string) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			if _, _, err := LogLevel(value); err != nil {
+				return "", err
+			}
+			*field(p.c) = value
+			return "", nil
+		},
+		show: func(c *Config) []named { return one(*field(c)) },
 	}
 }
 
@@ -175,9 +255,34 @@ func listenAddress(value string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
+// shownAddress is how listenAddress would read it back.
+func shownAddress(address string) string { return strings.TrimPrefix(address, ":") }
+
 func checkPort(value string) error {
 	if n, err := strconv.ParseUint(value, 10, 16); err != nil || n == 0 {
 		return errors.New("it must be a port, 1 to 65535")
 	}
 	return nil
+}
+
+// byteCount is a size of at least so many bytes; 0 stands for what was not said.
+func byteCount(least int64, field func(*Config) *int64) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			n, err := byteSize(value)
+			if err == nil && n < least {
+				err = fmt.Errorf("it must be at least %d bytes", least)
+			}
+			if err == nil {
+				*field(p.c) = n
+			}
+			return "", err
+		},
+		show: func(c *Config) []named {
+			if *field(c) == 0 {
+				return nil
+			}
+			return one(strconv.FormatInt(*field(c), 10))
+		},
+	}
 }

@@ -8,76 +8,111 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
+
+	"bartleby.mq/internal/door"
 )
 
 const (
 	defaultURL       = "http://127.0.0.1:15672"
 	userVariable     = "BARTLEBY_USER"
 	passwordVariable = "BARTLEBY_PASSWORD"
-	urlVariable      = "BARTLEBY_URL"
-	dataDirVariable  = "BARTLEBY_DATA_DIR"
-	accessFile       = "ctl.json"
+
+	passwordFileVariable = "BARTLEBY_PASSWORD_FILE"
+	urlVariable          = "BARTLEBY_URL"
+	dataDirVariable      = "BARTLEBY_DATA_DIR"
+	// ownDataDir is where a node keeps its data that is not told, seen from where it was
+	// started; systemDataDir where packages keep a node's.
+	ownDataDir    = "data"
+	systemDataDir = "/var/lib/bartleby"
 )
 
 // client calls the management API.
 type client struct {
 	base           string // without /api
+	where          string // the node, for whoever reads an error
+	dir            string // the data directory by which the node lets its owner in; "" for base
 	user, password string
-	token          string // takes the place of user and password
 	http           http.Client
 }
 
 // newClient finds the node and the way in: what was given, else what a data
 // directory says, else the default user of a new node.
 func newClient(o *options) (*client, error) {
+	password, err := o.secret()
+	if err != nil {
+		return nil, err
+	}
 	c := &client{
 		base: cmp.Or(o.url, os.Getenv(urlVariable)), user: cmp.Or(o.user, os.Getenv(userVariable)),
-		password: cmp.Or(o.password, os.Getenv(passwordVariable)),
+		password: password,
 	}
 	c.http.Timeout = time.Minute
 	if o.timeout > 0 {
 		c.http.Timeout = time.Duration(o.timeout * float64(time.Second))
 	}
 	if c.base == "" && c.user == "" {
-		found, err := c.useDataDir(o.dataDir)
-		if found || err != nil {
-			return c, err
+		if dir := findDataDir(o.dataDir); dir != "" {
+			c.useDataDir(dir)
+			return c, nil
 		}
 	}
 	c.base = strings.TrimSuffix(cmp.Or(c.base, defaultURL), "/")
+	c.where = c.base
 	if c.user == "" {
 		c.user, c.password = "guest", "guest"
 	}
 	return c, nil
 }
 
-// useDataDir reads the file that a running node leaves in its data directory. The
-// token goes only to the address beside it.
-func (c *client) useDataDir(given string) (found bool, err error) {
-	dir := cmp.Or(given, os.Getenv(dataDirVariable), "data")
-	text, err := os.ReadFile(filepath.Join(dir, accessFile))
+// findDataDir is the data directory of the node that is meant: the one given, whether a
+// node runs on it or not, else one of those that nodes have if they are not told, where
+// one runs that lets this user in. What lies in a working directory that somebody else
+// filled is not trusted.
+func findDataDir(given string) string {
+	if given != "" {
+		return given
+	}
+	if dir := os.Getenv(dataDirVariable); dir != "" {
+		if door.Lets(dir) {
+			return dir
+		}
+		return ""
+	}
 	switch {
-	case errors.Is(err, os.ErrNotExist) && given == "":
-		return false, nil
-	case errors.Is(err, os.ErrNotExist):
-		return false, fail(exitUnavailable, "no node runs on data directory %s: it has no file %s", dir, accessFile)
-	case errors.Is(err, os.ErrPermission) && given == "":
-		return false, nil // another user's node; there are other ways in
-	case err != nil:
-		return false, fail(exitNoPerm, "%v", err)
+	case door.Mine(ownDataDir):
+		return ownDataDir
+	case door.Lets(systemDataDir):
+		return systemDataDir
 	}
-	var access struct{ URL, Token string }
-	if err := json.Unmarshal(text, &access); err != nil || access.URL == "" || access.Token == "" {
-		return false, fail(exitData, "%s in %s cannot be read", accessFile, dir)
+	return ""
+}
+
+// useDataDir has every request go through the door of a data directory.
+func (c *client) useDataDir(dir string) {
+	c.base, c.where, c.dir = "http://node", "data directory "+dir, dir
+	c.http.Transport = &http.Transport{
+		DisableKeepAlives: true, // nothing is gained by them here
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return door.Dial(ctx, dir) },
 	}
-	c.base, c.token = strings.TrimSuffix(access.URL, "/"), access.Token
-	return true, nil
+}
+
+// secret is the password: from the flag, the file of the other flag, or the environment.
+func (o *options) secret() (string, error) {
+	file := cmp.Or(o.passwordFile, os.Getenv(passwordFileVariable))
+	if o.password != "" || file == "" {
+		return cmp.Or(o.password, os.Getenv(passwordVariable)), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fail(exitNoPerm, "password file: %v", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
 // apiError is a refusal of the API.
@@ -122,9 +157,7 @@ func (c *client) doWith(ctx context.Context, method, path string, body, reply an
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	} else {
+	if c.dir == "" {
 		req.SetBasicAuth(c.user, c.password)
 	}
 	resp, err := c.http.Do(req)
@@ -151,11 +184,17 @@ func (c *client) doWith(ctx context.Context, method, path string, body, reply an
 }
 
 func (c *client) unreachable(err error) error {
-	var e interface{ Timeout() bool }
-	if errors.As(err, &e) && e.Timeout() {
-		return failPlainly(exitTempFail, "Error: operation on node at %s timed out. Timeout value used: %d", c.base, c.http.Timeout.Milliseconds())
+	var timeout interface{ Timeout() bool }
+	var foreign *door.NotYoursError
+	switch {
+	case errors.As(err, &foreign):
+		return fail(exitNoPerm, "%v", foreign)
+	case errors.Is(err, door.ErrNoNode):
+		return fail(exitUnavailable, "no node runs on data directory %s", c.dir)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return failPlainly(exitTempFail, "Error: operation on node at %s timed out. Timeout value used: %d", c.where, c.http.Timeout.Milliseconds())
 	}
-	return failPlainly(exitUnavailable, "Error: unable to perform an operation on the node at %s: %v", c.base, err)
+	return failPlainly(exitUnavailable, "Error: unable to perform an operation on the node at %s: %v", c.where, err)
 }
 
 func refusal(status int, text []byte) error {

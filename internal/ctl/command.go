@@ -16,6 +16,7 @@ import (
 // options are what every verb accepts.
 type options struct {
 	url, user, password, dataDir string
+	passwordFile                 string
 	vhost                        string
 	quiet, silent, noHeaders     bool
 	formatter                    string
@@ -54,6 +55,9 @@ type invocation struct {
 // Command returns the root of all verbs. name is what the program is called as:
 // "rabbitmqctl" or "bartleby"; the caller may add commands of its own.
 func Command(name string) *cobra.Command {
+	if name == adminName {
+		return adminCommand()
+	}
 	o := &options{}
 	root := &cobra.Command{
 		Use: name, Short: "Administer a node", SilenceUsage: true, SilenceErrors: true,
@@ -69,6 +73,7 @@ func Command(name string) *cobra.Command {
 	f.StringVar(&o.url, "url", "", "address of the management API (default "+defaultURL+", or what the data directory says)")
 	f.StringVar(&o.user, "user", "", "user of the management API; also $"+userVariable)
 	f.StringVar(&o.password, "password", "", "the user's password; also $"+passwordVariable)
+	f.StringVar(&o.passwordFile, "password-file", "", "a file with the password, which other users then do not see; also $"+passwordFileVariable)
 	f.StringVar(&o.dataDir, "data-dir", "", "data directory of a node on this machine, which lets its owner in; also $"+dataDirVariable)
 	f.StringVarP(&o.vhost, "vhost", "p", "/", "virtual host, for verbs that are about one")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no informational messages")
@@ -79,15 +84,34 @@ func Command(name string) *cobra.Command {
 	f.StringVarP(&o.node, "node", "n", "", "accepted for compatibility and ignored; use --url")
 	f.BoolVarP(&o.longNames, "longnames", "l", false, "accepted for compatibility and ignored")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return invalidOption(c, err) })
-	for _, group := range []func() []verb{
-		nodeVerbs, userVerbs, permissionVerbs, topicPermissionVerbs, vhostVerbs, policyVerbs, limitVerbs, parameterVerbs,
-		queueVerbs, exchangeVerbs, bindingVerbs, connectionVerbs, channelVerbs, consumerVerbs, definitionVerbs, replayVerbs, unsupportedVerbs,
-	} {
+	for _, group := range groupsOf(name) {
 		for _, v := range group() {
+			if v.name == "version" && name == ownName {
+				continue // the program's own
+			}
 			root.AddCommand(v.command(o))
 		}
 	}
 	return root
+}
+
+// ownName is the program that is the broker too.
+const ownName = "bartleby"
+
+// Names are what the program may be called as beside its own name: each of RabbitMQ's
+// tools. All but the last two have the same verbs here, since people look for
+// one in the wrong tool anyway.
+var Names = []string{"rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-queues", "rabbitmq-upgrade", "rabbitmq-plugins", adminName}
+
+// groupsOf are the verbs of a tool.
+func groupsOf(name string) []func() []verb {
+	if name == "rabbitmq-plugins" {
+		return []func() []verb{pluginVerbs}
+	}
+	return []func() []verb{
+		nodeVerbs, diagnosticVerbs, userVerbs, permissionVerbs, topicPermissionVerbs, vhostVerbs, metadataVerbs, policyVerbs, limitVerbs, parameterVerbs,
+		queueVerbs, leaderVerbs, exchangeVerbs, bindingVerbs, connectionVerbs, channelVerbs, consumerVerbs, definitionVerbs, shovelVerbs, replayVerbs, deathVerbs, strandedVerbs, backupVerbs, unsupportedVerbs,
+	}
 }
 
 func (v verb) command(o *options) *cobra.Command {
@@ -134,11 +158,21 @@ func (v verb) command(o *options) *cobra.Command {
 
 // Execute runs the command that the process was called with, prints what went
 // wrong as rabbitmqctl does, and returns the exit code. Errors of commands that
-// are not ours are printed on one line and are code 1.
+// are not ours are printed on one line and are code 1, unless they have an ExitCode.
 func Execute(ctx context.Context, root *cobra.Command) (code int) {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
+	}
+	var coded interface {
+		error
+		ExitCode() int
+	}
+	if errors.As(err, &coded) {
+		if text := coded.Error(); text != "" {
+			_, _ = fmt.Fprintln(root.ErrOrStderr(), "Error:", text)
+		}
+		return coded.ExitCode()
 	}
 	var f *failure
 	if !errors.As(err, &f) {

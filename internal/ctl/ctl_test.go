@@ -3,7 +3,6 @@ package ctl_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"net/http"
@@ -20,13 +19,12 @@ import (
 	"bartleby.mq/internal/api"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/ctl"
+	"bartleby.mq/internal/door"
 )
 
 var update = flag.Bool("update", false, "write testdata anew; read the difference")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const token = "token of the node"
 
 // node is a broker in memory behind its API, on a real socket.
 func node(t *testing.T, change ...func(*api.Options)) (url string, b *broker.Broker) {
@@ -45,7 +43,8 @@ func node(t *testing.T, change ...func(*api.Options)) (url string, b *broker.Bro
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := api.Options{Broker: b, ClusterName: "peer", Token: token}
+	o := api.Options{Broker: b, ClusterName: "peer"}
+	setLive(&o)
 	for _, f := range change {
 		f(&o)
 	}
@@ -58,6 +57,22 @@ func node(t *testing.T, change ...func(*api.Options)) (url string, b *broker.Bro
 		}
 	})
 	return s.URL, b
+}
+
+// setLive has a node with what can be set while it runs, and a memory of 10 GB.
+func setLive(o *api.Options) {
+	const memory = 10e9
+	level, limits := "info", api.NodeLimits{MemoryLimit: 0.6 * memory, DiskFreeLimit: 50e6}
+	set := func(limit *int64) func(float64, int64) error {
+		return func(fraction float64, bytes int64) error {
+			*limit = int64(fraction*memory) + bytes
+			return nil
+		}
+	}
+	o.Limits = func() api.NodeLimits { return limits }
+	o.SetMemoryWatermark, o.SetDiskFreeLimit = set(&limits.MemoryLimit), set(&limits.DiskFreeLimit)
+	o.LogLevel = func() string { return level }
+	o.SetLogLevel = func(next string) error { level = next; return nil }
 }
 
 // run runs a command line as rabbitmqctl.
@@ -172,7 +187,20 @@ func split(t *testing.T, line string) (args []string) {
 	return args
 }
 
-// A data directory lets its owner in; its token goes to its own address only.
+// open lets the command line in by a data directory, as a server does.
+func open(t *testing.T, b *broker.Broker, dir string) {
+	t.Helper()
+	l, err := door.Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: api.Local(api.New(api.Options{Broker: b}))}}
+	s.Start()
+	t.Cleanup(s.Close)
+}
+
+// A data directory lets its owner in, named by a flag or the environment, or where nodes
+// have theirs; who names a user or an address means that one.
 func TestDataDirectory(t *testing.T) {
 	url, b := node(t)
 	if _, err := b.DeleteUser("guest"); err != nil {
@@ -181,14 +209,8 @@ func TestDataDirectory(t *testing.T) {
 	if code, _, errs := run("--url", url, "list_vhosts"); code != 77 {
 		t.Errorf("without guest: exit %d, %s; want 77", code, errs)
 	}
-	access, err := json.Marshal(map[string]string{"url": url, "token": token})
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "ctl.json"), access, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	open(t, b, dir)
 	if code, out, errs := run("--data-dir", dir, "-q", "list_vhosts"); code != 0 || out != "name\n/\n" {
 		t.Errorf("--data-dir: exit %d, %q, %s", code, out, errs)
 	}
@@ -199,16 +221,38 @@ func TestDataDirectory(t *testing.T) {
 	if code, _, _ := run("--user", "guest", "--password", "guest", "--url", url, "list_vhosts"); code != 77 {
 		t.Errorf("a given user is used: exit %d, want 77", code)
 	}
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.Header.Get("Authorization"), token) {
-			t.Error("the token went to another address")
-		}
-	}))
-	defer other.Close()
-	_, _, _ = run("--url", other.URL, "list_vhosts")
-	if code, _, errs := run("--data-dir", t.TempDir(), "list_vhosts"); code != 69 {
+	t.Setenv("BARTLEBY_DATA_DIR", "")
+	if err := os.Mkdir("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open(t, b, "data")
+	if code, out, errs := run("-q", "-s", "list_vhosts"); code != 0 || out != "/\nv\n" {
+		t.Errorf("./data: exit %d, %q, %s", code, out, errs)
+	}
+	empty := t.TempDir()
+	if code, _, errs := run("--data-dir", empty, "list_vhosts"); code != 69 || errs != "Error:\nno node runs on data directory "+empty+"\n" {
 		t.Errorf("a data directory without a node: exit %d, %s; want 69", code, errs)
 	}
+}
+
+// await_startup waits for a node that has not begun to make its data directory yet.
+func TestAwaitStartupByDataDirectory(t *testing.T) {
+	_, b := node(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	done := make(chan struct{})
+	timer := time.AfterFunc(50*time.Millisecond, func() {
+		defer close(done)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Error(err)
+			return
+		}
+		open(t, b, dir)
+	})
+	defer timer.Stop()
+	if code, _, errs := run("--data-dir", dir, "await_startup", "--timeout", "10"); code != 0 {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+	<-done
 }
 
 // Where no node answers, waiting ends when time is up, and other verbs at once.
@@ -272,6 +316,21 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// A virtual host is made with a profile, which is listed.
+func TestProfile(t *testing.T) {
+	url, _ := node(t)
+	t.Setenv("BARTLEBY_URL", url)
+	if code, _, errs := run("add_vhost", "ali", "--profile", "apsaramq"); code != 0 {
+		t.Fatal(errs)
+	}
+	if _, out, errs := run("-s", "list_vhosts", "name", "profile"); out != "/\trabbitmq\nali\tapsaramq\n" {
+		t.Errorf("got %q, %s", out, errs)
+	}
+	if code, _, errs := run("add_vhost", "odd", "--profile", "kafka"); code == 0 || !strings.Contains(errs, "kafka is not a valid profile") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+}
+
 // Definitions leave and come back.
 func TestDefinitions(t *testing.T) {
 	url, _ := node(t)
@@ -294,5 +353,20 @@ func TestDefinitions(t *testing.T) {
 	}
 	if _, out, errs := run("-s", "list_vhosts"); out != "/\nv\n" {
 		t.Errorf("got %q, %s", out, errs)
+	}
+}
+
+// The password may stand in a file, which a command line does not show.
+func TestPasswordFile(t *testing.T) {
+	url, _ := node(t)
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("guest\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := run("--url", url, "--user", "guest", "--password-file", file, "list_users"); code != 0 {
+		t.Errorf("with the file: %d %s", code, errs)
+	}
+	if code, _, errs := run("--url", url, "--user", "guest", "--password-file", file+"none", "list_users"); code != 77 || !strings.Contains(errs, "password file") {
+		t.Errorf("without it: %d %s", code, errs)
 	}
 }

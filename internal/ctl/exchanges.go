@@ -1,7 +1,8 @@
 package ctl
 
 var exchangeColumns = append(fields("name", "type", "durable", "auto_delete", "internal", "policy", "vhost"),
-	column{"arguments", func(o object) any { return argumentsOf(o["arguments"]) }})
+	column{"arguments", func(o object) any { return argumentsOf(o["arguments"]) }},
+	column{"features", featuresOf})
 
 func exchangeVerbs() []verb {
 	return []verb{{

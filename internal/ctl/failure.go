@@ -77,7 +77,11 @@ func invalidOption(c *cobra.Command, err error) error {
 }
 
 func usageFailure(c *cobra.Command, what, given string) error {
-	return &failure{exitUsage, fmt.Sprintf("Error (argument validation): %s\nArguments given:\n\t%s\n\nUsage\n\n%s %s",
+	code := exitUsage
+	if strings.HasPrefix(what, "Bad argument") {
+		code = exitData // as rabbitmqctl
+	}
+	return &failure{code, fmt.Sprintf("Error (argument validation): %s\nArguments given:\n\t%s\n\nUsage\n\n%s %s",
 		what, given, programUsage(c), c.Use)}
 }
 

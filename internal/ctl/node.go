@@ -1,7 +1,9 @@
 package ctl
 
 import (
+	"cmp"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,7 +14,7 @@ import (
 )
 
 func nodeVerbs() []verb {
-	return []verb{status(), environment(), ping(), stop("stop"), stop("shutdown"), awaitStartup(), waitForPID(), clusterStatus(), setClusterName(), setMemoryWatermark(), rotateLogs(), listFeatureFlags()}
+	return []verb{status(), environment(), ping(), stop("stop"), stop("shutdown"), awaitStartup(), waitForPID(), clusterStatus(), setClusterName(), setMemoryWatermark(), setDiskFreeLimit(), setLogLevel(), rotateLogs(), listFeatureFlags()}
 }
 
 // overview is what is used of the API's.
@@ -61,15 +63,19 @@ func (i *invocation) nodeInfo(name string) (n nodeInfo, err error) {
 	return n, explain(err)
 }
 
+// thisNode is what the node says of itself, in both places.
+func (i *invocation) thisNode() (o overview, n nodeInfo, err error) {
+	if o, err = i.overview(); err == nil {
+		n, err = i.nodeInfo(o.Node)
+	}
+	return o, n, err
+}
+
 func status() verb {
 	return verb{
 		name: "status", short: "Displays status of a node", max: 0, usage: "[--unit <unit>]",
 		run: func(i *invocation) error {
-			o, err := i.overview()
-			if err != nil {
-				return err
-			}
-			n, err := i.nodeInfo(o.Node)
+			o, n, err := i.thisNode()
 			if err != nil {
 				return err
 			}
@@ -141,18 +147,18 @@ func environment() verb {
 	return verb{
 		name: "environment", short: "Displays what the node was configured with, as far as it tells", max: 0,
 		run: func(i *invocation) error {
-			o, err := i.overview()
-			if err != nil {
-				return err
-			}
-			n, err := i.nodeInfo(o.Node)
+			o, n, err := i.thisNode()
 			if err != nil {
 				return err
 			}
 			i.say("Application environment of node %s ...", o.Node)
+			var log struct{ Level string }
+			if err := i.get("control/log-level", &log); err != nil && !is(err, http.StatusNotImplemented) {
+				return explain(err)
+			}
 			i.print("[{rabbit,\n    [{product_name,%q},\n     {product_version,%q},\n     {cluster_name,%q},\n     {data_dir,%q},\n     {default_queue_type,%q},\n     "+
-				"{vm_memory_high_watermark,%d},\n     {disk_free_limit,%d}]}]",
-				o.Product, o.ProductVersion, o.ClusterName, n.DataDir, o.DefaultQueueType, n.MemoryLimit, n.DiskFreeLimit)
+				"{log_level,%s},\n     {vm_memory_high_watermark,%d},\n     {disk_free_limit,%d}]}]",
+				o.Product, o.ProductVersion, o.ClusterName, n.DataDir, o.DefaultQueueType, cmp.Or(log.Level, "undefined"), n.MemoryLimit, n.DiskFreeLimit)
 			return nil
 		},
 	}
@@ -332,29 +338,6 @@ func setClusterName() verb {
 		run: func(i *invocation) error {
 			i.say("Setting cluster name to %s ...", i.args[0])
 			return explain(i.put("cluster-name", object{"name": i.args[0]}))
-		},
-	}
-}
-
-func setMemoryWatermark() verb {
-	return verb{
-		name: "set_vm_memory_high_watermark", short: "Sets the memory limit until the node's next start", min: 1, max: 2,
-		usage: "<fraction> | absolute <value>",
-		run: func(i *invocation) error {
-			if len(i.args) == 1 {
-				fraction, err := strconv.ParseFloat(i.args[0], 64)
-				if err != nil || !(fraction >= 0 && fraction <= 1) {
-					return &failure{exitData, "Error (argument validation): Bad argument.\nArguments given:\n\tset_vm_memory_high_watermark " + i.args[0]}
-				}
-				i.say("Setting memory threshold on %s to %s ...", i.name, i.args[0])
-				return explain(i.put("control/memory-watermark", object{"fraction": fraction}))
-			}
-			bytes, ok := parseSize(i.args[1])
-			if i.args[0] != "absolute" || !ok {
-				return badArgument("Bad argument.")
-			}
-			i.say("Setting memory threshold on %s to %s bytes ...", i.name, i.args[1])
-			return explain(i.put("control/memory-watermark", object{"bytes": bytes}))
 		},
 	}
 }

@@ -18,6 +18,7 @@ var queueColumns = append(fields(
 	"vhost",
 ),
 	column{"arguments", func(o object) any { return argumentsOf(o["arguments"]) }},
+	column{"features", featuresOf},
 	column{"pid", func(o object) any { return pid(o["node"], o["name"]) }},
 	column{"owner_pid", func(object) any { return "" }},
 	column{"exclusive_consumer_pid", func(object) any { return "" }},

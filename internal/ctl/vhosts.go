@@ -2,12 +2,11 @@ package ctl
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/spf13/pflag"
 )
 
-var vhostColumns = append(fields("name", "tracing", "description", "default_queue_type", "protected_from_deletion", "cluster_state", "metadata"),
+var vhostColumns = append(fields("name", "tracing", "description", "default_queue_type", "protected_from_deletion", "cluster_state", "metadata", "profile"),
 	column{"tags", func(o object) any { return tagsOf(o["tags"]) }})
 
 func vhostVerbs() []verb {
@@ -30,27 +29,21 @@ func vhostVerbs() []verb {
 }
 
 func addVHost() verb {
-	var description, tagList, queueType string
+	var m vhostMetadata
+	var profile string
 	return verb{
 		name: "add_vhost", short: "Creates a virtual host", min: 1, max: 1,
-		usage: "<vhost> [--description <description> --tags \"<tag1>,<tag2>,<...>\" --default-queue-type <quorum|classic|stream>]",
+		usage: "<vhost> [--description <description> --tags \"<tag1>,<tag2>,<...>\" --default-queue-type <quorum|classic|stream> --profile <rabbitmq|apsaramq>]",
 		flags: func(f *pflag.FlagSet) {
-			f.StringVar(&description, "description", "", "what it is for")
-			f.StringVar(&tagList, "tags", "", "tags, with commas between")
-			f.StringVar(&queueType, "default-queue-type", "", "type of queues declared without one")
+			m.flags(f)
+			f.StringVar(&profile, "profile", "", "whose rules hold in it: rabbitmq or apsaramq")
 		},
 		run: func(i *invocation) error {
+			body := m.body(i)
+			if i.set("profile") {
+				body["profile"] = profile
+			}
 			i.say(`Adding vhost "%s" ...`, i.args[0])
-			body := object{}
-			if i.set("description") {
-				body["description"] = description
-			}
-			if i.set("tags") {
-				body["tags"] = strings.Split(tagList, ",")
-			}
-			if i.set("default-queue-type") {
-				body["default_queue_type"] = queueType
-			}
 			return explain(i.put(path("vhosts", i.args[0]), body))
 		},
 	}

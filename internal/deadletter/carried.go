@@ -27,7 +27,7 @@ func fromDeath(t amqp091.Table) (h History, ok bool) {
 		d := Death{Expiration: -1, Count: 1}
 		d.Queue = text(e, "queue")
 		d.Exchange = text(e, "exchange")
-		d.Reason, ok = ParseReason(text(e, "reason"))
+		d.Reason, ok = parseShown(text(e, "reason"))
 		if !ok || d.Queue == "" {
 			return History{}, false
 		}
@@ -70,6 +70,17 @@ func fromSpring(t amqp091.Table) (h History, ok bool) {
 		Exchange: text(t, "x-original-exchange"), Keys: []string{text(t, "x-original-routingKey")},
 	}
 	return History{Deaths: []Death{d}}, true
+}
+
+// parseShown reads a reason as the headers of any profile have it.
+func parseShown(s string) (r Reason, ok bool) {
+	switch s {
+	case nack:
+		return Nacked, true
+	case reject:
+		return Rejected, true
+	}
+	return ParseReason(s)
 }
 
 func asArray(v any) amqp091.Array {

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
 
 	"bartleby.mq/internal/amqp091"
@@ -11,6 +12,7 @@ import (
 // bytes, which is the order they are sent in (DL-6.15).
 const (
 	headerDeath         = "x-death"
+	headerTotal         = "x-death-total" // ApsaraMQ's: how often the message died (DL-22.6)
 	headerFirstExchange = "x-first-death-exchange"
 	headerFirstQueue    = "x-first-death-queue"
 	headerFirstReason   = "x-first-death-reason"
@@ -40,15 +42,22 @@ func (h *History) Headers() []amqp091.RawField {
 	return fields
 }
 
+// apsaraNames are those of ApsaraMQ's profile, sorted.
+var apsaraNames = append([]string{headerDeath, headerTotal}, HeaderNames[1:]...)
+
 // Removed are the headers that the message does not carry any more: a replay
 // takes away those of its former deaths, which a client may have sent along, and
 // CC goes if that was configured.
 func (h *History) Removed() []string {
+	names, withCC := HeaderNames, replayedWithoutCC
+	if h.Profile == ApsaraMQ {
+		names, withCC = apsaraNames, apsaraWithoutCC
+	}
 	switch {
 	case h.ReplayedFrom != "" && h.StripCC:
-		return replayedWithoutCC
+		return withCC
 	case h.ReplayedFrom != "":
-		return HeaderNames
+		return names
 	case h.StripCC:
 		return onlyCC
 	}
@@ -58,6 +67,7 @@ func (h *History) Removed() []string {
 var (
 	onlyCC            = []string{"CC"}
 	replayedWithoutCC = append([]string{"CC"}, HeaderNames...)
+	apsaraWithoutCC   = append([]string{"CC"}, apsaraNames...)
 )
 
 // Matchable is what a headers exchange sees of the history: all but x-death (DL-6.8).
@@ -70,14 +80,20 @@ func (h *History) Matchable() []amqp091.RawField {
 
 func (h *History) summary() []amqp091.RawField {
 	first, last := &h.Deaths[h.First], &h.Deaths[0]
-	return []amqp091.RawField{
+	began := []amqp091.RawField{
 		{Key: headerFirstExchange, Encoded: longString(first.Exchange)},
 		{Key: headerFirstQueue, Encoded: longString(first.Queue)},
-		{Key: headerFirstReason, Encoded: longString(first.Reason.String())},
+		{Key: headerFirstReason, Encoded: longString(h.name(first.Reason))},
+	}
+	if h.Profile == ApsaraMQ {
+		total := LongField(headerTotal, int64(min(h.Total(), math.MaxInt64)))
+		return append([]amqp091.RawField{total}, began...) // DL-22.6
+	}
+	return append(began, []amqp091.RawField{
 		{Key: headerLastExchange, Encoded: longString(h.LastExchange)},
 		{Key: headerLastQueue, Encoded: longString(last.Queue)},
-		{Key: headerLastReason, Encoded: longString(last.Reason.String())},
-	}
+		{Key: headerLastReason, Encoded: longString(h.name(last.Reason))},
+	}...)
 }
 
 // LongField is a header holding a 64-bit integer, such as x-delivery-count.
@@ -107,7 +123,7 @@ func (h *History) xDeath() []byte {
 		b = appendKey(b, "count", 'l')
 		b = binary.BigEndian.AppendUint64(b, d.Count)
 		b = appendKey(b, "reason", 'S')
-		b = appendLongString(b, d.Reason.String())
+		b = appendLongString(b, h.name(d.Reason))
 		b = appendKey(b, "queue", 'S')
 		b = appendLongString(b, d.Queue)
 		b = appendKey(b, "time", 'T')

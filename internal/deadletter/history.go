@@ -49,6 +49,11 @@ type History struct {
 	// StripCC is set if the CC header is not to be shown any more (DL-20.1).
 	StripCC bool
 
+	// Profile is that of the virtual host, unset for RabbitMQ's: it says which headers are shown (DL-22.6).
+	Profile Profile
+	// LimitReason is ApsaraMQ's name of DeliveryLimit when the message last died.
+	LimitReason string
+
 	Deaths []Death // most recent first (DL-7.1)
 	First  int     // which of Deaths was the first of all
 
@@ -67,6 +72,7 @@ type Event struct {
 	Time       int64 // milliseconds since 1970
 	Expiration int64 // the message's own TTL in milliseconds, -1 if it has none
 	Cause      Cause
+	Rules      *Rules // of the queue; nil: RabbitMQ's
 
 	// Where the message was, and where it goes.
 	Exchange, NextExchange string
@@ -103,6 +109,9 @@ func (h *History) Record(e *Event) {
 	h.Deaths[0] = entry
 	h.LastExchange = e.Exchange
 	h.Cause = e.Cause
+	if e.Rules != nil && e.Rules.apsara() {
+		h.Profile, h.LimitReason = e.Rules.Profile, e.Rules.LimitReason
+	}
 	h.Exchange, h.Keys, h.KeysReplaced = e.NextExchange, e.NextKeys, e.KeysReplaced
 }
 
@@ -111,7 +120,7 @@ func (h *History) Record(e *Event) {
 // lies between (DL-9.2). Deaths by rejection are not to be asked about (DL-9.1).
 func (h *History) ClosesCycle(target string) bool {
 	for i := range h.Deaths {
-		if h.Deaths[i].Reason == Rejected {
+		if h.Deaths[i].Reason.Counted() == Rejected {
 			return false
 		}
 		if h.Deaths[i].Queue == target {
@@ -144,6 +153,8 @@ const historyVersion = 1
 const (
 	flagKeysReplaced = 1 << iota
 	flagStripCC
+	flagApsara   // the name of DeliveryLimit follows what a replay has noted
+	historyFlags = 1<<iota - 1
 )
 
 // Append writes the history's stored form.
@@ -156,6 +167,9 @@ func (h *History) Append(b []byte) []byte {
 	if h.StripCC {
 		flags |= flagStripCC
 	}
+	if h.Profile == ApsaraMQ {
+		flags |= flagApsara
+	}
 	b = append(b, flags)
 	b = appendString(b, h.Exchange)
 	b = appendStrings(b, h.Keys)
@@ -165,6 +179,9 @@ func (h *History) Append(b []byte) []byte {
 	b = appendString(b, h.Cause.User)
 	b = appendString(b, h.Cause.Error)
 	b = appendString(b, h.ReplayedFrom)
+	if flags&flagApsara != 0 {
+		b = appendString(b, h.LimitReason)
+	}
 	b = binary.AppendUvarint(b, uint64(h.First))
 	b = binary.AppendUvarint(b, uint64(len(h.Deaths)))
 	for i := range h.Deaths {
@@ -196,6 +213,9 @@ func Parse(b []byte) (h History, err error) {
 	h.LastExchange = r.string()
 	h.Cause = Cause{r.string(), r.string(), r.string(), r.string()}
 	h.ReplayedFrom = r.string()
+	if flags&flagApsara != 0 {
+		h.Profile, h.LimitReason = ApsaraMQ, r.string()
+	}
 	first := r.uvarint()
 	n := r.uvarint()
 	if n > uint64(len(r.b)) { // an entry takes several bytes
@@ -211,13 +231,13 @@ func Parse(b []byte) (h History, err error) {
 		d.First = r.varint()
 		d.Last = d.First + r.varint()
 		e := r.uvarint()
-		if d.Reason == 0 || d.Reason >= reasons || e > math.MaxInt64 {
+		if !d.Reason.Valid() || e > math.MaxInt64 {
 			r.bad = true
 		}
 		d.Expiration = int64(e) - 1
 		h.Deaths = append(h.Deaths, d)
 	}
-	if r.bad || len(r.b) > 0 || flags&^(flagKeysReplaced|flagStripCC) != 0 || first >= max(n, 1) {
+	if r.bad || len(r.b) > 0 || flags&^historyFlags != 0 || first >= max(n, 1) {
 		return History{}, errHistory
 	}
 	h.First = int(first)

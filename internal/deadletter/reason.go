@@ -9,11 +9,23 @@ const (
 	Expired                         // its TTL passed while it was ready (DL-1.5)
 	MaxLen                          // the queue was over its length limit (DL-1.6)
 	DeliveryLimit                   // returned more often than the queue allows (DL-1.7)
+	Nacked                          // Rejected by basic.nack, where the two are told apart (DL-22.7)
 	reasons
 )
 
-// Reasons lists them all, in the order of their numbers.
+// Reasons lists those that are counted, in the order of their numbers.
 var Reasons = []Reason{Rejected, Expired, MaxLen, DeliveryLimit}
+
+// Valid says whether r is a reason: what was decoded is asked before it is used.
+func (r Reason) Valid() bool { return r > 0 && r < reasons }
+
+// Counted is the one of Reasons that r is counted as.
+func (r Reason) Counted() Reason {
+	if r == Nacked {
+		return Rejected
+	}
+	return r
+}
 
 func (r Reason) String() string {
 	switch r {
@@ -25,11 +37,32 @@ func (r Reason) String() string {
 		return "maxlen"
 	case DeliveryLimit:
 		return "delivery_limit"
+	case Nacked:
+		return nack
 	}
 	return "unknown"
 }
 
-// ParseReason is the reverse of String; ok is false for anything else.
+// ApsaraMQ's names of reasons that it has names of its own for (DL-22.7).
+const (
+	nack   = "nack"
+	reject = "reject"
+)
+
+// name is what the profile's headers call the reason.
+func (h *History) name(r Reason) string {
+	if h.Profile == ApsaraMQ {
+		switch r {
+		case Rejected:
+			return reject
+		case DeliveryLimit:
+			return h.LimitReason
+		}
+	}
+	return r.String()
+}
+
+// ParseReason is the reverse of String for the reasons that are counted; ok is false for anything else.
 func ParseReason(s string) (r Reason, ok bool) {
 	for _, r := range Reasons {
 		if r.String() == s {

@@ -20,7 +20,7 @@ func newTail(segment uint32, prevEnd Pos) tail {
 func (t *tail) pos() Pos { return MakePos(t.key.segment, t.offset) }
 
 // maxKeptBuffer is the largest buffer kept for the next batch, in bytes. Two are kept.
-const maxKeptBuffer = 8 << 20
+const maxKeptBuffer = 2 << 20
 
 // batch is a run of frames on their way to the files.
 type batch struct {
@@ -135,7 +135,7 @@ func (j *Journal) refuse() Pos {
 }
 
 // exhausted stops the journal: there are no more segment numbers. With the default
-// size that is after 1 PiB.
+// size that is after 32 PiB.
 func (j *Journal) exhausted() Pos {
 	end := j.tail.pos()
 	j.mu.Unlock()

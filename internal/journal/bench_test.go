@@ -46,7 +46,7 @@ func BenchmarkCommit(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := j.Recover(func(Pos, []byte) error { return nil }); err != nil {
+				if err := j.Recover(0, func(Pos, []byte) error { return nil }); err != nil {
 					b.Fatal(err)
 				}
 				p := payload(1, n)
@@ -62,7 +62,7 @@ func BenchmarkCommit(b *testing.B) {
 				if err := j.Commit(pos); err != nil {
 					b.Fatal(err)
 				}
-				if err := j.DropBefore(pos.Segment()); err != nil {
+				if err := j.Retire(pos.Segment(), nil); err != nil {
 					b.Fatal(err)
 				}
 				b.SetBytes(int64(n))

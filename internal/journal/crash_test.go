@@ -158,7 +158,7 @@ func crashUnderLoad(t *testing.T, fs *vfs.MemFS, j *Journal, l *ledger, rng *ran
 				case 4:
 					if seg := pos.Segment(); seg > 4 {
 						l.dropping(seg - 3)
-						if err := j.DropBefore(seg - 3); err != nil {
+						if err := j.Retire(seg-3, nil); err != nil {
 							t.Error(err)
 						}
 					}
@@ -256,7 +256,7 @@ func TestCrashAtEveryFailpoint(t *testing.T) {
 				l.check(t, again, promised)
 			}
 		}
-		hook := func(o *Options) { o.Failpoint = verify }
+		hook := func(o *Options) { o.Failpoint, o.KeepDir = verify, testKeepDir }
 		j, _ = open(t, fs, hook)
 		for i := range 60 {
 			pos := l.append(j, 8+rng.IntN(2500))
@@ -271,7 +271,7 @@ func TestCrashAtEveryFailpoint(t *testing.T) {
 			case 2:
 				if seg := pos.Segment(); seg > 3 {
 					l.dropping(seg - 2)
-					err = j.DropBefore(seg - 2)
+					err = j.Retire(seg-2, odd)
 				}
 			}
 			if err != nil {

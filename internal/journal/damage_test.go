@@ -33,7 +33,7 @@ func history(t testing.TB, rng *rand.Rand, sealed bool) (vfs.FS, []record) {
 			j, _ = open(t, fs)
 		}
 		if first := pos.Segment() - min(pos.Segment(), 2); err == nil && i%10 == 9 {
-			err = j.DropBefore(first)
+			err = j.Retire(first, nil)
 			all = slices.DeleteFunc(all, func(r record) bool { return r.pos.Segment() < first })
 		}
 		if err != nil {
@@ -62,7 +62,7 @@ func TestTruncationAtEveryByte(t *testing.T) {
 	for seed := range uint64(2) {
 		fs, all := history(t, rand.New(rand.NewPCG(seed, 2)), seed%2 == 0)
 		original := files(t, fs)
-		report, err := Check(fs, testDir)
+		report, err := check(fs, testDir)
 		if err != nil || report.Damage != nil {
 			t.Fatal(err, report.Damage)
 		}
@@ -120,7 +120,7 @@ func TestBitFlips(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		fs, all := history(t, rng, seed%2 == 0)
 		original := files(t, fs)
-		report, err := Check(fs, testDir)
+		report, err := check(fs, testDir)
 		if err != nil || report.Damage != nil {
 			t.Fatal(err, report.Damage)
 		}
@@ -197,7 +197,7 @@ func TestFlushLeavesAMarkThatProvesTheLastSync(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := Check(fs, testDir)
+	r, err := check(fs, testDir)
 	if err != nil || r.Committed != j.Committed() || r.End != r.Committed+frameHeaderBytes {
 		t.Errorf("report %+v, %v: want one mark that proves %s", r, err, j.Committed())
 	}
@@ -256,7 +256,7 @@ func TestLostHeaderCopyIsSurvivedAndTheFileNotRecycled(t *testing.T) {
 		if err := j.Commit(j.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
-		if err := j.DropBefore(2); err != nil {
+		if err := j.Retire(2, nil); err != nil {
 			t.Fatal(err)
 		}
 		if len(j.free) != 0 {

@@ -5,23 +5,28 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Names in the directory: NNNNNNNN.seg is segment N, NNNNNNNN.free the file of a
+// Names in the directory: NNNNNNNNNN.seg is segment N, NNNNNNNNNN.free the file of a
 // segment that was freed, waiting to become another. Nothing in a .free file
 // counts. Other names are left alone.
 const (
 	segmentSuffix = ".seg"
 	freeSuffix    = ".free"
-	nameDigits    = 8
+	nameDigits    = 10
+	// oldDigits is the length of the numbers in names of format 1.
+	oldDigits = 8
 )
 
-func segmentName(number uint32) string { return fmt.Sprintf("%08d%s", number, segmentSuffix) }
-func freeName(number uint32) string    { return fmt.Sprintf("%08d%s", number, freeSuffix) }
+func segmentName(number uint32) string {
+	return fmt.Sprintf("%0*d%s", nameDigits, number, segmentSuffix)
+}
+func freeName(number uint32) string { return fmt.Sprintf("%0*d%s", nameDigits, number, freeSuffix) }
 
 // parseName splits a file name into number and suffix. ok is false for names that
 // are not the journal's.
@@ -30,7 +35,7 @@ func parseName(name string) (number uint32, suffix string, ok bool) {
 		return 0, "", false
 	}
 	digits, suffix := name[:nameDigits], name[nameDigits:]
-	if suffix != segmentSuffix && suffix != freeSuffix || strings.Trim(digits, "0123456789") != "" {
+	if suffix != segmentSuffix && suffix != freeSuffix || !allDigits(digits) {
 		return 0, "", false
 	}
 	n, err := strconv.ParseUint(digits, 10, 32)
@@ -38,6 +43,13 @@ func parseName(name string) (number uint32, suffix string, ok bool) {
 		return 0, "", false
 	}
 	return uint32(n), suffix, true
+}
+
+func allDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
+
+// isOld says whether a file name is that of a segment of format 1.
+func isOld(name string) bool {
+	return len(name) == oldDigits+len(segmentSuffix) && allDigits(name[:oldDigits]) && name[oldDigits:] == segmentSuffix
 }
 
 // segmentFile is a segment's file as found.
@@ -69,6 +81,9 @@ func readDirectory(fs vfs.FS, dir string) (directory, error) {
 	for _, name := range names {
 		number, suffix, ok := parseName(name)
 		switch {
+		case isOld(name):
+			return directory{}, fmt.Errorf("journal: %s: %w: it is of format 1, this release reads format %d",
+				fs.PathJoin(dir, name), errFormat, formatVersion)
 		case !ok:
 		case suffix == freeSuffix:
 			d.free = append(d.free, name)
@@ -106,32 +121,51 @@ func readSegmentFile(fs vfs.FS, path string, number uint32) (segmentFile, error)
 	return s, nil
 }
 
-// chain checks that the segments follow each other without a gap. valid are those
+// split divides the segments at a position that a caller's checkpoint names: the
+// frames of old are not wanted any more, those of rest are, from on. A position at
+// the very start of a segment that was never written to is the end of the one
+// before, which then belongs to rest.
+func (d *directory) split(from Pos) (old, rest []segmentFile) {
+	first := from.Segment()
+	n := sort.Search(len(d.segments), func(i int) bool { return d.segments[i].number >= first })
+	old, rest = d.segments[:n], d.segments[n:]
+	unwritten := len(rest) == 0 || len(rest) == 1 && rest[0].state == headerBlank
+	if unwritten && from.Offset() <= headerBytes && n > 0 && d.segments[n-1].number == first-1 {
+		return d.segments[:n-1], d.segments[n-1:]
+	}
+	return old, rest
+}
+
+// chain checks that segments follow each other without a gap. valid are those
 // with a header; blank is the newest if a crash came before its header was
 // written, else nil.
 //
 // What is missing before the first segment cannot be told from what was freed,
 // and what is missing after the last one from what was never written: the
-// callers' checkpoints know both.
-func (d *directory) chain() (valid []segmentFile, blank *segmentFile, damage *DamageError) {
-	for i := range d.segments {
-		s := &d.segments[i]
-		last := i == len(d.segments)-1
-		if i > 0 && s.number != d.segments[i-1].number+1 {
-			missing := d.segments[i-1].number + 1
-			path := strings.TrimSuffix(s.path, segmentName(s.number)) + segmentName(missing)
-			return nil, nil, &DamageError{Segment: missing, File: path, Reason: "the file is missing"}
+// callers' checkpoints know both, see replay.
+func chain(segments []segmentFile) (valid []segmentFile, blank *segmentFile, damage *DamageError) {
+	for i := range segments {
+		s := &segments[i]
+		last := i == len(segments)-1
+		if i > 0 && s.number != segments[i-1].number+1 {
+			return nil, nil, s.missing(segments[i-1].number + 1)
 		}
 		switch {
 		case s.state == headerDamaged:
 			return nil, nil, &DamageError{Segment: s.number, File: s.path, Reason: "no copy of the segment header is intact"}
 		case s.state == headerBlank && last:
-			return d.segments[:i], s, nil
+			return segments[:i], s, nil
 		case s.state == headerBlank:
 			return nil, nil, &DamageError{Segment: s.number, File: s.path, Reason: "the segment header is gone, though a later segment exists"}
 		case i > 0 && (s.prevEnd.Segment() != s.number-1 || s.prevEnd.Offset() < headerBytes):
 			return nil, nil, &DamageError{Segment: s.number, File: s.path, Reason: fmt.Sprintf("the header places the end of the preceding segment at %s", s.prevEnd)}
 		}
 	}
-	return d.segments, nil, nil
+	return segments, nil, nil
+}
+
+// missing is the damage that the file of another segment is not there.
+func (s *segmentFile) missing(number uint32) *DamageError {
+	path := strings.TrimSuffix(s.path, segmentName(s.number)) + segmentName(number)
+	return &DamageError{Segment: number, File: path, Reason: "the file is missing"}
 }

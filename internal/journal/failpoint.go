@@ -9,12 +9,14 @@ const (
 	FailRollBeforeHeader    = "roll-before-header"    // the new segment's file is there, its header is not
 	FailRollAfterHeader     = "roll-after-header"     // the header is durable, no frame follows it
 	FailRecycleBeforeRename = "recycle-before-rename" // about to rename a freed file to the new segment's name
-	FailDropBeforeRemove    = "drop-before-remove"    // about to free the oldest segment
+	FailRetireBefore        = "retire-before"         // about to free the oldest segment, or to move it to KeepDir
+	FailRetireMoved         = "retire-moved"          // moved to KeepDir, no directory is synced
+	FailRetireKept          = "retire-kept"           // KeepDir is synced, the journal's directory is not
 	FailRecoverMid          = "recover-mid"           // one segment replayed; and again before the tail is made durable
 )
 
 // Failpoints lists the names Options.Failpoint is called with.
 var Failpoints = []string{
 	FailBeforeWrite, FailAfterWrite, FailAfterSync, FailRollBeforeHeader, FailRollAfterHeader,
-	FailRecycleBeforeRename, FailDropBeforeRemove, FailRecoverMid,
+	FailRecycleBeforeRename, FailRetireBefore, FailRetireMoved, FailRetireKept, FailRecoverMid,
 }

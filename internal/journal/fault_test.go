@@ -109,7 +109,7 @@ func faultyHistory(t *testing.T, fs vfs.FS, l *ledger, seed uint64) {
 			case 2:
 				if seg := pos.Segment(); seg > 3 {
 					l.dropping(seg - 2)
-					if derr := j.DropBefore(seg - 2); derr != nil && !errors.Is(derr, errInjected) {
+					if derr := j.Retire(seg-2, nil); derr != nil && !errors.Is(derr, errInjected) {
 						t.Fatalf("drop: %v", derr)
 					}
 				}
@@ -142,7 +142,7 @@ func TestFailedReadIsNeitherDamageNorATornTail(t *testing.T) {
 	t.Parallel()
 	fs, all := history(t, rand.New(rand.NewPCG(4, 9)), false)
 	original := files(t, fs)
-	last, err := Check(fs, testDir)
+	last, err := check(fs, testDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestFailedReadIsNeitherDamageNorATornTail(t *testing.T) {
 	}
 }
 
-func TestDropThatFailsKeepsTheSegment(t *testing.T) {
+func TestRetireThatFailsLeavesTheSegment(t *testing.T) {
 	inject := &failNth{match: func(op errorfs.Op) bool {
 		return op.Kind == errorfs.OpRename || op.Kind == errorfs.OpRemove
 	}, n: 1}
@@ -177,8 +177,8 @@ func TestDropThatFailsKeepsTheSegment(t *testing.T) {
 	if err := j.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.DropBefore(4); !errors.Is(err, errInjected) {
-		t.Fatalf("DropBefore = %v", err)
+	if err := j.Retire(4, nil); !errors.Is(err, errInjected) {
+		t.Fatalf("Retire = %v", err)
 	}
 	numbers := func() (n []uint32) {
 		for _, s := range j.Segments() {
@@ -192,7 +192,7 @@ func TestDropThatFailsKeepsTheSegment(t *testing.T) {
 	if b, err := j.ReadAt(MakePos(2, headerBytes+frameHeaderBytes), 8, nil); err != nil || !bytes.Equal(b, payload(1, 8)) {
 		t.Errorf("read %x, %v", b, err)
 	}
-	if err := j.DropBefore(4); err != nil || !slices.Equal(numbers(), []uint32{4}) {
+	if err := j.Retire(4, nil); err != nil || !slices.Equal(numbers(), []uint32{4}) {
 		t.Errorf("the second try: %v, segments %v", err, numbers())
 	}
 	closeJournal(t, j)

@@ -77,7 +77,7 @@ func FuzzSegment(f *testing.F) {
 				t.Fatalf("frame at %s: read %x, written it would be %x", r.pos, b, again)
 			}
 		}
-		if report, cerr := Check(fs, testDir); cerr != nil || (err == nil) != (report.Damage == nil) {
+		if report, cerr := check(fs, testDir); cerr != nil || (err == nil) != (report.Damage == nil) {
 			t.Fatalf("Recover: %v, Check: %v, %v", err, report.Damage, cerr)
 		}
 	})

@@ -18,7 +18,7 @@ const (
 	headerStride    = 4096
 	headerBytes     = 2 * headerStride
 
-	formatVersion = 1
+	formatVersion = 2
 )
 
 var (

@@ -19,7 +19,7 @@ var (
 	// get after Close.
 	ErrClosed = errors.New("journal: closed")
 	// ErrNotHeld is what ReadAt gets for a position that is in no segment: never
-	// written, lost in a crash, or dropped.
+	// written, lost in a crash, or retired.
 	ErrNotHeld = errors.New("journal: position is not held")
 )
 
@@ -36,6 +36,7 @@ var (
 type Journal struct {
 	opts      Options
 	dir       vfs.File  // the directory, for syncing it
+	keep      vfs.File  // Options.KeepDir likewise; nil if there is none
 	found     directory // as Open found it; dropped when recovered
 	recovered bool
 
@@ -65,7 +66,7 @@ type Journal struct {
 
 	segments table
 
-	// dirMu serialises changes to the directory: rolling and dropping.
+	// dirMu serialises changes to the directory: rolling and retiring.
 	dirMu sync.Mutex
 	free  []string // names of recycled files
 }
@@ -78,36 +79,58 @@ func Open(opts Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := opts.FS.MkdirAll(opts.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("journal: make directory %s: %w", opts.Dir, err)
+	j := &Journal{opts: opts}
+	if j.dir, err = openDirectory(opts.FS, opts.Dir); err != nil {
+		return nil, err
 	}
-	parent, err := opts.FS.OpenDir(opts.FS.PathDir(opts.Dir))
+	if j.found, err = readDirectory(opts.FS, opts.Dir); err != nil {
+		_ = j.dir.Close()
+		return nil, err
+	}
+	if opts.KeepDir != "" {
+		if j.keep, err = openDirectory(opts.FS, opts.KeepDir); err != nil {
+			_ = j.dir.Close()
+			return nil, err
+		}
+	}
+	j.free = j.found.free
+	j.rounds.init(&j.mu)
+	j.segments.fs = opts.FS
+	return j, nil
+}
+
+// openDirectory makes a directory if needed, with its name durable, and opens it.
+func openDirectory(fs vfs.FS, dir string) (vfs.File, error) {
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("journal: make directory %s: %w", dir, err)
+	}
+	parent, err := fs.OpenDir(fs.PathDir(dir))
 	if err != nil {
-		return nil, fmt.Errorf("journal: open parent directory of %s: %w", opts.Dir, err)
+		return nil, fmt.Errorf("journal: open parent directory of %s: %w", dir, err)
 	}
 	err = parent.Sync()
 	_ = parent.Close()
 	if err != nil {
-		return nil, fmt.Errorf("journal: sync parent directory of %s: %w", opts.Dir, err)
+		return nil, fmt.Errorf("journal: sync parent directory of %s: %w", dir, err)
 	}
-	found, err := readDirectory(opts.FS, opts.Dir)
+	f, err := fs.OpenDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("journal: open directory %s: %w", dir, err)
 	}
-	dir, err := opts.FS.OpenDir(opts.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("journal: open directory %s: %w", opts.Dir, err)
-	}
-	j := &Journal{opts: opts, dir: dir, found: found, free: found.free}
-	j.rounds.init(&j.mu)
-	j.segments.fs = opts.FS
-	return j, nil
+	return f, nil
 }
 
 // start makes a recovered journal ready for frames. They go to a segment of their
 // own, which is made when the first of them is written: end, where the recovered
 // frames end, goes into its header.
 func (j *Journal) start(r *replayResult, end Pos) {
+	for _, s := range r.old {
+		// Their frames were not read; the file holds them all.
+		j.segments.add(&segment{
+			number: s.number, path: s.path, end: s.size,
+			recyclable: s.state == headerValid && s.intact && j.recyclableSize(s.size),
+		})
+	}
 	for i, s := range r.valid {
 		j.segments.add(&segment{
 			number: s.number, path: s.path, end: r.reports[i].Bytes,
@@ -157,8 +180,13 @@ func (j *Journal) Close() error {
 	}
 	j.mu.Unlock()
 	j.segments.close()
-	if cerr := j.dir.Close(); err == nil && cerr != nil {
-		err = fmt.Errorf("journal: close directory %s: %w", j.opts.Dir, cerr)
+	for _, dir := range []vfs.File{j.dir, j.keep} {
+		if dir == nil {
+			continue
+		}
+		if cerr := dir.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("journal: close a directory of %s: %w", j.opts.Dir, cerr)
+		}
 	}
 	return err
 }

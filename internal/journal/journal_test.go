@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
@@ -52,7 +51,7 @@ func tryOpen(fs vfs.FS, change ...func(*Options)) (*Journal, []record, error) {
 		return nil, nil, err
 	}
 	var got []record
-	err = j.Recover(func(pos Pos, payload []byte) error {
+	err = j.Recover(0, func(pos Pos, payload []byte) error {
 		got = append(got, record{pos, bytes.Clone(payload)})
 		return nil
 	})
@@ -195,7 +194,7 @@ func TestFrameLargerThanASegmentHasItsOwn(t *testing.T) {
 	j, got := open(t, fs)
 	same(t, got, want)
 	// The large file must not become an ordinary segment.
-	if err := j.DropBefore(4); err != nil {
+	if err := j.Retire(4, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(j.free, []string{freeName(1), freeName(3)}) {
@@ -280,7 +279,7 @@ func TestReadAtKeepsFewFilesOpen(t *testing.T) {
 	closeJournal(t, j)
 }
 
-func TestDropBeforeFreesTheOldestAndKeepsTheNewest(t *testing.T) {
+func TestRetireFreesTheOldestAndKeepsTheNewest(t *testing.T) {
 	fs := vfs.NewMem()
 	j, _ := open(t, fs)
 	for i := range 6 {
@@ -294,7 +293,7 @@ func TestDropBeforeFreesTheOldestAndKeepsTheNewest(t *testing.T) {
 		want   []uint32
 		free   int
 	}{{0, []uint32{1, 2, 3, 4, 5, 6}, 0}, {3, []uint32{3, 4, 5, 6}, 2}, {3, []uint32{3, 4, 5, 6}, 2}, {99, []uint32{6}, 2}} {
-		if err := j.DropBefore(step.before); err != nil {
+		if err := j.Retire(step.before, nil); err != nil {
 			t.Fatal(err)
 		}
 		var got []uint32
@@ -305,11 +304,11 @@ func TestDropBeforeFreesTheOldestAndKeepsTheNewest(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, step.want) || len(j.free) != step.free {
-			t.Errorf("DropBefore(%d): segments %v, %d recycled; want %v, %d", step.before, got, len(j.free), step.want, step.free)
+			t.Errorf("Retire(%d): segments %v, %d recycled; want %v, %d", step.before, got, len(j.free), step.want, step.free)
 		}
 	}
 	if _, err := j.ReadAt(MakePos(1, headerBytes), 1, nil); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("ReadAt in a dropped segment: %v, want ErrNotHeld", err)
+		t.Errorf("ReadAt in a retired segment: %v, want ErrNotHeld", err)
 	}
 	closeJournal(t, j)
 	j, got := open(t, fs)
@@ -322,7 +321,7 @@ func TestDropBeforeFreesTheOldestAndKeepsTheNewest(t *testing.T) {
 	closeJournal(t, j)
 }
 
-func TestReaderOfADroppedSegmentSeesItsOldBytes(t *testing.T) {
+func TestReaderOfARetiredSegmentSeesItsOldBytes(t *testing.T) {
 	fs := vfs.NewMem()
 	j, _ := open(t, fs)
 	for i := range 2 {
@@ -335,7 +334,7 @@ func TestReaderOfADroppedSegmentSeesItsOldBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.DropBefore(2); err != nil {
+	if err := j.Retire(2, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(j.free) != 0 {
@@ -352,7 +351,7 @@ func TestReaderOfADroppedSegmentSeesItsOldBytes(t *testing.T) {
 func TestRecoverErrors(t *testing.T) {
 	fs := vfs.NewMem()
 	j, _ := open(t, fs)
-	if err := j.Recover(nil); err == nil {
+	if err := j.Recover(0, nil); err == nil {
 		t.Error("the second Recover succeeded")
 	}
 	pos := j.Append([]byte("x"))
@@ -370,7 +369,7 @@ func TestRecoverErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	boom := errors.New("boom")
-	if err := j.Recover(func(Pos, []byte) error { return boom }); !errors.Is(err, boom) {
+	if err := j.Recover(0, func(Pos, []byte) error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("Recover = %v, want the callback's error", err)
 	}
 	closeJournal(t, j)
@@ -390,7 +389,7 @@ func TestCheckReportsWithoutChanging(t *testing.T) {
 	}
 	closeJournal(t, j)
 	before := files(t, fs)
-	r, err := Check(fs, testDir)
+	r, err := check(fs, testDir)
 	if err != nil || r.Damage != nil {
 		t.Fatalf("Check: %v, %v", err, r.Damage)
 	}
@@ -401,7 +400,7 @@ func TestCheckReportsWithoutChanging(t *testing.T) {
 		t.Errorf("Check changed files: %s", diff)
 	}
 	before[segmentName(2)][headerBytes+500] ^= 1
-	r, err = Check(withFiles(t, before, "", nil), testDir)
+	r, err = check(withFiles(t, before, "", nil), testDir)
 	if err != nil || r.Damage == nil || r.Damage.Segment != 2 || len(r.Segments) != 1 {
 		t.Errorf("report %+v, %v: want damage in segment 2", r, err)
 	}
@@ -411,7 +410,7 @@ func TestUnknownFormatIsNotDamage(t *testing.T) {
 	h := header{segment: 1, epoch: 7}
 	b := h.encode()
 	for _, at := range []int{0, headerStride} {
-		binary.LittleEndian.PutUint32(b[at+8:], 2)
+		binary.LittleEndian.PutUint32(b[at+8:], formatVersion+1)
 		crc := crc32.Checksum(b[at:at+32], castagnoli)
 		binary.LittleEndian.PutUint32(b[at+32:], crc)
 	}
@@ -429,7 +428,7 @@ func TestPos(t *testing.T) {
 	if MakePos(1, maxOffset) >= MakePos(2, 0) {
 		t.Error("positions are not ordered by segment first")
 	}
-	if fmt.Sprint(MakePos(maxSegment, maxOffset)+1) != "0:0" {
-		t.Error("a position does not fill 64 bits")
+	if MakePos(maxSegment, maxOffset) != 1<<61-1 {
+		t.Error("a position does not leave three bits free")
 	}
 }

@@ -22,13 +22,21 @@ const (
 type Options struct {
 	FS  vfs.FS // the operating system's if nil
 	Dir string // made if it does not exist
+	// KeepDir is where Retire moves segments in which something lives; made if it does
+	// not exist. If it is empty such segments stay where they are. The journal
+	// never looks into it.
+	KeepDir string
 	// SegmentBytes is the size of a segment's file in bytes: 64 MiB if 0, between
 	// 16 KiB and 2 GiB. A frame larger than that gets a larger segment of its own.
 	SegmentBytes int64
-	// KeepRecycled is how many files of freed segments are kept for new ones: 4 if
+	// KeepRecycled is how many files of retired segments are kept for new ones: 4 if
 	// 0, none if negative. Writing into them is several times faster than growing
 	// a fresh file.
 	KeepRecycled int
+	// Prefill writes zeros over a fresh file before it is used, so that its first
+	// frames cost as little as those in a recycled one: for small segments that wait
+	// for each frame.
+	Prefill bool
 	// Logger gets what recovery dropped and what is wrong with the files. None if nil.
 	Logger *slog.Logger
 	// Failpoint is called at the steps named in Failpoints. For tests.

@@ -2,10 +2,10 @@ package journal
 
 import "fmt"
 
-// Pos is the position of a byte in the journal: segment number (24 bits) << 40 |
-// offset in that segment's file (40 bits). Positions are totally ordered in the
-// order of appending. The zero Pos is before everything and is never given to a
-// frame.
+// Pos is the position of a byte in the journal: segment number << 32 | offset in
+// that segment's file (32 bits). Positions are totally ordered in the order of
+// appending. The zero Pos is before everything and is never given to a frame.
+// The upper three bits are always clear: who stores positions may use them.
 //
 // A position is never given twice to frames that survived. One whose frame was
 // lost in a crash, uncommitted, may be given again to another: nothing durable
@@ -13,9 +13,11 @@ import "fmt"
 type Pos uint64
 
 const (
-	offsetBits = 40
+	offsetBits = 32
 	maxOffset  = 1<<offsetBits - 1
-	maxSegment = 1<<24 - 1
+	// maxSegment leaves three bits free in a position. With the default size, that many
+	// segments are 32 PiB.
+	maxSegment = 1<<29 - 1
 )
 
 // MakePos is the position at a byte offset of a segment's file.

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 )
 
@@ -49,4 +51,39 @@ func (j *Journal) readBuffered(pos Pos, n int, dst []byte) (got []byte, ok bool)
 		}
 	}
 	return nil, false
+}
+
+// ReadSome reads what the journal holds from pos on into dst, at most to the end of
+// pos's segment, and returns how many bytes that is: all of the frame that pos lies
+// in, if dst is long enough. Otherwise it is as ReadAt.
+func (j *Journal) ReadSome(pos Pos, dst []byte) (int, error) {
+	if n, ok := j.copyBuffered(pos, dst); ok {
+		return n, nil
+	}
+	s, end, err := j.segments.use(pos.Segment())
+	if err != nil {
+		return 0, fmt.Errorf("journal: read at %s: %w", pos, err)
+	}
+	defer j.segments.done(s)
+	if pos.Offset() < headerBytes || pos.Offset() >= end {
+		return 0, fmt.Errorf("journal: read at %s: %w", pos, ErrNotHeld)
+	}
+	dst = dst[:min(int64(len(dst)), end-pos.Offset())]
+	got, err := s.file.ReadAt(dst, pos.Offset())
+	if got < len(dst) && !errors.Is(err, io.EOF) {
+		return got, fmt.Errorf("journal: read %s at offset %d: %w", s.path, pos.Offset(), err)
+	}
+	return got, nil
+}
+
+// copyBuffered serves ReadSome from the frames that are not in a file yet.
+func (j *Journal) copyBuffered(pos Pos, dst []byte) (n int, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, b := range [...]*batch{&j.active, &j.writing} {
+		if part := b.find(pos); len(part) > 0 {
+			return copy(dst, part), true
+		}
+	}
+	return 0, false
 }

@@ -10,6 +10,7 @@ import (
 
 // replayResult is what reading all frames of a directory found.
 type replayResult struct {
+	old       []segmentFile // before what was to be read
 	valid     []segmentFile
 	blank     *segmentFile
 	reports   []SegmentReport // one for each of valid
@@ -18,20 +19,32 @@ type replayResult struct {
 	syncedTo  Pos             // the highest any frame knew
 }
 
-// replay reads the frames of d in order into fn, and calls between after each
-// segment. Damage comes back as a *DamageError. It changes nothing on disk.
-func (d *directory) replay(fs vfs.FS, fn func(pos Pos, payload []byte) error, between func()) (r replayResult, err error) {
-	valid, blank, damage := d.chain()
+// replay reads the frames of d at and behind from in order into fn, and calls
+// between after each segment. Damage comes back as a *DamageError. It changes
+// nothing on disk.
+func (d *directory) replay(fs vfs.FS, from Pos, fn func(pos Pos, payload []byte) error, between func()) (r replayResult, err error) {
+	old, rest := d.split(from)
+	valid, blank, damage := chain(rest)
+	if damage == nil {
+		damage = d.reaches(from, valid)
+	}
 	if damage != nil {
 		return r, damage
 	}
-	r.valid, r.blank = valid, blank
+	r.old, r.valid, r.blank, r.syncedTo = old, valid, blank, from
 	for i, s := range valid {
 		limit, last := s.size, i == len(valid)-1
 		if !last {
 			limit = valid[i+1].prevEnd.Offset()
 		}
-		if err := r.replaySegment(fs, s, limit, last, fn); err != nil {
+		begin, take := int64(0), fn
+		switch {
+		case s.number == from.Segment():
+			begin = from.Offset()
+		case s.number < from.Segment(): // only to see where it ends
+			take = func(Pos, []byte) error { return nil }
+		}
+		if err := r.replaySegment(fs, s, begin, limit, last, take); err != nil {
 			return r, err
 		}
 		between()
@@ -39,13 +52,36 @@ func (d *directory) replay(fs vfs.FS, fn func(pos Pos, payload []byte) error, be
 	return r, nil
 }
 
-func (r *replayResult) replaySegment(fs vfs.FS, s segmentFile, limit int64, last bool, fn func(pos Pos, payload []byte) error) error {
+// reaches finds the damage that the log, whose segments with a header are valid,
+// does not hold the segment that from lies in.
+func (d *directory) reaches(from Pos, valid []segmentFile) *DamageError {
+	first := from.Segment()
+	switch {
+	case from == 0, len(valid) > 0 && valid[0].number == first:
+		return nil
+	case len(valid) > 0 && valid[0].number == first-1 && from.Offset() <= headerBytes:
+		return nil // see split
+	case len(valid) == 0 && from <= MakePos(1, headerBytes):
+		return nil // what an empty journal begins with
+	case len(d.segments) > 0:
+		damage := d.segments[0].missing(first)
+		damage.Reason = fmt.Sprintf("the file is missing, or empty, and held what was durable up to %s", from)
+		return damage
+	}
+	return &DamageError{Segment: first, File: segmentName(first), Reason: fmt.Sprintf("the journal is empty, and was durable up to %s", from)}
+}
+
+func (r *replayResult) replaySegment(fs vfs.FS, s segmentFile, from, limit int64, last bool, fn func(pos Pos, payload []byte) error) error {
 	scan, err := openScan(fs, s)
 	if err != nil {
 		return err
 	}
 	defer scan.close()
-	end, verdict, err := scan.replay(limit, fn)
+	begin, err := scan.begin(from, limit)
+	if err != nil {
+		return err
+	}
+	end, verdict, err := scan.replay(begin, limit, fn)
 	if err != nil {
 		return err
 	}
@@ -70,20 +106,25 @@ func (r *replayResult) replaySegment(fs vfs.FS, s segmentFile, limit int64, last
 	return nil
 }
 
-// Recover hands every whole frame to fn in the order it was appended and makes
-// the journal ready for Append. It is called once, after Open. payload is valid only
-// during the call of fn.
+// Recover hands every whole frame at from and behind it to fn in the order it was
+// appended, and makes the journal ready for Append. It is called once, after Open.
+// payload is valid only during the call of fn.
+//
+// from is 0 for all there is, or what Committed said once (or the position of a
+// frame committed then): where the caller's checkpoint ends. Segments before it
+// are not read; those that are there can be read by ReadAt and are freed by Retire. A
+// journal that does not reach from is damaged.
 //
 // A tail that a crash cut short is logged and left behind: what follows goes to a
 // new segment, whose header bounds the old one. All that was handed to fn is
 // durable when Recover returns. It fails with *DamageError where bytes once
 // durable are not intact, or with fn's error: then nothing on disk has changed. Or
 // with the disk's error. After an error the journal can only be closed.
-func (j *Journal) Recover(fn func(pos Pos, payload []byte) error) error {
+func (j *Journal) Recover(from Pos, fn func(pos Pos, payload []byte) error) error {
 	if j.recovered {
 		return errors.New("journal: recovered already")
 	}
-	r, err := j.found.replay(j.opts.FS, fn, func() { j.opts.Failpoint(FailRecoverMid) })
+	r, err := j.found.replay(j.opts.FS, from, fn, func() { j.opts.Failpoint(FailRecoverMid) })
 	if err != nil {
 		return err
 	}
@@ -111,8 +152,8 @@ func (j *Journal) Recover(fn func(pos Pos, payload []byte) error) error {
 		}
 	}
 	// Also for a process that died between making a file and syncing its name.
-	if err := j.dir.Sync(); err != nil {
-		return fmt.Errorf("journal: sync directory %s: %w", j.opts.Dir, err)
+	if err := j.syncDir(); err != nil {
+		return err
 	}
 	j.start(&r, end)
 	return nil

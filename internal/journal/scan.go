@@ -101,12 +101,38 @@ func (s *segmentScan) readError(offset int64, err error) error {
 	return fmt.Errorf("journal: read %s at offset %d: %w", s.path, offset, err)
 }
 
-// replay hands the payload frames up to limit to fn, in order, and stops at the
-// first that is not intact: end is its offset and verdict what is there. An error
-// is fn's or of the disk.
-func (s *segmentScan) replay(limit int64, fn func(pos Pos, payload []byte) error) (end int64, verdict frameVerdict, err error) {
+// begin says where replay is to start so that it hands over what lies at from and
+// behind it. An intact frame proves its own place; where none begins, the frames
+// before must be read to tell the end of the log from damage.
+func (s *segmentScan) begin(from, limit int64) (int64, error) {
+	if from <= headerBytes {
+		return headerBytes, nil
+	}
 	limit = min(limit, s.size)
-	for end = headerBytes; end < limit; {
+	switch _, verdict, err := s.frameAt(&s.window, from, limit); {
+	case err != nil:
+		return 0, err
+	case verdict == frameGood:
+		return from, nil
+	}
+	end, _, err := s.replay(headerBytes, min(from, limit), func(Pos, []byte) error { return nil })
+	if err == nil && end < from {
+		if f, verdict, _ := s.frameAt(&s.window, end, limit); verdict == frameGood && end+f.bytes > from {
+			return 0, fmt.Errorf("journal: recovery from %s: no frame begins there", MakePos(s.number, from))
+		}
+		return 0, &DamageError{Segment: s.number, File: s.path, Offset: end,
+			Reason: fmt.Sprintf("the frames end here, and were durable up to offset %d at least", from)}
+	}
+	s.frames, s.payloadBytes = 0, 0
+	return end, err
+}
+
+// replay hands the payload frames from start up to limit to fn, in order, and
+// stops at the first that is not intact: end is its offset and verdict what is
+// there. An error is fn's or of the disk.
+func (s *segmentScan) replay(start, limit int64, fn func(pos Pos, payload []byte) error) (end int64, verdict frameVerdict, err error) {
+	limit = min(limit, s.size)
+	for end = start; end < limit; {
 		f, verdict, err := s.frameAt(&s.window, end, limit)
 		if err != nil || verdict != frameGood {
 			return end, verdict, err

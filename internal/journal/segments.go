@@ -115,21 +115,54 @@ func (t *table) closeGone(s *segment) {
 	}
 }
 
-// takeOldest takes the oldest segment out if its number is below before and it is
-// not the newest, else it returns nil. read reports whether somebody still reads it.
-func (t *table) takeOldest(before uint32) (s *segment, read bool) {
+// oldest returns the oldest segment if its number is below before and it is not
+// the newest, else nil. Only whoever holds dirMu takes it out.
+func (t *table) oldest(before uint32) *segment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.live) < 2 || t.live[0].number >= before {
-		return nil, false
+		return nil
 	}
-	s, t.live = t.live[0], t.live[1:]
-	s.gone = true
-	t.closeGone(s)
-	return s, s.readers > 0
+	return t.live[0]
 }
 
-// putBack undoes takeOldest.
+// takeOldest takes the oldest segment out; read reports whether somebody still
+// reads it. REQUIRES: t.mu.
+func (t *table) takeOldest() (read bool) {
+	s := t.live[0]
+	t.live = t.live[1:]
+	s.gone = true
+	t.closeGone(s)
+	return s.readers > 0
+}
+
+// removeOldest takes the oldest segment out, so that nobody begins to read it. ok
+// is false if the table was closed meanwhile.
+func (t *table) removeOldest() (read, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false, false
+	}
+	return t.takeOldest(), true
+}
+
+// moveOldest takes the oldest segment out once move has moved its file: whoever
+// does not find it here any more finds it there.
+func (t *table) moveOldest(move func(s *segment) error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return ErrClosed
+	}
+	if err := move(t.live[0]); err != nil {
+		return err
+	}
+	t.takeOldest()
+	return nil
+}
+
+// putBack undoes removeOldest.
 func (t *table) putBack(s *segment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,54 +193,4 @@ func (j *Journal) Segments() []SegmentInfo {
 		infos[i] = SegmentInfo{Number: s.number, Bytes: s.end}
 	}
 	return infos
-}
-
-// DropBefore frees the segments with a number below seg, oldest first, each
-// durably before the next, so that a crash never leaves a hole. Their files are
-// kept for new segments, up to Options.KeepRecycled, or removed. The newest segment on
-// disk always stays: its number is the log's memory of how far numbers are used.
-//
-// The caller must have no use for their frames any more; a ReadAt under way still
-// gets the old bytes. A file that cannot be renamed or removed is an error, and its
-// segment stays; a directory that cannot be synced is final, as a failed Commit.
-func (j *Journal) DropBefore(seg uint32) error {
-	for {
-		more, final, err := j.dropOldest(seg)
-		if final {
-			j.fail(err)
-		}
-		if err != nil || !more {
-			return err
-		}
-	}
-}
-
-// dropOldest frees one segment. more is false when there is none to free.
-func (j *Journal) dropOldest(before uint32) (more, final bool, err error) {
-	j.dirMu.Lock()
-	defer j.dirMu.Unlock()
-	s, read := j.segments.takeOldest(before)
-	if s == nil {
-		return false, false, nil
-	}
-	j.opts.Failpoint(FailDropBeforeRemove)
-	// A file somebody reads is removed, not recycled: it keeps its bytes until closed.
-	recycle := s.recyclable && !read && len(j.free) < j.opts.KeepRecycled
-	fs, name := j.opts.FS, freeName(s.number)
-	if recycle {
-		err = fs.Rename(s.path, fs.PathJoin(j.opts.Dir, name))
-	} else {
-		err = fs.Remove(s.path)
-	}
-	if err != nil {
-		j.segments.putBack(s)
-		return false, false, fmt.Errorf("journal: free %s: %w", s.path, err)
-	}
-	if err := j.dir.Sync(); err != nil {
-		return false, true, fmt.Errorf("journal: sync directory %s: %w", j.opts.Dir, err)
-	}
-	if recycle && !slices.Contains(j.free, name) {
-		j.free = append(j.free, name)
-	}
-	return true, false, nil
 }

@@ -1,6 +1,10 @@
 package journal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
 
 // write puts the frames of b into their segments' files, rolling where a span
 // begins a new one. Only the leader calls it.
@@ -90,10 +94,28 @@ func (j *Journal) makeFile(number uint32) (*segment, error) {
 	if !recycled {
 		// Not every file system can; a full disk shows when it is written to.
 		_ = f.Preallocate(0, j.opts.SegmentBytes)
+		if j.opts.Prefill {
+			if err := prefill(f, j.opts.SegmentBytes); err != nil {
+				_ = f.Close()
+				return nil, fmt.Errorf("journal: make %s: %w", path, err)
+			}
+		}
 	}
-	if err := j.dir.Sync(); err != nil {
+	if err := j.syncDir(); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("journal: sync directory %s: %w", j.opts.Dir, err)
+		return nil, err
 	}
 	return &segment{number: number, path: path, end: headerBytes, recyclable: true, file: f}, nil
+}
+
+// prefill writes n zeros, durably; a page at a time, since a system that caches
+// large writes as large pieces counts a whole piece for each frame written into it.
+func prefill(f vfs.File, n int64) error {
+	zeros := make([]byte, min(n, 4096))
+	for at := int64(0); at < n; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), n-at)], at); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
 }

@@ -1,10 +1,12 @@
-// Package listen takes connections from the network: it owns the listening
-// sockets, looks at the first eight bytes of each connection to see which protocol
-// it speaks, hands it to the session that speaks it, and ends them in order.
+// Package listen takes connections from the network: it owns the listening sockets
+// and the certificates, reads a PROXY header and shakes hands by TLS where it is to,
+// looks at the first eight bytes of each connection to see which protocol it speaks,
+// hands it to the session that speaks it, and ends them in order.
 //
-// It knows protocol headers and sockets, and nothing of what is said after the
+// It knows sockets, TLS and protocol headers, and nothing of what is said after the
 // header. It does not own the broker: whoever does calls StopAccepting, tells the
-// sessions to end, and then Wait.
+// sessions to end, and then Wait. HTTP servers take their certificates from here, and
+// their connections themselves.
 //
 // Goroutines: one accepts for each listening socket, one runs each session. The
 // Server owns them all; after Wait has returned there are none.
@@ -12,10 +14,13 @@ package listen
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,15 +29,32 @@ import (
 // Options configure a Server.
 type Options struct {
 	// Serve speaks AMQP 0-9-1 with one client until the connection ends, and
-	// closes nc. first is what was read already: the protocol header.
-	Serve  func(nc net.Conn, first []byte)
+	// closes nc, a *tls.Conn where it came in by TLS. first is what was read already:
+	// the protocol header. It calls opened once the client is let in, if it is.
+	Serve  func(nc net.Conn, first []byte, opened func())
 	Logger *slog.Logger
 	// LikeRabbitMQ answers clients that speak something else as RabbitMQ does, with
 	// the header of AMQP 1.0, although that is not spoken here (BR-1.2).
 	LikeRabbitMQ bool
-	// MaxConnections limits the connections open at once; 0 is no limit. What
-	// comes beyond it is closed without a word.
-	MaxConnections int
+	// Proxied connections begin with a PROXY header; all do, or none.
+	Proxied bool
+	// Limits hold until SetLimits changes them.
+	Limits Limits
+}
+
+// Limits bound what clients may hold of a node before and after they are let in. The
+// zero value of each is none, but for the times, which have defaults.
+type Limits struct {
+	// Connections limits the connections open at once. What comes beyond it is closed
+	// without a word (BR-3.7).
+	Connections int
+	// Handshakes limits those from one address that are not let in yet. An IPv6
+	// address is its network of 64 bits.
+	Handshakes int
+	// TLSHandshake is how long a client may take for the handshake of TLS; 0: 5 s.
+	TLSHandshake time.Duration
+	// Header is how long it may take to say which protocol it speaks; 0: 10 s.
+	Header time.Duration
 }
 
 // Server is any number of listening sockets and the connections that came from them.
@@ -43,21 +65,51 @@ type Server struct {
 	sessions  sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows
+	limits    Limits
 	stopped   bool
 	listeners []net.Listener
 	open      map[net.Conn]struct{}
+	strangers map[netip.Prefix]int // connections that are not let in yet, by address
 
 	panics atomic.Uint64
 }
 
 // New returns a Server that listens nowhere yet.
 func New(o Options) *Server {
-	return &Server{Options: o, stopc: make(chan struct{}), open: map[net.Conn]struct{}{}}
+	s := &Server{Options: o, stopc: make(chan struct{}), open: map[net.Conn]struct{}{}, strangers: map[netip.Prefix]int{}}
+	s.SetLimits(o.Limits)
+	return s
+}
+
+// SetLimits changes the limits. Connections there are stay.
+func (s *Server) SetLimits(l Limits) {
+	if l.TLSHandshake == 0 {
+		l.TLSHandshake = defaultTLSHandshake
+	}
+	if l.Header == 0 {
+		l.Header = defaultHeader
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits = l
+}
+
+func (s *Server) currentLimits() Limits {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limits
 }
 
 // Listen begins to take connections at a TCP address and returns the address it
 // got, which differs where the port asked for was 0.
-func (s *Server) Listen(addr string) (net.Addr, error) {
+func (s *Server) Listen(addr string) (net.Addr, error) { return s.listen(addr, nil) }
+
+// ListenTLS is Listen for clients that speak TLS first (BR-1.14).
+func (s *Server) ListenTLS(addr string, c *Credentials) (net.Addr, error) {
+	return s.listen(addr, c.Config())
+}
+
+func (s *Server) listen(addr string, secure *tls.Config) (net.Addr, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("AMQP listener: %w", err)
@@ -69,7 +121,7 @@ func (s *Server) Listen(addr string) (net.Addr, error) {
 		return nil, fmt.Errorf("AMQP listener %s: %w", addr, net.ErrClosed)
 	}
 	s.listeners = append(s.listeners, l)
-	s.accepting.Go(func() { s.accept(l) })
+	s.accepting.Go(func() { s.accept(l, secure) })
 	return l.Addr(), nil
 }
 
@@ -81,14 +133,14 @@ const (
 // accept takes connections until the listener is closed. Other errors pass: they
 // come from clients that are gone already, or from a process that has too many
 // files open and will have fewer.
-func (s *Server) accept(l net.Listener) {
+func (s *Server) accept(l net.Listener, secure *tls.Config) {
 	backoff := firstBackoff
 	for {
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
 			backoff = firstBackoff
-			s.take(nc)
+			s.take(nc, secure)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -104,35 +156,105 @@ func (s *Server) accept(l net.Listener) {
 }
 
 // take starts the session of a connection, unless there are too many.
-func (s *Server) take(nc net.Conn) {
+func (s *Server) take(nc net.Conn, secure *tls.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		_ = nc.Close()
 		return
 	}
-	if s.MaxConnections > 0 && len(s.open) >= s.MaxConnections {
-		s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "connection limit", "limit", s.MaxConnections)
+	if most := s.limits.Connections; most > 0 && len(s.open) >= most {
+		s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "connection limit", "limit", most)
 		_ = nc.Close() // the client sees it no sooner than whoever reads the log
 		return
 	}
 	s.open[nc] = struct{}{}
-	s.sessions.Go(func() { s.session(nc) })
+	s.sessions.Go(func() { s.session(nc, secure) })
 }
 
 // session runs one connection from its first byte to its last.
-func (s *Server) session(nc net.Conn) {
+func (s *Server) session(raw net.Conn, secure *tls.Config) {
+	nc := raw
 	defer func() {
 		_ = nc.Close()
 		s.mu.Lock()
-		delete(s.open, nc)
+		delete(s.open, raw)
 		s.mu.Unlock()
 	}()
-	defer s.contain(nc)
-	first, ok := s.sniff(nc)
-	if ok {
-		s.Serve(nc, first)
+	defer s.contain(raw)
+	limits := s.currentLimits()
+	_ = nc.SetDeadline(time.Now().Add(limits.Header))
+	if s.Proxied {
+		through, err := readProxyHeader(nc)
+		if err != nil {
+			s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "no PROXY header", "error", err)
+			return
+		}
+		nc = through
 	}
+	opened, ok := s.admit(nc)
+	defer opened()
+	if !ok {
+		return
+	}
+	if secure != nil {
+		if nc, ok = s.shakeHands(nc, secure, limits.TLSHandshake); !ok {
+			return
+		}
+	}
+	_ = nc.SetDeadline(time.Time{})
+	first, ok := s.sniff(nc, limits.Header)
+	if ok {
+		s.Serve(nc, first, opened)
+	}
+}
+
+// shakeHands speaks TLS with a client from here on.
+func (s *Server) shakeHands(nc net.Conn, secure *tls.Config, timeout time.Duration) (net.Conn, bool) {
+	_ = nc.SetDeadline(time.Now().Add(timeout))
+	client := tls.Server(nc, secure)
+	if err := client.Handshake(); err != nil {
+		if !errors.Is(err, io.EOF) { // a health check opens and closes
+			s.Logger.Warn("TLS handshake failed", "peer", nc.RemoteAddr().String(), "error", err)
+		}
+		return nc, false
+	}
+	return client, true
+}
+
+// admit counts a connection among those of its address that are not let in yet, unless
+// there are too many. opened ends that; it may be called more than once.
+func (s *Server) admit(nc net.Conn) (opened func(), ok bool) {
+	from := network(nc.RemoteAddr())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if most := s.limits.Handshakes; most > 0 && s.strangers[from] >= most {
+		s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "handshakes of one address", "limit", most)
+		return func() {}, false
+	}
+	s.strangers[from]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.strangers[from]--; s.strangers[from] == 0 {
+			delete(s.strangers, from)
+		}
+	}), true
+}
+
+// network is what counts as one address: whoever has one of IPv6 has a whole network.
+func network(a net.Addr) netip.Prefix {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Prefix{}
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // the number of bits fits
+	return p
 }
 
 // Connections is how many connections are open.

@@ -9,9 +9,11 @@ import (
 )
 
 const (
-	// headerTimeout is how long a client may take to say which protocol it
+	// defaultHeader is how long a client may take to say which protocol it
 	// speaks. RabbitMQ gives the whole handshake so long (BR-1.10).
-	headerTimeout = 10 * time.Second
+	defaultHeader = 10 * time.Second
+	// defaultTLSHandshake is RabbitMQ's ssl_handshake_timeout.
+	defaultTLSHandshake = 5 * time.Second
 	// refusalTimeout is how long a refused client's last bytes are waited for.
 	refusalTimeout = time.Second
 	// refusalDrain is how many of them are read, in bytes.
@@ -20,8 +22,8 @@ const (
 
 // sniff reads the protocol header. Where it is none that is spoken here the
 // client is told which is, and ok is false.
-func (s *Server) sniff(nc net.Conn) (first []byte, ok bool) {
-	_ = nc.SetReadDeadline(time.Now().Add(headerTimeout))
+func (s *Server) sniff(nc net.Conn, timeout time.Duration) (first []byte, ok bool) {
+	_ = nc.SetReadDeadline(time.Now().Add(timeout))
 	header := make([]byte, len(amqp091.ProtocolHeader))
 	if n, err := io.ReadFull(nc, header); err != nil {
 		// A health check opens and closes: that is not worth a line above debug.

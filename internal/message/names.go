@@ -20,5 +20,6 @@ type (
 )
 
 // Ref is the handle of bytes kept by the store of message bytes: a message
-// record or a death history. 0 is none. Who holds a Ref holds one reference.
+// record or a death history. 0 is none. Who holds a Ref holds one reference. With
+// the top bit set it names a record by its place on disk, see Location.
 type Ref uint64

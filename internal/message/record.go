@@ -17,7 +17,7 @@ import (
 //	19  key         u8   length
 //	20  flags       u8
 //	21  priority    u8   the property, 0 if unset
-//	22  reserved    u16
+//	22  check       u16  see Seal; 0 = none
 //	24  exchange | key | bcc keys (short strings) | properties | body
 //
 // Integers are little endian. The properties are in the form the AMQP 0-9-1
@@ -94,7 +94,7 @@ func (e *Envelope) Put(dst []byte) (body []byte) {
 	le.PutUint32(dst[12:], uint32(e.BodySize))
 	le.PutUint16(dst[16:], uint16(len(e.BCC)))
 	dst[18], dst[19], dst[20], dst[21] = uint8(len(e.Exchange)), uint8(len(e.Key)), flags, e.Priority
-	dst[22], dst[23] = 0, 0
+	dst[checkAt], dst[checkAt+1] = 0, 0 // see Seal
 	n := recordHead
 	n += copy(dst[n:], e.Exchange)
 	n += copy(dst[n:], e.Key)

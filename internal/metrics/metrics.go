@@ -1,5 +1,6 @@
-// Package metrics shows a node to Prometheus: the totals of RabbitMQ's endpoint by
-// RabbitMQ's names, the counters of dead letters, and what each queue holds.
+// Package metrics shows a node to Prometheus by RabbitMQ's names: totals over all
+// objects, series for each object, and families of them by choice; and what only
+// Bartleby knows, which is what became of the dead.
 //
 // It owns no state: every scrape asks the broker. It does not listen; the server does.
 package metrics
@@ -32,41 +33,48 @@ type Node struct {
 	MaxFiles    int
 }
 
-// Handler serves /metrics, totals over all objects, and /metrics/per-object, a
-// series for each queue (BR-17.1).
+// families are all that there are, by the name that /metrics/detailed knows them by.
+var families = []*family{
+	alarmFamily, nodeFamily, coarseFamily, persisterFamily, churnFamily, attemptFamily, totalsFamily, globalFamily, deathFamily,
+	queueCoarseFamily, queueFamily, queueConsumerFamily, queueDeliveryFamily, queueExchangeFamily, deadLetterFamily,
+	connectionCoarseFamily, connectionFamily, channelFamily, channelProcessFamily, channelQueueFamily, channelExchangeFamily, exchangeFamily,
+	vhostFamily, bindingFamily, exchangeNameFamily,
+}
+
+// Handler serves /metrics, totals over all objects; /metrics/per-object, series for
+// each queue, connection, channel and exchange; and /metrics/detailed, the families
+// and virtual hosts that the query names (BR-17.1).
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", expose(nodeCollector{o}, deathCollector{o.Broker}, totalCollector{o.Broker}))
-	mux.Handle("GET /metrics/per-object", expose(nodeCollector{o}, deathCollector{o.Broker}, queueCollector{o.Broker}))
+	mux.Handle("GET /metrics", expose(&scrape{Options: o, endpoint: "aggregated", prefix: usual, total: true, families: inEndpoint(false)}))
+	mux.Handle("GET /metrics/per-object", expose(&scrape{Options: o, endpoint: "per-object", prefix: usual, families: inEndpoint(true)}))
+	mux.HandleFunc("GET /metrics/detailed", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		s := &scrape{Options: o, endpoint: "detailed", prefix: detailed, chosen: q["family"], vhosts: q["vhost"]}
+		for _, f := range families {
+			if s.isChosen(f) {
+				s.families = append(s.families, f)
+			}
+		}
+		expose(s).ServeHTTP(w, r)
+	})
 	return mux
 }
 
-func expose(collectors ...prometheus.Collector) http.Handler {
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(collectors...)
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
-}
-
-// series is a metric of one kind: its description and its type.
-type series struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-}
-
-func gauge(name, help string, labels ...string) series {
-	return series{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
-}
-
-func counter(name, help string, labels ...string) series {
-	return series{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
-}
-
-// emit sends one value. Label values that are no UTF-8 are an error of the scrape
-// in the library, not a panic: const metrics check them.
-func emit[N int | int64 | uint64](out chan<- prometheus.Metric, s series, value N, labels ...string) {
-	m, err := prometheus.NewConstMetric(s.desc, s.kind, float64(value), labels...)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(s.desc, err)
+// inEndpoint are the families that are shown without being asked for.
+func inEndpoint(perObject bool) (list []*family) {
+	for _, f := range families {
+		if !f.onRequest && (!f.totalsOnly || !perObject) {
+			list = append(list, f)
+		}
 	}
-	out <- m
+	return list
+}
+
+func expose(s *scrape) http.Handler {
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(s)
+	// Two objects may come to be shown by one name (see label); the rest is to be seen
+	// all the same.
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }

@@ -3,98 +3,180 @@ package metrics
 import (
 	"runtime"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"bartleby.mq/internal/broker"
 )
 
-// nodeCollector shows the process and the counters that no queue keeps (BR-17.2, BR-17.4).
-type nodeCollector struct{ Options }
-
 var (
-	buildInfo    = gauge("rabbitmq_build_info", "RabbitMQ & Erlang/OTP version info", "rabbitmq_version", "prometheus_plugin_version", "prometheus_client_version", "erlang_version", "product_name", "product_version")
-	identityInfo = gauge("rabbitmq_identity_info", "RabbitMQ node & cluster identity info", "rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id")
-
-	connections       = gauge("rabbitmq_connections", "Connections currently open")
-	channels          = gauge("rabbitmq_channels", "Channels currently open")
-	connectionsOpened = counter("rabbitmq_connections_opened_total", "Total number of connections opened")
-	connectionsClosed = counter("rabbitmq_connections_closed_total", "Total number of connections closed or terminated")
-	channelsOpened    = counter("rabbitmq_channels_opened_total", "Total number of channels opened")
-	channelsClosed    = counter("rabbitmq_channels_closed_total", "Total number of channels closed")
-	queuesDeclared    = counter("rabbitmq_queues_declared_total", "Total number of queues declared")
-	queuesCreated     = counter("rabbitmq_queues_created_total", "Total number of queues created")
-	queuesDeleted     = counter("rabbitmq_queues_deleted_total", "Total number of queues deleted")
-
-	received          = counter("rabbitmq_global_messages_received_total", "Total number of messages received from publishers", "protocol")
-	confirmed         = counter("rabbitmq_global_messages_confirmed_total", "Total number of messages confirmed to publishers", "protocol")
-	unroutableDropped = counter("rabbitmq_global_messages_unroutable_dropped_total", "Total number of messages published as non-mandatory into an exchange and dropped as unroutable", "protocol")
-	unroutableBack    = counter("rabbitmq_global_messages_unroutable_returned_total", "Total number of messages published as mandatory into an exchange and returned to the publisher as unroutable", "protocol")
-
-	resident       = gauge("rabbitmq_process_resident_memory_bytes", "Memory used in bytes")
-	residentLimit  = gauge("rabbitmq_resident_memory_limit_bytes", "Memory high watermark in bytes")
-	openFDs        = gauge("rabbitmq_process_open_fds", "Open file descriptors")
-	maxFDs         = gauge("rabbitmq_process_max_fds", "Open file descriptors limit")
-	diskFree       = gauge("rabbitmq_disk_space_available_bytes", "Disk space available in bytes")
-	diskFreeLimit  = gauge("rabbitmq_disk_space_available_limit_bytes", "Free disk space low watermark in bytes")
-	memoryAlarm    = gauge("rabbitmq_alarms_memory_used_watermark", "is 1 if VM memory watermark alarm is in effect")
-	diskAlarm      = gauge("rabbitmq_alarms_free_disk_space_watermark", "is 1 if free disk space watermark alarm is in effect")
-	fileAlarm      = gauge("rabbitmq_alarms_file_descriptor_limit", "is 1 if file descriptor limit alarm is in effect")
-	deathConfirmed = counter("rabbitmq_global_messages_dead_lettered_confirmed_total", "Total number of messages dead-lettered and confirmed by target queues", "queue_type", "dead_letter_strategy")
+	buildInfo    = untyped("build_info", "RabbitMQ & Erlang/OTP version info", "rabbitmq_version", "prometheus_plugin_version", "prometheus_client_version", "erlang_version")
+	identityInfo = untyped("identity_info", "RabbitMQ node & cluster identity info", "rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint")
 )
 
-// protocol091 is the label of AMQP 0-9-1.
-const protocol091 = "amqp091"
-
-// Describe implements prometheus.Collector.
-func (c nodeCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, s := range []series{
-		buildInfo, identityInfo, connections, channels, connectionsOpened, connectionsClosed, channelsOpened, channelsClosed,
-		queuesDeclared, queuesCreated, queuesDeleted, received, confirmed, unroutableDropped, unroutableBack,
-		resident, residentLimit, openFDs, maxFDs, diskFree, diskFreeLimit, memoryAlarm, diskAlarm, fileAlarm,
-	} {
-		out <- s.desc
-	}
+// identity is what dashboards join all others with (BR-17.4).
+func identity(s *scrape) {
+	detailedPrefix := s.prefix
+	s.prefix = usual
+	s.put(buildInfo, 1, s.ProductVersion, s.Version, s.Version, runtime.Version())
+	s.put(identityInfo, 1, s.Broker.NodeName, s.ClusterName, s.Broker.ClusterID(), s.endpoint)
+	s.prefix = detailedPrefix
 }
 
-// Collect implements prometheus.Collector.
-func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
-	b, t := c.Broker, &c.Broker.Totals
-	emit(out, buildInfo, 1, c.ProductVersion, c.Version, c.Version, runtime.Version(), "Bartleby", c.Version)
-	emit(out, identityInfo, 1, b.NodeName, c.ClusterName, "")
+var (
+	memoryAlarm = untyped("alarms_memory_used_watermark", "is 1 if VM memory watermark alarm is in effect")
+	diskAlarm   = untyped("alarms_free_disk_space_watermark", "is 1 if free disk space watermark alarm is in effect")
+	fileAlarm   = untyped("alarms_file_descriptor_limit", "is 1 if file descriptor limit alarm is in effect")
+	unreachable = gauge("unreachable_cluster_peers_count", "Number of peers in the cluster the current node cannot reach.")
+)
 
-	emit(out, connections, len(b.Connections()))
-	emit(out, connectionsOpened, t.ConnectionsOpened.Load())
-	emit(out, connectionsClosed, t.ConnectionsClosed.Load())
-	closed := t.ChannelsClosed.Load() // before opened, so that the difference is not negative
-	opened := t.ChannelsOpened.Load()
-	emit(out, channels, opened-closed)
-	emit(out, channelsOpened, opened)
-	emit(out, channelsClosed, closed)
-	emit(out, queuesDeclared, t.QueuesDeclared.Load())
-	emit(out, queuesCreated, t.QueuesCreated.Load())
-	emit(out, queuesDeleted, t.QueuesGone.Load())
+// alarmFamily has the alarm of RabbitMQ 4.0 on file descriptors too, for old dashboards (BR-17.4).
+var alarmFamily = &family{collect: func(s *scrape) {
+	alarms := s.Broker.ActiveAlarms()
+	s.put(memoryAlarm, flag(alarms&broker.Memory != 0))
+	s.put(diskAlarm, flag(alarms&broker.Disk != 0))
+	s.put(fileAlarm, 0)
+	s.put(unreachable, 0)
+}}
 
-	emit(out, received, t.Published.Load(), protocol091)
-	emit(out, confirmed, t.Confirmed.Load(), protocol091)
-	emit(out, unroutableDropped, t.UnroutableDropped.Load(), protocol091)
-	emit(out, unroutableBack, t.UnroutableReturned.Load(), protocol091)
-
-	n := c.Node()
-	emit(out, resident, n.Resident)
-	emit(out, residentLimit, n.MemoryLimit)
-	emit(out, openFDs, n.OpenFiles)
-	emit(out, maxFDs, n.MaxFiles)
-	emit(out, diskFree, max(n.DiskFree, 0))
-	emit(out, diskFreeLimit, n.DiskLimit)
-	alarms := b.ActiveAlarms()
-	emit(out, memoryAlarm, flag(alarms&broker.Memory != 0))
-	emit(out, diskAlarm, flag(alarms&broker.Disk != 0))
-	emit(out, fileAlarm, 0)
-}
-
-func flag(on bool) int {
+func flag(on bool) float64 {
 	if on {
 		return 1
 	}
 	return 0
 }
+
+var (
+	maxFDs        = gauge("process_max_fds", "Open file descriptors limit")
+	residentLimit = gauge("resident_memory_limit_bytes", "Memory high watermark in bytes")
+	diskFreeLimit = gauge("disk_space_available_limit_bytes", "Free disk space low watermark in bytes")
+	processLimit  = gauge("erlang_processes_limit", "Erlang processes limit")
+	runQueue      = gauge("erlang_scheduler_run_queue", "Erlang scheduler run queue")
+	tickTime      = gauge("erlang_net_ticktime_seconds", "Inter-node heartbeat interval")
+	uptime        = gauge("erlang_uptime_seconds", "Node uptime")
+)
+
+// nodeFamily has names of Erlang's, by which dashboards ask for the node's uptime.
+var nodeFamily = &family{name: "node_metrics", collect: func(s *scrape) {
+	n := s.Node()
+	s.put(maxFDs, float64(n.MaxFiles))
+	s.put(residentLimit, float64(n.MemoryLimit))
+	s.put(diskFreeLimit, float64(n.DiskLimit))
+	s.put(processLimit, 1048576)
+	s.put(runQueue, 0)
+	s.put(tickTime, 60)
+	s.put(uptime, s.Broker.Uptime().Seconds())
+}}
+
+var (
+	openFDs      = gauge("process_open_fds", "Open file descriptors")
+	resident     = gauge("process_resident_memory_bytes", "Memory used in bytes")
+	diskFree     = gauge("disk_space_available_bytes", "Disk space available in bytes")
+	processes    = gauge("erlang_processes_used", "Erlang processes used")
+	collections  = counter("erlang_gc_runs_total", "Total number of Erlang garbage collector runs")
+	reclaimed    = counter("erlang_gc_reclaimed_bytes_total", "Total number of bytes of memory reclaimed by Erlang garbage collector")
+	contextSwaps = counter("erlang_scheduler_context_switches_total", "Total number of Erlang scheduler context switches")
+)
+
+// coarseFamily: processes are goroutines, and the collector is Go's.
+var coarseFamily = &family{name: "node_coarse_metrics", collect: func(s *scrape) {
+	n := s.Node()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	s.put(openFDs, float64(n.OpenFiles))
+	s.put(resident, float64(n.Resident))
+	s.put(diskFree, float64(max(n.DiskFree, 0)))
+	s.put(processes, float64(runtime.NumGoroutine()))
+	s.put(collections, float64(m.NumGC))
+	s.put(reclaimed, float64(m.TotalAlloc-m.HeapAlloc))
+	s.put(contextSwaps, 0)
+}}
+
+// persisterFamily are counters of RabbitMQ's storage that have no like here. They
+// are 0, since dashboards ask for them.
+var persisterFamily = &family{name: "node_persister_metrics", collect: func(s *scrape) {
+	for _, m := range persister {
+		s.put(m, 0)
+	}
+}}
+
+var persister = []*metric{
+	counter("io_read_ops_total", "Total number of I/O read operations"),
+	counter("io_read_bytes_total", "Total number of I/O bytes read"),
+	counter("io_write_ops_total", "Total number of I/O write operations"),
+	counter("io_write_bytes_total", "Total number of I/O bytes written"),
+	counter("io_sync_ops_total", "Total number of I/O sync operations"),
+	counter("io_seek_ops_total", "Total number of I/O seek operations"),
+	counter("io_reopen_ops_total", "Total number of times files have been reopened"),
+	counter("schema_db_ram_tx_total", "Total number of Schema DB memory transactions"),
+	counter("schema_db_disk_tx_total", "Total number of Schema DB disk transactions"),
+	counter("msg_store_read_total", "Total number of Message Store read operations"),
+	counter("msg_store_write_total", "Total number of Message Store write operations"),
+	counter("queue_index_read_ops_total", "Total number of Queue Index read operations"),
+	counter("queue_index_write_ops_total", "Total number of Queue Index write operations"),
+	counter("io_read_time_seconds_total", "Total I/O read time"),
+	counter("io_write_time_seconds_total", "Total I/O write time"),
+	counter("io_sync_time_seconds_total", "Total I/O sync time"),
+	counter("io_seek_time_seconds_total", "Total I/O seek time"),
+}
+
+var (
+	connectionsOpened = counter("connections_opened_total", "Total number of connections opened")
+	connectionsClosed = counter("connections_closed_total", "Total number of connections closed or terminated")
+	channelsOpened    = counter("channels_opened_total", "Total number of channels opened")
+	channelsClosed    = counter("channels_closed_total", "Total number of channels closed")
+	queuesDeclared    = counter("queues_declared_total", "Total number of queues declared")
+	queuesCreated     = counter("queues_created_total", "Total number of queues created")
+	queuesDeleted     = counter("queues_deleted_total", "Total number of queues deleted")
+)
+
+// churnFamily counts what came and went (BR-17.2).
+var churnFamily = &family{name: "connection_churn_metrics", collect: func(s *scrape) {
+	t := &s.Broker.Totals
+	s.put(connectionsOpened, float64(t.ConnectionsOpened.Load()))
+	s.put(connectionsClosed, float64(t.ConnectionsClosed.Load()))
+	s.put(channelsOpened, float64(t.ChannelsOpened.Load()))
+	s.put(channelsClosed, float64(t.ChannelsClosed.Load()))
+	s.put(queuesDeclared, float64(t.QueuesDeclared.Load()))
+	s.put(queuesCreated, float64(t.QueuesCreated.Load()))
+	s.put(queuesDeleted, float64(t.QueuesGone.Load()))
+}}
+
+var (
+	attempts       = counter("auth_attempts_total", "Total number of authentication attempts", "protocol")
+	attemptsGood   = counter("auth_attempts_succeeded_total", "Total number of successful authentication attempts", "protocol")
+	attemptsFailed = counter("auth_attempts_failed_total", "Total number of failed authentication attempts", "protocol")
+)
+
+var attemptFamily = &family{name: "auth_attempt_metrics", collect: func(s *scrape) {
+	for p := range broker.LoginProtocols {
+		l := &s.Broker.Totals.Logins[p]
+		good, bad := float64(l.Succeeded.Load()), float64(l.Failed.Load())
+		s.put(attempts, good+bad, p.String())
+		s.put(attemptsGood, good, p.String())
+		s.put(attemptsFailed, bad, p.String())
+	}
+}}
+
+var (
+	connections = gauge("connections", "Connections currently open")
+	channels    = gauge("channels", "Channels currently open")
+	consumers   = gauge("consumers", "Consumers currently connected")
+	queueCount  = gauge("queues", "Queues available")
+	stranded    = gauge("bartleby_messages_stranded", "Messages that have left their queues for one that is gone, and wait for another").whole()
+	relocated   = counter("bartleby_messages_relocated_total", "Messages that waited for another queue, and were sent to one by an operator").whole()
+)
+
+// totalsFamily is how many objects of each kind there are (BR-17.2).
+var totalsFamily = &family{collect: func(s *scrape) {
+	t := &s.Broker.Totals
+	closed := t.ChannelsClosed.Load() // before opened, so that the difference is not negative
+	all := s.survey()
+	n := 0
+	for i := range all {
+		n += all[i].Counts.Consumers
+	}
+	s.put(connections, float64(len(s.Broker.Connections())))
+	s.put(channels, float64(t.ChannelsOpened.Load()-closed))
+	s.put(consumers, float64(n))
+	s.put(queueCount, float64(len(all)))
+	s.put(stranded, float64(s.Broker.Node().Stranded()))
+	s.put(relocated, float64(s.Broker.Node().Relocated()))
+}}

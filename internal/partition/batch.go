@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -27,6 +29,7 @@ type Op struct {
 	Body     message.Ref
 	TTL      int64 // milliseconds, -1 = none
 	Priority int   // -1 = none
+	Delay    int64 // milliseconds before it may be delivered (DL-22.12)
 
 	// The others.
 	Queue    *Queue
@@ -35,28 +38,79 @@ type Op struct {
 	How      queue.ReturnKind
 	Failed   bool // Reject: counts as a failed delivery (DL-11.3)
 
+	// Publish: who is told what becomes of it in replicated queues, and by what number.
+	Owner Owner
+	Token uint64
+
 	// Results of a Publish.
-	Refused bool        // a target did not take it
+	Refused bool        // a local target did not take it
 	Pos     journal.Pos // what the journal must have committed before a confirm; 0 = nothing
+	Waits   int         // how many answers its Owner gets, or has got already
 }
 
 // Run carries out ops in order. It locks what several of them need once, but
-// never handles more than a slice under one hold.
-func (n *Node) Run(ops []Op) {
+// never handles more than a slice under one hold. What is asked of replicated
+// queues has not happened when it returns: for those with an Owner the caller calls
+// Decide with the position returned, if it is not 0, and then waits for the answers.
+func (n *Node) Run(ops []Op) (need journal.Pos) {
 	for len(ops) > 0 {
 		slice := ops[:min(len(ops), sliceLimit)]
+		if n.groups != nil {
+			need = max(need, n.propose(slice, nil))
+		}
 		n.run(slice, false)
 		ops = ops[len(slice):]
 	}
+	return need
 }
 
-// RunWhole carries out ops in one hold and one frame of the journal: a
-// transaction. It may hold its partitions for longer than a slice. REQUIRES: the
-// costs of ops come to MaxWhole at most.
-func (n *Node) RunWhole(ops []Op) {
-	if len(ops) > 0 {
-		n.run(ops, true)
+// RunWhole carries out a transaction: publishes, then settlements. In one log it
+// is whole, in one hold and one frame of the local partitions, or one command of a group,
+// applied when RunWhole returns. In several, each part is whole, and everything is
+// published before anything is settled: after a crash between the two a message may
+// be in both places, never in none. It may hold its partitions for longer than a
+// slice. REQUIRES: the costs of ops come to MaxWhole at most.
+func (n *Node) RunWhole(ops []Op) error {
+	if n.groups == nil || oneLog(ops) {
+		return n.runWhole(ops)
 	}
+	settles := slices.IndexFunc(ops, func(op Op) bool { return op.Kind != Publish })
+	if settles < 0 {
+		settles = len(ops)
+	}
+	if err := n.runWhole(ops[:settles]); err != nil {
+		return err
+	}
+	return n.runWhole(ops[settles:])
+}
+
+func (n *Node) runWhole(ops []Op) (err error) {
+	if len(ops) == 0 {
+		return nil
+	}
+	if n.groups != nil {
+		err = n.proposeWhole(ops)
+	}
+	n.run(ops, true)
+	return err
+}
+
+// oneLog says whether all that ops are about is in one log.
+func oneLog(ops []Op) bool {
+	var log uint64
+	same := func(q *Queue) bool {
+		id := q.part.logID()
+		if log == 0 {
+			log = id
+		}
+		return log == id
+	}
+	for i := range ops {
+		if ops[i].Kind != Publish && !same(ops[i].Queue) || slices.ContainsFunc(ops[i].Targets, func(q *Queue) bool { return !same(q) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // MaxWhole is what RunWhole takes, in bytes of a frame. The journal takes frames
@@ -82,11 +136,13 @@ func (n *Node) run(ops []Op, whole bool) {
 		parts = append(parts, p)
 	}
 	for i := range ops {
-		if ops[i].Kind != Publish {
+		if ops[i].Kind != Publish && ops[i].Queue.part.group == nil {
 			add(ops[i].Queue.part)
 		}
 		for _, q := range ops[i].Targets {
-			add(q.part)
+			if q.part.group == nil {
+				add(q.part)
+			}
 		}
 	}
 	if len(parts) == 0 {
@@ -121,10 +177,11 @@ func (n *Node) run(ops []Op, whole bool) {
 // settle carries out an operation on an entry. REQUIRES: its partition is held.
 func (n *Node) settle(h *hold, op *Op) {
 	q := op.Queue
-	if q.gone {
+	if q.part.group != nil || q.gone {
 		return
 	}
 	h.touch(q)
+	q.stats.Active = h.now
 	switch op.Kind {
 	case Ack:
 		if q.m.Ack(op.ID, op.Consumer) {
@@ -144,11 +201,11 @@ func (n *Node) settle(h *hold, op *Op) {
 func (n *Node) publish(h *hold, op *Op) {
 	r := message.Record(n.bodies.Bytes(op.Body))
 	n.bodies.Retain(op.Body, len(op.Targets))
-	e := queue.Entry{Body: op.Body, Priority: op.Priority, TTL: op.TTL}
+	e := queue.Entry{Body: op.Body, Priority: op.Priority, TTL: op.TTL, Delay: op.Delay}
 	persistent, logged := r.Persistent(), 0
 	h.entered = h.entered[:0]
 	for _, q := range op.Targets {
-		if q.gone {
+		if q.part.group != nil || q.gone {
 			n.bodies.Release(op.Body)
 			continue
 		}
@@ -163,6 +220,7 @@ func (n *Node) publish(h *hold, op *Op) {
 			continue
 		}
 		q.stats.Published++
+		q.stats.Active = h.now
 		h.entered = append(h.entered, newEntry{q, id, e.Logged && id != 0})
 		if e.Logged && id != 0 {
 			logged++
@@ -170,10 +228,18 @@ func (n *Node) publish(h *hold, op *Op) {
 	}
 	if logged > 0 {
 		op.Pos = 1 // the real one is known when the hold ends
+		n.bodies.Retain(op.Body, 1)
 		h.frame.publish(op.Body, r, logged)
 		for _, in := range h.entered {
 			if in.logged {
 				h.frame.target(in.q.Incarnation, in.id, in.q.m.Due(in.id))
+			}
+		}
+		if op.Delay > 0 {
+			for _, in := range h.entered {
+				if in.logged {
+					h.frame.delay(in.q.Incarnation, in.id, in.q.m.NotBefore(in.id))
+				}
 			}
 		}
 	}

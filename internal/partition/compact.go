@@ -1,97 +1,249 @@
 package partition
 
 import (
+	"errors"
+	"fmt"
+	"time"
+
+	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/bodyfile"
 	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
 
-// compact gives disk back. Once the journal has grown to twice what it was after
-// the last time, every logged entry is written anew at its end, in slices, and
-// the segments before are dropped: what lives is copied once for each doubling,
-// what has died is never read. A frame in the dropped segments is not missed,
-// since each entry that lives has been told, with all its state, after them.
-//
-// A record that already lies behind the cut is referred to, not copied. While
-// this goes on (Node.compacting), a death is not written as a move from its
-// source: a message that moves from a queue not yet visited into one already
-// done would be told nowhere behind the cut.
-func (n *Node) compact() {
-	var total int64
-	segments := n.Journal.Segments()
-	for _, s := range segments {
-		total += s.Bytes
+// Bodies that outlive most of what was written with them keep whole files from
+// being given back. Compaction copies them into dense files of the keep: for each
+// file of which less than half lives, in the order of queues, so that what is read
+// together lies together, unless the file is about to be empty by itself. The next checkpoint knows the new places, and then the old
+// files go. Nothing of it is logged: recovery from the checkpoint before finds
+// the bodies where that one says, since files go after a checkpoint only.
+
+const (
+	// compactBelow is the default of Options.CompactBelow.
+	compactBelow = 55
+	// compactFile is the size of a dense file, in bytes.
+	compactFile = 64 << 20
+	// compactRate is how many bytes a second are copied while publishers are busy.
+	compactRate = 64 << 20
+	// compactSlice is how many pages one hold looks at.
+	compactSlice = 4
+	// swapSlice is how many entries one hold tells of new places.
+	swapSlice = 128
+)
+
+// moved is a body that was copied.
+type moved struct {
+	q    *Queue
+	id   queue.ID
+	from message.Ref // one reference is ours
+	to   message.Location
+}
+
+// compactor is one compaction.
+type compactor struct {
+	n      *Node
+	sparse map[uint64]bool // files, by the upper half of their locations
+	out    *bodyfile.Writer
+	copied []moved
+	window bodies.Window
+	bytes  int64
+	began  time.Time
+	batch  []moved // found under a lock, to be copied outside it
+}
+
+// Compact moves bodies out of files that hold few, if there are enough of them to
+// be worth it, and says whether it did. A checkpoint should follow.
+func (n *Node) Compact() (did bool, err error) {
+	if n.Keep == nil {
+		return false, nil
 	}
-	if total < n.compactAt.Load() {
-		return
+	n.checkpointing.Lock()
+	defer n.checkpointing.Unlock()
+	c := compactor{n: n, sparse: map[uint64]bool{}, began: time.Now()}
+	cut := journal.Pos(n.cut.Load())
+	lived := n.lived
+	n.lived = map[uint64]int64{}
+	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, placed int64) bool {
+		old := space == message.InKeep || space == message.InJournal && segment < cut.Segment()
+		if !old || live == 0 {
+			return true
+		}
+		file := uint64(message.MakeLocation(space, segment, 0)) >> 32
+		n.lived[file] = live
+		if live*100 < placed*n.CompactBelow && !emptiesItself(lived[file], live) {
+			c.sparse[file] = true
+		}
+		return true
+	})
+	if len(c.sparse) == 0 {
+		return false, nil
 	}
-	// Everything appended from now on lies at or behind the cut.
-	cut := uint64(n.Journal.Append([]byte{frameVersion, opCut}))
-	n.compacting.Store(cut)
-	defer n.compacting.Store(0)
-	for _, p := range n.parts {
+	defer c.window.Free()
+	for _, p := range n.all {
 		p.mu.Lock()
-		queues := make([]*Queue, 0, len(p.queues))
+		var queues []*Queue
 		for _, q := range p.queues {
-			if q.Durable {
-				queues = append(queues, q)
-			}
+			queues = append(queues, q)
 		}
 		p.mu.Unlock()
 		for _, q := range queues {
-			var cursor queue.Cursor
-			for done := false; !done; {
-				select {
-				case <-n.stop:
-					return
-				default:
-				}
-				h := n.lock(p)
-				if q.gone {
-					n.unlock(h)
-					break
-				}
-				cursor, done = n.retell(h, q, cursor, cut)
-				n.unlock(h)
-				n.relieve()
-				n.at(FailCompactMid)
+			if err := c.queue(q); err != nil {
+				c.abort()
+				return true, err
 			}
 		}
 	}
-	// Whoever still writes references is let finish before they end.
-	n.compacting.Store(0)
-	n.unlock(n.lock(n.parts...))
-	if err := n.Journal.Commit(n.Journal.Append([]byte{frameVersion, opCutEnd})); err != nil {
-		return // the node stops by itself
-	}
-	if err := n.Journal.DropBefore(journal.Pos(cut).Segment()); err != nil {
-		n.Logger.Error("old segments of the journal cannot be dropped", "error", err)
-		return
-	}
-	total = 0
-	for _, s := range n.Journal.Segments() {
-		total += s.Bytes
-	}
-	n.compactAt.Store(max(n.CompactBytes, 2*total))
+	return true, c.finishFile()
 }
 
-// retell writes a slice of the queue's logged entries anew.
-func (n *Node) retell(h *hold, q *Queue, after queue.Cursor, cut uint64) (queue.Cursor, bool) {
-	return q.m.Browse(after, sliceLimit, func(v queue.View) bool {
-		if !v.Logged {
-			return true
+// emptiesItself says whether a file with so many bodies, of those it had when it was
+// looked at last (0 = it was not), will soon have none: to copy them would be in vain.
+func emptiesItself(had, has int64) bool { return had > has && (had-has)*3 >= has }
+
+// compactAfter is Compact after a checkpoint.
+func (n *Node) compactAfter() {
+	did, err := n.Compact()
+	if err != nil && !errors.Is(err, errStopped) {
+		n.Logger.Error("messages cannot be moved out of old files", "error", err)
+	}
+	if did && err == nil {
+		if err := n.Checkpoint(); err != nil && !errors.Is(err, errStopped) {
+			n.Logger.Error("the checkpoint failed", "error", err)
 		}
-		e := entered{queue: q.Incarnation, id: v.ID, history: n.historyBytes(v.History)}
-		e.r = v.Restored()
-		if at := n.bodies.Location(v.Body); at >= cut {
-			e.location = at
-		} else {
-			e.record, e.recordRef = n.bodies.Bytes(v.Body), v.Body
+	}
+}
+
+// queue copies what lies in the files.
+func (c *compactor) queue(q *Queue) error {
+	n := c.n
+	var cursor queue.SaveCursor
+	for done := false; !done; {
+		if n.stopped() {
+			return errStopped
 		}
-		h.frame.enter(&e)
-		if targets := q.answered[v.ID]; len(targets) > 0 {
-			h.frame.answered(q.Incarnation, v.ID, targets)
+		began := time.Now()
+		h := n.lock(q.part)
+		if q.gone {
+			n.unlock(h)
+			return nil
 		}
-		// Large bodies: do not let one frame grow without end.
-		return len(h.frame.b) < frameBytes
-	})
+		cursor, done = q.m.RangeBodies(cursor, compactSlice, func(at uint64) bool { return c.sparse[at>>32] },
+			func(id queue.ID, body message.Ref) {
+				n.bodies.Retain(body, 1)
+				c.batch = append(c.batch, moved{q: q, id: id, from: body})
+			})
+		n.unlock(h)
+		q.part.giveWay(began)
+		if err := c.copy(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copy copies what a hold has found. Nothing is held.
+func (c *compactor) copy() error {
+	n := c.n
+	for i := range c.batch {
+		m := &c.batch[i]
+		record, err := n.bodies.Read(m.from, &c.window)
+		if err == nil && c.out == nil {
+			c.out, err = n.Keep.Create()
+		}
+		var offset uint32
+		if err == nil {
+			offset, err = c.out.Append(record)
+		}
+		if err != nil {
+			for _, m := range c.batch[i:] {
+				n.bodies.Release(m.from)
+			}
+			c.batch = c.batch[:0]
+			return fmt.Errorf("compaction: queue %q in vhost %q: %w", m.q.Name, m.q.VHost, err)
+		}
+		m.to = message.MakeLocation(message.InKeep, c.out.Number(), offset)
+		c.copied = append(c.copied, *m)
+		c.bytes += int64(len(record))
+		n.compacted.Add(int64(len(record)))
+	}
+	c.batch = c.batch[:0]
+	c.pause()
+	if c.out != nil && c.out.Size() >= compactFile {
+		return c.finishFile()
+	}
+	return nil
+}
+
+// pause keeps compaction from taking the disk from everybody else.
+func (c *compactor) pause() {
+	ahead := time.Duration(float64(c.bytes)/compactRate*float64(time.Second)) - time.Since(c.began)
+	if ahead < 10*time.Millisecond {
+		return
+	}
+	select {
+	case <-c.n.stop:
+	case <-time.After(min(ahead, time.Second)):
+	}
+}
+
+// finishFile makes the file durable and lets the queues know of it.
+func (c *compactor) finishFile() error {
+	n := c.n
+	if c.out == nil {
+		return nil
+	}
+	if err := c.out.Finish(); err != nil {
+		if errors.Is(err, bodyfile.ErrSync) {
+			n.fail(fmt.Errorf("compaction: %w", err))
+		}
+		c.abort()
+		return fmt.Errorf("compaction: %w", err)
+	}
+	n.bodies.Place(message.InKeep, c.out.Number(), int64(len(c.copied)))
+	c.out = nil
+	n.at(FailKeepCopied)
+	for len(c.copied) > 0 {
+		q, k, began := c.copied[0].q, 0, time.Now()
+		h := n.lock(q.part)
+		moving := queue.Relocation{M: q.m}
+		for ; k < len(c.copied) && k < swapSlice && c.copied[k].q == q; k++ {
+			m := &c.copied[k]
+			c.swap(m, &moving)
+			h.dropped = append(h.dropped, m.from)
+		}
+		if !q.gone {
+			moving.End()
+		}
+		c.copied = c.copied[k:]
+		n.unlock(h)
+		q.part.giveWay(began)
+	}
+	n.at(FailKeepSwapped)
+	return nil
+}
+
+// swap lets one entry know. REQUIRES: its partition is held.
+func (c *compactor) swap(m *moved, moving *queue.Relocation) {
+	if m.q.gone {
+		return
+	}
+	to := c.n.bodies.Adopt(m.to)
+	if moving.Move(m.id, m.from, to) {
+		c.n.bodies.Release(m.from) // the entry's
+	} else {
+		c.n.bodies.Release(to)
+	}
+}
+
+// abort gives up the file being written.
+func (c *compactor) abort() {
+	if c.out != nil {
+		_ = c.out.Abort()
+		c.out = nil
+	}
+	for _, m := range c.copied {
+		c.n.bodies.Release(m.from)
+	}
+	c.copied = nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -63,10 +64,44 @@ type plan struct {
 	expiration int64
 	shareable  bool
 
-	history message.Ref // the new one; one reference is the plan's
-	story   deadletter.History
-	targets []*Queue
+	history message.Ref        // the new one; one reference is the plan's
+	stored  []byte             // its bytes
+	story   deadletter.History // what they say, if read is set
+	read    bool
+	targets []*Queue // in the log of the queue it died in
+	remote  []target // in others
 	outcome deadletter.Outcome
+}
+
+// rests says whether the message has no TTL in the target from now on (DL-22.8). The target's queue is held.
+func (p *plan) rests(t *Queue) bool {
+	rules := t.m.Rules()
+	if rules.Profile != deadletter.ApsaraMQ {
+		return false
+	}
+	if !p.read {
+		// Our own bytes: one that cannot be read tells of no death.
+		p.story, _ = deadletter.Parse(p.stored)
+		p.read = true
+	}
+	return rules.Rests(&p.story, t.Name)
+}
+
+// split keeps the targets that are in the log of the partition given, and makes
+// the others remote.
+func (p *plan) split(from *Partition) {
+	log := from.logID()
+	kept := p.targets[:0:0]
+	for _, t := range p.targets {
+		if to := t.part.logID(); to == log {
+			kept = append(kept, t)
+		} else {
+			p.remote = append(p.remote, target{to, t.Incarnation})
+		}
+	}
+	if len(p.remote) > 0 {
+		p.targets = kept
+	}
 }
 
 // router is the memory of one slice of deaths.
@@ -75,6 +110,25 @@ type router struct {
 	plans  []*plan // for each death
 	last   *plan
 	parts  []*Partition
+
+	// Where the death before went, if that depends on nothing but this.
+	routed   bool
+	exchange string
+	keys     []string
+	targets  []*Queue
+}
+
+// route finds where a death goes, which is mostly where the one before went. The
+// targets are the caller's.
+func (r *router) route(n *Node, q *Queue, exchange string, keys []string, rec message.Record, h *deadletter.History) (targets []*Queue, exists, byKeys bool) {
+	if r.routed && r.exchange == exchange && slices.Equal(r.keys, keys) {
+		return slices.Clone(r.targets), true, true
+	}
+	targets, exists, byKeys = n.Router.RouteDead(q, exchange, keys, rec, h, nil)
+	if r.routed = exists && byKeys; r.routed {
+		r.exchange, r.keys, r.targets = exchange, keys, slices.Clone(targets)
+	}
+	return targets, exists, byKeys
 }
 
 // routeSlice routes up to a slice of the deaths of q. REQUIRES: q.routing is
@@ -94,7 +148,10 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 	h := n.lock(q.part)
 	dead, settings := q.dead, q.m.Settings()
 	if !q.gone {
-		r.deaths = q.m.Deaths(sliceLimit/2, r.deaths)
+		r.deaths = q.m.Deaths(sliceLimit/2+len(q.spoilt), r.deaths)
+		if len(q.spoilt) > 0 {
+			r.deaths = slices.DeleteFunc(r.deaths, func(d queue.Death) bool { return q.spoilt[d.ID] })
+		}
 	}
 	for i := range r.deaths {
 		n.bodies.Retain(r.deaths[i].Body, 1)
@@ -107,8 +164,21 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 	}
 	caused = n.finishHold(h)
 	n.at(FailDeathMarked)
-	n.planDeaths(r, q, dead, settings.DeadLetter)
+	for _, id := range n.warmDeaths(r, q) {
+		if q.spoilt == nil {
+			q.spoilt = map[queue.ID]bool{}
+		}
+		q.spoilt[id] = true
+	}
+	if len(r.deaths) == 0 {
+		return true, caused
+	}
+	n.planDeaths(r, q, dead, &settings)
 	n.at(FailDeathPlanned)
+	if q.part.group != nil {
+		n.proposeDeaths(r, q, settings.AtLeastOnce, true)
+		return false, caused // it goes on when that is applied
+	}
 	more = n.moveDeaths(r, q, settings.AtLeastOnce, true, &caused)
 	return more, caused
 }
@@ -118,9 +188,33 @@ func (n *Node) finishHold(h *hold) []*Queue {
 	return n.finish(h)
 }
 
-// planDeaths finds what is to happen to each death. No partition is locked. If
-// inForce is not set, the dead-letter exchange was taken away after they died.
-func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, inForce bool) {
+// warmDeaths brings into memory what was pinned on disk: routing reads it, and so
+// do the targets. A death whose record cannot be read stays in its queue, dead and
+// counted, until the node starts again: these are returned, and left out. No
+// partition is locked.
+func (n *Node) warmDeaths(r *router, q *Queue) (spoilt []queue.ID) {
+	kept := r.deaths[:0]
+	for _, d := range r.deaths {
+		warm, err := n.bodies.Warm(d.Body)
+		if err != nil {
+			n.Logger.Error("A dead message cannot be routed: its record cannot be read", "vhost", string(q.VHost), "queue", q.Name, "error", err)
+			n.bodies.Release(d.Body)
+			n.bodies.Release(d.History)
+			spoilt = append(spoilt, d.ID)
+			continue
+		}
+		d.Body = warm
+		kept = append(kept, d)
+	}
+	clear(r.deaths[len(kept):])
+	r.deaths = kept
+	return spoilt
+}
+
+// planDeaths finds what is to happen to each death, by the settings of the queue now:
+// the dead-letter exchange may have been taken away since they died. No partition is locked.
+func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, settings *queue.Settings) {
+	r.routed = false // the topology may have changed since
 	for i := range r.deaths {
 		d := &r.deaths[i]
 		rec := message.Record(n.bodies.Bytes(d.Body))
@@ -135,12 +229,12 @@ func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, inForce bool) {
 			r.plans = append(r.plans, last)
 			continue
 		}
-		p := n.planDeath(q, dead, inForce, d, rec, expiration)
+		p := n.planDeath(r, q, dead, settings, d, rec, expiration)
 		r.plans, r.last = append(r.plans, p), p
 	}
 }
 
-func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death, rec message.Record, expiration int64) *plan {
+func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, settings *queue.Settings, d *queue.Death, rec message.Record, expiration int64) *plan {
 	p := &plan{
 		prev: d.History, reason: d.Reason, at: d.At, by: d.By,
 		exchange: rec.Exchange(), key: rec.Key(), expiration: expiration,
@@ -148,7 +242,7 @@ func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death
 	var h deadletter.History
 	if d.History != 0 {
 		// Our own bytes: if they cannot be read, the history begins anew rather than the message being lost.
-		h, _ = deadletter.Parse(n.bodies.Bytes(d.History))
+		h, _ = deadletter.Parse(n.historyBytes(d.History))
 	} else if n.TrustClientDeath && rec.HasHeaders() {
 		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
 			h, _ = deadletter.Carried(props.Headers) // DL-7.10
@@ -156,7 +250,7 @@ func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death
 	}
 	e := deadletter.Event{
 		Queue: q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
-		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey,
+		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey, Rules: &settings.Rules,
 	}
 	if d.History == 0 {
 		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
@@ -179,15 +273,15 @@ func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death
 		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())
 	}
 	var exists, byKeys bool
-	if inForce {
-		p.targets, exists, byKeys = n.Router.RouteDead(q, dead.Exchange, routes, rec, &h, nil)
+	if settings.DeadLetter {
+		p.targets, exists, byKeys = r.route(n, q, dead.Exchange, routes, rec, &h)
 	}
 	switch {
 	case !exists:
 		p.outcome = deadletter.NoExchange
 	case len(p.targets) == 0:
 		p.outcome = deadletter.NoRoute
-	case d.Reason != deadletter.Rejected:
+	case d.Reason.Counted() != deadletter.Rejected && settings.Rules.CutCycles():
 		kept := p.targets[:0]
 		for _, t := range p.targets {
 			if !h.ClosesCycle(t.Name) {
@@ -199,9 +293,8 @@ func (n *Node) planDeath(q *Queue, dead DeadLetter, inForce bool, d *queue.Death
 		}
 	}
 	stored := h.Append(nil)
-	ref, b := n.bodies.Alloc(len(stored))
-	copy(b, stored)
-	p.history, p.story = ref, h
+	p.history, p.stored, p.story, p.read = histories.Keep(n.bodies, stored), stored, h, true
+	p.split(q.part)
 	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.TrustClientDeath && rec.HasHeaders())
 	return p
 }
@@ -225,10 +318,14 @@ func (n *Node) moveDeaths(r *router, q *Queue, atLeastOnce, last bool, caused *[
 	h.step = steps{FailDeathBeforeAppend, FailDeathAppended, FailDeathUnlocked}
 	h.touch(q)
 	for i := range r.deaths {
-		if !q.gone {
-			n.moveDeath(h, q, &r.deaths[i], r.plans[i], atLeastOnce)
-			n.split(h)
+		if q.gone {
+			break
 		}
+		if n.moveDeath(h, q, &r.deaths[i], r.plans[i], atLeastOnce) {
+			d, p := &r.deaths[i], r.plans[i]
+			n.Router.Dropped(q, d.Reason, p.outcome, message.Record(n.bodies.Bytes(d.Body)), &p.story)
+		}
+		n.split(h)
 	}
 	more = true
 	if last && (q.gone || !q.m.HasDeaths()) {
@@ -253,22 +350,22 @@ func (n *Node) eachPlan(r *router, f func(*plan)) {
 	}
 }
 
-// moveDeath moves one dead entry into its targets. REQUIRES: q and the targets are held.
-func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce bool) {
+// moveDeath moves one dead entry into its targets, and says whether it was dropped
+// because p has none. REQUIRES: q and the targets in its log are held.
+func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce bool) (dropped bool) {
 	if !q.m.Dead(d.ID) {
-		return // purged while its targets were looked up
+		return false // purged while its targets were looked up
 	}
-	rec := message.Record(n.bodies.Bytes(d.Body))
+	if !atLeastOnce && q.awaits(d.ID, p) {
+		return false
+	}
 	h.entered = h.entered[:0]
 	logged := 0
 	counts := queue.Counts{Deliveries: d.Counts.Deliveries}
-	if n.ResetOnDeadLetter {
+	if n.ResetOnDeadLetter || q.m.Rules().ResetCounts {
 		counts.Deliveries = 0
 	}
-	priority := -1
-	if v, ok := rec.Priority(); ok {
-		priority = int(v)
-	}
+	rec, priority := n.recordOf(q, d)
 	refused := 0
 	for _, t := range p.targets {
 		if t.gone || slices.Contains(q.answered[d.ID], t.Incarnation) {
@@ -276,8 +373,11 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		}
 		h.touch(t)
 		e := queue.Entry{
-			Body: d.Body, History: p.history, Counts: counts, Size: t.size(rec), Priority: priority, TTL: -1,
-			Logged: t.logs(rec.Persistent()), Redelivered: counts.Deliveries > 0,
+			Body: d.Body, History: p.history, Counts: counts, Size: d.Size, Priority: priority, TTL: -1,
+			Logged: true, Redelivered: counts.Deliveries > 0, Rests: p.rests(t),
+		}
+		if rec != nil {
+			e.Size, e.Logged = t.size(rec), t.logs(rec.Persistent())
 		}
 		n.bodies.Retain(d.Body, 1)
 		n.bodies.Retain(p.history, 1)
@@ -300,89 +400,143 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 			logged++
 		}
 	}
-	n.settleDeath(h, q, d, p, counts, atLeastOnce, refused, logged)
+	sent := n.sendDeath(h, q, d, p, counts, atLeastOnce)
+	dropped = n.settleDeath(h, q, d, p, counts, atLeastOnce, refused, logged, sent)
 	for _, in := range h.entered {
 		in.q.m.Flow(h.now, in.id)
 	}
+	return dropped
 }
 
-// settleDeath ends the entry in its source, writes the frame's operation and counts.
-func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, atLeastOnce bool, refused, logged int) {
+// recordOf is the record of a dead entry and its priority. In a group it is not
+// looked at, since it may be on disk: all queues there count alike, and the level
+// tells the priority.
+func (n *Node) recordOf(q *Queue, d *queue.Death) (rec message.Record, priority int) {
+	if q.part.group != nil {
+		return nil, d.ID.Lane()
+	}
+	rec = message.Record(n.bodies.Bytes(d.Body))
+	return rec, priorityOf(rec)
+}
+
+// priorityOf is the message's priority, -1 if it has none.
+func priorityOf(rec message.Record) int {
+	if v, ok := rec.Priority(); ok {
+		return int(v)
+	}
+	return -1
+}
+
+// awaits says whether an entry was held and targets in other logs were asked, until
+// at-least-once was switched off: then their answers come first, since what they take
+// cannot be sent to them again, and what they refuse would be lost. Targets that nobody has
+// asked keep it from being buried with the last answer; it is tried again then.
+func (q *Queue) awaits(id queue.ID, p *plan) bool {
+	asked := q.asked[id]
+	if len(asked) == 0 {
+		return false
+	}
+	known := func(target uint64) bool {
+		return slices.Contains(asked, target) || slices.Contains(q.answered[id], target)
+	}
+	q.note(id, slices.ContainsFunc(p.remote, func(t target) bool { return !known(t.queue) }) ||
+		slices.ContainsFunc(p.targets, func(t *Queue) bool { return !known(t.Incarnation) }))
+	return true
+}
+
+// sendDeath puts a dead entry into the outboxes for its targets in other logs, and
+// returns for how many of them it waits from now on.
+func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, atLeastOnce bool) (sent int) {
+	flags := uint8(0)
+	if !atLeastOnce {
+		flags = mailForce
+		if len(h.entered) == 0 && len(q.answered[d.ID]) == 0 {
+			flags |= mailCounts // of the first; there is nothing else that tells the outcome
+		}
+	}
+	for _, t := range p.remote {
+		if slices.Contains(q.answered[d.ID], t.queue) {
+			continue
+		}
+		sent++
+		switch {
+		case !atLeastOnce:
+			n.send(h, q, d, p, t, counts.Deliveries, flags, false)
+			flags &^= mailCounts
+		case !slices.Contains(q.asked[d.ID], t.queue):
+			q.ask(d.ID, t.queue)
+			n.send(h, q, d, p, t, counts.Deliveries, flags, true)
+		}
+	}
+	return sent
+}
+
+// settleDeath ends the entry in its source, writes the frame's operation and
+// counts. It says whether the entry was dropped because there was nowhere to go.
+func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, atLeastOnce bool, refused, logged, sent int) (dropped bool) {
 	outcome := p.outcome
 	switch {
-	case len(h.entered) > 0:
+	case len(h.entered) > 0 || sent > 0:
 		outcome = deadletter.Routed
 	case refused > 0:
 		outcome = deadletter.TargetRefused
 	case outcome == deadletter.Routed: // its targets are gone
 		outcome = deadletter.NoRoute
 	}
-	if atLeastOnce && (refused > 0 || len(h.entered) == 0 && len(q.answered[d.ID]) == 0) {
+	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && len(q.answered[d.ID]) == 0) {
 		n.holdDeath(h, q, d, p, counts, logged)
-		return
+		q.note(d.ID, refused > 0)
+		return false
 	}
 	body, history, ok := q.m.Bury(d.ID)
 	if !ok {
-		return
+		return false
 	}
 	h.drop(body, history)
-	if len(q.answered[d.ID]) > 0 {
+	answered := len(q.answered[d.ID]) > 0
+	if answered {
 		delete(q.answered, d.ID)
 		outcome = deadletter.Routed
 	}
+	delete(q.balked, d.ID)
 	n.logMove(h, q, d, p, counts, false, logged)
-	q.count(d.Reason, outcome)
+	if sent == 0 || len(h.entered) > 0 || answered {
+		q.count(d.Reason, outcome) // else the answer tells
+	}
 	if atLeastOnce {
 		n.confirmed.Add(1)
 	}
-	if outcome != deadletter.Routed {
-		n.Router.Dropped(q, d.Reason, outcome, message.Record(n.bodies.Bytes(d.Body)), &p.story)
-	}
+	return outcome != deadletter.Routed
 }
 
 // logMove writes the operation of a death: the entry leaves q, unless keep is
 // set, and enters the logged ones of h.entered.
 func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, keep bool, logged int) {
 	switch {
+	case q.part.group != nil:
+		return // the command has it
 	case logged == 0:
 		if d.Logged && !keep {
 			h.frame.settle(q.Incarnation, d.ID)
 		}
 		return
-	case d.Logged && n.compacting.Load() == 0:
-		h.frame.move(q.Incarnation, d.ID, p.history, n.bodies.Bytes(p.history), keep, logged)
+	case d.Logged:
+		h.frame.move(q.Incarnation, d.ID, p.history, p.stored, keep, logged)
 		for _, in := range h.entered {
 			if in.logged {
-				h.frame.moveTarget(in.q.Incarnation, in.id, in.q.m.Due(in.id), counts.Deliveries)
+				h.frame.moveTarget(in.q.Incarnation, in.id, in.q.m.Due(in.id), counts.Deliveries, in.q.m.Size(in.id))
 			}
 		}
 		return
 	}
-	// The journal does not have the entry, or may not have it for long: what it
-	// knows of it may be dropped before the entry was written anew.
-	cut := n.compacting.Load()
-	switch {
-	case d.Logged && !keep:
-		h.frame.settle(q.Incarnation, d.ID)
-	case d.Logged:
-		var targets []uint64
-		for _, in := range h.entered {
-			if in.logged {
-				targets = append(targets, in.q.Incarnation)
-			}
-		}
-		h.frame.answered(q.Incarnation, d.ID, targets)
-	}
+	// The journal does not have the entry.
 	for _, in := range h.entered {
 		if !in.logged {
 			continue
 		}
-		e := entered{queue: in.q.Incarnation, id: in.id, history: n.bodies.Bytes(p.history)}
-		if at := n.bodies.Location(d.Body); d.Logged && at >= cut && at != 0 {
-			e.location = at
-		} else {
-			e.record, e.recordRef = n.bodies.Bytes(d.Body), d.Body
-		}
+		e := entered{queue: in.q.Incarnation, id: in.id, history: p.stored}
+		e.record, e.recordRef = n.bodies.Bytes(d.Body), d.Body
+		n.bodies.Retain(d.Body, 1)
 		e.r.Due = in.q.m.Due(in.id)
 		e.r.Counts = counts
 		e.r.Redelivered = counts.Deliveries > 0
@@ -393,7 +547,7 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 // holdDeath keeps an at-least-once death in its queue until every target has
 // taken it; those that have are not asked again (DL-13.5).
 func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, logged int) {
-	if q.m.Hold(d.ID) && d.Logged {
+	if q.m.Hold(d.ID) && d.Logged && q.part.group == nil {
 		h.frame.hold(q.Incarnation, d.ID, uint8(d.Reason), d.At)
 	}
 	if len(h.entered) == 0 {
@@ -440,7 +594,12 @@ func (n *Node) routeHeld(q *Queue, slice []queue.Death) (caused []*Queue) {
 		}
 	}
 	caused = n.finishHold(h)
-	n.planDeaths(r, q, dead, settings.DeadLetter)
+	n.warmDeaths(r, q)
+	n.planDeaths(r, q, dead, &settings)
+	if q.part.group != nil {
+		n.proposeDeaths(r, q, settings.AtLeastOnce, false)
+		return caused
+	}
 	n.moveDeaths(r, q, settings.AtLeastOnce, false, &caused)
 	return caused
 }

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -58,4 +59,48 @@ func TestRefusedDeleteLeavesTheDead(t *testing.T) {
 		t.Errorf("Delete of a queue that is gone: %v", err)
 	}
 	w.settle()
+}
+
+// A queue that a checkpoint has and that was deleted since is redone with what the
+// journal says of it, page by page, and then forgotten.
+func TestAQueueDeletedSinceTheCheckpointIsForgotten(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	defs := []definition{
+		{"stays", classic, queue.Unlimited(), DeadLetter{}},
+		{"goes", classic, queue.Unlimited(), DeadLetter{}},
+	}
+	w := open(t, fs, defs, nil, 1000, nil)
+	for serial := range message.Serial(600) { // several pages
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{w.queues["goes"], w.queues["stays"]}, Body: w.record(serial, true, 10), TTL: -1, Priority: -1}})
+	}
+	if err := w.n.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	goes := w.queues["goes"]
+	d, _, ok, err := w.n.Get(goes, true)
+	if !ok || err != nil {
+		t.Fatalf("Get: %v, %v", ok, err)
+	}
+	w.n.bodies.Release(d.Body)
+	if _, err := w.n.Delete(goes, nil); err != nil {
+		t.Fatal(err)
+	}
+	killed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+
+	w = open(t, killed, defs[:1], nil, 1000, nil)
+	if n := w.n.Counts(w.queues["stays"]).Ready; n != 600 {
+		t.Errorf("%d messages in the other queue, want 600", n)
+	}
+	w.check(0)
+	if err := w.n.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.index.Range([]byte{keySummary}, func(key, _ []byte) error {
+		if incarnation, id, _ := splitPageKey(key); incarnation != w.queues["stays"].Incarnation {
+			t.Errorf("page %d of a queue that is gone is still in the index", id.Number)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -11,14 +11,22 @@ const (
 	FailDeathBeforeAppend = "death-before-append" // moved in memory, the journal does not know
 	FailDeathAppended     = "death-appended"      // the frame is in the journal's buffer, the partitions are locked
 	FailDeathUnlocked     = "death-unlocked"      // unlocked, deliveries and wake-ups are due
-	FailCompactMid        = "compact-mid"         // a slice of a queue was written anew, the old segments are there
+	FailMailSent          = "mail-sent"           // messages for another log are about to be handed over
+	FailMailTaken         = "mail-taken"          // they are durable there, the outbox does not know
+	FailCheckpointCut     = "checkpoint-cut"      // a checkpoint was cut, nothing of it is saved
+	FailCheckpointPages   = "checkpoint-pages"    // some of its pages are saved
+	FailCheckpointWhole   = "checkpoint-whole"    // it is on disk, what it makes needless is still there
+	FailSpill             = "spill"               // pages were put away
+	FailKeepCopied        = "keep-copied"         // bodies were copied to a file of the keep, their queues do not know
+	FailKeepSwapped       = "keep-swapped"        // the queues know, no checkpoint does
 	FailRecoverFrame      = "recover-frame"       // about to redo a frame
 )
 
 // Failpoints lists the names Options.Failpoint is called with.
 var Failpoints = []string{
 	FailPublishAppended, FailSettleAppended, FailDeathMarked, FailDeathPlanned, FailDeathBeforeAppend,
-	FailDeathAppended, FailDeathUnlocked, FailCompactMid, FailRecoverFrame,
+	FailDeathAppended, FailDeathUnlocked, FailCheckpointCut, FailCheckpointPages, FailCheckpointWhole, FailSpill,
+	FailMailSent, FailMailTaken, FailKeepCopied, FailKeepSwapped, FailRecoverFrame,
 }
 
 // at passes a named step; "" is none.

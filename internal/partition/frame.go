@@ -19,15 +19,21 @@ import (
 //	settle   queue | first id | count     the entries are gone
 //	deliver  queue | first id | count     they were delivered and are to be settled
 //	return   queue | id | deliveries | acquired | notBefore
-//	move     queue | id | history bytes, empty = as in the move before | keep | n | n × (queue, id, due, deliveries)
+//	move     queue | id | history bytes, empty = as in the move before | keep | n | n × (queue, id, due, deliveries, size)
 //	         a death: the entry leaves, unless keep is 1, and enters the targets with its body
-//	enter    queue | id | flags | due | deliveries | acquired | notBefore | held reason | died at | history bytes | body
-//	         an entry with all its state; body is 0 and record bytes, or the location of a record in the journal
+//	enter    queue | id | flags | due | deliveries | acquired | notBefore | held reason | died at | history bytes | record bytes
+//	         an entry with all its state, whose body the journal did not have
 //	purge    queue | n | n × id           all but these are gone
 //	hold     queue | id | reason | died at    the entry is dead and waits for its targets
-//	answered queue | id | n | n × queue       targets that have taken the held entry already
-//	cut                                   a compaction begins: enter operations may refer to records behind this one,
-//	cutEnd                                and not any more
+//	mailOut  log | number | target queue | queue | held id | flags | reason | deliveries | vhost bytes | history bytes | id
+//	         the outbox for that log takes an entry: the body of the one with that id, or if it is 0 the record bytes that follow
+//	mailAck  log | up to | n | n × (number | answer)   that log has taken what was sent, but for these
+//	mailIn   log | number | answer | heard             an entry from that log was taken, or refused
+//	mailBack log | number                              an entry stranded in the outbox for that log goes elsewhere
+//	delay    queue | id | notBefore           an entry that was just published is delivered only from then on
+//	hash     queue | u64                  in tests: what the queue's state sums up to now, see queue.StateHash
+//	cut                                   a checkpoint has all that was before
+//	lost     the rest of the frame        here was damage, and an operator chose to go on without: entries that are named later may be unknown
 const frameVersion = 1
 
 const (
@@ -39,10 +45,18 @@ const (
 	opEnter
 	opPurge
 	opHold
-	opAnswered
+	_ // nobody writes it
 	opCut
-	opCutEnd
+	opMailOut
+	opMailAck
+	opMailIn
+	opMailBack
+	opHash
+	opDelay
 )
+
+// opLost has a number of its own: no program writes it but the repair.
+const opLost = 0x7f
 
 // maxRun is how many entries one settle or deliver may name, so that a reader can
 // tell a run from nonsense.
@@ -66,7 +80,7 @@ type frame struct {
 	runCount uint64
 
 	history message.Ref // of the last move; its bytes need not be repeated
-	records []placed    // records in this frame, to be told where they are
+	records []placed    // records in this frame, to be told where they are; with a reference to each
 }
 
 // placed is a record in a frame.
@@ -120,14 +134,21 @@ func (f *frame) extend(op byte, q uint64, id queue.ID) {
 func (f *frame) settle(q uint64, id queue.ID)  { f.extend(opSettle, q, id) }
 func (f *frame) deliver(q uint64, id queue.ID) { f.extend(opDeliver, q, id) }
 
-// record writes a record's bytes and remembers to tell its place.
+// record writes a record's bytes and remembers to tell its place. The reference is
+// the frame's until then: a consumer may have got the message meanwhile, and be
+// done with it. What lies on disk is sealed, whoever published it.
 func (f *frame) record(body message.Ref, r []byte) {
 	f.uint(uint64(len(r)))
-	f.records = append(f.records, placed{body, uint32(len(f.b))})
+	at := len(f.b)
+	f.records = append(f.records, placed{body, uint32(at)})
 	f.b = append(f.b, r...)
+	if r := message.Record(f.b[at:]); !r.Sealed() {
+		r.Seal()
+	}
 }
 
-// publish begins a publish operation with n targets, which follow by target.
+// publish begins a publish operation with n targets, which follow by target. It
+// takes a reference to body.
 func (f *frame) publish(body message.Ref, r []byte, n int) {
 	f.begin(opPublish)
 	f.record(body, r)
@@ -146,6 +167,13 @@ func (f *frame) comeBack(q uint64, id queue.ID, n queue.Counts, notBefore int64)
 	f.uint(uint64(id))
 	f.uint(uint64(n.Deliveries))
 	f.uint(uint64(n.Acquired))
+	f.uint(uint64(notBefore))
+}
+
+func (f *frame) delay(q uint64, id queue.ID, notBefore int64) {
+	f.begin(opDelay)
+	f.uint(q)
+	f.uint(uint64(id))
 	f.uint(uint64(notBefore))
 }
 
@@ -169,9 +197,10 @@ func (f *frame) move(q uint64, id queue.ID, history message.Ref, bytes []byte, k
 	f.uint(uint64(n))
 }
 
-func (f *frame) moveTarget(q uint64, id queue.ID, due int64, deliveries uint32) {
+func (f *frame) moveTarget(q uint64, id queue.ID, due int64, deliveries, size uint32) {
 	f.target(q, id, due)
 	f.uint(uint64(deliveries))
+	f.uint(uint64(size))
 }
 
 // entered is the operand of an enter operation.
@@ -180,9 +209,8 @@ type entered struct {
 	id        queue.ID
 	r         queue.Restored
 	history   []byte
-	location  uint64 // of the record in the journal; 0: it is inline
 	record    []byte
-	recordRef message.Ref // when writing an inline record
+	recordRef message.Ref // whose place is to be noted; a reference passes to the frame
 }
 
 func (f *frame) enter(e *entered) {
@@ -208,10 +236,7 @@ func (f *frame) enter(e *entered) {
 	f.uint(uint64(e.r.DiedAt))
 	f.uint(uint64(len(e.history)))
 	f.b = append(f.b, e.history...)
-	f.uint(e.location)
-	if e.location == 0 {
-		f.record(e.recordRef, e.record)
-	}
+	f.record(e.recordRef, e.record)
 }
 
 func (f *frame) purge(q uint64, keep []queue.ID) {
@@ -231,15 +256,15 @@ func (f *frame) hold(q uint64, id queue.ID, reason uint8, at int64) {
 	f.uint(uint64(at))
 }
 
-func (f *frame) answered(q uint64, id queue.ID, targets []uint64) {
-	f.begin(opAnswered)
+func (f *frame) hash(q, sum uint64) {
+	f.begin(opHash)
 	f.uint(q)
-	f.uint(uint64(id))
-	f.uint(uint64(len(targets)))
-	for _, t := range targets {
-		f.uint(t)
-	}
+	f.uint(sum)
 }
+
+// LostFrame is what the payload of a frame begins with that takes the place of
+// damage, see journal.Fill.
+func LostFrame() []byte { return []byte{frameVersion, opLost} }
 
 var errFrame = errors.New("partition: a frame of the journal is malformed")
 
@@ -296,7 +321,10 @@ func (r *frameReader) small() uint32 {
 // reason reads a reason of death, which is 0 only if optional is set.
 func (r *frameReader) reason(optional bool) deadletter.Reason {
 	v := r.uint()
-	if v > uint64(len(deadletter.Reasons)) || v == 0 && !optional {
+	if v == 0 && optional {
+		return 0
+	}
+	if v > math.MaxUint8 || !deadletter.Reason(v).Valid() {
 		r.bad = true
 		return 0
 	}

@@ -35,10 +35,9 @@ func everyFrame() []byte {
 	f.comeBack(2, q4(1), queue.Counts{Deliveries: 1, Acquired: 2}, 1_700_000_000_500)
 	f.hold(2, q4(1), uint8(deadletter.Expired), 9)
 	f.move(1, id(1), 3, history, false, 1)
-	f.moveTarget(2, q4(2), 0, 1)
+	f.moveTarget(2, q4(2), 0, 1, 5)
 	f.move(2, q4(1), 3, history, true, 1)
-	f.moveTarget(1, id(3), 0, 1)
-	f.answered(2, q4(1), []uint64{1, 99})
+	f.moveTarget(1, id(3), 0, 1, 5)
 	f.b = append(f.b, opCut)
 	f.enter(&entered{queue: 1, id: id(4), history: history, record: r, recordRef: 1})
 	e2 := entered{queue: 2, id: q4(3), record: r, recordRef: 1}
@@ -47,7 +46,6 @@ func everyFrame() []byte {
 	e3 := entered{queue: 99, id: id(1), record: r, recordRef: 1}
 	e3.r.Out = true
 	f.enter(&e3)
-	f.begin(opCutEnd)
 	f.purge(2, []queue.ID{q4(1)})
 	f.settle(1, id(2))
 	f.settle(1, id(3))
@@ -61,7 +59,7 @@ func redo(t testing.TB, payload []byte) (*world, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Recover(func(journal.Pos, []byte) error { return nil }); err != nil {
+	if err := j.Recover(0, func(journal.Pos, []byte) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Commit(j.Append(payload)); err != nil {

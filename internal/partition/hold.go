@@ -20,10 +20,13 @@ type hold struct {
 	timeouts []timeout
 	dropped  []message.Ref // references to give up
 	route    []*Queue      // queues whose deaths are to be routed by this caller
+	hashed   []*Queue      // of touched, those whose state is to be told
 	entered  []newEntry    // by the publish or the death under way
 	entries  int
 	pos      journal.Pos // of the frame, 0 if nothing was logged
 	step     steps       // failpoints on the way out
+	mailing  bool        // Node.mailMu is held
+	sends    bool        // an outbox has more
 }
 
 // steps are the failpoints that a hold passes on its way out; "" is none.
@@ -49,6 +52,7 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	}
 	h.frame.reset()
 	h.now, h.pos, h.entries, h.step = n.Now(), 0, 0, steps{}
+	h.mailing, h.sends = false, false
 	return h
 }
 
@@ -78,13 +82,25 @@ func (n *Node) unlock(h *hold) journal.Pos {
 }
 
 // maxBuffered is how many bytes of the journal may wait to be written.
-const maxBuffered = 4 << 20
+const maxBuffered = 1 << 20
 
-// relieve writes the journal's buffer if it has grown too large, so that those
-// who publish faster than the disk takes it are slowed down.
+// relieve writes the journal's buffer if it has grown too large, and puts pages
+// away if memory is much shorter than it should be, so that those who publish
+// faster than the disk takes it are slowed down.
 func (n *Node) relieve() {
 	if n.Journal.Buffered() > maxBuffered {
 		_ = n.Journal.Flush() // a failure stops the node by itself
+	}
+	if n.Index == nil {
+		return
+	}
+	if bodies, index := n.short(); bodies || index {
+		for _, p := range n.all {
+			p.wake()
+		}
+		if n.bodies.Memory() > n.BodyBudget+n.BodyBudget/2 || n.lent.Load() > n.IndexBudget+n.IndexBudget/2 {
+			n.all[n.helper.Add(1)%uint64(len(n.all))].putAway()
+		}
 	}
 }
 
@@ -96,22 +112,39 @@ func (n *Node) release(h *hold) journal.Pos {
 			continue
 		}
 		checkQueue(q)
+		if n.StateHash && q.Durable {
+			h.hashed = append(h.hashed, q)
+		}
 		p := q.part
+		if g := p.group; g != nil && !g.leads {
+			continue // whoever leads sees to it
+		}
 		if q.m.HasDeaths() && !q.routing {
 			q.routing = true
 			h.route = append(h.route, q)
 		}
-		if due := q.m.NextDue(); due != q.due {
+		if due := q.m.NextDue(); due != q.due && !q.ticking {
 			p.schedule(q, due)
 		}
 	}
 	n.at(h.step.append)
+	if n.StateHash {
+		h.hashes()
+	}
 	n.writeFrame(h)
 	n.at(h.step.appended)
+	if h.mailing {
+		n.mail.written(h.pos)
+		n.mailMu.Unlock()
+	}
+	if h.sends {
+		h.parts[0].wakeSender()
+	}
 	for i := len(h.parts) - 1; i >= 0; i-- {
 		p := h.parts[i]
 		p.longest = max(p.longest, h.entries)
 		p.hold = nil
+		p.counted()
 		if len(p.timers) > 0 && p.timers[0].due < p.alarm {
 			p.alarm = p.timers[0].due
 			p.wake()
@@ -119,6 +152,17 @@ func (n *Node) release(h *hold) journal.Pos {
 		p.mu.Unlock()
 	}
 	return h.pos
+}
+
+// hashes writes what the queues are that the frame tells of.
+func (h *hold) hashes() {
+	if h.frame.bytes() != nil {
+		for _, q := range h.hashed {
+			h.frame.hash(q.Incarnation, q.m.StateHash())
+		}
+	}
+	clear(h.hashed)
+	h.hashed = h.hashed[:0]
 }
 
 // writeFrame hands what the hold has collected to the journal.
@@ -130,7 +174,8 @@ func (n *Node) writeFrame(h *hold) {
 	h.pos = n.Journal.Append(b)
 	at := n.Journal.PayloadPos(h.pos)
 	for _, r := range h.frame.records {
-		n.bodies.SetLocation(r.body, uint64(at)+uint64(r.at))
+		n.bodies.SetLocation(r.body, message.Location(at)+message.Location(r.at))
+		n.bodies.Release(r.body)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 type Move struct {
 	ID      queue.ID
 	Targets []*Queue // distinct; at least one
-	History []byte   // the history it has from then on
+	History []byte   // the history it has from then on; not empty
 }
 
 // Moved is what became of a Move.
@@ -26,18 +26,28 @@ const (
 // its targets in one frame of the journal, or stays. Call it with a slice of at
 // most a few hundred. The result has an element for each move.
 func (n *Node) Move(q *Queue, moves []Move) []Moved {
+	if q.Replicated() {
+		return n.moveReplicated(q, moves)
+	}
 	parts := []*Partition{q.part}
 	for i := range moves {
 		for _, t := range moves[i].Targets {
-			parts = append(parts, t.part)
+			if t.part.group == nil {
+				parts = append(parts, t.part)
+			}
 		}
 	}
 	results := make([]Moved, len(moves))
+	warm := n.warmMoves(q, moves)
+	defer n.releaseAll(warm)
 	h := n.lock(parts...)
 	h.entries = len(moves)
 	h.touch(q)
 	for i := range moves {
-		results[i] = n.move(h, q, &moves[i])
+		p := plan{history: storeHistory(n.bodies, moves[i].History), stored: moves[i].History, targets: moves[i].Targets}
+		p.split(q.part)
+		results[i] = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), warm[i])
+		h.dropped = append(h.dropped, p.history)
 		n.split(h)
 	}
 	n.unlock(h)
@@ -45,41 +55,76 @@ func (n *Node) Move(q *Queue, moves []Move) []Moved {
 	return results
 }
 
-func (n *Node) move(h *hold, q *Queue, m *Move) Moved {
-	v, ok := q.m.View(m.ID)
-	if q.gone || !ok {
+// warmMoves brings the records of what is to be moved into memory before anything
+// is locked for it. It returns a reference for each move, 0 for what is not there
+// any more.
+func (n *Node) warmMoves(q *Queue, moves []Move) []message.Ref {
+	warm := make([]message.Ref, len(moves))
+	_ = n.with(q, func(*hold) {
+		for i := range moves {
+			if v, ok := q.m.View(moves[i].ID); ok {
+				n.bodies.Retain(v.Body, 1)
+				warm[i] = v.Body
+			}
+		}
+	})
+	for i, ref := range warm {
+		var err error
+		if warm[i], err = n.bodies.Warm(ref); err != nil {
+			n.Logger.Error("A message cannot be moved: its record cannot be read", "vhost", string(q.VHost), "queue", q.Name, "error", err)
+			n.bodies.Release(ref)
+			warm[i] = 0
+		}
+	}
+	return warm
+}
+
+func (n *Node) releaseAll(refs []message.Ref) {
+	for _, ref := range refs {
+		n.bodies.Release(ref)
+	}
+}
+
+// moveOne moves one entry, asked to go to so many queues. Those in other logs
+// cannot be asked whether they have room: what they refuse is stranded. warm is
+// the message's record in memory, 0 if it cannot be had.
+func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm message.Ref) Moved {
+	v, ok := q.m.View(id)
+	if q.gone || !ok || warm == 0 {
 		return MoveGone
 	}
-	rec := message.Record(n.bodies.Bytes(v.Body))
-	e := queue.Entry{Body: v.Body, Priority: -1, TTL: -1}
-	if p, ok := rec.Priority(); ok {
-		e.Priority = int(p)
+	d := queue.Death{ID: id, Body: warm, Size: v.Size}
+	rec, priority := n.recordOf(q, &d)
+	e := queue.Entry{Body: warm, Priority: priority, TTL: -1, Size: v.Size, Logged: true}
+	if len(p.targets)+len(p.remote) < asked {
+		return MoveRefused // one is gone
 	}
-	for _, t := range m.Targets {
-		e.Size = t.size(rec)
+	for _, t := range p.targets {
+		if rec != nil {
+			e.Size = t.size(rec)
+		}
 		if t.gone || t != q && !t.m.Accepts(&e) {
 			return MoveRefused
 		}
 	}
-	body, history, logged, ok := q.m.Take(m.ID)
+	body, history, logged, ok := q.m.Take(id)
 	if !ok {
 		return MoveGone
 	}
-	ref, b := n.bodies.Alloc(len(m.History))
-	copy(b, m.History)
-	d := queue.Death{ID: m.ID, Body: body, History: history, Logged: logged}
-	p := plan{history: ref}
+	d.History, d.Logged = history, logged
 	h.entered = h.entered[:0]
 	count := 0
-	for _, t := range m.Targets {
+	for _, t := range p.targets {
 		h.touch(t)
-		e.History, e.Size, e.Logged = ref, t.size(rec), t.logs(rec.Persistent())
-		n.bodies.Retain(body, 1)
-		n.bodies.Retain(ref, 1)
+		if e.History = p.history; rec != nil {
+			e.Size, e.Logged = t.size(rec), t.logs(rec.Persistent())
+		}
+		n.bodies.Retain(warm, 1)
+		n.bodies.Retain(p.history, 1)
 		id, result := t.m.Force(h.now, &e)
 		if result == queue.Refused { // full by an earlier target of the same move
-			n.bodies.Release(body)
-			n.bodies.Release(ref)
+			n.bodies.Release(warm)
+			n.bodies.Release(p.history)
 			continue
 		}
 		t.stats.Published++
@@ -88,9 +133,11 @@ func (n *Node) move(h *hold, q *Queue, m *Move) Moved {
 			count++
 		}
 	}
-	n.logMove(h, q, &d, &p, queue.Counts{}, false, count)
+	for _, t := range p.remote {
+		n.send(h, q, &d, p, t, 0, mailMove, false)
+	}
+	n.logMove(h, q, &d, p, queue.Counts{}, false, count)
 	h.drop(body, history)
-	h.dropped = append(h.dropped, ref)
 	for _, in := range h.entered {
 		in.q.m.Flow(h.now, in.id)
 	}

@@ -13,18 +13,25 @@
 package partition
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/bodyfile"
+	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/store"
 )
 
 // sliceLimit is how many entries are handled under a lock at once.
@@ -38,8 +45,8 @@ type Router interface {
 	RouteDead(q *Queue, exchange string, keys []string, r message.Record, h *deadletter.History, out []*Queue) (targets []*Queue, exists, byKeys bool)
 	// QueueUnused is told that a queue's x-expires has passed.
 	QueueUnused(q *Queue)
-	// Dropped is told of a dead message that went nowhere, with a partition
-	// locked. It must not block and not keep r or h.
+	// Dropped is told of a dead message that went nowhere, perhaps with a
+	// partition locked. It must not block and not keep r or h.
 	Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, h *deadletter.History)
 }
 
@@ -50,29 +57,65 @@ type Options struct {
 	Bodies     *bodies.Store
 	Router     Router
 	Logger     *slog.Logger
-	Now        func() int64      // milliseconds since 1970, rounded down
-	Failpoint  func(name string) // called at the steps in Failpoints; nil: nothing. For tests
+	Now        func() int64 // milliseconds since 1970, rounded down
+	// Cluster decides what happens to quorum queues. Without it they are run like
+	// classic ones.
+	Cluster *cluster.Driver
+	NodeID  uint64 // as in Cluster
+	// OpenGroup joins a group: in the state of a checkpoint, or if st is nil in the first.
+	// Nil: Cluster.Open, where the first state has this node as its only member.
+	OpenGroup func(id uint64, m cluster.Machine, st *cluster.State) (*cluster.Group, error)
+	Origin    uint64    // NewOrigin: no other process has ever had it
+	Forwarder Forwarder // for commands to groups that other nodes lead; nil: they are refused
+
+	Failpoint func(name string) // called at the steps in Failpoints; nil: nothing. For tests
 
 	ResetOnDeadLetter bool          // delivery counts do not travel (DL-11.6)
 	StripCC           bool          // DL-20.1
 	TrustClientDeath  bool          // histories that clients send along are continued (DL-7.10)
 	RetryHeld         time.Duration // how often held deaths are tried again (DL-13.4)
-	CompactBytes      int64         // journal bytes beyond which old segments are rewritten; 0 = 256 MiB
+
+	Index           *store.Store   // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
+	Keep            *bodyfile.Keep // for bodies that outlive their segment of the journal; there if Index is
+	CheckpointBytes int64          // journal bytes after which a checkpoint is written; 0 = 256 MiB
+	CheckpointEvery time.Duration  // and the time after which one is written if anything was logged; 0 = a minute
+	CompactBelow    int64          // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
+	IndexBudget     int64          // bytes of memory for index pages; 0 = 1 GiB
+	BodyBudget      int64          // bytes of memory for bodies; 0 = 1 GiB
+	HotPages        int            // pages at each end of a queue that stay in memory; 0 = queue.HotPages
+	OnFatal         func(error)    // the disk failed, or a replica cannot go on: the process must end
+	Damaged         bool           // for a repair: files that are missing keep nobody from recovering, their messages cannot be read
+	StateHash       bool           // for tests: frames say what the queues were after them, and recovery compares
 }
 
 // Node is all partitions of a process.
 type Node struct {
 	Options
 	bodies  *bodies.Store
-	parts   []*Partition
+	parts   []*Partition // local
+	groups  []*Partition // replicated; their indexes follow those of parts
+	all     []*Partition // both, in the order of their locks
 	seed    maphash.Seed
 	holds   sync.Pool
 	routers sync.Pool
 
-	compacting atomic.Uint64 // records before this location are written anew by moves; 0 = no compaction
-	compactAt  atomic.Int64  // journal bytes at which the next compaction begins
-	deaths     [2][3][5]atomic.Uint64
-	confirmed  atomic.Uint64 // at-least-once deaths taken by all their targets
+	cut           atomic.Uint64 // of the last whole checkpoint, a journal.Pos
+	checkpointing sync.Mutex    // one at a time
+	pagesWritten  atomic.Uint64
+	compacted     atomic.Int64     // bytes copied by compaction
+	lived         map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
+	lent          atomic.Int64     // memory of the index pages of all partitions, in bytes
+	helper        atomic.Uint64
+
+	deaths    [2][3][5]atomic.Uint64
+	confirmed atomic.Uint64 // at-least-once deaths taken by all their targets
+	relocated atomic.Uint64 // stranded messages that operators have sent elsewhere
+
+	mailMu  sync.Mutex    // taken after partitions
+	mail    mail          // of the local partitions
+	sendc   chan struct{} // for the sender of their outboxes
+	writers sync.Pool
+	numbers atomic.Uint64 // of consumers of replicated queues
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -85,23 +128,61 @@ func New(o Options) *Node {
 	if n.RetryHeld == 0 {
 		n.RetryHeld = 3 * time.Minute
 	}
-	if n.CompactBytes == 0 {
-		n.CompactBytes = 256 << 20
+	if n.OpenGroup == nil {
+		n.OpenGroup = n.openGroup
 	}
-	n.compactAt.Store(n.CompactBytes)
+	n.CheckpointBytes = cmp.Or(n.CheckpointBytes, 256<<20)
+	n.CheckpointEvery = cmp.Or(n.CheckpointEvery, time.Minute)
+	n.CompactBelow = cmp.Or(n.CompactBelow, compactBelow)
+	n.IndexBudget = cmp.Or(n.IndexBudget, 1<<30)
+	n.BodyBudget = cmp.Or(n.BodyBudget, 1<<30)
+	if n.OnFatal == nil {
+		n.OnFatal = func(error) {}
+	}
 	n.holds.New = func() any { return new(hold) }
+	n.writers.New = func() any { return new(commandWriter) }
+	n.sendc = make(chan struct{}, 1)
+	n.numbers.Store(firstNumber(n.Origin))
 	for i := range max(1, o.Partitions) {
-		n.parts = append(n.parts, &Partition{
-			node: n, index: i, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1),
-		})
+		p := &Partition{node: n, index: i, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1)}
+		p.pages.Hot = cmp.Or(n.HotPages, queue.HotPages)
+		if n.StateHash {
+			p.pages.Hash = n.historyBytes
+		}
+		n.parts = append(n.parts, p)
 	}
+	if n.Cluster != nil {
+		for i := range Groups {
+			n.groups = append(n.groups, newGroup(n, i).p)
+		}
+	}
+	n.all = slices.Concat(n.parts, n.groups)
 	return n
 }
+
+// openGroup is Options.OpenGroup where there is one node.
+func (n *Node) openGroup(id uint64, m cluster.Machine, st *cluster.State) (*cluster.Group, error) {
+	if st == nil {
+		first := cluster.FirstState(n.NodeID)
+		st = &first
+	}
+	return n.Cluster.Open(id, m, *st)
+}
+
+// NewOrigin names a process of the node that starts now, in milliseconds since 1970.
+func NewOrigin(node uint64, now int64) uint64 { return node<<originTimeBits | uint64(now) }
 
 // Start begins the workers.
 func (n *Node) Start() {
 	for _, p := range n.parts {
 		n.done.Go(p.work)
+	}
+	for _, p := range n.groups {
+		n.done.Go(p.work)
+		n.done.Go((&sender{n, p.group, p.group.sendc}).run)
+	}
+	if n.groups != nil {
+		n.done.Go((&sender{n, nil, n.sendc}).run)
 	}
 	n.done.Go(n.housekeep)
 }
@@ -109,13 +190,20 @@ func (n *Node) Start() {
 // Stop ends the workers. What is in the queues stays as it is.
 func (n *Node) Stop() {
 	close(n.stop)
+	for _, p := range n.groups {
+		p.group.abandon(true)
+	}
 	n.done.Wait()
+	if n.Cluster != nil {
+		n.Cluster.Stop()
+	}
 }
 
 // Partition is one of the node's parts: a mutex and the queues it guards.
 type Partition struct {
 	node  *Node
 	index int
+	group *group        // set if it is replicated
 	wakec chan struct{} // for the worker: there is something to do
 
 	mu      sync.Mutex
@@ -125,8 +213,17 @@ type Partition struct {
 	timers  []*Queue // heap by Queue.due
 	alarm   int64    // when the worker will look by itself
 	later   []*Queue // queues whose deaths the worker goes on routing
+	retry   []*Queue // queues whose held deaths it is to try again
 	buried  []*machineGrave
 	longest int // entries handled in the largest hold, for a test
+
+	gone     []goneKey // copies in the store of the index that a coming checkpoint makes needless
+	key      []byte    // of the store, being made
+	blob     []byte    // of the page being read
+	lent     int       // bytes of pages, as the node counts them
+	sweeping bool      // putAway has more to do
+	sweep    []*Queue  // queues that it still looks at
+	rest     int64     // when the next sweep may begin, in milliseconds since 1970
 }
 
 // machineGrave is the rest of a queue that was purged or deleted.
@@ -137,15 +234,24 @@ type machineGrave struct {
 
 // Create makes a queue. Its dead letters go where dead says.
 func (n *Node) Create(q *Queue, config queue.Config, settings queue.Settings, dead DeadLetter) {
+	q.config = config
+	q.due = never
+	if n.groups != nil && config.Type == queue.Quorum {
+		n.createReplicated(q, settings, dead)
+		return
+	}
 	var h maphash.Hash
 	h.SetSeed(n.seed)
 	h.WriteString(string(q.VHost))
 	h.WriteByte(0)
 	h.WriteString(q.Name)
 	p := n.parts[h.Sum64()%uint64(len(n.parts))]
-	q.part, q.dead, q.due = p, dead, never
+	q.part, q.dead = p, dead
 	hd := n.lock(p)
 	q.m = queue.New(config, settings, &p.pages, q, hd.now)
+	if n.Index != nil {
+		q.m.SetCold(shelf{q})
+	}
 	p.queues[q.Incarnation] = q
 	hd.touch(q)
 	n.unlock(hd)
@@ -173,10 +279,23 @@ func Gone(err error) bool { return errors.Is(err, errGone) }
 
 // Counts shows the queue as it is now; what is due has expired (DL-8.6).
 func (n *Node) Counts(q *Queue) (c Counts) {
+	if q.Replicated() {
+		return n.countsReplicated(q)
+	}
 	_ = n.with(q, func(h *hold) {
 		q.m.Expire(h.now)
 		c = q.counts(h.now)
 	})
+	return c
+}
+
+// CountsNow is Counts for those who look at many queues: it does not wait for what
+// was asked of a replicated one (see SettleAll).
+func (n *Node) CountsNow(q *Queue) (c Counts) {
+	if !q.Replicated() {
+		return n.Counts(q)
+	}
+	_ = n.with(q, func(h *hold) { c = q.counts(h.now) })
 	return c
 }
 
@@ -187,6 +306,9 @@ func (n *Node) RangeLevels(q *Queue, f func(level, ready int)) {
 
 // Touch notes a use of the queue (DL-8.12) and returns its counts.
 func (n *Node) Touch(q *Queue) (c Counts) {
+	if q.Replicated() {
+		return n.touchReplicated(q)
+	}
 	_ = n.with(q, func(h *hold) {
 		q.m.Touch(h.now)
 		q.m.Expire(h.now)
@@ -198,6 +320,9 @@ func (n *Node) Touch(q *Queue) (c Counts) {
 // Attach adds a consumer; false means that exclusive use forbids it (BR-9.3).
 // attached is called with the queue locked before the first delivery.
 func (n *Node) Attach(q *Queue, c *queue.Consumer, attached func()) (ok bool, err error) {
+	if q.Replicated() {
+		return n.attachReplicated(q, c, attached)
+	}
 	err = n.with(q, func(h *hold) {
 		if ok = q.m.Attach(h.now, c); ok {
 			attached()
@@ -207,8 +332,20 @@ func (n *Node) Attach(q *Queue, c *queue.Consumer, attached func()) (ok bool, er
 	return ok, err
 }
 
+// Leave is Detach for callers that need not know when it has happened.
+func (n *Node) Leave(q *Queue, c *queue.Consumer) {
+	if q.Replicated() {
+		n.leaveReplicated(q, c)
+		return
+	}
+	n.Detach(q, c, nil)
+}
+
 // Detach removes a consumer and returns how many are left.
 func (n *Node) Detach(q *Queue, c *queue.Consumer, detached func()) (left int, was bool) {
+	if q.Replicated() {
+		return n.detachReplicated(q, c, detached)
+	}
 	_ = n.with(q, func(h *hold) {
 		if was = q.m.Detach(h.now, c); was && detached != nil {
 			detached()
@@ -221,24 +358,37 @@ func (n *Node) Detach(q *Queue, c *queue.Consumer, detached func()) (left int, w
 
 // Resume lets a consumer that was full have more.
 func (n *Node) Resume(q *Queue, c *queue.Consumer) {
+	if q.Replicated() {
+		n.resumeReplicated(q, c)
+		return
+	}
 	_ = n.with(q, func(h *hold) {
 		q.m.Resume(c)
 		q.m.Pump(h.now, sliceLimit)
 	})
 }
 
-// Pump looks again whether the queue can deliver.
+// Pump looks again whether the queue can deliver, for consumers with a Gate, which
+// replicated queues do not have.
 func (n *Node) Pump(q *Queue) {
+	if q.Replicated() {
+		return
+	}
 	_ = n.with(q, func(h *hold) { q.m.Pump(h.now, sliceLimit) })
 }
 
-// Get takes a message for basic.get. The references in d are the caller's.
+// Get takes a message for basic.get. The references in d are the caller's, and d.By
+// is the Consumer of the operation that settles it.
 func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
+	if q.Replicated() {
+		return n.getReplicated(q, noAck)
+	}
 	err = n.with(q, func(h *hold) {
 		if d, ok = q.m.Get(h.now, noAck); !ok {
 			q.stats.GetNone++
 			return
 		}
+		q.stats.Active = h.now
 		switch {
 		case !noAck:
 			q.stats.Got++
@@ -264,12 +414,15 @@ func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, e
 
 // Purge removes what is ready and returns how much that was (BR-7.10).
 func (n *Node) Purge(q *Queue) (purged int, err error) {
+	if q.Replicated() {
+		return n.purgeReplicated(q)
+	}
 	err = n.with(q, func(h *hold) {
 		q.m.Expire(h.now)
 		logged := q.m.Totals().Persistent > 0
 		purged = q.m.Purge()
 		if q.m.Totals().Held == 0 {
-			q.answered = nil
+			q.answered, q.asked, q.balked = nil, nil, nil
 		}
 		q.stats.Purged += uint64(purged)
 		if logged && purged > 0 {
@@ -287,8 +440,12 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 // against it, and tells its consumers. It returns what the queue held.
 //
 // The caller may have the topology locked, which a Router reads: what has expired
-// in a queue that stays is left to the worker.
+// in a queue that stays is left to the worker. A replicated queue goes a little
+// later: see Deleted.
 func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) {
+	if q.Replicated() {
+		return n.deleteReplicated(q, check)
+	}
 	h := n.lock(q.part)
 	if q.gone {
 		n.unlock(h)
@@ -306,6 +463,7 @@ func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) 
 		q.gone = true
 		delete(q.part.queues, q.Incarnation)
 		q.part.unschedule(q)
+		shelf{q}.discardMeta(q.part.pages.Version())
 		q.part.buried = append(q.part.buried, &machineGrave{q, q.m})
 		q.part.wake()
 	}
@@ -318,6 +476,10 @@ func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) 
 
 // Configure puts settings in force that a policy changed.
 func (n *Node) Configure(q *Queue, s queue.Settings, dead DeadLetter) {
+	if q.Replicated() {
+		n.configureReplicated(q, s, dead)
+		return
+	}
 	retry := false
 	_ = n.with(q, func(h *hold) {
 		before := q.m.Settings()
@@ -344,37 +506,63 @@ func (n *Node) forgetHeld(h *hold, q *Queue) {
 	q.m.RangeHeld(func(d queue.Death) bool {
 		if body, history, ok := q.m.Bury(d.ID); ok {
 			h.drop(body, history)
-			if d.Logged {
+			if d.Logged && q.part.group == nil {
 				h.frame.settle(q.Incarnation, d.ID)
 			}
 			messages++
 		}
 		return true
 	})
-	q.answered = nil
+	q.answered, q.asked, q.balked = nil, nil, nil
 	if messages > 0 {
 		n.Logger.Info("Deleted dead-lettered messages that waited for their targets",
 			"vhost", q.VHost, "queue", q.Name, "messages", messages, "bytes", bytes)
 	}
 }
 
-// Browse shows entries after the cursor; it changes nothing. r and history are
-// valid during the call of f only.
-func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.View, r message.Record, history []byte) bool) (next queue.Cursor, done bool, err error) {
-	err = n.with(q, func(h *hold) {
-		next, done = q.m.Browse(after, limit, func(v queue.View) bool {
-			return f(v, message.Record(n.bodies.Bytes(v.Body)), n.historyBytes(v.History))
-		})
-	})
+// Glance shows entries after the cursor, at most limit, without what is in them: with the
+// queue locked and nothing read. f must be quick.
+func (n *Node) Glance(q *Queue, after queue.Cursor, limit int, f func(v queue.View) bool) (next queue.Cursor, done bool, err error) {
+	err = n.with(q, func(*hold) { next, done = q.m.Browse(after, limit, f) })
 	return next, done, err
 }
 
-func (n *Node) historyBytes(ref message.Ref) []byte {
-	if ref == 0 {
-		return nil
+// Browse shows entries after the cursor, at most limit, as they were at one moment;
+// it changes nothing, and nothing is locked meanwhile. r and history are valid during
+// the call of f only. A record that cannot be read ends it, with next before it.
+func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.View, r message.Record, history []byte) bool) (next queue.Cursor, done bool, err error) {
+	var views []queue.View
+	err = n.with(q, func(h *hold) {
+		next, done = q.m.Browse(after, limit, func(v queue.View) bool {
+			n.bodies.Retain(v.Body, 1)
+			n.bodies.Retain(v.History, 1)
+			views = append(views, v)
+			return true
+		})
+	})
+	defer func() {
+		for i := range views {
+			n.bodies.Release(views[i].Body)
+			n.bodies.Release(views[i].History)
+		}
+	}()
+	var w bodies.Window
+	defer w.Free()
+	for i := range views {
+		v := &views[i]
+		r, err := n.bodies.Read(v.Body, &w)
+		if err != nil {
+			return after, false, fmt.Errorf("queue %q in vhost %q: %w", q.Name, q.VHost, err)
+		}
+		after = v.Cursor()
+		if !f(*v, message.Record(r), n.historyBytes(v.History)) {
+			return after, false, nil
+		}
 	}
-	return n.bodies.Bytes(ref)
+	return next, done, err
 }
+
+func (n *Node) historyBytes(ref message.Ref) []byte { return histories.Bytes(n.bodies, ref) }
 
 // Bodies is the store that deliveries refer to.
 func (n *Node) Bodies() *bodies.Store { return n.bodies }
@@ -385,7 +573,7 @@ func (n *Node) RangeConsumers(q *Queue, f func(c *queue.Consumer, active bool)) 
 }
 
 // Type is the queue's type.
-func (q *Queue) Type() queue.Type { return q.m.Config().Type }
+func (q *Queue) Type() queue.Type { return q.config.Type }
 
 // Config is what the queue was made with.
-func (q *Queue) Config() queue.Config { return q.m.Config() }
+func (q *Queue) Config() queue.Config { return q.config }

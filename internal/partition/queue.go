@@ -13,20 +13,44 @@ type Queue struct {
 	VHost       message.VHost
 	Name        string
 	Durable     bool
-	Info        any // the declaration; the partition only carries it
+	Info        any    // the declaration; the partition only carries it
+	Group       uint64 // where a replicated queue lives; 0: Node.DefaultGroup
 	part        *Partition
+	config      queue.Config
 
 	// Guarded by the partition's mutex.
 	m       *queue.Machine
 	dead    DeadLetter
 	gone    bool
-	due     int64 // what the heap goes by
-	heap    int   // place in the partition's heap plus one; 0 = not in it
-	touched bool  // in the current hold
-	routing bool  // somebody routes its deaths
+	due     int64             // what the heap goes by
+	heap    int               // place in the partition's heap plus one; 0 = not in it
+	touched bool              // in the current hold
+	routing bool              // somebody routes its deaths
+	spoilt  map[queue.ID]bool // deaths whose records cannot be read; theirs who routes
 	// For held deaths, the targets that have taken them already (DL-13.5).
 	answered map[queue.ID][]uint64
+	// Likewise those in other logs that were asked and have not answered, and the
+	// entries that somebody has refused since they were tried last.
+	asked    map[queue.ID][]uint64
+	balked   map[queue.ID]bool
+	transit  int // messages on their way to other logs
+	stranded int // of those, whose target is gone
 	stats    Stats
+	// The version of what shelf.WriteMeta wrote last, 0 = nothing.
+	metaSaved uint32
+
+	// Of a replicated queue.
+	live     bool   // the log has created it
+	ticking  bool   // a tick is proposed
+	wanted   wanted // what the topology asks for
+	deletion *ask   // its deletion is proposed
+	rest     []byte // of a state that is being restored, what refers to entries
+}
+
+// wanted are the settings a replicated queue should have.
+type wanted struct {
+	settings queue.Settings
+	dead     DeadLetter
 }
 
 // DeadLetter is where the dead of a queue go. The machine's settings say
@@ -42,19 +66,30 @@ type Stats struct {
 	Published, Confirmed                              uint64
 	Delivered, DeliveredNoAck, Got, GotNoAck, GetNone uint64
 	Acked, Redelivered, Returned, Purged              uint64
-	Dead                                              [5][deadletter.Outcomes]uint64 // by reason and outcome
+	// Active is when a message was last published, taken or settled, in
+	// milliseconds since 1970; 0: not since the node started.
+	Active int64
+	Dead   [5][deadletter.Outcomes]uint64 // by counted reason and outcome
 }
 
 // Counts is what a queue shows of itself.
 type Counts struct {
 	queue.Totals
 	Consumers int
+	Transit   int // messages that have left on their way to queues in other logs, and not arrived yet
+	Stranded  int // messages that have left for a queue that is gone: they wait for another
 	Stats     Stats
 	Unused    bool // its x-expires has passed (DL-8.12)
 }
 
+// Messages is all the queue has: what is on its way out of it counts until it has
+// arrived (DL-12.4, DL-13.7).
+func (c *Counts) Messages() int {
+	return c.Ready + c.Out + c.Delayed + c.Dying + c.Held + c.Transit + c.Stranded
+}
+
 func (q *Queue) counts(now int64) Counts {
-	return Counts{Totals: q.m.Totals(), Consumers: q.m.Consumers(), Stats: q.stats, Unused: q.m.Unused(now)}
+	return Counts{Totals: q.m.Totals(), Consumers: q.m.Consumers(), Transit: q.transit, Stranded: q.stranded, Stats: q.stats, Unused: q.m.Unused(now)}
 }
 
 // Subscriber is a session's side of a consumer: what queue.Consumer.Target holds.
@@ -77,6 +112,26 @@ func (q *Queue) answer(id queue.ID, target uint64) {
 		q.answered = map[queue.ID][]uint64{}
 	}
 	q.answered[id] = append(q.answered[id], target)
+}
+
+// ask notes that a target in another log was asked to take the held entry.
+func (q *Queue) ask(id queue.ID, target uint64) {
+	if q.asked == nil {
+		q.asked = map[queue.ID][]uint64{}
+	}
+	q.asked[id] = append(q.asked[id], target)
+}
+
+// note says whether a target has refused the held entry when it was tried last.
+func (q *Queue) note(id queue.ID, refused bool) {
+	switch {
+	case !refused:
+		delete(q.balked, id)
+	case q.balked == nil:
+		q.balked = map[queue.ID]bool{id: true}
+	default:
+		q.balked[id] = true
+	}
 }
 
 var _ queue.Sink = (*Queue)(nil)
@@ -116,16 +171,20 @@ func (q *Queue) Removed(id queue.ID, body, history message.Ref, logged bool) {
 	h.drop(body, history)
 }
 
-// Died implements queue.Sink.
+// Died implements queue.Sink. What is dead-lettered at least once counts for the node
+// from now on (DL-18.3), however long its targets take; all else when it is settled.
 func (q *Queue) Died(reason deadletter.Reason, routed bool) {
-	if !routed {
+	switch {
+	case !routed:
 		q.count(reason, deadletter.NoExchange)
+	case q.m.Settings().AtLeastOnce:
+		q.part.node.countDeath(q.config.Type, AtLeastOnce, reason)
 	}
 }
 
 // Returned implements queue.Sink.
 func (q *Queue) Returned(id queue.ID, n queue.Counts, notBefore int64) {
-	if q.m.Config().Type == queue.Classic && notBefore == 0 && n.Deliveries == 0 {
+	if q.config.Type == queue.Classic && notBefore == 0 && n.Deliveries == 0 {
 		return // its place is its own, and the delivery told the rest
 	}
 	q.part.hold.frame.comeBack(q.Incarnation, id, n, notBefore)
@@ -138,20 +197,30 @@ func (q *Queue) TimedOut(c *queue.Consumer, n int) {
 }
 
 func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {
+	reason = reason.Counted()
 	q.stats.Dead[reason][outcome]++
-	q.part.node.strategyCount(q, reason, outcome)
+	s := q.m.Settings()
+	switch {
+	case s.DeadLetter && s.AtLeastOnce: // see Died
+	case outcome == deadletter.NoExchange:
+		q.part.node.countDeath(q.config.Type, Disabled, reason)
+	default:
+		q.part.node.countDeath(q.config.Type, AtMostOnce, reason)
+	}
 }
 
 // logs says whether a message is to be logged when it enters this queue: on
 // durable classic queues persistent ones, on quorum queues all (DL-16.3).
 func (q *Queue) logs(persistent bool) bool {
-	return q.Durable && (persistent || q.m.Config().Type == queue.Quorum)
+	return q.Durable && (persistent || q.config.Type == queue.Quorum)
 }
 
 // size is what the record weighs for the queue's length limits (DL-10.2).
 func (q *Queue) size(r message.Record) uint32 {
-	if q.m.Config().Type == queue.Quorum {
-		return uint32(r.BodySize() + len(r.Properties()))
+	if q.config.Type == queue.Quorum {
+		return quorumSize(r)
 	}
 	return uint32(r.BodySize())
 }
+
+func quorumSize(r message.Record) uint32 { return uint32(r.BodySize() + len(r.Properties())) }

@@ -16,14 +16,19 @@ import (
 
 // client is a consumer's side: it collects what is delivered.
 type client struct {
-	mu  sync.Mutex
-	got []held
+	mu       sync.Mutex
+	got      []held
+	arrivedc chan struct{} // of one element: something was delivered; nil: nobody waits
 }
 
 func (c *client) Deliver(q *Queue, _ *queue.Consumer, d *queue.Delivery) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.got = append(c.got, held{q: q, d: *d})
+	select {
+	case c.arrivedc <- struct{}{}:
+	default:
+	}
 	return true
 }
 
@@ -101,8 +106,13 @@ func TestInvariantIWithManyClients(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				w.n.compactAt.Store(0)
-				w.n.compact()
+				if err := w.n.Checkpoint(); err != nil {
+					t.Error(err)
+				}
+				w.putAway(true)
+				if _, err := w.n.Compact(); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	})
@@ -123,13 +133,13 @@ func TestInvariantIWithManyClients(t *testing.T) {
 	w.settle()
 	known.verify(t, w.find(), true)
 	(&player{world: w}).drain()
-	_ = w.j.Close()
+	w.close()
 }
 
 // settleAll settles what the client got, in the ways there are.
 func (w *world) settleAll(rng *rand.Rand, c *client, consumer *queue.Consumer, known ledger, mu *sync.Mutex) {
 	for _, h := range c.take() {
-		serial := message.Record(w.n.bodies.Bytes(h.d.Body)).Serial()
+		serial := w.read(h.d.Body).Serial()
 		op := Op{Kind: Reject, Queue: h.q, ID: h.d.ID, Consumer: consumer}
 		mu.Lock()
 		f := known[serial]
@@ -200,5 +210,5 @@ func TestHoldsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.check(0)
-	_ = w.j.Close()
+	w.close()
 }

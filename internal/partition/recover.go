@@ -1,8 +1,13 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
+	"bartleby.mq/internal/bodyfile"
+	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -16,6 +21,14 @@ import (
 // Outcomes are redone, not decisions: no limit, TTL or delivery is looked at
 // until all is read.
 func (n *Node) Recover() error {
+	if err := n.redo(); err != nil || n.Cluster == nil {
+		return err
+	}
+	return n.Cluster.Start()
+}
+
+// redo is Recover without the start of the groups.
+func (n *Node) redo() error {
 	r := recovery{node: n, queues: map[uint64]*Queue{}}
 	for _, p := range n.parts {
 		for inc, q := range p.queues {
@@ -24,8 +37,10 @@ func (n *Node) Recover() error {
 	}
 	h := n.lock(n.parts...) // one hold for all; its frame is thrown away
 	r.hold = h
-	err := n.Journal.Recover(r.frame)
-	r.forget()
+	cut, err := r.loadCheckpoint()
+	if err == nil {
+		err = n.Journal.Recover(cut, r.frame)
+	}
 	h.frame.reset()
 	for _, ref := range h.dropped {
 		n.bodies.Release(ref)
@@ -36,10 +51,15 @@ func (n *Node) Recover() error {
 		n.finish(h)
 		return err
 	}
+	if err := r.checkFiles(); err != nil {
+		n.release(h)
+		n.finish(h)
+		return err
+	}
 	for _, q := range r.ghosts {
 		q.m.Close()
-		for q.m.BuryRest(1 << 20) {
-		}
+		shelf{q}.discardMeta(q.part.pages.Version())
+		q.part.buried = append(q.part.buried, &machineGrave{q, q.m})
 	}
 	for _, p := range n.parts {
 		for _, q := range p.queues {
@@ -48,21 +68,31 @@ func (n *Node) Recover() error {
 			q.m.Tick(h.now, sliceLimit)
 		}
 	}
+	n.mailMu.Lock()
+	n.mail.retake()
+	n.mailMu.Unlock()
+	n.newest()
 	n.unlock(h)
 	return nil
 }
+
+// DamageError says that what is on disk is not what was written there.
+type DamageError struct{ Err error }
+
+// Error is what is wrong.
+func (e *DamageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *DamageError) Unwrap() error { return e.Err }
 
 type recovery struct {
 	node   *Node
 	hold   *hold
 	queues map[uint64]*Queue
 	ghosts []*Queue
+	lost   bool // frames were lost: what they made may be named by those that follow
 
 	history message.Ref // of the last move, one reference is ours
-	// While a compaction is redone, the records it may refer to, by location, with
-	// a reference to each.
-	records map[uint64]message.Ref
-	cut     bool // the beginning of one was seen
 }
 
 // queue returns the queue of an incarnation, which may have been deleted since.
@@ -71,7 +101,11 @@ func (r *recovery) queue(incarnation uint64) *Queue {
 		return q
 	}
 	q := &Queue{Incarnation: incarnation, Durable: true, part: r.node.parts[0], due: never}
-	q.m = queue.New(queue.Config{Type: queue.Classic, Durable: true, MaxPriority: 255}, queue.Unlimited(), &q.part.pages, q, r.hold.now)
+	q.config = queue.Config{Type: queue.Classic, Durable: true, MaxPriority: 255}
+	q.m = queue.New(q.config, queue.Unlimited(), &q.part.pages, q, r.hold.now)
+	if r.node.Index != nil {
+		q.m.SetCold(shelf{q}) // a checkpoint may have pages of it
+	}
 	r.queues[incarnation] = q
 	r.ghosts = append(r.ghosts, q)
 	return q
@@ -80,6 +114,9 @@ func (r *recovery) queue(incarnation uint64) *Queue {
 // frame redoes one frame of the journal.
 func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	r.node.at(FailRecoverFrame)
+	if r.node.Cluster != nil && len(payload) > 0 && payload[0] == cluster.FrameFirstByte {
+		return r.node.Cluster.Recovered(pos, payload)
+	}
 	if len(payload) == 0 || payload[0] != frameVersion {
 		return fmt.Errorf("journal frame at %v: format version not known to this release", pos)
 	}
@@ -91,11 +128,12 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 		case opPublish:
 			r.publish(fr, base)
 		case opCut:
-			r.forget()
-			r.records = map[uint64]message.Ref{}
-			r.cut = true
-		case opCutEnd:
-			r.forget()
+		case opLost:
+			r.lost, fr.at = true, len(fr.all)
+		case opHash:
+			if err := r.checkHash(fr.uint(), fr.uint()); err != nil && !fr.bad && !r.lost {
+				return fmt.Errorf("journal frame at %v: %w", pos, err)
+			}
 		case opSettle:
 			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
 			for k := uint64(0); k < count && !fr.bad; k++ {
@@ -113,6 +151,11 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 			counts := queue.Counts{Deliveries: fr.small(), Acquired: fr.small()}
 			if notBefore := fr.time(); !fr.bad {
 				q.m.RestoreReturned(id, counts, notBefore)
+			}
+		case opDelay:
+			q, id := r.queue(fr.uint()), fr.id()
+			if notBefore := fr.time(); !fr.bad {
+				q.m.RestoreDelayed(id, notBefore)
 			}
 		case opMove:
 			r.move(fr)
@@ -132,11 +175,14 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 			if reason, at := fr.reason(false), fr.time(); !fr.bad {
 				q.m.RestoreHeld(id, reason, at)
 			}
-		case opAnswered:
-			q, id := r.queue(fr.uint()), fr.id()
-			for range fr.count(1) {
-				q.answer(id, fr.uint())
-			}
+		case opMailOut:
+			r.mailOut(fr, base)
+		case opMailAck:
+			r.mailAck(fr)
+		case opMailIn:
+			r.mailIn(fr)
+		case opMailBack:
+			r.mailBack(fr)
 		default:
 			fr.bad = true
 		}
@@ -148,7 +194,19 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	r.hold.dropped = r.hold.dropped[:0]
 	r.hold.frame.reset()
 	if fr.bad {
-		return fmt.Errorf("journal frame at %v: %w", pos, errFrame)
+		return &DamageError{fmt.Errorf("journal frame at %v: %w", pos, errFrame)}
+	}
+	return nil
+}
+
+// checkHash compares a queue with what it was when the frame was written.
+func (r *recovery) checkHash(incarnation, sum uint64) error {
+	q := r.queues[incarnation]
+	if !r.node.StateHash || q == nil || slices.Contains(r.ghosts, q) {
+		return nil
+	}
+	if got := q.m.StateHash(); got != sum {
+		return fmt.Errorf("queue %q in vhost %q was redone to state %x, it was %x: %+v", q.Name, q.VHost, got, sum, q.m.Totals())
 	}
 	return nil
 }
@@ -160,42 +218,22 @@ func (r *recovery) setHistory(b []byte) {
 		r.history = 0
 	}
 	if len(b) > 0 {
-		ref, dst := r.node.bodies.Alloc(len(b))
-		copy(dst, b)
-		r.history = ref
+		r.history = histories.Keep(r.node.bodies, b)
 	}
 }
 
-// store keeps a record that the journal holds at the location given.
-func (r *recovery) store(b []byte, location uint64) message.Ref {
-	ref, dst := r.node.bodies.Alloc(len(b))
-	copy(dst, b)
-	r.placed(ref, location)
-	return ref
-}
-
-// placed notes where the journal holds a record.
-func (r *recovery) placed(ref message.Ref, location uint64) {
-	r.node.bodies.SetLocation(ref, location)
-	if r.records != nil {
-		r.node.bodies.Retain(ref, 1)
-		r.records[location] = ref
-	}
-}
-
-// forget gives up the records kept for a compaction.
-func (r *recovery) forget() {
-	for _, ref := range r.records {
-		r.node.bodies.Release(ref)
-	}
-	r.records = nil
+// placed returns a reference to a record that the journal holds. It stays there:
+// memory is for what is asked for.
+func (r *recovery) placed(location uint64) message.Ref {
+	at := message.Location(location)
+	r.node.bodies.Place(at.Space(), at.Segment(), 1)
+	return r.node.bodies.Adopt(at)
 }
 
 // restore makes an entry; body and history are retained for it. It returns false
-// if the queue cannot have such an entry.
+// if the queue cannot have such an entry. Bodies stay where they are on disk.
 func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *queue.Restored) bool {
-	rec := message.Record(r.node.bodies.Bytes(body))
-	s.Body, s.History, s.Size = body, history, q.size(rec)
+	s.Body, s.History = body, history
 	r.node.bodies.Retain(body, 1)
 	r.node.bodies.Retain(history, 1)
 	if !q.m.Restore(id, s) {
@@ -211,14 +249,15 @@ func (r *recovery) publish(fr *frameReader, base uint64) {
 		fr.bad = true
 		return
 	}
-	body := r.store(b, base+uint64(at))
+	rec := message.Record(b)
+	body := r.placed(base + uint64(at))
 	for range fr.count(3) {
 		q, id, due := r.queue(fr.uint()), fr.id(), fr.time()
 		if fr.bad {
 			break
 		}
 		s := queue.Restored{}
-		s.Due = due
+		s.Due, s.Size = due, q.size(rec)
 		fr.bad = !r.restore(q, id, body, 0, &s)
 	}
 	r.node.bodies.Release(body)
@@ -232,16 +271,18 @@ func (r *recovery) move(fr *frameReader) {
 	keep := fr.byte() != 0
 	n := fr.count(4)
 	v, ok := src.m.View(id)
+	fr.bad = fr.bad || !ok && !r.lost
 	for range n {
 		q, to, due, deliveries := r.queue(fr.uint()), fr.id(), fr.time(), fr.small()
+		size := fr.small()
 		if fr.bad {
 			return
 		}
 		if !ok {
-			continue // told anew by a later frame, see compact
+			continue // it was lost before it died
 		}
 		s := queue.Restored{}
-		s.Due, s.Counts, s.Redelivered = due, queue.Counts{Deliveries: deliveries}, deliveries > 0
+		s.Due, s.Size, s.Counts, s.Redelivered = due, size, queue.Counts{Deliveries: deliveries}, deliveries > 0
 		if !r.restore(q, to, v.Body, r.history, &s) {
 			fr.bad = true
 			return
@@ -269,45 +310,63 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	s.DiedAt = fr.time()
 	s.Redelivered, s.Out, s.Returned = flags&enterRedelivered != 0, flags&enterOut != 0, flags&enterReturned != 0
 	history, _ := fr.bytes()
-	location := fr.uint()
-	var record []byte
-	var at int
-	if location == 0 {
-		record, at = fr.bytes()
-		location = base + uint64(at)
-		if message.CheckRecord(record) != nil {
-			fr.bad = true
-		}
-	}
-	if fr.bad {
-		return
-	}
-	var body message.Ref
-	switch v, ok := q.m.View(id); {
-	case ok && record != nil: // it is told anew; the body is the same
-		body = v.Body
-		r.node.bodies.Retain(body, 1)
-		r.placed(body, location)
-	case record != nil:
-		body = r.store(record, location)
-	case r.records[location] != 0:
-		body = r.records[location]
-		r.node.bodies.Retain(body, 1)
-	case !r.cut:
-		// Of an earlier compaction, of which only the end is left: if the entry
-		// lives, the last one tells it anew.
-		return
-	default:
+	b, at := fr.bytes()
+	if fr.bad || message.CheckRecord(b) != nil {
 		fr.bad = true
 		return
 	}
+	record := message.Record(b)
+	s.Size = q.size(record)
+	body := r.placed(base + uint64(at))
 	var kept message.Ref
 	if len(history) > 0 {
-		ref, dst := r.node.bodies.Alloc(len(history))
-		copy(dst, history)
-		kept = ref
+		kept = histories.Keep(r.node.bodies, history)
 	}
 	fr.bad = !r.restore(q, id, body, kept, &s)
 	r.node.bodies.Release(body)
 	r.node.bodies.Release(kept)
+}
+
+// checkFiles finds every file that bodies lie in, and lets go of the others.
+func (r *recovery) checkFiles() error {
+	n := r.node
+	if n.Keep == nil {
+		return nil
+	}
+	kept, err := n.Keep.List()
+	if err != nil {
+		return err
+	}
+	there := map[bodyFile]bool{}
+	for _, f := range kept {
+		space := message.InKeep
+		if f.Kind == bodyfile.Retired {
+			space = message.InJournal
+		}
+		there[bodyFile{Space: space, Segment: f.Number}] = true
+	}
+	for _, s := range n.Journal.Segments() {
+		there[bodyFile{Space: message.InJournal, Segment: s.Number}] = true
+	}
+	var missing error
+	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, _ int64) bool {
+		if live > 0 && space != message.InScratch && !there[bodyFile{Space: space, Segment: segment}] {
+			missing = errors.Join(missing, fmt.Errorf("%s segment %d, which holds %d messages, is missing", space, segment, live))
+		}
+		return true
+	})
+	if missing != nil && !n.Damaged {
+		return &DamageError{missing}
+	}
+	return n.Keep.Retain(func(f bodyfile.File) bool {
+		space := message.InKeep
+		if f.Kind == bodyfile.Retired {
+			space = message.InJournal
+		}
+		live, _ := n.bodies.Live(space, f.Number)
+		if live == 0 {
+			n.bodies.SetPlaced(space, f.Number, 0)
+		}
+		return live > 0
+	})
 }

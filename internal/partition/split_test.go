@@ -31,12 +31,10 @@ func TestFramesAreBounded(t *testing.T) {
 	if c := w.n.Counts(w.queues["out"]); c.Ready != messages {
 		t.Fatalf("%d messages died, want %d", c.Ready, messages)
 	}
-	if err := w.j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	w.close()
 	w = newWorld(t, fs, defs, w.routes, w.now, nil)
 	largest := 0
-	err := w.j.Recover(func(_ journal.Pos, payload []byte) error {
+	err := w.j.Recover(0, func(_ journal.Pos, payload []byte) error {
 		largest = max(largest, len(payload))
 		return nil
 	})
@@ -46,10 +44,10 @@ func TestFramesAreBounded(t *testing.T) {
 	if largest > frameBytes+2*size {
 		t.Errorf("the largest frame has %d bytes, want %d and one message more at most", largest, frameBytes)
 	}
-	_ = w.j.Close()
+	w.close()
 	w = open(t, fs, defs, w.routes, w.now, nil)
 	if c := w.n.Counts(w.queues["out"]); c.Ready != messages {
 		t.Errorf("%d messages are there after recovery, want %d", c.Ready, messages)
 	}
-	_ = w.j.Close()
+	w.close()
 }

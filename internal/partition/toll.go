@@ -23,11 +23,20 @@ func (s Strategy) String() string {
 // Deaths is how many messages have died since the node started, by what they died
 // in, under what, and why (DL-18.1).
 func (n *Node) Deaths(t queue.Type, s Strategy, r deadletter.Reason) uint64 {
-	kind := 0
+	return n.deaths[deathKind(t)][s][r].Load()
+}
+
+// countDeath counts a death for the node's totals (DL-18.1, DL-18.3).
+func (n *Node) countDeath(t queue.Type, s Strategy, r deadletter.Reason) {
+	n.deaths[deathKind(t)][s][r].Add(1)
+}
+
+// deathKind is the place of a queue type in Node.deaths.
+func deathKind(t queue.Type) int {
 	if t == queue.Quorum {
-		kind = 1
+		return 1
 	}
-	return n.deaths[kind][s][r].Load()
+	return 0
 }
 
 // DeathsConfirmed is how many at-least-once deaths all their targets have taken.

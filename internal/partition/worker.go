@@ -3,9 +3,6 @@ package partition
 import (
 	"runtime"
 	"time"
-
-	"bartleby.mq/internal/deadletter"
-	"bartleby.mq/internal/queue"
 )
 
 // wake makes the worker look. It never blocks.
@@ -28,7 +25,7 @@ func (p *Partition) work() {
 			p.alarm = p.timers[0].due
 		}
 		alarm := p.alarm
-		idle := len(p.later) == 0 && len(p.buried) == 0
+		idle := len(p.later) == 0 && len(p.retry) == 0 && len(p.buried) == 0 && !p.sweeping
 		p.mu.Unlock()
 		if idle {
 			wait := time.Hour
@@ -50,12 +47,36 @@ func (p *Partition) work() {
 			return
 		default:
 		}
-		p.tick()
+		if p.group != nil {
+			p.tickReplicated()
+		} else {
+			p.tick()
+		}
 		p.routeLater()
 		p.bury()
+		p.putAway()
 		runtime.Gosched()
 	}
 }
+
+// giveWay is called after a hold by work that nobody waits for, which began then:
+// while something is overdue in the partition, such work has a third of the time.
+func (p *Partition) giveWay(began time.Time) {
+	took := time.Since(began)
+	p.mu.Lock()
+	overdue := p.overdue()
+	p.mu.Unlock()
+	if !overdue {
+		return
+	}
+	select {
+	case <-p.node.stop:
+	case <-time.After(2 * took):
+	}
+}
+
+// overdue says whether something is due that has not happened yet. REQUIRES: p.mu is held.
+func (p *Partition) overdue() bool { return len(p.timers) > 0 && p.timers[0].due <= p.node.Now() }
 
 // tick does one slice of what is due.
 func (p *Partition) tick() {
@@ -88,39 +109,46 @@ func (p *Partition) tick() {
 // routeLater routes one slice of deaths that their causes have left.
 func (p *Partition) routeLater() {
 	p.mu.Lock()
-	work := p.later
-	p.later = nil
+	work, retry := p.later, p.retry
+	p.later, p.retry = nil, nil
 	p.mu.Unlock()
 	if len(work) > 0 {
 		p.node.routeAll(work)
 	}
+	for _, q := range retry {
+		p.node.retryHeld(q)
+	}
 }
 
-// bury gives up a slice of what was purged or deleted.
-func (p *Partition) bury() {
+// bury gives up a slice of what was purged or deleted, and says whether there is more.
+func (p *Partition) bury() (more bool) {
 	p.mu.Lock()
 	if len(p.buried) == 0 {
 		p.mu.Unlock()
-		return
+		return false
 	}
 	p.mu.Unlock()
 	h := p.node.lock(p)
-	g := p.buried[0]
-	if !g.m.BuryRest(sliceLimit) {
-		p.buried = p.buried[1:]
+	if len(p.buried) > 0 { // or somebody else did it meanwhile
+		if g := p.buried[0]; !g.m.BuryRest(sliceLimit) {
+			p.buried = p.buried[1:]
+		}
 	}
+	more = len(p.buried) > 0
 	p.node.unlock(h)
+	return more
 }
 
 // housekeep flushes the journal so that a killed process loses little, tries
-// held deaths again and rewrites old segments of the journal.
+// held deaths again, and writes checkpoints.
 func (n *Node) housekeep() {
 	const flushEvery = 5 * time.Millisecond
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
 	retry := time.NewTicker(n.RetryHeld)
 	defer retry.Stop()
-	slow := time.NewTicker(time.Second)
+	slow := time.NewTicker(200 * time.Millisecond)
+	last := time.Now()
 	defer slow.Stop()
 	n.RetryAllHeld() // what waited when the node stopped (DL-13.11)
 	for {
@@ -134,26 +162,36 @@ func (n *Node) housekeep() {
 		case <-retry.C:
 			n.RetryAllHeld()
 		case <-slow.C:
-			n.compact()
+			n.ForwardAgain()
+			if n.checkpointIfDue(last) {
+				last = time.Now()
+				n.compactAfter()
+			}
 		}
 	}
 }
 
 // RetryAllHeld tries every held death again.
 func (n *Node) RetryAllHeld() {
-	for _, p := range n.parts {
+	for _, p := range n.all {
 		var held []*Queue
 		p.mu.Lock()
+		if p.group != nil && !p.group.leads {
+			p.mu.Unlock()
+			continue
+		}
 		for _, q := range p.queues {
 			if q.m.Totals().Held > 0 {
 				held = append(held, q)
 			}
 		}
 		p.mu.Unlock()
+		sortQueues(held)
 		for _, q := range held {
 			n.retryHeld(q)
 		}
 	}
+	n.retryStranded()
 }
 
 // schedule enters the queue's next moment into the heap. REQUIRES: p.mu is held.
@@ -234,19 +272,4 @@ func (p *Partition) down(i int) {
 		p.swap(i, least)
 		i = least
 	}
-}
-
-// strategyCount counts a death for the node's totals (DL-18.1, DL-18.3).
-func (n *Node) strategyCount(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome) {
-	kind, strategy := 0, AtMostOnce
-	if q.m.Config().Type == queue.Quorum {
-		kind = 1
-	}
-	switch {
-	case outcome == deadletter.NoExchange:
-		strategy = Disabled
-	case q.m.Settings().AtLeastOnce:
-		strategy = AtLeastOnce
-	}
-	n.deaths[kind][strategy][reason].Add(1)
 }

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,10 +13,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/bodyfile"
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/store"
 )
 
 // definition is a queue as the topology of a test knows it.
@@ -33,13 +36,19 @@ type table map[string][]string
 type world struct {
 	t      testing.TB
 	fs     *vfs.MemFS
+	disk   vfs.FS // fs, maybe with faults
 	j      *journal.Journal
 	n      *Node
+	index  *store.Store
+	keep   *bodyfile.Keep
+	bodies *bodies.Store
 	queues map[string]*Queue
 	routes table
 	now    int64
 
 	lenient atomic.Bool // drops are no failures
+	fatals  atomic.Int32
+	faulty  bool // the disk may fail
 }
 
 func (w *world) RouteDead(_ *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
@@ -73,22 +82,97 @@ func open(t testing.TB, fs *vfs.MemFS, defs []definition, routes table, now int6
 // newWorld makes a node that has not recovered yet.
 func newWorld(t testing.TB, fs *vfs.MemFS, defs []definition, routes table, now int64, hook func(string)) *world {
 	t.Helper()
-	w := &world{t: t, fs: fs, routes: routes, now: now, queues: map[string]*Queue{}}
+	w := &world{t: t, fs: fs, disk: fs, routes: routes, now: now, queues: map[string]*Queue{}}
+	w.make(defs, hook)
+	return w
+}
+
+// fatal is told that the disk failed.
+func (w *world) fatal(err error) {
+	if w.fatals.Add(1); !w.faulty {
+		w.t.Error(err)
+	}
+}
+
+// make makes the node of a world.
+func (w *world) make(defs []definition, hook func(string)) {
+	t := w.t
+	t.Helper()
 	var err error
-	w.j, err = journal.Open(journal.Options{FS: fs, Dir: "journal", SegmentBytes: 16 << 10, Failpoint: hook})
+	w.j, err = journal.Open(journal.Options{FS: w.disk, OnFatal: w.fatal, Dir: "journal", KeepDir: "keep", SegmentBytes: 16 << 10, Failpoint: hook})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := w.openDisk(hook); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
 	w.n = New(Options{
-		Partitions: 3, Journal: w.j, Bodies: bodies.New(), Router: w, Logger: slog.New(slog.DiscardHandler),
-		Now: func() int64 { return w.now }, Failpoint: hook,
+		Partitions: 3, Journal: w.j, Index: w.index, Keep: w.keep, Bodies: w.bodies, Router: w, Logger: slog.New(slog.DiscardHandler),
+		Now: func() int64 { return w.now }, Failpoint: hook, OnFatal: w.fatal, StateHash: true,
 	})
+	for _, p := range w.n.parts {
+		p.pages.Hot = 0
+	}
 	for i, d := range defs {
 		q := &Queue{Incarnation: uint64(i + 1), VHost: "/", Name: d.name, Durable: d.config.Durable}
 		w.n.Create(q, d.config, d.settings, d.dead)
 		w.queues[d.name] = q
+		// Its entries begin in the middle of a page, so that there are soon several.
+		meta := append([]byte{1}, 1)
+		if d.config.Type == queue.Quorum {
+			meta = append([]byte{1}, 32)
+		}
+		for range meta[1] {
+			meta = binary.AppendUvarint(meta, 240)
+		}
+		if err := q.m.RestoreMeta(append(meta, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return w
+}
+
+// openDisk opens what messages lie in beside the journal.
+func (w *world) openDisk(hook func(string)) (err error) {
+	if hook == nil {
+		hook = func(string) {}
+	}
+	if w.keep, err = bodyfile.OpenKeep(w.disk, "keep", hook); err != nil {
+		return err
+	}
+	scratch, err := bodyfile.OpenScratch(w.disk, "scratch", 16<<10)
+	if err != nil {
+		return err
+	}
+	if w.index, err = store.OpenUnlogged(w.disk, "index", slog.New(slog.DiscardHandler), w.fatal); err != nil {
+		return err
+	}
+	w.bodies = bodies.New()
+	w.bodies.Attach(bodies.Disk{Journal: w.j, Keep: w.keep, Scratch: scratch})
+	return nil
+}
+
+// close closes what is on disk; again, it does nothing.
+func (w *world) close() {
+	if w.index == nil {
+		return
+	}
+	_ = w.j.Close()
+	_ = w.index.Close()
+	w.keep.Close()
+	w.index = nil
+}
+
+// putAway takes what it can out of memory.
+func (w *world) putAway(index bool) {
+	for _, q := range w.queues {
+		h := w.n.lock(q.part)
+		if !q.gone {
+			q.m.SweepAgain()
+			q.m.PutAway(10, index)
+		}
+		w.n.unlock(h)
+	}
 }
 
 // settle does by hand what the workers would: everything that is due or left.
@@ -115,6 +199,15 @@ func (w *world) record(serial message.Serial, persistent bool, size int) message
 		body[i] = byte(serial)
 	}
 	return ref
+}
+
+// read returns a record wherever it is.
+func (w *world) read(ref message.Ref) message.Record {
+	b, err := w.bodies.Read(ref, new(bodies.Window))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
 }
 
 // place is where a message was found.
@@ -168,7 +261,7 @@ func (w *world) check(outside int) {
 		q.m.Browse(queue.Cursor{}, 1<<30, func(v queue.View) bool {
 			refs[v.Body] = true
 			if v.History != 0 {
-				refs[v.History] = true
+				refs[v.History], refs[w.n.bodies.Base(v.History)] = true, true
 			}
 			return true
 		})
@@ -176,7 +269,8 @@ func (w *world) check(outside int) {
 			w.t.Fatalf("queue %s: nobody works, routing %v, touched %v", name, q.routing, q.touched)
 		}
 	}
-	if live := w.n.bodies.Live(); live > len(refs)+outside {
+	delete(refs, 0)
+	if live := w.n.bodies.Held(); live > len(refs)+outside {
 		w.t.Fatalf("%d allocations live, %d are of queued messages", live, len(refs))
 	}
 }

@@ -29,16 +29,19 @@ func (m *Machine) Check() error {
 			err = fmt.Errorf("entry %d of level %d: %s", id.Seq(), id.Lane(), fmt.Sprintf(format, args...))
 		}
 	}
-	m.each(func(id ID, p *page, i uint) {
+	m.each(false, func(id ID, p *page, i uint) {
 		was := m.n
 		m.n = n
-		m.tally(p.state(i), 1, int64(p.size[i]))
+		m.tally(p.state(i), 1, int64(p.size(i)))
 		n, m.n = m.n, was
-		if p.flags[i]&flagLogged != 0 {
+		if p.logged(i) {
 			n.Persistent++
 		}
-		if p.side != nil && p.side[i] != 0 {
-			row := p.side[i]
+		l := m.lanes[id.Lane()]
+		k, _ := l.search(p.number)
+		looked := l.slots[k].page != p || p.rest != nil && p.rest.has(i) // it is in memory for us only
+		if !looked && p.rows != nil && p.rows[p.at(i)] != 0 {
+			row := p.rows[p.at(i)]
 			if rows[row] || row > m.sides.made {
 				fail(id, "side row %d of %d is not its own", row, m.sides.made)
 			}
@@ -46,8 +49,8 @@ func (m *Machine) Check() error {
 		}
 		switch p.state(i) {
 		case stateOut:
-			outs[p.owner[i]]++
-			if slot := p.owner[i]; slot != 0 && (int(slot) >= len(m.cs.slots) || m.cs.slots[slot] == nil) {
+			outs[p.owner(i)]++
+			if slot := p.owner(i); slot != 0 && (int(slot) >= len(m.cs.slots) || m.cs.slots[slot] == nil) {
 				fail(id, "out at slot %d, where no consumer is", slot)
 			}
 		case stateReturned:
@@ -69,14 +72,34 @@ func (m *Machine) Check() error {
 }
 
 func (m *Machine) checkLane(level int, l *lane) error {
-	if len(l.pages) != len(l.mins) {
-		return fmt.Errorf("level %d: %d pages, %d minima", level, len(l.pages), len(l.mins))
-	}
 	ready := 0
-	for k, p := range l.pages {
-		number := p.number
-		if k > 0 && l.pages[k-1].number >= number {
-			return fmt.Errorf("level %d: page %d stands behind page %d", level, number, l.pages[k-1].number)
+	for k := range l.slots {
+		number := l.slots[k].number
+		if k > 0 && l.slots[k-1].number >= number {
+			return fmt.Errorf("level %d: page %d stands behind page %d", level, number, l.slots[k-1].number)
+		}
+		s := &l.slots[k]
+		var near bitmap
+		if s.page != nil {
+			near = s.page.live
+			if err := s.page.checkForm(); err != nil {
+				return fmt.Errorf("level %d: page %d: %w", level, number, err)
+			}
+		}
+		p := m.look(l, level, k)
+		rest := p.live.less(near)
+		sum := m.summarize(p, rest)
+		if sum.used() != uint64(s.used) || sum.logged != int(s.logged) || sum.size() != uint64(s.bytes) || sum.n[stateReady] != uint64(s.ready) || s.used > 0 && s.plain != (s.used == s.ready) {
+			return fmt.Errorf("level %d: of page %d %+v is remembered, a recount gives %+v", level, number, *s, sum)
+		}
+		if s.page != nil && s.page.rest != nil && *s.page.rest != rest {
+			return fmt.Errorf("level %d: of page %d %x is in the copy only, %x should be", level, number, rest, *s.page.rest)
+		}
+		if err := l.checkAlarms(s); err != nil {
+			return fmt.Errorf("level %d: %w", level, err)
+		}
+		if p.number != number || int(p.level) != level {
+			return fmt.Errorf("level %d: page %d says it is %d of level %d", level, number, p.number, p.level)
 		}
 		used := 0
 		for i := range uint(pageSize) {
@@ -101,9 +124,13 @@ func (m *Machine) checkLane(level int, l *lane) error {
 			if seq >= l.next {
 				return fmt.Errorf("level %d: entry %d is live, the next is %d", level, seq, l.next)
 			}
-			watched := state == stateDelayed || !m.config.Strict && (state == stateReady || state == stateReturned)
-			if at := p.dueAt(i); watched && at != 0 && at < l.mins[k] {
-				return fmt.Errorf("level %d: entry %d is due at %d, the minimum of its page is %d", level, seq, at, l.mins[k])
+			watched := m.watches(state)
+			bound, at := p.min, m.due(p, i)
+			if rest.has(i) {
+				bound = s.wake
+			}
+			if watched && at != 0 && at < bound {
+				return fmt.Errorf("level %d: entry %d is due at %d, its page at %d", level, seq, at, bound)
 			}
 			if real := m.due(p, i); real != 0 && real < p.dueAt(i) {
 				return fmt.Errorf("level %d: entry %d is due at %d, its column says %d", level, seq, real, p.dueAt(i))
@@ -115,12 +142,10 @@ func (m *Machine) checkLane(level int, l *lane) error {
 		if used == 0 && number != l.next/pageSize {
 			return fmt.Errorf("level %d: page %d is empty and kept", level, number)
 		}
-		if l.mins[k] < l.due {
-			return fmt.Errorf("level %d: due at %d, its page %d at %d", level, l.due, number, l.mins[k])
-		}
+		m.unlook(l, k, p)
 	}
-	if l.due < m.nextDue {
-		return fmt.Errorf("level %d is due at %d, the queue at %d", level, l.due, m.nextDue)
+	if l.dues.first() < m.nextDue || l.wakes.first() < m.nextWake {
+		return fmt.Errorf("level %d is due at %d and wakes at %d, the queue at %d and %d", level, l.dues.first(), l.wakes.first(), m.nextDue, m.nextWake)
 	}
 	if filled := m.filled[level>>6]&(1<<(level&63)) != 0; ready != l.ready || filled != (ready > 0) {
 		return fmt.Errorf("level %d has %d ready, counts %d, filled is %v", level, ready, l.ready, filled)
@@ -128,12 +153,41 @@ func (m *Machine) checkLane(level int, l *lane) error {
 	return nil
 }
 
+// checkAlarms finds the slot's moments among the lane's.
+func (l *lane) checkAlarms(s *slot) error {
+	if s.page != nil && s.page.min != never && !slices.Contains(l.dues, alarm{s.page.min, s.number}) {
+		return fmt.Errorf("page %d is due at %d and has no alarm", s.number, s.page.min)
+	}
+	if s.wake != never && !slices.Contains(l.wakes, alarm{s.wake, s.number}) {
+		return fmt.Errorf("page %d wakes at %d and has no alarm", s.number, s.wake)
+	}
+	return nil
+}
+
+// checkForm compares the page's columns with its form and its entries.
+func (p *page) checkForm() error {
+	room := p.room()
+	if len(p.refs) != room || len(p.sizes) != room || len(p.marks) != room || !p.ranked && !p.live.fits(p.class()) {
+		return fmt.Errorf("%d slots are live in %d positions, ranked %v", p.used, room, p.ranked)
+	}
+	for _, column := range [...][]uint32{p.dues, p.owners, p.rows} {
+		if column != nil && len(column) != room {
+			return fmt.Errorf("a column has %d positions, the page %d", len(column), room)
+		}
+	}
+	return nil
+}
+
 // checkRows finds every side row either in use, in the graveyard, or free.
 func (m *Machine) checkRows(rows map[uint32]bool) error {
-	for _, p := range m.graveyard {
+	for _, g := range m.graveyard {
+		p := g.slot.page
+		if p == nil {
+			continue
+		}
 		for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-			if p.side != nil && p.side[i] != 0 {
-				rows[p.side[i]] = true
+			if p.rows != nil && p.rows[p.at(i)] != 0 {
+				rows[p.rows[p.at(i)]] = true
 			}
 		}
 	}

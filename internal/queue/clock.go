@@ -1,9 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"math"
-
-	"bartleby.mq/internal/deadletter"
+	"math/bits"
+	"slices"
 )
 
 // sliceLimit is how many entries one command handles of its own accord before
@@ -15,7 +16,10 @@ const sliceLimit = 512
 // is more to do at once.
 func (m *Machine) Tick(now int64, limit int) (more bool) {
 	m.timeOut(now)
-	if m.expire(now, limit) || m.Trim(now, limit) {
+	if !m.pages.Exact { // else expire reads all that is due, and what follows must not depend on it
+		more = m.readAhead(now, readSlice)
+	}
+	if m.expire(now, limit) || more || m.Trim(now, limit) {
 		return true
 	}
 	return m.Pump(now, limit)
@@ -28,7 +32,7 @@ func (m *Machine) NextDue() int64 {
 	if m.busy || m.overflowing() {
 		return 0
 	}
-	due := min(m.nextDue, m.watch)
+	due := min(m.nextDue, m.nextWake, m.watch)
 	if m.config.Strict {
 		due = min(due, m.headsDue())
 	}
@@ -62,11 +66,18 @@ func (m *Machine) Touch(now int64) { m.lastUse = now }
 // Expire lets die what is due. Callers do so before they show the queue's counts.
 func (m *Machine) Expire(now int64) (more bool) { return m.expire(now, sliceLimit) }
 
-// expire finds the entries that are due, wherever they stand (in strict mode,
-// at the heads only, DL-8.4), and handles at most limit of them.
+// expire finds the entries in memory that are due, wherever they stand (in strict
+// mode, at the heads only, DL-8.4), and handles at most limit of them: by levels,
+// moments and numbers.
 func (m *Machine) expire(now int64, limit int) (more bool) {
+	m.clock = max(m.clock, now)
 	if m.config.Strict {
 		defer m.expireHeads(now)
+	}
+	if m.pages.Exact {
+		// What dies now must not depend on what is in memory: another replica, or
+		// this one after a restart, has other pages there.
+		m.readAhead(now, math.MaxInt)
 	}
 	if now < m.nextDue {
 		return false
@@ -76,96 +87,141 @@ func (m *Machine) expire(now int64, limit int) (more bool) {
 		if l == nil {
 			continue
 		}
-		if l.due <= now {
-			more = m.expireLane(now, level, l, &limit) || more
+		for l.dues.first() <= now && limit > 0 {
+			a := l.dues.pop()
+			if k, ok := l.search(a.number); ok && l.slots[k].page != nil && l.slots[k].page.min == a.at {
+				m.expirePage(now, level, l, l.slots[k].page, &limit)
+			}
 		}
-		next = min(next, l.due)
+		next = min(next, l.dues.first())
 	}
 	m.nextDue = next
-	return more
+	return next <= now
 }
 
-func (m *Machine) expireLane(now int64, level int, l *lane, limit *int) (more bool) {
-	var ripe [pageSize]uint8
-	for k := 0; k < len(l.pages); {
-		p := l.pages[k]
-		if l.mins[k] > now {
-			k++
-			continue
-		}
-		n, least := 0, int64(never)
-		for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-			at := p.dueAt(i)
-			switch {
-			case at == 0:
-			case at > now:
-				least = min(least, at)
-			default:
-				ripe[n] = uint8(i)
+// saveWeight is as how many entries the saving of a page counts in a slice: while a
+// checkpoint is being written, what dies may be the first to change in its page.
+const saveWeight = 24
+
+// deltaWeight is the same for the saving of a delta.
+const deltaWeight = 2
+
+// ripeEntry is an entry that is due.
+type ripeEntry struct {
+	at   int64
+	slot uint
+}
+
+// dueBy appends the entries whose column tells a moment up to the one given, and
+// returns the first moment of the others.
+func (p *page) dueBy(until int64, list []ripeEntry) (ripe []ripeEntry, least int64) {
+	if p.dues == nil {
+		return list, never
+	}
+	most := min(until-p.base, maxOffset)
+	next := int64(never)
+	n := uint(0)
+	for w, v := range p.live {
+		for ; v != 0; v &= v - 1 {
+			i := uint(w)<<6 + uint(bits.TrailingZeros64(v))
+			j := i & uint(p.mask)
+			if p.ranked {
+				j = n
 				n++
 			}
-		}
-		l.mins[k] = least
-		for j, slot := range ripe[:n] {
-			if *limit == 0 {
-				// What is left makes this page due at once.
-				for _, s := range ripe[j:n] {
-					l.mins[k] = min(l.mins[k], p.dueAt(uint(s)))
-				}
-				more = true
-				break
-			}
-			if m.ripe(now, makeID(level, p.number*pageSize+uint64(slot)), p, uint(slot)) {
-				*limit--
+			switch off := int64(p.dues[j]); {
+			case off == 0:
+			case off <= most:
+				list = append(list, ripeEntry{p.base + off, i})
+			default:
+				next = min(next, off)
 			}
 		}
-		if more {
-			break
-		}
-		if k < len(l.pages) && l.pages[k] == p { // or it went with its last entry
-			k++
-		}
 	}
-	l.due = never
-	for _, due := range l.mins {
-		l.due = min(l.due, due)
+	if next == never {
+		return list, never
 	}
-	return more
+	return list, p.base + next
 }
 
-// ripe handles an entry whose column says that it is due, and says whether
-// anything came of it.
+// expirePage handles what is due in a page, whose alarm was the first, until the
+// next alarm.
+func (m *Machine) expirePage(now int64, level int, l *lane, p *page, limit *int) {
+	until := max(p.min, min(now, l.dues.first()-1))
+	ripe, least := p.dueBy(until, m.pages.ripe[:0])
+	far := false
+	for j := 0; j < len(ripe); {
+		r := &ripe[j]
+		if r.at = m.due(p, r.slot); r.at <= until {
+			j++
+			continue
+		}
+		far = true // its column could not tell
+		*r = ripe[len(ripe)-1]
+		ripe = ripe[:len(ripe)-1]
+	}
+	m.pages.ripe = ripe
+	slices.SortFunc(ripe, func(a, b ripeEntry) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.slot, b.slot))
+	})
+	l.remind(p, least)
+	first := p.number * pageSize
+	if far {
+		m.approach(now, p)
+	}
+	for _, r := range ripe {
+		seq := first + uint64(r.slot)
+		if *limit <= 0 {
+			m.noteDue(p, r.at)
+			return
+		}
+		before := m.pages.saves
+		if m.ripe(now, makeID(level, seq), p, r.slot) {
+			*limit--
+		}
+		if !m.pages.Exact { // likewise, whether a checkpoint is being written
+			*limit -= m.pages.saves - before
+		}
+	}
+}
+
+// ripe handles an entry that is due, and says whether anything came of it.
 func (m *Machine) ripe(now int64, id ID, p *page, i uint) bool {
 	switch p.state(i) {
 	case stateDelayed:
-		if until := m.due(p, i); until > now {
-			m.approach(now, id, p)
-			return true
-		}
 		m.unhide(id, p, i)
 		m.comeBack(now, id, p, i)
 		return true
 	case stateReady, stateReturned:
-		if m.due(p, i) > now {
-			m.approach(now, id, p)
-			return true
-		}
 		if m.config.Strict {
 			return false // it waits until it is at the head: expireHeads
 		}
-		m.die(now, id, p, i, deadletter.Expired, nil)
+		m.lapse(now, id, p, i)
 		return true
 	}
 	return false // out, dying or held: comeBack looks at its moment again
 }
 
 // approach looks again at a page with moments that were too far away for its
-// column: from now on it counts from now.
-func (m *Machine) approach(now int64, id ID, p *page) {
-	m.rebase(p, now-1)
+// column: it counts from now on, or from the first moment that has passed and
+// that something is still to come of.
+func (m *Machine) approach(now int64, p *page) {
+	first := now
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-		if at := p.dueAt(i); at > now {
-			m.noteDue(id, at)
+		if due := m.due(p, i); due != 0 && m.watches(p.state(i)) {
+			first = min(first, due)
+		}
+	}
+	m.rebase(p, first-2) // so that what has passed still has when it is told with its last bit
+	m.noteAll(p)
+}
+
+// noteAll sees to it that no moment of a page is missed whose base has changed:
+// those too far away are told otherwise now.
+func (m *Machine) noteAll(p *page) {
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if at := p.dueAt(i); at != 0 {
+			m.noteDue(p, at)
 		}
 	}
 }
@@ -183,9 +239,9 @@ func (m *Machine) headsDue() int64 {
 		note(p, i)
 	}
 	if m.config.Type == Quorum {
-		for _, l := range m.lanes {
+		for level, l := range m.lanes {
 			if l != nil && l.ready > 0 {
-				_, p, i := l.firstReady()
+				_, p, i := m.firstReady(level)
 				note(p, i)
 			}
 		}
@@ -204,34 +260,36 @@ func (m *Machine) expireHeads(now int64) {
 		if due := m.due(p, i); due == 0 || due > now {
 			break
 		}
-		m.die(now, id, p, i, deadletter.Expired, nil)
+		m.lapse(now, id, p, i)
 	}
 	if m.config.Type != Quorum {
 		return
 	}
 	for level, l := range m.lanes {
 		for l != nil && l.ready > 0 {
-			seq, p, i := l.firstReady()
+			seq, p, i := m.firstReady(level)
 			if due := m.due(p, i); due == 0 || due > now {
 				break
 			}
-			m.die(now, makeID(level, seq), p, i, deadletter.Expired, nil)
+			m.lapse(now, makeID(level, seq), p, i)
 		}
 	}
 }
 
-// timeout is how long c may leave a delivery unsettled, 0 = for ever (DL-12.7).
+// timeout is how long c may leave a delivery unsettled, 0 = for ever (DL-12.7). Where all queues have one, consumers
+// have no say (DL-22.2).
 func (m *Machine) timeout(c *Consumer) int64 {
-	if m.config.Type != Quorum {
+	if !m.limits() {
 		return 0
 	}
-	if c.Timeout > 0 {
+	if c.Timeout > 0 && !m.settings.Rules.CountReturns() {
 		return c.Timeout
 	}
 	return max(0, m.settings.ConsumerTimeout)
 }
 
-// timeOut takes back what consumers left unsettled for too long.
+// timeOut takes back what consumers left unsettled for too long. Where a return counts as a failed attempt that is
+// all (DL-22.2); else the consumer is told, and gets nothing until it has settled it.
 func (m *Machine) timeOut(now int64) {
 	if now < m.watch {
 		return
@@ -262,9 +320,11 @@ func (m *Machine) timeOut(now int64) {
 			n++
 			m.giveBack(now, o.id, p, i, c, ReturnTimeout)
 		}
-		if n > 0 {
+		if n > 0 && !m.settings.Rules.CountReturns() {
 			c.stale += n
 			m.sink.TimedOut(c, n)
+		}
+		if n > 0 {
 			m.cs.forget(c)
 		}
 	}
@@ -275,18 +335,10 @@ func (m *Machine) timeOut(now int64) {
 // another delivery.
 func (m *Machine) watched(c *Consumer, o outstanding) (*page, uint) {
 	p, i := m.find(o.id)
-	if p == nil || p.state(i) != stateOut || p.owner[i] != c.slot || m.acquired(p, i) != o.acquired {
+	if p == nil || p.state(i) != stateOut || p.owner(i) != c.slot || m.returned(p, i) != o.returned {
 		return nil, 0
 	}
 	return p, i
-}
-
-// acquired is how often the entry came back.
-func (m *Machine) acquired(p *page, i uint) uint32 {
-	if s := m.peekSide(p, i); s != nil {
-		return s.counts.Acquired
-	}
-	return 0
 }
 
 // compactOuts drops from the watch what was settled.

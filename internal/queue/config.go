@@ -1,5 +1,7 @@
 package queue
 
+import "bartleby.mq/internal/deadletter"
+
 // Type is a queue's type.
 type Type uint8
 
@@ -71,6 +73,7 @@ type Settings struct {
 	DeliveryLimit   int64 // quorum queues (DL-11.1)
 	ConsumerTimeout int64 // milliseconds, quorum queues (DL-12.7)
 	Retry           Retry
+	Rules           deadletter.Rules // of the virtual host's profile
 }
 
 // Unlimited are the settings of a queue without arguments and policies.

@@ -11,6 +11,10 @@ type Consumer struct {
 	Prefetch  int   // unsettled deliveries allowed at once; 0 = no limit (BR-9.8)
 	Timeout   int64 // milliseconds a delivery may stay unsettled; 0 = no limit (DL-12.7)
 
+	// On a replicated queue the two of them stand in the log.
+	Number  uint64 // names the consumer; 0 elsewhere
+	Metered bool   // it gets no more than Machine.Credit allows
+
 	// Gate is asked before each delivery that wants an acknowledgement, if it is
 	// set: the prefetch limit that a channel's consumers share (BR-9.9).
 	Gate interface{ TryTake() bool }
@@ -20,6 +24,7 @@ type Consumer struct {
 	out    int    // deliveries not settled
 	stale  int    // deliveries taken back by the timeout and not yet settled by the client
 	paused bool   // it cannot take more for now: see Machine.Pause
+	credit int    // deliveries still allowed if it is metered
 	gone   bool   // cancelled; its deliveries may still be settled
 	outs   []outstanding
 }
@@ -27,19 +32,27 @@ type Consumer struct {
 // outstanding is a delivery on the watch of a consumer timeout.
 type outstanding struct {
 	id       ID
-	acquired uint32 // how often the message had come back before it
+	returned uint32 // how often the message had come back before it, see Machine.returned
 	at       int64  // when it was delivered, in milliseconds since 1970
 }
+
+// got says whether c stands for a basic.get: it has no tag.
+func (c *Consumer) got() bool { return c.Tag == "" }
 
 // Out is the number of its deliveries that are not settled.
 func (c *Consumer) Out() int { return c.out }
 
 // canTake says whether c can take a message; if so it must get one, since the gate counts it.
 func (c *Consumer) canTake() bool {
-	if c.paused || c.stale > 0 {
+	if c.blocked() {
 		return false
 	}
 	return c.NoAck || (c.Prefetch == 0 || c.out < c.Prefetch) && (c.Gate == nil || c.Gate.TryTake())
+}
+
+// blocked says whether c can take nothing, whatever its prefetch limit.
+func (c *Consumer) blocked() bool {
+	return c.paused || c.stale > 0 || c.Metered && c.credit <= 0
 }
 
 // consumers are those attached to a queue, highest priority first.
@@ -70,6 +83,12 @@ func (cs *consumers) attach(c *Consumer) {
 	if c.NoAck {
 		cs.plain++
 	}
+	cs.seat(c)
+	cs.choose()
+}
+
+// seat gives c a slot.
+func (cs *consumers) seat(c *Consumer) {
 	if len(cs.slots) == 0 {
 		cs.slots = append(cs.slots, nil)
 	}
@@ -77,14 +96,11 @@ func (cs *consumers) attach(c *Consumer) {
 	for i := 1; i < len(cs.slots); i++ {
 		if cs.slots[i] == nil {
 			cs.slots[i], c.slot = c, uint32(i)
-			break
+			return
 		}
 	}
-	if c.slot == 0 {
-		c.slot = uint32(len(cs.slots))
-		cs.slots = append(cs.slots, c)
-	}
-	cs.choose()
+	c.slot = uint32(len(cs.slots))
+	cs.slots = append(cs.slots, c)
 }
 
 // detach removes c from those that get messages; its slot stays while
@@ -147,7 +163,7 @@ func (cs *consumers) choose() {
 // anyAble says whether some consumer can take a message, a shared limit aside.
 func (cs *consumers) anyAble() bool {
 	for _, c := range cs.list {
-		if (!cs.single || cs.active == c) && !c.paused && c.stale == 0 && (c.NoAck || c.Prefetch == 0 || c.out < c.Prefetch) {
+		if (!cs.single || cs.active == c) && !c.blocked() && (c.NoAck || c.Prefetch == 0 || c.out < c.Prefetch) {
 			return true
 		}
 	}

@@ -15,6 +15,7 @@ type Death struct {
 	At      int64     // when it died, in milliseconds since 1970
 	By      *Consumer // who rejected or returned it last, nil if nobody did
 	Logged  bool
+	Size    uint32
 }
 
 // die ends an entry's life in this queue. With a dead-letter exchange in force
@@ -31,36 +32,49 @@ func (m *Machine) die(now int64, id ID, p *page, i uint, reason deadletter.Reaso
 	m.dying = append(m.dying, id)
 }
 
-// Deaths moves up to limit of the deaths that wait to be routed into out, in
-// order (DL-1.9). Each must then be given to Bury or Hold.
+// Deaths appends up to limit of the deaths that wait to be routed to out, in
+// order (DL-1.9). They wait until they are given to Bury or Hold.
 func (m *Machine) Deaths(limit int, out []Death) []Death {
-	n := 0
-	for ; n < len(m.dying) && limit > 0; n++ {
-		id := m.dying[n]
-		p, i := m.find(id)
-		if p == nil || p.state(i) != stateDying {
-			continue
+	m.skipBuried()
+	for _, id := range m.dying {
+		if limit == 0 {
+			break
 		}
-		out = append(out, m.death(id, p, i))
-		limit--
-	}
-	m.dying = m.dying[n:]
-	if len(m.dying) == 0 {
-		m.dying = nil
+		if p, i := m.find(id); p != nil && p.state(i) == stateDying {
+			out = append(out, m.death(id, p, i))
+			limit--
+		}
 	}
 	return out
 }
 
+// skipBuried drops what does not wait any more from the front of dying.
+func (m *Machine) skipBuried() {
+	for len(m.dying) > 0 {
+		if p, i := m.find(m.dying[0]); p != nil && p.state(i) == stateDying {
+			return
+		}
+		m.dying = m.dying[1:]
+	}
+	m.dying = nil
+}
+
 func (m *Machine) death(id ID, p *page, i uint) Death {
-	s := m.sideOf(p, i)
+	s := m.rowOf(p, i)
 	return Death{
-		ID: id, Body: p.ref[i], History: s.history, Counts: s.counts,
-		Reason: s.reason, At: s.diedAt, By: s.by, Logged: p.flags[i]&flagLogged != 0,
+		ID: id, Body: p.ref(i), History: p.history(i), Counts: p.countsOf(i),
+		Reason: s.reason, At: s.diedAt, By: s.by, Logged: p.logged(i), Size: p.size(i),
 	}
 }
 
 // HasDeaths says whether Deaths would find any.
-func (m *Machine) HasDeaths() bool { return len(m.dying) > 0 }
+func (m *Machine) HasDeaths() bool {
+	if len(m.dying) == 0 {
+		return false
+	}
+	m.skipBuried()
+	return len(m.dying) > 0
+}
 
 // Dead says whether the entry is there and dead.
 func (m *Machine) Dead(id ID) bool {
@@ -107,7 +121,7 @@ func (m *Machine) RangeHeld(f func(d Death) bool) {
 		return
 	}
 	var held []Death
-	m.each(func(id ID, p *page, i uint) {
+	m.each(true, func(id ID, p *page, i uint) {
 		if p.state(i) == stateHeld {
 			held = append(held, m.death(id, p, i))
 		}
@@ -119,15 +133,28 @@ func (m *Machine) RangeHeld(f func(d Death) bool) {
 	}
 }
 
-// each calls f for every live entry, by level and number. f must not change the queue.
-func (m *Machine) each(f func(id ID, p *page, i uint)) {
+// each calls f for every live entry, by level and number; with special, those
+// are left out that are in the copy of a page only and with others in stateReady
+// there. f must not change the queue, and p is valid during the call only.
+func (m *Machine) each(special bool, f func(id ID, p *page, i uint)) {
 	for level, l := range m.lanes {
 		if l == nil {
 			continue
 		}
-		for _, p := range l.pages {
+		for k := range l.slots {
+			p := l.slots[k].page
+			whole := !special || !l.slots[k].plain
+			if whole {
+				p = m.look(l, level, k)
+			}
+			if p == nil {
+				continue
+			}
 			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 				f(makeID(level, p.number*pageSize+uint64(i)), p, i)
+			}
+			if whole {
+				m.unlook(l, k, p)
 			}
 		}
 	}

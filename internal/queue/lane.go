@@ -28,45 +28,66 @@ const never = math.MaxInt64
 // that have entries, however far apart these lie: a message that nobody settles
 // does not make the lane remember all that passed it.
 //
-// Invariant: pages are in the order of their numbers, and none is empty but the
-// one that is being filled; no entry below head is in stateReady; ready is their
-// number.
+// Invariant: slots are in the order of their numbers, and none is empty but the
+// one that is being filled, which is in memory; no entry below head is in
+// stateReady; ready is their number. dues has an alarm for the min of each page,
+// wakes one for the wake of each slot, and both may have others.
 type lane struct {
-	pages []*page
-	mins  []int64 // for each page, a moment not later than any of its entries'
-	next  uint64  // the number the next entry gets
+	slots []slot
+	next  uint64 // the number the next entry gets
 	head  uint64
 	ready int
-	due   int64 // not later than any of mins
+	dues  alarms
+	wakes alarms
+
+	// PutAway has looked at the pages from sweptFrom to below sweptTo; 0 = at none.
+	sweptFrom, sweptTo uint64
 }
 
-func newLane() *lane { return &lane{due: never} }
+// A slot is the place of one page, which is in memory, cold, or split.
+type slot struct {
+	page   *page // nil while it is cold
+	number uint64
 
-// search returns where the page with number n is in pages, or would be.
+	// Of the entries that are in the copy only.
+	wake   int64 // earlier than the moment of any
+	bytes  int64
+	used   uint16 // how many there are
+	ready  uint16 // of them in stateReady
+	logged uint16 // of them
+	plain  bool   // all are in stateReady
+
+	saved uint32 // the version of the copy of a cold page
+}
+
+// search returns where the page with number n is in slots, or would be.
 func (l *lane) search(n uint64) (k int, ok bool) {
-	if len(l.pages) == 0 || n < l.pages[0].number {
+	if len(l.slots) == 0 || n < l.slots[0].number {
 		return 0, false
 	}
 	// Mostly pages follow each other without a gap.
-	if at := n - l.pages[0].number; at < uint64(len(l.pages)) && l.pages[at].number == n {
+	if at := n - l.slots[0].number; at < uint64(len(l.slots)) && l.slots[at].number == n {
 		return int(at), true
 	}
-	if last := len(l.pages) - 1; n >= l.pages[last].number {
-		if n == l.pages[last].number {
+	if last := len(l.slots) - 1; n >= l.slots[last].number {
+		if n == l.slots[last].number {
 			return last, true
 		}
 		return last + 1, false
 	}
-	return slices.BinarySearchFunc(l.pages, n, func(p *page, n uint64) int { return cmp.Compare(p.number, n) })
+	return slices.BinarySearchFunc(l.slots, n, func(s slot, n uint64) int { return cmp.Compare(s.number, n) })
 }
 
 // at returns the page and the slot of seq; the page is nil if there is no live entry.
-func (l *lane) at(seq uint64) (*page, uint) {
+func (m *Machine) at(l *lane, level int, seq uint64) (*page, uint) {
 	k, ok := l.search(seq / pageSize)
 	if !ok {
 		return nil, 0
 	}
-	p, i := l.pages[k], uint(seq%pageSize)
+	p, i := l.slots[k].page, uint(seq%pageSize)
+	if p == nil || p.rest != nil && p.rest.has(i) {
+		p = m.resident(l, level, k)
+	}
 	if !p.live.has(i) {
 		return nil, 0
 	}
@@ -75,49 +96,76 @@ func (l *lane) at(seq uint64) (*page, uint) {
 
 // slotFor makes room for seq, which may lie anywhere: recovery enters with gaps,
 // and not in order.
-func (l *lane) slotFor(seq uint64, pages *Pages) (*page, uint) {
+func (m *Machine) slotFor(l *lane, level int, seq uint64) (*page, uint) {
 	n := seq / pageSize
-	if last := len(l.pages) - 1; last >= 0 && l.pages[last].number != n && l.pages[last].used == 0 {
-		l.drop(last, pages) // it is not being filled any more
+	room := 0 // as much as the page before needs now
+	if last := len(l.slots) - 1; last >= 0 && l.slots[last].number != n && l.slots[last].page != nil {
+		if p := l.slots[last].page; p.used == 0 && p.rest == nil {
+			m.drop(l, last) // it is not being filled any more
+		} else {
+			room = classFor(int(p.used))
+		}
 	}
 	k, ok := l.search(n)
 	if !ok {
-		p := pages.get()
-		p.number = n
-		l.pages = slices.Insert(l.pages, k, p)
-		l.mins = slices.Insert(l.mins, k, never)
+		p := m.pages.get(room)
+		p.number, p.level = n, uint8(level)
+		l.slots = slices.Insert(l.slots, k, slot{page: p, number: n, wake: never})
 	}
-	return l.pages[k], uint(seq % pageSize)
+	return m.resident(l, level, k), uint(seq % pageSize)
 }
 
 // freed is called when an entry of p has gone; it gives p back if it is empty,
-// unless it is being filled.
-func (l *lane) freed(p *page, pages *Pages) {
-	if p.used > 0 || p.number >= l.next/pageSize {
-		return
-	}
-	if k, ok := l.search(p.number); ok {
-		l.drop(k, pages)
+// or the memory that it does not need any more.
+func (m *Machine) freed(l *lane, p *page) {
+	switch filling := p.number >= l.next/pageSize; {
+	case filling && p.used == 0 && p.room() > idleRoom:
+		m.pages.reform(p, bitmap{}, classFor(idleRoom))
+	case filling:
+	case p.used == 0 && p.rest == nil:
+		if k, ok := l.search(p.number); ok {
+			m.drop(l, k)
+		}
+	case p.sparse() && p.number != l.head/pageSize: // the head goes soon
+		m.pages.shrink(p)
 	}
 }
 
+// idleRoom is the room of a page that is being filled once it was empty.
+const idleRoom = 16
+
 // drop takes the page at k, which is empty, out of the lane.
-func (l *lane) drop(k int, pages *Pages) {
-	pages.put(l.pages[k])
+func (m *Machine) drop(l *lane, k int) {
+	p := l.slots[k].page
+	m.discard(p, m.savingAs(p.dirty)) // it may have been empty at the cut
+	m.pages.put(p)
+	l.cut(k)
+}
+
+// cut takes the slot at k out.
+func (l *lane) cut(k int) {
 	if k == 0 {
-		l.pages[0] = nil
-		l.pages, l.mins = l.pages[1:], l.mins[1:]
+		l.slots[0] = slot{}
+		l.slots = l.slots[1:]
 		return
 	}
-	l.pages, l.mins = slices.Delete(l.pages, k, k+1), slices.Delete(l.mins, k, k+1)
+	l.slots = slices.Delete(l.slots, k, k+1)
 }
 
 // firstReady returns the number of the first ready entry. REQUIRES: ready > 0.
-func (l *lane) firstReady() (uint64, *page, uint) {
+func (m *Machine) firstReady(level int) (uint64, *page, uint) {
+	l := m.lanes[level]
 	from := l.head / pageSize
 	k, _ := l.search(from)
-	for {
-		p := l.pages[k]
+	for ; ; k++ {
+		s := &l.slots[k]
+		if s.ready > 0 {
+			m.resident(l, level, k)
+		}
+		p := s.page
+		if p == nil {
+			continue
+		}
 		begin := uint(0)
 		if p.number == from {
 			begin = uint(l.head % pageSize)
@@ -126,13 +174,33 @@ func (l *lane) firstReady() (uint64, *page, uint) {
 			l.head = p.number*pageSize + uint64(i)
 			return l.head, p, i
 		}
-		k++
 	}
 }
 
-// noteDue lowers the minima of the page of seq to due.
-func (l *lane) noteDue(seq uint64, due int64) {
-	k, _ := l.search(seq / pageSize)
-	l.mins[k] = min(l.mins[k], due)
-	l.due = min(l.due, due)
+// remind sets the minimum of a page.
+func (l *lane) remind(p *page, at int64) {
+	if p.min = at; at == never {
+		return
+	}
+	l.dues.push(alarm{at, p.number})
+	if len(l.dues) > 2*len(l.slots)+keepAlarms {
+		l.remake(&l.dues, func(s *slot) int64 {
+			if s.page == nil {
+				return never
+			}
+			return s.page.min
+		})
+	}
+}
+
+// remake drops the alarms that do not hold any more.
+func (l *lane) remake(a *alarms, at func(*slot) int64) {
+	list := (*a)[:0]
+	for k := range l.slots {
+		if s := &l.slots[k]; at(s) != never {
+			list = append(list, alarm{at(s), s.number})
+		}
+	}
+	list.heapify()
+	*a = list
 }

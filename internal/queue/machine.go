@@ -53,9 +53,11 @@ type Delivery struct {
 	Body        message.Ref
 	History     message.Ref
 	Counts      Counts
+	Size        uint32 // bytes, as length limits count them (DL-10.2)
 	Redelivered bool
 	Logged      bool
 	NoAck       bool
+	By          *Consumer // who got it by GetFor and did not acknowledge at once
 }
 
 // Entry is a message that enters a queue.
@@ -66,6 +68,8 @@ type Entry struct {
 	Size     uint32 // bytes, as length limits count them (DL-10.2)
 	Priority int    // the message's property; -1 if it has none
 	TTL      int64  // the message's own, in milliseconds; -1 = none
+	Delay    int64  // milliseconds before it may be delivered, and its TTL begins (DL-22.12)
+	Rests    bool   // it has no TTL here, its own or the queue's (DL-22.8)
 	Logged   bool
 
 	Redelivered bool
@@ -92,6 +96,8 @@ type Machine struct {
 	settings Settings
 	sink     Sink
 	pages    *Pages
+	cold     Cold   // nil: pages stay in memory
+	dirty    uint32 // the version that the last change of what saveMeta writes belongs to, 0 = saved
 
 	lanes   []*lane // by priority level; nil until used
 	filled  [4]uint64
@@ -103,16 +109,27 @@ type Machine struct {
 	refusing  bool  // quorum: over the limit, until 80 % (DL-10.8)
 	born      int64 // when it was made, or its node started
 	lastUse   int64
-	graveyard []*page
+	graveyard []grave
 
-	nextDue int64 // not later than any lane's due
-	watch   int64 // not later than the first consumer timeout
-	busy    bool  // the last Pump stopped at its limit
-	instant bool  // the entry just stored has a TTL of 0
+	nextDue  int64  // not later than the first of any lane's dues
+	nextWake int64  // likewise of its wakes
+	clock    int64  // the latest moment that a command was given
+	watch    int64  // not later than the first consumer timeout
+	busy     bool   // the last Pump stopped at its limit
+	instant  bool   // the entry just stored has a TTL of 0
+	hash     uint64 // see statehash.go
 
 	n Totals
 
 	handing Delivery // the one the sink is being handed, here so that none is allocated
+}
+
+// grave is a page taken out of the queue whose references are still to be given up.
+type grave struct {
+	level   int
+	slot    slot
+	version uint32 // when that was
+	owed    bool   // the checkpoint being written has it, and its copy is older
 }
 
 // Totals are the counts of a queue, in messages and in bytes.
@@ -125,7 +142,8 @@ type Totals struct {
 
 // New returns an empty queue. now is in milliseconds since 1970, as everywhere.
 func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *Machine {
-	m := &Machine{config: config, settings: settings, sink: sink, pages: pages, born: now, lastUse: now, nextDue: never, watch: never}
+	m := &Machine{config: config, settings: settings, sink: sink, pages: pages, born: now, lastUse: now, nextDue: never, nextWake: never, watch: never}
+	m.sides.pages = pages
 	levels := 1
 	switch {
 	case config.Type == Quorum:
@@ -143,6 +161,9 @@ func (m *Machine) Config() Config { return m.config }
 
 // Settings returns the settings in force.
 func (m *Machine) Settings() Settings { return m.settings }
+
+// Rules returns the rules in force, which are not to be changed.
+func (m *Machine) Rules() *deadletter.Rules { return &m.settings.Rules }
 
 // Totals returns the counts. While a trim of many messages is under way the
 // ready messages beyond the limit are counted as dying already.
@@ -197,7 +218,7 @@ func (m *Machine) level(priority int) int {
 func (m *Machine) lane(level int) *lane {
 	l := m.lanes[level]
 	if l == nil {
-		l = newLane()
+		l = &lane{}
 		m.lanes[level] = l
 	}
 	return l
@@ -208,28 +229,59 @@ func (m *Machine) find(id ID) (*page, uint) {
 	if id.Lane() >= len(m.lanes) || m.lanes[id.Lane()] == nil {
 		return nil, 0
 	}
-	return m.lanes[id.Lane()].at(id.Seq())
+	return m.at(m.lanes[id.Lane()], id.Lane(), id.Seq())
 }
 
-func (p *page) state(i uint) uint8 { return p.flags[i] & stateMask }
-
-// sideOf returns the entry's side row, making one if need be.
+// sideOf returns the entry's side row to be changed, making one if need be.
 func (m *Machine) sideOf(p *page, i uint) *side {
-	if p.side == nil {
-		p.side = new([pageSize]uint32)
+	m.touch(p)
+	return m.rowOf(p, i)
+}
+
+func (m *Machine) rowOf(p *page, i uint) *side {
+	m.pages.need(p, &p.rows)
+	row := &p.rows[p.at(i)]
+	if *row == 0 {
+		*row = m.sides.take()
 	}
-	if p.side[i] == 0 {
-		p.side[i] = m.sides.take()
-	}
-	return m.sides.at(p.side[i])
+	return m.sides.at(*row)
 }
 
 // peekSide returns the entry's side row, nil if it has none.
 func (m *Machine) peekSide(p *page, i uint) *side {
-	if p.side == nil || p.side[i] == 0 {
+	if p.rows == nil {
 		return nil
 	}
-	return m.sides.at(p.side[i])
+	if row := p.rows[p.at(i)]; row != 0 {
+		return m.sides.at(row)
+	}
+	return nil
+}
+
+// dropSide gives the entry's side row back.
+func (m *Machine) dropSide(p *page, i uint) {
+	if p.rows == nil {
+		return
+	}
+	if row := &p.rows[p.at(i)]; *row != 0 {
+		m.sides.give(*row)
+		*row = 0
+	}
+}
+
+// counts returns what is counted about the entry, to be changed.
+func (m *Machine) counts(p *page, i uint) *Counts {
+	m.touch(p)
+	m.pages.needCounts(p)
+	return &p.counts[p.at(i)]
+}
+
+// setOwner notes who has the entry, 0 being basic.get.
+func (m *Machine) setOwner(p *page, i uint, slot uint32) {
+	if p.owners == nil {
+		m.pages.need(p, &p.owners)
+	}
+	p.owners[p.at(i)] = slot
 }
 
 // tally moves the entry's weight in the totals.
@@ -259,10 +311,12 @@ func (m *Machine) tally(state uint8, n int, bytes int64) {
 
 // setState moves an entry from its state to another.
 func (m *Machine) setState(id ID, p *page, i uint, to uint8) {
-	from, size := p.state(i), int64(p.size[i])
+	m.touch(p)
+	j := p.at(i)
+	from, size := p.marks[j]&stateMask, int64(p.sizes[j])
 	m.tally(from, -1, -size)
 	m.tally(to, 1, size)
-	p.flags[i] = p.flags[i]&^stateMask | to
+	p.marks[j] = p.marks[j]&^stateMask | to
 	if from == stateReturned && len(m.returns) > 0 && m.returns[0] == id {
 		m.returns = m.returns[1:] // or it would be found there again once it comes back
 	}
@@ -283,6 +337,7 @@ func (m *Machine) setState(id ID, p *page, i uint, to uint8) {
 
 // enter makes an entry, in the state given, and returns its ID.
 func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64) (ID, *page, uint) {
+	m.touchMeta()
 	l := m.lane(level)
 	if seq == 0 {
 		if l.next == 0 {
@@ -291,25 +346,31 @@ func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64)
 		seq = l.next
 	}
 	l.next = max(l.next, seq+1)
-	p, i := l.slotFor(seq, m.pages)
-	p.live.set(i)
-	p.used++
-	p.ref[i], p.size[i], p.flags[i] = e.Body, e.Size, stateMask
-	if p.side != nil {
-		p.side[i] = 0
-	}
+	p, i := m.slotFor(l, level, seq)
+	m.touch(p)
+	j := m.pages.admit(p, i)
+	p.cool = p.cool && e.Body.OnDisk()
+	mark := uint8(stateMask) // none, until setState
 	if e.Logged {
-		p.flags[i] |= flagLogged
+		mark |= flagLogged
 		m.n.Persistent++
 	}
 	if e.Redelivered {
-		p.flags[i] |= flagRedelivered
+		mark |= flagRedelivered
 	}
-	if e.History != 0 || e.Counts != (Counts{}) {
-		s := m.sideOf(p, i)
-		s.history, s.counts = e.History, e.Counts
+	p.refs[j], p.sizes[j], p.marks[j] = e.Body, e.Size, mark
+	if e.History != 0 {
+		m.pages.needHistories(p)
+		p.histories[j] = e.History
+	}
+	if e.Counts != (Counts{}) {
+		m.pages.needCounts(p)
+		p.counts[j] = e.Counts
 	}
 	id := makeID(level, seq)
+	if m.pages.Hash != nil && e.Logged {
+		m.mixIn(1, id, e.Size, e.History)
+	}
 	m.setDue(id, p, i, due)
 	m.setState(id, p, i, state)
 	return id, p, i
@@ -317,25 +378,23 @@ func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64)
 
 // setDue sets the moment at which something happens to the entry; 0 = none.
 func (m *Machine) setDue(id ID, p *page, i uint, due int64) {
+	m.touch(p)
 	if due == 0 {
-		if p.timed {
-			p.due[i] = 0
+		if p.dues != nil {
+			p.dues[p.at(i)] = 0
 		}
 		return
 	}
-	if !p.timed {
-		if p.due == nil {
-			p.due = new([pageSize]uint32)
-		} else {
-			*p.due = [pageSize]uint32{}
-		}
-		p.timed, p.base = true, max(0, due-dueRoom)
+	if p.dues == nil {
+		m.pages.need(p, &p.dues)
+		p.base = max(0, due-dueRoom)
 	}
 	if due <= p.base {
 		m.rebase(p, max(0, due-dueRoom))
+		m.noteAll(p)
 	}
 	m.tell(p, i, due)
-	m.noteDue(id, p.dueAt(i))
+	m.noteDue(p, min(due, p.base+maxOffset))
 }
 
 // tell writes a moment after the page's base into the column; one too far for
@@ -343,10 +402,16 @@ func (m *Machine) setDue(id ID, p *page, i uint, due int64) {
 func (m *Machine) tell(p *page, i uint, due int64) {
 	off := due - p.base
 	if off >= maxOffset {
-		m.sideOf(p, i).far = due
+		m.rowOf(p, i).far = due
 		off = maxOffset
 	}
-	p.due[i] = uint32(max(off, 1))
+	if off < 1 {
+		off = 1
+		if m.retains() && (p.base+off)&1 != due&1 {
+			off = 2
+		}
+	}
+	p.dues[p.at(i)] = uint32(off)
 }
 
 // rebase makes the page's column count from another moment.
@@ -363,16 +428,18 @@ func (m *Machine) rebase(p *page, base int64) {
 	}
 }
 
-// noteDue sees to it that the moment is not missed.
-func (m *Machine) noteDue(id ID, due int64) {
-	m.lanes[id.Lane()].noteDue(id.Seq(), due)
-	m.nextDue = min(m.nextDue, due)
+// noteDue sees to it that the moment, of an entry of p, is not missed.
+func (m *Machine) noteDue(p *page, due int64) {
+	if due < p.min {
+		m.lanes[p.level].remind(p, due)
+		m.nextDue = min(m.nextDue, due)
+	}
 }
 
 // due is the entry's moment; 0 = none.
 func (m *Machine) due(p *page, i uint) int64 {
 	told := p.dueAt(i)
-	if told != 0 && p.due[i] == maxOffset {
+	if told != 0 && told-p.base == maxOffset {
 		if s := m.peekSide(p, i); s != nil {
 			return s.far
 		}
@@ -382,27 +449,31 @@ func (m *Machine) due(p *page, i uint) int64 {
 
 // forget removes an entry and returns what it held; the references are the caller's.
 func (m *Machine) forget(id ID, p *page, i uint) (body, history message.Ref, logged bool) {
-	from := p.state(i)
-	m.tally(from, -1, -int64(p.size[i]))
+	m.touch(p)
+	j := p.at(i)
+	from := p.marks[j] & stateMask
+	m.tally(from, -1, -int64(p.sizes[j]))
 	l := m.lanes[id.Lane()]
 	if from == stateReady {
-		p.ready.clear(i)
 		if l.ready--; l.ready == 0 {
 			m.filled[id.Lane()>>6] &^= 1 << (id.Lane() & 63)
 		}
 	}
-	body, logged = p.ref[i], p.flags[i]&flagLogged != 0
+	body, logged = p.refs[j], p.marks[j]&flagLogged != 0
+	if p.histories != nil {
+		history = p.histories[j]
+	}
 	if logged {
 		m.n.Persistent--
 	}
-	if s := m.peekSide(p, i); s != nil {
-		history = s.history
-		m.sides.give(p.side[i])
-		p.side[i] = 0
+	if p.rows != nil {
+		m.dropSide(p, i)
 	}
-	p.live.clear(i)
-	p.used--
-	l.freed(p, m.pages)
+	if m.pages.Hash != nil && logged {
+		m.mixIn(minus, id, p.sizes[j], history)
+	}
+	p.expel(i)
+	m.freed(l, p)
 	return body, history, logged
 }
 
@@ -452,23 +523,31 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	if m.settings.TTL >= 0 && (ttl < 0 || m.settings.TTL < ttl) {
 		ttl = m.settings.TTL
 	}
-	if m.n.Ready == 0 && len(m.cs.list) > 0 {
+	if e.Rests {
+		ttl = -1
+	}
+	if m.n.Ready == 0 && len(m.cs.list) > 0 && e.Delay <= 0 {
 		if c := m.cs.nextNoAck(); c != nil {
-			m.handing = Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Redelivered: e.Redelivered && m.config.Type == Quorum, NoAck: true}
+			m.handing = Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Size: e.Size, Redelivered: e.Redelivered && m.config.Type == Quorum, NoAck: true}
+			c.credit--
 			if !m.sink.Deliver(c, &m.handing) {
 				c.paused = true
 			}
 			return 0, Delivered
 		}
 	}
-	var due int64
+	begin, due := now, int64(0)
+	if e.Delay > 0 {
+		begin = moment(now, e.Delay)
+	}
 	switch {
-	case ttl == 0 && m.config.Type == Classic:
+	case ttl == 0 && m.config.Type == Classic && e.Delay <= 0:
 		m.instant = true // DL-8.7: now or never, and never after a crash
 		due = now
 	case ttl >= 0:
-		due = moment(now, max(ttl, 1)) // quorum queues take 0 for 1
+		due = moment(begin, max(ttl, 1)) // quorum queues take 0 for 1
 	}
+	due = m.limited(begin, due)
 	if e.Redelivered && m.config.Type == Classic && m.n.Ready == 0 && m.cs.anyAble() {
 		// RabbitMQ's classic queues hand it on before they look whether it had
 		// been delivered elsewhere.
@@ -476,7 +555,10 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 		fresh.Redelivered = false
 		e = &fresh
 	}
-	id, _, _ := m.enter(m.level(e.Priority), 0, e, stateReady, due)
+	id, p, i := m.enter(m.level(e.Priority), 0, e, stateReady, due)
+	if e.Delay > 0 {
+		m.hide(id, p, i, begin)
+	}
 	return id, Stored
 }
 
@@ -597,7 +679,7 @@ func (m *Machine) first() (ID, *page, uint, bool) {
 		m.returns = m.returns[1:]
 	}
 	if level := m.highest(); level >= 0 {
-		seq, p, i := m.lanes[level].firstReady()
+		seq, p, i := m.firstReady(level)
 		return makeID(level, seq), p, i, true
 	}
 	return 0, nil, 0, false
@@ -614,34 +696,37 @@ func (m *Machine) highest() int {
 
 // handOut delivers the entry, which is in stateOut, to c, which wants to acknowledge it.
 func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
-	if p.owner == nil {
-		p.owner = new([pageSize]uint32)
-	}
-	p.owner[i] = c.slot
+	j := p.at(i)
+	m.pages.need(p, &p.owners)
+	p.owners[j] = c.slot
 	c.out++
+	c.credit--
 	if t := m.timeout(c); t > 0 {
 		if len(c.outs) > 2*c.out+64 {
 			m.compactOuts(c)
 		}
-		c.outs = append(c.outs, outstanding{id, m.acquired(p, i), now})
+		c.outs = append(c.outs, outstanding{id, m.returned(p, i), now})
 		m.watch = min(m.watch, now+t)
 	}
-	m.handing = m.delivery(id, p, i)
-	p.flags[i] |= flagRedelivered
+	m.handing.fill(id, p, j)
+	p.marks[j] |= flagRedelivered
 	if !m.sink.Deliver(c, &m.handing) {
 		c.paused = true
 	}
 }
 
-func (m *Machine) delivery(id ID, p *page, i uint) Delivery {
-	d := Delivery{
-		ID: id, Body: p.ref[i],
-		Redelivered: p.flags[i]&flagRedelivered != 0, Logged: p.flags[i]&flagLogged != 0,
+// fill makes d the delivery of the entry at position j.
+func (d *Delivery) fill(id ID, p *page, j uint) {
+	mark := p.marks[j]
+	d.ID, d.Body, d.Size, d.NoAck = id, p.refs[j], p.sizes[j], false
+	d.Redelivered, d.Logged = mark&flagRedelivered != 0, mark&flagLogged != 0
+	d.History, d.Counts = 0, Counts{}
+	if p.histories != nil {
+		d.History = p.histories[j]
 	}
-	if s := m.peekSide(p, i); s != nil {
-		d.History, d.Counts = s.history, s.counts
+	if p.counts != nil {
+		d.Counts = p.counts[j]
 	}
-	return d
 }
 
 // Pump delivers ready messages to consumers that can take them, at most limit,
@@ -658,7 +743,7 @@ func (m *Machine) Pump(now int64, limit int) (more bool) {
 			return false
 		}
 		if due := m.due(p, i); due != 0 && due <= now {
-			m.die(now, id, p, i, deadletter.Expired, nil) // DL-8.8
+			m.lapse(now, id, p, i) // DL-8.8
 			continue
 		}
 		c := m.cs.next()
@@ -673,9 +758,10 @@ func (m *Machine) Pump(now int64, limit int) (more bool) {
 // give delivers an entry that is deliverable to c.
 func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
 	if c.NoAck {
-		m.handing = m.delivery(id, p, i)
+		m.handing.fill(id, p, p.at(i))
 		m.handing.NoAck = true
 		m.forget(id, p, i)
+		c.credit--
 		if !m.sink.Deliver(c, &m.handing) {
 			c.paused = true
 		}
@@ -688,27 +774,35 @@ func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
 // Get takes the next message for basic.get (BR-9.10). With noAck the references
 // in the delivery pass to the caller; else they are the machine's.
 func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
+	return m.GetFor(now, nil, noAck)
+}
+
+// GetFor is Get by c, which is not attached: it only holds what it has got. c is
+// nil if nobody needs to know who that is.
+func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok bool) {
 	m.lastUse = now
 	m.expire(now, math.MaxInt)
 	id, p, i, ok := m.first()
 	for ok && m.due(p, i) != 0 && m.due(p, i) <= now { // strict mode lets only so many heads die at once
-		m.die(now, id, p, i, deadletter.Expired, nil)
+		m.lapse(now, id, p, i)
 		id, p, i, ok = m.first()
 	}
 	if !ok {
 		return Delivery{}, false
 	}
-	d = m.delivery(id, p, i)
+	d.fill(id, p, p.at(i))
 	if d.NoAck = noAck; noAck {
 		m.forget(id, p, i)
 		return d, true
 	}
 	m.setState(id, p, i, stateOut)
-	if p.owner == nil {
-		p.owner = new([pageSize]uint32)
+	m.setOwner(p, i, 0)
+	if c != nil {
+		m.cs.seat(c)
+		c.gone, c.out, d.By = true, 1, c
+		m.setOwner(p, i, c.slot)
 	}
-	p.owner[i] = 0
-	p.flags[i] |= flagRedelivered
+	p.marks[p.at(i)] |= flagRedelivered
 	return d, true
 }
 
@@ -721,7 +815,7 @@ func (m *Machine) taken(id ID, c *Consumer) (*page, uint) {
 	if c != nil {
 		slot = c.slot
 	}
-	if p == nil || p.state(i) != stateOut || p.owner[i] != slot || c != nil && slot == 0 {
+	if p == nil || p.state(i) != stateOut || p.owner(i) != slot || c != nil && slot == 0 {
 		if c != nil && c.stale > 0 {
 			c.stale--
 		}
@@ -753,9 +847,9 @@ func (m *Machine) Reject(now int64, id ID, c *Consumer, failed bool) bool {
 		return false
 	}
 	if failed {
-		m.sideOf(p, i).counts.Deliveries++
+		m.counts(p, i).Deliveries++
 	}
-	m.die(now, id, p, i, deadletter.Rejected, c)
+	m.die(now, id, p, i, m.settings.Rules.Rejection(!failed), c)
 	return true
 }
 
@@ -771,10 +865,29 @@ const (
 	ReturnTimeout                    // the consumer timeout
 	ReturnReleased                   // AMQP 1.0 released, or modified without delivery-failed
 	ReturnFailed                     // AMQP 1.0 modified with delivery-failed
+	returnRestart                    // the node ended; nobody knows who had it
 )
 
-func (k ReturnKind) failed(countNack bool) bool {
-	return k == ReturnReject || k == ReturnClosed || k == ReturnFailed || countNack && k == ReturnNack
+// failed says whether a delivery to c that comes back so counts as a failed one (DL-11.3); where every return does,
+// those of basic.get do not (DL-22.1).
+func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
+	if m.settings.Rules.CountReturns() {
+		return k == returnRestart || c != nil && !c.got()
+	}
+	return k == ReturnReject || k == ReturnClosed || k == returnRestart || k == ReturnFailed || m.config.CountNack && k == ReturnNack
+}
+
+// limits says whether the queue has a delivery limit and a consumer timeout: quorum queues have, and all where the
+// rules say so (DL-22.1).
+func (m *Machine) limits() bool { return m.config.Type == Quorum || m.settings.Rules.CountReturns() }
+
+// returned counts how often the entry has come back; the number tells its deliveries from each other. Classic queues
+// count failures only, and have use for the number only where all returns are.
+func (m *Machine) returned(p *page, i uint) uint32 {
+	if m.config.Type == Quorum {
+		return p.countsOf(i).Acquired
+	}
+	return p.countsOf(i).Deliveries
 }
 
 // Return gives a delivery back to the queue. It may become ready, wait (DL-12.2),
@@ -789,20 +902,23 @@ func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
 }
 
 func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind ReturnKind) {
-	failed := kind.failed(m.config.CountNack)
+	failed := m.failed(c, kind)
 	counted := m.config.Type == Quorum || m.retries(failed)
 	var counts Counts
+	if m.settings.Rules.CountReturns() {
+		counts = p.countsOf(i)
+	}
 	if counted || failed {
-		s := m.sideOf(p, i)
+		n := m.counts(p, i)
 		if counted {
-			s.counts.Acquired++
+			n.Acquired++
 		}
 		if failed {
-			s.counts.Deliveries++ // classic queues only hand it on (DL-6.14)
+			n.Deliveries++ // classic queues only hand it on (DL-6.14)
 		}
-		counts = s.counts
+		counts = *n
 	}
-	if m.config.Type == Quorum && m.settings.DeliveryLimit >= 0 && int64(counts.Deliveries) > m.settings.DeliveryLimit {
+	if m.limits() && m.settings.DeliveryLimit >= 0 && int64(counts.Deliveries) > m.settings.DeliveryLimit {
 		m.die(now, id, p, i, deadletter.DeliveryLimit, c)
 		return
 	}
@@ -810,7 +926,7 @@ func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind 
 		m.delay(id, p, i, moment(now, m.settings.Retry.wait(id, counts)), counts)
 		return
 	}
-	if m.comeBack(now, id, p, i) && p.flags[i]&flagLogged != 0 {
+	if m.comeBack(now, id, p, i) && p.logged(i) {
 		m.sink.Returned(id, counts, 0)
 	}
 }
@@ -825,7 +941,7 @@ func (m *Machine) retries(failed bool) bool {
 // side row meanwhile (DL-12.4).
 func (m *Machine) delay(id ID, p *page, i uint, until int64, counts Counts) {
 	m.hide(id, p, i, until)
-	if p.flags[i]&flagLogged != 0 {
+	if p.logged(i) {
 		m.sink.Returned(id, counts, until)
 	}
 }
@@ -847,17 +963,18 @@ func (m *Machine) unhide(id ID, p *page, i uint) {
 }
 
 // comeBack makes the entry deliverable again: classic queues return it to its
-// place, quorum queues to the returns list (BR-9.13). If its time is over it
-// dies instead, and comeBack returns false.
+// place, quorum queues to the returns list (BR-9.13), unless it only waited for
+// its first delivery. If its time is over it dies instead, and comeBack returns false.
 func (m *Machine) comeBack(now int64, id ID, p *page, i uint) bool {
 	if due := m.due(p, i); due != 0 {
 		if due <= now {
-			m.die(now, id, p, i, deadletter.Expired, nil)
+			m.lapse(now, id, p, i)
 			return false
 		}
-		m.noteDue(id, p.dueAt(i))
+		m.noteDue(p, p.dueAt(i))
 	}
-	if m.config.Type == Quorum {
+	if m.config.Type == Quorum && p.redelivered(i) {
+		m.touchMeta()
 		m.returns = append(m.returns, id)
 		m.setState(id, p, i, stateReturned)
 	} else {

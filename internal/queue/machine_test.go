@@ -39,6 +39,47 @@ func TestMachineAgainstModel(t *testing.T) {
 			"bury":      p.bury,
 			"take":      p.take,
 			"restore":   p.restore,
+			"put away":  p.putAway,
+			"move":      p.move,
+			"leap":      p.leap,
+			"cut":       p.cut,
+			"save":      p.save,
+			"save2":     p.save,
+		})
+		p.close(t)
+	})
+}
+
+// The same where most pages are split: long lanes out of which messages die, put
+// away, with a checkpoint now and then.
+func TestSplitPagesAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPair(t)
+		p.m.pages.Hot, p.m.pages.Horizon = 0, rapid.SampledFrom([]int64{100, 400, 1000}).Draw(t, "near")
+		s := Unlimited()
+		s.DeadLetter = rapid.Bool().Draw(t, "dies somewhere")
+		s.Rules = p.drawRules(t)
+		p.m.Configure(p.now, s)
+		p.q.settings = s
+		t.Repeat(map[string]func(*rapid.T){
+			"":         p.check,
+			"spread":   p.enqueueSpread,
+			"away":     p.putAllAway,
+			"away2":    p.putAllAway,
+			"soon":     p.soon,
+			"soon2":    p.soon,
+			"deaths":   p.deaths,
+			"bury":     p.bury,
+			"get":      p.get,
+			"settle":   p.settle,
+			"put away": p.putAway,
+			"move":     p.move,
+			"leap":     p.leap,
+			"purge":    p.purge,
+			"cut":      p.cut,
+			"save":     p.save,
+			"save2":    p.save,
+			"save3":    p.save,
 		})
 		p.close(t)
 	})
@@ -50,6 +91,7 @@ type pair struct {
 	q   *model
 	now int64
 
+	profile   deadletter.Profile
 	effects   []string
 	owed      map[message.Ref]bool // references the machine holds
 	purged    map[message.Ref]bool // of these, those a purge took out
@@ -59,6 +101,7 @@ type pair struct {
 	unsettled []delivered // what clients have not settled, in the order of delivery
 	routing   []Death     // taken by Deaths, not yet buried or held
 	log       []func(*Machine)
+	cold      *shelf
 }
 
 // twins are a consumer of the machine and that of the model.
@@ -86,7 +129,15 @@ func newPair(t *rapid.T) *pair {
 	}
 	p := &pair{now: 1_700_000_000_000, owed: map[message.Ref]bool{}, purged: map[message.Ref]bool{}}
 	settings := drawSettings(t)
-	p.m = New(config, settings, &Pages{}, p, p.now)
+	if rapid.IntRange(0, 2).Draw(t, "profile") == 0 {
+		p.profile = deadletter.ApsaraMQ
+	}
+	settings.Rules = p.drawRules(t)
+	p.m = New(config, settings, &Pages{Hot: rapid.IntRange(0, 2).Draw(t, "hot pages"), Horizon: rapid.SampledFrom([]int64{8, 60, 1000, 0, 100 * day}).Draw(t, "horizon")}, p, p.now)
+	p.cold = newShelf()
+	p.m.SetCold(p.cold)
+	p.m.pages.Hash = p.cold.Bytes
+	p.m.pages.Begin(1)
 	p.q = &model{config: config, settings: settings, next: map[int]uint64{}, slots: []*modelConsumer{nil}}
 	start := rapid.SampledFrom([]uint64{1, 200, 250, 255, 256, 1020}).Draw(t, "first number")
 	for level := range p.m.lanes {
@@ -94,6 +145,16 @@ func newPair(t *rapid.T) *pair {
 		p.q.next[level] = start
 	}
 	return p
+}
+
+// drawRules draws rules of the queue's profile, which stays the same.
+func (p *pair) drawRules(t *rapid.T) deadletter.Rules {
+	if p.profile == "" {
+		return deadletter.Rules{}
+	}
+	return deadletter.Rules{
+		Profile: p.profile, MaxHops: 16, Retention: rapid.SampledFrom([]int64{0, 30, 500, 70 * day}).Draw(t, "retention"),
+	}
 }
 
 func drawSettings(t *rapid.T) Settings {
@@ -138,6 +199,7 @@ func (p *pair) handBack(refs ...message.Ref) {
 
 func (p *pair) Deliver(c *Consumer, d *Delivery) bool {
 	to := c.Target.(*twins)
+	d.Body = name(d.Body)
 	p.note("deliver %s %d %d %v redelivered=%v logged=%v noack=%v", c.Tag, d.Body, d.History, d.Counts, d.Redelivered, d.Logged, d.NoAck)
 	if d.NoAck {
 		p.handBack(d.Body, d.History)
@@ -161,6 +223,7 @@ func (p *pair) journalDelivery(d *Delivery) {
 }
 
 func (p *pair) Removed(id ID, body, history message.Ref, logged bool) {
+	body = name(body)
 	if p.purging {
 		if !p.purged[body] {
 			p.note("purge took out %d", body)
@@ -178,7 +241,7 @@ func (p *pair) Removed(id ID, body, history message.Ref, logged bool) {
 func (p *pair) Died(reason deadletter.Reason, routed bool) { p.note("died %v %v", reason, routed) }
 
 func (p *pair) Returned(id ID, n Counts, notBefore int64) {
-	if p.m.config.Type == Quorum || notBefore != 0 { // others go where they were, and nobody notes it
+	if p.m.config.Type == Quorum || notBefore != 0 || p.profile != "" { // others go where they were, and nobody notes it
 		p.note("returned %d %v until=%d", id, n, notBefore)
 		p.journal(func(m *Machine) { m.RestoreReturned(id, n, notBefore) })
 	}
@@ -197,6 +260,9 @@ func (p *pair) entry(t *rapid.T) Entry {
 	if rapid.IntRange(0, 4).Draw(t, "dead letter") == 0 {
 		e.History, e.Counts.Deliveries = p.ref(), rapid.Uint32Range(0, 3).Draw(t, "deliveries")
 		e.Redelivered = e.Counts.Deliveries > 0
+		e.Rests = rapid.Bool().Draw(t, "rests")
+	} else if rapid.IntRange(0, 4).Draw(t, "delayed") == 0 {
+		e.Delay = rapid.SampledFrom([]int64{1, 25, 300, 60 * day}).Draw(t, "delay")
 	}
 	return e
 }
@@ -221,6 +287,21 @@ func (p *pair) enqueueMany(t *rapid.T) {
 	p.handBack(e.Body, e.History)
 }
 
+// enqueueSpread enters messages that are due at different moments.
+func (p *pair) enqueueSpread(t *rapid.T) {
+	e := p.entry(t)
+	p.handBack(e.Body, e.History)
+	history := e.History != 0
+	ttl := rapid.SliceOfN(rapid.Int64Range(-1, 1500), 1, 7).Draw(t, "ttls")
+	for i := range rapid.IntRange(20, 150).Draw(t, "messages") {
+		e.Body, e.TTL = p.ref(), ttl[i%len(ttl)]
+		if history {
+			e.History = p.ref()
+		}
+		p.enter(t, e, false)
+	}
+}
+
 func (p *pair) enter(t *rapid.T, e Entry, force bool) {
 	enqueue := p.m.Enqueue
 	if force {
@@ -238,6 +319,9 @@ func (p *pair) enter(t *rapid.T, e Entry, force bool) {
 		r := Restored{Entry: e}
 		r.Due = p.m.Due(id)
 		p.journal(func(m *Machine) { c := r; m.Restore(id, &c) })
+		if until := p.m.NotBefore(id); until != 0 {
+			p.journal(func(m *Machine) { m.RestoreDelayed(id, until) })
+		}
 	}
 	p.m.Flow(p.now, id)
 	p.q.flow(p.now, id != 0)
@@ -246,6 +330,7 @@ func (p *pair) enter(t *rapid.T, e Entry, force bool) {
 func (p *pair) get(t *rapid.T) {
 	noAck := rapid.Bool().Draw(t, "no ack")
 	d, ok := p.m.Get(p.now, noAck)
+	d.Body = name(d.Body)
 	want, wantOK := p.q.get(p.now, noAck)
 	if ok != wantOK || d != want {
 		t.Fatalf("get is %+v, %v; want %+v, %v", d, ok, want, wantOK)
@@ -277,7 +362,11 @@ func (p *pair) settle(t *rapid.T) {
 			if failed {
 				e.e.Counts.Deliveries++
 			}
-			p.q.die(p.now, e, deadletter.Rejected)
+			reason := deadletter.Rejected
+			if p.q.apsara() && !failed {
+				reason = deadletter.Nacked // DL-22.7
+			}
+			p.q.die(p.now, e, reason)
 		})
 	default:
 		p.giveBack(t, d, ReturnKind(rapid.IntRange(int(ReturnNack), int(ReturnFailed)).Draw(t, "kind")))
@@ -386,6 +475,10 @@ func (p *pair) tick(t *rapid.T) {
 	if p.q.config.Strict {
 		limit = sliceLimit // slices change the order of deaths among levels
 	}
+	p.tickAll(t, limit)
+}
+
+func (p *pair) tickAll(t *rapid.T, limit int) {
 	for n := 0; p.m.Tick(p.now, limit); n++ {
 		if n > 5000 {
 			t.Fatal("the machine has more to do for ever")
@@ -403,6 +496,7 @@ func (p *pair) tick(t *rapid.T) {
 
 func (p *pair) configure(t *rapid.T) {
 	s := drawSettings(t)
+	s.Rules = p.drawRules(t)
 	p.m.Configure(p.now, s)
 	p.q.settings, p.q.refusing = s, false
 	p.m.Trim(p.now, sliceLimit)
@@ -443,8 +537,7 @@ func (p *pair) deaths(t *rapid.T) {
 	var want []Death
 	var dying []*modelEntry
 	for _, e := range p.q.entries {
-		taken := slices.ContainsFunc(p.routing, func(d Death) bool { return d.ID == e.id })
-		if e.state == stateDying && !taken {
+		if e.state == stateDying {
 			dying = append(dying, e)
 		}
 	}
@@ -453,12 +546,17 @@ func (p *pair) deaths(t *rapid.T) {
 	}
 	slices.SortFunc(dying, func(a, b *modelEntry) int { return a.order - b.order }) // DL-1.9
 	for _, e := range dying[:min(limit, len(dying))] {
-		want = append(want, Death{ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts, Reason: e.reason, At: e.diedAt, Logged: e.e.Logged})
+		want = append(want, Death{ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts, Reason: e.reason, At: e.diedAt, Logged: e.e.Logged, Size: e.e.Size})
 	}
 	got := p.m.Deaths(limit, nil)
-	p.routing = append(p.routing, got...)
+	for i := range got {
+		got[i].Body = name(got[i].Body)
+	}
 	for i := range got {
 		got[i].By = nil
+		if !slices.ContainsFunc(p.routing, func(d Death) bool { return d.ID == got[i].ID }) {
+			p.routing = append(p.routing, got[i])
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("deaths (-want +got):\n%s", diff)
@@ -489,6 +587,7 @@ func (p *pair) bury(t *rapid.T) {
 	}
 	p.routing = slices.Delete(p.routing, i, i+1)
 	body, history, ok := p.m.Bury(d.ID)
+	body = name(body)
 	if ok == gone || ok && (body != d.Body || history != d.History) {
 		t.Fatalf("death %d was buried: %v, with %d and %d", d.ID, ok, body, history)
 	}
@@ -507,6 +606,7 @@ func (p *pair) take(t *rapid.T) {
 	}
 	e := rapid.SampledFrom(p.q.entries).Draw(t, "entry")
 	body, history, logged, ok := p.m.Take(e.id)
+	body = name(body)
 	want := e.state == stateReady || e.state == stateReturned
 	if ok != want || ok && (body != e.e.Body || history != e.e.History || logged != e.e.Logged) {
 		t.Fatalf("entry %d in state %d was taken: %v", e.id, e.state, ok)
@@ -587,6 +687,7 @@ func browse(m *Machine, step int) (list []View) {
 	var cursor Cursor
 	for done := false; !done; {
 		cursor, done = m.Browse(cursor, step, func(v View) bool {
+			v.Body = name(v.Body)
 			list = append(list, v)
 			return true
 		})

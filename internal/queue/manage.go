@@ -51,6 +51,7 @@ func (m *Machine) Configure(now int64, s Settings) {
 // are delayed or held (DL-2.1), and returns their number. Their references pass
 // to the sink by BuryRest, in slices. What stays is told by RangeLogged.
 func (m *Machine) Purge() int {
+	m.touchMeta()
 	before := m.n.Ready + m.n.Delayed + m.n.Held
 	purged := func(state uint8) bool {
 		return state == stateReady || state == stateReturned || m.config.Type == Quorum && (state == stateDelayed || state == stateHeld)
@@ -61,17 +62,21 @@ func (m *Machine) Purge() int {
 		}
 		var mixed []*page // pages of which something stays, and the one being filled
 		kept := 0
-		for k, p := range l.pages {
-			if p.number < l.next/pageSize && m.all(p, purged) {
-				m.detach(level, l, p)
+		for k := range l.slots {
+			s := &l.slots[k]
+			if s.used > 0 && !s.plain {
+				m.resident(l, level, k)
+			}
+			if s.number < l.next/pageSize && (s.page == nil || m.all(s.page, purged)) {
+				m.detach(level, l, *s)
 				continue
 			}
-			mixed = append(mixed, p)
-			l.pages[kept], l.mins[kept] = p, l.mins[k]
+			mixed = append(mixed, m.resident(l, level, k))
+			l.slots[kept] = *s
 			kept++
 		}
-		clear(l.pages[kept:])
-		l.pages, l.mins = l.pages[:kept], l.mins[:kept]
+		clear(l.slots[kept:])
+		l.slots = l.slots[:kept]
 		for _, p := range mixed {
 			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 				if purged(p.state(i)) {
@@ -98,18 +103,35 @@ func (m *Machine) all(p *page, meant func(state uint8) bool) bool {
 
 // detach takes a page with all its entries out of the counts and puts it into
 // the graveyard; the caller takes it out of the lane.
-func (m *Machine) detach(level int, l *lane, p *page) {
-	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-		m.tally(p.state(i), -1, -int64(p.size[i]))
-		if p.flags[i]&flagLogged != 0 {
-			m.n.Persistent--
+func (m *Machine) detach(level int, l *lane, s slot) {
+	if s.used > 0 && (!s.plain || m.pages.Hash != nil) {
+		if s.page == nil {
+			s.page = m.load(&s, level)
+		} else {
+			m.join(s.page)
 		}
+		m.forgetRest(&s)
 	}
-	l.ready -= p.ready.count()
+	if p := s.page; p != nil {
+		for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+			m.tally(p.state(i), -1, -int64(p.size(i)))
+			if p.logged(i) {
+				if m.pages.Hash != nil {
+					m.mixIn(minus, makeID(level, p.number*pageSize+uint64(i)), p.size(i), p.history(i))
+				}
+				m.n.Persistent--
+			}
+		}
+		l.ready -= p.ready.count()
+	}
+	m.tally(stateReady, -int(s.used), -s.bytes)
+	m.n.Persistent -= int(s.logged)
+	l.ready -= int(s.ready)
 	if l.ready == 0 {
 		m.filled[level>>6] &^= 1 << (level & 63)
 	}
-	m.graveyard = append(m.graveyard, p)
+	owed := m.pages.saving && s.page != nil && s.page.dirty != 0 && s.page.dirty < m.pages.version
+	m.graveyard = append(m.graveyard, grave{level, s, m.pages.version, owed})
 }
 
 // Close empties the queue for its deletion and returns the consumers it had.
@@ -119,13 +141,13 @@ func (m *Machine) Close() []*Consumer {
 		if l == nil {
 			continue
 		}
-		for _, p := range l.pages {
-			m.detach(level, l, p)
+		for _, s := range l.slots {
+			m.detach(level, l, s)
 		}
 		m.lanes[level] = nil
 	}
 	m.returns, m.dying, m.filled = nil, nil, [4]uint64{}
-	m.nextDue, m.watch = never, math.MaxInt64
+	m.nextDue, m.nextWake, m.watch = never, never, math.MaxInt64
 	list := m.cs.list
 	m.cs.list, m.cs.slots, m.cs.active, m.cs.plain = nil, nil, nil, 0
 	for _, c := range list {
@@ -139,21 +161,32 @@ func (m *Machine) Close() []*Consumer {
 func (m *Machine) BuryRest(limit int) (more bool) {
 	for len(m.graveyard) > 0 && limit > 0 {
 		last := len(m.graveyard) - 1
-		p := m.graveyard[last]
-		m.graveyard[last] = nil
+		g := m.graveyard[last]
+		m.graveyard[last] = grave{}
 		m.graveyard = m.graveyard[:last]
+		p := g.slot.page
+		if g.owed && m.pages.saving {
+			m.save(p) // not by detach: that would be all of a long queue at once
+		}
+		if p == nil {
+			p = m.load(&g.slot, g.level)
+		} else if p.rest != nil {
+			m.join(p)
+			p.rest = nil
+		}
+		m.discard(p, g.version)
 		for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-			var history message.Ref
-			if s := m.peekSide(p, i); s != nil {
-				history = s.history
-				m.sides.give(p.side[i])
-			}
-			m.sink.Removed(0, p.ref[i], history, false)
+			m.sink.Removed(0, p.ref(i), p.history(i), false)
+			m.dropSide(p, i)
 			limit--
 		}
 		m.pages.put(p)
 	}
-	return len(m.graveyard) > 0
+	if len(m.graveyard) > 0 {
+		return true
+	}
+	m.sides.trim(0)
+	return false
 }
 
 // View is an entry as those see it who only look.
@@ -188,20 +221,25 @@ func (m *Machine) Browse(after Cursor, limit int, f func(View) bool) (next Curso
 			continue
 		}
 		k, _ := l.search(seq / pageSize)
-		for ; k < len(l.pages); k++ {
-			p, from := l.pages[k], uint(0)
+		for ; k < len(l.slots); k++ {
+			if limit == 0 {
+				return after, false
+			}
+			p, from := m.look(l, level, k), uint(0)
 			if p.number == seq/pageSize {
 				from = uint(seq % pageSize)
 			}
-			for i := p.live.next(from); i < pageSize; i = p.live.next(i + 1) {
-				if limit == 0 {
-					return after, false
+			stopped := false
+			for i := p.live.next(from); i < pageSize && !stopped; i = p.live.next(i + 1) {
+				if stopped = limit == 0; !stopped {
+					limit--
+					after = Cursor{true, makeID(level, p.number*pageSize+uint64(i))}
+					stopped = !f(m.view(after.id, p, i))
 				}
-				limit--
-				after = Cursor{true, makeID(level, p.number*pageSize+uint64(i))}
-				if !f(m.view(after.id, p, i)) {
-					return after, false
-				}
+			}
+			m.unlook(l, k, p)
+			if stopped {
+				return after, false
 			}
 		}
 	}
@@ -215,13 +253,13 @@ type Cursor struct {
 	id    ID
 }
 
+// Cursor is the place right behind the entry.
+func (v *View) Cursor() Cursor { return Cursor{true, v.ID} }
+
 func (m *Machine) view(id ID, p *page, i uint) View {
 	v := View{
-		ID: id, Body: p.ref[i], Due: m.due(p, i), Size: p.size[i],
-		Redelivered: p.flags[i]&flagRedelivered != 0, Logged: p.flags[i]&flagLogged != 0,
-	}
-	if s := m.peekSide(p, i); s != nil {
-		v.History, v.Counts = s.history, s.counts
+		ID: id, Body: p.ref(i), History: p.history(i), Counts: p.countsOf(i), Due: m.due(p, i), Size: p.size(i),
+		Redelivered: p.redelivered(i), Logged: p.logged(i),
 	}
 	switch p.state(i) {
 	case stateOut:
@@ -229,11 +267,11 @@ func (m *Machine) view(id ID, p *page, i uint) View {
 	case stateReturned:
 		v.Returned = true
 	case stateDelayed:
-		v.NotBefore, v.Due = v.Due, m.sideOf(p, i).ttl
+		v.NotBefore, v.Due = v.Due, m.rowOf(p, i).ttl
 	case stateDying:
 		v.Dead = true
 	case stateHeld:
-		s := m.sideOf(p, i)
+		s := m.rowOf(p, i)
 		v.Dead, v.Held, v.DiedAt = true, s.reason, s.diedAt
 	}
 	return v
@@ -268,17 +306,47 @@ func (m *Machine) Take(id ID) (body, history message.Ref, logged, ok bool) {
 
 // RangeLogged calls f for every logged entry.
 func (m *Machine) RangeLogged(f func(View)) {
-	m.each(func(id ID, p *page, i uint) {
-		if p.flags[i]&flagLogged != 0 {
+	m.each(false, func(id ID, p *page, i uint) {
+		if p.logged(i) {
 			f(m.view(id, p, i))
 		}
 	})
 }
 
-// Due is the moment at which something happens to the entry, 0 if nothing will.
+// Due is the moment at which the entry's time here is over, 0 if it never is.
 func (m *Machine) Due(id ID) int64 {
-	if p, i := m.find(id); p != nil {
+	p, i := m.find(id)
+	switch {
+	case p == nil:
+		return 0
+	case p.state(i) == stateDelayed:
+		return m.rowOf(p, i).ttl
+	}
+	return m.due(p, i)
+}
+
+// NotBefore is the moment until which the entry waits, 0 if it does not.
+func (m *Machine) NotBefore(id ID) int64 {
+	if p, i := m.find(id); p != nil && p.state(i) == stateDelayed {
 		return m.due(p, i)
 	}
 	return 0
+}
+
+// Size is the entry's bytes as length limits count them, 0 if it is not there.
+func (m *Machine) Size(id ID) uint32 {
+	if p, i := m.find(id); p != nil {
+		return p.size(i)
+	}
+	return 0
+}
+
+// Long says whether the queue has pages that PutAway may take.
+func (m *Machine) Long() bool {
+	for _, l := range m.lanes {
+		if l != nil && len(l.slots) > 2*m.pages.Hot+1 {
+			return true
+		}
+	}
+	return false
 }

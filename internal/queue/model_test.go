@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -34,6 +35,7 @@ type modelEntry struct {
 	state       uint8
 	due         int64 // of its TTL, 0 = none
 	until       int64 // end of its wait
+	lastly      bool  // due is the end of its retention
 	owner       *modelConsumer
 	order       int // of the return, the death or the delivery
 	at          int64
@@ -148,15 +150,60 @@ func (q *model) die(now int64, e *modelEntry, reason deadletter.Reason) {
 	e.state, e.reason, e.diedAt, e.order = stateDying, reason, now, q.moves
 }
 
-// expire is DL-8.4 and DL-8.8: everywhere, in strict mode at the heads.
+// apsara says whether the queue follows ApsaraMQ's profile.
+func (q *model) apsara() bool { return q.settings.Rules.Profile == deadletter.ApsaraMQ }
+
+// lapse is what happens at an entry's moment: it expires, or is kept no longer (DL-22.14).
+func (q *model) lapse(now int64, e *modelEntry) {
+	if e.lastly {
+		q.note("died %v %v", deadletter.Expired, false)
+		q.removed(e)
+		return
+	}
+	q.die(now, e, deadletter.Expired)
+}
+
+// keep limits the entry's time here, which begins at begin. Moments are even for a TTL and odd for a retention.
+func (q *model) keep(begin int64, e *modelEntry) {
+	if !q.apsara() {
+		return
+	}
+	e.due += e.due % 2
+	keep := q.settings.Rules.Retention
+	if keep == 0 {
+		return
+	}
+	end := begin + keep + 1
+	if end%2 == 0 {
+		end++
+	}
+	if e.due == 0 || end < e.due {
+		e.due, e.lastly = end, true
+	}
+}
+
+// moment is when something happens to the entry.
+func (e *modelEntry) moment() int64 {
+	if e.state == stateDelayed {
+		return e.until
+	}
+	return e.due
+}
+
+// expire is DL-8.4 and DL-8.8: everywhere, in the order of the moments, in strict
+// mode at the heads.
 func (q *model) expire(now int64) {
-	for _, e := range slices.Clone(q.entries) {
+	list := slices.Clone(q.entries)
+	slices.SortStableFunc(list, func(a, b *modelEntry) int {
+		return cmp.Or(cmp.Compare(a.id.Lane(), b.id.Lane()), cmp.Compare(a.moment(), b.moment()))
+	})
+	for _, e := range list {
 		switch {
 		case e.state == stateDelayed && e.until <= now:
 			e.until = 0
 			q.comeBack(now, e)
 		case (e.state == stateReady || e.state == stateReturned) && e.due != 0 && e.due <= now && !q.config.Strict:
-			q.die(now, e, deadletter.Expired)
+			q.lapse(now, e)
 		}
 	}
 	q.expireHeads(now)
@@ -168,7 +215,7 @@ func (q *model) expireHeads(now int64) {
 	}
 	due := func(e *modelEntry) bool { return e.due != 0 && e.due <= now }
 	for list := q.order(); len(list) > 0 && due(list[0]); list = q.order() {
-		q.die(now, list[0], deadletter.Expired)
+		q.lapse(now, list[0])
 	}
 	for level := 0; q.quorum() && level < 32; level++ {
 		for _, e := range slices.Clone(q.entries) {
@@ -178,7 +225,7 @@ func (q *model) expireHeads(now int64) {
 			if !due(e) {
 				break
 			}
-			q.die(now, e, deadletter.Expired)
+			q.lapse(now, e)
 		}
 	}
 }
@@ -186,11 +233,11 @@ func (q *model) expireHeads(now int64) {
 // comeBack says false if the entry dies instead (DL-8.5).
 func (q *model) comeBack(now int64, e *modelEntry) bool {
 	if e.due != 0 && e.due <= now {
-		q.die(now, e, deadletter.Expired)
+		q.lapse(now, e)
 		return false
 	}
 	e.state = stateReady
-	if q.quorum() {
+	if q.quorum() && e.redelivered {
 		q.moves++
 		e.state, e.order = stateReturned, q.moves
 	}
@@ -242,7 +289,7 @@ func (q *model) enqueue(now int64, e Entry, force bool) (ID, Result) {
 	for _, c := range q.list {
 		allPlain = allPlain && c.noAck
 	}
-	if q.ready() == 0 && allPlain {
+	if q.ready() == 0 && allPlain && e.Delay == 0 {
 		if c := q.nextConsumer(); c != nil {
 			q.deliver(c, &modelEntry{e: e, redelivered: e.Redelivered && q.quorum()}, true)
 			return 0, Delivered
@@ -255,15 +302,24 @@ func (q *model) enqueue(now int64, e Entry, force bool) (ID, Result) {
 	if q.ready() == 0 && !q.quorum() && q.anyAble() {
 		e.Redelivered = false
 	}
+	if e.Rests {
+		ttl = -1 // DL-22.8
+	}
 	in := q.enter(&e)
+	begin := now
+	if e.Delay > 0 { // DL-22.12
+		begin += e.Delay + 1
+		in.state, in.until = stateDelayed, begin
+	}
 	switch {
-	case ttl == 0 && !q.quorum():
+	case ttl == 0 && !q.quorum() && e.Delay == 0:
 		in.due, q.instant = now, in
 	case ttl == 0:
-		in.due = now + 2
+		in.due = begin + 2
 	case ttl > 0:
-		in.due = now + ttl + 1
+		in.due = begin + ttl + 1
 	}
+	q.keep(begin, in)
 	return in.id, Stored
 }
 
@@ -327,7 +383,7 @@ func (q *model) pump(now int64) {
 		}
 		e := list[0]
 		if e.due != 0 && e.due <= now {
-			q.die(now, e, deadletter.Expired)
+			q.lapse(now, e)
 			continue
 		}
 		c := q.nextConsumer()
@@ -457,6 +513,9 @@ func (q *model) settled(id ID, c *modelConsumer) *modelEntry {
 
 func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 	failed := kind == ReturnReject || kind == ReturnClosed || kind == ReturnFailed || kind == ReturnNack && q.config.CountNack
+	if q.apsara() {
+		failed = e.owner != nil // DL-22.1
+	}
 	r := &q.settings.Retry
 	waits := r.Min > 0 && (r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed)
 	if q.quorum() || waits {
@@ -466,7 +525,7 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 		e.e.Counts.Deliveries++
 	}
 	switch limit := q.settings.DeliveryLimit; {
-	case q.quorum() && limit >= 0 && int64(e.e.Counts.Deliveries) > limit:
+	case (q.quorum() || q.apsara()) && limit >= 0 && int64(e.e.Counts.Deliveries) > limit:
 		q.die(now, e, deadletter.DeliveryLimit)
 	case waits: // DL-12.2
 		wait := min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))
@@ -481,16 +540,16 @@ func (q *model) returned(e *modelEntry, until int64) {
 	if !e.e.Logged {
 		return
 	}
-	if q.quorum() || until != 0 {
+	if q.quorum() || until != 0 || q.apsara() {
 		q.note("returned %d %v until=%d", e.id, e.e.Counts, until)
 	}
 }
 
 func (q *model) timeout(c *modelConsumer) int64 {
 	switch {
-	case !q.quorum():
+	case !q.quorum() && !q.apsara():
 		return 0
-	case c.timeout > 0:
+	case c.timeout > 0 && !q.apsara():
 		return c.timeout
 	}
 	return max(0, q.settings.ConsumerTimeout)
@@ -513,9 +572,11 @@ func (q *model) timeOut(now int64) {
 			c.out--
 			q.giveBack(now, e, ReturnTimeout)
 		}
-		if len(late) > 0 {
+		if len(late) > 0 && !q.apsara() { // DL-22.2
 			c.stale += len(late)
 			q.note("timed out %s %d", c.tag, len(late))
+		}
+		if len(late) > 0 {
 			q.forget(c)
 		}
 	}
@@ -536,7 +597,7 @@ func (q *model) get(now int64, noAck bool) (d Delivery, ok bool) {
 	}
 	e := list[0]
 	d = Delivery{
-		ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts,
+		ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts, Size: e.e.Size,
 		Redelivered: e.redelivered, Logged: e.e.Logged, NoAck: noAck,
 	}
 	if noAck {

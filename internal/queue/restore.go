@@ -41,8 +41,10 @@ func (m *Machine) Restore(id ID, r *Restored) bool {
 		s.reason, s.diedAt = r.Held, r.DiedAt
 	case r.Out:
 		m.RestoreOut(id)
-	case r.NotBefore != 0 || r.Returned:
-		m.RestoreReturned(id, r.Counts, r.NotBefore)
+	case r.NotBefore != 0:
+		m.hide(id, p, i, r.NotBefore)
+	case r.Returned:
+		m.RestoreReturned(id, r.Counts, 0)
 	}
 	return true
 }
@@ -53,11 +55,8 @@ func (m *Machine) RestoreOut(id ID) {
 	if p == nil {
 		return
 	}
-	if p.owner == nil {
-		p.owner = new([pageSize]uint32)
-	}
-	p.owner[i] = 0
-	p.flags[i] |= flagRedelivered
+	m.setOwner(p, i, 0)
+	p.marks[p.at(i)] |= flagRedelivered
 	m.awaken(id, p, i)
 	m.setState(id, p, i, stateOut)
 }
@@ -68,21 +67,30 @@ func (m *Machine) RestoreReturned(id ID, counts Counts, notBefore int64) {
 	if p == nil {
 		return
 	}
-	p.flags[i] |= flagRedelivered
+	p.marks[p.at(i)] |= flagRedelivered
 	m.awaken(id, p, i)
 	if counts != (Counts{}) {
-		m.sideOf(p, i).counts = counts
+		*m.counts(p, i) = counts
 	}
 	if notBefore != 0 {
 		m.hide(id, p, i, notBefore)
 		return
 	}
 	if m.config.Type == Quorum {
+		m.touchMeta()
 		m.returns = append(m.returns, id)
 		m.setState(id, p, i, stateReturned)
 		return
 	}
 	m.setState(id, p, i, stateReady)
+}
+
+// RestoreDelayed notes that the entry is to be delivered only from the moment given on, for the first time.
+func (m *Machine) RestoreDelayed(id ID, until int64) {
+	if p, i := m.find(id); p != nil {
+		m.awaken(id, p, i)
+		m.hide(id, p, i, until)
+	}
 }
 
 // RestoreHeld notes that the entry died and waits for its targets.
@@ -105,6 +113,7 @@ func (m *Machine) awaken(id ID, p *page, i uint) {
 		m.unhide(id, p, i)
 	case stateReturned:
 		if at := slices.Index(m.returns, id); at >= 0 {
+			m.touchMeta()
 			m.returns = slices.Delete(m.returns, at, at+1)
 		}
 		m.setState(id, p, i, stateReady)
@@ -123,15 +132,17 @@ func (m *Machine) RestoreRemoved(id ID) (body, history message.Ref, ok bool) {
 
 // RestorePurge notes that everything is gone but the entries that keep names.
 func (m *Machine) RestorePurge(keep func(ID) bool) {
-	var gone []ID
-	m.each(func(id ID, _ *page, _ uint) {
-		if !keep(id) {
-			gone = append(gone, id)
-		}
-	})
-	for _, id := range gone {
-		if p, i := m.find(id); p != nil {
-			m.remove(id, p, i)
+	for level, l := range m.lanes {
+		for k := 0; l != nil && k < len(l.slots); {
+			p := m.resident(l, level, k)
+			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+				if id := makeID(level, p.number*pageSize+uint64(i)); !keep(id) {
+					m.remove(id, p, i)
+				}
+			}
+			if k < len(l.slots) && l.slots[k].page == p { // or it went with its last entry
+				k++
+			}
 		}
 	}
 }
@@ -142,14 +153,14 @@ func (m *Machine) RestorePurge(keep func(ID) bool) {
 func (m *Machine) Restored(now int64) {
 	m.lastUse = now
 	var out []ID
-	m.each(func(id ID, p *page, i uint) {
+	m.each(true, func(id ID, p *page, i uint) {
 		if p.state(i) == stateOut {
 			out = append(out, id)
 		}
 	})
 	for _, id := range out {
 		if p, i := m.find(id); p != nil {
-			m.giveBack(now, id, p, i, nil, ReturnClosed)
+			m.giveBack(now, id, p, i, nil, returnRestart)
 		}
 	}
 }

@@ -20,6 +20,11 @@ func (p *pair) restore(t *rapid.T) {
 			t.Fatal("during recovery: ", err)
 		}
 	}
+	p.compare(t, m, sink)
+}
+
+// compare finds in m, which was restored, what p.m holds.
+func (p *pair) compare(t *rapid.T, m *Machine, sink *restored) {
 	want := slices.DeleteFunc(p.settleDues(browse(p.m, 100)), func(v View) bool { return !v.Logged })
 	got := p.settleDues(browse(m, 100))
 	if len(got) != len(want) {

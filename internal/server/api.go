@@ -4,24 +4,32 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"bartleby.mq/internal/api"
-	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/openapi"
 )
 
-// managementAPI is the handler of the management listener. token is what the
-// command line shows instead of a password.
-func (s *Server) managementAPI(token string) http.Handler {
-	return api.New(api.Options{
+// managementAPI is the handler of the management listeners, and of the command line's.
+func (s *Server) managementAPI() http.Handler {
+	h := api.New(api.Options{
 		Broker: s.broker, Logger: s.Logger, NodeName: s.Config.NodeName, ClusterName: s.Config.ClusterName,
 		ProductVersion: s.Version, Version: s.Config.ProductVersion,
-		Token: token, Stop: s.OnStop, Listeners: s.listeners, Limits: s.limits,
-		SetMemoryWatermark: func(fraction float64, bytes int64) error {
-			s.memory.Store(&config.Watermark{Relative: fraction, Absolute: bytes})
-			s.judge(s.nodeStatus())
-			return nil
-		},
+		Stop: s.OnStop, Listeners: s.listeners, Limits: s.limits, Shovels: s.shovels, Certificates: s.expiries, MaxBody: s.Config.MaxHTTPBody,
+		Audit: s.Audit, Settings: s.settings,
+		SetMemoryWatermark: s.setLimit(&s.memory), SetDiskFreeLimit: s.setLimit(&s.disk), LogLevel: s.LogLevel, SetLogLevel: s.SetLogLevel,
 	})
+	return openapi.New(openapi.Options{Broker: s.broker, Access: s.openAPIAccess, Next: h, Logger: s.Logger, Audit: s.Audit})
+}
+
+// openAPIAccess is who may ask ApsaraMQ's API now.
+func (s *Server) openAPIAccess() openapi.Access {
+	o := &s.config.Load().OpenAPI
+	a := openapi.Access{InstanceID: o.InstanceID}
+	for _, k := range o.AccessKeys {
+		a.Keys = append(a.Keys, openapi.Key{ID: k.ID, Secret: k.Secret, User: k.User})
+	}
+	return a
 }
 
 // listeners is where the node listens, as the API shows it.
@@ -32,14 +40,19 @@ func (s *Server) listeners() (all []api.Listener) {
 		}
 		host, port, _ := net.SplitHostPort(at.String())
 		n, _ := strconv.Atoi(port)
-		all = append(all, api.Listener{Protocol: protocol, Host: host, Port: n})
+		all = append(all, api.Listener{Protocol: protocol, Host: host, Port: n, TLS: strings.Contains(protocol, "ssl") || strings.HasPrefix(protocol, "https")})
 	}
 	a := s.Addresses()
 	for _, at := range a.AMQP {
 		add("amqp", at)
 	}
+	for _, at := range a.AMQPS {
+		add("amqp/ssl", at)
+	}
 	add("http", a.HTTP)
+	add("https", a.HTTPS)
 	add("http/prometheus", a.Prometheus)
+	add("https/prometheus", a.PrometheusHTTPS)
 	return all
 }
 
@@ -48,5 +61,14 @@ func (s *Server) limits() api.NodeLimits {
 	return api.NodeLimits{
 		MemoryUsed: n.Resident, MemoryLimit: n.MemoryLimit, DiskFree: max(n.DiskFree, 0), DiskFreeLimit: n.DiskLimit,
 		FilesUsed: n.OpenFiles, FilesLimit: n.MaxFiles, Sockets: s.listen.Connections(),
+		MaxConnections: s.config.Load().MaxConnections,
 	}
+}
+
+// settings are the configuration that holds now, with what is secret masked.
+func (s *Server) settings() (lines []string) {
+	for _, setting := range s.inForce().Settings() {
+		lines = append(lines, setting.String())
+	}
+	return lines
 }

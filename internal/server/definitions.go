@@ -1,18 +1,33 @@
 package server
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"bartleby.mq/internal/api"
+	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/listen"
 )
 
-// importDefinitions brings in what files of definitions declare (BR-16.7): at every
-// start, since what they declare may have been deleted or they may have changed.
+// importDefinitions brings in what files of definitions declare (BR-16.7), and what a
+// URL does: at every start, since what they declare may have been deleted or they may
+// have changed; or, where that is configured, only what has changed since the last.
 func (s *Server) importDefinitions() error {
-	for _, path := range s.Config.Definitions {
+	d := s.Config.Definitions
+	if len(s.Definitions) > 0 {
+		if err := s.importText("options", s.Definitions); err != nil {
+			return err
+		}
+	}
+	for _, path := range d.Files {
 		files, err := definitionFiles(path)
 		if err != nil {
 			return fmt.Errorf("definitions: %w", err)
@@ -22,17 +37,97 @@ func (s *Server) importDefinitions() error {
 			if err != nil {
 				return fmt.Errorf("definitions: %w", err)
 			}
-			warnings, err := api.ImportDefinitions(s.broker, text)
-			if err != nil {
-				return fmt.Errorf("definitions %s: %w", file, err)
+			if err := s.importText(file, text); err != nil {
+				return err
 			}
-			for _, w := range warnings {
-				s.Logger.Warn("definitions", "file", file, "warning", w)
-			}
-			s.Logger.Info("definitions imported", "file", file)
 		}
 	}
-	return nil
+	if d.URL == "" {
+		return nil
+	}
+	text, err := fetchDefinitions(d)
+	if err != nil {
+		return fmt.Errorf("definitions: %w", err)
+	}
+	return s.importText(d.URL, text)
+}
+
+func (s *Server) importText(source string, text []byte) error {
+	if s.Config.Definitions.SkipUnchanged && s.imported(source, text) {
+		s.Logger.Info("definitions unchanged, not imported", "source", source)
+		return nil
+	}
+	warnings, err := api.ImportDefinitions(s.broker, text)
+	if err != nil {
+		return fmt.Errorf("definitions %s: %w", source, err)
+	}
+	for _, w := range warnings {
+		s.Logger.Warn("definitions", "source", source, "warning", w)
+	}
+	s.Logger.Info("definitions imported", "source", source)
+	return s.noteImport(source, text)
+}
+
+// maxDefinitions is how many bytes of definitions a URL may have.
+const maxDefinitions = 256 << 20
+
+// fetchDefinitions gets the definitions at a URL.
+func fetchDefinitions(d config.Definitions) ([]byte, error) {
+	const timeout = 30 * time.Second
+	secure, err := listen.ClientTLS(listen.TLSOptions(d.TLS), "")
+	if err != nil {
+		return nil, fmt.Errorf("definitions.tls: %w", err)
+	}
+	transport := &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}
+	answer, err := (&http.Client{Transport: transport, Timeout: timeout}).Get(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", d.URL, answer.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxDefinitions+1))
+	if err == nil && len(text) > maxDefinitions {
+		err = fmt.Errorf("%s: more than %d bytes", d.URL, maxDefinitions)
+	}
+	return text, err
+}
+
+// The file of what was imported: for each source the SHA-256 of its text.
+func (s *Server) importsPath() string { return filepath.Join(s.DataDir, "imported.json") }
+
+func (s *Server) imports() map[string]string {
+	sums := map[string]string{}
+	if s.private() {
+		return sums
+	}
+	if text, err := os.ReadFile(s.importsPath()); err == nil {
+		_ = json.Unmarshal(text, &sums) // what cannot be read is imported again
+	}
+	return sums
+}
+
+func (s *Server) imported(source string, text []byte) bool {
+	return s.imports()[source] == checksum(text)
+}
+
+func (s *Server) noteImport(source string, text []byte) error {
+	if !s.Config.Definitions.SkipUnchanged || s.private() {
+		return nil
+	}
+	sums := s.imports()
+	sums[source] = checksum(text)
+	out, err := json.MarshalIndent(sums, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.importsPath(), append(out, '\n'), 0o600)
+}
+
+func checksum(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // definitionFiles is a file itself, or the files *.json of a directory in the

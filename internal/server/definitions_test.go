@@ -1,12 +1,21 @@
 package server
 
 import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/topology"
+	"bartleby.mq/test/certificate"
 )
 
 // BR-16.7: definitions are there before the first client; with users of their own
@@ -22,7 +31,7 @@ func TestDefinitionsAtStart(t *testing.T) {
 		}
 	}
 	o, _ := options(t.TempDir())
-	o.Config.Definitions = []string{files}
+	o.Config.Definitions.Files = []string{files}
 	s := mustStart(t, o)
 	c := dial(t, s, "guest:guest") // the file names no users
 	ch, err := c.Channel()
@@ -41,7 +50,7 @@ func TestDefinitionsAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, _ = options(t.TempDir())
-	o.Config.Definitions = []string{users}
+	o.Config.Definitions.Files = []string{users}
 	s = mustStart(t, o)
 	defer mustStop(t, s)
 	_ = dial(t, s, "ada:x").Close()
@@ -58,7 +67,7 @@ func TestDefinitionsThatCannotBeRead(t *testing.T) {
 	}
 	for _, path := range []string{bad, filepath.Join(t.TempDir(), "missing.json")} {
 		o, _ := options(t.TempDir())
-		o.Config.Definitions = []string{path}
+		o.Config.Definitions.Files = []string{path}
 		s, err := Start(o)
 		if err == nil {
 			mustStop(t, s)
@@ -66,5 +75,44 @@ func TestDefinitionsThatCannotBeRead(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("the start with %s: %v, want an error that names it", path, err)
 		}
+	}
+}
+
+// BR-16.7: definitions may come from a URL; what has not changed may be left out.
+func TestDefinitionsFromAURL(t *testing.T) {
+	ca := certificate.NewAuthority(t, "ca")
+	text := `{"vhosts": [{"name": "/"}], "queues": [{"vhost": "/", "name": "q", "durable": true, "auto_delete": false, "arguments": {}}]}`
+	service := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
+	service.TLS = &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "service", time.Hour, nil).TLS()}}
+	service.StartTLS()
+	defer service.Close()
+	o, log := options(t.TempDir())
+	o.Config.Definitions.URL, o.Config.Definitions.SkipUnchanged = service.URL, true
+	if s, err := Start(o); err == nil {
+		mustStop(t, s)
+		t.Fatal("a service that nobody trusts was believed")
+	}
+	o.Config.Definitions.TLS.CACertFile = ca.Write(t, t.TempDir())
+	queues := func(s *Server) (n int) {
+		s.Broker().Read(func(state *topology.State, _ *auth.Users) {
+			v, _ := state.VHost("/")
+			n = len(v.Queues())
+		})
+		return n
+	}
+	for _, want := range []int{1, 0, 1} { // of which the second start finds nothing new
+		if want == 1 {
+			text += " "
+		}
+		s := mustStart(t, o)
+		if got := queues(s); got != want {
+			t.Errorf("%d queues, want %d; the log is %s", got, want, log)
+		}
+		if want == 1 {
+			if _, err := s.Broker().AsOperator("op", "/").DeleteQueue("q", false, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustStop(t, s)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -16,13 +17,30 @@ import (
 // forCrashTests reads what a crash test wants of a server built for it:
 //
 //	BARTLEBY_FAILPOINT=NAME:N[,NAME:N...]  the process kills itself the N-th time it passes the step
-//	BARTLEBY_COMPACT_BYTES=N               journal bytes beyond which old segments are rewritten
+//	BARTLEBY_CHECKPOINT_BYTES=N            journal bytes after which a checkpoint is written
+//	BARTLEBY_BUDGET_BYTES=N                memory for messages, and for the index of queues
+//	BARTLEBY_HOT_PAGES=N                   pages at each end of a queue that stay in memory
 //	BARTLEBY_SEGMENT_BYTES=N               size of the journal's segments
+//	BARTLEBY_COMPACT_BELOW=N               percent of a file's messages that are left, below which they are moved
+//	BARTLEBY_STEPS=FILE                    the name of each step that is passed is added to the file, once
+//	BARTLEBY_FAULT=KIND:N                  the N-th operation of a kind on files fails, see faults
 //
 // It panics on what it cannot read: a test that arms nothing tests nothing.
 func forCrashTests(o *broker.Options) {
-	o.CompactBytes = bytesFrom("BARTLEBY_COMPACT_BYTES")
-	o.SegmentBytes = bytesFrom("BARTLEBY_SEGMENT_BYTES")
+	for variable, value := range map[string]*int64{
+		"BARTLEBY_CHECKPOINT_BYTES": &o.Storage.CheckpointBytes, "BARTLEBY_BUDGET_BYTES": &o.Storage.IndexBudget,
+		"BARTLEBY_SEGMENT_BYTES": &o.Storage.SegmentBytes, "BARTLEBY_COMPACT_BELOW": &o.Storage.CompactBelow,
+	} {
+		if n := bytesFrom(variable); n != 0 {
+			*value = n
+		}
+	}
+	if n := bytesFrom("BARTLEBY_BUDGET_BYTES"); n != 0 {
+		o.Storage.CacheBudget = n
+	}
+	o.StateHash = true
+	o.FS = faulty(os.Getenv("BARTLEBY_FAULT"))
+	o.Storage.HotPages = int(bytesFrom("BARTLEBY_HOT_PAGES"))
 	armed := map[string]*atomic.Int64{}
 	for each := range strings.SplitSeq(os.Getenv("BARTLEBY_FAILPOINT"), ",") {
 		if each == "" {
@@ -36,14 +54,35 @@ func forCrashTests(o *broker.Options) {
 		armed[name] = new(atomic.Int64)
 		armed[name].Store(n)
 	}
-	if len(armed) == 0 {
+	passed := func(string) {}
+	if file := os.Getenv("BARTLEBY_STEPS"); file != "" {
+		passed = recordSteps(file)
+	} else if len(armed) == 0 {
 		return
 	}
 	o.Failpoint = func(name string) {
+		passed(name)
 		if left := armed[name]; left != nil && left.Add(-1) == 0 {
 			// Not os.Exit: nothing may be tidied up, by anybody.
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // until the signal has come
+		}
+	}
+}
+
+// recordSteps returns what adds a step's name to the file when it is first passed.
+func recordSteps(file string) func(name string) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		panic(fmt.Sprintf("BARTLEBY_STEPS: %v", err))
+	}
+	var seen sync.Map
+	return func(name string) {
+		if _, again := seen.LoadOrStore(name, true); again {
+			return
+		}
+		if _, err := f.WriteString(name + "\n"); err != nil {
+			panic(fmt.Sprintf("BARTLEBY_STEPS: %v", err))
 		}
 	}
 }

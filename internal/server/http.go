@@ -2,12 +2,17 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
+	"bartleby.mq/internal/api"
+	"bartleby.mq/internal/door"
+	"bartleby.mq/internal/listen"
 	"bartleby.mq/internal/metrics"
 )
 
@@ -19,38 +24,66 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// startHTTP listens for the management API and for metrics, where they are on.
-func (s *Server) startHTTP() (err error) {
-	if s.HTTP != "" {
-		l, err := net.Listen("tcp", s.HTTP)
-		if err != nil {
-			return fmt.Errorf("management listener: %w", err)
-		}
-		token, err := s.writeAccess(l.Addr())
-		if err != nil {
-			_ = l.Close()
-			return err
-		}
-		s.listensAt(&s.addrs.HTTP, l)
-		s.serveHTTP(l, s.managementAPI(token))
+// startHTTP listens for the management API, the command line and metrics.
+func (s *Server) startHTTP() error {
+	if err := s.startManagement(); err != nil {
+		return err
 	}
-	if s.Prometheus != "" {
-		l, err := net.Listen("tcp", s.Prometheus)
+	h := metrics.Handler(metrics.Options{
+		Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus,
+	})
+	for _, l := range []struct {
+		addr  string
+		tls   *listen.Credentials
+		field *net.Addr
+	}{{s.Prometheus, nil, &s.addrs.Prometheus}, {s.PrometheusHTTPS, s.tls.prometheus, &s.addrs.PrometheusHTTPS}} {
+		if l.addr == "" {
+			continue
+		}
+		socket, err := net.Listen("tcp", l.addr)
 		if err != nil {
 			return fmt.Errorf("metrics listener: %w", err)
 		}
-		s.listensAt(&s.addrs.Prometheus, l)
-		s.serveHTTP(l, metrics.Handler(metrics.Options{
-			Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus,
-		}))
+		s.serveHTTP(socket, l.tls, l.field, h)
 	}
 	return nil
 }
 
-func (s *Server) listensAt(field *net.Addr, l net.Listener) {
-	s.mu.Lock()
-	*field = l.Addr()
-	s.mu.Unlock()
+// startManagement listens for the management API, and opens the door for the command
+// line, which needs no listener of the API.
+func (s *Server) startManagement() error {
+	h := s.managementAPI()
+	if s.HTTP != "" {
+		socket, err := net.Listen("tcp", s.HTTP)
+		if err != nil {
+			return fmt.Errorf("management listener: %w", err)
+		}
+		s.serveHTTP(socket, nil, &s.addrs.HTTP, h)
+	}
+	if s.HTTPS != "" {
+		socket, err := net.Listen("tcp", s.HTTPS)
+		if err != nil {
+			return fmt.Errorf("management listener with TLS: %w", err)
+		}
+		s.serveHTTP(socket, s.tls.management, &s.addrs.HTTPS, h)
+	}
+	s.openDoor(h)
+	return nil
+}
+
+// openDoor lets the command line of whoever runs the node in. In a file system of this
+// process's own nobody could find it. Where it cannot be opened, as on a file system
+// that has no sockets, messages flow all the same.
+func (s *Server) openDoor(h http.Handler) {
+	if s.private() {
+		return
+	}
+	l, err := door.Listen(s.DataDir)
+	if err != nil {
+		s.Logger.Warn("the command line needs --url and a user", "data_dir", s.DataDir, "error", err)
+		return
+	}
+	s.serveHTTP(l, nil, new(net.Addr), api.Local(h))
 }
 
 func (s *Server) clusterName() string {
@@ -60,9 +93,18 @@ func (s *Server) clusterName() string {
 	return s.Config.NodeName
 }
 
-func (s *Server) serveHTTP(l net.Listener, h http.Handler) {
+// serveHTTP answers requests at a socket, by TLS if there are credentials, and writes
+// down where.
+func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *net.Addr, h http.Handler) {
+	s.mu.Lock()
+	*field = l.Addr()
+	s.mu.Unlock()
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(s.ConnectionLogger.Handler(), slog.LevelDebug),
+	}
+	if secure != nil {
+		l = tls.NewListener(l, secure.Config("h2", "http/1.1"))
 	}
 	s.https = append(s.https, server)
 	s.done.Go(func() {

@@ -44,3 +44,16 @@ func lockDir(dir string) (*dirLock, error) {
 // release gives the lock up. The file stays: removing it would let two processes
 // lock two files of that name.
 func (l *dirLock) release() error { return l.f.Close() }
+
+// LockDataDir keeps nodes out of a data directory until release is called. It says which
+// process has it, if one does.
+func LockDataDir(dir string) (release func() error, err error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	l, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return l.release, nil
+}

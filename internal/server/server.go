@@ -23,29 +23,47 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/listen"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/session091"
+	"bartleby.mq/internal/shovel"
 	"bartleby.mq/internal/topology"
 )
 
 // Options say what to start.
 type Options struct {
 	DataDir string
-	Config  config.Config
-	// AMQP, HTTP and Prometheus are addresses to listen at; an empty HTTP or
-	// Prometheus address, and an empty list, turn that one off.
-	AMQP       []string
-	HTTP       string
-	Prometheus string
-	Version    string // of the program
-	Logger     *slog.Logger
+	// FS is where the data directory is; nil: the operating system's file system. In any
+	// other there is no lock, no way in for the command line, no limit of free disk and
+	// no note of what was imported: such a directory belongs to this process alone.
+	FS     vfs.FS
+	Config config.Config
+	// Definitions is JSON to import at start, before the files that Config names.
+	Definitions []byte
+	// AMQP and those that follow are addresses to listen at; an empty address or list
+	// turns that one off. Those with TLS show the certificates of Config.
+	AMQP, AMQPS     []string
+	HTTP, HTTPS     string
+	Prometheus      string
+	PrometheusHTTPS string
+	Version         string // of the program
+	Logger          *slog.Logger
+	// ConnectionLogger is for what concerns one connection, Audit for administrative
+	// actions; nil: Logger.
+	ConnectionLogger, Audit *slog.Logger
 	// OnFatal is called once the node cannot go on: the disk failed. The process
 	// is to end without a call of Stop, which would wait for that disk.
 	OnFatal func(error)
+	// LogLevel is the level from which lines are logged, SetLogLevel changes it for all of
+	// them; nil: the log is not this node's to change.
+	LogLevel    func() string
+	SetLogLevel func(level string) error
 	// OnStop is called when somebody asks the node to stop through the API.
 	OnStop func()
 }
@@ -53,26 +71,31 @@ type Options struct {
 // Server is a running node.
 type Server struct {
 	Options
-	broker *broker.Broker
-	lock   *dirLock
-	listen *listen.Server
+	broker  *broker.Broker
+	lock    *dirLock
+	listen  *listen.Server
+	tls     certificates
+	shovels *shovel.Shovels
 
 	stopc chan struct{}  // closed by Stop
 	done  sync.WaitGroup // goroutines of the server's own
 	fatal sync.Once
 
-	memory atomic.Pointer[config.Watermark] // as the API changed it; nil: the configuration's
-	https  []*http.Server
+	config       atomic.Pointer[config.Config]    // what holds now: Options.Config, or what Reload made of it
+	memory, disk atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
+	https        []*http.Server
+	atStop       []func() // what is let go of when all else has ended
 
 	mu    sync.Mutex // guards addrs
 	addrs Addresses
 }
 
-// Addresses are where a node listens.
+// Addresses are where a node listens; nil is nowhere.
 type Addresses struct {
-	AMQP       []net.Addr
-	HTTP       net.Addr // nil if off
-	Prometheus net.Addr // nil if off
+	AMQP, AMQPS     []net.Addr
+	HTTP, HTTPS     net.Addr
+	Prometheus      net.Addr
+	PrometheusHTTPS net.Addr
 }
 
 // stopTimeout is how long clients may take to close when the node stops.
@@ -84,7 +107,14 @@ func Start(o Options) (s *Server, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.ConnectionLogger == nil {
+		o.ConnectionLogger = o.Logger
+	}
+	if o.Audit == nil {
+		o.Audit = o.Logger
+	}
 	s = &Server{Options: o, stopc: make(chan struct{})}
+	s.config.Store(&o.Config)
 	began := time.Now()
 	defer func() {
 		if err != nil {
@@ -92,13 +122,22 @@ func Start(o Options) (s *Server, err error) {
 			s = nil
 		}
 	}()
-	if err = os.MkdirAll(o.DataDir, 0o755); err != nil {
-		return s, fmt.Errorf("data directory: %w", err)
-	}
-	if s.lock, err = lockDir(o.DataDir); err != nil {
+	if err = s.loadCertificates(); err != nil {
 		return s, err
 	}
-	if s.broker, err = broker.Open(s.brokerOptions()); err != nil {
+	if !s.private() {
+		if err = os.MkdirAll(o.DataDir, 0o700); err != nil {
+			return s, fmt.Errorf("data directory: %w", err)
+		}
+		if s.lock, err = lockDir(o.DataDir); err != nil {
+			return s, err
+		}
+	}
+	options := s.brokerOptions()
+	if options.AuthBackends, err = s.authBackends(); err != nil {
+		return s, err
+	}
+	if s.broker, err = broker.Open(options); err != nil {
 		return s, err
 	}
 	if err = s.importDefinitions(); err != nil {
@@ -107,33 +146,75 @@ func Start(o Options) (s *Server, err error) {
 	if err = s.firstStart(); err != nil {
 		return s, err
 	}
-	s.listen = listen.New(listen.Options{Serve: s.serve091, Logger: o.Logger, LikeRabbitMQ: o.Config.Strict, MaxConnections: o.Config.MaxConnections})
+	if err = s.broker.EnsureClusterID(); err != nil {
+		return s, err
+	}
+	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
+	s.listen = listen.New(listen.Options{
+		Serve: s.serve091, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Limits: limits(&o.Config),
+	})
 	s.watchResources()
+	s.watchCertificates()
 	if err = s.startHTTP(); err != nil {
 		return s, err
 	}
-	for _, addr := range o.AMQP {
-		at, err := s.listen.Listen(addr)
-		if err != nil {
-			return s, err
-		}
-		s.mu.Lock()
-		s.addrs.AMQP = append(s.addrs.AMQP, at)
-		s.mu.Unlock()
+	if err = s.startAMQP(); err != nil {
+		return s, err
 	}
 	a := s.Addresses()
-	s.Logger.Info("Server startup complete", "amqp", a.AMQP, "http", a.HTTP, "prometheus", a.Prometheus,
-		"data_dir", o.DataDir, "version", o.Version, "took", time.Since(began).Round(time.Millisecond))
+	// Those that are always there first: scripts read this line.
+	said := []any{"amqp", a.AMQP, "http", a.HTTP, "prometheus", a.Prometheus}
+	if len(a.AMQPS) > 0 {
+		said = append(said, "amqps", a.AMQPS)
+	}
+	if a.HTTPS != nil {
+		said = append(said, "https", a.HTTPS)
+	}
+	s.Logger.Info("Server startup complete", append(said, "data_dir", o.DataDir, "version", o.Version, "took", time.Since(began).Round(time.Millisecond))...)
 	return s, nil
 }
+
+// private says whether the data directory is in a file system of this process's own.
+func (s *Server) private() bool { return s.FS != nil }
 
 // Addresses is where the node listens.
 func (s *Server) Addresses() Addresses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.addrs
-	a.AMQP = slices.Clone(a.AMQP)
+	a.AMQP, a.AMQPS = slices.Clone(a.AMQP), slices.Clone(a.AMQPS)
 	return a
+}
+
+// startAMQP listens for AMQP clients, with TLS and without. The lines it logs are
+// RabbitMQ's: Testcontainers waits for the second one.
+func (s *Server) startAMQP() error {
+	for _, addr := range s.AMQP {
+		at, err := s.listen.Listen(addr)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.addrs.AMQP = append(s.addrs.AMQP, at)
+		s.mu.Unlock()
+		s.Logger.Info("started TCP listener on " + at.String())
+	}
+	for _, addr := range s.AMQPS {
+		at, err := s.listen.ListenTLS(addr, s.tls.amqp)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.addrs.AMQPS = append(s.addrs.AMQPS, at)
+		s.mu.Unlock()
+		s.Logger.Info("started TLS (SSL) listener on " + at.String())
+	}
+	return nil
+}
+
+// limits are what listeners are told of a configuration.
+func limits(c *config.Config) listen.Limits {
+	return listen.Limits{Connections: c.MaxConnections, Handshakes: c.MaxHandshakes, TLSHandshake: c.TLSTimeout, Header: c.HandshakeTimeout}
 }
 
 // Broker is the node's broker.
@@ -146,16 +227,19 @@ func (s *Server) brokerOptions() broker.Options {
 		timeout = -1 // to the broker 0 is the default
 	}
 	o := broker.Options{
-		Dir: s.DataDir, Logger: s.Logger, NodeName: c.NodeName, Strict: c.Strict,
+		Dir: s.DataDir, FS: s.FS, Logger: s.Logger, NodeName: c.NodeName, Strict: c.Strict,
 		Topology: topology.Options{
 			DenyTransientNonExclusive: !c.Permit[config.TransientQueues],
 			DenyQueueMasterLocator:    !c.Permit[config.QueueMasterLocator],
 			ClassicAtLeastOnce:        c.ClassicAtLeastOnce,
 			DefaultQueueType:          topology.QueueType(c.DefaultQueueType),
+			DefaultProfile:            deadletter.Profile(c.Profile),
 		},
-		LoopbackUsers: c.LoopbackUsers, ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
+		ApsaraMQ:      apsara(&c.ApsaraMQ),
+		LoopbackUsers: c.LoopbackUsers, AccountRules: accountRules(&c), ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
 		GlobalQos: c.Permit[config.GlobalQos], CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,
 		StripCC: c.StripCC, TrustClientDeath: c.TrustClientDeath, RetryHeld: c.RetryHeld,
+		Storage: s.storage(),
 		OnFatal: func(err error) {
 			s.fatal.Do(func() {
 				s.Logger.Error("the disk failed, the node cannot go on", "data_dir", s.DataDir, "error", err)
@@ -167,6 +251,15 @@ func (s *Server) brokerOptions() broker.Options {
 	}
 	forCrashTests(&o)
 	return o
+}
+
+// apsara is what the broker is told of the profile apsaramq.
+func apsara(c *config.ApsaraMQ) broker.ApsaraMQ {
+	return broker.ApsaraMQ{
+		MaxRedeliveries: c.MaxRedeliveries, ResetRedeliveries: c.ResetRedeliveries, ConsumerTimeout: c.ConsumerTimeout,
+		LimitReason: c.LimitReason, ExpireDead: c.DLQTTL, MaxHops: c.MaxHops, MaxDelay: c.MaxDelay, MaxRetention: c.MaxRetention,
+		MaxMessageSize: c.MaxMessageSize, Priorities: c.Priorities, ErrorStyle: c.ErrorStyle, ErrorHelp: c.ErrorHelp,
+	}
 }
 
 // firstStart makes the virtual host and the user that an empty node begins with
@@ -186,15 +279,18 @@ func (s *Server) firstStart() error {
 	})
 }
 
-func (s *Server) serve091(nc net.Conn, first []byte) {
-	c := s.Config
+func (s *Server) serve091(nc net.Conn, first []byte, opened func()) {
+	c := s.config.Load()
 	heartbeat := c.Heartbeat
 	if heartbeat == 0 {
 		heartbeat = -1 // to the session 0 is the default
 	}
+	secure := secured(nc, c.Auth.CertLogin)
 	session091.Serve(nc, first, session091.Options{
-		Broker: s.broker, Logger: s.Logger, ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: heartbeat,
-		Mechanisms: c.Mechanisms, Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, MaxChannelConsumers: c.MaxChannelConsumers,
+		Broker: s.broker, Logger: s.ConnectionLogger, ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: heartbeat,
+		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},
+		Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, MaxChannelConsumers: c.MaxChannelConsumers,
+		TLS: secure, HandshakeTimeout: c.HandshakeTimeout, Opened: opened,
 	})
 }
 
@@ -207,6 +303,9 @@ func (s *Server) Stop() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
+	if s.shovels != nil {
+		s.shovels.Stop()
+	}
 	if s.broker != nil {
 		s.broker.Drain()
 	}
@@ -223,7 +322,9 @@ func (s *Server) Stop() error {
 	if s.broker != nil {
 		failed = errors.Join(failed, s.broker.Close())
 	}
-	s.removeAccess()
+	for _, f := range s.atStop {
+		f()
+	}
 	if s.lock != nil {
 		failed = errors.Join(failed, s.lock.release())
 	}

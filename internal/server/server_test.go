@@ -2,10 +2,11 @@ package server
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/door"
 	"bartleby.mq/internal/metrics"
 )
 
@@ -160,33 +162,40 @@ func TestFailedStartGivesUpWhatItTook(t *testing.T) {
 	mustStop(t, mustStart(t, o))
 }
 
-func TestAccessFile(t *testing.T) {
-	dir := t.TempDir()
+// The command line gets in by the data directory as long as the node runs, whether or
+// not there is a listener for the management API.
+func TestDoor(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
 	o, _ := options(dir)
-	path := filepath.Join(dir, "ctl.json")
-	var tokens []string
-	for range 2 {
-		s := mustStart(t, o)
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := os.Stat(path)
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
-		}
-		var a access
-		if err := json.Unmarshal(text, &a); err != nil || a.URL != "http://"+s.Addresses().HTTP.String() || len(a.Token) != 64 {
-			t.Errorf("the file holds %s, %v", text, err)
-		}
-		tokens = append(tokens, a.Token)
-		mustStop(t, s)
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("after Stop: %v, want no file", err)
-		}
+	o.HTTP = ""
+	audit := new(logged)
+	o.Audit = slog.New(slog.NewTextHandler(audit, nil))
+	s := mustStart(t, o)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the data directory has mode %v, %v; want 0700", info.Mode(), err)
 	}
-	if tokens[0] == tokens[1] {
-		t.Error("the token is the same after a restart")
+	local := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return door.Dial(ctx, dir) },
+	}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://node/api/vhosts/v", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := local.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		t.Errorf("PUT of a virtual host is answered %s", resp.Status)
+	}
+	if want := "user=local peer=local method=PUT"; !strings.Contains(audit.String(), want) {
+		t.Errorf("audited is %s, want %s", audit, want)
+	}
+	mustStop(t, s)
+	if _, err := door.Dial(t.Context(), dir); !errors.Is(err, door.ErrNoNode) {
+		t.Errorf("after Stop: %v, want ErrNoNode", err)
 	}
 }
 
@@ -270,6 +279,7 @@ func TestAlarmsFollowTheLimits(t *testing.T) {
 	}
 	defer func() { _ = b.Close() }()
 	s := &Server{Options: Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, broker: b}
+	s.config.Store(&config.Config{})
 	for _, tt := range []struct {
 		node metrics.Node
 		want broker.Alarm

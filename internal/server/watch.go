@@ -48,13 +48,13 @@ func (s *Server) alarm(a broker.Alarm, on bool, what string, is, limit int64) {
 
 // nodeStatus is what the process uses and may use.
 func (s *Server) nodeStatus() metrics.Node {
-	memory := s.Config.Memory
-	if changed := s.memory.Load(); changed != nil {
-		memory = *changed
-	}
+	c := s.inForce()
 	n := metrics.Node{
-		Resident: residentMemory(), MemoryLimit: memory.Limit(totalMemory()),
-		DiskFree: freeDisk(s.DataDir), DiskLimit: s.Config.Disk.Limit(totalMemory()),
+		Resident: residentMemory(), MemoryLimit: c.Memory.Limit(totalMemory()),
+		DiskFree: -1, DiskLimit: c.Disk.Limit(totalMemory()),
+	}
+	if !s.private() {
+		n.DiskFree = freeDisk(s.DataDir)
 	}
 	n.OpenFiles, n.MaxFiles = openFiles()
 	return n

@@ -55,6 +55,9 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	if err != nil {
 		return err
 	}
+	if _, live := c.broker.Requester(string(name)); live {
+		return fail(amqp091.CodePreconditionFailed, "only creator channel may consume from %s", topology.Resource{VHost: c.link.VHost, Kind: topology.QueueResource, Name: string(name)})
+	}
 	decl, err := c.link.FindReadable(name)
 	if err != nil {
 		return err
@@ -67,7 +70,7 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	_, used := ch.consumers[tag]
 	count := len(ch.consumers)
 	ch.mu.Unlock()
-	if used || ch.requester != "" && tag == ch.replyTag {
+	if used { // that of the reply consumer may be taken, as in RabbitMQ
 		return fail(amqp091.CodeNotAllowed, "attempt to reuse consumer tag '%s'", tag)
 	}
 	if c.MaxChannelConsumers > 0 && count >= c.MaxChannelConsumers {
@@ -187,11 +190,12 @@ func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 		return err
 	}
 	if !ok {
+		ch.stats.gotNothing.Add(1)
 		ch.reply(amqp091.BasicGetEmpty{}, false)
 		return nil
 	}
 	it := item{kind: itemGet, ch: ch, q: g.Queue, d: g.Delivery, left: uint32(g.Left)}
-	ch.c.out.deliver(&it, len(ch.c.broker.Bodies().Bytes(g.Body)))
+	ch.c.deliver(&it)
 	return nil
 }
 

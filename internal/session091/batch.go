@@ -2,7 +2,6 @@ package session091
 
 import (
 	"bartleby.mq/internal/amqp091"
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 )
 
@@ -43,13 +42,15 @@ func (c *conn) flushOps() {
 	if len(c.ops) == 0 {
 		return
 	}
-	c.link.Run(c.ops)
+	c.decide = max(c.decide, c.link.Run(c.ops))
 	for i := range c.ops {
-		if ch := c.opOwner[i].ch; ch != nil && ch.confirms != nil {
-			if len(ch.confirms.waiting) == 0 {
+		if ch := c.opOwner[i].ch; ch != nil {
+			if !ch.confirms.listed {
+				ch.confirms.listed = true
 				c.confirming = append(c.confirming, ch)
 			}
-			ch.confirms.waiting = append(ch.confirms.waiting, confirm{c.opOwner[i].tag, c.ops[i].Pos, c.ops[i].Refused})
+			c.commit = max(c.commit, c.ops[i].Pos)
+			ch.confirms.ran(c.opOwner[i].tag, &c.ops[i])
 		}
 	}
 	clear(c.ops)
@@ -60,53 +61,36 @@ func (c *conn) flushOps() {
 	}
 }
 
-// confirm answers the publishes that were run (BR-8.8). What was logged is
-// confirmed when the journal has it: the reader itself leads the sync, or waits
-// for whoever does, and what arrives meanwhile makes the next batch.
+// confirm answers the publishes that were run (BR-8.8), as far as they can be. What
+// was logged here is confirmed when the journal has it: the reader itself leads the
+// sync, or waits for whoever does, and what arrives meanwhile makes the next batch.
+// The sync may decide what was proposed to replicated queues, too; their answers
+// come by Answered.
 func (c *conn) confirm() {
-	if len(c.confirming) == 0 {
-		return
-	}
-	var need journal.Pos
-	for _, ch := range c.confirming {
-		for i := range ch.confirms.waiting {
-			need = max(need, ch.confirms.waiting[i].pos)
-		}
-	}
-	if need != 0 {
-		if err := c.link.Commit(need); err != nil {
+	if c.decide != 0 {
+		if err := c.link.Decide(c.decide); err != nil {
 			c.broken(err) // the node stops; nothing is confirmed any more
 			return
 		}
+		c.decide = 0
 	}
-	c.out.put(func(b []byte) []byte {
-		for _, ch := range c.confirming {
-			b = ch.confirms.append(b, ch.number)
-			c.broker.Totals.Confirmed.Add(uint64(len(ch.confirms.waiting)))
-			ch.confirms.waiting = ch.confirms.waiting[:0]
+	if len(c.confirming) == 0 {
+		return
+	}
+	if c.commit != 0 {
+		if err := c.link.Commit(c.commit); err != nil {
+			c.broken(err)
+			return
 		}
-		return b
-	})
+		c.commit = 0
+	}
+	for _, ch := range c.confirming {
+		ch.confirms.listed = false
+		ch.confirms.committed()
+		ch.sendConfirms()
+	}
 	clear(c.confirming)
 	c.confirming = c.confirming[:0]
-}
-
-// append writes the acks and nacks; neighbours with the same answer share one (BR-8.8).
-func (w *confirms) append(b []byte, number uint16) []byte {
-	for i := 0; i < len(w.waiting); {
-		j := i
-		for j+1 < len(w.waiting) && w.waiting[j+1].refused == w.waiting[i].refused {
-			j++
-		}
-		last, multiple := w.waiting[j].tag, j > i
-		if w.waiting[i].refused {
-			b = amqp091.AppendNack(b, number, last, multiple)
-		} else {
-			b = amqp091.AppendAck(b, number, last, multiple)
-		}
-		i = j + 1
-	}
-	return b
 }
 
 func (ch *channel) confirmSelect(m *amqp091.ConfirmSelect) error {
@@ -114,7 +98,7 @@ func (ch *channel) confirmSelect(m *amqp091.ConfirmSelect) error {
 		return fail(amqp091.CodePreconditionFailed, "cannot switch from tx to confirm mode")
 	}
 	if ch.confirms == nil {
-		ch.confirms = &confirms{}
+		ch.confirms = &confirms{first: 1}
 		ch.shown.confirm.Store(true)
 	}
 	ch.reply(amqp091.ConfirmSelectOk{}, m.NoWait)

@@ -6,7 +6,6 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/deadletter"
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
@@ -32,8 +31,10 @@ type channel struct {
 		prefetch    atomic.Int64
 		confirm, tx atomic.Bool
 	}
+	stats received
 
 	mu        sync.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
+	sent      sent
 	closed    bool
 	nextTag   uint64
 	unacked   unackedRing
@@ -73,7 +74,7 @@ var _ partition.Subscriber = (*consumer)(nil)
 func (k *consumer) Deliver(q *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool {
 	c := k.ch.c
 	it := item{kind: itemDelivery, ch: k.ch, consumer: k, q: q, d: *d}
-	if c.out.deliver(&it, len(c.broker.Bodies().Bytes(d.Body))) {
+	if c.deliver(&it) {
 		return true
 	}
 	c.out.mu.Lock()
@@ -147,6 +148,7 @@ func (c *conn) channelFrame(f amqp091.Frame) error {
 	if ch.closing {
 		return c.closingChannelFrame(ch, f)
 	}
+	ch.stats.active.Store(c.heard)
 	switch f.Type {
 	case amqp091.FrameMethod:
 		if ch.content.expect != expectMethod {
@@ -235,7 +237,7 @@ func (c *conn) closeChannel(ch *channel, f *failure) {
 	ch.release()
 	ch.closing = true
 	c.out.putMethod(ch.number, amqp091.ChannelClose{
-		ReplyCode: f.code, ReplyText: amqp091.ReplyText(f.code, f.text),
+		ReplyCode: f.code, ReplyText: f.replyText(),
 		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
 	})
 }
@@ -290,7 +292,7 @@ func (ch *channel) release() {
 			ops = append(ops, partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnClosed})
 		}
 	}
-	c.link.Run(ops)
+	c.decide = max(c.decide, c.link.Run(ops))
 	if ch.requester != "" {
 		c.broker.RemoveRequester(ch.requester)
 	}
@@ -298,17 +300,4 @@ func (ch *channel) release() {
 		ch.tx.drop(c)
 	}
 	c.link.CloseChannel()
-}
-
-// confirms is the publisher's side of a channel in confirm mode (BR-8.7).
-type confirms struct {
-	next    uint64 // tag of the next publish
-	waiting []confirm
-}
-
-// confirm is a publish to be confirmed.
-type confirm struct {
-	tag     uint64
-	pos     journal.Pos // what the journal must have
-	refused bool
 }

@@ -20,7 +20,10 @@ import (
 	"time"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 )
 
@@ -32,11 +35,30 @@ type Options struct {
 	FrameMax   uint32        // BR-1.6; 0: 131072
 	Heartbeat  time.Duration // BR-1.6; 0: 60 s; negative: none suggested
 	Mechanisms []string      // BR-2.1; nil: PLAIN and AMQPLAIN
-	Product    string        // BR-1.3; "": RabbitMQ
-	Version    string        // of RabbitMQ, whose behaviour this is (BR-1.3)
-	Release    string        // our own version
+	// Anonymous is what ANONYMOUS logs in with, where it is offered (BR-2.1).
+	Anonymous auth.Credentials
+	// TLS is what is known of the client by TLS; nil where it came without.
+	TLS *TLS
+	// HandshakeTimeout is how long a client may take until it is let in (BR-1.10); 0: 10 s.
+	HandshakeTimeout time.Duration
+	// Opened, if not nil, is called once when the client is let in.
+	Opened  func()
+	Product string // BR-1.3; "": RabbitMQ
+	Version string // of RabbitMQ, whose behaviour this is (BR-1.3)
+	Release string // our own version
 	// MaxChannelConsumers limits the consumers of a channel; 0: no limit (BR-3.7).
 	MaxChannelConsumers int
+}
+
+// TLS is what the handshake of TLS told of a client, as the management API shows it.
+type TLS struct {
+	Protocol, Cipher string
+	// Subject, Issuer and Validity are of the client's certificate; "" where it showed
+	// none.
+	Subject, Issuer, Validity string
+	// User is the name that a certificate which was verified gives the client, for
+	// EXTERNAL (BR-2.3); "" where it gives none.
+	User string
 }
 
 const (
@@ -46,9 +68,9 @@ const (
 	openFrameMax      = 8192 // before tune-ok (BR-1.7)
 	defaultHeartbeat  = 60 * time.Second
 
-	handshakeTimeout = 10 * time.Second // BR-1.10
+	defaultHandshake = 10 * time.Second // BR-1.10
 	refusalDelay     = 3 * time.Second  // BR-1.8, BR-2.4, BR-2.5
-	closeTimeout     = 10 * time.Second // for close-ok (BR-1.13)
+	closeTimeout     = 30 * time.Second // for close-ok, as long as RabbitMQ waits (BR-1.13)
 
 	readSize    = 8 << 10   // of an idle connection's buffer
 	maxReadSize = 256 << 10 // of a busy one's
@@ -83,18 +105,22 @@ type conn struct {
 	settling []unacked // scratch of settle
 	// Channels with publishes that were run and are to be confirmed.
 	confirming []*channel
-	ungate     bool // a shared prefetch limit has room again
+	commit     journal.Pos // what the journal must have before they are
+	decide     journal.Pos // what must be decided for those that publish to replicated queues
+	ungate     bool        // a shared prefetch limit has room again
 	state      state
 	pub        broker.Publication
 	deadline   time.Time // the socket's read deadline
+	heard      int64     // when something was last read, in milliseconds since 1970
 
 	channels map[uint16]*channel // written under chMu by the reader, read by others under it
 	chMu     sync.Mutex
 
 	out      outbox
-	renderer renderer     // owned by whoever has the pen
-	writeBy  time.Time    // the socket's write deadline; owned by whoever has the pen
-	beat     atomic.Int64 // the heartbeat once it is negotiated, a time.Duration
+	renderer renderer      // owned by whoever has the pen
+	window   bodies.Window // for records on disk; owned by whoever has the pen
+	writeBy  time.Time     // the socket's write deadline; owned by whoever has the pen
+	beat     atomic.Int64  // the heartbeat once it is negotiated, a time.Duration
 
 	ended   chan struct{} // closed when the reader ends
 	writing sync.WaitGroup
@@ -146,6 +172,9 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	if o.Mechanisms == nil {
 		o.Mechanisms = []string{"AMQPLAIN", "PLAIN"}
 	}
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = defaultHandshake
+	}
 	c := &conn{
 		Options: o, broker: o.Broker, nc: nc, raw: newRawWriter(nc), peer: peerOf(nc), since: time.Now(),
 		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
@@ -159,7 +188,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	err := errPanic
 	defer func() { c.end(err) }()
 	c.sendStart()
-	c.deadline = time.Now().Add(handshakeTimeout)
+	c.deadline = time.Now().Add(o.HandshakeTimeout)
 	_ = nc.SetReadDeadline(c.deadline)
 	err = c.read()
 }
@@ -246,6 +275,7 @@ func (c *conn) fill() error {
 	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
 	if n > 0 {
 		c.stats.recvBytes.Add(uint64(n))
+		c.heard = time.Now().UnixMilli()
 		full := len(c.in)+n == cap(c.in)
 		c.in = c.in[:len(c.in)+n]
 		if full && cap(c.in) < maxReadSize {
@@ -308,6 +338,7 @@ func (c *conn) frame(f amqp091.Frame) error {
 		return c.close(failed)
 	}
 	c.confirm()
+	ch.wait()
 	c.closeChannel(ch, failed)
 	return nil
 }
@@ -352,7 +383,12 @@ func (c *conn) decode(f amqp091.Frame) (amqp091.Method, error) {
 	case errors.Is(err, amqp091.ErrMalformedUTF8):
 		return nil, fail(amqp091.CodeFrameError, "%s", amqp091.ErrMalformedUTF8)
 	case errors.As(err, &unknown):
-		return nil, fail(amqp091.CodeCommandInvalid, "%s", err)
+		// RabbitMQ's reader crashes here, and its client is told nothing.
+		c.log.Error("connection ended, its client asked for what there is not", "error", err, "user", c.login.User)
+		return nil, errEnd
+	}
+	if id, args, ok := amqp091.SplitMethod(f.Payload); ok {
+		return nil, undecodable(id, args)
 	}
 	return nil, fail(amqp091.CodeSyntaxError, "%s", err)
 }
@@ -369,7 +405,7 @@ func (c *conn) close(f *failure) error {
 	c.log.Error("closing connection", "code", f.code, "reason", f.text, "user", c.login.User)
 	c.closeChannels()
 	c.out.putMethod(0, amqp091.ConnectionClose{
-		ReplyCode: f.code, ReplyText: amqp091.ReplyText(f.code, f.text),
+		ReplyCode: f.code, ReplyText: f.replyText(),
 		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
 	})
 	c.state = stateClosing
@@ -439,6 +475,9 @@ func (c *conn) end(cause error) {
 	}
 	c.flushOps()
 	c.closeChannels()
+	if c.link != nil {
+		_ = c.link.Decide(c.decide)
+	}
 	close(c.ended)
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also of a write under way
 	c.writing.Wait()

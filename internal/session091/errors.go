@@ -15,9 +15,20 @@ type failure struct {
 	text   string // without the code's name
 	method amqp091.MethodID
 	hard   bool // closes the connection whatever the code
+
+	refused *topology.Error // the refusal behind it, if there is one
+	said    string          // what the client is told in another style, "" for RabbitMQ's
 }
 
-func (f *failure) Error() string { return amqp091.ReplyText(f.code, f.text) }
+func (f *failure) Error() string { return f.replyText() }
+
+// replyText is what the client is told.
+func (f *failure) replyText() string {
+	if f.said != "" {
+		return amqp091.ShortText(f.said)
+	}
+	return amqp091.ReplyText(f.code, f.text)
+}
 
 // connection says whether the failure ends the connection.
 func (f *failure) connection() bool {
@@ -31,6 +42,11 @@ func (f *failure) connection() bool {
 
 func fail(code uint16, format string, args ...any) *failure {
 	return &failure{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// undecodable is the failure for a method whose arguments cannot be read (BR-4.8).
+func undecodable(id amqp091.MethodID, args []byte) *failure {
+	return &failure{code: amqp091.CodeFrameError, text: amqp091.Undecodable(args), method: id}
 }
 
 // codes are the protocol's codes for the kinds of refusal.
@@ -53,7 +69,7 @@ func asFailure(err error, method amqp091.MethodID) *failure {
 	}
 	var refused *topology.Error
 	if errors.As(err, &refused) && int(refused.Kind) < len(codes) {
-		return &failure{code: codes[refused.Kind], text: refused.Text, method: method}
+		return &failure{code: codes[refused.Kind], text: refused.Text, method: method, refused: refused}
 	}
 	return &failure{code: amqp091.CodeInternalError, text: "internal error", method: method}
 }

@@ -1,6 +1,7 @@
 package session091
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strings"
@@ -71,8 +72,8 @@ func (c *conn) handshake(m amqp091.Method) error {
 func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	c.clientProps = m.ClientProperties
 	c.capabilities = readCapabilities(m.ClientProperties)
-	mechanism, known := auth.NewMechanism(m.Mechanism)
-	if !known || !slices.Contains(c.Mechanisms, m.Mechanism) {
+	mechanism, known := c.mechanism(m.Mechanism)
+	if !known {
 		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", "the mechanism is not offered")
 		return c.refuse()
 	}
@@ -85,22 +86,41 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	if a, ok := c.nc.RemoteAddr().(*net.TCPAddr); ok {
 		peer = a.IP
 	}
-	if _, err := c.broker.Authenticate(*credentials, peer); err != nil {
+	id, err := c.broker.Authenticate(context.Background(), *credentials, peer)
+	c.broker.Totals.Logins[broker.LoginAMQP091].Note(err == nil)
+	if err != nil {
 		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
 		if !c.capabilities.authFailureClose {
 			return c.refuse()
 		}
 		return asFailure(auth.LoginRefused(m.Mechanism), 0)
 	}
-	id, _ := m.ClientProperties.Get("client_id")
-	clientID, _ := id.(string)
-	c.login = broker.Login{User: credentials.User, Mechanism: m.Mechanism, ClientID: clientID}
+	given, _ := m.ClientProperties.Get("client_id")
+	clientID, _ := given.(string)
+	c.login = broker.Login{Identity: id, User: id.Name, Mechanism: m.Mechanism, ClientID: clientID}
 	heartbeat := max(0, c.Heartbeat)
 	c.out.putMethod(0, amqp091.ConnectionTune{
 		ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: uint16(heartbeat / time.Second),
 	})
 	c.state = stateTune
 	return nil
+}
+
+// mechanism starts the exchange of a mechanism that is offered.
+func (c *conn) mechanism(name string) (auth.Mechanism, bool) {
+	if !slices.Contains(c.Mechanisms, name) {
+		return nil, false
+	}
+	switch name {
+	case "EXTERNAL":
+		if c.TLS == nil || c.TLS.User == "" {
+			return nil, false
+		}
+		return auth.NewExternal(c.TLS.User), true
+	case "ANONYMOUS":
+		return auth.NewAnonymous(c.Anonymous), true
+	}
+	return auth.NewMechanism(name)
 }
 
 // refuse ends the connection without a close frame, late enough that guessing
@@ -155,6 +175,9 @@ func (c *conn) openVHost(m *amqp091.ConnectionOpen) error {
 	c.beat.Store(int64(c.heartbeat))
 	c.out.putMethod(0, amqp091.ConnectionOpenOk{})
 	c.out.wake() // the writer learns of the heartbeat
+	if c.Opened != nil {
+		c.Opened()
+	}
 	c.log.Info("connection opened", "user", c.login.User, "vhost", m.VirtualHost)
 	return nil
 }

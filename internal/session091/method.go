@@ -30,7 +30,7 @@ func (ch *channel) method(f amqp091.Frame) error {
 	ch.c.flushOps()
 	ch.c.confirm()
 	if err := ch.dispatch(m); err != nil {
-		return asFailure(err, m.ID())
+		return ch.inStyle(asFailure(err, m.ID()), involvedIn(m))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package session091
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,11 @@ type outbox struct {
 	wakec   chan struct{}
 	roomc   chan struct{} // for a reader that waits for owed to fall
 
+	// Deliveries of a connection that is to be closed because one of its messages
+	// cannot be read: they go back to their queues when no consumer is left that
+	// they could come to again. Owned by whoever has the pen.
+	stuck []item
+
 	// Owned by whoever has the pen.
 	taken    []item
 	takenRaw []byte
@@ -39,7 +45,7 @@ type outbox struct {
 // item is one thing to send.
 type item struct {
 	kind     uint8
-	raw      int // of an itemRaw, how many bytes
+	bytes    int // of an itemRaw its length, of others what they weigh while they wait
 	ch       *channel
 	consumer *consumer // of an itemDelivery
 	q        *partition.Queue
@@ -92,10 +98,10 @@ func (o *outbox) put(f func(b []byte) []byte) {
 	n := len(o.raw) - before
 	o.owed += n
 	if k := len(o.items); k > 0 && o.items[k-1].kind == itemRaw {
-		o.items[k-1].raw += n
+		o.items[k-1].bytes += n
 		return
 	}
-	o.items = append(o.items, item{kind: itemRaw, raw: n})
+	o.items = append(o.items, item{kind: itemRaw, bytes: n})
 }
 
 // putMethod appends a method frame.
@@ -103,15 +109,24 @@ func (o *outbox) putMethod(channel uint16, m amqp091.Method) {
 	o.put(func(b []byte) []byte { return amqp091.AppendMethod(b, channel, m) })
 }
 
-// deliver appends a delivery of size bytes and says whether there is room for more.
-func (o *outbox) deliver(it *item, size int) (more bool) {
+// coldBytes is what a delivery weighs whose record is on disk, beside its body.
+const coldBytes = 128
+
+// deliver appends a delivery and says whether there is room for more.
+func (c *conn) deliver(it *item) (more bool) {
+	o := &c.out
+	if it.d.Body.OnDisk() {
+		it.bytes = coldBytes + int(it.d.Size)
+	} else {
+		it.bytes = c.broker.Bodies().Size(it.d.Body)
+	}
 	o.mu.Lock()
 	o.items = append(o.items, *it) // even if shut: the end of the connection returns it
 	if it.kind == itemGet {
-		o.owed += size
+		o.owed += it.bytes
 	}
 	o.mu.Unlock()
-	return o.pending.Add(int64(size)) < highWater
+	return o.pending.Add(int64(it.bytes)) < highWater
 }
 
 // flush sees to it that what is in the outbox is sent: by the caller if that is
@@ -187,8 +202,11 @@ func (c *conn) writeSome() {
 		c.broken(err)
 	}
 	o.mu.Lock()
-	o.held = false
+	o.held = false // whoever takes the pen next waits for o.mu
 	again := len(o.items) > 0 || len(o.wire) > 0 || len(o.paused) > 0
+	if !again {
+		c.window.Free()
+	}
 	o.mu.Unlock()
 	if again {
 		o.wake()
@@ -204,12 +222,19 @@ func (c *conn) encode(write func([]byte) bool) {
 	store := c.broker.Bodies()
 	for i := range o.taken {
 		it := &o.taken[i]
-		if it.kind == itemRaw {
-			o.wire = append(o.wire, o.takenRaw[at:at+it.raw]...)
-			at += it.raw
-		} else {
-			rec := message.Record(store.Bytes(it.d.Body))
-			size += len(rec)
+		switch {
+		case it.kind == itemRaw:
+			o.wire = append(o.wire, o.takenRaw[at:at+it.bytes]...)
+			at += it.bytes
+		case len(o.stuck) > 0:
+			o.stuck = append(o.stuck, *it)
+		default:
+			rec, err := store.Read(it.d.Body, &c.window)
+			if err != nil {
+				c.unreadable(it, err)
+				continue
+			}
+			size += it.bytes
 			c.encodeDelivery(it, rec)
 			store.Release(it.d.Body)
 			store.Release(it.d.History)
@@ -232,6 +257,19 @@ func (c *conn) encode(write func([]byte) bool) {
 	}
 }
 
+// unreadable ends a connection one of whose messages cannot be read. The message
+// goes back to its queue with the others that were not sent (one that was to be
+// sent without acknowledgement has left it). REQUIRES: the pen.
+func (c *conn) unreadable(it *item, err error) {
+	vhost, name := "", ""
+	if it.q != nil {
+		vhost, name = string(it.q.VHost), it.q.Name
+	}
+	c.log.Error("a message cannot be read", "vhost", vhost, "queue", name, "no_ack", it.d.NoAck, "error", err)
+	c.out.stuck = append(c.out.stuck, *it)
+	c.Terminate(amqp091.CodeInternalError, fmt.Sprintf("a message of queue '%s' in vhost '%s' cannot be read", name, vhost))
+}
+
 // encodeDelivery gives the delivery its tag and encodes it. REQUIRES: the pen.
 func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	o := &c.out
@@ -246,10 +284,11 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	}
 	ch.nextTag++
 	tag := ch.nextTag
+	ch.sent.count(it)
 	if it.d.NoAck || it.kind == itemReply {
 		ch.unacked.skip(tag)
 	} else {
-		var consumer *queue.Consumer
+		consumer := it.d.By
 		if it.consumer != nil {
 			consumer = &it.consumer.Consumer
 		}

@@ -3,7 +3,6 @@ package session091
 import (
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 )
 
@@ -11,7 +10,7 @@ import (
 func (ch *channel) basicPublish(args []byte) error {
 	p, err := amqp091.ParsePublish(args)
 	if err != nil {
-		return fail(amqp091.CodeSyntaxError, "%s", err)
+		return undecodable(amqp091.BasicPublishID, args)
 	}
 	if p.Immediate {
 		return &failure{code: amqp091.CodeNotImplemented, text: "immediate=true", method: amqp091.BasicPublishID} // BR-8.3
@@ -39,10 +38,9 @@ func (ch *channel) contentHeader(payload []byte) error {
 	}
 	in := &ch.content
 	in.size, in.body = size, in.body[:0]
-	if size > uint64(ch.c.broker.MaxMessageSize) {
+	if size > uint64(ch.c.link.MaxMessageSize()) {
 		in.expect = expectMethod
-		return &failure{code: amqp091.CodePreconditionFailed, method: amqp091.BasicPublishID,
-			text: fail(0, "message size %d is larger than configured max size %d", size, ch.c.broker.MaxMessageSize).text} // BR-4.9
+		return ch.refusedPublish(ch.c.link.TooLarge(size))
 	}
 	if size == 0 {
 		in.expect = expectMethod
@@ -87,18 +85,13 @@ func (ch *channel) published(props, body []byte) error {
 	p.Body = append(p.Body[:0], body)
 	var err error
 	if p.Props, err = amqp091.ParseProps(props); err != nil {
-		return fail(amqp091.CodeSyntaxError, "%s", err)
+		return &failure{code: amqp091.CodeInternalError} // RabbitMQ's reader crashes, and says no more
 	}
-	if err := c.link.Check(p); err != nil {
-		if first := c.link.MayPublish(p); first != nil {
-			err = first // the exchange is looked at before the message
-		}
-		return asFailure(err, amqp091.BasicPublishID)
+	requests := p.Props.Has(amqp091.FlagReplyTo) && string(p.Props.ReplyTo) == broker.ReplyTo
+	if err := c.link.Check(p); err != nil || requests && ch.requester == "" {
+		return ch.refusedPublish(ch.refusal(p, requests && ch.requester == "", err))
 	}
-	if p.Props.Has(amqp091.FlagReplyTo) && string(p.Props.ReplyTo) == broker.ReplyTo {
-		if ch.requester == "" {
-			return &failure{code: amqp091.CodePreconditionFailed, text: "fast reply consumer does not exist", method: amqp091.BasicPublishID}
-		}
+	if requests {
 		p.SetReplyTo(ch.requester) // BR-12.2
 	}
 	if len(p.Exchange) == 0 && broker.IsReplyKey(p.Key) {
@@ -107,25 +100,35 @@ func (ch *channel) published(props, body []byte) error {
 	targets, err := c.link.Route(p)
 	if err != nil {
 		c.flushOps() // what came before on this channel is done before it closes
-		return asFailure(err, amqp091.BasicPublishID)
+		return ch.refusedPublish(err)
 	}
-	c.broker.Totals.Published.Add(1)
-	if len(targets) == 0 {
+	if ch.tx == nil {
+		ch.stats.published.Add(1) // else at commit
+	} else {
+		ch.tx.messages.Add(1)
+	}
+	if replied := ch.copyReplies(p); len(targets) == 0 && !replied {
 		return ch.unroutable(p, body)
 	}
-	op := partition.Op{Kind: partition.Publish, Targets: targets, Body: c.link.Store(p), TTL: p.TTL(), Priority: p.Priority()}
-	stored := len(c.broker.Bodies().Bytes(op.Body))
+	op := c.link.Op(p, targets)
+	stored := c.broker.Bodies().Size(op.Body)
 	if ch.tx != nil {
 		ch.tx.add(op, stored)
 		return ch.tx.check()
 	}
 	owner := opOwner{}
 	if ch.confirms != nil {
-		ch.confirms.next++
-		owner = opOwner{ch: ch, tag: ch.confirms.next}
+		owner = opOwner{ch: ch, tag: ch.confirms.add()}
+		op.Owner, op.Token = ch, owner.tag
 	}
 	c.addPublish(op, owner, stored)
 	return nil
+}
+
+// refusedPublish is the failure of the publish that the channel has in hand.
+func (ch *channel) refusedPublish(err error) error {
+	in := &ch.content
+	return ch.inStyle(asFailure(err, amqp091.BasicPublishID), involved{exchange: string(in.exchange), key: string(in.key)})
 }
 
 // unroutable returns a mandatory message that goes nowhere (BR-8.2).
@@ -139,57 +142,40 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	}
 	if ch.content.publish.Mandatory {
 		c.flushOps()
-		c.broker.Totals.UnroutableReturned.Add(1)
+		c.link.CountUnroutable(true)
+		ch.stats.returned.Add(1)
 		c.out.put(func(b []byte) []byte { return ch.appendReturn(b, p, body) })
 	} else {
-		c.broker.Totals.UnroutableDropped.Add(1)
+		c.link.CountUnroutable(false)
+		ch.stats.dropped.Add(1)
 	}
 	if ch.confirms != nil {
-		ch.confirms.next++
-		c.addOp(partition.Op{Kind: partition.Publish}, opOwner{ch: ch, tag: ch.confirms.next})
+		c.addOp(partition.Op{Kind: partition.Publish}, opOwner{ch: ch, tag: ch.confirms.add()})
 	}
 	return nil
 }
 
 func (ch *channel) appendReturn(b []byte, p *broker.Publication, body []byte) []byte {
-	b = amqp091.AppendReturn(b, ch.number, amqp091.CodeNoRoute, "NO_ROUTE", p.Exchange, p.Key)
+	code, text := ch.noRoute()
+	b = amqp091.AppendReturn(b, ch.number, code, text, p.Exchange, p.Key)
 	b = amqp091.AppendContentHeader(b, ch.number, amqp091.ClassBasic, uint64(len(body)), p.Canonical())
 	return amqp091.AppendBody(b, ch.number, body, ch.c.frameMax)
 }
 
-// replied hands a reply to the channel that waits for it (BR-12.2). A reply that
-// comes too late is dropped, and confirmed all the same (BR-12.4).
-func (ch *channel) replied(p *broker.Publication) error {
-	c := ch.c
-	c.flushOps()
-	if err := c.link.MayPublish(p); err != nil {
-		return asFailure(err, amqp091.BasicPublishID)
+// refusal is which of a message's faults its publisher is told, in RabbitMQ's order: about
+// the exchange, the missing requester, the message, topics, and who it says it is from.
+// checked is what Check has found.
+func (ch *channel) refusal(p *broker.Publication, noRequester bool, checked error) error {
+	if err := ch.c.link.MayPublish(p); err != nil {
+		return err
 	}
-	c.broker.Totals.Published.Add(1)
-	if to, ok := c.broker.Requester(string(p.Key)); ok {
-		to.Reply(p.Exchange, p.Key, c.link.Store(p))
+	if noRequester {
+		return fail(amqp091.CodePreconditionFailed, "fast reply consumer does not exist")
 	}
-	if ch.confirms != nil {
-		ch.confirms.next++
-		c.addOp(partition.Op{Kind: partition.Publish}, opOwner{ch: ch, tag: ch.confirms.next})
+	if p.FromAnother {
+		if err := ch.c.link.MayUseTopics(p); err != nil {
+			return err
+		}
 	}
-	return nil
-}
-
-// maxReplies is how many bytes may wait for a requester before replies are
-// dropped: a reply has no queue to wait in, and is delivered at most once (BR-12.4).
-const maxReplies = 64 << 20
-
-// Reply implements broker.Requester.
-func (ch *channel) Reply(exchange, key []byte, body message.Ref) {
-	if ch.c.out.pending.Load() > maxReplies {
-		ch.c.broker.Bodies().Release(body)
-		return
-	}
-	it := item{kind: itemReply, ch: ch, reply: &reply{
-		exchange: append([]byte{}, exchange...), key: append([]byte{}, key...), tag: ch.replyTag,
-	}}
-	it.d.Body, it.d.NoAck = body, true
-	ch.c.out.deliver(&it, len(ch.c.broker.Bodies().Bytes(body)))
-	ch.c.flush(true)
+	return checked
 }

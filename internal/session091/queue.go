@@ -71,7 +71,7 @@ func (ch *channel) binding(queue, exchange, key string, args amqp091.Table) (top
 	if err != nil {
 		return topology.BindingDecl{}, err
 	}
-	if broker.IsReplyKey([]byte(name)) {
+	if broker.IsReplyQueue(name) {
 		return topology.BindingDecl{}, fail(amqp091.CodeAccessRefused, "cannot bind or unbind to a volatile (direct reply-to) queue") // BR-12.5
 	}
 	if queue == "" && key == "" {
@@ -88,6 +88,10 @@ func (ch *channel) queuePurge(m *amqp091.QueuePurge) error {
 	if err != nil {
 		return err
 	}
+	if _, live := ch.c.broker.Requester(string(name)); live {
+		ch.reply(amqp091.QueuePurgeOk{}, m.NoWait) // replies wait nowhere
+		return nil
+	}
 	n, err := ch.c.link.Purge(name)
 	if err == nil {
 		ch.reply(amqp091.QueuePurgeOk{MessageCount: uint32(n)}, m.NoWait)
@@ -103,6 +107,10 @@ func (ch *channel) queueDelete(m *amqp091.QueueDelete) error {
 	name, err := ch.queueName(m.Queue)
 	if err != nil {
 		return err
+	}
+	if _, live := ch.c.broker.Requester(string(name)); live {
+		ch.reply(amqp091.QueueDeleteOk{}, m.NoWait) // it stays, as the name without a requester does
+		return nil
 	}
 	n, err := ch.c.link.DeleteQueue(name, m.IfUnused, m.IfEmpty)
 	if err == nil {

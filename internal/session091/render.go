@@ -4,6 +4,7 @@ import (
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -34,7 +35,7 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 	}
 	store := c.broker.Bodies()
 	if r.ref != it.d.History {
-		h, err := deadletter.Parse(store.Bytes(it.d.History))
+		h, err := deadletter.Parse(histories.Bytes(store, it.d.History))
 		if err != nil {
 			return nil // our own bytes: the message is more than its history
 		}
@@ -49,7 +50,7 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 	}
 	*exchange, *key = r.exchange, r.key
 	if counted {
-		r.props = broker.RenderProps(r.props[:0], rec, store.Bytes(it.d.History), it.d.Counts, quorum)
+		r.props = broker.RenderProps(r.props[:0], rec, histories.Bytes(store, it.d.History), it.d.Counts, quorum)
 		return r.props
 	}
 	props, err := amqp091.ParseProps(rec.Properties())

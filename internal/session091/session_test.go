@@ -21,6 +21,7 @@ import (
 type server struct {
 	b    *broker.Broker
 	addr string
+	stop func() // as Cleanup will, or before
 }
 
 func serve(t testing.TB, o broker.Options) *server {
@@ -60,7 +61,7 @@ func serve(t testing.TB, o broker.Options) *server {
 			})
 		}
 	})
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		_ = l.Close()
 		b.Drain()
 		wg.Wait()
@@ -68,7 +69,8 @@ func serve(t testing.TB, o broker.Options) *server {
 			t.Error(err)
 		}
 	})
-	return &server{b, l.Addr().String()}
+	t.Cleanup(stop)
+	return &server{b, l.Addr().String(), stop}
 }
 
 func (s *server) channel(t testing.TB) *amqp.Channel {

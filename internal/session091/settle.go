@@ -9,7 +9,7 @@ import (
 func (ch *channel) basicAck(args []byte) error {
 	m, err := amqp091.ParseAck(args)
 	if err != nil {
-		return fail(amqp091.CodeSyntaxError, "%s", err)
+		return undecodable(amqp091.BasicAckID, args)
 	}
 	return ch.settle(m.DeliveryTag, m.Multiple, amqp091.BasicAckID, partition.Op{Kind: partition.Ack})
 }
@@ -17,7 +17,7 @@ func (ch *channel) basicAck(args []byte) error {
 func (ch *channel) basicNack(args []byte) error {
 	m, err := amqp091.ParseNack(args)
 	if err != nil {
-		return fail(amqp091.CodeSyntaxError, "%s", err)
+		return undecodable(amqp091.BasicNackID, args)
 	}
 	op := partition.Op{Kind: partition.Reject}
 	if m.Requeue {
@@ -29,7 +29,7 @@ func (ch *channel) basicNack(args []byte) error {
 func (ch *channel) basicReject(args []byte) error {
 	m, err := amqp091.ParseReject(args)
 	if err != nil {
-		return fail(amqp091.CodeSyntaxError, "%s", err)
+		return undecodable(amqp091.BasicRejectID, args)
 	}
 	op := partition.Op{Kind: partition.Reject, Failed: true}
 	if m.Requeue {
@@ -50,10 +50,13 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 		}
 		op.Queue, op.ID, op.Consumer = u.q, u.id, u.consumer
 		if ch.tx != nil {
-			u.pending = true
+			ch.unacked.pend(u)
 			ch.tx.settles = append(ch.tx.settles, tag)
 		} else {
 			ch.unacked.settled(u)
+		}
+		if op.Kind == partition.Ack {
+			ch.sent.acked++
 		}
 		ch.mu.Unlock()
 		ch.settled(op)
@@ -68,8 +71,11 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 	c.settling = c.settling[:0]
 	ch.unacked.upTo(tag, func(t uint64, u *unacked) {
 		c.settling = append(c.settling, *u)
+		if op.Kind == partition.Ack {
+			ch.sent.acked++
+		}
 		if ch.tx != nil {
-			u.pending = true
+			ch.unacked.pend(u)
 			ch.tx.settles = append(ch.tx.settles, t)
 		} else {
 			*u = unacked{}
@@ -90,6 +96,9 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 func (ch *channel) settled(op partition.Op) {
 	if ch.tx != nil {
 		ch.tx.add(op, 0)
+		if op.Kind == partition.Ack {
+			ch.tx.acks.Add(1)
+		}
 		return
 	}
 	ch.c.addOp(op, opOwner{})

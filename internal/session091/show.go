@@ -17,36 +17,66 @@ func (c *conn) Show() map[string]any {
 	if c.blocked.Load() {
 		state = "blocked"
 	}
-	return map[string]any{
+	shown := map[string]any{
 		"name": c.peer.Name, "user": c.login.User, "user_who_performed_action": c.login.User, "vhost": string(c.link.VHost),
 		"host": c.peer.Host, "port": c.peer.Port, "peer_host": c.peer.PeerHost, "peer_port": c.peer.PeerPort,
 		"protocol": c.peer.Protocol, "state": state, "channels": channels, "channel_max": c.channelMax, "frame_max": c.frameMax,
 		"timeout": int(c.heartbeat / time.Second), "auth_mechanism": c.login.Mechanism,
 		"client_properties": topology.ArgumentsJSON(c.clientProps), "connected_at": c.since.UnixMilli(),
 		"recv_oct": c.stats.recvBytes.Load(), "recv_cnt": c.stats.recvFrames.Load(), "send_oct": c.stats.sentBytes.Load(),
-		"send_cnt": c.stats.sentBytes.Load() / 1024, "send_pend": 0, "ssl": false, "type": "network", "node": c.broker.NodeName,
+		"send_cnt": c.stats.sentBytes.Load() / 1024, "send_pend": 0, "ssl": c.TLS != nil, "type": "network", "node": c.broker.NodeName,
 	}
+	for _, key := range []string{
+		"ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash",
+		"peer_cert_subject", "peer_cert_issuer", "peer_cert_validity", "peer_cert_serial_number",
+	} {
+		shown[key] = nil
+	}
+	if v, ok := c.clientProps.Get("connection_name"); ok {
+		shown["user_provided_name"] = v
+	}
+	if t := c.TLS; t != nil {
+		shown["ssl_protocol"], shown["ssl_cipher"] = t.Protocol, t.Cipher
+		if t.Subject != "" {
+			shown["peer_cert_subject"], shown["peer_cert_issuer"], shown["peer_cert_validity"] = t.Subject, t.Issuer, t.Validity
+		}
+	}
+	return shown
 }
 
 // ShowChannels implements broker.Client.
-func (c *conn) ShowChannels() []map[string]any {
+func (c *conn) ShowChannels() []broker.ShownChannel {
 	c.chMu.Lock()
 	list := c.sortedChannels()
 	c.chMu.Unlock()
-	var shown []map[string]any
+	shown := make([]broker.ShownChannel, 0, len(list))
 	for _, ch := range list {
-		ch.mu.Lock()
-		shown = append(shown, map[string]any{
-			"name": fmt.Sprintf("%s (%d)", c.peer.Name, ch.number), "number": ch.number, "user": c.login.User, "vhost": string(c.link.VHost),
-			"state": "running", "consumer_count": len(ch.consumers), "messages_unacknowledged": ch.unacked.n,
-			"prefetch_count": ch.shown.prefetch.Load(), "confirm": ch.shown.confirm.Load(), "transactional": ch.shown.tx.Load(),
-			"global_prefetch_count": 0, "messages_unconfirmed": 0, "messages_uncommitted": 0, "acks_uncommitted": 0,
-			"node":               c.broker.NodeName,
-			"connection_details": map[string]any{"name": c.peer.Name, "peer_host": c.peer.PeerHost, "peer_port": c.peer.PeerPort},
-		})
-		ch.mu.Unlock()
+		shown = append(shown, ch.show())
 	}
 	return shown
+}
+
+// show is the channel as the management API has it (BR-15.15). Its mode is the reader's:
+// what it has set is read only once it has said so.
+func (ch *channel) show() broker.ShownChannel {
+	c := ch.c
+	unconfirmed, messages, acks := 0, int64(0), int64(0)
+	if ch.shown.confirm.Load() {
+		unconfirmed = ch.confirms.waiting()
+	}
+	if ch.shown.tx.Load() {
+		messages, acks = ch.tx.messages.Load(), ch.tx.acks.Load()
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return broker.ShownChannel{Stats: ch.showStats(), Object: map[string]any{
+		"name": fmt.Sprintf("%s (%d)", c.peer.Name, ch.number), "number": ch.number, "user": c.login.User, "vhost": string(c.link.VHost),
+		"state": "running", "consumer_count": len(ch.consumers), "messages_unacknowledged": ch.unacked.n - ch.unacked.pending,
+		"prefetch_count": ch.shown.prefetch.Load(), "confirm": ch.shown.confirm.Load(), "transactional": ch.shown.tx.Load(),
+		"messages_unconfirmed": unconfirmed, "messages_uncommitted": messages, "acks_uncommitted": acks, "pending_raft_commands": 0, "cached_segments": 0,
+		"user_who_performed_action": c.login.User, "node": c.broker.NodeName,
+		"connection_details": map[string]any{"name": c.peer.Name, "peer_host": c.peer.PeerHost, "peer_port": c.peer.PeerPort},
+	}}
 }
 
 // Info implements broker.Informant.

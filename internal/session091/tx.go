@@ -3,6 +3,7 @@ package session091
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/partition"
@@ -15,13 +16,27 @@ type transaction struct {
 	ops     []partition.Op
 	settles []uint64 // tags of the deliveries settled
 	returns []byte   // frames of unroutable mandatory messages
-	size    int      // of it all, in bytes as partition.MaxWhole counts them
+	replies []heldReply
+	size    int // of it all, in bytes as partition.MaxWhole counts them
+
+	// For the management API: messages published, routable or not, and deliveries
+	// acknowledged.
+	messages, acks atomic.Int64
 }
 
 // add collects an operation, size being that of the message it publishes.
 func (t *transaction) add(op partition.Op, size int) {
 	t.ops = append(t.ops, op)
 	t.size += op.Cost(size)
+}
+
+// reset makes the transaction an empty one.
+func (t *transaction) reset() {
+	clear(t.ops)
+	clear(t.replies)
+	t.ops, t.settles, t.returns, t.replies, t.size = t.ops[:0], t.settles[:0], t.returns[:0], t.replies[:0], 0
+	t.messages.Store(0)
+	t.acks.Store(0)
 }
 
 // check fails once the transaction is too large to be one frame of the journal.
@@ -40,8 +55,10 @@ func (t *transaction) drop(c *conn) {
 			c.broker.Bodies().Release(t.ops[i].Body)
 		}
 	}
-	clear(t.ops)
-	t.ops, t.settles, t.returns, t.size = t.ops[:0], t.settles[:0], t.returns[:0], 0
+	for _, r := range t.replies {
+		c.broker.Bodies().Release(r.body)
+	}
+	t.reset()
 }
 
 // arrange puts the publishes first and then the settlements in the order of their
@@ -67,7 +84,14 @@ func (t *transaction) arrange() {
 	t.ops = ordered
 }
 
+// noTransactions says whether the methods of this class are answered and do nothing (DL-22.14).
+func (ch *channel) noTransactions() bool { return ch.c.link.Apsara() != nil }
+
 func (ch *channel) txSelect() error {
+	if ch.noTransactions() {
+		ch.reply(amqp091.TxSelectOk{}, false)
+		return nil
+	}
 	if ch.confirms != nil {
 		return fail(amqp091.CodePreconditionFailed, "cannot switch from confirm to tx mode")
 	}
@@ -80,6 +104,10 @@ func (ch *channel) txSelect() error {
 }
 
 func (ch *channel) txCommit() error {
+	if ch.noTransactions() {
+		ch.reply(amqp091.TxCommitOk{}, false)
+		return nil
+	}
 	t := ch.tx
 	if t == nil {
 		return fail(amqp091.CodePreconditionFailed, "channel is not transactional")
@@ -97,13 +125,18 @@ func (ch *channel) txCommit() error {
 		}
 	}
 	ch.mu.Unlock()
-	c.link.RunWhole(t.ops)
+	if err := c.link.RunWhole(t.ops); err != nil {
+		return err
+	}
 	if c.ungate {
 		c.ungate = false
 		c.pumpGated()
 	}
 	refused := false
 	for i := range t.ops {
+		if t.ops[i].Kind == partition.Publish {
+			ch.stats.published.Add(1)
+		}
 		refused = refused || t.ops[i].Refused
 		if pos := t.ops[i].Pos; pos != 0 {
 			if err := c.link.Commit(pos); err != nil {
@@ -115,8 +148,14 @@ func (ch *channel) txCommit() error {
 	if len(t.returns) > 0 {
 		c.out.put(func(b []byte) []byte { return append(b, t.returns...) })
 	}
-	clear(t.ops)
-	t.ops, t.settles, t.returns, t.size = t.ops[:0], t.settles[:0], t.returns[:0], 0
+	for _, r := range t.replies {
+		if to, ok := c.broker.Requester(r.to); ok {
+			to.Reply(r.exchange, r.key, r.body)
+		} else {
+			c.broker.Bodies().Release(r.body)
+		}
+	}
+	t.reset()
 	if refused {
 		return fail(amqp091.CodePreconditionFailed, "partial tx completion") // DL-10.7
 	}
@@ -125,6 +164,10 @@ func (ch *channel) txCommit() error {
 }
 
 func (ch *channel) txRollback() error {
+	if ch.noTransactions() {
+		ch.reply(amqp091.TxRollbackOk{}, false)
+		return nil
+	}
 	t := ch.tx
 	if t == nil {
 		return fail(amqp091.CodePreconditionFailed, "channel is not transactional")
@@ -132,7 +175,7 @@ func (ch *channel) txRollback() error {
 	ch.mu.Lock()
 	for _, tag := range t.settles {
 		if u := ch.unacked.inTx(tag); u != nil {
-			u.pending = false
+			ch.unacked.unpend(u)
 		}
 	}
 	ch.mu.Unlock()

@@ -20,6 +20,20 @@ type unackedRing struct {
 	start int    // of the first entry in list
 	first uint64 // its tag
 	n     int    // entries not settled
+	// pending is how many of n are settled in a transaction not yet committed.
+	pending int
+}
+
+// pend settles an entry that get returned in a transaction.
+func (r *unackedRing) pend(u *unacked) {
+	u.pending = true
+	r.pending++
+}
+
+// unpend takes pend back.
+func (r *unackedRing) unpend(u *unacked) {
+	u.pending = false
+	r.pending--
 }
 
 func (r *unackedRing) size() int { return len(r.list) - r.start }
@@ -72,8 +86,11 @@ func (r *unackedRing) inTx(tag uint64) *unacked {
 	return nil
 }
 
-// settled removes an entry that get returned.
+// settled removes an entry that get or inTx returned.
 func (r *unackedRing) settled(u *unacked) {
+	if u.pending {
+		r.pending--
+	}
 	*u = unacked{}
 	r.n--
 	r.trim()

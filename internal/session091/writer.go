@@ -46,6 +46,9 @@ func (c *conn) writeAll() {
 			o.paused = nil // its consumers are on their way out
 		}
 		if o.held || len(o.items) == 0 && len(o.wire) == 0 && len(o.paused) == 0 {
+			if !o.held {
+				c.window.Free()
+			}
 			o.mu.Unlock()
 			return
 		}
@@ -117,7 +120,7 @@ func (c *conn) giveBack(items []item) {
 		if it.kind != itemReply && !it.d.NoAck {
 			ops = append(ops, returnOp(it))
 		}
-		c.out.pending.Add(-int64(len(store.Bytes(it.d.Body))))
+		c.out.pending.Add(-int64(it.bytes))
 		store.Release(it.d.Body)
 		store.Release(it.d.History)
 	}
@@ -125,7 +128,7 @@ func (c *conn) giveBack(items []item) {
 }
 
 func returnOp(it *item) partition.Op {
-	op := partition.Op{Kind: partition.Return, Queue: it.q, ID: it.d.ID, How: queue.ReturnClosed}
+	op := partition.Op{Kind: partition.Return, Queue: it.q, ID: it.d.ID, Consumer: it.d.By, How: queue.ReturnClosed}
 	if it.consumer != nil {
 		op.Consumer = &it.consumer.Consumer
 	}
@@ -144,6 +147,10 @@ func (c *conn) drainOutbox() {
 	c.out.shut = true
 	items := c.out.items
 	c.out.items = nil
+	stuck := c.out.stuck
+	c.out.stuck = nil
+	c.window.Free()
 	c.out.mu.Unlock()
+	c.giveBack(stuck)
 	c.giveBack(items)
 }

@@ -8,6 +8,8 @@ import (
 // quietLogger passes Pebble's logging on: its chatter at debug level, its errors as they are.
 type quietLogger struct {
 	logger *slog.Logger
+	dir    string
+	failed *failure
 }
 
 // Infof logs at debug level: flushes and compactions mean nothing to an operator.
@@ -20,14 +22,16 @@ func (q quietLogger) Errorf(format string, args ...any) {
 	q.logger.Error("store", "pebble", fmt.Sprintf(format, args...))
 }
 
-// Fatalf logs an error and does not return, which Pebble relies on: it calls it when going on would destroy data, such as
-// after a failed sync of its log.
+// Fatalf tells the owner of the failure and does not return, which Pebble relies on: it calls it when going on would destroy
+// data, such as after a failed sync of its manifest.
 func (q quietLogger) Fatalf(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	q.logger.Error("store failed for good", "pebble", text)
-	panic("store: " + text)
+	err := fmt.Errorf("store: %s: %w", q.dir, fmt.Errorf(format, args...))
+	q.failed.set(err)
+	panic(err)
 }
 
+// backgroundError tells the owner of a failure to write tables, which Pebble would
+// try again for ever.
 func (q quietLogger) backgroundError(err error) {
-	q.logger.Error("store failed in the background", "error", err)
+	q.failed.set(fmt.Errorf("store: %s: in the background: %w", q.dir, err))
 }

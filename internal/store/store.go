@@ -28,38 +28,68 @@ var ErrFormat = errors.New("the store is in a format this version does not know"
 
 // Store is an open store.
 type Store struct {
-	db *pebble.DB
+	db     *pebble.DB
+	log    *wal // nil: a crash takes back what was not flushed
+	failed *failure
 }
 
-// Open opens the store in dir, made if it is missing. It holds a lock on the directory until Close. Failures in the
-// background, after which nothing can be written any more, are logged as errors.
-func Open(fs vfs.FS, dir string, logger *slog.Logger) (*Store, error) {
-	quiet := quietLogger{logger}
-	db, err := pebble.Open(dir, &pebble.Options{
-		FS:                 fs,
-		Logger:             quiet,
-		EventListener:      &pebble.EventListener{BackgroundError: quiet.backgroundError},
-		FormatMajorVersion: pebble.FormatVirtualSSTables,
-		// Declarations are few; Pebble's defaults are for much larger stores.
-		MemTableSize: 4 << 20,
-		CacheSize:    4 << 20,
-		MaxOpenFiles: 128,
-	})
+// Open opens the store in dir, made if it is missing. It holds a lock on the directory until Close. onFatal is
+// called once if the disk fails so that nothing can be kept any more, with locks of Pebble's held and maybe before Open returns: it
+// must not call the store, and should end the process. Nil does nothing, and then Pebble may panic.
+func Open(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Store, error) {
+	log := &wal{}
+	// Declarations are few; Pebble's defaults are for much larger stores.
+	s, err := openWith(fs, dir, logger, onFatal, &pebble.Options{MemTableSize: 4 << 20, CacheSize: 4 << 20, MaxOpenFiles: 128}, log.flushing)
+	if err != nil {
+		return nil, err
+	}
+	if err := log.open(s, fs, dir+"-log", logger); err != nil {
+		return nil, errors.Join(fmt.Errorf("store: %s: %w", dir, err), s.db.Close())
+	}
+	s.log = log
+	return s.checked(dir)
+}
+
+// OpenUnlogged is Open for what can be had again from elsewhere, and is large: a
+// crash takes back what was written since the last Flush, the latest first, and
+// Apply's sync has no meaning.
+func OpenUnlogged(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Store, error) {
+	s, err := openWith(fs, dir, logger, onFatal, &pebble.Options{
+		MemTableSize: 16 << 20, CacheSize: 16 << 20, MaxOpenFiles: 256, L0CompactionThreshold: 4, L0StopWritesThreshold: 64,
+	}, func() {})
+	if err != nil {
+		return nil, err
+	}
+	return s.checked(dir)
+}
+
+// checked returns a store in a format that is known.
+func (s *Store) checked(dir string) (*Store, error) {
+	if err := s.checkFormat(); err != nil {
+		return nil, errors.Join(fmt.Errorf("store: %s: %w", dir, err), s.Close())
+	}
+	return s, nil
+}
+
+func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o *pebble.Options, flushing func()) (*Store, error) {
+	quiet := quietLogger{logger, dir, newFailure(onFatal)}
+	o.FS, o.Logger, o.FormatMajorVersion, o.DisableWAL = watched{fs, quiet.failed}, quiet, pebble.FormatVirtualSSTables, true
+	o.EventListener = &pebble.EventListener{
+		BackgroundError: quiet.backgroundError,
+		FlushBegin:      func(pebble.FlushInfo) { flushing() },
+	}
+	db, err := pebble.Open(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("store: opening %s: %w", dir, err)
 	}
-	s := &Store{db: db}
-	if err := s.checkFormat(); err != nil {
-		return nil, errors.Join(fmt.Errorf("store: %s: %w", dir, err), db.Close())
-	}
-	return s, nil
+	return &Store{db: db, failed: quiet.failed}, nil
 }
 
 // checkFormat writes the version into a new store and refuses another one's.
 func (s *Store) checkFormat() error {
 	value, closer, err := s.db.Get(formatKey)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return s.db.Set(formatKey, []byte(strconv.Itoa(formatVersion)), pebble.Sync)
+		return errors.Join(s.db.Set(formatKey, []byte(strconv.Itoa(formatVersion)), pebble.NoSync), s.Flush())
 	}
 	if err != nil {
 		return err
@@ -89,16 +119,65 @@ func (s *Store) Apply(changes iter.Seq2[[]byte, []byte], sync bool) error {
 			return errors.Join(fmt.Errorf("store: key %q: %w", key, err), batch.Close())
 		}
 	}
-	options := pebble.NoSync
-	if sync {
-		options = pebble.Sync
+	var err error
+	if s.log != nil {
+		err = s.log.apply(batch, sync)
+	} else {
+		err = batch.Commit(pebble.NoSync)
 	}
-	err := batch.Commit(options)
 	if err != nil {
 		err = fmt.Errorf("store: committing: %w", err)
 	}
 	return errors.Join(err, batch.Close())
 }
+
+// Put writes one pair to a store opened by OpenUnlogged.
+func (s *Store) Put(key, value []byte) error {
+	if err := s.db.Set(key, value, pebble.NoSync); err != nil {
+		return fmt.Errorf("store: key %q: %w", key, err)
+	}
+	return nil
+}
+
+// Get appends the value of key to dst. ok is false if there is none.
+func (s *Store) Get(dst, key []byte) (value []byte, ok bool, err error) {
+	v, closer, err := s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return dst, false, nil
+	}
+	if err != nil {
+		return dst, false, fmt.Errorf("store: key %q: %w", key, err)
+	}
+	dst = append(dst, v...)
+	return dst, true, closer.Close()
+}
+
+// DeletePrefix deletes every key that begins with prefix, which is not empty.
+func (s *Store) DeletePrefix(prefix []byte) error {
+	if err := s.db.DeleteRange(prefix, after(prefix), pebble.NoSync); err != nil {
+		return fmt.Errorf("store: prefix %q: %w", prefix, err)
+	}
+	return nil
+}
+
+// Flush makes everything written durable; it is what makes a store opened by
+// OpenUnlogged so. On a store that has failed it returns that error, where Pebble
+// would go on trying.
+func (s *Store) Flush() error {
+	done, err := s.db.AsyncFlush()
+	if err != nil {
+		return fmt.Errorf("store: flushing: %w", err)
+	}
+	select {
+	case <-done:
+		// Pebble may have succeeded at the second try.
+	case <-s.failed.c:
+	}
+	return s.failed.get()
+}
+
+// DiskBytes is what the store takes on disk.
+func (s *Store) DiskBytes() int64 { return int64(s.db.Metrics().DiskSpaceUsage()) }
 
 // Range calls f for every pair whose key begins with prefix, in the order of the keys, until f returns an error, which is
 // then returned. Key and value are valid during the call only. It sees the store as it was when Range was called.
@@ -141,7 +220,11 @@ func after(prefix []byte) []byte {
 
 // Close waits for Pebble's background work and gives the directory free. No other method may be called any more.
 func (s *Store) Close() error {
-	if err := s.db.Close(); err != nil {
+	var err error
+	if s.log != nil {
+		err = s.log.close()
+	}
+	if err = errors.Join(err, s.db.Close()); err != nil {
 		return fmt.Errorf("store: closing: %w", err)
 	}
 	return nil

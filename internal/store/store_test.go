@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.uber.org/goleak"
 )
 
@@ -17,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, fs vfs.FS) *Store {
 	t.Helper()
-	s, err := Open(fs, "data", slog.New(slog.DiscardHandler))
+	s, err := Open(fs, "data", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,20 +125,53 @@ func TestOpenRefusesAnotherFormat(t *testing.T) {
 	s := open(t, fs)
 	apply(t, s, true, string(formatKey), "2")
 	closed(t, s)
-	if _, err := Open(fs, "data", slog.New(slog.DiscardHandler)); !errors.Is(err, ErrFormat) {
+	if _, err := Open(fs, "data", slog.New(slog.DiscardHandler), nil); !errors.Is(err, ErrFormat) {
 		t.Errorf("got %v, want ErrFormat", err)
 	}
 }
 
 func TestOpenRefusesASecondOwner(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(vfs.Default, dir, slog.New(slog.DiscardHandler))
+	s, err := Open(vfs.Default, dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closed(t, s)
-	if second, err := Open(vfs.Default, dir, slog.New(slog.DiscardHandler)); err == nil {
+	if second, err := Open(vfs.Default, dir, slog.New(slog.DiscardHandler), nil); err == nil {
 		closed(t, second)
 		t.Error("the directory was opened twice")
+	}
+}
+
+// A failed write or sync of a table is told once, and nobody waits for Pebble's
+// next tries.
+func TestFailureIsToldOnce(t *testing.T) {
+	for _, kind := range []errorfs.OpKind{errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFileSync} {
+		var failing atomic.Bool
+		var told atomic.Int32
+		injected := errors.New("injected")
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if failing.Load() && (op.Kind == kind || kind == errorfs.OpFileSync && op.Kind == errorfs.OpFileSyncData) && strings.HasSuffix(op.Path, ".sst") {
+				return injected
+			}
+			return nil
+		}))
+		s, err := OpenUnlogged(fs, "index", slog.New(slog.DiscardHandler), func(error) { told.Add(1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		failing.Store(true)
+		apply(t, s, false, "a", "1")
+		if err := s.Flush(); !errors.Is(err, injected) || !strings.Contains(err.Error(), "index") {
+			t.Errorf("kind %d: Flush = %v, want the injected error and the directory", kind, err)
+		}
+		failing.Store(false)
+		if err := s.Flush(); !errors.Is(err, injected) {
+			t.Errorf("kind %d: a later Flush = %v, want the same error", kind, err)
+		}
+		if told.Load() != 1 {
+			t.Errorf("kind %d: told %d times, want once", kind, told.Load())
+		}
+		closed(t, s)
 	}
 }

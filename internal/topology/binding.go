@@ -176,7 +176,7 @@ func (b *Binding) checkAccess(owner string) error {
 
 // Bind makes a binding; one there is already is left as it is (BR-6.1, BR-6.2). Missing ends are NotFound.
 func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, err error) {
-	_, b, missing, err := s.findEnds(&d, permit)
+	v, b, missing, err := s.findEnds(&d, permit)
 	if err = cmp.Or(err, missing); err != nil {
 		return nil, false, err
 	}
@@ -185,6 +185,9 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 	}
 	if old, ok := b.Source.out[b.id]; ok {
 		return old, false, nil
+	}
+	if err := v.checkKey(b.Source, b.Key); err != nil {
+		return nil, false, err
 	}
 	if err := b.Source.table.Check(&b.entry); err != nil {
 		return nil, false, Refuse(PreconditionFailed, "%s", err)

@@ -13,7 +13,35 @@ func checkSame[T comparable](property string, r Resource, current, received T) e
 	if current == received {
 		return nil
 	}
-	return Refuse(PreconditionFailed, "inequivalent arg '%s' for %s: received '%v' but current is '%v'", property, r, received, current)
+	is, was := fmt.Sprint(received), fmt.Sprint(current)
+	return inequivalent(r, Difference{property, was, is}, "'"+is+"'", "'"+was+"'")
+}
+
+// inequivalent is the refusal of a declaration that is not that of what there is.
+func inequivalent(r Resource, d Difference, received, current string) error {
+	return &Error{
+		Kind: PreconditionFailed, Fault: Differs, Resource: r, Differences: []Difference{d},
+		Text: fmt.Sprintf("inequivalent arg '%s' for %s: received %s but current is %s", d.Property, r, received, current),
+	}
+}
+
+// firstDifference returns the first refusal, which then lists the differences of all.
+func firstDifference(refusals ...error) error {
+	var first *Error
+	for _, err := range refusals {
+		refused, ok := err.(*Error)
+		switch {
+		case !ok:
+		case first == nil:
+			first = refused
+		default:
+			first.Differences = append(first.Differences, refused.Differences...)
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first
 }
 
 // checkSameArguments compares the listed arguments, in their order, and stops at the first that differs (DL-3.9).
@@ -30,7 +58,7 @@ func checkSameArguments(keys []string, r Resource, current, received amqp091.Tab
 		} else if !hasNow {
 			was, is = printTypedArgument(old), "none"
 		}
-		return Refuse(PreconditionFailed, "inequivalent arg '%s' for %s: received %s but current is %s", key, r, is, was)
+		return inequivalent(r, Difference{key, was, is}, is, was)
 	}
 	return nil
 }

@@ -32,10 +32,29 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
+// Fault is more than the Kind says, for edges that have words of their own for it (DL-22.15).
+type Fault uint8
+
+// The faults.
+const (
+	OtherFault Fault = iota
+	Differs          // a declaration is not that of what there is: see Error.Differences
+	BadName          // the profile does not allow the name (DL-22.13)
+	TooLarge         // a message's body is (BR-4.9)
+	Denied           // the user lacks a permission (BR-3.3)
+)
+
+// Difference is a property in which a declaration differs from what there is.
+type Difference struct{ Property, Current, Declared string }
+
 // Error is a refusal. Text is RabbitMQ's, without the name of the code that precedes it on the wire (BR-4.2).
 type Error struct {
 	Kind Kind
 	Text string
+
+	Fault       Fault
+	Resource    Resource // what is refused, where Kind or Fault is about one; for a binding key, a TopicResource
+	Differences []Difference
 }
 
 // Error returns the text.

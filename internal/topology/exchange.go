@@ -21,6 +21,8 @@ type ExchangeDecl struct {
 	AutoDelete bool
 	Internal   bool
 	Arguments  amqp091.Table
+	// User is who declares it; who declares it again need not be the same.
+	User string
 }
 
 // Exchange is a declared exchange. Its fields are the State's to change, but for Runtime.
@@ -69,13 +71,14 @@ func (v *VHost) Exchanges() []*Exchange { return sortedValues(v.exchanges) }
 
 // NoExchange is the refusal for an exchange that is missing (BR-5.6).
 func NoExchange(vhost message.VHost, name message.ExchangeName) error {
-	return Refuse(NotFound, "no %s", exchangeResource(vhost, name))
+	r := exchangeResource(vhost, name)
+	return &Error{Kind: NotFound, Resource: r, Text: "no " + r.String()}
 }
 
 // checkNotDefault refuses to name the default exchange in a declaration (BR-5.3).
 func checkNotDefault(name message.ExchangeName) error {
 	if name == "" {
-		return Refuse(AccessRefused, "operation not permitted on the default exchange")
+		return &Error{Kind: AccessRefused, Fault: BadName, Resource: Resource{Kind: ExchangeResource}, Text: "operation not permitted on the default exchange"}
 	}
 	return nil
 }
@@ -134,6 +137,9 @@ func (s *State) checkExchange(d *ExchangeDecl, permit Permit) (*Exchange, routin
 	if err := checkReserved("exchange", string(d.Name)); err != nil {
 		return nil, nil, err
 	}
+	if err := v.checkName(r); err != nil {
+		return nil, nil, err
+	}
 	if err := checkReferredExchange(d.Arguments, alternateExchange, r, permit); err != nil {
 		return nil, nil, err
 	}
@@ -164,19 +170,13 @@ func checkReferredExchange(args amqp091.Table, arg string, r Resource, permit Pe
 // checkEquivalent compares a declaration with the exchange there is (BR-5.7).
 func (x *Exchange) checkEquivalent(d *ExchangeDecl) error {
 	r := x.Resource()
-	if err := checkSame("type", r, x.Type, d.Type); err != nil {
-		return err
-	}
-	if err := checkSame("durable", r, x.Durable, d.Durable); err != nil {
-		return err
-	}
-	if err := checkSame("auto_delete", r, x.AutoDelete, d.AutoDelete); err != nil {
-		return err
-	}
-	if err := checkSame("internal", r, x.Internal, d.Internal); err != nil {
-		return err
-	}
-	return checkSameArguments([]string{alternateExchange}, r, x.Arguments, d.Arguments)
+	return firstDifference(
+		checkSame("type", r, x.Type, d.Type),
+		checkSame("durable", r, x.Durable, d.Durable),
+		checkSame("auto_delete", r, x.AutoDelete, d.AutoDelete),
+		checkSame("internal", r, x.Internal, d.Internal),
+		checkSameArguments([]string{alternateExchange}, r, x.Arguments, d.Arguments),
+	)
 }
 
 // PassiveExchange finds an exchange; type and arguments do not matter (BR-5.6). As the client may name the default

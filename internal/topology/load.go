@@ -173,7 +173,7 @@ func (l *loader) addExchange(r exchangeRecord) error {
 		return err
 	}
 	l.state.addExchange(v, newExchange(ExchangeDecl{
-		VHost: r.VHost, Name: r.Name, Type: r.Type, Durable: true, AutoDelete: r.AutoDelete, Internal: r.Internal, Arguments: args,
+		VHost: r.VHost, Name: r.Name, Type: r.Type, Durable: true, AutoDelete: r.AutoDelete, Internal: r.Internal, Arguments: args, User: r.User,
 	}, table))
 	return nil
 }
@@ -185,7 +185,7 @@ func (l *loader) addQueue(r queueRecord) error {
 	}
 	q := &Queue{
 		VHost: r.VHost, Name: r.Name, Durable: true, AutoDelete: r.AutoDelete, Arguments: amqp091.Table(r.Arguments),
-		Incarnation: r.Incarnation, Strict: r.Strict, AtLeastOnce: r.AtLeastOnce,
+		Incarnation: r.Incarnation, Strict: r.Strict, AtLeastOnce: r.AtLeastOnce, Group: r.Group, Priorities: r.Priorities,
 	}
 	if _, err := queueTypeOf(q.Arguments, q.Resource()); err != nil {
 		return err

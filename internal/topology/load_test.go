@@ -20,7 +20,7 @@ func TestBR_14_1_DeclarationsSurviveARestart(t *testing.T) {
 		arg("k", uint32(1)), arg("l", int64(math.MaxInt64)),
 	}
 	q := f.queue(durableQueue("a/b %", args...))
-	x := f.exchange(ExchangeDecl{VHost: vh, Name: "x", Type: routing.Headers, Durable: true, AutoDelete: true, Internal: true, Arguments: args[:1]})
+	x := f.exchange(ExchangeDecl{VHost: vh, Name: "x", Type: routing.Headers, Durable: true, AutoDelete: true, Internal: true, Arguments: args[:1], User: "ada"})
 	f.bind(toQueue("x", "a/b %", "k/ey", arg("x-match", "any")))
 	f.bind(toExchange("amq.topic", "x", "a.#"))
 	f.policy("p", "^a", 3, `{"max-length":4,"dead-letter-exchange":"dlx"}`)

@@ -92,6 +92,9 @@ func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (aff
 	if err != nil {
 		return Affected{}, false, err
 	}
+	if err := v.checkPolicyKeys(d.Definition); err != nil {
+		return Affected{}, false, err
+	}
 	priority, _ := number(d.Priority)
 	s.policySeq++
 	p := &Policy{

@@ -78,12 +78,12 @@ var policyKeys = map[string]policyKey{
 	"message-ttl":                   {valid: atLeast(0), complain: "message TTL", operator: true},
 	"overflow":                      {valid: isOneOf("drop-head", "reject-publish", "reject-publish-dlx"), complain: "overflow value", operator: true},
 	"queue-leader-locator":          {valid: isOneOf(locators...), complain: "queue leader locator value"},
-	"queue-master-locator":          {valid: isOneOf(locators...), complain: "queue master locator value"},
+	"queue-master-locator":          {valid: isOneOf(locators...), complain: "master locator"},
 	"queue-mode":                    {valid: isOneOf("default", "lazy"), complain: "queue-mode value"},
 	"queue-version":                 {valid: isBetween(1, 2), complain: "queue-version value", operator: true},
 	"stream-filter-size-bytes":      {valid: isBetween(16, 255), complain: "filter size. Valid range is 16-255"},
 	"stream-max-segment-size-bytes": {valid: atLeast(0), complain: "segment size"},
-	"target-group-size":             {valid: atLeast(1), complain: "quorum target count value", operator: true},
+	"target-group-size":             {valid: atLeast(1), complain: "qq target count value", operator: true},
 }
 
 var retryTypes = []string{"all", "failed", "returned", "disabled"}
@@ -126,7 +126,7 @@ func (p *PolicyDecl) check(operator, strict bool) (*regexp.Regexp, error) {
 	}
 	pattern, err := regexp.Compile(p.Pattern)
 	if err != nil {
-		complaints = append(complaints, "pattern should be regular expression but is invalid: "+err.Error())
+		complaints = append(complaints, patternComplaint(p.Pattern, err))
 	}
 	if p.ApplyTo == "" {
 		p.ApplyTo = ApplyToAll

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/erlterm"
 	"bartleby.mq/internal/message"
 )
@@ -37,10 +38,16 @@ type Queue struct {
 	Arguments  amqp091.Table
 	// Incarnation tells this queue from all others there were under its name; it is never used again.
 	Incarnation uint64
+	// Group is the group of replicas a quorum queue lives in, 0 for other types; see State.Place.
+	Group uint64
 	// Strict queues follow RabbitMQ without Bartleby's extensions; fixed at creation.
 	Strict bool
 	// AtLeastOnce allows a classic queue the at-least-once strategy (DL-21.5); fixed at creation.
 	AtLeastOnce bool
+	// Profile is that of the virtual host.
+	Profile deadletter.Profile
+	// Priorities says whether a queue of ApsaraMQ's profile has any (DL-22.14); fixed at creation.
+	Priorities bool
 	// Policy and OperatorPolicy are those in force, or nil.
 	Policy, OperatorPolicy *Policy
 	// Effective is what arguments and policies come to. It is replaced, never changed, so it may be read after the lock.
@@ -77,7 +84,8 @@ func (v *VHost) QueueCount() int { return len(v.queues) }
 
 // NoQueue is the refusal for a queue that is missing (BR-7.10).
 func NoQueue(vhost message.VHost, name message.QueueName) error {
-	return Refuse(NotFound, "no %s", queueResource(vhost, name))
+	r := queueResource(vhost, name)
+	return &Error{Kind: NotFound, Resource: r, Text: "no " + r.String()}
 }
 
 // CheckAccess refuses an exclusive queue to connections other than its own (BR-7.5).
@@ -89,8 +97,9 @@ func (q *Queue) CheckAccess(connection string) error {
 }
 
 func (q *Queue) locked() error {
-	return Refuse(ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another "+
-		"connection or the exclusive property value does not match that of the original declaration.", q.Resource())
+	r := q.Resource()
+	return &Error{Kind: ResourceLocked, Resource: r, Text: fmt.Sprintf("cannot obtain exclusive access to locked %s. It could be originally "+
+		"declared on another connection or the exclusive property value does not match that of the original declaration.", r)}
 }
 
 // CheckServerNamed refuses an empty name for the types that need one (BR-7.2). The edge calls it before a name is made up.
@@ -114,17 +123,19 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 	if q != nil || err != nil {
 		return q, false, err
 	}
+	v := s.vhosts[d.VHost]
 	q = &Queue{
 		VHost: d.VHost, Name: d.Name, Durable: d.Durable, Exclusive: d.Exclusive, AutoDelete: d.AutoDelete,
 		Arguments:   slices.Clone(d.Arguments),
 		Incarnation: s.nextIncarnation(),
 		Strict:      s.options.Strict,
 		AtLeastOnce: s.options.ClassicAtLeastOnce,
+		Priorities:  s.options.ApsaraPriorities && v.Profile() == deadletter.ApsaraMQ,
 	}
 	if d.Exclusive {
 		q.Owner = d.Owner
 	}
-	s.addQueue(s.vhosts[d.VHost], q)
+	s.addQueue(v, q)
 	s.revision++
 	if q.Durable {
 		s.logQueue(q)
@@ -132,10 +143,18 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 	return q, true, nil
 }
 
+// Place says in which group of replicas a queue lives that was just created.
+func (s *State) Place(q *Queue, group uint64) {
+	q.Group = group
+	if q.Durable {
+		s.logQueue(q)
+	}
+}
+
 func (s *State) addQueue(v *VHost, q *Queue) {
 	t, _ := q.Arguments.Get("x-queue-type")
 	name, _ := t.(string)
-	q.Type = QueueType(name)
+	q.Type, q.Profile = QueueType(name), v.Profile()
 	q.in = map[bindingID]*Binding{}
 	v.queues[q.Name] = q
 	v.applyPolicyToQueue(q)
@@ -168,6 +187,9 @@ func (s *State) checkQueue(d *QueueDecl, permit Permit) (*Queue, error) {
 		}
 		return q, nil
 	}
+	if err := v.checkName(r); err != nil {
+		return nil, err
+	}
 	if err := v.checkQueueLimit(d.Name); err != nil {
 		return nil, err
 	}
@@ -179,6 +201,9 @@ func (s *State) checkQueue(d *QueueDecl, permit Permit) (*Queue, error) {
 		return nil, err
 	}
 	if err := s.dialect().checkArguments(t, d.Arguments, r); err != nil {
+		return nil, err
+	}
+	if err := v.checkProfile(d, s.options.ApsaraPriorities); err != nil {
 		return nil, err
 	}
 	return nil, s.checkTypeAllows(t, d, declaredDurable)

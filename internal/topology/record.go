@@ -48,6 +48,7 @@ type exchangeRecord struct {
 	AutoDelete bool                 `json:"auto_delete,omitempty"`
 	Internal   bool                 `json:"internal,omitempty"`
 	Arguments  typedTable           `json:"arguments,omitempty"`
+	User       string               `json:"user,omitempty"`
 }
 
 type queueRecord struct {
@@ -59,6 +60,8 @@ type queueRecord struct {
 	Incarnation uint64            `json:"incarnation"`
 	Strict      bool              `json:"strict,omitempty"`
 	AtLeastOnce bool              `json:"classic_at_least_once,omitempty"`
+	Group       uint64            `json:"group,omitempty"`
+	Priorities  bool              `json:"apsaramq_priorities,omitempty"`
 }
 
 type bindingRecord struct {
@@ -127,13 +130,13 @@ func (s *State) logVHost(v *VHost) {
 
 func (s *State) logExchange(x *Exchange) {
 	s.log.Put(exchangeKey(x.VHost, x.Name), exchangeRecord{
-		recordVersion, x.VHost, x.Name, x.Type, x.AutoDelete, x.Internal, typedTable(x.Arguments),
+		recordVersion, x.VHost, x.Name, x.Type, x.AutoDelete, x.Internal, typedTable(x.Arguments), x.User,
 	})
 }
 
 func (s *State) logQueue(q *Queue) {
 	s.log.Put(queueKey(q.VHost, q.Name), queueRecord{
-		recordVersion, q.VHost, q.Name, q.AutoDelete, typedTable(q.Arguments), q.Incarnation, q.Strict, q.AtLeastOnce,
+		recordVersion, q.VHost, q.Name, q.AutoDelete, typedTable(q.Arguments), q.Incarnation, q.Strict, q.AtLeastOnce, q.Group, q.Priorities,
 	})
 }
 

@@ -51,6 +51,14 @@ const (
 // String returns the access as error texts print it.
 func (a Access) String() string { return [...]string{"configure", "write", "read"}[a] }
 
+// RefuseAccess is the refusal of what a user may not do; because is what is to be added to it, or empty (BR-3.3).
+func RefuseAccess(a Access, r Resource, user, because string) *Error {
+	return &Error{
+		Kind: AccessRefused, Fault: Denied, Resource: r,
+		Text: fmt.Sprintf("%s access to %s refused for user '%s'%s", a, r, user, because),
+	}
+}
+
 // Permit answers whether the client may; its error is returned as it is. A nil Permit allows everything.
 type Permit func(a Access, r Resource) error
 

@@ -111,6 +111,7 @@ func effectiveSettings(q *Queue) *Settings {
 	if q.Type == Quorum || !q.Strict {
 		s.DelayedRetry = effectiveDelayedRetry(q, policy)
 	}
+	s.withProfile(q)
 	s.setStrategy(q, first(textArgument(args, "x-dead-letter-strategy"), policy.text("dead-letter-strategy")))
 	return s
 }

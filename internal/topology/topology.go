@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/change"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 )
 
@@ -30,6 +31,10 @@ type Options struct {
 	DenyQueueMasterLocator bool
 	// ClassicAtLeastOnce lets classic queues have a dead letter strategy (DL-21.5).
 	ClassicAtLeastOnce bool
+	// DefaultProfile is that of new virtual hosts which are not told one; empty means RabbitMQ's.
+	DefaultProfile deadletter.Profile
+	// ApsaraPriorities switches priorities on in queues of ApsaraMQ's profile; it is stored with each when it is created.
+	ApsaraPriorities bool
 	// DefaultQueueType stands in where a virtual host names none; empty means classic (BR-7.3).
 	DefaultQueueType QueueType
 }
@@ -55,6 +60,9 @@ const incarnationBlock = 1024
 func New(o Options) *State {
 	if o.DefaultQueueType == "" {
 		o.DefaultQueueType = Classic
+	}
+	if o.DefaultProfile == "" {
+		o.DefaultProfile = deadletter.RabbitMQ
 	}
 	return &State{
 		options:    o,

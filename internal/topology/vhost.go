@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/erlterm"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/routing"
@@ -18,6 +19,8 @@ type Metadata struct {
 	DefaultQueueType QueueType `json:"default_queue_type,omitempty"`
 	Tracing          bool      `json:"tracing,omitempty"`
 	Protected        bool      `json:"protected_from_deletion,omitempty"`
+	// Profile is whose rules hold. Unset it asks PutVHost for the server's default, or for what the virtual host has.
+	Profile deadletter.Profile `json:"profile,omitempty"`
 }
 
 // VHost is a virtual host: a name space of exchanges, queues and policies. Its fields are the State's to change.
@@ -66,6 +69,9 @@ func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool
 		return nil, false, Refuse(Invalid, "%s is not a valid queue type", m.DefaultQueueType)
 	}
 	v, ok := s.vhosts[name]
+	if m.Profile, err = s.settleProfile(name, v, m.Profile); err != nil {
+		return nil, false, err
+	}
 	if !ok {
 		v = s.addVHost(name)
 	}
@@ -102,13 +108,16 @@ func (s *State) addVHost(name message.VHost) *VHost {
 		if err != nil {
 			panic("topology: predeclared exchange: " + err.Error())
 		}
-		x := newExchange(ExchangeDecl{VHost: name, Name: p.name, Type: p.kind, Durable: true, Internal: p.internal}, table)
+		x := newExchange(ExchangeDecl{VHost: name, Name: p.name, Type: p.kind, Durable: true, Internal: p.internal, User: internalUser}, table)
 		x.Predeclared = true
 		v.exchanges[p.name] = x
 	}
 	s.vhosts[name] = v
 	return v
 }
+
+// internalUser is who declares what nobody asked for, as RabbitMQ calls it.
+const internalUser = "rmq-internal"
 
 // DeleteVHost deletes a virtual host and all that is in it, and returns its queues for the broker to end. A missing
 // one is NotFound, a protected one Protected (BR-3.8).

@@ -40,6 +40,23 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+// passed is what all lives have passed.
+var passed = steps{rounds: map[string]int{}}
+
+// checkSteps tells in how many rounds each failpoint was passed. With enough rounds each
+// must have been: pages are put away, checkpoints written, files compacted.
+func checkSteps(t *testing.T) {
+	t.Logf("rounds that passed each step: %v", passed.rounds)
+	if *kills < 200 {
+		return
+	}
+	for _, name := range failpoints() {
+		if passed.rounds[name] == 0 {
+			t.Errorf("no round passed the failpoint %s", name)
+		}
+	}
+}
+
 // After a kill at any moment every confirmed message is in exactly one place, with
 // the history of that place (DL-21.1, DL-21.2, DL-21.3).
 func TestKills(t *testing.T) {
@@ -47,6 +64,7 @@ func TestKills(t *testing.T) {
 		t.Skip("kills servers for a while")
 	}
 	began := time.Now()
+	defer checkSteps(t)
 	for generation := uint64(0); generation == 0 || !t.Failed() && time.Since(began) < *duration; generation++ {
 		t.Run(strconv.FormatUint(generation+1, 10), func(t *testing.T) {
 			all := scenarios()

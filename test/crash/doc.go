@@ -3,7 +3,8 @@
 //
 // A life is one data directory. It is a sequence of rounds: start the server, let
 // publishers and consumers work for a short time, kill the server from outside or
-// let it kill itself at a failpoint. Every few rounds there is an audit: all
+// let it kill itself at a failpoint, or have an operation on a file fail, once or from
+// then on; then the server goes on or ends with a line that says why. Every few rounds there is an audit: all
 // queues are drained and each message is compared with what the clients know of
 // it. Then the life goes on with the same directory.
 //

@@ -103,18 +103,20 @@ func coverage(s *scenario, m *known) map[string]int {
 	return n
 }
 
-// settle judges each message by what the audit has found and forgets it.
-func (l *ledger) settle(s *scenario) (faults []string, count int) {
+// settle judges each message by what the audit has found and forgets it. oneLog
+// says that all queues are in one log: a publish is there whole then, or not at
+// all, even if nobody was told that it is safe.
+func (l *ledger) settle(s *scenario, oneLog bool) (faults []string, count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	faults = l.faults
 	transactions := map[int]*known{}
 	for _, m := range l.messages {
 		count++
-		for _, f := range judge(s, m, l.kills) {
+		for _, f := range judge(s, m, l.kills, oneLog) {
 			faults = append(faults, fmt.Sprintf("%s (fate %d, acked %v, rejects %d, delivered %d, found %v): %s", m.id, m.fate, m.acked, m.rejects, m.delivered, m.found, f))
 		}
-		if m.tx != 0 && len(m.acked) == 0 {
+		if oneLog && m.tx != 0 && len(m.acked) == 0 {
 			if other := transactions[m.tx]; other != nil && (len(other.found) == 0) != (len(m.found) == 0) {
 				faults = append(faults, fmt.Sprintf("half a transaction: %s is at %v, %s at %v", m.id, m.found, other.id, other.found))
 			}
@@ -129,7 +131,7 @@ func (l *ledger) settle(s *scenario) (faults []string, count int) {
 }
 
 // judge says what is wrong with the places a message was found in.
-func judge(s *scenario, m *known, kills int) (faults []string) {
+func judge(s *scenario, m *known, kills int, oneLog bool) (faults []string) {
 	covered := coverage(s, m)
 	total := 0
 	for _, line := range m.lines {
@@ -144,8 +146,8 @@ func judge(s *scenario, m *known, kills int) (faults []string) {
 			faults = append(faults, "refused, and there")
 		}
 	}
-	// One frame for all targets of a publish or a death: no line without the others.
-	if m.fate == sent && total > 0 && total < len(m.lines) && len(m.acked) == 0 {
+	// One frame for all targets of a publish: no line without the others.
+	if oneLog && m.fate == sent && total > 0 && total < len(m.lines) && len(m.acked) == 0 {
 		faults = append(faults, fmt.Sprintf("only some of its %d lines are there", len(m.lines)))
 	}
 	for _, c := range m.found {

@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/bodyfile"
+	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/test/node"
@@ -38,8 +43,9 @@ type life struct {
 // configuration makes what is slow by default fast enough to be met by a round.
 const configuration = "dead_letter_worker_publisher_confirm_timeout = 200\n"
 
-// environment makes a server built with failpoints compact all the time.
-var environment = []string{"BARTLEBY_COMPACT_BYTES=300000", "BARTLEBY_SEGMENT_BYTES=65536"}
+// environment makes a server built with failpoints put everything away that it
+// can, and write checkpoints all the time.
+var environment = []string{"BARTLEBY_CHECKPOINT_BYTES=300000", "BARTLEBY_SEGMENT_BYTES=65536", "BARTLEBY_BUDGET_BYTES=1", "BARTLEBY_HOT_PAGES=1", "BARTLEBY_COMPACT_BELOW=100"}
 
 func newLife(t *testing.T, s *scenario, seed uint64) *life {
 	dir, err := os.MkdirTemp("", "bartleby-crash-")
@@ -54,6 +60,9 @@ func newLife(t *testing.T, s *scenario, seed uint64) *life {
 		l.kinds[q.name] = q.kind
 		if q.kind == "" {
 			l.kinds[q.name] = []string{"classic", "quorum"}[l.rng.IntN(2)]
+		}
+		if s.alike {
+			l.kinds[q.name] = l.kinds[s.queues[0].name]
 		}
 	}
 	l.workers = s.work(l)
@@ -78,6 +87,7 @@ func (l *life) live(kills int) {
 		}
 		l.audit()
 	}
+	l.countSteps(&passed)
 	l.t.Logf("%s: %d kills %v, %d messages, seed %d", l.s.name, l.kills, l.deaths, l.messages, l.seed)
 }
 
@@ -87,14 +97,19 @@ const (
 	endFailpoint
 	endStop
 	endStarting // while it recovers
+	endFault    // an operation on a file fails
 )
 
 // round runs the server under load until it is dead.
 func (l *life) round() {
-	end := []int{endOutside, endOutside, endOutside, endFailpoint, endFailpoint, endFailpoint, endFailpoint, endStarting, endStop}[l.rng.IntN(9)]
+	end := []int{endOutside, endOutside, endOutside, endFailpoint, endFailpoint, endFailpoint, endFailpoint, endStarting, endStop, endFault, endFault}[l.rng.IntN(11)]
 	o := l.options
-	o.Env = slices.Clone(environment)
-	point := ""
+	o.Env = append(slices.Clone(environment), "BARTLEBY_STEPS="+l.steps())
+	point, fault := "", ""
+	if end == endFault {
+		fault = l.fault()
+		o.Env = append(o.Env, "BARTLEBY_FAULT="+fault)
+	}
 	if end == endFailpoint {
 		point = l.failpoint()
 		o.Env = append(o.Env, "BARTLEBY_FAILPOINT="+point)
@@ -116,11 +131,15 @@ func (l *life) round() {
 		l.killed("while starting")
 		return
 	}
-	if err != nil {
-		l.t.Errorf("%s: start: %v", l.s.name, err)
+	if errors.Is(err, node.ErrEnded) && end == endFault && l.endedClean(n, fault) {
+		l.killed("fault while starting")
 		return
 	}
-	c := &clients{addr: n.AMQP, http: n.HTTP, ledger: l.ledger, covers: l.s.covers, seed: l.rng.Uint64()}
+	if err != nil {
+		l.t.Errorf("%s: start: %v, fault %s", l.s.name, err, fault)
+		return
+	}
+	c := &clients{faulty: end == endFault, addr: n.AMQP, http: n.HTTP, ledger: l.ledger, covers: l.s.covers, seed: l.rng.Uint64()}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	finish := func() {}
@@ -137,6 +156,10 @@ func (l *life) round() {
 	}
 	how := "outside"
 	switch {
+	case ended(n) && end == endFault:
+		if how, _, _ = strings.Cut(fault, ":"); !l.endedClean(n, fault) {
+			l.t.Errorf("%s: fault %s did not end the server as it should, see its log", l.s.name, fault)
+		}
 	case ended(n):
 		how, _, _ = strings.Cut(point, ":")
 	case end == endStop:
@@ -149,7 +172,7 @@ func (l *life) round() {
 	}
 	cancel()
 	finish()
-	if how != "SIGTERM" && !n.Killed() {
+	if how != "SIGTERM" && !n.Killed() && end != endFault {
 		l.t.Errorf("%s: the server ended by itself, see its log", l.s.name)
 	}
 	l.killed(how)
@@ -193,15 +216,76 @@ func (l *life) killStarting(o node.Options) {
 	l.killed("starting")
 }
 
+// fault chooses which operation on a file is to fail.
+func (l *life) fault() string {
+	kinds := []string{"create", "write", "write", "sync", "sync", "rename", "remove", "read", "full", "full"}
+	kind := kinds[l.rng.IntN(len(kinds))]
+	most := 2000.0
+	switch kind {
+	case "rename", "remove":
+		most = 30
+	case "create", "sync":
+		most = 300
+	}
+	return fmt.Sprintf("%s:%d", kind, int(math.Pow(most, l.rng.Float64())))
+}
+
+// endedClean says whether a server that a fault has ended, ended with an error and
+// the line that says so, and without a panic.
+func (l *life) endedClean(n *node.Node, fault string) bool {
+	log, err := os.ReadFile(filepath.Join(l.options.Dir, "log"))
+	if err != nil {
+		l.t.Error(err)
+		return false
+	}
+	said := strings.Contains(string(log), "injected")
+	if !said || n.ExitCode() != 1 || strings.Contains(string(log), "\ngoroutine ") {
+		l.t.Errorf("%s: fault %s: exit code %d, the log names the fault: %v", l.s.name, fault, n.ExitCode(), said)
+		return false
+	}
+	return true
+}
+
+// steps is the file in which servers say which steps they have passed.
+func (l *life) steps() string { return filepath.Join(l.options.Dir, "steps") }
+
+// countSteps adds to total in how many rounds each step was passed.
+func (l *life) countSteps(total *steps) {
+	text, err := os.ReadFile(l.steps())
+	if err != nil {
+		return // no round got that far
+	}
+	total.mu.Lock()
+	defer total.mu.Unlock()
+	for name := range strings.FieldsSeq(string(text)) {
+		total.rounds[name]++
+	}
+}
+
+// steps are in how many rounds each step was passed.
+type steps struct {
+	mu     sync.Mutex
+	rounds map[string]int
+}
+
+// failpoints are the steps of everything that a server runs. One node sends no
+// snapshots.
+func failpoints() []string {
+	raft := []string{cluster.FailRaftAppend, cluster.FailRaftCommit, cluster.FailRaftApplied}
+	return slices.Concat(partition.Failpoints, journal.Failpoints, bodyfile.Failpoints, raft)
+}
+
 // failpoint chooses where the server is to kill itself, and how often it passes
 // there before.
 func (l *life) failpoint() string {
-	points := append(slices.Clone(partition.Failpoints), journal.Failpoints...)
+	points := failpoints()
 	name := points[l.rng.IntN(len(points))]
 	most := 300.0
 	switch name {
-	case partition.FailCompactMid, journal.FailRollBeforeHeader, journal.FailRollAfterHeader, journal.FailRecycleBeforeRename,
-		journal.FailDropBeforeRemove, journal.FailRecoverMid:
+	case partition.FailCheckpointCut, partition.FailCheckpointPages, partition.FailCheckpointWhole, partition.FailSpill, partition.FailKeepCopied, partition.FailKeepSwapped,
+		journal.FailRollBeforeHeader, journal.FailRollAfterHeader, journal.FailRecycleBeforeRename,
+		journal.FailRetireBefore, journal.FailRetireMoved, journal.FailRetireKept, journal.FailRecoverMid,
+		bodyfile.FailFinishWritten, bodyfile.FailFinishSynced:
 		most = 6
 	case partition.FailPublishAppended, partition.FailSettleAppended:
 		most = 1000
@@ -238,7 +322,7 @@ func (l *life) audit() {
 	if err := l.drain(conn); err != nil {
 		l.t.Errorf("%s: audit: %v", l.s.name, err)
 	}
-	faults, count := l.ledger.settle(l.s)
+	faults, count := l.ledger.settle(l.s, !slices.Contains(slices.Collect(maps.Values(l.kinds)), "quorum"))
 	l.messages += count
 	for i, f := range faults {
 		if i == 10 {

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -18,6 +19,7 @@ type scenario struct {
 	covers func(queue string) []string
 	// history says what is wrong with the deaths of a copy; nil: nothing ever is.
 	history func(m *known, c place, kills int) error
+	alike   bool // all queues are of the type of the first
 	// ordered are queues in which each publisher's messages stand as published.
 	ordered []string
 	// work returns what runs in every round; it is called once for a life.
@@ -42,6 +44,7 @@ type clients struct {
 	ledger *ledger
 	covers func(queue string) []string
 	seed   uint64
+	faulty bool // the disk fails: a message that cannot be read ends a connection
 }
 
 // rng is the chance of one client, which depends on no other's.
@@ -62,7 +65,12 @@ func (c *clients) closedBy(err *amqp.Error, who string) {
 
 // failed notes an error that the server's death does not explain.
 func (c *clients) failed(err error, who string) {
-	if e := refusal(err); e != nil {
+	e := refusal(err)
+	var refused *amqp.Error
+	if c.faulty && errors.As(e, &refused) && refused.Code == amqp.InternalError {
+		return
+	}
+	if e != nil {
 		c.ledger.fault("%s: %v", who, e)
 	}
 }

@@ -10,13 +10,15 @@ import (
 
 // transactions publishes in pairs, each pair in one transaction, and moves
 // messages on by transactions of an ack and a publish. A transaction is one frame
-// of the journal: a pair is there or not, and a moved message is in one place.
+// of the journal, or one command of a group: a pair is there or not, and a moved message is in one place.
 func transactions() *scenario {
 	var pairs atomic.Int64
 	next := 0
 	return &scenario{
 		name: "transactions", covers: oneLine,
-		queues:  []declared{{name: "left"}, {name: "right"}, {name: "moved"}},
+		// Transactions are whole in one log: the queues are of one type, and quorum
+		// queues of these names are in one group.
+		queues: []declared{{name: "left"}, {name: "right1"}, {name: "moved"}}, alike: true,
 		history: func(m *known, c place, _ int) error { return died(c, nil, "") },
 		work: func(l *life) []worker {
 			return []worker{
@@ -37,7 +39,7 @@ func publishPairs(ctx context.Context, c *clients, next *int, pairs *atomic.Int6
 	for n := 0; n < 500 && ctx.Err() == nil; n++ {
 		pair := int(pairs.Add(1))
 		var ids []string
-		for _, queue := range []string{"left", "right"} {
+		for _, queue := range []string{"left", "right1"} {
 			id := fmt.Sprintf("tx-%d", *next)
 			c.ledger.add(&known{id: id, publisher: "tx", seq: *next, lines: it, tx: pair})
 			*next++

@@ -31,8 +31,8 @@ func TestBrokenFrames(t *testing.T) {
 		{"largest size there is", frame(3, 1, 1<<32-1, nil, 0), 501, "frame_too_large"},
 		{"unknown type", frame(77, 1, 1, []byte{0}, 0xCE), 501, "unknown_frame"},
 		{"method without id", frame(1, 1, 1, []byte{0}, 0xCE), 501, "unknown_frame"},
-		{"unknown method", frame(1, 1, 4, []byte{0, 60, 1, 0}, 0xCE), 503, ""},
-		{"method cut short", frame(1, 1, 6, []byte{0, 50, 0, 10, 0, 0}, 0xCE), 502, ""},
+		{"unknown method", frame(1, 1, 4, []byte{0, 60, 1, 0}, 0xCE), 0, ""},
+		{"method cut short", frame(1, 1, 6, []byte{0, 50, 0, 10, 0, 0}, 0xCE), 501, "cannot decode <<0,0>>"},
 		{"header without publish", frame(2, 1, 14, make([]byte, 14), 0xCE), 505, ""},
 		{"body without header", frame(3, 1, 2, []byte("xx"), 0xCE), 505, ""},
 		{"header on channel 0", frame(2, 0, 14, make([]byte, 14), 0xCE), 505, ""},
@@ -43,7 +43,7 @@ func TestBrokenFrames(t *testing.T) {
 		{"channel not open", method(2, amqp091.BasicQos{}), 504, ""},
 		{"handshake again", method(0, amqp091.ConnectionStartOk{Mechanism: "PLAIN"}), 504, ""},
 		{"method for clients", method(1, amqp091.BasicGetEmpty{}), 503, ""},
-		{"properties cut short", publish(1, "", "q", 0, []byte{0xff, 0xf8, 200}, false), 0, ""},
+		{"properties cut short", publish(1, "", "q", 0, []byte{0xff, 0xf8, 200}, false), 541, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

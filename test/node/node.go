@@ -164,3 +164,6 @@ func (n *Node) Killed() bool {
 	status, ok := n.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
+
+// ExitCode is what the process, which must be gone, ended with; -1 if a signal ended it.
+func (n *Node) ExitCode() int { return n.cmd.ProcessState.ExitCode() }

@@ -16,6 +16,7 @@ type Usage struct {
 	Files      int           // open file descriptors
 	Goroutines int           // as the management API says
 	CPU        time.Duration // user and system, since it started
+	Written    int64         // bytes it made the kernel write to disks, since it started
 }
 
 // Usage looks at what the process uses now.
@@ -32,8 +33,25 @@ func (n *Node) Usage() (u Usage, err error) {
 	if u.CPU, err = cpuTime(proc); err != nil {
 		return u, err
 	}
+	if u.Written, err = writtenBytes(proc); err != nil {
+		return u, err
+	}
 	u.Goroutines, err = n.goroutines()
 	return u, err
+}
+
+// writtenBytes reads what the process has made the kernel write to disks.
+func writtenBytes(proc string) (n int64, err error) {
+	b, err := os.ReadFile(proc + "/io")
+	if err != nil {
+		return 0, err
+	}
+	_, after, ok := strings.Cut(string(b), "\nwrite_bytes: ")
+	if !ok {
+		return 0, fmt.Errorf("%s/io does not tell what was written", proc)
+	}
+	_, err = fmt.Sscan(after, &n)
+	return n, err
 }
 
 // goroutines asks the management API.

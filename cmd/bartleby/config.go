@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/listen"
+)
+
+func configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Look at a configuration before a node does", Args: cobra.NoArgs}
+	c.AddCommand(
+		&cobra.Command{
+			Use: "check [FILE|DIRECTORY]", Short: "Say what is wrong with a configuration, and what does nothing", Args: cobra.MaximumNArgs(1),
+			Long: "Reads a configuration as a node would: the environment, then the file, the files *.conf of a directory, or what RABBITMQ_CONFIG_FILE\n" +
+				"and RABBITMQ_CONFIG_FILES name. TLS files that it names are read too. Exits with 0 if a node would start with it.",
+			RunE: func(c *cobra.Command, args []string) error {
+				conf, warnings, err := readConfig(args)
+				if err != nil {
+					return err
+				}
+				for _, w := range warnings {
+					if w.Line > 0 {
+						c.Printf("%s: line %d: ", w.File, w.Line)
+					}
+					c.Printf("%s: %s\n", w.Key, w.Text)
+				}
+				if err := checkTLS(&conf); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(c.OutOrStdout(), "configuration is valid")
+				return err
+			},
+		},
+		&cobra.Command{
+			Use: "show [FILE|DIRECTORY]", Short: "Show all of a configuration, defaults included and secrets masked", Args: cobra.MaximumNArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				conf, _, err := readConfig(args)
+				if err != nil {
+					return err
+				}
+				for _, s := range conf.Settings() {
+					if _, err := fmt.Fprintln(c.OutOrStdout(), s); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+		},
+	)
+	return c
+}
+
+func readConfig(args []string) (config.Config, []config.Warning, error) {
+	flag := ""
+	if len(args) > 0 {
+		flag = args[0]
+	}
+	return findConfig(flag, os.Getenv).load(os.Getenv)
+}
+
+// checkTLS reads the certificates that listeners would show.
+func checkTLS(c *config.Config) error {
+	for prefix, t := range map[string]config.TLS{
+		"ssl_options": c.TLS, "management.ssl": c.ManagementTLS.TLS, "prometheus.ssl": c.PrometheusTLS.TLS,
+	} {
+		if !t.Said() {
+			continue
+		}
+		if err := listen.CheckTLS(listen.TLSOptions(t)); err != nil {
+			return fmt.Errorf("%s: %w", prefix, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package admission
+
+import (
+	"container/list"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Throttle slows down who guesses passwords. Failures in a row are counted for each user
+// from each address, and for each address whatever the user; beyond what is free the
+// answer to each is held back twice as long as the last. Who knows the password is
+// never held back, so that nobody is locked out by others, unless so many answers are
+// being held back that guesses come in a flood.
+//
+// Memory is bounded: the counts unused for longest are forgotten.
+type Throttle struct {
+	now func() time.Time
+
+	mu     sync.Mutex // guards what follows
+	limits ThrottleLimits
+	counts map[guess]*list.Element
+	order  *list.List // of *failures, the one used last first
+}
+
+// ThrottleLimits say when and how much is held back.
+type ThrottleLimits struct {
+	Free int           // failures in a row that are answered at once; 0: all are
+	Most time.Duration // that an answer is held back
+}
+
+// guess is who guesses what; the user is "" where all count.
+type guess struct {
+	from netip.Prefix
+	user string
+}
+
+type failures struct {
+	guess
+	n      int
+	held   int // answers being held back
+	lastAt time.Time
+}
+
+const (
+	maxGuesses   = 10_000
+	firstDelay   = 250 * time.Millisecond
+	forgetAfter  = 15 * time.Minute
+	maxHeld      = 8   // answers held back for one user from one address
+	maxName      = 128 // bytes of a user's name that tell it from others
+	addressShare = 10  // an address may fail so many times as often as a user
+)
+
+// NewThrottle returns a Throttle that has seen nothing.
+func NewThrottle(l ThrottleLimits) *Throttle {
+	return &Throttle{now: time.Now, limits: l, counts: map[guess]*list.Element{}, order: list.New()}
+}
+
+// SetLimits changes the limits for failures to come.
+func (t *Throttle) SetLimits(l ThrottleLimits) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limits = l
+}
+
+// Attempt is one login under way.
+type Attempt struct {
+	t    *Throttle
+	keys [2]guess
+}
+
+// Begin says whether a login may be tried at all. Every Attempt ends with one call of
+// Succeeded or Failed.
+func (t *Throttle) Begin(from netip.Addr, user string) (a Attempt, ok bool) {
+	network := networkOf(from)
+	user = user[:min(len(user), maxName)]
+	a = Attempt{t, [2]guess{{network, user}, {network, ""}}}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, k := range a.keys {
+		if f := t.find(k); f != nil && f.held >= maxHeld*share(i) {
+			return a, false
+		}
+	}
+	return a, true
+}
+
+// share is how much more an address may do than one user of it.
+func share(i int) int {
+	if i == 0 {
+		return 1
+	}
+	return addressShare
+}
+
+// Succeeded forgets the failures of that user from that address.
+func (a Attempt) Succeeded() {
+	a.t.mu.Lock()
+	defer a.t.mu.Unlock()
+	if e, ok := a.t.counts[a.keys[0]]; ok {
+		a.t.order.Remove(e)
+		delete(a.t.counts, a.keys[0])
+	}
+}
+
+// Failed counts the failure and returns how long its answer is to be held back. The
+// caller calls done when it has answered.
+func (a Attempt) Failed() (delay time.Duration, done func()) {
+	t := a.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.limits.Free <= 0 {
+		return 0, func() {}
+	}
+	for i, k := range a.keys {
+		f := t.find(k)
+		if f == nil {
+			f = t.add(k)
+		}
+		f.n++
+		f.held++
+		f.lastAt = t.now()
+		delay = max(delay, t.delay(f.n-t.limits.Free*share(i)))
+	}
+	return delay, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, k := range a.keys {
+			if e, ok := t.counts[k]; ok {
+				if f := e.Value.(*failures); f.held > 0 {
+					f.held--
+				}
+			}
+		}
+	}
+}
+
+// delay is for the nth failure beyond what is free.
+func (t *Throttle) delay(n int) time.Duration {
+	if n <= 0 {
+		return 0
+	}
+	d := firstDelay
+	for ; n > 1 && d < t.limits.Most; n-- {
+		d *= 2
+	}
+	return min(d, t.limits.Most)
+}
+
+// find returns what is known of a guess, unless it is too old. REQUIRES: mu is held.
+func (t *Throttle) find(k guess) *failures {
+	e, ok := t.counts[k]
+	if !ok {
+		return nil
+	}
+	f := e.Value.(*failures)
+	if t.now().Sub(f.lastAt) > forgetAfter {
+		t.order.Remove(e)
+		delete(t.counts, k)
+		return nil
+	}
+	t.order.MoveToFront(e)
+	return f
+}
+
+// add begins to count. REQUIRES: mu is held.
+func (t *Throttle) add(k guess) *failures {
+	if len(t.counts) >= maxGuesses {
+		oldest := t.order.Back()
+		t.order.Remove(oldest)
+		delete(t.counts, oldest.Value.(*failures).guess)
+	}
+	f := &failures{guess: k}
+	t.counts[k] = t.order.PushFront(f)
+	return f
+}
+
+// networkOf is what counts as one address: whoever has one of IPv6 has a whole network.
+func networkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits) // the number of bits fits
+	return p
+}

@@ -1,0 +1,117 @@
+package admission
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// guesser fails again and again.
+type guesser struct {
+	t   *testing.T
+	th  *Throttle
+	now time.Time
+}
+
+func newGuesser(t *testing.T, l ThrottleLimits) *guesser {
+	g := &guesser{t, NewThrottle(l), time.Now()}
+	g.th.now = func() time.Time { return g.now }
+	return g
+}
+
+func (g *guesser) fail(from, user string) time.Duration {
+	g.t.Helper()
+	a, ok := g.th.Begin(netip.MustParseAddr(from), user)
+	if !ok {
+		g.t.Fatal("not even tried")
+	}
+	d, done := a.Failed()
+	done()
+	return d
+}
+
+// Failures beyond what is free are answered later and later, for that user from that
+// address; a success, or time, forgets them.
+func TestThrottle(t *testing.T) {
+	g := newGuesser(t, ThrottleLimits{Free: 2, Most: 3 * time.Second})
+	for i, want := range []time.Duration{0, 0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+		if got := g.fail("192.0.2.1", "u"); got != want {
+			t.Errorf("failure %d is held back %v, want %v", i+1, got, want)
+		}
+	}
+	if d := g.fail("192.0.2.1", "other"); d != 0 {
+		t.Errorf("another user is held back %v", d)
+	}
+	if d := g.fail("192.0.2.2", "u"); d != 0 {
+		t.Errorf("another address is held back %v", d)
+	}
+	a, _ := g.th.Begin(netip.MustParseAddr("192.0.2.1"), "u")
+	a.Succeeded()
+	if d := g.fail("192.0.2.1", "u"); d != 0 {
+		t.Errorf("after a success it is held back %v", d)
+	}
+	for range 5 {
+		g.fail("192.0.2.1", "u")
+	}
+	g.now = g.now.Add(forgetAfter + time.Second)
+	if d := g.fail("192.0.2.1", "u"); d != 0 {
+		t.Errorf("after a long time it is held back %v", d)
+	}
+}
+
+// Many users from one address are guesses too, and an IPv6 network is one address.
+func TestThrottleOfAnAddress(t *testing.T) {
+	g := newGuesser(t, ThrottleLimits{Free: 1, Most: time.Second})
+	for i := range 2 * addressShare {
+		d := g.fail(fmt.Sprintf("2001:db8::%x", i+1), fmt.Sprint("user", i))
+		if (d > 0) != (i >= addressShare) {
+			t.Errorf("failure %d is held back %v", i+1, d)
+		}
+	}
+}
+
+// While many answers are held back, a flood is not even tried.
+func TestThrottleOfAFlood(t *testing.T) {
+	th := NewThrottle(ThrottleLimits{Free: 1, Most: time.Second})
+	from := netip.MustParseAddr("192.0.2.1")
+	var done []func()
+	for {
+		a, ok := th.Begin(from, "u")
+		if !ok {
+			break
+		}
+		_, d := a.Failed()
+		if done = append(done, d); len(done) > maxHeld {
+			t.Fatal("there is no end")
+		}
+	}
+	if _, ok := th.Begin(from, "v"); !ok {
+		t.Error("another user is not tried either")
+	}
+	for _, d := range done {
+		d()
+	}
+	if _, ok := th.Begin(from, "u"); !ok {
+		t.Error("afterwards it is still not tried")
+	}
+}
+
+func TestThrottleIsBounded(t *testing.T) {
+	g := newGuesser(t, ThrottleLimits{Free: 1, Most: time.Second})
+	for i := range 2 * maxGuesses {
+		g.fail("192.0.2.1", fmt.Sprint("user", i))
+	}
+	if n := len(g.th.counts); n > maxGuesses || n != g.th.order.Len() {
+		t.Errorf("%d counts, %d in order", n, g.th.order.Len())
+	}
+}
+
+func TestThrottleOff(t *testing.T) {
+	g := newGuesser(t, ThrottleLimits{})
+	for range 100 {
+		if d := g.fail("192.0.2.1", "u"); d != 0 {
+			t.Fatalf("held back %v", d)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"time"
+)
+
+// Verified remembers which passwords were right a moment ago, so that a client that
+// sends its own with every request does not cost a slow hash each time. It keeps no
+// passwords: a mark stands for the password and the hash it was checked by, and a
+// hash that was replaced makes the mark worthless.
+type Verified struct {
+	ttl time.Duration
+	now func() time.Time
+	key [32]byte
+
+	mu    sync.Mutex // guards marks
+	marks map[[sha256.Size]byte]time.Time
+}
+
+// NewVerified remembers for ttl.
+func NewVerified(ttl time.Duration) *Verified {
+	v := &Verified{ttl: ttl, now: time.Now, marks: map[[sha256.Size]byte]time.Time{}}
+	_, _ = rand.Read(v.key[:]) // never fails
+	return v
+}
+
+func (v *Verified) mark(user, hash, password string) (m [sha256.Size]byte) {
+	h := hmac.New(sha256.New, v.key[:])
+	for _, s := range []string{user, hash, password} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+		h.Write([]byte(s))
+	}
+	h.Sum(m[:0])
+	return m
+}
+
+// Was says whether the password was right for that hash a moment ago.
+func (v *Verified) Was(user, hash, password string) bool {
+	m := v.mark(user, hash, password)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	until, ok := v.marks[m]
+	return ok && v.now().Before(until)
+}
+
+// Is notes that it is.
+func (v *Verified) Is(user, hash, password string) {
+	m := v.mark(user, hash, password)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := v.now()
+	if len(v.marks) >= maxAnswers {
+		for m, until := range v.marks {
+			if !now.Before(until) {
+				delete(v.marks, m)
+			}
+		}
+	}
+	if len(v.marks) >= maxAnswers {
+		clear(v.marks)
+	}
+	v.marks[m] = now.Add(v.ttl)
+}

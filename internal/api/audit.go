@@ -1,0 +1,42 @@
+package api
+
+import (
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+)
+
+// audit notes who asked to change what, from where, and with what result. Bodies are not
+// noted: passwords are in them. What only reads is not noted either, nor are messages
+// that are published or got.
+func (s *server) audit(r *request, out *responder) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || messaging[r.rt.pattern] {
+		return
+	}
+	object := make([]any, 0, len(r.params))
+	for _, name := range slices.Sorted(maps.Keys(r.params)) {
+		object = append(object, slog.String(name, r.params[name]))
+	}
+	result := "done"
+	switch {
+	case out.status >= http.StatusInternalServerError || out.status == 0:
+		result = "failed"
+	case out.status >= http.StatusBadRequest:
+		result = "refused"
+	}
+	user, peer := r.user, r.RemoteAddr
+	if r.local {
+		user, peer = local, local
+	}
+	s.Audit.Info("administrative action", "user", user, "peer", peer, "method", r.Method, "resource", r.rt.pattern,
+		slog.Group("object", object...), "result", result, "status", out.status)
+}
+
+// local is what the operator on the node's own machine is called, and has for an address.
+const local = "local"
+
+// messaging are requests that are a client's work and no administrator's.
+var messaging = map[string]bool{
+	"exchanges/{vhost}/{exchange}/publish": true, "queues/{vhost}/{queue}/get": true,
+}

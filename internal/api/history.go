@@ -1,0 +1,171 @@
+package api
+
+import (
+	"maps"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// history remembers what counters and lengths were at earlier requests, from which
+// it tells what happens a second, and what they were (BR-15.13). Nothing is sampled
+// while nobody asks: a tool that draws curves asks every few seconds.
+type history struct {
+	mu      sync.Mutex
+	objects map[string]*past
+	swept   time.Time
+}
+
+// past is what is known of one object.
+type past struct {
+	asked   time.Time
+	samples []sample // in the order of time; of equal neighbours only the first is kept
+	last    time.Time
+	rates   map[string]float64 // as of last
+}
+
+// sample is the values of one object from a moment on.
+type sample struct {
+	at     time.Time
+	values map[string]float64
+}
+
+const (
+	sampleInterval = 5 * time.Second  // RabbitMQ's interval of statistics (BR-15.16)
+	historyKept    = 10 * time.Minute // of objects, and of those nobody asked about
+	maxSamples     = 120              // of an object: ten minutes of change
+	maxPoints      = 1000             // of one answer
+)
+
+// span is how far back an answer reaches and in which steps; the zero span has
+// rates only.
+type span struct{ age, step time.Duration }
+
+// The spans of a request, by the names of its parameters: NAME_age and NAME_incr,
+// in seconds.
+const (
+	lengthsSpan  = "lengths"
+	ratesSpan    = "msg_rates"
+	dataSpan     = "data_rates"
+	nodeSpan     = "node_stats"
+	spanSuffix   = "_age"
+	spanStepName = "_incr"
+)
+
+func spanOf(r *http.Request, name string) span {
+	q := r.URL.Query()
+	age, err := strconv.Atoi(q.Get(name + spanSuffix))
+	step, err2 := strconv.Atoi(q.Get(name + spanStepName))
+	if err != nil || err2 != nil || age <= 0 || step <= 0 || age/step > maxPoints {
+		return span{}
+	}
+	return span{time.Duration(age) * time.Second, time.Duration(step) * time.Second}
+}
+
+// spans are all spans of a request.
+type spans struct{ lengths, rates, data, node span }
+
+func (r *request) spans() spans {
+	return spans{spanOf(r.Request, lengthsSpan), spanOf(r.Request, ratesSpan), spanOf(r.Request, dataSpan), spanOf(r.Request, nodeSpan)}
+}
+
+// put sets values in an object, each with its rate and, if they were asked for, its
+// samples as NAME_details.
+func (h *history) put(into map[string]any, object string, s span, values map[string]float64) {
+	details := h.note(object, time.Now(), s, values)
+	for name, n := range values {
+		into[name] = int64(n)
+		into[name+"_details"] = details[name]
+	}
+}
+
+// note takes the values as of now, and tells what is known of each.
+func (h *history) note(object string, now time.Time, s span, values map[string]float64) map[string]map[string]any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep(now)
+	p := h.objects[object]
+	if p == nil {
+		if h.objects == nil {
+			h.objects = map[string]*past{}
+		}
+		p = &past{last: now, samples: []sample{{now, values}}}
+		h.objects[object] = p
+	}
+	p.asked = now
+	if passed := now.Sub(p.last); passed >= sampleInterval {
+		p.advance(now, passed, values)
+	}
+	details := make(map[string]map[string]any, len(values))
+	for name := range values {
+		d := map[string]any{"rate": p.rates[name]}
+		if s.step > 0 {
+			p.draw(d, name, now, s)
+		}
+		details[name] = d
+	}
+	return details
+}
+
+// advance takes a new sample.
+func (p *past) advance(now time.Time, passed time.Duration, values map[string]float64) {
+	before := p.samples[len(p.samples)-1].values
+	p.rates = make(map[string]float64, len(values))
+	for name, n := range values {
+		p.rates[name] = (n - before[name]) / passed.Seconds()
+	}
+	p.last = now
+	if maps.Equal(before, values) {
+		return
+	}
+	if len(p.samples) >= maxSamples {
+		p.samples = append(p.samples[:0], p.samples[1:]...)
+	}
+	p.samples = append(p.samples, sample{now, values})
+}
+
+// draw adds the samples of one value, the newest first, and their averages.
+func (p *past) draw(details map[string]any, name string, now time.Time, s span) {
+	end := now.Truncate(s.step)
+	var points []map[string]any
+	sum, newest, oldest := 0.0, 0.0, 0.0
+	for at := end; !at.Before(end.Add(-s.age)); at = at.Add(-s.step) {
+		n := p.valueAt(at)[name]
+		if len(points) == 0 {
+			newest = n
+		}
+		oldest = n
+		sum += n
+		points = append(points, map[string]any{"sample": int64(n), "timestamp": at.UnixMilli()})
+	}
+	details["samples"] = points
+	details["avg"] = sum / float64(len(points))
+	details["avg_rate"] = (newest - oldest) / s.age.Seconds()
+}
+
+// valueAt is what the values were then: before the first sample, as in it.
+func (p *past) valueAt(at time.Time) map[string]float64 {
+	for i := len(p.samples) - 1; i > 0; i-- {
+		if !p.samples[i].at.After(at) {
+			return p.samples[i].values
+		}
+	}
+	return p.samples[0].values
+}
+
+// sweep forgets objects that nobody has asked about for long.
+func (h *history) sweep(now time.Time) {
+	if now.Sub(h.swept) < historyKept/10 {
+		return
+	}
+	h.swept = now
+	maps.DeleteFunc(h.objects, func(_ string, p *past) bool { return now.Sub(p.asked) > historyKept })
+}
+
+// forget forgets everything.
+func (h *history) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.objects = nil
+}

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"testing"
+	"time"
+)
+
+// BR-15.13: rates are events a second, from samples five seconds apart.
+func TestRates(t *testing.T) {
+	var h history
+	at := time.Unix(1000, 0)
+	steps := []struct {
+		after time.Duration
+		n     float64
+		want  float64
+	}{
+		{0, 100, 0},                // nothing to compare with
+		{time.Second, 200, 0},      // too early
+		{4 * time.Second, 150, 10}, // 50 in 5 s
+		{time.Second, 1000, 10},    // as before
+		{9 * time.Second, 150, 0},
+	}
+	for i, step := range steps {
+		at = at.Add(step.after)
+		if got := h.note("q", at, span{}, map[string]float64{"publish": step.n})["publish"]["rate"]; got != step.want {
+			t.Errorf("step %d: rate %v, want %g", i, got, step.want)
+		}
+	}
+	h.note("other", at.Add(2*historyKept), span{}, map[string]float64{"publish": 1})
+	if len(h.objects) != 1 {
+		t.Errorf("%d objects are remembered, want the one asked about lately", len(h.objects))
+	}
+}
+
+// BR-15.13: samples stand at whole steps, the newest first.
+func TestSamples(t *testing.T) {
+	var h history
+	began := time.Unix(1000, 0)
+	ask := func(after time.Duration, n float64) map[string]any {
+		return h.note("q", began.Add(after), span{20 * time.Second, 5 * time.Second}, map[string]float64{"messages": n})["messages"]
+	}
+	ask(0, 10)
+	ask(5*time.Second, 20)
+	ask(10*time.Second, 20)
+	d := ask(15*time.Second, 40)
+	same := func(what string, got, want any) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	points := d["samples"].([]map[string]any)
+	same("points", len(points), 5)
+	for i, want := range []int64{40, 20, 20, 10, 10} {
+		same("sample", points[i]["sample"], want)
+		same("timestamp", points[i]["timestamp"], began.Add(time.Duration(15-5*i)*time.Second).UnixMilli())
+	}
+	same("avg", d["avg"], 20.0)
+	same("avg_rate", d["avg_rate"], 1.5)
+}

@@ -1,0 +1,138 @@
+package bodyfile
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Kind tells where a kept file comes from.
+type Kind uint8
+
+// The kinds. Each has numbers of its own.
+const (
+	Retired Kind = iota // a segment that the journal moved here, under its number
+	Dense               // a file that a Writer made
+)
+
+// suffixes of the files of a Keep, by kind. The first is the journal's own.
+var suffixes = [...]string{Retired: ".seg", Dense: ".keep"}
+
+// File is a file of a Keep.
+type File struct {
+	Kind   Kind
+	Number uint32
+	Bytes  int64 // its size
+}
+
+// Keep is the directory of records that outlived their segment of the journal.
+// Its methods may be called from any goroutine.
+type Keep struct {
+	fs        vfs.FS
+	dir       string
+	handles   handles
+	failpoint func(name string)
+
+	mu   sync.Mutex
+	next uint32 // number of the next dense file
+}
+
+// OpenKeep opens the directory, or makes it. It removes nothing: Retain does, once
+// the caller knows what is needed. It fails on I/O errors and on dense files of a
+// format it does not know. failpoint is called at the steps named in Failpoints; nil is
+// nothing.
+func OpenKeep(fs vfs.FS, dir string, failpoint func(name string)) (*Keep, error) {
+	if err := makeDirectory(fs, dir); err != nil {
+		return nil, err
+	}
+	if failpoint == nil {
+		failpoint = func(string) {}
+	}
+	k := &Keep{fs: fs, dir: dir, failpoint: failpoint, next: 1}
+	k.handles = handles{fs: fs, path: k.path}
+	files, err := k.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if f.Kind != Dense {
+			continue
+		}
+		k.next = max(k.next, f.Number+1)
+		head := make([]byte, headerBytes)
+		n, err := k.ReadAt(Dense, f.Number, head, 0)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := checkHeader(head[:n], f.Number); err != nil {
+			return nil, fmt.Errorf("bodyfile: %s: %w", k.path(Dense, f.Number), err)
+		}
+	}
+	return k, nil
+}
+
+func (k *Keep) path(kind Kind, number uint32) string {
+	return k.fs.PathJoin(k.dir, fileName(number, suffixes[kind]))
+}
+
+// List lists the files in the directory, by kind and number: those the journal has moved
+// here meanwhile, and those of writers that have not finished, included.
+func (k *Keep) List() ([]File, error) {
+	names, err := k.fs.List(k.dir)
+	if err != nil {
+		return nil, fmt.Errorf("bodyfile: list %s: %w", k.dir, err)
+	}
+	slices.Sort(names)
+	var files []File
+	for kind := range Kind(len(suffixes)) {
+		for _, name := range names {
+			number, ok := parseName(name, suffixes[kind])
+			if !ok {
+				continue
+			}
+			info, err := k.fs.Stat(k.fs.PathJoin(k.dir, name))
+			if err != nil {
+				return nil, fmt.Errorf("bodyfile: stat %s: %w", name, err)
+			}
+			files = append(files, File{kind, number, info.Size()})
+		}
+	}
+	return files, nil
+}
+
+// Retain removes the files that are not needed: at start, before anything is
+// written.
+func (k *Keep) Retain(needed func(File) bool) error {
+	files, err := k.List()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if needed(f) {
+			continue
+		}
+		if err := k.Drop(f.Kind, f.Number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadAt reads what a file holds from off on into dst and returns how many bytes
+// that is: fewer than len(dst) at the end of the file.
+func (k *Keep) ReadAt(kind Kind, number uint32, dst []byte, off int64) (int, error) {
+	return k.handles.readAt(fileKey{kind, number}, dst, off)
+}
+
+// Drop removes a file. Whoever is reading it still gets its bytes. A crash may bring
+// the file back; Retain removes it then.
+func (k *Keep) Drop(kind Kind, number uint32) error {
+	path := k.path(kind, number)
+	defer k.handles.forget(fileKey{kind, number})
+	return remove(k.fs, path)
+}
+
+// Close closes the files. Writers are the business of those who have them.
+func (k *Keep) Close() { k.handles.close() }

@@ -1,0 +1,85 @@
+package broker
+
+import (
+	"sync/atomic"
+
+	"bartleby.mq/internal/topology"
+)
+
+// ExchangeStats count what was published to an exchange since it was declared or
+// the node started (BR-15.13).
+type ExchangeStats struct {
+	In, Out           atomic.Uint64 // messages published to it, and copies it gave to queues
+	Dropped, Returned atomic.Uint64 // unroutable ones, not mandatory and mandatory
+}
+
+// statsOf finds the counters of an exchange, which begin when they are first asked for.
+// REQUIRES: topo is held.
+func (b *Broker) statsOf(x *topology.Exchange) *ExchangeStats {
+	b.exchangeStats.Lock()
+	defer b.exchangeStats.Unlock()
+	if x.Runtime == nil {
+		x.Runtime = new(ExchangeStats)
+	}
+	return x.Runtime.(*ExchangeStats)
+}
+
+// ExchangeStats are the counters of an exchange. REQUIRES: called within Read.
+func (b *Broker) ExchangeStats(x *topology.Exchange) *ExchangeStats { return b.statsOf(x) }
+
+// passage is what a connection has published to one exchange and not counted yet:
+// publishers that share an exchange would otherwise share a cache line for each message.
+type passage struct {
+	to      *ExchangeStats
+	in, out uint64
+	bytes   uint64
+	sizes   [len(SizeBounds) + 1]uint32
+}
+
+// passed counts a message of a size that the exchange gave to so many queues.
+func (c *Connection) passed(x *ExchangeStats, queues, size int) {
+	p := &c.passing
+	if p.to != x {
+		c.countPassed()
+		p.to = x
+	}
+	p.in++
+	p.out += uint64(queues)
+	p.bytes += uint64(size)
+	p.sizes[sizeClass(size)]++
+	if queues == 0 {
+		c.countPassed() // no operation follows that would
+	}
+}
+
+// countPassed makes what was published visible.
+func (c *Connection) countPassed() {
+	p, t := &c.passing, &c.b.Totals
+	if p.in == 0 {
+		return
+	}
+	p.to.In.Add(p.in)
+	p.to.Out.Add(p.out)
+	t.Published.Add(p.in)
+	t.Routed.Add(p.out)
+	t.Sizes.Bytes.Add(p.bytes)
+	for i, n := range p.sizes {
+		if n > 0 {
+			t.Sizes.Counts[i].Add(uint64(n))
+			p.sizes[i] = 0
+		}
+	}
+	p.in, p.out, p.bytes = 0, 0, 0
+}
+
+// CountUnroutable counts the message that Route has just found no queue for.
+func (c *Connection) CountUnroutable(returned bool) {
+	x := c.passing.to
+	if returned {
+		c.b.Totals.UnroutableReturned.Add(1)
+		x.Returned.Add(1)
+		return
+	}
+	c.b.Totals.UnroutableDropped.Add(1)
+	x.Dropped.Add(1)
+}

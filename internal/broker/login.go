@@ -1,0 +1,230 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/admission"
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/topology"
+)
+
+// AuthBackend is one of those who are asked in turn: Authn who a client is, Authz what
+// it may do. nil is the node's own accounts.
+type AuthBackend struct{ Authn, Authz admission.Backend }
+
+// AccountRules are what holds for logins and passwords; they may change at any time.
+type AccountRules struct {
+	// Hashing is how new passwords are kept; "": SHA256 (BR-2.7).
+	Hashing auth.Algorithm
+	// MinPassword and PasswordPattern are what a new password must have; 0 and nil
+	// demand nothing.
+	MinPassword     int
+	PasswordPattern *regexp.Regexp
+	Throttle        admission.ThrottleLimits
+	// MaxChannels limits the channels open on the node; 0: no limit.
+	MaxChannels int64
+}
+
+// SetAccountRules changes the rules for what comes.
+func (b *Broker) SetAccountRules(r AccountRules) {
+	if r.Hashing == "" {
+		r.Hashing = auth.SHA256
+	}
+	b.rules.Store(&r)
+	b.throttle.SetLimits(r.Throttle)
+}
+
+// Identity is a client that has proven who it is. It never changes.
+type Identity struct {
+	Name  string
+	Tags  []auth.Tag
+	authz admission.Backend // nil: the node's accounts
+}
+
+// MayManage says whether the client may use the management API at all (BR-15.3).
+func (i *Identity) MayManage() bool { return auth.MayManage(i.Tags) }
+
+// Elsewhere says that others than the node's accounts know what the client may do.
+func (i *Identity) Elsewhere() bool { return i.authz != nil }
+
+// Authenticate checks a client's credentials from a peer; nil is the node itself. The
+// error is for the log: clients are told the same whatever was wrong (BR-2.4, BR-2.6).
+// After several failures a further one is told late; see admission.Throttle.
+func (b *Broker) Authenticate(ctx context.Context, given auth.Credentials, peer net.IP) (*Identity, error) {
+	return b.throttled(ctx, given.User, peer, func(fromLoopback bool) (*Identity, error) { return b.identify(ctx, given, fromLoopback) })
+}
+
+// AuthenticateKey is Authenticate for a request that is signed with a key instead of
+// showing a password. prove looks at the signature and returns whose the key is; if
+// it does not prove that, the error is a *auth.LoginError and counts as a failed login.
+func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, prove func() (user string, err error)) (*Identity, error) {
+	return b.throttled(ctx, key, peer, func(fromLoopback bool) (*Identity, error) {
+		user, err := prove()
+		if err != nil {
+			return nil, err
+		}
+		return b.identify(ctx, auth.Credentials{User: user, Verified: true}, fromLoopback)
+	})
+}
+
+// throttled lets identify find out who is meant by a name, and is slow to say that it is
+// nobody who has failed too often.
+func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, identify func(fromLoopback bool) (*Identity, error)) (*Identity, error) {
+	from, remote := netip.AddrFromSlice(peer)
+	if !remote {
+		return identify(true)
+	}
+	attempt, ok := b.throttle.Begin(from, name)
+	if !ok {
+		return nil, &auth.LoginError{User: name, Reason: "too many failed logins from its address are being answered"}
+	}
+	id, err := identify(peer.IsLoopback())
+	var wrong *auth.LoginError
+	switch {
+	case err == nil:
+		attempt.Succeeded()
+		return id, nil
+	case !errors.As(err, &wrong):
+		return nil, err // nobody could tell, which is no guess
+	}
+	delay, done := attempt.Failed()
+	defer done()
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-b.life.Done():
+		}
+	}
+	return nil, err
+}
+
+// identify asks the backends in turn until one knows the client.
+func (b *Broker) identify(ctx context.Context, given auth.Credentials, fromLoopback bool) (id *Identity, err error) {
+	if len(b.AuthBackends) == 0 {
+		return b.identifyBy(ctx, AuthBackend{}, given, fromLoopback)
+	}
+	for _, backend := range b.AuthBackends {
+		if id, err = b.identifyBy(ctx, backend, given, fromLoopback); err == nil {
+			return id, nil
+		}
+	}
+	return nil, err
+}
+
+func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Credentials, fromLoopback bool) (*Identity, error) {
+	id := &Identity{Name: given.User, authz: by.Authz}
+	if by.Authn == nil {
+		user, err := b.checkPassword(ctx, given, fromLoopback)
+		if err != nil {
+			return nil, err
+		}
+		id.Tags = user.Tags
+	} else {
+		tags, err := by.Authn.Login(ctx, given)
+		if err != nil {
+			return nil, loginFailed(by.Authn, given.User, err)
+		}
+		id.Tags = tags
+	}
+	if by.Authz == by.Authn {
+		if !fromLoopback && slices.Contains(b.LoopbackUsers, given.User) {
+			return nil, &auth.LoginError{User: given.User, Reason: "may log in from loopback addresses only"}
+		}
+		return id, nil
+	}
+	// Who decides what the client may do must know it too.
+	if by.Authz != nil {
+		if _, err := by.Authz.Login(ctx, given); err != nil {
+			return nil, loginFailed(by.Authz, given.User, err)
+		}
+		return id, nil
+	}
+	b.topo.RLock()
+	candidate := b.users.Candidate(given.User, false)
+	b.topo.RUnlock()
+	user, err := candidate.Known(fromLoopback)
+	if err != nil {
+		return nil, err
+	}
+	id.Tags = append(slices.Clone(id.Tags), user.Tags...)
+	return id, nil
+}
+
+// loginFailed is a *auth.LoginError if the backend has said no.
+func loginFailed(by admission.Backend, user string, err error) error {
+	var refused *admission.Refusal
+	if errors.As(err, &refused) {
+		return &auth.LoginError{User: user, Reason: by.Name() + ": " + refused.Error()}
+	}
+	return &unanswered{by.Name(), user, err}
+}
+
+// unanswered is a login that a backend could say nothing about.
+type unanswered struct {
+	backend, user string
+	cause         error
+}
+
+func (u *unanswered) Error() string {
+	return "user '" + u.user + "': " + u.backend + " gave no answer: " + u.cause.Error()
+}
+
+func (u *unanswered) Unwrap() error { return u.cause }
+
+// checkPassword checks credentials against the node's accounts, with nothing locked.
+func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, fromLoopback bool) (*auth.User, error) {
+	slow := b.rules.Load().Hashing == auth.Argon2id
+	b.topo.RLock()
+	candidate := b.users.Candidate(given.User, slow)
+	b.topo.RUnlock()
+	if given.Verified || !candidate.Slow() {
+		return candidate.Check(given, fromLoopback)
+	}
+	if hash := candidate.Hash(); hash != "" && b.verified.Was(given.User, hash, given.Password) {
+		return candidate.Known(fromLoopback)
+	}
+	// So many at once as there are processors: each takes memory and time.
+	select {
+	case b.hashing <- struct{}{}:
+		defer func() { <-b.hashing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-b.life.Done():
+		return nil, b.life.Err()
+	}
+	user, err := candidate.Check(given, fromLoopback)
+	if err == nil {
+		b.verified.Is(given.User, candidate.Hash(), given.Password)
+	}
+	return user, err
+}
+
+// HashPassword hashes a new password with a new salt (BR-2.7). One that does not have
+// what passwords must have is Invalid.
+func (b *Broker) HashPassword(password string) (auth.PasswordHash, error) {
+	rules := b.rules.Load()
+	if len([]rune(password)) < rules.MinPassword {
+		return auth.PasswordHash{}, topology.Refuse(topology.Invalid, "minimum required password length: %d", rules.MinPassword)
+	}
+	if rules.PasswordPattern != nil && !rules.PasswordPattern.MatchString(password) {
+		return auth.PasswordHash{}, topology.Refuse(topology.Invalid, "provided password does not match the validator regular expression")
+	}
+	return hashPassword(rules.Hashing, password), nil
+}
+
+func hashPassword(a auth.Algorithm, password string) auth.PasswordHash {
+	return a.Hash(password, salt(a.SaltSize()))
+}
+
+// tagText is how backends are told a client's tags.
+func tagText(tags []auth.Tag) string { return strings.Join(tags, " ") }

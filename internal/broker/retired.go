@@ -1,0 +1,41 @@
+package broker
+
+import (
+	"sync"
+
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/topology"
+)
+
+// retired is what queues did that are gone, by their type, so that the node's
+// counters never fall.
+type retired struct {
+	mu     sync.Mutex // guards byType
+	byType map[topology.QueueType]*partition.Stats
+}
+
+// retire keeps the counters of a queue that was deleted.
+func (b *Broker) retire(t topology.QueueType, st *partition.Stats) {
+	b.Totals.QueuesGone.Add(1)
+	r := &b.retired
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byType == nil {
+		r.byType = map[topology.QueueType]*partition.Stats{}
+	}
+	if r.byType[t] == nil {
+		r.byType[t] = new(partition.Stats)
+	}
+	r.byType[t].Add(st)
+}
+
+// Retired is what the deleted queues of a type did since the node started.
+func (b *Broker) Retired(t topology.QueueType) partition.Stats {
+	r := &b.retired
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if st := r.byType[t]; st != nil {
+		return *st
+	}
+	return partition.Stats{}
+}

@@ -1,0 +1,41 @@
+package broker
+
+import (
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/topology"
+)
+
+// RelocateStranded sends messages of a virtual host that are stranded on their way to
+// another queue, or with an empty name back to the queue they left: those that left
+// the queue from, or if that is empty any. limit is how many at most, 0 all. It
+// returns how many went; what has no place there stays stranded.
+func (b *Broker) RelocateStranded(v message.VHost, from, to message.QueueName, limit int) (moved int, err error) {
+	r := partition.Relocation{VHost: v, Limit: limit}
+	b.Read(func(s *topology.State, _ *auth.Users) {
+		vhost, ok := s.VHost(v)
+		if !ok {
+			err = topology.Refuse(topology.NotFound, "vhost %s not found", v)
+			return
+		}
+		for _, each := range []struct {
+			name message.QueueName
+			q    **partition.Queue
+		}{{from, &r.Source}, {to, &r.Target}} {
+			if each.name == "" {
+				continue
+			}
+			q, ok := vhost.Queue(each.name)
+			if !ok {
+				err = topology.NoQueue(v, each.name)
+				return
+			}
+			*each.q = runtimeOf(q)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return b.node.Relocate(r)
+}

@@ -1,0 +1,246 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
+)
+
+// Subscription is a consumer of callers that are no session, such as a shovel on
+// this node. Its methods may be used by one goroutine at a time.
+type Subscription struct {
+	c        *Connection
+	info     ConsumerInfo
+	consumer queue.Consumer
+	q        *partition.Queue
+	taken    map[queue.ID]struct{} // what Next has returned and nobody has settled
+
+	mu      sync.Mutex // guards what follows; taken while the partition is locked
+	waiting []queue.Delivery
+	ended   error
+	wakec   chan struct{} // has one token when something was added
+}
+
+// Taken is a message that a Subscription has got. It must be settled unless the
+// subscription acknowledges nothing.
+type Taken struct {
+	Shown
+	delivery queue.Delivery
+}
+
+// ErrQueueGone is what Next returns once the queue was deleted.
+var ErrQueueGone = errors.New("the queue was deleted")
+
+// Subscribe consumes from a queue under a tag; prefetch bounds what is out and not
+// settled, 0 being no bound. The caller calls Cancel in the end.
+func (c *Connection) Subscribe(name message.QueueName, tag string, prefetch int, noAck bool) (*Subscription, error) {
+	s := &Subscription{c: c, wakec: make(chan struct{}, 1), taken: map[queue.ID]struct{}{}, info: ConsumerInfo{Connection: c.Name, User: c.User, Arguments: map[string]any{}}}
+	s.consumer = queue.Consumer{Target: s, Tag: tag, NoAck: noAck, Prefetch: prefetch}
+	q, err := c.Consume(name, &s.consumer, func(q *partition.Queue) { s.q = q })
+	if err != nil {
+		return nil, err
+	}
+	s.q = q
+	return s, nil
+}
+
+var _ partition.Subscriber = (*Subscription)(nil)
+
+// Deliver implements partition.Subscriber.
+func (s *Subscription) Deliver(_ *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, *d)
+	return s.consumer.Prefetch > 0 || len(s.waiting) < unsettledLimit
+}
+
+// unsettledLimit is how many messages a subscription without a prefetch limit
+// may have before it pauses.
+const unsettledLimit = 1000
+
+// Flush implements partition.Subscriber.
+func (s *Subscription) Flush() {
+	select {
+	case s.wakec <- struct{}{}:
+	default:
+	}
+}
+
+// QueueGone implements partition.Subscriber.
+func (s *Subscription) QueueGone(*partition.Queue, *queue.Consumer) { s.end(ErrQueueGone) }
+
+// TimedOut implements partition.Subscriber.
+func (s *Subscription) TimedOut(*partition.Queue, *queue.Consumer, int) {
+	s.end(errors.New("delivery acknowledgement timed out"))
+}
+
+func (s *Subscription) end(err error) {
+	s.mu.Lock()
+	s.ended = err
+	s.mu.Unlock()
+	s.Flush()
+}
+
+// Info implements Informant.
+func (s *Subscription) Info() ConsumerInfo { return s.info }
+
+// Cause implements partition.Culprit.
+func (s *Subscription) Cause() deadletter.Cause {
+	return deadletter.Cause{ConsumerTag: s.consumer.Tag, Connection: s.info.Connection, User: s.info.User}
+}
+
+// Next waits for messages and returns at most limit of them.
+func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
+	for {
+		s.mu.Lock()
+		n := min(limit, len(s.waiting))
+		batch := slices.Clone(s.waiting[:n])
+		s.waiting = slices.Delete(s.waiting, 0, n)
+		ended, left := s.ended, len(s.waiting)
+		s.mu.Unlock()
+		if n > 0 {
+			if s.consumer.Prefetch == 0 && left < unsettledLimit/2 {
+				s.c.Resume(s.q, &s.consumer)
+			}
+			return s.show(batch)
+		}
+		if ended != nil {
+			return nil, ended
+		}
+		select {
+		case <-s.wakec:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// show reads the messages. What they refer to is released: they are copies. If one
+// cannot be read all go back.
+func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
+	b := s.c.b
+	var window bodies.Window
+	defer window.Free()
+	taken = make([]Taken, len(batch))
+	for i := range batch {
+		taken[i].delivery = batch[i]
+		if !s.consumer.NoAck {
+			s.taken[batch[i].ID] = struct{}{}
+		}
+		if err != nil {
+			continue
+		}
+		var m *Shown
+		if m, err = b.shown(&Got{Queue: s.q, Delivery: batch[i]}, &window); err == nil {
+			taken[i].Shown = *m
+			taken[i].Body, taken[i].Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
+		}
+	}
+	for i := range batch {
+		b.release(&batch[i])
+	}
+	if err != nil {
+		s.Return(taken)
+		return nil, err
+	}
+	return taken, nil
+}
+
+func (b *Broker) release(d *queue.Delivery) {
+	b.bodies.Release(d.Body)
+	b.bodies.Release(d.History)
+}
+
+// Ack settles messages.
+func (s *Subscription) Ack(taken []Taken) {
+	s.settle(taken, partition.Op{Kind: partition.Ack})
+}
+
+// Return puts messages back, as by basic.nack.
+func (s *Subscription) Return(taken []Taken) {
+	s.settle(taken, partition.Op{Kind: partition.Return, How: queue.ReturnNack})
+}
+
+func (s *Subscription) settle(taken []Taken, op partition.Op) {
+	if s.consumer.NoAck {
+		return
+	}
+	ops := make([]partition.Op, len(taken))
+	for i := range taken {
+		ops[i] = op
+		ops[i].Queue, ops[i].ID, ops[i].Consumer = s.q, taken[i].delivery.ID, &s.consumer
+		delete(s.taken, taken[i].delivery.ID)
+	}
+	s.c.Run(ops)
+}
+
+// Cancel ends the subscription. What is not settled goes back, in its order: the
+// messages that Next has returned, and then those it has not.
+func (s *Subscription) Cancel() {
+	s.c.Cancel(s.q, &s.consumer, nil)
+	s.mu.Lock()
+	waiting := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	back := slices.Sorted(maps.Keys(s.taken))
+	clear(s.taken)
+	for i := range waiting {
+		s.c.b.release(&waiting[i])
+		back = append(back, waiting[i].ID)
+	}
+	if s.consumer.NoAck {
+		return // they have left the queue
+	}
+	ops := make([]partition.Op, len(back))
+	for i, id := range back {
+		ops[i] = partition.Op{Kind: partition.Return, Queue: s.q, ID: id, Consumer: &s.consumer, How: queue.ReturnClosed}
+	}
+	s.c.Run(ops)
+}
+
+// PublishAll publishes messages that were checked, and waits until they are safe. It
+// says of each whether a queue refused it; unroutable ones are dropped.
+func (c *Connection) PublishAll(list []Publication) (refused []bool, err error) {
+	refused = make([]bool, len(list))
+	var ops []partition.Op
+	var of []int
+	for i := range list {
+		p := &list[i]
+		if err := c.Check(p); err != nil {
+			return nil, errors.Join(err, c.run(ops, of, refused))
+		}
+		targets, err := c.Route(p)
+		if err != nil {
+			return nil, errors.Join(err, c.run(ops, of, refused))
+		}
+		if len(targets) == 0 {
+			c.CountUnroutable(false)
+			continue
+		}
+		ops = append(ops, c.Op(p, targets))
+		of = append(of, i)
+	}
+	return refused, c.run(ops, of, refused)
+}
+
+func (c *Connection) run(ops []partition.Op, of []int, refused []bool) error {
+	c.Run(ops)
+	var last journal.Pos
+	for i := range ops {
+		refused[of[i]] = ops[i].Refused
+		last = max(last, ops[i].Pos)
+	}
+	if last == 0 {
+		return nil
+	}
+	return c.Commit(last)
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Check finds what no single line shows: keys that need each other. Call it once all
+// files are read.
+func (c *Config) Check() error {
+	var failed []error
+	need := func(ok bool, text string, args ...any) {
+		if !ok {
+			failed = append(failed, fmt.Errorf(text, args...))
+		}
+	}
+	for _, l := range []struct {
+		wanted      bool
+		tls         TLS
+		what, where string
+	}{
+		{len(c.AMQPS) > 0, c.TLS, "listeners.ssl.*", "ssl_options"},
+		{c.ManagementTLS.Said(), c.ManagementTLS.TLS, "management.ssl.port", "management.ssl"},
+		{c.PrometheusTLS.Said(), c.PrometheusTLS.TLS, "prometheus.ssl.port", "prometheus.ssl"},
+	} {
+		if l.wanted {
+			need(l.tls.CertFile != "" && l.tls.KeyFile != "", "%s: a listener with TLS needs %s.certfile and %s.keyfile", l.what, l.where, l.where)
+		}
+		need(!l.tls.Verify || l.tls.CACertFile != "", "%s.verify: verify_peer needs %s.cacertfile, which says whose certificates are good", l.where, l.where)
+		need(!l.tls.Require || l.tls.Verify, "%s.fail_if_no_peer_cert: it means nothing without %s.verify = verify_peer", l.where, l.where)
+	}
+	if slices.Contains(c.Auth.Mechanisms, "EXTERNAL") {
+		need(c.TLS.Verify, "auth_mechanisms: EXTERNAL needs ssl_options.verify = verify_peer: a certificate that nobody verified proves nothing")
+	}
+	if slices.Contains(c.Auth.Mechanisms, "ANONYMOUS") {
+		need(c.Auth.AnonymousUser != "", "auth_mechanisms: ANONYMOUS needs anonymous_login_user")
+	}
+	failed = append(failed, c.ApsaraMQ.check(), c.OpenAPI.check())
+	return errors.Join(failed...)
+}

@@ -1,0 +1,59 @@
+package config
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// maxMessageSize is RabbitMQ's bound of max_message_size, 512 MiB.
+const maxMessageSize = 512 << 20
+
+var (
+	maxConnections = orWord("infinity", 1, math.MaxInt32, 1, func(c *Config) *int { return &c.MaxConnections })
+	maxChannels    = integer(1, math.MaxUint16, 1, func(c *Config) *uint16 { return &c.ChannelMax })
+)
+
+// limitKeys bound what clients may take of a node, and say what they may declare.
+var limitKeys = []key{
+	{pattern: "frame_max", live: true, value: integer(4096, math.MaxInt32, 1, func(c *Config) *uint32 { return &c.FrameMax })},
+	{pattern: "channel_max", live: true, value: maxChannels},
+	{pattern: "max_channels_per_connection", live: true, value: value{set: maxChannels.set}},
+	{pattern: "channel_max_per_node", live: true, value: orWord("infinity", 1, math.MaxInt32, 1, func(c *Config) *int { return &c.MaxNodeChannels })},
+	{pattern: "max_connections", live: true, value: maxConnections},
+	{pattern: "connection_max", live: true, value: value{set: maxConnections.set}},
+	{pattern: "ranch_connection_max", live: true, value: value{set: maxConnections.set}},
+	{pattern: "handshake_max_per_address", live: true, value: orWord("infinity", 1, math.MaxInt32, 1, func(c *Config) *int { return &c.MaxHandshakes })},
+	{pattern: "consumer_max_per_channel", live: true, value: orWord("infinity", 1, math.MaxInt32, 1, func(c *Config) *int { return &c.MaxChannelConsumers })},
+	{pattern: "max_message_size", value: integer(1, maxMessageSize, 1, func(c *Config) *int { return &c.MaxMessageSize })},
+	{pattern: "management.http.max_body_size", value: integer(1, math.MaxInt32, 1, func(c *Config) *int64 { return &c.MaxHTTPBody })},
+	{pattern: "consumer_timeout", value: orWord("undefined", 1, maxMilliseconds, time.Millisecond, func(c *Config) *time.Duration { return &c.ConsumerTimeout })},
+
+	{pattern: "vm_memory_high_watermark.relative", live: true, value: share(1, func(c *Config) *Watermark { return &c.Memory })},
+	{pattern: "vm_memory_high_watermark.absolute", live: true, value: absolute(func(c *Config) *Watermark { return &c.Memory })},
+	{pattern: "disk_free_limit.relative", live: true, value: share(math.MaxInt32, func(c *Config) *Watermark { return &c.Disk })},
+	{pattern: "disk_free_limit.absolute", live: true, value: absolute(func(c *Config) *Watermark { return &c.Disk })},
+
+	{pattern: "default_queue_type", value: oneOf([]string{"classic", "quorum"}, func(c *Config) *string { return &c.DefaultQueueType })},
+	{pattern: "deprecated_features.permit.*", value: value{
+		set: func(p *parser, name, value string) (string, error) {
+			on, err := boolean(value)
+			if err != nil {
+				return "", err
+			}
+			if _, known := p.c.Permit[name]; !known {
+				return "the feature " + name + " does not exist here", nil
+			}
+			p.c.Permit[name] = on
+			return "", nil
+		},
+		show: func(c *Config) (shown []named) {
+			for _, name := range slices.Sorted(maps.Keys(c.Permit)) {
+				shown = append(shown, named{name, strconv.FormatBool(c.Permit[name])})
+			}
+			return shown
+		},
+	}},
+}

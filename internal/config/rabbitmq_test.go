@@ -1,0 +1,154 @@
+package config
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Every key that RabbitMQ 4.3.6 knows is known here: it does what it says, is told to
+// do nothing, or is refused with a reason. ($name in the list stands for any name.)
+func TestRabbitMQsKeysAreKnown(t *testing.T) {
+	text, err := os.ReadFile("testdata/rabbitmq-4.3.6-keys.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range strings.Lines(string(text)) {
+		key = strings.ReplaceAll(strings.TrimSpace(key), "$", "a")
+		c := Default()
+		if _, err := Parse(&c, key+" = nonsense"); err != nil && strings.Contains(err.Error(), "no such key") {
+			t.Error(err)
+		}
+	}
+}
+
+// What a node shows of its configuration has no secrets in it.
+func TestSecretsAreMasked(t *testing.T) {
+	c := Default()
+	const text = "default_pass = s3cret\nssl_options.password = s3cret\nmanagement.ssl.password = s3cret\nanonymous_login_pass = s3cret\n"
+	if _, err := Parse(&c, text); err != nil {
+		t.Fatal(err)
+	}
+	masked := 0
+	for _, s := range c.Settings() {
+		if strings.Contains(s.String(), "s3cret") {
+			t.Errorf("%s shows the secret", s.Key)
+		}
+		if strings.HasSuffix(s.String(), Masked) {
+			masked++
+		}
+	}
+	if masked != 4 {
+		t.Errorf("%d settings are masked, want 4", masked)
+	}
+	if _, err := Parse(&c, "default_pass = encrypted:s3cret"); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the error is %v, want one without the secret", err)
+	}
+}
+
+// Keys that need each other are looked at when all are read.
+func TestCheck(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "",
+		"listeners.ssl.default = 5671": "listeners.ssl.*: a listener with TLS needs ssl_options.certfile and ssl_options.keyfile",
+		"listeners.ssl.default = 5671\nssl_options.certfile = c\nssl_options.keyfile = k": "",
+		"management.ssl.port = 15671":                                                    "management.ssl.port: a listener with TLS needs management.ssl.certfile and management.ssl.keyfile",
+		"ssl_options.verify = verify_peer":                                               "ssl_options.verify: verify_peer needs ssl_options.cacertfile, which says whose certificates are good",
+		"ssl_options.fail_if_no_peer_cert = true":                                        "ssl_options.fail_if_no_peer_cert: it means nothing without ssl_options.verify = verify_peer",
+		"apsaramq.consumer_timeout = 43200000":                                           "apsaramq.consumer_timeout: 43200000 ms are more than apsaramq.max_consumer_timeout allows, 10800000 ms",
+		"apsaramq.consumer_timeout = 43200000\napsaramq.max_consumer_timeout = 43200000": "",
+		"auth_mechanisms.1 = EXTERNAL":                                                   "auth_mechanisms: EXTERNAL needs ssl_options.verify = verify_peer: a certificate that nobody verified proves nothing",
+	} {
+		c := Default()
+		if _, err := Parse(&c, text); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := c.Check(); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// What changes between two files is known, and what of it a running node takes over.
+func TestChanged(t *testing.T) {
+	old, next := Default(), Default()
+	if _, err := Parse(&old, "log.file = a.log\nframe_max = 4096"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse(&next, "frame_max = 8192\nlog.file = a.log\ncluster_name = c\nlog.console.level = debug"); err != nil {
+		t.Fatal(err)
+	}
+	var live, restart []string
+	for _, s := range Changed(&old, &next) {
+		if s.Live {
+			live = append(live, s.Key)
+		} else {
+			restart = append(restart, s.Key)
+		}
+	}
+	if got := strings.Join(live, " "); got != "frame_max log.console.level" {
+		t.Errorf("taken over: %s", got)
+	}
+	if got := strings.Join(restart, " "); got != "cluster_name" {
+		t.Errorf("for the next start: %s", got)
+	}
+}
+
+// $(NAME) is what the environment says.
+func TestInterpolation(t *testing.T) {
+	getenv := func(name string) string { return map[string]string{"USER_NAME": "ada", "HOST": "h"}[name] }
+	c := Default()
+	if _, err := ParseFiles(&c, getenv, File{"a", "default_user = $(USER_NAME)\ncluster_name = x-$(HOST)-$(USER_NAME)\ndefault_pass = '$(HOST)'"}); err != nil {
+		t.Fatal(err)
+	}
+	if c.FirstStart.User != "ada" || c.ClusterName != "x-h-ada" || c.FirstStart.Password != "$(HOST)" {
+		t.Errorf("got %q, %q, %q", c.FirstStart.User, c.ClusterName, c.FirstStart.Password)
+	}
+	for _, text := range []string{"default_user = $(NOBODY)", "default_user = $(USER_NAME"} {
+		if _, err := ParseFiles(&c, getenv, File{"a", text}); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+// Of several files the last wins, key by key, and errors say which.
+func TestFiles(t *testing.T) {
+	c := Default()
+	warnings, err := ParseFiles(&c, nil, File{"10.conf", "listeners.tcp.default = 1\nheartbeat = 5"}, File{"20.conf", "\nlisteners.tcp.default = 2\nnet_ticktime = 3"})
+	if err != nil || len(c.AMQP) != 1 || c.AMQP[0] != ":2" || len(warnings) != 1 || warnings[0].File != "20.conf" || warnings[0].Line != 3 {
+		t.Errorf("%v, %v, listeners %v", warnings, err, c.AMQP)
+	}
+	if _, err = ParseFiles(&c, nil, File{"10.conf", "x = 1"}, File{"20.conf", "y"}); err == nil || !strings.Contains(err.Error(), "10.conf: line 1: x: ") || !strings.Contains(err.Error(), "20.conf: line 1: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A running node takes over what it can, and keeps the rest as it was.
+func TestTakeOver(t *testing.T) {
+	old, next := Default(), Default()
+	old.NodeName = "n@h"
+	if _, err := Parse(&old, "cluster_name = a\nframe_max = 4096"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse(&next, "cluster_name = b\nconnection_max = 5\ndisk_free_limit.relative = 2.0"); err != nil {
+		t.Fatal(err)
+	}
+	now, waiting, err := TakeOver(&old, &next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := old
+	want.FrameMax, want.MaxConnections, want.Disk = 131072, 5, Watermark{Relative: 2}
+	if diff := cmp.Diff(want, now); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(waiting) != 1 || waiting[0].Key != "cluster_name" || waiting[0].Value != "b" {
+		t.Errorf("waiting are %v", waiting)
+	}
+}

@@ -1,0 +1,128 @@
+package ctl
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+)
+
+// deathColumns are what a line of the listing may have: of the message, and of one entry
+// of its x-death.
+var deathColumns = fields("message", "payload", "routing_key", "reason", "queue", "count", "exchange", "routing_keys", "time", "original_expiration")
+
+const (
+	defaultDeaths = 20 // messages
+	payloadShown  = 60 // bytes
+)
+
+func deathVerbs() []verb {
+	var limit int
+	return []verb{{
+		name: "deaths", short: "Shows where, why and how often the messages of a queue died", min: 1, max: -1,
+		usage: "[--vhost <vhost>] [--limit <n>] [--no-table-headers] <queue> [<column>, ...]",
+		flags: func(f *pflag.FlagSet) {
+			f.IntVar(&limit, "limit", defaultDeaths, "how many messages are looked at, from the head of the queue")
+		},
+		run: func(i *invocation) error {
+			if limit < 1 {
+				return badArgument("--limit must be positive")
+			}
+			columns, err := chooseColumns(i.args[1:], deathColumns, "message", "payload", "reason", "queue", "count", "exchange", "routing_keys", "time")
+			if err != nil {
+				return err
+			}
+			var messages []deadMessage
+			err = i.post(path("queues", i.vhost, i.args[0], "get"), object{
+				"count": limit, "ackmode": "peek", "encoding": "auto", "truncate": payloadShown,
+			}, &messages)
+			if is(err, http.StatusNotFound) {
+				return failPlainly(exitData, "Object (queue, stream, exchange, etc) was not found")
+			}
+			if err != nil {
+				return explain(err)
+			}
+			var lines []object
+			for n, m := range messages {
+				lines = append(lines, m.deaths(n+1)...)
+			}
+			return i.list(fmt.Sprintf("Deaths of the first messages in queue '%s' in vhost '%s', changing nothing ...", i.args[0], i.vhost), columns, lines)
+		},
+	}}
+}
+
+// deadMessage is what the API shows of a message.
+type deadMessage struct {
+	Payload    string
+	Encoding   string `json:"payload_encoding"`
+	RoutingKey string `json:"routing_key"`
+	// Properties are an empty list where there are none.
+	Properties json.RawMessage
+}
+
+// text is the beginning of the payload. Where it was cut within a letter it comes as
+// base64, and the letter is left out; what is no text stays base64.
+func (m *deadMessage) text() string {
+	raw, err := base64.StdEncoding.DecodeString(m.Payload)
+	if m.Encoding != "base64" || err != nil {
+		return m.Payload
+	}
+	for cut := range min(utf8.UTFMax, len(raw)) {
+		if beginning := raw[:len(raw)-cut]; utf8.Valid(beginning) {
+			return string(beginning)
+		}
+	}
+	return m.Payload
+}
+
+// deaths are the lines of the nth message, the latest death first: one for each entry of
+// its x-death, and one that has no death if there is none.
+func (m *deadMessage) deaths(n int) []object {
+	var properties struct {
+		Headers struct {
+			Deaths []object `json:"x-death"`
+		}
+	}
+	d := json.NewDecoder(bytes.NewReader(m.Properties))
+	d.UseNumber()
+	// Headers that a client has made up need not have the form of deaths.
+	if d.Decode(&properties) != nil || len(properties.Headers.Deaths) == 0 {
+		return []object{m.line(n, object{})}
+	}
+	var lines []object
+	for _, death := range properties.Headers.Deaths {
+		lines = append(lines, m.line(n, death))
+	}
+	return lines
+}
+
+func (m *deadMessage) line(n int, death object) object {
+	line := object{"message": n, "payload": m.text(), "routing_key": m.RoutingKey}
+	for _, key := range []string{"reason", "queue", "exchange"} {
+		line[key] = sprint(death[key])
+	}
+	line["count"] = ""
+	if count, ok := death["count"].(json.Number); ok {
+		line["count"] = count
+	}
+	line["original_expiration"] = sprint(death["original-expiration"])
+	var keys []string
+	list, _ := death["routing-keys"].([]any)
+	for _, key := range list {
+		keys = append(keys, sprint(key))
+	}
+	line["routing_keys"] = strings.Join(keys, " ")
+	line["time"] = ""
+	if number, ok := death["time"].(json.Number); ok {
+		if seconds, err := number.Int64(); err == nil {
+			line["time"] = time.Unix(seconds, 0).UTC().Format(time.RFC3339)
+		}
+	}
+	return line
+}

@@ -1,0 +1,139 @@
+package ctl
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// pluginVerbs are those of rabbitmq-plugins. Nothing can be plugged in: what a
+// plugin of RabbitMQ does is there or it is not, and images and scripts that enable
+// what is there go on.
+func pluginVerbs() []verb {
+	return []verb{listPlugins(), isEnabled(), enablePlugins("enable", "Enables one or more plugins"), enablePlugins("set", "Enables one or more plugins"), disablePlugins(), versionVerb()}
+}
+
+func (i *invocation) plugins() (node, version string, list []string, err error) {
+	o, err := i.overview()
+	if err != nil {
+		return "", "", nil, err
+	}
+	var n struct {
+		Plugins []string `json:"enabled_plugins"`
+	}
+	err = i.get(path("nodes", o.Node), &n)
+	slices.Sort(n.Plugins)
+	return o.Node, o.RabbitMQ, n.Plugins, explain(err)
+}
+
+func listPlugins() verb {
+	var minimal, enabled, explicit bool
+	return verb{
+		name: "list", short: "Lists plugins and their state", max: 1, usage: "[pattern] [--verbose] [--minimal] [--enabled] [--implicitly-enabled]",
+		flags: func(f *pflag.FlagSet) {
+			f.BoolVarP(&minimal, "minimal", "m", false, "names only")
+			f.BoolVarP(&explicit, "enabled", "e", false, "those enabled explicitly")
+			f.BoolVarP(&enabled, "implicitly-enabled", "E", false, "those enabled")
+			f.BoolP("verbose", "v", false, "accepted")
+		},
+		run: func(i *invocation) error {
+			pattern := ".*"
+			if len(i.args) == 1 {
+				pattern = i.args[0]
+			}
+			re, err := regexp.Compile(pattern)
+			if err != nil {
+				return badArgument("%s is no regular expression", pattern)
+			}
+			node, version, list, err := i.plugins()
+			if err != nil {
+				return err
+			}
+			i.say("Listing plugins with pattern \"%s\" ...", pattern)
+			if !minimal {
+				i.say(" Configured: E = explicitly enabled; e = implicitly enabled\n | Status: * = running on %s\n |/", node)
+			}
+			for _, name := range list {
+				switch {
+				case !re.MatchString(name):
+				case minimal:
+					i.print("%s", name)
+				default:
+					i.print("[E*] %s %s", name, version)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func isEnabled() verb {
+	return verb{
+		name: "is_enabled", short: "Health check that exits with a non-zero code if provided plugins are not enabled on target node", min: 1, max: -1,
+		usage: "<plugin1> [ <plugin2>] [--offline] [--online]",
+		flags: offlineFlags,
+		run: func(i *invocation) error {
+			node, _, list, err := i.plugins()
+			if err != nil {
+				return err
+			}
+			what, verb := "plugin", "is"
+			if len(i.args) > 1 {
+				what, verb = "plugins", "are"
+			}
+			names := strings.Join(i.args, ", ")
+			i.say("Asking node %s if %s %s %s enabled...", node, what, names, verb)
+			title := strings.ToUpper(what[:1]) + what[1:]
+			if missing := missingPlugins(i.args, list); missing != nil {
+				return fail(exitUnavailable, "%s %s %s not enabled on node %s. Enabled plugins and dependencies: %s",
+					title, strings.Join(missing, ", "), verb, node, strings.Join(list, ", "))
+			}
+			i.print("%s %s %s enabled on node %s", title, names, verb, node)
+			return nil
+		},
+	}
+}
+
+func missingPlugins(names, list []string) (missing []string) {
+	for _, n := range names {
+		if !slices.Contains(list, n) {
+			missing = append(missing, n)
+		}
+	}
+	return missing
+}
+
+func offlineFlags(f *pflag.FlagSet) {
+	f.Bool("offline", false, "accepted")
+	f.Bool("online", false, "accepted")
+	f.Bool("all", false, "accepted")
+}
+
+func enablePlugins(name, short string) verb {
+	return verb{
+		name: name, short: short, max: -1, usage: "<plugin1> [ <plugin2>] | --all [--offline] [--online]", flags: offlineFlags,
+		run: func(i *invocation) error {
+			node, _, list, err := i.plugins()
+			if err != nil {
+				return err
+			}
+			if missing := missingPlugins(i.args, list); missing != nil {
+				return fail(exitData, "{:plugins_not_found, [%s]}", ":"+strings.Join(missing, ", :"))
+			}
+			i.say("Enabling plugins on node %s:\n%s\nThe following plugins have been configured:\n  %s\nApplying plugin configuration to %s...\nPlugin configuration unchanged.",
+				node, strings.Join(i.args, "\n"), strings.Join(list, "\n  "), node)
+			return nil
+		},
+	}
+}
+
+func disablePlugins() verb {
+	return verb{
+		name: "disable", short: "Refused: what is there cannot be switched off", max: -1, usage: "<plugin1> [ <plugin2>]", flags: offlineFlags,
+		run: func(i *invocation) error {
+			return fail(exitUnavailable, "plugins cannot be disabled: what they do is part of this node, which can be configured not to listen")
+		},
+	}
+}

@@ -1,0 +1,126 @@
+package deadletter
+
+import "encoding/binary"
+
+// Divide takes a stored form apart, since a queue may hold millions of histories
+// that differ in times and counts only: what all of them have in common, and what
+// is each one's own, which is ten to fifteen bytes a death. On disk they are never
+// divided; Unite is the reverse.
+//
+//	shared   the stored form without
+//	own      of each death: count, first, last less first, expiration
+//
+// ok is false if stored is no stored form.
+func Divide(stored, shared, own []byte) (s, o []byte, ok bool) {
+	r := reader{b: stored}
+	from := stored
+	n := r.head()
+	keep := func(to []byte) []byte {
+		to = append(to, from[:len(from)-len(r.b)]...)
+		from = r.b
+		return to
+	}
+	for range n {
+		r.death()
+		if r.bad {
+			break
+		}
+		shared = keep(shared)
+		r.numbers()
+		if r.bad {
+			break
+		}
+		own = keep(own)
+	}
+	if r.bad || len(r.b) > 0 {
+		return shared, own, false
+	}
+	return keep(shared), own, true
+}
+
+// Unite appends the stored form that Divide took apart. It returns b if the parts
+// are not of one.
+func Unite(b, shared, own []byte) []byte {
+	s, o := reader{b: shared}, reader{b: own}
+	begin := len(b)
+	from := shared
+	n := s.head()
+	for range n {
+		s.death()
+		rest := o.b
+		o.numbers()
+		if s.bad || o.bad {
+			return b[:begin]
+		}
+		b = append(b, from[:len(from)-len(s.b)]...)
+		from = s.b
+		b = append(b, rest[:len(rest)-len(o.b)]...)
+	}
+	return append(b, from...)
+}
+
+// head passes over what stands before the deaths, and returns their number.
+func (r *reader) head() uint64 {
+	if r.byte() != historyVersion {
+		r.bad = true
+		return 0
+	}
+	texts := 6
+	if r.byte()&flagApsara != 0 {
+		texts++
+	}
+	r.skip()
+	r.skips()
+	for range texts {
+		r.skip()
+	}
+	r.uvarint()
+	n := r.uvarint()
+	if r.bad || n > uint64(len(r.b)) {
+		r.bad = true
+		return 0
+	}
+	return n
+}
+
+// death passes over a death, all but its numbers.
+func (r *reader) death() {
+	r.byte()
+	r.skip()
+	r.skip()
+	r.skips()
+}
+
+// numbers passes over the numbers of a death.
+func (r *reader) numbers() {
+	for range 4 {
+		_, n := binary.Uvarint(r.b)
+		if n <= 0 {
+			r.bad, r.b = true, nil
+			return
+		}
+		r.b = r.b[n:]
+	}
+}
+
+// skip passes over a string.
+func (r *reader) skip() {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.bad, r.b = true, nil
+		return
+	}
+	r.b = r.b[n:]
+}
+
+// skips passes over a list of strings.
+func (r *reader) skips() {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.bad, r.b = true, nil
+		return
+	}
+	for range n {
+		r.skip()
+	}
+}

@@ -1,0 +1,44 @@
+// Package histories keeps the stored forms of death histories among the bytes of
+// messages (internal/bodies), what many have in common once: a million dead letters of
+// one queue differ in times and counts. It owns no state; the bytes, their
+// references and what is shared are the store's. It knows nothing of what a history
+// means (internal/deadletter).
+package histories
+
+import (
+	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+)
+
+// Keep puts a stored form into the store and returns the one reference to it. The
+// bytes are not kept.
+func Keep(s *bodies.Store, stored []byte) message.Ref {
+	var room [512]byte
+	shared, own, ok := deadletter.Divide(stored, room[:0:256], room[256:256])
+	if ok {
+		if base, found := s.Intern(shared); found {
+			ref, b := s.AllocOn(base, len(own))
+			copy(b, own)
+			return ref
+		}
+	}
+	ref, b := s.Alloc(len(stored))
+	copy(b, stored)
+	return ref
+}
+
+// Bytes is the stored form that ref refers to, nil if ref is 0. It is valid as long
+// as the caller holds a reference, and not to be written to.
+func Bytes(s *bodies.Store, ref message.Ref) []byte {
+	if ref == 0 {
+		return nil
+	}
+	own := s.Bytes(ref)
+	base := s.Base(ref)
+	if base == 0 {
+		return own
+	}
+	shared := s.Bytes(base)
+	return deadletter.Unite(make([]byte, 0, len(shared)+len(own)), shared, own)
+}

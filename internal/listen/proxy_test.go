@@ -1,0 +1,177 @@
+package listen
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pires/go-proxyproto"
+
+	"bartleby.mq/internal/amqp091"
+)
+
+// header is a PROXY header of a version, from a client at port 7.
+func header(t testing.TB, version byte, from, to string) string {
+	t.Helper()
+	at := func(ip string, port int) *net.TCPAddr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: port} }
+	b, err := proxyproto.HeaderProxyFromAddrs(version, at(from, 7), at(to, 5672)).Format()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// whoAmI serves what the connection says of its client.
+func whoAmI(nc net.Conn, first []byte, _ func()) {
+	_, _ = io.WriteString(nc, nc.RemoteAddr().String()+" -> "+nc.LocalAddr().String()+" "+string(first))
+}
+
+// The addresses are those of the header, in both versions, and what follows is not lost.
+func TestProxyHeaders(t *testing.T) {
+	local := string([]byte("\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"))
+	for name, tt := range map[string]struct{ sent, want string }{
+		"version 1":            {header(t, 1, "192.0.2.1", "192.0.2.2"), "192.0.2.1:7 -> 192.0.2.2:5672"},
+		"version 1, IPv6":      {header(t, 1, "2001:db8::1", "2001:db8::2"), "[2001:db8::1]:7 -> [2001:db8::2]:5672"},
+		"version 2":            {header(t, 2, "192.0.2.1", "192.0.2.2"), "192.0.2.1:7 -> 192.0.2.2:5672"},
+		"version 2, IPv6":      {header(t, 2, "2001:db8::1", "2001:db8::2"), "[2001:db8::1]:7 -> [2001:db8::2]:5672"},
+		"the proxy itself":     {local, "127.0.0.1:"},
+		"the proxy itself, v1": {"PROXY UNKNOWN\r\n", "127.0.0.1:"},
+		"none":                 {"", ""},
+		"a broken one":         {"PROXY TCP4 somewhere\r\n", ""},
+		"no end":               {"PROXY TCP4 " + strings.Repeat("1", 200), ""},
+		"datagrams":            {"\r\n\r\n\x00\r\nQUIT\n\x21\x12\x00\x0c\x7f\x00\x00\x01\x7f\x00\x00\x01\x00\x07\x00\x08", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, addr, log := start(t, Options{Proxied: true, Serve: whoAmI})
+			nc := dial(t, addr)
+			if _, err := io.WriteString(nc, tt.sent+amqp091.ProtocolHeader); err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(nc) // a reset is an end too
+			if tt.want == "" {
+				if len(got) > 0 || !strings.Contains(log.String(), "no PROXY header") {
+					t.Errorf("got %q, the log is %s", got, log)
+				}
+			} else if !strings.HasPrefix(string(got), tt.want) || !strings.HasSuffix(string(got), amqp091.ProtocolHeader) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// The header stands before the handshake of TLS.
+func TestProxyHeaderBeforeTLS(t *testing.T) {
+	ca, o, _ := secure(t)
+	s, _, _ := start(t, Options{Proxied: true, Serve: whoAmI})
+	c, err := LoadCredentials(o, s.Logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := s.ListenTLS("127.0.0.1:0", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := dial(t, at.String())
+	if _, err := io.WriteString(nc, header(t, 2, "192.0.2.1", "192.0.2.2")); err != nil {
+		t.Fatal(err)
+	}
+	secured := tls.Client(nc, &tls.Config{RootCAs: ca.Pool(), ServerName: "localhost"})
+	if _, err := io.WriteString(secured, amqp091.ProtocolHeader); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(secured); !strings.HasPrefix(string(got), "192.0.2.1:7") {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// A session can write to the socket of a connection that came through a proxy.
+func TestProxiedConnectionIsASocket(t *testing.T) {
+	ok := make(chan bool, 1)
+	_, addr, _ := start(t, Options{Proxied: true, Serve: func(nc net.Conn, _ []byte, _ func()) {
+		sc, is := nc.(syscall.Conn)
+		if is {
+			_, err := sc.SyscallConn()
+			is = err == nil
+		}
+		ok <- is
+	}})
+	nc := dial(t, addr)
+	_, _ = io.WriteString(nc, header(t, 1, "192.0.2.1", "192.0.2.2")+amqp091.ProtocolHeader)
+	if !<-ok {
+		t.Error("it is none")
+	}
+}
+
+// One address does not hold all the places of those who are not let in yet.
+func TestHandshakesOfOneAddress(t *testing.T) {
+	_, addr, log := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2}, Serve: func(nc net.Conn, first []byte, opened func()) {
+		_, _ = nc.Write(first)
+		var b [1]byte
+		if _, err := nc.Read(b[:]); err != nil {
+			return
+		}
+		opened()
+		_, _ = nc.Write(b[:])
+		_, _ = io.Copy(io.Discard, nc)
+	}})
+	open := func(from string) net.Conn {
+		nc := dial(t, addr)
+		_, _ = io.WriteString(nc, header(t, 1, from, "2001:db8::5")+amqp091.ProtocolHeader)
+		return nc
+	}
+	served := func(nc net.Conn, n int) bool {
+		_, err := io.ReadFull(nc, make([]byte, n))
+		return err == nil
+	}
+	first, second := open("2001:db8::1"), open("2001:db8::2") // one network
+	if !served(first, 8) || !served(second, 8) {
+		t.Fatal("two are not served")
+	}
+	if served(open("2001:db8::3"), 8) {
+		t.Error("a third of the same network is served")
+	}
+	if !served(open("2001:db8:1::1"), 8) {
+		t.Error("one of another network is not served")
+	}
+	_, _ = first.Write([]byte{1})
+	if !served(first, 1) {
+		t.Fatal("the first is not let in")
+	}
+	if !served(open("2001:db8::4"), 8) {
+		t.Error("with one let in another is not served")
+	}
+	if !strings.Contains(log.String(), "handshakes of one address") {
+		t.Errorf("the log is %s", log)
+	}
+}
+
+// feed is a connection that has only what was sent.
+type feed struct {
+	net.Conn
+	r *bytes.Reader
+}
+
+func (f feed) Read(b []byte) (int, error) { return f.r.Read(b) }
+func (f feed) RemoteAddr() net.Addr       { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+func (f feed) LocalAddr() net.Addr        { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2} }
+
+// Nothing that is sent panics, and behind a header stands what was sent behind it.
+func FuzzProxyHeader(f *testing.F) {
+	f.Add([]byte(header(f, 1, "192.0.2.1", "192.0.2.2")))
+	f.Add([]byte(header(f, 2, "2001:db8::1", "2001:db8::2")))
+	f.Add([]byte("PROXY UNKNOWN\r\n"))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		nc, err := readProxyHeader(feed{r: bytes.NewReader(append(bytes.Clone(sent), "end"...))})
+		if err != nil {
+			return
+		}
+		_, _ = nc.RemoteAddr().String(), nc.LocalAddr().String()
+		if rest, err := io.ReadAll(nc); err != nil || !bytes.HasSuffix(append(bytes.Clone(sent), "end"...), rest) {
+			t.Errorf("behind the header stands %q, %v", rest, err)
+		}
+	})
+}

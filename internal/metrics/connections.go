@@ -1,0 +1,179 @@
+package metrics
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"bartleby.mq/internal/broker"
+)
+
+// RabbitMQ labels connections and channels with the process that serves them, under
+// the name "channel" for both. Here it is their name.
+const objectLabel = "channel"
+
+func connectionGauge(name, help string) *metric   { return gauge(name, help, objectLabel) }
+func connectionCounter(name, help string) *metric { return counter(name, help, objectLabel) }
+
+var (
+	incomingBytes        = connectionCounter("connection_incoming_bytes_total", "Total number of bytes received on a connection")
+	outgoingBytes        = connectionCounter("connection_outgoing_bytes_total", "Total number of bytes sent on a connection")
+	connectionReductions = connectionCounter("connection_process_reductions_total", "Total number of connection process reductions")
+)
+
+// eachConnection calls f for each connection that is asked for, with what it shows of itself.
+func (s *scrape) eachConnection(f func(name string, shown map[string]any, client broker.Client)) {
+	for _, c := range s.Broker.Connections() {
+		if client := c.Client(); client != nil && s.sees(c.VHost) {
+			f(c.Name, client.Show(), client)
+		}
+	}
+}
+
+// number reads a figure of an object as the management API shows it.
+func number(v any) float64 {
+	switch v := v.(type) {
+	case int:
+		return float64(v)
+	case int64:
+		return float64(v)
+	case uint64:
+		return float64(v)
+	case uint16:
+		return float64(v)
+	case float64:
+		return v
+	case json.Number:
+		n, _ := v.Float64()
+		return n
+	}
+	return 0
+}
+
+var connectionCoarseFamily = &family{
+	name: "connection_coarse_metrics", objects: true, metrics: []*metric{incomingBytes, outgoingBytes, connectionReductions},
+	collect: func(s *scrape) {
+		s.eachConnection(func(name string, shown map[string]any, _ broker.Client) {
+			s.put(incomingBytes, number(shown["recv_oct"]), name)
+			s.put(outgoingBytes, number(shown["send_oct"]), name)
+			s.put(connectionReductions, 0, name)
+		})
+	},
+}
+
+var (
+	incomingPackets    = connectionCounter("connection_incoming_packets_total", "Total number of packets received on a connection")
+	outgoingPackets    = connectionCounter("connection_outgoing_packets_total", "Total number of packets sent on a connection")
+	pendingPackets     = connectionGauge("connection_pending_packets", "Number of packets waiting to be sent on a connection")
+	connectionChannels = connectionGauge("connection_channels", "Channels on a connection")
+)
+
+var connectionFamily = &family{
+	name: "connection_metrics", objects: true, metrics: []*metric{incomingPackets, outgoingPackets, pendingPackets, connectionChannels},
+	collect: func(s *scrape) {
+		s.eachConnection(func(name string, shown map[string]any, _ broker.Client) {
+			s.put(incomingPackets, number(shown["recv_cnt"]), name)
+			s.put(outgoingPackets, number(shown["send_cnt"]), name)
+			s.put(pendingPackets, number(shown["send_pend"]), name)
+			s.put(connectionChannels, number(shown["channels"]), name)
+		})
+	},
+}
+
+// eachChannel likewise for channels.
+func (s *scrape) eachChannel(f func(name string, ch *broker.ShownChannel)) {
+	s.eachConnection(func(_ string, _ map[string]any, client broker.Client) {
+		list := client.ShowChannels()
+		for i := range list {
+			f(fmt.Sprint(list[i].Object["name"]), &list[i])
+		}
+	})
+}
+
+// channelMetric is a metric of a channel and the key of what the channel shows.
+type channelMetric struct {
+	*metric
+	key string
+}
+
+var channelMetrics = []channelMetric{
+	{connectionGauge("channel_consumers", "Consumers on a channel"), "consumer_count"},
+	{connectionGauge("channel_messages_unacked", "Delivered but not yet acknowledged messages"), "messages_unacknowledged"},
+	{connectionGauge("channel_messages_unconfirmed", "Published but not yet confirmed messages"), "messages_unconfirmed"},
+	{connectionGauge("channel_messages_uncommitted", "Messages received in a transaction but not yet committed"), "messages_uncommitted"},
+	{connectionGauge("channel_acks_uncommitted", "Message acknowledgements in a transaction not yet committed"), "acks_uncommitted"},
+	{connectionGauge("consumer_prefetch", "Limit of unacknowledged messages for each consumer"), "prefetch_count"},
+}
+
+var channelPrefetch = connectionGauge("channel_prefetch", "Deprecated and will be removed in a future version")
+
+var channelFamily = &family{
+	name: "channel_metrics", objects: true, metrics: append(namesOf(channelMetrics), channelPrefetch),
+	collect: func(s *scrape) {
+		s.eachChannel(func(name string, ch *broker.ShownChannel) {
+			for _, m := range channelMetrics {
+				s.put(m.metric, number(ch.Object[m.key]), name)
+			}
+		})
+	},
+}
+
+func namesOf(list []channelMetric) (metrics []*metric) {
+	for _, m := range list {
+		metrics = append(metrics, m.metric)
+	}
+	return metrics
+}
+
+var channelReductions = connectionCounter("channel_process_reductions_total", "Total number of channel process reductions")
+
+var channelProcessFamily = &family{
+	name: "channel_process_metrics", objects: true, metrics: []*metric{channelReductions},
+	collect: func(s *scrape) {
+		s.eachChannel(func(name string, _ *broker.ShownChannel) { s.put(channelReductions, 0, name) })
+	},
+}
+
+// channelCounter is a counter of a channel and where it comes from.
+type channelCounter struct {
+	*metric
+	of func(*broker.ChannelStats) uint64
+}
+
+var channelDeliveries = []channelCounter{
+	{connectionCounter("channel_get_ack_total", "Total number of messages fetched with basic.get in manual acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.Got }},
+	{connectionCounter("channel_get_total", "Total number of messages fetched with basic.get in automatic acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.GotNoAck }},
+	{connectionCounter("channel_messages_delivered_ack_total", "Total number of messages delivered to consumers in manual acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.Delivered }},
+	{connectionCounter("channel_messages_delivered_total", "Total number of messages delivered to consumers in automatic acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.DeliveredNoAck }},
+	{connectionCounter("channel_messages_redelivered_total", "Total number of messages redelivered to consumers"), func(st *broker.ChannelStats) uint64 { return st.Redelivered }},
+	{connectionCounter("channel_messages_acked_total", "Total number of messages acknowledged by consumers"), func(st *broker.ChannelStats) uint64 { return st.Acked }},
+	{connectionCounter("channel_get_empty_total", "Total number of times basic.get operations fetched no message"), func(st *broker.ChannelStats) uint64 { return st.GotNothing }},
+}
+
+var channelPublishes = []channelCounter{
+	{connectionCounter("channel_messages_published_total", "Total number of messages published into an exchange on a channel"), func(st *broker.ChannelStats) uint64 { return st.Published }},
+	{connectionCounter("channel_messages_confirmed_total", "Total number of messages published into an exchange and confirmed on the channel"), func(st *broker.ChannelStats) uint64 { return st.Confirmed }},
+	{connectionCounter("channel_messages_unroutable_returned_total", "Total number of messages published as mandatory into an exchange and returned to the publisher as unroutable"), func(st *broker.ChannelStats) uint64 { return st.Returned }},
+	{connectionCounter("channel_messages_unroutable_dropped_total", "Total number of messages published as non-mandatory into an exchange and dropped as unroutable"), func(st *broker.ChannelStats) uint64 { return st.Dropped }},
+}
+
+// channelQueueFamily and channelExchangeFamily are by queue and exchange in RabbitMQ,
+// where the other end is a label; here channels do not count that, and the totals are what there is.
+var (
+	channelQueueFamily    = countersOfChannels("channel_queue_metrics", channelDeliveries)
+	channelExchangeFamily = countersOfChannels("channel_exchange_metrics", channelPublishes)
+)
+
+func countersOfChannels(name string, list []channelCounter) *family {
+	f := &family{name: name, objects: true, totalsOnly: true}
+	for _, m := range list {
+		f.metrics = append(f.metrics, m.metric)
+	}
+	f.collect = func(s *scrape) {
+		s.eachChannel(func(name string, ch *broker.ShownChannel) {
+			for _, m := range list {
+				s.put(m.metric, float64(m.of(&ch.Stats)), name)
+			}
+		})
+	}
+	return f
+}

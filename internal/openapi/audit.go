@@ -1,0 +1,36 @@
+package openapi
+
+import (
+	"log/slog"
+	"net/http"
+)
+
+// objects are the parameters that say what is changed.
+var objects = []string{"VirtualHost", "QueueName", "ExchangeName", "SourceExchange", "BindingType", "DestinationName", "BindingKey"}
+
+// audit notes who asked to change what, from where, and with what result. What only
+// reads is not noted.
+func (c *call) audit(known action, refused *refusal) {
+	if known.do == nil || !known.changes {
+		return
+	}
+	var object []any
+	for _, name := range objects {
+		if value := c.p[name]; value != "" {
+			object = append(object, slog.String(name, value))
+		}
+	}
+	user := ""
+	if c.who != nil {
+		user = c.who.Name
+	}
+	status, result := http.StatusOK, "done"
+	if refused != nil {
+		status, result = refused.status, "refused"
+		if status >= http.StatusInternalServerError {
+			result = "failed"
+		}
+	}
+	c.s.Audit.Info("administrative action", "user", user, "peer", c.r.RemoteAddr, "method", c.r.Method, "resource", "openapi/"+c.action,
+		slog.Group("object", object...), "result", result, "status", status, "request", c.id)
+}

@@ -1,0 +1,73 @@
+package openapi
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+)
+
+// parameters are those of a request, from its query and its form. No name is there twice:
+// whoever verifies a signature and whoever acts on it must see the same.
+type parameters map[string]string
+
+// Limits of what a request may bring.
+const (
+	maxBody       = 64 << 10 // bytes
+	maxParameters = 128
+)
+
+// readBody reads the form that a request may have.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+	if r.ContentLength > maxBody {
+		return nil, tooManyBytes // without waiting for what will not be read
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, tooManyBytes
+	case err != nil:
+		return nil, badParameters
+	}
+	return body, nil
+}
+
+// isForm says whether a request's body is a form.
+func isForm(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == "application/x-www-form-urlencoded"
+}
+
+// parseParameters takes the query and the form apart.
+func parseParameters(r *http.Request, form []byte) (parameters, *refusal) {
+	p := parameters{}
+	if err := p.add(r.URL.RawQuery); err != nil {
+		return nil, err
+	}
+	if len(form) == 0 {
+		return p, nil
+	}
+	if !isForm(r) {
+		return nil, badParameters
+	}
+	return p, p.add(string(form))
+}
+
+func (p parameters) add(encoded string) *refusal {
+	values, err := url.ParseQuery(encoded)
+	if err != nil {
+		return badParameters
+	}
+	for name, all := range values {
+		if _, twice := p[name]; twice || len(all) != 1 || name == "" {
+			return badParameters
+		}
+		p[name] = all[0]
+	}
+	if len(p) > maxParameters {
+		return badParameters
+	}
+	return nil
+}

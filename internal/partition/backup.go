@@ -1,0 +1,30 @@
+package partition
+
+import "errors"
+
+// Copy are the directories that CopyTo fills. The journal's exists; the others do not.
+type Copy struct{ Journal, Keep, Index string }
+
+// CopyTo copies what is on disk of all durable queues while they go on: what a crash
+// would leave at some moment after the call began. It writes a checkpoint first, so
+// that there is little to copy that cannot be linked.
+func (n *Node) CopyTo(to Copy) error {
+	if n.Index == nil || n.Keep == nil {
+		return errors.New("a node without checkpoints cannot be copied while it runs")
+	}
+	if err := n.Checkpoint(); err != nil {
+		return err
+	}
+	// No file is given back or moved while this is held: a checkpoint and a compaction
+	// are what does.
+	n.checkpointing.Lock()
+	defer n.checkpointing.Unlock()
+	// The checkpoint first, the journal after it: its cut is committed.
+	if err := n.Index.CheckpointTo(to.Index); err != nil {
+		return err
+	}
+	if err := n.Keep.LinkTo(to.Keep); err != nil {
+		return err
+	}
+	return n.Journal.CopyTo(to.Journal, n.Journal.Committed())
+}

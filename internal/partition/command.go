@@ -1,0 +1,413 @@
+package partition
+
+import (
+	"encoding/binary"
+	"math"
+
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// A command is what a group of replicas decides at once: an entry of its log.
+// Whatever depends on who leads was found out before and stands in it: the
+// moment, where the dead go. It is a version byte, three numbers of 8 bytes, little
+// endian: the process that proposed it (Options.Origin), the number of the proposal
+// there, the moment in milliseconds since 1970; and operations: an opcode and its
+// operands. Integers are uvarints, "bytes" a length and so many bytes, queues their
+// incarnations, consumers the numbers they were attached with.
+//
+//	create    queue | vhost bytes | name bytes | config | settings
+//	delete    queue
+//	configure queue | settings
+//	publish   ttl+1 | priority+1 | record bytes | n | n × queue
+//	delayed   delay | as in publish                  publish, to be delivered only after so many milliseconds
+//	ack       queue | consumer | first id | count
+//	reject    queue | consumer | id | failed
+//	return    queue | consumer | id | kind
+//	attach    queue | consumer | flags | priority, zigzag | prefetch | timeout | credit | tag bytes
+//	detach    queue | consumer
+//	credit    queue | consumer | n
+//	get       queue | consumer | no ack
+//	purge     queue
+//	tick      queue                       what is due happens
+//	touch     queue                       somebody used it (DL-8.12)
+//	dead      queue | how | outcome | history bytes | n | n × target | n | n × id
+//	take      queue | id | history bytes | n | n × target     a move that somebody asked for
+//	gone      process                     its consumers are, and what they held comes back
+//	outIn     source | answered | first number | n | n × (target queue | flags | deliveries | history bytes | record bytes)
+//	          what an outbox of another log sends; the source has acted on all answers up to answered
+//	outAck    destination | up to | n | n × (number | answer)  its answer: all up to it were taken, but for these
+//	reroute   destination | number | size | priority+1 | n | n × target     where an entry stranded in an outbox goes now
+//	close     destination                 it is gone for good: what is in the outbox for it is stranded
+//	relocate  as reroute                  somebody asked for it: what a full target refuses is stranded again
+//
+// A target is a destination, 0 meaning this group, and a queue.
+//
+// The commands of a process are numbered from 1 in each group; see forward.go. Those of
+// version 1 are taken whatever their number.
+const (
+	commandVersion  = 2
+	numberedVersion = 2
+)
+
+const (
+	cmdCreate = iota + 1
+	cmdDelete
+	cmdConfigure
+	cmdPublish
+	cmdAck
+	cmdReject
+	cmdReturn
+	cmdAttach
+	cmdDetach
+	cmdCredit
+	cmdGet
+	cmdPurge
+	cmdTick
+	cmdTouch
+	cmdDead
+	cmdTake
+	cmdGone
+	cmdOutIn
+	cmdOutAck
+	cmdReroute
+	cmdDelayed
+	cmdClose
+	cmdRelocate
+)
+
+// The flags of an attach.
+const (
+	attachNoAck = 1 << iota
+	attachExclusive
+)
+
+// The flags of a config.
+const (
+	configStrict = 1 << iota
+	configSingleActive
+	configCountNack
+)
+
+// The flags of settings.
+const (
+	settingsDeadLetter = 1 << iota
+	settingsAtLeastOnce
+	settingsDeadKey
+	settingsRules // the rules follow
+)
+
+// The flags of rules.
+const (
+	rulesExpireDead = 1 << iota
+	rulesResetCounts
+)
+
+// commandWriter builds a command. Acknowledgements of consecutive entries become
+// one operation.
+type commandWriter struct {
+	b []byte
+
+	acks        uint64 // of the run that is open, 0 = none is
+	ackQueue    uint64
+	ackConsumer uint64
+	ackFirst    queue.ID
+}
+
+// commandHead is the length of what a command begins with, momentAt where the moment is.
+const (
+	commandHead = 1 + 3*8
+	momentAt    = 1 + 2*8
+)
+
+// begin begins a command at the moment given.
+func (w *commandWriter) begin(origin uint64, now int64) {
+	w.b = append(w.b[:0], commandVersion)
+	w.b = binary.LittleEndian.AppendUint64(w.b, origin)
+	w.b = binary.LittleEndian.AppendUint64(w.b, 0)
+	w.b = binary.LittleEndian.AppendUint64(w.b, uint64(now))
+	w.acks = 0
+}
+
+// numbered gives the command its number and returns it; it is valid until the next begin.
+func (w *commandWriter) numbered(number uint64) []byte {
+	w.endAcks()
+	binary.LittleEndian.PutUint64(w.b[9:], number)
+	return w.b
+}
+
+func (w *commandWriter) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
+
+func (w *commandWriter) text(s string) {
+	w.uint(uint64(len(s)))
+	w.b = append(w.b, s...)
+}
+
+func (w *commandWriter) raw(b []byte) {
+	w.uint(uint64(len(b)))
+	w.b = append(w.b, b...)
+}
+
+func (w *commandWriter) bool(v bool) {
+	if v {
+		w.b = append(w.b, 1)
+	} else {
+		w.b = append(w.b, 0)
+	}
+}
+
+// op begins an operation on a queue.
+func (w *commandWriter) op(code byte, q uint64) {
+	w.endAcks()
+	w.b = append(w.b, code)
+	w.uint(q)
+}
+
+func (w *commandWriter) endAcks() {
+	if w.acks == 0 {
+		return
+	}
+	n := w.acks
+	w.acks = 0
+	w.op(cmdAck, w.ackQueue)
+	w.uint(w.ackConsumer)
+	w.uint(uint64(w.ackFirst))
+	w.uint(n)
+}
+
+func (w *commandWriter) ack(q, consumer uint64, id queue.ID) {
+	if w.acks > 0 && w.acks < maxRun && w.ackQueue == q && w.ackConsumer == consumer && w.ackFirst+queue.ID(w.acks) == id {
+		w.acks++
+		return
+	}
+	w.endAcks()
+	w.acks, w.ackQueue, w.ackConsumer, w.ackFirst = 1, q, consumer, id
+}
+
+func (w *commandWriter) publish(ttl int64, priority int, delay int64, record []byte) {
+	w.endAcks()
+	if delay > 0 {
+		w.b = append(w.b, cmdDelayed)
+		w.uint(uint64(delay))
+	} else {
+		w.b = append(w.b, cmdPublish)
+	}
+	w.uint(uint64(ttl + 1))
+	w.uint(uint64(priority + 1))
+	w.raw(record)
+}
+
+func (w *commandWriter) create(q *Queue) {
+	w.op(cmdCreate, q.Incarnation)
+	w.text(string(q.VHost))
+	w.text(q.Name)
+	w.config(q.config)
+	w.settings(&q.wanted.settings, &q.wanted.dead)
+}
+
+func (w *commandWriter) config(c queue.Config) {
+	var flags byte
+	if c.Strict {
+		flags |= configStrict
+	}
+	if c.SingleActive {
+		flags |= configSingleActive
+	}
+	if c.CountNack {
+		flags |= configCountNack
+	}
+	w.b = append(w.b, flags)
+}
+
+func (w *commandWriter) configure(q *Queue) {
+	w.op(cmdConfigure, q.Incarnation)
+	w.settings(&q.wanted.settings, &q.wanted.dead)
+}
+
+// settings writes limits with their signs: below 0 is none, and nobody has checked
+// how far below.
+func (w *commandWriter) settings(s *queue.Settings, d *DeadLetter) {
+	var flags byte
+	if s.DeadLetter {
+		flags |= settingsDeadLetter
+	}
+	if s.AtLeastOnce {
+		flags |= settingsAtLeastOnce
+	}
+	if d.HasKey {
+		flags |= settingsDeadKey
+	}
+	if s.Rules != (deadletter.Rules{}) {
+		flags |= settingsRules
+	}
+	w.b = append(w.b, flags)
+	for _, v := range []int64{s.TTL, s.Expires, s.MaxLength, s.MaxBytes, s.DeliveryLimit, s.ConsumerTimeout} {
+		w.b = binary.AppendVarint(w.b, v)
+	}
+	w.b = append(w.b, byte(s.Overflow), byte(s.Retry.Type))
+	w.uint(uint64(s.Retry.Min))
+	w.uint(uint64(s.Retry.Max))
+	w.uint(math.Float64bits(s.Retry.Multiplier))
+	w.uint(math.Float64bits(s.Retry.Jitter))
+	w.text(d.Exchange)
+	w.text(d.Key)
+	if flags&settingsRules != 0 {
+		w.rules(&s.Rules)
+	}
+}
+
+func (w *commandWriter) rules(r *deadletter.Rules) {
+	w.text(string(r.Profile))
+	var flags byte
+	if r.ExpireDead {
+		flags |= rulesExpireDead
+	}
+	if r.ResetCounts {
+		flags |= rulesResetCounts
+	}
+	w.b = append(w.b, flags)
+	w.uint(uint64(r.MaxHops))
+	w.uint(uint64(r.Retention))
+	w.text(r.LimitReason)
+}
+
+func (w *commandWriter) attach(q uint64, c *queue.Consumer, credit int) {
+	w.op(cmdAttach, q)
+	w.uint(c.Number)
+	var flags byte
+	if c.NoAck {
+		flags |= attachNoAck
+	}
+	if c.Exclusive {
+		flags |= attachExclusive
+	}
+	w.b = append(w.b, flags)
+	w.b = binary.AppendVarint(w.b, int64(c.Priority))
+	w.uint(uint64(c.Prefetch))
+	w.uint(uint64(c.Timeout))
+	w.uint(uint64(credit))
+	w.text(c.Tag)
+}
+
+func (w *commandWriter) detach(q uint64, c *queue.Consumer) {
+	w.op(cmdDetach, q)
+	w.uint(c.Number)
+}
+
+// target is where a death, or a move, leads.
+type target struct {
+	log   uint64 // 0: this group; else the destination's number
+	queue uint64
+}
+
+// commandReader reads what commandWriter wrote. After a fault it returns zeros and
+// bad is set.
+type commandReader struct {
+	frameReader
+	version byte // of the command
+	targets []target
+}
+
+// head reads what a command begins with. ok is false if this release cannot read it.
+func (r *commandReader) head(data []byte) (origin, number uint64, now int64, ok bool) {
+	r.all, r.at, r.bad = data, commandHead, false
+	if len(data) < commandHead || data[0] == 0 || data[0] > commandVersion {
+		return 0, 0, 0, false
+	}
+	le := binary.LittleEndian
+	r.version = data[0]
+	origin, number, now = le.Uint64(data[1:]), le.Uint64(data[9:]), int64(le.Uint64(data[momentAt:]))
+	return origin, number, now, now >= 0
+}
+
+func (r *commandReader) text() string {
+	b, _ := r.bytes()
+	return string(b)
+}
+
+// wide reads a number of 64 bits with a sign.
+func (r *commandReader) wide() int64 {
+	v, n := binary.Varint(r.all[min(r.at, len(r.all)):])
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.at += n
+	return v
+}
+
+// int reads a number that is not negative.
+func (r *commandReader) int() int {
+	v := r.uint()
+	if v > math.MaxInt32 {
+		r.bad = true
+		return 0
+	}
+	return int(v)
+}
+
+// signed reads a number of 32 bits with a sign.
+func (r *commandReader) signed() int {
+	v := r.wide()
+	if v < math.MinInt32 || v > math.MaxInt32 {
+		r.bad = true
+		return 0
+	}
+	return int(v)
+}
+
+// record reads a whole message record and where it begins.
+func (r *commandReader) record() (b []byte, at int) {
+	b, at = r.bytes()
+	if !r.bad && message.CheckRecord(b) != nil {
+		r.bad = true
+	}
+	return b, at
+}
+
+func (r *commandReader) config() queue.Config {
+	flags := r.byte()
+	return queue.Config{
+		Type: queue.Quorum, Durable: true, MaxPriority: -1,
+		Strict: flags&configStrict != 0, SingleActive: flags&configSingleActive != 0, CountNack: flags&configCountNack != 0,
+	}
+}
+
+func (r *commandReader) settings() (s queue.Settings, d DeadLetter) {
+	flags := r.byte()
+	s.DeadLetter, s.AtLeastOnce = flags&settingsDeadLetter != 0, flags&settingsAtLeastOnce != 0
+	d.HasKey = flags&settingsDeadKey != 0
+	s.TTL, s.Expires, s.MaxLength = r.wide(), r.wide(), r.wide()
+	s.MaxBytes, s.DeliveryLimit, s.ConsumerTimeout = r.wide(), r.wide(), r.wide()
+	s.Overflow, s.Retry.Type = queue.Overflow(r.byte()), queue.RetryType(r.byte())
+	if s.Overflow > queue.RejectPublishDLX || s.Retry.Type > queue.RetryReturned {
+		r.bad = true
+	}
+	s.Retry.Min, s.Retry.Max = r.time(), r.time()
+	s.Retry.Multiplier, s.Retry.Jitter = math.Float64frombits(r.uint()), math.Float64frombits(r.uint())
+	d.Exchange, d.Key = r.text(), r.text()
+	if flags&settingsRules != 0 {
+		s.Rules = r.rules()
+	}
+	return s, d
+}
+
+func (r *commandReader) rules() (rules deadletter.Rules) {
+	profile, ok := deadletter.ParseProfile(r.text())
+	flags := r.byte()
+	r.bad = r.bad || !ok
+	return deadletter.Rules{
+		Profile: profile, ExpireDead: flags&rulesExpireDead != 0, ResetCounts: flags&rulesResetCounts != 0,
+		MaxHops: r.time(), Retention: r.time(), LimitReason: r.text(),
+	}
+}
+
+// list reads targets; they are valid until the next call.
+func (r *commandReader) list() []target {
+	r.targets = r.targets[:0]
+	for range r.count(2) {
+		r.targets = append(r.targets, target{r.uint(), r.uint()})
+	}
+	return r.targets
+}

@@ -1,0 +1,148 @@
+package partition
+
+import (
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// The mail of the local partitions in the frames of the journal.
+
+// logSend writes that an entry was put into an outbox; d is where it was.
+func (n *Node) logSend(h *hold, box *outbox, e *outEntry, d *queue.Death) {
+	at := d.ID
+	if !d.Logged {
+		at = 0
+	}
+	h.frame.mailOut(box.to, e, n.historyBytes(e.history), at)
+	if at == 0 {
+		n.bodies.Retain(e.body, 1)
+		h.frame.record(e.body, n.bodies.Bytes(e.body))
+	}
+}
+
+func (f *frame) mailOut(to uint64, e *outEntry, history []byte, at queue.ID) {
+	f.begin(opMailOut)
+	for _, v := range []uint64{to, e.number, e.target, e.source, uint64(e.id)} {
+		f.uint(v)
+	}
+	f.b = append(f.b, e.flags, byte(e.reason))
+	f.uint(uint64(e.failed))
+	f.raw([]byte(e.vhost))
+	f.raw(history)
+	f.uint(uint64(at))
+}
+
+func (f *frame) raw(b []byte) {
+	f.uint(uint64(len(b)))
+	f.b = append(f.b, b...)
+}
+
+func (f *frame) mailAck(to, upTo uint64, refused []refusal) {
+	f.begin(opMailAck)
+	f.uint(to)
+	f.uint(upTo)
+	f.uint(uint64(len(refused)))
+	for _, r := range refused {
+		f.uint(r.number)
+		f.b = append(f.b, byte(r.why))
+	}
+}
+
+func (f *frame) mailIn(from, number uint64, answer mailAnswer, heard uint64) {
+	f.begin(opMailIn)
+	f.uint(from)
+	f.uint(number)
+	f.b = append(f.b, byte(answer))
+	f.uint(heard)
+}
+
+// logReceived writes an entry that came from another log.
+func (n *Node) logReceived(h *hold, q *Queue, id queue.ID, e *queue.Entry, in *mailed) {
+	n.bodies.Retain(e.Body, 1)
+	entry := entered{queue: q.Incarnation, id: id, history: in.history, record: in.record, recordRef: e.Body}
+	entry.r.Due, entry.r.Counts, entry.r.Redelivered = q.m.Due(id), e.Counts, e.Redelivered
+	h.frame.enter(&entry)
+}
+
+func (r *recovery) mailOut(fr *frameReader, base uint64) {
+	to := fr.uint()
+	e := outEntry{number: fr.uint(), target: fr.uint(), source: fr.uint(), id: fr.id(), flags: fr.byte()}
+	e.reason, e.failed = fr.reason(true), fr.small()
+	vhost, _ := fr.bytes()
+	history, _ := fr.bytes()
+	e.vhost = message.VHost(vhost)
+	at := fr.id()
+	var record []byte
+	var place int
+	if at == 0 {
+		record, place = fr.bytes()
+		if message.CheckRecord(record) != nil {
+			fr.bad = true
+		}
+	}
+	box := r.node.mail.box(to)
+	if fr.bad || e.number != 0 && e.number < box.next() && e.number >= box.first {
+		return // told anew by a compaction
+	}
+	q := r.queue(e.source)
+	switch {
+	case at == 0:
+		e.body = r.placed(base + uint64(place))
+	default:
+		v, ok := q.m.View(at)
+		if !ok {
+			return // told anew by a later frame, see compact
+		}
+		e.body = v.Body
+		r.node.bodies.Retain(e.body, 1)
+	}
+	e.history = storeHistory(r.node.bodies, history)
+	if e.number < box.first {
+		box.stranded = append(box.stranded, e)
+		q.stranded++
+		return
+	}
+	if len(box.entries) == 0 {
+		box.first = e.number
+	}
+	if e.number != box.next() {
+		fr.bad = true
+		return
+	}
+	box.entries = append(box.entries, e)
+	if e.id != 0 {
+		q.ask(e.id, e.target)
+	} else {
+		q.transit++
+	}
+}
+
+func (r *recovery) mailAck(fr *frameReader) {
+	box, upTo := r.node.mail.box(fr.uint()), fr.uint()
+	var refused []refusal
+	for range fr.count(2) {
+		refused = append(refused, refusal{fr.uint(), mailAnswer(fr.byte())})
+	}
+	if fr.bad {
+		return
+	}
+	for _, e := range box.answered(upTo) {
+		e.flags &^= mailCounts // it was counted when it happened
+		r.node.taken(r.hold, &r.node.mail, box, e, why(refused, e.number), r.queue)
+	}
+	if len(box.entries) == 0 {
+		box.first = max(box.first, upTo+1)
+	}
+}
+
+func (r *recovery) mailIn(fr *frameReader) {
+	box, number, answer, heard := r.node.mail.inbox(fr.uint()), fr.uint(), mailAnswer(fr.byte()), fr.uint()
+	if fr.bad {
+		return
+	}
+	box.last = max(box.last, number)
+	if answer != 0 && why(box.refusals, number) == 0 {
+		box.refuse(number, answer)
+	}
+	box.heard(heard)
+}

@@ -1,0 +1,198 @@
+package partition
+
+import (
+	"slices"
+
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// send puts a dead entry, or one that is moved, into the outbox for another log. d
+// holds the references, of which the outbox takes its own.
+func (n *Node) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, failed uint32, flags uint8, held bool) {
+	e := outEntry{
+		target: t.queue, source: q.Incarnation, flags: flags, reason: d.Reason, vhost: q.VHost, failed: failed,
+		body: d.Body, history: p.history,
+	}
+	if held {
+		e.id = d.ID
+	} else {
+		q.transit++
+	}
+	n.bodies.Retain(e.body, 1)
+	n.bodies.Retain(e.history, 1)
+	m := n.mailOf(h, q)
+	box := m.box(t.log)
+	e.after = m.taken
+	e.number = box.put(e)
+	if q.part.group == nil {
+		n.logSend(h, box, &e, d)
+	}
+	h.sends = true
+}
+
+// taken does what follows in the source once an entry was answered. Its references
+// go. REQUIRES: the source's log is held.
+func (n *Node) taken(h *hold, m *mail, box *outbox, e outEntry, answer mailAnswer, find func(uint64) *Queue) {
+	q := find(e.source)
+	if q != nil {
+		h.touch(q)
+	}
+	switch {
+	case e.id != 0:
+		n.takenHeld(h, q, &e, answer)
+	case answer == mailGone, answer == mailFull && e.flags&mailMove != 0:
+		// It has no place any more: it stays here until it can be routed anew.
+		box.stranded = append(box.stranded, e)
+		if q != nil {
+			q.transit--
+			q.stranded++
+		}
+		return
+	case q != nil:
+		q.transit--
+		if e.flags&mailCounts != 0 && e.reason != 0 {
+			outcome := deadletter.Routed
+			if answer == mailFull {
+				outcome = deadletter.TargetRefused
+			}
+			q.count(e.reason, outcome)
+		}
+	}
+	h.drop(e.body, e.history)
+}
+
+// takenHeld notes that a target has answered for a held death. Once all have taken
+// it, it is buried.
+func (n *Node) takenHeld(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
+	if q == nil {
+		return
+	}
+	list := q.asked[e.id]
+	if i := slices.Index(list, e.target); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+		if len(list) == 0 {
+			delete(q.asked, e.id)
+		} else {
+			q.asked[e.id] = list
+		}
+	}
+	d, ok := q.m.Held(e.id)
+	if !ok { // purged, or not held any more because at-least-once was switched off
+		delete(q.answered, e.id)
+		delete(q.balked, e.id)
+		return
+	}
+	if answer == 0 {
+		q.answer(e.id, e.target)
+	} else {
+		q.note(e.id, true) // tried again when held deaths are
+	}
+	if len(list) > 0 || q.balked[e.id] {
+		return
+	}
+	body, history, _ := q.m.Bury(e.id)
+	h.drop(body, history)
+	delete(q.answered, e.id)
+	q.count(d.Reason, deadletter.Routed)
+	n.confirmed.Add(1)
+	if q.part.group == nil && d.Logged {
+		h.frame.settle(q.Incarnation, e.id)
+	}
+}
+
+// mailed is an entry as it arrives.
+type mailed struct {
+	number  uint64
+	target  uint64
+	flags   uint8
+	failed  uint32
+	history []byte
+	record  []byte
+	body    message.Ref // of the record; the reference is the receiver's
+}
+
+// receive lets a message from another log into its queue. REQUIRES: q is held.
+func (n *Node) receive(h *hold, q *Queue, in *mailed) (answer mailAnswer) {
+	if q == nil || q.gone {
+		n.bodies.Release(in.body)
+		return mailGone
+	}
+	h.touch(q)
+	rec := message.Record(in.record)
+	e := queue.Entry{
+		Body: in.body, History: storeHistory(n.bodies, in.history), Counts: queue.Counts{Deliveries: in.failed}, Size: q.size(rec), Priority: priorityOf(rec), TTL: -1,
+		Logged: q.logs(rec.Persistent()), Redelivered: in.failed > 0,
+	}
+	if in.flags&mailMove == 0 {
+		died := plan{stored: in.history}
+		e.Rests = died.rests(q)
+	}
+	var id queue.ID
+	var result queue.Result
+	if in.flags&mailForce != 0 {
+		id, result = q.m.Force(h.now, &e)
+	} else {
+		id, result = q.m.Enqueue(h.now, &e)
+	}
+	if result == queue.Refused {
+		n.bodies.Release(in.body)
+		n.bodies.Release(e.History)
+		return mailFull
+	}
+	q.stats.Published++
+	if q.part.group == nil && e.Logged && id != 0 {
+		n.logReceived(h, q, id, &e, in)
+	}
+	q.m.Flow(h.now, id)
+	return 0
+}
+
+// outIn takes what another log sends to this group.
+func (a *application) outIn() {
+	box := a.g.mail.inbox(a.r.uint())
+	box.heard(a.r.uint())
+	number := a.r.uint()
+	for range a.r.count(5) {
+		in := mailed{number: number, target: a.r.uint(), flags: a.r.byte(), failed: a.r.small()}
+		in.history, _ = a.r.bytes()
+		var at int
+		in.record, at = a.r.record()
+		if a.r.bad {
+			return
+		}
+		number++
+		a.h.entries++
+		if !box.accept(in.number) {
+			continue // it was taken before, or one before it was not
+		}
+		in.body = a.g.keep(in.record, a.place(at))
+		if answer := a.g.node.receive(a.h, a.g.p.queues[in.target], &in); answer != 0 {
+			box.refuse(in.number, answer)
+		}
+	}
+	if ask := a.answer(); ask != nil {
+		// What is known of all that was sent, also of what a resend repeats.
+		ask.ok, ask.last = true, min(box.last, number-1)
+		ask.refusals = slices.Clone(box.refusals)
+	}
+}
+
+// outAck takes the answer to what this group has sent.
+func (a *application) outAck() {
+	box := a.g.mail.box(a.r.uint())
+	upTo := a.r.uint()
+	var refused []refusal
+	for range a.r.count(2) {
+		refused = append(refused, refusal{a.r.uint(), mailAnswer(a.r.byte())})
+	}
+	if a.r.bad {
+		return
+	}
+	find := func(inc uint64) *Queue { return a.g.p.queues[inc] }
+	for _, e := range box.answered(upTo) {
+		a.g.node.taken(a.h, &a.g.mail, box, e, why(refused, e.number), find)
+	}
+	a.g.node.heard(box.to)
+}

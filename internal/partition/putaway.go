@@ -1,0 +1,75 @@
+package partition
+
+// What does not fit into memory goes to disk: first the bodies of pages that
+// nobody will need soon, then the pages. Each partition's worker does that for
+// its own queues, in slices; if publishers are faster than the workers, they help.
+
+// putAwaySlice is how many pages one hold puts away.
+const putAwaySlice = 32
+
+// putAwayLate is the same while something is overdue, which goes first.
+const putAwayLate = 4
+
+// restBetweenSweeps is how long a partition lets its queues be after all of them
+// were looked at, in milliseconds.
+const restBetweenSweeps = 20
+
+// short says whether there is less memory than there should be: for bodies, and for the index.
+func (n *Node) short() (bodies, index bool) {
+	return n.Index != nil && n.bodies.Memory() > n.BodyBudget, n.Index != nil && n.lent.Load() > n.IndexBudget
+}
+
+// putAway puts away a slice of the partition's pages if memory is short.
+func (p *Partition) putAway() {
+	n := p.node
+	bodies, index := n.short()
+	p.mu.Lock()
+	p.sweeping = (bodies || index) && n.Now() >= p.rest
+	if !p.sweeping {
+		p.sweep = nil
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	h := n.lock(p)
+	written := n.pagesWritten.Load()
+	if len(p.sweep) == 0 {
+		for _, q := range p.queues {
+			if q.m.Long() {
+				q.m.SweepAgain()
+				p.sweep = append(p.sweep, q)
+			}
+		}
+	}
+	left := putAwaySlice
+	if p.overdue() {
+		left = putAwayLate
+	}
+	for left > 0 && len(p.sweep) > 0 {
+		q := p.sweep[len(p.sweep)-1]
+		did := 0
+		if !q.gone {
+			did = q.m.PutAway(left, index)
+		}
+		if left -= did; did == 0 {
+			p.sweep = p.sweep[:len(p.sweep)-1]
+		}
+	}
+	if p.sweeping = len(p.sweep) > 0; !p.sweeping {
+		p.rest = h.now + restBetweenSweeps // what could be put away has been
+	}
+	n.unlock(h)
+	if n.pagesWritten.Load() > written {
+		n.at(FailSpill)
+	}
+}
+
+// counted tells the node how much memory the partition's pages take. REQUIRES:
+// p.mu is held.
+func (p *Partition) counted() {
+	n := p.node
+	if lent := p.pages.Bytes(); lent != p.lent {
+		n.lent.Add(int64(lent - p.lent))
+		p.lent = lent
+	}
+}

@@ -1,0 +1,116 @@
+package partition
+
+import (
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// proposeDeaths has the group carry out what the leader has planned for a slice of
+// deaths, and lets go of what was pinned. If last is set, routing goes on, or ends,
+// when that is applied. REQUIRES: q.routing is the caller's.
+func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
+	g := q.part.group
+	w := n.writer()
+	for i := 0; i < len(r.deaths); {
+		p, j := r.plans[i], i+1
+		for j < len(r.deaths) && r.plans[j] == p {
+			j++
+		}
+		w.dead(q.Incarnation, p, atLeastOnce, p.stored, r.deaths[i:j])
+		if p.outcome != deadletter.Routed && !atLeastOnce {
+			for k := i; k < j; k++ {
+				n.Router.Dropped(q, p.reason, p.outcome, message.Record(n.bodies.Bytes(r.deaths[k].Body)), &p.story)
+			}
+		}
+		i = j
+	}
+	n.eachPlan(r, func(p *plan) { n.bodies.Release(p.history) })
+	for i := range r.deaths {
+		n.bodies.Release(r.deaths[i].Body)
+		n.bodies.Release(r.deaths[i].History)
+	}
+	p := &proposal{}
+	if last {
+		p.routing = q
+	}
+	_, err := g.propose(w, p, false)
+	n.writers.Put(w)
+	if err != nil && last {
+		q.part.mu.Lock()
+		q.routing = false // whoever leads next takes it up
+		q.part.mu.Unlock()
+	}
+}
+
+// dead writes what is to happen to deaths that share a plan.
+func (w *commandWriter) dead(q uint64, p *plan, atLeastOnce bool, history []byte, deaths []queue.Death) {
+	w.op(cmdDead, q)
+	w.bool(atLeastOnce)
+	w.b = append(w.b, byte(p.outcome))
+	w.raw(history)
+	w.planTargets(p)
+	w.uint(uint64(len(deaths)))
+	for i := range deaths {
+		w.uint(uint64(deaths[i].ID))
+	}
+}
+
+func (w *commandWriter) planTargets(p *plan) {
+	w.uint(uint64(len(p.targets) + len(p.remote)))
+	for _, t := range p.targets {
+		w.uint(0)
+		w.uint(t.Incarnation)
+	}
+	for _, t := range p.remote {
+		w.uint(t.log)
+		w.uint(t.queue)
+	}
+}
+
+// plan reads what planTargets wrote: queues that are gone since, or whose log is, are left out.
+func (a *application) plan(history []byte) *plan {
+	p := &plan{history: storeHistory(a.g.node.bodies, history), stored: history}
+	for _, t := range a.r.list() {
+		if t.log != 0 {
+			if box := a.g.mail.find(t.log); box == nil || !box.closed {
+				p.remote = append(p.remote, t)
+			}
+		} else if q := a.g.p.queues[t.queue]; q != nil {
+			p.targets = append(p.targets, q)
+		}
+	}
+	return p
+}
+
+// dead moves dead entries where the leader has found that they go. One that is not
+// there any more, or not dead, was settled by an earlier command.
+func (a *application) dead(q *Queue) {
+	atLeastOnce, outcome := a.r.byte() != 0, deadletter.Outcome(a.r.byte())
+	history, _ := a.r.bytes()
+	if outcome >= deadletter.Outcomes {
+		a.r.bad = true
+	}
+	if a.r.bad {
+		return
+	}
+	n := a.g.node
+	p := a.plan(history)
+	p.outcome = outcome
+	for range a.r.count(1) {
+		id := a.r.id()
+		if q == nil || a.r.bad {
+			continue
+		}
+		d, ok := q.m.DeathOf(id)
+		if !ok {
+			continue
+		}
+		a.h.entries++
+		n.bodies.Retain(d.Body, 1)
+		n.bodies.Retain(d.History, 1)
+		n.moveDeath(a.h, q, &d, p, atLeastOnce)
+		a.h.drop(d.Body, d.History)
+	}
+	a.h.drop(p.history, 0)
+}

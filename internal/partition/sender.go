@@ -1,0 +1,298 @@
+package partition
+
+import (
+	"time"
+
+	"bartleby.mq/internal/journal"
+)
+
+// A sender carries what is in the outboxes of one log to their destinations and
+// brings the answers back. It owns no state: where it fails it begins again from the
+// first entry that has no answer. Nothing that clients do waits for it.
+type sender struct {
+	n     *Node
+	g     *group // nil: of the local partitions
+	wakec chan struct{}
+}
+
+const (
+	sendEntries = 256     // in one go
+	sendBytes   = 1 << 20 // likewise, of messages
+	sendAgain   = 250 * time.Millisecond
+	diskRecord  = 4 << 10 // what a record on disk is taken to weigh
+)
+
+func (p *Partition) wakeSender() {
+	c := p.node.sendc
+	if p.group != nil {
+		c = p.group.sendc
+	}
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (g *group) wakeSender() { g.p.wakeSender() }
+
+// run is the sender's goroutine; it ends when the node stops.
+func (s *sender) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		again := false
+		for k := 0; ; k++ {
+			done, err := s.some(k)
+			if done {
+				break
+			}
+			again = again || err != nil
+		}
+		if again {
+			timer.Reset(sendAgain)
+		}
+		select {
+		case <-s.wakec:
+		case <-timer.C:
+		case <-s.n.stop:
+			return
+		}
+	}
+}
+
+// some empties the k-th outbox, as far as it can. done says that there is none.
+func (s *sender) some(k int) (done bool, err error) {
+	for {
+		b, ok := s.load(k)
+		if !ok {
+			return true, nil
+		}
+		if len(b.entries) == 0 {
+			return false, nil
+		}
+		var upTo uint64
+		var refused []refusal
+		if err = s.warm(&b); err == nil {
+			upTo, refused, err = s.carry(&b)
+		}
+		s.release(&b)
+		if err != nil {
+			return false, err
+		}
+		s.sent(b.to, upTo)
+		if err := s.acknowledge(b.to, upTo, refused); err != nil {
+			return false, err
+		}
+	}
+}
+
+// load is a part of an outbox, pinned.
+type load struct {
+	from, to uint64
+	heard    uint64 // all answers up to it were acted on
+	entries  []outEntry
+	pos      journal.Pos
+}
+
+// lock locks the log's mail.
+func (s *sender) lock() *mail {
+	if s.g != nil {
+		s.g.p.mu.Lock()
+		return &s.g.mail
+	}
+	s.n.mailMu.Lock()
+	return &s.n.mail
+}
+
+func (s *sender) unlock() {
+	if s.g != nil {
+		s.g.p.mu.Unlock()
+		return
+	}
+	s.n.mailMu.Unlock()
+}
+
+func (s *sender) load(k int) (b load, ok bool) {
+	if s.g == nil {
+		s.n.hear()
+	}
+	m := s.lock()
+	defer s.unlock()
+	if k >= len(m.out) {
+		return load{}, false
+	}
+	box := m.out[k]
+	b = load{to: box.to, heard: box.first - 1, pos: box.pos, from: localLog | s.n.NodeID}
+	if s.g != nil {
+		if b.from = s.g.id; !s.g.leads {
+			return b, true
+		}
+	}
+	box.sent = max(box.sent, box.first-1)
+	size := 0
+	for _, e := range box.entries[box.sent+1-box.first:] {
+		if len(b.entries) == sendEntries || size > sendBytes || !m.free(&e) {
+			break
+		}
+		if size += diskRecord; !e.body.OnDisk() {
+			size += s.n.bodies.Size(e.body) - diskRecord
+		}
+		s.n.bodies.Retain(e.body, 1)
+		s.n.bodies.Retain(e.history, 1)
+		b.entries = append(b.entries, e)
+	}
+	return b, true
+}
+
+// warm brings the records into memory.
+func (s *sender) warm(b *load) error {
+	for i := range b.entries {
+		e := &b.entries[i]
+		body, err := s.n.bodies.Warm(e.body)
+		if err != nil {
+			s.n.Logger.Error("A message on its way cannot be read", "vhost", string(e.vhost), "error", err)
+			return err
+		}
+		e.body = body
+	}
+	return nil
+}
+
+// release lets go of the entries.
+func (s *sender) release(b *load) {
+	for _, e := range b.entries {
+		s.n.bodies.Release(e.body)
+		s.n.bodies.Release(e.history)
+	}
+}
+
+// sent notes that everything up to a number has an answer on its way.
+func (s *sender) sent(to, upTo uint64) {
+	if box := s.lock().find(to); box != nil { // a snapshot may have replaced it
+		box.sent = upTo
+	}
+	s.unlock()
+}
+
+// carry hands the entries to their destination and returns its answer, which is
+// durable there.
+func (s *sender) carry(b *load) (upTo uint64, refused []refusal, err error) {
+	if s.g == nil && b.pos != 0 {
+		// What is not durable here must not be anywhere else.
+		if err := s.n.Journal.Commit(b.pos); err != nil {
+			return 0, nil, err
+		}
+	}
+	s.n.at(FailMailSent)
+	if b.to == localLog|s.n.NodeID {
+		return s.n.takeMail(b)
+	}
+	g := s.n.groupByID(b.to)
+	if g == nil {
+		return 0, nil, errLost
+	}
+	a := newAsk()
+	err = g.question(a, func(w *commandWriter) { s.write(w, b) })
+	return a.last, a.refusals, err
+}
+
+// write writes what a group is to take.
+func (s *sender) write(w *commandWriter, b *load) {
+	w.op(cmdOutIn, b.from)
+	w.uint(b.heard)
+	w.uint(b.entries[0].number)
+	w.uint(uint64(len(b.entries)))
+	for i := range b.entries {
+		e := &b.entries[i]
+		w.uint(e.target)
+		w.b = append(w.b, e.flags)
+		w.uint(uint64(e.failed))
+		w.raw(s.n.historyBytes(e.history))
+		w.raw(s.n.bodies.Bytes(e.body))
+	}
+}
+
+// acknowledge brings an answer back into the source's own log.
+func (s *sender) acknowledge(to, upTo uint64, refused []refusal) error {
+	s.n.at(FailMailTaken)
+	if s.g != nil {
+		return s.g.tell(func(w *commandWriter) {
+			w.op(cmdOutAck, to)
+			w.uint(upTo)
+			w.uint(uint64(len(refused)))
+			for _, r := range refused {
+				w.uint(r.number)
+				w.b = append(w.b, byte(r.why))
+			}
+		})
+	}
+	n := s.n
+	h := n.lock(n.parts...)
+	n.mailMu.Lock()
+	h.mailing = true
+	box := n.mail.box(to)
+	h.frame.mailAck(to, upTo, refused)
+	for _, e := range box.answered(upTo) {
+		n.taken(h, &n.mail, box, e, why(refused, e.number), n.localQueue)
+	}
+	n.unlock(h)
+	return nil
+}
+
+// takeMail lets what a group has sent into local queues.
+func (n *Node) takeMail(b *load) (upTo uint64, refused []refusal, err error) {
+	h := n.lock(n.parts...)
+	n.mailMu.Lock()
+	h.mailing = true
+	box := n.mail.inbox(b.from)
+	before := box.last
+	box.heard(b.heard)
+	for i := range b.entries {
+		e := &b.entries[i]
+		h.entries++
+		if !box.accept(e.number) {
+			continue
+		}
+		in := mailed{
+			number: e.number, target: e.target, flags: e.flags, failed: e.failed,
+			history: n.historyBytes(e.history), record: n.bodies.Bytes(e.body),
+		}
+		body, mem := n.bodies.Alloc(len(in.record))
+		copy(mem, in.record)
+		in.body = body
+		if answer := n.receive(h, n.localQueue(e.target), &in); answer != 0 {
+			box.refuse(e.number, answer)
+			h.frame.mailIn(b.from, e.number, answer, b.heard)
+		}
+	}
+	upTo = min(box.last, b.entries[len(b.entries)-1].number)
+	refused = append(refused, box.refusals...)
+	if box.last > before {
+		n.mail.took(b.from, box.last)
+		h.frame.mailIn(b.from, box.last, 0, b.heard)
+	}
+	pos := n.unlock(h)
+	if pos == 0 {
+		return upTo, refused, nil // all of it was taken before
+	}
+	return upTo, refused, n.Journal.Commit(pos)
+}
+
+// localQueue finds a queue of the local partitions, which are held.
+func (n *Node) localQueue(inc uint64) *Queue {
+	for _, p := range n.parts {
+		if q := p.queues[inc]; q != nil {
+			return q
+		}
+	}
+	return nil
+}
+
+func (n *Node) groupByID(id uint64) *group {
+	for _, p := range n.groups {
+		if p.group.id == id {
+			return p.group
+		}
+	}
+	return nil
+}

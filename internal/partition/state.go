@@ -1,0 +1,392 @@
+package partition
+
+import (
+	"bytes"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// The state of a group, in one form: what a follower that is new gets, and what two
+// replicas that have applied the same commands have in common. Beside the queues,
+// each with its entries and consumers, these are the origins of consumers and the
+// mail. It is built of the same pieces as commands.
+//
+//	version byte | with entries | applied | clock
+//	queues:    n | n × (create operation's operands | held: n × (id | n × answered | n × asked | refused) | entries | rest bytes)
+//	consumers: n | n × (number | queue | origin)
+//	processes: n | n × (origin | last)
+//	mail:      n | n × outbox (to | first | closed | n × entry | n × stranded entry) | n | n × inbox (from | last | n × (number | answer))
+//
+// In a checkpoint the entries are left out, being saved page by page, and bodies in
+// outboxes are told by where they lie. Version 1 had no processes and no closed.
+const stateVersion = 2
+
+var errState = errors.New("partition: the snapshot of a group is malformed")
+
+// hash is a hash of the group's state, without the index it was reached at.
+// REQUIRES: the partition is held.
+func (g *group) hash() uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(g.appendState(nil))
+	return h.Sum64()
+}
+
+// appendState appends the whole state. REQUIRES: the partition is held.
+func (g *group) appendState(b []byte) []byte {
+	read := g.reader()
+	return g.append(b, read, func(w *commandWriter, body message.Ref) { w.raw(read(body)) })
+}
+
+// appendMeta appends the state without entries: bodies that are elsewhere than in
+// queues by where they lie. REQUIRES: the partition is held.
+func (g *group) appendMeta(b []byte) []byte { return g.append(b, nil, g.node.locate) }
+
+// append appends the state, without entries if read is nil.
+func (g *group) append(b []byte, read func(message.Ref) []byte, body func(*commandWriter, message.Ref)) []byte {
+	w := commandWriter{b: append(b, stateVersion)}
+	w.bool(read != nil)
+	w.uint(g.applied)
+	w.uint(uint64(g.clock))
+	list := g.sorted()
+	w.uint(uint64(len(list)))
+	for _, q := range list {
+		g.appendQueue(&w, q, read)
+	}
+	seats := g.seats()
+	w.uint(uint64(len(seats)))
+	for _, s := range seats {
+		w.uint(s.c.Number)
+		w.uint(s.q.Incarnation)
+		w.uint(s.origin)
+	}
+	w.uint(uint64(len(g.processes)))
+	for _, p := range g.processes {
+		w.uint(p.origin)
+		w.uint(p.last)
+	}
+	g.mail.append(&w, g.node, body)
+	return w.b
+}
+
+// reader returns a function that finds records, each valid until the next is asked for. A record that cannot be read ends the process.
+func (g *group) reader() func(message.Ref) []byte {
+	var w bodies.Window
+	return func(ref message.Ref) []byte {
+		if ref.OnDisk() {
+			b, err := g.node.bodies.Read(ref, &w)
+			if err != nil {
+				g.node.fail(err)
+			}
+			return b
+		}
+		return g.node.bodies.Bytes(ref)
+	}
+}
+
+func (g *group) appendQueue(w *commandWriter, q *Queue, read func(message.Ref) []byte) {
+	w.uint(q.Incarnation)
+	w.text(string(q.VHost))
+	w.text(q.Name)
+	w.config(q.config)
+	settings := q.m.Settings()
+	w.settings(&settings, &q.dead)
+	ids := map[queue.ID]bool{}
+	for _, m := range []map[queue.ID][]uint64{q.answered, q.asked} {
+		for id := range m {
+			ids[id] = true
+		}
+	}
+	for id := range q.balked {
+		ids[id] = true
+	}
+	w.uint(uint64(len(ids)))
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		w.uint(uint64(id))
+		w.numbers(q.answered[id])
+		w.numbers(q.asked[id])
+		w.bool(q.balked[id])
+	}
+	if read != nil {
+		w.b = q.m.AppendEntries(w.b, read, g.node.historyBytes)
+	}
+	w.raw(q.m.AppendRest(nil))
+}
+
+func (w *commandWriter) numbers(list []uint64) {
+	w.uint(uint64(len(list)))
+	for _, v := range list {
+		w.uint(v)
+	}
+}
+
+func (m *mail) append(w *commandWriter, n *Node, body func(*commandWriter, message.Ref)) {
+	w.uint(uint64(len(m.out)))
+	for _, b := range m.out {
+		w.uint(b.to)
+		w.uint(b.first)
+		w.bool(b.closed)
+		for _, list := range [][]outEntry{b.entries, b.stranded} {
+			w.uint(uint64(len(list)))
+			for i := range list {
+				w.mailed(&list[i], n, body)
+			}
+		}
+	}
+	w.uint(uint64(len(m.in)))
+	for _, b := range m.in {
+		w.uint(b.from)
+		w.uint(b.last)
+		w.uint(uint64(len(b.refusals)))
+		for _, r := range b.refusals {
+			w.uint(r.number)
+			w.b = append(w.b, byte(r.why))
+		}
+	}
+}
+
+func (w *commandWriter) mailed(e *outEntry, n *Node, body func(*commandWriter, message.Ref)) {
+	for _, v := range []uint64{e.number, e.target, e.source, uint64(e.id)} {
+		w.uint(v)
+	}
+	w.b = append(w.b, e.flags, byte(e.reason))
+	w.text(string(e.vhost))
+	w.uint(uint64(e.failed))
+	w.raw(n.historyBytes(e.history))
+	body(w, e.body)
+}
+
+// restoreState replaces the state by one that appendState wrote; its bytes begin at
+// the position given. REQUIRES: the partition is held.
+func (g *group) restoreState(b []byte, at journal.Pos) error {
+	r := &stateReader{g: g, place: at}
+	r.all = b
+	if err := g.restore(r, true, r.body); err != nil {
+		return err
+	}
+	return g.restoreRests()
+}
+
+// restoreMeta takes what appendMeta wrote into a new group. Once its queues have
+// their entries, restoreRests follows. REQUIRES: the partition is held.
+func (g *group) restoreMeta(b []byte) error {
+	r := &stateReader{g: g}
+	r.all = b
+	return g.restore(r, false, func() (message.Ref, bool) { return r.located(g.node) })
+}
+
+func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, bool)) error {
+	version := r.byte()
+	if version == 0 || version > stateVersion || (r.byte() != 0) != entries {
+		return errState
+	}
+	g.forgetState()
+	g.applied, g.clock = r.uint(), r.time()
+	for range r.count(8) {
+		if !r.queue(entries) {
+			return errState
+		}
+	}
+	for range r.count(3) {
+		number, inc, origin := r.uint(), r.uint(), r.uint()
+		q := g.p.queues[inc]
+		if q == nil || g.consumers[number] != nil {
+			return errState
+		}
+		g.consumers[number] = &seat{q: q, origin: origin}
+	}
+	if version > 1 {
+		for range r.count(2) {
+			p := process{r.uint(), r.uint()}
+			if k := len(g.processes); k > 0 && g.processes[k-1].origin>>originTimeBits >= p.origin>>originTimeBits {
+				return errState
+			}
+			g.processes = append(g.processes, p)
+		}
+	}
+	r.mail(&g.mail, version, body, g.node, func(inc uint64) *Queue { return g.p.queues[inc] })
+	if r.bad || r.at != len(r.all) {
+		return errState
+	}
+	return nil
+}
+
+// restoreRests gives queues what refers to their entries: consumers, lists.
+func (g *group) restoreRests() error {
+	for _, q := range g.sorted() {
+		rest := q.rest
+		if q.rest = nil; rest == nil {
+			continue
+		}
+		left, err := q.m.RestoreRest(rest, func(c *queue.Consumer) {
+			if s := g.consumers[c.Number]; s != nil && s.q == q {
+				s.c = c
+			}
+		})
+		if err != nil || len(left) > 0 {
+			return errState
+		}
+	}
+	for _, s := range g.consumers {
+		if s.c == nil {
+			return errState
+		}
+	}
+	return nil
+}
+
+// forgetState lets go of everything the group has.
+func (g *group) forgetState() {
+	for inc, q := range g.p.queues {
+		q.m.Close()
+		g.p.unschedule(q)
+		for q.m.BuryRest(sliceLimit) { // at once: the queue's new pages may have the names of the old ones
+		}
+		if g.declared[inc] == nil {
+			q.gone = true
+		}
+		q.live, q.answered, q.asked, q.balked, q.transit, q.stranded = false, nil, nil, nil, 0, 0
+		delete(g.p.queues, inc)
+	}
+	for _, b := range g.mail.out {
+		for _, e := range slices.Concat(b.entries, b.stranded) {
+			g.p.hold.drop(e.body, e.history)
+		}
+	}
+	g.consumers, g.mail, g.processes = map[uint64]*seat{}, mail{}, nil
+	g.p.discardUncounted()
+}
+
+// stateReader reads a state.
+type stateReader struct {
+	commandReader
+	g     *group
+	place journal.Pos // of the state in the journal, 0 if that is not known
+}
+
+// body reads a record; the reference is the caller's.
+func (r *stateReader) body() (message.Ref, bool) {
+	record, at := r.record()
+	if r.bad {
+		return 0, false
+	}
+	ref, err := r.keep(record, true, len(r.all)-at)
+	return ref, err == nil
+}
+
+// keep stores bytes that lie so far in front of the end.
+func (r *stateReader) keep(b []byte, record bool, fromEnd int) (message.Ref, error) {
+	if record && message.CheckRecord(b) != nil {
+		return 0, errState
+	}
+	if !record {
+		return storeHistory(r.g.node.bodies, b), nil
+	}
+	var place message.Location
+	if r.place != 0 {
+		place = message.Location(r.place) + message.Location(len(r.all)-fromEnd)
+	}
+	return r.g.keep(b, place), nil
+}
+
+func (r *stateReader) queue(entries bool) bool {
+	g := r.g
+	inc := r.uint()
+	vhost, name := message.VHost(r.text()), r.text()
+	config := r.config()
+	settings, dead := r.settings()
+	if r.bad || g.p.queues[inc] != nil {
+		return false
+	}
+	q := g.newQueue(inc, vhost, name, config, settings, dead, g.clock)
+	for range r.count(4) {
+		id := r.id()
+		for range r.count(1) {
+			q.answer(id, r.uint())
+		}
+		for range r.count(1) {
+			q.ask(id, r.uint())
+		}
+		if r.byte() != 0 {
+			q.note(id, true)
+		}
+	}
+	if r.bad {
+		return false
+	}
+	if entries {
+		left, err := q.m.RestoreEntries(r.all[r.at:], r.keep)
+		if err != nil {
+			return false
+		}
+		r.at = len(r.all) - len(left)
+	}
+	rest, _ := r.bytes()
+	q.rest = bytes.Clone(rest)
+	return !r.bad
+}
+
+// mail reads what mail.append wrote in a version of either state. body reads a body, find finds a source.
+func (r *commandReader) mail(m *mail, version byte, body func() (message.Ref, bool), n *Node, find func(uint64) *Queue) {
+	for range r.count(4) {
+		box := m.box(r.uint())
+		box.first = r.uint()
+		box.closed = version > 1 && r.byte() != 0
+		for k := range 2 {
+			for range r.count(10) {
+				e, ok := r.mailed(body, n)
+				if !ok {
+					r.bad = true
+					return
+				}
+				q := find(e.source)
+				switch {
+				case k == 1:
+					box.stranded = append(box.stranded, e)
+					if q != nil {
+						q.stranded++
+					}
+					continue
+				case e.number != box.next():
+					r.bad = true
+					return
+				case e.id == 0 && q != nil:
+					q.transit++
+				case q != nil && q.part.group == nil:
+					q.ask(e.id, e.target) // a group's state tells by itself
+				}
+				box.entries = append(box.entries, e)
+			}
+		}
+	}
+	for range r.count(3) {
+		box := m.inbox(r.uint())
+		box.last = r.uint()
+		for range r.count(2) {
+			box.refuse(r.uint(), mailAnswer(r.byte()))
+		}
+	}
+}
+
+func (r *commandReader) mailed(body func() (message.Ref, bool), n *Node) (e outEntry, ok bool) {
+	e = outEntry{number: r.uint(), target: r.uint(), source: r.uint(), id: r.id(), flags: r.byte()}
+	e.reason = deadletter.Reason(r.byte())
+	r.bad = r.bad || e.reason != 0 && !e.reason.Valid()
+	e.vhost, e.failed = message.VHost(r.text()), r.small()
+	history, _ := r.bytes()
+	if r.bad {
+		return e, false
+	}
+	if e.body, ok = body(); !ok {
+		return e, false
+	}
+	e.history = storeHistory(n.bodies, history)
+	return e, true
+}

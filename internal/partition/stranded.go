@@ -1,0 +1,303 @@
+package partition
+
+import (
+	"slices"
+
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// A message is stranded when the queue it was sent to in another log was gone when
+// it arrived, or had no room for a replay. It stays in the outbox it was sent from,
+// counted, until its exchange leads somewhere again.
+
+// Stranded is how many messages wait so, also those whose own queue was deleted.
+func (n *Node) Stranded() (count int) {
+	n.eachMail(func(_ *group, m *mail) {
+		for _, b := range m.out {
+			count += len(b.stranded)
+		}
+	})
+	return count
+}
+
+// eachMail calls f for the mail of each log, locked.
+func (n *Node) eachMail(f func(g *group, m *mail)) {
+	for _, g := range n.logs() {
+		n.withMail(g, func(m *mail) { f(g, m) })
+	}
+}
+
+// logs are the groups, and nil for the local partitions.
+func (n *Node) logs() (list []*group) {
+	for _, p := range n.groups {
+		list = append(list, p.group)
+	}
+	return append(list, nil)
+}
+
+// withMail calls f for the mail of one log, locked.
+func (n *Node) withMail(g *group, f func(m *mail)) {
+	if g != nil {
+		g.p.mu.Lock()
+		defer g.p.mu.Unlock()
+		f(&g.mail)
+		return
+	}
+	n.mailMu.Lock()
+	defer n.mailMu.Unlock()
+	f(&n.mail)
+}
+
+// strandedEntry is one that is to be routed anew; its references are held.
+type strandedEntry struct {
+	g  *group // nil: of the local partitions
+	to uint64
+	e  outEntry
+}
+
+// part is a partition of the log it is in.
+func (s *strandedEntry) part(n *Node) *Partition {
+	if s.g != nil {
+		return s.g.p
+	}
+	return n.parts[0]
+}
+
+// pinStranded returns up to limit of the entries stranded in a log that f chooses, but
+// for the first few of these.
+func (n *Node) pinStranded(g *group, f func(*outEntry) bool, skip, limit int) (found []strandedEntry) {
+	n.withMail(g, func(m *mail) {
+		if g != nil && !g.leads {
+			return
+		}
+		for _, b := range m.out {
+			for _, e := range b.stranded {
+				switch {
+				case len(found) == limit:
+					return
+				case !f(&e):
+				case skip > 0:
+					skip--
+				default:
+					n.bodies.Retain(e.body, 1)
+					n.bodies.Retain(e.history, 1)
+					found = append(found, strandedEntry{g, b.to, e})
+				}
+			}
+		}
+	})
+	return found
+}
+
+func (n *Node) unpinStranded(list []strandedEntry) {
+	for i := range list {
+		n.bodies.Release(list[i].e.body)
+		n.bodies.Release(list[i].e.history)
+	}
+}
+
+// warmStranded brings the record into memory, and says whether that went well.
+func (n *Node) warmStranded(s *strandedEntry) bool {
+	body, err := n.bodies.Warm(s.e.body)
+	if err != nil {
+		n.Logger.Error("A stranded message cannot be read", "vhost", string(s.e.vhost), "error", err)
+		return false
+	}
+	s.e.body = body
+	return true
+}
+
+// retryStranded routes the stranded messages of each log anew.
+func (n *Node) retryStranded() {
+	all := func(*outEntry) bool { return true }
+	for _, g := range n.logs() {
+		for done := 0; ; done += sliceLimit {
+			found := n.pinStranded(g, all, done, sliceLimit)
+			gone, err := 0, error(nil)
+			for i := 0; i < len(found) && err == nil; i++ {
+				var went bool
+				if went, err = n.retryOne(&found[i]); went {
+					gone++
+				}
+			}
+			n.unpinStranded(found)
+			if err != nil || len(found) < sliceLimit {
+				break // with an error, the next retry begins anew
+			}
+			done -= gone
+		}
+	}
+}
+
+// retryOne routes one anew. It says whether it is gone already: a group decides later.
+func (n *Node) retryOne(s *strandedEntry) (gone bool, err error) {
+	if !n.warmStranded(s) {
+		return false, nil
+	}
+	p := n.planStranded(s)
+	if len(p.targets)+len(p.remote) == 0 {
+		return false, nil
+	}
+	if s.g == nil {
+		return n.rerouteLocal(s, p, 0), nil
+	}
+	return false, s.g.tell(func(w *commandWriter) { n.writeReroute(w, cmdReroute, s, p) })
+}
+
+// writeReroute writes where a stranded entry goes.
+func (n *Node) writeReroute(w *commandWriter, code byte, s *strandedEntry, p *plan) {
+	rec := message.Record(n.bodies.Bytes(s.e.body))
+	w.op(code, s.to)
+	w.uint(s.e.number)
+	w.uint(uint64(quorumSize(rec)))
+	w.uint(uint64(priorityOf(rec) + 1))
+	w.planTargets(p)
+}
+
+// planStranded finds where the message goes now.
+func (n *Node) planStranded(s *strandedEntry) *plan {
+	rec := message.Record(n.bodies.Bytes(s.e.body))
+	h, err := deadletter.Parse(n.historyBytes(s.e.history))
+	if err != nil || len(h.Keys) == 0 {
+		return &plan{}
+	}
+	keys := h.Keys
+	if !h.KeysReplaced {
+		keys = appendShortStrings(slices.Clip(keys), rec.BCC())
+	}
+	targets, _, _ := n.Router.RouteDead(&Queue{VHost: s.e.vhost, Incarnation: s.e.source}, h.Exchange, keys, rec, &h, nil)
+	p := &plan{targets: targets}
+	p.split(s.part(n))
+	return p
+}
+
+// takeStranded takes an entry out of an outbox.
+func (b *outbox) takeStranded(number uint64) (e outEntry, ok bool) {
+	i := slices.IndexFunc(b.stranded, func(e outEntry) bool { return e.number == number })
+	if i < 0 {
+		return e, false
+	}
+	e = b.stranded[i]
+	if i == 0 { // as when all are sent elsewhere, one after the other
+		b.stranded = b.stranded[1:]
+	} else {
+		b.stranded = slices.Delete(b.stranded, i, i+1)
+	}
+	return e, true
+}
+
+// place puts a stranded entry where it goes now: into queues of its own log, and
+// into outboxes. source is the queue it came from, nil if that is gone. REQUIRES:
+// the log is held.
+func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size uint32, priority int) {
+	if source != nil {
+		source.stranded--
+		h.touch(source)
+	}
+	h.entered = h.entered[:0]
+	for _, t := range p.targets {
+		h.touch(t)
+		in := queue.Entry{
+			Body: e.body, History: e.history, Counts: queue.Counts{Deliveries: e.failed}, Size: size, Priority: priority, TTL: -1,
+			Logged: true, Redelivered: e.failed > 0,
+		}
+		if t.part.group == nil {
+			rec := message.Record(n.bodies.Bytes(e.body))
+			in.Size, in.Logged = t.size(rec), t.logs(rec.Persistent())
+		}
+		n.bodies.Retain(e.body, 1)
+		n.bodies.Retain(e.history, 1)
+		id, result := t.m.Force(h.now, &in)
+		if result == queue.Refused {
+			n.bodies.Release(e.body)
+			n.bodies.Release(e.history)
+			continue
+		}
+		t.stats.Published++
+		h.entered = append(h.entered, newEntry{t, id, in.Logged && id != 0})
+		if t.part.group == nil && in.Logged && id != 0 {
+			n.logReceived(h, t, id, &in, &mailed{history: n.historyBytes(e.history), record: n.bodies.Bytes(e.body)})
+		}
+	}
+	for _, t := range p.remote {
+		again := *e
+		again.target = t.queue
+		n.bodies.Retain(e.body, 1)
+		n.bodies.Retain(e.history, 1)
+		if source != nil {
+			source.transit++
+		}
+		box := m.box(t.log)
+		again.after = m.taken
+		again.number = box.put(again)
+		if h.mailing {
+			n.logSend(h, box, &again, &queue.Death{})
+		}
+		h.sends = true
+	}
+	h.drop(e.body, e.history)
+	for _, in := range h.entered {
+		in.q.m.Flow(h.now, in.id)
+	}
+}
+
+// reroute applies a new plan for a stranded entry, which has flags besides from then on.
+func (a *application) reroute(flags uint8) {
+	box, number := a.g.mail.box(a.r.uint()), a.r.uint()
+	size, priority := a.r.small(), a.r.int()-1
+	p := a.plan(nil)
+	if a.r.bad || len(p.targets)+len(p.remote) == 0 {
+		return
+	}
+	ask := a.answer()
+	if ask != nil {
+		ask.ok = true
+	}
+	if e, ok := box.takeStranded(number); ok {
+		if ask != nil {
+			ask.n++
+		}
+		e.flags |= flags
+		a.g.node.place(a.h, &a.g.mail, a.g.p.queues[e.source], &e, p, size, priority)
+	}
+}
+
+// rerouteLocal is reroute for the local partitions. It says whether the entry went.
+func (n *Node) rerouteLocal(s *strandedEntry, p *plan, flags uint8) (went bool) {
+	h := n.lock(n.parts...)
+	n.mailMu.Lock()
+	h.mailing = true
+	rec := message.Record(n.bodies.Bytes(s.e.body))
+	p.targets = slices.DeleteFunc(p.targets, func(q *Queue) bool {
+		return q.gone || !q.m.Accepts(&queue.Entry{Size: q.size(rec)})
+	})
+	if len(p.targets)+len(p.remote) > 0 {
+		var e outEntry
+		if e, went = n.mail.box(s.to).takeStranded(s.e.number); went {
+			e.flags |= flags
+			h.frame.mailBack(s.to, e.number)
+			n.bodies.Release(e.body) // it may be on disk
+			e.body = s.e.body
+			n.bodies.Retain(e.body, 1)
+			n.place(h, &n.mail, n.localQueue(e.source), &e, p, 0, priorityOf(rec))
+		}
+	}
+	n.unlock(h)
+	return went
+}
+
+func (f *frame) mailBack(to, number uint64) {
+	f.begin(opMailBack)
+	f.uint(to)
+	f.uint(number)
+}
+
+func (r *recovery) mailBack(fr *frameReader) {
+	box, number := r.node.mail.box(fr.uint()), fr.uint()
+	if e, ok := box.takeStranded(number); ok && !fr.bad {
+		r.queue(e.source).stranded--
+		r.hold.drop(e.body, e.history)
+	}
+}

@@ -1,0 +1,249 @@
+package queue
+
+import (
+	"bartleby.mq/internal/message"
+)
+
+// Cold is the world a queue puts pages into that have no room in memory, and
+// bodies. It is for one queue. A queue has no answer to a disk that fails: an
+// implementation that cannot do what it is asked must not return.
+type Cold interface {
+	// Locate is where a body lies on disk, 0 if nowhere.
+	Locate(body message.Ref) (location uint64)
+	// Cool exchanges a reference to a body in memory for one to its place on disk,
+	// where it is written first if need be. It returns body if that is impossible.
+	Cool(body message.Ref) message.Ref
+	// At is the reference to the body at a location. References to places on disk
+	// go on being counted while their page is cold.
+	At(location uint64) message.Ref
+
+	// Bytes are those of a history; Keep makes one; Retain and Release add and give
+	// up a reference.
+	Bytes(history message.Ref) []byte
+	Keep(history []byte) message.Ref
+	Retain(history message.Ref)
+	Release(history message.Ref)
+
+	// Write keeps a page under its name and a summary of it.
+	Write(id PageID, page, summary []byte)
+	// Read returns a page; it is valid until the next call.
+	Read(id PageID) []byte
+	// WriteDelta keeps the delta of a page, which Read is not asked for.
+	WriteDelta(id PageID, delta []byte)
+	// WriteMeta keeps what SaveMeta is about.
+	WriteMeta(version uint32, meta []byte)
+	// Discard is told that a page is not needed any more once the checkpoint of
+	// version by is whole.
+	Discard(id PageID, by uint32)
+	// DiscardDelta is the same for a delta.
+	DiscardDelta(id PageID, by uint32)
+	// Fail is told of a page that Read returned and that is nonsense.
+	Fail(id PageID, err error)
+}
+
+// PageID names a copy of a page of a queue.
+type PageID struct {
+	Lane    int
+	Number  uint64
+	Version uint32
+}
+
+// SetCold tells the machine where its pages may go; without, all stay in memory
+// and there are no checkpoints. Call it before the first command.
+func (m *Machine) SetCold(c Cold) { m.cold = c }
+
+// HotPages is how many pages at each end of a lane are usually not put away.
+const HotPages = 16
+
+// PutAway takes pages out of memory that stand neither near the head nor near
+// the tail of their lane: their bodies, and with index also their entries. It
+// handles at most limit pages and returns how many it handled; 0 means that
+// there are no others.
+func (m *Machine) PutAway(limit int, index bool) (handled int) {
+	if m.cold == nil || m.pages.version == 0 {
+		return 0
+	}
+	looks := 0
+	put := func(l *lane, level, k int) {
+		s := &l.slots[k]
+		p := s.page
+		if p == nil || s.used > 0 || p.cool && !index { // cold or split; there may be very many
+			if looks++; looks%64 == 0 {
+				handled++
+			}
+			return
+		}
+		handled++
+		m.chill(p)
+		if index && p.cool && m.quiet(p) {
+			m.spill(l, level, k)
+		}
+	}
+	for level, l := range m.lanes {
+		hot := m.pages.Hot
+		if l == nil || len(l.slots) <= 2*hot {
+			continue
+		}
+		begin, _ := l.search(l.head / pageSize)
+		begin += hot
+		end := len(l.slots) - max(hot, 1) // the last one is being filled
+		if end <= begin {
+			continue
+		}
+		if l.sweptTo == 0 {
+			l.sweptFrom, l.sweptTo = l.slots[end].number, l.slots[end].number
+		}
+		// First what became the tail's neighbour meanwhile; then towards the head:
+		// what is furthest from it will be needed last.
+		k, _ := l.search(l.sweptTo)
+		for ; k < end && handled < limit; k++ {
+			l.sweptTo = l.slots[k].number + 1
+			put(l, level, k)
+		}
+		k, _ = l.search(l.sweptFrom)
+		for k = min(k, end) - 1; k >= begin && handled < limit; k-- {
+			l.sweptFrom = l.slots[k].number
+			put(l, level, k)
+		}
+	}
+	return handled
+}
+
+// SweepAgain lets PutAway begin anew.
+func (m *Machine) SweepAgain() {
+	for _, l := range m.lanes {
+		if l != nil {
+			l.sweptFrom, l.sweptTo = 0, 0
+		}
+	}
+}
+
+// chill lets the bodies of a page go to disk.
+func (m *Machine) chill(p *page) {
+	if p.cool {
+		return
+	}
+	p.cool = true
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		j := p.at(i)
+		p.refs[j] = m.cold.Cool(p.refs[j])
+		p.cool = p.cool && p.refs[j].OnDisk()
+	}
+}
+
+// quiet says whether nobody waits for an entry of the page: none is delivered,
+// none is about to be routed.
+func (m *Machine) quiet(p *page) bool {
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if s := p.state(i); s == stateOut || s == stateDying {
+			return false
+		}
+	}
+	return true
+}
+
+// spill takes a page with its entries out of memory, but for those that are soon due.
+func (m *Machine) spill(l *lane, level, k int) {
+	s := &l.slots[k]
+	p := s.page
+	var at moments
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if m.watches(p.state(i)) {
+			at[i] = m.due(p, i)
+		}
+	}
+	near, wake, ok := m.near(&at, p.live, m.clock)
+	rest := p.live.less(near)
+	if !ok || rest == (bitmap{}) {
+		return // it goes soon
+	}
+	if p.dirty != 0 || p.part || p.saved == 0 || p.delta != 0 {
+		m.save(p)
+	}
+	if p.part {
+		return
+	}
+	m.leave(s, p, rest, m.summarize(p, rest))
+	m.setWake(l, k, wake)
+	m.part(p)
+	if near == (bitmap{}) {
+		s.page, s.saved = nil, p.saved
+		m.pages.put(p)
+	}
+}
+
+// release gives back what entries of a page hold beside their columns: side rows
+// and references to histories.
+func (m *Machine) release(p *page, set bitmap) {
+	if p.rows == nil && p.histories == nil {
+		return
+	}
+	for i := set.next(0); i < pageSize; i = set.next(i + 1) {
+		m.dropSide(p, i)
+		if h := p.history(i); h != 0 {
+			m.cold.Release(h)
+		}
+	}
+}
+
+// resident returns the page at k, all of it in memory.
+func (m *Machine) resident(l *lane, level, k int) *page {
+	s := &l.slots[k]
+	switch {
+	case s.page == nil:
+		s.page = m.load(s, level)
+	case s.page.rest != nil:
+		m.join(s.page)
+	default:
+		return s.page
+	}
+	m.forgetRest(s)
+	m.noteLeast(l, k)
+	return s.page
+}
+
+// load returns a cold page, in memory.
+func (m *Machine) load(s *slot, level int) *page {
+	p := m.pages.get(0)
+	p.number, p.level, p.saved, p.cool = s.number, uint8(level), s.saved, true
+	id := PageID{level, s.number, s.saved}
+	d, err := m.pages.parse(m.cold.Read(id))
+	if err == nil {
+		err = m.decode(p, d, d.live)
+	}
+	if err != nil {
+		m.cold.Fail(id, err)
+	}
+	return p
+}
+
+// look is resident for those who only read: what is cold of a page stays cold.
+// The page is given back by unlook.
+func (m *Machine) look(l *lane, level, k int) *page {
+	s := &l.slots[k]
+	if s.page == nil {
+		return m.load(s, level)
+	}
+	if s.page.rest != nil {
+		m.join(s.page)
+	}
+	return s.page
+}
+
+func (m *Machine) unlook(l *lane, k int, p *page) {
+	switch {
+	case l.slots[k].page != p:
+		m.release(p, p.live)
+		m.pages.put(p)
+	case p.rest != nil:
+		m.part(p)
+	}
+}
+
+// discard is called for a page that has gone, in the version given.
+func (m *Machine) discard(p *page, version uint32) {
+	if p.saved != 0 {
+		m.cold.Discard(p.id(p.saved), version)
+	}
+	m.discardDelta(p, version)
+}

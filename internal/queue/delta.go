@@ -1,0 +1,127 @@
+package queue
+
+import "encoding/binary"
+
+// A split page that changes is not saved anew: what a checkpoint needs of it is
+// what stands in memory, and which entries of the copy still count. That is its
+// delta, a small record beside the copy. So a checkpoint costs by what has
+// changed, and not by how long the queues are in which something dies, and the
+// first death in a page after the cut of a checkpoint reads nothing.
+//
+// A delta belongs to one copy, and the latest one counts. Who saves the whole page
+// makes both needless. A page that is cold has none.
+//
+//	delta     version byte | version of the copy | rest, 32 bytes | n | summary of the rest, n bytes | the others, as a page
+const deltaFormat = 1
+
+// savesDelta says whether a delta will do: with entries that are out or on their
+// way, the whole page is saved.
+func (m *Machine) savesDelta(p *page) bool {
+	return p.rest != nil && m.quiet(p)
+}
+
+// saveDelta writes what has changed of a split page since its copy was made.
+func (m *Machine) saveDelta(p *page) {
+	m.pages.saves += deltaWeight
+	version := m.savingAs(p.dirty)
+	m.discardDelta(p, version)
+	m.encode(p)
+	b := binary.AppendUvarint(append(m.pages.delta[:0], deltaFormat), uint64(p.saved))
+	b = p.rest.append(b)
+	b = binary.AppendUvarint(b, uint64(len(p.summary)))
+	b = append(b, p.summary...)
+	b = append(b, m.pages.blob...)
+	m.pages.delta = b
+	p.delta, p.dirty = version, 0
+	m.cold.WriteDelta(p.id(version), b)
+}
+
+// discardDelta is called when the delta is not needed any more once the
+// checkpoint of version by is whole.
+func (m *Machine) discardDelta(p *page, by uint32) {
+	if p.delta != 0 && p.delta != by {
+		m.cold.DiscardDelta(p.id(p.delta), by)
+	}
+	p.delta = 0
+}
+
+// DeltaOf is the version of the copy that a delta belongs to.
+func DeltaOf(delta []byte) (version uint32, err error) {
+	r := reader{b: delta}
+	if r.byte() != deltaFormat {
+		return 0, errPage
+	}
+	if version = r.small(); r.bad {
+		return 0, errPage
+	}
+	return version, nil
+}
+
+// parsedDelta is what a delta tells.
+type parsedDelta struct {
+	of     uint32
+	rest   bitmap
+	sum    summary  // of these
+	others *decoded // Pages.copy
+}
+
+func (ps *Pages) parseDelta(b []byte) (x parsedDelta, err error) {
+	if x.of, err = DeltaOf(b); err != nil {
+		return x, err
+	}
+	r := reader{b: b}
+	r.byte()
+	r.small()
+	x.rest = r.bitmap()
+	told := reader{b: r.bytes(r.uint())}
+	x.sum = readSummary(&told)
+	if r.bad || told.bad || len(told.b) > 0 || x.rest.count() != int(x.sum.used()) || x.sum.used() == 0 {
+		return x, errPage
+	}
+	if x.others, err = ps.parse(r.b); err != nil {
+		return x, err
+	}
+	for i := x.others.live.next(0); i < pageSize; i = x.others.live.next(i + 1) {
+		if state := x.others.marks[i] & stateMask; state == stateOut || state == stateDying || x.rest.has(i) {
+			return x, errPage
+		}
+	}
+	return x, nil
+}
+
+// RestoreSplit is RestorePage for a page whose copy has a delta, of the version given.
+func (m *Machine) RestoreSplit(id PageID, version uint32, delta []byte, placed func(segment uint64, n int64)) error {
+	x, err := m.pages.parseDelta(delta)
+	if err != nil || x.of != id.Version || id.Lane >= len(m.lanes) {
+		return errPage
+	}
+	d := x.others
+	l := m.lane(id.Lane)
+	k, ok := l.restore(id)
+	if !ok {
+		return errPage
+	}
+	near := m.pages.summarize(d, d.live)
+	for state, n := range near.n {
+		m.tally(uint8(state), int(n), int64(near.bytes[state]))
+	}
+	for _, seg := range near.segs {
+		placed(seg.segment, int64(seg.n))
+	}
+	l.ready += int(near.n[stateReady])
+	m.n.Persistent += near.logged
+	p := m.pages.get(0)
+	p.number, p.level, p.saved, p.delta, p.cool = id.Number, uint8(id.Lane), id.Version, version, true
+	if err := m.decode(p, d, d.live); err != nil {
+		return err
+	}
+	l.slots[k].page = p
+	p.rest = &x.rest
+	m.pages.told(p, &x.sum)
+	m.restoreCold(id.Lane, k, &x.sum, placed)
+	m.noteLeast(l, k)
+	if s := &l.slots[k]; s.logged < s.used || near.logged < int(near.used()) {
+		m.dropUnlogged(l, id.Lane, k)
+	}
+	return nil
+}

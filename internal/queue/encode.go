@@ -1,0 +1,203 @@
+package queue
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"bartleby.mq/internal/deadletter"
+)
+
+// A page on disk: a version byte, then columns, each as short as it can be, for
+// the entries in the order of their slots. Integers are uvarints; a run is a
+// value and for how many entries it holds.
+//
+//	live      1 byte: 1 = all slots; else 0 and the bitmap, 32 bytes
+//	flags     runs
+//	location  of the body: the first, then differences, zigzag
+//	size      runs
+//	due       1 byte: 0 = none has one; else 1, the least moment, and for each 0 = none, or one more than its distance
+//	owner     for each that is out, the consumer's slot
+//	side      count | for each: slot byte, what byte, then what there is of: history, deliveries and acquired, TTL's moment, reason and moment of death
+//	          history is 0 = none, k = as the k-th new one of this page, or one more than there are so far: length and bytes
+const encodingVersion = 1
+
+const (
+	sideHistory = 1 << iota
+	sideCounts
+	sideTTL
+	sideDeath
+)
+
+// kept is the state in which an entry is saved. The journal does not tell that
+// an entry died before it was routed: to a queue that recovers from outcomes, it
+// has not happened yet.
+func (m *Machine) kept(p *page, i uint) uint8 {
+	state := p.state(i)
+	if state == stateDying && !m.pages.Exact {
+		if m.rowOf(p, i).reason.Counted() == deadletter.Rejected {
+			return stateOut
+		}
+		return stateReady
+	}
+	return state
+}
+
+// saves says whether the entry is there in the page's copy: one that is not
+// logged only if its body is on disk.
+func (m *Machine) saves(p *page, i uint) bool {
+	return p.logged(i) || p.ref(i).OnDisk()
+}
+
+// encode writes the page to Pages.blob and returns which entries it wrote.
+func (m *Machine) encode(p *page) (live bitmap) {
+	live = p.live
+	for i := live.next(0); i < pageSize; i = live.next(i + 1) {
+		if !m.saves(p, i) {
+			live.clear(i)
+		}
+	}
+	e := encoder{m: m, p: p, live: live, b: m.pages.blob[:0]}
+	e.head()
+	e.runs(func(i uint) uint64 { return uint64(p.mark(i)&^stateMask | m.kept(p, i)) })
+	e.locations()
+	e.runs(func(i uint) uint64 { return uint64(p.size(i)) })
+	e.dues()
+	e.owners()
+	e.sides()
+	m.pages.blob = e.b
+	return live
+}
+
+type encoder struct {
+	m    *Machine
+	p    *page
+	live bitmap
+	b    []byte
+}
+
+func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
+
+func (e *encoder) head() {
+	e.b = append(e.b, encodingVersion)
+	if e.live.count() == pageSize {
+		e.b = append(e.b, 1)
+		return
+	}
+	e.b = e.live.append(append(e.b, 0))
+}
+
+// runs writes a column as runs of equal values.
+func (e *encoder) runs(value func(i uint) uint64) {
+	var run, last uint64
+	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
+		v := value(i)
+		if run > 0 && v == last {
+			run++
+			continue
+		}
+		if run > 0 {
+			e.uint(last)
+			e.uint(run)
+		}
+		last, run = v, 1
+	}
+	if run > 0 {
+		e.uint(last)
+		e.uint(run)
+	}
+}
+
+func (e *encoder) locations() {
+	var last uint64
+	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
+		at := e.m.cold.Locate(e.p.ref(i))
+		e.b = binary.AppendVarint(e.b, int64(at-last))
+		last = at
+	}
+}
+
+func (e *encoder) dues() {
+	least := int64(never)
+	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
+		if due := e.m.due(e.p, i); due != 0 {
+			least = min(least, due)
+		}
+	}
+	if least == never {
+		e.b = append(e.b, 0)
+		return
+	}
+	e.b = append(e.b, 1)
+	e.uint(uint64(least))
+	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
+		if due := e.m.due(e.p, i); due != 0 {
+			e.uint(uint64(due-least) + 1)
+		} else {
+			e.uint(0)
+		}
+	}
+}
+
+func (e *encoder) owners() {
+	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
+		if e.m.kept(e.p, i) != stateOut {
+			continue
+		}
+		var owner uint32
+		if e.m.pages.Exact && e.p.state(i) == stateOut {
+			owner = e.p.owner(i)
+		}
+		e.uint(uint64(owner))
+	}
+}
+
+func (e *encoder) sides() {
+	at, n := len(e.b), 0
+	e.b = append(e.b, 0, 0)
+	refs := e.m.pages.refs[:0]
+	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
+		var what byte
+		history, counts, s := e.p.history(i), e.p.countsOf(i), e.m.peekSide(e.p, i)
+		if history != 0 {
+			what |= sideHistory
+		}
+		if counts != (Counts{}) {
+			what |= sideCounts
+		}
+		if s != nil && s.ttl != 0 {
+			what |= sideTTL
+		}
+		if state := e.m.kept(e.p, i); state == stateDying || state == stateHeld {
+			what |= sideDeath
+		}
+		if what == 0 {
+			continue
+		}
+		n++
+		e.b = append(e.b, byte(i), what)
+		if what&sideHistory != 0 {
+			if k := slices.Index(refs, history); k >= 0 {
+				e.uint(uint64(k) + 1)
+			} else {
+				refs = append(refs, history)
+				e.uint(uint64(len(refs)))
+				h := e.m.cold.Bytes(history)
+				e.uint(uint64(len(h)))
+				e.b = append(e.b, h...)
+			}
+		}
+		if what&sideCounts != 0 {
+			e.uint(uint64(counts.Deliveries))
+			e.uint(uint64(counts.Acquired))
+		}
+		if what&sideTTL != 0 {
+			e.uint(uint64(s.ttl))
+		}
+		if what&sideDeath != 0 {
+			e.b = append(e.b, byte(s.reason))
+			e.uint(uint64(s.diedAt))
+		}
+	}
+	e.m.pages.refs = refs
+	binary.LittleEndian.PutUint16(e.b[at:], uint16(n))
+}

@@ -1,0 +1,189 @@
+package queue
+
+// A cold page some of whose entries are soon due is split: these come into
+// memory, where they are entries like all others, and the rest stays in the copy
+// that is in the store. The copy is not written anew; the page remembers which
+// of its entries still count there.
+//
+//	copy     xxxxxxxxxxxxxxxxxxxxxxxx
+//	rest     x.xxxx.xx.xxxxxxx.x.xxxx     of the others some have gone
+//	memory   .........x.......x......
+//
+// So a death in a long queue costs the reading of a page only now and then: it
+// is read a while before something is due there, and then for all that is due
+// within the horizon.
+
+// defaultHorizon is how far ahead a page is read for what will be due, in milliseconds.
+const defaultHorizon = 16_000
+
+// maxNear is how many entries a split page has in memory at most; if more are
+// due within the horizon, it is a nearer one.
+const maxNear = pageSize / 4
+
+// readSlice is how many pages one Tick reads ahead.
+const readSlice = 16
+
+// moments are those at which something happens to the entries of a page, by
+// slot; 0 = none.
+type moments [pageSize]int64
+
+// watches says whether something happens to an entry in this state when its
+// moment comes, wherever it stands.
+func (m *Machine) watches(state uint8) bool {
+	return state == stateDelayed || !m.config.Strict && (state == stateReady || state == stateReturned)
+}
+
+// near chooses which of the slots in set are to be in memory, and when the others
+// are to be looked at again. ok is false if too many are due too soon.
+func (m *Machine) near(at *moments, set bitmap, now int64) (near bitmap, wake int64, ok bool) {
+	horizon := m.pages.horizon()
+	for h := horizon; h > 0 && h >= horizon/8; h /= 2 {
+		near, wake = bitmap{}, never
+		for i := set.next(0); i < pageSize; i = set.next(i + 1) {
+			switch {
+			case at[i] == 0:
+			case at[i] <= now+h:
+				near.set(i)
+			default:
+				wake = min(wake, at[i])
+			}
+		}
+		if near.count() <= maxNear {
+			if wake != never {
+				wake -= h / 4 // which is after now
+			}
+			return near, wake, true
+		}
+	}
+	return set, never, false
+}
+
+// remember notes in the slot what is in the copy only.
+func (s *slot) remember(sum *summary) {
+	s.used, s.ready, s.logged, s.bytes = uint16(sum.used()), uint16(sum.n[stateReady]), uint16(sum.logged), int64(sum.size())
+	s.plain = s.used == s.ready
+}
+
+// readAhead brings entries of cold pages into memory that are soon due. It reads
+// at most limit pages and says whether there are more to be read now.
+func (m *Machine) readAhead(now int64, limit int) (more bool) {
+	if now < m.nextWake {
+		return false
+	}
+	m.nextWake = never
+	for level, l := range m.lanes {
+		if l == nil {
+			continue
+		}
+		for l.wakes.first() <= now && limit > 0 {
+			a := l.wakes.pop()
+			if k, ok := l.search(a.number); ok && l.slots[k].wake == a.at {
+				m.fetch(now, l, level, k)
+				limit--
+			}
+		}
+		m.nextWake = min(m.nextWake, l.wakes.first())
+	}
+	return m.nextWake <= now
+}
+
+// fetch reads the page at k ahead.
+func (m *Machine) fetch(now int64, l *lane, level, k int) {
+	s := &l.slots[k]
+	p := s.page
+	if p == nil {
+		p = m.pages.get(0)
+		p.number, p.level, p.saved, p.cool = s.number, uint8(level), s.saved, true
+	}
+	id := p.id(p.saved)
+	d, err := m.pages.parse(m.cold.Read(id))
+	if err != nil {
+		m.cold.Fail(id, err)
+	}
+	there := d.live
+	if p.rest != nil {
+		there = *p.rest
+	}
+	var at moments
+	for i := there.next(0); i < pageSize; i = there.next(i + 1) {
+		if m.watches(d.marks[i] & stateMask) {
+			at[i] = d.dues[i]
+		}
+	}
+	near, wake, _ := m.near(&at, there, now)
+	if err := m.decode(p, d, near); err != nil {
+		m.cold.Fail(id, err)
+	}
+	s.page = p
+	if rest := there.less(near); rest != (bitmap{}) {
+		m.leave(s, p, rest, m.pages.summarize(d, rest))
+		m.setWake(l, k, wake)
+	} else {
+		m.forgetRest(s)
+	}
+	m.noteLeast(l, k)
+}
+
+// leave notes that the rest of the page is in the copy only.
+func (m *Machine) leave(s *slot, p *page, rest bitmap, sum *summary) {
+	p.rest = &rest
+	s.remember(sum)
+	m.pages.told(p, sum)
+}
+
+// forgetRest notes that no entry of the page is in the copy only.
+func (m *Machine) forgetRest(s *slot) {
+	s.page.rest = nil
+	m.pages.told(s.page, nil)
+	s.remember(&summary{})
+	s.wake = never
+}
+
+// setWake notes when the page at k is to be read ahead.
+func (m *Machine) setWake(l *lane, k int, at int64) {
+	s := &l.slots[k]
+	if s.wake = at; at == never {
+		return
+	}
+	l.wakes.push(alarm{at, s.number})
+	if len(l.wakes) > 2*len(l.slots)+keepAlarms {
+		l.remake(&l.wakes, func(s *slot) int64 { return s.wake })
+	}
+	m.nextWake = min(m.nextWake, at)
+}
+
+// noteLeast sees to it that no moment of the entries in memory is missed.
+func (m *Machine) noteLeast(l *lane, k int) {
+	p := l.slots[k].page
+	if p.dues == nil {
+		return
+	}
+	least := int64(never)
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if at := p.dueAt(i); at != 0 {
+			least = min(least, at)
+		}
+	}
+	l.remind(p, least)
+	m.nextDue = min(m.nextDue, least)
+}
+
+// join brings the rest of a split page into memory. It changes nothing else: the
+// caller sets p.rest to nil, or gives the rest up again by part.
+func (m *Machine) join(p *page) {
+	id := p.id(p.saved)
+	d, err := m.pages.parse(m.cold.Read(id))
+	if err == nil {
+		err = m.decode(p, d, *p.rest)
+	}
+	if err != nil {
+		m.cold.Fail(id, err)
+	}
+}
+
+// part takes the rest of a page out of memory. REQUIRES: the copy has it.
+func (m *Machine) part(p *page) {
+	m.release(p, *p.rest)
+	near := p.live.less(*p.rest)
+	m.pages.reform(p, near, classFor(near.count()))
+}

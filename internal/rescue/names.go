@@ -1,0 +1,53 @@
+package rescue
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/change"
+	"bartleby.mq/internal/store"
+	"bartleby.mq/internal/topology"
+)
+
+// names are the declared queues, by incarnation.
+type names map[uint64]Touched
+
+// of names a queue, which may have been deleted.
+func (n names) of(incarnation uint64) Touched {
+	if t, ok := n[incarnation]; ok {
+		return t
+	}
+	return Touched{Queue: fmt.Sprintf("#%d, not declared any more", incarnation)}
+}
+
+// readNames reads the declarations of a data directory, which is changed by that.
+func readNames(files vfs.FS, dir string) (n names, err error) {
+	s, err := store.Open(files, files.PathJoin(dir, stateDir), slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	var pairs []change.Change
+	err = s.Range(nil, func(key, value []byte) error {
+		pairs = append(pairs, change.Change{Key: slices.Clone(key), Value: slices.Clone(value)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	state, err := topology.Load(topology.Options{}, change.All(pairs))
+	if err != nil {
+		return nil, err
+	}
+	n = names{}
+	for _, v := range state.VHosts() {
+		for _, q := range v.Queues() {
+			n[q.Incarnation] = Touched{VHost: string(q.VHost), Queue: string(q.Name)}
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,220 @@
+package rescue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/store"
+)
+
+// RepairOptions say what a repair may do.
+type RepairOptions struct {
+	How   How
+	Apply bool   // do it; otherwise only tell what would be done
+	Name  string // of the quarantine: the time, say
+}
+
+// ErrCannotRepair is the error where no repair of the kind asked for would let a node start.
+var ErrCannotRepair = errors.New("this repair is not possible")
+
+// Repair mends a stopped node's data directory and tells what it does. Files that it
+// changes are copied to quarantine first, beside a report of what was lost. It may be
+// repeated after a crash. REQUIRES: no node runs on the directory.
+func Repair(files vfs.FS, dir string, o RepairOptions, w io.Writer) (*Report, error) {
+	e, err := examine(files, dir, o.How)
+	if err != nil {
+		return nil, err
+	}
+	r := e.report
+	if r.Clean() {
+		_, err := fmt.Fprintln(w, "no damage, nothing to repair")
+		return r, err
+	}
+	if r.Failed != "" {
+		return r, fmt.Errorf("%w: %s", ErrCannotRepair, r.Failed)
+	}
+	changes := e.changes()
+	quarantine := files.PathJoin(dir, quarantineDir, o.Name)
+	p := printer{w: w}
+	if err := errors.Join(r.Write(w), e.plan(&p, changes, quarantine)); err != nil || !o.Apply {
+		if err == nil && !o.Apply {
+			p.line("nothing was done; --yes does it")
+		}
+		return r, errors.Join(err, p.err)
+	}
+	if err := e.quarantine(quarantine, changes); err != nil {
+		return r, err
+	}
+	if err := e.apply(); err != nil {
+		return r, err
+	}
+	after, err := Examine(files, dir, o.How)
+	if err != nil {
+		return r, err
+	}
+	if !after.Clean() {
+		return after, errors.Join(after.Write(w), errors.New("there is damage left: repair again"))
+	}
+	p.line("repaired; what was lost is listed in %s", files.PathJoin(quarantine, reportFile))
+	return r, p.err
+}
+
+// plan tells what is done.
+func (e *examination) plan(p *printer, changes map[string][]string, quarantine string) error {
+	p.line("")
+	p.line("the repair:")
+	for _, sub := range slices.Sorted(maps.Keys(changes)) {
+		for _, file := range changes[sub] {
+			p.line("  copies %s to %s", path.Join(sub, file), quarantine)
+		}
+	}
+	for log, in := range map[string]*journal.Inspection{stateLogDir: &e.stateLog, journalDir: &e.log} {
+		for i := range in.Holes {
+			h := &in.Holes[i]
+			switch {
+			case h.Before:
+			case e.report.How == Cut && (log == stateLogDir || h.Pos() >= e.cut):
+				p.line("  cuts %s at %s: nothing behind it counts any more", log, h.Pos())
+			default:
+				p.line("  skips %d bytes of %s at %s", h.To-h.From, log, h.Pos())
+			}
+			if !h.Before && e.report.How == Cut && (log == stateLogDir || h.Pos() >= e.cut) {
+				break
+			}
+		}
+	}
+	for _, t := range e.report.Unreadable {
+		p.line("  drops what cannot be read of %s", t)
+	}
+	if n := len(e.pages); n > 0 {
+		p.line("  drops %d pages of the index, with up to 256 messages each", n)
+	}
+	return p.err
+}
+
+// changes are the files that the repair changes or that are damaged, by directory.
+func (e *examination) changes() map[string][]string {
+	all := map[string][]string{}
+	add := func(file string) {
+		sub, name := path.Base(path.Dir(toSlash(file))), path.Base(toSlash(file))
+		if !slices.Contains(all[sub], name) {
+			all[sub] = append(all[sub], name)
+		}
+	}
+	for _, d := range e.report.Damages {
+		if _, err := e.fs.Stat(d.File); err == nil && !d.Harmless && d.File != e.fs.PathJoin(e.dir, indexDir) {
+			add(d.File)
+		}
+	}
+	for log, in := range map[string]*journal.Inspection{stateLogDir: &e.stateLog, journalDir: &e.log} {
+		for i := range in.Holes {
+			h := &in.Holes[i]
+			if h.Before || e.report.How != Cut {
+				continue
+			}
+			for _, s := range in.Segments {
+				if s.Number+1 >= h.Segment {
+					add(e.fs.PathJoin(e.dir, log, fmt.Sprintf("%010d.seg", s.Number)))
+				}
+			}
+			break
+		}
+	}
+	return all
+}
+
+func toSlash(file string) string { return strings.ReplaceAll(file, `\`, "/") }
+
+// reportFile is the name of the report beside what is in quarantine.
+const reportFile = "report.txt"
+
+// quarantine copies what will be changed, and what is known of it.
+func (e *examination) quarantine(to string, changes map[string][]string) error {
+	if err := e.fs.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	t := tree{fs: e.fs, from: e.dir, to: to}
+	for sub, names := range changes {
+		err := t.add(sub, func(string) bool { return true }, func(file string) bool { return !slices.Contains(names, file) })
+		if err != nil {
+			return err
+		}
+	}
+	if len(e.pages) > 0 {
+		if err := t.addStore(indexDir); err != nil {
+			return err
+		}
+	}
+	var text strings.Builder
+	if err := e.report.Write(&text); err != nil {
+		return err
+	}
+	exact, err := json.MarshalIndent(e.report, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		writeFile(e.fs, e.fs.PathJoin(to, reportFile), []byte(text.String())),
+		writeFile(e.fs, e.fs.PathJoin(to, "report.json"), append(exact, '\n')),
+		syncDirectory(e.fs, to))
+}
+
+func writeFile(files vfs.FS, path string, text []byte) error {
+	f, err := files.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncDirectory(files vfs.FS, dir string) error {
+	d, err := files.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// apply does to the data directory what the examination did to its tree, and drops
+// what cannot be read.
+func (e *examination) apply() error {
+	if len(e.pages) > 0 {
+		index, err := store.OpenUnlogged(e.fs, e.fs.PathJoin(e.dir, indexDir), slog.New(slog.DiscardHandler), nil)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(partition.ForgetPages(index, e.pages), index.Close()); err != nil {
+			return err
+		}
+	}
+	if err := mend(e.fs, e.dir, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
+		return err
+	}
+	if err := mend(e.fs, e.dir, journalDir, &e.log, e.cut, e.report.How); err != nil {
+		return err
+	}
+	b, err := broker.OpenStopped(broker.Options{FS: e.fs, Dir: e.dir})
+	if err != nil {
+		return err
+	}
+	found, err := b.Verify()
+	if err == nil {
+		err = b.Forget(found)
+	}
+	return errors.Join(err, b.Close())
+}

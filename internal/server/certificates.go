@@ -1,0 +1,173 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"bartleby.mq/internal/api"
+	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/listen"
+	"bartleby.mq/internal/session091"
+)
+
+// certificates are those that each kind of listener shows; nil: it has no TLS.
+type certificates struct {
+	amqp, management, prometheus *listen.Credentials
+}
+
+// loadCertificates reads the certificates of the listeners that are on.
+func (s *Server) loadCertificates() error {
+	c := s.config.Load()
+	for _, l := range []struct {
+		on    bool
+		what  string
+		tls   config.TLS
+		field **listen.Credentials
+	}{
+		{len(s.AMQPS) > 0, "AMQP listener with TLS", c.TLS, &s.tls.amqp},
+		{s.HTTPS != "", "management listener with TLS", c.ManagementTLS.TLS, &s.tls.management},
+		{s.PrometheusHTTPS != "", "metrics listener with TLS", c.PrometheusTLS.TLS, &s.tls.prometheus},
+	} {
+		if !l.on {
+			continue
+		}
+		loaded, err := listen.LoadCredentials(listen.TLSOptions(l.tls), s.Logger)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.what, err)
+		}
+		*l.field = loaded
+	}
+	return nil
+}
+
+// reloadCertificates reads them anew; what cannot be read stays as it was and is logged.
+func (s *Server) reloadCertificates(c *config.Config) {
+	for _, l := range []struct {
+		what   string
+		tls    config.TLS
+		loaded *listen.Credentials
+	}{
+		{"amqps", c.TLS, s.tls.amqp}, {"management", c.ManagementTLS.TLS, s.tls.management}, {"prometheus", c.PrometheusTLS.TLS, s.tls.prometheus},
+	} {
+		if l.loaded == nil {
+			continue
+		}
+		if err := l.loaded.Reload(listen.TLSOptions(l.tls)); err != nil {
+			s.Logger.Error("TLS files cannot be used, those read before are", "listener", l.what, "error", err)
+		}
+	}
+}
+
+const (
+	// expiryCheck is how often certificates are looked at.
+	expiryCheck = 6 * time.Hour
+	// expirySoon is when the end of a certificate is worth a warning.
+	expirySoon = 30 * 24 * time.Hour
+)
+
+// watchCertificates warns of certificates that end soon, now and every few hours.
+func (s *Server) watchCertificates() {
+	if s.tls == (certificates{}) {
+		return
+	}
+	s.warnOfExpiry(time.Now())
+	s.done.Go(func() {
+		tick := time.NewTicker(expiryCheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-s.stopc:
+				return
+			case now := <-tick.C:
+				s.warnOfExpiry(now)
+			}
+		}
+	})
+}
+
+func (s *Server) warnOfExpiry(now time.Time) {
+	warned := map[listen.Certificate]bool{}
+	for _, c := range []*listen.Credentials{s.tls.amqp, s.tls.management, s.tls.prometheus} {
+		if c == nil {
+			continue
+		}
+		for _, cert := range c.Certificates() {
+			switch left := cert.NotAfter.Sub(now); {
+			case warned[cert]:
+			case left <= 0:
+				s.Logger.Error("certificate has expired", "file", cert.File, "subject", cert.Subject, "not_after", cert.NotAfter)
+			case left < expirySoon:
+				s.Logger.Warn("certificate expires soon", "file", cert.File, "subject", cert.Subject, "not_after", cert.NotAfter, "days", int(left.Hours()/24))
+			}
+			warned[cert] = true
+		}
+	}
+}
+
+// expiries is what the API's check of certificates looks at: of each listener with TLS
+// when the certificates end.
+func (s *Server) expiries() (all []api.Certificates) {
+	a := s.Addresses()
+	add := func(protocol string, c *listen.Credentials, addrs ...net.Addr) {
+		for _, at := range addrs {
+			if c == nil || at == nil {
+				continue
+			}
+			host, port, _ := net.SplitHostPort(at.String())
+			n, _ := strconv.Atoi(port)
+			e := api.Certificates{Listener: api.Listener{Protocol: protocol, Host: host, Port: n, TLS: true}}
+			for _, cert := range c.Certificates() {
+				file, expiry := &e.CertFile, &e.CertExpires
+				if cert.Authority {
+					file, expiry = &e.CACertFile, &e.CACertExpires
+				}
+				*file = cert.File
+				*expiry = append(*expiry, cert.NotAfter)
+			}
+			all = append(all, e)
+		}
+	}
+	add("amqp/ssl", s.tls.amqp, a.AMQPS...)
+	add("https", s.tls.management, a.HTTPS)
+	add("https/prometheus", s.tls.prometheus, a.PrometheusHTTPS)
+	return all
+}
+
+// secured is what a session is told of its client's TLS; nil if there is none.
+func secured(nc net.Conn, login config.CertLogin) *session091.TLS {
+	c, ok := nc.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	state := c.ConnectionState()
+	t := &session091.TLS{Protocol: protocolName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
+	if len(state.VerifiedChains) == 0 {
+		return t // what nobody has verified names nobody
+	}
+	cert := state.PeerCertificates[0]
+	t.Subject, t.Issuer = listen.SubjectName(cert), listen.IssuerName(cert)
+	t.Validity = cert.NotBefore.UTC().Format(time.RFC3339) + " - " + cert.NotAfter.UTC().Format(time.RFC3339)
+	t.User, _ = listen.CertLogin(login).User(cert)
+	return t
+}
+
+// protocolName is RabbitMQ's name of a version of TLS.
+func protocolName(version uint16) string {
+	if version == tls.VersionTLS13 {
+		return "tlsv1.3"
+	}
+	return "tlsv1.2"
+}
+
+// offered are the mechanisms for a client: EXTERNAL only where a certificate names it
+// (BR-2.1).
+func offered(mechanisms []string, t *session091.TLS) []string {
+	if t != nil && t.User != "" || !slices.Contains(mechanisms, "EXTERNAL") {
+		return mechanisms
+	}
+	return slices.DeleteFunc(slices.Clone(mechanisms), func(m string) bool { return m == "EXTERNAL" })
+}

@@ -1,0 +1,34 @@
+package server
+
+import (
+	"sync/atomic"
+
+	"bartleby.mq/internal/config"
+)
+
+// setLimit returns what sets a limit until the next start, or until Reload is told of
+// another one.
+func (s *Server) setLimit(limit *atomic.Pointer[config.Watermark]) func(fraction float64, bytes int64) error {
+	return func(fraction float64, bytes int64) error {
+		if fraction == 0 && limit == &s.memory {
+			// In a configuration nothing at all is no limit. Who sets a memory limit of 0
+			// while a node runs wants the alarm, as RabbitMQ raises it.
+			bytes = max(bytes, 1)
+		}
+		limit.Store(&config.Watermark{Relative: fraction, Absolute: bytes})
+		s.judge(s.nodeStatus())
+		return nil
+	}
+}
+
+// inForce is the configuration with what was changed in the running node.
+func (s *Server) inForce() *config.Config {
+	c := *s.config.Load()
+	if changed := s.memory.Load(); changed != nil {
+		c.Memory = *changed
+	}
+	if changed := s.disk.Load(); changed != nil {
+		c.Disk = *changed
+	}
+	return &c
+}

@@ -1,0 +1,34 @@
+package server
+
+import (
+	"bartleby.mq/internal/config"
+)
+
+// Reload goes over to another configuration as far as a running node can, reads the
+// certificates anew, and logs what waits for the next start. What holds for
+// connections holds for new ones.
+func (s *Server) Reload(next config.Config) error {
+	old := s.config.Load()
+	now, waiting, err := config.TakeOver(old, &next)
+	if err != nil {
+		return err
+	}
+	for _, c := range config.Changed(old, &now) {
+		s.Logger.Info("configuration changed", "setting", c.String())
+	}
+	for _, w := range waiting {
+		s.Logger.Warn("configuration needs a restart", "setting", w.String())
+	}
+	if now.Memory != old.Memory {
+		s.memory.Store(nil) // what was said last counts
+	}
+	if now.Disk != old.Disk {
+		s.disk.Store(nil)
+	}
+	s.config.Store(&now)
+	s.reloadCertificates(&now)
+	s.listen.SetLimits(limits(&now))
+	s.broker.SetAccountRules(accountRules(&now))
+	s.judge(s.nodeStatus())
+	return nil
+}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"bartleby.mq/internal/shovel"
+	"bartleby.mq/internal/topology"
+)
+
+// fill declares a durable queue and publishes numbered messages to it, confirmed.
+func fill(t *testing.T, s *Server, queue string, from, to int) {
+	t.Helper()
+	c := dial(t, s, "guest:guest")
+	defer func() { _ = c.Close() }()
+	ch, err := c.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	var last *amqp.DeferredConfirmation
+	for i := from; i < to; i++ {
+		m := amqp.Publishing{DeliveryMode: amqp.Persistent, CorrelationId: fmt.Sprint(i), Headers: amqp.Table{"n": int32(i)}, Body: fmt.Append(nil, i)}
+		if last, err = ch.PublishWithDeferredConfirm("", queue, false, false, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !last.Wait() {
+		t.Fatal("not confirmed")
+	}
+}
+
+// drain takes what is in a queue.
+func drain(t *testing.T, s *Server, queue string) (bodies []string) {
+	t.Helper()
+	c := dial(t, s, "guest:guest")
+	defer func() { _ = c.Close() }()
+	ch, err := c.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		d, ok, err := ch.Get(queue, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return bodies
+		}
+		if d.DeliveryMode != amqp.Persistent || d.CorrelationId != string(d.Body) || fmt.Sprint(d.Headers["n"]) != string(d.Body) {
+			t.Errorf("a message came as %+v", d)
+		}
+		bodies = append(bodies, string(d.Body))
+	}
+}
+
+// depth is how many messages a queue has ready, -1 if there is none.
+func depth(s *Server, queue string) int {
+	for _, q := range s.broker.Survey() {
+		if string(q.Queue.Name) == queue {
+			return int(q.Counts.Ready)
+		}
+	}
+	return -1
+}
+
+func putShovel(t *testing.T, s *Server, name, definition string) {
+	t.Helper()
+	_, err := s.broker.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: []byte(definition)}, "guest")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, s *Server, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not happen; shovels: %v", what, s.shovels.Shown())
+		}
+	}
+}
+
+// Shovels take messages to another broker and fetch them back, whole and in order. What
+// they move while that broker is away stays, and follows when it is there again.
+func TestShovelsBetweenBrokers(t *testing.T) {
+	here, _ := options(t.TempDir())
+	there, _ := options(t.TempDir())
+	a, b := mustStart(t, here), mustStart(t, there)
+	defer func() { mustStop(t, a); mustStop(t, b) }()
+	address := b.Addresses().AMQP[0].String()
+	const n = 500
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprint(i))
+	}
+	uri := "amqp://guest:guest@" + address + "/%2F"
+
+	fill(t, a, "orders", 0, n)
+	putShovel(t, a, "out", `{"src-uri":"amqp://","src-queue":"orders","dest-uri":"`+uri+`","dest-queue":"orders","src-delete-after":"queue-length"}`)
+	eventually(t, a, "the way out", func() bool { return depth(b, "orders") == n && depth(a, "orders") == 0 && len(a.shovels.Shown()) == 0 })
+	putShovel(t, a, "in", `{"src-uri":"`+uri+`","src-queue":"orders","dest-uri":"amqp://","dest-queue":"back","src-delete-after":"queue-length"}`)
+	eventually(t, a, "the way back", func() bool { return depth(a, "back") == n && depth(b, "orders") == 0 && len(a.shovels.Shown()) == 0 })
+	if got := drain(t, a, "back"); fmt.Sprint(got) != fmt.Sprint(all) {
+		t.Errorf("there and back came %v", got)
+	}
+
+	fill(t, a, "steady", 0, n/2)
+	putShovel(t, a, "steady", `{"src-uri":"amqp://","src-queue":"steady","dest-uri":"`+uri+`","dest-queue":"steady","reconnect-delay":1}`)
+	eventually(t, a, "the first half", func() bool { return depth(b, "steady") == n/2 })
+	mustStop(t, b)
+	fill(t, a, "steady", n/2, n)
+	there.AMQP = []string{address}
+	b = mustStart(t, there)
+	eventually(t, a, "the second half", func() bool { return depth(b, "steady") >= n && depth(a, "steady") == 0 })
+	came := map[string]bool{}
+	for _, body := range drain(t, b, "steady") {
+		came[body] = true
+	}
+	if len(came) != n {
+		t.Errorf("%d of %d came", len(came), n)
+	}
+}

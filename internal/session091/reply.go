@@ -1,0 +1,86 @@
+package session091
+
+import (
+	"bytes"
+
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+)
+
+// replied hands a reply to the channel that waits for it (BR-12.2). A reply that
+// comes too late is dropped, and confirmed all the same (BR-12.4).
+func (ch *channel) replied(p *broker.Publication) error {
+	c := ch.c
+	c.flushOps()
+	if err := c.link.MayPublish(p); err != nil {
+		return ch.refusedPublish(err)
+	}
+	c.broker.Totals.Published.Add(1)
+	ch.replyTo(p, p.Key)
+	switch {
+	case ch.tx != nil:
+		ch.tx.messages.Add(1)
+		return ch.tx.check()
+	case ch.confirms != nil:
+		c.addOp(partition.Op{Kind: partition.Publish}, opOwner{ch: ch, tag: ch.confirms.add()})
+	}
+	return nil
+}
+
+// copyReplies hands a message to the requesters that its CC and BCC headers name, as if
+// they were queues of the default exchange. It says whether there was one.
+func (ch *channel) copyReplies(p *broker.Publication) (any bool) {
+	if len(p.Exchange) > 0 || !p.HasMoreKeys() {
+		return false
+	}
+	for _, key := range p.MoreKeys() {
+		if broker.IsReplyKey(key) {
+			any = ch.replyTo(p, key) || any
+		}
+	}
+	return any
+}
+
+// heldReply is a reply that waits for its transaction.
+type heldReply struct {
+	to            string
+	exchange, key []byte
+	body          message.Ref
+}
+
+// replyTo hands a message to a requester, at commit if there is a transaction. It says
+// whether the requester is there.
+func (ch *channel) replyTo(p *broker.Publication, name []byte) bool {
+	c := ch.c
+	to, ok := c.broker.Requester(string(name))
+	if !ok {
+		return false
+	}
+	body := c.link.Store(p)
+	if ch.tx == nil {
+		to.Reply(p.Exchange, p.Key, body)
+		return true
+	}
+	ch.tx.replies = append(ch.tx.replies, heldReply{string(name), bytes.Clone(p.Exchange), bytes.Clone(p.Key), body})
+	ch.tx.size += c.broker.Bodies().Size(body)
+	return true
+}
+
+// maxReplies is how many bytes may wait for a requester before replies are
+// dropped: a reply has no queue to wait in, and is delivered at most once (BR-12.4).
+const maxReplies = 64 << 20
+
+// Reply implements broker.Requester.
+func (ch *channel) Reply(exchange, key []byte, body message.Ref) {
+	if ch.c.out.pending.Load() > maxReplies {
+		ch.c.broker.Bodies().Release(body)
+		return
+	}
+	it := item{kind: itemReply, ch: ch, reply: &reply{
+		exchange: append([]byte{}, exchange...), key: append([]byte{}, key...), tag: ch.replyTag,
+	}}
+	it.d.Body, it.d.NoAck = body, true
+	ch.c.deliver(&it)
+	ch.c.flush(true)
+}

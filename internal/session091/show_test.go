@@ -1,0 +1,68 @@
+package session091_test
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"bartleby.mq/internal/broker"
+)
+
+// BR-15.15: what a channel's transaction has collected is not settled, published or
+// acknowledged yet, and is shown as what it is.
+func TestUncommittedIsShown(t *testing.T) {
+	s := serve(t, broker.Options{})
+	ch := s.channel(t)
+	must[amqp.Queue](t)(ch.QueueDeclare("q", true, false, false, false, nil))
+	for range 4 {
+		if err := ch.Publish("", "q", false, false, amqp.Publishing{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ch.Tx(); err != nil {
+		t.Fatal(err)
+	}
+	var tags []uint64
+	for range 4 {
+		d, ok, err := ch.Get("q", false)
+		if err != nil || !ok {
+			t.Fatal("no message: ", err)
+		}
+		tags = append(tags, d.DeliveryTag)
+	}
+	look := func(when string, unacked int, messages, acks int64) {
+		t.Helper()
+		must[amqp.Queue](t)(ch.QueueDeclarePassive("q", true, false, false, false, nil)) // what came before it is done
+		shown := s.b.Connections()[0].Client().ShowChannels()[0].Object
+		for key, want := range map[string]any{
+			"messages_unacknowledged": unacked, "messages_uncommitted": messages, "acks_uncommitted": acks, "messages_unconfirmed": 0,
+		} {
+			if shown[key] != want {
+				t.Errorf("%s: %s is %v, want %v", when, key, shown[key], want)
+			}
+		}
+	}
+	settle := func() {
+		t.Helper()
+		for _, err := range []error{
+			ch.Ack(tags[1], true), ch.Reject(tags[2], false),
+			ch.Publish("", "q", false, false, amqp.Publishing{}), ch.Publish("", "nowhere", false, false, amqp.Publishing{}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	look("at first", 4, 0, 0)
+	settle()
+	look("collected", 1, 2, 2)
+	if err := ch.TxRollback(); err != nil {
+		t.Fatal(err)
+	}
+	look("rolled back", 4, 0, 0)
+	settle()
+	if err := ch.TxCommit(); err != nil {
+		t.Fatal(err)
+	}
+	look("committed", 1, 0, 0)
+}

@@ -1,0 +1,238 @@
+package shovel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	client "github.com/rabbitmq/amqp091-go"
+)
+
+// remote is a channel of another node, or of this one through its socket.
+type remote struct {
+	conn     *client.Connection
+	ch       *client.Channel
+	closed   chan *client.Error
+	blockedc chan client.Blocking
+	stopped  bool
+}
+
+func (w *worker) dial(a address) (*remote, error) {
+	properties := client.NewConnectionProperties()
+	properties["connection_name"] = "Shovel " + w.name
+	conn, err := client.DialConfig(a.uri, client.Config{Properties: properties, Heartbeat: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	r := &remote{conn: conn, closed: conn.NotifyClose(make(chan *client.Error, 1)), blockedc: conn.NotifyBlocked(make(chan client.Blocking, 16))}
+	if r.ch, err = conn.Channel(); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return r, nil
+}
+
+func (r *remote) close() { _ = r.conn.Close() }
+
+// remoteSource is a queue elsewhere.
+type remoteSource struct {
+	*remote
+	deliveries <-chan client.Delivery
+	ready      int
+}
+
+func (w *worker) openRemoteSource(a address) (source, error) {
+	r, err := w.dial(a)
+	if err != nil {
+		return nil, err
+	}
+	s := &remoteSource{remote: r}
+	if err := s.open(w); err != nil {
+		r.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *remoteSource) open(w *worker) error {
+	e := &w.definition.source
+	q, err := s.declare(e)
+	if err != nil {
+		return err
+	}
+	s.ready = q.Messages
+	if err := s.ch.Qos(e.prefetch, 0, false); err != nil {
+		return err
+	}
+	s.deliveries, err = s.ch.Consume(q.Name, "", w.definition.ack == noAck, false, false, false, nil)
+	return err
+}
+
+func (r *remote) declare(e *end) (client.Queue, error) {
+	if e.exchange == "" {
+		return r.declareQueue(e)
+	}
+	q, err := r.ch.QueueDeclare("", false, false, true, false, nil)
+	if err != nil {
+		return q, err
+	}
+	return q, r.ch.QueueBind(q.Name, e.key, e.exchange, false, nil)
+}
+
+// declareQueue asks first, on a channel that a refusal may close.
+func (r *remote) declareQueue(e *end) (client.Queue, error) {
+	q, err := r.ch.QueueDeclarePassive(e.queue, true, false, false, false, nil)
+	if err == nil || e.predeclared {
+		return q, err
+	}
+	if r.ch, err = r.conn.Channel(); err != nil {
+		return q, err
+	}
+	arguments, err := tableOut(e.arguments)
+	if err != nil {
+		return q, err
+	}
+	return r.ch.QueueDeclare(e.queue, true, false, false, false, arguments)
+}
+
+func (s *remoteSource) length() int { return s.ready }
+
+func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err error) {
+	for len(list) < limit {
+		var d client.Delivery
+		ok := true
+		if len(list) == 0 {
+			select {
+			case d, ok = <-s.deliveries:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		} else {
+			select {
+			case d, ok = <-s.deliveries:
+			default:
+				return list, nil
+			}
+		}
+		if !ok {
+			if len(list) > 0 {
+				return list, nil
+			}
+			return nil, s.reason("the source's connection or queue is gone")
+		}
+		m := carried{exchange: d.Exchange, key: d.RoutingKey, body: d.Body, handle: d}
+		if m.properties, err = propertiesIn(&d); err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// reason is why the connection was closed, if it was.
+func (r *remote) reason(otherwise string) error {
+	select {
+	case err := <-r.closed:
+		if err != nil {
+			return err
+		}
+	default:
+	}
+	return errors.New(otherwise)
+}
+
+func (s *remoteSource) ack(list []carried) error {
+	return s.settle(list, func(d *client.Delivery) error { return d.Ack(false) })
+}
+
+func (s *remoteSource) giveBack(list []carried) error {
+	return s.settle(list, func(d *client.Delivery) error { return d.Nack(false, true) })
+}
+
+func (s *remoteSource) settle(list []carried, f func(*client.Delivery) error) error {
+	for i := range list {
+		d := list[i].handle.(client.Delivery)
+		if d.Acknowledger == nil || d.DeliveryTag == 0 {
+			continue
+		}
+		if err := f(&d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remoteTarget is an exchange elsewhere.
+type remoteTarget struct{ *remote }
+
+func (w *worker) openRemoteTarget(a address) (target, error) {
+	r, err := w.dial(a)
+	if err != nil {
+		return nil, err
+	}
+	t := &remoteTarget{r}
+	if err := t.open(w); err != nil {
+		r.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *remoteTarget) open(w *worker) error {
+	e := &w.definition.dest
+	if e.queue != "" {
+		if _, err := t.declareQueue(e); err != nil {
+			return err
+		}
+	}
+	if w.definition.ack != onConfirm {
+		return nil
+	}
+	return t.ch.Confirm(false)
+}
+
+func (t *remoteTarget) publish(ctx context.Context, list []carried, confirm bool) ([]bool, error) {
+	refused := make([]bool, len(list))
+	confirmations := make([]*client.DeferredConfirmation, 0, len(list))
+	for i := range list {
+		m := &list[i]
+		p, err := publishing(m)
+		if err != nil {
+			return nil, err
+		}
+		c, err := t.ch.PublishWithDeferredConfirmWithContext(ctx, m.exchange, m.key, false, false, p)
+		if err != nil {
+			return nil, err
+		}
+		confirmations = append(confirmations, c)
+	}
+	if !confirm {
+		return refused, nil
+	}
+	for i, c := range confirmations {
+		select {
+		case <-c.Done():
+			refused[i] = !c.Acked()
+		case err := <-t.closed:
+			return nil, fmt.Errorf("the target's connection is gone: %w", err)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return refused, nil
+}
+
+// blocked is as of the last that the other side has told.
+func (t *remoteTarget) blocked() bool {
+	for {
+		select {
+		case b, ok := <-t.blockedc:
+			if !ok {
+				return false
+			}
+			t.stopped = b.Active
+		default:
+			return t.stopped
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package shovel_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/shovel"
+	"bartleby.mq/internal/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a broker in memory with its shovels.
+type node struct {
+	*testing.T
+	b       *broker.Broker
+	shovels *shovel.Shovels
+	link    *broker.Connection
+}
+
+func start(t *testing.T) *node {
+	t.Helper()
+	b, err := broker.Open(broker.Options{Dir: "data", FS: vfs.NewMem(), NodeName: "rabbit@test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	s := shovel.Start(shovel.Options{Broker: b, Logger: slog.New(slog.DiscardHandler), ClusterName: func() string { return "here" }})
+	t.Cleanup(func() {
+		s.Stop()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &node{t, b, s, b.AsOperator("test", "/")}
+}
+
+func (n *node) declare(name string, arguments ...amqp091.Field) {
+	n.Helper()
+	if _, err := n.link.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: arguments}); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *node) publish(queue string, count int) {
+	n.Helper()
+	for i := range count {
+		body := fmt.Appendf(nil, "%d", i)
+		p := broker.Publication{Key: []byte(queue), Raw: amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: new(uint8(2))}), Body: [][]byte{body}, Size: len(body)}
+		var err error
+		if p.Props, err = amqp091.ParseProps(p.Raw); err != nil {
+			n.Fatal(err)
+		}
+		if _, err := n.link.PublishOne(&p); err != nil {
+			n.Fatal(err)
+		}
+	}
+}
+
+func (n *node) put(name, value string) error {
+	_, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: []byte(value)}, "guest")
+	return err
+}
+
+func (n *node) mustPut(name, value string) {
+	n.Helper()
+	if err := n.put(name, value); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// ready is how many messages are ready in a queue, -1 if there is none.
+func (n *node) ready(queue string) int {
+	q, err := n.link.PassiveQueue(message.QueueName(queue))
+	if err != nil {
+		return -1
+	}
+	return q.Messages
+}
+
+// wait waits until a condition holds.
+func (n *node) wait(what string, holds func() bool) {
+	n.Helper()
+	for range 500 {
+		if holds() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	n.Fatalf("%s does not happen; shovels: %v", what, n.shovels.Shown())
+}
+
+// "Move all to": a shovel that ends with the length its source had deletes itself.
+func TestQueueLength(t *testing.T) {
+	n := start(t)
+	n.declare("a")
+	n.publish("a", 1200)
+	n.mustPut("move", `{"src-uri":"amqp:///%2F","src-queue":"a","dest-uri":"amqp:///%2F","dest-queue":"b","src-delete-after":"queue-length"}`)
+	n.wait("the move", func() bool { return n.ready("b") == 1200 && n.ready("a") == 0 && len(n.shovels.Shown()) == 0 })
+	var found bool
+	n.b.Read(func(s *topology.State, _ *auth.Users) {
+		v, _ := s.VHost("/")
+		_, found = v.Parameter(shovel.Component, "move")
+	})
+	if found {
+		t.Error("the parameter of a shovel that is done is still there")
+	}
+	first := true
+	err := n.link.Peek("b", 1, func(m *broker.Shown) bool {
+		if string(m.Body) != "0" || m.Key != "b" {
+			t.Errorf("the first is %q with key %q", m.Body, m.Key)
+		}
+		first = false
+		return true
+	})
+	if err != nil || first {
+		t.Errorf("nothing to look at: %v", err)
+	}
+}
+
+// A shovel that never ends follows its source, from an exchange too, and says what it has done.
+func TestExchangeToExchange(t *testing.T) {
+	n := start(t)
+	n.declare("end")
+	if _, err := n.link.Bind(topology.BindingDecl{Source: "amq.direct", DestinationKind: topology.QueueResource, Destination: "end", Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	n.mustPut("s", `{"src-uri":"amqp://","src-exchange":"amq.fanout","dest-uri":"amqp://","dest-exchange":"amq.direct","dest-exchange-key":"k",
+		"dest-add-forward-headers":true,"dest-publish-properties":{"delivery_mode":2,"app_id":"x"}}`)
+	n.wait("the start", func() bool { l := n.shovels.Shown(); return len(l) == 1 && l[0]["state"] == "running" })
+	p := broker.Publication{Exchange: []byte("amq.fanout"), Key: []byte("any"), Raw: amqp091.AppendPropsFrom(nil, amqp091.PropertyList{})}
+	if _, err := n.link.PublishOne(&p); err != nil {
+		t.Fatal(err)
+	}
+	n.wait("the message", func() bool { return n.ready("end") == 1 })
+	err := n.link.Peek("end", 1, func(m *broker.Shown) bool {
+		l, err := amqp091.DecodeProps(m.Properties)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by, _ := l.Headers.Get("x-shovelled")
+		about := by.(amqp091.Array)[0].(amqp091.Table)
+		if v, _ := about.Get("shovelled-by"); v != "here" {
+			t.Errorf("shovelled by %v", v)
+		}
+		if l.AppID == nil || *l.AppID != "x" || *l.DeliveryMode != 2 {
+			t.Errorf("properties %+v", l)
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.wait("the count", func() bool { return n.shovels.Shown()[0]["forwarded"] == int64(1) })
+	if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
+		t.Fatal(err)
+	}
+	n.wait("the end", func() bool { return len(n.shovels.Shown()) == 0 })
+}
+
+// A message leaves its source only once its target has it: what a full target
+// refuses stays.
+func TestRefusedStays(t *testing.T) {
+	n := start(t)
+	n.declare("a")
+	n.declare("full", amqp091.Field{Key: "x-max-length", Value: int64(2)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+	n.publish("a", 5)
+	n.mustPut("s", `{"src-uri":"amqp://","src-queue":"a","dest-uri":"amqp://","dest-queue":"full"}`)
+	n.wait("the target filling", func() bool { return n.ready("full") == 2 })
+	if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
+		t.Fatal(err)
+	}
+	n.wait("the rest coming back", func() bool { return n.ready("full") == 2 && n.ready("a") == 3 })
+}
+
+// What cannot be reached is tried again, and told.
+func TestUnreachable(t *testing.T) {
+	n := start(t)
+	n.declare("a")
+	n.mustPut("s", `{"src-uri":"amqp://127.0.0.1:1/","src-queue":"a","dest-uri":"amqp://","dest-queue":"b","reconnect-delay":1}`)
+	n.wait("the failure", func() bool {
+		l := n.shovels.Shown()
+		return len(l) == 1 && l[0]["state"] == "terminated" && strings.HasPrefix(l[0]["reason"].(string), "failed to connect to source")
+	})
+	if !n.shovels.Restart("/", "s") || n.shovels.Restart("/", "none") {
+		t.Error("Restart finds the wrong ones")
+	}
+}
+
+// Definitions are refused in RabbitMQ's words.
+func TestCheck(t *testing.T) {
+	n := start(t)
+	if _, err := n.b.PutVHost("secret", topology.Metadata{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{
+		`{}`: "Must specify 'src-exchange' or 'src-queue'\nKey \"src-uri\" not found in bad\nKey \"dest-uri\" not found in bad\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","src-exchange":"b","dest-queue":"b"}`: "Cannot specify 'src-exchange' and 'src-queue'\n",
+		`{"src-uri":"amqp://","dest-uri":"http://u:p@x","src-queue":"a"}`:                                "\"http://x\" not a valid URI: {{unexpected_uri_scheme,\"http\"},\"http://x\"}\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","bogus":1}`:                           "Unrecognised terms [{<<\"bogus\">>,1}] in bad\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","src-delete-after":-1}`:               "src-delete-after should be a number greater than or equal to 0, \"never\" or \"queue-length\", actually was -1\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","ack-mode":"x"}`:                      "ack-mode should be one of [<<\"no-ack\">>,<<\"on-publish\">>,<<\"on-confirm\">>], actually was <<\"x\">>\n",
+		`{"src-uri":"amqp:///secret","dest-uri":"amqp://","src-queue":"a"}`:                              "user may not connect to vhost \"secret\"\n",
+	} {
+		err := n.put("bad", value)
+		if err == nil || err.Error() != "Validation failed\n\n"+want {
+			t.Errorf("%s:\n got %v\nwant %q", value, err, want)
+		}
+	}
+}

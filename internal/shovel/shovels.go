@@ -1,0 +1,241 @@
+package shovel
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+// Options say what Shovels work with. All are required.
+type Options struct {
+	Broker      *broker.Broker
+	Logger      *slog.Logger
+	ClusterName func() string // what x-shovelled says has moved a message
+}
+
+// Shovels are those that the parameters of a node describe. They may be used by
+// any number of goroutines.
+type Shovels struct {
+	Options
+	ctx  context.Context
+	stop context.CancelFunc
+
+	changing sync.Mutex     // held while workers are started and stopped
+	changes  sync.WaitGroup // goroutines that do so
+
+	mu      sync.Mutex // guards workers
+	workers map[shovelName]*worker
+}
+
+type shovelName struct {
+	vhost message.VHost
+	name  string
+}
+
+// Start runs the shovels that are described now, and follows their parameters from
+// then on, until Stop.
+func Start(o Options) *Shovels {
+	s := &Shovels{Options: o, workers: map[shovelName]*worker{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	o.Broker.HandleParameters(Component, s)
+	s.Changed()
+	return s
+}
+
+// Stop ends all shovels and waits for them.
+func (s *Shovels) Stop() {
+	s.stop()
+	s.changes.Wait()
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.Lock()
+	list := s.workers
+	s.workers = map[shovelName]*worker{}
+	s.mu.Unlock()
+	for _, w := range list {
+		<-w.done
+	}
+}
+
+// Check implements broker.ParameterHandler.
+func (s *Shovels) Check(p topology.Parameter, enter func(message.VHost) bool) error {
+	value, err := topology.ParseJSON(p.Value)
+	if err != nil {
+		return topology.Refuse(topology.Invalid, "Validation failed\n\nnot_json\n")
+	}
+	d, complaints := parse(p.Name, value)
+	for _, v := range d.vhosts() {
+		if complaints == nil && !enter(v) {
+			complaints = append(complaints, fmt.Sprintf("user may not connect to vhost %q", v))
+		}
+	}
+	if complaints != nil {
+		return topology.Refuse(topology.Invalid, "Validation failed\n\n%s\n", strings.Join(complaints, "\n"))
+	}
+	return nil
+}
+
+// Changed implements broker.ParameterHandler: it stops what is gone or changed, and
+// starts what is new.
+func (s *Shovels) Changed() {
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.changes.Go(func() { // so that a worker may delete its own parameter
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		s.reconcile()
+	})
+}
+
+// reconcile makes the workers those that the parameters describe. REQUIRES: changing is held.
+func (s *Shovels) reconcile() {
+	if s.ctx.Err() != nil {
+		return
+	}
+	wanted := map[shovelName]json.RawMessage{}
+	s.Broker.Read(func(state *topology.State, _ *auth.Users) {
+		for _, v := range state.VHosts() {
+			for _, p := range v.Parameters(Component) {
+				wanted[shovelName{v.Name, p.Name}] = p.Value
+			}
+		}
+	})
+	s.mu.Lock()
+	var old []*worker
+	for name, w := range s.workers {
+		if value, ok := wanted[name]; !ok || w.value != string(value) {
+			old = append(old, w)
+			delete(s.workers, name)
+		}
+	}
+	s.mu.Unlock()
+	for _, w := range old {
+		w.stop()
+	}
+	for _, w := range old {
+		<-w.done
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, value := range wanted {
+		if s.workers[name] == nil {
+			if w := s.newWorker(name, value); w != nil {
+				s.workers[name] = w
+			}
+		}
+	}
+}
+
+func (s *Shovels) newWorker(name shovelName, value json.RawMessage) *worker {
+	log := s.Logger.With("vhost", string(name.vhost), "shovel", name.name)
+	v, err := topology.ParseJSON(value)
+	if err != nil {
+		log.Error("a stored shovel cannot be read", "error", err)
+		return nil
+	}
+	d, complaints := parse(name.name, v)
+	if complaints != nil {
+		log.Error("a stored shovel cannot be read", "error", strings.Join(complaints, "; "))
+		return nil
+	}
+	w := &worker{
+		b: s.Broker, log: log, vhost: name.vhost, name: name.name, value: string(value), definition: d,
+		clusterName: s.ClusterName, finished: s.finished, done: make(chan struct{}), status: status{state: starting},
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	w.stop = cancel
+	go w.run(ctx) // ends with Stop or with the parameter, and is waited for by either
+	return w
+}
+
+// finished deletes the parameter of a shovel that has moved what it was to move.
+func (s *Shovels) finished(w *worker) {
+	if _, err := s.Broker.DeleteParameter(w.vhost, Component, w.name); err != nil {
+		w.log.Warn("the parameter of a shovel that is done is not deleted", "error", err)
+	}
+}
+
+// Restart stops a shovel and starts it again; it says whether there is one.
+func (s *Shovels) Restart(vhost message.VHost, name string) bool {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	key := shovelName{vhost, name}
+	s.mu.Lock()
+	w := s.workers[key]
+	delete(s.workers, key)
+	s.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	w.stop()
+	<-w.done
+	s.reconcile()
+	return true
+}
+
+// Shown are the shovels as the management API shows them, by virtual host and name.
+func (s *Shovels) Shown() []map[string]any {
+	s.mu.Lock()
+	list := make([]*worker, 0, len(s.workers))
+	for _, w := range s.workers {
+		list = append(list, w)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b *worker) int {
+		if c := strings.Compare(string(a.vhost), string(b.vhost)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	shown := make([]map[string]any, len(list))
+	for i, w := range list {
+		shown[i] = w.show()
+	}
+	return shown
+}
+
+// show is the object of one shovel.
+func (w *worker) show() map[string]any {
+	st := w.shown()
+	object := map[string]any{
+		"node": w.b.NodeName, "name": w.name, "vhost": string(w.vhost), "type": "dynamic", "state": string(st.state),
+		"timestamp": st.since.UTC().Format("2006-01-02 15:04:05"),
+	}
+	if st.state == terminated {
+		object["reason"] = st.reason
+	}
+	if st.state != running {
+		return object
+	}
+	d := &w.definition
+	object["src_protocol"], object["dest_protocol"] = "amqp091", "amqp091"
+	object["src_uri"], object["dest_uri"] = st.from.shown, st.to.shown
+	object["forwarded"], object["pending"] = st.forwarded, st.pending
+	object["remaining"], object["remaining_unacked"] = "unlimited", "unlimited"
+	if st.remaining >= 0 {
+		object["remaining"], object["remaining_unacked"] = st.remaining, st.remaining
+	}
+	object["blocked_status"] = "running"
+	if st.blocked {
+		object["blocked_status"] = "blocked"
+	}
+	for key, value := range map[string]string{
+		"src_queue": d.source.queue, "src_exchange": d.source.exchange, "src_exchange_key": d.source.key,
+		"dest_queue": d.dest.queue, "dest_exchange": d.dest.exchange, "dest_exchange_key": d.dest.key,
+	} {
+		if value != "" {
+			object[key] = value
+		}
+	}
+	return object
+}

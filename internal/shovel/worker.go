@@ -1,0 +1,304 @@
+package shovel
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+)
+
+// worker runs one shovel. Its goroutine owns the ends; what it shows of itself is
+// under its mutex.
+type worker struct {
+	// Static.
+	b           *broker.Broker
+	log         *slog.Logger
+	vhost       message.VHost
+	name        string
+	value       string // of the parameter, by which a change is seen
+	definition  definition
+	clusterName func() string
+	finished    func(*worker) // the shovel has moved all that it was to move
+
+	stop context.CancelFunc
+	done chan struct{} // closed when the goroutine has ended
+
+	mu     sync.Mutex
+	status status
+}
+
+// status is what a shovel shows of itself.
+type status struct {
+	state     state
+	reason    string
+	since     time.Time
+	from, to  address
+	forwarded int64
+	pending   int64
+	remaining int64 // of a shovel that ends
+	blocked   bool
+}
+
+type state string
+
+// The states, in RabbitMQ's words.
+const (
+	starting   state = "starting"
+	running    state = "running"
+	terminated state = "terminated"
+)
+
+// batchLimit is how many messages are taken and confirmed together.
+const batchLimit = 512
+
+// run works until ctx ends or the shovel has moved what it was to move. What fails
+// is tried again after the delay of the definition.
+func (w *worker) run(ctx context.Context) {
+	defer close(w.done)
+	for {
+		w.change(func(s *status) { s.state, s.reason = starting, "" })
+		complete, err := w.once(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case complete:
+			w.log.Info("shovel has moved what it was to move", "messages", w.shown().forwarded)
+			w.finished(w)
+			return
+		}
+		w.log.Warn("shovel failed", "error", err)
+		w.change(func(s *status) { s.state, s.reason = terminated, err.Error() })
+		if w.definition.reconnectDelay <= 0 {
+			<-ctx.Done()
+			return
+		}
+		if pause(ctx, w.definition.reconnectDelay) != nil {
+			return
+		}
+	}
+}
+
+// pause waits for d or until ctx ends, which is an error.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *worker) change(f func(*status)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.status.state
+	f(&w.status)
+	if w.status.state != before {
+		w.status.since = time.Now()
+	}
+}
+
+func (w *worker) shown() status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// once opens both ends and moves messages until something fails, or complete.
+func (w *worker) once(ctx context.Context) (complete bool, err error) {
+	from, to := pick(w.definition.source.uris), pick(w.definition.dest.uris)
+	w.change(func(s *status) { s.from, s.to = from, to })
+	out, err := w.openTarget(to)
+	if err != nil {
+		return false, fmt.Errorf("failed to connect to destination: %w", err)
+	}
+	defer out.close()
+	in, err := w.openSource(from)
+	if err != nil {
+		return false, fmt.Errorf("failed to connect to source: %w", err)
+	}
+	defer in.close()
+	left := w.toMove(in)
+	w.change(func(s *status) { s.state, s.remaining = running, left })
+	return w.move(ctx, in, out, left)
+}
+
+// pick chooses one of several addresses, so that a node that is down does not stop a shovel for good.
+func pick(list []address) address { return list[rand.IntN(len(list))] }
+
+func (w *worker) openSource(a address) (source, error) {
+	if a.local {
+		return w.openLocalSource(a)
+	}
+	return w.openRemoteSource(a)
+}
+
+func (w *worker) openTarget(a address) (target, error) {
+	if a.local {
+		return w.openLocalTarget(a)
+	}
+	return w.openRemoteTarget(a)
+}
+
+// toMove is how many messages are still to be moved, negative for no end.
+func (w *worker) toMove(in source) int64 {
+	u := w.definition.until
+	switch {
+	case u.never:
+		return -1
+	case u.queueLength:
+		return int64(in.length())
+	}
+	return max(0, u.messages-w.shown().forwarded)
+}
+
+// move moves messages, left of them or without end.
+func (w *worker) move(ctx context.Context, in source, out target, left int64) (complete bool, err error) {
+	for left != 0 {
+		limit := batchLimit
+		if left > 0 {
+			limit = int(min(left, batchLimit))
+		}
+		list, err := in.next(ctx, limit)
+		if err != nil {
+			return false, err
+		}
+		w.change(func(s *status) { s.pending, s.blocked = int64(len(list)), out.blocked() })
+		w.address(list)
+		refused, err := out.publish(ctx, list, w.definition.ack == onConfirm)
+		if err != nil {
+			return false, err
+		}
+		moved, err := w.settle(ctx, in, list, refused)
+		if err != nil {
+			return false, err
+		}
+		if left > 0 {
+			left -= moved
+		}
+		w.change(func(s *status) {
+			s.forwarded += moved
+			s.pending, s.remaining, s.blocked = 0, left, false
+		})
+	}
+	return true, nil
+}
+
+// refusedPause keeps a full target from being asked again at once.
+const refusedPause = time.Second
+
+// settle acknowledges what the target has taken and puts back what it has refused.
+func (w *worker) settle(ctx context.Context, in source, list []carried, refused []bool) (moved int64, err error) {
+	if w.definition.ack == noAck {
+		return int64(len(list)), nil
+	}
+	var good, bad []carried
+	for i := range list {
+		if refused[i] {
+			bad = append(bad, list[i])
+		} else {
+			good = append(good, list[i])
+		}
+	}
+	if err := in.ack(good); err != nil {
+		return 0, err
+	}
+	if len(bad) == 0 {
+		return int64(len(good)), nil
+	}
+	if err := in.giveBack(bad); err != nil {
+		return 0, err
+	}
+	return int64(len(good)), pause(ctx, refusedPause)
+}
+
+// address says where the messages go and what is added to them.
+func (w *worker) address(list []carried) {
+	e := &w.definition.dest
+	status := w.shown()
+	for i := range list {
+		m := &list[i]
+		switch {
+		case e.queue != "":
+			m.exchange, m.key = "", e.queue
+		case e.exchange != "":
+			m.exchange = e.exchange
+		}
+		if e.hasKey && e.queue == "" {
+			m.key = e.key
+		}
+		l := &m.properties
+		l.Headers = slices.Clone(l.Headers)
+		if e.forwardHeaders {
+			w.tellOf(l, &status)
+		}
+		if e.timestampHeader {
+			setHeader(l, "x-shovelled-timestamp", time.Now().Unix())
+		}
+		e.overwrite(l)
+	}
+}
+
+// tellOf puts what the shovel is before what earlier shovels have said.
+func (w *worker) tellOf(l *amqp091.PropertyList, s *status) {
+	about := amqp091.Table{
+		{Key: "shovelled-by", Value: w.clusterName()}, {Key: "shovel-type", Value: "dynamic"},
+		{Key: "shovel-name", Value: w.name}, {Key: "shovel-vhost", Value: string(w.vhost)},
+		{Key: "src-uri", Value: s.from.shown}, {Key: "dest-uri", Value: s.to.shown},
+	}
+	d := &w.definition
+	for _, f := range []struct{ key, value string }{
+		{"src-queue", d.source.queue}, {"src-exchange", d.source.exchange}, {"src-exchange-key", d.source.key},
+		{"dest-queue", d.dest.queue}, {"dest-exchange", d.dest.exchange}, {"dest-exchange-key", d.dest.key},
+	} {
+		if f.value != "" {
+			about = append(about, amqp091.Field{Key: f.key, Value: f.value})
+		}
+	}
+	earlier, _ := l.Headers.Get("x-shovelled")
+	list, _ := earlier.(amqp091.Array)
+	setHeader(l, "x-shovelled", append(amqp091.Array{about.Sorted()}, list...))
+}
+
+func setHeader(l *amqp091.PropertyList, key string, value any) {
+	for i := range l.Headers {
+		if l.Headers[i].Key == key {
+			l.Headers[i].Value = value
+			return
+		}
+	}
+	l.Headers = append(l.Headers, amqp091.Field{Key: key, Value: value})
+}
+
+// overwrite sets the properties that the definition names.
+func (e *end) overwrite(l *amqp091.PropertyList) {
+	texts := map[string]**string{
+		"content_type": &l.ContentType, "content_encoding": &l.ContentEncoding, "correlation_id": &l.CorrelationID, "reply_to": &l.ReplyTo,
+		"expiration": &l.Expiration, "message_id": &l.MessageID, "type": &l.Type, "user_id": &l.UserID, "app_id": &l.AppID, "cluster_id": &l.ClusterID,
+	}
+	octets := map[string]**uint8{"delivery_mode": &l.DeliveryMode, "priority": &l.Priority}
+	for key, v := range e.publishProperties {
+		switch v := v.(type) {
+		case string:
+			if p := texts[key]; p != nil {
+				*p = &v
+			}
+		case int64:
+			if p := octets[key]; p != nil && v >= 0 && v <= 255 {
+				*p = new(uint8(v))
+			}
+			if key == "timestamp" && v >= 0 {
+				l.Timestamp = new(uint64(v))
+			}
+		}
+	}
+}

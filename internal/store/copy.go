@@ -1,0 +1,63 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// CheckpointTo makes dir, which does not exist, a store of what was flushed: its
+// tables are linked, or copied to another file system. For a store opened by
+// OpenUnlogged.
+func (s *Store) CheckpointTo(dir string) error {
+	if err := s.db.Checkpoint(dir); err != nil {
+		return fmt.Errorf("store: copying to %s: %w", dir, err)
+	}
+	return nil
+}
+
+// CopyTo makes dir a logged store, with what s holds when it is called.
+func (s *Store) CopyTo(fs vfs.FS, dir string) (err error) {
+	to, err := Open(fs, dir, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	const batch = 1000
+	var keys [][]byte
+	pairs := map[string][]byte{}
+	flush := func() error {
+		err := to.Apply(func(yield func([]byte, []byte) bool) {
+			for _, k := range keys {
+				if !yield(k, pairs[string(k)]) {
+					return
+				}
+			}
+		}, false)
+		keys = keys[:0]
+		clear(pairs)
+		return err
+	}
+	err = s.Range(nil, func(key, value []byte) error {
+		keys = append(keys, append([]byte(nil), key...))
+		pairs[string(key)] = append([]byte{}, value...)
+		if len(keys) == batch {
+			return flush()
+		}
+		return nil
+	})
+	if err == nil {
+		err = flush()
+	}
+	if err == nil {
+		err = to.Flush()
+	}
+	return err
+}
+
+// IsDamage says whether an error means that a store's tables are not what was
+// written.
+func IsDamage(err error) bool { return pebble.IsCorruptionError(err) }

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// failure is the first error after which a store cannot keep what it is given: a
+// table, the manifest or the log could not be written or synced. Pebble would try
+// again, which after a failed sync proves nothing; the store's owner is to end
+// the process instead.
+type failure struct {
+	tell func(error)
+	c    chan struct{} // closed once err is set
+
+	once sync.Once
+	err  error // set before c is closed
+}
+
+func newFailure(tell func(error)) *failure {
+	if tell == nil {
+		tell = func(error) {}
+	}
+	return &failure{tell: tell, c: make(chan struct{})}
+}
+
+// set notes the error and tells of it, if it is the first.
+func (f *failure) set(err error) {
+	f.once.Do(func() {
+		f.err = err
+		close(f.c)
+		f.tell(err)
+	})
+}
+
+// get is the error, nil if there is none.
+func (f *failure) get() error {
+	select {
+	case <-f.c:
+		return f.err
+	default:
+		return nil
+	}
+}
+
+// watched is the file system that Pebble is given. Pebble panics if a directory
+// cannot be synced: the owner is told before.
+type watched struct {
+	vfs.FS
+	failed *failure
+}
+
+// OpenDir implements vfs.FS.
+func (w watched) OpenDir(name string) (vfs.File, error) {
+	f, err := w.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return watchedDir{f, name, w.failed}, nil
+}
+
+// Unwrap returns the file system below, see vfs.Root.
+func (w watched) Unwrap() vfs.FS { return w.FS }
+
+type watchedDir struct {
+	vfs.File
+	name   string
+	failed *failure
+}
+
+// Sync implements vfs.File.
+func (d watchedDir) Sync() error {
+	err := d.File.Sync()
+	if err != nil {
+		d.failed.set(fmt.Errorf("store: sync directory %s: %w", d.name, err))
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package store
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/journal"
+)
+
+// wal is the log of a store, in the place of Pebble's own: a declaration waits for
+// one sync of a file that is used again and again, made by the goroutine that
+// waits, which is a third faster. Its frames are batches as Pebble writes them.
+//
+// At start all frames there are are applied again, in order, to whatever Pebble has
+// on disk. Pebble never has more than the log: flushing sees to it.
+type wal struct {
+	journal *journal.Journal
+	store   *Store
+
+	mu   sync.Mutex    // guards the order of frames and batches
+	last atomic.Uint64 // position of the last frame; read by flushes, for which apply may wait
+}
+
+const (
+	walSegment = 1 << 20
+	walKeep    = 4 // segments, beyond which what Pebble has not flushed is flushed
+)
+
+// open reads the log in dir into the store.
+func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
+	j, err := journal.Open(journal.Options{FS: fs, Dir: dir, SegmentBytes: walSegment, Prefill: true, Logger: logger, OnFatal: s.failed.set})
+	if err != nil {
+		return err
+	}
+	err = j.Recover(0, func(_ journal.Pos, payload []byte) error {
+		b := s.db.NewBatch()
+		if err := b.SetRepr(slices.Clone(payload)); err != nil {
+			return err
+		}
+		return b.Commit(pebble.NoSync)
+	})
+	if err != nil {
+		_ = j.Close()
+		return err
+	}
+	w.journal, w.store = j, s
+	return nil
+}
+
+// apply writes a batch to the log and to Pebble; with sync it is on disk then.
+func (w *wal) apply(b *pebble.Batch, sync bool) error {
+	if b.Empty() {
+		return nil
+	}
+	w.mu.Lock()
+	pos := w.journal.Append(b.Repr())
+	w.last.Store(uint64(pos))
+	err := b.Commit(pebble.NoSync)
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if sync {
+		err = w.journal.Commit(pos)
+	}
+	if err == nil && len(w.journal.Segments()) > walKeep {
+		err = w.shorten()
+	}
+	return err
+}
+
+// shorten lets Pebble write what it has, after which the log before is not needed.
+func (w *wal) shorten() error {
+	pos := journal.Pos(w.last.Load())
+	if err := w.store.Flush(); err != nil {
+		return err
+	}
+	return w.journal.Retire(pos.Segment(), nil)
+}
+
+// flushing is called before Pebble writes a table: what is in it must be in the
+// log, or frames applied again would mix with what came after them.
+func (w *wal) flushing() {
+	if w.journal == nil {
+		return
+	}
+	if pos := journal.Pos(w.last.Load()); pos != 0 {
+		_ = w.journal.Commit(pos) // a failure ends the process before the table is begun, see failure
+	}
+}
+
+func (w *wal) close() error { return w.journal.Close() }
