@@ -1,0 +1,319 @@
+package scale
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"bartleby.mq/test/node"
+)
+
+var (
+	bartleby = flag.String("bartleby", "", "the server (default: build one)")
+	full     = flag.Bool("scale", false, "the full sizes, and the bounds that go with them")
+	messages = flag.String("messages", "", "sizes for TestBacklog, in millions, separated by commas")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "bartleby-scale-")
+	if err == nil && *bartleby == "" {
+		*bartleby, err = node.Build(dir)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// start runs a node in a directory of its own.
+func start(t *testing.T, dir, config string) *node.Node {
+	t.Helper()
+	n, err := node.Start(node.Options{Bin: *bartleby, Dir: dir, Config: config})
+	if err != nil {
+		if log, e := os.ReadFile(filepath.Join(dir, "log")); e == nil {
+			t.Log(string(log[max(0, len(log)-4000):]))
+		}
+		t.Fatal(err)
+	}
+	return n
+}
+
+// dir makes a directory beside the others of tests, on a disk and not in memory.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(".", ".scale-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if log, err := os.ReadFile(filepath.Join(dir, "log")); t.Failed() && err == nil {
+			t.Logf("the log ends with:\n%s", log[max(0, len(log)-3000):])
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return dir
+}
+
+func resident(t *testing.T, n *node.Node) int64 {
+	t.Helper()
+	u, err := n.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.RSS
+}
+
+// disk is what the files below a directory take.
+func disk(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // it went meanwhile
+		}
+		if info, err := d.Info(); err == nil {
+			bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+const mib = 1 << 20
+
+func stop(t *testing.T, n *node.Node) {
+	t.Helper()
+	if err := n.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A queue of very many small messages takes no more memory than its budget and
+// little disk, and gives them back in order.
+func TestBacklog(t *testing.T) {
+	sizes := []int{5}
+	if *full {
+		sizes = []int{1, 10, 100}
+	}
+	if *messages != "" {
+		sizes = nil
+		for _, s := range strings.Split(*messages, ",") {
+			var n int
+			if _, err := fmt.Sscan(s, &n); err != nil {
+				t.Fatal(err)
+			}
+			sizes = append(sizes, n)
+		}
+	}
+	t.Logf("%12s %10s %14s %14s %12s %12s %12s", "messages", "budget", "RSS filled", "RSS drained", "index", "publish/s", "drain/s")
+	for _, millions := range sizes {
+		n := millions * 1_000_000
+		budget := 256 * mib
+		if !*full {
+			budget = 32 * mib
+		}
+		dir := tempDir(t)
+		s := start(t, dir, fmt.Sprintf("storage.index_budget = %d\nstorage.cache_budget = %d\n", budget, budget/4))
+		declare(t, channel(t, s.AMQP), "long", nil)
+		began := time.Now()
+		var body [16]byte
+		publish(t, s.AMQP, "long", n, func(i int, m *publication) {
+			binary.BigEndian.PutUint64(body[:], uint64(i))
+			m.body, m.persistent = append(m.body, body[:]...), true
+		})
+		published := time.Since(began)
+		time.Sleep(time.Second) // what is put away in the background
+		filled, index := resident(t, s), disk(t, filepath.Join(dir, "data", "index"))
+		began = time.Now()
+		consume(t, s.AMQP, "long", n, func(i int, b []byte) {
+			if got := binary.BigEndian.Uint64(b); got != uint64(i) {
+				t.Fatalf("message %d comes as number %d", got, i)
+			}
+		})
+		drained := time.Since(began)
+		t.Logf("%12d %7d MiB %10d MiB %10d MiB %8d MiB %12.0f %12.0f", n, budget/mib, filled/mib, resident(t, s)/mib, index/mib,
+			float64(n)/published.Seconds(), float64(n)/drained.Seconds())
+		if bound := int64(budget) + budget64(budget)*7/4; filled > bound {
+			t.Errorf("%d messages take %d MiB of memory, more than %d MiB", n, filled/mib, bound/mib)
+		}
+		if index > 10*int64(n)+64*mib {
+			t.Errorf("the index of %d messages takes %d MiB on disk", n, index/mib)
+		}
+		stop(t, s)
+	}
+}
+
+func budget64(b int) int64 { return int64(max(b, 128*mib)) }
+
+// A node that was killed with millions of messages serves again at once, and with
+// no more memory than before.
+func TestRestart(t *testing.T) {
+	n := 500_000
+	if *full {
+		n = 5_000_000
+	}
+	dir := tempDir(t)
+	config := "storage.index_budget = 67108864\nstorage.cache_budget = 33554432\n"
+	s := start(t, dir, config)
+	declare(t, channel(t, s.AMQP), "long", nil)
+	publish(t, s.AMQP, "long", n, func(i int, m *publication) {
+		m.body, m.persistent = binary.BigEndian.AppendUint64(append(m.body, 0, 0, 0, 0, 0, 0, 0, 0), uint64(i)), true
+	})
+	time.Sleep(time.Second)
+	before := resident(t, s)
+	s.Kill()
+	began := time.Now()
+	s = start(t, dir, config)
+	took := time.Since(began)
+	after := resident(t, s)
+	t.Logf("%d messages: serves after %v; resident %d MiB before, %d MiB after", n, took.Round(time.Millisecond), before/mib, after/mib)
+	if *full && took > 2*time.Second {
+		t.Errorf("the start took %v", took)
+	}
+	if after > before*3/2 {
+		t.Errorf("%d MiB are resident after the start, %d MiB before", after/mib, before/mib)
+	}
+	consume(t, s.AMQP, "long", n, func(i int, b []byte) {
+		if got := binary.BigEndian.Uint64(b[8:]); got != uint64(i) {
+			t.Fatalf("message %d comes as number %d", got, i)
+		}
+	})
+	stop(t, s)
+}
+
+// Deadlines fire on time by the million, wherever their messages stand and
+// whether or not these are in memory; none early.
+func TestDeadlines(t *testing.T) {
+	n, window := 200_000, 4*time.Second
+	if *full {
+		n, window = 10_000_000, 2*time.Minute
+	}
+	for name, config := range map[string]string{"memory": "storage.index_budget = 1073741824\nstorage.cache_budget = 67108864\n", "spilled": "storage.index_budget = 16777216\nstorage.cache_budget = 16777216\n"} {
+		t.Run(name, func(t *testing.T) {
+			dir := tempDir(t)
+			s := start(t, dir, config)
+			ch := channel(t, s.AMQP)
+			declare(t, ch, "due", nil)
+			declare(t, ch, "waiting", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "due"})
+			empty := resident(t, s)
+			// All are published before the first is due.
+			ahead := time.Duration(n/60_000) * time.Second
+			random := rand.New(rand.NewPCG(1, 2))
+			first := time.Now().Add(ahead + time.Second)
+			// A TTL begins when the broker has the message: few are on their way at a time.
+			publishWindow(t, s.AMQP, n, 100, func(_ int, m *publication) string {
+				at := first.Add(time.Duration(random.Int64N(int64(window))))
+				m.persistent = true
+				m.expiration = max(1, time.Until(at).Milliseconds())
+				m.body = binary.BigEndian.AppendUint64(m.body, uint64(time.Now().UnixMilli()+m.expiration))
+				return "waiting"
+			})
+			if late := time.Since(first); late > 0 {
+				t.Logf("the first were due %v before the last was published", late)
+			}
+			filled := resident(t, s)
+			before, err := s.Usage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lateness := make([]int64, 0, n)
+			w := watch(t, s.AMQP)
+			consume(t, s.AMQP, "due", n, func(_ int, b []byte) {
+				lateness = append(lateness, time.Now().UnixMilli()-int64(binary.BigEndian.Uint64(b)))
+			})
+			latency := w.stop(t)
+			after, err := s.Usage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(lateness)
+			p999 := lateness[len(lateness)*999/1000]
+			t.Logf("%d messages over %v: %.1f B resident each; lateness p50 %d ms, p99.9 %d ms, worst %d ms, least %d ms; a bystander's p99.9 %v; %.2f µs of CPU each",
+				n, window, float64(filled-empty)/float64(n), lateness[n/2], p999, lateness[n-1], lateness[0], latency,
+				float64((after.CPU-before.CPU).Microseconds())/float64(n))
+			if lateness[0] < 0 {
+				t.Errorf("a message was %d ms early", -lateness[0])
+			}
+			if *full && (p999 > 20 || latency > 50*time.Millisecond) {
+				t.Errorf("lateness p99.9 is %d ms, the bystander's latency p99.9 %v", p999, latency)
+			}
+			stop(t, s)
+		})
+	}
+}
+
+// Where a part of the messages stays for ever, the disk that the others took is
+// given back.
+func TestKept(t *testing.T) {
+	n := 500_000
+	if *full {
+		n = 20_000_000
+	}
+	for _, kept := range []struct {
+		percent int
+		most    float64 // of the bytes that live, on disk
+	}{{4, 1.5}, {30, 2}, {60, 2}} {
+		t.Run(fmt.Sprint(kept.percent, "%"), func(t *testing.T) {
+			dir := tempDir(t)
+			s := start(t, dir, "storage.index_budget = 67108864\nstorage.cache_budget = 33554432\nstorage.checkpoint_interval = 2000\n")
+			ch := channel(t, s.AMQP)
+			declare(t, ch, "kept", nil)
+			declare(t, ch, "passing", nil)
+			const size, slice = 1000, 100_000
+			live := 0
+			body := make([]byte, size)
+			for i := 0; i < n; i += slice {
+				keep := slice * kept.percent / 100
+				mixed(t, s.AMQP, slice, keep, body)
+				live += keep
+				consume(t, s.AMQP, "passing", slice-keep, func(int, []byte) {})
+			}
+			journal := func() int64 {
+				return disk(t, filepath.Join(dir, "data", "journal")) + disk(t, filepath.Join(dir, "data", "keep")) + disk(t, filepath.Join(dir, "data", "index"))
+			}
+			bytes := int64(live) * (size + 30)
+			var used int64
+			settle := 5
+			if *full {
+				settle = 120
+			}
+			for range settle { // until compaction has settled
+				if used = journal(); float64(used) <= kept.most*float64(bytes) {
+					break
+				}
+				time.Sleep(time.Second)
+			}
+			u, err := s.Usage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d messages of %d B passed, %d %% stay: %d MiB on disk, %.2f times what lives; %.2f B written for each published, %.1f µs of CPU each",
+				n, size, kept.percent, used/mib, float64(used)/float64(bytes), float64(u.Written)/float64(int64(n)*size), float64(u.CPU.Microseconds())/float64(n))
+			if *full && float64(used) > kept.most*float64(bytes) {
+				t.Errorf("the disk holds %.2f times what lives, %.1f are allowed", float64(used)/float64(bytes), kept.most)
+			}
+			stop(t, s)
+		})
+	}
+}
