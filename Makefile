@@ -6,18 +6,24 @@ BIN     := $(CURDIR)/bin
 
 GOLANGCI_LINT := v2.15.0
 GOVULNCHECK   := v1.1.4
+NFPM          := v2.43.4
 FUZZTIME      ?= 5s
+SEEDS         ?= 300
+SEED          ?= 0
+# How long "make soak" simulates clusters, from a seed it never began with before.
+SOAK          ?= 30m
 
 # Packages whose state is shared by goroutines, or decides what becomes of messages.
-RACE := ./internal/amqp091 ./internal/api ./internal/auth ./internal/bodies ./internal/broker ./internal/deadletter ./internal/journal \
-	./internal/listen ./internal/message ./internal/partition ./internal/queue ./internal/routing ./internal/server \
+RACE := . ./internal/admission ./internal/amqp091 ./internal/api ./internal/auth ./internal/bodies ./internal/broker ./internal/cluster \
+	./internal/deadletter ./internal/journal ./internal/listen ./internal/logs ./internal/message ./internal/openapi ./internal/partition ./internal/queue ./internal/routing \
+	./internal/server \
 	./internal/session091 ./internal/topology
 
-.PHONY: build run test race lint vuln bench brokerbench conformance conformance-more crash soak hostile stall fuzz generate clean help
+.PHONY: build run test race lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash sim soak hostile scale stall fuzz generate deb debtest clean help
 
 build: ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
-	ln -sf bartleby $(BIN)/rabbitmqctl
+	for tool in rabbitmqctl rabbitmqadmin rabbitmq-diagnostics rabbitmq-queues rabbitmq-upgrade rabbitmq-plugins; do ln -sf bartleby $(BIN)/$$tool; done
 
 run: build ## run a node with its data in ./data
 	$(BIN)/bartleby server
@@ -26,6 +32,9 @@ test: ## all tests that need nothing but Go
 	$(GO) test ./...
 	cd test/conformance && $(GO) vet .
 	cd test/brokerbench && $(GO) vet .
+	cd test/interop/go-amqp091 && $(GO) vet .
+	cd test/interop/watermill && $(GO) vet .
+	cd test/embedded && $(GO) vet -mod=mod . && $(GO) test -mod=mod . # its go.mod follows this one's
 
 race: ## the core packages under the race detector
 	$(GO) test -race $(RACE)
@@ -37,7 +46,7 @@ vuln: $(BIN)/govulncheck ## known vulnerabilities in what is called
 	$(BIN)/govulncheck ./...
 
 bench: ## the benchmarks of publish, route, deliver, ack and append
-	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
+	$(GO) test -run '^$$' -bench . -benchmem . ./internal/...
 
 conformance: build ## play RabbitMQ's transcripts, in strict and in default mode
 	scripts/conformance $(BIN)/bartleby
@@ -45,24 +54,55 @@ conformance: build ## play RabbitMQ's transcripts, in strict and in default mode
 conformance-more: build ## play what the public scenarios do not look at, in strict mode
 	scripts/conformance $(BIN)/bartleby more
 
+interop: build ## every client that test/interop has, as released, against a node
+	$(GO) run ./test/interop -bartleby $(BIN)/bartleby
+
+openapi: build ## Alibaba Cloud's own clients, as released, against ApsaraMQ's API of a node
+	scripts/openapi $(BIN)/bartleby
+
+docs: ## the commands of the user's pages, with the programs in Java too
+	test/interop/java/setup
+	$(GO) test -count=1 ./test/docs -java
+
+rabbithole: build ## rabbit-hole's own tests, of its versions 2 and 3
+	scripts/rabbithole $(BIN)/bartleby
+
 crash: ## kill a node 200 times while messages die, and look where each is
 	$(GO) test -count=1 -v -parallel 4 ./test/crash -kills 208
 
-soak: ## an hour and a half: thousands of kills under load, then an hour of fuzzing
+sim: ## SEEDS simulated clusters, each with its own faults, a third of them with quorum queues; SEED=N is one of each
+	$(GO) test -count=1 -v -timeout 20m ./internal/sim -run TestSimulation -seeds $$(($(SEEDS) - $(SEEDS) / 3)) -seed $(SEED)
+	$(GO) test -count=1 -v -timeout 20m ./internal/partition -run TestSimulation -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
+
+soak: ## two hours: thousands of kills under load, simulated clusters, then an hour of fuzzing
 	$(GO) test -count=1 -v -parallel 4 -timeout 60m ./test/crash -kills 208 -for 30m
+	$(GO) test -count=1 -v -timeout 0 ./internal/sim -run TestSimulation -from $$(date +%s)000 -for $(SOAK)
+	$(GO) test -count=1 -v -timeout 0 ./internal/partition -run TestSimulation -from $$(date +%s)000 -for $(SOAK)
 	scripts/fuzz 4m
 
 hostile: ## clients that break the protocol, flood, or say nothing
 	$(GO) test -count=1 -v ./test/hostile
 
+scale: ## what very much in a node takes: 100 million messages, deadlines by the million, restarts, disk given back
+	$(GO) test -count=1 -v -timeout 60m ./test/scale -scale
+
 stall: ## what is large to one queue, and what a bystander sees of it
 	$(GO) test -count=1 -v -timeout 20m ./test/stall -stall
 
-fuzz: ## every fuzz target for FUZZTIME
+fuzz: ## every fuzz target for FUZZTIME, as 5s or 5000x
 	scripts/fuzz $(FUZZTIME)
 
 generate: ## write the generated files anew
 	$(GO) generate ./...
+
+deb: build $(BIN)/nfpm ## the Debian package, in bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
+	$(BIN)/bartleby completion bash >$(BIN)/completion.bash
+	rm -rf $(BIN)/man && $(BIN)/bartleby man $(BIN)/man && gzip -9n $(BIN)/man/*
+	DEB_ARCH=$$($(GO) env GOARCH) DEB_VERSION=$$(scripts/debversion '$(VERSION)') $(BIN)/nfpm package --config deploy/debian/nfpm.yaml --packager deb --target $(BIN)/
+
+debtest: deb ## install, use, remove and purge the Debian package in a throw-away root
+	scripts/debtest "$$(ls -t $(BIN)/bartleby_*.deb | head -n 1)"
 
 clean: ## remove what was built
 	rm -rf $(BIN)
@@ -78,4 +118,9 @@ $(BIN)/.golangci-lint-$(GOLANGCI_LINT):
 $(BIN)/govulncheck: | $(BIN)/.govulncheck-$(GOVULNCHECK)
 $(BIN)/.govulncheck-$(GOVULNCHECK):
 	GOBIN=$(BIN) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK)
+	@touch $@
+
+$(BIN)/nfpm: | $(BIN)/.nfpm-$(NFPM)
+$(BIN)/.nfpm-$(NFPM):
+	GOBIN=$(BIN) $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM)
 	@touch $@
