@@ -248,6 +248,10 @@ func openNode(o Options, stopped bool) (b *Broker, err error) {
 		return nil, err
 	}
 	if !stopped {
+		if err = b.change(func() error { b.state.Reserve(); return nil }); err != nil {
+			_ = b.closeDisk()
+			return nil, err
+		}
 		b.node.Start()
 	}
 	return b, nil

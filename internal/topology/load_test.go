@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -195,5 +197,38 @@ func TestBR_15_5_ArgumentsFromJSON(t *testing.T) {
 	}
 	if _, err := ParseArguments(map[string]any{strings.Repeat("k", 256): true}); err == nil {
 		t.Error("an argument name of 256 bytes was accepted")
+	}
+}
+
+// A queue whose declaration never came to disk may have left its number in the log
+// of a group.
+func TestNumbersAreReservedByAnEarlierChange(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.Reserve()
+	reserved := func() uint64 {
+		var r counterRecord
+		if err := json.Unmarshal(f.store[counterKey], &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Reserved
+	}
+	for restart := range 3 {
+		f.save()
+		for i := range 3 * incarnationBlock {
+			stored := reserved()
+			q := f.queue(durableQueue(fmt.Sprint(restart, "-", i)))
+			if q.Incarnation > stored {
+				t.Fatalf("queue %d has the number %d, and the store reserves up to %d", i, q.Incarnation, stored)
+			}
+			f.save()
+		}
+		last := f.queue(durableQueue(fmt.Sprint("never stored ", restart)))
+		f.TakeChanges()
+		f = f.restart()
+		f.Reserve()
+		f.save()
+		if next := f.queue(durableQueue(fmt.Sprint("next ", restart))); next.Incarnation <= last.Incarnation {
+			t.Fatalf("the number %d comes after %d", next.Incarnation, last.Incarnation)
+		}
 	}
 }

@@ -48,7 +48,9 @@ type State struct {
 	policySeq  uint64 // orders policies of equal priority: the last set wins
 	log        change.Log
 
-	// Incarnations are handed out from a block reserved on disk, so that transient queues cost no write of their own.
+	// Incarnations are handed out from a block reserved on disk, so that transient queues cost no write of their own, and
+	// by an earlier change than the one that makes the queue: a group may have created it before that one is stored, and
+	// if it never is, its number must not be another queue's.
 	incarnation uint64 // the last one handed out
 	reserved    uint64 // the last one that may be handed out before the next reservation
 }
@@ -77,13 +79,18 @@ func (s *State) Revision() uint64 { return s.revision }
 // TakeChanges returns the durable changes since the last call, for the store to keep.
 func (s *State) TakeChanges() []change.Change { return s.log.Take() }
 
+// Reserve sees to it that the next queues have numbers that no queue ever had. It is to be stored before the first is declared.
+func (s *State) Reserve() {
+	if s.incarnation+incarnationBlock/2 > s.reserved {
+		s.reserved = s.incarnation + incarnationBlock
+		s.log.Put(counterKey, counterRecord{Version: recordVersion, Reserved: s.reserved})
+	}
+}
+
 // nextIncarnation returns a number no queue of this broker ever had.
 func (s *State) nextIncarnation() uint64 {
 	s.incarnation++
-	if s.incarnation > s.reserved {
-		s.reserved = s.incarnation + incarnationBlock - 1
-		s.log.Put(counterKey, counterRecord{Version: recordVersion, Reserved: s.reserved})
-	}
+	s.Reserve()
 	return s.incarnation
 }
 

@@ -3,6 +3,7 @@ package crash
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -47,10 +48,20 @@ type ledger struct {
 	audited  map[string]bool // ids that an audit has taken out of the broker
 	faults   []string
 	kills    int // since the last audit
+	// unread says that a read has failed since the last audit: a dead message whose
+	// record could not be read lets others pass, until it can.
+	unread bool
 }
 
 func newLedger() *ledger {
 	return &ledger{messages: map[string]*known{}, audited: map[string]bool{}}
+}
+
+// noteFault notes which operation on a file a server is to fail in.
+func (l *ledger) noteFault(fault string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unread = l.unread || strings.HasPrefix(fault, "read:")
 }
 
 func (l *ledger) fault(format string, args ...any) {
@@ -125,7 +136,7 @@ func (l *ledger) settle(s *scenario, oneLog bool) (faults []string, count int) {
 		l.audited[m.id] = true
 	}
 	clear(l.messages)
-	l.faults, l.kills = nil, 0
+	l.faults, l.kills, l.unread = nil, 0, false
 	slices.Sort(faults)
 	return faults, count
 }

@@ -108,6 +108,7 @@ func (l *life) round() {
 	point, fault := "", ""
 	if end == endFault {
 		fault = l.fault()
+		l.ledger.noteFault(fault)
 		o.Env = append(o.Env, "BARTLEBY_FAULT="+fault)
 	}
 	if end == endFailpoint {
@@ -389,7 +390,7 @@ func (l *life) found(d *drained, last map[string]int) {
 	l.ledger.note(d.MessageId, func(m *known) {
 		mine = true
 		m.found = append(m.found, c)
-		if !slices.Contains(l.s.ordered, d.queue) {
+		if !slices.Contains(l.s.ordered, d.queue) || l.ledger.unread {
 			return
 		}
 		key := d.queue + " " + m.publisher
