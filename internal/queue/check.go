@@ -71,6 +71,24 @@ func (m *Machine) Check() error {
 	return m.checkConsumers(outs)
 }
 
+// checkBefore checks what before.go says of before-images.
+func (m *Machine) checkBefore(p *page) error {
+	if p == nil || len(p.before) == 0 {
+		return nil
+	}
+	if !m.pages.saving || p.dirty == 0 || p.dirty == m.pages.version {
+		return fmt.Errorf("it has %d before-images, and version %d does not wait to be saved", len(p.before), p.dirty)
+	}
+	var of bitmap
+	for _, b := range p.before {
+		if of.has(uint(b.slot)) {
+			return fmt.Errorf("entry %d has two before-images", b.slot)
+		}
+		of.set(uint(b.slot))
+	}
+	return nil
+}
+
 func (m *Machine) checkLane(level int, l *lane) error {
 	ready := 0
 	for k := range l.slots {
@@ -88,7 +106,13 @@ func (m *Machine) checkLane(level int, l *lane) error {
 		}
 		p := m.look(l, level, k)
 		rest := p.live.less(near)
-		sum := m.summarize(p, rest)
+		sum := m.pages.summary()
+		if rest != (bitmap{}) {
+			sum = m.pages.summarize(m.flatten(p), rest)
+		}
+		if err := m.checkBefore(s.page); err != nil {
+			return fmt.Errorf("level %d: page %d: %w", level, number, err)
+		}
 		if sum.used() != uint64(s.used) || sum.logged != int(s.logged) || sum.size() != uint64(s.bytes) || sum.n[stateReady] != uint64(s.ready) || s.used > 0 && s.plain != (s.used == s.ready) {
 			return fmt.Errorf("level %d: of page %d %+v is remembered, a recount gives %+v", level, number, *s, sum)
 		}

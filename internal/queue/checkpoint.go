@@ -71,13 +71,15 @@ func (m *Machine) save(p *page) {
 	if m.cold == nil {
 		return
 	}
-	if m.savesDelta(p) {
-		m.saveDelta(p)
-		return
-	}
+	d := m.flatten(p)
 	if p.rest != nil {
+		if d.inDelta() {
+			m.saveDelta(p, d)
+			return
+		}
 		m.join(p)
 		defer m.part(p)
+		d = m.flatten(p)
 	}
 	m.pages.saves += saveWeight
 	version := m.savingAs(p.dirty)
@@ -85,15 +87,25 @@ func (m *Machine) save(p *page) {
 		m.cold.Discard(p.id(p.saved), version)
 	}
 	m.discardDelta(p, version)
-	sum := m.summarize(p, m.encode(p))
-	used := int(sum.used())
-	p.saved, p.dirty, p.part = version, 0, used != int(p.used)
-	if used == 0 {
+	p.saved, p.part = version, d.live.and(p.live) != p.live
+	if d.live == (bitmap{}) {
 		p.saved = 0 // nothing of it would outlive this process
+		m.isSaved(p)
 		return
 	}
+	m.encode(p, d)
+	m.isSaved(p)
+	sum := m.pages.summarize(d, d.live)
 	m.pages.sum = sum.append(m.pages.sum[:0])
 	m.cold.Write(p.id(version), m.pages.blob, m.pages.sum)
+}
+
+// isSaved notes that the copy in the store is true, or was before the last changes.
+func (m *Machine) isSaved(p *page) {
+	if p.dirty = 0; len(p.before) > 0 {
+		p.dirty = m.pages.version
+		m.pages.forgetBefore(p)
+	}
 }
 
 // SaveCursor is how far SaveSome has come with a queue.

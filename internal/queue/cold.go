@@ -160,10 +160,13 @@ func (m *Machine) spill(l *lane, level, k int) {
 	if p.dirty != 0 || p.part || p.saved == 0 || p.delta != 0 {
 		m.save(p)
 	}
+	if p.dirty != 0 {
+		m.save(p) // that was for the checkpoint being written, of what it was at its cut
+	}
 	if p.part {
 		return
 	}
-	m.leave(s, p, rest, m.summarize(p, rest))
+	m.leave(s, p, rest, m.pages.summarize(m.flatten(p), rest))
 	m.setWake(l, k, wake)
 	m.part(p)
 	if near == (bitmap{}) {

@@ -113,14 +113,18 @@ func (r *reader) runs(live *bitmap, set func(i uint, v uint64)) {
 	r.bad = r.bad || run != 0
 }
 
-// decoded is what the copy of a page tells, by slot.
-type decoded struct {
+// plain is what every entry of a page has in its copy, by slot.
+type plain struct {
 	live  bitmap
 	marks [pageSize]uint8
 	at    [pageSize]uint64 // where the body is
 	sizes [pageSize]uint32
 	dues  [pageSize]int64 // 0 = none
+}
 
+// decoded is what the copy of a page tells.
+type decoded struct {
+	plain
 	rest reader // stands before the owners
 }
 

@@ -14,25 +14,32 @@ import "encoding/binary"
 //	delta     version byte | version of the copy | rest, 32 bytes | n | summary of the rest, n bytes | the others, as a page
 const deltaFormat = 1
 
-// savesDelta says whether a delta will do: with entries that are out or on their
-// way, the whole page is saved.
-func (m *Machine) savesDelta(p *page) bool {
-	return p.rest != nil && m.quiet(p)
+// inDelta says whether a delta will do for these entries: with some that are out or
+// on their way, the whole page is saved.
+func (d *plain) inDelta() bool {
+	for i := d.live.next(0); i < pageSize; i = d.live.next(i + 1) {
+		if s := d.marks[i] & stateMask; s == stateOut || s == stateDying {
+			return false
+		}
+	}
+	return true
 }
 
-// saveDelta writes what has changed of a split page since its copy was made.
-func (m *Machine) saveDelta(p *page) {
+// saveDelta writes what has changed of a split page since its copy was made; d are
+// its entries in memory.
+func (m *Machine) saveDelta(p *page, d *plain) {
 	m.pages.saves += deltaWeight
 	version := m.savingAs(p.dirty)
 	m.discardDelta(p, version)
-	m.encode(p)
+	m.encode(p, d)
 	b := binary.AppendUvarint(append(m.pages.delta[:0], deltaFormat), uint64(p.saved))
 	b = p.rest.append(b)
 	b = binary.AppendUvarint(b, uint64(len(p.summary)))
 	b = append(b, p.summary...)
 	b = append(b, m.pages.blob...)
 	m.pages.delta = b
-	p.delta, p.dirty = version, 0
+	p.delta = version
+	m.isSaved(p)
 	m.cold.WriteDelta(p.id(version), b)
 }
 
@@ -81,10 +88,8 @@ func (ps *Pages) parseDelta(b []byte) (x parsedDelta, err error) {
 	if x.others, err = ps.parse(r.b); err != nil {
 		return x, err
 	}
-	for i := x.others.live.next(0); i < pageSize; i = x.others.live.next(i + 1) {
-		if state := x.others.marks[i] & stateMask; state == stateOut || state == stateDying || x.rest.has(i) {
-			return x, errPage
-		}
+	if !x.others.inDelta() || x.others.live.and(x.rest) != (bitmap{}) {
+		return x, errPage
 	}
 	return x, nil
 }
@@ -101,7 +106,7 @@ func (m *Machine) RestoreSplit(id PageID, version uint32, delta []byte, placed f
 	if !ok {
 		return errPage
 	}
-	near := m.pages.summarize(d, d.live)
+	near := m.pages.summarize(&d.plain, d.live)
 	for state, n := range near.n {
 		m.tally(uint8(state), int(n), int64(near.bytes[state]))
 	}

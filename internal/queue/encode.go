@@ -2,6 +2,7 @@ package queue
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"bartleby.mq/internal/deadletter"
@@ -48,48 +49,88 @@ func (m *Machine) saves(p *page, i uint) bool {
 	return p.logged(i) || p.ref(i).OnDisk()
 }
 
-// encode writes the page to Pages.blob and returns which entries it wrote.
-func (m *Machine) encode(p *page) (live bitmap) {
-	live = p.live
-	for i := live.next(0); i < pageSize; i = live.next(i + 1) {
-		if !m.saves(p, i) {
-			live.clear(i)
+// flatten returns what the page's entries in memory are, as they are to be saved;
+// of those that have a before-image, that. It is valid until the next call.
+func (m *Machine) flatten(p *page) *plain {
+	if m.pages.flat == nil {
+		m.pages.flat = new(plain)
+	}
+	d := m.pages.flat
+	d.live = p.live
+	n := uint(0)
+	for w, v := range p.live {
+		for ; v != 0; v &= v - 1 {
+			i := uint(w)<<6 + uint(bits.TrailingZeros64(v))
+			j := i & uint(p.mask)
+			if p.ranked {
+				j = n
+				n++
+			}
+			mark, ref := p.marks[j], p.refs[j]
+			if mark&flagLogged == 0 && !ref.OnDisk() {
+				d.live.clear(i) // its body would be gone
+				continue
+			}
+			if mark&stateMask == stateDying {
+				mark = mark&^stateMask | m.kept(p, i)
+			}
+			d.marks[i], d.sizes[i], d.at[i], d.dues[i] = mark, p.sizes[j], m.cold.Locate(ref), 0
+			if p.dues != nil && p.dues[j] != 0 {
+				if d.dues[i] = p.base + int64(p.dues[j]); p.dues[j] == maxOffset {
+					d.dues[i] = m.due(p, i)
+				}
+			}
 		}
 	}
-	e := encoder{m: m, p: p, live: live, b: m.pages.blob[:0]}
+	for k := range p.before {
+		b := &p.before[k]
+		i := uint(b.slot)
+		d.live.set(i)
+		d.marks[i], d.sizes[i], d.at[i], d.dues[i] = b.mark, b.size, b.at, b.due
+	}
+	return d
+}
+
+// encode writes the page to Pages.blob; d is what flatten has returned for it.
+func (m *Machine) encode(p *page, d *plain) {
+	own := d.live // those that are as they stand in the page
+	for k := range p.before {
+		own.clear(uint(p.before[k].slot))
+	}
+	e := encoder{m: m, p: p, d: d, own: own, b: m.pages.blob[:0]}
 	e.head()
-	e.runs(func(i uint) uint64 { return uint64(p.mark(i)&^stateMask | m.kept(p, i)) })
+	e.runs(func(i uint) uint64 { return uint64(d.marks[i]) })
 	e.locations()
-	e.runs(func(i uint) uint64 { return uint64(p.size(i)) })
+	e.runs(func(i uint) uint64 { return uint64(d.sizes[i]) })
 	e.dues()
 	e.owners()
 	e.sides()
 	m.pages.blob = e.b
-	return live
 }
 
 type encoder struct {
-	m    *Machine
-	p    *page
-	live bitmap
-	b    []byte
+	m   *Machine
+	p   *page
+	d   *plain
+	own bitmap
+	b   []byte
 }
 
 func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
 
 func (e *encoder) head() {
 	e.b = append(e.b, encodingVersion)
-	if e.live.count() == pageSize {
+	if e.d.live.count() == pageSize {
 		e.b = append(e.b, 1)
 		return
 	}
-	e.b = e.live.append(append(e.b, 0))
+	e.b = e.d.live.append(append(e.b, 0))
 }
 
 // runs writes a column as runs of equal values.
 func (e *encoder) runs(value func(i uint) uint64) {
 	var run, last uint64
-	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
+	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
 		v := value(i)
 		if run > 0 && v == last {
 			run++
@@ -109,8 +150,8 @@ func (e *encoder) runs(value func(i uint) uint64) {
 
 func (e *encoder) locations() {
 	var last uint64
-	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
-		at := e.m.cold.Locate(e.p.ref(i))
+	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
+		at := e.d.at[i]
 		e.b = binary.AppendVarint(e.b, int64(at-last))
 		last = at
 	}
@@ -118,8 +159,8 @@ func (e *encoder) locations() {
 
 func (e *encoder) dues() {
 	least := int64(never)
-	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
-		if due := e.m.due(e.p, i); due != 0 {
+	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
+		if due := e.d.dues[i]; due != 0 {
 			least = min(least, due)
 		}
 	}
@@ -129,8 +170,8 @@ func (e *encoder) dues() {
 	}
 	e.b = append(e.b, 1)
 	e.uint(uint64(least))
-	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
-		if due := e.m.due(e.p, i); due != 0 {
+	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
+		if due := e.d.dues[i]; due != 0 {
 			e.uint(uint64(due-least) + 1)
 		} else {
 			e.uint(0)
@@ -139,12 +180,12 @@ func (e *encoder) dues() {
 }
 
 func (e *encoder) owners() {
-	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
-		if e.m.kept(e.p, i) != stateOut {
+	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
+		if e.d.marks[i]&stateMask != stateOut {
 			continue
 		}
 		var owner uint32
-		if e.m.pages.Exact && e.p.state(i) == stateOut {
+		if e.m.pages.Exact && e.own.has(i) {
 			owner = e.p.owner(i)
 		}
 		e.uint(uint64(owner))
@@ -155,7 +196,10 @@ func (e *encoder) sides() {
 	at, n := len(e.b), 0
 	e.b = append(e.b, 0, 0)
 	refs := e.m.pages.refs[:0]
-	for i := e.live.next(0); i < pageSize; i = e.live.next(i + 1) {
+	if e.p.rows == nil && e.p.histories == nil && e.p.counts == nil {
+		return
+	}
+	for i := e.own.next(0); i < pageSize; i = e.own.next(i + 1) {
 		var what byte
 		history, counts, s := e.p.history(i), e.p.countsOf(i), e.m.peekSide(e.p, i)
 		if history != 0 {
@@ -167,7 +211,7 @@ func (e *encoder) sides() {
 		if s != nil && s.ttl != 0 {
 			what |= sideTTL
 		}
-		if state := e.m.kept(e.p, i); state == stateDying || state == stateHeld {
+		if state := e.d.marks[i] & stateMask; state == stateDying || state == stateHeld {
 			what |= sideDeath
 		}
 		if what == 0 {

@@ -137,6 +137,9 @@ const idleRoom = 16
 // drop takes the page at k, which is empty, out of the lane.
 func (m *Machine) drop(l *lane, k int) {
 	p := l.slots[k].page
+	if len(p.before) > 0 {
+		m.save(p)
+	}
 	m.discard(p, m.savingAs(p.dirty)) // it may have been empty at the cut
 	m.pages.put(p)
 	l.cut(k)

@@ -234,7 +234,7 @@ func (m *Machine) find(id ID) (*page, uint) {
 
 // sideOf returns the entry's side row to be changed, making one if need be.
 func (m *Machine) sideOf(p *page, i uint) *side {
-	m.touch(p)
+	m.touchEntry(p, i)
 	return m.rowOf(p, i)
 }
 
@@ -271,7 +271,7 @@ func (m *Machine) dropSide(p *page, i uint) {
 
 // counts returns what is counted about the entry, to be changed.
 func (m *Machine) counts(p *page, i uint) *Counts {
-	m.touch(p)
+	m.touchEntry(p, i)
 	m.pages.needCounts(p)
 	return &p.counts[p.at(i)]
 }
@@ -311,7 +311,7 @@ func (m *Machine) tally(state uint8, n int, bytes int64) {
 
 // setState moves an entry from its state to another.
 func (m *Machine) setState(id ID, p *page, i uint, to uint8) {
-	m.touch(p)
+	m.touchEntry(p, i)
 	j := p.at(i)
 	from, size := p.marks[j]&stateMask, int64(p.sizes[j])
 	m.tally(from, -1, -size)
@@ -449,7 +449,7 @@ func (m *Machine) due(p *page, i uint) int64 {
 
 // forget removes an entry and returns what it held; the references are the caller's.
 func (m *Machine) forget(id ID, p *page, i uint) (body, history message.Ref, logged bool) {
-	m.touch(p)
+	m.touchEntry(p, i)
 	j := p.at(i)
 	from := p.marks[j] & stateMask
 	m.tally(from, -1, -int64(p.sizes[j]))

@@ -24,6 +24,7 @@ type page struct {
 
 	rest    *bitmap // entries that are in the copy only, nil if there are none (split.go)
 	summary []byte  // of these
+	before  []before
 
 	columns
 	base int64 // the moment dues count from, in milliseconds since 1970

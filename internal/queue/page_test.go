@@ -12,6 +12,7 @@ func TestSizes(t *testing.T) {
 	}{
 		{"page", pageHead, int(unsafe.Sizeof(page{}))},
 		{"side row", sideBytes, int(unsafe.Sizeof(side{}))},
+		{"before-image", beforeBytes, int(unsafe.Sizeof(before{}))},
 		{"counts", countsBytes, int(unsafe.Sizeof(Counts{}))},
 	} {
 		if c.got != c.want {

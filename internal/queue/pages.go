@@ -35,6 +35,7 @@ type Pages struct {
 	summed summary
 	delta  []byte        // the one being encoded
 	refs   []message.Ref // its histories
+	flat   *plain        // the page being saved, or summed up
 	copy   *decoded      // the page being decoded
 	kept   []keptHistory // its histories
 	ripe   []ripeEntry   // of the page being looked at
@@ -55,7 +56,7 @@ func (ps *Pages) Bytes() int { return ps.bytes }
 
 // What these take of memory, which TestSizes checks.
 const (
-	pageHead    = 336
+	pageHead    = 360
 	sideBytes   = 48
 	countsBytes = 8
 )
@@ -83,7 +84,7 @@ func (ps *Pages) get(class int) *page {
 
 func (ps *Pages) put(p *page) {
 	ps.lent--
-	ps.bytes -= pageHead + cap(p.summary)
+	ps.bytes -= pageHead + cap(p.summary) + beforeBytes*cap(p.before)
 	ps.reclaim(&p.columns)
 	p.columns = columns{}
 	if len(ps.heads) < keepPages {

@@ -116,7 +116,7 @@ func (m *Machine) fetch(now int64, l *lane, level, k int) {
 	}
 	s.page = p
 	if rest := there.less(near); rest != (bitmap{}) {
-		m.leave(s, p, rest, m.pages.summarize(d, rest))
+		m.leave(s, p, rest, m.pages.summarize(&d.plain, rest))
 		m.setWake(l, k, wake)
 	} else {
 		m.forgetRest(s)

@@ -98,17 +98,8 @@ func readSummary(r *reader) (s summary) {
 	return s
 }
 
-// summarize sums up entries of a page as they would be saved. It is valid until the next call.
-func (m *Machine) summarize(p *page, set bitmap) *summary {
-	s := m.pages.summary()
-	for i := set.next(0); i < pageSize; i = set.next(i + 1) {
-		s.add(m.kept(p, i), p.size(i), p.logged(i), m.due(p, i), m.cold.Locate(p.ref(i)))
-	}
-	return s
-}
-
-// summarize sums up entries of a copy.
-func (ps *Pages) summarize(d *decoded, set bitmap) *summary {
+// summarize sums up entries of a copy. It is valid until the next call.
+func (ps *Pages) summarize(d *plain, set bitmap) *summary {
 	s := ps.summary()
 	for i := set.next(0); i < pageSize; i = set.next(i + 1) {
 		s.add(d.marks[i]&stateMask, d.sizes[i], d.marks[i]&flagLogged != 0, d.dues[i], d.at[i])
