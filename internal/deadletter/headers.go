@@ -3,6 +3,7 @@ package deadletter
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 
 	"bartleby.mq/internal/amqp091"
@@ -32,14 +33,38 @@ var HeaderNames = []string{
 
 // Headers renders the history as AMQP 0-9-1 headers, sorted (DL-7.1, DL-7.5).
 func (h *History) Headers() []amqp091.RawField {
-	var fields []amqp091.RawField
+	fields, _ := h.AppendHeaders(nil, nil)
+	return fields
+}
+
+// AppendHeaders is Headers for those who have memory for the fields and for their
+// values, to which it appends.
+func (h *History) AppendHeaders(fields []amqp091.RawField, values []byte) ([]amqp091.RawField, []byte) {
+	f := fieldWriter{fields, values}
 	if len(h.Deaths) > 0 {
-		fields = append([]amqp091.RawField{{Key: headerDeath, Encoded: h.xDeath()}}, h.summary()...)
+		f.end(headerDeath, h.appendDeaths(f.values))
+		h.summary(&f)
 	}
 	if h.ReplayedFrom != "" {
-		fields = append(fields, amqp091.RawField{Key: headerReplayedFrom, Encoded: longString(h.ReplayedFrom)})
+		f.string(headerReplayedFrom, h.ReplayedFrom)
 	}
-	return fields
+	return f.fields, f.values
+}
+
+// fieldWriter makes fields whose values stand behind each other in one slice.
+type fieldWriter struct {
+	fields []amqp091.RawField
+	values []byte
+}
+
+// end makes a field of what values is longer than f.values.
+func (f *fieldWriter) end(key string, values []byte) {
+	begin, end := len(f.values), len(values)
+	f.fields, f.values = append(f.fields, amqp091.RawField{Key: key, Encoded: values[begin:end:end]}), values
+}
+
+func (f *fieldWriter) string(key, value string) {
+	f.end(key, appendLongString(append(f.values, 'S'), value))
 }
 
 // apsaraNames are those of ApsaraMQ's profile, sorted.
@@ -75,25 +100,26 @@ func (h *History) Matchable() []amqp091.RawField {
 	if len(h.Deaths) == 0 {
 		return nil
 	}
-	return h.summary()
+	var f fieldWriter
+	h.summary(&f)
+	return f.fields
 }
 
-func (h *History) summary() []amqp091.RawField {
+func (h *History) summary(f *fieldWriter) {
 	first, last := &h.Deaths[h.First], &h.Deaths[0]
-	began := []amqp091.RawField{
-		{Key: headerFirstExchange, Encoded: longString(first.Exchange)},
-		{Key: headerFirstQueue, Encoded: longString(first.Queue)},
-		{Key: headerFirstReason, Encoded: longString(h.name(first.Reason))},
-	}
 	if h.Profile == ApsaraMQ {
-		total := LongField(headerTotal, int64(min(h.Total(), math.MaxInt64)))
-		return append([]amqp091.RawField{total}, began...) // DL-22.6
+		total := int64(min(h.Total(), math.MaxInt64))
+		f.end(headerTotal, binary.BigEndian.AppendUint64(append(f.values, 'l'), uint64(total))) // DL-22.6
 	}
-	return append(began, []amqp091.RawField{
-		{Key: headerLastExchange, Encoded: longString(h.LastExchange)},
-		{Key: headerLastQueue, Encoded: longString(last.Queue)},
-		{Key: headerLastReason, Encoded: longString(h.name(last.Reason))},
-	}...)
+	f.string(headerFirstExchange, first.Exchange)
+	f.string(headerFirstQueue, first.Queue)
+	f.string(headerFirstReason, h.name(first.Reason))
+	if h.Profile == ApsaraMQ {
+		return
+	}
+	f.string(headerLastExchange, h.LastExchange)
+	f.string(headerLastQueue, last.Queue)
+	f.string(headerLastReason, h.name(last.Reason))
 }
 
 // LongField is a header holding a 64-bit integer, such as x-delivery-count.
@@ -101,17 +127,16 @@ func LongField(key string, v int64) amqp091.RawField {
 	return amqp091.RawField{Key: key, Encoded: binary.BigEndian.AppendUint64([]byte{'l'}, uint64(v))}
 }
 
-func longString(s string) []byte { return appendLongString([]byte{'S'}, s) }
-
 func appendLongString(b []byte, s string) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
 	return append(b, s...)
 }
 
-// xDeath encodes the x-death array; the fields of each entry stand in
+// appendDeaths encodes the x-death array; the fields of each entry stand in
 // RabbitMQ's order (DL-7.1).
-func (h *History) xDeath() []byte {
-	b := append(make([]byte, 0, 64+128*len(h.Deaths)), 'A', 0, 0, 0, 0)
+func (h *History) appendDeaths(b []byte) []byte {
+	b = append(slices.Grow(b, 64+128*len(h.Deaths)), 'A', 0, 0, 0, 0)
+	begin := len(b)
 	for i := range h.Deaths {
 		d := &h.Deaths[i]
 		b = append(b, 'F', 0, 0, 0, 0)
@@ -139,7 +164,7 @@ func (h *History) xDeath() []byte {
 		binary.BigEndian.PutUint32(b[keys-4:], uint32(len(b)-keys))
 		binary.BigEndian.PutUint32(b[table-4:], uint32(len(b)-table))
 	}
-	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-5))
+	binary.BigEndian.PutUint32(b[begin-4:], uint32(len(b)-begin))
 	return b
 }
 

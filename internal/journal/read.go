@@ -62,11 +62,11 @@ func (j *Journal) ReadSome(pos Pos, dst []byte) (int, error) {
 	}
 	s, end, err := j.segments.use(pos.Segment())
 	if err != nil {
-		return 0, fmt.Errorf("journal: read at %s: %w", pos, err)
+		return 0, err // as it is: who reads bodies meets ErrNotHeld at each that was retired
 	}
 	defer j.segments.done(s)
 	if pos.Offset() < headerBytes || pos.Offset() >= end {
-		return 0, fmt.Errorf("journal: read at %s: %w", pos, ErrNotHeld)
+		return 0, ErrNotHeld
 	}
 	dst = dst[:min(int64(len(dst)), end-pos.Offset())]
 	got, err := s.file.ReadAt(dst, pos.Offset())

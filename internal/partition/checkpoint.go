@@ -149,15 +149,19 @@ func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyF
 	if err != nil {
 		return err
 	}
-	var gone []goneKey
+	var gone, deltas []goneKey
 	for _, p := range n.all {
 		p.mu.Lock()
 		p.gone = slices.DeleteFunc(p.gone, func(g goneKey) bool {
-			if g.by <= version {
+			switch {
+			case g.by > version:
+				return false
+			case g.kind == keyDelta:
+				deltas = append(deltas, g)
+			default:
 				gone = append(gone, g)
-				return true
 			}
-			return false
+			return true
 		})
 		p.mu.Unlock()
 	}
@@ -170,19 +174,41 @@ func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyF
 				return
 			}
 		}
-		var key []byte
-		for i := range gone {
-			more := true
-			key = gone[i].keys(key, func(k []byte) { more = more && yield(k, nil) })
-			if !more {
-				return
-			}
-		}
+		eachKey(gone, yield)
 	}, false)
 	if err != nil {
 		return err
 	}
-	return n.Index.Flush()
+	if err := n.Index.Flush(); err != nil {
+		return err
+	}
+	return n.deleteDeltas(deltas)
+}
+
+// deleteDeltas deletes deltas that a checkpoint which is whole has made needless.
+// They need not go with it at once: a delta means nothing beside a later one, or
+// without the copy that it belongs to.
+func (n *Node) deleteDeltas(deltas []goneKey) error {
+	const slice = 512
+	for slice := range slices.Chunk(deltas, slice) {
+		if n.stopped() {
+			return nil
+		}
+		began := time.Now()
+		if err := n.Index.Apply(func(yield func([]byte, []byte) bool) { eachKey(slice, yield) }, false); err != nil {
+			return err
+		}
+		n.rest(3 * time.Since(began))
+	}
+	return nil
+}
+
+// eachKey yields the deletion of each key that stands in the store for what is gone.
+func eachKey(gone []goneKey, yield func(key, value []byte) bool) {
+	var key []byte
+	for i, more := 0, true; more && i < len(gone); i++ {
+		key = gone[i].keys(key, func(k []byte) { more = more && yield(k, nil) })
+	}
 }
 
 // filesAtCut are the files that hold bodies. REQUIRES: all partitions are held.

@@ -204,12 +204,7 @@ func (p *Partition) discardUncounted() {
 	if len(now) == 0 {
 		return
 	}
-	err := p.node.Index.Apply(func(yield func([]byte, []byte) bool) {
-		more := true
-		for i := 0; more && i < len(now); i++ {
-			p.key = now[i].keys(p.key, func(k []byte) { more = more && yield(k, nil) })
-		}
-	}, false)
+	err := p.node.Index.Apply(func(yield func([]byte, []byte) bool) { eachKey(now, yield) }, false)
 	if err != nil {
 		p.node.fail(fmt.Errorf("pages of a state that a snapshot replaced cannot be deleted: %w", err))
 	}

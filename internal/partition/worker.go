@@ -60,18 +60,23 @@ func (p *Partition) work() {
 }
 
 // giveWay is called after a hold by work that nobody waits for, which began then:
-// while something is overdue in the partition, such work has a third of the time.
+// such work has half of the time, and a quarter of it while something is overdue in
+// the partition.
 func (p *Partition) giveWay(began time.Time) {
 	took := time.Since(began)
 	p.mu.Lock()
-	overdue := p.overdue()
-	p.mu.Unlock()
-	if !overdue {
-		return
+	if p.overdue() {
+		took *= 3
 	}
+	p.mu.Unlock()
+	p.node.rest(took)
+}
+
+// rest lets others have the processor for a while, unless the node is stopping.
+func (n *Node) rest(d time.Duration) {
 	select {
-	case <-p.node.stop:
-	case <-time.After(2 * took):
+	case <-n.stop:
+	case <-time.After(d):
 	}
 }
 

@@ -15,6 +15,7 @@ type renderer struct {
 	ref      message.Ref // held, so that it is not another history meanwhile
 	history  deadletter.History
 	headers  []amqp091.RawField
+	values   []byte // of these
 	exchange []byte
 	key      []byte
 	props    []byte // scratch
@@ -41,7 +42,8 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 		}
 		store.Release(r.ref)
 		store.Retain(it.d.History, 1)
-		r.ref, r.history, r.headers = it.d.History, h, h.Headers()
+		r.ref, r.history = it.d.History, h
+		r.headers, r.values = h.AppendHeaders(r.headers[:0], r.values[:0])
 		r.exchange = append(r.exchange[:0], h.Exchange...)
 		r.key = r.key[:0]
 		if len(h.Keys) > 0 {
