@@ -123,8 +123,11 @@ func (n *Node) saveQueues(p *Partition, queues []*Queue) error {
 		h := n.lock(p)
 		before := n.pagesWritten.Load()
 		for looked := 0; i < len(queues) && looked < 256 && n.pagesWritten.Load()-before < saveSlice; looked++ {
-			done := true
-			if q := queues[i]; !q.gone {
+			var done bool
+			if q := queues[i]; q.gone {
+				done = !q.m.BuryRest(sliceLimit) // what was logged of it since the cut needs what it was then
+				looked += 64
+			} else {
 				cursor, done = q.m.SaveSome(cursor, saveSlice)
 			}
 			if done {

@@ -104,3 +104,52 @@ func TestAQueueDeletedSinceTheCheckpointIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What was logged of a queue between the cut of a checkpoint and its deletion is about
+// what it was at the cut, and so the checkpoint has that, deleted or not.
+func TestAQueueDeletedWhileACheckpointIsWritten(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	defs := []definition{
+		{"dead", classic, queue.Unlimited(), DeadLetter{}},
+		{"goes", classic, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "dlx"}},
+	}
+	routes := table{"dlx": {"dead"}}
+	const messages = 5000
+	const dying = messages/10 - 1
+	var w *world
+	deleted := false
+	w = open(t, fs, defs, routes, 1000, func(step string) {
+		if step != FailCheckpointPages || w.n.pagesWritten.Load() < saveSlice || deleted {
+			return // some pages of the queue have been saved, and some have not
+		}
+		deleted = true
+		w.now += 100
+		w.settle()
+		if n := w.n.Counts(w.queues["dead"]).Ready; n != dying {
+			t.Errorf("%d messages have died since the cut, want %d", n, dying)
+		}
+		if _, err := w.n.Delete(w.queues["goes"], nil); err != nil {
+			t.Error(err)
+		}
+	})
+	for serial := range message.Serial(messages) {
+		ttl := int64(-1)
+		if serial%10 == 0 && serial > 0 {
+			ttl = 50
+		}
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{w.queues["goes"]}, Body: w.record(serial, true, 10), TTL: ttl, Priority: -1}})
+	}
+	if err := w.n.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if !deleted {
+		t.Fatal("the checkpoint was written in one hold")
+	}
+	killed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+
+	w = open(t, killed, defs[:1], routes, 1000, nil)
+	if n := w.n.Counts(w.queues["dead"]).Ready; n != dying {
+		t.Errorf("%d dead letters are left, want %d", n, dying)
+	}
+	w.check(0)
+}

@@ -48,45 +48,81 @@ func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
 	}
 }
 
-// A page whose last entry goes before it was saved is saved then; one in which too
-// many go, or to which one comes, likewise.
-func TestPagesAreSavedBeforeTheirTurn(t *testing.T) {
+// What a page was at the cut is saved too if its last entry goes before its turn, if
+// too many go, or if one comes.
+func TestPagesThatGoAreSaved(t *testing.T) {
 	for name, change := range map[string]func(*away){
-		"many": func(a *away) {
-			for range mostBefore + 1 {
-				a.Get(a.now, true)
-			}
-		},
+		"many go":    func(a *away) { a.getMany(mostBefore + 1) },
 		"one comes":  func(a *away) { a.fill(1, func() int64 { return -1 }) },
-		"all go":     func(a *away) { a.lanes[0].next *= 2; a.now += 2; a.Tick(a.now, sliceLimit) },
-		"all purged": func(a *away) { a.Get(a.now, true); a.Purge(); a.BuryRest(1000) },
+		"all go":     func(a *away) { a.getMany(107) },
+		"some go":    func(a *away) { a.lanes[0].next *= 2; a.now += 2; a.Tick(a.now, sliceLimit) },
+		"all purged": func(a *away) { a.getMany(1); a.Purge() },
+		"closed":     func(a *away) { a.getMany(1); a.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAway(Unlimited(), 0)
 			a.fill(100, func() int64 { return -1 })
-			var saved []byte
 			a.lanes[0].next = pageSize // that page is not being filled any more
 			a.fill(7, func() int64 { return 1 })
 			a.pages.Cut()
-			a.cold.onWrite = func() {
-				if saved == nil {
-					saved = append(saved, a.cold.last...)
-				}
-			}
 			change(a)
 			if err := a.Check(); err != nil {
 				t.Fatal(err)
 			}
-			if saved == nil {
-				t.Fatal("nothing was saved")
+			for a.BuryRest(1000) {
 			}
-			d, err := a.pages.parse(saved)
-			if err != nil {
+			for c, done := (SaveCursor{}), false; !done; {
+				c, done = a.SaveSome(c, 1)
+			}
+			a.pages.CutDone()
+			if err := a.Check(); err != nil {
 				t.Fatal(err)
 			}
-			if got := d.live.count(); got != 100 && got != 7 {
-				t.Errorf("the copy has %d entries", got)
+			for number, want := range []int{100, 7} {
+				d, err := a.pages.parse(a.cold.ever[PageID{0, uint64(number), 1}])
+				if err != nil {
+					t.Fatalf("page %d: %v", number, err)
+				}
+				if got := d.live.count(); got != want {
+					t.Errorf("the copy of page %d has %d entries, want %d", number, got, want)
+				}
 			}
 		})
+	}
+}
+
+func (a *away) getMany(n int) {
+	for range n {
+		a.Get(a.now, true)
+	}
+}
+
+// Pages that become empty in the middle of a lane go many at a time.
+func TestEmptyPagesGoTogether(t *testing.T) {
+	const pages = 1000
+	a := newAway(Unlimited(), 0)
+	a.fill(pages*pageSize, func() int64 { return -1 })
+	first := a.lanes[0].slots[0].number
+	for number := first + pages - 1; number > first; number-- {
+		for seq := number * pageSize; seq < (number+1)*pageSize; seq++ {
+			a.Take(makeID(0, seq))
+		}
+		l := a.lanes[0]
+		if has, most := len(l.slots), int(number-first)+1+max(keepEmpty, pages/emptyShare)+1; has > most {
+			t.Fatalf("%d pages are kept, %d of which have entries", has, number-first)
+		}
+		if number%100 == 0 {
+			if err := a.Check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for {
+		if _, ok := a.Get(a.now, true); !ok {
+			break
+		}
+	}
+	if l := a.lanes[0]; len(l.slots) > 1 || l.empty != 0 {
+		t.Errorf("%d pages are left, %d of them empty", len(l.slots), l.empty)
 	}
 }

@@ -62,6 +62,11 @@ func (m *Machine) Check() error {
 	if err != nil {
 		return err
 	}
+	for _, p := range m.late {
+		if err := m.checkBefore(p); err != nil || p.used != 0 || p.rest != nil || len(p.before) == 0 {
+			return fmt.Errorf("a page that has gone has %d entries and %d before-images: %w", p.used, len(p.before), err)
+		}
+	}
 	if n != m.n {
 		return fmt.Errorf("totals are %+v, a recount gives %+v", m.n, n)
 	}
@@ -90,7 +95,7 @@ func (m *Machine) checkBefore(p *page) error {
 }
 
 func (m *Machine) checkLane(level int, l *lane) error {
-	ready := 0
+	ready, empty := 0, 0
 	for k := range l.slots {
 		number := l.slots[k].number
 		if k > 0 && l.slots[k-1].number >= number {
@@ -163,10 +168,18 @@ func (m *Machine) checkLane(level int, l *lane) error {
 		if used != int(p.used) {
 			return fmt.Errorf("level %d: page %d counts %d entries and has %d", level, number, p.used, used)
 		}
-		if used == 0 && number != l.next/pageSize {
+		if l.spent(s) {
+			empty++
+			if k == 0 {
+				return fmt.Errorf("level %d: page %d is empty and the first", level, number)
+			}
+		} else if used == 0 && number != l.next/pageSize {
 			return fmt.Errorf("level %d: page %d is empty and kept", level, number)
 		}
 		m.unlook(l, k, p)
+	}
+	if empty > l.empty {
+		return fmt.Errorf("level %d has %d empty pages and counts %d", level, empty, l.empty)
 	}
 	if l.dues.first() < m.nextDue || l.wakes.first() < m.nextWake {
 		return fmt.Errorf("level %d is due at %d and wakes at %d, the queue at %d and %d", level, l.dues.first(), l.wakes.first(), m.nextDue, m.nextWake)

@@ -121,9 +121,8 @@ func (m *Machine) SaveSome(from SaveCursor, limit int) (next SaveCursor, done bo
 	if m.cold == nil {
 		return from, true
 	}
-	if len(m.graveyard) > 0 {
-		// Copies of pages that went before the cut must not be found with it.
-		m.BuryRest(limit * pageSize)
+	// Copies of pages that went before the cut must not be found with it.
+	if m.BuryRest(limit * pageSize) {
 		return from, false
 	}
 	if m.dirty != 0 && m.dirty < m.pages.version {

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/message"
 )
 
@@ -134,8 +136,12 @@ func (m *Machine) chill(p *page) {
 // quiet says whether nobody waits for an entry of the page: none is delivered,
 // none is about to be routed.
 func (m *Machine) quiet(p *page) bool {
+	busy := func(mark uint8) bool { return mark&stateMask == stateOut || mark&stateMask == stateDying }
+	if p.ranked {
+		return !slices.ContainsFunc(p.marks[:p.used], busy)
+	}
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-		if s := p.state(i); s == stateOut || s == stateDying {
+		if busy(p.marks[i&uint(p.mask)]) {
 			return false
 		}
 	}

@@ -28,8 +28,8 @@ const never = math.MaxInt64
 // that have entries, however far apart these lie: a message that nobody settles
 // does not make the lane remember all that passed it.
 //
-// Invariant: slots are in the order of their numbers, and none is empty but the
-// one that is being filled, which is in memory; no entry below head is in
+// Invariant: slots are in the order of their numbers; one that is empty is in
+// memory, being filled or counted in empty; no entry below head is in
 // stateReady; ready is their number. dues has an alarm for the min of each page,
 // wakes one for the wake of each slot, and both may have others.
 type lane struct {
@@ -37,6 +37,7 @@ type lane struct {
 	next  uint64 // the number the next entry gets
 	head  uint64
 	ready int
+	empty int // about how many pages are empty, but for the one being filled
 	dues  alarms
 	wakes alarms
 
@@ -123,12 +124,48 @@ func (m *Machine) freed(l *lane, p *page) {
 		m.pages.reform(p, bitmap{}, classFor(idleRoom))
 	case filling:
 	case p.used == 0 && p.rest == nil:
-		if k, ok := l.search(p.number); ok {
-			m.drop(l, k)
-		}
+		m.emptied(l, p)
 	case p.sparse() && p.number != l.head/pageSize: // the head goes soon
 		m.pages.shrink(p)
 	}
+}
+
+// keepEmpty is how many empty pages a lane may have, or one in emptyShare if that
+// are more.
+const (
+	keepEmpty  = 16
+	emptyShare = 16
+)
+
+// emptied is called when the last entry of a page has gone, which is not being
+// filled. It goes at once if it is the lane's first, and with others if it is not:
+// each time the slots behind are moved, and a lane may have very many.
+func (m *Machine) emptied(l *lane, p *page) {
+	if l.slots[0].page == p {
+		m.drop(l, 0)
+		for len(l.slots) > 0 && l.spent(&l.slots[0]) {
+			m.drop(l, 0)
+			l.empty--
+		}
+		return
+	}
+	if l.empty++; l.empty > max(keepEmpty, len(l.slots)/emptyShare) {
+		kept := l.slots[:0]
+		for _, s := range l.slots {
+			if l.spent(&s) {
+				m.giveUp(s.page)
+			} else {
+				kept = append(kept, s)
+			}
+		}
+		clear(l.slots[len(kept):])
+		l.slots, l.empty = kept, 0
+	}
+}
+
+// spent says whether the slot's page is empty and will stay so.
+func (l *lane) spent(s *slot) bool {
+	return s.page != nil && s.page.used == 0 && s.page.rest == nil && s.number < l.next/pageSize
 }
 
 // idleRoom is the room of a page that is being filled once it was empty.
@@ -137,12 +174,18 @@ const idleRoom = 16
 // drop takes the page at k, which is empty, out of the lane.
 func (m *Machine) drop(l *lane, k int) {
 	p := l.slots[k].page
+	l.cut(k)
+	m.giveUp(p)
+}
+
+// giveUp gives a page up that is empty and in no lane any more.
+func (m *Machine) giveUp(p *page) {
 	if len(p.before) > 0 {
-		m.save(p)
+		m.late = append(m.late, p) // not saved here: where a queue ends many go at once
+		return
 	}
 	m.discard(p, m.savingAs(p.dirty)) // it may have been empty at the cut
 	m.pages.put(p)
-	l.cut(k)
 }
 
 // cut takes the slot at k out.

@@ -110,6 +110,7 @@ type Machine struct {
 	born      int64 // when it was made, or its node started
 	lastUse   int64
 	graveyard []grave
+	late      []*page // empty, and out of their lanes, but for what they were at the cut of the checkpoint being written
 
 	nextDue  int64  // not later than the first of any lane's dues
 	nextWake int64  // likewise of its wakes

@@ -157,8 +157,22 @@ func (m *Machine) Close() []*Consumer {
 }
 
 // BuryRest gives up what Purge and Close took out, at most about limit entries,
-// and says whether there is more.
+// and says whether there is more. What the checkpoint being written has of it, and of
+// other pages that have gone, is saved before.
 func (m *Machine) BuryRest(limit int) (more bool) {
+	if len(m.graveyard)+len(m.late) == 0 {
+		return false
+	}
+	for len(m.late) > 0 && limit > 0 {
+		last := len(m.late) - 1
+		p := m.late[last]
+		m.late[last] = nil
+		m.late = m.late[:last]
+		m.save(p)
+		m.discard(p, m.pages.version)
+		m.pages.put(p)
+		limit -= pageSize
+	}
 	for len(m.graveyard) > 0 && limit > 0 {
 		last := len(m.graveyard) - 1
 		g := m.graveyard[last]
@@ -182,7 +196,7 @@ func (m *Machine) BuryRest(limit int) (more bool) {
 		}
 		m.pages.put(p)
 	}
-	if len(m.graveyard) > 0 {
+	if len(m.graveyard)+len(m.late) > 0 {
 		return true
 	}
 	m.sides.trim(0)

@@ -15,7 +15,7 @@ type attic struct {
 	reads, deltas int
 	onDelta       func([]byte)
 	onWrite       func()
-	last          []byte // page written
+	ever          map[PageID][]byte // all that was written
 }
 
 func (a *attic) Locate(body message.Ref) uint64     { return uint64(body &^ diskBit) }
@@ -29,8 +29,11 @@ func (a *attic) Read(id PageID) []byte              { a.reads++; return a.pages[
 func (a *attic) WriteMeta(version uint32, _ []byte) {}
 func (a *attic) Discard(id PageID, by uint32)       { delete(a.pages, id) }
 func (a *attic) Write(id PageID, page, _ []byte) {
-	a.last = bytes.Clone(page)
-	a.pages[id] = a.last
+	if a.ever == nil {
+		a.ever = map[PageID][]byte{}
+	}
+	a.ever[id] = bytes.Clone(page)
+	a.pages[id] = a.ever[id]
 	if a.onWrite != nil {
 		a.onWrite()
 	}
