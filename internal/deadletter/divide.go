@@ -59,6 +59,36 @@ func Unite(b, shared, own []byte) []byte {
 	return append(b, from...)
 }
 
+// Renumber makes h another history that has the same in common with others. It
+// returns false, and leaves h of no use, if own is not what such a one has of its own.
+func (h *History) Renumber(own []byte) bool {
+	r := reader{b: own}
+	for i := range h.Deaths {
+		h.Deaths[i].readNumbers(&r)
+	}
+	return !r.bad && len(r.b) == 0
+}
+
+// DiedAlike appends the stored form of a first death that has everything in common
+// with the one that stored tells of, which is another first death, but for its moment
+// and the message's own TTL. Of what is appended, the last own bytes are its own.
+// ok is false if stored tells of no death, or of several.
+func DiedAlike(b, stored []byte, at, expiration int64) (alike []byte, own int, ok bool) {
+	r := reader{b: stored}
+	if r.head() != 1 {
+		return b, 0, false
+	}
+	r.death()
+	shared := len(stored) - len(r.b)
+	if r.numbers(); r.bad || len(r.b) > 0 {
+		return b, 0, false
+	}
+	b = append(b, stored[:shared]...)
+	before := len(b)
+	b = (&Death{Count: 1, First: at, Last: at, Expiration: expiration}).appendNumbers(b)
+	return b, len(b) - before, true
+}
+
 // head passes over what stands before the deaths, and returns their number.
 func (r *reader) head() uint64 {
 	if r.byte() != historyVersion {

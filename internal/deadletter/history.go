@@ -190,12 +190,16 @@ func (h *History) Append(b []byte) []byte {
 		b = appendString(b, d.Queue)
 		b = appendString(b, d.Exchange)
 		b = appendStrings(b, d.Keys)
-		b = binary.AppendUvarint(b, d.Count)
-		b = binary.AppendVarint(b, d.First)
-		b = binary.AppendVarint(b, d.Last-d.First)
-		b = binary.AppendUvarint(b, uint64(d.Expiration+1))
+		b = d.appendNumbers(b)
 	}
 	return b
+}
+
+func (d *Death) appendNumbers(b []byte) []byte {
+	b = binary.AppendUvarint(b, d.Count)
+	b = binary.AppendVarint(b, d.First)
+	b = binary.AppendVarint(b, d.Last-d.First)
+	return binary.AppendUvarint(b, uint64(d.Expiration+1))
 }
 
 var errHistory = errors.New("death history: malformed")
@@ -227,14 +231,10 @@ func Parse(b []byte) (h History, err error) {
 		d.Queue = r.string()
 		d.Exchange = r.string()
 		d.Keys = r.strings()
-		d.Count = r.uvarint()
-		d.First = r.varint()
-		d.Last = d.First + r.varint()
-		e := r.uvarint()
-		if !d.Reason.Valid() || e > math.MaxInt64 {
+		d.readNumbers(&r)
+		if !d.Reason.Valid() {
 			r.bad = true
 		}
-		d.Expiration = int64(e) - 1
 		h.Deaths = append(h.Deaths, d)
 	}
 	if r.bad || len(r.b) > 0 || flags&^historyFlags != 0 || first >= max(n, 1) {
@@ -242,6 +242,17 @@ func Parse(b []byte) (h History, err error) {
 	}
 	h.First = int(first)
 	return h, nil
+}
+
+func (d *Death) readNumbers(r *reader) {
+	d.Count = r.uvarint()
+	d.First = r.varint()
+	d.Last = d.First + r.varint()
+	e := r.uvarint()
+	if e > math.MaxInt64 {
+		r.bad = true
+	}
+	d.Expiration = int64(e) - 1
 }
 
 func appendString(b []byte, s string) []byte {

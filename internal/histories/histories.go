@@ -28,6 +28,25 @@ func Keep(s *bodies.Store, stored []byte) message.Ref {
 	return ref
 }
 
+// KeepLike is Keep for a stored form whose last own bytes are its own, and the others
+// those that like has in common with others (deadletter.DiedAlike).
+func KeepLike(s *bodies.Store, like message.Ref, stored []byte, own int) message.Ref {
+	base := s.Base(like)
+	if base == 0 {
+		return Keep(s, stored)
+	}
+	s.Retain(base, 1)
+	ref, b := s.AllocOn(base, own)
+	copy(b, stored[len(stored)-own:])
+	return ref
+}
+
+// Parts are what ref's history has in common with others, 0 if nothing is shared, and
+// the bytes of its own. They are valid as long as the caller holds ref.
+func Parts(s *bodies.Store, ref message.Ref) (shared message.Ref, own []byte) {
+	return s.Base(ref), s.Bytes(ref)
+}
+
 // Bytes is the stored form that ref refers to, nil if ref is 0. It is valid as long
 // as the caller holds a reference, and not to be written to.
 func Bytes(s *bodies.Store, ref message.Ref) []byte {

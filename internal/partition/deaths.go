@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/deadletter"
@@ -66,7 +68,7 @@ type plan struct {
 
 	history message.Ref        // the new one; one reference is the plan's
 	stored  []byte             // its bytes
-	story   deadletter.History // what they say, if read is set
+	said    deadletter.History // what they say, if read is set: see story
 	read    bool
 	targets []*Queue // in the log of the queue it died in
 	remote  []target // in others
@@ -79,12 +81,17 @@ func (p *plan) rests(t *Queue) bool {
 	if rules.Profile != deadletter.ApsaraMQ {
 		return false
 	}
+	return rules.Rests(p.story(), t.Name)
+}
+
+// story is what the new history says.
+func (p *plan) story() *deadletter.History {
 	if !p.read {
 		// Our own bytes: one that cannot be read tells of no death.
-		p.story, _ = deadletter.Parse(p.stored)
+		p.said, _ = deadletter.Parse(p.stored)
 		p.read = true
 	}
-	return rules.Rests(&p.story, t.Name)
+	return &p.said
 }
 
 // split keeps the targets that are in the log of the partition given, and makes
@@ -110,6 +117,9 @@ type router struct {
 	plans  []*plan // for each death
 	last   *plan
 	parts  []*Partition
+	unread []error // of each death, why its record could not be read
+	alike  []plan  // made by planAlike; never longer than it was made
+	stored []byte  // their histories
 
 	// Where the death before went, if that depends on nothing but this.
 	routed   bool
@@ -142,7 +152,8 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 	defer func() {
 		clear(r.plans)
 		clear(r.deaths)
-		r.deaths, r.plans, r.last = r.deaths[:0], r.plans[:0], nil
+		clear(r.alike)
+		r.deaths, r.plans, r.last, r.alike, r.stored = r.deaths[:0], r.plans[:0], nil, r.alike[:0], r.stored[:0]
 		n.routers.Put(r)
 	}()
 	h := n.lock(q.part)
@@ -193,22 +204,60 @@ func (n *Node) finishHold(h *hold) []*Queue {
 // counted, until the node starts again: these are returned, and left out. No
 // partition is locked.
 func (n *Node) warmDeaths(r *router, q *Queue) (spoilt []queue.ID) {
+	n.readDeaths(r)
 	kept := r.deaths[:0]
-	for _, d := range r.deaths {
-		warm, err := n.bodies.Warm(d.Body)
-		if err != nil {
+	for i, d := range r.deaths {
+		if err := r.unread[i]; err != nil {
 			n.Logger.Error("A dead message cannot be routed: its record cannot be read", "vhost", string(q.VHost), "queue", q.Name, "error", err)
 			n.bodies.Release(d.Body)
 			n.bodies.Release(d.History)
 			spoilt = append(spoilt, d.ID)
 			continue
 		}
-		d.Body = warm
 		kept = append(kept, d)
 	}
 	clear(r.deaths[len(kept):])
 	r.deaths = kept
 	return spoilt
+}
+
+const (
+	// warmReaders read a slice of deaths where the disk is waited for.
+	warmReaders = 8
+	// cachedReaders do so where the system has in memory what is read.
+	cachedReaders = 2
+	// fromDisk is how long a read of what it has not takes at least, on the average.
+	fromDisk = 30 * time.Microsecond
+	// readerSlice is for how many deaths a reader is worth its start.
+	readerSlice = 32
+)
+
+// readDeaths is the part of warmDeaths that waits: r.unread says what went wrong.
+// What has long been put away may be on disk only. Then many are read at once.
+func (n *Node) readDeaths(r *router) {
+	r.unread = slices.Grow(r.unread[:0], len(r.deaths))[:len(r.deaths)]
+	began := time.Now()
+	read := func(from, to int) {
+		for i := from; i < to; i++ {
+			r.deaths[i].Body, r.unread[i] = n.bodies.Warm(r.deaths[i].Body)
+		}
+	}
+	// The first few tell where the others are.
+	few := min(len(r.deaths), warmReaders)
+	read(0, few)
+	left, many := len(r.deaths)-few, cachedReaders
+	if time.Since(began) > time.Duration(few)*fromDisk {
+		many = warmReaders
+	} else if left < cachedReaders*readerSlice {
+		many = 1
+	}
+	var others sync.WaitGroup
+	each := (left + many - 1) / many
+	for from := few + each; from < len(r.deaths); from += each {
+		others.Go(func() { read(from, min(from+each, len(r.deaths))) })
+	}
+	read(few, min(few+each, len(r.deaths)))
+	others.Wait()
 }
 
 // planDeaths finds what is to happen to each death, by the settings of the queue now:
@@ -222,16 +271,49 @@ func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, settings *queue.
 		if d.History == 0 && rec.HasExpiration() {
 			expiration = expirationOf(rec)
 		}
-		last := r.last
-		if last != nil && last.shareable && last.prev == d.History && last.reason == d.Reason && last.at == d.At && last.by == d.By &&
-			last.expiration == expiration && !rec.HasCC() && len(rec.BCC()) == 0 &&
+		var p *plan
+		if last := r.last; last != nil && last.shareable && last.prev == d.History && last.reason == d.Reason && last.by == d.By &&
+			!rec.HasCC() && len(rec.BCC()) == 0 &&
 			(d.History != 0 || bytes.Equal(last.exchange, rec.Exchange()) && bytes.Equal(last.key, rec.Key())) {
-			r.plans = append(r.plans, last)
-			continue
+			if last.at == d.At && last.expiration == expiration {
+				r.plans = append(r.plans, last)
+				continue
+			}
+			p = n.planAlike(r, d, expiration)
 		}
-		p := n.planDeath(r, q, dead, settings, d, rec, expiration)
+		if p == nil {
+			p = n.planDeath(r, q, dead, settings, d, rec, expiration)
+		}
 		r.plans, r.last = append(r.plans, p), p
 	}
+}
+
+// planAlike is planDeath for a first death that differs from the last one by its moment
+// and its message's own TTL only; nil if that is not so. REQUIRES: r.last is shareable,
+// and of an entry that agrees in all else.
+func (n *Node) planAlike(r *router, d *queue.Death, expiration int64) *plan {
+	last := r.last
+	if d.History != 0 {
+		return nil
+	}
+	if r.alike == nil {
+		r.alike = make([]plan, 0, sliceLimit/2)
+	}
+	if len(r.alike) == cap(r.alike) {
+		return nil // the others are pointed to
+	}
+	begin := len(r.stored)
+	var own int
+	var ok bool
+	if r.stored, own, ok = deadletter.DiedAlike(r.stored, last.stored, d.At, expiration); !ok {
+		return nil
+	}
+	r.alike = append(r.alike, *last)
+	p := &r.alike[len(r.alike)-1]
+	p.at, p.expiration, p.said, p.read = d.At, expiration, deadletter.History{}, false
+	p.stored = r.stored[begin:len(r.stored):len(r.stored)]
+	p.history = histories.KeepLike(n.bodies, last.history, p.stored, own)
+	return p
 }
 
 func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, settings *queue.Settings, d *queue.Death, rec message.Record, expiration int64) *plan {
@@ -293,7 +375,7 @@ func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, settings *queue.S
 		}
 	}
 	stored := h.Append(nil)
-	p.history, p.stored, p.story, p.read = histories.Keep(n.bodies, stored), stored, h, true
+	p.history, p.stored, p.said, p.read = histories.Keep(n.bodies, stored), stored, h, true
 	p.split(q.part)
 	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.TrustClientDeath && rec.HasHeaders())
 	return p
@@ -323,7 +405,7 @@ func (n *Node) moveDeaths(r *router, q *Queue, atLeastOnce, last bool, caused *[
 		}
 		if n.moveDeath(h, q, &r.deaths[i], r.plans[i], atLeastOnce) {
 			d, p := &r.deaths[i], r.plans[i]
-			n.Router.Dropped(q, d.Reason, p.outcome, message.Record(n.bodies.Bytes(d.Body)), &p.story)
+			n.Router.Dropped(q, d.Reason, p.outcome, message.Record(n.bodies.Bytes(d.Body)), p.story())
 		}
 		n.split(h)
 	}

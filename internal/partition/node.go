@@ -224,6 +224,8 @@ type Partition struct {
 	sweeping bool      // putAway has more to do
 	sweep    []*Queue  // queues that it still looks at
 	rest     int64     // when the next sweep may begin, in milliseconds since 1970
+	swept    int64     // when this one began
+	freed    int64     // the memory that it has freed so far, in bytes
 }
 
 // machineGrave is the rest of a queue that was purged or deleted.

@@ -14,6 +14,11 @@ const putAwayLate = 4
 // were looked at, in milliseconds.
 const restBetweenSweeps = 20
 
+// A sweep that has freed less than one part in vainSweep of the partition's index
+// was in vain: what is left in memory is needed there. Then the partition lets its
+// queues be until it has looked at them for a tenth of the time only.
+const vainSweep = 64
+
 // short says whether there is less memory than there should be: for bodies, and for the index.
 func (n *Node) short() (bodies, index bool) {
 	return n.Index != nil && n.bodies.Memory() > n.BodyBudget, n.Index != nil && n.lent.Load() > n.IndexBudget
@@ -34,6 +39,7 @@ func (p *Partition) putAway() {
 	h := n.lock(p)
 	written := n.pagesWritten.Load()
 	if len(p.sweep) == 0 {
+		p.swept, p.freed = h.now, 0
 		for _, q := range p.queues {
 			if q.m.Long() {
 				q.m.SweepAgain()
@@ -49,7 +55,9 @@ func (p *Partition) putAway() {
 		q := p.sweep[len(p.sweep)-1]
 		did := 0
 		if !q.gone {
+			before := int64(p.pages.Bytes()) + n.bodies.Memory()
 			did = q.m.PutAway(left, index)
+			p.freed += max(0, before-int64(p.pages.Bytes())-n.bodies.Memory())
 		}
 		if left -= did; did == 0 {
 			p.sweep = p.sweep[:len(p.sweep)-1]
@@ -57,6 +65,9 @@ func (p *Partition) putAway() {
 	}
 	if p.sweeping = len(p.sweep) > 0; !p.sweeping {
 		p.rest = h.now + restBetweenSweeps // what could be put away has been
+		if p.freed < int64(p.pages.Bytes())/vainSweep {
+			p.rest = max(p.rest, h.now+min(9*(h.now-p.swept), 1000))
+		}
 	}
 	n.unlock(h)
 	if n.pagesWritten.Load() > written {

@@ -20,7 +20,7 @@ func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 		w.dead(q.Incarnation, p, atLeastOnce, p.stored, r.deaths[i:j])
 		if p.outcome != deadletter.Routed && !atLeastOnce {
 			for k := i; k < j; k++ {
-				n.Router.Dropped(q, p.reason, p.outcome, message.Record(n.bodies.Bytes(r.deaths[k].Body)), &p.story)
+				n.Router.Dropped(q, p.reason, p.outcome, message.Record(n.bodies.Bytes(r.deaths[k].Body)), p.story())
 			}
 		}
 		i = j

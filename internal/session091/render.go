@@ -13,6 +13,7 @@ import (
 // together share their history, and so the headers. Owned by whoever has the pen.
 type renderer struct {
 	ref      message.Ref // held, so that it is not another history meanwhile
+	shared   message.Ref // what it has in common with others, 0 if nothing
 	history  deadletter.History
 	headers  []amqp091.RawField
 	values   []byte // of these
@@ -36,19 +37,24 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 	}
 	store := c.broker.Bodies()
 	if r.ref != it.d.History {
-		h, err := deadletter.Parse(histories.Bytes(store, it.d.History))
-		if err != nil {
-			return nil // our own bytes: the message is more than its history
+		shared, own := histories.Parts(store, it.d.History)
+		if shared == 0 || shared != r.shared || !r.history.Renumber(own) {
+			h, err := deadletter.Parse(histories.Bytes(store, it.d.History))
+			if err != nil {
+				r.shared = 0 // Renumber may have tried
+				return nil   // our own bytes: the message is more than its history
+			}
+			r.history = h
+			r.exchange = append(r.exchange[:0], h.Exchange...)
+			r.key = r.key[:0]
+			if len(h.Keys) > 0 {
+				r.key = append(r.key, h.Keys[0]...)
+			}
 		}
-		store.Release(r.ref)
 		store.Retain(it.d.History, 1)
-		r.ref, r.history = it.d.History, h
-		r.headers, r.values = h.AppendHeaders(r.headers[:0], r.values[:0])
-		r.exchange = append(r.exchange[:0], h.Exchange...)
-		r.key = r.key[:0]
-		if len(h.Keys) > 0 {
-			r.key = append(r.key, h.Keys[0]...)
-		}
+		store.Release(r.ref)
+		r.ref, r.shared = it.d.History, shared
+		r.headers, r.values = r.history.AppendHeaders(r.headers[:0], r.values[:0])
 	}
 	*exchange, *key = r.exchange, r.key
 	if counted {
@@ -69,5 +75,5 @@ var noExpiration string // DL-6.10
 // forget lets go of the history remembered.
 func (c *conn) forgetRendered() {
 	c.broker.Bodies().Release(c.renderer.ref)
-	c.renderer.ref = 0
+	c.renderer.ref, c.renderer.shared = 0, 0
 }
