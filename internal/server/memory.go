@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
+	"time"
 
 	"bartleby.mq/internal/broker"
 )
@@ -22,11 +24,14 @@ func (s *Server) storage() broker.Storage {
 	}
 }
 
-// LimitGoMemory makes Go's collector work harder before the alarm has to be
-// raised: at four fifths of the watermark, less what messages take outside of its
-// heap. It is for a process that is a node and nothing else. Whoever sets GOMEMLIMIT
-// knows better.
+// LimitGoMemory makes Go's collector work harder where the heap is large, and before
+// the alarm has to be raised: at four fifths of the watermark, less what messages
+// take outside of its heap. It is for a process that is a node and nothing else. Whoever
+// sets GOGC or GOMEMLIMIT knows better.
 func (s *Server) LimitGoMemory() {
+	if os.Getenv("GOGC") == "" {
+		s.tendCollector()
+	}
 	total := totalMemory()
 	if os.Getenv("GOMEMLIMIT") != "" || total == 0 {
 		return
@@ -36,4 +41,40 @@ func (s *Server) LimitGoMemory() {
 		return
 	}
 	debug.SetMemoryLimit(max(limit*4/5-s.storage().CacheBudget, limit/4))
+}
+
+// defaultCollectorPercent is Go's own.
+const defaultCollectorPercent = 100
+
+// collectorPercent is how much garbage there may be, in percent of what lives. Most
+// of a large heap is the index of queues, which the collector hardly has to look at:
+// half of the memory for garbage would be a waste.
+func collectorPercent(live uint64) int {
+	const garbage, least = 32 << 20, 12
+	if live <= garbage {
+		return defaultCollectorPercent
+	}
+	return int(max(defaultCollectorPercent*garbage/live, least))
+}
+
+// tendCollector keeps the collector's pace to what lives, until the node stops.
+func (s *Server) tendCollector() {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	s.done.Go(func() {
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for now := defaultCollectorPercent; ; {
+			select {
+			case <-s.stopc:
+				debug.SetGCPercent(defaultCollectorPercent)
+				return
+			case <-tick.C:
+			}
+			metrics.Read(live)
+			if p := collectorPercent(live[0].Value.Uint64()); p != now {
+				now = p
+				debug.SetGCPercent(p)
+			}
+		}
+	})
 }
