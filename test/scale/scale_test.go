@@ -209,7 +209,7 @@ func TestDeadlines(t *testing.T) {
 	if *full {
 		n, window = 10_000_000, 2*time.Minute
 	}
-	for name, config := range map[string]string{"memory": "storage.index_budget = 1073741824\nstorage.cache_budget = 67108864\n", "spilled": "storage.index_budget = 16777216\nstorage.cache_budget = 16777216\n"} {
+	for name, config := range map[string]string{"memory": "storage.index_budget = 1073741824\nstorage.cache_budget = 16777216\n", "spilled": "storage.index_budget = 16777216\nstorage.cache_budget = 16777216\n"} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t)
 			s := start(t, dir, config)
@@ -218,7 +218,7 @@ func TestDeadlines(t *testing.T) {
 			declare(t, ch, "waiting", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "due"})
 			empty := resident(t, s)
 			// All are published before the first is due.
-			ahead := time.Duration(n/60_000) * time.Second
+			ahead := time.Duration(n/100_000) * time.Second
 			random := rand.New(rand.NewPCG(1, 2))
 			first := time.Now().Add(ahead + time.Second)
 			// A TTL begins when the broker has the message: few are on their way at a time.
