@@ -215,6 +215,7 @@ func (a *application) delete(q *Queue) {
 	delete(g.p.queues, q.Incarnation)
 	delete(g.declared, q.Incarnation)
 	g.p.unschedule(q)
+	shelf{q}.discardMeta(g.p.pages.Version())
 	g.p.buried = append(g.p.buried, &machineGrave{q, q.m})
 	g.p.wake()
 }

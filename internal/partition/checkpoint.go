@@ -21,8 +21,9 @@ import (
 // much there is.
 //
 // Copies are written under the version of the checkpoint they belong to, beside
-// those of the one before; one last batch names the version and deletes what it
-// has made needless. Until that batch is on disk the checkpoint before counts.
+// those of the one before; one last batch names the version and deletes the pages it
+// has made needless; deltas go after it. Until that batch is on disk the checkpoint
+// before counts.
 //
 // Once a checkpoint is whole the segments of the journal before its cut are not
 // read any more but for the bodies in them: those without any are used again,
@@ -97,12 +98,16 @@ func (n *Node) Checkpoint() error {
 	if err := n.Journal.Commit(needs); err != nil {
 		return err
 	}
-	if err := n.completeCheckpoint(version, cut, files, extras); err != nil {
+	deltas, err := n.completeCheckpoint(version, cut, files, extras)
+	if err != nil {
 		n.fail(fmt.Errorf("a checkpoint cannot be written: %w", err))
 	}
 	n.at(FailCheckpointWhole)
 	n.cut.Store(uint64(cut))
 	n.giveBack(floor, files)
+	if err := n.deleteDeltas(deltas); err != nil {
+		n.fail(fmt.Errorf("what a checkpoint does not need cannot be deleted: %w", err))
+	}
 	return nil
 }
 
@@ -145,14 +150,15 @@ func (n *Node) saveQueues(p *Partition, queues []*Queue) error {
 	return nil
 }
 
-// completeCheckpoint makes the checkpoint the one that counts.
-func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyFile, extras []extra) error {
+// completeCheckpoint makes the checkpoint the one that counts, and returns the deltas
+// that nobody needs any more.
+func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyFile, extras []extra) (deltas []goneKey, err error) {
 	c := checkpoint{Version: version, Cut: cut, At: time.UnixMilli(n.Now()).UTC(), Files: files}
 	value, err := json.Marshal(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var gone, deltas []goneKey
+	var gone []goneKey
 	for _, p := range n.all {
 		p.mu.Lock()
 		p.gone = slices.DeleteFunc(p.gone, func(g goneKey) bool {
@@ -180,12 +186,9 @@ func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyF
 		eachKey(gone, yield)
 	}, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := n.Index.Flush(); err != nil {
-		return err
-	}
-	return n.deleteDeltas(deltas)
+	return deltas, n.Index.Flush()
 }
 
 // deleteDeltas deletes deltas that a checkpoint which is whole has made needless.

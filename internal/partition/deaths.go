@@ -273,7 +273,7 @@ func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, settings *queue.
 		}
 		var p *plan
 		if last := r.last; last != nil && last.shareable && last.prev == d.History && last.reason == d.Reason && last.by == d.By &&
-			!rec.HasCC() && len(rec.BCC()) == 0 &&
+			!rec.HasCC() && len(rec.BCC()) == 0 && (d.History != 0 || !n.TrustClientDeath || !rec.HasHeaders()) &&
 			(d.History != 0 || bytes.Equal(last.exchange, rec.Exchange()) && bytes.Equal(last.key, rec.Key())) {
 			if last.at == d.At && last.expiration == expiration {
 				r.plans = append(r.plans, last)

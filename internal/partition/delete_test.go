@@ -153,3 +153,33 @@ func TestAQueueDeletedWhileACheckpointIsWritten(t *testing.T) {
 	}
 	w.check(0)
 }
+
+// A queue that nothing happened to between the cut of a checkpoint and its deletion is
+// there whole too.
+func TestAQueueDeletedRightAfterTheCut(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	defs := []definition{{"stays", classic, queue.Unlimited(), DeadLetter{}}, {"goes", classic, queue.Unlimited(), DeadLetter{}}}
+	var w *world
+	deleted := false
+	w = open(t, fs, defs, nil, 1000, func(step string) {
+		if step != FailCheckpointCut || deleted {
+			return
+		}
+		deleted = true
+		if _, err := w.n.Delete(w.queues["goes"], nil); err != nil {
+			t.Error(err)
+		}
+	})
+	for serial := range message.Serial(600) {
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{w.queues["goes"], w.queues["stays"]}, Body: w.record(serial, true, 10), TTL: -1, Priority: -1}})
+	}
+	if err := w.n.Checkpoint(); err != nil || !deleted {
+		t.Fatal(err, deleted)
+	}
+	killed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+	w = open(t, killed, defs[:1], nil, 1000, nil)
+	if n := w.n.Counts(w.queues["stays"]).Ready; n != 600 {
+		t.Errorf("%d messages in the other queue, want 600", n)
+	}
+	w.check(0)
+}

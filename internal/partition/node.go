@@ -185,6 +185,7 @@ func (n *Node) Start() {
 		n.done.Go((&sender{n, nil, n.sendc}).run)
 	}
 	n.done.Go(n.housekeep)
+	n.done.Go(n.keepCheckpoints)
 }
 
 // Stop ends the workers. What is in the queues stays as it is.
@@ -225,7 +226,8 @@ type Partition struct {
 	sweep    []*Queue  // queues that it still looks at
 	rest     int64     // when the next sweep may begin, in milliseconds since 1970
 	swept    int64     // when this one began
-	freed    int64     // the memory that it has freed so far, in bytes
+	sweptAt  int64     // when the one before ended
+	freed    int       // the memory of the index that it has freed so far, in bytes
 }
 
 // machineGrave is the rest of a queue that was purged or deleted.

@@ -15,8 +15,9 @@ const putAwayLate = 4
 const restBetweenSweeps = 20
 
 // A sweep that has freed less than one part in vainSweep of the partition's index
-// was in vain: what is left in memory is needed there. Then the partition lets its
-// queues be until it has looked at them for a tenth of the time only.
+// was in vain, if nothing but the index is short: what is left in memory is needed there.
+// Then the partition lets its queues be until it has looked at them for a tenth of the
+// time only, or the index has grown by half of its budget.
 const vainSweep = 64
 
 // short says whether there is less memory than there should be: for bodies, and for the index.
@@ -29,6 +30,9 @@ func (p *Partition) putAway() {
 	n := p.node
 	bodies, index := n.short()
 	p.mu.Lock()
+	if n.lent.Load() > n.IndexBudget/2*3 {
+		p.rest = min(p.rest, p.sweptAt+restBetweenSweeps)
+	}
 	p.sweeping = (bodies || index) && n.Now() >= p.rest
 	if !p.sweeping {
 		p.sweep = nil
@@ -55,17 +59,18 @@ func (p *Partition) putAway() {
 		q := p.sweep[len(p.sweep)-1]
 		did := 0
 		if !q.gone {
-			before := int64(p.pages.Bytes()) + n.bodies.Memory()
+			before := p.pages.Bytes()
 			did = q.m.PutAway(left, index)
-			p.freed += max(0, before-int64(p.pages.Bytes())-n.bodies.Memory())
+			p.freed += before - p.pages.Bytes()
 		}
 		if left -= did; did == 0 {
 			p.sweep = p.sweep[:len(p.sweep)-1]
 		}
 	}
 	if p.sweeping = len(p.sweep) > 0; !p.sweeping {
+		p.sweptAt = h.now
 		p.rest = h.now + restBetweenSweeps // what could be put away has been
-		if p.freed < int64(p.pages.Bytes())/vainSweep {
+		if !bodies && p.freed < p.pages.Bytes()/vainSweep {
 			p.rest = max(p.rest, h.now+min(9*(h.now-p.swept), 1000))
 		}
 	}

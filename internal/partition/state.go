@@ -251,6 +251,7 @@ func (g *group) forgetState() {
 		}
 		if g.declared[inc] == nil {
 			q.gone = true
+			shelf{q}.discardMeta(g.p.pages.Version())
 		}
 		q.live, q.answered, q.asked, q.balked, q.transit, q.stranded = false, nil, nil, nil, 0, 0
 		delete(g.p.queues, inc)

@@ -144,8 +144,8 @@ func (p *Partition) bury() (more bool) {
 	return more
 }
 
-// housekeep flushes the journal so that a killed process loses little, tries
-// held deaths again, and writes checkpoints.
+// housekeep flushes the journal so that a killed process loses little, and tries
+// held deaths again.
 func (n *Node) housekeep() {
 	const flushEvery = 5 * time.Millisecond
 	flush := time.NewTicker(flushEvery)
@@ -153,7 +153,6 @@ func (n *Node) housekeep() {
 	retry := time.NewTicker(n.RetryHeld)
 	defer retry.Stop()
 	slow := time.NewTicker(200 * time.Millisecond)
-	last := time.Now()
 	defer slow.Stop()
 	n.RetryAllHeld() // what waited when the node stopped (DL-13.11)
 	for {
@@ -168,6 +167,19 @@ func (n *Node) housekeep() {
 			n.RetryAllHeld()
 		case <-slow.C:
 			n.ForwardAgain()
+		}
+	}
+}
+
+// keepCheckpoints writes checkpoints, and makes files dense after them.
+func (n *Node) keepCheckpoints() {
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-n.stop:
+			return
+		case <-look.C:
 			if n.checkpointIfDue(last) {
 				last = time.Now()
 				n.compactAfter()

@@ -126,3 +126,18 @@ func TestEmptyPagesGoTogether(t *testing.T) {
 		t.Errorf("%d pages are left, %d of them empty", len(l.slots), l.empty)
 	}
 }
+
+// A purge that is redone leaves what was kept and nothing else, however many pages go.
+func TestRestorePurgeOfManyPages(t *testing.T) {
+	const pages = 100
+	a := newAway(Unlimited(), 0)
+	a.fill(pages*pageSize, func() int64 { return -1 })
+	kept := map[ID]bool{makeID(0, 5): true, makeID(0, 50*pageSize): true}
+	a.RestorePurge(func(id ID) bool { return kept[id] })
+	if err := a.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.Totals().Ready; n != len(kept) {
+		t.Errorf("%d messages are left, want %d", n, len(kept))
+	}
+}

@@ -7,8 +7,8 @@ import (
 
 // A checkpoint is the state of all queues of a node at one moment, the cut. It
 // is written while the queues go on: what has changed since the last one is
-// saved page by page, and a page that is about to change again before its turn
-// is saved first. So what is written is exactly what was there at the cut.
+// saved page by page, and of a page that changes again before its turn is known what
+// it was (before.go). So what is written is exactly what was there at the cut.
 //
 // Every change belongs to a version: that of the next checkpoint to be cut. A
 // page remembers the version of its last change, and that of its copy on disk.
@@ -28,7 +28,8 @@ func (ps *Pages) Cut() (version uint32) {
 	return ps.version - 1
 }
 
-// CutDone is called when SaveSome has come to the end of every queue.
+// CutDone is called when SaveSome has come to the end of every queue, and BuryRest of
+// those that were deleted meanwhile.
 func (ps *Pages) CutDone() { ps.saving = false }
 
 // touch is called before a page changes.

@@ -100,7 +100,7 @@ func (m *Machine) expire(now int64, limit int) (more bool) {
 }
 
 // saveWeight is as how many entries the saving of a page counts in a slice: while a
-// checkpoint is being written, what dies may be the first to change in its page.
+// checkpoint is being written, what dies may be what a page is saved before.
 const saveWeight = 24
 
 // deltaWeight is the same for the saving of a delta.

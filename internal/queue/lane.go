@@ -24,9 +24,9 @@ func (id ID) Seq() uint64 { return uint64(id) & (1<<seqBits - 1) }
 // never is the moment that does not come.
 const never = math.MaxInt64
 
-// A lane is the entries of one priority level, in order. It keeps only pages
-// that have entries, however far apart these lie: a message that nobody settles
-// does not make the lane remember all that passed it.
+// A lane is the entries of one priority level, in order. It keeps hardly any pages
+// but those that have entries, however far apart these lie: a message that nobody
+// settles does not make the lane remember all that passed it.
 //
 // Invariant: slots are in the order of their numbers; one that is empty is in
 // memory, being filled or counted in empty; no entry below head is in
@@ -116,8 +116,8 @@ func (m *Machine) slotFor(l *lane, level int, seq uint64) (*page, uint) {
 	return m.resident(l, level, k), uint(seq % pageSize)
 }
 
-// freed is called when an entry of p has gone; it gives p back if it is empty,
-// or the memory that it does not need any more.
+// freed is called when an entry of p has gone; it gives back the memory that p does
+// not need any more, or p, and others with it, if it is empty.
 func (m *Machine) freed(l *lane, p *page) {
 	switch filling := p.number >= l.next/pageSize; {
 	case filling && p.used == 0 && p.room() > idleRoom:

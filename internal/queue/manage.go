@@ -137,6 +137,7 @@ func (m *Machine) detach(level int, l *lane, s slot) {
 // Close empties the queue for its deletion and returns the consumers it had.
 // The references pass to the sink by BuryRest.
 func (m *Machine) Close() []*Consumer {
+	m.touchMeta()
 	for level, l := range m.lanes {
 		if l == nil {
 			continue
@@ -148,6 +149,9 @@ func (m *Machine) Close() []*Consumer {
 	}
 	m.returns, m.dying, m.filled = nil, nil, [4]uint64{}
 	m.nextDue, m.nextWake, m.watch = never, never, math.MaxInt64
+	if len(m.graveyard)+len(m.late) == 0 {
+		m.sides.trim(0)
+	}
 	list := m.cs.list
 	m.cs.list, m.cs.slots, m.cs.active, m.cs.plain = nil, nil, nil, 0
 	for _, c := range list {

@@ -134,13 +134,15 @@ func (m *Machine) RestoreRemoved(id ID) (body, history message.Ref, ok bool) {
 func (m *Machine) RestorePurge(keep func(ID) bool) {
 	for level, l := range m.lanes {
 		for k := 0; l != nil && k < len(l.slots); {
-			p := m.resident(l, level, k)
+			p, number := m.resident(l, level, k), l.slots[k].number
 			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 				if id := makeID(level, p.number*pageSize+uint64(i)); !keep(id) {
 					m.remove(id, p, i)
 				}
 			}
-			if k < len(l.slots) && l.slots[k].page == p { // or it went with its last entry
+			// It may have gone with its last entry, and others that were empty.
+			var there bool
+			if k, there = l.search(number); there {
 				k++
 			}
 		}

@@ -7,7 +7,7 @@ func TestCollectorPercent(t *testing.T) {
 	for _, c := range []struct {
 		live uint64
 		want int
-	}{{0, 100}, {32 * mib, 100}, {64 * mib, 50}, {128 * mib, 25}, {256 * mib, 12}, {8192 * mib, 12}} {
+	}{{0, 100}, {24 * mib, 100}, {64 * mib, 37}, {128 * mib, 18}, {256 * mib, 12}, {8192 * mib, 12}} {
 		if got := collectorPercent(c.live); got != c.want {
 			t.Errorf("%d MiB live: %d %%, want %d %%", c.live/mib, got, c.want)
 		}

@@ -209,7 +209,7 @@ func TestDeadlines(t *testing.T) {
 	if *full {
 		n, window = 10_000_000, 2*time.Minute
 	}
-	for name, config := range map[string]string{"memory": "storage.index_budget = 1073741824\nstorage.cache_budget = 16777216\n", "spilled": "storage.index_budget = 16777216\nstorage.cache_budget = 16777216\n"} {
+	for name, config := range map[string]string{"memory": "storage.index_budget = 1073741824\nstorage.cache_budget = 4194304\n", "spilled": "storage.index_budget = 16777216\nstorage.cache_budget = 16777216\n"} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t)
 			s := start(t, dir, config)
