@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/message"
 )
 
 // A page on disk: a version byte, then columns, each as short as it can be, for
@@ -45,9 +46,9 @@ func (m *Machine) kept(p *page, i uint) uint8 {
 
 // saves says whether the entry is there in the page's copy: one that is not
 // logged only if its body is on disk.
-func (m *Machine) saves(p *page, i uint) bool {
-	return p.logged(i) || p.ref(i).OnDisk()
-}
+func (m *Machine) saves(p *page, i uint) bool { return saved(p.mark(i), p.ref(i)) }
+
+func saved(mark uint8, body message.Ref) bool { return mark&flagLogged != 0 || body.OnDisk() }
 
 // flatten returns what the page's entries in memory are, as they are to be saved;
 // of those that have a before-image, that. It is valid until the next call.
@@ -67,8 +68,8 @@ func (m *Machine) flatten(p *page) *plain {
 				n++
 			}
 			mark, ref := p.marks[j], p.refs[j]
-			if mark&flagLogged == 0 && !ref.OnDisk() {
-				d.live.clear(i) // its body would be gone
+			if !saved(mark, ref) {
+				d.live.clear(i)
 				continue
 			}
 			if mark&stateMask == stateDying {
