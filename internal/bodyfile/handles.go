@@ -52,6 +52,8 @@ func (h *handles) readAt(key fileKey, dst []byte, off int64) (int, error) {
 }
 
 func (h *handles) use(key fileKey) (*handle, error) {
+	var idle vfs.File
+	defer func() { shut(idle) }() // when nothing is locked
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -64,7 +66,7 @@ func (h *handles) use(key fileKey) (*handle, error) {
 		if err != nil {
 			return nil, fmt.Errorf("bodyfile: open %s: %w", path, err)
 		}
-		h.evict()
+		idle = h.evict()
 		f = &handle{file: file}
 		if h.open == nil {
 			h.open = map[fileKey]*handle{}
@@ -77,44 +79,58 @@ func (h *handles) use(key fileKey) (*handle, error) {
 
 func (h *handles) done(f *handle) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	f.readers--
-	f.closeGone()
+	idle := f.idle()
+	h.mu.Unlock()
+	shut(idle)
 }
 
-func (f *handle) closeGone() {
+// idle returns the file if it is to be closed.
+func (f *handle) idle() vfs.File {
 	if f.gone && f.readers == 0 {
-		_ = f.file.Close()
+		return f.file
+	}
+	return nil
+}
+
+// shut closes a file, if there is one. To close one that was removed takes as long as
+// it takes to give back its place on disk, so nothing is locked meanwhile.
+func shut(file vfs.File) {
+	if file != nil {
+		_ = file.Close()
 	}
 }
 
-// evict closes an idle file if too many are open: any, since which one is needed
-// next is up to clients. REQUIRES: h.mu.
-func (h *handles) evict() {
+// evict gives up an idle file if too many are open: any, since which one is needed
+// next is up to clients. It returns what is to be closed. REQUIRES: h.mu.
+func (h *handles) evict() vfs.File {
 	if len(h.open) < maxOpen {
-		return
+		return nil
 	}
 	for key, f := range h.open {
 		if f.readers == 0 {
-			h.drop(key, f)
-			return
+			return h.drop(key, f)
 		}
 	}
+	return nil
 }
 
-func (h *handles) drop(key fileKey, f *handle) {
+// drop gives up a file and returns what is to be closed now. REQUIRES: h.mu.
+func (h *handles) drop(key fileKey, f *handle) vfs.File {
 	delete(h.open, key)
 	f.gone = true
-	f.closeGone()
+	return f.idle()
 }
 
 // forget closes a file that is removed, when its last reader is done.
 func (h *handles) forget(key fileKey) {
+	var idle vfs.File
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if f := h.open[key]; f != nil {
-		h.drop(key, f)
+		idle = h.drop(key, f)
 	}
+	h.mu.Unlock()
+	shut(idle)
 }
 
 // close closes all files, those being read when their readers are done.
@@ -123,6 +139,6 @@ func (h *handles) close() {
 	defer h.mu.Unlock()
 	h.closed = true
 	for key, f := range h.open {
-		h.drop(key, f)
+		shut(h.drop(key, f))
 	}
 }

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sort"
 	"sync"
@@ -26,6 +28,7 @@ type segment struct {
 	file       vfs.File // nil until read; of the newest, the leader writes to it
 	readers    int      // using file now
 	recyclable bool
+	moving     bool // its file may have another name already
 	gone       bool // out of the table; the last reader closes file
 }
 
@@ -71,6 +74,9 @@ func (t *table) use(number uint32) (s *segment, end int64, err error) {
 	s = t.live[i]
 	if s.file == nil {
 		f, err := t.fs.Open(s.path)
+		if s.moving && errors.Is(err, fs.ErrNotExist) {
+			return nil, 0, ErrNotHeld // no longer
+		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("journal: open %s: %w", s.path, err)
 		}
@@ -148,15 +154,26 @@ func (t *table) removeOldest() (read, ok bool) {
 }
 
 // moveOldest takes the oldest segment out once move has moved its file: whoever
-// does not find it here any more finds it there.
+// does not find it here any more finds it there. A file system may take its time to
+// move a file: others read meanwhile. REQUIRES: dirMu.
 func (t *table) moveOldest(move func(s *segment) error) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.closed {
+		t.mu.Unlock()
 		return ErrClosed
 	}
-	if err := move(t.live[0]); err != nil {
+	s := t.live[0]
+	s.moving = true
+	t.mu.Unlock()
+	err := move(s)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil:
+		s.moving = false
 		return err
+	case t.closed:
+		return ErrClosed
 	}
 	t.takeOldest()
 	return nil
