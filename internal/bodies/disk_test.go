@@ -445,8 +445,13 @@ func TestWindowReadsAhead(t *testing.T) {
 		t.Errorf("the window reads %d bytes ahead after a long run", w.ahead)
 	}
 	d.same(cold[0], &w, 1)
-	if w.ahead != leastAhead {
-		t.Errorf("the window reads %d bytes for a single record, want %d", w.ahead, leastAhead)
+	if size := sizes / len(cold); w.ahead != max(2*size, leastAhead) {
+		t.Errorf("the window reads %d bytes for a single record after one of %d", w.ahead, size)
+	}
+	w.Free()
+	d.same(cold[0], &w, 1)
+	if w.ahead != firstAhead {
+		t.Errorf("the window reads %d bytes for its first record, want %d", w.ahead, firstAhead)
 	}
 	w.Free()
 }

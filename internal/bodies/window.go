@@ -10,8 +10,11 @@ import (
 const (
 	// windowBytes is how much a window reads at once when it is read in order.
 	windowBytes = 128 << 10
-	// leastAhead is how much it reads where it is not.
-	leastAhead = 1 << 10
+	// Where it is not, it reads about two records, as far as the last one tells: too
+	// little costs a second read, and too much the copying.
+	firstAhead = 1 << 10 // there was none
+	leastAhead = 1 << 8
+	mostAhead  = 1 << 12
 )
 
 // Window is what a reader of records on disk reads through. Records that lie near
@@ -22,6 +25,7 @@ type Window struct {
 	at    message.Location // of the first byte of buf
 	n     int              // bytes of it that are there
 	ahead int              // how much to read next
+	last  int              // the size of the last record
 	long  []byte           // a record that is larger than buf
 }
 
@@ -64,7 +68,10 @@ func (w *Window) fill(s *Store, at message.Location, n int) ([]byte, error) {
 	if w.follows(at) {
 		w.ahead = min(2*w.ahead, windowBytes)
 	} else {
-		w.ahead = leastAhead
+		w.ahead = firstAhead
+		if w.last > 0 {
+			w.ahead = min(max(2*w.last, leastAhead), mostAhead)
+		}
 	}
 	w.n = 0 // if it fails, there is nothing
 	got, err := s.readAt(at, w.buf[:max(n, w.ahead)])
@@ -117,6 +124,7 @@ func (s *Store) Read(ref message.Ref, w *Window) ([]byte, error) {
 		}
 	}
 	size := message.RecordSize(b)
+	w.last = size
 	if len(b) < size {
 		if b, err = w.fill(s, at, min(size, windowBytes)); err != nil {
 			return nil, err
