@@ -236,7 +236,7 @@ func (a *application) configure(q *Queue) {
 	q.m.Trim(a.h.now, sliceLimit)
 	if retry && a.g.leads {
 		a.g.p.retry = append(a.g.p.retry, q)
-		a.g.p.wake()
+		a.g.p.wakeRouter()
 	}
 }
 

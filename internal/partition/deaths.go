@@ -24,7 +24,7 @@ import (
 // they keep their order (DL-1.9).
 
 // inlineSlices is how many slices of deaths whoever caused them routes before it
-// leaves the rest to the partition's worker.
+// leaves the rest to the partition's router.
 const inlineSlices = 4
 
 // routeAll routes the deaths of the queues, and of those that become full by it.
@@ -43,14 +43,14 @@ func (n *Node) routeAll(work []*Queue) {
 	}
 }
 
-// leave hands queues whose deaths are to be routed to their workers.
+// leave hands queues whose deaths are to be routed to the routers of their partitions (Partition.route).
 func (n *Node) leave(work []*Queue) {
 	for _, q := range work {
 		p := q.part
 		p.mu.Lock()
 		p.later = append(p.later, q)
 		p.mu.Unlock()
-		p.wake()
+		p.wakeRouter()
 	}
 }
 
@@ -111,9 +111,12 @@ func (p *plan) split(from *Partition) {
 	}
 }
 
-// router is the memory of one slice of deaths.
+// router is one slice of deaths and what is to happen to them.
 type router struct {
-	deaths []queue.Death
+	deaths   []queue.Death
+	dead     DeadLetter // of their queue, when they were picked
+	settings queue.Settings
+
 	plans  []*plan // for each death
 	last   *plan
 	parts  []*Partition
@@ -145,35 +148,23 @@ func (r *router) route(n *Node, q *Queue, exchange string, keys []string, rec me
 // set and the caller's. more is false when there are none left, and then
 // q.routing is clear again. caused are other queues that have deaths now.
 func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
-	r, _ := n.routers.Get().(*router)
+	r := q.next
+	q.next = nil
 	if r == nil {
-		r = new(router)
-	}
-	defer func() {
-		clear(r.plans)
-		clear(r.deaths)
-		clear(r.alike)
-		r.deaths, r.plans, r.last, r.alike, r.stored = r.deaths[:0], r.plans[:0], nil, r.alike[:0], r.stored[:0]
-		n.routers.Put(r)
-	}()
-	h := n.lock(q.part)
-	dead, settings := q.dead, q.m.Settings()
-	if !q.gone {
-		r.deaths = q.m.Deaths(sliceLimit/2+len(q.spoilt), r.deaths)
-		if len(q.spoilt) > 0 {
-			r.deaths = slices.DeleteFunc(r.deaths, func(d queue.Death) bool { return q.spoilt[d.ID] })
+		h := n.lockInTurn(q.part, q.part)
+		r = n.pick(q)
+		if r == nil {
+			q.routing = false
+			if !q.gone && (q.part.group == nil || q.part.group.leads) {
+				q.part.remind(q)
+			}
+		}
+		caused = n.finishHold(h)
+		if r == nil {
+			return false, caused
 		}
 	}
-	for i := range r.deaths {
-		n.bodies.Retain(r.deaths[i].Body, 1)
-		n.bodies.Retain(r.deaths[i].History, 1)
-	}
-	if len(r.deaths) == 0 {
-		q.routing = false
-		caused = n.finishHold(h)
-		return false, caused
-	}
-	caused = n.finishHold(h)
+	defer n.putRouter(r)
 	n.at(FailDeathMarked)
 	for _, id := range n.warmDeaths(r, q) {
 		if q.spoilt == nil {
@@ -184,14 +175,52 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 	if len(r.deaths) == 0 {
 		return true, caused
 	}
-	n.planDeaths(r, q, dead, &settings)
+	n.planDeaths(r, q)
 	n.at(FailDeathPlanned)
 	if q.part.group != nil {
-		n.proposeDeaths(r, q, settings.AtLeastOnce, true)
+		n.proposeDeaths(r, q, r.settings.AtLeastOnce, true)
 		return false, caused // it goes on when that is applied
 	}
-	more = n.moveDeaths(r, q, settings.AtLeastOnce, true, &caused)
+	more = n.moveDeaths(r, q, true, &caused)
 	return more, caused
+}
+
+// pick pins a slice of the deaths of q; nil if none waits. REQUIRES: q is held.
+func (n *Node) pick(q *Queue) *router {
+	if q.gone {
+		return nil
+	}
+	r, _ := n.routers.Get().(*router)
+	if r == nil {
+		r = new(router)
+	}
+	limit := sliceLimit / 2
+	if q.m.Waiting() > sliceLimit {
+		limit = sliceLimit
+	}
+	r.deaths = q.m.Deaths(limit+len(q.spoilt), r.deaths)
+	if len(q.spoilt) > 0 {
+		r.deaths = slices.DeleteFunc(r.deaths, func(d queue.Death) bool { return q.spoilt[d.ID] })
+	}
+	if len(r.deaths) == 0 {
+		n.putRouter(r)
+		return nil
+	}
+	for i := range r.deaths {
+		n.bodies.Retain(r.deaths[i].Body, 1)
+		n.bodies.Retain(r.deaths[i].History, 1)
+	}
+	r.dead, r.settings = q.dead, q.m.Settings()
+	return r
+}
+
+func (n *Node) putRouter(r *router) {
+	clear(r.plans)
+	clear(r.deaths)
+	clear(r.alike)
+	r.deaths, r.plans, r.last, r.alike, r.stored = r.deaths[:0], r.plans[:0], nil, r.alike[:0], r.stored[:0]
+	r.dead, r.settings = DeadLetter{}, queue.Settings{}
+	n.routers.Put(r)
 }
 
 func (n *Node) finishHold(h *hold) []*Queue {
@@ -260,9 +289,9 @@ func (n *Node) readDeaths(r *router) {
 	others.Wait()
 }
 
-// planDeaths finds what is to happen to each death, by the settings of the queue now:
-// the dead-letter exchange may have been taken away since they died. No partition is locked.
-func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, settings *queue.Settings) {
+// planDeaths finds what is to happen to each death, by the settings of the queue when they were
+// picked: the dead-letter exchange may have been taken away since they died. No partition is locked.
+func (n *Node) planDeaths(r *router, q *Queue) {
 	r.routed = false // the topology may have changed since
 	for i := range r.deaths {
 		d := &r.deaths[i]
@@ -282,7 +311,7 @@ func (n *Node) planDeaths(r *router, q *Queue, dead DeadLetter, settings *queue.
 			p = n.planAlike(r, d, expiration)
 		}
 		if p == nil {
-			p = n.planDeath(r, q, dead, settings, d, rec, expiration)
+			p = n.planDeath(r, q, d, rec, expiration)
 		}
 		r.plans, r.last = append(r.plans, p), p
 	}
@@ -297,7 +326,7 @@ func (n *Node) planAlike(r *router, d *queue.Death, expiration int64) *plan {
 		return nil
 	}
 	if r.alike == nil {
-		r.alike = make([]plan, 0, sliceLimit/2)
+		r.alike = make([]plan, 0, sliceLimit)
 	}
 	if len(r.alike) == cap(r.alike) {
 		return nil // the others are pointed to
@@ -316,7 +345,8 @@ func (n *Node) planAlike(r *router, d *queue.Death, expiration int64) *plan {
 	return p
 }
 
-func (n *Node) planDeath(r *router, q *Queue, dead DeadLetter, settings *queue.Settings, d *queue.Death, rec message.Record, expiration int64) *plan {
+func (n *Node) planDeath(r *router, q *Queue, d *queue.Death, rec message.Record, expiration int64) *plan {
+	dead, settings := r.dead, &r.settings
 	p := &plan{
 		prev: d.History, reason: d.Reason, at: d.At, by: d.By,
 		exchange: rec.Exchange(), key: rec.Key(), expiration: expiration,
@@ -387,15 +417,17 @@ type Culprit interface {
 }
 
 // moveDeaths carries the plans out and lets go of what was pinned. If last is
-// set and no more deaths wait, routing ends with it, and it returns false.
-func (n *Node) moveDeaths(r *router, q *Queue, atLeastOnce, last bool, caused *[]*Queue) (more bool) {
+// set and no more deaths wait, routing ends with it, and it returns false; if more wait,
+// it picks the next slice, so that whoever routes need not wait for the queue again.
+func (n *Node) moveDeaths(r *router, q *Queue, last bool, caused *[]*Queue) (more bool) {
+	atLeastOnce := r.settings.AtLeastOnce
 	r.parts = append(r.parts[:0], q.part)
 	n.eachPlan(r, func(p *plan) {
 		for _, t := range p.targets {
 			r.parts = append(r.parts, t.part)
 		}
 	})
-	h := n.lock(r.parts...)
+	h := n.lockInTurn(q.part, r.parts...)
 	h.entries = len(r.deaths)
 	h.step = steps{FailDeathBeforeAppend, FailDeathAppended, FailDeathUnlocked}
 	h.touch(q)
@@ -410,8 +442,12 @@ func (n *Node) moveDeaths(r *router, q *Queue, atLeastOnce, last bool, caused *[
 		n.split(h)
 	}
 	more = true
-	if last && (q.gone || !q.m.HasDeaths()) {
+	switch {
+	case !last:
+	case q.gone || !q.m.HasDeaths():
 		q.routing, more = false, false
+	default:
+		q.next = n.pick(q)
 	}
 	n.eachPlan(r, func(p *plan) { h.dropped = append(h.dropped, p.history) })
 	for i := range r.deaths {
@@ -667,7 +703,7 @@ func (n *Node) retryHeld(q *Queue) {
 func (n *Node) routeHeld(q *Queue, slice []queue.Death) (caused []*Queue) {
 	r := new(router)
 	h := n.lock(q.part)
-	dead, settings := q.dead, q.m.Settings()
+	r.dead, r.settings = q.dead, q.m.Settings()
 	for _, d := range slice {
 		if again, ok := q.m.Held(d.ID); ok && !q.gone {
 			n.bodies.Retain(again.Body, 1)
@@ -677,12 +713,12 @@ func (n *Node) routeHeld(q *Queue, slice []queue.Death) (caused []*Queue) {
 	}
 	caused = n.finishHold(h)
 	n.warmDeaths(r, q)
-	n.planDeaths(r, q, dead, &settings)
+	n.planDeaths(r, q)
 	if q.part.group != nil {
-		n.proposeDeaths(r, q, settings.AtLeastOnce, false)
+		n.proposeDeaths(r, q, r.settings.AtLeastOnce, false)
 		return caused
 	}
-	n.moveDeaths(r, q, settings.AtLeastOnce, false, &caused)
+	n.moveDeaths(r, q, false, &caused)
 	return caused
 }
 

@@ -11,8 +11,14 @@ import (
 	"bartleby.mq/internal/message"
 )
 
-// Invariant I where messages die out of pages on disk, whose checkpoints are deltas.
-func TestInvariantIOfSplitPages(t *testing.T) {
+// Invariant I where messages die out of pages, in memory or on disk, of which
+// checkpoints have deltas.
+func TestInvariantIOfDeltas(t *testing.T) {
+	t.Run("whole", func(t *testing.T) { invariantIOfDeltas(t, false) })
+	t.Run("split", func(t *testing.T) { invariantIOfDeltas(t, true) })
+}
+
+func invariantIOfDeltas(t *testing.T, away bool) {
 	rounds := 20
 	if testing.Short() {
 		rounds = 4
@@ -38,8 +44,12 @@ func TestInvariantIOfSplitPages(t *testing.T) {
 			for range 40 {
 				p.now += 500
 				p.settle()
-				p.putAway(true)
-				p.step()
+				if away {
+					p.putAway(true)
+				}
+				if away || rng.IntN(3) == 0 {
+					p.step()
+				}
 				if rng.IntN(4) == 0 {
 					p.checkpoint()
 					deltas.Add(int64(p.deltas()))

@@ -96,7 +96,7 @@ const Groups = 2
 const window = 2048
 
 func newGroup(n *Node, index int) *group {
-	p := &Partition{node: n, index: len(n.parts) + index, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1)}
+	p := newPartition(n, len(n.parts)+index)
 	g := &group{
 		node: n, p: p, id: uint64(index) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{}, sendc: make(chan struct{}, 1),
 	}

@@ -56,6 +56,14 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	return h
 }
 
+// lockInTurn is lock for p's worker and for who routes its deaths: they take turns.
+// A mutex favours who runs already, and either would keep the other waiting for slices.
+func (n *Node) lockInTurn(p *Partition, parts ...*Partition) *hold {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	return n.lock(parts...)
+}
+
 func (h *hold) touch(q *Queue) {
 	if !q.touched {
 		q.touched = true
@@ -123,9 +131,7 @@ func (n *Node) release(h *hold) journal.Pos {
 			q.routing = true
 			h.route = append(h.route, q)
 		}
-		if due := q.m.NextDue(); due != q.due && !q.ticking {
-			p.schedule(q, due)
-		}
+		p.remind(q)
 	}
 	n.at(h.step.append)
 	if n.StateHash {

@@ -8,8 +8,9 @@
 // looked at again, and how a death becomes a move. It does not know connections
 // or exchanges; it calls a Router for the one and Subscribers for the other.
 //
-// Goroutines: one worker for each partition, which owns no state and does what
-// nobody waits for: deadlines, and the later slices of what is too long for one hold.
+// Goroutines: for each partition one worker, which owns no state and does what
+// nobody waits for: deadlines, and the later slices of what is too long for one hold;
+// and one that routes the deaths which others leave to it.
 package partition
 
 import (
@@ -144,7 +145,7 @@ func New(o Options) *Node {
 	n.sendc = make(chan struct{}, 1)
 	n.numbers.Store(firstNumber(n.Origin))
 	for i := range max(1, o.Partitions) {
-		p := &Partition{node: n, index: i, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1)}
+		p := newPartition(n, i)
 		p.pages.Hot = cmp.Or(n.HotPages, queue.HotPages)
 		if n.StateHash {
 			p.pages.Hash = n.historyBytes
@@ -174,11 +175,11 @@ func NewOrigin(node uint64, now int64) uint64 { return node<<originTimeBits | ui
 
 // Start begins the workers.
 func (n *Node) Start() {
-	for _, p := range n.parts {
+	for _, p := range n.all {
 		n.done.Go(p.work)
+		n.done.Go(p.route)
 	}
 	for _, p := range n.groups {
-		n.done.Go(p.work)
 		n.done.Go((&sender{n, p.group, p.group.sendc}).run)
 	}
 	if n.groups != nil {
@@ -202,18 +203,20 @@ func (n *Node) Stop() {
 
 // Partition is one of the node's parts: a mutex and the queues it guards.
 type Partition struct {
-	node  *Node
-	index int
-	group *group        // set if it is replicated
-	wakec chan struct{} // for the worker: there is something to do
+	node   *Node
+	index  int
+	group  *group        // set if it is replicated
+	wakec  chan struct{} // for the worker: there is something to do
+	routec chan struct{} // for route: likewise
 
+	turn    sync.Mutex // taken before mu by lockInTurn
 	mu      sync.Mutex
 	hold    *hold // of whoever holds mu
 	pages   queue.Pages
 	queues  map[uint64]*Queue
 	timers  []*Queue // heap by Queue.due
 	alarm   int64    // when the worker will look by itself
-	later   []*Queue // queues whose deaths the worker goes on routing
+	later   []*Queue // queues whose deaths route goes on routing
 	retry   []*Queue // queues whose held deaths it is to try again
 	buried  []*machineGrave
 	longest int // entries handled in the largest hold, for a test
@@ -228,6 +231,10 @@ type Partition struct {
 	swept    int64     // when this one began
 	sweptAt  int64     // when the one before ended
 	freed    int       // the memory of the index that it has freed so far, in bytes
+}
+
+func newPartition(n *Node, index int) *Partition {
+	return &Partition{node: n, index: index, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1)}
 }
 
 // machineGrave is the rest of a queue that was purged or deleted.

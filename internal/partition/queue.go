@@ -26,6 +26,7 @@ type Queue struct {
 	heap    int               // place in the partition's heap plus one; 0 = not in it
 	touched bool              // in the current hold
 	routing bool              // somebody routes its deaths
+	next    *router           // the deaths to be routed next, pinned, if somebody knows already; theirs who routes
 	spoilt  map[queue.ID]bool // deaths whose records cannot be read; theirs who routes
 	// For held deaths, the targets that have taken them already (DL-13.5).
 	answered map[queue.ID][]uint64

@@ -25,7 +25,7 @@ func (p *Partition) work() {
 			p.alarm = p.timers[0].due
 		}
 		alarm := p.alarm
-		idle := len(p.later) == 0 && len(p.retry) == 0 && len(p.buried) == 0 && !p.sweeping
+		idle := len(p.buried) == 0 && !p.sweeping
 		p.mu.Unlock()
 		if idle {
 			wait := time.Hour
@@ -52,10 +52,37 @@ func (p *Partition) work() {
 		} else {
 			p.tick()
 		}
-		p.routeLater()
 		p.bury()
 		p.putAway()
 		runtime.Gosched()
+	}
+}
+
+// route is the partition's other worker: it routes what is left to it, so that deaths
+// by deadlines and the routing of those before do not wait for each other.
+func (p *Partition) route() {
+	for {
+		select {
+		case <-p.routec:
+		case <-p.node.stop:
+			return
+		}
+		for p.routeLater() {
+			select {
+			case <-p.node.stop:
+				return
+			default:
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// wakeRouter makes route look. It never blocks.
+func (p *Partition) wakeRouter() {
+	select {
+	case p.routec <- struct{}{}:
+	default:
 	}
 }
 
@@ -83,11 +110,15 @@ func (n *Node) rest(d time.Duration) {
 // overdue says whether something is due that has not happened yet. REQUIRES: p.mu is held.
 func (p *Partition) overdue() bool { return len(p.timers) > 0 && p.timers[0].due <= p.node.Now() }
 
+// inlineTick is how many entries of one tick the worker routes by itself if they die:
+// below it, handing them over would cost more than it is worth.
+const inlineTick = sliceLimit / 2
+
 // tick does one slice of what is due.
 func (p *Partition) tick() {
 	n := p.node
 	var unused []*Queue
-	h := n.lock(p)
+	h := n.lockInTurn(p, p)
 	for h.entries < sliceLimit && len(p.timers) > 0 && p.timers[0].due <= h.now {
 		q := p.timers[0]
 		h.touch(q)
@@ -95,6 +126,10 @@ func (p *Partition) tick() {
 		if q.m.Unused(h.now) {
 			p.unschedule(q)
 			unused = append(unused, q)
+			continue
+		}
+		if q.behind() {
+			p.unschedule(q) // until its deaths have been routed: see remind
 			continue
 		}
 		before := q.m.Totals()
@@ -105,14 +140,35 @@ func (p *Partition) tick() {
 		h.entries += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
 		p.reschedule(q, max(q.m.NextDue(), 1))
 	}
-	n.unlock(h)
+	many := h.entries > inlineTick
+	n.release(h)
+	if work := n.finish(h); many {
+		n.leave(work)
+	} else {
+		n.routeAll(work)
+	}
 	for _, q := range unused {
 		n.Router.QueueUnused(q)
 	}
 }
 
-// routeLater routes one slice of deaths that their causes have left.
-func (p *Partition) routeLater() {
+// mostWaiting is how many deaths of a queue may wait to be routed before the worker
+// lets no more of its entries die: each takes memory, and dies no later for it.
+const mostWaiting = 2 * sliceLimit
+
+// behind says whether routing has to come first. REQUIRES: q's partition is held.
+func (q *Queue) behind() bool { return q.routing && q.m.Waiting() >= mostWaiting }
+
+// remind schedules what is due next in the queue, if that is the worker's to do.
+func (p *Partition) remind(q *Queue) {
+	if due := q.m.NextDue(); due != q.due && !q.ticking && !q.behind() {
+		p.schedule(q, due)
+	}
+}
+
+// routeLater routes some slices of deaths that their causes have left, and says
+// whether there were any.
+func (p *Partition) routeLater() bool {
 	p.mu.Lock()
 	work, retry := p.later, p.retry
 	p.later, p.retry = nil, nil
@@ -123,6 +179,7 @@ func (p *Partition) routeLater() {
 	for _, q := range retry {
 		p.node.retryHeld(q)
 	}
+	return len(work)+len(retry) > 0
 }
 
 // bury gives up a slice of what was purged or deleted, and says whether there is more.

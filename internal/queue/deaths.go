@@ -48,6 +48,9 @@ func (m *Machine) Deaths(limit int, out []Death) []Death {
 	return out
 }
 
+// Waiting is how many deaths wait to be routed, some of which may be gone.
+func (m *Machine) Waiting() int { return len(m.dying) }
+
 // skipBuried drops what does not wait any more from the front of dying.
 func (m *Machine) skipBuried() {
 	for len(m.dying) > 0 {
