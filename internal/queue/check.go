@@ -94,6 +94,26 @@ func (m *Machine) checkBefore(p *page) error {
 	return nil
 }
 
+// checkSame compares a page that says so with its copy.
+func (m *Machine) checkSame(p *page) error {
+	if p == nil || !p.lessened() {
+		return nil
+	}
+	d, err := m.pages.parse(m.cold.Read(p.id(p.saved)))
+	if err != nil {
+		return err
+	}
+	copied := d.plain
+	now := m.flatten(p)
+	for i := now.live.next(0); i < pageSize; i = now.live.next(i + 1) {
+		if !copied.live.has(i) || copied.marks[i] != now.marks[i] || copied.at[i] != now.at[i] || copied.sizes[i] != now.sizes[i] || copied.dues[i] != now.dues[i] {
+			return fmt.Errorf("entry %d is %x, due at %d, at %x; its copy, version %d, is %x, due at %d, at %x",
+				i, now.marks[i], now.dues[i], now.at[i], p.saved, copied.marks[i], copied.dues[i], copied.at[i])
+		}
+	}
+	return nil
+}
+
 func (m *Machine) checkLane(level int, l *lane) error {
 	ready, empty := 0, 0
 	for k := range l.slots {
@@ -114,6 +134,9 @@ func (m *Machine) checkLane(level int, l *lane) error {
 		sum := m.pages.summary()
 		if rest != (bitmap{}) {
 			sum = m.pages.summarize(m.flatten(p), rest)
+		}
+		if err := m.checkSame(s.page); err != nil {
+			return fmt.Errorf("level %d: page %d: %w", level, number, err)
 		}
 		if err := m.checkBefore(s.page); err != nil {
 			return fmt.Errorf("level %d: page %d: %w", level, number, err)
@@ -210,6 +233,11 @@ func (p *page) checkForm() error {
 	for _, column := range [...][]uint32{p.dues, p.owners, p.rows} {
 		if column != nil && len(column) != room {
 			return fmt.Errorf("a column has %d positions, the page %d", len(column), room)
+		}
+	}
+	for i, off := range p.dues {
+		if off != 0 && room == pageSize && !p.ranked && !p.live.has(uint(i)) {
+			return fmt.Errorf("slot %d has a moment and is not live", i)
 		}
 	}
 	return nil

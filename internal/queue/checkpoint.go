@@ -67,28 +67,41 @@ func (m *Machine) savingAs(dirty uint32) uint32 {
 	return m.pages.version
 }
 
-// save writes a copy of the page.
+// save writes what is needed of the page beside its copy, or another copy.
 func (m *Machine) save(p *page) {
 	if m.cold == nil {
 		return
 	}
 	d := m.flatten(p)
-	if p.rest != nil {
-		if d.inDelta() {
-			m.saveDelta(p, d)
-			return
-		}
+	switch {
+	case p.lessened() && d.live != (bitmap{}):
+		rest := d.live
+		m.pages.sum = m.pages.summarize(d, rest).append(m.pages.sum[:0])
+		d.live = bitmap{}
+		m.saveDelta(p, &rest, m.pages.sum, d)
+	case p.rest == nil:
+		m.saveCopy(p, d)
+	case d.inDelta():
+		m.saveDelta(p, p.rest, p.summary, d)
+	default:
 		m.join(p)
-		defer m.part(p)
-		d = m.flatten(p)
+		m.saveCopy(p, m.flatten(p))
+		m.part(p)
 	}
+}
+
+// saveCopy writes a copy of the page, which is in memory; d are its entries.
+func (m *Machine) saveCopy(p *page, d *plain) {
 	m.pages.saves += saveWeight
 	version := m.savingAs(p.dirty)
 	if p.saved != 0 && p.saved != version {
 		m.cold.Discard(p.id(p.saved), version)
 	}
 	m.discardDelta(p, version)
-	p.saved, p.part = version, d.live.and(p.live) != p.live
+	p.saved, p.part, p.same = version, d.live.and(p.live) != p.live, true
+	for k := range p.before {
+		p.same = p.same && !p.live.has(uint(p.before[k].slot))
+	}
 	if d.live == (bitmap{}) {
 		p.saved = 0 // nothing of it would outlive this process
 		m.isSaved(p)
@@ -255,7 +268,7 @@ func (m *Machine) restoreCold(level, k int, sum *summary, placed func(segment ui
 	l.ready += int(s.ready)
 	m.n.Persistent += int(s.logged)
 	if sum.least != 0 {
-		m.setWake(l, k, max(0, sum.least-m.pages.horizon()/4))
+		m.setWake(l, k, max(0, sum.least-ahead(s.number, m.pages.horizon())))
 	}
 	if l.ready > 0 {
 		m.filled[level>>6] |= 1 << (level & 63)

@@ -119,6 +119,9 @@ func (p *page) dueBy(until int64, list []ripeEntry) (ripe []ripeEntry, least int
 		return list, never
 	}
 	most := min(until-p.base, maxOffset)
+	if p.room() == pageSize && !p.ranked && most > 0 {
+		return p.dueInFull(uint32(most), list)
+	}
 	next := int64(never)
 	n := uint(0)
 	for w, v := range p.live {
@@ -142,6 +145,26 @@ func (p *page) dueBy(until int64, list []ripeEntry) (ripe []ripeEntry, least int
 		return list, never
 	}
 	return list, p.base + next
+}
+
+// dueInFull is dueBy for a page whose columns have a position for each slot: no moment
+// stands there of a slot that is not live.
+func (p *page) dueInFull(most uint32, list []ripeEntry) (ripe []ripeEntry, least int64) {
+	next := uint32(math.MaxUint32)
+	for i, off := range p.dues {
+		if off--; off >= next { // those without a moment, too
+			continue
+		}
+		if off < most {
+			list = append(list, ripeEntry{p.base + int64(off) + 1, uint(i)})
+			continue
+		}
+		next = off
+	}
+	if next == math.MaxUint32 {
+		return list, never
+	}
+	return list, p.base + int64(next) + 1
 }
 
 // expirePage handles what is due in a page, whose alarm was the first, until the

@@ -158,16 +158,16 @@ func (m *Machine) spill(l *lane, level, k int) {
 			at[i] = m.due(p, i)
 		}
 	}
-	near, wake, ok := m.near(&at, p.live, m.clock)
+	near, wake, ok := m.near(s.number, &at, p.live, m.clock)
 	rest := p.live.less(near)
 	if !ok || rest == (bitmap{}) {
 		return // it goes soon
 	}
 	if p.dirty != 0 || p.part || p.saved == 0 || p.delta != 0 {
-		m.save(p)
+		m.saveCopy(p, m.flatten(p))
 	}
 	if p.dirty != 0 {
-		m.save(p) // that was for the checkpoint being written, of what it was at its cut
+		m.saveCopy(p, m.flatten(p)) // that was for the checkpoint being written, of what it was at its cut
 	}
 	if p.part {
 		return
@@ -214,7 +214,7 @@ func (m *Machine) resident(l *lane, level, k int) *page {
 // load returns a cold page, in memory.
 func (m *Machine) load(s *slot, level int) *page {
 	p := m.pages.get(0)
-	p.number, p.level, p.saved, p.cool = s.number, uint8(level), s.saved, true
+	p.number, p.level, p.saved, p.cool, p.same = s.number, uint8(level), s.saved, true, true
 	id := PageID{level, s.number, s.saved}
 	d, err := m.pages.parse(m.cold.Read(id))
 	if err == nil {

@@ -159,6 +159,8 @@ func (b *bitmap) fits(class int) bool {
 func (p *page) expel(i uint) {
 	if p.ranked {
 		p.close(p.live.rank(i), uint(p.used))
+	} else if p.dues != nil {
+		p.dues[i&uint(p.mask)] = 0 // see dueInFull
 	}
 	p.live.clear(i)
 	p.ready.clear(i)

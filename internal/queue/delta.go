@@ -2,14 +2,16 @@ package queue
 
 import "encoding/binary"
 
-// A split page that changes is not saved anew: what a checkpoint needs of it is
-// what stands in memory, and which entries of the copy still count. That is its
-// delta, a small record beside the copy. So a checkpoint costs by what has
-// changed, and not by how long the queues are in which something dies, and the
-// first death in a page after the cut of a checkpoint reads nothing.
+// A page that changes is not always saved anew: what a checkpoint needs of it is
+// which entries of the copy still count, and the others. That is its delta, a small
+// record beside the copy. Of a split page the others are what stands in memory; of a
+// whole one whose entries have only gone since there are none. So a checkpoint costs
+// by what has changed, and not by how long the queues are in which something dies, and
+// the first death in a split page after the cut of a checkpoint reads nothing.
 //
 // A delta belongs to one copy, and the latest one counts. Who saves the whole page
-// makes both needless. A page that is cold has none.
+// makes both needless. A page that is cold has none. One that is restored from a delta
+// is split.
 //
 //	delta     version byte | version of the copy | rest, 32 bytes | n | summary of the rest, n bytes | the others, as a page
 const deltaFormat = 1
@@ -25,17 +27,24 @@ func (d *plain) inDelta() bool {
 	return true
 }
 
-// saveDelta writes what has changed of a split page since its copy was made; d are
-// its entries in memory.
-func (m *Machine) saveDelta(p *page, d *plain) {
+// lessened says whether the copy has all that the page has, which is in memory: since it was
+// made, entries have gone and no other has changed.
+func (p *page) lessened() bool { return p.rest == nil && p.saved != 0 && p.same && !p.part }
+
+// altered is called when an entry comes or changes other than by going.
+func (p *page) altered() { p.same = false }
+
+// saveDelta writes what has changed of a page since its copy was made: these entries
+// of the copy still count, which are summed up in sum, and beside them there are d.
+func (m *Machine) saveDelta(p *page, rest *bitmap, sum []byte, d *plain) {
 	m.pages.saves += deltaWeight
 	version := m.savingAs(p.dirty)
 	m.discardDelta(p, version)
 	m.encode(p, d)
 	b := binary.AppendUvarint(append(m.pages.delta[:0], deltaFormat), uint64(p.saved))
-	b = p.rest.append(b)
-	b = binary.AppendUvarint(b, uint64(len(p.summary)))
-	b = append(b, p.summary...)
+	b = rest.append(b)
+	b = binary.AppendUvarint(b, uint64(len(sum)))
+	b = append(b, sum...)
 	b = append(b, m.pages.blob...)
 	m.pages.delta = b
 	p.delta = version

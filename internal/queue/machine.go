@@ -273,6 +273,7 @@ func (m *Machine) dropSide(p *page, i uint) {
 // counts returns what is counted about the entry, to be changed.
 func (m *Machine) counts(p *page, i uint) *Counts {
 	m.touchEntry(p, i)
+	p.altered()
 	m.pages.needCounts(p)
 	return &p.counts[p.at(i)]
 }
@@ -315,6 +316,9 @@ func (m *Machine) setState(id ID, p *page, i uint, to uint8) {
 	m.touchEntry(p, i)
 	j := p.at(i)
 	from, size := p.marks[j]&stateMask, int64(p.sizes[j])
+	if from != stateReady || to != stateDying || m.pages.Exact { // else it is saved as ready (kept)
+		p.altered()
+	}
 	m.tally(from, -1, -size)
 	m.tally(to, 1, size)
 	p.marks[j] = p.marks[j]&^stateMask | to
@@ -349,6 +353,7 @@ func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64)
 	l.next = max(l.next, seq+1)
 	p, i := m.slotFor(l, level, seq)
 	m.touch(p)
+	p.altered()
 	j := m.pages.admit(p, i)
 	p.cool = p.cool && e.Body.OnDisk()
 	mark := uint8(stateMask) // none, until setState
@@ -380,6 +385,7 @@ func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64)
 // setDue sets the moment at which something happens to the entry; 0 = none.
 func (m *Machine) setDue(id ID, p *page, i uint, due int64) {
 	m.touch(p)
+	p.altered()
 	if due == 0 {
 		if p.dues != nil {
 			p.dues[p.at(i)] = 0
@@ -406,7 +412,8 @@ func (m *Machine) tell(p *page, i uint, due int64) {
 		m.rowOf(p, i).far = due
 		off = maxOffset
 	}
-	if off < 1 {
+	if off < 1 { // it has passed
+		p.altered()
 		off = 1
 		if m.retains() && (p.base+off)&1 != due&1 {
 			off = 2

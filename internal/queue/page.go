@@ -39,6 +39,7 @@ type page struct {
 	level  uint8  // of its lane
 	cool   bool   // put away but for the index: no body of it is in memory
 	part   bool   // the copy in the store lacks entries that are not logged
+	same   bool   // what would be saved of the entries in memory is what the copy has, unless part is set
 }
 
 // The low bits of an entry's mark are its state.

@@ -83,6 +83,7 @@ func (m *Machine) Relocate(id ID, from, to message.Ref) bool {
 		return false
 	}
 	m.touch(p)
+	p.altered()
 	p.refs[p.at(i)] = to
 	return true
 }

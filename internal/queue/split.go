@@ -33,9 +33,16 @@ func (m *Machine) watches(state uint8) bool {
 	return state == stateDelayed || !m.config.Strict && (state == stateReady || state == stateReturned)
 }
 
-// near chooses which of the slots in set are to be in memory, and when the others
-// are to be looked at again. ok is false if too many are due too soon.
-func (m *Machine) near(at *moments, set bitmap, now int64) (near bitmap, wake int64, ok bool) {
+// ahead is how long before something is due there a page is read, where h is the
+// horizon: a quarter to a half of it, so that pages that were put away together are not
+// all read at once.
+func ahead(number uint64, h int64) int64 {
+	return h/4 + int64(number*0x9E3779B97F4A7C15>>56)*h/4>>8
+}
+
+// near chooses which of the slots in set of a page are to be in memory, and when the
+// others are to be looked at again. ok is false if too many are due too soon.
+func (m *Machine) near(number uint64, at *moments, set bitmap, now int64) (near bitmap, wake int64, ok bool) {
 	horizon := m.pages.horizon()
 	for h := horizon; h > 0 && h >= horizon/8; h /= 2 {
 		near, wake = bitmap{}, never
@@ -50,7 +57,7 @@ func (m *Machine) near(at *moments, set bitmap, now int64) (near bitmap, wake in
 		}
 		if near.count() <= maxNear {
 			if wake != never {
-				wake -= h / 4 // which is after now
+				wake -= ahead(number, h) // which is after now
 			}
 			return near, wake, true
 		}
@@ -93,7 +100,7 @@ func (m *Machine) fetch(now int64, l *lane, level, k int) {
 	p := s.page
 	if p == nil {
 		p = m.pages.get(0)
-		p.number, p.level, p.saved, p.cool = s.number, uint8(level), s.saved, true
+		p.number, p.level, p.saved, p.cool, p.same = s.number, uint8(level), s.saved, true, true
 	}
 	id := p.id(p.saved)
 	d, err := m.pages.parse(m.cold.Read(id))
@@ -110,7 +117,7 @@ func (m *Machine) fetch(now int64, l *lane, level, k int) {
 			at[i] = d.dues[i]
 		}
 	}
-	near, wake, _ := m.near(&at, there, now)
+	near, wake, _ := m.near(s.number, &at, there, now)
 	if err := m.decode(p, d, near); err != nil {
 		m.cold.Fail(id, err)
 	}
