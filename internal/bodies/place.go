@@ -14,20 +14,32 @@ func (s *Store) Location(ref message.Ref) message.Location {
 	return message.Location(s.slot(ref).at.Load())
 }
 
-// SetLocation notes where the record, which is in memory, lies on disk, in place of
-// what was known. REQUIRES: the caller holds a reference; at is somewhere.
+// SetLocation notes where the record, which is in memory, has been written to. Where it
+// lies for good already it stays: copies of pages of others name that place, and rely
+// on it being counted. REQUIRES: the caller holds a reference; at is somewhere.
 func (s *Store) SetLocation(ref message.Ref, at message.Location) {
-	if at.Space() != message.InJournal {
-		s.relocate(ref, at)
-		return
+	if at.Space() == message.InJournal {
+		s.segments.of(message.InJournal, at.Segment()).place(1)
+	} else {
+		s.segments.add(at, 1)
 	}
-	s.segments.of(message.InJournal, at.Segment()).place(1)
-	if old := message.Location(s.slot(ref).at.Swap(uint64(at))); old != 0 {
-		s.leave(old)
+	known := &s.slot(ref).at
+	for {
+		old := message.Location(known.Load())
+		if old != 0 && old.Space() != message.InScratch {
+			s.leave(at)
+			return
+		}
+		if known.CompareAndSwap(uint64(old), uint64(at)) {
+			if old != 0 {
+				s.leave(old)
+			}
+			return
+		}
 	}
 }
 
-// relocate is SetLocation that does not count the record as placed.
+// relocate notes that a record lies elsewhere from now on, and only there.
 func (s *Store) relocate(ref message.Ref, at message.Location) {
 	s.segments.add(at, 1)
 	if old := message.Location(s.slot(ref).at.Swap(uint64(at))); old != 0 {
