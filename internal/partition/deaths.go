@@ -149,8 +149,9 @@ func (r *router) route(n *Node, q *Queue, exchange string, keys []string, rec me
 // q.routing is clear again. caused are other queues that have deaths now.
 func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 	r := q.next
-	q.next = nil
-	if r == nil {
+	if r != nil {
+		q.next = nil
+	} else {
 		h := n.lockInTurn(q.part, q.part)
 		r = n.pick(q)
 		if r == nil {

@@ -408,6 +408,15 @@ func (t *gathering) Answered(answers []Answer) {
 	}
 }
 
+// proposeAgain has the worker look at a queue again in a moment, if this replica leads:
+// a proposal was refused because there are too many. REQUIRES: p.mu is held.
+func (p *Partition) proposeAgain(now int64, q *Queue) {
+	const wait = 100 // milliseconds
+	if p.group.leads && !q.gone {
+		p.schedule(q, now+wait)
+	}
+}
+
 // tickReplicated proposes what is due in a group's queues, if this replica leads.
 func (p *Partition) tickReplicated() {
 	n := p.node
@@ -436,6 +445,7 @@ func (p *Partition) tickReplicated() {
 			p.mu.Lock()
 			for _, q := range due {
 				q.ticking = false // whoever leads next looks again
+				p.proposeAgain(now, q)
 			}
 			p.mu.Unlock()
 		}

@@ -37,9 +37,10 @@ func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 	_, err := g.propose(w, p, false)
 	n.writers.Put(w)
 	if err != nil && last {
-		q.part.mu.Lock()
+		h := n.lock(q.part)
 		q.routing = false // whoever leads next takes it up
-		q.part.mu.Unlock()
+		q.part.proposeAgain(h.now, q)
+		n.finishHold(h)
 	}
 }
 

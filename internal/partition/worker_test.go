@@ -46,3 +46,55 @@ func TestDeathsWaitForRouting(t *testing.T) {
 	w.check(0)
 	w.close()
 }
+
+// Where a proposal is refused for a moment, what is due and what died is looked at
+// again, however much of it there is.
+func TestRefusedProposalsAreMadeAgain(t *testing.T) {
+	const messages = 2*mostWaiting + sliceLimit
+	defs := []definition{
+		{"in", quorum, settings(func(s *queue.Settings) { s.DeadLetter, s.TTL = true, 10 }), DeadLetter{Exchange: "out"}},
+		{"out", classic, queue.Unlimited(), DeadLetter{}},
+	}
+	for name, refused := range map[string]func(p *Partition){
+		"of a tick":   (*Partition).tickReplicated,
+		"of its dead": func(p *Partition) { p.routeLater() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, defs, table{"out": {"out"}})
+			for range messages {
+				f.publish("in", nil, -1)
+			}
+			f.quiesce()
+			f.now.Add(1000)
+			in := f.queues["in"]
+			if name != "of a tick" {
+				for range 3 {
+					in.part.tickReplicated()
+					f.quiesce()
+				}
+				if n := in.m.Waiting(); n < mostWaiting {
+					t.Fatalf("%d deaths wait", n)
+				}
+			}
+			f.refuse(true)
+			refused(in.part)
+			f.refuse(false)
+			for range 20 {
+				f.now.Add(60_000)
+				f.work()
+			}
+			if n := in.m.Totals(); n.Ready+n.Dying > 0 {
+				t.Errorf("%d messages are ready and %d dying twenty minutes later", n.Ready, n.Dying)
+			}
+		})
+	}
+}
+
+// refuse has the logs take no proposals.
+func (f *fleet) refuse(down bool) {
+	for _, l := range f.logs {
+		l.mu.Lock()
+		l.down = down
+		l.mu.Unlock()
+	}
+}
