@@ -268,7 +268,7 @@ func (m *Machine) restoreCold(level, k int, sum *summary, placed func(segment ui
 	l.ready += int(s.ready)
 	m.n.Persistent += int(s.logged)
 	if sum.least != 0 {
-		m.setWake(l, k, max(0, sum.least-ahead(s.number, m.pages.horizon())))
+		m.setWake(l, k, max(0, sum.least-m.pages.horizon()/4))
 	}
 	if l.ready > 0 {
 		m.filled[level>>6] |= 1 << (level & 63)

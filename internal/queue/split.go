@@ -33,11 +33,11 @@ func (m *Machine) watches(state uint8) bool {
 	return state == stateDelayed || !m.config.Strict && (state == stateReady || state == stateReturned)
 }
 
-// ahead is how long before something is due there a page is read, where h is the
-// horizon: a quarter to a half of it, so that pages that were put away together are not
-// all read at once.
-func ahead(number uint64, h int64) int64 {
-	return h/4 + int64(number*0x9E3779B97F4A7C15>>56)*h/4>>8
+// reach is how much of the horizon h counts for a page: three quarters at least, and not
+// the same for all, so that pages that were put away together are not all read at once
+// each time.
+func reach(number uint64, h int64) int64 {
+	return h - int64(number*0x9E3779B97F4A7C15>>56)*h/4>>8
 }
 
 // near chooses which of the slots in set of a page are to be in memory, and when the
@@ -46,10 +46,11 @@ func (m *Machine) near(number uint64, at *moments, set bitmap, now int64) (near 
 	horizon := m.pages.horizon()
 	for h := horizon; h > 0 && h >= horizon/8; h /= 2 {
 		near, wake = bitmap{}, never
+		until := now + reach(number, h)
 		for i := set.next(0); i < pageSize; i = set.next(i + 1) {
 			switch {
 			case at[i] == 0:
-			case at[i] <= now+h:
+			case at[i] <= until:
 				near.set(i)
 			default:
 				wake = min(wake, at[i])
@@ -57,7 +58,9 @@ func (m *Machine) near(number uint64, at *moments, set bitmap, now int64) (near 
 		}
 		if near.count() <= maxNear {
 			if wake != never {
-				wake -= ahead(number, h) // which is after now
+				// Which is after now; and the same for all, so that pages are read in the
+				// order in which something is due there even if that has long passed.
+				wake -= h / 4
 			}
 			return near, wake, true
 		}

@@ -366,3 +366,21 @@ func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 		t.Errorf("a replica has %+v, another, whose pages were away, %+v", left[0], left[1])
 	}
 }
+
+// What has been due for long, since the node was not running or stood still, dies in
+// the order of its moments, though a tick reads few of the pages that were put away.
+func TestWhatIsLongOverdueDiesInItsOrder(t *testing.T) {
+	const pages = 8 * readSlice
+	a := newAway(Unlimited(), 1)
+	for range pages * pageSize / 16 {
+		a.now++
+		a.fill(16, func() int64 { return 200_000 })
+	}
+	a.putAllAway()
+	a.now += 1_000_000
+	for a.Tick(a.now, sliceLimit) {
+	}
+	if len(a.ids) != pages*pageSize || !slices.IsSorted(a.ids) {
+		t.Errorf("%d messages died, of %d, in order: %v", len(a.ids), pages*pageSize, slices.IsSorted(a.ids))
+	}
+}
