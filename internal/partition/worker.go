@@ -141,8 +141,7 @@ func (p *Partition) tick() {
 		p.reschedule(q, max(q.m.NextDue(), 1))
 	}
 	many := h.entries > inlineTick
-	n.release(h)
-	if work := n.finish(h); many {
+	if work := n.finishHold(h); many {
 		n.leave(work)
 	} else {
 		n.routeAll(work)

@@ -29,10 +29,7 @@ func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
 	if s := a.lanes[0].slots[0]; s.page != p || p.used != pageSize-1-3 {
 		t.Fatalf("%d entries are left in the first page", p.used)
 	}
-	for c, done := (SaveCursor{}), false; !done; {
-		c, done = a.SaveSome(c, 1)
-	}
-	a.pages.CutDone()
+	a.saveAll()
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +68,7 @@ func TestPagesThatGoAreSaved(t *testing.T) {
 			}
 			for a.BuryRest(1000) {
 			}
-			for c, done := (SaveCursor{}), false; !done; {
-				c, done = a.SaveSome(c, 1)
-			}
-			a.pages.CutDone()
+			a.saveAll()
 			if err := a.Check(); err != nil {
 				t.Fatal(err)
 			}

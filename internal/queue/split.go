@@ -58,8 +58,8 @@ func (m *Machine) near(number uint64, at *moments, set bitmap, now int64) (near 
 		}
 		if near.count() <= maxNear {
 			if wake != never {
-				// Which is after now; and the same for all, so that pages are read in the
-				// order in which something is due there even if that has long passed.
+				// Which is after now; and the same whatever reach is, so that pages are read in
+				// the order in which something is due there even if that has long passed.
 				wake -= h / 4
 			}
 			return near, wake, true
