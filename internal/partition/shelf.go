@@ -3,7 +3,6 @@ package partition
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
@@ -172,10 +171,19 @@ func (s shelf) discardMeta(by uint32) {
 	}
 }
 
-// Discard implements queue.Cold.
+// Discard implements queue.Cold. A copy that no whole checkpoint has goes at once: the
+// page may be written again in the same version, with the same key.
 func (s shelf) Discard(id queue.PageID, by uint32) {
 	kind, _ := s.kinds()
-	s.q.part.gone = append(s.q.part.gone, goneKey{by: by, incarnation: s.q.Incarnation, id: id, kind: kind})
+	g := goneKey{by: by, incarnation: s.q.Incarnation, id: id, kind: kind}
+	if id.Version < by {
+		s.q.part.gone = append(s.q.part.gone, g)
+		return
+	}
+	err := s.node().Index.Apply(func(yield func([]byte, []byte) bool) { eachKey([]goneKey{g}, yield) }, false)
+	if err != nil {
+		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page that has gone cannot be deleted: %w", s.q.Name, s.q.VHost, err))
+	}
 }
 
 // DiscardDelta implements queue.Cold.
@@ -187,27 +195,6 @@ func (s shelf) DiscardDelta(id queue.PageID, by uint32) {
 func (s shelf) Fail(id queue.PageID, err error) {
 	s.node().fail(fmt.Errorf("queue %q in vhost %q: page %d of level %d, version %d, cannot be read back: %w",
 		s.q.Name, s.q.VHost, id.Number, id.Lane, id.Version, err))
-}
-
-// discardUncounted deletes the needless copies that no whole checkpoint has, now: a
-// new page of the same version would have the same key, and would go with the old one.
-// REQUIRES: the partition is held.
-func (p *Partition) discardUncounted() {
-	var now []goneKey
-	p.gone = slices.DeleteFunc(p.gone, func(g goneKey) bool {
-		if g.id.Version < g.by {
-			return false
-		}
-		now = append(now, g)
-		return true
-	})
-	if len(now) == 0 {
-		return
-	}
-	err := p.node.Index.Apply(func(yield func([]byte, []byte) bool) { eachKey(now, yield) }, false)
-	if err != nil {
-		p.node.fail(fmt.Errorf("pages of a state that a snapshot replaced cannot be deleted: %w", err))
-	}
 }
 
 // goneKey is a copy that is not needed once the checkpoint of version by is whole.

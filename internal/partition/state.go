@@ -262,7 +262,6 @@ func (g *group) forgetState() {
 		}
 	}
 	g.consumers, g.mail, g.processes = map[uint64]*seat{}, mail{}, nil
-	g.p.discardUncounted()
 }
 
 // stateReader reads a state.

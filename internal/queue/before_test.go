@@ -135,3 +135,30 @@ func TestRestorePurgeOfManyPages(t *testing.T) {
 		t.Errorf("%d messages are left, want %d", n, len(kept))
 	}
 }
+
+// A page that was put away and has lost everything since is in no checkpoint, also if
+// it was put away after the last one and its place is kept for a while.
+func TestWhatIsEmptyAtTheCutIsNotInTheCheckpoint(t *testing.T) {
+	const pages = 8
+	a := newAway(Unlimited(), 1)
+	a.fill(pages*pageSize, func() int64 { return -1 })
+	a.putAllAway()
+	const gone = 3
+	if _, ok := a.cold.pages[PageID{0, gone, 1}]; !ok {
+		t.Fatal("the page was not put away")
+	}
+	for i := range uint64(pageSize) {
+		a.Take(makeID(0, gone*pageSize+i))
+	}
+	if _, ok := a.lanes[0].search(gone); !ok {
+		t.Fatal("the page's place was not kept")
+	}
+	a.pages.Cut()
+	a.saveAll()
+	if err := a.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := a.cold.pages[PageID{0, gone, 1}]; ok {
+		t.Error("a checkpoint has what was gone at its cut")
+	}
+}

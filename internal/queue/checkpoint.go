@@ -94,7 +94,8 @@ func (m *Machine) save(p *page) {
 func (m *Machine) saveCopy(p *page, d *plain) {
 	m.pages.saves += saveWeight
 	version := m.savingAs(p.dirty)
-	if p.saved != 0 && p.saved != version {
+	empty := d.live == (bitmap{}) // nothing of it would outlive this process
+	if p.saved != 0 && (p.saved != version || empty) {
 		m.cold.Discard(p.id(p.saved), version)
 	}
 	m.discardDelta(p, version)
@@ -102,8 +103,8 @@ func (m *Machine) saveCopy(p *page, d *plain) {
 	for k := range p.before {
 		p.same = p.same && !p.live.has(uint(p.before[k].slot))
 	}
-	if d.live == (bitmap{}) {
-		p.saved = 0 // nothing of it would outlive this process
+	if empty {
+		p.saved = 0
 		m.isSaved(p)
 		return
 	}

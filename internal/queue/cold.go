@@ -35,7 +35,7 @@ type Cold interface {
 	// WriteMeta keeps what SaveMeta is about.
 	WriteMeta(version uint32, meta []byte)
 	// Discard is told that a page is not needed any more once the checkpoint of
-	// version by is whole.
+	// version by is whole: at once if the page's own version is not less.
 	Discard(id PageID, by uint32)
 	// DiscardDelta is the same for a delta.
 	DiscardDelta(id PageID, by uint32)

@@ -70,6 +70,13 @@ func (s *shelf) Discard(id PageID, by uint32) {
 	if slices.Contains(s.gone[by], id) {
 		panic(fmt.Sprintf("page %+v was discarded twice", id))
 	}
+	if id.Version >= by {
+		if _, ok := s.pages[id]; !ok {
+			panic(fmt.Sprintf("page %+v was discarded and is not there", id))
+		}
+		delete(s.pages, id)
+		return
+	}
 	s.gone[by] = append(s.gone[by], id)
 }
 func (s *shelf) WriteDelta(id PageID, delta []byte) { s.deltas[id] = bytes.Clone(delta) }

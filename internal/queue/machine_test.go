@@ -38,6 +38,7 @@ func TestMachineAgainstModel(t *testing.T) {
 			"deaths":    p.deaths,
 			"bury":      p.bury,
 			"take":      p.take,
+			"take page": p.takePage,
 			"restore":   p.restore,
 			"put away":  p.putAway,
 			"move":      p.move,
@@ -80,6 +81,32 @@ func TestSplitPagesAgainstModel(t *testing.T) {
 			"save":     p.save,
 			"save2":    p.save,
 			"save3":    p.save,
+		})
+		p.close(t)
+	})
+}
+
+// The same where whole pages come, are put away and go between and during checkpoints.
+func TestCheckpointsAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPair(t)
+		p.m.pages.Hot, p.m.pages.Horizon = 0, 8
+		p.m.Configure(p.now, Unlimited())
+		p.q.settings = Unlimited()
+		t.Repeat(map[string]func(*rapid.T){
+			"":           p.check,
+			"spread":     p.enqueueSpread,
+			"spread2":    p.enqueueSpread,
+			"leap":       p.leap,
+			"away":       p.putAllAway,
+			"away2":      p.putAllAway,
+			"take page":  p.takePage,
+			"take page2": p.takePage,
+			"bury":       p.bury,
+			"purge":      p.purge,
+			"cut":        p.cut,
+			"save":       p.save,
+			"save2":      p.save,
 		})
 		p.close(t)
 	})
@@ -604,7 +631,23 @@ func (p *pair) take(t *rapid.T) {
 	if len(p.q.entries) == 0 {
 		t.Skip("the queue is empty")
 	}
-	e := rapid.SampledFrom(p.q.entries).Draw(t, "entry")
+	p.takeEntry(t, rapid.SampledFrom(p.q.entries).Draw(t, "entry"))
+}
+
+// takePage takes what can be taken of a page, which is empty then, maybe.
+func (p *pair) takePage(t *rapid.T) {
+	if len(p.q.entries) == 0 {
+		t.Skip("the queue is empty")
+	}
+	id := rapid.SampledFrom(p.q.entries).Draw(t, "entry").id
+	for _, e := range slices.Clone(p.q.entries) {
+		if e.id/pageSize == id/pageSize {
+			p.takeEntry(t, e)
+		}
+	}
+}
+
+func (p *pair) takeEntry(t *rapid.T, e *modelEntry) {
 	body, history, logged, ok := p.m.Take(e.id)
 	body = name(body)
 	want := e.state == stateReady || e.state == stateReturned
