@@ -432,9 +432,13 @@ func (n *Node) moveDeaths(r *router, q *Queue, last bool, caused *[]*Queue) (mor
 	h.entries = len(r.deaths)
 	h.step = steps{FailDeathBeforeAppend, FailDeathAppended, FailDeathUnlocked}
 	h.touch(q)
+	glanced := 0
 	for i := range r.deaths {
 		if q.gone {
 			break
+		}
+		if i == glanced {
+			glanced += q.m.Glance(r.deaths[i:])
 		}
 		if n.moveDeath(h, q, &r.deaths[i], r.plans[i], atLeastOnce) {
 			d, p := &r.deaths[i], r.plans[i]

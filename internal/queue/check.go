@@ -138,6 +138,9 @@ func (m *Machine) checkLane(level int, l *lane) error {
 		if err := m.checkSame(s.page); err != nil {
 			return fmt.Errorf("level %d: page %d: %w", level, number, err)
 		}
+		if err := m.checkComing(s.page); err != nil {
+			return fmt.Errorf("level %d: page %d: %w", level, number, err)
+		}
 		if err := m.checkBefore(s.page); err != nil {
 			return fmt.Errorf("level %d: page %d: %w", level, number, err)
 		}
@@ -209,6 +212,33 @@ func (m *Machine) checkLane(level int, l *lane) error {
 	}
 	if filled := m.filled[level>>6]&(1<<(level&63)) != 0; ready != l.ready || filled != (ready > 0) {
 		return fmt.Errorf("level %d has %d ready, counts %d, filled is %v", level, ready, l.ready, filled)
+	}
+	return nil
+}
+
+// checkComing finds all that is due before the last slot of coming, and was not due before
+// the page is, among the others.
+func (m *Machine) checkComing(p *page) error {
+	if p == nil || p.comes == 0 {
+		return nil
+	}
+	var coming bitmap
+	last := int64(0)
+	for _, slot := range p.coming[:p.comes] {
+		i := uint(slot)
+		coming.set(i)
+		if !p.live.has(i) || p.dueAt(i) == 0 {
+			continue
+		}
+		if p.dueAt(i) < last {
+			return fmt.Errorf("entry %d comes too late", i)
+		}
+		last = p.dueAt(i)
+	}
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if at := p.dueAt(i); at >= p.min && at < last && !coming.has(i) {
+			return fmt.Errorf("entry %d is due at %d and not among those that come until %d", i, at, last)
+		}
 	}
 	return nil
 }

@@ -87,7 +87,10 @@ func (m *Machine) expire(now int64, limit int) (more bool) {
 		if l == nil {
 			continue
 		}
-		for l.dues.first() <= now && limit > 0 {
+		for n := 0; l.dues.first() <= now && limit > 0; n++ {
+			if n%(glances/2) == 0 {
+				m.glance(l, now)
+			}
 			a := l.dues.pop()
 			if k, ok := l.search(a.number); ok && l.slots[k].page != nil && l.slots[k].page.min == a.at {
 				m.expirePage(now, level, l, l.slots[k].page, &limit)
@@ -113,11 +116,27 @@ type ripeEntry struct {
 }
 
 // dueBy appends the entries whose column tells a moment up to the one given, and
-// returns the first moment of the others.
+// returns the first moment of the others. A look at a whole column notes which come
+// next, so that the next calls need none: as long as no entry gets another moment.
 func (p *page) dueBy(until int64, list []ripeEntry) (ripe []ripeEntry, least int64) {
 	if p.dues == nil {
 		return list, never
 	}
+	begin := len(list)
+	for ; p.comes > 0; p.come() {
+		i := uint(p.coming[0])
+		at := int64(0)
+		if p.live.has(i) {
+			at = p.dueAt(i)
+		}
+		if at > until {
+			return list, at
+		}
+		if at != 0 {
+			list = append(list, ripeEntry{at, i})
+		}
+	}
+	list = list[:begin]
 	most := min(until-p.base, maxOffset)
 	if p.room() == pageSize && !p.ranked && most > 0 {
 		return p.dueInFull(uint32(most), list)
@@ -147,24 +166,40 @@ func (p *page) dueBy(until int64, list []ripeEntry) (ripe []ripeEntry, least int
 	return list, p.base + next
 }
 
+// come takes the first slot of coming away.
+func (p *page) come() {
+	copy(p.coming[:], p.coming[1:])
+	p.comes--
+}
+
 // dueInFull is dueBy for a page whose columns have a position for each slot: no moment
 // stands there of a slot that is not live.
 func (p *page) dueInFull(most uint32, list []ripeEntry) (ripe []ripeEntry, least int64) {
-	next := uint32(math.MaxUint32)
+	var next [mostComing]uint32 // the first moments of the others, in their order
+	for k := range next {
+		next[k] = math.MaxUint32
+	}
+	n := 0
 	for i, off := range p.dues {
-		if off--; off >= next { // those without a moment, too
+		if off--; off >= next[mostComing-1] { // those without a moment, too
 			continue
 		}
 		if off < most {
 			list = append(list, ripeEntry{p.base + int64(off) + 1, uint(i)})
 			continue
 		}
-		next = off
+		k := min(n, mostComing-1)
+		for ; k > 0 && off < next[k-1]; k-- {
+			next[k], p.coming[k] = next[k-1], p.coming[k-1]
+		}
+		next[k], p.coming[k] = off, uint8(i)
+		n = min(n+1, mostComing)
 	}
-	if next == math.MaxUint32 {
+	p.comes = uint8(n)
+	if n == 0 {
 		return list, never
 	}
-	return list, p.base + int64(next) + 1
+	return list, p.base + int64(next[0]) + 1
 }
 
 // expirePage handles what is due in a page, whose alarm was the first, until the
@@ -195,6 +230,7 @@ func (m *Machine) expirePage(now int64, level int, l *lane, p *page, limit *int)
 	for _, r := range ripe {
 		seq := first + uint64(r.slot)
 		if *limit <= 0 {
+			p.comes = 0
 			m.noteDue(p, r.at)
 			return
 		}

@@ -21,14 +21,14 @@ import (
 // So a page takes about as much memory as it has entries, and one that fills or
 // is full is indexed without a search.
 type columns struct {
-	refs  []message.Ref
-	sizes []uint32
 	marks []uint8 // state and flags
+	sizes []uint32
+	refs  []message.Ref
 
 	// Not there before some entry has one.
 	dues      []uint32      // milliseconds after page.base, 0 = never
-	owners    []uint32      // consumer slot, meaningful while the state is stateOut
 	rows      []uint32      // row of Machine.sides, 0 = none
+	owners    []uint32      // consumer slot, meaningful while the state is stateOut
 	histories []message.Ref // 0 = none
 	counts    []Counts
 }

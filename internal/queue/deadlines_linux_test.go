@@ -26,7 +26,8 @@ func used() time.Duration {
 }
 
 // Messages with random deadlines over two minutes, which pass while nobody takes
-// any: in memory, and with all pages put away but those at the ends.
+// any: in memory, and with all pages put away but those at the ends. What dies is
+// picked and buried in slices, as routing does.
 func BenchmarkDeadlines(b *testing.B) {
 	const over = 120_000
 	for _, away := range []bool{false, true} {
@@ -37,7 +38,9 @@ func BenchmarkDeadlines(b *testing.B) {
 				runtime.GC()
 				runtime.ReadMemStats(&before)
 				pages := &Pages{Hot: HotPages}
-				m := New(Config{MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
+				settings := Unlimited()
+				settings.DeadLetter = true
+				m := New(Config{MaxPriority: -1}, settings, pages, &nobody{}, 1)
 				cold := &attic{pages: map[PageID][]byte{}}
 				if away {
 					m.SetCold(cold)
@@ -69,7 +72,9 @@ func BenchmarkDeadlines(b *testing.B) {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
 				ticks := make([]time.Duration, 0, 2**deadlines)
-				var spent time.Duration
+				var spent, picking, burying time.Duration
+				var dead []Death
+				trash := make([]byte, 8<<20)
 				for now := int64(start); m.Totals().Ready > 0; now = max(now+1, m.NextDue()) {
 					for more := true; more; {
 						begin := used()
@@ -78,9 +83,31 @@ func BenchmarkDeadlines(b *testing.B) {
 						ticks = append(ticks, took)
 						spent += took
 					}
+					for m.Waiting() >= sliceLimit {
+						begin := used()
+						dead = m.Deaths(sliceLimit, dead[:0])
+						picked := used()
+						for k := 0; k < len(trash); k += 64 {
+							trash[k]++ // what routing does with the caches
+						}
+						began := used()
+						looked := 0
+						for k, d := range dead {
+							if k == looked {
+								looked += m.Glance(dead[k:])
+							}
+							if m.Dead(d.ID) {
+								m.Bury(d.ID)
+							}
+						}
+						picking += picked - begin
+						burying += used() - began
+					}
 				}
 				slices.Sort(ticks)
 				b.ReportMetric(float64(spent.Nanoseconds())/float64(*deadlines), "ns/death")
+				b.ReportMetric(float64(picking.Nanoseconds())/float64(*deadlines), "ns/pick")
+				b.ReportMetric(float64(burying.Nanoseconds())/float64(*deadlines), "ns/burial")
 				b.ReportMetric(float64(cold.reads)/float64(*deadlines), "reads/death")
 				b.ReportMetric(float64(ticks[len(ticks)-1].Microseconds()), "µs-longest-tick")
 				b.ReportMetric(float64(ticks[len(ticks)*9999/10000].Microseconds()), "µs-tick-p99.99")

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 )
@@ -27,21 +29,53 @@ func (m *Machine) die(now int64, id ID, p *page, i uint, reason deadletter.Reaso
 		return
 	}
 	m.setState(id, p, i, stateDying)
-	s := m.sideOf(p, i)
-	s.reason, s.diedAt, s.by = reason, now, by
-	m.dying = append(m.dying, id)
+	// What expires needs no side row until it is held, where copies of pages need not tell all:
+	// in a long queue, in all of whose pages something dies, those rows would be a column more.
+	if reason != deadletter.Expired || by != nil || m.pages.Exact || m.peekSide(p, i) != nil {
+		s := m.sideOf(p, i)
+		s.reason, s.diedAt, s.by = reason, now, by
+	}
+	m.dying = append(m.dying, dying{id, now})
+}
+
+// dying is an entry in stateDying. Its side row, if it has one, tells when it died as well;
+// one that has none has expired.
+type dying struct {
+	id ID
+	at int64 // when it died; 0: the row tells
+}
+
+// diedOf is why an entry died that is dying or held, and by whom, and when if it has a side
+// row; else 0.
+func (m *Machine) diedOf(p *page, i uint) (reason deadletter.Reason, at int64, by *Consumer) {
+	if s := m.peekSide(p, i); s != nil {
+		return s.reason, s.diedAt, s.by
+	}
+	return deadletter.Expired, 0, nil
 }
 
 // Deaths appends up to limit of the deaths that wait to be routed to out, in
 // order (DL-1.9). They wait until they are given to Bury or Hold.
 func (m *Machine) Deaths(limit int, out []Death) []Death {
 	m.skipBuried()
-	for _, id := range m.dying {
+	for k, x := range m.dying {
 		if limit == 0 {
 			break
 		}
-		if p, i := m.find(id); p != nil && p.state(i) == stateDying {
-			out = append(out, m.death(id, p, i))
+		if k%glances == 0 {
+			var ids [glances]ID
+			n := min(len(m.dying)-k, glances)
+			for j := range n {
+				ids[j] = m.dying[k+j].id
+			}
+			m.glanceAt(ids[:n])
+		}
+		if p, i := m.find(x.id); p != nil && p.state(i) == stateDying {
+			d := m.death(x.id, p, i)
+			if d.At == 0 {
+				d.At = x.at
+			}
+			out = append(out, d)
 			limit--
 		}
 	}
@@ -54,7 +88,7 @@ func (m *Machine) Waiting() int { return len(m.dying) }
 // skipBuried drops what does not wait any more from the front of dying.
 func (m *Machine) skipBuried() {
 	for len(m.dying) > 0 {
-		if p, i := m.find(m.dying[0]); p != nil && p.state(i) == stateDying {
+		if p, i := m.find(m.dying[0].id); p != nil && p.state(i) == stateDying {
 			return
 		}
 		m.dying = m.dying[1:]
@@ -63,10 +97,10 @@ func (m *Machine) skipBuried() {
 }
 
 func (m *Machine) death(id ID, p *page, i uint) Death {
-	s := m.rowOf(p, i)
+	reason, at, by := m.diedOf(p, i)
 	return Death{
 		ID: id, Body: p.ref(i), History: p.history(i), Counts: p.countsOf(i),
-		Reason: s.reason, At: s.diedAt, By: s.by, Logged: p.logged(i), Size: p.size(i),
+		Reason: reason, At: at, By: by, Logged: p.logged(i), Size: p.size(i),
 	}
 }
 
@@ -105,6 +139,13 @@ func (m *Machine) Hold(id ID) bool {
 		return false
 	}
 	m.setState(id, p, i, stateHeld)
+	if m.peekSide(p, i) == nil {
+		s := m.sideOf(p, i)
+		s.reason = deadletter.Expired
+		if k := slices.IndexFunc(m.dying, func(x dying) bool { return x.id == id }); k >= 0 { // mostly among the first
+			s.diedAt = m.dying[k].at
+		}
+	}
 	return true
 }
 

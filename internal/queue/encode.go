@@ -36,7 +36,7 @@ const (
 func (m *Machine) kept(p *page, i uint) uint8 {
 	state := p.state(i)
 	if state == stateDying && !m.pages.Exact {
-		if m.rowOf(p, i).reason.Counted() == deadletter.Rejected {
+		if reason, _, _ := m.diedOf(p, i); reason.Counted() == deadletter.Rejected {
 			return stateOut
 		}
 		return stateReady

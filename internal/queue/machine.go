@@ -105,9 +105,9 @@ type Machine struct {
 	sides   sides
 	cs      consumers
 
-	dying     []ID  // entries in stateDying, in the order of their deaths; some may be gone
-	refusing  bool  // quorum: over the limit, until 80 % (DL-10.8)
-	born      int64 // when it was made, or its node started
+	dying     []dying // entries in stateDying, in the order of their deaths; some may be gone
+	refusing  bool    // quorum: over the limit, until 80 % (DL-10.8)
+	born      int64   // when it was made, or its node started
 	lastUse   int64
 	graveyard []grave
 	late      []*page // empty, and out of their lanes, but for what they were at the cut of the checkpoint being written
@@ -407,6 +407,7 @@ func (m *Machine) setDue(id ID, p *page, i uint, due int64) {
 // tell writes a moment after the page's base into the column; one too far for
 // it stands in the side row and is looked at again when the column is due.
 func (m *Machine) tell(p *page, i uint, due int64) {
+	p.comes = 0
 	off := due - p.base
 	if off >= maxOffset {
 		m.rowOf(p, i).far = due
@@ -439,6 +440,7 @@ func (m *Machine) rebase(p *page, base int64) {
 // noteDue sees to it that the moment, of an entry of p, is not missed.
 func (m *Machine) noteDue(p *page, due int64) {
 	if due < p.min {
+		p.comes = 0
 		m.lanes[p.level].remind(p, due)
 		m.nextDue = min(m.nextDue, due)
 	}

@@ -17,19 +17,17 @@ const pageSize = 256
 //
 // Invariant: ready is a subset of live; an entry's bit in ready is set if and
 // only if its state is stateReady.
+//
+// What every look at an entry needs stands in front: in a long queue each line of the
+// processor's cache is another wait.
 type page struct {
 	number uint64 // it holds the sequence numbers from number*pageSize on
 	live   bitmap
+	rest   *bitmap // entries that are in the copy only, nil if there are none (split.go)
+	base   int64   // the moment dues count from, in milliseconds since 1970
+	min    int64   // not later than the moment of any entry
+
 	ready  bitmap
-
-	rest    *bitmap // entries that are in the copy only, nil if there are none (split.go)
-	summary []byte  // of these
-	before  []before
-
-	columns
-	base int64 // the moment dues count from, in milliseconds since 1970
-	min  int64 // not later than the moment of any entry
-
 	dirty  uint32 // the version that its last change belongs to; 0: the copy in the store is true
 	saved  uint32 // the version of the copy in the store, 0 = none
 	delta  uint32 // the version of what the copy is to be read with, 0 = nothing (delta.go)
@@ -40,6 +38,14 @@ type page struct {
 	cool   bool   // put away but for the index: no body of it is in memory
 	part   bool   // the copy in the store lacks entries that are not logged
 	same   bool   // what would be saved of the entries in memory is what the copy has, unless part is set
+
+	comes  uint8             // how many slots of coming count
+	coming [mostComing]uint8 // the slots whose moments come next, in their order: see dueBy
+
+	columns
+
+	summary []byte // of rest
+	before  []before
 }
 
 // The low bits of an entry's mark are its state.
@@ -95,6 +101,9 @@ const maxOffset = 1<<32 - 1
 // dueRoom is how far below the first moment of a page its base lies, since
 // entries that come later may be due earlier: 4.6 hours.
 const dueRoom = 1 << 24
+
+// mostComing is how many moments one look at the column finds.
+const mostComing = 7
 
 // dueAt is the moment the column tells for slot i; 0 = never.
 func (p *page) dueAt(i uint) int64 {

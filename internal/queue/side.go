@@ -2,8 +2,8 @@ package queue
 
 import "bartleby.mq/internal/deadletter"
 
-// side is what few entries have, and none for long: those that wait, that are
-// dead, or whose moment lies too far away.
+// side is what few entries have, and none for long: those that wait, that are dead but for
+// what expires (Machine.die), or whose moment lies too far away.
 type side struct {
 	far      int64             // the moment that was too far for the column
 	ttl      int64             // the TTL's moment while the column tells the end of a wait; 0 = none

@@ -52,7 +52,11 @@ func (m *Machine) AppendRest(b []byte) []byte {
 		b = binary.AppendUvarint(b, next)
 	}
 	b = m.appendIDs(b, m.returns, stateReturned)
-	b = m.appendIDs(b, m.dying, stateDying)
+	ids := make([]ID, len(m.dying))
+	for k, x := range m.dying {
+		ids[k] = x.id
+	}
+	b = m.appendIDs(b, ids, stateDying)
 	return m.appendConsumers(b)
 }
 
@@ -197,7 +201,10 @@ func (m *Machine) RestoreRest(b []byte, made func(*Consumer)) (rest []byte, err 
 			r.bad = r.bad || next >= 1<<seqBits
 		}
 	}
-	m.returns, m.dying = m.readIDs(&r, stateReturned), m.readIDs(&r, stateDying)
+	m.returns, m.dying = m.readIDs(&r, stateReturned), nil
+	for _, id := range m.readIDs(&r, stateDying) {
+		m.dying = append(m.dying, dying{id: id})
+	}
 	m.readConsumers(&r, made)
 	if r.bad {
 		return nil, errSnapshot

@@ -165,6 +165,7 @@ func (m *Machine) setWake(l *lane, k int, at int64) {
 // noteLeast sees to it that no moment of the entries in memory is missed.
 func (m *Machine) noteLeast(l *lane, k int) {
 	p := l.slots[k].page
+	p.comes = 0
 	if p.dues == nil {
 		return
 	}

@@ -1,0 +1,95 @@
+package queue
+
+// In a long queue every entry lies where the processor has nothing in its caches, not even
+// the address of the memory page. Waiting for that is most of what a death by deadline
+// costs, three times over: when it is due, when it is picked and when it has moved. To wait
+// for many at a time takes hardly longer than for one, as long as none depends on the one
+// before. So who is about to handle many entries glances at them first: it reads a little of
+// each, a step of the way for all of them before the next step, and does nothing with it.
+
+// glances is at how many entries or pages one look is.
+const glances = 32
+
+// glance looks at the pages whose alarms come next.
+func (m *Machine) glance(l *lane, now int64) {
+	var pages [glances]*page
+	n := 0
+	for _, a := range l.dues[:min(len(l.dues), glances)] { // a heap: most of the first are here
+		if a.at > now {
+			continue
+		}
+		if k, ok := l.search(a.number); ok && l.slots[k].page != nil {
+			pages[n] = l.slots[k].page
+			n++
+		}
+	}
+	sum := uint64(0)
+	for _, p := range pages[:n] {
+		sum += p.live[0] + uint64(p.mask)
+	}
+	for _, p := range pages[:n] {
+		first := 0
+		if p.comes > 0 {
+			first = int(p.coming[0] & p.mask)
+			if p.dues != nil {
+				sum += uint64(p.dues[first])
+			}
+		} else {
+			for j := 0; j < len(p.dues); j += cacheLine / 4 {
+				sum += uint64(p.dues[j])
+			}
+		}
+		sum += uint64(p.marks[first]) + uint64(p.sizes[first])
+		if p.rows != nil {
+			sum += uint64(p.rows[first])
+		}
+	}
+	m.pages.glanced += sum
+}
+
+// cacheLine is what the processor reads at once, in bytes.
+const cacheLine = 64
+
+// glanceAt looks at entries, at most so many.
+func (m *Machine) glanceAt(ids []ID) {
+	type place struct {
+		p *page
+		i uint
+	}
+	var places [glances]place
+	n := 0
+	for _, id := range ids[:min(len(ids), glances)] {
+		l := m.lanes[id.Lane()]
+		if l == nil {
+			continue
+		}
+		if k, ok := l.search(id.Seq() / pageSize); ok && l.slots[k].page != nil {
+			places[n] = place{l.slots[k].page, uint(id.Seq() % pageSize)}
+			n++
+		}
+	}
+	sum := uint64(0)
+	for _, x := range places[:n] {
+		sum += x.p.live[0] + uint64(x.p.mask)
+	}
+	for _, x := range places[:n] {
+		j := x.i & uint(x.p.mask) // or thereabouts, if the page is ranked
+		sum += uint64(x.p.marks[j]) + uint64(x.p.sizes[j]) + uint64(x.p.refs[j])
+		if x.p.rows != nil {
+			sum += uint64(x.p.rows[j])
+		}
+	}
+	m.pages.glanced += sum
+}
+
+// Glance is to be called before many deaths are given to Bury or Hold, with the next of
+// them, of which it takes as many as are worth it at a time.
+func (m *Machine) Glance(deaths []Death) (looked int) {
+	var ids [glances]ID
+	looked = min(len(deaths), glances)
+	for k := range looked {
+		ids[k] = deaths[k].ID
+	}
+	m.glanceAt(ids[:looked])
+	return looked
+}
