@@ -40,6 +40,21 @@ func (n *Node) Usage() (u Usage, err error) {
 	return u, err
 }
 
+// Stolen is for how long, of each processor together, this machine's processors have been
+// given to other machines since it started, when they had work here. Time that is measured
+// is about them as well.
+func Stolen() (time.Duration, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	var user, nice, system, idle, iowait, irq, softirq, steal int64
+	if _, err := fmt.Sscanf(string(b), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
+		return 0, fmt.Errorf("/proc/stat: %w", err)
+	}
+	return time.Duration(steal) * time.Second / ticks, nil
+}
+
 // writtenBytes reads what the process has made the kernel write to disks.
 func writtenBytes(proc string) (n int64, err error) {
 	b, err := os.ReadFile(proc + "/io")

@@ -239,20 +239,29 @@ func TestDeadlines(t *testing.T) {
 				t.Fatal(err)
 			}
 			lateness := make([]int64, 0, n)
+			var each seconds
 			w := watch(t, s.AMQP)
 			consume(t, s.AMQP, "due", n, func(_ int, b []byte) {
-				lateness = append(lateness, time.Now().UnixMilli()-int64(binary.BigEndian.Uint64(b)))
+				now := time.Now().UnixMilli()
+				each.note(t, now/1000, len(lateness))
+				lateness = append(lateness, now-int64(binary.BigEndian.Uint64(b)))
 			})
+			each.note(t, never, len(lateness))
 			latency := w.stop(t)
 			after, err := s.Usage()
 			if err != nil {
 				t.Fatal(err)
 			}
+			quiet, count := each.quiet(lateness)
 			slices.Sort(lateness)
 			p999 := lateness[len(lateness)*999/1000]
 			t.Logf("%d messages over %v: %.1f B resident each; lateness p50 %d ms, p99.9 %d ms, worst %d ms, least %d ms; a bystander's p99.9 %v; %.2f µs of CPU each",
 				n, window, float64(filled-empty)/float64(n), lateness[n/2], p999, lateness[n-1], lateness[0], latency,
 				float64((after.CPU-before.CPU).Microseconds())/float64(n))
+			if len(quiet) > 0 {
+				t.Logf("other machines had these processors for %v meanwhile; in the %d of %d seconds in which they had less than %v, lateness p99.9 %d ms, worst %d ms",
+					each.stolen(), count, len(each)-1, quietSecond, quiet[len(quiet)*999/1000], quiet[len(quiet)-1])
+			}
 			if lateness[0] < 0 {
 				t.Errorf("a message was %d ms early", -lateness[0])
 			}
@@ -262,6 +271,49 @@ func TestDeadlines(t *testing.T) {
 			stop(t, s)
 		})
 	}
+}
+
+// seconds are those of a measurement, each with what was stolen of the processors before it
+// (node.Stolen) and how many messages had come. One more ends the last.
+type seconds []second
+
+type second struct {
+	number int64
+	stolen time.Duration
+	from   int
+}
+
+// never is no second's number.
+const never = -1
+
+// quietSecond is what may be stolen of both processors in a second that counts as quiet.
+const quietSecond = 20 * time.Millisecond
+
+// note is told the second of each message.
+func (s *seconds) note(t testing.TB, number int64, from int) {
+	if k := len(*s); k > 0 && (*s)[k-1].number == number {
+		return
+	}
+	stolen, err := node.Stolen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	*s = append(*s, second{number, stolen, from})
+}
+
+// stolen is what was stolen in all.
+func (s seconds) stolen() time.Duration { return s[len(s)-1].stolen - s[0].stolen }
+
+// quiet returns what was measured in quiet seconds, sorted, and how many these were.
+func (s seconds) quiet(all []int64) (list []int64, count int) {
+	for k := range len(s) - 1 {
+		if s[k+1].stolen-s[k].stolen < quietSecond {
+			list = append(list, all[s[k].from:s[k+1].from]...)
+			count++
+		}
+	}
+	slices.Sort(list)
+	return list, count
 }
 
 // Where a part of the messages stays for ever, the disk that the others took is
