@@ -481,13 +481,42 @@ func (c *conn) end(cause error) {
 	close(c.ended)
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also of a write under way
 	c.writing.Wait()
-	_ = c.nc.Close()
+	lingers := c.state == stateClosed && c.endOutput()
+	if !lingers {
+		_ = c.nc.Close()
+	}
 	c.drainOutbox()
 	c.forgetRendered()
 	if c.link != nil {
 		c.link.Disconnect()
 		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))
 	}
+	if lingers {
+		c.linger()
+		_ = c.nc.Close()
+	}
+}
+
+// endOutput says whether it could end what is sent and leave what is read.
+func (c *conn) endOutput() bool {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	return ok && !c.dead.Load() && half.CloseWrite() == nil
+}
+
+const (
+	// lingerTime is how long a client that has closed the connection may take to close
+	// its socket, and lingerBytes what it may send meanwhile.
+	lingerTime  = time.Second
+	lingerBytes = 1 << 20
+)
+
+// linger waits for the client to close its socket. Some clients send behind their
+// connection.close what they had kept until then, such as acknowledgements. To a socket that
+// was closed, the system answers that with a reset, and the client, amqplib for one, may then
+// never see the close-ok that it waits for.
+func (c *conn) linger() {
+	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes)
 }
 
 // broken is called by whoever finds that the socket cannot be written.
