@@ -46,7 +46,7 @@ func (p *Partition) putAway() {
 		p.swept, p.freed = h.now, 0
 		for _, q := range p.queues {
 			if q.m.Long() {
-				q.m.SweepAgain()
+				q.m.SweepAgain(index)
 				p.sweep = append(p.sweep, q)
 			}
 		}

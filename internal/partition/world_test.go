@@ -168,7 +168,7 @@ func (w *world) putAway(index bool) {
 	for _, q := range w.queues {
 		h := w.n.lock(q.part)
 		if !q.gone {
-			q.m.SweepAgain()
+			q.m.SweepAgain(index)
 			q.m.PutAway(10, index)
 		}
 		w.n.unlock(h)

@@ -73,10 +73,15 @@ func (m *Machine) PutAway(limit int, index bool) (handled int) {
 			if looks++; looks%64 == 0 {
 				handled++
 			}
+			if p != nil && !p.cool {
+				l.stir(p)
+			}
 			return
 		}
 		handled++
-		m.chill(p)
+		if m.chill(p); !p.cool {
+			l.stir(p)
+		}
 		if index && p.cool && m.quiet(p) {
 			m.spill(l, level, k)
 		}
@@ -111,13 +116,20 @@ func (m *Machine) PutAway(limit int, index bool) (handled int) {
 	return handled
 }
 
-// SweepAgain lets PutAway begin anew.
-func (m *Machine) SweepAgain() {
+// SweepAgain lets PutAway begin anew. Without index it goes on where it was in a lane
+// in which no bodies came back since: it need not look at all of a long queue to find
+// that only the last pages have any.
+func (m *Machine) SweepAgain(index bool) {
 	for _, l := range m.lanes {
-		if l != nil {
-			l.sweptFrom, l.sweptTo = 0, 0
+		if l != nil && (index || l.stirred) {
+			l.sweptFrom, l.sweptTo, l.stirred = 0, 0, false
 		}
 	}
+}
+
+// stir is called for a page of the lane that has bodies in memory, or will have.
+func (l *lane) stir(p *page) {
+	l.stirred = l.stirred || p.number >= l.sweptFrom && p.number < l.sweptTo
 }
 
 // chill lets the bodies of a page go to disk.

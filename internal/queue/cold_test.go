@@ -91,14 +91,32 @@ func (s *shelf) Fail(id PageID, err error) { panic(fmt.Sprintf("page %+v: %v", i
 // putAway takes pages out of memory, which changes nothing that can be seen.
 func (p *pair) putAway(t *rapid.T) {
 	if rapid.Bool().Draw(t, "again") {
-		p.m.SweepAgain()
+		p.m.SweepAgain(rapid.Bool().Draw(t, "index again"))
 	}
 	p.m.PutAway(rapid.IntRange(1, 5).Draw(t, "pages"), rapid.IntRange(0, 3).Draw(t, "index") > 0)
 }
 
+// putBodiesAway takes all bodies out of memory that it can, and all that are left then
+// are those of pages at the ends of a lane, and of split ones.
+func (p *pair) putBodiesAway(t *rapid.T) {
+	p.m.SweepAgain(false)
+	p.m.PutAway(math.MaxInt, false)
+	for level, l := range p.m.lanes {
+		if l == nil || len(l.slots) <= 2*p.m.pages.Hot {
+			continue
+		}
+		begin, _ := l.search(l.head / pageSize)
+		for k := begin + p.m.pages.Hot; k < len(l.slots)-max(p.m.pages.Hot, 1); k++ {
+			if s := l.slots[k]; s.page != nil && s.used == 0 && !s.page.cool {
+				t.Fatalf("page %d of level %d has bodies in memory; those from %d to %d were looked at", s.number, level, l.sweptFrom, l.sweptTo)
+			}
+		}
+	}
+}
+
 // putAllAway takes all pages out of memory that it can.
 func (p *pair) putAllAway(*rapid.T) {
-	p.m.SweepAgain()
+	p.m.SweepAgain(true)
 	p.m.PutAway(math.MaxInt, true)
 }
 

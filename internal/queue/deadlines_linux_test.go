@@ -57,7 +57,7 @@ func BenchmarkDeadlines(b *testing.B) {
 						}
 					}
 				}
-				m.SweepAgain()
+				m.SweepAgain(true)
 				for m.PutAway(32, true) > 0 {
 				}
 				runtime.GC()

@@ -41,8 +41,10 @@ type lane struct {
 	dues  alarms
 	wakes alarms
 
-	// PutAway has looked at the pages from sweptFrom to below sweptTo; 0 = at none.
+	// PutAway has looked at the pages from sweptFrom to below sweptTo; 0 = at none. If
+	// none of them has bodies in memory since, stirred is not set.
 	sweptFrom, sweptTo uint64
+	stirred            bool
 }
 
 // A slot is the place of one page, which is in memory, cold, or split.
@@ -111,6 +113,7 @@ func (m *Machine) slotFor(l *lane, level int, seq uint64) (*page, uint) {
 	if !ok {
 		p := m.pages.get(room)
 		p.number, p.level = n, uint8(level)
+		l.stir(p)
 		l.slots = slices.Insert(l.slots, k, slot{page: p, number: n, wake: never})
 	}
 	return m.resident(l, level, k), uint(seq % pageSize)

@@ -355,7 +355,10 @@ func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64)
 	m.touch(p)
 	p.altered()
 	j := m.pages.admit(p, i)
-	p.cool = p.cool && e.Body.OnDisk()
+	if p.cool && !e.Body.OnDisk() {
+		p.cool = false
+		l.stir(p)
+	}
 	mark := uint8(stateMask) // none, until setState
 	if e.Logged {
 		mark |= flagLogged

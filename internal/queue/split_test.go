@@ -81,7 +81,7 @@ func (a *away) fill(n int, ttl func() int64) {
 }
 
 func (a *away) putAllAway() {
-	a.SweepAgain()
+	a.SweepAgain(true)
 	for a.PutAway(32, true) > 0 {
 	}
 }
@@ -357,7 +357,7 @@ func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 			e := Entry{Body: message.Ref(1_000_000 + 140*i), Size: 10, Priority: -1, Logged: true, TTL: int64(500_000 + i)}
 			m.Enqueue(start, &e)
 		}
-		for m.SweepAgain(); away && m.PutAway(32, true) > 0; {
+		for m.SweepAgain(true); away && m.PutAway(32, true) > 0; {
 		}
 		m.Expire(start + 500_000 + 3*pageSize)
 		left = append(left, m.Totals())
