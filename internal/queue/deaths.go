@@ -38,17 +38,17 @@ func (m *Machine) die(now int64, id ID, p *page, i uint, reason deadletter.Reaso
 	m.dying = append(m.dying, dying{id, now})
 }
 
-// dying is an entry in stateDying. Its side row, if it has one, tells when it died as well;
-// one that has none has expired.
+// dying is an entry in stateDying. Its side row, if it has one with a reason, tells when it
+// died as well; one that has none has expired.
 type dying struct {
 	id ID
 	at int64 // when it died; 0: the row tells
 }
 
-// diedOf is why an entry died that is dying or held, and by whom, and when if it has a side
-// row; else 0.
+// diedOf is why an entry died that is dying or held, and by whom, and when if its side row
+// tells; else 0. A row may have come later, for a moment that its column cannot tell.
 func (m *Machine) diedOf(p *page, i uint) (reason deadletter.Reason, at int64, by *Consumer) {
-	if s := m.peekSide(p, i); s != nil {
+	if s := m.peekSide(p, i); s != nil && s.reason != 0 {
 		return s.reason, s.diedAt, s.by
 	}
 	return deadletter.Expired, 0, nil
@@ -139,8 +139,8 @@ func (m *Machine) Hold(id ID) bool {
 		return false
 	}
 	m.setState(id, p, i, stateHeld)
-	if m.peekSide(p, i) == nil {
-		s := m.sideOf(p, i)
+	if s := m.peekSide(p, i); s == nil || s.reason == 0 {
+		s = m.sideOf(p, i)
 		s.reason = deadletter.Expired
 		if k := slices.IndexFunc(m.dying, func(x dying) bool { return x.id == id }); k >= 0 { // mostly among the first
 			s.diedAt = m.dying[k].at

@@ -13,6 +13,8 @@ func TestWhatExpiresTellsWhyByItself(t *testing.T) {
 	for name, then := range map[string]func(a *away, id ID){
 		"nothing": func(*away, ID) {},
 		"held":    func(a *away, id ID) { a.Hold(id) },
+		"rebased": rebased,
+		"both":    func(a *away, id ID) { rebased(a, id); a.Hold(id) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Unlimited()
@@ -41,6 +43,13 @@ func TestWhatExpiresTellsWhyByItself(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rebased gives the entry a side row, since its column cannot tell its moment any more.
+func rebased(a *away, id ID) {
+	p, _ := a.find(id)
+	a.rebase(p, p.base-2*maxOffset)
+	a.noteAll(p)
 }
 
 // The moments that a look at a page has found stay true whatever comes, changes and goes
