@@ -107,6 +107,7 @@ type Node struct {
 	lived         map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
 	lent          atomic.Int64     // memory of the index pages of all partitions, in bytes
 	helper        atomic.Uint64
+	diskTakes     time.Duration // what takes longer was read from a disk: fromDisk, but in tests
 
 	deaths    [2][3][5]atomic.Uint64
 	confirmed atomic.Uint64 // at-least-once deaths taken by all their targets
@@ -125,7 +126,7 @@ type Node struct {
 // New returns a node without queues. Queues are created, then Recover is
 // called, then Start.
 func New(o Options) *Node {
-	n := &Node{Options: o, bodies: o.Bodies, seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	n := &Node{Options: o, bodies: o.Bodies, seed: maphash.MakeSeed(), stop: make(chan struct{}), diskTakes: fromDisk}
 	if n.RetryHeld == 0 {
 		n.RetryHeld = 3 * time.Minute
 	}
@@ -187,6 +188,7 @@ func (n *Node) Start() {
 	}
 	n.done.Go(n.housekeep)
 	n.done.Go(n.keepCheckpoints)
+	n.done.Go(n.keepForeseeing)
 }
 
 // Stop ends the workers. What is in the queues stays as it is.
