@@ -203,16 +203,26 @@ func TestRestart(t *testing.T) {
 }
 
 // Deadlines fire on time by the million, wherever their messages stand and
-// whether or not these are in memory; none early.
+// whether or not these are in memory; none early. Nobody consumes meanwhile, but
+// where the name says so.
 func TestDeadlines(t *testing.T) {
 	n, window := 200_000, 4*time.Second
 	if *full {
 		n, window = 10_000_000, 2*time.Minute
 	}
-	for name, config := range map[string]string{"memory": "storage.index_budget = 1073741824\nstorage.cache_budget = 4194304\n", "spilled": "storage.index_budget = 16777216\nstorage.cache_budget = 16777216\n"} {
-		t.Run(name, func(t *testing.T) {
+	const inMemory = "storage.index_budget = 1073741824\nstorage.cache_budget = 4194304\n"
+	const spilled = "storage.index_budget = 16777216\nstorage.cache_budget = 16777216\n"
+	for _, test := range []struct {
+		name, config string
+		consumed     bool // as they fire
+	}{
+		{"memory", inMemory, false},
+		{"spilled", spilled, false},
+		{"consumed", inMemory, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			dir := tempDir(t)
-			s := start(t, dir, config)
+			s := start(t, dir, test.config)
 			ch := channel(t, s.AMQP)
 			declare(t, ch, "due", nil)
 			declare(t, ch, "waiting", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "due"})
@@ -238,82 +248,39 @@ func TestDeadlines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lateness := make([]int64, 0, n)
-			var each seconds
+			fired := firings{lateness: make([]int64, 0, n), stolen: map[int64]time.Duration{}}
 			w := watch(t, s.AMQP)
-			consume(t, s.AMQP, "due", n, func(_ int, b []byte) {
-				now := time.Now().UnixMilli()
-				each.note(t, now/1000, len(lateness))
-				lateness = append(lateness, now-int64(binary.BigEndian.Uint64(b)))
-			})
-			each.note(t, never, len(lateness))
+			var came arrivals
+			if !test.consumed {
+				came = arrive(t, ch, "due", n)
+			} else {
+				consume(t, s.AMQP, "due", n, func(_ int, b []byte) { fired.note(t, time.Now().UnixMilli(), b) })
+			}
 			latency := w.stop(t)
 			after, err := s.Usage()
 			if err != nil {
 				t.Fatal(err)
 			}
-			quiet, count := each.quiet(lateness)
+			if !test.consumed {
+				fired.stolen = came.stolen
+				consume(t, s.AMQP, "due", n, func(i int, b []byte) { fired.note(t, came.moment(i), b) })
+			}
+			fired.report(t)
+			lateness := fired.lateness
 			slices.Sort(lateness)
 			p999 := lateness[len(lateness)*999/1000]
 			t.Logf("%d messages over %v: %.1f B resident each; lateness p50 %d ms, p99.9 %d ms, worst %d ms, least %d ms; a bystander's p99.9 %v; %.2f µs of CPU each",
 				n, window, float64(filled-empty)/float64(n), lateness[n/2], p999, lateness[n-1], lateness[0], latency,
 				float64((after.CPU-before.CPU).Microseconds())/float64(n))
-			if len(quiet) > 0 {
-				t.Logf("other machines had these processors for %v meanwhile; in the %d of %d seconds in which they had less than %v, lateness p99.9 %d ms, worst %d ms",
-					each.stolen(), count, len(each)-1, quietSecond, quiet[len(quiet)*999/1000], quiet[len(quiet)-1])
-			}
 			if lateness[0] < 0 {
 				t.Errorf("a message was %d ms early", -lateness[0])
 			}
-			if *full && (p999 > 20 || latency > 50*time.Millisecond) {
+			if *full && (p999 > 20 && !test.consumed || latency > 50*time.Millisecond) {
 				t.Errorf("lateness p99.9 is %d ms, the bystander's latency p99.9 %v", p999, latency)
 			}
 			stop(t, s)
 		})
 	}
-}
-
-// seconds are those of a measurement, each with what was stolen of the processors before it
-// (node.Stolen) and how many messages had come. One more ends the last.
-type seconds []second
-
-type second struct {
-	number int64
-	stolen time.Duration
-	from   int
-}
-
-// never is no second's number.
-const never = -1
-
-// quietSecond is what may be stolen of both processors in a second that counts as quiet.
-const quietSecond = 20 * time.Millisecond
-
-// note is told the second of each message.
-func (s *seconds) note(t testing.TB, number int64, from int) {
-	if k := len(*s); k > 0 && (*s)[k-1].number == number {
-		return
-	}
-	stolen, err := node.Stolen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	*s = append(*s, second{number, stolen, from})
-}
-
-// stolen is what was stolen in all.
-func (s seconds) stolen() time.Duration { return s[len(s)-1].stolen - s[0].stolen }
-
-// quiet returns what was measured in quiet seconds, sorted, and how many these were.
-func (s seconds) quiet(all []int64) (list []int64, count int) {
-	for k := range len(s) - 1 {
-		if s[k+1].stolen-s[k].stolen < quietSecond {
-			list = append(list, all[s[k].from:s[k+1].from]...)
-			count++
-		}
-	}
-	slices.Sort(list)
-	return list, count
 }
 
 // Where a part of the messages stays for ever, the disk that the others took is
