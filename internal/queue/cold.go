@@ -73,9 +73,6 @@ func (m *Machine) PutAway(limit int, index bool) (handled int) {
 			if looks++; looks%64 == 0 {
 				handled++
 			}
-			if p != nil && !p.cool {
-				l.stir(p)
-			}
 			return
 		}
 		handled++
@@ -97,6 +94,9 @@ func (m *Machine) PutAway(limit int, index bool) (handled int) {
 		if end <= begin {
 			continue
 		}
+		if k, _ := l.search(l.sweptTo); k < begin {
+			l.sweptTo = 0 // what it looked at has gone
+		}
 		if l.sweptTo == 0 {
 			l.sweptFrom, l.sweptTo = l.slots[end].number, l.slots[end].number
 		}
@@ -107,29 +107,50 @@ func (m *Machine) PutAway(limit int, index bool) (handled int) {
 			l.sweptTo = l.slots[k].number + 1
 			put(l, level, k)
 		}
-		k, _ = l.search(l.sweptFrom)
+		if k, _ = l.search(l.sweptFrom); k > end {
+			l.stirred = true // the pages between were not looked at
+		}
 		for k = min(k, end) - 1; k >= begin && handled < limit; k-- {
-			l.sweptFrom = l.slots[k].number
+			if l.sweptFrom = l.slots[k].number; !index && l.isCalm(l.sweptFrom) {
+				l.sweptFrom = l.calmFrom
+				k, _ = l.search(l.calmFrom)
+				continue
+			}
 			put(l, level, k)
 		}
 	}
 	return handled
 }
 
-// SweepAgain lets PutAway begin anew. Without index it goes on where it was in a lane
-// in which no bodies came back since: it need not look at all of a long queue to find
-// that only the last pages have any.
+// SweepAgain lets PutAway begin anew. Without index it passes over pages in which it has
+// left no bodies: it need not look at all of a long queue to find that only the last
+// pages have any.
 func (m *Machine) SweepAgain(index bool) {
 	for _, l := range m.lanes {
-		if l != nil && (index || l.stirred) {
-			l.sweptFrom, l.sweptTo, l.stirred = 0, 0, false
+		if l != nil {
+			l.sweepAgain(index)
 		}
 	}
 }
 
+func (l *lane) sweepAgain(index bool) {
+	switch {
+	case index || l.stirred:
+		l.calmFrom, l.calmTo, l.stirred = 0, 0, false
+	case l.sweptTo == 0:
+	case l.sweptFrom <= l.calmTo && l.calmFrom <= l.sweptTo:
+		l.calmFrom, l.calmTo = min(l.calmFrom, l.sweptFrom), max(l.calmTo, l.sweptTo)
+	case l.sweptTo-l.sweptFrom > l.calmTo-l.calmFrom:
+		l.calmFrom, l.calmTo = l.sweptFrom, l.sweptTo
+	}
+	l.sweptFrom, l.sweptTo = 0, 0
+}
+
+func (l *lane) isCalm(number uint64) bool { return number >= l.calmFrom && number < l.calmTo }
+
 // stir is called for a page of the lane that has bodies in memory, or will have.
 func (l *lane) stir(p *page) {
-	l.stirred = l.stirred || p.number >= l.sweptFrom && p.number < l.sweptTo
+	l.stirred = l.stirred || l.isCalm(p.number) || p.number >= l.sweptFrom && p.number < l.sweptTo
 }
 
 // chill lets the bodies of a page go to disk.

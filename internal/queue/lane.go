@@ -41,9 +41,11 @@ type lane struct {
 	dues  alarms
 	wakes alarms
 
-	// PutAway has looked at the pages from sweptFrom to below sweptTo; 0 = at none. If
-	// none of them has bodies in memory since, stirred is not set.
+	// PutAway has looked at the pages from sweptFrom to below sweptTo; 0 = at none. In
+	// sweeps before, it has left no bodies in memory from calmFrom to below calmTo. stirred
+	// is set if there may be some all the same.
 	sweptFrom, sweptTo uint64
+	calmFrom, calmTo   uint64
 	stirred            bool
 }
 
