@@ -32,7 +32,7 @@ const (
 	foreseePages = 32
 	// foreseeEntries is for how many entries the files are read at a time.
 	foreseeEntries = 1 << 14
-	// foreseeMost is how many bytes of them are read for one look at a queue: to read more
+	// foreseeMost is how many bytes of them are read for one look at one queue: to read more
 	// than the system keeps would be in vain.
 	foreseeMost = 1 << 30
 	// foreseeExtra is what a record has beside its body, if that is not much.
@@ -40,7 +40,8 @@ const (
 	// foreseeGap is how many bytes that nobody wants are read rather than skipped: to read them
 	// takes a disk no longer than to read elsewhere.
 	foreseeGap = 16 << 10
-	// foreseeRead is how much is read at once, and foreseeReaders how many do.
+	// foreseeRead is how much is read at once, and of a record at most, and foreseeReaders
+	// how many do.
 	foreseeRead    = 128 << 10
 	foreseeReaders = 4
 )
@@ -49,23 +50,28 @@ const (
 func (n *Node) keepForeseeing() {
 	look := time.NewTicker(foreseeEvery)
 	defer look.Stop()
+	// Those whose deaths come faster than they are routed are not among the timers: a queue is
+	// kept for as long as something is due in it soon.
+	coming := map[*Queue]bool{}
 	for {
 		select {
 		case <-n.stop:
 			return
 		case <-look.C:
-			until := n.Now() + foresight
 			for _, p := range n.all {
-				for _, q := range p.dueBy(until) {
-					n.foresee(q, until)
+				p.eachDue(n.Now()+foresight, func(q *Queue) { coming[q] = true })
+			}
+			for q := range coming {
+				if !n.foresee(q) {
+					delete(coming, q)
 				}
 			}
 		}
 	}
 }
 
-// dueBy returns the long queues some of whose entries are due by then.
-func (p *Partition) dueBy(until int64) (list []*Queue) {
+// eachDue calls f for the long queues in which something is due by then.
+func (p *Partition) eachDue(until int64, f func(*Queue)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var look func(i int)
@@ -74,32 +80,28 @@ func (p *Partition) dueBy(until int64) (list []*Queue) {
 			return // what stands below it comes later still
 		}
 		if p.timers[i].m.Long() {
-			list = append(list, p.timers[i])
+			f(p.timers[i])
 		}
 		look(2*i + 1)
 		look(2*i + 2)
 	}
 	look(0)
-	return list
 }
 
-// foresee reads ahead what is due in a queue by then, or has been since the node was down,
-// but for what it has looked at before.
-func (n *Node) foresee(q *Queue, until int64) {
-	p := q.part
-	p.mu.Lock()
-	after := q.foreseen
-	q.foreseen = until
-	var pages []queue.ID
-	if !q.gone {
-		pages = q.m.ComingPages(until, nil)
+// foresee reads ahead what is due in a queue soon, or has been since the node was down, and
+// says whether there is any.
+func (n *Node) foresee(q *Queue) bool {
+	until := n.Now() + foresight
+	pages := q.comingPages(until)
+	if len(pages) == 0 {
+		return false
 	}
-	p.mu.Unlock()
-	if len(pages) == 0 || !n.coldAhead(q, pages, after, until) {
-		return
+	if !n.coldAhead(q, pages, until) {
+		return true
 	}
 	// In the order of the queue, which mostly is that of the files.
 	slices.Sort(pages)
+	pages = slices.Compact(pages)
 	list := make([]queue.Coming, 0, 2*foreseeEntries)
 	buf := make([]byte, foreseeReaders*foreseeRead)
 	left := int64(foreseeMost)
@@ -107,32 +109,45 @@ func (n *Node) foresee(q *Queue, until int64) {
 		few := pages[:min(len(pages), foreseePages)]
 		pages = pages[len(few):]
 		began := time.Now()
-		list = q.coming(few, after, until, list)
-		p.giveWay(began)
+		list = q.coming(few, until, true, list)
+		q.part.giveWay(began)
 		if len(pages) == 0 || len(list) >= foreseeEntries {
-			left -= n.preread(stretches(list), buf)
+			left = n.preread(stretches(list), buf, left)
 			list = list[:0]
 		}
 	}
+	return true
+}
+
+// comingPages is ComingPages for all of the queue.
+func (q *Queue) comingPages(until int64) (pages []queue.ID) {
+	var cursor queue.ComingCursor
+	for more := true; more; {
+		q.part.mu.Lock()
+		if more = !q.gone && q.m.NextDue() <= until; more {
+			cursor, more, pages = q.m.ComingPages(cursor, until, pages)
+		}
+		q.part.mu.Unlock()
+	}
+	return pages
 }
 
 // coming is ComingBodies for some pages.
-func (q *Queue) coming(pages []queue.ID, after, until int64, list []queue.Coming) []queue.Coming {
+func (q *Queue) coming(pages []queue.ID, until int64, mark bool, list []queue.Coming) []queue.Coming {
 	q.part.mu.Lock()
 	defer q.part.mu.Unlock()
 	if q.gone {
 		return list
 	}
 	for _, page := range pages {
-		list = q.m.ComingBodies(page, after, until, list)
+		list = q.m.ComingBodies(page, until, mark, list)
 	}
 	return list
 }
 
 // coldAhead reads one record of some of the pages and says whether that took a disk.
-func (n *Node) coldAhead(q *Queue, pages []queue.ID, after, until int64) bool {
-	pages = spread(pages)
-	list := spread(q.coming(pages, after, until, nil))
+func (n *Node) coldAhead(q *Queue, pages []queue.ID, until int64) bool {
+	list := spread(q.coming(spread(pages), until, false, nil))
 	cold := 0
 	buf := make([]byte, 1)
 	for _, c := range list {
@@ -178,9 +193,9 @@ func stretches(entries []queue.Coming) (list []stretch) {
 	return list
 }
 
-// preread reads parts of files, and returns how much that was. buf has foreseeRead bytes
-// for each reader.
-func (n *Node) preread(list []stretch, buf []byte) (bytes int64) {
+// preread reads parts of files, at most so many bytes, and returns how many are left of
+// these. buf has foreseeRead bytes for each reader.
+func (n *Node) preread(list []stretch, buf []byte, most int64) (left int64) {
 	next := make(chan stretch)
 	var readers sync.WaitGroup
 	for own := range slices.Chunk(buf, foreseeRead) {
@@ -191,10 +206,12 @@ func (n *Node) preread(list []stretch, buf []byte) (bytes int64) {
 		})
 	}
 	for _, s := range list {
-		bytes += int64(s.n)
+		if most -= int64(s.n); most < 0 || n.stopped() {
+			break
+		}
 		next <- s
 	}
 	close(next)
 	readers.Wait()
-	return bytes
+	return most
 }

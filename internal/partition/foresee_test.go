@@ -73,28 +73,32 @@ func TestWhatIsDueSoonIsReadAhead(t *testing.T) {
 	for range 10 {
 		w.putAway(false)
 	}
-	foresee := func(until int64) int {
-		t.Helper()
+	foresee := func() (got int, more bool) {
 		r.reset()
-		if list := q.part.dueBy(until); len(list) > 0 {
-			w.n.foresee(list[0], until)
+		q.part.eachDue(w.now+foresight, func(found *Queue) { more = found == q })
+		if more != w.n.foresee(q) {
+			t.Errorf("the queue is found: %v", more)
 		}
-		return r.count()
+		return r.count(), more
 	}
-	if got := foresee(w.now + 5_000); got > 0 {
+	if got, more := foresee(); got > 0 || more {
 		t.Errorf("%d reads for what is not due soon", got)
 	}
+	w.now += 10_000 - foresight + n/4
 	w.n.diskTakes = 1 << 40
-	if got := foresee(w.now + 10_000 + n/4); got == 0 || got > foreseeSamples {
+	if got, more := foresee(); got == 0 || got > foreseeSamples || !more {
 		t.Errorf("%d reads where the system has all in memory", got)
 	}
 	w.n.diskTakes = 0
-	got := foresee(w.now + 10_000 + n/2)
-	if got == 0 || got > n/20 {
+	if got, _ := foresee(); got == 0 || got > n/20 {
 		t.Errorf("%d reads for %d messages", got, n/4)
 	}
-	if got := foresee(w.now + 10_000 + n/2); got > 0 {
+	if got, _ := foresee(); got > 0 {
 		t.Errorf("%d reads for what has been read ahead", got)
+	}
+	w.now += n / 4
+	if got, _ := foresee(); got == 0 {
+		t.Error("no reads for the next")
 	}
 }
 

@@ -77,13 +77,3 @@ func (a alarms) heapify() {
 		a.sink(i, a[i])
 	}
 }
-
-// by calls f for the alarms up to a moment, in no order, of those from place i down.
-func (a alarms) by(until int64, i int, f func(alarm)) {
-	if i >= len(a) || a[i].at > until {
-		return // what stands below it comes later still
-	}
-	f(a[i])
-	a.by(until, 2*i+1, f)
-	a.by(until, 2*i+2, f)
-}

@@ -179,6 +179,7 @@ func (ps *Pages) parse(b []byte) (*decoded, error) {
 // decode adds the entries of a copy to p that stand in the slots named by only,
 // none of which is live.
 func (m *Machine) decode(p *page, d *decoded, only bitmap) error {
+	p.seen = 0
 	live := p.live.or(only)
 	m.pages.reform(p, live, classFor(live.count()))
 	for i := only.next(0); i < pageSize; i = only.next(i + 1) {

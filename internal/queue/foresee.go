@@ -4,21 +4,36 @@ import "bartleby.mq/internal/message"
 
 // What is due soon may have been written long ago, and the system has given the memory
 // that it was kept in to others. Whoever can wait for the disk reads it ahead, so that
-// at its moment nobody has to. Nothing changes by it.
+// at its moment nobody has to. Nothing that can be seen changes by it.
 
-// ComingPages appends the pages in memory some of whose entries are due by then, in no
-// order: each by the ID that its first entry has, or had.
-func (m *Machine) ComingPages(until int64, pages []ID) []ID {
-	if m.nextDue > until {
-		return pages
-	}
-	for level, l := range m.lanes {
+// ComingCursor is how far ComingPages has come with a queue.
+type ComingCursor struct{ level, place int }
+
+// comingLooks is how many alarms one call of ComingPages looks at: they follow each other
+// in memory, and are looked at in microseconds.
+const comingLooks = 8192
+
+// ComingPages appends pages in memory some of whose entries are due by then, in no
+// order, and some of them twice: each by the ID that its first entry has, or had. It goes
+// on where the cursor tells; what changes between two calls may hide a page from it.
+func (m *Machine) ComingPages(from ComingCursor, until int64, pages []ID) (next ComingCursor, more bool, all []ID) {
+	looks := comingLooks
+	for ; from.level < len(m.lanes); from.level, from.place = from.level+1, 0 {
+		l := m.lanes[from.level]
 		if l == nil {
 			continue
 		}
-		l.dues.by(until, 0, func(a alarm) { pages = append(pages, makeID(level, a.number*pageSize)) })
+		for ; from.place < len(l.dues); from.place++ {
+			if looks == 0 {
+				return from, true, pages
+			}
+			looks--
+			if a := l.dues[from.place]; a.at <= until {
+				pages = append(pages, makeID(from.level, a.number*pageSize))
+			}
+		}
 	}
-	return pages
+	return from, false, pages
 }
 
 // Coming is an entry that is due soon.
@@ -27,10 +42,10 @@ type Coming struct {
 	Size uint32           // of its body, in bytes
 }
 
-// ComingBodies appends where the bodies lie of a page's entries that are due after the
-// one moment and by the other, and are read then: those in memory are left out, and so
-// are those that just go away.
-func (m *Machine) ComingBodies(page ID, after, until int64, list []Coming) []Coming {
+// ComingBodies appends those of a page's entries that are due by then and whose records
+// are on disk, but for those that just go away. With mark, they are not listed again as
+// long as the page is in memory.
+func (m *Machine) ComingBodies(page ID, until int64, mark bool, list []Coming) []Coming {
 	l := m.lanes[page.Lane()]
 	if l == nil {
 		return list
@@ -40,6 +55,10 @@ func (m *Machine) ComingBodies(page ID, after, until int64, list []Coming) []Com
 		return list
 	}
 	p := l.slots[k].page
+	after := p.seen
+	if after > until {
+		after = 0 // the clock was put back
+	}
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 		j := p.at(i)
 		if due := p.dueAt(i); due <= after || due > until || !p.refs[j].OnDisk() {
@@ -48,6 +67,9 @@ func (m *Machine) ComingBodies(page ID, after, until int64, list []Coming) []Com
 		if state := p.state(i); m.watches(state) && (state == stateDelayed || m.settings.DeadLetter) {
 			list = append(list, Coming{p.refs[j].Location(), p.sizes[j]})
 		}
+	}
+	if mark {
+		p.seen = until
 	}
 	return list
 }

@@ -41,6 +41,7 @@ type page struct {
 
 	comes  uint8             // how many slots of coming count
 	coming [mostComing]uint8 // the slots whose moments come next, in their order: see dueBy
+	seen   int64             // the records of what is due by then have been read ahead: see ComingBodies
 
 	columns
 

@@ -57,7 +57,7 @@ func (ps *Pages) Bytes() int { return ps.bytes }
 
 // What these take of memory, which TestSizes checks.
 const (
-	pageHead    = 368
+	pageHead    = 376
 	sideBytes   = 48
 	countsBytes = 8
 )
