@@ -31,7 +31,7 @@ const (
 	// foreseePages is how many pages one hold of the partition looks at.
 	foreseePages = 32
 	// foreseeEntries is for how many entries the files are read at a time.
-	foreseeEntries = 1 << 14
+	foreseeEntries = 1 << 12
 	// foreseeMost is how many bytes of them are read for one look at one queue: to read more
 	// than the system keeps would be in vain.
 	foreseeMost = 1 << 30
