@@ -276,7 +276,7 @@ func (n *Node) readDeaths(r *router) {
 	few := min(len(r.deaths), warmReaders)
 	read(0, few)
 	left, many := len(r.deaths)-few, cachedReaders
-	if time.Since(began) > time.Duration(few)*fromDisk {
+	if time.Since(began) > time.Duration(few)*n.diskTakes {
 		many = warmReaders
 	} else if left < cachedReaders*readerSlice {
 		many = 1

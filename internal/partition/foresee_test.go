@@ -1,8 +1,7 @@
 package partition
 
 import (
-	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -13,40 +12,16 @@ import (
 	"bartleby.mq/internal/queue"
 )
 
-// reads notes which records are read from the files of the journal.
-type reads struct {
-	mu   sync.Mutex
-	from map[string]map[int64]bool // by file, the offsets
-}
+// reads counts the reads of files.
+type reads struct{ n atomic.Int64 }
 
 func (r *reads) String() string { return "reads" }
 
 func (r *reads) MaybeError(op errorfs.Op) error {
 	if op.Kind == errorfs.OpFileReadAt {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		file := filepath.Base(op.Path)
-		if r.from[file] == nil {
-			r.from[file] = map[int64]bool{}
-		}
-		r.from[file][op.Offset] = true
+		r.n.Add(1)
 	}
 	return nil
-}
-
-func (r *reads) count() (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, offsets := range r.from {
-		n += len(offsets)
-	}
-	return n
-}
-
-func (r *reads) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.from = map[string]map[int64]bool{}
 }
 
 // What is due soon is read before it is due, in few parts, if reading takes a disk; and
@@ -54,7 +29,7 @@ func (r *reads) reset() {
 func TestWhatIsDueSoonIsReadAhead(t *testing.T) {
 	const n, size = 2000, 100
 	fs := vfs.NewCrashableMem()
-	r := &reads{from: map[string]map[int64]bool{}}
+	r := new(reads)
 	w := &world{t: t, fs: fs, disk: errorfs.Wrap(fs, r), now: 1_700_000_000_000, queues: map[string]*Queue{}}
 	dies := settings(func(s *queue.Settings) { s.DeadLetter = true })
 	w.make([]definition{{name: "waits", config: classic, settings: dies}}, nil)
@@ -73,13 +48,13 @@ func TestWhatIsDueSoonIsReadAhead(t *testing.T) {
 	for range 10 {
 		w.putAway(false)
 	}
-	foresee := func() (got int, more bool) {
-		r.reset()
+	foresee := func() (got int64, more bool) {
+		r.n.Store(0)
 		q.part.eachDue(w.now+foresight, func(found *Queue) { more = found == q })
 		if more != w.n.foresee(q) {
 			t.Errorf("the queue is found: %v", more)
 		}
-		return r.count(), more
+		return r.n.Load(), more
 	}
 	if got, more := foresee(); got > 0 || more {
 		t.Errorf("%d reads for what is not due soon", got)

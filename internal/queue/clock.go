@@ -92,8 +92,8 @@ func (m *Machine) expire(now int64, limit int) (more bool) {
 				m.glance(l, now)
 			}
 			a := l.dues.pop()
-			if k, ok := l.search(a.number); ok && l.slots[k].page != nil && l.slots[k].page.min == a.at {
-				m.expirePage(now, level, l, l.slots[k].page, &limit)
+			if p := l.loaded(a.number); p != nil && p.min == a.at {
+				m.expirePage(now, level, l, p, &limit)
 			}
 		}
 		next = min(next, l.dues.first())

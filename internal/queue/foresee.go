@@ -50,11 +50,10 @@ func (m *Machine) ComingBodies(page ID, until int64, mark bool, list []Coming) [
 	if l == nil {
 		return list
 	}
-	k, ok := l.search(page.Seq() / pageSize)
-	if !ok || l.slots[k].page == nil || l.slots[k].page.dues == nil {
+	p := l.loaded(page.Seq() / pageSize)
+	if p == nil || p.dues == nil {
 		return list
 	}
-	p := l.slots[k].page
 	after := p.seen
 	if after > until {
 		after = 0 // the clock was put back

@@ -20,8 +20,8 @@ func (p *pair) foresee(t *rapid.T) {
 	seen, found := map[ID]int64{}, map[message.Location]bool{}
 	mark := rapid.Bool().Draw(t, "mark")
 	for _, id := range slices.Compact(pages) {
-		if k, ok := m.lanes[id.Lane()].search(id.Seq() / pageSize); ok && m.lanes[id.Lane()].slots[k].page != nil {
-			seen[id] = m.lanes[id.Lane()].slots[k].page.seen
+		if page := m.lanes[id.Lane()].loaded(id.Seq() / pageSize); page != nil {
+			seen[id] = page.seen
 		}
 		for _, c := range m.ComingBodies(id, until, mark, nil) {
 			found[c.At] = true

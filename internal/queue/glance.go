@@ -18,8 +18,8 @@ func (m *Machine) glance(l *lane, now int64) {
 		if a.at > now {
 			continue
 		}
-		if k, ok := l.search(a.number); ok && l.slots[k].page != nil {
-			pages[n] = l.slots[k].page
+		if p := l.loaded(a.number); p != nil {
+			pages[n] = p
 			n++
 		}
 	}
@@ -63,8 +63,8 @@ func (m *Machine) glanceAt(ids []ID) {
 		if l == nil {
 			continue
 		}
-		if k, ok := l.search(id.Seq() / pageSize); ok && l.slots[k].page != nil {
-			places[n] = place{l.slots[k].page, uint(id.Seq() % pageSize)}
+		if p := l.loaded(id.Seq() / pageSize); p != nil {
+			places[n] = place{p, uint(id.Seq() % pageSize)}
 			n++
 		}
 	}

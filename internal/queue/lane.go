@@ -83,6 +83,14 @@ func (l *lane) search(n uint64) (k int, ok bool) {
 	return slices.BinarySearchFunc(l.slots, n, func(s slot, n uint64) int { return cmp.Compare(s.number, n) })
 }
 
+// loaded returns the page with number n if it is in memory, or some of it, else nil.
+func (l *lane) loaded(n uint64) *page {
+	if k, ok := l.search(n); ok {
+		return l.slots[k].page
+	}
+	return nil
+}
+
 // at returns the page and the slot of seq; the page is nil if there is no live entry.
 func (m *Machine) at(l *lane, level int, seq uint64) (*page, uint) {
 	k, ok := l.search(seq / pageSize)
