@@ -14,10 +14,7 @@ import (
 
 // arrivals tells when each message came to a queue that nobody consumes, by what
 // the queue said of its length, about once a millisecond.
-type arrivals struct {
-	looks  []look
-	stolen map[int64]time.Duration
-}
+type arrivals []look
 
 // look is how many messages had come when the queue was asked, or before: the
 // moment, in Unix milliseconds, is that of the answer.
@@ -27,9 +24,8 @@ type look struct {
 }
 
 // arrive asks until n messages have come.
-func arrive(t *testing.T, ch *amqp.Channel, queue string, n int) arrivals {
+func arrive(t *testing.T, ch *amqp.Channel, queue string, n int, stolen thefts) (a arrivals) {
 	t.Helper()
-	a := arrivals{stolen: map[int64]time.Duration{}}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for length, moved := 0, time.Now(); length < n; <-tick.C {
@@ -38,10 +34,10 @@ func arrive(t *testing.T, ch *amqp.Channel, queue string, n int) arrivals {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		noteStolen(t, a.stolen, now.UnixMilli())
+		stolen.note(t, now.UnixMilli())
 		switch {
 		case q.Messages > length:
-			a.looks = append(a.looks, look{now.UnixMilli(), q.Messages})
+			a = append(a, look{now.UnixMilli(), q.Messages})
 			length, moved = q.Messages, now
 		case now.Sub(moved) > time.Minute:
 			t.Fatalf("%d of %d messages have come, and none for a minute", length, n)
@@ -51,8 +47,8 @@ func arrive(t *testing.T, ch *amqp.Channel, queue string, n int) arrivals {
 }
 
 // moment is when message i came, at the latest, in Unix milliseconds.
-func (a *arrivals) moment(i int) int64 {
-	return a.looks[sort.Search(len(a.looks), func(k int) bool { return a.looks[k].length > i })].moment
+func (a arrivals) moment(i int) int64 {
+	return a[sort.Search(len(a), func(k int) bool { return a[k].length > i })].moment
 }
 
 // firings are the messages whose deadline has passed, in their order: by how many
@@ -60,7 +56,7 @@ func (a *arrivals) moment(i int) int64 {
 type firings struct {
 	lateness []int64
 	seconds  []second
-	stolen   map[int64]time.Duration // what others had of the processors until each second began
+	stolen   thefts
 }
 
 type second struct {
@@ -71,22 +67,25 @@ type second struct {
 // note is told of a message that came at a moment, and has its deadline in its body.
 func (f *firings) note(t testing.TB, moment int64, body []byte) {
 	if number := moment / 1000; len(f.seconds) == 0 || f.seconds[len(f.seconds)-1].number != number {
-		noteStolen(t, f.stolen, moment)
+		f.stolen.note(t, moment)
 		f.seconds = append(f.seconds, second{number, len(f.lateness)})
 	}
 	f.lateness = append(f.lateness, moment-int64(binary.BigEndian.Uint64(body)))
 }
 
-// noteStolen notes what was stolen when the second of a moment began.
-func noteStolen(t testing.TB, stolen map[int64]time.Duration, moment int64) {
-	if _, ok := stolen[moment/1000]; ok {
+// thefts are what other machines had had of the processors when each second began.
+type thefts map[int64]time.Duration
+
+// note is told each moment.
+func (s thefts) note(t testing.TB, moment int64) {
+	if _, ok := s[moment/1000]; ok {
 		return
 	}
 	d, err := node.Stolen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stolen[moment/1000] = d
+	s[moment/1000] = d
 }
 
 // lateBound is the lateness, in milliseconds, above which a second is told of.
