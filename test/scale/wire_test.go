@@ -133,12 +133,13 @@ func publish(t testing.TB, addr, queue string, n int, next func(i int, m *public
 // publishTo is publish to the queue that next names for each message.
 func publishTo(t testing.TB, addr string, n int, next func(i int, m *publication) (queue string)) {
 	t.Helper()
-	publishWindow(t, addr, n, 1<<30, next)
+	publishWindow(t, addr, n, 1<<30, next, func(int) {})
 }
 
 // publishWindow is publishTo with at most so many messages not confirmed, so that
-// none lies in a buffer for long.
-func publishWindow(t testing.TB, addr string, n, window int, next func(i int, m *publication) (queue string)) {
+// none lies in a buffer for long. It calls sure, on another goroutine, when the broker
+// has confirmed another message, in their order.
+func publishWindow(t testing.TB, addr string, n, window int, next func(i int, m *publication) (queue string), sure func(i int)) {
 	t.Helper()
 	c, r := handshake(t, addr)
 	if _, err := c.Write(method(1, 85, 10, []byte{0})); err != nil { // confirm.select
@@ -147,8 +148,9 @@ func publishWindow(t testing.TB, addr string, n, window int, next func(i int, m 
 	var confirmed atomic.Uint64
 	done := make(chan error, 1)
 	go func() { // ends with the connection
+		defer confirmed.Store(1 << 62) // whoever waits for more would wait for ever
 		buf := make([]byte, 0, 4096)
-		for {
+		for last := uint64(0); ; {
 			kind, _, p, err := readFrame(r, buf)
 			if err != nil {
 				done <- err
@@ -166,6 +168,13 @@ func publishWindow(t testing.TB, addr string, n, window int, next func(i int, m 
 				return
 			}
 			tag := binary.BigEndian.Uint64(p[4:])
+			if p[12]&1 == 0 && tag != last+1 {
+				done <- fmt.Errorf("message %d is confirmed, and not message %d, which comes before it", tag, last+1)
+				return
+			}
+			for ; last < tag; last++ {
+				sure(int(last))
+			}
 			if confirmed.Store(max(confirmed.Load(), tag)); confirmed.Load() >= uint64(n) && p[12]&1 == 1 || tag == uint64(n) {
 				done <- nil
 				return
