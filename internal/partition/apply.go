@@ -216,7 +216,7 @@ func (a *application) delete(q *Queue) {
 	delete(g.declared, q.Incarnation)
 	g.p.unschedule(q)
 	shelf{q}.discardMeta(g.p.pages.Version())
-	g.p.buried = append(g.p.buried, &machineGrave{q, q.m})
+	g.p.dig(q, q.m)
 	g.p.wake()
 }
 
@@ -235,7 +235,9 @@ func (a *application) configure(q *Queue) {
 	q.m.Configure(a.h.now, settings)
 	q.m.Trim(a.h.now, sliceLimit)
 	if retry && a.g.leads {
+		a.g.p.leaving.Lock()
 		a.g.p.retry = append(a.g.p.retry, q)
+		a.g.p.leaving.Unlock()
 		a.g.p.wakeRouter()
 	}
 }
@@ -474,7 +476,7 @@ func (a *application) purge(q *Queue) {
 	if ask := a.answer(); ask != nil {
 		ask.ok, ask.n = true, purged
 	}
-	a.g.p.buried = append(a.g.p.buried, &machineGrave{q, q.m})
+	a.g.p.dig(q, q.m)
 	a.g.p.wake()
 }
 

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/amqp091"
@@ -47,9 +47,9 @@ func (n *Node) routeAll(work []*Queue) {
 func (n *Node) leave(work []*Queue) {
 	for _, q := range work {
 		p := q.part
-		p.mu.Lock()
+		p.leaving.Lock()
 		p.later = append(p.later, q)
-		p.mu.Unlock()
+		p.leaving.Unlock()
 		p.wakeRouter()
 	}
 }
@@ -258,37 +258,73 @@ const (
 	cachedReaders = 2
 	// fromDisk is how long a read of what it has not takes at least, on the average.
 	fromDisk = 30 * time.Microsecond
-	// readerSlice is for how many deaths a reader is worth its start.
+	// readerSlice is for how many deaths a reader is worth its start, and how many it takes at a time.
 	readerSlice = 32
 )
+
+// reading is the reading of a slice of deaths by several, each of whom takes the next few
+// when it comes to it: whoever comes late, since others have the processors, is not waited for.
+type reading struct {
+	deaths []queue.Death
+	unread []error      // of each, what went wrong
+	take   int          // how many at a time
+	next   atomic.Int64 // the first that nobody has taken
+	left   atomic.Int64 // how many are not read yet
+	done   chan struct{}
+}
 
 // readDeaths is the part of warmDeaths that waits: r.unread says what went wrong.
 // What has long been put away may be on disk only. Then many are read at once.
 func (n *Node) readDeaths(r *router) {
 	r.unread = slices.Grow(r.unread[:0], len(r.deaths))[:len(r.deaths)]
-	began := time.Now()
-	read := func(from, to int) {
-		for i := from; i < to; i++ {
-			r.deaths[i].Body, r.unread[i] = n.bodies.Warm(r.deaths[i].Body)
+	// The first few tell where the others are.
+	few, cold := min(len(r.deaths), warmReaders), 0
+	for i := range few {
+		began := time.Now()
+		n.readDeath(&r.deaths[i], &r.unread[i])
+		if time.Since(began) > n.diskTakes {
+			cold++
 		}
 	}
-	// The first few tell where the others are.
-	few := min(len(r.deaths), warmReaders)
-	read(0, few)
 	left, many := len(r.deaths)-few, cachedReaders
-	if time.Since(began) > time.Duration(few)*n.diskTakes {
+	if cold > few/4 { // else somebody else had the processor for a moment
 		many = warmReaders
 	} else if left < cachedReaders*readerSlice {
 		many = 1
 	}
-	var others sync.WaitGroup
-	each := (left + many - 1) / many
-	for from := few + each; from < len(r.deaths); from += each {
-		others.Go(func() { read(from, min(from+each, len(r.deaths))) })
+	if left == 0 {
+		return
 	}
-	read(few, min(few+each, len(r.deaths)))
-	others.Wait()
+	x := &reading{
+		deaths: r.deaths[few:], unread: r.unread[few:],
+		take: min(readerSlice, (left+many-1)/many), done: make(chan struct{}),
+	}
+	x.left.Store(int64(left))
+	for range many - 1 {
+		go n.readSome(x) // ends with the last of them
+	}
+	n.readSome(x)
+	<-x.done
 }
+
+// readSome reads what nobody else has taken.
+func (n *Node) readSome(x *reading) {
+	for {
+		from := int(x.next.Add(int64(x.take))) - x.take
+		to := min(from+x.take, len(x.deaths))
+		if from >= to {
+			return
+		}
+		for i := from; i < to; i++ {
+			n.readDeath(&x.deaths[i], &x.unread[i])
+		}
+		if x.left.Add(int64(from-to)) == 0 {
+			close(x.done)
+		}
+	}
+}
+
+func (n *Node) readDeath(d *queue.Death, unread *error) { d.Body, *unread = n.bodies.Warm(d.Body) }
 
 // planDeaths finds what is to happen to each death, by the settings of the queue when they were
 // picked: the dead-letter exchange may have been taken away since they died. No partition is locked.

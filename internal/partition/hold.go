@@ -103,10 +103,13 @@ func (n *Node) relieve() {
 		return
 	}
 	if bodies, index := n.short(); bodies || index {
-		for _, p := range n.all {
-			p.wake()
+		much := n.bodies.Memory() > n.BodyBudget+n.BodyBudget/2 || n.lent.Load() > n.IndexBudget+n.IndexBudget/2
+		for now, k := n.Now(), 0; k < len(n.all); k++ {
+			if !n.all[k].resting(now) {
+				n.all[k].wake()
+			}
 		}
-		if n.bodies.Memory() > n.BodyBudget+n.BodyBudget/2 || n.lent.Load() > n.IndexBudget+n.IndexBudget/2 {
+		if much {
 			n.all[n.helper.Add(1)%uint64(len(n.all))].putAway()
 		}
 	}

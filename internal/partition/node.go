@@ -218,21 +218,24 @@ type Partition struct {
 	queues  map[uint64]*Queue
 	timers  []*Queue // heap by Queue.due
 	alarm   int64    // when the worker will look by itself
-	later   []*Queue // queues whose deaths route goes on routing
-	retry   []*Queue // queues whose held deaths it is to try again
 	buried  []*machineGrave
-	longest int // entries handled in the largest hold, for a test
+	graves  atomic.Bool // there are some of these
+	longest int         // entries handled in the largest hold, for a test
 
-	gone     []goneKey // copies in the store of the index that a coming checkpoint makes needless
-	key      []byte    // of the store, being made
-	blob     []byte    // of the page being read
-	lent     int       // bytes of pages, as the node counts them
-	sweeping bool      // putAway has more to do
-	sweep    []*Queue  // queues that it still looks at
-	rest     int64     // when the next sweep may begin, in milliseconds since 1970
-	swept    int64     // when this one began
-	sweptAt  int64     // when the one before ended
-	freed    int       // the memory of the index that it has freed so far, in bytes
+	leaving sync.Mutex // held for a moment only, maybe with mu
+	later   []*Queue   // queues whose deaths route goes on routing
+	retry   []*Queue   // queues whose held deaths it is to try again
+
+	gone     []goneKey    // copies in the store of the index that a coming checkpoint makes needless
+	key      []byte       // of the store, being made
+	blob     []byte       // of the page being read
+	lent     int          // bytes of pages, as the node counts them
+	sweeping atomic.Bool  // putAway has more to do
+	sweep    []*Queue     // queues that it still looks at
+	rest     atomic.Int64 // when the next sweep may begin, in milliseconds since 1970
+	vain     atomic.Int64 // the same, after one in vain
+	swept    int64        // when this one began
+	freed    int          // the memory of the index that it has freed so far, in bytes
 }
 
 func newPartition(n *Node, index int) *Partition {
@@ -443,7 +446,7 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 			q.m.RangeLogged(func(v queue.View) { keep = append(keep, v.ID) })
 			h.frame.purge(q.Incarnation, keep)
 		}
-		q.part.buried = append(q.part.buried, &machineGrave{q, q.m})
+		q.part.dig(q, q.m)
 		q.part.wake()
 	})
 	return purged, err
@@ -477,7 +480,7 @@ func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) 
 		delete(q.part.queues, q.Incarnation)
 		q.part.unschedule(q)
 		shelf{q}.discardMeta(q.part.pages.Version())
-		q.part.buried = append(q.part.buried, &machineGrave{q, q.m})
+		q.part.dig(q, q.m)
 		q.part.wake()
 	}
 	n.leave(n.finishHold(h))

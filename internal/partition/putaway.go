@@ -25,24 +25,37 @@ func (n *Node) short() (bodies, index bool) {
 	return n.Index != nil && n.bodies.Memory() > n.BodyBudget, n.Index != nil && n.lent.Load() > n.IndexBudget
 }
 
+// resting says whether it is too early for the next sweep.
+func (p *Partition) resting(now int64) bool {
+	until := p.rest.Load()
+	if p.node.lent.Load() <= p.node.IndexBudget/2*3 {
+		until = max(until, p.vain.Load())
+	}
+	return now < until
+}
+
 // putAway puts away a slice of the partition's pages if memory is short.
 func (p *Partition) putAway() {
 	n := p.node
 	bodies, index := n.short()
-	p.mu.Lock()
-	if n.lent.Load() > n.IndexBudget/2*3 {
-		p.rest = min(p.rest, p.sweptAt+restBetweenSweeps)
-	}
-	p.sweeping = (bodies || index) && n.Now() >= p.rest
-	if !p.sweeping {
-		p.sweep = nil
-		p.mu.Unlock()
+	if !bodies && !index {
+		if p.sweeping.Swap(false) {
+			p.mu.Lock()
+			p.sweep = nil
+			p.mu.Unlock()
+		}
 		return
 	}
-	p.mu.Unlock()
+	if !p.sweeping.Load() && p.resting(n.Now()) {
+		return
+	}
 	h := n.lock(p)
 	written := n.pagesWritten.Load()
 	if len(p.sweep) == 0 {
+		if p.resting(h.now) { // somebody else has just ended it
+			n.unlock(h)
+			return
+		}
 		p.swept, p.freed = h.now, 0
 		for _, q := range p.queues {
 			if q.m.Long() {
@@ -67,12 +80,17 @@ func (p *Partition) putAway() {
 			p.sweep = p.sweep[:len(p.sweep)-1]
 		}
 	}
-	if p.sweeping = len(p.sweep) > 0; !p.sweeping {
-		p.sweptAt = h.now
-		p.rest = h.now + restBetweenSweeps // what could be put away has been
+	if len(p.sweep) > 0 {
+		p.sweeping.Store(true)
+		p.wake() // if it was not the worker
+	} else {
+		vain := int64(0)
 		if !bodies && p.freed < p.pages.Bytes()/vainSweep {
-			p.rest = max(p.rest, h.now+min(9*(h.now-p.swept), 1000))
+			vain = h.now + min(9*(h.now-p.swept), 1000)
 		}
+		p.vain.Store(vain)
+		p.rest.Store(h.now + restBetweenSweeps) // what could be put away has been
+		p.sweeping.Store(false)
 	}
 	n.unlock(h)
 	if n.pagesWritten.Load() > written {

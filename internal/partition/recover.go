@@ -59,7 +59,7 @@ func (n *Node) redo() error {
 	for _, q := range r.ghosts {
 		q.m.Close()
 		shelf{q}.discardMeta(q.part.pages.Version())
-		q.part.buried = append(q.part.buried, &machineGrave{q, q.m})
+		q.part.dig(q, q.m)
 	}
 	for _, p := range n.parts {
 		for _, q := range p.queues {

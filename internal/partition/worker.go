@@ -3,6 +3,8 @@ package partition
 import (
 	"runtime"
 	"time"
+
+	"bartleby.mq/internal/queue"
 )
 
 // wake makes the worker look. It never blocks.
@@ -18,29 +20,25 @@ func (p *Partition) wake() {
 func (p *Partition) work() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
-		p.mu.Lock()
-		p.alarm = never
-		if len(p.timers) > 0 {
-			p.alarm = p.timers[0].due
+	for more := false; ; {
+		wait := time.Duration(0)
+		if !more {
+			wait = p.untilDue()
 		}
-		alarm := p.alarm
-		idle := len(p.buried) == 0 && !p.sweeping
-		p.mu.Unlock()
-		if idle {
-			wait := time.Hour
-			if alarm != never {
-				wait = time.Duration(max(0, alarm-p.node.Now())) * time.Millisecond
+		switch {
+		case wait == 0:
+			// Something is due. Who lets others have the processor now waits for each of them,
+			// for 10 ms if they want.
+		case !p.graves.Load() && !p.sweeping.Load():
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-p.wakec:
+			case <-p.node.stop:
+				return
 			}
-			if wait > 0 {
-				timer.Reset(min(wait, time.Hour))
-				select {
-				case <-timer.C:
-				case <-p.wakec:
-				case <-p.node.stop:
-					return
-				}
-			}
+		default:
+			runtime.Gosched()
 		}
 		select {
 		case <-p.node.stop:
@@ -50,12 +48,27 @@ func (p *Partition) work() {
 		if p.group != nil {
 			p.tickReplicated()
 		} else {
-			p.tick()
+			more = p.tick()
 		}
 		p.bury()
 		p.putAway()
-		runtime.Gosched()
 	}
+}
+
+// untilDue is for how long the worker may sleep if nobody wakes it: from now on whoever sets a
+// nearer deadline does.
+func (p *Partition) untilDue() time.Duration {
+	p.mu.Lock()
+	p.alarm = never
+	if len(p.timers) > 0 {
+		p.alarm = p.timers[0].due
+	}
+	alarm := p.alarm
+	p.mu.Unlock()
+	if alarm == never {
+		return time.Hour
+	}
+	return min(time.Duration(max(0, alarm-p.node.Now()))*time.Millisecond, time.Hour)
 }
 
 // route is the partition's other worker: it routes what is left to it, so that deaths
@@ -73,7 +86,6 @@ func (p *Partition) route() {
 				return
 			default:
 			}
-			runtime.Gosched()
 		}
 	}
 }
@@ -114,8 +126,8 @@ func (p *Partition) overdue() bool { return len(p.timers) > 0 && p.timers[0].due
 // below it, handing them over would cost more than it is worth.
 const inlineTick = sliceLimit / 2
 
-// tick does one slice of what is due.
-func (p *Partition) tick() {
+// tick does one slice of what is due, and says whether that was not all.
+func (p *Partition) tick() (more bool) {
 	n := p.node
 	var unused []*Queue
 	h := n.lockInTurn(p, p)
@@ -141,6 +153,7 @@ func (p *Partition) tick() {
 		p.reschedule(q, max(q.m.NextDue(), 1))
 	}
 	many := h.entries > inlineTick
+	more = len(p.timers) > 0 && p.timers[0].due <= h.now
 	if work := n.finishHold(h); many {
 		n.leave(work)
 	} else {
@@ -149,6 +162,7 @@ func (p *Partition) tick() {
 	for _, q := range unused {
 		n.Router.QueueUnused(q)
 	}
+	return more
 }
 
 // mostWaiting is how many deaths of a queue may wait to be routed before the worker
@@ -168,10 +182,10 @@ func (p *Partition) remind(q *Queue) {
 // routeLater routes some slices of deaths that their causes have left, and says
 // whether there were any.
 func (p *Partition) routeLater() bool {
-	p.mu.Lock()
+	p.leaving.Lock()
 	work, retry := p.later, p.retry
 	p.later, p.retry = nil, nil
-	p.mu.Unlock()
+	p.leaving.Unlock()
 	if len(work) > 0 {
 		p.node.routeAll(work)
 	}
@@ -181,14 +195,17 @@ func (p *Partition) routeLater() bool {
 	return len(work)+len(retry) > 0
 }
 
+// dig makes a grave for what was purged or deleted; see bury. REQUIRES: p.mu is held.
+func (p *Partition) dig(q *Queue, m *queue.Machine) {
+	p.buried = append(p.buried, &machineGrave{q, m})
+	p.graves.Store(true)
+}
+
 // bury gives up a slice of what was purged or deleted, and says whether there is more.
 func (p *Partition) bury() (more bool) {
-	p.mu.Lock()
-	if len(p.buried) == 0 {
-		p.mu.Unlock()
+	if !p.graves.Load() {
 		return false
 	}
-	p.mu.Unlock()
 	h := p.node.lock(p)
 	if len(p.buried) > 0 { // or somebody else did it meanwhile
 		if g := p.buried[0]; !g.m.BuryRest(sliceLimit) {
@@ -196,6 +213,7 @@ func (p *Partition) bury() (more bool) {
 		}
 	}
 	more = len(p.buried) > 0
+	p.graves.Store(more)
 	p.node.unlock(h)
 	return more
 }
