@@ -33,11 +33,11 @@ func (m *Machine) watches(state uint8) bool {
 	return state == stateDelayed || !m.config.Strict && (state == stateReady || state == stateReturned)
 }
 
-// reach is how much of the horizon h counts for a page: three quarters at least, and not
+// reach is how much of the horizon h counts for a page: half of it at least, and not
 // the same for all, so that pages that were put away together are not all read at once
-// each time.
+// the next time.
 func reach(number uint64, h int64) int64 {
-	return h - int64(number*0x9E3779B97F4A7C15>>56)*h/4>>8
+	return h - int64(number*0x9E3779B97F4A7C15>>56)*h/2>>8
 }
 
 // near chooses which of the slots in set of a page are to be in memory, and when the
