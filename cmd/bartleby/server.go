@@ -97,6 +97,7 @@ func runServer(c *cobra.Command, f serverFlags) error {
 		return err
 	}
 	s.LimitGoMemory()
+	s.SpareThread()
 	tellSystemd(logger, "READY=1")
 	for running := true; running; {
 		select {

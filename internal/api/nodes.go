@@ -52,7 +52,7 @@ func (r *request) showNode() map[string]any {
 	}
 	object := map[string]any{
 		"name": s.NodeName, "type": "disc", "running": true, "being_drained": false, "partitions": []any{},
-		"os_pid": strconv.Itoa(os.Getpid()), "uptime": s.b.Uptime().Milliseconds(), "processors": runtime.GOMAXPROCS(0),
+		"os_pid": strconv.Itoa(os.Getpid()), "uptime": s.b.Uptime().Milliseconds(), "processors": min(runtime.NumCPU(), runtime.GOMAXPROCS(0)),
 		"run_queue": 0, "rates_mode": "basic", "net_ticktime": 60,
 		"mem_limit": limits.MemoryLimit, "mem_alarm": s.b.ActiveAlarms()&broker.Memory != 0,
 		"disk_free_limit": limits.DiskFreeLimit, "disk_free_alarm": s.b.ActiveAlarms()&broker.Disk != 0,
