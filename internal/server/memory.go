@@ -50,7 +50,7 @@ const defaultCollectorPercent = 100
 // of a large heap is the index of queues, which the collector hardly has to look at:
 // half of the memory for garbage would be a waste.
 func collectorPercent(live uint64) int {
-	const garbage, least = 24 << 20, 12
+	const garbage, least = 16 << 20, 8
 	if live <= garbage {
 		return defaultCollectorPercent
 	}
