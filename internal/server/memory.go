@@ -46,20 +46,21 @@ func (s *Server) LimitGoMemory() {
 // defaultCollectorPercent is Go's own.
 const defaultCollectorPercent = 100
 
-// collectorPercent is how much garbage there may be, in percent of what lives. Most
-// of a large heap is the index of queues, which the collector hardly has to look at:
-// half of the memory for garbage would be a waste.
-func collectorPercent(live uint64) int {
+// collectorPercent is how much garbage there may be, in percent of what lives; scanned
+// is how many bytes of that the collector looks at. Most of a heap that is large by its messages is
+// the index of queues, which it hardly has to look at: half of the memory for garbage would be a waste.
+// A heap that is large by its queues and connections costs it much, and it may come less often.
+func collectorPercent(live, scanned uint64) int {
 	const garbage, least = 16 << 20, 8
 	if live <= garbage {
 		return defaultCollectorPercent
 	}
-	return int(max(defaultCollectorPercent*garbage/live, least))
+	return int(max(defaultCollectorPercent*max(garbage, scanned)/live, least))
 }
 
 // tendCollector keeps the collector's pace to what lives, until the node stops.
 func (s *Server) tendCollector() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"}}
 	s.done.Go(func() {
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
@@ -70,8 +71,8 @@ func (s *Server) tendCollector() {
 				return
 			case <-tick.C:
 			}
-			metrics.Read(live)
-			if p := collectorPercent(live[0].Value.Uint64()); p != now {
+			metrics.Read(heap)
+			if p := collectorPercent(heap[0].Value.Uint64(), heap[1].Value.Uint64()); p != now {
 				now = p
 				debug.SetGCPercent(p)
 			}
