@@ -216,7 +216,7 @@ func (a *application) delete(q *Queue) {
 	delete(g.declared, q.Incarnation)
 	g.p.unschedule(q)
 	shelf{q}.discardMeta(g.p.pages.Version())
-	g.p.dig(q, q.m)
+	g.p.dig(q)
 	g.p.wake()
 }
 
@@ -476,7 +476,7 @@ func (a *application) purge(q *Queue) {
 	if ask := a.answer(); ask != nil {
 		ask.ok, ask.n = true, purged
 	}
-	a.g.p.dig(q, q.m)
+	a.g.p.dig(q)
 	a.g.p.wake()
 }
 

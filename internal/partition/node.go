@@ -446,7 +446,7 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 			q.m.RangeLogged(func(v queue.View) { keep = append(keep, v.ID) })
 			h.frame.purge(q.Incarnation, keep)
 		}
-		q.part.dig(q, q.m)
+		q.part.dig(q)
 		q.part.wake()
 	})
 	return purged, err
@@ -480,7 +480,7 @@ func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) 
 		delete(q.part.queues, q.Incarnation)
 		q.part.unschedule(q)
 		shelf{q}.discardMeta(q.part.pages.Version())
-		q.part.dig(q, q.m)
+		q.part.dig(q)
 		q.part.wake()
 	}
 	n.leave(n.finishHold(h))

@@ -59,7 +59,7 @@ func (n *Node) redo() error {
 	for _, q := range r.ghosts {
 		q.m.Close()
 		shelf{q}.discardMeta(q.part.pages.Version())
-		q.part.dig(q, q.m)
+		q.part.dig(q)
 	}
 	for _, p := range n.parts {
 		for _, q := range p.queues {

@@ -3,8 +3,6 @@ package partition
 import (
 	"runtime"
 	"time"
-
-	"bartleby.mq/internal/queue"
 )
 
 // wake makes the worker look. It never blocks.
@@ -196,8 +194,8 @@ func (p *Partition) routeLater() bool {
 }
 
 // dig makes a grave for what was purged or deleted; see bury. REQUIRES: p.mu is held.
-func (p *Partition) dig(q *Queue, m *queue.Machine) {
-	p.buried = append(p.buried, &machineGrave{q, m})
+func (p *Partition) dig(q *Queue) {
+	p.buried = append(p.buried, &machineGrave{q, q.m})
 	p.graves.Store(true)
 }
 
