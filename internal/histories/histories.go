@@ -41,6 +41,24 @@ func KeepLike(s *bodies.Store, like message.Ref, stored []byte, own int) message
 	return ref
 }
 
+// KeepParts is Keep for the bytes that Parts told of, in common with others, none if
+// nothing was, and its own.
+func KeepParts(s *bodies.Store, shared, own []byte) message.Ref {
+	if len(shared) == 0 {
+		return Keep(s, own)
+	}
+	base, found := s.Intern(shared)
+	if !found {
+		own = deadletter.Unite(nil, shared, own)
+		ref, b := s.Alloc(len(own))
+		copy(b, own)
+		return ref
+	}
+	ref, b := s.AllocOn(base, len(own))
+	copy(b, own)
+	return ref
+}
+
 // Parts are what ref's history has in common with others, 0 if nothing is shared, and
 // the bytes of its own. They are valid as long as the caller holds ref.
 func Parts(s *bodies.Store, ref message.Ref) (shared message.Ref, own []byte) {

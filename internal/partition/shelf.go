@@ -92,12 +92,17 @@ func (s shelf) Cool(body message.Ref) message.Ref {
 // At implements queue.Cold.
 func (s shelf) At(location uint64) message.Ref { return message.Location(location).Ref() }
 
+// Parts implements queue.Cold.
+func (s shelf) Parts(history message.Ref) (common message.Ref, own []byte) {
+	return histories.Parts(s.node().bodies, history)
+}
+
 // Bytes implements queue.Cold.
-func (s shelf) Bytes(history message.Ref) []byte { return s.node().historyBytes(history) }
+func (s shelf) Bytes(common message.Ref) []byte { return s.node().bodies.Bytes(common) }
 
 // Keep implements queue.Cold.
-func (s shelf) Keep(history []byte) message.Ref {
-	return histories.Keep(s.node().bodies, history)
+func (s shelf) Keep(common, own []byte) message.Ref {
+	return histories.KeepParts(s.node().bodies, common, own)
 }
 
 // Retain implements queue.Cold.

@@ -19,10 +19,13 @@ type Cold interface {
 	// go on being counted while their page is cold.
 	At(location uint64) message.Ref
 
-	// Bytes are those of a history; Keep makes one; Retain and Release add and give
-	// up a reference.
-	Bytes(history message.Ref) []byte
-	Keep(history []byte) message.Ref
+	// Parts are what a history has in common with others, 0 if nothing, and the bytes of its
+	// own; they are valid as long as it is. Bytes are those of what is common. Keep makes a
+	// history of both, of its own bytes alone if there are no others; Retain and Release add
+	// and give up a reference.
+	Parts(history message.Ref) (common message.Ref, own []byte)
+	Bytes(common message.Ref) []byte
+	Keep(common, own []byte) message.Ref
 	Retain(history message.Ref)
 	Release(history message.Ref)
 

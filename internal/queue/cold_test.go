@@ -15,7 +15,8 @@ import (
 	"bartleby.mq/internal/message"
 )
 
-// shelf is a Cold in memory. A body's location is its number; a history's bytes are its number.
+// shelf is a Cold in memory. A body's location is its number; a history's bytes are its number,
+// and what it has in common with others is another.
 type shelf struct {
 	pages map[PageID]shelved
 	metas map[uint32][]byte
@@ -28,6 +29,8 @@ type shelf struct {
 	cut     uint32 // the checkpoint being written, 0 = none
 	logFrom int
 	cursor  SaveCursor
+
+	nonsense bool // what comes back may be anything
 }
 
 type shelved struct{ page, summary []byte }
@@ -48,10 +51,24 @@ func (s *shelf) At(location uint64) message.Ref    { return message.Ref(location
 func (s *shelf) Bytes(history message.Ref) []byte {
 	return binary.AppendUvarint(nil, uint64(history))
 }
-func (s *shelf) Keep(b []byte) message.Ref {
-	v, _ := binary.Uvarint(b)
-	s.away[message.Ref(v)]--
-	return message.Ref(v)
+func (s *shelf) Parts(history message.Ref) (common message.Ref, own []byte) {
+	if history%3 > 0 {
+		common = history/8 + 1
+	}
+	return common, s.Bytes(history)
+}
+func (s *shelf) Keep(common, own []byte) message.Ref {
+	v, _ := binary.Uvarint(own)
+	history := message.Ref(v)
+	var want []byte
+	if c, _ := s.Parts(history); c != 0 {
+		want = s.Bytes(c)
+	}
+	if !bytes.Equal(common, want) && !s.nonsense {
+		panic(fmt.Sprintf("history %d has %x in common with others, and comes back with %x", history, want, common))
+	}
+	s.away[history]--
+	return history
 }
 func (s *shelf) Retain(history message.Ref)  { s.away[history]-- }
 func (s *shelf) Release(history message.Ref) { s.away[history]++ }
@@ -318,12 +335,13 @@ func FuzzDecodePage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, page, summary []byte) {
 		m := New(Config{Type: Quorum}, Unlimited(), &Pages{}, &restored{}, 1)
-		m.SetCold(newShelf())
+		s := newShelf()
+		s.nonsense = true
+		m.SetCold(s)
 		if d, err := m.pages.parse(page); err == nil {
 			_ = m.decode(m.pages.get(0), d, d.live)
 		}
 		m = New(Config{Type: Quorum}, Unlimited(), &Pages{}, &restored{}, 1)
-		s := newShelf()
 		s.pages[PageID{4, 0, 1}] = shelved{page, summary}
 		m.SetCold(s)
 		m.lane(4).next = 1000

@@ -76,6 +76,13 @@ func (r *reader) count(size int) int {
 	return int(v)
 }
 
+// version reads the byte that a page and its summary begin with.
+func (r *reader) version() byte {
+	v := r.byte()
+	r.bad = r.bad || v == 0 || v > encodingVersion
+	return v
+}
+
 func (r *reader) bytes(n uint64) []byte {
 	if n > uint64(len(r.b)) {
 		r.bad = true
@@ -125,7 +132,8 @@ type plain struct {
 // decoded is what the copy of a page tells.
 type decoded struct {
 	plain
-	rest reader // stands before the owners
+	version byte
+	rest    reader // stands before the owners
 }
 
 // parse reads a copy into Pages.copy, all but what few entries have.
@@ -134,9 +142,7 @@ func (ps *Pages) parse(b []byte) (*decoded, error) {
 		ps.copy = new(decoded)
 	}
 	d, r := ps.copy, reader{b: b}
-	if r.byte() != encodingVersion {
-		return nil, errPage
-	}
+	d.version = r.version()
 	if r.byte() == 1 {
 		d.live = bitmap{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64}
 	} else {
@@ -236,7 +242,7 @@ func (m *Machine) decodeSides(p *page, d *decoded, only bitmap) {
 	if r.bad {
 		return
 	}
-	list := m.pages.kept[:0]
+	list, commons := m.pages.kept[:0], m.pages.keptCommons[:0]
 	for range binary.LittleEndian.Uint16(head) {
 		i, what := uint(r.byte()), r.byte()
 		if r.bad || !d.live.has(i) {
@@ -248,7 +254,9 @@ func (m *Machine) decodeSides(p *page, d *decoded, only bitmap) {
 			k := r.uint()
 			switch n := uint64(len(list)); {
 			case k == n+1:
-				list = append(list, keptHistory{bytes: r.bytes(r.uint())})
+				var h keptHistory
+				h, commons = readHistory(r, d.version, commons)
+				list = append(list, h)
 			case k == 0 || k > n:
 				r.bad = true
 			}
@@ -277,19 +285,39 @@ func (m *Machine) decodeSides(p *page, d *decoded, only bitmap) {
 		}
 	}
 	clear(list)
-	m.pages.kept = list
+	clear(commons)
+	m.pages.kept, m.pages.keptCommons = list, commons
 }
 
 // keptHistory is a history of the page being decoded.
 type keptHistory struct {
-	bytes []byte
-	made  message.Ref
+	common, own []byte
+	made        message.Ref
+}
+
+// readHistory reads one that is new in its page, whose common parts so far are given.
+func readHistory(r *reader, version byte, commons [][]byte) (h keptHistory, all [][]byte) {
+	k := uint64(0)
+	if version > 1 {
+		k = r.uint()
+	}
+	switch n := uint64(len(commons)); {
+	case k > n+1:
+		r.bad = true
+	case k == n+1:
+		commons = append(commons, r.bytes(r.uint()))
+		fallthrough
+	case k > 0:
+		h.common = commons[k-1]
+	}
+	h.own = r.bytes(r.uint())
+	return h, commons
 }
 
 // ref returns the history, with a reference more.
 func (h *keptHistory) ref(c Cold) message.Ref {
 	if h.made == 0 {
-		h.made = c.Keep(h.bytes)
+		h.made = c.Keep(h.common, h.own)
 	} else {
 		c.Retain(h.made)
 	}

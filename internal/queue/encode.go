@@ -20,8 +20,12 @@ import (
 //	due       1 byte: 0 = none has one; else 1, the least moment, and for each 0 = none, or one more than its distance
 //	owner     for each that is out, the consumer's slot
 //	side      count | for each: slot byte, what byte, then what there is of: history, deliveries and acquired, TTL's moment, reason and moment of death
-//	          history is 0 = none, k = as the k-th new one of this page, or one more than there are so far: length and bytes
-const encodingVersion = 1
+//	          history is k = as the k-th new one of this page, or one more than there are so far: common, length and own bytes
+//	          common is 0 = nothing, k = as the k-th of this page, or one more than there are so far: length and bytes
+//
+// A page of dead letters has a history for each, and these differ in a few bytes. In
+// version 1 they stood there whole, without what is common.
+const encodingVersion = 2
 
 const (
 	sideHistory = 1 << iota
@@ -196,7 +200,7 @@ func (e *encoder) owners() {
 func (e *encoder) sides() {
 	at, n := len(e.b), 0
 	e.b = append(e.b, 0, 0)
-	refs := e.m.pages.refs[:0]
+	e.m.pages.refs, e.m.pages.commons = e.m.pages.refs[:0], e.m.pages.commons[:0]
 	if e.p.rows == nil && e.p.histories == nil && e.p.counts == nil {
 		return
 	}
@@ -221,15 +225,7 @@ func (e *encoder) sides() {
 		n++
 		e.b = append(e.b, byte(i), what)
 		if what&sideHistory != 0 {
-			if k := slices.Index(refs, history); k >= 0 {
-				e.uint(uint64(k) + 1)
-			} else {
-				refs = append(refs, history)
-				e.uint(uint64(len(refs)))
-				h := e.m.cold.Bytes(history)
-				e.uint(uint64(len(h)))
-				e.b = append(e.b, h...)
-			}
+			e.history(history)
 		}
 		if what&sideCounts != 0 {
 			e.uint(uint64(counts.Deliveries))
@@ -243,6 +239,40 @@ func (e *encoder) sides() {
 			e.uint(uint64(s.diedAt))
 		}
 	}
-	e.m.pages.refs = refs
 	binary.LittleEndian.PutUint16(e.b[at:], uint16(n))
+}
+
+func (e *encoder) history(h message.Ref) {
+	if !e.known(&e.m.pages.refs, h) {
+		common, own := e.m.cold.Parts(h)
+		switch {
+		case common == 0:
+			e.uint(0)
+		case !e.known(&e.m.pages.commons, common):
+			e.bytes(e.m.cold.Bytes(common))
+		}
+		e.bytes(own)
+	}
+}
+
+func (e *encoder) bytes(b []byte) {
+	e.uint(uint64(len(b)))
+	e.b = append(e.b, b...)
+}
+
+// knownWithin is how far back it is looked for what was written already: entries that
+// have it in common stand close together, as they came.
+const knownWithin = 16
+
+// known writes which one of those of the list ref is, and says whether it was there: if
+// not it is now, and what it is has to follow.
+func (e *encoder) known(list *[]message.Ref, ref message.Ref) bool {
+	from := max(0, len(*list)-knownWithin)
+	if k := slices.Index((*list)[from:], ref); k >= 0 {
+		e.uint(uint64(from+k) + 1)
+		return true
+	}
+	*list = append(*list, ref)
+	e.uint(uint64(len(*list)))
+	return false
 }

@@ -30,16 +30,18 @@ type Pages struct {
 	saving  bool   // what is to be saved as version-1 is still being written
 	saves   int    // what was saved so far, by weight
 
-	blob    []byte // of the page being encoded
-	sum     []byte // its summary, and before that:
-	summed  summary
-	delta   []byte        // the one being encoded
-	refs    []message.Ref // its histories
-	flat    *plain        // the page being saved, or summed up
-	copy    *decoded      // the page being decoded
-	kept    []keptHistory // its histories
-	ripe    []ripeEntry   // of the page being looked at
-	glanced uint64        // what glance has read, so that it is read
+	blob        []byte // of the page being encoded
+	sum         []byte // its summary, and before that:
+	summed      summary
+	delta       []byte        // the one being encoded
+	refs        []message.Ref // its histories
+	commons     []message.Ref // what these have in common
+	flat        *plain        // the page being saved, or summed up
+	copy        *decoded      // the page being decoded
+	kept        []keptHistory // its histories
+	keptCommons [][]byte      // what these have in common
+	ripe        []ripeEntry   // of the page being looked at
+	glanced     uint64        // what glance has read, so that it is read
 }
 
 func (ps *Pages) horizon() int64 {

@@ -18,16 +18,17 @@ type attic struct {
 	ever          map[PageID][]byte // all that was written
 }
 
-func (a *attic) Locate(body message.Ref) uint64     { return uint64(body &^ diskBit) }
-func (a *attic) Cool(body message.Ref) message.Ref  { return body | diskBit }
-func (a *attic) At(location uint64) message.Ref     { return message.Ref(location) | diskBit }
-func (a *attic) Bytes(message.Ref) []byte           { return nil }
-func (a *attic) Keep([]byte) message.Ref            { return 0 }
-func (a *attic) Retain(message.Ref)                 {}
-func (a *attic) Release(message.Ref)                {}
-func (a *attic) Read(id PageID) []byte              { a.reads++; return a.pages[id] }
-func (a *attic) WriteMeta(version uint32, _ []byte) {}
-func (a *attic) Discard(id PageID, by uint32)       { delete(a.pages, id) }
+func (a *attic) Locate(body message.Ref) uint64            { return uint64(body &^ diskBit) }
+func (a *attic) Cool(body message.Ref) message.Ref         { return body | diskBit }
+func (a *attic) At(location uint64) message.Ref            { return message.Ref(location) | diskBit }
+func (a *attic) Bytes(message.Ref) []byte                  { return nil }
+func (a *attic) Parts(h message.Ref) (message.Ref, []byte) { return 0, nil }
+func (a *attic) Keep(_, _ []byte) message.Ref              { return 0 }
+func (a *attic) Retain(message.Ref)                        {}
+func (a *attic) Release(message.Ref)                       {}
+func (a *attic) Read(id PageID) []byte                     { a.reads++; return a.pages[id] }
+func (a *attic) WriteMeta(version uint32, _ []byte)        {}
+func (a *attic) Discard(id PageID, by uint32)              { delete(a.pages, id) }
 func (a *attic) Write(id PageID, page, _ []byte) {
 	if a.ever == nil {
 		a.ever = map[PageID][]byte{}

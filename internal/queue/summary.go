@@ -81,7 +81,7 @@ func (s *summary) append(b []byte) []byte {
 
 // readSummary reads what append wrote, all of it.
 func readSummary(r *reader) (s summary) {
-	r.bad = r.bad || r.byte() != encodingVersion
+	r.version()
 	s.least, s.logged = r.moment(), int(min(r.uint(), pageSize))
 	for range r.byte() {
 		state, n, bytes := r.byte(), r.uint(), r.uint()
