@@ -324,7 +324,10 @@ func (n *Node) readSome(x *reading) {
 	}
 }
 
-func (n *Node) readDeath(d *queue.Death, unread *error) { d.Body, *unread = n.bodies.Warm(d.Body) }
+func (n *Node) readDeath(d *queue.Death, unread *error) {
+	d.Stays = d.Body.OnDisk() && d.Body.Location().Space() != message.InScratch // else a target may log it elsewhere
+	d.Body, *unread = n.bodies.Warm(d.Body)
+}
 
 // planDeaths finds what is to happen to each death, by the settings of the queue when they were
 // picked: the dead-letter exchange may have been taken away since they died. No partition is locked.
@@ -540,6 +543,9 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		}
 		n.bodies.Retain(d.Body, 1)
 		n.bodies.Retain(p.history, 1)
+		if d.Stays && t.m.Consumers() == 0 {
+			e.Body, _ = n.bodies.Cool(e.Body) // nobody waits for it: it goes on being on disk only
+		}
 		var id queue.ID
 		var result queue.Result
 		if atLeastOnce {
@@ -548,7 +554,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 			id, result = t.m.Force(h.now, &e)
 		}
 		if result == queue.Refused {
-			n.bodies.Release(d.Body)
+			n.bodies.Release(e.Body)
 			n.bodies.Release(p.history)
 			refused++
 			continue

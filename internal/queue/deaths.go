@@ -18,6 +18,7 @@ type Death struct {
 	By      *Consumer // who rejected or returned it last, nil if nobody did
 	Logged  bool
 	Size    uint32
+	Stays   bool // the body was on disk only until it was read for the routing, and is there for good
 }
 
 // die ends an entry's life in this queue. With a dead-letter exchange in force
