@@ -155,7 +155,7 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 		h := n.lockInTurn(q.part, q.part)
 		r = n.pick(q)
 		if r == nil {
-			q.routing = false
+			q.routing, q.part.lateDeaths = false, 0
 			if !q.gone && (q.part.group == nil || q.part.group.leads) {
 				q.part.remind(q)
 			}
@@ -468,6 +468,9 @@ func (n *Node) moveDeaths(r *router, q *Queue, last bool, caused *[]*Queue) (mor
 		}
 	})
 	h := n.lockInTurn(q.part, r.parts...)
+	if last && len(r.deaths) > 0 {
+		q.part.lateDeaths = max(0, h.now-r.deaths[0].At)
+	}
 	h.entries = len(r.deaths)
 	h.step = steps{FailDeathBeforeAppend, FailDeathAppended, FailDeathUnlocked}
 	h.touch(q)
@@ -489,7 +492,7 @@ func (n *Node) moveDeaths(r *router, q *Queue, last bool, caused *[]*Queue) (mor
 	switch {
 	case !last:
 	case q.gone || !q.m.HasDeaths():
-		q.routing, more = false, false
+		q.routing, more, q.part.lateDeaths = false, false, 0
 	default:
 		q.next = n.pick(q)
 	}

@@ -110,7 +110,7 @@ func (n *Node) foresee(q *Queue) bool {
 		pages = pages[len(few):]
 		began := time.Now()
 		list = q.coming(few, until, true, list)
-		q.part.giveWay(began)
+		n.rest(time.Since(began)) // no longer: the later others are, the more they need it
 		if len(pages) == 0 || len(list) >= foreseeEntries {
 			left = n.preread(stretches(list), buf, left)
 			list = list[:0]

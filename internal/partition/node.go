@@ -176,6 +176,9 @@ func NewOrigin(node uint64, now int64) uint64 { return node<<originTimeBits | ui
 
 // Start begins the workers.
 func (n *Node) Start() {
+	if n.Index != nil {
+		n.Index.GiveWay(n.giveWay)
+	}
 	for _, p := range n.all {
 		n.done.Go(p.work)
 		n.done.Go(p.route)
@@ -211,16 +214,17 @@ type Partition struct {
 	wakec  chan struct{} // for the worker: there is something to do
 	routec chan struct{} // for route: likewise
 
-	turn    sync.Mutex // taken before mu by lockInTurn
-	mu      sync.Mutex
-	hold    *hold // of whoever holds mu
-	pages   queue.Pages
-	queues  map[uint64]*Queue
-	timers  []*Queue // heap by Queue.due
-	alarm   int64    // when the worker will look by itself
-	buried  []*machineGrave
-	graves  atomic.Bool // there are some of these
-	longest int         // entries handled in the largest hold, for a test
+	turn       sync.Mutex // taken before mu by lockInTurn
+	mu         sync.Mutex
+	hold       *hold // of whoever holds mu
+	pages      queue.Pages
+	queues     map[uint64]*Queue
+	timers     []*Queue // heap by Queue.due
+	lateDeaths int64    // how many milliseconds ago the deaths came that were moved last; 0 if no others wait
+	alarm      int64    // when the worker will look by itself
+	buried     []*machineGrave
+	graves     atomic.Bool // there are some of these
+	longest    int         // entries handled in the largest hold, for a test
 
 	leaving sync.Mutex // held for a moment only, maybe with mu
 	later   []*Queue   // queues whose deaths route goes on routing

@@ -65,7 +65,7 @@ func (p *Partition) putAway() {
 		}
 	}
 	left := putAwaySlice
-	if p.overdue() {
+	if p.late() > 0 {
 		left = putAwayLate
 	}
 	for left > 0 && len(p.sweep) > 0 {

@@ -96,17 +96,41 @@ func (p *Partition) wakeRouter() {
 	}
 }
 
+const (
+	// mostLate is how many milliseconds of lateness make work that nobody waits for rarer.
+	mostLate = 7
+	// mostOwed is for how much of such work others are given time at once: more is the disk's,
+	// or somebody else's.
+	mostOwed = 20 * time.Millisecond
+)
+
 // giveWay is called after a hold by work that nobody waits for, which began then:
-// such work has half of the time, and a quarter of it while something is overdue in
-// the partition.
+// such work has half of the time, and the less of it the longer something has been
+// overdue in the partition, down to a ninth.
 func (p *Partition) giveWay(began time.Time) {
 	took := time.Since(began)
 	p.mu.Lock()
-	if p.overdue() {
-		took *= 3
-	}
+	late := p.late()
 	p.mu.Unlock()
-	p.node.rest(took)
+	p.node.owe(took, late)
+}
+
+// giveWay is the same for work that holds no partition, and that somebody who holds one
+// may wait for: so it waits for none of them.
+func (n *Node) giveWay(worked time.Duration) {
+	late := int64(0)
+	for _, p := range n.all {
+		if p.mu.TryLock() {
+			late = max(late, p.late())
+			p.mu.Unlock()
+		}
+	}
+	n.owe(worked, late)
+}
+
+// owe rests for work that took so long while something was late by so many milliseconds.
+func (n *Node) owe(worked time.Duration, late int64) {
+	n.rest(min(worked, mostOwed) * time.Duration(1+min(late, mostLate)))
 }
 
 // rest lets others have the processor for a while, unless the node is stopping.
@@ -117,8 +141,19 @@ func (n *Node) rest(d time.Duration) {
 	}
 }
 
-// overdue says whether something is due that has not happened yet. REQUIRES: p.mu is held.
-func (p *Partition) overdue() bool { return len(p.timers) > 0 && p.timers[0].due <= p.node.Now() }
+// late is for how many milliseconds something has been due that has not happened yet, or
+// how old the deaths are that are being routed. REQUIRES: p.mu is held.
+func (p *Partition) late() int64 {
+	late := p.lateDeaths
+	if len(p.timers) > 0 && p.timers[0].due > soon {
+		late = max(late, p.node.Now()-p.timers[0].due)
+	}
+	return late
+}
+
+// soon is the moment of what is to be done as soon as the worker comes to it: it was not
+// due at any.
+const soon = 1
 
 // inlineTick is how many entries of one tick the worker routes by itself if they die:
 // below it, handing them over would cost more than it is worth.
@@ -148,7 +183,7 @@ func (p *Partition) tick() (more bool) {
 		}
 		after := q.m.Totals()
 		h.entries += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
-		p.reschedule(q, max(q.m.NextDue(), 1))
+		p.reschedule(q, max(q.m.NextDue(), soon))
 	}
 	many := h.entries > inlineTick
 	more = len(p.timers) > 0 && p.timers[0].due <= h.now

@@ -98,3 +98,43 @@ func (f *fleet) refuse(down bool) {
 		l.mu.Unlock()
 	}
 }
+
+// Work that nobody waits for knows how late the others are: by what is due, and by the
+// deaths that wait for their routing.
+func TestLateness(t *testing.T) {
+	defs := []definition{
+		{"in", classic, settings(func(s *queue.Settings) { s.DeadLetter, s.TTL = true, 10 }), DeadLetter{Exchange: "out"}},
+		{"out", classic, queue.Unlimited(), DeadLetter{}},
+	}
+	w := open(t, vfs.NewCrashableMem(), defs, table{"out": {"out"}}, 1_700_000_000_000, nil)
+	const messages = 3 * mostWaiting
+	ops := make([]Op, messages)
+	for i := range ops {
+		ops[i] = Op{Kind: Publish, Targets: []*Queue{w.queues["in"]}, Body: w.record(message.Serial(i+1), true, 10), TTL: -1, Priority: -1}
+	}
+	w.n.Run(ops)
+	p := w.queues["in"].part
+	late := func(want int64) {
+		t.Helper()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if got := p.late(); got != want {
+			t.Errorf("it is %d ms late, want %d", got, want)
+		}
+	}
+	w.now += 5
+	if late := p.late(); late > 0 {
+		t.Errorf("before anything is due it is %d ms late", late)
+	}
+	w.now += 12
+	late(6)
+	for range messages / sliceLimit {
+		p.tick()
+	}
+	w.now += 20
+	w.n.routeSlice(w.queues["in"]) // whose moment was 26 ms ago
+	late(26)
+	w.settle()
+	late(0)
+	w.close()
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -46,10 +47,20 @@ func (f *failure) get() error {
 }
 
 // watched is the file system that Pebble is given. Pebble panics if a directory
-// cannot be synced: the owner is told before.
+// cannot be synced: the owner is told before. Compactions are paced.
 type watched struct {
 	vfs.FS
 	failed *failure
+	pacing *pacing
+}
+
+// Create implements vfs.FS.
+func (w watched) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := w.FS.Create(name, category)
+	if err != nil || category != categoryCompaction {
+		return f, err
+	}
+	return &paced{File: f, pacing: w.pacing, since: time.Now()}, nil
 }
 
 // OpenDir implements vfs.FS.

@@ -31,6 +31,7 @@ type Store struct {
 	db     *pebble.DB
 	log    *wal // nil: a crash takes back what was not flushed
 	failed *failure
+	pacing *pacing
 }
 
 // Open opens the store in dir, made if it is missing. It holds a lock on the directory until Close. onFatal is
@@ -72,8 +73,9 @@ func (s *Store) checked(dir string) (*Store, error) {
 }
 
 func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o *pebble.Options, flushing func()) (*Store, error) {
+	pacing := &pacing{after: paceAfter}
 	quiet := quietLogger{logger, dir, newFailure(onFatal)}
-	o.FS, o.Logger, o.FormatMajorVersion, o.DisableWAL = watched{fs, quiet.failed}, quiet, pebble.FormatVirtualSSTables, true
+	o.FS, o.Logger, o.FormatMajorVersion, o.DisableWAL = watched{fs, quiet.failed, pacing}, quiet, pebble.FormatVirtualSSTables, true
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: quiet.backgroundError,
 		FlushBegin:      func(pebble.FlushInfo) { flushing() },
@@ -82,7 +84,7 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 	if err != nil {
 		return nil, fmt.Errorf("store: opening %s: %w", dir, err)
 	}
-	return &Store{db: db, failed: quiet.failed}, nil
+	return &Store{db: db, failed: quiet.failed, pacing: pacing}, nil
 }
 
 // checkFormat writes the version into a new store and refuses another one's.

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Of the tables only those that compactions write are paced.
+func TestOnlyCompactionsArePaced(t *testing.T) {
+	w := watched{FS: vfs.NewMem(), pacing: &pacing{}}
+	for category, want := range map[vfs.DiskWriteCategory]bool{"pebble-compaction": true, "pebble-memtable-flush": false, vfs.WriteCategoryUnspecified: false} {
+		f, err := w.Create("f", category)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, is := f.(*paced); is != want {
+			t.Errorf("%s: paced is %v", category, is)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	// And Pebble says so of them.
+	s, err := OpenUnlogged(vfs.NewMem(), "index", slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, s)
+	var calls atomic.Int32
+	s.pacing.after = 0
+	s.GiveWay(func(time.Duration) { calls.Add(1) })
+	for range 2 {
+		apply(t, s, false, "a", "1", "b", "2")
+		if err := s.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.db.Compact(t.Context(), []byte("a"), []byte("c"), false); err != nil {
+		t.Fatal(err)
+	}
+	if calls.Load() == 0 {
+		t.Error("the compaction did not give way")
+	}
+}
+
+// A compaction gives way for what it has worked since it did so last, and goes on without
+// when it has fallen behind.
+func TestCompactionsGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file, err := vfs.NewMem().Create("f", categoryCompaction)
+		if err != nil {
+			t.Fatal(err)
+		}
+		behind := false
+		p := &pacing{after: paceAfter, behind: func() bool { return behind }}
+		var told []time.Duration
+		f := func(worked time.Duration) {
+			told = append(told, worked)
+			time.Sleep(10 * worked)
+		}
+		table := &paced{File: file, pacing: p, since: time.Now()}
+		write := func(worked time.Duration) {
+			t.Helper()
+			time.Sleep(worked)
+			if _, err := table.Write([]byte("block")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(time.Minute) // there is nobody to give way to yet
+		p.giveWay.Store(&f)
+		write(paceAfter / 2)
+		write(paceAfter / 2)
+		write(3 * paceAfter)
+		write(time.Minute) // which the disk has taken
+		if want := []time.Duration{paceAfter, 3 * paceAfter, paceMost}; !slices.Equal(told, want) {
+			t.Errorf("it gave way for %v, want %v", told, want)
+		}
+		behind = true
+		write(paceLooks)
+		if len(told) != 3 {
+			t.Errorf("it gave way while it was behind, for %v", told)
+		}
+		behind = false
+		write(paceLooks)
+		if len(told) != 4 {
+			t.Error("it does not give way any more when it was behind once")
+		}
+		if err := table.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
