@@ -23,7 +23,7 @@ import (
 // reason. The journal's frame has the checksum.
 
 // FrameFirstByte begins the frames of a driver in the journal. A later format has
-// another one.
+// another one, which is none of internal/partition's.
 const FrameFirstByte = 2
 
 const (

@@ -5,7 +5,8 @@ import "encoding/binary"
 // Divide takes a stored form apart, since a queue may hold millions of histories
 // that differ in times and counts only: what all of them have in common, and what
 // is each one's own, which is ten to fifteen bytes a death. So they are divided in
-// memory, and in the pages of the index; Unite is the reverse.
+// memory, in the pages of the index and in frames of the journal, which makes this a
+// format of what is on disk; Unite is the reverse.
 //
 //	shared   the stored form without
 //	own      of each death: count, first, last less first, expiration

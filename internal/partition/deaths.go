@@ -689,7 +689,9 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 		}
 		return
 	case d.Logged:
-		h.frame.move(q.Incarnation, d.ID, p.history, p.stored, keep, logged)
+		history := carried{ref: p.history, bytes: p.stored}
+		history.common, history.own = histories.Parts(n.bodies, p.history)
+		h.frame.move(q.Incarnation, d.ID, &history, keep, logged)
 		for _, in := range h.entered {
 			if in.logged {
 				h.frame.moveTarget(in.q.Incarnation, in.id, in.q.m.Due(in.id), counts.Deliveries, in.q.m.Size(in.id))

@@ -21,6 +21,7 @@ import (
 //	return   queue | id | deliveries | acquired | notBefore
 //	move     queue | id | history bytes, empty = as in the move before | keep | n | n × (queue, id, due, deliveries, size)
 //	         a death: the entry leaves, unless keep is 1, and enters the targets with its body
+//	alike    own bytes    the history of the move that follows has these of its own; the rest is that of the move before
 //	enter    queue | id | flags | due | deliveries | acquired | notBefore | held reason | died at | history bytes | record bytes
 //	         an entry with all its state, whose body the journal did not have
 //	purge    queue | n | n × id           all but these are gone
@@ -34,7 +35,10 @@ import (
 //	hash     queue | u64                  in tests: what the queue's state sums up to now, see queue.StateHash
 //	cut                                   a checkpoint has all that was before
 //	lost     the rest of the frame        here was damage, and an operator chose to go on without: entries that are named later may be unknown
-const frameVersion = 1
+const (
+	frameVersion = 3
+	frameBefore  = 1 // the version before, without alike; 2 is the first byte of a group's log
+)
 
 const (
 	opPublish = iota + 1
@@ -53,6 +57,7 @@ const (
 	opMailBack
 	opHash
 	opDelay
+	opAlike
 )
 
 // opLost has a number of its own: no program writes it but the repair.
@@ -79,8 +84,10 @@ type frame struct {
 	runFirst queue.ID
 	runCount uint64
 
-	history message.Ref // of the last move; its bytes need not be repeated
-	records []placed    // records in this frame, to be told where they are; with a reference to each
+	history    message.Ref // of the last move; its bytes need not be repeated
+	common     message.Ref // what that has in common with others, 0 if nothing; likewise
+	operations int         // so far; of a run, each entry counts
+	records    []placed    // records in this frame, to be told where they are; with a reference to each
 }
 
 // placed is a record in a frame.
@@ -91,7 +98,7 @@ type placed struct {
 
 func (f *frame) reset() {
 	f.b = append(f.b[:0], frameVersion)
-	f.run, f.history = 0, 0
+	f.run, f.history, f.common, f.operations = 0, 0, 0, 0
 	f.records = f.records[:0]
 }
 
@@ -177,18 +184,31 @@ func (f *frame) delay(q uint64, id queue.ID, notBefore int64) {
 	f.uint(uint64(notBefore))
 }
 
+// carried is the history of a move: its bytes, and its parts (histories.Parts).
+type carried struct {
+	ref, common message.Ref
+	own, bytes  []byte // the same if nothing is common
+}
+
 // move begins a move operation with n targets, which follow by moveTarget.
-func (f *frame) move(q uint64, id queue.ID, history message.Ref, bytes []byte, keep bool, n int) {
+func (f *frame) move(q uint64, id queue.ID, h *carried, keep bool, n int) {
+	bytes := h.bytes
+	switch {
+	case h.ref == f.history:
+		bytes = nil
+	case h.common != 0 && h.common == f.common:
+		f.endRun()
+		f.b = append(f.b, opAlike) // of the move, and no operation of its own
+		f.uint(uint64(len(h.own)))
+		f.b = append(f.b, h.own...)
+		bytes = nil
+	}
+	f.history, f.common = h.ref, h.common
 	f.begin(opMove)
 	f.uint(q)
 	f.uint(uint64(id))
-	if history == f.history {
-		f.uint(0)
-	} else {
-		f.uint(uint64(len(bytes)))
-		f.b = append(f.b, bytes...)
-		f.history = history
-	}
+	f.uint(uint64(len(bytes)))
+	f.b = append(f.b, bytes...)
 	if keep {
 		f.b = append(f.b, 1)
 	} else {

@@ -34,10 +34,13 @@ func everyFrame() []byte {
 	f.deliver(2, q4(1))
 	f.comeBack(2, q4(1), queue.Counts{Deliveries: 1, Acquired: 2}, 1_700_000_000_500)
 	f.hold(2, q4(1), uint8(deadletter.Expired), 9)
-	f.move(1, id(1), 3, history, false, 1)
+	_, own, _ := deadletter.Divide(history, nil, nil)
+	f.move(1, id(1), &carried{3, 4, own, history}, false, 1)
 	f.moveTarget(2, q4(2), 0, 1, 5)
-	f.move(2, q4(1), 3, history, true, 1)
+	f.move(2, q4(1), &carried{3, 4, own, history}, true, 1)
 	f.moveTarget(1, id(3), 0, 1, 5)
+	f.move(1, id(3), &carried{5, 4, own, history}, true, 1)
+	f.moveTarget(1, id(5), 0, 1, 5)
 	f.b = append(f.b, opCut)
 	f.enter(&entered{queue: 1, id: id(4), history: history, record: r, recordRef: 1})
 	e2 := entered{queue: 2, id: q4(3), record: r, recordRef: 1}
@@ -90,11 +93,23 @@ func TestFrameRoundTrip(t *testing.T) {
 			found[p.queue]++
 		}
 	}
-	// In c entry 4 is left; in q the held one, which the purge spared.
-	if found["c"] != 1 || found["q"] != 1 {
+	// In c entries 4 and 5 are left; in q the held one, which the purge spared.
+	if found["c"] != 2 || found["q"] != 1 {
 		t.Errorf("messages by queue are %v", found)
 	}
 	_ = w.j.Close()
+}
+
+// A frame of the version before is redone: it is the same but for one operation.
+func TestAFrameOfVersion1IsRedone(t *testing.T) {
+	payload := everyFrame()
+	for payload[0] = range byte(5) {
+		w, err := redo(t, payload)
+		if known := payload[0] == 1 || payload[0] == 3; known != (err == nil) {
+			t.Errorf("version %d: %v", payload[0], err)
+		}
+		_ = w.j.Close()
+	}
 }
 
 // A frame cut short anywhere is an error, unless it ends between two operations.

@@ -30,7 +30,9 @@ type Target struct {
 
 // IsFrame says whether a payload of the journal is of this package: it shares the
 // journal with the log of groups.
-func IsFrame(payload []byte) bool { return len(payload) > 0 && payload[0] == frameVersion }
+func IsFrame(payload []byte) bool {
+	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == frameBefore)
+}
 
 // ReadOperations calls f for each operation of a frame, and returns an error where
 // it cannot go on. REQUIRES: IsFrame(payload).
@@ -43,7 +45,9 @@ func ReadOperations(payload []byte, f func(*Operation)) error {
 		if r.bad {
 			return fmt.Errorf("operation %d at byte %d of the frame: %w", code, at, errFrame)
 		}
-		f(&o)
+		if code != opAlike { // which belongs to the next
+			f(&o)
+		}
 	}
 	return nil
 }
@@ -84,6 +88,8 @@ func (r *frameReader) operation(code byte) (o Operation) {
 		r.bytes()
 		o.Keeps = r.byte() != 0
 		targets(2)
+	case opAlike:
+		r.bytes()
 	case opEnter:
 		entry("enter")
 		r.byte()

@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/bodyfile"
 	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
@@ -93,6 +94,8 @@ type recovery struct {
 	lost   bool // frames were lost: what they made may be named by those that follow
 
 	history message.Ref // of the last move, one reference is ours
+	common  []byte      // what it has in common with those that are like it; empty if that is not known
+	own     []byte      // in use while that is found
 }
 
 // queue returns the queue of an incarnation, which may have been deleted since.
@@ -117,7 +120,7 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	if r.node.Cluster != nil && len(payload) > 0 && payload[0] == cluster.FrameFirstByte {
 		return r.node.Cluster.Recovered(pos, payload)
 	}
-	if len(payload) == 0 || payload[0] != frameVersion {
+	if !IsFrame(payload) {
 		return fmt.Errorf("journal frame at %v: format version not known to this release", pos)
 	}
 	fr := &frameReader{all: payload, at: 1}
@@ -159,6 +162,8 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 			}
 		case opMove:
 			r.move(fr)
+		case opAlike:
+			r.alike(fr)
 		case opEnter:
 			r.enter(fr, base)
 		case opPurge:
@@ -217,8 +222,23 @@ func (r *recovery) setHistory(b []byte) {
 		r.node.bodies.Release(r.history)
 		r.history = 0
 	}
+	r.common = r.common[:0]
 	if len(b) > 0 {
 		r.history = histories.Keep(r.node.bodies, b)
+	}
+}
+
+// alike makes another history of the one that moves share, with bytes of its own.
+func (r *recovery) alike(fr *frameReader) {
+	own, _ := fr.bytes()
+	if len(r.common) == 0 && !fr.bad {
+		ok := false
+		r.common, r.own, ok = deadletter.Divide(r.node.historyBytes(r.history), r.common, r.own[:0])
+		fr.bad = !ok
+	}
+	if !fr.bad {
+		r.node.bodies.Release(r.history)
+		r.history = histories.KeepParts(r.node.bodies, r.common, own)
 	}
 }
 
