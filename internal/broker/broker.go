@@ -83,13 +83,14 @@ const maxUncommitted = 1 << 30
 // Storage is how a node uses memory and disk for messages. What is 0 has the
 // default of partition.Options and journal.Options.
 type Storage struct {
-	IndexBudget     int64         // bytes of memory for the index of queues
-	CacheBudget     int64         // bytes of memory for messages
-	HotPages        int           // pages of 256 messages at each end of a queue that stay in memory
-	CheckpointBytes int64         // of the journal, after which a checkpoint is written
-	CheckpointEvery time.Duration // the time after which one is written if anything was logged
-	SegmentBytes    int64         // of the journal's files
-	CompactBelow    int64         // percent of a file's messages that are left, below which they are moved
+	IndexBudget          int64         // bytes of memory for the index of queues
+	CacheBudget          int64         // bytes of memory for messages
+	HotPages             int           // pages of 256 messages at each end of a queue that stay in memory
+	CheckpointBytes      int64         // of the journal, after which a checkpoint is written
+	CheckpointOperations int64         // in the journal, after which one is
+	CheckpointEvery      time.Duration // the time after which one is written if anything was logged
+	SegmentBytes         int64         // of the journal's files
+	CompactBelow         int64         // percent of a file's messages that are left, below which they are moved
 }
 
 // verifiedHolds is how long a password that was right need not be hashed again.
@@ -236,7 +237,7 @@ func openNode(o Options, stopped bool) (b *Broker, err error) {
 		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: o.Failpoint,
 		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld,
 		Index: b.index, Keep: b.keep, IndexBudget: o.Storage.IndexBudget, BodyBudget: o.Storage.CacheBudget, HotPages: o.Storage.HotPages,
-		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, Damaged: stopped,
+		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, Damaged: stopped,
 	})
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {

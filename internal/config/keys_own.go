@@ -1,9 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // ownKeys are those that RabbitMQ does not have.
 var ownKeys = []key{
@@ -16,22 +13,7 @@ var ownKeys = []key{
 	{pattern: "storage.index_budget", value: byteCount(1<<20, func(c *Config) *int64 { return &c.Storage.IndexBudget })},
 	{pattern: "storage.cache_budget", value: byteCount(1<<20, func(c *Config) *int64 { return &c.Storage.CacheBudget })},
 	{pattern: "storage.checkpoint_bytes", value: byteCount(1<<20, func(c *Config) *int64 { return &c.Storage.CheckpointBytes })},
-	{pattern: "storage.checkpoint_interval", value: value{
-		set: milliseconds(100, func(c *Config) *time.Duration { return &c.Storage.CheckpointEvery }).set,
-		show: func(c *Config) []named {
-			if c.Storage.CheckpointEvery == 0 {
-				return nil
-			}
-			return one(fmt.Sprint(c.Storage.CheckpointEvery.Milliseconds()))
-		},
-	}},
-	{pattern: "dead_letter_worker_publisher_confirm_timeout", value: value{
-		set: milliseconds(1, func(c *Config) *time.Duration { return &c.RetryHeld }).set,
-		show: func(c *Config) []named {
-			if c.RetryHeld == 0 {
-				return nil
-			}
-			return one(fmt.Sprint(c.RetryHeld.Milliseconds()))
-		},
-	}},
+	{pattern: "storage.checkpoint_operations", value: ifSaid(1000, 1<<40, 1, func(c *Config) *int64 { return &c.Storage.CheckpointOperations })},
+	{pattern: "storage.checkpoint_interval", value: ifSaid(100, maxMilliseconds, time.Millisecond, func(c *Config) *time.Duration { return &c.Storage.CheckpointEvery })},
+	{pattern: "dead_letter_worker_publisher_confirm_timeout", value: ifSaid(1, maxMilliseconds, time.Millisecond, func(c *Config) *time.Duration { return &c.RetryHeld })},
 }

@@ -119,6 +119,19 @@ func integer[T whole](least, most int64, unit T, field func(*Config) *T) value {
 	}
 }
 
+// ifSaid is an integer that is shown only if it was said: 0 is a default of somebody else's.
+func ifSaid[T whole](least, most int64, unit T, field func(*Config) *T) value {
+	v := integer(least, most, unit, field)
+	show := v.show
+	v.show = func(c *Config) []named {
+		if *field(c) == 0 {
+			return nil
+		}
+		return show(c)
+	}
+	return v
+}
+
 // orWord is an integer, or a word for 0: no limit.
 func orWord[T whole](word string, least, most int64, unit T, field func(*Config) *T) value {
 	bounded := integer(least, most, unit, field)

@@ -54,6 +54,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	}
 	for a.r.more() {
 		a.operation(a.r.byte())
+		g.node.operationsLogged.Add(1)
 	}
 	if a.r.bad {
 		g.broken(e.Index)

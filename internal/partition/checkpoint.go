@@ -64,7 +64,7 @@ func (n *Node) Checkpoint() error {
 	parts := n.all
 	h := n.lock(parts...)
 	n.mailMu.Lock()
-	cut := n.Journal.Append([]byte{frameVersion, opCut})
+	cut, operations := n.Journal.Append([]byte{frameVersion, opCut}), n.operationsLogged.Load()
 	extras, floor, ok := n.extrasAtCut(cut)
 	n.mailMu.Unlock()
 	if !ok {
@@ -104,6 +104,7 @@ func (n *Node) Checkpoint() error {
 	}
 	n.at(FailCheckpointWhole)
 	n.cut.Store(uint64(cut))
+	n.operationsAtCut.Store(operations)
 	n.giveBack(floor, files)
 	if err := n.deleteDeltas(deltas); err != nil {
 		n.fail(fmt.Errorf("what a checkpoint does not need cannot be deleted: %w", err))
@@ -281,7 +282,9 @@ func (n *Node) stopped() bool {
 // or long enough ago.
 func (n *Node) checkpointIfDue(last time.Time) (did bool) {
 	logged := n.loggedSince()
-	if logged < n.CheckpointBytes && (time.Since(last) < n.CheckpointEvery || logged == 0) {
+	if logged < n.CheckpointBytes &&
+		n.operationsLogged.Load()-n.operationsAtCut.Load() < n.CheckpointOperations &&
+		(time.Since(last) < n.CheckpointEvery || logged == 0) {
 		return false
 	}
 	if err := n.Checkpoint(); err != nil && !errors.Is(err, errStopped) {

@@ -116,6 +116,7 @@ func (f *frame) uint(v uint64) { f.b = binary.AppendUvarint(f.b, v) }
 func (f *frame) begin(op byte) {
 	f.endRun()
 	f.b = append(f.b, op)
+	f.operations++
 }
 
 func (f *frame) endRun() {
@@ -127,6 +128,7 @@ func (f *frame) endRun() {
 	f.uint(f.runQueue)
 	f.uint(uint64(f.runFirst))
 	f.uint(f.runCount)
+	f.operations += int(f.runCount)
 }
 
 func (f *frame) extend(op byte, q uint64, id queue.ID) {

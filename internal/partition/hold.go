@@ -181,6 +181,7 @@ func (n *Node) writeFrame(h *hold) {
 		return
 	}
 	h.pos = n.Journal.Append(b)
+	n.operationsLogged.Add(int64(h.frame.operations))
 	at := n.Journal.PayloadPos(h.pos)
 	for _, r := range h.frame.records {
 		n.bodies.SetLocation(r.body, message.Location(at)+message.Location(r.at))

@@ -76,17 +76,18 @@ type Options struct {
 	TrustClientDeath  bool          // histories that clients send along are continued (DL-7.10)
 	RetryHeld         time.Duration // how often held deaths are tried again (DL-13.4)
 
-	Index           *store.Store   // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
-	Keep            *bodyfile.Keep // for bodies that outlive their segment of the journal; there if Index is
-	CheckpointBytes int64          // journal bytes after which a checkpoint is written; 0 = 256 MiB
-	CheckpointEvery time.Duration  // and the time after which one is written if anything was logged; 0 = a minute
-	CompactBelow    int64          // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
-	IndexBudget     int64          // bytes of memory for index pages; 0 = 1 GiB
-	BodyBudget      int64          // bytes of memory for bodies; 0 = 1 GiB
-	HotPages        int            // pages at each end of a queue that stay in memory; 0 = queue.HotPages
-	OnFatal         func(error)    // the disk failed, or a replica cannot go on: the process must end
-	Damaged         bool           // for a repair: files that are missing keep nobody from recovering, their messages cannot be read
-	StateHash       bool           // for tests: frames say what the queues were after them, and recovery compares
+	Index                *store.Store   // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
+	Keep                 *bodyfile.Keep // for bodies that outlive their segment of the journal; there if Index is
+	CheckpointBytes      int64          // journal bytes after which a checkpoint is written; 0 = 256 MiB
+	CheckpointOperations int64          // and how many operations on entries are in these; 0 = 8,000,000
+	CheckpointEvery      time.Duration  // and the time after which one is written if anything was logged; 0 = a minute
+	CompactBelow         int64          // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
+	IndexBudget          int64          // bytes of memory for index pages; 0 = 1 GiB
+	BodyBudget           int64          // bytes of memory for bodies; 0 = 1 GiB
+	HotPages             int            // pages at each end of a queue that stay in memory; 0 = queue.HotPages
+	OnFatal              func(error)    // the disk failed, or a replica cannot go on: the process must end
+	Damaged              bool           // for a repair: files that are missing keep nobody from recovering, their messages cannot be read
+	StateHash            bool           // for tests: frames say what the queues were after them, and recovery compares
 }
 
 // Node is all partitions of a process.
@@ -102,12 +103,15 @@ type Node struct {
 
 	cut           atomic.Uint64 // of the last whole checkpoint, a journal.Pos
 	checkpointing sync.Mutex    // one at a time
-	pagesWritten  atomic.Uint64
-	compacted     atomic.Int64     // bytes copied by compaction
-	lived         map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
-	lent          atomic.Int64     // memory of the index pages of all partitions, in bytes
-	helper        atomic.Uint64
-	diskTakes     time.Duration // what takes longer was read from a disk: fromDisk, but in tests
+
+	operationsLogged atomic.Int64 // since the start
+	operationsAtCut  atomic.Int64 // of these, by the last whole checkpoint
+	pagesWritten     atomic.Uint64
+	compacted        atomic.Int64     // bytes copied by compaction
+	lived            map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
+	lent             atomic.Int64     // memory of the index pages of all partitions, in bytes
+	helper           atomic.Uint64
+	diskTakes        time.Duration // what takes longer was read from a disk: fromDisk, but in tests
 
 	deaths    [2][3][5]atomic.Uint64
 	confirmed atomic.Uint64 // at-least-once deaths taken by all their targets
@@ -134,6 +138,7 @@ func New(o Options) *Node {
 		n.OpenGroup = n.openGroup
 	}
 	n.CheckpointBytes = cmp.Or(n.CheckpointBytes, 256<<20)
+	n.CheckpointOperations = cmp.Or(n.CheckpointOperations, 8_000_000)
 	n.CheckpointEvery = cmp.Or(n.CheckpointEvery, time.Minute)
 	n.CompactBelow = cmp.Or(n.CompactBelow, compactBelow)
 	n.IndexBudget = cmp.Or(n.IndexBudget, 1<<30)

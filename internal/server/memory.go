@@ -20,7 +20,7 @@ func (s *Server) storage() broker.Storage {
 	total := cmp.Or(totalMemory(), defaultMemory)
 	return broker.Storage{
 		IndexBudget: cmp.Or(c.IndexBudget, total/8), CacheBudget: cmp.Or(c.CacheBudget, total/16),
-		CheckpointBytes: c.CheckpointBytes, CheckpointEvery: c.CheckpointEvery,
+		CheckpointBytes: c.CheckpointBytes, CheckpointOperations: c.CheckpointOperations, CheckpointEvery: c.CheckpointEvery,
 	}
 }
 
