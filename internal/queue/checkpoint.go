@@ -276,16 +276,15 @@ func (m *Machine) restoreCold(level, k int, sum *summary, placed func(segment ui
 	}
 }
 
-// dropUnlogged forgets the entries of a page that were not logged: they were in a
-// file that did not outlive its process.
+// dropUnlogged forgets the entries of a page that were not logged: they do not outlive
+// their process, wherever their bodies lie.
 func (m *Machine) dropUnlogged(l *lane, level, k int) {
 	p := m.resident(l, level, k)
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 		if !p.logged(i) {
-			_, history, _ := m.forget(makeID(level, p.number*pageSize+uint64(i)), p, i)
-			if history != 0 {
-				m.cold.Release(history)
-			}
+			body, history, _ := m.forget(makeID(level, p.number*pageSize+uint64(i)), p, i)
+			m.cold.Release(body)
+			m.cold.Release(history)
 		}
 	}
 }
