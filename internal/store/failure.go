@@ -47,7 +47,7 @@ func (f *failure) get() error {
 }
 
 // watched is the file system that Pebble is given. Pebble panics if a directory
-// cannot be synced: the owner is told before. Compactions are paced.
+// cannot be synced: the owner is told before. Who writes tables is paced.
 type watched struct {
 	vfs.FS
 	failed *failure
@@ -57,10 +57,11 @@ type watched struct {
 // Create implements vfs.FS.
 func (w watched) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := w.FS.Create(name, category)
-	if err != nil || category != categoryCompaction {
+	isBehind := behind[category]
+	if err != nil || isBehind == nil {
 		return f, err
 	}
-	return &paced{File: f, pacing: w.pacing, since: time.Now()}, nil
+	return &paced{File: f, pacing: w.pacing, isBehind: isBehind, since: time.Now()}, nil
 }
 
 // OpenDir implements vfs.FS.

@@ -4,45 +4,55 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// pacing slows compactions down: these rewrite tables for a second or more, and take a
-// processor meanwhile that somebody may be waiting for.
+// pacing slows down those who write tables: a flush takes a processor for 50 ms and a
+// compaction for a second or more, and somebody may be waiting for it.
 type pacing struct {
 	giveWay atomic.Pointer[func(worked time.Duration)]
-	after   time.Duration // for how long a compaction works before it does
-	behind  func() bool   // whether many tables wait to be compacted; set before giveWay
+	after   time.Duration          // for how long they work before they do
+	metrics func() *pebble.Metrics // set before giveWay
 }
 
 const (
 	// paceAfter is pacing.after.
 	paceAfter = time.Millisecond
-	// categoryCompaction is what Pebble says of the tables that a compaction writes.
-	categoryCompaction vfs.DiskWriteCategory = "pebble-compaction"
-	// paceMost is for how much of its work at once it does: a disk may have taken the rest.
-	paceMost = 10 * time.Millisecond
-	// paceLooks is how often it looks whether it is behind.
-	paceLooks = 100 * time.Millisecond
+	// paceMost is for how much of its work at once one gives way: a disk may have taken the rest.
+	paceMost = 5 * time.Millisecond
+	// paceLooks is how often one looks whether it is behind.
+	paceLooks = 20 * time.Millisecond
 	// manySublevels is from how many sublevels on compactions do not give way: a read looks at each.
 	manySublevels = 16
+	// manyMemTables is the same for flushes: the one that is written to, the one that is
+	// flushed, and another. When there is no room for more, writers wait.
+	manyMemTables = 3
 )
 
-// GiveWay has f called by compactions again and again, with how long they have worked
-// since the last call; while f waits, so do they. They do not if they fall behind. f
+// behind says of what Pebble writes when it is what others wait for. What is not named
+// does not give way.
+var behind = map[vfs.DiskWriteCategory]func(*pebble.Metrics) bool{
+	"pebble-compaction":     func(m *pebble.Metrics) bool { return m.Levels[0].Sublevels >= manySublevels },
+	"pebble-memtable-flush": func(m *pebble.Metrics) bool { return m.MemTable.Count >= manyMemTables },
+}
+
+// GiveWay has f called by flushes and compactions again and again, with how long they have
+// worked since the last call; while f waits, so do they. They do not if they fall behind. f
 // must not wait for anybody who may wait for the store.
 func (s *Store) GiveWay(f func(worked time.Duration)) {
-	s.pacing.behind = func() bool { return s.db.Metrics().Levels[0].Sublevels >= manySublevels }
+	s.pacing.metrics = s.db.Metrics
 	s.pacing.giveWay.Store(&f)
 }
 
-// paced is a table that a compaction writes.
+// paced is a table that is being written.
 type paced struct {
 	vfs.File
-	pacing *pacing
-	since  time.Time // when it gave way last
-	looked time.Time // when it looked last whether it is behind
-	behind bool
+	pacing   *pacing
+	isBehind func(*pebble.Metrics) bool
+	since    time.Time // when it gave way last
+	looked   time.Time // when it looked last whether it is behind
+	behind   bool
 }
 
 // Write implements vfs.File. Blocks come one after the other, from one goroutine at a time.
@@ -51,7 +61,7 @@ func (f *paced) Write(b []byte) (int, error) {
 	if worked := time.Since(f.since); worked >= f.pacing.after {
 		if giveWay := f.pacing.giveWay.Load(); giveWay != nil {
 			if now := time.Now(); now.Sub(f.looked) >= paceLooks {
-				f.looked, f.behind = now, f.pacing.behind()
+				f.looked, f.behind = now, f.isBehind(f.pacing.metrics())
 			}
 			if !f.behind {
 				(*giveWay)(min(worked, paceMost))

@@ -8,13 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Of the tables only those that compactions write are paced.
-func TestOnlyCompactionsArePaced(t *testing.T) {
+// Tables are paced, by whoever they are written, and nothing else is.
+func TestTablesArePaced(t *testing.T) {
 	w := watched{FS: vfs.NewMem(), pacing: &pacing{}}
-	for category, want := range map[vfs.DiskWriteCategory]bool{"pebble-compaction": true, "pebble-memtable-flush": false, vfs.WriteCategoryUnspecified: false} {
+	for category, want := range map[vfs.DiskWriteCategory]bool{"pebble-compaction": true, "pebble-memtable-flush": true, vfs.WriteCategoryUnspecified: false} {
 		f, err := w.Create("f", category)
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +41,11 @@ func TestOnlyCompactionsArePaced(t *testing.T) {
 		if err := s.Flush(); err != nil {
 			t.Fatal(err)
 		}
+		if calls.Load() == 0 {
+			t.Error("the flush did not give way")
+		}
 	}
+	calls.Store(0)
 	if err := s.db.Compact(t.Context(), []byte("a"), []byte("c"), false); err != nil {
 		t.Fatal(err)
 	}
@@ -49,22 +54,21 @@ func TestOnlyCompactionsArePaced(t *testing.T) {
 	}
 }
 
-// A compaction gives way for what it has worked since it did so last, and goes on without
-// when it has fallen behind.
-func TestCompactionsGiveWay(t *testing.T) {
+// Who writes a table gives way for what it has worked since it did so last, and goes on
+// without when it has fallen behind.
+func TestGivingWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file, err := vfs.NewMem().Create("f", categoryCompaction)
+		var m pebble.Metrics
+		p := &pacing{after: paceAfter, metrics: func() *pebble.Metrics { return &m }}
+		table, err := watched{FS: vfs.NewMem(), pacing: p}.Create("f", "pebble-compaction")
 		if err != nil {
 			t.Fatal(err)
 		}
-		behind := false
-		p := &pacing{after: paceAfter, behind: func() bool { return behind }}
 		var told []time.Duration
 		f := func(worked time.Duration) {
 			told = append(told, worked)
 			time.Sleep(10 * worked)
 		}
-		table := &paced{File: file, pacing: p, since: time.Now()}
 		write := func(worked time.Duration) {
 			t.Helper()
 			time.Sleep(worked)
@@ -81,12 +85,12 @@ func TestCompactionsGiveWay(t *testing.T) {
 		if want := []time.Duration{paceAfter, 3 * paceAfter, paceMost}; !slices.Equal(told, want) {
 			t.Errorf("it gave way for %v, want %v", told, want)
 		}
-		behind = true
+		m.Levels[0].Sublevels = manySublevels
 		write(paceLooks)
 		if len(told) != 3 {
 			t.Errorf("it gave way while it was behind, for %v", told)
 		}
-		behind = false
+		m.Levels[0].Sublevels = 0
 		write(paceLooks)
 		if len(told) != 4 {
 			t.Error("it does not give way any more when it was behind once")

@@ -56,7 +56,8 @@ func Open(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Sto
 // Apply's sync has no meaning.
 func OpenUnlogged(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Store, error) {
 	s, err := openWith(fs, dir, logger, onFatal, &pebble.Options{
-		MemTableSize: 8 << 20, CacheSize: 16 << 20, MaxOpenFiles: 256, L0CompactionThreshold: 4, L0StopWritesThreshold: 64,
+		// Who puts has a partition locked, and waits when all of so many are full.
+		MemTableSize: 8 << 20, MemTableStopWritesThreshold: 4, CacheSize: 16 << 20, MaxOpenFiles: 256, L0CompactionThreshold: 4, L0StopWritesThreshold: 64,
 	}, func() {})
 	if err != nil {
 		return nil, err
