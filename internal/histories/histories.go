@@ -18,13 +18,23 @@ func Keep(s *bodies.Store, stored []byte) message.Ref {
 	shared, own, ok := deadletter.Divide(stored, room[:0:256], room[256:256])
 	if ok {
 		if base, found := s.Intern(shared); found {
-			ref, b := s.AllocOn(base, len(own))
-			copy(b, own)
-			return ref
+			return on(s, base, own)
 		}
 	}
+	return alone(s, stored)
+}
+
+// alone puts bytes into the store that have nothing in common with others.
+func alone(s *bodies.Store, stored []byte) message.Ref {
 	ref, b := s.Alloc(len(stored))
 	copy(b, stored)
+	return ref
+}
+
+// on is the same for the own bytes of what has the others in base, a reference to which passes to it.
+func on(s *bodies.Store, base message.Ref, own []byte) message.Ref {
+	ref, b := s.AllocOn(base, len(own))
+	copy(b, own)
 	return ref
 }
 
@@ -36,9 +46,7 @@ func KeepLike(s *bodies.Store, like message.Ref, stored []byte, own int) message
 		return Keep(s, stored)
 	}
 	s.Retain(base, 1)
-	ref, b := s.AllocOn(base, own)
-	copy(b, stored[len(stored)-own:])
-	return ref
+	return on(s, base, stored[len(stored)-own:])
 }
 
 // KeepParts is Keep for the bytes that Parts told of, in common with others, none if
@@ -49,14 +57,9 @@ func KeepParts(s *bodies.Store, shared, own []byte) message.Ref {
 	}
 	base, found := s.Intern(shared)
 	if !found {
-		own = deadletter.Unite(nil, shared, own)
-		ref, b := s.Alloc(len(own))
-		copy(b, own)
-		return ref
+		return alone(s, deadletter.Unite(nil, shared, own))
 	}
-	ref, b := s.AllocOn(base, len(own))
-	copy(b, own)
-	return ref
+	return on(s, base, own)
 }
 
 // Parts are what ref's history has in common with others, 0 if nothing is shared, and
