@@ -8,6 +8,11 @@
 // in one process. The memory watermark is that of the process.
 //
 // Without a directory everything is in memory and gone when the broker stops.
+//
+// A bug of the broker ends the whole program, at once and with the code 2, after a line to
+// the Logger or else to the standard error: a panic that may have left a lock held, or a
+// queue half changed, is not recovered from. One that concerns a single connection ends
+// that connection only. With a directory, the broker recovers when it starts again.
 package bartleby
 
 import (
@@ -19,6 +24,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/server"
 )
@@ -88,7 +94,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		b.quit()
 		return nil, fmt.Errorf("bartleby: %w", err)
 	}
-	context.AfterFunc(ctx, b.end)
+	context.AfterFunc(ctx, bug.Guarded(o.Logger, "the end of a broker", b.end))
 	return b, nil
 }
 

@@ -26,21 +26,22 @@ var layers = []struct {
 	imports  []string
 	reason   string
 }{
+	{"SAFETY", []string{"bug", "held"}, nil, "what may never happen is dealt with in one place, which whoever starts a goroutine or takes a lock reaches"},
 	{"BYTES", []string{"amqp091", "amqp10", "erlterm"}, nil, "codecs are values and bytes: whoever reads a protocol needs no broker"},
-	{"DISK", []string{"journal", "bodyfile", "store"}, nil, "the disk keeps records and does not know what they mean"},
-	{"CORE", []string{"message", "change", "routing", "queue", "deadletter", "topology", "auth"}, []string{"BYTES", "CORE"},
+	{"DISK", []string{"journal", "bodyfile", "store"}, []string{"SAFETY"}, "the disk keeps records and does not know what they mean"},
+	{"CORE", []string{"moment", "message", "change", "routing", "queue", "deadletter", "topology", "auth"}, []string{"BYTES", "CORE"},
 		"the core decides and does nothing: replay, simulation and replication rest on that"},
-	{"RUN", []string{"admission", "bodies", "histories", "partition", "cluster", "broker", "rescue"}, []string{"BYTES", "DISK", "CORE", "RUN"},
+	{"RUN", []string{"admission", "bodies", "histories", "partition", "cluster", "broker", "rescue"}, []string{"SAFETY", "BYTES", "DISK", "CORE", "RUN"},
 		"what runs the core must not know who asked"},
-	{"EDGE", []string{"listen", "session091", "session10", "api", "openapi", "console", "metrics", "shovel"}, []string{"BYTES", "CORE", "RUN"},
+	{"EDGE", []string{"listen", "session091", "session10", "api", "openapi", "console", "metrics", "shovel"}, []string{"SAFETY", "BYTES", "CORE", "RUN"},
 		"edges translate: the disk is the broker's, and no edge needs another"},
 	{"CLIENT", []string{"ctl", "demo"}, []string{"DOOR"}, "clients reach a node as everybody else does, through its ports, or by its data directory"},
 	{"DOOR", []string{"door"}, nil, "two ends of a connection do not know what is said between them"},
 	{"CONFIG", []string{"config"}, nil, "configuration is values that the server hands to the rest"},
-	{"SIM", []string{"sim"}, []string{"BYTES", "DISK", "CORE", "RUN"}, "a simulation stands in for the node, the network and the clock, below every edge"},
+	{"SIM", []string{"sim"}, []string{"SAFETY", "BYTES", "DISK", "CORE", "RUN"}, "a simulation stands in for the node, the network and the clock, below every edge"},
 	{"LOG", []string{"logs"}, []string{"CONFIG"}, "lines are written where the configuration says; who has something to say is handed a logger"},
-	{"SERVER", []string{"server"}, []string{"BYTES", "DISK", "CORE", "RUN", "EDGE", "CONFIG", "DOOR"}, "it puts a node together"},
-	{"PUBLIC", []string{root}, []string{"SERVER", "CONFIG"}, "what others build on starts a node and shows nothing of its inside"},
+	{"SERVER", []string{"server"}, []string{"SAFETY", "BYTES", "DISK", "CORE", "RUN", "EDGE", "CONFIG", "DOOR"}, "it puts a node together"},
+	{"PUBLIC", []string{root}, []string{"SERVER", "CONFIG", "SAFETY"}, "what others build on starts a node and shows nothing of its inside"},
 }
 
 // exceptions are imports that the layers would not allow, each with why it is right.

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/demo"
 )
+
+// errDemoNode is said to who names a node by its data directory.
+var errDemoNode = errors.New("demo speaks AMQP and HTTP with its node: name it by --amqp and --http, not by a data directory (--data-dir, $BARTLEBY_DATA_DIR)")
 
 func demoCommand() *cobra.Command {
 	var o demo.Options
@@ -15,6 +21,13 @@ func demoCommand() *cobra.Command {
 		Long: "Orders that succeed, that fail and are retried, that keep failing and are parked, and that are sent back:\n" +
 			"real messages in a virtual host of their own, which is deleted afterwards.",
 		RunE: func(c *cobra.Command, _ []string) error {
+			// Who names a data directory does not mean whatever listens on the default ports.
+			if dir := c.Flags().Lookup("data-dir"); dir != nil && dir.Changed {
+				return errDemoNode
+			}
+			if config.EnvironmentPaths(os.Getenv).DataDir != "" && !(c.Flags().Changed("amqp") && c.Flags().Changed("http")) {
+				return errDemoNode
+			}
 			o.Out = c.OutOrStdout()
 			return demo.Run(c.Context(), o)
 		},

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/spf13/cobra"
 
+	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/rescue"
 	"bartleby.mq/internal/server"
+	"bartleby.mq/internal/store"
 )
 
 // Exit codes of "bartleby journal check" and its kin.
@@ -40,7 +42,8 @@ func (e *exitError) ExitCode() int { return e.code }
 func journalCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "journal", Short: "Look at the data directory of a stopped node, and repair it", Args: cobra.NoArgs,
-		Long: "These commands need the data directory of a node that is stopped (--data-dir). They exit with 0 if there is no damage, with 1 if\n" +
+		Long: "These commands need the data directory of a node that is stopped (--data-dir, or\n" +
+			"$BARTLEBY_DATA_DIR). They exit with 0 if there is no damage, with 1 if\n" +
 			"there is, and with 2 if nobody could look.",
 	}
 	c.AddCommand(journalCheckCommand(), journalDumpCommand(), journalRepairCommand())
@@ -51,7 +54,10 @@ func journalCommand() *cobra.Command {
 func onStopped(c *cobra.Command, f func(dir string) error) (err error) {
 	dir, err := c.Flags().GetString("data-dir")
 	if err == nil && dir == "" {
-		err = errors.New("--data-dir is needed: the data directory of a stopped node")
+		dir = config.EnvironmentPaths(os.Getenv).DataDir
+	}
+	if err == nil && dir == "" {
+		err = errors.New("--data-dir or $BARTLEBY_DATA_DIR is needed: the data directory of a stopped node")
 	}
 	var release func() error
 	if err == nil {
@@ -72,7 +78,7 @@ func journalCheckCommand() *cobra.Command {
 			"nothing; it works on links and copies below the data directory, which it removes. Takes about as long as reading the disk once.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onStopped(c, func(dir string) error {
-				r, err := rescue.Examine(vfs.Default, dir, rescue.SkipFrame)
+				r, err := rescue.Examine(store.OwnerOnly, dir, rescue.SkipFrame)
 				if err != nil {
 					return &exitError{exitCannotLook, err}
 				}
@@ -108,7 +114,7 @@ func journalDumpCommand() *cobra.Command {
 			if c.Flags().Changed("vhost") {
 				o.VHost, _ = c.Flags().GetString("vhost")
 			}
-			return onStopped(c, func(dir string) error { return rescue.Dump(vfs.Default, dir, o, c.OutOrStdout()) })
+			return onStopped(c, func(dir string) error { return rescue.Dump(store.OwnerOnly, dir, o, c.OutOrStdout()) })
 		},
 	}
 	c.Flags().StringVar(&from, "from", "", "where to begin, as SEGMENT:OFFSET")
@@ -134,7 +140,7 @@ func journalRepairCommand() *cobra.Command {
 				o.How = rescue.Cut
 			}
 			return onStopped(c, func(dir string) error {
-				r, err := rescue.Repair(vfs.Default, dir, o, c.OutOrStdout())
+				r, err := rescue.Repair(store.OwnerOnly, dir, o, c.OutOrStdout())
 				switch {
 				case err != nil:
 					return &exitError{exitCannotLook, err}

@@ -116,7 +116,7 @@ func TestDamageAndBackup(t *testing.T) {
 	if code, out := say(t, "journal", "repair", "--data-dir", dir, "--skip-frame", "--yes"); code != 0 {
 		t.Errorf("the repair: %d, %s", code, out)
 	}
-	if code, out := say(t, "journal", "dump", "--data-dir", dir); code != 0 || !strings.Contains(out, "-> orders id") {
+	if code, out := say(t, "journal", "dump", "--data-dir", dir); code != 0 || !strings.Contains(out, "orders id") {
 		t.Errorf("dump: %d, %s", code, out)
 	}
 	for place, want := range map[string]int{dir: 2, backup: 3} {

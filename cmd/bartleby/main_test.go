@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // The binary is what it is called: RabbitMQ's tool by that name, everything else otherwise.
 func TestCommandByName(t *testing.T) {
@@ -22,6 +25,25 @@ func TestCommandByName(t *testing.T) {
 		server := err == nil && found.Name() == "server"
 		if root.Name() != want.name || server != want.server {
 			t.Errorf("%s is %s, with a server: %v; want %s, %v", path, root.Name(), server, want.name, want.server)
+		}
+	}
+}
+
+// Who names a data directory by the environment means the node on it, for every command.
+func TestCommandsKnowTheDataDirectoryOfTheEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("BARTLEBY_DATA_DIR", dir+"/missing")
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"journal", "check"}, exitCannotLook, dir},
+		{[]string{"demo"}, 1, "--amqp and --http"},
+		{[]string{"demo", "--data-dir", dir}, 1, "--amqp and --http"},
+	} {
+		if code, out := say(t, c.args...); code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("%v: exit %d, %q; want %d and %q", c.args, code, out, c.code, c.says)
 		}
 	}
 }

@@ -9,9 +9,10 @@ import (
 
 // Throttle slows down who guesses passwords. Failures in a row are counted for each user
 // from each address, and for each address whatever the user; beyond what is free the
-// answer to each is held back twice as long as the last. Who knows the password is
-// never held back, so that nobody is locked out by others, unless so many answers are
-// being held back that guesses come in a flood.
+// answer to each is held back twice as long as the last. Who knows the password is not
+// held back, so that nobody is locked out by others. While so many answers are being held
+// back that guesses come in a flood, passwords are looked at in turn: that of a user who
+// is not guessed at waits for the address's turn only, and nobody waits for long.
 //
 // Memory is bounded: the counts unused for longest are forgotten.
 type Throttle struct {
@@ -38,7 +39,8 @@ type guess struct {
 type failures struct {
 	guess
 	n      int
-	held   int // answers being held back
+	held   int       // answers being held back
+	turn   time.Time // of the next to be looked at in a flood
 	lastAt time.Time
 }
 
@@ -49,6 +51,11 @@ const (
 	maxHeld      = 8   // answers held back for one user from one address
 	maxName      = 128 // bytes of a user's name that tell it from others
 	addressShare = 10  // an address may fail so many times as often as a user
+
+	// floodPace is between two looks at a password for one user from one address in a flood.
+	floodPace = 20 * time.Millisecond
+	// maxTurn is what a look is put off at most: it must not be so long that a client gives up.
+	maxTurn = 2 * time.Second
 )
 
 // NewThrottle returns a Throttle that has seen nothing.
@@ -69,20 +76,29 @@ type Attempt struct {
 	keys [2]guess
 }
 
-// Begin says whether a login may be tried at all. Every Attempt ends with one call of
-// Succeeded or Failed.
-func (t *Throttle) Begin(from netip.Addr, user string) (a Attempt, ok bool) {
+// Begin begins a login. In a flood the password is to be looked at only after wait. Every
+// Attempt ends with one call of Succeeded or Failed, or is dropped.
+func (t *Throttle) Begin(from netip.Addr, user string) (a Attempt, wait time.Duration) {
 	network := networkOf(from)
 	user = user[:min(len(user), maxName)]
 	a = Attempt{t, [2]guess{{network, user}, {network, ""}}}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := t.now()
 	for i, k := range a.keys {
-		if f := t.find(k); f != nil && f.held >= maxHeld*share(i) {
-			return a, false
+		f := t.find(k)
+		if f == nil || f.held < maxHeld*share(i) {
+			continue
+		}
+		if f.turn.Before(now) {
+			f.turn = now
+		}
+		wait = max(wait, f.turn.Sub(now))
+		if next := f.turn.Add(floodPace / time.Duration(share(i))); next.Sub(now) <= maxTurn {
+			f.turn = next
 		}
 	}
-	return a, true
+	return a, wait
 }
 
 // share is how much more an address may do than one user of it.

@@ -22,9 +22,9 @@ func newGuesser(t *testing.T, l ThrottleLimits) *guesser {
 
 func (g *guesser) fail(from, user string) time.Duration {
 	g.t.Helper()
-	a, ok := g.th.Begin(netip.MustParseAddr(from), user)
-	if !ok {
-		g.t.Fatal("not even tried")
+	a, wait := g.th.Begin(netip.MustParseAddr(from), user)
+	if wait > 0 {
+		g.t.Fatal("put off by ", wait)
 	}
 	d, done := a.Failed()
 	done()
@@ -71,29 +71,43 @@ func TestThrottleOfAnAddress(t *testing.T) {
 	}
 }
 
-// While many answers are held back, a flood is not even tried.
+// While many answers are held back passwords are looked at in turn, and no turn is far away.
+// Another user's guesses put nobody off for long, and none is refused unseen.
 func TestThrottleOfAFlood(t *testing.T) {
-	th := NewThrottle(ThrottleLimits{Free: 1, Most: time.Second})
+	g := newGuesser(t, ThrottleLimits{Free: 1, Most: time.Second})
 	from := netip.MustParseAddr("192.0.2.1")
-	var done []func()
-	for {
-		a, ok := th.Begin(from, "u")
-		if !ok {
-			break
+	begin := func(user string) time.Duration {
+		a, wait := g.th.Begin(from, user)
+		_, _ = a.Failed() // its answer is held back for the rest of the test
+		return wait
+	}
+	for i := range maxHeld {
+		if wait := begin("u"); wait != 0 {
+			t.Errorf("guess %d is put off by %v", i, wait)
 		}
-		_, d := a.Failed()
-		if done = append(done, d); len(done) > maxHeld {
-			t.Fatal("there is no end")
+	}
+	for i := range 3 {
+		if wait := begin("u"); wait != time.Duration(i)*floodPace {
+			t.Errorf("guess %d in the flood is put off by %v", i, wait)
 		}
 	}
-	if _, ok := th.Begin(from, "v"); !ok {
-		t.Error("another user is not tried either")
+	if _, wait := g.th.Begin(from, "v"); wait != 0 {
+		t.Errorf("another user is put off by %v", wait)
 	}
-	for _, d := range done {
-		d()
+	for i := range 10_000 {
+		if wait := begin(fmt.Sprint("user", i%100)); wait > maxTurn {
+			t.Fatalf("guess %d is put off by %v", i, wait)
+		}
 	}
-	if _, ok := th.Begin(from, "u"); !ok {
-		t.Error("afterwards it is still not tried")
+	if _, wait := g.th.Begin(from, "v"); wait == 0 || wait > maxTurn {
+		t.Errorf("another user in a flood of the whole address is put off by %v", wait)
+	}
+	if _, wait := g.th.Begin(netip.MustParseAddr("192.0.2.2"), "u"); wait != 0 {
+		t.Errorf("another address is put off by %v", wait)
+	}
+	g.now = g.now.Add(maxTurn)
+	if _, wait := g.th.Begin(from, "v"); wait != 0 {
+		t.Errorf("when all turns are over one is put off by %v", wait)
 	}
 }
 

@@ -132,8 +132,10 @@ func appendShortstr(dst []byte, s string) []byte {
 	return append(append(dst, byte(len(s))), s...)
 }
 
-// appendShortBytes is appendShortstr for bytes that came from the wire.
+// appendShortBytes is appendShortstr for bytes that are no text to be shown: names, keys, properties. They came
+// from the wire or were checked, so that one to be cut is a mistake of the caller.
 func appendShortBytes(dst, s []byte) []byte {
+	mustFit(len(s))
 	s = s[:min(len(s), maxShortstr)]
 	return append(append(dst, byte(len(s))), s...)
 }

@@ -2,6 +2,7 @@ package amqp091
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -45,9 +46,11 @@ func ReplyText(code uint16, text string) string {
 	return ShortText(CodeName(code) + " - " + text)
 }
 
-// ShortText returns the text as a short string can carry it, cut as ReplyText says.
+// ShortText returns the text as a short string can carry it, cut as ReplyText says. Text that
+// repeats what a client sent may hold any bytes: those that are no UTF-8 are replaced.
 func ShortText(text string) string {
 	const ellipsis = "..."
+	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	if len(text) <= maxShortstr {
 		return text
 	}

@@ -49,3 +49,12 @@ func TestBR4_3_ReplyTextIsCut(t *testing.T) {
 		}
 	}
 }
+
+// Clients read what the server says as UTF-8, whatever a client has said that is in it.
+func TestBR4_3_ReplyTextIsUTF8(t *testing.T) {
+	for _, text := range []string{"\xff\xfe", "no queue '\xc3'", strings.Repeat("é", 200) + "\xff", "\xff" + strings.Repeat("€", 100), strings.Repeat("\x80", 300)} {
+		if got := ReplyText(CodeNotFound, text); !utf8.ValidString(got) || len(got) > 255 || !strings.HasPrefix(got, "NOT_FOUND - ") {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}

@@ -32,7 +32,11 @@ func drawMethod(t *rapid.T) decodable {
 		f, name := v.Field(i), v.Type().Field(i).Name
 		switch f.Interface().(type) {
 		case string:
-			f.SetString(rapid.StringN(0, 60, 255).Draw(t, name))
+			short := rapid.StringN(0, 60, 255).Draw(t, name)
+			if rapid.Bool().Draw(t, name+" is as long as it can be") {
+				short += strings.Repeat("x", maxShortstr-len(short))
+			}
+			f.SetString(short)
 		case bool:
 			f.SetBool(rapid.Bool().Draw(t, name))
 		case Table:
@@ -138,7 +142,7 @@ func TestOnlyFourMethodsHaveContent(t *testing.T) {
 
 func FuzzDecodeMethod(f *testing.F) {
 	for _, m := range []Method{
-		BasicPublish{Exchange: "x", RoutingKey: "k", Mandatory: true}, BasicAck{DeliveryTag: 1}, BasicNack{DeliveryTag: 2, Requeue: true},
+		BasicPublish{Exchange: "x", RoutingKey: "k", Mandatory: true}, BasicPublish{Exchange: strings.Repeat("x", 255), RoutingKey: strings.Repeat("k", 255)}, BasicAck{DeliveryTag: 1}, BasicNack{DeliveryTag: 2, Requeue: true},
 		BasicReject{DeliveryTag: 3}, ConnectionOpen{VirtualHost: "/"},
 		QueueDeclare{Queue: "q", Arguments: Table{{"x-max-length", int32(3)}, {"list", Array{nil, true, "s"}}}},
 	} {

@@ -100,6 +100,7 @@ type listWriter struct {
 func (w *listWriter) shortstr(flag uint16, s *string) {
 	if s != nil {
 		w.flags |= flag
+		mustFit(len(*s))
 		w.dst = appendShortstr(w.dst, *s)
 	}
 }

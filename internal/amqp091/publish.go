@@ -32,10 +32,14 @@ func ParsePublish(args []byte) (Publish, error) {
 // cutShortstr splits a short string off b. It reports false where the string exceeds b
 // or is not UTF-8.
 func cutShortstr(b []byte) (s, rest []byte, ok bool) {
-	if len(b) == 0 || len(b) < 1+int(b[0]) {
+	if len(b) == 0 {
 		return nil, nil, false
 	}
-	s, rest = b[1:1+b[0]], b[1+int(b[0]):]
+	end := 1 + int(b[0]) // not in a byte, where 255 and 1 are 0
+	if len(b) < end {
+		return nil, nil, false
+	}
+	s, rest = b[1:end], b[end:]
 	return s, rest, utf8.Valid(s)
 }
 

@@ -32,6 +32,33 @@ type Decimal struct {
 	Value uint32
 }
 
+// CheckDepth returns ErrTooDeep for a table that DecodeTable would refuse as too deep.
+func (t Table) CheckDepth() error { return checkDepth(t, 0) }
+
+func checkDepth(v any, depth int) error {
+	switch v := v.(type) {
+	case Table:
+		if depth == maxDepth {
+			return ErrTooDeep
+		}
+		for _, f := range v {
+			if err := checkDepth(f.Value, depth+1); err != nil {
+				return err
+			}
+		}
+	case Array:
+		if depth == maxDepth {
+			return ErrTooDeep
+		}
+		for _, e := range v {
+			if err := checkDepth(e, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Get returns the value of the first field with the key.
 func (t Table) Get(key string) (value any, ok bool) {
 	for _, f := range t {

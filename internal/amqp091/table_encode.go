@@ -13,6 +13,7 @@ func AppendTable(dst []byte, t Table) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	for _, f := range t {
+		mustFit(len(f.Key))
 		dst = AppendValue(appendShortstr(dst, f.Key), f.Value)
 	}
 	return endCounted(dst, start)

@@ -7,7 +7,10 @@ import (
 
 // maxDepth is how deep tables and arrays may be nested: far beyond any use, and short
 // of what recursion would cost.
-const maxDepth = 100
+const maxDepth = MaxDepth
+
+// MaxDepth is how many tables and arrays may be inside each other, the outermost included.
+const MaxDepth = 100
 
 // A value's size by its type octet: fixed, or a 4-byte length before the content.
 const (

@@ -85,3 +85,15 @@ func TestWhoDeclaredAnExchange(t *testing.T) {
 		same(t, name, n.must("GET", "/exchanges/%2F/"+name, "").object(t)["user_who_performed_action"], want)
 	}
 }
+
+// Whoever logs in by a form is not known before it is read: it is as large as a form is.
+func TestLoginReadsNoMoreThanAForm(t *testing.T) {
+	n := start(t)
+	form := "username=guest&password=guest&more=" + strings.Repeat("x", 64<<10)
+	if a := n.do("POST", "/login", form); a.status != 413 {
+		t.Errorf("a form of %d bytes: %d %.60s", len(form), a.status, a.body)
+	}
+	if a := n.do("POST", "/login", form[:1000]); a.status != 200 {
+		t.Errorf("a form of 1,000 bytes: %d %.60s", a.status, a.body)
+	}
+}

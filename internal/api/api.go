@@ -11,7 +11,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"bartleby.mq/internal/broker"
@@ -57,6 +56,9 @@ type Options struct {
 	Shovels Shovels
 	// MaxBody is how many bytes a request's body may have; 0: 20,000,000, as RabbitMQ.
 	MaxBody int64
+	// Known is told of each request, by its context, of which it is known that whoever makes it
+	// may; nil: nobody is.
+	Known func(context.Context)
 }
 
 // Listener is a socket the server accepts connections on.
@@ -120,6 +122,9 @@ func New(o Options) http.Handler {
 	if o.Audit == nil {
 		o.Audit = slog.New(slog.DiscardHandler)
 	}
+	if o.Known == nil {
+		o.Known = func(context.Context) {}
+	}
 	s := &server{Options: o, b: o.Broker}
 	s.table = newRouteTable(s.routes())
 	return s
@@ -140,17 +145,8 @@ type localKey struct{}
 func (s *server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	started := time.Now()
 	out := &responder{ResponseWriter: w}
-	defer func() {
-		if p := recover(); p != nil {
-			// A bug of ours must not take the broker down with it.
-			s.Logger.Error("management request failed", "method", hr.Method, "path", hr.URL.Path, "panic", p, "stack", string(debug.Stack()))
-			if out.status == 0 {
-				out.fail(&failure{http.StatusInternalServerError, "internal_error", "see the log of the broker"})
-			}
-		}
-		s.Logger.Debug("management request", "method", hr.Method, "route", out.route, "status", out.status, "took", time.Since(started))
-	}()
 	s.serve(out, hr)
+	s.Logger.Debug("management request", "method", hr.Method, "route", out.route, "status", out.status, "took", time.Since(started))
 }
 
 func (s *server) serve(out *responder, hr *http.Request) {
@@ -184,19 +180,28 @@ func (s *server) serve(out *responder, hr *http.Request) {
 	}
 	out.route = rt.pattern // paths may hold a password
 	r := &request{Request: hr, s: s, params: params, rt: rt}
-	defer func() { s.audit(r, out) }()
+	r.serve(out)
+	s.audit(r, out)
+}
+
+// serve answers a request whose route is known.
+func (r *request) serve(out *responder) {
+	s, hr := r.s, r.Request
 	if err := r.admit(); err != nil {
 		if err == wrongPassword {
-			h.Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
+			out.Header().Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
 		}
 		out.fail(err)
 		return
+	}
+	if r.rt.access != open {
+		s.Known(hr.Context())
 	}
 	if err := r.readBody(out); err != nil {
 		out.fail(asFailure(err))
 		return
 	}
-	answer, err := rt.handle(r)
+	answer, err := r.rt.handle(r)
 	if err != nil {
 		f := asFailure(err)
 		if f.status >= http.StatusInternalServerError {

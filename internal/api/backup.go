@@ -22,6 +22,9 @@ func (s *server) backUp(r *request) (any, error) {
 	if errors.Is(err, broker.ErrBackupThere) {
 		return nil, &failure{http.StatusConflict, "conflict", err.Error()}
 	}
+	if errors.Is(err, broker.ErrBackupInside) || errors.Is(err, broker.ErrBackupNowhere) {
+		return nil, badRequest(err.Error())
+	}
 	if err != nil {
 		return nil, &failure{http.StatusInternalServerError, "internal_error", err.Error()}
 	}

@@ -60,8 +60,8 @@ func (s *server) postBinding(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(key) > maxShortString {
-		return nil, badRequest("routing_key is longer than 255 bytes")
+	if err := message.CheckName("routing_key", key); err != nil {
+		return nil, badRequest(err.Error())
 	}
 	object, err := r.object("arguments")
 	if err != nil {

@@ -3,6 +3,8 @@ package api
 import (
 	"net/http"
 	"slices"
+
+	"bartleby.mq/internal/bug"
 )
 
 // stop answers, then has the server end in order: ours, for `bartleby stop`.
@@ -10,7 +12,7 @@ func (s *server) stop(*request) (any, error) {
 	if s.Stop == nil {
 		return nil, &failure{http.StatusNotImplemented, "not_implemented", "this node cannot be stopped by the API"}
 	}
-	go s.Stop() // it waits for requests, this one included; the server owns it
+	go bug.Guarded(s.Logger, "the stop", s.Stop)() // it waits for requests, this one included; the server owns it
 	return nil, nil
 }
 

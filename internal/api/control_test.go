@@ -65,3 +65,17 @@ func TestSetWhileItRuns(t *testing.T) {
 	same(t, "where the log is another's", bare.do("PUT", "/control/log-level", `{"level":"debug"}`).status, 501)
 	same(t, "and to look", bare.do("GET", "/control/log-level", "").status, 501)
 }
+
+// Under an alarm the API publishes as little as anybody (BR-13.1).
+func TestPublishUnderAnAlarm(t *testing.T) {
+	n := start(t)
+	publish := func() answer {
+		return n.do("POST", "/exchanges/%2F/amq.direct/publish", `{"routing_key":"q","properties":{},"payload":"x","payload_encoding":"string"}`)
+	}
+	n.b.SetAlarm(broker.Disk, true)
+	a := publish()
+	same(t, "status", a.status, 503)
+	same(t, "reason", a.object(t)["reason"], "publishers are blocked: low on disk")
+	n.b.SetAlarm(broker.Disk, false)
+	same(t, "status", publish().status, 200)
+}

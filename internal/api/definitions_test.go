@@ -2,13 +2,18 @@ package api_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"mime/multipart"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/api"
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/topology"
 )
 
 // BR-16.5: definitions come as a form's file too.
@@ -64,6 +69,45 @@ func TestDefinitionsRoundTrip(t *testing.T) {
 	if again := other.must("GET", "/definitions", "").body; again != exported {
 		t.Errorf("exported\n%s\nafter import\n%s", exported, again)
 	}
+}
+
+// An argument without a value is "undefined" wherever it is shown, as in RabbitMQ. A binding keeps
+// it through export and import: to a headers exchange it is for any value, and a binding that is
+// imported where it is already is the same one.
+func TestVoidArguments(t *testing.T) {
+	n := start(t)
+	void := amqp091.Table{{Key: "nothing", Value: nil}}
+	c := n.b.AsOperator("test", "/")
+	_, err := c.DeclareQueue(topology.QueueDecl{Name: "q", Durable: true, Arguments: void})
+	_, errX := c.DeclareExchange(topology.ExchangeDecl{Name: "x", Type: "headers", Durable: true, Arguments: void})
+	_, errB := c.Bind(topology.BindingDecl{Source: "x", DestinationKind: topology.QueueResource, Destination: "q", Arguments: void})
+	if err := errors.Join(err, errX, errB); err != nil {
+		t.Fatal(err)
+	}
+	exported := n.must("GET", "/definitions", "")
+	shown := exported.object(t)
+	for where, object := range map[string]any{
+		"queue": n.must("GET", "/queues/%2F/q", "").object(t), "queues": n.must("GET", "/queues", "").list(t)[0],
+		"exchange": n.must("GET", "/exchanges/%2F/x", "").object(t), "bindings": n.must("GET", "/exchanges/%2F/x/bindings/source", "").list(t)[0],
+		"exported queue": shown["queues"].([]any)[0], "exported exchange": shown["exchanges"].([]any)[0], "exported binding": shown["bindings"].([]any)[0],
+	} {
+		same(t, where, object.(map[string]any)["arguments"].(map[string]any)["nothing"], "undefined")
+	}
+	other := start(t)
+	for range 2 {
+		other.must("POST", "/definitions", exported.body)
+	}
+	if again := other.must("GET", "/definitions", "").body; again != exported.body {
+		t.Errorf("exported\n%s\nafter import\n%s", exported.body, again)
+	}
+	other.b.Read(func(s *topology.State, _ *auth.Users) {
+		v, _ := s.VHost("/")
+		for _, b := range v.BindingsBetween("x", topology.QueueResource, "q") {
+			if value, ok := b.Arguments.Get("nothing"); !ok || value != nil {
+				t.Errorf("the binding's argument became %v", value)
+			}
+		}
+	})
 }
 
 // BR-16.1, BR-16.2, BR-16.3: the keys of an export and of its objects; exchanges and
@@ -122,4 +166,49 @@ func TestImportOverwrites(t *testing.T) {
 	same(t, "the policy", n.must("GET", "/policies/%2F/p", "").object(t)["pattern"], "new")
 	same(t, "the queue", n.must("GET", "/queues/%2F/q?columns=arguments.x-max-length", "").object(t), map[string]any{"arguments": map[string]any{"x-max-length": 1}})
 	n.must("GET", "/queues/%2F/added", "")
+}
+
+// A number that fits into nothing is named: RabbitMQ would take it.
+func TestNumbersBeyond64Bits(t *testing.T) {
+	n := start(t)
+	for _, number := range []string{"9223372036854775808", "-9223372036854775809", "1e400"} {
+		want := "the number " + number + " does not fit into 64 bits"
+		definition := `{"pattern":"","definition":{"max-length":` + number + `}`
+		a := n.do("PUT", "/policies/%2F/p", definition+`}`)
+		imported := n.do("POST", "/definitions", `{"policies":[`+definition+`,"vhost":"/","name":"p","priority":0}]}`)
+		for _, a := range []answer{a, imported} {
+			if a.status != 400 || a.object(t)["reason"] != want {
+				t.Errorf("%s: %d %s, want %q", number, a.status, a.body, want)
+			}
+		}
+	}
+}
+
+// guarded are parameters that only those may set who may enter their virtual host, as shovels are.
+type guarded struct{}
+
+func (guarded) Check(p topology.Parameter, by broker.Setter) error {
+	if !by.Enters(p.VHost) {
+		return topology.Refuse(topology.Invalid, "user may not connect to vhost")
+	}
+	return nil
+}
+
+func (guarded) Changed() {}
+
+// Whoever runs the node has no permissions, and needs none to import what the node has exported.
+func TestTheOperatorImportsWhatWasExported(t *testing.T) {
+	n := start(t)
+	n.b.HandleParameters("guarded", guarded{})
+	text := `{"parameters":[{"vhost":"/","component":"guarded","name":"p","value":{}}],"queues":[{"vhost":"/","name":"q","durable":true,"auto_delete":false,"arguments":{}}]}`
+	r := httptest.NewRequest("POST", "/api/definitions", strings.NewReader(text))
+	w := httptest.NewRecorder()
+	api.Local(n.handler).ServeHTTP(w, r)
+	if w.Code/100 != 2 {
+		t.Errorf("the operator's import: %d %s", w.Code, w.Body)
+	}
+	if _, err := api.ImportDefinitions(n.b, []byte(text)); err != nil {
+		t.Errorf("the import at the start: %v", err)
+	}
+	n.must("GET", "/queues/%2F/q", "")
 }

@@ -45,27 +45,30 @@ func (r *request) definitionsText() ([]byte, error) {
 // queues and exchanges there are as they are. The first thing refused ends it; what
 // came before stays. warnings tell what was left out on purpose.
 func ImportDefinitions(b *broker.Broker, text []byte) (warnings []string, err error) {
-	return importDefinitions(b, text, "", internalUser)
+	return importDefinitions(b, text, "", internalUser, "")
 }
 
 // importer is one import.
 type importer struct {
 	b        *broker.Broker
 	user     string
+	by       string        // see Broker.PutParameter
 	vhost    message.VHost // of all objects; "" if each names its own
 	warnings []string
 }
 
-func importDefinitions(b *broker.Broker, text []byte, vhost message.VHost, user string) ([]string, error) {
+// importDefinitions imports as user. by is whom parameters are set for, "" for whoever runs
+// the node, who has no permissions because he needs none.
+func importDefinitions(b *broker.Broker, text []byte, vhost message.VHost, user, by string) ([]string, error) {
 	v, err := topology.ParseJSON(text)
 	if err != nil {
-		return nil, badRequest("failed_to_parse_json")
+		return nil, notJSON(err, "failed_to_parse_json")
 	}
 	doc, ok := v.(map[string]any)
 	if !ok {
 		return nil, badRequest("not_json")
 	}
-	im := &importer{b: b, user: user, vhost: vhost}
+	im := &importer{b: b, user: user, by: by, vhost: vhost}
 	type step struct {
 		key  string
 		each func(map[string]any) error
@@ -372,7 +375,7 @@ func (im *importer) binding(o map[string]any) error {
 	if kind == "exchange" {
 		d.DestinationKind = topology.ExchangeResource
 	}
-	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
+	if d.Arguments, err = topology.ParseArguments(voided(arguments)); err != nil {
 		return badRequest(err.Error())
 	}
 	_, err = im.b.AsOperator(im.user, v).Bind(d)
@@ -380,6 +383,19 @@ func (im *importer) binding(o map[string]any) error {
 		return badRequest(refusal.Text)
 	}
 	return declared(err)
+}
+
+// voided are a binding's arguments with void for what an export shows as "undefined". The two
+// are not the same to a headers exchange: void is for any value, the text only for itself.
+func voided(arguments map[string]any) map[string]any {
+	changed := make(map[string]any, len(arguments))
+	for key, v := range arguments {
+		if v == "undefined" {
+			v = nil
+		}
+		changed[key] = v
+	}
+	return changed
 }
 
 func (im *importer) policy(o map[string]any) error {
@@ -448,7 +464,7 @@ func (im *importer) parameter(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, err = im.b.PutParameter(topology.Parameter{VHost: v, Component: component, Name: name, Value: text}, im.user)
+	_, err = im.b.PutParameter(topology.Parameter{VHost: v, Component: component, Name: name, Value: text}, im.by)
 	return im.about(err, v, name)
 }
 

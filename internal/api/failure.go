@@ -27,6 +27,7 @@ var (
 	vhostMissing  = &failure{http.StatusNotFound, "not_found", "vhost_not_found"}
 	wrongPassword = &failure{http.StatusUnauthorized, "not_authorized", "Not_Authorized"}
 	accessRefused = notAuthorised("Access refused.")
+	wrongType     = &failure{http.StatusUnsupportedMediaType, "bad_request", "the body must be application/json"}
 	bodyTooLarge  = &failure{http.StatusRequestEntityTooLarge, "bad_request", "Exceeded HTTP request body size limit"}
 )
 

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"net/http"
 	"unicode/utf8"
 
@@ -62,7 +63,7 @@ func (s *server) getMessages(r *request) (any, error) {
 		items = append(items, item)
 		return r.Context().Err() == nil
 	}
-	limit := int(max(count, 0)) // negative: all there are
+	limit := int(min(max(count, 0), math.MaxInt)) // negative: all there are
 	if mode == peek {
 		err = r.link().Peek(r.queueName(), limit, show)
 	} else {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"bartleby.mq/internal/moment"
 )
 
 // history remembers what counters and lengths were at earlier requests, from which
@@ -55,12 +57,12 @@ const (
 
 func spanOf(r *http.Request, name string) span {
 	q := r.URL.Query()
-	age, err := strconv.Atoi(q.Get(name + spanSuffix))
-	step, err2 := strconv.Atoi(q.Get(name + spanStepName))
+	age, err := strconv.ParseInt(q.Get(name+spanSuffix), 10, 64)
+	step, err2 := strconv.ParseInt(q.Get(name+spanStepName), 10, 64)
 	if err != nil || err2 != nil || age <= 0 || step <= 0 || age/step > maxPoints {
 		return span{}
 	}
-	return span{time.Duration(age) * time.Second, time.Duration(step) * time.Second}
+	return span{moment.Duration(age, time.Second), moment.Duration(step, time.Second)}
 }
 
 // spans are all spans of a request.

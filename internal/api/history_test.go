@@ -1,6 +1,9 @@
 package api
 
 import (
+	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -57,4 +60,37 @@ func TestSamples(t *testing.T) {
 	}
 	same("avg", d["avg"], 20.0)
 	same("avg_rate", d["avg_rate"], 1.5)
+}
+
+// A query may ask for any span: one that does not fit a time.Duration is none, and a
+// product that wraps must not become a step of nothing.
+func TestSpansOfAQueryFit(t *testing.T) {
+	numbers := []string{"", "0", "-1", "1", "60", "NaN", "1e300", "2147483648", "9007199254740992", "9223372036854775807", "9223372036854775808",
+		"9223372037", "18446744074", "36028797018963968", "36893488147", "4611686018427387904", "9223372036"}
+	var inverse uint64 = 1 // of 5^9: with it a step of 512 ns is a number of seconds
+	for range 6 {
+		inverse *= 2 - 1953125*inverse
+	}
+	for _, wrapped := range []uint64{inverse, inverse & (1<<55 - 1), (inverse * 3) & (1<<55 - 1), 1 << 55} {
+		numbers = append(numbers, strconv.FormatUint(wrapped, 10), strconv.FormatUint(wrapped*900, 10))
+	}
+	for _, age := range numbers {
+		for _, step := range numbers {
+			r := httptest.NewRequest("GET", "/api/queues?"+url.Values{"lengths_age": {age}, "lengths_incr": {step}}.Encode(), nil)
+			s := spanOf(r, lengthsSpan)
+			if s == (span{}) {
+				continue
+			}
+			if s.step < time.Second || s.age < time.Second || s.age/s.step > maxPoints {
+				t.Errorf("age %s, step %s: %+v", age, step, s)
+				continue
+			}
+			p := past{samples: []sample{{time.Now(), map[string]float64{"n": 1}}}}
+			details := map[string]any{}
+			p.draw(details, "n", time.Now(), s)
+			if n := len(details["samples"].([]map[string]any)); n == 0 || n > maxPoints+1 {
+				t.Errorf("age %s, step %s: %d samples", age, step, n)
+			}
+		}
+	}
 }

@@ -7,11 +7,9 @@ import (
 	"unicode/utf8"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
-
-// maxShortString is how long a short string may be (AMQP 0-9-1, 4.2.5.3).
-const maxShortString = 255
 
 // textProperty is a property that is text: its name in JSON, and where it is.
 type textProperty struct {
@@ -130,7 +128,7 @@ func readProperties(v any) ([]byte, error) {
 			continue
 		}
 		text, ok := v.(string)
-		if !ok || len(text) > maxShortString {
+		if !ok || message.CheckName(p.name, text) != nil {
 			return nil, badRequest("not_string", p.name)
 		}
 		*p.of(&l) = &text

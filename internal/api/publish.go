@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
@@ -22,8 +23,8 @@ func (s *server) publish(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(key) > maxShortString {
-		return nil, badRequest("routing_key is longer than 255 bytes")
+	if err := message.CheckName("routing_key", key); err != nil {
+		return nil, badRequest(err.Error())
 	}
 	payload, err := r.payload()
 	if err != nil {
@@ -38,6 +39,9 @@ func (s *server) publish(r *request) (any, error) {
 	}
 	if p.Props, err = amqp091.ParseProps(p.Raw); err != nil {
 		return nil, badRequest(err.Error())
+	}
+	if reason, alarmed := s.b.Alarms(); alarmed {
+		return nil, &failure{http.StatusServiceUnavailable, "service_unavailable", "publishers are blocked: " + reason}
 	}
 	routed, err := r.link().PublishOne(&p)
 	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.PreconditionFailed {

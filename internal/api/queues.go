@@ -166,6 +166,7 @@ func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 	object["reductions"], object["reductions_details"] = 0, map[string]any{"rate": 0.0}
 	object["messages_in_transit"] = c.Transit
 	object["messages_stranded"] = c.Stranded
+	object["messages_set_aside"] = c.Stats.SetAside
 	object["dead_letters"] = showDead(&c.Stats)
 	s.putConsumerTags(object, q, c)
 	if q.Decl.Type == topology.Quorum {

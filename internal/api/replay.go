@@ -1,10 +1,11 @@
 package api
 
 import (
-	"time"
+	"math"
 
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/moment"
 )
 
 // replay moves dead letters back to where they came from (DL-19.6). It answers
@@ -47,8 +48,8 @@ func (s *server) replay(r *request) (any, error) {
 			return nil, err
 		}
 	}
-	q.OlderThan, q.NewerThan = time.Duration(older)*time.Millisecond, time.Duration(newer)*time.Millisecond
-	q.Limit, q.Rate = int(limit), int(rate)
+	q.OlderThan, q.NewerThan = moment.Milliseconds(older), moment.Milliseconds(newer)
+	q.Limit, q.Rate = int(min(limit, math.MaxInt)), int(min(rate, math.MaxInt))
 	result, err := r.link().Replay(r.Context(), r.queueName(), q)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -36,7 +37,8 @@ func (r *request) vhost() message.VHost { return message.VHost(r.params["vhost"]
 // queueName is the queue named in the path.
 func (r *request) queueName() message.QueueName { return message.QueueName(r.params["queue"]) }
 
-// exchangeName is the exchange named in the path; amq.default is the default one (BR-15.1).
+// exchangeName is the exchange named in the path; amq.default is the default one (BR-15.1),
+// as its own name is, which is empty.
 func (r *request) exchangeName() message.ExchangeName { return exchangeName(r.params["exchange"]) }
 
 func exchangeName(segment string) message.ExchangeName {
@@ -64,6 +66,9 @@ func (r *request) linkTo(v message.VHost) *broker.Connection {
 	return r.s.b.For(r.identity, v)
 }
 
+// maxStrangerBody is how many bytes a body may have of which nobody knows yet whose it is: a form with a name and a password.
+const maxStrangerBody = 64 << 10
+
 // readBody reads and decodes the body of a PUT or POST. It is refused when more
 // has arrived than may; nothing is set aside for what a client only announces.
 func (r *request) readBody(w http.ResponseWriter) error {
@@ -71,23 +76,33 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	if r.Method != http.MethodPut && r.Method != http.MethodPost {
 		return nil
 	}
-	if r.ContentLength > r.s.MaxBody {
+	limit := r.s.MaxBody
+	if r.rt.access == open {
+		limit = min(limit, maxStrangerBody)
+	}
+	if r.ContentLength > limit {
 		return bodyTooLarge // without waiting for what will not be read
 	}
 	var err error
-	if r.raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, r.s.MaxBody)); err != nil {
+	if r.raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
 			return bodyTooLarge
 		}
 		return badRequest("the request body could not be read")
 	}
-	if len(strings.TrimSpace(string(r.raw))) == 0 || !r.isJSON() {
+	if len(strings.TrimSpace(string(r.raw))) == 0 {
+		return nil
+	}
+	if !r.mayBeOfThisType() {
+		return wrongType
+	}
+	if !r.isJSON() {
 		return nil
 	}
 	v, err := topology.ParseJSON(r.raw)
 	if err != nil {
-		return badRequest("not_json")
+		return notJSON(err, "not_json")
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -97,6 +112,35 @@ func (r *request) readBody(w http.ResponseWriter) error {
 		return badRequest("invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?")
 	}
 	return badRequest("not_json")
+}
+
+// notJSON is the answer to a text that could not be read: RabbitMQ's reason, or
+// which number is too large, as RabbitMQ has no such bound.
+func notJSON(err error, reason string) error {
+	var number *topology.NumberError
+	if errors.As(err, &number) {
+		return badRequest(number.Error())
+	}
+	return badRequest(reason)
+}
+
+// mayBeOfThisType says whether the body's type is one that may be sent. Programs such as curl
+// say what they like. A browser must say JSON: pages of other sites may send the other types
+// without being asked whether they may, but for a form's file, which RabbitMQ's console sends.
+func (r *request) mayBeOfThisType() bool {
+	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err != nil:
+		return false
+	case r.rt.pattern == "login":
+		return kind == "application/x-www-form-urlencoded"
+	case strings.HasPrefix(r.rt.pattern, "definitions") && kind == "multipart/form-data":
+		return true
+	}
+	return kind == "application/json"
 }
 
 // isJSON says whether the body is to be decoded here: forms and definitions are

@@ -109,13 +109,24 @@ func (p *resource) match(path []string) (map[string]string, bool) {
 			}
 			continue
 		}
-		params[s[1:len(s)-1]] = path[i]
+		name := s[1 : len(s)-1]
+		if path[i] == "" && !mayBeEmpty(name) {
+			return nil, false
+		}
+		params[name] = path[i]
 	}
 	return params, true
 }
 
+// mayBeEmpty says whether a parameter's segment may be empty: only of exchanges one, the
+// default one, has the empty name.
+func mayBeEmpty(parameter string) bool {
+	return parameter == "exchange" || parameter == "source" || parameter == "destination"
+}
+
 // splitPath returns the decoded segments of a path below /api. An encoded slash
-// is part of a segment; names such as ".." have no meaning.
+// is part of a segment; names such as ".." have no meaning. A slash at the end has
+// none either.
 func splitPath(escaped string) ([]string, bool) {
 	rest, ok := strings.CutPrefix(escaped, "/api/")
 	if !ok {
@@ -124,7 +135,7 @@ func splitPath(escaped string) ([]string, bool) {
 	segments := strings.Split(strings.TrimSuffix(rest, "/"), "/")
 	for i, s := range segments {
 		decoded, err := url.PathUnescape(s)
-		if err != nil || decoded == "" {
+		if err != nil {
 			return nil, false
 		}
 		segments[i] = decoded

@@ -172,6 +172,7 @@ func (s *server) routes() []route {
 
 		{"POST", "queues/{vhost}/{queue}/replay", managing, s.replay},
 		{"GET", "outboxes", monitoring, s.listOutboxes},
+		{"GET", "set-aside", monitoring, s.listSetAside},
 		{"POST", "stranded/{vhost}/relocate", administers, s.relocateStranded},
 		{"POST", "control/stop", administers, s.stop},
 		{"POST", "backup", administers, s.backUp},

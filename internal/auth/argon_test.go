@@ -52,7 +52,7 @@ func TestChecksTakeAsLong(t *testing.T) {
 	if u.Candidate("u", false).Slow() || !u.Candidate("u", true).Slow() {
 		t.Error("slow is not what it should be")
 	}
-	u.PutUser("a", cheap("pw"), nil)
+	_, _ = u.PutUser("a", cheap("pw"), nil)
 	for _, name := range []string{"u", "a", "missing"} {
 		if !u.Candidate(name, false).Slow() {
 			t.Errorf("a check of %s is not slow", name)
@@ -68,11 +68,11 @@ func TestChecksTakeAsLong(t *testing.T) {
 	if err != nil || !v.Candidate("missing", false).Slow() {
 		t.Errorf("after a restart checks are not slow, %v", err)
 	}
-	u.PutUser("a", HashPassword("pw", salt), nil)
+	_, _ = u.PutUser("a", HashPassword("pw", salt), nil)
 	if u.Candidate("u", false).Slow() {
 		t.Error("without such a hash checks are still slow")
 	}
-	u.PutUser("a", cheap("pw"), nil)
+	_, _ = u.PutUser("a", cheap("pw"), nil)
 	u.DeleteUser("a")
 	if u.Candidate("u", false).Slow() {
 		t.Error("without such a user checks are still slow")

@@ -5,6 +5,7 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"errors"
+	"strings"
 	"testing"
 
 	"bartleby.mq/internal/amqp091"
@@ -19,8 +20,8 @@ var salt = [saltSize]byte{1, 2, 3, 4}
 func newUsers(t *testing.T) *Users {
 	t.Helper()
 	u := New("guest")
-	u.PutUser("guest", HashPassword("pw", salt), []Tag{Administrator})
-	u.PutUser("u", HashPassword("pw", salt), nil)
+	_, _ = u.PutUser("guest", HashPassword("pw", salt), []Tag{Administrator})
+	_, _ = u.PutUser("u", HashPassword("pw", salt), nil)
 	return u
 }
 
@@ -81,7 +82,7 @@ func TestBR_2_3_External(t *testing.T) {
 
 func TestBR_2_6_Authenticate(t *testing.T) {
 	u := newUsers(t)
-	u.PutUser("nobody", HashPassword("", salt), nil)
+	_, _ = u.PutUser("nobody", HashPassword("", salt), nil)
 	for _, c := range []struct {
 		user, password string
 		loopback, ok   bool
@@ -283,7 +284,7 @@ func TestAccountsSurviveARestart(t *testing.T) {
 	if err := u.SetLimit("u", MaxChannels, int64(5)); err != nil {
 		t.Fatal(err)
 	}
-	u.PutUser("deleted", PasswordHash{}, nil)
+	_, _ = u.PutUser("deleted", PasswordHash{}, nil)
 	u.DeleteUser("deleted")
 	u.DeleteVHost("gone")
 
@@ -320,5 +321,34 @@ func TestAccountsSurviveARestart(t *testing.T) {
 	}
 	if UserDeleted("u") != "user 'u' is deleted" {
 		t.Error("BR-2.8: wrong text")
+	}
+}
+
+// An earlier version let in a user whose name is not UTF-8; its record has another name, its key has not.
+func TestUsersThatAreNotTextAreReadFromTheirKeys(t *testing.T) {
+	u, err := Load(func(yield func(key, value []byte) bool) {
+		yield([]byte(userKey("u\xff")), []byte(`{"v":1,"name":"u\ufffd","password_hash":"","hashing_algorithm":"rabbit_password_hashing_sha256"}`))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := u.User("u\ufffd"); ok {
+		t.Error("it became another user")
+	}
+	if !u.DeleteUser("u\xff") {
+		t.Fatal("the user is not there")
+	}
+	changes := u.TakeChanges()
+	if len(changes) != 1 || changes[0].Value != nil || string(changes[0].Key) != "auth/user/u%FF" {
+		t.Errorf("deleted: %q", changes)
+	}
+}
+
+func TestUserNamesAreChecked(t *testing.T) {
+	u := New()
+	for _, name := range []string{"u\xff", strings.Repeat("u", 256)} {
+		if _, err := u.PutUser(name, PasswordHash{}, nil); err == nil || len(u.TakeChanges()) != 0 {
+			t.Errorf("%q became a user", name)
+		}
 	}
 }

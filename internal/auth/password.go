@@ -121,7 +121,12 @@ type LoginError struct {
 }
 
 // Error returns user and reason.
-func (e *LoginError) Error() string { return fmt.Sprintf("user '%s': %s", e.User, e.Reason) }
+func (e *LoginError) Error() string {
+	// Nobody's name is longer, and whoever says one may fill the log with it.
+	return fmt.Sprintf("user '%s': %s", e.User[:min(len(e.User), maxLoggedName)], e.Reason)
+}
+
+const maxLoggedName = 255 // bytes
 
 // LoginRefused is what a client is told whose login failed (BR-2.4).
 func LoginRefused(mechanism string) error {

@@ -91,11 +91,17 @@ func (u *Users) load(key string, value []byte) error {
 	if version.Version != recordVersion {
 		return fmt.Errorf("version %d, this program reads version %d", version.Version, recordVersion)
 	}
+	// JSON has no form for a name that is not UTF-8, which earlier versions have let in: in the record, other
+	// characters stand in its place, and an account called otherwise than its key could not be deleted.
+	parts, _ := change.Parts(kind, key)
 	switch kind {
 	case userKind:
 		var r userRecord
 		if err := json.Unmarshal(value, &r); err != nil {
 			return err
+		}
+		if len(parts) == 1 {
+			r.Name = parts[0]
 		}
 		u.set(&User{
 			Name: r.Name, Password: PasswordHash{r.Hash, r.Algorithm}, Tags: slices.Clone(r.Tags), limits: maps.Clone(r.Limits),
@@ -105,11 +111,17 @@ func (u *Users) load(key string, value []byte) error {
 		if err := json.Unmarshal(value, &r); err != nil {
 			return err
 		}
+		if len(parts) == 2 {
+			r.VHost, r.User = message.VHost(parts[0]), parts[1]
+		}
 		u.addPermission(Permission{VHost: r.VHost, User: r.User, Configure: r.Configure, Write: r.Write, Read: r.Read})
 	case topicPermissionKind:
 		var r topicPermissionRecord
 		if err := json.Unmarshal(value, &r); err != nil {
 			return err
+		}
+		if len(parts) == 3 {
+			r.VHost, r.User, r.Exchange = message.VHost(parts[0]), parts[1], message.ExchangeName(parts[2])
 		}
 		u.addTopicPermission(TopicPermission{VHost: r.VHost, User: r.User, Exchange: r.Exchange, Write: r.Write, Read: r.Read})
 	default:

@@ -51,7 +51,7 @@ type plain struct{}
 func (plain) Name() string { return "PLAIN" }
 
 func (plain) Step(response []byte) ([]byte, *Credentials, error) {
-	parts := strings.Split(string(response), "\x00")
+	parts := strings.SplitN(string(response), "\x00", 4) // one more than there may be
 	if len(parts) != 3 {
 		return nil, nil, ErrMalformed
 	}
@@ -64,18 +64,15 @@ type amqplain struct{}
 func (amqplain) Name() string { return "AMQPLAIN" }
 
 func (amqplain) Step(response []byte) ([]byte, *Credentials, error) {
-	table, err := amqp091.DecodeTable(response)
-	if err != nil {
+	if amqp091.CheckTable(response) != nil { // nothing is made of the rest: nobody knows the client yet
 		return nil, nil, ErrMalformed
 	}
-	login, _ := table.Get("LOGIN")
-	password, _ := table.Get("PASSWORD")
-	user, hasUser := login.(string)
-	secret, hasSecret := password.(string)
-	if !hasUser || !hasSecret {
+	loginType, login, _ := amqp091.HeaderField(response, "LOGIN")
+	passwordType, password, _ := amqp091.HeaderField(response, "PASSWORD")
+	if loginType != 'S' || passwordType != 'S' {
 		return nil, nil, ErrMalformed
 	}
-	return nil, &Credentials{User: user, Password: secret}, nil
+	return nil, &Credentials{User: string(login), Password: string(password)}, nil
 }
 
 // known is a mechanism whose outcome is known before the client speaks.

@@ -58,6 +58,9 @@ func (u *Users) PutTopicPermission(p TopicPermission) (created bool, err error) 
 	if err := u.checkUser(p.User); err != nil {
 		return false, err
 	}
+	if err := message.CheckName("exchange", p.Exchange); err != nil {
+		return false, topology.Refuse(topology.Invalid, "%s", err)
+	}
 	g := grantName{p.VHost, p.User}
 	_, existed := u.topics[g][p.Exchange]
 	u.addTopicPermission(p)

@@ -107,14 +107,18 @@ func (u *Users) List() []*User {
 }
 
 // PutUser creates a user or replaces password and tags of one there is; limits and permissions stay.
-func (u *Users) PutUser(name string, password PasswordHash, tags []Tag) (created bool) {
+// A name that is none is Invalid.
+func (u *Users) PutUser(name string, password PasswordHash, tags []Tag) (created bool, err error) {
 	old, exists := u.users[name]
+	if err := message.CheckName("user", name); err != nil && !exists {
+		return false, topology.Refuse(topology.Invalid, "%s", err)
+	}
 	user := &User{Name: name, Password: password, Tags: slices.Clone(tags)}
 	if exists {
 		user.limits = old.limits
 	}
 	u.put(user)
-	return !exists
+	return !exists, nil
 }
 
 func (u *Users) put(user *User) {

@@ -3,8 +3,11 @@ package bodies
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 
 	"bartleby.mq/internal/bodyfile"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 )
@@ -33,8 +36,17 @@ func (e *DamageError) Error() string {
 }
 
 // readAt reads what the file holds from a record on into dst, and says how much that
-// is: all of the record, if dst is long enough.
+// is: all of the record, if dst is long enough. What a disk has failed to read it is asked
+// for once more: a message is set aside for what stays, not for what passes.
 func (s *Store) readAt(at message.Location, dst []byte) (n int, err error) {
+	held.Nothing("bodies on disk")
+	if n, err = s.readOnce(at, dst); errors.Is(err, syscall.EIO) {
+		n, err = s.readOnce(at, dst)
+	}
+	return n, err
+}
+
+func (s *Store) readOnce(at message.Location, dst []byte) (n int, err error) {
 	switch d := &s.disk; {
 	case at.Space() == message.InJournal && d.Journal != nil:
 		n, err = d.Journal.ReadSome(journal.Pos(at), dst)
@@ -47,7 +59,7 @@ func (s *Store) readAt(at message.Location, dst []byte) (n int, err error) {
 	case at.Space() == message.InScratch && d.Scratch != nil:
 		n, err = d.Scratch.ReadAt(at.Segment(), dst, int64(at.Offset()))
 	default:
-		return 0, fmt.Errorf("message record at %s: there are no such files", at)
+		return 0, fmt.Errorf("message record at %s: there are no such files: %w", at, fs.ErrNotExist)
 	}
 	if err != nil {
 		return n, fmt.Errorf("message record at %s: %w", at, err)

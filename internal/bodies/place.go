@@ -3,6 +3,7 @@ package bodies
 import (
 	"fmt"
 
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/message"
 )
 
@@ -127,6 +128,7 @@ func (s *Store) ToScratch(ref message.Ref) error {
 	if s.disk.Scratch == nil {
 		return fmt.Errorf("message record: there are no scratch files")
 	}
+	held.Nothing("scratch files")
 	s.scratching.Lock()
 	defer s.scratching.Unlock()
 	// A copy is sealed: others read the record meanwhile.

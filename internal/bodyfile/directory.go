@@ -37,7 +37,7 @@ func parseName(name, suffix string) (number uint32, ok bool) {
 
 // makeDirectory makes a directory if needed, with its name durable.
 func makeDirectory(fs vfs.FS, dir string) error {
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("bodyfile: make directory %s: %w", dir, err)
 	}
 	return syncDirectory(fs, fs.PathDir(dir))

@@ -43,8 +43,8 @@ func (h *handles) readAt(key fileKey, dst []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer h.done(f)
 	n, err := f.file.ReadAt(dst, off)
+	h.done(f)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return n, fmt.Errorf("bodyfile: read %s at offset %d: %w", h.path(key.kind, key.number), off, err)
 	}

@@ -130,8 +130,9 @@ func (k *Keep) ReadAt(kind Kind, number uint32, dst []byte, off int64) (int, err
 // the file back; Retain removes it then.
 func (k *Keep) Drop(kind Kind, number uint32) error {
 	path := k.path(kind, number)
-	defer k.handles.forget(fileKey{kind, number})
-	return remove(k.fs, path)
+	err := remove(k.fs, path)
+	k.handles.forget(fileKey{kind, number})
+	return err
 }
 
 // Close closes the files. Writers are the business of those who have them.

@@ -153,8 +153,9 @@ func (s *Scratch) Drop(number uint32) error {
 		return fmt.Errorf("bodyfile: %s is being appended to", s.path(number))
 	}
 	path := s.path(number)
-	defer s.handles.forget(fileKey{number: number})
-	return remove(s.fs, path)
+	err := remove(s.fs, path)
+	s.handles.forget(fileKey{number: number})
+	return err
 }
 
 // Close closes the files. What is in them is discarded by the next OpenScratch.

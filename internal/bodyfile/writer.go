@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/held"
 )
 
 // writeBytes is how much is gathered before it is written.
@@ -79,6 +81,7 @@ func (w *Writer) Append(record []byte) (offset uint32, err error) {
 }
 
 func (w *Writer) flush() error {
+	held.Nothing("kept bodies")
 	if _, err := w.file.Write(w.buf); err != nil {
 		w.err = fmt.Errorf("bodyfile: write %s: %w", w.path, err)
 	}
@@ -90,6 +93,7 @@ func (w *Writer) flush() error {
 // fails nothing may refer to the file; after an ErrSync the disk cannot be trusted with
 // anything.
 func (w *Writer) Finish() error {
+	held.Nothing("kept bodies")
 	if w.err == nil {
 		_ = w.flush()
 	}

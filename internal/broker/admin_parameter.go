@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -8,11 +9,30 @@ import (
 // ParameterHandler gives parameters of one component a meaning. Its methods are
 // called with nothing locked.
 type ParameterHandler interface {
-	// Check refuses a value with an error of kind Invalid. enter says whether whoever
-	// sets it may enter a virtual host.
-	Check(p topology.Parameter, enter func(message.VHost) bool) error
+	// Check refuses a value with an error of kind Invalid. by is whoever sets it.
+	Check(p topology.Parameter, by Setter) error
 	// Changed is called after each change that may have been of the component.
 	Changed()
+}
+
+// Setter is on whose behalf a parameter is set.
+type Setter struct {
+	b    *Broker
+	name string // "": whoever runs the node, who may do everything
+}
+
+// Enters says whether the setter may enter a virtual host.
+func (s Setter) Enters(v message.VHost) bool { return s.name == "" || s.b.mayEnter(s.name, v) }
+
+// Permits is an error where the setter may not use a queue or an exchange so.
+func (s Setter) Permits(a topology.Access, r topology.Resource) error {
+	if s.name == "" {
+		return nil
+	}
+	c := s.b.As(s.name, r.VHost) // which looks at the topology itself
+	s.b.topo.RLock()
+	defer s.b.topo.RUnlock()
+	return c.permit(a, r)
 }
 
 // HandleParameters has a component's parameters handled. It is called before the
@@ -29,7 +49,7 @@ func (b *Broker) HandleParameters(component string, h ParameterHandler) {
 func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, err error) {
 	h := b.parameters[p.Component]
 	if h != nil {
-		if err := h.Check(p, func(v message.VHost) bool { return by == "" || b.mayEnter(by, v) }); err != nil {
+		if err := h.Check(p, Setter{b, by}); err != nil {
 			return false, err
 		}
 	}
@@ -104,14 +124,14 @@ func (b *Broker) EnsureClusterID() error {
 
 // ClusterID is what EnsureClusterID has made, or "".
 func (b *Broker) ClusterID() (id string) {
-	b.topo.RLock()
-	defer b.topo.RUnlock()
-	for _, p := range b.state.GlobalParameters() {
-		if p.Name == ClusterIDParameter {
-			if v, err := topology.ParseJSON(p.Value); err == nil {
-				id, _ = v.(string)
+	b.Read(func(s *topology.State, _ *auth.Users) {
+		for _, p := range s.GlobalParameters() {
+			if p.Name == ClusterIDParameter {
+				if v, err := topology.ParseJSON(p.Value); err == nil {
+					id, _ = v.(string)
+				}
 			}
 		}
-	}
+	})
 	return id
 }

@@ -7,13 +7,12 @@ import (
 	"bartleby.mq/internal/topology"
 )
 
-// Read calls f with the declarations and the accounts locked for reading. f must
-// change nothing and wait for nothing, and keep only what never changes: names,
-// policies, settings, bindings, users.
+// Read calls f with the declarations and the accounts locked for reading, and returns
+// when what f has seen is stored. f must change nothing and wait for nothing, and keep only
+// what never changes: names, policies, settings, bindings, users. REQUIRES: nothing is
+// locked.
 func (b *Broker) Read(f func(s *topology.State, u *auth.Users)) {
-	b.topo.RLock()
-	defer b.topo.RUnlock()
-	f(b.state, b.users)
+	_ = b.look(func() { f(b.state, b.users) }) // a failure ends the node
 }
 
 // QueueInfo is a queue as it was declared, and what policies make of it, at one
@@ -61,7 +60,8 @@ type AttachedConsumer struct {
 	ConsumerInfo
 	Tag                      string
 	NoAck, Exclusive, Active bool
-	Prefetch, Priority       int
+	Prefetch                 int
+	Priority                 int64
 	Timeout                  int64 // milliseconds; 0 = the queue's
 }
 

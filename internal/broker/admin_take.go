@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
@@ -35,11 +36,25 @@ type Shown struct {
 func (c *Connection) Take(name message.QueueName, limit int, after After, f func(*Shown) bool) error {
 	var back []partition.Op
 	defer func() { c.Run(back) }()
+	defer bug.End(c.b.Logger, "getting messages") // before it: partitions may be locked
 	var window bodies.Window
 	defer window.Free()
 	for n := 0; limit == 0 || n < limit; n++ {
 		g, ok, err := c.Get(name, after == AckRemoves)
 		if err != nil || !ok {
+			return err
+		}
+		s, err := c.b.shown(&g, &window)
+		if err != nil {
+			aside := c.b.node.SetAside(g.Queue, &g.Delivery, g.By, err)
+			c.b.release(&g.Delivery)
+			if aside {
+				n--
+				continue
+			}
+			if after != AckRemoves {
+				back = append(back, partition.Op{Kind: partition.Return, Queue: g.Queue, ID: g.ID, Consumer: g.By, How: queue.ReturnNack})
+			}
 			return err
 		}
 		op := partition.Op{Queue: g.Queue, ID: g.ID, Consumer: g.By}
@@ -54,18 +69,8 @@ func (c *Connection) Take(name message.QueueName, limit int, after After, f func
 		if after != AckRemoves {
 			back = append(back, op)
 		}
-		s, err := c.b.shown(&g, &window)
-		if err != nil {
-			c.b.bodies.Release(g.Body)
-			c.b.bodies.Release(g.History)
-			if after != AckRemoves {
-				back[len(back)-1] = partition.Op{Kind: partition.Return, Queue: g.Queue, ID: g.ID, Consumer: g.By, How: queue.ReturnNack}
-			}
-			return err
-		}
 		more := f(s)
-		c.b.bodies.Release(g.Body)
-		c.b.bodies.Release(g.History)
+		c.b.release(&g.Delivery)
 		if !more {
 			return nil
 		}
@@ -77,7 +82,6 @@ func (c *Connection) Take(name message.QueueName, limit int, after After, f func
 func (b *Broker) shown(g *Got, w *bodies.Window) (*Shown, error) {
 	r, err := b.bodies.Read(g.Body, w)
 	if err != nil {
-		b.Logger.Error("A message cannot be read", "vhost", string(g.Queue.VHost), "queue", g.Queue.Name, "error", err)
 		return nil, err
 	}
 	rec := message.Record(r)

@@ -8,8 +8,8 @@ import (
 // connections stay (BR-2.8).
 func (b *Broker) PutUser(name string, password auth.PasswordHash, tags []auth.Tag) (created bool, err error) {
 	err = b.change(func() error {
-		created = b.users.PutUser(name, password, tags)
-		return nil
+		created, err = b.users.PutUser(name, password, tags)
+		return err
 	})
 	return created, err
 }

@@ -7,6 +7,7 @@ import (
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
 )
 
@@ -71,8 +72,15 @@ func (b *Broker) DeleteEmptyVHost(name message.VHost) error {
 	})
 }
 
+// endedQueue is a queue that went with its virtual host, and what it held.
+type endedQueue struct {
+	q    *topology.Queue
+	held partition.Counts
+}
+
 // deleteVHost deletes a virtual host unless check, if there is one, objects.
 func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) error) error {
+	var ended []endedQueue
 	err := b.change(func() error {
 		if v, ok := b.state.VHost(name); ok && check != nil {
 			if err := check(v); err != nil {
@@ -84,9 +92,10 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 			return err
 		}
 		b.users.DeleteVHost(name)
+		b.removing()
 		for _, q := range queues {
 			if n, err := b.node.Delete(runtimeOf(q), nil); err == nil {
-				b.retire(q.Type, &n.Stats)
+				ended = append(ended, endedQueue{q, n})
 			}
 		}
 		return nil
@@ -94,6 +103,11 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 	if err != nil {
 		return err
 	}
+	for _, e := range ended {
+		n := b.node.Deleted(runtimeOf(e.q), e.held)
+		b.retire(e.q.Type, &n.Stats)
+	}
+	b.node.RetryStranded() // what was on its way in it goes with it
 	b.parametersGone()
 	b.CloseConnections(func(c *Connection) bool { return c.VHost == name }, 320, fmt.Sprintf("vhost '%s' is down", name))
 	return nil

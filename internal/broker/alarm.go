@@ -37,6 +37,35 @@ type alarms struct {
 	waiting map[uint64]func()
 }
 
+// intake bounds what clients may send between two looks at memory and disk: a look each
+// second would let one fast publisher take hundreds of megabytes beyond a limit.
+type intake struct {
+	left    atomic.Int64 // bytes until somebody is to look
+	look    func()       // static once the node serves; nil: nobody looks
+	looking sync.Mutex
+}
+
+// WatchIntake has look called whenever clients have sent what AllowIntake has allowed.
+// It is called before the node serves. look calls AllowIntake; it may be called by any
+// goroutine, by one at a time, with nothing locked.
+func (b *Broker) WatchIntake(look func()) { b.intake.look = look }
+
+// AllowIntake says how many bytes clients may send until the next look.
+func (b *Broker) AllowIntake(bytes int64) { b.intake.left.Store(bytes) }
+
+// Received counts bytes that a client has sent, or made the broker keep.
+func (b *Broker) Received(n int) {
+	if b.intake.left.Add(-int64(n)) >= 0 || b.intake.look == nil || !b.intake.looking.TryLock() {
+		return
+	}
+	defer b.intake.looking.Unlock()
+	b.intake.look()
+}
+
+// ShortOfRoom says whether there is little room on the disk, and how much, in bytes: the node
+// then keeps no more of it than it needs, and gives back soon what it needs no more.
+func (b *Broker) ShortOfRoom(short bool, room int64) { b.node.ShortOfRoom(short, room) }
+
 // SetAlarm raises or clears an alarm, and tells those who asked by OnAlarm before
 // it returns if that changed anything.
 func (b *Broker) SetAlarm(a Alarm, on bool) {

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
+	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/store"
 )
 
 // The files of a backup that are not the node's own.
@@ -28,6 +30,70 @@ type Backup struct {
 // ErrBackupThere is the error for a backup to a directory that exists.
 var ErrBackupThere = errors.New("there is something already")
 
+// ErrBackupInside is the error for a backup to a directory in the data directory.
+var ErrBackupInside = errors.New("that is inside of the data directory, which is no place for a copy of it")
+
+// ErrBackupNowhere is the error for a backup to a directory in one that is not there: where a
+// disk is not mounted the copy would fill another.
+var ErrBackupNowhere = errors.New("there is no such directory to put it in")
+
+// exists says whether there is something of that name, be it a symbolic link that leads nowhere.
+func (b *Broker) exists(path string) (bool, error) {
+	var err error
+	if b.FS == store.OwnerOnly {
+		_, err = os.Lstat(path)
+	} else {
+		_, err = b.FS.Stat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// inDataDir says whether a path is in the data directory, or is it: by its name, or, since
+// there are symbolic links and other names, by one of the directories above it being the same.
+func (b *Broker) inDataDir(path string) (bool, error) {
+	own, err := filepath.Abs(b.Dir)
+	if err != nil {
+		return false, err
+	}
+	if rel, err := filepath.Rel(own, path); err == nil && filepath.IsLocal(rel) {
+		return true, nil
+	}
+	if b.FS != store.OwnerOnly {
+		return false, nil
+	}
+	data, err := os.Stat(own)
+	if err != nil {
+		return false, err
+	}
+	real := path
+	for {
+		found, err := filepath.EvalSymlinks(real)
+		if err == nil {
+			real = found
+			break
+		}
+		if up := filepath.Dir(real); errors.Is(err, fs.ErrNotExist) && up != real {
+			real = up
+			continue
+		}
+		return false, err
+	}
+	for {
+		info, err := os.Stat(real)
+		if err != nil {
+			return false, err
+		}
+		up := filepath.Dir(real)
+		if os.SameFile(info, data) || up == real {
+			return os.SameFile(info, data), nil
+		}
+		real = up
+	}
+}
+
 // BackUp copies the data directory to dir, which must not exist, while clients go
 // on; a node that is started on the copy has all that was confirmed before the call, and
 // some of what came after. dir appears when the copy is whole and on disk. On
@@ -40,16 +106,30 @@ func (b *Broker) BackUp(dir string) (Backup, error) {
 	dir = filepath.Clean(dir)
 	b.backingUp.Lock()
 	defer b.backingUp.Unlock()
-	if _, err := b.FS.Stat(dir); err == nil {
-		return info, fmt.Errorf("backup to %s: %w", dir, ErrBackupThere)
-	}
 	part := dir + backupSuffix
+	for _, path := range []string{dir, part} { // what is unfinished may be anybody's
+		if there, err := b.exists(path); err != nil {
+			return info, fmt.Errorf("backup to %s: %w", dir, err)
+		} else if there {
+			return info, fmt.Errorf("backup to %s: %s: %w", dir, path, ErrBackupThere)
+		}
+	}
+	if inside, err := b.inDataDir(dir); err != nil {
+		return info, fmt.Errorf("backup to %s: %w", dir, err)
+	} else if inside {
+		return info, fmt.Errorf("backup to %s: %w", dir, ErrBackupInside)
+	}
+	if there, err := b.exists(filepath.Dir(dir)); err != nil {
+		return info, fmt.Errorf("backup to %s: %w", dir, err)
+	} else if !there {
+		return info, fmt.Errorf("backup to %s: %s: %w", dir, filepath.Dir(dir), ErrBackupNowhere)
+	}
 	err := b.backUpTo(part, &info)
 	if err == nil {
 		err = b.FS.Rename(part, dir)
 	}
 	if err == nil {
-		err = b.syncDirectory(filepath.Dir(dir))
+		err = journal.SyncDirectory(b.FS, filepath.Dir(dir))
 	}
 	if err != nil {
 		return info, errors.Join(fmt.Errorf("backup to %s: %w", dir, err), b.FS.RemoveAll(part))
@@ -58,19 +138,35 @@ func (b *Broker) BackUp(dir string) (Backup, error) {
 }
 
 func (b *Broker) backUpTo(part string, info *Backup) error {
-	if err := b.FS.RemoveAll(part); err != nil { // of one that a crash interrupted
+	log := filepath.Join(part, journalDir)
+	if err := journal.MakeDirectory(b.FS, log); err != nil {
 		return err
 	}
-	journal := filepath.Join(part, "journal")
-	if err := b.FS.MkdirAll(journal, 0o755); err != nil {
-		return err
+	var declared *store.Snapshot
+	err := b.node.CopyTo(partition.Copy{
+		Journal: log, Keep: filepath.Join(part, keepDir), Index: filepath.Join(part, indexDir),
+		End: func() (end journal.Pos) {
+			// Both logs at one moment between two changes of declarations: a message that has
+			// moved finds the queue it moved to, and of a queue that is gone all that left it is there.
+			b.between(func() { end, declared = b.journal.Committed(), b.store.Snapshot() })
+			return end
+		},
+	})
+	if declared != nil {
+		if err == nil {
+			err = declared.CopyTo(b.FS, filepath.Join(part, stateDir))
+		}
+		err = errors.Join(err, declared.Close())
 	}
-	err := b.node.CopyTo(partition.Copy{Journal: journal, Keep: filepath.Join(part, keepDir), Index: filepath.Join(part, "index")})
 	if err != nil {
 		return err
 	}
-	// Declarations come last: a message that has moved must find the queue it moved to.
-	if err := b.store.CopyTo(b.FS, filepath.Join(part, "state")); err != nil {
+	// There may have been another checkpoint since the index was copied.
+	if err := ForgetGeneration(b.FS, part); err != nil {
+		return err
+	}
+	// It is a data directory of its own: its parts and ours are not to be mixed.
+	if err := Name(b.FS, part); err != nil {
 		return err
 	}
 	info.Ended = time.Now().UTC()
@@ -78,23 +174,8 @@ func (b *Broker) backUpTo(part string, info *Backup) error {
 	if err != nil {
 		return err
 	}
-	f, err := b.FS.Create(filepath.Join(part, backupNote), vfs.WriteCategoryUnspecified)
-	if err != nil {
+	if err := WriteSynced(b.FS, filepath.Join(part, backupNote), append(text, '\n')); err != nil {
 		return err
 	}
-	if _, err = f.Write(append(text, '\n')); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return b.syncDirectory(part)
-}
-
-func (b *Broker) syncDirectory(dir string) error {
-	d, err := b.FS.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return journal.SyncDirectory(b.FS, part)
 }

@@ -5,7 +5,7 @@
 //
 // A Broker may be used by any number of goroutines. Lock order: topology, then
 // partitions, then what is inside a connection. The topology's lock is not held
-// while a disk is waited for.
+// while a disk is waited for: see ledger.go, which keeps the two logs in order.
 package broker
 
 import (
@@ -30,6 +30,7 @@ import (
 	"bartleby.mq/internal/bodyfile"
 	"bartleby.mq/internal/change"
 	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
@@ -67,9 +68,12 @@ type Options struct {
 
 	Storage Storage
 
-	StateHash bool // for tests, see partition.Options
+	StateHash bool         // for tests, see partition.Options
+	now       func() int64 // for tests: milliseconds since 1970, for queues; nil: the system's clock
 
-	Failpoint func(name string) // see partition.Failpoints, journal.Failpoints and bodyfile.Failpoints
+	Short bool // there is little room on the disk, see ShortOfRoom
+
+	Failpoint func(name string) // see Failpoints, and those of partition, journal and bodyfile
 	OnFatal   func(error)       // the disk failed: the process must end; called once
 }
 
@@ -96,43 +100,48 @@ type Storage struct {
 // verifiedHolds is how long a password that was right need not be hashed again.
 const verifiedHolds = 30 * time.Second
 
+// recentHolds is how long a password that was right goes before guesses.
+const recentHolds = time.Hour
+
 // Broker is one node.
 type Broker struct {
 	Options
 	started time.Time
 
-	topo     sync.RWMutex // guards state and users
+	topo     held.RWMutex // guards state and users
 	state    *topology.State
 	users    *auth.Users
 	revision atomic.Uint64 // raised by every change of either
 
 	backingUp sync.Mutex // one at a time
 
-	storing  sync.Mutex // keeps changes in the order they were made
-	policies sync.Mutex // held from a change of policies until every queue goes by it
+	ledger   ledger     // what was declared and is on its way to the store
+	policies held.Mutex // held while queues and exchanges are made to go by changed policies
 
-	exchangeStats sync.Mutex // guards Runtime of exchanges
+	exchangeStats held.Mutex // guards Runtime of exchanges
 
 	store *store.Store
 
 	journal *journal.Journal
 	keep    *bodyfile.Keep
-	index   *store.Store // of queues: pages and checkpoints
+	aside   *bodyfile.Aside // nil in an examination
+	index   *store.Store    // of queues: pages and checkpoints
 	scratch *bodyfile.Scratch
 	bodies  *bodies.Store
 	node    *partition.Node
 	serial  atomic.Uint64
 	routers sync.Pool // *topology.Router
 
-	conns    sync.Mutex // guards what follows
+	conns    held.Mutex // guards what follows
 	open     map[*Connection]struct{}
 	channels int64 // of all of them
 	closing  bool
 
 	rules    atomic.Pointer[AccountRules]
 	throttle *admission.Throttle
-	verified *admission.Verified
-	hashing  chan struct{} // holds a place for each slow hash under way
+	verified *admission.Verified // by which hashes
+	recent   *admission.Verified // whatever knows the users; only to be asked sooner in a flood
+	hashing  chan struct{}       // holds a place for each slow hash under way
 	// life ends when the node stops: questions to backends are asked in it.
 	life    context.Context
 	endLife context.CancelFunc
@@ -140,6 +149,7 @@ type Broker struct {
 	replies replies
 	cycles  seen
 	alarms  alarms
+	intake  intake
 	retired retired
 
 	parameters map[string]ParameterHandler // by component; static once the node serves
@@ -150,17 +160,17 @@ type Broker struct {
 //
 // Where it meets damage it changes nothing, and the error says what to do.
 func Open(o Options) (*Broker, error) {
-	b, err := openNode(o, false)
+	b, err := openNode(o, opening{})
 	if err != nil {
 		return nil, whatToDo(o.Dir, err)
 	}
 	return b, nil
 }
 
-// openNode is Open, or with stopped OpenStopped.
-func openNode(o Options, stopped bool) (b *Broker, err error) {
+// openNode is Open, or OpenStopped.
+func openNode(o Options, how opening) (b *Broker, err error) {
 	if o.FS == nil {
-		o.FS = vfs.Default
+		o.FS = store.OwnerOnly
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -183,46 +193,70 @@ func openNode(o Options, stopped bool) (b *Broker, err error) {
 			o.RetryHeld = 3 * time.Minute
 		}
 	}
+	if o.now == nil {
+		o.now = func() int64 { return time.Now().UnixMilli() }
+	}
 	if o.LoopbackUsers == nil {
 		o.LoopbackUsers = []string{"guest"}
 	}
 	if o.ApsaraMQ == (ApsaraMQ{}) {
 		o.ApsaraMQ = DefaultApsaraMQ()
 	}
+	if tell := o.OnFatal; tell != nil {
+		o.OnFatal = func(err error) { tell(whatToDo(o.Dir, err)) }
+	}
 	o.OnFatal = once(o.OnFatal)
 	o.Topology.Strict, o.Topology.ApsaraPriorities = o.Strict, o.ApsaraMQ.Priorities
 	b = &Broker{
 		Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{},
-		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), hashing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	b.SetAccountRules(o.AccountRules)
+	held.Name(&b.topo, "the topology")
+	held.Name(&b.policies, "the policies")
+	held.Name(&b.exchangeStats, "the statistics of exchanges")
+	held.Name(&b.conns, "the connections")
+	held.Name(&b.ledger.mu, "the ledger")
+	b.ledger.turn.L = &b.ledger.mu
 	b.life, b.endLife = context.WithCancel(context.Background())
 	b.routers.New = func() any { return new(topology.Router) }
 	b.serial.Store(uint64(time.Now().UnixMilli()) << message.SerialBits)
-	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
+	if err := journal.MakeDirectory(o.FS, o.Dir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	b.store, err = store.Open(o.FS, filepath.Join(o.Dir, "state"), o.Logger, o.OnFatal)
+	if !how.Incomplete {
+		if err = b.own(); err != nil {
+			return nil, err
+		}
+	}
+	b.store, err = store.Open(o.FS, filepath.Join(o.Dir, stateDir), o.Logger, o.OnFatal)
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
 	}
-	opened := b.store // an error return makes b nil
+	opened := b // an error return makes b nil
 	defer func() {
-		if err != nil {
-			_ = opened.Close()
+		if err == nil {
+			return
 		}
+		if opened.journal != nil {
+			_ = opened.closeDisk()
+		}
+		_ = opened.store.Close()
 	}()
 	if err = b.loadTopology(); err != nil {
 		return nil, err
 	}
 	b.journal, err = journal.Open(journal.Options{
-		FS: o.FS, Dir: filepath.Join(o.Dir, "journal"), KeepDir: filepath.Join(o.Dir, keepDir), SegmentBytes: o.Storage.SegmentBytes, Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal,
+		FS: o.FS, Dir: filepath.Join(o.Dir, journalDir), KeepDir: filepath.Join(o.Dir, keepDir), SegmentBytes: o.Storage.SegmentBytes, Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal,
+		Short: o.Short && !how.stopped, // an examination removes nothing
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err = b.attachDisk(); err != nil {
-		_ = b.closeDisk()
+	if err = b.attachDisk(); err == nil && !how.Incomplete {
+		err = b.checkGeneration()
+	}
+	if err != nil {
 		return nil, err
 	}
 	driver, err := cluster.New(cluster.Options{
@@ -231,13 +265,21 @@ func openNode(o Options, stopped bool) (b *Broker, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if !how.stopped { // an examination says what cannot be read, and changes nothing
+		b.aside = bodyfile.NewAside(o.FS, filepath.Join(o.Dir, asideDir))
+		if n := b.aside.Count(); n > 0 {
+			o.Logger.Warn("there are messages that could not be read, or used, and were set aside", "directory", b.aside.Dir(), "files", n)
+		}
+	}
 	b.node = partition.New(partition.Options{
-		Cluster: driver, NodeID: nodeID, Origin: partition.NewOrigin(nodeID, time.Now().UnixMilli()),
+		Aside: b.aside, NewGeneration: b.setGeneration, Short: o.Short,
+		Cluster: driver, NodeID: nodeID, Origin: partition.NewOrigin(nodeID, o.now()),
 		Partitions: o.Partitions, Journal: b.journal, Bodies: b.bodies, Router: deadRouter{b}, Logger: o.Logger,
-		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: o.Failpoint,
+		Now: o.now, Failpoint: o.Failpoint,
 		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld,
 		Index: b.index, Keep: b.keep, IndexBudget: o.Storage.IndexBudget, BodyBudget: o.Storage.CacheBudget, HotPages: o.Storage.HotPages,
-		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, Damaged: stopped,
+		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, KeepSenseless: b.keepSenseless, Damaged: how.stopped, KeepUndeclared: how.KeepUndeclared, Removed: b.awaitRemovals,
+		Known: func(noted store.Reach, highest uint64) error { return b.known(noted, highest, how.KeepUndeclared) },
 	})
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {
@@ -245,17 +287,24 @@ func openNode(o Options, stopped bool) (b *Broker, err error) {
 		}
 	}
 	if err = b.node.Recover(); err != nil {
-		_ = b.closeDisk()
 		return nil, err
 	}
-	if !stopped {
+	if !how.stopped {
 		if err = b.change(func() error { b.state.Reserve(); return nil }); err != nil {
-			_ = b.closeDisk()
 			return nil, err
 		}
 		b.node.Start()
 	}
 	return b, nil
+}
+
+// own sees to it that the data directory is whole, and named.
+func (b *Broker) own() error {
+	named, err := CheckWhole(b.FS, b.Dir)
+	if err != nil || named {
+		return err
+	}
+	return Name(b.FS, b.Dir)
 }
 
 // once makes f tell of the first failure only. Whoever fails next waits until f has
@@ -271,8 +320,12 @@ func once(f func(error)) func(error) {
 	}
 }
 
-// keepDir is where records are that outlived their segment of the journal.
-const keepDir = "keep"
+// keepDir is where records are that outlived their segment of the journal, and asideDir
+// where is what the node could not use.
+const (
+	keepDir  = "keep"
+	asideDir = "set-aside"
+)
 
 // attachDisk tells the bodies where records lie that are not in memory.
 func (b *Broker) attachDisk() (err error) {
@@ -283,7 +336,7 @@ func (b *Broker) attachDisk() (err error) {
 	if err != nil {
 		return err
 	}
-	if b.index, err = store.OpenUnlogged(b.FS, filepath.Join(b.Dir, "index"), b.Logger, b.OnFatal); err != nil {
+	if b.index, err = store.OpenUnlogged(b.FS, filepath.Join(b.Dir, indexDir), b.Logger, b.OnFatal); err != nil {
 		return fmt.Errorf("data directory %s: %w", b.Dir, err)
 	}
 	b.bodies.Attach(bodies.Disk{Journal: b.journal, Keep: b.keep, Scratch: b.scratch})
@@ -331,41 +384,29 @@ func (b *Broker) Close() error {
 	return errors.Join(err, b.store.Close())
 }
 
-// change runs f with the topology and the accounts locked for writing, and
-// stores what it changed before it returns. f must not wait for anything.
+// change runs f with the topology and the accounts locked for writing. When it returns
+// the store has what f changed and what it found. f must not wait for anything; if it
+// fails with topology.ErrUnstored it has changed nothing, and is run again once the store
+// has what there is.
 func (b *Broker) change(f func() error) error {
-	changes, err := b.mutate(f)
-	if len(changes) == 0 {
-		return err
+	for {
+		ticket, err := b.mutate(f)
+		if failed := b.await(ticket); failed != nil {
+			return failed
+		}
+		if !errors.Is(err, topology.ErrUnstored) {
+			return err
+		}
 	}
-	defer b.storing.Unlock()
-	if failed := b.persist(changes); failed != nil {
-		// What was changed in memory is not on disk, and nobody knows what is.
-		b.OnFatal(failed)
-		return failed
-	}
-	return err
 }
 
-// mutate runs f and returns what is to be stored. If there is anything, storing
-// is locked, so that changes are stored in the order they were made.
-func (b *Broker) mutate(f func() error) ([]change.Change, error) {
+// mutate runs f and returns what is to be waited for.
+func (b *Broker) mutate(f func() error) (ticket uint64, err error) {
 	b.topo.Lock()
 	defer b.topo.Unlock()
-	err := f()
-	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
+	err = f()
 	b.revision.Add(1)
-	if len(changes) > 0 {
-		b.storing.Lock()
-	}
-	return changes, err
-}
-
-func (b *Broker) persist(changes []change.Change) error {
-	if err := b.store.Apply(change.All(changes), true); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	return nil
+	return b.issue(append(b.state.TakeChanges(), b.users.TakeChanges()...), b.state.TakeMade()), err
 }
 
 // create gives a declared queue its place in a partition. REQUIRES: topo is held
@@ -383,8 +424,8 @@ func (b *Broker) create(q *topology.Queue) {
 		}
 	}
 	settings, dead := b.settings(q)
+	q.Runtime = rt // before there is a timer that could delete the queue
 	b.node.Create(rt, config, settings, dead)
-	q.Runtime = rt
 }
 
 // settings turns what arguments and policies come to into what a machine wants.
@@ -420,8 +461,8 @@ func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLett
 }
 
 // reconfigure carries changed settings to the queues. REQUIRES: topo is not held.
-func (b *Broker) reconfigure(a topology.Affected) {
-	for _, q := range a.Queues {
+func (b *Broker) reconfigure(queues []*topology.Queue) {
+	for _, q := range queues {
 		b.topo.RLock()
 		s, dead := b.settings(q)
 		rt := runtimeOf(q)

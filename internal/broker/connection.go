@@ -1,14 +1,15 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"bartleby.mq/internal/admission"
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
@@ -84,8 +85,9 @@ type Connection struct {
 
 	channels int64 // guarded by Broker.conns
 
-	mu        sync.Mutex // guards what follows
-	exclusive []*topology.Queue
+	mu        held.Mutex        // guards what follows
+	exclusive []*topology.Queue // some may be gone: see own
+	forgetAt  int               // how many of them there are when it is looked again
 }
 
 // Connect opens the virtual host for an authenticated user (BR-3.1) and
@@ -101,21 +103,33 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 			return nil, err
 		}
 	}
-	b.topo.RLock()
-	defer b.topo.RUnlock()
+	var err error
+	failed := b.look(func() { err = c.register() })
+	if failed != nil && err == nil {
+		c.Disconnect()
+	}
+	if err = cmp.Or(failed, err); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// register enters a connection into the list of those that are open. REQUIRES: topo is held.
+func (c *Connection) register() error {
+	b, vhost := c.b, c.VHost
 	v, ok := b.state.VHost(vhost)
 	if !ok {
-		return nil, topology.Refuse(topology.NotAllowed, "vhost %s not found", vhost)
+		return topology.Refuse(topology.NotAllowed, "vhost %s not found", vhost)
 	}
 	if c.elsewhere == nil {
 		if err := c.resolve(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	b.conns.Lock()
 	defer b.conns.Unlock()
 	if b.closing {
-		return nil, topology.Refuse(topology.NotAllowed, "the broker is stopping")
+		return topology.Refuse(topology.NotAllowed, "the broker is stopping")
 	}
 	inVHost, ofUser := int64(0), int64(0)
 	limit, limited := v.Limit(topology.MaxConnections)
@@ -125,7 +139,7 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 	case c.elsewhere != nil:
 		user = new(auth.User) // the accounts have no limits for it
 	default:
-		return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, c.User)
+		return topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, c.User)
 	}
 	if _, userLimited := user.Limit(auth.MaxConnections); userLimited || limited {
 		for other := range b.open {
@@ -138,14 +152,14 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 		}
 	}
 	if limited && limit >= 0 && inVHost >= limit {
-		return nil, topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached", vhost, c.User, limit)
+		return topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached", vhost, c.User, limit)
 	}
 	if err := user.CheckConnections(ofUser); err != nil {
-		return nil, err
+		return err
 	}
 	b.open[c] = struct{}{}
 	b.Totals.ConnectionsOpened.Add(1)
-	return c, nil
+	return nil
 }
 
 // mayConnect asks a backend whether its client may enter a virtual host, if there is one.
@@ -182,6 +196,31 @@ func (b *Broker) AsOperator(name string, vhost message.VHost) *Connection {
 	c := b.As(name, vhost)
 	c.operator = true
 	return c
+}
+
+// keptExclusive is how many exclusive queues a connection notes before it looks which are gone.
+const keptExclusive = 64
+
+// own notes an exclusive queue, which goes with the connection. Those that have gone before,
+// in whatever way, are forgotten now and then: a client may declare one for each of its
+// requests.
+func (c *Connection) own(q *topology.Queue) {
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.exclusive) >= max(c.forgetAt, keptExclusive) {
+		c.exclusive = slices.DeleteFunc(c.exclusive, func(q *topology.Queue) bool {
+			v, ok := c.b.state.VHost(c.VHost)
+			if !ok {
+				return true
+			}
+			now, ok := v.Queue(q.Name)
+			return !ok || now != q
+		})
+		c.forgetAt = 2 * len(c.exclusive)
+	}
+	c.exclusive = append(c.exclusive, q)
 }
 
 // Disconnect forgets the connection; its exclusive queues are deleted (BR-7.5).
@@ -316,6 +355,9 @@ func (c *Connection) Broker() *Broker { return c.b }
 // has not happened when it returns.
 func (c *Connection) Run(ops []partition.Op) (need journal.Pos) {
 	c.countPassed()
+	if l := &c.b.ledger; l.removed.Load() > l.stored.Load() && slices.ContainsFunc(ops, func(op partition.Op) bool { return op.Owner != nil }) {
+		_ = c.b.awaitRemovals() // groups answer without asking; a failure ends the node
+	}
 	return c.b.node.Run(ops)
 }
 
@@ -332,13 +374,16 @@ func (c *Connection) Settle() { c.b.node.SettleAll() }
 // that the disk failed and the node is stopping.
 func (c *Connection) Decide(pos journal.Pos) error { return c.b.node.Decide(pos) }
 
-// Commit returns when the journal has what lies at pos and before. An error
-// means that the disk failed and the node is stopping.
+// Commit returns when what was published may be answered for: the journal has what lies
+// at pos and before, if pos is not 0, and what a message did not reach since it was
+// deleted is stored as gone. An error means that the disk failed and the node is stopping.
 func (c *Connection) Commit(pos journal.Pos) error {
-	if err := c.b.journal.Commit(pos); err != nil {
-		return fmt.Errorf("journal: %w", err)
+	if pos != 0 {
+		if err := c.b.journal.Commit(pos); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
 	}
-	return nil
+	return c.b.awaitRemovals()
 }
 
 // Committed is how far the journal is durable.

@@ -20,11 +20,11 @@ func (c *Connection) Get(name message.QueueName, noAck bool) (g Got, ok bool, er
 	if err != nil {
 		return Got{}, false, err
 	}
-	if q.Type == topology.Quorum && q.Effective.SingleActiveConsumer {
+	g.Queue = runtimeOf(q)
+	if config := g.Queue.Config(); config.Type == queue.Quorum && config.SingleActive {
 		return Got{}, false, topology.Refuse(topology.ResourceLocked,
 			`cannot obtain access to locked %s. basic.get operations are not supported by <<"quorum">> queues with single active consumer`, q.Resource())
 	}
-	g.Queue = runtimeOf(q)
 	g.Delivery, g.Left, ok, err = c.b.node.Get(g.Queue, noAck)
 	return g, ok, c.missing(err, q)
 }
@@ -64,24 +64,38 @@ func (c *Connection) FindReadable(name message.QueueName) (*topology.Queue, erro
 	return c.find(name, c.readable)
 }
 
-// Cancel detaches a consumer. detached, if not nil, is called with the queue
-// locked: no delivery comes after it. An auto-delete queue goes with its last
-// consumer (BR-7.6).
+// Cancel detaches a consumer, whose deliveries stay unsettled. detached is called
+// with the queue locked: no delivery comes after it. An auto-delete queue goes with
+// its last consumer (BR-7.6).
 func (c *Connection) Cancel(q *partition.Queue, consumer *queue.Consumer, detached func()) {
+	left, was := c.b.node.Detach(q, consumer, detached)
+	if was && left == 0 {
+		c.b.unconsumed(q)
+	}
+}
+
+// Quit detaches consumers and returns all they hold, and other deliveries: see
+// partition.Node.Quit. Auto-delete queues go with their last consumers.
+func (c *Connection) Quit(seats []partition.Seat, returns []partition.Op) (applied func()) {
+	applied = c.b.node.Quit(seats, returns)
+	for _, s := range seats {
+		c.b.unconsumed(s.Queue)
+	}
+	return applied
+}
+
+// unconsumed removes an auto-delete queue that has lost a consumer if it has no other.
+func (b *Broker) unconsumed(q *partition.Queue) {
 	decl := q.Info.(*topology.Queue)
-	if detached == nil && !decl.AutoDelete {
-		c.b.node.Leave(q, consumer)
+	if !decl.AutoDelete {
 		return
 	}
-	left, was := c.b.node.Detach(q, consumer, detached)
-	if was && left == 0 && decl.AutoDelete {
-		_, _ = c.b.remove(decl, func(n partition.Counts) error {
-			if n.Consumers > 0 {
-				return topology.Refuse(topology.PreconditionFailed, "%s in use", decl.Resource())
-			}
-			return nil
-		})
-	}
+	_, _ = b.remove(decl, func(n partition.Counts) error {
+		if n.Consumers > 0 {
+			return topology.Refuse(topology.PreconditionFailed, "%s in use", decl.Resource())
+		}
+		return nil
+	})
 }
 
 // Resume lets a consumer have deliveries again.

@@ -3,9 +3,17 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/bodyfile"
+	"bartleby.mq/internal/change"
 	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/store"
 	"bartleby.mq/internal/topology"
@@ -16,16 +24,110 @@ import (
 func whatToDo(dir string, err error) error {
 	var log *journal.DamageError
 	var state *partition.DamageError
-	if !errors.As(err, &log) && !errors.As(err, &state) && !store.IsDamage(err) {
+	var parts *IncompleteError
+	var lost *LostDeclarationsError
+	if !errors.As(err, &log) && !errors.As(err, &state) && !errors.As(err, &parts) && !errors.As(err, &lost) && !store.IsDamage(err) {
 		return err
 	}
 	return fmt.Errorf("%w\nrun: bartleby journal check --data-dir %s", err, dir)
 }
 
+// quiet is the logger of what nobody is to read.
+var quiet = slog.New(slog.DiscardHandler)
+
 // OpenStopped is Open for an examination or a repair: no worker begins, so that
 // nothing happens to messages but what a start does to those whose time has come, and
 // files of messages that are missing are no failure. The broker serves nobody.
-func OpenStopped(o Options) (*Broker, error) { return openNode(o, true) }
+func OpenStopped(o Options, how Stopped) (*Broker, error) {
+	return openNode(o, opening{stopped: true, Stopped: how})
+}
+
+// Stopped says what OpenStopped bears.
+type Stopped struct {
+	Incomplete bool // parts of the data directory are missing, or of different age
+	// KeepUndeclared makes queues with messages that nobody has declared a *partition.UndeclaredError; a
+	// start takes them for deleted.
+	KeepUndeclared bool
+}
+
+// opening says what a data directory is opened for.
+type opening struct {
+	stopped bool // for OpenStopped
+	Stopped
+}
+
+// Readmit declares queues that have messages, in the data directory of a stopped node, under the numbers
+// that they had. It returns how they are called: what is not known any more is made up.
+func Readmit(files vfs.FS, dir string, queues []partition.Undeclared) (called []QueueMessages, err error) {
+	s, err := store.Open(files, filepath.Join(dir, stateDir), quiet, nil)
+	if err != nil {
+		return nil, err
+	}
+	called, err = readmit(s, queues)
+	return called, errors.Join(err, s.Close())
+}
+
+func readmit(s *store.Store, queues []partition.Undeclared) (called []QueueMessages, err error) {
+	state, err := loadTopology(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range queues {
+		d := topology.Readmitted{VHost: q.VHost, Name: message.QueueName(q.Name), Incarnation: q.Incarnation, Group: q.Group, MaxPriority: q.MaxPriority}
+		made, err := state.Readmit(d)
+		if err != nil {
+			return nil, err
+		}
+		called = append(called, QueueMessages{VHost: string(made.VHost), Queue: string(made.Name), Messages: q.Messages})
+	}
+	return called, s.Apply(change.All(state.TakeChanges()), true)
+}
+
+// MendDeclarations makes declarations of a stopped node agree of which some are lost: see topology.LoadTorn. It
+// says what it has done.
+func MendDeclarations(files vfs.FS, dir string, onFatal func(error)) (lost []string, err error) {
+	s, err := store.Open(files, filepath.Join(dir, stateDir), quiet, onFatal)
+	if err != nil {
+		return nil, err
+	}
+	lost, err = mendDeclarations(s)
+	return lost, errors.Join(err, s.Close())
+}
+
+func mendDeclarations(s *store.Store) (lost []string, err error) {
+	pairs, err := readPairs(s)
+	if err != nil {
+		return nil, err
+	}
+	state, lost, err := topology.LoadTorn(topology.Options{}, change.All(pairs))
+	if err != nil || len(lost) == 0 {
+		return nil, err
+	}
+	return lost, s.Apply(change.All(state.TakeChanges()), true)
+}
+
+// loadTopology reads the declarations of a store.
+func loadTopology(s *store.Store) (*topology.State, error) {
+	pairs, err := readPairs(s)
+	if err != nil {
+		return nil, err
+	}
+	return topology.Load(topology.Options{}, change.All(pairs))
+}
+
+func readPairs(s *store.Store) (pairs []change.Change, err error) {
+	err = s.Range(nil, func(key, value []byte) error {
+		pairs = append(pairs, change.Change{Key: slices.Clone(key), Value: slices.Clone(value)})
+		return nil
+	})
+	return pairs, err
+}
+
+// SetAside shows what was put aside since it could not be used: limit files at most.
+func (b *Broker) SetAside(limit int) ([]bodyfile.PutAside, error) { return b.aside.List(limit) }
+
+// FilesSetAside is how many files there are of what was put aside.
+func (b *Broker) FilesSetAside() int { return b.aside.Count() }
 
 // QueueMessages is what Verify found of a durable queue.
 type QueueMessages struct {

@@ -18,6 +18,7 @@ type deadRouter struct{ b *Broker }
 // RouteDead implements partition.Router (DL-6.1, steps 1 and 5). Nothing is
 // checked here: no permission, no internal flag, no exclusiveness (DL-5.4).
 func (r deadRouter) RouteDead(q *partition.Queue, exchange string, keys []string, rec message.Record, h *deadletter.History, out []*partition.Queue) (targets []*partition.Queue, exists, byKeys bool) {
+	_ = r.b.awaitRemovals() // a letter that goes nowhere is gone for good; a failure ends the node
 	r.b.topo.RLock()
 	defer r.b.topo.RUnlock()
 	v, ok := r.b.state.VHost(q.VHost)
@@ -44,6 +45,15 @@ func (r deadRouter) RouteDead(q *partition.Queue, exchange string, keys []string
 		out = append(out, runtimeOf(t))
 	}
 	return out, true, byKeys
+}
+
+// HasVHost implements partition.Router.
+func (r deadRouter) HasVHost(v message.VHost) bool {
+	_ = r.b.awaitRemovals() // a failure ends the node
+	r.b.topo.RLock()
+	defer r.b.topo.RUnlock()
+	_, ok := r.b.state.VHost(v)
+	return ok
 }
 
 // QueueUnused implements partition.Router: the queue's x-expires has passed (DL-8.12).

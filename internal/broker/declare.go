@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"cmp"
+
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
@@ -18,10 +20,12 @@ func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err
 
 func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err error) {
 	// Most declarations are of what is there: they cost no exclusive lock.
-	c.b.topo.RLock()
-	x, err := c.b.state.CheckExchange(d, c.permit)
-	c.b.topo.RUnlock()
+	var x *topology.Exchange
+	ticket := c.b.glance(func() { x, err = c.b.state.CheckExchange(d, c.permit) })
 	if x != nil || err != nil {
+		return false, cmp.Or(c.b.await(ticket), err)
+	}
+	if err := d.EncodeArguments(); err != nil {
 		return false, err
 	}
 	err = c.b.change(func() error {
@@ -36,9 +40,13 @@ func (c *Connection) PassiveExchange(name message.ExchangeName) error {
 	return c.decided(func() error { return c.passiveExchange(name) })
 }
 
-func (c *Connection) passiveExchange(name message.ExchangeName) error {
-	c.b.topo.RLock()
-	defer c.b.topo.RUnlock()
+func (c *Connection) passiveExchange(name message.ExchangeName) (err error) {
+	failed := c.b.look(func() { err = c.seeExchange(name) })
+	return cmp.Or(failed, err)
+}
+
+// seeExchange is PassiveExchange. REQUIRES: topo is held.
+func (c *Connection) seeExchange(name message.ExchangeName) error {
 	_, err := c.b.state.PassiveExchange(c.VHost, name)
 	if name == "" {
 		return err // refused whoever asks (BR-5.3)
@@ -87,21 +95,29 @@ func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
 }
 
 func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
-	c.b.topo.RLock()
-	q, err := c.b.state.CheckQueue(d, c.permit)
-	c.b.topo.RUnlock()
-	if err != nil {
-		return Declared{}, err
-	}
-	if q != nil {
+	var q *topology.Queue
+	var err error
+	ticket := c.b.glance(func() { q, err = c.b.state.CheckQueue(d, c.permit) })
+	if q != nil || err != nil {
+		if err := cmp.Or(c.b.await(ticket), err); err != nil {
+			return Declared{}, err
+		}
 		return c.declared(q, false), nil
 	}
+	if err := d.EncodeArguments(); err != nil {
+		return Declared{}, err
+	}
 	var created bool
+	var e *topology.Settings
 	err = c.b.change(func() error {
+		if d.Durable && !c.b.state.Numbered() {
+			return topology.ErrUnstored
+		}
 		var err error
 		if q, created, err = c.b.state.DeclareQueue(d, c.permit); created {
 			c.b.place(q)
 			c.b.create(q)
+			e = q.Effective
 		}
 		return err
 	})
@@ -110,11 +126,9 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	}
 	if created {
 		c.b.Totals.QueuesCreated.Add(1)
-		c.b.noteDeclared(q)
+		c.b.noteDeclared(q, e)
 		if q.Exclusive {
-			c.mu.Lock()
-			c.exclusive = append(c.exclusive, q)
-			c.mu.Unlock()
+			c.own(q)
 		}
 	}
 	return c.declared(q, created), nil
@@ -125,10 +139,9 @@ func (c *Connection) declared(q *topology.Queue, created bool) Declared {
 	return Declared{Name: q.Name, Messages: n.Ready, Consumers: n.Consumers, Created: created}
 }
 
-// noteDeclared logs what whoever declared the queue may not expect of it.
-func (b *Broker) noteDeclared(q *topology.Queue) {
+// noteDeclared logs what whoever declared the queue with these settings may not expect of it.
+func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
 	log := b.Logger.With("vhost", string(q.VHost), "queue", string(q.Name))
-	e := q.Effective
 	if q.Type == topology.Quorum {
 		_, given := q.Arguments.Get("x-delivery-limit")
 		if !given && e.DeliveryLimit != nil && *e.DeliveryLimit == topology.DefaultDeliveryLimit {
@@ -162,9 +175,20 @@ func (c *Connection) find(name message.QueueName, permit func(topology.Resource)
 	return q, err
 }
 
-func (c *Connection) findDecided(name message.QueueName, permit func(topology.Resource) error) (*topology.Queue, error) {
-	c.b.topo.RLock()
-	defer c.b.topo.RUnlock()
+func (c *Connection) findDecided(name message.QueueName, permit func(topology.Resource) error) (q *topology.Queue, err error) {
+	unstored := false
+	ticket := c.b.glance(func() {
+		q, err = c.seeQueue(name, permit)
+		unstored = err != nil || q.Unstored()
+	})
+	if unstored {
+		err = cmp.Or(c.b.await(ticket), err)
+	}
+	return q, err
+}
+
+// seeQueue is find. REQUIRES: topo is held.
+func (c *Connection) seeQueue(name message.QueueName, permit func(topology.Resource) error) (*topology.Queue, error) {
 	if err := permit(topology.Resource{VHost: c.VHost, Kind: topology.QueueResource, Name: string(topology.CleanName(name))}); err != nil {
 		return nil, err
 	}
@@ -211,7 +235,11 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 // nothing is routed to it any more, then from its partition.
 func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (n partition.Counts, err error) {
 	b.node.Settle(runtimeOf(q)) // check is to see what the client did before
+	b.node.SettleDeaths(runtimeOf(q))
 	err = b.change(func() error {
+		if q.Durable {
+			b.removing()
+		}
 		var err error
 		if n, err = b.node.Delete(runtimeOf(q), check); err != nil {
 			return err
@@ -239,6 +267,9 @@ func (c *Connection) Purge(name message.QueueName) (int, error) {
 // Bind makes a binding (BR-6.1).
 func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
 	d.VHost, d.Owner = c.VHost, c.Name
+	if err := d.EncodeArguments(); err != nil {
+		return false, err
+	}
 	err = c.changing(func() error {
 		_, created, err = c.b.state.Bind(d, c.permit)
 		return err

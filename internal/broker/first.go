@@ -29,7 +29,9 @@ func (b *Broker) CreateDefault(d Default) error {
 		if _, _, err := b.state.PutVHost(d.VHost, topology.Metadata{Description: "Default virtual host"}); err != nil {
 			return err
 		}
-		b.users.PutUser(d.User, hashPassword(b.rules.Load().Hashing, d.Password), d.Tags)
+		if _, err := b.users.PutUser(d.User, hashPassword(b.rules.Load().Hashing, d.Password), d.Tags); err != nil {
+			return err
+		}
 		_, err := b.users.PutPermission(auth.Permission{
 			VHost: d.VHost, User: d.User, Configure: d.Configure, Write: d.Write, Read: d.Read,
 		})

@@ -58,14 +58,22 @@ func (i *Identity) Elsewhere() bool { return i.authz != nil }
 // error is for the log: clients are told the same whatever was wrong (BR-2.4, BR-2.6).
 // After several failures a further one is told late; see admission.Throttle.
 func (b *Broker) Authenticate(ctx context.Context, given auth.Credentials, peer net.IP) (*Identity, error) {
-	return b.throttled(ctx, given.User, peer, func(fromLoopback bool) (*Identity, error) { return b.identify(ctx, given, fromLoopback) })
+	login := func(fromLoopback bool) (*Identity, error) { return b.identify(ctx, given, fromLoopback) }
+	if given.Verified || given.Password == "" {
+		return b.throttled(ctx, given.User, peer, false, login)
+	}
+	id, err := b.throttled(ctx, given.User, peer, b.recent.Was(given.User, "", given.Password), login)
+	if err == nil {
+		b.recent.Is(given.User, "", given.Password)
+	}
+	return id, err
 }
 
 // AuthenticateKey is Authenticate for a request that is signed with a key instead of
 // showing a password. prove looks at the signature and returns whose the key is; if
 // it does not prove that, the error is a *auth.LoginError and counts as a failed login.
 func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, prove func() (user string, err error)) (*Identity, error) {
-	return b.throttled(ctx, key, peer, func(fromLoopback bool) (*Identity, error) {
+	return b.throttled(ctx, key, peer, false, func(fromLoopback bool) (*Identity, error) {
 		user, err := prove()
 		if err != nil {
 			return nil, err
@@ -75,15 +83,18 @@ func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, p
 }
 
 // throttled lets identify find out who is meant by a name, and is slow to say that it is
-// nobody who has failed too often.
-func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, identify func(fromLoopback bool) (*Identity, error)) (*Identity, error) {
+// nobody who has failed too often. Who was let in lately by the same password is asked for
+// it before the guesses of a flood.
+func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately bool, identify func(fromLoopback bool) (*Identity, error)) (*Identity, error) {
 	from, remote := netip.AddrFromSlice(peer)
 	if !remote {
 		return identify(true)
 	}
-	attempt, ok := b.throttle.Begin(from, name)
-	if !ok {
-		return nil, &auth.LoginError{User: name, Reason: "too many failed logins from its address are being answered"}
+	attempt, wait := b.throttle.Begin(from, name)
+	if !lately {
+		if err := b.pause(ctx, wait); err != nil {
+			return nil, err
+		}
 	}
 	id, err := identify(peer.IsLoopback())
 	var wrong *auth.LoginError
@@ -96,16 +107,25 @@ func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, identi
 	}
 	delay, done := attempt.Failed()
 	defer done()
-	if delay > 0 {
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		case <-b.life.Done():
-		}
-	}
+	_ = b.pause(ctx, delay) // the answer is the same
 	return nil, err
+}
+
+// pause waits for d. It is an error if the client or the node ends before.
+func (b *Broker) pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-b.life.Done():
+		return b.life.Err()
+	}
 }
 
 // identify asks the backends in turn until one knows the client.

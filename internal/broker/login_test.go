@@ -3,7 +3,9 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -329,5 +331,30 @@ func TestLateAnswers(t *testing.T) {
 	}
 	if took := try("guest"); took >= 80*time.Millisecond {
 		t.Errorf("the right password was answered after %v", took)
+	}
+}
+
+// While guesses come in a flood from an address, at other names and at the same, who knows the
+// password is let in from there, the first time too, and who does not is not.
+func TestTheRightPasswordInAFlood(t *testing.T) {
+	b := openWith(t, Options{AccountRules: AccountRules{Throttle: admission.ThrottleLimits{Free: 1, Most: time.Minute}}})
+	from, _ := netip.AddrFromSlice(loopback)
+	for i := range 1000 {
+		name := "guest"
+		if i%10 > 0 {
+			name = fmt.Sprint("user", i%100)
+		}
+		attempt, _ := b.throttle.Begin(from.Unmap(), name)
+		_, _ = attempt.Failed() // and its answer is held back as long as the test takes
+	}
+	for i := range 32 {
+		if _, err := b.Authenticate(context.Background(), auth.Credentials{User: "guest", Password: "guest"}, loopback); err != nil {
+			t.Errorf("login %d: %v", i+1, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // nobody waits for the answer
+	if _, err := b.Authenticate(ctx, auth.Credentials{User: "guest", Password: "wrong"}, loopback); err == nil {
+		t.Error("a wrong password is let in")
 	}
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -54,6 +55,9 @@ const maxTTL = 315360000000
 func (c *Connection) Check(p *Publication) error {
 	p.ttl, p.delay, p.flat, p.edited, p.edit, p.FromAnother = -1, 0, false, false, amqp091.PropsEdit{}, false
 	p.cc, p.bcc = p.cc[:0], p.bcc[:0]
+	if err := p.checkNames(); err != nil {
+		return err
+	}
 	if p.Props.Has(amqp091.FlagExpiration) {
 		if err := p.checkExpiration(); err != nil {
 			return err
@@ -75,6 +79,17 @@ func (c *Connection) Check(p *Publication) error {
 		return topology.Refuse(topology.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.Props.UserID, c.User)
 	}
 	return nil
+}
+
+// checkNames refuses what no record has room for. On the wire a name is no longer; an exchange of an earlier version may be.
+func (p *Publication) checkNames() error {
+	if len(p.Exchange) <= message.MaxName && len(p.Key) <= message.MaxName {
+		return nil
+	}
+	if err := message.CheckName("exchange", string(p.Exchange)); err != nil {
+		return topology.Refuse(topology.PreconditionFailed, "%s", err)
+	}
+	return topology.Refuse(topology.PreconditionFailed, "%s", message.CheckName("routing_key", string(p.Key)))
 }
 
 func (p *Publication) checkExpiration() error {
@@ -151,7 +166,7 @@ func (p *Publication) checkExtraKeys() error {
 			return false, topology.Refuse(topology.PreconditionFailed, "invalid message: {unacceptable_type_in_header,\"%s\",%s}", name, amqp091.TypeName(decoded))
 		}
 		for _, v := range list {
-			if s, ok := v.(string); ok && len(s) <= 255 {
+			if s, ok := v.(string); ok && len(s) <= message.MaxName {
 				add([]byte(s))
 			}
 		}
@@ -165,6 +180,9 @@ func (p *Publication) checkExtraKeys() error {
 	})
 	if err != nil {
 		return err
+	}
+	if len(p.bcc) > message.MaxBCC {
+		return topology.Refuse(topology.PreconditionFailed, "invalid message: header BCC has keys of %d bytes, at most %d are possible", len(p.bcc), message.MaxBCC)
 	}
 	if has {
 		p.edit.Remove, p.edited = removeBCC, true
@@ -197,9 +215,8 @@ func (c *Connection) Store(p *Publication) message.Ref {
 	for _, piece := range p.Body {
 		body = body[copy(body, piece):]
 	}
-	if e.Persistent {
-		message.Record(b).Seal()
-	}
+	// A transient one too: quorum queues log whatever they get.
+	message.Record(b).Seal()
 	return ref
 }
 
@@ -225,6 +242,7 @@ type routes struct {
 	last          routed
 	valid         bool
 	scratch       []byte
+	targets       int // of all of byKey
 }
 
 // routed is where an exchange sends a key.
@@ -233,18 +251,20 @@ type routed struct {
 	targets  []*partition.Queue
 }
 
-const routesLimit = 4096
+// routesLimit bounds how many keys are remembered, and targetsLimit how many queues they
+// lead to: a client may send ever other keys to a fanout of ten thousand.
+const routesLimit, targetsLimit = 4096, 1 << 16
 
 func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
 	if r.revision != revision {
-		clear(r.byKey)
-		r.revision, r.valid = revision, false
+		r.forget()
+		r.revision = revision
 		return routed{}, false
 	}
 	if r.valid && bytes.Equal(r.exchange, exchange) && bytes.Equal(r.key, key) {
 		return r.last, true
 	}
-	r.scratch = append(append(append(r.scratch[:0], exchange...), 0), key...)
+	r.scratch = appendPlace(r.scratch[:0], exchange, key)
 	to, ok := r.byKey[string(r.scratch)]
 	if ok {
 		r.remember(exchange, key, to)
@@ -255,7 +275,7 @@ func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
 // forget drops all of it.
 func (r *routes) forget() {
 	clear(r.byKey)
-	r.valid = false
+	r.valid, r.targets = false, 0
 }
 
 func (r *routes) remember(exchange, key []byte, to routed) {
@@ -267,23 +287,35 @@ func (r *routes) keep(exchange, key []byte, to routed) {
 	if r.byKey == nil {
 		r.byKey = map[string]routed{}
 	}
-	if len(r.byKey) >= routesLimit {
+	if r.targets += len(to.targets); len(r.byKey) >= routesLimit || r.targets > targetsLimit {
 		clear(r.byKey)
+		r.targets = len(to.targets)
 	}
-	r.byKey[string(exchange)+"\x00"+string(key)] = to
+	r.scratch = appendPlace(r.scratch[:0], exchange, key)
+	r.byKey[string(r.scratch)] = to
 	r.remember(exchange, key, to)
+}
+
+// appendPlace appends what tells an exchange and a key from all others. Either may have
+// any byte in it; Check has seen to it that the length of a name is one.
+func appendPlace(b, exchange, key []byte) []byte {
+	return append(append(append(b, byte(len(exchange))), exchange...), key...)
 }
 
 // Route finds the queues the message goes to, after checking that the client may
 // publish there (BR-8.1, BR-3.3, BR-3.5, BR-5.11). The slice must not be changed.
 func (c *Connection) Route(p *Publication) (targets []*partition.Queue, err error) {
 	if c.elsewhere == nil {
-		return c.route(p)
-	}
-	err = c.decided(func() error {
 		targets, err = c.route(p)
-		return err
-	})
+	} else {
+		err = c.decided(func() error {
+			targets, err = c.route(p)
+			return err
+		})
+	}
+	if err != nil {
+		err = cmp.Or(c.b.awaitAll(), err)
+	}
 	return targets, err
 }
 
@@ -318,8 +350,8 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 	c.passed(to.exchange, len(targets), p.Size)
 	if plain && c.router.ByKeys {
 		if c.cache.revision != revision {
-			clear(c.cache.byKey)
-			c.cache.revision, c.cache.valid = revision, false
+			c.cache.forget()
+			c.cache.revision = revision
 		}
 		c.cache.keep(p.Exchange, p.Key, to)
 	}
@@ -402,17 +434,16 @@ func (c *Connection) PublishOne(p *Publication) (routed bool, err error) {
 		return false, err
 	}
 	targets, err := c.Route(p)
-	if err != nil || len(targets) == 0 {
+	if err != nil {
 		return false, err
+	}
+	if len(targets) == 0 {
+		return false, c.Commit(0)
 	}
 	op := []partition.Op{c.Op(p, targets)}
-	if err := c.RunWhole(op); err != nil {
+	c.countPassed()
+	if err := c.b.node.Enter(op); err != nil {
 		return false, err
 	}
-	if op[0].Pos != 0 {
-		if err := c.Commit(op[0].Pos); err != nil {
-			return false, err
-		}
-	}
-	return !op[0].Refused, nil
+	return !op[0].Refused, c.Commit(0)
 }

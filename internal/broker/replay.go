@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/moment"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/routing"
@@ -104,7 +106,7 @@ func (c *Connection) Replay(ctx context.Context, name message.QueueName, r Repla
 			break
 		}
 		if r.Rate > 0 && len(chosen) > 0 && !r.DryRun {
-			due := began.Add(time.Duration(result.Replayed) * time.Second / time.Duration(r.Rate))
+			due := began.Add(moment.Duration(int64(result.Replayed), time.Second) / time.Duration(r.Rate))
 			if err := sleep(ctx, time.Until(due)); err != nil {
 				return result, err
 			}
@@ -153,7 +155,8 @@ type replayed struct {
 // it has sent along.
 func past(rec message.Record, history []byte) (deadletter.History, bool) {
 	if h, err := deadletter.Parse(history); err == nil && len(h.Deaths) > 0 {
-		return h, true
+		_, _, known := h.Origin() // it may go on from what a client said (DL-7.10)
+		return h, known
 	}
 	if !rec.HasHeaders() {
 		return deadletter.History{}, false
@@ -236,15 +239,14 @@ func place(x message.ExchangeName, key []byte, targets []*partition.Queue) strin
 
 func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, err error) {
 	err = c.decided(func() error {
-		targets, err = c.replayRoute(p)
-		return err
+		failed := c.b.look(func() { targets, err = c.replayRoute(p) })
+		return cmp.Or(failed, err)
 	})
 	return targets, err
 }
 
+// replayRoute finds the queues a replayed message goes to. REQUIRES: topo is held.
 func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
-	c.b.topo.RLock()
-	defer c.b.topo.RUnlock()
 	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(p.exchange)}); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,9 @@ package broker
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -218,6 +221,80 @@ func TestDL_19_6_CarriedHistory(t *testing.T) {
 	}
 	if _, ok := list.Headers.Get("x-death"); ok || len(list.Headers) != 2 {
 		t.Errorf("headers %v", list.Headers)
+	}
+}
+
+// What a client says about the past of a message may be anything: it dies, is shown and is
+// replayed all the same, or stays where it is.
+func TestDL_7_10_HostileHistories(t *testing.T) {
+	long := strings.Repeat("k", 300)
+	entry := func(change ...amqp091.Field) amqp091.Table {
+		e := amqp091.Table{
+			{Key: "count", Value: int64(3)}, {Key: "reason", Value: "rejected"}, {Key: "queue", Value: "elsewhere"},
+			{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: ""}, {Key: "routing-keys", Value: amqp091.Array{"source"}},
+		}
+		for _, c := range change {
+			for i := range e {
+				if e[i].Key == c.Key {
+					e[i].Value = c.Value
+				}
+			}
+		}
+		return e
+	}
+	pasts := map[string]any{
+		"no table": amqp091.Array{"x", int64(1), nil}, "no array": "x", "nothing": amqp091.Array{}, "void": nil,
+		"two of the same": amqp091.Array{entry(), entry()},
+	}
+	for key, values := range map[string][]any{
+		"routing-keys": {amqp091.Array{}, "no array", nil, amqp091.Array{int64(7)}, amqp091.Array{""}, amqp091.Array{long}, amqp091.Array{"\xff"}, amqp091.Array{"source", long}},
+		"exchange":     {long, "\xff", "nowhere", int64(7)},
+		"queue":        {long, "\xff", "", "source"},
+		"reason":       {"no reason", int64(7), "maxlen"},
+		"count":        {int64(math.MaxInt64), int64(math.MinInt64), int64(0), "many", math.NaN()},
+		"time":         {amqp091.Timestamp(math.MaxUint64), amqp091.Timestamp(1 << 62), "now", int64(-1)},
+	} {
+		for i, v := range values {
+			pasts[fmt.Sprintf("%s %d", key, i)] = amqp091.Array{entry(amqp091.Field{Key: key, Value: v})}
+		}
+	}
+	for _, trust := range []bool{true, false} {
+		c := open(t, Options{TrustClientDeath: trust})
+		declare(t, c, "dlq")
+		declare(t, c, "source", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
+		for name, h := range pasts {
+			for _, through := range []string{"source", "dlq"} {
+				publish(t, c, "", through, name, amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-death", Value: h}}})
+				if through == "source" {
+					reject(t, c, "source")
+				}
+				for waited := time.Now(); ready(t, c, "dlq") != 1; {
+					if time.Since(waited) > 10*time.Second {
+						t.Fatalf("%s: it did not die", name)
+					}
+				}
+				if err := c.Peek("dlq", 0, func(*Shown) bool { return true }); err != nil {
+					t.Errorf("%s: peek: %v", name, err)
+				}
+				if r := replay(t, c, "dlq", ReplayRequest{}); r.Examined != 1 || r.Replayed+r.NoOrigin+r.Unroutable != 1 && !strings.HasPrefix(name, "time") {
+					t.Errorf("trust %v, %s through %s: %+v", trust, name, through, r)
+				}
+				for _, queue := range []string{"source", "dlq"} {
+					for {
+						g, ok, err := c.Get(message.QueueName(queue), true)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if !ok {
+							break
+						}
+						RenderProps(nil, c.b.bodies.Bytes(g.Body), histories.Bytes(c.b.bodies, g.History), g.Counts, false)
+						c.b.bodies.Release(g.Body)
+						c.b.bodies.Release(g.History)
+					}
+				}
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/topology"
 )
 
@@ -29,13 +30,19 @@ func (b *Broker) retire(t topology.QueueType, st *partition.Stats) {
 	r.byType[t].Add(st)
 }
 
-// Retired is what the deleted queues of a type did since the node started.
-func (b *Broker) Retired(t topology.QueueType) partition.Stats {
+// Retired is what the deleted queues of a type did since the node started, and what became
+// of their dead since.
+func (b *Broker) Retired(t topology.QueueType) (st partition.Stats) {
+	kind := queue.Classic
+	if t == topology.Quorum {
+		kind = queue.Quorum
+	}
+	st = b.node.Late(kind)
 	r := &b.retired
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if st := r.byType[t]; st != nil {
-		return *st
+	if gone := r.byType[t]; gone != nil {
+		st.Add(gone)
 	}
-	return partition.Stats{}
+	return st
 }

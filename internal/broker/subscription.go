@@ -1,15 +1,14 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
-	"sync"
 
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/deadletter"
-	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
@@ -22,9 +21,8 @@ type Subscription struct {
 	info     ConsumerInfo
 	consumer queue.Consumer
 	q        *partition.Queue
-	taken    map[queue.ID]struct{} // what Next has returned and nobody has settled
 
-	mu      sync.Mutex // guards what follows; taken while the partition is locked
+	mu      held.Mutex // guards what follows; taken while the partition is locked
 	waiting []queue.Delivery
 	ended   error
 	wakec   chan struct{} // has one token when something was added
@@ -43,7 +41,7 @@ var ErrQueueGone = errors.New("the queue was deleted")
 // Subscribe consumes from a queue under a tag; prefetch bounds what is out and not
 // settled, 0 being no bound. The caller calls Cancel in the end.
 func (c *Connection) Subscribe(name message.QueueName, tag string, prefetch int, noAck bool) (*Subscription, error) {
-	s := &Subscription{c: c, wakec: make(chan struct{}, 1), taken: map[queue.ID]struct{}{}, info: ConsumerInfo{Connection: c.Name, User: c.User, Arguments: map[string]any{}}}
+	s := &Subscription{c: c, wakec: make(chan struct{}, 1), info: ConsumerInfo{Connection: c.Name, User: c.User, Arguments: map[string]any{}}}
 	s.consumer = queue.Consumer{Target: s, Tag: tag, NoAck: noAck, Prefetch: prefetch}
 	q, err := c.Consume(name, &s.consumer, func(q *partition.Queue) { s.q = q })
 	if err != nil {
@@ -111,7 +109,10 @@ func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
 			if s.consumer.Prefetch == 0 && left < unsettledLimit/2 {
 				s.c.Resume(s.q, &s.consumer)
 			}
-			return s.show(batch)
+			if taken, err := s.show(batch); len(taken) > 0 || err != nil {
+				return taken, err
+			}
+			continue // all of them were lost
 		}
 		if ended != nil {
 			return nil, ended
@@ -124,26 +125,31 @@ func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
 	}
 }
 
-// show reads the messages. What they refer to is released: they are copies. If one
-// cannot be read all go back.
+// show reads the messages. What they refer to is released: they are copies. One that is
+// lost on disk is set aside and left out; if one cannot be read for another reason all go
+// back.
 func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 	b := s.c.b
 	var window bodies.Window
 	defer window.Free()
-	taken = make([]Taken, len(batch))
+	taken = make([]Taken, 0, len(batch))
 	for i := range batch {
-		taken[i].delivery = batch[i]
-		if !s.consumer.NoAck {
-			s.taken[batch[i].ID] = struct{}{}
-		}
-		if err != nil {
-			continue
-		}
 		var m *Shown
-		if m, err = b.shown(&Got{Queue: s.q, Delivery: batch[i]}, &window); err == nil {
-			taken[i].Shown = *m
-			taken[i].Body, taken[i].Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
+		if err == nil {
+			var failed error
+			if m, failed = b.shown(&Got{Queue: s.q, Delivery: batch[i]}, &window); failed != nil {
+				if b.node.SetAside(s.q, &batch[i], &s.consumer, failed) {
+					continue
+				}
+				err = failed
+			}
 		}
+		t := Taken{delivery: batch[i]}
+		if m != nil {
+			t.Shown = *m
+			t.Body, t.Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
+		}
+		taken = append(taken, t)
 	}
 	for i := range batch {
 		b.release(&batch[i])
@@ -178,33 +184,20 @@ func (s *Subscription) settle(taken []Taken, op partition.Op) {
 	for i := range taken {
 		ops[i] = op
 		ops[i].Queue, ops[i].ID, ops[i].Consumer = s.q, taken[i].delivery.ID, &s.consumer
-		delete(s.taken, taken[i].delivery.ID)
 	}
 	s.c.Run(ops)
 }
 
-// Cancel ends the subscription. What is not settled goes back, in its order: the
-// messages that Next has returned, and then those it has not.
+// Cancel ends the subscription. What is not settled goes back, in its order.
 func (s *Subscription) Cancel() {
-	s.c.Cancel(s.q, &s.consumer, nil)
+	s.c.Quit([]partition.Seat{{Queue: s.q, Consumer: &s.consumer}}, nil)()
 	s.mu.Lock()
 	waiting := s.waiting
 	s.waiting = nil
 	s.mu.Unlock()
-	back := slices.Sorted(maps.Keys(s.taken))
-	clear(s.taken)
 	for i := range waiting {
 		s.c.b.release(&waiting[i])
-		back = append(back, waiting[i].ID)
 	}
-	if s.consumer.NoAck {
-		return // they have left the queue
-	}
-	ops := make([]partition.Op, len(back))
-	for i, id := range back {
-		ops[i] = partition.Op{Kind: partition.Return, Queue: s.q, ID: id, Consumer: &s.consumer, How: queue.ReturnClosed}
-	}
-	s.c.Run(ops)
 }
 
 // PublishAll publishes messages that were checked, and waits until they are safe. It
@@ -233,14 +226,10 @@ func (c *Connection) PublishAll(list []Publication) (refused []bool, err error) 
 }
 
 func (c *Connection) run(ops []partition.Op, of []int, refused []bool) error {
-	c.Run(ops)
-	var last journal.Pos
+	c.countPassed()
+	err := c.b.node.Enter(ops)
 	for i := range ops {
 		refused[of[i]] = ops[i].Refused
-		last = max(last, ops[i].Pos)
 	}
-	if last == 0 {
-		return nil
-	}
-	return c.Commit(last)
+	return cmp.Or(err, c.Commit(0))
 }

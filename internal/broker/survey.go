@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
 )
@@ -15,14 +16,14 @@ type Surveyed struct {
 // Survey counts every queue, one after the other: each is right for itself, their
 // sum for no one moment. Queues are in the order of their virtual hosts and names.
 func (b *Broker) Survey() []Surveyed {
-	b.topo.RLock()
 	var all []Surveyed
-	for _, v := range b.state.VHosts() {
-		for _, q := range v.Queues() {
-			all = append(all, Surveyed{Queue: q, Info: Describe(q)})
+	b.Read(func(s *topology.State, _ *auth.Users) {
+		for _, v := range s.VHosts() {
+			for _, q := range v.Queues() {
+				all = append(all, Surveyed{Queue: q, Info: Describe(q)})
+			}
 		}
-	}
-	b.topo.RUnlock()
+	})
 	b.node.SettleAll()
 	for i := range all {
 		all[i].Counts = b.node.CountsNow(runtimeOf(all[i].Queue))

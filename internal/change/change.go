@@ -33,6 +33,11 @@ func (l *Log) Put(key string, value any) {
 	l.changes = append(l.changes, Change{Key: []byte(key), Value: text})
 }
 
+// PutText records that key now stands for value, which is encoded already and not changed any more.
+func (l *Log) PutText(key string, value []byte) {
+	l.changes = append(l.changes, Change{Key: []byte(key), Value: value})
+}
+
 // Delete records that key is gone.
 func (l *Log) Delete(key string) {
 	l.changes = append(l.changes, Change{Key: []byte(key)})
@@ -66,4 +71,20 @@ func Key(kind string, parts ...string) string {
 		b.WriteString(url.PathEscape(p))
 	}
 	return b.String()
+}
+
+// Parts undoes Key: it returns the parts behind a key's kind. ok is false if the key is not of that kind.
+func Parts(kind, key string) (parts []string, ok bool) {
+	rest, ok := strings.CutPrefix(key, kind+"/")
+	if !ok {
+		return nil, false
+	}
+	for _, p := range strings.Split(rest, "/") {
+		part, err := url.PathUnescape(p)
+		if err != nil {
+			return nil, false
+		}
+		parts = append(parts, part)
+	}
+	return parts, true
 }

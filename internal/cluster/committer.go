@@ -1,6 +1,11 @@
 package cluster
 
-import "sync"
+import (
+	"sync"
+
+	"bartleby.mq/internal/bug"
+	"bartleby.mq/internal/held"
+)
 
 // committer is the goroutine that has the journal commit what proposals, messages
 // and ticks have put into it, and goes on from there. While it waits for a sync others
@@ -8,7 +13,7 @@ import "sync"
 type committer struct {
 	d *Driver
 
-	mu      sync.Mutex
+	mu      held.Mutex
 	work    sync.Cond
 	running bool
 	idle    bool // it sleeps
@@ -26,7 +31,7 @@ func (c *committer) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running, c.donec = true, make(chan struct{})
-	go c.run()
+	go bug.Guarded(c.d.opts.Logger, "the committer", c.run)()
 }
 
 // run owns nothing; it ends when stop sets ending, or when the driver fails.

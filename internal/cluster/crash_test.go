@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 )
 
@@ -23,7 +24,7 @@ func TestCrashAtEveryFailpoint(t *testing.T) {
 		// stored is the last checkpoint; it is durable at once.
 		stored, storedCommands := FirstState(1), []string(nil)
 		var n *node
-		die := func(name string) {
+		crash := func(name string) {
 			seen[name]++
 			decided := m.got()
 			clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[rng.IntN(3)], RNG: rng})
@@ -49,6 +50,7 @@ func TestCrashAtEveryFailpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		die := func(name string) { held.Apart(func() { crash(name) }) }
 		j, err := journal.Open(journal.Options{FS: fs, Dir: "journal", SegmentBytes: 16 << 10, KeepRecycled: 1, Failpoint: die})
 		if err != nil {
 			t.Fatal(err)

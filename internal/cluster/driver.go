@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 )
 
@@ -87,7 +88,7 @@ func (o Options) withDefaults() (Options, error) {
 type Driver struct {
 	opts Options
 
-	mu     sync.Mutex // guards changes of groups
+	mu     held.Mutex // guards changes of groups
 	groups atomic.Pointer[[]*Group]
 
 	started bool // of the start's goroutine

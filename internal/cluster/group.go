@@ -1,12 +1,12 @@
 package cluster
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 )
 
@@ -31,7 +31,7 @@ type Group struct {
 
 	quiet atomic.Bool // needs no ticks
 
-	mu      sync.Mutex
+	mu      held.Mutex
 	err     error // a *LostError: it must not run
 	stopped bool
 	raft    *raft.RawNode // nil before start
@@ -57,6 +57,8 @@ type Group struct {
 	// The turn's.
 	turning     bool
 	unfinished  bool // the committer is to go on
+	short       bool // a proposal was refused since room was made last
+	room        bool // there may be some now, which the machine is to be told
 	work        []work
 	applied     uint64
 	appliedTerm uint64
@@ -87,6 +89,7 @@ func newGroup(d *Driver, id uint64, m Machine, st *State) *Group {
 		hard:    hardState{st.Term, st.Vote, st.Commit},
 		members: st.Members.clone(), applied: st.Applied, appliedTerm: st.AppliedTerm,
 	}
+	held.Name(&g.mu, "a group")
 	if st.Pos > 0 {
 		g.pos = st.Pos - 1
 	}
@@ -190,6 +193,7 @@ func (g *Group) Append(data []byte) (journal.Pos, error) {
 	}
 	// Raft clones what is proposed, data included: the one copy it needs.
 	if err := g.raft.Propose(data); err != nil {
+		g.short = true
 		return 0, ErrBusy
 	}
 	g.process()
@@ -361,7 +365,9 @@ func (g *Group) recovered(pos journal.Pos, f *frame) error {
 		g.hard, g.written = *f.hard, *f.hard
 	}
 	if s := f.snapshot; s != nil {
-		if err := g.machine.Restore(s.data, s.at); err != nil {
+		var err error
+		g.unlocked(func() { err = g.machine.Restore(s.data, s.at) })
+		if err != nil {
 			return err
 		}
 		g.log.reset(s.index, s.term)
@@ -400,7 +406,7 @@ func (g *Group) redo() {
 		}
 		g.batch = append(g.batch, e)
 	}
-	g.machine.Apply(g.batch)
+	g.unlocked(func() { g.machine.Apply(g.batch) })
 	g.applied, g.appliedTerm = to, g.batch[len(g.batch)-1].Term
 	clear(g.batch)
 	g.log.drop(to)

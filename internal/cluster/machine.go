@@ -30,6 +30,11 @@ type Machine interface {
 	Following(leader uint64)
 }
 
+// Waiter is a Machine that wants to know when a proposal that was refused with ErrBusy
+// may be made again, some of what was undecided being applied. Room is called as a
+// Machine's methods are.
+type Waiter interface{ Room() }
+
 // Entry is one decision of a group.
 type Entry struct {
 	Index, Term uint64

@@ -83,6 +83,12 @@ func (r *recorder) Following(leader uint64) {
 	r.calls = append(r.calls, fmt.Sprintf("following %d", leader))
 }
 
+func (r *recorder) Room() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, "room")
+}
+
 func (r *recorder) got() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,10 @@
 package cluster
 
-import "sync"
+import (
+	"sync"
+
+	"bartleby.mq/internal/bug"
+)
 
 // maxInbox is how many batches of messages wait for a node in a Network. More are
 // lost, as they are where a socket is full.
@@ -48,7 +52,7 @@ func (n *Network) Join(d *Driver) {
 		return
 	}
 	n.nodes[d.opts.ID] = b
-	n.work.Go(func() { b.deliver(n) })
+	n.work.Go(bug.Guarded(d.opts.Logger, "a node's inbox", func() { b.deliver(n) }))
 }
 
 // Leave is the reverse of Join. What is on its way is lost.

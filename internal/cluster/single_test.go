@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -47,6 +48,32 @@ func TestOneVoter(t *testing.T) {
 	}
 	if st := n.g.Status(); st.LogBytes != 0 || st.First != st.Last+1 {
 		t.Errorf("the log keeps %d to %d, %d bytes: want nothing", st.First, st.Last, st.LogBytes)
+	}
+}
+
+// A machine whose proposal was refused because too much was undecided is told when that is over.
+func TestRoomAfterBusy(t *testing.T) {
+	n := openNode(t, vfs.NewCrashableMem(), FirstState(1), &recorder{}, func(o *Options) { o.MaxUncommitted = 100 })
+	if err := n.d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer n.j.Close()
+	defer n.d.Stop()
+	pos, err := n.g.Append(make([]byte, 90))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.g.Append(make([]byte, 90)); !errors.Is(err, ErrBusy) {
+		t.Fatalf("a second proposal: %v, want ErrBusy", err)
+	}
+	if err := n.d.Commit(pos); err != nil {
+		t.Fatal(err)
+	}
+	if last := n.m.calls[len(n.m.calls)-1]; last != "room" {
+		t.Errorf("the machine was told %q last, want room", last)
+	}
+	if _, err := n.g.Append(make([]byte, 90)); err != nil {
+		t.Errorf("a proposal when there is room: %v", err)
 	}
 }
 

@@ -3,6 +3,9 @@ package cluster
 import (
 	"sync"
 	"time"
+
+	"bartleby.mq/internal/bug"
+	"bartleby.mq/internal/held"
 )
 
 // ticker is one timer for all groups. It stands still while no group needs ticks:
@@ -10,7 +13,7 @@ import (
 type ticker struct {
 	d *Driver
 
-	mu      sync.Mutex
+	mu      held.Mutex
 	timer   *time.Timer
 	running bool
 	armed   bool
@@ -41,7 +44,7 @@ func (t *ticker) arm() {
 	t.armed = true
 	t.ticking.Add(1)
 	if t.timer == nil {
-		t.timer = time.AfterFunc(t.d.opts.Tick, t.fire)
+		t.timer = time.AfterFunc(t.d.opts.Tick, bug.Guarded(t.d.opts.Logger, "a tick of groups", t.fire))
 		return
 	}
 	t.timer.Reset(t.d.opts.Tick)

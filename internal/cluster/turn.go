@@ -4,6 +4,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"bartleby.mq/internal/bug"
 )
 
 // maxTurn is how many things one goroutine does for the machine before it leaves the
@@ -49,6 +51,11 @@ func (g *Group) next() bool {
 	case leads && g.led == 0 && g.appliedTerm == g.hard.term:
 		g.led, g.told = g.hard.term, g.d.opts.ID
 		g.unlocked(func() { g.machine.Leading(g.led) })
+	case g.room:
+		g.room = false
+		if m, ok := g.machine.(Waiter); ok && leads {
+			g.unlocked(m.Room)
+		}
 	case g.wantSnapshot:
 		g.makeSnapshot()
 	default:
@@ -69,6 +76,7 @@ func (g *Group) next() bool {
 func (g *Group) unlocked(fn func()) {
 	g.mu.Unlock()
 	defer g.mu.Lock()
+	defer bug.End(g.d.opts.Logger, "a group") // before it: nobody waits for a lock in a panic
 	fn()
 }
 
@@ -103,6 +111,7 @@ func (g *Group) apply(w *work) {
 	clear(g.batch)
 	g.applied, g.appliedTerm = g.last.Index, g.last.Term
 	_ = g.raft.Step(w.response)
+	g.room, g.short = g.room || g.short, false
 	g.trim()
 	g.process()
 	if quiet && !g.quiet.Load() {

@@ -7,7 +7,10 @@
 // The table of keys says which of them a running node takes over.
 package config
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Config is everything a node can be told. Default gives what holds where nothing is said.
 type Config struct {
@@ -22,6 +25,8 @@ type Config struct {
 	// ManagementTLS and PrometheusTLS are management.ssl.* and prometheus.ssl.*.
 	ManagementTLS, PrometheusTLS SecureListener
 	ProxyProtocol                bool // proxy_protocol: AMQP listeners want a PROXY header first
+	// Proxies are those of proxy_protocol.trusted, whose headers are believed; nil: none was said.
+	Proxies []netip.Prefix
 
 	Heartbeat        time.Duration // heartbeat, in seconds there; 0: none is suggested (BR-1.6)
 	HandshakeTimeout time.Duration // handshake_timeout, in ms there (BR-1.10)
@@ -124,6 +129,7 @@ func Default() Config {
 		TLSTimeout:       5 * time.Second,
 		FrameMax:         131072,
 		ChannelMax:       2047,
+		MaxHandshakes:    2000,
 		MaxMessageSize:   16 << 20,
 		MaxHTTPBody:      20_000_000,
 		ConsumerTimeout:  30 * time.Minute,

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"strconv"
 	"time"
 )
@@ -13,6 +14,7 @@ var networkKeys = []key{
 	{pattern: "listeners.ssl", value: noListeners("listeners.ssl", func(c *Config) *[]string { return &c.AMQPS })},
 	{pattern: "listeners.ssl.*", value: listenerList(func(c *Config) *[]string { return &c.AMQPS })},
 	{pattern: "proxy_protocol", value: flag(func(c *Config) *bool { return &c.ProxyProtocol })},
+	{pattern: "proxy_protocol.trusted.*", value: networks(func(c *Config) *[]netip.Prefix { return &c.Proxies })},
 
 	{pattern: "management.tcp.port", value: port(func(c *Config) *string { return &c.Management.Port })},
 	{pattern: "management.tcp.ip", value: text(func(c *Config) *string { return &c.Management.Host })},
@@ -70,6 +72,29 @@ func listenerList(field func(*Config) *[]string) value {
 		show: func(c *Config) (shown []named) {
 			for i, address := range *field(c) {
 				shown = append(shown, named{strconv.Itoa(i + 1), shownAddress(address)})
+			}
+			return shown
+		},
+	}
+}
+
+// networks are addresses, or networks as 192.0.2.0/24.
+func networks(field func(*Config) *[]netip.Prefix) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			network, err := netip.ParsePrefix(value)
+			if address, notOne := netip.ParseAddr(value); err != nil && notOne == nil {
+				network, err = netip.PrefixFrom(address, address.BitLen()), nil
+			}
+			if err != nil || network.Addr().Is4In6() || network.Addr().Zone() != "" {
+				return "", errors.New("it must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24")
+			}
+			*field(p.c) = append(*field(p.c), network.Masked())
+			return "", nil
+		},
+		show: func(c *Config) (shown []named) {
+			for i, network := range *field(c) {
+				shown = append(shown, named{strconv.Itoa(i + 1), network.String()})
 			}
 			return shown
 		},

@@ -41,8 +41,8 @@ type client struct {
 	http           http.Client
 }
 
-// newClient finds the node and the way in: what was given, else what a data
-// directory says, else the default user of a new node.
+// newClient finds the node and the way in: what flags say, then what the environment says,
+// then a data directory where nodes have theirs, else the default user of a new node.
 func newClient(o *options) (*client, error) {
 	password, err := o.secret()
 	if err != nil {
@@ -56,8 +56,15 @@ func newClient(o *options) (*client, error) {
 	if o.timeout > 0 {
 		c.http.Timeout = time.Duration(o.timeout * float64(time.Second))
 	}
+	if o.dataDir != "" {
+		if o.url != "" || o.user != "" {
+			return nil, fail(exitUsage, "--data-dir lets the node's owner in, without --url and --user")
+		}
+		c.useDataDir(o.dataDir)
+		return c, nil
+	}
 	if c.base == "" && c.user == "" {
-		if dir := findDataDir(o.dataDir); dir != "" {
+		if dir := findDataDir(); dir != "" {
 			c.useDataDir(dir)
 			return c, nil
 		}
@@ -70,19 +77,14 @@ func newClient(o *options) (*client, error) {
 	return c, nil
 }
 
-// findDataDir is the data directory of the node that is meant: the one given, whether a
-// node runs on it or not, else one of those that nodes have if they are not told, where
-// one runs that lets this user in. What lies in a working directory that somebody else
-// filled is not trusted.
-func findDataDir(given string) string {
-	if given != "" {
-		return given
-	}
+// findDataDir is the data directory of the node that is meant if no flag says which: the one
+// that the environment names, whether a node runs on it or not, since who names one does not
+// mean whatever else listens on this machine; else one of those that nodes have if they are
+// not told, where one runs that lets this user in. What lies in a working directory that
+// somebody else filled is not trusted.
+func findDataDir() string {
 	if dir := os.Getenv(dataDirVariable); dir != "" {
-		if door.Lets(dir) {
-			return dir
-		}
-		return ""
+		return dir
 	}
 	switch {
 	case door.Mine(ownDataDir):

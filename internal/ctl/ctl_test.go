@@ -3,6 +3,7 @@ package ctl_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -233,6 +234,61 @@ func TestDataDirectory(t *testing.T) {
 	if code, _, errs := run("--data-dir", empty, "list_vhosts"); code != 69 || errs != "Error:\nno node runs on data directory "+empty+"\n" {
 		t.Errorf("a data directory without a node: exit %d, %s; want 69", code, errs)
 	}
+}
+
+// Who names a data directory, by the flag or in the environment, means the node on it. If none
+// runs there nothing else is asked: not what listens at the default address, and not the node
+// that the environment names beside the flag.
+func TestANamedDataDirectoryIsNeverAnotherNode(t *testing.T) {
+	url, _ := node(t)
+	usual := http.DefaultTransport
+	t.Cleanup(func() { http.DefaultTransport = usual })
+	http.DefaultTransport = transport(func(r *http.Request) (*http.Response, error) {
+		t.Errorf("%s %s was asked", r.Method, r.URL)
+		return nil, errors.New("nothing is to be asked")
+	})
+	stopped := t.TempDir()
+	for _, tool := range []struct {
+		run  func(...string) (int, string, string)
+		verb []string
+	}{{run, []string{"-q", "list_vhosts"}}, {admin, []string{"declare", "queue", "name=q"}}} {
+		for name, call := range map[string]struct {
+			environment map[string]string
+			args        []string
+		}{
+			"variable":                      {environment: map[string]string{"BARTLEBY_DATA_DIR": stopped}},
+			"flag":                          {args: []string{"--data-dir", stopped}},
+			"flag, and variables elsewhere": {map[string]string{"BARTLEBY_URL": url, "BARTLEBY_USER": "guest", "BARTLEBY_PASSWORD": "guest"}, []string{"--data-dir", stopped}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				for variable, value := range call.environment {
+					t.Setenv(variable, value)
+				}
+				code, _, errs := tool.run(append(call.args, tool.verb...)...)
+				if code != 69 || errs != "Error:\nno node runs on data directory "+stopped+"\n" {
+					t.Errorf("exit %d, %s; want 69, and that no node runs there", code, errs)
+				}
+			})
+		}
+	}
+	if code, _, errs := run("--data-dir", stopped, "--url", url, "--user", "guest", "list_vhosts"); code != 64 {
+		t.Errorf("a directory and an address: exit %d, %s; want 64", code, errs)
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// admin runs rabbitmqadmin.
+func admin(args ...string) (code int, out, errs string) {
+	var stdout, stderr bytes.Buffer
+	root := ctl.Command("rabbitmqadmin")
+	root.SetArgs(args)
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	code = ctl.Execute(context.Background(), root)
+	return code, stdout.String(), stderr.String()
 }
 
 // await_startup waits for a node that has not begun to make its data directory yet.

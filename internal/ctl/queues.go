@@ -12,7 +12,7 @@ var queueColumns = append(fields(
 	"name", "durable", "auto_delete", "exclusive", "type", "state", "policy", "operator_policy",
 	"messages", "messages_ready", "messages_unacknowledged", "messages_persistent", "messages_ram", "messages_ready_ram",
 	"messages_unacknowledged_ram", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram",
-	"message_bytes_persistent", "message_bytes_dlx", "messages_dlx", "messages_delayed", "delayed_retry", "delivery_limit", "dead_letters",
+	"message_bytes_persistent", "message_bytes_dlx", "messages_dlx", "messages_delayed", "messages_set_aside", "delayed_retry", "delivery_limit", "dead_letters",
 	"consumers", "consumer_utilisation", "consumer_capacity", "exclusive_consumer_tag", "single_active_consumer_tag",
 	"effective_policy_definition", "head_message_timestamp", "memory", "leader", "members", "online", "disk_reads", "disk_writes",
 	"vhost",

@@ -36,12 +36,19 @@ func term(v any) string {
 	return fmt.Sprint(v)
 }
 
+// void is what the API shows for an argument without a value. A text of these letters, which
+// nobody has, is taken for one.
+const void = "undefined"
+
 // innerTerm prints a value inside another: text in quotes, and the empty text as
 // Erlang's empty list, which it is.
 func innerTerm(v any) string {
 	if s, ok := v.(string); ok {
-		if s == "" {
+		switch s {
+		case "":
 			return "[]"
+		case void:
+			return void
 		}
 		return fmt.Sprintf("%q", s)
 	}
@@ -97,6 +104,9 @@ func jsonForm(v any) any {
 func typeName(v any) string {
 	switch v := v.(type) {
 	case string:
+		if v == void {
+			return "void"
+		}
 		return "longstr"
 	case bool:
 		return "bool"

@@ -1,6 +1,21 @@
 package deadletter
 
-import "bartleby.mq/internal/amqp091"
+import (
+	"unicode/utf8"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/moment"
+)
+
+const (
+	// maxName is how many bytes names and routing keys have at most.
+	maxName = 255
+	// maxCarried is the most deaths that a client is believed: sums of such have room.
+	maxCarried = 1 << 32
+)
+
+// fits says whether what a client sent can be a name or a routing key.
+func fits(s string) bool { return len(s) <= maxName && utf8.ValidString(s) }
 
 // Carried reads the history that a client sent along in the headers of a message
 // it published itself: the death headers of the delivery it copied, as consumers
@@ -28,20 +43,21 @@ func fromDeath(t amqp091.Table) (h History, ok bool) {
 		d.Queue = text(e, "queue")
 		d.Exchange = text(e, "exchange")
 		d.Reason, ok = parseShown(text(e, "reason"))
-		if !ok || d.Queue == "" {
+		if !ok || d.Queue == "" || !fits(d.Queue) || !fits(d.Exchange) {
 			return History{}, false
 		}
 		if v, ok := e.Get("count"); ok {
 			n, _ := amqp091.Int64(v)
-			d.Count = uint64(max(1, n))
+			d.Count = uint64(min(max(1, n), maxCarried))
 		}
 		if v, ok := e.Get("time"); ok {
 			seconds, _ := v.(amqp091.Timestamp)
-			d.First, d.Last = int64(seconds)*1000, int64(seconds)*1000
+			d.First = moment.OfSeconds(uint64(seconds))
+			d.Last = d.First
 		}
 		keys, _ := e.Get("routing-keys")
 		for _, k := range asArray(keys) {
-			if s, ok := k.(string); ok {
+			if s, ok := k.(string); ok && fits(s) {
 				d.Keys = append(d.Keys, s)
 			}
 		}
@@ -68,6 +84,9 @@ func fromSpring(t amqp091.Table) (h History, ok bool) {
 	d := Death{
 		Reason: Rejected, Count: 1, Expiration: -1,
 		Exchange: text(t, "x-original-exchange"), Keys: []string{text(t, "x-original-routingKey")},
+	}
+	if !fits(d.Exchange) || !fits(d.Keys[0]) {
+		return History{}, false
 	}
 	return History{Deaths: []Death{d}}, true
 }

@@ -9,6 +9,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+
+	"bartleby.mq/internal/moment"
 )
 
 // Death is one entry of a history: all deaths of a message in one queue for one
@@ -199,7 +201,7 @@ func (d *Death) appendNumbers(b []byte) []byte {
 	b = binary.AppendUvarint(b, d.Count)
 	b = binary.AppendVarint(b, d.First)
 	b = binary.AppendVarint(b, d.Last-d.First)
-	return binary.AppendUvarint(b, uint64(d.Expiration+1))
+	return binary.AppendUvarint(b, uint64(min(d.Expiration, moment.Last)+1))
 }
 
 var errHistory = errors.New("death history: malformed")

@@ -83,9 +83,10 @@ const (
 	NoRoute                      // the exchange routed it nowhere
 	Cycle                        // every target would have closed an automatic cycle (DL-9)
 	TargetRefused                // every target was full (DL-6.12)
+	Deleted                      // it was deleted, mostly with its queue, before it was anywhere else
 	Outcomes                     // how many there are
 )
 
 func (o Outcome) String() string {
-	return [...]string{"routed", "no_dlx", "no_route", "cycle", "target_refused"}[o]
+	return [...]string{"routed", "no_dlx", "no_route", "cycle", "target_refused", "deleted"}[o]
 }

@@ -87,15 +87,24 @@ func (j *Journal) AppendParts(parts ...[]byte) Pos {
 	if !j.open {
 		return j.refuse()
 	}
-	if end := j.tail.offset + frameHeaderBytes + int64(n); end > j.opts.SegmentBytes && j.tail.offset > headerBytes {
+	if end := j.tail.offset + frameHeaderBytes + int64(n); (j.fresh || end > j.segmentBytes()) && j.tail.offset > headerBytes {
 		if j.tail.key.segment == maxSegment {
 			return j.exhausted()
 		}
 		j.tail = newTail(j.tail.key.segment+1, j.tail.pos())
 	}
+	j.fresh = false
 	pos := j.put(kindPayload, n, parts...)
 	j.mu.Unlock()
 	return pos
+}
+
+// segmentBytes is how much goes into one segment.
+func (j *Journal) segmentBytes() int64 {
+	if j.short.Load() {
+		return max(j.opts.SegmentBytes/shortSegments, minSegmentBytes)
+	}
+	return j.opts.SegmentBytes
 }
 
 // put frames a payload of n bytes at the tail. REQUIRES: mu.

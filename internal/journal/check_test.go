@@ -25,7 +25,7 @@ func check(fs vfs.FS, dir string) (checked, error) {
 	if err != nil {
 		return checked{}, err
 	}
-	r, err := d.replay(fs, 0, func(Pos, []byte) error { return nil }, func() {})
+	r, err := d.replay(fs, dir, 0, func(Pos, []byte) error { return nil }, func() {})
 	report := checked{Segments: r.reports, Committed: r.syncedTo, TornBytes: r.tornBytes, Recycled: len(d.free)}
 	for _, s := range r.reports {
 		report.Frames += s.Frames

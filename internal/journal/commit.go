@@ -3,6 +3,8 @@ package journal
 import (
 	"fmt"
 	"sync"
+
+	"bartleby.mq/internal/held"
 )
 
 // rounds is how leaders and followers take turns. All of it is guarded by the
@@ -62,6 +64,7 @@ func (r *rounds) end() {
 // the next round. The error is final: the first failed write or sync, or
 // ErrClosed. A position that no Append returned is an error, too.
 func (j *Journal) Commit(pos Pos) error {
+	held.Nothing("the journal")
 	if pos < Pos(j.durable.Load()) {
 		return nil
 	}
@@ -88,12 +91,25 @@ func (j *Journal) Commit(pos Pos) error {
 	}
 }
 
+// Sync is Commit of everything that was appended before the call.
+func (j *Journal) Sync() error {
+	held.Nothing("the journal")
+	j.mu.Lock()
+	end, none := j.tail.pos(), j.tail.offset == headerBytes
+	j.mu.Unlock()
+	if none || end <= Pos(j.durable.Load()) {
+		return nil
+	}
+	return j.Commit(end - 1) // it is in the last frame
+}
+
 // Flush writes what is buffered to the file without syncing it, so that a killed
 // process loses nothing (a dead machine may). It also leaves a mark that proves
 // the last sync, if no frame does yet. The owner calls it every few milliseconds
 // and before it exits. Where the buffer goes over into a new segment the old one is
 // synced. The error is final, as Commit's.
 func (j *Journal) Flush() error {
+	held.Nothing("the journal")
 	j.mu.Lock()
 	if j.open {
 		j.mark()

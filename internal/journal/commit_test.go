@@ -287,3 +287,23 @@ func TestCloseWhileOthersCommit(t *testing.T) {
 		}
 	}
 }
+
+// Sync makes durable what was appended, a whole segment and a new one included.
+func TestSync(t *testing.T) {
+	j, _ := open(t, vfs.NewMem())
+	for round := range 3 {
+		if err := j.Sync(); err != nil {
+			t.Fatalf("round %d, nothing new: %v", round, err)
+		}
+		var last Pos
+		for k := range 20 {
+			last = j.Append(payload(uint64(k), 500))
+		}
+		if err := j.Sync(); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if j.Committed() <= last {
+			t.Fatalf("round %d: durable up to %s, the last frame is at %s", round, j.Committed(), last)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (j *Journal) CopyTo(dir string, upTo Pos) error {
 			return fmt.Errorf("journal: copy %s: %w", name, err)
 		}
 	}
-	return syncPath(fs, dir)
+	return SyncDirectory(fs, dir)
 }
 
 // copyHead copies the first bytes of a file. A segment of the journal is used again

@@ -290,3 +290,21 @@ func TestNewestSegmentWithoutHeaderIsTornCreation(t *testing.T) {
 		closeJournal(t, j)
 	}
 }
+
+// A header that is zeros, with frames behind it, has been lost: no frame is written before the header is on disk.
+func TestAZeroedHeaderWithFramesBehindItIsDamage(t *testing.T) {
+	fs, _ := history(t, rand.New(rand.NewPCG(7, 3)), false)
+	original := files(t, fs)
+	report, err := check(fs, testDir)
+	if err != nil || report.Damage != nil {
+		t.Fatal(err, report.Damage)
+	}
+	last := segmentName(report.Segments[len(report.Segments)-1].Number)
+	data := slices.Clone(original[last])
+	clear(data[:headerBytes])
+	_, _, err = tryOpen(withFiles(t, original, last, data))
+	var damage *DamageError
+	if !errors.As(err, &damage) {
+		t.Errorf("opened with %v, want damage", err)
+	}
+}

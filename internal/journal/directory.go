@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -67,6 +68,7 @@ type segmentFile struct {
 type directory struct {
 	segments []segmentFile // ascending by number
 	free     []string      // names, ascending
+	end      Pos           // see endName
 }
 
 // readDirectory lists dir and reads the header of every segment. It fails on I/O
@@ -78,6 +80,9 @@ func readDirectory(fs vfs.FS, dir string) (directory, error) {
 	}
 	slices.Sort(names)
 	var d directory
+	if d.end, err = readEnd(fs, dir); err != nil {
+		return directory{}, err
+	}
 	for _, name := range names {
 		number, suffix, ok := parseName(name)
 		switch {
@@ -118,7 +123,39 @@ func readSegmentFile(fs vfs.FS, path string, number uint32) (segmentFile, error)
 	if s.header, s.state, s.intact, err = decodeHeader(b, number, s.size); err != nil {
 		return segmentFile{}, fmt.Errorf("journal: %s: %w", path, err)
 	}
+	if s.state == headerBlank && allZero(b) {
+		// A fresh file whose header was never written has nothing behind it either: a header is durable before the
+		// first frame. A recycled one has the header of its former life.
+		empty, err := zeroFrom(f, int64(len(b)), s.size)
+		if err != nil {
+			return segmentFile{}, fmt.Errorf("journal: read %s: %w", path, err)
+		}
+		if !empty {
+			s.state = headerDamaged
+		}
+	}
 	return s, nil
+}
+
+func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+// zeroFrom says whether a file has nothing but zeros between two offsets.
+func zeroFrom(f vfs.File, from, to int64) (bool, error) {
+	b := make([]byte, max(0, min(windowBytes, to-from)))
+	for from < to {
+		n, err := f.ReadAt(b[:min(int64(len(b)), to-from)], from)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		if n == 0 {
+			break // it has shrunk
+		}
+		if !allZero(b[:n]) {
+			return false, nil
+		}
+		from += int64(n)
+	}
+	return true, nil
 }
 
 // split divides the segments at a position that a caller's checkpoint names: the

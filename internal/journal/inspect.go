@@ -2,7 +2,9 @@ package journal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	iofs "io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -63,7 +65,7 @@ type inspector struct {
 // error is fn's or of the disk; damage is in the result.
 func Inspect(fs vfs.FS, dir string, from Pos, fn func(pos Pos, payload []byte) error) (Inspection, error) {
 	d, err := readDirectory(fs, dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, iofs.ErrNotExist) { // one that is not there holds nothing
 		return Inspection{}, err
 	}
 	in := inspector{Inspection: Inspection{Recycled: len(d.free)}, fs: fs, dir: dir, from: from, fn: fn}
@@ -79,10 +81,15 @@ func Inspect(fs vfs.FS, dir string, from Pos, fn func(pos Pos, payload []byte) e
 			return in.Inspection, err
 		}
 	}
-	in.reach(d.segments)
 	for i := range in.Holes {
 		h := &in.Holes[i]
 		h.Before = MakePos(h.Segment, max(h.To, h.From+1)) <= from
+	}
+	in.reach(d.segments, from) // no start does without what it finds
+	if holes := len(in.Holes); d.end > from {
+		if in.reach(d.segments, d.end); len(in.Holes) > holes {
+			in.TornBytes = 0 // they are damage
+		}
 	}
 	return in.Inspection, nil
 }
@@ -170,15 +177,16 @@ func (in *inspector) segment(s, next *segmentFile) error {
 }
 
 // reach notes what is missing between the end of the journal and the position
-// that recovery is to begin at.
-func (in *inspector) reach(segments []segmentFile) {
-	first, last := in.from.Segment(), in.End.Segment()
+// up to which it was durable: that
+// recovery is to begin at, or that a stop has noted.
+func (in *inspector) reach(segments []segmentFile, to Pos) {
+	first, last := to.Segment(), in.End.Segment()
 	switch {
-	case in.from <= MakePos(1, headerBytes), in.End >= in.from,
-		last == first-1 && in.from.Offset() <= headerBytes: // see split
+	case to <= MakePos(1, headerBytes), in.End >= to,
+		last == first-1 && to.Offset() <= headerBytes: // see split
 		return
 	case last == first:
-		h := Hole{Segment: first, From: in.End.Offset(), To: in.from.Offset(), prevEnd: in.End, Reason: fmt.Sprintf("the frames end here, and were durable up to offset %d at least", in.from.Offset())}
+		h := Hole{Segment: first, From: in.End.Offset(), To: to.Offset(), prevEnd: in.End, Reason: fmt.Sprintf("the frames end here, and were durable up to offset %d at least", to.Offset())}
 		for i := range segments {
 			if segments[i].number == first {
 				h.key = segments[i].key()
@@ -193,9 +201,9 @@ func (in *inspector) reach(segments []segmentFile) {
 	}
 	for number := last + 1; number <= first; number++ {
 		h := Hole{Segment: number, From: headerBytes, To: headerBytes, Header: true, prevEnd: in.End,
-			Reason: fmt.Sprintf("the file is missing, or empty, and the log was durable up to %s", in.from)}
+			Reason: fmt.Sprintf("the file is missing, or empty, and the log was durable up to %s", to)}
 		if number == first {
-			h.To = max(headerBytes, in.from.Offset())
+			h.To = max(headerBytes, to.Offset())
 		}
 		in.hole(h)
 	}

@@ -52,8 +52,9 @@ type Journal struct {
 	// writing is the batch the leader is writing. The leader reads it without mu;
 	// nobody changes it until the leader is done.
 	writing batch
-	written Pos // below it everything is in a file
-	marked  Pos // the syncedTo of the last frame appended
+	written Pos  // below it everything is in a file
+	marked  Pos  // the syncedTo of the last frame appended
+	fresh   bool // the next frame begins a segment
 	rounds
 	waiting notices
 
@@ -69,6 +70,8 @@ type Journal struct {
 	// dirMu serialises changes to the directory: rolling and retiring.
 	dirMu sync.Mutex
 	free  []string // names of recycled files
+
+	short atomic.Bool // see ShortOfRoom
 }
 
 // Open makes the directory if needed and reads the headers of its segments, no
@@ -96,22 +99,28 @@ func Open(opts Options) (*Journal, error) {
 	j.free = j.found.free
 	j.rounds.init(&j.mu)
 	j.segments.fs = opts.FS
+	if opts.Short {
+		if err := j.ShortOfRoom(true); err != nil {
+			// Nobody needs the files to be gone: it goes on as it can.
+			opts.Logger.Warn("recycled files of the journal cannot be removed", "dir", opts.Dir, "error", err)
+		}
+	}
 	return j, nil
+}
+
+// First is the number of the oldest segment that Open has found, 0 if there is none. REQUIRES:
+// Recover was not called yet.
+func (j *Journal) First() uint32 {
+	if len(j.found.segments) == 0 {
+		return 0
+	}
+	return j.found.segments[0].number
 }
 
 // openDirectory makes a directory if needed, with its name durable, and opens it.
 func openDirectory(fs vfs.FS, dir string) (vfs.File, error) {
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("journal: make directory %s: %w", dir, err)
-	}
-	parent, err := fs.OpenDir(fs.PathDir(dir))
-	if err != nil {
-		return nil, fmt.Errorf("journal: open parent directory of %s: %w", dir, err)
-	}
-	err = parent.Sync()
-	_ = parent.Close()
-	if err != nil {
-		return nil, fmt.Errorf("journal: sync parent directory of %s: %w", dir, err)
+	if err := MakeDirectory(fs, dir); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
 	}
 	f, err := fs.OpenDir(dir)
 	if err != nil {
@@ -161,13 +170,18 @@ func (j *Journal) Committed() Pos { return Pos(j.durable.Load()) }
 // stopped the journal, if one did. A second Close does nothing.
 func (j *Journal) Close() error {
 	j.mu.Lock()
-	again := j.closed
+	again, appended := j.closed, j.tail.offset > headerBytes
 	j.closed = true
 	j.mu.Unlock()
 	if again {
 		return nil
 	}
 	err := j.seal()
+	if end := j.Committed(); err == nil && appended { // a start that was given up changes nothing
+		if err := writeEnd(j.opts.FS, j.opts.Dir, end); err != nil { // the log is as good as after a crash
+			j.opts.Logger.Warn("the end of the log cannot be noted", "directory", j.opts.Dir, "error", err)
+		}
+	}
 	j.mu.Lock()
 	if j.err == nil {
 		j.err = ErrClosed

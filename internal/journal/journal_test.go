@@ -100,6 +100,9 @@ func files(t testing.TB, fs vfs.FS) map[string][]byte {
 	}
 	m := make(map[string][]byte)
 	for _, name := range names {
+		if name == endName {
+			continue // as a crash or an earlier release leaves a log: what Close has noted has tests of its own
+		}
 		f, err := fs.Open(fs.PathJoin(testDir, name))
 		if err != nil {
 			t.Fatal(err)

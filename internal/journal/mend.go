@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -22,7 +23,7 @@ func Fill(fs vfs.FS, dir string, h *Hole, head []byte) error {
 	var err error
 	if h.Header {
 		if f, key, err = newHeader(fs, path, h); err == nil {
-			err = syncPath(fs, dir)
+			err = SyncDirectory(fs, dir)
 		}
 	} else {
 		f, err = fs.OpenReadWrite(path, writeCategory)
@@ -108,13 +109,17 @@ func Cut(fs vfs.FS, dir string, h *Hole) error {
 			err = erase(fs, s.path, max(h.prevEnd.Offset(), headerBytes))
 		}
 		if err == nil && s.number >= h.Segment {
-			err = syncPath(fs, dir)
+			err = SyncDirectory(fs, dir)
 		}
 		if err != nil {
 			return fmt.Errorf("journal: cut at %s: %w", h.Pos(), err)
 		}
 	}
-	return nil
+	// Last: until then it tells that the log is cut short.
+	if err := fs.Remove(fs.PathJoin(dir, endName)); err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		return fmt.Errorf("journal: cut at %s: %w", h.Pos(), err)
+	}
+	return SyncDirectory(fs, dir)
 }
 
 // erase overwrites what a file holds from an offset on.
@@ -141,7 +146,8 @@ func erase(fs vfs.FS, path string, from int64) (err error) {
 	return f.Sync()
 }
 
-func syncPath(fs vfs.FS, dir string) error {
+// SyncDirectory makes the names in a directory durable.
+func SyncDirectory(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {
 		return err

@@ -33,6 +33,8 @@ type Options struct {
 	// 0, none if negative. Writing into them is several times faster than growing
 	// a fresh file.
 	KeepRecycled int
+	// Short says that there is little room on the disk, see ShortOfRoom.
+	Short bool
 	// Prefill writes zeros over a fresh file before it is used, so that its first
 	// frames cost as little as those in a recycled one: for small segments that wait
 	// for each frame.

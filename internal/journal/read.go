@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"bartleby.mq/internal/held"
 )
 
 // ReadAt reads n bytes that begin at pos, a position inside a frame's payload,
@@ -24,6 +26,7 @@ func (j *Journal) ReadAt(pos Pos, n int, dst []byte) ([]byte, error) {
 	if got, ok := j.readBuffered(pos, n, dst); ok {
 		return got, nil
 	}
+	held.Nothing("a file of the journal")
 	// Not in the buffer: then it is in a file, wholly. Frames leave the buffer only
 	// after they were written.
 	s, end, err := j.segments.use(pos.Segment())
@@ -60,6 +63,7 @@ func (j *Journal) ReadSome(pos Pos, dst []byte) (int, error) {
 	if n, ok := j.copyBuffered(pos, dst); ok {
 		return n, nil
 	}
+	held.Nothing("a file of the journal")
 	s, end, err := j.segments.use(pos.Segment())
 	if err != nil {
 		return 0, err // as it is: who reads bodies meets ErrNotHeld at each that was retired

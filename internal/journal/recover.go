@@ -22,7 +22,7 @@ type replayResult struct {
 // replay reads the frames of d at and behind from in order into fn, and calls
 // between after each segment. Damage comes back as a *DamageError. It changes
 // nothing on disk.
-func (d *directory) replay(fs vfs.FS, from Pos, fn func(pos Pos, payload []byte) error, between func()) (r replayResult, err error) {
+func (d *directory) replay(fs vfs.FS, dir string, from Pos, fn func(pos Pos, payload []byte) error, between func()) (r replayResult, err error) {
 	old, rest := d.split(from)
 	valid, blank, damage := chain(rest)
 	if damage == nil {
@@ -48,6 +48,13 @@ func (d *directory) replay(fs vfs.FS, from Pos, fn func(pos Pos, payload []byte)
 			return r, err
 		}
 		between()
+	}
+	got := Pos(0)
+	if n := len(valid); n > 0 {
+		got = MakePos(valid[n-1].number, r.end)
+	}
+	if damage := d.short(fs, dir, from, got); damage != nil {
+		return r, damage
 	}
 	return r, nil
 }
@@ -124,7 +131,7 @@ func (j *Journal) Recover(from Pos, fn func(pos Pos, payload []byte) error) erro
 	if j.recovered {
 		return errors.New("journal: recovered already")
 	}
-	r, err := j.found.replay(j.opts.FS, from, fn, func() { j.opts.Failpoint(FailRecoverMid) })
+	r, err := j.found.replay(j.opts.FS, j.opts.Dir, from, fn, func() { j.opts.Failpoint(FailRecoverMid) })
 	if err != nil {
 		return err
 	}
@@ -147,7 +154,14 @@ func (j *Journal) Recover(from Pos, fn func(pos Pos, payload []byte) error) erro
 	if n := len(r.valid); n > 0 {
 		last := r.valid[n-1]
 		end = MakePos(last.number, r.end)
-		if err := resync(j.opts.FS, last.path, resyncFrom(r.syncedTo, last.number), r.end); err != nil {
+		from := resyncFrom(r.syncedTo, last.number)
+		if from == headerBytes {
+			// Then nothing proves the header either.
+			if err := rewriteHeader(j.opts.FS, &last); err != nil {
+				return err
+			}
+		}
+		if err := resync(j.opts.FS, last.path, from, r.end); err != nil {
 			return err
 		}
 	}
@@ -165,6 +179,20 @@ func resyncFrom(syncedTo Pos, segment uint32) int64 {
 		return headerBytes
 	}
 	return max(headerBytes, syncedTo.Offset())
+}
+
+// rewriteHeader writes a segment's header again, both copies, for resync to make it durable.
+// One sector has a copy, so that whatever a crash leaves of it is what was there.
+func rewriteHeader(fs vfs.FS, s *segmentFile) error {
+	f, err := fs.OpenReadWrite(s.path, writeCategory)
+	if err != nil {
+		return fmt.Errorf("journal: open %s: %w", s.path, err)
+	}
+	_, err = f.WriteAt(s.header.encode(), 0)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("journal: write header of %s: %w", s.path, err)
+	}
+	return nil
 }
 
 // resync makes the bytes of a file between two offsets durable. It writes them again,

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // openFrom opens the journal on fs and recovers it from a position on.
@@ -210,6 +211,109 @@ func TestReadSome(t *testing.T) {
 	}
 	if _, err := j.ReadSome(MakePos(99, 9000), make([]byte, 10)); !errors.Is(err, ErrNotHeld) {
 		t.Errorf("read behind the end: %v, want ErrNotHeld", err)
+	}
+	closeJournal(t, j)
+}
+
+// forgetful is what a kernel does to a file whose sync has failed: it goes on showing the bytes
+// and takes them for written. What is not written again is not on the disk.
+type forgetful struct {
+	vfs.FS
+	path  string
+	clean map[int64]bool // offsets of bytes that will never get to the disk
+}
+
+type forgetfulFile struct {
+	vfs.File
+	of *forgetful
+}
+
+func (f *forgetful) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.FS.OpenReadWrite(name, c, o...)
+	if err == nil && name == f.path {
+		file = forgetfulFile{file, f}
+	}
+	return file, err
+}
+
+func (f forgetfulFile) WriteAt(b []byte, at int64) (int, error) {
+	for i := range b {
+		delete(f.of.clean, at+int64(i))
+	}
+	return f.File.WriteAt(b, at)
+}
+
+// A process stops since the sync of a new segment's header has failed. The next one reads the
+// header from the kernel's cache, goes on behind it, and the machine dies.
+func TestHeaderWhoseSyncFailedIsWrittenAgain(t *testing.T) {
+	base := vfs.NewCrashableMem()
+	second := base.PathJoin(testDir, segmentName(2))
+	j, _ := open(t, errorfs.Wrap(base, &failNth{match: func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSync && op.Path == second }}))
+	if err := j.Commit(j.Append(payload(0, minSegmentBytes-headerBytes-frameHeaderBytes))); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Commit(j.Append(payload(1, 100))); !errors.Is(err, errInjected) {
+		t.Fatalf("the commit whose header cannot be synced: %v", err)
+	}
+	j.Close()
+
+	kernel := &forgetful{FS: base, path: second, clean: map[int64]bool{}}
+	for i := range int64(headerBytes) {
+		kernel.clean[i] = true
+	}
+	j, got := open(t, kernel)
+	if len(got) != 1 {
+		t.Fatalf("%d frames, want the first", len(got))
+	}
+	if err := j.Commit(j.Append(payload(2, 100))); err != nil {
+		t.Fatal(err)
+	}
+	closeJournal(t, j)
+
+	disk := base.CrashClone(vfs.CrashCloneCfg{})
+	f, err := disk.OpenReadWrite(second, writeCategory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range kernel.clean {
+		if _, err := f.WriteAt([]byte{0}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j, got, err = tryOpen(disk)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("after the machine died: %d frames, %v; want 2", len(got), err)
+	}
+	closeJournal(t, j)
+}
+
+// What is synced in a directory is there after a crash, however many directories above it
+// were made with it.
+func TestDirectoryIsThereAfterACrash(t *testing.T) {
+	files := vfs.NewCrashableMem()
+	const dir = "/var/lib/node/journal"
+	if err := files.MkdirAll("/var", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := SyncDirectory(files, "/"); err != nil {
+		t.Fatal(err)
+	}
+	in := func(o *Options) { o.Dir = dir }
+	j, _, err := tryOpen(files, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Commit(j.Append(payload(0, 100))); err != nil {
+		t.Fatal(err)
+	}
+	after := files.CrashClone(vfs.CrashCloneCfg{})
+	closeJournal(t, j)
+	j, got, err := tryOpen(after, in)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d frames, %v; what was committed is gone", len(got), err)
 	}
 	closeJournal(t, j)
 }

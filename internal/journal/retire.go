@@ -89,7 +89,7 @@ func (j *Journal) freeOldest(s *segment) (final bool, err error) {
 	}
 	j.opts.Failpoint(FailRetireBefore)
 	// A file somebody reads is removed, not recycled: it keeps its bytes until closed.
-	recycle := s.recyclable && !read && len(j.free) < j.opts.KeepRecycled
+	recycle := s.recyclable && !read && !j.short.Load() && len(j.free) < j.opts.KeepRecycled
 	name := freeName(s.number)
 	if recycle {
 		err = j.opts.FS.Rename(s.path, j.opts.FS.PathJoin(j.opts.Dir, name))
@@ -107,6 +107,35 @@ func (j *Journal) freeOldest(s *segment) (final bool, err error) {
 		j.free = append(j.free, name)
 	}
 	return false, nil
+}
+
+// shortSegments is how many segments share the size of one while room is short: the newest
+// cannot be given back.
+const shortSegments = 8
+
+// ShortOfRoom says whether there is little room on the disk. While there is, the journal holds
+// no more of it than its frames need: files of segments that were freed are removed, those
+// there are at once, new ones grow as they are written, and a smaller part of a segment's size
+// goes into each. What was taken in advance for the segment at hand goes with it: frames
+// appended from now on go to the next. An error is of a file that stays.
+func (j *Journal) ShortOfRoom(short bool) error {
+	j.dirMu.Lock()
+	defer j.dirMu.Unlock()
+	if j.short.Swap(short) == short || !short {
+		return nil
+	}
+	j.mu.Lock()
+	j.fresh = true
+	j.mu.Unlock()
+	for len(j.free) > 0 {
+		path := j.opts.FS.PathJoin(j.opts.Dir, j.free[len(j.free)-1])
+		if err := j.opts.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("journal: remove %s: %w", path, err)
+		}
+		j.free = j.free[:len(j.free)-1]
+	}
+	// Nothing counts on it: a file that a crash brings back is removed then.
+	return j.syncDir()
 }
 
 // syncDir makes the names in the journal's directory durable.

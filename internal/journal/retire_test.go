@@ -187,3 +187,67 @@ func TestRetireThatFailsLosesNothing(t *testing.T) {
 		j.Close()
 	}
 }
+
+// While room is short the journal keeps no files but those its frames need: recycled ones
+// are removed, now and at a start, and what was taken in advance for the segment at hand can
+// be given back. Once there is room it recycles as before.
+func TestShortOfRoomKeepsNothingSpare(t *testing.T) {
+	fs := vfs.NewMem()
+	recycled := func(when string, want int) {
+		t.Helper()
+		names, err := fs.List(testDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, name := range names {
+			if _, suffix, ok := parseName(name); ok && suffix == freeSuffix {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%s: %d recycled files, want %d", when, n, want)
+		}
+	}
+	short := func(j *Journal, is bool) {
+		t.Helper()
+		if err := j.ShortOfRoom(is); err != nil {
+			t.Fatal(err)
+		}
+	}
+	retire := func(j *Journal, before uint32) {
+		t.Helper()
+		if err := j.Retire(before, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j, _ := open(t, fs)
+	fillSegments(t, j, 5)
+	retire(j, 3)
+	recycled("with room", 2)
+	at := j.Append([]byte("alone in its segment so far"))
+	short(j, true)
+	recycled("short of room", 0)
+	first := j.Append([]byte("first"))
+	if first.Segment() != at.Segment()+1 || first.Offset() != headerBytes {
+		t.Errorf("the frame after %s is at %s, want it at the start of the next segment", at, first)
+	}
+	short(j, true)
+	if second := j.Append([]byte("second")); second.Segment() != first.Segment() {
+		t.Errorf("a second call has begun another segment: %s, %s", first, second)
+	}
+	if err := j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	retire(j, first.Segment())
+	recycled("retired while short of room", 0)
+	short(j, false)
+	fillSegments(t, j, 3)
+	retire(j, j.Segments()[2].Number)
+	recycled("with room again", 2)
+	closeJournal(t, j)
+
+	j, _ = open(t, fs, func(o *Options) { o.Short = true })
+	recycled("a start short of room", 0)
+	closeJournal(t, j)
+}

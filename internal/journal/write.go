@@ -91,7 +91,7 @@ func (j *Journal) makeFile(number uint32) (*segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: make %s: %w", path, err)
 	}
-	if !recycled {
+	if !recycled && (!j.short.Load() || j.opts.Prefill) {
 		// Not every file system can; a full disk shows when it is written to.
 		_ = f.Preallocate(0, j.opts.SegmentBytes)
 		if j.opts.Prefill {

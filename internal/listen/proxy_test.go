@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,6 +29,66 @@ func header(t testing.TB, version byte, from, to string) string {
 // whoAmI serves what the connection says of its client.
 func whoAmI(nc net.Conn, first []byte, _ func()) {
 	_, _ = io.WriteString(nc, nc.RemoteAddr().String()+" -> "+nc.LocalAddr().String()+" "+string(first))
+}
+
+// What a peer tells of its client is believed of trusted proxies only. Nobody claims to be on this
+// machine from elsewhere.
+func TestWhoseHeadersAreBelieved(t *testing.T) {
+	nets := func(texts ...string) (list []netip.Prefix) {
+		for _, text := range texts {
+			list = append(list, netip.MustParsePrefix(text))
+		}
+		return list
+	}
+	for name, tt := range map[string]struct {
+		trusted      []netip.Prefix
+		socket, says string
+		want         string
+	}{
+		"a proxy on this machine":                {LoopbackProxies, "127.0.0.1:9", "192.0.2.1", "192.0.2.1:7"},
+		"a client on this machine":               {LoopbackProxies, "127.0.0.1:9", "127.0.0.1", "127.0.0.1:7"},
+		"anybody else":                           {LoopbackProxies, "192.0.2.9:9", "192.0.2.1", "192.0.2.9:9"},
+		"anybody else, who claims to be here":    {LoopbackProxies, "192.0.2.9:9", "127.0.0.1", "192.0.2.9:9"},
+		"by IPv6":                                {LoopbackProxies, "[2001:db8::9]:9", "::1", "[2001:db8::9]:9"},
+		"a trusted proxy":                        {nets("192.0.2.0/24"), "192.0.2.9:9", "198.51.100.1", "198.51.100.1:7"},
+		"a trusted proxy on a mapped socket":     {nets("192.0.2.0/24"), "[::ffff:192.0.2.9]:9", "198.51.100.1", "198.51.100.1:7"},
+		"a trusted proxy, of its own machine":    {nets("192.0.2.0/24"), "192.0.2.9:9", "127.0.0.1", "192.0.2.9:9"},
+		"the same by IPv6":                       {nets("192.0.2.0/24"), "192.0.2.9:9", "::1", "192.0.2.9:9"},
+		"not this machine's, if others are told": {nets("192.0.2.0/24"), "127.0.0.1:9", "198.51.100.1", "127.0.0.1:9"},
+	} {
+		at, err := net.ResolveTCPAddr("tcp", tt.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := "192.0.2.2"
+		if strings.Contains(tt.says, ":") {
+			to = "2001:db8::2"
+		}
+		nc, err := readProxyHeader(from{feed{r: bytes.NewReader([]byte(header(t, 2, tt.says, to)))}, at}, tt.trusted)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := nc.RemoteAddr().String(); got != tt.want {
+			t.Errorf("%s: from %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// from is a connection of a peer anywhere.
+type from struct {
+	feed
+	at net.Addr
+}
+
+func (f from) RemoteAddr() net.Addr { return f.at }
+
+// Where proxies are told others are not listened to.
+func TestOtherProxiesAreRefused(t *testing.T) {
+	_, addr, log := start(t, Options{Proxied: true, Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Serve: whoAmI})
+	nc := dial(t, addr)
+	_, _ = io.WriteString(nc, header(t, 2, "127.0.0.1", "127.0.0.1")+amqp091.ProtocolHeader)
+	if got, _ := io.ReadAll(nc); len(got) > 0 || !strings.Contains(log.String(), "no trusted proxy") {
+		t.Errorf("got %q, the log is %s", got, log)
+	}
 }
 
 // The addresses are those of the header, in both versions, and what follows is not lost.
@@ -165,7 +226,7 @@ func FuzzProxyHeader(f *testing.F) {
 	f.Add([]byte(header(f, 2, "2001:db8::1", "2001:db8::2")))
 	f.Add([]byte("PROXY UNKNOWN\r\n"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		nc, err := readProxyHeader(feed{r: bytes.NewReader(append(bytes.Clone(sent), "end"...))})
+		nc, err := readProxyHeader(feed{r: bytes.NewReader(append(bytes.Clone(sent), "end"...))}, LoopbackProxies)
 		if err != nil {
 			return
 		}

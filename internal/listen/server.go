@@ -22,8 +22,9 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"bartleby.mq/internal/bug"
 )
 
 // Options configure a Server.
@@ -38,6 +39,9 @@ type Options struct {
 	LikeRabbitMQ bool
 	// Proxied connections begin with a PROXY header; all do, or none.
 	Proxied bool
+	// Proxies are those whose headers tell the truth; others are refused. nil: LoopbackProxies, and
+	// others are heard, as RabbitMQ hears them, but for what they say of their clients.
+	Proxies []netip.Prefix
 	// Limits hold until SetLimits changes them.
 	Limits Limits
 }
@@ -70,8 +74,6 @@ type Server struct {
 	listeners []net.Listener
 	open      map[net.Conn]struct{}
 	strangers map[netip.Prefix]int // connections that are not let in yet, by address
-
-	panics atomic.Uint64
 }
 
 // New returns a Server that listens nowhere yet.
@@ -121,7 +123,7 @@ func (s *Server) listen(addr string, secure *tls.Config) (net.Addr, error) {
 		return nil, fmt.Errorf("AMQP listener %s: %w", addr, net.ErrClosed)
 	}
 	s.listeners = append(s.listeners, l)
-	s.accepting.Go(func() { s.accept(l, secure) })
+	s.accepting.Go(bug.Guarded(s.Logger, "accepting connections", func() { s.accept(l, secure) }))
 	return l.Addr(), nil
 }
 
@@ -169,8 +171,11 @@ func (s *Server) take(nc net.Conn, secure *tls.Config) {
 		return
 	}
 	s.open[nc] = struct{}{}
-	s.sessions.Go(func() { s.session(nc, secure) })
+	s.sessions.Go(bug.Guarded(s.Logger, "a connection", func() { s.session(nc, secure) }))
 }
+
+// entry is the function that session is.
+const entry = "bartleby.mq/internal/listen.(*Server).session"
 
 // session runs one connection from its first byte to its last.
 func (s *Server) session(raw net.Conn, secure *tls.Config) {
@@ -181,11 +186,19 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 		delete(s.open, raw)
 		s.mu.Unlock()
 	}()
-	defer s.contain(raw)
+	log := s.Logger.With("peer", raw.RemoteAddr().String())
+	defer bug.Contain(log, entry, nil)
 	limits := s.currentLimits()
 	_ = nc.SetDeadline(time.Now().Add(limits.Header))
 	if s.Proxied {
-		through, err := readProxyHeader(nc)
+		trusted := s.Proxies
+		if trusted == nil {
+			trusted = LoopbackProxies
+		} else if !believed(trusted, nc.RemoteAddr(), nc.RemoteAddr()) {
+			s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "no trusted proxy")
+			return
+		}
+		through, err := readProxyHeader(nc, trusted)
 		if err != nil {
 			s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "no PROXY header", "error", err)
 			return
@@ -194,6 +207,7 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 	}
 	opened, ok := s.admit(nc)
 	defer opened()
+	defer bug.Contain(log, entry, nil) // before it: opened takes a lock
 	if !ok {
 		return
 	}
@@ -264,9 +278,6 @@ func (s *Server) Connections() int {
 	return len(s.open)
 }
 
-// Panics is how many connections were ended by a mistake of ours.
-func (s *Server) Panics() uint64 { return s.panics.Load() }
-
 // StopAccepting closes the listening sockets. Connections that are open stay.
 func (s *Server) StopAccepting() {
 	s.mu.Lock()
@@ -286,10 +297,10 @@ func (s *Server) StopAccepting() {
 // have ended too.
 func (s *Server) Wait(ctx context.Context) (cut int) {
 	ended := make(chan struct{})
-	go func() { // ends with the sessions, which the end of this function waits for
+	go bug.Guarded(s.Logger, "the end of the sessions", func() { // ends with the sessions, which the end of this function waits for
 		s.sessions.Wait()
 		close(ended)
-	}()
+	})()
 	select {
 	case <-ended:
 		return 0

@@ -3,6 +3,8 @@ package message
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 )
 
 // Record is a message as the broker keeps it: one run of bytes that never
@@ -12,12 +14,12 @@ import (
 //	 0  serial      u64  see Serial
 //	 8  properties  u32  length
 //	12  body        u32  length
-//	16  bcc         u16  length
+//	16  bcc         u16  length, its lower 16 bits
 //	18  exchange    u8   length
 //	19  key         u8   length
-//	20  flags       u8
+//	20  flags       u8   5 of them, and the upper 3 bits of the length of bcc
 //	21  priority    u8   the property, 0 if unset
-//	22  check       u16  see Seal; 0 = none
+//	22  check       u16  see Seal
 //	24  exchange | key | bcc keys (short strings) | properties | body
 //
 // Integers are little endian. The properties are in the form the AMQP 0-9-1
@@ -34,7 +36,13 @@ const (
 	flagCC         // there is a CC header
 	flagExpiration // there is an expiration property
 	flagPriority   // there is a priority property
+
+	bccShift = iota // where the upper bits of the length of the BCC keys stand
 )
+
+// MaxBCC is how many bytes the keys of a message's BCC header may have, as short strings. A program that
+// keeps the lower 16 bits only finds that the lengths of a longer one do not add up.
+const MaxBCC = 1<<(16+8-bccShift) - 1
 
 // Serial numbers messages in the order of their arrival: milliseconds since
 // 1970 in the upper 44 bits, a counter below. It identifies a message across
@@ -69,9 +77,27 @@ func (e *Envelope) Size() int {
 	return recordHead + len(e.Exchange) + len(e.Key) + len(e.BCC) + len(e.Properties) + e.BodySize
 }
 
+// Check says why the envelope cannot be written, nil if it can. Names are checked where they come in, and sizes
+// of messages; the BCC header is the one part whose size only its sender decides.
+func (e *Envelope) Check() error {
+	switch {
+	case len(e.Exchange) > MaxName || len(e.Key) > MaxName:
+		return fmt.Errorf("message record: an exchange of %d bytes and a key of %d", len(e.Exchange), len(e.Key))
+	case len(e.BCC) > MaxBCC:
+		return fmt.Errorf("message record: BCC keys of %d bytes, %d at most", len(e.BCC), MaxBCC)
+	case uint64(len(e.Properties)) > math.MaxUint32 || uint64(e.BodySize) > math.MaxUint32:
+		return fmt.Errorf("message record: properties of %d bytes and a body of %d", len(e.Properties), e.BodySize)
+	}
+	return nil
+}
+
 // Put writes all but the body into dst, which has at least Size bytes, and
-// returns the part of dst that the body is to be copied to.
+// returns the part of dst that the body is to be copied to. It panics where Check has an error: a record whose
+// lengths are not what follows is worse than none.
 func (e *Envelope) Put(dst []byte) (body []byte) {
+	if err := e.Check(); err != nil {
+		panic(err)
+	}
 	var flags uint8
 	if e.Persistent {
 		flags |= flagPersistent
@@ -93,6 +119,7 @@ func (e *Envelope) Put(dst []byte) (body []byte) {
 	le.PutUint32(dst[8:], uint32(len(e.Properties)))
 	le.PutUint32(dst[12:], uint32(e.BodySize))
 	le.PutUint16(dst[16:], uint16(len(e.BCC)))
+	flags |= uint8(len(e.BCC) >> 16 << bccShift)
 	dst[18], dst[19], dst[20], dst[21] = uint8(len(e.Exchange)), uint8(len(e.Key)), flags, e.Priority
 	dst[checkAt], dst[checkAt+1] = 0, 0 // see Seal
 	n := recordHead
@@ -105,7 +132,7 @@ func (e *Envelope) Put(dst []byte) (body []byte) {
 
 var errRecord = errors.New("message record: lengths do not add up")
 
-// CheckRecord says whether b is a whole record: its lengths add up.
+// CheckRecord says whether b is a whole record: its lengths add up, those of its BCC keys included.
 func CheckRecord(b []byte) error {
 	if len(b) < recordHead {
 		return errRecord
@@ -115,13 +142,23 @@ func CheckRecord(b []byte) error {
 	if want != uint64(len(b)) {
 		return errRecord
 	}
+	for keys := r.BCC(); len(keys) > 0; {
+		if len(keys) < 1+int(keys[0]) {
+			return errRecord
+		}
+		keys = keys[1+int(keys[0]):]
+	}
 	return nil
 }
 
 func (r Record) exchangeEnd() int { return recordHead + int(r[18]) }
 func (r Record) keyEnd() int      { return r.exchangeEnd() + int(r[19]) }
-func (r Record) bccEnd() int      { return r.keyEnd() + int(binary.LittleEndian.Uint16(r[16:])) }
+func (r Record) bccEnd() int      { return r.keyEnd() + r.bccSize() }
 func (r Record) bodyAt() int      { return r.bccEnd() + int(binary.LittleEndian.Uint32(r[8:])) }
+
+func (r Record) bccSize() int {
+	return int(binary.LittleEndian.Uint16(r[16:])) | int(r[20]>>bccShift)<<16
+}
 
 // Serial is the message's number.
 func (r Record) Serial() Serial { return Serial(binary.LittleEndian.Uint64(r)) }
@@ -165,6 +202,6 @@ const RecordHead = recordHead
 // RecordSize is the length of the record that begins with head.
 func RecordSize(head []byte) int {
 	r := Record(head)
-	return recordHead + int(r[18]) + int(r[19]) + int(binary.LittleEndian.Uint16(r[16:])) +
+	return recordHead + int(r[18]) + int(r[19]) + r.bccSize() +
 		int(binary.LittleEndian.Uint32(r[8:])) + r.BodySize()
 }

@@ -62,7 +62,7 @@ var (
 )
 
 // deadLetterFamily is ours (DL-18.4): by queue, reason and outcome, how old, and what waits.
-// Causes of death that a queue has not seen have no series: there are twenty, and
+// Causes of death that a queue has not seen have no series: there are two dozen, and
 // most queues see none. Totals have only the counters.
 var deadLetterFamily = &family{name: "dead_letters", collect: func(s *scrape) {
 	if s.total {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/message"
 )
 
@@ -95,7 +96,8 @@ func (s *scrape) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (s *scrape) Collect(out chan<- prometheus.Metric) {
-	c := *s // of its own, since scrapes may overlap
+	defer bug.End(s.Logger, "a look at the metrics") // the registry runs it in a goroutine of its own
+	c := *s                                          // of its own, since scrapes may overlap
 	c.out, c.taken = out, map[string]bool{}
 	identity(&c)
 	for _, f := range c.families {

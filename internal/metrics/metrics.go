@@ -6,6 +6,7 @@
 package metrics
 
 import (
+	"log/slog"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,7 @@ type Options struct {
 	ProductVersion string // the RabbitMQ version that clients are told
 	ClusterName    string
 	Node           func() Node // what the process uses
+	Logger         *slog.Logger
 }
 
 // Node is what a process uses and may use.

@@ -160,7 +160,10 @@ var (
 	channels    = gauge("channels", "Channels currently open")
 	consumers   = gauge("consumers", "Consumers currently connected")
 	queueCount  = gauge("queues", "Queues available")
+	senseless   = gauge("bartleby_senseless_frames", "Frames and commands of the journal that make no sense and were set aside since the start").whole()
 	stranded    = gauge("bartleby_messages_stranded", "Messages that have left their queues for one that is gone, and wait for another").whole()
+	asides      = counter("bartleby_messages_set_aside_total", "Messages that could not be read from disk, and were set aside").whole()
+	asideFiles  = gauge("bartleby_set_aside_files", "Files of what was set aside, which an operator is to look at").whole()
 	relocated   = counter("bartleby_messages_relocated_total", "Messages that waited for another queue, and were sent to one by an operator").whole()
 )
 
@@ -177,6 +180,10 @@ var totalsFamily = &family{collect: func(s *scrape) {
 	s.put(channels, float64(t.ChannelsOpened.Load()-closed))
 	s.put(consumers, float64(n))
 	s.put(queueCount, float64(len(all)))
+	_, n = s.Broker.Node().Senseless()
+	s.put(senseless, float64(n))
 	s.put(stranded, float64(s.Broker.Node().Stranded()))
 	s.put(relocated, float64(s.Broker.Node().Relocated()))
+	s.put(asides, float64(s.Broker.Node().SetAsides()))
+	s.put(asideFiles, float64(s.Broker.FilesSetAside()))
 }}

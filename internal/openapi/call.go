@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 
 	"bartleby.mq/internal/auth"
@@ -31,20 +30,9 @@ type call struct {
 // serve answers a request of this API.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, access Access) {
 	c := &call{s: s, r: r, access: access, id: newRequestID()}
-	known, data, err := c.handled(w)
+	known, data, err := c.handle(w)
 	c.audit(known, err)
 	c.answer(w, known, data, err)
-}
-
-// handled is handle that outlives a bug of ours: it must not take the broker down.
-func (c *call) handled(w http.ResponseWriter) (known action, data any, err *refusal) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.s.Logger.Error("OpenAPI request failed", "action", c.action, "request", c.id, "panic", p, "stack", string(debug.Stack()))
-			data, err = nil, internalError
-		}
-	}()
-	return c.handle(w)
 }
 
 // handle finds out what is asked for and by whom, and does it.

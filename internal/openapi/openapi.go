@@ -11,6 +11,7 @@ package openapi
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -33,6 +34,9 @@ type Options struct {
 	// Audit is told of what was asked to be changed, by whom and with what result; nil:
 	// nobody is.
 	Audit *slog.Logger
+	// Known is told of each request, by its context, that is signed by a key that is right; nil:
+	// nobody is.
+	Known func(context.Context)
 	// Now is the clock that requests' times are compared with; nil: the machine's.
 	Now func() time.Time
 }
@@ -72,6 +76,9 @@ type server struct {
 func New(o Options) http.Handler {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Audit = cmp.Or(o.Audit, slog.New(slog.DiscardHandler))
+	if o.Known == nil {
+		o.Known = func(context.Context) {}
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -91,6 +91,7 @@ func (c *call) authenticate(s signature) *refusal {
 		return refused
 	}
 	c.sight = c.s.b.SightOf(c.who, c.peer())
+	c.s.Known(c.r.Context())
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/histories"
@@ -41,31 +43,41 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	a := application{g: g, h: h, at: e.At}
 	origin, number, now, ok := a.r.head(e.Data)
 	if !ok {
-		g.broken(e.Index)
+		if len(e.Data) > 0 && e.Data[0] > commandVersion {
+			g.broken(e.Index)
+			return
+		}
+		g.senseless(e, 0)
 		return
 	}
 	if a.r.version >= numberedVersion && !g.follows(origin, number) {
 		return // it was applied before, or one before it was not: it will come again
 	}
-	g.clock = max(g.clock, now)
+	g.clock = a.moment(g.clock, now)
 	h.now, a.from = g.clock, origin
 	if origin == g.node.Origin {
 		a.mine = g.proposals.take(number)
 	}
+	begins := a.r.at
 	for a.r.more() {
+		begins = a.r.at
 		a.operation(a.r.byte())
 		g.node.operationsLogged.Add(1)
 	}
 	if a.r.bad {
-		g.broken(e.Index)
+		g.senseless(e, begins)
 	}
 	for _, s := range g.effects.idle {
 		g.forgetIdle(s)
 	}
 	g.effects.idle = g.effects.idle[:0]
 	if p := a.mine; p != nil {
-		for ; a.next < len(p.publishes); a.next++ {
-			h.drop(p.publishes[a.next].body, 0) // not reached: the command is broken
+		for ; a.next < len(p.publishes); a.next++ { // not reached: the command makes no sense
+			own := p.publishes[a.next]
+			h.drop(own.body, 0)
+			if own.owner != nil {
+				g.effects.answers = append(g.effects.answers, ownedAnswer{own.owner, Answer{own.token, true}})
+			}
 		}
 		if p.routing != nil {
 			p.routing.routing = false
@@ -82,15 +94,27 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	}
 }
 
+// mostSkew is by how many milliseconds the clocks of those who lead may differ before one
+// of them is taken to be wrong.
+const mostSkew = 60_000
+
+// moment is when a command happens, which says that it is now, after others until clock:
+// not before them. But a clock that was far ahead for a moment must not stop time until
+// the others have got there: then it goes back, and what was given a moment meanwhile
+// keeps that. Versions before 3 waited.
+func (a *application) moment(clock, now int64) int64 {
+	if a.r.version >= setBackVersion && now < clock-mostSkew {
+		return now
+	}
+	return max(clock, now)
+}
+
 // operation applies one operation.
 func (a *application) operation(code byte) {
 	a.h.entries++
 	switch code {
-	case cmdPublish:
-		a.publish(0)
-		return
-	case cmdDelayed:
-		a.publish(a.r.time())
+	case cmdPublish, cmdDelayed:
+		a.publish(code)
 		return
 	case cmdGone:
 		a.gone()
@@ -109,6 +133,12 @@ func (a *application) operation(code byte) {
 		return
 	case cmdClose:
 		a.close()
+		return
+	case cmdAsideSent:
+		a.asideSent()
+		return
+	case cmdQuit:
+		a.quit()
 		return
 	}
 	inc := a.r.uint()
@@ -151,8 +181,10 @@ func (a *application) operation(code byte) {
 		a.dead(q)
 	case cmdTake:
 		a.take(q)
+	case cmdAside:
+		a.aside(q)
 	default:
-		a.r.bad = true
+		a.r.tear()
 	}
 }
 
@@ -201,6 +233,7 @@ func (a *application) delete(q *Queue) {
 	}
 	g := a.g
 	q.m.Expire(a.h.now)
+	g.node.endDeaths(a.h, q)
 	a.show(q)
 	for _, c := range q.m.Close() {
 		if c.Target != nil {
@@ -213,6 +246,7 @@ func (a *application) delete(q *Queue) {
 		}
 	}
 	q.gone, q.live, q.transit = true, false, 0
+	q.calm()
 	delete(g.p.queues, q.Incarnation)
 	delete(g.declared, q.Incarnation)
 	g.p.unschedule(q)
@@ -243,11 +277,10 @@ func (a *application) configure(q *Queue) {
 	}
 }
 
-// publish lets one message into its targets in this group, to be delivered after a
-// delay in milliseconds.
-func (a *application) publish(delay int64) {
-	ttl, priority := a.r.time()-1, a.r.int()-1
-	record, at := a.r.record()
+// publish lets one message into its targets in this group.
+func (a *application) publish(code byte) {
+	in := a.r.publication(code)
+	record, at := in.record, in.at
 	n := a.r.count(1)
 	if a.r.bad {
 		return
@@ -265,7 +298,7 @@ func (a *application) publish(delay int64) {
 		store.SetLocation(body, place)
 	}
 	r := message.Record(record)
-	e := queue.Entry{Body: body, Priority: priority, TTL: ttl, Delay: delay, Logged: true}
+	e := queue.Entry{Body: body, Priority: in.priority, TTL: in.ttl, Delay: in.delay, Logged: true}
 	refused := false
 	h := a.h
 	h.entered = h.entered[:0]
@@ -325,37 +358,27 @@ func (g *group) keep(record []byte, place message.Location) message.Ref {
 // settle settles deliveries. It looks for who had them by number: somebody who is
 // gone has none.
 func (a *application) settle(code byte, q *Queue) {
-	number, id := a.r.uint(), a.r.id()
-	count, detail := uint64(1), byte(0)
-	if code == cmdAck {
-		count = a.r.run()
-	} else {
-		detail = a.r.byte()
-	}
+	in := a.r.settlement(code)
 	if q == nil || a.r.bad {
 		return
 	}
-	s := a.g.consumers[number]
+	s := a.g.consumers[in.consumer]
 	if s == nil || s.q != q {
 		return
 	}
 	h := a.h
 	switch code {
 	case cmdAck:
-		a.h.entries += int(count) - 1
-		for k := range queue.ID(count) {
-			if q.m.Ack(id+k, s.c) {
+		a.h.entries += int(in.count) - 1
+		for k := range queue.ID(in.count) {
+			if q.m.Ack(in.first+k, s.c) {
 				q.stats.Acked++
 			}
 		}
 	case cmdReject:
-		q.m.Reject(h.now, id, s.c, detail != 0)
+		q.m.Reject(h.now, in.first, s.c, in.failed)
 	case cmdReturn:
-		if detail > byte(queue.ReturnFailed) {
-			a.r.bad = true
-			return
-		}
-		if q.m.Return(h.now, id, s.c, queue.ReturnKind(detail)) {
+		if q.m.Return(h.now, in.first, s.c, in.how) {
 			q.stats.Returned++
 		}
 	}
@@ -371,9 +394,8 @@ func (g *group) forgetIdle(s *seat) {
 }
 
 func (a *application) attach(q *Queue) {
-	number, flags := a.r.uint(), a.r.byte()
-	priority, prefetch, timeout, credit := a.r.signed(), a.r.int(), a.r.time(), a.r.int()
-	tag := a.r.text()
+	in := a.r.attachment()
+	number := in.number
 	if q == nil || a.r.bad || a.g.consumers[number] != nil {
 		return
 	}
@@ -382,12 +404,12 @@ func (a *application) attach(q *Queue) {
 	if ask != nil && ask.consumer != nil {
 		c = ask.consumer
 	}
-	c.Number, c.Tag, c.Priority, c.Prefetch, c.Timeout = number, tag, priority, prefetch, timeout
-	c.NoAck, c.Exclusive, c.Metered = flags&attachNoAck != 0, flags&attachExclusive != 0, credit > 0
+	c.Number, c.Tag, c.Priority, c.Prefetch, c.Timeout = number, in.tag, in.priority, in.prefetch, in.timeout
+	c.NoAck, c.Exclusive, c.Metered = in.noAck, in.exclusive, in.credit > 0
 	if !q.m.Attach(a.h.now, c) {
 		return
 	}
-	q.m.Credit(c, credit)
+	q.m.Credit(c, in.credit)
 	a.g.consumers[number] = &seat{c: c, q: q, origin: a.from}
 	if ask != nil {
 		ask.ok = true
@@ -416,7 +438,8 @@ func (a *application) detach(q *Queue) {
 }
 
 func (a *application) credit(q *Queue) {
-	s, n := a.g.consumers[a.r.uint()], a.r.int()
+	number, n := a.r.credit()
+	s := a.g.consumers[number]
 	if q == nil || s == nil || s.q != q {
 		return
 	}
@@ -428,7 +451,7 @@ func (a *application) credit(q *Queue) {
 }
 
 func (a *application) get(q *Queue) {
-	number, noAck := a.r.uint(), a.r.byte() != 0
+	number, noAck := a.r.get()
 	if q == nil || a.r.bad {
 		return
 	}
@@ -486,23 +509,14 @@ func (a *application) purge(q *Queue) {
 func (a *application) gone() {
 	origin := a.r.uint()
 	now := a.h.now
-	seats := a.g.seats()
+	seats := slices.DeleteFunc(a.g.seats(), func(s *seat) bool { return s.origin != origin })
 	for _, s := range seats {
-		if s.origin == origin {
-			a.h.touch(s.q)
-			s.q.m.Detach(now, s.c)
-		}
+		a.h.touch(s.q)
+		s.q.m.Detach(now, s.c)
 	}
+	a.abandon(seats)
 	for _, s := range seats {
-		if s.origin == origin {
-			s.q.m.Abandon(now, s.c)
-			a.g.forgetIdle(s)
-		}
-	}
-	for _, s := range seats {
-		if s.origin == origin {
-			s.q.m.Flow(now, 0)
-		}
+		s.q.m.Flow(now, 0)
 	}
 }
 
@@ -511,6 +525,11 @@ func (a *application) gone() {
 func (g *group) finishApply(h *hold) {
 	e, n := &g.effects, g.node // nobody else applies meanwhile
 	n.leave(n.finishHold(h))
+	for _, s := range e.senseless {
+		if err := n.passOver(s); err != nil {
+			n.fail(err)
+		}
+	}
 	for _, s := range e.credit {
 		g.grant(s)
 	}
@@ -555,9 +574,7 @@ func (g *group) grant(s *seat) {
 	s.asked += n
 	g.p.mu.Unlock()
 	err := g.tell(func(w *commandWriter) {
-		w.op(cmdCredit, s.q.Incarnation)
-		w.uint(s.c.Number)
-		w.uint(uint64(n))
+		w.credit(s.q.Incarnation, s.c.Number, n)
 	})
 	if err != nil {
 		g.p.mu.Lock()

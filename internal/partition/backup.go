@@ -1,9 +1,18 @@
 package partition
 
-import "errors"
+import (
+	"errors"
+
+	"bartleby.mq/internal/journal"
+)
 
 // Copy are the directories that CopyTo fills. The journal's exists; the others do not.
-type Copy struct{ Journal, Keep, Index string }
+type Copy struct {
+	Journal, Keep, Index string
+	// End returns up to where the journal is to be copied, at a moment when that and the
+	// declarations agree; the journal has committed it. Nil: all that it has committed.
+	End func() journal.Pos
+}
 
 // CopyTo copies what is on disk of all durable queues while they go on: what a crash
 // would leave at some moment after the call began. It writes a checkpoint first, so
@@ -26,5 +35,9 @@ func (n *Node) CopyTo(to Copy) error {
 	if err := n.Keep.LinkTo(to.Keep); err != nil {
 		return err
 	}
-	return n.Journal.CopyTo(to.Journal, n.Journal.Committed())
+	end := to.End
+	if end == nil {
+		end = n.Journal.Committed
+	}
+	return n.Journal.CopyTo(to.Journal, end())
 }

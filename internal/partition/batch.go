@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"slices"
 
 	"bartleby.mq/internal/journal"
@@ -24,7 +25,8 @@ const (
 type Op struct {
 	Kind OpKind
 
-	// Publish: the targets are distinct. The reference in Body passes to Run.
+	// Publish: there is a target, and the targets are distinct: what goes to no queue is
+	// no operation. There is a Body; the reference passes to Run.
 	Targets  []*Queue
 	Body     message.Ref
 	TTL      int64 // milliseconds, -1 = none
@@ -62,6 +64,28 @@ func (n *Node) Run(ops []Op) (need journal.Pos) {
 		ops = ops[len(slice):]
 	}
 	return need
+}
+
+// Enter carries out publishes for callers that wait: when it returns, Op.Refused says of
+// each whether a target has refused it, in whatever log, and what was taken is durable.
+// An error means that nobody knows what became of some.
+func (n *Node) Enter(ops []Op) (err error) {
+	last := journal.Pos(0)
+	for len(ops) > 0 {
+		slice := ops[:min(len(ops), sliceLimit)]
+		if n.groups != nil {
+			err = errors.Join(err, n.proposeWhole(slice))
+		}
+		n.run(slice, false)
+		for i := range slice {
+			last = max(last, slice[i].Pos)
+		}
+		ops = ops[len(slice):]
+	}
+	if last != 0 {
+		err = errors.Join(err, n.Journal.Commit(last))
+	}
+	return err
 }
 
 // RunWhole carries out a transaction: publishes, then settlements. In one log it

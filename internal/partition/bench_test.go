@@ -26,7 +26,7 @@ func (s *taker) Flush()                                {}
 func (s *taker) QueueGone(*Queue, *queue.Consumer)     {}
 func (s *taker) TimedOut(*Queue, *queue.Consumer, int) {}
 
-func benchWorld(b *testing.B) *world {
+func benchWorld(b testing.TB) *world {
 	return open(b, vfs.NewMem(), []definition{
 		{"in", classic, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "out"}},
 		{"out", classic, settings(func(s *queue.Settings) { s.MaxLength = 1000 }), DeadLetter{}},

@@ -32,6 +32,7 @@ func TestCarriedHistoryBesideOneWithout(t *testing.T) {
 			e := message.Envelope{Serial: serial, Key: []byte("k"), Properties: props, BodySize: 10, Persistent: true, HasHeaders: true}
 			ref, b := w.n.bodies.Alloc(e.Size())
 			e.Put(b)
+			message.Record(b).Seal()
 			w.n.bodies.Release(body)
 			body = ref
 		}

@@ -12,6 +12,7 @@ import (
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/store"
 )
 
 // A checkpoint saves what all durable queues were at one moment, the cut, in the
@@ -34,9 +35,13 @@ type checkpoint struct {
 	Version uint32      `json:"version"`
 	Cut     journal.Pos `json:"cut"` // what was appended from here on is not in it
 	At      time.Time   `json:"at"`
+	// Generation counts whole checkpoints; 0: a release before this one has written it.
+	Generation uint64 `json:"generation,omitempty"`
 	// Files are those that hold bodies, with how many were ever written to each, by
 	// which compaction judges how many have gone.
 	Files []bodyFile `json:"files"`
+	// Declared is how far the log of declarations was on disk.
+	Declared *store.Reach `json:"declared,omitempty"`
 }
 
 // bodyFile is a file that bodies lie in.
@@ -98,6 +103,12 @@ func (n *Node) Checkpoint() error {
 	if err := n.Journal.Commit(needs); err != nil {
 		return err
 	}
+	// A queue that is not in it must not come back: it would be empty.
+	if n.Removed != nil {
+		if err := n.Removed(); err != nil {
+			return err
+		}
+	}
 	deltas, err := n.completeCheckpoint(version, cut, files, extras)
 	if err != nil {
 		n.fail(fmt.Errorf("a checkpoint cannot be written: %w", err))
@@ -154,10 +165,15 @@ func (n *Node) saveQueues(p *Partition, queues []*Queue) error {
 // completeCheckpoint makes the checkpoint the one that counts, and returns the deltas
 // that nobody needs any more.
 func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyFile, extras []extra) (deltas []goneKey, err error) {
-	c := checkpoint{Version: version, Cut: cut, At: time.UnixMilli(n.Now()).UTC(), Files: files}
+	c := checkpoint{Version: version, Cut: cut, At: time.UnixMilli(n.Now()).UTC(), Generation: n.generation + 1, Files: files, Declared: n.noted()}
 	value, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
+	}
+	if n.NewGeneration != nil {
+		if err := n.NewGeneration(c.Generation); err != nil {
+			return nil, err
+		}
 	}
 	var gone []goneKey
 	for _, p := range n.all {
@@ -189,7 +205,11 @@ func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyF
 	if err != nil {
 		return nil, err
 	}
-	return deltas, n.Index.Flush()
+	if err := n.Index.Flush(); err != nil {
+		return nil, err
+	}
+	n.generation = c.Generation
+	return deltas, nil
 }
 
 // deleteDeltas deletes deltas that a checkpoint which is whole has made needless.
@@ -278,13 +298,31 @@ func (n *Node) stopped() bool {
 	}
 }
 
+// shortEvery is the time after which a checkpoint is written while room is short: what has
+// been drained is given back by checkpoints only.
+const shortEvery = 5 * time.Second
+
+// ShortOfRoom says whether there is little room on the disk, and how much, in bytes. While there
+// is little, nothing is kept that only saves time, and what was drained is given back soon.
+func (n *Node) ShortOfRoom(short bool, room int64) {
+	n.room.Store(room)
+	if n.scarce.Swap(short) == short {
+		return
+	}
+	if err := n.Journal.ShortOfRoom(short); err != nil {
+		n.Logger.Error("recycled files of the journal cannot be removed", "error", err)
+	}
+	n.hurry.Store(short)
+}
+
 // checkpointIfDue writes a checkpoint if enough was logged since the last one,
 // or long enough ago.
 func (n *Node) checkpointIfDue(last time.Time) (did bool) {
 	logged := n.loggedSince()
-	if logged < n.CheckpointBytes &&
-		n.operationsLogged.Load()-n.operationsAtCut.Load() < n.CheckpointOperations &&
-		(time.Since(last) < n.CheckpointEvery || logged == 0) {
+	operations := n.operationsLogged.Load() - n.operationsAtCut.Load()
+	short := n.scarce.Load() && time.Since(last) >= min(shortEvery, n.CheckpointEvery) && (operations > 0 || n.compactLater.Load())
+	if logged < n.CheckpointBytes && operations < n.CheckpointOperations && (time.Since(last) < n.CheckpointEvery || logged == 0) &&
+		!short && !n.hurry.Swap(false) {
 		return false
 	}
 	if err := n.Checkpoint(); err != nil && !errors.Is(err, errStopped) {
@@ -315,8 +353,15 @@ func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
 		return 0, r.loadGroups()
 	}
 	c, err := readCheckpoint(n.Index)
+	if err == nil && c.Version == 0 {
+		err = r.checkBeginning()
+	}
 	if err != nil {
 		return 0, err
+	}
+	n.generation = c.Generation
+	if c.Declared != nil {
+		n.declared = *c.Declared
 	}
 	for _, kind := range []byte{keyLoosePage, keyLooseSum} {
 		if err := n.Index.DeletePrefix([]byte{kind}); err != nil {
@@ -346,6 +391,30 @@ func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
 	}
 	n.cut.Store(uint64(c.Cut))
 	return c.Cut, nil
+}
+
+// checkBeginning demands that the journal has everything, where there is no checkpoint:
+// only after one is anything given back, or kept.
+func (r *recovery) checkBeginning() error {
+	n := r.node
+	if n.Damaged {
+		return nil
+	}
+	first := n.Journal.First()
+	var kept []bodyfile.File
+	var err error
+	if n.Keep != nil {
+		kept, err = n.Keep.List()
+	}
+	switch {
+	case err != nil:
+		return err
+	case first > 1:
+		return &DamageError{fmt.Errorf("the index has no checkpoint, and the journal begins with segment %d: what was before is lost with the index", first)}
+	case len(kept) > 0:
+		return &DamageError{fmt.Errorf("the index has no checkpoint, and there are %d kept files, which only it can tell of", len(kept))}
+	}
+	return nil
 }
 
 // loadMetas restores what queues have beside their pages. What a checkpoint that

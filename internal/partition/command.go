@@ -6,6 +6,7 @@ import (
 
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/moment"
 	"bartleby.mq/internal/queue"
 )
 
@@ -40,15 +41,21 @@ import (
 //	outAck    destination | up to | n | n × (number | answer)  its answer: all up to it were taken, but for these
 //	reroute   destination | number | size | priority+1 | n | n × target     where an entry stranded in an outbox goes now
 //	close     destination                 it is gone for good: what is in the outbox for it is stranded
+//	quit      n | n × (queue | consumer) | n | n × (queue | consumer | id)
+//	          these consumers are detached, these deliveries come back, and what else the consumers hold
 //	relocate  as reroute                  somebody asked for it: what a full target refuses is stranded again
+//	aside     queue | consumer | id       its record cannot be read: it leaves. Consumer 0: nobody has it
+//	asideSent destination | number        likewise of an entry stranded in an outbox
 //
 // A target is a destination, 0 meaning this group, and a queue.
 //
 // The commands of a process are numbered from 1 in each group; see forward.go. Those of
-// version 1 are taken whatever their number.
+// version 1 are taken whatever their number. Version 3 has aside and quit, and with it the
+// group's clock may go back (application.moment).
 const (
-	commandVersion  = 2
+	commandVersion  = 3
 	numberedVersion = 2
+	setBackVersion  = 3
 )
 
 const (
@@ -75,6 +82,11 @@ const (
 	cmdDelayed
 	cmdClose
 	cmdRelocate
+	cmdAside
+	cmdAsideSent
+	cmdQuit
+
+	cmdEnd // behind the last
 )
 
 // The flags of an attach.
@@ -189,14 +201,38 @@ func (w *commandWriter) publish(ttl int64, priority int, delay int64, record []b
 	w.endAcks()
 	if delay > 0 {
 		w.b = append(w.b, cmdDelayed)
-		w.uint(uint64(delay))
+		w.span(delay)
 	} else {
 		w.b = append(w.b, cmdPublish)
 	}
-	w.uint(uint64(ttl + 1))
-	w.uint(uint64(priority + 1))
+	w.span(min(ttl, moment.Last) + 1)
+	w.small(priority + 1)
 	w.raw(record)
 }
+
+// publication is the operands of a publish, but for its queues.
+type publication struct {
+	ttl, delay int64
+	priority   int
+	record     []byte
+	at         int // where the record begins
+}
+
+// publication reads the operands of a publish with that code.
+func (r *commandReader) publication(code byte) (p publication) {
+	if code == cmdDelayed {
+		p.delay = r.time()
+	}
+	p.ttl, p.priority = r.time()-1, r.int()-1
+	p.record, p.at = r.record()
+	return p
+}
+
+// span writes a span or a moment, which is never negative.
+func (w *commandWriter) span(v int64) { w.uint(uint64(max(v, 0))) }
+
+// small writes a number from 0 to 2^31-1; what is more is as good as that.
+func (w *commandWriter) small(v int) { w.uint(uint64(min(max(v, 0), math.MaxInt32))) }
 
 func (w *commandWriter) create(q *Queue) {
 	w.op(cmdCreate, q.Incarnation)
@@ -246,8 +282,8 @@ func (w *commandWriter) settings(s *queue.Settings, d *DeadLetter) {
 		w.b = binary.AppendVarint(w.b, v)
 	}
 	w.b = append(w.b, byte(s.Overflow), byte(s.Retry.Type))
-	w.uint(uint64(s.Retry.Min))
-	w.uint(uint64(s.Retry.Max))
+	w.span(s.Retry.Min)
+	w.span(s.Retry.Max)
 	w.uint(math.Float64bits(s.Retry.Multiplier))
 	w.uint(math.Float64bits(s.Retry.Jitter))
 	w.text(d.Exchange)
@@ -267,27 +303,51 @@ func (w *commandWriter) rules(r *deadletter.Rules) {
 		flags |= rulesResetCounts
 	}
 	w.b = append(w.b, flags)
-	w.uint(uint64(r.MaxHops))
-	w.uint(uint64(r.Retention))
+	w.span(r.MaxHops)
+	w.span(r.Retention)
 	w.text(r.LimitReason)
 }
 
 func (w *commandWriter) attach(q uint64, c *queue.Consumer, credit int) {
 	w.op(cmdAttach, q)
-	w.uint(c.Number)
+	w.attachment(attachment{c.Number, c.NoAck, c.Exclusive, c.Priority, c.Prefetch, c.Timeout, credit, c.Tag})
+}
+
+// attachment is the operands of an attach, but for its queue.
+type attachment struct {
+	number           uint64
+	noAck, exclusive bool
+	priority         int64
+	prefetch         int
+	timeout          int64
+	credit           int
+	tag              string
+}
+
+func (w *commandWriter) attachment(a attachment) {
+	w.uint(a.number)
 	var flags byte
-	if c.NoAck {
+	if a.noAck {
 		flags |= attachNoAck
 	}
-	if c.Exclusive {
+	if a.exclusive {
 		flags |= attachExclusive
 	}
 	w.b = append(w.b, flags)
-	w.b = binary.AppendVarint(w.b, int64(c.Priority))
-	w.uint(uint64(c.Prefetch))
-	w.uint(uint64(c.Timeout))
-	w.uint(uint64(credit))
-	w.text(c.Tag)
+	w.b = binary.AppendVarint(w.b, a.priority)
+	w.small(a.prefetch)
+	w.span(a.timeout)
+	w.small(a.credit)
+	w.text(a.tag)
+}
+
+func (r *commandReader) attachment() (a attachment) {
+	a.number = r.uint()
+	flags := r.byte()
+	a.noAck, a.exclusive = flags&attachNoAck != 0, flags&attachExclusive != 0
+	a.priority, a.prefetch, a.timeout, a.credit = r.wide(), r.int(), r.time(), r.int()
+	a.tag = r.text()
+	return a
 }
 
 func (w *commandWriter) detach(q uint64, c *queue.Consumer) {
@@ -330,7 +390,7 @@ func (r *commandReader) text() string {
 func (r *commandReader) wide() int64 {
 	v, n := binary.Varint(r.all[min(r.at, len(r.all)):])
 	if n <= 0 {
-		r.bad = true
+		r.tear()
 		return 0
 	}
 	r.at += n
@@ -341,16 +401,6 @@ func (r *commandReader) wide() int64 {
 func (r *commandReader) int() int {
 	v := r.uint()
 	if v > math.MaxInt32 {
-		r.bad = true
-		return 0
-	}
-	return int(v)
-}
-
-// signed reads a number of 32 bits with a sign.
-func (r *commandReader) signed() int {
-	v := r.wide()
-	if v < math.MinInt32 || v > math.MaxInt32 {
 		r.bad = true
 		return 0
 	}

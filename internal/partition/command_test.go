@@ -118,6 +118,13 @@ func everyCommand() []byte {
 	w.op(cmdTick, 1)
 	w.op(cmdTouch, 1)
 	w.detach(1, &queue.Consumer{Number: 5})
+	w.op(cmdQuit, 1)
+	w.uint(2)
+	w.uint(9) // nobody
+	w.uint(1)
+	w.uint(2)
+	w.uint(9)
+	w.uint(id(1))
 	w.op(cmdGone, 7)
 	w.op(cmdPurge, 1)
 	w.op(cmdDelete, 1)

@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"bartleby.mq/internal/bodies"
@@ -64,6 +66,8 @@ func (n *Node) Compact() (did bool, err error) {
 	cut := journal.Pos(n.cut.Load())
 	lived := n.lived
 	n.lived = map[uint64]int64{}
+	var sparse []sparseFile
+	later := false
 	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, placed int64) bool {
 		old := space == message.InKeep || space == message.InJournal && segment < cut.Segment()
 		if !old || live == 0 {
@@ -71,11 +75,22 @@ func (n *Node) Compact() (did bool, err error) {
 		}
 		file := uint64(message.MakeLocation(space, segment, 0)) >> 32
 		n.lived[file] = live
-		if live*100 < placed*n.CompactBelow && !emptiesItself(lived[file], live) {
-			c.sparse[file] = true
+		switch {
+		case live*100 >= placed*n.CompactBelow:
+		case emptiesItself(lived[file], live):
+			later = true
+		default:
+			sparse = append(sparse, sparseFile{file, live, placed})
 		}
 		return true
 	})
+	n.compactLater.Store(later)
+	if n.scarce.Load() {
+		sparse = thatFit(sparse, n.room.Load()/2)
+	}
+	for _, f := range sparse {
+		c.sparse[f.file] = true
+	}
 	if len(c.sparse) == 0 {
 		return false, nil
 	}
@@ -95,6 +110,24 @@ func (n *Node) Compact() (did bool, err error) {
 		}
 	}
 	return true, c.finishFile()
+}
+
+// sparseFile is a file of which little lives, and how many bodies of those it had.
+type sparseFile struct {
+	file         uint64
+	live, placed int64
+}
+
+// thatFit are those of the files whose bodies take no more than room together: copies
+// are made before files go. Those that give back most come first.
+func thatFit(files []sparseFile, room int64) []sparseFile {
+	slices.SortFunc(files, func(a, b sparseFile) int { return cmp.Compare(a.live*b.placed, b.live*a.placed) })
+	for i, f := range files {
+		if room -= f.live * compactFile / f.placed; room < 0 {
+			return files[:i]
+		}
+	}
+	return files
 }
 
 // emptiesItself says whether a file with so many bodies, of those it had when it was
@@ -148,6 +181,12 @@ func (c *compactor) copy() error {
 	for i := range c.batch {
 		m := &c.batch[i]
 		record, err := n.bodies.Read(m.from, &c.window)
+		if bodies.Lost(err) {
+			// One that is out at a consumer stays: who has it has read it, or will see.
+			n.setAside(&spoilt{q: m.q, id: m.id, body: m.from, err: err})
+			n.bodies.Release(m.from)
+			continue
+		}
 		if err == nil && c.out == nil {
 			c.out, err = n.Keep.Create()
 		}

@@ -159,13 +159,13 @@ type player struct {
 	*world
 	rng    *rand.Rand
 	ledger ledger
-	out    []held
+	out    []outstanding
 	serial message.Serial
 	crash  []crashed // taken at failpoints
 	busy   bool      // a failpoint inside of a failpoint is none
 }
 
-type held struct {
+type outstanding struct {
 	q      *Queue
 	d      queue.Delivery
 	serial message.Serial
@@ -286,7 +286,7 @@ func (p *player) get() {
 		p.n.bodies.Release(d.History)
 		return
 	}
-	p.out = append(p.out, held{q, d, serial, ""})
+	p.out = append(p.out, outstanding{q, d, serial, ""})
 }
 
 func (p *player) settleOne() {

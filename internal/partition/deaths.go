@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/moment"
 	"bartleby.mq/internal/queue"
 )
 
@@ -156,6 +159,7 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 		r = n.pick(q)
 		if r == nil {
 			q.routing, q.part.lateDeaths = false, 0
+			q.calm()
 			if !q.gone && (q.part.group == nil || q.part.group.leads) {
 				q.part.remind(q)
 			}
@@ -230,25 +234,27 @@ func (n *Node) finishHold(h *hold) []*Queue {
 }
 
 // warmDeaths brings into memory what was pinned on disk: routing reads it, and so
-// do the targets. A death whose record cannot be read stays in its queue, dead and
-// counted, until the node starts again: these are returned, and left out. No
+// do the targets. A death whose record is lost is set aside. One that cannot be read for
+// another reason stays in its queue, dead and counted, until the node starts again. Both
+// are returned, and left out: in a group the first is still there for a moment. No
 // partition is locked.
-func (n *Node) warmDeaths(r *router, q *Queue) (spoilt []queue.ID) {
+func (n *Node) warmDeaths(r *router, q *Queue) (stay []queue.ID) {
 	n.readDeaths(r)
 	kept := r.deaths[:0]
 	for i, d := range r.deaths {
 		if err := r.unread[i]; err != nil {
-			n.Logger.Error("A dead message cannot be routed: its record cannot be read", "vhost", string(q.VHost), "queue", q.Name, "error", err)
+			if !n.setAside(&spoilt{q: q, id: d.ID, body: d.Body, size: d.Size, err: err}) || q.part.group != nil {
+				stay = append(stay, d.ID)
+			}
 			n.bodies.Release(d.Body)
 			n.bodies.Release(d.History)
-			spoilt = append(spoilt, d.ID)
 			continue
 		}
 		kept = append(kept, d)
 	}
 	clear(r.deaths[len(kept):])
 	r.deaths = kept
-	return spoilt
+	return stay
 }
 
 const (
@@ -301,9 +307,10 @@ func (n *Node) readDeaths(r *router) {
 	}
 	x.left.Store(int64(left))
 	for range many - 1 {
-		go n.readSome(x) // ends with the last of them
+		go bug.Guarded(n.Logger, "reading dead letters", func() { n.readSome(x) })() // ends with the last of them
 	}
 	n.readSome(x)
+	held.Nothing("bodies on disk")
 	<-x.done
 }
 
@@ -404,7 +411,7 @@ func (n *Node) planDeath(r *router, q *Queue, d *queue.Death, rec message.Record
 		Queue: q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
 		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey, Rules: &settings.Rules,
 	}
-	if d.History == 0 {
+	if d.History == 0 || len(h.Keys) == 0 {
 		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
 	} else {
 		e.Exchange, e.Keys = h.Exchange, h.Keys // where a death or a replay brought it
@@ -785,7 +792,7 @@ func expirationOf(rec message.Record) int64 {
 	if err != nil {
 		return -1
 	}
-	return v
+	return min(max(v, -1), moment.Last)
 }
 
 // keysOf are the keys the message was published with: its routing key and those

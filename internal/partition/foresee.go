@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -199,11 +200,11 @@ func (n *Node) preread(list []stretch, buf []byte, most int64) (left int64) {
 	next := make(chan stretch)
 	var readers sync.WaitGroup
 	for own := range slices.Chunk(buf, foreseeRead) {
-		readers.Go(func() {
+		readers.Go(bug.Guarded(n.Logger, "foresight", func() {
 			for s := range next {
 				n.bodies.Preread(s.at, own[:s.n])
 			}
-		})
+		}))
 	}
 	for _, s := range list {
 		if most -= int64(s.n); most < 0 || n.stopped() {

@@ -134,22 +134,29 @@ func (g *group) lead(leader uint64) {
 	ps := &g.proposals
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	ps.closed, ps.leader = leader == 0, leader
+	ps.closed, ps.leader, ps.from = leader == 0, leader, 0
 	g.again()
 }
 
-// again sends what is not applied to whoever leads. REQUIRES: proposals are locked.
+// again sends what is not applied to whoever leads; here, what the log has not had
+// (proposals.from). REQUIRES: proposals are locked.
 func (g *group) again() {
 	ps := &g.proposals
 	list := ps.list[ps.start:]
+	if len(list) == 0 {
+		ps.again = false // what is proposed next need not wait for anything
+	}
 	if len(list) == 0 || ps.closed {
 		return
 	}
 	if ps.leader == g.node.NodeID {
 		ps.again = false
 		for _, p := range list {
+			if p.number < ps.from {
+				continue
+			}
 			if g.log.Propose(p.data) != nil {
-				ps.again = true
+				ps.again, ps.from = true, p.number
 				return
 			}
 		}
@@ -181,5 +188,6 @@ func (n *Node) ForwardAgain() {
 		}
 		ps.oldest = oldest
 		ps.mu.Unlock()
+		p.group.quitAgain()
 	}
 }

@@ -57,6 +57,7 @@ func publishAt(n *Node, q *Queue, owner Owner, serial message.Serial) {
 	e := message.Envelope{Serial: serial, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: 3, Persistent: true}
 	ref, b := n.bodies.Alloc(e.Size())
 	copy(e.Put(b), "abc")
+	message.Record(b).Seal()
 	n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: ref, TTL: -1, Priority: -1, Owner: owner, Token: uint64(serial)}})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/moment"
 	"bartleby.mq/internal/queue"
 )
 
@@ -58,6 +59,8 @@ const (
 	opHash
 	opDelay
 	opAlike
+
+	opEnd // behind the last
 )
 
 // opLost has a number of its own: no program writes it but the repair.
@@ -113,6 +116,9 @@ func (f *frame) bytes() []byte {
 
 func (f *frame) uint(v uint64) { f.b = binary.AppendUvarint(f.b, v) }
 
+// moment writes a moment, which is never negative.
+func (f *frame) moment(v int64) { f.uint(uint64(max(v, 0))) }
+
 func (f *frame) begin(op byte) {
 	f.endRun()
 	f.b = append(f.b, op)
@@ -167,7 +173,7 @@ func (f *frame) publish(body message.Ref, r []byte, n int) {
 func (f *frame) target(q uint64, id queue.ID, due int64) {
 	f.uint(q)
 	f.uint(uint64(id))
-	f.uint(uint64(due))
+	f.moment(due)
 }
 
 func (f *frame) comeBack(q uint64, id queue.ID, n queue.Counts, notBefore int64) {
@@ -176,14 +182,14 @@ func (f *frame) comeBack(q uint64, id queue.ID, n queue.Counts, notBefore int64)
 	f.uint(uint64(id))
 	f.uint(uint64(n.Deliveries))
 	f.uint(uint64(n.Acquired))
-	f.uint(uint64(notBefore))
+	f.moment(notBefore)
 }
 
 func (f *frame) delay(q uint64, id queue.ID, notBefore int64) {
 	f.begin(opDelay)
 	f.uint(q)
 	f.uint(uint64(id))
-	f.uint(uint64(notBefore))
+	f.moment(notBefore)
 }
 
 // carried is the history of a move: its bytes, and its parts (histories.Parts).
@@ -250,12 +256,12 @@ func (f *frame) enter(e *entered) {
 		flags |= enterReturned
 	}
 	f.b = append(f.b, flags)
-	f.uint(uint64(e.r.Due))
+	f.moment(e.r.Due)
 	f.uint(uint64(e.r.Counts.Deliveries))
 	f.uint(uint64(e.r.Counts.Acquired))
-	f.uint(uint64(e.r.NotBefore))
+	f.moment(e.r.NotBefore)
 	f.uint(uint64(e.r.Held))
-	f.uint(uint64(e.r.DiedAt))
+	f.moment(e.r.DiedAt)
 	f.uint(uint64(len(e.history)))
 	f.b = append(f.b, e.history...)
 	f.record(e.recordRef, e.record)
@@ -275,7 +281,7 @@ func (f *frame) hold(q uint64, id queue.ID, reason uint8, at int64) {
 	f.uint(q)
 	f.uint(uint64(id))
 	f.uint(uint64(reason))
-	f.uint(uint64(at))
+	f.moment(at)
 }
 
 func (f *frame) hash(q, sum uint64) {
@@ -290,18 +296,23 @@ func LostFrame() []byte { return []byte{frameVersion, opLost} }
 
 var errFrame = errors.New("partition: a frame of the journal is malformed")
 
-// frameReader reads a frame. After a fault it returns zeros and bad is set.
+// frameReader reads a frame. After a fault it returns zeros and bad is set; torn is set
+// too if it is not known where what follows begins. A number that is there and makes no
+// sense leaves the reader behind it.
 type frameReader struct {
-	all []byte
-	at  int
-	bad bool
+	all  []byte
+	at   int
+	bad  bool
+	torn bool
 }
+
+func (r *frameReader) tear() { r.bad, r.torn = true, true }
 
 func (r *frameReader) more() bool { return !r.bad && r.at < len(r.all) }
 
 func (r *frameReader) byte() byte {
 	if r.at >= len(r.all) {
-		r.bad = true
+		r.tear()
 		return 0
 	}
 	r.at++
@@ -311,7 +322,7 @@ func (r *frameReader) byte() byte {
 func (r *frameReader) uint() uint64 {
 	v, n := binary.Uvarint(r.all[min(r.at, len(r.all)):])
 	if n <= 0 {
-		r.bad = true
+		r.tear()
 		return 0
 	}
 	r.at += n
@@ -322,12 +333,9 @@ func (r *frameReader) id() queue.ID { return queue.ID(r.uint()) }
 
 // time reads a moment, which is never negative.
 func (r *frameReader) time() int64 {
-	v := r.uint()
-	if v > math.MaxInt64 {
-		r.bad = true
-		return 0
-	}
-	return int64(v)
+	at, ok := moment.Read(r.uint())
+	r.bad = r.bad || !ok
+	return at
 }
 
 // small reads a number of 32 bits.
@@ -366,8 +374,8 @@ func (r *frameReader) run() uint64 {
 // bytes returns a view into the frame, and where it begins.
 func (r *frameReader) bytes() (b []byte, at int) {
 	n := r.uint()
-	if r.bad || n > uint64(len(r.all)-r.at) {
-		r.bad = true
+	if r.torn || n > uint64(len(r.all)-r.at) {
+		r.tear()
 		return nil, 0
 	}
 	at = r.at
@@ -379,7 +387,7 @@ func (r *frameReader) bytes() (b []byte, at int) {
 func (r *frameReader) count(size int) int {
 	n := r.uint()
 	if n > uint64(len(r.all)-min(r.at, len(r.all)))/uint64(size) {
-		r.bad = true
+		r.tear()
 		return 0
 	}
 	return int(n)

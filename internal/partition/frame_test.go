@@ -112,14 +112,19 @@ func TestAFrameOfVersion1IsRedone(t *testing.T) {
 	}
 }
 
-// A frame cut short anywhere is an error, unless it ends between two operations.
+// A frame cut short anywhere counts up to there.
 func TestFrameTruncated(t *testing.T) {
 	whole := everyFrame()
 	clean := 0
 	for n := range len(whole) {
 		w, err := redo(t, whole[:n])
+		if err != nil && n > 0 {
+			t.Errorf("%d bytes of the frame: %v", n, err)
+		}
 		if err == nil {
-			clean++
+			if _, passed := w.n.Senseless(); passed == 0 {
+				clean++
+			}
 			w.settle()
 			w.check(0)
 		}

@@ -2,11 +2,13 @@ package partition
 
 import (
 	"cmp"
+	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"slices"
 
 	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -67,6 +69,8 @@ type effects struct {
 	credit  []*seat // to be given more
 	gone    []goneConsumer
 	idle    []*seat // may be nobody any more; looked at when their command is done
+
+	senseless []Senseless // to be set aside
 }
 
 func (e *effects) reset() {
@@ -75,6 +79,8 @@ func (e *effects) reset() {
 	clear(e.settled)
 	clear(e.credit)
 	clear(e.gone)
+	clear(e.senseless)
+	e.senseless = e.senseless[:0]
 	e.answers, e.asks, e.settled, e.credit, e.gone = e.answers[:0], e.asks[:0], e.settled[:0], e.credit[:0], e.gone[:0]
 }
 
@@ -101,6 +107,7 @@ func newGroup(n *Node, index int) *group {
 		node: n, p: p, id: uint64(index) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{}, sendc: make(chan struct{}, 1),
 	}
 	p.pages.Hot, p.pages.Exact = cmp.Or(n.HotPages, queue.HotPages), true
+	held.Name(&g.proposals.mu, "a group's proposals")
 	g.proposals.room.L = &g.proposals.mu
 	g.proposals.closed = true
 	p.group = g
@@ -136,6 +143,7 @@ func (g *group) Leading(uint64) {
 			w.op(cmdGone, origin)
 		})
 	}
+	g.quitAgain()
 	g.reconcile()
 	g.wakeSender()
 }
@@ -156,6 +164,9 @@ func (g *group) originsOf(node uint64) (list []uint64) {
 func (g *group) Following(leader uint64) {
 	g.p.mu.Lock()
 	g.leads = false
+	for _, q := range g.p.queues {
+		q.calm() // whoever leads now routes
+	}
 	g.mail.unsent()
 	g.p.mu.Unlock()
 	if g.node.Forwarder == nil {
@@ -163,6 +174,7 @@ func (g *group) Following(leader uint64) {
 		return
 	}
 	g.lead(leader)
+	g.quitAgain()
 }
 
 // reconcile has created what the topology has and the log has not, deleted what
@@ -180,7 +192,7 @@ func (g *group) reconcile() {
 		}
 	}
 	for inc, q := range g.p.queues {
-		if g.declared[inc] == nil {
+		if g.declared[inc] == nil && !g.node.KeepUndeclared {
 			remove = append(remove, q)
 		}
 	}
@@ -229,18 +241,31 @@ func (g *group) seats() []*seat {
 	return list
 }
 
-// broken is called when the log holds what this release cannot apply: going on
-// would make this replica another than the rest.
+// broken is called when the log holds what this release cannot apply, and a later one
+// can: going on would make this replica another than the rest.
 func (g *group) broken(index uint64) {
 	g.node.Logger.Error("a command of a group cannot be applied", slog.Uint64("group", g.id), slog.Uint64("index", index))
 	g.node.OnFatal(errFrame)
+}
+
+// senseless passes over what nobody can have meant, from a byte of a command on: it has no
+// effect, on no replica. The command is set aside.
+func (g *group) senseless(e *cluster.Entry, from int) {
+	g.effects.senseless = append(g.effects.senseless, Senseless{
+		Pos: e.At, Group: g.id, Index: e.Index, Frame: e.Data, From: from, To: len(e.Data),
+		Why: fmt.Sprintf("command %d of group %d makes no sense from byte %d on", e.Index, g.id, from),
+	})
 }
 
 // Snapshot implements cluster.Machine.
 func (g *group) Snapshot() ([]byte, error) {
 	g.p.mu.Lock()
 	defer g.p.mu.Unlock()
-	return g.appendState(nil), nil
+	var state []byte
+	// It reads bodies with the partition locked: for another replica, of which there is none
+	// while a node is alone.
+	held.Apart(func() { state = g.appendState(nil) })
+	return state, nil
 }
 
 // Restore implements cluster.Machine.

@@ -134,6 +134,7 @@ func (n *Node) release(h *hold) journal.Pos {
 			q.routing = true
 			h.route = append(h.route, q)
 		}
+		q.calmBy()
 		p.remind(q)
 	}
 	n.at(h.step.append)

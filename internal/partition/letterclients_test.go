@@ -125,6 +125,7 @@ func (r *letterReplica) publish(rng *rand.Rand) {
 		for i := range body {
 			body[i] = byte(m.serial)
 		}
+		message.Record(b).Seal()
 		l := m.note(m.serial)
 		l.queue, l.free = q, q.Name == unseen
 		ttl := []int64{-1, -1, 0, 300, 3000}[rng.IntN(5)]
@@ -143,7 +144,7 @@ func (r *letterReplica) consume(rng *rand.Rand) {
 		return
 	}
 	noAck := q.Name == unseen && rng.IntN(2) == 0
-	c := &queue.Consumer{NoAck: noAck, Tag: "c", Prefetch: rng.IntN(6), Priority: rng.IntN(3), Timeout: int64(rng.IntN(2) * 500)}
+	c := &queue.Consumer{NoAck: noAck, Tag: "c", Prefetch: rng.IntN(6), Priority: rng.Int64N(3), Timeout: int64(rng.IntN(2) * 500)}
 	c.Target = &letterClient{r}
 	a, build := r.host.n.attachment(q, c, func() {})
 	r.host.ask(r.group, a, build, func(*ask) {})
@@ -153,7 +154,11 @@ func (r *letterReplica) consume(rng *rand.Rand) {
 func (r *letterReplica) cancel(rng *rand.Rand) {
 	if seats := r.seats(); len(seats) > 0 {
 		s := seats[rng.IntN(len(seats))]
-		r.host.n.leaveReplicated(r.host.queues[s.q.Name], s.c)
+		if q := r.host.queues[s.q.Name]; rng.IntN(2) == 0 {
+			r.host.n.Quit([]Seat{{q, s.c}}, nil)
+		} else {
+			_ = q.group().tell(func(w *commandWriter) { w.detach(q.Incarnation, s.c) })
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/sim"
@@ -374,7 +375,8 @@ func (r *letterReplica) Hash() (applied, hash uint64) {
 		return r.applied, 0
 	}
 	if !r.hashed || r.hashedAt != r.applied {
-		r.hashed, r.hashedAt, r.hashValue = true, r.applied, r.hash()
+		r.hashed, r.hashedAt = true, r.applied
+		held.Apart(func() { r.hashValue = r.hash() }) // it reads bodies; nobody else is there to wait
 		for _, q := range r.sorted() {
 			q.m.RangeConsumers(func(c *queue.Consumer, active bool) {
 				r.hashValue = r.hashValue*31 + c.Number

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/sim"
@@ -281,12 +282,15 @@ func (h *letterHost) taken(nodes map[uint64]*letterHost, from, to uint64) (uint6
 }
 
 // serialOf is the serial of a record wherever it is.
-func (h *letterHost) serialOf(body message.Ref) message.Serial {
-	b, err := h.n.bodies.Read(body, &h.window)
-	if err != nil {
-		panic(err)
-	}
-	return message.Record(b).Serial()
+func (h *letterHost) serialOf(body message.Ref) (serial message.Serial) {
+	held.Apart(func() { // whoever looks may hold a partition; nobody else is there to wait
+		b, err := h.n.bodies.Read(body, &h.window)
+		if err != nil {
+			panic(err)
+		}
+		serial = message.Record(b).Serial()
+	})
+	return serial
 }
 
 var _ Router = (*letterHost)(nil)
@@ -295,6 +299,9 @@ var _ Router = (*letterHost)(nil)
 func (h *letterHost) RouteDead(_ *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
 	return append(out, h.queues[letterRoutes[exchange]]), true, true
 }
+
+// HasVHost implements Router.
+func (h *letterHost) HasVHost(message.VHost) bool { return true }
 
 // QueueUnused implements Router.
 func (h *letterHost) QueueUnused(*Queue) {}

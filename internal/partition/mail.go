@@ -25,9 +25,25 @@ type mail struct {
 	out []*outbox // by destination
 	in  []*inbox  // by source
 
+	// Held deaths whose queue was deleted, and that nobody has taken yet who was asked. They
+	// are for counters, and this process's own.
+	late map[heldDeath]*lateDeath
+
 	// Of the local partitions in this process; see onward.go.
 	taken   uint64 // how many takes there were
 	unheard []take // the newest of them, in order
+}
+
+// heldDeath names a death that is held in its queue.
+type heldDeath struct {
+	source uint64
+	id     queue.ID
+}
+
+// lateDeath is what becomes of it.
+type lateDeath struct {
+	asked  int // who have not answered
+	reason deadletter.Reason
 }
 
 // outbox is what one log has for another. Entries are numbered from first on.

@@ -106,7 +106,8 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 		box.first = e.number
 	}
 	if e.number != box.next() {
-		fr.bad = true
+		r.hold.drop(e.body, e.history)
+		r.gap = true
 		return
 	}
 	box.entries = append(box.entries, e)
@@ -119,14 +120,16 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 
 func (r *recovery) mailAck(fr *frameReader) {
 	box, upTo := r.node.mail.box(fr.uint()), fr.uint()
-	var refused []refusal
-	for range fr.count(2) {
-		refused = append(refused, refusal{fr.uint(), mailAnswer(fr.byte())})
-	}
+	refused := fr.refusals()
 	if fr.bad {
 		return
 	}
 	for _, e := range box.answered(upTo) {
+		if e.id != 0 { // whether it was buried with that stands in the frame too
+			r.queue(e.source).heard(&e, why(refused, e.number))
+			r.hold.drop(e.body, e.history)
+			continue
+		}
 		e.flags &^= mailCounts // it was counted when it happened
 		r.node.taken(r.hold, &r.node.mail, box, e, why(refused, e.number), r.queue)
 	}

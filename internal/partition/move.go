@@ -39,7 +39,6 @@ func (n *Node) Move(q *Queue, moves []Move) []Moved {
 	}
 	results := make([]Moved, len(moves))
 	warm := n.warmMoves(q, moves)
-	defer n.releaseAll(warm)
 	h := n.lock(parts...)
 	h.entries = len(moves)
 	h.touch(q)
@@ -51,27 +50,28 @@ func (n *Node) Move(q *Queue, moves []Move) []Moved {
 		n.split(h)
 	}
 	n.unlock(h)
+	n.releaseAll(warm)
 	n.relieve()
 	return results
 }
 
 // warmMoves brings the records of what is to be moved into memory before anything
 // is locked for it. It returns a reference for each move, 0 for what is not there
-// any more.
+// any more; what is lost on disk is set aside.
 func (n *Node) warmMoves(q *Queue, moves []Move) []message.Ref {
-	warm := make([]message.Ref, len(moves))
+	warm, sizes := make([]message.Ref, len(moves)), make([]uint32, len(moves))
 	_ = n.with(q, func(*hold) {
 		for i := range moves {
 			if v, ok := q.m.View(moves[i].ID); ok {
 				n.bodies.Retain(v.Body, 1)
-				warm[i] = v.Body
+				warm[i], sizes[i] = v.Body, v.Size
 			}
 		}
 	})
 	for i, ref := range warm {
 		var err error
 		if warm[i], err = n.bodies.Warm(ref); err != nil {
-			n.Logger.Error("A message cannot be moved: its record cannot be read", "vhost", string(q.VHost), "queue", q.Name, "error", err)
+			n.setAside(&spoilt{q: q, id: moves[i].ID, body: ref, size: sizes[i], err: err})
 			n.bodies.Release(ref)
 			warm[i] = 0
 		}

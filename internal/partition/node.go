@@ -10,7 +10,8 @@
 //
 // Goroutines: for each partition one worker, which owns no state and does what
 // nobody waits for: deadlines, and the later slices of what is too long for one hold;
-// and one that routes the deaths which others leave to it.
+// one that routes the deaths which others leave to it, and one that sees to queues
+// whose x-expires has passed.
 package partition
 
 import (
@@ -26,11 +27,14 @@ import (
 
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/bodyfile"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/moment"
 	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/store"
 )
@@ -44,7 +48,10 @@ type Router interface {
 	// exists is false if there is no such exchange. byKeys is true if the answer
 	// depends on nothing but the exchange and the keys.
 	RouteDead(q *Queue, exchange string, keys []string, r message.Record, h *deadletter.History, out []*Queue) (targets []*Queue, exists, byKeys bool)
-	// QueueUnused is told that a queue's x-expires has passed.
+	// HasVHost says whether there is such a virtual host. What it says is on disk.
+	HasVHost(v message.VHost) bool
+	// QueueUnused is told that a queue's x-expires has passed. It may wait: nothing else does
+	// for it but other queues that have expired.
 	QueueUnused(q *Queue)
 	// Dropped is told of a dead message that went nowhere, perhaps with a
 	// partition locked. It must not block and not keep r or h.
@@ -76,18 +83,27 @@ type Options struct {
 	TrustClientDeath  bool          // histories that clients send along are continued (DL-7.10)
 	RetryHeld         time.Duration // how often held deaths are tried again (DL-13.4)
 
-	Index                *store.Store   // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
-	Keep                 *bodyfile.Keep // for bodies that outlive their segment of the journal; there if Index is
-	CheckpointBytes      int64          // journal bytes after which a checkpoint is written; 0 = 256 MiB
-	CheckpointOperations int64          // and how many operations on entries are in these; 0 = 8,000,000
-	CheckpointEvery      time.Duration  // and the time after which one is written if anything was logged; 0 = a minute
-	CompactBelow         int64          // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
-	IndexBudget          int64          // bytes of memory for index pages; 0 = 1 GiB
-	BodyBudget           int64          // bytes of memory for bodies; 0 = 1 GiB
-	HotPages             int            // pages at each end of a queue that stay in memory; 0 = queue.HotPages
-	OnFatal              func(error)    // the disk failed, or a replica cannot go on: the process must end
-	Damaged              bool           // for a repair: files that are missing keep nobody from recovering, their messages cannot be read
-	StateHash            bool           // for tests: frames say what the queues were after them, and recovery compares
+	Index                *store.Store          // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
+	Keep                 *bodyfile.Keep        // for bodies that outlive their segment of the journal; there if Index is
+	Aside                *bodyfile.Aside       // for messages that cannot be read; nil: they stay where they are
+	CheckpointBytes      int64                 // journal bytes after which a checkpoint is written; 0 = 256 MiB
+	CheckpointOperations int64                 // and how many operations on entries are in these; 0 = 8,000,000
+	CheckpointEvery      time.Duration         // and the time after which one is written if anything was logged; 0 = a minute
+	CompactBelow         int64                 // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
+	IndexBudget          int64                 // bytes of memory for index pages; 0 = 1 GiB
+	BodyBudget           int64                 // bytes of memory for bodies; 0 = 1 GiB
+	HotPages             int                   // pages at each end of a queue that stay in memory; 0 = queue.HotPages
+	NewGeneration        func(uint64) error    // is told of a checkpoint before it counts, in a number one more than the last; when it returns that is on disk
+	Removed              func() error          // returns when queues deleted so far are stored as gone; nil: they are at once
+	OnFatal              func(error)           // the disk failed, or a replica cannot go on: the process must end
+	KeepSenseless        func(Senseless) error // keeps what makes no sense, and returns when it is on disk; nil: it is only told
+	Damaged              bool                  // for a repair: files that are missing keep nobody from recovering, their messages cannot be read
+	Short                bool                  // there is little room on the disk, see ShortOfRoom
+	// Known is told what the journal says of the declarations: how far their log was on disk, and the highest number
+	// of a queue. Where that cannot be, its error is Recover's. Nil: it can.
+	Known          func(noted store.Reach, highest uint64) error
+	KeepUndeclared bool // for a repair: Recover returns an *UndeclaredError where it would give up messages of queues not declared
+	StateHash      bool // for tests: frames say what the queues were after them, and recovery compares
 }
 
 // Node is all partitions of a process.
@@ -103,10 +119,19 @@ type Node struct {
 
 	cut           atomic.Uint64 // of the last whole checkpoint, a journal.Pos
 	checkpointing sync.Mutex    // one at a time
+	noting        sync.Mutex    // guards declared; the journal's are taken under it
+	declared      store.Reach   // see Declared
+
+	generation uint64 // of the last whole checkpoint; see checkpointing
 
 	operationsLogged atomic.Int64 // since the start
+	senseless        senseless
 	operationsAtCut  atomic.Int64 // of these, by the last whole checkpoint
 	pagesWritten     atomic.Uint64
+	scarce           atomic.Bool      // there is little room on the disk
+	room             atomic.Int64     // and so much, in bytes
+	hurry            atomic.Bool      // a checkpoint is to be written at once
+	compactLater     atomic.Bool      // compaction has left a file alone that was about to be empty
 	compacted        atomic.Int64     // bytes copied by compaction
 	lived            map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
 	lent             atomic.Int64     // memory of the index pages of all partitions, in bytes
@@ -114,10 +139,12 @@ type Node struct {
 	diskTakes        time.Duration // what takes longer was read from a disk: fromDisk, but in tests
 
 	deaths    [2][3][5]atomic.Uint64
-	confirmed atomic.Uint64 // at-least-once deaths taken by all their targets
-	relocated atomic.Uint64 // stranded messages that operators have sent elsewhere
+	late      [2][5][deadletter.Outcomes]atomic.Uint64 // see Late
+	confirmed atomic.Uint64                            // at-least-once deaths taken by all their targets
+	relocated atomic.Uint64                            // stranded messages that operators have sent elsewhere
+	asides    atomic.Uint64                            // messages that were set aside
 
-	mailMu  sync.Mutex    // taken after partitions
+	mailMu  held.Mutex    // taken after partitions
 	mail    mail          // of the local partitions
 	sendc   chan struct{} // for the sender of their outboxes
 	writers sync.Pool
@@ -146,8 +173,13 @@ func New(o Options) *Node {
 	if n.OnFatal == nil {
 		n.OnFatal = func(error) {}
 	}
+	if n.Short {
+		n.scarce.Store(true)
+		n.hurry.Store(true)
+	}
 	n.holds.New = func() any { return new(hold) }
 	n.writers.New = func() any { return new(commandWriter) }
+	held.Name(&n.mailMu, "the mail")
 	n.sendc = make(chan struct{}, 1)
 	n.numbers.Store(firstNumber(n.Origin))
 	for i := range max(1, o.Partitions) {
@@ -185,18 +217,19 @@ func (n *Node) Start() {
 		n.Index.GiveWay(n.giveWay)
 	}
 	for _, p := range n.all {
-		n.done.Go(p.work)
-		n.done.Go(p.route)
+		n.done.Go(bug.Guarded(n.Logger, "the worker of a partition", p.work))
+		n.done.Go(bug.Guarded(n.Logger, "the router of a partition", p.route))
+		n.done.Go(bug.Guarded(n.Logger, "the end of unused queues", p.expire))
 	}
 	for _, p := range n.groups {
-		n.done.Go((&sender{n, p.group, p.group.sendc}).run)
+		n.done.Go(bug.Guarded(n.Logger, "the sender of a group", (&sender{n, p.group, p.group.sendc}).run))
 	}
 	if n.groups != nil {
-		n.done.Go((&sender{n, nil, n.sendc}).run)
+		n.done.Go(bug.Guarded(n.Logger, "the sender", (&sender{n, nil, n.sendc}).run))
 	}
-	n.done.Go(n.housekeep)
-	n.done.Go(n.keepCheckpoints)
-	n.done.Go(n.keepForeseeing)
+	n.done.Go(bug.Guarded(n.Logger, "housekeeping", n.housekeep))
+	n.done.Go(bug.Guarded(n.Logger, "checkpoints", n.keepCheckpoints))
+	n.done.Go(bug.Guarded(n.Logger, "foresight", n.keepForeseeing))
 }
 
 // Stop ends the workers. What is in the queues stays as it is.
@@ -218,9 +251,10 @@ type Partition struct {
 	group  *group        // set if it is replicated
 	wakec  chan struct{} // for the worker: there is something to do
 	routec chan struct{} // for route: likewise
+	endc   chan struct{} // for expire: likewise
 
-	turn       sync.Mutex // taken before mu by lockInTurn
-	mu         sync.Mutex
+	turn       held.Mutex // taken before mu by lockInTurn
+	mu         held.Mutex
 	hold       *hold // of whoever holds mu
 	pages      queue.Pages
 	queues     map[uint64]*Queue
@@ -231,9 +265,10 @@ type Partition struct {
 	graves     atomic.Bool // there are some of these
 	longest    int         // entries handled in the largest hold, for a test
 
-	leaving sync.Mutex // held for a moment only, maybe with mu
+	leaving held.Mutex // held for a moment only, maybe with mu
 	later   []*Queue   // queues whose deaths route goes on routing
 	retry   []*Queue   // queues whose held deaths it is to try again
+	unused  []*Queue   // queues whose x-expires has passed, for expire
 
 	gone     []goneKey    // copies in the store of the index that a coming checkpoint makes needless
 	key      []byte       // of the store, being made
@@ -248,7 +283,11 @@ type Partition struct {
 }
 
 func newPartition(n *Node, index int) *Partition {
-	return &Partition{node: n, index: index, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1)}
+	p := &Partition{node: n, index: index, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1), endc: make(chan struct{}, 1)}
+	held.Name(&p.mu, "a partition")
+	held.Name(&p.turn, "a partition's turn")
+	held.Name(&p.leaving, "a partition's list of what leaves")
+	return p
 }
 
 // machineGrave is the rest of a queue that was purged or deleted.
@@ -282,7 +321,7 @@ func (n *Node) Create(q *Queue, config queue.Config, settings queue.Settings, de
 	n.unlock(hd)
 }
 
-const never = 1<<63 - 1
+const never = moment.Never
 
 var errGone = errors.New("the queue is gone")
 
@@ -355,15 +394,6 @@ func (n *Node) Attach(q *Queue, c *queue.Consumer, attached func()) (ok bool, er
 		}
 	})
 	return ok, err
-}
-
-// Leave is Detach for callers that need not know when it has happened.
-func (n *Node) Leave(q *Queue, c *queue.Consumer) {
-	if q.Replicated() {
-		n.leaveReplicated(q, c)
-		return
-	}
-	n.Detach(q, c, nil)
 }
 
 // Detach removes a consumer and returns how many are left.
@@ -462,7 +492,7 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 }
 
 // Delete removes the queue, if check, called with the queue locked, has nothing
-// against it, and tells its consumers. It returns what the queue held.
+// against it. It returns what the queue held. The caller calls Deleted later.
 //
 // The caller may have the topology locked, which a Router reads: what has expired
 // in a queue that stays is left to the worker. A replicated queue goes a little
@@ -482,10 +512,12 @@ func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) 
 	if check != nil {
 		err = check(c)
 	}
-	var consumers []*queue.Consumer
 	if err == nil {
-		consumers = q.m.Close()
+		n.endDeaths(h, q)
+		c.Stats = q.stats
+		q.left = q.m.Close()
 		q.gone = true
+		q.calm()
 		delete(q.part.queues, q.Incarnation)
 		q.part.unschedule(q)
 		shelf{q}.discardMeta(q.part.pages.Version())
@@ -493,9 +525,6 @@ func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) 
 		q.part.wake()
 	}
 	n.leave(n.finishHold(h))
-	for _, each := range consumers {
-		each.Target.(Subscriber).QueueGone(q, each)
-	}
 	return c, err
 }
 
@@ -530,6 +559,11 @@ func (n *Node) forgetHeld(h *hold, q *Queue) {
 	messages, bytes := 0, q.m.Totals().HeldBytes
 	q.m.RangeHeld(func(d queue.Death) bool {
 		if body, history, ok := q.m.Bury(d.ID); ok {
+			outcome := deadletter.Deleted
+			if len(q.answered[d.ID]) > 0 {
+				outcome = deadletter.Routed
+			}
+			q.count(d.Reason, outcome)
 			h.drop(body, history)
 			if d.Logged && q.part.group == nil {
 				h.frame.settle(q.Incarnation, d.ID)
@@ -554,7 +588,8 @@ func (n *Node) Glance(q *Queue, after queue.Cursor, limit int, f func(v queue.Vi
 
 // Browse shows entries after the cursor, at most limit, as they were at one moment;
 // it changes nothing, and nothing is locked meanwhile. r and history are valid during
-// the call of f only. A record that cannot be read ends it, with next before it.
+// the call of f only. A message that is lost on disk is set aside and passed over; another
+// failure ends it, with next before it.
 func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.View, r message.Record, history []byte) bool) (next queue.Cursor, done bool, err error) {
 	var views []queue.View
 	err = n.with(q, func(h *hold) {
@@ -571,13 +606,18 @@ func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.Vi
 			n.bodies.Release(views[i].History)
 		}
 	}()
+	defer bug.End(n.Logger, "looking into a queue") // before it: the store has locks
 	var w bodies.Window
 	defer w.Free()
 	for i := range views {
 		v := &views[i]
 		r, err := n.bodies.Read(v.Body, &w)
 		if err != nil {
-			return after, false, fmt.Errorf("queue %q in vhost %q: %w", q.Name, q.VHost, err)
+			if !v.Out && !n.setAside(&spoilt{q: q, id: v.ID, body: v.Body, size: v.Size, err: err}) {
+				return after, false, fmt.Errorf("queue %q in vhost %q: %w", q.Name, q.VHost, err)
+			}
+			after = v.Cursor() // whoever it is out at will see
+			continue
 		}
 		after = v.Cursor()
 		if !f(*v, message.Record(r), n.historyBytes(v.History)) {

@@ -140,7 +140,7 @@ func (r *frameReader) operation(code byte) (o Operation) {
 	case opLost:
 		o.Kind, r.at = "lost", len(r.all)
 	default:
-		r.bad = true
+		r.tear()
 	}
 	return o
 }
@@ -148,7 +148,7 @@ func (r *frameReader) operation(code byte) (o Operation) {
 // recordOf reads the record that comes with an operation.
 func (r *frameReader) recordOf(o *Operation) {
 	b, _ := r.bytes()
-	if r.bad || message.CheckRecord(b) != nil {
+	if r.torn || message.CheckRecord(b) != nil {
 		r.bad = true
 		return
 	}
@@ -169,7 +169,7 @@ func (r *frameReader) mailOperation(o *Operation) {
 	o.Targets = []Target{{Queue: target}}
 	if id := r.id(); id != 0 {
 		o.First = id
-	} else if !r.bad {
+	} else if !r.torn {
 		r.recordOf(o)
 	}
 }

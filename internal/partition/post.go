@@ -40,6 +40,8 @@ func (n *Node) taken(h *hold, m *mail, box *outbox, e outEntry, answer mailAnswe
 		h.touch(q)
 	}
 	switch {
+	case e.id != 0 && q == nil:
+		n.takenLate(m, &e, answer)
 	case e.id != 0:
 		n.takenHeld(h, q, &e, answer)
 	case answer == mailGone, answer == mailFull && e.flags&mailMove != 0:
@@ -50,25 +52,58 @@ func (n *Node) taken(h *hold, m *mail, box *outbox, e outEntry, answer mailAnswe
 			q.stranded++
 		}
 		return
-	case q != nil:
-		q.transit--
-		if e.flags&mailCounts != 0 && e.reason != 0 {
-			outcome := deadletter.Routed
-			if answer == mailFull {
-				outcome = deadletter.TargetRefused
-			}
-			q.count(e.reason, outcome)
+	default:
+		if q != nil {
+			q.transit--
 		}
+		outcome := deadletter.Routed
+		if answer == mailFull {
+			outcome = deadletter.TargetRefused
+		}
+		n.countSent(m, q, &e, outcome)
 	}
 	h.drop(e.body, e.history)
+}
+
+// countSent counts what became of a death that was sent, unless something else tells: in
+// its queue, or if that is gone, for the node.
+func (n *Node) countSent(m *mail, q *Queue, e *outEntry, outcome deadletter.Outcome) {
+	switch {
+	case e.flags&mailCounts == 0 || e.reason == 0:
+	case q != nil:
+		q.count(e.reason, outcome)
+	default:
+		n.countLate(n.typeIn(m), AtMostOnce, e.reason, outcome)
+	}
+}
+
+// typeIn is the type of the queues that a log's mail comes from.
+func (n *Node) typeIn(m *mail) queue.Type {
+	if m == &n.mail {
+		return queue.Classic
+	}
+	return queue.Quorum
 }
 
 // takenHeld notes that a target has answered for a held death. Once all have taken
 // it, it is buried.
 func (n *Node) takenHeld(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
-	if q == nil {
+	if !q.heard(e, answer) {
 		return
 	}
+	d, _ := q.m.Held(e.id)
+	body, history, _ := q.m.Bury(e.id)
+	h.drop(body, history)
+	delete(q.answered, e.id)
+	q.count(d.Reason, deadletter.Routed)
+	n.confirmed.Add(1)
+	if q.part.group == nil && d.Logged {
+		h.frame.settle(q.Incarnation, e.id)
+	}
+}
+
+// heard notes the answer of a target for a held death, and says whether all have taken it.
+func (q *Queue) heard(e *outEntry, answer mailAnswer) (all bool) {
 	list := q.asked[e.id]
 	if i := slices.Index(list, e.target); i >= 0 {
 		list = slices.Delete(list, i, i+1)
@@ -78,28 +113,17 @@ func (n *Node) takenHeld(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
 			q.asked[e.id] = list
 		}
 	}
-	d, ok := q.m.Held(e.id)
-	if !ok { // purged, or not held any more because at-least-once was switched off
+	if _, ok := q.m.Held(e.id); !ok { // purged, or not held any more because at-least-once was switched off
 		delete(q.answered, e.id)
 		delete(q.balked, e.id)
-		return
+		return false
 	}
 	if answer == 0 {
 		q.answer(e.id, e.target)
 	} else {
 		q.note(e.id, true) // tried again when held deaths are
 	}
-	if len(list) > 0 || q.balked[e.id] {
-		return
-	}
-	body, history, _ := q.m.Bury(e.id)
-	h.drop(body, history)
-	delete(q.answered, e.id)
-	q.count(d.Reason, deadletter.Routed)
-	n.confirmed.Add(1)
-	if q.part.group == nil && d.Logged {
-		h.frame.settle(q.Incarnation, e.id)
-	}
+	return len(list) == 0 && !q.balked[e.id]
 }
 
 // mailed is an entry as it arrives.
@@ -151,14 +175,12 @@ func (n *Node) receive(h *hold, q *Queue, in *mailed) (answer mailAnswer) {
 
 // outIn takes what another log sends to this group.
 func (a *application) outIn() {
-	box := a.g.mail.inbox(a.r.uint())
-	box.heard(a.r.uint())
-	number := a.r.uint()
-	for range a.r.count(5) {
-		in := mailed{number: number, target: a.r.uint(), flags: a.r.byte(), failed: a.r.small()}
-		in.history, _ = a.r.bytes()
-		var at int
-		in.record, at = a.r.record()
+	from, heard, number, n := a.r.outIn()
+	box := a.g.mail.inbox(from)
+	box.heard(heard)
+	for range n {
+		in, at := a.r.sent()
+		in.number = number
 		if a.r.bad {
 			return
 		}
@@ -166,6 +188,10 @@ func (a *application) outIn() {
 		a.h.entries++
 		if !box.accept(in.number) {
 			continue // it was taken before, or one before it was not
+		}
+		if message.CheckRecord(in.record) != nil { // else it would be sent for ever
+			box.refuse(in.number, mailGone)
+			continue
 		}
 		in.body = a.g.keep(in.record, a.place(at))
 		if answer := a.g.node.receive(a.h, a.g.p.queues[in.target], &in); answer != 0 {
@@ -181,12 +207,8 @@ func (a *application) outIn() {
 
 // outAck takes the answer to what this group has sent.
 func (a *application) outAck() {
-	box := a.g.mail.box(a.r.uint())
-	upTo := a.r.uint()
-	var refused []refusal
-	for range a.r.count(2) {
-		refused = append(refused, refusal{a.r.uint(), mailAnswer(a.r.byte())})
-	}
+	to, upTo, refused := a.r.outAck()
+	box := a.g.mail.box(to)
 	if a.r.bad {
 		return
 	}

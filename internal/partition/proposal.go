@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -49,7 +50,7 @@ type proposal struct {
 	ask       *ask        // somebody waits; nil: nobody does
 	routing   *Queue      // it ends a slice of this queue's deaths
 	ticking   []*Queue    // queues it ticks
-	data      []byte      // the command, where it may have to be sent again
+	data      []byte      // the command, where it may have to be sent again or waits
 }
 
 // published is a publish of a proposal: its body, one reference to which is ours, 0
@@ -82,7 +83,7 @@ func newAsk() *ask { return &ask{done: make(chan struct{})} }
 
 // proposals are those of this process in one group. Their order is the log's.
 type proposals struct {
-	mu       sync.Mutex
+	mu       held.Mutex
 	room     sync.Cond // publishers that wait for undecided to fall
 	last     uint64    // number of the newest
 	list     []*proposal
@@ -90,10 +91,12 @@ type proposals struct {
 	size     int    // bytes of all
 	closed   bool   // the group has no leader that is known here
 	leader   uint64 // who leads it; this node's own id if it does
-	again    bool   // what is in list has to be proposed again
+	again    bool   // what is in list, from number from on, has to be proposed again
+	from     uint64
 	oldest   uint64 // number of the first in list when it was looked at last
 	barriers []barrier
-	idle     []*proposal // to be used again
+	quits    []func(*commandWriter) // ends of consumers that no group has taken
+	idle     []*proposal            // to be used again
 }
 
 // barrier is somebody who waits until all proposals up to a number are applied.
@@ -154,7 +157,8 @@ func (ps *proposals) fresh() *proposal {
 
 // propose puts the command into the group's log. If commit is set the caller sees
 // to it that the position returned is decided (Node.Decide). On an error nothing
-// was proposed.
+// was proposed. That the log is busy is none: the command waits in the list, with those
+// that come after it, until there is room (Room). Whoever publishes waits before that.
 func (g *group) propose(w *commandWriter, p *proposal, commit bool) (pos journal.Pos, err error) {
 	ps := &g.proposals
 	ps.mu.Lock()
@@ -174,10 +178,15 @@ func (g *group) propose(w *commandWriter, p *proposal, commit bool) (pos journal
 	case ps.leader != n.NodeID:
 		n.Forwarder.Forward(ps.leader, Forwarded{g.id, [][]byte{p.data}})
 	case ps.again: // behind those that wait
+		p.keep(data)
 	case commit:
 		pos, err = g.log.Append(data)
 	default:
 		err = g.log.Propose(data)
+	}
+	if errors.Is(err, cluster.ErrBusy) {
+		ps.again, ps.from, err = true, p.number, nil
+		p.keep(data)
 	}
 	if err != nil {
 		return 0, errors.Join(errLost, err)
@@ -188,8 +197,26 @@ func (g *group) propose(w *commandWriter, p *proposal, commit bool) (pos journal
 	return pos, nil
 }
 
+// keep has the proposal keep its command, which the writer will use again.
+func (p *proposal) keep(data []byte) {
+	if p.data == nil {
+		p.data = slices.Clone(data)
+	}
+}
+
+// Room implements cluster.Waiter: what waited is proposed.
+func (g *group) Room() {
+	ps := &g.proposals
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.again {
+		g.again()
+	}
+}
+
 // waitForRoom lets a publisher wait while too much is under way.
 func (g *group) waitForRoom() {
+	held.Nothing("room in a group")
 	ps := &g.proposals
 	ps.mu.Lock()
 	full := ps.size >= maxUndecided && !ps.closed
@@ -206,6 +233,7 @@ func (g *group) waitForRoom() {
 
 // settle waits until everything that this process has proposed so far is applied.
 func (g *group) settle() error {
+	held.Nothing("a group")
 	ps := &g.proposals
 	ps.mu.Lock()
 	if ps.size == 0 {
@@ -271,6 +299,7 @@ func (g *group) lost(list []*proposal) {
 
 // question proposes a command with one operation and waits until it is applied.
 func (g *group) question(a *ask, build func(w *commandWriter)) error {
+	held.Nothing("a group")
 	w := g.node.writer()
 	build(w)
 	p := &proposal{ask: a}

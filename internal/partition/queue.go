@@ -37,6 +37,10 @@ type Queue struct {
 	transit  int // messages on their way to other logs
 	stranded int // of those, whose target is gone
 	stats    Stats
+	// Of a queue that Delete has accepted, the consumers there were, whom Deleted tells.
+	left     []*queue.Consumer
+	calmc    []calmWait // who waits for what has died to leave
+	expiring bool       // its x-expires has passed, and somebody sees to it: see Partition.expire
 	// The version of what shelf.WriteMeta wrote last, 0 = nothing.
 	metaSaved uint32
 
@@ -67,6 +71,7 @@ type Stats struct {
 	Published, Confirmed                              uint64
 	Delivered, DeliveredNoAck, Got, GotNoAck, GetNone uint64
 	Acked, Redelivered, Returned, Purged              uint64
+	SetAside                                          uint64 // their records could not be read
 	// Active is when a message was last published, taken or settled, in
 	// milliseconds since 1970; 0: not since the node started.
 	Active int64
@@ -183,11 +188,9 @@ func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 	}
 }
 
-// Returned implements queue.Sink.
+// Returned implements queue.Sink. What comes back to a classic queue takes its own place, and
+// is noted all the same: what is out when the node ends has failed, and waits where failures do.
 func (q *Queue) Returned(id queue.ID, n queue.Counts, notBefore int64) {
-	if q.config.Type == queue.Classic && notBefore == 0 && n.Deliveries == 0 {
-		return // its place is its own, and the delivery told the rest
-	}
 	q.part.hold.frame.comeBack(q.Incarnation, id, n, notBefore)
 }
 

@@ -17,14 +17,14 @@ import (
 // client is a consumer's side: it collects what is delivered.
 type client struct {
 	mu       sync.Mutex
-	got      []held
+	got      []outstanding
 	arrivedc chan struct{} // of one element: something was delivered; nil: nobody waits
 }
 
 func (c *client) Deliver(q *Queue, _ *queue.Consumer, d *queue.Delivery) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.got = append(c.got, held{q: q, d: *d})
+	c.got = append(c.got, outstanding{q: q, d: *d})
 	select {
 	case c.arrivedc <- struct{}{}:
 	default:
@@ -35,7 +35,7 @@ func (c *client) Deliver(q *Queue, _ *queue.Consumer, d *queue.Delivery) bool {
 func (c *client) Flush()                                {}
 func (c *client) QueueGone(*Queue, *queue.Consumer)     {}
 func (c *client) TimedOut(*Queue, *queue.Consumer, int) {}
-func (c *client) take() (got []held) {
+func (c *client) take() (got []outstanding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	got, c.got = c.got, nil

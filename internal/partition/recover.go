@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"bartleby.mq/internal/bodyfile"
@@ -25,7 +26,35 @@ func (n *Node) Recover() error {
 	if err := n.redo(); err != nil || n.Cluster == nil {
 		return err
 	}
-	return n.Cluster.Start()
+	if err := n.Cluster.Start(); err != nil {
+		return err
+	}
+	if n.KeepUndeclared {
+		if err := undeclared(n.undeclaredOfGroups()); err != nil { // those that no checkpoint has
+			n.Cluster.Stop()
+			return err
+		}
+	}
+	n.forgetRedone()
+	return nil
+}
+
+// forgetRedone forgets what groups have counted while their logs were applied once more: it
+// happened, and was counted, before the node started.
+func (n *Node) forgetRedone() {
+	for _, p := range n.groups {
+		p.mu.Lock()
+		for _, q := range p.queues {
+			q.stats = Stats{}
+		}
+		p.mu.Unlock()
+	}
+	for s := range n.deaths[deathKind(queue.Quorum)] {
+		for r := range n.deaths[deathKind(queue.Quorum)][s] {
+			n.deaths[deathKind(queue.Quorum)][s][r].Store(0)
+		}
+	}
+	n.confirmed.Store(0) // nothing of classic queues is routed yet
 }
 
 // redo is Recover without the start of the groups.
@@ -39,8 +68,12 @@ func (n *Node) redo() error {
 	h := n.lock(n.parts...) // one hold for all; its frame is thrown away
 	r.hold = h
 	cut, err := r.loadCheckpoint()
+	r.highest = max(r.highest, r.named) // of what a checkpoint has
 	if err == nil {
 		err = n.Journal.Recover(cut, r.frame)
+	}
+	if err == nil && n.Known != nil {
+		err = n.Known(n.declared, r.highest)
 	}
 	h.frame.reset()
 	for _, ref := range h.dropped {
@@ -52,7 +85,13 @@ func (n *Node) redo() error {
 		n.finish(h)
 		return err
 	}
-	if err := r.checkFiles(); err != nil {
+	if n.KeepUndeclared {
+		err = r.undeclared()
+	}
+	if err == nil {
+		err = r.checkFiles()
+	}
+	if err != nil {
 		n.release(h)
 		n.finish(h)
 		return err
@@ -66,6 +105,7 @@ func (n *Node) redo() error {
 		for _, q := range p.queues {
 			h.touch(q)
 			q.m.Restored(h.now)
+			q.forgetRefusals()
 			q.m.Tick(h.now, sliceLimit)
 		}
 	}
@@ -75,6 +115,16 @@ func (n *Node) redo() error {
 	n.newest()
 	n.unlock(h)
 	return nil
+}
+
+// forgetRefusals takes each target of a held death as not heard of, but for those that have
+// taken it: who refused is not written down. So the last answer from another log does not bury
+// it; it is tried again, by all that have not taken it, and that tells.
+func (q *Queue) forgetRefusals() {
+	maps.DeleteFunc(q.answered, func(id queue.ID, _ []uint64) bool { return !q.m.Dead(id) })
+	for id := range q.asked {
+		q.note(id, q.m.Dead(id))
+	}
 }
 
 // DamageError says that what is on disk is not what was written there.
@@ -87,11 +137,14 @@ func (e *DamageError) Error() string { return e.Err.Error() }
 func (e *DamageError) Unwrap() error { return e.Err }
 
 type recovery struct {
-	node   *Node
-	hold   *hold
-	queues map[uint64]*Queue
-	ghosts []*Queue
-	lost   bool // frames were lost: what they made may be named by those that follow
+	node           *Node
+	hold           *hold
+	queues         map[uint64]*Queue
+	ghosts         []*Queue
+	named, highest uint64 // the highest number of a queue that the operation at hand has named, and all that made sense
+
+	lost bool // frames were lost: what they made may be named by those that follow
+	gap  bool // the numbers of an outbox have a gap, which nothing can fill
 
 	history message.Ref // of the last move, one reference is ours
 	common  []byte      // what it has in common with those that are like it; empty if that is not known
@@ -100,6 +153,7 @@ type recovery struct {
 
 // queue returns the queue of an incarnation, which may have been deleted since.
 func (r *recovery) queue(incarnation uint64) *Queue {
+	r.named = max(r.named, incarnation)
 	if q := r.queues[incarnation]; q != nil {
 		return q
 	}
@@ -120,6 +174,10 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	if r.node.Cluster != nil && len(payload) > 0 && payload[0] == cluster.FrameFirstByte {
 		return r.node.Cluster.Recovered(pos, payload)
 	}
+	if IsDeclared(payload) {
+		r.node.declared = ReadDeclared(payload)
+		return nil
+	}
 	if !IsFrame(payload) {
 		return fmt.Errorf("journal frame at %v: format version not known to this release", pos)
 	}
@@ -127,7 +185,10 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	base := uint64(r.node.Journal.PayloadPos(pos))
 	r.setHistory(nil)
 	for fr.more() {
-		switch op := fr.byte(); op {
+		begins := fr.at
+		op := fr.byte()
+		r.named = 0
+		switch op {
 		case opPublish:
 			r.publish(fr, base)
 		case opCut:
@@ -189,8 +250,18 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 		case opMailBack:
 			r.mailBack(fr)
 		default:
-			fr.bad = true
+			fr.tear()
 		}
+		if r.gap {
+			return &DamageError{fmt.Errorf("journal frame at %v: an entry of an outbox is missing before operation %d at byte %d", pos, op, begins)}
+		}
+		if fr.bad {
+			if err := r.senseless(pos, fr, op, begins); err != nil {
+				return err
+			}
+			continue
+		}
+		r.highest = max(r.highest, r.named)
 	}
 	r.setHistory(nil)
 	for _, ref := range r.hold.dropped {
@@ -198,10 +269,23 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	}
 	r.hold.dropped = r.hold.dropped[:0]
 	r.hold.frame.reset()
-	if fr.bad {
-		return &DamageError{fmt.Errorf("journal frame at %v: %w", pos, errFrame)}
-	}
 	return nil
+}
+
+// senseless passes over an operation that nobody can have meant, in a frame that is as it
+// was written, or over the rest of the frame if it is not known where it ends. The frame
+// is set aside. What the operation said is lost, as with a frame that is.
+func (r *recovery) senseless(pos journal.Pos, fr *frameReader, op byte, begins int) error {
+	fr.at, fr.bad, fr.torn = begins+1, false, false
+	fr.operation(op)
+	if fr.torn {
+		fr.at = len(fr.all)
+	}
+	fr.bad, fr.torn, r.lost = false, false, true
+	return r.node.passOver(Senseless{
+		Pos: pos, Frame: fr.all, From: begins, To: fr.at,
+		Why: fmt.Sprintf("operation %d at byte %d of the journal frame at %v makes no sense", op, begins, pos),
+	})
 }
 
 // checkHash compares a queue with what it was when the frame was written.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/queue"
 )
@@ -116,10 +117,6 @@ func (n *Node) detachReplicated(q *Queue, c *queue.Consumer, detached func()) (l
 	return a.left, a.ok
 }
 
-func (n *Node) leaveReplicated(q *Queue, c *queue.Consumer) {
-	_ = q.group().tell(func(w *commandWriter) { w.detach(q.Incarnation, c) })
-}
-
 // resumeReplicated lets a consumer whose session was full have more credit.
 func (n *Node) resumeReplicated(q *Queue, c *queue.Consumer) {
 	g := q.group()
@@ -146,9 +143,7 @@ func (n *Node) getting(q *Queue, noAck bool) (*ask, func(*commandWriter)) {
 	a.consumer = &queue.Consumer{}
 	number := n.numbers.Add(1)
 	return a, func(w *commandWriter) {
-		w.op(cmdGet, q.Incarnation)
-		w.uint(number)
-		w.bool(noAck)
+		w.get(q.Incarnation, number, noAck)
 	}
 }
 
@@ -158,8 +153,8 @@ func (n *Node) purgeReplicated(q *Queue) (int, error) {
 	return a.n, err
 }
 
-// deleteReplicated proposes the deletion if check has nothing against the queue as
-// it is now. It waits for nothing: see Deleted.
+// deleteReplicated takes the queue from what the topology has if check has nothing against
+// it as it is now. It waits for nothing and proposes nothing: see Deleted.
 func (n *Node) deleteReplicated(q *Queue, check func(Counts) error) (c Counts, err error) {
 	g := q.group()
 	g.p.mu.Lock()
@@ -174,35 +169,33 @@ func (n *Node) deleteReplicated(q *Queue, check func(Counts) error) (c Counts, e
 			return c, err
 		}
 	}
-	a := newAsk()
-	w := n.writer()
-	w.op(cmdDelete, q.Incarnation)
-	_, err = g.propose(w, &proposal{ask: a}, false)
-	n.writers.Put(w)
-	if err != nil {
-		return c, err
-	}
 	g.p.mu.Lock()
-	q.deletion = a
+	defer g.p.mu.Unlock()
+	if q.gone || q.deletion != nil {
+		return c, errGone
+	}
+	q.deletion = newAsk()
 	delete(g.declared, q.Incarnation)
-	g.p.mu.Unlock()
 	return c, nil
 }
 
-// Deleted waits until a queue that Delete has accepted is gone, and returns what it
-// held then. before is what Delete has returned.
+// Deleted ends a queue that Delete has accepted, once the topology's log has its deletion,
+// tells its consumers, and returns what it held then. before is what Delete has returned. For a replicated
+// queue this is where its group deletes it: after a crash between the two it does so
+// because the topology has it no more (reconcile). The other way round the topology would
+// have the queue made again, without its messages.
 func (n *Node) Deleted(q *Queue, before Counts) Counts {
-	if !q.Replicated() {
-		return before
-	}
 	q.part.mu.Lock()
-	a := q.deletion
+	a, left := q.deletion, q.left
+	q.left = nil
 	q.part.mu.Unlock()
-	if a == nil || n.decideAll() != nil {
+	if !q.Replicated() {
+		for _, each := range left {
+			each.Target.(Subscriber).QueueGone(q, each)
+		}
 		return before
 	}
-	<-a.done
-	if a.err != nil || !a.ok {
+	if a == nil || q.group().question(a, func(w *commandWriter) { w.op(cmdDelete, q.Incarnation) }) != nil || !a.ok {
 		return before
 	}
 	return a.counts
@@ -241,7 +234,7 @@ type bundle struct {
 
 // propose hands the operations on replicated queues to their groups, and returns
 // the position that Decide has to be called with for those that have an Owner. If
-// asks is not nil, it gets an ask for each group.
+// asks is not nil, it gets an ask for each group, also for one that takes nothing.
 func (n *Node) propose(ops []Op, asks *[]*ask) (need journal.Pos) {
 	var few [Groups]bundle
 	bundles := few[:0]
@@ -281,12 +274,16 @@ func (n *Node) propose(ops []Op, asks *[]*ask) (need journal.Pos) {
 		publishes, wait := b.p.publishes, b.p.ask
 		pos, err := b.g.propose(b.w, b.p, b.commits)
 		n.writers.Put(b.w)
-		if err != nil {
-			n.unproposed(publishes)
-			continue
-		}
 		if wait != nil {
 			*asks = append(*asks, wait)
+		}
+		if err != nil {
+			n.unproposed(publishes)
+			if wait != nil {
+				wait.err = err
+				close(wait.done)
+			}
+			continue
 		}
 		need = max(need, pos)
 	}
@@ -351,21 +348,16 @@ func (n *Node) proposeSettle(w *commandWriter, op *Op) {
 	case Ack:
 		w.ack(q, by, op.ID)
 	case Reject:
-		w.op(cmdReject, q)
-		w.uint(by)
-		w.uint(uint64(op.ID))
-		w.bool(op.Failed)
+		w.reject(q, by, op.ID, op.Failed)
 	case Return:
-		w.op(cmdReturn, q)
-		w.uint(by)
-		w.uint(uint64(op.ID))
-		w.b = append(w.b, byte(op.How))
+		w.giveBack(q, by, op.ID, op.How)
 	}
 }
 
 // proposeWhole is propose for a transaction: it returns when every group has
-// applied its part.
+// applied its part, or one of them will not.
 func (n *Node) proposeWhole(ops []Op) error {
+	held.Nothing("a group")
 	var asks []*ask
 	gather := &gathering{ops: ops}
 	for i := range ops {
@@ -429,7 +421,7 @@ func (p *Partition) tickReplicated() {
 		switch {
 		case !p.group.leads || q.gone:
 		case q.m.Unused(now):
-			unused = append(unused, q)
+			unused = q.foundUnused(unused)
 		default:
 			q.ticking = true
 			due = append(due, q)
@@ -451,7 +443,5 @@ func (p *Partition) tickReplicated() {
 		}
 		n.writers.Put(w)
 	}
-	for _, q := range unused {
-		n.Router.QueueUnused(q)
-	}
+	p.leaveUnused(unused)
 }

@@ -30,6 +30,7 @@ type tee struct {
 	index    uint64
 	replicas []*group // the leader first
 	down     bool     // nothing can be proposed
+	busy     bool     // nothing can for now: too much is undecided
 }
 
 func (l *tee) Leader() (uint64, bool) { return 1, true }
@@ -45,6 +46,9 @@ func (l *tee) Propose(data []byte) error {
 	defer l.mu.Unlock()
 	if l.down {
 		return errDown
+	}
+	if l.busy {
+		return cluster.ErrBusy
 	}
 	l.index++
 	l.pending = append(l.pending, cluster.Entry{Index: l.index, Term: 1, Data: slices.Clone(data)})
@@ -112,6 +116,8 @@ func (f *fleet) RouteDead(_ *Queue, exchange string, _ []string, _ message.Recor
 	}
 	return out, ok, true
 }
+
+func (f *fleet) HasVHost(message.VHost) bool { return true }
 
 func (f *fleet) QueueUnused(*Queue) {}
 
@@ -267,6 +273,7 @@ func (f *fleet) publish(name string, owner Owner, ttl int64) message.Serial {
 	e := message.Envelope{Serial: f.serial, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: 8, Persistent: true}
 	ref, b := f.leader.bodies.Alloc(e.Size())
 	copy(e.Put(b), fmt.Sprintf("%8d", f.serial))
+	message.Record(b).Seal()
 	f.leader.Run([]Op{{Kind: Publish, Targets: []*Queue{f.queues[name]}, Body: ref, TTL: ttl, Priority: -1, Owner: owner, Token: uint64(f.serial)}})
 	return f.serial
 }
@@ -351,7 +358,7 @@ func TestReplicasAgree(t *testing.T) {
 		}
 		var consumers []consumer
 		type delivery struct {
-			held
+			outstanding
 			by *queue.Consumer
 		}
 		var out []delivery
@@ -400,7 +407,7 @@ func TestReplicasAgree(t *testing.T) {
 				next++
 				c := &queue.Consumer{
 					Tag: fmt.Sprint("c", next), NoAck: rapid.IntRange(0, 4).Draw(t, "no ack") == 0,
-					Prefetch: rapid.IntRange(0, 3).Draw(t, "prefetch"), Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
+					Prefetch: rapid.IntRange(0, 3).Draw(t, "prefetch"), Priority: rapid.Int64Range(0, 2).Draw(t, "priority"),
 				}
 				s := &tagged{sessions, c.Tag}
 				c.Target = s
@@ -414,7 +421,31 @@ func TestReplicasAgree(t *testing.T) {
 					t.Skip("nobody")
 				}
 				c := consumers[rapid.IntRange(0, len(consumers)-1).Draw(t, "consumer")]
-				f.leader.Leave(c.q, c.c)
+				f.leader.Detach(c.q, c.c, nil)
+			},
+			"quit": func(t *rapid.T) {
+				f.quiesce()
+				collect()
+				var seats []Seat
+				for _, c := range consumers {
+					if rapid.Bool().Draw(t, "quits") {
+						seats = append(seats, Seat{c.q, c.c})
+					}
+				}
+				var returns []Op
+				for i := len(out) - 1; i >= 0; i-- {
+					quits := slices.ContainsFunc(seats, func(s Seat) bool { return s.Consumer == out[i].by })
+					if quits && rapid.Bool().Draw(t, "known") {
+						returns = append(returns, Op{Kind: Return, Queue: out[i].q, ID: out[i].d.ID, Consumer: out[i].by, How: queue.ReturnClosed})
+						out = slices.Delete(out, i, i+1)
+					}
+				}
+				f.leader.Quit(seats, returns)()
+				for _, s := range seats {
+					if s.Consumer.Out() > 0 {
+						t.Fatalf("%s has quit and holds %d messages", s.Consumer.Tag, s.Consumer.Out())
+					}
+				}
 			},
 			"ack": func(t *rapid.T) {
 				f.quiesce()
@@ -438,7 +469,7 @@ func TestReplicasAgree(t *testing.T) {
 					t.Fatal(err)
 				}
 				if ok {
-					out = append(out, delivery{held{q: q, d: d}, d.By})
+					out = append(out, delivery{outstanding{q: q, d: d}, d.By})
 					f.leader.bodies.Release(d.Body)
 					f.leader.bodies.Release(d.History)
 				}
@@ -552,6 +583,6 @@ type tagged struct {
 func (s *tagged) Deliver(q *Queue, _ *queue.Consumer, d *queue.Delivery) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.got = append(s.got, held{q: q, d: *d, by: s.tag})
+	s.got = append(s.got, outstanding{q: q, d: *d, by: s.tag})
 	return true
 }

@@ -28,6 +28,13 @@ type mailWorld struct {
 	j      *journal.Journal
 	disk   *world
 	queues map[string]*Queue
+	routes table
+	route  func(q *Queue) // is called before q's dead are routed, with nothing locked; nil: nothing
+	unused func(q *Queue) // likewise of what has expired
+	drops  atomic.Bool    // what is dropped is no failure
+
+	vhostGone atomic.Bool
+	rerouted  atomic.Pointer[table] // what takes the place of routes, once it is set
 
 	mu        sync.Mutex
 	answered  sync.Cond
@@ -36,25 +43,44 @@ type mailWorld struct {
 
 var mailRoutes = table{"one": {"x"}, "two": {"q2"}, "three": {"x2"}, "four": {"end"}}
 
-var mailQueues = []struct {
-	name, exchange string
-	config         queue.Config
-	atLeastOnce    bool
-}{
-	{"q", "one", quorum, false}, {"x", "two", classic, false}, {"q2", "three", quorum, true}, {"x2", "four", classic, false}, {"end", "", quorum, false},
+var mailQueues = []definition{
+	mailQueue("q", quorum, "one", false), mailQueue("x", classic, "two", false), mailQueue("q2", quorum, "three", true),
+	mailQueue("x2", classic, "four", false), mailQueue("end", quorum, "", false),
 }
 
-func (w *mailWorld) RouteDead(_ *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
-	names, ok := mailRoutes[exchange]
+func mailQueue(name string, config queue.Config, exchange string, atLeastOnce bool) definition {
+	return definition{name, config, settings(func(s *queue.Settings) {
+		s.DeadLetter, s.AtLeastOnce = exchange != "", atLeastOnce
+	}), DeadLetter{Exchange: exchange}}
+}
+
+func (w *mailWorld) RouteDead(q *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
+	if w.route != nil {
+		w.route(q)
+	}
+	routes := w.routes
+	if again := w.rerouted.Load(); again != nil {
+		routes = *again
+	}
+	names, ok := routes[exchange]
 	for _, name := range names {
 		out = append(out, w.queues[name])
 	}
 	return out, ok, true
 }
 
-func (w *mailWorld) QueueUnused(*Queue) {}
+func (w *mailWorld) HasVHost(message.VHost) bool { return !w.vhostGone.Load() }
+
+func (w *mailWorld) QueueUnused(q *Queue) {
+	if w.unused != nil {
+		w.unused(q)
+	}
+}
 
 func (w *mailWorld) Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, _ *deadletter.History) {
+	if w.drops.Load() {
+		return
+	}
 	w.t.Errorf("message %d was dropped: %s in %s, %s", r.Serial(), reason, q.Name, outcome)
 }
 
@@ -82,7 +108,16 @@ func (w *mailWorld) waitConfirmed(n int) {
 // startMail runs a node on what is on fs.
 func startMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string)) *mailWorld {
 	t.Helper()
-	w := &mailWorld{t: t, queues: map[string]*Queue{}, confirmed: map[message.Serial]bool{}}
+	return startQueues(t, fs, life, fail, mailQueues, mailRoutes)
+}
+
+// startQueues is startMail with the queues and exchanges given.
+func startQueues(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), defs []definition, routes table, prepare ...func(*mailWorld)) *mailWorld {
+	t.Helper()
+	w := &mailWorld{t: t, queues: map[string]*Queue{}, routes: routes, confirmed: map[message.Serial]bool{}}
+	for _, f := range prepare {
+		f(w)
+	}
 	w.answered.L = &w.mu
 	var err error
 	w.j, err = journal.Open(journal.Options{FS: fs, Dir: "journal", KeepDir: "keep", SegmentBytes: 16 << 10, Failpoint: fail})
@@ -103,11 +138,9 @@ func startMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string)) *mai
 		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: fail, RetryHeld: 5 * time.Millisecond,
 		Cluster: driver, NodeID: 1, Origin: NewOrigin(1, int64(life)), OnFatal: func(err error) { t.Error(err) },
 	})
-	for i, d := range mailQueues {
+	for i, d := range defs {
 		q := &Queue{Incarnation: uint64(i + 1), VHost: "/", Name: d.name, Durable: true}
-		w.n.Create(q, d.config, settings(func(s *queue.Settings) {
-			s.DeadLetter, s.AtLeastOnce = d.exchange != "", d.atLeastOnce
-		}), DeadLetter{Exchange: d.exchange})
+		w.n.Create(q, d.config, d.settings, d.dead)
 		w.queues[d.name] = q
 	}
 	if err := w.n.Recover(); err != nil {
@@ -149,17 +182,23 @@ func (w *mailWorld) reject(name string, done <-chan struct{}) {
 	}
 }
 
+// record makes a message, with one reference.
+func (w *mailWorld) record(serial message.Serial) message.Ref {
+	e := message.Envelope{Serial: serial, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: 64, Persistent: true}
+	ref, b := w.n.bodies.Alloc(e.Size())
+	body := e.Put(b)
+	for i := range body {
+		body[i] = byte(serial)
+	}
+	message.Record(b).Seal()
+	return ref
+}
+
 func (w *mailWorld) publish(serial *message.Serial, batch int) {
 	var ops []Op
 	for range batch {
 		*serial++
-		e := message.Envelope{Serial: *serial, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: 64, Persistent: true}
-		ref, b := w.n.bodies.Alloc(e.Size())
-		body := e.Put(b)
-		for i := range body {
-			body[i] = byte(*serial)
-		}
-		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{w.queues["q"]}, Body: ref, TTL: -1, Priority: -1, Owner: w, Token: uint64(*serial)})
+		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{w.queues["q"]}, Body: w.record(*serial), TTL: -1, Priority: -1, Owner: w, Token: uint64(*serial)})
 	}
 	need := w.n.Run(ops)
 	_ = w.n.Decide(need)

@@ -3,7 +3,6 @@ package partition
 import (
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
-	"bartleby.mq/internal/queue"
 )
 
 // proposeDeaths has the group carry out what the leader has planned for a slice of
@@ -39,33 +38,9 @@ func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 	if err != nil && last {
 		h := n.lock(q.part)
 		q.routing = false // whoever leads next takes it up
+		q.calm()
 		q.part.proposeAgain(h.now, q)
 		n.finishHold(h)
-	}
-}
-
-// dead writes what is to happen to deaths that share a plan.
-func (w *commandWriter) dead(q uint64, p *plan, atLeastOnce bool, history []byte, deaths []queue.Death) {
-	w.op(cmdDead, q)
-	w.bool(atLeastOnce)
-	w.b = append(w.b, byte(p.outcome))
-	w.raw(history)
-	w.planTargets(p)
-	w.uint(uint64(len(deaths)))
-	for i := range deaths {
-		w.uint(uint64(deaths[i].ID))
-	}
-}
-
-func (w *commandWriter) planTargets(p *plan) {
-	w.uint(uint64(len(p.targets) + len(p.remote)))
-	for _, t := range p.targets {
-		w.uint(0)
-		w.uint(t.Incarnation)
-	}
-	for _, t := range p.remote {
-		w.uint(t.log)
-		w.uint(t.queue)
 	}
 }
 
@@ -87,11 +62,7 @@ func (a *application) plan(history []byte) *plan {
 // dead moves dead entries where the leader has found that they go. One that is not
 // there any more, or not dead, was settled by an earlier command.
 func (a *application) dead(q *Queue) {
-	atLeastOnce, outcome := a.r.byte() != 0, deadletter.Outcome(a.r.byte())
-	history, _ := a.r.bytes()
-	if outcome >= deadletter.Outcomes {
-		a.r.bad = true
-	}
+	atLeastOnce, outcome, history := a.r.dead()
 	if a.r.bad {
 		return
 	}

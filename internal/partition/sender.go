@@ -3,6 +3,7 @@ package partition
 import (
 	"time"
 
+	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/journal"
 )
 
@@ -151,7 +152,11 @@ func (s *sender) warm(b *load) error {
 		body, err := s.n.bodies.Warm(e.body)
 		if err != nil {
 			s.n.Logger.Error("A message on its way cannot be read", "vhost", string(e.vhost), "error", err)
-			return err
+			if s.n.Aside == nil || !bodies.Lost(err) {
+				return err
+			}
+			s.n.bodies.Release(e.body)
+			e.target, body = 0, s.n.blank()
 		}
 		e.body = body
 	}
@@ -198,17 +203,10 @@ func (s *sender) carry(b *load) (upTo uint64, refused []refusal, err error) {
 
 // write writes what a group is to take.
 func (s *sender) write(w *commandWriter, b *load) {
-	w.op(cmdOutIn, b.from)
-	w.uint(b.heard)
-	w.uint(b.entries[0].number)
-	w.uint(uint64(len(b.entries)))
+	w.outIn(b.from, b.heard, b.entries[0].number, len(b.entries))
 	for i := range b.entries {
 		e := &b.entries[i]
-		w.uint(e.target)
-		w.b = append(w.b, e.flags)
-		w.uint(uint64(e.failed))
-		w.raw(s.n.historyBytes(e.history))
-		w.raw(s.n.bodies.Bytes(e.body))
+		w.sent(&mailed{target: e.target, flags: e.flags, failed: e.failed, history: s.n.historyBytes(e.history), record: s.n.bodies.Bytes(e.body)})
 	}
 }
 
@@ -216,15 +214,7 @@ func (s *sender) write(w *commandWriter, b *load) {
 func (s *sender) acknowledge(to, upTo uint64, refused []refusal) error {
 	s.n.at(FailMailTaken)
 	if s.g != nil {
-		return s.g.tell(func(w *commandWriter) {
-			w.op(cmdOutAck, to)
-			w.uint(upTo)
-			w.uint(uint64(len(refused)))
-			for _, r := range refused {
-				w.uint(r.number)
-				w.b = append(w.b, byte(r.why))
-			}
-		})
+		return s.g.tell(func(w *commandWriter) { w.outAck(to, upTo, refused) })
 	}
 	n := s.n
 	h := n.lock(n.parts...)

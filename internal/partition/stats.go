@@ -13,6 +13,7 @@ func (s *Stats) Add(o *Stats) {
 	s.Redelivered += o.Redelivered
 	s.Returned += o.Returned
 	s.Purged += o.Purged
+	s.SetAside += o.SetAside
 	s.Active = max(s.Active, o.Active)
 	for reason := range s.Dead {
 		for outcome := range s.Dead[reason] {

@@ -98,11 +98,12 @@ func (n *Node) unpinStranded(list []strandedEntry) {
 	}
 }
 
-// warmStranded brings the record into memory, and says whether that went well.
+// warmStranded brings the record into memory, and says whether that went well. One that is
+// lost on disk is set aside.
 func (n *Node) warmStranded(s *strandedEntry) bool {
 	body, err := n.bodies.Warm(s.e.body)
 	if err != nil {
-		n.Logger.Error("A stranded message cannot be read", "vhost", string(s.e.vhost), "error", err)
+		n.setAsideStranded(s, err)
 		return false
 	}
 	s.e.body = body
@@ -138,7 +139,10 @@ func (n *Node) retryOne(s *strandedEntry) (gone bool, err error) {
 	}
 	p := n.planStranded(s)
 	if len(p.targets)+len(p.remote) == 0 {
-		return false, nil
+		if n.Router.HasVHost(s.e.vhost) {
+			return false, nil
+		}
+		return n.dropStranded(s)
 	}
 	if s.g == nil {
 		return n.rerouteLocal(s, p, 0), nil
@@ -146,14 +150,32 @@ func (n *Node) retryOne(s *strandedEntry) (gone bool, err error) {
 	return false, s.g.tell(func(w *commandWriter) { n.writeReroute(w, cmdReroute, s, p) })
 }
 
+// dropStranded ends a message whose virtual host was deleted: it has gone with that, and
+// must not come into another of the same name.
+func (n *Node) dropStranded(s *strandedEntry) (gone bool, err error) {
+	if s.g != nil {
+		return false, s.g.tell(func(w *commandWriter) { w.asideSent(s.to, s.e.number) })
+	}
+	h := n.lock(n.parts...)
+	n.mailMu.Lock()
+	h.mailing = true
+	e, ok := n.mail.box(s.to).takeStranded(s.e.number)
+	if ok {
+		h.frame.mailBack(s.to, e.number)
+		n.endStranded(h, &n.mail, n.localQueue(e.source), &e)
+	}
+	n.unlock(h)
+	return ok, nil
+}
+
+// RetryStranded routes messages anew that are stranded, and gives up those of virtual hosts
+// that are gone.
+func (n *Node) RetryStranded() { n.retryStranded() }
+
 // writeReroute writes where a stranded entry goes.
 func (n *Node) writeReroute(w *commandWriter, code byte, s *strandedEntry, p *plan) {
 	rec := message.Record(n.bodies.Bytes(s.e.body))
-	w.op(code, s.to)
-	w.uint(s.e.number)
-	w.uint(uint64(quorumSize(rec)))
-	w.uint(uint64(priorityOf(rec) + 1))
-	w.planTargets(p)
+	w.reroute(code, s.to, s.e.number, quorumSize(rec), priorityOf(rec), p)
 }
 
 // planStranded finds where the message goes now.
@@ -221,9 +243,14 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 			n.logReceived(h, t, id, &in, &mailed{history: n.historyBytes(e.history), record: n.bodies.Bytes(e.body)})
 		}
 	}
+	if len(h.entered) > 0 {
+		n.countSent(m, source, e, deadletter.Routed)
+		e.flags &^= mailCounts
+	}
 	for _, t := range p.remote {
 		again := *e
 		again.target = t.queue
+		e.flags &^= mailCounts // the first tells
 		n.bodies.Retain(e.body, 1)
 		n.bodies.Retain(e.history, 1)
 		if source != nil {
@@ -245,8 +272,8 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 
 // reroute applies a new plan for a stranded entry, which has flags besides from then on.
 func (a *application) reroute(flags uint8) {
-	box, number := a.g.mail.box(a.r.uint()), a.r.uint()
-	size, priority := a.r.small(), a.r.int()-1
+	to, number, size, priority := a.r.reroute()
+	box := a.g.mail.box(to)
 	p := a.plan(nil)
 	if a.r.bad || len(p.targets)+len(p.remote) == 0 {
 		return

@@ -2,8 +2,7 @@ package partition
 
 // take moves messages that somebody asked to be moved, as Node.Move does.
 func (a *application) take(q *Queue) {
-	id := a.r.id()
-	history, _ := a.r.bytes()
+	id, history := a.r.take()
 	if a.r.bad {
 		return
 	}
@@ -30,10 +29,7 @@ func (n *Node) moveReplicated(q *Queue, moves []Move) []Moved {
 			m := &moves[i]
 			p := plan{targets: m.Targets}
 			p.split(q.part)
-			w.op(cmdTake, q.Incarnation)
-			w.uint(uint64(m.ID))
-			w.raw(m.History)
-			w.planTargets(&p)
+			w.take(q.Incarnation, m.ID, m.History, &p)
 		}
 	})
 	if err != nil || len(a.moved) != len(moves) {

@@ -41,3 +41,67 @@ func deathKind(t queue.Type) int {
 
 // DeathsConfirmed is how many at-least-once deaths all their targets have taken.
 func (n *Node) DeathsConfirmed() uint64 { return n.confirmed.Load() }
+
+// Late are the deaths of which nobody knew what became of them while their queue was
+// there: it was deleted meanwhile. What was counted before is with the queue's Stats.
+func (n *Node) Late(t queue.Type) (s Stats) {
+	for reason := range s.Dead {
+		for outcome := range s.Dead[reason] {
+			s.Dead[reason][outcome] = n.late[deathKind(t)][reason][outcome].Load()
+		}
+	}
+	return s
+}
+
+// countLate counts one of them. What was to be dead-lettered at least once has counted for
+// the node when it died.
+func (n *Node) countLate(t queue.Type, s Strategy, r deadletter.Reason, o deadletter.Outcome) {
+	r = r.Counted()
+	n.late[deathKind(t)][r][o].Add(1)
+	if s == AtMostOnce {
+		n.countDeath(t, s, r)
+	}
+}
+
+// endDeaths counts the deaths that go with their queue. Those that were sent elsewhere to be
+// taken at least once, and whose answers will come, count by these. REQUIRES: q is held, and
+// about to be closed.
+func (n *Node) endDeaths(h *hold, q *Queue) {
+	for _, d := range q.m.Deaths(-1, nil) {
+		q.count(d.Reason, deadletter.Deleted)
+	}
+	q.m.RangeHeld(func(d queue.Death) bool {
+		switch asked := len(q.asked[d.ID]); {
+		case len(q.answered[d.ID]) > 0:
+			q.count(d.Reason, deadletter.Routed)
+		case asked == 0:
+			q.count(d.Reason, deadletter.Deleted)
+		default:
+			m := n.mailOf(h, q)
+			if m.late == nil {
+				m.late = map[heldDeath]*lateDeath{}
+			}
+			m.late[heldDeath{q.Incarnation, d.ID}] = &lateDeath{asked, d.Reason}
+		}
+		return true
+	})
+}
+
+// takenLate counts what became of a held death whose queue was deleted, once somebody has
+// taken it or nobody has. REQUIRES: the log of the queue is held.
+func (n *Node) takenLate(m *mail, e *outEntry, answer mailAnswer) {
+	key := heldDeath{e.source, e.id}
+	late := m.late[key]
+	if late == nil {
+		return
+	}
+	outcome := deadletter.Routed
+	if late.asked--; answer != 0 {
+		if late.asked > 0 {
+			return
+		}
+		outcome = deadletter.Deleted
+	}
+	delete(m.late, key)
+	n.countLate(n.typeIn(m), AtLeastOnce, late.reason, outcome)
+}

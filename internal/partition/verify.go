@@ -101,6 +101,13 @@ func CheckpointCut(index *store.Store) (journal.Pos, error) {
 	return c.Cut, err
 }
 
+// Generation is that of the last whole checkpoint in the store of the index, 0 if there is none or it
+// has none.
+func Generation(index *store.Store) (uint64, error) {
+	c, err := readCheckpoint(index)
+	return c.Generation, err
+}
+
 func readCheckpoint(index *store.Store) (c checkpoint, err error) {
 	value, ok, err := index.Get(nil, []byte{keyCheckpoint})
 	if err != nil || !ok {

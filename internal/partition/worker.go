@@ -3,6 +3,8 @@ package partition
 import (
 	"runtime"
 	"time"
+
+	"bartleby.mq/internal/moment"
 )
 
 // wake makes the worker look. It never blocks.
@@ -66,7 +68,7 @@ func (p *Partition) untilDue() time.Duration {
 	if alarm == never {
 		return time.Hour
 	}
-	return min(time.Duration(max(0, alarm-p.node.Now()))*time.Millisecond, time.Hour)
+	return min(moment.Milliseconds(max(0, alarm-p.node.Now())), time.Hour)
 }
 
 // route is the partition's other worker: it routes what is left to it, so that deaths
@@ -170,7 +172,7 @@ func (p *Partition) tick() (more bool) {
 		h.entries++
 		if q.m.Unused(h.now) {
 			p.unschedule(q)
-			unused = append(unused, q)
+			unused = q.foundUnused(unused)
 			continue
 		}
 		if q.behind() {
@@ -192,10 +194,57 @@ func (p *Partition) tick() (more bool) {
 	} else {
 		n.routeAll(work)
 	}
-	for _, q := range unused {
-		n.Router.QueueUnused(q)
-	}
+	p.leaveUnused(unused)
 	return more
+}
+
+// foundUnused appends q to the queues whose x-expires has passed, unless somebody sees to
+// it already. REQUIRES: q's partition is held.
+func (q *Queue) foundUnused(list []*Queue) []*Queue {
+	if q.expiring {
+		return list
+	}
+	q.expiring = true
+	return append(list, q)
+}
+
+// leaveUnused hands queues whose x-expires has passed to expire: whoever removes one waits for its
+// deaths and for disks, which no other queue's deadline may do.
+func (p *Partition) leaveUnused(list []*Queue) {
+	if len(list) == 0 {
+		return
+	}
+	p.leaving.Lock()
+	p.unused = append(p.unused, list...)
+	p.leaving.Unlock()
+	select {
+	case p.endc <- struct{}{}:
+	default:
+	}
+}
+
+// expire is the partition's third worker: it tells of queues whose x-expires has passed.
+func (p *Partition) expire() {
+	for {
+		select {
+		case <-p.endc:
+		case <-p.node.stop:
+			return
+		}
+		p.leaving.Lock()
+		list := p.unused
+		p.unused = nil
+		p.leaving.Unlock()
+		for _, q := range list {
+			select {
+			case <-p.node.stop:
+				return
+			default:
+			}
+			p.node.Router.QueueUnused(q)
+			_ = p.node.with(q, func(*hold) { q.expiring = false }) // it was used meanwhile, if it is still there
+		}
+	}
 }
 
 // mostWaiting is how many deaths of a queue may wait to be routed before the worker
@@ -207,7 +256,7 @@ func (q *Queue) behind() bool { return q.routing && q.m.Waiting() >= mostWaiting
 
 // remind schedules what is due next in the queue, if that is the worker's to do.
 func (p *Partition) remind(q *Queue) {
-	if due := q.m.NextDue(); due != q.due && !q.ticking && !q.behind() {
+	if due := q.m.NextDue(); due != q.due && !q.ticking && !q.expiring && !q.behind() {
 		p.schedule(q, due)
 	}
 }

@@ -59,6 +59,8 @@ func (w *world) RouteDead(_ *Queue, exchange string, _ []string, _ message.Recor
 	return out, ok, true
 }
 
+func (w *world) HasVHost(message.VHost) bool { return true }
+
 func (w *world) QueueUnused(*Queue) {}
 
 func (w *world) Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, _ *deadletter.History) {
@@ -198,6 +200,7 @@ func (w *world) record(serial message.Serial, persistent bool, size int) message
 	for i := range body {
 		body[i] = byte(serial)
 	}
+	message.Record(b).Seal() // as whatever a client sends
 	return ref
 }
 

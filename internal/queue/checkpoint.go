@@ -202,7 +202,9 @@ func (m *Machine) RestoreMeta(b []byte) error {
 	if r.byte() != metaVersion {
 		return errMeta
 	}
-	for level := range r.count(1) {
+	levels := r.count(1)
+	m.known = levels
+	for level := range levels {
 		next := r.uint()
 		if level >= len(m.lanes) || next >= 1<<seqBits {
 			return errMeta
@@ -222,6 +224,18 @@ func (m *Machine) RestoreMeta(b []byte) error {
 		return errMeta
 	}
 	return nil
+}
+
+// Levels is how many levels the queue that was restored must have had: as many as its checkpoint says, and as
+// many as had an entry.
+func (m *Machine) Levels() int {
+	n := max(1, m.known)
+	for level, l := range m.lanes {
+		if l != nil && l.next > 0 {
+			n = max(n, level+1)
+		}
+	}
+	return n
 }
 
 // RestorePage notes that a page with this summary is in the store, as of the

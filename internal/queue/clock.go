@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"bartleby.mq/internal/moment"
 )
 
 // sliceLimit is how many entries one command handles of its own accord before
@@ -42,14 +44,26 @@ func (m *Machine) NextDue() int64 {
 	return due
 }
 
+// ExpiresBy says whether entries may expire with a Tick at the moment given, or were to have
+// expired before it. It may say so without reason, but not again after that Tick, unless that was
+// at its limit.
+func (m *Machine) ExpiresBy(at int64) bool {
+	due := min(m.nextDue, m.nextWake)
+	if m.config.Strict {
+		due = min(due, m.headsDue())
+	}
+	return due <= at
+}
+
 // strictTick is how often RabbitMQ's quorum queues look whether they are used, in milliseconds.
 const strictTick = 5000
 
 // expiry is when the queue goes if nobody uses it (DL-8.12). REQUIRES: x-expires is in force.
 func (m *Machine) expiry() int64 {
-	at := m.lastUse + m.settings.Expires
+	at := moment.After(m.lastUse, m.settings.Expires)
 	if m.config.Strict && m.config.Type == Quorum {
-		at = m.born + (at-m.born+strictTick-1)/strictTick*strictTick
+		looks := (at - m.born - 1) / strictTick // before the one that finds it unused
+		at = moment.After(m.born, moment.Times(strictTick, looks+1))
 	}
 	return at
 }
@@ -71,9 +85,14 @@ func (m *Machine) Expire(now int64) (more bool) { return m.expire(now, sliceLimi
 // moments and numbers.
 func (m *Machine) expire(now int64, limit int) (more bool) {
 	m.clock = max(m.clock, now)
+	more = m.expireDue(now, limit)
 	if m.config.Strict {
-		defer m.expireHeads(now)
+		m.expireHeads(now)
 	}
+	return more
+}
+
+func (m *Machine) expireDue(now int64, limit int) (more bool) {
 	if m.pages.Exact {
 		// What dies now must not depend on what is in memory: another replica, or
 		// this one after a restart, has other pages there.
@@ -82,7 +101,7 @@ func (m *Machine) expire(now int64, limit int) (more bool) {
 	if now < m.nextDue {
 		return false
 	}
-	next := int64(never)
+	next := never
 	for level, l := range m.lanes {
 		if l == nil {
 			continue
@@ -141,7 +160,7 @@ func (p *page) dueBy(until int64, list []ripeEntry) (ripe []ripeEntry, least int
 	if p.room() == pageSize && !p.ranked && most > 0 {
 		return p.dueInFull(uint32(most), list)
 	}
-	next := int64(never)
+	next := never
 	n := uint(0)
 	for w, v := range p.live {
 		for ; v != 0; v &= v - 1 {
@@ -288,7 +307,7 @@ func (m *Machine) noteAll(p *page) {
 // headsDue is the first moment of the entries that expireHeads looks at, one of
 // which may have come to the head after its moment.
 func (m *Machine) headsDue() int64 {
-	due := int64(never)
+	due := never
 	note := func(p *page, i uint) {
 		if at := m.due(p, i); at != 0 {
 			due = min(due, at)
@@ -370,8 +389,8 @@ func (m *Machine) timeOut(now int64) {
 				c.outs = c.outs[1:]
 				continue
 			}
-			if o.at+t > now {
-				m.watch = min(m.watch, o.at+t)
+			if end := moment.After(o.at, t); end > now {
+				m.watch = min(m.watch, end)
 				break
 			}
 			c.outs = c.outs[1:]

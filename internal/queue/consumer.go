@@ -7,7 +7,7 @@ type Consumer struct {
 	Tag       string
 	NoAck     bool
 	Exclusive bool
-	Priority  int   // BR-9.4; higher first, 0 is usual
+	Priority  int64 // BR-9.4; higher first, 0 is usual
 	Prefetch  int   // unsettled deliveries allowed at once; 0 = no limit (BR-9.8)
 	Timeout   int64 // milliseconds a delivery may stay unsettled; 0 = no limit (DL-12.7)
 
@@ -64,6 +64,7 @@ type consumers struct {
 	quorum bool
 	count  uint64 // of all ever attached
 	plain  int    // of list, those that do not acknowledge
+	hushed int    // while it is not 0 nobody gets anything
 }
 
 // attach adds c. Of those with equal priority the older come first.
@@ -162,6 +163,9 @@ func (cs *consumers) choose() {
 
 // anyAble says whether some consumer can take a message, a shared limit aside.
 func (cs *consumers) anyAble() bool {
+	if cs.hushed > 0 {
+		return false
+	}
 	for _, c := range cs.list {
 		if (!cs.single || cs.active == c) && !c.blocked() && (c.NoAck || c.Prefetch == 0 || c.out < c.Prefetch) {
 			return true
@@ -181,6 +185,14 @@ func (cs *consumers) nextNoAck() *Consumer {
 // next returns the consumer whose turn it is and that can take a message, nil if
 // there is none, and lets it step back behind its equals (BR-9.4).
 func (cs *consumers) next() *Consumer {
+	if cs.hushed > 0 {
+		return nil
+	}
+	return cs.turn()
+}
+
+// turn is next whether the consumers are hushed or not.
+func (cs *consumers) turn() *Consumer {
 	if cs.single {
 		if cs.quorum {
 			cs.choose()

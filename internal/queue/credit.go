@@ -9,23 +9,59 @@ func (c *Consumer) Left() int { return c.credit }
 // Idle says whether c is neither attached nor holds a delivery: it is nobody any more.
 func (c *Consumer) Idle() bool { return c.gone && c.out == 0 }
 
-// Abandon takes back what c has not settled, in order, as if its channel had
-// closed (DL-11.3): for one that is gone without a word. It returns how much that was.
-func (m *Machine) Abandon(now int64, c *Consumer) int {
-	if c.out == 0 {
-		return 0
-	}
-	var held []ID
-	m.each(true, func(id ID, p *page, i uint) {
-		if p.state(i) == stateOut && p.owner(i) == c.slot {
-			held = append(held, id)
-		}
-	})
-	for _, id := range held {
-		m.Return(now, id, c, ReturnClosed)
-	}
-	return len(held)
+// Holding is a delivery that a consumer has not settled.
+type Holding struct {
+	ID ID
+	By *Consumer
 }
+
+// HeldBy is what consumers have not settled, higher levels first and in order: of all that
+// end together, since it looks through the queue once for all of them. What is out is mostly
+// near the heads of the lanes, and it looks no further.
+func (m *Machine) HeldBy(consumers ...*Consumer) (held []Holding) {
+	out, slots := 0, make([]*Consumer, len(m.cs.slots))
+	for _, c := range consumers {
+		if c.out > 0 && int(c.slot) < len(slots) && slots[c.slot] == nil {
+			slots[c.slot] = c
+			out += c.out
+		}
+	}
+	held = make([]Holding, 0, out)
+	for level := len(m.lanes) - 1; level >= 0 && len(held) < out; level-- {
+		l := m.lanes[level]
+		if l == nil {
+			continue
+		}
+		for k := 0; k < len(l.slots) && len(held) < out; k++ {
+			p, whole := l.slots[k].page, !l.slots[k].plain
+			if whole {
+				p = m.look(l, level, k)
+			}
+			if p == nil {
+				continue // nothing of it is out
+			}
+			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+				if p.state(i) != stateOut {
+					continue
+				}
+				if o := int(p.owner(i)); o < len(slots) && slots[o] != nil {
+					held = append(held, Holding{makeID(level, p.number*pageSize+uint64(i)), slots[o]})
+				}
+			}
+			if whole {
+				m.unlook(l, k, p)
+			}
+		}
+	}
+	return held
+}
+
+// Hush keeps the queue from handing anything to its consumers until Speak: while what
+// belongs together comes back in several steps.
+func (m *Machine) Hush() { m.cs.hushed++ }
+
+// Speak ends one Hush; the caller calls Flow.
+func (m *Machine) Speak() { m.cs.hushed-- }
 
 // DeathOf returns the dead entry of id, waiting to be routed or held.
 func (m *Machine) DeathOf(id ID) (Death, bool) {

@@ -114,6 +114,19 @@ func (m *Machine) HasDeaths() bool {
 	return len(m.dying) > 0
 }
 
+// DiedBy says whether an entry waits to be routed that died at the moment given or before.
+func (m *Machine) DiedBy(at int64) bool {
+	if !m.HasDeaths() {
+		return false
+	}
+	first := m.dying[0] // they are in the order of their deaths
+	if first.at == 0 {
+		p, i := m.find(first.id)
+		_, first.at, _ = m.diedOf(p, i)
+	}
+	return first.at <= at
+}
+
 // Dead says whether the entry is there and dead.
 func (m *Machine) Dead(id ID) bool {
 	p, i := m.find(id)

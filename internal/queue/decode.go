@@ -214,7 +214,7 @@ func (m *Machine) decode(p *page, d *decoded, only bitmap) error {
 }
 
 func (m *Machine) decodeDues(p *page, d *decoded, only bitmap) {
-	least := int64(never)
+	least := never
 	for i := only.next(0); i < pageSize; i = only.next(i + 1) {
 		if due := d.dues[i]; due != 0 {
 			least = min(least, due)

@@ -163,7 +163,7 @@ func (e *encoder) locations() {
 }
 
 func (e *encoder) dues() {
-	least := int64(never)
+	least := never
 	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
 		if due := e.d.dues[i]; due != 0 {
 			least = min(least, due)

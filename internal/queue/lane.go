@@ -2,8 +2,9 @@ package queue
 
 import (
 	"cmp"
-	"math"
 	"slices"
+
+	"bartleby.mq/internal/moment"
 )
 
 // ID names an entry of a queue: the lane in the upper 8 bits, the sequence
@@ -22,7 +23,7 @@ func (id ID) Lane() int { return int(id >> seqBits) }
 func (id ID) Seq() uint64 { return uint64(id) & (1<<seqBits - 1) }
 
 // never is the moment that does not come.
-const never = math.MaxInt64
+const never = moment.Never
 
 // A lane is the entries of one priority level, in order. It keeps hardly any pages
 // but those that have entries, however far apart these lie: a message that nobody

@@ -16,6 +16,7 @@ import (
 
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/moment"
 )
 
 // Sink takes the effects of a machine, in order. Its methods must not call the machine.
@@ -99,6 +100,7 @@ type Machine struct {
 	cold     Cold   // nil: pages stay in memory
 	dirty    uint32 // the version that the last change of what saveMeta writes belongs to, 0 = saved
 
+	known   int     // levels that a checkpoint was told of, see Levels
 	lanes   []*lane // by priority level; nil until used
 	filled  [4]uint64
 	returns []ID // entries in stateReturned, and some that were
@@ -496,13 +498,10 @@ func (m *Machine) remove(id ID, p *page, i uint) {
 	m.sink.Removed(id, body, history, logged)
 }
 
-// moment is when what begins now and lasts ttl is over. now is a millisecond
+// ending is when what begins now and lasts ttl is over. now is a millisecond
 // that has begun, so one more makes sure that it is never early.
-func moment(now, ttl int64) int64 {
-	if ttl >= never-now-1 {
-		return never - 1
-	}
-	return now + ttl + 1
+func ending(now, ttl int64) int64 {
+	return moment.After(now+1, ttl)
 }
 
 // Enqueue lets a message in: it may be refused, handed to a consumer that does
@@ -551,14 +550,14 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	}
 	begin, due := now, int64(0)
 	if e.Delay > 0 {
-		begin = moment(now, e.Delay)
+		begin = ending(now, e.Delay)
 	}
 	switch {
 	case ttl == 0 && m.config.Type == Classic && e.Delay <= 0:
 		m.instant = true // DL-8.7: now or never, and never after a crash
 		due = now
 	case ttl >= 0:
-		due = moment(begin, max(ttl, 1)) // quorum queues take 0 for 1
+		due = ending(begin, max(ttl, 1)) // quorum queues take 0 for 1
 	}
 	due = m.limited(begin, due)
 	if e.Redelivered && m.config.Type == Classic && m.n.Ready == 0 && m.cs.anyAble() {
@@ -604,7 +603,11 @@ func (m *Machine) nowOrNever(now int64, id ID) {
 		return
 	}
 	if first, _, _, ok := m.first(); ok && first == id {
-		if c := m.cs.next(); c != nil {
+		c := m.cs.next()
+		if c == nil && !m.cs.single {
+			c = m.cs.turn() // it cannot wait for what is coming back meanwhile (Hush): it came before
+		}
+		if c != nil {
 			m.give(now, id, p, i, c)
 			return
 		}
@@ -719,7 +722,7 @@ func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
 			m.compactOuts(c)
 		}
 		c.outs = append(c.outs, outstanding{id, m.returned(p, i), now})
-		m.watch = min(m.watch, now+t)
+		m.watch = min(m.watch, moment.After(now, t))
 	}
 	m.handing.fill(id, p, j)
 	p.marks[j] |= flagRedelivered
@@ -936,7 +939,7 @@ func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind 
 		return
 	}
 	if m.retries(failed) {
-		m.delay(id, p, i, moment(now, m.settings.Retry.wait(id, counts)), counts)
+		m.delay(id, p, i, ending(now, m.settings.Retry.wait(id, counts)), counts)
 		return
 	}
 	if m.comeBack(now, id, p, i) && p.logged(i) {
@@ -1005,17 +1008,16 @@ func (r *Retry) wait(id ID, n Counts) int64 {
 	}
 	var ms int64
 	if r.Multiplier > 1 {
-		f := float64(r.Min) * math.Pow(r.Multiplier, float64(times-1))
-		ms = int64(min(f, float64(most)))
+		ms = min(moment.Scale(r.Min, math.Pow(r.Multiplier, float64(times-1))), most)
 	} else {
-		ms = min(r.Min*times, most)
+		ms = min(moment.Times(r.Min, times), most)
 	}
 	if r.Jitter > 0 {
 		// Chance, but the same on every replica: a hash of the entry and its count.
 		h := (uint64(id) + uint64(n.Acquired)<<40 + 1) * 0x9E3779B97F4A7C15
 		h ^= h >> 29
 		unit := float64(h>>11)/(1<<53)*2 - 1
-		ms = max(1, int64(float64(ms)*(1+r.Jitter*unit)))
+		ms = max(1, moment.Scale(ms, 1+r.Jitter*unit))
 	}
 	return ms
 }

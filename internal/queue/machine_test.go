@@ -435,7 +435,7 @@ func (p *pair) attach(t *rapid.T) {
 	to := &twins{room: rapid.IntRange(1, 12).Draw(t, "room")}
 	to.c = &Consumer{
 		Target: to, Tag: tag, NoAck: rapid.IntRange(0, 2).Draw(t, "no ack") == 0,
-		Priority: rapid.IntRange(-1, 1).Draw(t, "priority"), Prefetch: rapid.IntRange(0, 3).Draw(t, "prefetch"),
+		Priority: rapid.Int64Range(-1, 1).Draw(t, "priority"), Prefetch: rapid.IntRange(0, 3).Draw(t, "prefetch"),
 		Timeout: rapid.SampledFrom([]int64{0, 0, 30}).Draw(t, "timeout"),
 	}
 	to.mc = &modelConsumer{tag: tag, noAck: to.c.NoAck, priority: to.c.Priority, prefetch: to.c.Prefetch, timeout: to.c.Timeout, room: to.room}

@@ -368,3 +368,21 @@ func (m *Machine) Long() bool {
 	}
 	return false
 }
+
+// Discard removes an entry whose record is lost, whatever it waits for. out says that c
+// has it, or nil by a get; one that is out at somebody else stays. It says whether the
+// entry was there and went.
+func (m *Machine) Discard(id ID, c *Consumer, out bool) bool {
+	var p *page
+	var i uint
+	if out {
+		p, i = m.taken(id, c)
+	}
+	if p == nil {
+		if p, i = m.find(id); p == nil || p.state(i) == stateOut {
+			return false
+		}
+	}
+	m.remove(id, p, i)
+	return true
+}

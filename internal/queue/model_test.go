@@ -48,7 +48,7 @@ type modelEntry struct {
 type modelConsumer struct {
 	tag          string
 	noAck        bool
-	priority     int
+	priority     int64
 	prefetch     int
 	timeout      int64
 	order        int
@@ -445,7 +445,7 @@ func (q *model) nextConsumer() *modelConsumer {
 func (q *model) stepBack(c *modelConsumer) {
 	q.list = slices.DeleteFunc(q.list, func(x *modelConsumer) bool { return x == c })
 	q.list = append(q.list, c)
-	slices.SortStableFunc(q.list, func(a, b *modelConsumer) int { return b.priority - a.priority })
+	slices.SortStableFunc(q.list, func(a, b *modelConsumer) int { return cmp.Compare(b.priority, a.priority) })
 }
 
 func (q *model) choose() {
@@ -467,7 +467,7 @@ func (q *model) attach(c *modelConsumer) {
 	q.attached++
 	c.order = q.attached
 	q.list = append(q.list, c)
-	slices.SortStableFunc(q.list, func(a, b *modelConsumer) int { return b.priority - a.priority })
+	slices.SortStableFunc(q.list, func(a, b *modelConsumer) int { return cmp.Compare(b.priority, a.priority) })
 	if i := slices.Index(q.slots[1:], nil); i >= 0 {
 		q.slots[i+1] = c
 	} else {

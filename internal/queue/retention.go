@@ -1,6 +1,9 @@
 package queue
 
-import "bartleby.mq/internal/deadletter"
+import (
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/moment"
+)
 
 // A queue may keep messages for so long only (DL-22.14): then they are gone, and do not die. An entry has one moment,
 // the end of its TTL or of its retention, whichever comes first; which of the two it is must be known after every way
@@ -20,7 +23,7 @@ func (m *Machine) limited(since, due int64) int64 {
 	if keep == 0 {
 		return due
 	}
-	if end := moment(since, keep) | 1; due == 0 || end < due {
+	if end := min(ending(since, keep)|1, moment.Last-1); due == 0 || end < due {
 		return end
 	}
 	return due

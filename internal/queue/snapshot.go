@@ -118,7 +118,7 @@ func (m *Machine) appendConsumer(b []byte, c *Consumer) []byte {
 	b = binary.AppendUvarint(b, uint64(len(c.Tag)))
 	b = append(b, c.Tag...)
 	b = append(b, bit(c.NoAck)*consumerNoAck|bit(c.Exclusive)*consumerExclusive|bit(c.Metered)*consumerMetered|bit(c.gone)*consumerGone)
-	for _, v := range []int64{int64(c.Priority), int64(c.Prefetch), c.Timeout, int64(c.order), int64(c.out), int64(c.stale), int64(c.credit)} {
+	for _, v := range []int64{c.Priority, int64(c.Prefetch), c.Timeout, int64(c.order), int64(c.out), int64(c.stale), int64(c.credit)} {
 		b = binary.AppendVarint(b, v)
 	}
 	m.compactOuts(c)
@@ -278,7 +278,7 @@ func readConsumer(r *reader) *Consumer {
 	flags := r.byte()
 	c.NoAck, c.Exclusive = flags&consumerNoAck != 0, flags&consumerExclusive != 0
 	c.Metered, c.gone = flags&consumerMetered != 0, flags&consumerGone != 0
-	c.Priority, c.Prefetch, c.Timeout, c.order = int(r.int()), int(r.int()), r.int(), uint64(r.int())
+	c.Priority, c.Prefetch, c.Timeout, c.order = r.int(), int(r.int()), r.int(), uint64(r.int())
 	c.out, c.stale, c.credit = int(r.int()), int(r.int()), int(r.int())
 	for range r.count(3) {
 		c.outs = append(c.outs, outstanding{ID(r.uint()), r.small(), r.moment()})

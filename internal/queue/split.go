@@ -169,7 +169,7 @@ func (m *Machine) noteLeast(l *lane, k int) {
 	if p.dues == nil {
 		return
 	}
-	least := int64(never)
+	least := never
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 		if at := p.dueAt(i); at != 0 {
 			least = min(least, at)

@@ -110,7 +110,7 @@ func TestDeathsInColdPagesComeAtTheirMoment(t *testing.T) {
 	var want []int64
 	a.fill(n, func() int64 {
 		ttl := 1 + chance.Int64N(over)
-		want = append(want, moment(a.now, ttl))
+		want = append(want, ending(a.now, ttl))
 		return ttl
 	})
 	begin := a.now

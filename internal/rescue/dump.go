@@ -38,17 +38,24 @@ func ParsePos(text string) (journal.Pos, error) {
 
 // Dump writes the frames of a stopped node's journal in lines for people, those
 // behind damage too. It changes nothing. REQUIRES: no node runs on the directory.
-func Dump(files vfs.FS, dir string, o DumpOptions, w io.Writer) (err error) {
+func Dump(files vfs.FS, dir string, o DumpOptions, w io.Writer) error {
+	_, err := guarded(files, dir, func(onFatal func(error)) (struct{}, error) {
+		return struct{}{}, dump(files, dir, o, w, onFatal)
+	})
+	return err
+}
+
+func dump(files vfs.FS, dir string, o DumpOptions, w io.Writer, onFatal func(error)) (err error) {
 	t, err := newTree(files, dir)
+	defer func() { err = errors.Join(err, t.remove()) }()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.remove()) }()
 	d := dumper{o: o, p: printer{w: w}}
 	if err := errors.Join(t.addStore(stateDir), t.add(stateLogDir, func(string) bool { return true }, never)); err != nil {
 		return err
 	}
-	if d.names, err = readNames(files, t.to); err != nil {
+	if d.names, err = readNames(files, t.to, onFatal); err != nil {
 		d.p.line("the declarations cannot be read, queues have no names: %v", err)
 	}
 	in, err := journal.Inspect(files, files.PathJoin(dir, journalDir), 0, d.frame)
@@ -82,6 +89,8 @@ func (d *dumper) frame(pos journal.Pos, payload []byte) error {
 			d.p.line("%s  %v", pos, err)
 		}
 	case d.o.Queue != "": // a group's frames name no queue
+	case partition.IsDeclared(payload):
+		d.p.line("%s  declarations are durable beyond %s of their log", pos, partition.ReadDeclared(payload).Pos)
 	case len(payload) > 0 && payload[0] == cluster.FrameFirstByte:
 		d.p.line("%s  %s", pos, cluster.DescribeFrame(payload))
 	default:

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -23,9 +25,16 @@ type examination struct {
 	report *Report
 	names  names
 
+	onFatal func(error) // for stores
+
 	cut           journal.Pos // where a start begins to read the journal
 	log, stateLog journal.Inspection
 	pages         []partition.LostPage
+	missing       []string // parts of the directory that are not there, or empty, or broken
+	broken        []string // parts whose tables are damaged: they are moved away, and made anew as if they were missing
+	incomplete    bool     // it is not whole
+	undeclared    bool     // declarations may be missing: queues that have messages come back
+	noStateLog    bool     // the log of declarations is of no use: what it goes on from is gone
 	messages      []broker.QueueMessages
 }
 
@@ -33,23 +42,26 @@ type examination struct {
 // lost by a repair of that kind. Damage is in the report; an error means that nobody
 // could look. REQUIRES: no node runs on it.
 func Examine(files vfs.FS, dir string, how How) (*Report, error) {
-	e, err := examine(files, dir, how)
+	return guarded(files, dir, func(onFatal func(error)) (*Report, error) {
+		e, err := examine(files, dir, how, onFatal)
+		if err != nil {
+			return nil, err
+		}
+		return e.report, nil
+	})
+}
+
+func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examination, err error) {
+	if !slices.ContainsFunc(broker.Parts, func(part string) bool { _, err := files.Stat(files.PathJoin(dir, part)); return err == nil }) {
+		return nil, fmt.Errorf("%s is no data directory", dir)
+	}
+	tree, err := newTree(files, dir)
+	defer func() { err = errors.Join(err, tree.remove()) }() // also where there was no room for it
 	if err != nil {
 		return nil, err
 	}
-	return e.report, nil
-}
-
-func examine(files vfs.FS, dir string, how How) (e *examination, err error) {
-	if _, err := files.Stat(files.PathJoin(dir, journalDir)); err != nil {
-		return nil, fmt.Errorf("%s is no data directory: %w", dir, err)
-	}
-	e = &examination{fs: files, dir: dir, report: &Report{Dir: dir, How: how}}
-	if e.tree, err = newTree(files, dir); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, e.tree.remove()) }()
-	for _, step := range []func() error{e.index, e.logs, e.kept, e.linkRest, e.recover} {
+	e = &examination{fs: files, dir: dir, tree: tree, onFatal: onFatal, report: &Report{Dir: dir, How: how}}
+	for _, step := range []func() error{e.parts, e.tables, e.index, e.logs, e.kept, e.linkRest, e.recover} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -63,15 +75,111 @@ func examine(files vfs.FS, dir string, how How) (e *examination, err error) {
 // found notes damage.
 func (e *examination) found(d Damage) { e.report.Damages = append(e.report.Damages, d) }
 
+// parts says what of the data directory is missing.
+func (e *examination) parts() error {
+	_, err := broker.CheckWhole(e.fs, e.dir)
+	var incomplete *broker.IncompleteError
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &incomplete) {
+		return err
+	}
+	for _, part := range incomplete.Foreign {
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "it belongs to another data directory"})
+		e.report.Failed = "put the right parts in place. A part that you know to be of this directory is taken for that without its file \"identity\": put that away. " +
+			"Where a part is gone for good, move the other's away: what is missing can be repaired, and what was in it is lost"
+	}
+	for _, part := range incomplete.Unnamed {
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "its identity is damaged, or not there: it does not say which data directory it is of, and is taken for one of this. Nothing in it is lost by that"})
+	}
+	for _, part := range incomplete.Missing {
+		e.missing = append(e.missing, part)
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "it is missing, or empty" + lostWith[part]})
+	}
+	e.incomplete = true
+	if e.lacks(indexDir) {
+		if err := e.withoutIndex(); err != nil {
+			return err
+		}
+	}
+	e.undeclared = e.lacks(stateDir) || e.lacks(stateLogDir)
+	return nil
+}
+
+// withoutIndex says whether the journal has everything: then an index can be made anew. Otherwise nobody
+// knows which of the messages in kept files and in old segments are still in which queue, and a start would remove the files.
+func (e *examination) withoutIndex() error {
+	kept, err := e.fs.List(e.fs.PathJoin(e.dir, keepDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	log, err := journal.Inspect(e.fs, e.fs.PathJoin(e.dir, journalDir), 0, func(journal.Pos, []byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	whole := len(log.Segments) > 0 && log.Segments[0].Number == 1
+	for _, file := range kept {
+		whole = whole && !strings.HasSuffix(file, ".seg") && !strings.HasSuffix(file, ".keep")
+	}
+	if !whole && e.report.Failed == "" {
+		e.report.Failed = "the index is lost, and the journal does not go back to the beginning: nobody knows which of the older messages are in which queue. " +
+			"Nothing is changed: restore index/, or a backup"
+	}
+	return nil
+}
+
+// lostWith says what is lost with each part.
+var lostWith = map[string]string{
+	journalDir:  ": what happened since the last checkpoint is lost, and messages that came since",
+	keepDir:     ": messages that are older than the journal are lost",
+	indexDir:    ": which of the older messages are in which queue is not known any more",
+	stateDir:    ": queues, users and policies are lost",
+	stateLogDir: ": the latest declarations are lost",
+}
+
+func (e *examination) lacks(part string) bool { return slices.Contains(e.missing, part) }
+
+// tables reads all tables of the index and of the declarations. Pebble cannot do without one:
+// a part with one that is damaged is as good as lost.
+func (e *examination) tables() error {
+	for _, part := range []string{indexDir, stateDir} {
+		if e.lacks(part) {
+			continue
+		}
+		if err := e.tree.addStore(part); err != nil {
+			return err
+		}
+		err := store.Check(e.fs, e.fs.PathJoin(e.tree.to, part))
+		var damage *store.DamageError
+		if err == nil {
+			continue
+		}
+		if !errors.As(err, &damage) {
+			return err
+		}
+		d := Damage{File: e.fs.PathJoin(e.dir, part), What: damage.Reason}
+		if name := e.fs.PathBase(damage.File); name != part {
+			d.File = e.fs.PathJoin(d.File, name)
+		}
+		d.What += ": all of " + part + "/ is given up" + lostWith[part]
+		e.found(d)
+		if err := e.fs.RemoveAll(e.fs.PathJoin(e.tree.to, part)); err != nil {
+			return err
+		}
+		e.broken, e.missing, e.incomplete = append(e.broken, part), append(e.missing, part), true
+		if part == stateDir {
+			e.undeclared = true
+		} else if err := e.withoutIndex(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // index reads the index: where the checkpoint ends, and the pages it names.
 func (e *examination) index() error {
-	if err := e.tree.addStore(indexDir); err != nil {
-		return err
-	}
-	if err := e.tree.addStore(stateDir); err != nil {
-		return err
-	}
-	index, err := store.OpenUnlogged(e.fs, e.fs.PathJoin(e.tree.to, indexDir), slog.New(slog.DiscardHandler), nil)
+	index, err := store.OpenUnlogged(e.fs, e.fs.PathJoin(e.tree.to, indexDir), slog.New(slog.DiscardHandler), e.onFatal)
 	if err == nil {
 		e.cut, err = partition.CheckpointCut(index)
 		if err == nil {
@@ -92,13 +200,13 @@ func (e *examination) index() error {
 // logs reads both journals, all of them.
 func (e *examination) logs() (err error) {
 	path := e.fs.PathJoin(e.dir, stateLogDir)
-	if e.stateLog, err = inspect(e.fs, path, 0, func(journal.Pos, []byte) error { return nil }); err != nil {
+	if e.stateLog, err = journal.Inspect(e.fs, path, 0, func(journal.Pos, []byte) error { return nil }); err != nil {
 		return err
 	}
 	behind := tally{}
 	first := journal.Pos(0) // of the first damage that a start meets
 	path = e.fs.PathJoin(e.dir, journalDir)
-	if e.log, err = inspect(e.fs, path, e.cut, func(journal.Pos, []byte) error { return nil }); err != nil {
+	if e.log, err = journal.Inspect(e.fs, path, e.cut, func(journal.Pos, []byte) error { return nil }); err != nil {
 		return err
 	}
 	for i := range e.log.Holes {
@@ -108,7 +216,7 @@ func (e *examination) logs() (err error) {
 		}
 	}
 	if first != 0 { // again: now it is known what lies behind
-		_, err = inspect(e.fs, path, e.cut, func(pos journal.Pos, payload []byte) error {
+		_, err = journal.Inspect(e.fs, path, e.cut, func(pos journal.Pos, payload []byte) error {
 			if pos > first {
 				e.count(payload, behind)
 			}
@@ -123,7 +231,7 @@ func (e *examination) logs() (err error) {
 	}
 	if err := mend(e.fs, e.tree.to, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
 		e.report.Failed = err.Error()
-	} else if e.names, err = readNames(e.fs, e.tree.to); err != nil {
+	} else if e.names, err = e.declarations(); err != nil {
 		e.found(Damage{File: e.fs.PathJoin(e.dir, stateDir), What: err.Error()})
 		e.report.Failed = "the declarations cannot be read, and this cannot be repaired: restore a backup"
 	}
@@ -152,16 +260,39 @@ func (e *examination) logs() (err error) {
 	return nil
 }
 
-// inspect is journal.Inspect of a directory that may not be there yet.
-func inspect(files vfs.FS, path string, from journal.Pos, fn func(journal.Pos, []byte) error) (journal.Inspection, error) {
-	if _, err := files.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return journal.Inspection{}, nil
+// declarations reads them. A log without what it goes on from may have a queue and not its virtual host:
+// then nothing of it counts.
+func (e *examination) declarations() (names, error) {
+	if e.torn() {
+		lost, err := broker.MendDeclarations(e.fs, e.tree.to, e.onFatal)
+		if err != nil {
+			return nil, err
+		}
+		e.report.Dropped = lost
 	}
-	return journal.Inspect(files, path, from, fn)
+	n, err := readNames(e.fs, e.tree.to, e.onFatal)
+	if err == nil || !e.lacks(stateDir) {
+		return n, err
+	}
+	e.noStateLog = true
+	for _, part := range []string{stateDir, stateLogDir} {
+		if err := e.fs.RemoveAll(e.fs.PathJoin(e.tree.to, part)); err != nil {
+			return nil, err
+		}
+	}
+	return readNames(e.fs, e.tree.to, e.onFatal)
+}
+
+// torn says whether a part of the declarations is lost, and others may refer to it.
+func (e *examination) torn() bool {
+	return !e.lacks(stateDir) && (len(e.stateLog.Holes) > 0 || e.undeclared)
 }
 
 // count counts by queue what a frame does.
 func (e *examination) count(payload []byte, c tally) {
+	if partition.IsDeclared(payload) {
+		return
+	}
 	if !partition.IsFrame(payload) {
 		e.report.Replicated = e.report.Replicated || len(payload) > 0
 		return
@@ -220,7 +351,7 @@ func (e *examination) linkRest() error {
 // recover starts a node on the tree, as far as it goes without serving anybody, and reads every
 // message.
 func (e *examination) recover() error {
-	b, err := broker.OpenStopped(broker.Options{FS: e.fs, Dir: e.tree.to})
+	b, err := e.open(e.tree.to)
 	if err != nil {
 		e.report.Failed = err.Error()
 		if e.report.How == SkipFrame && len(e.log.Holes) > 0 {
@@ -228,11 +359,13 @@ func (e *examination) recover() error {
 		}
 		return nil
 	}
+	e.senseless(b.Node().Senseless())
 	e.messages, err = b.Verify()
 	if err = errors.Join(err, b.Close()); err != nil {
 		e.report.Failed = err.Error()
 		return nil
 	}
+	missing := map[string]int{} // where in the report a file is
 	for _, q := range e.messages {
 		e.report.Queues++
 		e.report.Messages += q.Messages
@@ -240,14 +373,90 @@ func (e *examination) recover() error {
 			continue
 		}
 		e.report.Unreadable = append(e.report.Unreadable, Touched{VHost: q.VHost, Queue: q.Queue, Messages: len(q.Unreadable)})
-		for i, u := range q.Unreadable {
-			if i == namedPlaces {
-				break
+		named := 0
+		for _, u := range q.Unreadable {
+			file := e.fileOf(u.At)
+			if e.lacks(e.fs.PathBase(e.fs.PathDir(file))) {
+				continue // the report says so
 			}
-			e.found(Damage{File: e.fileOf(u.At), Offset: int64(u.At.Offset()), What: u.Err.Error(), Held: []Touched{{VHost: q.VHost, Queue: q.Queue, Messages: 1}}})
+			if _, err := e.fs.Stat(file); errors.Is(err, fs.ErrNotExist) {
+				at, ok := missing[file]
+				if !ok {
+					at = len(e.report.Damages)
+					missing[file] = at
+					e.found(Damage{File: file, What: "the file is missing"})
+				}
+				e.report.Damages[at].lost(q.VHost, q.Queue)
+				continue
+			}
+			if named++; named <= namedPlaces {
+				e.found(Damage{File: file, Offset: int64(u.At.Offset()), What: u.Err.Error(), Held: []Touched{{VHost: q.VHost, Queue: q.Queue, Messages: 1}}})
+			}
 		}
 	}
 	return nil
+}
+
+// lost notes one more message of a queue, of those that the damage has taken.
+func (d *Damage) lost(vhost, queue string) {
+	if n := len(d.Held); n == 0 || d.Held[n-1].VHost != vhost || d.Held[n-1].Queue != queue {
+		d.Held = append(d.Held, Touched{VHost: vhost, Queue: queue})
+	}
+	d.Held[len(d.Held)-1].Messages++
+}
+
+// senseless notes what a start passes over.
+func (e *examination) senseless(list []partition.Senseless, total int) {
+	for _, s := range list {
+		d := Damage{File: e.fs.PathJoin(e.dir, journalDir), Bytes: int64(s.To - s.From), What: s.Why + ": a start passes over it"}
+		if s.Pos != 0 {
+			d.File, d.Offset = e.fs.PathJoin(d.File, fmt.Sprintf("%010d.seg", s.Pos.Segment())), s.Pos.Offset()
+		}
+		e.found(d)
+	}
+	if e.report.Senseless = total; total > len(list) {
+		e.found(Damage{File: e.fs.PathJoin(e.dir, journalDir), What: fmt.Sprintf("%d more frames or commands make no sense", total-len(list))})
+	}
+}
+
+// open opens the directory as a start would, after the queues that have messages and no declaration have
+// been declared anew.
+func (e *examination) open(dir string) (*broker.Broker, error) {
+	o := broker.Options{FS: e.fs, Dir: dir, OnFatal: e.onFatal}
+	how := broker.Stopped{Incomplete: e.incomplete, KeepUndeclared: e.undeclared || len(e.stateLog.Holes) > 0}
+	b, err := broker.OpenStopped(o, how)
+	var age *broker.IncompleteError
+	if errors.As(err, &age) && age.Stale != "" && !e.incomplete {
+		e.found(Damage{File: e.dir, What: age.Stale})
+		e.incomplete, e.undeclared = true, true
+		return e.open(dir)
+	}
+	var lost *broker.LostDeclarationsError
+	if errors.As(err, &lost) && !e.undeclared {
+		d := Damage{File: e.fs.PathJoin(e.dir, stateLogDir), What: lost.Why + "; it held declarations"}
+		if end := e.stateLog.End; end != 0 { // in the tree a later segment may have been begun
+			d.File, d.Offset = e.fs.PathJoin(d.File, fmt.Sprintf("%010d.seg", end.Segment())), end.Offset()
+		}
+		e.found(d)
+		e.undeclared = true
+		return e.open(dir)
+	}
+	e.report.Readmitted = nil
+	for range 2 { // queues that no checkpoint has are known only when the log of their group is read
+		var undeclared *partition.UndeclaredError
+		if !errors.As(err, &undeclared) {
+			break
+		}
+		queues, failed := broker.Readmit(e.fs, dir, undeclared.Queues)
+		if failed != nil {
+			return nil, failed
+		}
+		for _, q := range queues {
+			e.report.Readmitted = append(e.report.Readmitted, Touched{VHost: q.VHost, Queue: q.Queue, Messages: q.Messages})
+		}
+		b, err = broker.OpenStopped(o, how)
+	}
+	return b, err
 }
 
 // namedPlaces is how many unreadable messages of a queue are told one by one.

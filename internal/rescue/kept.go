@@ -87,8 +87,12 @@ func (e *examination) fileOf(at message.Location) string {
 		return e.fs.PathJoin(e.dir, keepDir, fmt.Sprintf("%010d.keep", at.Segment()))
 	}
 	path := e.fs.PathJoin(e.dir, journalDir, name)
-	if _, err := e.fs.Stat(path); err != nil {
-		return e.fs.PathJoin(e.dir, keepDir, name) // it has been retired
+	if _, err := e.fs.Stat(path); err == nil {
+		return path
 	}
-	return path
+	kept := e.fs.PathJoin(e.dir, keepDir, name) // it has been retired
+	if _, err := e.fs.Stat(kept); err != nil && e.lacks(journalDir) {
+		return path
+	}
+	return kept
 }

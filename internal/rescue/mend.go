@@ -28,6 +28,11 @@ func mend(files vfs.FS, dir, log string, in *journal.Inspection, from journal.Po
 	if log == journalDir {
 		head = partition.LostFrame()
 	}
+	if len(in.Holes) > 0 { // the directory itself may be missing
+		if err := journal.MakeDirectory(files, path); err != nil {
+			return err
+		}
+	}
 	for i := range in.Holes {
 		h := &in.Holes[i]
 		if h.Before {

@@ -25,8 +25,8 @@ func (n names) of(incarnation uint64) Touched {
 }
 
 // readNames reads the declarations of a data directory, which is changed by that.
-func readNames(files vfs.FS, dir string) (n names, err error) {
-	s, err := store.Open(files, files.PathJoin(dir, stateDir), slog.New(slog.DiscardHandler), nil)
+func readNames(files vfs.FS, dir string, onFatal func(error)) (n names, err error) {
+	s, err := store.Open(files, files.PathJoin(dir, stateDir), slog.New(slog.DiscardHandler), onFatal)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,11 @@ var ErrCannotRepair = errors.New("this repair is not possible")
 // changes are copied to quarantine first, beside a report of what was lost. It may be
 // repeated after a crash. REQUIRES: no node runs on the directory.
 func Repair(files vfs.FS, dir string, o RepairOptions, w io.Writer) (*Report, error) {
-	e, err := examine(files, dir, o.How)
+	return guarded(files, dir, func(onFatal func(error)) (*Report, error) { return repair(files, dir, o, w, onFatal) })
+}
+
+func repair(files vfs.FS, dir string, o RepairOptions, w io.Writer, onFatal func(error)) (*Report, error) {
+	e, err := examine(files, dir, o.How, onFatal)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +61,7 @@ func Repair(files vfs.FS, dir string, o RepairOptions, w io.Writer) (*Report, er
 	if err := e.quarantine(quarantine, changes); err != nil {
 		return r, err
 	}
-	if err := e.apply(); err != nil {
+	if err := e.apply(quarantine); err != nil {
 		return r, err
 	}
 	after, err := Examine(files, dir, o.How)
@@ -95,8 +99,23 @@ func (e *examination) plan(p *printer, changes map[string][]string, quarantine s
 			}
 		}
 	}
+	for _, part := range e.broken {
+		p.line("  moves %s/ to %s", part, quarantine)
+	}
+	for _, part := range e.missing {
+		p.line("  makes %s/ anew, empty but for what is found elsewhere", part)
+	}
+	for _, t := range e.report.Readmitted {
+		p.line("  declares %s", t)
+	}
+	for _, what := range e.report.Dropped {
+		p.line("  %s", what)
+	}
 	for _, t := range e.report.Unreadable {
 		p.line("  drops what cannot be read of %s", t)
+	}
+	if n := e.report.Senseless; n > 0 {
+		p.line("  passes over %d frames or commands that make no sense; what was in them is kept in senseless/", n)
 	}
 	if n := len(e.pages); n > 0 {
 		p.line("  drops %d pages of the index, with up to 256 messages each", n)
@@ -108,7 +127,13 @@ func (e *examination) plan(p *printer, changes map[string][]string, quarantine s
 func (e *examination) changes() map[string][]string {
 	all := map[string][]string{}
 	add := func(file string) {
+		if e.fs.PathDir(file) == e.dir {
+			return // a part that is not there
+		}
 		sub, name := path.Base(path.Dir(toSlash(file))), path.Base(toSlash(file))
+		if slices.Contains(e.broken, sub) {
+			return // it is moved as a whole
+		}
 		if !slices.Contains(all[sub], name) {
 			all[sub] = append(all[sub], name)
 		}
@@ -116,6 +141,11 @@ func (e *examination) changes() map[string][]string {
 	for _, d := range e.report.Damages {
 		if _, err := e.fs.Stat(d.File); err == nil && !d.Harmless && d.File != e.fs.PathJoin(e.dir, indexDir) {
 			add(d.File)
+		}
+	}
+	if e.noStateLog {
+		for _, s := range e.stateLog.Segments {
+			add(e.fs.PathJoin(e.dir, stateLogDir, fmt.Sprintf("%010d.seg", s.Number)))
 		}
 	}
 	for log, in := range map[string]*journal.Inspection{stateLogDir: &e.stateLog, journalDir: &e.log} {
@@ -142,18 +172,24 @@ const reportFile = "report.txt"
 
 // quarantine copies what will be changed, and what is known of it.
 func (e *examination) quarantine(to string, changes map[string][]string) error {
-	if err := e.fs.MkdirAll(to, 0o755); err != nil {
+	if err := journal.MakeDirectory(e.fs, to); err != nil {
 		return err
 	}
 	t := tree{fs: e.fs, from: e.dir, to: to}
 	for sub, names := range changes {
 		err := t.add(sub, func(string) bool { return true }, func(file string) bool { return !slices.Contains(names, file) })
+		if err == nil {
+			err = journal.SyncDirectory(e.fs, e.fs.PathJoin(to, sub))
+		}
 		if err != nil {
 			return err
 		}
 	}
 	if len(e.pages) > 0 {
 		if err := t.addStore(indexDir); err != nil {
+			return err
+		}
+		if err := journal.SyncDirectory(e.fs, e.fs.PathJoin(to, indexDir)); err != nil {
 			return err
 		}
 	}
@@ -166,35 +202,24 @@ func (e *examination) quarantine(to string, changes map[string][]string) error {
 		return err
 	}
 	return errors.Join(
-		writeFile(e.fs, e.fs.PathJoin(to, reportFile), []byte(text.String())),
-		writeFile(e.fs, e.fs.PathJoin(to, "report.json"), append(exact, '\n')),
-		syncDirectory(e.fs, to))
-}
-
-func writeFile(files vfs.FS, path string, text []byte) error {
-	f, err := files.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-func syncDirectory(files vfs.FS, dir string) error {
-	d, err := files.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+		broker.WriteSynced(e.fs, e.fs.PathJoin(to, reportFile), []byte(text.String())),
+		broker.WriteSynced(e.fs, e.fs.PathJoin(to, "report.json"), append(exact, '\n')),
+		journal.SyncDirectory(e.fs, to))
 }
 
 // apply does to the data directory what the examination did to its tree, and drops
 // what cannot be read.
-func (e *examination) apply() error {
+func (e *examination) apply(quarantine string) error {
+	for _, part := range e.broken {
+		if err := e.fs.Rename(e.fs.PathJoin(e.dir, part), e.fs.PathJoin(quarantine, part)); err != nil {
+			return err
+		}
+		if err := errors.Join(journal.SyncDirectory(e.fs, quarantine), journal.SyncDirectory(e.fs, e.dir)); err != nil {
+			return err
+		}
+	}
 	if len(e.pages) > 0 {
-		index, err := store.OpenUnlogged(e.fs, e.fs.PathJoin(e.dir, indexDir), slog.New(slog.DiscardHandler), nil)
+		index, err := store.OpenUnlogged(e.fs, e.fs.PathJoin(e.dir, indexDir), slog.New(slog.DiscardHandler), e.onFatal)
 		if err != nil {
 			return err
 		}
@@ -202,13 +227,22 @@ func (e *examination) apply() error {
 			return err
 		}
 	}
-	if err := mend(e.fs, e.dir, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
+	if e.noStateLog {
+		if err := e.fs.RemoveAll(e.fs.PathJoin(e.dir, stateLogDir)); err != nil { // it is in quarantine
+			return err
+		}
+	} else if err := mend(e.fs, e.dir, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
 		return err
+	}
+	if e.torn() {
+		if _, err := broker.MendDeclarations(e.fs, e.dir, e.onFatal); err != nil {
+			return err
+		}
 	}
 	if err := mend(e.fs, e.dir, journalDir, &e.log, e.cut, e.report.How); err != nil {
 		return err
 	}
-	b, err := broker.OpenStopped(broker.Options{FS: e.fs, Dir: e.dir})
+	b, err := e.open(e.dir)
 	if err != nil {
 		return err
 	}
@@ -216,5 +250,19 @@ func (e *examination) apply() error {
 	if err == nil {
 		err = b.Forget(found)
 	}
-	return errors.Join(err, b.Close())
+	if err == nil && len(e.report.Unreadable) > 0 {
+		// A group learns what its log has decided only after a start has looked for the files.
+		err = b.Node().Checkpoint()
+	}
+	if err == nil && e.report.Senseless > 0 {
+		err = b.PassOver()
+	}
+	if err = errors.Join(err, b.Close()); err != nil || !e.incomplete {
+		return err
+	}
+	// Last: only now is it whole.
+	if err := broker.ForgetGeneration(e.fs, e.dir); err != nil {
+		return err
+	}
+	return broker.Name(e.fs, e.dir)
 }

@@ -38,11 +38,19 @@ type Report struct {
 	// Unreadable are messages whose place is known and whose bytes are not what was
 	// written there, by queue.
 	Unreadable []Touched `json:"unreadable"`
+	// Readmitted are queues that have messages and no declaration any more. The repair declares them, under
+	// their names where these are known. Some may have been deleted before the damage.
+	Readmitted []Touched `json:"readmitted,omitempty"`
+	// Dropped says of declarations that refer to lost ones what the repair does about them.
+	Dropped []string `json:"dropped,omitempty"`
 	// Behind counts operations in intact frames behind the first damage that a start
 	// would read, by queue: what --cut loses.
 	Behind []Touched `json:"behind_damage"`
 	// Replicated says that frames of groups are behind it too; they name no queue.
 	Replicated bool `json:"behind_damage_replicated,omitempty"`
+	// Senseless counts frames, and commands of groups, that are as they were written and make
+	// no sense. A node starts: it passes over them, and keeps their bytes in senseless/.
+	Senseless int `json:"senseless,omitempty"`
 	// Failed is why a node would not start even after the repair; "" if it would.
 	Failed string `json:"failed,omitempty"`
 
@@ -56,7 +64,7 @@ type Report struct {
 
 // Clean says whether nothing is wrong that a queue needs.
 func (r *Report) Clean() bool {
-	return r.Failed == "" && len(r.Unreadable) == 0 && !slices.ContainsFunc(r.Damages, func(d Damage) bool { return !d.Harmless })
+	return r.Failed == "" && len(r.Unreadable) == 0 && !slices.ContainsFunc(r.Damages, func(d Damage) bool { return !d.Harmless }) && len(r.Readmitted) == 0
 }
 
 // Write writes the report in words.
@@ -64,7 +72,7 @@ func (r *Report) Write(w io.Writer) error {
 	p := printer{w: w}
 	p.line("journal: %d segments, %d frames, ends at %s", r.Segments, r.Frames, r.End)
 	if r.TornBytes > 0 {
-		p.line("  %d bytes at its end were cut short by a crash: nobody was told that they are safe", r.TornBytes)
+		p.line("  %d bytes at its end are no whole frames. A crash leaves such: then nobody was told that they are safe", r.TornBytes)
 	}
 	for _, d := range r.Damages {
 		kind := "DAMAGE"
@@ -81,6 +89,12 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	for _, t := range r.Unreadable {
 		p.line("UNREADABLE: %s", t)
+	}
+	for _, t := range r.Readmitted {
+		p.line("DECLARATION LOST: %s, without its arguments and bindings; it may have been deleted before", t)
+	}
+	for _, what := range r.Dropped {
+		p.line("DECLARATION LOST: %s", what)
 	}
 	for _, t := range r.Behind {
 		p.line("behind the damage, intact, and lost by --cut: operations on %s", t)

@@ -5,14 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.uber.org/goleak"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
@@ -59,7 +65,7 @@ func publish(t *testing.T, c *broker.Connection, queue, body string) {
 // tell queue and number.
 func filled(t *testing.T, n int) *vfs.MemFS {
 	t.Helper()
-	files := vfs.NewMem()
+	files := vfs.NewCrashableMem()
 	b, c := start(t, files)
 	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 		t.Fatal(err)
@@ -151,7 +157,7 @@ func snapshot(t *testing.T, files vfs.FS) map[string]string {
 	all := map[string]string{}
 	for _, dir := range []string{journalDir, stateLogDir, stateDir, indexDir, keepDir} {
 		names, err := files.List(files.PathJoin(dataDir, dir))
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
@@ -326,6 +332,47 @@ func TestRottenBody(t *testing.T) {
 	}
 }
 
+// A lost block of a disk reads as zeros: the messages in it are damage as any other, of
+// which the report lists each.
+func TestZerosAreDamage(t *testing.T) {
+	for _, queue := range []string{"orders", "critical"} {
+		files := checkpointed(t, 100)
+		path, offset := whereIs(t, files, queue+" 7 ")
+		_, end := whereIs(t, files, queue+" 12 ")
+		f, err := files.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+		if err == nil {
+			_, err = f.WriteAt(make([]byte, end-offset), offset)
+		}
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		r := examined(t, files, SkipFrame)
+		lost := 0
+		for _, u := range r.Unreadable {
+			lost += u.Messages
+		}
+		if lost < 5 || r.Failed != "" {
+			t.Fatalf("%s: unreadable %v, failed %q, want 5 messages and more", queue, r.Unreadable, r.Failed)
+		}
+		repaired(t, files, SkipFrame)
+		if report := string(read(t, files, files.PathJoin(dataDir, quarantineDir, "then", reportFile))); !strings.Contains(report, "UNREADABLE: queue \""+queue) {
+			t.Errorf("%s: the report does not tell:\n%s", queue, report)
+		}
+		left := 0
+		for name, bodies := range all(t, files) {
+			left += len(bodies)
+			for _, text := range bodies {
+				if !strings.HasPrefix(text, name+" ") || len(text) < 1000 {
+					t.Fatalf("%s: a message that is lost came back as %.20q", name, text)
+				}
+			}
+		}
+		if left != 300-lost {
+			t.Errorf("%d messages are left of 300, %d were told lost", left, lost)
+		}
+	}
+}
+
 // A kept file that is missing takes its messages along, and no others.
 func TestLostKeptFile(t *testing.T) {
 	files := filled(t, 200)
@@ -451,5 +498,358 @@ func TestRottenBodyOfQuorumQueue(t *testing.T) {
 	repaired(t, files, SkipFrame)
 	if got := bodies(t, files, "critical"); len(got) != 19 || slices.Contains(got, body("critical", 3)) {
 		t.Errorf("%d messages are left", len(got))
+	}
+}
+
+// An examination without the room it needs is an error, and leaves nothing behind, at
+// whichever step of making its tree the disk is full.
+func TestExaminationWithoutRoom(t *testing.T) {
+	files := filled(t, 50)
+	var left atomic.Int64
+	full := errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		made := op.Kind == errorfs.OpMkdirAll && strings.HasSuffix(op.Path, examinationDir)
+		if (made || op.Kind == errorfs.OpLink && strings.Contains(op.Path, examinationDir)) && left.Add(-1) < 0 {
+			return fmt.Errorf("injected: %w", syscall.ENOSPC)
+		}
+		return nil
+	}))
+	failed := 0
+	for room := int64(0); room < 40; room++ {
+		left.Store(room)
+		r, err := Examine(full, dataDir, SkipFrame)
+		if err != nil || !r.Clean() {
+			failed++
+		}
+		if _, err := files.Stat(dataDir + "/" + examinationDir); err == nil {
+			t.Fatalf("with room for %d steps the examination is left behind", room)
+		}
+	}
+	if failed == 0 {
+		t.Error("it has never failed")
+	}
+	if r := examined(t, files, SkipFrame); !r.Clean() {
+		t.Errorf("afterwards: %+v", r)
+	}
+}
+
+// A frame that is as it was written and makes no sense keeps no node from starting: it is
+// passed over and kept, the check names it, and after a repair no start meets it again.
+func TestAFrameThatMakesNoSense(t *testing.T) {
+	for _, how := range []How{SkipFrame, Cut} {
+		files := filled(t, 10)
+		j, err := journal.Open(journal.Options{FS: files, Dir: dataDir + "/journal", KeepDir: dataDir + "/keep", SegmentBytes: 64 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Recover(0, func(journal.Pos, []byte) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		// A return to a moment before 1970, as an earlier release wrote it.
+		pos := j.Append([]byte{3, 4, 1, 1, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1})
+		if err := errors.Join(j.Commit(pos), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		r := examined(t, files, how)
+		if r.Clean() || r.Failed != "" || r.Senseless != 1 || len(r.Damages) != 1 || r.Damages[0].Offset != pos.Offset() || !strings.HasSuffix(r.Damages[0].File, fmt.Sprintf("%010d.seg", pos.Segment())) {
+			t.Fatalf("%s: %+v", how, r)
+		}
+		for _, q := range []string{"orders", "parked"} {
+			if got := bodies(t, files, q); len(got) != 10 {
+				t.Errorf("%s has %d messages, want 10", q, len(got))
+			}
+		}
+		names, err := files.List(dataDir + "/senseless")
+		if err != nil || len(names) != 2 {
+			t.Errorf("set aside: %v, %v", names, err)
+		}
+		if text := repaired(t, files, how); !strings.Contains(text, "passes over 1 frames") {
+			t.Errorf("the repair says\n%s", text)
+		}
+		if got := bodies(t, files, "orders"); len(got) != 10 {
+			t.Errorf("after the repair there are %d messages, want 10", len(got))
+		}
+	}
+}
+
+// What a repair has put into quarantine is there after a crash: the originals are changed.
+func TestQuarantineIsThereAfterACrash(t *testing.T) {
+	files := filled(t, 100)
+	path, offset := whereIs(t, files, "orders 40 ")
+	rot(t, files, path, offset)
+	repaired(t, files, SkipFrame)
+	after := files.CrashClone(vfs.CrashCloneCfg{})
+	for _, want := range []string{reportFile, journalDir + "/" + files.PathBase(path)} {
+		if _, err := after.Stat(files.PathJoin(dataDir, quarantineDir, "then", want)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// checkpointed is filled with a checkpoint in the middle, and a quorum queue beside it, critical, of as many messages.
+func checkpointed(t *testing.T, n int) *vfs.MemFS {
+	t.Helper()
+	files := filled(t, n/2)
+	b, c := start(t, files)
+	declare := topology.QueueDecl{Name: "critical", Durable: true, Arguments: amqp091.Table{{Key: "x-queue-type", Value: "quorum"}}}
+	if _, err := c.DeclareQueue(declare); err != nil {
+		t.Fatal(err)
+	}
+	fill := func(from, to int) {
+		for i := from; i < to; i++ {
+			publish(t, c, "critical", body("critical", i))
+			if from > 0 {
+				publish(t, c, "orders", body("orders", i))
+				publish(t, c, "parked", body("parked", i))
+			}
+		}
+	}
+	fill(0, n/2)
+	if err := b.Node().Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	fill(n/2, n)
+	stop(t, b)
+	return files
+}
+
+// lost removes a part of the data directory, or what is in it.
+func lost(t *testing.T, files vfs.FS, part string, emptied bool) {
+	t.Helper()
+	path := files.PathJoin(dataDir, part)
+	if err := files.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	if emptied {
+		if err := files.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := examined(t, files, SkipFrame)
+	if !slices.ContainsFunc(r.Damages, func(d Damage) bool { return d.File == path && strings.Contains(d.What, "missing") }) {
+		t.Errorf("the check does not name %s: %+v", path, r.Damages)
+	}
+	if r.Failed != "" {
+		t.Errorf("the repair is not possible: %s", r.Failed)
+	}
+}
+
+// all are the bodies of queues after a start, whose order is theirs.
+func all(t *testing.T, files vfs.FS) map[string][]string {
+	t.Helper()
+	b, c := start(t, files)
+	defer stop(t, b)
+	var names []message.QueueName
+	b.Read(func(s *topology.State, _ *auth.Users) {
+		for _, v := range s.VHosts() {
+			for _, q := range v.Queues() {
+				names = append(names, q.Name)
+			}
+		}
+	})
+	found := map[string][]string{}
+	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		err := c.Peek(name, 0, func(s *broker.Shown) bool {
+			found[string(name)] = append(found[string(name)], string(s.Body))
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+// The declarations are lost, and with them the names of queues: the messages are all there, in queues that
+// are declared anew.
+func TestLostDeclarations(t *testing.T) {
+	for _, parts := range [][]string{{stateDir}, {stateDir, stateLogDir}, {stateLogDir}} {
+		for _, emptied := range []bool{false, true} {
+			t.Run(fmt.Sprint(parts, emptied), func(t *testing.T) {
+				files := checkpointed(t, 100)
+				for _, part := range parts {
+					lost(t, files, part, emptied)
+				}
+				out := repaired(t, files, SkipFrame)
+				count := map[string]int{}
+				for name, bodies := range all(t, files) {
+					for i, text := range bodies {
+						kind, _, _ := strings.Cut(text, " ")
+						if count[kind]++; text != body(kind, i) {
+							t.Fatalf("message %d of %s is %.20q", i, name, text)
+						}
+					}
+				}
+				if count["orders"] != 100 || count["parked"] != 100 || count["critical"] != 100 {
+					t.Errorf("found %v, want 100 of each\n%s", count, out)
+				}
+			})
+		}
+	}
+}
+
+// Damage in the log of declarations takes names, and no messages.
+func TestDamagedDeclarationsLoseNoMessages(t *testing.T) {
+	for _, how := range []How{SkipFrame, Cut} {
+		files := checkpointed(t, 20)
+		path, offset := whereIs(t, files, `"name":"orders"`)
+		rot(t, files, path, offset)
+		out := repaired(t, files, how)
+		count := map[string]int{}
+		for _, bodies := range all(t, files) {
+			for _, text := range bodies {
+				kind, _, _ := strings.Cut(text, " ")
+				count[kind]++
+			}
+		}
+		if count["orders"] != 20 || count["parked"] != 20 || count["critical"] != 20 {
+			t.Errorf("%s: found %v, want 20 of each\n%s", how, count, out)
+		}
+	}
+}
+
+// Without its index a directory is as it was if the journal has everything. Otherwise nothing is touched: a
+// start on an empty index would remove the kept files.
+func TestLostIndex(t *testing.T) {
+	files := filled(t, 200)
+	lost(t, files, indexDir, true)
+	repaired(t, files, SkipFrame)
+	found := all(t, files)
+	if len(found["orders"]) != 200 || len(found["parked"]) != 200 {
+		t.Errorf("orders has %d, parked %d messages; want 200 of each", len(found["orders"]), len(found["parked"]))
+	}
+	files = checkpointed(t, 200)
+	if err := files.RemoveAll(files.PathJoin(dataDir, indexDir)); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, files)
+	if _, err := Repair(files, dataDir, RepairOptions{How: SkipFrame, Apply: true, Name: "then"}, io.Discard); !errors.Is(err, ErrCannotRepair) {
+		t.Errorf("the repair: %v", err)
+	}
+	if after := snapshot(t, files); !maps.Equal(before, after) {
+		t.Error("something was changed")
+	}
+}
+
+// What is missing is told once, however many messages were in it: the lines that count are not
+// below hundreds of others.
+func TestWhatIsMissingIsToldOnce(t *testing.T) {
+	files := checkpointed(t, 200)
+	if err := files.RemoveAll(files.PathJoin(dataDir, keepDir)); err != nil {
+		t.Fatal(err)
+	}
+	r := examined(t, files, SkipFrame)
+	if len(r.Damages) != 1 || r.Damages[0].File != files.PathJoin(dataDir, keepDir) || len(r.Unreadable) < 2 {
+		t.Errorf("found %+v, unreadable %v, want keep/ once and the queues", r.Damages, r.Unreadable)
+	}
+
+	files = checkpointed(t, 200)
+	path, _ := whereIs(t, files, "orders 10 ")
+	if err := files.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	r = examined(t, files, SkipFrame)
+	if len(r.Damages) != 1 || r.Damages[0].File != path || !slices.Equal(r.Damages[0].Held, r.Unreadable) || len(r.Unreadable) < 2 {
+		t.Errorf("found %+v, unreadable %v, want the file once with what it takes of each queue", r.Damages, r.Unreadable)
+	}
+}
+
+// What lay in keep/, or happened in the journal, is gone with it; what is elsewhere is there.
+func TestLostBodies(t *testing.T) {
+	for _, part := range []string{keepDir, journalDir} {
+		t.Run(part, func(t *testing.T) {
+			files := checkpointed(t, 200)
+			lost(t, files, part, false)
+			out := repaired(t, files, SkipFrame)
+			found := all(t, files)
+			for _, q := range []string{"orders", "parked"} {
+				if n := len(found[q]); n == 0 || n >= 200 {
+					t.Errorf("%s has %d messages\n%s", q, n, out)
+				}
+				for _, text := range found[q] {
+					if !strings.HasPrefix(text, q+" ") || len(text) < 1000 {
+						t.Fatalf("%s: a message that is lost came back as %.20q", q, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A table of the index or of the declarations that is damaged: a start names the file and the
+// command, a check finds it, and a repair moves the part away and makes it anew, as if it were
+// missing. Pebble's stacks are nobody's business.
+func TestDamagedTables(t *testing.T) {
+	whole := vfs.NewCrashableMem()
+	b, c := start(t, whole)
+	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{"orders", "parked"} {
+		if _, err := c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(q), Durable: true}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			publish(t, c, q, body(q, i))
+		}
+	}
+	if err := b.Node().Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, b)
+	told := func(what, text string) {
+		t.Helper()
+		if strings.Contains(text, ".go:") || strings.Contains(text, "attached stack") {
+			t.Errorf("%s has a stack:\n%s", what, text)
+		}
+	}
+	for _, part := range []string{indexDir, stateDir} {
+		names, err := whole.List(whole.PathJoin(dataDir, part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables := 0
+		for _, name := range names {
+			if !strings.HasSuffix(name, ".sst") {
+				continue
+			}
+			tables++
+			path := whole.PathJoin(dataDir, part, name)
+			files := whole.CrashClone(vfs.CrashCloneCfg{})
+			rot(t, files, path, 10)
+			b, err := broker.Open(broker.Options{FS: files, Dir: dataDir})
+			if err == nil {
+				t.Errorf("%s: a start passes over it", path)
+				stop(t, b)
+				continue
+			}
+			if told("the start", err.Error()); !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "journal check") {
+				t.Errorf("the start says %v", err)
+			}
+			r := examined(t, files, SkipFrame)
+			if r.Clean() || r.Failed != "" || r.Damages[0].File != path {
+				t.Fatalf("%s: found %+v", path, r)
+			}
+			out := repaired(t, files, SkipFrame)
+			told("the repair", out)
+			count := map[string]int{}
+			for _, bodies := range all(t, files) {
+				for _, text := range bodies {
+					kind, _, _ := strings.Cut(text, " ")
+					count[kind]++
+				}
+			}
+			if count["orders"] != 10 || count["parked"] != 10 {
+				t.Errorf("%s: found %v, want 10 of each\n%s", path, count, out)
+			}
+			if b := read(t, files, files.PathJoin(dataDir, quarantineDir, "then", part, name)); len(b) == 0 {
+				t.Error("the damaged table is not in quarantine")
+			}
+		}
+		if tables == 0 {
+			t.Errorf("%s has no tables", part)
+		}
 	}
 }

@@ -35,9 +35,9 @@ type tree struct {
 func newTree(files vfs.FS, dir string) (*tree, error) {
 	t := &tree{fs: files, from: dir, to: files.PathJoin(dir, examinationDir)}
 	if err := t.remove(); err != nil {
-		return nil, err
+		return t, err
 	}
-	return t, files.MkdirAll(t.to, 0o755)
+	return t, files.MkdirAll(t.to, 0o700)
 }
 
 func (t *tree) remove() error { return t.fs.RemoveAll(t.to) }
@@ -51,7 +51,7 @@ func (t *tree) add(name string, changes, skip func(file string) bool) error {
 		return nil
 	}
 	if err == nil {
-		err = t.fs.MkdirAll(to, 0o755)
+		err = t.fs.MkdirAll(to, 0o700)
 	}
 	for i := 0; err == nil && i < len(files); i++ {
 		file := files[i]

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -15,11 +16,25 @@ func (s *Server) managementAPI() http.Handler {
 	h := api.New(api.Options{
 		Broker: s.broker, Logger: s.Logger, NodeName: s.Config.NodeName, ClusterName: s.Config.ClusterName,
 		ProductVersion: s.Version, Version: s.Config.ProductVersion,
-		Stop: s.OnStop, Listeners: s.listeners, Limits: s.limits, Shovels: s.shovels, Certificates: s.expiries, MaxBody: s.Config.MaxHTTPBody,
+		Stop: s.OnStop, Listeners: s.listeners, Limits: s.limits, Shovels: s.shovels, Certificates: s.expiries, MaxBody: s.Config.MaxHTTPBody, Known: known,
 		Audit: s.Audit, Settings: s.settings,
 		SetMemoryWatermark: s.setLimit(&s.memory), SetDiskFreeLimit: s.setLimit(&s.disk), LogLevel: s.LogLevel, SetLogLevel: s.SetLogLevel,
 	})
-	return openapi.New(openapi.Options{Broker: s.broker, Access: s.openAPIAccess, Next: h, Logger: s.Logger, Audit: s.Audit})
+	return s.sameOrigin(openapi.New(openapi.Options{Broker: s.broker, Access: s.openAPIAccess, Next: h, Logger: s.Logger, Audit: s.Audit, Known: known}))
+}
+
+// sameOrigin refuses what a page of another site has a browser ask for: browsers add the
+// password that they remember to whatever request, also to those that nobody meant. They say
+// where a request comes from (Sec-Fetch-Site, Origin); other clients do not, and go on.
+func (s *Server) sameOrigin(h http.Handler) http.Handler {
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.Logger.Warn("cross-site request refused", "peer", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "origin", r.Header.Get("Origin"))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"error":"forbidden","reason":"a browser asks for this on behalf of another site"}`)
+	}))
+	return guard.Handler(h)
 }
 
 // openAPIAccess is who may ask ApsaraMQ's API now.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/api"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/listen"
 	"bartleby.mq/internal/session091"
@@ -75,7 +76,7 @@ func (s *Server) watchCertificates() {
 		return
 	}
 	s.warnOfExpiry(time.Now())
-	s.done.Go(func() {
+	s.done.Go(bug.Guarded(s.Logger, "the watch over certificates", func() {
 		tick := time.NewTicker(expiryCheck)
 		defer tick.Stop()
 		for {
@@ -86,7 +87,7 @@ func (s *Server) watchCertificates() {
 				s.warnOfExpiry(now)
 			}
 		}
-	})
+	}))
 }
 
 func (s *Server) warnOfExpiry(now time.Time) {

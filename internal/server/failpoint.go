@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"bartleby.mq/internal/broker"
 )
@@ -17,6 +18,7 @@ import (
 // forCrashTests reads what a crash test wants of a server built for it:
 //
 //	BARTLEBY_FAILPOINT=NAME:N[,NAME:N...]  the process kills itself the N-th time it passes the step
+//	BARTLEBY_PANIC=NAME:N                  it panics there, and writes the moment to the standard error before
 //	BARTLEBY_CHECKPOINT_BYTES=N            journal bytes after which a checkpoint is written
 //	BARTLEBY_BUDGET_BYTES=N                memory for messages, and for the index of queues
 //	BARTLEBY_HOT_PAGES=N                   pages at each end of a queue that stay in memory
@@ -41,23 +43,11 @@ func forCrashTests(o *broker.Options) {
 	o.StateHash = true
 	o.FS = faulty(os.Getenv("BARTLEBY_FAULT"))
 	o.Storage.HotPages = int(bytesFrom("BARTLEBY_HOT_PAGES"))
-	armed := map[string]*atomic.Int64{}
-	for each := range strings.SplitSeq(os.Getenv("BARTLEBY_FAILPOINT"), ",") {
-		if each == "" {
-			continue
-		}
-		name, count, _ := strings.Cut(each, ":")
-		n, err := strconv.ParseInt(count, 10, 64)
-		if err != nil || n < 1 {
-			panic(fmt.Sprintf("BARTLEBY_FAILPOINT: %q is not NAME:N", each))
-		}
-		armed[name] = new(atomic.Int64)
-		armed[name].Store(n)
-	}
+	armed, panics := stepsFrom("BARTLEBY_FAILPOINT"), stepsFrom("BARTLEBY_PANIC")
 	passed := func(string) {}
 	if file := os.Getenv("BARTLEBY_STEPS"); file != "" {
 		passed = recordSteps(file)
-	} else if len(armed) == 0 {
+	} else if len(armed)+len(panics) == 0 {
 		return
 	}
 	o.Failpoint = func(name string) {
@@ -67,7 +57,29 @@ func forCrashTests(o *broker.Options) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // until the signal has come
 		}
+		if left := panics[name]; left != nil && left.Add(-1) == 0 {
+			fmt.Fprintf(os.Stderr, "panic at %s at %d\n", name, time.Now().UnixNano())
+			panic("failpoint " + name)
+		}
 	}
+}
+
+// stepsFrom reads after how many times at which step something is to happen.
+func stepsFrom(variable string) map[string]*atomic.Int64 {
+	armed := map[string]*atomic.Int64{}
+	for each := range strings.SplitSeq(os.Getenv(variable), ",") {
+		if each == "" {
+			continue
+		}
+		name, count, _ := strings.Cut(each, ":")
+		n, err := strconv.ParseInt(count, 10, 64)
+		if err != nil || n < 1 {
+			panic(fmt.Sprintf("%s: %q is not NAME:N", variable, each))
+		}
+		armed[name] = new(atomic.Int64)
+		armed[name].Store(n)
+	}
+	return armed
 }
 
 // recordSteps returns what adds a step's name to the file when it is first passed.

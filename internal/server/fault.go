@@ -11,6 +11,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"bartleby.mq/internal/store"
 )
 
 // faults are the kinds of operations on files that may be made to fail, each once.
@@ -30,7 +32,7 @@ const full = "full"
 // faulty is the operating system's files with the fault that text asks for; "" is none.
 func faulty(text string) vfs.FS {
 	if text == "" {
-		return vfs.Default
+		return store.OwnerOnly
 	}
 	kind, count, _ := strings.Cut(text, ":")
 	n, err := strconv.ParseInt(count, 10, 64)
@@ -47,7 +49,7 @@ func faulty(text string) vfs.FS {
 	}
 	left := new(atomic.Int64)
 	left.Store(n)
-	return errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	return errorfs.Wrap(store.OwnerOnly, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch {
 		case !fails[op.Kind]:
 			return nil

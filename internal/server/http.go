@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/api"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/door"
 	"bartleby.mq/internal/listen"
 	"bartleby.mq/internal/metrics"
@@ -30,7 +31,7 @@ func (s *Server) startHTTP() error {
 		return err
 	}
 	h := metrics.Handler(metrics.Options{
-		Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus,
+		Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus, Logger: s.Logger,
 	})
 	for _, l := range []struct {
 		addr  string
@@ -100,17 +101,26 @@ func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *ne
 	*field = l.Addr()
 	s.mu.Unlock()
 	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: s.mortal(visiting(h)), ConnContext: withGuest, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.ConnectionLogger.Handler(), slog.LevelDebug),
 	}
+	l = newCrowd(l, maxHTTPConnections, s.ConnectionLogger)
 	if secure != nil {
 		l = tls.NewListener(l, secure.Config("h2", "http/1.1"))
 	}
 	s.https = append(s.https, server)
-	s.done.Go(func() {
+	s.done.Go(bug.Guarded(s.Logger, "an HTTP listener", func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			s.Logger.Error("HTTP listener ended", "listener", l.Addr().String(), "error", err)
 		}
+	}))
+}
+
+// mortal is h, but that a panic ends the process: net/http would recover and go on.
+func (s *Server) mortal(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer bug.End(s.Logger, "a request over HTTP")
+		h.ServeHTTP(w, r)
 	})
 }
 

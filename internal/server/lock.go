@@ -19,7 +19,7 @@ var errLocked = errors.New("locked")
 // lockDir takes the lock or says which process has it.
 func lockDir(dir string) (*dirLock, error) {
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/bug"
 )
 
 // defaultMemory is taken for the machine's where it is not known, in bytes.
@@ -61,7 +62,7 @@ func collectorPercent(live, scanned uint64) int {
 // tendCollector keeps the collector's pace to what lives, until the node stops.
 func (s *Server) tendCollector() {
 	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"}}
-	s.done.Go(func() {
+	s.done.Go(bug.Guarded(s.Logger, "the pace of the collector", func() {
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
 		for now := defaultCollectorPercent; ; {
@@ -77,5 +78,5 @@ func (s *Server) tendCollector() {
 				debug.SetGCPercent(p)
 			}
 		}
-	})
+	}))
 }

@@ -16,7 +16,7 @@ func (s *Server) setLimit(limit *atomic.Pointer[config.Watermark]) func(fraction
 			bytes = max(bytes, 1)
 		}
 		limit.Store(&config.Watermark{Relative: fraction, Absolute: bytes})
-		s.judge(s.nodeStatus())
+		s.look()
 		return nil
 	}
 }

@@ -29,6 +29,6 @@ func (s *Server) Reload(next config.Config) error {
 	s.reloadCertificates(&now)
 	s.listen.SetLimits(limits(&now))
 	s.broker.SetAccountRules(accountRules(&now))
-	s.judge(s.nodeStatus())
+	s.look()
 	return nil
 }

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,12 +26,15 @@ import (
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/listen"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/session091"
 	"bartleby.mq/internal/shovel"
+	"bartleby.mq/internal/store"
 	"bartleby.mq/internal/topology"
 )
 
@@ -82,6 +84,8 @@ type Server struct {
 	fatal sync.Once
 
 	config       atomic.Pointer[config.Config]    // what holds now: Options.Config, or what Reload made of it
+	looking      sync.Mutex                       // held while memory and disk are looked at
+	short        bool                             // there is little room on the disk; see looking
 	memory, disk atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
 	https        []*http.Server
 	atStop       []func() // what is let go of when all else has ended
@@ -122,17 +126,21 @@ func Start(o Options) (s *Server, err error) {
 			s = nil
 		}
 	}()
+	defer bug.End(o.Logger, "the start") // before it: to stop is to wait
 	if err = s.loadCertificates(); err != nil {
 		return s, err
 	}
 	if !s.private() {
-		if err = os.MkdirAll(o.DataDir, 0o700); err != nil {
+		if err = journal.MakeDirectory(store.OwnerOnly, o.DataDir); err != nil {
 			return s, fmt.Errorf("data directory: %w", err)
 		}
 		if s.lock, err = lockDir(o.DataDir); err != nil {
 			return s, err
 		}
+		tighten(o.DataDir, s.Logger)
+		s.giveReserve()
 	}
+	s.short = shortOfRoom(s.room(), false)
 	options := s.brokerOptions()
 	if options.AuthBackends, err = s.authBackends(); err != nil {
 		return s, err
@@ -151,8 +159,11 @@ func Start(o Options) (s *Server, err error) {
 	}
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
 	s.listen = listen.New(listen.Options{
-		Serve: s.serve091, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Limits: limits(&o.Config),
+		Serve: s.serve091, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Proxies: o.Config.Proxies, Limits: limits(&o.Config),
 	})
+	if o.Config.ProxyProtocol && o.Config.Proxies == nil {
+		s.Logger.Warn("what proxies on other machines say of their clients is not believed: proxy_protocol.trusted.1 and on say who they are")
+	}
 	s.watchResources()
 	s.watchCertificates()
 	if err = s.startHTTP(); err != nil {
@@ -239,7 +250,7 @@ func (s *Server) brokerOptions() broker.Options {
 		LoopbackUsers: c.LoopbackUsers, AccountRules: accountRules(&c), ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
 		GlobalQos: c.Permit[config.GlobalQos], CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,
 		StripCC: c.StripCC, TrustClientDeath: c.TrustClientDeath, RetryHeld: c.RetryHeld,
-		Storage: s.storage(),
+		Storage: s.storage(), Short: s.short,
 		OnFatal: func(err error) {
 			s.fatal.Do(func() {
 				s.Logger.Error("the disk failed, the node cannot go on", "data_dir", s.DataDir, "error", err)
@@ -297,6 +308,7 @@ func (s *Server) serve091(nc net.Conn, first []byte, opened func()) {
 // Stop ends the node in order: nobody new is let in, clients are told, their
 // sessions end, then what they left is written and the directory closed (BR-14.4).
 func (s *Server) Stop() error {
+	defer bug.End(s.Logger, "the stop")
 	close(s.stopc)
 	if s.listen != nil {
 		s.listen.StopAccepting()

@@ -299,3 +299,21 @@ func TestAlarmsFollowTheLimits(t *testing.T) {
 		t.Errorf("%d alarms logged, want 2: %s", n, log)
 	}
 }
+
+// BR-13.1: what clients may send until the next look follows from the room there is.
+func TestAllowanceFollowsTheRoom(t *testing.T) {
+	for _, tt := range []struct {
+		node metrics.Node
+		want int64
+	}{
+		{metrics.Node{DiskFree: -1}, mostIntake},
+		{metrics.Node{MemoryLimit: 1 << 40, DiskFree: -1}, mostIntake},
+		{metrics.Node{MemoryLimit: 200 << 20, Resident: 120 << 20, DiskFree: -1}, 10 << 20},
+		{metrics.Node{MemoryLimit: 1 << 40, DiskFree: 90 << 20, DiskLimit: 50 << 20}, 5 << 20},
+		{metrics.Node{MemoryLimit: 1 << 20, Resident: 2 << 20, DiskFree: -1}, leastIntake},
+	} {
+		if got := allowance(tt.node); got != tt.want {
+			t.Errorf("%+v: %d bytes, want %d", tt.node, got, tt.want)
+		}
+	}
+}

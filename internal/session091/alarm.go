@@ -1,12 +1,16 @@
 package session091
 
-import "bartleby.mq/internal/amqp091"
+import (
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/held"
+)
 
 // waitForAlarm keeps a publisher from being read while the broker is low on
 // memory or disk (BR-13). What it sent so far is done and answered; the message
 // at hand is handled when the alarm is over. The client is told if it wants to
 // be. It returns early if the connection is to be closed.
 func (c *conn) waitForAlarm() {
+	held.Nothing("the end of an alarm")
 	c.flushOps()
 	c.confirm()
 	changed := make(chan struct{}, 1)

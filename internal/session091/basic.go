@@ -2,6 +2,7 @@ package session091
 
 import (
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
@@ -106,7 +107,7 @@ func (k *consumer) arguments(decl *topology.Queue) error {
 		if !isInt {
 			return fail(amqp091.CodePreconditionFailed, `invalid arg 'x-priority' for %s: "expected integer, got %s"`, decl.Resource(), amqp091.TypeName(v))
 		}
-		k.Priority = int(n)
+		k.Priority = n
 	}
 	if v, ok := k.args.Get("x-consumer-timeout"); ok {
 		if decl.Type != topology.Quorum {
@@ -185,7 +186,7 @@ func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 	if err != nil {
 		return err
 	}
-	g, ok, err := ch.c.link.Get(message.QueueName(name), m.NoAck)
+	g, ok, err := ch.get(message.QueueName(name), m.NoAck)
 	if err != nil {
 		return err
 	}
@@ -199,20 +200,39 @@ func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 	return nil
 }
 
-// basicRecover puts all unsettled deliveries of the channel back (BR-9.11).
+// get gets a message that can be read: one that is lost on disk is set aside here. Whoever
+// has the pen could not ask a group for the next: it may be who applies its commands.
+func (ch *channel) get(name message.QueueName, noAck bool) (g broker.Got, ok bool, err error) {
+	store, node := ch.c.broker.Bodies(), ch.c.broker.Node()
+	for {
+		if g, ok, err = ch.c.link.Get(name, noAck); err != nil || !ok {
+			return g, false, err
+		}
+		warm, unread := store.Warm(g.Body)
+		if unread == nil {
+			g.Body = warm
+			return g, true, nil
+		}
+		if !bodies.Lost(unread) || !node.SetAside(g.Queue, &g.Delivery, g.By, unread) {
+			return g, true, nil // whoever encodes it will see, and ends the connection
+		}
+		store.Release(g.Body)
+		store.Release(g.History)
+	}
+}
+
+// basicRecover puts all unsettled deliveries of the channel back, and all that are on their
+// way before the answer, which the client cannot tell from them (BR-9.11).
 func (ch *channel) basicRecover(requeue, async bool) error {
 	if !requeue {
 		return fail(amqp091.CodeNotImplemented, "requeue=false")
 	}
 	c := ch.c
 	ch.mu.Lock()
-	c.settling = c.settling[:0]
-	ch.unacked.upTo(ch.nextTag, func(_ uint64, u *unacked) {
-		c.settling = append(c.settling, *u)
-		*u = unacked{}
-		ch.unacked.n--
-	})
-	ch.unacked.trim()
+	c.settling = ch.unacked.takeUpTo(ch.nextTag, c.settling[:0])
+	if !async {
+		c.out.recovered(ch) // before the messages come again
+	}
 	ch.mu.Unlock()
 	for i := range c.settling {
 		u := &c.settling[i]
@@ -220,8 +240,6 @@ func (ch *channel) basicRecover(requeue, async bool) error {
 		ch.freed(u.consumer)
 	}
 	clear(c.settling)
-	// The answer comes before the messages do again.
-	ch.reply(amqp091.BasicRecoverOk{}, async)
 	c.flushOps()
 	return nil
 }

@@ -23,6 +23,7 @@ func (c *conn) addOp(op partition.Op, owner opOwner) {
 // addPublish is addOp of a publish whose record has size bytes.
 func (c *conn) addPublish(op partition.Op, owner opOwner, size int) {
 	c.opBytes += size
+	c.targets += len(op.Targets)
 	c.addOp(op, owner)
 	if c.opBytes >= maxOpBytes {
 		c.flushOps()
@@ -35,20 +36,43 @@ const (
 	// maxOpBytes likewise for what they publish: one read may complete a large
 	// message on each of many channels.
 	maxOpBytes = 4 << 20
+	// entrySize is about what an entry of a queue takes in memory: a message that goes
+	// to a thousand queues takes more than its publisher has sent.
+	entrySize = 32
 )
+
+// nothingToRun notes a publish that asks nothing of any queue, such as one that is
+// unroutable. It is no operation; where publishes are confirmed it takes its turn among
+// those that are.
+func (ch *channel) nothingToRun() {
+	if ch.confirms == nil {
+		return
+	}
+	ch.confirms.ran(ch.confirms.add(), &partition.Op{})
+	ch.c.owesConfirms(ch)
+}
+
+// owesConfirms notes a channel with publishes that were run.
+func (c *conn) owesConfirms(ch *channel) {
+	if !ch.confirms.listed {
+		ch.confirms.listed = true
+		c.confirming = append(c.confirming, ch)
+	}
+}
 
 // flushOps runs what was collected, and notes what is to be confirmed.
 func (c *conn) flushOps() {
 	if len(c.ops) == 0 {
 		return
 	}
+	if targets := c.targets; targets > len(c.ops) {
+		c.broker.Received((targets - len(c.ops)) * entrySize)
+	}
+	c.targets = 0
 	c.decide = max(c.decide, c.link.Run(c.ops))
 	for i := range c.ops {
 		if ch := c.opOwner[i].ch; ch != nil {
-			if !ch.confirms.listed {
-				ch.confirms.listed = true
-				c.confirming = append(c.confirming, ch)
-			}
+			c.owesConfirms(ch)
 			c.commit = max(c.commit, c.ops[i].Pos)
 			ch.confirms.ran(c.opOwner[i].tag, &c.ops[i])
 		}
@@ -67,6 +91,7 @@ func (c *conn) flushOps() {
 // The sync may decide what was proposed to replicated queues, too; their answers
 // come by Answered.
 func (c *conn) confirm() {
+	c.flushOps() // none is passed over that is asked and not run
 	if c.decide != 0 {
 		if err := c.link.Decide(c.decide); err != nil {
 			c.broken(err) // the node stops; nothing is confirmed any more
@@ -77,13 +102,11 @@ func (c *conn) confirm() {
 	if len(c.confirming) == 0 {
 		return
 	}
-	if c.commit != 0 {
-		if err := c.link.Commit(c.commit); err != nil {
-			c.broken(err)
-			return
-		}
-		c.commit = 0
+	if err := c.link.Commit(c.commit); err != nil {
+		c.broken(err)
+		return
 	}
+	c.commit = 0
 	for _, ch := range c.confirming {
 		ch.confirms.listed = false
 		ch.confirms.committed()

@@ -1,11 +1,11 @@
 package session091
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
@@ -33,12 +33,17 @@ type channel struct {
 	}
 	stats received
 
-	mu        sync.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
-	sent      sent
-	closed    bool
-	nextTag   uint64
-	unacked   unackedRing
-	consumers map[string]*consumer
+	mu     held.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
+	sent   sent
+	closed bool
+	// recovering is how many recover-oks stand in the outbox: what is sent before the last of
+	// them comes back, since the client takes it for requeued.
+	recovering int
+	nextTag    uint64
+	unacked    unackedList
+	consumers  map[string]*consumer
+	deleting   bool     // the reader deletes a queue: what it has to tell of consumers comes after the answer
+	gone       []string // tags of consumers whose queue is gone, to be told of then
 }
 
 // content is a message on its way in, between its frames.
@@ -66,6 +71,7 @@ type consumer struct {
 	tag    string
 	queued message.QueueName
 	args   amqp091.Table
+	quits  bool // its channel ends, and all it holds comes back by that; guarded by ch.mu
 }
 
 var _ partition.Subscriber = (*consumer)(nil)
@@ -74,13 +80,7 @@ var _ partition.Subscriber = (*consumer)(nil)
 func (k *consumer) Deliver(q *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool {
 	c := k.ch.c
 	it := item{kind: itemDelivery, ch: k.ch, consumer: k, q: q, d: *d}
-	if c.deliver(&it) {
-		return true
-	}
-	c.out.mu.Lock()
-	c.out.paused = append(c.out.paused, pausedConsumer{q, k})
-	c.out.mu.Unlock()
-	return false
+	return c.deliver(&it)
 }
 
 // Flush implements partition.Subscriber.
@@ -94,12 +94,36 @@ func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
 	if known {
 		delete(ch.consumers, k.tag)
 	}
-	closed := ch.closed
+	tell := known && !ch.closed && ch.c.capabilities.cancelNotify
+	if tell && ch.deleting {
+		ch.gone = append(ch.gone, k.tag)
+		tell = false
+	}
 	ch.mu.Unlock()
-	if known && !closed && ch.c.capabilities.cancelNotify {
+	if tell {
 		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: k.tag, NoWait: true})
 		ch.c.flush(false)
 	}
+}
+
+// deleteQueue deletes a queue and has answered called before the client is told of the
+// channel's consumers of it, as RabbitMQ does.
+func (ch *channel) deleteQueue(name message.QueueName, ifUnused, ifEmpty bool, answered func(messages int)) error {
+	ch.mu.Lock()
+	ch.deleting = true
+	ch.mu.Unlock()
+	n, err := ch.c.link.DeleteQueue(name, ifUnused, ifEmpty)
+	if err == nil {
+		answered(n)
+	}
+	ch.mu.Lock()
+	gone := ch.gone
+	ch.deleting, ch.gone = false, nil
+	ch.mu.Unlock()
+	for _, tag := range gone {
+		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
+	}
+	return err
 }
 
 // TimedOut implements partition.Subscriber (DL-12.7).
@@ -242,12 +266,15 @@ func (c *conn) closeChannel(ch *channel, f *failure) {
 	})
 }
 
-// closeChannels ends all channels with the connection.
+// closeChannels ends all channels with the connection. No delivery comes to any of them
+// after it.
 func (c *conn) closeChannels() {
-	for _, ch := range c.sortedChannels() {
-		ch.release()
+	channels := c.sortedChannels()
+	applied := c.releaseAll(channels)
+	for _, ch := range channels {
 		c.forgetChannel(ch)
 	}
+	applied()
 }
 
 // abort asks the reader to close a channel. Any goroutine may call it.
@@ -263,41 +290,57 @@ type abortion struct {
 	f  *failure
 }
 
-// release gives up what the channel holds: its consumers, its unsettled
-// deliveries, which go back in order (BR-4.5), and its transaction.
-func (ch *channel) release() {
-	ch.mu.Lock()
-	if ch.closed {
+// release gives up what the channel holds: its consumers, its unsettled deliveries,
+// which go back in order (BR-4.5), and its transaction. No delivery comes to it after that.
+func (ch *channel) release() { ch.c.releaseAll([]*channel{ch})() }
+
+// releaseAll is release for several channels, as one: none of them gets what another gives
+// back. What its outbox holds for them by then, and settles late, has come back already.
+func (c *conn) releaseAll(channels []*channel) (applied func()) {
+	var seats []partition.Seat
+	var returns []partition.Op
+	open := channels[:0:0]
+	for _, ch := range channels {
+		ch.mu.Lock()
+		if ch.closed {
+			ch.mu.Unlock()
+			continue
+		}
+		open = append(open, ch)
+		ch.closed = true
+		consumers := make([]*consumer, 0, len(ch.consumers))
+		for _, k := range ch.consumers {
+			k.quits = true
+			consumers = append(consumers, k)
+		}
+		clear(ch.consumers)
+		held := ch.unacked.all(nil)
+		ch.unacked = unackedList{}
 		ch.mu.Unlock()
-		return
-	}
-	ch.closed = true
-	consumers := make([]*consumer, 0, len(ch.consumers))
-	for _, k := range ch.consumers {
-		consumers = append(consumers, k)
-	}
-	clear(ch.consumers)
-	ring := ch.unacked
-	ch.unacked = unackedRing{}
-	ch.mu.Unlock()
-	sortConsumers(consumers)
-	c := ch.c
-	// Consumers first, so that this channel does not get its own deliveries again.
-	for _, k := range consumers {
-		c.link.Cancel(k.q, &k.Consumer, nil)
-	}
-	var ops []partition.Op
-	for i := ring.start; i < len(ring.list); i++ {
-		if u := &ring.list[i]; u.q != nil {
-			ops = append(ops, partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnClosed})
+		if in := &ch.content; in.expect == expectBody {
+			c.unfinished -= len(in.body)
+			in.expect, in.body = expectMethod, nil
+		}
+		sortConsumers(consumers)
+		for _, k := range consumers {
+			seats = append(seats, partition.Seat{Queue: k.q, Consumer: &k.Consumer})
+		}
+		for _, u := range held {
+			returns = append(returns, partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnClosed})
 		}
 	}
-	c.decide = max(c.decide, c.link.Run(ops))
-	if ch.requester != "" {
-		c.broker.RemoveRequester(ch.requester)
+	applied = func() {}
+	if len(seats)+len(returns) > 0 {
+		applied = c.link.Quit(seats, returns)
 	}
-	if ch.tx != nil {
-		ch.tx.drop(c)
+	for _, ch := range open {
+		if ch.requester != "" {
+			c.broker.RemoveRequester(ch.requester)
+		}
+		if ch.tx != nil {
+			ch.tx.drop(c)
+		}
+		c.link.CloseChannel()
 	}
-	c.link.CloseChannel()
+	return applied
 }

@@ -1,9 +1,8 @@
 package session091
 
 import (
-	"sync"
-
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/partition"
 )
 
@@ -13,7 +12,7 @@ import (
 type confirms struct {
 	listed bool // in conn.confirming; owned by the reader
 
-	mu    sync.Mutex // guards what follows: answers come from whoever applies
+	mu    held.Mutex // guards what follows: answers come from whoever applies
 	list  []confirm
 	start int    // of the first in list
 	first uint64 // its tag

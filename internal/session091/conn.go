@@ -23,6 +23,8 @@ import (
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/bug"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 )
@@ -72,8 +74,15 @@ const (
 	refusalDelay     = 3 * time.Second  // BR-1.8, BR-2.4, BR-2.5
 	closeTimeout     = 30 * time.Second // for close-ok, as long as RabbitMQ waits (BR-1.13)
 
+	strangerCloseTimeout = time.Second // for that of a client that was not let in
+
 	readSize    = 8 << 10   // of an idle connection's buffer
 	maxReadSize = 256 << 10 // of a busy one's
+
+	strangerReadSize = 1 << 10 // of one's that is not let in: start-ok takes half of it; it grows up to openFrameMax
+	// maxStrangerBytes is how much is read of a client that is not let in: three frames have their
+	// place there, and none is larger than openFrameMax.
+	maxStrangerBytes = 64 << 10
 )
 
 // conn is one connection.
@@ -97,12 +106,15 @@ type conn struct {
 	heartbeat    time.Duration
 
 	// Owned by the reader.
-	in       []byte
-	begin    int // of what is not consumed in in
-	ops      []partition.Op
-	opOwner  []opOwner
-	opBytes  int       // of the records that ops publish
-	settling []unacked // scratch of settle
+	in      []byte
+	begin   int // of what is not consumed in in
+	ops     []partition.Op
+	opOwner []opOwner
+	opBytes int // of the records that ops publish
+	targets int // how many queues they go to
+	// unfinished is how many bytes channels hold of messages that have not come whole.
+	unfinished int
+	settling   []unacked // scratch of settle
 	// Channels with publishes that were run and are to be confirmed.
 	confirming []*channel
 	commit     journal.Pos // what the journal must have before they are
@@ -114,7 +126,7 @@ type conn struct {
 	heard      int64     // when something was last read, in milliseconds since 1970
 
 	channels map[uint16]*channel // written under chMu by the reader, read by others under it
-	chMu     sync.Mutex
+	chMu     held.Mutex
 
 	out      outbox
 	renderer renderer      // owned by whoever has the pen
@@ -179,19 +191,25 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		Options: o, broker: o.Broker, nc: nc, raw: newRawWriter(nc), peer: peerOf(nc), since: time.Now(),
 		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
 	}
+	held.Name(&c.out.mu, "the outbox of a connection")
+	held.Name(&c.chMu, "the channels of a connection")
 	c.log = o.Logger.With("conn", c.peer.Name)
 	c.out.wakec, c.out.roomc, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	c.in = append(make([]byte, 0, readSize), first[len(amqp091.ProtocolHeader):]...)
-	c.writing.Go(c.write)
+	c.in = append(make([]byte, 0, strangerReadSize), first[len(amqp091.ProtocolHeader):]...)
+	c.writing.Go(bug.Guarded(c.log, "the writer of a connection", c.write))
 	// Whatever ends the reader, even a mistake of ours that panics: what the client
 	// held goes back.
 	err := errPanic
 	defer func() { c.end(err) }()
+	defer bug.Contain(c.log, entry, c.free) // first: the end of a session takes what is shared
 	c.sendStart()
 	c.deadline = time.Now().Add(o.HandshakeTimeout)
 	_ = nc.SetReadDeadline(c.deadline)
 	err = c.read()
 }
+
+// entry is the function that Serve is.
+const entry = "bartleby.mq/internal/session091.Serve"
 
 // errPanic is the end of a reader that did not come to its end.
 var errPanic = errors.New("the session failed")
@@ -253,7 +271,8 @@ func (c *conn) read() error {
 }
 
 // fill reads more bytes behind what is not consumed yet. The buffer grows while
-// reads fill it, and large frames make it as large as they are.
+// reads fill it, and large frames make it as large as they are. Of a client that is
+// not let in little is read, and into a buffer that only the frame at hand makes larger.
 func (c *conn) fill() error {
 	if c.begin == len(c.in) {
 		c.in, c.begin = c.in[:0], 0
@@ -275,11 +294,18 @@ func (c *conn) fill() error {
 	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
 	if n > 0 {
 		c.stats.recvBytes.Add(uint64(n))
+		c.broker.Received(n)
 		c.heard = time.Now().UnixMilli()
 		full := len(c.in)+n == cap(c.in)
 		c.in = c.in[:len(c.in)+n]
-		if full && cap(c.in) < maxReadSize {
-			bigger := make([]byte, len(c.in), 4*cap(c.in))
+		switch {
+		case c.link == nil:
+			if c.stats.recvBytes.Load() > maxStrangerBytes {
+				c.log.Warn("connection ended, its client has sent much and was not let in", "bytes", c.stats.recvBytes.Load())
+				return errEnd
+			}
+		case full && cap(c.in) < maxReadSize:
+			bigger := make([]byte, len(c.in), max(4*cap(c.in), readSize))
 			copy(bigger, c.in)
 			c.in = bigger
 		}
@@ -348,6 +374,9 @@ func (c *conn) connectionFrame(f amqp091.Frame) error {
 	if f.Type != amqp091.FrameMethod {
 		return fail(amqp091.CodeUnexpectedFrame, "expected method frame, got non method frame instead")
 	}
+	if id, _, ok := amqp091.SplitMethod(f.Payload); ok && c.state != stateRunning && !c.state.takes(id) {
+		return unexpected(id) // and not decoded: whose it is nobody knows yet
+	}
 	m, err := c.decode(f)
 	if err != nil {
 		return err
@@ -374,7 +403,14 @@ func (c *conn) connectionFrame(f amqp091.Frame) error {
 
 // decode decodes a method, turning what is wrong into a failure (BR-4.8).
 func (c *conn) decode(f amqp091.Frame) (amqp091.Method, error) {
-	m, err := amqp091.DecodeMethod(f.Payload)
+	var m amqp091.Method
+	var err error
+	if id, args, _ := amqp091.SplitMethod(f.Payload); id == amqp091.ConnectionStartOkID {
+		var k propertyKeeper
+		m, err = amqp091.DecodeStartOk(args, k.keep)
+	} else {
+		m, err = amqp091.DecodeMethod(f.Payload)
+	}
 	if err == nil {
 		return m, nil
 	}
@@ -409,7 +445,11 @@ func (c *conn) close(f *failure) error {
 		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
 	})
 	c.state = stateClosing
-	_ = c.nc.SetReadDeadline(time.Now().Add(closeTimeout))
+	timeout := closeTimeout
+	if c.link == nil {
+		timeout = strangerCloseTimeout
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(timeout))
 	return nil
 }
 
@@ -418,10 +458,10 @@ func (c *conn) closingFrame(f amqp091.Frame) error {
 	if f.Type != amqp091.FrameMethod || f.Channel != 0 {
 		return nil
 	}
-	switch m, _ := amqp091.DecodeMethod(f.Payload); m.(type) {
-	case *amqp091.ConnectionCloseOk:
+	switch id, _, _ := amqp091.SplitMethod(f.Payload); id {
+	case amqp091.ConnectionCloseOkID:
 		return errEnd
-	case *amqp091.ConnectionClose:
+	case amqp091.ConnectionCloseID:
 		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
 	}
 	return nil
@@ -468,8 +508,34 @@ func (c *conn) heed() error {
 	return nil
 }
 
-// end is the reader's last act: whatever the client held goes back.
+// free says whether nobody holds a lock of the connection for long: a reader that panics
+// may have left one behind, and partitions that deliver to the connection would wait for it.
+func (c *conn) free() bool {
+	locks := []*held.Mutex{&c.chMu, &c.out.mu}
+	for _, ch := range c.channels {
+		locks = append(locks, &ch.mu)
+		if ch.confirms != nil {
+			locks = append(locks, &ch.confirms.mu)
+		}
+	}
+	const moment = 100 * time.Millisecond
+	deadline := time.Now().Add(moment)
+	for _, mu := range locks {
+		for !mu.TryLock() {
+			if time.Now().After(deadline) {
+				return false
+			}
+			time.Sleep(time.Millisecond)
+		}
+		mu.Unlock()
+	}
+	return true
+}
+
+// end is the reader's last act: whatever the client held goes back. One that fails to give
+// it back ends the process.
 func (c *conn) end(cause error) {
+	defer bug.End(c.log, "the end of a connection")
 	if !errors.Is(cause, errEnd) && !errors.Is(cause, io.EOF) && c.state == stateRunning {
 		c.log.Warn("connection lost", "error", cause, "user", c.login.User)
 	}

@@ -66,7 +66,24 @@ func (c *conn) handshake(m amqp091.Method) error {
 		c.state = stateClosed
 		return nil
 	}
-	return &failure{code: amqp091.CodeChannelError, text: "unexpected method in connection state starting", method: m.ID()}
+	return unexpected(m.ID())
+}
+
+// takes says whether a method has its place in a state of the handshake.
+func (s state) takes(id amqp091.MethodID) bool {
+	switch id {
+	case amqp091.ConnectionStartOkID:
+		return s == stateStart
+	case amqp091.ConnectionTuneOkID:
+		return s == stateTune
+	case amqp091.ConnectionOpenID:
+		return s == stateOpen
+	}
+	return id == amqp091.ConnectionCloseID
+}
+
+func unexpected(id amqp091.MethodID) error {
+	return &failure{code: amqp091.CodeChannelError, text: "unexpected method in connection state starting", method: id}
 }
 
 func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
@@ -128,14 +145,43 @@ func (c *conn) mechanism(name string) (auth.Mechanism, bool) {
 func (c *conn) refuse() error {
 	timer := time.NewTimer(refusalDelay)
 	defer timer.Stop()
-	// The client may go first.
+	// The client may go first. One that goes on is not read for as long as it likes.
 	_ = c.nc.SetReadDeadline(time.Now().Add(refusalDelay))
 	var b [256]byte
-	for {
-		if _, err := c.nc.Read(b[:]); err != nil {
+	for read := 0; read <= maxStrangerBytes; {
+		n, err := c.nc.Read(b[:])
+		if err != nil {
 			return errEnd
 		}
+		read += n
 	}
+	<-timer.C
+	return errEnd
+}
+
+// propertyKeeper chooses which of a client's properties are kept: those with a meaning or a usual place, and a few others.
+type propertyKeeper struct{ known, others int }
+
+const (
+	maxKnownProperties = 16 // a client may send one many times
+	maxOtherProperties = 8
+	maxCapabilities    = 1 << 10 // bytes
+)
+
+func (k *propertyKeeper) keep(key []byte, typ byte, content []byte) bool {
+	switch string(key) {
+	case "capabilities":
+		k.known++
+		return k.known <= maxKnownProperties && len(content) <= maxCapabilities
+	case "product", "version", "platform", "copyright", "information", "connection_name", "client_id":
+		k.known++
+		return k.known <= maxKnownProperties && typ == 'S'
+	}
+	if typ == 'F' || typ == 'A' || k.others == maxOtherProperties {
+		return false
+	}
+	k.others++
+	return true
 }
 
 func readCapabilities(properties amqp091.Table) (caps capabilities) {

@@ -2,10 +2,11 @@ package session091
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/bug"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
@@ -20,7 +21,7 @@ import (
 // to send, whoever put it in takes the pen itself and writes what the socket
 // accepts without blocking: an answer to a single request costs no hand-over.
 type outbox struct {
-	mu      sync.Mutex
+	mu      held.Mutex
 	items   []item
 	raw     []byte // the bytes of raw items, one after the other
 	held    bool   // somebody has the pen
@@ -32,7 +33,7 @@ type outbox struct {
 	roomc   chan struct{} // for a reader that waits for owed to fall
 
 	// Deliveries of a connection that is to be closed because one of its messages
-	// cannot be read: they go back to their queues when no consumer is left that
+	// can neither be read nor set aside: they go back to their queues when no consumer is left that
 	// they could come to again. Owned by whoever has the pen.
 	stuck []item
 
@@ -45,7 +46,7 @@ type outbox struct {
 // item is one thing to send.
 type item struct {
 	kind     uint8
-	bytes    int // of an itemRaw its length, of others what they weigh while they wait
+	bytes    int // of an itemRaw or an itemRecovered its length, of others what they weigh while they wait
 	ch       *channel
 	consumer *consumer // of an itemDelivery
 	q        *partition.Queue
@@ -58,7 +59,8 @@ const (
 	itemRaw = iota
 	itemDelivery
 	itemGet
-	itemReply // a message for a direct reply-to consumer
+	itemReply     // a message for a direct reply-to consumer
+	itemRecovered // recover-ok: what precedes it has been requeued
 )
 
 // reply is a message that comes without a queue (BR-12.2).
@@ -109,10 +111,26 @@ func (o *outbox) putMethod(channel uint16, m amqp091.Method) {
 	o.put(func(b []byte) []byte { return amqp091.AppendMethod(b, channel, m) })
 }
 
+// recovered puts recover-ok behind what is to be sent. REQUIRES: ch.mu is held, so that what
+// comes from now on is behind it.
+func (o *outbox) recovered(ch *channel) {
+	const size = amqp091.FrameOverhead + 4 // class and method
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.shut {
+		return
+	}
+	o.items = append(o.items, item{kind: itemRecovered, ch: ch, bytes: size})
+	o.owed += size
+	ch.recovering++
+}
+
 // coldBytes is what a delivery weighs whose record is on disk, beside its body.
 const coldBytes = 128
 
-// deliver appends a delivery and says whether there is room for more.
+// deliver appends a delivery and says whether there is room for more. If there is none the
+// consumer is noted with it, to be resumed: whoever has the pen may send all there is, and lay
+// it down, right after the delivery is there.
 func (c *conn) deliver(it *item) (more bool) {
 	o := &c.out
 	if it.d.Body.OnDisk() {
@@ -125,8 +143,12 @@ func (c *conn) deliver(it *item) (more bool) {
 	if it.kind == itemGet {
 		o.owed += it.bytes
 	}
+	more = o.pending.Add(int64(it.bytes)) < highWater
+	if !more && it.consumer != nil {
+		o.paused = append(o.paused, pausedConsumer{it.q, it.consumer})
+	}
 	o.mu.Unlock()
-	return o.pending.Add(int64(it.bytes)) < highWater
+	return more
 }
 
 // flush sees to it that what is in the outbox is sent: by the caller if that is
@@ -175,6 +197,7 @@ func (o *outbox) take() {
 // early if others want something of the reader, or the socket is broken; the
 // write deadline ends a connection that takes nothing.
 func (c *conn) waitForRoom() {
+	held.Nothing("a client")
 	o := &c.out
 	for !c.dead.Load() && !c.interrupted.Load() {
 		o.mu.Lock()
@@ -193,6 +216,8 @@ func (c *conn) waitForRoom() {
 // writeSome encodes what there is and writes what the socket takes at once; the
 // rest is left to the writer. REQUIRES: the pen.
 func (c *conn) writeSome() {
+	// Others leave what they have to whoever has the pen, and it would be nobody's.
+	defer bug.End(c.log, "the pen of a connection")
 	o := &c.out
 	o.mu.Lock()
 	o.take()
@@ -226,12 +251,16 @@ func (c *conn) encode(write func([]byte) bool) {
 		case it.kind == itemRaw:
 			o.wire = append(o.wire, o.takenRaw[at:at+it.bytes]...)
 			at += it.bytes
+		case it.kind == itemRecovered:
+			it.ch.mu.Lock()
+			it.ch.recovering--
+			it.ch.mu.Unlock()
+			o.wire = amqp091.AppendMethod(o.wire, it.ch.number, amqp091.BasicRecoverOk{})
 		case len(o.stuck) > 0:
 			o.stuck = append(o.stuck, *it)
 		default:
-			rec, err := store.Read(it.d.Body, &c.window)
-			if err != nil {
-				c.unreadable(it, err)
+			rec, ok := c.record(it)
+			if !ok {
 				continue
 			}
 			size += it.bytes
@@ -257,9 +286,55 @@ func (c *conn) encode(write func([]byte) bool) {
 	}
 }
 
-// unreadable ends a connection one of whose messages cannot be read. The message
-// goes back to its queue with the others that were not sent (one that was to be
-// sent without acknowledgement has left it). REQUIRES: the pen.
+// record reads the record of a delivery. One that is lost on disk is set aside, and the
+// client never hears of it. A get has met it before, see channel.get; where the disk did not
+// say so then, it goes on to the next message of a classic queue, and to get-empty of a quorum
+// queue. REQUIRES: the pen.
+func (c *conn) record(it *item) (rec message.Record, ok bool) {
+	store := c.broker.Bodies()
+	for {
+		rec, err := store.Read(it.d.Body, &c.window)
+		if err == nil {
+			return rec, true
+		}
+		by := it.d.By
+		if it.consumer != nil {
+			by = &it.consumer.Consumer
+		}
+		if it.q == nil || !c.broker.Node().SetAside(it.q, &it.d, by, err) {
+			c.unreadable(it, err)
+			return nil, false
+		}
+		noAck := it.d.NoAck
+		store.Release(it.d.Body)
+		store.Release(it.d.History)
+		if it.kind != itemGet {
+			c.out.pending.Add(-int64(it.bytes))
+			if by != nil && by.Gate != nil && !noAck {
+				by.Gate.(*gate).used.Add(-1)
+				c.broker.Node().Pump(it.q)
+			}
+			return nil, false
+		}
+		var d queue.Delivery
+		var left int
+		found, err := false, error(nil)
+		if !it.q.Replicated() {
+			d, left, found, err = c.broker.Node().Get(it.q, noAck)
+		} // else the get would wait for its group, and whoever has the pen may be who applies it
+		if err != nil || !found {
+			c.out.pending.Add(-int64(it.bytes))
+			it.ch.stats.gotNothing.Add(1)
+			c.out.wire = amqp091.AppendMethod(c.out.wire, it.ch.number, amqp091.BasicGetEmpty{})
+			return nil, false
+		}
+		it.d, it.left = d, uint32(left)
+	}
+}
+
+// unreadable ends a connection one of whose messages can neither be read nor set aside.
+// The message goes back to its queue with the others that were not sent (one that was to
+// be sent without acknowledgement has left it). REQUIRES: the pen.
 func (c *conn) unreadable(it *item, err error) {
 	vhost, name := "", ""
 	if it.q != nil {
@@ -275,24 +350,34 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	o := &c.out
 	ch := it.ch
 	ch.mu.Lock()
-	if ch.closed {
+	owned := it.kind != itemReply && !it.d.NoAck // it is in its queue until it is settled
+	over := ch.closed || ch.recovering > 0
+	// What a consumer that quits holds comes back with it: returned by itself it could come
+	// back before, to another consumer of the same connection.
+	late := over && owned && !(ch.closed && it.consumer != nil && it.consumer.quits)
+	how := queue.ReturnClosed
+	if !ch.closed {
+		how = queue.ReturnRecover
+	}
+	// The answer to a get precedes whatever has closed the channel, and what was answered
+	// meanwhile: it is sent, or the client would take the next answer for it. What has left its
+	// queue precedes it too, and is nowhere else.
+	if over && owned && it.kind != itemGet || ch.closed && it.kind == itemReply {
 		ch.mu.Unlock()
-		if it.kind != itemReply && !it.d.NoAck {
-			c.returnLate(it)
+		if late {
+			c.returnLate(it, how)
 		}
 		return
 	}
 	ch.nextTag++
 	tag := ch.nextTag
 	ch.sent.count(it)
-	if it.d.NoAck || it.kind == itemReply {
-		ch.unacked.skip(tag)
-	} else {
+	if !late && !it.d.NoAck && it.kind != itemReply {
 		consumer := it.d.By
 		if it.consumer != nil {
 			consumer = &it.consumer.Consumer
 		}
-		ch.unacked.push(tag, unacked{q: it.q, id: it.d.ID, consumer: consumer})
+		ch.unacked.push(unacked{tag: tag, q: it.q, id: it.d.ID, consumer: consumer})
 	}
 	ch.mu.Unlock()
 
@@ -315,4 +400,7 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	body := rec.Body()
 	o.wire = amqp091.AppendContentHeader(o.wire, ch.number, amqp091.ClassBasic, uint64(len(body)), props)
 	o.wire = amqp091.AppendBody(o.wire, ch.number, body, c.frameMax)
+	if late {
+		c.returnLate(it, how)
+	}
 }

@@ -1,9 +1,10 @@
 package session091
 
 import (
+	"fmt"
+
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/partition"
 )
 
 // basicPublish begins a message; its header and body follow in frames of their own.
@@ -51,6 +52,10 @@ func (ch *channel) contentHeader(payload []byte) error {
 	return nil
 }
 
+// maxUnfinished is how many bytes of messages that have not come whole the channels of a
+// connection may hold, if messages are not allowed to be that large.
+const maxUnfinished = 64 << 20
+
 // keepBody is the size up to which a channel keeps its buffer for large bodies.
 const keepBody = 1 << 20
 
@@ -65,11 +70,19 @@ func (ch *channel) contentBody(b []byte) error {
 		in.expect = expectMethod
 		return ch.published(in.props, b) // the usual case: one frame, no copy
 	}
+	if ch.c.broker.Alarmed() {
+		ch.c.waitForAlarm() // or many channels would go on with large messages
+	}
 	in.body = append(in.body, b...) // grows with what arrives, not with what was announced
+	ch.c.unfinished += len(b)
 	if uint64(len(in.body)) < in.size {
+		if most := max(maxUnfinished, 4*ch.c.link.MaxMessageSize()); ch.c.unfinished > most {
+			return &failure{code: amqp091.CodeResourceError, text: fmt.Sprintf("messages that have not come whole take more than %d bytes", most), method: amqp091.BasicPublishID}
+		}
 		return nil
 	}
 	in.expect = expectMethod
+	ch.c.unfinished -= len(in.body)
 	err := ch.published(in.props, in.body)
 	if cap(in.body) > keepBody {
 		in.body = nil
@@ -107,8 +120,16 @@ func (ch *channel) published(props, body []byte) error {
 	} else {
 		ch.tx.messages.Add(1)
 	}
-	if replied := ch.copyReplies(p); len(targets) == 0 && !replied {
+	replied := ch.copyReplies(p)
+	switch {
+	case len(targets) > 0:
+	case !replied:
 		return ch.unroutable(p, body)
+	case ch.tx != nil:
+		return ch.tx.check()
+	default:
+		ch.nothingToRun()
+		return nil
 	}
 	op := c.link.Op(p, targets)
 	stored := c.broker.Bodies().Size(op.Body)
@@ -142,6 +163,9 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	}
 	if ch.content.publish.Mandatory {
 		c.flushOps()
+		if err := c.link.Commit(0); err != nil {
+			return err
+		}
 		c.link.CountUnroutable(true)
 		ch.stats.returned.Add(1)
 		c.out.put(func(b []byte) []byte { return ch.appendReturn(b, p, body) })
@@ -149,9 +173,7 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 		c.link.CountUnroutable(false)
 		ch.stats.dropped.Add(1)
 	}
-	if ch.confirms != nil {
-		c.addOp(partition.Op{Kind: partition.Publish}, opOwner{ch: ch, tag: ch.confirms.add()})
-	}
+	ch.nothingToRun()
 	return nil
 }
 

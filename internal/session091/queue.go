@@ -8,6 +8,7 @@ import (
 )
 
 func (ch *channel) queueDeclare(m *amqp091.QueueDeclare) error {
+	ch.provoke(message.QueueName(m.Queue))
 	if m.Queue == broker.ReplyTo || broker.IsReplyKey([]byte(m.Queue)) {
 		return ch.declareReplyQueue(m)
 	}
@@ -112,9 +113,7 @@ func (ch *channel) queueDelete(m *amqp091.QueueDelete) error {
 		ch.reply(amqp091.QueueDeleteOk{}, m.NoWait) // it stays, as the name without a requester does
 		return nil
 	}
-	n, err := ch.c.link.DeleteQueue(name, m.IfUnused, m.IfEmpty)
-	if err == nil {
-		ch.reply(amqp091.QueueDeleteOk{MessageCount: uint32(n)}, m.NoWait)
-	}
-	return err
+	return ch.deleteQueue(name, m.IfUnused, m.IfEmpty, func(messages int) {
+		ch.reply(amqp091.QueueDeleteOk{MessageCount: uint32(messages)}, m.NoWait)
+	})
 }

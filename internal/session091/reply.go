@@ -5,7 +5,6 @@ import (
 
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/message"
-	"bartleby.mq/internal/partition"
 )
 
 // replied hands a reply to the channel that waits for it (BR-12.2). A reply that
@@ -18,13 +17,11 @@ func (ch *channel) replied(p *broker.Publication) error {
 	}
 	c.broker.Totals.Published.Add(1)
 	ch.replyTo(p, p.Key)
-	switch {
-	case ch.tx != nil:
+	if ch.tx != nil {
 		ch.tx.messages.Add(1)
 		return ch.tx.check()
-	case ch.confirms != nil:
-		c.addOp(partition.Op{Kind: partition.Publish}, opOwner{ch: ch, tag: ch.confirms.add()})
 	}
+	ch.nothingToRun()
 	return nil
 }
 

@@ -69,20 +69,18 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 		return unknownTag(tag, method)
 	}
 	c.settling = c.settling[:0]
-	ch.unacked.upTo(tag, func(t uint64, u *unacked) {
-		c.settling = append(c.settling, *u)
-		if op.Kind == partition.Ack {
-			ch.sent.acked++
-		}
-		if ch.tx != nil {
+	if ch.tx != nil {
+		ch.unacked.upTo(tag, func(u *unacked) {
+			c.settling = append(c.settling, *u)
 			ch.unacked.pend(u)
-			ch.tx.settles = append(ch.tx.settles, t)
-		} else {
-			*u = unacked{}
-			ch.unacked.n--
-		}
-	})
-	ch.unacked.trim()
+			ch.tx.settles = append(ch.tx.settles, u.tag)
+		})
+	} else {
+		c.settling = ch.unacked.takeUpTo(tag, c.settling)
+	}
+	if op.Kind == partition.Ack {
+		ch.sent.acked += uint64(len(c.settling))
+	}
 	ch.mu.Unlock()
 	for i := range c.settling {
 		op.Queue, op.ID, op.Consumer = c.settling[i].q, c.settling[i].id, c.settling[i].consumer

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 )
 
@@ -117,6 +118,11 @@ func (ch *channel) txCommit() error {
 	}
 	c := ch.c
 	t.arrange()
+	ops := t.ops
+	t.ops = nil // the messages are not ours any more, whatever fails from here on
+	if err := c.link.RunWhole(ops); err != nil {
+		return err // what was not settled goes back with the channel
+	}
 	ch.mu.Lock()
 	for _, tag := range t.settles {
 		if u := ch.unacked.inTx(tag); u != nil {
@@ -125,25 +131,25 @@ func (ch *channel) txCommit() error {
 		}
 	}
 	ch.mu.Unlock()
-	if err := c.link.RunWhole(t.ops); err != nil {
-		return err
-	}
 	if c.ungate {
 		c.ungate = false
 		c.pumpGated()
 	}
-	refused := false
-	for i := range t.ops {
-		if t.ops[i].Kind == partition.Publish {
+	refused, last := false, journal.Pos(0)
+	for i := range ops {
+		if ops[i].Kind == partition.Publish {
 			ch.stats.published.Add(1)
 		}
-		refused = refused || t.ops[i].Refused
-		if pos := t.ops[i].Pos; pos != 0 {
-			if err := c.link.Commit(pos); err != nil {
-				return err
-			}
-			break // one frame holds them all
+		refused = refused || ops[i].Refused
+		last = max(last, ops[i].Pos)
+	}
+	if last != 0 {
+		if err := c.link.Commit(last); err != nil {
+			return err
 		}
+	}
+	if err := c.link.Commit(0); err != nil {
+		return err
 	}
 	if len(t.returns) > 0 {
 		c.out.put(func(b []byte) []byte { return append(b, t.returns...) })
@@ -155,6 +161,7 @@ func (ch *channel) txCommit() error {
 			c.broker.Bodies().Release(r.body)
 		}
 	}
+	t.ops = ops // to be used again
 	t.reset()
 	if refused {
 		return fail(amqp091.CodePreconditionFailed, "partial tx completion") // DL-10.7

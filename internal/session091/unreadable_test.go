@@ -2,6 +2,7 @@ package session091
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/auth"
@@ -20,11 +22,17 @@ import (
 	"bartleby.mq/internal/topology"
 )
 
-// A message that cannot be read from disk ends the connection it was to be sent on
-// with 541 and a line that names queue and place; it goes back to its queue, and so
-// does what was to be sent behind it.
+// A message that can be neither read from disk nor set aside ends the connection it was to
+// be sent on with 541 and a line that names queue and place; it goes back to its queue, and
+// so does what was to be sent behind it.
 func TestUnreadableMessageGoesBack(t *testing.T) {
-	b, err := broker.Open(broker.Options{FS: vfs.NewMem(), Dir: "data"})
+	files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpCreate && strings.Contains(op.Path, "set-aside") {
+			return errors.New("no room")
+		}
+		return nil
+	}))
+	b, err := broker.Open(broker.Options{FS: files, Dir: "data"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +109,166 @@ func TestUnreadableMessageGoesBack(t *testing.T) {
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// rotten is what bodies begin with that rot on disk.
+const rotten = "this will rot"
+
+// A message that is lost on disk is set aside, and the client gets the others: a consumer
+// whose prefetch limit it was within, a get that then has the next message, and a get that
+// has none.
+func TestLostMessageIsPassedOver(t *testing.T) {
+	files := vfs.NewMem()
+	bodies := map[string][]string{
+		"next": {rotten, "a"}, "none": {rotten}, "consumed": {rotten, "b", rotten, rotten, "c", rotten},
+	}
+	kinds := []string{"classic", "quorum"}
+	b := brokerOn(t, files)
+	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	client, end := connect(t, b)
+	ch, err := client.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range kinds {
+		mode := amqp.Persistent
+		if kind == "quorum" {
+			mode = amqp.Transient // it keeps them all the same
+		}
+		for name, list := range bodies {
+			name = kind + " " + name
+			if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": kind}); err != nil {
+				t.Fatal(err)
+			}
+			for _, body := range list {
+				c, err := ch.PublishWithDeferredConfirm("", name, false, false, amqp.Publishing{Body: []byte(body), DeliveryMode: mode})
+				if err != nil || !c.Wait() {
+					t.Fatal("not confirmed", err)
+				}
+			}
+		}
+	}
+	end()
+	if err := errors.Join(b.Node().Checkpoint(), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	rotAll(t, files, "data/journal")
+	b = brokerOn(t, files)
+	client, end = connect(t, b)
+	if ch, err = client.Channel(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Qos(1, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range kinds {
+		if d, ok, err := ch.Get(kind+" next", true); err != nil || !ok || string(d.Body) != "a" || d.MessageCount != 0 {
+			t.Errorf("%s: get returned %q before %d, %t, %v; want the second message", kind, d.Body, d.MessageCount, ok, err)
+		}
+		if d, ok, err := ch.Get(kind+" none", false); err != nil || ok {
+			t.Errorf("%s: get returned %q, %v; want none", kind, d.Body, err)
+		}
+		deliveries, err := ch.Consume(kind+" consumed", kind, false, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"b", "c"} {
+			d := <-deliveries
+			if string(d.Body) != want {
+				t.Errorf("%s: %q was delivered, want %q", kind, d.Body, want)
+			}
+			if err := d.Ack(true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	end()
+	for _, kind := range kinds {
+		for name, want := range map[string]uint64{"next": 1, "none": 1, "consumed": 4} {
+			n := b.Node().Counts(runtimeQueue(t, b, message.QueueName(kind+" "+name)))
+			if n.Messages() != 0 || n.Stats.SetAside != want {
+				t.Errorf("%s %s: %d messages are left and %d were set aside, want 0 and %d", kind, name, n.Messages(), n.Stats.SetAside, want)
+			}
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func brokerOn(t *testing.T, files vfs.FS) *broker.Broker {
+	t.Helper()
+	b, err := broker.Open(broker.Options{FS: files, Dir: "data"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// connect connects a client; end closes it and waits for its session.
+func connect(t *testing.T, b *broker.Broker) (client *amqp.Connection, end func()) {
+	t.Helper()
+	near, far := net.Pipe()
+	var session sync.WaitGroup
+	session.Go(func() {
+		var first [8]byte
+		if _, err := io.ReadFull(near, first[:]); err == nil {
+			Serve(near, first[:], Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
+		}
+	})
+	client, err := amqp.Open(far, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, func() {
+		t.Helper()
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		session.Wait()
+	}
+}
+
+// rotAll changes a byte of each body in a directory that is to rot.
+func rotAll(t *testing.T, files vfs.FS, dir string) {
+	t.Helper()
+	names, err := files.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range names {
+		f, err := files.OpenReadWrite(files.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; ; at++ {
+			next := bytes.Index(b[at:], []byte(rotten))
+			if next < 0 {
+				break
+			}
+			at += next
+			n++
+			if _, err := f.WriteAt([]byte{'T'}, int64(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 12 {
+		t.Fatalf("%d bodies have rotted, want 12", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
 )
@@ -58,6 +59,7 @@ func (c *conn) writeAll() {
 		ok := true
 		send := func(b []byte) bool {
 			if ok && !c.dead.Load() && len(b) > 0 {
+				held.Nothing("a client")
 				c.extendWriteDeadline()
 				if _, err := c.nc.Write(b); err != nil {
 					c.broken(err)
@@ -114,11 +116,11 @@ func (c *conn) giveBack(items []item) {
 	var ops []partition.Op
 	for i := range items {
 		it := &items[i]
-		if it.kind == itemRaw {
+		if it.kind == itemRaw || it.kind == itemRecovered {
 			continue
 		}
 		if it.kind != itemReply && !it.d.NoAck {
-			ops = append(ops, returnOp(it))
+			ops = append(ops, returnOp(it, queue.ReturnClosed))
 		}
 		c.out.pending.Add(-int64(it.bytes))
 		store.Release(it.d.Body)
@@ -127,17 +129,22 @@ func (c *conn) giveBack(items []item) {
 	c.broker.Node().Run(ops)
 }
 
-func returnOp(it *item) partition.Op {
-	op := partition.Op{Kind: partition.Return, Queue: it.q, ID: it.d.ID, Consumer: it.d.By, How: queue.ReturnClosed}
+func returnOp(it *item, how queue.ReturnKind) partition.Op {
+	op := partition.Op{Kind: partition.Return, Queue: it.q, ID: it.d.ID, Consumer: it.d.By, How: how}
 	if it.consumer != nil {
 		op.Consumer = &it.consumer.Consumer
 	}
 	return op
 }
 
-// returnLate returns one delivery whose channel closed before it was sent.
-func (c *conn) returnLate(it *item) {
-	c.broker.Node().Run([]partition.Op{returnOp(it)})
+// returnLate returns one delivery whose channel closed, or recovered, before it was sent.
+func (c *conn) returnLate(it *item, how queue.ReturnKind) {
+	op := returnOp(it, how)
+	c.broker.Node().Run([]partition.Op{op})
+	if how == queue.ReturnRecover && op.Consumer != nil && op.Consumer.Gate != nil {
+		op.Consumer.Gate.(*gate).used.Add(-1)
+		c.broker.Node().Pump(it.q)
+	}
 }
 
 // drainOutbox returns what never left. The reader and the writer have ended, and

@@ -1,7 +1,9 @@
 package shovel
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 
@@ -15,6 +17,8 @@ type address struct {
 	// local means this node, without a socket: an address without a host.
 	local bool
 	vhost message.VHost
+	// loopbackUser is who logs in at an address of this machine; "" elsewhere.
+	loopbackUser string
 }
 
 // parseAddress reads amqp:// and amqps:// addresses. Without a path the virtual host
@@ -35,6 +39,9 @@ func parseAddress(text string) (address, error) {
 			return address{}, fmt.Errorf("{invalid_uri,%q}", hidePassword(text))
 		}
 		a.vhost = message.VHost(name)
+	}
+	if ip := net.ParseIP(u.Hostname()); ip.IsLoopback() || ip.IsUnspecified() || strings.EqualFold(u.Hostname(), "localhost") {
+		a.loopbackUser = cmp.Or(u.User.Username(), "guest") // whom the client is without one
 	}
 	return a, nil
 }

@@ -2,6 +2,7 @@ package shovel
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/erlterm"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/moment"
 	"bartleby.mq/internal/topology"
 )
 
@@ -93,6 +95,15 @@ func (r *reader) text(keys ...string) (text string, given bool) {
 	return text, true
 }
 
+// named is text for a name or a key.
+func (r *reader) named(key string) (name string, given bool) {
+	name, given = r.text(key)
+	if err := message.CheckName(key, name); err != nil {
+		r.complain("%s", err)
+	}
+	return name, given
+}
+
 func (r *reader) boolean(keys ...string) bool {
 	key, v, ok := r.take(keys...)
 	if !ok {
@@ -148,7 +159,7 @@ func parse(name string, value any) (d definition, complaints []string) {
 	d.source, d.dest = r.source(), r.dest()
 	d.until = r.until()
 	d.ack = r.ack()
-	d.reconnectDelay = time.Duration(r.number(int64(defaultReconnectDelay/time.Second), "reconnect-delay")) * time.Second
+	d.reconnectDelay = moment.Duration(r.number(int64(defaultReconnectDelay/time.Second), "reconnect-delay"), time.Second)
 	d.source.uris, d.dest.uris = r.uris("src-uri"), r.uris("dest-uri")
 	var unknown []string
 	for k := range object {
@@ -193,15 +204,21 @@ func (r *reader) dest() (e end) {
 		if e.publishProperties, ok = v.(map[string]any); !ok {
 			r.complain("%s should be a map, actually was %s", key, erlterm.Format(v))
 		}
+		for _, name := range slices.Sorted(maps.Keys(e.publishProperties)) {
+			text, _ := e.publishProperties[name].(string)
+			if err := message.CheckName(name, text); err != nil {
+				r.complain("%s: %s", key, err)
+			}
+		}
 	}
 	return e
 }
 
 // place reads the queue or the exchange of a side.
 func (r *reader) place(side string) (queue, exchange, key string, hasKey bool) {
-	queue, hasQueue := r.text(side + "-queue")
-	exchange, hasExchange := r.text(side + "-exchange")
-	key, hasKey = r.text(side + "-exchange-key")
+	queue, hasQueue := r.named(side + "-queue")
+	exchange, hasExchange := r.named(side + "-exchange")
+	key, hasKey = r.named(side + "-exchange-key")
 	switch {
 	case hasQueue && hasExchange:
 		r.complain("Cannot specify '%s-exchange' and '%s-queue'", side, side)
@@ -276,10 +293,51 @@ func (r *reader) uris(key string) (list []address) {
 	return list
 }
 
-// vhosts are the virtual hosts of this node that the shovel enters without a password.
-func (d *definition) vhosts() (list []message.VHost) {
+// forbidden are complaints about what the shovel would do on this node without a password and
+// whoever sets it may not do.
+func (d *definition) forbidden(loopbackUsers []string, permits func(topology.Access, topology.Resource) error) (complaints []string) {
+	ask := func(a address, access topology.Access, kind topology.ResourceKind, name string) {
+		if !a.inside(loopbackUsers) {
+			return
+		}
+		if err := permits(access, topology.Resource{VHost: a.vhost, Kind: kind, Name: name}); err != nil {
+			complaints = append(complaints, err.Error())
+		}
+	}
+	for _, a := range d.source.uris {
+		if d.source.exchange != "" {
+			ask(a, topology.Read, topology.ExchangeResource, d.source.exchange)
+			continue
+		}
+		ask(a, topology.Read, topology.QueueResource, d.source.queue)
+		if !d.source.predeclared {
+			ask(a, topology.Configure, topology.QueueResource, d.source.queue)
+		}
+	}
+	for _, a := range d.dest.uris {
+		switch {
+		case d.dest.queue != "":
+			ask(a, topology.Write, topology.ExchangeResource, "")
+			if !d.dest.predeclared {
+				ask(a, topology.Configure, topology.QueueResource, d.dest.queue)
+			}
+		case d.dest.exchange != "":
+			ask(a, topology.Write, topology.ExchangeResource, d.dest.exchange)
+		}
+	}
+	return complaints
+}
+
+// inside says whether the address leads into this node by being on it: without a socket, or as
+// a user who logs in from here only, whose password is no secret.
+func (a *address) inside(loopbackUsers []string) bool {
+	return a.local || a.loopbackUser != "" && slices.Contains(loopbackUsers, a.loopbackUser)
+}
+
+// vhosts are the virtual hosts of this node that the shovel enters by being on it.
+func (d *definition) vhosts(loopbackUsers []string) (list []message.VHost) {
 	for _, a := range append(slices.Clone(d.source.uris), d.dest.uris...) {
-		if a.local {
+		if a.inside(loopbackUsers) {
 			list = append(list, a.vhost)
 		}
 	}

@@ -18,12 +18,20 @@ type remote struct {
 	stopped  bool
 }
 
+// dialError is that there is no connection. Why is for the log: whoever may define shovels
+// would learn from it which ports are open and which files are there.
+type dialError struct{ cause error }
+
+func (e *dialError) Error() string { return e.cause.Error() }
+
+func (e *dialError) Unwrap() error { return e.cause }
+
 func (w *worker) dial(a address) (*remote, error) {
 	properties := client.NewConnectionProperties()
 	properties["connection_name"] = "Shovel " + w.name
 	conn, err := client.DialConfig(a.uri, client.Config{Properties: properties, Heartbeat: 10 * time.Second})
 	if err != nil {
-		return nil, err
+		return nil, &dialError{err}
 	}
 	r := &remote{conn: conn, closed: conn.NotifyClose(make(chan *client.Error, 1)), blockedc: conn.NotifyBlocked(make(chan client.Blocking, 16))}
 	if r.ch, err = conn.Channel(); err != nil {

@@ -220,3 +220,107 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// A message cannot be published with a key of 300 bytes, whoever sets the shovel up.
+func TestNamesOfShovelsAreChecked(t *testing.T) {
+	n := start(t)
+	long := strings.Repeat("k", 300)
+	for _, more := range []string{
+		`"dest-exchange":"amq.direct","dest-exchange-key":"` + long + `"`, `"dest-queue":"` + long + `"`, `"dest-exchange":"` + long + `"`,
+		`"dest-queue":"b","dest-publish-properties":{"app_id":"` + long + `"}`,
+	} {
+		err := n.put("s", `{"src-uri":"amqp://","src-queue":"a","dest-uri":"amqp://",`+more+`}`)
+		if err == nil || !strings.Contains(err.Error(), "should be at most 255 bytes, actually was 300") {
+			t.Errorf("%s: got %v", more, err)
+		}
+	}
+}
+
+// What a subscription has got comes back when it ends, whatever was on its way to it.
+func TestCancelledSubscriptionHoldsNothing(t *testing.T) {
+	n := start(t)
+	for _, kind := range []string{"classic", "quorum"} {
+		n.declare(kind, amqp091.Field{Key: "x-queue-type", Value: kind})
+		n.publish(kind, 100)
+		for range 15 {
+			sub, err := n.link.Subscribe(message.QueueName(kind), "s", 200, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sub.Cancel()
+			if got := n.ready(kind); got != 100 {
+				t.Fatalf("%s: %d of 100 messages are ready when the subscription has ended", kind, got)
+			}
+		}
+	}
+}
+
+// A shovel that enters this node without a password, or by one of a user who logs in from this
+// machine only, does nothing that whoever sets it may not do.
+func TestASetterNeedsThePermissionsOfTheShovel(t *testing.T) {
+	n := start(t)
+	n.declare("secret")
+	none := auth.PasswordHash{}
+	if _, err := n.b.PutUser("pm", none, []auth.Tag{auth.PolicyMaker}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.b.PutPermission(auth.Permission{User: "pm", VHost: "/", Configure: "^mine", Write: "^(mine|amq.default)", Read: "^mine"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"", "127.0.0.1:1", "guest:guest@localhost:1", "guest@[::1]:1"} {
+		for value, want := range map[string]string{
+			`{"src-uri":"amqp://HOST","src-queue":"secret","src-predeclared":true,"dest-uri":"amqp://HOST","dest-queue":"mine"}`: "read access to queue 'secret' in vhost '/' refused for user 'pm'",
+			`{"src-uri":"amqp://HOST","src-queue":"mine","dest-uri":"amqp://HOST","dest-queue":"secret"}`:                        "configure access to queue 'secret' in vhost '/' refused for user 'pm'",
+			`{"src-uri":"amqp://HOST","src-queue":"mine","dest-uri":"amqp://HOST","dest-exchange":"amq.topic"}`:                  "write access to exchange 'amq.topic' in vhost '/' refused for user 'pm'",
+			`{"src-uri":"amqp://HOST","src-exchange":"amq.topic","dest-uri":"amqp://HOST","dest-queue":"mine"}`:                  "read access to exchange 'amq.topic' in vhost '/' refused for user 'pm'",
+			`{"src-uri":"amqp://HOST/other","src-queue":"mine","dest-uri":"amqp://HOST","dest-queue":"mine"}`:                    `user may not connect to vhost "other"`,
+			`{"src-uri":"amqp://HOST","src-queue":"mine","dest-uri":"amqp://HOST","dest-queue":"mine2"}`:                         "",
+		} {
+			value = strings.ReplaceAll(value, "HOST", host)
+			_, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: []byte(value)}, "pm")
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", value, err, want)
+			}
+		}
+	}
+}
+
+// What a shovel shows of a connection that it does not get is the same whatever is wrong.
+func TestReasonsTellNothingOfTheMachine(t *testing.T) {
+	n := start(t)
+	seen := map[any]bool{}
+	for i, uri := range []string{"amqp://127.0.0.1:1/", "amqp://127.0.0.1:2/?x=y", "amqps://127.0.0.1:1/?cacertfile=/nowhere", "amqps://127.0.0.1:1/?cacertfile=/etc/hosts"} {
+		name := fmt.Sprint("s", i)
+		n.mustPut(name, `{"src-uri":"`+uri+`","src-queue":"a","dest-uri":"amqp://","dest-queue":"b","reconnect-delay":0}`)
+		n.wait("the failure of "+name, func() bool {
+			l := n.shovels.Shown()
+			if len(l) != i+1 || l[i]["state"] != "terminated" {
+				return false
+			}
+			seen[l[i]["reason"]] = true
+			return true
+		})
+	}
+	if len(seen) != 1 {
+		t.Errorf("the reasons are %v", seen)
+	}
+}
+
+// A shovel on this node keeps what its target refuses, whatever the types of both.
+func TestLocalTargetRefuses(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			n := start(t)
+			n.declare("a", amqp091.Field{Key: "x-queue-type", Value: kind})
+			n.declare("b", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-max-length", Value: int64(5)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+			n.publish("a", 100)
+			n.mustPut("move", `{"src-uri":"amqp:///%2F","src-queue":"a","dest-uri":"amqp:///%2F","dest-queue":"b"}`)
+			n.wait("that the target is full", func() bool { return n.ready("b") >= 5 })
+			if _, err := n.b.DeleteParameter("/", shovel.Component, "move"); err != nil {
+				t.Fatal(err)
+			}
+			n.wait("that the shovel has ended", func() bool { return len(n.shovels.Shown()) == 0 })
+			n.wait("that every message is in one of the queues", func() bool { return n.ready("a")+n.ready("b") == 100 })
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -67,16 +68,19 @@ func (s *Shovels) Stop() {
 }
 
 // Check implements broker.ParameterHandler.
-func (s *Shovels) Check(p topology.Parameter, enter func(message.VHost) bool) error {
+func (s *Shovels) Check(p topology.Parameter, by broker.Setter) error {
 	value, err := topology.ParseJSON(p.Value)
 	if err != nil {
 		return topology.Refuse(topology.Invalid, "Validation failed\n\nnot_json\n")
 	}
 	d, complaints := parse(p.Name, value)
-	for _, v := range d.vhosts() {
-		if complaints == nil && !enter(v) {
+	for _, v := range d.vhosts(s.Broker.LoopbackUsers) {
+		if complaints == nil && !by.Enters(v) {
 			complaints = append(complaints, fmt.Sprintf("user may not connect to vhost %q", v))
 		}
+	}
+	if complaints == nil {
+		complaints = d.forbidden(s.Broker.LoopbackUsers, by.Permits)
 	}
 	if complaints != nil {
 		return topology.Refuse(topology.Invalid, "Validation failed\n\n%s\n", strings.Join(complaints, "\n"))
@@ -90,11 +94,11 @@ func (s *Shovels) Changed() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.changes.Go(func() { // so that a worker may delete its own parameter
+	s.changes.Go(bug.Guarded(s.Logger, "changes of shovels", func() { // so that a worker may delete its own parameter
 		s.changing.Lock()
 		defer s.changing.Unlock()
 		s.reconcile()
-	})
+	}))
 }
 
 // reconcile makes the workers those that the parameters describe. REQUIRES: changing is held.
@@ -154,7 +158,7 @@ func (s *Shovels) newWorker(name shovelName, value json.RawMessage) *worker {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	w.stop = cancel
-	go w.run(ctx) // ends with Stop or with the parameter, and is waited for by either
+	go bug.Guarded(log, "a shovel", func() { w.run(ctx) })() // ends with Stop or with the parameter, and is waited for by either
 	return w
 }
 

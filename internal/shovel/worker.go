@@ -2,15 +2,18 @@ package shovel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/message"
 )
 
@@ -74,7 +77,7 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 		w.log.Warn("shovel failed", "error", err)
-		w.change(func(s *status) { s.state, s.reason = terminated, err.Error() })
+		w.change(func(s *status) { s.state, s.reason = terminated, reasonOf(err) })
 		if w.definition.reconnectDelay <= 0 {
 			<-ctx.Done()
 			return
@@ -83,6 +86,15 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// reasonOf is what is shown of an error.
+func reasonOf(err error) string {
+	var dial *dialError
+	if errors.As(err, &dial) {
+		return strings.TrimSuffix(err.Error(), dial.Error()) + "there is no connection; the log of the node says why"
+	}
+	return err.Error()
 }
 
 // pause waits for d or until ctx ends, which is an error.
@@ -122,11 +134,13 @@ func (w *worker) once(ctx context.Context) (complete bool, err error) {
 		return false, fmt.Errorf("failed to connect to destination: %w", err)
 	}
 	defer out.close()
+	defer bug.End(w.log, "a shovel") // before it: the broker is asked
 	in, err := w.openSource(from)
 	if err != nil {
 		return false, fmt.Errorf("failed to connect to source: %w", err)
 	}
 	defer in.close()
+	defer bug.End(w.log, "a shovel") // likewise
 	left := w.toMove(in)
 	w.change(func(s *status) { s.state, s.remaining = running, left })
 	return w.move(ctx, in, out, left)

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 
 	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
 )
 
@@ -87,10 +88,12 @@ func (x *witness) place(e *cluster.Entry) {
 	if e.At == 0 || len(e.Data) == 0 {
 		return
 	}
-	b, err := x.node.journal.ReadAt(e.At, len(e.Data), nil)
-	if err == nil && string(b) != string(e.Data) {
-		x.broken("the data of entry %d are not at %s", e.Index, e.At)
-	}
+	held.Apart(func() { // recovery has everything locked, and nobody is there to wait
+		b, err := x.node.journal.ReadAt(e.At, len(e.Data), nil)
+		if err == nil && string(b) != string(e.Data) {
+			x.broken("the data of entry %d are not at %s", e.Index, e.At)
+		}
+	})
 }
 
 // agree compares the state with that of the others at the same index.

@@ -19,8 +19,17 @@ func (s *Store) CheckpointTo(dir string) error {
 	return nil
 }
 
-// CopyTo makes dir a logged store, with what s holds when it is called.
-func (s *Store) CopyTo(fs vfs.FS, dir string) (err error) {
+// Snapshot is what a store held at one moment.
+type Snapshot struct{ at *pebble.Snapshot }
+
+// Snapshot keeps what s holds now until it is closed.
+func (s *Store) Snapshot() *Snapshot { return &Snapshot{s.db.NewSnapshot()} }
+
+// Close lets go of it.
+func (s *Snapshot) Close() error { return s.at.Close() }
+
+// CopyTo makes dir a logged store, with what the snapshot holds.
+func (s *Snapshot) CopyTo(fs vfs.FS, dir string) (err error) {
 	to, err := Open(fs, dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return err
@@ -41,7 +50,7 @@ func (s *Store) CopyTo(fs vfs.FS, dir string) (err error) {
 		clear(pairs)
 		return err
 	}
-	err = s.Range(nil, func(key, value []byte) error {
+	err = rangeOver(s.at, nil, func(key, value []byte) error {
 		keys = append(keys, append([]byte(nil), key...))
 		pairs[string(key)] = append([]byte{}, value...)
 		if len(keys) == batch {
@@ -57,7 +66,3 @@ func (s *Store) CopyTo(fs vfs.FS, dir string) (err error) {
 	}
 	return err
 }
-
-// IsDamage says whether an error means that a store's tables are not what was
-// written.
-func IsDamage(err error) bool { return pebble.IsCorruptionError(err) }

@@ -33,5 +33,5 @@ func (q quietLogger) Fatalf(format string, args ...any) {
 // backgroundError tells the owner of a failure to write tables, which Pebble would
 // try again for ever.
 func (q quietLogger) backgroundError(err error) {
-	q.failed.set(fmt.Errorf("store: %s: in the background: %w", q.dir, err))
+	q.failed.set(fmt.Errorf("store: %s: in the background: %w", q.dir, told(q.dir, err)))
 }

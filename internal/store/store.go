@@ -15,13 +15,21 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/held"
 )
 
 // formatVersion is raised when older programs could no longer read what newer ones write.
 const formatVersion = 1
 
-// formatKey sorts before all others; no caller's key begins with a zero byte.
-var formatKey = []byte("\x00format")
+// Our own keys sort before all others; no caller's key begins with a zero byte. logKey has the
+// segment that the log may begin with: what was before it is in the tables. nameKey has the
+// name of the log, see Reach.
+var (
+	formatKey = []byte("\x00format")
+	logKey    = []byte("\x00log")
+	nameKey   = []byte("\x00name")
+)
 
 // ErrFormat is the error for a store written by a newer version of this program.
 var ErrFormat = errors.New("the store is in a format this version does not know")
@@ -29,6 +37,7 @@ var ErrFormat = errors.New("the store is in a format this version does not know"
 // Store is an open store.
 type Store struct {
 	db     *pebble.DB
+	dir    string
 	log    *wal // nil: a crash takes back what was not flushed
 	failed *failure
 	pacing *pacing
@@ -48,7 +57,13 @@ func Open(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Sto
 		return nil, errors.Join(fmt.Errorf("store: %s: %w", dir, err), s.db.Close())
 	}
 	s.log = log
-	return s.checked(dir)
+	if _, err := s.checked(dir); err != nil {
+		return nil, err
+	}
+	if err := s.name(); err != nil {
+		return nil, errors.Join(fmt.Errorf("store: %s: %w", dir, err), s.Close())
+	}
+	return s, nil
 }
 
 // OpenUnlogged is Open for what can be had again from elsewhere, and is large: a
@@ -79,13 +94,15 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 	o.FS, o.Logger, o.FormatMajorVersion, o.DisableWAL = watched{fs, quiet.failed, pacing}, quiet, pebble.FormatVirtualSSTables, true
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: quiet.backgroundError,
-		FlushBegin:      func(pebble.FlushInfo) { flushing() },
+		// Whoever has read the table gets the error; Pebble's default is to end there and then.
+		DataCorruption: func(pebble.DataCorruptionInfo) {},
+		FlushBegin:     func(pebble.FlushInfo) { flushing() },
 	}
 	db, err := pebble.Open(dir, o)
 	if err != nil {
-		return nil, fmt.Errorf("store: opening %s: %w", dir, err)
+		return nil, fmt.Errorf("store: opening %s: %w", dir, told(dir, err))
 	}
-	return &Store{db: db, failed: quiet.failed, pacing: pacing}, nil
+	return &Store{db: db, dir: dir, failed: quiet.failed, pacing: pacing}, nil
 }
 
 // checkFormat writes the version into a new store and refuses another one's.
@@ -95,7 +112,7 @@ func (s *Store) checkFormat() error {
 		return errors.Join(s.db.Set(formatKey, []byte(strconv.Itoa(formatVersion)), pebble.NoSync), s.Flush())
 	}
 	if err != nil {
-		return err
+		return told(s.dir, err)
 	}
 	found := string(value)
 	if err := closer.Close(); err != nil {
@@ -107,9 +124,19 @@ func (s *Store) checkFormat() error {
 	return nil
 }
 
+// waits says that the caller may wait for the disk from here on.
+func (s *Store) waits() {
+	if s.log != nil {
+		held.Nothing("the store of declarations")
+	} else {
+		held.Nothing("the store of the index")
+	}
+}
+
 // Apply writes pairs, where a nil value deletes the key, all or none of them. With sync they are on disk when it returns;
 // without, a crash may lose them, but never a part of them or something older.
 func (s *Store) Apply(changes iter.Seq2[[]byte, []byte], sync bool) error {
+	s.waits()
 	batch := s.db.NewBatch()
 	for key, value := range changes {
 		var err error
@@ -136,6 +163,7 @@ func (s *Store) Apply(changes iter.Seq2[[]byte, []byte], sync bool) error {
 
 // Put writes one pair to a store opened by OpenUnlogged.
 func (s *Store) Put(key, value []byte) error {
+	s.waits()
 	if err := s.db.Set(key, value, pebble.NoSync); err != nil {
 		return fmt.Errorf("store: key %q: %w", key, err)
 	}
@@ -144,12 +172,13 @@ func (s *Store) Put(key, value []byte) error {
 
 // Get appends the value of key to dst. ok is false if there is none.
 func (s *Store) Get(dst, key []byte) (value []byte, ok bool, err error) {
+	s.waits()
 	v, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return dst, false, nil
 	}
 	if err != nil {
-		return dst, false, fmt.Errorf("store: key %q: %w", key, err)
+		return dst, false, fmt.Errorf("store: key %q: %w", key, told(s.dir, err))
 	}
 	dst = append(dst, v...)
 	return dst, true, closer.Close()
@@ -157,6 +186,7 @@ func (s *Store) Get(dst, key []byte) (value []byte, ok bool, err error) {
 
 // DeletePrefix deletes every key that begins with prefix, which is not empty.
 func (s *Store) DeletePrefix(prefix []byte) error {
+	s.waits()
 	if err := s.db.DeleteRange(prefix, after(prefix), pebble.NoSync); err != nil {
 		return fmt.Errorf("store: prefix %q: %w", prefix, err)
 	}
@@ -167,6 +197,7 @@ func (s *Store) DeletePrefix(prefix []byte) error {
 // OpenUnlogged so. On a store that has failed it returns that error, where Pebble
 // would go on trying.
 func (s *Store) Flush() error {
+	held.Nothing("the flush of a store")
 	done, err := s.db.AsyncFlush()
 	if err != nil {
 		return fmt.Errorf("store: flushing: %w", err)
@@ -184,12 +215,17 @@ func (s *Store) DiskBytes() int64 { return int64(s.db.Metrics().DiskSpaceUsage()
 
 // Range calls f for every pair whose key begins with prefix, in the order of the keys, until f returns an error, which is
 // then returned. Key and value are valid during the call only. It sees the store as it was when Range was called.
-func (s *Store) Range(prefix []byte, f func(key, value []byte) error) (err error) {
+func (s *Store) Range(prefix []byte, f func(key, value []byte) error) error {
+	s.waits()
+	return told(s.dir, rangeOver(s.db, prefix, f))
+}
+
+func rangeOver(db pebble.Reader, prefix []byte, f func(key, value []byte) error) (err error) {
 	lower := prefix
 	if len(lower) == 0 {
 		lower = []byte{0} // before every key; Pebble built with -race cannot seek to an empty one
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(prefix)})
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(prefix)})
 	if err != nil {
 		return fmt.Errorf("store: reading: %w", err)
 	}
@@ -199,8 +235,8 @@ func (s *Store) Range(prefix []byte, f func(key, value []byte) error) (err error
 		}
 	}()
 	for it.First(); it.Valid(); it.Next() {
-		if bytes.Equal(it.Key(), formatKey) {
-			continue
+		if it.Key()[0] == 0 {
+			continue // ours
 		}
 		if err := f(it.Key(), it.Value()); err != nil {
 			return err

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -22,8 +25,11 @@ type wal struct {
 	journal *journal.Journal
 	store   *Store
 
-	mu   sync.Mutex    // guards the order of frames and batches
-	last atomic.Uint64 // position of the last frame; read by flushes, for which apply may wait
+	mu     sync.Mutex            // guards the order of frames and batches
+	last   atomic.Uint64         // position of the last frame; read by flushes, for which apply may wait
+	synced atomic.Uint64         // position of the last frame that apply has synced
+	found  []journal.SegmentInfo // at start
+	name   uint64                // see Reach
 }
 
 const (
@@ -37,6 +43,10 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if err := s.reaches(j.First()); err != nil {
+		_ = j.Close()
+		return fmt.Errorf("%s: %w", dir, err)
+	}
 	err = j.Recover(0, func(_ journal.Pos, payload []byte) error {
 		b := s.db.NewBatch()
 		if err := b.SetRepr(slices.Clone(payload)); err != nil {
@@ -48,7 +58,7 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 		_ = j.Close()
 		return err
 	}
-	w.journal, w.store = j, s
+	w.journal, w.store, w.found = j, s, j.Segments()
 	return nil
 }
 
@@ -66,7 +76,12 @@ func (w *wal) apply(b *pebble.Batch, sync bool) error {
 		return err
 	}
 	if sync {
-		err = w.journal.Commit(pos)
+		if err = w.journal.Commit(pos); err == nil {
+			raise(&w.synced, uint64(pos))
+			// Declarations come seldom. Nothing may follow that says of the last one that it was synced: were it to
+			// rot, it would look like one that a crash cut short. A mark says so, and nobody waits for it.
+			err = w.journal.Flush()
+		}
 	}
 	if err == nil && len(w.journal.Segments()) > walKeep {
 		err = w.shorten()
@@ -77,10 +92,29 @@ func (w *wal) apply(b *pebble.Batch, sync bool) error {
 // shorten lets Pebble write what it has, after which the log before is not needed.
 func (w *wal) shorten() error {
 	pos := journal.Pos(w.last.Load())
+	if err := w.store.Put(logKey, strconv.AppendUint(nil, uint64(pos.Segment()), 10)); err != nil {
+		return err
+	}
 	if err := w.store.Flush(); err != nil {
 		return err
 	}
 	return w.journal.Retire(pos.Segment(), nil)
+}
+
+// errOlder is the error for tables that lack what the log does not have any more.
+var errOlder = errors.New("the tables are older than the log that belongs to them")
+
+// reaches demands that the tables have what was in the log before its first segment.
+func (s *Store) reaches(first uint32) error {
+	value, ok, err := s.Get(nil, logKey)
+	if err != nil || !ok {
+		return err // nothing was given back yet, or by a release before this one
+	}
+	begins, err := strconv.ParseUint(string(value), 10, 32)
+	if err != nil || uint64(first) > begins {
+		return fmt.Errorf("%w: they have what was before segment %s, and the log begins with %d", errOlder, value, first)
+	}
+	return nil
 }
 
 // flushing is called before Pebble writes a table: what is in it must be in the

@@ -23,6 +23,8 @@ func ArgumentsJSON(t amqp091.Table) map[string]any {
 
 func jsonValue(v any) any {
 	switch v := v.(type) {
+	case nil:
+		return "undefined" // as RabbitMQ, whose tools and clients do not expect null
 	case []byte:
 		return string(v)
 	case amqp091.Timestamp:
@@ -56,6 +58,28 @@ func jsonFloat(f float64) any {
 // ParseArguments turns a decoded JSON object (see ParseJSON) into arguments, sorted by key: integers become int64 (l),
 // strings long strings (BR-15.5).
 func ParseArguments(object map[string]any) (amqp091.Table, error) {
+	table, err := parseArguments(object)
+	if err != nil {
+		return nil, err
+	}
+	return table, checkTable(table)
+}
+
+// maxTable is how many bytes arguments may have as the wire has them: what is in a frame of the usual size.
+const maxTable = 128 << 10
+
+// checkTable refuses a table that is too deep or too large to be kept.
+func checkTable(t amqp091.Table) error {
+	if err := t.CheckDepth(); err != nil {
+		return fmt.Errorf("arguments: tables nested more than %d deep", amqp091.MaxDepth)
+	}
+	if n := len(amqp091.AppendTable(nil, t)); n > maxTable {
+		return fmt.Errorf("arguments of %d bytes, %d at most", n, maxTable)
+	}
+	return nil
+}
+
+func parseArguments(object map[string]any) (amqp091.Table, error) {
 	table := make(amqp091.Table, 0, len(object))
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		if len(key) > math.MaxUint8 {
@@ -75,7 +99,7 @@ func amqpValue(v any) (any, error) {
 	case nil, bool, int64, float64, string:
 		return v, nil
 	case map[string]any:
-		return ParseArguments(v)
+		return parseArguments(v)
 	case []any:
 		array := make(amqp091.Array, 0, len(v))
 		for _, e := range v {

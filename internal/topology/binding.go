@@ -23,6 +23,8 @@ type BindingDecl struct {
 	Arguments       amqp091.Table
 	// Owner is the connection that asks, for exclusive queues.
 	Owner string
+
+	encoded encodedArguments // see EncodeArguments
 }
 
 func (d *BindingDecl) destination() Resource {
@@ -174,14 +176,21 @@ func (b *Binding) checkAccess(owner string) error {
 	return b.Queue.CheckAccess(owner)
 }
 
-// Bind makes a binding; one there is already is left as it is (BR-6.1, BR-6.2). Missing ends are NotFound.
+// Bind makes a binding; one there is already is left as it is (BR-6.1, BR-6.2). Missing ends are NotFound; a queue that is
+// not stored yet is ErrUnstored.
 func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, err error) {
+	if err := d.EncodeArguments(); err != nil {
+		return nil, false, err
+	}
 	v, b, missing, err := s.findEnds(&d, permit)
 	if err = cmp.Or(err, missing); err != nil {
 		return nil, false, err
 	}
 	if err := b.checkAccess(d.Owner); err != nil {
 		return nil, false, err
+	}
+	if b.Queue != nil && b.Queue.unstored {
+		return nil, false, ErrUnstored // else an exchange might choose it for a message
 	}
 	if old, ok := b.Source.out[b.id]; ok {
 		return old, false, nil
@@ -195,7 +204,7 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 	b.link()
 	s.revision++
 	if b.durable() {
-		s.logBinding(b)
+		s.logBinding(b, d.encoded)
 	}
 	return b, true, nil
 }

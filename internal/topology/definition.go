@@ -3,11 +3,14 @@ package topology
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/erlterm"
 )
 
@@ -15,8 +18,43 @@ import (
 // map[string]any.
 type Definition map[string]any
 
-// ParseJSON decodes JSON into those types: numbers without a point or exponent become int64.
+// maxJSONDepth is how deep JSON from outside may be nested: a table as deep as tables may be, in a list of objects.
+const maxJSONDepth = amqp091.MaxDepth + 4
+
+// ParseJSON decodes JSON from outside into those types: numbers without a point or exponent become int64. What is
+// nested deeper than any of it is kept is refused before it is decoded.
 func ParseJSON(text []byte) (any, error) {
+	if depth(text) > maxJSONDepth {
+		return nil, fmt.Errorf("the values are nested more than %d deep", maxJSONDepth)
+	}
+	return parseJSON(text)
+}
+
+// depth is how deep JSON is nested, at least.
+func depth(text []byte) (most int) {
+	depth, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '[' || c == '{':
+			depth++
+			most = max(most, depth)
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return most
+}
+
+// parseJSON is ParseJSON without a bound, for what is stored.
+func parseJSON(text []byte) (any, error) {
+	if !utf8.Valid(text) {
+		return nil, errNotUTF8 // the decoder would put other characters in its place
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	var v any
@@ -29,15 +67,35 @@ func ParseJSON(text []byte) (any, error) {
 	return normal(v)
 }
 
+// NumberError says that a number is too large for what is kept: 64 bits, with a
+// sign if it is an integer. RabbitMQ takes integers of any size.
+type NumberError struct{ Text string }
+
+func (e *NumberError) Error() string {
+	text := e.Text
+	if len(text) > 40 {
+		text = text[:40] + "..."
+	}
+	return "the number " + text + " does not fit into 64 bits"
+}
+
+var errNotUTF8 = errors.New("the text is not UTF-8")
+
 // normal replaces json.Number.
 func normal(v any) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case json.Number:
-		if !strings.ContainsAny(v.String(), ".eE") {
-			return v.Int64()
+		var n any
+		if strings.ContainsAny(v.String(), ".eE") {
+			n, err = v.Float64()
+		} else {
+			n, err = v.Int64()
 		}
-		return v.Float64()
+		if err != nil {
+			return nil, &NumberError{v.String()}
+		}
+		return n, nil
 	case []any:
 		for i := range v {
 			if v[i], err = normal(v[i]); err != nil {
@@ -56,7 +114,7 @@ func normal(v any) (any, error) {
 
 // UnmarshalJSON keeps integers integers.
 func (d *Definition) UnmarshalJSON(text []byte) error {
-	v, err := ParseJSON(text)
+	v, err := parseJSON(text)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ type ExchangeDecl struct {
 	Arguments  amqp091.Table
 	// User is who declares it; who declares it again need not be the same.
 	User string
+
+	encoded encodedArguments // see EncodeArguments
 }
 
 // Exchange is a declared exchange. Its fields are the State's to change, but for Runtime.
@@ -93,6 +95,9 @@ func (s *State) CheckExchange(d ExchangeDecl, permit Permit) (*Exchange, error) 
 
 // DeclareExchange checks like CheckExchange and creates the exchange if it is missing.
 func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, created bool, err error) {
+	if err := d.EncodeArguments(); err != nil {
+		return nil, false, err
+	}
 	x, table, err := s.checkExchange(&d, permit)
 	if x != nil || err != nil {
 		return x, false, err
@@ -103,12 +108,13 @@ func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, cre
 	if d.Durable {
 		s.logExchange(x)
 	}
+	x.encoded = nil // it is stored
 	return x, true, nil
 }
 
 func (s *State) addExchange(v *VHost, x *Exchange) {
 	v.exchanges[x.Name] = x
-	v.applyPolicyToExchange(x)
+	x.goBy(v.rules().ofExchange(x))
 }
 
 // checkExchange also cleans the declaration's name and returns the table of an exchange to be created.
@@ -160,6 +166,9 @@ func checkReferredExchange(args amqp091.Table, arg string, r Resource, permit Pe
 	name, ok := value.(string)
 	if !ok {
 		return Refuse(PreconditionFailed, "invalid type '%s' for arg '%s' in %s", amqp091.TypeName(value), arg, r)
+	}
+	if reason := notAName(name); reason != "" {
+		return invalidArg(arg, r, reason)
 	}
 	if err := permit.check(Read, r); err != nil {
 		return err

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/change"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/routing"
 )
@@ -17,6 +19,18 @@ import (
 // newer version's data, not an interrupted write.
 func Load(o Options, pairs iter.Seq2[[]byte, []byte]) (*State, error) {
 	l := loader{state: New(o)}
+	return l.load(pairs)
+}
+
+// LoadTorn is Load where records have been lost: a virtual host that others name and that is not there is made
+// anew, and what else refers to a lost one is left out; it says so of each. The changes that it makes are to be stored.
+func LoadTorn(o Options, pairs iter.Seq2[[]byte, []byte]) (s *State, lost []string, err error) {
+	l := loader{state: New(o), torn: true}
+	s, err = l.load(pairs)
+	return s, l.lost, err
+}
+
+func (l *loader) load(pairs iter.Seq2[[]byte, []byte]) (*State, error) {
 	for key, value := range pairs {
 		kind := string(key)
 		if !strings.HasPrefix(kind, KeyPrefix) {
@@ -25,60 +39,78 @@ func Load(o Options, pairs iter.Seq2[[]byte, []byte]) (*State, error) {
 		if i := strings.IndexByte(kind[len(KeyPrefix):], '/'); i >= 0 {
 			kind = kind[:len(KeyPrefix)+i]
 		}
-		if err := l.read(kind, value); err != nil {
+		if err := l.read(kind, string(key), value); err != nil {
 			return nil, fmt.Errorf("topology: record %q: %w", key, err)
 		}
+	}
+	if l.torn {
+		l.makeVHosts()
 	}
 	return l.build()
 }
 
 // loader collects records first, for they refer to each other in another order than that of their keys.
 type loader struct {
-	state      *State
-	vhosts     []vhostRecord
-	exchanges  []exchangeRecord
-	queues     []queueRecord
-	bindings   []bindingRecord
-	policies   []policyRecord
-	operator   []policyRecord
-	parameters []parameterRecord
+	state       *State
+	torn        bool     // records have been lost
+	lost        []string // and this is what was done about it
+	vhosts      []vhostRecord
+	exchanges   []exchangeRecord
+	queues      []queueRecord
+	bindings    []bindingRecord
+	bindingKeys []string // of each
+	policies    []policyRecord
+	operator    []policyRecord
+	parameters  []parameterRecord
 }
 
-func (l *loader) read(kind string, value []byte) error {
+func (l *loader) read(kind, key string, value []byte) error {
+	parts, _ := change.Parts(kind, key)
 	switch kind {
 	case vhostKind:
-		return readInto(&l.vhosts, value)
+		return readInto(&l.vhosts, parts, value)
 	case exchangeKind:
-		return readInto(&l.exchanges, value)
+		return readInto(&l.exchanges, parts, value)
 	case queueKind:
-		return readInto(&l.queues, value)
+		return readInto(&l.queues, parts, value)
 	case bindingKind:
-		return readInto(&l.bindings, value)
+		l.bindingKeys = append(l.bindingKeys, key)
+		return readInto(&l.bindings, parts, value)
 	case policyKind:
-		return readInto(&l.policies, value)
+		return readInto(&l.policies, parts, value)
 	case operatorPolicyKind:
-		return readInto(&l.operator, value)
+		return readInto(&l.operator, parts, value)
 	case parameterKind:
-		return readInto(&l.parameters, value)
+		return readInto(&l.parameters, parts, value)
 	case globalParameterKind:
 		var list []parameterRecord
-		if err := readInto(&list, value); err != nil {
+		if err := readInto(&list, parts, value); err != nil {
 			return err
 		}
 		l.state.parameters[list[0].Name] = list[0].Value
 		return nil
 	case counterKey:
 		var list []counterRecord
-		if err := readInto(&list, value); err != nil {
+		if err := readInto(&list, nil, value); err != nil {
 			return err
 		}
-		l.state.incarnation, l.state.reserved = list[0].Reserved, list[0].Reserved
+		l.state.incarnation, l.state.reserved, l.state.numbered = list[0].Reserved, list[0].Reserved, list[0].Reserved
 		return nil
 	}
 	return fmt.Errorf("unknown kind")
 }
 
-func readInto[R any](list *[]R, value []byte) error {
+// record is a record that knows what of it stands in its key.
+type record[R any] interface {
+	*R
+	// rename takes the names from the parts of the key. JSON has no form for a name that is not UTF-8, which earlier
+	// versions have let in: in the record, other characters stand in its place, and what is called otherwise than its
+	// key could not be deleted.
+	rename(parts []string)
+}
+
+// readInto appends the record that value holds, under a key of the parts.
+func readInto[R any, P record[R]](list *[]R, parts []string, value []byte) error {
 	var version struct {
 		Version int `json:"v"`
 	}
@@ -88,13 +120,56 @@ func readInto[R any](list *[]R, value []byte) error {
 	if version.Version != recordVersion {
 		return fmt.Errorf("version %d, this program reads version %d", version.Version, recordVersion)
 	}
-	var record R
-	if err := json.Unmarshal(value, &record); err != nil {
+	var r R
+	if err := json.Unmarshal(value, &r); err != nil {
 		return err
 	}
-	*list = append(*list, record)
+	P(&r).rename(parts)
+	*list = append(*list, r)
 	return nil
 }
+
+func (r *vhostRecord) rename(parts []string) {
+	if len(parts) == 1 {
+		r.Name = message.VHost(parts[0])
+	}
+}
+
+func (r *exchangeRecord) rename(parts []string) {
+	if len(parts) == 2 {
+		r.VHost, r.Name = message.VHost(parts[0]), message.ExchangeName(parts[1])
+	}
+}
+
+func (r *queueRecord) rename(parts []string) {
+	if len(parts) == 2 {
+		r.VHost, r.Name = message.VHost(parts[0]), message.QueueName(parts[1])
+	}
+}
+
+// rename leaves the binding key as it is: it came as text.
+func (r *bindingRecord) rename(parts []string) {
+	if len(parts) == 5 {
+		r.VHost, r.Source, r.Destination = message.VHost(parts[0]), message.ExchangeName(parts[1]), parts[3]
+	}
+}
+
+func (r *policyRecord) rename(parts []string) {
+	if len(parts) == 2 {
+		r.VHost, r.Name = message.VHost(parts[0]), parts[1]
+	}
+}
+
+func (r *parameterRecord) rename(parts []string) {
+	switch len(parts) {
+	case 1: // a global one
+		r.Name = parts[0]
+	case 3:
+		r.VHost, r.Component, r.Name = message.VHost(parts[0]), parts[1], parts[2]
+	}
+}
+
+func (*counterRecord) rename([]string) {}
 
 // build makes the objects, those first to which others refer. Policies stand before queues and exchanges, which then
 // get theirs as they are added.
@@ -134,15 +209,46 @@ func (l *loader) build() (*State, error) {
 			return nil, fmt.Errorf("topology: queue %q: %w", r.Name, err)
 		}
 	}
-	for _, r := range l.bindings {
-		if err := l.addBinding(r); err != nil {
+	for i, r := range l.bindings {
+		switch err := l.addBinding(r); {
+		case err != nil && l.torn:
+			l.lost = append(l.lost, fmt.Sprintf("the binding from %q to %q in virtual host %q is dropped: %v", r.Source, r.Destination, r.VHost, err))
+			s.log.Delete(l.bindingKeys[i])
+		case err != nil:
 			return nil, fmt.Errorf("topology: binding from %q to %q: %w", r.Source, r.Destination, err)
 		}
 	}
 	for _, v := range s.vhosts {
-		v.applyPolicies() // the predeclared exchanges
+		for _, x := range v.exchanges { // the predeclared ones
+			x.goBy(v.rules().ofExchange(x))
+		}
 	}
 	return s, nil
+}
+
+// makeVHosts makes those anew that others name.
+func (l *loader) makeVHosts() {
+	var named []message.VHost
+	for _, r := range l.parameters {
+		named = append(named, r.VHost)
+	}
+	for _, r := range slices.Concat(l.policies, l.operator) {
+		named = append(named, r.VHost)
+	}
+	for _, r := range l.exchanges {
+		named = append(named, r.VHost)
+	}
+	for _, r := range l.queues {
+		named = append(named, r.VHost)
+	}
+	for _, name := range named {
+		if slices.ContainsFunc(l.vhosts, func(r vhostRecord) bool { return r.Name == name }) {
+			continue
+		}
+		l.vhosts = append(l.vhosts, vhostRecord{Version: recordVersion, Name: name, Meta: Metadata{Description: "made anew by a repair"}})
+		l.state.log.Put(vhostKey(name), l.vhosts[len(l.vhosts)-1])
+		l.lost = append(l.lost, fmt.Sprintf("virtual host %q is made anew, without its limits, tags and profile", name))
+	}
 }
 
 func (l *loader) addPolicy(r policyRecord, operator bool) error {

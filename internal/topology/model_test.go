@@ -54,11 +54,15 @@ func TestStateModel(t *testing.T) {
 			"unbind": func(t *rapid.T) { _, _ = s.Unbind(binding(t), nil) },
 			"policy": func(t *rapid.T) {
 				d := PolicyDecl{Name: name.Draw(t, "policy"), Pattern: name.Draw(t, "pattern"), Definition: Definition{"expires": int64(1), alternateExchange: "a"}}
-				if _, _, err := s.PutPolicy(vh, d, false); err != nil {
+				if _, err := s.PutPolicy(vh, d, false); err != nil {
 					t.Fatal(err)
 				}
+				takeOver(s)
 			},
-			"delete policy": func(t *rapid.T) { _, _, _ = s.DeletePolicy(vh, name.Draw(t, "policy"), false) },
+			"delete policy": func(t *rapid.T) {
+				_, _ = s.DeletePolicy(vh, name.Draw(t, "policy"), false)
+				takeOver(s)
+			},
 			"": func(t *rapid.T) {
 				for key, value := range change.All(s.TakeChanges()) {
 					if value == nil {

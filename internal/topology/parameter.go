@@ -1,11 +1,14 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/message"
 )
 
@@ -32,8 +35,11 @@ func (s *State) PutParameter(p Parameter) (created bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if !json.Valid(p.Value) {
-		return false, validationFailed("value is not JSON")
+	if err := cmp.Or(checkNamed("component", p.Component), checkNamed("parameter name", p.Name)); err != nil {
+		return false, err
+	}
+	if err := checkValue(p.Value); err != nil {
+		return false, err
 	}
 	name := parameterName{p.Component, p.Name}
 	_, existed := v.parameters[name]
@@ -43,6 +49,19 @@ func (s *State) PutParameter(p Parameter) (created bool, err error) {
 		Version: recordVersion, VHost: p.VHost, Component: p.Component, Name: p.Name, Value: p.Value,
 	})
 	return !existed, nil
+}
+
+// checkValue refuses a value that is not JSON, or too deep or too large to be kept.
+func checkValue(value json.RawMessage) error {
+	switch {
+	case !json.Valid(value):
+		return validationFailed("value is not JSON")
+	case depth(value) > amqp091.MaxDepth:
+		return validationFailed(fmt.Sprintf("value is nested more than %d deep", amqp091.MaxDepth))
+	case len(value) > maxTable:
+		return validationFailed(fmt.Sprintf("value of %d bytes, %d at most", len(value), maxTable))
+	}
+	return nil
 }
 
 // DeleteParameter removes a parameter and says whether there was one.
@@ -85,8 +104,11 @@ func (v *VHost) Parameter(component, name string) (Parameter, bool) {
 
 // PutGlobalParameter sets a parameter, replacing one there was.
 func (s *State) PutGlobalParameter(p GlobalParameter) (created bool, err error) {
-	if !json.Valid(p.Value) {
-		return false, validationFailed("value is not JSON")
+	if err := checkNamed("global parameter name", p.Name); err != nil {
+		return false, err
+	}
+	if err := checkValue(p.Value); err != nil {
+		return false, err
 	}
 	_, existed := s.parameters[p.Name]
 	s.parameters[p.Name] = slices.Clone(p.Value)

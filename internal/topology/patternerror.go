@@ -21,7 +21,7 @@ func patternComplaint(pattern string, err error) string {
 		what, read = inPCREWords(pattern, e)
 	}
 	if what == "" {
-		return invalidPattern + err.Error()
+		return invalidPattern + err.Error() + " (this broker takes the regular expressions of Go, RE2, which have neither look-ahead nor back references)"
 	}
 	return invalidPattern + erlterm.Tagged(len(invalidPattern), erlterm.String(what), strconv.Itoa(read))
 }

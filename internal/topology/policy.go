@@ -27,7 +27,7 @@ type Policy struct {
 
 func (p *Policy) key() string { return policyRecordKey(p.Operator, p.VHost, p.Name) }
 
-// policySet is the policies of one virtual host, the one to try first in front.
+// policySet is the policies of one virtual host, the one to try first in front. A change makes a new one.
 type policySet []*Policy
 
 func (set policySet) find(name string) (*Policy, bool) {
@@ -43,13 +43,13 @@ func (set *policySet) put(p *Policy) (replaced bool) {
 	i, _ := slices.BinarySearchFunc(*set, p, func(a, b *Policy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.seq, a.seq))
 	})
-	*set = slices.Insert(*set, i, p)
+	*set = slices.Insert(slices.Clip(*set), i, p)
 	return replaced
 }
 
 func (set *policySet) remove(name string) bool {
 	before := len(*set)
-	*set = slices.DeleteFunc(*set, func(p *Policy) bool { return p.Name == name })
+	*set = slices.DeleteFunc(slices.Clone(*set), func(p *Policy) bool { return p.Name == name })
 	return len(*set) < before
 }
 
@@ -76,24 +76,19 @@ func (set policySet) forExchange(x *Exchange) *Policy {
 	return nil
 }
 
-// Affected is what a change of policies has changed: those with another policy or with other settings in force.
-type Affected struct {
-	Queues    []*Queue
-	Exchanges []*Exchange
-}
-
-// PutPolicy sets a policy or operator policy. A refusal is Invalid, with the management API's text (DL-4.3).
-func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (affected Affected, created bool, err error) {
+// PutPolicy sets a policy or operator policy. What is declared from now on goes by it; what there is does when it is
+// taken over: see Takeover. A refusal is Invalid, with the management API's text (DL-4.3).
+func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (created bool, err error) {
 	v, err := s.vhost(vhost)
 	if err != nil {
-		return Affected{}, false, err
+		return false, err
 	}
 	pattern, err := d.check(operator, s.options.Strict)
 	if err != nil {
-		return Affected{}, false, err
+		return false, err
 	}
 	if err := v.checkPolicyKeys(d.Definition); err != nil {
-		return Affected{}, false, err
+		return false, err
 	}
 	priority, _ := number(d.Priority)
 	s.policySeq++
@@ -104,23 +99,23 @@ func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (aff
 	replaced := v.policySet(operator).put(p)
 	s.revision++
 	s.logPolicy(p)
-	return v.applyPolicies(), !replaced, nil
+	return !replaced, nil
 }
 
-// DeletePolicy removes a policy or operator policy and says whether there was one.
-func (s *State) DeletePolicy(vhost message.VHost, name string, operator bool) (affected Affected, existed bool, err error) {
+// DeletePolicy removes a policy or operator policy and says whether there was one. Takeover goes for it, too.
+func (s *State) DeletePolicy(vhost message.VHost, name string, operator bool) (existed bool, err error) {
 	v, err := s.vhost(vhost)
 	if err != nil {
-		return Affected{}, false, err
+		return false, err
 	}
 	p, ok := v.policySet(operator).find(name)
 	if !ok {
-		return Affected{}, false, nil
+		return false, nil
 	}
 	v.policySet(operator).remove(name)
 	s.revision++
 	s.log.Delete(p.key())
-	return v.applyPolicies(), true, nil
+	return true, nil
 }
 
 func (v *VHost) policySet(operator bool) *policySet {
@@ -138,47 +133,121 @@ func (v *VHost) Policy(name string, operator bool) (*Policy, bool) {
 	return v.policySet(operator).find(name)
 }
 
-// applyPolicies gives every queue and exchange the policies that are now in force.
-func (v *VHost) applyPolicies() Affected {
-	var a Affected
-	for _, q := range v.Queues() {
-		if v.applyPolicyToQueue(q) {
-			a.Queues = append(a.Queues, q)
-		}
-	}
-	for _, x := range v.Exchanges() {
-		if v.applyPolicyToExchange(x) {
-			a.Exchanges = append(a.Exchanges, x)
-		}
-	}
-	return a
+// Takeover gives the queues and exchanges there are the policies that are in force. A pattern may take a millisecond
+// for a name, and there may be a hundred thousand names: they are matched with nothing locked, a few at a time.
+type Takeover struct {
+	v         *VHost
+	queues    []*Queue
+	exchanges []*Exchange
+	found     []inForce // for the first queues, then for the first exchanges
 }
 
-func (v *VHost) applyPolicyToQueue(q *Queue) (changed bool) {
-	policy, operator := v.policies.forQueue(q), v.operatorPolicies.forQueue(q)
-	if q.Effective != nil && policy == q.Policy && operator == q.OperatorPolicy {
+// inForce is what applies to a queue or an exchange.
+type inForce struct{ policy, operator *Policy }
+
+// Rules are the policies of a virtual host at one moment.
+type Rules struct{ policies, operator policySet }
+
+func (v *VHost) rules() Rules { return Rules{v.policies, v.operatorPolicies} }
+
+func (r Rules) ofQueue(q *Queue) inForce {
+	return inForce{r.policies.forQueue(q), r.operator.forQueue(q)}
+}
+
+func (r Rules) ofExchange(x *Exchange) inForce {
+	return inForce{r.policies.forExchange(x), r.operator.forExchange(x)}
+}
+
+// Takeover begins a takeover of what there is in a virtual host; there is none if that is gone. It only reads.
+func (s *State) Takeover(vhost message.VHost) (t *Takeover) {
+	v, ok := s.vhosts[vhost]
+	if !ok {
+		return new(Takeover)
+	}
+	t = &Takeover{v: v, queues: make([]*Queue, 0, len(v.queues)), exchanges: make([]*Exchange, 0, len(v.exchanges))}
+	for _, q := range v.queues {
+		t.queues = append(t.queues, q)
+	}
+	for _, x := range v.exchanges {
+		t.exchanges = append(t.exchanges, x)
+	}
+	return t
+}
+
+// Rules are the policies that Match is to go by. It only reads the State.
+func (t *Takeover) Rules() (r Rules) {
+	if t.v != nil {
+		r = t.v.rules()
+	}
+	return r
+}
+
+// Order puts what is to be taken over into an order that does not depend on chance. It needs no State.
+func (t *Takeover) Order() {
+	slices.SortFunc(t.queues, func(a, b *Queue) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(t.exchanges, func(a, b *Exchange) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Match finds what applies to the next few queues and exchanges, at most limit of them and until enough says so, and
+// says whether there are any. It needs no State: names and types do not change.
+func (t *Takeover) Match(r Rules, limit int, enough func() bool) (more bool) {
+	t.found = t.found[:0]
+	for i := 0; i < min(limit, len(t.queues)+len(t.exchanges)) && (i == 0 || !enough()); i++ {
+		if i < len(t.queues) {
+			t.found = append(t.found, r.ofQueue(t.queues[i]))
+		} else {
+			t.found = append(t.found, r.ofExchange(t.exchanges[i-len(t.queues)]))
+		}
+	}
+	return len(t.found) > 0
+}
+
+// Apply puts in force what Match has found, but for what is gone. It returns the queues with another policy, and says
+// whether an exchange has one. If policies have changed meanwhile the takeover of that change comes later.
+func (s *State) Apply(t *Takeover) (queues []*Queue, rerouted bool) {
+	n := min(len(t.found), len(t.queues))
+	for i, q := range t.queues[:n] {
+		if s.vhosts[t.v.Name] == t.v && t.v.queues[q.Name] == q && q.goBy(t.found[i]) {
+			queues = append(queues, q)
+		}
+	}
+	for i, x := range t.exchanges[:len(t.found)-n] {
+		if s.vhosts[t.v.Name] == t.v && t.v.exchanges[x.Name] == x && x.goBy(t.found[n+i]) {
+			rerouted = true
+		}
+	}
+	t.queues, t.exchanges = t.queues[n:], t.exchanges[len(t.found)-n:]
+	if len(queues) > 0 || rerouted {
+		s.revision++
+	}
+	return queues, rerouted
+}
+
+// goBy puts policies in force, and says whether there were others.
+func (q *Queue) goBy(f inForce) (changed bool) {
+	if q.Effective != nil && f.policy == q.Policy && f.operator == q.OperatorPolicy {
 		return false
 	}
-	q.Policy, q.OperatorPolicy = policy, operator
+	q.Policy, q.OperatorPolicy = f.policy, f.operator
 	q.Effective = effectiveSettings(q)
 	return true
 }
 
-// applyPolicyToExchange: the default exchange has no policy, for its name matches any pattern that can be empty.
-func (v *VHost) applyPolicyToExchange(x *Exchange) (changed bool) {
+// goBy puts policies in force, and says whether there were others. The default exchange has none, for its name matches
+// any pattern that can be empty.
+func (x *Exchange) goBy(f inForce) (changed bool) {
 	if x.Name == "" {
 		return false
 	}
-	policy, operator := v.policies.forExchange(x), v.operatorPolicies.forExchange(x)
-	changed = policy != x.Policy || operator != x.OperatorPolicy
-	x.Policy, x.OperatorPolicy = policy, operator
+	changed = f.policy != x.Policy || f.operator != x.OperatorPolicy
+	x.Policy, x.OperatorPolicy = f.policy, f.operator
 	x.Alternate = nil
 	if value, ok := x.Arguments.Get(alternateExchange); ok {
 		if name, ok := value.(string); ok {
 			x.Alternate = (*message.ExchangeName)(&name)
 		}
-	} else if policy != nil {
-		x.Alternate = (*message.ExchangeName)(policy.Definition.text(alternateExchange))
+	} else if f.policy != nil {
+		x.Alternate = (*message.ExchangeName)(f.policy.Definition.text(alternateExchange))
 	}
 	return changed
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bartleby.mq/internal/erlterm"
+	"bartleby.mq/internal/message"
 )
 
 // ApplyTo says which objects a policy is for.
@@ -53,14 +54,15 @@ type policyKey struct {
 	complain string // what a bad value is not, after "is not a valid "
 	operator bool   // operator policies may set it
 	ours     bool   // Bartleby's own, unknown in strict mode
+	name     bool   // it is a name or a key: see message.CheckName
 }
 
 var policyKeys = map[string]policyKey{
-	"alternate-exchange":            {valid: isString, complain: "alternate exchange name"},
+	"alternate-exchange":            {valid: isString, name: true, complain: "alternate exchange name"},
 	"consumer-disconnected-timeout": {valid: atLeast(0), complain: "consumer disconnected timeout"},
 	"consumer-timeout":              {valid: atLeast(0), complain: "consumer timeout"},
-	"dead-letter-exchange":          {valid: isString, complain: "dead letter exchange name"},
-	"dead-letter-routing-key":       {valid: isString, complain: "dead letter routing key"},
+	"dead-letter-exchange":          {valid: isString, name: true, complain: "dead letter exchange name"},
+	"dead-letter-routing-key":       {valid: isString, name: true, complain: "dead letter routing key"},
 	"dead-letter-strategy":          {valid: isOneOf("at-most-once", "at-least-once"), complain: "dead letter strategy"},
 	"delayed-retry-jitter":          {valid: isBetween(0, 1), complain: "delayed retry jitter. Must be a number from 0 to 1", operator: true, ours: true},
 	"delayed-retry-max":             {valid: atLeast(1), complain: "delayed retry maximum delay. Must be a positive integer", operator: true},
@@ -118,6 +120,9 @@ type PolicyDecl struct {
 // check validates the declaration and compiles its pattern. All complaints are collected, as RabbitMQ does (DL-4.3).
 func (p *PolicyDecl) check(operator, strict bool) (*regexp.Regexp, error) {
 	var complaints []string
+	if err := message.CheckName("policy name", p.Name); err != nil {
+		complaints = append(complaints, err.Error())
+	}
 	if p.Priority == nil {
 		p.Priority = int64(0)
 	}
@@ -159,6 +164,11 @@ func (d Definition) check(operator, strict bool) string {
 		}
 		if !k.valid(d[key]) {
 			return erlterm.Format(printable(d[key])) + " is not a valid " + k.complain
+		}
+		if k.name {
+			if err := message.CheckName(key, *d.text(key)); err != nil {
+				return err.Error()
+			}
 		}
 	}
 	if c := d.checkDelayedRetry(); c != "" {

@@ -61,11 +61,11 @@ func TestProfileIsFixed(t *testing.T) {
 		t.Error(err)
 	}
 	f.DeleteQueue(q)
-	if _, _, err := f.PutPolicy(vh, PolicyDecl{Name: "p", Pattern: "", Definition: Definition{"message-ttl": int64(1)}}, false); err != nil {
+	if _, err := f.PutPolicy(vh, PolicyDecl{Name: "p", Pattern: "", Definition: Definition{"message-ttl": int64(1)}}, false); err != nil {
 		t.Fatal(err)
 	}
 	wantRefusal(t, change(deadletter.ApsaraMQ), Invalid, "policy 'p' sets message-ttl")
-	if _, _, err := f.DeletePolicy(vh, "p", false); err != nil {
+	if _, err := f.DeletePolicy(vh, "p", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := f.DeclareExchange(ExchangeDecl{VHost: vh, Name: "two words", Type: routing.Direct}, nil); err != nil {
@@ -103,7 +103,7 @@ func TestQueueKnowsProfile(t *testing.T) {
 func TestDL_22_4_Policies(t *testing.T) {
 	f := apsaraFixture(t)
 	put := func(key string, value any, operator bool) error {
-		_, _, err := f.PutPolicy(vh, PolicyDecl{Name: "p", Pattern: ".*", Definition: Definition{key: value}}, operator)
+		_, err := f.PutPolicy(vh, PolicyDecl{Name: "p", Pattern: ".*", Definition: Definition{key: value}}, operator)
 		return err
 	}
 	for key, value := range map[string]any{

@@ -22,6 +22,8 @@ type QueueDecl struct {
 	// Owner is the connection that declares: it alone may use an exclusive queue.
 	Owner     string
 	Arguments amqp091.Table
+
+	encoded encodedArguments // see EncodeArguments
 }
 
 func (d *QueueDecl) resource() Resource { return queueResource(d.VHost, d.Name) }
@@ -50,13 +52,20 @@ type Queue struct {
 	Priorities bool
 	// Policy and OperatorPolicy are those in force, or nil.
 	Policy, OperatorPolicy *Policy
-	// Effective is what arguments and policies come to. It is replaced, never changed, so it may be read after the lock.
+	// Effective is what arguments and policies come to. It is replaced, never changed: once read under the lock it may be used after it.
 	Effective *Settings
 	// Runtime belongs to the broker.
 	Runtime any
 
 	in map[bindingID]*Binding
+	// unstored: it was declared, and the store does not have it yet. Its name is taken, and nothing leads to it.
+	unstored bool
+	// encoded is what is stored of the arguments, until it is: see Place.
+	encoded encodedArguments
 }
+
+// Unstored says whether the queue is not in force yet, see State.Stored.
+func (q *Queue) Unstored() bool { return q.unstored }
 
 // Resource names the queue for permissions and texts.
 func (q *Queue) Resource() Resource { return queueResource(q.VHost, q.Name) }
@@ -119,6 +128,9 @@ func (s *State) CheckQueue(d QueueDecl, permit Permit) (*Queue, error) {
 
 // DeclareQueue checks like CheckQueue and creates the queue if it is missing.
 func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool, err error) {
+	if err := d.EncodeArguments(); err != nil {
+		return nil, false, err
+	}
 	q, err = s.checkQueue(&d, permit)
 	if q != nil || err != nil {
 		return q, false, err
@@ -131,6 +143,7 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 		Strict:      s.options.Strict,
 		AtLeastOnce: s.options.ClassicAtLeastOnce,
 		Priorities:  s.options.ApsaraPriorities && v.Profile() == deadletter.ApsaraMQ,
+		encoded:     d.encoded,
 	}
 	if d.Exclusive {
 		q.Owner = d.Owner
@@ -138,17 +151,22 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 	s.addQueue(v, q)
 	s.revision++
 	if q.Durable {
+		s.made = append(s.made, q)
 		s.logQueue(q)
+	}
+	if q.Type != Quorum {
+		q.encoded = nil // its place is nobody's to say
 	}
 	return q, true, nil
 }
 
-// Place says in which group of replicas a queue lives that was just created.
+// Place says in which group of replicas a queue lives that was just created. It is called once.
 func (s *State) Place(q *Queue, group uint64) {
 	q.Group = group
 	if q.Durable {
 		s.logQueue(q)
 	}
+	q.encoded = nil
 }
 
 func (s *State) addQueue(v *VHost, q *Queue) {
@@ -157,7 +175,7 @@ func (s *State) addQueue(v *VHost, q *Queue) {
 	q.Type, q.Profile = QueueType(name), v.Profile()
 	q.in = map[bindingID]*Binding{}
 	v.queues[q.Name] = q
-	v.applyPolicyToQueue(q)
+	q.goBy(v.rules().ofQueue(q))
 }
 
 // checkQueue also brings the declaration into the form that is compared and stored: the name cleaned, exclusive queues
@@ -262,10 +280,18 @@ func (s *State) withQueueType(v *VHost, d *QueueDecl) amqp091.Table {
 	args := slices.Clone(d.Arguments)
 	if i >= 0 {
 		args[i].Value = string(t)
+		d.encoded, _ = encode(args) // as before, but for a few bytes
 		return args
 	}
+	if len(d.encoded) > 0 {
+		d.encoded = append(slices.Clip(d.encoded), ',')
+	}
+	d.encoded = append(d.encoded, typeField(t)...)
 	return append(args, amqp091.Field{Key: "x-queue-type", Value: string(t)})
 }
+
+// typeField is what is stored of the argument x-queue-type.
+func typeField(t QueueType) []byte { return []byte(`["x-queue-type","S","` + string(t) + `"]`) }
 
 // DefaultQueueType is the type of declarations in the virtual host that name none.
 func (s *State) DefaultQueueType(v *VHost) QueueType {

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -317,5 +318,53 @@ func TestBR_6_14_DeletingAQueueRemovesItsBindings(t *testing.T) {
 	}
 	if f.DeleteQueue(q); len(f.vhost().Queues()) != 1 {
 		t.Error("deleting the old incarnation took the new one")
+	}
+}
+
+// Nothing leads to a queue that is not stored yet, and its name is taken.
+func TestAQueueThatIsNotStored(t *testing.T) {
+	s := New(Options{})
+	if _, _, err := s.PutVHost("v", Metadata{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Reserve()
+	s.TakeMade()
+	if s.Numbered() {
+		t.Error("a number may be used that is reserved nowhere")
+	}
+	s.Stored(s.TakeMade())
+	if !s.Numbered() {
+		t.Error("no number may be used")
+	}
+	if _, created, err := s.DeclareQueue(QueueDecl{VHost: "v", Name: "q", Durable: true}, nil); err != nil || !created {
+		t.Fatal(created, err)
+	}
+	made := s.TakeMade()
+	v, _ := s.VHost("v")
+	route := func() int {
+		x, _ := v.Exchange("")
+		return len(new(Router).Route(v, x, &routing.Message{Key: []byte("q"), More: [][]byte{[]byte("q")}}, nil))
+	}
+	bind := func() error {
+		_, _, err := s.Bind(BindingDecl{VHost: "v", Source: "amq.fanout", DestinationKind: QueueResource, Destination: "q"}, nil)
+		return err
+	}
+	if n := route(); n != 0 {
+		t.Errorf("a key leads to %d queues", n)
+	}
+	if err := bind(); !errors.Is(err, ErrUnstored) {
+		t.Errorf("bound: %v", err)
+	}
+	if _, created, err := s.DeclareQueue(QueueDecl{VHost: "v", Name: "q", Durable: true}, nil); err != nil || created {
+		t.Errorf("declared again: created %t, %v", created, err)
+	}
+	if !s.Stored(made) {
+		t.Error("nothing was opened")
+	}
+	if n := route(); n != 1 {
+		t.Errorf("the key leads to %d queues", n)
+	}
+	if err := bind(); err != nil {
+		t.Error(err)
 	}
 }

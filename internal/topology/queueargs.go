@@ -136,13 +136,14 @@ func checkMaxPriority(v any, all amqp091.Table) string {
 }
 
 func checkDeadLetterKey(v any, all amqp091.Table) string {
-	if _, ok := v.(string); !ok {
+	key, ok := v.(string)
+	if !ok {
 		return unacceptableType(v)
 	}
 	if _, ok := all.Get("x-dead-letter-exchange"); !ok {
 		return "routing_key_but_no_dlx_defined"
 	}
-	return ""
+	return notAName(key)
 }
 
 func checkQueueVersion(v any, all amqp091.Table) string {

@@ -129,21 +129,21 @@ func (s *State) logVHost(v *VHost) {
 }
 
 func (s *State) logExchange(x *Exchange) {
-	s.log.Put(exchangeKey(x.VHost, x.Name), exchangeRecord{
-		recordVersion, x.VHost, x.Name, x.Type, x.AutoDelete, x.Internal, typedTable(x.Arguments), x.User,
-	})
+	s.log.PutText(exchangeKey(x.VHost, x.Name), withArguments(exchangeRecord{
+		recordVersion, x.VHost, x.Name, x.Type, x.AutoDelete, x.Internal, nil, x.User,
+	}, x.encoded))
 }
 
 func (s *State) logQueue(q *Queue) {
-	s.log.Put(queueKey(q.VHost, q.Name), queueRecord{
-		recordVersion, q.VHost, q.Name, q.AutoDelete, typedTable(q.Arguments), q.Incarnation, q.Strict, q.AtLeastOnce, q.Group, q.Priorities,
-	})
+	s.log.PutText(queueKey(q.VHost, q.Name), withArguments(queueRecord{
+		recordVersion, q.VHost, q.Name, q.AutoDelete, nil, q.Incarnation, q.Strict, q.AtLeastOnce, q.Group, q.Priorities,
+	}, q.encoded))
 }
 
-func (s *State) logBinding(b *Binding) {
-	s.log.Put(bindingKey(b), bindingRecord{
-		recordVersion, b.VHost, b.id.source, b.id.kind == ExchangeResource, b.id.destination, b.Key, typedTable(b.Arguments),
-	})
+func (s *State) logBinding(b *Binding, encoded encodedArguments) {
+	s.log.PutText(bindingKey(b), withArguments(bindingRecord{
+		recordVersion, b.VHost, b.id.source, b.id.kind == ExchangeResource, b.id.destination, b.Key, nil,
+	}, encoded))
 }
 
 func (s *State) logPolicy(p *Policy) {
@@ -154,3 +154,56 @@ func (s *State) logPolicy(p *Policy) {
 
 // typedTable is an AMQP table whose JSON form keeps the field types, which plain JSON does not.
 type typedTable amqp091.Table
+
+// encodedArguments are the fields of arguments as they are stored, without the brackets around them: whoever declares
+// something makes them before the State is locked and changed, for it may take a while, and may not be possible.
+type encodedArguments []byte
+
+// encode is what is stored of arguments. They must be what can be read again.
+func encode(t amqp091.Table) (encodedArguments, error) {
+	if err := checkTable(t); err != nil {
+		return nil, Refuse(PreconditionFailed, "invalid %s", err)
+	}
+	b, err := appendFields(make([]byte, 0, 64), t)
+	if err != nil {
+		return nil, Refuse(PreconditionFailed, "invalid arguments: %s", err)
+	}
+	return b, nil
+}
+
+// EncodeArguments makes what is stored of the arguments. The State does it itself where it was not done.
+func (d *QueueDecl) EncodeArguments() (err error) {
+	if d.encoded == nil {
+		d.encoded, err = encode(d.Arguments)
+	}
+	return err
+}
+
+// EncodeArguments makes what is stored of the arguments. The State does it itself where it was not done.
+func (d *ExchangeDecl) EncodeArguments() (err error) {
+	if d.encoded == nil {
+		d.encoded, err = encode(d.Arguments)
+	}
+	return err
+}
+
+// EncodeArguments makes what is stored of the arguments. The State does it itself where it was not done.
+func (d *BindingDecl) EncodeArguments() (err error) {
+	if d.encoded == nil {
+		d.encoded, err = encode(d.Arguments.Sorted())
+	}
+	return err
+}
+
+// withArguments is the JSON form of a record with arguments.
+func withArguments(record any, encoded encodedArguments) []byte {
+	text, err := json.Marshal(record)
+	if err != nil {
+		panic("topology: record does not marshal: " + err.Error()) // it is numbers, flags and names
+	}
+	if len(encoded) == 0 {
+		return text
+	}
+	text = append(text[:len(text)-1], `,"arguments":[`...)
+	return append(append(text, encoded...), "]}"...)
+}

@@ -57,13 +57,14 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 	return out
 }
 
-// routeDefault takes each key for a queue's name (BR-5.3).
+// routeDefault takes each key for a queue's name (BR-5.3). No other exchange can lead to a queue that is not stored yet,
+// for nothing is bound to it.
 func (r *Router) routeDefault(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
-	if q, ok := v.queues[message.QueueName(m.Key)]; ok {
+	if q, ok := v.queues[message.QueueName(m.Key)]; ok && !q.unstored {
 		out = r.add(out, start, q)
 	}
 	for _, key := range m.More {
-		if q, ok := v.queues[message.QueueName(key)]; ok {
+		if q, ok := v.queues[message.QueueName(key)]; ok && !q.unstored {
 			out = r.add(out, start, q)
 		}
 	}

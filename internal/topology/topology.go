@@ -13,6 +13,7 @@ package topology
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -51,9 +52,21 @@ type State struct {
 	// Incarnations are handed out from a block reserved on disk, so that transient queues cost no write of their own, and
 	// by an earlier change than the one that makes the queue: a group may have created it before that one is stored, and
 	// if it never is, its number must not be another queue's.
-	incarnation uint64 // the last one handed out
-	reserved    uint64 // the last one that may be handed out before the next reservation
+	incarnation uint64   // the last one handed out
+	reserved    uint64   // the last one that may be handed out before the next reservation
+	numbered    uint64   // the last one that a reservation is stored for
+	made        []*Queue // durable queues since TakeMade
 }
+
+// Made is what changes have made that counts only once they are stored.
+type Made struct {
+	queues   []*Queue
+	reserved uint64
+}
+
+// ErrUnstored is the error of a change that rests on another which is not stored yet. It has changed nothing, and is to
+// be tried again then.
+var ErrUnstored = errors.New("what this rests on is not stored yet")
 
 // incarnationBlock is how many incarnation numbers one record reserves.
 const incarnationBlock = 1024
@@ -79,12 +92,46 @@ func (s *State) Revision() uint64 { return s.revision }
 // TakeChanges returns the durable changes since the last call, for the store to keep.
 func (s *State) TakeChanges() []change.Change { return s.log.Take() }
 
+// TakeMade returns what was made since the last call. It does not count before Stored is told that the changes which
+// TakeChanges has returned are stored.
+func (s *State) TakeMade() Made {
+	m := Made{queues: s.made, reserved: s.reserved}
+	for _, q := range m.queues {
+		q.unstored = true
+	}
+	s.made = nil
+	return m
+}
+
+// Numbered says whether the next durable queue has a number that is reserved on disk: see State.incarnation.
+func (s *State) Numbered() bool { return s.incarnation < s.numbered }
+
+// Stored puts in force what changes have made, and says whether keys lead elsewhere by that.
+func (s *State) Stored(m Made) (opened bool) {
+	s.numbered = m.reserved
+	for _, q := range m.queues {
+		q.unstored = false
+		s.revision++
+	}
+	return len(m.queues) > 0
+}
+
 // Reserve sees to it that the next queues have numbers that no queue ever had. It is to be stored before the first is declared.
 func (s *State) Reserve() {
 	if s.incarnation+incarnationBlock/2 > s.reserved {
 		s.reserved = s.incarnation + incarnationBlock
 		s.log.Put(counterKey, counterRecord{Version: recordVersion, Reserved: s.reserved})
 	}
+}
+
+// Reserved is the highest number that a queue may have that is stored.
+func (s *State) Reserved() uint64 { return s.reserved }
+
+// GoOnFrom sees to it that no queue is given a number up to n, some of which may have been given to queues
+// that are not known any more.
+func (s *State) GoOnFrom(n uint64) {
+	s.incarnation = max(s.incarnation, n)
+	s.Reserve()
 }
 
 // nextIncarnation returns a number no queue of this broker ever had.

@@ -1,8 +1,10 @@
 package topology
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -20,21 +22,68 @@ import (
 
 // MarshalJSON writes the typed form.
 func (t typedTable) MarshalJSON() ([]byte, error) {
-	fields := make([][3]any, 0, len(t))
-	for _, f := range t {
-		typ, value, err := typedValue(f.Value)
-		if err != nil {
+	b, err := appendFields([]byte{'['}, amqp091.Table(t))
+	return append(b, ']'), err
+}
+
+// appendFields appends the typed form of a table's fields without the brackets around them. It is one walk, however deep
+// the table is: to marshal each table inside by itself would copy the innermost once for each that is around it.
+func appendFields(b []byte, t amqp091.Table) (_ []byte, err error) {
+	for i, f := range t {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendText(append(b, '['), f.Key); err != nil {
+			return nil, err
+		}
+		if b, err = appendTyped(append(b, ','), f.Value); err != nil {
 			return nil, fmt.Errorf("field %q: %w", f.Key, err)
 		}
-		fields = append(fields, [3]any{f.Key, typ, value})
+		b = append(b, ']')
 	}
-	return json.Marshal(fields)
+	return b, nil
+}
+
+// appendTyped appends a type and its value, with the comma between them.
+func appendTyped(b []byte, v any) (_ []byte, err error) {
+	switch v := v.(type) {
+	case amqp091.Table:
+		if b, err = appendFields(append(b, `"F",[`...), v); err != nil {
+			return nil, err
+		}
+		return append(b, ']'), nil
+	case amqp091.Array:
+		b = append(b, `"A",[`...)
+		for i, e := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendTyped(append(b, '['), e); err != nil {
+				return nil, err
+			}
+			b = append(b, ']')
+		}
+		return append(b, ']'), nil
+	}
+	typ, value, err := typedValue(v)
+	if err != nil {
+		return nil, err
+	}
+	b = append(append(append(b, '"'), typ...), `",`...)
+	return appendText(b, value)
+}
+
+// appendText appends the JSON form of a value without any inside it.
+func appendText(b []byte, v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	return append(b, text...), err
 }
 
 // nanPrefix begins the text of a NaN, followed by its bits in hexadecimal: there are many, and no decimal form tells them
 // apart.
 const nanPrefix = "NaN:"
 
+// typedValue is the type and the JSON form of a value that has none inside it.
 func typedValue(v any) (typ string, value any, err error) {
 	switch v := v.(type) {
 	case nil:
@@ -76,91 +125,169 @@ func typedValue(v any) (typ string, value any, err error) {
 		return "S64", base64.StdEncoding.EncodeToString([]byte(v)), nil
 	case []byte:
 		return "x", base64.StdEncoding.EncodeToString(v), nil
-	case amqp091.Table:
-		return "F", typedTable(v), nil
-	case amqp091.Array:
-		list := make([][2]any, 0, len(v))
-		for _, e := range v {
-			typ, value, err := typedValue(e)
-			if err != nil {
-				return "", nil, err
-			}
-			list = append(list, [2]any{typ, value})
-		}
-		return "A", list, nil
 	}
 	return "", nil, fmt.Errorf("no AMQP field type for %T", v)
 }
 
-// UnmarshalJSON reads the typed form.
+// UnmarshalJSON reads the typed form, in one walk: see appendFields.
 func (t *typedTable) UnmarshalJSON(text []byte) error {
-	var fields [][3]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
 		return err
 	}
-	*t = make(typedTable, 0, len(fields))
-	for _, f := range fields {
-		var key, typ string
-		if err := json.Unmarshal(f[0], &key); err != nil {
-			return err
+	table, err := untypedTable(v)
+	*t = typedTable(table)
+	return err
+}
+
+var errTyped = errors.New("not the form of a typed value")
+
+func untypedTable(v any) (amqp091.Table, error) {
+	fields, ok := v.([]any)
+	if !ok && v != nil {
+		return nil, errTyped
+	}
+	table := make(amqp091.Table, 0, len(fields))
+	for _, v := range fields {
+		f, ok := v.([]any)
+		if !ok || len(f) != 3 {
+			return nil, errTyped
 		}
-		if err := json.Unmarshal(f[1], &typ); err != nil {
-			return err
+		key, isText := f[0].(string)
+		typ, isType := f[1].(string)
+		if !isText || !isType {
+			return nil, errTyped
 		}
 		value, err := untypedValue(typ, f[2])
 		if err != nil {
-			return fmt.Errorf("field %q: %w", key, err)
+			return nil, fmt.Errorf("field %q: %w", key, err)
 		}
-		*t = append(*t, amqp091.Field{Key: key, Value: value})
+		table = append(table, amqp091.Field{Key: key, Value: value})
 	}
-	return nil
+	return table, nil
 }
 
-func untypedValue(typ string, text json.RawMessage) (any, error) {
+func untypedArray(v any) (amqp091.Array, error) {
+	list, ok := v.([]any)
+	if !ok && v != nil {
+		return nil, errTyped
+	}
+	array := make(amqp091.Array, 0, len(list))
+	for _, v := range list {
+		e, ok := v.([]any)
+		if !ok || len(e) != 2 {
+			return nil, errTyped
+		}
+		typ, ok := e[0].(string)
+		if !ok {
+			return nil, errTyped
+		}
+		value, err := untypedValue(typ, e[1])
+		if err != nil {
+			return nil, err
+		}
+		array = append(array, value)
+	}
+	return array, nil
+}
+
+func untypedValue(typ string, v any) (any, error) {
 	switch typ {
 	case "V":
 		return nil, nil
 	case "t":
-		return decode[bool](text)
+		return is[bool](v)
 	case "b":
-		return decode[int8](text)
+		n, err := signed(v, 8)
+		return int8(n), err
 	case "B":
-		return decode[uint8](text)
+		n, err := unsigned(v, 8)
+		return uint8(n), err
 	case "s":
-		return decode[int16](text)
+		n, err := signed(v, 16)
+		return int16(n), err
 	case "u":
-		return decode[uint16](text)
+		n, err := unsigned(v, 16)
+		return uint16(n), err
 	case "I":
-		return decode[int32](text)
+		n, err := signed(v, 32)
+		return int32(n), err
 	case "i":
-		return decode[uint32](text)
+		n, err := unsigned(v, 32)
+		return uint32(n), err
 	case "l":
-		return decode[int64](text)
+		return signed(v, 64)
 	case "T":
-		return decode[amqp091.Timestamp](text)
+		n, err := unsigned(v, 64)
+		return amqp091.Timestamp(n), err
 	case "S":
-		return decode[string](text)
+		return is[string](v)
 	case "S64":
-		b, err := decode[[]byte](text)
+		b, err := binaryText(v)
 		return string(b), err
 	case "x":
-		return decode[[]byte](text)
+		return binaryText(v)
 	case "f", "d":
-		return untypedFloat(typ, text)
+		return untypedFloat(typ, v)
 	case "D":
-		pair, err := decode[[2]uint32](text)
-		return amqp091.Decimal{Scale: uint8(pair[0]), Value: pair[1]}, err
+		return untypedDecimal(v)
 	case "F":
-		table, err := decode[typedTable](text)
-		return amqp091.Table(table), err
+		return untypedTable(v)
 	case "A":
-		return untypedArray(text)
+		return untypedArray(v)
 	}
 	return nil, fmt.Errorf("unknown field type %q", typ)
 }
 
-func untypedFloat(typ string, text json.RawMessage) (any, error) {
-	s, err := decode[string](text)
+func is[T any](v any) (T, error) {
+	t, ok := v.(T)
+	if !ok {
+		return t, errTyped
+	}
+	return t, nil
+}
+
+func signed(v any, bits int) (int64, error) {
+	n, err := is[json.Number](v)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(n.String(), 10, bits)
+}
+
+func unsigned(v any, bits int) (uint64, error) {
+	n, err := is[json.Number](v)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(n.String(), 10, bits)
+}
+
+func binaryText(v any) ([]byte, error) {
+	s, err := is[string](v)
+	if err != nil {
+		return nil, err
+	}
+	return base64.StdEncoding.DecodeString(s)
+}
+
+func untypedDecimal(v any) (any, error) {
+	pair, ok := v.([]any)
+	if !ok || len(pair) != 2 {
+		return nil, errTyped
+	}
+	scale, err := unsigned(pair[0], 8)
+	if err != nil {
+		return nil, err
+	}
+	n, err := unsigned(pair[1], 32)
+	return amqp091.Decimal{Scale: uint8(scale), Value: uint32(n)}, err
+}
+
+func untypedFloat(typ string, v any) (any, error) {
+	s, err := is[string](v)
 	if err != nil {
 		return nil, err
 	}
@@ -176,30 +303,4 @@ func untypedFloat(typ string, text json.RawMessage) (any, error) {
 		return float32(f), err
 	}
 	return strconv.ParseFloat(s, 64)
-}
-
-func untypedArray(text json.RawMessage) (any, error) {
-	list, err := decode[[][2]json.RawMessage](text)
-	if err != nil {
-		return nil, err
-	}
-	array := make(amqp091.Array, 0, len(list))
-	for _, e := range list {
-		typ, err := decode[string](e[0])
-		if err != nil {
-			return nil, err
-		}
-		value, err := untypedValue(typ, e[1])
-		if err != nil {
-			return nil, err
-		}
-		array = append(array, value)
-	}
-	return array, nil
-}
-
-func decode[T any](text json.RawMessage) (T, error) {
-	var v T
-	err := json.Unmarshal(text, &v)
-	return v, err
 }

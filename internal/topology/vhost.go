@@ -69,6 +69,11 @@ func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool
 		return nil, false, Refuse(Invalid, "%s is not a valid queue type", m.DefaultQueueType)
 	}
 	v, ok := s.vhosts[name]
+	if !ok {
+		if err := message.CheckName("vhost", name); err != nil {
+			return nil, false, &Error{Kind: Invalid, Text: err.Error()}
+		}
+	}
 	if m.Profile, err = s.settleProfile(name, v, m.Profile); err != nil {
 		return nil, false, err
 	}

@@ -88,7 +88,7 @@ func (s *small) log(t *testing.T) string {
 }
 
 // A disk fills up. With the alarm in time publishers are blocked; without, the node
-// stops with the line that says so, and does not start until there is room. What
+// stops with the line that says so, and starts again by its reserve of room. What
 // was confirmed is there in either case.
 func TestDiskFull(t *testing.T) {
 	if testing.Short() {
@@ -116,11 +116,15 @@ func TestDiskFull(t *testing.T) {
 				n.Kill()
 			} else {
 				stoppedOnFullDisk(t, s, n)
-				if again, err := node.Start(o); err == nil {
-					again.Kill() // the journal has found a little room
-				} else if !errors.Is(err, node.ErrEnded) || again.ExitCode() != 1 {
-					t.Errorf("started on a full disk: %v, exit code %d", err, again.ExitCode())
+				// It has kept what it needs to start with.
+				again, err := node.Start(o)
+				if err != nil {
+					t.Fatal("not started on a full disk: ", err, s.log(t))
 				}
+				if !strings.Contains(s.log(t), "the reserve was given back") {
+					t.Error("the log does not tell of the reserve:\n", s.log(t))
+				}
+				again.Kill()
 			}
 			s.remount(t, "size=256m")
 			if n, err = node.Start(o); err != nil {
@@ -138,6 +142,86 @@ func TestDiskFull(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The alarm of a full disk ends once the messages are gone: the node keeps nothing that it
+// could give back. So it does after a start, and a reserve that was used is made again.
+func TestDiskIsGivenBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a disk")
+	}
+	for _, tt := range []struct {
+		name, limit string
+		restart     bool
+	}{
+		{"drained", "50MB", false},
+		{"drained after a kill", "50MB", true},
+		{"drained after a start on the reserve", "0", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := mountSmall(t, 176)
+			o := node.Options{Bin: s.bin, Dir: s.dir, Config: "disk_free_limit.absolute = " + tt.limit + "\n", Env: []string{"BARTLEBY_CHECKPOINT_BYTES=20000000", "BARTLEBY_SEGMENT_BYTES=33554432"}}
+			n, err := node.Start(o)
+			if err != nil {
+				t.Fatal(err, s.log(t))
+			}
+			confirmed, blocked := fill(t, n)
+			if tt.limit == "0" {
+				stoppedOnFullDisk(t, s, n)
+			} else if !blocked {
+				t.Fatal("publishers were not blocked:\n", s.log(t))
+			}
+			if tt.restart {
+				n.Kill()
+				o.Config = "disk_free_limit.absolute = 50MB\n"
+				if n, err = node.Start(o); err != nil {
+					t.Fatal(err, s.log(t))
+				}
+			}
+			defer n.Kill()
+			if found := take(t, n, len(confirmed)); len(found) < len(confirmed) {
+				t.Errorf("%d messages, %d were confirmed", len(found), len(confirmed))
+			}
+			conn, err := dial(n.AMQP)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.CloseDeadline(time.Now().Add(100 * time.Millisecond)) }()
+			ch, err := conn.Channel()
+			if err == nil {
+				err = ch.Confirm(false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := ch.PublishWithDeferredConfirm("", "full", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("again")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			if ok, err := answer.WaitContext(ctx); !ok || err != nil {
+				t.Fatalf("publishers stay blocked: %v, %v\n%s\n%s", ok, err, s.list(t), s.log(t))
+			}
+			for !strings.Contains(s.list(t), "/reserve") {
+				if ctx.Err() != nil {
+					t.Fatal("there is no reserve\n", s.list(t))
+				}
+				wait(ctx, 100*time.Millisecond)
+			}
+		})
+	}
+}
+
+// list is what is in the file system.
+func (s *small) list(t *testing.T) string {
+	t.Helper()
+	args := append(s.enter(), "find", filepath.Join(s.dir, "data"), "-type", "f", "-size", "+1000k", "-printf", "%b\t%p\n")
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v: %s", args, err, out)
+	}
+	return string(out)
 }
 
 // A file system that cannot be written to is an error that names the place.

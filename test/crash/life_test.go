@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/bodyfile"
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
@@ -273,7 +274,7 @@ type steps struct {
 // snapshots.
 func failpoints() []string {
 	raft := []string{cluster.FailRaftAppend, cluster.FailRaftCommit, cluster.FailRaftApplied}
-	return slices.Concat(partition.Failpoints, journal.Failpoints, bodyfile.Failpoints, raft)
+	return slices.Concat(broker.Failpoints, partition.Failpoints, journal.Failpoints, bodyfile.Failpoints, raft)
 }
 
 // failpoint chooses where the server is to kill itself, and how often it passes
@@ -283,6 +284,8 @@ func (l *life) failpoint() string {
 	name := points[l.rng.IntN(len(points))]
 	most := 300.0
 	switch name {
+	case broker.FailDeclareChanged, broker.FailDeclareLogged, broker.FailDeclareStored, broker.FailDeclareOpened:
+		most = 30
 	case partition.FailCheckpointCut, partition.FailCheckpointPages, partition.FailCheckpointWhole, partition.FailSpill, partition.FailKeepCopied, partition.FailKeepSwapped,
 		journal.FailRollBeforeHeader, journal.FailRollAfterHeader, journal.FailRecycleBeforeRename,
 		journal.FailRetireBefore, journal.FailRetireMoved, journal.FailRetireKept, journal.FailRecoverMid,

@@ -92,7 +92,9 @@ func (p page) run(t *testing.T, bin string) {
 	addresses := strings.NewReplacer("127.0.0.1:15672", n.HTTP, "127.0.0.1:5672", n.AMQP, "127.0.0.1:15692", n.Prometheus)
 	c := exec.Command("bash", "-c", addresses.Replace(script.String()))
 	c.Dir = dir
-	c.Env = append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"))
+	// The directory is named so that a command that finds no node there is not one for what
+	// else listens on the machine.
+	c.Env = append(node.Environment(), "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"), "BARTLEBY_DATA_DIR="+filepath.Join(dir, "data"))
 	said, failed := c.CombinedOutput()
 	for i, b := range chosen {
 		out, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(i, ".out")))

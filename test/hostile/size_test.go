@@ -43,7 +43,8 @@ func TestLargeBodiesCompleteAtOnce(t *testing.T) {
 		t.Skip("sends a gigabyte")
 	}
 	start(t)
-	const count, size = 66, 16 * mib
+	// A connection may have four of the largest under way.
+	const connections, each, size = 22, 3, 16 * mib
 	conn := dial(t)
 	defer func() { _ = conn.Close() }()
 	ch, err := conn.Channel()
@@ -55,24 +56,31 @@ func TestLargeBodiesCompleteAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := login(t)
-	go c.drain()
 	piece := make([]byte, 128<<10-8)
-	var last []byte
-	for i := range count {
-		channel := uint16(i + 1)
-		c.method(channel, amqp091.ChannelOpen{})
-		props := []byte{0x10, 0, 2} // delivery-mode 2
-		c.send(publish(channel, "", q.Name, size, props, false))
-		left := size - 1
-		for left > 0 {
-			n := min(left, len(piece))
-			c.send(frame(3, channel, uint32(n), piece[:n], 0xCE))
-			left -= n
+	var clients []*raw
+	for range connections {
+		c := login(t)
+		go c.drain()
+		clients = append(clients, c)
+		for channel := range uint16(each) {
+			c.method(channel+1, amqp091.ChannelOpen{})
+			props := []byte{0x10, 0, 2} // delivery-mode 2
+			c.send(publish(channel+1, "", q.Name, size, props, false))
+			left := size - 1
+			for left > 0 {
+				n := min(left, len(piece))
+				c.send(frame(3, channel+1, uint32(n), piece[:n], 0xCE))
+				left -= n
+			}
 		}
-		last = append(last, frame(3, channel, 1, []byte{0}, 0xCE)...)
 	}
-	c.send(last)
+	for _, c := range clients {
+		var last []byte
+		for channel := range uint16(each) {
+			last = append(last, frame(3, channel+1, 1, []byte{0}, 0xCE)...)
+		}
+		c.send(last)
+	}
 	deadline := time.Now().Add(30 * time.Second)
 	for {
 		q, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
@@ -87,7 +95,9 @@ func TestLargeBodiesCompleteAtOnce(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	_ = c.Close()
+	for _, c := range clients {
+		_ = c.Close()
+	}
 	if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
 		t.Fatal(err)
 	}

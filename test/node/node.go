@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,7 +35,15 @@ type Options struct {
 	Bin    string   // the bartleby binary
 	Dir    string   // the data directory, the configuration and the log are made in it
 	Config string   // content of the configuration file
-	Env    []string // beside this process's own
+	Env    []string // beside Environment
+}
+
+// Environment is this process's own, without what would tell a server or a command line of
+// another node than the test's.
+func Environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "BARTLEBY_") || strings.HasPrefix(v, "RABBITMQ_")
+	})
 }
 
 // Node is a running server.
@@ -68,7 +77,7 @@ func Launch(o Options) (*Node, <-chan error, error) {
 	n := &Node{ended: make(chan struct{})}
 	n.cmd = exec.Command(o.Bin, "server", "--data-dir", filepath.Join(o.Dir, "data"), "--config", config,
 		"--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--prometheus", "127.0.0.1:0")
-	n.cmd.Env = append(os.Environ(), o.Env...)
+	n.cmd.Env = append(Environment(), o.Env...)
 	r, w, err := os.Pipe()
 	if err != nil {
 		_ = log.Close()

@@ -2,8 +2,10 @@ package security
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"os"
@@ -53,6 +55,70 @@ func TestPathTraversal(t *testing.T) {
 	n.must("PUT", "/queues/%2F/..%2f..%2fetc", object{"durable": true})
 	if list := n.must("GET", "/queues/%2F", nil); !strings.Contains(list, `"name":"../../etc"`) {
 		t.Errorf("queues are %s", list)
+	}
+}
+
+// What a page of another site has a browser ask for changes nothing, whatever it calls the body,
+// on the API and on ApsaraMQ's. The browser's own site may, by JSON or a form's file; so may
+// programs, which say nothing of sites.
+func TestCrossSiteRequests(t *testing.T) {
+	t.Parallel()
+	n := start(t, "apsaramq.access_key.a.id = AK\napsaramq.access_key.a.secret = 0123456789abcdef\napsaramq.access_key.a.user = guest\n")
+	at := n.s.Addresses().HTTP.String()
+	const definitions = `{"users":[{"name":"mallory","password_hash":"","tags":"administrator"}]}`
+	var form bytes.Buffer
+	upload := multipart.NewWriter(&form)
+	file, err := upload.CreateFormFile("file", "d.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(file, definitions)
+	_ = upload.Close()
+	for name, c := range map[string]struct {
+		method, path, kind, body string
+		site, origin             string
+		status                   int
+	}{
+		"definitions as text":           {"POST", "/api/definitions", "text/plain", definitions, "cross-site", "https://evil.example", 403},
+		"definitions as a form's file":  {"POST", "/api/definitions", upload.FormDataContentType(), form.String(), "cross-site", "https://evil.example", 403},
+		"from a site beside":            {"POST", "/api/definitions", "text/plain", definitions, "same-site", "http://other." + at, 403},
+		"a browser without Sec-Fetch":   {"POST", "/api/definitions", "text/plain", definitions, "", "https://evil.example", 403},
+		"a sandboxed frame":             {"POST", "/api/definitions", "text/plain", definitions, "", "null", 403},
+		"a login":                       {"POST", "/api/login", "application/x-www-form-urlencoded", "username=guest&password=guest", "cross-site", "https://evil.example", 403},
+		"a deletion":                    {"DELETE", "/api/users/guest", "", "", "cross-site", "https://evil.example", 403},
+		"ApsaraMQ's":                    {"POST", "/?Action=CreateVirtualHost", "application/x-www-form-urlencoded", "VirtualHost=v", "cross-site", "https://evil.example", 403},
+		"the same site, as text":        {"POST", "/api/definitions", "text/plain", `{"users":[]}`, "same-origin", "http://" + at, 415},
+		"the same site, without a type": {"PUT", "/api/vhosts/a", "", `{"description":"a"}`, "same-origin", "http://" + at, 415},
+		"the same site, as JSON":        {"PUT", "/api/vhosts/b", "application/json; charset=utf-8", `{"description":"b"}`, "same-origin", "http://" + at, 201},
+		"the same site, a form's file":  {"POST", "/api/definitions", upload.FormDataContentType(), strings.ReplaceAll(form.String(), "mallory", "uploaded"), "same-origin", "http://" + at, 204},
+		"the same site, a login":        {"POST", "/api/login", "application/x-www-form-urlencoded", "username=guest&password=guest", "same-origin", "http://" + at, 200},
+		"typed into the address":        {"GET", "/api/overview", "", "", "none", "", 200},
+		"a link of another site":        {"GET", "/api/overview", "", "", "cross-site", "", 200},
+		"curl -d":                       {"PUT", "/api/vhosts/c", "application/x-www-form-urlencoded", `{"description":"c"}`, "", "", 201},
+		"curl, without a type":          {"POST", "/api/definitions", "", `{"users":[]}`, "", "", 204},
+	} {
+		r, err := http.NewRequest(c.method, "http://"+at+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.SetBasicAuth("guest", "guest")
+		for header, value := range map[string]string{"Content-Type": c.kind, "Sec-Fetch-Site": c.site, "Origin": c.origin} {
+			if value != "" {
+				r.Header.Set(header, value)
+			}
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != c.status {
+			t.Errorf("%s: %d %s, want %d", name, answer.StatusCode, text, c.status)
+		}
+	}
+	if users := n.must("GET", "/users", nil); strings.Contains(users, "mallory") || !strings.Contains(users, "uploaded") {
+		t.Errorf("users are %s", users)
 	}
 }
 

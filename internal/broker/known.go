@@ -1,0 +1,49 @@
+package broker
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"bartleby.mq/internal/change"
+	"bartleby.mq/internal/store"
+)
+
+// LostDeclarationsError says that the log of declarations has lost its end: the journal tells of declarations
+// that it does not have. Nothing was changed.
+type LostDeclarationsError struct {
+	File   string // of the log
+	Offset int64  // where it ends
+	Why    string
+}
+
+// Error names the file.
+func (e *LostDeclarationsError) Error() string {
+	return fmt.Sprintf("%s has lost its end, from offset %d on: %s. A start would give up the messages of queues whose declarations are lost", e.File, e.Offset, e.Why)
+}
+
+// known compares what the journal and the index say of declarations with what there is. With keep the
+// loss is accepted: what there is counts from now on.
+func (b *Broker) known(noted store.Reach, highest uint64, keep bool) error {
+	e := &LostDeclarationsError{File: filepath.Join(b.Dir, stateLogDir)}
+	end, reached := b.store.Reaches(noted)
+	if end != 0 {
+		e.File, e.Offset = filepath.Join(e.File, fmt.Sprintf("%010d.seg", end.Segment())), end.Offset()
+	}
+	switch {
+	case !reached:
+		e.Why = fmt.Sprintf("the journal says that it was durable beyond %s", noted.Pos)
+	case highest > b.state.Reserved():
+		// Nothing enters a queue before its number is reserved on disk: see topology.State.
+		e.Why = fmt.Sprintf("there are operations on queue number %d, and no number beyond %d was ever given", highest, b.state.Reserved())
+	default:
+		return nil
+	}
+	if !keep {
+		return e
+	}
+	b.state.GoOnFrom(highest)
+	if err := b.store.Apply(change.All(b.state.TakeChanges()), true); err != nil {
+		return err
+	}
+	return b.store.Rename()
+}

@@ -1,0 +1,235 @@
+package partition
+
+import (
+	"bartleby.mq/internal/held"
+	"bartleby.mq/internal/queue"
+)
+
+// Seat is a consumer at its queue.
+type Seat struct {
+	Queue    *Queue
+	Consumer *queue.Consumer
+}
+
+// Quit is the end of a client, or of a part of it that has consumers: all of them are
+// detached, and whatever they hold comes back (BR-4.5), before any queue hands out
+// anything again. So nothing comes to another consumer of the same client, each message
+// has failed once, and who is next begins where the last one stopped.
+//
+// returns are Returns of deliveries, in their order: of those that the consumers hold it
+// may lack some, which come back after them, and it may have others. After it no
+// delivery comes to the consumers. Of replicated queues that holds, and the rest has
+// happened, when applied, which is then called, returns.
+func (n *Node) Quit(seats []Seat, returns []Op) (applied func()) {
+	var asks []*ask
+	if n.groups != nil {
+		asks = n.proposeQuit(seats, returns)
+	}
+	n.quitLocal(seats, returns)
+	return func() {
+		held.Nothing("a group")
+		if len(asks) == 0 || n.decideAll() != nil {
+			return
+		}
+		for _, a := range asks {
+			<-a.done
+		}
+	}
+}
+
+func (n *Node) quitLocal(seats []Seat, returns []Op) {
+	var queues []*Queue // hushed
+	known := map[*Queue]bool{}
+	hush := func(q *Queue, c *queue.Consumer) {
+		if q.Replicated() || c == nil && known[q] {
+			return
+		}
+		_ = n.with(q, func(h *hold) {
+			if !known[q] {
+				known[q] = true
+				queues = append(queues, q)
+				q.m.Hush()
+			}
+			if c != nil {
+				q.m.Detach(h.now, c)
+			}
+		})
+	}
+	for i := range seats {
+		hush(seats[i].Queue, seats[i].Consumer)
+	}
+	for i := range returns {
+		hush(returns[i].Queue, nil)
+	}
+	for len(returns) > 0 {
+		slice := returns[:min(len(returns), sliceLimit)]
+		n.run(slice, false)
+		returns = returns[len(slice):]
+	}
+	back := map[*Queue][]*queue.Consumer{}
+	for _, s := range seats {
+		back[s.Queue] = append(back[s.Queue], s.Consumer)
+	}
+	for _, q := range queues {
+		var held []queue.Holding
+		_ = n.with(q, func(*hold) { held = q.m.HeldBy(back[q]...) })
+		for len(held) > 0 {
+			slice := make([]Op, min(len(held), sliceLimit))
+			for i := range slice {
+				slice[i] = Op{Kind: Return, Queue: q, ID: held[i].ID, Consumer: held[i].By, How: queue.ReturnClosed}
+			}
+			n.run(slice, false)
+			held = held[len(slice):]
+		}
+	}
+	for _, q := range queues {
+		_ = n.with(q, func(h *hold) {
+			q.m.Speak()
+			q.m.Flow(h.now, 0)
+		})
+	}
+}
+
+// abandon takes back what the consumers of seats hold, as if their channels had closed
+// (DL-11.3): in the order of queues as they come in seats, and of deliveries.
+func (a *application) abandon(seats []*seat) {
+	var queues []*Queue
+	of := map[*Queue][]*queue.Consumer{}
+	for _, s := range seats {
+		if of[s.q] == nil {
+			queues = append(queues, s.q)
+		}
+		of[s.q] = append(of[s.q], s.c)
+	}
+	for _, q := range queues {
+		for _, h := range q.m.HeldBy(of[q]...) {
+			a.h.entries++
+			if q.m.Return(a.h.now, h.ID, h.By, queue.ReturnClosed) {
+				q.stats.Returned++
+				q.stats.Active = a.h.now
+			}
+		}
+	}
+	for _, s := range seats {
+		a.g.forgetIdle(s)
+	}
+}
+
+// returned is a delivery that comes back.
+type returned struct {
+	queue, number uint64
+	id            queue.ID
+}
+
+// proposeQuit is Quit for replicated queues: one command for each group.
+func (n *Node) proposeQuit(seats []Seat, returns []Op) (asks []*ask) {
+	for _, p := range n.groups {
+		g := p.group
+		var mine []Seat
+		for _, s := range seats {
+			if s.Queue.part == p {
+				mine = append(mine, s)
+			}
+		}
+		var back []returned // and not the operations, which are the caller's
+		for i := range returns {
+			if op := &returns[i]; op.Queue.part == p && op.Consumer != nil {
+				back = append(back, returned{op.Queue.Incarnation, op.Consumer.Number, op.ID})
+			}
+		}
+		if len(mine)+len(back) == 0 {
+			continue
+		}
+		quit := func(w *commandWriter) {
+			w.quit(len(mine))
+			for _, s := range mine {
+				w.seat(s.Queue.Incarnation, s.Consumer.Number)
+			}
+			w.returns(len(back))
+			for _, op := range back {
+				w.delivery(op.queue, op.number, op.id)
+			}
+		}
+		if a := g.proposeQuit(quit); a != nil {
+			asks = append(asks, a)
+		}
+	}
+	return asks
+}
+
+// proposeQuit proposes the end of consumers. Nobody else would ever detach them while this
+// process lives: what a group does not take, since nobody leads it, is proposed again (quitAgain).
+func (g *group) proposeQuit(quit func(*commandWriter)) *ask {
+	a, w := newAsk(), g.node.writer()
+	quit(w)
+	_, err := g.propose(w, &proposal{ask: a}, false)
+	g.node.writers.Put(w)
+	if err != nil {
+		ps := &g.proposals
+		ps.mu.Lock()
+		ps.quits = append(ps.quits, quit)
+		ps.mu.Unlock()
+		return nil
+	}
+	return a
+}
+
+// quitAgain proposes the ends that were kept, if somebody leads.
+func (g *group) quitAgain() {
+	ps := &g.proposals
+	ps.mu.Lock()
+	quits := ps.quits
+	if ps.closed {
+		quits = nil
+	} else {
+		ps.quits = nil
+	}
+	ps.mu.Unlock()
+	for _, quit := range quits {
+		g.proposeQuit(quit)
+	}
+}
+
+// quit detaches consumers and takes back what they hold, and other deliveries.
+func (a *application) quit() {
+	now := a.h.now
+	var seats []*seat
+	var queues []*Queue
+	known := map[*Queue]bool{}
+	touch := func(q *Queue) {
+		if !known[q] {
+			known[q] = true
+			queues = append(queues, q)
+			a.h.touch(q)
+		}
+	}
+	for range a.r.count(seatBytes) {
+		inc, number := a.r.seat()
+		if s := a.g.consumers[number]; s != nil && s.q.Incarnation == inc && !a.r.bad {
+			touch(s.q)
+			seats = append(seats, s)
+			s.q.m.Detach(now, s.c)
+		}
+	}
+	for range a.r.count(deliveryBytes) {
+		inc, number, id := a.r.delivery()
+		s := a.g.consumers[number]
+		if s == nil || s.q.Incarnation != inc || a.r.bad {
+			continue
+		}
+		touch(s.q)
+		a.h.entries++
+		if s.q.m.Return(now, id, s.c, queue.ReturnClosed) {
+			s.q.stats.Returned++
+			s.q.stats.Active = now
+		}
+		a.g.forgetIdle(s)
+	}
+	a.abandon(seats)
+	for _, q := range queues {
+		q.m.Flow(now, 0)
+	}
+	if ask := a.answer(); ask != nil {
+		ask.ok = true
+	}
+}

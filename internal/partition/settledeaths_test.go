@@ -1,0 +1,221 @@
+package partition
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// DL-8.12, BR-7.9: what was due before its queue is removed has died, and left, whether its
+// x-expires has passed meanwhile or not, and however much it is. What comes while it is
+// removed does not keep it.
+func TestWhatIsDueLeavesItsQueueBeforeItGoes(t *testing.T) {
+	const messages = 6000
+	for _, source := range []queue.Config{classic, quorum} {
+		t.Run(source.Type.String(), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			defs := []definition{
+				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
+				mailQueue("target", source, "", false),
+			}
+			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{"x": {"target"}})
+			defer w.stop()
+			q := w.queues["source"]
+			publish := func(from, to message.Serial, ttl int64) {
+				var ops []Op
+				for s := from; s < to; s++ {
+					ops = append(ops, Op{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: ttl, Priority: -1, Owner: w, Token: uint64(s)})
+				}
+				_ = w.n.Decide(w.n.Run(ops))
+				w.n.Settle(q)
+			}
+			// Nobody ticks it any more, as when the node starts after its x-expires has passed.
+			w.n.Configure(q, settings(func(s *queue.Settings) { s.DeadLetter, s.Expires = true, 0 }), DeadLetter{Exchange: "x"})
+			publish(0, messages, 5)
+			publish(messages, messages+10, 1<<40)
+			for due := w.n.Now() + 5; w.n.Now() <= due; {
+				runtime.Gosched()
+			}
+			w.n.SettleDeaths(q)
+			c, err := w.n.Delete(q, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.n.Deleted(q, c)
+			counts := w.n.Counts(w.queues["target"])
+			if n := counts.Messages(); n != messages {
+				t.Errorf("%d dead letters in the target, want %d", n, messages)
+			}
+		})
+	}
+}
+
+// within fails if f takes more than ten seconds.
+func within(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("not in 10 s: %s", what)
+	}
+}
+
+// Whoever removes a queue waits for what has died, not for what goes on dying without end.
+func TestARemovalDoesNotWaitForEndlessDeaths(t *testing.T) {
+	for _, source := range []queue.Config{classic, quorum} {
+		t.Run(source.Type.String(), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			defs := []definition{
+				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
+				mailQueue("target", source, "", false),
+			}
+			var serial atomic.Uint64
+			var ended atomic.Bool
+			began, goOn := make(chan struct{}), make(chan struct{})
+			var publish func()
+			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{"x": {"target"}}, func(w *mailWorld) {
+				w.route = func(*Queue) { // while some are routed, more die
+					if serial.Load() == 1 {
+						close(began)
+						<-goOn
+					}
+					if now := w.n.Now(); !ended.Load() {
+						for w.n.Now() == now {
+							runtime.Gosched()
+						}
+						publish()
+					}
+				}
+			})
+			defer w.stop()
+			q := w.queues["source"]
+			publish = func() {
+				s := message.Serial(serial.Add(1))
+				w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 0, Priority: -1}})
+				w.n.Settle(q)
+			}
+			go publish()
+			<-began
+			waiting := func() bool {
+				q.part.mu.Lock()
+				defer q.part.mu.Unlock()
+				return len(q.calmc) > 0
+			}
+			settled := make(chan struct{})
+			go func() {
+				defer close(settled)
+				w.n.SettleDeaths(q)
+			}()
+			within(t, "somebody waits for the first death", func() {
+				for !waiting() {
+					runtime.Gosched()
+				}
+			})
+			close(goOn)
+			defer ended.Store(true)
+			within(t, "the first death has left", func() { <-settled })
+			c := w.n.Counts(w.queues["target"])
+			if n := c.Messages(); n == 0 {
+				t.Error("what died before has not left")
+			}
+		})
+	}
+}
+
+// Whoever waits for the dead of a queue that somebody else deletes meanwhile goes on.
+func TestWhoWaitsForDeathsIsToldThatTheQueueIsGone(t *testing.T) {
+	for _, source := range []queue.Config{classic, quorum} {
+		t.Run(source.Type.String(), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			defs := []definition{
+				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
+				mailQueue("target", source, "", false),
+			}
+			began, goOn := make(chan struct{}), make(chan struct{})
+			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{"x": {"target"}}, func(w *mailWorld) {
+				w.route = func(*Queue) {
+					close(began)
+					<-goOn
+				}
+			})
+			defer w.stop()
+			w.drops.Store(true)
+			q := w.queues["source"]
+			go w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(1), TTL: 0, Priority: -1}})
+			<-began
+			settled := make(chan struct{})
+			go func() {
+				defer close(settled)
+				w.n.SettleDeaths(q)
+			}()
+			within(t, "somebody waits", func() {
+				for waits := false; !waits; runtime.Gosched() {
+					q.part.mu.Lock()
+					waits = len(q.calmc) > 0
+					q.part.mu.Unlock()
+				}
+			})
+			c, err := w.n.Delete(q, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.n.Deleted(q, c)
+			close(goOn)
+			within(t, "who waits goes on", func() { <-settled })
+		})
+	}
+}
+
+// Deadlines of other queues do not wait for the removal of one that has expired.
+func TestTheRemovalOfAnUnusedQueueHoldsUpNoOther(t *testing.T) {
+	for _, source := range []queue.Config{classic, quorum} {
+		t.Run(source.Type.String(), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			defs := []definition{mailQueue("target", source, "", false)}
+			for i := range 8 { // several share a partition with the one that goes
+				name := fmt.Sprint("source-", i)
+				defs = append(defs, definition{name, source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}})
+			}
+			defs = append(defs, definition{"goes", source, settings(func(s *queue.Settings) { s.Expires = 1 }), DeadLetter{}})
+			goOn, found := make(chan struct{}), make(chan struct{})
+			var times atomic.Int64
+			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{"x": {"target"}}, func(w *mailWorld) {
+				w.unused = func(*Queue) {
+					if times.Add(1) == 1 {
+						close(found)
+					}
+					<-goOn
+				}
+			})
+			defer w.stop()
+			defer close(goOn)
+			within(t, "the queue expires", func() { <-found })
+			for i := range 8 {
+				q := w.queues[fmt.Sprint("source-", i)]
+				w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(message.Serial(i)), TTL: 5, Priority: -1}})
+			}
+			within(t, "all messages have expired", func() {
+				for n := 0; n < 8; runtime.Gosched() {
+					c := w.n.Counts(w.queues["target"])
+					n = c.Messages()
+				}
+			})
+			if n := times.Load(); n != 1 {
+				t.Errorf("the queue was found to be unused %d times at once", n)
+			}
+		})
+	}
+}

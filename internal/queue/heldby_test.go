@@ -1,0 +1,59 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// share is a queue of which each of many consumers holds an equal part, in turn.
+func share(consumers, entries int) (*Machine, []*Consumer) {
+	m := New(Config{Type: Quorum}, Unlimited(), &Pages{}, &nobody{}, 1)
+	var list []*Consumer
+	for range consumers {
+		c := &Consumer{Tag: "c"}
+		list = append(list, c)
+		m.Attach(1, c)
+	}
+	e := Entry{Body: 1, Size: 10, Priority: -1, TTL: -1}
+	for range entries {
+		id, _ := m.Enqueue(1, &e)
+		m.Flow(1, id)
+	}
+	return m, list
+}
+
+// BR-4.5: what several consumers hold comes back in the order of the queue, each entry once
+// and with who holds it; what others hold stays.
+func TestWhatConsumersHoldIsFoundInOrder(t *testing.T) {
+	const consumers, entries = 5, 3 * pageSize
+	m, list := share(consumers, entries)
+	some := []*Consumer{list[3], list[0], list[3]}
+	held := m.HeldBy(some...)
+	if len(held) != list[0].out+list[3].out || len(held) == 0 || len(held) == entries {
+		t.Fatalf("%d are held, want %d", len(held), list[0].out+list[3].out)
+	}
+	if !slices.IsSortedFunc(held, func(a, b Holding) int { return int(a.ID) - int(b.ID) }) {
+		t.Error("not in order")
+	}
+	of := map[*Consumer]int{}
+	for _, h := range held {
+		of[h.By]++
+	}
+	if of[list[0]] != list[0].out || of[list[3]] != list[3].out {
+		t.Errorf("%d and %d are held, want %d and %d", of[list[0]], of[list[3]], list[0].out, list[3].out)
+	}
+}
+
+// What the consumers of a client hold is found in one walk through the queue, however many
+// they are: who waits for the queue meanwhile waits for that.
+func BenchmarkHeldBy(b *testing.B) {
+	for _, consumers := range []int{1, 500} {
+		b.Run(fmt.Sprint(consumers), func(b *testing.B) {
+			m, list := share(consumers, 100_000)
+			for b.Loop() {
+				m.HeldBy(list...)
+			}
+		})
+	}
+}

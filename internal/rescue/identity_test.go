@@ -1,0 +1,40 @@
+package rescue
+
+import (
+	"strings"
+	"testing"
+
+	"bartleby.mq/internal/broker"
+)
+
+// An identity that has rotted, of this release or of one before, is not another directory's: nothing is lost.
+func TestARottenIdentityLosesNothing(t *testing.T) {
+	for _, part := range broker.Parts {
+		for name, spoil := range map[string]func(text string) string{
+			"a bit":             func(text string) string { return text[:30] + string(text[30]^1) + text[31:] },
+			"a bit of old form": func(text string) string { return text[:30] + string(text[30]^1) + text[31:52] + "}\n" },
+			"zeros":             func(text string) string { return strings.Repeat("\x00", len(text)) },
+			"rubbish":           func(string) string { return "{" },
+		} {
+			t.Run(part+" "+name, func(t *testing.T) {
+				files := checkpointed(t, 40)
+				path := files.PathJoin(dataDir, part, "identity")
+				text := string(read(t, files, path))
+				if err := broker.WriteSynced(files, path, []byte(spoil(text))); err != nil {
+					t.Fatal(err)
+				}
+				_, err := broker.Open(broker.Options{FS: files, Dir: dataDir})
+				if err == nil || !strings.Contains(err.Error(), part+"/ does not say") {
+					t.Fatalf("a start says %v", err)
+				}
+				if r := examined(t, files, SkipFrame); r.Failed != "" || r.Messages != 120 || len(r.Damages) != 1 {
+					t.Fatalf("the check: %+v", r)
+				}
+				repaired(t, files, SkipFrame)
+				if got := counted(t, files); got["orders"] != 40 || got["parked"] != 40 || got["critical"] != 40 {
+					t.Errorf("found %v, want 40 of each", got)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A node that has stopped on a full disk needs a little room to start: to write the newest
+// part of a log anew, a manifest, a table. So it keeps a file that holds nothing but room,
+// gives it back when it starts without any, and makes it again once there is plenty.
+
+const (
+	reserveFile = "reserve"
+	// reserveBytes is more than a start and the consumers that drain a node write before a
+	// checkpoint gives room back: the logs' segments for a moment, and a table or two. It is
+	// the same everywhere: what a start writes does not depend on the size of the disk.
+	reserveBytes = 16 << 20
+)
+
+// giveReserve gives the reserve back if there is less room than it holds.
+func (s *Server) giveReserve() {
+	path := filepath.Join(s.DataDir, reserveFile)
+	free := freeDisk(s.DataDir)
+	if free < 0 || free >= reserveBytes {
+		return
+	}
+	switch err := os.Remove(path); {
+	case err == nil:
+		s.Logger.Warn("the disk is full: the reserve was given back to start with", "data_dir", s.DataDir, "free_bytes", free, "reserve_bytes", reserveBytes)
+	case !errors.Is(err, fs.ErrNotExist):
+		s.Logger.Error("the reserve cannot be given back", "file", path, "error", err)
+	}
+}
+
+// keepReserve makes the reserve if it is not there, and room for it beside what has to be
+// free. It says whether there is one.
+func keepReserve(dir string, free, limit int64) (there bool, err error) {
+	path := filepath.Join(dir, reserveFile)
+	if info, err := os.Stat(path); err == nil && info.Size() == reserveBytes {
+		return true, nil
+	}
+	if free-limit < 2*reserveBytes {
+		return false, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return false, err
+	}
+	if err = takeRoom(f, reserveBytes); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return false, errors.Join(err, os.Remove(path))
+	}
+	return true, nil
+}
+
+// fillRoom writes so many bytes that no file system makes smaller.
+func fillRoom(f *os.File, n int64) error {
+	b := make([]byte, 1<<16)
+	x := uint32(1)
+	for ; n > 0; n -= int64(len(b)) {
+		for i := range b {
+			x ^= x << 13
+			x ^= x >> 17
+			x ^= x << 5
+			b[i] = byte(x)
+		}
+		b = b[:min(int64(len(b)), n)]
+		if _, err := f.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

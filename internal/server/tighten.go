@@ -1,0 +1,48 @@
+//go:build !windows
+
+package server
+
+import (
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+)
+
+// tighten closes a data directory, which a release before this one or somebody's cp may
+// have left open, to all but its owner. What cannot be changed, since somebody else owns it,
+// say, is logged and left.
+func tighten(dir string, logger *slog.Logger) {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	changed := 0
+	var failed error
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			failed = err
+			return nil // the rest may go well
+		}
+		info, err := d.Info()
+		if err != nil {
+			failed = err
+			return nil
+		}
+		mode := info.Mode()
+		if !mode.IsRegular() && !mode.IsDir() || mode.Perm()&0o077 == 0 {
+			return nil // what a symbolic link names is elsewhere
+		}
+		if err := os.Chmod(path, mode.Perm()&0o700); err != nil {
+			failed = err
+			return nil
+		}
+		changed++
+		return nil
+	})
+	if changed > 0 {
+		logger.Warn("the data directory was open to other users of this machine, and is no more", "data_dir", dir, "files", changed)
+	}
+	if failed != nil {
+		logger.Warn("the data directory may be open to other users of this machine", "data_dir", dir, "error", failed)
+	}
+}

@@ -1,0 +1,195 @@
+package session091_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
+)
+
+// Between two looks at memory and disk a publisher sends no more than it may: a stray one
+// that sends as fast as it can is stopped by what it has sent, not by a clock (BR-13.1).
+func TestAPublisherIsLookedAtByWhatItSends(t *testing.T) {
+	const allowed, tick = 4 << 20, 1 << 20
+	s := serve(t, broker.Options{})
+	looks := 0
+	s.b.WatchIntake(func() {
+		looks++ // one looks at a time
+		if looks == 3 {
+			s.b.SetAlarm(broker.Memory, true)
+		}
+		s.b.AllowIntake(tick)
+	})
+	s.b.AllowIntake(allowed)
+	pc := must[*amqp.Connection](t)(amqp.Dial("amqp://guest:guest@" + s.addr))
+	defer func() { _ = pc.Close() }()
+	blocked := pc.NotifyBlocked(make(chan amqp.Blocking, 4))
+	ch := must[*amqp.Channel](t)(pc.Channel())
+	must[amqp.Queue](t)(ch.QueueDeclare("q", false, false, false, false, nil))
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	done := make(chan error)
+	const size, count = 100_000, 300
+	go func() {
+		for range count {
+			if err := ch.PublishWithContext(ctx, "", "q", false, false, amqp.Publishing{Body: make([]byte, size)}); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	if b := <-blocked; !b.Active {
+		t.Fatalf("blocked: %+v", b)
+	}
+	const buffer = 4 << 20 // what one read may take at most, the message under way, and what messages have beside them
+	if got := s.b.Bodies().Memory(); got > allowed+2*tick+buffer {
+		t.Errorf("%d bytes were taken before the alarm, which came after %d", got, allowed+2*tick)
+	}
+	s.b.SetAlarm(broker.Memory, false)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A message that goes to many queues takes more than its publisher has sent.
+func TestWhatGoesToManyQueuesCountsForEach(t *testing.T) {
+	const queues, messages = 200, 100
+	s := serve(t, broker.Options{})
+	ch := s.channel(t)
+	for range queues {
+		q := must[amqp.Queue](t)(ch.QueueDeclare("", false, false, true, false, nil))
+		if err := ch.QueueBind(q.Name, "", "amq.fanout", false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	looked := make(chan struct{}, 1)
+	s.b.WatchIntake(func() {
+		s.b.AllowIntake(1 << 40)
+		looked <- struct{}{}
+	})
+	const sent = 100 // bytes that such a message takes on its way, at most
+	s.b.AllowIntake(messages * sent)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for range messages {
+		if err := ch.PublishWithContext(ctx, "amq.fanout", "", false, false, amqp.Publishing{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-looked:
+	case <-ctx.Done():
+		t.Error("nobody has looked")
+	}
+}
+
+// half begins a message of which the body has not come whole.
+func half(channel uint16, size uint64, body []byte) (b []byte) {
+	b = amqp091.AppendPublish(b, channel, amqp091.Publish{RoutingKey: []byte("q")})
+	b = amqp091.AppendContentHeader(b, channel, amqp091.ClassBasic, size, []byte{0, 0})
+	return amqp091.AppendBody(b, channel, body, 131072)
+}
+
+// opened is a raw connection with channels.
+func opened(t *testing.T, s *server, channels uint16) net.Conn {
+	t.Helper()
+	nc := must[net.Conn](t)(net.Dial("tcp", s.addr))
+	t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(30 * time.Second))
+	b := append([]byte(amqp091.ProtocolHeader), amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{
+		ClientProperties: amqp091.Table{{Key: "capabilities", Value: amqp091.Table{{Key: "consumer_cancel_notify", Value: true}}}}, Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US",
+	})...)
+	b = amqp091.AppendMethod(b, 0, amqp091.ConnectionTuneOk{ChannelMax: 2047, FrameMax: 131072})
+	b = amqp091.AppendMethod(b, 0, amqp091.ConnectionOpen{VirtualHost: "/"})
+	for n := range channels {
+		b = amqp091.AppendMethod(b, n+1, amqp091.ChannelOpen{})
+	}
+	if _, err := nc.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+// The alarms hold bodies back, too: many channels with large messages under way would
+// take as much as any publisher (BR-13.1).
+func TestAlarmsHoldHalfSentMessages(t *testing.T) {
+	s := serve(t, broker.Options{})
+	const allowed = 2 << 20
+	s.b.WatchIntake(func() { s.b.SetAlarm(broker.Memory, true); s.b.AllowIntake(1 << 40) })
+	s.b.AllowIntake(1 << 40)
+	nc := opened(t, s, 200)
+	var b []byte
+	for n := range uint16(200) {
+		b = append(b, half(n+1, 1<<20, nil)...)
+	}
+	if _, err := nc.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	s.b.AllowIntake(allowed)
+	body := make([]byte, 100_000)
+	_ = nc.SetWriteDeadline(time.Now().Add(2 * time.Second))
+	sent := 0
+	for n := range uint16(200) {
+		k, err := nc.Write(amqp091.AppendBody(nil, n+1, body, 131072))
+		if sent += k; err != nil {
+			break
+		}
+	}
+	if _, alarmed := s.b.Alarms(); !alarmed {
+		t.Fatal("nobody has looked")
+	}
+	if sent == 200*(len(body)+amqp091.FrameOverhead) {
+		t.Error("the connection was read to its end under the alarm")
+	}
+}
+
+// What a connection may hold of messages that have not come whole has a bound of its own:
+// the alarms would stop the others for it.
+func TestHalfSentMessagesHaveABound(t *testing.T) {
+	s := serve(t, broker.Options{MaxMessageSize: 1 << 20})
+	const channels = 80
+	nc := opened(t, s, channels)
+	body := make([]byte, 131072-amqp091.FrameOverhead)
+	go func() {
+		for n := range uint16(channels) {
+			if _, err := nc.Write(half(n+1, 1<<20, nil)); err != nil {
+				return
+			}
+			for range 7 { // and never the eighth
+				if _, err := nc.Write(amqp091.AppendBody(nil, n+1, body, 131072)); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	told, buffer := []byte(nil), make([]byte, 64<<10)
+	for {
+		f, n, err := amqp091.NextFrame(told, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			k, err := nc.Read(buffer)
+			if err != nil {
+				t.Fatal("the connection was not closed", err)
+			}
+			told = append(told, buffer[:k]...)
+			continue
+		}
+		told = told[n:]
+		if m, err := amqp091.DecodeMethod(f.Payload); err == nil {
+			if c, ok := m.(*amqp091.ConnectionClose); ok {
+				if c.ReplyCode != amqp091.CodeResourceError {
+					t.Errorf("closed with %d %s", c.ReplyCode, c.ReplyText)
+				}
+				return
+			}
+		}
+	}
+}
