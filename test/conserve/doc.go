@@ -1,0 +1,57 @@
+// Package conserve plays random clients against a real node and keeps a ledger outside of
+// it: whatever features meet, each message must be in one place for each queue that it was
+// routed to, or its way out must be known. It is told of no fault in particular.
+//
+// An episode is a list of operations that follows from a seed (episode.go): declarations,
+// publishes, deliveries settled in every way, transactions, deletes, ends of channels, of
+// sockets and of the node. A generator gives each episode only some of all features, so
+// that these meet often, and it draws what comes next near to what came before. A player
+// (play.go) says the operations in their order, over raw frames (client.go): many in one
+// write, or one cut in two. Nothing waits for an answer unless an operation says so. Then
+// all is let come to rest, and every queue is emptied. A list that fails is shrunk
+// (shrink.go), and the command that plays what is left is printed. Which deliveries have
+// come when something is settled is a matter of time, so a command may need some tries.
+//
+// Some operations lose messages only if they follow each other at once, on the same queue, and
+// meet too seldom by chance. So every other episode has a theme (theme.go): its operations come
+// in scenes that concentrate on deletions behind rejections, on shovels into queues with limits,
+// on targets that refuse what must arrive before the node stops, or on declarations before it is
+// killed. A seed below 100000 has the theme that its last digit names. The ledger knows of no
+// theme. README.md tells which faults have been found so, and by which seeds.
+//
+// The ledger (ledger.go) hears what every client says and is told. Its clock counts these
+// events. An act, such as a delete, took place between the time it was sent and the time
+// when its channel had an answer to it or to something later; until then it may have, or
+// may still. The ledger complains at once, or when all is known, if:
+//
+//   - content is not what was published (BR-8.4, DL-6.10), or nobody has published it;
+//   - a copy is delivered while another client has it, after it was settled, or a second
+//     time without the flag (BR-9.4, BR-9.15, DL-2.5, BR-4.5);
+//   - what was rolled back, not committed, refused or returned can be seen (BR-8.2, BR-8.9,
+//     BR-8.11), or a return follows its confirm (BR-8.2);
+//   - more deliveries count as failed than can have: one by basic.reject, or by the end of a
+//     channel or of a connection, however many channels that has (DL-11.3);
+//   - a single active consumer gets what its predecessor left behind later messages (BR-9.5);
+//   - the server closes a connection, or a channel for no reason that the episode knows
+//     (BR-4.1); answers in another order than it was asked, or not within some seconds;
+//   - queues keep messages that nobody gets, once nobody is connected (BR-4.5);
+//   - after the node was killed, a queue that was told to be declared is not there, one that
+//     was told to be deleted is, or what was acknowledged comes again though a later confirm
+//     of the same queue has reached the same channel (BR-14.1, BR-14.3).
+//
+// In the end a judge (judge.go) follows each message from each queue that it certainly was
+// routed to: a message that was confirmed or committed or, while nothing is killed, that its
+// channel has been answered after. It is found by the drain, or acknowledged, or it died,
+// which its rejection or the queue's arguments and policies must allow (DL-1.1), and then the
+// same is asked of each target (DL-6.1). x-death tells copies apart that came different ways.
+// What is nowhere was dropped, deleted with its queue or purged. Each of these explains no
+// more messages than the broker has counted: bartleby_dead_lettered_total by outcome
+// (DL-18.4), delete-ok and purge-ok (BR-7.9, BR-7.10). Nothing of this explains a message
+// that had been rejected on a channel before that channel deleted the queue: it was dead, and
+// belonged to its target (DL-1.2, DL-2.2).
+//
+// Where the ledger cannot know it forgives. Deliveries without acknowledgement are lost with
+// the socket. Over kills it holds only what is persistent, in durable queues, and promised
+// (BR-14.3, DL-21.1). Where shovels and replays carry messages, histories do not tell copies
+// apart. RabbitMQ, which must pass too, has some leave of its own, where l.peer says so.
+package conserve
