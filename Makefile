@@ -9,17 +9,23 @@ GOVULNCHECK   := v1.1.4
 NFPM          := v2.43.4
 FUZZTIME      ?= 5s
 SEEDS         ?= 300
+CHECKS        ?= 300
 SEED          ?= 0
 # How long "make soak" simulates clusters, from a seed it never began with before.
 SOAK          ?= 30m
+# Episodes of "make conserve"; without a number it goes on until one fails, or for FOR.
+EPISODES      ?=
+FOR           ?= 1000h
 
-# Packages whose state is shared by goroutines, or decides what becomes of messages.
-RACE := . ./internal/admission ./internal/amqp091 ./internal/api ./internal/auth ./internal/bodies ./internal/broker ./internal/cluster \
-	./internal/deadletter ./internal/journal ./internal/listen ./internal/logs ./internal/message ./internal/openapi ./internal/partition ./internal/queue ./internal/routing \
-	./internal/server \
-	./internal/session091 ./internal/topology
+# Every package but those without goroutines of their own whose tests would take long: the simulation
+# of clusters and queues (guarded by their partition) run on one goroutine by design, repairs (rescue) are
+# a command's. -short leaves out seeds of the same tests on one goroutine.
+RACE = . $$($(GO) list ./internal/... | grep -v -E '/internal/(sim|queue|rescue)$$')
 
-.PHONY: build run test race lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash sim soak hostile scale stall fuzz generate deb debtest clean help
+# Packages that check their invariants when they are built to.
+INVARIANTS := ./internal/held ./internal/queue ./internal/cluster ./internal/partition ./internal/broker ./internal/session091 ./internal/server
+
+.PHONY: build run test race invariants lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest clean help
 
 build: ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
@@ -37,7 +43,12 @@ test: ## all tests that need nothing but Go
 	cd test/embedded && $(GO) vet -mod=mod . && $(GO) test -mod=mod . # its go.mod follows this one's
 
 race: ## the core packages under the race detector
-	$(GO) test -race $(RACE)
+	$(GO) test -race -short $(RACE)
+
+invariants: ## the packages that check queues after every step and locks at every wait, built to do so, and kills of such a node
+	$(GO) test -tags invariants $(INVARIANTS)
+	$(GO) build -tags 'invariants failpoints' -o $(BIN)/invariants/bartleby ./cmd/bartleby
+	$(GO) test -count=1 ./test/crash -kills 8 -bartleby $(BIN)/invariants/bartleby
 
 lint: $(BIN)/golangci-lint ## golangci-lint over the whole tree
 	$(BIN)/golangci-lint run ./...
@@ -69,6 +80,12 @@ rabbithole: build ## rabbit-hole's own tests, of its versions 2 and 3
 
 crash: ## kill a node 200 times while messages die, and look where each is
 	$(GO) test -count=1 -v -parallel 4 ./test/crash -kills 208
+
+conserve: ## random clients and a ledger, with kills and without: EPISODES of them, or without end (FOR=30m: until then)
+	$(GO) test -count=1 -v -timeout 0 ./test/conserve $(if $(EPISODES),-episodes $(EPISODES),-for $(FOR) -again 0) -seed $(SEED)
+
+twodrivers: ## random operations on a classic and a quorum queue: CHECKS lists of each kind; SEED=N repeats them
+	$(GO) test -count=1 -v -timeout 0 ./test/twodrivers -rapid.checks $(CHECKS) -rapid.seed $(SEED)
 
 sim: ## SEEDS simulated clusters, each with its own faults, a third of them with quorum queues; SEED=N is one of each
 	$(GO) test -count=1 -v -timeout 20m ./internal/sim -run TestSimulation -seeds $$(($(SEEDS) - $(SEEDS) / 3)) -seed $(SEED)
