@@ -174,7 +174,7 @@ func (b *Broker) backUpTo(part string, info *Backup) error {
 	if err != nil {
 		return err
 	}
-	if err := WriteSynced(b.FS, filepath.Join(part, backupNote), append(text, '\n')); err != nil {
+	if err := journal.WriteSynced(b.FS, filepath.Join(part, backupNote), append(text, '\n')); err != nil {
 		return err
 	}
 	return journal.SyncDirectory(b.FS, part)

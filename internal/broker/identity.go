@@ -225,7 +225,7 @@ func Name(files vfs.FS, dir string) error {
 		return err
 	}
 	text = append(text, '\n')
-	if err := WriteSynced(files, files.PathJoin(dir, naming), text); err != nil {
+	if err := journal.WriteSynced(files, files.PathJoin(dir, naming), text); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	if err := journal.SyncDirectory(files, dir); err != nil {
@@ -237,7 +237,7 @@ func Name(files vfs.FS, dir string) error {
 			return fmt.Errorf("data directory: %w", err)
 		}
 		file := files.PathJoin(path, identityFile)
-		if err := WriteSynced(files, file+backupSuffix, text); err != nil {
+		if err := journal.WriteSynced(files, file+backupSuffix, text); err != nil {
 			return fmt.Errorf("data directory: %w", err)
 		}
 		if err := files.Rename(file+backupSuffix, file); err != nil {
@@ -254,18 +254,6 @@ func Name(files vfs.FS, dir string) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	return journal.SyncDirectory(files, dir)
-}
-
-// WriteSynced makes a file with the text, which is on disk when it returns; its name is not yet.
-func WriteSynced(files vfs.FS, path string, text []byte) error {
-	f, err := files.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(slices.Clone(text)); err == nil { // vfs may change the bytes it is given
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }
 
 // checkGeneration compares the age of the index with that of the state. REQUIRES: both

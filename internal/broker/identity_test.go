@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/journal"
 )
 
 // nodeOn opens a broker on the directory /data.
@@ -131,7 +132,7 @@ func put(t *testing.T, files, from *vfs.MemFS, part string) {
 		t.Fatal(err)
 	}
 	for name, text := range contents(t, from, path) {
-		if err := WriteSynced(files, name, []byte(text)); err != nil {
+		if err := journal.WriteSynced(files, name, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}

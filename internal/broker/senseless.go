@@ -25,7 +25,7 @@ func (b *Broker) keepSenseless(s partition.Senseless) (err error) {
 		name = fmt.Sprintf("group-%d-%d", s.Group, s.Index)
 	}
 	text := fmt.Sprintf("%s\nposition %s, passed over: bytes %d to %d of %d\n\n%s", s.Why, s.Pos, s.From, s.To, len(s.Frame), hex.Dump(s.Frame[s.From:s.To]))
-	err = errors.Join(WriteSynced(b.FS, filepath.Join(dir, name+".bin"), s.Frame), WriteSynced(b.FS, filepath.Join(dir, name+".txt"), []byte(text)),
+	err = errors.Join(journal.WriteSynced(b.FS, filepath.Join(dir, name+".bin"), s.Frame), journal.WriteSynced(b.FS, filepath.Join(dir, name+".txt"), []byte(text)),
 		journal.SyncDirectory(b.FS, dir), journal.SyncDirectory(b.FS, b.Dir))
 	if err != nil {
 		return fmt.Errorf("set aside: %w", err)

@@ -25,14 +25,8 @@ func endText(pos Pos) string {
 // writeEnd notes that the log in dir is durable up to pos.
 func writeEnd(fs vfs.FS, dir string, pos Pos) error {
 	path := fs.PathJoin(dir, endName)
-	f, err := fs.Create(path+".new", writeCategory)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write([]byte(endText(pos))); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
+	err := WriteSynced(fs, path+".new", []byte(endText(pos)))
+	if err == nil {
 		err = fs.Rename(path+".new", path)
 	}
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	iofs "io/fs"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -144,6 +145,18 @@ func erase(fs vfs.FS, path string, from int64) (err error) {
 		end -= n
 	}
 	return f.Sync()
+}
+
+// WriteSynced makes a file with the text, which is on disk when it returns; its name is not yet.
+func WriteSynced(fs vfs.FS, path string, text []byte) error {
+	f, err := fs.Create(path, writeCategory)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(slices.Clone(text)); err == nil { // vfs may change the bytes it is given
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // SyncDirectory makes the names in a directory durable.

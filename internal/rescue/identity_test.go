@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/journal"
 )
 
 // An identity that has rotted, of this release or of one before, is not another directory's: nothing is lost.
@@ -20,7 +21,7 @@ func TestARottenIdentityLosesNothing(t *testing.T) {
 				files := checkpointed(t, 40)
 				path := files.PathJoin(dataDir, part, "identity")
 				text := string(read(t, files, path))
-				if err := broker.WriteSynced(files, path, []byte(spoil(text))); err != nil {
+				if err := journal.WriteSynced(files, path, []byte(spoil(text))); err != nil {
 					t.Fatal(err)
 				}
 				_, err := broker.Open(broker.Options{FS: files, Dir: dataDir})

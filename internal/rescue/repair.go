@@ -202,8 +202,8 @@ func (e *examination) quarantine(to string, changes map[string][]string) error {
 		return err
 	}
 	return errors.Join(
-		broker.WriteSynced(e.fs, e.fs.PathJoin(to, reportFile), []byte(text.String())),
-		broker.WriteSynced(e.fs, e.fs.PathJoin(to, "report.json"), append(exact, '\n')),
+		journal.WriteSynced(e.fs, e.fs.PathJoin(to, reportFile), []byte(text.String())),
+		journal.WriteSynced(e.fs, e.fs.PathJoin(to, "report.json"), append(exact, '\n')),
 		journal.SyncDirectory(e.fs, to))
 }
 
