@@ -215,8 +215,9 @@ func (c *Connection) Store(p *Publication) message.Ref {
 	for _, piece := range p.Body {
 		body = body[copy(body, piece):]
 	}
-	// A transient one too: quorum queues log whatever they get.
-	message.Record(b).Seal()
+	if e.Persistent { // what else goes to disk is sealed there
+		message.Record(b).Seal()
+	}
 	return ref
 }
 
@@ -256,11 +257,7 @@ type routed struct {
 const routesLimit, targetsLimit = 4096, 1 << 16
 
 func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
-	if r.revision != revision {
-		r.forget()
-		r.revision = revision
-		return routed{}, false
-	}
+	r.since(revision)
 	if r.valid && bytes.Equal(r.exchange, exchange) && bytes.Equal(r.key, key) {
 		return r.last, true
 	}
@@ -270,6 +267,14 @@ func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
 		r.remember(exchange, key, to)
 	}
 	return to, ok
+}
+
+// since drops all of it where what is declared has changed.
+func (r *routes) since(revision uint64) {
+	if r.revision != revision {
+		r.forget()
+		r.revision = revision
+	}
 }
 
 // forget drops all of it.
@@ -349,10 +354,7 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 	to := routed{c.b.statsOf(x), targets}
 	c.passed(to.exchange, len(targets), p.Size)
 	if plain && c.router.ByKeys {
-		if c.cache.revision != revision {
-			c.cache.forget()
-			c.cache.revision = revision
-		}
+		c.cache.since(revision)
 		c.cache.keep(p.Exchange, p.Key, to)
 	}
 	return targets, nil

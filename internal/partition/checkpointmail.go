@@ -81,7 +81,7 @@ func (n *Node) locate(w *commandWriter, body message.Ref) {
 		return
 	}
 	w.uint(0)
-	w.raw(n.bodies.Bytes(body))
+	w.record(n.bodies.Bytes(body))
 }
 
 // located reads what locate wrote; the reference is the caller's.

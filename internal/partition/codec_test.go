@@ -73,6 +73,7 @@ func FuzzCommandsAreReadBackEqual(f *testing.F) {
 		e := message.Envelope{Serial: message.Serial(u), Key: []byte(text[:min(len(text), 255)]), Properties: []byte{0, 0}, BodySize: len(data)}
 		record := make([]byte, e.Size())
 		copy(e.Put(record), data)
+		message.Record(record).Seal()
 		pub := publication{ttl: min(max(a, -1), moment.Last), priority: int(int8(flags)), delay: min(max(b, 0), moment.Last), record: record}
 		pub.priority = max(pub.priority, -1)
 		w.publish(pub.ttl, pub.priority, pub.delay, record)

@@ -161,6 +161,15 @@ func (w *commandWriter) raw(b []byte) {
 	w.b = append(w.b, b...)
 }
 
+// record writes a message's record, which has its check from here on: what lies on disk is
+// sealed, whoever published it. REQUIRES: r is whole; it is not changed, since others read it.
+func (w *commandWriter) record(r message.Record) {
+	w.raw(r)
+	if !r.Sealed() {
+		message.Record(w.b[len(w.b)-len(r):]).Seal()
+	}
+}
+
 func (w *commandWriter) bool(v bool) {
 	if v {
 		w.b = append(w.b, 1)
@@ -207,7 +216,7 @@ func (w *commandWriter) publish(ttl int64, priority int, delay int64, record []b
 	}
 	w.span(min(ttl, moment.Last) + 1)
 	w.small(priority + 1)
-	w.raw(record)
+	w.record(record)
 }
 
 // publication is the operands of a publish, but for its queues.

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"testing"
@@ -129,6 +130,31 @@ func everyCommand() []byte {
 	w.op(cmdPurge, 1)
 	w.op(cmdDelete, 1)
 	return append([]byte(nil), w.numbered(1)...)
+}
+
+// A transient message has no check when a client has published it. In a command, which goes
+// to disk, it has one; the message itself is left alone, since others read it.
+func TestARecordGetsItsCheckInACommand(t *testing.T) {
+	e := message.Envelope{Serial: 7, Exchange: []byte("x"), Key: []byte("key"), Properties: []byte{0, 0}, BodySize: 300}
+	record := make(message.Record, e.Size())
+	e.Put(record)
+	for name, write := range map[string]func(w *commandWriter){
+		"publish": func(w *commandWriter) { w.publish(0, -1, 0, record) },
+		"delayed": func(w *commandWriter) { w.publish(0, -1, 1, record) },
+		"mail":    func(w *commandWriter) { w.sent(&mailed{record: record}) },
+		"state":   func(w *commandWriter) { w.record(record) },
+	} {
+		var w commandWriter
+		w.begin(1, 1)
+		write(&w)
+		at := bytes.Index(w.b, record[:20])
+		if at < 0 {
+			t.Fatalf("%s: the command %x does not have the record", name, w.b)
+		}
+		if got := message.Record(w.b[at:][:len(record)]); !got.Sealed() || message.Verify(got) != nil || record.Sealed() {
+			t.Errorf("%s: sealed in the command: %v, %v, outside: %v", name, got.Sealed(), message.Verify(got), record.Sealed())
+		}
+	}
 }
 
 // Every operation of a command is read as it was written.

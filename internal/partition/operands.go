@@ -185,7 +185,7 @@ func (w *commandWriter) sent(in *mailed) {
 	w.b = append(w.b, in.flags)
 	w.uint(uint64(in.failed))
 	w.raw(in.history)
-	w.raw(in.record)
+	w.record(in.record)
 }
 
 // sent reads one entry, but for its number, and where its record begins. The record may be

@@ -59,6 +59,7 @@ func (c chooser) record() []byte {
 	}
 	r := make([]byte, e.Size())
 	e.Put(r)
+	message.Record(r).Seal() // as all that is read back
 	return r
 }
 

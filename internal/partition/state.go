@@ -42,7 +42,7 @@ func (g *group) hash() uint64 {
 // appendState appends the whole state. REQUIRES: the partition is held.
 func (g *group) appendState(b []byte) []byte {
 	read := g.reader()
-	return g.append(b, read, func(w *commandWriter, body message.Ref) { w.raw(read(body)) })
+	return g.append(b, read, func(w *commandWriter, body message.Ref) { w.record(read(body)) })
 }
 
 // appendMeta appends the state without entries: bodies that are elsewhere than in
