@@ -196,6 +196,7 @@ func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 		return nil
 	}
 	it := item{kind: itemGet, ch: ch, q: g.Queue, d: g.Delivery, left: uint32(g.Left)}
+	ch.untagged.Add(1)
 	ch.c.deliver(&it)
 	return nil
 }

@@ -31,7 +31,8 @@ type channel struct {
 		prefetch    atomic.Int64
 		confirm, tx atomic.Bool
 	}
-	stats received
+	stats    received
+	untagged atomic.Int32 // gets in the outbox: they have no delivery tag yet
 
 	mu     held.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
 	sent   sent

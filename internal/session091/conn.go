@@ -194,7 +194,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	held.Name(&c.out.mu, "the outbox of a connection")
 	held.Name(&c.chMu, "the channels of a connection")
 	c.log = o.Logger.With("conn", c.peer.Name)
-	c.out.wakec, c.out.roomc, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	c.out.wakec, c.out.roomc, c.out.tagc, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	c.in = append(make([]byte, 0, strangerReadSize), first[len(amqp091.ProtocolHeader):]...)
 	c.writing.Go(bug.Guarded(c.log, "the writer of a connection", c.write))
 	// Whatever ends the reader, even a mistake of ours that panics: what the client

@@ -10,9 +10,9 @@ import (
 	"bartleby.mq/internal/broker"
 )
 
-// told reads what comes to the channels of a raw connection until one that was asked
-// for comes, and lists cancellations and ends of queues in order.
-func told(t *testing.T, nc net.Conn, last string) (list []string) {
+// answers passes on what methods come to the channels of a raw connection, until last says
+// that it was the last.
+func answers(t *testing.T, nc net.Conn, last func(channel uint16, m amqp091.Method) bool) {
 	t.Helper()
 	var read []byte
 	buffer := make([]byte, 64<<10)
@@ -24,26 +24,34 @@ func told(t *testing.T, nc net.Conn, last string) (list []string) {
 		if n == 0 {
 			k, err := nc.Read(buffer)
 			if err != nil {
-				t.Fatal(err, list)
+				t.Fatal(err)
 			}
 			read = append(read, buffer[:k]...)
 			continue
 		}
-		if f.Type == amqp091.FrameMethod && f.Channel > 0 {
-			switch m := must[amqp091.Method](t)(amqp091.DecodeMethod(f.Payload)).(type) {
-			case *amqp091.BasicCancel:
-				list = append(list, m.ConsumerTag)
-			case *amqp091.QueueDeleteOk:
-				list = append(list, "delete-ok")
-			case *amqp091.QueueDeclareOk:
-				list = append(list, m.Queue)
-			}
-			if slices.Contains(list, last) {
-				return list
-			}
+		if f.Type == amqp091.FrameMethod && f.Channel > 0 && last(f.Channel, must[amqp091.Method](t)(amqp091.DecodeMethod(f.Payload))) {
+			return
 		}
 		read = read[n:]
 	}
+}
+
+// told reads what comes to the channels of a raw connection until one that was asked
+// for comes, and lists cancellations and ends of queues in order.
+func told(t *testing.T, nc net.Conn, last string) (list []string) {
+	t.Helper()
+	answers(t, nc, func(_ uint16, m amqp091.Method) bool {
+		switch m := m.(type) {
+		case *amqp091.BasicCancel:
+			list = append(list, m.ConsumerTag)
+		case *amqp091.QueueDeleteOk:
+			list = append(list, "delete-ok")
+		case *amqp091.QueueDeclareOk:
+			list = append(list, m.Queue)
+		}
+		return slices.Contains(list, last)
+	})
+	return list
 }
 
 // A channel that deletes a queue it consumes is told first that the queue is deleted, and

@@ -31,6 +31,7 @@ type outbox struct {
 	owed    int          // bytes of answers waiting: what the client asked for, deliveries not included
 	wakec   chan struct{}
 	roomc   chan struct{} // for a reader that waits for owed to fall
+	tagc    chan struct{} // for a reader that waits for the tags of what it got
 
 	// Deliveries of a connection that is to be closed because one of its messages
 	// can neither be read nor set aside: they go back to their queues when no consumer is left that
@@ -213,6 +214,30 @@ func (c *conn) waitForRoom() {
 	}
 }
 
+// awaitTags waits until what the channel got has its delivery tags, which it is given when it
+// is encoded: a client may settle it in the same write (BR-9.7). It returns early as
+// waitForRoom does.
+func (c *conn) awaitTags(ch *channel) {
+	held.Nothing("a client")
+	c.flush(true)
+	for ch.untagged.Load() > 0 && !c.dead.Load() && !c.interrupted.Load() {
+		select {
+		case <-c.out.tagc:
+		case <-c.heedc:
+		}
+	}
+}
+
+// tagged notes that a get was encoded. REQUIRES: the pen.
+func (c *conn) tagged(ch *channel) {
+	if ch.untagged.Add(-1) == 0 {
+		select {
+		case c.out.tagc <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // writeSome encodes what there is and writes what the socket takes at once; the
 // rest is left to the writer. REQUIRES: the pen.
 func (c *conn) writeSome() {
@@ -259,14 +284,15 @@ func (c *conn) encode(write func([]byte) bool) {
 		case len(o.stuck) > 0:
 			o.stuck = append(o.stuck, *it)
 		default:
-			rec, ok := c.record(it)
-			if !ok {
-				continue
+			if rec, ok := c.record(it); ok {
+				size += it.bytes
+				c.encodeDelivery(it, rec)
+				store.Release(it.d.Body)
+				store.Release(it.d.History)
 			}
-			size += it.bytes
-			c.encodeDelivery(it, rec)
-			store.Release(it.d.Body)
-			store.Release(it.d.History)
+			if it.kind == itemGet {
+				c.tagged(it.ch)
+			}
 		}
 		if write != nil && len(o.wire) >= writeSize {
 			if !write(o.wire) {

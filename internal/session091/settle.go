@@ -42,6 +42,11 @@ func (ch *channel) basicReject(args []byte) error {
 func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op partition.Op) error {
 	c := ch.c
 	ch.mu.Lock()
+	if ch.untagged.Load() > 0 && ch.unacked.get(tag) == nil {
+		ch.mu.Unlock()
+		c.awaitTags(ch)
+		ch.mu.Lock()
+	}
 	if !multiple {
 		u := ch.unacked.get(tag)
 		if u == nil {
