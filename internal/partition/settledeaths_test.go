@@ -3,6 +3,7 @@ package partition
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -216,6 +217,39 @@ func TestTheRemovalOfAnUnusedQueueHoldsUpNoOther(t *testing.T) {
 			if n := times.Load(); n != 1 {
 				t.Errorf("the queue was found to be unused %d times at once", n)
 			}
+		})
+	}
+}
+
+// DL-8.12: the removals of queues whose x-expires passes at one moment do not wait for each
+// other. One after the other, each would wait for two syncs of its own, and dead letters that
+// may meet a removal for them all; and one that never ends would be in the way of all others.
+func TestDL_8_12_QueuesThatExpireTogetherGoTogether(t *testing.T) {
+	const queues = 8
+	for _, config := range []queue.Config{classic, quorum} {
+		t.Run(config.Type.String(), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			var defs []definition
+			for i := range queues {
+				defs = append(defs, definition{fmt.Sprint("q-", i), config, settings(func(s *queue.Settings) { s.Expires = 1 }), DeadLetter{}})
+			}
+			goOn := make(chan struct{})
+			var found sync.WaitGroup
+			found.Add(queues)
+			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{}, func(w *mailWorld) {
+				w.unused = func(*Queue) {
+					select {
+					case <-goOn: // found again, since nothing removes it here
+						return
+					default:
+					}
+					found.Done()
+					<-goOn
+				}
+			})
+			defer w.stop()
+			defer close(goOn)
+			within(t, "all queues are on their way out", found.Wait)
 		})
 	}
 }

@@ -2,8 +2,10 @@ package partition
 
 import (
 	"runtime"
+	"sync"
 	"time"
 
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/moment"
 )
 
@@ -223,12 +225,20 @@ func (p *Partition) leaveUnused(list []*Queue) {
 	}
 }
 
+// mostExpiring is how many queues whose x-expires has passed are removed at a time. Each removal
+// waits for the deaths of its queue and for two syncs, which those at a time share; and one
+// that has to wait long does not keep the others waiting.
+const mostExpiring = 64
+
 // expire is the partition's third worker: it tells of queues whose x-expires has passed.
 func (p *Partition) expire() {
+	var removals sync.WaitGroup
+	room := make(chan struct{}, mostExpiring)
 	for {
 		select {
 		case <-p.endc:
 		case <-p.node.stop:
+			removals.Wait()
 			return
 		}
 		p.leaving.Lock()
@@ -237,12 +247,16 @@ func (p *Partition) expire() {
 		p.leaving.Unlock()
 		for _, q := range list {
 			select {
+			case room <- struct{}{}:
 			case <-p.node.stop:
+				removals.Wait()
 				return
-			default:
 			}
-			p.node.Router.QueueUnused(q)
-			_ = p.node.with(q, func(*hold) { q.expiring = false }) // it was used meanwhile, if it is still there
+			removals.Go(bug.Guarded(p.node.Logger, "the end of an unused queue", func() {
+				p.node.Router.QueueUnused(q)
+				_ = p.node.with(q, func(*hold) { q.expiring = false }) // it was used meanwhile, if it is still there
+				<-room
+			}))
 		}
 	}
 }
