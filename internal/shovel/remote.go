@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"sync"
 	"time"
 
 	client "github.com/rabbitmq/amqp091-go"
+
+	"bartleby.mq/internal/bug"
 )
 
 // remote is a channel of another node, or of this one through its socket.
@@ -16,6 +21,61 @@ type remote struct {
 	closed   chan *client.Error
 	blockedc chan client.Blocking
 	stopped  bool
+	cut      *cutter
+}
+
+// The client library waits without end for whoever goes on with heartbeats and answers nothing,
+// or reads nothing, as a broker that is low on memory.
+const (
+	dialTimeout = 30 * time.Second // until the peer has let us in
+	// lastWords is how long a peer may take to answer once the shovel is to stop, or its
+	// connection to be closed.
+	lastWords = 5 * time.Second
+)
+
+// cutter closes the socket under a connection whose peer does not answer in time.
+type cutter struct {
+	log    *slog.Logger
+	socket net.Conn
+	watch  sync.WaitGroup
+
+	closing, ended chan struct{} // closed before and after the connection is
+}
+
+// dial connects, and watches over the connection from then on.
+func (k *cutter) dial(ctx context.Context, network, address string) (nc net.Conn, err error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	if k.socket, err = d.DialContext(ctx, network, address); err != nil {
+		return nil, err
+	}
+	// The library removes the deadline when it is let in.
+	if err := k.socket.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return nil, errors.Join(err, k.socket.Close())
+	}
+	k.watch.Go(bug.Guarded(k.log, "the watch over a shovel's connection", func() {
+		select {
+		case <-ctx.Done():
+		case <-k.closing:
+		}
+		late := time.NewTimer(lastWords)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			_ = k.socket.Close()
+		case <-k.ended:
+		}
+	}))
+	return k.socket, nil
+}
+
+// end closes the connection, if there is one, and the socket if that takes too long.
+func (k *cutter) end(conn *client.Connection) {
+	close(k.closing)
+	if conn != nil {
+		_ = conn.Close()
+	}
+	close(k.ended)
+	k.watch.Wait()
 }
 
 // dialError is that there is no connection. Why is for the log: whoever may define shovels
@@ -26,21 +86,28 @@ func (e *dialError) Error() string { return e.cause.Error() }
 
 func (e *dialError) Unwrap() error { return e.cause }
 
-func (w *worker) dial(a address) (*remote, error) {
+// dial connects to another node. Once ctx ends the connection does not last much longer.
+func (w *worker) dial(ctx context.Context, a address) (*remote, error) {
 	properties := client.NewConnectionProperties()
 	properties["connection_name"] = "Shovel " + w.name
-	conn, err := client.DialConfig(a.uri, client.Config{Properties: properties, Heartbeat: 10 * time.Second})
+	cut := &cutter{log: w.log, closing: make(chan struct{}), ended: make(chan struct{})}
+	conn, err := client.DialConfig(a.uri, client.Config{
+		Properties: properties, Heartbeat: 10 * time.Second,
+		Dial: func(network, address string) (net.Conn, error) { return cut.dial(ctx, network, address) },
+	})
 	if err != nil {
+		cut.end(nil)
 		return nil, &dialError{err}
 	}
-	r := &remote{conn: conn, closed: conn.NotifyClose(make(chan *client.Error, 1)), blockedc: conn.NotifyBlocked(make(chan client.Blocking, 16))}
+	r := &remote{conn: conn, cut: cut, closed: conn.NotifyClose(make(chan *client.Error, 1)), blockedc: conn.NotifyBlocked(make(chan client.Blocking, 16))}
 	if r.ch, err = conn.Channel(); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		r.close()
+		return nil, err
 	}
 	return r, nil
 }
 
-func (r *remote) close() { _ = r.conn.Close() }
+func (r *remote) close() { r.cut.end(r.conn) }
 
 // remoteSource is a queue elsewhere.
 type remoteSource struct {
@@ -49,8 +116,8 @@ type remoteSource struct {
 	ready      int
 }
 
-func (w *worker) openRemoteSource(a address) (source, error) {
-	r, err := w.dial(a)
+func (w *worker) openRemoteSource(ctx context.Context, a address) (source, error) {
+	r, err := w.dial(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +240,8 @@ func (s *remoteSource) settle(list []carried, f func(*client.Delivery) error) er
 // remoteTarget is an exchange elsewhere.
 type remoteTarget struct{ *remote }
 
-func (w *worker) openRemoteTarget(a address) (target, error) {
-	r, err := w.dial(a)
+func (w *worker) openRemoteTarget(ctx context.Context, a address) (target, error) {
+	r, err := w.dial(ctx, a)
 	if err != nil {
 		return nil, err
 	}

@@ -129,13 +129,13 @@ func (w *worker) shown() status {
 func (w *worker) once(ctx context.Context) (complete bool, err error) {
 	from, to := pick(w.definition.source.uris), pick(w.definition.dest.uris)
 	w.change(func(s *status) { s.from, s.to = from, to })
-	out, err := w.openTarget(to)
+	out, err := w.openTarget(ctx, to)
 	if err != nil {
 		return false, fmt.Errorf("failed to connect to destination: %w", err)
 	}
 	defer out.close()
 	defer bug.End(w.log, "a shovel") // before it: the broker is asked
-	in, err := w.openSource(from)
+	in, err := w.openSource(ctx, from)
 	if err != nil {
 		return false, fmt.Errorf("failed to connect to source: %w", err)
 	}
@@ -149,18 +149,18 @@ func (w *worker) once(ctx context.Context) (complete bool, err error) {
 // pick chooses one of several addresses, so that a node that is down does not stop a shovel for good.
 func pick(list []address) address { return list[rand.IntN(len(list))] }
 
-func (w *worker) openSource(a address) (source, error) {
+func (w *worker) openSource(ctx context.Context, a address) (source, error) {
 	if a.local {
 		return w.openLocalSource(a)
 	}
-	return w.openRemoteSource(a)
+	return w.openRemoteSource(ctx, a)
 }
 
-func (w *worker) openTarget(a address) (target, error) {
+func (w *worker) openTarget(ctx context.Context, a address) (target, error) {
 	if a.local {
 		return w.openLocalTarget(a)
 	}
-	return w.openRemoteTarget(a)
+	return w.openRemoteTarget(ctx, a)
 }
 
 // toMove is how many messages are still to be moved, negative for no end.
