@@ -96,11 +96,25 @@ func (s *Subscription) Cause() deadletter.Cause {
 	return deadletter.Cause{ConsumerTag: s.consumer.Tag, Connection: s.info.Connection, User: s.info.User}
 }
 
-// Next waits for messages and returns at most limit of them.
+// shownBytes is how much a subscription shows at once, and so reads into memory, unless a single
+// message has more.
+const shownBytes = 8 << 20
+
+// piece is how many of the deliveries are shown at once.
+func piece(list []queue.Delivery, limit int) (n int) {
+	for size := 0; n < min(limit, len(list)); n++ {
+		if size += int(list[n].Size); n > 0 && size > shownBytes {
+			break
+		}
+	}
+	return n
+}
+
+// Next waits for messages and returns at most limit of them, or 8 MiB.
 func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
 	for {
 		s.mu.Lock()
-		n := min(limit, len(s.waiting))
+		n := piece(s.waiting, limit)
 		batch := slices.Clone(s.waiting[:n])
 		s.waiting = slices.Delete(s.waiting, 0, n)
 		ended, left := s.ended, len(s.waiting)

@@ -173,7 +173,7 @@ func (r *remote) declareQueue(e *end) (client.Queue, error) {
 func (s *remoteSource) length() int { return s.ready }
 
 func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err error) {
-	for len(list) < limit {
+	for size := 0; len(list) < limit && size < batchBytes; {
 		var d client.Delivery
 		ok := true
 		if len(list) == 0 {
@@ -200,6 +200,7 @@ func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err
 			return nil, err
 		}
 		list = append(list, m)
+		size += len(m.body)
 	}
 	return list, nil
 }

@@ -58,8 +58,12 @@ const (
 	terminated state = "terminated"
 )
 
-// batchLimit is how many messages are taken and confirmed together.
-const batchLimit = 512
+// batchLimit is how many messages are taken and confirmed together, and batchBytes after how many
+// bytes no more are: of each there are copies in memory.
+const (
+	batchLimit = 512
+	batchBytes = 8 << 20
+)
 
 // run works until ctx ends or the shovel has moved what it was to move. What fails
 // is tried again after the delay of the definition.

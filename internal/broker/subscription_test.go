@@ -1,0 +1,53 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"bartleby.mq/internal/amqp091"
+)
+
+// What a subscription shows at once is bounded by bytes: it reads whole bodies into memory, however
+// many messages are asked for, and one is shown however large it is.
+func TestSubscriptionShowsABoundedPieceAtOnce(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			c := open(t, Options{})
+			declare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
+			large := strings.Repeat("x", 3<<20)
+			const count = 8
+			for i := range count {
+				publish(t, c, "", "q", fmt.Sprint(i, large), amqp091.PropertyList{})
+			}
+			publish(t, c, "", "q", fmt.Sprint(count, strings.Repeat("x", 10<<20)), amqp091.PropertyList{})
+			sub, err := c.Subscribe("q", "tag", 1000, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sub.Cancel()
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			for got := 0; got <= count; {
+				taken, err := sub.Next(ctx, 512)
+				if err != nil {
+					t.Fatal(err)
+				}
+				bytes := 0
+				for i := range taken {
+					if want := fmt.Sprint(got, "x"); !strings.HasPrefix(string(taken[i].Body), want) {
+						t.Fatalf("message %d begins with %q", got, taken[i].Body[:2])
+					}
+					got++
+					bytes += len(taken[i].Body)
+				}
+				if bytes > 8<<20 && len(taken) > 1 {
+					t.Errorf("%d bytes at once in %d messages, want 8 MiB at most", bytes, len(taken))
+				}
+				sub.Ack(taken)
+			}
+		})
+	}
+}
