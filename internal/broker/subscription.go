@@ -214,20 +214,22 @@ func (s *Subscription) Cancel() {
 	}
 }
 
-// PublishAll publishes messages that were checked, and waits until they are safe. It
-// says of each whether a queue refused it; unroutable ones are dropped.
+// PublishAll publishes messages, and waits until they are safe. It says of each whether a
+// queue refused it; unroutable ones are dropped. If one cannot be published those before it
+// are, and it says so of them.
 func (c *Connection) PublishAll(list []Publication) (refused []bool, err error) {
 	refused = make([]bool, len(list))
 	var ops []partition.Op
 	var of []int
 	for i := range list {
 		p := &list[i]
-		if err := c.Check(p); err != nil {
-			return nil, errors.Join(err, c.run(ops, of, refused))
+		var targets []*partition.Queue
+		if err = c.Check(p); err == nil {
+			targets, err = c.Route(p)
 		}
-		targets, err := c.Route(p)
 		if err != nil {
-			return nil, errors.Join(err, c.run(ops, of, refused))
+			refused = refused[:i]
+			break
 		}
 		if len(targets) == 0 {
 			c.CountUnroutable(false)
@@ -236,7 +238,10 @@ func (c *Connection) PublishAll(list []Publication) (refused []bool, err error) 
 		ops = append(ops, c.Op(p, targets))
 		of = append(of, i)
 	}
-	return refused, c.run(ops, of, refused)
+	if failed := c.run(ops, of, refused); failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	return refused, err
 }
 
 func (c *Connection) run(ops []partition.Op, of []int, refused []bool) error {

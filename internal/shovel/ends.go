@@ -30,7 +30,8 @@ type source interface {
 // target is where messages go. Its methods are the worker's alone.
 type target interface {
 	// publish publishes the messages; if confirm is set it waits until the target has
-	// answered for each, and says which it refused.
+	// answered for each, and says which it refused. If it fails it says so of those that the
+	// target has had before, as far as it knows.
 	publish(ctx context.Context, list []carried, confirm bool) (refused []bool, err error)
 	// blocked says whether the target takes nothing for now, for an alarm.
 	blocked() bool

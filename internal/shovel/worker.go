@@ -1,6 +1,7 @@
 package shovel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,12 +193,12 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64) (c
 		}
 		w.change(func(s *status) { s.pending, s.blocked = int64(len(list)), out.blocked() })
 		w.address(list)
-		refused, err := out.publish(ctx, list, w.definition.ack == onConfirm)
-		if err != nil {
-			return false, err
-		}
-		moved, err := w.settle(ctx, in, list, refused)
-		if err != nil {
+		refused, failed := out.publish(ctx, list, w.definition.ack == onConfirm)
+		// What the target has stays there, whatever is wrong with the next: it would be moved
+		// again with each attempt.
+		moved, err := w.settle(ctx, in, list[:len(refused)], refused)
+		if err = cmp.Or(failed, err); err != nil {
+			w.change(func(s *status) { s.forwarded += moved })
 			return false, err
 		}
 		if left > 0 {
@@ -216,7 +217,7 @@ const refusedPause = time.Second
 
 // settle acknowledges what the target has taken and puts back what it has refused.
 func (w *worker) settle(ctx context.Context, in source, list []carried, refused []bool) (moved int64, err error) {
-	if w.definition.ack == noAck {
+	if w.definition.ack == noAck || len(list) == 0 {
 		return int64(len(list)), nil
 	}
 	var good, bad []carried
@@ -234,7 +235,7 @@ func (w *worker) settle(ctx context.Context, in source, list []carried, refused 
 		return int64(len(good)), nil
 	}
 	if err := in.giveBack(bad); err != nil {
-		return 0, err
+		return int64(len(good)), err
 	}
 	return int64(len(good)), pause(ctx, refusedPause)
 }
