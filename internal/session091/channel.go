@@ -320,7 +320,8 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 		ch.mu.Unlock()
 		if in := &ch.content; in.expect == expectBody {
 			c.unfinished -= len(in.body)
-			in.expect, in.body = expectMethod, nil
+			in.expect = expectMethod
+			in.laidDown(c)
 		}
 		sortConsumers(consumers)
 		for _, k := range consumers {

@@ -114,7 +114,10 @@ type conn struct {
 	targets int // how many queues they go to
 	// unfinished is how many bytes channels hold of messages that have not come whole.
 	unfinished int
-	settling   []unacked // scratch of settle
+	// What the next message that comes in several frames is put into; nil while one is.
+	spareProps, spareBody []byte
+
+	settling []unacked // scratch of settle
 	// Channels with publishes that were run and are to be confirmed.
 	confirming []*channel
 	commit     journal.Pos // what the journal must have before they are

@@ -38,7 +38,7 @@ func (ch *channel) contentHeader(payload []byte) error {
 			text: fail(0, "expected content header for class 60, got one for class %d instead", class).text}
 	}
 	in := &ch.content
-	in.size, in.body = size, in.body[:0]
+	in.size = size
 	if size > uint64(ch.c.link.MaxMessageSize()) {
 		in.expect = expectMethod
 		return ch.refusedPublish(ch.c.link.TooLarge(size))
@@ -48,15 +48,29 @@ func (ch *channel) contentHeader(payload []byte) error {
 		return ch.published(props, nil)
 	}
 	in.expect = expectBody
-	in.props = append(in.props[:0], props...)
+	c := ch.c
+	in.props, c.spareProps = append(c.spareProps, props...), nil
+	in.body, c.spareBody = c.spareBody, nil
 	return nil
+}
+
+// laidDown gives up the buffers of the message that the channel had in hand. The connection
+// keeps one pair: channels are many, and those with a message between its frames few.
+func (in *content) laidDown(c *conn) {
+	if cap(in.body) <= keepBody && cap(in.body) > cap(c.spareBody) {
+		c.spareBody = in.body[:0]
+	}
+	if cap(in.props) > cap(c.spareProps) {
+		c.spareProps = in.props[:0]
+	}
+	in.props, in.body = nil, nil
 }
 
 // maxUnfinished is how many bytes of messages that have not come whole the channels of a
 // connection may hold, if messages are not allowed to be that large.
 const maxUnfinished = 64 << 20
 
-// keepBody is the size up to which a channel keeps its buffer for large bodies.
+// keepBody is the size up to which a connection keeps a buffer for large bodies.
 const keepBody = 1 << 20
 
 func (ch *channel) contentBody(b []byte) error {
@@ -68,7 +82,9 @@ func (ch *channel) contentBody(b []byte) error {
 	}
 	if len(in.body) == 0 && uint64(len(b)) == left {
 		in.expect = expectMethod
-		return ch.published(in.props, b) // the usual case: one frame, no copy
+		err := ch.published(in.props, b) // the usual case: one frame, no copy
+		in.laidDown(ch.c)
+		return err
 	}
 	if ch.c.broker.Alarmed() {
 		ch.c.waitForAlarm() // or many channels would go on with large messages
@@ -84,9 +100,7 @@ func (ch *channel) contentBody(b []byte) error {
 	in.expect = expectMethod
 	ch.c.unfinished -= len(in.body)
 	err := ch.published(in.props, in.body)
-	if cap(in.body) > keepBody {
-		in.body = nil
-	}
+	in.laidDown(ch.c)
 	return err
 }
 
