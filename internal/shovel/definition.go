@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/erlterm"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/moment"
@@ -323,6 +324,13 @@ func (d *definition) forbidden(loopbackUsers []string, permits func(topology.Acc
 			}
 		case d.dest.exchange != "":
 			ask(a, topology.Write, topology.ExchangeResource, d.dest.exchange)
+		default: // each message names its own: whoever may write to one of a random name may write to all
+			name := broker.RandomName("")
+			before := len(complaints)
+			ask(a, topology.Write, topology.ExchangeResource, name)
+			for i := range complaints[before:] {
+				complaints[before+i] = strings.Replace(complaints[before+i], "exchange '"+name+"'", "every exchange", 1)
+			}
 		}
 	}
 	return complaints

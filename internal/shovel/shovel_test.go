@@ -273,6 +273,7 @@ func TestASetterNeedsThePermissionsOfTheShovel(t *testing.T) {
 			`{"src-uri":"amqp://HOST","src-queue":"mine","dest-uri":"amqp://HOST","dest-queue":"secret"}`:                        "configure access to queue 'secret' in vhost '/' refused for user 'pm'",
 			`{"src-uri":"amqp://HOST","src-queue":"mine","dest-uri":"amqp://HOST","dest-exchange":"amq.topic"}`:                  "write access to exchange 'amq.topic' in vhost '/' refused for user 'pm'",
 			`{"src-uri":"amqp://HOST","src-exchange":"amq.topic","dest-uri":"amqp://HOST","dest-queue":"mine"}`:                  "read access to exchange 'amq.topic' in vhost '/' refused for user 'pm'",
+			`{"src-uri":"amqp://HOST","src-queue":"mine","dest-uri":"amqp://HOST"}`:                                              "write access to every exchange in vhost '/' refused for user 'pm'",
 			`{"src-uri":"amqp://HOST/other","src-queue":"mine","dest-uri":"amqp://HOST","dest-queue":"mine"}`:                    `user may not connect to vhost "other"`,
 			`{"src-uri":"amqp://HOST","src-queue":"mine","dest-uri":"amqp://HOST","dest-queue":"mine2"}`:                         "",
 		} {
