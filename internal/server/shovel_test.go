@@ -2,11 +2,13 @@ package server
 
 import (
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/shovel"
 	"bartleby.mq/internal/topology"
 )
@@ -128,5 +130,42 @@ func TestShovelsBetweenBrokers(t *testing.T) {
 	}
 	if len(came) != n {
 		t.Errorf("%d of %d came", len(came), n)
+	}
+}
+
+// Who may not read a queue does not have a shovel fetch it as the user who logs in from this machine
+// only, whatever the address calls this machine.
+func TestAShovelIsNoWayInFromThisMachine(t *testing.T) {
+	o, _ := options(t.TempDir())
+	s := mustStart(t, o)
+	defer mustStop(t, s)
+	fill(t, s, "secret", 0, 3)
+	if _, err := s.broker.PutUser("pm", auth.PasswordHash{}, []auth.Tag{auth.PolicyMaker}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.broker.PutPermission(auth.Permission{User: "pm", VHost: "/", Configure: "^mine", Write: "^(mine|amq.default)", Read: "^mine"}); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(s.Addresses().AMQP[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"guest:guest@localhost.", "localhost.", "guest:guest@", ""} {
+		definition := `{"src-uri":"amqp://` + host + ":" + port + `/%2F","src-queue":"secret","src-predeclared":true,"dest-uri":"amqp://","dest-queue":"mine","reconnect-delay":0}`
+		_, err := s.broker.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: []byte(definition)}, "pm")
+		if err != nil {
+			continue // as good
+		}
+		eventually(t, s, "an end", func() bool {
+			l := s.shovels.Shown()
+			return len(l) == 1 && l[0]["state"] == "terminated" || depth(s, "secret") == 0
+		})
+		if got := depth(s, "secret"); got != 3 {
+			t.Fatalf("%q: %d of 3 messages are left", host, got)
+		}
+		if _, err := s.broker.DeleteParameter("/", shovel.Component, "s"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, s, "the end of the shovel", func() bool { return len(s.shovels.Shown()) == 0 })
 	}
 }

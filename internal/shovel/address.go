@@ -17,8 +17,9 @@ type address struct {
 	// local means this node, without a socket: an address without a host.
 	local bool
 	vhost message.VHost
-	// loopbackUser is who logs in at an address of this machine; "" elsewhere.
-	loopbackUser string
+	// user is who logs in, and loopback says that the address is one of this machine by its text.
+	user     string
+	loopback bool
 }
 
 // parseAddress reads amqp:// and amqps:// addresses. Without a path the virtual host
@@ -40,9 +41,9 @@ func parseAddress(text string) (address, error) {
 		}
 		a.vhost = message.VHost(name)
 	}
-	if ip := net.ParseIP(u.Hostname()); ip.IsLoopback() || ip.IsUnspecified() || strings.EqualFold(u.Hostname(), "localhost") {
-		a.loopbackUser = cmp.Or(u.User.Username(), "guest") // whom the client is without one
-	}
+	a.user = cmp.Or(u.User.Username(), "guest") // whom the client is without one
+	ip := net.ParseIP(u.Hostname())
+	a.loopback = ip.IsLoopback() || ip.IsUnspecified() || u.Hostname() == "" || strings.EqualFold(u.Hostname(), "localhost")
 	return a, nil
 }
 

@@ -339,7 +339,7 @@ func (d *definition) forbidden(loopbackUsers []string, permits func(topology.Acc
 // inside says whether the address leads into this node by being on it: without a socket, or as
 // a user who logs in from here only, whose password is no secret.
 func (a *address) inside(loopbackUsers []string) bool {
-	return a.local || a.loopbackUser != "" && slices.Contains(loopbackUsers, a.loopbackUser)
+	return a.local || a.loopback && slices.Contains(loopbackUsers, a.user)
 }
 
 // vhosts are the virtual hosts of this node that the shovel enters by being on it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,18 +36,26 @@ const (
 
 // cutter closes the socket under a connection whose peer does not answer in time.
 type cutter struct {
-	log    *slog.Logger
-	socket net.Conn
-	watch  sync.WaitGroup
+	log     *slog.Logger
+	outside bool // it must not lead to this machine
+	socket  net.Conn
+	watch   sync.WaitGroup
 
 	closing, ended chan struct{} // closed before and after the connection is
 }
+
+// errLoopback is for a name of this machine that does not say so: what a shovel may do there
+// is checked when it is set, by its address, and its user has a password that is no secret.
+var errLoopback = errors.New("the address leads to this machine, where its user may log in from here only: call it localhost or 127.0.0.1")
 
 // dial connects, and watches over the connection from then on.
 func (k *cutter) dial(ctx context.Context, network, address string) (nc net.Conn, err error) {
 	d := net.Dialer{Timeout: dialTimeout}
 	if k.socket, err = d.DialContext(ctx, network, address); err != nil {
 		return nil, err
+	}
+	if to, ok := k.socket.RemoteAddr().(*net.TCPAddr); k.outside && ok && to.IP.IsLoopback() {
+		return nil, errors.Join(errLoopback, k.socket.Close())
 	}
 	// The library removes the deadline when it is let in.
 	if err := k.socket.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
@@ -90,7 +99,7 @@ func (e *dialError) Unwrap() error { return e.cause }
 func (w *worker) dial(ctx context.Context, a address) (*remote, error) {
 	properties := client.NewConnectionProperties()
 	properties["connection_name"] = "Shovel " + w.name
-	cut := &cutter{log: w.log, closing: make(chan struct{}), ended: make(chan struct{})}
+	cut := &cutter{log: w.log, outside: !a.loopback && slices.Contains(w.b.LoopbackUsers, a.user), closing: make(chan struct{}), ended: make(chan struct{})}
 	conn, err := client.DialConfig(a.uri, client.Config{
 		Properties: properties, Heartbeat: 10 * time.Second,
 		Dial: func(network, address string) (net.Conn, error) { return cut.dial(ctx, network, address) },
