@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"bytes"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
@@ -72,7 +74,22 @@ func (b *Broker) mayEnter(user string, v message.VHost) bool {
 
 // DeleteParameter removes a parameter and says whether there was one.
 func (b *Broker) DeleteParameter(vhost message.VHost, component, name string) (existed bool, err error) {
+	return b.deleteParameter(vhost, component, name, nil)
+}
+
+// DeleteThisParameter is DeleteParameter of one that still has its value.
+func (b *Broker) DeleteThisParameter(p topology.Parameter) (existed bool, err error) {
+	return b.deleteParameter(p.VHost, p.Component, p.Name, p.Value)
+}
+
+// deleteParameter removes a parameter, if it has this value; nil is any.
+func (b *Broker) deleteParameter(vhost message.VHost, component, name string, value []byte) (existed bool, err error) {
 	err = b.change(func() (err error) {
+		if v, ok := b.state.VHost(vhost); ok && value != nil {
+			if now, ok := v.Parameter(component, name); !ok || !bytes.Equal(now.Value, value) {
+				return nil
+			}
+		}
 		existed, err = b.state.DeleteParameter(vhost, component, name)
 		return err
 	})

@@ -162,9 +162,11 @@ func (s *Shovels) newWorker(name shovelName, value json.RawMessage) *worker {
 	return w
 }
 
-// finished deletes the parameter of a shovel that has moved what it was to move.
+// finished deletes the parameter of a shovel that has moved what it was to move, if it was not
+// set anew meanwhile.
 func (s *Shovels) finished(w *worker) {
-	if _, err := s.Broker.DeleteParameter(w.vhost, Component, w.name); err != nil {
+	p := topology.Parameter{VHost: w.vhost, Component: Component, Name: w.name, Value: json.RawMessage(w.value)}
+	if _, err := s.Broker.DeleteThisParameter(p); err != nil {
 		w.log.Warn("the parameter of a shovel that is done is not deleted", "error", err)
 	}
 }
