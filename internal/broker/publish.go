@@ -63,10 +63,10 @@ func (c *Connection) Check(p *Publication) error {
 			return err
 		}
 	}
+	if p.Size > c.MaxMessageSize() {
+		return c.TooLarge(uint64(p.Size)) // a session has asked before it took the body
+	}
 	if a := c.apsara; a != nil {
-		if p.Size > a.MaxMessageSize {
-			return c.TooLarge(uint64(p.Size))
-		}
 		p.delay, p.flat = a.delay(p.Props.Headers), !a.Priorities
 	}
 	if p.Props.Headers != nil {

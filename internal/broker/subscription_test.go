@@ -51,3 +51,24 @@ func TestSubscriptionShowsABoundedPieceAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// A message that is larger than messages may be comes in by no shovel; those before it are in.
+func TestPublishAllTakesNothingTooLarge(t *testing.T) {
+	c := open(t, Options{MaxMessageSize: 1000})
+	declare(t, c, "q")
+	list := make([]Publication, 3)
+	for i := range list {
+		list[i] = Publication{Key: []byte("q"), Raw: amqp091.AppendPropsFrom(nil, amqp091.PropertyList{}), Size: 1000}
+		if i == 1 {
+			list[i].Size++
+		}
+		list[i].Body = [][]byte{make([]byte, list[i].Size)}
+	}
+	refused, err := c.PublishAll(list)
+	if len(refused) != 1 || refused[0] || err == nil || err.Error() != "message size 1001 is larger than configured max size 1000" {
+		t.Errorf("refused %v, %v", refused, err)
+	}
+	if n := ready(t, c, "q"); n != 1 {
+		t.Errorf("%d messages are in the queue, want 1", n)
+	}
+}
