@@ -22,6 +22,13 @@ var ackModes = map[string]broker.After{
 // values of an error, whose text tools compare with RabbitMQ's.
 const peek = "peek"
 
+// maxShown is how many bytes of messages one answer holds, and shownItem what each takes beside
+// its payload: an answer is made in memory, several times over.
+const (
+	maxShown  = 64 << 20
+	shownItem = 1 << 10
+)
+
 // getMessages takes messages out of a queue and shows them (BR-15.8).
 func (s *server) getMessages(r *request) (any, error) {
 	if err := missingKeys(r.body, "ackmode", "count", "encoding"); err != nil {
@@ -55,13 +62,19 @@ func (s *server) getMessages(r *request) (any, error) {
 		return items, nil
 	}
 	var failed error
+	room := maxShown
 	show := func(m *broker.Shown) bool {
 		var item map[string]any
 		if item, failed = showMessage(m, encoding, truncate); failed != nil {
 			return false
 		}
 		items = append(items, item)
-		return r.Context().Err() == nil
+		shown := len(m.Body)
+		if truncate >= 0 {
+			shown = int(min(truncate, int64(shown)))
+		}
+		room -= shown + shownItem
+		return room > 0 && r.Context().Err() == nil
 	}
 	limit := int(min(max(count, 0), math.MaxInt)) // negative: all there are
 	if mode == peek {
