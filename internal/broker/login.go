@@ -128,8 +128,12 @@ func (b *Broker) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// identify asks the backends in turn until one knows the client.
+// identify asks the backends in turn until one knows the client. Nobody is called "": who sets
+// a parameter under that name is whoever runs the node (PutParameter).
 func (b *Broker) identify(ctx context.Context, given auth.Credentials, fromLoopback bool) (id *Identity, err error) {
+	if given.User == "" {
+		return nil, &auth.LoginError{Reason: "has no name"}
+	}
 	if len(b.AuthBackends) == 0 {
 		return b.identifyBy(ctx, AuthBackend{}, given, fromLoopback)
 	}
