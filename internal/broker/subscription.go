@@ -110,9 +110,13 @@ func piece(list []queue.Delivery, limit int) (n int) {
 	return n
 }
 
-// Next waits for messages and returns at most limit of them, or 8 MiB.
+// Next waits for messages and returns at most limit of them, or 8 MiB. Once ctx has ended it
+// returns the error of it, also if there are messages: some queues never get empty.
 func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		s.mu.Lock()
 		n := piece(s.waiting, limit)
 		batch := slices.Clone(s.waiting[:n])

@@ -19,7 +19,8 @@ type carried struct {
 type source interface {
 	// length is how many messages were ready when the source was opened.
 	length() int
-	// next waits for messages and returns at most limit of them.
+	// next waits for messages and returns at most limit of them; once ctx has ended none,
+	// and the error of ctx.
 	next(ctx context.Context, limit int) ([]carried, error)
 	ack(list []carried) error
 	// giveBack puts messages back that the target refused.

@@ -182,6 +182,9 @@ func (r *remote) declareQueue(e *end) (client.Queue, error) {
 func (s *remoteSource) length() int { return s.ready }
 
 func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err error) {
+	if err := ctx.Err(); err != nil { // the select below chooses by chance
+		return nil, err
+	}
 	for size := 0; len(list) < limit && size < batchBytes; {
 		var d client.Delivery
 		ok := true

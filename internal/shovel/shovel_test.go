@@ -1,6 +1,8 @@
 package shovel_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -252,6 +254,65 @@ func TestCancelledSubscriptionHoldsNothing(t *testing.T) {
 				t.Fatalf("%s: %d of 100 messages are ready when the subscription has ended", kind, got)
 			}
 		}
+	}
+}
+
+// A subscription has ended with its caller's context, also while there is more and more to get.
+func TestNextEndsWithItsContext(t *testing.T) {
+	n := start(t)
+	for _, kind := range []string{"classic", "quorum"} {
+		n.declare(kind, amqp091.Field{Key: "x-queue-type", Value: kind})
+		n.publish(kind, 10)
+		sub, err := n.link.Subscribe(message.QueueName(kind), "s", 10, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		got, err := sub.Next(ctx, 1)
+		if len(got) != 1 || err != nil {
+			t.Fatalf("%s: got %d messages, %v", kind, len(got), err)
+		}
+		cancel()
+		if got, err := sub.Next(ctx, 1); len(got) > 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %d messages and %v of a context that has ended", kind, len(got), err)
+		}
+		sub.Cancel()
+		if got := n.ready(kind); got != 10 {
+			t.Errorf("%s: %d of 10 messages are ready when the subscription has ended", kind, got)
+		}
+	}
+}
+
+// A shovel that is deleted ends, though its source never gets empty, here since it feeds itself:
+// two that move messages in a circle do too. Then nothing is unacknowledged any more (BR-4.5).
+func TestDeletedShovelEndsWhateverItsSourceHas(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			n := start(t)
+			n.declare("a", amqp091.Field{Key: "x-queue-type", Value: kind})
+			n.publish("a", 20)
+			n.mustPut("s", `{"src-uri":"amqp://","src-queue":"a","src-prefetch-count":10,"dest-uri":"amqp://","dest-queue":"a"}`)
+			n.wait("that each was moved", func() bool {
+				l := n.shovels.Shown()
+				if len(l) == 0 {
+					return false
+				}
+				moved, _ := l[0]["forwarded"].(int64)
+				return moved >= 20
+			})
+			if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { // else a shovel that goes on hangs the test
+				if _, err := n.link.DeleteQueue("a", false, false); err != nil {
+					t.Error(err)
+				}
+			}()
+			n.wait("that the shovel has ended", func() bool {
+				q, err := n.link.PassiveQueue("a")
+				return err == nil && q.Consumers == 0 && q.Messages == 20
+			})
+		})
 	}
 }
 
