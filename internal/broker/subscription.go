@@ -28,8 +28,7 @@ type Subscription struct {
 	wakec   chan struct{} // has one token when something was added
 }
 
-// Taken is a message that a Subscription has got. It must be settled unless the
-// subscription acknowledges nothing.
+// Taken is a message that a Subscription has got. It must be settled.
 type Taken struct {
 	Shown
 	delivery queue.Delivery
@@ -40,9 +39,9 @@ var ErrQueueGone = errors.New("the queue was deleted")
 
 // Subscribe consumes from a queue under a tag; prefetch bounds what is out and not
 // settled, 0 being no bound. The caller calls Cancel in the end.
-func (c *Connection) Subscribe(name message.QueueName, tag string, prefetch int, noAck bool) (*Subscription, error) {
+func (c *Connection) Subscribe(name message.QueueName, tag string, prefetch int) (*Subscription, error) {
 	s := &Subscription{c: c, wakec: make(chan struct{}, 1), info: ConsumerInfo{Connection: c.Name, User: c.User, Arguments: map[string]any{}}}
-	s.consumer = queue.Consumer{Target: s, Tag: tag, NoAck: noAck, Prefetch: prefetch}
+	s.consumer = queue.Consumer{Target: s, Tag: tag, Prefetch: prefetch}
 	q, err := c.Consume(name, &s.consumer, func(q *partition.Queue) { s.q = q })
 	if err != nil {
 		return nil, err
@@ -195,9 +194,6 @@ func (s *Subscription) Return(taken []Taken) {
 }
 
 func (s *Subscription) settle(taken []Taken, op partition.Op) {
-	if s.consumer.NoAck {
-		return
-	}
 	ops := make([]partition.Op, len(taken))
 	for i := range taken {
 		ops[i] = op

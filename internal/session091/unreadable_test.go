@@ -122,6 +122,7 @@ func TestLostMessageIsPassedOver(t *testing.T) {
 	files := vfs.NewMem()
 	bodies := map[string][]string{
 		"next": {rotten, "a"}, "none": {rotten}, "consumed": {rotten, "b", rotten, rotten, "c", rotten},
+		"unacknowledged": {rotten, "b", rotten, rotten, "c", rotten},
 	}
 	kinds := []string{"classic", "quorum"}
 	b := brokerOn(t, files)
@@ -174,23 +175,28 @@ func TestLostMessageIsPassedOver(t *testing.T) {
 		if d, ok, err := ch.Get(kind+" none", false); err != nil || ok {
 			t.Errorf("%s: get returned %q, %v; want none", kind, d.Body, err)
 		}
-		deliveries, err := ch.Consume(kind+" consumed", kind, false, false, false, false, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range []string{"b", "c"} {
-			d := <-deliveries
-			if string(d.Body) != want {
-				t.Errorf("%s: %q was delivered, want %q", kind, d.Body, want)
-			}
-			if err := d.Ack(true); err != nil {
+		for name, noAck := range map[string]bool{" consumed": false, " unacknowledged": true} {
+			deliveries, err := ch.Consume(kind+name, kind+name, noAck, false, false, false, nil)
+			if err != nil {
 				t.Fatal(err)
+			}
+			for _, want := range []string{"b", "c"} {
+				d := <-deliveries
+				if string(d.Body) != want {
+					t.Errorf("%s%s: %q was delivered, want %q", kind, name, d.Body, want)
+				}
+				if noAck {
+					continue
+				}
+				if err := d.Ack(true); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
 	end()
 	for _, kind := range kinds {
-		for name, want := range map[string]uint64{"next": 1, "none": 1, "consumed": 4} {
+		for name, want := range map[string]uint64{"next": 1, "none": 1, "consumed": 4, "unacknowledged": 4} {
 			n := b.Node().Counts(runtimeQueue(t, b, message.QueueName(kind+" "+name)))
 			if n.Messages() != 0 || n.Stats.SetAside != want {
 				t.Errorf("%s %s: %d messages are left and %d were set aside, want 0 and %d", kind, name, n.Messages(), n.Stats.SetAside, want)
@@ -267,8 +273,8 @@ func rotAll(t *testing.T, files vfs.FS, dir string) {
 			t.Fatal(err)
 		}
 	}
-	if n != 12 {
-		t.Fatalf("%d bodies have rotted, want 12", n)
+	if n != 20 {
+		t.Fatalf("%d bodies have rotted, want 20", n)
 	}
 }
 

@@ -34,7 +34,7 @@ func (w *worker) openLocalSource(a address) (source, error) {
 	name, ready, err := declareSource(s.link, e)
 	if err == nil {
 		s.ready = ready
-		s.sub, err = s.link.Subscribe(name, broker.RandomName("amq.ctag-"), e.prefetch, w.definition.ack == noAck)
+		s.sub, err = s.link.Subscribe(name, broker.RandomName("amq.ctag-"), e.prefetch)
 	}
 	if err != nil {
 		s.link.Disconnect()

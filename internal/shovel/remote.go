@@ -148,7 +148,7 @@ func (s *remoteSource) open(w *worker) error {
 	if err := s.ch.Qos(e.prefetch, 0, false); err != nil {
 		return err
 	}
-	s.deliveries, err = s.ch.Consume(q.Name, "", w.definition.ack == noAck, false, false, false, nil)
+	s.deliveries, err = s.ch.Consume(q.Name, "", false, false, false, false, nil)
 	return err
 }
 

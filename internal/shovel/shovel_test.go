@@ -245,7 +245,7 @@ func TestCancelledSubscriptionHoldsNothing(t *testing.T) {
 		n.declare(kind, amqp091.Field{Key: "x-queue-type", Value: kind})
 		n.publish(kind, 100)
 		for range 15 {
-			sub, err := n.link.Subscribe(message.QueueName(kind), "s", 200, false)
+			sub, err := n.link.Subscribe(message.QueueName(kind), "s", 200)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		n.declare(kind, amqp091.Field{Key: "x-queue-type", Value: kind})
 		n.publish(kind, 10)
-		sub, err := n.link.Subscribe(message.QueueName(kind), "s", 10, false)
+		sub, err := n.link.Subscribe(message.QueueName(kind), "s", 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,6 +313,34 @@ func TestDeletedShovelEndsWhateverItsSourceHas(t *testing.T) {
 				return err == nil && q.Consumers == 0 && q.Messages == 20
 			})
 		})
+	}
+}
+
+// A shovel without acknowledgement takes from its source what it moves, and no more: the rest is
+// there when it has moved what it was to move, and when it is stopped.
+func TestNoAckTakesWhatItMoves(t *testing.T) {
+	n := start(t)
+	const all = 5000
+	for i, end := range []string{`,"src-delete-after":5`, ""} {
+		from, to := fmt.Sprint("from", i), fmt.Sprint("to", i)
+		n.declare(from)
+		n.declare(to)
+		n.publish(from, all)
+		n.mustPut("s", `{"src-uri":"amqp://","src-queue":"`+from+`","dest-uri":"amqp://","dest-queue":"`+to+`","ack-mode":"no-ack"`+end+`}`)
+		n.wait("the first message", func() bool { return n.ready(to) > 0 })
+		if end == "" {
+			if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.wait("the end", func() bool {
+			q, err := n.link.PassiveQueue(message.QueueName(from))
+			return err == nil && q.Consumers == 0
+		})
+		left, moved := n.ready(from), n.ready(to)
+		if left+moved != all || end != "" && moved != 5 {
+			t.Errorf("%d messages are left and %d moved, of %d (%s)", left, moved, all, end)
+		}
 	}
 }
 

@@ -191,6 +191,13 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64) (c
 		if err != nil {
 			return false, err
 		}
+		if w.definition.ack == noAck {
+			// At most once, and not more than is moved: a consumer that does not acknowledge
+			// would lose what is on its way to it when the shovel ends.
+			if err := in.ack(list); err != nil {
+				return false, err
+			}
+		}
 		w.change(func(s *status) { s.pending, s.blocked = int64(len(list)), out.blocked() })
 		w.address(list)
 		refused, failed := out.publish(ctx, list, w.definition.ack == onConfirm)
