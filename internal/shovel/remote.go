@@ -31,7 +31,7 @@ const (
 	dialTimeout = 30 * time.Second // until the peer has let us in
 	// lastWords is how long a peer may take to answer once the shovel is to stop, or its
 	// connection to be closed.
-	lastWords = 5 * time.Second
+	lastWords = 2 * time.Second
 )
 
 // cutter closes the socket under a connection whose peer does not answer in time.
