@@ -20,7 +20,6 @@ const (
 	sendEntries = 256     // in one go
 	sendBytes   = 1 << 20 // likewise, of messages
 	sendAgain   = 250 * time.Millisecond
-	diskRecord  = 4 << 10 // what a record on disk is taken to weigh
 )
 
 func (p *Partition) wakeSender() {
@@ -130,13 +129,9 @@ func (s *sender) load(k int) (b load, ok bool) {
 		}
 	}
 	box.sent = max(box.sent, box.first-1)
-	size := 0
 	for _, e := range box.entries[box.sent+1-box.first:] {
-		if len(b.entries) == sendEntries || size > sendBytes || !m.free(&e) {
+		if len(b.entries) == sendEntries || !m.free(&e) {
 			break
-		}
-		if size += diskRecord; !e.body.OnDisk() {
-			size += s.n.bodies.Size(e.body) - diskRecord
 		}
 		s.n.bodies.Retain(e.body, 1)
 		s.n.bodies.Retain(e.history, 1)
@@ -145,9 +140,16 @@ func (s *sender) load(k int) (b load, ok bool) {
 	return b, true
 }
 
-// warm brings the records into memory.
+// warm brings the records into memory, and leaves those for the next load that would be too
+// much at once: all of a load is one frame, or one command.
 func (s *sender) warm(b *load) error {
+	size := 0
 	for i := range b.entries {
+		if size > sendBytes {
+			s.release(&load{entries: b.entries[i:]})
+			b.entries = b.entries[:i]
+			return nil
+		}
 		e := &b.entries[i]
 		body, err := s.n.bodies.Warm(e.body)
 		if err != nil {
@@ -159,6 +161,7 @@ func (s *sender) warm(b *load) error {
 			e.target, body = 0, s.n.blank()
 		}
 		e.body = body
+		size += s.n.bodies.Size(body)
 	}
 	return nil
 }

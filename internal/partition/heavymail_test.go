@@ -1,0 +1,58 @@
+package partition
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/message"
+)
+
+// A load of an outbox is one frame, or one command, and all of it is in memory. So it is
+// bounded by the bytes of its records, wherever they lie: after a start all lie on disk.
+func TestALoadOfRecordsOnDiskIsBoundedInBytes(t *testing.T) {
+	const messages, size = 64, sendBytes / 4
+	blocked, release := make(chan struct{}, messages), make(chan struct{})
+	w := startQueues(t, vfs.NewMem(), 1, func(step string) {
+		if step == FailMailSent {
+			blocked <- struct{}{}
+			<-release
+		}
+	}, []definition{mailQueue("source", quorum, "x", false), mailQueue("target", classic, "", false)}, table{"x": {"target"}})
+	defer w.stop()
+	source := w.queues["source"]
+	var ops []Op
+	for s := range message.Serial(messages) {
+		e := message.Envelope{Serial: s, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: size, Persistent: true}
+		body, b := w.n.bodies.Alloc(e.Size())
+		e.Put(b)
+		message.Record(b).Seal()
+		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{source}, Body: body, TTL: 1, Priority: -1})
+	}
+	_ = w.n.Decide(w.n.Run(ops))
+	<-blocked
+	w.await("all are on their way", func() bool { return w.n.Counts(source).Transit == messages })
+
+	g := source.part.group
+	g.p.mu.Lock()
+	box := g.mail.out[0]
+	for i := range box.entries {
+		box.entries[i].body, _ = w.n.bodies.Cool(box.entries[i].body)
+	}
+	g.p.mu.Unlock()
+	s := &sender{n: w.n, g: g}
+	b, _ := s.load(0)
+	if err := s.warm(&b); err != nil {
+		t.Fatal(err)
+	}
+	bytes := 0
+	for i := range b.entries {
+		bytes += w.n.bodies.Size(b.entries[i].body)
+	}
+	if len(b.entries) == 0 || bytes > sendBytes+2*size {
+		t.Errorf("a load has %d messages of %d bytes together, want no more than about %d bytes", len(b.entries), bytes, sendBytes)
+	}
+	s.release(&b)
+	close(release)
+	w.await("all have arrived", func() bool { return w.n.Counts(w.queues["target"]).Ready == messages })
+}
