@@ -211,6 +211,9 @@ func (n *Node) pick(q *Queue) *router {
 		n.putRouter(r)
 		return nil
 	}
+	few := fewer(r.deaths)
+	clear(r.deaths[len(few):])
+	r.deaths = few
 	for i := range r.deaths {
 		n.bodies.Retain(r.deaths[i].Body, 1)
 		n.bodies.Retain(r.deaths[i].History, 1)
@@ -279,6 +282,36 @@ type reading struct {
 	done   chan struct{}
 }
 
+// warmBytes is how much a slice brings into memory of what lies on disk only, unless a single
+// message has more: by number, a slice of the largest would be gigabytes.
+const warmBytes = 4 << 20
+
+// warming is how much that is so far, in bytes.
+type warming int64
+
+// takes says whether a slice may have the message too, and counts it.
+func (w *warming) takes(body message.Ref, size uint32) bool {
+	if !body.OnDisk() {
+		return true
+	}
+	if *w > 0 && *w+warming(size) > warmBytes {
+		return false
+	}
+	*w += warming(size)
+	return true
+}
+
+// fewer are the first deaths of a slice that may be brought into memory at once.
+func fewer(deaths []queue.Death) []queue.Death {
+	var w warming
+	for i := range deaths {
+		if !w.takes(deaths[i].Body, deaths[i].Size) {
+			return deaths[:i]
+		}
+	}
+	return deaths
+}
+
 // readDeaths is the part of warmDeaths that waits: r.unread says what went wrong.
 // What has long been put away may be on disk only. Then many are read at once.
 func (n *Node) readDeaths(r *router) {
@@ -332,8 +365,13 @@ func (n *Node) readSome(x *reading) {
 }
 
 func (n *Node) readDeath(d *queue.Death, unread *error) {
-	d.Stays = d.Body.OnDisk() && d.Body.Location().Space() != message.InScratch // else a target may log it elsewhere
+	d.Stays = stays(d.Body)
 	d.Body, *unread = n.bodies.Warm(d.Body)
+}
+
+// stays says whether a body is on disk only, and for good: else a target may log it elsewhere.
+func stays(body message.Ref) bool {
+	return body.OnDisk() && body.Location().Space() != message.InScratch
 }
 
 // planDeaths finds what is to happen to each death, by the settings of the queue when they were
@@ -751,7 +789,7 @@ func (n *Node) retryHeld(q *Queue) {
 	})
 	n.unlock(h)
 	for len(held) > 0 {
-		slice := held[:min(len(held), sliceLimit/2)]
+		slice := fewer(held[:min(len(held), sliceLimit/2)])
 		held = held[len(slice):]
 		n.routeAll(n.routeHeld(q, slice))
 	}

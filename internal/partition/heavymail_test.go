@@ -1,12 +1,23 @@
 package partition
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
 )
+
+// heavy makes a message with a body of size bytes, with one reference.
+func heavy(n *Node, s message.Serial, size int) message.Ref {
+	e := message.Envelope{Serial: s, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: size, Persistent: true}
+	body, b := n.bodies.Alloc(e.Size())
+	e.Put(b)
+	message.Record(b).Seal()
+	return body
+}
 
 // A load of an outbox is one frame, or one command, and all of it is in memory. So it is
 // bounded by the bytes of its records, wherever they lie: after a start all lie on disk.
@@ -23,11 +34,7 @@ func TestALoadOfRecordsOnDiskIsBoundedInBytes(t *testing.T) {
 	source := w.queues["source"]
 	var ops []Op
 	for s := range message.Serial(messages) {
-		e := message.Envelope{Serial: s, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: size, Persistent: true}
-		body, b := w.n.bodies.Alloc(e.Size())
-		e.Put(b)
-		message.Record(b).Seal()
-		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{source}, Body: body, TTL: 1, Priority: -1})
+		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{source}, Body: heavy(w.n, s, size), TTL: 1, Priority: -1})
 	}
 	_ = w.n.Decide(w.n.Run(ops))
 	<-blocked
@@ -55,4 +62,52 @@ func TestALoadOfRecordsOnDiskIsBoundedInBytes(t *testing.T) {
 	s.release(&b)
 	close(release)
 	w.await("all have arrived", func() bool { return w.n.Counts(w.queues["target"]).Ready == messages })
+}
+
+// What is stranded is read one message after the other.
+func TestStrandedRecordsOnDiskAreReadOneByOne(t *testing.T) {
+	const messages, size = 64, warmBytes / 8
+	for _, source := range []queue.Config{classic, quorum} {
+		t.Run(source.Type.String(), func(t *testing.T) {
+			other := quorum
+			if source.Type == queue.Quorum {
+				other = classic
+			}
+			goOn := make(chan struct{})
+			var peak atomic.Int64
+			w := startQueues(t, vfs.NewMem(), 1, func(step string) {
+				if step == FailMailSent {
+					<-goOn
+				}
+			}, []definition{mailQueue("source", source, "x", false), mailQueue("goes", other, "", false)}, table{"x": {"goes"}}, func(w *mailWorld) {
+				w.drops.Store(true)
+				w.route = func(*Queue) { peak.Store(max(peak.Load(), w.n.bodies.Memory())) }
+			})
+			defer w.stop()
+			q := w.queues["source"]
+			var ops []Op
+			for s := range message.Serial(messages) {
+				ops = append(ops, Op{Kind: Publish, Targets: []*Queue{q}, Body: heavy(w.n, s, size), TTL: 1, Priority: -1})
+			}
+			_ = w.n.Decide(w.n.Run(ops))
+			w.await("all are on their way", func() bool { return w.n.Counts(q).Transit == messages })
+			w.remove("goes")
+			w.rerouted.Store(&table{"x": {}})
+			close(goOn)
+			w.await("all are stranded", func() bool { return w.n.Stranded() == messages })
+			w.n.eachMail(func(_ *group, m *mail) {
+				for _, b := range m.out {
+					for i := range b.stranded {
+						b.stranded[i].body, _ = w.n.bodies.Cool(b.stranded[i].body)
+					}
+				}
+			})
+			w.await("nobody reads them", func() bool { return w.n.bodies.Memory() < warmBytes })
+			peak.Store(0)
+			w.n.RetryStranded()
+			if most := int64(2 * warmBytes); peak.Load() == 0 || peak.Load() > most {
+				t.Errorf("%d bytes were in memory at once, want %d at most", peak.Load(), most)
+			}
+		})
+	}
 }

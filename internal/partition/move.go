@@ -29,6 +29,19 @@ func (n *Node) Move(q *Queue, moves []Move) []Moved {
 	if q.Replicated() {
 		return n.moveReplicated(q, moves)
 	}
+	results := make([]Moved, 0, len(moves))
+	for len(moves) > 0 {
+		warm := n.warmMoves(q, moves)
+		results = n.moveSome(q, moves[:len(warm)], warm, results)
+		n.releaseAll(warm)
+		moves = moves[len(warm):]
+	}
+	n.relieve()
+	return results
+}
+
+// moveSome carries out the moves whose records are in memory, and appends what became of them.
+func (n *Node) moveSome(q *Queue, moves []Move, warm []message.Ref, results []Moved) []Moved {
 	parts := []*Partition{q.part}
 	for i := range moves {
 		for _, t := range moves[i].Targets {
@@ -37,37 +50,42 @@ func (n *Node) Move(q *Queue, moves []Move) []Moved {
 			}
 		}
 	}
-	results := make([]Moved, len(moves))
-	warm := n.warmMoves(q, moves)
 	h := n.lock(parts...)
 	h.entries = len(moves)
 	h.touch(q)
 	for i := range moves {
 		p := plan{history: storeHistory(n.bodies, moves[i].History), stored: moves[i].History, targets: moves[i].Targets}
 		p.split(q.part)
-		results[i] = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), warm[i])
+		results = append(results, n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), warm[i]))
 		h.dropped = append(h.dropped, p.history)
 		n.split(h)
 	}
 	n.unlock(h)
-	n.releaseAll(warm)
-	n.relieve()
 	return results
 }
 
-// warmMoves brings the records of what is to be moved into memory before anything
-// is locked for it. It returns a reference for each move, 0 for what is not there
+// warmMoves brings the records of what is to be moved next into memory before anything
+// is locked for it. It returns a reference for each of these moves, 0 for what is not there
 // any more; what is lost on disk is set aside.
 func (n *Node) warmMoves(q *Queue, moves []Move) []message.Ref {
-	warm, sizes := make([]message.Ref, len(moves)), make([]uint32, len(moves))
-	_ = n.with(q, func(*hold) {
+	warm, sizes := make([]message.Ref, 0, len(moves)), make([]uint32, len(moves))
+	gone := n.with(q, func(*hold) {
+		var w warming
 		for i := range moves {
-			if v, ok := q.m.View(moves[i].ID); ok {
-				n.bodies.Retain(v.Body, 1)
-				warm[i], sizes[i] = v.Body, v.Size
+			v, ok := q.m.View(moves[i].ID)
+			switch {
+			case !ok:
+				v.Body = 0
+			case !w.takes(v.Body, v.Size):
+				return
 			}
+			n.bodies.Retain(v.Body, 1)
+			warm, sizes[i] = append(warm, v.Body), v.Size
 		}
 	})
+	if gone != nil {
+		return warm[:len(moves)]
+	}
 	for i, ref := range warm {
 		var err error
 		if warm[i], err = n.bodies.Warm(ref); err != nil {
@@ -93,7 +111,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	if q.gone || !ok || warm == 0 {
 		return MoveGone
 	}
-	d := queue.Death{ID: id, Body: warm, Size: v.Size}
+	d := queue.Death{ID: id, Body: warm, Size: v.Size, Stays: stays(v.Body)}
 	rec, priority := n.recordOf(q, &d)
 	e := queue.Entry{Body: warm, Priority: priority, TTL: -1, Size: v.Size, Logged: true}
 	if len(p.targets)+len(p.remote) < asked {
@@ -121,9 +139,12 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 		}
 		n.bodies.Retain(warm, 1)
 		n.bodies.Retain(p.history, 1)
+		if e.Body = warm; d.Stays && t.m.Consumers() == 0 {
+			e.Body, _ = n.bodies.Cool(e.Body) // as in moveDeath
+		}
 		id, result := t.m.Force(h.now, &e)
 		if result == queue.Refused { // full by an earlier target of the same move
-			n.bodies.Release(warm)
+			n.bodies.Release(e.Body)
 			n.bodies.Release(p.history)
 			continue
 		}

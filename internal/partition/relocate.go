@@ -77,8 +77,8 @@ func (n *Node) Relocate(r Relocation) (moved int, err error) {
 				} else {
 					stay++
 				}
+				n.unpinStranded(found[i : i+1]) // it is in memory now
 			}
-			n.unpinStranded(found)
 			if err != nil {
 				return moved, err
 			}

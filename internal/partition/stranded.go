@@ -117,13 +117,16 @@ func (n *Node) retryStranded() {
 		for done := 0; ; done += sliceLimit {
 			found := n.pinStranded(g, all, done, sliceLimit)
 			gone, err := 0, error(nil)
-			for i := 0; i < len(found) && err == nil; i++ {
-				var went bool
-				if went, err = n.retryOne(&found[i]); went {
+			for i := range found {
+				went := false
+				if err == nil {
+					went, err = n.retryOne(&found[i])
+				}
+				if went {
 					gone++
 				}
+				n.unpinStranded(found[i : i+1]) // it is in memory now
 			}
-			n.unpinStranded(found)
 			if err != nil || len(found) < sliceLimit {
 				break // with an error, the next retry begins anew
 			}
