@@ -72,7 +72,7 @@ func (n *Node) Run(ops []Op) (need journal.Pos) {
 func (n *Node) Enter(ops []Op) (err error) {
 	last := journal.Pos(0)
 	for len(ops) > 0 {
-		slice := ops[:min(len(ops), sliceLimit)]
+		slice := n.someOf(ops)
 		if n.groups != nil {
 			err = errors.Join(err, n.proposeWhole(slice))
 		}
@@ -86,6 +86,19 @@ func (n *Node) Enter(ops []Op) (err error) {
 		err = errors.Join(err, n.Journal.Commit(last))
 	}
 	return err
+}
+
+// someOf are the first of publishes, as many as may be one command of a group, which takes no
+// more than a frame of the journal. Sessions see to it by themselves.
+func (n *Node) someOf(ops []Op) []Op {
+	size := 0
+	for i := range ops {
+		if i == sliceLimit || size >= frameBytes {
+			return ops[:i]
+		}
+		size += n.bodies.Size(ops[i].Body)
+	}
+	return ops
 }
 
 // RunWhole carries out a transaction: publishes, then settlements. In one log it

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -109,5 +110,38 @@ func TestStrandedRecordsOnDiskAreReadOneByOne(t *testing.T) {
 				t.Errorf("%d bytes were in memory at once, want %d at most", peak.Load(), most)
 			}
 		})
+	}
+}
+
+// weigher is a log that notes how large the largest proposal was.
+type weigher struct {
+	Log
+	most int
+}
+
+func (w *weigher) Append(data []byte) (journal.Pos, error) {
+	w.most = max(w.most, len(data))
+	return w.Log.Append(data)
+}
+
+// What somebody enters who waits for it is commands that a group takes, however large the messages are.
+func TestManyLargePublishesAreSeveralCommands(t *testing.T) {
+	const messages, size = 16, frameBytes / 4
+	f := newFleet(t, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, nil)
+	q := f.queues["q"]
+	log := &weigher{Log: q.group().log}
+	q.group().log = log
+	var ops []Op
+	for s := range message.Serial(messages) {
+		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{q}, Body: heavy(f.leader, s, size), TTL: -1, Priority: -1})
+	}
+	if err := f.leader.Enter(ops); err != nil {
+		t.Fatal(err)
+	}
+	if log.most > frameBytes+2*size {
+		t.Errorf("a command has %d bytes, want about %d", log.most, frameBytes)
+	}
+	if n := f.ready("q"); n != messages {
+		t.Errorf("%d messages are there, want %d", n, messages)
 	}
 }
