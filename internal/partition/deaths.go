@@ -756,6 +756,7 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 		e.r.Counts = counts
 		e.r.Redelivered = counts.Deliveries > 0
 		h.frame.enter(&e)
+		n.split(h) // each has the whole record; what leaves is in no log, so they need not be there together
 	}
 }
 

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -143,5 +144,35 @@ func TestManyLargePublishesAreSeveralCommands(t *testing.T) {
 	}
 	if n := f.ready("q"); n != messages {
 		t.Errorf("%d messages are there, want %d", n, messages)
+	}
+}
+
+// The journal has no copy of what dies unlogged, and each target in it gets one: not all in one frame.
+func TestADeathThatWasNotLoggedIsSeveralFrames(t *testing.T) {
+	const targets, size = 16, frameBytes / 4
+	defs := []definition{{"source", transient, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}}}
+	routes := table{}
+	for i := range targets {
+		name := fmt.Sprint("target ", i)
+		defs = append(defs, definition{name, classic, queue.Unlimited(), DeadLetter{}})
+		routes["x"] = append(routes["x"], name)
+	}
+	fs := vfs.NewMem()
+	w := open(t, fs, defs, routes, 1000, nil)
+	w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{w.queues["source"]}, Body: w.record(1, true, size), TTL: 10, Priority: -1}})
+	w.now += 20
+	w.settle()
+	if err := w.j.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range w.j.Segments() { // a large frame has one of its own
+		if s.Bytes > frameBytes+2*size {
+			t.Errorf("a frame of %d bytes, want about %d", s.Bytes, frameBytes)
+		}
+	}
+	w.close()
+	w = open(t, fs, defs, routes, w.now, nil)
+	if found := w.find()[1]; len(found) != targets {
+		t.Errorf("the message is in %d queues, want %d", len(found), targets)
 	}
 }

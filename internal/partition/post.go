@@ -27,7 +27,9 @@ func (n *Node) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, failed
 	e.after = m.taken
 	e.number = box.put(e)
 	if q.part.group == nil {
-		n.logSend(h, box, &e, d)
+		if n.logSend(h, box, &e, d); !d.Logged {
+			n.split(h) // as in logMove
+		}
 	}
 	h.sends = true
 }
