@@ -59,6 +59,7 @@ func (c *Consumer) blocked() bool {
 type consumers struct {
 	list   []*Consumer // by priority, then in the order in which they are served next
 	slots  []*Consumer // by Consumer.slot; slot 0 is basic.get
+	taken  int         // no slot below it is free, but for slot 0: whoever gets without acknowledging has very many
 	single bool        // BR-9.5
 	active *Consumer   // the one that gets messages if single
 	quorum bool
@@ -93,15 +94,17 @@ func (cs *consumers) seat(c *Consumer) {
 	if len(cs.slots) == 0 {
 		cs.slots = append(cs.slots, nil)
 	}
-	c.slot = 0
-	for i := 1; i < len(cs.slots); i++ {
-		if cs.slots[i] == nil {
-			cs.slots[i], c.slot = c, uint32(i)
-			return
-		}
+	at := max(cs.taken, 1)
+	for at < len(cs.slots) && cs.slots[at] != nil {
+		at++
 	}
-	c.slot = uint32(len(cs.slots))
-	cs.slots = append(cs.slots, c)
+	if at < len(cs.slots) {
+		cs.slots[at] = c
+	} else {
+		at = len(cs.slots)
+		cs.slots = append(cs.slots, c)
+	}
+	c.slot, cs.taken = uint32(at), at+1
 }
 
 // detach removes c from those that get messages; its slot stays while
@@ -129,6 +132,7 @@ func (cs *consumers) detach(c *Consumer) bool {
 func (cs *consumers) forget(c *Consumer) {
 	if c.gone && c.out == 0 && c.slot != 0 {
 		cs.slots[c.slot] = nil
+		cs.taken = min(cs.taken, int(c.slot))
 		c.slot = 0
 		if cs.single && cs.active == nil {
 			cs.choose()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // share is a queue of which each of many consumers holds an equal part, in turn.
@@ -55,5 +56,41 @@ func BenchmarkHeldBy(b *testing.B) {
 				m.HeldBy(list...)
 			}
 		})
+	}
+}
+
+// A get has a place among the consumers until it is acknowledged: the next one's is found
+// without a look at all of them, and is the first that is free, as on every replica.
+func TestAGetDoesNotLookAtThoseBeforeIt(t *testing.T) {
+	const gets = 200_000
+	s := newScript(Config{Type: Quorum, MaxPriority: -1}, Unlimited())
+	var got []*Consumer
+	began := time.Now()
+	get := func() {
+		s.publish(1000, -1)
+		c := &Consumer{}
+		if _, ok := s.GetFor(1000, c, false); !ok {
+			t.Fatal("nothing to get")
+		}
+		got = append(got, c)
+	}
+	for range gets {
+		get()
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("%d gets took %v", gets, took)
+	}
+	for _, slot := range []int{70, 7} {
+		if !s.Ack(makeID(quorumDefault, uint64(slot)), got[slot-1]) {
+			t.Fatal("not acknowledged")
+		}
+	}
+	for _, want := range []uint32{7, 70, gets + 1} {
+		if get(); got[len(got)-1].slot != want {
+			t.Errorf("slot %d, want %d", got[len(got)-1].slot, want)
+		}
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
 	}
 }
