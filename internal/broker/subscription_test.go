@@ -23,7 +23,7 @@ func TestSubscriptionShowsABoundedPieceAtOnce(t *testing.T) {
 				publish(t, c, "", "q", fmt.Sprint(i, large), amqp091.PropertyList{})
 			}
 			publish(t, c, "", "q", fmt.Sprint(count, strings.Repeat("x", 10<<20)), amqp091.PropertyList{})
-			sub, err := c.Subscribe("q", "tag", 1000, false)
+			sub, err := c.Subscribe("q", "tag", 1000)
 			if err != nil {
 				t.Fatal(err)
 			}
