@@ -406,7 +406,7 @@ func (m *Machine) setDue(id ID, p *page, i uint, due int64) {
 		m.noteAll(p)
 	}
 	m.tell(p, i, due)
-	m.noteDue(p, min(due, p.base+maxOffset))
+	m.noteDue(p, p.dueAt(i))
 }
 
 // tell writes a moment after the page's base into the column; one too far for

@@ -127,3 +127,27 @@ func TestMomentsAtTheEndOfTimeAreKept(t *testing.T) {
 		}
 	}
 }
+
+// A moment that the column of a page cannot tell, near the end of time, is looked at again when
+// the column says, and not at once.
+func TestTheWorkerDoesNotLookAtWhatIsDueInAges(t *testing.T) {
+	types(t, func(t *testing.T, config Config) {
+		for _, span := range far {
+			m := New(config, Unlimited(), &Pages{}, &nobody{}, today)
+			m.SetCold(newShelf())
+			for range 3 {
+				m.Enqueue(today, &Entry{Body: 1, Logged: true, TTL: span, Priority: -1})
+				if err := m.Check(); err != nil {
+					t.Errorf("TTL %d: %v", span, err)
+				}
+				if due := m.NextDue(); due != 0 && due < today {
+					t.Errorf("TTL %d: the worker is to look at %d", span, due)
+				}
+				m.Tick(today, sliceLimit)
+				if due := m.NextDue(); due < today+1<<31 {
+					t.Errorf("TTL %d: the worker is to look at %d, again and again", span, due)
+				}
+			}
+		}
+	})
+}
