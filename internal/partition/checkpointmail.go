@@ -160,6 +160,12 @@ func (r *recovery) loadLocal() error {
 	if err != nil || !ok {
 		return err
 	}
+	return r.readLocal(value)
+}
+
+// readLocal takes what appendLocal wrote.
+func (r *recovery) readLocal(value []byte) error {
+	n := r.node
 	cr := &commandReader{}
 	cr.all = value
 	version := cr.byte()
