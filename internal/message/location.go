@@ -48,8 +48,11 @@ func (l Location) Offset() uint32 { return uint32(l) }
 // Valid says whether l can be a place: what was decoded from disk is asked before
 // it is used.
 func (l Location) Valid() bool {
-	return l < onDisk && l.Space() < Spaces && l.Segment() != 0
+	return l.InSpace() && l.Segment() != 0
 }
+
+// InSpace says whether the space of l is one there is: files are counted by it.
+func (l Location) InSpace() bool { return l < onDisk && l.Space() < Spaces }
 
 // Ref is the handle of the record at the location. It counts as a reference only
 // for whoever has told the store.

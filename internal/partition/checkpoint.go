@@ -52,6 +52,9 @@ type bodyFile struct {
 	live    int64
 }
 
+// maxPlaced is more than a file has room for.
+const maxPlaced = 1<<28 - 1
+
 // saveSlice is how many pages one hold saves.
 const saveSlice = 16
 
@@ -387,6 +390,9 @@ func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
 		return 0, err
 	}
 	for _, f := range c.Files {
+		if f.Space >= message.Spaces || f.Segment > message.MaxSegment || f.Placed < 0 || f.Placed > maxPlaced {
+			return 0, &DamageError{fmt.Errorf("the checkpoint names a file that cannot be: %+v", f)}
+		}
 		n.bodies.SetPlaced(f.Space, f.Segment, f.Placed)
 	}
 	n.cut.Store(uint64(c.Cut))

@@ -158,6 +158,7 @@ func (ps *Pages) parse(b []byte) (*decoded, error) {
 	var at uint64
 	for i := d.live.next(0); i < pageSize; i = d.live.next(i + 1) {
 		at += uint64(r.int())
+		r.bad = r.bad || !message.Location(at).InSpace()
 		d.at[i] = at
 	}
 	r.runs(&d.live, func(i uint, v uint64) {

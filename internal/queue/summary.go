@@ -1,6 +1,10 @@
 package queue
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"bartleby.mq/internal/message"
+)
 
 // A summary is what a queue must know of entries that it does not read at start.
 type summary struct {
@@ -92,9 +96,17 @@ func readSummary(r *reader) (s summary) {
 		s.n[state] += n
 		s.bytes[state] += bytes
 	}
+	placed := uint64(0)
 	for range r.count(2) {
-		s.segs = append(s.segs, segCount{r.uint(), r.uint()})
+		seg := segCount{r.uint(), r.uint()}
+		if r.bad || seg.n > pageSize || seg.segment >= 1<<segmentShift || !message.Location(seg.segment<<segmentShift).InSpace() {
+			r.bad = true
+			return s
+		}
+		placed += seg.n
+		s.segs = append(s.segs, seg)
 	}
+	r.bad = r.bad || s.used() > pageSize || s.used() != placed // each has a body
 	return s
 }
 
