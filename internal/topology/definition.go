@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -128,6 +129,18 @@ func (d *Definition) UnmarshalJSON(text []byte) error {
 
 // clone copies the top level; values are never changed in place.
 func (d Definition) clone() Definition { return maps.Clone(d) }
+
+// asStored copies the definition as it will be when it is read back: JSON writes a number that is whole without a
+// point, and what has none is an integer.
+func (d Definition) asStored() Definition {
+	c := d.clone()
+	for key, value := range c {
+		if f, ok := value.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			c[key] = int64(f)
+		}
+	}
+	return c
+}
 
 // integer returns an integer setting.
 func (d Definition) integer(key string) *int64 {

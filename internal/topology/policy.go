@@ -94,7 +94,7 @@ func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (cre
 	s.policySeq++
 	p := &Policy{
 		VHost: vhost, Name: d.Name, Pattern: d.Pattern, ApplyTo: d.ApplyTo, Priority: priority,
-		Definition: d.Definition.clone(), Operator: operator, pattern: pattern, seq: s.policySeq,
+		Definition: d.Definition.asStored(), Operator: operator, pattern: pattern, seq: s.policySeq,
 	}
 	replaced := v.policySet(operator).put(p)
 	s.revision++
@@ -292,8 +292,8 @@ func mergeOperator(key string, policy, operator any) any {
 		return mergeDeliveryLimits(p, o)
 	case "delayed-retry-min":
 		return max(p, o)
-	case "queue-version":
-		return operator
+	case "queue-version", "delayed-retry-multiplier", "delayed-retry-jitter":
+		return operator // also where both happen to be whole
 	}
 	return min(p, o)
 }

@@ -205,6 +205,23 @@ func TestDL_4_7_PolicyAndOperatorPolicy(t *testing.T) {
 	}
 }
 
+// What two policies come to does not depend on whether a number is whole, nor on a restart, after which JSON's 2.0 is 2.
+func TestDL_4_7_TheOperatorsNumbersAreTheSameAfterARestart(t *testing.T) {
+	for _, c := range []struct{ policy, operator string }{{"2.0", "3.0"}, {"2", "3"}, {"2.5", "3"}, {"2", "3.0"}} {
+		f := newFixture(t, Options{})
+		f.queue(quorumQueue("q"))
+		f.policy("p", ".*", 0, `{"delayed-retry-type":"all","delayed-retry-min":5,"delayed-retry-multiplier":`+c.policy+`,"delayed-retry-jitter":0.0}`)
+		f.operatorPolicy("op", ".*", `{"delayed-retry-multiplier":`+c.operator+`,"delayed-retry-jitter":1.0}`)
+		for _, when := range []string{"before a restart", "after it"} {
+			q, _ := f.vhost().Queue("q")
+			if r := q.Effective.DelayedRetry; r.Multiplier != 3 || r.Jitter != 1 {
+				t.Errorf("%s and %s come to %+v %s, want the operator's", c.policy, c.operator, r, when)
+			}
+			f = f.restart()
+		}
+	}
+}
+
 func TestDL_4_8_KeyWithoutExchange(t *testing.T) {
 	f := newFixture(t, Options{})
 	q := f.queue(durableQueue("q"))
