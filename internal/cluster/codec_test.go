@@ -21,6 +21,13 @@ func written(t testing.TB, hard *hardState, snap *snapshot, entries ...Entry) (p
 	if err := j.Recover(0, nil); err != nil {
 		t.Fatal(err)
 	}
+	pos, payload = writtenTo(t, j, hard, snap, entries...)
+	return pos, payload, j
+}
+
+// writtenTo is written in a journal that there is.
+func writtenTo(t testing.TB, j *journal.Journal, hard *hardState, snap *snapshot, entries ...Entry) (pos journal.Pos, payload []byte) {
+	t.Helper()
 	var w frameWriter
 	list := make([]*raftpb.Entry, len(entries))
 	for i := range entries {
@@ -28,11 +35,11 @@ func written(t testing.TB, hard *hardState, snap *snapshot, entries ...Entry) (p
 	}
 	pos, _ = w.write(j, 7, hard, snap, list)
 	end := j.Append([]byte{0})
-	payload, err = j.ReadAt(j.PayloadPos(pos), int(end-j.PayloadPos(pos)), nil)
+	payload, err := j.ReadAt(j.PayloadPos(pos), int(end-j.PayloadPos(pos)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return j.PayloadPos(pos), payload, j
+	return j.PayloadPos(pos), payload
 }
 
 var (

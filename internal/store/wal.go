@@ -52,6 +52,9 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 		if err := b.SetRepr(slices.Clone(payload)); err != nil {
 			return err
 		}
+		if err := checkBatch(b); err != nil {
+			return errors.Join(err, b.Close())
+		}
 		return b.Commit(pebble.NoSync)
 	})
 	if err != nil {
@@ -60,6 +63,24 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 	}
 	w.journal, w.store, w.found = j, s, j.Segments()
 	return nil
+}
+
+// checkBatch says whether a batch is one that apply may have been given: Pebble ends the process over others.
+func checkBatch(b *pebble.Batch) error {
+	count := uint32(0)
+	for r := b.Reader(); ; count++ {
+		kind, _, _, ok, err := r.Next()
+		switch {
+		case err != nil:
+			return fmt.Errorf("a batch in the log: %w", err)
+		case !ok && count != b.Count():
+			return fmt.Errorf("a batch in the log has %d changes and says %d", count, b.Count())
+		case !ok:
+			return nil
+		case kind != pebble.InternalKeyKindSet && kind != pebble.InternalKeyKindDelete:
+			return fmt.Errorf("a batch in the log has a change of kind %d", kind)
+		}
+	}
 }
 
 // apply writes a batch to the log and to Pebble; with sync it is on disk then.
