@@ -38,7 +38,6 @@ func TestIdleChannelsKeepNoBuffers(t *testing.T) {
 		}
 		must[amqp.Queue](t)(ch.QueueDeclare("", false, false, true, false, nil)) // it has come
 	}
-	message = amqp.Publishing{}
 	if after := heap(); after > before+channels*100_000 {
 		t.Errorf("%d idle channels keep %d bytes", channels, after-before)
 	}
