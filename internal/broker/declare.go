@@ -2,6 +2,7 @@ package broker
 
 import (
 	"cmp"
+	"errors"
 
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
@@ -231,22 +232,42 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 	return n.Ready, err
 }
 
+// errUnsettled is that something has died in a queue since SettleDeaths, which would be lost with it.
+var errUnsettled = errors.New("deaths of the queue are to be routed")
+
+// mostUnsettled is how often a removal lets such deaths leave: in some queues there is no end of them.
+const mostUnsettled = 10
+
 // remove deletes a queue unless check objects: from the topology first, so that
 // nothing is routed to it any more, then from its partition.
 func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (n partition.Counts, err error) {
 	b.node.Settle(runtimeOf(q)) // check is to see what the client did before
-	b.node.SettleDeaths(runtimeOf(q))
-	err = b.change(func() error {
-		if q.Durable {
-			b.removing()
+	for tries := 0; ; tries++ {
+		b.node.SettleDeaths(runtimeOf(q))
+		err = b.change(func() error {
+			if q.Durable {
+				b.removing()
+			}
+			var err error
+			n, err = b.node.Delete(runtimeOf(q), func(n partition.Counts) error {
+				if n.Unsettled && tries < mostUnsettled {
+					return errUnsettled
+				}
+				if check == nil {
+					return nil
+				}
+				return check(n)
+			})
+			if err != nil {
+				return err
+			}
+			b.state.DeleteQueue(q)
+			return nil
+		})
+		if !errors.Is(err, errUnsettled) {
+			break
 		}
-		var err error
-		if n, err = b.node.Delete(runtimeOf(q), check); err != nil {
-			return err
-		}
-		b.state.DeleteQueue(q)
-		return nil
-	})
+	}
 	if err == nil {
 		n = b.node.Deleted(runtimeOf(q), n)
 		b.retire(q.Type, &n.Stats)

@@ -132,6 +132,15 @@ func (m *RWMutex) RLock() {
 	take(id, m, m.name)
 }
 
+// TryRLock is sync.RWMutex's.
+func (m *RWMutex) TryRLock() bool {
+	if !m.mu.TryRLock() {
+		return false
+	}
+	take(goroutine(), m, m.name)
+	return true
+}
+
 // RUnlock is sync.RWMutex's. It is called by the goroutine that called RLock.
 func (m *RWMutex) RUnlock() {
 	drop(goroutine(), m)

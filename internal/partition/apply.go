@@ -232,7 +232,6 @@ func (a *application) delete(q *Queue) {
 		return
 	}
 	g := a.g
-	q.m.Expire(a.h.now)
 	g.node.endDeaths(a.h, q)
 	a.show(q)
 	for _, c := range q.m.Close() {

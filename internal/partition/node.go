@@ -494,9 +494,9 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 // Delete removes the queue, if check, called with the queue locked, has nothing
 // against it. It returns what the queue held. The caller calls Deleted later.
 //
-// The caller may have the topology locked, which a Router reads: what has expired
-// in a queue that stays is left to the worker. A replicated queue goes a little
-// later: see Deleted.
+// It kills nothing: what has become due since SettleDeaths goes as a message of the queue,
+// and is counted so. What has died since, and was not routed yet, goes too (Counts.Unsettled).
+// A replicated queue goes a little later: see Deleted.
 func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) {
 	if q.Replicated() {
 		return n.deleteReplicated(q, check)
@@ -507,7 +507,6 @@ func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) 
 		return c, errGone
 	}
 	h.touch(q)
-	q.m.Expire(h.now)
 	c = q.counts(h.now)
 	if check != nil {
 		err = check(c)

@@ -86,6 +86,7 @@ type Counts struct {
 	Stranded  int // messages that have left for a queue that is gone: they wait for another
 	Stats     Stats
 	Unused    bool // its x-expires has passed (DL-8.12)
+	Unsettled bool // something has died that is still to be routed, or is about to: see SettleDeaths
 }
 
 // Messages is all the queue has: what is on its way out of it counts until it has
@@ -95,7 +96,11 @@ func (c *Counts) Messages() int {
 }
 
 func (q *Queue) counts(now int64) Counts {
-	return Counts{Totals: q.m.Totals(), Consumers: q.m.Consumers(), Transit: q.transit, Stranded: q.stranded, Stats: q.stats, Unused: q.m.Unused(now)}
+	t := q.m.Totals()
+	return Counts{
+		Totals: t, Consumers: q.m.Consumers(), Transit: q.transit, Stranded: q.stranded, Stats: q.stats,
+		Unused: q.m.Unused(now), Unsettled: t.Dying > 0 || q.ticking,
+	}
 }
 
 // Subscriber is a session's side of a consumer: what queue.Consumer.Target holds.

@@ -158,21 +158,15 @@ func (n *Node) purgeReplicated(q *Queue) (int, error) {
 func (n *Node) deleteReplicated(q *Queue, check func(Counts) error) (c Counts, err error) {
 	g := q.group()
 	g.p.mu.Lock()
-	gone := q.gone || q.deletion != nil
+	defer g.p.mu.Unlock()
 	c = q.counts(n.Now())
-	g.p.mu.Unlock()
-	if gone {
+	if q.gone || q.deletion != nil {
 		return c, errGone
 	}
 	if check != nil {
 		if err := check(c); err != nil {
 			return c, err
 		}
-	}
-	g.p.mu.Lock()
-	defer g.p.mu.Unlock()
-	if q.gone || q.deletion != nil {
-		return c, errGone
 	}
 	q.deletion = newAsk()
 	delete(g.declared, q.Incarnation)
@@ -419,7 +413,7 @@ func (p *Partition) tickReplicated() {
 		q := p.timers[0]
 		p.unschedule(q)
 		switch {
-		case !p.group.leads || q.gone:
+		case !p.group.leads || q.gone || q.deletion != nil: // what dies now would go with it
 		case q.m.Unused(now):
 			unused = q.foundUnused(unused)
 		default:

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -54,6 +55,47 @@ func TestWhatIsDueLeavesItsQueueBeforeItGoes(t *testing.T) {
 			counts := w.n.Counts(w.queues["target"])
 			if n := counts.Messages(); n != messages {
 				t.Errorf("%d dead letters in the target, want %d", n, messages)
+			}
+		})
+	}
+}
+
+// BR-7.9, DL-2.2: a deletion kills nothing. What becomes due while it is under way goes with its
+// queue as what it is, a message, and is counted with those.
+func TestWhatBecomesDueDuringADeletionIsDeleted(t *testing.T) {
+	const messages = 10
+	for _, source := range []queue.Config{classic, quorum} {
+		t.Run(source.Type.String(), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			defs := []definition{
+				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
+				mailQueue("target", source, "", false),
+			}
+			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{"x": {"target"}})
+			defer w.stop()
+			w.drops.Store(true)
+			q := w.queues["source"]
+			// The worker kills nothing of a queue that is to go, only the deletion could.
+			w.n.Configure(q, settings(func(s *queue.Settings) { s.DeadLetter, s.Expires = true, 0 }), DeadLetter{Exchange: "x"})
+			var ops []Op
+			for s := range message.Serial(messages) {
+				ops = append(ops, Op{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 100, Priority: -1, Owner: w, Token: uint64(s)})
+			}
+			_ = w.n.Decide(w.n.Run(ops))
+			w.n.Settle(q)
+			due := w.n.Now() + 100
+			w.n.SettleDeaths(q)
+			for w.n.Now() <= due {
+				runtime.Gosched()
+			}
+			c, err := w.n.Delete(q, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c = w.n.Deleted(q, c)
+			arrived := w.n.Counts(w.queues["target"])
+			if lost := c.Stats.Dead[deadletter.Expired][deadletter.Deleted]; lost != 0 || c.Ready+arrived.Ready != messages {
+				t.Errorf("%d of %d messages are deleted, %d arrived, and %d died and went", c.Ready, messages, arrived.Ready, lost)
 			}
 		})
 	}
