@@ -140,7 +140,12 @@ func (c *conn) deliver(it *item) (more bool) {
 		it.bytes = c.broker.Bodies().Size(it.d.Body)
 	}
 	o.mu.Lock()
-	o.items = append(o.items, *it) // even if shut: the end of the connection returns it
+	if o.shut && it.kind == itemReply { // nothing else comes so late: its sender has found the requester before
+		o.mu.Unlock()
+		c.broker.Bodies().Release(it.d.Body)
+		return false
+	}
+	o.items = append(o.items, *it)
 	if it.kind == itemGet {
 		o.owed += it.bytes
 	}
