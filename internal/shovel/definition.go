@@ -160,6 +160,9 @@ func parse(name string, value any) (d definition, complaints []string) {
 	d.source, d.dest = r.source(), r.dest()
 	d.until = r.until()
 	d.ack = r.ack()
+	if d.ack == noAck && !d.until.never && !d.until.queueLength {
+		r.complain("Cannot specify 'no-ack' and numerical 'delete-after'") // what it is sent beyond would be lost
+	}
 	d.reconnectDelay = moment.Duration(r.number(int64(defaultReconnectDelay/time.Second), "reconnect-delay"), time.Second)
 	d.source.uris, d.dest.uris = r.uris("src-uri"), r.uris("dest-uri")
 	var unknown []string

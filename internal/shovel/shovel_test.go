@@ -209,12 +209,13 @@ func TestCheck(t *testing.T) {
 	}
 	for value, want := range map[string]string{
 		`{}`: "Must specify 'src-exchange' or 'src-queue'\nKey \"src-uri\" not found in bad\nKey \"dest-uri\" not found in bad\n",
-		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","src-exchange":"b","dest-queue":"b"}`: "Cannot specify 'src-exchange' and 'src-queue'\n",
-		`{"src-uri":"amqp://","dest-uri":"http://u:p@x","src-queue":"a"}`:                                "\"http://x\" not a valid URI: {{unexpected_uri_scheme,\"http\"},\"http://x\"}\n",
-		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","bogus":1}`:                           "Unrecognised terms [{<<\"bogus\">>,1}] in bad\n",
-		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","src-delete-after":-1}`:               "src-delete-after should be a number greater than or equal to 0, \"never\" or \"queue-length\", actually was -1\n",
-		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","ack-mode":"x"}`:                      "ack-mode should be one of [<<\"no-ack\">>,<<\"on-publish\">>,<<\"on-confirm\">>], actually was <<\"x\">>\n",
-		`{"src-uri":"amqp:///secret","dest-uri":"amqp://","src-queue":"a"}`:                              "user may not connect to vhost \"secret\"\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","src-exchange":"b","dest-queue":"b"}`:      "Cannot specify 'src-exchange' and 'src-queue'\n",
+		`{"src-uri":"amqp://","dest-uri":"http://u:p@x","src-queue":"a"}`:                                     "\"http://x\" not a valid URI: {{unexpected_uri_scheme,\"http\"},\"http://x\"}\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","bogus":1}`:                                "Unrecognised terms [{<<\"bogus\">>,1}] in bad\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","src-delete-after":-1}`:                    "src-delete-after should be a number greater than or equal to 0, \"never\" or \"queue-length\", actually was -1\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","ack-mode":"x"}`:                           "ack-mode should be one of [<<\"no-ack\">>,<<\"on-publish\">>,<<\"on-confirm\">>], actually was <<\"x\">>\n",
+		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","ack-mode":"no-ack","src-delete-after":5}`: "Cannot specify 'no-ack' and numerical 'delete-after'\n",
+		`{"src-uri":"amqp:///secret","dest-uri":"amqp://","src-queue":"a"}`:                                   "user may not connect to vhost \"secret\"\n",
 	} {
 		err := n.put("bad", value)
 		if err == nil || err.Error() != "Validation failed\n\n"+want {
