@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"bartleby.mq/internal/bodies"
@@ -215,9 +216,9 @@ func (s *Subscription) Cancel() {
 }
 
 // PublishAll publishes messages, and waits until they are safe. It says of each whether a
-// queue refused it; unroutable ones are dropped. If one cannot be published those before it
-// are, and it says so of them.
-func (c *Connection) PublishAll(list []Publication) (refused []bool, err error) {
+// queue refused it. Unroutable ones are dropped or, if they are mandatory, cannot be published.
+// If one cannot be those before it are, and it says so of them.
+func (c *Connection) PublishAll(list []Publication, mandatory bool) (refused []bool, err error) {
 	refused = make([]bool, len(list))
 	var ops []partition.Op
 	var of []int
@@ -226,6 +227,9 @@ func (c *Connection) PublishAll(list []Publication) (refused []bool, err error) 
 		var targets []*partition.Queue
 		if err = c.Check(p); err == nil {
 			targets, err = c.Route(p)
+		}
+		if err == nil && mandatory && len(targets) == 0 {
+			err = fmt.Errorf("no queue for exchange '%s' and key '%s' in vhost '%s'", p.Exchange, p.Key, c.VHost)
 		}
 		if err != nil {
 			refused = refused[:i]

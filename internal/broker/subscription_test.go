@@ -64,7 +64,7 @@ func TestPublishAllTakesNothingTooLarge(t *testing.T) {
 		}
 		list[i].Body = [][]byte{make([]byte, list[i].Size)}
 	}
-	refused, err := c.PublishAll(list)
+	refused, err := c.PublishAll(list, false)
 	if len(refused) != 1 || refused[0] || err == nil || err.Error() != "message size 1001 is larger than configured max size 1000" {
 		t.Errorf("refused %v, %v", refused, err)
 	}

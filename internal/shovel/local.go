@@ -112,11 +112,14 @@ func (s *localSource) close() {
 }
 
 // localTarget is an exchange of this node.
-type localTarget struct{ link *broker.Connection }
+type localTarget struct {
+	link  *broker.Connection
+	queue bool // a queue: should it be deleted nothing is dropped, and the shovel starts anew
+}
 
 func (w *worker) openLocalTarget(a address) (target, error) {
-	t := &localTarget{w.link(a)}
 	e := &w.definition.dest
+	t := &localTarget{w.link(a), e.queue != ""}
 	var err error
 	switch {
 	case e.queue != "":
@@ -150,7 +153,7 @@ func (t *localTarget) publish(ctx context.Context, list []carried, _ bool) ([]bo
 			return nil, err
 		}
 	}
-	return t.link.PublishAll(batch)
+	return t.link.PublishAll(batch, t.queue)
 }
 
 func (t *localTarget) blocked() bool { return t.link.Broker().Alarmed() }

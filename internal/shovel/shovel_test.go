@@ -415,3 +415,17 @@ func TestLocalTargetRefuses(t *testing.T) {
 		})
 	}
 }
+
+// What a shovel has for a queue that was deleted waits for it to be declared anew: it is neither
+// dropped nor acknowledged.
+func TestADeletedTargetLosesNothing(t *testing.T) {
+	n := start(t)
+	n.declare("a")
+	n.mustPut("s", `{"src-uri":"amqp://","src-queue":"a","dest-uri":"amqp://","dest-queue":"b","reconnect-delay":1}`)
+	n.wait("that it runs", func() bool { l := n.shovels.Shown(); return len(l) == 1 && l[0]["state"] == "running" })
+	if _, err := n.link.DeleteQueue("b", false, false); err != nil {
+		t.Fatal(err)
+	}
+	n.publish("a", 5)
+	n.wait("that the messages have arrived", func() bool { return n.ready("b") == 5 })
+}
