@@ -180,6 +180,10 @@ func (c *compactor) copy() error {
 	n := c.n
 	for i := range c.batch {
 		m := &c.batch[i]
+		if err := c.room(); err != nil {
+			c.leave(i)
+			return err
+		}
 		record, err := n.bodies.Read(m.from, &c.window)
 		if bodies.Lost(err) {
 			// One that is out at a consumer stays: who has it has read it, or will see.
@@ -195,10 +199,7 @@ func (c *compactor) copy() error {
 			offset, err = c.out.Append(record)
 		}
 		if err != nil {
-			for _, m := range c.batch[i:] {
-				n.bodies.Release(m.from)
-			}
-			c.batch = c.batch[:0]
+			c.leave(i)
 			return fmt.Errorf("compaction: queue %q in vhost %q: %w", m.q.Name, m.q.VHost, err)
 		}
 		m.to = message.MakeLocation(message.InKeep, c.out.Number(), offset)
@@ -206,12 +207,29 @@ func (c *compactor) copy() error {
 		c.bytes += int64(len(record))
 		n.compacted.Add(int64(len(record)))
 	}
-	c.batch = c.batch[:0]
+	c.leave(len(c.batch))
 	c.pause()
-	if c.out != nil && c.out.Size() >= compactFile {
-		return c.finishFile()
+	return c.room()
+}
+
+// leave lets go of what was found and is not copied, from the i-th on.
+func (c *compactor) leave(i int) {
+	for _, m := range c.batch[i:] {
+		c.n.bodies.Release(m.from)
 	}
-	return nil
+	c.batch = c.batch[:0]
+}
+
+// room finishes the file at hand if that is full.
+func (c *compactor) room() error {
+	if c.out == nil || c.out.Size() < compactFile {
+		return nil
+	}
+	c.pause()
+	if c.n.stopped() {
+		return errStopped
+	}
+	return c.finishFile()
 }
 
 // pause keeps compaction from taking the disk from everybody else.

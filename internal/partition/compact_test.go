@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/bodyfile"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -50,6 +51,57 @@ func TestCompactionLeavesFilesThatEmptyThemselves(t *testing.T) {
 	compacts("still 5", true)
 	if c := w.n.Counts(q); c.Out != n/2 {
 		t.Errorf("%d messages are out, want %d", c.Out, n/2)
+	}
+	w.check(0)
+}
+
+// A dense file is full at its size, not at the end of what was found under one lock: a few hundred large
+// messages would be more than a file can have.
+func TestCompactionFillsFilesUpToTheirSize(t *testing.T) {
+	const pairs, size = 60, compactFile / 40
+	fs := vfs.NewMem()
+	defs := []definition{{"stays", classic, queue.Unlimited(), DeadLetter{}}, {"goes", classic, queue.Unlimited(), DeadLetter{}}}
+	w := open(t, fs, defs, nil, 1000, nil)
+	for serial := range message.Serial(pairs) { // each two lie in a segment of their own
+		w.n.Run([]Op{
+			{Kind: Publish, Targets: []*Queue{w.queues["stays"]}, Body: w.record(serial, true, size), TTL: -1, Priority: -1},
+			{Kind: Publish, Targets: []*Queue{w.queues["goes"]}, Body: w.record(serial, true, size), TTL: -1, Priority: -1},
+		})
+	}
+	if n, err := w.n.Purge(w.queues["goes"]); n != pairs || err != nil {
+		t.Fatal(n, err)
+	}
+	w.settle()
+	if err := w.n.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if did, err := w.n.Compact(); !did || err != nil {
+		t.Fatalf("Compact: %v, %v", did, err)
+	}
+	if err := w.n.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := w.keep.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dense := 0
+	for _, f := range files {
+		if f.Kind != bodyfile.Dense {
+			t.Errorf("file %d is still there as it was retired", f.Number)
+			continue
+		}
+		if dense++; f.Bytes > compactFile+2*size {
+			t.Errorf("a file has %d bytes, and is full at %d", f.Bytes, compactFile)
+		}
+	}
+	if dense < 2 {
+		t.Errorf("%d dense files", dense)
+	}
+	w.close()
+	w = open(t, fs, defs, nil, 1000, nil)
+	if found := w.find(); len(found) != pairs {
+		t.Errorf("%d messages are left, want %d", len(found), pairs)
 	}
 	w.check(0)
 }
