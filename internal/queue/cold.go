@@ -62,13 +62,13 @@ const HotPages = 16
 
 // PutAway takes pages out of memory that stand neither near the head nor near
 // the tail of their lane: their bodies, and with index also their entries. It
-// handles at most limit pages and returns how many it handled; 0 means that
-// there are no others.
+// handles at most limit pages, fewer if their bodies are many bytes to be written, and returns
+// how many it handled, limit if there were so many bytes; 0 means that there are no others.
 func (m *Machine) PutAway(limit int, index bool) (handled int) {
 	if m.cold == nil || m.pages.version == 0 {
 		return 0
 	}
-	looks := 0
+	looks, room := 0, int64(putAwayBytes)
 	put := func(l *lane, level, k int) {
 		s := &l.slots[k]
 		p := s.page
@@ -79,8 +79,11 @@ func (m *Machine) PutAway(limit int, index bool) (handled int) {
 			return
 		}
 		handled++
-		if m.chill(p); !p.cool {
+		if room = m.chill(p, room); !p.cool {
 			l.stir(p)
+		}
+		if room <= 0 {
+			handled = max(handled, limit)
 		}
 		if index && p.cool && m.quiet(p) {
 			m.spill(l, level, k)
@@ -156,17 +159,30 @@ func (l *lane) stir(p *page) {
 	l.stirred = l.stirred || l.isCalm(p.number) || p.number >= l.sweptFrom && p.number < l.sweptTo
 }
 
-// chill lets the bodies of a page go to disk.
-func (m *Machine) chill(p *page) {
+// putAwayBytes is how much of bodies that are nowhere on disk one PutAway writes there, and one
+// body more: the queue's partition is held meanwhile.
+const putAwayBytes = 8 << 20
+
+// chill lets the bodies of a page go to disk, as long as there is room, in bytes, to write them; the
+// rest stays for the next sweep. It returns how much room is left.
+func (m *Machine) chill(p *page, room int64) int64 {
 	if p.cool {
-		return
+		return room
 	}
 	p.cool = true
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 		j := p.at(i)
+		if !p.refs[j].OnDisk() && m.cold.Locate(p.refs[j]) == 0 {
+			if room <= 0 {
+				p.cool = false
+				break
+			}
+			room -= int64(p.sizes[j])
+		}
 		p.refs[j] = m.cold.Cool(p.refs[j])
 		p.cool = p.cool && p.refs[j].OnDisk()
 	}
+	return room
 }
 
 // quiet says whether nobody waits for an entry of the page: none is delivered,

@@ -1,6 +1,10 @@
 package queue
 
-import "testing"
+import (
+	"testing"
+
+	"bartleby.mq/internal/message"
+)
 
 // warm are the places of the pages of the lane that have bodies in memory.
 func (a *away) warm() (list []int) {
@@ -45,4 +49,51 @@ func TestBodiesArePutAwayFromTheTailOn(t *testing.T) {
 		for a.BuryRest(sliceLimit) {
 		}
 	}
+}
+
+// unwritten is an attic for bodies that are nowhere on disk.
+type unwritten struct {
+	*attic
+	wrote int // bodies
+}
+
+func (u *unwritten) Locate(body message.Ref) uint64 {
+	if !body.OnDisk() {
+		return 0
+	}
+	return u.attic.Locate(body)
+}
+
+func (u *unwritten) Cool(body message.Ref) message.Ref {
+	if !body.OnDisk() {
+		u.wrote++
+	}
+	return u.attic.Cool(body)
+}
+
+// Who has the partition waits while bodies are written: not for all of some pages, which may be
+// gigabytes, and what is left of a page goes with the next sweep.
+func TestLargeBodiesArePutAwayAFewAtATime(t *testing.T) {
+	const messages, size, most = 6 * pageSize, putAwayBytes / 16, 17
+	pages := &Pages{Hot: 1}
+	m := New(Config{MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
+	cold := &unwritten{attic: &attic{pages: map[PageID][]byte{}}}
+	m.SetCold(cold)
+	pages.Begin(1)
+	for i := range messages {
+		m.Enqueue(1, &Entry{Body: message.Ref(i + 1), Size: size, Priority: -1, TTL: -1})
+	}
+	want := 4 * pageSize // but for what is at the ends
+	for range 2 * want {
+		m.SweepAgain(false)
+		before := cold.wrote
+		m.PutAway(32, false)
+		if n := cold.wrote - before; n > most {
+			t.Fatalf("%d bodies of %d bytes were written at once, want %d at most", n, size, most)
+		}
+		if cold.wrote >= want {
+			return
+		}
+	}
+	t.Errorf("%d bodies were put away of %d", cold.wrote, want)
 }
