@@ -80,7 +80,7 @@ func (s *server) listUserQueues(r *request) (any, error) {
 	owned := map[string]bool{}
 	for _, c := range s.b.Connections() {
 		if c.User == r.params["user"] {
-			owned[c.Name] = true
+			owned[c.Owner()] = true
 		}
 	}
 	items := []map[string]any{}

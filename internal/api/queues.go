@@ -89,9 +89,9 @@ func (s *server) getQueue(r *request) (any, error) {
 
 // ownerOf is the connection that an exclusive queue belongs to.
 func (s *server) ownerOf(d *topology.Queue) map[string]any {
-	owner := map[string]any{"name": d.Owner, "peer_host": "", "peer_port": 0}
+	owner := map[string]any{"name": broker.OwnerName(d), "peer_host": "", "peer_port": 0}
 	for _, c := range s.b.Connections() {
-		if c.Name == d.Owner {
+		if c.Owner() == d.Owner {
 			owner["peer_host"], owner["peer_port"] = c.PeerHost, c.PeerPort
 		}
 	}

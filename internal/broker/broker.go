@@ -132,6 +132,8 @@ type Broker struct {
 	serial  atomic.Uint64
 	routers sync.Pool // *topology.Router
 
+	connected atomic.Uint64 // numbers Connections: see Connection.Owner
+
 	conns    held.Mutex // guards what follows
 	open     map[*Connection]struct{}
 	channels int64 // of all of them

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"bartleby.mq/internal/admission"
@@ -70,7 +72,8 @@ type Connection struct {
 
 	client   Client
 	clientID string
-	operator bool // may do everything: see AsOperator
+	owner    string // see Owner
+	operator bool   // may do everything: see AsOperator
 	tags     []auth.Tag
 	apsara   *ApsaraMQ // nil in virtual hosts of another profile
 
@@ -98,6 +101,7 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 	}
 	c := b.For(login.Identity, vhost)
 	c.Peer, c.client, c.clientID = peer, client, login.ClientID
+	c.Rename(peer.Name)
 	if login.Identity.Elsewhere() {
 		if err := b.mayConnect(login.Identity, peer, vhost); err != nil {
 			return nil, err
@@ -183,6 +187,7 @@ func (b *Broker) As(user string, vhost message.VHost) *Connection {
 // For is As for a client that has proven who it is.
 func (b *Broker) For(id *Identity, vhost message.VHost) *Connection {
 	c := &Connection{b: b, User: id.Name, VHost: vhost, Since: time.Now(), tags: id.Tags, apsara: b.apsaraIn(vhost)}
+	c.Rename("")
 	if id.authz != nil {
 		c.elsewhere = &elsewhere{
 			by: id.authz, who: admission.Question{User: id.Name, Tags: tagText(id.Tags), VHost: vhost}, known: map[admission.Question]answer{},
@@ -196,6 +201,22 @@ func (b *Broker) AsOperator(name string, vhost message.VHost) *Connection {
 	c := b.As(name, vhost)
 	c.operator = true
 	return c
+}
+
+// Rename gives a connection the name that it is shown by.
+func (c *Connection) Rename(name string) {
+	c.Name = name
+	c.owner = name + "\x00" + strconv.FormatUint(c.b.connected.Add(1), 10)
+}
+
+// Owner is what an exclusive queue knows its connection by. The name is not enough: it is made of
+// two addresses, and the next client may have the same while this connection still ends.
+func (c *Connection) Owner() string { return c.owner }
+
+// OwnerName is the name of the connection that an exclusive queue belongs to, "" for other queues.
+func OwnerName(q *topology.Queue) string {
+	name, _, _ := strings.Cut(q.Owner, "\x00")
+	return name
 }
 
 // keptExclusive is how many exclusive queues a connection notes before it looks which are gone.

@@ -76,7 +76,7 @@ type Declared struct {
 
 // DeclareQueue declares a queue; an empty name asks for one of the broker's (BR-7.2).
 func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
-	d.VHost, d.Owner = c.VHost, c.Name
+	d.VHost, d.Owner = c.VHost, c.owner
 	c.b.Totals.QueuesDeclared.Add(1)
 	if d.Name == "" {
 		c.b.topo.RLock()
@@ -193,7 +193,7 @@ func (c *Connection) seeQueue(name message.QueueName, permit func(topology.Resou
 	if err := permit(topology.Resource{VHost: c.VHost, Kind: topology.QueueResource, Name: string(topology.CleanName(name))}); err != nil {
 		return nil, err
 	}
-	return c.b.state.PassiveQueue(c.VHost, name, c.Name)
+	return c.b.state.PassiveQueue(c.VHost, name, c.owner)
 }
 
 func (c *Connection) readable(r topology.Resource) error { return c.permit(topology.Read, r) }
@@ -287,7 +287,7 @@ func (c *Connection) Purge(name message.QueueName) (int, error) {
 
 // Bind makes a binding (BR-6.1).
 func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
-	d.VHost, d.Owner = c.VHost, c.Name
+	d.VHost, d.Owner = c.VHost, c.owner
 	if err := d.EncodeArguments(); err != nil {
 		return false, err
 	}
@@ -300,7 +300,7 @@ func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
 
 // Unbind removes a binding (BR-6.2).
 func (c *Connection) Unbind(d topology.BindingDecl) error {
-	d.VHost, d.Owner = c.VHost, c.Name
+	d.VHost, d.Owner = c.VHost, c.owner
 	return c.changing(func() error {
 		_, err := c.b.state.Unbind(d, c.permit)
 		return err

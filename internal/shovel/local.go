@@ -17,7 +17,7 @@ const user = "rmq-shovel"
 // link is a shovel's access to a virtual host of this node.
 func (w *worker) link(a address) *broker.Connection {
 	c := w.b.AsOperator(user, a.vhost)
-	c.Name = fmt.Sprintf("Shovel %s", w.name)
+	c.Rename("Shovel " + w.name)
 	return c
 }
 
