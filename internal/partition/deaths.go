@@ -783,16 +783,19 @@ func (n *Node) retryHeld(q *Queue) {
 		return
 	}
 	q.routing = true
-	var held []queue.Death
-	q.m.RangeHeld(func(d queue.Death) bool {
-		held = append(held, d)
-		return true
-	})
 	n.unlock(h)
-	for len(held) > 0 {
-		slice := fewer(held[:min(len(held), sliceLimit/2)])
-		held = held[len(slice):]
-		n.routeAll(n.routeHeld(q, slice))
+	var held []queue.Death
+	var cursor queue.SaveCursor
+	for done := false; !done && !n.stopped(); {
+		h := n.lock(q.part)
+		held, cursor, done = q.m.HeldFrom(cursor, 2*sliceLimit, held[:0])
+		h.entries = len(held)
+		n.unlock(h)
+		for rest := held; len(rest) > 0; {
+			slice := fewer(rest[:min(len(rest), sliceLimit/2)])
+			rest = rest[len(slice):]
+			n.routeAll(n.routeHeld(q, slice))
+		}
 	}
 	n.routeAll([]*Queue{q}) // what died meanwhile, and the end of routing
 }

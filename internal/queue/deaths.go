@@ -172,6 +172,43 @@ func (m *Machine) Held(id ID) (Death, bool) {
 	return m.death(id, p, i), true
 }
 
+// HeldFrom appends the held entries from the cursor on to out, by level and number, as
+// RangeHeld shows them. It looks at no more than about limit entries, a page on disk without any held
+// ones counting as one, and says whether that was all.
+func (m *Machine) HeldFrom(from SaveCursor, limit int, out []Death) (held []Death, next SaveCursor, done bool) {
+	for ; from.level < len(m.lanes); from.level, from.number = from.level+1, 0 {
+		l := m.lanes[from.level]
+		if l == nil {
+			continue
+		}
+		k, _ := l.search(from.number)
+		for ; k < len(l.slots); k++ {
+			if limit <= 0 {
+				from.number = l.slots[k].number
+				return out, from, false
+			}
+			limit--
+			p, whole := l.slots[k].page, !l.slots[k].plain
+			if whole {
+				p = m.look(l, from.level, k)
+			}
+			if p == nil {
+				continue
+			}
+			limit -= pageSize
+			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+				if p.state(i) == stateHeld {
+					out = append(out, m.death(makeID(from.level, p.number*pageSize+uint64(i)), p, i))
+				}
+			}
+			if whole {
+				m.unlook(l, k, p)
+			}
+		}
+	}
+	return out, from, true
+}
+
 // RangeHeld calls f for each held entry, oldest first within its level, until f
 // returns false. f may give the entry to Bury.
 func (m *Machine) RangeHeld(f func(d Death) bool) {
