@@ -17,7 +17,7 @@ func (n *Node) SettleDeaths(q *Queue) {
 	for n.awaitCalm(q) {
 		due := false
 		if n.with(q, func(h *hold) {
-			if due = q.m.ExpiresBy(began); due && !q.Replicated() {
+			if due = q.m.ExpiresBy(min(began, h.now)); due && !q.Replicated() { // the clock may have gone back
 				q.m.Tick(h.now, sliceLimit)
 			}
 		}) != nil || !due {

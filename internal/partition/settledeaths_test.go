@@ -101,6 +101,23 @@ func TestWhatBecomesDueDuringADeletionIsDeleted(t *testing.T) {
 	}
 }
 
+// A clock that is set back while a queue is removed makes nothing due that is not: whoever removes it
+// does not wait, and keeps nobody from the queue, until the clock is where it was.
+func TestARemovalDoesNotWaitForAClockThatWentBack(t *testing.T) {
+	defs := []definition{{"source", classic, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}}, {"target", classic, queue.Unlimited(), DeadLetter{}}}
+	w := open(t, vfs.NewMem(), defs, table{"x": {"target"}}, 1000, nil)
+	q := w.queues["source"]
+	w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(1, true, 10), TTL: 100, Priority: -1}})
+	looks := 0
+	w.n.Now = func() int64 {
+		if looks++; looks == 1 {
+			return 5000
+		}
+		return 1000
+	}
+	within(t, "the queue has settled", func() { w.n.SettleDeaths(q) })
+}
+
 // within fails if f takes more than ten seconds.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
