@@ -83,7 +83,7 @@ func TestADeletionLetsGoWhatDiesMeanwhile(t *testing.T) {
 			}()
 			rejected := make(chan struct{})
 			go func() {
-				defer close(rejected) // once it is routed, perhaps
+				defer close(rejected)     // once it is routed, perhaps
 				for c.b.topo.TryRLock() { // until somebody waits to write
 					c.b.topo.RUnlock()
 					runtime.Gosched()
