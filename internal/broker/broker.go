@@ -280,7 +280,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		Now: o.now, Failpoint: o.Failpoint,
 		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld,
 		Index: b.index, Keep: b.keep, IndexBudget: o.Storage.IndexBudget, BodyBudget: o.Storage.CacheBudget, HotPages: o.Storage.HotPages,
-		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, KeepSenseless: b.keepSenseless, Damaged: how.stopped, KeepUndeclared: how.KeepUndeclared, Removed: b.awaitRemovals,
+		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, KeepSenseless: b.keepSenseless, Damaged: how.stopped, KeepUndeclared: how.KeepUndeclared, Salvage: how.Salvage, Removed: b.awaitRemovals,
 		Known: func(noted store.Reach, highest uint64) error { return b.known(noted, highest, how.KeepUndeclared) },
 	})
 	for _, v := range b.state.VHosts() {

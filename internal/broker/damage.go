@@ -48,6 +48,8 @@ type Stopped struct {
 	// KeepUndeclared makes queues with messages that nobody has declared a *partition.UndeclaredError; a
 	// start takes them for deleted.
 	KeepUndeclared bool
+	// Salvage brings back what is on disk where the index is lost.
+	Salvage *partition.Salvage
 }
 
 // opening says what a data directory is opened for.
@@ -81,6 +83,45 @@ func readmit(s *store.Store, queues []partition.Undeclared) (called []QueueMessa
 		called = append(called, QueueMessages{VHost: string(made.VHost), Queue: string(made.Name), Messages: q.Messages})
 	}
 	return called, s.Apply(change.All(state.TakeChanges()), true)
+}
+
+// RepairedVHost and RepairedQueue name where a repair puts messages of which nobody knows the queue. The virtual
+// host has nothing else: no policy holds there, and nobody may read what may be of any other virtual host before an
+// administrator says so.
+const (
+	RepairedVHost = "journal.repaired"
+	RepairedQueue = "journal.repaired"
+)
+
+// DeclareRepaired returns the number of the queue for messages of which nobody knows the queue, in the data directory
+// of a stopped node. It is made if it is not there.
+func DeclareRepaired(files vfs.FS, dir string) (incarnation uint64, err error) {
+	s, err := store.Open(files, filepath.Join(dir, stateDir), quiet, nil)
+	if err != nil {
+		return 0, err
+	}
+	incarnation, err = declareRepaired(s)
+	return incarnation, errors.Join(err, s.Close())
+}
+
+func declareRepaired(s *store.Store) (uint64, error) {
+	state, err := loadTopology(s)
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range state.VHosts() {
+		for _, q := range v.Queues() {
+			mine := v.Name == RepairedVHost && q.Name == RepairedQueue
+			if mine && q.Durable && q.Type == topology.Classic && len(q.Arguments) <= 1 { // its type: nobody else has made it
+				return q.Incarnation, nil
+			}
+		}
+	}
+	q, err := state.Readmit(topology.Readmitted{VHost: RepairedVHost, Name: RepairedQueue})
+	if err != nil {
+		return 0, err
+	}
+	return q.Incarnation, s.Apply(change.All(state.TakeChanges()), true)
 }
 
 // MendDeclarations makes declarations of a stopped node agree of which some are lost: see topology.LoadTorn. It
@@ -132,6 +173,7 @@ func (b *Broker) FilesSetAside() int { return b.aside.Count() }
 // QueueMessages is what Verify found of a durable queue.
 type QueueMessages struct {
 	VHost, Queue string
+	Incarnation  uint64
 	Messages     int
 	Unreadable   []partition.Unreadable
 
@@ -143,7 +185,7 @@ func (b *Broker) Verify() (found []QueueMessages, err error) {
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		for _, v := range s.VHosts() {
 			for _, q := range v.Queues() {
-				found = append(found, QueueMessages{VHost: string(q.VHost), Queue: string(q.Name), runtime: runtimeOf(q)})
+				found = append(found, QueueMessages{VHost: string(q.VHost), Queue: string(q.Name), Incarnation: q.Incarnation, runtime: runtimeOf(q)})
 			}
 		}
 	})

@@ -154,3 +154,18 @@ func readFrame(pos journal.Pos, payload []byte) (frame, error) {
 	}
 	return f, nil
 }
+
+// Commands calls f for each command that a frame of a driver holds, decided or not, for who brings back what he
+// can where the state of the groups is lost. payload begins at pos. It fails with ErrFrame.
+func Commands(pos journal.Pos, payload []byte, f func(group uint64, e *Entry)) error {
+	r, err := readFrame(pos, payload)
+	if err != nil {
+		return err
+	}
+	for i := range r.entries {
+		if e := &r.entries[i]; e.kind == kindCommand && len(e.Data) > 0 {
+			f(r.group, e)
+		}
+	}
+	return nil
+}

@@ -256,6 +256,14 @@ func (n *Node) filesAtCut() (files []bodyFile) {
 // that is whole: no recovery will ask for them. What was moved or settled since
 // the cut still counts, since a recovery from this checkpoint begins with it.
 func (n *Node) giveBack(floor uint32, files []bodyFile) {
+	if n.Salvage != nil {
+		// A repair has put links to the segments away, and what is used again changes: all go to the keep, which
+		// only removes files. The next start does that.
+		if err := n.Journal.Retire(floor, func(uint32) bool { return true }); err != nil {
+			n.Logger.Error("old segments of the journal cannot be moved", "error", err)
+		}
+		return
+	}
 	inJournal := uint32(0)
 	if segments := n.Journal.Segments(); len(segments) > 0 {
 		inJournal = segments[0].Number

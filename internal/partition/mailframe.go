@@ -80,6 +80,19 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 			fr.bad = true
 		}
 	}
+	if r.salvage != nil && !fr.bad {
+		if e.id == 0 { // else it is in its queue still
+			if at == 0 {
+				e.body = r.placed(base + uint64(place))
+			} else if v, ok := r.queue(e.source).m.View(at); ok {
+				e.body = v.Body
+				r.node.bodies.Retain(e.body, 1)
+			}
+			e.history = storeHistory(r.node.bodies, history)
+			r.salvage.sent(to, e)
+		}
+		return
+	}
 	box := r.node.mail.box(to)
 	if fr.bad || e.number != 0 && e.number < box.next() && e.number >= box.first {
 		return // told anew by a compaction
@@ -119,11 +132,16 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 }
 
 func (r *recovery) mailAck(fr *frameReader) {
-	box, upTo := r.node.mail.box(fr.uint()), fr.uint()
+	to, upTo := fr.uint(), fr.uint()
 	refused := fr.refusals()
 	if fr.bad {
 		return
 	}
+	if r.salvage != nil {
+		r.salvage.acknowledged(to, upTo, refused)
+		return
+	}
+	box := r.node.mail.box(to)
 	for _, e := range box.answered(upTo) {
 		if e.id != 0 { // whether it was buried with that stands in the frame too
 			r.queue(e.source).heard(&e, why(refused, e.number))
@@ -139,10 +157,11 @@ func (r *recovery) mailAck(fr *frameReader) {
 }
 
 func (r *recovery) mailIn(fr *frameReader) {
-	box, number, answer, heard := r.node.mail.inbox(fr.uint()), fr.uint(), mailAnswer(fr.byte()), fr.uint()
-	if fr.bad {
+	from, number, answer, heard := fr.uint(), fr.uint(), mailAnswer(fr.byte()), fr.uint()
+	if fr.bad || r.salvage != nil { // the outboxes of groups are lost, and their numbers begin anew
 		return
 	}
+	box := r.node.mail.inbox(from)
 	box.last = max(box.last, number)
 	if answer != 0 && why(box.refusals, number) == 0 {
 		box.refuse(number, answer)

@@ -103,7 +103,9 @@ type Options struct {
 	// of a queue. Where that cannot be, its error is Recover's. Nil: it can.
 	Known          func(noted store.Reach, highest uint64) error
 	KeepUndeclared bool // for a repair: Recover returns an *UndeclaredError where it would give up messages of queues not declared
-	StateHash      bool // for tests: frames say what the queues were after them, and recovery compares
+	// Salvage is set by a repair where the index is lost, and the journal does not have everything.
+	Salvage   *Salvage
+	StateHash bool // for tests: frames say what the queues were after them, and recovery compares
 }
 
 // Node is all partitions of a process.

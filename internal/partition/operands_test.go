@@ -384,3 +384,27 @@ func equal(t *testing.T, code byte, r *commandReader, got, want any) {
 }
 
 func short(v any) string { return fmt.Sprintf("%.600v", v) }
+
+// Every operation that a salvage does not redo is passed over to its end.
+func TestASalvagePassesOverWholeOperations(t *testing.T) {
+	redone := map[byte]bool{cmdPublish: true, cmdDelayed: true, cmdOutIn: true, cmdCreate: true}
+	for seed := range uint64(50) {
+		for code := byte(1); code < cmdEnd; code++ {
+			if redone[code] {
+				continue
+			}
+			var w commandWriter
+			w.begin(1, 1)
+			roundTrips[code](choosing(seed), &w)
+			w.endAcks()
+			r := &commandReader{}
+			r.head(w.numbered(1))
+			if got := r.byte(); got != code {
+				t.Fatalf("operation %d is written as %d", code, got)
+			}
+			if r.skip(code); r.bad || r.more() {
+				t.Fatalf("operation %d: bad %v, %d of %d bytes read", code, r.bad, r.at, len(r.all))
+			}
+		}
+	}
+}

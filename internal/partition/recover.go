@@ -69,6 +69,9 @@ func (n *Node) redo() error {
 	r.hold = h
 	cut, err := r.loadCheckpoint()
 	r.highest = max(r.highest, r.named) // of what a checkpoint has
+	if err == nil && n.Salvage != nil {
+		err = r.beginSalvage()
+	}
 	if err == nil {
 		err = n.Journal.Recover(cut, r.frame)
 	}
@@ -87,6 +90,9 @@ func (n *Node) redo() error {
 	}
 	if n.KeepUndeclared {
 		err = r.undeclared()
+	}
+	if err == nil && r.salvage != nil {
+		err = r.salvage.end()
 	}
 	if err == nil {
 		err = r.checkFiles()
@@ -146,6 +152,8 @@ type recovery struct {
 	lost bool // frames were lost: what they made may be named by those that follow
 	gap  bool // the numbers of an outbox have a gap, which nothing can fill
 
+	salvage *salvager // set if the index is lost: what there is, is brought back
+
 	history message.Ref // of the last move, one reference is ours
 	common  []byte      // what it has in common with those that are like it; empty if that is not known
 	own     []byte      // in use while that is found
@@ -171,6 +179,11 @@ func (r *recovery) queue(incarnation uint64) *Queue {
 // frame redoes one frame of the journal.
 func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	r.node.at(FailRecoverFrame)
+	if r.salvage != nil {
+		if r.salvage.see(pos); len(payload) > 0 && payload[0] == cluster.FrameFirstByte {
+			return r.salvage.commands(pos, payload)
+		}
+	}
 	if r.node.Cluster != nil && len(payload) > 0 && payload[0] == cluster.FrameFirstByte {
 		return r.node.Cluster.Recovered(pos, payload)
 	}
@@ -194,6 +207,9 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 		case opCut:
 		case opLost:
 			r.lost, fr.at = true, len(fr.all)
+			if r.salvage != nil {
+				r.salvage.gap(pos.Segment() + 1)
+			}
 		case opHash:
 			if err := r.checkHash(fr.uint(), fr.uint()); err != nil && !fr.bad && !r.lost {
 				return fmt.Errorf("journal frame at %v: %w", pos, err)
@@ -232,6 +248,11 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 			keep := map[queue.ID]bool{}
 			for range fr.count(1) {
 				keep[fr.id()] = true
+			}
+			if r.salvage != nil && !fr.bad {
+				if err := r.salvage.purged(q, keep); err != nil {
+					return err
+				}
 			}
 			if !fr.bad {
 				q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
@@ -434,7 +455,7 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 // checkFiles finds every file that bodies lie in, and lets go of the others.
 func (r *recovery) checkFiles() error {
 	n := r.node
-	if n.Keep == nil {
+	if n.Keep == nil || r.salvage != nil { // what no queue has stays until the next start: the repair has put it away
 		return nil
 	}
 	kept, err := n.Keep.List()

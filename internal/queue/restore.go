@@ -166,3 +166,19 @@ func (m *Machine) Restored(now int64) {
 		}
 	}
 }
+
+// TakeSurplus takes out the message that the length limit would have die first, if the queue is
+// over it. The references in it are the caller's.
+func (m *Machine) TakeSurplus() (e Entry, ok bool) {
+	if !m.overflowing() {
+		return e, false
+	}
+	id, p, i, ok := m.first()
+	if !ok {
+		return e, false
+	}
+	m.awaken(id, p, i)
+	e.Size = p.sizes[p.at(i)]
+	e.Body, e.History, _ = m.forget(id, p, i)
+	return e, true
+}

@@ -35,6 +35,7 @@ type examination struct {
 	incomplete    bool     // it is not whole
 	undeclared    bool     // declarations may be missing: queues that have messages come back
 	noStateLog    bool     // the log of declarations is of no use: what it goes on from is gone
+	salvaging     bool     // the index is lost, and the journal does not have everything
 	messages      []broker.QueueMessages
 }
 
@@ -61,7 +62,7 @@ func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examina
 		return nil, err
 	}
 	e = &examination{fs: files, dir: dir, tree: tree, onFatal: onFatal, report: &Report{Dir: dir, How: how}}
-	for _, step := range []func() error{e.parts, e.tables, e.index, e.logs, e.kept, e.linkRest, e.recover} {
+	for _, step := range []func() error{e.parts, e.tables, e.index, e.logs, e.kept, e.retired, e.linkRest, e.recover} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -107,8 +108,8 @@ func (e *examination) parts() error {
 	return nil
 }
 
-// withoutIndex says whether the journal has everything: then an index can be made anew. Otherwise nobody
-// knows which of the messages in kept files and in old segments are still in which queue, and a start would remove the files.
+// withoutIndex says whether the journal has everything: then an index can be made anew of it, as a start does. Otherwise
+// what is there is brought back, see partition.Salvage; a start would remove the files that it finds no message in.
 func (e *examination) withoutIndex() error {
 	kept, err := e.fs.List(e.fs.PathJoin(e.dir, keepDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -122,10 +123,7 @@ func (e *examination) withoutIndex() error {
 	for _, file := range kept {
 		whole = whole && !strings.HasSuffix(file, ".seg") && !strings.HasSuffix(file, ".keep")
 	}
-	if !whole && e.report.Failed == "" {
-		e.report.Failed = "the index is lost, and the journal does not go back to the beginning: nobody knows which of the older messages are in which queue. " +
-			"Nothing is changed: restore index/, or a backup"
-	}
+	e.salvaging = !whole
 	return nil
 }
 
@@ -164,17 +162,24 @@ func (e *examination) tables() error {
 		}
 		d.What += ": all of " + part + "/ is given up" + lostWith[part]
 		e.found(d)
-		if err := e.fs.RemoveAll(e.fs.PathJoin(e.tree.to, part)); err != nil {
-			return err
-		}
-		e.broken, e.missing, e.incomplete = append(e.broken, part), append(e.missing, part), true
-		if part == stateDir {
-			e.undeclared = true
-		} else if err := e.withoutIndex(); err != nil {
+		if err := e.giveUp(part); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// giveUp has a part count as missing.
+func (e *examination) giveUp(part string) error {
+	if err := e.fs.RemoveAll(e.fs.PathJoin(e.tree.to, part)); err != nil {
+		return err
+	}
+	e.broken, e.missing, e.incomplete = append(e.broken, part), append(e.missing, part), true
+	if part == stateDir {
+		e.undeclared = true
+		return nil
+	}
+	return e.withoutIndex()
 }
 
 // index reads the index: where the checkpoint ends, and the pages it names.
@@ -193,8 +198,17 @@ func (e *examination) index() error {
 	if err != nil {
 		e.found(Damage{File: e.fs.PathJoin(e.dir, indexDir), What: err.Error()})
 		e.report.Failed = "the index cannot be read, and this cannot be repaired: restore a backup"
+		return nil
 	}
-	return nil
+	if e.cut != 0 || e.lacks(indexDir) {
+		return nil
+	}
+	// It has no checkpoint. That of a young node has none yet; else a repair was interrupted.
+	if err := e.withoutIndex(); err != nil || !e.salvaging {
+		return err
+	}
+	e.found(Damage{File: e.fs.PathJoin(e.dir, indexDir), What: "it has no checkpoint: all of index/ is given up" + lostWith[indexDir]})
+	return e.giveUp(indexDir)
 }
 
 // logs reads both journals, all of them.
@@ -424,6 +438,9 @@ func (e *examination) senseless(list []partition.Senseless, total int) {
 func (e *examination) open(dir string) (*broker.Broker, error) {
 	o := broker.Options{FS: e.fs, Dir: dir, OnFatal: e.onFatal}
 	how := broker.Stopped{Incomplete: e.incomplete, KeepUndeclared: e.undeclared || len(e.stateLog.Holes) > 0}
+	if e.salvaging {
+		how.Salvage = e.salvage(dir)
+	}
 	b, err := broker.OpenStopped(o, how)
 	var age *broker.IncompleteError
 	if errors.As(err, &age) && age.Stale != "" && !e.incomplete {
@@ -442,7 +459,15 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 		return e.open(dir)
 	}
 	e.report.Readmitted = nil
-	for range 2 { // queues that no checkpoint has are known only when the log of their group is read
+	for range 3 { // queues that no checkpoint has are known only when the log of their group is read
+		var nowhere *partition.NoQueueError
+		if errors.As(err, &nowhere) && how.Salvage != nil && how.Salvage.Into == 0 {
+			if how.Salvage.Into, err = broker.DeclareRepaired(e.fs, dir); err != nil {
+				return nil, err
+			}
+			b, err = broker.OpenStopped(o, how)
+			continue
+		}
 		var undeclared *partition.UndeclaredError
 		if !errors.As(err, &undeclared) {
 			break
@@ -455,6 +480,9 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 			e.report.Readmitted = append(e.report.Readmitted, Touched{VHost: q.VHost, Queue: q.Queue, Messages: q.Messages})
 		}
 		b, err = broker.OpenStopped(o, how)
+	}
+	if err == nil && e.salvaging {
+		e.salvaged(&how.Salvage.Found, namesIn(b))
 	}
 	return b, err
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/change"
 	"bartleby.mq/internal/store"
 	"bartleby.mq/internal/topology"
@@ -22,6 +24,21 @@ func (n names) of(incarnation uint64) Touched {
 		return t
 	}
 	return Touched{Queue: fmt.Sprintf("#%d, not declared any more", incarnation)}
+}
+
+// namesIn are the queues of a broker.
+func namesIn(b *broker.Broker) names {
+	n := names{}
+	b.Read(func(s *topology.State, _ *auth.Users) { n.add(s) })
+	return n
+}
+
+func (n names) add(s *topology.State) {
+	for _, v := range s.VHosts() {
+		for _, q := range v.Queues() {
+			n[q.Incarnation] = Touched{VHost: string(q.VHost), Queue: string(q.Name)}
+		}
+	}
 }
 
 // readNames reads the declarations of a data directory, which is changed by that.
@@ -44,10 +61,6 @@ func readNames(files vfs.FS, dir string, onFatal func(error)) (n names, err erro
 		return nil, err
 	}
 	n = names{}
-	for _, v := range state.VHosts() {
-		for _, q := range v.Queues() {
-			n[q.Incarnation] = Touched{VHost: string(q.VHost), Queue: string(q.Name)}
-		}
-	}
+	n.add(state)
 	return n, nil
 }

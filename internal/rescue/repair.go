@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path"
@@ -71,6 +72,9 @@ func repair(files vfs.FS, dir string, o RepairOptions, w io.Writer, onFatal func
 	if !after.Clean() {
 		return after, errors.Join(after.Write(w), errors.New("there is damage left: repair again"))
 	}
+	if s := r.Salvaged; s != nil && s.Apart > 0 {
+		p.line("%d messages are in queue %q of vhost %q, which nobody may read yet: bartleby set_permissions -p %s USER '.*' '.*' '.*'", s.Apart, s.ApartQueue, s.ApartVHost, s.ApartVHost)
+	}
 	p.line("repaired; what was lost is listed in %s", files.PathJoin(quarantine, reportFile))
 	return r, p.err
 }
@@ -101,6 +105,9 @@ func (e *examination) plan(p *printer, changes map[string][]string, quarantine s
 	}
 	for _, part := range e.broken {
 		p.line("  moves %s/ to %s", part, quarantine)
+	}
+	if e.salvaging {
+		p.line("  puts all of %s/ and %s/ as it is into %s, most of it as links: remove that when you miss nothing", journalDir, keepDir, quarantine)
 	}
 	for _, part := range e.missing {
 		p.line("  makes %s/ anew, empty but for what is found elsewhere", part)
@@ -185,6 +192,11 @@ func (e *examination) quarantine(to string, changes map[string][]string) error {
 			return err
 		}
 	}
+	if e.salvaging {
+		if err := e.putAway(&t, changes); err != nil {
+			return err
+		}
+	}
 	if len(e.pages) > 0 {
 		if err := t.addStore(indexDir); err != nil {
 			return err
@@ -205,6 +217,26 @@ func (e *examination) quarantine(to string, changes map[string][]string) error {
 		journal.WriteSynced(e.fs, e.fs.PathJoin(to, reportFile), []byte(text.String())),
 		journal.WriteSynced(e.fs, e.fs.PathJoin(to, "report.json"), append(exact, '\n')),
 		journal.SyncDirectory(e.fs, to))
+}
+
+// putAway puts all that has messages into quarantine: what the new index does not name is removed when a node starts.
+// Files that may be written to, or have been copied already, are no links.
+func (e *examination) putAway(t *tree, copied map[string][]string) error {
+	newest := e.log.End.Segment()
+	for _, sub := range []string{journalDir, keepDir} {
+		err := t.add(sub, func(file string) bool { return sub == journalDir && segmentOf(file) >= newest },
+			func(file string) bool { return strings.HasSuffix(file, ".free") || slices.Contains(copied[sub], file) })
+		if err != nil {
+			return err
+		}
+		if _, err := e.fs.Stat(e.fs.PathJoin(t.to, sub)); errors.Is(err, fs.ErrNotExist) {
+			continue // it is missing
+		}
+		if err := journal.SyncDirectory(e.fs, e.fs.PathJoin(t.to, sub)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // apply does to the data directory what the examination did to its tree, and drops
@@ -250,7 +282,7 @@ func (e *examination) apply(quarantine string) error {
 	if err == nil {
 		err = b.Forget(found)
 	}
-	if err == nil && len(e.report.Unreadable) > 0 {
+	if err == nil && (e.salvaging || len(e.report.Unreadable) > 0) {
 		// A group learns what its log has decided only after a start has looked for the files.
 		err = b.Node().Checkpoint()
 	}

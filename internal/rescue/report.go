@@ -51,6 +51,8 @@ type Report struct {
 	// Senseless counts frames, and commands of groups, that are as they were written and make
 	// no sense. A node starts: it passes over them, and keeps their bytes in senseless/.
 	Senseless int `json:"senseless,omitempty"`
+	// Salvaged is what is brought back where the index is lost and the journal does not have everything.
+	Salvaged *Salvaged `json:"brought_back,omitempty"`
 	// Failed is why a node would not start even after the repair; "" if it would.
 	Failed string `json:"failed,omitempty"`
 
@@ -101,6 +103,9 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	if r.Replicated {
 		p.line("behind the damage are frames of replicated queues, too, which name no queue")
+	}
+	if r.Salvaged != nil {
+		r.Salvaged.write(&p)
 	}
 	if r.Failed != "" {
 		p.line("a node would not start: %s", r.Failed)

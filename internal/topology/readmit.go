@@ -12,9 +12,9 @@ import (
 type Readmitted struct {
 	VHost       message.VHost     // "": not known
 	Name        message.QueueName // "": not known
-	Incarnation uint64
-	Group       uint64 // of a quorum queue; 0: it is classic
-	MaxPriority int    // the highest that it has
+	Incarnation uint64            // 0: it is another queue, and gets a number
+	Group       uint64            // of a quorum queue; 0: it is classic
+	MaxPriority int               // the highest that it has
 }
 
 // Readmit declares the queue again: durable, with no argument but those that its messages cannot do
@@ -34,6 +34,9 @@ func (s *State) Readmit(r Readmitted) (*Queue, error) {
 		if v, _, err = s.PutVHost(r.VHost, Metadata{Description: "made for queues that were recovered"}); err != nil {
 			return nil, err
 		}
+	}
+	if r.Incarnation == 0 {
+		r.Incarnation = s.nextIncarnation()
 	}
 	if r.Name == "" || v.queues[r.Name] != nil {
 		r.Name = message.QueueName(fmt.Sprintf("recovered-%d", r.Incarnation))

@@ -1,0 +1,138 @@
+package rescue
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
+)
+
+// Salvaged is what is brought back where the index is lost: see partition.Salvage.
+type Salvaged struct {
+	Queues []SalvagedQueue `json:"queues"`
+	// Apart counts messages of which nobody knows the queue; they go to ApartQueue in ApartVHost.
+	Apart      int    `json:"apart"`
+	ApartVHost string `json:"apart_vhost,omitempty"`
+	ApartQueue string `json:"apart_queue,omitempty"`
+	// Surplus counts those of them whose queue is known, and over its limit.
+	Surplus int `json:"surplus"`
+	// Deleted counts messages that were in queues when these were deleted. They are left behind.
+	Deleted int `json:"of_deleted_queues"`
+	// Settled is how many of all that come back may have been settled before.
+	Settled int `json:"may_be_settled"`
+}
+
+// SalvagedQueue is a queue with what it gets.
+type SalvagedQueue struct {
+	Touched
+	Settled int `json:"may_be_settled"`
+}
+
+// salvage says where an opening of a directory finds what there is.
+func (e *examination) salvage(dir string) *partition.Salvage {
+	keep := e.fs.PathJoin(dir, keepDir)
+	return &partition.Salvage{
+		Retired: func(f func(journal.Pos, []byte) error) (damaged uint32, err error) {
+			in, err := journal.Inspect(e.fs, keep, 0, f)
+			for i := range in.Holes {
+				damaged = max(damaged, in.Holes[i].Segment)
+			}
+			return damaged, err
+		},
+		Dense: func(f func(message.Location, message.Record) error) error {
+			files, err := e.denseFiles(keep)
+			for _, file := range files {
+				if err == nil {
+					_, err = eachDense(e.fs, e.fs.PathJoin(keep, file.name), func(offset int64, r message.Record) error {
+						return f(message.MakeLocation(message.InKeep, file.number, uint32(offset)), r)
+					}, func(int64, error) bool { return true })
+				}
+			}
+			return err
+		},
+	}
+}
+
+// denseFile is a dense file of the keep.
+type denseFile struct {
+	name   string
+	number uint32
+}
+
+// denseFiles are those of the keep, in order.
+func (e *examination) denseFiles(keep string) (list []denseFile, err error) {
+	names, err := e.fs.List(keep)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		digits, dense := strings.CutSuffix(name, ".keep")
+		if number, err := strconv.ParseUint(digits, 10, 29); dense && err == nil && number > 0 {
+			list = append(list, denseFile{name, uint32(number)})
+		}
+	}
+	return list, nil
+}
+
+// retired notes what is damaged of the segments in the keep whose frames are all there is: no start reads those.
+func (e *examination) retired() error {
+	if !e.salvaging {
+		return nil
+	}
+	in, err := journal.Inspect(e.fs, e.fs.PathJoin(e.dir, keepDir), 0, func(journal.Pos, []byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	for i := range in.Holes {
+		h := &in.Holes[i]
+		if _, err := e.fs.Stat(h.File); err != nil {
+			continue // it was given back, or is a part of the journal
+		}
+		d := damageOf(h)
+		if !h.Header {
+			d.Held = e.held(h)
+		}
+		e.found(d)
+	}
+	return nil
+}
+
+// salvaged notes what was brought back.
+func (e *examination) salvaged(found *partition.Salvaged, names names) {
+	s := &Salvaged{Apart: found.Into, Surplus: found.Surplus, Deleted: found.Deleted, Settled: found.Into}
+	if s.Apart > 0 {
+		s.ApartVHost, s.ApartQueue = broker.RepairedVHost, broker.RepairedQueue
+	}
+	for _, q := range found.Queues {
+		t := names.of(q.Incarnation)
+		t.Messages = q.Messages
+		s.Queues = append(s.Queues, SalvagedQueue{t, q.Unsure})
+		s.Settled += q.Unsure
+	}
+	e.report.Salvaged = s
+}
+
+// write tells it.
+func (s *Salvaged) write(p *printer) {
+	p.line("BROUGHT BACK without the index, at least once: %d messages may have been settled already, and come again", s.Settled)
+	for _, q := range s.Queues {
+		p.line("  %s, of which %d may have been settled", q.Touched, q.Settled)
+	}
+	if s.Apart > 0 {
+		p.line("  queue %q in vhost %q: %d messages of which nobody knows the queue; each may have been settled", s.ApartQueue, s.ApartVHost, s.Apart)
+	}
+	if s.Surplus > 0 {
+		p.line("  of these, %d had a queue that may not have so many: it would have dropped them", s.Surplus)
+	}
+	if s.Deleted > 0 {
+		p.line("  left behind: %d messages that were deleted with their queues", s.Deleted)
+	}
+	p.line("  a message that was dead-lettered, or moved, may be in the queue where it was before")
+}
