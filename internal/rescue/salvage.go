@@ -1,6 +1,7 @@
 package rescue
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"slices"
@@ -116,23 +117,34 @@ func (e *examination) salvaged(found *partition.Salvaged, names names) {
 		s.Queues = append(s.Queues, SalvagedQueue{t, q.Unsure})
 		s.Settled += q.Unsure
 	}
+	slices.SortFunc(s.Queues, func(a, b SalvagedQueue) int {
+		return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.Queue, b.Queue))
+	})
 	e.report.Salvaged = s
 }
 
 // write tells it.
 func (s *Salvaged) write(p *printer) {
-	p.line("BROUGHT BACK without the index, at least once: %d messages may have been settled already, and come again", s.Settled)
+	all := s.Apart
 	for _, q := range s.Queues {
+		all += q.Messages
+	}
+	p.line("WITHOUT THE INDEX a repair brings back %d messages that are on disk, at least once: %d of them may have been settled already,", all, s.Settled)
+	p.line("  and will be delivered again. One that was dead-lettered or moved may be in the queue where it was before")
+	for _, q := range s.Queues {
+		if q.Settled == 0 {
+			p.line("  %s, none of them settled", q.Touched)
+			continue
+		}
 		p.line("  %s, of which %d may have been settled", q.Touched, q.Settled)
 	}
 	if s.Apart > 0 {
-		p.line("  queue %q in vhost %q: %d messages of which nobody knows the queue; each may have been settled", s.ApartQueue, s.ApartVHost, s.Apart)
+		p.line("  queue %q in vhost %q: %d messages that nobody knows the queue of, or that may be elsewhere. Each may have been settled", s.ApartQueue, s.ApartVHost, s.Apart)
 	}
 	if s.Surplus > 0 {
-		p.line("  of these, %d had a queue that may not have so many: it would have dropped them", s.Surplus)
+		p.line("    of these, %d had a queue that may not have so many: it would have dropped them", s.Surplus)
 	}
 	if s.Deleted > 0 {
 		p.line("  left behind: %d messages that were deleted with their queues", s.Deleted)
 	}
-	p.line("  a message that was dead-lettered, or moved, may be in the queue where it was before")
 }
