@@ -19,6 +19,9 @@ const (
 	headerBytes     = 2 * headerStride
 
 	formatVersion = 2
+
+	// FirstFrame is the offset of the first frame in a segment's file.
+	FirstFrame = headerBytes
 )
 
 var (

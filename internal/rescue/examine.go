@@ -28,6 +28,7 @@ type examination struct {
 	onFatal func(error) // for stores
 
 	cut           journal.Pos // where a start begins to read the journal
+	behind        journal.Pos // where one goes on that is lost with the index; 0: it does not
 	log, stateLog journal.Inspection
 	pages         []partition.LostPage
 	missing       []string // parts of the directory that are not there, or empty, or broken
@@ -220,7 +221,10 @@ func (e *examination) logs() (err error) {
 	behind := tally{}
 	first := journal.Pos(0) // of the first damage that a start meets
 	path = e.fs.PathJoin(e.dir, journalDir)
-	if e.log, err = journal.Inspect(e.fs, path, e.cut, func(journal.Pos, []byte) error { return nil }); err != nil {
+	if e.behind, err = e.behindKept(); err != nil {
+		return err
+	}
+	if e.log, err = journal.Inspect(e.fs, path, max(e.cut, e.behind), func(journal.Pos, []byte) error { return nil }); err != nil {
 		return err
 	}
 	for i := range e.log.Holes {
@@ -356,7 +360,7 @@ func (e *examination) linkRest() error {
 	if err := e.tree.add(keepDir, never, never); err != nil {
 		return err
 	}
-	if err := mend(e.fs, e.tree.to, journalDir, &e.log, e.cut, e.report.How); err != nil {
+	if err := e.mendJournal(e.tree.to); err != nil {
 		e.report.Failed = err.Error()
 	}
 	return nil
@@ -459,7 +463,7 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 		return e.open(dir)
 	}
 	e.report.Readmitted = nil
-	for range 3 { // queues that no checkpoint has are known only when the log of their group is read
+	for range 4 { // queues that no checkpoint has are known only when the log of their group is read
 		var nowhere *partition.NoQueueError
 		if errors.As(err, &nowhere) && how.Salvage != nil && how.Salvage.Into == 0 {
 			if how.Salvage.Into, err = broker.DeclareRepaired(e.fs, dir); err != nil {

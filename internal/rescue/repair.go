@@ -271,7 +271,7 @@ func (e *examination) apply(quarantine string) error {
 			return err
 		}
 	}
-	if err := mend(e.fs, e.dir, journalDir, &e.log, e.cut, e.report.How); err != nil {
+	if err := e.mendJournal(e.dir); err != nil {
 		return err
 	}
 	b, err := e.open(e.dir)

@@ -105,6 +105,40 @@ func (e *examination) retired() error {
 	return nil
 }
 
+// behindKept is where a journal goes on that is lost with the index: behind the segments in the keep, whose numbers
+// are the places of records. It is 0 where it is not lost.
+func (e *examination) behindKept() (journal.Pos, error) {
+	if !e.salvaging || !e.lacks(journalDir) {
+		return 0, nil
+	}
+	names, err := e.fs.List(e.fs.PathJoin(e.dir, keepDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	newest := uint32(0)
+	for _, name := range names {
+		if strings.HasSuffix(name, ".seg") {
+			if n, err := strconv.ParseUint(strings.TrimSuffix(name, ".seg"), 10, 29); err == nil {
+				newest = max(newest, uint32(n))
+			}
+		}
+	}
+	if newest == 0 {
+		return 0, nil
+	}
+	return journal.MakePos(newest+1, journal.FirstFrame), nil
+}
+
+// mendJournal makes the journal of a directory readable. One that is lost with the index is begun anew: nothing
+// of it can be cut.
+func (e *examination) mendJournal(dir string) error {
+	how := e.report.How
+	if e.behind != 0 {
+		how = SkipFrame
+	}
+	return mend(e.fs, dir, journalDir, &e.log, e.cut, how)
+}
+
 // salvaged notes what was brought back.
 func (e *examination) salvaged(found *partition.Salvaged, names names) {
 	s := &Salvaged{Apart: found.Into, Surplus: found.Surplus, Deleted: found.Deleted, Settled: found.Into}

@@ -307,7 +307,10 @@ func TestRepairWithoutIndexInterrupted(t *testing.T) {
 		if total < 30 {
 			t.Fatalf("the repair has %d steps", total)
 		}
-		const tries = 24
+		tries := int64(24)
+		if testing.Short() {
+			tries = 6
+		}
 		var crashed []*vfs.MemFS
 		steps(func(n int64, files *vfs.MemFS) {
 			if n*tries/total != (n-1)*tries/total {
@@ -363,6 +366,47 @@ func TestRepairWithoutIndexOnAFullDisk(t *testing.T) {
 	repairedAs(t, d.files, "then")
 	if missing := d.missingFrom(everywhere(t, d.files)); len(missing) > 0 {
 		t.Errorf("%d of %d messages are gone: %q", len(missing), len(d.unsettled), missing)
+	}
+}
+
+// Another part is lost with the index: what lies in the other comes back, and stays when the journal grows.
+func TestLostIndexAndAnotherPart(t *testing.T) {
+	for _, part := range []string{journalDir, keepDir} {
+		for _, how := range []How{SkipFrame, Cut} {
+			t.Run(part+" "+string(how), func(t *testing.T) {
+				d := makeBusy(t, 7, false)
+				loseIndex["missing"](t, d.files)
+				removeAll(t, d.files, part)
+				left := ""
+				for path, text := range snapshot(t, d.files) {
+					if strings.HasSuffix(path, ".seg") || strings.HasSuffix(path, ".keep") {
+						left += text
+					}
+				}
+				for text := range d.unsettled {
+					if !strings.Contains(left, text) {
+						delete(d.unsettled, text)
+					}
+				}
+				var out strings.Builder
+				if _, err := Repair(d.files, dataDir, RepairOptions{How: how, Apply: true, Name: "then"}, &out); err != nil {
+					t.Fatalf("the repair: %v\n%s", err, &out)
+				}
+				b, c := start(t, d.files)
+				for i := range 1500 {
+					publish(t, c, "classic", body("later", i))
+					if i%100 == 0 {
+						if err := b.Node().Checkpoint(); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				stop(t, b)
+				if missing := d.missingFrom(everywhere(t, d.files)); len(missing) > 0 || len(d.unsettled) < 30 {
+					t.Errorf("%d of %d messages are gone: %q\n%s", len(missing), len(d.unsettled), missing, &out)
+				}
+			})
+		}
 	}
 }
 
