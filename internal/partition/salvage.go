@@ -154,13 +154,20 @@ func (s *salvager) commands(pos journal.Pos, payload []byte) error {
 }
 
 func (s *salvager) command(g *group, e *cluster.Entry) error {
-	n := s.node
-	a := application{g: g, h: n.lock(g.p), at: e.At}
-	defer func() {
-		n.release(a.h)
-		n.finish(a.h)
-	}()
-	begins := 0
+	a := application{g: g, h: s.node.lock(g.p), at: e.At}
+	err := s.commandIn(&a, e)
+	s.unlock(a.h)
+	return err
+}
+
+// unlock ends a hold of a group, which does not lead: nothing follows from it.
+func (s *salvager) unlock(h *hold) {
+	s.node.release(h)
+	s.node.finish(h)
+}
+
+func (s *salvager) commandIn(a *application, e *cluster.Entry) error {
+	n, g, begins := s.node, a.g, 0
 	_, _, now, ok := a.r.head(e.Data)
 	if !ok && e.Data[0] > commandVersion {
 		return fmt.Errorf("command %d of group %d: format version not known to this release", e.Index, g.id)
@@ -171,7 +178,7 @@ func (s *salvager) command(g *group, e *cluster.Entry) error {
 	}
 	for ok && a.r.more() {
 		begins = a.r.at
-		if err := s.operation(&a, a.r.byte()); err != nil {
+		if err := s.operation(a, a.r.byte()); err != nil {
 			return err
 		}
 	}
@@ -297,8 +304,7 @@ func (s *salvager) end() error {
 				q.m.Configure(h.now, q.wanted.settings)
 			}
 		}
-		n.release(h)
-		n.finish(h)
+		s.unlock(h)
 	}
 	for _, step := range []func() error{s.deleted, s.expired, s.arrive, s.dense, s.surplus} {
 		if err := step(); err != nil {
@@ -408,20 +414,18 @@ func (s *salvager) deliver(g *group, target uint64, e queue.Entry) error {
 	if g == nil {
 		return s.setApart(e)
 	}
-	n := s.node
-	h := n.lock(g.p)
-	defer func() {
-		n.release(h)
-		n.finish(h)
-	}()
-	q := s.replicated(g, target, h.now)
-	if q == nil {
-		return s.setApart(e)
+	h := s.node.lock(g.p)
+	var err error
+	if q := s.replicated(g, target, h.now); q == nil {
+		err = s.setApart(e)
+	} else {
+		settings := q.m.Settings()
+		q.m.Configure(h.now, withoutLimits(settings))
+		err = s.put(h, q, e)
+		q.m.Configure(h.now, settings)
 	}
-	settings := q.m.Settings()
-	q.m.Configure(h.now, withoutLimits(settings))
-	defer q.m.Configure(h.now, settings)
-	return s.put(h, q, e)
+	s.unlock(h)
+	return err
 }
 
 // dense sets apart what lies in dense files.
@@ -435,22 +439,22 @@ func (s *salvager) dense() error {
 // surplus sets apart what would die as soon as the node runs, because its queue has more than it may have.
 func (s *salvager) surplus() error {
 	for _, p := range s.node.all {
-		if err := s.surplusIn(p); err != nil {
+		h := s.hold
+		if p.group != nil {
+			h = s.node.lock(p)
+		}
+		err := s.surplusIn(p, h)
+		if p.group != nil {
+			s.unlock(h)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *salvager) surplusIn(p *Partition) error {
-	n, h := s.node, s.hold
-	if p.group != nil {
-		h = n.lock(p)
-		defer func() {
-			n.release(h)
-			n.finish(h)
-		}()
-	}
+func (s *salvager) surplusIn(p *Partition, h *hold) error {
 	for _, inc := range slices.Sorted(maps.Keys(p.queues)) {
 		q := p.queues[inc]
 		for q != s.apart {
@@ -465,7 +469,7 @@ func (s *salvager) surplusIn(p *Partition) error {
 				return err
 			}
 			h.drop(0, history)
-			n.Salvage.Found.Surplus++
+			s.node.Salvage.Found.Surplus++
 		}
 	}
 	return nil
@@ -507,8 +511,7 @@ func (s *salvager) count() {
 			}
 		}
 		if p.group != nil {
-			n.release(h)
-			n.finish(h)
+			s.unlock(h)
 		}
 	}
 }
