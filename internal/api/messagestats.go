@@ -77,7 +77,7 @@ func publishes(published, confirmed, returned, dropped uint64) statGroup {
 }
 
 func bytesIn(c *partition.Counts) int64 {
-	return c.ReadyBytes + c.OutBytes + c.DelayedBytes + c.DyingBytes + c.HeldBytes
+	return c.ReadyBytes + c.OutBytes + c.DelayedBytes + c.DyingBytes + c.HeldBytes + c.OfferedBytes
 }
 
 // showDead shows what became of a queue's dead, by reason and outcome, what did

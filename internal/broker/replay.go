@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -40,24 +41,32 @@ type ReplayResult struct {
 	Matched    int `json:"matched"`
 	Replayed   int `json:"replayed"`
 	Unroutable int `json:"unroutable"` // their exchange is gone or leads nowhere: they stay
-	Refused    int `json:"refused"`    // a target is full: they stay
+	Refused    int `json:"refused"`    // a target is full, or was deleted meanwhile: they stay
 	NoOrigin   int `json:"no_origin"`  // nothing tells where they came from: they stay
 
-	// To counts the messages by where they went, or would go.
-	To map[string]int `json:"to,omitempty"`
+	// To counts the messages by where they went, or would go; RefusedBy those that stay by the
+	// queue that did not take them, and why.
+	To        map[string]int `json:"to,omitempty"`
+	RefusedBy map[string]int `json:"refused_by,omitempty"`
 }
 
 const replaySlice = 128
 
 // Replay moves dead letters of the queue back to the exchange and with the keys
-// they were first published with. Each message is moved by one frame of the
-// journal: after a crash it is in one place. Its death headers are gone
-// afterwards, its own TTL stays spent, and x-replayed-from names the queue.
+// they were first published with. Each message is at its targets afterwards or where it
+// was, and what the result says of it is durable: after a crash it is in one place. Its death
+// headers are gone once it has moved, its own TTL stays spent, and x-replayed-from names the
+// queue. An error says what was done before it; nobody knows what becomes of the slice it came in.
 //
 // Messages that die while the replay runs are not taken again by it, so a cause
 // that still holds cannot make it run for ever.
 func (c *Connection) Replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
-	result := ReplayResult{To: map[string]int{}}
+	result, err := c.replay(ctx, name, r)
+	return result, ended(err, &result)
+}
+
+func (c *Connection) replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
+	result := ReplayResult{To: map[string]int{}, RefusedBy: map[string]int{}}
 	decl, err := c.find(name, c.readable)
 	if err != nil {
 		return result, err
@@ -78,7 +87,7 @@ func (c *Connection) Replay(ctx context.Context, name message.QueueName, r Repla
 		}
 		var chosen []replayed
 		cursor, done, err = c.b.node.Browse(q, cursor, slice, func(v queue.View, rec message.Record, history []byte) bool {
-			if v.Out || v.Dead || v.NotBefore != 0 {
+			if v.Out || v.Dead || v.Offered || v.NotBefore != 0 {
 				return true
 			}
 			result.Examined++
@@ -94,13 +103,10 @@ func (c *Connection) Replay(ctx context.Context, name message.QueueName, r Repla
 			return true
 		})
 		if err != nil {
-			if partition.Gone(err) {
-				return result, topology.NoQueue(c.VHost, name)
-			}
-			return result, err
+			return result, c.missing(err, decl)
 		}
-		if err := c.replaySlice(q, chosen, r.DryRun, &result); err != nil {
-			return result, err
+		if err := c.replaySlice(ctx, q, chosen, r.DryRun, &result); err != nil {
+			return result, c.missing(err, decl)
 		}
 		if r.Limit > 0 && result.Matched >= r.Limit {
 			break
@@ -113,6 +119,17 @@ func (c *Connection) Replay(ctx context.Context, name message.QueueName, r Repla
 		}
 	}
 	return result, nil
+}
+
+// ended is an error that ends a replay, with what was done before: whoever asked gets no result.
+func ended(err error, r *ReplayResult) error {
+	var refused *topology.Error
+	if r.Replayed+r.Refused == 0 || !errors.As(err, &refused) {
+		return err
+	}
+	told := *refused
+	told.Text += fmt.Sprintf("; before that %d messages were replayed and %d refused", r.Replayed, r.Refused)
+	return &told
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -191,7 +208,7 @@ func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topolo
 }
 
 // replaySlice moves the messages chosen, after checking that the user may publish there.
-func (c *Connection) replaySlice(q *partition.Queue, chosen []replayed, dryRun bool, result *ReplayResult) error {
+func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen []replayed, dryRun bool, result *ReplayResult) error {
 	var moves []partition.Move
 	var to []string
 	for i := range chosen {
@@ -216,16 +233,31 @@ func (c *Connection) replaySlice(q *partition.Queue, chosen []replayed, dryRun b
 	if len(moves) == 0 {
 		return nil
 	}
-	for i, m := range c.b.node.Move(q, moves) {
-		switch m {
+	moved, err := c.b.node.Move(ctx, q, moves)
+	for i, m := range moved {
+		switch m.What {
 		case partition.MoveDone:
 			result.Replayed++
 			result.To[to[i]]++
 		case partition.MoveRefused:
 			result.Refused++
+			result.RefusedBy[fmt.Sprintf("queue '%s' is full", target(moves[i].Targets, m.By))]++
+		case partition.MoveNoTarget:
+			result.Refused++
+			result.RefusedBy[fmt.Sprintf("queue '%s' was deleted", target(moves[i].Targets, m.By))]++
 		}
 	}
-	return nil
+	return err
+}
+
+// target is the name of one of the targets.
+func target(targets []*partition.Queue, incarnation uint64) string {
+	for _, t := range targets {
+		if t.Incarnation == incarnation {
+			return t.Name
+		}
+	}
+	return ""
 }
 
 // place is how a result names where a message went.

@@ -325,3 +325,48 @@ func TestPeekChangesNothing(t *testing.T) {
 		t.Errorf("after looking: %+v, %t, %v", g, ok, err)
 	}
 }
+
+// What a full target in another log refuses stays where it is, in its order; the answer says how
+// many, by the queue that had no room, and what it says is so when it is given.
+func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
+	for _, way := range []struct{ dlq, work string }{{"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
+		t.Run(way.dlq+" to "+way.work, func(t *testing.T) {
+			c := open(t, Options{})
+			kind := func(k string) amqp091.Field { return amqp091.Field{Key: "x-queue-type", Value: k} }
+			declare(t, c, "dlq", kind(way.dlq))
+			// A queue is in the group that its dead letters go to, so a policy of these would join them: they are
+			// parked by clients, who say where they came from.
+			name := "work"
+			for n := 0; way.work == way.dlq && c.b.node.DefaultGroup("/", name) == c.b.node.DefaultGroup("/", "dlq"); n++ {
+				name = fmt.Sprint("work", n)
+			}
+			declare(t, c, name, kind(way.work), amqp091.Field{Key: "x-max-length", Value: int64(150)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+			for i := range 400 {
+				publish(t, c, "", "dlq", fmt.Sprint(i), amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: name}}})
+			}
+			r := replay(t, c, "dlq", ReplayRequest{})
+			if r.Replayed != 150 || r.Refused != 250 || len(r.RefusedBy) != 1 || r.RefusedBy[fmt.Sprintf("queue '%s' is full", name)] != 250 {
+				t.Errorf("%+v", r)
+			}
+			if n := c.b.node.Stranded(); n != 0 {
+				t.Errorf("%d messages are stranded", n)
+			}
+			for queue, first := range map[string]int{name: 0, "dlq": 150} {
+				i := first
+				if err := c.Peek(message.QueueName(queue), 0, func(s *Shown) bool {
+					if string(s.Body) != fmt.Sprint(i) {
+						t.Errorf("in %s stands %s, want %d", queue, s.Body, i)
+						return false
+					}
+					i++
+					return true
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if want := map[string]int{name: 150, "dlq": 250}[queue]; i-first != want || ready(t, c, queue) != want {
+					t.Errorf("%s has %d messages, want %d", queue, i-first, want)
+				}
+			}
+		})
+	}
+}

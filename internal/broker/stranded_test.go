@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
 )
 
@@ -20,27 +21,32 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// A replay into a quorum queue that is full leaves the message stranded; it goes to
-// the queue it is sent to, or back to where it was.
+// A dead letter whose target is deleted while it is on its way to another log is stranded; it
+// goes to the queue it is sent to, or back to where it was.
 func TestRelocateStranded(t *testing.T) {
-	c := open(t, Options{})
-	declare(t, c, "dlq")
-	declare(t, c, "work", append([]amqp091.Field{
-		{Key: "x-queue-type", Value: "quorum"}, {Key: "x-max-length", Value: int32(2)}, {Key: "x-overflow", Value: "reject-publish"},
-	}, toDLQ...)...)
+	sent := make(chan struct{})
+	c := open(t, Options{Failpoint: func(name string) {
+		if name == partition.FailMailSent {
+			<-sent
+		}
+	}})
+	declare(t, c, "dlq", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "gone"})
+	declare(t, c, "gone", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
+	declare(t, c, "work")
 	for _, body := range []string{"m1", "m2"} {
-		publish(t, c, "", "work", body, amqp091.PropertyList{})
+		publish(t, c, "", "dlq", body, amqp091.PropertyList{})
 	}
-	if err := c.Take("work", 2, RejectRemoves, func(*Shown) bool { return true }); err != nil {
+	if err := c.Take("dlq", 2, RejectRemoves, func(*Shown) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "two dead letters", func() bool { return ready(t, c, "dlq") == 2 })
-	for _, body := range []string{"m3", "m4"} {
-		publish(t, c, "", "work", body, amqp091.PropertyList{})
+	eventually(t, "two dead letters on their way", func() bool {
+		list := c.b.Node().Outboxes()
+		return len(list) == 1 && list[0].Waiting == 2
+	})
+	if _, err := c.DeleteQueue("gone", false, false); err != nil {
+		t.Fatal(err)
 	}
-	if r := replay(t, c, "dlq", ReplayRequest{}); r.Replayed != 2 {
-		t.Fatalf("replay: %+v", r)
-	}
+	close(sent)
 	eventually(t, "two stranded messages", func() bool { return c.b.Node().Stranded() == 2 })
 	declare(t, c, "parking", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
 	for _, step := range []struct{ from, to message.QueueName }{{"none", ""}, {"", "none"}} {

@@ -14,6 +14,7 @@ type replayReport struct {
 	Examined, Matched, Replayed, Unroutable, Refused int
 	NoOrigin                                         int `json:"no_origin"`
 	To                                               map[string]int
+	RefusedBy                                        map[string]int `json:"refused_by"`
 }
 
 func replayVerbs() []verb {
@@ -43,7 +44,7 @@ func replayVerbs() []verb {
 				i.say("Replaying dead letters of queue '%s' in vhost '%s' ...", i.args[0], i.vhost)
 			}
 			i.api.http.Timeout = i.limit(0) // it takes as long as it takes, unless --timeout was given
-			report := replayReport{To: map[string]int{}}
+			report := replayReport{To: map[string]int{}, RefusedBy: map[string]int{}}
 			err := i.post(path("queues", i.vhost, i.args[0], "replay"), object{
 				"reason": reason, "queue": from, "older_than_ms": older.Milliseconds(), "newer_than_ms": newer.Milliseconds(),
 				"limit": limit, "rate": rate, "dry_run": dryRun, "to": "origin",
@@ -63,7 +64,7 @@ func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 	if i.formatter == "json" {
 		text, err := encode(object{
 			"examined": r.Examined, "matched": r.Matched, "replayed": r.Replayed, "unroutable": r.Unroutable,
-			"refused": r.Refused, "no_origin": r.NoOrigin, "to": r.To, "dry_run": dryRun,
+			"refused": r.Refused, "no_origin": r.NoOrigin, "refused_by": r.RefusedBy, "to": r.To, "dry_run": dryRun,
 		})
 		if err != nil {
 			return fail(exitSoftware, "%v", err)
@@ -78,8 +79,8 @@ func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 	if r.Unroutable > 0 {
 		i.print("  %6d  stay: their exchange is gone or leads nowhere", r.Unroutable)
 	}
-	if r.Refused > 0 {
-		i.print("  %6d  stay: a target is full", r.Refused)
+	for _, why := range slices.Sorted(maps.Keys(r.RefusedBy)) {
+		i.print("  %6d  stay: %s", r.RefusedBy[why], why)
 	}
 	if r.NoOrigin > 0 {
 		i.print("  %6d  stay: they have no death history", r.NoOrigin)

@@ -44,7 +44,7 @@ func typeLabel(t topology.QueueType) string {
 }
 
 func bytesIn(c *partition.Counts) int64 {
-	return c.ReadyBytes + c.OutBytes + c.DelayedBytes + c.DyingBytes + c.HeldBytes
+	return c.ReadyBytes + c.OutBytes + c.DelayedBytes + c.DyingBytes + c.HeldBytes + c.OfferedBytes
 }
 
 // eachQueue calls f with the labels of each queue that is asked for.

@@ -493,7 +493,7 @@ func (a *application) purge(q *Queue) {
 	q.m.Expire(a.h.now)
 	purged := q.m.Purge()
 	if q.m.Totals().Held == 0 {
-		q.answered, q.asked, q.balked = nil, nil, nil
+		q.keepOffers()
 	}
 	q.stats.Purged += uint64(purged)
 	if ask := a.answer(); ask != nil {

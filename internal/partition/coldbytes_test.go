@@ -38,8 +38,12 @@ func TestLargeMessagesOnDiskAreReadAFewAtATime(t *testing.T) {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			for i, m := range w.n.Move(w.queues["source"], moves) {
-				if m != MoveDone {
+			moved, err := w.n.Move(w.t.Context(), w.queues["source"], moves)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			for i, m := range moved {
+				if m.What != MoveDone {
 					w.t.Errorf("move %d: %v", i, m)
 				}
 			}

@@ -34,7 +34,7 @@ import (
 //	tick      queue                       what is due happens
 //	touch     queue                       somebody used it (DL-8.12)
 //	dead      queue | how | outcome | history bytes | n | n × target | n | n × id
-//	take      queue | id | history bytes | n | n × target     a move that somebody asked for
+//	take      queue | id | history bytes | n | n × target     a move that somebody asked for: to other groups it is offered
 //	gone      process                     its consumers are, and what they held comes back
 //	outIn     source | answered | first number | n | n × (target queue | flags | deliveries | history bytes | record bytes)
 //	          what an outbox of another log sends; the source has acted on all answers up to answered
@@ -51,11 +51,13 @@ import (
 //
 // The commands of a process are numbered from 1 in each group; see forward.go. Those of
 // version 1 are taken whatever their number. Version 3 has aside and quit, and with it the
-// group's clock may go back (application.moment).
+// group's clock may go back (application.moment). Before version 4 what was taken for another
+// group left at once, and was stranded there if it was refused.
 const (
-	commandVersion  = 3
+	commandVersion  = 4
 	numberedVersion = 2
 	setBackVersion  = 3
+	offerVersion    = 4
 )
 
 const (

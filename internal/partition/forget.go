@@ -48,4 +48,5 @@ func (a *application) close() {
 		a.h.entries++
 		a.g.node.taken(a.h, &a.g.mail, box, e, mailGone, find)
 	}
+	a.h.flowWithdrawn()
 }

@@ -28,8 +28,9 @@ import (
 //	purge    queue | n | n × id           all but these are gone
 //	hold     queue | id | reason | died at    the entry is dead and waits for its targets
 //	mailOut  log | number | target queue | queue | held id | flags | reason | deliveries | vhost bytes | history bytes | id
-//	         the outbox for that log takes an entry: the body of the one with that id, or if it is 0 the record bytes that follow
-//	mailAck  log | up to | n | n × (number | answer)   that log has taken what was sent, but for these
+//	         the outbox for that log takes an entry: the body of the one with that id, or if it is 0 the record bytes that follow;
+//	         the one with the held id waits in its queue for the answer, offered if the flags say that its move was asked for
+//	mailAck  log | up to | n | n × (number | answer)   that log has taken what was sent, but for these; what was offered and nobody has taken is ready again
 //	mailIn   log | number | answer | heard             an entry from that log was taken, or refused
 //	mailBack log | number                              an entry stranded in the outbox for that log goes elsewhere
 //	delay    queue | id | notBefore           an entry that was just published is delivered only from then on
@@ -75,6 +76,7 @@ const (
 	enterRedelivered = 1 << iota
 	enterOut
 	enterReturned
+	enterOffered
 )
 
 // frame builds a frame. Settles and deliveries of consecutive entries become
@@ -254,6 +256,9 @@ func (f *frame) enter(e *entered) {
 	}
 	if e.r.Returned {
 		flags |= enterReturned
+	}
+	if e.r.Offered {
+		flags |= enterOffered
 	}
 	f.b = append(f.b, flags)
 	f.moment(e.r.Due)

@@ -60,7 +60,7 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		r := c.record()
 		e := entered{queue: o.Queue, id: o.First, history: c.bytes(), record: r, recordRef: 1}
 		o.Record, o.Serial, o.Reason = len(r), message.Record(r).Serial(), []deadletter.Reason{0, deadletter.Expired, deadletter.DeliveryLimit}[c.IntN(3)]
-		e.r.Redelivered, e.r.Out, e.r.Returned, e.r.Held = c.bool(), c.bool(), c.bool(), o.Reason
+		e.r.Redelivered, e.r.Out, e.r.Returned, e.r.Offered, e.r.Held = c.bool(), c.bool(), c.bool(), c.bool(), o.Reason
 		e.r.Due, e.r.NotBefore, e.r.DiedAt = c.int64(), c.int64(), c.int64()
 		e.r.Counts = queue.Counts{Deliveries: c.uint32(), Acquired: c.uint32()}
 		f.enter(&e)

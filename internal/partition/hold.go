@@ -15,18 +15,19 @@ type hold struct {
 	parts []*Partition
 	frame frame
 
-	touched  []*Queue
-	wake     []Subscriber
-	timeouts []timeout
-	dropped  []message.Ref // references to give up
-	route    []*Queue      // queues whose deaths are to be routed by this caller
-	hashed   []*Queue      // of touched, those whose state is to be told
-	entered  []newEntry    // by the publish or the death under way
-	entries  int
-	pos      journal.Pos // of the frame, 0 if nothing was logged
-	step     steps       // failpoints on the way out
-	mailing  bool        // Node.mailMu is held
-	sends    bool        // an outbox has more
+	touched   []*Queue
+	wake      []Subscriber
+	timeouts  []timeout
+	dropped   []message.Ref // references to give up
+	route     []*Queue      // queues whose deaths are to be routed by this caller
+	withdrawn []*Queue      // queues that have entries back which they had offered
+	hashed    []*Queue      // of touched, those whose state is to be told
+	entered   []newEntry    // by the publish or the death under way
+	entries   int
+	pos       journal.Pos // of the frame, 0 if nothing was logged
+	step      steps       // failpoints on the way out
+	mailing   bool        // Node.mailMu is held
+	sends     bool        // an outbox has more
 }
 
 // steps are the failpoints that a hold passes on its way out; "" is none.

@@ -64,7 +64,7 @@ type outEntry struct {
 	number  uint64
 	target  uint64   // queue it goes to
 	source  uint64   // queue it comes from
-	id      queue.ID // not 0: it is held there until all targets have taken it
+	id      queue.ID // not 0: it is held there until all targets have taken it, or with mailMove offered until they have answered
 	flags   uint8
 	reason  deadletter.Reason // why it died; 0 for a replay
 	vhost   message.VHost     // of the source
@@ -80,6 +80,7 @@ const (
 	mailForce  = 1 << iota // a quorum queue takes it beyond its limit (DL-6.12)
 	mailCounts             // what becomes of it is the outcome of its death
 	mailMove               // somebody asked for the move: it is not lost if a target is full
+	mailImpose             // the target takes it beyond its limit: others have it already
 	mailFlags  = 1<<iota - 1
 )
 

@@ -124,10 +124,13 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 		return
 	}
 	box.entries = append(box.entries, e)
-	if e.id != 0 {
-		q.ask(e.id, e.target)
-	} else {
+	switch {
+	case e.id == 0:
 		q.transit++
+	default:
+		if q.ask(e.id, e.target); e.offered() {
+			q.m.RestoreOffered(e.id)
+		}
 	}
 }
 
@@ -143,8 +146,12 @@ func (r *recovery) mailAck(fr *frameReader) {
 	}
 	box := r.node.mail.box(to)
 	for _, e := range box.answered(upTo) {
-		if e.id != 0 { // whether it was buried with that stands in the frame too
-			r.queue(e.source).heard(&e, why(refused, e.number))
+		if e.id != 0 { // that it has left with that stands in the frame too
+			if q := r.queue(e.source); !e.offered() {
+				q.heard(&e, why(refused, e.number))
+			} else if all, taken := q.heardOffer(&e, why(refused, e.number)); all && !taken {
+				q.m.Withdraw(e.id)
+			}
 			r.hold.drop(e.body, e.history)
 			continue
 		}

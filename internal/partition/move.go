@@ -1,6 +1,10 @@
 package partition
 
 import (
+	"context"
+	"slices"
+
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -13,35 +17,112 @@ type Move struct {
 }
 
 // Moved is what became of a Move.
-type Moved uint8
+type Moved struct {
+	What MoveResult
+	By   uint64 // of MoveRefused and MoveNoTarget, the incarnation of the first target that was so
+}
+
+// MoveResult says what became of a move.
+type MoveResult uint8
 
 // The results.
 const (
-	MoveDone    Moved = iota
-	MoveGone          // the message was not ready in its queue any more
-	MoveRefused       // a target is full; the message is where it was
+	MoveOpen     MoveResult = iota // nobody knows yet: it is at its targets or where it was, and will be
+	MoveDone                       // the message has left; of several targets in other logs, at least one was there
+	MoveGone                       // it was not ready in its queue any more
+	MoveRefused                    // a target is full; the message is where it was
+	MoveNoTarget                   // a target was deleted; the message is where it was
 )
 
-// Move carries out moves from q, in order: each message leaves q and enters all
-// its targets in one frame of the journal, or stays. Call it with a slice of at
-// most a few hundred. The result has an element for each move.
-func (n *Node) Move(q *Queue, moves []Move) []Moved {
-	if q.Replicated() {
-		return n.moveReplicated(q, moves)
+// Move carries out moves from q, in order, and returns when what it says of them is durable.
+// Each message leaves q and enters all its targets, or stays. Call it with a slice of at most
+// a few hundred. The result has an element for each move, also with an error: ctx ended, the
+// node stops, or a group has no leader here (Lost), and nobody knows what became of those that
+// are open.
+//
+// Within one log a move is one frame or one command. To another log the message is offered: it
+// stays in q, where nobody gets it, until its targets have answered (onOffer).
+func (n *Node) Move(ctx context.Context, q *Queue, moves []Move) ([]Moved, error) {
+	held.Nothing("a move")
+	e, err := n.move(q, moves)
+	if err == nil {
+		err = n.await(ctx, q, e)
 	}
-	results := make([]Moved, 0, len(moves))
-	for len(moves) > 0 {
-		warm := n.warmMoves(q, moves)
-		results = n.moveSome(q, moves[:len(warm)], warm, results)
-		n.releaseAll(warm)
-		moves = moves[len(warm):]
+	q.part.mu.Lock()
+	moved := slices.Clone(e.moved)
+	q.part.mu.Unlock()
+	if err == nil {
+		err = n.Journal.Sync()
 	}
-	n.relieve()
-	return results
+	return moved, err
 }
 
-// moveSome carries out the moves whose records are in memory, and appends what became of them.
-func (n *Node) moveSome(q *Queue, moves []Move, warm []message.Ref, results []Moved) []Moved {
+// errand is moves that somebody waits for. It is guarded by the mutex of their queue's partition.
+type errand struct {
+	moved []Moved
+	left  int           // moves that are on offer
+	done  chan struct{} // closed when the last of them has its answers
+}
+
+// onOffer is a message that is offered to queues in other logs, and what it is of an errand of
+// this process.
+type onOffer struct {
+	e *errand
+	i int
+}
+
+// await waits until all targets have answered.
+func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
+	q.part.mu.Lock()
+	open := e.left > 0
+	q.part.mu.Unlock()
+	if !open {
+		return nil
+	}
+	select {
+	case <-e.done:
+		q.part.mu.Lock() // whoever closed it has written its frame by now
+		defer q.part.mu.Unlock()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.stop:
+		return errLost
+	}
+}
+
+// move begins the moves.
+func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
+	e := &errand{moved: make([]Moved, len(moves)), done: make(chan struct{})}
+	load := map[*Queue]coming{}
+	for at := 0; at < len(moves) && (!q.Replicated() || leaves(q, moves)); {
+		warm := n.warmMoves(q, moves[at:])
+		some, moved := moves[at:at+len(warm)], e.moved[at:at+len(warm)]
+		n.crowded(q, some, warm, moved, load)
+		if !q.Replicated() {
+			n.moveLocal(q, some, warm, e, at)
+		}
+		n.releaseAll(warm)
+		at += len(warm)
+	}
+	if q.Replicated() {
+		return e, n.moveReplicated(q, moves, e)
+	}
+	n.relieve()
+	return e, nil
+}
+
+// leaves says whether one of the moves is to another log.
+func leaves(q *Queue, moves []Move) bool {
+	return slices.ContainsFunc(moves, func(m Move) bool { return slices.ContainsFunc(m.Targets, q.apart) })
+}
+
+// apart says whether another queue is in another log.
+func (q *Queue) apart(t *Queue) bool { return t.part.logID() != q.part.logID() }
+
+// moveLocal is move from a queue of the local partitions, of the moves from one on whose records
+// are in memory.
+func (n *Node) moveLocal(q *Queue, moves []Move, warm []message.Ref, e *errand, from int) {
 	parts := []*Partition{q.part}
 	for i := range moves {
 		for _, t := range moves[i].Targets {
@@ -54,14 +135,30 @@ func (n *Node) moveSome(q *Queue, moves []Move, warm []message.Ref, results []Mo
 	h.entries = len(moves)
 	h.touch(q)
 	for i := range moves {
+		moved := &e.moved[from+i]
+		if moved.What != MoveOpen {
+			continue
+		}
 		p := plan{history: storeHistory(n.bodies, moves[i].History), stored: moves[i].History, targets: moves[i].Targets}
 		p.split(q.part)
-		results = append(results, n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), warm[i]))
+		*moved = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), warm[i], true)
+		q.await(moves[i].ID, e, from+i)
 		h.dropped = append(h.dropped, p.history)
 		n.split(h)
 	}
 	n.unlock(h)
-	return results
+}
+
+// await notes who waits for a move that is on offer. REQUIRES: q is held.
+func (q *Queue) await(id queue.ID, e *errand, i int) {
+	if e.moved[i].What != MoveOpen {
+		return
+	}
+	if q.offers == nil {
+		q.offers = map[queue.ID]onOffer{}
+	}
+	q.offers[id] = onOffer{e, i}
+	e.left++
 }
 
 // warmMoves brings the records of what is to be moved next into memory before anything
@@ -103,46 +200,130 @@ func (n *Node) releaseAll(refs []message.Ref) {
 	}
 }
 
-// moveOne moves one entry, asked to go to so many queues. Those in other logs
-// cannot be asked whether they have room: what they refuse is stranded. warm is
-// the message's record in memory, 0 if it cannot be had.
-func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm message.Ref) Moved {
+// coming is what is on its way to a queue by an errand.
+type coming struct {
+	messages int
+	bytes    int64
+}
+
+// crowded finds which of the moves a target in another log has no room for as it is now, with
+// those before them there. So nothing is sent that would come back, and what goes to several
+// queues goes to all of them or to none. What fills meanwhile tells by its answer.
+func (n *Node) crowded(q *Queue, moves []Move, warm []message.Ref, moved []Moved, load map[*Queue]coming) {
+	for i := range warm {
+		if warm[i] == 0 {
+			moved[i].What = MoveGone
+			continue
+		}
+		rec := message.Record(n.bodies.Bytes(warm[i]))
+		for _, t := range moves[i].Targets {
+			if moved[i].What != MoveOpen || !q.apart(t) {
+				continue
+			}
+			c, room := load[t], false
+			err := n.with(t, func(h *hold) {
+				if !t.Replicated() {
+					t.m.Expire(h.now)
+				}
+				room = t.m.Room(t.size(rec), c.messages, c.bytes)
+			})
+			switch {
+			case err != nil:
+				moved[i] = Moved{MoveNoTarget, t.Incarnation}
+			case !room:
+				moved[i] = Moved{MoveRefused, t.Incarnation}
+			}
+		}
+		if moved[i].What != MoveOpen {
+			continue
+		}
+		for _, t := range moves[i].Targets {
+			c := load[t]
+			load[t] = coming{c.messages + 1, c.bytes + int64(t.size(rec))}
+		}
+	}
+}
+
+// moveOne moves one entry, asked to go to so many queues. If one of these is in another log it
+// is offered, and what becomes of it is open; without offers, as before version 4 of commands,
+// it leaves at once, and what another log refuses is stranded. warm is the message's record in
+// memory, 0 if it cannot be had.
+func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm message.Ref, offers bool) Moved {
 	v, ok := q.m.View(id)
 	if q.gone || !ok || warm == 0 {
-		return MoveGone
+		return Moved{What: MoveGone}
 	}
-	d := queue.Death{ID: id, Body: warm, Size: v.Size, Stays: stays(v.Body)}
+	d := queue.Death{ID: id, Body: warm, Size: v.Size, Logged: v.Logged, Stays: stays(v.Body)}
 	rec, priority := n.recordOf(q, &d)
 	e := queue.Entry{Body: warm, Priority: priority, TTL: -1, Size: v.Size, Logged: true}
 	if len(p.targets)+len(p.remote) < asked {
-		return MoveRefused // one is gone
+		return Moved{What: MoveNoTarget}
 	}
 	for _, t := range p.targets {
 		if rec != nil {
 			e.Size = t.size(rec)
 		}
-		if t.gone || t != q && !t.m.Accepts(&e) {
-			return MoveRefused
+		switch {
+		case t.gone:
+			return Moved{MoveNoTarget, t.Incarnation}
+		case t != q && !t.m.Accepts(&e):
+			return Moved{MoveRefused, t.Incarnation}
 		}
 	}
-	body, history, logged, ok := q.m.Take(id)
-	if !ok {
-		return MoveGone
+	offers = offers && len(p.remote) > 0
+	var body, history message.Ref
+	if offers {
+		ok = q.m.Offer(id)
+	} else {
+		body, history, _, ok = q.m.Take(id)
 	}
-	d.History, d.Logged = history, logged
+	if !ok {
+		return Moved{What: MoveGone}
+	}
+	flags := uint8(mailMove)
+	if asked > 1 {
+		flags |= mailImpose // they had room for it
+	}
+	for _, t := range p.remote {
+		if offers {
+			q.ask(id, t.queue)
+			n.send(h, q, &d, p, t, 0, flags, true)
+		} else {
+			n.send(h, q, &d, p, t, 0, mailMove, false)
+		}
+	}
+	count := n.enterMoved(h, &d, p, &e, rec)
+	for _, in := range h.entered {
+		if offers {
+			q.answer(id, in.q.Incarnation)
+		}
+	}
+	n.logMove(h, q, &d, p, queue.Counts{}, offers, count)
+	h.drop(body, history)
+	for _, in := range h.entered {
+		in.q.m.Flow(h.now, in.id)
+	}
+	if offers {
+		return Moved{What: MoveOpen}
+	}
+	return Moved{What: MoveDone}
+}
+
+// enterMoved lets a message into the targets in its own log, which have room; it returns how
+// many of h.entered are logged. rec is its record, nil in a group.
+func (n *Node) enterMoved(h *hold, d *queue.Death, p *plan, e *queue.Entry, rec message.Record) (logged int) {
 	h.entered = h.entered[:0]
-	count := 0
 	for _, t := range p.targets {
 		h.touch(t)
 		if e.History = p.history; rec != nil {
 			e.Size, e.Logged = t.size(rec), t.logs(rec.Persistent())
 		}
-		n.bodies.Retain(warm, 1)
+		n.bodies.Retain(d.Body, 1)
 		n.bodies.Retain(p.history, 1)
-		if e.Body = warm; d.Stays && t.m.Consumers() == 0 {
+		if e.Body = d.Body; d.Stays && t.m.Consumers() == 0 {
 			e.Body, _ = n.bodies.Cool(e.Body) // as in moveDeath
 		}
-		id, result := t.m.Force(h.now, &e)
+		id, result := t.m.Force(h.now, e)
 		if result == queue.Refused { // full by an earlier target of the same move
 			n.bodies.Release(e.Body)
 			n.bodies.Release(p.history)
@@ -151,16 +332,115 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 		t.stats.Published++
 		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0})
 		if e.Logged && id != 0 {
-			count++
+			logged++
 		}
 	}
-	for _, t := range p.remote {
-		n.send(h, q, &d, p, t, 0, mailMove, false)
+	return logged
+}
+
+// takenOffer does what follows once a target has answered for an entry that is offered to it.
+// When all have, the entry leaves its queue if one of them has it; those that have not were
+// deleted, with all that they would have had. If none has it, it is ready again where it was.
+func (n *Node) takenOffer(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
+	all, taken := q.heardOffer(e, answer)
+	q.answeredOffer(e, answer, all, taken)
+	if !all {
+		return
 	}
-	n.logMove(h, q, &d, p, queue.Counts{}, false, count)
+	if !taken {
+		if q.m.Withdraw(e.id) {
+			if k := len(h.withdrawn); k == 0 || h.withdrawn[k-1] != q {
+				h.withdrawn = append(h.withdrawn, q)
+			}
+		}
+		return
+	}
+	body, history, logged, ok := q.m.Accept(e.id)
+	if !ok {
+		return // it was set aside meanwhile
+	}
 	h.drop(body, history)
-	for _, in := range h.entered {
-		in.q.m.Flow(h.now, in.id)
+	if q.part.group == nil && logged {
+		h.frame.settle(q.Incarnation, e.id)
 	}
-	return MoveDone
+}
+
+// heardOffer notes the answer of a target for an entry that is offered. It says whether all
+// have answered, and whether any has taken it.
+func (q *Queue) heardOffer(e *outEntry, answer mailAnswer) (all, taken bool) {
+	if answer == 0 {
+		q.answer(e.id, e.target)
+	}
+	list := q.asked[e.id]
+	if i := slices.Index(list, e.target); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) > 0 {
+		q.asked[e.id] = list
+		return false, false
+	}
+	taken = len(q.answered[e.id]) > 0
+	delete(q.asked, e.id)
+	delete(q.answered, e.id)
+	return true, taken
+}
+
+// answeredOffer tells whoever waits for the move.
+func (q *Queue) answeredOffer(e *outEntry, answer mailAnswer, all, taken bool) {
+	o, ok := q.offers[e.id]
+	if !ok {
+		return
+	}
+	m := &o.e.moved[o.i]
+	switch {
+	case all && taken:
+		*m = Moved{What: MoveDone}
+	case answer == mailGone && m.By == 0:
+		*m = Moved{MoveNoTarget, e.target}
+	case answer != 0 && m.By == 0:
+		*m = Moved{MoveRefused, e.target}
+	}
+	if all {
+		q.endOffer(e.id, o)
+	}
+}
+
+func (q *Queue) endOffer(id queue.ID, o onOffer) {
+	delete(q.offers, id)
+	if o.e.left--; o.e.left == 0 {
+		close(o.e.done)
+	}
+}
+
+// endOffers tells those who wait for moves from a queue that it is gone. REQUIRES: q is held.
+func (q *Queue) endOffers() {
+	for id, o := range q.offers {
+		o.e.moved[o.i] = Moved{What: MoveGone}
+		q.endOffer(id, o)
+	}
+}
+
+// flowWithdrawn does what follows from entries that are ready again, once all are that one
+// answer tells of: so that they keep their order.
+func (h *hold) flowWithdrawn() {
+	for _, q := range h.withdrawn {
+		if !q.gone {
+			q.m.Expire(h.now)
+			q.m.Flow(h.now, 0)
+		}
+	}
+	clear(h.withdrawn)
+	h.withdrawn = h.withdrawn[:0]
+}
+
+// keepOffers forgets what is known of held deaths, of which there are none any more.
+func (q *Queue) keepOffers() {
+	for _, m := range []map[queue.ID][]uint64{q.answered, q.asked} {
+		for id := range m {
+			if !q.m.Offered(id) {
+				delete(m, id)
+			}
+		}
+	}
+	q.balked = nil
 }

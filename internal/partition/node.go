@@ -479,7 +479,7 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 		logged := q.m.Totals().Persistent > 0
 		purged = q.m.Purge()
 		if q.m.Totals().Held == 0 {
-			q.answered, q.asked, q.balked = nil, nil, nil
+			q.keepOffers()
 		}
 		q.stats.Purged += uint64(purged)
 		if logged && purged > 0 {
@@ -573,7 +573,7 @@ func (n *Node) forgetHeld(h *hold, q *Queue) {
 		}
 		return true
 	})
-	q.answered, q.asked, q.balked = nil, nil, nil
+	q.keepOffers()
 	if messages > 0 {
 		n.Logger.Info("Deleted dead-lettered messages that waited for their targets",
 			"vhost", q.VHost, "queue", q.Name, "messages", messages, "bytes", bytes)

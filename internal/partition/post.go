@@ -42,11 +42,14 @@ func (n *Node) taken(h *hold, m *mail, box *outbox, e outEntry, answer mailAnswe
 		h.touch(q)
 	}
 	switch {
+	case e.offered() && q == nil: // it was deleted with all that it had
+	case e.offered():
+		n.takenOffer(h, q, &e, answer)
 	case e.id != 0 && q == nil:
 		n.takenLate(m, &e, answer)
 	case e.id != 0:
 		n.takenHeld(h, q, &e, answer)
-	case answer == mailGone, answer == mailFull && e.flags&mailMove != 0:
+	case answer == mailGone, answer == mailFull && e.flags&mailMove != 0: // of what was relocated, or dead
 		// It has no place any more: it stays here until it can be routed anew.
 		box.stranded = append(box.stranded, e)
 		if q != nil {
@@ -66,6 +69,9 @@ func (n *Node) taken(h *hold, m *mail, box *outbox, e outEntry, answer mailAnswe
 	}
 	h.drop(e.body, e.history)
 }
+
+// offered says whether the entry is in its queue, offered to those it is on its way to.
+func (e *outEntry) offered() bool { return e.id != 0 && e.flags&mailMove != 0 }
 
 // countSent counts what became of a death that was sent, unless something else tells: in
 // its queue, or if that is gone, for the node.
@@ -157,9 +163,14 @@ func (n *Node) receive(h *hold, q *Queue, in *mailed) (answer mailAnswer) {
 	}
 	var id queue.ID
 	var result queue.Result
-	if in.flags&mailForce != 0 {
+	switch {
+	case in.flags&mailImpose != 0:
+		id, result = q.m.Impose(h.now, &e)
+	case in.flags&mailForce != 0:
 		id, result = q.m.Force(h.now, &e)
-	} else {
+	case in.flags&mailMove != 0 && q.config.Type == queue.Classic && !q.roomNow(h, &e):
+		result = queue.Refused // what was asked to move does not die of being refused (DL-10.9)
+	default:
 		id, result = q.m.Enqueue(h.now, &e)
 	}
 	if result == queue.Refused {
@@ -173,6 +184,12 @@ func (n *Node) receive(h *hold, q *Queue, in *mailed) (answer mailAnswer) {
 	}
 	q.m.Flow(h.now, id)
 	return 0
+}
+
+// roomNow says whether the queue has room for the entry once what is due is gone.
+func (q *Queue) roomNow(h *hold, e *queue.Entry) bool {
+	q.m.Expire(h.now)
+	return q.m.Accepts(e)
 }
 
 // outIn takes what another log sends to this group.
@@ -218,5 +235,6 @@ func (a *application) outAck() {
 	for _, e := range box.answered(upTo) {
 		a.g.node.taken(a.h, &a.g.mail, box, e, why(refused, e.number), find)
 	}
+	a.h.flowWithdrawn()
 	a.g.node.heard(box.to)
 }

@@ -74,7 +74,8 @@ type ask struct {
 	left     int // ready messages, or consumers, that remain
 	n        int // purged
 	counts   Counts
-	moved    []Moved
+	errand   *errand   // whose moves it asks for
+	moves    []int     // which of them are not applied yet
 	last     uint64    // of an outIn, up to where everything was taken
 	refusals []refusal // but for these
 }

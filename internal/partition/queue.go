@@ -34,8 +34,9 @@ type Queue struct {
 	// entries that somebody has refused since they were tried last.
 	asked    map[queue.ID][]uint64
 	balked   map[queue.ID]bool
-	transit  int // messages on their way to other logs
-	stranded int // of those, whose target is gone
+	offers   map[queue.ID]onOffer // who waits in this process for what is offered to other logs
+	transit  int                  // messages on their way to other logs
+	stranded int                  // of those, whose target is gone
 	stats    Stats
 	// Of a queue that Delete has accepted, the consumers there were, whom Deleted tells.
 	left     []*queue.Consumer
@@ -82,7 +83,7 @@ type Stats struct {
 type Counts struct {
 	queue.Totals
 	Consumers int
-	Transit   int // messages that have left on their way to queues in other logs, and not arrived yet
+	Transit   int // messages on their way to queues in other logs, which have not said yet that they arrived
 	Stranded  int // messages that have left for a queue that is gone: they wait for another
 	Stats     Stats
 	Unused    bool // its x-expires has passed (DL-8.12)
@@ -98,7 +99,7 @@ func (c *Counts) Messages() int {
 func (q *Queue) counts(now int64) Counts {
 	t := q.m.Totals()
 	return Counts{
-		Totals: t, Consumers: q.m.Consumers(), Transit: q.transit, Stranded: q.stranded, Stats: q.stats,
+		Totals: t, Consumers: q.m.Consumers(), Transit: q.transit + t.Offered, Stranded: q.stranded, Stats: q.stats,
 		Unused: q.m.Unused(now), Unsettled: t.Dying > 0 || q.ticking,
 	}
 }

@@ -112,6 +112,7 @@ func (n *Node) redo() error {
 			h.touch(q)
 			q.m.Restored(h.now)
 			q.forgetRefusals()
+			q.withdrawLost()
 			q.m.Tick(h.now, sliceLimit)
 		}
 	}
@@ -127,10 +128,20 @@ func (n *Node) redo() error {
 // taken it: who refused is not written down. So the last answer from another log does not bury
 // it; it is tried again, by all that have not taken it, and that tells.
 func (q *Queue) forgetRefusals() {
-	maps.DeleteFunc(q.answered, func(id queue.ID, _ []uint64) bool { return !q.m.Dead(id) })
+	maps.DeleteFunc(q.answered, func(id queue.ID, _ []uint64) bool { return !q.m.Dead(id) && !q.m.Offered(id) })
 	for id := range q.asked {
 		q.note(id, q.m.Dead(id))
 	}
+}
+
+// withdrawLost makes entries ready again that are offered to nobody: after damage there may be such.
+func (q *Queue) withdrawLost() {
+	q.m.RangeOffered(func(id queue.ID) bool {
+		if len(q.asked[id]) == 0 {
+			q.m.Withdraw(id)
+		}
+		return true
+	})
 }
 
 // DamageError says that what is on disk is not what was written there.
@@ -434,6 +445,7 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	s.Held = fr.reason(true)
 	s.DiedAt = fr.time()
 	s.Redelivered, s.Out, s.Returned = flags&enterRedelivered != 0, flags&enterOut != 0, flags&enterReturned != 0
+	s.Offered = flags&enterOffered != 0
 	history, _ := fr.bytes()
 	b, at := fr.bytes()
 	if fr.bad || message.CheckRecord(b) != nil {

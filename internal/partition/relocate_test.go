@@ -114,6 +114,7 @@ func TestForgetNode(t *testing.T) {
 			id := queue.ID(0)
 			f.queues["q"].m.Browse(queue.Cursor{}, 1, func(v queue.View) bool { id = v.ID; return true })
 			h := deadletter.History{Exchange: "x", Keys: []string{"k"}}
+			w.b[0] = offerVersion - 1 // it leaves at once
 			w.op(cmdTake, f.queues["q"].Incarnation)
 			w.uint(uint64(id))
 			w.raw(h.Append(nil))

@@ -514,7 +514,9 @@ func TestReplicasAgree(t *testing.T) {
 					return true
 				})
 				if len(moves) > 0 {
-					f.leader.Move(q, moves)
+					if _, err := f.leader.move(q, moves); err != nil {
+						t.Fatal(err)
+					}
 				}
 			},
 			"declare anew": func(t *rapid.T) {

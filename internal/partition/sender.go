@@ -228,6 +228,7 @@ func (s *sender) acknowledge(to, upTo uint64, refused []refusal) error {
 	for _, e := range box.answered(upTo) {
 		n.taken(h, &n.mail, box, e, why(refused, e.number), n.localQueue)
 	}
+	h.flowWithdrawn()
 	n.unlock(h)
 	return nil
 }

@@ -253,6 +253,7 @@ func (g *group) forgetState() {
 			q.gone = true
 			shelf{q}.discardMeta(g.p.pages.Version())
 		}
+		q.endOffers()
 		q.live, q.answered, q.asked, q.balked, q.transit, q.stranded = false, nil, nil, nil, 0, 0
 		delete(g.p.queues, inc)
 	}

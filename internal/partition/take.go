@@ -8,35 +8,61 @@ func (a *application) take(q *Queue) {
 	}
 	p := a.plan(history)
 	asked := len(a.r.targets)
-	moved := MoveGone
+	moved := Moved{What: MoveGone}
 	if q != nil {
 		if v, ok := q.m.View(id); ok {
-			moved = a.g.node.moveOne(a.h, q, id, p, asked, v.Body)
+			moved = a.g.node.moveOne(a.h, q, id, p, asked, v.Body, a.r.version >= offerVersion)
 		}
 	}
 	a.h.drop(p.history, 0)
-	if ask := a.answer(); ask != nil {
+	if ask := a.answer(); ask != nil && ask.errand != nil && len(ask.moves) > 0 {
 		ask.ok = true
-		ask.moved = append(ask.moved, moved)
+		i := ask.moves[0]
+		ask.moves = ask.moves[1:]
+		if moved.What == MoveNoTarget && moved.By == 0 {
+			moved.By = a.missing()
+		}
+		if ask.errand.moved[i] = moved; q != nil {
+			q.await(id, ask.errand, i)
+		}
 	}
 }
 
-// moveReplicated carries out moves from a replicated queue.
-func (n *Node) moveReplicated(q *Queue, moves []Move) []Moved {
+// missing is the first target just read that is gone, or whose log is.
+func (a *application) missing() uint64 {
+	for _, t := range a.r.targets {
+		if t.log == 0 && a.g.p.queues[t.queue] == nil {
+			return t.queue
+		}
+		if box := a.g.mail.find(t.log); t.log != 0 && box != nil && box.closed {
+			return t.queue
+		}
+	}
+	return 0
+}
+
+// moveReplicated is move from a replicated queue.
+func (n *Node) moveReplicated(q *Queue, moves []Move, e *errand) error {
 	a := newAsk()
+	a.errand = e
+	for i := range moves {
+		if e.moved[i].What == MoveOpen {
+			a.moves = append(a.moves, i)
+		}
+	}
+	if len(a.moves) == 0 {
+		return nil
+	}
 	err := n.askQueue(q, a, func(w *commandWriter) {
-		for i := range moves {
+		for _, i := range a.moves {
 			m := &moves[i]
 			p := plan{targets: m.Targets}
 			p.split(q.part)
 			w.take(q.Incarnation, m.ID, m.History, &p)
 		}
 	})
-	if err != nil || len(a.moved) != len(moves) {
-		a.moved = make([]Moved, len(moves))
-		for i := range a.moved {
-			a.moved[i] = MoveGone
-		}
+	if Gone(err) {
+		err = nil // each says so
 	}
-	return a.moved
+	return err
 }

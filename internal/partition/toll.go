@@ -67,6 +67,7 @@ func (n *Node) countLate(t queue.Type, s Strategy, r deadletter.Reason, o deadle
 // taken at least once, and whose answers will come, count by these. REQUIRES: q is held, and
 // about to be closed.
 func (n *Node) endDeaths(h *hold, q *Queue) {
+	q.endOffers()
 	for _, d := range q.m.Deaths(-1, nil) {
 		q.count(d.Reason, deadletter.Deleted)
 	}

@@ -56,7 +56,7 @@ func (n *Node) undeclaredOfGroups() (found []Undeclared) {
 
 func undeclaredQueue(q *Queue, group uint64) Undeclared {
 	t := q.m.Totals()
-	u := Undeclared{Incarnation: q.Incarnation, VHost: q.VHost, Name: q.Name, Group: group, Messages: t.Ready + t.Out + t.Delayed + t.Dying + t.Held}
+	u := Undeclared{Incarnation: q.Incarnation, VHost: q.VHost, Name: q.Name, Group: group, Messages: t.Ready + t.Out + t.Delayed + t.Dying + t.Held + t.Offered}
 	u.MaxPriority = q.m.Levels() - 1
 	return u
 }

@@ -85,8 +85,12 @@ func (n *Node) forgetReplicated(q *Queue, entries []Unreadable) error {
 		for i := range some {
 			moves[i].ID = some[i].ID
 		}
-		for i, moved := range n.moveReplicated(q, moves) {
-			if moved != MoveDone {
+		e := &errand{moved: make([]Moved, len(moves)), done: make(chan struct{})}
+		if err := n.moveReplicated(q, moves, e); err != nil {
+			return err
+		}
+		for i, moved := range e.moved {
+			if moved.What != MoveDone {
 				return fmt.Errorf("entry %d cannot be dropped: it has died already, and waits to go elsewhere", some[i].ID)
 			}
 		}

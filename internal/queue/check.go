@@ -167,7 +167,7 @@ func (m *Machine) checkLane(level int, l *lane) error {
 			}
 			used++
 			state := p.state(i)
-			if state > stateHeld || p.ready.has(i) != (state == stateReady) {
+			if state > stateOffered || p.ready.has(i) != (state == stateReady) {
 				return fmt.Errorf("level %d: entry %d is in state %d, its ready bit is %v", level, seq, state, p.ready.has(i))
 			}
 			if p.ready.has(i) {

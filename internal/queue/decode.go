@@ -152,7 +152,7 @@ func (ps *Pages) parse(b []byte) (*decoded, error) {
 		return nil, errPage
 	}
 	r.runs(&d.live, func(i uint, v uint64) {
-		r.bad = r.bad || v > math.MaxUint8 || v&stateMask > stateHeld
+		r.bad = r.bad || v > math.MaxUint8 || v&stateMask > stateOffered
 		d.marks[i] = uint8(v)
 	})
 	var at uint64

@@ -137,10 +137,10 @@ type grave struct {
 
 // Totals are the counts of a queue, in messages and in bytes.
 type Totals struct {
-	Ready, Out, Delayed, Dying, Held                          int
-	ReadyBytes, OutBytes, DelayedBytes, DyingBytes, HeldBytes int64
-	Returned                                                  int // of Ready, those in the returns list
-	Persistent                                                int // logged entries
+	Ready, Out, Delayed, Dying, Held, Offered                               int
+	ReadyBytes, OutBytes, DelayedBytes, DyingBytes, HeldBytes, OfferedBytes int64
+	Returned                                                                int // of Ready, those in the returns list
+	Persistent                                                              int // logged entries
 }
 
 // New returns an empty queue. now is in milliseconds since 1970, as everywhere.
@@ -310,6 +310,9 @@ func (m *Machine) tally(state uint8, n int, bytes int64) {
 	case stateHeld:
 		m.n.Held += n
 		m.n.HeldBytes += bytes
+	case stateOffered:
+		m.n.Offered += n
+		m.n.OfferedBytes += bytes
 	}
 }
 
@@ -526,8 +529,7 @@ func (m *Machine) Force(now int64, e *Entry) (ID, Result) {
 	if m.config.Type == Classic {
 		return m.Enqueue(now, e)
 	}
-	m.expire(now, sliceLimit)
-	return m.admit(now, e)
+	return m.Impose(now, e)
 }
 
 func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
@@ -617,19 +619,29 @@ func (m *Machine) nowOrNever(now int64, id ID) {
 
 // full says whether the message must be refused.
 func (m *Machine) full(e *Entry) bool {
+	refuses, soft := m.refuses(0, 0, e.Size)
+	if soft {
+		m.refusing = refuses
+	}
+	return refuses
+}
+
+// refuses says whether a message of that size must be refused if others are in the queue
+// besides, and whether that is soft, so that it depends on what was refused before.
+func (m *Machine) refuses(others, otherBytes int64, size uint32) (refuses, soft bool) {
 	if m.drops() {
-		return false
+		return false, false
 	}
 	ready, bytes := m.counted()
+	ready, bytes = ready+others, bytes+otherBytes
 	if m.config.Type == Quorum && m.config.Strict {
 		// Soft, as in DL-10.8: refusal begins once the queue is over its limit.
 		over := m.settings.MaxLength >= 0 && ready > m.settings.MaxLength || m.settings.MaxBytes >= 0 && bytes > m.settings.MaxBytes
 		under := (m.settings.MaxLength < 0 || ready <= m.settings.MaxLength*8/10) && (m.settings.MaxBytes < 0 || bytes <= m.settings.MaxBytes*8/10)
-		m.refusing = over || m.refusing && !under
-		return m.refusing
+		return over || m.refusing && !under, true
 	}
 	return m.settings.MaxLength >= 0 && ready+1 > m.settings.MaxLength ||
-		m.settings.MaxBytes >= 0 && bytes+int64(e.Size) > m.settings.MaxBytes
+		m.settings.MaxBytes >= 0 && bytes+int64(size) > m.settings.MaxBytes, false
 }
 
 // Accepts says whether the queue has room for the message.
@@ -637,7 +649,7 @@ func (m *Machine) Accepts(e *Entry) bool { return !m.full(e) }
 
 // counted is what length limits look at (DL-10.1).
 func (m *Machine) counted() (messages, bytes int64) {
-	messages, bytes = int64(m.n.Ready), m.n.ReadyBytes
+	messages, bytes = int64(m.n.Ready+m.n.Offered), m.n.ReadyBytes+m.n.OfferedBytes
 	if m.config.Type == Quorum {
 		messages += int64(m.n.Delayed + m.n.Held)
 		bytes += m.n.DelayedBytes + m.n.HeldBytes

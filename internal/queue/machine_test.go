@@ -39,6 +39,8 @@ func TestMachineAgainstModel(t *testing.T) {
 			"bury":      p.bury,
 			"take":      p.take,
 			"take page": p.takePage,
+			"offer":     p.offer,
+			"answer":    p.answerOffer,
 			"restore":   p.restore,
 			"put away":  p.putAway,
 			"bodies":    p.putBodiesAway,
@@ -73,6 +75,8 @@ func TestSplitPagesAgainstModel(t *testing.T) {
 			"soon2":    p.soon,
 			"deaths":   p.deaths,
 			"bury":     p.bury,
+			"offer":    p.offer,
+			"answer":   p.answerOffer,
 			"get":      p.get,
 			"settle":   p.settle,
 			"put away": p.putAway,
@@ -665,6 +669,62 @@ func (p *pair) takeEntry(t *rapid.T, e *modelEntry) {
 			p.journal(func(m *Machine) { m.RestoreRemoved(e.id) })
 		}
 	}
+}
+
+// offer offers an entry to queues in other logs, or tries to.
+func (p *pair) offer(t *rapid.T) {
+	if len(p.q.entries) == 0 {
+		t.Skip("the queue is empty")
+	}
+	e := rapid.SampledFrom(p.q.entries).Draw(t, "entry")
+	ok := p.m.Offer(e.id)
+	if want := e.state == stateReady || e.state == stateReturned; ok != want {
+		t.Fatalf("entry %d in state %d was offered: %v", e.id, e.state, ok)
+	}
+	if !ok {
+		return
+	}
+	e.state = stateOffered
+	if e.e.Logged {
+		p.journal(func(m *Machine) { m.RestoreOffered(e.id) })
+	}
+}
+
+// answerOffer ends the offer of an entry: somebody has taken it, or nobody.
+func (p *pair) answerOffer(t *rapid.T) {
+	offered := slices.DeleteFunc(slices.Clone(p.q.entries), func(e *modelEntry) bool { return e.state != stateOffered })
+	if len(offered) == 0 {
+		t.Skip("nothing is offered")
+	}
+	e := rapid.SampledFrom(offered).Draw(t, "entry")
+	if !p.m.Offered(e.id) {
+		t.Fatalf("entry %d is not offered", e.id)
+	}
+	if rapid.Bool().Draw(t, "taken") {
+		body, history, logged, ok := p.m.Accept(e.id)
+		body = name(body)
+		if !ok || body != e.e.Body || history != e.e.History || logged != e.e.Logged {
+			t.Fatalf("entry %d was accepted: %v", e.id, ok)
+		}
+		p.q.remove(e)
+		p.handBack(body, history)
+		if logged {
+			p.journal(func(m *Machine) { m.RestoreRemoved(e.id) })
+		}
+		return
+	}
+	if !p.m.Withdraw(e.id) {
+		t.Fatalf("entry %d was not withdrawn", e.id)
+	}
+	if e.e.Logged {
+		p.journal(func(m *Machine) { m.Withdraw(e.id) })
+	}
+	for p.m.Expire(p.now) {
+	}
+	p.m.Flow(p.now, 0)
+	e.state = stateReady
+	p.q.expire(p.now)
+	p.q.flow(p.now, false)
 }
 
 // check compares all that can be seen of the two.

@@ -217,6 +217,7 @@ type View struct {
 	NotBefore   int64 // when its wait is over, 0 = it does not wait
 	Out         bool
 	Returned    bool              // it came back and goes before all others (BR-9.13)
+	Offered     bool              // it waits for whether it is taken elsewhere
 	Dead        bool              // dying or held
 	Held        deadletter.Reason // 0 unless it is held
 	DiedAt      int64
@@ -288,6 +289,8 @@ func (m *Machine) view(id ID, p *page, i uint) View {
 		v.NotBefore, v.Due = v.Due, m.rowOf(p, i).ttl
 	case stateDying:
 		v.Dead = true
+	case stateOffered:
+		v.Offered = true
 	case stateHeld:
 		s := m.rowOf(p, i)
 		v.Dead, v.Held, v.DiedAt = true, s.reason, s.diedAt
@@ -306,7 +309,7 @@ func (m *Machine) View(id ID) (View, bool) {
 
 // Restored is the entry as Restore takes it, without its references.
 func (v *View) Restored() Restored {
-	r := Restored{NotBefore: v.NotBefore, Out: v.Out, Returned: v.Returned, Held: v.Held, DiedAt: v.DiedAt}
+	r := Restored{NotBefore: v.NotBefore, Out: v.Out, Returned: v.Returned, Offered: v.Offered, Held: v.Held, DiedAt: v.DiedAt}
 	r.Counts, r.Redelivered, r.Due = v.Counts, v.Redelivered, v.Due
 	return r
 }

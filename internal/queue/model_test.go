@@ -249,9 +249,9 @@ func (q *model) drops() bool {
 }
 
 func (q *model) counted() (n, bytes int64) {
-	k, bytes := q.in(stateReady, stateReturned)
+	k, bytes := q.in(stateReady, stateReturned, stateOffered)
 	if q.quorum() {
-		k, bytes = q.in(stateReady, stateReturned, stateDelayed, stateHeld)
+		k, bytes = q.in(stateReady, stateReturned, stateOffered, stateDelayed, stateHeld)
 	}
 	return int64(k), bytes
 }
@@ -632,6 +632,7 @@ func (q *model) totals() (n Totals) {
 	n.Delayed, n.DelayedBytes = q.in(stateDelayed)
 	n.Dying, n.DyingBytes = q.in(stateDying)
 	n.Held, n.HeldBytes = q.in(stateHeld)
+	n.Offered, n.OfferedBytes = q.in(stateOffered)
 	n.Returned, _ = q.in(stateReturned)
 	for _, e := range q.entries {
 		if e.e.Logged {
@@ -663,7 +664,7 @@ func (q *model) nextDue() int64 {
 func (q *model) view(e *modelEntry) View {
 	v := View{
 		ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts, Due: e.due, Size: e.e.Size,
-		Redelivered: e.redelivered, Logged: e.e.Logged, Out: e.state == stateOut, Returned: e.state == stateReturned, Dead: e.state == stateDying || e.state == stateHeld,
+		Redelivered: e.redelivered, Logged: e.e.Logged, Out: e.state == stateOut, Returned: e.state == stateReturned, Offered: e.state == stateOffered, Dead: e.state == stateDying || e.state == stateHeld,
 	}
 	if e.state == stateDelayed {
 		v.NotBefore = e.until

@@ -57,6 +57,7 @@ const (
 	stateDelayed         // waits for its retry (DL-12.2)
 	stateDying           // dead, not yet routed
 	stateHeld            // dead, waits until its targets take it (DL-13.3)
+	stateOffered         // waits for whether its targets in other logs take it, see offer.go
 	stateMask     = 7
 
 	flagLogged      = 1 << 3 // the journal knows it

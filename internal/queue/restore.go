@@ -17,6 +17,7 @@ type Restored struct {
 	NotBefore int64 // it waits for its retry until then; 0 = it does not
 	Out       bool
 	Returned  bool              // it is in the returns list, behind those told before
+	Offered   bool              // it waits for whether it is taken elsewhere
 	Held      deadletter.Reason // not 0: it is held, having died for this reason
 	DiedAt    int64
 }
@@ -39,6 +40,8 @@ func (m *Machine) Restore(id ID, r *Restored) bool {
 		m.setState(id, p, i, stateHeld)
 		s := m.sideOf(p, i)
 		s.reason, s.diedAt = r.Held, r.DiedAt
+	case r.Offered:
+		m.RestoreOffered(id)
 	case r.Out:
 		m.RestoreOut(id)
 	case r.NotBefore != 0:

@@ -33,7 +33,7 @@ func (p *pair) compare(t *rapid.T, m *Machine, sink *restored) {
 	quorum := p.m.config.Type == Quorum
 	for i, w := range want {
 		g := got[i]
-		if g.ID != w.ID || g.Body != w.Body || g.History != w.History || g.Size != w.Size || g.Held != w.Held || g.Due != w.Due {
+		if g.ID != w.ID || g.Body != w.Body || g.History != w.History || g.Size != w.Size || g.Held != w.Held || g.Offered != w.Offered || g.Due != w.Due {
 			t.Fatalf("an entry was restored as %+v, it was %+v", g, w)
 		}
 		if w.Dead {
@@ -60,7 +60,7 @@ func (p *pair) restoreEnd(t *rapid.T, m *Machine, sink *restored) {
 	if err := m.Check(); err != nil {
 		t.Fatal("after recovery: ", err)
 	}
-	if n := m.n; n.Out != 0 || n.Ready+n.Delayed+n.Dying+n.Held+sink.removed != before {
+	if n := m.n; n.Out != 0 || n.Ready+n.Delayed+n.Dying+n.Held+n.Offered+sink.removed != before {
 		t.Fatalf("%d entries became %+v after recovery, %d were removed", before, n, sink.removed)
 	}
 }

@@ -74,9 +74,11 @@ func queueByChance(d draw, exact bool) (*Machine, *shelf) {
 		if d.bool() {
 			r.History = message.Ref(pick(d, 1+d.Uint64N(20), 1+d.Uint64N(1<<40)))
 		}
-		switch d.IntN(5) {
+		switch d.IntN(6) {
 		case 0:
 			r.Out = true
+		case 3:
+			r.Offered = true
 		case 1:
 			r.NotBefore = d.moment()
 		case 2:

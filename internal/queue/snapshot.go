@@ -134,7 +134,7 @@ func (m *Machine) appendConsumer(b []byte, c *Consumer) []byte {
 // AppendEntries appends the entries; record and history find the bytes of either,
 // valid until the next call.
 func (m *Machine) AppendEntries(b []byte, record, history func(message.Ref) []byte) []byte {
-	n := m.n.Ready + m.n.Out + m.n.Delayed + m.n.Dying + m.n.Held
+	n := m.n.Ready + m.n.Out + m.n.Delayed + m.n.Dying + m.n.Held + m.n.Offered
 	b = binary.AppendUvarint(b, uint64(n))
 	m.each(false, func(id ID, p *page, i uint) {
 		b = binary.AppendUvarint(b, uint64(id))
@@ -296,7 +296,7 @@ func (m *Machine) RestoreEntries(b []byte, keep func(bytes []byte, record bool, 
 		e := Entry{Size: r.small(), Logged: flags&flagLogged != 0, Redelivered: flags&flagRedelivered != 0}
 		due, owner := r.moment(), r.small()
 		state := flags & stateMask
-		if r.bad || id.Seq() == 0 || id.Lane() >= len(m.lanes) || state > stateHeld {
+		if r.bad || id.Seq() == 0 || id.Lane() >= len(m.lanes) || state > stateOffered {
 			return nil, errSnapshot
 		}
 		if p, _ := m.find(id); p != nil {

@@ -89,7 +89,7 @@ func readSummary(r *reader) (s summary) {
 	s.least, s.logged = r.moment(), int(min(r.uint(), pageSize))
 	for range r.byte() {
 		state, n, bytes := r.byte(), r.uint(), r.uint()
-		if r.bad || state > stateHeld || n > pageSize || bytes > 1<<62 {
+		if r.bad || state > stateOffered || n > pageSize || bytes > 1<<62 {
 			r.bad = true
 			return s
 		}

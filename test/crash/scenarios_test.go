@@ -12,7 +12,7 @@ import (
 func scenarios() []*scenario {
 	return []*scenario{
 		rejectSingle(), rejectMultiple(), expireQueue(), expireMessage(), expireMass(), overflow(), deliveryLimit(),
-		fanOut(), retryLoop(), chain(), atLeastOnce(), publishFanout(), transactions(), replay(), delayedRetry(), together(),
+		fanOut(), retryLoop(), chain(), atLeastOnce(), publishFanout(), transactions(), replay("replay"), replay("replay-full", "x-max-length", 25, "x-overflow", "reject-publish"), delayedRetry(), together(),
 	}
 }
 

@@ -39,7 +39,6 @@ var differences = map[string]string{
 	"DL-11.2": "x-delivery-count and x-acquired-count: only quorum queues show them.",
 	"DL-12.7": "a consumer timeout outside of the profile ApsaraMQ: classic queues have none. Not generated.",
 	"DL-16.3": "transient messages survive a restart in quorum queues. Where there are any nothing is restarted.",
-	"DL-19.6": "a replay to a full queue stays where it is, but in another log it has left by then, and is stranded there (docs/internals/replication.md). None while a queue may refuse.",
 	"DL-21.5": "at-least-once on classic queues is an extension that is switched on here.",
 }
 

@@ -1,0 +1,211 @@
+package partition
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
+)
+
+// Nothing leaves the queues of moveQueues but by the moves of moveRoutes, and each refuses what is
+// more than so many.
+var (
+	moveQueues = []definition{
+		full("q", quorum, 1000), full("x", classic, 40), full("q2", quorum, 60), full("x2", classic, 1000), full("end", quorum, 1000),
+	}
+	moveRoutes = []struct {
+		from string
+		to   []string
+	}{{"q", []string{"x"}}, {"x", []string{"q2"}}, {"q2", []string{"end", "x2"}}, {"q", []string{"end"}}, {"x", []string{"x2"}}}
+)
+
+// movePlaces is what a client knows of messages: where the last answer said that each is, and
+// where it may be by a move that has no answer yet.
+type movePlaces struct {
+	mu       sync.Mutex
+	told     map[message.Serial][]string
+	open     map[message.Serial][]string
+	done     int
+	refused  int
+	inFlight bool
+}
+
+// moveSome asks for moves of some of what is ready in a queue.
+func (w *mailWorld) moveSome(from string, to []string, known *movePlaces) {
+	q := w.queues[from]
+	var targets []*Queue
+	for _, t := range to {
+		targets = append(targets, w.queues[t])
+	}
+	h := deadletter.History{Exchange: "x", Keys: []string{"k"}, ReplayedFrom: from}
+	var moves []Move
+	var serials []message.Serial
+	_, _, err := w.n.Browse(q, queue.Cursor{}, 30, func(v queue.View, rec message.Record, _ []byte) bool {
+		moves, serials = append(moves, Move{ID: v.ID, Targets: targets, History: h.Append(nil)}), append(serials, rec.Serial())
+		return true
+	})
+	if err != nil || len(moves) == 0 {
+		return
+	}
+	known.mu.Lock()
+	for _, s := range serials {
+		known.open[s] = to
+	}
+	known.mu.Unlock()
+	moved, err := w.n.Move(w.t.Context(), q, moves)
+	if err != nil {
+		w.t.Error(err)
+	}
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	clear(known.open)
+	for i, m := range moved {
+		switch m.What {
+		case MoveDone:
+			known.told[serials[i]] = to
+			known.done++
+		case MoveRefused:
+			known.refused++
+		default:
+			w.t.Errorf("message %d: %+v", serials[i], m)
+		}
+	}
+}
+
+// fill publishes to a queue so that it fills while something else comes.
+func (w *mailWorld) fill(name string, serial *message.Serial, n int) {
+	for range n {
+		*serial++
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{w.queues[name]}, Body: w.record(*serial), TTL: -1, Priority: -1}})
+	}
+}
+
+// DL-19.6: a node dies at some step of replays between groups and local queues. In its next life
+// each message is where the last answer said, at all of the targets that it names, or where a move
+// had it that nobody was told of; and nowhere else. Nothing stays on its way or is stranded.
+func TestDL_19_6_MovesAfterACrash(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	total := movePlaces{}
+	points := slices.Concat(Failpoints, cluster.Failpoints, journal.Failpoints)
+	for seed := range uint64(90) {
+		rng := rand.New(rand.NewPCG(seed, 17))
+		point, left := points[rng.IntN(len(points))], 1+rng.IntN(25)
+		if seed%3 == 0 {
+			point = []string{FailMailSent, FailMailTaken}[rng.IntN(2)]
+		}
+		fs := vfs.NewCrashableMem()
+		chance := rand.New(rand.NewPCG(seed, 18)) // of the crash
+		known := &movePlaces{told: map[message.Serial][]string{}, open: map[message.Serial][]string{}}
+		var clone *vfs.MemFS
+		var told, open map[message.Serial][]string
+		end := func() { // REQUIRES: known.mu is held
+			if clone == nil {
+				clone, told, open = crash(fs, chance), maps.Clone(known.told), maps.Clone(known.open)
+			}
+		}
+		w := startQueues(t, fs, 2*seed+1, func(name string) {
+			if name != point {
+				return
+			}
+			known.mu.Lock()
+			defer known.mu.Unlock()
+			if !known.inFlight {
+				return
+			}
+			if left--; left == 0 {
+				end()
+			}
+		}, moveQueues, table{})
+		serial, filled := message.Serial(0), message.Serial(1_000_000)
+		for range 12 {
+			before := serial
+			w.publish(&serial, 1+rng.IntN(20))
+			w.waitConfirmed(int(serial))
+			known.mu.Lock()
+			for s := before + 1; s <= serial; s++ {
+				known.told[s] = []string{"q"}
+			}
+			known.inFlight = true
+			known.mu.Unlock()
+			for range 1 + rng.IntN(5) {
+				r, n := moveRoutes[rng.IntN(len(moveRoutes))], rng.IntN(30)
+				var filling sync.WaitGroup
+				filling.Go(func() { w.fill(r.to[0], &filled, n) })
+				w.moveSome(r.from, r.to, known)
+				filling.Wait()
+			}
+			switch rng.IntN(8) {
+			case 0:
+				if err := w.n.Checkpoint(); err != nil {
+					t.Error("checkpoint: ", err)
+				}
+			case 1:
+				if _, err := w.n.Compact(); err != nil {
+					t.Error("compaction: ", err)
+				}
+			}
+		}
+		known.mu.Lock()
+		end()
+		total.done, total.refused = total.done+known.done, total.refused+known.refused
+		known.mu.Unlock()
+		w.stop()
+		if !t.Failed() {
+			verifyMoves(t, seed, point, clone, told, open)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if total.done == 0 || total.refused == 0 {
+		t.Errorf("%d moves are done and %d refused: that shows little", total.done, total.refused)
+	}
+}
+
+// verifyMoves starts a node on what a crash left, and looks where its messages are.
+func verifyMoves(t *testing.T, seed uint64, point string, fs *vfs.MemFS, told, open map[message.Serial][]string) {
+	t.Helper()
+	w := startQueues(t, fs, 2*seed+2, nil, moveQueues, table{})
+	defer w.stop()
+	w.await("nothing is on its way", func() bool {
+		for _, q := range w.queues {
+			if c := w.n.Counts(q); c.Transit > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if n := w.n.Stranded(); n > 0 {
+		t.Errorf("seed %d, %s: %d messages are stranded", seed, point, n)
+	}
+	found := map[message.Serial][]string{}
+	for _, d := range moveQueues {
+		var cursor queue.Cursor
+		for done := false; !done; {
+			var err error
+			cursor, done, err = w.n.Browse(w.queues[d.name], cursor, 256, func(_ queue.View, r message.Record, _ []byte) bool {
+				found[r.Serial()] = append(found[r.Serial()], d.name)
+				return true
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for s, want := range told {
+		got := slices.Sorted(slices.Values(found[s]))
+		if !slices.Equal(got, slices.Sorted(slices.Values(want))) && !slices.Equal(got, slices.Sorted(slices.Values(open[s]))) {
+			t.Errorf("seed %d, %s: message %d is in %v, the last answer said %v, the open move %v", seed, point, s, got, want, open[s])
+		}
+	}
+}
