@@ -66,6 +66,59 @@ func TestALoadOfRecordsOnDiskIsBoundedInBytes(t *testing.T) {
 	w.await("all have arrived", func() bool { return w.n.Counts(w.queues["target"]).Ready == messages })
 }
 
+// No outbox waits until another is empty, which may never be.
+func TestOutboxesTakeTurns(t *testing.T) {
+	const messages, targets = 4 * sendEntries, 8
+	defs := []definition{mailQueue("source", classic, "x", false)}
+	var names []string
+	for i := range targets {
+		names = append(names, fmt.Sprint("target-", i))
+		defs = append(defs, mailQueue(names[i], quorum, "", false))
+	}
+	var w *mailWorld
+	began, goOn, seen := make(chan struct{}), make(chan struct{}), make(chan map[uint64]int, 1)
+	sends := 0
+	w = startQueues(t, vfs.NewMem(), 1, func(step string) {
+		if step != FailMailSent {
+			return
+		}
+		switch sends++; sends {
+		case 1:
+			close(began)
+			<-goOn
+		case 3: // two loads have been sent
+			got := map[uint64]int{}
+			for _, name := range names {
+				c := w.n.Counts(w.queues[name])
+				got[w.queues[name].group().id] += c.Ready
+			}
+			seen <- got
+		}
+	}, defs, table{"x": names})
+	defer w.stop()
+	source := w.queues["source"]
+	var ops []Op
+	for s := range message.Serial(messages) {
+		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{source}, Body: w.record(s), TTL: 1, Priority: -1})
+	}
+	w.n.Run(ops)
+	<-began
+	w.await("all are on their way", func() bool { return w.n.Counts(source).Transit == messages*targets })
+	close(goOn)
+	got := <-seen
+	if len(got) != 2 {
+		t.Fatalf("the targets are in %d groups, want 2", len(got))
+	}
+	for id, n := range got {
+		if n == 0 {
+			t.Errorf("group %d waits until another has all: %v", id, got)
+		}
+	}
+	for _, name := range names {
+		w.await("all have arrived", func() bool { return w.n.Counts(w.queues[name]).Ready == messages })
+	}
+}
+
 // What is stranded is read one message after the other.
 func TestStrandedRecordsOnDiskAreReadOneByOne(t *testing.T) {
 	const messages, size = 64, warmBytes / 8

@@ -40,15 +40,7 @@ func (s *sender) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		again := false
-		for k := 0; ; k++ {
-			done, err := s.some(k)
-			if done {
-				break
-			}
-			again = again || err != nil
-		}
-		if again {
+		if !s.all() {
 			timer.Reset(sendAgain)
 		}
 		select {
@@ -60,30 +52,47 @@ func (s *sender) run() {
 	}
 }
 
-// some empties the k-th outbox, as far as it can. done says that there is none.
-func (s *sender) some(k int) (done bool, err error) {
-	for {
-		b, ok := s.load(k)
-		if !ok {
-			return true, nil
-		}
-		if len(b.entries) == 0 {
-			return false, nil
-		}
-		var upTo uint64
-		var refused []refusal
-		if err = s.warm(&b); err == nil {
-			upTo, refused, err = s.carry(&b)
-		}
-		s.release(&b)
-		if err != nil {
-			return false, err
-		}
-		s.sent(b.to, upTo)
-		if err := s.acknowledge(b.to, upTo, refused); err != nil {
-			return false, err
+// all empties the outboxes, a load of each at a time: one whose destination gets more and more
+// keeps no other waiting. It says whether it could; one that fails is left until the next time.
+func (s *sender) all() bool {
+	var failed map[uint64]bool
+	for more := true; more && !s.n.stopped(); {
+		more = false
+		for k := 0; ; k++ {
+			b, ok := s.load(k)
+			if !ok {
+				break
+			}
+			if len(b.entries) == 0 || failed[b.to] {
+				s.release(&b)
+				continue
+			}
+			more = true
+			if s.deliver(&b) != nil {
+				if failed == nil {
+					failed = map[uint64]bool{}
+				}
+				failed[b.to] = true
+			}
 		}
 	}
+	return failed == nil
+}
+
+// deliver brings a load to its destination, and the answer back. It lets go of the load.
+func (s *sender) deliver(b *load) error {
+	var upTo uint64
+	var refused []refusal
+	err := s.warm(b)
+	if err == nil {
+		upTo, refused, err = s.carry(b)
+	}
+	s.release(b)
+	if err != nil {
+		return err
+	}
+	s.sent(b.to, upTo)
+	return s.acknowledge(b.to, upTo, refused)
 }
 
 // load is a part of an outbox, pinned.
