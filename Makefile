@@ -23,7 +23,7 @@ FOR           ?= 1000h
 RACE = . $$($(GO) list ./internal/... | grep -v -E '/internal/(sim|queue|rescue)$$')
 
 # Packages that check their invariants when they are built to.
-INVARIANTS := ./internal/held ./internal/queue ./internal/cluster ./internal/partition ./internal/broker ./internal/session091 ./internal/server
+INVARIANTS := ./internal/held ./internal/queue ./internal/cluster ./internal/partition ./internal/broker ./internal/session091 ./internal/rescue ./internal/server
 
 .PHONY: build run test race invariants lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest clean help
 

@@ -53,7 +53,8 @@ func Nothing(wait string) {
 }
 
 // Apart runs f as if its goroutine held nothing, and forgets which locks f has left behind:
-// for tests that have another node go on in a failpoint of one, or recover from a panic.
+// for a recovery, which is alone, and for tests that have another node go on in a failpoint of one, or
+// recover from a panic.
 func Apart(f func()) {
 	id := goroutine()
 	s := of(id)

@@ -9,6 +9,7 @@ import (
 	"bartleby.mq/internal/bodyfile"
 	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
@@ -76,7 +77,7 @@ func (n *Node) redo() error {
 		err = n.Journal.Recover(cut, r.frame)
 	}
 	if err == nil && n.Known != nil {
-		err = n.Known(n.declared, r.highest)
+		held.Apart(func() { err = n.Known(n.declared, r.highest) }) // it may wait for disks: nobody else is here yet
 	}
 	h.frame.reset()
 	for _, ref := range h.dropped {
