@@ -724,6 +724,12 @@ func (l *ledger) settling(ch *channel, a *act, tag uint64, multiple bool, how se
 func (l *ledger) finish(ch *channel, a *act, commit bool) {
 	work := ch.inTx
 	ch.inTx = nil
+	if !commit { // whatever comes of the rollback: what is settled after it finds what it puts back
+		for _, f := range work {
+			f(false)
+		}
+		work = nil
+	}
 	for _, b := range ch.acts[:a.pos] {
 		if b.inTransaction() && b.done == 0 && !b.failed && !b.decided {
 			b.decided = true
@@ -741,11 +747,11 @@ func (l *ledger) finish(ch *channel, a *act, commit bool) {
 		}
 	}
 	a.onAnswer = func(amqp091.Method) {
-		for _, f := range work {
-			f(commit)
-		}
 		if !commit {
 			return
+		}
+		for _, f := range work {
+			f(true)
 		}
 		for _, b := range ch.acts[:min(a.pos, len(ch.acts))] {
 			if b.inTransaction() && b.decided && !b.failed && b.done == 0 {

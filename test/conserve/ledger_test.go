@@ -346,3 +346,20 @@ func TestASeedRepeats(t *testing.T) {
 		}
 	}
 }
+
+// What is settled behind a rollback, in the same write, is all that the rollback puts back, too.
+func TestLedgerSettlesWhatARollbackPutsBack(t *testing.T) {
+	s := newStory(t)
+	s.publish("m")
+	s.publish("n")
+	ch := s.channel(transactional)
+	s.settle(s.deliver(ch, "m", "a", body, false), rejected, "settle nack")
+	rollback := ch.act("rollback", "")
+	s.l.finish(ch, rollback, false)
+	n := s.deliver(ch, "n", "a", body, false)
+	s.l.settling(ch, ch.act("settle nack", ""), n.tag, true, requeued)
+	rollback.onAnswer(nil)
+	if len(ch.outstanding) != 0 {
+		t.Errorf("%d deliveries are taken to be unsettled", len(ch.outstanding))
+	}
+}
