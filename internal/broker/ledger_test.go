@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -197,29 +198,31 @@ var deletions = []struct {
 }
 
 // A dead letter that has left a queue is where it went when the queue's deletion is
-// known, however the queue goes.
+// known, however the queue goes, and in whatever log the dead letter is.
 func TestADeletionIsStoredAfterWhatLeftTheQueue(t *testing.T) {
 	for _, way := range deletions {
-		t.Run(way.name, func(t *testing.T) {
-			d := newDisk()
-			c := start(t, d, nil)
-			declare(t, c, "dlq")
-			_, err := c.DeclareQueue(topology.QueueDecl{Name: "work", Durable: true, AutoDelete: way.autoDelete, Arguments: append(way.arguments, toDLQ...)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !offer(t, c, "work", "m") {
-				t.Fatal("not routed")
-			}
-			kill(t, c, "work")
-			eventually(t, "the dead letter moves", func() bool { return holds(t, c, "dlq") == 1 })
-			way.delete(t, c)
-			after := start(t, d.crash(), nil)
-			eventually(t, "the dead letter is there after a crash", func() bool { return holds(t, after, "dlq") == 1 })
-			if n := holds(t, after, "work"); n != -1 {
-				t.Errorf("the deleted queue has %d messages", n)
-			}
-		})
+		for _, target := range []string{"classic", "quorum"} {
+			t.Run(way.name+" to "+target, func(t *testing.T) {
+				d := newDisk()
+				c := start(t, d, nil)
+				declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: target})
+				_, err := c.DeclareQueue(topology.QueueDecl{Name: "work", Durable: true, AutoDelete: way.autoDelete, Arguments: slices.Concat(way.arguments, toDLQ)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !offer(t, c, "work", "m") {
+					t.Fatal("not routed")
+				}
+				kill(t, c, "work")
+				eventually(t, "the dead letter moves", func() bool { return holds(t, c, "dlq") == 1 })
+				way.delete(t, c)
+				after := start(t, d.crash(), nil)
+				eventually(t, "the dead letter is there after a crash", func() bool { return holds(t, after, "dlq") == 1 })
+				if n := holds(t, after, "work"); n != -1 {
+					t.Errorf("the deleted queue has %d messages", n)
+				}
+			})
+		}
 	}
 }
 
@@ -694,6 +697,16 @@ func TestPoliciesChangeWhileQueuesAreUsed(t *testing.T) {
 		if _, _, err := mine.Get("q", true); err != nil {
 			t.Fatal(err)
 		}
+		k := &queue.Consumer{Target: consuming{}}
+		q, err := mine.Consume("q", k, func(*partition.Queue) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine.Cancel(q, k, nil)
+		if _, err := mine.PassiveQueue("q"); err != nil {
+			t.Fatal(err)
+		}
+		offer(t, mine, "q", "m")
 		declare(t, mine, fmt.Sprint("q", i), quorum)
 	}
 	all.Wait()

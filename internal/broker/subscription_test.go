@@ -3,11 +3,13 @@ package broker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/topology"
 )
 
 // What a subscription shows at once is bounded by bytes: it reads whole bodies into memory, however
@@ -70,5 +72,42 @@ func TestPublishAllTakesNothingTooLarge(t *testing.T) {
 	}
 	if n := ready(t, c, "q"); n != 1 {
 		t.Errorf("%d messages are in the queue, want 1", n)
+	}
+}
+
+// What a shovel moves is in all its queues after a crash that comes as soon as PublishAll has returned:
+// the shovel acknowledges it at its source then.
+func TestWhatPublishAllHasTakenIsDurable(t *testing.T) {
+	for name, kinds := range map[string][]string{"classic": {"classic"}, "quorum": {"quorum"}, "both": {"classic", "quorum"}} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk()
+			c := start(t, d, nil)
+			for _, kind := range kinds {
+				declare(t, c, kind, amqp091.Field{Key: "x-queue-type", Value: kind})
+				if _, err := c.Bind(topology.BindingDecl{Source: "amq.fanout", DestinationKind: topology.QueueResource, Destination: kind}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			persistent := uint8(2)
+			raw := amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: &persistent})
+			props, err := amqp091.ParseProps(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := make([]Publication, 100)
+			for i := range list {
+				list[i] = Publication{Exchange: []byte("amq.fanout"), Raw: raw, Props: props, Body: [][]byte{[]byte("m")}, Size: 1}
+			}
+			refused, err := c.PublishAll(list, true)
+			if err != nil || len(refused) != len(list) || slices.Contains(refused, true) {
+				t.Fatalf("refused %v, %v", refused, err)
+			}
+			after := start(t, d.crash(), nil)
+			for _, kind := range kinds {
+				if n := ready(t, after, kind); n != len(list) {
+					t.Errorf("%s has %d messages after a crash, want %d", kind, n, len(list))
+				}
+			}
+		})
 	}
 }
