@@ -292,7 +292,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		return nil, err
 	}
 	if !how.stopped {
-		if err = b.change(func() error { b.state.Reserve(); return nil }); err != nil {
+		if err = b.change(func() error { b.state.Reserve(); b.buryGhosts(); return nil }); err != nil {
 			return nil, err
 		}
 		b.node.Start()

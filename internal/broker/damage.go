@@ -191,7 +191,8 @@ func (b *Broker) Verify() (found []QueueMessages, err error) {
 	})
 	for i := range found {
 		q := &found[i]
-		if q.Messages, q.Unreadable, err = b.node.Verify(q.runtime); err != nil {
+		// A group may have deleted a queue whose declaration is back: a start deletes that (buryGhosts).
+		if q.Messages, q.Unreadable, err = b.node.Verify(q.runtime); err != nil && !partition.Gone(err) {
 			return nil, err
 		}
 	}

@@ -47,3 +47,17 @@ func (b *Broker) known(noted store.Reach, highest uint64, keep bool) error {
 	}
 	return b.store.Rename()
 }
+
+// buryGhosts deletes the declarations of queues that their group has deleted. The store forgets a queue before its
+// group does, so they are there only where a repair went on without the end of the declarations' log. REQUIRES: topo
+// is held for writing.
+func (b *Broker) buryGhosts() {
+	for _, v := range b.state.VHosts() {
+		for _, q := range v.Queues() {
+			if b.node.HasDeleted(runtimeOf(q)) {
+				b.Logger.Warn("a queue whose deletion was lost is deleted again", "queue", q.Name, "vhost", q.VHost)
+				b.state.DeleteQueue(q)
+			}
+		}
+	}
+}

@@ -343,6 +343,14 @@ func (n *Node) with(q *Queue, f func(h *hold)) error {
 // Gone says whether err means that the queue was deleted meanwhile.
 func Gone(err error) bool { return errors.Is(err, errGone) }
 
+// HasDeleted says whether a queue was deleted, though somebody still has it.
+func (n *Node) HasDeleted(q *Queue) bool {
+	q.part.mu.Lock()
+	gone := q.gone
+	q.part.mu.Unlock()
+	return gone
+}
+
 // Counts shows the queue as it is now; what is due has expired (DL-8.6).
 func (n *Node) Counts(q *Queue) (c Counts) {
 	if q.Replicated() {
