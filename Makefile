@@ -19,8 +19,9 @@ FOR           ?= 1000h
 
 # Every package but those without goroutines of their own whose tests would take long: the simulation
 # of clusters and queues (guarded by their partition) run on one goroutine by design, repairs (rescue) are
-# a command's. -short leaves out seeds of the same tests on one goroutine.
-RACE = . $$($(GO) list ./internal/... | grep -v -E '/internal/(sim|queue|rescue)$$')
+# a command's. -short leaves out seeds of the same tests on one goroutine. Of the suites those whose nodes
+# are in the process of the test, and conserve, which plays a node that is built so.
+RACE = . ./cmd/... ./test/peer ./test/twodrivers $$($(GO) list ./internal/... | grep -v -E '/internal/(sim|queue|rescue)$$')
 
 # All packages, and the suites whose nodes are in the process of the test: what waits with a lock held may be called from
 # any. Results of packages that have nothing to check are those of "make test".
@@ -43,13 +44,16 @@ test: ## all tests that need nothing but Go
 	cd test/interop/watermill && $(GO) vet .
 	cd test/embedded && $(GO) vet -mod=mod . && $(GO) test -mod=mod . # its go.mod follows this one's
 
-race: ## the core packages under the race detector
+race: ## all that has goroutines under the race detector, and a node for random clients
 	$(GO) test -race -short $(RACE)
+	$(GO) build -race -tags failpoints -o $(BIN)/race/bartleby ./cmd/bartleby
+	GORACE=halt_on_error=1 $(GO) test -count=1 ./test/conserve -episodes 60 -again 0 -bartleby $(BIN)/race/bartleby
 
-invariants: ## the packages that check queues after every step and locks at every wait, built to do so, and kills of such a node
+invariants: ## queues are checked after every step and locks at every wait: all packages, and kills and random clients of such a node
 	$(GO) test -tags invariants $(INVARIANTS)
 	$(GO) build -tags 'invariants failpoints' -o $(BIN)/invariants/bartleby ./cmd/bartleby
 	$(GO) test -count=1 ./test/crash -kills 8 -bartleby $(BIN)/invariants/bartleby
+	$(GO) test -count=1 ./test/conserve -episodes 60 -again 0 -bartleby $(BIN)/invariants/bartleby
 
 lint: $(BIN)/golangci-lint ## golangci-lint over the whole tree
 	$(BIN)/golangci-lint run ./...
