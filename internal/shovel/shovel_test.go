@@ -393,11 +393,11 @@ func TestReasonsTellNothingOfTheMachine(t *testing.T) {
 
 // A shovel on this node keeps what its target refuses, whatever the types of both.
 func TestLocalTargetRefuses(t *testing.T) {
-	for _, kind := range []string{"classic", "quorum"} {
-		t.Run(kind, func(t *testing.T) {
+	for _, kinds := range [][2]string{{"classic", "classic"}, {"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
+		t.Run(kinds[0]+" to "+kinds[1], func(t *testing.T) {
 			n := start(t)
-			n.declare("a", amqp091.Field{Key: "x-queue-type", Value: kind})
-			n.declare("b", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-max-length", Value: int64(5)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+			n.declare("a", amqp091.Field{Key: "x-queue-type", Value: kinds[0]})
+			n.declare("b", amqp091.Field{Key: "x-queue-type", Value: kinds[1]}, amqp091.Field{Key: "x-max-length", Value: int64(5)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
 			n.publish("a", 100)
 			n.mustPut("move", `{"src-uri":"amqp:///%2F","src-queue":"a","dest-uri":"amqp:///%2F","dest-queue":"b"}`)
 			n.wait("that the target is full", func() bool { return n.ready("b") >= 5 })

@@ -13,6 +13,8 @@ import (
 
 	"github.com/pires/go-proxyproto"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"bartleby.mq/internal/config"
 )
 
 // dialThrough opens a connection as a proxy does for a client at an address.
@@ -94,6 +96,27 @@ func TestNodeLimits(t *testing.T) {
 	}
 	if status, answer := n.do("guest:guest", "GET", "/health/checks/below-node-connection-limit", ""); status != http.StatusServiceUnavailable || !strings.Contains(answer, "node connection limit is reached") {
 		t.Errorf("the check says %d %s", status, answer)
+	}
+}
+
+// One address may have so many connections that are not let in yet, and there is a limit where nobody has set one.
+func TestHandshakesOfOneAddress(t *testing.T) {
+	t.Parallel()
+	if config.Default().MaxHandshakes == 0 {
+		t.Error("there is no limit by default")
+	}
+	n := start(t, "handshake_max_per_address = 2")
+	for i := range 3 {
+		nc, err := net.Dial("tcp", n.s.Addresses().AMQP[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = nc.Close() }()
+		_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(nc, "AMQP\x00\x00\x09\x01")
+		if _, err := nc.Read(make([]byte, 1)); (err == nil) != (i < 2) {
+			t.Errorf("connection %d: %v", i+1, err)
+		}
 	}
 }
 
