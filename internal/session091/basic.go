@@ -148,17 +148,18 @@ func (ch *channel) consumeReplies(m *amqp091.BasicConsume) error {
 	if used {
 		return fail(amqp091.CodeNotAllowed, "attempt to reuse consumer tag '%s'", tag)
 	}
-	ch.replyTag = tag
-	ch.requester = ch.c.broker.AddRequester(ch)
+	ch.replies = &requester{ch: ch, tag: tag}
+	ch.requester = ch.c.broker.AddRequester(ch.replies)
 	ch.reply(amqp091.BasicConsumeOk{ConsumerTag: tag}, m.NoWait)
 	return nil
 }
 
 func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
 	ok := amqp091.BasicCancelOk{ConsumerTag: m.ConsumerTag}
-	if ch.requester != "" && m.ConsumerTag == ch.replyTag {
+	if ch.requester != "" && m.ConsumerTag == ch.replies.tag {
 		ch.c.broker.RemoveRequester(ch.requester)
-		ch.requester = ""
+		ch.replies.end()
+		ch.requester, ch.replies = "", nil
 		ch.reply(ok, m.NoWait)
 		return nil
 	}

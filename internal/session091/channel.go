@@ -23,9 +23,9 @@ type channel struct {
 	prefetch  int // for consumers started from now on
 	confirms  *confirms
 	tx        *transaction
-	requester string // name for direct replies, "" if it is none
-	replyTag  string
-	gate      *gate // shared prefetch limit, if basic.qos global is permitted and set
+	requester string     // name for direct replies, "" if it is none
+	replies   *requester // under that name; nil if there is none
+	gate      *gate      // shared prefetch limit, if basic.qos global is permitted and set
 
 	shown struct { // for the management API
 		prefetch    atomic.Int64

@@ -67,7 +67,7 @@ const (
 // reply is a message that comes without a queue (BR-12.2).
 type reply struct {
 	exchange, key []byte
-	tag           string
+	to            *requester
 }
 
 type pausedConsumer struct {
@@ -140,7 +140,7 @@ func (c *conn) deliver(it *item) (more bool) {
 		it.bytes = c.broker.Bodies().Size(it.d.Body)
 	}
 	o.mu.Lock()
-	if o.shut && it.kind == itemReply { // nothing else comes so late: its sender has found the requester before
+	if it.kind == itemReply && (o.shut || it.reply.to.gone) { // nothing else comes so late: its sender has found the requester before
 		o.mu.Unlock()
 		c.broker.Bodies().Release(it.d.Body)
 		return false
@@ -424,7 +424,7 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	case itemGet:
 		o.wire = amqp091.AppendGetOk(o.wire, ch.number, tag, it.d.Redelivered, exchange, key, it.left)
 	case itemReply:
-		o.wire = amqp091.AppendDeliver(o.wire, ch.number, it.reply.tag, tag, false, exchange, key)
+		o.wire = amqp091.AppendDeliver(o.wire, ch.number, it.reply.to.tag, tag, false, exchange, key)
 	default:
 		o.wire = amqp091.AppendDeliver(o.wire, ch.number, it.consumer.Tag, tag, it.d.Redelivered, exchange, key)
 	}

@@ -68,16 +68,33 @@ func (ch *channel) replyTo(p *broker.Publication, name []byte) bool {
 // dropped: a reply has no queue to wait in, and is delivered at most once (BR-12.4).
 const maxReplies = 64 << 20
 
+// requester is a consumer of direct replies: a channel has one at a time, each with a name of its
+// own. Repliers may still hold it when it has ended.
+type requester struct {
+	ch   *channel
+	tag  string
+	gone bool // cancelled; guarded by the outbox's lock
+}
+
+var _ broker.Requester = (*requester)(nil)
+
 // Reply implements broker.Requester.
-func (ch *channel) Reply(exchange, key []byte, body message.Ref) {
-	if ch.c.out.pending.Load() > maxReplies {
-		ch.c.broker.Bodies().Release(body)
+func (r *requester) Reply(exchange, key []byte, body message.Ref) {
+	c := r.ch.c
+	if c.out.pending.Load() > maxReplies {
+		c.broker.Bodies().Release(body)
 		return
 	}
-	it := item{kind: itemReply, ch: ch, reply: &reply{
-		exchange: append([]byte{}, exchange...), key: append([]byte{}, key...), tag: ch.replyTag,
-	}}
+	it := item{kind: itemReply, ch: r.ch, reply: &reply{exchange: append([]byte{}, exchange...), key: append([]byte{}, key...), to: r}}
 	it.d.Body, it.d.NoAck = body, true
-	ch.c.deliver(&it)
-	ch.c.flush(true)
+	c.deliver(&it)
+	c.flush(true)
+}
+
+// end lets nothing more come: what is answered after it is behind the last reply.
+func (r *requester) end() {
+	o := &r.ch.c.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r.gone = true
 }
