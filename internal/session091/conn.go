@@ -314,8 +314,16 @@ func (c *conn) fill() error {
 		}
 		return nil
 	}
-	if c.interrupted.Load() && c.state == stateRunning && errors.Is(err, os.ErrDeadlineExceeded) {
-		return c.heed()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		switch {
+		case c.interrupted.Load():
+			if c.state == stateRunning {
+				return c.heed()
+			}
+		case c.deadline.IsZero() || time.Now().Before(c.deadline): // not ours: interrupt has set it when it was heeded
+			_ = c.nc.SetReadDeadline(c.deadline)
+			return nil
+		}
 	}
 	if err == nil {
 		err = io.ErrNoProgress
@@ -452,7 +460,8 @@ func (c *conn) close(f *failure) error {
 	if c.link == nil {
 		timeout = strangerCloseTimeout
 	}
-	_ = c.nc.SetReadDeadline(time.Now().Add(timeout))
+	c.deadline = time.Now().Add(timeout)
+	_ = c.nc.SetReadDeadline(c.deadline)
 	return nil
 }
 
@@ -478,7 +487,7 @@ func (c *conn) Terminate(code uint16, text string) {
 
 // interrupt makes the reader heed what others have asked of it. The flag is set
 // before the deadline, and the reader looks at it after setting its own: it
-// cannot miss both.
+// cannot miss both. It may have heeded the flag before it meets the deadline: see fill.
 func (c *conn) interrupt() {
 	c.interrupted.Store(true)
 	_ = c.nc.SetReadDeadline(time.Now())
