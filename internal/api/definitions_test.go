@@ -3,10 +3,12 @@ package api_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"bartleby.mq/internal/amqp091"
@@ -211,4 +213,53 @@ func TestTheOperatorImportsWhatWasExported(t *testing.T) {
 		t.Errorf("the import at the start: %v", err)
 	}
 	n.must("GET", "/queues/%2F/q", "")
+}
+
+// An import replaces what a virtual host tells about itself, and no more: whether it is protected from deletion, and
+// traced, stays unless the import says so (BR-16.4, BR-3.8).
+func TestBR_16_4_AnImportLeavesAVirtualHostProtected(t *testing.T) {
+	n := start(t)
+	n.must("PUT", "/vhosts/v", `{"description":"old","tags":"a","tracing":true,"protected_from_deletion":true}`)
+	want := func(description string, protected bool) {
+		t.Helper()
+		for _, v := range n.must("GET", "/vhosts", "").list(t) {
+			if v["name"] == "v" {
+				same(t, "description, tracing, protection", []any{v["description"], v["tracing"], v["protected_from_deletion"]}, []any{description, true, protected})
+			}
+		}
+	}
+	n.must("POST", "/definitions", `{"vhosts":[{"name":"v"}]}`)
+	want("", true)
+	if a := n.do("DELETE", "/vhosts/v", ""); a.status != 412 {
+		t.Errorf("a protected virtual host is deleted after an import: %d %s", a.status, a.body)
+	}
+	n.must("POST", "/definitions", `{"vhosts":[{"name":"v","metadata":{"description":"new","protected_from_deletion":false}}]}`)
+	want("new", false)
+}
+
+// Requests that change different things of a virtual host at the same time take nothing back from each other: what
+// was answered for is there (BR-3.9).
+func TestBR_3_9_ChangesAtTheSameTimeAllStay(t *testing.T) {
+	n := start(t)
+	const vhosts = 1000
+	changes := []string{`{"description":"said"}`, `{"tracing":true}`, `{"protected_from_deletion":true}`}
+	for i := range vhosts {
+		n.must("PUT", fmt.Sprintf("/vhosts/v%d", i), "")
+	}
+	var wg sync.WaitGroup
+	for _, change := range changes {
+		wg.Go(func() {
+			for i := range vhosts {
+				if a := n.do("PUT", fmt.Sprintf("/vhosts/v%d", i), change); a.status != 204 {
+					t.Errorf("%s: %d %s", change, a.status, a.body)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, v := range n.must("GET", "/vhosts", "").list(t) {
+		if v["name"] != "/" {
+			same(t, fmt.Sprint(v["name"]), []any{v["description"], v["tracing"], v["protected_from_deletion"]}, []any{"said", true, true})
+		}
+	}
 }

@@ -218,12 +218,19 @@ func (im *importer) importVHost(o map[string]any) error {
 	}
 	profile, _ := about["profile"].(string)
 	m.Profile = deadletter.Profile(profile)
-	if v, ok := about["protected_from_deletion"]; ok {
-		if m.Protected, err = asBoolean(v); err != nil {
-			return err
-		}
+	if err := flags(about, flagOf{"protected_from_deletion", &m.Protected}); err != nil {
+		return err
 	}
-	if _, err := im.b.PutVHost(message.VHost(name), m, im.user); err != nil {
+	_, saysProtected := about["protected_from_deletion"]
+	revise := func(old topology.Metadata) topology.Metadata {
+		m := m
+		m.Tracing = old.Tracing // no export has it
+		if !saysProtected {
+			m.Protected = old.Protected // as RabbitMQ keeps it
+		}
+		return m
+	}
+	if _, err := im.b.ReviseVHost(message.VHost(name), revise, im.user); err != nil {
 		return err
 	}
 	limits, err := asObject(o["limits"], "limits")

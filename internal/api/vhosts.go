@@ -127,33 +127,30 @@ func (s *server) putVHost(r *request) (any, error) {
 	if m.Tracing, err = r.boolean("tracing"); err != nil {
 		return nil, err
 	}
-	_, saysProtected := r.body["protected_from_deletion"]
 	if m.Protected, err = r.boolean("protected_from_deletion"); err != nil {
 		return nil, err
 	}
-	s.b.Read(func(state *topology.State, _ *auth.Users) {
-		old, ok := state.VHost(r.vhost())
-		if !ok {
-			return
-		}
+	revise := func(old topology.Metadata) topology.Metadata {
+		m := m
 		// What the request does not name stays.
 		if _, ok := r.body["description"]; !ok {
-			m.Description = old.Metadata.Description
+			m.Description = old.Description
 		}
 		if _, ok := r.body["tags"]; !ok {
-			m.Tags = old.Metadata.Tags
+			m.Tags = old.Tags
 		}
 		if _, ok := r.body["default_queue_type"]; !ok {
-			m.DefaultQueueType = old.Metadata.DefaultQueueType
+			m.DefaultQueueType = old.DefaultQueueType
 		}
 		if _, ok := r.body["tracing"]; !ok {
-			m.Tracing = old.Metadata.Tracing
+			m.Tracing = old.Tracing
 		}
-		if !saysProtected {
-			m.Protected = old.Metadata.Protected
+		if _, ok := r.body["protected_from_deletion"]; !ok {
+			m.Protected = old.Protected
 		}
-	})
-	return putDone(s.b.PutVHost(r.vhost(), m, r.user))
+		return m
+	}
+	return putDone(s.b.ReviseVHost(r.vhost(), revise, r.user))
 }
 
 // asTags reads tags, written as a list or as one text with commas (BR-16.6).

@@ -15,13 +15,21 @@ import (
 // (BR-3.9). The user who creates one may do everything in it. If the profile
 // changes its connections are closed: they go by the one that was.
 func (b *Broker) PutVHost(name message.VHost, m topology.Metadata, creator string) (created bool, err error) {
+	return b.ReviseVHost(name, func(topology.Metadata) topology.Metadata { return m }, creator)
+}
+
+// ReviseVHost is PutVHost of what revise makes of the metadata there is, the zero value for a
+// new virtual host. Everything is locked while it runs, which may be more than once: it must
+// not wait for anything.
+func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator string) (created bool, err error) {
 	changed := false
 	err = b.change(func() error {
 		var before deadletter.Profile
+		var old topology.Metadata
 		if v, ok := b.state.VHost(name); ok {
-			before = v.Profile()
+			before, old = v.Profile(), v.Metadata
 		}
-		v, made, err := b.putVHost(name, m, creator)
+		v, made, err := b.putVHost(name, revise(old), creator)
 		created = made
 		changed = err == nil && !made && v.Profile() != before
 		return err
