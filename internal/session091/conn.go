@@ -26,6 +26,7 @@ import (
 	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 )
 
@@ -97,7 +98,8 @@ type conn struct {
 	since  time.Time
 
 	// Set by the handshake, static afterwards.
-	link         *broker.Connection
+	link         *broker.Connection // nil until the client is let in
+	vhost        message.VHost
 	login        broker.Login
 	clientProps  amqp091.Table
 	capabilities capabilities

@@ -208,7 +208,8 @@ func (c *conn) tuneOk(m *amqp091.ConnectionTuneOk) error {
 }
 
 func (c *conn) openVHost(m *amqp091.ConnectionOpen) error {
-	link, err := c.broker.Connect(c.login, c.peer, message.VHost(m.VirtualHost), c)
+	c.vhost = message.VHost(m.VirtualHost) // Connect lists the connection: others may show it before it returns
+	link, err := c.broker.Connect(c.login, c.peer, c.vhost, c)
 	if err != nil {
 		f := asFailure(err, m.ID())
 		f.hard = true

@@ -18,7 +18,7 @@ func (c *conn) Show() map[string]any {
 		state = "blocked"
 	}
 	shown := map[string]any{
-		"name": c.peer.Name, "user": c.login.User, "user_who_performed_action": c.login.User, "vhost": string(c.link.VHost),
+		"name": c.peer.Name, "user": c.login.User, "user_who_performed_action": c.login.User, "vhost": string(c.vhost),
 		"host": c.peer.Host, "port": c.peer.Port, "peer_host": c.peer.PeerHost, "peer_port": c.peer.PeerPort,
 		"protocol": c.peer.Protocol, "state": state, "channels": channels, "channel_max": c.channelMax, "frame_max": c.frameMax,
 		"timeout": int(c.heartbeat / time.Second), "auth_mechanism": c.login.Mechanism,
@@ -70,7 +70,7 @@ func (ch *channel) show() broker.ShownChannel {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return broker.ShownChannel{Stats: ch.showStats(), Object: map[string]any{
-		"name": fmt.Sprintf("%s (%d)", c.peer.Name, ch.number), "number": ch.number, "user": c.login.User, "vhost": string(c.link.VHost),
+		"name": fmt.Sprintf("%s (%d)", c.peer.Name, ch.number), "number": ch.number, "user": c.login.User, "vhost": string(c.vhost),
 		"state": "running", "consumer_count": len(ch.consumers), "messages_unacknowledged": ch.unacked.n - ch.unacked.pending,
 		"prefetch_count": ch.shown.prefetch.Load(), "confirm": ch.shown.confirm.Load(), "transactional": ch.shown.tx.Load(),
 		"messages_unconfirmed": unconfirmed, "messages_uncommitted": messages, "acks_uncommitted": acks, "pending_raft_commands": 0, "cached_segments": 0,
