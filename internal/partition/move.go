@@ -60,8 +60,15 @@ func (n *Node) Move(ctx context.Context, q *Queue, moves []Move) ([]Moved, error
 // errand is moves that somebody waits for. It is guarded by the mutex of their queue's partition.
 type errand struct {
 	moved []Moved
-	left  int           // moves that are on offer
-	done  chan struct{} // closed when the last of them has its answers
+	left  int           // moves that are on offer, and one more as long as others may follow
+	done  chan struct{} // closed when none is left
+}
+
+// end counts off one of those that are left.
+func (e *errand) end() {
+	if e.left--; e.left == 0 {
+		close(e.done)
+	}
 }
 
 // onOffer is a message that is offered to queues in other logs, and what it is of an errand of
@@ -73,12 +80,6 @@ type onOffer struct {
 
 // await waits until all targets have answered.
 func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
-	q.part.mu.Lock()
-	open := e.left > 0
-	q.part.mu.Unlock()
-	if !open {
-		return nil
-	}
 	select {
 	case <-e.done:
 		q.part.mu.Lock() // whoever closed it has written its frame by now
@@ -93,7 +94,12 @@ func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
 
 // move begins the moves.
 func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
-	e := &errand{moved: make([]Moved, len(moves)), done: make(chan struct{})}
+	e := &errand{moved: make([]Moved, len(moves)), left: 1, done: make(chan struct{})}
+	defer func() { // not before the last: the first may have their answers by then
+		q.part.mu.Lock()
+		e.end()
+		q.part.mu.Unlock()
+	}()
 	load := map[*Queue]coming{}
 	for at := 0; at < len(moves) && (!q.Replicated() || leaves(q, moves)); {
 		warm := n.warmMoves(q, moves[at:])
@@ -407,9 +413,7 @@ func (q *Queue) answeredOffer(e *outEntry, answer mailAnswer, all, taken bool) {
 
 func (q *Queue) endOffer(id queue.ID, o onOffer) {
 	delete(q.offers, id)
-	if o.e.left--; o.e.left == 0 {
-		close(o.e.done)
-	}
+	o.e.end()
 }
 
 // endOffers tells those who wait for moves from a queue that it is gone. REQUIRES: q is held.

@@ -4,10 +4,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.uber.org/goleak"
 
 	"bartleby.mq/internal/cluster"
@@ -207,5 +210,40 @@ func verifyMoves(t *testing.T, seed uint64, point string, fs *vfs.MemFS, told, o
 		if !slices.Equal(got, slices.Sorted(slices.Values(want))) && !slices.Equal(got, slices.Sorted(slices.Values(open[s]))) {
 			t.Errorf("seed %d, %s: message %d is in %v, the last answer said %v, the open move %v", seed, point, s, got, want, open[s])
 		}
+	}
+}
+
+// Large messages on disk are moved a few at a time, and the first may have arrived before the next are
+// asked for. Whoever waits waits for all of them.
+func TestMovesOfWhichSomeAreAnsweredBeforeOthersAreOffered(t *testing.T) {
+	const messages, size = 4, warmBytes * 3 / 4
+	defs := []definition{mailQueue("source", classic, "", false), mailQueue("target", quorum, "", false)}
+	fs := vfs.NewMem()
+	w := startQueues(t, fs, 1, nil, defs, table{})
+	source := w.queues["source"]
+	for s := range message.Serial(messages) {
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{source}, Body: heavy(w.n, s+1, size), TTL: -1, Priority: -1}})
+	}
+	if err := w.n.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+
+	var armed atomic.Bool
+	w = startQueues(t, fs, 2, nil, defs, table{}, func(w *mailWorld) {
+		w.files = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if armed.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasPrefix(op.Path, "keep") {
+				w.await("what was offered before has arrived", func() bool { return w.n.Counts(source).Transit == 0 })
+			}
+			return nil
+		}))
+	})
+	defer w.stop()
+	source = w.queues["source"]
+	known := &movePlaces{told: map[message.Serial][]string{}, open: map[message.Serial][]string{}}
+	armed.Store(true)
+	w.moveSome("source", []string{"target"}, known)
+	if arrived, left := w.n.Counts(w.queues["target"]), w.n.Counts(source); known.done != messages || arrived.Ready != messages || left.Messages() != 0 {
+		t.Errorf("%d of %d moves are done, %d messages have arrived, %d are left", known.done, messages, arrived.Ready, left.Messages())
 	}
 }

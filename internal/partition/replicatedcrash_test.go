@@ -32,6 +32,7 @@ type mailWorld struct {
 	route  func(q *Queue) // is called before q's dead are routed, with nothing locked; nil: nothing
 	unused func(q *Queue) // likewise of what has expired
 	drops  atomic.Bool    // what is dropped is no failure
+	files  vfs.FS         // what it is on; nil: what it was started on
 
 	vhostGone atomic.Bool
 	rerouted  atomic.Pointer[table] // what takes the place of routes, once it is set
@@ -119,12 +120,15 @@ func startQueues(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), de
 		f(w)
 	}
 	w.answered.L = &w.mu
+	if w.files == nil {
+		w.files = fs
+	}
 	var err error
-	w.j, err = journal.Open(journal.Options{FS: fs, Dir: "journal", KeepDir: "keep", SegmentBytes: 16 << 10, Failpoint: fail})
+	w.j, err = journal.Open(journal.Options{FS: w.files, Dir: "journal", KeepDir: "keep", SegmentBytes: 16 << 10, Failpoint: fail})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.disk = &world{t: t, fs: fs, disk: fs, j: w.j}
+	w.disk = &world{t: t, fs: fs, disk: w.files, j: w.j}
 	if err := w.disk.openDisk(fail); err != nil {
 		t.Fatal(err)
 	}
