@@ -44,31 +44,31 @@ const (
 // stays in q, where nobody gets it, until its targets have answered (onOffer).
 func (n *Node) Move(ctx context.Context, q *Queue, moves []Move) ([]Moved, error) {
 	held.Nothing("a move")
-	e, err := n.move(q, moves)
-	if err == nil {
-		err = n.await(ctx, q, e)
+	moved := make([]Moved, len(moves))
+	for at := 0; at < len(moves); {
+		e, err := n.move(q, moves[at:])
+		if err == nil {
+			err = n.await(ctx, q, e)
+		}
+		q.part.mu.Lock()
+		at += copy(moved[at:], e.moved)
+		q.part.mu.Unlock()
+		if err != nil {
+			return moved, err
+		}
 	}
-	q.part.mu.Lock()
-	moved := slices.Clone(e.moved)
-	q.part.mu.Unlock()
-	if err == nil {
-		err = n.Journal.Sync()
-	}
-	return moved, err
+	return moved, n.Journal.Sync()
 }
 
 // errand is moves that somebody waits for. It is guarded by the mutex of their queue's partition.
 type errand struct {
 	moved []Moved
-	left  int           // moves that are on offer, and one more as long as others may follow
-	done  chan struct{} // closed when none is left
+	left  int           // moves that are on offer
+	done  chan struct{} // closed when the last of them has its answers
 }
 
-// end counts off one of those that are left.
-func (e *errand) end() {
-	if e.left--; e.left == 0 {
-		close(e.done)
-	}
+func newErrand(moves int) *errand {
+	return &errand{moved: make([]Moved, moves), done: make(chan struct{})}
 }
 
 // onOffer is a message that is offered to queues in other logs, and what it is of an errand of
@@ -80,6 +80,12 @@ type onOffer struct {
 
 // await waits until all targets have answered.
 func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
+	q.part.mu.Lock()
+	open := e.left > 0
+	q.part.mu.Unlock()
+	if !open {
+		return nil
+	}
 	select {
 	case <-e.done:
 		q.part.mu.Lock() // whoever closed it has written its frame by now
@@ -92,28 +98,17 @@ func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
 	}
 }
 
-// move begins the moves.
+// move begins the moves, or the first of them: the rest is begun when these have their answers. So
+// what there is room for is known, and no more is in memory than one slice of them.
 func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
-	e := &errand{moved: make([]Moved, len(moves)), left: 1, done: make(chan struct{})}
-	defer func() { // not before the last: the first may have their answers by then
-		q.part.mu.Lock()
-		e.end()
-		q.part.mu.Unlock()
-	}()
-	load := map[*Queue]coming{}
-	for at := 0; at < len(moves) && (!q.Replicated() || leaves(q, moves)); {
-		warm := n.warmMoves(q, moves[at:])
-		some, moved := moves[at:at+len(warm)], e.moved[at:at+len(warm)]
-		n.crowded(q, some, warm, moved, load)
-		if !q.Replicated() {
-			n.moveLocal(q, some, warm, e, at)
-		}
-		n.releaseAll(warm)
-		at += len(warm)
-	}
 	if q.Replicated() {
-		return e, n.moveReplicated(q, moves, e)
+		return n.moveReplicated(q, moves)
 	}
+	warm := n.warmMoves(q, moves)
+	e := newErrand(len(warm))
+	n.crowded(q, moves[:len(warm)], warm, e.moved, map[*Queue]coming{})
+	n.moveLocal(q, moves[:len(warm)], warm, e)
+	n.releaseAll(warm)
 	n.relieve()
 	return e, nil
 }
@@ -126,9 +121,8 @@ func leaves(q *Queue, moves []Move) bool {
 // apart says whether another queue is in another log.
 func (q *Queue) apart(t *Queue) bool { return t.part.logID() != q.part.logID() }
 
-// moveLocal is move from a queue of the local partitions, of the moves from one on whose records
-// are in memory.
-func (n *Node) moveLocal(q *Queue, moves []Move, warm []message.Ref, e *errand, from int) {
+// moveLocal is move from a queue of the local partitions, of moves whose records are in memory.
+func (n *Node) moveLocal(q *Queue, moves []Move, warm []message.Ref, e *errand) {
 	parts := []*Partition{q.part}
 	for i := range moves {
 		for _, t := range moves[i].Targets {
@@ -141,14 +135,14 @@ func (n *Node) moveLocal(q *Queue, moves []Move, warm []message.Ref, e *errand, 
 	h.entries = len(moves)
 	h.touch(q)
 	for i := range moves {
-		moved := &e.moved[from+i]
+		moved := &e.moved[i]
 		if moved.What != MoveOpen {
 			continue
 		}
 		p := plan{history: storeHistory(n.bodies, moves[i].History), stored: moves[i].History, targets: moves[i].Targets}
 		p.split(q.part)
 		*moved = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), warm[i], true)
-		q.await(moves[i].ID, e, from+i)
+		q.await(moves[i].ID, e, i)
 		h.dropped = append(h.dropped, p.history)
 		n.split(h)
 	}
@@ -413,7 +407,9 @@ func (q *Queue) answeredOffer(e *outEntry, answer mailAnswer, all, taken bool) {
 
 func (q *Queue) endOffer(id queue.ID, o onOffer) {
 	delete(q.offers, id)
-	o.e.end()
+	if o.e.left--; o.e.left == 0 {
+		close(o.e.done)
+	}
 }
 
 // endOffers tells those who wait for moves from a queue that it is gone. REQUIRES: q is held.

@@ -408,7 +408,7 @@ func TestWhatIsOnOfferToANodeThatIsForgotten(t *testing.T) {
 	m := f.movesTo("dlq", "dlq")[0]
 	offer := func() {
 		f.t.Helper()
-		e := &errand{moved: make([]Moved, 1), done: make(chan struct{})}
+		e := newErrand(1)
 		a := newAsk()
 		a.errand, a.moves = e, []int{0}
 		if err := q.group().question(a, func(w *commandWriter) {

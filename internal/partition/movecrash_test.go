@@ -214,10 +214,10 @@ func verifyMoves(t *testing.T, seed uint64, point string, fs *vfs.MemFS, told, o
 }
 
 // Large messages on disk are moved a few at a time, and the first may have arrived before the next are
-// asked for. Whoever waits waits for all of them.
+// asked for. Whoever waits waits for all of them, and what has arrived takes its room once.
 func TestMovesOfWhichSomeAreAnsweredBeforeOthersAreOffered(t *testing.T) {
 	const messages, size = 4, warmBytes * 3 / 4
-	defs := []definition{mailQueue("source", classic, "", false), mailQueue("target", quorum, "", false)}
+	defs := []definition{mailQueue("source", classic, "", false), full("target", quorum, messages)}
 	fs := vfs.NewMem()
 	w := startQueues(t, fs, 1, nil, defs, table{})
 	source := w.queues["source"]

@@ -41,8 +41,16 @@ func (a *application) missing() uint64 {
 	return 0
 }
 
-// moveReplicated is move from a replicated queue.
-func (n *Node) moveReplicated(q *Queue, moves []Move, e *errand) error {
+// moveReplicated is move from a replicated queue, of all moves. It is one command, which has no records.
+func (n *Node) moveReplicated(q *Queue, moves []Move) (*errand, error) {
+	e := newErrand(len(moves))
+	load := map[*Queue]coming{}
+	for at := 0; at < len(moves) && leaves(q, moves); {
+		warm := n.warmMoves(q, moves[at:])
+		n.crowded(q, moves[at:at+len(warm)], warm, e.moved[at:], load)
+		n.releaseAll(warm)
+		at += len(warm)
+	}
 	a := newAsk()
 	a.errand = e
 	for i := range moves {
@@ -51,7 +59,7 @@ func (n *Node) moveReplicated(q *Queue, moves []Move, e *errand) error {
 		}
 	}
 	if len(a.moves) == 0 {
-		return nil
+		return e, nil
 	}
 	err := n.askQueue(q, a, func(w *commandWriter) {
 		for _, i := range a.moves {
@@ -64,5 +72,5 @@ func (n *Node) moveReplicated(q *Queue, moves []Move, e *errand) error {
 	if Gone(err) {
 		err = nil // each says so
 	}
-	return err
+	return e, err
 }

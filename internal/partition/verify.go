@@ -85,8 +85,8 @@ func (n *Node) forgetReplicated(q *Queue, entries []Unreadable) error {
 		for i := range some {
 			moves[i].ID = some[i].ID
 		}
-		e := &errand{moved: make([]Moved, len(moves)), done: make(chan struct{})}
-		if err := n.moveReplicated(q, moves, e); err != nil {
+		e, err := n.moveReplicated(q, moves)
+		if err != nil {
 			return err
 		}
 		for i, moved := range e.moved {
