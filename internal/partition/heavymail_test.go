@@ -229,3 +229,35 @@ func TestADeathThatWasNotLoggedIsSeveralFrames(t *testing.T) {
 		t.Errorf("the message is in %d queues, want %d", len(found), targets)
 	}
 }
+
+// What has died and lies on disk is brought into memory to be routed. If it goes to another log it does
+// not stay there until that has taken it: many may wait.
+func TestDeathsOnDiskWaitForAnotherLogOnDisk(t *testing.T) {
+	const messages, size = 64, warmBytes / 8
+	fs := vfs.NewMem()
+	goOn := make(chan struct{})
+	defs := []definition{mailQueue("source", classic, "x", false), mailQueue("target", quorum, "", false)}
+	w := startQueues(t, fs, 1, nil, defs, table{"x": {"target"}})
+	for s := range message.Serial(messages) {
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{w.queues["source"]}, Body: heavy(w.n, s, size), TTL: -1, Priority: -1}})
+	}
+	if err := w.n.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+
+	w = startQueues(t, fs, 2, func(step string) {
+		if step == FailMailSent {
+			<-goOn
+		}
+	}, defs, table{"x": {"target"}})
+	defer w.stop()
+	source := w.queues["source"]
+	w.n.Configure(source, settings(func(s *queue.Settings) { s.MaxLength, s.DeadLetter = 0, true }), DeadLetter{Exchange: "x"})
+	w.await("all are on their way", func() bool { return w.n.Counts(source).Transit == messages })
+	if most := int64(2 * warmBytes); w.n.bodies.Memory() > most {
+		t.Errorf("%d bytes are in memory, want %d at most", w.n.bodies.Memory(), most)
+	}
+	close(goOn)
+	w.await("all have arrived", func() bool { return w.n.Counts(w.queues["target"]).Ready == messages })
+}

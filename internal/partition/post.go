@@ -22,6 +22,9 @@ func (n *Node) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, failed
 	}
 	n.bodies.Retain(e.body, 1)
 	n.bodies.Retain(e.history, 1)
+	if d.Stays && d.Logged {
+		e.body, _ = n.bodies.Cool(e.body) // its turn may come late: it goes on being on disk only
+	}
 	m := n.mailOf(h, q)
 	box := m.box(t.log)
 	e.after = m.taken
