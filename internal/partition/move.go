@@ -259,6 +259,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	if len(p.targets)+len(p.remote) < asked {
 		return Moved{What: MoveNoTarget}
 	}
+	offers = offers && len(p.remote) > 0
 	for _, t := range p.targets {
 		if rec != nil {
 			e.Size = t.size(rec)
@@ -266,11 +267,10 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 		switch {
 		case t.gone:
 			return Moved{MoveNoTarget, t.Incarnation}
-		case t != q && !t.m.Accepts(&e):
+		case (t != q || offers) && !t.m.Accepts(&e): // what is offered takes its room until it has left
 			return Moved{MoveRefused, t.Incarnation}
 		}
 	}
-	offers = offers && len(p.remote) > 0
 	var body, history message.Ref
 	if offers {
 		ok = q.m.Offer(id)

@@ -427,3 +427,19 @@ func TestWhatIsOnOfferToANodeThatIsForgotten(t *testing.T) {
 	offer()
 	offer()
 }
+
+// A message that is asked to go to its own queue, which is full, and to one in another log goes to
+// both or stays.
+func TestDL_19_6_TheSourceIsATargetAndFull(t *testing.T) {
+	f := newFleet(t, []definition{full("dlq", classic, 2), {"far", quorum, queue.Unlimited(), DeadLetter{}}}, table{})
+	for range 2 {
+		f.publish("dlq", nil, -1)
+	}
+	got := f.moved("dlq", nil, "dlq", "far")
+	if want := (Moved{MoveRefused, f.queues["dlq"].Incarnation}); got[0] != want {
+		t.Errorf("it is %+v, want %+v", got[0], want)
+	}
+	f.has("dlq", 1, 2)
+	f.has("far")
+	f.settled()
+}
