@@ -115,8 +115,10 @@ func (m *Machine) awaken(id ID, p *page, i uint) {
 	case stateDelayed:
 		m.unhide(id, p, i)
 	case stateReturned:
-		if at := slices.Index(m.returns, id); at >= 0 {
-			m.touchMeta()
+		m.touchMeta()
+		if at := slices.Index(m.returns, id); at == 0 {
+			m.returns = m.returns[1:] // mostly, and there may be very many behind it
+		} else if at > 0 {
 			m.returns = slices.Delete(m.returns, at, at+1)
 		}
 		m.setState(id, p, i, stateReady)

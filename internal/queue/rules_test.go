@@ -176,3 +176,27 @@ func TestForce(t *testing.T) {
 		}
 	}
 }
+
+// What has come back is mostly offered in the order in which it came back. No other of very many is moved for it.
+func TestAnOfferFromTheFrontOfTheReturns(t *testing.T) {
+	s := newScript(Config{Type: Quorum, MaxPriority: -1}, Unlimited())
+	const messages = 4
+	for range messages {
+		s.publish(1000, -1)
+	}
+	var out []ID
+	for range messages {
+		d, _ := s.Get(1000, false)
+		out = append(out, d.ID)
+	}
+	for _, id := range out {
+		s.Return(1000, id, nil, ReturnNack)
+	}
+	first, second := s.returns[0], &s.returns[1]
+	if !s.Offer(first) || &s.returns[0] != second {
+		t.Error("the others were moved")
+	}
+	if !s.Offer(*second) || len(s.returns) != messages-2 || s.Check() != nil {
+		t.Errorf("%d are in the list, want %d: %v", len(s.returns), messages-2, s.Check())
+	}
+}
