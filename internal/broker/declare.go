@@ -221,7 +221,7 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 		switch {
 		case ifUnused && n.Consumers > 0:
 			return topology.Refuse(topology.PreconditionFailed, "%s in use", q.Resource())
-		case ifEmpty && n.Ready > 0:
+		case ifEmpty && n.Ready+n.Offered > 0: // what is offered may be ready again
 			return topology.Refuse(topology.PreconditionFailed, "%s not empty", q.Resource())
 		}
 		return nil

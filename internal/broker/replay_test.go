@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -368,5 +369,43 @@ func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// BR-7.9: a queue whose messages are being replayed is not empty. What a full target has no room for is there still.
+func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
+	goOn := make(chan struct{})
+	c := open(t, Options{Failpoint: func(name string) {
+		if name == partition.FailMailSent {
+			<-goOn
+		}
+	}})
+	declare(t, c, "dlq")
+	declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: "quorum"},
+		amqp091.Field{Key: "x-max-length", Value: int64(1)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+	publish(t, c, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"}}})
+	done := make(chan ReplayResult)
+	go func() {
+		r, err := c.Replay(t.Context(), "dlq", ReplayRequest{})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- r
+	}()
+	eventually(t, "the message on its way", func() bool {
+		list := c.b.Node().Outboxes()
+		return len(list) == 1 && list[0].Waiting == 1
+	})
+	publish(t, c, "", "work", "first", amqp091.PropertyList{})
+	var e *topology.Error
+	if _, err := c.DeleteQueue("dlq", false, true); !errors.As(err, &e) || e.Kind != topology.PreconditionFailed {
+		t.Errorf("its deletion if it is empty: %v", err)
+	}
+	close(goOn)
+	if r := <-done; r.Refused != 1 {
+		t.Errorf("%+v", r)
+	}
+	if n := ready(t, c, "dlq"); n != 1 {
+		t.Errorf("%d messages are there, want 1", n)
 	}
 }
