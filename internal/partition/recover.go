@@ -118,6 +118,15 @@ func (n *Node) redo() error {
 		}
 	}
 	n.mailMu.Lock()
+	for _, b := range n.mail.out {
+		for i := range b.entries {
+			if e := &b.entries[i]; e.id != 0 {
+				if q := n.localQueue(e.source); q != nil {
+					q.m.Reserve(e.id) // of what was not logged only the outbox tells
+				}
+			}
+		}
+	}
 	n.mail.retake()
 	n.mailMu.Unlock()
 	n.newest()

@@ -154,6 +154,23 @@ func (m *Machine) RestorePurge(keep func(ID) bool) {
 	}
 }
 
+// Reserve sees to it that no entry to come gets the number of one that was not logged, and is gone, as long as
+// somebody still speaks of it.
+func (m *Machine) Reserve(id ID) {
+	if id.Lane() >= len(m.lanes) {
+		return
+	}
+	l := m.lane(id.Lane())
+	if l.next > id.Seq() {
+		return
+	}
+	m.touchMeta()
+	l.next = id.Seq() + 1
+	if last := len(l.slots) - 1; last >= 0 && l.spent(&l.slots[last]) {
+		m.drop(l, last) // it is not being filled any more
+	}
+}
+
 // Restored ends recovery: deliveries that were out come back, as if their
 // channels had closed (BR-14.2), in order; what is due or too much dies by Tick
 // and Trim as usual.
