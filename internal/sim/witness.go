@@ -88,12 +88,18 @@ func (x *witness) place(e *cluster.Entry) {
 	if e.At == 0 || len(e.Data) == 0 {
 		return
 	}
-	held.Apart(func() { // recovery has everything locked, and nobody is there to wait
-		b, err := x.node.journal.ReadAt(e.At, len(e.Data), nil)
-		if err == nil && string(b) != string(e.Data) {
-			x.broken("the data of entry %d are not at %s", e.Index, e.At)
-		}
-	})
+	if !x.stands(e.At, e.Data) {
+		x.broken("the data of entry %d are not at %s", e.Index, e.At)
+	}
+}
+
+// stands says whether the journal has the bytes there, if it has anything there that can be read.
+func (x *witness) stands(at journal.Pos, want []byte) bool {
+	var b []byte
+	var err error
+	// Recovery has everything locked, and nobody is there to wait.
+	held.Apart(func() { b, err = x.node.journal.ReadAt(at, len(want), nil) })
+	return err != nil || string(b) == string(want)
 }
 
 // agree compares the state with that of the others at the same index.
@@ -112,7 +118,7 @@ func (x *witness) agree() {
 }
 
 func (x *witness) Restore(snapshot []byte, at journal.Pos) error {
-	if b, err := x.node.journal.ReadAt(at, len(snapshot), nil); err == nil && string(b) != string(snapshot) {
+	if !x.stands(at, snapshot) {
 		x.broken("a snapshot is not at %s", at)
 	}
 	err := x.Replica.Restore(snapshot, at)
