@@ -169,3 +169,31 @@ func TestAShovelIsNoWayInFromThisMachine(t *testing.T) {
 		eventually(t, s, "the end of the shovel", func() bool { return len(s.shovels.Shown()) == 0 })
 	}
 }
+
+// What a shovel has for a queue elsewhere that is deleted meanwhile is not lost: it follows when the
+// queue is declared anew.
+func TestADeletedQueueElsewhereLosesNothing(t *testing.T) {
+	for _, mode := range []string{"on-confirm", "on-publish"} {
+		t.Run(mode, func(t *testing.T) {
+			here, _ := options(t.TempDir())
+			there, _ := options(t.TempDir())
+			a, b := mustStart(t, here), mustStart(t, there)
+			defer func() { mustStop(t, a); mustStop(t, b) }()
+			uri := "amqp://guest:guest@" + b.Addresses().AMQP[0].String() + "/%2F"
+			fill(t, a, "orders", 0, 1)
+			putShovel(t, a, "out", `{"src-uri":"amqp://","src-queue":"orders","dest-uri":"`+uri+`","dest-queue":"orders","reconnect-delay":1,"ack-mode":"`+mode+`"}`)
+			eventually(t, a, "the first message", func() bool { return depth(b, "orders") == 1 })
+			if _, err := b.broker.AsOperator("test", "/").DeleteQueue("orders", false, false); err != nil {
+				t.Fatal(err)
+			}
+			const n = 300
+			for i := range n { // one by one, so that a shovel that waits for no answer hears of it
+				fill(t, a, "orders", i, i+1)
+			}
+			eventually(t, a, "the queue anew", func() bool {
+				came := depth(b, "orders")
+				return came == n || came > 0 && mode == "on-publish" // some of these may have been on their way
+			})
+		})
+	}
+}

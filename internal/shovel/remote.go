@@ -251,14 +251,20 @@ func (s *remoteSource) settle(list []carried, f func(*client.Delivery) error) er
 }
 
 // remoteTarget is an exchange elsewhere.
-type remoteTarget struct{ *remote }
+type remoteTarget struct {
+	*remote
+	// returns are the messages that had no queue, if the target is a queue: should it be deleted,
+	// nothing is dropped, and the shovel starts anew. nil for an exchange, which may lead nowhere. There is room
+	// for a batch and, where nobody waits for answers, the one before it: the client waits for whoever reads it.
+	returns chan client.Return
+}
 
 func (w *worker) openRemoteTarget(ctx context.Context, a address) (target, error) {
 	r, err := w.dial(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	t := &remoteTarget{r}
+	t := &remoteTarget{remote: r}
 	if err := t.open(w); err != nil {
 		r.close()
 		return nil, err
@@ -272,6 +278,7 @@ func (t *remoteTarget) open(w *worker) error {
 		if _, err := t.declareQueue(e); err != nil {
 			return err
 		}
+		t.returns = t.ch.NotifyReturn(make(chan client.Return, 2*batchLimit))
 	}
 	if w.definition.ack != onConfirm {
 		return nil
@@ -280,6 +287,9 @@ func (t *remoteTarget) open(w *worker) error {
 }
 
 func (t *remoteTarget) publish(ctx context.Context, list []carried, confirm bool) ([]bool, error) {
+	if err := t.unroutable(); err != nil {
+		return nil, err
+	}
 	refused := make([]bool, len(list))
 	confirmations := make([]*client.DeferredConfirmation, 0, len(list))
 	for i := range list {
@@ -288,14 +298,14 @@ func (t *remoteTarget) publish(ctx context.Context, list []carried, confirm bool
 		if err != nil {
 			return nil, err
 		}
-		c, err := t.ch.PublishWithDeferredConfirmWithContext(ctx, m.exchange, m.key, false, false, p)
+		c, err := t.ch.PublishWithDeferredConfirmWithContext(ctx, m.exchange, m.key, t.returns != nil, false, p)
 		if err != nil {
 			return nil, err
 		}
 		confirmations = append(confirmations, c)
 	}
-	if !confirm {
-		return refused, nil
+	if !confirm { // what came back of earlier ones is told late: nobody waits for it
+		return refused, t.unroutable()
 	}
 	for i, c := range confirmations {
 		select {
@@ -307,7 +317,22 @@ func (t *remoteTarget) publish(ctx context.Context, list []carried, confirm bool
 			return nil, ctx.Err()
 		}
 	}
+	if err := t.unroutable(); err != nil {
+		return nil, err // which they were it does not say: all are moved again
+	}
 	return refused, nil
+}
+
+// unroutable is the error that messages came back, of which a target tells before it confirms them.
+func (t *remoteTarget) unroutable() error {
+	select {
+	case r, open := <-t.returns:
+		if open {
+			return fmt.Errorf("no queue for exchange '%s' and key '%s': %s", r.Exchange, r.RoutingKey, r.ReplyText)
+		}
+	default:
+	}
+	return nil
 }
 
 // blocked is as of the last that the other side has told.
