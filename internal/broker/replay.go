@@ -43,6 +43,7 @@ type ReplayResult struct {
 	Unroutable int `json:"unroutable"` // their exchange is gone or leads nowhere: they stay
 	Refused    int `json:"refused"`    // a target is full, or was deleted meanwhile: they stay
 	NoOrigin   int `json:"no_origin"`  // nothing tells where they came from: they stay
+	Gone       int `json:"gone"`       // somebody else took them meanwhile
 
 	// To counts the messages by where they went, or would go; RefusedBy those that stay by the
 	// queue that did not take them, and why.
@@ -236,6 +237,8 @@ func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen
 	moved, err := c.b.node.Move(ctx, q, moves)
 	for i, m := range moved {
 		switch m.What {
+		case partition.MoveGone:
+			result.Gone++
 		case partition.MoveDone:
 			result.Replayed++
 			result.To[to[i]]++

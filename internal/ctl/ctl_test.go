@@ -352,6 +352,19 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// A replay whose node goes in the middle says what became of it, and what to do.
+func TestAReplayThatIsCutOffTellsHowToGoOn(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer s.Close()
+	code, _, errs := run("--url", s.URL, "replay", "q")
+	if code != 69 || !strings.Contains(errs, "EOF") || !strings.Contains(errs, "nothing is lost or there twice. Run it again to go on.") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+	if _, _, errs = run("--url", s.URL, "replay", "q", "--dry-run"); strings.Contains(errs, "Run it again") {
+		t.Errorf("a dry run moves nothing, and says: %s", errs)
+	}
+}
+
 // Whether a name has a slash, a plus or letters of any script: it arrives.
 func TestNames(t *testing.T) {
 	url, _ := node(t)

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 type replayReport struct {
 	Examined, Matched, Replayed, Unroutable, Refused int
 	NoOrigin                                         int `json:"no_origin"`
+	Gone                                             int
 	To                                               map[string]int
 	RefusedBy                                        map[string]int `json:"refused_by"`
 }
@@ -50,7 +52,10 @@ func replayVerbs() []verb {
 				"limit": limit, "rate": rate, "dry_run": dryRun, "to": "origin",
 			}, &report)
 			if is(err, http.StatusNotFound) {
-				return failPlainly(exitData, "Object (queue, stream, exchange, etc) was not found")
+				return failPlainly(exitData, "Queue '%s' in vhost '%s' was not found", i.args[0], i.vhost)
+			}
+			if cut := new(failure); errors.As(err, &cut) && !dryRun { // no answer
+				return &failure{cut.code, cut.text + "\nWhat had been moved by then is at its targets, the rest is where it was: nothing is lost or there twice. Run it again to go on."}
 			}
 			if err != nil {
 				return explain(err)
@@ -64,7 +69,7 @@ func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 	if i.formatter == "json" {
 		text, err := encode(object{
 			"examined": r.Examined, "matched": r.Matched, "replayed": r.Replayed, "unroutable": r.Unroutable,
-			"refused": r.Refused, "no_origin": r.NoOrigin, "refused_by": r.RefusedBy, "to": r.To, "dry_run": dryRun,
+			"refused": r.Refused, "no_origin": r.NoOrigin, "gone": r.Gone, "refused_by": r.RefusedBy, "to": r.To, "dry_run": dryRun,
 		})
 		if err != nil {
 			return fail(exitSoftware, "%v", err)
@@ -84,6 +89,9 @@ func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 	}
 	if r.NoOrigin > 0 {
 		i.print("  %6d  stay: they have no death history", r.NoOrigin)
+	}
+	if r.Gone > 0 {
+		i.print("  %6d  were taken by somebody else meanwhile", r.Gone)
 	}
 	return nil
 }
