@@ -569,6 +569,11 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 	if !atLeastOnce && q.awaits(d.ID, p) {
 		return false
 	}
+	if q.part.group == nil && slices.ContainsFunc(p.targets, func(t *Queue) bool { return t.gone }) {
+		// One was deleted meanwhile, and its deletion may not be stored yet: after a crash it would be there again,
+		// without the message. Whoever routes the death anew waits until it is stored. A group deletes what is stored as deleted.
+		return false
+	}
 	h.entered = h.entered[:0]
 	logged := 0
 	counts := queue.Counts{Deliveries: d.Counts.Deliveries}
@@ -578,7 +583,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 	rec, priority := n.recordOf(q, d)
 	refused := 0
 	for _, t := range p.targets {
-		if t.gone || slices.Contains(q.answered[d.ID], t.Incarnation) {
+		if t.gone || slices.Contains(q.answered[d.ID], t.Incarnation) { // gone: in a group
 			continue
 		}
 		h.touch(t)

@@ -236,3 +236,32 @@ func TestAStrandedDeathIsCountedOnce(t *testing.T) {
 		}
 	}
 }
+
+// BR-14.1, DL-21.1: a death whose target is deleted between the look for targets and the move is routed
+// anew: the deletion may not be stored yet, and after a crash the target would be there without it.
+func TestADeathWhoseTargetGoesMeanwhileIsRoutedAnew(t *testing.T) {
+	for _, atLeastOnce := range []bool{false, true} {
+		t.Run(fmt.Sprint("at least once ", atLeastOnce), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			defs := []definition{mailQueue("source", classic, "x", atLeastOnce), mailQueue("goes", classic, "", false), mailQueue("stays", classic, "", false)}
+			var w *mailWorld
+			looked := 0
+			w = startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{"x": {"goes", "stays"}}, func(made *mailWorld) {
+				made.route = func(*Queue) {
+					switch looked++; looked {
+					case 1:
+						w.remove("goes") // this look still finds it
+					case 2:
+						w.rerouted.Store(&table{"x": {"stays"}})
+					}
+				}
+			})
+			defer w.stop()
+			w.killOne("source", 1)
+			w.await("the death has arrived", func() bool { return w.n.Counts(w.queues["stays"]).Ready == 1 })
+			if looked != 2 {
+				t.Errorf("targets were looked for %d times, want 2: what arrives must be decided anew", looked)
+			}
+		})
+	}
+}
