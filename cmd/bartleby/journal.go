@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -85,7 +87,7 @@ func journalCheckCommand() *cobra.Command {
 				if asJSON {
 					err = writeJSON(c.OutOrStdout(), r)
 				} else if err = r.Write(c.OutOrStdout()); err == nil && !r.Clean() {
-					_, err = fmt.Fprintf(c.OutOrStdout(), "run: bartleby journal repair --data-dir %s (shows what it would do)\n", dir)
+					err = writeWhatToRun(c.OutOrStdout(), r)
 				}
 				if err == nil && !r.Clean() {
 					err = &exitError{code: exitDamage}
@@ -96,6 +98,28 @@ func journalCheckCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "for programs")
 	return c
+}
+
+// writeWhatToRun names the repair that may be: where skipping is of no use, and the report says that cutting may be,
+// that one. The other damage needs something else first, which the report says.
+func writeWhatToRun(w io.Writer, r *rescue.Report) error {
+	flag := "--skip-frame"
+	if r.Failed != "" {
+		if !r.TryCut {
+			return nil
+		}
+		flag = "--cut"
+	}
+	_, err := fmt.Fprintf(w, "to see what a repair would do, run: bartleby journal repair --data-dir %s %s\n", inShell(r.Dir), flag)
+	return err
+}
+
+// inShell is a word as a shell reads it.
+func inShell(word string) string {
+	if !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@", r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func journalDumpCommand() *cobra.Command {

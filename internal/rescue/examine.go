@@ -157,17 +157,26 @@ func (e *examination) tables() error {
 		if !errors.As(err, &damage) {
 			return err
 		}
-		d := Damage{File: e.fs.PathJoin(e.dir, part), What: damage.Reason}
-		if name := e.fs.PathBase(damage.File); name != part {
-			d.File = e.fs.PathJoin(d.File, name)
-		}
-		d.What += ": all of " + part + "/ is given up" + lostWith[part]
-		e.found(d)
-		if err := e.giveUp(part); err != nil {
+		if err := e.damaged(part, damage); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// damaged notes damage of a store, and has its part count as missing.
+func (e *examination) damaged(part string, err error) error {
+	d := Damage{File: e.fs.PathJoin(e.dir, part), What: err.Error()}
+	var damage *store.DamageError
+	if errors.As(err, &damage) {
+		d.What = damage.Reason
+		if name := e.fs.PathBase(damage.File); name != part {
+			d.File = e.fs.PathJoin(d.File, name)
+		}
+	}
+	d.What = strings.ReplaceAll(d.What, e.tree.to, e.dir) + ": all of " + part + "/ is given up" + lostWith[part]
+	e.found(d)
+	return e.giveUp(part)
 }
 
 // giveUp has a part count as missing.
@@ -195,6 +204,10 @@ func (e *examination) index() error {
 			err = partition.ForgetPages(index, e.pages)
 		}
 		err = errors.Join(err, index.Close())
+	}
+	if store.IsDamage(err) && !e.lacks(indexDir) {
+		e.cut, e.pages = 0, nil
+		return e.damaged(indexDir, err)
 	}
 	if err != nil {
 		e.found(Damage{File: e.fs.PathJoin(e.dir, indexDir), What: err.Error()})
@@ -249,7 +262,7 @@ func (e *examination) logs() (err error) {
 	}
 	if err := mend(e.fs, e.tree.to, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
 		e.report.Failed = err.Error()
-	} else if e.names, err = e.declarations(); err != nil {
+	} else if e.names, err = e.readDeclarations(); err != nil {
 		e.found(Damage{File: e.fs.PathJoin(e.dir, stateDir), What: err.Error()})
 		e.report.Failed = "the declarations cannot be read, and this cannot be repaired: restore a backup"
 	}
@@ -276,6 +289,18 @@ func (e *examination) logs() (err error) {
 	r.Behind = behind.touched(e.names)
 	r.Segments, r.Frames, r.TornBytes, r.End = len(e.log.Segments), e.log.Frames, e.log.TornBytes, e.log.End.String()
 	return nil
+}
+
+// readDeclarations reads them: without the tables, where those cannot be read.
+func (e *examination) readDeclarations() (names, error) {
+	n, err := e.declarations()
+	if store.IsDamage(err) && !e.lacks(stateDir) {
+		if err := e.damaged(stateDir, err); err != nil {
+			return nil, err
+		}
+		return e.declarations()
+	}
+	return n, err
 }
 
 // declarations reads them. A log without what it goes on from may have a queue and not its virtual host:
@@ -374,6 +399,7 @@ func (e *examination) recover() error {
 		e.report.Failed = err.Error()
 		if e.report.How == SkipFrame && len(e.log.Holes) > 0 {
 			e.report.Failed += "; what is behind the damage cannot do without it: try --cut"
+			e.report.TryCut = true
 		}
 		return nil
 	}

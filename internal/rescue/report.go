@@ -55,6 +55,8 @@ type Report struct {
 	Salvaged *Salvaged `json:"brought_back,omitempty"`
 	// Failed is why a node would not start even after the repair; "" if it would.
 	Failed string `json:"failed,omitempty"`
+	// TryCut says that a repair with Cut may do where this one does not.
+	TryCut bool `json:"try_cut,omitempty"`
 
 	Segments  int    `json:"segments"`
 	Frames    int64  `json:"frames"`

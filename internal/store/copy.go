@@ -20,10 +20,13 @@ func (s *Store) CheckpointTo(dir string) error {
 }
 
 // Snapshot is what a store held at one moment.
-type Snapshot struct{ at *pebble.Snapshot }
+type Snapshot struct {
+	at  *pebble.Snapshot
+	dir string
+}
 
 // Snapshot keeps what s holds now until it is closed.
-func (s *Store) Snapshot() *Snapshot { return &Snapshot{s.db.NewSnapshot()} }
+func (s *Store) Snapshot() *Snapshot { return &Snapshot{s.db.NewSnapshot(), s.dir} }
 
 // Close lets go of it.
 func (s *Snapshot) Close() error { return s.at.Close() }
@@ -50,7 +53,7 @@ func (s *Snapshot) CopyTo(fs vfs.FS, dir string) (err error) {
 		clear(pairs)
 		return err
 	}
-	err = rangeOver(s.at, nil, func(key, value []byte) error {
+	err = rangeOver(s.at, s.dir, nil, func(key, value []byte) error {
 		keys = append(keys, append([]byte(nil), key...))
 		pairs[string(key)] = append([]byte{}, value...)
 		if len(keys) == batch {

@@ -3,8 +3,12 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -27,37 +31,67 @@ func IsDamage(err error) bool {
 	return errors.As(err, &damage) || pebble.IsCorruptionError(err) || errors.Is(err, errOlder)
 }
 
-// told makes a *DamageError of an error of Pebble's that means damage.
+// named finds the file in what Pebble says of one that it cannot open: a manifest, or the number of a table.
+var named = regexp.MustCompile(`(MANIFEST-\d+)|\bL\d+: (\d+):`)
+
+// errLocked is the error for a store that somebody else has open.
+var errLocked = errors.New("the store is in use")
+
+// told makes a *DamageError of an error of Pebble's, if that means damage. Most of what Pebble finds wrong it
+// does not call corruption: whatever the system has not refused is.
 func told(dir string, err error) error {
-	if err == nil || !pebble.IsCorruptionError(err) {
+	if err == nil || IsDamage(err) && !pebble.IsCorruptionError(err) || refused(err) {
 		return err
 	}
 	file, reason := dir, err.Error()
 	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
 		file, reason = info.Path, info.Details.Error()
+	} else if found := named.FindStringSubmatch(reason); found != nil && found[1] != "" {
+		file = filepath.Join(dir, found[1])
+	} else if found != nil {
+		file = filepath.Join(dir, found[2]+tableSuffix)
 	}
 	reason, _, _ = strings.Cut(reason, "\n")
 	return &DamageError{file, reason}
 }
 
+// refused says whether an error is of the system, or of this program: the file may be what was written.
+func refused(err error) bool {
+	if errors.Is(err, ErrFormat) || errors.Is(err, errLocked) || errors.Is(err, fs.ErrPermission) {
+		return true
+	}
+	var number syscall.Errno
+	return errors.As(err, &number) && number != syscall.ENOENT && number != syscall.ENOTDIR && number != syscall.EISDIR
+}
+
 // Check reads all tables of a store that nobody has open, and changes nothing. Damage is
 // a *DamageError.
-func Check(fs vfs.FS, dir string) error {
+func Check(files vfs.FS, dir string) error {
+	if err := told(dir, check(files, dir)); err != nil {
+		return fmt.Errorf("store: reading %s: %w", dir, err)
+	}
+	return nil
+}
+
+func check(files vfs.FS, dir string) error {
+	if err := whole(files, dir); err != nil {
+		return err
+	}
 	o := &pebble.Options{
-		FS: fs, ReadOnly: true, DisableWAL: true, FormatMajorVersion: pebble.FormatVirtualSSTables,
+		FS: files, ReadOnly: true, DisableWAL: true, FormatMajorVersion: pebble.FormatVirtualSSTables,
 		Logger:        quietLogger{slog.New(slog.DiscardHandler), dir, newFailure(nil)},
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	}
 	db, err := pebble.Open(dir, o)
-	if err == nil {
-		if err = db.CheckLevels(nil); err == nil {
-			err = db.Close()
-		} else {
-			_ = db.Close()
-		}
+	if errors.Is(err, pebble.ErrDBDoesNotExist) {
+		return nil // a first start got no further: the next makes it
 	}
-	if err = told(dir, err); err != nil {
-		return fmt.Errorf("store: reading %s: %w", dir, err)
+	if err != nil {
+		return err
 	}
-	return nil
+	if err := db.CheckLevels(nil); err != nil {
+		_ = db.Close()
+		return err
+	}
+	return db.Close()
 }

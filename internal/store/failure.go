@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -71,6 +72,15 @@ func (w watched) OpenDir(name string) (vfs.File, error) {
 		return nil, err
 	}
 	return watchedDir{f, name, w.failed}, nil
+}
+
+// Lock implements vfs.FS.
+func (w watched) Lock(name string) (io.Closer, error) {
+	c, err := w.FS.Lock(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errLocked, err)
+	}
+	return c, nil
 }
 
 // Unwrap returns the file system below, see vfs.Root.

@@ -37,6 +37,7 @@ var ErrFormat = errors.New("the store is in a format this version does not know"
 // Store is an open store.
 type Store struct {
 	db     *pebble.DB
+	fs     vfs.FS
 	dir    string
 	log    *wal // nil: a crash takes back what was not flushed
 	failed *failure
@@ -98,11 +99,15 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 		DataCorruption: func(pebble.DataCorruptionInfo) {},
 		FlushBegin:     func(pebble.FlushInfo) { flushing() },
 	}
-	db, err := pebble.Open(dir, o)
+	err := whole(fs, dir)
+	var db *pebble.DB
+	if err == nil {
+		db, err = pebble.Open(dir, o)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("store: opening %s: %w", dir, told(dir, err))
 	}
-	return &Store{db: db, dir: dir, failed: quiet.failed, pacing: pacing}, nil
+	return &Store{db: db, fs: fs, dir: dir, failed: quiet.failed, pacing: pacing}, nil
 }
 
 // checkFormat writes the version into a new store and refuses another one's.
@@ -217,21 +222,21 @@ func (s *Store) DiskBytes() int64 { return int64(s.db.Metrics().DiskSpaceUsage()
 // then returned. Key and value are valid during the call only. It sees the store as it was when Range was called.
 func (s *Store) Range(prefix []byte, f func(key, value []byte) error) error {
 	s.waits()
-	return told(s.dir, rangeOver(s.db, prefix, f))
+	return rangeOver(s.db, s.dir, prefix, f)
 }
 
-func rangeOver(db pebble.Reader, prefix []byte, f func(key, value []byte) error) (err error) {
+func rangeOver(db pebble.Reader, dir string, prefix []byte, f func(key, value []byte) error) (err error) {
 	lower := prefix
 	if len(lower) == 0 {
 		lower = []byte{0} // before every key; Pebble built with -race cannot seek to an empty one
 	}
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(prefix)})
 	if err != nil {
-		return fmt.Errorf("store: reading: %w", err)
+		return fmt.Errorf("store: reading: %w", told(dir, err))
 	}
 	defer func() {
 		if closeErr := it.Close(); err == nil {
-			err = closeErr
+			err = told(dir, closeErr)
 		}
 	}()
 	for it.First(); it.Valid(); it.Next() {
@@ -242,7 +247,7 @@ func rangeOver(db pebble.Reader, prefix []byte, f func(key, value []byte) error)
 			return err
 		}
 	}
-	return it.Error()
+	return told(dir, it.Error())
 }
 
 // after returns the first key behind all that begin with prefix; nil if there is none.
@@ -266,5 +271,6 @@ func (s *Store) Close() error {
 	if err = errors.Join(err, s.db.Close()); err != nil {
 		return fmt.Errorf("store: closing: %w", err)
 	}
+	_ = writeClosed(s.fs, s.dir) // without it the store is one that a crash has ended
 	return nil
 }
