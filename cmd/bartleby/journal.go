@@ -116,7 +116,9 @@ func writeWhatToRun(w io.Writer, r *rescue.Report) error {
 
 // inShell is a word as a shell reads it.
 func inShell(word string) string {
-	if !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@", r) }) {
+	if !strings.ContainsFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@", r)
+	}) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

@@ -110,6 +110,11 @@ func TestDamageAndBackup(t *testing.T) {
 	if code, out := say(t, "journal", "repair", "--data-dir", dir); code != exitCannotLook || !strings.Contains(out, "--skip-frame or --cut") {
 		t.Errorf("a repair without a choice: %d, %s", code, out)
 	}
+	_, out = say(t, "journal", "check", "--data-dir", dir)
+	_, hint, _ := strings.Cut(out, "run: bartleby ")
+	if code, out := say(t, strings.Fields(hint)...); code != exitDamage || !strings.Contains(out, "--yes does it") {
+		t.Errorf("the check says to run %q, which says: %d, %s", hint, code, out)
+	}
 	if code, out := say(t, "journal", "repair", "--data-dir", dir, "--skip-frame"); code != exitDamage || !strings.Contains(out, "--yes does it") {
 		t.Errorf("a dry run: %d, %s", code, out)
 	}

@@ -1,14 +1,23 @@
 package rescue
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"maps"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/store"
+	"bartleby.mq/internal/topology"
 )
 
 // spoilFile says what may happen to a file of a store.
@@ -45,8 +54,31 @@ func rewrite(t *testing.T, files vfs.FS, path string, text []byte) {
 // Whatever file of the index or of the declarations is lost or spoilt: a node starts with all it had, or says what to
 // run, and what that says to run brings the messages back.
 func TestEveryFileOfAStore(t *testing.T) {
+	everyFile(t, checkpointed(t, 40), map[string]int{"orders": 40, "parked": 40, "critical": 40})
+}
+
+// The same where the log of declarations has given back its beginning, so that only the tables have the oldest.
+func TestEveryFileOfAStoreWithAShortLog(t *testing.T) {
 	whole := checkpointed(t, 40)
-	want := map[string]int{"orders": 40, "parked": 40, "critical": 40}
+	b, c := start(t, whole)
+	for range 50 {
+		long := amqp091.Table{{Key: "long", Value: strings.Repeat("x", 120<<10)}}
+		if _, err := c.DeclareQueue(topology.QueueDecl{Name: "long", Durable: true, Arguments: long}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.DeleteQueue("long", false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop(t, b)
+	if _, err := whole.Stat(whole.PathJoin(dataDir, stateLogDir, "0000000001.seg")); err == nil {
+		t.Fatal("the log has its first segment: the test shows nothing")
+	}
+	everyFile(t, whole, map[string]int{"orders": 40, "parked": 40, "critical": 40})
+}
+
+func everyFile(t *testing.T, whole *vfs.MemFS, want map[string]int) {
+	t.Helper()
 	for _, part := range []string{indexDir, stateDir} {
 		names, err := whole.List(whole.PathJoin(dataDir, part))
 		if err != nil {
@@ -69,7 +101,6 @@ func TestEveryFileOfAStore(t *testing.T) {
 					if !strings.Contains(err.Error(), "run: bartleby journal check --data-dir data") {
 						t.Fatalf("the start says %v", err)
 					}
-					t.Logf("the start says %v", err)
 					r := examined(t, files, SkipFrame)
 					if r.Clean() || r.Failed != "" || !strings.HasPrefix(r.Damages[0].File, files.PathJoin(dataDir, part)) {
 						t.Fatalf("the check: %+v", r)
@@ -85,5 +116,90 @@ func TestEveryFileOfAStore(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// The same of the index of a node whose journal does not go back to its beginning: every message that was not
+// settled is there again.
+func TestEveryFileOfABusyIndex(t *testing.T) {
+	d := makeBusy(t, 4, false)
+	names, err := d.files.List(d.files.PathJoin(dataDir, indexDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		for how, spoil := range spoilFile {
+			t.Run(name+" "+how, func(t *testing.T) {
+				files := d.files.CrashClone(vfs.CrashCloneCfg{})
+				spoil(t, files, files.PathJoin(dataDir, indexDir, name))
+				b, err := broker.Open(broker.Options{FS: files, Dir: dataDir, Partitions: 2})
+				if err == nil {
+					stop(t, b)
+				} else {
+					if !strings.Contains(err.Error(), "run: bartleby journal check --data-dir data") {
+						t.Fatalf("the start says %v", err)
+					}
+					repairedAs(t, files, "then")
+				}
+				missing := d.missingFrom(everywhere(t, files))
+				for try := 0; try < 50 && len(missing) > 0; try++ { // dead letters may be on their way to their queue
+					missing = d.missingFrom(everywhere(t, files))
+				}
+				if len(missing) > 0 {
+					t.Errorf("started %t: %d of %d messages are gone: %q", err == nil, len(missing), len(d.unsettled), missing)
+				}
+			})
+		}
+	}
+}
+
+// What the system refuses, and what a later version has written, is no damage: nothing is given up for it.
+func TestARefusalIsNoDamage(t *testing.T) {
+	whole := checkpointed(t, 10)
+	for _, part := range []string{indexDir, stateDir} {
+		for _, refusal := range []error{syscall.EIO, syscall.EACCES, syscall.EMFILE} {
+			t.Run(part+" "+refusal.Error(), func(t *testing.T) {
+				files := errorfs.Wrap(whole, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if op.Kind == errorfs.OpOpen && strings.Contains(op.Path, "/"+part+"/") && strings.Contains(op.Path, "MANIFEST") {
+						return &fs.PathError{Op: "open", Path: op.Path, Err: refusal}
+					}
+					return nil
+				}))
+				before := snapshot(t, whole)
+				if _, err := broker.Open(broker.Options{FS: files, Dir: dataDir}); !errors.Is(err, refusal) || strings.Contains(err.Error(), "journal check") {
+					t.Errorf("a start says %v", err)
+				}
+				if _, err := Examine(files, dataDir, SkipFrame); !errors.Is(err, refusal) {
+					t.Errorf("the check says %v", err)
+				}
+				if _, err := Repair(files, dataDir, RepairOptions{How: SkipFrame, Apply: true, Name: "then"}, io.Discard); !errors.Is(err, refusal) {
+					t.Errorf("the repair says %v", err)
+				}
+				after := snapshot(t, whole)
+				for path, text := range before {
+					if (strings.Contains(path, "/"+part+"/")) && after[path] != text {
+						t.Errorf("%s was changed", path)
+					}
+				}
+			})
+		}
+		t.Run(part+" of a later version", func(t *testing.T) {
+			files := whole.CrashClone(vfs.CrashCloneCfg{})
+			dir := files.PathJoin(dataDir, part)
+			names, err := files.List(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.format-version.") })
+			if err := files.Rename(files.PathJoin(dir, names[at]), files.PathJoin(dir, "marker.format-version.000099.999")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := broker.Open(broker.Options{FS: files, Dir: dataDir}); !errors.Is(err, store.ErrFormat) || strings.Contains(err.Error(), "journal check") {
+				t.Errorf("a start says %v", err)
+			}
+			if _, err := Examine(files, dataDir, SkipFrame); !errors.Is(err, store.ErrFormat) {
+				t.Errorf("the check says %v", err)
+			}
+		})
 	}
 }

@@ -37,12 +37,24 @@ var named = regexp.MustCompile(`(MANIFEST-\d+)|\bL\d+: (\d+):`)
 // errLocked is the error for a store that somebody else has open.
 var errLocked = errors.New("the store is in use")
 
-// told makes a *DamageError of an error of Pebble's, if that means damage. Most of what Pebble finds wrong it
-// does not call corruption: whatever the system has not refused is.
+// told makes a *DamageError of an error of Pebble's that means damage.
 func told(dir string, err error) error {
-	if err == nil || IsDamage(err) && !pebble.IsCorruptionError(err) || refused(err) {
+	if err == nil || !pebble.IsCorruptionError(err) {
 		return err
 	}
+	return damageOf(dir, err)
+}
+
+// toldOpening is told for what stands in the way of opening a store: most of what Pebble finds wrong then it does not
+// call corruption. Whatever the system has not refused is.
+func toldOpening(dir string, err error) error {
+	if err == nil || refused(err) || IsDamage(err) && !pebble.IsCorruptionError(err) {
+		return err
+	}
+	return damageOf(dir, err)
+}
+
+func damageOf(dir string, err error) *DamageError {
 	file, reason := dir, err.Error()
 	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
 		file, reason = info.Path, info.Details.Error()
@@ -67,7 +79,7 @@ func refused(err error) bool {
 // Check reads all tables of a store that nobody has open, and changes nothing. Damage is
 // a *DamageError.
 func Check(files vfs.FS, dir string) error {
-	if err := told(dir, check(files, dir)); err != nil {
+	if err := toldOpening(dir, check(files, dir)); err != nil {
 		return fmt.Errorf("store: reading %s: %w", dir, err)
 	}
 	return nil

@@ -105,7 +105,7 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 		db, err = pebble.Open(dir, o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("store: opening %s: %w", dir, told(dir, err))
+		return nil, fmt.Errorf("store: opening %s: %w", dir, toldOpening(dir, err))
 	}
 	return &Store{db: db, fs: fs, dir: dir, failed: quiet.failed, pacing: pacing}, nil
 }
