@@ -47,13 +47,13 @@ test: ## all tests that need nothing but Go
 race: ## all that has goroutines under the race detector, and a node for random clients
 	$(GO) test -race -short $(RACE)
 	$(GO) build -race -tags failpoints -o $(BIN)/race/bartleby ./cmd/bartleby
-	GORACE=halt_on_error=1 $(GO) test -count=1 ./test/conserve -episodes 60 -again 0 -bartleby $(BIN)/race/bartleby
+	GORACE=halt_on_error=1 $(GO) test -count=1 ./test/conserve -episodes 60 -bartleby $(BIN)/race/bartleby
 
 invariants: ## queues are checked after every step and locks at every wait: all packages, and kills and random clients of such a node
 	$(GO) test -tags invariants $(INVARIANTS)
 	$(GO) build -tags 'invariants failpoints' -o $(BIN)/invariants/bartleby ./cmd/bartleby
 	$(GO) test -count=1 ./test/crash -kills 8 -bartleby $(BIN)/invariants/bartleby
-	$(GO) test -count=1 ./test/conserve -episodes 60 -again 0 -bartleby $(BIN)/invariants/bartleby
+	$(GO) test -count=1 ./test/conserve -episodes 60 -bartleby $(BIN)/invariants/bartleby
 
 lint: $(BIN)/golangci-lint ## golangci-lint over the whole tree
 	$(BIN)/golangci-lint run ./...
