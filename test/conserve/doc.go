@@ -53,6 +53,5 @@
 // Where the ledger cannot know it forgives. Deliveries without acknowledgement are lost with
 // the socket. Over kills it holds only what is persistent, in durable queues, and promised
 // (BR-14.3, DL-21.1). Where shovels and replays carry messages, histories do not tell copies
-// apart, and what comes without the flag redelivered may be older or younger than what was read
-// before it: each of them may be how the message left. RabbitMQ, which must pass too, has some leave of its own, where l.peer says so.
+// apart. RabbitMQ, which must pass too, has some leave of its own, where l.peer says so.
 package conserve

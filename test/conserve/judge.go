@@ -233,7 +233,12 @@ func (j *judge) explain(m *message, queue string, path, visited []string, entere
 			all = append(all, []need{freely})
 		}
 	}
-	last := j.latest(here)
+	var last *delivery
+	for _, c := range here {
+		if last == nil || c.last.at > last.at {
+			last = c.last
+		}
+	}
 	if j.mayBeGone(j.l.deletes[queue], queue, entered, last) {
 		all = append(all, []need{deletedWith(queue)})
 	}
@@ -309,31 +314,14 @@ func (j *judge) diesFirst(m *message, queue string, path []string) bool {
 	return last != nil && m.act.doneAt.Add(time.Duration(specs[0].ttl)*time.Millisecond+margin).Before(last.sentAt.Add(time.Duration(specs[0].expires)*time.Millisecond))
 }
 
-// latest are the deliveries of which one was the last: that which was read last or, where shovels
-// make copies whose order nobody knows, the last of each.
-func (j *judge) latest(copies []*copied) (all []*delivery) {
-	for _, c := range copies {
-		switch {
-		case len(all) == 0 || j.l.moved():
-			all = append(all, c.last)
-		case c.last.at > all[0].at:
-			all[0] = c.last
-		}
-	}
-	return all
-}
-
-// dies says that the delivery was rejected for good.
-func (d *delivery) dies() bool { return d.how == rejected && !d.void }
-
 // mayBeGone says whether one of the acts (deletes or purges) may have taken the message. What
 // was rejected before is dead by then, and none of it (DL-1.2, DL-2.1, DL-2.2).
-func (j *judge) mayBeGone(acts []*act, queue string, entered *act, last []*delivery) bool {
+func (j *judge) mayBeGone(acts []*act, queue string, entered *act, last *delivery) bool {
 	for _, x := range acts {
 		if x.failed || j.over(x, entered) {
 			continue
 		}
-		dead := len(last) > 0 && !slices.ContainsFunc(last, func(d *delivery) bool { return !d.dies() || !d.settle.before(x) })
+		dead := last != nil && last.how == rejected && !last.void && last.settle.before(x)
 		if dead && !j.l.any(queue, func(s *queueSpec) bool { return s.atLeastOnce }) {
 			continue
 		}
@@ -351,9 +339,9 @@ const (
 )
 
 // mayDie says whether a message may die in a queue (DL-1.1).
-func (j *judge) mayDie(m *message, queue string, path []string, last []*delivery) (by causes) {
+func (j *judge) mayDie(m *message, queue string, path []string, last *delivery) (by causes) {
 	l := j.l
-	if slices.ContainsFunc(last, (*delivery).dies) {
+	if last != nil && last.how == rejected && !last.void {
 		by |= byReject
 	}
 	if l.any(queue, func(s *queueSpec) bool { return s.ttl >= 0 }) || len(path) == 0 && m.expiration >= 0 {

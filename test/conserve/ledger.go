@@ -52,8 +52,7 @@ type message struct {
 func (m *message) mode() mode { return m.act.ch.mode }
 
 // copied is a message in a queue, with the deaths that brought it there. One that died and
-// came back to the same queue is another copy, and so is one that a shovel may have carried
-// away and back: it comes without the flag redelivered again.
+// came back to the same queue is another copy.
 type copied struct {
 	m     *message
 	queue string
@@ -458,9 +457,6 @@ func (l *ledger) delivered(ch *channel, s *consumer, queue string, tag uint64, r
 		if other.queue == queue && other.sig == sig {
 			c = other
 		}
-	}
-	if l.moved() && !redelivered {
-		c = nil // carried here again it is new, and which of the two came first nobody knows
 	}
 	if c == nil {
 		c = &copied{m: m, queue: queue, sig: sig, path: path, root: root}

@@ -107,16 +107,6 @@ func (s *story) complains(fault string) {
 	}
 }
 
-// shovels has shovels carry messages from a to another queue, and back.
-func (s *story) shovels(to string) *queueSpec {
-	spec := &queueSpec{durable: true, dlx: "none", ttl: -1, maxLen: -1, expires: -1, limit: -1}
-	s.w.slots = append(s.w.slots, &slot{to, []*queueSpec{spec}})
-	s.l.specs[to] = []*queueSpec{spec}
-	s.l.declares[to] = append(s.l.declares[to], s.done("declare", to))
-	s.l.shovels = append(s.l.shovels, &mover{"a", to}, &mover{to, "a"})
-	return spec
-}
-
 func TestLedgerFindsWhatIsWrong(t *testing.T) {
 	for name, c := range map[string]struct {
 		tell  func(*story)
@@ -298,79 +288,6 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 		"died without a target, not counted": {func(s *story) {
 			s.w.slots[0].variants[0].ttl, s.w.slots[0].variants[0].dlx = 1, "none"
 			s.publish("m")
-		}, "explains no more"},
-		"given back, carried round by shovels, and found as new": {func(s *story) {
-			s.shovels("c")
-			s.publish("m")
-			s.deliver(s.ch, "m", "a", body, true)
-			s.l.channelEnded(s.ch)
-			s.drain("m", "a", false)
-		}, ""},
-		"acknowledged, after shovels carried round what another had, which is read later": {func(s *story) {
-			s.shovels("c")
-			s.publish("m")
-			other := s.channel(confirming)
-			s.settle(s.deliver(s.ch, "m", "a", body, false), acked, "settle ack")
-			s.deliver(other, "m", "a", body, false)
-			s.l.channelEnded(other)
-		}, ""},
-		"rejected, after shovels carried round what another had, which is read later": {func(s *story) {
-			s.shovels("c")
-			s.publish("m")
-			other := s.channel(confirming)
-			s.settle(s.deliver(s.ch, "m", "a", body, true), rejected, "settle nack")
-			s.deliver(other, "m", "a", body, false)
-			s.l.channelEnded(other)
-			s.drain("m", "b", false, "a")
-		}, ""},
-		"deleted with its queue, after shovels carried round what another rejected, which is read later": {func(s *story) {
-			s.shovels("c")
-			s.publish("m")
-			other := s.channel(confirming)
-			s.deliver(s.ch, "m", "a", body, true)
-			s.settle(s.deliver(other, "m", "a", body, false), rejected, "settle nack")
-			s.l.channelEnded(s.ch)
-			s.l.deletes["a"] = append(s.l.deletes["a"], s.done("delete", "a"))
-			s.l.deletes["a"][0].count = 1
-		}, ""},
-		"given back, carried round by shovels, given back as new, and nowhere": {func(s *story) {
-			s.shovels("c")
-			s.publish("m")
-			other := s.channel(confirming)
-			s.deliver(s.ch, "m", "a", body, true)
-			s.l.channelEnded(s.ch)
-			s.deliver(other, "m", "a", body, false)
-			s.l.channelEnded(other)
-		}, "lost"},
-		"carried round by shovels, acknowledged in vain, given back, and nowhere": {func(s *story) {
-			s.shovels("c")
-			s.publish("m")
-			other := s.channel(confirming)
-			d := s.deliver(s.ch, "m", "a", body, false)
-			s.l.settling(s.ch, s.ch.act("settle ack", ""), d.tag, false, acked)
-			s.l.connectionEnded(s.ch.c)
-			s.deliver(other, "m", "a", body, true)
-			s.l.channelEnded(other)
-		}, "lost"},
-		"one of two carried by shovels is found as new, and one death is counted": {func(s *story) {
-			s.shovels("c").maxLen = 1
-			s.publish("m")
-			s.publish("n")
-			s.deliver(s.ch, "m", "a", body, true)
-			s.l.channelEnded(s.ch)
-			s.drain("m", "a", false)
-			s.l.deaths = 1
-		}, ""},
-		"two carried by shovels are nowhere, and one death is counted": {func(s *story) {
-			s.shovels("c").maxLen = 1
-			s.publish("m")
-			s.publish("n")
-			other := s.channel(confirming)
-			s.deliver(s.ch, "m", "a", body, true)
-			s.l.channelEnded(s.ch)
-			s.deliver(other, "m", "a", body, false)
-			s.l.channelEnded(other)
-			s.l.deaths = 1
 		}, "explains no more"},
 		"confirmed and lost by a kill": {func(s *story) { s.publish("m"); s.l.kills = append(s.l.kills, s.l.tick()) }, "lost"},
 	} {
