@@ -101,8 +101,6 @@ func playWithFault(t *testing.T, kind string, seed uint64) (failed *errorfs.Op) 
 	f.left.Store(1 + int64(rng.ExpFloat64()*20))
 	var stopped error
 	held.Apart(func() { stopped = p.playUntilFailure() }) // a failure leaves the locks of its node behind
-	// What looks at the result is not to meet the fault that the play did not.
-	f.left.Store(0)
 	failed = f.hit.Load()
 	if stopped == nil && w.fatals.Load() == 0 {
 		p.ledger.verify(t, p.find(), true) // it went on
