@@ -24,15 +24,7 @@ func endText(pos Pos) string {
 
 // writeEnd notes that the log in dir is durable up to pos.
 func writeEnd(fs vfs.FS, dir string, pos Pos) error {
-	path := fs.PathJoin(dir, endName)
-	err := WriteSynced(fs, path+".new", []byte(endText(pos)))
-	if err == nil {
-		err = fs.Rename(path+".new", path)
-	}
-	if err == nil {
-		err = SyncDirectory(fs, dir)
-	}
-	return err
+	return Replace(fs, fs.PathJoin(dir, endName), []byte(endText(pos)))
 }
 
 // readEnd is what writeEnd has noted; 0 where nothing can be read.

@@ -159,6 +159,18 @@ func WriteSynced(fs vfs.FS, path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
+// Replace gives the file of that name the text, whole or not at all, whatever crashes meanwhile.
+func Replace(fs vfs.FS, path string, text []byte) error {
+	err := WriteSynced(fs, path+".new", text)
+	if err == nil {
+		err = fs.Rename(path+".new", path)
+	}
+	if err == nil {
+		err = SyncDirectory(fs, fs.PathDir(path))
+	}
+	return err
+}
+
 // SyncDirectory makes the names in a directory durable.
 func SyncDirectory(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)

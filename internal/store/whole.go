@@ -49,14 +49,7 @@ func writeClosed(fs vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
-	path := fs.PathJoin(dir, closedName)
-	if err = journal.WriteSynced(fs, path+".new", []byte(closedText(manifest, size, sum))); err == nil {
-		err = fs.Rename(path+".new", path)
-	}
-	if err == nil {
-		err = journal.SyncDirectory(fs, dir)
-	}
-	return err
+	return journal.Replace(fs, fs.PathJoin(dir, closedName), []byte(closedText(manifest, size, sum)))
 }
 
 // sumOf reads the first limit bytes of a file, or all if that is negative: how many there are, and their sum.
