@@ -77,12 +77,18 @@ func (k *Keep) path(kind Kind, number uint32) string {
 	return k.fs.PathJoin(k.dir, fileName(number, suffixes[kind]))
 }
 
+// Name is the file's name in its directory.
+func (f File) Name() string { return fileName(f.Number, suffixes[f.Kind]) }
+
 // List lists the files in the directory, by kind and number: those the journal has moved
 // here meanwhile, and those of writers that have not finished, included.
-func (k *Keep) List() ([]File, error) {
-	names, err := k.fs.List(k.dir)
+func (k *Keep) List() ([]File, error) { return Files(k.fs, k.dir) }
+
+// Files lists the files of the Keep in a directory, by kind and number, whether anybody has it open or not.
+func Files(fs vfs.FS, dir string) ([]File, error) {
+	names, err := fs.List(dir)
 	if err != nil {
-		return nil, fmt.Errorf("bodyfile: list %s: %w", k.dir, err)
+		return nil, fmt.Errorf("bodyfile: list %s: %w", dir, err)
 	}
 	slices.Sort(names)
 	var files []File
@@ -92,7 +98,7 @@ func (k *Keep) List() ([]File, error) {
 			if !ok {
 				continue
 			}
-			info, err := k.fs.Stat(k.fs.PathJoin(k.dir, name))
+			info, err := fs.Stat(fs.PathJoin(dir, name))
 			if err != nil {
 				return nil, fmt.Errorf("bodyfile: stat %s: %w", name, err)
 			}

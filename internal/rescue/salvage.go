@@ -5,9 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"strconv"
-	"strings"
 
+	"bartleby.mq/internal/bodyfile"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
@@ -47,11 +46,11 @@ func (e *examination) salvage(dir string) *partition.Salvage {
 			return damaged, err
 		},
 		Dense: func(f func(message.Location, message.Record) error) error {
-			files, err := e.denseFiles(keep)
+			files, err := e.filesOf(keep, bodyfile.Dense)
 			for _, file := range files {
 				if err == nil {
-					_, err = eachDense(e.fs, e.fs.PathJoin(keep, file.name), func(offset int64, r message.Record) error {
-						return f(message.MakeLocation(message.InKeep, file.number, uint32(offset)), r)
+					_, err = eachDense(e.fs, e.fs.PathJoin(keep, file.Name()), func(offset int64, r message.Record) error {
+						return f(message.MakeLocation(message.InKeep, file.Number, uint32(offset)), r)
 					}, func(int64, error) bool { return true })
 				}
 			}
@@ -60,26 +59,13 @@ func (e *examination) salvage(dir string) *partition.Salvage {
 	}
 }
 
-// denseFile is a dense file of the keep.
-type denseFile struct {
-	name   string
-	number uint32
-}
-
-// denseFiles are those of the keep, in order.
-func (e *examination) denseFiles(keep string) (list []denseFile, err error) {
-	names, err := e.fs.List(keep)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+// filesOf are the files of a kind in a keep, in order; none if there is no keep.
+func (e *examination) filesOf(keep string, kind bodyfile.Kind) ([]bodyfile.File, error) {
+	files, err := bodyfile.Files(e.fs, keep)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		digits, dense := strings.CutSuffix(name, ".keep")
-		if number, err := strconv.ParseUint(digits, 10, 29); dense && err == nil && number > 0 {
-			list = append(list, denseFile{name, uint32(number)})
-		}
-	}
-	return list, nil
+	return slices.DeleteFunc(files, func(f bodyfile.File) bool { return f.Kind != kind }), err
 }
 
 // retired notes what is damaged of the segments in the keep whose frames are all there is: no start reads those.
@@ -111,21 +97,11 @@ func (e *examination) behindKept() (journal.Pos, error) {
 	if !e.salvaging || !e.lacks(journalDir) {
 		return 0, nil
 	}
-	names, err := e.fs.List(e.fs.PathJoin(e.dir, keepDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	retired, err := e.filesOf(e.fs.PathJoin(e.dir, keepDir), bodyfile.Retired)
+	if err != nil || len(retired) == 0 {
 		return 0, err
 	}
-	newest := uint32(0)
-	for _, name := range names {
-		if strings.HasSuffix(name, ".seg") {
-			if n, err := strconv.ParseUint(strings.TrimSuffix(name, ".seg"), 10, 29); err == nil {
-				newest = max(newest, uint32(n))
-			}
-		}
-	}
-	if newest == 0 {
-		return 0, nil
-	}
+	newest := retired[len(retired)-1].Number
 	return journal.MakePos(newest+1, journal.FirstFrame), nil
 }
 
