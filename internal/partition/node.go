@@ -568,11 +568,7 @@ func (n *Node) forgetHeld(h *hold, q *Queue) {
 	messages, bytes := 0, q.m.Totals().HeldBytes
 	q.m.RangeHeld(func(d queue.Death) bool {
 		if body, history, ok := q.m.Bury(d.ID); ok {
-			outcome := deadletter.Deleted
-			if len(q.answered[d.ID]) > 0 {
-				outcome = deadletter.Routed
-			}
-			q.count(d.Reason, outcome)
+			q.count(d.Reason, q.endOf(d.ID))
 			h.drop(body, history)
 			if d.Logged && q.part.group == nil {
 				h.frame.settle(q.Incarnation, d.ID)

@@ -63,6 +63,15 @@ func (n *Node) countLate(t queue.Type, s Strategy, r deadletter.Reason, o deadle
 	}
 }
 
+// endOf is what becomes of a held death that is waited for no longer: it was routed if any
+// target has it.
+func (q *Queue) endOf(id queue.ID) deadletter.Outcome {
+	if len(q.answered[id]) > 0 {
+		return deadletter.Routed
+	}
+	return deadletter.Deleted
+}
+
 // endDeaths counts the deaths that go with their queue. Those that were sent elsewhere to be
 // taken at least once, and whose answers will come, count by these. REQUIRES: q is held, and
 // about to be closed.
@@ -72,11 +81,9 @@ func (n *Node) endDeaths(h *hold, q *Queue) {
 		q.count(d.Reason, deadletter.Deleted)
 	}
 	q.m.RangeHeld(func(d queue.Death) bool {
-		switch asked := len(q.asked[d.ID]); {
-		case len(q.answered[d.ID]) > 0:
-			q.count(d.Reason, deadletter.Routed)
-		case asked == 0:
-			q.count(d.Reason, deadletter.Deleted)
+		switch asked, end := len(q.asked[d.ID]), q.endOf(d.ID); {
+		case end == deadletter.Routed || asked == 0:
+			q.count(d.Reason, end)
 		default:
 			m := n.mailOf(h, q)
 			if m.late == nil {
