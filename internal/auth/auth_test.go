@@ -236,7 +236,7 @@ func TestBR_3_5_TopicPermissions(t *testing.T) {
 func TestBR_3_7_UserLimits(t *testing.T) {
 	u := newUsers(t)
 	for l, n := range map[Limit]int64{MaxConnections: 1, MaxChannels: 2} {
-		if err := u.SetLimit("u", l, n); err != nil {
+		if err := u.SetLimits("u", map[Limit]any{l: n}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,14 +249,21 @@ func TestBR_3_7_UserLimits(t *testing.T) {
 	if err := u.ClearLimit("u", MaxConnections); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.SetLimit("u", MaxChannels, int64(-1)); err != nil {
+	if err := u.SetLimits("u", map[Limit]any{MaxChannels: int64(-1)}); err != nil {
 		t.Fatal(err)
 	}
 	user, _ = u.User("u")
 	if err := errors.Join(user.CheckConnections(99), user.CheckChannels(99)); err != nil {
 		t.Error(err)
 	}
-	expectRefusal(t, u.SetLimit("u", "bogus", int64(1)), topology.Invalid, "Validation failed\n\nUnrecognised terms [{<<\"bogus\">>,1}] in user-limits\n")
+	expectRefusal(t, u.SetLimits("u", map[Limit]any{"bogus": int64(1)}), topology.Invalid, "Validation failed\n\nUnrecognised terms [{<<\"bogus\">>,1}] in user-limits\n")
+	u.TakeChanges()
+	if err := u.SetLimits("u", map[Limit]any{MaxConnections: int64(7), "bogus": int64(1)}); err == nil || len(u.TakeChanges()) != 0 {
+		t.Error("one of several limits is refused, and another is set")
+	}
+	if err := u.SetLimits("u", map[Limit]any{MaxConnections: int64(7), MaxChannels: int64(8)}); err != nil || len(u.TakeChanges()) != 1 {
+		t.Errorf("two limits are not one change: %v", err)
+	}
 }
 
 func TestBR_3_10_Tags(t *testing.T) {
@@ -281,7 +288,7 @@ func TestAccountsSurviveARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := u.SetLimit("u", MaxChannels, int64(5)); err != nil {
+	if err := u.SetLimits("u", map[Limit]any{MaxChannels: int64(5)}); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = u.PutUser("deleted", PasswordHash{}, nil)

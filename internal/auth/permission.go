@@ -31,10 +31,24 @@ func compile(expression string) *regexp.Regexp {
 	return re
 }
 
-// PutPermission sets what a user may do in a virtual host. An unknown user is Invalid (BR-15.9).
+// checkSizes refuses expressions that are too large. Those that are stored already are not asked.
+func checkSizes(expressions ...string) error {
+	for _, expression := range expressions {
+		if err := topology.CheckPatternSize(expression); err != nil {
+			return topology.Refuse(topology.Invalid, "%s", err)
+		}
+	}
+	return nil
+}
+
+// PutPermission sets what a user may do in a virtual host. An unknown user is Invalid (BR-15.9), and so is
+// an expression that is too large.
 // REQUIRES: the virtual host exists.
 func (u *Users) PutPermission(p Permission) (created bool, err error) {
 	if err := u.checkUser(p.User); err != nil {
+		return false, err
+	}
+	if err := checkSizes(p.Configure, p.Write, p.Read); err != nil {
 		return false, err
 	}
 	g := grantName{p.VHost, p.User}

@@ -42,7 +42,7 @@ func TestBR_14_1_EveryAccountIsReadBackEqual(t *testing.T) {
 				password := PasswordHash{text.Draw(t, "hash"), rapid.SampledFrom([]Algorithm{"", SHA256, Argon2id}).Draw(t, "algorithm")}
 				_, err = u.PutUser(name, password, []Tag{text.Draw(t, "tag"), Administrator}[:rapid.IntRange(0, 2).Draw(t, "tags")])
 			case 2:
-				err = u.SetLimit(name, rapid.SampledFrom([]Limit{MaxConnections, MaxChannels}).Draw(t, "limit"), integers.Draw(t, "value"))
+				err = u.SetLimits(name, map[Limit]any{rapid.SampledFrom([]Limit{MaxConnections, MaxChannels}).Draw(t, "limit"): integers.Draw(t, "value")})
 			case 3:
 				_, err = u.PutPermission(Permission{VHost: vhost, User: name, Configure: text.Draw(t, "configure"), Write: text.Draw(t, "write"), Read: text.Draw(t, "read")})
 			case 4:

@@ -32,13 +32,15 @@ const clientIDVariable = "{client_id}"
 
 // newTopicPattern puts in what is known of the entry. Names are escaped, so that they match only themselves.
 func newTopicPattern(expression string, vhost message.VHost, user string) topicPattern {
-	expression = strings.NewReplacer(
-		"{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(string(vhost)),
-	).Replace(expression)
+	expression = withNames(expression, vhost, user)
 	if strings.Contains(expression, clientIDVariable) {
 		return topicPattern{open: expression}
 	}
 	return topicPattern{compiled: compile(expression)}
+}
+
+func withNames(expression string, vhost message.VHost, user string) string {
+	return strings.NewReplacer("{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(string(vhost))).Replace(expression)
 }
 
 // with puts the client id in. Without one the variable stays as it is and matches nothing sensible.
@@ -49,10 +51,15 @@ func (p topicPattern) with(clientID string) *regexp.Regexp {
 	if clientID == "" {
 		return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientIDVariable)))
 	}
-	return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientID)))
+	expression := strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientID))
+	if topology.CheckPatternSize(expression) != nil {
+		return nil // the client may choose an id of any length
+	}
+	return compile(expression)
 }
 
-// PutTopicPermission sets the keys a user may use with an exchange. An unknown user is Invalid.
+// PutTopicPermission sets the keys a user may use with an exchange. An unknown user is Invalid,
+// and so is an expression that is too large with the names in it.
 // REQUIRES: the virtual host exists.
 func (u *Users) PutTopicPermission(p TopicPermission) (created bool, err error) {
 	if err := u.checkUser(p.User); err != nil {
@@ -60,6 +67,9 @@ func (u *Users) PutTopicPermission(p TopicPermission) (created bool, err error) 
 	}
 	if err := message.CheckName("exchange", p.Exchange); err != nil {
 		return false, topology.Refuse(topology.Invalid, "%s", err)
+	}
+	if err := checkSizes(withNames(p.Write, p.VHost, p.User), withNames(p.Read, p.VHost, p.User)); err != nil {
+		return false, err
 	}
 	g := grantName{p.VHost, p.User}
 	_, existed := u.topics[g][p.Exchange]

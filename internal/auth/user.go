@@ -184,19 +184,24 @@ func (u *Users) dropGrants(chosen func(grantName) bool) {
 	}
 }
 
-// SetLimit sets a user's limit to a JSON value, which must be an integer.
-func (u *Users) SetLimit(name string, l Limit, value any) error {
-	switch l {
-	case MaxConnections, MaxChannels:
-	default:
-		return topology.Refuse(topology.Invalid, "Validation failed\n\nUnrecognised terms %s in user-limits\n",
-			erlterm.Format([]erlterm.Pair{{Key: string(l), Value: value}}))
+// SetLimits sets limits of a user to JSON values, which must be integers: all of them, or none if one is refused.
+func (u *Users) SetLimits(name string, limits map[Limit]any) error {
+	numbers := map[Limit]int64{}
+	for _, l := range slices.Sorted(maps.Keys(limits)) {
+		value := limits[l]
+		switch l {
+		case MaxConnections, MaxChannels:
+		default:
+			return topology.Refuse(topology.Invalid, "Validation failed\n\nUnrecognised terms %s in user-limits\n",
+				erlterm.Format([]erlterm.Pair{{Key: string(l), Value: value}}))
+		}
+		n, ok := value.(int64)
+		if !ok {
+			return topology.Refuse(topology.Invalid, "Validation failed\n\n%s should be a number, actually was %s\n", l, erlterm.Format(value))
+		}
+		numbers[l] = n
 	}
-	n, ok := value.(int64)
-	if !ok {
-		return topology.Refuse(topology.Invalid, "Validation failed\n\n%s should be a number, actually was %s\n", l, erlterm.Format(value))
-	}
-	return u.changeLimits(name, func(limits map[Limit]int64) { limits[l] = n })
+	return u.changeLimits(name, func(limits map[Limit]int64) { maps.Copy(limits, numbers) })
 }
 
 // ClearLimit removes a user's limit; that it was not set is no error.

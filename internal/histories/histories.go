@@ -68,6 +68,18 @@ func Parts(s *bodies.Store, ref message.Ref) (shared message.Ref, own []byte) {
 	return s.Base(ref), s.Bytes(ref)
 }
 
+// Size is about how many bytes the stored form has.
+func Size(s *bodies.Store, ref message.Ref) int {
+	if ref == 0 {
+		return 0
+	}
+	size := s.Size(ref)
+	if base := s.Base(ref); base != 0 {
+		size += s.Size(base)
+	}
+	return size
+}
+
 // Bytes is the stored form that ref refers to, nil if ref is 0. It is valid as long
 // as the caller holds a reference, and not to be written to.
 func Bytes(s *bodies.Store, ref message.Ref) []byte {

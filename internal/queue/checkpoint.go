@@ -184,9 +184,11 @@ func (m *Machine) saveMeta() {
 		}
 		b = binary.AppendUvarint(b, next)
 	}
-	b = binary.AppendUvarint(b, uint64(len(m.returns)))
+	b = binary.AppendUvarint(b, uint64(len(m.returns)-len(m.strays)))
 	for _, id := range m.returns {
-		b = binary.AppendUvarint(b, uint64(id))
+		if _, left := m.strays[id]; !left {
+			b = binary.AppendUvarint(b, uint64(id))
+		}
 	}
 	b = binary.AppendUvarint(b, m.hash)
 	m.pages.blob = b

@@ -34,7 +34,11 @@ func (m *Machine) NextDue() int64 {
 	if m.busy || m.overflowing() {
 		return 0
 	}
-	due := min(m.nextDue, m.nextWake, m.watch)
+	wake := m.nextWake
+	if m.pages.Exact && wake != never {
+		wake = max(0, wake-readLead) // for ReadAhead
+	}
+	due := min(m.nextDue, wake, m.watch)
 	if m.config.Strict {
 		due = min(due, m.headsDue())
 	}
@@ -329,8 +333,10 @@ func (m *Machine) headsDue() int64 {
 
 // expireHeads lets expired heads die, as RabbitMQ does: of the highest level
 // that has messages on classic queues (DL-8.9), of each level on quorum queues.
+// At most sliceLimit die at once: nobody gets what has expired, and NextDue tells of the rest.
 func (m *Machine) expireHeads(now int64) {
-	for range sliceLimit {
+	limit := sliceLimit
+	for ; limit > 0; limit-- {
 		id, p, i, ok := m.first()
 		if !ok {
 			return
@@ -343,8 +349,11 @@ func (m *Machine) expireHeads(now int64) {
 	if m.config.Type != Quorum {
 		return
 	}
+	if m.pages.AllHeads {
+		limit = math.MaxInt
+	}
 	for level, l := range m.lanes {
-		for l != nil && l.ready > 0 {
+		for ; limit > 0 && l != nil && l.ready > 0; limit-- {
 			seq, p, i := m.firstReady(level)
 			if due := m.due(p, i); due == 0 || due > now {
 				break

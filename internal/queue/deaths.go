@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 
 	"bartleby.mq/internal/deadletter"
@@ -37,6 +38,7 @@ func (m *Machine) die(now int64, id ID, p *page, i uint, reason deadletter.Reaso
 		s.reason, s.diedAt, s.by = reason, now, by
 	}
 	m.dying = append(m.dying, dying{id, now})
+	m.died++
 }
 
 // dying is an entry in stateDying. Its side row, if it has one with a reason, tells when it
@@ -55,8 +57,14 @@ func (m *Machine) diedOf(p *page, i uint) (reason deadletter.Reason, at int64, b
 	return deadletter.Expired, 0, nil
 }
 
+// unread is a death that cannot be routed for now: its record cannot be read (Spoil).
+type unread struct {
+	at    int64  // as dying.at
+	order uint64 // as which of all deaths (Machine.died) it has left dying; 0: it is still there
+}
+
 // Deaths appends up to limit of the deaths that wait to be routed to out, in
-// order (DL-1.9). They wait until they are given to Bury or Hold.
+// order (DL-1.9). They wait until they are given to Bury, Hold or Spoil.
 func (m *Machine) Deaths(limit int, out []Death) []Death {
 	m.skipBuried()
 	for k, x := range m.dying {
@@ -71,30 +79,91 @@ func (m *Machine) Deaths(limit int, out []Death) []Death {
 			}
 			m.glanceAt(ids[:n])
 		}
-		if p, i := m.find(x.id); p != nil && p.state(i) == stateDying {
-			d := m.death(x.id, p, i)
-			if d.At == 0 {
-				d.At = x.at
-			}
-			out = append(out, d)
+		if p, i := m.waits(x.id); p != nil {
+			out = append(out, m.deathAt(x.id, p, i, x.at))
 			limit--
 		}
 	}
 	return out
 }
 
+// RangeDeaths calls f for each entry that died and is not held, those given to Spoil first.
+func (m *Machine) RangeDeaths(f func(d Death)) {
+	m.skipBuried()
+	for id, u := range m.unread {
+		if p, i := m.find(id); p != nil {
+			f(m.deathAt(id, p, i, u.at))
+		}
+	}
+	for _, x := range m.dying {
+		if p, i := m.waits(x.id); p != nil {
+			f(m.deathAt(x.id, p, i, x.at))
+		}
+	}
+}
+
+// waits finds an entry that waits to be routed; the page is nil if it does not.
+func (m *Machine) waits(id ID) (*page, uint) {
+	if p, i := m.find(id); p != nil && p.state(i) == stateDying {
+		if _, spoilt := m.unread[id]; !spoilt {
+			return p, i
+		}
+	}
+	return nil, 0
+}
+
 // Waiting is how many deaths wait to be routed, some of which may be gone.
 func (m *Machine) Waiting() int { return len(m.dying) }
+
+// Spoil leaves a death out of Deaths from now on: its record cannot be read. The entry stays in the queue,
+// dead and counted. So what died after it is not kept behind it in dying, where nobody would take it out.
+func (m *Machine) Spoil(id ID) {
+	if p, _ := m.waits(id); p == nil {
+		return
+	}
+	if m.unread == nil {
+		m.unread = map[ID]unread{}
+	}
+	m.unread[id] = unread{}
+}
 
 // skipBuried drops what does not wait any more from the front of dying.
 func (m *Machine) skipBuried() {
 	for len(m.dying) > 0 {
-		if p, i := m.find(m.dying[0].id); p != nil && p.state(i) == stateDying {
+		x := m.dying[0]
+		if p, _ := m.waits(x.id); p != nil {
 			return
+		}
+		if _, spoilt := m.unread[x.id]; spoilt {
+			m.unread[x.id] = unread{x.at, m.died - uint64(len(m.dying)) + 1}
 		}
 		m.dying = m.dying[1:]
 	}
 	m.dying = nil
+}
+
+// dyingIDs are the entries that died and are not held, in the order of their deaths, and some that are gone.
+func (m *Machine) dyingIDs() []ID {
+	ids := make([]ID, 0, len(m.unread)+len(m.dying))
+	for id, u := range m.unread {
+		if u.order != 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b ID) int { return cmp.Compare(m.unread[a].order, m.unread[b].order) })
+	for _, x := range m.dying { // all of them later
+		ids = append(ids, x.id)
+	}
+	return ids
+}
+
+// deathAt is death, of an entry of which is known when it died if its row does not tell.
+func (m *Machine) deathAt(id ID, p *page, i uint, at int64) Death {
+	d := m.death(id, p, i)
+	if d.At == 0 {
+		d.At = at
+	}
+	return d
 }
 
 func (m *Machine) death(id ID, p *page, i uint) Death {
@@ -114,17 +183,14 @@ func (m *Machine) HasDeaths() bool {
 	return len(m.dying) > 0
 }
 
-// DiedBy says whether an entry waits to be routed that died at the moment given or before.
-func (m *Machine) DiedBy(at int64) bool {
-	if !m.HasDeaths() {
-		return false
-	}
-	first := m.dying[0] // they are in the order of their deaths
-	if first.at == 0 {
-		p, i := m.find(first.id)
-		_, first.at, _ = m.diedOf(p, i)
-	}
-	return first.at <= at
+// DeathCount is how many entries have come to wait to be routed while the machine is in memory. It
+// names those before a moment, which a clock would not: it may be set back.
+func (m *Machine) DeathCount() uint64 { return m.died }
+
+// Awaits says whether one of the first so many entries (see DeathCount) still waits to be routed.
+func (m *Machine) Awaits(died uint64) bool {
+	m.skipBuried()
+	return len(m.dying) > 0 && m.died-uint64(len(m.dying)) < died
 }
 
 // Dead says whether the entry is there and dead.
@@ -156,10 +222,13 @@ func (m *Machine) Hold(id ID) bool {
 	if s := m.peekSide(p, i); s == nil || s.reason == 0 {
 		s = m.sideOf(p, i)
 		s.reason = deadletter.Expired
-		if k := slices.IndexFunc(m.dying, func(x dying) bool { return x.id == id }); k >= 0 { // mostly among the first
+		if u := m.unread[id]; u.order != 0 {
+			s.diedAt = u.at
+		} else if k := slices.IndexFunc(m.dying, func(x dying) bool { return x.id == id }); k >= 0 { // mostly among the first
 			s.diedAt = m.dying[k].at
 		}
 	}
+	delete(m.unread, id)
 	return true
 }
 

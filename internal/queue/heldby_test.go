@@ -69,7 +69,7 @@ func TestAGetDoesNotLookAtThoseBeforeIt(t *testing.T) {
 	get := func() {
 		s.publish(1000, -1)
 		c := &Consumer{}
-		if _, ok := s.GetFor(1000, c, false); !ok {
+		if _, ok, _ := s.GetFor(1000, c, false); !ok {
 			t.Fatal("nothing to get")
 		}
 		got = append(got, c)

@@ -103,13 +103,16 @@ type Machine struct {
 	known   int     // levels that a checkpoint was told of, see Levels
 	lanes   []*lane // by priority level; nil until used
 	filled  [4]uint64
-	returns []ID // entries in stateReturned, and some that were
+	returns []ID            // entries in stateReturned, and some that were
+	strays  map[ID]struct{} // of returns, some that were and may be there again
 	sides   sides
 	cs      consumers
 
-	dying     []dying // entries in stateDying, in the order of their deaths; some may be gone
-	refusing  bool    // quorum: over the limit, until 80 % (DL-10.8)
-	born      int64   // when it was made, or its node started
+	dying     []dying       // entries in stateDying, in the order of their deaths; some may be gone
+	unread    map[ID]unread // of the entries in stateDying, those that are not to be routed
+	died      uint64        // how many have ever been among these, in this process
+	refusing  bool          // quorum: over the limit, until 80 % (DL-10.8)
+	born      int64         // when it was made, or its node started
 	lastUse   int64
 	graveyard []grave
 	late      []*page // empty, and out of their lanes, but for what they were at the cut of the checkpoint being written
@@ -477,6 +480,9 @@ func (m *Machine) forget(id ID, p *page, i uint) (body, history message.Ref, log
 			m.filled[id.Lane()>>6] &^= 1 << (id.Lane() & 63)
 		}
 	}
+	if from == stateDying {
+		delete(m.unread, id)
+	}
 	body, logged = p.refs[j], p.marks[j]&flagLogged != 0
 	if p.histories != nil {
 		history = p.histories[j]
@@ -704,6 +710,7 @@ func (m *Machine) first() (ID, *page, uint, bool) {
 		if p, i := m.find(id); p != nil && p.state(i) == stateReturned {
 			return id, p, i, true
 		}
+		delete(m.strays, id)
 		m.returns = m.returns[1:]
 	}
 	if level := m.highest(); level >= 0 {
@@ -802,26 +809,36 @@ func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
 // Get takes the next message for basic.get (BR-9.10). With noAck the references
 // in the delivery pass to the caller; else they are the machine's.
 func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
-	return m.GetFor(now, nil, noAck)
+	for again := true; again; {
+		d, ok, again = m.GetFor(now, nil, noAck)
+	}
+	return d, ok
 }
 
 // GetFor is Get by c, which is not attached: it only holds what it has got. c is
-// nil if nobody needs to know who that is.
-func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok bool) {
+// nil if nobody needs to know who that is. It lets only about a slice of what is due die: again says that
+// more comes before what there may be to get, and that the caller is to ask once more, with others in between.
+func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok, again bool) {
 	m.lastUse = now
-	m.expire(now, math.MaxInt)
+	limit := sliceLimit
+	if m.pages.AllHeads {
+		limit = math.MaxInt
+	}
+	more := m.expire(now, limit)
 	id, p, i, ok := m.first()
-	for ok && m.due(p, i) != 0 && m.due(p, i) <= now { // strict mode lets only so many heads die at once
+	for ; ok && m.due(p, i) != 0 && m.due(p, i) <= now; id, p, i, ok = m.first() {
+		if limit--; limit < 0 {
+			return Delivery{}, false, true
+		}
 		m.lapse(now, id, p, i)
-		id, p, i, ok = m.first()
 	}
 	if !ok {
-		return Delivery{}, false
+		return Delivery{}, false, more // what is due may be what has waited
 	}
 	d.fill(id, p, p.at(i))
 	if d.NoAck = noAck; noAck {
 		m.forget(id, p, i)
-		return d, true
+		return d, true, false
 	}
 	m.setState(id, p, i, stateOut)
 	m.setOwner(p, i, 0)
@@ -831,7 +848,7 @@ func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok boo
 		m.setOwner(p, i, c.slot)
 	}
 	p.marks[p.at(i)] |= flagRedelivered
-	return d, true
+	return d, true, false
 }
 
 // taken finds an entry that is out at c, nil meaning basic.get, and gives its

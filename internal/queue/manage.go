@@ -87,7 +87,7 @@ func (m *Machine) Purge() int {
 			}
 		}
 	}
-	m.returns = nil
+	m.returns, m.strays = nil, nil
 	return before - (m.n.Ready + m.n.Delayed + m.n.Held)
 }
 
@@ -147,7 +147,7 @@ func (m *Machine) Close() []*Consumer {
 		}
 		m.lanes[level] = nil
 	}
-	m.returns, m.dying, m.filled = nil, nil, [4]uint64{}
+	m.returns, m.strays, m.dying, m.unread, m.filled = nil, nil, nil, nil, [4]uint64{}
 	m.nextDue, m.nextWake, m.watch = never, never, math.MaxInt64
 	if len(m.graveyard)+len(m.late) == 0 {
 		m.sides.trim(0)

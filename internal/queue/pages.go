@@ -11,6 +11,9 @@ type Pages struct {
 	// Exact says that copies of pages tell all: what happens is decided again from
 	// a log of commands. Otherwise it is redone from a log of outcomes.
 	Exact bool
+	// AllHeads has all expired heads of a strict quorum queue die at once, and for a get all that is due, as earlier
+	// releases had it: what they have decided is decided again in the same way.
+	AllHeads bool
 	// Hot is how many pages at each end of a lane are not put away.
 	Hot int
 	// Horizon is how far ahead, in milliseconds, pages that were put away are read

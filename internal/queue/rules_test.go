@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"bartleby.mq/internal/message"
@@ -198,5 +199,52 @@ func TestAnOfferFromTheFrontOfTheReturns(t *testing.T) {
 	}
 	if !s.Offer(*second) || len(s.returns) != messages-2 || s.Check() != nil {
 		t.Errorf("%d are in the list, want %d: %v", len(s.returns), messages-2, s.Check())
+	}
+}
+
+// Those that are offered in another order leave the list as it is: none of very many is moved for any of them. They are
+// not in it for who reads it.
+func TestAnOfferFromTheMiddleOfTheReturns(t *testing.T) {
+	s := newScript(Config{Type: Quorum, MaxPriority: -1}, Unlimited())
+	const messages = 6
+	var out []ID
+	for range messages {
+		s.publish(1000, -1)
+	}
+	for range messages {
+		d, _ := s.Get(1000, false)
+		out = append(out, d.ID)
+	}
+	for _, id := range out {
+		s.Return(1000, id, nil, ReturnNack)
+	}
+	list := s.returns
+	for k := messages - 1; k > 0; k-- {
+		if !s.Offer(out[k]) || len(s.returns) != messages || &s.returns[0] != &list[0] || !slices.Equal(list, out) {
+			t.Fatalf("the list was moved for entry %d: %v", k, list)
+		}
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+	// Two are refused and stand behind the one that was never offered, in their places.
+	s.Withdraw(out[3])
+	s.Withdraw(out[2])
+	var again []ID
+	for {
+		d, ok := s.Get(1000, false)
+		if !ok {
+			break
+		}
+		again = append(again, d.ID)
+	}
+	if want := []ID{out[0], out[2], out[3]}; !slices.Equal(again, want) {
+		t.Errorf("delivered %v, want %v", again, want)
+	}
+	for _, id := range again {
+		s.Return(1000, id, nil, ReturnNack)
+	}
+	if err := s.Check(); err != nil || !slices.Equal(s.returns, again) || len(s.strays) > 0 {
+		t.Errorf("the returns are %v, %d of them were there before: %v", s.returns, len(s.strays), err)
 	}
 }

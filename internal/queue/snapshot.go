@@ -52,11 +52,7 @@ func (m *Machine) AppendRest(b []byte) []byte {
 		b = binary.AppendUvarint(b, next)
 	}
 	b = m.appendIDs(b, m.returns, stateReturned)
-	ids := make([]ID, len(m.dying))
-	for k, x := range m.dying {
-		ids[k] = x.id
-	}
-	b = m.appendIDs(b, ids, stateDying)
+	b = m.appendIDs(b, m.dyingIDs(), stateDying)
 	return m.appendConsumers(b)
 }
 
@@ -201,9 +197,10 @@ func (m *Machine) RestoreRest(b []byte, made func(*Consumer)) (rest []byte, err 
 			r.bad = r.bad || next >= 1<<seqBits
 		}
 	}
-	m.returns, m.dying = m.readIDs(&r, stateReturned), nil
+	m.returns, m.strays, m.dying, m.unread = m.readIDs(&r, stateReturned), nil, nil, nil
 	for _, id := range m.readIDs(&r, stateDying) {
 		m.dying = append(m.dying, dying{id: id})
+		m.died++
 	}
 	m.readConsumers(&r, made)
 	if r.bad {

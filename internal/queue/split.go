@@ -97,6 +97,17 @@ func (m *Machine) readAhead(now int64, limit int) (more bool) {
 	return m.nextWake <= now
 }
 
+// readLead is how much sooner than it has to be, in milliseconds, a page is read by ReadAhead.
+const readLead = 1000
+
+// ReadsAhead says whether there are pages for ReadAhead.
+func (m *Machine) ReadsAhead(now int64) bool { return m.nextWake <= now+readLead }
+
+// ReadAhead reads some of the pages that will be needed soon, at most readSlice, and says whether there are
+// more. It is for whoever proposes commands: a command reads all that are needed by then (Pages.Exact), and
+// finds none where they are in memory already. Nothing else changes by it.
+func (m *Machine) ReadAhead(now int64) (more bool) { return m.readAhead(now+readLead, readSlice) }
+
 // fetch reads the page at k ahead.
 func (m *Machine) fetch(now int64, l *lane, level, k int) {
 	s := &l.slots[k]

@@ -109,9 +109,9 @@ func (t *consistentHash) Route(dst []Destination, m *Message) []Destination {
 		return dst
 	}
 	h := t.hash(m)
-	best, bestScore := -1, math.Inf(-1)
+	best, bestScore := 0, math.Inf(-1)
 	for i := range t.list {
-		// A uniform number in (0,1), never either end.
+		// A uniform number in (0,1]: the largest are rounded to 1, and have the lowest score there is.
 		u := (float64(mix(h^t.list[i].seed)>>11) + 0.5) / (1 << 53)
 		if score := -t.list[i].weight / math.Log(u); score > bestScore {
 			best, bestScore = i, score

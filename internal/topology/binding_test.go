@@ -89,6 +89,33 @@ func TestBR_6_4_OneCopyPerQueue(t *testing.T) {
 	f.expectRoute("q000 q001", "", "q000", "q001", "q000", "missing")
 }
 
+// BR-6.3: what a message costs that reaches many exchanges grows with their number, not with its square: all
+// others wait for the topology meanwhile.
+func TestBR_6_3_ManyExchangesAreVisitedInLinearTime(t *testing.T) {
+	const exchanges = 2000
+	f := newFixture(t, Options{})
+	f.exchange(durableExchange("from", routing.Fanout))
+	f.queue(durableQueue("q"))
+	for i := range exchanges {
+		name := fmt.Sprintf("x%d", i)
+		f.exchange(durableExchange(name, routing.Fanout))
+		f.bind(toExchange("from", name, ""))
+		f.bind(toExchange(name, "from", ""))
+		f.bind(toQueue(name, "q", ""))
+	}
+	x, _ := f.vhost().Exchange("from")
+	var router Router
+	for range 2 { // the second time with what the first has left
+		router.seenExchanges.compared = 0
+		if got := router.Route(f.vhost(), x, &routing.Message{}, nil); len(got) != 1 {
+			t.Fatalf("%d queues, want 1", len(got))
+		}
+		if n := router.seenExchanges.compared; n > 2*exchanges+scanUpTo*scanUpTo {
+			t.Errorf("%d comparisons for %d exchanges", n, exchanges)
+		}
+	}
+}
+
 func TestBR_6_13_AlternateExchange(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.exchange(durableExchange("first", routing.Direct, arg("alternate-exchange", "second")))

@@ -30,7 +30,7 @@ func TestBR_14_1_DeclarationsSurviveARestart(t *testing.T) {
 	f.policy("p", "^a", 3, `{"max-length":4,"dead-letter-exchange":"dlx"}`)
 	f.policy("tie", "^a", 3, `{"max-length":3}`)
 	f.operatorPolicy("op", "", `{"expires":99}`)
-	if _, err := f.PutParameter(Parameter{vh, "shovel", "s", []byte(`{"src":1}`)}); err != nil {
+	if _, err := f.PutParameter(Parameter{vh, "shovel", "s", []byte(`{"src":1}`), "ada"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.PutGlobalParameter(GlobalParameter{"g", []byte(`"x"`)}); err != nil {
@@ -127,7 +127,7 @@ func TestBR_3_8_DeletingAVHostLeavesNothing(t *testing.T) {
 	if _, err := f.PutPolicy("w", PolicyDecl{Name: "p", Definition: Definition{"expires": int64(1)}}, true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.PutParameter(Parameter{"w", "c", "n", []byte("1")}); err != nil {
+	if _, err := f.PutParameter(Parameter{"w", "c", "n", []byte("1"), ""}); err != nil {
 		t.Fatal(err)
 	}
 	f.save()
@@ -157,6 +157,29 @@ func TestBR_15_9_VHostLimitErrors(t *testing.T) {
 	expectRefusal(t, f.SetVHostLimit(vh, MaxQueues, "x"), Invalid, "Validation failed\n\nmax-queues should be a number, actually was <<\"x\">>\n")
 }
 
+// Several limits are one change, so that a crash leaves none of them without the others; if one is
+// refused none is set.
+func TestLimitsOfAVirtualHostAreOneChange(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.save()
+	if err := f.SetVHostLimits(vh, map[Limit]any{MaxConnections: int64(1), MaxQueues: int64(2)}, false); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.save(); n != 1 {
+		t.Errorf("two limits are %d changes", n)
+	}
+	expectRefusal(t, f.SetVHostLimits(vh, map[Limit]any{MaxConnections: int64(3), MaxQueues: "x"}, true), Invalid, "Validation failed\n\nmax-queues should be a number, actually was <<\"x\">>\n")
+	if got := fmt.Sprint(f.vhost().Limits(), f.save()); got != "map[max-connections:1 max-queues:2] 0" {
+		t.Errorf("after a refusal the limits and the number of changes are %s", got)
+	}
+	if err := f.SetVHostLimits(vh, map[Limit]any{MaxQueues: int64(4)}, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(f.vhost().Limits(), f.save()); got != "map[max-queues:4] 1" {
+		t.Errorf("after one alone the limits and the number of changes are %s", got)
+	}
+}
+
 func TestLoadRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ key, value, want string }{
 		"not JSON":        {"topology/vhost/v", "{", "topology/vhost/v"},
@@ -170,6 +193,27 @@ func TestLoadRefusesDamage(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
 		}
+	}
+}
+
+// A pattern that was stored before patterns were bounded keeps no node from starting.
+func TestALargePatternThatIsStoredIsRead(t *testing.T) {
+	stored := [][2]string{
+		{"topology/vhost/v", `{"v":1,"name":"v"}`},
+		{"topology/policy/v/p", `{"v":1,"vhost":"v","name":"p","apply-to":"all","pattern":"` + strings.Repeat("a{1000}", 6) + `"}`},
+	}
+	s, err := Load(Options{}, func(yield func(k, v []byte) bool) {
+		for _, r := range stored {
+			if !yield([]byte(r[0]), []byte(r[1])) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := s.VHost("v"); !ok || len(v.Policies(false)) != 1 {
+		t.Error("the policy is not there")
 	}
 }
 

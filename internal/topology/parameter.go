@@ -21,6 +21,7 @@ type Parameter struct {
 	Component string
 	Name      string
 	Value     json.RawMessage
+	By        string // the user who has set it, "" for whoever runs the node
 }
 
 // GlobalParameter is a run-time parameter of the whole broker.
@@ -35,7 +36,7 @@ func (s *State) PutParameter(p Parameter) (created bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := cmp.Or(checkNamed("component", p.Component), checkNamed("parameter name", p.Name)); err != nil {
+	if err := cmp.Or(checkNamed("component", p.Component), checkNamed("parameter name", p.Name), checkNamed("user", p.By)); err != nil {
 		return false, err
 	}
 	if err := checkValue(p.Value); err != nil {
@@ -43,10 +44,11 @@ func (s *State) PutParameter(p Parameter) (created bool, err error) {
 	}
 	name := parameterName{p.Component, p.Name}
 	_, existed := v.parameters[name]
-	v.parameters[name] = slices.Clone(p.Value)
+	p.Value = slices.Clone(p.Value)
+	v.parameters[name] = p
 	s.revision++
 	s.log.Put(parameterKey(p.VHost, p.Component, p.Name), parameterRecord{
-		Version: recordVersion, VHost: p.VHost, Component: p.Component, Name: p.Name, Value: p.Value,
+		Version: recordVersion, VHost: p.VHost, Component: p.Component, Name: p.Name, Value: p.Value, By: p.By,
 	})
 	return !existed, nil
 }
@@ -82,9 +84,9 @@ func (s *State) DeleteParameter(vhost message.VHost, component, name string) (bo
 // Parameters lists the parameters of a component, or of all for "", by component and name.
 func (v *VHost) Parameters(component string) []Parameter {
 	var list []Parameter
-	for name, value := range v.parameters {
+	for name, p := range v.parameters {
 		if component == "" || name.component == component {
-			list = append(list, Parameter{v.Name, name.component, name.name, value})
+			list = append(list, p)
 		}
 	}
 	slices.SortFunc(list, func(a, b Parameter) int {
@@ -98,8 +100,8 @@ func (v *VHost) Parameters(component string) []Parameter {
 
 // Parameter finds one parameter.
 func (v *VHost) Parameter(component, name string) (Parameter, bool) {
-	value, ok := v.parameters[parameterName{component, name}]
-	return Parameter{v.Name, component, name, value}, ok
+	p, ok := v.parameters[parameterName{component, name}]
+	return p, ok
 }
 
 // PutGlobalParameter sets a parameter, replacing one there was.

@@ -15,6 +15,9 @@ const invalidPattern = "pattern should be regular expression but is invalid: "
 // and how many bytes it has read (DL-4.3). What that library knows and Go's does not, such
 // as look-ahead, is said in Go's words: the pattern is right there, and not to be had here.
 func patternComplaint(pattern string, err error) string {
+	if tooLarge := (*PatternTooLarge)(nil); errors.As(err, &tooLarge) {
+		return "pattern is too large: " + tooLarge.Error()
+	}
 	what, read := "", 0
 	var e *syntax.Error
 	if errors.As(err, &e) {

@@ -129,7 +129,7 @@ func (p *PolicyDecl) check(operator, strict bool) (*regexp.Regexp, error) {
 	if _, ok := number(p.Priority); !ok {
 		complaints = append(complaints, "priority should be a number, actually was "+erlterm.Format(p.Priority))
 	}
-	pattern, err := regexp.Compile(p.Pattern)
+	pattern, err := CompilePattern(p.Pattern)
 	if err != nil {
 		complaints = append(complaints, patternComplaint(p.Pattern, err))
 	}

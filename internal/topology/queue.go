@@ -198,7 +198,9 @@ func (s *State) checkQueue(d *QueueDecl, permit Permit) (*Queue, error) {
 	}
 	declaredDurable := d.Durable
 	d.Durable = d.Durable && !d.Exclusive
-	d.Arguments = s.withQueueType(v, d)
+	if d.Arguments, err = s.withQueueType(v, d); err != nil {
+		return nil, err
+	}
 	if exists {
 		if err := q.checkEquivalent(d); err != nil {
 			return nil, err
@@ -267,27 +269,27 @@ func deprecated(feature string) error {
 }
 
 // withQueueType adds x-queue-type where it is missing or empty. A default other than classic counts only for queues it
-// fits (BR-7.3).
-func (s *State) withQueueType(v *VHost, d *QueueDecl) amqp091.Table {
+// fits (BR-7.3). Arguments that are too large with it are refused.
+func (s *State) withQueueType(v *VHost, d *QueueDecl) (args amqp091.Table, err error) {
 	i := slices.IndexFunc(d.Arguments, func(f amqp091.Field) bool { return f.Key == "x-queue-type" })
 	if i >= 0 && d.Arguments[i].Value != "" {
-		return d.Arguments
+		return d.Arguments, nil
 	}
 	t := Classic
 	if d.Durable && !d.Exclusive && !d.AutoDelete && !d.ServerNamed {
 		t = s.DefaultQueueType(v)
 	}
-	args := slices.Clone(d.Arguments)
+	args = slices.Clone(d.Arguments)
 	if i >= 0 {
 		args[i].Value = string(t)
-		d.encoded, _ = encode(args) // as before, but for a few bytes
-		return args
+		d.encoded, err = encode(args)
+		return args, err
 	}
 	if len(d.encoded) > 0 {
 		d.encoded = append(slices.Clip(d.encoded), ',')
 	}
 	d.encoded = append(d.encoded, typeField(t)...)
-	return append(args, amqp091.Field{Key: "x-queue-type", Value: string(t)})
+	return append(args, amqp091.Field{Key: "x-queue-type", Value: string(t)}), nil
 }
 
 // typeField is what is stored of the argument x-queue-type.

@@ -91,6 +91,7 @@ type parameterRecord struct {
 	Component string          `json:"component,omitempty"`
 	Name      string          `json:"name"`
 	Value     json.RawMessage `json:"value"`
+	By        string          `json:"by,omitempty"`
 }
 
 func vhostKey(name message.VHost) string { return change.Key(vhostKind, string(name)) }

@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/routing"
 )
@@ -12,13 +14,53 @@ type Router struct {
 	// for other messages as long as the topology does not change.
 	ByKeys bool
 
-	found     []routing.Destination
-	exchanges []*Exchange         // those reached so far, in order; each is visited once (BR-6.3)
-	seen      map[*Queue]struct{} // built beyond scanUpTo queues
+	found         []routing.Destination
+	exchanges     []*Exchange // those reached so far, in order; each is visited once (BR-6.3)
+	seen          seen[*Queue]
+	seenExchanges seen[*Exchange]
 }
 
-// scanUpTo is how many queues are searched for duplicates one by one before a map is used.
+// scanUpTo is how many queues or exchanges are searched for duplicates one by one before a map is used.
 const scanUpTo = 32
+
+// seen tells what is in a list already.
+type seen[T comparable] struct {
+	set      map[T]struct{} // built beyond scanUpTo
+	compared int            // how much was looked at, for tests
+}
+
+// appendNew appends x to the list, which begins at start, unless it is there already.
+func (s *seen[T]) appendNew(list []T, start int, x T) []T {
+	if len(list)-start < scanUpTo {
+		s.compared += len(list) - start
+		if slices.Contains(list[start:], x) {
+			return list
+		}
+		return append(list, x)
+	}
+	if s.set == nil {
+		s.set = make(map[T]struct{}, 4*scanUpTo)
+	}
+	if len(s.set) == 0 {
+		s.compared += len(list) - start
+		for _, other := range list[start:] {
+			s.set[other] = struct{}{}
+		}
+	}
+	s.compared++
+	if _, ok := s.set[x]; ok {
+		return list
+	}
+	s.set[x] = struct{}{}
+	return append(list, x)
+}
+
+// end is the end of a list.
+func (s *seen[T]) end() {
+	if len(s.set) > 0 {
+		clear(s.set)
+	}
+}
 
 // Route appends to out the queues that a message published to x reaches, each once (BR-6.4), following bindings between
 // exchanges (BR-6.3) and alternate exchanges (BR-6.13). It only reads the topology.
@@ -43,7 +85,7 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 		for _, d := range r.found {
 			switch d := d.(type) {
 			case *Queue:
-				out = r.add(out, start, d)
+				out = r.seen.appendNew(out, start, d)
 			case *Exchange:
 				r.visit(d)
 			}
@@ -51,9 +93,8 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 	}
 	clear(r.found)
 	clear(r.exchanges)
-	if len(r.seen) > 0 {
-		clear(r.seen)
-	}
+	r.seen.end()
+	r.seenExchanges.end()
 	return out
 }
 
@@ -61,48 +102,18 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 // for nothing is bound to it.
 func (r *Router) routeDefault(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
 	if q, ok := v.queues[message.QueueName(m.Key)]; ok && !q.unstored {
-		out = r.add(out, start, q)
+		out = r.seen.appendNew(out, start, q)
 	}
 	for _, key := range m.More {
 		if q, ok := v.queues[message.QueueName(key)]; ok && !q.unstored {
-			out = r.add(out, start, q)
+			out = r.seen.appendNew(out, start, q)
 		}
 	}
 	return out
 }
 
 func (r *Router) visit(x *Exchange) {
-	for _, seen := range r.exchanges {
-		if seen == x {
-			return
-		}
-	}
-	r.exchanges = append(r.exchanges, x)
-}
-
-// add appends q unless it is in out already, from start on.
-func (r *Router) add(out []*Queue, start int, q *Queue) []*Queue {
-	if len(out)-start < scanUpTo {
-		for _, other := range out[start:] {
-			if other == q {
-				return out
-			}
-		}
-		return append(out, q)
-	}
-	if r.seen == nil {
-		r.seen = make(map[*Queue]struct{}, 4*scanUpTo)
-	}
-	if len(r.seen) == 0 {
-		for _, other := range out[start:] {
-			r.seen[other] = struct{}{}
-		}
-	}
-	if _, ok := r.seen[q]; ok {
-		return out
-	}
-	r.seen[q] = struct{}{}
-	return append(out, q)
+	r.exchanges = r.seenExchanges.appendNew(r.exchanges, 0, x)
 }
 
 // routesByKeys says whether the exchange looks at nothing of a message but its keys.

@@ -1,8 +1,8 @@
 package topology
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"bartleby.mq/internal/deadletter"
@@ -33,7 +33,7 @@ type VHost struct {
 	queues           map[message.QueueName]*Queue
 	policies         policySet
 	operatorPolicies policySet
-	parameters       map[parameterName]json.RawMessage
+	parameters       map[parameterName]Parameter
 }
 
 // Limit names a limit of a virtual host (BR-3.7).
@@ -94,7 +94,7 @@ func (s *State) addVHost(name message.VHost) *VHost {
 		limits:     map[Limit]int64{},
 		exchanges:  map[message.ExchangeName]*Exchange{},
 		queues:     map[message.QueueName]*Queue{},
-		parameters: map[parameterName]json.RawMessage{},
+		parameters: map[parameterName]Parameter{},
 	}
 	for _, p := range []struct {
 		name     message.ExchangeName
@@ -187,23 +187,42 @@ func (v *VHost) Limits() map[Limit]int64 {
 
 // SetVHostLimit sets a limit to a JSON value, which must be an integer (BR-15.9).
 func (s *State) SetVHostLimit(name message.VHost, l Limit, value any) error {
+	return s.SetVHostLimits(name, map[Limit]any{l: value}, false)
+}
+
+// SetVHostLimits sets all of these limits, or none of them if one is refused. Where they are
+// the only ones the others are removed.
+func (s *State) SetVHostLimits(name message.VHost, limits map[Limit]any, only bool) error {
 	v, err := s.vhost(name)
 	if err != nil {
 		return err
 	}
-	switch l {
-	case MaxConnections, MaxQueues:
-	default:
-		return validationFailed(fmt.Sprintf("Unrecognised terms %s in limits", erlterm.Format([]erlterm.Pair{{Key: string(l), Value: printable(value)}})))
+	result := maps.Clone(v.limits)
+	if only {
+		clear(result)
 	}
-	n, ok := value.(int64)
-	if !ok {
-		return validationFailed(fmt.Sprintf("%s should be a number, actually was %s", l, erlterm.Format(printable(value))))
+	for _, l := range slices.Sorted(maps.Keys(limits)) {
+		if result[l], err = limitOf(l, limits[l]); err != nil {
+			return err
+		}
 	}
-	v.limits[l] = n
+	v.limits = result
 	s.revision++
 	s.logVHost(v)
 	return nil
+}
+
+func limitOf(l Limit, value any) (int64, error) {
+	switch l {
+	case MaxConnections, MaxQueues:
+	default:
+		return 0, validationFailed(fmt.Sprintf("Unrecognised terms %s in limits", erlterm.Format([]erlterm.Pair{{Key: string(l), Value: printable(value)}})))
+	}
+	n, ok := value.(int64)
+	if !ok {
+		return 0, validationFailed(fmt.Sprintf("%s should be a number, actually was %s", l, erlterm.Format(printable(value))))
+	}
+	return n, nil
 }
 
 // ClearVHostLimit removes a limit; that it was not set is no error.
