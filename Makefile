@@ -92,9 +92,10 @@ conserve: ## random clients and a ledger, with kills and without: EPISODES of th
 twodrivers: ## random operations on a classic and a quorum queue: CHECKS lists of each kind; SEED=N repeats them
 	$(GO) test -count=1 -v -timeout 0 ./test/twodrivers -rapid.checks $(CHECKS) -rapid.seed $(SEED)
 
-sim: ## SEEDS simulated clusters, each with its own faults, a third of them with quorum queues; SEED=N is one of each
+sim: ## SEEDS simulated clusters, each with its own faults, a third of them with quorum queues, and nodes that crash; SEED=N is one of each
 	$(GO) test -count=1 -v -timeout 20m ./internal/sim -run TestSimulation -seeds $$(($(SEEDS) - $(SEEDS) / 3)) -seed $(SEED)
 	$(GO) test -count=1 -v -timeout 20m ./internal/partition -run TestSimulation -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
+	$(GO) test -count=1 -v -timeout 20m ./internal/partition -run TestLives -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
 
 soak: ## two hours: thousands of kills under load, simulated clusters, then an hour of fuzzing
 	$(GO) test -count=1 -v -parallel 4 -timeout 60m ./test/crash -kills 208 -for 30m

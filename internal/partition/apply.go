@@ -33,6 +33,7 @@ type application struct {
 	from uint64      // the process that proposed it
 	mine *proposal   // set if that is this one and somebody may wait
 	next int         // of mine.publishes
+	due  int         // entries that its ticks have handled
 }
 
 func (g *group) applyEntry(h *hold, e *cluster.Entry) {
@@ -55,6 +56,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	}
 	g.clock = a.moment(g.clock, now)
 	h.now, a.from = g.clock, origin
+	g.p.pages.AllHeads = a.r.version < headsVersion
 	if origin == g.node.Origin {
 		a.mine = g.proposals.take(number)
 	}
@@ -168,9 +170,7 @@ func (a *application) operation(code byte) {
 	case cmdPurge:
 		a.purge(q)
 	case cmdTick:
-		if q != nil {
-			q.m.Tick(a.h.now, sliceLimit)
-		}
+		a.tick(q)
 	case cmdTouch:
 		if q != nil {
 			q.m.Touch(a.h.now)
@@ -449,6 +449,21 @@ func (a *application) credit(q *Queue) {
 	q.m.Pump(a.h.now, sliceLimit)
 }
 
+// tick does what is due in a queue, if those before it in the command have left something to do: the group's
+// others wait meanwhile. A queue that is passed over is due still.
+func (a *application) tick(q *Queue) {
+	if q == nil || a.r.version >= headsVersion && a.due >= sliceLimit {
+		return
+	}
+	before := q.m.Totals()
+	if q.m.Tick(a.h.now, sliceLimit) {
+		a.due += sliceLimit // it stopped at its limit
+		return
+	}
+	after := q.m.Totals()
+	a.due += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
+}
+
 func (a *application) get(q *Queue) {
 	number, noAck := a.r.get()
 	if q == nil || a.r.bad {
@@ -460,8 +475,13 @@ func (a *application) get(q *Queue) {
 		c = ask.consumer
 	}
 	c.Number = number
-	d, ok := q.m.GetFor(a.h.now, c, noAck)
+	d, ok, again := q.m.GetFor(a.h.now, c, noAck)
 	switch {
+	case again:
+		if ask != nil {
+			ask.again = true
+		}
+		return
 	case !ok:
 		q.stats.GetNone++
 	case noAck:

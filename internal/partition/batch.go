@@ -292,3 +292,7 @@ type newEntry struct {
 	id     queue.ID
 	logged bool
 }
+
+// told says whether a frame has to tell of the entry: of one that a consumer has that does not acknowledge, so that it
+// is in no queue, if what was moved stays where it was until all targets have answered, as this one has.
+func (e *newEntry) told(keep bool) bool { return e.logged || keep && e.id == 0 }

@@ -52,12 +52,15 @@ import (
 // The commands of a process are numbered from 1 in each group; see forward.go. Those of
 // version 1 are taken whatever their number. Version 3 has aside and quit, and with it the
 // group's clock may go back (application.moment). Before version 4 what was taken for another
-// group left at once, and was stranded there if it was refused.
+// group left at once, and was stranded there if it was refused. Before version 5 all expired heads
+// of a strict queue died at once, and for a get all that was due (queue.Pages.AllHeads), and each tick of a command
+// handled a slice.
 const (
-	commandVersion  = 4
+	commandVersion  = 5
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4
+	headsVersion    = 5
 )
 
 const (
@@ -150,6 +153,11 @@ func (w *commandWriter) numbered(number uint64) []byte {
 	binary.LittleEndian.PutUint64(w.b[9:], number)
 	return w.b
 }
+
+// full says that the command has grown so large that no more is to be added to it: a group takes
+// no more than a frame of the journal. It is asked wherever what came before and what follows
+// need not be one command.
+func (w *commandWriter) full() bool { return len(w.b) >= frameBytes }
 
 func (w *commandWriter) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
 

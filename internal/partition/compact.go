@@ -52,6 +52,7 @@ type compactor struct {
 	bytes  int64
 	began  time.Time
 	batch  []moved // found under a lock, to be copied outside it
+	unread bool    // the log was told of a record that cannot be read
 }
 
 // Compact moves bodies out of files that hold few, if there are enough of them to
@@ -191,7 +192,12 @@ func (c *compactor) copy() error {
 			n.bodies.Release(m.from)
 			continue
 		}
-		if err == nil && c.out == nil {
+		if err != nil { // it may pass: it stays where it is, with its file, until the next time
+			c.tell(m, err)
+			n.bodies.Release(m.from)
+			continue
+		}
+		if c.out == nil {
 			c.out, err = n.Keep.Create()
 		}
 		var offset uint32
@@ -210,6 +216,14 @@ func (c *compactor) copy() error {
 	c.leave(len(c.batch))
 	c.pause()
 	return c.room()
+}
+
+// tell tells the log of the first record that cannot be read.
+func (c *compactor) tell(m *moved, err error) {
+	if !c.unread {
+		c.unread = true
+		c.n.Logger.Error("A message cannot be read to be moved out of an old file, which stays", "vhost", string(m.q.VHost), "queue", m.q.Name, "error", err)
+	}
 }
 
 // leave lets go of what was found and is not copied, from the i-th on.

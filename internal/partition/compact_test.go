@@ -1,11 +1,15 @@
 package partition
 
 import (
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"bartleby.mq/internal/bodyfile"
+	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -62,19 +66,7 @@ func TestCompactionFillsFilesUpToTheirSize(t *testing.T) {
 	fs := vfs.NewMem()
 	defs := []definition{{"stays", classic, queue.Unlimited(), DeadLetter{}}, {"goes", classic, queue.Unlimited(), DeadLetter{}}}
 	w := open(t, fs, defs, nil, 1000, nil)
-	for serial := range message.Serial(pairs) { // each two lie in a segment of their own
-		w.n.Run([]Op{
-			{Kind: Publish, Targets: []*Queue{w.queues["stays"]}, Body: w.record(serial, true, size), TTL: -1, Priority: -1},
-			{Kind: Publish, Targets: []*Queue{w.queues["goes"]}, Body: w.record(serial, true, size), TTL: -1, Priority: -1},
-		})
-	}
-	if n, err := w.n.Purge(w.queues["goes"]); n != pairs || err != nil {
-		t.Fatal(n, err)
-	}
-	w.settle()
-	if err := w.n.Checkpoint(); err != nil {
-		t.Fatal(err)
-	}
+	w.halfGone(pairs, size) // each two lie in a segment of their own
 	if did, err := w.n.Compact(); !did || err != nil {
 		t.Fatalf("Compact: %v, %v", did, err)
 	}
@@ -104,4 +96,66 @@ func TestCompactionFillsFilesUpToTheirSize(t *testing.T) {
 		t.Errorf("%d messages are left, want %d", len(found), pairs)
 	}
 	w.check(0)
+}
+
+// A record that cannot be read for a reason that may pass keeps its own file, and no other, from being given back.
+func TestCompactionPassesUnreadRecord(t *testing.T) {
+	const pairs, size = 60, 1000
+	fs := vfs.NewMem()
+	left := -1 // reads until one fails
+	defs := []definition{{"stays", classic, queue.Unlimited(), DeadLetter{}}, {"goes", classic, queue.Unlimited(), DeadLetter{}}}
+	w := &world{t: t, fs: fs, now: 1000, queues: map[string]*Queue{}}
+	w.disk = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind != errorfs.OpFileReadAt || strings.HasPrefix(op.Path, "index") || left < 0 {
+			return nil
+		}
+		if left--; left >= 0 {
+			return nil
+		}
+		return syscall.EMFILE
+	}))
+	w.make(defs, nil)
+	if err := w.n.Recover(); err != nil {
+		t.Fatal(err)
+	}
+	w.halfGone(pairs, size)
+	left = 0
+	if did, err := w.n.Compact(); !did || err != nil || left >= 0 {
+		t.Fatalf("Compact: %v, %v, %d reads left", did, err, left)
+	}
+	old := 0
+	w.n.bodies.RangeSegments(func(space message.Space, segment uint32, live, _ int64) bool {
+		if space == message.InJournal && live > 0 && segment < journal.Pos(w.n.cut.Load()).Segment() {
+			old++
+		}
+		return true
+	})
+	if old != 1 {
+		t.Errorf("%d old files are left, want that of the record that could not be read", old)
+	}
+	w.check(0)
+	w.close()
+	w = open(t, fs, defs, nil, 1000, nil)
+	if found := w.find(); len(found) != pairs {
+		t.Errorf("%d messages are left, want %d", len(found), pairs)
+	}
+}
+
+// halfGone publishes pairs of messages, one to the queue stays and one to goes, which is purged: each file that they
+// lie in is needed for half of what it has. It ends with a checkpoint.
+func (w *world) halfGone(pairs message.Serial, size int) {
+	w.t.Helper()
+	for serial := range pairs {
+		w.n.Run([]Op{
+			{Kind: Publish, Targets: []*Queue{w.queues["stays"]}, Body: w.record(serial, true, size), TTL: -1, Priority: -1},
+			{Kind: Publish, Targets: []*Queue{w.queues["goes"]}, Body: w.record(serial, true, size), TTL: -1, Priority: -1},
+		})
+	}
+	if n, err := w.n.Purge(w.queues["goes"]); n != int(pairs) || err != nil {
+		w.t.Fatal(n, err)
+	}
+	w.settle()
+	if err := w.n.Checkpoint(); err != nil {
+		w.t.Fatal(err)
+	}
 }

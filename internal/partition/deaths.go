@@ -171,12 +171,7 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 	}
 	defer n.putRouter(r)
 	n.at(FailDeathMarked)
-	for _, id := range n.warmDeaths(r, q) {
-		if q.spoilt == nil {
-			q.spoilt = map[queue.ID]bool{}
-		}
-		q.spoilt[id] = true
-	}
+	q.spoil(n.warmDeaths(r, q))
 	if len(r.deaths) == 0 {
 		return true, caused
 	}
@@ -188,6 +183,18 @@ func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
 	}
 	more = n.moveDeaths(r, q, true, &caused)
 	return more, caused
+}
+
+// spoil notes deaths that are not routed any more: they cannot be read.
+func (q *Queue) spoil(ids []queue.ID) {
+	if len(ids) == 0 {
+		return
+	}
+	q.part.mu.Lock()
+	defer q.part.mu.Unlock()
+	for _, id := range ids {
+		q.m.Spoil(id)
+	}
 }
 
 // pick pins a slice of the deaths of q; nil if none waits. REQUIRES: q is held.
@@ -203,15 +210,12 @@ func (n *Node) pick(q *Queue) *router {
 	if q.m.Waiting() > sliceLimit {
 		limit = sliceLimit
 	}
-	r.deaths = q.m.Deaths(limit+len(q.spoilt), r.deaths)
-	if len(q.spoilt) > 0 {
-		r.deaths = slices.DeleteFunc(r.deaths, func(d queue.Death) bool { return q.spoilt[d.ID] })
-	}
+	r.deaths = q.m.Deaths(limit, r.deaths)
 	if len(r.deaths) == 0 {
 		n.putRouter(r)
 		return nil
 	}
-	few := fewer(r.deaths)
+	few := n.fewer(r.deaths)
 	clear(r.deaths[len(few):])
 	r.deaths = few
 	for i := range r.deaths {
@@ -291,9 +295,11 @@ type warming int64
 
 // takes says whether a slice may have the message too, and counts it.
 func (w *warming) takes(body message.Ref, size uint32) bool {
-	if !body.OnDisk() {
-		return true
-	}
+	return !body.OnDisk() || w.add(int(size))
+}
+
+// add says whether so many bytes more may be in memory, and counts them.
+func (w *warming) add(size int) bool {
 	if *w > 0 && *w+warming(size) > warmBytes {
 		return false
 	}
@@ -301,11 +307,20 @@ func (w *warming) takes(body message.Ref, size uint32) bool {
 	return true
 }
 
-// fewer are the first deaths of a slice that may be brought into memory at once.
-func fewer(deaths []queue.Death) []queue.Death {
-	var w warming
+// portion is what a slice of deaths brings into memory: records, and histories, of which each
+// death gets a new one.
+type portion struct{ records, histories warming }
+
+// takes says whether a slice may have the death too, and counts it. REQUIRES: its queue is held.
+func (n *Node) takes(p *portion, d *queue.Death) bool {
+	return p.records.takes(d.Body, d.Size) && p.histories.add(histories.Size(n.bodies, d.History))
+}
+
+// fewer are the first deaths of a slice that may be in memory at once. REQUIRES: their queue is held.
+func (n *Node) fewer(deaths []queue.Death) []queue.Death {
+	var p portion
 	for i := range deaths {
-		if !w.takes(deaths[i].Body, deaths[i].Size) {
+		if !n.takes(&p, &deaths[i]) {
 			return deaths[:i]
 		}
 	}
@@ -575,7 +590,6 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		return false
 	}
 	h.entered = h.entered[:0]
-	logged := 0
 	counts := queue.Counts{Deliveries: d.Counts.Deliveries}
 	if n.ResetOnDeadLetter || q.m.Rules().ResetCounts {
 		counts.Deliveries = 0
@@ -614,12 +628,9 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		}
 		t.stats.Published++
 		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0})
-		if e.Logged && id != 0 {
-			logged++
-		}
 	}
 	sent := n.sendDeath(h, q, d, p, counts, atLeastOnce)
-	dropped = n.settleDeath(h, q, d, p, counts, atLeastOnce, refused, logged, sent)
+	dropped = n.settleDeath(h, q, d, p, counts, atLeastOnce, refused, sent)
 	for _, in := range h.entered {
 		in.q.m.Flow(h.now, in.id)
 	}
@@ -691,7 +702,7 @@ func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 
 // settleDeath ends the entry in its source, writes the frame's operation and
 // counts. It says whether the entry was dropped because there was nowhere to go.
-func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, atLeastOnce bool, refused, logged, sent int) (dropped bool) {
+func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, atLeastOnce bool, refused, sent int) (dropped bool) {
 	outcome := p.outcome
 	switch {
 	case len(h.entered) > 0 || sent > 0:
@@ -702,7 +713,7 @@ func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts qu
 		outcome = deadletter.NoRoute
 	}
 	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && len(q.answered[d.ID]) == 0) {
-		n.holdDeath(h, q, d, p, counts, logged)
+		n.holdDeath(h, q, d, p, counts)
 		q.note(d.ID, refused > 0)
 		return false
 	}
@@ -717,7 +728,7 @@ func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts qu
 		outcome = deadletter.Routed
 	}
 	delete(q.balked, d.ID)
-	n.logMove(h, q, d, p, counts, false, logged)
+	n.logMove(h, q, d, p, counts, false)
 	if sent == 0 || len(h.entered) > 0 || answered {
 		q.count(d.Reason, outcome) // else the answer tells
 	}
@@ -729,11 +740,17 @@ func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts qu
 
 // logMove writes the operation of a death: the entry leaves q, unless keep is
 // set, and enters the logged ones of h.entered.
-func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, keep bool, logged int) {
+func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, keep bool) {
+	told := 0
+	for _, in := range h.entered {
+		if in.told(keep) {
+			told++
+		}
+	}
 	switch {
 	case q.part.group != nil:
 		return // the command has it
-	case logged == 0:
+	case told == 0:
 		if d.Logged && !keep {
 			h.frame.settle(q.Incarnation, d.ID)
 		}
@@ -741,10 +758,13 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 	case d.Logged:
 		history := carried{ref: p.history, bytes: p.stored}
 		history.common, history.own = histories.Parts(n.bodies, p.history)
-		h.frame.move(q.Incarnation, d.ID, &history, keep, logged)
+		h.frame.move(q.Incarnation, d.ID, &history, keep, told)
 		for _, in := range h.entered {
-			if in.logged {
+			switch {
+			case in.logged:
 				h.frame.moveTarget(in.q.Incarnation, in.id, in.q.m.Due(in.id), counts.Deliveries, in.q.m.Size(in.id))
+			case in.told(keep):
+				h.frame.moveTarget(in.q.Incarnation, 0, 0, counts.Deliveries, 0)
 			}
 		}
 		return
@@ -754,20 +774,19 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 		if !in.logged {
 			continue
 		}
-		e := entered{queue: in.q.Incarnation, id: in.id, history: p.stored}
+		e := entered{queue: in.q.Incarnation, id: in.id, history: p.stored, historyRef: p.history}
 		e.record, e.recordRef = n.bodies.Bytes(d.Body), d.Body
 		n.bodies.Retain(d.Body, 1)
 		e.r.Due = in.q.m.Due(in.id)
 		e.r.Counts = counts
 		e.r.Redelivered = counts.Deliveries > 0
 		h.frame.enter(&e)
-		n.split(h) // each has the whole record; what leaves is in no log, so they need not be there together
 	}
 }
 
 // holdDeath keeps an at-least-once death in its queue until every target has
 // taken it; those that have are not asked again (DL-13.5).
-func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, logged int) {
+func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts) {
 	if q.m.Hold(d.ID) && d.Logged && q.part.group == nil {
 		h.frame.hold(q.Incarnation, d.ID, uint8(d.Reason), d.At)
 	}
@@ -777,7 +796,7 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 	for _, in := range h.entered {
 		q.answer(d.ID, in.q.Incarnation)
 	}
-	n.logMove(h, q, d, p, counts, true, logged)
+	n.logMove(h, q, d, p, counts, true)
 }
 
 // retryHeld tries the held deaths of q again (DL-13.4).
@@ -797,21 +816,25 @@ func (n *Node) retryHeld(q *Queue) {
 		h.entries = len(held)
 		n.unlock(h)
 		for rest := held; len(rest) > 0; {
-			slice := fewer(rest[:min(len(rest), sliceLimit/2)])
-			rest = rest[len(slice):]
-			n.routeAll(n.routeHeld(q, slice))
+			tried, caused := n.routeHeld(q, rest[:min(len(rest), sliceLimit/2)])
+			rest = rest[tried:]
+			n.routeAll(caused)
 		}
 	}
 	n.routeAll([]*Queue{q}) // what died meanwhile, and the end of routing
 }
 
-// routeHeld tries a slice of held deaths. REQUIRES: q.routing is the caller's.
-func (n *Node) routeHeld(q *Queue, slice []queue.Death) (caused []*Queue) {
+// routeHeld tries the first of some held deaths, and says how many. REQUIRES: q.routing is the caller's.
+func (n *Node) routeHeld(q *Queue, slice []queue.Death) (tried int, caused []*Queue) {
 	r := new(router)
 	h := n.lock(q.part)
 	r.dead, r.settings = q.dead, q.m.Settings()
-	for _, d := range slice {
-		if again, ok := q.m.Held(d.ID); ok && !q.gone {
+	var p portion
+	for ; tried < len(slice); tried++ {
+		if again, ok := q.m.Held(slice[tried].ID); ok && !q.gone {
+			if !n.takes(&p, &again) {
+				break
+			}
 			n.bodies.Retain(again.Body, 1)
 			n.bodies.Retain(again.History, 1)
 			r.deaths = append(r.deaths, again)
@@ -822,10 +845,10 @@ func (n *Node) routeHeld(q *Queue, slice []queue.Death) (caused []*Queue) {
 	n.planDeaths(r, q)
 	if q.part.group != nil {
 		n.proposeDeaths(r, q, r.settings.AtLeastOnce, false)
-		return caused
+		return tried, caused
 	}
 	n.moveDeaths(r, q, false, &caused)
-	return caused
+	return tried, caused
 }
 
 // expirationOf is the message's own TTL in milliseconds, -1 if it has none.

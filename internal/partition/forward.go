@@ -128,13 +128,13 @@ func (g *group) checkNewest() {
 	}
 }
 
-// lead says where proposals go from here on: nowhere if nobody leads. What is not
+// lead says where proposals go from here on: nowhere if nobody leads, or the node stops. What is not
 // applied goes there again.
 func (g *group) lead(leader uint64) {
 	ps := &g.proposals
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	ps.closed, ps.leader, ps.from = leader == 0, leader, 0
+	ps.closed, ps.leader, ps.from = leader == 0 || g.node.stopped(), leader, 0
 	g.again()
 }
 

@@ -21,15 +21,18 @@ import (
 //	deliver  queue | first id | count     they were delivered and are to be settled
 //	return   queue | id | deliveries | acquired | notBefore
 //	move     queue | id | history bytes, empty = as in the move before | keep | n | n × (queue, id, due, deliveries, size)
-//	         a death: the entry leaves, unless keep is 1, and enters the targets with its body
+//	         a death: the entry leaves, unless keep is 1, and enters the targets with its body; one with the id 0 has it and keeps
+//	         nothing
 //	alike    own bytes    the history of the move that follows has these of its own; the rest is that of the move before
 //	enter    queue | id | flags | due | deliveries | acquired | notBefore | held reason | died at | history bytes | record bytes
-//	         an entry with all its state, whose body the journal did not have
+//	         an entry with all its state, whose body the journal did not have; if the flags say that the history is that
+//	         of the enter or the mailOut before, it is left out
 //	purge    queue | n | n × id           all but these are gone
 //	hold     queue | id | reason | died at    the entry is dead and waits for its targets
 //	mailOut  log | number | target queue | queue | held id | flags | reason | deliveries | vhost bytes | history bytes | id
 //	         the outbox for that log takes an entry: the body of the one with that id, or if it is 0 the record bytes that follow;
-//	         the one with the held id waits in its queue for the answer, offered if the flags say that its move was asked for
+//	         the one with the held id waits in its queue for the answer, offered if the flags say that its move was asked for;
+//	         its history may be left out as in an enter
 //	mailAck  log | up to | n | n × (number | answer)   that log has taken what was sent, but for these; what was offered and nobody has taken is ready again
 //	mailIn   log | number | answer | heard             an entry from that log was taken, or refused
 //	mailBack log | number                              an entry stranded in the outbox for that log goes elsewhere
@@ -37,9 +40,13 @@ import (
 //	hash     queue | u64                  in tests: what the queue's state sums up to now, see queue.StateHash
 //	cut                                   a checkpoint has all that was before
 //	lost     the rest of the frame        here was damage, and an operator chose to go on without: entries that are named later may be unknown
+//
+// Record bytes that are none are those of the operation before that has some: what goes to many queues may be too much
+// for a frame otherwise.
 const (
-	frameVersion = 3
-	frameBefore  = 1 // the version before, without alike; 2 is the first byte of a group's log
+	frameVersion = 5
+	frameBefore  = 3 // without histories and records that are left out
+	frameFirst   = 1 // without alike, too; 2 is the first byte of a group's log, 4 of a note (IsDeclared)
 )
 
 const (
@@ -77,7 +84,11 @@ const (
 	enterOut
 	enterReturned
 	enterOffered
+	enterAgain // the history is left out
 )
+
+// mailAgain is a flag of a mailOut, beside those of its entry: the history is left out.
+const mailAgain = 1 << 7
 
 // frame builds a frame. Settles and deliveries of consecutive entries become
 // one operation.
@@ -91,6 +102,7 @@ type frame struct {
 
 	history    message.Ref // of the last move; its bytes need not be repeated
 	common     message.Ref // what that has in common with others, 0 if nothing; likewise
+	whole      message.Ref // the history of the last enter or mailOut; likewise
 	operations int         // so far; of a run, each entry counts
 	records    []placed    // records in this frame, to be told where they are; with a reference to each
 }
@@ -103,7 +115,7 @@ type placed struct {
 
 func (f *frame) reset() {
 	f.b = append(f.b[:0], frameVersion)
-	f.run, f.history, f.common, f.operations = 0, 0, 0, 0
+	f.run, f.history, f.common, f.whole, f.operations = 0, 0, 0, 0, 0
 	f.records = f.records[:0]
 }
 
@@ -153,8 +165,14 @@ func (f *frame) deliver(q uint64, id queue.ID) { f.extend(opDeliver, q, id) }
 
 // record writes a record's bytes and remembers to tell its place. The reference is
 // the frame's until then: a consumer may have got the message meanwhile, and be
-// done with it. What lies on disk is sealed, whoever published it.
+// done with it. What lies on disk is sealed, whoever published it. The record of the
+// operation before is not repeated.
 func (f *frame) record(body message.Ref, r []byte) {
+	if k := len(f.records); body != 0 && k > 0 && f.records[k-1].body == body {
+		f.uint(0)
+		f.records = append(f.records, f.records[k-1])
+		return
+	}
 	f.uint(uint64(len(r)))
 	at := len(f.b)
 	f.records = append(f.records, placed{body, uint32(at)})
@@ -235,12 +253,13 @@ func (f *frame) moveTarget(q uint64, id queue.ID, due int64, deliveries, size ui
 
 // entered is the operand of an enter operation.
 type entered struct {
-	queue     uint64
-	id        queue.ID
-	r         queue.Restored
-	history   []byte
-	record    []byte
-	recordRef message.Ref // whose place is to be noted; a reference passes to the frame
+	queue      uint64
+	id         queue.ID
+	r          queue.Restored
+	history    []byte
+	historyRef message.Ref // stays until the frame is written; 0: nobody else has it
+	record     []byte
+	recordRef  message.Ref // whose place is to be noted; a reference passes to the frame
 }
 
 func (f *frame) enter(e *entered) {
@@ -260,6 +279,10 @@ func (f *frame) enter(e *entered) {
 	if e.r.Offered {
 		flags |= enterOffered
 	}
+	again := f.again(e.historyRef)
+	if again {
+		flags |= enterAgain
+	}
 	f.b = append(f.b, flags)
 	f.moment(e.r.Due)
 	f.uint(uint64(e.r.Counts.Deliveries))
@@ -267,9 +290,18 @@ func (f *frame) enter(e *entered) {
 	f.moment(e.r.NotBefore)
 	f.uint(uint64(e.r.Held))
 	f.moment(e.r.DiedAt)
-	f.uint(uint64(len(e.history)))
-	f.b = append(f.b, e.history...)
+	if !again {
+		f.raw(e.history)
+	}
 	f.record(e.recordRef, e.record)
+}
+
+// again says whether a history is that of the enter or the mailOut before, and notes it if not. Somebody has to keep it
+// until the frame is written: else another may get its reference meanwhile.
+func (f *frame) again(history message.Ref) bool {
+	before := f.whole
+	f.whole = history
+	return history != 0 && history == before
 }
 
 func (f *frame) purge(q uint64, keep []queue.ID) {
@@ -309,6 +341,11 @@ type frameReader struct {
 	at   int
 	bad  bool
 	torn bool
+
+	// Of the operation before that has one.
+	history  []byte
+	record   []byte
+	recordAt int
 }
 
 func (r *frameReader) tear() { r.bad, r.torn = true, true }
@@ -386,6 +423,22 @@ func (r *frameReader) bytes() (b []byte, at int) {
 	at = r.at
 	r.at += int(n)
 	return r.all[at:r.at:r.at], at
+}
+
+// historyOr reads a history, unless it is again that of the operation before.
+func (r *frameReader) historyOr(again bool) []byte {
+	if !again {
+		r.history, _ = r.bytes()
+	}
+	return r.history
+}
+
+// recordBytes reads a record, or has that of the operation before, and where it begins.
+func (r *frameReader) recordBytes() (b []byte, at int) {
+	if b, at = r.bytes(); len(b) > 0 {
+		r.record, r.recordAt = b, at
+	}
+	return r.record, r.recordAt
 }
 
 // count reads a number of things of at least size bytes each.

@@ -13,11 +13,11 @@ import (
 // be told of it.
 var frameTrips = map[byte]func(chooser, *frame) Operation{
 	opPublish: func(c chooser, f *frame) (o Operation) {
-		r := c.record()
+		ref, r := c.kept()
 		o = Operation{Kind: "publish", Record: len(r), Serial: message.Record(r).Serial()}
 		o.Targets = c.entries()
 		o.Count = uint64(len(o.Targets))
-		f.publish(1, r, len(o.Targets))
+		f.publish(ref, r, len(o.Targets))
 		for _, t := range o.Targets {
 			f.target(t.Queue, t.ID, c.moment())
 		}
@@ -57,8 +57,8 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 	},
 	opEnter: func(c chooser, f *frame) Operation {
 		o := c.entry("enter")
-		r := c.record()
-		e := entered{queue: o.Queue, id: o.First, history: c.bytes(), record: r, recordRef: 1}
+		ref, r := c.kept()
+		e := entered{queue: o.Queue, id: o.First, history: c.bytes(), historyRef: message.Ref(c.IntN(2)), record: r, recordRef: ref}
 		o.Record, o.Serial, o.Reason = len(r), message.Record(r).Serial(), []deadletter.Reason{0, deadletter.Expired, deadletter.DeliveryLimit}[c.IntN(3)]
 		e.r.Redelivered, e.r.Out, e.r.Returned, e.r.Offered, e.r.Held = c.bool(), c.bool(), c.bool(), c.bool(), o.Reason
 		e.r.Due, e.r.NotBefore, e.r.DiedAt = c.int64(), c.int64(), c.int64()
@@ -86,10 +86,10 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		o := c.entry("mailOut")
 		target, at := c.uint64(), c.id()
 		o.Targets, o.Reason = []Target{{Queue: target}}, deadletter.Rejected
-		f.mailOut(c.uint64(), &outEntry{number: c.uint64(), target: target, source: o.Queue, id: o.First, flags: uint8(c.uint64()), reason: o.Reason, failed: c.uint32(), vhost: message.VHost(c.text())}, c.bytes(), at)
+		f.mailOut(c.uint64(), &outEntry{number: c.uint64(), target: target, source: o.Queue, id: o.First, flags: uint8(c.uint64()), reason: o.Reason, failed: c.uint32(), vhost: message.VHost(c.text()), history: message.Ref(c.IntN(2))}, func(message.Ref) []byte { return c.bytes() }, at)
 		if at == 0 {
-			r := c.record()
-			f.record(1, r)
+			ref, r := c.kept()
+			f.record(ref, r)
 			o.Record, o.Serial = len(r), message.Record(r).Serial()
 		} else {
 			o.First = at
@@ -117,6 +117,14 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		f.begin(opCut)
 		return Operation{Kind: "cut"}
 	},
+}
+
+// kept chooses a record and its reference: often one that the operation before may have had.
+func (c chooser) kept() (message.Ref, []byte) {
+	if c.bool() {
+		return 1, choosing(1).record()
+	}
+	return message.Ref(c.Uint64() | 2), c.record()
 }
 
 func (c chooser) entry(kind string) Operation {

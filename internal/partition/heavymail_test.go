@@ -200,8 +200,8 @@ func TestManyLargePublishesAreSeveralCommands(t *testing.T) {
 	}
 }
 
-// The journal has no copy of what dies unlogged, and each target in it gets one: not all in one frame.
-func TestADeathThatWasNotLoggedIsSeveralFrames(t *testing.T) {
+// The journal has no copy of what dies unlogged. Its frame has one for all targets together.
+func TestTheRecordOfADeathThatWasNotLoggedIsOnceInItsFrame(t *testing.T) {
 	const targets, size = 16, frameBytes / 4
 	defs := []definition{{"source", transient, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}}}
 	routes := table{}

@@ -49,7 +49,7 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	}
 	for _, p := range h.parts {
 		p.mu.Lock()
-		p.hold = h
+		p.hold, p.reads = h, 0
 	}
 	h.frame.reset()
 	h.now, h.pos, h.entries, h.step = n.Now(), 0, 0, steps{}
@@ -153,7 +153,7 @@ func (n *Node) release(h *hold) journal.Pos {
 	}
 	for i := len(h.parts) - 1; i >= 0; i-- {
 		p := h.parts[i]
-		p.longest = max(p.longest, h.entries)
+		p.longest, p.mostReads = max(p.longest, h.entries), max(p.mostReads, p.reads)
 		p.hold = nil
 		p.counted()
 		if len(p.timers) > 0 && p.timers[0].due < p.alarm {

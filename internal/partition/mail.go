@@ -57,6 +57,8 @@ type outbox struct {
 	// This process's own.
 	sent uint64      // up to this number they were sent
 	pos  journal.Pos // local: the frame that made the newest
+
+	unread int64 // since when something in it cannot be read, 0: all can
 }
 
 // outEntry is a message on its way to another log.
@@ -136,6 +138,16 @@ func (m *mail) inbox(from uint64) *inbox {
 		m.in = slices.Insert(m.in, i, &inbox{from: from})
 	}
 	return m.in[i]
+}
+
+// last is the number up to which everything from a log was taken.
+func (m *mail) last(from uint64) uint64 {
+	for _, b := range m.in {
+		if b.from == from {
+			return b.last
+		}
+	}
+	return 0
 }
 
 func compare(a, b uint64) int {

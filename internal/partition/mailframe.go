@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"fmt"
+
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -13,22 +15,28 @@ func (n *Node) logSend(h *hold, box *outbox, e *outEntry, d *queue.Death) {
 	if !d.Logged {
 		at = 0
 	}
-	h.frame.mailOut(box.to, e, n.historyBytes(e.history), at)
+	h.frame.mailOut(box.to, e, n.historyBytes, at)
 	if at == 0 {
 		n.bodies.Retain(e.body, 1)
 		h.frame.record(e.body, n.bodies.Bytes(e.body))
 	}
 }
 
-func (f *frame) mailOut(to uint64, e *outEntry, history []byte, at queue.ID) {
+func (f *frame) mailOut(to uint64, e *outEntry, history func(message.Ref) []byte, at queue.ID) {
 	f.begin(opMailOut)
 	for _, v := range []uint64{to, e.number, e.target, e.source, uint64(e.id)} {
 		f.uint(v)
 	}
-	f.b = append(f.b, e.flags, byte(e.reason))
+	flags, again := e.flags&mailFlags, f.again(e.history)
+	if again {
+		flags |= mailAgain
+	}
+	f.b = append(f.b, flags, byte(e.reason))
 	f.uint(uint64(e.failed))
 	f.raw([]byte(e.vhost))
-	f.raw(history)
+	if !again {
+		f.raw(history(e.history))
+	}
 	f.uint(uint64(at))
 }
 
@@ -56,10 +64,11 @@ func (f *frame) mailIn(from, number uint64, answer mailAnswer, heard uint64) {
 	f.uint(heard)
 }
 
-// logReceived writes an entry that came from another log.
+// logReceived writes an entry that came from another log. Its own history may go with the next delivery, while the frame
+// is still being made: then a reference no longer tells whether it is that of another entry.
 func (n *Node) logReceived(h *hold, q *Queue, id queue.ID, e *queue.Entry, in *mailed) {
 	n.bodies.Retain(e.Body, 1)
-	entry := entered{queue: q.Incarnation, id: id, history: in.history, record: in.record, recordRef: e.Body}
+	entry := entered{queue: q.Incarnation, id: id, history: in.history, historyRef: in.kept, record: in.record, recordRef: e.Body}
 	entry.r.Due, entry.r.Counts, entry.r.Redelivered = q.m.Due(id), e.Counts, e.Redelivered
 	h.frame.enter(&entry)
 }
@@ -67,15 +76,17 @@ func (n *Node) logReceived(h *hold, q *Queue, id queue.ID, e *queue.Entry, in *m
 func (r *recovery) mailOut(fr *frameReader, base uint64) {
 	to := fr.uint()
 	e := outEntry{number: fr.uint(), target: fr.uint(), source: fr.uint(), id: fr.id(), flags: fr.byte()}
+	again := e.flags&mailAgain != 0
+	e.flags &= mailFlags
 	e.reason, e.failed = fr.reason(true), fr.small()
 	vhost, _ := fr.bytes()
-	history, _ := fr.bytes()
+	history := fr.historyOr(again)
 	e.vhost = message.VHost(vhost)
 	at := fr.id()
 	var record []byte
 	var place int
 	if at == 0 {
-		record, place = fr.bytes()
+		record, place = fr.recordBytes()
 		if message.CheckRecord(record) != nil {
 			fr.bad = true
 		}
@@ -115,12 +126,14 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 		q.stranded++
 		return
 	}
-	if len(box.entries) == 0 {
+	switch {
+	case r.lost:
+		r.gap = !r.node.fill(box, e.number)
+	case len(box.entries) == 0:
 		box.first = e.number
 	}
-	if e.number != box.next() {
+	if r.gap = r.gap || e.number != box.next(); r.gap {
 		r.hold.drop(e.body, e.history)
-		r.gap = true
 		return
 	}
 	box.entries = append(box.entries, e)
@@ -132,6 +145,43 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 			q.m.RestoreOffered(e.id)
 		}
 	}
+}
+
+// maxLost is how many entries of an outbox may be lost with frames: more make no sense.
+const maxLost = 1 << 24
+
+// fill puts something into an outbox in the place of entries that were lost with frames, up to the one
+// of a number. The destination takes no number but the next: it is told that they go nowhere. It says
+// whether that makes sense.
+func (n *Node) fill(box *outbox, number uint64) bool {
+	if number > box.next()+maxLost {
+		return false
+	}
+	for box.next() < number {
+		box.put(outEntry{body: n.blank()})
+	}
+	return true
+}
+
+// nothing says whether the entry takes the place of one that was lost.
+func (e *outEntry) nothing() bool { return e.target == 0 }
+
+// fillOutboxes goes on behind the last number that each group has taken of the local partitions. If
+// the frames that gave the last numbers are lost, they would be given again, and what has them then
+// would count as taken. It says whether that makes sense.
+func (n *Node) fillOutboxes() error {
+	for _, p := range n.groups {
+		p.mu.Lock()
+		last := p.group.mail.last(localLog | n.NodeID)
+		p.mu.Unlock()
+		n.mailMu.Lock()
+		ok := last == 0 || n.fill(n.mail.box(p.group.id), last+1)
+		n.mailMu.Unlock()
+		if !ok {
+			return &DamageError{fmt.Errorf("group %d has taken entry %d of an outbox, which knows of none near that", p.group.id, last)}
+		}
+	}
+	return nil
 }
 
 func (r *recovery) mailAck(fr *frameReader) {

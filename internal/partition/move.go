@@ -292,13 +292,13 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 			n.send(h, q, &d, p, t, 0, mailMove, false)
 		}
 	}
-	count := n.enterMoved(h, &d, p, &e, rec)
+	n.enterMoved(h, q, &d, p, &e, rec)
 	for _, in := range h.entered {
 		if offers {
 			q.answer(id, in.q.Incarnation)
 		}
 	}
-	n.logMove(h, q, &d, p, queue.Counts{}, offers, count)
+	n.logMove(h, q, &d, p, queue.Counts{}, offers)
 	h.drop(body, history)
 	for _, in := range h.entered {
 		in.q.m.Flow(h.now, in.id)
@@ -309,9 +309,8 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	return Moved{What: MoveDone}
 }
 
-// enterMoved lets a message into the targets in its own log, which have room; it returns how
-// many of h.entered are logged. rec is its record, nil in a group.
-func (n *Node) enterMoved(h *hold, d *queue.Death, p *plan, e *queue.Entry, rec message.Record) (logged int) {
+// enterMoved lets a message of q into the targets in its own log, which have room. rec is its record, nil in a group.
+func (n *Node) enterMoved(h *hold, q *Queue, d *queue.Death, p *plan, e *queue.Entry, rec message.Record) {
 	h.entered = h.entered[:0]
 	for _, t := range p.targets {
 		h.touch(t)
@@ -323,7 +322,12 @@ func (n *Node) enterMoved(h *hold, d *queue.Death, p *plan, e *queue.Entry, rec 
 		if e.Body = d.Body; d.Stays && t.m.Consumers() == 0 {
 			e.Body, _ = n.bodies.Cool(e.Body) // as in moveDeath
 		}
-		id, result := t.m.Force(h.now, e)
+		// What comes back to its own queue has been there: with what others have given back, that may be over its limit.
+		enter := t.m.Force
+		if t == q {
+			enter = t.m.Impose
+		}
+		id, result := enter(h.now, e)
 		if result == queue.Refused { // full by an earlier target of the same move
 			n.bodies.Release(e.Body)
 			n.bodies.Release(p.history)
@@ -331,11 +335,7 @@ func (n *Node) enterMoved(h *hold, d *queue.Death, p *plan, e *queue.Entry, rec 
 		}
 		t.stats.Published++
 		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0})
-		if e.Logged && id != 0 {
-			logged++
-		}
 	}
-	return logged
 }
 
 // takenOffer does what follows once a target has answered for an entry that is offered to it.

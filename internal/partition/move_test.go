@@ -443,3 +443,71 @@ func TestDL_19_6_TheSourceIsATargetAndFull(t *testing.T) {
 	f.has("far")
 	f.settled()
 }
+
+// What clients give back counts for no limit, so that a queue may have more than it takes. A message that is
+// asked to go to its own queue, alone or beside another of its log, is there afterwards all the same.
+func TestDL_19_6_TheSourceIsATargetAndHasMoreThanItsLimit(t *testing.T) {
+	for _, to := range [][]string{{"dlq"}, {"dlq", "near"}} {
+		f := newFleet(t, []definition{full("dlq", classic, 1), {"near", classic, queue.Unlimited(), DeadLetter{}}}, table{})
+		q := f.queues["dlq"]
+		f.publish("dlq", nil, -1)
+		d, _, ok, err := f.leader.Get(q, false)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		f.publish("dlq", nil, -1)
+		f.leader.Run([]Op{{Kind: Return, Queue: q, ID: d.ID, How: queue.ReturnNack}})
+		f.leader.bodies.Release(d.Body)
+		f.has("dlq", 1, 2)
+		for _, got := range f.moved("dlq", nil, to...) {
+			if got.What != MoveDone {
+				t.Errorf("to %v: it is %+v", to, got)
+			}
+		}
+		f.has("dlq", 1, 2)
+		f.settled()
+	}
+}
+
+// An entry that cannot be read is dropped from a group's queue whatever it waits for: while it is on offer, or dead and held.
+func TestForgetAnEntryThatWaits(t *testing.T) {
+	f := newFleet(t, []definition{
+		{"q", quorum, queue.Unlimited(), DeadLetter{}}, full("there", classic, 100),
+		{"dying", quorum, settings(func(s *queue.Settings) { s.DeadLetter, s.AtLeastOnce = true, true }), DeadLetter{Exchange: "x"}},
+		full("full", quorum, 0),
+	}, table{"x": {"full"}})
+	for range 3 {
+		f.publish("q", nil, -1)
+	}
+	moves := f.movesTo("q", "there")
+	e, err := f.leader.move(f.queues["q"], moves[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.die("dying", 1)
+	for name, ids := range map[string][]queue.ID{"q": {moves[0].ID, moves[1].ID}, "dying": {moves[0].ID}} {
+		q := f.queues[name]
+		var entries []Unreadable
+		for _, id := range ids {
+			entries = append(entries, Unreadable{ID: id})
+		}
+		if err := f.leader.Forget(q, entries); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		f.quiesce()
+		q.part.mu.Lock()
+		for _, id := range ids {
+			if v, ok := q.m.View(id); ok {
+				t.Errorf("%s still has %+v", name, v)
+			}
+		}
+		q.part.mu.Unlock()
+	}
+	f.work()
+	if e.left != 0 {
+		t.Errorf("%d moves are open", e.left)
+	}
+	f.has("q")
+	f.has("dying")
+	f.settled()
+}

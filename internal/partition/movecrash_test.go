@@ -306,3 +306,69 @@ func TestAnAnswerForATransientMessageOfAnEarlierLife(t *testing.T) {
 		t.Errorf("%+v; %d are in the source, %d in the target, want one each", e.moved[0], w.n.Counts(source).Ready, w.n.Counts(w.queues["target"]).Ready)
 	}
 }
+
+// Of a message that goes to several logs a consumer that does not acknowledge has the copy of the local target, which
+// is in no log therefore. That this target has it is: if the others are gone after a crash, it is nowhere else, and
+// nobody gets it again.
+func TestATargetThatKeepsNothingHasAnsweredAfterACrash(t *testing.T) {
+	for name, atLeastOnce := range map[string]bool{"moved": false, "dead": true} {
+		t.Run(name, func(t *testing.T) {
+			exchange := ""
+			if atLeastOnce {
+				exchange = "x"
+			}
+			defs := []definition{mailQueue("source", classic, exchange, atLeastOnce), mailQueue("local", classic, "", false), mailQueue("there", quorum, "", false)}
+			fs := vfs.NewCrashableMem()
+			goOn := make(chan struct{})
+			w := startQueues(t, fs, 1, func(step string) {
+				if step == FailMailSent {
+					<-goOn
+				}
+			}, defs, table{"x": {"local", "there"}})
+			s := &client{arrivedc: make(chan struct{}, 1)}
+			if ok, err := w.n.Attach(w.queues["local"], &queue.Consumer{Target: s, Tag: "c", NoAck: true}, func() {}); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			source, ttl := w.queues["source"], int64(-1)
+			if atLeastOnce {
+				ttl = 1
+			}
+			if err := w.n.Enter([]Op{{Kind: Publish, Targets: []*Queue{source}, Body: w.record(1), TTL: ttl, Priority: -1}}); err != nil {
+				t.Fatal(err)
+			}
+			if !atLeastOnce {
+				var id queue.ID
+				_, _, err := w.n.Glance(source, queue.Cursor{}, 1, func(v queue.View) bool {
+					id = v.ID
+					return true
+				})
+				if err == nil {
+					_, err = w.n.move(source, []Move{{ID: id, Targets: []*Queue{w.queues["local"], w.queues["there"]}, History: []byte{1}}})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-s.arrivedc
+			w.n.Counts(source) // who delivered has written its frame when it lets go of the queue
+			w.remove("there")
+			if err := w.j.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			fs = fs.CrashClone(vfs.CrashCloneCfg{})
+			close(goOn)
+			w.stop()
+
+			w = startQueues(t, fs, 2, nil, defs[:2], table{"x": {"local"}})
+			defer w.stop()
+			source = w.queues["source"]
+			w.await("all have answered", func() bool {
+				c := w.n.Counts(source)
+				return c.Transit == 0 && c.Held == 0
+			})
+			if left, again := w.n.Counts(source), w.n.Counts(w.queues["local"]); left.Messages() != 0 || again.Messages() != 0 {
+				t.Errorf("it is in its queue %d times, and in the target that had it %d times", left.Messages(), again.Messages())
+			}
+		})
+	}
+}

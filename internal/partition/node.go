@@ -266,6 +266,8 @@ type Partition struct {
 	buried     []*machineGrave
 	graves     atomic.Bool // there are some of these
 	longest    int         // entries handled in the largest hold, for a test
+	reads      int         // pages read in this hold, and in the one that read most, likewise
+	mostReads  int
 
 	leaving held.Mutex // held for a moment only, maybe with mu
 	later   []*Queue   // queues whose deaths route goes on routing
@@ -448,8 +450,22 @@ func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, e
 	if q.Replicated() {
 		return n.getReplicated(q, noAck)
 	}
+	for again := true; again && err == nil; { // in holds of their own, for those who wait
+		d, left, ok, again, err = n.getSome(q, noAck)
+	}
+	return d, left, ok, err
+}
+
+// getSome is Get, as far as one hold goes.
+func (n *Node) getSome(q *Queue, noAck bool) (d queue.Delivery, left int, ok, again bool, err error) {
 	err = n.with(q, func(h *hold) {
-		if d, ok = q.m.Get(h.now, noAck); !ok {
+		before := q.m.Totals()
+		d, ok, again = q.m.GetFor(h.now, nil, noAck)
+		h.entries += before.Ready - q.m.Totals().Ready
+		if again {
+			return
+		}
+		if !ok {
 			q.stats.GetNone++
 			return
 		}
@@ -474,7 +490,7 @@ func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, e
 		q.m.Expire(h.now) // strictly, the next head only now
 		left = q.m.Totals().Ready
 	})
-	return d, left, ok, err
+	return d, left, ok, again, err
 }
 
 // Purge removes what is ready and returns how much that was (BR-7.10).

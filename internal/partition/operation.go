@@ -16,7 +16,7 @@ type Operation struct {
 	First   queue.ID       // the entry, or the first of several
 	Count   uint64         // how many entries
 	Targets []Target       // of a publish, a move
-	Record  int            // bytes of the record that comes with it, 0 if none does
+	Record  int            // bytes of the record that comes with it or is that of the one before, 0 if none does
 	Serial  message.Serial // of that record
 	Reason  deadletter.Reason
 	Keeps   bool // of a move: the entry stays where it is
@@ -31,7 +31,7 @@ type Target struct {
 // IsFrame says whether a payload of the journal is of this package: it shares the
 // journal with the log of groups.
 func IsFrame(payload []byte) bool {
-	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == frameBefore)
+	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == frameBefore || payload[0] == frameFirst)
 }
 
 // ReadOperations calls f for each operation of a frame, and returns an error where
@@ -92,14 +92,14 @@ func (r *frameReader) operation(code byte) (o Operation) {
 		r.bytes()
 	case opEnter:
 		entry("enter")
-		r.byte()
+		again := r.byte()&enterAgain != 0
 		r.time()
 		r.small()
 		r.small()
 		r.time()
 		o.Reason = r.reason(true)
 		r.time()
-		r.bytes()
+		r.historyOr(again)
 		r.recordOf(&o)
 	case opPurge:
 		o.Kind, o.Queue = "purge", r.uint()
@@ -147,7 +147,7 @@ func (r *frameReader) operation(code byte) (o Operation) {
 
 // recordOf reads the record that comes with an operation.
 func (r *frameReader) recordOf(o *Operation) {
-	b, _ := r.bytes()
+	b, _ := r.recordBytes()
 	if r.torn || message.CheckRecord(b) != nil {
 		r.bad = true
 		return
@@ -161,11 +161,11 @@ func (r *frameReader) mailOperation(o *Operation) {
 	r.uint()
 	target := r.uint()
 	o.Kind, o.Queue, o.First, o.Count = "mailOut", r.uint(), r.id(), 1
-	r.byte()
+	again := r.byte()&mailAgain != 0
 	o.Reason = r.reason(true)
 	r.small()
 	r.bytes()
-	r.bytes()
+	r.historyOr(again)
 	o.Targets = []Target{{Queue: target}}
 	if id := r.id(); id != 0 {
 		o.First = id

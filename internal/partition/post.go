@@ -30,9 +30,7 @@ func (n *Node) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, failed
 	e.after = m.taken
 	e.number = box.put(e)
 	if q.part.group == nil {
-		if n.logSend(h, box, &e, d); !d.Logged {
-			n.split(h) // as in logMove
-		}
+		n.logSend(h, box, &e, d)
 	}
 	h.sends = true
 }
@@ -40,6 +38,10 @@ func (n *Node) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, failed
 // taken does what follows in the source once an entry was answered. Its references
 // go. REQUIRES: the source's log is held.
 func (n *Node) taken(h *hold, m *mail, box *outbox, e outEntry, answer mailAnswer, find func(uint64) *Queue) {
+	if e.nothing() {
+		h.drop(e.body, e.history)
+		return
+	}
 	q := find(e.source)
 	if q != nil {
 		h.touch(q)
@@ -146,6 +148,8 @@ type mailed struct {
 	history []byte
 	record  []byte
 	body    message.Ref // of the record; the reference is the receiver's
+
+	kept message.Ref // the history, if the caller keeps it until the frame is written; else 0
 }
 
 // receive lets a message from another log into its queue. REQUIRES: q is held.

@@ -70,6 +70,7 @@ type ask struct {
 	consumer *queue.Consumer // to attach, or who gets
 
 	ok       bool
+	again    bool // a get is to be asked for once more
 	delivery queue.Delivery
 	left     int // ready messages, or consumers, that remain
 	n        int // purged
@@ -87,6 +88,7 @@ type proposals struct {
 	mu       held.Mutex
 	room     sync.Cond // publishers that wait for undecided to fall
 	last     uint64    // number of the newest
+	taken    uint64    // of the one that was applied last, or is being applied
 	list     []*proposal
 	start    int    // of the oldest in list
 	size     int    // bytes of all
@@ -119,6 +121,7 @@ func (ps *proposals) take(number uint64) *proposal {
 			ps.list, ps.start = ps.list[:0], 0
 		}
 		if p.number == number {
+			ps.taken = number
 			return p
 		}
 	}
@@ -241,7 +244,10 @@ func (g *group) settle() error {
 		ps.mu.Unlock()
 		return nil
 	}
-	b := barrier{ps.last, make(chan struct{})}
+	b := barrier{ps.taken, make(chan struct{})}
+	if ps.start < len(ps.list) { // else what came after it was let go (abandon), and is never told of
+		b.number = ps.last
+	}
 	ps.barriers = append(ps.barriers, b)
 	ps.mu.Unlock()
 	if err := g.node.decideAll(); err != nil {

@@ -22,12 +22,11 @@ type Queue struct {
 	m       *queue.Machine
 	dead    DeadLetter
 	gone    bool
-	due     int64             // what the heap goes by
-	heap    int               // place in the partition's heap plus one; 0 = not in it
-	touched bool              // in the current hold
-	routing bool              // somebody routes its deaths
-	next    *router           // the deaths to be routed next, pinned, if somebody knows already; theirs who routes
-	spoilt  map[queue.ID]bool // deaths whose records cannot be read; theirs who routes
+	due     int64   // what the heap goes by
+	heap    int     // place in the partition's heap plus one; 0 = not in it
+	touched bool    // in the current hold
+	routing bool    // somebody routes its deaths
+	next    *router // the deaths to be routed next, pinned, if somebody knows already; theirs who routes
 	// For held deaths, the targets that have taken them already (DL-13.5).
 	answered map[queue.ID][]uint64
 	// Likewise those in other logs that were asked and have not answered, and the

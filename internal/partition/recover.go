@@ -30,11 +30,13 @@ func (n *Node) Recover() error {
 	if err := n.Cluster.Start(); err != nil {
 		return err
 	}
-	if n.KeepUndeclared {
-		if err := undeclared(n.undeclaredOfGroups()); err != nil { // those that no checkpoint has
-			n.Cluster.Stop()
-			return err
-		}
+	err := n.fillOutboxes()
+	if err == nil && n.KeepUndeclared {
+		err = undeclared(n.undeclaredOfGroups()) // those that no checkpoint has
+	}
+	if err != nil {
+		n.Cluster.Stop()
+		return err
 	}
 	n.forgetRedone()
 	return nil
@@ -390,7 +392,7 @@ func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *
 }
 
 func (r *recovery) publish(fr *frameReader, base uint64) {
-	b, at := fr.bytes()
+	b, at := fr.recordBytes()
 	if fr.bad || message.CheckRecord(b) != nil {
 		fr.bad = true
 		return
@@ -419,11 +421,16 @@ func (r *recovery) move(fr *frameReader) {
 	v, ok := src.m.View(id)
 	fr.bad = fr.bad || !ok && !r.lost
 	for range n {
-		q, to, due, deliveries := r.queue(fr.uint()), fr.id(), fr.time(), fr.small()
+		inc, to, due, deliveries := fr.uint(), fr.id(), fr.time(), fr.small()
 		size := fr.small()
-		if fr.bad {
+		switch {
+		case fr.bad:
 			return
+		case to == 0 && ok && keep: // a consumer has it. The queue may be one that no declaration tells of
+			src.answer(id, inc)
+			continue
 		}
+		q := r.queue(inc)
 		if !ok {
 			continue // it was lost before it died
 		}
@@ -456,8 +463,8 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	s.DiedAt = fr.time()
 	s.Redelivered, s.Out, s.Returned = flags&enterRedelivered != 0, flags&enterOut != 0, flags&enterReturned != 0
 	s.Offered = flags&enterOffered != 0
-	history, _ := fr.bytes()
-	b, at := fr.bytes()
+	history := fr.historyOr(flags&enterAgain != 0)
+	b, at := fr.recordBytes()
 	if fr.bad || message.CheckRecord(b) != nil {
 		fr.bad = true
 		return

@@ -132,9 +132,12 @@ func (n *Node) resumeReplicated(q *Queue, c *queue.Consumer) {
 }
 
 func (n *Node) getReplicated(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
-	a, build := n.getting(q, noAck)
-	err = n.askQueue(q, a, build)
-	return a.delivery, a.left, a.ok, err
+	for {
+		a, build := n.getting(q, noAck)
+		if err = n.askQueue(q, a, build); err != nil || !a.again {
+			return a.delivery, a.left, a.ok, err
+		}
+	}
 }
 
 // getting is the proposal of a get.
@@ -403,10 +406,11 @@ func (p *Partition) proposeAgain(now int64, q *Queue) {
 	}
 }
 
-// tickReplicated proposes what is due in a group's queues, if this replica leads.
+// tickReplicated proposes what is due in a group's queues, if this replica leads. Where pages are to be read
+// for that, it reads them first, with others having the partition in between: applied, a command would read them all.
 func (p *Partition) tickReplicated() {
 	n := p.node
-	var unused, due []*Queue
+	var unused, due, cold []*Queue
 	p.mu.Lock()
 	now := n.Now()
 	for len(due) < sliceLimit && len(p.timers) > 0 && p.timers[0].due <= now {
@@ -416,6 +420,9 @@ func (p *Partition) tickReplicated() {
 		case !p.group.leads || q.gone || q.deletion != nil: // what dies now would go with it
 		case q.m.Unused(now):
 			unused = q.foundUnused(unused)
+		case q.m.ReadsAhead(now):
+			q.ticking = true
+			cold = append(cold, q)
 		default:
 			q.ticking = true
 			due = append(due, q)
@@ -438,4 +445,18 @@ func (p *Partition) tickReplicated() {
 		n.writers.Put(w)
 	}
 	p.leaveUnused(unused)
+	p.readAhead(cold, now)
+}
+
+// readAhead reads what will be needed soon of queues, which are reminded of then.
+func (p *Partition) readAhead(cold []*Queue, now int64) {
+	for _, q := range cold {
+		for more := true; more; {
+			more = false
+			_ = p.node.with(q, func(*hold) {
+				more = q.m.ReadAhead(now) && !p.node.stopped()
+				q.ticking = more
+			})
+		}
+	}
 }

@@ -31,6 +31,7 @@ type tee struct {
 	replicas []*group // the leader first
 	down     bool     // nothing can be proposed
 	busy     bool     // nothing can for now: too much is undecided
+	most     int      // bytes of the largest command
 }
 
 func (l *tee) Leader() (uint64, bool) { return 1, true }
@@ -50,6 +51,7 @@ func (l *tee) Propose(data []byte) error {
 	if l.busy {
 		return cluster.ErrBusy
 	}
+	l.most = max(l.most, len(data))
 	l.index++
 	l.pending = append(l.pending, cluster.Entry{Index: l.index, Term: 1, Data: slices.Clone(data)})
 	if !l.working {

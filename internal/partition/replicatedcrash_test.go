@@ -31,6 +31,7 @@ type mailWorld struct {
 	routes table
 	route  func(q *Queue) // is called before q's dead are routed, with nothing locked; nil: nothing
 	unused func(q *Queue) // likewise of what has expired
+	now    func() int64   // nil: the system's clock
 	drops  atomic.Bool    // what is dropped is no failure
 	files  vfs.FS         // what it is on; nil: what it was started on
 
@@ -115,6 +116,32 @@ func startMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string)) *mai
 // startQueues is startMail with the queues and exchanges given.
 func startQueues(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), defs []definition, routes table, prepare ...func(*mailWorld)) *mailWorld {
 	t.Helper()
+	w := openMail(t, fs, life, fail, routes, prepare...)
+	for i, d := range defs {
+		w.create(&d, uint64(i+1))
+	}
+	w.start()
+	return w
+}
+
+// create makes a queue.
+func (w *mailWorld) create(d *definition, incarnation uint64) {
+	q := &Queue{Incarnation: incarnation, VHost: "/", Name: d.name, Durable: true}
+	w.n.Create(q, d.config, d.settings, d.dead)
+	w.queues[d.name] = q
+}
+
+func (w *mailWorld) start() {
+	w.t.Helper()
+	if err := w.n.Recover(); err != nil {
+		w.t.Fatal("recovery: ", err)
+	}
+	w.n.Start()
+}
+
+// openMail makes a node that has no queues yet, and does not run.
+func openMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), routes table, prepare ...func(*mailWorld)) *mailWorld {
+	t.Helper()
 	w := &mailWorld{t: t, queues: map[string]*Queue{}, routes: routes, confirmed: map[message.Serial]bool{}}
 	for _, f := range prepare {
 		f(w)
@@ -122,6 +149,9 @@ func startQueues(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), de
 	w.answered.L = &w.mu
 	if w.files == nil {
 		w.files = fs
+	}
+	if w.now == nil {
+		w.now = func() int64 { return time.Now().UnixMilli() }
 	}
 	var err error
 	w.j, err = journal.Open(journal.Options{FS: w.files, Dir: "journal", KeepDir: "keep", SegmentBytes: 16 << 10, Failpoint: fail})
@@ -139,18 +169,10 @@ func startQueues(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), de
 	w.n = New(Options{
 		Partitions: 2, Journal: w.j, Bodies: w.disk.bodies, Index: w.disk.index, Keep: w.disk.keep, IndexBudget: 1, BodyBudget: 1 << 16, HotPages: 1,
 		StateHash: true, CheckpointBytes: 1 << 40, CheckpointEvery: time.Hour, Router: w, Logger: slog.New(slog.DiscardHandler),
-		Now: func() int64 { return time.Now().UnixMilli() }, Failpoint: fail, RetryHeld: 5 * time.Millisecond,
+		Now: w.now, Failpoint: fail, RetryHeld: 5 * time.Millisecond,
 		Cluster: driver, NodeID: 1, Origin: NewOrigin(1, int64(life)), OnFatal: func(err error) { t.Error(err) },
 	})
-	for i, d := range defs {
-		q := &Queue{Incarnation: uint64(i + 1), VHost: "/", Name: d.name, Durable: true}
-		w.n.Create(q, d.config, d.settings, d.dead)
-		w.queues[d.name] = q
-	}
-	if err := w.n.Recover(); err != nil {
-		t.Fatal("recovery: ", err)
-	}
-	w.n.Start()
+	w.disk.n = w.n
 	return w
 }
 

@@ -6,12 +6,19 @@ import (
 )
 
 // proposeDeaths has the group carry out what the leader has planned for a slice of
-// deaths, and lets go of what was pinned. If last is set, routing goes on, or ends,
+// deaths, in as many commands as their histories fill, and lets go of what was pinned. If last is set, routing goes on, or ends,
 // when that is applied. REQUIRES: q.routing is the caller's.
 func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 	g := q.part.group
 	w := n.writer()
+	var err error
 	for i := 0; i < len(r.deaths); {
+		if w.full() {
+			if _, err = g.propose(w, &proposal{}, false); err != nil {
+				break
+			}
+			w.begin(n.Origin, n.Now())
+		}
 		p, j := r.plans[i], i+1
 		for j < len(r.deaths) && r.plans[j] == p {
 			j++
@@ -33,7 +40,9 @@ func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 	if last {
 		p.routing = q
 	}
-	_, err := g.propose(w, p, false)
+	if err == nil {
+		_, err = g.propose(w, p, false)
+	}
 	n.writers.Put(w)
 	if err != nil && last {
 		h := n.lock(q.part)

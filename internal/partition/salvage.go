@@ -73,12 +73,13 @@ type salvager struct {
 	last    uint32                // the segment of the last frame
 	transit map[uint64][]outEntry // what the local outboxes sent to each log, and it is not known to have taken
 	refused map[uint64][]outEntry // what it would not take
+	highest map[uint64]uint64     // the highest number of what was sent to each log
 	apart   *Queue                // Salvage.Into
 }
 
 // beginSalvage redoes what the segments in the keep hold. Those of the journal follow.
 func (r *recovery) beginSalvage() error {
-	s := &salvager{recovery: r, transit: map[uint64][]outEntry{}, refused: map[uint64][]outEntry{}}
+	s := &salvager{recovery: r, transit: map[uint64][]outEntry{}, refused: map[uint64][]outEntry{}, highest: map[uint64]uint64{}}
 	o := r.node.Salvage
 	o.Found = Salvaged{}
 	r.salvage, r.lost = s, true
@@ -117,11 +118,23 @@ func (s *salvager) sent(to uint64, e outEntry) {
 	}
 	list := s.transit[to]
 	at, told := slices.BinarySearchFunc(list, e.number, func(e outEntry, n uint64) int { return compare(e.number, n) })
-	if told { // a compaction of an earlier release told it anew
+	switch {
+	case told && s.same(&list[at], &e): // a compaction of an earlier release told it anew
 		s.hold.drop(e.body, e.history)
 		return
+	case e.number <= s.highest[to]:
+		// The numbers began anew when an index was lost before. No answer from then on is about what is left of those
+		// before, which came into their queues then: only the index that is lost now knew.
+		s.refused[to] = append(s.refused[to], list...)
+		s.transit[to], s.highest[to] = []outEntry{e}, e.number
+	default:
+		s.transit[to], s.highest[to] = append(list, e), e.number
 	}
-	s.transit[to] = slices.Insert(list, at, e)
+}
+
+// same says whether two entries with one number are one.
+func (s *salvager) same(a, b *outEntry) bool {
+	return a.target == b.target && a.source == b.source && s.node.bodies.Location(a.body) == s.node.bodies.Location(b.body)
 }
 
 // acknowledged notes that another log has taken what it was sent. What it refused counts as not taken: what

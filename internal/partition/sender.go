@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/bodies"
+	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/journal"
 )
 
@@ -18,8 +19,9 @@ type sender struct {
 
 const (
 	sendEntries = 256     // in one go
-	sendBytes   = 1 << 20 // likewise, of messages
+	sendBytes   = 1 << 20 // likewise, of messages and histories
 	sendAgain   = 250 * time.Millisecond
+	sendWaits   = 30 * time.Second // for what cannot be read, and may be soon
 )
 
 func (p *Partition) wakeSender() {
@@ -101,6 +103,7 @@ type load struct {
 	heard    uint64 // all answers up to it were acted on
 	entries  []outEntry
 	pos      journal.Pos
+	unread   int64 // as the outbox's
 }
 
 // lock locks the log's mail.
@@ -131,7 +134,7 @@ func (s *sender) load(k int) (b load, ok bool) {
 		return load{}, false
 	}
 	box := m.out[k]
-	b = load{to: box.to, heard: box.first - 1, pos: box.pos, from: localLog | s.n.NodeID}
+	b = load{to: box.to, heard: box.first - 1, pos: box.pos, unread: box.unread, from: localLog | s.n.NodeID}
 	if s.g != nil {
 		if b.from = s.g.id; !s.g.leads {
 			return b, true
@@ -146,33 +149,78 @@ func (s *sender) load(k int) (b load, ok bool) {
 		s.n.bodies.Retain(e.history, 1)
 		b.entries = append(b.entries, e)
 	}
+	if len(b.entries) == 0 {
+		box.unread = 0
+	}
 	return b, true
 }
 
-// warm brings the records into memory, and leaves those for the next load that would be too
-// much at once: all of a load is one frame, or one command.
+// warm brings the records into memory. It leaves those for the next load that would, with their
+// histories, be too much at once: all of a load is one frame, or one command. It also leaves those
+// from the first on that cannot be read now; an error says that this is the first of all.
 func (s *sender) warm(b *load) error {
+	before := b.unread
+	b.unread = 0
+	err := s.read(b, before)
+	if b.unread != before {
+		if box := s.lock().find(b.to); box != nil {
+			box.unread = b.unread
+		}
+		s.unlock()
+	}
+	return err
+}
+
+// read does so. since is when something in the outbox could not be read, 0 if all could.
+func (s *sender) read(b *load, since int64) error {
 	size := 0
 	for i := range b.entries {
 		if size > sendBytes {
-			s.release(&load{entries: b.entries[i:]})
-			b.entries = b.entries[:i]
+			s.cut(b, i)
 			return nil
 		}
 		e := &b.entries[i]
 		body, err := s.n.bodies.Warm(e.body)
 		if err != nil {
-			s.n.Logger.Error("A message on its way cannot be read", "vhost", string(e.vhost), "error", err)
-			if s.n.Aside == nil || !bodies.Lost(err) {
-				return err
+			if !s.passes(b, e, since, err) {
+				if s.cut(b, i); i == 0 {
+					return err
+				}
+				return nil
 			}
 			s.n.bodies.Release(e.body)
 			e.target, body = 0, s.n.blank()
 		}
 		e.body = body
-		size += s.n.bodies.Size(body)
+		size += s.n.bodies.Size(body) + histories.Size(s.n.bodies, e.history)
 	}
 	return nil
+}
+
+// passes says whether those behind an entry that cannot be read pass it, for which a blank then takes its
+// turn: it is lost, or for another reason something in its outbox cannot be read since very long ago.
+func (s *sender) passes(b *load, e *outEntry, since int64, err error) bool {
+	log, now := s.n.Logger.With("vhost", string(e.vhost), "error", err), s.n.Now()
+	if s.n.Aside != nil && bodies.Lost(err) {
+		log.Error("A message on its way cannot be read")
+		return true
+	}
+	if since == 0 {
+		log.Error("A message on its way cannot be read: those behind it wait")
+		since = now
+	}
+	b.unread = min(since, now)
+	if now-since < sendWaits.Milliseconds() {
+		return false
+	}
+	log.Error("A message on its way cannot be read for long: those behind it wait no longer")
+	return true
+}
+
+// cut leaves the entries from the i-th on for the next load.
+func (s *sender) cut(b *load, i int) {
+	s.release(&load{entries: b.entries[i:]})
+	b.entries = b.entries[:i]
 }
 
 // release lets go of the entries.
@@ -250,6 +298,7 @@ func (n *Node) takeMail(b *load) (upTo uint64, refused []refusal, err error) {
 	box := n.mail.inbox(b.from)
 	before := box.last
 	box.heard(b.heard)
+	box.last = max(box.last, b.heard) // the frames that told may be lost, and the source sends it no more
 	for i := range b.entries {
 		e := &b.entries[i]
 		h.entries++

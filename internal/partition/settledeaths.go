@@ -2,10 +2,10 @@ package partition
 
 import "bartleby.mq/internal/held"
 
-// calmWait is somebody who waits until what has died in a queue by a moment has left it.
+// calmWait is somebody who waits until what has died in a queue has left it, or cannot.
 type calmWait struct {
-	until int64
-	c     chan struct{}
+	died uint64 // see queue.Machine.DeathCount
+	c    chan struct{}
 }
 
 // SettleDeaths waits until what has died in a queue so far has left it, that which is due
@@ -34,16 +34,13 @@ func (n *Node) awaitCalm(q *Queue) bool {
 	held.Nothing("the deaths of a queue")
 	p := q.part
 	p.mu.Lock()
-	until := n.Now()
-	if p.group != nil {
-		until = max(until, p.group.clock)
-	}
-	if !q.routing || q.gone || !q.m.DiedBy(until) {
+	died := q.m.DeathCount()
+	if !q.routing || q.gone || !q.m.Awaits(died) {
 		p.mu.Unlock()
 		return true
 	}
 	c := make(chan struct{})
-	q.calmc = append(q.calmc, calmWait{until, c})
+	q.calmc = append(q.calmc, calmWait{died, c})
 	p.mu.Unlock()
 	select {
 	case <-c:
@@ -66,7 +63,7 @@ func (q *Queue) calmBy() {
 	if !q.routing {
 		q.calm()
 	}
-	for len(q.calmc) > 0 && !q.m.DiedBy(q.calmc[0].until) { // those behind it wait for as much or more
+	for len(q.calmc) > 0 && !q.m.Awaits(q.calmc[0].died) { // those behind it wait for as much or more
 		close(q.calmc[0].c)
 		q.calmc = q.calmc[1:]
 	}

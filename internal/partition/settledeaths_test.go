@@ -133,66 +133,102 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// Whoever removes a queue waits for what has died, not for what goes on dying without end.
+// Whoever removes a queue waits for what has died, not for what goes on dying without end: also
+// where the clock is set back meanwhile, and behind a death that cannot be read and stays.
 func TestARemovalDoesNotWaitForEndlessDeaths(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
-		t.Run(source.Type.String(), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
-			defs := []definition{
-				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
-				mailQueue("target", source, "", false),
+		for _, c := range []struct {
+			name       string
+			back       int64 // by how many milliseconds the clock is set back
+			unreadable bool  // there is a death that cannot be read
+		}{{"plain", 0, false}, {"the clock is set back", 3_600_000, false}, {"one cannot be read", 0, true}} {
+			t.Run(source.Type.String()+", "+c.name, func(t *testing.T) { removeAmidDeaths(t, source, c.back, c.unreadable) })
+		}
+	}
+}
+
+func removeAmidDeaths(t *testing.T, source queue.Config, back int64, unreadable bool) {
+	defer goleak.VerifyNone(t)
+	defs := []definition{
+		{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
+		mailQueue("target", source, "", false),
+	}
+	var serial atomic.Uint64
+	var behind atomic.Int64 // the clock
+	var ended, endless atomic.Bool
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var publish func()
+	w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{"x": {"target"}}, func(w *mailWorld) {
+		w.route = func(*Queue) { // while some are routed, more die
+			if endless.CompareAndSwap(false, true) {
+				close(began)
+				<-goOn
 			}
-			var serial atomic.Uint64
-			var ended atomic.Bool
-			began, goOn := make(chan struct{}), make(chan struct{})
-			var publish func()
-			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{"x": {"target"}}, func(w *mailWorld) {
-				w.route = func(*Queue) { // while some are routed, more die
-					if serial.Load() == 1 {
-						close(began)
-						<-goOn
-					}
-					if now := w.n.Now(); !ended.Load() {
-						for w.n.Now() == now {
-							runtime.Gosched()
-						}
-						publish()
-					}
-				}
-			})
-			defer w.stop()
-			q := w.queues["source"]
-			publish = func() {
-				s := message.Serial(serial.Add(1))
-				w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 0, Priority: -1}})
-				w.n.Settle(q)
-			}
-			go publish()
-			<-began
-			waiting := func() bool {
-				q.part.mu.Lock()
-				defer q.part.mu.Unlock()
-				return len(q.calmc) > 0
-			}
-			settled := make(chan struct{})
-			go func() {
-				defer close(settled)
-				w.n.SettleDeaths(q)
-			}()
-			within(t, "somebody waits for the first death", func() {
-				for !waiting() {
+			if now := w.n.Now(); !ended.Load() {
+				for w.n.Now() == now {
 					runtime.Gosched()
 				}
-			})
-			close(goOn)
-			defer ended.Store(true)
-			within(t, "the first death has left", func() { <-settled })
-			c := w.n.Counts(w.queues["target"])
-			if n := c.Messages(); n == 0 {
-				t.Error("what died before has not left")
+				publish()
 			}
-		})
+		}
+		w.now = func() int64 { return time.Now().UnixMilli() - behind.Load() }
+	})
+	defer w.stop()
+	q := w.queues["source"]
+	publish = func() {
+		s := message.Serial(serial.Add(1))
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 0, Priority: -1}})
+		w.n.Settle(q)
 	}
+	if unreadable {
+		leaveDead(t, w, q, publish)
+	}
+	go publish()
+	<-began
+	waiting := func() bool {
+		q.part.mu.Lock()
+		defer q.part.mu.Unlock()
+		return len(q.calmc) > 0
+	}
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		w.n.SettleDeaths(q)
+	}()
+	within(t, "somebody waits for the first death", func() {
+		for !waiting() {
+			runtime.Gosched()
+		}
+	})
+	behind.Store(back)
+	close(goOn)
+	defer ended.Store(true)
+	within(t, "the first death has left", func() { <-settled })
+	c := w.n.Counts(w.queues["target"])
+	if n := c.Messages(); n == 0 {
+		t.Error("what died before has not left")
+	}
+}
+
+// leaveDead has something die in a queue that is not routed, as where it cannot be read.
+func leaveDead(t *testing.T, w *mailWorld, q *Queue, publish func()) {
+	t.Helper()
+	route := func(on bool) {
+		q.part.mu.Lock()
+		q.routing = on
+		q.part.mu.Unlock()
+	}
+	route(true) // by nobody
+	publish()
+	var dead []queue.Death
+	within(t, "it dies", func() {
+		for len(dead) == 0 {
+			_ = w.n.with(q, func(*hold) { dead = q.m.Deaths(-1, nil) })
+			runtime.Gosched()
+		}
+	})
+	q.spoil([]queue.ID{dead[0].ID})
+	route(false)
 }
 
 // Whoever waits for the dead of a queue that somebody else deletes meanwhile goes on.

@@ -140,6 +140,7 @@ func (s shelf) WriteDelta(id queue.PageID, delta []byte) {
 // Read implements queue.Cold.
 func (s shelf) Read(id queue.PageID) []byte {
 	p := s.q.part
+	p.reads++
 	kind, _ := s.kinds()
 	p.key = appendPageKey(p.key[:0], kind, s.q.Incarnation, id)
 	var ok bool

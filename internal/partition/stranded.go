@@ -243,7 +243,7 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 		t.stats.Published++
 		h.entered = append(h.entered, newEntry{t, id, in.Logged && id != 0})
 		if t.part.group == nil && in.Logged && id != 0 {
-			n.logReceived(h, t, id, &in, &mailed{history: n.historyBytes(e.history), record: n.bodies.Bytes(e.body)})
+			n.logReceived(h, t, id, &in, &mailed{history: n.historyBytes(e.history), kept: e.history, record: n.bodies.Bytes(e.body)})
 		}
 	}
 	if len(h.entered) > 0 {

@@ -77,9 +77,7 @@ func (q *Queue) endOf(id queue.ID) deadletter.Outcome {
 // about to be closed.
 func (n *Node) endDeaths(h *hold, q *Queue) {
 	q.endOffers()
-	for _, d := range q.m.Deaths(-1, nil) {
-		q.count(d.Reason, deadletter.Deleted)
-	}
+	q.m.RangeDeaths(func(d queue.Death) { q.count(d.Reason, deadletter.Deleted) })
 	q.m.RangeHeld(func(d queue.Death) bool {
 		switch asked, end := len(q.asked[d.ID]), q.endOf(d.ID); {
 		case end == deadletter.Routed || asked == 0:

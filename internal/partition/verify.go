@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,26 +77,36 @@ func (n *Node) Forget(q *Queue, entries []Unreadable) error {
 	return nil
 }
 
-// forgetReplicated is Forget in a group: moves to nowhere, which its log has.
+// forgetReplicated is Forget in a group, whose log has it as it has what is set aside: whatever the entries wait for.
 func (n *Node) forgetReplicated(q *Queue, entries []Unreadable) error {
 	for len(entries) > 0 {
 		some := entries[:min(len(entries), sliceLimit)]
 		entries = entries[len(some):]
-		moves := make([]Move, len(some))
-		for i := range some {
-			moves[i].ID = some[i].ID
-		}
-		e, err := n.moveReplicated(q, moves)
-		if err != nil {
-			return err
-		}
-		for i, moved := range e.moved {
-			if moved.What != MoveDone {
-				return fmt.Errorf("entry %d cannot be dropped: it has died already, and waits to go elsewhere", some[i].ID)
+		err := n.askQueue(q, newAsk(), func(w *commandWriter) {
+			for i := range some {
+				w.aside(q.Incarnation, 0, some[i].ID)
 			}
+		})
+		if err == nil {
+			err = n.forgotten(q, some)
+		}
+		if err != nil && !Gone(err) {
+			return err
 		}
 	}
 	return nil
+}
+
+// forgotten says whether the entries are gone.
+func (n *Node) forgotten(q *Queue, entries []Unreadable) (err error) {
+	gone := n.with(q, func(*hold) {
+		for i := range entries {
+			if _, ok := q.m.View(entries[i].ID); ok {
+				err = fmt.Errorf("entry %d cannot be dropped: a consumer has it", entries[i].ID)
+			}
+		}
+	})
+	return cmp.Or(err, gone)
 }
 
 // CheckpointCut is where the journal goes on from the last whole checkpoint in the store of the

@@ -71,7 +71,22 @@ func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examina
 			break // the next ones rest on it
 		}
 	}
+	e.mended()
 	return e, nil
+}
+
+// mended notes of an index that is lost that the journal has all that was in it, if it has.
+func (e *examination) mended() {
+	if !e.lacks(indexDir) || e.salvaging || len(e.log.Holes) > 0 {
+		return
+	}
+	index := e.fs.PathJoin(e.dir, indexDir)
+	for i := range e.report.Damages {
+		d := &e.report.Damages[i]
+		if what, ok := strings.CutSuffix(d.What, lostWith[indexDir]); ok && (d.File == index || e.fs.PathDir(d.File) == index) {
+			d.What, d.Mended = what+": the journal has all that was in it, and nothing is lost by that", true
+		}
+	}
 }
 
 // found notes damage.
@@ -93,7 +108,7 @@ func (e *examination) parts() error {
 			"Where a part is gone for good, move the other's away: what is missing can be repaired, and what was in it is lost"
 	}
 	for _, part := range incomplete.Unnamed {
-		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "its identity is damaged, or not there: it does not say which data directory it is of, and is taken for one of this. Nothing in it is lost by that"})
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "its identity is damaged, or not there: it does not say which data directory it is of, and is taken for one of this. Nothing in it is lost by that", Mended: true})
 	}
 	for _, part := range incomplete.Missing {
 		e.missing = append(e.missing, part)

@@ -31,7 +31,11 @@ func TestARottenIdentityLosesNothing(t *testing.T) {
 				if r := examined(t, files, SkipFrame); r.Failed != "" || r.Messages != 120 || len(r.Damages) != 1 {
 					t.Fatalf("the check: %+v", r)
 				}
-				repaired(t, files, SkipFrame)
+				out := repaired(t, files, SkipFrame)
+				report := string(read(t, files, files.PathJoin(dataDir, quarantineDir, "then", reportFile)))
+				if !strings.Contains(out, "repaired; nothing was lost") || !strings.Contains(report, "\nnothing is lost:\n") || strings.Contains(report, "looked at") {
+					t.Errorf("the repair says\n%sand its report\n%s", out, report)
+				}
 				if got := counted(t, files); got["orders"] != 40 || got["parked"] != 40 || got["critical"] != 40 {
 					t.Errorf("found %v, want 40 of each", got)
 				}

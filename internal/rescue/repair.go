@@ -55,11 +55,15 @@ func repair(files vfs.FS, dir string, o RepairOptions, w io.Writer, onFatal func
 	p := printer{w: w}
 	if err := errors.Join(r.Write(w), e.plan(&p, changes, quarantine)); err != nil || !o.Apply {
 		if err == nil && !o.Apply {
+			if r.Lossless() {
+				p.line("nothing is lost by it")
+			}
 			p.line("nothing was done; --yes does it")
 		}
 		return r, errors.Join(err, p.err)
 	}
-	if err := e.quarantine(quarantine, changes); err != nil {
+	lossless := r.Lossless()
+	if err := e.quarantine(quarantine, changes, o); err != nil {
 		return r, err
 	}
 	if err := e.apply(quarantine); err != nil {
@@ -75,7 +79,11 @@ func repair(files vfs.FS, dir string, o RepairOptions, w io.Writer, onFatal func
 	if s := r.Salvaged; s != nil && s.Apart > 0 {
 		p.line("%d messages are in queue %q of vhost %q, which nobody may read yet: bartleby set_permissions -p %s USER '.*' '.*' '.*'", s.Apart, s.ApartQueue, s.ApartVHost, s.ApartVHost)
 	}
-	p.line("repaired; what was lost is listed in %s", files.PathJoin(quarantine, reportFile))
+	if report := files.PathJoin(quarantine, reportFile); lossless {
+		p.line("repaired; nothing was lost. What was done is in %s", report)
+	} else {
+		p.line("repaired; what was lost is listed in %s", report)
+	}
 	return r, p.err
 }
 
@@ -178,7 +186,7 @@ func toSlash(file string) string { return strings.ReplaceAll(file, `\`, "/") }
 const reportFile = "report.txt"
 
 // quarantine copies what will be changed, and what is known of it.
-func (e *examination) quarantine(to string, changes map[string][]string) error {
+func (e *examination) quarantine(to string, changes map[string][]string, o RepairOptions) error {
 	if err := journal.MakeDirectory(e.fs, to); err != nil {
 		return err
 	}
@@ -206,7 +214,11 @@ func (e *examination) quarantine(to string, changes map[string][]string) error {
 		}
 	}
 	var text strings.Builder
-	if err := e.report.Write(&text); err != nil {
+	p := printer{w: &text}
+	p.line("journal repair --%s of %s, %s", o.How, e.dir, o.Name)
+	p.line("")
+	e.report.writeLost(&p)
+	if err := e.plan(&p, changes, to); err != nil {
 		return err
 	}
 	exact, err := json.MarshalIndent(e.report, "", "  ")

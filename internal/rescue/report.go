@@ -18,6 +18,8 @@ type Damage struct {
 	What   string `json:"what"`
 	// Harmless says that no queue needs what is damaged: a start does not notice.
 	Harmless bool `json:"harmless,omitempty"`
+	// Mended says that a repair makes what is damaged whole again, of what is there besides.
+	Mended bool `json:"mended,omitempty"`
 	// Held is what can still be read of a damaged frame: how many messages of
 	// which queue it was about. It is at least that.
 	Held []Touched `json:"held,omitempty"`
@@ -69,6 +71,53 @@ type Report struct {
 // Clean says whether nothing is wrong that a queue needs.
 func (r *Report) Clean() bool {
 	return r.Failed == "" && len(r.Unreadable) == 0 && !slices.ContainsFunc(r.Damages, func(d Damage) bool { return !d.Harmless }) && len(r.Readmitted) == 0
+}
+
+// Lossless says whether the repair that the report was made for loses nothing.
+func (r *Report) Lossless() bool {
+	return r.Failed == "" && len(r.Unreadable)+len(r.Readmitted)+len(r.Dropped)+len(r.Behind)+r.Senseless == 0 && !r.Replicated && r.Salvaged == nil &&
+		!slices.ContainsFunc(r.Damages, func(d Damage) bool { return !d.Harmless && !d.Mended })
+}
+
+// writeLost tells what is lost by the repair.
+func (r *Report) writeLost(p *printer) {
+	if r.Lossless() {
+		p.line("nothing is lost:")
+	} else {
+		p.line("what is lost:")
+	}
+	for _, d := range r.Damages {
+		if d.Harmless {
+			continue
+		}
+		p.line("  %s at offset %d: %s", d.File, d.Offset, d.What)
+		for _, t := range d.Held {
+			p.line("    as far as it can be read, it was about %s", t)
+		}
+	}
+	for _, t := range r.Unreadable {
+		p.line("  UNREADABLE: %s", t)
+	}
+	for _, t := range r.Readmitted {
+		p.line("  arguments and bindings of %s; it may have been deleted before", t)
+	}
+	for _, what := range r.Dropped {
+		p.line("  %s", what)
+	}
+	if r.How == Cut {
+		for _, t := range r.Behind {
+			p.line("  behind the damage: operations on %s", t)
+		}
+		if r.Replicated {
+			p.line("  behind the damage: frames of replicated queues, which name no queue")
+		}
+	}
+	if r.Senseless > 0 {
+		p.line("  %d frames or commands that make no sense, which are kept in senseless/", r.Senseless)
+	}
+	if r.Salvaged != nil {
+		r.Salvaged.write(p)
+	}
 }
 
 // Write writes the report in words.

@@ -840,3 +840,32 @@ func TestDamagedTables(t *testing.T) {
 		}
 	}
 }
+
+// The same of one that a consumer had when the node was killed.
+func TestRottenBodyOfQuorumQueueAtAConsumer(t *testing.T) {
+	files := filled(t, 10)
+	b, c := start(t, files)
+	declare := topology.QueueDecl{Name: "critical", Durable: true, Arguments: amqp091.Table{{Key: "x-queue-type", Value: "quorum"}}}
+	if _, err := c.DeclareQueue(declare); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		publish(t, c, "critical", body("critical", i))
+	}
+	for range 5 {
+		if _, ok, err := c.Get("critical", false); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	if err := b.Node().Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	clone := files.CrashClone(vfs.CrashCloneCfg{})
+	stop(t, b)
+	path, offset := whereIs(t, clone, "critical 3 ")
+	rot(t, clone, path, offset+3)
+	repaired(t, clone, SkipFrame)
+	if got := bodies(t, clone, "critical"); len(got) != 19 || slices.Contains(got, body("critical", 3)) {
+		t.Errorf("%d messages are left", len(got))
+	}
+}

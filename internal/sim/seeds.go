@@ -41,10 +41,7 @@ func (s Seeds) Run(t *testing.T, pkg string, short uint64, run func(t *testing.T
 	counts := map[string]int{}
 	begin, ran := time.Now(), uint64(0)
 	for seed := from; ran < n || time.Since(begin) < *s.length; seed++ {
-		r, err := run(t, seed)
-		if err != nil {
-			t.Fatalf("%v\n\nthe same again: go test %s -run %s -seed=%d", err, pkg, t.Name(), seed)
-		}
+		r := runOne(t, pkg, seed, run)
 		ran++
 		for what, times := range r.Counts {
 			counts[what] += times
@@ -54,4 +51,22 @@ func (s Seeds) Run(t *testing.T, pkg string, short uint64, run func(t *testing.T
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		t.Logf("%8d %s", counts[what], what)
 	}
+}
+
+// runOne simulates one world, and ends the test if it fails.
+func runOne(t *testing.T, pkg string, seed uint64, run func(t *testing.T, seed uint64) (Result, error)) Result {
+	t.Helper()
+	defer func() {
+		if t.Failed() { // by whatever way
+			t.Logf("the same again: go test %s -run %s -seed=%d", pkg, t.Name(), seed)
+		}
+	}()
+	r, err := run(t, seed)
+	if err != nil {
+		t.Error(err)
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	return r
 }
