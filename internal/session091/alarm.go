@@ -8,7 +8,8 @@ import (
 // waitForAlarm keeps a publisher from being read while the broker is low on
 // memory or disk (BR-13). What it sent so far is done and answered; the message
 // at hand is handled when the alarm is over. The client is told if it wants to
-// be. It returns early if the connection is to be closed.
+// be. Channels that others want closed are, that of the message perhaps among them. It returns
+// early if the connection is to be closed.
 func (c *conn) waitForAlarm() {
 	held.Nothing("the end of an alarm")
 	c.flushOps()
@@ -31,6 +32,10 @@ func (c *conn) waitForAlarm() {
 	c.flush(true)
 	c.blocked.Store(true)
 	for active && c.shutdown.Load() == nil && !c.dead.Load() {
+		if c.interrupted.Load() { // fill looks at it again
+			c.closeAborted()
+			c.flush(true)
+		}
 		select {
 		case <-changed:
 		case <-c.heedc:

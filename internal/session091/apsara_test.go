@@ -465,6 +465,19 @@ func TestDL_22_9_LoopsRest(t *testing.T) {
 					}
 					break
 				}
+				// It is here for 5 ms only: who is late finds it at rest in b.
+				d, ok, err = c.Get("b", false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ok && d.Headers["x-death-total"] == int64(5) {
+					break
+				}
+				if ok {
+					if err := d.Nack(false, true); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
 		})
 	}

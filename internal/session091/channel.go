@@ -95,15 +95,26 @@ func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
 	if known {
 		delete(ch.consumers, k.tag)
 	}
-	tell := known && !ch.closed && ch.c.capabilities.cancelNotify
+	tell := known && ch.c.capabilities.cancelNotify
 	if tell && ch.deleting {
 		ch.gone = append(ch.gone, k.tag)
 		tell = false
 	}
+	if tell {
+		ch.tellCancelled(k.tag)
+	}
 	ch.mu.Unlock()
 	if tell {
-		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: k.tag, NoWait: true})
 		ch.c.flush(false)
+	}
+}
+
+// tellCancelled tells the client that a consumer is no more, unless its channel is closed: whatever
+// came behind that it could take for another channel's of the same number, or for an error.
+// REQUIRES: mu is held.
+func (ch *channel) tellCancelled(tag string) {
+	if !ch.closed {
+		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
 	}
 }
 
@@ -131,7 +142,9 @@ func (ch *channel) deleteQueue(name message.QueueName, ifUnused, ifEmpty bool, a
 func (k *consumer) TimedOut(*partition.Queue, *queue.Consumer, int) {
 	ch := k.ch
 	if ch.c.capabilities.cancelNotify {
-		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: k.tag, NoWait: true})
+		ch.mu.Lock()
+		ch.tellCancelled(k.tag)
+		ch.mu.Unlock()
 		ch.c.flush(false)
 		return
 	}

@@ -504,6 +504,18 @@ func (c *conn) heed() error {
 	c.interrupted.Store(false)
 	c.deadline = time.Time{}
 	_ = c.nc.SetReadDeadline(time.Time{})
+	c.closeAborted()
+	if stop := c.shutdown.Load(); stop != nil {
+		if err := c.close(stop); err != nil {
+			return err
+		}
+	}
+	c.flush(true)
+	return nil
+}
+
+// closeAborted closes the channels that others want closed.
+func (c *conn) closeAborted() {
 	c.chMu.Lock()
 	aborts := c.aborts
 	c.aborts = nil
@@ -513,13 +525,6 @@ func (c *conn) heed() error {
 			c.closeChannel(a.ch, a.f)
 		}
 	}
-	if stop := c.shutdown.Load(); stop != nil {
-		if err := c.close(stop); err != nil {
-			return err
-		}
-	}
-	c.flush(true)
-	return nil
 }
 
 // free says whether nobody holds a lock of the connection for long: a reader that panics

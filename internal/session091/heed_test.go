@@ -69,7 +69,7 @@ func TestBR_1_13_AReaderThatHasHeededGoesOn(t *testing.T) {
 			}
 		}},
 		{"the connection is closed", 2, func(s *server, _ *wire) {
-			s.b.CloseConnections(func(*broker.Connection) bool { return true }, 320, "closed")
+			s.b.CloseConnections(320, "closed")
 		}, func(t *testing.T, w *wire) {
 			w.methods(0, amqp091.ConnectionClose{}) // ours, at the same time
 			for {

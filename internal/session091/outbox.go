@@ -129,6 +129,13 @@ func (o *outbox) recovered(ch *channel) {
 // coldBytes is what a delivery weighs whose record is on disk, beside its body.
 const coldBytes = 128
 
+// replyBytes is what a reply takes beside its record and its names: the item, in a list that may have grown
+// beyond it, and the reply. Nothing but maxReplies bounds how many wait.
+const replyBytes = 512
+
+// keptItems is for how many items an empty list keeps memory.
+const keptItems = 32 << 10
+
 // deliver appends a delivery and says whether there is room for more. If there is none the
 // consumer is noted with it, to be resumed: whoever has the pen may send all there is, and lay
 // it down, right after the delivery is there.
@@ -138,6 +145,9 @@ func (c *conn) deliver(it *item) (more bool) {
 		it.bytes = coldBytes + int(it.d.Size)
 	} else {
 		it.bytes = c.broker.Bodies().Size(it.d.Body)
+	}
+	if it.kind == itemReply {
+		it.bytes += replyBytes + len(it.reply.exchange) + len(it.reply.key)
 	}
 	o.mu.Lock()
 	if it.kind == itemReply && (o.shut || it.reply.to.gone) { // nothing else comes so late: its sender has found the requester before
@@ -220,17 +230,21 @@ func (c *conn) waitForRoom() {
 }
 
 // awaitTags waits until what the channel got has its delivery tags, which it is given when it
-// is encoded: a client may settle it in the same write (BR-9.7). It returns early as
-// waitForRoom does.
-func (c *conn) awaitTags(ch *channel) {
+// is encoded: a client may settle it in the same write (BR-9.7). It says whether it has: it has not
+// where the connection is to be closed, or its socket is broken.
+func (c *conn) awaitTags(ch *channel) bool {
 	held.Nothing("a client")
 	c.flush(true)
-	for ch.untagged.Load() > 0 && !c.dead.Load() && !c.interrupted.Load() {
+	for ch.untagged.Load() > 0 {
+		if c.dead.Load() || c.shutdown.Load() != nil {
+			return false
+		}
 		select {
 		case <-c.out.tagc:
-		case <-c.heedc:
+		case <-c.heedc: // another channel is to be closed: fill sees to it
 		}
 	}
+	return true
 }
 
 // tagged notes that a get was encoded. REQUIRES: the pen.
@@ -256,9 +270,16 @@ func (c *conn) writeSome() {
 	if err := c.raw.write(&o.wire); err != nil {
 		c.broken(err)
 	}
+	c.layDown()
+}
+
+// layDown lays the pen down where others leave to the writer what has come meanwhile.
+// REQUIRES: the pen.
+func (c *conn) layDown() {
+	o := &c.out
 	o.mu.Lock()
 	o.held = false // whoever takes the pen next waits for o.mu
-	again := len(o.items) > 0 || len(o.wire) > 0 || len(o.paused) > 0
+	again := o.shut || len(o.items) > 0 || len(o.wire) > 0 || len(o.paused) > 0
 	if !again {
 		c.window.Free()
 	}
@@ -266,6 +287,20 @@ func (c *conn) writeSome() {
 	if again {
 		o.wake()
 	}
+}
+
+// keep takes the pen for good, if nobody has it, and everything to send. If somebody has, the writer
+// is woken when it is laid down.
+func (o *outbox) keep() (kept bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.shut = true
+	if o.held {
+		return false
+	}
+	o.held = true
+	o.take()
+	return true
 }
 
 // encode turns what was taken into bytes in o.wire, calling write when there is
@@ -307,8 +342,7 @@ func (c *conn) encode(write func([]byte) bool) {
 			o.wire = o.wire[:0]
 		}
 	}
-	clear(o.taken)
-	o.taken = o.taken[:0]
+	o.taken = emptied(o.taken, keptItems)
 	if cap(o.takenRaw) > 1<<20 {
 		o.takenRaw = nil
 	}

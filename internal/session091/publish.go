@@ -18,6 +18,9 @@ func (ch *channel) basicPublish(args []byte) error {
 	}
 	if ch.c.broker.Alarmed() {
 		ch.c.waitForAlarm()
+		if ch.closing {
+			return nil
+		}
 	}
 	in := &ch.content
 	in.expect = expectHeader
@@ -88,6 +91,9 @@ func (ch *channel) contentBody(b []byte) error {
 	}
 	if ch.c.broker.Alarmed() {
 		ch.c.waitForAlarm() // or many channels would go on with large messages
+		if ch.closing {
+			return nil
+		}
 	}
 	in.body = append(in.body, b...) // grows with what arrives, not with what was announced
 	ch.c.unfinished += len(b)

@@ -72,7 +72,7 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 
 var noExpiration string // DL-6.10
 
-// forget lets go of the history remembered.
+// forgetRendered lets go of the history remembered. REQUIRES: the pen.
 func (c *conn) forgetRendered() {
 	c.broker.Bodies().Release(c.renderer.ref)
 	c.renderer.ref, c.renderer.shared = 0, 0

@@ -44,7 +44,9 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 	ch.mu.Lock()
 	if ch.untagged.Load() > 0 && ch.unacked.get(tag) == nil {
 		ch.mu.Unlock()
-		c.awaitTags(ch)
+		if !c.awaitTags(ch) {
+			return nil // all it holds goes back with the connection
+		}
 		ch.mu.Lock()
 	}
 	if !multiple {

@@ -31,11 +31,25 @@ func (t *transaction) add(op partition.Op, size int) {
 	t.size += op.Cost(size)
 }
 
+// What an empty transaction keeps for the next: a channel may live long after its largest.
+const (
+	keptOps     = 256
+	keptReturns = 16 << 10 // bytes
+)
+
+// emptied is s without elements, and without memory for more than most.
+func emptied[T any](s []T, most int) []T {
+	if cap(s) > most {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
 // reset makes the transaction an empty one.
 func (t *transaction) reset() {
-	clear(t.ops)
-	clear(t.replies)
-	t.ops, t.settles, t.returns, t.replies, t.size = t.ops[:0], t.settles[:0], t.returns[:0], t.replies[:0], 0
+	t.ops, t.settles, t.replies = emptied(t.ops, keptOps), emptied(t.settles, keptOps), emptied(t.replies, keptOps)
+	t.returns, t.size = emptied(t.returns, keptReturns), 0
 	t.messages.Store(0)
 	t.acks.Store(0)
 }

@@ -28,7 +28,7 @@ func (c *conn) write() {
 				c.out.put(amqp091.AppendHeartbeat)
 			}
 		case <-c.ended:
-			c.writeAll() // the last words
+			c.writeLast()
 			return
 		}
 		c.writeAll()
@@ -36,6 +36,15 @@ func (c *conn) write() {
 			beat.Reset(h / 2)
 		}
 	}
+}
+
+// writeLast sends the last words, and keeps the pen from then on: what a connection sends with is
+// taken apart behind it.
+func (c *conn) writeLast() {
+	for c.writeAll(); !c.out.keep(); c.writeAll() {
+		<-c.out.wakec // somebody else has the pen, and may be waiting for the disk
+	}
+	c.writeTaken() // which may have been left to us just then
 }
 
 // writeAll sends until the outbox is empty.
@@ -56,25 +65,7 @@ func (c *conn) writeAll() {
 		o.held = true
 		o.take()
 		o.mu.Unlock()
-		ok := true
-		send := func(b []byte) bool {
-			if ok && !c.dead.Load() && len(b) > 0 {
-				held.Nothing("a client")
-				c.extendWriteDeadline()
-				if _, err := c.nc.Write(b); err != nil {
-					c.broken(err)
-					ok = false
-				}
-				c.stats.sentBytes.Add(uint64(len(b)))
-			}
-			return ok && !c.dead.Load()
-		}
-		c.encode(send)
-		send(o.wire)
-		o.wire = o.wire[:0]
-		if cap(o.wire) > 4*writeSize {
-			o.wire = nil
-		}
+		c.writeTaken()
 		o.mu.Lock()
 		o.held = false
 		var resume []pausedConsumer
@@ -85,6 +76,30 @@ func (c *conn) writeAll() {
 		for _, p := range resume {
 			c.link.Resume(p.q, &p.c.Consumer)
 		}
+	}
+}
+
+// writeTaken sends what was taken, and what somebody else has encoded before. REQUIRES: the pen.
+func (c *conn) writeTaken() {
+	o := &c.out
+	ok := true
+	send := func(b []byte) bool {
+		if ok && !c.dead.Load() && len(b) > 0 {
+			held.Nothing("a client")
+			c.extendWriteDeadline()
+			if _, err := c.nc.Write(b); err != nil {
+				c.broken(err)
+				ok = false
+			}
+			c.stats.sentBytes.Add(uint64(len(b)))
+		}
+		return ok && !c.dead.Load()
+	}
+	c.encode(send)
+	send(o.wire)
+	o.wire = o.wire[:0]
+	if cap(o.wire) > 4*writeSize {
+		o.wire = nil
 	}
 }
 
@@ -102,11 +117,12 @@ func (c *conn) extendWriteDeadline() {
 	}
 }
 
-// idle says whether there is nothing to send.
+// idle says whether there is nothing to send, and nobody sends. What is encoded belongs to
+// whoever has the pen, so the pen is looked at first.
 func (o *outbox) idle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.items) == 0 && len(o.wire) == 0 && !o.held
+	return !o.held && len(o.items) == 0 && len(o.wire) == 0
 }
 
 // giveBack returns deliveries that cannot be sent any more to their queues. What
@@ -148,10 +164,9 @@ func (c *conn) returnLate(it *item, how queue.ReturnKind) {
 }
 
 // drainOutbox returns what never left. The reader and the writer have ended, and
-// no consumer is attached any more.
+// no consumer is attached any more. REQUIRES: the pen.
 func (c *conn) drainOutbox() {
 	c.out.mu.Lock()
-	c.out.shut = true
 	items := c.out.items
 	c.out.items = nil
 	stuck := c.out.stuck
