@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -68,12 +67,11 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	logger := output.Logger("")
 	warn(logger, warnings)
 
-	// Both signals and the API ask for the same; a second signal does not wait.
-	stopc := make(chan struct{})
-	stop := sync.OnceFunc(func() { close(stopc) })
+	end := newEnding(logger)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	go end.heed(signals) // ends with the process
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -91,7 +89,7 @@ func runServer(c *cobra.Command, f serverFlags) error {
 		Prometheus:      conf.Prometheus.Plain(conf.PrometheusTLS, listen("prometheus", f.prometheus, "15692")),
 		PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
 		OnFatal:         func(error) { os.Exit(1) }, // it is logged; waiting for a broken disk helps nobody
-		OnStop:          stop, LogLevel: output.Level, SetLogLevel: output.SetLevel,
+		OnStop:          func() { end.ask("API") }, LogLevel: output.Level, SetLogLevel: output.SetLevel,
 	})
 	if err != nil {
 		return err
@@ -101,11 +99,7 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	tellSystemd(logger, "READY=1")
 	for running := true; running; {
 		select {
-		case <-stopc:
-			logger.Info("stopping", "asked_by", "API")
-			running = false
-		case sig := <-signals:
-			logger.Info("stopping", "asked_by", sig.String())
+		case <-end.c:
 			running = false
 		case <-hangups:
 			next, warnings, err := load()
@@ -120,11 +114,6 @@ func runServer(c *cobra.Command, f serverFlags) error {
 			}
 		}
 	}
-	go func() { // ends with the process
-		sig := <-signals
-		logger.Warn("stopping at once", "asked_by", sig.String())
-		os.Exit(1)
-	}()
 	tellSystemd(logger, "STOPPING=1")
 	if err := s.Stop(); err != nil {
 		return fmt.Errorf("stopping: %w", err)

@@ -179,7 +179,7 @@ func (s *server) serve(out *responder, hr *http.Request) {
 		return
 	}
 	out.route = rt.pattern // paths may hold a password
-	r := &request{Request: hr, s: s, params: params, rt: rt}
+	r := &request{Request: hr, s: s, params: params, rt: rt, points: maxAllPoints}
 	r.serve(out)
 	s.audit(r, out)
 }

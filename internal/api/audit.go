@@ -14,23 +14,31 @@ func (s *server) audit(r *request, out *responder) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || messaging[r.rt.pattern] {
 		return
 	}
-	object := make([]any, 0, len(r.params))
-	for _, name := range slices.Sorted(maps.Keys(r.params)) {
-		object = append(object, slog.String(name, r.params[name]))
-	}
 	result := "done"
 	switch {
+	case out.status >= http.StatusInternalServerError && r.Context().Err() != nil: // the client went away
+		result = "cut off"
 	case out.status >= http.StatusInternalServerError || out.status == 0:
 		result = "failed"
 	case out.status >= http.StatusBadRequest:
 		result = "refused"
 	}
+	s.note(r, result, append(r.did, "status", out.status)...)
+}
+
+// note writes a line of a request. more is what belongs to this kind of request.
+func (s *server) note(r *request, result string, more ...any) {
+	object := make([]any, 0, len(r.params))
+	for _, name := range slices.Sorted(maps.Keys(r.params)) {
+		object = append(object, slog.String(name, r.params[name]))
+	}
 	user, peer := r.user, r.RemoteAddr
 	if r.local {
 		user, peer = local, local
 	}
-	s.Audit.Info("administrative action", "user", user, "peer", peer, "method", r.Method, "resource", r.rt.pattern,
-		slog.Group("object", object...), "result", result, "status", out.status)
+	s.Audit.Info("administrative action", append([]any{
+		"user", user, "peer", peer, "method", r.Method, "resource", r.rt.pattern, slog.Group("object", object...), "result", result,
+	}, more...)...)
 }
 
 // local is what the operator on the node's own machine is called, and has for an address.

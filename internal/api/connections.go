@@ -31,7 +31,7 @@ func (r *request) showConnection(c *broker.Connection) map[string]any {
 	for _, name := range octets {
 		values[name], _ = numberOf(object[name])
 	}
-	r.s.history.put(object, "connection\x00"+c.Name, spanOf(r.Request, dataSpan), values)
+	r.s.history.put(object, "connection\x00"+c.Name, r.span(dataSpan), values)
 	object["garbage_collection"] = noGarbageCollection
 	return object
 }

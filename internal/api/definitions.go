@@ -166,7 +166,7 @@ func (s *server) importFrom(r *request, vhost message.VHost) error {
 	if err != nil {
 		return err
 	}
-	warnings, err := importDefinitions(s.b, text, vhost, r.user, r.by())
+	warnings, err := importDefinitions(s.b, text, vhost, r.user, r.identity)
 	for _, w := range warnings {
 		s.Logger.Warn("definitions", "warning", w)
 	}

@@ -73,6 +73,27 @@ func TestDefinitionsRoundTrip(t *testing.T) {
 	}
 }
 
+// Of limits that come together none is set if one is refused, in whatever form they come.
+func TestLimitsAreTakenTogether(t *testing.T) {
+	for path, body := range map[string]string{
+		"/parameters/vhost-limits/%2F/limits": `{"value":{"max-connections":5,"max-queues":"x"}}`,
+		"/definitions":                        `{"parameters":[{"vhost":"/","component":"vhost-limits","name":"limits","value":{"max-connections":5,"max-queues":"x"}}]}`,
+		"/definitions?vhosts":                 `{"vhosts":[{"name":"/","limits":{"max-connections":5,"max-queues":"x"}}]}`,
+	} {
+		n := start(t)
+		method := "POST"
+		if strings.HasPrefix(path, "/parameters") {
+			method = "PUT"
+		}
+		if got := n.do(method, path, body); got.status != 400 {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+		if got := n.must("GET", "/vhost-limits", "").body; got != "[]" {
+			t.Errorf("%s: the limits are %s", path, got)
+		}
+	}
+}
+
 // An argument without a value is "undefined" wherever it is shown, as in RabbitMQ. A binding keeps
 // it through export and import: to a headers exchange it is for any value, and a binding that is
 // imported where it is already is the same one.

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"mime/multipart"
-	"slices"
 	"strings"
 
 	"bartleby.mq/internal/auth"
@@ -45,21 +43,21 @@ func (r *request) definitionsText() ([]byte, error) {
 // queues and exchanges there are as they are. The first thing refused ends it; what
 // came before stays. warnings tell what was left out on purpose.
 func ImportDefinitions(b *broker.Broker, text []byte) (warnings []string, err error) {
-	return importDefinitions(b, text, "", internalUser, "")
+	return importDefinitions(b, text, "", internalUser, nil)
 }
 
 // importer is one import.
 type importer struct {
 	b        *broker.Broker
 	user     string
-	by       string        // see Broker.PutParameter
-	vhost    message.VHost // of all objects; "" if each names its own
+	by       *broker.Identity // see Broker.PutParameterFor
+	vhost    message.VHost    // of all objects; "" if each names its own
 	warnings []string
 }
 
-// importDefinitions imports as user. by is whom parameters are set for, "" for whoever runs
+// importDefinitions imports as user. by is whom parameters are set for, nil for whoever runs
 // the node, who has no permissions because he needs none.
-func importDefinitions(b *broker.Broker, text []byte, vhost message.VHost, user, by string) ([]string, error) {
+func importDefinitions(b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
 	v, err := topology.ParseJSON(text)
 	if err != nil {
 		return nil, notJSON(err, "failed_to_parse_json")
@@ -186,12 +184,10 @@ func (im *importer) importUser(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range slices.Sorted(maps.Keys(limits)) {
-		if err := im.b.SetUserLimit(name, auth.Limit(l), limits[l]); err != nil {
-			return err
-		}
+	if len(limits) == 0 {
+		return nil
 	}
-	return nil
+	return im.b.SetUserLimits(name, named[auth.Limit](limits))
 }
 
 func (im *importer) importVHost(o map[string]any) error {
@@ -237,12 +233,10 @@ func (im *importer) importVHost(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range slices.Sorted(maps.Keys(limits)) {
-		if err := im.b.SetVHostLimit(message.VHost(name), topology.Limit(l), limits[l]); err != nil {
-			return err
-		}
+	if len(limits) == 0 {
+		return nil
 	}
-	return nil
+	return im.b.SetVHostLimits(message.VHost(name), named[topology.Limit](limits), false)
 }
 
 func (im *importer) permission(o map[string]any) error {
@@ -471,7 +465,7 @@ func (im *importer) parameter(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, err = im.b.PutParameter(topology.Parameter{VHost: v, Component: component, Name: name, Value: text}, im.by)
+	_, err = im.b.PutParameterFor(topology.Parameter{VHost: v, Component: component, Name: name, Value: text}, im.by)
 	return im.about(err, v, name)
 }
 

@@ -9,6 +9,9 @@ import (
 // One answer is made in memory: it holds 64 MiB of messages, however many were asked for. The others
 // stay where they are.
 func TestAnAnswerWithMessagesIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads hundreds of megabytes of JSON, which takes minutes under the race detector")
+	}
 	n := start(t)
 	const size, count = 8 << 20, 10
 	payload := strings.Repeat("x", size)

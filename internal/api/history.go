@@ -37,12 +37,28 @@ const (
 	sampleInterval = 5 * time.Second  // RabbitMQ's interval of statistics (BR-15.16)
 	historyKept    = 10 * time.Minute // of objects, and of those nobody asked about
 	maxSamples     = 120              // of an object: ten minutes of change
-	maxPoints      = 1000             // of one answer
+	maxPoints      = 1000             // of one value
+	maxAllPoints   = 1 << 17          // of one answer, which may be about many objects, and is made in memory
 )
 
 // span is how far back an answer reaches and in which steps; the zero span has
 // rates only.
-type span struct{ age, step time.Duration }
+type span struct {
+	age, step time.Duration
+	left      *int // points that the answer still has room for; nil: any number
+}
+
+// take says whether there is room for the points of one value, and takes it.
+func (s *span) take() bool {
+	if s.step <= 0 {
+		return false
+	}
+	if s.left == nil {
+		return true
+	}
+	*s.left -= int(s.age/s.step) + 1
+	return *s.left >= 0
+}
 
 // The spans of a request, by the names of its parameters: NAME_age and NAME_incr,
 // in seconds.
@@ -62,18 +78,27 @@ func spanOf(r *http.Request, name string) span {
 	if err != nil || err2 != nil || age <= 0 || step <= 0 || age/step > maxPoints {
 		return span{}
 	}
-	return span{moment.Duration(age, time.Second), moment.Duration(step, time.Second)}
+	return span{age: moment.Duration(age, time.Second), step: moment.Duration(step, time.Second)}
+}
+
+// span is that of a request, all of whose values share the room for points.
+func (r *request) span(name string) span {
+	s := spanOf(r.Request, name)
+	if s.step > 0 {
+		s.left = &r.points
+	}
+	return s
 }
 
 // spans are all spans of a request.
 type spans struct{ lengths, rates, data, node span }
 
 func (r *request) spans() spans {
-	return spans{spanOf(r.Request, lengthsSpan), spanOf(r.Request, ratesSpan), spanOf(r.Request, dataSpan), spanOf(r.Request, nodeSpan)}
+	return spans{r.span(lengthsSpan), r.span(ratesSpan), r.span(dataSpan), r.span(nodeSpan)}
 }
 
-// put sets values in an object, each with its rate and, if they were asked for, its
-// samples as NAME_details.
+// put sets values in an object, each with its rate and, if they were asked for and there is
+// room, its samples as NAME_details.
 func (h *history) put(into map[string]any, object string, s span, values map[string]float64) {
 	details := h.note(object, time.Now(), s, values)
 	for name, n := range values {
@@ -102,7 +127,7 @@ func (h *history) note(object string, now time.Time, s span, values map[string]f
 	details := make(map[string]map[string]any, len(values))
 	for name := range values {
 		d := map[string]any{"rate": p.rates[name]}
-		if s.step > 0 {
+		if s.take() {
 			p.draw(d, name, now, s)
 		}
 		details[name] = d

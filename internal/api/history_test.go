@@ -40,7 +40,7 @@ func TestSamples(t *testing.T) {
 	var h history
 	began := time.Unix(1000, 0)
 	ask := func(after time.Duration, n float64) map[string]any {
-		return h.note("q", began.Add(after), span{20 * time.Second, 5 * time.Second}, map[string]float64{"messages": n})["messages"]
+		return h.note("q", began.Add(after), span{age: 20 * time.Second, step: 5 * time.Second}, map[string]float64{"messages": n})["messages"]
 	}
 	ask(0, 10)
 	ask(5*time.Second, 20)

@@ -308,6 +308,10 @@ var fates = []fate{
 // DL-21.3: whatever becomes of a queue while dead letters leave it, and wherever a crash comes: what
 // clients were told holds after it, and each message is in one place.
 func TestDL_21_3_DeadLettersLeaveWhileAQueueGoes(t *testing.T) {
+	seeds := uint64(leavings)
+	if testing.Short() {
+		seeds = 1
+	}
 	for _, f := range fates {
 		for _, source := range []string{"classic", "quorum"} {
 			for _, target := range []string{"classic", "quorum"} {
@@ -315,7 +319,7 @@ func TestDL_21_3_DeadLettersLeaveWhileAQueueGoes(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s to %s", f.name, source, target), func(t *testing.T) {
-					for seed := range uint64(leavings) {
+					for seed := range seeds {
 						newLeaving(t, &f, source, target, seed)
 					}
 				})

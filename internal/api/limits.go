@@ -1,9 +1,7 @@
 package api
 
 import (
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"bartleby.mq/internal/auth"
@@ -67,7 +65,7 @@ func (s *server) putUserLimit(r *request) (any, error) {
 	if _, err := s.user(r.params["user"]); err != nil {
 		return nil, badRequest("no_such_user", r.params["user"])
 	}
-	err := s.b.SetUserLimit(r.params["user"], auth.Limit(r.params["limit"]), r.body["value"])
+	err := s.b.SetUserLimits(r.params["user"], map[auth.Limit]any{auth.Limit(r.params["limit"]): r.body["value"]})
 	if f := asFailureOrNil(err); f != nil && f.status == http.StatusBadRequest {
 		// Limits of users are no parameters: RabbitMQ gives the complaint alone.
 		return nil, badRequest(strings.TrimSpace(strings.TrimPrefix(f.Error(), "Validation failed")))
@@ -88,17 +86,14 @@ func setVHostLimits(b *broker.Broker, name message.VHost, value any) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range slices.Sorted(maps.Keys(limits)) {
-		if err := b.SetVHostLimit(name, topology.Limit(l), limits[l]); err != nil {
-			return err
-		}
+	return b.SetVHostLimits(name, named[topology.Limit](limits), true)
+}
+
+// named are the values of an object of limits.
+func named[L ~string](object map[string]any) map[L]any {
+	limits := make(map[L]any, len(object))
+	for name, value := range object {
+		limits[L(name)] = value
 	}
-	for _, l := range []topology.Limit{topology.MaxConnections, topology.MaxQueues} {
-		if _, ok := limits[string(l)]; !ok {
-			if err := b.ClearVHostLimit(name, l); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return limits
 }

@@ -3,13 +3,15 @@ package api
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"bartleby.mq/internal/topology"
 )
 
 // list is an answer of many objects, which can be paged, filtered, sorted and cut
@@ -51,7 +53,10 @@ func (l list) page(query url.Values) (any, *failure) {
 		return nil, bad
 	}
 	chosen := make([]int, 0, l.n)
-	matches := nameFilter(query)
+	matches, bad := nameFilter(query)
+	if bad != nil {
+		return nil, bad
+	}
 	for i := range l.n {
 		if !paged || matches == nil || matches(l.name(i)) {
 			chosen = append(chosen, i)
@@ -115,20 +120,23 @@ func pageOf(query url.Values) (number, size int, bad *failure) {
 }
 
 // nameFilter is the test that names must pass, nil if all do.
-func nameFilter(query url.Values) func(string) bool {
+func nameFilter(query url.Values) (matches func(string) bool, bad *failure) {
 	want := query.Get("name")
 	if want == "" {
-		return nil
+		return nil, nil
 	}
 	if query.Get("use_regex") == "true" {
-		re, err := regexp.Compile("(?i)" + want)
-		if err != nil {
-			return func(string) bool { return false }
+		re, err := topology.CompilePattern("(?i)" + want)
+		if tooLarge := (*topology.PatternTooLarge)(nil); errors.As(err, &tooLarge) {
+			return nil, badRequest(err.Error())
 		}
-		return re.MatchString
+		if err != nil {
+			return func(string) bool { return false }, nil
+		}
+		return re.MatchString, nil
 	}
 	want = strings.ToLower(want)
-	return func(name string) bool { return strings.Contains(strings.ToLower(name), want) }
+	return func(name string) bool { return strings.Contains(strings.ToLower(name), want) }, nil
 }
 
 // lookup finds a value by its path, as "message_stats.publish".

@@ -79,7 +79,7 @@ func (r *request) showNode() map[string]any {
 	values["mem_used"], values["disk_free"] = float64(limits.MemoryUsed), float64(limits.DiskFree)
 	values["fd_used"], values["sockets_used"] = float64(limits.FilesUsed), float64(limits.Sockets)
 	values["proc_used"] = float64(runtime.NumGoroutine())
-	s.history.put(object, "node", spanOf(r.Request, nodeSpan), values)
+	s.history.put(object, "node", r.span(nodeSpan), values)
 	return object
 }
 

@@ -121,7 +121,7 @@ func (s *server) putParameter(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return putDone(s.b.PutParameter(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}, r.by()))
+	return putDone(s.b.PutParameterFor(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}, r.identity))
 }
 
 func (s *server) deleteParameter(r *request) (any, error) {

@@ -1,6 +1,10 @@
 package api
 
-import "regexp"
+import (
+	"errors"
+
+	"bartleby.mq/internal/topology"
+)
 
 // patterns reads the regular expressions of a permission, which must be valid.
 func (r *request) patterns(fields map[string]*string) error {
@@ -13,7 +17,11 @@ func (r *request) patterns(fields map[string]*string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := regexp.Compile(text); err != nil {
+		_, err = topology.CompilePattern(text)
+		if tooLarge := (*topology.PatternTooLarge)(nil); errors.As(err, &tooLarge) {
+			return badRequest(key + ": " + err.Error())
+		}
+		if err != nil {
 			return badRequest("invalid_regexp", text, err.Error())
 		}
 		*to = text

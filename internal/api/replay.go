@@ -1,6 +1,7 @@
 package api
 
 import (
+	"log/slog"
 	"math"
 
 	"bartleby.mq/internal/broker"
@@ -50,7 +51,12 @@ func (s *server) replay(r *request) (any, error) {
 	}
 	q.OlderThan, q.NewerThan = moment.Milliseconds(older), moment.Milliseconds(newer)
 	q.Limit, q.Rate = int(min(limit, math.MaxInt)), int(min(rate, math.MaxInt))
+	if !q.DryRun {
+		s.note(r, "begun") // a node that is killed in the middle has this line alone
+	}
 	result, err := r.link().Replay(r.Context(), r.queueName(), q)
+	r.did = []any{slog.Group("replay", "dry_run", q.DryRun, "examined", result.Examined, "matched", result.Matched, "replayed", result.Replayed,
+		"unroutable", result.Unroutable, "refused", result.Refused, "no_origin", result.NoOrigin, "gone", result.Gone)}
 	if err != nil {
 		return nil, err
 	}

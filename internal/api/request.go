@@ -29,6 +29,8 @@ type request struct {
 	sight    broker.Sight // which virtual hosts the user may look into
 	raw      []byte
 	body     map[string]any // of PUT and POST; empty if there was none
+	points   int            // see span
+	did      []any          // what the audit log tells of it besides
 }
 
 // vhost is the virtual host named in the path.

@@ -13,7 +13,7 @@ import (
 type ParameterHandler interface {
 	// Check refuses a value with an error of kind Invalid. by is whoever sets it.
 	Check(p topology.Parameter, by Setter) error
-	// Changed is called after each change that may have been of the component.
+	// Changed is called after each change that may have been of the component, or of what users may do.
 	Changed()
 }
 
@@ -21,15 +21,43 @@ type ParameterHandler interface {
 type Setter struct {
 	b    *Broker
 	name string // "": whoever runs the node, who may do everything
+
+	elsewhere bool // a backend knows what it may do; an account of the same name is somebody else's
+}
+
+// Setter is whoever has set a parameter as it is.
+func (b *Broker) Setter(p topology.Parameter) Setter { return Setter{b: b, name: p.By} }
+
+// Name is the user, "" for whoever runs the node.
+func (s Setter) Name() string { return s.name }
+
+// Known says whether there is such a user still.
+func (s Setter) Known() bool {
+	s.b.topo.RLock()
+	defer s.b.topo.RUnlock()
+	_, ok := s.b.users.User(s.name)
+	return ok || s.name == ""
+}
+
+// AccountsRevision changes with whatever a user may do.
+func (b *Broker) AccountsRevision() uint64 {
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	return b.users.Revision()
 }
 
 // Enters says whether the setter may enter a virtual host.
-func (s Setter) Enters(v message.VHost) bool { return s.name == "" || s.b.mayEnter(s.name, v) }
+func (s Setter) Enters(v message.VHost) bool {
+	return s.name == "" || !s.elsewhere && s.b.mayEnter(s.name, v)
+}
 
 // Permits is an error where the setter may not use a queue or an exchange so.
 func (s Setter) Permits(a topology.Access, r topology.Resource) error {
-	if s.name == "" {
+	switch {
+	case s.name == "":
 		return nil
+	case s.elsewhere:
+		return topology.RefuseAccess(a, r, s.name, "")
 	}
 	c := s.b.As(s.name, r.VHost) // which looks at the topology itself
 	s.b.topo.RLock()
@@ -49,9 +77,23 @@ func (b *Broker) HandleParameters(component string, h ParameterHandler) {
 // PutParameter sets a run-time parameter on behalf of a user, "" being whoever runs
 // the node. Parameters that nobody handles are kept for tools that ask.
 func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, err error) {
+	return b.putParameter(p, Setter{b: b, name: by})
+}
+
+// PutParameterFor is PutParameter for a client that has proven who it is, nil being whoever runs the node. Where a
+// backend knows what the client may do it has no permissions here: it is not there to be asked while what it sets runs.
+func (b *Broker) PutParameterFor(p topology.Parameter, id *Identity) (created bool, err error) {
+	if id == nil {
+		return b.PutParameter(p, "")
+	}
+	return b.putParameter(p, Setter{b: b, name: id.Name, elsewhere: id.Elsewhere()})
+}
+
+func (b *Broker) putParameter(p topology.Parameter, by Setter) (created bool, err error) {
+	p.By = by.name
 	h := b.parameters[p.Component]
 	if h != nil {
-		if err := h.Check(p, Setter{b, by}); err != nil {
+		if err := h.Check(p, by); err != nil {
 			return false, err
 		}
 	}
@@ -99,8 +141,8 @@ func (b *Broker) deleteParameter(vhost message.VHost, component, name string, va
 	return existed, err
 }
 
-// parametersGone tells all handlers that parameters went with their virtual host.
-func (b *Broker) parametersGone() {
+// parametersTouched tells all handlers that parameters went with their virtual host, or what users may do has changed.
+func (b *Broker) parametersTouched() {
 	for _, h := range b.parameters {
 		h.Changed()
 	}

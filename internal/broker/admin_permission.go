@@ -16,6 +16,7 @@ func (b *Broker) PutPermission(p auth.Permission) (created bool, err error) {
 		created, err = b.users.PutPermission(p)
 		return err
 	})
+	b.parametersTouched()
 	return created, err
 }
 
@@ -33,6 +34,7 @@ func (b *Broker) DeletePermission(vhost message.VHost, user string) (existed boo
 		existed = b.users.DeletePermission(vhost, user)
 		return nil
 	})
+	b.parametersTouched()
 	return existed, err
 }
 

@@ -17,19 +17,22 @@ func (b *Broker) PutUser(name string, password auth.PasswordHash, tags []auth.Ta
 // DeleteUser deletes a user with its permissions, closes its connections (BR-2.8)
 // and says whether there was one.
 func (b *Broker) DeleteUser(name string) (existed bool, err error) {
+	var connected []*Connection
 	err = b.change(func() error {
 		existed = b.users.DeleteUser(name)
+		connected = b.matching(func(c *Connection) bool { return c.User == name })
 		return nil
 	})
 	if err == nil && existed {
-		b.CloseConnections(func(c *Connection) bool { return c.User == name }, 320, auth.UserDeleted(name))
+		b.parametersTouched()
+		terminate(connected, 320, auth.UserDeleted(name))
 	}
 	return existed, err
 }
 
-// SetUserLimit sets a user's limit to a JSON value, which must be an integer (BR-3.7).
-func (b *Broker) SetUserLimit(name string, l auth.Limit, value any) error {
-	return b.change(func() error { return b.users.SetLimit(name, l, value) })
+// SetUserLimits sets limits of a user to JSON values, which must be integers (BR-3.7): all of them, or none.
+func (b *Broker) SetUserLimits(name string, limits map[auth.Limit]any) error {
+	return b.change(func() error { return b.users.SetLimits(name, limits) })
 }
 
 // ClearUserLimit removes a user's limit; that it was not set is no error.

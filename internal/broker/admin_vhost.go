@@ -23,6 +23,7 @@ func (b *Broker) PutVHost(name message.VHost, m topology.Metadata, creator strin
 // not wait for anything.
 func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator string) (created bool, err error) {
 	changed := false
+	var connected []*Connection
 	err = b.change(func() error {
 		var before deadletter.Profile
 		var old topology.Metadata
@@ -31,11 +32,13 @@ func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) 
 		}
 		v, made, err := b.putVHost(name, revise(old), creator)
 		created = made
-		changed = err == nil && !made && v.Profile() != before
+		if changed = err == nil && !made && v.Profile() != before; changed {
+			connected = b.inVHost(name)
+		}
 		return err
 	})
 	if changed {
-		b.CloseConnections(func(c *Connection) bool { return c.VHost == name }, 320, fmt.Sprintf("the profile of vhost '%s' has changed", name))
+		terminate(connected, 320, fmt.Sprintf("the profile of vhost '%s' has changed", name))
 	}
 	return created, err
 }
@@ -86,9 +89,15 @@ type endedQueue struct {
 	held partition.Counts
 }
 
+// inVHost are the connections to a virtual host.
+func (b *Broker) inVHost(name message.VHost) []*Connection {
+	return b.matching(func(c *Connection) bool { return c.VHost == name })
+}
+
 // deleteVHost deletes a virtual host unless check, if there is one, objects.
 func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) error) error {
 	var ended []endedQueue
+	var connected []*Connection
 	err := b.change(func() error {
 		if v, ok := b.state.VHost(name); ok && check != nil {
 			if err := check(v); err != nil {
@@ -100,6 +109,7 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 			return err
 		}
 		b.users.DeleteVHost(name)
+		connected = b.inVHost(name)
 		b.removing()
 		for _, q := range queues {
 			if n, err := b.node.Delete(runtimeOf(q), nil); err == nil {
@@ -116,8 +126,8 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 		b.retire(e.q.Type, &n.Stats)
 	}
 	b.node.RetryStranded() // what was on its way in it goes with it
-	b.parametersGone()
-	b.CloseConnections(func(c *Connection) bool { return c.VHost == name }, 320, fmt.Sprintf("vhost '%s' is down", name))
+	b.parametersTouched()
+	terminate(connected, 320, fmt.Sprintf("vhost '%s' is down", name))
 	return nil
 }
 
@@ -129,6 +139,11 @@ func (b *Broker) SetVHostProtection(name message.VHost, on bool) error {
 // SetVHostLimit sets a limit to a JSON value, which must be an integer (BR-3.7).
 func (b *Broker) SetVHostLimit(name message.VHost, l topology.Limit, value any) error {
 	return b.change(func() error { return b.state.SetVHostLimit(name, l, value) })
+}
+
+// SetVHostLimits sets several, all of them or none; if they are the only ones the others are removed.
+func (b *Broker) SetVHostLimits(name message.VHost, limits map[topology.Limit]any, only bool) error {
+	return b.change(func() error { return b.state.SetVHostLimits(name, limits, only) })
 }
 
 // ClearVHostLimit removes a limit; that it was not set is no error.

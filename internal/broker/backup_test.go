@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -137,4 +138,29 @@ func checkBackup(t *testing.T, o Options, upTo int64) {
 		}
 	}
 	publish(t, c, "", "work", "after", amqp091.PropertyList{})
+}
+
+// What a backup says of itself is read back as it was told, whatever the node is called.
+func TestABackupsNoteIsReadBack(t *testing.T) {
+	for _, name := range []string{"rabbit@host", "rabbit@<&>\u2028\"\\", "null", strings.Repeat("é", 1000)} {
+		files := vfs.NewMem()
+		b, err := Open(Options{FS: files, Dir: "/data", NodeName: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, err := b.BackUp("/copy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Backup
+		if err := json.Unmarshal([]byte(read(t, files, "/copy/"+backupNote)), &back); err != nil {
+			t.Fatal(err)
+		}
+		if back != told || back.Node != name || back.Ended.Before(back.Began) {
+			t.Errorf("%+v was told and %+v is read", told, back)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

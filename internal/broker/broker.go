@@ -378,7 +378,9 @@ func (b *Broker) loadTopology() (err error) {
 }
 
 // Close stops the node in order: connections are told by whoever owns the
-// listeners before; then the workers end, and the disk has everything.
+// listeners before; then the workers end, and the disk has everything. Last goes the memory
+// of all bodies. REQUIRES: nobody else uses the broker any more: sessions, shovels and requests
+// over HTTP have ended.
 func (b *Broker) Close() error {
 	b.endLife()
 	b.node.Stop()

@@ -283,12 +283,20 @@ func (b *Broker) Connections() []*Connection {
 	return list
 }
 
-// CloseConnections ends all connections that match, telling each client code and text.
-func (b *Broker) CloseConnections(match func(*Connection) bool, code uint16, text string) {
-	for _, c := range b.Connections() {
-		if match(c) {
-			c.Terminate(code, text)
-		}
+// CloseConnections ends all connections, telling each client code and text.
+func (b *Broker) CloseConnections(code uint16, text string) {
+	terminate(b.Connections(), code, text)
+}
+
+// matching are the connections that match now. Who closes them after a change asks within it: there may be others
+// by then, of a successor with the same name.
+func (b *Broker) matching(match func(*Connection) bool) []*Connection {
+	return slices.DeleteFunc(b.Connections(), func(c *Connection) bool { return !match(c) })
+}
+
+func terminate(list []*Connection, code uint16, text string) {
+	for _, c := range list {
+		c.Terminate(code, text)
 	}
 }
 
@@ -298,7 +306,7 @@ func (b *Broker) Drain() {
 	b.closing = true
 	b.conns.Unlock()
 	b.endLife() // nobody waits for a backend or a late answer any more
-	b.CloseConnections(func(*Connection) bool { return true }, 320, "broker forced connection closure with reason 'shutdown'")
+	b.CloseConnections(320, "broker forced connection closure with reason 'shutdown'")
 }
 
 // resolve finds the user's permissions if the accounts have changed. REQUIRES: topo is held.

@@ -229,7 +229,7 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 	if partition.Gone(err) {
 		return 0, nil
 	}
-	return n.Ready, err
+	return n.Ready + n.Offered, err
 }
 
 // errUnsettled is that something has died in a queue since SettleDeaths, which would be lost with it.

@@ -389,14 +389,30 @@ func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exc
 	if err != nil || x.Type != routing.Topic {
 		return v, x, err
 	}
-	keys := append([][]byte{p.Key}, p.cc...)
-	for _, key := range append(keys, shortStrings(p.bcc)...) {
-		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
-		if err := c.permit(topology.Write, r); err != nil {
-			return nil, nil, err
-		}
+	if err := c.permitKeys(x, append([][]byte{p.Key}, p.MoreKeys()...)); err != nil {
+		return nil, nil, err
 	}
 	return v, x, nil
+}
+
+// permitKeys checks whether the client may publish with the keys, of which permissions are those of topic
+// exchanges (BR-3.5). REQUIRES: topo is held.
+func (c *Connection) permitKeys(x *topology.Exchange, keys [][]byte) error {
+	if x.Type != routing.Topic {
+		return nil
+	}
+	for _, key := range keys {
+		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
+		if err := c.permit(topology.Write, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// internalExchange is the refusal of a publish to an exchange that takes none of clients (BR-5.11).
+func internalExchange(x *topology.Exchange) error {
+	return topology.Refuse(topology.AccessRefused, "cannot publish to internal %s", x.Resource())
 }
 
 // exchangeOf finds the exchange of a publish, if the client may write to it.
@@ -415,7 +431,7 @@ func (c *Connection) exchangeOf(p *Publication) (*topology.VHost, *topology.Exch
 		return nil, nil, topology.NoExchange(c.VHost, name)
 	}
 	if x.Internal {
-		return nil, nil, topology.Refuse(topology.AccessRefused, "cannot publish to internal %s", x.Resource())
+		return nil, nil, internalExchange(x)
 	}
 	return v, x, nil
 }

@@ -46,9 +46,28 @@ type ReplayResult struct {
 	Gone       int `json:"gone"`       // somebody else took them meanwhile
 
 	// To counts the messages by where they went, or would go; RefusedBy those that stay by the
-	// queue that did not take them, and why.
-	To        map[string]int `json:"to,omitempty"`
-	RefusedBy map[string]int `json:"refused_by,omitempty"`
+	// queue that did not take them, and why. Of either there are at most MaxReplayPlaces, the first
+	// that came up; ToOthers and RefusedByOthers are the messages of all others.
+	To              map[string]int `json:"to,omitempty"`
+	ToOthers        int            `json:"to_others,omitempty"`
+	RefusedBy       map[string]int `json:"refused_by,omitempty"`
+	RefusedByOthers int            `json:"refused_by_others,omitempty"`
+}
+
+// MaxReplayPlaces is how many places a result names, and maxPlaceQueues how many queues of one: dead letters
+// may have come from any number of them, and a result is kept in memory and sent as a whole.
+const (
+	MaxReplayPlaces = 100
+	maxPlaceQueues  = 10
+)
+
+// count counts a message by what becomes of it, or among the others.
+func count(by map[string]int, others *int, what string) {
+	if _, known := by[what]; !known && len(by) >= MaxReplayPlaces {
+		*others++
+		return
+	}
+	by[what]++
 }
 
 const replaySlice = 128
@@ -227,7 +246,7 @@ func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen
 	}
 	if dryRun {
 		for _, t := range to {
-			result.To[t]++
+			count(result.To, &result.ToOthers, t)
 		}
 		return nil
 	}
@@ -241,13 +260,13 @@ func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen
 			result.Gone++
 		case partition.MoveDone:
 			result.Replayed++
-			result.To[to[i]]++
+			count(result.To, &result.ToOthers, to[i])
 		case partition.MoveRefused:
 			result.Refused++
-			result.RefusedBy[fmt.Sprintf("queue '%s' is full", target(moves[i].Targets, m.By))]++
+			count(result.RefusedBy, &result.RefusedByOthers, fmt.Sprintf("queue '%s' is full", target(moves[i].Targets, m.By)))
 		case partition.MoveNoTarget:
 			result.Refused++
-			result.RefusedBy[fmt.Sprintf("queue '%s' was deleted", target(moves[i].Targets, m.By))]++
+			count(result.RefusedBy, &result.RefusedByOthers, fmt.Sprintf("queue '%s' was deleted", target(moves[i].Targets, m.By)))
 		}
 	}
 	return err
@@ -265,9 +284,12 @@ func target(targets []*partition.Queue, incarnation uint64) string {
 
 // place is how a result names where a message went.
 func place(x message.ExchangeName, key []byte, targets []*partition.Queue) string {
-	names := make([]string, len(targets))
-	for i, t := range targets {
-		names[i] = t.Name
+	var names []string
+	for _, t := range targets[:min(len(targets), maxPlaceQueues)] {
+		names = append(names, t.Name)
+	}
+	if more := len(targets) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("exchange '%s' key '%s' -> %s", x, key, strings.Join(names, ", "))
 }
@@ -280,7 +302,9 @@ func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, err
 	return targets, err
 }
 
-// replayRoute finds the queues a replayed message goes to. REQUIRES: topo is held.
+// replayRoute finds the queues a replayed message goes to, none where its exchange is gone. Where
+// it came from is the word of whoever published it: what the user may not publish is refused.
+// REQUIRES: topo is held.
 func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(p.exchange)}); err != nil {
 		return nil, err
@@ -292,6 +316,12 @@ func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	x, ok := v.Exchange(p.exchange)
 	if !ok {
 		return nil, nil
+	}
+	if x.Internal {
+		return nil, internalExchange(x)
+	}
+	if err := c.permitKeys(x, append([][]byte{p.m.Key}, p.m.More...)); err != nil {
+		return nil, err
 	}
 	var targets []*partition.Queue
 	for _, q := range c.router.Route(v, x, &p.m, nil) {

@@ -136,6 +136,37 @@ func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 	}
 }
 
+// A result names so many places, and so many queues of each, however many there are. The rest is counted.
+func TestAReplaysResultIsBounded(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "work", toDLQ...)
+	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Bind(topology.BindingDecl{Source: "orders", DestinationKind: topology.QueueResource, Destination: "work", Key: "#"}); err != nil {
+		t.Fatal(err)
+	}
+	const more = 7
+	for i := range MaxReplayPlaces + more {
+		publish(t, c, "orders", fmt.Sprint(i), "m", amqp091.PropertyList{})
+		reject(t, c, "work")
+	}
+	for _, dry := range []bool{true, false} {
+		r := replay(t, c, "dlq", ReplayRequest{DryRun: dry})
+		if r.Matched != MaxReplayPlaces+more || len(r.To) != MaxReplayPlaces || r.ToOthers != more {
+			t.Errorf("%d messages to %d places are told as %d places and %d others", r.Matched, MaxReplayPlaces+more, len(r.To), r.ToOthers)
+		}
+	}
+	var targets []*partition.Queue
+	for i := range 12 {
+		targets = append(targets, &partition.Queue{Name: fmt.Sprint("q", i)})
+	}
+	if got, want := place("x", []byte("k"), targets), "exchange 'x' key 'k' -> q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, 2 more"; got != want {
+		t.Errorf("twelve queues are %q, want %q", got, want)
+	}
+}
+
 // Filters choose by reason, queue and age; a limit is kept.
 func TestDL_19_6_Filters(t *testing.T) {
 	c := open(t, Options{})
@@ -407,5 +438,38 @@ func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
 	}
 	if n := ready(t, c, "dlq"); n != 1 {
 		t.Errorf("%d messages are there, want 1", n)
+	}
+}
+
+// BR-7.9: what a deletion says that was there has what is being replayed: it is deleted as what is ready is.
+func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
+	for _, config := range []struct{ source, target string }{{"classic", "quorum"}, {"quorum", "classic"}} {
+		goOn := make(chan struct{})
+		c := open(t, Options{Failpoint: func(name string) {
+			if name == partition.FailMailSent {
+				<-goOn
+			}
+		}})
+		declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: config.source})
+		declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: config.target})
+		for range 2 {
+			publish(t, c, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"}}})
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := c.Replay(t.Context(), "dlq", ReplayRequest{Limit: 1}); err != nil {
+				t.Error(err)
+			}
+		}()
+		eventually(t, "the message on its way", func() bool {
+			list := c.b.Node().Outboxes()
+			return len(list) == 1 && list[0].Waiting == 1
+		})
+		if n, err := c.DeleteQueue("dlq", false, false); n != 2 || err != nil {
+			t.Errorf("a %s queue: %d messages were deleted, want 2: %v", config.source, n, err)
+		}
+		close(goOn)
+		<-done
 	}
 }

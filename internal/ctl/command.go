@@ -32,8 +32,9 @@ type verb struct {
 	name    string
 	usage   string // what follows the name in the usage text, as RabbitMQ prints it
 	short   string
-	min     int // arguments
-	max     int // arguments; -1 is no limit
+	long    string // what the help says besides
+	min     int    // arguments
+	max     int    // arguments; -1 is no limit
 	aliases []string
 	hidden  bool
 	flags   func(*pflag.FlagSet) // declares the verb's own
@@ -116,7 +117,7 @@ func groupsOf(name string) []func() []verb {
 
 func (v verb) command(o *options) *cobra.Command {
 	c := &cobra.Command{
-		Use: strings.TrimSpace(v.name + " " + v.usage), Short: v.short, Aliases: v.aliases, Hidden: v.hidden,
+		Use: strings.TrimSpace(v.name + " " + v.usage), Short: v.short, Long: strings.TrimSpace(v.short + "\n\n" + v.long), Aliases: v.aliases, Hidden: v.hidden,
 		DisableFlagsInUseLine: true,
 		Args: func(c *cobra.Command, args []string) error {
 			switch {

@@ -365,6 +365,38 @@ func TestAReplayThatIsCutOffTellsHowToGoOn(t *testing.T) {
 	}
 }
 
+// A replay that leaves messages where they were ends with a code that says so, and a dry run does not. What is
+// of no death counts only where nothing else went.
+func TestAReplayThatLeavesMessagesHasACodeOfItsOwn(t *testing.T) {
+	for answer, want := range map[string]int{
+		`{"examined":3,"matched":3,"replayed":3,"to":{"x":3}}`: 0,
+		`{"examined":0}`: 0,
+		`{"examined":3,"matched":3,"refused":3,"refused_by":{"queue 'q' is full":2},"refused_by_others":1}`: 75,
+		`{"examined":3,"matched":3,"replayed":2,"unroutable":1,"to":{"x":1},"to_others":1}`:                 75,
+		`{"examined":3,"no_origin":3}`:                          75,
+		`{"examined":3,"matched":2,"replayed":2,"no_origin":1}`: 0,
+		`{"examined":3,"matched":3,"gone":3}`:                   0,
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+		code, out, errs := run("--url", s.URL, "replay", "q")
+		if code != want || want == 75 && !strings.Contains(errs, " stay in queue 'q', ") {
+			t.Errorf("%s: exit %d, %s; want %d", answer, code, errs, want)
+		}
+		for key, text := range map[string]string{"refused_by_others": "1  stay: other queues are full or were deleted", "to_others": "1  to others"} {
+			if strings.Contains(answer, key) && !strings.Contains(out, text) {
+				t.Errorf("%s: %s, and nothing of others", answer, out)
+			}
+		}
+		if code, _, errs := run("--url", s.URL, "replay", "q", "--dry-run"); code != 0 {
+			t.Errorf("dry run of %s: exit %d, %s", answer, code, errs)
+		}
+		s.Close()
+	}
+	if _, out, _ := run("replay", "--help"); !strings.Contains(out, "75: some stay") {
+		t.Errorf("the help says nothing of the code:\n%s", out)
+	}
+}
+
 // Whether a name has a slash, a plus or letters of any script: it arrives.
 func TestNames(t *testing.T) {
 	url, _ := node(t)

@@ -16,7 +16,18 @@ type replayReport struct {
 	NoOrigin                                         int `json:"no_origin"`
 	Gone                                             int
 	To                                               map[string]int
+	ToOthers                                         int            `json:"to_others"`
 	RefusedBy                                        map[string]int `json:"refused_by"`
+	RefusedByOthers                                  int            `json:"refused_by_others"`
+}
+
+// stay is how many messages are where they were though they were to go. Those that nothing is known
+// of count where nothing else went: a queue may hold others besides dead letters.
+func (r *replayReport) stay() int {
+	if r.Replayed == 0 {
+		return r.Unroutable + r.Refused + r.NoOrigin
+	}
+	return r.Unroutable + r.Refused
 }
 
 func replayVerbs() []verb {
@@ -26,6 +37,7 @@ func replayVerbs() []verb {
 	var dryRun bool
 	return []verb{{
 		name: "replay", short: "Sends dead letters back to where they were first published", min: 1, max: 1,
+		long:  "Exit codes: 0: all that were chosen went, or there were none, or it was a dry run; 75: some stay, as the answer says; others: it failed or was cut off.",
 		usage: "[--vhost <vhost>] [--reason <reason>] [--from-queue <queue>] [--older-than <age>] [--newer-than <age>] [--limit <n>] [--rate <n>] [--dry-run] <queue>",
 		flags: func(f *pflag.FlagSet) {
 			f.StringVar(&reason, "reason", "", "only those that died so: rejected, expired, maxlen or delivery_limit")
@@ -60,7 +72,13 @@ func replayVerbs() []verb {
 			if err != nil {
 				return explain(err)
 			}
-			return i.printReplay(&report, dryRun)
+			if err := i.printReplay(&report, dryRun); err != nil {
+				return err
+			}
+			if n := report.stay(); n > 0 && !dryRun {
+				return fail(exitTempFail, "%d messages stay in queue '%s', %d were replayed", n, i.args[0], report.Replayed)
+			}
+			return nil
 		},
 	}}
 }
@@ -69,7 +87,8 @@ func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 	if i.formatter == "json" {
 		text, err := encode(object{
 			"examined": r.Examined, "matched": r.Matched, "replayed": r.Replayed, "unroutable": r.Unroutable,
-			"refused": r.Refused, "no_origin": r.NoOrigin, "gone": r.Gone, "refused_by": r.RefusedBy, "to": r.To, "dry_run": dryRun,
+			"refused": r.Refused, "no_origin": r.NoOrigin, "gone": r.Gone, "refused_by": r.RefusedBy, "refused_by_others": r.RefusedByOthers,
+			"to": r.To, "to_others": r.ToOthers, "dry_run": dryRun,
 		})
 		if err != nil {
 			return fail(exitSoftware, "%v", err)
@@ -81,11 +100,17 @@ func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 	for _, to := range slices.Sorted(maps.Keys(r.To)) {
 		i.print("  %6d  %s", r.To[to], to)
 	}
+	if r.ToOthers > 0 {
+		i.print("  %6d  to others", r.ToOthers)
+	}
 	if r.Unroutable > 0 {
 		i.print("  %6d  stay: their exchange is gone or leads nowhere", r.Unroutable)
 	}
 	for _, why := range slices.Sorted(maps.Keys(r.RefusedBy)) {
 		i.print("  %6d  stay: %s", r.RefusedBy[why], why)
+	}
+	if r.RefusedByOthers > 0 {
+		i.print("  %6d  stay: other queues are full or were deleted", r.RefusedByOthers)
 	}
 	if r.NoOrigin > 0 {
 		i.print("  %6d  stay: they have no death history", r.NoOrigin)

@@ -45,7 +45,7 @@ var families = []*family{
 
 // Handler serves /metrics, totals over all objects; /metrics/per-object, series for
 // each queue, connection, channel and exchange; and /metrics/detailed, the families
-// and virtual hosts that the query names (BR-17.1).
+// and virtual hosts that the query names (BR-17.1). Few scrapes are made at once.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", expose(&scrape{Options: o, endpoint: "aggregated", prefix: usual, total: true, families: inEndpoint(false)}))
@@ -60,7 +60,7 @@ func Handler(o Options) http.Handler {
 		}
 		expose(s).ServeHTTP(w, r)
 	})
-	return mux
+	return inTurn(mux, maxScrapes)
 }
 
 // inEndpoint are the families that are shown without being asked for.

@@ -4,17 +4,23 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"bartleby.mq/internal/api"
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/listen"
+	"bartleby.mq/internal/store"
 )
 
 // importDefinitions brings in what files of definitions declare (BR-16.7), and what a
@@ -98,18 +104,34 @@ func fetchDefinitions(d config.Definitions) ([]byte, error) {
 func (s *Server) importsPath() string { return filepath.Join(s.DataDir, "imported.json") }
 
 func (s *Server) imports() map[string]string {
-	sums := map[string]string{}
 	if s.private() {
-		return sums
+		return map[string]string{}
 	}
-	if text, err := os.ReadFile(s.importsPath()); err == nil {
-		_ = json.Unmarshal(text, &sums) // what cannot be read is imported again
+	text, err := os.ReadFile(s.importsPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]string{}
+	}
+	var sums map[string]string
+	if err == nil {
+		err = json.Unmarshal(text, &sums)
+	}
+	if err != nil || sums == nil { // as of the text null
+		s.Logger.Warn("the note of what was imported cannot be read: definitions are imported again", "file", s.importsPath(), "error", err)
+		return map[string]string{}
 	}
 	return sums
 }
 
+// sourceKey is what a source is called in the file. JSON has no form for a path that is not UTF-8.
+func sourceKey(source string) string {
+	if utf8.ValidString(source) {
+		return source
+	}
+	return "\x00" + strconv.QuoteToASCII(source) // no path begins so
+}
+
 func (s *Server) imported(source string, text []byte) bool {
-	return s.imports()[source] == checksum(text)
+	return s.imports()[sourceKey(source)] == checksum(text)
 }
 
 func (s *Server) noteImport(source string, text []byte) error {
@@ -117,12 +139,12 @@ func (s *Server) noteImport(source string, text []byte) error {
 		return nil
 	}
 	sums := s.imports()
-	sums[source] = checksum(text)
+	sums[sourceKey(source)] = checksum(text)
 	out, err := json.MarshalIndent(sums, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.importsPath(), append(out, '\n'), 0o600)
+	return journal.Replace(store.OwnerOnly, s.importsPath(), append(out, '\n'))
 }
 
 func checksum(text []byte) string {

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -114,5 +115,69 @@ func TestDefinitionsFromAURL(t *testing.T) {
 			}
 		}
 		mustStop(t, s)
+	}
+}
+
+// What was imported is read back as it was noted, whatever the sources are called.
+func TestTheNoteOfImportsIsReadBack(t *testing.T) {
+	o, _ := options(t.TempDir())
+	o.Config.Definitions.SkipUnchanged = true
+	s := &Server{Options: o}
+	sources := []string{"", "options", "/a/b.json", "/a b/<&>\u2028\".json", "\x00", "\xff", "\xfe", `"\xff"`, strings.Repeat("x", 100_000), "https://host/?a=b"}
+	for i, source := range sources {
+		if err := s.noteImport(source, []byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, source := range sources {
+		if !s.imported(source, []byte{byte(i)}) || s.imported(source, []byte("other")) {
+			t.Errorf("%q is not noted as it was", source)
+		}
+	}
+}
+
+// A note that is damaged has the definitions imported again, says so in the log, and is whole afterwards.
+func TestADamagedNoteOfImportsIsMadeAnew(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "d.json")
+	if err := os.WriteFile(file, []byte(`{"vhosts": [{"name": "/"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, _ := options(t.TempDir())
+	o.Config.Definitions.Files, o.Config.Definitions.SkipUnchanged = []string{file}, true
+	mustStop(t, mustStart(t, o))
+	path := filepath.Join(o.DataDir, "imported.json")
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := []string{"", "null", "[]", "{", "\x00", `{"` + file + `":1}`, "1e999"}
+	for n := range good[:len(good)-2] {
+		if n%16 == 0 {
+			damaged = append(damaged, string(good[:n]))
+		}
+	}
+	for _, text := range damaged {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log := new(logged)
+		o.Logger = slog.New(slog.NewTextHandler(log, nil))
+		s := &Server{Options: o}
+		if got := s.imports(); len(got) != 0 {
+			t.Errorf("%q says %v", text, got)
+		}
+		if !strings.Contains(log.String(), "imported again") || !strings.Contains(log.String(), path) {
+			t.Errorf("%q: the log does not say so: %s", text, log)
+		}
+		if err := s.noteImport(file, []byte("x")); err != nil || !s.imported(file, []byte("x")) {
+			t.Errorf("%q: nothing is noted afterwards: %v", text, err)
+		}
+	}
+	if err := os.WriteFile(path, []byte("null"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustStop(t, mustStart(t, o))
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(good) {
+		t.Errorf("after a start the note is %q, %v; want %q", now, err, good)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"bartleby.mq/internal/api"
@@ -101,7 +102,7 @@ func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *ne
 	*field = l.Addr()
 	s.mu.Unlock()
 	server := &http.Server{
-		Handler: s.mortal(visiting(h)), ConnContext: withGuest, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: s.mortal(visiting(h)), ConnContext: withGuest, BaseContext: func(net.Listener) context.Context { return s.requests.life }, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.ConnectionLogger.Handler(), slog.LevelDebug),
 	}
 	l = newCrowd(l, maxHTTPConnections, s.ConnectionLogger)
@@ -116,18 +117,55 @@ func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *ne
 	}))
 }
 
-// mortal is h, but that a panic ends the process: net/http would recover and go on.
+// requests are those under way over HTTP. They read what the broker has: it is closed when they have ended.
+type requests struct {
+	life context.Context // of all of them
+	cut  context.CancelFunc
+
+	mu    sync.Mutex // guards over
+	over  bool       // no more may begin
+	under sync.WaitGroup
+}
+
+func (r *requests) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.under.Add(1)
+	}
+	return !r.over
+}
+
+// end lets no more requests begin, and tells those under way that nobody waits for them.
+func (r *requests) end() {
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
+	r.cut()
+}
+
+// mortal is h, but that a panic ends the process: net/http would recover and go on. A request that was
+// read when its connection was already cut goes no further: the broker may be closed.
 func (s *Server) mortal(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.requests.begin() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		defer s.requests.under.Done()
 		defer bug.End(s.Logger, "a request over HTTP")
 		h.ServeHTTP(w, r)
 	})
 }
 
-// stopHTTP waits for requests under way, and cuts them when ctx ends.
-func (s *Server) stopHTTP(ctx context.Context, h *http.Server) error {
-	if err := h.Shutdown(ctx); err == nil {
-		return nil
+// stopHTTP lets nobody in any more, gives requests under way time until ctx ends, and cuts them then. A handler
+// whose client was cut may go on for a while: requests.under is waited for.
+func (s *Server) stopHTTP(ctx context.Context) (failed error) {
+	for _, h := range s.https {
+		if h.Shutdown(ctx) != nil {
+			failed = errors.Join(failed, h.Close())
+		}
 	}
-	return h.Close()
+	s.requests.end()
+	return failed
 }

@@ -88,7 +88,9 @@ type Server struct {
 	short        bool                             // there is little room on the disk; see looking
 	memory, disk atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
 	https        []*http.Server
-	atStop       []func() // what is let go of when all else has ended
+	requests     requests
+	patience     time.Duration // how long clients may take to close when the node stops
+	atStop       []func()      // what is let go of when all else has ended
 
 	mu    sync.Mutex // guards addrs
 	addrs Addresses
@@ -102,7 +104,7 @@ type Addresses struct {
 	PrometheusHTTPS net.Addr
 }
 
-// stopTimeout is how long clients may take to close when the node stops.
+// stopTimeout is what Server.patience is.
 const stopTimeout = 10 * time.Second
 
 // Start opens the data directory and listens. When it returns without an error
@@ -117,7 +119,8 @@ func Start(o Options) (s *Server, err error) {
 	if o.Audit == nil {
 		o.Audit = o.Logger
 	}
-	s = &Server{Options: o, stopc: make(chan struct{})}
+	s = &Server{Options: o, stopc: make(chan struct{}), patience: stopTimeout}
+	s.requests.life, s.requests.cut = context.WithCancel(context.Background())
 	s.config.Store(&o.Config)
 	began := time.Now()
 	defer func() {
@@ -313,7 +316,7 @@ func (s *Server) Stop() error {
 	if s.listen != nil {
 		s.listen.StopAccepting()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 	defer cancel()
 	if s.shovels != nil {
 		s.shovels.Stop()
@@ -321,15 +324,13 @@ func (s *Server) Stop() error {
 	if s.broker != nil {
 		s.broker.Drain()
 	}
-	var failed error
-	for _, h := range s.https {
-		failed = errors.Join(failed, s.stopHTTP(ctx, h))
-	}
+	failed := s.stopHTTP(ctx)
 	if s.listen != nil {
 		if cut := s.listen.Wait(ctx); cut > 0 {
 			s.Logger.Warn("connections cut, their clients did not close in time", "connections", cut)
 		}
 	}
+	s.requests.under.Wait() // after sessions were cut: a request may wait for one
 	s.done.Wait()
 	if s.broker != nil {
 		failed = errors.Join(failed, s.broker.Close())

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -196,4 +197,46 @@ func TestADeletedQueueElsewhereLosesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Messages that are larger together than what a shovel holds of a source elsewhere come all, and go all back
+// where they are refused.
+func TestAShovelFetchesMoreThanItHolds(t *testing.T) {
+	here, _ := options(t.TempDir())
+	there, _ := options(t.TempDir())
+	a, b := mustStart(t, here), mustStart(t, there)
+	defer func() { mustStop(t, a); mustStop(t, b) }()
+	const n = 90
+	c := dial(t, b, "guest:guest")
+	defer func() { _ = c.Close() }()
+	ch, err := c.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("large", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	body := make([]byte, 1<<20)
+	for range n {
+		if err := ch.Publish("", "large", false, false, amqp.Publishing{Body: body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, a, "the messages", func() bool { return depth(b, "large") == n })
+	uri := "amqp://guest:guest@" + b.Addresses().AMQP[0].String() + "/%2F"
+	putShovel(t, a, "in", `{"src-uri":"`+uri+`","src-queue":"large","dest-uri":"amqp://","dest-queue":"full","dest-queue-args":{"x-max-length":1,"x-overflow":"reject-publish"}}`)
+	eventually(t, a, "a refusal", func() bool {
+		l := a.shovels.Shown()
+		if len(l) != 1 {
+			return false
+		}
+		reason, _ := l[0]["reason"].(string)
+		return l[0]["state"] == "running" && strings.HasPrefix(reason, "the destination refused")
+	})
+	if _, err := a.broker.DeleteParameter("/", shovel.Component, "in"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, a, "what is refused in its place", func() bool { return depth(b, "large") == n-depth(a, "full") })
+	putShovel(t, a, "in", `{"src-uri":"`+uri+`","src-queue":"large","dest-uri":"amqp://","dest-queue":"all"}`)
+	eventually(t, a, "all", func() bool { return depth(a, "all")+depth(a, "full") == n && depth(b, "large") == 0 })
 }

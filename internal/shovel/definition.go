@@ -297,14 +297,25 @@ func (r *reader) uris(key string) (list []address) {
 	return list
 }
 
+// rights are what somebody may do on this node.
+type rights interface {
+	Enters(message.VHost) bool
+	Permits(topology.Access, topology.Resource) error
+}
+
 // forbidden are complaints about what the shovel would do on this node without a password and
 // whoever sets it may not do.
-func (d *definition) forbidden(loopbackUsers []string, permits func(topology.Access, topology.Resource) error) (complaints []string) {
+func (d *definition) forbidden(loopbackUsers []string, by rights) (complaints []string) {
+	for _, v := range d.vhosts(loopbackUsers) {
+		if !by.Enters(v) {
+			return []string{fmt.Sprintf("user may not connect to vhost %q", v)}
+		}
+	}
 	ask := func(a address, access topology.Access, kind topology.ResourceKind, name string) {
 		if !a.inside(loopbackUsers) {
 			return
 		}
-		if err := permits(access, topology.Resource{VHost: a.vhost, Kind: kind, Name: name}); err != nil {
+		if err := by.Permits(access, topology.Resource{VHost: a.vhost, Kind: kind, Name: name}); err != nil {
 			complaints = append(complaints, err.Error())
 		}
 	}

@@ -13,6 +13,7 @@ type carried struct {
 	body          []byte
 
 	handle any // the source's
+	took   int // bytes of what a source elsewhere has sent; what is added here does not count
 }
 
 // source is where messages come from. Its methods are the worker's alone.

@@ -1,6 +1,7 @@
 package shovel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,14 +33,22 @@ const (
 	// lastWords is how long a peer may take to answer once the shovel is to stop, or its
 	// connection to be closed.
 	lastWords = 2 * time.Second
+	// answerTimeout is how long it may take to answer one method, as to open a channel. Confirms may take
+	// longer, as where a quorum queue has no majority: the shovel's state tells that it waits.
+	answerTimeout = time.Minute
 )
+
+// errSilent is for a peer that goes on with its heartbeats and answers nothing.
+var errSilent = errors.New("the peer has let us in and does not answer")
 
 // cutter closes the socket under a connection whose peer does not answer in time.
 type cutter struct {
-	log     *slog.Logger
-	outside bool // it must not lead to this machine
-	socket  net.Conn
-	watch   sync.WaitGroup
+	log      *slog.Logger
+	outside  bool          // it must not lead to this machine
+	intake   *intake       // what bounds the bytes that are read, if anything does
+	patience time.Duration // answerTimeout
+	socket   net.Conn
+	watch    sync.WaitGroup
 
 	closing, ended chan struct{} // closed before and after the connection is
 }
@@ -56,6 +65,9 @@ func (k *cutter) dial(ctx context.Context, network, address string) (nc net.Conn
 	}
 	if to, ok := k.socket.RemoteAddr().(*net.TCPAddr); k.outside && ok && to.IP.IsLoopback() {
 		return nil, errors.Join(errLoopback, k.socket.Close())
+	}
+	if k.intake != nil {
+		k.socket = k.intake.around(k.socket)
 	}
 	// The library removes the deadline when it is let in.
 	if err := k.socket.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
@@ -87,6 +99,16 @@ func (k *cutter) end(conn *client.Connection) {
 	k.watch.Wait()
 }
 
+// answered asks the peer, and closes the socket if that takes too long.
+func (k *cutter) answered(ask func() error) error {
+	late := time.AfterFunc(k.patience, bug.Guarded(k.log, "the patience with a shovel's peer", func() { _ = k.socket.Close() }))
+	err := ask()
+	if !late.Stop() && err != nil {
+		return errSilent
+	}
+	return err
+}
+
 // dialError is that there is no connection. Why is for the log: whoever may define shovels
 // would learn from it which ports are open and which files are there.
 type dialError struct{ cause error }
@@ -96,10 +118,13 @@ func (e *dialError) Error() string { return e.cause.Error() }
 func (e *dialError) Unwrap() error { return e.cause }
 
 // dial connects to another node. Once ctx ends the connection does not last much longer.
-func (w *worker) dial(ctx context.Context, a address) (*remote, error) {
+func (w *worker) dial(ctx context.Context, a address, in *intake) (*remote, error) {
 	properties := client.NewConnectionProperties()
 	properties["connection_name"] = "Shovel " + w.name
-	cut := &cutter{log: w.log, outside: !a.loopback && slices.Contains(w.b.LoopbackUsers, a.user), closing: make(chan struct{}), ended: make(chan struct{})}
+	cut := &cutter{
+		log: w.log, outside: !a.loopback && slices.Contains(w.b.LoopbackUsers, a.user), intake: in, patience: cmp.Or(w.patience, answerTimeout),
+		closing: make(chan struct{}), ended: make(chan struct{}),
+	}
 	conn, err := client.DialConfig(a.uri, client.Config{
 		Properties: properties, Heartbeat: 10 * time.Second,
 		Dial: func(network, address string) (net.Conn, error) { return cut.dial(ctx, network, address) },
@@ -109,7 +134,7 @@ func (w *worker) dial(ctx context.Context, a address) (*remote, error) {
 		return nil, &dialError{err}
 	}
 	r := &remote{conn: conn, cut: cut, closed: conn.NotifyClose(make(chan *client.Error, 1)), blockedc: conn.NotifyBlocked(make(chan client.Blocking, 16))}
-	if r.ch, err = conn.Channel(); err != nil {
+	if err := cut.answered(func() error { r.ch, err = conn.Channel(); return err }); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -123,15 +148,18 @@ type remoteSource struct {
 	*remote
 	deliveries <-chan client.Delivery
 	ready      int
+	intake     *intake
+	noteSize   func(int) // of each message
 }
 
 func (w *worker) openRemoteSource(ctx context.Context, a address) (source, error) {
-	r, err := w.dial(ctx, a)
+	in := newIntake(intakeBytes)
+	r, err := w.dial(ctx, a, in)
 	if err != nil {
 		return nil, err
 	}
-	s := &remoteSource{remote: r}
-	if err := s.open(w); err != nil {
+	s := &remoteSource{remote: r, intake: in, noteSize: func(n int) { w.largest = max(w.largest, n) }}
+	if err := r.cut.answered(func() error { return s.open(w) }); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -145,7 +173,7 @@ func (s *remoteSource) open(w *worker) error {
 		return err
 	}
 	s.ready = q.Messages
-	if err := s.ch.Qos(e.prefetch, 0, false); err != nil {
+	if err := s.ch.Qos(window(e.prefetch, w.largest), 0, false); err != nil {
 		return err
 	}
 	s.deliveries, err = s.ch.Consume(q.Name, "", false, false, false, false, nil)
@@ -187,12 +215,10 @@ func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err
 	}
 	for size := 0; len(list) < limit && size < batchBytes; {
 		var d client.Delivery
-		ok := true
+		var ok bool
 		if len(list) == 0 {
-			select {
-			case d, ok = <-s.deliveries:
-			case <-ctx.Done():
-				return nil, ctx.Err()
+			if d, ok, err = s.first(ctx); err != nil {
+				return nil, err
 			}
 		} else {
 			select {
@@ -207,14 +233,33 @@ func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err
 			}
 			return nil, s.reason("the source's connection or queue is gone")
 		}
+		s.noteSize(len(d.Body))
 		m := carried{exchange: d.Exchange, key: d.RoutingKey, body: d.Body, handle: d}
 		if m.properties, err = propertiesIn(&d); err != nil {
 			return nil, err
 		}
+		m.took = wireSize(&m)
 		list = append(list, m)
 		size += len(m.body)
 	}
 	return list, nil
+}
+
+// first waits for a message.
+func (s *remoteSource) first(ctx context.Context) (d client.Delivery, ok bool, err error) {
+	starving := time.NewTimer(starvation)
+	defer starving.Stop()
+	for {
+		select {
+		case d, ok = <-s.deliveries:
+			return d, ok, nil
+		case <-starving.C:
+			s.intake.starve() // nothing that was read is a whole message
+			starving.Reset(starvation)
+		case <-ctx.Done():
+			return d, false, ctx.Err()
+		}
+	}
 }
 
 // reason is why the connection was closed, if it was.
@@ -246,6 +291,7 @@ func (s *remoteSource) settle(list []carried, f func(*client.Delivery) error) er
 		if err := f(&d); err != nil {
 			return err
 		}
+		s.intake.release(list[i].took)
 	}
 	return nil
 }
@@ -260,12 +306,12 @@ type remoteTarget struct {
 }
 
 func (w *worker) openRemoteTarget(ctx context.Context, a address) (target, error) {
-	r, err := w.dial(ctx, a)
+	r, err := w.dial(ctx, a, nil)
 	if err != nil {
 		return nil, err
 	}
 	t := &remoteTarget{remote: r}
-	if err := t.open(w); err != nil {
+	if err := r.cut.answered(func() error { return t.open(w) }); err != nil {
 		r.close()
 		return nil, err
 	}

@@ -181,6 +181,11 @@ func TestRefusedStays(t *testing.T) {
 	n.publish("a", 5)
 	n.mustPut("s", `{"src-uri":"amqp://","src-queue":"a","dest-uri":"amqp://","dest-queue":"full"}`)
 	n.wait("the target filling", func() bool { return n.ready("full") == 2 })
+	n.wait("that it says so", func() bool {
+		o := n.shovels.Shown()[0]
+		reason, _ := o["reason"].(string)
+		return o["state"] == "running" && o["blocked_status"] == "flow" && strings.HasPrefix(reason, "the destination refused 3 messages at ")
+	})
 	if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +201,13 @@ func TestUnreachable(t *testing.T) {
 		l := n.shovels.Shown()
 		return len(l) == 1 && l[0]["state"] == "terminated" && strings.HasPrefix(l[0]["reason"].(string), "failed to connect to source")
 	})
+	o := n.shovels.Shown()[0]
+	if reason, _ := o["reason"].(string); !strings.HasSuffix(reason, "; tried again every 1s") && o["state"] == "terminated" {
+		t.Errorf("the reason is %q, and does not say that it is tried again", reason)
+	}
+	if o["src_uri"] != "amqp://127.0.0.1:1/" || o["src_queue"] != "a" || o["dest_queue"] != "b" {
+		t.Errorf("the ends are not shown: %v", o)
+	}
 	if !n.shovels.Restart("/", "s") || n.shovels.Restart("/", "none") {
 		t.Error("Restart finds the wrong ones")
 	}

@@ -1,13 +1,17 @@
 package shovel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
@@ -30,8 +34,12 @@ type Shovels struct {
 	ctx  context.Context
 	stop context.CancelFunc
 
+	patience time.Duration // of peers, see worker; guarded by changing
+
 	changing sync.Mutex     // held while workers are started and stopped
 	changes  sync.WaitGroup // goroutines that do so
+
+	ahead atomic.Bool // a goroutine will begin to look what has changed
 
 	mu      sync.Mutex // guards workers
 	workers map[shovelName]*worker
@@ -74,13 +82,8 @@ func (s *Shovels) Check(p topology.Parameter, by broker.Setter) error {
 		return topology.Refuse(topology.Invalid, "Validation failed\n\nnot_json\n")
 	}
 	d, complaints := parse(p.Name, value)
-	for _, v := range d.vhosts(s.Broker.LoopbackUsers) {
-		if complaints == nil && !by.Enters(v) {
-			complaints = append(complaints, fmt.Sprintf("user may not connect to vhost %q", v))
-		}
-	}
 	if complaints == nil {
-		complaints = d.forbidden(s.Broker.LoopbackUsers, by.Permits)
+		complaints = d.forbidden(s.Broker.LoopbackUsers, by)
 	}
 	if complaints != nil {
 		return topology.Refuse(topology.Invalid, "Validation failed\n\n%s\n", strings.Join(complaints, "\n"))
@@ -88,16 +91,18 @@ func (s *Shovels) Check(p topology.Parameter, by broker.Setter) error {
 	return nil
 }
 
-// Changed implements broker.ParameterHandler: it stops what is gone or changed, and
-// starts what is new.
+// Changed implements broker.ParameterHandler: it stops what is gone, has changed or is not
+// permitted any more, and starts what is new.
 func (s *Shovels) Changed() {
-	if s.ctx.Err() != nil {
+	if s.ctx.Err() != nil || s.ahead.Swap(true) {
 		return
 	}
 	s.changes.Go(bug.Guarded(s.Logger, "changes of shovels", func() { // so that a worker may delete its own parameter
 		s.changing.Lock()
 		defer s.changing.Unlock()
+		s.ahead.Store(false)
 		s.reconcile()
+		s.recheck()
 	}))
 }
 
@@ -106,18 +111,18 @@ func (s *Shovels) reconcile() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	wanted := map[shovelName]json.RawMessage{}
+	wanted := map[shovelName]topology.Parameter{}
 	s.Broker.Read(func(state *topology.State, _ *auth.Users) {
 		for _, v := range state.VHosts() {
 			for _, p := range v.Parameters(Component) {
-				wanted[shovelName{v.Name, p.Name}] = p.Value
+				wanted[shovelName{v.Name, p.Name}] = p
 			}
 		}
 	})
 	s.mu.Lock()
 	var old []*worker
 	for name, w := range s.workers {
-		if value, ok := wanted[name]; !ok || w.value != string(value) {
+		if p, ok := wanted[name]; !ok || w.value != string(p.Value) || w.setter != s.Broker.Setter(p) {
 			old = append(old, w)
 			delete(s.workers, name)
 		}
@@ -131,18 +136,30 @@ func (s *Shovels) reconcile() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, value := range wanted {
+	for name, p := range wanted {
 		if s.workers[name] == nil {
-			if w := s.newWorker(name, value); w != nil {
+			if w := s.newWorker(name, p); w != nil {
 				s.workers[name] = w
 			}
 		}
 	}
 }
 
-func (s *Shovels) newWorker(name shovelName, value json.RawMessage) *worker {
+// recheck interrupts the shovels that may no longer do what they do.
+func (s *Shovels) recheck() {
+	s.mu.Lock()
+	list := slices.Collect(maps.Values(s.workers))
+	s.mu.Unlock()
+	for _, w := range list {
+		if err := w.permitted(); err != nil {
+			w.interrupt(err)
+		}
+	}
+}
+
+func (s *Shovels) newWorker(name shovelName, p topology.Parameter) *worker {
 	log := s.Logger.With("vhost", string(name.vhost), "shovel", name.name)
-	v, err := topology.ParseJSON(value)
+	v, err := topology.ParseJSON(p.Value)
 	if err != nil {
 		log.Error("a stored shovel cannot be read", "error", err)
 		return nil
@@ -153,8 +170,8 @@ func (s *Shovels) newWorker(name shovelName, value json.RawMessage) *worker {
 		return nil
 	}
 	w := &worker{
-		b: s.Broker, log: log, vhost: name.vhost, name: name.name, value: string(value), definition: d,
-		clusterName: s.ClusterName, finished: s.finished, done: make(chan struct{}), status: status{state: starting},
+		b: s.Broker, log: log, vhost: name.vhost, name: name.name, value: string(p.Value), setter: s.Broker.Setter(p), definition: d,
+		clusterName: s.ClusterName, finished: s.finished, patience: s.patience, done: make(chan struct{}), status: status{state: starting},
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	w.stop = cancel
@@ -192,10 +209,7 @@ func (s *Shovels) Restart(vhost message.VHost, name string) bool {
 // Shown are the shovels as the management API shows them, by virtual host and name.
 func (s *Shovels) Shown() []map[string]any {
 	s.mu.Lock()
-	list := make([]*worker, 0, len(s.workers))
-	for _, w := range s.workers {
-		list = append(list, w)
-	}
+	list := slices.Collect(maps.Values(s.workers))
 	s.mu.Unlock()
 	slices.SortFunc(list, func(a, b *worker) int {
 		if c := strings.Compare(string(a.vhost), string(b.vhost)); c != 0 {
@@ -215,26 +229,43 @@ func (w *worker) show() map[string]any {
 	st := w.shown()
 	object := map[string]any{
 		"node": w.b.NodeName, "name": w.name, "vhost": string(w.vhost), "type": "dynamic", "state": string(st.state),
-		"timestamp": st.since.UTC().Format("2006-01-02 15:04:05"),
+		"timestamp": timeShown(st.since),
 	}
-	if st.state == terminated {
+	w.showEnds(object, &st)
+	waiting := st.waiting(time.Now())
+	switch {
+	case st.state == terminated && st.triedEvery > 0:
+		object["reason"] = fmt.Sprintf("%s; tried again every %s", st.reason, st.triedEvery)
+	case st.state == terminated:
 		object["reason"] = st.reason
+	case waiting != "": // RabbitMQ gives no reason here
+		object["reason"] = waiting
 	}
 	if st.state != running {
 		return object
 	}
-	d := &w.definition
-	object["src_protocol"], object["dest_protocol"] = "amqp091", "amqp091"
-	object["src_uri"], object["dest_uri"] = st.from.shown, st.to.shown
 	object["forwarded"], object["pending"] = st.forwarded, st.pending
 	object["remaining"], object["remaining_unacked"] = "unlimited", "unlimited"
 	if st.remaining >= 0 {
 		object["remaining"], object["remaining_unacked"] = st.remaining, st.remaining
 	}
 	object["blocked_status"] = "running"
-	if st.blocked {
+	switch {
+	case st.blocked:
 		object["blocked_status"] = "blocked"
+	case waiting != "":
+		object["blocked_status"] = "flow"
 	}
+	return object
+}
+
+func timeShown(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+
+// showEnds adds where messages come from and go to, also while there is no connection.
+func (w *worker) showEnds(object map[string]any, st *status) {
+	d := &w.definition
+	object["src_protocol"], object["dest_protocol"] = "amqp091", "amqp091"
+	object["src_uri"], object["dest_uri"] = cmp.Or(st.from.shown, d.source.uris[0].shown), cmp.Or(st.to.shown, d.dest.uris[0].shown)
 	for key, value := range map[string]string{
 		"src_queue": d.source.queue, "src_exchange": d.source.exchange, "src_exchange_key": d.source.key,
 		"dest_queue": d.dest.queue, "dest_exchange": d.dest.exchange, "dest_exchange_key": d.dest.key,
@@ -243,5 +274,4 @@ func (w *worker) show() map[string]any {
 			object[key] = value
 		}
 	}
-	return object
 }

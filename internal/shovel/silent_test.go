@@ -128,3 +128,32 @@ func TestAPeerThatFallsSilentHoldsNobodyUp(t *testing.T) {
 		})
 	}
 }
+
+// A peer that lets a shovel in and answers its first methods not at all is given up, whichever end it is.
+func TestAPeerThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	for name, answers := range map[string][]amqp091.Method{
+		"opening":   nil,
+		"declaring": {amqp091.ChannelOpenOk{}},
+		"consuming": {amqp091.ChannelOpenOk{}, amqp091.QueueDeclareOk{Queue: "a"}, amqp091.BasicQosOk{}},
+	} {
+		for _, end := range []string{"source", "destination"} {
+			if name == "consuming" && end == "destination" {
+				continue // it confirms, which may take long
+			}
+			t.Run(name+" "+end, func(t *testing.T) {
+				n := start(t)
+				n.shovels.SetPatience(50 * time.Millisecond)
+				address, _ := silentPeer(t, answers...)
+				from, to := address, ""
+				if end == "destination" {
+					from, to = "", address
+				}
+				n.mustPut("s", `{"src-uri":"amqp://`+from+`","src-queue":"a","dest-uri":"amqp://`+to+`","dest-queue":"b","reconnect-delay":0}`)
+				n.wait("that it is given up", n.state("terminated"))
+				if got, want := n.shovels.Shown()[0]["reason"], "failed to connect to "+end+": the peer has let us in and does not answer"; got != want {
+					t.Errorf("the reason is %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}

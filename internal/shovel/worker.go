@@ -27,15 +27,21 @@ type worker struct {
 	vhost       message.VHost
 	name        string
 	value       string // of the parameter, by which a change is seen
+	setter      broker.Setter
 	definition  definition
 	clusterName func() string
 	finished    func(*worker) // the shovel has moved all that it was to move
+	patience    time.Duration // answerTimeout if 0
+
+	// The goroutine's.
+	largest int // bytes of the largest message that a source elsewhere has sent
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the goroutine has ended
 
-	mu     sync.Mutex
-	status status
+	mu      sync.Mutex
+	status  status
+	attempt context.CancelCauseFunc // ends what is being done, if something is
 }
 
 // status is what a shovel shows of itself.
@@ -48,6 +54,41 @@ type status struct {
 	pending   int64
 	remaining int64 // of a shovel that ends
 	blocked   bool
+
+	waitsFor   string // what an end has been asked and not answered, "" for nothing
+	waitsSince time.Time
+	refused    int // messages of the last batch that came back
+	refusedAt  time.Time
+	triedEvery time.Duration // after a failure; 0: not
+}
+
+// slow is how long an end may take without being told of.
+const slow = 5 * time.Second
+
+// waiting says what keeps a running shovel from moving messages, "" for nothing that is known.
+func (s *status) waiting(now time.Time) string {
+	switch {
+	case s.blocked:
+		return "the destination takes nothing for now, for an alarm of its memory or disk"
+	case s.waitsFor != "" && now.Sub(s.waitsSince) >= slow:
+		return fmt.Sprintf("%s since %s", s.waitsFor, timeShown(s.waitsSince))
+	case s.refused > 0:
+		return fmt.Sprintf("the destination refused %d messages at %s, as a full queue does; they are in the source and tried again", s.refused, timeShown(s.refusedAt))
+	}
+	return ""
+}
+
+// What may be waited for.
+const (
+	opensTarget = "waits for the destination to let it in"
+	opensSource = "waits for the source to let it in"
+	publishes   = "waits for the destination to take or confirm messages"
+	settles     = "waits for the source to take acknowledgements"
+)
+
+// waits notes what is asked from now on, "" for nothing.
+func (w *worker) waits(what string) {
+	w.change(func(s *status) { s.waitsFor, s.waitsSince = what, time.Now() })
 }
 
 type state string
@@ -72,7 +113,7 @@ func (w *worker) run(ctx context.Context) {
 	defer close(w.done)
 	for {
 		w.change(func(s *status) { s.state, s.reason = starting, "" })
-		complete, err := w.once(ctx)
+		complete, err := w.try(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -82,7 +123,9 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 		w.log.Warn("shovel failed", "error", err)
-		w.change(func(s *status) { s.state, s.reason = terminated, reasonOf(err) })
+		w.change(func(s *status) {
+			s.state, s.reason, s.triedEvery, s.waitsFor, s.refused = terminated, reasonOf(err), w.definition.reconnectDelay, "", 0
+		})
 		if w.definition.reconnectDelay <= 0 {
 			<-ctx.Done()
 			return
@@ -91,6 +134,42 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// try is once until interrupt ends it.
+func (w *worker) try(ctx context.Context) (complete bool, err error) {
+	attempt, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.mu.Lock()
+	w.attempt = cancel
+	w.mu.Unlock()
+	complete, err = w.once(attempt)
+	if cause := context.Cause(attempt); cause != nil && !complete {
+		err = cause
+	}
+	return complete, err
+}
+
+// interrupt has what is being done fail with a reason. It is tried again as after any failure.
+func (w *worker) interrupt(reason error) {
+	w.mu.Lock()
+	cancel := w.attempt
+	w.mu.Unlock()
+	if cancel != nil {
+		cancel(reason)
+	}
+}
+
+// permitted is an error if whoever has set the shovel may no longer do what it does.
+func (w *worker) permitted() error {
+	complaints := w.definition.forbidden(w.b.LoopbackUsers, w.setter)
+	switch {
+	case complaints == nil:
+		return nil
+	case !w.setter.Known():
+		return fmt.Errorf("user '%s', who has set the shovel, is deleted", w.setter.Name())
+	}
+	return fmt.Errorf("user '%s', who has set the shovel, may not do so any more: %s", w.setter.Name(), strings.Join(complaints, "; "))
 }
 
 // reasonOf is what is shown of an error.
@@ -132,14 +211,20 @@ func (w *worker) shown() status {
 
 // once opens both ends and moves messages until something fails, or complete.
 func (w *worker) once(ctx context.Context) (complete bool, err error) {
+	asOf := w.b.AccountsRevision()
+	if err := w.permitted(); err != nil {
+		return false, err
+	}
 	from, to := pick(w.definition.source.uris), pick(w.definition.dest.uris)
 	w.change(func(s *status) { s.from, s.to = from, to })
+	w.waits(opensTarget)
 	out, err := w.openTarget(ctx, to)
 	if err != nil {
 		return false, fmt.Errorf("failed to connect to destination: %w", err)
 	}
 	defer out.close()
 	defer bug.End(w.log, "a shovel") // before it: the broker is asked
+	w.waits(opensSource)
 	in, err := w.openSource(ctx, from)
 	if err != nil {
 		return false, fmt.Errorf("failed to connect to source: %w", err)
@@ -148,7 +233,7 @@ func (w *worker) once(ctx context.Context) (complete bool, err error) {
 	defer bug.End(w.log, "a shovel") // likewise
 	left := w.toMove(in)
 	w.change(func(s *status) { s.state, s.remaining = running, left })
-	return w.move(ctx, in, out, left)
+	return w.move(ctx, in, out, left, asOf)
 }
 
 // pick chooses one of several addresses, so that a node that is down does not stop a shovel for good.
@@ -180,16 +265,23 @@ func (w *worker) toMove(in source) int64 {
 	return max(0, u.messages-w.shown().forwarded)
 }
 
-// move moves messages, left of them or without end.
-func (w *worker) move(ctx context.Context, in source, out target, left int64) (complete bool, err error) {
+// move moves messages, left of them or without end. The shovel is permitted as of a revision of the accounts.
+func (w *worker) move(ctx context.Context, in source, out target, left int64, asOf uint64) (complete bool, err error) {
 	for left != 0 {
 		limit := batchLimit
 		if left > 0 {
 			limit = int(min(left, batchLimit))
 		}
+		w.waits("")
 		list, err := in.next(ctx, limit)
 		if err != nil {
 			return false, err
+		}
+		if now := w.b.AccountsRevision(); now != asOf { // what is taken goes back with the source
+			if err := w.permitted(); err != nil {
+				return false, err
+			}
+			asOf = now
 		}
 		if w.definition.ack == noAck {
 			// At most once, and not more than is moved: a consumer that does not acknowledge
@@ -200,9 +292,11 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64) (c
 		}
 		w.change(func(s *status) { s.pending, s.blocked = int64(len(list)), out.blocked() })
 		w.address(list)
+		w.waits(publishes)
 		refused, failed := out.publish(ctx, list, w.definition.ack == onConfirm)
 		// What the target has stays there, whatever is wrong with the next: it would be moved
 		// again with each attempt.
+		w.waits(settles)
 		moved, err := w.settle(ctx, in, list[:len(refused)], refused)
 		if err = cmp.Or(failed, err); err != nil {
 			w.change(func(s *status) { s.forwarded += moved })
@@ -239,11 +333,13 @@ func (w *worker) settle(ctx context.Context, in source, list []carried, refused 
 		return 0, err
 	}
 	if len(bad) == 0 {
+		w.change(func(s *status) { s.refused = 0 })
 		return int64(len(good)), nil
 	}
 	if err := in.giveBack(bad); err != nil {
 		return int64(len(good)), err
 	}
+	w.change(func(s *status) { s.refused, s.refusedAt, s.waitsFor = len(bad), time.Now(), "" })
 	return int64(len(good)), pause(ctx, refusedPause)
 }
 
@@ -292,7 +388,25 @@ func (w *worker) tellOf(l *amqp091.PropertyList, s *status) {
 	}
 	earlier, _ := l.Headers.Get("x-shovelled")
 	list, _ := earlier.(amqp091.Array)
-	setHeader(l, "x-shovelled", append(amqp091.Array{about.Sorted()}, list...))
+	others := slices.DeleteFunc(slices.Clone(l.Headers), func(f amqp091.Field) bool { return f.Key == "x-shovelled" })
+	room := maxHeaders - len(amqp091.AppendTable(nil, others))
+	if list = newest(append(amqp091.Array{about.Sorted()}, list...), room); len(list) > 0 {
+		setHeader(l, "x-shovelled", list)
+	}
+}
+
+// maxHeaders is how many bytes of headers x-shovelled may make: all headers go in one frame, and what goes
+// round between shovels is told of again each time. Half of the usual frame_max.
+const maxHeaders = 64 << 10
+
+// newest is as much of the beginning of a list as there is room for.
+func newest(list amqp091.Array, room int) amqp091.Array {
+	for i, v := range list {
+		if room -= len(amqp091.AppendTable(nil, amqp091.Table{{Key: "x-shovelled", Value: v}})); room < 0 {
+			return list[:i]
+		}
+	}
+	return list
 }
 
 func setHeader(l *amqp091.PropertyList, key string, value any) {

@@ -1,0 +1,68 @@
+package broker
+
+import (
+	"testing"
+
+	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
+)
+
+// told is a client that notes whether it was told to go.
+type told struct{ gone bool }
+
+func (c *told) Terminate(uint16, string)     { c.gone = true }
+func (c *told) Show() map[string]any         { return nil }
+func (c *told) ShowChannels() []ShownChannel { return nil }
+
+// afterwards does something between a change and what follows from it.
+type afterwards struct{ do func() }
+
+func (h *afterwards) Check(topology.Parameter, Setter) error { return nil }
+func (h *afterwards) Changed() {
+	if do := h.do; do != nil {
+		h.do = nil
+		do()
+	}
+}
+
+// BR-2.8, BR-3.8: the connections of what is deleted are closed, and not those of a successor of the same name that is made before they are.
+func TestBR_2_8_DeletionsCloseNoConnectionOfASuccessor(t *testing.T) {
+	for name, remove := range map[string]func(*Broker) error{
+		"user":  func(b *Broker) error { _, err := b.DeleteUser("u"); return err },
+		"vhost": func(b *Broker) error { return b.DeleteVHost("v") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := openWith(t, Options{})
+			h := &afterwards{}
+			b.HandleParameters("test", h)
+			connect := func() *told {
+				if _, err := b.CreateVHost("v", topology.Metadata{}, ""); err != nil {
+					t.Error(err)
+				}
+				if _, err := b.PutUser("u", auth.PasswordHash{}, nil); err != nil {
+					t.Error(err)
+				}
+				if _, err := b.PutPermission(auth.Permission{User: "u", VHost: "v"}); err != nil {
+					t.Error(err)
+				}
+				client := &told{}
+				c, err := b.Connect(Login{User: "u"}, Peer{Name: "test"}, message.VHost("v"), client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(c.Disconnect)
+				return client
+			}
+			old := connect()
+			var successor *told
+			h.do = func() { successor = connect() }
+			if err := remove(b); err != nil {
+				t.Fatal(err)
+			}
+			if !old.gone || successor == nil || successor.gone {
+				t.Errorf("the old client is gone: %v, its successor: %+v", old.gone, successor)
+			}
+		})
+	}
+}
