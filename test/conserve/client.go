@@ -52,8 +52,8 @@ type channel struct {
 	mode    mode
 	acts    []*act // all that was sent, in order
 	waiting []*act // those that have an answer to come
-	closing bool   // channel.close was sent, or connection.close
-	closeAt int64  // when
+	closing bool   // channel.close was sent, or connection.close, or the node is being stopped
+	closeAt int64  // when, or since when the server may have closed it
 	ended   bool
 	endAt   int64 // 0 while it lives
 	byPeer  bool  // the server closed it

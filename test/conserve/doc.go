@@ -50,8 +50,14 @@
 // that had been rejected on a channel before that channel deleted the queue: it was dead, and
 // belonged to its target (DL-1.2, DL-2.2).
 //
+// Each place where a message may have been, a queue with the queues that it had died in before,
+// is looked at once (explain.go): shovels and dead letters go in circles.
+//
 // Where the ledger cannot know it forgives. Deliveries without acknowledgement are lost with
 // the socket. Over kills it holds only what is persistent, in durable queues, and promised
 // (BR-14.3, DL-21.1). Where shovels and replays carry messages, histories do not tell copies
-// apart. RabbitMQ, which must pass too, has some leave of its own, where l.peer says so.
+// apart, and the flag redelivered does not tell which delivery came first, as what is carried is
+// new. A message that is routed to one queue is in one place at a time even so: each delivery
+// held it until its client can have given it back, and where several may have been the last,
+// each of them may be how it left. RabbitMQ, which must pass too, has some leave of its own, where l.peer says so.
 package conserve

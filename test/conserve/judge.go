@@ -16,6 +16,8 @@ const (
 	dropped need = "dead and dropped"
 	// freely is any way out that nobody counts.
 	freely need = "free"
+	// found is no need at all: a client had it, or the drain.
+	found need = "found"
 )
 
 func deletedWith(queue string) need { return need("deleted with " + queue) }
@@ -44,13 +46,14 @@ type judge struct {
 	l     *ledger
 	w     *world
 	loose []*missing
+	looks int // at places of messages
 }
 
 // missing is a copy that is nowhere, with all that may explain it.
 type missing struct {
 	m     *message
 	queue string
-	needs [][]need
+	needs []need
 }
 
 func (j *judge) message(m *message) {
@@ -66,13 +69,12 @@ func (j *judge) message(m *message) {
 		return // nothing was promised
 	}
 	for _, q := range j.routed(m) {
-		needs := j.explain(m, q, nil, nil, m.act)
-		switch {
-		case len(needs) == 0:
+		switch how, needs := j.explain(m, j.begin(m, q)); how {
+		case lost:
 			j.l.complain("%s: lost: it was routed to %s, and is nowhere; %s", m, q, j.story(m))
-		case slices.ContainsFunc(needs, func(n []need) bool { return len(n) == 0 }):
-		default:
+		case counted:
 			j.loose = append(j.loose, &missing{m, q, needs})
+		case free, there:
 		}
 	}
 }
@@ -109,6 +111,9 @@ func (j *judge) mustNot(m *message) {
 
 // doubled checks that no copy ended in two places, unless a dead letter exchange divides.
 func (j *judge) doubled(m *message) {
+	if j.l.moved() && j.alone(m) {
+		j.together(m)
+	}
 	if j.l.moved() || j.w.divides || len(j.l.kills) > 0 {
 		return
 	}
@@ -118,7 +123,7 @@ func (j *judge) doubled(m *message) {
 		if !slices.Contains(possible, c.root) {
 			j.l.complain("%s: in %s [%s], where it was not routed to (BR-6.5)", m, c.queue, c.sig)
 		}
-		if c.final() && !c.last.unheard() {
+		if c.last.gone() {
 			ends[c.root] = append(ends[c.root], c)
 		}
 	}
@@ -127,17 +132,6 @@ func (j *judge) doubled(m *message) {
 			j.l.complain("%s: doubled: routed to %s once, it came to %d ends; %s", m, root, len(all), j.story(m))
 		}
 	}
-}
-
-// final says that the copy left the broker by its last delivery.
-func (c *copied) final() bool {
-	d := c.last
-	return d.drained || d.noAck || d.how == acked && !d.void
-}
-
-// unheard says whether the acknowledgement may never have been read: its client went.
-func (d *delivery) unheard() bool {
-	return d.how == acked && !d.drained && d.settle.done == 0 && d.ch.ended
 }
 
 // routed lists the queues that the message certainly was routed to.
@@ -217,81 +211,6 @@ func (l *ledger) shortest(queue string, f func(*queueSpec) int) int {
 	return least
 }
 
-// explain lists what may have become of a message in a queue, with the path of queues it died in
-// before: each explanation is what it needs, and none is needed where it is seen at the end of its
-// way. Nothing explains a message that is lost. entered is the act that published it.
-func (j *judge) explain(m *message, queue string, path, visited []string, entered *act) (all [][]need) {
-	here := j.copies(m, queue, path)
-	if slices.ContainsFunc(here, (*copied).final) {
-		return [][]need{nil}
-	}
-	if j.l.noAckLost[queue] || j.vanishes(queue) && !j.diesFirst(m, queue, path) {
-		all = append(all, []need{freely})
-	}
-	if !j.w.durable(queue) || !m.persistent && !j.w.quorum(queue) {
-		if len(j.l.kills) > 0 {
-			all = append(all, []need{freely})
-		}
-	}
-	var last *delivery
-	for _, c := range here {
-		if last == nil || c.last.at > last.at {
-			last = c.last
-		}
-	}
-	if j.mayBeGone(j.l.deletes[queue], queue, entered, last) {
-		all = append(all, []need{deletedWith(queue)})
-	}
-	if j.mayBeGone(j.l.purges[queue], queue, entered, last) {
-		all = append(all, []need{purgedFrom(queue)})
-	}
-	root := len(path) == 0
-	// A publish that nobody waits for may be refused without a word (DL-10.7, DL-10.8).
-	if root && m.mode() == plain && j.l.any(queue, func(s *queueSpec) bool { return s.overflow != "" && s.overflow != "drop-head" }) {
-		all = append(all, []need{freely})
-	}
-	if root && j.l.peer && m.mode() == transactional && j.w.quorum(queue) && j.l.any(queue, func(s *queueSpec) bool { return s.overflow != "" }) {
-		all = append(all, []need{freely})
-	}
-	for _, v := range j.l.shovels {
-		if v.from == queue {
-			all = append(all, j.carried(m, v.to, visited)...)
-		}
-	}
-	if by := j.mayDie(m, queue, path, last); by != 0 {
-		all = append(all, j.died(m, queue, path, visited, by)...)
-	}
-	return least(all)
-}
-
-// carried explains a message that a shovel may have taken to a queue.
-func (j *judge) carried(m *message, to string, visited []string) [][]need {
-	for _, c := range m.copies {
-		if c.queue == to && c.final() {
-			return [][]need{nil}
-		}
-	}
-	if slices.Contains(visited, ">"+to) {
-		return nil
-	}
-	all := j.explain(m, to, []string{"*"}, append(slices.Clone(visited), ">"+to), m.act)
-	if !j.stood(to, m.act) || len(j.l.deletes[to]) > 0 {
-		all = append(all, []need{freely})
-	}
-	return all
-}
-
-// copies are those of a message in a queue that came by the path; of any way where a shovel
-// has carried it.
-func (j *judge) copies(m *message, queue string, path []string) (all []*copied) {
-	for _, c := range m.copies {
-		if c.queue == queue && (slices.Equal(c.path, path) || slices.Contains(path, "*")) {
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
 // vanishes says whether the queue may go by itself.
 func (j *judge) vanishes(queue string) bool {
 	return j.l.any(queue, func(s *queueSpec) bool { return s.exclusive || s.autoDelete || s.expires >= 0 })
@@ -299,9 +218,10 @@ func (j *judge) vanishes(queue string) bool {
 
 // diesFirst says whether the message's time in the queue is over certainly before the
 // queue's own time without use can be (DL-8.11, DL-8.12).
-func (j *judge) diesFirst(m *message, queue string, path []string) bool {
+func (j *judge) diesFirst(m *message, p place) bool {
+	queue := p.queue
 	specs := j.l.specs[queue]
-	if len(specs) != 1 || len(path) > 0 || specs[0].ttl < 0 || specs[0].expires < 0 || specs[0].exclusive || specs[0].autoDelete {
+	if len(specs) != 1 || p.path != "" || specs[0].ttl < 0 || specs[0].expires < 0 || specs[0].exclusive || specs[0].autoDelete {
 		return false
 	}
 	var last *act
@@ -321,7 +241,7 @@ func (j *judge) mayBeGone(acts []*act, queue string, entered *act, last *deliver
 		if x.failed || j.over(x, entered) {
 			continue
 		}
-		dead := last != nil && last.how == rejected && !last.void && last.settle.before(x)
+		dead := last != nil && last.dies() && last.settle.before(x)
 		if dead && !j.l.any(queue, func(s *queueSpec) bool { return s.atLeastOnce }) {
 			continue
 		}
@@ -339,12 +259,12 @@ const (
 )
 
 // mayDie says whether a message may die in a queue (DL-1.1).
-func (j *judge) mayDie(m *message, queue string, path []string, last *delivery) (by causes) {
-	l := j.l
-	if last != nil && last.how == rejected && !last.void {
+func (j *judge) mayDie(m *message, p place, rejected bool) (by causes) {
+	l, queue := j.l, p.queue
+	if rejected {
 		by |= byReject
 	}
-	if l.any(queue, func(s *queueSpec) bool { return s.ttl >= 0 }) || len(path) == 0 && m.expiration >= 0 {
+	if l.any(queue, func(s *queueSpec) bool { return s.ttl >= 0 }) || (p.path == "" || p.path == anyhow) && m.expiration >= 0 {
 		by |= byItself
 	}
 	quorum := j.w.quorum(queue)
@@ -368,15 +288,17 @@ func (j *judge) mayDie(m *message, queue string, path []string, last *delivery) 
 	return by
 }
 
-// died explains a message that may have died in a queue.
-func (j *judge) died(m *message, queue string, path, visited []string, by causes) (all [][]need) {
-	deeper := slices.Clone(path)
-	if !slices.Contains(deeper, queue) {
-		deeper = append(deeper, queue)
-		slices.Sort(deeper)
+// died adds what may have become of a message that died in a place.
+func (j *judge) died(m *message, p place, by causes, k *look) {
+	deeper := p
+	deeper.last = nil
+	if deaths := p.deaths(); p.path != anyhow && !slices.Contains(deaths, p.queue) {
+		deaths = append(deaths, p.queue)
+		slices.Sort(deaths)
+		deeper.path = strings.Join(deaths, ",")
 	}
 	var seen []string
-	for _, s := range j.l.specs[queue] {
+	for _, s := range j.l.specs[p.queue] {
 		if s.dlx == "none" && s.policy {
 			continue // what the queue itself says is in force
 		}
@@ -386,118 +308,80 @@ func (j *judge) died(m *message, queue string, path, visited []string, by causes
 		}
 		seen = append(seen, where)
 		if s.dlx == "none" {
-			all = append(all, []need{dropped})
+			k.needs = append(k.needs, dropped)
 			continue
 		}
-		for _, key := range j.deadKeys(m, s, path) {
-			all = append(all, j.diedTo(m, queue, key, deeper, visited, by, s)...)
+		for _, key := range j.deadKeys(m, s, p) {
+			j.diedTo(m, key, deeper, by, s, k)
 		}
 	}
-	return all
 }
 
 // deadKeys are those that a message that dies may be routed by: the queue's, or the one it came
 // with, which a queue that it died in before may have given it (DL-6.1).
-func (j *judge) deadKeys(m *message, s *queueSpec, path []string) (keys []string) {
+func (j *judge) deadKeys(m *message, s *queueSpec, p place) (keys []string) {
 	if s.dlrk != "" {
 		return []string{s.dlrk}
 	}
 	keys = []string{m.key}
-	for _, from := range path {
-		for _, before := range j.l.specs[from] {
-			if before.dlrk != "" && !slices.Contains(keys, before.dlrk) {
-				keys = append(keys, before.dlrk)
+	before := p.deaths()
+	if p.path == anyhow {
+		before = sortedKeys(j.l.specs) // any of them
+	}
+	for _, from := range before {
+		for _, s := range j.l.specs[from] {
+			if s.dlrk != "" {
+				keys = appendOnce(keys, s.dlrk)
 			}
 		}
 	}
 	return keys
 }
 
-// diedTo explains a message that died in a queue and was routed by a key.
-func (j *judge) diedTo(m *message, queue, key string, deeper, visited []string, by causes, s *queueSpec) [][]need {
+// diedTo adds what may have become of a message that died and was routed by a key. p is the
+// queue that it died in, with the path that it has from then on.
+func (j *judge) diedTo(m *message, key string, p place, by causes, s *queueSpec, k *look) {
 	targets := j.w.possibleRoutes(s.dlx, key)
 	if len(targets) == 0 {
-		return [][]need{{dropped}, {heldIn(queue)}}
+		k.needs = append(k.needs, dropped, heldIn(p.queue))
+		return
 	}
-	together := [][]need{nil}
+	var way []step
 	for _, t := range targets {
-		branch := j.arrived(m, queue, t, deeper, visited, by, s)
+		needs := j.stopped(m, p, t, by, s)
 		// What reached another target counts as routed, whichever were cut or refused.
-		for _, needs := range branch {
-			for i, n := range needs {
-				if len(targets) > 1 && n == dropped {
-					needs[i] = freely
-				}
-			}
+		if i := slices.Index(needs, dropped); i >= 0 && len(targets) > 1 {
+			needs[i] = freely
 		}
-		together = product(together, branch)
+		way = append(way, step{place{queue: t, path: p.path}, needs})
 	}
-	return together
+	k.ways = append(k.ways, way)
 }
 
-// arrived explains a message that died and was routed to the queue t.
-func (j *judge) arrived(m *message, from, t string, path, visited []string, by causes, s *queueSpec) (all [][]need) {
-	state := t + " " + strings.Join(path, ",")
-	if slices.Contains(visited, state) {
-		return nil
-	}
-	all = j.explain(m, t, path, append(slices.Clone(visited), state), m.act)
-	if slices.ContainsFunc(all, func(n []need) bool { return len(n) == 0 }) {
-		return [][]need{nil}
-	}
+// stopped lists what may explain that a message that died did not come to the queue t.
+func (j *judge) stopped(m *message, p place, t string, by causes, s *queueSpec) (needs []need) {
 	unsure := !j.stood(t, m.act) || len(j.l.deletes[t]) > 0 || j.vanishes(t) || s.dlx != "" && !j.bound(t, s.dlx, m.act)
-	cut := by&byItself != 0 && slices.Contains(path, t) || slices.Contains(path, "*") // DL-9.2
-	if s.atLeastOnce && s.overflow == "reject-publish" && len(j.l.specs[from]) == 1 {
+	cut := by&byItself != 0 && slices.Contains(p.deaths(), t) || p.path == anyhow // DL-9.2
+	if s.atLeastOnce && s.overflow == "reject-publish" && len(j.l.specs[p.queue]) == 1 {
 		// It waits for its targets (DL-13.5), for ever if there are none (DL-9.7, DL-13.6).
 		switch {
 		case cut || unsure:
-			all = append(all, []need{heldIn(from)}, []need{dropped})
+			return []need{heldIn(p.queue), dropped}
 		case j.l.any(t, func(s *queueSpec) bool { return s.maxLen == 0 && s.refuses() }):
-			all = append(all, []need{heldIn(from)}) // there is never room
+			return []need{heldIn(p.queue)} // there is never room
 		}
-		return all
+		return nil
 	}
 	full := !j.w.quorum(t) && j.l.any(t, (*queueSpec).refuses)
 	if unsure || cut || full {
-		all = append(all, []need{dropped})
-		if s.atLeastOnce { // whether it is kept depends on the policy of the moment
-			all = append(all, []need{heldIn(from)})
+		needs = append(needs, dropped)
+		// Whether it is kept depends on the policy of the moment, whose exchange may be the one that
+		// the queue names itself, or it was on its way when its target, in another log, went.
+		if j.l.any(p.queue, func(s *queueSpec) bool { return s.atLeastOnce }) || unsure {
+			needs = append(needs, heldIn(p.queue))
 		}
 	}
-	return all
-}
-
-// product joins what each of two branches needs.
-func product(a, b [][]need) (all [][]need) {
-	for _, x := range a {
-		for _, y := range b {
-			all = append(all, slices.Concat(x, y))
-		}
-	}
-	return least(all)
-}
-
-// least leaves out what explains nothing that another explanation does not: one that needs
-// the same as another, or more.
-func least(all [][]need) (kept [][]need) {
-	for i := range all {
-		// What nobody counts is needed only where nothing else is.
-		if counted := slices.DeleteFunc(slices.Clone(all[i]), func(n need) bool { return n == freely }); len(counted) > 0 {
-			all[i] = counted
-		}
-	}
-	for i, x := range all {
-		if !slices.ContainsFunc(all[:i], func(y []need) bool { return needsAll(x, y) }) &&
-			!slices.ContainsFunc(all[i+1:], func(y []need) bool { return needsAll(x, y) && !needsAll(y, x) }) {
-			kept = append(kept, x)
-		}
-	}
-	return kept
-}
-
-// needsAll says whether x needs all that y needs. Whoever needs anything needs what is free.
-func needsAll(x, y []need) bool {
-	return len(y) == 0 || !slices.ContainsFunc(y, func(n need) bool { return n != freely && !slices.Contains(x, n) }) && len(x) > 0
+	return needs
 }
 
 // match gives each missing copy an explanation, of which there are only so many.
@@ -514,16 +398,14 @@ func (j *judge) match() {
 	given := map[*missing]need{}
 	var give func(x *missing, tried map[need]bool) bool
 	give = func(x *missing, tried map[need]bool) bool {
-		for _, alternative := range x.needs {
-			n := alternative[0] // more than one are rare: the first stands for all
-			if n == freely || budget(n) > 0 {
+		for _, n := range x.needs {
+			if budget(n) > 0 {
 				given[x] = n
 				left[n]--
 				return true
 			}
 		}
-		for _, alternative := range x.needs {
-			n := alternative[0]
+		for _, n := range x.needs {
 			if tried[n] {
 				continue
 			}
@@ -550,8 +432,8 @@ func (j *judge) match() {
 			continue
 		}
 		var may []string
-		for _, alternative := range x.needs {
-			may = append(may, fmt.Sprintf("%s (%d)", alternative[0], j.budget(alternative[0])))
+		for _, n := range x.needs {
+			may = append(may, fmt.Sprintf("%s (%d)", n, j.budget(n)))
 		}
 		j.l.complain("%s: lost: it was routed to %s, and is nowhere; what may explain it explains no more: %s; %s",
 			x.m, x.queue, strings.Join(may, ", "), j.story(x.m))
@@ -562,9 +444,6 @@ const unlimited = 1 << 30
 
 // budget is how many messages a need explains at most.
 func (j *judge) budget(n need) int {
-	if n == freely {
-		return unlimited
-	}
 	if n == dropped {
 		if !j.l.counted || len(j.l.kills) > 0 {
 			return unlimited

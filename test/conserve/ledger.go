@@ -3,6 +3,7 @@ package conserve
 import (
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,7 @@ type copied struct {
 	path  []string // the queues it died in, sorted
 	root  string   // the queue it was published to
 	last  *delivery
+	all   []*delivery // as they were read
 	seen  int
 }
 
@@ -118,7 +120,7 @@ type ledger struct {
 	peer      bool    // the broker is RabbitMQ
 	mayEnd    bool    // the node may kill itself
 	drained   int
-	held      map[string]int // dead letters that their queue keeps for ever, as nobody can take them
+	held      map[string]int // dead letters that their queue keeps for ever, as nobody can take them, or their target went
 	clients   []*client
 	replyTos  []string // addresses of requestors that nobody has answered
 }
@@ -304,9 +306,19 @@ func (a *act) inTransaction() bool {
 	return a.ch != nil && a.ch.mode == transactional && (a.what == "publish" || strings.HasPrefix(a.what, "settle"))
 }
 
+// closes notes that the channel is to end, unless it has, or is to end already.
+func (ch *channel) closes(at int64) {
+	if !ch.closing && !ch.ended {
+		ch.closing, ch.closeAt = true, at
+	}
+}
+
 // channelClosed notes that the server closed a channel.
 func (l *ledger) channelClosed(ch *channel, m *amqp091.ChannelClose) {
 	ch.byPeer = true
+	if at := ch.failing(); !ch.closing || at < ch.closeAt {
+		ch.closeAt = at
+	}
 	known := m.ReplyCode == 404 || m.ReplyCode == 405 || m.ReplyCode == 406 || m.ReplyCode == 403
 	if !known || strings.Contains(m.ReplyText, "unknown delivery tag") {
 		l.complain("%s: the server closed channel %d: %d %s", ch.c.name, ch.num, m.ReplyCode, m.ReplyText)
@@ -317,6 +329,16 @@ func (l *ledger) channelClosed(ch *channel, m *amqp091.ChannelClose) {
 		}
 	}
 	l.channelEnded(ch)
+}
+
+// failing is when the first was sent of what the server may have closed the channel for.
+func (ch *channel) failing() int64 {
+	for _, a := range ch.acts {
+		if a.done == 0 || slices.Contains(ch.waiting, a) {
+			return a.sent
+		}
+	}
+	return 0
 }
 
 // channelEnded notes that a channel is no more: what it had not settled goes back.
@@ -463,8 +485,9 @@ func (l *ledger) delivered(ch *channel, s *consumer, queue string, tag uint64, r
 		m.copies = append(m.copies, c)
 	}
 	d := &delivery{copied: c, ch: ch, tag: tag, consumer: s, at: l.tick(), noAck: noAck, redelivered: redelivered}
+	c.all = append(c.all, d)
 	l.visible(m, queue)
-	if p := c.last; p != nil && d.overtaken(p) {
+	if p := c.last; p != nil && !l.comesRound(c) && d.overtaken(p) {
 		at := d.at
 		c.last, d.at = d, p.at
 		l.again(p, true)
@@ -485,9 +508,10 @@ func (l *ledger) delivered(ch *channel, s *consumer, queue string, tag uint64, r
 // overtaken says whether d may have been sent before p, which was read before it: between two
 // sockets there is no order. It is so if p had been delivered before and d had not; or if d
 // came to a channel whose end, or recovery, was asked for before p came: what goes back with
-// it is delivered to others before the answer is read, in RabbitMQ too.
+// it is delivered to others before the answer is read, in RabbitMQ too. Nothing was sent before
+// p to a channel that was opened after p was read, as those of a node that was started again.
 func (d *delivery) overtaken(p *delivery) bool {
-	if p.ch.c == d.ch.c || !p.redelivered {
+	if p.ch.c == d.ch.c || !p.redelivered || d.ch.acts[0].sent > p.at {
 		return false
 	}
 	if !d.redelivered {
@@ -519,15 +543,17 @@ func (l *ledger) visible(m *message, queue string) {
 func (l *ledger) again(d *delivery, redelivered bool) {
 	c := d.copied
 	p := c.last
-	if p == nil || l.moved() {
+	if p == nil || l.comesRound(c) {
 		return
 	}
 	name := fmt.Sprintf("%s in %s [%s]", c.m.id, c.queue, c.sig)
 	if !redelivered && !l.killedBetween(p.at, d.at) {
 		l.complain("%s: delivered a second time without the flag redelivered (BR-9.15)", name)
 	}
-	// A channel that ends by the server's will ends there before it ends here.
-	went := func() bool { return p.ch.ended && (p.ch.byPeer || p.ch.closing || p.ch.endAt < d.at) }
+	// A channel ends there before it ends here: by its client's will, or by the server's.
+	went := func() bool {
+		return p.ch.ended && (p.ch.endAt < d.at || (p.ch.byPeer || p.ch.closing) && p.ch.closeAt < d.at)
+	}
 	switch {
 	case p.noAck:
 		if !slices.ContainsFunc(l.kills, func(at int64) bool { return p.at < at && at < d.at }) {
@@ -566,6 +592,12 @@ func (l *ledger) killedBetween(a, b int64) bool {
 // moved says that messages are carried from queue to queue, where their history does not
 // tell copies apart.
 func (l *ledger) moved() bool { return len(l.shovels) > 0 }
+
+// comesRound says whether the copy may have been carried to its queue, and so be delivered as
+// new once more. What has died shows it, unless it was carried before.
+func (l *ledger) comesRound(c *copied) bool {
+	return slices.ContainsFunc(l.shovels, func(v *mover) bool { return c.sig != "" || v.to == c.queue })
+}
 
 // deliveryCount checks that no more deliveries count as failed than could fail: one for
 // each basic.reject, and one for each end of a channel or, with all its channels, of a
@@ -634,14 +666,15 @@ func (l *ledger) inOrder(d *delivery) {
 		return
 	}
 	m := d.copied.m
-	if l.returnedInTurn(d.copied.queue) {
+	inTurn := l.returnedInTurn(d.copied.queue)
+	if inTurn() {
 		s.last[m.act.ch] = m
 		return
 	}
 	if before := s.last[m.act.ch]; before != nil && m.act.pos < before.act.pos && m.priority == before.priority {
 		queue := d.copied.queue
 		l.doubts = append(l.doubts, func() string {
-			if l.unordered[queue] {
+			if l.unordered[queue] || inTurn() {
 				return ""
 			}
 			return fmt.Sprintf("%s: the single active consumer of %s got it after %s, which was published later (BR-9.5)", m.id, queue, before.id)
@@ -650,17 +683,29 @@ func (l *ledger) inOrder(d *delivery) {
 	s.last[m.act.ch] = m
 }
 
-// returnedInTurn says whether messages of a quorum queue may have come back more than once:
-// they stand in the order of their returns there (BR-9.13), behind those that came back
-// before and went nowhere since.
-func (l *ledger) returnedInTurn(queue string) bool {
-	ends := 0
-	for _, e := range l.ends {
-		if slices.Contains(e.queues, queue) {
-			ends++
+// returnedInTurn says whether messages of a quorum queue may have come back more than once by
+// now: they stand in the order of their returns there (BR-9.13), behind those that came back
+// before and went nowhere since. What it returns may know of more ends later, of those that the
+// server decides itself.
+func (l *ledger) returnedInTurn(queue string) func() bool {
+	now := l.ticks
+	asked := 0 // the server sees an end before whoever asked for it hears of it
+	for _, c := range l.clients {
+		if slices.ContainsFunc(slices.Collect(maps.Values(c.chans)), func(ch *channel) bool {
+			return !ch.ended && ch.closing && slices.Contains(ch.queues(), queue)
+		}) {
+			asked++
 		}
 	}
-	return ends > 1 && slices.ContainsFunc(l.specs[queue], func(s *queueSpec) bool { return s.quorum })
+	return func() bool {
+		ends := asked
+		for _, e := range l.ends {
+			if (e.at <= now || e.byPeer) && slices.Contains(e.queues, queue) {
+				ends++
+			}
+		}
+		return ends > 1 && slices.ContainsFunc(l.specs[queue], func(s *queueSpec) bool { return s.quorum })
+	}
 }
 
 func (l *ledger) singleActive(queue string) bool {

@@ -1,7 +1,6 @@
 package conserve
 
 import (
-	"fmt"
 	"hash/crc32"
 	"slices"
 	"strings"
@@ -32,16 +31,30 @@ func newStory(t *testing.T) *story {
 	s := &story{t: t, l: l, w: w}
 	s.ch = s.channel(confirming)
 	for _, slot := range w.slots {
-		l.specs[slot.name] = slot.variants
-		l.declares[slot.name] = append(l.declares[slot.name], s.done("declare", slot.name))
+		s.declare(slot)
 	}
 	return s
+}
+
+func (s *story) declare(slot *slot) {
+	s.l.specs[slot.name] = slot.variants
+	s.l.declares[slot.name] = append(s.l.declares[slot.name], s.done("declare", slot.name))
+}
+
+// queue adds a queue whose dead letters have nowhere to go.
+func (s *story) queue(name string) *queueSpec {
+	spec := &queueSpec{durable: true, dlx: "none", ttl: -1, maxLen: -1, expires: -1, limit: -1}
+	added := &slot{name, []*queueSpec{spec}}
+	s.w.slots = append(s.w.slots, added)
+	s.declare(added)
+	return spec
 }
 
 func (s *story) channel(m mode) *channel {
 	c := &client{l: s.l, name: "client", chans: map[uint16]*channel{}}
 	ch := &channel{c: c, num: 1, mode: m, unconfirmed: map[uint64]*message{}, consumers: map[string]*consumer{}}
 	c.chans[1] = ch
+	ch.act("open", "").done = s.l.tick()
 	return ch
 }
 
@@ -50,6 +63,15 @@ func (s *story) done(what, queue string) *act {
 	a := s.ch.act(what, queue)
 	a.done = s.l.tick()
 	return a
+}
+
+// consumer is a new channel of a new client that consumes a queue.
+func (s *story) consumer(queue string) *channel {
+	ch := s.channel(confirming)
+	s.l.clients = append(s.l.clients, ch.c)
+	ch.act("consume", queue).done = s.l.tick()
+	ch.consumers[queue] = &consumer{ch: ch, queue: queue, last: map[*channel]*message{}}
+	return ch
 }
 
 // publish publishes to the queue a, confirmed.
@@ -73,11 +95,17 @@ func (s *story) deliver(ch *channel, id, queue, text string, redelivered bool, d
 	}
 	x := &content{props: amqp091.PropertyList{MessageID: &id, DeliveryMode: &mode, Priority: &priority, Headers: headers}, body: []byte(text)}
 	tag := uint64(len(ch.settled) + len(ch.outstanding) + 1)
-	s.l.delivered(ch, nil, queue, tag, redelivered, false, x)
+	s.l.delivered(ch, ch.consumers[queue], queue, tag, redelivered, false, x)
 	if len(ch.outstanding) == 0 {
 		return nil
 	}
 	return ch.outstanding[len(ch.outstanding)-1]
+}
+
+// kill ends the node, and with it the channel.
+func (s *story) kill() {
+	s.l.channelEnded(s.ch)
+	s.l.kills = append(s.l.kills, s.l.tick())
 }
 
 // failedOnce has the message come with the word that one delivery of it has failed.
@@ -91,6 +119,21 @@ func (s *story) settle(d *delivery, how settlement, what string) {
 	a := d.ch.act(what, "")
 	s.l.settling(d.ch, a, d.tag, false, how)
 	a.done = s.l.tick()
+}
+
+// rejectedIntoItself has a queue that dead-letters to itself, and a message rejected there twice.
+func (s *story) rejectedIntoItself() {
+	s.w.slots[0].variants[0].dlrk = "a"
+	s.publish("m")
+	s.settle(s.deliver(s.ch, "m", "a", body, false), rejected, "settle reject")
+	s.settle(s.deliver(s.ch, "m", "a", body, false, "a"), rejected, "settle reject")
+}
+
+// purge purges a queue, of so many messages.
+func (s *story) purge(queue string, count int) {
+	a := s.done("purge", queue)
+	a.count = count
+	s.l.purges[queue] = append(s.l.purges[queue], a)
 }
 
 // drain finds the message at the end.
@@ -141,11 +184,78 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 			s.l.channelEnded(s.ch)
 			s.drain("m", "a", false)
 		}, "without the flag redelivered"},
+		"back over a kill, which forgets that it was delivered": {func(s *story) {
+			s.publish("m")
+			s.deliver(s.ch, "m", "a", body, true) // the first time to a client that ended before it read
+			s.kill()
+			s.drain("m", "a", false)
+		}, ""},
+		"with two clients after a kill": {func(s *story) {
+			s.publish("m")
+			s.deliver(s.ch, "m", "a", body, true)
+			s.kill()
+			s.deliver(s.channel(confirming), "m", "a", body, false)
+			s.drain("m", "a", true)
+		}, "two clients at once"},
+		"back without the flag on a channel opened later": {func(s *story) {
+			s.publish("m")
+			s.deliver(s.ch, "m", "a", body, true)
+			s.l.channelEnded(s.ch)
+			s.drain("m", "a", false)
+		}, "without the flag redelivered"},
+		"read by another before its channel, which ends": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.ch.closes(s.l.tick())
+			s.deliver(other, "m", "a", body, true)
+			s.deliver(s.ch, "m", "a", body, false) // it was before, and is read later
+			s.l.channelEnded(s.ch)
+			s.l.channelEnded(other)
+			s.drain("m", "a", true)
+		}, ""},
+		"read by another before its channel, which does not end": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.deliver(other, "m", "a", body, true)
+			s.deliver(s.ch, "m", "a", body, false)
+			s.l.channelEnded(other)
+		}, "two clients at once"},
+		"with two clients, the first of which closes its channel later": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.deliver(s.ch, "m", "a", body, false)
+			s.deliver(other, "m", "a", body, true)
+			s.ch.closes(s.l.tick())
+			s.l.channelEnded(s.ch)
+			s.l.channelEnded(other)
+			s.drain("m", "a", true)
+		}, "two clients at once"},
+		"back to another before its channel hears that it is closed": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.deliver(s.ch, "m", "a", body, false)
+			s.ch.send("get", "none", amqp091.BasicGet{})
+			s.deliver(other, "m", "a", body, true)
+			s.l.channelClosed(s.ch, &amqp091.ChannelClose{ReplyCode: 404})
+			s.ch.closes(s.l.tick()) // with its connection, at the end
+			s.l.channelEnded(other)
+			s.drain("m", "a", true)
+		}, ""},
+		"with two clients, the first of which does what its channel is closed for later": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.deliver(s.ch, "m", "a", body, false)
+			s.deliver(other, "m", "a", body, true)
+			s.ch.send("get", "none", amqp091.BasicGet{})
+			s.l.channelClosed(s.ch, &amqp091.ChannelClose{ReplyCode: 404})
+			s.l.channelEnded(other)
+			s.drain("m", "a", true)
+		}, "two clients at once"},
 		"requeued to its channel and then to another, while the channel ends": {func(s *story) {
 			s.publish("m")
 			other := s.channel(confirming)
 			s.settle(s.deliver(s.ch, "m", "a", body, false), requeued, "settle nack requeue")
-			s.ch.closing, s.ch.closeAt = true, s.l.tick()
+			s.ch.closes(s.l.tick())
 			s.deliver(other, "m", "a", body, true)
 			s.deliver(s.ch, "m", "a", body, true) // it was before, and is read later
 			s.l.channelEnded(s.ch)
@@ -157,7 +267,7 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 			other := s.channel(confirming)
 			s.settle(s.deliver(s.ch, "m", "a", body, false), requeued, "settle nack requeue")
 			s.deliver(other, "m", "a", body, true)
-			s.ch.closing, s.ch.closeAt = true, s.l.tick()
+			s.ch.closes(s.l.tick())
 			s.deliver(s.ch, "m", "a", body, true)
 			s.l.channelEnded(s.ch)
 		}, "two clients at once"},
@@ -201,9 +311,7 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 			s.drain("m", "b", true, "a")
 		}, "doubled"},
 		"refused as a dead letter, and dead of that": {func(s *story) {
-			s.w.slots = append(s.w.slots, &slot{"c", []*queueSpec{{durable: true, dlx: "none", ttl: -1, maxLen: -1, expires: -1, limit: -1}}})
-			s.l.specs["c"] = s.w.slots[2].variants
-			s.l.declares["c"] = append(s.l.declares["c"], s.done("declare", "c"))
+			s.queue("c")
 			b := s.w.slots[1].variants[0]
 			b.dlx, b.dlrk, b.maxLen, b.overflow = "", "c", 1, "reject-publish-dlx"
 			s.publish("m")
@@ -278,6 +386,28 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 			s.publish("m")
 			s.l.held["a"] = 1
 		}, ""},
+		"kept for itself as a target, under a policy that was there before its queue and names the same target": {func(s *story) {
+			own := s.w.slots[0].variants[0]
+			own.dlrk, own.atLeastOnce, own.overflow = "a", true, "reject-publish"
+			s.l.specs["a"] = []*queueSpec{{policy: true, dlx: "", dlrk: "a", ttl: -1, maxLen: -1, expires: -1, limit: -1}, own}
+			s.publish("m").expiration = 20
+			s.l.held["a"] = 1
+		}, ""},
+		"two dead with themselves as a target, and one of them kept": {func(s *story) {
+			own := s.w.slots[0].variants[0]
+			own.dlrk, own.atLeastOnce, own.overflow = "a", true, "reject-publish"
+			s.l.specs["a"] = []*queueSpec{{policy: true, dlx: "", dlrk: "a", ttl: -1, maxLen: -1, expires: -1, limit: -1}, own}
+			s.publish("m").expiration = 20
+			s.publish("n").expiration = 20
+			s.l.held["a"] = 1
+		}, "explains no more"},
+		"kept by its queue without a reason, under a policy that names the same target": {func(s *story) {
+			own := s.w.slots[0].variants[0]
+			own.atLeastOnce, own.overflow = true, "reject-publish"
+			s.l.specs["a"] = []*queueSpec{{policy: true, dlx: "", dlrk: "b", ttl: -1, maxLen: -1, expires: -1, limit: -1}, own}
+			s.publish("m").expiration = 20
+			s.l.held["a"] = 1
+		}, "lost"},
 		"died into b by its key, and from there into b again, while a queue of its first key is purged": {func(s *story) {
 			b := s.w.slots[1].variants[0]
 			b.dlx, b.dlrk = "", ""
@@ -285,6 +415,62 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 			s.settle(s.deliver(s.ch, "m", "b", body, false, "a"), rejected, "settle reject")
 			s.drain("m", "b", false, "b", "a")
 		}, ""},
+		"rejected twice into its own queue, which is purged then": {func(s *story) {
+			s.rejectedIntoItself()
+			s.purge("a", 1)
+		}, ""},
+		"rejected round two queues, of which the first is purged then": {func(s *story) {
+			b := s.w.slots[1].variants[0]
+			b.dlx, b.dlrk = "", "a"
+			s.publish("m")
+			s.settle(s.deliver(s.ch, "m", "a", body, false), rejected, "settle reject")
+			s.settle(s.deliver(s.ch, "m", "b", body, false, "a"), rejected, "settle reject")
+			s.settle(s.deliver(s.ch, "m", "a", body, false, "b", "a"), rejected, "settle reject")
+			s.settle(s.deliver(s.ch, "m", "b", body, false, "a", "b", "a"), rejected, "settle reject")
+			s.purge("a", 1)
+		}, ""},
+		"rejected twice into its own queue, which is deleted then": {func(s *story) {
+			s.rejectedIntoItself()
+			s.l.deletes["a"] = append(s.l.deletes["a"], s.done("delete", "a"))
+			s.l.deletes["a"][0].count = 1
+		}, ""},
+		"rejected twice into its own queue, and nowhere": {func(s *story) { s.rejectedIntoItself() }, "lost"},
+		"rejected twice into its own queue, which was purged before it came": {func(s *story) {
+			s.purge("a", 1)
+			s.rejectedIntoItself()
+		}, "lost"},
+		"rejected twice into its own queue, which was empty when it was purged": {func(s *story) {
+			s.rejectedIntoItself()
+			s.purge("a", 0)
+		}, "explains no more"},
+		"rejected twice, in no circle, before its queues are purged": {func(s *story) {
+			b := s.w.slots[1].variants[0]
+			b.dlx, b.dlrk = "", "c"
+			s.queue("c")
+			s.publish("m")
+			s.settle(s.deliver(s.ch, "m", "a", body, false), rejected, "settle reject")
+			s.settle(s.deliver(s.ch, "m", "b", body, false, "a"), rejected, "settle reject")
+			s.purge("a", 1)
+			s.purge("b", 1)
+		}, "lost"},
+		"stranded, as its target went": {func(s *story) {
+			s.w.slots[0].variants[0].ttl = 1
+			s.publish("m")
+			s.l.deletes["b"] = append(s.l.deletes["b"], s.done("delete", "b"))
+			s.l.held["a"] = 1
+		}, ""},
+		"two dead, as their target went, and one of them stranded": {func(s *story) {
+			s.w.slots[0].variants[0].ttl = 1
+			s.publish("m")
+			s.publish("n")
+			s.l.deletes["b"] = append(s.l.deletes["b"], s.done("delete", "b"))
+			s.l.held["a"] = 1
+		}, "explains no more"},
+		"stranded, and its target was there": {func(s *story) {
+			s.w.slots[0].variants[0].ttl = 1
+			s.publish("m")
+			s.l.held["a"] = 1
+		}, "lost"},
 		"died without a target, not counted": {func(s *story) {
 			s.w.slots[0].variants[0].ttl, s.w.slots[0].variants[0].dlx = 1, "none"
 			s.publish("m")
@@ -296,26 +482,6 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 			c.tell(s)
 			s.complains(c.fault)
 		})
-	}
-}
-
-// A message that died into several queues has many explanations, one for each of them together
-// with one for each of the others. None is lost that needs no more than another.
-func TestAllThatMayExplainIsKept(t *testing.T) {
-	var branch [][]need
-	for i := range 40 {
-		branch = append(branch, []need{purgedFrom(fmt.Sprint("q", i))})
-	}
-	branch = append(branch, []need{dropped})
-	all := product(branch, branch)
-	if !slices.ContainsFunc(all, func(n []need) bool { return slices.Equal(slices.Compact(n), []need{dropped}) }) {
-		t.Errorf("%d explanations, and not that it was dropped", len(all))
-	}
-	if all = product([][]need{{freely}, {dropped}}, [][]need{{freely}, {dropped}}); len(all) != 1 || slices.ContainsFunc(all[0], func(n need) bool { return n != freely }) {
-		t.Errorf("%v remain of what nobody counts, want that alone", all)
-	}
-	if all = product([][]need{nil, {dropped}}, [][]need{nil}); len(all) != 1 || len(all[0]) != 0 {
-		t.Errorf("%v remain of what was found, want nothing", all)
 	}
 }
 
@@ -361,5 +527,39 @@ func TestLedgerSettlesWhatARollbackPutsBack(t *testing.T) {
 	rollback.onAnswer(nil)
 	if len(ch.outstanding) != 0 {
 		t.Errorf("%d deliveries are taken to be unsettled", len(ch.outstanding))
+	}
+}
+
+// A message that came back twice to a quorum queue stands behind those that came back once
+// (BR-9.13), also if nobody has heard of the second end yet. Else a single active consumer gets
+// what was published first, first (BR-9.5).
+func TestLedgerKnowsTheOrderOfReturns(t *testing.T) {
+	for name, c := range map[string]struct {
+		quorum, asked bool
+		fault         string
+	}{
+		"the second end was asked for": {quorum: true, asked: true},
+		"nobody has asked":             {quorum: true, fault: "published later"},
+		"a classic queue":              {asked: true, fault: "published later"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			spec := s.w.slots[0].variants[0]
+			spec.quorum, spec.single = c.quorum, true
+			s.publish("m")
+			s.publish("n")
+			first, second, third := s.consumer("a"), s.consumer("a"), s.consumer("a")
+			s.deliver(first, "m", "a", body, false)
+			s.deliver(first, "n", "a", body, false)
+			s.l.channelEnded(first)
+			s.deliver(second, "m", "a", body, true) // and no more, by its prefetch
+			if c.asked {
+				second.closes(s.l.tick())
+			}
+			s.settle(s.deliver(third, "n", "a", body, true), acked, "settle ack")
+			s.settle(s.deliver(third, "m", "a", body, true), acked, "settle ack")
+			s.l.channelEnded(second)
+			s.complains(c.fault)
+		})
 	}
 }

@@ -84,15 +84,12 @@ type player struct {
 func play(w *world, ops []op, t *target, run *running) []string {
 	p := &player{world: w, l: newLedger(), t: t, run: run, vhost: fmt.Sprintf("conserve-%d-%d", w.seed, time.Now().UnixNano()), clients: make([]*client, len(w.clients)), shovels: map[string]bool{}}
 	p.l.peer = t.peer
-	before, err := p.dropped()
-	if err == nil {
-		err = p.api(http.MethodPut, "/vhosts/"+p.vhost, map[string]any{}, nil)
-	}
-	if err == nil {
-		err = p.api(http.MethodPut, "/permissions/"+p.vhost+"/guest", map[string]any{"configure": ".*", "write": ".*", "read": ".*"}, nil)
-	}
-	if err == nil {
-		err = p.exchanges()
+	before, err := p.begin()
+	if err != nil && run.going() && run.node.Killed() { // at its step, before there was anything to lose
+		run.disarm()
+		if err = p.startAgain(); err == nil {
+			before, err = p.begin()
+		}
 	}
 	if err != nil {
 		return []string{"hangs: no virtual host: " + err.Error()}
@@ -138,6 +135,27 @@ func play(w *world, ops []op, t *target, run *running) []string {
 	}
 	return p.l.settleAll(w)
 }
+
+// begin makes what the episode needs, and returns how many dead letters were dropped before it.
+func (p *player) begin() (dropped float64, err error) {
+	dropped, err = p.dropped()
+	if err == nil {
+		err = p.api(http.MethodPut, "/vhosts/"+p.vhost, map[string]any{}, nil)
+	}
+	if err == nil {
+		err = p.api(http.MethodPut, "/permissions/"+p.vhost+"/guest", map[string]any{"configure": ".*", "write": ".*", "read": ".*"}, nil)
+	}
+	if err == nil {
+		err = p.exchanges()
+	}
+	if err == nil && p.unheard {
+		err = errUnheard
+	}
+	p.unheard = false
+	return dropped, err
+}
+
+var errUnheard = errors.New("the node has ended instead of answering")
 
 // broken says that the episode needs no end: the node hangs or is gone.
 func (p *player) broken() bool {
@@ -442,7 +460,7 @@ func (p *player) say(ch *channel, o *op) {
 		}
 	case doCloseChannel:
 		ch.send("close", "", amqp091.ChannelClose{ReplyCode: 200}, amqp091.ChannelCloseOkID)
-		ch.closing, ch.closeAt = true, l.ticks
+		ch.closes(l.ticks)
 	}
 }
 
@@ -616,7 +634,7 @@ func (p *player) disconnect(c *client) {
 	c.ending, c.clean = true, true
 	for _, ch := range c.chans {
 		if !ch.closing {
-			ch.closing, ch.closeAt = true, p.l.tick()
+			ch.closes(p.l.tick())
 		}
 	}
 	c.out = amqp091.AppendMethod(c.out, 0, amqp091.ConnectionClose{ReplyCode: 200})
@@ -686,6 +704,7 @@ type state struct {
 	Consumers int
 	Dead      int `json:"messages_dlx"`
 	Delayed   int `json:"messages_delayed"`
+	Stranded  int `json:"messages_stranded"`
 }
 
 func (p *player) queues() (all []state, err error) {
@@ -782,11 +801,11 @@ func (p *player) empty(c *client, all *[]state) {
 			return
 		}
 		if i >= 0 && time.Since(last) > 15*retryPeriod && !slices.ContainsFunc(*all, func(s state) bool {
-			return s.Messages != s.Dead || s.Dead > 0 && !p.l.any(s.Name, func(v *queueSpec) bool { return v.atLeastOnce })
+			return s.Messages != s.Dead+s.Stranded || s.Dead > 0 && !p.l.any(s.Name, func(v *queueSpec) bool { return v.atLeastOnce })
 		}) {
 			// The judge looks whether they may stay there.
 			for _, s := range *all {
-				p.l.held[s.Name] = s.Dead
+				p.l.held[s.Name] = s.Dead + s.Stranded
 			}
 			return
 		}
@@ -927,7 +946,9 @@ func (p *player) end(kill bool, pause int) {
 		if c != nil {
 			c.ending = true
 			for _, ch := range c.chans {
-				ch.byPeer = true // a node that stops closes one connection after the other
+				if !kill && !ch.closing { // a node that stops closes one connection after the other
+					ch.closes(p.l.tick())
+				}
 			}
 		}
 	}
@@ -954,14 +975,22 @@ func (p *player) end(kill bool, pause int) {
 	p.run.disarm()
 	p.l.mayEnd = false
 	time.Sleep(time.Duration(pause) * time.Microsecond)
+	if err := p.startAgain(); err != nil {
+		p.l.fault("hangs: %v", err)
+		return
+	}
+	p.survived()
+}
+
+// startAgain starts the node that has ended.
+func (p *player) startAgain() error {
 	n, err := p.run.start()
 	if err != nil {
-		p.l.fault("hangs: the node does not start again: %v", err)
-		return
+		return fmt.Errorf("the node does not start again: %w", err)
 	}
 	p.run.node = n
 	p.t.amqp, p.t.http, p.t.metrics = n.AMQP, n.HTTP, n.Prometheus
-	p.survived()
+	return nil
 }
 
 // survived checks that what was told to be declared is there, and what was told to be
