@@ -89,7 +89,15 @@ func (a *ApsaraMQ) delay(headers []byte) int64 {
 func (b *Broker) apsaraIn(vhost message.VHost) *ApsaraMQ {
 	b.topo.RLock()
 	defer b.topo.RUnlock()
-	if v, ok := b.state.VHost(vhost); ok && v.Profile() == deadletter.ApsaraMQ {
+	if v, ok := b.state.VHost(vhost); ok {
+		return b.apsaraOf(v)
+	}
+	return nil
+}
+
+// apsaraOf is apsaraIn of a virtual host that was found. REQUIRES: topo is held.
+func (b *Broker) apsaraOf(v *topology.VHost) *ApsaraMQ {
+	if v.Profile() == deadletter.ApsaraMQ {
 		return &b.ApsaraMQ
 	}
 	return nil

@@ -125,6 +125,7 @@ func (c *Connection) register() error {
 	if !ok {
 		return topology.Refuse(topology.NotAllowed, "vhost %s not found", vhost)
 	}
+	c.apsara = b.apsaraOf(v) // For has asked before: it may have been made anew since, with another profile
 	if c.elsewhere == nil {
 		if err := c.resolve(); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -64,5 +65,32 @@ func TestBR_2_8_DeletionsCloseNoConnectionOfASuccessor(t *testing.T) {
 				t.Errorf("the old client is gone: %v, its successor: %+v", old.gone, successor)
 			}
 		})
+	}
+}
+
+// DL-22.1: a client that connects while its virtual host is made anew has the rules of the new one.
+func TestDL_22_1_AConnectionHasTheProfileOfTheVirtualHostThatItEnters(t *testing.T) {
+	b := openWith(t, Options{})
+	if _, err := b.CreateVHost("v", topology.Metadata{}, "guest"); err != nil {
+		t.Fatal(err)
+	}
+	c := b.For(&Identity{Name: "guest"}, "v")
+	if err := b.DeleteVHost("v"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.CreateVHost("v", topology.Metadata{Profile: deadletter.ApsaraMQ}, "guest"); err != nil {
+		t.Fatal(err)
+	}
+	c.client = &told{}
+	if err := b.look(func() {
+		if err := c.register(); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Disconnect)
+	if c.Apsara() == nil {
+		t.Error("it has the rules of the virtual host that was there before")
 	}
 }
