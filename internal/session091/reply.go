@@ -2,6 +2,7 @@ package session091
 
 import (
 	"bytes"
+	"slices"
 
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/message"
@@ -26,17 +27,15 @@ func (ch *channel) replied(p *broker.Publication) error {
 }
 
 // copyReplies hands a message to the requesters that its CC and BCC headers name, as if
-// they were queues of the default exchange. It says whether there was one.
+// they were queues of the default exchange: once to each, however often it is named. It says
+// whether there was one.
 func (ch *channel) copyReplies(p *broker.Publication) (any bool) {
 	if len(p.Exchange) > 0 || !p.HasMoreKeys() {
 		return false
 	}
-	for _, key := range p.MoreKeys() {
-		if broker.IsReplyKey(key) {
-			any = ch.replyTo(p, key) || any
-		}
-	}
-	return any
+	names := slices.DeleteFunc(p.MoreKeys(), func(key []byte) bool { return !broker.IsReplyKey(key) })
+	slices.SortFunc(names, bytes.Compare)
+	return ch.replyTo(p, slices.CompactFunc(names, bytes.Equal)...)
 }
 
 // heldReply is a reply that waits for its transaction.
@@ -46,22 +45,32 @@ type heldReply struct {
 	body          message.Ref
 }
 
-// replyTo hands a message to a requester, at commit if there is a transaction. It says
-// whether the requester is there.
-func (ch *channel) replyTo(p *broker.Publication, name []byte) bool {
-	c := ch.c
-	to, ok := c.broker.Requester(string(name))
-	if !ok {
-		return false
+// replyTo hands a message to requesters, at commit if there is a transaction. It says
+// whether any of them is there. They share one record of it.
+func (ch *channel) replyTo(p *broker.Publication, names ...[]byte) bool {
+	c, store := ch.c, ch.c.broker.Bodies()
+	var body message.Ref
+	for _, name := range names {
+		to, ok := c.broker.Requester(string(name))
+		if !ok {
+			continue
+		}
+		if body == 0 {
+			body = c.link.Store(p) // ours until all have theirs
+			if ch.tx != nil {
+				ch.tx.size += store.Size(body)
+			}
+		}
+		store.Retain(body, 1)
+		if ch.tx == nil {
+			to.Reply(p.Exchange, p.Key, body)
+			continue
+		}
+		ch.tx.replies = append(ch.tx.replies, heldReply{string(name), bytes.Clone(p.Exchange), bytes.Clone(p.Key), body})
+		ch.tx.size += replyBytes + len(name) + len(p.Exchange) + len(p.Key)
 	}
-	body := c.link.Store(p)
-	if ch.tx == nil {
-		to.Reply(p.Exchange, p.Key, body)
-		return true
-	}
-	ch.tx.replies = append(ch.tx.replies, heldReply{string(name), bytes.Clone(p.Exchange), bytes.Clone(p.Key), body})
-	ch.tx.size += c.broker.Bodies().Size(body)
-	return true
+	store.Release(body)
+	return body != 0
 }
 
 // maxReplies is how many bytes may wait for a requester before replies are
