@@ -183,6 +183,9 @@ func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
 }
 
 func (ch *channel) basicGet(m *amqp091.BasicGet) error {
+	if ch.c.dead.Load() {
+		return nil // it could not be answered, and nothing would bound what is got
+	}
 	name, err := ch.queueName(m.Queue)
 	if err != nil {
 		return err
@@ -199,7 +202,7 @@ func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 	it := item{kind: itemGet, ch: ch, q: g.Queue, d: g.Delivery, left: uint32(g.Left)}
 	ch.untagged.Add(1)
 	ch.c.deliver(&it)
-	return nil
+	return ch.c.makeRoom()
 }
 
 // get gets a message that can be read: one that is lost on disk is set aside here. Whoever

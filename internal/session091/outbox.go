@@ -214,19 +214,34 @@ func (o *outbox) take() {
 // write deadline ends a connection that takes nothing.
 func (c *conn) waitForRoom() {
 	held.Nothing("a client")
-	o := &c.out
-	for !c.dead.Load() && !c.interrupted.Load() {
-		o.mu.Lock()
-		full := o.owed > maxOwed
-		o.mu.Unlock()
-		if !full {
-			return
-		}
+	for !c.dead.Load() && !c.interrupted.Load() && c.out.full() {
 		select {
-		case <-o.roomc:
+		case <-c.out.roomc:
 		case <-c.heedc:
 		}
 	}
+}
+
+// full says whether more is owed than may be.
+func (o *outbox) full() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.owed > maxOwed
+}
+
+// makeRoom is waitForRoom between the frames of one read: a few bytes of it ask for a large
+// message, which is in memory from then on. What others want of the reader meanwhile is done.
+func (c *conn) makeRoom() error {
+	for c.state == stateRunning && !c.dead.Load() && c.out.full() {
+		c.flush(true)
+		c.waitForRoom()
+		if c.interrupted.Load() {
+			if err := c.heed(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // awaitTags waits until what the channel got has its delivery tags, which it is given when it
