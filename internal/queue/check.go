@@ -302,8 +302,11 @@ func (m *Machine) checkRows(rows map[uint32]bool) error {
 func (m *Machine) checkConsumers(outs map[uint32]int) error {
 	plain := 0
 	for i, c := range m.cs.list {
-		if i > 0 && m.cs.list[i-1].Priority < c.Priority {
-			return fmt.Errorf("consumer %q stands behind one of lower priority", c.Tag)
+		if c.place != i+1 {
+			return fmt.Errorf("consumer %q does not know its place", c.Tag)
+		}
+		if c.spot == 0 && (m.cs.single || c.able()) {
+			return fmt.Errorf("consumer %q stands in no line", c.Tag)
 		}
 		if c.slot == 0 || m.cs.slots[c.slot] != c {
 			return fmt.Errorf("consumer %q is attached and has no slot", c.Tag)
@@ -315,7 +318,15 @@ func (m *Machine) checkConsumers(outs map[uint32]int) error {
 	if plain != m.cs.plain {
 		return fmt.Errorf("%d consumers do not acknowledge, %d are counted", plain, m.cs.plain)
 	}
+	for i, c := range m.cs.line {
+		if c.spot != i+1 || c.place == 0 || i > 0 && m.cs.before(c, m.cs.line[(i-1)/2]) {
+			return fmt.Errorf("consumer %q stands at the wrong place of the line", c.Tag)
+		}
+	}
 	for slot, c := range m.cs.slots {
+		if c == nil && slot > 0 && !slices.Contains(m.cs.free, uint32(slot)) {
+			return fmt.Errorf("slot %d of consumers is lost", slot)
+		}
 		if c != nil && c.out != outs[uint32(slot)] {
 			return fmt.Errorf("consumer %q counts %d deliveries, %d entries are out at it", c.Tag, c.out, outs[uint32(slot)])
 		}

@@ -412,6 +412,7 @@ func (m *Machine) timeOut(now int64) {
 			m.sink.TimedOut(c, n)
 		}
 		if n > 0 {
+			m.cs.awake(c)
 			m.cs.forget(c)
 		}
 	}

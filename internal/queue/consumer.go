@@ -1,5 +1,10 @@
 package queue
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Consumer is who takes messages from a queue. The fields of the first group are
 // set by whoever attaches it and do not change; the rest belongs to the machine.
 type Consumer struct {
@@ -20,12 +25,16 @@ type Consumer struct {
 	Gate interface{ TryTake() bool }
 
 	slot   uint32
+	place  int    // in consumers.list, counted from 1; 0 = it is not attached
+	spot   int    // in consumers.line, counted from 1; 0 = it does not stand there
+	turn   uint64 // of those of its priority the least is served next
 	order  uint64 // of attaching
 	out    int    // deliveries not settled
 	stale  int    // deliveries taken back by the timeout and not yet settled by the client
 	paused bool   // it cannot take more for now: see Machine.Pause
 	credit int    // deliveries still allowed if it is metered
 	gone   bool   // cancelled; its deliveries may still be settled
+	meant  bool   // by the call of HeldBy that runs
 	outs   []outstanding
 }
 
@@ -44,95 +53,101 @@ func (c *Consumer) Out() int { return c.out }
 
 // canTake says whether c can take a message; if so it must get one, since the gate counts it.
 func (c *Consumer) canTake() bool {
-	if c.blocked() {
-		return false
-	}
-	return c.NoAck || (c.Prefetch == 0 || c.out < c.Prefetch) && (c.Gate == nil || c.Gate.TryTake())
+	return c.able() && (c.NoAck || c.Gate == nil || c.Gate.TryTake())
 }
 
-// blocked says whether c can take nothing, whatever its prefetch limit.
-func (c *Consumer) blocked() bool {
-	return c.paused || c.stale > 0 || c.Metered && c.credit <= 0
+// able says whether c can take a message, a shared limit aside.
+func (c *Consumer) able() bool {
+	return !c.paused && c.stale == 0 && (!c.Metered || c.credit > 0) && (c.NoAck || c.Prefetch == 0 || c.out < c.Prefetch)
 }
 
-// consumers are those attached to a queue, highest priority first.
+// consumers are those attached to a queue, who may be very many: none is looked for among all.
+//
+// They are served by priority, highest first, and their turns (Consumer.turn); a single
+// active one on a classic queue by order alone (before).
+//
+// Invariant: line has all of list if single, and else all that are able; those that became
+// able are brought back by awake, those that are not any more go when they are met.
 type consumers struct {
-	list   []*Consumer // by priority, then in the order in which they are served next
+	list   []*Consumer // in no order
+	line   []*Consumer // a heap of them, the next one on top
+	turns  uint64      // given so far
 	slots  []*Consumer // by Consumer.slot; slot 0 is basic.get
-	taken  int         // no slot below it is free, but for slot 0: whoever gets without acknowledging has very many
+	free   slotHeap    // of slots, those free, but for slot 0
+	passed []*Consumer // scratch of turn
 	single bool        // BR-9.5
 	active *Consumer   // the one that gets messages if single
 	quorum bool
 	count  uint64 // of all ever attached
 	plain  int    // of list, those that do not acknowledge
 	hushed int    // while it is not 0 nobody gets anything
+	looks  int    // at consumers of line, for tests
 }
 
 // attach adds c. Of those with equal priority the older come first.
 func (cs *consumers) attach(c *Consumer) {
-	at := len(cs.list)
-	for i, other := range cs.list {
-		if other.Priority < c.Priority {
-			at = i
-			break
-		}
-	}
-	cs.list = append(cs.list, nil)
-	copy(cs.list[at+1:], cs.list[at:])
-	cs.list[at] = c
 	cs.count++
 	c.order = cs.count
-	if c.NoAck {
-		cs.plain++
-	}
+	cs.add(c)
 	cs.seat(c)
 	cs.choose()
 }
 
-// seat gives c a slot.
+// add puts c among those attached, behind its equals.
+func (cs *consumers) add(c *Consumer) {
+	cs.list = append(cs.list, c)
+	c.place = len(cs.list)
+	if c.NoAck {
+		cs.plain++
+	}
+	cs.turns++
+	c.turn = cs.turns
+	cs.enter(c)
+}
+
+// seat gives c the first free slot.
 func (cs *consumers) seat(c *Consumer) {
-	if len(cs.slots) == 0 {
+	switch {
+	case len(cs.free) > 0:
+		c.slot = cs.free.pop()
+		cs.slots[c.slot] = c
+		return
+	case len(cs.slots) == 0:
 		cs.slots = append(cs.slots, nil)
 	}
-	at := max(cs.taken, 1)
-	for at < len(cs.slots) && cs.slots[at] != nil {
-		at++
-	}
-	if at < len(cs.slots) {
-		cs.slots[at] = c
-	} else {
-		at = len(cs.slots)
-		cs.slots = append(cs.slots, c)
-	}
-	c.slot, cs.taken = uint32(at), at+1
+	c.slot = uint32(len(cs.slots))
+	cs.slots = append(cs.slots, c)
 }
 
 // detach removes c from those that get messages; its slot stays while
 // deliveries are out.
 func (cs *consumers) detach(c *Consumer) bool {
-	for i, other := range cs.list {
-		if other == c {
-			cs.list = append(cs.list[:i], cs.list[i+1:]...)
-			c.gone = true
-			if c.NoAck {
-				cs.plain--
-			}
-			cs.forget(c)
-			if cs.active == c {
-				cs.active = nil
-			}
-			cs.choose()
-			return true
-		}
+	if c.place == 0 || c.place > len(cs.list) || cs.list[c.place-1] != c {
+		return false // or it is attached elsewhere
 	}
-	return false
+	cs.leave(c)
+	last := len(cs.list) - 1
+	cs.list[c.place-1] = cs.list[last]
+	cs.list[c.place-1].place = c.place
+	cs.list[last] = nil
+	cs.list = cs.list[:last]
+	c.place, c.gone = 0, true
+	if c.NoAck {
+		cs.plain--
+	}
+	cs.forget(c)
+	if cs.active == c {
+		cs.active = nil
+	}
+	cs.choose()
+	return true
 }
 
 // forget frees the slot of a consumer that is gone and holds nothing.
 func (cs *consumers) forget(c *Consumer) {
 	if c.gone && c.out == 0 && c.slot != 0 {
 		cs.slots[c.slot] = nil
-		cs.taken = min(cs.taken, int(c.slot))
+		cs.free.push(c.slot)
 		c.slot = 0
 		if cs.single && cs.active == nil {
 			cs.choose()
@@ -147,35 +162,33 @@ func (cs *consumers) choose() {
 	if !cs.single || len(cs.list) == 0 {
 		return
 	}
-	if cs.quorum {
-		best := cs.list[0]
-		if cs.active == nil || best.Priority > cs.active.Priority && cs.active.out == 0 {
-			cs.active = best
-		}
-		return
-	}
-	if cs.active == nil {
-		first := cs.list[0]
-		for _, c := range cs.list {
-			if c.order < first.order {
-				first = c
-			}
-		}
-		cs.active = first
+	best := cs.line[0]
+	if cs.active == nil || cs.quorum && best.Priority > cs.active.Priority && cs.active.out == 0 {
+		cs.active = best
 	}
 }
 
 // anyAble says whether some consumer can take a message, a shared limit aside.
 func (cs *consumers) anyAble() bool {
-	if cs.hushed > 0 {
+	switch {
+	case cs.hushed > 0:
 		return false
+	case cs.single:
+		return cs.active != nil && cs.active.able()
 	}
-	for _, c := range cs.list {
-		if (!cs.single || cs.active == c) && !c.blocked() && (c.NoAck || c.Prefetch == 0 || c.out < c.Prefetch) {
-			return true
+	return cs.first() != nil
+}
+
+// first returns the next of those that are able, nil if none is. REQUIRES: not single.
+func (cs *consumers) first() *Consumer {
+	for len(cs.line) > 0 {
+		c := cs.line[0]
+		if cs.looks++; c.able() {
+			return c
 		}
+		cs.leave(c)
 	}
-	return false
+	return nil
 }
 
 // nextNoAck is next if that consumer does not acknowledge; else nobody's turn passes.
@@ -200,7 +213,7 @@ func (cs *consumers) turn() *Consumer {
 	if cs.single {
 		if cs.quorum {
 			cs.choose()
-			if a := cs.active; a != nil && cs.list[0].Priority > a.Priority {
+			if a := cs.active; a != nil && cs.line[0].Priority > a.Priority {
 				return nil // it finishes what it has before the better one takes over
 			}
 		}
@@ -209,40 +222,167 @@ func (cs *consumers) turn() *Consumer {
 		}
 		return nil
 	}
-	if len(cs.list) == 1 {
-		if c := cs.list[0]; c.canTake() {
-			return c
-		}
-		return nil
+	c := cs.first()
+	for ; c != nil && !c.canTake(); c = cs.first() {
+		cs.leave(c) // its gate is shut; nobody tells when it opens
+		cs.passed = append(cs.passed, c)
 	}
-	for i, c := range cs.list {
-		if c.canTake() {
-			cs.stepBack(i)
-			return c
-		}
+	for _, other := range cs.passed {
+		cs.enter(other)
 	}
-	return nil
+	clear(cs.passed)
+	cs.passed = cs.passed[:0]
+	if c != nil {
+		cs.stepBack(c)
+	}
+	return c
 }
 
-// stepBack moves the consumer at i behind its equals.
-func (cs *consumers) stepBack(i int) {
-	c := cs.list[i]
-	for ; i+1 < len(cs.list) && cs.list[i+1].Priority == c.Priority; i++ {
-		cs.list[i] = cs.list[i+1]
+// stepBack moves c behind its equals.
+func (cs *consumers) stepBack(c *Consumer) {
+	cs.turns++
+	c.turn = cs.turns
+	if c.spot != 0 {
+		cs.down(c.spot - 1)
 	}
-	cs.list[i] = c
 }
 
 // credited is called when a delivery to c was settled. One that could take no
 // more steps back behind those that could all the time, as in RabbitMQ.
 func (cs *consumers) credited(c *Consumer) {
-	if c.Prefetch == 0 || c.out+1 != c.Prefetch || len(cs.list) < 2 || cs.single {
+	if c.place != 0 && c.Prefetch != 0 && c.out+1 == c.Prefetch && !cs.single {
+		cs.stepBack(c)
+	}
+	cs.awake(c)
+}
+
+// awake is called when c may have become able.
+func (cs *consumers) awake(c *Consumer) {
+	if c.place != 0 && c.spot == 0 && c.able() {
+		cs.enter(c)
+	}
+}
+
+// inOrder returns those attached in the order in which they are served.
+func (cs *consumers) inOrder() []*Consumer {
+	list := slices.Clone(cs.list)
+	slices.SortFunc(list, func(a, b *Consumer) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.turn, b.turn))
+	})
+	return list
+}
+
+// clear takes all of them out and returns those that were attached, in order.
+func (cs *consumers) clear() []*Consumer {
+	list := cs.inOrder()
+	cs.list, cs.line, cs.slots, cs.free, cs.active, cs.plain = nil, nil, nil, nil, nil, 0
+	for _, c := range list {
+		c.gone, c.slot, c.place, c.spot = true, 0, 0, 0
+	}
+	return list
+}
+
+// before says whether a stands above b in line.
+func (cs *consumers) before(a, b *Consumer) bool {
+	cs.looks++
+	switch {
+	case cs.single && !cs.quorum:
+		return a.order < b.order
+	case a.Priority != b.Priority:
+		return a.Priority > b.Priority
+	}
+	return a.turn < b.turn
+}
+
+// enter puts c, which is not there, into line.
+func (cs *consumers) enter(c *Consumer) {
+	cs.line = append(cs.line, c)
+	cs.up(len(cs.line) - 1)
+}
+
+// leave takes c out of line if it is there.
+func (cs *consumers) leave(c *Consumer) {
+	if c.spot == 0 {
 		return
 	}
-	for i, other := range cs.list {
-		if other == c {
-			cs.stepBack(i)
-			return
-		}
+	i, last := c.spot-1, len(cs.line)-1
+	other := cs.line[last]
+	cs.line[last] = nil
+	cs.line = cs.line[:last]
+	if c.spot = 0; other != c {
+		cs.line[i] = other
+		cs.down(i)
+		cs.up(other.spot - 1)
 	}
+}
+
+// up moves the consumer at i of line up to where it belongs.
+func (cs *consumers) up(i int) {
+	c := cs.line[i]
+	for i > 0 {
+		above := (i - 1) / 2
+		if !cs.before(c, cs.line[above]) {
+			break
+		}
+		cs.line[i] = cs.line[above]
+		cs.line[i].spot = i + 1
+		i = above
+	}
+	cs.line[i], c.spot = c, i+1
+}
+
+// down moves the consumer at i of line down to where it belongs.
+func (cs *consumers) down(i int) {
+	c := cs.line[i]
+	for {
+		below := 2*i + 1
+		if below >= len(cs.line) {
+			break
+		}
+		if below+1 < len(cs.line) && cs.before(cs.line[below+1], cs.line[below]) {
+			below++
+		}
+		if !cs.before(cs.line[below], c) {
+			break
+		}
+		cs.line[i] = cs.line[below]
+		cs.line[i].spot = i + 1
+		i = below
+	}
+	cs.line[i], c.spot = c, i+1
+}
+
+// slotHeap has the first slot on top.
+type slotHeap []uint32
+
+func (h *slotHeap) push(slot uint32) {
+	s := append(*h, slot)
+	i := len(s) - 1
+	for ; i > 0 && slot < s[(i-1)/2]; i = (i - 1) / 2 {
+		s[i] = s[(i-1)/2]
+	}
+	s[i], *h = slot, s
+}
+
+// pop takes the first one. REQUIRES: there is one.
+func (h *slotHeap) pop() uint32 {
+	s := *h
+	first, slot := s[0], s[len(s)-1]
+	s = s[:len(s)-1]
+	i := 0
+	for below := 1; below < len(s); below = 2*i + 1 {
+		if below+1 < len(s) && s[below+1] < s[below] {
+			below++
+		}
+		if slot <= s[below] {
+			break
+		}
+		s[i] = s[below]
+		i = below
+	}
+	if len(s) > 0 {
+		s[i] = slot
+	}
+	*h = s
+	return first
 }

@@ -1,7 +1,10 @@
 package queue
 
 // Credit allows a metered consumer n more deliveries; the caller pumps.
-func (m *Machine) Credit(c *Consumer, n int) { c.credit += n }
+func (m *Machine) Credit(c *Consumer, n int) {
+	c.credit += n
+	m.cs.awake(c)
+}
 
 // Left is how many more deliveries a metered consumer is allowed.
 func (c *Consumer) Left() int { return c.credit }
@@ -19,10 +22,10 @@ type Holding struct {
 // end together, since it looks through the queue once for all of them. What is out is mostly
 // near the heads of the lanes, and it looks no further.
 func (m *Machine) HeldBy(consumers ...*Consumer) (held []Holding) {
-	out, slots := 0, make([]*Consumer, len(m.cs.slots))
+	out, slots := 0, m.cs.slots
 	for _, c := range consumers {
-		if c.out > 0 && int(c.slot) < len(slots) && slots[c.slot] == nil {
-			slots[c.slot] = c
+		if c.out > 0 && !c.meant && int(c.slot) < len(slots) && slots[c.slot] == c {
+			c.meant = true
 			out += c.out
 		}
 	}
@@ -44,7 +47,7 @@ func (m *Machine) HeldBy(consumers ...*Consumer) (held []Holding) {
 				if p.state(i) != stateOut {
 					continue
 				}
-				if o := int(p.owner(i)); o < len(slots) && slots[o] != nil {
+				if o := int(p.owner(i)); o < len(slots) && slots[o] != nil && slots[o].meant {
 					held = append(held, Holding{makeID(level, p.number*pageSize+uint64(i)), slots[o]})
 				}
 			}
@@ -52,6 +55,9 @@ func (m *Machine) HeldBy(consumers ...*Consumer) (held []Holding) {
 				m.unlook(l, k, p)
 			}
 		}
+	}
+	for _, c := range consumers {
+		c.meant = false
 	}
 	return held
 }

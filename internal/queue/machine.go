@@ -863,6 +863,7 @@ func (m *Machine) taken(id ID, c *Consumer) (*page, uint) {
 	if p == nil || p.state(i) != stateOut || p.owner(i) != slot || c != nil && slot == 0 {
 		if c != nil && c.stale > 0 {
 			c.stale--
+			m.cs.awake(c)
 		}
 		return nil, 0
 	}

@@ -33,7 +33,10 @@ func (m *Machine) Detach(now int64, c *Consumer) bool {
 func (m *Machine) Pause(c *Consumer) { c.paused = true }
 
 // Resume allows deliveries to c again; the caller pumps.
-func (m *Machine) Resume(c *Consumer) { c.paused = false }
+func (m *Machine) Resume(c *Consumer) {
+	c.paused = false
+	m.cs.awake(c)
+}
 
 // Configure puts other settings in force. What exceeds new limits dies by Trim.
 func (m *Machine) Configure(now int64, s Settings) {
@@ -152,12 +155,7 @@ func (m *Machine) Close() []*Consumer {
 	if len(m.graveyard)+len(m.late) == 0 {
 		m.sides.trim(0)
 	}
-	list := m.cs.list
-	m.cs.list, m.cs.slots, m.cs.active, m.cs.plain = nil, nil, nil, 0
-	for _, c := range list {
-		c.gone, c.slot = true, 0
-	}
-	return list
+	return m.cs.clear()
 }
 
 // BuryRest gives up what Purge and Close took out, at most about limit entries,

@@ -85,7 +85,7 @@ func (m *Machine) appendConsumers(b []byte) []byte {
 		slots--
 	}
 	b = binary.AppendUvarint(b, uint64(slots))
-	all := append([]*Consumer(nil), cs.list...)
+	all := cs.inOrder()
 	for _, c := range cs.slots[:slots] {
 		number := uint64(0)
 		if c != nil {
@@ -245,15 +245,15 @@ func (m *Machine) readConsumers(r *reader, made func(*Consumer)) {
 		r.bad = true
 		return
 	}
-	cs.list = append(cs.list[:0], all[:attached]...)
-	for _, c := range cs.list {
-		if c.NoAck {
-			cs.plain++
-		}
+	for _, c := range all[:attached] {
+		cs.add(c)
 	}
 	cs.count, cs.active = r.uint(), byNumber[r.uint()]
 	cs.slots = make([]*Consumer, len(slots))
 	for slot, number := range slots {
+		if number == 0 && slot > 0 {
+			cs.free.push(uint32(slot))
+		}
 		if number == 0 {
 			continue
 		}
