@@ -41,9 +41,16 @@ type Publication struct {
 // HasMoreKeys says whether CC or BCC have routing keys. Check has found them.
 func (p *Publication) HasMoreKeys() bool { return len(p.cc)+len(p.bcc) > 0 }
 
-// MoreKeys are the routing keys of CC and BCC.
+// MoreKeys are the routing keys of CC and BCC, as often as they were given.
 func (p *Publication) MoreKeys() [][]byte {
 	return append(append([][]byte{}, p.cc...), shortStrings(p.bcc)...)
+}
+
+// DistinctKeys are all routing keys, each once.
+func (p *Publication) DistinctKeys() [][]byte { return distinctKeys(p.Key, p.MoreKeys()) }
+
+func distinctKeys(first []byte, more [][]byte) [][]byte {
+	return append([][]byte{first}, routing.DistinctKeys(first, more)...)
 }
 
 // maxTTL is ten years in milliseconds (DL-8.3).
@@ -389,7 +396,7 @@ func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exc
 	if err != nil || x.Type != routing.Topic {
 		return v, x, err
 	}
-	if err := c.permitKeys(x, append([][]byte{p.Key}, p.MoreKeys()...)); err != nil {
+	if err := c.permitKeys(x, p.Key, p.MoreKeys()); err != nil {
 		return nil, nil, err
 	}
 	return v, x, nil
@@ -397,11 +404,11 @@ func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exc
 
 // permitKeys checks whether the client may publish with the keys, of which permissions are those of topic
 // exchanges (BR-3.5). REQUIRES: topo is held.
-func (c *Connection) permitKeys(x *topology.Exchange, keys [][]byte) error {
+func (c *Connection) permitKeys(x *topology.Exchange, first []byte, more [][]byte) error {
 	if x.Type != routing.Topic {
 		return nil
 	}
-	for _, key := range keys {
+	for _, key := range distinctKeys(first, more) {
 		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
 		if err := c.permit(topology.Write, r); err != nil {
 			return err

@@ -320,7 +320,7 @@ func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	if x.Internal {
 		return nil, internalExchange(x)
 	}
-	if err := c.permitKeys(x, append([][]byte{p.m.Key}, p.m.More...)); err != nil {
+	if err := c.permitKeys(x, p.m.Key, p.m.More); err != nil {
 		return nil, err
 	}
 	var targets []*partition.Queue

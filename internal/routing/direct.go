@@ -31,7 +31,7 @@ func (d *direct) Remove(b *Binding) {
 
 func (d *direct) Route(dst []Destination, m *Message) []Destination {
 	dst = d.match(dst, m.Key)
-	for _, key := range m.More {
+	for _, key := range m.distinct() {
 		dst = d.match(dst, key)
 	}
 	return dst

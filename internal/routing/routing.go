@@ -47,10 +47,11 @@ type Binding struct {
 	Arguments amqp091.Table
 }
 
-// Message is what exchanges look at. All slices alias the caller's buffers and are only read.
+// Message is what exchanges look at. All slices alias the caller's buffers and are only read. It belongs to one goroutine,
+// and does not change once it has been routed: what was found out about it is kept in it.
 type Message struct {
 	Key     []byte   // the first routing key
-	More    [][]byte // the keys of CC and BCC
+	More    [][]byte // the keys of CC and BCC, as often as they were given: what hashes keys looks at all of them
 	Headers []byte   // content of the header table; nil if the message has none
 	// Extra are headers that stand before equally named ones in Headers: those a death has just written (DL-6.8).
 	Extra         []amqp091.RawField
@@ -60,6 +61,8 @@ type Message struct {
 	HasTimestamp  bool
 	// Chance is a random number for the types that draw lots. The core has no random source of its own.
 	Chance uint64
+
+	kept [][]byte // see distinct; nil until it is asked for
 }
 
 // Table is the bindings of one exchange.

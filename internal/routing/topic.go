@@ -124,44 +124,73 @@ func (p *pattern) next() (word string) {
 }
 
 func (t *topic) Route(dst []Destination, m *Message) []Destination {
-	dst = t.root.match(dst, m.Key, len(m.Key) == 0)
-	for _, key := range m.More {
-		dst = t.root.match(dst, key, len(key) == 0)
-	}
-	return dst
+	w := walk{dst: dst}
+	t.route(&w, m)
+	return w.dst
 }
 
-// match appends what matches key below n; done says that no word is left, which an empty key alone does not tell
+// walk is the way of a message's keys through the trie.
+type walk struct {
+	dst []Destination
+	// taken are the nodes whose bindings are in dst, if the keys are many: all of them may match one pattern. Of a
+	// few, finding the same again costs less than remembering.
+	taken map[*node]struct{}
+}
+
+func (t *topic) route(w *walk, m *Message) {
+	more := m.distinct()
+	if len(more) > fewKeys {
+		w.taken = map[*node]struct{}{}
+	}
+	t.root.match(w, m.Key, len(m.Key) == 0)
+	for _, key := range more {
+		t.root.match(w, key, len(key) == 0)
+	}
+}
+
+// take appends what is bound at n.
+func (w *walk) take(n *node) {
+	if w.taken != nil {
+		if _, ok := w.taken[n]; ok || n.here.empty() {
+			return
+		}
+		w.taken[n] = struct{}{}
+	}
+	w.dst = n.here.appendTo(w.dst)
+}
+
+// match takes what matches key below n; done says that no word is left, which an empty key alone does not tell
 // from one last empty word.
-func (n *node) match(dst []Destination, key []byte, done bool) []Destination {
+func (n *node) match(w *walk, key []byte, done bool) {
 	if n.hash != nil {
-		dst = n.hash.matchAfterHash(dst, key, done)
+		n.hash.matchAfterHash(w, key, done)
 	}
 	if done {
-		return n.here.appendTo(dst)
+		w.take(n)
+		return
 	}
 	if n.star == nil && n.words == nil {
-		return dst
+		return
 	}
 	word, rest, last := cutWord(key)
 	if n.star != nil {
-		dst = n.star.match(dst, rest, last)
+		n.star.match(w, rest, last)
 	}
 	if c := n.words[string(word)]; c != nil {
-		dst = c.match(dst, rest, last)
+		c.match(w, rest, last)
 	}
-	return dst
 }
 
 // matchAfterHash lets the '#' that led to n take zero words, one word, and so on.
-func (n *node) matchAfterHash(dst []Destination, key []byte, done bool) []Destination {
+func (n *node) matchAfterHash(w *walk, key []byte, done bool) {
 	if n.star == nil && n.hash == nil && n.words == nil {
-		return n.here.appendTo(dst) // nothing follows the '#': it takes the rest
+		w.take(n) // nothing follows the '#': it takes the rest
+		return
 	}
 	for {
-		dst = n.match(dst, key, done)
+		n.match(w, key, done)
 		if done {
-			return dst
+			return
 		}
 		_, key, done = cutWord(key)
 	}

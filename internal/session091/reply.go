@@ -33,9 +33,8 @@ func (ch *channel) copyReplies(p *broker.Publication) (any bool) {
 	if len(p.Exchange) > 0 || !p.HasMoreKeys() {
 		return false
 	}
-	names := slices.DeleteFunc(p.MoreKeys(), func(key []byte) bool { return !broker.IsReplyKey(key) })
-	slices.SortFunc(names, bytes.Compare)
-	return ch.replyTo(p, slices.CompactFunc(names, bytes.Equal)...)
+	names := slices.DeleteFunc(p.DistinctKeys()[1:], func(key []byte) bool { return !broker.IsReplyKey(key) })
+	return ch.replyTo(p, names...)
 }
 
 // heldReply is a reply that waits for its transaction.
