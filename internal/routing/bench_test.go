@@ -16,6 +16,7 @@ func BenchmarkRoute(b *testing.B) {
 		{Topic, func(i int) string { return fmt.Sprintf("orders.*.%d.#", i) }, "orders.eu.77.created"},
 		{Headers, func(int) string { return "" }, ""},
 		{ConsistentHash, func(int) string { return "10" }, "orders"},
+		{Topic, func(i int) string { return fmt.Sprintf("#.%d.#.created", i) }, "orders.eu.77.shop.created"},
 	} {
 		b.Run(string(c.kind), func(b *testing.B) {
 			table, err := New(c.kind, nil)

@@ -3,6 +3,7 @@ package routing
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,8 @@ type node struct {
 	star  *node
 	hash  *node
 	here  set // bindings whose pattern ends here
+	// afterHash says that there is a '#' in the way to here.
+	afterHash bool
 }
 
 // Check refuses a key with more than two '#' (BR-6.7).
@@ -93,7 +96,7 @@ func (n *node) grow(word string) *node {
 	if c := n.child(word); c != nil {
 		return c
 	}
-	c := &node{}
+	c := &node{afterHash: n.afterHash || word == "#"}
 	switch word {
 	case "*":
 		n.star = c
@@ -135,6 +138,42 @@ type walk struct {
 	// taken are the nodes whose bindings are in dst, if the keys are many: all of them may match one pattern. Of a
 	// few, finding the same again costs less than remembering.
 	taken map[*node]struct{}
+	// reached are those '#' behind another '#' that the present key has reached. It reaches each first with the most words
+	// left, and finds all then that it could find with fewer.
+	reached marks
+	steps   int // how often a node was looked at, for tests
+}
+
+// marks are nodes that are marked.
+type marks struct {
+	few  [8]*node
+	n    int
+	many map[*node]struct{} // those that few has no room for
+}
+
+// mark says whether the node was not marked before.
+func (m *marks) mark(n *node) bool {
+	if slices.Contains(m.few[:m.n], n) {
+		return false
+	}
+	if m.n < len(m.few) {
+		m.few[m.n] = n
+		m.n++
+		return true
+	}
+	if _, ok := m.many[n]; ok {
+		return false
+	}
+	if m.many == nil {
+		m.many = map[*node]struct{}{}
+	}
+	m.many[n] = struct{}{}
+	return true
+}
+
+func (m *marks) clear() {
+	m.n = 0
+	clear(m.many)
 }
 
 func (t *topic) route(w *walk, m *Message) {
@@ -144,6 +183,7 @@ func (t *topic) route(w *walk, m *Message) {
 	}
 	t.root.match(w, m.Key, len(m.Key) == 0)
 	for _, key := range more {
+		w.reached.clear()
 		t.root.match(w, key, len(key) == 0)
 	}
 }
@@ -162,7 +202,8 @@ func (w *walk) take(n *node) {
 // match takes what matches key below n; done says that no word is left, which an empty key alone does not tell
 // from one last empty word.
 func (n *node) match(w *walk, key []byte, done bool) {
-	if n.hash != nil {
+	w.steps++
+	if n.hash != nil && (!n.afterHash || w.reached.mark(n.hash)) {
 		n.hash.matchAfterHash(w, key, done)
 	}
 	if done {

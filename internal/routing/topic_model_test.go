@@ -31,7 +31,7 @@ func splitWords(key string) []string {
 // TestBR_6_6_TopicModel compares the trie with the definition while bindings come and go.
 func TestBR_6_6_TopicModel(t *testing.T) {
 	word := rapid.SampledFrom([]string{"a", "b", "", "*", "#", "a*"})
-	keyOf := rapid.Map(rapid.SliceOfN(word, 0, 5), func(w []string) string { return strings.Join(w, ".") })
+	keyOf := rapid.Map(rapid.SliceOfN(word, 0, 7), func(w []string) string { return strings.Join(w, ".") })
 	rapid.Check(t, func(t *rapid.T) {
 		table := &topic{}
 		var bound []*Binding
@@ -69,4 +69,22 @@ func TestBR_6_6_TopicModel(t *testing.T) {
 			},
 		})
 	})
+}
+
+// BR-6.7: a key takes as many steps as there are nodes and words at most, whatever is between two '#'.
+func TestBR_6_7_TwoHashesTakeTheirStepsOnce(t *testing.T) {
+	table := &topic{}
+	nodes := 1
+	for i := range 20 {
+		middle := strings.Repeat("*.", i) + "a." + strings.Repeat("*.", 20-i)
+		table.Add(&Binding{Key: "#." + middle + "#." + middle + "end"})
+		nodes += 2*len(splitWords(middle)) + 3
+	}
+	const words = 128
+	key := []byte(strings.Repeat("a.", words-1) + "a")
+	var w walk
+	table.route(&w, &Message{Key: key})
+	if limit := nodes * (words + 1); w.steps > limit {
+		t.Errorf("%d steps for %d words at %d nodes, want %d at most", w.steps, words, nodes, limit)
+	}
 }
