@@ -12,6 +12,73 @@ import (
 	"bartleby.mq/internal/broker"
 )
 
+// piped is a client in a bubble that reads all it is sent.
+type piped struct {
+	t     *testing.T
+	nc    net.Conn
+	heard map[amqp091.MethodID]int
+}
+
+// dialled serves a client at the other end of a pipe, which opens channels.
+func dialled(t *testing.T, b *broker.Broker, near, far net.Conn, channels uint16) *piped {
+	t.Helper()
+	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	go Serve(near, []byte(amqp091.ProtocolHeader), Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
+	p := &piped{t, far, map[amqp091.MethodID]int{}}
+	go p.read()
+	hello := amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
+	hello = amqp091.AppendMethod(hello, 0, amqp091.ConnectionTuneOk{ChannelMax: 10, FrameMax: 131072})
+	hello = amqp091.AppendMethod(hello, 0, amqp091.ConnectionOpen{VirtualHost: "/"})
+	for n := range channels {
+		hello = amqp091.AppendMethod(hello, n+1, amqp091.ChannelOpen{})
+	}
+	p.send(hello)
+	return p
+}
+
+func (p *piped) read() {
+	var in []byte
+	buffer := make([]byte, 64<<10)
+	for {
+		k, err := p.nc.Read(buffer)
+		if err != nil {
+			return
+		}
+		in = append(in, buffer[:k]...)
+		for {
+			f, n, err := amqp091.NextFrame(in, 1<<20)
+			if err != nil {
+				p.t.Error(err)
+			}
+			if n == 0 || err != nil {
+				break
+			}
+			if in = in[n:]; f.Type == amqp091.FrameMethod {
+				id, _, _ := amqp091.SplitMethod(f.Payload)
+				p.heard[id]++
+			}
+		}
+	}
+}
+
+// send returns when all that follows from it has happened.
+func (p *piped) send(b []byte) {
+	p.t.Helper()
+	if _, err := p.nc.Write(b); err != nil {
+		p.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// published is a message of a size in frames.
+func published(queue string, size int) []byte {
+	b := amqp091.AppendMethod(nil, 1, amqp091.BasicPublish{RoutingKey: queue})
+	b = amqp091.AppendContentHeader(b, 1, amqp091.ClassBasic, uint64(size), []byte{0, 0})
+	return amqp091.AppendBody(b, 1, make([]byte, size), 131072)
+}
+
 // A client that asks for many messages in one write has so many on their way as it reads: what it gets is in memory
 // from then on. Whatever others want of its connection meanwhile does not let it have more.
 func TestGetsOfOneReadWaitForTheClient(t *testing.T) {
@@ -33,53 +100,11 @@ func TestGetsOfOneReadWaitForTheClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := brokerOn(t, vfs.NewMem())
-				if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
-					t.Fatal(err)
-				}
 				near, far := net.Pipe()
-				go Serve(near, []byte(amqp091.ProtocolHeader), Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
-				heard := map[amqp091.MethodID]int{}
-				go func() { // the client
-					var in []byte
-					buffer := make([]byte, 64<<10)
-					for {
-						k, err := far.Read(buffer)
-						if err != nil {
-							return
-						}
-						in = append(in, buffer[:k]...)
-						for {
-							f, n, err := amqp091.NextFrame(in, 1<<20)
-							if err != nil {
-								t.Error(err)
-							}
-							if n == 0 || err != nil {
-								break
-							}
-							if in = in[n:]; f.Type == amqp091.FrameMethod {
-								id, _, _ := amqp091.SplitMethod(f.Payload)
-								heard[id]++
-							}
-						}
-					}
-				}()
-				send := func(b []byte) {
-					if _, err := far.Write(b); err != nil {
-						t.Fatal(err)
-					}
-					synctest.Wait()
-				}
-				hello := amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
-				hello = amqp091.AppendMethod(hello, 0, amqp091.ConnectionTuneOk{ChannelMax: 10, FrameMax: 131072})
-				hello = amqp091.AppendMethod(hello, 0, amqp091.ConnectionOpen{VirtualHost: "/"})
-				for n := range uint16(2) {
-					hello = amqp091.AppendMethod(hello, n+1, amqp091.ChannelOpen{})
-				}
-				send(amqp091.AppendMethod(hello, 1, amqp091.QueueDeclare{Queue: "q", Durable: true}))
+				p := dialled(t, b, near, far, 2)
+				p.send(amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Queue: "q", Durable: true}))
 				for range gets {
-					m := amqp091.AppendMethod(nil, 1, amqp091.BasicPublish{RoutingKey: "q"})
-					m = amqp091.AppendContentHeader(m, 1, amqp091.ClassBasic, size, []byte{0, 0})
-					send(amqp091.AppendBody(m, 1, make([]byte, size), 131072))
+					p.send(published("q", size))
 				}
 				conn := b.Connections()[0].Client().(*conn)
 				waiting, letGo := StopSending(conn)
@@ -93,14 +118,14 @@ func TestGetsOfOneReadWaitForTheClient(t *testing.T) {
 						t.Errorf("%d messages wait for a client that does not read, want %d", n, most)
 					}
 				}
-				send(ask)
+				p.send(ask)
 				bounded()
 				c.interrupt(conn)
 				synctest.Wait()
 				bounded()
 				letGo()
 				synctest.Wait()
-				if n := heard[amqp091.BasicGetOkID]; n != c.got {
+				if n := p.heard[amqp091.BasicGetOkID]; n != c.got {
 					t.Errorf("%d messages came, want %d", n, c.got)
 				}
 				_ = far.Close()

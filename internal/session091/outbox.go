@@ -33,9 +33,9 @@ type outbox struct {
 	roomc   chan struct{} // for a reader that waits for owed to fall
 	tagc    chan struct{} // for a reader that waits for the tags of what it got
 
-	// Deliveries of a connection that is to be closed because one of its messages
-	// can neither be read nor set aside: they go back to their queues when no consumer is left that
-	// they could come to again. Owned by whoever has the pen.
+	// Deliveries of a connection whose socket is broken, or which is to be closed because one of
+	// its messages can neither be read nor set aside: they go back to their queues when no consumer
+	// is left that they could come to again. Owned by whoever has the pen.
 	stuck []item
 
 	// Owned by whoever has the pen.
@@ -319,11 +319,12 @@ func (o *outbox) keep() (kept bool) {
 }
 
 // encode turns what was taken into bytes in o.wire, calling write when there is
-// a good piece of them, if it is not nil. It stops if write returns false.
-// REQUIRES: the pen.
+// a good piece of them, if it is not nil. If write returns false the deliveries behind it are
+// stuck. REQUIRES: the pen.
 func (c *conn) encode(write func([]byte) bool) {
 	o := &c.out
 	at, size := 0, 0
+	broken := c.dead.Load()
 	store := c.broker.Bodies()
 	for i := range o.taken {
 		it := &o.taken[i]
@@ -336,7 +337,7 @@ func (c *conn) encode(write func([]byte) bool) {
 			it.ch.recovering--
 			it.ch.mu.Unlock()
 			o.wire = amqp091.AppendMethod(o.wire, it.ch.number, amqp091.BasicRecoverOk{})
-		case len(o.stuck) > 0:
+		case broken || len(o.stuck) > 0:
 			o.stuck = append(o.stuck, *it)
 		default:
 			if rec, ok := c.record(it); ok {
@@ -350,10 +351,7 @@ func (c *conn) encode(write func([]byte) bool) {
 			}
 		}
 		if write != nil && len(o.wire) >= writeSize {
-			if !write(o.wire) {
-				c.giveBack(o.taken[i+1:])
-				break
-			}
+			broken = !write(o.wire)
 			o.wire = o.wire[:0]
 		}
 	}

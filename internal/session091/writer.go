@@ -126,13 +126,13 @@ func (o *outbox) idle() bool {
 }
 
 // giveBack returns deliveries that cannot be sent any more to their queues. What
-// they refer to is released.
+// they refer to is released. REQUIRES: no consumer is left that they could come to again.
 func (c *conn) giveBack(items []item) {
 	store := c.broker.Bodies()
 	var ops []partition.Op
 	for i := range items {
 		it := &items[i]
-		if it.kind == itemRaw || it.kind == itemRecovered {
+		if it.kind == itemRaw || it.kind == itemRecovered { // never stuck, but in an outbox
 			continue
 		}
 		if it.kind != itemReply && !it.d.NoAck {
