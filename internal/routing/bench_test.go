@@ -3,6 +3,8 @@ package routing
 import (
 	"fmt"
 	"testing"
+
+	"bartleby.mq/internal/amqp091"
 )
 
 func BenchmarkRoute(b *testing.B) {
@@ -37,6 +39,28 @@ func BenchmarkRoute(b *testing.B) {
 	}
 }
 
+func BenchmarkHeaders(b *testing.B) {
+	for _, n := range []int{0, 5, 30, 200} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			table := &headers{}
+			for i := range 100 {
+				table.Add(&Binding{Arguments: amqp091.Table{{Key: fmt.Sprint("h", i%7), Value: "x"}, {Key: "h2", Value: "no"}}})
+			}
+			var fields amqp091.Table
+			for i := range n {
+				fields = append(fields, amqp091.Field{Key: fmt.Sprint("h", i), Value: "x"})
+			}
+			headers := amqp091.AppendTable(nil, fields)[4:]
+			var dst []Destination
+			b.ReportAllocs()
+			for b.Loop() {
+				m := Message{Headers: headers}
+				dst = table.Route(dst[:0], &m)
+			}
+		})
+	}
+}
+
 func TestRouteDoesNotAllocate(t *testing.T) {
 	for _, kind := range []Kind{Direct, Fanout, Topic} {
 		f := newFixture(t, kind)
@@ -48,5 +72,15 @@ func TestRouteDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { dst = f.table.Route(dst[:0], m) }); n != 0 {
 			t.Errorf("routing through a %s exchange allocates %v times", kind, n)
 		}
+	}
+}
+
+func TestBR_6_8_AFewHeadersDoNotAllocate(t *testing.T) {
+	f := newFixture(t, Headers)
+	f.bind("a", "", arg("a", "x"), arg("b", int32(1)))
+	m := withHeaders(arg("b", int64(1)), arg("a", "x"))
+	dst := make([]Destination, 0, 16)
+	if n := testing.AllocsPerRun(100, func() { dst = f.table.Route(dst[:0], m) }); n != 0 || len(dst) != 1 {
+		t.Errorf("routing allocates %v times and finds %d destinations", n, len(dst))
 	}
 }

@@ -76,8 +76,8 @@ func (t *headers) Route(dst []Destination, m *Message) []Destination {
 	if len(t.rules) == 0 {
 		return dst
 	}
-	var stack [32]rawHeader
-	present := m.appendHeaders(stack[:0])
+	var few [fewHeaders]rawHeader
+	present := m.present(few[:0])
 	for i := range t.rules {
 		if t.rules[i].matches(m, present) {
 			dst = append(dst, t.rules[i].binding.Destination)
@@ -102,6 +102,13 @@ func (w *wantedHeader) matches(m *Message, present []rawHeader) bool {
 			return w.value.matches(splitField(f.Encoded))
 		}
 	}
+	if m.first != nil {
+		i, ok := m.first[w.key]
+		if !ok {
+			return false
+		}
+		present = present[i : i+1]
+	}
 	for i := range present {
 		if string(present[i].key) == w.key {
 			return w.value.matches(present[i].typ, present[i].content)
@@ -110,12 +117,36 @@ func (w *wantedHeader) matches(m *Message, present []rawHeader) bool {
 	return false
 }
 
-func (m *Message) appendHeaders(dst []rawHeader) []rawHeader {
+// fewHeaders is how many headers are searched one by one.
+const fewHeaders = 32
+
+// present lists the headers, in few if there is room for them. More are listed once for all exchanges that the message
+// reaches, and found by their names: each of many bindings may look for as many as there are.
+func (m *Message) present(few []rawHeader) []rawHeader {
+	if m.many != nil {
+		return m.many
+	}
+	list, size := few, 0
 	amqp091.RangeHeaders(m.Headers, func(key []byte, typ byte, content []byte) bool {
-		dst = append(dst, rawHeader{key, typ, content})
+		list, size = append(list, rawHeader{key, typ, content}), size+len(key)
 		return true
 	})
-	return dst
+	if len(list) <= fewHeaders {
+		return list
+	}
+	m.many = slices.Clone(list)
+	m.first = make(map[string]int, len(list))
+	var names strings.Builder // what the map's strings are parts of: one allocation for all
+	names.Grow(size)
+	for i, h := range list {
+		begin := names.Len()
+		names.Write(h.key)
+		name := names.String()[begin:]
+		if _, ok := m.first[name]; !ok {
+			m.first[name] = i
+		}
+	}
+	return m.many
 }
 
 // header finds one header by name; of equal names the first counts, and Extra stands before Headers.

@@ -63,6 +63,10 @@ type Message struct {
 	Chance uint64
 
 	kept [][]byte // see distinct; nil until it is asked for
+	// many are the headers if they are more than fewHeaders and have been looked at, and first where the first of each
+	// name stands among them.
+	many  []rawHeader
+	first map[string]int
 }
 
 // Table is the bindings of one exchange.

@@ -179,6 +179,51 @@ func TestBR_6_8_HeadersMatch(t *testing.T) {
 	f.expect(withHeaders(arg("x-b", int8(2))), "all", "any-with-x")
 }
 
+// BR-6.8: what a binding of many arguments costs for a message of many headers does not grow with their product.
+func TestBR_6_8_ManyHeadersAreNotComparedWithEachOther(t *testing.T) {
+	const headers = 2000
+	f := newFixture(t, Headers)
+	args := amqp091.Table{arg("x-match", "all")}
+	for i := range headers {
+		args = append(args, arg(fmt.Sprint("h", i), int32(i)))
+	}
+	f.bind("q", "", args...)
+	more := make(amqp091.Table, 0, headers)
+	for i := range headers {
+		more = append(more, arg(fmt.Sprint("h", headers-1-i), int32(headers-1-i)))
+	}
+	m := withHeaders(more...)
+	f.expect(m, "q")
+	many := &m.many[0]
+	f.expect(m, "q")
+	if &m.many[0] != many {
+		t.Error("the headers are listed again for the next exchange")
+	}
+	delete(m.first, "h0") // which is still in the list
+	f.expect(m)
+}
+
+// Of equal names the first counts, whether there are a few headers or many, and those of a death stand before all.
+func TestBR_6_8_TheFirstOfEqualHeadersCounts(t *testing.T) {
+	for _, others := range []int{0, 3 * fewHeaders} {
+		f := newFixture(t, Headers)
+		f.bind("first", "", arg("h", int32(1)))
+		f.bind("second", "", arg("h", int32(2)))
+		f.bind("death", "", arg("h", int32(3)))
+		f.bind("missing", "", arg("a", nil))
+		f.bind("last", "", arg("zz", nil))
+		var fields []amqp091.Field
+		for i := range others {
+			fields = append(fields, arg(fmt.Sprint("o", i), "x"), arg("h", int32(1)))
+		}
+		fields = append(fields, arg("zz", "x"), arg("h", int32(1)), arg("h", int32(2)))
+		m := withHeaders(fields...)
+		f.expect(m, "first", "last")
+		m.Extra = []amqp091.RawField{{Key: "h", Encoded: amqp091.AppendValue(nil, int32(3))}}
+		f.expect(m, "death", "last")
+	}
+}
+
 func TestBR_6_9_HeaderValues(t *testing.T) {
 	for _, c := range []struct {
 		binding, header any
