@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +22,7 @@ type consistentHash struct {
 	header   string // hash this header instead of the routing keys
 	property string // hash this property
 	list     []hashTarget
+	at       map[string]int // the place of each name in list
 }
 
 type hashTarget struct {
@@ -33,7 +33,7 @@ type hashTarget struct {
 }
 
 func newConsistentHash(args amqp091.Table) (*consistentHash, error) {
-	t := &consistentHash{}
+	t := &consistentHash{at: map[string]int{}}
 	header, hasHeader := args.Get("hash-header")
 	property, hasProperty := args.Get("hash-property")
 	if hasHeader && hasProperty {
@@ -85,23 +85,26 @@ func parseWeight(key string) (float64, bool) {
 
 // Add ignores a second binding of a destination (BR-6.11).
 func (t *consistentHash) Add(b *Binding) {
-	if t.find(b) >= 0 {
+	if _, ok := t.at[b.Name]; ok {
 		return
 	}
+	t.at[b.Name] = len(t.list)
 	weight, _ := parseWeight(b.Key)
 	t.list = append(t.list, hashTarget{name: b.Name, destination: b.Destination, weight: weight, seed: fnv1a(fnvOffset, b.Name)})
 }
 
 // Remove takes the destination out whichever of its bindings goes, as RabbitMQ does.
 func (t *consistentHash) Remove(b *Binding) {
-	if i := t.find(b); i >= 0 {
-		t.list = slices.Delete(t.list, i, i+1)
+	i, ok := t.at[b.Name]
+	if !ok {
+		return
 	}
-}
-
-// find returns the index of the binding's destination, -1 if it has none.
-func (t *consistentHash) find(b *Binding) int {
-	return slices.IndexFunc(t.list, func(to hashTarget) bool { return to.name == b.Name })
+	last := len(t.list) - 1
+	moved := t.list[last]
+	t.list[i], t.list[last] = moved, hashTarget{}
+	t.list = t.list[:last]
+	t.at[moved.name] = i
+	delete(t.at, b.Name)
 }
 
 func (t *consistentHash) Route(dst []Destination, m *Message) []Destination {

@@ -11,14 +11,14 @@ import (
 
 // headers compares the message's headers with the arguments of each binding (BR-6.8).
 type headers struct {
-	rules []headersRule
+	all   set
+	rules []headersRule // of each of all, in its place
 }
 
 // headersRule is a binding made ready for matching.
 type headersRule struct {
-	binding *Binding
-	any     bool // one matching argument is enough
-	wanted  []wantedHeader
+	any    bool // one matching argument is enough
+	wanted []wantedHeader
 }
 
 type wantedHeader struct {
@@ -50,7 +50,7 @@ func (t *headers) Add(b *Binding) {
 	if v, ok := b.Arguments.Get("x-match"); ok {
 		match, _ = v.(string)
 	}
-	rule := headersRule{binding: b, any: strings.HasPrefix(match, "any")}
+	rule := headersRule{any: strings.HasPrefix(match, "any")}
 	withX := strings.HasSuffix(match, "-with-x")
 	for _, f := range b.Arguments {
 		if f.Key == "x-match" || strings.HasPrefix(f.Key, "x-") && !withX {
@@ -58,11 +58,16 @@ func (t *headers) Add(b *Binding) {
 		}
 		rule.wanted = append(rule.wanted, wantedHeader{f.Key, valueOf(f.Value)})
 	}
+	t.all.add(b)
 	t.rules = append(t.rules, rule)
 }
 
 func (t *headers) Remove(b *Binding) {
-	t.rules = slices.DeleteFunc(t.rules, func(r headersRule) bool { return r.binding == b })
+	if i := t.all.remove(b); i >= 0 {
+		last := len(t.rules) - 1
+		t.rules[i], t.rules[last] = t.rules[last], headersRule{}
+		t.rules = t.rules[:last]
+	}
 }
 
 // rawHeader is a header of the message, not yet decoded.
@@ -80,7 +85,7 @@ func (t *headers) Route(dst []Destination, m *Message) []Destination {
 	present := m.present(few[:0])
 	for i := range t.rules {
 		if t.rules[i].matches(m, present) {
-			dst = append(dst, t.rules[i].binding.Destination)
+			dst = append(dst, t.all.list[i].Destination)
 		}
 	}
 	return dst

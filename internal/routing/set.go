@@ -23,11 +23,11 @@ func (s *set) add(b *Binding) {
 	}
 }
 
-// remove puts the last binding in the place of b.
-func (s *set) remove(b *Binding) {
+// remove puts the last binding in the place of b, which it returns: -1 if b was not there.
+func (s *set) remove(b *Binding) (place int) {
 	i := s.find(b)
 	if i < 0 {
-		return
+		return -1
 	}
 	last := len(s.list) - 1
 	moved := s.list[last]
@@ -38,6 +38,7 @@ func (s *set) remove(b *Binding) {
 		s.at[moved] = i
 		delete(s.at, b)
 	}
+	return i
 }
 
 func (s *set) find(b *Binding) int {
