@@ -41,6 +41,14 @@ func (m *Machine) die(now int64, id ID, p *page, i uint, reason deadletter.Reaso
 	m.died++
 }
 
+// dieOf is die of an attempt, which was counted as failed if so it is said.
+func (m *Machine) dieOf(now int64, id ID, p *page, i uint, reason deadletter.Reason, by *Consumer, failed bool) {
+	m.die(now, id, p, i, reason, by)
+	if failed && m.settings.DeadLetter { // else the entry is gone
+		m.sideOf(p, i).failed = true
+	}
+}
+
 // dying is an entry in stateDying. Its side row, if it has one with a reason, tells when it
 // died as well; one that has none has expired.
 type dying struct {

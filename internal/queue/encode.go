@@ -36,16 +36,28 @@ const (
 
 // kept is the state in which an entry is saved. The journal does not tell that
 // an entry died before it was routed: to a queue that recovers from outcomes, it
-// has not happened yet.
+// has not happened yet. What a consumer had then is out: it comes back as one more
+// attempt, and one that was too many dies of that again before anybody gets it. What
+// has expired or is too much is ready, and so it is found again.
 func (m *Machine) kept(p *page, i uint) uint8 {
 	state := p.state(i)
 	if state == stateDying && !m.pages.Exact {
-		if reason, _, _ := m.diedOf(p, i); reason.Counted() == deadletter.Rejected {
+		if reason, _, _ := m.diedOf(p, i); reason.Counted() == deadletter.Rejected || reason == deadletter.DeliveryLimit {
 			return stateOut
 		}
 		return stateReady
 	}
 	return state
+}
+
+// keptCounts is what an entry is saved with as its counts: of an attempt that is not
+// over when it is saved, nothing is counted yet.
+func (m *Machine) keptCounts(p *page, i uint) Counts {
+	n := p.countsOf(i)
+	if s := m.peekSide(p, i); s != nil && s.failed && p.state(i) == stateDying && !m.pages.Exact {
+		n.Deliveries--
+	}
+	return n
 }
 
 // saves says whether the entry is there in the page's copy: one that is not
@@ -206,7 +218,7 @@ func (e *encoder) sides() {
 	}
 	for i := e.own.next(0); i < pageSize; i = e.own.next(i + 1) {
 		var what byte
-		history, counts, s := e.p.history(i), e.p.countsOf(i), e.m.peekSide(e.p, i)
+		history, counts, s := e.p.history(i), e.m.keptCounts(e.p, i), e.m.peekSide(e.p, i)
 		if history != 0 {
 			what |= sideHistory
 		}

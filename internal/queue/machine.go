@@ -895,7 +895,7 @@ func (m *Machine) Reject(now int64, id ID, c *Consumer, failed bool) bool {
 	if failed {
 		m.counts(p, i).Deliveries++
 	}
-	m.die(now, id, p, i, m.settings.Rules.Rejection(!failed), c)
+	m.dieOf(now, id, p, i, m.settings.Rules.Rejection(!failed), c, failed)
 	return true
 }
 
@@ -965,7 +965,7 @@ func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind 
 		counts = *n
 	}
 	if m.limits() && m.settings.DeliveryLimit >= 0 && int64(counts.Deliveries) > m.settings.DeliveryLimit {
-		m.die(now, id, p, i, deadletter.DeliveryLimit, c)
+		m.dieOf(now, id, p, i, deadletter.DeliveryLimit, c, failed)
 		return
 	}
 	if m.retries(failed) {

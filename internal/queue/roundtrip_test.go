@@ -173,7 +173,7 @@ func told(m *Machine) (all []string) {
 				row.reason, row.diedAt = s.reason, s.diedAt
 			}
 		}
-		all = append(all, fmt.Sprint(id, state, p.logged(i), p.redelivered(i), name(p.ref(i)), p.size(i), m.due(p, i), owner, p.history(i), p.countsOf(i), row.ttl, row.reason, row.diedAt))
+		all = append(all, fmt.Sprint(id, state, p.logged(i), p.redelivered(i), name(p.ref(i)), p.size(i), m.due(p, i), owner, p.history(i), m.keptCounts(p, i), row.ttl, row.reason, row.diedAt))
 	})
 	return all
 }

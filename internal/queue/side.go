@@ -8,6 +8,7 @@ type side struct {
 	far      int64             // the moment that was too far for the column
 	ttl      int64             // the TTL's moment while the column tells the end of a wait; 0 = none
 	reason   deadletter.Reason // while dying or held
+	failed   bool              // while dying: the attempt it died of was counted as failed
 	diedAt   int64
 	by       *Consumer // who rejected or returned it last, nil if nobody did
 	nextFree uint32
