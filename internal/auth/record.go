@@ -104,7 +104,7 @@ func (u *Users) load(key string, value []byte) error {
 			r.Name = parts[0]
 		}
 		u.set(&User{
-			Name: r.Name, Password: PasswordHash{r.Hash, r.Algorithm}, Tags: slices.Clone(r.Tags), limits: maps.Clone(r.Limits),
+			Name: r.Name, Password: PasswordHash{r.Hash, r.Algorithm}, Tags: slices.Clone(r.Tags), limits: maps.Clone(r.Limits), account: new(account),
 		})
 	case permissionKind:
 		var r permissionRecord

@@ -38,8 +38,16 @@ type User struct {
 	Password PasswordHash
 	Tags     []Tag
 
-	limits map[Limit]int64
+	limits  map[Limit]int64
+	account *account
 }
+
+// account is one from its creation to its deletion, whatever is set of it meanwhile.
+type account struct{ _ byte } // with a size, so that no two have the same address
+
+// Same says whether this is the same account as it was at another time. One that was made when the other had been
+// deleted is not, though it has the same name.
+func (u *User) Same(other *User) bool { return u.account == other.account }
 
 // HasTag says whether the user has a tag.
 func (u *User) HasTag(t Tag) bool { return slices.Contains(u.Tags, t) }
@@ -113,9 +121,9 @@ func (u *Users) PutUser(name string, password PasswordHash, tags []Tag) (created
 	if err := message.CheckName("user", name); err != nil && !exists {
 		return false, topology.Refuse(topology.Invalid, "%s", err)
 	}
-	user := &User{Name: name, Password: password, Tags: slices.Clone(tags)}
+	user := &User{Name: name, Password: password, Tags: slices.Clone(tags), account: new(account)}
 	if exists {
-		user.limits = old.limits
+		user.limits, user.account = old.limits, old.account
 	}
 	u.put(user)
 	return !exists, nil

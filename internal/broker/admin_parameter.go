@@ -77,7 +77,7 @@ func (b *Broker) HandleParameters(component string, h ParameterHandler) {
 // PutParameter sets a run-time parameter on behalf of a user, "" being whoever runs
 // the node. Parameters that nobody handles are kept for tools that ask.
 func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, err error) {
-	return b.putParameter(p, Setter{b: b, name: by})
+	return b.putParameter(p, Setter{b: b, name: by}, &Identity{Name: by})
 }
 
 // PutParameterFor is PutParameter for a client that has proven who it is, nil being whoever runs the node. Where a
@@ -86,10 +86,10 @@ func (b *Broker) PutParameterFor(p topology.Parameter, id *Identity) (created bo
 	if id == nil {
 		return b.PutParameter(p, "")
 	}
-	return b.putParameter(p, Setter{b: b, name: id.Name, elsewhere: id.Elsewhere()})
+	return b.putParameter(p, Setter{b: b, name: id.Name, elsewhere: id.Elsewhere()}, id)
 }
 
-func (b *Broker) putParameter(p topology.Parameter, by Setter) (created bool, err error) {
+func (b *Broker) putParameter(p topology.Parameter, by Setter, id *Identity) (created bool, err error) {
 	p.By = by.name
 	h := b.parameters[p.Component]
 	if h != nil {
@@ -98,6 +98,9 @@ func (b *Broker) putParameter(p topology.Parameter, by Setter) (created bool, er
 		}
 	}
 	err = b.change(func() (err error) {
+		if !id.stands(b.users) { // it would run with the permissions of whoever is called so now
+			return topology.Refuse(topology.AccessRefused, "%s", auth.UserDeleted(id.Name))
+		}
 		created, err = b.state.PutParameter(p)
 		return err
 	})

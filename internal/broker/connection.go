@@ -74,7 +74,7 @@ type Connection struct {
 	clientID string
 	owner    string // see Owner
 	operator bool   // may do everything: see AsOperator
-	tags     []auth.Tag
+	id       *Identity
 	apsara   *ApsaraMQ // nil in virtual hosts of another profile
 
 	// Owned by the goroutine that uses the connection.
@@ -138,13 +138,9 @@ func (c *Connection) register() error {
 	}
 	inVHost, ofUser := int64(0), int64(0)
 	limit, limited := v.Limit(topology.MaxConnections)
-	user, ok := b.users.User(c.User)
-	switch {
-	case ok:
-	case c.elsewhere != nil:
-		user = new(auth.User) // the accounts have no limits for it
-	default:
-		return topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, c.User)
+	user, ok := c.account()
+	if !ok {
+		return noAccess(vhost, c.User)
 	}
 	if _, userLimited := user.Limit(auth.MaxConnections); userLimited || limited {
 		for other := range b.open {
@@ -187,7 +183,7 @@ func (b *Broker) As(user string, vhost message.VHost) *Connection {
 
 // For is As for a client that has proven who it is.
 func (b *Broker) For(id *Identity, vhost message.VHost) *Connection {
-	c := &Connection{b: b, User: id.Name, VHost: vhost, Since: time.Now(), tags: id.Tags, apsara: b.apsaraIn(vhost)}
+	c := &Connection{b: b, User: id.Name, VHost: vhost, Since: time.Now(), id: id, apsara: b.apsaraIn(vhost)}
 	c.Rename("")
 	if id.authz != nil {
 		c.elsewhere = &elsewhere{
@@ -310,9 +306,24 @@ func (b *Broker) Drain() {
 	b.CloseConnections(320, "broker forced connection closure with reason 'shutdown'")
 }
 
+// account is the user's. One whom a backend knows may have none, and no limits then. There is none where the one that
+// was logged in with is gone: who is called so now is somebody else. REQUIRES: topo is held.
+func (c *Connection) account() (u *auth.User, ok bool) {
+	if !c.id.stands(c.b.users) {
+		return nil, false
+	}
+	if u, ok = c.b.users.User(c.User); !ok && c.elsewhere != nil {
+		return new(auth.User), true
+	}
+	return u, ok
+}
+
 // resolve finds the user's permissions if the accounts have changed. REQUIRES: topo is held.
 func (c *Connection) resolve() error {
 	if revision := c.b.users.Revision(); c.grants == nil || c.granted != revision {
+		if _, ok := c.account(); !ok {
+			return noAccess(c.VHost, c.User)
+		}
 		grants, err := c.b.users.Grants(c.User, c.VHost, c.clientID)
 		if err != nil {
 			return err
@@ -324,12 +335,12 @@ func (c *Connection) resolve() error {
 
 // Impersonates says whether the user may set any user-id (BR-8.13).
 func (c *Connection) Impersonates() bool {
-	if c.elsewhere != nil {
-		return slices.Contains(c.tags, auth.Impersonator)
-	}
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
-	u, ok := c.b.users.User(c.User)
+	u, ok := c.account()
+	if c.elsewhere != nil {
+		return ok && slices.Contains(c.id.Tags, auth.Impersonator)
+	}
 	return ok && u.HasTag(auth.Impersonator)
 }
 
@@ -338,13 +349,9 @@ func (c *Connection) Impersonates() bool {
 func (c *Connection) OpenChannel() error {
 	b := c.b
 	b.topo.RLock()
-	user, ok := b.users.User(c.User)
+	user, ok := c.account()
 	b.topo.RUnlock()
-	switch {
-	case ok:
-	case c.elsewhere != nil:
-		user = new(auth.User)
-	default:
+	if !ok {
 		return topology.Refuse(topology.NotAllowed, "%s", auth.UserDeleted(c.User))
 	}
 	b.conns.Lock()

@@ -46,6 +46,18 @@ type Identity struct {
 	Name  string
 	Tags  []auth.Tag
 	authz admission.Backend // nil: the node's accounts
+	// account is that of the node which the client has shown to be its own, or which says what it may do;
+	// nil: none, or whichever has its name.
+	account *auth.User
+}
+
+// stands says whether the account that the client has logged in with is still there. REQUIRES: topo is held.
+func (i *Identity) stands(u *auth.Users) bool {
+	if i.account == nil {
+		return true
+	}
+	now, ok := u.User(i.Name)
+	return ok && now.Same(i.account)
 }
 
 // MayManage says whether the client may use the management API at all (BR-15.3).
@@ -152,7 +164,7 @@ func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Cred
 		if err != nil {
 			return nil, err
 		}
-		id.Tags = user.Tags
+		id.Tags, id.account = user.Tags, user
 	} else {
 		tags, err := by.Authn.Login(ctx, given)
 		if err != nil {
@@ -180,7 +192,7 @@ func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Cred
 	if err != nil {
 		return nil, err
 	}
-	id.Tags = append(slices.Clone(id.Tags), user.Tags...)
+	id.Tags, id.account = append(slices.Clone(id.Tags), user.Tags...), user
 	return id, nil
 }
 

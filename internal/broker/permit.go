@@ -16,7 +16,7 @@ func (c *Connection) permit(a topology.Access, r topology.Resource) error {
 	if c.operator {
 		return nil
 	}
-	if c.elsewhere != nil {
+	if c.elsewhere != nil && c.id.stands(c.b.users) {
 		return c.elsewhere.check(a, r)
 	}
 	if err := c.resolve(); err != nil {
@@ -30,7 +30,7 @@ func (c *Connection) anyPermission(r topology.Resource) error {
 	switch {
 	case c.operator:
 		return nil
-	case c.elsewhere != nil:
+	case c.elsewhere != nil && c.id.stands(c.b.users):
 		var err error
 		for _, a := range []topology.Access{topology.Write, topology.Read, topology.Configure} {
 			if err = c.elsewhere.check(a, r); err == nil || errors.Is(err, errUndecided) {
@@ -43,6 +43,11 @@ func (c *Connection) anyPermission(r topology.Resource) error {
 		return c.permit(topology.Configure, r)
 	}
 	return c.grants.CheckAny(r)
+}
+
+// noAccess is the refusal of a whole virtual host (BR-3.1).
+func noAccess(vhost message.VHost, user string) error {
+	return topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s'", vhost, user)
 }
 
 func refusedAccess(a topology.Access, r topology.Resource, user string) error {
@@ -156,15 +161,21 @@ func because(by admission.Backend, err error) string {
 // MayEnter says whether a client may enter a virtual host, which must be there. What
 // the node's own accounts know of it is nil or a refusal with BR-3.1's text too.
 func (b *Broker) MayEnter(id *Identity, vhost message.VHost, peer netip.Addr) error {
-	if id.authz == nil {
-		b.topo.RLock()
-		defer b.topo.RUnlock()
-		_, err := b.users.Grants(id.Name, vhost, "")
+	b.topo.RLock()
+	stands := id.stands(b.users)
+	var err error
+	if id.authz == nil && stands {
+		_, err = b.users.Grants(id.Name, vhost, "")
+	}
+	b.topo.RUnlock()
+	switch {
+	case !stands:
+		return noAccess(vhost, id.Name)
+	case id.authz == nil:
 		return err
 	}
 	q := admission.Question{Kind: admission.VHost, User: id.Name, Tags: tagText(id.Tags), VHost: vhost, Peer: peer.Unmap()}
-	err := id.authz.Allow(b.life, q)
-	if err == nil {
+	if err = id.authz.Allow(b.life, q); err == nil {
 		return nil
 	}
 	var refused *admission.Refusal

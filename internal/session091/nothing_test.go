@@ -20,8 +20,8 @@ type wire struct {
 	in []byte
 }
 
-// login opens a connection with channel 1.
-func (s *server) login(t *testing.T) *wire {
+// dial opens a connection up to where the client is to log in.
+func (s *server) dial(t *testing.T) *wire {
 	t.Helper()
 	nc, err := net.Dial("tcp", s.addr)
 	if err != nil {
@@ -32,6 +32,13 @@ func (s *server) login(t *testing.T) *wire {
 	w := &wire{t: t, nc: nc}
 	w.send([]byte(amqp091.ProtocolHeader))
 	await[*amqp091.ConnectionStart](w)
+	return w
+}
+
+// login opens a connection with channel 1.
+func (s *server) login(t *testing.T) *wire {
+	t.Helper()
+	w := s.dial(t)
 	w.methods(0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
 	tune := await[*amqp091.ConnectionTune](w)
 	w.methods(0, amqp091.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax}, amqp091.ConnectionOpen{VirtualHost: "/"})
