@@ -137,7 +137,9 @@ type conn struct {
 	renderer renderer      // owned by whoever has the pen
 	window   bodies.Window // for records on disk; owned by whoever has the pen
 	writeBy  time.Time     // the socket's write deadline; owned by whoever has the pen
-	beat     atomic.Int64  // the heartbeat once it is negotiated, a time.Duration
+	// toldTooLarge: the log knows of headers larger than frameMax; owned by whoever has the pen.
+	toldTooLarge bool
+	beat         atomic.Int64 // the heartbeat once it is negotiated, a time.Duration
 
 	ended   chan struct{} // closed when the reader ends
 	writing sync.WaitGroup

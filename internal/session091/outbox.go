@@ -423,6 +423,22 @@ func (c *conn) unreadable(it *item, err error) {
 	c.Terminate(amqp091.CodeInternalError, fmt.Sprintf("a message of queue '%s' in vhost '%s' cannot be read", name, vhost))
 }
 
+// tellTooLarge logs that the headers of a message take a frame larger than was agreed. It is sent, as RabbitMQ
+// does: many clients look at no bound. One that does ends its connection, which counts as a failed delivery. A
+// connection tells of the first. REQUIRES: the pen.
+func (c *conn) tellTooLarge(it *item, size int) {
+	if c.toldTooLarge {
+		return
+	}
+	c.toldTooLarge = true
+	vhost, name := "", ""
+	if it.q != nil {
+		vhost, name = string(it.q.VHost), it.q.Name
+	}
+	c.log.Warn("the headers of a message are larger than the frame_max of its client, which may end its connection and get it again",
+		"vhost", vhost, "queue", name, "bytes", size, "frame_max", c.frameMax, "user", c.login.User)
+}
+
 // encodeDelivery gives the delivery its tag and encodes it. REQUIRES: the pen.
 func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	o := &c.out
@@ -476,7 +492,11 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 		o.wire = amqp091.AppendDeliver(o.wire, ch.number, it.consumer.Tag, tag, it.d.Redelivered, exchange, key)
 	}
 	body := rec.Body()
+	before := len(o.wire)
 	o.wire = amqp091.AppendContentHeader(o.wire, ch.number, amqp091.ClassBasic, uint64(len(body)), props)
+	if n := len(o.wire) - before; n > c.frameMax {
+		c.tellTooLarge(it, n)
+	}
 	o.wire = amqp091.AppendBody(o.wire, ch.number, body, c.frameMax)
 	if late {
 		c.returnLate(it, how)
