@@ -1,18 +1,25 @@
 package auth
 
 import (
+	"regexp"
+
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
-// Grants are the permissions of one client: a user in a virtual host. They never change, so a connection may hold them
-// without a lock and get new ones when Users.Revision has moved (BR-3.6).
+// Grants are the permissions of one client: a user in a virtual host. What they say never changes, so a connection may hold
+// them without a lock and get new ones when Users.Revision has moved (BR-3.6). One goroutine at a time asks them.
 type Grants struct {
 	user       string
 	vhost      message.VHost
 	clientID   string
 	permission *Permission
 	topics     map[message.ExchangeName]*TopicPermission
+
+	// The expression with {client_id} that was asked last, and what it is for the client. A message may have any number
+	// of keys, all of which are checked with the topology locked.
+	open     string
+	compiled *regexp.Regexp
 }
 
 // Grants resolves the permissions of a user in a virtual host. Without any the virtual host itself is refused (BR-3.1).

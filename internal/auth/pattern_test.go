@@ -55,6 +55,34 @@ func TestBR_3_5_ClientIDsAreBounded(t *testing.T) {
 	}
 }
 
+// BR-3.5: an expression that depends on the client is compiled once for the keys of a message, not for each.
+func TestBR_3_5_ExpressionsWithAClientIDAreCompiledOnce(t *testing.T) {
+	u := newUsers(t)
+	for exchange, write := range map[message.ExchangeName]string{"t": `^{client_id}\.`, "other": `^{client_id}$`, "large": "^(?:{client_id}){4000}"} {
+		if _, err := u.PutTopicPermission(TopicPermission{VHost: "v", User: "u", Exchange: exchange, Write: write, Read: "^r"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := grants(t, u, Permission{})
+	allowed := func(a topology.Access, exchange, key string) bool {
+		return g.Check(a, topology.Resource{VHost: "v", Kind: topology.TopicResource, Name: exchange, Key: key}) == nil
+	}
+	if !allowed(topology.Write, "t", "client.1.a") {
+		t.Error("a key with the client id is refused")
+	}
+	first := g.compiled
+	if allowed(topology.Write, "t", "clientX1.a") || !allowed(topology.Write, "t", "client.1.b") {
+		t.Error("the second and the third key get the wrong answers")
+	}
+	if first == nil || g.compiled != first {
+		t.Error("the expression is compiled for each key")
+	}
+	if allowed(topology.Write, "other", "client.1.a") || !allowed(topology.Write, "other", "client.1") ||
+		allowed(topology.Write, "large", "client.1") || !allowed(topology.Write, "t", "client.1.a") || !allowed(topology.Read, "t", "r") {
+		t.Error("the expression of another exchange answers")
+	}
+}
+
 // What was stored before expressions were bounded is read, and means what it meant.
 func TestLargeExpressionsThatAreStoredAreRead(t *testing.T) {
 	large := strings.Repeat("a{1000}", 6)

@@ -43,11 +43,8 @@ func withNames(expression string, vhost message.VHost, user string) string {
 	return strings.NewReplacer("{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(string(vhost))).Replace(expression)
 }
 
-// with puts the client id in. Without one the variable stays as it is and matches nothing sensible.
+// with puts the client id into an expression that is open for it. Without one the variable stays as it is and matches nothing sensible.
 func (p topicPattern) with(clientID string) *regexp.Regexp {
-	if p.open == "" {
-		return p.compiled
-	}
 	if clientID == "" {
 		return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientIDVariable)))
 	}
@@ -127,6 +124,17 @@ func (u *Users) TopicPermissions() []TopicPermission {
 	return list
 }
 
+// expression is what a pattern is for the client; nil denies.
+func (g *Grants) expression(p topicPattern) *regexp.Regexp {
+	if p.open == "" {
+		return p.compiled
+	}
+	if g.open != p.open {
+		g.open, g.compiled = p.open, p.with(g.clientID)
+	}
+	return g.compiled
+}
+
 // checkTopic answers for one key; no entry for the exchange allows every key.
 func (g *Grants) checkTopic(a topology.Access, r topology.Resource) error {
 	entry, ok := g.topics[message.ExchangeName(r.Name)]
@@ -137,7 +145,7 @@ func (g *Grants) checkTopic(a topology.Access, r topology.Resource) error {
 	if a == topology.Write {
 		pattern = entry.write
 	}
-	if re := pattern.with(g.clientID); re != nil && re.MatchString(r.Key) {
+	if re := g.expression(pattern); re != nil && re.MatchString(r.Key) {
 		return nil
 	}
 	return refused(a, r, g.user)
