@@ -104,7 +104,8 @@ func (r *headersRule) matches(m *Message, present []rawHeader) bool {
 func (w *wantedHeader) matches(m *Message, present []rawHeader) bool {
 	for _, f := range m.Extra {
 		if f.Key == w.key {
-			return w.value.matches(splitField(f.Encoded))
+			typ, content := splitField(f.Encoded)
+			return w.matchesValue(m, typ, content)
 		}
 	}
 	if m.first != nil {
@@ -116,10 +117,29 @@ func (w *wantedHeader) matches(m *Message, present []rawHeader) bool {
 	}
 	for i := range present {
 		if string(present[i].key) == w.key {
-			return w.value.matches(present[i].typ, present[i].content)
+			return w.matchesValue(m, present[i].typ, present[i].content)
 		}
 	}
 	return false
+}
+
+// matchesValue compares with the message's header of the name. An array or a table is decoded once, for all bindings.
+func (w *wantedHeader) matchesValue(m *Message, typ byte, content []byte) bool {
+	if typ != 'A' && typ != 'F' || w.value.value == nil {
+		return w.value.matches(typ, content)
+	}
+	if typ != w.value.typ {
+		return false
+	}
+	decoded, ok := m.decoded[w.key]
+	if !ok {
+		decoded, _ = decodeValue(typ, content) // nil, which equals none, if it cannot be read
+		if m.decoded == nil {
+			m.decoded = map[string]any{}
+		}
+		m.decoded[w.key] = decoded
+	}
+	return equalValues(w.value.value, decoded)
 }
 
 // fewHeaders is how many headers are searched one by one.

@@ -42,7 +42,7 @@ func splitField(encoded []byte) (typ byte, content []byte) {
 	return typ, content
 }
 
-// matches compares with a header. A void argument asks only that the header be there.
+// matches compares with a header that is no array or table. A void argument asks only that the header be there.
 func (h *headerValue) matches(typ byte, content []byte) bool {
 	if h.value == nil {
 		return true
@@ -51,7 +51,10 @@ func (h *headerValue) matches(typ byte, content []byte) bool {
 		return h.isInt && h.integer == i
 	}
 	switch typ {
-	case 'f', 'd', 'A', 'F':
+	case 'f', 'd':
+		if h.typ != 'f' && h.typ != 'd' {
+			return false
+		}
 		decoded, ok := decodeValue(typ, content)
 		return ok && equalValues(h.value, decoded)
 	}
@@ -104,7 +107,7 @@ func equalValues(a, b any) bool {
 		return ok && slices.EqualFunc(a, b, equalValues)
 	case amqp091.Table:
 		b, ok := b.(amqp091.Table)
-		return ok && slices.EqualFunc(a.Sorted(), b.Sorted(), func(x, y amqp091.Field) bool {
+		return ok && len(a) == len(b) && slices.EqualFunc(a.Sorted(), b.Sorted(), func(x, y amqp091.Field) bool {
 			return x.Key == y.Key && equalValues(x.Value, y.Value)
 		})
 	case []byte:

@@ -67,6 +67,8 @@ type Message struct {
 	// name stands among them.
 	many  []rawHeader
 	first map[string]int
+	// decoded are the headers that are arrays or tables and have been compared with one, by name.
+	decoded map[string]any
 }
 
 // Table is the bindings of one exchange.

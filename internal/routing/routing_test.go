@@ -258,6 +258,34 @@ func TestBR_6_9_HeaderValues(t *testing.T) {
 	}
 }
 
+// BR-6.9: what it costs to read a header does not grow with the bindings that ask for it.
+func TestBR_6_9_ATableIsDecodedOnceForAllBindings(t *testing.T) {
+	large := make(amqp091.Table, 500)
+	for i := range large {
+		large[i] = arg(fmt.Sprint("k", i), amqp091.Array{"x"})
+	}
+	allocated := func(bindings int) float64 {
+		f := newFixture(t, Headers)
+		for i := range bindings {
+			f.bind(fmt.Sprint("table", i), "", arg("h", amqp091.Table{arg("k", "x")}))
+			f.bind(fmt.Sprint("array", i), "", arg("h", amqp091.Array{"x"}))
+			f.bind(fmt.Sprint("other", i), "", arg("h", "x"))
+			f.bind(fmt.Sprint("float", i), "", arg("h", 1.5))
+		}
+		m := withHeaders(arg("h", large))
+		var dst []Destination
+		return testing.AllocsPerRun(10, func() {
+			m := Message{Headers: m.Headers}
+			if dst = f.table.Route(dst[:0], &m); len(dst) != 0 {
+				t.Error("another table matches")
+			}
+		})
+	}
+	if one, hundred := allocated(1), allocated(100); hundred > one {
+		t.Errorf("a table of %d fields costs %v allocations for the bindings of one queue, %v for those of a hundred", len(large), one, hundred)
+	}
+}
+
 func TestBR_6_10_BadMatch(t *testing.T) {
 	f := newFixture(t, Headers)
 	for _, c := range []struct {
