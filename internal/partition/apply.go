@@ -511,7 +511,7 @@ func (a *application) purge(q *Queue) {
 		return
 	}
 	q.m.Expire(a.h.now)
-	purged := q.m.Purge()
+	purged := q.m.Purge(nil)
 	if q.m.Totals().Held == 0 {
 		q.keepOffers()
 	}

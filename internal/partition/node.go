@@ -500,13 +500,18 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 	}
 	err = n.with(q, func(h *hold) {
 		q.m.Expire(h.now)
-		logged := q.m.Totals().Persistent > 0
-		purged = q.m.Purge()
+		t := q.m.Totals()
+		// The journal is told what goes or what stays: not the one that may be far more.
+		var told func(queue.ID)
+		if t.Ready < t.Out+t.Delayed+t.Dying+t.Held+t.Offered {
+			told = func(id queue.ID) { h.frame.settle(q.Incarnation, id) }
+		}
+		purged = q.m.Purge(told)
 		if q.m.Totals().Held == 0 {
 			q.keepOffers()
 		}
 		q.stats.Purged += uint64(purged)
-		if logged && purged > 0 {
+		if told == nil && t.Persistent > 0 && purged > 0 {
 			var keep []queue.ID
 			q.m.RangeLogged(func(v queue.View) { keep = append(keep, v.ID) })
 			h.frame.purge(q.Incarnation, keep)

@@ -53,7 +53,7 @@ func TestPagesThatGoAreSaved(t *testing.T) {
 		"one comes":  func(a *away) { a.fill(1, func() int64 { return -1 }) },
 		"all go":     func(a *away) { a.getMany(107) },
 		"some go":    func(a *away) { a.lanes[0].next *= 2; a.now += 2; a.Tick(a.now, sliceLimit) },
-		"all purged": func(a *away) { a.getMany(1); a.Purge() },
+		"all purged": func(a *away) { a.getMany(1); a.Purge(nil) },
 		"closed":     func(a *away) { a.getMany(1); a.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {

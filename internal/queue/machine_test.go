@@ -548,13 +548,24 @@ func (p *pair) purge(t *rapid.T) {
 		}
 		n += i % 2
 	}
-	if got := p.m.Purge(); got != n {
+	var gone, keep []ID
+	told := func(id ID) { gone = append(gone, id) }
+	if rapid.Bool().Draw(t, "tell what stays") {
+		told = nil
+	}
+	if got := p.m.Purge(told); got != n {
 		t.Fatalf("purge says %d, want %d", got, n)
 	}
 	p.purging = false
-	var keep []ID
 	p.m.RangeLogged(func(v View) { keep = append(keep, v.ID) })
-	p.journal(func(m *Machine) { m.RestorePurge(func(id ID) bool { return slices.Contains(keep, id) }) })
+	p.journal(func(m *Machine) {
+		if told == nil {
+			m.RestorePurge(func(id ID) bool { return slices.Contains(keep, id) })
+		}
+		for _, id := range gone {
+			m.RestoreRemoved(id)
+		}
+	})
 	if rapid.Bool().Draw(t, "bury the rest at once") {
 		p.buryRest(1)
 	}

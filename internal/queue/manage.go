@@ -52,29 +52,49 @@ func (m *Machine) Configure(now int64, s Settings) {
 
 // Purge removes the messages that are ready, and on quorum queues those that
 // are delayed or held (DL-2.1), and returns their number. Their references pass
-// to the sink by BuryRest, in slices. What stays is told by RangeLogged.
-func (m *Machine) Purge() int {
+// to the sink by BuryRest, in slices. told, unless it is nil, is called for each logged
+// entry that it removes, by level and number; else what stays is told by RangeLogged.
+//
+// It costs what it removes, where that is no more than what is ready: of pages without
+// any it looks at hardly more than whether they have some.
+func (m *Machine) Purge(told func(ID)) int {
 	m.touchMeta()
 	before := m.n.Ready + m.n.Delayed + m.n.Held
+	onlyReady := m.n.Returned == 0 && (m.config.Type == Classic || m.n.Delayed+m.n.Held == 0)
 	purged := func(state uint8) bool {
 		return state == stateReady || state == stateReturned || m.config.Type == Quorum && (state == stateDelayed || state == stateHeld)
 	}
 	for level, l := range m.lanes {
-		if l == nil {
+		if l == nil || onlyReady && l.ready == 0 {
 			continue
 		}
 		var mixed []*page // pages of which something stays, and the one being filled
-		kept := 0
-		for k := range l.slots {
+		begin := 0
+		if onlyReady {
+			begin, _ = l.search(l.head / pageSize)
+		}
+		kept := begin
+		for k := begin; k < len(l.slots); k++ {
 			s := &l.slots[k]
+			if onlyReady && !s.hasReady() && !s.isEmpty() {
+				l.slots[kept] = *s
+				kept++
+				continue
+			}
 			if s.used > 0 && !s.plain {
 				m.resident(l, level, k)
 			}
 			if s.number < l.next/pageSize && (s.page == nil || m.all(s.page, purged)) {
+				if told != nil {
+					m.tellLogged(l, level, k, purged, told)
+				}
 				m.detach(level, l, *s)
 				continue
 			}
 			mixed = append(mixed, m.resident(l, level, k))
+			if told != nil {
+				m.tellLogged(l, level, k, purged, told)
+			}
 			l.slots[kept] = *s
 			kept++
 		}
@@ -92,6 +112,30 @@ func (m *Machine) Purge() int {
 	}
 	m.returns, m.strays = nil, nil
 	return before - (m.n.Ready + m.n.Delayed + m.n.Held)
+}
+
+// hasReady says whether some entry of the page is ready.
+func (s *slot) hasReady() bool { return s.ready > 0 || s.page != nil && s.page.ready != bitmap{} }
+
+// isEmpty says whether the page has no entry: none such may come to be the first.
+func (s *slot) isEmpty() bool { return s.used == 0 && (s.page == nil || s.page.used == 0) }
+
+// tellLogged calls told for the logged entries of the page at k whose state is one of those meant.
+func (m *Machine) tellLogged(l *lane, level, k int, meant func(state uint8) bool, told func(ID)) {
+	first := l.slots[k].number * pageSize
+	if s := &l.slots[k]; s.page == nil && s.logged == pageSize {
+		for i := range uint64(pageSize) { // all are ready: no need to read them
+			told(makeID(level, first+i))
+		}
+		return
+	}
+	p := m.look(l, level, k)
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if p.logged(i) && meant(p.state(i)) {
+			told(makeID(level, first+uint64(i)))
+		}
+	}
+	m.unlook(l, k, p)
 }
 
 // all says whether the state of every entry of the page is one of those meant.

@@ -242,7 +242,7 @@ func TestPurgeAndCloseOfSplitPages(t *testing.T) {
 			t.Fatal("no page is split")
 		}
 		if purge {
-			if got := a.Purge(); got != n-dead {
+			if got := a.Purge(nil); got != n-dead {
 				t.Errorf("purge took %d, want %d", got, n-dead)
 			}
 		} else {
@@ -289,7 +289,7 @@ func TestPagesTakeWhatTheyHold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m.Purge()
+	m.Purge(nil)
 	for m.BuryRest(1000) {
 	}
 	m.Close()

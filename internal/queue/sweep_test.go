@@ -45,7 +45,7 @@ func TestBodiesArePutAwayFromTheTailOn(t *testing.T) {
 		if handled := sweep(1000); handled < 3 || handled > 4 {
 			t.Errorf("round %d: %d pages were looked at for 3 that had come", round, handled)
 		}
-		a.Purge()
+		a.Purge(nil)
 		for a.BuryRest(sliceLimit) {
 		}
 	}

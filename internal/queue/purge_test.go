@@ -1,0 +1,41 @@
+package queue
+
+import "testing"
+
+// A purge costs what it removes: of what is held it reads nothing, however much that is.
+func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
+	const held = 100 * pageSize
+	settings := Unlimited()
+	settings.DeadLetter = true
+	a := newAway(settings, 0)
+	a.fill(held, func() int64 { return -1 })
+	first, _ := a.Get(a.now, false)
+	for range held - 1 {
+		d, _ := a.Get(a.now, false)
+		a.Reject(a.now, d.ID, nil, false)
+		a.Hold(d.ID)
+	}
+	a.Return(a.now, first.ID, nil, ReturnNack) // so that the others are looked at by who puts pages away
+	a.putAllAway()
+	if a.lanes[0].slots[50].page != nil {
+		t.Fatal("what is held stays in memory")
+	}
+	a.fill(2*pageSize, func() int64 { return -1 })
+	a.cold.reads = 0
+	var gone []ID
+	if n := a.Purge(func(id ID) { gone = append(gone, id) }); n != 2*pageSize+1 {
+		t.Errorf("%d are purged, want %d", n, 2*pageSize+1)
+	}
+	if len(gone) != 2*pageSize+1 || gone[0] != first.ID || gone[1] != makeID(0, held+1) {
+		t.Errorf("it tells of %d entries, the first is %x", len(gone), gone[0])
+	}
+	if a.cold.reads > 1 { // the page where both meet
+		t.Errorf("%d pages are read", a.cold.reads)
+	}
+	if n := a.Totals(); n.Held != held-1 || n.Ready != 0 {
+		t.Errorf("%+v", n)
+	}
+	if err := a.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
