@@ -5,6 +5,7 @@ import (
 	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -17,6 +18,8 @@ type piped struct {
 	t     *testing.T
 	nc    net.Conn
 	heard map[amqp091.MethodID]int
+	body  int           // bytes of bodies that it has read
+	pause time.Duration // before each read
 }
 
 // dialled serves a client at the other end of a pipe, which opens channels.
@@ -26,7 +29,7 @@ func dialled(t *testing.T, b *broker.Broker, near, far net.Conn, channels uint16
 		t.Fatal(err)
 	}
 	go Serve(near, []byte(amqp091.ProtocolHeader), Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
-	p := &piped{t, far, map[amqp091.MethodID]int{}}
+	p := &piped{t: t, nc: far, heard: map[amqp091.MethodID]int{}}
 	go p.read()
 	hello := amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
 	hello = amqp091.AppendMethod(hello, 0, amqp091.ConnectionTuneOk{ChannelMax: 10, FrameMax: 131072})
@@ -42,6 +45,7 @@ func (p *piped) read() {
 	var in []byte
 	buffer := make([]byte, 64<<10)
 	for {
+		time.Sleep(p.pause)
 		k, err := p.nc.Read(buffer)
 		if err != nil {
 			return
@@ -55,9 +59,12 @@ func (p *piped) read() {
 			if n == 0 || err != nil {
 				break
 			}
-			if in = in[n:]; f.Type == amqp091.FrameMethod {
+			switch in = in[n:]; f.Type {
+			case amqp091.FrameMethod:
 				id, _, _ := amqp091.SplitMethod(f.Payload)
 				p.heard[id]++
+			case amqp091.FrameBody:
+				p.body += len(f.Payload)
 			}
 		}
 	}

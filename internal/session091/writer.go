@@ -9,8 +9,11 @@ import (
 	"bartleby.mq/internal/queue"
 )
 
-// writeTimeout is how long a client may accept no byte of what it is sent.
+// writeTimeout is how long a client may take for writePiece bytes at most; it has half of that at least.
 const writeTimeout = 2 * time.Minute
+
+// writePiece is more than what is usually sent in one write.
+const writePiece = 2 * writeSize
 
 // lastWords is how long the end of a connection waits for the client to accept
 // what it is sent last.
@@ -86,8 +89,7 @@ func (c *conn) writeTaken() {
 	send := func(b []byte) bool {
 		if ok && !c.dead.Load() && len(b) > 0 {
 			held.Nothing("a client")
-			c.extendWriteDeadline()
-			if _, err := c.nc.Write(b); err != nil {
+			if err := c.writePieces(b); err != nil {
 				c.broken(err)
 				ok = false
 			}
@@ -101,6 +103,20 @@ func (c *conn) writeTaken() {
 	if cap(o.wire) > 4*writeSize {
 		o.wire = nil
 	}
+}
+
+// writePieces writes b, of which a deadline is for one piece: whoever reads slowly gets a large
+// message, too, and is not cut from it again and again. REQUIRES: the pen.
+func (c *conn) writePieces(b []byte) error {
+	for len(b) > 0 {
+		c.extendWriteDeadline()
+		n, err := c.nc.Write(b[:min(len(b), writePiece)])
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
 }
 
 // extendWriteDeadline keeps the write deadline ahead; it is moved only when it
