@@ -112,6 +112,7 @@ type Broker struct {
 	state    *topology.State
 	users    *auth.Users
 	revision atomic.Uint64 // raised by every change of either
+	onPause  func()        // letIn: see routing.Message.Pause
 
 	backingUp sync.Mutex // one at a time
 
@@ -213,6 +214,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{},
 		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
+	b.onPause = b.letIn
 	b.SetAccountRules(o.AccountRules)
 	held.Name(&b.topo, "the topology")
 	held.Name(&b.policies, "the policies")
@@ -411,6 +413,12 @@ func (b *Broker) mutate(f func() error) (ticket uint64, err error) {
 	err = f()
 	b.revision.Add(1)
 	return b.issue(append(b.state.TakeChanges(), b.users.TakeChanges()...), b.state.TakeMade()), err
+}
+
+// letIn lets those have the topology who wait to change it. REQUIRES: topo is held for reading, and nothing else.
+func (b *Broker) letIn() {
+	b.topo.RUnlock()
+	b.topo.RLock()
 }
 
 // create gives a declared queue its place in a partition. REQUIRES: topo is held

@@ -29,7 +29,7 @@ func (r deadRouter) RouteDead(q *partition.Queue, exchange string, keys []string
 	if !ok {
 		return out, false, false
 	}
-	m := routing.Message{Key: []byte(keys[0]), Chance: rand.Uint64(), Extra: h.Matchable()}
+	m := routing.Message{Key: []byte(keys[0]), Chance: rand.Uint64(), Extra: h.Matchable(), Pause: r.b.onPause}
 	for _, k := range keys[1:] {
 		m.More = append(m.More, []byte(k))
 	}

@@ -351,7 +351,7 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 		Timestamp: p.Props.Timestamp, HasTimestamp: p.Props.Has(amqp091.FlagTimestamp), Chance: rand.Uint64(),
 	}
 	if !plain {
-		m.More = p.MoreKeys()
+		m.More, m.Pause = p.MoreKeys(), c.b.onPause
 	}
 	found := c.router.Route(v, x, &m, nil)
 	targets := make([]*partition.Queue, len(found))

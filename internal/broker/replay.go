@@ -323,6 +323,7 @@ func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	if err := c.permitKeys(x, p.m.Key, p.m.More); err != nil {
 		return nil, err
 	}
+	p.m.Pause = c.b.onPause
 	var targets []*partition.Queue
 	for _, q := range c.router.Route(v, x, &p.m, nil) {
 		targets = append(targets, runtimeOf(q))

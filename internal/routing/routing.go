@@ -61,6 +61,9 @@ type Message struct {
 	HasTimestamp  bool
 	// Chance is a random number for the types that draw lots. The core has no random source of its own.
 	Chance uint64
+	// Pause, if it is not nil, is called between two keys when much has been looked at, so that whoever has locked the
+	// tables may let others in. What they change meanwhile holds for the keys that are left.
+	Pause func()
 
 	kept [][]byte // see distinct; nil until it is asked for
 	// many are the headers if they are more than fewHeaders and have been looked at, and first where the first of each

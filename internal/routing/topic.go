@@ -141,8 +141,13 @@ type walk struct {
 	// reached are those '#' behind another '#' that the present key has reached. It reaches each first with the most words
 	// left, and finds all then that it could find with fewer.
 	reached marks
-	steps   int // how often a node was looked at, for tests
+	steps   int // how often a node was looked at
+	paused  int // how often when there was the last pause
 }
+
+// pauseAfter is how many nodes are looked at, some milliseconds, before others are let in. A message may have thousands
+// of keys, and an exchange tens of thousands of patterns that each of them nearly matches.
+const pauseAfter = 1 << 14
 
 // marks are nodes that are marked.
 type marks struct {
@@ -183,6 +188,10 @@ func (t *topic) route(w *walk, m *Message) {
 	}
 	t.root.match(w, m.Key, len(m.Key) == 0)
 	for _, key := range more {
+		if w.steps >= w.paused+pauseAfter && m.Pause != nil {
+			w.paused = w.steps
+			m.Pause()
+		}
 		w.reached.clear()
 		t.root.match(w, key, len(key) == 0)
 	}
