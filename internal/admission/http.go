@@ -56,10 +56,13 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = o.Timeout
 	}
-	const idle = 16 // connections kept for the next question
+	const (
+		idle = 16 // connections kept for the next question
+		most = 64 // connections: every client that logs in asks, and the node has so many files for it
+	)
 	transport := &http.Transport{
 		DialContext: (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext, TLSHandshakeTimeout: o.ConnectTimeout, TLSClientConfig: o.TLS,
-		MaxIdleConnsPerHost: idle, IdleConnTimeout: time.Minute,
+		MaxIdleConnsPerHost: idle, MaxConnsPerHost: most, IdleConnTimeout: time.Minute,
 	}
 	return &HTTP{o, &http.Client{
 		Transport: transport, Timeout: o.Timeout,

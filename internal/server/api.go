@@ -72,11 +72,15 @@ func (s *Server) listeners() (all []api.Listener) {
 }
 
 func (s *Server) limits() api.NodeLimits {
-	n := s.nodeStatus()
+	n, c := s.nodeStatus(), s.config.Load()
+	open, most := s.listen.Connections(), s.listenLimits(c).Connections
+	if c.MaxConnections == 0 && open < most {
+		most = 0 // what nobody has set is not shown before it is reached
+	}
 	return api.NodeLimits{
 		MemoryUsed: n.Resident, MemoryLimit: n.MemoryLimit, DiskFree: max(n.DiskFree, 0), DiskFreeLimit: n.DiskLimit,
-		FilesUsed: n.OpenFiles, FilesLimit: n.MaxFiles, Sockets: s.listen.Connections(),
-		MaxConnections: s.config.Load().MaxConnections,
+		FilesUsed: n.OpenFiles, FilesLimit: n.MaxFiles, Sockets: open,
+		MaxConnections: most,
 	}
 }
 

@@ -105,7 +105,7 @@ func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *ne
 		Handler: s.mortal(visiting(h)), ConnContext: withGuest, BaseContext: func(net.Listener) context.Context { return s.requests.life }, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.ConnectionLogger.Handler(), slog.LevelDebug),
 	}
-	l = newCrowd(l, maxHTTPConnections, s.ConnectionLogger)
+	l = newCrowd(l, s.sockets.http, s.ConnectionLogger)
 	if secure != nil {
 		l = tls.NewListener(l, secure.Config("h2", "http/1.1"))
 	}

@@ -27,7 +27,8 @@ func (s *Server) Reload(next config.Config) error {
 	}
 	s.config.Store(&now)
 	s.reloadCertificates(&now)
-	s.listen.SetLimits(limits(&now))
+	s.warnOfFiles(&now)
+	s.listen.SetLimits(s.listenLimits(&now))
 	s.broker.SetAccountRules(accountRules(&now))
 	s.look()
 	return nil

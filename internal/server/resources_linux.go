@@ -131,9 +131,5 @@ func openFiles() (open, limit int) {
 	if names, err := dir.Readdirnames(-1); err == nil {
 		open = len(names) - 1 // but for dir itself
 	}
-	var r syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) == nil {
-		limit = int(min(r.Cur, 1<<31-1))
-	}
-	return open, limit
+	return open, fileLimit()
 }

@@ -8,4 +8,4 @@ package server
 func residentMemory() int64        { return 0 }
 func totalMemory() int64           { return 0 }
 func freeDisk(string) int64        { return -1 }
-func openFiles() (open, limit int) { return 0, 0 }
+func openFiles() (open, limit int) { return 0, fileLimit() }

@@ -89,6 +89,7 @@ type Server struct {
 	memory, disk atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
 	https        []*http.Server
 	requests     requests
+	sockets      sockets
 	patience     time.Duration // how long clients may take to close when the node stops
 	atStop       []func()      // what is let go of when all else has ended
 
@@ -119,7 +120,7 @@ func Start(o Options) (s *Server, err error) {
 	if o.Audit == nil {
 		o.Audit = o.Logger
 	}
-	s = &Server{Options: o, stopc: make(chan struct{}), patience: stopTimeout}
+	s = &Server{Options: o, stopc: make(chan struct{}), patience: stopTimeout, sockets: shareSockets(openFiles())}
 	s.requests.life, s.requests.cut = context.WithCancel(context.Background())
 	s.config.Store(&o.Config)
 	began := time.Now()
@@ -161,8 +162,9 @@ func Start(o Options) (s *Server, err error) {
 		return s, err
 	}
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
+	s.warnOfFiles(&o.Config)
 	s.listen = listen.New(listen.Options{
-		Serve: s.serve091, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Proxies: o.Config.Proxies, Limits: limits(&o.Config),
+		Serve: s.serve091, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Proxies: o.Config.Proxies, Limits: s.listenLimits(&o.Config),
 	})
 	if o.Config.ProxyProtocol && o.Config.Proxies == nil {
 		s.Logger.Warn("what proxies on other machines say of their clients is not believed: proxy_protocol.trusted.1 and on say who they are")
@@ -224,11 +226,6 @@ func (s *Server) startAMQP() error {
 		s.Logger.Info("started TLS (SSL) listener on " + at.String())
 	}
 	return nil
-}
-
-// limits are what listeners are told of a configuration.
-func limits(c *config.Config) listen.Limits {
-	return listen.Limits{Connections: c.MaxConnections, Handshakes: c.MaxHandshakes, TLSHandshake: c.TLSTimeout, Header: c.HandshakeTimeout}
 }
 
 // Broker is the node's broker.
