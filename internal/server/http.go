@@ -24,6 +24,14 @@ const (
 	readTimeout       = time.Minute
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
+
+	// maxStreams is how many requests a connection of HTTP/2 has under way at once. Connections are what is bounded, so
+	// each may not stand for hundreds of strangers.
+	maxStreams = 8
+	// streamWindow is how many bytes of bodies a connection of HTTP/2 may send before a handler reads them, streamFrame how
+	// many in one frame.
+	streamWindow = 128 << 10
+	streamFrame  = 16 << 10
 )
 
 // startHTTP listens for the management API, the command line and metrics.
@@ -101,10 +109,7 @@ func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *ne
 	s.mu.Lock()
 	*field = l.Addr()
 	s.mu.Unlock()
-	server := &http.Server{
-		Handler: s.mortal(visiting(h)), ConnContext: withGuest, BaseContext: func(net.Listener) context.Context { return s.requests.life }, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(s.ConnectionLogger.Handler(), slog.LevelDebug),
-	}
+	server := s.httpServer(h)
 	l = newCrowd(l, s.sockets.http, s.ConnectionLogger)
 	if secure != nil {
 		l = tls.NewListener(l, secure.Config("h2", "http/1.1"))
@@ -115,6 +120,15 @@ func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *ne
 			s.Logger.Error("HTTP listener ended", "listener", l.Addr().String(), "error", err)
 		}
 	}))
+}
+
+// httpServer answers requests by h.
+func (s *Server) httpServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: s.mortal(visiting(h)), ConnContext: withGuest, BaseContext: func(net.Listener) context.Context { return s.requests.life }, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: streamFrame, MaxReceiveBufferPerConnection: streamWindow, MaxReceiveBufferPerStream: streamWindow},
+		ErrorLog: slog.NewLogLogger(s.ConnectionLogger.Handler(), slog.LevelDebug),
+	}
 }
 
 // requests are those under way over HTTP. They read what the broker has: it is closed when they have ended.
