@@ -9,8 +9,11 @@ import (
 
 // audit notes who asked to change what, from where, and with what result. Bodies are not
 // noted: passwords are in them. What only reads is not noted either, nor are messages
-// that are published or got.
+// that are published or got, nor what strangers asked: the log has their logins that failed.
 func (s *server) audit(r *request, out *responder) {
+	if out.status == http.StatusUnauthorized && r.identity == nil && !r.local {
+		return
+	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || messaging[r.rt.pattern] {
 		return
 	}

@@ -122,9 +122,12 @@ type LoginError struct {
 
 // Error returns user and reason.
 func (e *LoginError) Error() string {
-	// Nobody's name is longer, and whoever says one may fill the log with it.
-	return fmt.Sprintf("user '%s': %s", e.User[:min(len(e.User), maxLoggedName)], e.Reason)
+	return fmt.Sprintf("user '%s': %s", LoggedName(e.User), e.Reason)
 }
+
+// LoggedName is a name that a client has said, as the log shows it. Nobody's is longer, and whoever says one may
+// fill the log with it.
+func LoggedName(said string) string { return said[:min(len(said), maxLoggedName)] }
 
 const maxLoggedName = 255 // bytes
 

@@ -212,7 +212,7 @@ type unanswered struct {
 }
 
 func (u *unanswered) Error() string {
-	return "user '" + u.user + "': " + u.backend + " gave no answer: " + u.cause.Error()
+	return "user '" + auth.LoggedName(u.user) + "': " + u.backend + " gave no answer: " + u.cause.Error()
 }
 
 func (u *unanswered) Unwrap() error { return u.cause }

@@ -9,9 +9,9 @@ import (
 var objects = []string{"VirtualHost", "QueueName", "ExchangeName", "SourceExchange", "BindingType", "DestinationName", "BindingKey"}
 
 // audit notes who asked to change what, from where, and with what result. What only
-// reads is not noted.
+// reads is not noted, nor what strangers asked.
 func (c *call) audit(known action, refused *refusal) {
-	if known.do == nil || !known.changes {
+	if known.do == nil || !known.changes || c.who == nil {
 		return
 	}
 	var object []any
@@ -20,10 +20,6 @@ func (c *call) audit(known action, refused *refusal) {
 			object = append(object, slog.String(name, value))
 		}
 	}
-	user := ""
-	if c.who != nil {
-		user = c.who.Name
-	}
 	status, result := http.StatusOK, "done"
 	if refused != nil {
 		status, result = refused.status, "refused"
@@ -31,6 +27,6 @@ func (c *call) audit(known action, refused *refusal) {
 			result = "failed"
 		}
 	}
-	c.s.Audit.Info("administrative action", "user", user, "peer", c.r.RemoteAddr, "method", c.r.Method, "resource", "openapi/"+c.action,
+	c.s.Audit.Info("administrative action", "user", c.who.Name, "peer", c.r.RemoteAddr, "method", c.r.Method, "resource", "openapi/"+c.action,
 		slog.Group("object", object...), "result", result, "status", status, "request", c.id)
 }

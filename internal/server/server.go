@@ -120,6 +120,7 @@ func Start(o Options) (s *Server, err error) {
 	if o.Audit == nil {
 		o.Audit = o.Logger
 	}
+	o.Logger, o.ConnectionLogger, o.Audit = short(o.Logger), short(o.ConnectionLogger), short(o.Audit)
 	s = &Server{Options: o, stopc: make(chan struct{}), patience: stopTimeout, sockets: shareSockets(openFiles())}
 	s.requests.life, s.requests.cut = context.WithCancel(context.Background())
 	s.config.Store(&o.Config)
