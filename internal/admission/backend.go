@@ -10,6 +10,7 @@ package admission
 import (
 	"context"
 	"net/netip"
+	"strings"
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/message"
@@ -48,6 +49,14 @@ type Question struct {
 	// Access and Resource are those of Resource and Topic.
 	Access   topology.Access
 	Resource topology.Resource
+}
+
+// clone is a question that keeps nothing of what its names came in.
+func (q Question) clone() Question {
+	q.User, q.Tags, q.VHost = strings.Clone(q.User), strings.Clone(q.Tags), message.VHost(strings.Clone(string(q.VHost)))
+	r := &q.Resource
+	r.VHost, r.Name, r.Key = message.VHost(strings.Clone(string(r.VHost))), strings.Clone(r.Name), strings.Clone(r.Key)
+	return q
 }
 
 // Refusal is a backend's no.

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +65,7 @@ func (c *Cache) Login(ctx context.Context, who auth.Credentials) ([]auth.Tag, er
 		// As RabbitMQ: who decides what a user may do must know the user too.
 		_, err = c.allow.Login(ctx, who)
 	}
+	k.user = strings.Clone(k.user) // and not all of what it came in
 	remember(c, c.logins, k, answered{tags: slices.Clone(tags), err: err})
 	return tags, err
 }
@@ -87,7 +89,7 @@ func (c *Cache) Allow(ctx context.Context, q Question) error {
 		return a.err
 	}
 	err := c.allow.Allow(ctx, q)
-	remember(c, c.doors, q, answered{err: err})
+	remember(c, c.doors, q.clone(), answered{err: err})
 	return err
 }
 

@@ -3,6 +3,7 @@ package admission
 import (
 	"container/list"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 )
@@ -186,6 +187,7 @@ func (t *Throttle) add(k guess) *failures {
 		t.order.Remove(oldest)
 		delete(t.counts, oldest.Value.(*failures).guess)
 	}
+	k.user = strings.Clone(k.user) // and not all of what it came in, for as long as it counts
 	f := &failures{guess: k}
 	t.counts[k] = t.order.PushFront(f)
 	return f

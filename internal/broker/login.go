@@ -12,6 +12,7 @@ import (
 
 	"bartleby.mq/internal/admission"
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
@@ -145,6 +146,9 @@ func (b *Broker) pause(ctx context.Context, d time.Duration) error {
 func (b *Broker) identify(ctx context.Context, given auth.Credentials, fromLoopback bool) (id *Identity, err error) {
 	if given.User == "" {
 		return nil, &auth.LoginError{Reason: "has no name"}
+	}
+	if len(given.User) > message.MaxName && !given.Verified { // a certificate's may be long, and only backends may know it
+		return nil, &auth.LoginError{User: given.User, Reason: "has a name that is too long"}
 	}
 	if len(b.AuthBackends) == 0 {
 		return b.identifyBy(ctx, AuthBackend{}, given, fromLoopback)

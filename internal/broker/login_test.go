@@ -358,3 +358,23 @@ func TestTheRightPasswordInAFlood(t *testing.T) {
 		t.Error("a wrong password is let in")
 	}
 }
+
+// No account has a longer name than any other thing; what is longer is refused before anybody is asked about it.
+func TestNobodyIsAskedAboutLongNames(t *testing.T) {
+	long := strings.Repeat("u", 256)
+	o := &oracle{passwords: map[string]string{long: "p", long[1:]: "p"}}
+	b := openWith(t, Options{AuthBackends: []AuthBackend{{o, o}}})
+	for _, c := range []struct {
+		given auth.Credentials
+		let   bool
+	}{
+		{auth.Credentials{User: long, Password: "p"}, false},
+		{auth.Credentials{User: long[1:], Password: "p"}, true},
+		{auth.Credentials{User: long, Verified: true}, true}, // a certificate's
+	} {
+		_, err := b.Authenticate(t.Context(), c.given, loopback)
+		if (err == nil) != c.let {
+			t.Errorf("a name of %d bytes, by a certificate: %v: %v", len(c.given.User), c.given.Verified, err)
+		}
+	}
+}
