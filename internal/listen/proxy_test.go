@@ -3,12 +3,16 @@ package listen
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pires/go-proxyproto"
 
@@ -235,4 +239,44 @@ func FuzzProxyHeader(f *testing.F) {
 			t.Errorf("behind the header stands %q, %v", rest, err)
 		}
 	})
+}
+
+// Who sends no PROXY header counts as the address of its socket, for as long as it takes.
+func TestHandshakesBeforeThePROXYHeader(t *testing.T) {
+	s, addr, _ := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2, Header: time.Hour}, Serve: func(nc net.Conn, first []byte, _ func()) {
+		_, _ = nc.Write(first)
+		_, _ = io.Copy(io.Discard, nc)
+	}})
+	type end struct {
+		of  int
+		err error
+	}
+	ends, all := make(chan end, 3), make([]net.Conn, 3)
+	for i := range all {
+		all[i] = dial(t, addr)
+		go func() {
+			_, err := io.ReadFull(all[i], make([]byte, 8))
+			ends <- end{i, err}
+		}()
+	}
+	refused := <-ends
+	if refused.err == nil || errors.Is(refused.err, os.ErrDeadlineExceeded) {
+		t.Fatalf("of three that say nothing none is refused: %v", refused.err)
+	}
+	heard := (refused.of + 1) % 3
+	_, _ = io.WriteString(all[heard], header(t, 1, "192.0.2.1", "192.0.2.2")+amqp091.ProtocolHeader)
+	if e := <-ends; e.of != heard || e.err != nil {
+		t.Fatalf("with a header: %v", e)
+	}
+	s.mu.Lock()
+	counts := maps.Clone(s.strangers)
+	s.mu.Unlock()
+	want := map[netip.Prefix]int{netip.MustParsePrefix("127.0.0.1/32"): 1, netip.MustParsePrefix("192.0.2.1/32"): 1}
+	if !maps.Equal(counts, want) {
+		t.Errorf("counted are %v, want %v", counts, want)
+	}
+	for _, nc := range all {
+		_ = nc.Close()
+	}
+	<-ends
 }

@@ -189,6 +189,12 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 	log := s.Logger.With("peer", raw.RemoteAddr().String())
 	defer bug.Contain(log, entry, nil)
 	limits := s.currentLimits()
+	opened, ok := s.admit(nc)
+	defer func() { opened() }()
+	defer bug.Contain(log, entry, nil) // before it: opened takes a lock
+	if !ok {
+		return
+	}
 	_ = nc.SetDeadline(time.Now().Add(limits.Header))
 	if s.Proxied {
 		trusted := s.Proxies
@@ -204,12 +210,10 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 			return
 		}
 		nc = through
-	}
-	opened, ok := s.admit(nc)
-	defer opened()
-	defer bug.Contain(log, entry, nil) // before it: opened takes a lock
-	if !ok {
-		return
+		opened() // it counts as the client's from here on
+		if opened, ok = s.admit(nc); !ok {
+			return
+		}
 	}
 	if secure != nil {
 		if nc, ok = s.shakeHands(nc, secure, limits.TLSHandshake); !ok {
