@@ -332,7 +332,7 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 		ch.unacked = unackedList{}
 		ch.mu.Unlock()
 		if in := &ch.content; in.expect == expectBody {
-			c.unfinished -= len(in.body)
+			c.unfinished -= in.held()
 			in.expect = expectMethod
 			in.laidDown(c)
 		}

@@ -150,24 +150,71 @@ func TestAlarmsHoldHalfSentMessages(t *testing.T) {
 }
 
 // What a connection may hold of messages that have not come whole has a bound of its own:
-// the alarms would stop the others for it.
+// the alarms would stop the others for it. Their properties count, too.
 func TestHalfSentMessagesHaveABound(t *testing.T) {
-	s := serve(t, broker.Options{MaxMessageSize: 1 << 20})
-	const channels = 80
-	nc := opened(t, s, channels)
 	body := make([]byte, 131072-amqp091.FrameOverhead)
-	go func() {
-		for n := range uint16(channels) {
-			if _, err := nc.Write(half(n+1, 1<<20, nil)); err != nil {
-				return
+	for name, tt := range map[string]struct {
+		channels uint16
+		sent     func(n uint16) [][]byte
+	}{
+		"bodies": {80, func(n uint16) [][]byte {
+			part := amqp091.AppendBody(nil, n, body, 131072)
+			return [][]byte{half(n, 1<<20, nil), part, part, part, part, part, part, part} // and never the eighth
+		}},
+		"properties": {600, func(n uint16) [][]byte { return [][]byte{heavy(n)} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, broker.Options{MaxMessageSize: 1 << 20})
+			nc := opened(t, s, tt.channels)
+			go func() {
+				for n := range tt.channels {
+					for _, b := range tt.sent(n + 1) {
+						if _, err := nc.Write(b); err != nil {
+							return
+						}
+					}
+				}
+			}()
+			told := until(t, nc)
+			if c, ok := told.(*amqp091.ConnectionClose); !ok || c.ReplyCode != amqp091.CodeResourceError {
+				t.Errorf("told %+v", told)
 			}
-			for range 7 { // and never the eighth
-				if _, err := nc.Write(amqp091.AppendBody(nil, n+1, body, 131072)); err != nil {
+		})
+	}
+}
+
+// What has come whole is no longer held, however much it was.
+func TestWholeMessagesAreNotHeldAsHalfSent(t *testing.T) {
+	s := serve(t, broker.Options{MaxMessageSize: 1 << 20})
+	nc := opened(t, s, 1)
+	go func() {
+		for _, again := range [][]byte{
+			amqp091.AppendBody(heavy(1), 1, []byte("xx"), 131072),
+			amqp091.AppendBody(amqp091.AppendBody(heavy(1), 1, []byte("x"), 131072), 1, []byte("x"), 131072),
+		} {
+			for range 600 {
+				if _, err := nc.Write(again); err != nil {
 					return
 				}
 			}
 		}
+		_, _ = nc.Write(amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Exclusive: true}))
 	}()
+	if told := until(t, nc); told.ID() != amqp091.QueueDeclareOkID {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// heavy begins a message of two bytes with as many properties as a frame holds.
+func heavy(channel uint16) (b []byte) {
+	b = amqp091.AppendPublish(b, channel, amqp091.Publish{RoutingKey: []byte("nowhere")})
+	headers := amqp091.Table{{Key: "h", Value: string(make([]byte, 131_000))}}
+	return amqp091.AppendContentHeader(b, channel, amqp091.ClassBasic, 2, amqp091.AppendTable([]byte{0x20, 0}, headers))
+}
+
+// until reads what a client is told to the end of its connection, or to a queue that is declared.
+func until(t *testing.T, nc net.Conn) amqp091.Method {
+	t.Helper()
 	told, buffer := []byte(nil), make([]byte, 64<<10)
 	for {
 		f, n, err := amqp091.NextFrame(told, 1<<20)
@@ -177,19 +224,15 @@ func TestHalfSentMessagesHaveABound(t *testing.T) {
 		if n == 0 {
 			k, err := nc.Read(buffer)
 			if err != nil {
-				t.Fatal("the connection was not closed", err)
+				t.Fatal("neither: ", err)
 			}
 			told = append(told, buffer[:k]...)
 			continue
 		}
 		told = told[n:]
-		if m, err := amqp091.DecodeMethod(f.Payload); err == nil {
-			if c, ok := m.(*amqp091.ConnectionClose); ok {
-				if c.ReplyCode != amqp091.CodeResourceError {
-					t.Errorf("closed with %d %s", c.ReplyCode, c.ReplyText)
-				}
-				return
-			}
+		switch m, _ := amqp091.DecodeMethod(f.Payload); m.(type) {
+		case *amqp091.ConnectionClose, *amqp091.QueueDeclareOk:
+			return m
 		}
 	}
 }

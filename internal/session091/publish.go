@@ -54,8 +54,20 @@ func (ch *channel) contentHeader(payload []byte) error {
 	c := ch.c
 	in.props, c.spareProps = append(c.spareProps, props...), nil
 	in.body, c.spareBody = c.spareBody, nil
+	return c.holds(len(props))
+}
+
+// holds counts bytes of a message that has not come whole.
+func (c *conn) holds(n int) error {
+	c.unfinished += n
+	if most := max(maxUnfinished, 4*c.link.MaxMessageSize()); c.unfinished > most {
+		return &failure{code: amqp091.CodeResourceError, text: fmt.Sprintf("messages that have not come whole take more than %d bytes", most), method: amqp091.BasicPublishID}
+	}
 	return nil
 }
+
+// held is how many bytes of the message the connection counts.
+func (in *content) held() int { return len(in.props) + len(in.body) }
 
 // laidDown gives up the buffers of the message that the channel had in hand. The connection
 // keeps one pair: channels are many, and those with a message between its frames few.
@@ -85,6 +97,7 @@ func (ch *channel) contentBody(b []byte) error {
 	}
 	if len(in.body) == 0 && uint64(len(b)) == left {
 		in.expect = expectMethod
+		ch.c.unfinished -= in.held()
 		err := ch.published(in.props, b) // the usual case: one frame, no copy
 		in.laidDown(ch.c)
 		return err
@@ -96,15 +109,11 @@ func (ch *channel) contentBody(b []byte) error {
 		}
 	}
 	in.body = append(in.body, b...) // grows with what arrives, not with what was announced
-	ch.c.unfinished += len(b)
 	if uint64(len(in.body)) < in.size {
-		if most := max(maxUnfinished, 4*ch.c.link.MaxMessageSize()); ch.c.unfinished > most {
-			return &failure{code: amqp091.CodeResourceError, text: fmt.Sprintf("messages that have not come whole take more than %d bytes", most), method: amqp091.BasicPublishID}
-		}
-		return nil
+		return ch.c.holds(len(b))
 	}
 	in.expect = expectMethod
-	ch.c.unfinished -= len(in.body)
+	ch.c.unfinished -= in.held() - len(b)
 	err := ch.published(in.props, in.body)
 	in.laidDown(ch.c)
 	return err
