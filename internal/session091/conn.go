@@ -79,6 +79,7 @@ const (
 
 	readSize    = 8 << 10   // of an idle connection's buffer
 	maxReadSize = 256 << 10 // of a busy one's
+	idleReads   = 8         // after so many reads of little in a row a connection is no longer busy
 
 	strangerReadSize = 1 << 10 // of one's that is not let in: start-ok takes half of it; it grows up to openFrameMax
 	// maxStrangerBytes is how much is read of a client that is not let in: three frames have their
@@ -110,6 +111,7 @@ type conn struct {
 	// Owned by the reader.
 	in      []byte
 	begin   int // of what is not consumed in in
+	little  int // reads of little into an empty buffer since the last of more
 	ops     []partition.Op
 	opOwner []opOwner
 	opBytes int // of the records that ops publish
@@ -278,11 +280,15 @@ func (c *conn) read() error {
 }
 
 // fill reads more bytes behind what is not consumed yet. The buffer grows while
-// reads fill it, and large frames make it as large as they are. Of a client that is
+// reads fill it, and large frames make it as large as they are; it shrinks when little
+// comes for a while, of heartbeats only for example. Of a client that is
 // not let in little is read, and into a buffer that only the frame at hand makes larger.
 func (c *conn) fill() error {
 	if c.begin == len(c.in) {
 		c.in, c.begin = c.in[:0], 0
+		if c.little >= idleReads && cap(c.in) > readSize {
+			c.in = make([]byte, 0, readSize)
+		}
 	} else if c.begin > 0 && (c.begin >= cap(c.in)/2 || len(c.in) == cap(c.in)) {
 		n := copy(c.in, c.in[c.begin:])
 		c.in, c.begin = c.in[:n], 0
@@ -304,6 +310,9 @@ func (c *conn) fill() error {
 		c.broker.Received(n)
 		c.heard = time.Now().UnixMilli()
 		full := len(c.in)+n == cap(c.in)
+		if c.little++; len(c.in) > 0 || n > readSize/2 {
+			c.little = 0
+		}
 		c.in = c.in[:len(c.in)+n]
 		switch {
 		case c.link == nil:
@@ -312,7 +321,7 @@ func (c *conn) fill() error {
 				return errEnd
 			}
 		case full && cap(c.in) < maxReadSize:
-			bigger := make([]byte, len(c.in), max(4*cap(c.in), readSize))
+			bigger := make([]byte, len(c.in), min(max(4*cap(c.in), readSize), maxReadSize))
 			copy(bigger, c.in)
 			c.in = bigger
 		}
