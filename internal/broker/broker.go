@@ -137,6 +137,8 @@ type Broker struct {
 
 	conns    held.Mutex // guards what follows
 	open     map[*Connection]struct{}
+	ofUser   map[string]*usage // those of each user
+	ofVHost  map[message.VHost]int64
 	channels int64 // of all of them
 	closing  bool
 
@@ -211,7 +213,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	o.OnFatal = once(o.OnFatal)
 	o.Topology.Strict, o.Topology.ApsaraPriorities = o.Strict, o.ApsaraMQ.Priorities
 	b = &Broker{
-		Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{},
+		Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{}, ofUser: map[string]*usage{}, ofVHost: map[message.VHost]int64{},
 		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	b.onPause = b.letIn

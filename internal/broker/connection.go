@@ -86,7 +86,8 @@ type Connection struct {
 	// elsewhere are the permissions of a client whom a backend knows, else nil.
 	elsewhere *elsewhere
 
-	channels int64 // guarded by Broker.conns
+	channels int64  // guarded by Broker.conns
+	usage    *usage // of its user, while it is open; guarded by Broker.conns
 
 	mu        held.Mutex        // guards what follows
 	exclusive []*topology.Queue // some may be gone: see own
@@ -136,31 +137,48 @@ func (c *Connection) register() error {
 	if b.closing {
 		return topology.Refuse(topology.NotAllowed, "the broker is stopping")
 	}
-	inVHost, ofUser := int64(0), int64(0)
 	limit, limited := v.Limit(topology.MaxConnections)
 	user, ok := c.account()
 	if !ok {
 		return noAccess(vhost, c.User)
 	}
-	if _, userLimited := user.Limit(auth.MaxConnections); userLimited || limited {
-		for other := range b.open {
-			if other.VHost == vhost {
-				inVHost++
-			}
-			if other.User == c.User {
-				ofUser++
-			}
-		}
-	}
-	if limited && limit >= 0 && inVHost >= limit {
+	if limited && limit >= 0 && b.ofVHost[vhost] >= limit {
 		return topology.Refuse(topology.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit (%d) is reached", vhost, c.User, limit)
 	}
-	if err := user.CheckConnections(ofUser); err != nil {
+	used := b.ofUser[c.User]
+	if used == nil {
+		used = new(usage)
+	}
+	if err := user.CheckConnections(used.connections); err != nil {
 		return err
 	}
 	b.open[c] = struct{}{}
+	b.ofVHost[vhost]++
+	b.ofUser[c.User], c.usage = used, used
+	used.connections++
 	b.Totals.ConnectionsOpened.Add(1)
 	return nil
+}
+
+// usage is what a user has open on the node; guarded by Broker.conns.
+type usage struct{ connections, channels int64 }
+
+// forget takes a connection out of the list of those that are open, if it is there. REQUIRES: conns is held.
+func (c *Connection) forget() (was bool) {
+	b, used := c.b, c.usage
+	if used == nil {
+		return false
+	}
+	c.usage = nil
+	delete(b.open, c)
+	if b.ofVHost[c.VHost]--; b.ofVHost[c.VHost] == 0 {
+		delete(b.ofVHost, c.VHost)
+	}
+	used.channels -= c.channels
+	if used.connections--; used.connections == 0 {
+		delete(b.ofUser, c.User)
+	}
+	return true
 }
 
 // mayConnect asks a backend whether its client may enter a virtual host, if there is one.
@@ -244,8 +262,7 @@ func (c *Connection) own(q *topology.Queue) {
 // Disconnect forgets the connection; its exclusive queues are deleted (BR-7.5).
 func (c *Connection) Disconnect() {
 	c.b.conns.Lock()
-	_, was := c.b.open[c]
-	delete(c.b.open, c)
+	was := c.forget()
 	c.b.conns.Unlock()
 	if was {
 		c.b.Totals.ConnectionsClosed.Add(1)
@@ -356,21 +373,18 @@ func (c *Connection) OpenChannel() error {
 	}
 	b.conns.Lock()
 	defer b.conns.Unlock()
-	if _, limited := user.Limit(auth.MaxChannels); limited {
-		open := int64(0)
-		for other := range b.open {
-			if other.User == c.User {
-				open += other.channels
-			}
-		}
-		if err := user.CheckChannels(open); err != nil {
-			return err
-		}
+	used := c.usage
+	if used == nil {
+		used = new(usage) // a connection that is not open counts for nobody
+	}
+	if err := user.CheckChannels(used.channels); err != nil {
+		return err
 	}
 	if most := b.rules.Load().MaxChannels; most > 0 && b.channels >= most {
 		return topology.Refuse(topology.NotAllowed, "number of channels opened on node '%s' has reached the maximum allowed limit of (%d)", b.NodeName, most)
 	}
 	c.channels++
+	used.channels++
 	b.channels++
 	b.Totals.ChannelsOpened.Add(1)
 	return nil
@@ -380,6 +394,9 @@ func (c *Connection) OpenChannel() error {
 func (c *Connection) CloseChannel() {
 	c.b.conns.Lock()
 	c.channels--
+	if c.usage != nil {
+		c.usage.channels--
+	}
 	c.b.channels--
 	c.b.conns.Unlock()
 	c.b.Totals.ChannelsClosed.Add(1)
