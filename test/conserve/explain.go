@@ -226,8 +226,9 @@ func (j *judge) exits(m *message, p place) (needs []need) {
 	if p.path != "" {
 		return needs
 	}
-	// A publish that nobody waits for may be refused without a word (DL-10.7, DL-10.8).
-	if m.mode() == plain && j.l.any(queue, func(s *queueSpec) bool { return s.overflow != "" && s.overflow != "drop-head" }) {
+	// A publish that nobody waits for may be refused without a word, be it that there are no confirms or that its
+	// channel was closed before one came (DL-10.7, DL-10.8).
+	if (m.mode() == plain || m.mode() == confirming && m.fate == sent) && j.l.any(queue, func(s *queueSpec) bool { return s.overflow != "" && s.overflow != "drop-head" }) {
 		needs = append(needs, freely)
 	}
 	if j.l.peer && m.mode() == transactional && j.w.quorum(queue) && j.l.any(queue, func(s *queueSpec) bool { return s.overflow != "" }) {

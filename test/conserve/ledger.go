@@ -739,7 +739,7 @@ func (l *ledger) settling(ch *channel, a *act, tag uint64, multiple bool, how se
 		}
 	}
 	ch.settled = append(ch.settled, settled...)
-	if ch.mode != transactional || how == forgotten {
+	if !a.inTransaction() || how == forgotten { // a recovery takes place at once (BR-9.11)
 		return
 	}
 	for _, d := range settled {

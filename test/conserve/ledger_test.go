@@ -82,6 +82,15 @@ func (s *story) publish(id string) *message {
 	return m
 }
 
+// unanswered publishes to the queue a on a channel that is closed before there is a confirm.
+func (s *story) unanswered(id string) {
+	m := &message{id: id, act: s.ch.act("publish", "a"), key: "a", body: crc32.ChecksumIEEE([]byte(body)), size: len(body), persistent: true, expiration: -1}
+	s.l.publishing(s.ch, m)
+	s.ch.act("close", "")
+	m.act.done = s.l.tick() // by close-ok
+	s.l.channelEnded(s.ch)
+}
+
 // deliver has the message come out of a queue, after deaths.
 func (s *story) deliver(ch *channel, id, queue, text string, redelivered bool, deaths ...string) *delivery {
 	mode, priority := uint8(2), uint8(0)
@@ -157,6 +166,15 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 	}{
 		"found by the drain": {func(s *story) { s.publish("m"); s.drain("m", "a", false) }, ""},
 		"nowhere":            {func(s *story) { s.publish("m") }, "lost"},
+		"nowhere, confirmed by a queue that may refuse": {func(s *story) {
+			s.w.slots[0].variants[0].overflow = "reject-publish"
+			s.publish("m")
+		}, "lost"},
+		"nowhere, on a channel that was closed at once, of a queue that may refuse": {func(s *story) {
+			s.w.slots[0].variants[0].overflow = "reject-publish"
+			s.unanswered("m")
+		}, ""},
+		"nowhere, on a channel that was closed at once": {func(s *story) { s.unanswered("m") }, "lost"},
 		"twice at the end": {func(s *story) {
 			s.publish("m")
 			s.drain("m", "a", false)
@@ -525,6 +543,19 @@ func TestLedgerSettlesWhatARollbackPutsBack(t *testing.T) {
 	n := s.deliver(ch, "n", "a", body, false)
 	s.l.settling(ch, ch.act("settle nack", ""), n.tag, true, requeued)
 	rollback.onAnswer(nil)
+	if len(ch.outstanding) != 0 {
+		t.Errorf("%d deliveries are taken to be unsettled", len(ch.outstanding))
+	}
+}
+
+// A recovery takes place at once, and a rollback puts nothing of it back (BR-9.11).
+func TestLedgerTakesNoRecoveryBack(t *testing.T) {
+	s := newStory(t)
+	s.publish("m")
+	ch := s.channel(transactional)
+	s.deliver(ch, "m", "a", body, false)
+	s.l.settling(ch, ch.act("recover", ""), 0, true, requeued)
+	s.l.finish(ch, ch.act("rollback", ""), false)
 	if len(ch.outstanding) != 0 {
 		t.Errorf("%d deliveries are taken to be unsettled", len(ch.outstanding))
 	}
