@@ -146,7 +146,7 @@ type Broker struct {
 	throttle *admission.Throttle
 	verified *admission.Verified // by which hashes
 	recent   *admission.Verified // whatever knows the users; only to be asked sooner in a flood
-	hashing  chan struct{}       // holds a place for each slow hash under way
+	hashing  *admission.Turns    // of the slow hashes
 	// life ends when the node stops: questions to backends are asked in it.
 	life    context.Context
 	endLife context.CancelFunc
@@ -214,7 +214,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	o.Topology.Strict, o.Topology.ApsaraPriorities = o.Strict, o.ApsaraMQ.Priorities
 	b = &Broker{
 		Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{}, ofUser: map[string]*usage{}, ofVHost: map[message.VHost]int64{},
-		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: admission.NewTurns(runtime.GOMAXPROCS(0)),
 	}
 	b.onPause = b.letIn
 	b.SetAccountRules(o.AccountRules)

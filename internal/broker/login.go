@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -71,7 +72,7 @@ func (i *Identity) Elsewhere() bool { return i.authz != nil }
 // error is for the log: clients are told the same whatever was wrong (BR-2.4, BR-2.6).
 // After several failures a further one is told late; see admission.Throttle.
 func (b *Broker) Authenticate(ctx context.Context, given auth.Credentials, peer net.IP) (*Identity, error) {
-	login := func(fromLoopback bool) (*Identity, error) { return b.identify(ctx, given, fromLoopback) }
+	login := func(from loginOrigin) (*Identity, error) { return b.identify(ctx, given, from) }
 	if given.Verified || given.Password == "" {
 		return b.throttled(ctx, given.User, peer, false, login)
 	}
@@ -86,22 +87,28 @@ func (b *Broker) Authenticate(ctx context.Context, given auth.Credentials, peer 
 // showing a password. prove looks at the signature and returns whose the key is; if
 // it does not prove that, the error is a *auth.LoginError and counts as a failed login.
 func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, prove func() (user string, err error)) (*Identity, error) {
-	return b.throttled(ctx, key, peer, false, func(fromLoopback bool) (*Identity, error) {
+	return b.throttled(ctx, key, peer, false, func(from loginOrigin) (*Identity, error) {
 		user, err := prove()
 		if err != nil {
 			return nil, err
 		}
-		return b.identify(ctx, auth.Credentials{User: user, Verified: true}, fromLoopback)
+		return b.identify(ctx, auth.Credentials{User: user, Verified: true}, from)
 	})
+}
+
+// loginOrigin is where a login comes from.
+type loginOrigin struct {
+	netip.Addr      // zero: the node itself
+	loopback   bool // or the node itself
 }
 
 // throttled lets identify find out who is meant by a name, and is slow to say that it is
 // nobody who has failed too often. Who was let in lately by the same password is asked for
 // it before the guesses of a flood.
-func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately bool, identify func(fromLoopback bool) (*Identity, error)) (*Identity, error) {
+func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately bool, identify func(loginOrigin) (*Identity, error)) (*Identity, error) {
 	from, remote := netip.AddrFromSlice(peer)
 	if !remote {
-		return identify(true)
+		return identify(loginOrigin{loopback: true})
 	}
 	attempt, wait := b.throttle.Begin(from, name)
 	if !lately {
@@ -109,7 +116,7 @@ func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately
 			return nil, err
 		}
 	}
-	id, err := identify(peer.IsLoopback())
+	id, err := identify(loginOrigin{from, peer.IsLoopback()})
 	var wrong *auth.LoginError
 	switch {
 	case err == nil:
@@ -143,7 +150,7 @@ func (b *Broker) pause(ctx context.Context, d time.Duration) error {
 
 // identify asks the backends in turn until one knows the client. Nobody is called "": who sets
 // a parameter under that name is whoever runs the node (PutParameter).
-func (b *Broker) identify(ctx context.Context, given auth.Credentials, fromLoopback bool) (id *Identity, err error) {
+func (b *Broker) identify(ctx context.Context, given auth.Credentials, from loginOrigin) (id *Identity, err error) {
 	if given.User == "" {
 		return nil, &auth.LoginError{Reason: "has no name"}
 	}
@@ -151,20 +158,20 @@ func (b *Broker) identify(ctx context.Context, given auth.Credentials, fromLoopb
 		return nil, &auth.LoginError{User: given.User, Reason: "has a name that is too long"}
 	}
 	if len(b.AuthBackends) == 0 {
-		return b.identifyBy(ctx, AuthBackend{}, given, fromLoopback)
+		return b.identifyBy(ctx, AuthBackend{}, given, from)
 	}
 	for _, backend := range b.AuthBackends {
-		if id, err = b.identifyBy(ctx, backend, given, fromLoopback); err == nil {
+		if id, err = b.identifyBy(ctx, backend, given, from); err == nil {
 			return id, nil
 		}
 	}
 	return nil, err
 }
 
-func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Credentials, fromLoopback bool) (*Identity, error) {
+func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Credentials, from loginOrigin) (*Identity, error) {
 	id := &Identity{Name: given.User, authz: by.Authz}
 	if by.Authn == nil {
-		user, err := b.checkPassword(ctx, given, fromLoopback)
+		user, err := b.checkPassword(ctx, given, from)
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +184,7 @@ func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Cred
 		id.Tags = tags
 	}
 	if by.Authz == by.Authn {
-		if !fromLoopback && slices.Contains(b.LoopbackUsers, given.User) {
+		if !from.loopback && slices.Contains(b.LoopbackUsers, given.User) {
 			return nil, &auth.LoginError{User: given.User, Reason: "may log in from loopback addresses only"}
 		}
 		return id, nil
@@ -192,7 +199,7 @@ func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Cred
 	b.topo.RLock()
 	candidate := b.users.Candidate(given.User, false)
 	b.topo.RUnlock()
-	user, err := candidate.Known(fromLoopback)
+	user, err := candidate.Known(from.loopback)
 	if err != nil {
 		return nil, err
 	}
@@ -222,27 +229,23 @@ func (u *unanswered) Error() string {
 func (u *unanswered) Unwrap() error { return u.cause }
 
 // checkPassword checks credentials against the node's accounts, with nothing locked.
-func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, fromLoopback bool) (*auth.User, error) {
+func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from loginOrigin) (*auth.User, error) {
 	slow := b.rules.Load().Hashing == auth.Argon2id
 	b.topo.RLock()
 	candidate := b.users.Candidate(given.User, slow)
 	b.topo.RUnlock()
 	if given.Verified || !candidate.Slow() {
-		return candidate.Check(given, fromLoopback)
+		return candidate.Check(given, from.loopback)
 	}
 	if hash := candidate.Hash(); hash != "" && b.verified.Was(given.User, hash, given.Password) {
-		return candidate.Known(fromLoopback)
+		return candidate.Known(from.loopback)
 	}
 	// So many at once as there are processors: each takes memory and time.
-	select {
-	case b.hashing <- struct{}{}:
-		defer func() { <-b.hashing }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-b.life.Done():
-		return nil, b.life.Err()
+	if !b.hashing.Begin(from.Addr, ctx.Done(), b.life.Done()) {
+		return nil, cmp.Or(ctx.Err(), b.life.Err())
 	}
-	user, err := candidate.Check(given, fromLoopback)
+	defer b.hashing.End()
+	user, err := candidate.Check(given, from.loopback)
 	if err == nil {
 		b.verified.Is(given.User, candidate.Hash(), given.Password)
 	}

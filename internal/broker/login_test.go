@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -376,5 +377,29 @@ func TestNobodyIsAskedAboutLongNames(t *testing.T) {
 		if (err == nil) != c.let {
 			t.Errorf("a name of %d bytes, by a certificate: %v: %v", len(c.given.User), c.given.Verified, err)
 		}
+	}
+}
+
+// Who waits for a slow hash, and goes away, has no turn and takes none.
+func TestWhoGoesAwayHasNoTurn(t *testing.T) {
+	b := openWith(t, Options{})
+	b.SetAccountRules(AccountRules{Hashing: auth.Argon2id})
+	for range runtime.GOMAXPROCS(0) {
+		if !b.hashing.Begin(netip.Addr{}, nil, nil) {
+			t.Fatal("no place")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	guess := auth.Credentials{User: "nobody", Password: "x"}
+	if _, err := b.Authenticate(ctx, guess, loopback); !errors.Is(err, context.Canceled) {
+		t.Errorf("while there is no place: %v", err)
+	}
+	for range runtime.GOMAXPROCS(0) {
+		b.hashing.End()
+	}
+	var wrong *auth.LoginError
+	if _, err := b.Authenticate(t.Context(), guess, loopback); !errors.As(err, &wrong) {
+		t.Errorf("with places: %v", err)
 	}
 }
