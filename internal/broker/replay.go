@@ -78,8 +78,8 @@ const replaySlice = 128
 // headers are gone once it has moved, its own TTL stays spent, and x-replayed-from names the
 // queue. An error says what was done before it; nobody knows what becomes of the slice it came in.
 //
-// Messages that die while the replay runs are not taken again by it, so a cause
-// that still holds cannot make it run for ever.
+// It looks at what is in the queue when it begins, once, so that what it brings back to the queue
+// itself, or what dies of a cause that still holds, cannot make it run for ever.
 func (c *Connection) Replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
 	result, err := c.replay(ctx, name, r)
 	return result, ended(err, &result)
@@ -96,7 +96,10 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 	}
 	q := runtimeOf(decl)
 	began := time.Now()
-	var cursor queue.Cursor
+	cursor, err := c.b.node.WhatIsThere(q)
+	if err != nil {
+		return result, c.missing(err, decl)
+	}
 	slice := replaySlice
 	if r.Rate > 0 {
 		slice = min(slice, max(1, r.Rate/10))
@@ -189,9 +192,10 @@ type replayed struct {
 }
 
 // past is the message's history: the broker's own, or what a client that parked
-// it has sent along.
+// it has sent along. One that was replayed and did not die since has none: it has been where
+// its headers say, and would go there again and again.
 func past(rec message.Record, history []byte) (deadletter.History, bool) {
-	if h, err := deadletter.Parse(history); err == nil && len(h.Deaths) > 0 {
+	if h, err := deadletter.Parse(history); err == nil && (len(h.Deaths) > 0 || h.ReplayedFrom != "") {
 		_, _, known := h.Origin() // it may go on from what a client said (DL-7.10)
 		return h, known
 	}

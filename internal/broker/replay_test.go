@@ -256,6 +256,50 @@ func TestDL_19_6_CarriedHistory(t *testing.T) {
 	}
 }
 
+// What a replay brings to the queue that it takes from stays there, for it and for all that follow: it has no
+// origin until it dies anew, whatever its headers say.
+func TestDL_19_6_WhatWasReplayedIsNotReplayedAgain(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "parking", toDLQ...)
+	declare(t, c, "other")
+	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "all", Type: "fanout", Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"parking", "other"} {
+		if _, err := c.Bind(topology.BindingDecl{Source: "all", DestinationKind: topology.QueueResource, Destination: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const messages = replaySlice + 10 // more than are looked at together
+	death := amqp091.Table{
+		{Key: "count", Value: int64(1)}, {Key: "reason", Value: "rejected"}, {Key: "queue", Value: "gone"},
+		{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: "all"}, {Key: "routing-keys", Value: amqp091.Array{"k"}},
+	}
+	for i := range messages {
+		headers := amqp091.Table{{Key: "x-original-exchange", Value: "all"}, {Key: "x-original-routingKey", Value: "k"}}
+		if i%2 == 0 {
+			headers = amqp091.Table{{Key: "x-death", Value: amqp091.Array{death}}}
+		}
+		publish(t, c, "", "parking", "m", amqp091.PropertyList{Headers: headers})
+	}
+	if r := replay(t, c, "parking", ReplayRequest{Limit: 3 * messages}); r.Examined != messages || r.Replayed != messages {
+		t.Errorf("first: %+v", r)
+	}
+	for _, dry := range []bool{true, false} {
+		if r := replay(t, c, "parking", ReplayRequest{Limit: 3 * messages, DryRun: dry}); r.Matched != 0 || r.NoOrigin != messages {
+			t.Errorf("dry %t: %+v", dry, r)
+		}
+	}
+	if in, other := ready(t, c, "parking"), ready(t, c, "other"); in != messages || other != messages {
+		t.Errorf("%d and %d messages, want %d of each", in, other, messages)
+	}
+	reject(t, c, "parking")
+	if r := replay(t, c, "dlq", ReplayRequest{}); r.Replayed != 1 || ready(t, c, "other") != messages+1 {
+		t.Errorf("after a death: %+v", r)
+	}
+}
+
 // What a client says about the past of a message may be anything: it dies, is shown and is
 // replayed all the same, or stays where it is.
 func TestDL_7_10_HostileHistories(t *testing.T) {

@@ -605,6 +605,12 @@ func (n *Node) forgetHeld(h *hold, q *Queue) {
 	}
 }
 
+// WhatIsThere is a cursor to browse what is in the queue now, and nothing that comes later.
+func (n *Node) WhatIsThere(q *Queue) (c queue.Cursor, err error) {
+	err = n.with(q, func(*hold) { c = q.m.WhatIsThere() })
+	return c, err
+}
+
 // Glance shows entries after the cursor, at most limit, without what is in them: with the
 // queue locked and nothing read. f must be quick.
 func (n *Node) Glance(q *Queue, after queue.Cursor, limit int, f func(v queue.View) bool) (next queue.Cursor, done bool, err error) {
@@ -642,10 +648,10 @@ func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.Vi
 			if !v.Out && !n.setAside(&spoilt{q: q, id: v.ID, body: v.Body, size: v.Size, err: err}) {
 				return after, false, fmt.Errorf("queue %q in vhost %q: %w", q.Name, q.VHost, err)
 			}
-			after = v.Cursor() // whoever it is out at will see
+			after = after.Behind(v.ID) // whoever it is out at will see
 			continue
 		}
-		after = v.Cursor()
+		after = after.Behind(v.ID)
 		if !f(*v, message.Record(r), n.historyBytes(v.History)) {
 			return after, false, nil
 		}

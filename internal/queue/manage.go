@@ -270,7 +270,8 @@ type View struct {
 
 // Browse calls f for the entries after the cursor, in the order of levels,
 // highest first, and numbers, until f returns false or limit entries were
-// shown; it returns the cursor to go on from, and done at the end. It changes nothing.
+// shown; it returns the cursor to go on from, and done at the end, which is
+// that of the cursor if it has one. It changes nothing.
 func (m *Machine) Browse(after Cursor, limit int, f func(View) bool) (next Cursor, done bool) {
 	level, seq := len(m.lanes)-1, uint64(0)
 	if after.begun {
@@ -281,8 +282,9 @@ func (m *Machine) Browse(after Cursor, limit int, f func(View) bool) (next Curso
 		if l == nil {
 			continue
 		}
+		end := after.end(level)
 		k, _ := l.search(seq / pageSize)
-		for ; k < len(l.slots); k++ {
+		for ; k < len(l.slots) && l.slots[k].number*pageSize < end; k++ {
 			if limit == 0 {
 				return after, false
 			}
@@ -291,10 +293,10 @@ func (m *Machine) Browse(after Cursor, limit int, f func(View) bool) (next Curso
 				from = uint(seq % pageSize)
 			}
 			stopped := false
-			for i := p.live.next(from); i < pageSize && !stopped; i = p.live.next(i + 1) {
+			for i := p.live.next(from); i < pageSize && p.number*pageSize+uint64(i) < end && !stopped; i = p.live.next(i + 1) {
 				if stopped = limit == 0; !stopped {
 					limit--
-					after = Cursor{true, makeID(level, p.number*pageSize+uint64(i))}
+					after = after.Behind(makeID(level, p.number*pageSize+uint64(i)))
 					stopped = !f(m.view(after.id, p, i))
 				}
 			}
@@ -312,10 +314,30 @@ func (m *Machine) Browse(after Cursor, limit int, f func(View) bool) (next Curso
 type Cursor struct {
 	begun bool
 	id    ID
+	ends  []uint64 // by level, the number that ends what is shown; nil: all is shown. It is never changed
 }
 
-// Cursor is the place right behind the entry.
-func (v *View) Cursor() Cursor { return Cursor{true, v.ID} }
+// Behind is the place right behind the entry, with the end that c has.
+func (c Cursor) Behind(id ID) Cursor { return Cursor{true, id, c.ends} }
+
+func (c *Cursor) end(level int) uint64 {
+	if c.ends == nil {
+		return math.MaxUint64
+	}
+	return c.ends[level]
+}
+
+// WhatIsThere is a cursor before the first entry which ends with what is in the queue now: entries that
+// come later have higher numbers.
+func (m *Machine) WhatIsThere() Cursor {
+	c := Cursor{ends: make([]uint64, len(m.lanes))}
+	for level, l := range m.lanes {
+		if l != nil {
+			c.ends[level] = l.next
+		}
+	}
+	return c
+}
 
 func (m *Machine) view(id ID, p *page, i uint) View {
 	v := View{
