@@ -5,6 +5,7 @@ import (
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/routing"
 	"bartleby.mq/internal/topology"
 )
 
@@ -51,7 +52,8 @@ func (s Setter) Enters(v message.VHost) bool {
 	return s.name == "" || !s.elsewhere && s.b.mayEnter(s.name, v)
 }
 
-// Permits is an error where the setter may not use a queue or an exchange so.
+// Permits is an error where the setter may not use a queue or an exchange so. Of the keys of exchanges only those of
+// topic exchanges are asked for (BR-3.5), and of one that is not there: it may become one.
 func (s Setter) Permits(a topology.Access, r topology.Resource) error {
 	switch {
 	case s.name == "":
@@ -62,7 +64,34 @@ func (s Setter) Permits(a topology.Access, r topology.Resource) error {
 	c := s.b.As(s.name, r.VHost) // which looks at the topology itself
 	s.b.topo.RLock()
 	defer s.b.topo.RUnlock()
+	if v, ok := s.b.state.VHost(r.VHost); ok && r.Kind == topology.TopicResource {
+		if x, ok := v.Exchange(message.ExchangeName(r.Name)); ok && x.Type != routing.Topic {
+			return nil
+		}
+	}
 	return c.permit(a, r)
+}
+
+// Publisher asks whether the setter may publish messages in a virtual host, nil being that it may publish all.
+// It is for a few messages: what the setter may do changes.
+func (s Setter) Publisher(v message.VHost) func(*Publication) error {
+	if s.name == "" {
+		return nil
+	}
+	c := s.b.As(s.name, v)
+	return func(p *Publication) error {
+		if p.Props.Headers != nil {
+			if err := p.checkExtraKeys(); err != nil {
+				return err
+			}
+		}
+		return c.MayUseTopics(p)
+	}
+}
+
+// MaySay says whether the setter may publish messages that have this user-id (BR-8.13).
+func (s Setter) MaySay(userID string) bool {
+	return s.name == "" || userID == s.name || !s.elsewhere && s.b.As(s.name, "").Impersonates()
 }
 
 // HandleParameters has a component's parameters handled. It is called before the

@@ -47,6 +47,7 @@ func (b *Broker) PutTopicPermission(p auth.TopicPermission) (created bool, err e
 		created, err = b.users.PutTopicPermission(p)
 		return err
 	})
+	b.parametersTouched()
 	return created, err
 }
 

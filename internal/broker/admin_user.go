@@ -11,6 +11,7 @@ func (b *Broker) PutUser(name string, password auth.PasswordHash, tags []auth.Ta
 		created, err = b.users.PutUser(name, password, tags)
 		return err
 	})
+	b.parametersTouched() // it may have lost a tag
 	return created, err
 }
 

@@ -301,6 +301,7 @@ func (r *reader) uris(key string) (list []address) {
 type rights interface {
 	Enters(message.VHost) bool
 	Permits(topology.Access, topology.Resource) error
+	MaySay(userID string) bool
 }
 
 // forbidden are complaints about what the shovel would do on this node without a password and
@@ -311,17 +312,22 @@ func (d *definition) forbidden(loopbackUsers []string, by rights) (complaints []
 			return []string{fmt.Sprintf("user may not connect to vhost %q", v)}
 		}
 	}
-	ask := func(a address, access topology.Access, kind topology.ResourceKind, name string) {
+	demand := func(a address, access topology.Access, r topology.Resource) {
 		if !a.inside(loopbackUsers) {
 			return
 		}
-		if err := by.Permits(access, topology.Resource{VHost: a.vhost, Kind: kind, Name: name}); err != nil {
+		r.VHost = a.vhost
+		if err := by.Permits(access, r); err != nil {
 			complaints = append(complaints, err.Error())
 		}
+	}
+	ask := func(a address, access topology.Access, kind topology.ResourceKind, name string) {
+		demand(a, access, topology.Resource{Kind: kind, Name: name})
 	}
 	for _, a := range d.source.uris {
 		if d.source.exchange != "" {
 			ask(a, topology.Read, topology.ExchangeResource, d.source.exchange)
+			demand(a, topology.Read, topology.Resource{Kind: topology.TopicResource, Name: d.source.exchange, Key: d.source.key})
 			continue
 		}
 		ask(a, topology.Read, topology.QueueResource, d.source.queue)
@@ -338,6 +344,9 @@ func (d *definition) forbidden(loopbackUsers []string, by rights) (complaints []
 			}
 		case d.dest.exchange != "":
 			ask(a, topology.Write, topology.ExchangeResource, d.dest.exchange)
+			if d.dest.hasKey { // the keys of messages are asked for with each, see passes
+				demand(a, topology.Write, topology.Resource{Kind: topology.TopicResource, Name: d.dest.exchange, Key: d.dest.key})
+			}
 		default: // each message names its own: whoever may write to one of a random name may write to all
 			name := broker.RandomName("")
 			before := len(complaints)
@@ -345,6 +354,9 @@ func (d *definition) forbidden(loopbackUsers []string, by rights) (complaints []
 			for i := range complaints[before:] {
 				complaints[before+i] = strings.Replace(complaints[before+i], "exchange '"+name+"'", "every exchange", 1)
 			}
+		}
+		if id, ok := d.dest.publishProperties["user_id"].(string); ok && a.inside(loopbackUsers) && !by.MaySay(id) {
+			complaints = append(complaints, fmt.Sprintf("user_id property set to '%s', which is another user", id))
 		}
 	}
 	return complaints

@@ -144,16 +144,21 @@ func (t *localTarget) publish(ctx context.Context, list []carried, _ bool) ([]bo
 	}
 	batch := make([]broker.Publication, len(list))
 	for i := range list {
-		m, p := &list[i], &batch[i]
-		p.Exchange, p.Key = []byte(m.exchange), []byte(m.key)
-		p.Body, p.Size = [][]byte{m.body}, len(m.body)
-		p.Raw = amqp091.AppendPropsFrom(nil, m.properties)
 		var err error
-		if p.Props, err = amqp091.ParseProps(p.Raw); err != nil {
+		if batch[i], err = publication(&list[i]); err != nil {
 			return nil, err
 		}
 	}
 	return t.link.PublishAll(batch, t.queue)
+}
+
+// publication is the message as it is published on this node.
+func publication(m *carried) (p broker.Publication, err error) {
+	p.Exchange, p.Key = []byte(m.exchange), []byte(m.key)
+	p.Body, p.Size = [][]byte{m.body}, len(m.body)
+	p.Raw = amqp091.AppendPropsFrom(nil, m.properties)
+	p.Props, err = amqp091.ParseProps(p.Raw)
+	return p, err
 }
 
 func (t *localTarget) blocked() bool { return t.link.Broker().Alarmed() }

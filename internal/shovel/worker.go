@@ -283,6 +283,9 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64, as
 			}
 			asOf = now
 		}
+		w.address(list)
+		may, forbidden := w.passes(list)
+		list = list[:may] // what is behind goes back with the source
 		if w.definition.ack == noAck {
 			// At most once, and not more than is moved: a consumer that does not acknowledge
 			// would lose what is on its way to it when the shovel ends.
@@ -291,14 +294,13 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64, as
 			}
 		}
 		w.change(func(s *status) { s.pending, s.blocked = int64(len(list)), out.blocked() })
-		w.address(list)
 		w.waits(publishes)
 		refused, failed := out.publish(ctx, list, w.definition.ack == onConfirm)
 		// What the target has stays there, whatever is wrong with the next: it would be moved
 		// again with each attempt.
 		w.waits(settles)
 		moved, err := w.settle(ctx, in, list[:len(refused)], refused)
-		if err = cmp.Or(failed, err); err != nil {
+		if err = cmp.Or(failed, err, forbidden); err != nil {
 			w.change(func(s *status) { s.forwarded += moved })
 			return false, err
 		}
@@ -311,6 +313,29 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64, as
 		})
 	}
 	return true, nil
+}
+
+// passes is how many of the messages may be published by whoever has set the shovel, from the first on, and why
+// the next may not. It is their keys that nobody could ask for before: those of topic exchanges, in CC and BCC too.
+func (w *worker) passes(list []carried) (n int, err error) {
+	to := w.shown().to
+	if !to.inside(w.b.LoopbackUsers) || w.definition.dest.queue != "" {
+		return len(list), nil // who it is there is asked there; and the way to a queue has no such key
+	}
+	ask := w.setter.Publisher(to.vhost)
+	if ask == nil {
+		return len(list), nil
+	}
+	for i := range list {
+		p, err := publication(&list[i])
+		if err == nil {
+			err = ask(&p)
+		}
+		if err != nil {
+			return i, fmt.Errorf("a message cannot be published in the name of user '%s', who has set the shovel: %w", w.setter.Name(), err)
+		}
+	}
+	return len(list), nil
 }
 
 // refusedPause keeps a full target from being asked again at once.
@@ -362,6 +387,10 @@ func (w *worker) address(list []carried) {
 		l.Headers = slices.Clone(l.Headers)
 		if e.forwardHeaders {
 			w.tellOf(l, &status)
+		}
+		if l.UserID != nil && !status.from.local && status.to.inside(w.b.LoopbackUsers) && !w.setter.MaySay(*l.UserID) {
+			setHeader(l, "x-shovelled-user-id", *l.UserID) // nobody here has checked it
+			l.UserID = nil
 		}
 		if e.timestampHeader {
 			setHeader(l, "x-shovelled-timestamp", time.Now().Unix())
