@@ -100,15 +100,9 @@ func (s *Subscription) Cause() deadletter.Cause {
 // message has more.
 const shownBytes = 8 << 20
 
-// piece is how many of the deliveries are shown at once.
-func piece(list []queue.Delivery, limit int) (n int) {
-	for size := 0; n < min(limit, len(list)); n++ {
-		if size += int(list[n].Size); n > 0 && size > shownBytes {
-			break
-		}
-	}
-	return n
-}
+// DecodedTimes is how many times the memory of its bytes a message's properties may take once they are decoded: headers are
+// many small values.
+const DecodedTimes = 16
 
 // Next waits for messages and returns at most limit of them, or 8 MiB. Once ctx has ended it
 // returns the error of it, also if there are messages: some queues never get empty.
@@ -118,7 +112,7 @@ func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
 			return nil, err
 		}
 		s.mu.Lock()
-		n := piece(s.waiting, limit)
+		n := min(limit, len(s.waiting))
 		batch := slices.Clone(s.waiting[:n])
 		s.waiting = slices.Delete(s.waiting, 0, n)
 		ended, left := s.ended, len(s.waiting)
@@ -143,15 +137,19 @@ func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
 	}
 }
 
-// show reads the messages. What they refer to is released: they are copies. One that is
-// lost on disk is set aside and left out; if one cannot be read for another reason all go
-// back.
+// show reads the messages, from the first on as many as are shown at once; the others wait on. What they
+// refer to is released: they are copies. One that is lost on disk is set aside and left out; if one cannot
+// be read for another reason all go back.
 func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 	b := s.c.b
 	var window bodies.Window
 	defer window.Free()
-	taken = make([]Taken, 0, len(batch))
+	size := 0
 	for i := range batch {
+		if size += int(batch[i].Size); i > 0 && size > shownBytes {
+			batch = s.wait(batch, i)
+			break
+		}
 		var m *Shown
 		if err == nil {
 			var failed error
@@ -164,6 +162,10 @@ func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 		}
 		t := Taken{delivery: batch[i]}
 		if m != nil {
+			if size += DecodedTimes * len(m.Properties); i > 0 && size > shownBytes {
+				batch = s.wait(batch, i)
+				break
+			}
 			t.Shown = *m
 			t.Body, t.Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
 		}
@@ -177,6 +179,14 @@ func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 		return nil, err
 	}
 	return taken, nil
+}
+
+// wait has those of the batch from the nth on wait on, before all others, and returns the rest.
+func (s *Subscription) wait(batch []queue.Delivery, n int) []queue.Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = slices.Insert(s.waiting, 0, batch[n:]...)
+	return batch[:n]
 }
 
 func (b *Broker) release(d *queue.Delivery) {

@@ -54,6 +54,37 @@ func TestSubscriptionShowsABoundedPieceAtOnce(t *testing.T) {
 	}
 }
 
+// What a subscription shows at once is bounded by what headers take in memory, too.
+func TestSubscriptionShowsFewLargeHeadersAtOnce(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "q")
+	const count, bytes = 30, 100 << 10
+	for i := range count {
+		publish(t, c, "", "q", fmt.Sprint(i), amqp091.PropertyList{Headers: amqp091.Table{{Key: "h", Value: strings.Repeat("x", bytes)}}})
+	}
+	sub, err := c.Subscribe("q", "tag", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Cancel()
+	for got := 0; got < count; {
+		taken, err := sub.Next(t.Context(), 512)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(taken)*bytes*DecodedTimes > shownBytes {
+			t.Errorf("%d messages at once", len(taken))
+		}
+		for i := range taken {
+			if string(taken[i].Body) != fmt.Sprint(got) {
+				t.Fatalf("message %d is %q", got, taken[i].Body)
+			}
+			got++
+		}
+		sub.Ack(taken)
+	}
+}
+
 // A message that is larger than messages may be comes in by no shovel; those before it are in.
 func TestPublishAllTakesNothingTooLarge(t *testing.T) {
 	c := open(t, Options{MaxMessageSize: 1000})

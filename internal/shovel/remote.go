@@ -13,6 +13,7 @@ import (
 
 	client "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/bug"
 )
 
@@ -233,14 +234,14 @@ func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err
 			}
 			return nil, s.reason("the source's connection or queue is gone")
 		}
-		s.noteSize(len(d.Body))
 		m := carried{exchange: d.Exchange, key: d.RoutingKey, body: d.Body, handle: d}
 		if m.properties, err = propertiesIn(&d); err != nil {
 			return nil, err
 		}
 		m.took = wireSize(&m)
+		s.noteSize(m.took)
 		list = append(list, m)
-		size += len(m.body)
+		size += len(m.body) + broker.DecodedTimes*(m.took-len(m.body))
 	}
 	return list, nil
 }

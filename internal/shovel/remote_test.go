@@ -3,9 +3,12 @@ package shovel
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	client "github.com/rabbitmq/amqp091-go"
+
+	"bartleby.mq/internal/broker"
 )
 
 // A source elsewhere gives nothing any more once its shovel is stopped, however much there is.
@@ -54,5 +57,29 @@ func TestAMessageMakesTheRoomThatItTook(t *testing.T) {
 		if err := s.ack(list); err != nil || s.intake.held != others {
 			t.Errorf("%s: %d bytes are held, want %d: %v", name, s.intake.held, others, err)
 		}
+	}
+}
+
+// Messages of a source elsewhere are taken together by what their headers take in memory, too.
+func TestFewLargeHeadersAreTakenAtOnce(t *testing.T) {
+	const count, bytes = 30, 100 << 10
+	deliveries := make(chan client.Delivery, count)
+	for range count {
+		deliveries <- client.Delivery{Headers: client.Table{"h": strings.Repeat("x", bytes)}}
+	}
+	largest := 0
+	s := &remoteSource{deliveries: deliveries, intake: newIntake(1 << 30), noteSize: func(n int) { largest = max(largest, n) }}
+	for got := 0; got < count; {
+		list, err := s.next(t.Context(), count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (len(list)-1)*bytes*broker.DecodedTimes > batchBytes {
+			t.Errorf("%d messages at once", len(list))
+		}
+		got += len(list)
+	}
+	if largest < bytes {
+		t.Errorf("the largest message is one of %d bytes", largest)
 	}
 }
