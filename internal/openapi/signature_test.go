@@ -258,7 +258,10 @@ func TestNoncesAreBounded(t *testing.T) {
 	if err := n.use("k", "one more", now); err != tooMany {
 		t.Errorf("got %v, want %v", err, tooMany)
 	}
-	if err := n.use("k", "one more", now.Add(2*maxSkew)); err != nil || len(n.used) != 1 || len(n.order) != 1 {
+	if err := n.use("another", "one more", now); err != nil {
+		t.Errorf("another key has no room for what the first has used: %v", err)
+	}
+	if err := n.use("k", "one more", now.Add(2*maxSkew)); err != nil || len(n.used) != 1 || len(n.order) != 1 || len(n.of) != 1 {
 		t.Errorf("later: %v, with %d remembered", err, len(n.used))
 	}
 }
