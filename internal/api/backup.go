@@ -18,8 +18,8 @@ func (s *server) backUp(r *request) (any, error) {
 	if !ok || !filepath.IsAbs(path) {
 		return nil, badRequest(`"path" must be an absolute path on the node's machine`)
 	}
-	done, err := s.b.BackUp(path)
-	if errors.Is(err, broker.ErrBackupThere) {
+	done, err := s.b.BackUp(r.Context(), path)
+	if errors.Is(err, broker.ErrBackupThere) || errors.Is(err, broker.ErrBackupUnderWay) {
 		return nil, &failure{http.StatusConflict, "conflict", err.Error()}
 	}
 	if errors.Is(err, broker.ErrBackupInside) || errors.Is(err, broker.ErrBackupNowhere) {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ var ErrBackupInside = errors.New("that is inside of the data directory, which is
 // ErrBackupNowhere is the error for a backup to a directory in one that is not there: where a
 // disk is not mounted the copy would fill another.
 var ErrBackupNowhere = errors.New("there is no such directory to put it in")
+
+// ErrBackupUnderWay is the error for a backup while there is another.
+var ErrBackupUnderWay = errors.New("another backup is under way")
 
 // exists says whether there is something of that name, be it a symbolic link that leads nowhere.
 func (b *Broker) exists(path string) (bool, error) {
@@ -97,15 +101,21 @@ func (b *Broker) inDataDir(path string) (bool, error) {
 // BackUp copies the data directory to dir, which must not exist, while clients go
 // on; a node that is started on the copy has all that was confirmed before the call, and
 // some of what came after. dir appears when the copy is whole and on disk. On
-// the same file system most of it is links, which cost no room.
-func (b *Broker) BackUp(dir string) (Backup, error) {
+// the same file system most of it is links, which cost no room. To another it takes long, with no
+// checkpoint meanwhile: it ends when ctx does or the node stops, and leaves nothing behind.
+func (b *Broker) BackUp(ctx context.Context, dir string) (Backup, error) {
 	info := Backup{Node: b.NodeName, Began: time.Now().UTC()}
 	if !filepath.IsAbs(dir) {
 		return info, fmt.Errorf("backup: %q is not an absolute path", dir)
 	}
 	dir = filepath.Clean(dir)
-	b.backingUp.Lock()
+	if !b.backingUp.TryLock() {
+		return info, fmt.Errorf("backup to %s: %w", dir, ErrBackupUnderWay)
+	}
 	defer b.backingUp.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
 	part := dir + backupSuffix
 	for _, path := range []string{dir, part} { // what is unfinished may be anybody's
 		if there, err := b.exists(path); err != nil {
@@ -124,7 +134,10 @@ func (b *Broker) BackUp(dir string) (Backup, error) {
 	} else if !there {
 		return info, fmt.Errorf("backup to %s: %s: %w", dir, filepath.Dir(dir), ErrBackupNowhere)
 	}
-	err := b.backUpTo(part, &info)
+	err := b.backUpTo(ctx, part, &info)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err == nil {
 		err = b.FS.Rename(part, dir)
 	}
@@ -137,13 +150,13 @@ func (b *Broker) BackUp(dir string) (Backup, error) {
 	return info, nil
 }
 
-func (b *Broker) backUpTo(part string, info *Backup) error {
+func (b *Broker) backUpTo(ctx context.Context, part string, info *Backup) error {
 	log := filepath.Join(part, journalDir)
 	if err := journal.MakeDirectory(b.FS, log); err != nil {
 		return err
 	}
 	var declared *store.Snapshot
-	err := b.node.CopyTo(partition.Copy{
+	err := b.node.CopyTo(ctx, partition.Copy{
 		Journal: log, Keep: filepath.Join(part, keepDir), Index: filepath.Join(part, indexDir),
 		End: func() (end journal.Pos) {
 			// Both logs at one moment between two changes of declarations: a message that has

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,16 +75,16 @@ func TestBackupUnderLoad(t *testing.T) {
 		for confirmed[i] = next.Load() - 1; i > 0 && confirmed[i] < confirmed[i-1]+50 && confirmed[i] < most-10; {
 			confirmed[i] = next.Load() - 1 // the one under way aside
 		}
-		if _, err := b.BackUp(fmt.Sprintf("/backup%d", i)); err != nil {
+		if _, err := b.BackUp(t.Context(), fmt.Sprintf("/backup%d", i)); err != nil {
 			t.Error(err)
 		}
 	}
 	close(stopc)
 	load.Wait()
-	if _, err := b.BackUp("/backup0"); !errors.Is(err, ErrBackupThere) {
+	if _, err := b.BackUp(t.Context(), "/backup0"); !errors.Is(err, ErrBackupThere) {
 		t.Errorf("a second backup to one directory: %v", err)
 	}
-	if _, err := b.BackUp("backup"); err == nil {
+	if _, err := b.BackUp(t.Context(), "backup"); err == nil {
 		t.Error("a backup to a relative path")
 	}
 	// The node goes on, and lets its files be used again: that does not reach the copies.
@@ -148,7 +149,7 @@ func TestABackupsNoteIsReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told, err := b.BackUp("/copy")
+		told, err := b.BackUp(t.Context(), "/copy")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,5 +163,63 @@ func TestABackupsNoteIsReadBack(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// creating calls f when a file of that directory is created.
+type creating struct {
+	vfs.FS
+	in string
+	f  func()
+}
+
+func (c *creating) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.Contains(name, c.in) {
+		c.f()
+	}
+	return c.FS.Create(name, category)
+}
+
+// A backup ends when whoever asked for it is gone or the node stops, and leaves nothing; while there is one another is
+// refused at once.
+func TestABackupEndsWithWhoAsksForIt(t *testing.T) {
+	for _, stops := range []string{"client", "node"} {
+		t.Run(stops, func(t *testing.T) {
+			fs := &creating{FS: vfs.NewMem(), in: "/copy.unfinished/journal/0", f: func() {}}
+			b, err := Open(Options{FS: fs, Dir: "/data"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			met := 0
+			fs.f = func() {
+				met++
+				if _, err := b.BackUp(t.Context(), "/other"); !errors.Is(err, ErrBackupUnderWay) {
+					t.Errorf("a second backup: %v", err)
+				}
+				if stops == "client" {
+					cancel()
+				} else {
+					b.endLife()
+				}
+			}
+			if _, err := b.BackUp(ctx, "/copy"); !errors.Is(err, context.Canceled) {
+				t.Errorf("the backup: %v", err)
+			}
+			if met != 1 {
+				t.Errorf("%d segments were begun, want 1", met)
+			}
+			for _, name := range []string{"/copy", "/copy.unfinished"} {
+				if _, err := fs.Stat(name); err == nil {
+					t.Errorf("%s is there", name)
+				}
+			}
+		})
 	}
 }

@@ -654,7 +654,7 @@ func TestBackupOfAQueueThatGoes(t *testing.T) {
 				t.Fatal("not routed")
 			}
 			began.Store(true)
-			if _, err := b.BackUp("/backup"); err != nil {
+			if _, err := b.BackUp(t.Context(), "/backup"); err != nil {
 				t.Fatal(err)
 			}
 			once.Do(func() { t.Error("the queue was not deleted") })

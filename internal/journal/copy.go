@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +12,12 @@ import (
 // CopyTo copies the journal, up to a position that is committed, into a directory
 // that exists, while it is appended to. What is there is what a crash at
 // that moment would have left. REQUIRES: Retire is not called meanwhile.
-func (j *Journal) CopyTo(dir string, upTo Pos) error {
+func (j *Journal) CopyTo(ctx context.Context, dir string, upTo Pos) error {
 	fs := j.opts.FS
 	for _, s := range j.Segments() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if s.Number > upTo.Segment() {
 			break
 		}

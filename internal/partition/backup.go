@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"errors"
 
 	"bartleby.mq/internal/journal"
@@ -17,7 +18,7 @@ type Copy struct {
 // CopyTo copies what is on disk of all durable queues while they go on: what a crash
 // would leave at some moment after the call began. It writes a checkpoint first, so
 // that there is little to copy that cannot be linked.
-func (n *Node) CopyTo(to Copy) error {
+func (n *Node) CopyTo(ctx context.Context, to Copy) error {
 	if n.Index == nil || n.Keep == nil {
 		return errors.New("a node without checkpoints cannot be copied while it runs")
 	}
@@ -28,16 +29,19 @@ func (n *Node) CopyTo(to Copy) error {
 	// are what does.
 	n.checkpointing.Lock()
 	defer n.checkpointing.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	// The checkpoint first, the journal after it: its cut is committed.
 	if err := n.Index.CheckpointTo(to.Index); err != nil {
 		return err
 	}
-	if err := n.Keep.LinkTo(to.Keep); err != nil {
+	if err := n.Keep.LinkTo(ctx, to.Keep); err != nil {
 		return err
 	}
 	end := to.End
 	if end == nil {
 		end = n.Journal.Committed
 	}
-	return n.Journal.CopyTo(to.Journal, end())
+	return n.Journal.CopyTo(ctx, to.Journal, end())
 }

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -209,7 +210,7 @@ func (x *lives) restore() {
 	x.book.mu.Unlock()
 	must(journal.MakeDirectory(x.w.files, "copy"))
 	must(journal.MakeDirectory(x.w.files, "copy/journal"))
-	must(x.w.n.CopyTo(Copy{Journal: "copy/journal", Keep: "copy/keep", Index: "copy/index"}))
+	must(x.w.n.CopyTo(context.Background(), Copy{Journal: "copy/journal", Keep: "copy/keep", Index: "copy/index"}))
 	from, to := x.fs.CrashClone(vfs.CrashCloneCfg{}), vfs.NewCrashableMem()
 	for _, dir := range []string{"journal", "keep", "index"} {
 		must(journal.MakeDirectory(to, dir))

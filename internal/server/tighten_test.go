@@ -61,7 +61,7 @@ func TestFilesAreTheOwnersOnly(t *testing.T) {
 		if err := errors.Join(c.Close(), s.broker.Node().Checkpoint(), os.RemoveAll(backup)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.broker.BackUp(backup); err != nil {
+		if _, err := s.broker.BackUp(t.Context(), backup); err != nil {
 			t.Fatal(err)
 		}
 		if names := append(open(t, dir), open(t, backup)...); len(names) > 0 {
@@ -112,7 +112,7 @@ func TestBackupRefusesPlaces(t *testing.T) {
 		"data": broker.ErrBackupThere, "data/b": broker.ErrBackupInside, "data/journal/b/c": broker.ErrBackupInside, "link/b": broker.ErrBackupInside,
 		"link/../link/keep/b": broker.ErrBackupInside, "dangling": broker.ErrBackupThere, "there": broker.ErrBackupThere, "half": broker.ErrBackupThere, "nowhere/b": broker.ErrBackupNowhere,
 	} {
-		if _, err := s.broker.BackUp(top + "/" + path); !errors.Is(err, want) {
+		if _, err := s.broker.BackUp(t.Context(), top+"/"+path); !errors.Is(err, want) {
 			t.Errorf("a backup to %s: %v, want %v", path, err, want)
 		}
 		status := map[error]int{broker.ErrBackupThere: http.StatusConflict, broker.ErrBackupInside: http.StatusBadRequest, broker.ErrBackupNowhere: http.StatusBadRequest}[want]
@@ -133,7 +133,7 @@ func TestBackupRefusesPlaces(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(top, "half.unfinished", "mine")); err != nil || string(b) != "precious" {
 		t.Errorf("what was there is %q, %v", b, err)
 	}
-	if _, err := s.broker.BackUp(filepath.Join(top, "database")); err != nil {
+	if _, err := s.broker.BackUp(t.Context(), filepath.Join(top, "database")); err != nil {
 		t.Errorf("a backup beside it: %v", err)
 	}
 }
