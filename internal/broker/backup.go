@@ -102,7 +102,7 @@ func (b *Broker) inDataDir(path string) (bool, error) {
 // on; a node that is started on the copy has all that was confirmed before the call, and
 // some of what came after. dir appears when the copy is whole and on disk. On
 // the same file system most of it is links, which cost no room. To another it takes long, with no
-// checkpoint meanwhile: it ends when ctx does or the node stops, and leaves nothing behind.
+// checkpoint meanwhile: it ends when ctx does, as that of a request when the node stops, and leaves nothing behind.
 func (b *Broker) BackUp(ctx context.Context, dir string) (Backup, error) {
 	info := Backup{Node: b.NodeName, Began: time.Now().UTC()}
 	if !filepath.IsAbs(dir) {
@@ -113,9 +113,6 @@ func (b *Broker) BackUp(ctx context.Context, dir string) (Backup, error) {
 		return info, fmt.Errorf("backup to %s: %w", dir, ErrBackupUnderWay)
 	}
 	defer b.backingUp.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.life, cancel)()
 	part := dir + backupSuffix
 	for _, path := range []string{dir, part} { // what is unfinished may be anybody's
 		if there, err := b.exists(path); err != nil {

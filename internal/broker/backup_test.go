@@ -180,46 +180,38 @@ func (c *creating) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 	return c.FS.Create(name, category)
 }
 
-// A backup ends when whoever asked for it is gone or the node stops, and leaves nothing; while there is one another is
+// A backup ends when whoever asked for it is gone, and leaves nothing; while there is one another is
 // refused at once.
 func TestABackupEndsWithWhoAsksForIt(t *testing.T) {
-	for _, stops := range []string{"client", "node"} {
-		t.Run(stops, func(t *testing.T) {
-			fs := &creating{FS: vfs.NewMem(), in: "/copy.unfinished/journal/0", f: func() {}}
-			b, err := Open(Options{FS: fs, Dir: "/data"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			met := 0
-			fs.f = func() {
-				met++
-				if _, err := b.BackUp(t.Context(), "/other"); !errors.Is(err, ErrBackupUnderWay) {
-					t.Errorf("a second backup: %v", err)
-				}
-				if stops == "client" {
-					cancel()
-				} else {
-					b.endLife()
-				}
-			}
-			if _, err := b.BackUp(ctx, "/copy"); !errors.Is(err, context.Canceled) {
-				t.Errorf("the backup: %v", err)
-			}
-			if met != 1 {
-				t.Errorf("%d segments were begun, want 1", met)
-			}
-			for _, name := range []string{"/copy", "/copy.unfinished"} {
-				if _, err := fs.Stat(name); err == nil {
-					t.Errorf("%s is there", name)
-				}
-			}
-		})
+	fs := &creating{FS: vfs.NewMem(), in: "/copy.unfinished/journal/0", f: func() {}}
+	b, err := Open(Options{FS: fs, Dir: "/data"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	met := 0
+	fs.f = func() {
+		met++
+		if _, err := b.BackUp(t.Context(), "/other"); !errors.Is(err, ErrBackupUnderWay) {
+			t.Errorf("a second backup: %v", err)
+		}
+		cancel()
+	}
+	if _, err := b.BackUp(ctx, "/copy"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the backup: %v", err)
+	}
+	if met != 1 {
+		t.Errorf("%d segments were begun, want 1", met)
+	}
+	for _, name := range []string{"/copy", "/copy.unfinished"} {
+		if _, err := fs.Stat(name); err == nil {
+			t.Errorf("%s is there", name)
+		}
 	}
 }
