@@ -24,7 +24,7 @@ func (r *request) showChannel(ch broker.ShownChannel) map[string]any {
 	r.s.putStats(object, "channel\x00"+name, r.spans(), false,
 		publishes(st.Published, st.Confirmed, st.Returned, st.Dropped), channelDeliveries(st))
 	object["reductions"], object["reductions_details"] = 0, map[string]any{"rate": 0.0}
-	object["garbage_collection"] = noGarbageCollection
+	object["garbage_collection"] = noGarbageCollection()
 	putIdle(object, st.Active)
 	return object
 }

@@ -32,13 +32,13 @@ func (r *request) showConnection(c *broker.Connection) map[string]any {
 		values[name], _ = numberOf(object[name])
 	}
 	r.s.history.put(object, "connection\x00"+c.Name, r.span(dataSpan), values)
-	object["garbage_collection"] = noGarbageCollection
+	object["garbage_collection"] = noGarbageCollection()
 	return object
 }
 
 // noGarbageCollection stands where RabbitMQ shows that of an Erlang process.
-var noGarbageCollection = map[string]any{
-	"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0,
+func noGarbageCollection() map[string]any {
+	return map[string]any{"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0}
 }
 
 func (s *server) listConnections(r *request) (any, error) {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,10 +46,23 @@ const (
 	maxPageSize     = 500
 )
 
+// stride is how many objects are made between two looks at whether anybody still waits for them.
+const stride = 1000
+
+// nobodyWaits is the end of an answer whose client has gone, or whose node stops.
+var nobodyWaits = &failure{http.StatusServiceUnavailable, "gone", "the request was ended before its answer was made"}
+
+// ended says, once in a stride, whether nobody waits any more for what i objects have been made of.
+func ended(ctx context.Context, i int) bool { return i%stride == 0 && ctx.Err() != nil }
+
 // page returns what the query asks for: all objects, or one page of them.
-func (l list) page(query url.Values) (any, *failure) {
+func (l list) page(ctx context.Context, query url.Values) (any, *failure) {
 	paged := query.Get("page") != ""
 	number, size, bad := pageOf(query)
+	if bad != nil {
+		return nil, bad
+	}
+	wanted, bad := columnsOf(query)
 	if bad != nil {
 		return nil, bad
 	}
@@ -58,19 +72,20 @@ func (l list) page(query url.Values) (any, *failure) {
 		return nil, bad
 	}
 	for i := range l.n {
+		if ended(ctx, i) {
+			return nil, nobodyWaits
+		}
 		if !paged || matches == nil || matches(l.name(i)) {
 			chosen = append(chosen, i)
 		}
 	}
-	items := map[int]map[string]any{}
-	item := func(i int) map[string]any {
-		if items[i] == nil {
-			items[i] = l.item(i)
-		}
-		return items[i]
-	}
+	item := func(i int) map[string]any { return wanted.of(l.item(i)) }
 	if by := query.Get("sort"); by != "" {
-		slices.SortStableFunc(chosen, func(a, b int) int { return compareValues(lookup(item(a), by), lookup(item(b), by)) })
+		made, bad := l.sort(ctx, chosen, by, wanted)
+		if bad != nil {
+			return nil, bad
+		}
+		item = func(i int) map[string]any { return made[i] }
 	}
 	if query.Get("sort_reverse") == "true" {
 		slices.Reverse(chosen)
@@ -84,10 +99,12 @@ func (l list) page(query url.Values) (any, *failure) {
 		}
 		chosen = chosen[min(filtered, (number-1)*size):min(filtered, number*size)]
 	}
-	columns := query.Get("columns")
 	shown := make([]any, 0, len(chosen))
-	for _, i := range chosen {
-		shown = append(shown, chooseColumns(item(i), columns))
+	for n, i := range chosen {
+		if ended(ctx, n) {
+			return nil, nobodyWaits
+		}
+		shown = append(shown, item(i))
 	}
 	if !paged {
 		return shown, nil
@@ -96,6 +113,20 @@ func (l list) page(query url.Values) (any, *failure) {
 		"filtered_count": filtered, "item_count": len(shown), "items": shown, "page": number,
 		"page_count": pages, "page_size": size, "total_count": l.n,
 	}, nil
+}
+
+// sort orders objects by a column, which is read once of each, and returns what is shown of them.
+func (l list) sort(ctx context.Context, chosen []int, by string, wanted columns) ([]map[string]any, *failure) {
+	keys, made := make([]sortKey, l.n), make([]map[string]any, l.n)
+	for n, i := range chosen {
+		if ended(ctx, n) {
+			return nil, nobodyWaits
+		}
+		object := l.item(i)
+		keys[i], made[i] = sortKeyOf(lookup(object, by)), wanted.of(object)
+	}
+	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(keys[a].compare(&keys[b]), a-b) })
+	return made, nil
 }
 
 func pageOf(query url.Values) (number, size int, bad *failure) {
@@ -154,18 +185,31 @@ func lookup(object map[string]any, path string) any {
 	}
 }
 
-// compareValues orders what may stand in a column: nothing first, then numbers,
-// then texts.
-func compareValues(a, b any) int {
-	x, xIsNumber := numberOf(a)
-	y, yIsNumber := numberOf(b)
-	switch {
-	case xIsNumber && yIsNumber:
-		return cmp.Compare(x, y)
-	case a == nil || b == nil:
-		return boolInt(a != nil) - boolInt(b != nil)
+// sortKey is what an object is sorted by.
+type sortKey struct {
+	there, isNumber bool
+	number          float64
+	text            string
+}
+
+func sortKeyOf(v any) sortKey {
+	k := sortKey{there: v != nil}
+	if k.there {
+		k.number, k.isNumber = numberOf(v)
+		k.text = columnText(v)
 	}
-	return strings.Compare(columnText(a), columnText(b))
+	return k
+}
+
+// compare orders what may stand in a column: nothing first, then numbers, then texts.
+func (k *sortKey) compare(o *sortKey) int {
+	switch {
+	case k.isNumber && o.isNumber:
+		return cmp.Compare(k.number, o.number)
+	case !k.there || !o.there:
+		return boolInt(k.there) - boolInt(o.there)
+	}
+	return strings.Compare(k.text, o.text)
 }
 
 func boolInt(b bool) int {
@@ -200,32 +244,53 @@ func columnText(v any) string {
 	return string(text)
 }
 
-// chooseColumns cuts an object to the named columns, all of them if none is named.
-func chooseColumns(object map[string]any, columns string) map[string]any {
-	if columns == "" {
+// maxColumns is how many different columns may be asked for: more than any object has.
+const maxColumns = 200
+
+// columns are the paths of what is shown of an object, each once; nil: all of it. A path stands before
+// those that it begins with, so that what is copied whole is never written into: it may be shared.
+type columns []string
+
+// columnsOf are the columns that a query names.
+func columnsOf(query url.Values) (columns, *failure) { return newColumns(query.Get("columns"), false) }
+
+// topColumnsOf is columnsOf as RabbitMQ does it for the overview: a path chooses all of what its
+// first name stands for.
+func topColumnsOf(query url.Values) (columns, *failure) {
+	return newColumns(query.Get("columns"), true)
+}
+
+func newColumns(text string, top bool) (columns, *failure) {
+	if text == "" {
+		return nil, nil
+	}
+	c := columns(strings.Split(text, ","))
+	if top {
+		for i, path := range c {
+			c[i], _, _ = strings.Cut(path, ".")
+		}
+	}
+	slices.SortFunc(c, func(a, b string) int { return strings.Compare(b, a) })
+	c = slices.Compact(c)
+	if len(c) > maxColumns {
+		return nil, badRequest(fmt.Sprintf("columns names %d different columns, at most %d may be named", len(c), maxColumns))
+	}
+	return c, nil
+}
+
+// of cuts an object to the columns.
+func (c columns) of(object map[string]any) map[string]any {
+	if c == nil {
 		return object
 	}
 	chosen := map[string]any{}
-	for _, path := range strings.Split(columns, ",") {
+	for _, path := range c {
 		copyColumn(chosen, object, path)
 	}
 	return chosen
 }
 
-// chooseTopColumns is chooseColumns as RabbitMQ does it for the overview: a path
-// chooses all of what its first name stands for.
-func chooseTopColumns(object map[string]any, columns string) map[string]any {
-	if columns == "" {
-		return object
-	}
-	var names []string
-	for path := range strings.SplitSeq(columns, ",") {
-		first, _, _ := strings.Cut(path, ".")
-		names = append(names, first)
-	}
-	return chooseColumns(object, strings.Join(names, ","))
-}
-
+// copyColumn copies what is at a path. What it makes below to is its own: see columns.
 func copyColumn(to, from map[string]any, path string) {
 	if v, ok := from[path]; ok {
 		to[path] = v

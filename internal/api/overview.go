@@ -101,7 +101,11 @@ func (s *server) overview(r *request) (any, error) {
 	churn := map[string]any{}
 	s.history.put(churn, "churn", sp.rates, s.churn())
 	object["churn_rates"] = churn
-	return withStatus{http.StatusOK, chooseTopColumns(object, r.URL.Query().Get("columns"))}, nil
+	wanted, bad := topColumnsOf(r.URL.Query())
+	if bad != nil {
+		return nil, bad
+	}
+	return withStatus{http.StatusOK, wanted.of(object)}, nil
 }
 
 // churn counts what came and went.

@@ -28,7 +28,7 @@ func (s *server) listQueues(r *request) (any, error) {
 func (s *server) listQueuesInDetail(r *request) (any, error) {
 	return r.queueList(func(q broker.QueueInfo) map[string]any {
 		object := s.showQueue(q, r.spans())
-		object["garbage_collection"] = noGarbageCollection
+		object["garbage_collection"] = noGarbageCollection()
 		return object
 	}), nil
 }
@@ -80,7 +80,7 @@ func (s *server) getQueue(r *request) (any, error) {
 	object["consumer_details"] = consumers
 	object["deliveries"] = []any{}
 	object["incoming"] = []any{}
-	object["garbage_collection"] = noGarbageCollection
+	object["garbage_collection"] = noGarbageCollection()
 	if q.Decl.Exclusive {
 		object["owner_pid_details"] = s.ownerOf(q.Decl)
 	}

@@ -62,14 +62,19 @@ func (out *responder) answer(r *request, v any) {
 	case withStatus:
 		out.json(v.status, v.body)
 	case list:
-		page, err := v.page(r.URL.Query())
+		page, err := v.page(r.Context(), r.URL.Query())
 		if err != nil {
 			out.fail(err)
 			return
 		}
 		out.json(http.StatusOK, page)
 	case map[string]any:
-		out.json(http.StatusOK, chooseColumns(v, r.URL.Query().Get("columns")))
+		wanted, err := columnsOf(r.URL.Query())
+		if err != nil {
+			out.fail(err)
+			return
+		}
+		out.json(http.StatusOK, wanted.of(v))
 	default:
 		out.json(http.StatusOK, v)
 	}
