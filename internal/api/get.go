@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"math"
@@ -22,12 +23,9 @@ var ackModes = map[string]broker.After{
 // values of an error, whose text tools compare with RabbitMQ's.
 const peek = "peek"
 
-// maxShown is how many bytes of messages one answer holds, and shownItem what each takes beside
-// its payload: an answer is made in memory, several times over.
-const (
-	maxShown  = 64 << 20
-	shownItem = 1 << 10
-)
+// maxShown is how many bytes of JSON the messages of one answer have: it is made in memory. Each is written
+// as it comes, since a header of one byte, such as a null, takes some eighty before.
+const maxShown = 64 << 20
 
 // getMessages takes messages out of a queue and shows them (BR-15.8).
 func (s *server) getMessages(r *request) (any, error) {
@@ -57,24 +55,23 @@ func (s *server) getMessages(r *request) (any, error) {
 	if _, err := r.findQueue(); err != nil {
 		return nil, &failure{http.StatusNotFound, "not_found", "queue_not_found"}
 	}
-	items := []any{}
 	if count == 0 {
-		return items, nil
+		return []any{}, nil
 	}
 	var failed error
-	room := maxShown
+	items := bytes.NewBufferString("[")
 	show := func(m *broker.Shown) bool {
 		var item map[string]any
 		if item, failed = showMessage(m, encoding, truncate); failed != nil {
 			return false
 		}
-		items = append(items, item)
-		shown := len(m.Body)
-		if truncate >= 0 {
-			shown = int(min(truncate, int64(shown)))
+		if items.Len() > 1 {
+			items.WriteByte(',')
 		}
-		room -= shown + shownItem
-		return room > 0 && r.Context().Err() == nil
+		if failed = writeJSON(items, item); failed != nil {
+			return false
+		}
+		return items.Len() < maxShown && r.Context().Err() == nil
 	}
 	limit := int(min(max(count, 0), math.MaxInt)) // negative: all there are
 	if mode == peek {
@@ -88,7 +85,8 @@ func (s *server) getMessages(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return items, nil
+	items.WriteByte(']')
+	return jsonText(items.Bytes()), nil
 }
 
 func showMessage(m *broker.Shown, encoding string, truncate int64) (map[string]any, error) {

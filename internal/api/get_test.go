@@ -36,3 +36,24 @@ func TestAnAnswerWithMessagesIsBounded(t *testing.T) {
 	}
 	same(t, "short messages", len(n.must("POST", "/queues/%2F/q/get", `{"ackmode":"peek","count":5,"encoding":"auto","truncate":10}`).list(t)), 2)
 }
+
+// Headers of one byte each are many bytes of JSON: what is shown counts, not what is kept.
+func TestAnAnswerWithMessagesCountsTheirHeaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a hundred megabytes of JSON, which takes minutes under the race detector")
+	}
+	n := start(t)
+	n.must("PUT", "/queues/%2F/q", `{"durable":true}`)
+	const count = 60
+	headers := `{"a":[null` + strings.Repeat(",null", 120_000) + `]}`
+	for range count {
+		n.must("POST", "/exchanges/%2F/amq.default/publish",
+			`{"routing_key":"q","properties":{"headers":`+headers+`},"payload_encoding":"string","payload":""}`)
+	}
+	for _, mode := range []string{"peek", "ack_requeue_true"} {
+		a := n.must("POST", "/queues/%2F/q/get", `{"ackmode":"`+mode+`","count":-1,"encoding":"auto","truncate":0}`)
+		if len(a.body) > 68<<20 || !strings.HasPrefix(a.body, "[{") || !strings.HasSuffix(a.body, "}]") {
+			t.Errorf("%s: an answer of %d bytes", mode, len(a.body))
+		}
+	}
+}

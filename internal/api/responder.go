@@ -98,10 +98,19 @@ func (out *responder) json(status int, v any) {
 		return
 	}
 	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	if err := writeJSON(&b, v); err != nil {
 		return // our own values: nothing in them cannot be encoded
 	}
-	_, _ = out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n"))) // a client that went away is no error of ours
+	_, _ = out.Write(b.Bytes()) // a client that went away is no error of ours
+}
+
+// writeJSON appends the JSON of a value as answers have it.
+func writeJSON(b *bytes.Buffer, v any) error {
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	b.Truncate(b.Len() - 1) // the newline
+	return nil
 }

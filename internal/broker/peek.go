@@ -12,6 +12,9 @@ import (
 // peekSlice is how many messages are read under one hold of the queue.
 const peekSlice = 32
 
+// peekBytes is how many bytes of messages a slice ends at: they are copied.
+const peekBytes = 1 << 20
+
 // Peek shows the messages that are ready, at most limit, 0 meaning all, without
 // changing anything about them: their order, redelivered flags and counts stay
 // as they are, and consumers get them as if nobody had looked. It ends early
@@ -27,6 +30,7 @@ func (c *Connection) Peek(name message.QueueName, limit int, f func(*Shown) bool
 	var cursor queue.Cursor
 	for n, done := 0, false; !done; {
 		var slice []*Shown
+		size := 0
 		cursor, done, err = c.b.node.Browse(q, cursor, peekSlice, func(v queue.View, rec message.Record, history []byte) bool {
 			if v.Out || v.Dead || v.NotBefore != 0 {
 				return true
@@ -38,7 +42,8 @@ func (c *Connection) Peek(name message.QueueName, limit int, f func(*Shown) bool
 			}
 			s.Exchange, s.Key = Place(rec, history)
 			slice = append(slice, s)
-			return true
+			size += len(s.Body) + len(s.Properties)
+			return size < peekBytes
 		})
 		if partition.Gone(err) {
 			return topology.NoQueue(c.VHost, name)
