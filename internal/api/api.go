@@ -94,6 +94,8 @@ type server struct {
 	b       *broker.Broker
 	table   *routeTable
 	history history
+	// plainBodies and largeBodies are the bodies under way: see request.waitForRoom.
+	plainBodies, largeBodies chan struct{}
 }
 
 // New returns the handler for everything below /api.
@@ -125,7 +127,7 @@ func New(o Options) http.Handler {
 	if o.Known == nil {
 		o.Known = func(context.Context) {}
 	}
-	s := &server{Options: o, b: o.Broker}
+	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies)}
 	s.table = newRouteTable(s.routes())
 	return s
 }
@@ -197,6 +199,7 @@ func (r *request) serve(out *responder) {
 	if r.rt.access != open {
 		s.Known(hr.Context())
 	}
+	defer r.leaveRoom()
 	if err := r.readBody(out); err != nil {
 		out.fail(asFailure(err))
 		return

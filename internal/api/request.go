@@ -28,6 +28,7 @@ type request struct {
 	local    bool         // it came through Local
 	sight    broker.Sight // which virtual hosts the user may look into
 	raw      []byte
+	room     chan struct{}  // see waitForRoom
 	body     map[string]any // of PUT and POST; empty if there was none
 	points   int            // see span
 	did      []any          // what the audit log tells of it besides
@@ -68,8 +69,77 @@ func (r *request) linkTo(v message.VHost) *broker.Connection {
 	return r.s.b.For(r.identity, v)
 }
 
-// maxStrangerBody is how many bytes a body may have of which nobody knows yet whose it is: a form with a name and a password.
-const maxStrangerBody = 64 << 10
+// Bounds of bodies. They are decoded in memory, which takes several times the room.
+const (
+	// maxStrangerBody is how many bytes a body may have of which nobody knows yet whose it is: a form with a name and a password.
+	maxStrangerBody = 64 << 10
+	// maxPlainBody is how many bytes a body may have that is neither definitions nor a message. Arguments have 128 KiB at most.
+	maxPlainBody = 1 << 20
+	// maxBodyValues is how many values such a body may have, and a message with its headers, which have 128 KiB at most.
+	maxBodyValues = 200_000
+	// smallBody is how many bytes a body has that waits for no other.
+	smallBody = 64 << 10
+	// plainBodies and largeBodies are how many bodies there may be at once of up to maxPlainBody and above.
+	plainBodies, largeBodies = 32, 4
+)
+
+// isLarge says whether a route takes bodies above maxPlainBody: definitions and messages.
+func (rt *route) isLarge() bool {
+	return rt.takesDefinitions() || strings.HasSuffix(rt.pattern, "/publish")
+}
+
+func (rt *route) takesDefinitions() bool {
+	return rt.pattern == "definitions" || rt.pattern == "definitions/{vhost}" || rt.pattern == "all-configuration"
+}
+
+// bodyLimit is how many bytes the body may have.
+func (r *request) bodyLimit() int64 {
+	switch {
+	case r.rt.access == open:
+		return min(r.s.MaxBody, maxStrangerBody)
+	case r.rt.isLarge():
+		return r.s.MaxBody
+	}
+	return min(r.s.MaxBody, maxPlainBody)
+}
+
+// tooLarge is the refusal of a body above limit. What RabbitMQ has a bound for, too, is refused with its text.
+func (r *request) tooLarge(limit int64) *failure {
+	if limit == r.s.MaxBody {
+		return bodyTooLarge
+	}
+	return &failure{bodyTooLarge.status, bodyTooLarge.kind, fmt.Sprintf("%v: this request has at most %d bytes", bodyTooLarge.reason, limit)}
+}
+
+// waitForRoom waits until there are few enough bodies of others. The room is the request's until leaveRoom.
+func (r *request) waitForRoom(limit int64) error {
+	size := r.ContentLength
+	if size < 0 {
+		size = limit // it may have so much
+	}
+	switch {
+	case size <= smallBody:
+		return nil
+	case size <= maxPlainBody:
+		r.room = r.s.plainBodies
+	default:
+		r.room = r.s.largeBodies
+	}
+	select {
+	case r.room <- struct{}{}:
+		return nil
+	case <-r.Context().Done():
+		r.room = nil
+		return nobodyWaits
+	}
+}
+
+// leaveRoom lets the next body in.
+func (r *request) leaveRoom() {
+	if r.room != nil {
+		<-r.room
+	}
+}
 
 // readBody reads and decodes the body of a PUT or POST. It is refused when more
 // has arrived than may; nothing is set aside for what a client only announces.
@@ -78,18 +148,18 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	if r.Method != http.MethodPut && r.Method != http.MethodPost {
 		return nil
 	}
-	limit := r.s.MaxBody
-	if r.rt.access == open {
-		limit = min(limit, maxStrangerBody)
-	}
+	limit := r.bodyLimit()
 	if r.ContentLength > limit {
-		return bodyTooLarge // without waiting for what will not be read
+		return r.tooLarge(limit) // without waiting for what will not be read
+	}
+	if err := r.waitForRoom(limit); err != nil {
+		return err
 	}
 	var err error
 	if r.raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			return bodyTooLarge
+			return r.tooLarge(limit)
 		}
 		return badRequest("the request body could not be read")
 	}
@@ -102,7 +172,7 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	if !r.isJSON() {
 		return nil
 	}
-	v, err := topology.ParseJSON(r.raw)
+	v, err := topology.ParseJSONOf(r.raw, maxBodyValues)
 	if err != nil {
 		return notJSON(err, "not_json")
 	}
@@ -117,11 +187,15 @@ func (r *request) readBody(w http.ResponseWriter) error {
 }
 
 // notJSON is the answer to a text that could not be read: RabbitMQ's reason, or
-// which number is too large, as RabbitMQ has no such bound.
+// what is too large in it, where RabbitMQ has no such bound.
 func notJSON(err error, reason string) error {
 	var number *topology.NumberError
 	if errors.As(err, &number) {
 		return badRequest(number.Error())
+	}
+	var bound *topology.JSONBoundError
+	if errors.As(err, &bound) {
+		return badRequest(bound.Error())
 	}
 	return badRequest(reason)
 }

@@ -22,17 +22,38 @@ type Definition map[string]any
 // maxJSONDepth is how deep JSON from outside may be nested: a table as deep as tables may be, in a list of objects.
 const maxJSONDepth = amqp091.MaxDepth + 4
 
+// MaxJSONValues is how many values JSON from outside may have: definitions of a hundred thousand objects. A value of two
+// bytes, such as an empty list, takes a hundred when it is decoded.
+const MaxJSONValues = 2_000_000
+
+// JSONBoundError says which bound JSON from outside is beyond.
+type JSONBoundError struct {
+	What string
+	Most int
+}
+
+func (e *JSONBoundError) Error() string {
+	return fmt.Sprintf("the JSON has more than %d %s", e.Most, e.What)
+}
+
 // ParseJSON decodes JSON from outside into those types: numbers without a point or exponent become int64. What is
-// nested deeper than any of it is kept is refused before it is decoded.
-func ParseJSON(text []byte) (any, error) {
-	if depth(text) > maxJSONDepth {
-		return nil, fmt.Errorf("the values are nested more than %d deep", maxJSONDepth)
+// nested deeper than any of it is kept, or has more than MaxJSONValues, is refused before it is decoded.
+func ParseJSON(text []byte) (any, error) { return ParseJSONOf(text, MaxJSONValues) }
+
+// ParseJSONOf is ParseJSON with a bound of its own for the number of values.
+func ParseJSONOf(text []byte, values int) (any, error) {
+	deepest, many := measure(text)
+	if deepest > maxJSONDepth {
+		return nil, &JSONBoundError{"levels of values in values", maxJSONDepth}
+	}
+	if many > values {
+		return nil, &JSONBoundError{"values", values}
 	}
 	return parseJSON(text)
 }
 
-// depth is how deep JSON is nested, at least.
-func depth(text []byte) (most int) {
+// measure is how deep JSON is nested and how many values it has, at least.
+func measure(text []byte) (deepest, values int) {
 	depth, inString := 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -43,12 +64,21 @@ func depth(text []byte) (most int) {
 		case inString:
 		case c == '[' || c == '{':
 			depth++
-			most = max(most, depth)
+			values++
+			deepest = max(deepest, depth)
 		case c == ']' || c == '}':
 			depth--
+		case c == ',':
+			values++
 		}
 	}
-	return most
+	return deepest, values
+}
+
+// depth is how deep JSON is nested, at least.
+func depth(text []byte) int {
+	deepest, _ := measure(text)
+	return deepest
 }
 
 // parseJSON is ParseJSON without a bound, for what is stored.
