@@ -35,8 +35,12 @@ func destinationType(k topology.ResourceKind) string {
 }
 
 func (s *server) listBindings(r *request) (any, error) {
+	var taken []*topology.Snapshot
+	r.eachVHost(func(v *topology.VHost) { taken = append(taken, v.Snapshot()) })
 	var found []*topology.Binding
-	r.eachVHost(func(v *topology.VHost) { found = append(found, v.Bindings()...) })
+	for _, s := range taken {
+		found = append(found, s.Bindings()...)
+	}
 	return bindingList(found), nil
 }
 

@@ -17,6 +17,7 @@ func (s *server) exportDefinitions(*request) (any, error) {
 	users, vhosts := []any{}, []any{}
 	permissions, topicPermissions, globals := []any{}, []any{}, []any{}
 	all := newObjectsOfVHosts()
+	var taken []*topology.Snapshot
 	s.b.Read(func(state *topology.State, u *auth.Users) {
 		for _, user := range u.List() {
 			users = append(users, showUser(user))
@@ -35,9 +36,13 @@ func (s *server) exportDefinitions(*request) (any, error) {
 		}
 		for _, v := range state.VHosts() {
 			vhosts = append(vhosts, map[string]any{"name": string(v.Name), "limits": v.Limits(), "metadata": exportMetadata(state, v)})
-			all.add(v)
+			all.addRules(v)
+			taken = append(taken, v.Snapshot())
 		}
 	})
+	for _, t := range taken {
+		all.add(t)
+	}
 	doc["users"], doc["vhosts"], doc["permissions"], doc["topic_permissions"] = users, vhosts, permissions, topicPermissions
 	doc["global_parameters"] = globals
 	all.put(doc)
@@ -51,19 +56,20 @@ func (s *server) exportVHostDefinitions(r *request) (any, error) {
 	doc["original_vhost_name"] = string(r.vhost())
 	doc["explanation"] = "Definitions of virtual host '" + string(r.vhost()) + "'"
 	all := newObjectsOfVHosts()
-	found := false
+	var taken *topology.Snapshot
 	s.b.Read(func(state *topology.State, _ *auth.Users) {
 		v, ok := state.VHost(r.vhost())
 		if !ok {
 			return
 		}
-		found = true
 		doc["description"], doc["limits"], doc["metadata"] = v.Metadata.Description, v.Limits(), exportMetadata(state, v)
-		all.add(v)
+		all.addRules(v)
+		taken = v.Snapshot()
 	})
-	if !found {
+	if taken == nil {
 		return nil, notFound
 	}
+	all.add(taken)
 	all.forgetVHost()
 	all.put(doc)
 	return doc, nil
@@ -95,21 +101,24 @@ func newObjectsOfVHosts() objectsOfVHosts {
 	return objectsOfVHosts{"parameters": {}, "policies": {}, "queues": {}, "exchanges": {}, "bindings": {}}
 }
 
-// add collects what is in a virtual host. Left out is what the broker or a
-// connection makes again by itself: predeclared exchanges, bindings of the default
-// exchange, queues that are exclusive or transient (BR-16.2).
-func (o objectsOfVHosts) add(v *topology.VHost) {
-	name := string(v.Name)
+// addRules collects the parameters and policies of a virtual host, which needs the lock.
+func (o objectsOfVHosts) addRules(v *topology.VHost) {
 	o["parameters"] = append(o["parameters"], parametersOf(v, "")...)
 	for _, p := range v.Policies(false) {
 		o["policies"] = append(o["policies"], showPolicy(p))
 	}
+}
+
+// add collects what else is in a virtual host. Left out is what the broker or a
+// connection makes again by itself: predeclared exchanges, bindings of the default
+// exchange, queues that are exclusive or transient (BR-16.2).
+func (o objectsOfVHosts) add(v *topology.Snapshot) {
 	for _, q := range v.Queues() {
 		if !exported(q) {
 			continue
 		}
 		o["queues"] = append(o["queues"], map[string]any{
-			"name": string(q.Name), "vhost": name, "durable": q.Durable, "auto_delete": q.AutoDelete, "type": string(q.Type),
+			"name": string(q.Name), "vhost": string(q.VHost), "durable": q.Durable, "auto_delete": q.AutoDelete, "type": string(q.Type),
 			"arguments": topology.ArgumentsJSON(q.Arguments),
 		})
 	}
@@ -118,7 +127,7 @@ func (o objectsOfVHosts) add(v *topology.VHost) {
 			continue
 		}
 		object := map[string]any{
-			"name": string(x.Name), "vhost": name, "type": string(x.Type), "durable": x.Durable, "auto_delete": x.AutoDelete,
+			"name": string(x.Name), "vhost": string(x.VHost), "type": string(x.Type), "durable": x.Durable, "auto_delete": x.AutoDelete,
 			"arguments": topology.ArgumentsJSON(x.Arguments),
 		}
 		if x.Internal {

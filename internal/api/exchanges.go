@@ -4,6 +4,7 @@ import (
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/routing"
 	"bartleby.mq/internal/topology"
+	"slices"
 )
 
 // exchangeInfo is an exchange at one moment.
@@ -100,17 +101,17 @@ func (s *server) deleteExchange(r *request) (any, error) {
 
 func (s *server) listBindingsFrom(r *request) (any, error) {
 	var found []*topology.Binding
+	var taken *topology.Snapshot
 	r.eachVHost(func(v *topology.VHost) {
 		if name := r.exchangeName(); name == "" {
-			for _, b := range v.Bindings() {
-				if b.SourceName() == "" {
-					found = append(found, b)
-				}
-			}
+			taken = v.Snapshot()
 		} else if x, ok := v.Exchange(name); ok {
 			found = x.BindingsFrom()
 		}
 	})
+	if taken != nil {
+		found = slices.DeleteFunc(taken.Bindings(), func(b *topology.Binding) bool { return b.SourceName() != "" })
+	}
 	return bindingList(found), nil
 }
 

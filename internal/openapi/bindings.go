@@ -161,43 +161,49 @@ func showBinding(b *topology.Binding) binding {
 }
 
 // listOf lists the bindings that find finds, but for those of the default exchange.
-func (c *call) listOf(f *fields, find func(v *topology.VHost) ([]*topology.Binding, *refusal)) (*bindingList, error) {
+func (c *call) listOf(f *fields, find func(v *topology.VHost) (func() []*topology.Binding, *refusal)) (*bindingList, error) {
 	vhost, p := f.vhost(), f.page("MaxResults", maxPage)
 	if f.err != nil {
 		return nil, f.err
 	}
-	all := []binding{}
-	err := c.in(vhost, func(v *topology.VHost) *refusal {
-		found, err := find(v)
-		for _, b := range found {
-			if b.SourceName() != "" {
-				all = append(all, showBinding(b))
-			}
-		}
+	var found func() []*topology.Binding
+	err := c.in(vhost, func(v *topology.VHost) (err *refusal) {
+		found, err = find(v)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	all := []binding{}
+	for _, b := range found() { // with nothing locked
+		if b.SourceName() != "" {
+			all = append(all, showBinding(b))
+		}
+	}
 	some, next := cut(p, all, func(b binding) string { return b.place })
 	return &bindingList{some, next, p.size}, nil
 }
 
+// these are bindings that are listed already.
+func these(list []*topology.Binding) func() []*topology.Binding {
+	return func() []*topology.Binding { return list }
+}
+
 // listBindings lists all bindings of a virtual host.
 func listBindings(c *call) (any, error) {
-	return c.listOf(c.fields(), func(v *topology.VHost) ([]*topology.Binding, *refusal) { return v.Bindings(), nil })
+	return c.listOf(c.fields(), func(v *topology.VHost) (func() []*topology.Binding, *refusal) { return v.Snapshot().Bindings, nil })
 }
 
 // listQueueUpStreamBindings lists the bindings to a queue.
 func listQueueUpStreamBindings(c *call) (any, error) {
 	f := c.fields()
 	name := message.QueueName(f.required("QueueName"))
-	list, err := c.listOf(f, func(v *topology.VHost) ([]*topology.Binding, *refusal) {
+	list, err := c.listOf(f, func(v *topology.VHost) (func() []*topology.Binding, *refusal) {
 		q, ok := v.Queue(name)
 		if !ok {
 			return nil, noQueue
 		}
-		return q.Bindings(), nil
+		return these(q.Bindings()), nil
 	})
 	if err != nil {
 		return nil, err
@@ -219,11 +225,11 @@ func listDownStreamBindings(c *call) (any, error) {
 func (c *call) listOfExchange(bindings func(*topology.Exchange) []*topology.Binding) (any, error) {
 	f := c.fields()
 	name := message.ExchangeName(f.required("ExchangeName"))
-	return c.listOf(f, func(v *topology.VHost) ([]*topology.Binding, *refusal) {
+	return c.listOf(f, func(v *topology.VHost) (func() []*topology.Binding, *refusal) {
 		x, ok := v.Exchange(name)
 		if !ok {
 			return nil, noExchange
 		}
-		return bindings(x), nil
+		return these(bindings(x)), nil
 	})
 }

@@ -267,16 +267,7 @@ func implicitBinding(q *Queue) *Binding {
 }
 
 // Bindings lists all bindings by source, destination and key; the implicit ones of the default exchange come first.
-func (v *VHost) Bindings() []*Binding {
-	var list []*Binding
-	for _, q := range v.Queues() {
-		list = append(list, implicitBinding(q))
-	}
-	for _, x := range v.Exchanges() {
-		list = append(list, x.BindingsFrom()...)
-	}
-	return list
-}
+func (v *VHost) Bindings() []*Binding { return v.Snapshot().Bindings() }
 
 // FindBinding finds a binding by its ends and PropertiesKey. The implicit ones are found with source "".
 func (v *VHost) FindBinding(source message.ExchangeName, kind ResourceKind, destination, propertiesKey string) (*Binding, bool) {

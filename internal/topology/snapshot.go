@@ -1,0 +1,58 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Snapshot is what a virtual host has had at one moment. To take one needs the lock for reading, and copies pointers
+// alone; it is put in order and read without: what it leads to is made once and never changes, but for an object's
+// bindings and the policy in force, which are not to be looked at.
+type Snapshot struct {
+	queues    []*Queue
+	exchanges []*Exchange
+	bindings  []*Binding
+}
+
+// Snapshot takes all queues, exchanges and bindings.
+func (v *VHost) Snapshot() *Snapshot {
+	n := 0
+	for _, x := range v.exchanges {
+		n += len(x.out)
+	}
+	s := &Snapshot{
+		queues: make([]*Queue, 0, len(v.queues)), exchanges: make([]*Exchange, 0, len(v.exchanges)), bindings: make([]*Binding, 0, n),
+	}
+	for _, q := range v.queues {
+		s.queues = append(s.queues, q)
+	}
+	for _, x := range v.exchanges {
+		s.exchanges = append(s.exchanges, x)
+		for _, b := range x.out {
+			s.bindings = append(s.bindings, b)
+		}
+	}
+	return s
+}
+
+// Queues lists the queues by name.
+func (s *Snapshot) Queues() []*Queue {
+	slices.SortFunc(s.queues, func(a, b *Queue) int { return cmp.Compare(a.Name, b.Name) })
+	return s.queues
+}
+
+// Exchanges lists the exchanges by name.
+func (s *Snapshot) Exchanges() []*Exchange {
+	slices.SortFunc(s.exchanges, func(a, b *Exchange) int { return cmp.Compare(a.Name, b.Name) })
+	return s.exchanges
+}
+
+// Bindings lists all bindings by source, destination and key; the implicit ones of the default exchange come first.
+func (s *Snapshot) Bindings() []*Binding {
+	list := make([]*Binding, 0, len(s.queues)+len(s.bindings))
+	for _, q := range s.Queues() {
+		list = append(list, implicitBinding(q))
+	}
+	slices.SortFunc(s.bindings, func(a, b *Binding) int { return a.id.compare(b.id) })
+	return append(list, s.bindings...)
+}
