@@ -1,10 +1,11 @@
 package api
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/routing"
 	"bartleby.mq/internal/topology"
-	"slices"
 )
 
 // exchangeInfo is an exchange at one moment.
