@@ -97,3 +97,13 @@ func TestLoginReadsNoMoreThanAForm(t *testing.T) {
 		t.Errorf("a form of 1,000 bytes: %d %.60s", a.status, a.body)
 	}
 }
+
+// Of users to be deleted none is, where one of the names is no name.
+func TestUsersAreDeletedOnlyIfAllNamesAreRead(t *testing.T) {
+	n := start(t)
+	n.must("PUT", "/users/ada", `{"password":"a","tags":""}`)
+	if a := n.do("POST", "/users/bulk-delete", `{"users":["ada",1]}`); a.status != 400 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	n.must("GET", "/users/ada", "")
+}

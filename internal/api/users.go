@@ -125,12 +125,13 @@ func (s *server) deleteUsers(r *request) (any, error) {
 	if !ok {
 		return nil, badRequest("users must be a list of names")
 	}
-	for _, n := range names {
-		name, ok := n.(string)
-		if !ok {
+	for _, n := range names { // all, before the first is deleted
+		if _, ok := n.(string); !ok {
 			return nil, badRequest("not_string", n)
 		}
-		if _, err := s.b.DeleteUser(name); err != nil {
+	}
+	for _, n := range names {
+		if _, err := s.b.DeleteUser(n.(string)); err != nil {
 			return nil, err
 		}
 	}
