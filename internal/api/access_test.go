@@ -107,3 +107,13 @@ func TestUsersAreDeletedOnlyIfAllNamesAreRead(t *testing.T) {
 	}
 	n.must("GET", "/users/ada", "")
 }
+
+// Which deprecated features are in use is told of the virtual hosts that the user may list.
+func TestUsedFeaturesAreThoseOfWhatAUserSees(t *testing.T) {
+	n := start(t)
+	n.must("PUT", "/queues/%2F/q", `{"durable":false}`)
+	n.must("PUT", "/users/ada", `{"password":"a","tags":"management"}`)
+	same(t, "to an administrator", len(n.must("GET", "/deprecated-features/used", "").list(t)), 1)
+	n.user = "ada:a"
+	same(t, "to a user who may enter nothing", len(n.must("GET", "/deprecated-features/used", "").list(t)), 0)
+}

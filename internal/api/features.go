@@ -1,5 +1,11 @@
 package api
 
+import (
+	"slices"
+
+	"bartleby.mq/internal/topology"
+)
+
 // featureFlag is what RabbitMQ says of a feature that it can do without until every
 // node of a cluster has it. Here all are on from the start.
 type featureFlag struct {
@@ -109,9 +115,9 @@ func (s *server) listDeprecatedFeatures(*request) (any, error) {
 
 // listUsedFeatures are those that something declared now makes use of: of all, only
 // transient queues can be seen.
-func (s *server) listUsedFeatures(*request) (any, error) {
+func (s *server) listUsedFeatures(r *request) (any, error) {
 	items := []map[string]any{}
-	if s.hasTransientQueues() {
+	if r.hasTransientQueues() {
 		for _, f := range deprecatedFeatures {
 			if f.name == "transient_nonexcl_queues" {
 				items = append(items, f.show())
@@ -121,9 +127,11 @@ func (s *server) listUsedFeatures(*request) (any, error) {
 	return objects(items), nil
 }
 
-func (s *server) hasTransientQueues() (has bool) {
-	for _, q := range s.b.Survey() {
-		has = has || !q.Queue.Durable && !q.Queue.Exclusive
-	}
-	return has
+// hasTransientQueues looks at the declarations of what the user may list.
+func (r *request) hasTransientQueues() bool {
+	var taken []*topology.Snapshot
+	r.eachVHost(func(v *topology.VHost) { taken = append(taken, v.Snapshot()) })
+	return slices.ContainsFunc(taken, func(s *topology.Snapshot) bool {
+		return slices.ContainsFunc(s.Queues(), func(q *topology.Queue) bool { return !q.Durable && !q.Exclusive })
+	})
 }
