@@ -767,8 +767,10 @@ func (p *player) empty(c *client, all *[]state) {
 			for _, d := range ch.outstanding {
 				p.l.takenOut(d)
 			}
-			a := ch.send("settle ack", "", amqp091.BasicAck{Multiple: true})
-			p.l.settling(ch, a, 0, true, acked)
+			// Up to what has come: all there is would be what nobody has read yet, too, and the queue empty.
+			tag := ch.outstanding[len(ch.outstanding)-1].tag
+			a := ch.send("settle ack", "", amqp091.BasicAck{DeliveryTag: tag, Multiple: true})
+			p.l.settling(ch, a, tag, true, acked)
 		}
 		p.l.mu.Unlock()
 		c.flush(0)
