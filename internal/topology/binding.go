@@ -238,8 +238,7 @@ func (s *State) Unbind(d BindingDecl, permit Permit) (Removed, error) {
 		return Removed{}, err
 	}
 	var removed Removed
-	s.dropBinding(old, &removed)
-	s.autoDelete(v, old.Source, &removed)
+	s.dropIncoming(v, []*Binding{old}, &removed)
 	s.revision++
 	return removed, nil
 }

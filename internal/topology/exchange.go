@@ -244,8 +244,13 @@ func (s *State) DeleteExchange(vhost message.VHost, name message.ExchangeName, i
 	return removed, nil
 }
 
-// deleteExchange takes the exchange out first, so that a cycle of auto-delete exchanges ends.
 func (s *State) deleteExchange(v *VHost, x *Exchange, removed *Removed) {
+	s.dropIncoming(v, s.takeOut(v, x, removed), removed)
+}
+
+// takeOut takes an exchange out with the bindings from it, and returns those to it, which are to be dropped. It comes
+// before them, so that a cycle of auto-delete exchanges ends.
+func (s *State) takeOut(v *VHost, x *Exchange, removed *Removed) []*Binding {
 	delete(v.exchanges, x.Name)
 	if x.Durable && !x.Predeclared {
 		s.log.Delete(exchangeKey(x.VHost, x.Name))
@@ -254,22 +259,29 @@ func (s *State) deleteExchange(v *VHost, x *Exchange, removed *Removed) {
 	for _, b := range sortedBindings(x.out) {
 		s.dropBinding(b, removed)
 	}
-	s.dropIncoming(v, sortedBindings(x.in), removed)
+	return sortedBindings(x.in)
 }
 
-// dropIncoming removes the bindings to something that is going, and then the auto-delete sources left without any.
+// dropIncoming removes the bindings to something that is going, and with each the auto-delete source left without any
+// and what goes with that, before the next. These are kept in a list and not on the stack, which would grow with the
+// longest chain of exchanges that clients make.
 func (s *State) dropIncoming(v *VHost, in []*Binding, removed *Removed) {
-	for _, b := range in {
+	slices.Reverse(in) // the next is the last
+	for len(in) > 0 {
+		b := in[len(in)-1]
+		in = in[:len(in)-1]
 		s.dropBinding(b, removed)
-		s.autoDelete(v, b.Source, removed)
+		if b.Source.leftUnused(v) {
+			more := s.takeOut(v, b.Source, removed)
+			slices.Reverse(more)
+			in = append(in, more...)
+		}
 	}
 }
 
-// autoDelete deletes an exchange that has just lost a binding from it, if that was the last (BR-5.10).
-func (s *State) autoDelete(v *VHost, x *Exchange, removed *Removed) {
-	if x.AutoDelete && len(x.out) == 0 && v.exchanges[x.Name] == x {
-		s.deleteExchange(v, x, removed)
-	}
+// leftUnused says of an exchange that has just lost a binding from it whether that auto-deletes it (BR-5.10).
+func (x *Exchange) leftUnused(v *VHost) bool {
+	return x.AutoDelete && len(x.out) == 0 && v.exchanges[x.Name] == x
 }
 
 // BindingsFrom lists the bindings whose source is the exchange, by destination and key.

@@ -2,9 +2,13 @@ package topology
 
 import (
 	"errors"
+	"runtime"
+	"slices"
+	"strconv"
 	"testing"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/routing"
 )
 
@@ -174,6 +178,97 @@ func TestBR_5_10_AutoDeleteExchange(t *testing.T) {
 			t.Errorf("removed %v, error %v; want both", removed.Exchanges, err)
 		}
 	})
+}
+
+// depths is a table that notes how deep the calls are in which it loses a binding.
+type depths struct {
+	routing.Table
+	seen map[int]int
+}
+
+func (d depths) Remove(b *routing.Binding) {
+	d.seen[runtime.Callers(0, make([]uintptr, 10_000))]++
+	d.Table.Remove(b)
+}
+
+// A stack that grew with a chain of auto-delete exchanges would end the node with one that is long enough.
+func TestBR_5_10_AutoDeletionsDoNotNest(t *testing.T) {
+	const chain = 1000
+	name := func(i int) string { return "x" + strconv.Itoa(i) }
+	for how, end := range map[string]func(f *fixture, last string) (Removed, error){
+		"unbound": func(f *fixture, last string) (Removed, error) { return f.Unbind(toQueue(last, "q", ""), nil) },
+		"queue deleted": func(f *fixture, _ string) (Removed, error) {
+			q, _ := f.vhost().Queue("q")
+			return f.DeleteQueue(q), nil
+		},
+		"exchange deleted": func(f *fixture, last string) (Removed, error) {
+			return f.DeleteExchange(vh, message.ExchangeName(last), false, nil)
+		},
+	} {
+		f := newFixture(t, Options{})
+		f.queue(durableQueue("q"))
+		seen := map[int]int{}
+		var want []string
+		for i := range chain {
+			d := durableExchange(name(i), routing.Fanout)
+			d.AutoDelete = true
+			x := f.exchange(d)
+			x.table = depths{x.table, seen}
+			want = append(want, name(i))
+			if i > 0 {
+				f.bind(toExchange(name(i-1), name(i), ""))
+			}
+		}
+		f.bind(toQueue(name(chain-1), "q", ""))
+		removed, err := end(f, name(chain-1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(want) // from the end of the chain, as they lose their last binding
+		if got := names(removed.Exchanges); !slices.Equal(got, want) || len(removed.Bindings) != chain {
+			t.Errorf("%s: %d bindings and the exchanges %.5q went, want %d and %.5q", how, len(removed.Bindings), got, chain, want)
+		}
+		if len(seen) > 3 {
+			t.Errorf("%s: the bindings of %d exchanges went at %d depths of the stack", how, chain, len(seen))
+		}
+	}
+}
+
+// What goes with an auto-deleted exchange goes before the next binding to what is deleted.
+func TestBR_5_10_AutoDeletionsAreInOrder(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.queue(durableQueue("q"))
+	for _, name := range []string{"a", "b", "aa", "ab", "ba"} {
+		d := durableExchange(name, routing.Fanout)
+		d.AutoDelete = true
+		f.exchange(d)
+	}
+	for _, b := range []BindingDecl{
+		toExchange("ba", "b", ""), toExchange("ab", "a", ""), toExchange("aa", "a", ""), toQueue("b", "q", ""), toQueue("a", "q", ""),
+		toExchange("aa", "ba", ""), // so that it stays longer than it would
+	} {
+		f.bind(b)
+	}
+	q, _ := f.vhost().Queue("q")
+	f.save()
+	removed := f.DeleteQueue(q)
+	if got, want := names(removed.Exchanges), []string{"a", "ab", "b", "ba", "aa"}; !slices.Equal(got, want) {
+		t.Errorf("the exchanges %q went, want %q", got, want)
+	}
+	var bindings []string
+	for _, b := range removed.Bindings {
+		bindings = append(bindings, string(b.SourceName())+">"+b.Destination().Name)
+	}
+	if want := []string{"a>q", "aa>a", "ab>a", "b>q", "ba>b", "aa>ba"}; !slices.Equal(bindings, want) {
+		t.Errorf("the bindings %q went, want %q", bindings, want)
+	}
+}
+
+func names(list []*Exchange) (names []string) {
+	for _, x := range list {
+		names = append(names, string(x.Name))
+	}
+	return names
 }
 
 func TestBR_5_12_LineEndsAreStripped(t *testing.T) {
