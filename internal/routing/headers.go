@@ -123,7 +123,7 @@ func (w *wantedHeader) matches(m *Message, present []rawHeader) bool {
 	return false
 }
 
-// matchesValue compares with the message's header of the name. An array or a table is decoded once, for all bindings.
+// matchesValue compares with the message's header of the name. An array or a table is decoded and put in order once, for all bindings.
 func (w *wantedHeader) matchesValue(m *Message, typ byte, content []byte) bool {
 	if typ != 'A' && typ != 'F' || w.value.value == nil {
 		return w.value.matches(typ, content)
@@ -134,6 +134,7 @@ func (w *wantedHeader) matchesValue(m *Message, typ byte, content []byte) bool {
 	decoded, ok := m.decoded[w.key]
 	if !ok {
 		decoded, _ = decodeValue(typ, content) // nil, which equals none, if it cannot be read
+		decoded = inOrder(decoded)
 		if m.decoded == nil {
 			m.decoded = map[string]any{}
 		}

@@ -12,7 +12,7 @@ import (
 // headerValue is a binding argument made ready for comparing with encoded headers (BR-6.9): integers are equal across
 // widths, floats across widths, and nothing else is equal across types.
 type headerValue struct {
-	value   any   // as the binding gave it
+	value   any   // see inOrder
 	integer int64 // if isInt
 	isInt   bool
 	typ     byte   // the field type
@@ -20,7 +20,7 @@ type headerValue struct {
 }
 
 func valueOf(v any) headerValue {
-	h := headerValue{value: v}
+	h := headerValue{value: inOrder(v)}
 	h.integer, h.isInt = amqp091.Int64(v)
 	h.typ, h.content = splitField(amqp091.AppendValue(nil, v))
 	return h
@@ -95,7 +95,33 @@ func decodeValue(typ byte, content []byte) (any, bool) {
 	return decoded[0].Value, true
 }
 
-// equalValues compares decoded values. Inside arrays and tables a void equals only a void.
+// orderedTable is a table made ready for comparing.
+type orderedTable struct {
+	fields amqp091.Table // see amqp091.Table.Sorted
+	given  int           // how many there were, with those whose key another had before
+}
+
+// inOrder puts the tables of a value in order, those inside it too. It is done once for each binding and each message, since
+// a message is compared with many. The value itself is not changed.
+func inOrder(v any) any {
+	switch v := v.(type) {
+	case amqp091.Array:
+		ordered := make(amqp091.Array, len(v))
+		for i, e := range v {
+			ordered[i] = inOrder(e)
+		}
+		return ordered
+	case amqp091.Table:
+		fields := v.Sorted()
+		for i := range fields {
+			fields[i].Value = inOrder(fields[i].Value)
+		}
+		return orderedTable{fields, len(v)}
+	}
+	return v
+}
+
+// equalValues compares decoded values that are in order. Inside arrays and tables a void equals only a void.
 func equalValues(a, b any) bool {
 	if i, ok := amqp091.Int64(a); ok {
 		j, ok := amqp091.Int64(b)
@@ -105,11 +131,9 @@ func equalValues(a, b any) bool {
 	case amqp091.Array:
 		b, ok := b.(amqp091.Array)
 		return ok && slices.EqualFunc(a, b, equalValues)
-	case amqp091.Table:
-		b, ok := b.(amqp091.Table)
-		return ok && len(a) == len(b) && slices.EqualFunc(a.Sorted(), b.Sorted(), func(x, y amqp091.Field) bool {
-			return x.Key == y.Key && equalValues(x.Value, y.Value)
-		})
+	case orderedTable:
+		b, ok := b.(orderedTable)
+		return ok && a.given == b.given && slices.EqualFunc(a.fields, b.fields, equalFields)
 	case []byte:
 		b, ok := b.([]byte)
 		return ok && bytes.Equal(a, b)
@@ -117,11 +141,13 @@ func equalValues(a, b any) bool {
 		return float(a) == float(b)
 	}
 	switch b.(type) {
-	case amqp091.Array, amqp091.Table, []byte:
+	case amqp091.Array, orderedTable, []byte:
 		return false
 	}
 	return a == b
 }
+
+func equalFields(a, b amqp091.Field) bool { return a.Key == b.Key && equalValues(a.Value, b.Value) }
 
 // float is NaN, equal to nothing, for what is no float.
 func float(v any) float64 {

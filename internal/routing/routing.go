@@ -70,7 +70,7 @@ type Message struct {
 	// name stands among them.
 	many  []rawHeader
 	first map[string]int
-	// decoded are the headers that are arrays or tables and have been compared with one, by name.
+	// decoded are the headers that are arrays or tables and have been compared with one, by name; see inOrder.
 	decoded map[string]any
 }
 

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -249,6 +250,15 @@ func TestBR_6_9_HeaderValues(t *testing.T) {
 		{amqp091.Array{"a"}, "a", false},
 		{amqp091.Table{{Key: "a", Value: int8(1)}, {Key: "b", Value: "x"}}, amqp091.Table{{Key: "b", Value: "x"}, {Key: "a", Value: int64(1)}}, true},
 		{amqp091.Table{{Key: "a", Value: []byte("b")}}, amqp091.Table{{Key: "a", Value: amqp091.Table{}}}, false},
+		{amqp091.Table{arg("a", true), arg("a", "x")}, amqp091.Table{arg("a", true), arg("a", "y")}, true},
+		{amqp091.Table{arg("a", true), arg("a", "x")}, amqp091.Table{arg("a", "x"), arg("a", true)}, false},
+		{amqp091.Table{arg("a", true), arg("a", "x")}, amqp091.Table{arg("a", true)}, false},
+		{amqp091.Table{arg("a", 1.5)}, amqp091.Table{arg("a", float32(1.5))}, true},
+		{amqp091.Table{arg("a", 0.0)}, amqp091.Table{arg("a", math.Copysign(0, -1))}, true},
+		{amqp091.Table{arg("a", math.NaN())}, amqp091.Table{arg("a", math.NaN())}, false},
+		{amqp091.Table{arg("a", 1.0)}, amqp091.Table{arg("a", int64(1))}, false},
+		{amqp091.Array{nil}, amqp091.Array{nil}, true},
+		{amqp091.Array{nil}, amqp091.Array{"x"}, false},
 	} {
 		f := newFixture(t, Headers)
 		f.bind("q", "", arg("h", c.binding))
@@ -283,6 +293,40 @@ func TestBR_6_9_ATableIsDecodedOnceForAllBindings(t *testing.T) {
 	}
 	if one, hundred := allocated(1), allocated(100); hundred > one {
 		t.Errorf("a table of %d fields costs %v allocations for the bindings of one queue, %v for those of a hundred", len(large), one, hundred)
+	}
+}
+
+// BR-6.9: nor does what it costs to put a table in order, where the bindings have as many fields in another order.
+func TestBR_6_9_ATableIsPutInOrderOnceForAllBindings(t *testing.T) {
+	const fields = 500
+	table := func(first int) amqp091.Table {
+		inner, outer := make(amqp091.Table, fields), make(amqp091.Table, fields)
+		for i := range fields {
+			inner[i] = arg(fmt.Sprint("k", (first+i)%fields), "x")
+			outer[i] = arg(inner[i].Key, "x")
+		}
+		outer[0].Value = amqp091.Array{inner}
+		return outer
+	}
+	allocated := func(bindings int) float64 {
+		f := newFixture(t, Headers)
+		for i := range bindings {
+			bound := table(1)
+			bound[0].Value, bound[fields-1].Value = "x", table(1)[0].Value // where table(0) has it
+			f.bind(fmt.Sprint("equal", i), "", arg("h", bound))
+			f.bind(fmt.Sprint("other", i), "", arg("h", table(1)))
+		}
+		m := withHeaders(arg("h", table(0)))
+		dst := make([]Destination, 0, bindings)
+		return testing.AllocsPerRun(10, func() {
+			m := Message{Headers: m.Headers}
+			if dst = f.table.Route(dst[:0], &m); len(dst) != bindings {
+				t.Errorf("%d of %d equal tables match", len(dst), bindings)
+			}
+		})
+	}
+	if one, hundred := allocated(1), allocated(100); hundred > one {
+		t.Errorf("a table of %d fields costs %v allocations for the bindings of one queue, %v for those of a hundred", fields, one, hundred)
 	}
 }
 
