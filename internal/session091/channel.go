@@ -56,6 +56,7 @@ type content struct {
 	props    []byte
 	body     []byte
 	size     uint64
+	counted  int // in what the connection holds unfinished
 }
 
 const (
@@ -332,7 +333,6 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 		ch.unacked = unackedList{}
 		ch.mu.Unlock()
 		if in := &ch.content; in.expect == expectBody {
-			c.unfinished -= in.held()
 			in.expect = expectMethod
 			in.laidDown(c)
 		}

@@ -116,7 +116,7 @@ type conn struct {
 	opOwner []opOwner
 	opBytes int // of the records that ops publish
 	targets int // how many queues they go to
-	// unfinished is how many bytes channels hold of messages that have not come whole, properties included.
+	// unfinished is how many bytes the buffers take that channels have for messages that have not come whole.
 	unfinished int
 	// What the next message that comes in several frames is put into; nil while one is.
 	spareProps, spareBody []byte

@@ -41,3 +41,7 @@ func StopSending(client broker.Client) (waiting func() int, letGo func()) {
 	}
 	return waiting, letGo
 }
+
+// Unfinished is how many bytes count as held of messages that have not come whole. It is the
+// reader's: the client has an answer to the last that it has sent.
+func Unfinished(client broker.Client) int { return client.(*conn).unfinished }

@@ -2,7 +2,10 @@ package session091_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/session091"
 )
 
 // Between two looks at memory and disk a publisher sends no more than it may: a stray one
@@ -202,6 +206,113 @@ func TestWholeMessagesAreNotHeldAsHalfSent(t *testing.T) {
 	}()
 	if told := until(t, nc); told.ID() != amqp091.QueueDeclareOkID {
 		t.Errorf("told %+v", told)
+	}
+}
+
+// The buffers of messages that have come whole, which the next may take, are no way around the bound.
+func TestBuffersOfHalfSentMessagesHaveABound(t *testing.T) {
+	const channels, most = 401, 100 << 20
+	part := make([]byte, 131072-amqp091.FrameOverhead)
+	for name, begun := range map[string]func(n uint16) []byte{
+		"nothing came":         func(n uint16) []byte { return half(n, 2, nil) },
+		"a byte of two came":   func(n uint16) []byte { return half(n, 2, []byte("x")) },
+		"a byte of a MiB came": func(n uint16) []byte { return half(n, 1<<20, []byte("x")) },
+		"an empty frame came": func(n uint16) []byte {
+			return append(half(n, 1<<20, nil), amqp091.FrameBody, byte(n>>8), byte(n), 0, 0, 0, 0, amqp091.FrameEnd)
+		},
+		"a message is finished": func(uint16) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, broker.Options{MaxMessageSize: 1 << 20})
+			nc := opened(t, s, channels)
+			heap := func() uint64 {
+				var m runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&m)
+				return m.HeapAlloc
+			}
+			before := heap()
+			go func() {
+				for n := range uint16(channels - 1) {
+					b := half(1, 7*uint64(len(part)), nil)
+					for range 7 {
+						b = amqp091.AppendBody(b, 1, part, 131072)
+					}
+					if _, err := nc.Write(append(b, begun(n+2)...)); err != nil {
+						return
+					}
+				}
+				_, _ = nc.Write(amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Exclusive: true}))
+			}()
+			told := until(t, nc)
+			if after := heap(); after > before+most {
+				t.Errorf("%d MiB are held, and the client is told %T", (after-before)>>20, told)
+			}
+			if _, refused := told.(*amqp091.ConnectionClose); refused && !strings.Contains(name, "MiB") && !strings.Contains(name, "empty") {
+				t.Errorf("what takes little is refused: %+v", told)
+			}
+		})
+	}
+}
+
+// What counts as half-sent is taken away again to the byte, or a connection would have less room with each message.
+func TestNothingIsHeldWhenNothingIsHalfSent(t *testing.T) {
+	const channels, rounds = 8, 2000
+	s := serve(t, broker.Options{MaxMessageSize: 1 << 20})
+	nc := opened(t, s, channels)
+	rng := rand.New(rand.NewPCG(1, 2))
+	go func() {
+		left := map[uint16]int{} // bytes of the body that have not been sent
+		var b []byte
+		some := func(n int) []byte { return make([]byte, rng.IntN(n)) }
+		step := func(n uint16) {
+			if size, begun := left[n]; begun {
+				part := make([]byte, min(size, rng.IntN(131072-amqp091.FrameOverhead)))
+				if left[n] -= len(part); left[n] == 0 {
+					delete(left, n)
+				}
+				b = amqp091.AppendBody(b, n, part, 131072)
+				return
+			}
+			b = amqp091.AppendPublish(b, n, amqp091.Publish{RoutingKey: []byte("nowhere")})
+			props := amqp091.AppendTable([]byte{0x20, 0}, amqp091.Table{{Key: "h", Value: string(some(1 << (3 + rng.IntN(14))))}})
+			size := rng.IntN(1 << (1 + rng.IntN(19)))
+			b = amqp091.AppendContentHeader(b, n, amqp091.ClassBasic, uint64(size), props)
+			if size > 0 {
+				left[n] = size
+			}
+		}
+		for i := range rounds {
+			step(uint16(1 + rng.IntN(channels)))
+			if i%100 == 0 { // a channel that is closed by its message
+				n := uint16(1 + rng.IntN(channels))
+				for _, begun := left[n]; begun; _, begun = left[n] {
+					step(n)
+				}
+				b = amqp091.AppendPublish(b, n, amqp091.Publish{Exchange: []byte("none")})
+				b = amqp091.AppendBody(amqp091.AppendContentHeader(b, n, amqp091.ClassBasic, 3, []byte{0, 0}), n, []byte("x"), 131072)
+				b = amqp091.AppendBody(b, n, []byte("yz"), 131072)
+				b = amqp091.AppendMethod(b, n, amqp091.ChannelCloseOk{})
+				b = amqp091.AppendMethod(b, n, amqp091.ChannelOpen{})
+			}
+			if _, err := nc.Write(b); err != nil {
+				return
+			}
+			b = b[:0]
+		}
+		for n := range uint16(channels) {
+			for _, begun := left[n+1]; begun; _, begun = left[n+1] {
+				step(n + 1)
+			}
+		}
+		_, _ = nc.Write(amqp091.AppendMethod(b, 1, amqp091.QueueDeclare{Exclusive: true}))
+	}()
+	told := until(t, nc)
+	if _, ok := told.(*amqp091.QueueDeclareOk); !ok {
+		t.Fatalf("told %+v", told)
+	}
+	if n := session091.Unfinished(s.b.Connections()[0].Client()); n != 0 {
+		t.Errorf("%d bytes are held for nothing", n)
 	}
 }
 

@@ -53,29 +53,30 @@ func (ch *channel) contentHeader(payload []byte) error {
 	in.expect = expectBody
 	c := ch.c
 	in.props, c.spareProps = append(c.spareProps, props...), nil
-	in.body, c.spareBody = c.spareBody, nil
-	return c.holds(len(props))
+	return c.holds(in)
 }
 
-// holds counts bytes of a message that has not come whole.
-func (c *conn) holds(n int) error {
-	c.unfinished += n
+// holds counts a message that has not come whole, anew each time that more of it has: the
+// buffers it has, which may be much larger than what is in them.
+func (c *conn) holds(in *content) error {
+	counted := cap(in.props) + cap(in.body)
+	c.unfinished += counted - in.counted
+	in.counted = counted
 	if most := max(maxUnfinished, 4*c.link.MaxMessageSize()); c.unfinished > most {
 		return &failure{code: amqp091.CodeResourceError, text: fmt.Sprintf("messages that have not come whole take more than %d bytes", most), method: amqp091.BasicPublishID}
 	}
 	return nil
 }
 
-// held is how many bytes of the message the connection counts.
-func (in *content) held() int { return len(in.props) + len(in.body) }
-
-// laidDown gives up the buffers of the message that the channel had in hand. The connection
-// keeps one pair: channels are many, and those with a message between its frames few.
+// laidDown gives up the buffers of the message that the channel had in hand, which count no more.
+// The connection keeps one pair: channels are many, and those with a message between its frames few.
 func (in *content) laidDown(c *conn) {
+	c.unfinished -= in.counted
+	in.counted = 0
 	if cap(in.body) <= keepBody && cap(in.body) > cap(c.spareBody) {
 		c.spareBody = in.body[:0]
 	}
-	if cap(in.props) > cap(c.spareProps) {
+	if cap(in.props) <= keepProps && cap(in.props) > cap(c.spareProps) {
 		c.spareProps = in.props[:0]
 	}
 	in.props, in.body = nil, nil
@@ -88,6 +89,10 @@ const maxUnfinished = 64 << 20
 // keepBody is the size up to which a connection keeps a buffer for large bodies.
 const keepBody = 1 << 20
 
+// keepProps is that for properties. It is small, as the next message takes the buffer
+// however little its own properties are.
+const keepProps = 16 << 10
+
 func (ch *channel) contentBody(b []byte) error {
 	in := &ch.content
 	left := in.size - uint64(len(in.body))
@@ -97,7 +102,6 @@ func (ch *channel) contentBody(b []byte) error {
 	}
 	if len(in.body) == 0 && uint64(len(b)) == left {
 		in.expect = expectMethod
-		ch.c.unfinished -= in.held()
 		err := ch.published(in.props, b) // the usual case: one frame, no copy
 		in.laidDown(ch.c)
 		return err
@@ -108,12 +112,14 @@ func (ch *channel) contentBody(b []byte) error {
 			return nil
 		}
 	}
+	if c := ch.c; in.body == nil && uint64(cap(c.spareBody)) <= 4*in.size { // not one much too large: it counts
+		in.body, c.spareBody = c.spareBody, nil
+	}
 	in.body = append(in.body, b...) // grows with what arrives, not with what was announced
 	if uint64(len(in.body)) < in.size {
-		return ch.c.holds(len(b))
+		return ch.c.holds(in)
 	}
 	in.expect = expectMethod
-	ch.c.unfinished -= in.held() - len(b)
 	err := ch.published(in.props, in.body)
 	in.laidDown(ch.c)
 	return err
