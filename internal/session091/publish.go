@@ -62,7 +62,7 @@ func (c *conn) holds(in *content) error {
 	counted := cap(in.props) + cap(in.body)
 	c.unfinished += counted - in.counted
 	in.counted = counted
-	if most := max(maxUnfinished, 4*c.link.MaxMessageSize()); c.unfinished > most {
+	if most := max(maxUnfinished, 5*c.link.MaxMessageSize()); c.unfinished > most {
 		return &failure{code: amqp091.CodeResourceError, text: fmt.Sprintf("messages that have not come whole take more than %d bytes", most), method: amqp091.BasicPublishID}
 	}
 	return nil
@@ -83,7 +83,8 @@ func (in *content) laidDown(c *conn) {
 }
 
 // maxUnfinished is how many bytes of messages that have not come whole the channels of a
-// connection may hold, if messages are not allowed to be that large.
+// connection may hold, if messages are not allowed to be that large: else it is four of the
+// largest, with what their buffers have grown beyond them.
 const maxUnfinished = 64 << 20
 
 // keepBody is the size up to which a connection keeps a buffer for large bodies.
