@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,16 +132,16 @@ func (w *wantedHeader) matchesValue(m *Message, typ byte, content []byte) bool {
 	if typ != w.value.typ {
 		return false
 	}
-	decoded, ok := m.decoded[w.key]
+	form, ok := m.forms[w.key]
 	if !ok {
-		decoded, _ = decodeValue(typ, content) // nil, which equals none, if it cannot be read
-		decoded = inOrder(decoded)
-		if m.decoded == nil {
-			m.decoded = map[string]any{}
+		decoded, _ := decodeValue(typ, content) // nil, which equals no array or table, if it cannot be read
+		form = comparableForm(decoded)
+		if m.forms == nil {
+			m.forms = map[string][]byte{}
 		}
-		m.decoded[w.key] = decoded
+		m.forms[w.key] = form
 	}
-	return equalValues(w.value.value, decoded)
+	return form != nil && bytes.Equal(w.value.content, form)
 }
 
 // fewHeaders is how many headers are searched one by one.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"slices"
 
 	"bartleby.mq/internal/amqp091"
 )
@@ -12,17 +11,20 @@ import (
 // headerValue is a binding argument made ready for comparing with encoded headers (BR-6.9): integers are equal across
 // widths, floats across widths, and nothing else is equal across types.
 type headerValue struct {
-	value   any   // see inOrder
+	value   any   // as the binding gave it
 	integer int64 // if isInt
 	isInt   bool
 	typ     byte   // the field type
-	content []byte // the encoded value, without the length that precedes strings, arrays and tables
+	content []byte // the encoded value, without the length that precedes strings; of arrays and tables see comparableForm
 }
 
 func valueOf(v any) headerValue {
-	h := headerValue{value: inOrder(v)}
+	h := headerValue{value: v}
 	h.integer, h.isInt = amqp091.Int64(v)
 	h.typ, h.content = splitField(amqp091.AppendValue(nil, v))
+	if h.typ == 'A' || h.typ == 'F' {
+		h.content = comparableForm(v)
+	}
 	return h
 }
 
@@ -56,7 +58,7 @@ func (h *headerValue) matches(typ byte, content []byte) bool {
 			return false
 		}
 		decoded, ok := decodeValue(typ, content)
-		return ok && equalValues(h.value, decoded)
+		return ok && float(h.value) == float(decoded)
 	}
 	return typ == h.typ && bytes.Equal(content, h.content)
 }
@@ -95,59 +97,50 @@ func decodeValue(typ byte, content []byte) (any, bool) {
 	return decoded[0].Value, true
 }
 
-// orderedTable is a table made ready for comparing.
-type orderedTable struct {
-	fields amqp091.Table // see amqp091.Table.Sorted
-	given  int           // how many there were, with those whose key another had before
+// comparableForm gives a value in a form that is the same for all that are equal, nil if it equals nothing. It is made once for
+// each binding and each message, since a message is compared with many. Inside arrays and tables a void equals only a void.
+func comparableForm(v any) []byte {
+	form, ok := appendComparable(nil, v)
+	if !ok {
+		return nil
+	}
+	return form
 }
 
-// inOrder puts the tables of a value in order, those inside it too. It is done once for each binding and each message, since
-// a message is compared with many. The value itself is not changed.
-func inOrder(v any) any {
+// appendComparable says false for what holds a NaN. Integers and floats have one width each, and tables are in order; of
+// equal keys the first counts, but how many fields were given counts, too.
+func appendComparable(dst []byte, v any) (form []byte, ok bool) {
+	if i, isInt := amqp091.Int64(v); isInt {
+		return amqp091.AppendValue(dst, i), true
+	}
 	switch v := v.(type) {
-	case amqp091.Array:
-		ordered := make(amqp091.Array, len(v))
-		for i, e := range v {
-			ordered[i] = inOrder(e)
+	case float32, float64:
+		f := float(v)
+		if f == 0 {
+			f = 0 // -0 too
 		}
-		return ordered
+		return amqp091.AppendValue(dst, f), !math.IsNaN(f)
+	case amqp091.Array:
+		dst = binary.BigEndian.AppendUint32(append(dst, 'A'), uint32(len(v)))
+		for _, e := range v {
+			if dst, ok = appendComparable(dst, e); !ok {
+				return dst, false
+			}
+		}
+		return dst, true
 	case amqp091.Table:
 		fields := v.Sorted()
-		for i := range fields {
-			fields[i].Value = inOrder(fields[i].Value)
+		dst = binary.BigEndian.AppendUint32(append(dst, 'F'), uint32(len(v)))
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(fields)))
+		for _, f := range fields {
+			if dst, ok = appendComparable(amqp091.AppendValue(dst, f.Key), f.Value); !ok {
+				return dst, false
+			}
 		}
-		return orderedTable{fields, len(v)}
+		return dst, true
 	}
-	return v
+	return amqp091.AppendValue(dst, v), true
 }
-
-// equalValues compares decoded values that are in order. Inside arrays and tables a void equals only a void.
-func equalValues(a, b any) bool {
-	if i, ok := amqp091.Int64(a); ok {
-		j, ok := amqp091.Int64(b)
-		return ok && i == j
-	}
-	switch a := a.(type) {
-	case amqp091.Array:
-		b, ok := b.(amqp091.Array)
-		return ok && slices.EqualFunc(a, b, equalValues)
-	case orderedTable:
-		b, ok := b.(orderedTable)
-		return ok && a.given == b.given && slices.EqualFunc(a.fields, b.fields, equalFields)
-	case []byte:
-		b, ok := b.([]byte)
-		return ok && bytes.Equal(a, b)
-	case float32, float64:
-		return float(a) == float(b)
-	}
-	switch b.(type) {
-	case amqp091.Array, orderedTable, []byte:
-		return false
-	}
-	return a == b
-}
-
-func equalFields(a, b amqp091.Field) bool { return a.Key == b.Key && equalValues(a.Value, b.Value) }
 
 // float is NaN, equal to nothing, for what is no float.
 func float(v any) float64 {

@@ -70,8 +70,8 @@ type Message struct {
 	// name stands among them.
 	many  []rawHeader
 	first map[string]int
-	// decoded are the headers that are arrays or tables and have been compared with one, by name; see inOrder.
-	decoded map[string]any
+	// forms are those of the headers that are arrays or tables and have been compared with one, by name; see comparableForm.
+	forms map[string][]byte
 }
 
 // Table is the bindings of one exchange.

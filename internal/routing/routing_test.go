@@ -259,6 +259,7 @@ func TestBR_6_9_HeaderValues(t *testing.T) {
 		{amqp091.Table{arg("a", 1.0)}, amqp091.Table{arg("a", int64(1))}, false},
 		{amqp091.Array{nil}, amqp091.Array{nil}, true},
 		{amqp091.Array{nil}, amqp091.Array{"x"}, false},
+		{amqp091.Array{amqp091.Array{}, "x"}, amqp091.Array{amqp091.Array{"x"}}, false},
 	} {
 		f := newFixture(t, Headers)
 		f.bind("q", "", arg("h", c.binding))
