@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
 )
 
@@ -40,5 +41,29 @@ func TestIdleChannelsKeepNoBuffers(t *testing.T) {
 	}
 	if after := heap(); after > before+channels*100_000 {
 		t.Errorf("%d idle channels keep %d bytes", channels, after-before)
+	}
+}
+
+// Nor does a connection keep the last body that it has handed on, which may be as large as a message.
+func TestIdleConnectionsKeepNoLargeBody(t *testing.T) {
+	const size = 12 << 20
+	s := serve(t, broker.Options{})
+	nc := opened(t, s, 1)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	declare := amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Exclusive: true})
+	if _, err := nc.Write(declare); err != nil {
+		t.Fatal(err)
+	}
+	until(t, nc)
+	before := heap()
+	go func() { _, _ = nc.Write(append(half(1, size, make([]byte, size)), declare...)) }()
+	until(t, nc)
+	if after := heap(); after > before+size/2 {
+		t.Errorf("an idle connection keeps %d bytes", after-before)
 	}
 }

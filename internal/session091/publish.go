@@ -80,6 +80,7 @@ func (in *content) laidDown(c *conn) {
 		c.spareProps = in.props[:0]
 	}
 	in.props, in.body = nil, nil
+	clear(c.pub.Body) // or it stays with a connection that publishes no more
 }
 
 // maxUnfinished is how many bytes of messages that have not come whole the channels of a
