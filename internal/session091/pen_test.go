@@ -131,3 +131,20 @@ func TestTheLastWordsAreSentByWhoKeepsThePen(t *testing.T) {
 		t.Errorf("sent %q, want %q", got, want)
 	}
 }
+
+// A connection that is to be closed because a message can neither be read nor set aside keeps what is behind it until its
+// consumers are gone: none of them is resumed, and the writer, who has nothing to send, waits for the end.
+func TestTheWriterDoesNotWaitForRoomThatWhatIsStuckTakes(t *testing.T) {
+	for name, pending := range map[string]int64{"full": highWater, "nearly empty": 1} {
+		t.Run(name, func(t *testing.T) {
+			c := &conn{broker: new(broker.Broker)}
+			c.out.stuck = []item{{kind: itemGet}}
+			c.out.pending.Store(pending)
+			c.out.paused = []pausedConsumer{{}} // which has no queue: to resume it panics
+			c.writeAll()
+			if len(c.out.paused) > 0 || c.out.held {
+				t.Errorf("%d consumers wait, the pen is held: %v", len(c.out.paused), c.out.held)
+			}
+		})
+	}
+}

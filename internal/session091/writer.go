@@ -55,8 +55,8 @@ func (c *conn) writeAll() {
 	o := &c.out
 	for {
 		o.mu.Lock()
-		if c.dead.Load() {
-			o.paused = nil // its consumers are on their way out
+		if c.dead.Load() || !o.held && len(o.stuck) > 0 {
+			o.paused = nil // its consumers are on their way out; what is stuck leaves no room for more
 		}
 		if o.held || len(o.items) == 0 && len(o.wire) == 0 && len(o.paused) == 0 {
 			if !o.held {
@@ -72,7 +72,7 @@ func (c *conn) writeAll() {
 		o.mu.Lock()
 		o.held = false
 		var resume []pausedConsumer
-		if o.pending.Load() < lowWater && len(o.paused) > 0 {
+		if o.pending.Load() < lowWater && len(o.paused) > 0 && len(o.stuck) == 0 {
 			resume, o.paused = o.paused, nil
 		}
 		o.mu.Unlock()
