@@ -73,7 +73,7 @@ func (c *conn) holds(in *content) error {
 func (in *content) laidDown(c *conn) {
 	c.unfinished -= in.counted
 	in.counted = 0
-	if cap(in.body) <= keepBody && cap(in.body) > cap(c.spareBody) {
+	if in.body != nil && cap(in.body) <= keepBody { // the last, or one that is too large for most would stay, and be of no use
 		c.spareBody = in.body[:0]
 	}
 	if cap(in.props) <= keepProps && cap(in.props) > cap(c.spareProps) {
