@@ -36,7 +36,8 @@ type HTTPOptions struct {
 // a client is, or "deny", with a reason behind it or none.
 type HTTP struct {
 	HTTPOptions
-	client *http.Client
+	// Those who log in, who may be strangers and many, do not wait for the same connections as those who are let in.
+	logins, questions *http.Client
 }
 
 // maxAnswer is how many bytes of an answer are read: tags need few.
@@ -58,21 +59,27 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	}
 	const (
 		idle = 16 // connections kept for the next question
-		most = 64 // connections: every client that logs in asks, and the node has so many files for it
+		most = 32 // connections: every client that logs in asks, and the node has twice so many files for it
 	)
-	transport := &http.Transport{
-		DialContext: (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext, TLSHandshakeTimeout: o.ConnectTimeout, TLSClientConfig: o.TLS,
-		MaxIdleConnsPerHost: idle, MaxConnsPerHost: most, IdleConnTimeout: time.Minute,
+	client := func() *http.Client {
+		return &http.Client{
+			Transport: &http.Transport{
+				DialContext: (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext, TLSHandshakeTimeout: o.ConnectTimeout, TLSClientConfig: o.TLS,
+				MaxIdleConnsPerHost: idle, MaxConnsPerHost: most, IdleConnTimeout: time.Minute,
+			},
+			Timeout: o.Timeout,
+			// A password must not follow whoever answers to somewhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
-	return &HTTP{o, &http.Client{
-		Transport: transport, Timeout: o.Timeout,
-		// A password must not follow whoever answers to somewhere else.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	return &HTTP{o, client(), client()}, nil
 }
 
 // Close lets go of the connections that are kept.
-func (h *HTTP) Close() { h.client.CloseIdleConnections() }
+func (h *HTTP) Close() {
+	h.logins.CloseIdleConnections()
+	h.questions.CloseIdleConnections()
+}
 
 // Name implements Backend.
 func (h *HTTP) Name() string { return "rabbit_auth_backend_http" }
@@ -83,7 +90,7 @@ func (h *HTTP) Login(ctx context.Context, c auth.Credentials) ([]auth.Tag, error
 	if !c.Verified {
 		query = append(query, field{"password", c.Password})
 	}
-	answer, err := h.ask(ctx, h.UserPath, query)
+	answer, err := h.ask(ctx, h.logins, h.UserPath, query)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +130,7 @@ func (h *HTTP) Allow(ctx context.Context, q Question) error {
 				field{"variable_map.username", q.User}, field{"variable_map.vhost", string(q.VHost)})
 		}
 	}
-	answer, err := h.ask(ctx, path, query)
+	answer, err := h.ask(ctx, h.questions, path, query)
 	if err == nil && answer != "allow" {
 		err = errAnswer
 	}
@@ -136,7 +143,7 @@ var errAnswer = errors.New("the answer is neither allow nor deny")
 
 // ask sends one question and returns what was answered, in lower case as RabbitMQ reads
 // it. A denial is a *Refusal. No error has the query in it: passwords are.
-func (h *HTTP) ask(ctx context.Context, path string, query form) (string, error) {
+func (h *HTTP) ask(ctx context.Context, by *http.Client, path string, query form) (string, error) {
 	method, target, body := http.MethodGet, path, io.Reader(http.NoBody)
 	switch {
 	case h.Post:
@@ -153,7 +160,7 @@ func (h *HTTP) ask(ctx context.Context, path string, query form) (string, error)
 	if h.Post {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	answer, err := h.client.Do(r)
+	answer, err := by.Do(r)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {

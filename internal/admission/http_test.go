@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -278,4 +279,43 @@ func TestVerified(t *testing.T) {
 	if len(v.marks) > maxAnswers {
 		t.Errorf("%d are remembered", len(v.marks))
 	}
+}
+
+// Strangers who log in take none of the connections by which those who are let in are asked about: a question that waits for
+// them too long is a no.
+func TestLoginsAndQuestionsDoNotWaitForEachOther(t *testing.T) {
+	const logins = 100 // more than there are connections
+	asked, release := make(chan struct{}, logins), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/user" {
+			asked <- struct{}{}
+			<-release
+		}
+		_, _ = io.WriteString(w, "allow")
+	}))
+	defer s.Close()
+	h, err := NewHTTP(HTTPOptions{UserPath: s.URL + "/user", VHostPath: s.URL + "/vhost", ResourcePath: s.URL + "/resource", TopicPath: s.URL + "/topic", Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	var all sync.WaitGroup
+	for range logins {
+		all.Go(func() {
+			if _, err := h.Login(t.Context(), auth.Credentials{User: "u", Password: "p"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range 32 { // as many as are under way at once
+		<-asked
+	}
+	if err := h.Allow(t.Context(), Question{Kind: VHost, User: "u", VHost: "/"}); err != nil {
+		t.Error(err)
+	}
+	if n := len(asked); n > 0 {
+		t.Errorf("%d logins more than there are connections", n)
+	}
+	close(release)
+	all.Wait()
 }
