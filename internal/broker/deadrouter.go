@@ -18,7 +18,14 @@ type deadRouter struct{ b *Broker }
 // RouteDead implements partition.Router (DL-6.1, steps 1 and 5). Nothing is
 // checked here: no permission, no internal flag, no exclusiveness (DL-5.4).
 func (r deadRouter) RouteDead(q *partition.Queue, exchange string, keys []string, rec message.Record, h *deadletter.History, out []*partition.Queue) (targets []*partition.Queue, exists, byKeys bool) {
-	_ = r.b.awaitRemovals() // a letter that goes nowhere is gone for good; a failure ends the node
+	targets, exists, byKeys = r.route(q, exchange, keys, rec, h, out)
+	// A letter that goes nowhere is gone for good: what was not found has to be gone for good, too. It is awaited behind
+	// the look, which may see what was taken away a moment ago. A failure ends the node.
+	_ = r.b.awaitRemovals()
+	return targets, exists, byKeys
+}
+
+func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, rec message.Record, h *deadletter.History, out []*partition.Queue) (targets []*partition.Queue, exists, byKeys bool) {
 	r.b.topo.RLock()
 	defer r.b.topo.RUnlock()
 	v, ok := r.b.state.VHost(q.VHost)
@@ -49,10 +56,10 @@ func (r deadRouter) RouteDead(q *partition.Queue, exchange string, keys []string
 
 // HasVHost implements partition.Router.
 func (r deadRouter) HasVHost(v message.VHost) bool {
-	_ = r.b.awaitRemovals() // a failure ends the node
 	r.b.topo.RLock()
-	defer r.b.topo.RUnlock()
 	_, ok := r.b.state.VHost(v)
+	r.b.topo.RUnlock()
+	_ = r.b.awaitRemovals() // behind the look, as in RouteDead; a failure ends the node
 	return ok
 }
 
