@@ -241,8 +241,8 @@ func (ch *channel) basicRecover(requeue, async bool) error {
 	ch.mu.Unlock()
 	for i := range c.settling {
 		u := &c.settling[i]
-		c.addOp(partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnRecover}, opOwner{})
 		ch.freed(u.consumer)
+		c.addOp(partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnRecover}, opOwner{})
 	}
 	clear(c.settling)
 	c.flushOps()

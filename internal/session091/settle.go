@@ -106,8 +106,8 @@ func (ch *channel) settled(op partition.Op) {
 		}
 		return
 	}
+	ch.freed(op.Consumer) // before it is run, which adding it may do: else nobody would look at the gate again
 	ch.c.addOp(op, opOwner{})
-	ch.freed(op.Consumer)
 }
 
 // freed makes room under the shared prefetch limit for a delivery to c that was settled.
