@@ -183,10 +183,10 @@ func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Cred
 		}
 		id.Tags = tags
 	}
+	if by.Authz != nil && !from.loopback && slices.Contains(b.LoopbackUsers, given.User) { // else the account says so
+		return nil, &auth.LoginError{User: given.User, Reason: "may log in from loopback addresses only"}
+	}
 	if by.Authz == by.Authn {
-		if !from.loopback && slices.Contains(b.LoopbackUsers, given.User) {
-			return nil, &auth.LoginError{User: given.User, Reason: "may log in from loopback addresses only"}
-		}
 		return id, nil
 	}
 	// Who decides what the client may do must know it too.

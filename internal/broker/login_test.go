@@ -120,11 +120,14 @@ func TestChainsOfBackends(t *testing.T) {
 // BR-2.6: a loopback user is one wherever its password is known.
 func TestLoopbackUsersOfBackends(t *testing.T) {
 	knows := &oracle{passwords: map[string]string{"guest": "g", "ada": "a"}}
-	b := openWith(t, Options{AuthBackends: []AuthBackend{{knows, knows}}})
-	for user, ok := range map[string]bool{"guest": false, "ada": true} {
-		_, err := b.Authenticate(context.Background(), auth.Credentials{User: user, Password: knows.passwords[user]}, net.IPv4(192, 0, 2, 1))
-		if (err == nil) != ok {
-			t.Errorf("%s: %v", user, err)
+	other := &oracle{passwords: knows.passwords}
+	for _, backend := range []AuthBackend{{knows, knows}, {knows, other}} {
+		b := openWith(t, Options{AuthBackends: []AuthBackend{backend}})
+		for user, ok := range map[string]bool{"guest": false, "ada": true} {
+			_, err := b.Authenticate(context.Background(), auth.Credentials{User: user, Password: knows.passwords[user]}, net.IPv4(192, 0, 2, 1))
+			if (err == nil) != ok {
+				t.Errorf("%s: %v", user, err)
+			}
 		}
 	}
 }
