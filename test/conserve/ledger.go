@@ -383,6 +383,9 @@ func (l *ledger) connectionEnded(c *client) {
 	c.ended, c.endAt = true, l.tick()
 	var queues []string
 	for _, ch := range c.chans {
+		if !ch.ended && ch.asked() { // the server saw that end first, and the other channels may have had what it gave back
+			l.ends = append(l.ends, &ending{c.endAt, time.Now(), ch.queues(), false})
+		}
 		l.endChannel(ch)
 		queues = append(queues, ch.queues()...)
 	}
@@ -394,6 +397,11 @@ func (l *ledger) connectionEnded(c *client) {
 		}
 	}
 	l.ends = append(l.ends, &ending{c.endAt, time.Now(), queues, false})
+}
+
+// asked says whether the client has asked to close the channel, and nobody has answered.
+func (ch *channel) asked() bool {
+	return slices.ContainsFunc(ch.waiting, func(a *act) bool { return a.what == "close" })
 }
 
 // othersHold says whether other channels of the connection could hold deliveries of a queue.
@@ -611,14 +619,17 @@ func (l *ledger) deliveryCount(d *delivery, x *content) {
 	// The server sees an end before whoever asked for it hears of it.
 	ending := 0
 	for _, c := range l.clients {
-		here := 0
+		here, own := 0, 0
 		for _, ch := range c.chans {
 			if !ch.ended && ch.closing && len(ch.queues()) > 0 {
 				here++
+				if ch.asked() {
+					own++
+				}
 			}
 		}
-		if c.ending {
-			here = min(here, 1)
+		if c.ending { // all at once, but for those that were asked to close before
+			here = own + min(here-own, 1)
 		}
 		ending += here
 	}
