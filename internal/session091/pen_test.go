@@ -43,21 +43,7 @@ func TestTheEndOfAConnectionWaitsForThePen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ch, err := client.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"q", "other"} {
-		if _, err := ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := ch.Consume("other", "c", false, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
+	ch := confirmingConsumer(t, client)
 	if c, err := ch.PublishWithDeferredConfirm("", "q", false, false, amqp.Publishing{Body: []byte("hello"), DeliveryMode: 2}); err != nil || !c.Wait() {
 		t.Fatal("not confirmed", err)
 	}

@@ -54,21 +54,7 @@ func TestUnreadableMessageGoesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := client.NotifyClose(make(chan *amqp.Error, 1))
-	ch, err := client.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"q", "other"} {
-		if _, err := ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := ch.Consume("other", "c", false, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
+	ch := confirmingConsumer(t, client)
 	for range 2 {
 		c, err := ch.PublishWithDeferredConfirm("", "q", false, false, amqp.Publishing{Body: []byte("hello"), DeliveryMode: 2})
 		if err != nil || !c.Wait() {
@@ -320,4 +306,26 @@ func connectionOf(t *testing.T, b *broker.Broker, name message.QueueName) *conn 
 		t.Fatalf("nobody consumes from %s", name)
 	}
 	return c
+}
+
+// confirmingConsumer opens channel 1 in confirm mode, declares the queues q and other, and consumes other, by which the connection
+// is found (connectionOf).
+func confirmingConsumer(t *testing.T, client *amqp.Connection) *amqp.Channel {
+	t.Helper()
+	ch, err := client.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"q", "other"} {
+		if _, err := ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ch.Consume("other", "c", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	return ch
 }
