@@ -21,24 +21,49 @@ type ParameterHandler interface {
 // Setter is on whose behalf a parameter is set.
 type Setter struct {
 	b    *Broker
-	name string // "": whoever runs the node, who may do everything
-
-	elsewhere bool // a backend knows what it may do; an account of the same name is somebody else's
+	id   *Identity // nil: whoever runs the node, who may do everything
+	gone bool      // its account; one of the same name is somebody else's
 }
 
-// Setter is whoever has set a parameter as it is.
-func (b *Broker) Setter(p topology.Parameter) Setter { return Setter{b: b, name: p.By} }
+// Setter is whoever has set a parameter as it is. REQUIRES: the topology is read.
+func (b *Broker) Setter(p topology.Parameter, users *auth.Users) Setter {
+	if p.By == "" {
+		return Setter{b: b}
+	}
+	account, ok := users.User(p.By)
+	return Setter{b: b, id: &Identity{Name: p.By, account: account}, gone: p.Orphaned || !ok}
+}
+
+// Same says whether two that Setter has returned are one, and have an account or none alike.
+func (s Setter) Same(other Setter) bool {
+	if s.gone || other.gone || s.id == nil || other.id == nil {
+		return s.gone == other.gone && s.Name() == other.Name()
+	}
+	return s.Name() == other.Name() && s.id.account.Same(other.id.account)
+}
 
 // Name is the user, "" for whoever runs the node.
-func (s Setter) Name() string { return s.name }
+func (s Setter) Name() string {
+	if s.id == nil {
+		return ""
+	}
+	return s.id.Name
+}
 
-// Known says whether there is such a user still.
+// Known says whether the user is still there.
 func (s Setter) Known() bool {
+	if s.id == nil {
+		return true
+	}
 	s.b.topo.RLock()
 	defer s.b.topo.RUnlock()
-	_, ok := s.b.users.User(s.name)
-	return ok || s.name == ""
+	_, ok := s.b.users.User(s.id.Name)
+	return ok && s.has()
 }
+
+// has says whether the user may have permissions of its account. Whom a backend knows has none: an account of the same
+// name is somebody else's. REQUIRES: topo is held.
+func (s Setter) has() bool { return !s.gone && !s.id.Elsewhere() && s.id.stands(s.b.users) }
 
 // AccountsRevision changes with whatever a user may do.
 func (b *Broker) AccountsRevision() uint64 {
@@ -49,21 +74,27 @@ func (b *Broker) AccountsRevision() uint64 {
 
 // Enters says whether the setter may enter a virtual host.
 func (s Setter) Enters(v message.VHost) bool {
-	return s.name == "" || !s.elsewhere && s.b.mayEnter(s.name, v)
+	if s.id == nil {
+		return true
+	}
+	s.b.topo.RLock()
+	defer s.b.topo.RUnlock()
+	_, ok := s.b.users.Permission(v, s.id.Name)
+	return ok && s.has()
 }
 
 // Permits is an error where the setter may not use a queue or an exchange so. Of the keys of exchanges only those of
 // topic exchanges are asked for (BR-3.5), and of one that is not there: it may become one.
 func (s Setter) Permits(a topology.Access, r topology.Resource) error {
-	switch {
-	case s.name == "":
+	if s.id == nil {
 		return nil
-	case s.elsewhere:
-		return topology.RefuseAccess(a, r, s.name, "")
 	}
-	c := s.b.As(s.name, r.VHost) // which looks at the topology itself
+	c := s.b.For(s.id, r.VHost) // which looks at the topology itself
 	s.b.topo.RLock()
 	defer s.b.topo.RUnlock()
+	if !s.has() {
+		return topology.RefuseAccess(a, r, s.id.Name, "")
+	}
 	if v, ok := s.b.state.VHost(r.VHost); ok && r.Kind == topology.TopicResource {
 		if x, ok := v.Exchange(message.ExchangeName(r.Name)); ok && x.Type != routing.Topic {
 			return nil
@@ -75,10 +106,10 @@ func (s Setter) Permits(a topology.Access, r topology.Resource) error {
 // Publisher asks whether the setter may publish messages in a virtual host, nil being that it may publish all.
 // It is for a few messages: what the setter may do changes.
 func (s Setter) Publisher(v message.VHost) func(*Publication) error {
-	if s.name == "" {
+	if s.id == nil {
 		return nil
 	}
-	c := s.b.As(s.name, v)
+	c := s.b.For(s.id, v)
 	return func(p *Publication) error {
 		if p.Props.Headers != nil {
 			if err := p.checkExtraKeys(); err != nil {
@@ -91,7 +122,7 @@ func (s Setter) Publisher(v message.VHost) func(*Publication) error {
 
 // MaySay says whether the setter may publish messages that have this user-id (BR-8.13).
 func (s Setter) MaySay(userID string) bool {
-	return s.name == "" || userID == s.name || !s.elsewhere && s.b.As(s.name, "").Impersonates()
+	return s.id == nil || userID == s.id.Name || !s.gone && !s.id.Elsewhere() && s.b.For(s.id, "").Impersonates()
 }
 
 // HandleParameters has a component's parameters handled. It is called before the
@@ -106,20 +137,17 @@ func (b *Broker) HandleParameters(component string, h ParameterHandler) {
 // PutParameter sets a run-time parameter on behalf of a user, "" being whoever runs
 // the node. Parameters that nobody handles are kept for tools that ask.
 func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, err error) {
-	return b.putParameter(p, Setter{b: b, name: by}, &Identity{Name: by})
+	if by == "" {
+		return b.PutParameterFor(p, nil)
+	}
+	return b.PutParameterFor(p, &Identity{Name: by})
 }
 
 // PutParameterFor is PutParameter for a client that has proven who it is, nil being whoever runs the node. Where a
 // backend knows what the client may do it has no permissions here: it is not there to be asked while what it sets runs.
 func (b *Broker) PutParameterFor(p topology.Parameter, id *Identity) (created bool, err error) {
-	if id == nil {
-		return b.PutParameter(p, "")
-	}
-	return b.putParameter(p, Setter{b: b, name: id.Name, elsewhere: id.Elsewhere()}, id)
-}
-
-func (b *Broker) putParameter(p topology.Parameter, by Setter, id *Identity) (created bool, err error) {
-	p.By = by.name
+	by := Setter{b: b, id: id}
+	p.By, p.Orphaned = by.Name(), false
 	h := b.parameters[p.Component]
 	if h != nil {
 		if err := h.Check(p, by); err != nil {
@@ -127,7 +155,7 @@ func (b *Broker) putParameter(p topology.Parameter, by Setter, id *Identity) (cr
 		}
 	}
 	err = b.change(func() (err error) {
-		if !id.stands(b.users) { // it would run with the permissions of whoever is called so now
+		if id != nil && !id.stands(b.users) { // it would run with the permissions of whoever is called so now
 			return topology.Refuse(topology.AccessRefused, "%s", auth.UserDeleted(id.Name))
 		}
 		created, err = b.state.PutParameter(p)
@@ -137,13 +165,6 @@ func (b *Broker) putParameter(p topology.Parameter, by Setter, id *Identity) (cr
 		h.Changed()
 	}
 	return created, err
-}
-
-func (b *Broker) mayEnter(user string, v message.VHost) bool {
-	b.topo.RLock()
-	defer b.topo.RUnlock()
-	_, ok := b.users.Permission(v, user)
-	return ok
 }
 
 // DeleteParameter removes a parameter and says whether there was one.

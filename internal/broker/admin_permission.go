@@ -58,5 +58,6 @@ func (b *Broker) DeleteTopicPermissions(vhost message.VHost, user string, exchan
 		existed = b.users.DeleteTopicPermissions(vhost, user, exchange)
 		return nil
 	})
+	b.parametersTouched()
 	return existed, err
 }

@@ -8,7 +8,9 @@ import (
 // connections stay (BR-2.8).
 func (b *Broker) PutUser(name string, password auth.PasswordHash, tags []auth.Tag) (created bool, err error) {
 	err = b.change(func() error {
-		created, err = b.users.PutUser(name, password, tags)
+		if created, err = b.users.PutUser(name, password, tags); created {
+			b.state.Orphan(name)
+		}
 		return err
 	})
 	b.parametersTouched() // it may have lost a tag

@@ -37,3 +37,57 @@ func TestASetterWhomABackendKnowsIsNoAccount(t *testing.T) {
 		}
 	}
 }
+
+// The setter of a parameter is the account that has set it. One that is made under its name when that has gone has set
+// nothing, whoever looks when. Another password leaves the account what it was.
+func TestASetterHasNothingOfASuccessorsAccount(t *testing.T) {
+	b := openWith(t, Options{})
+	p := topology.Parameter{VHost: "/", Component: "test", Name: "p", Value: []byte("1")}
+	q := topology.Resource{VHost: "/", Kind: topology.QueueResource, Name: "q"}
+	now := func() (s Setter) {
+		b.Read(func(state *topology.State, users *auth.Users) {
+			v, _ := state.VHost("/")
+			p, _ := v.Parameter("test", "p")
+			s = b.Setter(p, users)
+		})
+		return s
+	}
+	check := func(when string, want bool, setters ...Setter) {
+		t.Helper()
+		for i, s := range setters {
+			permits := s.Permits(topology.Read, q) == nil
+			if s.Known() != want || s.Enters("/") != want || permits != want || s.MaySay("another") != want {
+				t.Errorf("%s, setter %d: known %v, enters %v, permitted %v, may say another's name %v, want %v",
+					when, i, s.Known(), s.Enters("/"), permits, s.MaySay("another"), want)
+			}
+		}
+	}
+	account(t, b)
+	if _, err := b.PutParameter(p, "u"); err != nil {
+		t.Fatal(err)
+	}
+	first := now()
+	check("at first", true, first)
+	account(t, b)
+	if again := now(); !again.Same(first) {
+		t.Error("set anew the account is another")
+	}
+	if _, err := b.DeleteUser("u"); err != nil {
+		t.Fatal(err)
+	}
+	without := now()
+	check("without an account", false, first, without)
+	account(t, b)
+	after := now()
+	check("with another's account", false, first, without, after)
+	if !without.Same(after) || after.Same(first) {
+		t.Error("an account that is gone is not told from one that is there")
+	}
+	if _, err := b.PutParameter(p, "u"); err != nil {
+		t.Fatal(err)
+	}
+	if s := now(); s.Same(after) {
+		t.Error("the new account has not set it")
+	}
+	check("when it has set it", true, now())
+}

@@ -81,6 +81,13 @@ func TestAShovelEndsWithThePermissionsOfItsSetter(t *testing.T) {
 			if !n.shovels.Restart("/", "s") {
 				t.Fatal("the shovel is gone")
 			}
+			if name == "user" { // who is called so now has not set it
+				n.wait("the end", n.state("terminated"))
+				if got, _ := n.shovels.Shown()[0]["reason"].(string); got != c.reason {
+					t.Errorf("the reason is %q, want %q", got, c.reason)
+				}
+				n.asUser(".*", ".*", ".*")
+			}
 			n.wait("all messages", func() bool { return n.ready("to") == 4 && n.ready("from") == 0 })
 		})
 	}
@@ -136,6 +143,13 @@ func TestAShovelsSetterIsKnownAfterARestart(t *testing.T) {
 	if _, err := n.b.DeleteUser("pm"); err != nil {
 		t.Fatal(err)
 	}
+	stop()
+
+	n, stop = open() // somebody else is called so
+	if _, err := n.b.PutUser("pm", auth.PasswordHash{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	n.permit(".*", ".*", ".*")
 	stop()
 
 	n, stop = open()

@@ -50,6 +50,12 @@ type shovelName struct {
 	name  string
 }
 
+// described is a shovel that a parameter describes.
+type described struct {
+	topology.Parameter
+	setter broker.Setter
+}
+
 // Start runs the shovels that are described now, and follows their parameters from
 // then on, until Stop.
 func Start(o Options) *Shovels {
@@ -111,18 +117,18 @@ func (s *Shovels) reconcile() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	wanted := map[shovelName]topology.Parameter{}
-	s.Broker.Read(func(state *topology.State, _ *auth.Users) {
+	wanted := map[shovelName]described{}
+	s.Broker.Read(func(state *topology.State, users *auth.Users) {
 		for _, v := range state.VHosts() {
 			for _, p := range v.Parameters(Component) {
-				wanted[shovelName{v.Name, p.Name}] = p
+				wanted[shovelName{v.Name, p.Name}] = described{p, s.Broker.Setter(p, users)}
 			}
 		}
 	})
 	s.mu.Lock()
 	var old []*worker
 	for name, w := range s.workers {
-		if p, ok := wanted[name]; !ok || w.value != string(p.Value) || w.setter != s.Broker.Setter(p) {
+		if d, ok := wanted[name]; !ok || w.value != string(d.Value) || !w.setter.Same(d.setter) {
 			old = append(old, w)
 			delete(s.workers, name)
 		}
@@ -136,9 +142,9 @@ func (s *Shovels) reconcile() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, p := range wanted {
+	for name, d := range wanted {
 		if s.workers[name] == nil {
-			if w := s.newWorker(name, p); w != nil {
+			if w := s.newWorker(name, d); w != nil {
 				s.workers[name] = w
 			}
 		}
@@ -157,7 +163,7 @@ func (s *Shovels) recheck() {
 	}
 }
 
-func (s *Shovels) newWorker(name shovelName, p topology.Parameter) *worker {
+func (s *Shovels) newWorker(name shovelName, p described) *worker {
 	log := s.Logger.With("vhost", string(name.vhost), "shovel", name.name)
 	v, err := topology.ParseJSON(p.Value)
 	if err != nil {
@@ -170,7 +176,7 @@ func (s *Shovels) newWorker(name shovelName, p topology.Parameter) *worker {
 		return nil
 	}
 	w := &worker{
-		b: s.Broker, log: log, vhost: name.vhost, name: name.name, value: string(p.Value), setter: s.Broker.Setter(p), definition: d,
+		b: s.Broker, log: log, vhost: name.vhost, name: name.name, value: string(p.Value), setter: p.setter, definition: d,
 		clusterName: s.ClusterName, finished: s.finished, patience: s.patience, done: make(chan struct{}), status: status{state: starting},
 	}
 	ctx, cancel := context.WithCancel(s.ctx)

@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/topology"
 )
@@ -32,7 +33,8 @@ func TestAUserIDFromElsewhereIsAHeader(t *testing.T) {
 		{by: "pm", userID: "pm", kept: true},
 		{by: "", userID: "guest", kept: true}, // whoever runs the node
 	} {
-		w := &worker{b: b, setter: b.Setter(topology.Parameter{By: c.by})}
+		w := &worker{b: b}
+		b.Read(func(_ *topology.State, users *auth.Users) { w.setter = b.Setter(topology.Parameter{By: c.by}, users) })
 		w.status.from, w.status.to = address{local: c.local}, address{local: true}
 		list := []carried{{properties: amqp091.PropertyList{UserID: &c.userID}}}
 		w.address(list)

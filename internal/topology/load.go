@@ -187,7 +187,7 @@ func (l *loader) build() (*State, error) {
 		if err != nil {
 			return nil, fmt.Errorf("topology: parameter %q: %w", r.Name, err)
 		}
-		v.parameters[parameterName{r.Component, r.Name}] = Parameter{v.Name, r.Component, r.Name, r.Value, r.By}
+		v.parameters[parameterName{r.Component, r.Name}] = Parameter{v.Name, r.Component, r.Name, r.Value, r.By, r.Orphaned}
 	}
 	for _, r := range l.policies {
 		if err := l.addPolicy(r, false); err != nil {

@@ -30,8 +30,11 @@ func TestBR_14_1_DeclarationsSurviveARestart(t *testing.T) {
 	f.policy("p", "^a", 3, `{"max-length":4,"dead-letter-exchange":"dlx"}`)
 	f.policy("tie", "^a", 3, `{"max-length":3}`)
 	f.operatorPolicy("op", "", `{"expires":99}`)
-	if _, err := f.PutParameter(Parameter{vh, "shovel", "s", []byte(`{"src":1}`), "ada"}); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"of-another-ada", "s"} {
+		f.Orphan("ada")
+		if _, err := f.PutParameter(Parameter{VHost: vh, Component: "shovel", Name: name, Value: []byte(`{"src":1}`), By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := f.PutGlobalParameter(GlobalParameter{"g", []byte(`"x"`)}); err != nil {
 		t.Fatal(err)
@@ -71,8 +74,11 @@ func TestBR_14_1_DeclarationsSurviveARestart(t *testing.T) {
 	if n, ok := v.Limit(MaxQueues); !ok || n != 100 {
 		t.Errorf("the limit is %d", n)
 	}
-	if p, ok := v.Parameter("shovel", "s"); !ok || string(p.Value) != `{"src":1}` || len(g.GlobalParameters()) != 1 {
+	if p, ok := v.Parameter("shovel", "s"); !ok || string(p.Value) != `{"src":1}` || p.Orphaned || len(g.GlobalParameters()) != 1 {
 		t.Error("parameters are gone")
+	}
+	if p, _ := v.Parameter("shovel", "of-another-ada"); !p.Orphaned || p.By != "ada" {
+		t.Errorf("what somebody has set whose account is gone came back as %+v", p)
 	}
 	if second, ok := g.VHost("second"); !ok || second.Metadata.Description != "d" || second.Metadata.DefaultQueueType != Quorum {
 		t.Errorf("the second virtual host came back as %+v", second)
@@ -127,7 +133,7 @@ func TestBR_3_8_DeletingAVHostLeavesNothing(t *testing.T) {
 	if _, err := f.PutPolicy("w", PolicyDecl{Name: "p", Definition: Definition{"expires": int64(1)}}, true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.PutParameter(Parameter{"w", "c", "n", []byte("1"), ""}); err != nil {
+	if _, err := f.PutParameter(Parameter{VHost: "w", Component: "c", Name: "n", Value: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
 	f.save()

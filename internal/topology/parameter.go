@@ -22,6 +22,7 @@ type Parameter struct {
 	Name      string
 	Value     json.RawMessage
 	By        string // the user who has set it, "" for whoever runs the node
+	Orphaned  bool   // whose account is gone: if there is one of its name it is somebody else's
 }
 
 // GlobalParameter is a run-time parameter of the whole broker.
@@ -47,10 +48,23 @@ func (s *State) PutParameter(p Parameter) (created bool, err error) {
 	p.Value = slices.Clone(p.Value)
 	v.parameters[name] = p
 	s.revision++
-	s.log.Put(parameterKey(p.VHost, p.Component, p.Name), parameterRecord{
-		Version: recordVersion, VHost: p.VHost, Component: p.Component, Name: p.Name, Value: p.Value, By: p.By,
-	})
+	s.logParameter(p)
 	return !existed, nil
+}
+
+// Orphan notes that a user who is made now has set none of the parameters that one of its name has set before.
+func (s *State) Orphan(user string) {
+	for _, v := range sortedValues(s.vhosts) {
+		for _, p := range v.Parameters("") {
+			if p.By != user || p.Orphaned {
+				continue
+			}
+			p.Orphaned = true
+			v.parameters[parameterName{p.Component, p.Name}] = p
+			s.revision++
+			s.logParameter(p)
+		}
+	}
 }
 
 // checkValue refuses a value that is not JSON, or too deep or too large to be kept.

@@ -92,6 +92,7 @@ type parameterRecord struct {
 	Name      string          `json:"name"`
 	Value     json.RawMessage `json:"value"`
 	By        string          `json:"by,omitempty"`
+	Orphaned  bool            `json:"orphaned,omitempty"`
 }
 
 func vhostKey(name message.VHost) string { return change.Key(vhostKind, string(name)) }
@@ -133,6 +134,12 @@ func (s *State) logExchange(x *Exchange) {
 	s.log.PutText(exchangeKey(x.VHost, x.Name), withArguments(exchangeRecord{
 		recordVersion, x.VHost, x.Name, x.Type, x.AutoDelete, x.Internal, nil, x.User,
 	}, x.encoded))
+}
+
+func (s *State) logParameter(p Parameter) {
+	s.log.Put(parameterKey(p.VHost, p.Component, p.Name), parameterRecord{
+		recordVersion, p.VHost, p.Component, p.Name, p.Value, p.By, p.Orphaned,
+	})
 }
 
 func (s *State) logQueue(q *Queue) {

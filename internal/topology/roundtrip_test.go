@@ -136,7 +136,7 @@ func declareAnything(t *rapid.T, s *State) {
 	case 6:
 		err = s.SetVHostLimit(v, rapid.SampledFrom([]Limit{MaxConnections, MaxQueues}).Draw(t, "limit"), integers.Draw(t, "value"))
 	case 7:
-		_, err = s.PutParameter(Parameter{v, texts.Draw(t, "component"), texts.Draw(t, "name"), someValue(t), texts.Draw(t, "by")})
+		_, err = s.PutParameter(Parameter{v, texts.Draw(t, "component"), texts.Draw(t, "name"), someValue(t), texts.Draw(t, "by"), flag.Draw(t, "orphaned")})
 	case 8:
 		_, err = s.PutGlobalParameter(GlobalParameter{texts.Draw(t, "name"), someValue(t)})
 	}
@@ -174,7 +174,7 @@ func told(s *State) []string {
 	for _, v := range s.VHosts() {
 		add("vhost %q %+v %v", v.Name, v.Metadata, v.Limits())
 		for _, p := range v.Parameters("") {
-			add("parameter %q %q %q %s %q", p.VHost, p.Component, p.Name, value(p.Value), p.By)
+			add("parameter %q %q %q %s %q %t", p.VHost, p.Component, p.Name, value(p.Value), p.By, p.Orphaned)
 		}
 		for _, operator := range []bool{false, true} {
 			for _, p := range *v.policySet(operator) {
