@@ -348,10 +348,10 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 	}
 	m := routing.Message{
 		Key: p.Key, Headers: p.Props.Headers, MessageID: p.Props.MessageID, CorrelationID: p.Props.CorrelationID,
-		Timestamp: p.Props.Timestamp, HasTimestamp: p.Props.Has(amqp091.FlagTimestamp), Chance: rand.Uint64(),
+		Timestamp: p.Props.Timestamp, HasTimestamp: p.Props.Has(amqp091.FlagTimestamp), Chance: rand.Uint64(), Pause: c.b.onPause,
 	}
 	if !plain {
-		m.More, m.Pause = p.MoreKeys(), c.b.onPause
+		m.More = p.MoreKeys()
 	}
 	found := c.router.Route(v, x, &m, nil)
 	targets := make([]*partition.Queue, len(found))

@@ -84,10 +84,14 @@ func (t *headers) Route(dst []Destination, m *Message) []Destination {
 	}
 	var few [fewHeaders]rawHeader
 	present := m.present(few[:0])
-	for i := range t.rules {
-		if t.rules[i].matches(m, present) {
+	// From the last to the first: what is removed in a rest has the last in its place, which has been looked at, or
+	// stands below what has been.
+	for i := len(t.rules) - 1; i >= 0; i = min(i, len(t.rules)) - 1 {
+		r := &t.rules[i]
+		if r.matches(m, present) {
 			dst = append(dst, t.all.list[i].Destination)
 		}
+		m.Rest(1 + len(r.wanted))
 	}
 	return dst
 }

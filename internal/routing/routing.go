@@ -61,9 +61,11 @@ type Message struct {
 	HasTimestamp  bool
 	// Chance is a random number for the types that draw lots. The core has no random source of its own.
 	Chance uint64
-	// Pause, if it is not nil, is called between two keys when much has been looked at, so that whoever has locked the
-	// tables may let others in. What they change meanwhile holds for the keys that are left.
+	// Pause, if it is not nil, is called when much has been looked at, so that whoever has locked the tables may let others
+	// in. Of what they change meanwhile some holds for this message, and some does not; what they leave as it is all does.
 	Pause func()
+
+	looked int // since the last pause: see Rest
 
 	kept [][]byte // see distinct; nil until it is asked for
 	// many are the headers if they are more than fewHeaders and have been looked at, and first where the first of each
@@ -72,6 +74,19 @@ type Message struct {
 	first map[string]int
 	// forms are those of the headers that are arrays or tables and have been compared with one, by name; see comparableForm.
 	forms map[string][]byte
+}
+
+// pauseAfter is how much is looked at before others are let in, some milliseconds: a message may have thousands of keys or
+// headers, and an exchange tens of thousands of bindings that each of them nearly matches.
+const pauseAfter = 1 << 14
+
+// Rest notes that n bindings, or parts of them, have been looked at. REQUIRES: no place in a table is held that
+// a change of it could move.
+func (m *Message) Rest(n int) {
+	if m.looked += n; m.looked >= pauseAfter && m.Pause != nil {
+		m.looked = 0
+		m.Pause()
+	}
 }
 
 // Table is the bindings of one exchange.

@@ -127,7 +127,7 @@ func (p *pattern) next() (word string) {
 }
 
 func (t *topic) Route(dst []Destination, m *Message) []Destination {
-	w := walk{dst: dst}
+	w := walk{dst: dst, m: m}
 	t.route(&w, m)
 	return w.dst
 }
@@ -142,12 +142,12 @@ type walk struct {
 	// left, and finds all then that it could find with fewer.
 	reached marks
 	steps   int // how often a node was looked at
-	paused  int // how often when there was the last pause
+	m       *Message
 }
 
-// pauseAfter is how many nodes are looked at, some milliseconds, before others are let in. A message may have thousands
-// of keys, and an exchange tens of thousands of patterns that each of them nearly matches.
-const pauseAfter = 1 << 14
+// restAfter is after how many nodes a walk rests. A node that others take out meanwhile led to nothing but what they
+// have unbound.
+const restAfter = 1 << 10
 
 // marks are nodes that are marked.
 type marks struct {
@@ -188,13 +188,10 @@ func (t *topic) route(w *walk, m *Message) {
 	}
 	t.root.match(w, m.Key, len(m.Key) == 0)
 	for _, key := range more {
-		if w.steps >= w.paused+pauseAfter && m.Pause != nil {
-			w.paused = w.steps
-			m.Pause()
-		}
 		w.reached.clear()
 		t.root.match(w, key, len(key) == 0)
 	}
+	m.Rest(w.steps % restAfter)
 }
 
 // take appends what is bound at n.
@@ -211,7 +208,9 @@ func (w *walk) take(n *node) {
 // match takes what matches key below n; done says that no word is left, which an empty key alone does not tell
 // from one last empty word.
 func (n *node) match(w *walk, key []byte, done bool) {
-	w.steps++
+	if w.steps++; w.steps%restAfter == 0 {
+		w.m.Rest(restAfter)
+	}
 	if n.hash != nil && (!n.afterHash || w.reached.mark(n.hash)) {
 		n.hash.matchAfterHash(w, key, done)
 	}

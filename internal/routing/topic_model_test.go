@@ -82,8 +82,8 @@ func TestBR_6_7_TwoHashesTakeTheirStepsOnce(t *testing.T) {
 	}
 	const words = 128
 	key := []byte(strings.Repeat("a.", words-1) + "a")
-	var w walk
-	table.route(&w, &Message{Key: key})
+	w := walk{m: &Message{Key: key}}
+	table.route(&w, w.m)
 	if limit := nodes * (words + 1); w.steps > limit {
 		t.Errorf("%d steps for %d words at %d nodes, want %d at most", w.steps, words, nodes, limit)
 	}

@@ -213,6 +213,7 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 func (b *Binding) link() {
 	b.Source.out[b.id] = b
 	b.Source.table.Add(&b.entry)
+	b.Source.bound++
 	b.incoming()[b.id] = b
 }
 

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,5 +196,50 @@ func TestBR_5_3_ImplicitBindingsAreListed(t *testing.T) {
 	list := f.vhost().Bindings()
 	if len(list) != 2 || list[0].SourceName() != "" || list[0].Key != "q" || list[0].Destination().Name != "q" || list[1].SourceName() != "amq.direct" {
 		t.Errorf("bindings are %+v", list)
+	}
+}
+
+// BR-6.3: a message whose keys are many lets others in between two exchanges. What they move from one of these to the other
+// is found by the one or the other; an exchange that chooses one of those bound chooses once.
+func TestBR_6_3_WhatMovesWhileAMessagePausesIsFound(t *testing.T) {
+	for _, kind := range []routing.Kind{routing.Fanout, routing.Random} {
+		f := newFixture(t, Options{})
+		for _, name := range []string{"x", "a", "b"} {
+			f.exchange(durableExchange(name, routing.Fanout))
+		}
+		f.exchange(durableExchange("choice", kind))
+		for _, d := range []BindingDecl{toExchange("x", "choice", ""), toExchange("x", "a", ""), toExchange("x", "b", "")} {
+			f.bind(d)
+		}
+		for _, name := range []string{"q", "one", "two"} {
+			f.queue(durableQueue(name))
+		}
+		f.bind(toQueue("b", "q", ""))
+		f.bind(toQueue("choice", "one", ""))
+		m := &routing.Message{More: make([][]byte, 1<<15)}
+		pauses := 0
+		m.Pause = func() {
+			switch pauses++; pauses {
+			case 3: // x, choice and a have been looked at
+				f.bind(toQueue("a", "q", ""))
+				if _, err := f.Unbind(toQueue("b", "q", ""), nil); err != nil {
+					t.Fatal(err)
+				}
+				f.bind(toQueue("choice", "two", ""))
+			}
+		}
+		x, _ := f.vhost().Exchange("x")
+		var router Router
+		var got []string
+		for _, q := range router.Route(f.vhost(), x, m, nil) {
+			got = append(got, string(q.Name))
+		}
+		want := []string{"one", "two", "q"}
+		if kind == routing.Random {
+			want = []string{"one", "q"}
+		}
+		if !slices.Equal(got, want) || pauses < 4 {
+			t.Errorf("%s: %d pauses, and the message reaches %q, want %q", kind, pauses, got, want)
+		}
 	}
 }

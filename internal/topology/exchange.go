@@ -42,6 +42,7 @@ type Exchange struct {
 	table routing.Table
 	out   map[bindingID]*Binding
 	in    map[bindingID]*Binding
+	bound uint64 // how often something was bound
 }
 
 func newExchange(d ExchangeDecl, table routing.Table) *Exchange {

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"math"
 	"slices"
 
 	"bartleby.mq/internal/message"
@@ -16,6 +17,7 @@ type Router struct {
 
 	found         []routing.Destination
 	exchanges     []*Exchange // those reached so far, in order; each is visited once (BR-6.3)
+	asOf          []uint64    // Exchange.bound of each when it was looked at
 	seen          seen[*Queue]
 	seenExchanges seen[*Exchange]
 }
@@ -62,39 +64,70 @@ func (s *seen[T]) end() {
 	}
 }
 
+// mostRounds is how often exchanges are looked at again that were bound to something while the message paused.
+const mostRounds = 4
+
+// settled stands in for Exchange.bound of an exchange that is not looked at again.
+const settled = math.MaxUint64
+
 // Route appends to out the queues that a message published to x reaches, each once (BR-6.4), following bindings between
-// exchanges (BR-6.3) and alternate exchanges (BR-6.13). It only reads the topology.
+// exchanges (BR-6.3) and alternate exchanges (BR-6.13). It only reads the topology, and others may change it where the
+// message pauses. What is moved from one binding to another meanwhile is found by the one or the other: where something was
+// bound after an exchange was looked at, it is looked at again.
 func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) []*Queue {
 	start := len(out)
 	r.ByKeys = true
-	r.exchanges = append(r.exchanges[:0], x)
-	for i := 0; i < len(r.exchanges); i++ {
-		x := r.exchanges[i]
-		if x.Name == "" {
-			out = r.routeDefault(v, m, out, start)
-			continue
-		}
-		r.ByKeys = r.ByKeys && x.routesByKeys()
-		r.found = x.table.Route(r.found[:0], m)
-		// Only what the exchange itself matched counts: a bound exchange that leads nowhere is a match.
-		if len(r.found) == 0 && x.Alternate != nil {
-			if alternate, ok := v.exchanges[*x.Alternate]; ok {
-				r.visit(alternate)
+	r.exchanges, r.asOf = append(r.exchanges[:0], x), r.asOf[:0]
+	for round, looked := 0, true; looked && round <= mostRounds; round++ {
+		looked = false
+		for i := 0; i < len(r.exchanges); i++ {
+			x := r.exchanges[i]
+			switch {
+			case i == len(r.asOf):
+				r.asOf = append(r.asOf, x.bound)
+			case r.asOf[i] == x.bound || r.asOf[i] == settled:
+				continue
+			default:
+				r.asOf[i] = x.bound
 			}
-		}
-		for _, d := range r.found {
-			switch d := d.(type) {
-			case *Queue:
-				out = r.seen.appendNew(out, start, d)
-			case *Exchange:
-				r.visit(d)
+			looked = true
+			if x.Name == "" {
+				out = r.routeDefault(v, m, out, start)
+				m.Rest(1 + len(m.More))
+				continue
 			}
+			out = r.routeThrough(v, x, m, out, start)
+			if len(r.found) > 0 && x.chooses() {
+				r.asOf[i] = settled
+			}
+			m.Rest(1 + len(r.found) + len(m.More))
 		}
 	}
 	clear(r.found)
 	clear(r.exchanges)
 	r.seen.end()
 	r.seenExchanges.end()
+	return out
+}
+
+// routeThrough follows the bindings of one exchange that match.
+func (r *Router) routeThrough(v *VHost, x *Exchange, m *routing.Message, out []*Queue, start int) []*Queue {
+	r.ByKeys = r.ByKeys && x.routesByKeys()
+	r.found = x.table.Route(r.found[:0], m)
+	// Only what the exchange itself matched counts: a bound exchange that leads nowhere is a match.
+	if len(r.found) == 0 && x.Alternate != nil {
+		if alternate, ok := v.exchanges[*x.Alternate]; ok {
+			r.visit(alternate)
+		}
+	}
+	for _, d := range r.found {
+		switch d := d.(type) {
+		case *Queue:
+			out = r.seen.appendNew(out, start, d)
+		case *Exchange:
+			r.visit(d)
+		}
+	}
 	return out
 }
 
@@ -114,6 +147,15 @@ func (r *Router) routeDefault(v *VHost, m *routing.Message, out []*Queue, start 
 
 func (r *Router) visit(x *Exchange) {
 	r.exchanges = r.seenExchanges.appendNew(r.exchanges, 0, x)
+}
+
+// chooses says whether the exchange sends a message to one of those bound: looked at again it might choose another.
+func (x *Exchange) chooses() bool {
+	switch x.Type {
+	case routing.ConsistentHash, routing.ModulusHash, routing.LocalRandom, routing.Random:
+		return true
+	}
+	return false
 }
 
 // routesByKeys says whether the exchange looks at nothing of a message but its keys.
