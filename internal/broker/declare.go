@@ -98,7 +98,12 @@ func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
 func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	var q *topology.Queue
 	var err error
-	ticket := c.b.glance(func() { q, err = c.b.state.CheckQueue(d, c.permit) })
+	near := uint64(0)
+	ticket := c.b.glance(func() {
+		if q, err = c.b.state.CheckQueue(d, c.permit); q == nil && err == nil {
+			near = c.b.groupOfDead(d) // here, where others may look at the declarations, too
+		}
+	})
 	if q != nil || err != nil {
 		if err := cmp.Or(c.b.await(ticket), err); err != nil {
 			return Declared{}, err
@@ -116,7 +121,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 		}
 		var err error
 		if q, created, err = c.b.state.DeclareQueue(d, c.permit); created {
-			c.b.place(q)
+			c.b.place(q, near)
 			c.b.create(q)
 			e = q.Effective
 		}

@@ -55,3 +55,60 @@ func TestADeclarationDoesNotWaitForAllKeysOfAMessage(t *testing.T) {
 		t.Error("nobody else was let in")
 	}
 }
+
+// Where the dead of a queue go is looked up before it is declared, with the topology held for reading.
+func TestADeclarationLooksForItsDeadWhileOthersRead(t *testing.T) {
+	c := open(t, Options{})
+	quorum := amqp091.Field{Key: "x-queue-type", Value: "quorum"}
+	if _, err := c.DeclareQueue(topology.QueueDecl{Name: "first", Durable: true, Arguments: amqp091.Table{quorum}}); err != nil {
+		t.Fatal(err)
+	}
+	const hops = 1 << 15 // so many that there is a pause
+	last := "amq.fanout"
+	if _, err := c.Bind(topology.BindingDecl{Source: "amq.fanout", DestinationKind: topology.QueueResource, Destination: "first"}); err != nil {
+		t.Fatal(err)
+	}
+	b := c.b
+	err := b.change(func() error {
+		for i := range hops {
+			name := fmt.Sprint("x", i)
+			if _, _, err := b.state.DeclareExchange(topology.ExchangeDecl{VHost: "/", Name: message.ExchangeName(name), Type: "fanout"}, nil); err != nil {
+				return err
+			}
+			if _, _, err := b.state.Bind(topology.BindingDecl{
+				VHost: "/", Source: message.ExchangeName(name), DestinationKind: topology.ExchangeResource, Destination: last,
+			}, nil); err != nil {
+				return err
+			}
+			last = name
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pauses := 0
+	b.onPause = func() {
+		pauses++
+		if !b.topo.TryRLock() {
+			t.Error("nobody else may look at the topology")
+			return
+		}
+		b.topo.RUnlock()
+	}
+	for i := range 20 { // of which some would be elsewhere by their names
+		name := message.QueueName(fmt.Sprint("q", i))
+		d := topology.QueueDecl{Name: name, Durable: true, Arguments: amqp091.Table{quorum, {Key: "x-dead-letter-exchange", Value: last}}}
+		if _, err := c.DeclareQueue(d); err != nil {
+			t.Fatal(err)
+		}
+		v, _ := b.state.VHost("/")
+		q, _ := v.Queue(name)
+		if first, _ := v.Queue("first"); q.Group != first.Group {
+			t.Errorf("%s is in the group %d, and its dead go to %d", name, q.Group, first.Group)
+		}
+	}
+	if pauses == 0 {
+		t.Error("nobody was let in")
+	}
+}

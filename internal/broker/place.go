@@ -6,42 +6,42 @@ import (
 	"bartleby.mq/internal/topology"
 )
 
-// place chooses the group of replicas of a quorum queue that was just declared:
-// that of the queue its dead go to, since within a group a death is one command, and
-// otherwise one that its name tells. REQUIRES: topo is held for writing.
-func (b *Broker) place(q *topology.Queue) {
+// place gives a quorum queue that was just declared its group of replicas: near, where that is one, and otherwise one
+// that its name tells. REQUIRES: topo is held for writing.
+func (b *Broker) place(q *topology.Queue, near uint64) {
 	if q.Type != topology.Quorum {
 		return
 	}
-	group := b.node.DefaultGroup(q.VHost, string(q.Name))
-	if near := b.groupOfDead(q); near != 0 {
-		group = near
+	if near == 0 {
+		near = b.node.DefaultGroup(q.VHost, string(q.Name))
 	}
-	b.state.Place(q, group)
+	b.state.Place(q, near)
 }
 
-// groupOfDead is the group of the first quorum queue that the dead of q are routed
-// to now, 0 if there is none.
-func (b *Broker) groupOfDead(q *topology.Queue) uint64 {
-	e := q.Effective
-	if e.DeadLetterExchange == nil {
+// groupOfDead is the group of the first quorum queue that the dead of a queue are routed to now, which is to be
+// declared: within a group a death is one command. 0 is none. That keys may lead elsewhere when it is declared does no harm.
+// REQUIRES: topo is held for reading, and nothing else. Others may be let in.
+func (b *Broker) groupOfDead(d topology.QueueDecl) uint64 {
+	q := b.state.PlannedQuorumQueue(d)
+	if q == nil || q.Effective.DeadLetterExchange == nil {
 		return 0
 	}
 	v, ok := b.state.VHost(q.VHost)
 	if !ok {
 		return 0
 	}
+	e := q.Effective
 	x, ok := v.Exchange(message.ExchangeName(*e.DeadLetterExchange))
 	if !ok {
 		return 0
 	}
-	m := routing.Message{Key: []byte(q.Name)} // as published to the default exchange
+	m := routing.Message{Key: []byte(q.Name), Pause: b.onPause} // as published to the default exchange
 	if e.DeadLetterRoutingKey != nil {
 		m.Key = []byte(*e.DeadLetterRoutingKey)
 	}
 	var router topology.Router
 	for _, t := range router.Route(v, x, &m, nil) {
-		if t.Group != 0 && t != q {
+		if t.Group != 0 {
 			return t.Group
 		}
 	}

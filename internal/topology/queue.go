@@ -136,18 +136,8 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 		return q, false, err
 	}
 	v := s.vhosts[d.VHost]
-	q = &Queue{
-		VHost: d.VHost, Name: d.Name, Durable: d.Durable, Exclusive: d.Exclusive, AutoDelete: d.AutoDelete,
-		Arguments:   slices.Clone(d.Arguments),
-		Incarnation: s.nextIncarnation(),
-		Strict:      s.options.Strict,
-		AtLeastOnce: s.options.ClassicAtLeastOnce,
-		Priorities:  s.options.ApsaraPriorities && v.Profile() == deadletter.ApsaraMQ,
-		encoded:     d.encoded,
-	}
-	if d.Exclusive {
-		q.Owner = d.Owner
-	}
+	q = s.newQueue(v, &d)
+	q.Incarnation = s.nextIncarnation()
 	s.addQueue(v, q)
 	s.revision++
 	if q.Durable {
@@ -160,6 +150,37 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 	return q, true, nil
 }
 
+// PlannedQuorumQueue is the quorum queue that a declaration would create, with its settings, or nil if it would create
+// none. It is nobody's: it only reads.
+func (s *State) PlannedQuorumQueue(d QueueDecl) *Queue {
+	if q, err := s.checkQueue(&d, nil); q != nil || err != nil {
+		return nil
+	}
+	if t, _ := d.Arguments.Get("x-queue-type"); t != string(Quorum) {
+		return nil // and no policy is looked at
+	}
+	v := s.vhosts[d.VHost]
+	q := s.newQueue(v, &d)
+	v.governs(q)
+	return q
+}
+
+// newQueue is what a declaration asks for that was checked, without a number.
+func (s *State) newQueue(v *VHost, d *QueueDecl) *Queue {
+	q := &Queue{
+		VHost: d.VHost, Name: d.Name, Durable: d.Durable, Exclusive: d.Exclusive, AutoDelete: d.AutoDelete,
+		Arguments:   slices.Clone(d.Arguments),
+		Strict:      s.options.Strict,
+		AtLeastOnce: s.options.ClassicAtLeastOnce,
+		Priorities:  s.options.ApsaraPriorities && v.Profile() == deadletter.ApsaraMQ,
+		encoded:     d.encoded,
+	}
+	if d.Exclusive {
+		q.Owner = d.Owner
+	}
+	return q
+}
+
 // Place says in which group of replicas a queue lives that was just created. It is called once.
 func (s *State) Place(q *Queue, group uint64) {
 	q.Group = group
@@ -170,11 +191,16 @@ func (s *State) Place(q *Queue, group uint64) {
 }
 
 func (s *State) addQueue(v *VHost, q *Queue) {
+	q.in = map[bindingID]*Binding{}
+	v.queues[q.Name] = q
+	v.governs(q)
+}
+
+// governs gives a queue its type, its profile and the policies in force.
+func (v *VHost) governs(q *Queue) {
 	t, _ := q.Arguments.Get("x-queue-type")
 	name, _ := t.(string)
 	q.Type, q.Profile = QueueType(name), v.Profile()
-	q.in = map[bindingID]*Binding{}
-	v.queues[q.Name] = q
 	q.goBy(v.rules().ofQueue(q))
 }
 
