@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -16,7 +17,11 @@ import (
 type Change struct {
 	Key   []byte
 	Value []byte // nil deletes the key
+	named Named  // whose key is deleted, instead of Key
 }
+
+// Named is what has a key that never changes.
+type Named interface{ StoreKey() string }
 
 // Log is a list of changes in the order they were made. The zero value is ready to use.
 type Log struct {
@@ -43,6 +48,12 @@ func (l *Log) Delete(key string) {
 	l.changes = append(l.changes, Change{Key: []byte(key)})
 }
 
+// DeleteOf records that the key of n is gone. It is put together when it is stored, for there may be very many.
+func (l *Log) DeleteOf(n Named) { l.changes = append(l.changes, Change{named: n}) }
+
+// Grow makes room for n changes more.
+func (l *Log) Grow(n int) { l.changes = slices.Grow(l.changes, n) }
+
 // Take returns what was recorded since the last Take, oldest first.
 func (l *Log) Take() []Change {
 	taken := l.changes
@@ -54,6 +65,9 @@ func (l *Log) Take() []Change {
 func All(changes []Change) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for _, c := range changes {
+			if c.named != nil {
+				c.Key = []byte(c.named.StoreKey())
+			}
 			if !yield(c.Key, c.Value) {
 				return
 			}

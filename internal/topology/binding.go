@@ -42,8 +42,59 @@ type Binding struct {
 	Key       message.RoutingKey
 	Arguments amqp091.Table
 
-	id    bindingID
-	entry routing.Binding
+	id     bindingID
+	entry  routing.Binding
+	linked bool          // it is at both its ends
+	at     [bothEnds]int // its place at each of them
+}
+
+// The two ends of a binding.
+const (
+	atSource = iota
+	atDestination
+	bothEnds
+)
+
+// bindings are those at one end. Their order depends on nothing but the order of changes.
+type bindings struct {
+	end  int
+	byID map[bindingID]*Binding
+	list []*Binding
+}
+
+func newBindings(end int) bindings { return bindings{end: end, byID: map[bindingID]*Binding{}} }
+
+func (s *bindings) add(b *Binding) {
+	s.byID[b.id] = b
+	b.at[s.end] = len(s.list)
+	s.list = append(s.list, b)
+}
+
+// remove puts the last in the place of b. All may be taken already.
+func (s *bindings) remove(b *Binding) {
+	if len(s.list) == 0 {
+		return
+	}
+	delete(s.byID, b.id)
+	last := len(s.list) - 1
+	moved := s.list[last]
+	s.list[b.at[s.end]], moved.at[s.end] = moved, b.at[s.end]
+	s.list[last] = nil
+	s.list = s.list[:last]
+}
+
+// takeAll leaves none, and returns what there was.
+func (s *bindings) takeAll() []*Binding {
+	list := s.list
+	*s = newBindings(s.end)
+	return list
+}
+
+// sorted lists them by source, destination and key.
+func (s *bindings) sorted() []*Binding {
+	list := append(make([]*Binding, 0, len(s.list)), s.list...)
+	slices.SortFunc(list, func(a, b *Binding) int { return a.id.compare(b.id) })
+	return list
 }
 
 // bindingID is a binding's identity within its virtual host (BR-6.2). Arguments are compared as encoded bytes, sorted.
@@ -192,7 +243,7 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 	if b.Queue != nil && b.Queue.unstored {
 		return nil, false, ErrUnstored // else an exchange might choose it for a message
 	}
-	if old, ok := b.Source.out[b.id]; ok {
+	if old, ok := b.Source.out.byID[b.id]; ok {
 		return old, false, nil
 	}
 	if err := v.checkKey(b.Source, b.Key); err != nil {
@@ -211,17 +262,18 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 
 // link enters the binding at both its ends.
 func (b *Binding) link() {
-	b.Source.out[b.id] = b
+	b.linked = true
+	b.Source.out.add(b)
 	b.Source.table.Add(&b.entry)
 	b.Source.bound++
-	b.incoming()[b.id] = b
+	b.incoming().add(b)
 }
 
-func (b *Binding) incoming() map[bindingID]*Binding {
+func (b *Binding) incoming() *bindings {
 	if b.Queue != nil {
-		return b.Queue.in
+		return &b.Queue.in
 	}
-	return b.Exchange.in
+	return &b.Exchange.in
 }
 
 // Unbind removes a binding and what is auto-deleted by that. Neither a missing binding nor a missing end is an error
@@ -231,7 +283,7 @@ func (s *State) Unbind(d BindingDecl, permit Permit) (Removed, error) {
 	if err != nil || missing != nil {
 		return Removed{}, err
 	}
-	old, ok := b.Source.out[b.id]
+	old, ok := b.Source.out.byID[b.id]
 	if !ok {
 		return Removed{}, nil // whoever owns the queue: RabbitMQ asks for that only then
 	}
@@ -247,14 +299,15 @@ func (s *State) Unbind(d BindingDecl, permit Permit) (Removed, error) {
 // dropBinding takes the binding out at both ends. It is a no-op for one already gone: a binding of an exchange to
 // itself is met at both ends.
 func (s *State) dropBinding(b *Binding, removed *Removed) {
-	if b.Source.out[b.id] != b {
+	if !b.linked {
 		return
 	}
-	delete(b.Source.out, b.id)
-	delete(b.incoming(), b.id)
+	b.linked = false
+	b.Source.out.remove(b)
+	b.incoming().remove(b)
 	b.Source.table.Remove(&b.entry)
 	if b.durable() {
-		s.log.Delete(bindingKey(b))
+		s.log.DeleteOf(b)
 	}
 	removed.Bindings = append(removed.Bindings, b)
 }

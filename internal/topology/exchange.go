@@ -40,8 +40,8 @@ type Exchange struct {
 	Runtime any
 
 	table routing.Table
-	out   map[bindingID]*Binding
-	in    map[bindingID]*Binding
+	out   bindings
+	in    bindings
 	bound uint64 // how often something was bound
 }
 
@@ -49,8 +49,8 @@ func newExchange(d ExchangeDecl, table routing.Table) *Exchange {
 	return &Exchange{
 		ExchangeDecl: d,
 		table:        table,
-		out:          map[bindingID]*Binding{},
-		in:           map[bindingID]*Binding{},
+		out:          newBindings(atSource),
+		in:           newBindings(atDestination),
 	}
 }
 
@@ -236,7 +236,7 @@ func (s *State) DeleteExchange(vhost message.VHost, name message.ExchangeName, i
 	if !ok {
 		return Removed{}, nil
 	}
-	if ifUnused && len(x.out) > 0 {
+	if ifUnused && len(x.out.list) > 0 {
 		return Removed{}, Refuse(PreconditionFailed, "%s in use", r)
 	}
 	var removed Removed
@@ -249,6 +249,15 @@ func (s *State) deleteExchange(v *VHost, x *Exchange, removed *Removed) {
 	s.dropIncoming(v, s.takeOut(v, x, removed), removed)
 }
 
+// nowhere is the table of exchanges that are gone, which a message may still be at.
+var nowhere = func() routing.Table { t, _ := routing.New(routing.Fanout, nil); return t }()
+
+// makeRoom is for as many bindings as are about to go.
+func (s *State) makeRoom(n int, removed *Removed) {
+	s.log.Grow(n)
+	removed.Bindings = slices.Grow(removed.Bindings, n)
+}
+
 // takeOut takes an exchange out with the bindings from it, and returns those to it, which are to be dropped. It comes
 // before them, so that a cycle of auto-delete exchanges ends.
 func (s *State) takeOut(v *VHost, x *Exchange, removed *Removed) []*Binding {
@@ -257,10 +266,13 @@ func (s *State) takeOut(v *VHost, x *Exchange, removed *Removed) []*Binding {
 		s.log.Delete(exchangeKey(x.VHost, x.Name))
 	}
 	removed.Exchanges = append(removed.Exchanges, x)
-	for _, b := range sortedBindings(x.out) {
+	x.table = nowhere // as a whole, and not one binding by one
+	out := x.out.takeAll()
+	s.makeRoom(len(out)+len(x.in.list), removed)
+	for _, b := range out {
 		s.dropBinding(b, removed)
 	}
-	return sortedBindings(x.in)
+	return x.in.takeAll()
 }
 
 // dropIncoming removes the bindings to something that is going, and with each the auto-delete source left without any
@@ -282,20 +294,11 @@ func (s *State) dropIncoming(v *VHost, in []*Binding, removed *Removed) {
 
 // leftUnused says of an exchange that has just lost a binding from it whether that auto-deletes it (BR-5.10).
 func (x *Exchange) leftUnused(v *VHost) bool {
-	return x.AutoDelete && len(x.out) == 0 && v.exchanges[x.Name] == x
+	return x.AutoDelete && len(x.out.list) == 0 && v.exchanges[x.Name] == x
 }
 
 // BindingsFrom lists the bindings whose source is the exchange, by destination and key.
-func (x *Exchange) BindingsFrom() []*Binding { return sortedBindings(x.out) }
+func (x *Exchange) BindingsFrom() []*Binding { return x.out.sorted() }
 
 // BindingsTo lists the bindings whose destination is the exchange.
-func (x *Exchange) BindingsTo() []*Binding { return sortedBindings(x.in) }
-
-func sortedBindings(m map[bindingID]*Binding) []*Binding {
-	list := make([]*Binding, 0, len(m))
-	for _, b := range m {
-		list = append(list, b)
-	}
-	slices.SortFunc(list, func(a, b *Binding) int { return a.id.compare(b.id) })
-	return list
-}
+func (x *Exchange) BindingsTo() []*Binding { return x.in.sorted() }

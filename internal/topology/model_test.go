@@ -93,11 +93,23 @@ func TestStateModel(t *testing.T) {
 // checkBindings: what is in one end's list is in the other's, and both ends are still there.
 func checkBindings(t *rapid.T, v *VHost) {
 	from, to := 0, 0
+	ends := func(s *bindings) {
+		for i, b := range s.list {
+			if b.at[s.end] != i || s.byID[b.id] != b {
+				t.Fatalf("binding %+v is not where it says", b.id)
+			}
+		}
+		if len(s.list) != len(s.byID) {
+			t.Fatalf("%d bindings are listed, %d are known", len(s.list), len(s.byID))
+		}
+	}
 	for _, x := range v.Exchanges() {
-		from += len(x.out)
-		to += len(x.in)
-		for id, b := range x.out {
-			if b.Source != x || b.id != id || b.incoming()[id] != b {
+		ends(&x.out)
+		ends(&x.in)
+		from += len(x.out.list)
+		to += len(x.in.list)
+		for id, b := range x.out.byID {
+			if b.Source != x || b.id != id || b.incoming().byID[id] != b {
 				t.Fatalf("binding %+v is not known at its other end", id)
 			}
 			if b.Queue != nil && v.queues[b.Queue.Name] != b.Queue || b.Exchange != nil && v.exchanges[b.Exchange.Name] != b.Exchange {
@@ -106,7 +118,8 @@ func checkBindings(t *rapid.T, v *VHost) {
 		}
 	}
 	for _, q := range v.Queues() {
-		to += len(q.in)
+		ends(&q.in)
+		to += len(q.in.list)
 	}
 	if from != to {
 		t.Fatalf("%d bindings at their sources, %d at their destinations", from, to)

@@ -57,7 +57,7 @@ type Queue struct {
 	// Runtime belongs to the broker.
 	Runtime any
 
-	in map[bindingID]*Binding
+	in bindings
 	// unstored: it was declared, and the store does not have it yet. Its name is taken, and nothing leads to it.
 	unstored bool
 	// encoded is what is stored of the arguments, until it is: see Place.
@@ -76,7 +76,7 @@ func (q *Queue) dialect() dialect {
 
 // Bindings lists the bindings to the queue by source and key; the implicit one of the default exchange comes first.
 func (q *Queue) Bindings() []*Binding {
-	return append([]*Binding{implicitBinding(q)}, sortedBindings(q.in)...)
+	return append([]*Binding{implicitBinding(q)}, q.in.sorted()...)
 }
 
 // Queue finds a queue.
@@ -191,7 +191,7 @@ func (s *State) Place(q *Queue, group uint64) {
 }
 
 func (s *State) addQueue(v *VHost, q *Queue) {
-	q.in = map[bindingID]*Binding{}
+	q.in = newBindings(atDestination)
 	v.queues[q.Name] = q
 	v.governs(q)
 }
@@ -394,6 +394,8 @@ func (s *State) deleteQueue(v *VHost, q *Queue) Removed {
 		s.log.Delete(queueKey(q.VHost, q.Name))
 	}
 	removed := Removed{Queue: q}
-	s.dropIncoming(v, sortedBindings(q.in), &removed)
+	in := q.in.takeAll()
+	s.makeRoom(len(in), &removed)
+	s.dropIncoming(v, in, &removed)
 	return removed
 }

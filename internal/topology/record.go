@@ -105,6 +105,9 @@ func queueKey(v message.VHost, name message.QueueName) string {
 	return change.Key(queueKind, string(v), string(name))
 }
 
+// StoreKey implements change.Named.
+func (b *Binding) StoreKey() string { return bindingKey(b) }
+
 func bindingKey(b *Binding) string {
 	kind := "q"
 	if b.id.kind == ExchangeResource {

@@ -18,7 +18,7 @@ type Snapshot struct {
 func (v *VHost) Snapshot() *Snapshot {
 	n := 0
 	for _, x := range v.exchanges {
-		n += len(x.out)
+		n += len(x.out.list)
 	}
 	s := &Snapshot{
 		queues: make([]*Queue, 0, len(v.queues)), exchanges: make([]*Exchange, 0, len(v.exchanges)), bindings: make([]*Binding, 0, n),
@@ -28,9 +28,7 @@ func (v *VHost) Snapshot() *Snapshot {
 	}
 	for _, x := range v.exchanges {
 		s.exchanges = append(s.exchanges, x)
-		for _, b := range x.out {
-			s.bindings = append(s.bindings, b)
-		}
+		s.bindings = append(s.bindings, x.out.list...)
 	}
 	return s
 }
