@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -110,5 +111,70 @@ func TestADeclarationLooksForItsDeadWhileOthersRead(t *testing.T) {
 	}
 	if pauses == 0 {
 		t.Error("nobody was let in")
+	}
+}
+
+// Whoever publishes with very many keys lets others change the topology while these are compared with permissions. The
+// exchange that is there then counts.
+func TestADeclarationDoesNotWaitForAllPermissions(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, b *Broker) // nil: nothing changes
+		want   string
+	}{
+		"nothing": {nil, ""},
+		"deleted": {func(t *testing.T, b *Broker) {}, "no exchange 'x' in vhost '/'"},
+		"another": {func(t *testing.T, b *Broker) {
+			if _, _, err := b.state.DeclareExchange(topology.ExchangeDecl{VHost: "/", Name: "x", Type: "topic", Internal: true}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}, "cannot publish to internal exchange 'x' in vhost '/'"},
+		"not allowed": {func(t *testing.T, b *Broker) {
+			if _, _, err := b.state.DeclareExchange(topology.ExchangeDecl{VHost: "/", Name: "x", Type: "topic"}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.users.PutTopicPermission(auth.TopicPermission{User: "u", VHost: "/", Exchange: "x", Write: "^k"}); err != nil {
+				t.Fatal(err)
+			}
+		}, "write access to topic 'none' in exchange 'x' in vhost '/' refused for user 'u'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := openWith(t, Options{})
+			account(t, b)
+			if _, err := b.As("u", "/").DeclareExchange(topology.ExchangeDecl{Name: "x", Type: "topic"}); err != nil {
+				t.Fatal(err)
+			}
+			cc := amqp091.Array{"none"}
+			for i := range 1000 {
+				cc = append(cc, fmt.Sprint("k", i))
+			}
+			pauses := 0
+			b.onPause = func() {
+				b.letIn()
+				if pauses++; pauses > 1 || c.change == nil {
+					return
+				}
+				b.topo.RUnlock()
+				b.topo.Lock()
+				if _, err := b.state.DeleteExchange("/", "x", false, nil); err != nil {
+					t.Error(err)
+				}
+				c.change(t, b)
+				b.topo.Unlock()
+				b.topo.RLock()
+			}
+			p := &Publication{Exchange: []byte("x"), Key: []byte("k"), Props: amqp091.Props{
+				Headers: amqp091.AppendTable(nil, amqp091.Table{{Key: "CC", Value: cc}})[4:],
+			}}
+			link := b.As("u", "/")
+			if err := link.Check(p); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := link.Route(p); c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if pauses == 0 {
+				t.Error("nobody was let in")
+			}
+		})
 	}
 }

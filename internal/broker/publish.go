@@ -390,31 +390,54 @@ func (c *Connection) MayUseTopics(p *Publication) error {
 }
 
 // publishable finds the exchange of a publish that the client may make.
-// REQUIRES: topo is held.
+// REQUIRES: topo is held for reading, and nothing else: others may be let in.
 func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exchange, error) {
-	v, x, err := c.exchangeOf(p)
-	if err != nil || x.Type != routing.Topic {
-		return v, x, err
-	}
-	if err := c.permitKeys(x, p.Key, p.MoreKeys()); err != nil {
-		return nil, nil, err
-	}
-	return v, x, nil
-}
-
-// permitKeys checks whether the client may publish with the keys, of which permissions are those of topic
-// exchanges (BR-3.5). REQUIRES: topo is held.
-func (c *Connection) permitKeys(x *topology.Exchange, first []byte, more [][]byte) error {
-	if x.Type != routing.Topic {
-		return nil
-	}
-	for _, key := range distinctKeys(first, more) {
-		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
-		if err := c.permit(topology.Write, r); err != nil {
-			return err
+	for {
+		v, x, err := c.exchangeOf(p)
+		if err != nil || x.Type != routing.Topic {
+			return v, x, err
+		}
+		paused, err := c.permitKeys(x, p.Key, p.MoreKeys())
+		if err != nil {
+			return nil, nil, err
+		}
+		if !paused || c.still(v, x) {
+			return v, x, nil
 		}
 	}
-	return nil
+}
+
+// still says whether an exchange is there that was. REQUIRES: topo is held.
+func (c *Connection) still(v *topology.VHost, x *topology.Exchange) bool {
+	if now, ok := c.b.state.VHost(c.VHost); !ok || now != v {
+		return false
+	}
+	now, ok := v.Exchange(x.Name)
+	return ok && now == x
+}
+
+// keysAtOnce is how many bytes of keys are compared with permissions before others are let in: a key may take as many steps
+// as a permission has for each of them.
+const keysAtOnce = 256
+
+// permitKeys checks whether the client may publish with the keys, of which permissions are those of topic
+// exchanges (BR-3.5), and says whether others were let in. REQUIRES: topo is held for reading, and nothing else: others may be let in.
+func (c *Connection) permitKeys(x *topology.Exchange, first []byte, more [][]byte) (paused bool, err error) {
+	if x.Type != routing.Topic {
+		return false, nil
+	}
+	compared := 0
+	for _, key := range distinctKeys(first, more) {
+		if compared += 1 + len(key); compared > keysAtOnce {
+			c.b.onPause()
+			compared, paused = 0, true
+		}
+		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
+		if err := c.permit(topology.Write, r); err != nil {
+			return paused, err
+		}
+	}
+	return paused, nil
 }
 
 // internalExchange is the refusal of a publish to an exchange that takes none of clients (BR-5.11).

@@ -308,7 +308,7 @@ func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, err
 
 // replayRoute finds the queues a replayed message goes to, none where its exchange is gone. Where
 // it came from is the word of whoever published it: what the user may not publish is refused.
-// REQUIRES: topo is held.
+// REQUIRES: topo is held for reading, and nothing else: others may be let in.
 func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(p.exchange)}); err != nil {
 		return nil, err
@@ -324,8 +324,12 @@ func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	if x.Internal {
 		return nil, internalExchange(x)
 	}
-	if err := c.permitKeys(x, p.m.Key, p.m.More); err != nil {
+	paused, err := c.permitKeys(x, p.m.Key, p.m.More)
+	switch {
+	case err != nil:
 		return nil, err
+	case paused && !c.still(v, x):
+		return c.replayRoute(p)
 	}
 	p.m.Pause = c.b.onPause
 	var targets []*partition.Queue
