@@ -17,20 +17,27 @@ func TestADeclarationDoesNotWaitForAllKeysOfAMessage(t *testing.T) {
 	if _, err := c.DeclareQueue(topology.QueueDecl{Name: "q", Durable: true}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 1 << 10 {
-		words := make([]string, 10)
-		for k := range words {
-			words[k] = string("*a"[i>>k&1])
+	err := c.b.change(func() error {
+		const length = 13
+		for i := range 1 << length {
+			words := make([]string, length)
+			for k := range words {
+				words[k] = string("*a"[i>>k&1])
+			}
+			if _, _, err := c.b.state.Bind(topology.BindingDecl{
+				VHost: "/", Source: "amq.topic", DestinationKind: topology.QueueResource, Destination: "q", Key: message.RoutingKey(strings.Join(words, ".") + ".zz"),
+			}, nil); err != nil {
+				return err
+			}
 		}
-		if _, err := c.Bind(topology.BindingDecl{
-			Source: "amq.topic", DestinationKind: topology.QueueResource, Destination: "q", Key: message.RoutingKey(strings.Join(words, ".") + ".zz"),
-		}); err != nil {
-			t.Fatal(err)
-		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	var cc amqp091.Array
 	for i := range 100 {
-		cc = append(cc, fmt.Sprint(strings.Repeat("a.", 10), i))
+		cc = append(cc, fmt.Sprint(strings.Repeat("a.", 13), i))
 	}
 	pauses := 0
 	c.b.onPause = func() {

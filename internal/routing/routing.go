@@ -67,7 +67,8 @@ type Message struct {
 
 	looked int // since the last pause: see Rest
 
-	kept [][]byte // see distinct; nil until it is asked for
+	kept  [][]byte  // see distinct; nil until it is asked for
+	words *keyWords // of many keys, once a topic exchange has looked at them
 	// many are the headers if they are more than fewHeaders and have been looked at, and first where the first of each
 	// name stands among them.
 	many  []rawHeader

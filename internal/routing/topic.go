@@ -127,6 +127,9 @@ func (p *pattern) next() (word string) {
 }
 
 func (t *topic) Route(dst []Destination, m *Message) []Destination {
+	if len(m.distinct()) > manyKeys {
+		return t.routeMany(dst, m)
+	}
 	w := walk{dst: dst, m: m}
 	t.route(&w, m)
 	return w.dst
@@ -135,9 +138,6 @@ func (t *topic) Route(dst []Destination, m *Message) []Destination {
 // walk is the way of a message's keys through the trie.
 type walk struct {
 	dst []Destination
-	// taken are the nodes whose bindings are in dst, if the keys are many: all of them may match one pattern. Of a
-	// few, finding the same again costs less than remembering.
-	taken map[*node]struct{}
 	// reached are those '#' behind another '#' that the present key has reached. It reaches each first with the most words
 	// left, and finds all then that it could find with fewer.
 	reached marks
@@ -182,27 +182,12 @@ func (m *marks) clear() {
 }
 
 func (t *topic) route(w *walk, m *Message) {
-	more := m.distinct()
-	if len(more) > fewKeys {
-		w.taken = map[*node]struct{}{}
-	}
 	t.root.match(w, m.Key, len(m.Key) == 0)
-	for _, key := range more {
+	for _, key := range m.distinct() {
 		w.reached.clear()
 		t.root.match(w, key, len(key) == 0)
 	}
 	m.Rest(w.steps % restAfter)
-}
-
-// take appends what is bound at n.
-func (w *walk) take(n *node) {
-	if w.taken != nil {
-		if _, ok := w.taken[n]; ok || n.here.empty() {
-			return
-		}
-		w.taken[n] = struct{}{}
-	}
-	w.dst = n.here.appendTo(w.dst)
 }
 
 // match takes what matches key below n; done says that no word is left, which an empty key alone does not tell
@@ -215,7 +200,7 @@ func (n *node) match(w *walk, key []byte, done bool) {
 		n.hash.matchAfterHash(w, key, done)
 	}
 	if done {
-		w.take(n)
+		w.dst = n.here.appendTo(w.dst)
 		return
 	}
 	if n.star == nil && n.words == nil {
@@ -233,7 +218,7 @@ func (n *node) match(w *walk, key []byte, done bool) {
 // matchAfterHash lets the '#' that led to n take zero words, one word, and so on.
 func (n *node) matchAfterHash(w *walk, key []byte, done bool) {
 	if n.star == nil && n.hash == nil && n.words == nil {
-		w.take(n) // nothing follows the '#': it takes the rest
+		w.dst = n.here.appendTo(w.dst) // nothing follows the '#': it takes the rest
 		return
 	}
 	for {

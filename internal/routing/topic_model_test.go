@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,30 @@ func TestBR_6_6_TopicModel(t *testing.T) {
 				bound = slices.Delete(bound, i, i+1)
 				if len(bound) == 0 && !table.root.unused() {
 					t.Fatal("nodes are left though nothing is bound")
+				}
+			},
+			"route many": func(t *rapid.T) {
+				long := rapid.Map(rapid.SliceOfN(word, 0, 100), func(w []string) string { return strings.Join(w, ".") })
+				keys := rapid.SliceOfN(rapid.OneOf(keyOf, long), 1, 100).Draw(t, "keys")
+				m := &Message{Key: []byte(keys[0])}
+				for _, k := range keys[1:] {
+					m.More = append(m.More, []byte(k))
+				}
+				for i := range manyKeys + 170*rapid.IntRange(0, 1).Draw(t, "others") {
+					m.More = append(m.More, []byte(fmt.Sprint("other", i)))
+				}
+				got := map[Destination]int{}
+				for _, d := range table.Route(nil, m) {
+					got[d]++
+				}
+				for _, b := range bound {
+					want := slices.ContainsFunc(keys, func(k string) bool { return naiveMatch(splitWords(b.Key), splitWords(k)) })
+					for _, k := range m.More {
+						want = want || naiveMatch(splitWords(b.Key), splitWords(string(k)))
+					}
+					if got[b] > 1 && len(m.distinct()) > manyKeys || got[b] > 0 != want {
+						t.Fatalf("binding %q matches one of the keys %q: %d times, want %v", b.Key, keys, got[b], want)
+					}
 				}
 			},
 			"route": func(t *rapid.T) {
