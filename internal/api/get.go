@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"math"
@@ -58,29 +59,33 @@ func (s *server) getMessages(r *request) (any, error) {
 	if count == 0 {
 		return []any{}, nil
 	}
-	var failed error
 	items := bytes.NewBufferString("[")
-	show := func(m *broker.Shown) bool {
-		var item map[string]any
-		if item, failed = showMessage(m, encoding, truncate); failed != nil {
-			return false
+	show := func(m *broker.Shown) (more bool, err error) {
+		item, err := showMessage(m, encoding, truncate)
+		if err != nil {
+			return false, err
 		}
 		if items.Len() > 1 {
 			items.WriteByte(',')
 		}
-		if failed = writeJSON(items, item); failed != nil {
-			return false
+		if err := writeJSON(items, item); err != nil {
+			return false, err
 		}
-		return items.Len() < maxShown && r.Context().Err() == nil
+		if r.Context().Err() != nil {
+			return false, nobodyWaits // who would see what is taken?
+		}
+		return items.Len() < maxShown, nil
 	}
 	limit := int(min(max(count, 0), math.MaxInt)) // negative: all there are
 	if mode == peek {
-		err = r.link().Peek(r.queueName(), limit, show)
+		var failed error
+		err = r.link().Peek(r.queueName(), limit, func(m *broker.Shown) (more bool) {
+			more, failed = show(m)
+			return more
+		})
+		err = cmp.Or(err, failed)
 	} else {
 		err = r.link().Take(r.queueName(), limit, after, show)
-	}
-	if err == nil {
-		err = failed
 	}
 	if err != nil {
 		return nil, err

@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -55,5 +57,28 @@ func TestAnAnswerWithMessagesCountsTheirHeaders(t *testing.T) {
 		if len(a.body) > 68<<20 || !strings.HasPrefix(a.body, "[{") || !strings.HasSuffix(a.body, "}]") {
 			t.Errorf("%s: an answer of %d bytes", mode, len(a.body))
 		}
+	}
+}
+
+// Whoever has gone before the answer has seen nothing: nothing is taken.
+func TestMessagesStayForWhomNobodyWaits(t *testing.T) {
+	n := start(t)
+	gone, leave := context.WithCancel(context.Background())
+	leave()
+	for _, kind := range []string{"classic", "quorum"} {
+		queue := "/queues/%2F/" + kind
+		n.must("PUT", queue, `{"durable":true,"arguments":{"x-queue-type":"`+kind+`"}}`)
+		n.must("POST", "/exchanges/%2F/amq.default/publish", `{"routing_key":"`+kind+`","properties":{},"payload_encoding":"string","payload":"m"}`)
+		for _, mode := range []string{"ack_requeue_false", "ack_requeue_true", "reject_requeue_false", "reject_requeue_true", "peek"} {
+			body := strings.NewReader(`{"ackmode":"` + mode + `","count":1,"encoding":"auto"}`)
+			if a := n.send(httptest.NewRequestWithContext(gone, "POST", "/api"+queue+"/get", body)); a.status != 503 {
+				t.Errorf("%s of a %s queue: %d %s", mode, kind, a.status, a.body)
+			}
+			same(t, kind+" after "+mode, n.must("GET", queue, "").object(t)["messages_ready"], 1)
+		}
+		if got := n.must("POST", queue+"/get", `{"ackmode":"ack_requeue_false","count":1,"encoding":"auto"}`).list(t); len(got) != 1 {
+			t.Errorf("%d messages of the %s queue, want one", len(got), kind)
+		}
+		same(t, kind+" is empty", n.must("GET", queue, "").object(t)["messages"], 0)
 	}
 }

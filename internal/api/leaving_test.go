@@ -150,7 +150,7 @@ func (l *leaving) reject(stop <-chan struct{}) {
 			return
 		default:
 		}
-		if c.Take("work", 3, broker.RejectRemoves, func(*broker.Shown) bool { return true }) != nil {
+		if c.Take("work", 3, broker.RejectRemoves, func(*broker.Shown) (bool, error) { return true, nil }) != nil {
 			return // it is gone
 		}
 	}

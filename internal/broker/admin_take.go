@@ -31,16 +31,25 @@ type Shown struct {
 
 // Take gets messages from a queue, at most limit, 0 meaning all that are ready,
 // shows each to f and then does with them what after says. It ends early when f
-// returns false. Those that go back do so together in the end, so that none is
-// shown twice.
-func (c *Connection) Take(name message.QueueName, limit int, after After, f func(*Shown) bool) error {
-	var back []partition.Op
-	defer func() { c.Run(back) }()
+// says that there is to be no more. An error, be it one of f or of the queue, means
+// that nothing was shown: all that were taken go back as if nobody had had them.
+// What becomes of them happens to all in the end, so that none is shown twice and an
+// error finds all still there.
+func (c *Connection) Take(name message.QueueName, limit int, after After, f func(*Shown) (more bool, err error)) (err error) {
+	var taken []partition.Op
+	defer func() {
+		for i := range taken {
+			if err != nil {
+				taken[i].Kind, taken[i].How = partition.Return, queue.ReturnReleased
+			}
+		}
+		c.Run(taken)
+	}()
 	defer bug.End(c.b.Logger, "getting messages") // before it: partitions may be locked
 	var window bodies.Window
 	defer window.Free()
 	for n := 0; limit == 0 || n < limit; n++ {
-		g, ok, err := c.Get(name, after == AckRemoves)
+		g, ok, err := c.Get(name, false)
 		if err != nil || !ok {
 			return err
 		}
@@ -52,30 +61,33 @@ func (c *Connection) Take(name message.QueueName, limit int, after After, f func
 				n--
 				continue
 			}
-			if after != AckRemoves {
-				back = append(back, partition.Op{Kind: partition.Return, Queue: g.Queue, ID: g.ID, Consumer: g.By, How: queue.ReturnNack})
-			}
+			taken = append(taken, after.op(&g))
 			return err
 		}
-		op := partition.Op{Queue: g.Queue, ID: g.ID, Consumer: g.By}
-		switch after {
-		case AckRequeues:
-			op.Kind, op.How = partition.Return, queue.ReturnNack
-		case RejectRequeues:
-			op.Kind, op.How = partition.Return, queue.ReturnReject
-		case RejectRemoves:
-			op.Kind, op.Failed = partition.Reject, true
-		}
-		if after != AckRemoves {
-			back = append(back, op)
-		}
-		more := f(s)
+		taken = append(taken, after.op(&g))
+		more, err := f(s)
 		c.b.release(&g.Delivery)
-		if !more {
-			return nil
+		if err != nil || !more {
+			return err
 		}
 	}
 	return nil
+}
+
+// op is the operation that does with a message what is to be done.
+func (a After) op(g *Got) partition.Op {
+	op := partition.Op{Queue: g.Queue, ID: g.ID, Consumer: g.By}
+	switch a {
+	case AckRemoves:
+		op.Kind = partition.Ack
+	case AckRequeues:
+		op.Kind, op.How = partition.Return, queue.ReturnNack
+	case RejectRequeues:
+		op.Kind, op.How = partition.Return, queue.ReturnReject
+	case RejectRemoves:
+		op.Kind, op.Failed = partition.Reject, true
+	}
+	return op
 }
 
 // shown is a message as Take shows it. Its record may be on disk.

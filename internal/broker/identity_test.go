@@ -52,7 +52,7 @@ func copies(t *testing.T) (older, newer, other *vfs.MemFS) {
 			}
 			if i%50 == 49 {
 				for _, kind := range []string{"classic", "quorum"} { // so that there is something to compact
-					if err := b.As("guest", "/").Take("classic", 5, AckRemoves, func(*Shown) bool { return true }); err != nil {
+					if err := b.As("guest", "/").Take("classic", 5, AckRemoves, func(*Shown) (bool, error) { return true, nil }); err != nil {
 						t.Fatal(kind, err)
 					}
 				}

@@ -150,7 +150,7 @@ func holds(t *testing.T, c *Connection, name string) (n int) {
 // kill takes the next message of a queue, of any type, and rejects it.
 func kill(t *testing.T, c *Connection, name message.QueueName) {
 	t.Helper()
-	if err := c.Take(name, 1, RejectRemoves, func(*Shown) bool { return true }); err != nil {
+	if err := c.Take(name, 1, RejectRemoves, func(*Shown) (bool, error) { return true, nil }); err != nil {
 		t.Fatal(err)
 	}
 }

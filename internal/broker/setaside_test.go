@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/auth"
@@ -27,6 +29,7 @@ type spoilt struct {
 	files *vfs.MemFS
 	b     *Broker
 	c     *Connection
+	full  atomic.Bool // nothing can be set aside
 }
 
 const rotten = 4
@@ -61,7 +64,13 @@ func text(i int) string { return fmt.Sprintf("message %d ", i) + strings.Repeat(
 func (s *spoilt) start() {
 	s.t.Helper()
 	var err error
-	if s.b, err = Open(Options{FS: s.files, Dir: "/data", Partitions: 2, Logger: slog.New(slog.DiscardHandler), Storage: Storage{SegmentBytes: 64 << 10}}); err != nil {
+	files := errorfs.Wrap(s.files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if s.full.Load() && op.Kind == errorfs.OpCreate && strings.Contains(op.Path, "set-aside") {
+			return errors.New("no room")
+		}
+		return nil
+	}))
+	if s.b, err = Open(Options{FS: files, Dir: "/data", Partitions: 2, Logger: slog.New(slog.DiscardHandler), Storage: Storage{SegmentBytes: 64 << 10}}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.c = s.b.As("guest", "/")
@@ -229,7 +238,7 @@ func TestReadersPassRottenMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, s *spoilt) {
 				var got []string
-				if err := s.c.Take("q", 0, after, func(m *Shown) bool { got = append(got, string(m.Body)); return true }); err != nil {
+				if err := s.c.Take("q", 0, after, func(m *Shown) (bool, error) { got = append(got, string(m.Body)); return true, nil }); err != nil {
 					t.Fatal(err)
 				}
 				same(t, got)
@@ -257,6 +266,41 @@ func TestReadersPassRottenMessage(t *testing.T) {
 	})
 }
 
+// Taking messages that fails halfway leaves all of them where they were: nobody has seen them.
+func TestWhatCouldNotBeShownGoesBack(t *testing.T) {
+	refused := errors.New("it cannot be shown")
+	for name, after := range map[string]After{
+		"ack_requeue_false": AckRemoves, "ack_requeue_true": AckRequeues, "reject_requeue_false": RejectRemoves, "reject_requeue_true": RejectRequeues,
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, func(t *testing.T, s *spoilt) {
+				s.full.Store(true)
+				for _, last := range []int{rotten - 1, rotten} { // the second meets the message that cannot be read
+					n := 0
+					if err := s.c.Take("q", 0, after, func(*Shown) (bool, error) {
+						if n++; n > last {
+							return false, refused
+						}
+						return true, nil
+					}); err == nil {
+						t.Errorf("%d were shown, and there was no error", n)
+					}
+					if q, dead := s.counts("q"), s.counts("dead"); n != rotten || q.Ready != 10 || q.Out != 0 || dead.Messages() != 0 {
+						t.Errorf("%d were shown; %d are ready, %d out, %d dead; want 4, 10, 0, 0", n, q.Ready, q.Out, dead.Messages())
+					}
+				}
+				s.full.Store(false)
+				var got []string
+				if err := s.c.Take("q", 0, AckRemoves, func(m *Shown) (bool, error) { got = append(got, string(m.Body)); return true, nil }); err != nil {
+					t.Fatal(err)
+				}
+				same(t, got)
+				s.aside(0)
+			})
+		})
+	}
+}
+
 // A router of the dead that comes to it carries the others on.
 func TestDeadPassRottenMessage(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *spoilt) {
@@ -281,7 +325,7 @@ func TestDeadPassRottenMessage(t *testing.T) {
 			s.c.Settle()
 		}
 		var dead []string
-		if err := s.c.Take("dead", 0, AckRemoves, func(m *Shown) bool { dead = append(dead, string(m.Body)); return true }); err != nil {
+		if err := s.c.Take("dead", 0, AckRemoves, func(m *Shown) (bool, error) { dead = append(dead, string(m.Body)); return true, nil }); err != nil {
 			t.Fatal(err)
 		}
 		same(t, dead)
@@ -301,7 +345,7 @@ func TestCompactionPassesRottenMessage(t *testing.T) {
 		}
 		s.aside(9)
 		var got []string
-		if err := s.c.Take("q", 0, AckRemoves, func(m *Shown) bool { got = append(got, string(m.Body)); return true }); err != nil {
+		if err := s.c.Take("q", 0, AckRemoves, func(m *Shown) (bool, error) { got = append(got, string(m.Body)); return true, nil }); err != nil {
 			t.Fatal(err)
 		}
 		same(t, got)

@@ -36,7 +36,7 @@ func TestRelocateStranded(t *testing.T) {
 	for _, body := range []string{"m1", "m2"} {
 		publish(t, c, "", "dlq", body, amqp091.PropertyList{})
 	}
-	if err := c.Take("dlq", 2, RejectRemoves, func(*Shown) bool { return true }); err != nil {
+	if err := c.Take("dlq", 2, RejectRemoves, func(*Shown) (bool, error) { return true, nil }); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "two dead letters on their way", func() bool {

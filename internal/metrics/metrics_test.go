@@ -77,7 +77,7 @@ func (n *node) publish(exchange, key string) {
 func (n *node) reject(queue string) {
 	n.Helper()
 	taken := 0
-	err := n.link.Take(message.QueueName(queue), 1, broker.RejectRemoves, func(*broker.Shown) bool { taken++; return true })
+	err := n.link.Take(message.QueueName(queue), 1, broker.RejectRemoves, func(*broker.Shown) (bool, error) { taken++; return true, nil })
 	if err != nil || taken != 1 {
 		n.Fatalf("%d rejected, %v", taken, err)
 	}

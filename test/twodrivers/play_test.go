@@ -661,9 +661,9 @@ func (p *play) take(o op, name string) string {
 	}
 	return p.each(func(n *node) string {
 		var list []string
-		err := n.admin().Take(message.QueueName(name), o.n, after, func(s *broker.Shown) bool {
+		err := n.admin().Take(message.QueueName(name), o.n, after, func(s *broker.Shown) (bool, error) {
 			list = append(list, shown(n, s))
-			return true
+			return true, nil
 		})
 		return fmt.Sprint(strings.Join(list, "\n           "), err)
 	})
