@@ -12,16 +12,39 @@ import (
 
 // DeadLetterTargets are the queues that dead letters of another are routed to, as
 // far as that is known without a message: through the default exchange by the key,
-// through others all that are bound to them.
+// through others all that are bound to them. The declarations are let go between any
+// two exchanges, each of which is looked at once, however many queues share it.
 func (b *Broker) DeadLetterTargets() map[*topology.Queue]bool {
+	targets := map[*topology.Queue]bool{}
+	for x, from := range b.deadLetterExchanges(targets) {
+		b.topo.RLock()
+		x.EachBindingFrom(func(binding *topology.Binding) {
+			if to := binding.Queue; to != nil && (from.others || from.first != to) {
+				targets[to] = true
+			}
+		})
+		b.topo.RUnlock()
+	}
+	return targets
+}
+
+// deadSources are the queues whose dead letters an exchange gets.
+type deadSources struct {
+	first  *topology.Queue
+	others bool
+}
+
+// deadLetterExchanges are those that queues have, but for the default one: where that leads
+// is added to targets.
+func (b *Broker) deadLetterExchanges(targets map[*topology.Queue]bool) map[*topology.Exchange]deadSources {
+	found := map[*topology.Exchange]deadSources{}
 	b.topo.RLock()
 	defer b.topo.RUnlock()
-	targets := map[*topology.Queue]bool{}
 	for _, v := range b.state.VHosts() {
-		for _, q := range v.Queues() {
+		v.EachQueue(func(q *topology.Queue) {
 			e := q.Effective
 			if e.DeadLetterExchange == nil {
-				continue
+				return
 			}
 			name := message.ExchangeName(*e.DeadLetterExchange)
 			if name == "" {
@@ -30,22 +53,20 @@ func (b *Broker) DeadLetterTargets() map[*topology.Queue]bool {
 						targets[to] = true
 					}
 				}
-				continue
+				return
 			}
 			x, ok := v.Exchange(name)
 			if !ok {
-				continue
+				return
 			}
-			for _, binding := range x.BindingsFrom() {
-				if d := binding.Destination(); d.Kind == topology.QueueResource {
-					if to, ok := v.Queue(message.QueueName(d.Name)); ok && to != q {
-						targets[to] = true
-					}
-				}
+			if from := found[x]; from.first == nil {
+				found[x] = deadSources{first: q}
+			} else if !from.others {
+				found[x] = deadSources{from.first, true}
 			}
-		}
+		})
 	}
-	return targets
+	return found
 }
 
 // Oldest is since when the first message that is ready has been in the queue: since

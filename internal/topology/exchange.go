@@ -300,5 +300,12 @@ func (x *Exchange) leftUnused(v *VHost) bool {
 // BindingsFrom lists the bindings whose source is the exchange, by destination and key.
 func (x *Exchange) BindingsFrom() []*Binding { return x.out.sorted() }
 
+// EachBindingFrom calls f for each of them in no order, which takes the lock for less long.
+func (x *Exchange) EachBindingFrom(f func(*Binding)) {
+	for _, b := range x.out {
+		f(b)
+	}
+}
+
 // BindingsTo lists the bindings whose destination is the exchange.
 func (x *Exchange) BindingsTo() []*Binding { return x.in.sorted() }

@@ -88,6 +88,13 @@ func (v *VHost) Queue(name message.QueueName) (*Queue, bool) {
 // Queues lists the queues by name.
 func (v *VHost) Queues() []*Queue { return sortedValues(v.queues) }
 
+// EachQueue calls f for each queue in no order, which takes the lock for less long.
+func (v *VHost) EachQueue(f func(*Queue)) {
+	for _, q := range v.queues {
+		f(q)
+	}
+}
+
 // QueueCount is how many queues there are.
 func (v *VHost) QueueCount() int { return len(v.queues) }
 
