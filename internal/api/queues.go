@@ -232,13 +232,12 @@ func (s *server) putConsumerTags(object map[string]any, q broker.QueueInfo, c pa
 	if c.Consumers == 0 {
 		return
 	}
-	for _, consumer := range s.b.Consumers(q) {
-		if consumer.Exclusive {
-			object["exclusive_consumer_tag"] = consumer.Tag
-		}
-		if q.Effective.SingleActiveConsumer && consumer.Active {
-			object["single_active_consumer_tag"] = consumer.Tag
-		}
+	exclusive, active := s.b.DistinguishedConsumers(q)
+	if exclusive != "" {
+		object["exclusive_consumer_tag"] = exclusive
+	}
+	if active != "" {
+		object["single_active_consumer_tag"] = active
 	}
 }
 

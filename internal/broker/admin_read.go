@@ -67,17 +67,23 @@ type AttachedConsumer struct {
 
 // Consumers lists the consumers of a queue in the order they are served.
 func (b *Broker) Consumers(q QueueInfo) (list []AttachedConsumer) {
-	b.node.RangeConsumers(q.runtime, func(c *queue.Consumer, active bool) {
+	for _, c := range b.node.Consumers(q.runtime) {
 		a := AttachedConsumer{
-			Tag: c.Tag, NoAck: c.NoAck, Exclusive: c.Exclusive, Active: active,
+			Tag: c.Tag, NoAck: c.NoAck, Exclusive: c.Exclusive, Active: c.Active,
 			Prefetch: c.Prefetch, Priority: c.Priority, Timeout: c.Timeout,
 		}
 		if i, ok := c.Target.(Informant); ok {
 			a.ConsumerInfo = i.Info()
 		}
 		list = append(list, a)
-	})
+	}
 	return list
+}
+
+// DistinguishedConsumers are the tags of the exclusive consumer of a queue and of its single active one; "" where
+// there is none.
+func (b *Broker) DistinguishedConsumers(q QueueInfo) (exclusive, active string) {
+	return b.node.Distinguished(q.runtime)
 }
 
 // ReadyByPriority is how many messages of each priority are ready (BR-15.12).

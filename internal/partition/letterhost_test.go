@@ -378,12 +378,14 @@ func (r *letterReplica) Hash() (applied, hash uint64) {
 		r.hashed, r.hashedAt = true, r.applied
 		held.Apart(func() { r.hashValue = r.hash() }) // it reads bodies; nobody else is there to wait
 		for _, q := range r.sorted() {
-			q.m.RangeConsumers(func(c *queue.Consumer, active bool) {
+			list := q.m.Attached()
+			queue.SortAttached(list)
+			for _, c := range list {
 				r.hashValue = r.hashValue*31 + c.Number
-				if active {
+				if c.Active {
 					r.hashValue++
 				}
-			})
+			}
 		}
 	}
 	return r.applied, r.hashValue
@@ -412,11 +414,11 @@ func (r *letterReplica) Check() error {
 			return fmt.Errorf("queue %s: %w", q.Name, err)
 		}
 		active := 0
-		q.m.RangeConsumers(func(_ *queue.Consumer, is bool) {
-			if is {
+		for _, c := range q.m.Attached() {
+			if c.Active {
 				active++
 			}
-		})
+		}
 		if q.config.SingleActive && active > 1 {
 			return fmt.Errorf("queue %s has %d active consumers", q.Name, active)
 		}

@@ -664,9 +664,17 @@ func (n *Node) historyBytes(ref message.Ref) []byte { return histories.Bytes(n.b
 // Bodies is the store that deliveries refer to.
 func (n *Node) Bodies() *bodies.Store { return n.bodies }
 
-// RangeConsumers calls f for each consumer of the queue, locked.
-func (n *Node) RangeConsumers(q *Queue, f func(c *queue.Consumer, active bool)) {
-	_ = n.with(q, func(*hold) { q.m.RangeConsumers(f) })
+// Consumers are those of the queue, in the order they are served; none if it is gone.
+func (n *Node) Consumers(q *Queue) (list []queue.Attached) {
+	_ = n.with(q, func(*hold) { list = q.m.Attached() })
+	queue.SortAttached(list)
+	return list
+}
+
+// Distinguished are the tags of the consumers that have the queue to themselves: see queue.Machine.Distinguished.
+func (n *Node) Distinguished(q *Queue) (exclusive, active string) {
+	_ = n.with(q, func(*hold) { exclusive, active = q.m.Distinguished() })
+	return exclusive, active
 }
 
 // Type is the queue's type.

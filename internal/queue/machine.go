@@ -186,16 +186,40 @@ func (m *Machine) Totals() Totals {
 // Consumers is the number of consumers attached.
 func (m *Machine) Consumers() int { return len(m.cs.list) }
 
-// RangeConsumers calls f for each consumer, by priority and age, and whether it
-// gets messages now.
-func (m *Machine) RangeConsumers(f func(c *Consumer, active bool)) {
-	list := slices.Clone(m.cs.list)
-	slices.SortStableFunc(list, func(a, b *Consumer) int {
+// Attached is a consumer of a queue. Of the Consumer only what never changes may be read
+// where the queue is not locked.
+type Attached struct {
+	*Consumer
+	Active bool // it gets messages now
+	order  uint64
+}
+
+// Attached are the consumers, in no order: see SortAttached.
+func (m *Machine) Attached() []Attached {
+	list := make([]Attached, 0, len(m.cs.list))
+	for _, c := range m.cs.list {
+		list = append(list, Attached{c, !m.cs.single || m.cs.active == c, c.order})
+	}
+	return list
+}
+
+// SortAttached puts consumers in the order of priority and age, which needs no lock.
+func SortAttached(list []Attached) {
+	slices.SortFunc(list, func(a, b Attached) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.order, b.order))
 	})
-	for _, c := range list {
-		f(c, !m.cs.single || m.cs.active == c)
+}
+
+// Distinguished are the tags of the consumer that has the queue to itself, and of the one that gets
+// messages for all (BR-9.5); "" where there is none.
+func (m *Machine) Distinguished() (exclusive, active string) {
+	if len(m.cs.list) == 1 && m.cs.list[0].Exclusive {
+		exclusive = m.cs.list[0].Tag
 	}
+	if m.cs.single && m.cs.active != nil {
+		active = m.cs.active.Tag
+	}
+	return exclusive, active
 }
 
 // RangeLevels calls f for each priority level with messages ready that have not

@@ -771,11 +771,11 @@ func (p *pair) check(t *rapid.T) {
 			t.Fatalf("consumer %s has %d out, want %d", to.c.Tag, to.c.Out(), to.mc.out)
 		}
 	}
-	p.m.RangeConsumers(func(c *Consumer, active bool) {
-		if want := !p.q.config.SingleActive || p.q.active == c.Target.(*twins).mc; active != want {
-			t.Fatalf("consumer %s is active: %v, want %v", c.Tag, active, want)
+	for _, c := range p.m.Attached() {
+		if want := !p.q.config.SingleActive || p.q.active == c.Target.(*twins).mc; c.Active != want {
+			t.Fatalf("consumer %s is active: %v, want %v", c.Tag, c.Active, want)
 		}
-	})
+	}
 }
 
 // want is what Browse must show.

@@ -18,7 +18,6 @@ import (
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
-	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/topology"
 )
 
@@ -301,7 +300,9 @@ func runtimeQueue(t *testing.T, b *broker.Broker, name message.QueueName) (rt *p
 func connectionOf(t *testing.T, b *broker.Broker, name message.QueueName) *conn {
 	t.Helper()
 	var c *conn
-	b.Node().RangeConsumers(runtimeQueue(t, b, name), func(k *queue.Consumer, _ bool) { c = k.Target.(*consumer).ch.c })
+	for _, k := range b.Node().Consumers(runtimeQueue(t, b, name)) {
+		c = k.Target.(*consumer).ch.c
+	}
 	if c == nil {
 		t.Fatalf("nobody consumes from %s", name)
 	}
