@@ -88,22 +88,10 @@ func (s *server) postBinding(r *request) (any, error) {
 // properties_key, encoded as a path or once more as in a Location (BR-15.6).
 func (r *request) findBinding() (*topology.Binding, error) {
 	source, kind, destination := r.ends()
-	var between []*topology.Binding
-	r.eachVHost(func(v *topology.VHost) { between = v.BindingsBetween(source, kind, destination) })
-	want := r.params["props"]
-	for _, b := range between {
-		if b.PropertiesKey() == want {
-			return b, nil
-		}
-	}
-	decoded, err := url.QueryUnescape(want)
-	if err != nil {
-		return nil, notFound
-	}
-	for _, b := range between {
-		if key, err := url.QueryUnescape(b.PropertiesKey()); err == nil && key == decoded {
-			return b, nil
-		}
+	var like []*topology.Binding
+	r.eachVHost(func(v *topology.VHost) { like = v.BindingsLike(source, kind, destination, r.params["props"]) })
+	if b, ok := topology.FindBinding(like, r.params["props"]); ok {
+		return b, nil
 	}
 	return nil, notFound
 }

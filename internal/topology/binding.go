@@ -322,10 +322,76 @@ func implicitBinding(q *Queue) *Binding {
 // Bindings lists all bindings by source, destination and key; the implicit ones of the default exchange come first.
 func (v *VHost) Bindings() []*Binding { return v.Snapshot().Bindings() }
 
-// FindBinding finds a binding by its ends and PropertiesKey. The implicit ones are found with source "".
-func (v *VHost) FindBinding(source message.ExchangeName, kind ResourceKind, destination, propertiesKey string) (*Binding, bool) {
-	for _, b := range v.BindingsBetween(source, kind, destination) {
+// BindingsLike lists, in no order, the bindings between two ends that a properties key may stand for: see FindBinding.
+// They have the key that it names, and few have.
+func (v *VHost) BindingsLike(source message.ExchangeName, kind ResourceKind, destination, propertiesKey string) (list []*Binding) {
+	var in map[bindingID]*Binding
+	if kind == QueueResource {
+		q, ok := v.queues[message.QueueName(destination)]
+		if !ok {
+			return nil
+		}
+		if source == "" {
+			return []*Binding{implicitBinding(q)}
+		}
+		in = q.in
+	} else if x, ok := v.exchanges[message.ExchangeName(destination)]; ok {
+		in = x.in
+	}
+	keys, hashed := keysOf(propertiesKey)
+	id := bindingID{source: source, kind: kind, destination: destination}
+	for _, id.key = range keys {
+		if b, ok := in[id]; ok {
+			list = append(list, b)
+		}
+	}
+	if !hashed {
+		return list
+	}
+	for id, b := range in {
+		if id.source == source && id.arguments != "" && slices.Contains(keys, id.key) {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// keysOf are the routing keys that a properties key may be about, and whether it may be of a binding with arguments.
+func keysOf(propertiesKey string) (keys []message.RoutingKey, hashed bool) {
+	add := func(key string) {
+		if k := message.RoutingKey(key); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	encoded, hash, _ := strings.Cut(propertiesKey, "~")
+	if key, err := url.QueryUnescape(encoded); err == nil {
+		add(key)
+	}
+	if decoded, err := url.QueryUnescape(propertiesKey); err == nil {
+		add(decoded)
+		if at := strings.LastIndexByte(decoded, '~'); at >= 0 {
+			add(decoded[:at])
+			hashed = decoded[at+1:] != ""
+		}
+	}
+	return keys, hashed || hash != ""
+}
+
+// FindBinding finds the binding with a PropertiesKey, which may have been decoded once more, among BindingsLike it.
+// It needs no lock.
+func FindBinding(among []*Binding, propertiesKey string) (*Binding, bool) {
+	slices.SortFunc(among, func(a, b *Binding) int { return a.id.compare(b.id) })
+	for _, b := range among {
 		if b.PropertiesKey() == propertiesKey {
+			return b, true
+		}
+	}
+	decoded, err := url.QueryUnescape(propertiesKey)
+	if err != nil {
+		return nil, false
+	}
+	for _, b := range among {
+		if key, err := url.QueryUnescape(b.PropertiesKey()); err == nil && key == decoded {
 			return b, true
 		}
 	}
