@@ -3,6 +3,7 @@ package api
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -12,7 +13,8 @@ import (
 
 // history remembers what counters and lengths were at earlier requests, from which
 // it tells what happens a second, and what they were (BR-15.13). Nothing is sampled
-// while nobody asks: a tool that draws curves asks every few seconds.
+// while nobody asks, and no more than one sample is kept while nobody asks for a span:
+// a tool that draws curves asks every few seconds.
 type history struct {
 	mu      sync.Mutex
 	objects map[string]*past
@@ -21,16 +23,14 @@ type history struct {
 
 // past is what is known of one object.
 type past struct {
-	asked   time.Time
-	samples []sample // in the order of time; of equal neighbours only the first is kept
-	last    time.Time
-	rates   map[string]float64 // as of last
-}
-
-// sample is the values of one object from a moment on.
-type sample struct {
-	at     time.Time
-	values map[string]float64
+	asked time.Time
+	drawn time.Time // when samples were last asked for: there is one without that, which rates need
+	names []string  // of the values, in whose order they stand
+	// times and values are the samples in the order of time; of equal neighbours only the first is kept.
+	times  []int64   // in nanoseconds since 1970
+	values []float64 // as many as there are names for each sample
+	last   time.Time
+	rates  []float64 // as of last; nil: none yet
 }
 
 const (
@@ -113,52 +113,91 @@ func (h *history) note(object string, now time.Time, s span, values map[string]f
 	defer h.mu.Unlock()
 	h.sweep(now)
 	p := h.objects[object]
-	if p == nil {
+	if p == nil || !p.isOf(values) {
 		if h.objects == nil {
 			h.objects = map[string]*past{}
 		}
-		p = &past{last: now, samples: []sample{{now, values}}}
+		p = &past{last: now, names: slices.Sorted(maps.Keys(values))}
+		p.sample(now, values)
 		h.objects[object] = p
 	}
 	p.asked = now
+	if s.step > 0 {
+		p.drawn = now
+	}
 	if passed := now.Sub(p.last); passed >= sampleInterval {
 		p.advance(now, passed, values)
 	}
 	details := make(map[string]map[string]any, len(values))
-	for name := range values {
-		d := map[string]any{"rate": p.rates[name]}
+	for i, name := range p.names {
+		d := map[string]any{"rate": 0.0}
+		if p.rates != nil {
+			d["rate"] = p.rates[i]
+		}
 		if s.take() {
-			p.draw(d, name, now, s)
+			p.draw(d, i, now, s)
 		}
 		details[name] = d
 	}
 	return details
 }
 
+// isOf says whether the values have the names of the object's.
+func (p *past) isOf(values map[string]float64) bool {
+	for _, name := range p.names {
+		if _, ok := values[name]; !ok {
+			return false
+		}
+	}
+	return len(values) == len(p.names)
+}
+
+// sample adds a sample.
+func (p *past) sample(now time.Time, values map[string]float64) {
+	p.times = append(p.times, now.UnixNano())
+	for _, name := range p.names {
+		p.values = append(p.values, values[name])
+	}
+}
+
 // advance takes a new sample.
 func (p *past) advance(now time.Time, passed time.Duration, values map[string]float64) {
-	before := p.samples[len(p.samples)-1].values
-	p.rates = make(map[string]float64, len(values))
-	for name, n := range values {
-		p.rates[name] = (n - before[name]) / passed.Seconds()
+	if p.rates == nil {
+		p.rates = make([]float64, len(p.names))
+	}
+	before := p.values[len(p.values)-len(p.names):]
+	changed := false
+	for i, name := range p.names {
+		p.rates[i] = (values[name] - before[i]) / passed.Seconds()
+		changed = changed || values[name] != before[i]
 	}
 	p.last = now
-	if maps.Equal(before, values) {
+	idle := now.Sub(p.drawn) > historyKept // nobody draws, or any more
+	if idle && len(p.times) > 1 {
+		p.times, p.values = []int64{p.times[len(p.times)-1]}, slices.Clone(before)
+	}
+	if !changed {
 		return
 	}
-	if len(p.samples) >= maxSamples {
-		p.samples = append(p.samples[:0], p.samples[1:]...)
+	if idle || len(p.times) >= maxSamples {
+		p.drop(1)
 	}
-	p.samples = append(p.samples, sample{now, values})
+	p.sample(now, values)
+}
+
+// drop forgets the oldest samples.
+func (p *past) drop(n int) {
+	p.times = append(p.times[:0], p.times[n:]...)
+	p.values = append(p.values[:0], p.values[n*len(p.names):]...)
 }
 
 // draw adds the samples of one value, the newest first, and their averages.
-func (p *past) draw(details map[string]any, name string, now time.Time, s span) {
+func (p *past) draw(details map[string]any, value int, now time.Time, s span) {
 	end := now.Truncate(s.step)
 	var points []map[string]any
 	sum, newest, oldest := 0.0, 0.0, 0.0
 	for at := end; !at.Before(end.Add(-s.age)); at = at.Add(-s.step) {
-		n := p.valueAt(at)[name]
+		n := p.valueAt(value, at)
 		if len(points) == 0 {
 			newest = n
 		}
@@ -171,14 +210,13 @@ func (p *past) draw(details map[string]any, name string, now time.Time, s span) 
 	details["avg_rate"] = (newest - oldest) / s.age.Seconds()
 }
 
-// valueAt is what the values were then: before the first sample, as in it.
-func (p *past) valueAt(at time.Time) map[string]float64 {
-	for i := len(p.samples) - 1; i > 0; i-- {
-		if !p.samples[i].at.After(at) {
-			return p.samples[i].values
-		}
+// valueAt is what a value was then: before the first sample, as in it.
+func (p *past) valueAt(value int, at time.Time) float64 {
+	i := len(p.times) - 1
+	for ns := at.UnixNano(); i > 0 && p.times[i] > ns; {
+		i--
 	}
-	return p.samples[0].values
+	return p.values[i*len(p.names)+value]
 }
 
 // sweep forgets objects that nobody has asked about for long.

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -62,6 +63,48 @@ func TestSamples(t *testing.T) {
 	same("avg_rate", d["avg_rate"], 1.5)
 }
 
+// An object that somebody looks at for ten minutes takes little, and hardly anything if no curve is drawn of it, or any more.
+func TestHistoriesAreSmall(t *testing.T) {
+	const objects = 50
+	at := time.Unix(1000, 0)
+	use := func(h *history, s span, n int) {
+		for range n {
+			at = at.Add(sampleInterval)
+			count := float64(at.Unix())
+			for i := range objects {
+				h.note(strconv.Itoa(i), at, s, map[string]float64{
+					"deliver": count, "deliver_no_ack": count, "get": count, "get_no_ack": count, "get_empty": count, "deliver_get": count, "ack": count,
+					"redeliver": count,
+				})
+			}
+		}
+	}
+	taken := func(what string, h *history, most int, f func()) {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if each := (int(after.HeapAlloc) - int(before.HeapAlloc)) / objects; each > most {
+			t.Errorf("%s: %d bytes an object, want %d at most", what, each, most)
+		}
+		runtime.KeepAlive(h)
+	}
+	var rates, curves history
+	drawn := span{age: time.Minute, step: 5 * time.Second}
+	taken("rates", &rates, 2<<10, func() { use(&rates, span{}, 200) })
+	taken("curves", &curves, 16<<10, func() { use(&curves, drawn, 200) })
+	taken("no curves any more", &curves, 0, func() { use(&curves, span{}, 200) })
+	d := curves.note("0", at, drawn, map[string]float64{
+		"deliver": 1, "deliver_no_ack": 1, "get": 1, "get_no_ack": 1, "get_empty": 1, "deliver_get": 1, "ack": 1, "redeliver": 1,
+	})["deliver"]
+	if n := len(d["samples"].([]map[string]any)); n != 13 || d["rate"] != 1.0 {
+		t.Errorf("%d points and a rate of %v where curves are drawn again, want 13 and 1", n, d["rate"])
+	}
+}
+
 // A query may ask for any span: one that does not fit a time.Duration is none, and a
 // product that wraps must not become a step of nothing.
 func TestSpansOfAQueryFit(t *testing.T) {
@@ -85,9 +128,10 @@ func TestSpansOfAQueryFit(t *testing.T) {
 				t.Errorf("age %s, step %s: %+v", age, step, s)
 				continue
 			}
-			p := past{samples: []sample{{time.Now(), map[string]float64{"n": 1}}}}
+			p := past{names: []string{"n"}}
+			p.sample(time.Now(), map[string]float64{"n": 1})
 			details := map[string]any{}
-			p.draw(details, "n", time.Now(), s)
+			p.draw(details, 0, time.Now(), s)
 			if n := len(details["samples"].([]map[string]any)); n == 0 || n > maxPoints+1 {
 				t.Errorf("age %s, step %s: %d samples", age, step, n)
 			}
