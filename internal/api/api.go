@@ -207,7 +207,7 @@ func (r *request) serve(out *responder) {
 	answer, err := r.rt.handle(r)
 	if err != nil {
 		f := asFailure(err)
-		if f.status >= http.StatusInternalServerError {
+		if f.status >= http.StatusInternalServerError && f != nobodyWaits {
 			s.Logger.Error("management request failed", "method", hr.Method, "path", hr.URL.Path, "error", err)
 		}
 		out.fail(f)

@@ -175,7 +175,7 @@ func (s *server) importFrom(r *request, vhost message.VHost) error {
 	if err != nil {
 		return err
 	}
-	warnings, err := importDefinitions(s.b, text, vhost, r.user, r.identity)
+	warnings, err := importDefinitions(r.Context(), s.b, text, vhost, r.user, r.identity)
 	for _, w := range warnings {
 		s.Logger.Warn("definitions", "warning", w)
 	}

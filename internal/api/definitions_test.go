@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -234,6 +235,54 @@ func TestTheOperatorImportsWhatWasExported(t *testing.T) {
 		t.Errorf("the import at the start: %v", err)
 	}
 	n.must("GET", "/queues/%2F/q", "")
+}
+
+// What may be refused for whose it would be comes last: an administrator without permissions gets all else.
+func TestAnImportHasAllButWhatItMayNotSet(t *testing.T) {
+	n := start(t)
+	n.b.HandleParameters("guarded", guarded{})
+	n.must("PUT", "/users/boss", `{"password":"p","tags":"administrator"}`)
+	n.user = "boss:p"
+	a := n.do("POST", "/definitions", `{"parameters":[{"vhost":"/","component":"guarded","name":"p","value":{}},
+		{"vhost":"/","component":"operator_policy","name":"o","value":{"pattern":"^q$","definition":{"max-length":3}}}],
+		"queues":[{"vhost":"/","name":"q","durable":true}],"bindings":[{"vhost":"/","source":"amq.direct","destination":"q","destination_type":"queue","routing_key":"k"}]}`)
+	if a.status != 400 || !strings.Contains(a.body, "may not connect") {
+		t.Errorf("the import of a parameter that may not be set: %d %s", a.status, a.body)
+	}
+	n.user = "guest:guest"
+	same(t, "the policy in force", n.must("GET", "/queues/%2F/q", "").object(t)["operator_policy"], "o")
+	n.must("GET", "/bindings/%2F/e/amq.direct/q/q/k", "")
+}
+
+// leavesAfter is the context of a client who waits for so many objects.
+type leavesAfter struct {
+	context.Context
+	left *int
+}
+
+func (c leavesAfter) Err() error {
+	if *c.left--; *c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// An import goes no further when its client has gone, or the node stops.
+func TestAnImportEndsWithItsClient(t *testing.T) {
+	n := start(t)
+	const queues, left = 100, 20
+	var list []string
+	for i := range queues {
+		list = append(list, fmt.Sprintf(`{"vhost":"/","name":"q%d","durable":true}`, i))
+	}
+	waits := left
+	r := httptest.NewRequestWithContext(leavesAfter{context.Background(), &waits}, "POST", "/api/definitions", strings.NewReader(`{"queues":[`+strings.Join(list, ",")+`]}`))
+	if a := n.send(r); a.status != 503 {
+		t.Errorf("an import for whom nobody waits: %d %s", a.status, a.body)
+	}
+	if made := len(n.must("GET", "/queues", "").list(t)); made == 0 || made > left {
+		t.Errorf("%d queues were made, want some, and %d at most", made, left)
+	}
 }
 
 // An import replaces what a virtual host tells about itself, and no more: whether it is protected from deletion, and

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"mime"
@@ -41,9 +42,10 @@ func (r *request) definitionsText() ([]byte, error) {
 // ImportDefinitions makes what a definitions file holds (BR-16.4): it adds what is
 // missing, replaces users, permissions, policies and parameters, and leaves
 // queues and exchanges there are as they are. The first thing refused ends it; what
-// came before stays. warnings tell what was left out on purpose.
+// came before stays. Parameters that are acted upon come last, as they may be refused for whose
+// they would be: all that they are about is there then. warnings tell what was left out on purpose.
 func ImportDefinitions(b *broker.Broker, text []byte) (warnings []string, err error) {
-	return importDefinitions(b, text, "", internalUser, nil)
+	return importDefinitions(context.Background(), b, text, "", internalUser, nil)
 }
 
 // importer is one import.
@@ -56,8 +58,8 @@ type importer struct {
 }
 
 // importDefinitions imports as user. by is whom parameters are set for, nil for whoever runs
-// the node, who has no permissions because he needs none.
-func importDefinitions(b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
+// the node, who has no permissions because he needs none. It ends between two objects when ctx does.
+func importDefinitions(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
 	v, err := topology.ParseJSON(text)
 	if err != nil {
 		return nil, notJSON(err, "failed_to_parse_json")
@@ -73,12 +75,14 @@ func importDefinitions(b *broker.Broker, text []byte, vhost message.VHost, user 
 	}
 	steps := []step{
 		{"exchanges", im.exchange}, {"policies", im.policy}, {"parameters", im.parameter}, {"queues", im.queue}, {"bindings", im.binding},
+		{"parameters", im.handledParameter},
 	}
 	if vhost == "" {
 		steps = []step{
 			{"users", im.importUser}, {"vhosts", im.importVHost}, {"permissions", im.permission}, {"exchanges", im.exchange},
 			{"topic_permissions", im.topicPermission}, {"global_parameters", im.globalParameter},
 			{"policies", im.policy}, {"parameters", im.parameter}, {"queues", im.queue}, {"bindings", im.binding},
+			{"parameters", im.handledParameter},
 		}
 	}
 	for _, s := range steps {
@@ -90,6 +94,9 @@ func importDefinitions(b *broker.Broker, text []byte, vhost message.VHost, user 
 			object, ok := v.(map[string]any)
 			if !ok {
 				return im.warnings, badRequest(s.key + " must be a list of objects")
+			}
+			if ctx.Err() != nil {
+				return im.warnings, nobodyWaits
 			}
 			if err := s.each(object); err != nil {
 				return im.warnings, err
@@ -461,6 +468,26 @@ func (im *importer) parameter(o map[string]any) error {
 	case vhostLimitsComponent:
 		return im.about(setVHostLimits(im.b, v, o["value"]), v, name)
 	}
+	if im.b.HandlesParameters(component) {
+		return nil // see handledParameter
+	}
+	return im.putParameter(v, component, name, o)
+}
+
+// handledParameter sets a parameter that is acted upon, such as a shovel.
+func (im *importer) handledParameter(o map[string]any) error {
+	var component, name string
+	if err := im.names(o, textOf{"component", &component}, textOf{"name", &name}); err != nil || !im.b.HandlesParameters(component) {
+		return err
+	}
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	return im.putParameter(v, component, name, o)
+}
+
+func (im *importer) putParameter(v message.VHost, component, name string, o map[string]any) error {
 	text, err := encodeValue(o["value"])
 	if err != nil {
 		return err

@@ -134,6 +134,9 @@ func (b *Broker) HandleParameters(component string, h ParameterHandler) {
 	b.parameters[component] = h
 }
 
+// HandlesParameters says whether a component's parameters are acted upon.
+func (b *Broker) HandlesParameters(component string) bool { return b.parameters[component] != nil }
+
 // PutParameter sets a run-time parameter on behalf of a user, "" being whoever runs
 // the node. Parameters that nobody handles are kept for tools that ask.
 func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, err error) {
