@@ -3,6 +3,7 @@ package admission
 import (
 	"container/list"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,8 +41,8 @@ type guess struct {
 type failures struct {
 	guess
 	n      int
-	held   int       // answers being held back
-	turn   time.Time // of the next to be looked at in a flood
+	held   []time.Time // until when the last answers are held back, as many as make a flood
+	turn   time.Time   // of the next to be looked at in a flood
 	lastAt time.Time
 }
 
@@ -88,7 +89,7 @@ func (t *Throttle) Begin(from netip.Addr, user string) (a Attempt, wait time.Dur
 	now := t.now()
 	for i, k := range a.keys {
 		f := t.find(k)
-		if f == nil || f.held < maxHeld*share(i) {
+		if f == nil || !f.flood(now, maxHeld*share(i)) {
 			continue
 		}
 		if f.turn.Before(now) {
@@ -120,36 +121,51 @@ func (a Attempt) Succeeded() {
 	}
 }
 
-// Failed counts the failure and returns how long its answer is to be held back. The
-// caller calls done when it has answered.
-func (a Attempt) Failed() (delay time.Duration, done func()) {
+// Failed counts the failure and returns how long its answer is to be held back. It counts as
+// held back for so long, whether or not anybody still waits for it: who guesses and leaves is
+// no slower than who stays.
+func (a Attempt) Failed() (delay time.Duration) {
 	t := a.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.limits.Free <= 0 {
-		return 0, func() {}
+		return 0
 	}
+	now := t.now()
+	var counts [2]*failures
 	for i, k := range a.keys {
 		f := t.find(k)
 		if f == nil {
 			f = t.add(k)
 		}
 		f.n++
-		f.held++
-		f.lastAt = t.now()
+		f.lastAt = now
 		delay = max(delay, t.delay(f.n-t.limits.Free*share(i)))
+		counts[i] = f
 	}
-	return delay, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		for _, k := range a.keys {
-			if e, ok := t.counts[k]; ok {
-				if f := e.Value.(*failures); f.held > 0 {
-					f.held--
-				}
-			}
+	if delay > 0 {
+		for i, f := range counts {
+			f.hold(now.Add(delay), maxHeld*share(i))
 		}
 	}
+	return delay
+}
+
+// hold notes an answer that is held back. More than make a flood need not be known.
+func (f *failures) hold(until time.Time, flood int) {
+	if len(f.held) >= flood {
+		f.held = slices.Delete(f.held, 0, 1)
+	}
+	f.held = append(f.held, until)
+}
+
+// flood says whether so many answers are held back.
+func (f *failures) flood(now time.Time, flood int) bool {
+	if len(f.held) < flood {
+		return false
+	}
+	f.held = slices.DeleteFunc(f.held, func(until time.Time) bool { return !until.After(now) })
+	return len(f.held) >= flood
 }
 
 // delay is for the nth failure beyond what is free.

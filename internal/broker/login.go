@@ -125,9 +125,7 @@ func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately
 	case !errors.As(err, &wrong):
 		return nil, err // nobody could tell, which is no guess
 	}
-	delay, done := attempt.Failed()
-	defer done()
-	_ = b.pause(ctx, delay) // the answer is the same
+	_ = b.pause(ctx, attempt.Failed()) // the answer is the same
 	return nil, err
 }
 

@@ -306,9 +306,7 @@ func (c *conn) fill() error {
 	}
 	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
 	if n > 0 {
-		c.stats.recvBytes.Add(uint64(n))
-		c.broker.Received(n)
-		c.heard = time.Now().UnixMilli()
+		c.received(n)
 		full := len(c.in)+n == cap(c.in)
 		if c.little++; len(c.in) > 0 || n > readSize/2 {
 			c.little = 0
@@ -342,6 +340,13 @@ func (c *conn) fill() error {
 		err = io.ErrNoProgress
 	}
 	return err
+}
+
+// received counts what was read.
+func (c *conn) received(n int) {
+	c.stats.recvBytes.Add(uint64(n))
+	c.broker.Received(n)
+	c.heard = time.Now().UnixMilli()
 }
 
 // extendDeadline keeps the read deadline ahead: a connection with heartbeats is

@@ -2,14 +2,18 @@ package session091
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/message"
 )
 
@@ -103,7 +107,7 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	if a, ok := c.nc.RemoteAddr().(*net.TCPAddr); ok {
 		peer = a.IP
 	}
-	id, err := c.broker.Authenticate(context.Background(), *credentials, peer)
+	id, err := c.authenticate(*credentials, peer)
 	c.broker.Totals.Logins[broker.LoginAMQP091].Note(err == nil)
 	if err != nil {
 		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
@@ -121,6 +125,41 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	})
 	c.state = stateTune
 	return nil
+}
+
+// authenticate asks who the client is, for as long as its socket is open and the handshake may take.
+func (c *conn) authenticate(given auth.Credentials, peer net.IP) (*broker.Identity, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var ahead []byte
+	var watch sync.WaitGroup
+	watch.Go(bug.Guarded(c.log, "a client that logs in", func() { // ends with the wait below
+		var open bool
+		if ahead, open = c.readAhead(); !open {
+			cancel()
+		}
+	}))
+	id, err := c.broker.Authenticate(ctx, given, peer)
+	_ = c.nc.SetReadDeadline(time.Now())
+	watch.Wait()
+	_ = c.nc.SetReadDeadline(c.deadline)
+	c.received(len(ahead))
+	c.in = append(c.in, ahead...) // the frame at hand is in front of it
+	return id, err
+}
+
+// readAhead reads until it is stopped by a deadline, or has so much that it can watch no longer. Where the
+// socket, or the time for the handshake, is over before, open is false.
+func (c *conn) readAhead() (ahead []byte, open bool) {
+	var b [256]byte
+	for len(ahead) < openFrameMax {
+		n, err := c.nc.Read(b[:])
+		ahead = append(ahead, b[:n]...)
+		if err != nil {
+			return ahead, errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(c.deadline)
+		}
+	}
+	return ahead, true
 }
 
 // mechanism starts the exchange of a mechanism that is offered.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,9 +14,10 @@ import (
 	"bartleby.mq/internal/session091"
 )
 
-// lateConn holds the first deadline back that is over when it is set, until the reader has set some.
+// lateConn holds the first deadline back that is over when it is set, once the client is let in, until the reader has set some.
 type lateConn struct {
 	net.Conn
+	opened atomic.Bool
 	reader int // how many
 	once   sync.Once
 	held   chan struct{} // closed when it is held back
@@ -24,7 +26,7 @@ type lateConn struct {
 }
 
 func (c *lateConn) SetReadDeadline(at time.Time) error {
-	if at.IsZero() || at.After(time.Now()) {
+	if !c.opened.Load() || at.IsZero() || at.After(time.Now()) {
 		err := c.Conn.SetReadDeadline(at)
 		select {
 		case <-c.held:
@@ -96,7 +98,7 @@ func TestBR_1_13_AReaderThatHasHeededGoesOn(t *testing.T) {
 				var first [8]byte
 				if _, err := io.ReadFull(nc, first[:]); err == nil {
 					late.Conn = nc
-					session091.Serve(late, first[:], session091.Options{Broker: s.b, Logger: slog.New(slog.DiscardHandler)})
+					session091.Serve(late, first[:], session091.Options{Broker: s.b, Logger: slog.New(slog.DiscardHandler), Opened: func() { late.opened.Store(true) }})
 				}
 			})
 			defer serving.Wait()
