@@ -68,15 +68,30 @@ func (i *Identity) MayManage() bool { return auth.MayManage(i.Tags) }
 // Elsewhere says that others than the node's accounts know what the client may do.
 func (i *Identity) Elsewhere() bool { return i.authz != nil }
 
+// Standing is what can be said of a client that is not let in yet, for whoever needs its place.
+type Standing uint8
+
+// The standings.
+const (
+	Undecided Standing = iota
+	PutOff             // in a flood of guesses its password is not looked at yet
+	Refused            // and is told late
+)
+
 // Authenticate checks a client's credentials from a peer; nil is the node itself. The
 // error is for the log: clients are told the same whatever was wrong (BR-2.4, BR-2.6).
 // After several failures a further one is told late; see admission.Throttle.
 func (b *Broker) Authenticate(ctx context.Context, given auth.Credentials, peer net.IP) (*Identity, error) {
+	return b.AuthenticateTelling(ctx, given, peer, func(Standing) {})
+}
+
+// AuthenticateTelling is Authenticate that tells how the client stands whenever that changes.
+func (b *Broker) AuthenticateTelling(ctx context.Context, given auth.Credentials, peer net.IP, stands func(Standing)) (*Identity, error) {
 	login := func(from loginOrigin) (*Identity, error) { return b.identify(ctx, given, from) }
 	if given.Verified || given.Password == "" {
-		return b.throttled(ctx, given.User, peer, false, login)
+		return b.throttled(ctx, given.User, peer, false, stands, login)
 	}
-	id, err := b.throttled(ctx, given.User, peer, b.recent.Was(given.User, "", given.Password), login)
+	id, err := b.throttled(ctx, given.User, peer, b.recent.Was(given.User, "", given.Password), stands, login)
 	if err == nil {
 		b.recent.Is(given.User, "", given.Password)
 	}
@@ -87,7 +102,7 @@ func (b *Broker) Authenticate(ctx context.Context, given auth.Credentials, peer 
 // showing a password. prove looks at the signature and returns whose the key is; if
 // it does not prove that, the error is a *auth.LoginError and counts as a failed login.
 func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, prove func() (user string, err error)) (*Identity, error) {
-	return b.throttled(ctx, key, peer, false, func(from loginOrigin) (*Identity, error) {
+	return b.throttled(ctx, key, peer, false, func(Standing) {}, func(from loginOrigin) (*Identity, error) {
 		user, err := prove()
 		if err != nil {
 			return nil, err
@@ -105,16 +120,18 @@ type loginOrigin struct {
 // throttled lets identify find out who is meant by a name, and is slow to say that it is
 // nobody who has failed too often. Who was let in lately by the same password is asked for
 // it before the guesses of a flood.
-func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately bool, identify func(loginOrigin) (*Identity, error)) (*Identity, error) {
+func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately bool, stands func(Standing), identify func(loginOrigin) (*Identity, error)) (*Identity, error) {
 	from, remote := netip.AddrFromSlice(peer)
 	if !remote {
 		return identify(loginOrigin{loopback: true})
 	}
 	attempt, wait := b.throttle.Begin(from, name)
-	if !lately {
+	if !lately && wait > 0 {
+		stands(PutOff)
 		if err := b.pause(ctx, wait); err != nil {
 			return nil, err
 		}
+		stands(Undecided)
 	}
 	id, err := identify(loginOrigin{from, peer.IsLoopback()})
 	var wrong *auth.LoginError
@@ -125,6 +142,7 @@ func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately
 	case !errors.As(err, &wrong):
 		return nil, err // nobody could tell, which is no guess
 	}
+	stands(Refused)
 	_ = b.pause(ctx, attempt.Failed()) // the answer is the same
 	return nil, err
 }

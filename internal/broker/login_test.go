@@ -363,6 +363,31 @@ func TestTheRightPasswordInAFlood(t *testing.T) {
 	}
 }
 
+// Whoever needs a client's place is told of what it waits for.
+func TestHowClientsStand(t *testing.T) {
+	b := openWith(t, Options{AccountRules: AccountRules{Throttle: admission.ThrottleLimits{Free: 1, Most: time.Millisecond}}})
+	from, _ := netip.AddrFromSlice(loopback)
+	login := func(password string) (stood []Standing) {
+		_, _ = b.AuthenticateTelling(context.Background(), auth.Credentials{User: "guest", Password: password}, loopback, func(s Standing) { stood = append(stood, s) })
+		return stood
+	}
+	if got := login("wrong"); !slices.Equal(got, []Standing{Refused}) {
+		t.Error(got)
+	}
+	b.SetAccountRules(AccountRules{Throttle: admission.ThrottleLimits{Free: 1, Most: time.Minute}})
+	for range 10 {
+		attempt, _ := b.throttle.Begin(from.Unmap(), "guest")
+		_ = attempt.Failed()
+	}
+	_, _ = b.throttle.Begin(from.Unmap(), "guest") // has the turn that is now
+	if got := login("guest"); !slices.Equal(got, []Standing{PutOff, Undecided}) {
+		t.Error(got)
+	}
+	if got := login("guest"); len(got) > 0 { // it was let in lately
+		t.Error(got)
+	}
+}
+
 // No account has a longer name than any other thing; what is longer is refused before anybody is asked about it.
 func TestNobodyIsAskedAboutLongNames(t *testing.T) {
 	long := strings.Repeat("u", 256)

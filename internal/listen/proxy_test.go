@@ -31,7 +31,7 @@ func header(t testing.TB, version byte, from, to string) string {
 }
 
 // whoAmI serves what the connection says of its client.
-func whoAmI(nc net.Conn, first []byte, _ func()) {
+func whoAmI(nc net.Conn, first []byte, _ *Place) {
 	_, _ = io.WriteString(nc, nc.RemoteAddr().String()+" -> "+nc.LocalAddr().String()+" "+string(first))
 }
 
@@ -156,7 +156,7 @@ func TestProxyHeaderBeforeTLS(t *testing.T) {
 // A session can write to the socket of a connection that came through a proxy.
 func TestProxiedConnectionIsASocket(t *testing.T) {
 	ok := make(chan bool, 1)
-	_, addr, _ := start(t, Options{Proxied: true, Serve: func(nc net.Conn, _ []byte, _ func()) {
+	_, addr, _ := start(t, Options{Proxied: true, Serve: func(nc net.Conn, _ []byte, _ *Place) {
 		sc, is := nc.(syscall.Conn)
 		if is {
 			_, err := sc.SyscallConn()
@@ -173,13 +173,13 @@ func TestProxiedConnectionIsASocket(t *testing.T) {
 
 // One address does not hold all the places of those who are not let in yet.
 func TestHandshakesOfOneAddress(t *testing.T) {
-	_, addr, log := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2}, Serve: func(nc net.Conn, first []byte, opened func()) {
+	_, addr, log := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2}, Serve: func(nc net.Conn, first []byte, p *Place) {
 		_, _ = nc.Write(first)
 		var b [1]byte
 		if _, err := nc.Read(b[:]); err != nil {
 			return
 		}
-		opened()
+		p.Opened()
 		_, _ = nc.Write(b[:])
 		_, _ = io.Copy(io.Discard, nc)
 	}})
@@ -243,7 +243,7 @@ func FuzzProxyHeader(f *testing.F) {
 
 // Who sends no PROXY header counts as the address of its socket, for as long as it takes.
 func TestHandshakesBeforeThePROXYHeader(t *testing.T) {
-	s, addr, _ := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2, Header: time.Hour}, Serve: func(nc net.Conn, first []byte, _ func()) {
+	s, addr, _ := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2, Header: time.Hour}, Serve: func(nc net.Conn, first []byte, _ *Place) {
 		_, _ = nc.Write(first)
 		_, _ = io.Copy(io.Discard, nc)
 	}})
@@ -268,8 +268,11 @@ func TestHandshakesBeforeThePROXYHeader(t *testing.T) {
 	if e := <-ends; e.of != heard || e.err != nil {
 		t.Fatalf("with a header: %v", e)
 	}
+	counts := map[netip.Prefix]int{}
 	s.mu.Lock()
-	counts := maps.Clone(s.strangers)
+	for from, of := range s.strangers {
+		counts[from] = of.n
+	}
 	s.mu.Unlock()
 	want := map[netip.Prefix]int{netip.MustParsePrefix("127.0.0.1/32"): 1, netip.MustParsePrefix("192.0.2.1/32"): 1}
 	if !maps.Equal(counts, want) {

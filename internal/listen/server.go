@@ -31,8 +31,8 @@ import (
 type Options struct {
 	// Serve speaks AMQP 0-9-1 with one client until the connection ends, and
 	// closes nc, a *tls.Conn where it came in by TLS. first is what was read already:
-	// the protocol header. It calls opened once the client is let in, if it is.
-	Serve  func(nc net.Conn, first []byte, opened func())
+	// the protocol header. It says of the place whose client is let in, or waits and may make room.
+	Serve  func(nc net.Conn, first []byte, p *Place)
 	Logger *slog.Logger
 	// LikeRabbitMQ answers clients that speak something else as RabbitMQ does, with
 	// the header of AMQP 1.0, although that is not spoken here (BR-1.2).
@@ -50,9 +50,9 @@ type Options struct {
 // zero value of each is none, but for the times, which have defaults.
 type Limits struct {
 	// Connections limits the connections open at once. What comes beyond it is closed
-	// without a word (BR-3.7).
+	// without a word (BR-3.7), unless another makes room.
 	Connections int
-	// Handshakes limits those from one address that are not let in yet. An IPv6
+	// Handshakes limits those from one address that are not let in yet, likewise. An IPv6
 	// address is its network of 64 bits.
 	Handshakes int
 	// TLSHandshake is how long a client may take for the handshake of TLS; 0: 5 s.
@@ -73,12 +73,13 @@ type Server struct {
 	stopped   bool
 	listeners []net.Listener
 	open      map[net.Conn]struct{}
-	strangers map[netip.Prefix]int // connections that are not let in yet, by address
+	strangers map[netip.Prefix]*strangers
+	waiting   waiting // of all addresses
 }
 
 // New returns a Server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{Options: o, stopc: make(chan struct{}), open: map[net.Conn]struct{}{}, strangers: map[netip.Prefix]int{}}
+	s := &Server{Options: o, stopc: make(chan struct{}), open: map[net.Conn]struct{}{}, strangers: map[netip.Prefix]*strangers{}}
 	s.SetLimits(o.Limits)
 	return s
 }
@@ -165,7 +166,7 @@ func (s *Server) take(nc net.Conn, secure *tls.Config) {
 		_ = nc.Close()
 		return
 	}
-	if most := s.limits.Connections; most > 0 && len(s.open) >= most {
+	if most := s.limits.Connections; most > 0 && len(s.open) >= most && !s.makeRoom(&s.waiting) {
 		s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "connection limit", "limit", most)
 		_ = nc.Close() // the client sees it no sooner than whoever reads the log
 		return
@@ -189,9 +190,9 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 	log := s.Logger.With("peer", raw.RemoteAddr().String())
 	defer bug.Contain(log, entry, nil)
 	limits := s.currentLimits()
-	opened, ok := s.admit(nc)
-	defer func() { opened() }()
-	defer bug.Contain(log, entry, nil) // before it: opened takes a lock
+	place, ok := s.admit(raw, nc.RemoteAddr())
+	defer func() { place.Opened() }()
+	defer bug.Contain(log, entry, nil) // before it: Opened takes a lock
 	if !ok {
 		return
 	}
@@ -210,8 +211,8 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 			return
 		}
 		nc = through
-		opened() // it counts as the client's from here on
-		if opened, ok = s.admit(nc); !ok {
+		place.Opened() // it counts as the client's from here on
+		if place, ok = s.admit(raw, nc.RemoteAddr()); !ok {
 			return
 		}
 	}
@@ -223,7 +224,7 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 	_ = nc.SetDeadline(time.Time{})
 	first, ok := s.sniff(nc, limits.Header)
 	if ok {
-		s.Serve(nc, first, opened)
+		s.Serve(nc, first, place)
 	}
 }
 
@@ -238,26 +239,6 @@ func (s *Server) shakeHands(nc net.Conn, secure *tls.Config, timeout time.Durati
 		return nc, false
 	}
 	return client, true
-}
-
-// admit counts a connection among those of its address that are not let in yet, unless
-// there are too many. opened ends that; it may be called more than once.
-func (s *Server) admit(nc net.Conn) (opened func(), ok bool) {
-	from := network(nc.RemoteAddr())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if most := s.limits.Handshakes; most > 0 && s.strangers[from] >= most {
-		s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "handshakes of one address", "limit", most)
-		return func() {}, false
-	}
-	s.strangers[from]++
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.strangers[from]--; s.strangers[from] == 0 {
-			delete(s.strangers, from)
-		}
-	}), true
 }
 
 // network is what counts as one address: whoever has one of IPv6 has a whole network.

@@ -68,7 +68,7 @@ func dial(t *testing.T, addr string) net.Conn {
 
 // BR-1.1, BR-1.2: two headers open AMQP 0-9-1; all else is told so and closed.
 func TestProtocolHeaders(t *testing.T) {
-	_, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ func()) {
+	_, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) {
 		_, _ = nc.Write(append([]byte("session "), first...))
 		_ = nc.Close()
 	}})
@@ -99,7 +99,7 @@ func TestProtocolHeaders(t *testing.T) {
 }
 
 func TestHeaderInPieces(t *testing.T) {
-	_, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ func()) { _, _ = nc.Write(first) }})
+	_, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) { _, _ = nc.Write(first) }})
 	nc := dial(t, addr)
 	for _, b := range []byte(amqp091.ProtocolHeader) {
 		if _, err := nc.Write([]byte{b}); err != nil {
@@ -112,7 +112,7 @@ func TestHeaderInPieces(t *testing.T) {
 }
 
 func TestConnectionLimit(t *testing.T) {
-	_, addr, log := start(t, Options{Limits: Limits{Connections: 1}, Serve: func(nc net.Conn, first []byte, _ func()) {
+	_, addr, log := start(t, Options{Limits: Limits{Connections: 1}, Serve: func(nc net.Conn, first []byte, _ *Place) {
 		_, _ = nc.Write(first)
 		_, _ = io.Copy(io.Discard, nc)
 	}})
@@ -132,7 +132,7 @@ func TestConnectionLimit(t *testing.T) {
 
 // A mistake in the talk with one client ends that connection and no other.
 func TestPanicEndsOneConnection(t *testing.T) {
-	_, addr, log := start(t, Options{Serve: func(nc net.Conn, first []byte, _ func()) {
+	_, addr, log := start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) {
 		if first[4] == 1 {
 			panic("a bug in the talk")
 		}
@@ -159,7 +159,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 }
 
 func TestStopWaitsForSessionsAndThenCuts(t *testing.T) {
-	s, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ func()) {
+	s, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) {
 		_, _ = nc.Write(first)
 		_, _ = io.Copy(io.Discard, nc)
 	}})
@@ -207,7 +207,7 @@ func (f *flaky) Accept() (net.Conn, error) {
 
 func TestAcceptGoesOnAfterErrors(t *testing.T) {
 	log := new(logged)
-	s := New(Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Serve: func(nc net.Conn, first []byte, _ func()) { _, _ = nc.Write(first) }})
+	s := New(Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Serve: func(nc net.Conn, first []byte, _ *Place) { _, _ = nc.Write(first) }})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

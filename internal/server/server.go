@@ -291,7 +291,7 @@ func (s *Server) firstStart() error {
 	})
 }
 
-func (s *Server) serve091(nc net.Conn, first []byte, opened func()) {
+func (s *Server) serve091(nc net.Conn, first []byte, place *listen.Place) {
 	c := s.config.Load()
 	heartbeat := c.Heartbeat
 	if heartbeat == 0 {
@@ -302,7 +302,17 @@ func (s *Server) serve091(nc net.Conn, first []byte, opened func()) {
 		Broker: s.broker, Logger: s.ConnectionLogger, ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: heartbeat,
 		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},
 		Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, MaxChannelConsumers: c.MaxChannelConsumers,
-		TLS: secure, HandshakeTimeout: c.HandshakeTimeout, Opened: opened,
+		TLS: secure, HandshakeTimeout: c.HandshakeTimeout, Opened: place.Opened,
+		Stands: func(to broker.Standing) {
+			switch to {
+			case broker.Undecided:
+				place.Needed()
+			case broker.PutOff:
+				place.PutOff()
+			case broker.Refused:
+				place.Refused()
+			}
+		},
 	})
 }
 

@@ -45,7 +45,9 @@ type Options struct {
 	// HandshakeTimeout is how long a client may take until it is let in (BR-1.10); 0: 10 s.
 	HandshakeTimeout time.Duration
 	// Opened, if not nil, is called once when the client is let in.
-	Opened  func()
+	Opened func()
+	// Stands, if not nil, is told how the client stands until then.
+	Stands  func(broker.Standing)
 	Product string // BR-1.3; "": RabbitMQ
 	Version string // of RabbitMQ, whose behaviour this is (BR-1.3)
 	Release string // our own version
@@ -195,6 +197,9 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = defaultHandshake
+	}
+	if o.Stands == nil {
+		o.Stands = func(broker.Standing) {}
 	}
 	c := &conn{
 		Options: o, broker: o.Broker, nc: nc, raw: newRawWriter(nc), peer: peerOf(nc), since: time.Now(),
@@ -477,6 +482,7 @@ func (c *conn) close(f *failure) error {
 	timeout := closeTimeout
 	if c.link == nil {
 		timeout = strangerCloseTimeout
+		c.Stands(broker.Refused)
 	}
 	c.deadline = time.Now().Add(timeout)
 	_ = c.nc.SetReadDeadline(c.deadline)

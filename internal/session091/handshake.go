@@ -139,7 +139,7 @@ func (c *conn) authenticate(given auth.Credentials, peer net.IP) (*broker.Identi
 			cancel()
 		}
 	}))
-	id, err := c.broker.Authenticate(ctx, given, peer)
+	id, err := c.broker.AuthenticateTelling(ctx, given, peer, c.Stands)
 	_ = c.nc.SetReadDeadline(time.Now())
 	watch.Wait()
 	_ = c.nc.SetReadDeadline(c.deadline)
@@ -182,6 +182,7 @@ func (c *conn) mechanism(name string) (auth.Mechanism, bool) {
 // refuse ends the connection without a close frame, late enough that guessing
 // passwords takes long (BR-2.4, BR-2.5, BR-1.8).
 func (c *conn) refuse() error {
+	c.Stands(broker.Refused)
 	timer := time.NewTimer(refusalDelay)
 	defer timer.Stop()
 	// The client may go first. One that goes on is not read for as long as it likes.

@@ -14,6 +14,7 @@ import (
 	"github.com/pires/go-proxyproto"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/config"
 )
 
@@ -116,6 +117,41 @@ func TestHandshakesOfOneAddress(t *testing.T) {
 		_, _ = io.WriteString(nc, "AMQP\x00\x00\x09\x01")
 		if _, err := nc.Read(make([]byte, 1)); (err == nil) != (i < 2) {
 			t.Errorf("connection %d: %v", i+1, err)
+		}
+	}
+}
+
+// Who guesses passwords and waits for the answers, which come late, has no place that another of its address needs.
+func TestGuessesMakeRoom(t *testing.T) {
+	t.Parallel()
+	n := start(t, "handshake_max_per_address = 2\nhandshake_timeout = 3600000\nlogin_throttle.failures = 1\nlogin_throttle.max_delay = 3600000")
+	addr := n.s.Addresses().AMQP[0].String()
+	wrong := amqp091.AppendMethod([]byte(amqp091.ProtocolHeader), 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00wrong"})
+	for i := range 30 { // the last would be answered late in the day
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = nc.Close() }()
+		_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = nc.Write(wrong)
+		if i < 20 { // leaves at once, and is not waited for
+			_ = nc.(*net.TCPConn).CloseWrite()
+			if _, err := io.ReadAll(nc); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		_, _ = nc.Read(make([]byte, 1))
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		c, err := amqp.Dial("amqp://guest:guest@" + addr)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
 		}
 	}
 }

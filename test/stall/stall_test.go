@@ -45,7 +45,7 @@ func run(m *testing.M) (code int, err error) {
 			return 0, err
 		}
 	}
-	if server, err = node.Start(node.Options{Bin: *bartleby, Dir: dir, Config: "handshake_max_per_address = infinity\n"}); err != nil {
+	if server, err = node.Start(node.Options{Bin: *bartleby, Dir: dir}); err != nil {
 		return 0, err
 	}
 	code = m.Run()

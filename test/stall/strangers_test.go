@@ -19,6 +19,7 @@ type stranger struct {
 	name string
 	sent []byte
 	stay bool // for the end of the connection, sending the last frame again and again; else it is opened anew at once
+	wait int  // so many connections of each are left open, silent
 }
 
 func strangers() []stranger {
@@ -28,11 +29,13 @@ func strangers() []stranger {
 	response := amqp091.AppendTable(nil, amqp091.Table{{Key: "LOGIN", Value: "guest"}, {Key: "PASSWORD", Value: "wrong"}, {Key: "l", Value: voids}})[4:]
 	inResponse := amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "AMQPLAIN", Response: string(response)})
 	voidsOf := amqp091.Table{{Key: "l", Value: voids}}
+	wrong := amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00wrong"})
 	return []stranger{
-		{"tables in start-ok", append(header[:8:8], table...), false},
-		{"tables in the response of AMQPLAIN", append(header[:8:8], inResponse...), false},
-		{"methods that have no place", append(append(header[:8:8], amqp091.AppendMethod(nil, 0, amqp091.ConnectionOpen{VirtualHost: "/"})...), amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Queue: "q", Arguments: voidsOf})...), true},
-		{"heartbeats", append(header[:8:8], amqp091.AppendHeartbeat(nil)...), true},
+		{"wrong passwords that wait for their answers", append(header[:8:8], wrong...), false, 200},
+		{"tables in start-ok", append(header[:8:8], table...), false, 0},
+		{"tables in the response of AMQPLAIN", append(header[:8:8], inResponse...), false, 0},
+		{"methods that have no place", append(append(header[:8:8], amqp091.AppendMethod(nil, 0, amqp091.ConnectionOpen{VirtualHost: "/"})...), amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Queue: "q", Arguments: voidsOf})...), true, 0},
+		{"heartbeats", append(header[:8:8], amqp091.AppendHeartbeat(nil)...), true, 0},
 	}
 }
 
@@ -42,6 +45,12 @@ func (s *stranger) bother(connections int, stopc <-chan struct{}, count *atomic.
 	last := s.sent[len(amqp091.ProtocolHeader):]
 	for range connections {
 		all.Go(func() { // ends when stopc is closed
+			var left []net.Conn
+			defer func() {
+				for _, nc := range left {
+					_ = nc.Close()
+				}
+			}()
 			again := slices.Repeat(last, 1+8192/len(last))
 			for {
 				select {
@@ -69,7 +78,10 @@ func (s *stranger) bother(connections int, stopc <-chan struct{}, count *atomic.
 					_, _ = nc.Read(make([]byte, 1))
 				}
 				_ = nc.(*net.TCPConn).SetLinger(0)
-				_ = nc.Close()
+				if left = append(left, nc); len(left) > s.wait {
+					_ = left[0].Close()
+					left = left[1:]
+				}
 			}
 		})
 	}
