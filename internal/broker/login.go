@@ -100,7 +100,7 @@ func (b *Broker) AuthenticateTelling(ctx context.Context, given auth.Credentials
 
 // AuthenticateKey is Authenticate for a request that is signed with a key instead of
 // showing a password. prove looks at the signature and returns whose the key is; if
-// it does not prove that, the error is a *auth.LoginError and counts as a failed login.
+// it does not prove that, it counts as a failed login.
 func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, prove func() (user string, err error)) (*Identity, error) {
 	return b.throttled(ctx, key, peer, false, func(Standing) {}, func(from loginOrigin) (*Identity, error) {
 		user, err := prove()
@@ -134,14 +134,14 @@ func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately
 		stands(Undecided)
 	}
 	id, err := identify(loginOrigin{from, peer.IsLoopback()})
-	var wrong *auth.LoginError
-	switch {
-	case err == nil:
+	if err == nil {
 		attempt.Succeeded()
 		return id, nil
-	case !errors.As(err, &wrong):
-		return nil, err // nobody could tell, which is no guess
 	}
+	if b.life.Err() != nil {
+		return nil, err
+	}
+	// Where a backend gave no answer, or the client left before, another may have been asked about the password: that was a guess, too.
 	stands(Refused)
 	_ = b.pause(ctx, attempt.Failed()) // the answer is the same
 	return nil, err

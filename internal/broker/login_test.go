@@ -363,6 +363,28 @@ func TestTheRightPasswordInAFlood(t *testing.T) {
 	}
 }
 
+// A login counts as failed, too, where the accounts have refused it and the backend behind them says nothing, or where the client has left meanwhile.
+func TestLoginsWithoutAnAnswerCount(t *testing.T) {
+	left, leave := context.WithCancel(context.Background())
+	leave()
+	for name, ctx := range map[string]context.Context{"a backend that is down": context.Background(), "a client that has left": left} {
+		t.Run(name, func(t *testing.T) {
+			down := &oracle{down: errors.New("down")}
+			b := openWith(t, Options{AuthBackends: []AuthBackend{{}, {down, down}}, AccountRules: AccountRules{Throttle: admission.ThrottleLimits{Free: 1, Most: time.Millisecond}}})
+			for range 2 {
+				if _, err := b.Authenticate(ctx, auth.Credentials{User: "guest", Password: "wrong"}, loopback); err == nil {
+					t.Fatal("a wrong password is let in")
+				}
+			}
+			from, _ := netip.AddrFromSlice(loopback)
+			attempt, _ := b.throttle.Begin(from, "guest")
+			if attempt.Failed() == 0 {
+				t.Error("the third guess is answered at once")
+			}
+		})
+	}
+}
+
 // Whoever needs a client's place is told of what it waits for.
 func TestHowClientsStand(t *testing.T) {
 	b := openWith(t, Options{AccountRules: AccountRules{Throttle: admission.ThrottleLimits{Free: 1, Most: time.Millisecond}}})
