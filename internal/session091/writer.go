@@ -130,6 +130,11 @@ func (c *conn) extendWriteDeadline() {
 	if now := time.Now(); c.writeBy.Sub(now) < writeTimeout/2 {
 		c.writeBy = now.Add(writeTimeout)
 		_ = c.nc.SetWriteDeadline(c.writeBy)
+		select {
+		case <-c.ended: // just now: the last one may be overwritten
+			_ = c.nc.SetWriteDeadline(now.Add(lastWords))
+		default:
+		}
 	}
 }
 
