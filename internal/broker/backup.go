@@ -136,15 +136,28 @@ func (b *Broker) BackUp(ctx context.Context, dir string) (Backup, error) {
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = b.FS.Rename(part, dir)
-	}
-	if err == nil {
-		err = journal.SyncDirectory(b.FS, filepath.Dir(dir))
+		err = b.putInPlace(part, dir)
 	}
 	if err != nil {
 		return info, errors.Join(fmt.Errorf("backup to %s: %w", dir, err), b.FS.RemoveAll(part))
 	}
 	return info, nil
+}
+
+// putInPlace gives a backup that is whole its name, which it has if the error is nil.
+func (b *Broker) putInPlace(part, dir string) error {
+	if err := b.FS.Rename(part, dir); err != nil {
+		return err
+	}
+	err := journal.SyncDirectory(b.FS, filepath.Dir(dir))
+	if err == nil {
+		return nil
+	}
+	// A crash may take the name back, so nobody is to count on it.
+	if back := b.FS.Rename(dir, part); back != nil {
+		return fmt.Errorf("what is there is whole, but its name may not be on disk: %w", errors.Join(err, back))
+	}
+	return err
 }
 
 func (b *Broker) backUpTo(ctx context.Context, part string, info *Backup) error {
@@ -164,15 +177,12 @@ func (b *Broker) backUpTo(ctx context.Context, part string, info *Backup) error 
 	})
 	if declared != nil {
 		if err == nil {
-			err = declared.CopyTo(b.FS, filepath.Join(part, stateDir))
+			// Without its generation: there may have been another checkpoint since the index was copied.
+			err = declared.CopyTo(b.FS, filepath.Join(part, stateDir), generationKey)
 		}
 		err = errors.Join(err, declared.Close())
 	}
 	if err != nil {
-		return err
-	}
-	// There may have been another checkpoint since the index was copied.
-	if err := ForgetGeneration(b.FS, part); err != nil {
 		return err
 	}
 	// It is a data directory of its own: its parts and ours are not to be mixed.

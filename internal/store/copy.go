@@ -1,19 +1,29 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/journal"
 )
 
 // CheckpointTo makes dir, which does not exist, a store of what was flushed: its
-// tables are linked, or copied to another file system. For a store opened by
-// OpenUnlogged.
+// tables are linked, or copied to another file system. An error means nothing to s. For a store opened by
+// OpenUnlogged. REQUIRES: one call at a time.
 func (s *Store) CheckpointTo(dir string) error {
-	if err := s.db.Checkpoint(dir); err != nil {
+	copied := newFailure(nil)
+	s.copied.Store(copied)
+	err := s.db.Checkpoint(dir)
+	s.copied.Store(nil)
+	if err == nil {
+		err = copied.get()
+	}
+	if err != nil {
 		return fmt.Errorf("store: copying to %s: %w", dir, err)
 	}
 	return nil
@@ -31,8 +41,40 @@ func (s *Store) Snapshot() *Snapshot { return &Snapshot{s.db.NewSnapshot(), s.di
 // Close lets go of it.
 func (s *Snapshot) Close() error { return s.at.Close() }
 
-// CopyTo makes dir a logged store, with what the snapshot holds.
-func (s *Snapshot) CopyTo(fs vfs.FS, dir string) (err error) {
+// CopyTo makes dir a logged store, with what the snapshot holds except for one key. It is made in memory and
+// then written: a store whose disk fails ends the process, and that disk may be nobody's but the copy's.
+func (s *Snapshot) CopyTo(fs vfs.FS, dir string, except []byte) error {
+	memory := vfs.NewMem()
+	const name = "copy"
+	if err := s.fill(memory, name, except); err != nil {
+		return err
+	}
+	for _, suffix := range []string{"", logSuffix} {
+		if err := copyFiles(memory, name+suffix, fs, dir+suffix); err != nil {
+			return fmt.Errorf("store: copying to %s: %w", dir+suffix, err)
+		}
+	}
+	return nil
+}
+
+// copyFiles copies the files of a directory to one on another file system, which is made; its name is not synced.
+func copyFiles(from vfs.FS, dir string, to vfs.FS, toDir string) error {
+	names, err := from.List(dir)
+	if err != nil {
+		return err
+	}
+	if err := to.MkdirAll(toDir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := vfs.CopyAcrossFS(from, from.PathJoin(dir, name), to, to.PathJoin(toDir, name)); err != nil {
+			return err
+		}
+	}
+	return journal.SyncDirectory(to, toDir)
+}
+
+func (s *Snapshot) fill(fs vfs.FS, dir string, except []byte) (err error) {
 	to, err := Open(fs, dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return err
@@ -54,6 +96,9 @@ func (s *Snapshot) CopyTo(fs vfs.FS, dir string) (err error) {
 		return err
 	}
 	err = rangeOver(s.at, s.dir, nil, func(key, value []byte) error {
+		if bytes.Equal(key, except) {
+			return nil
+		}
 		keys = append(keys, append([]byte(nil), key...))
 		pairs[string(key)] = append([]byte{}, value...)
 		if len(keys) == batch {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -47,12 +48,14 @@ func (f *failure) get() error {
 	}
 }
 
-// watched is the file system that Pebble is given. Pebble panics if a directory
+// watched is the file system that Pebble is given. Pebble panics if the directory of its store
 // cannot be synced: the owner is told before. Who writes tables is paced.
 type watched struct {
 	vfs.FS
+	dir    string // the store's
 	failed *failure
 	pacing *pacing
+	copied *atomic.Pointer[failure] // of the copy that is being made; nil: none is
 }
 
 // Create implements vfs.FS.
@@ -71,7 +74,13 @@ func (w watched) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return watchedDir{f, name, w.failed}, nil
+	if name == w.dir {
+		return watchedDir{f, name, w.failed}, nil
+	}
+	if copied := w.copied.Load(); copied != nil {
+		return copiedDir{watchedDir{f, name, copied}}, nil
+	}
+	return f, nil
 }
 
 // Lock implements vfs.FS.
@@ -99,4 +108,14 @@ func (d watchedDir) Sync() error {
 		d.failed.set(fmt.Errorf("store: sync directory %s: %w", d.name, err))
 	}
 	return err
+}
+
+// copiedDir is a directory that a copy is made in, or above it. Pebble panics over its sync as over one of the
+// store's own, so it does not get to see that one failed: whoever makes the copy does.
+type copiedDir struct{ watchedDir }
+
+// Sync implements vfs.File.
+func (d copiedDir) Sync() error {
+	_ = d.watchedDir.Sync()
+	return nil
 }

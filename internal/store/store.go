@@ -12,6 +12,7 @@ import (
 	"iter"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -42,6 +43,7 @@ type Store struct {
 	log    *wal // nil: a crash takes back what was not flushed
 	failed *failure
 	pacing *pacing
+	copied *atomic.Pointer[failure] // see watched
 }
 
 // Open opens the store in dir, made if it is missing. It holds a lock on the directory until Close. onFatal is
@@ -54,7 +56,7 @@ func Open(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Sto
 	if err != nil {
 		return nil, err
 	}
-	if err := log.open(s, fs, dir+"-log", logger); err != nil {
+	if err := log.open(s, fs, dir+logSuffix, logger); err != nil {
 		return nil, errors.Join(fmt.Errorf("store: %s: %w", dir, err), s.db.Close())
 	}
 	s.log = log
@@ -90,9 +92,9 @@ func (s *Store) checked(dir string) (*Store, error) {
 }
 
 func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o *pebble.Options, flushing func()) (*Store, error) {
-	pacing := &pacing{after: paceAfter}
+	pacing, copied := &pacing{after: paceAfter}, &atomic.Pointer[failure]{}
 	quiet := quietLogger{logger, dir, newFailure(onFatal)}
-	o.FS, o.Logger, o.FormatMajorVersion, o.DisableWAL = watched{fs, quiet.failed, pacing}, quiet, pebble.FormatVirtualSSTables, true
+	o.FS, o.Logger, o.FormatMajorVersion, o.DisableWAL = watched{fs, dir, quiet.failed, pacing, copied}, quiet, pebble.FormatVirtualSSTables, true
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: quiet.backgroundError,
 		// Whoever has read the table gets the error; Pebble's default is to end there and then.
@@ -107,7 +109,7 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 	if err != nil {
 		return nil, fmt.Errorf("store: opening %s: %w", dir, toldOpening(dir, err))
 	}
-	return &Store{db: db, fs: fs, dir: dir, failed: quiet.failed, pacing: pacing}, nil
+	return &Store{db: db, fs: fs, dir: dir, failed: quiet.failed, pacing: pacing, copied: copied}, nil
 }
 
 // checkFormat writes the version into a new store and refuses another one's.

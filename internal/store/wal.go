@@ -34,7 +34,8 @@ type wal struct {
 
 const (
 	walSegment = 1 << 20
-	walKeep    = 4 // segments, beyond which what Pebble has not flushed is flushed
+	logSuffix  = "-log" // of the name of a store's log, behind the store's own
+	walKeep    = 4      // segments, beyond which what Pebble has not flushed is flushed
 )
 
 // open reads the log in dir into the store.
