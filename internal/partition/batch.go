@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -258,7 +259,7 @@ func (n *Node) publish(h *hold, op *Op) {
 		}
 		q.stats.Published++
 		q.stats.Active = h.now
-		h.entered = append(h.entered, newEntry{q, id, e.Logged && id != 0})
+		h.entered = append(h.entered, newEntry{q, id, e.Logged && id != 0, result == queue.RefusedDead})
 		if e.Logged && id != 0 {
 			logged++
 		}
@@ -272,9 +273,10 @@ func (n *Node) publish(h *hold, op *Op) {
 				h.frame.target(in.q.Incarnation, in.id, in.q.m.Due(in.id))
 			}
 		}
+		h.logRefused()
 		if op.Delay > 0 {
 			for _, in := range h.entered {
-				if in.logged {
+				if in.logged && !in.refused {
 					h.frame.delay(in.q.Incarnation, in.id, in.q.m.NotBefore(in.id))
 				}
 			}
@@ -288,11 +290,27 @@ func (n *Node) publish(h *hold, op *Op) {
 
 // newEntry is an entry just made, before anything followed from it.
 type newEntry struct {
-	q      *Queue
-	id     queue.ID
-	logged bool
+	q       *Queue
+	id      queue.ID
+	logged  bool
+	refused bool // it died of it at once (DL-10.9)
 }
 
 // told says whether a frame has to tell of the entry: of one that a consumer has that does not acknowledge, so that it
 // is in no queue, if what was moved stays where it was until all targets have answered, as this one has.
 func (e *newEntry) told(keep bool) bool { return e.logged || keep && e.id == 0 }
+
+// logRefused tells which of the entries just logged are dead.
+func (h *hold) logRefused() {
+	for _, in := range h.entered {
+		if in.refused && in.logged {
+			h.tellRefused(in.q, in.id)
+		}
+	}
+}
+
+// tellRefused tells that an entry just logged was refused, and is dead: else it would be ready after a crash, though
+// its publisher knows that it is not there.
+func (h *hold) tellRefused(q *Queue, id queue.ID) {
+	h.frame.hold(q.Incarnation, id, uint8(deadletter.MaxLen), h.now)
+}

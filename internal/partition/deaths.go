@@ -627,7 +627,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 			continue
 		}
 		t.stats.Published++
-		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0})
+		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0, result == queue.RefusedDead})
 	}
 	sent := n.sendDeath(h, q, d, p, counts, atLeastOnce)
 	dropped = n.settleDeath(h, q, d, p, counts, atLeastOnce, refused, sent)
@@ -767,6 +767,7 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 				h.frame.moveTarget(in.q.Incarnation, 0, 0, counts.Deliveries, 0)
 			}
 		}
+		h.logRefused()
 		return
 	}
 	// The journal does not have the entry.
@@ -782,6 +783,7 @@ func (n *Node) logMove(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.
 		e.r.Redelivered = counts.Deliveries > 0
 		h.frame.enter(&e)
 	}
+	h.logRefused()
 }
 
 // holdDeath keeps an at-least-once death in its queue until every target has

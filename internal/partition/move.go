@@ -334,7 +334,7 @@ func (n *Node) enterMoved(h *hold, q *Queue, d *queue.Death, p *plan, e *queue.E
 			continue
 		}
 		t.stats.Published++
-		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0})
+		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0, result == queue.RefusedDead})
 	}
 }
 

@@ -188,6 +188,9 @@ func (n *Node) receive(h *hold, q *Queue, in *mailed) (answer mailAnswer) {
 	q.stats.Published++
 	if q.part.group == nil && e.Logged && id != 0 {
 		n.logReceived(h, q, id, &e, in)
+		if result == queue.RefusedDead {
+			h.tellRefused(q, id)
+		}
 	}
 	q.m.Flow(h.now, id)
 	return 0

@@ -241,9 +241,12 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 			continue
 		}
 		t.stats.Published++
-		h.entered = append(h.entered, newEntry{t, id, in.Logged && id != 0})
+		h.entered = append(h.entered, newEntry{t, id, in.Logged && id != 0, result == queue.RefusedDead})
 		if t.part.group == nil && in.Logged && id != 0 {
 			n.logReceived(h, t, id, &in, &mailed{history: n.historyBytes(e.history), kept: e.history, record: n.bodies.Bytes(e.body)})
+			if result == queue.RefusedDead {
+				h.tellRefused(t, id)
+			}
 		}
 	}
 	if len(h.entered) > 0 {

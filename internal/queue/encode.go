@@ -38,10 +38,14 @@ const (
 // an entry died before it was routed: to a queue that recovers from outcomes, it
 // has not happened yet. What a consumer had then is out: it comes back as one more
 // attempt, and one that was too many dies of that again before anybody gets it. What
-// has expired or is too much is ready, and so it is found again.
+// has expired or is too much is ready, and so it is found again. What was refused is held: the
+// journal tells of that, and its publisher knows that it is not in the queue.
 func (m *Machine) kept(p *page, i uint) uint8 {
 	state := p.state(i)
 	if state == stateDying && !m.pages.Exact {
+		if s := m.peekSide(p, i); s != nil && s.refused {
+			return stateHeld
+		}
 		if reason, _, _ := m.diedOf(p, i); reason.Counted() == deadletter.Rejected || reason == deadletter.DeliveryLimit {
 			return stateOut
 		}

@@ -137,6 +137,7 @@ type pair struct {
 	routing   []Death     // taken by Deaths, not yet buried or held
 	log       []func(*Machine)
 	cold      *shelf
+	refused   map[ID]bool // that were dead when they came, and are for whoever restores them
 }
 
 // twins are a consumer of the machine and that of the model.
@@ -162,7 +163,7 @@ func newPair(t *rapid.T) *pair {
 		SingleActive: rapid.IntRange(0, 3).Draw(t, "single active") == 0,
 		CountNack:    rapid.Bool().Draw(t, "count nack"),
 	}
-	p := &pair{now: 1_700_000_000_000, owed: map[message.Ref]bool{}, purged: map[message.Ref]bool{}}
+	p := &pair{now: 1_700_000_000_000, owed: map[message.Ref]bool{}, purged: map[message.Ref]bool{}, refused: map[ID]bool{}}
 	settings := drawSettings(t)
 	if rapid.IntRange(0, 2).Draw(t, "profile") == 0 {
 		p.profile = deadletter.ApsaraMQ
@@ -356,6 +357,11 @@ func (p *pair) enter(t *rapid.T, e Entry, force bool) {
 		p.journal(func(m *Machine) { c := r; m.Restore(id, &c) })
 		if until := p.m.NotBefore(id); until != 0 {
 			p.journal(func(m *Machine) { m.RestoreDelayed(id, until) })
+		}
+		if result == RefusedDead {
+			now := p.now
+			p.journal(func(m *Machine) { m.RestoreHeld(id, deadletter.MaxLen, now) })
+			p.refused[id] = true
 		}
 	}
 	p.m.Flow(p.now, id)
