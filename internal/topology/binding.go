@@ -325,7 +325,7 @@ func (v *VHost) Bindings() []*Binding { return v.Snapshot().Bindings() }
 // BindingsLike lists, in no order, the bindings between two ends that a properties key may stand for: see FindBinding.
 // They have the key that it names, and few have.
 func (v *VHost) BindingsLike(source message.ExchangeName, kind ResourceKind, destination, propertiesKey string) (list []*Binding) {
-	var in map[bindingID]*Binding
+	var in *bindings
 	if kind == QueueResource {
 		q, ok := v.queues[message.QueueName(destination)]
 		if !ok {
@@ -334,22 +334,24 @@ func (v *VHost) BindingsLike(source message.ExchangeName, kind ResourceKind, des
 		if source == "" {
 			return []*Binding{implicitBinding(q)}
 		}
-		in = q.in
+		in = &q.in
 	} else if x, ok := v.exchanges[message.ExchangeName(destination)]; ok {
-		in = x.in
+		in = &x.in
+	} else {
+		return nil
 	}
 	keys, hashed := keysOf(propertiesKey)
 	id := bindingID{source: source, kind: kind, destination: destination}
 	for _, id.key = range keys {
-		if b, ok := in[id]; ok {
+		if b, ok := in.byID[id]; ok {
 			list = append(list, b)
 		}
 	}
 	if !hashed {
 		return list
 	}
-	for id, b := range in {
-		if id.source == source && id.arguments != "" && slices.Contains(keys, id.key) {
+	for _, b := range in.list {
+		if b.id.source == source && b.id.arguments != "" && slices.Contains(keys, b.id.key) {
 			list = append(list, b)
 		}
 	}

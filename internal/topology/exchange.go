@@ -302,7 +302,7 @@ func (x *Exchange) BindingsFrom() []*Binding { return x.out.sorted() }
 
 // EachBindingFrom calls f for each of them in no order, which takes the lock for less long.
 func (x *Exchange) EachBindingFrom(f func(*Binding)) {
-	for _, b := range x.out {
+	for _, b := range x.out.list {
 		f(b)
 	}
 }
