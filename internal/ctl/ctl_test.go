@@ -17,10 +17,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/api"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/ctl"
 	"bartleby.mq/internal/door"
+	"bartleby.mq/internal/topology"
 )
 
 var update = flag.Bool("update", false, "write testdata anew; read the difference")
@@ -469,5 +471,28 @@ func TestPasswordFile(t *testing.T) {
 	}
 	if code, _, errs := run("--url", url, "--user", "guest", "--password-file", file+"none", "list_users"); code != 77 || !strings.Contains(errs, "password file") {
 		t.Errorf("without it: %d %s", code, errs)
+	}
+}
+
+// An argument without a value is "undefined" where it is listed, not a text and not left out, and has a type.
+func TestVoidArgumentsAreListed(t *testing.T) {
+	url, b := node(t)
+	void := amqp091.Table{{Key: "nothing", Value: nil}}
+	c := b.AsOperator("test", "/")
+	_, err := c.DeclareQueue(topology.QueueDecl{Name: "q", Durable: true, Arguments: void})
+	_, errX := c.DeclareExchange(topology.ExchangeDecl{Name: "x", Type: "headers", Durable: true, Arguments: void})
+	_, errB := c.Bind(topology.BindingDecl{Source: "x", DestinationKind: topology.QueueResource, Destination: "q", Arguments: void})
+	if err := errors.Join(err, errX, errB); err != nil {
+		t.Fatal(err)
+	}
+	for verb, want := range map[string]string{
+		"list_queues":    `{"nothing",undefined}`,
+		"list_exchanges": `{"nothing",undefined}`,
+		"list_bindings":  `{"nothing",undefined}`,
+	} {
+		code, out, errs := run("--url", url, "--user", "guest", "--password", "guest", "-q", verb, "arguments")
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit %d, %s%s; want %s", verb, code, out, errs, want)
+		}
 	}
 }
