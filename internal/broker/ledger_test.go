@@ -617,63 +617,67 @@ func TestAStoreThatFailsEndsTheNode(t *testing.T) {
 	}
 }
 
-// A backup has what has left a queue that is deleted while it is made, or has the queue.
+// A backup has what has left a queue that is deleted while it is made, or has the queue,
+// whatever is being copied at that moment.
 func TestBackupOfAQueueThatGoes(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
-		t.Run(kind, func(t *testing.T) {
-			files := vfs.NewCrashableMem()
-			var c *Connection
-			var once sync.Once
-			o := Options{Dir: "/data", Partitions: 2}
-			var began atomic.Bool
-			o.FS = errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
-				// The journal is copied, the declarations are not.
-				if began.Load() && strings.HasPrefix(op.Path, "/backup.unfinished/state") {
-					once.Do(func() {
-						kill(t, c, "work")
-						eventually(t, "the dead letter moves", func() bool { return holds(t, c, "dlq") == 1 })
-						if _, err := c.DeleteQueue("work", false, false); err != nil {
-							t.Error(err)
-						}
-						declare(t, c, "work", toDLQ...)
-					})
-				}
-				return nil
-			}))
-			b, err := Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
-				t.Fatal(err)
-			}
-			c = b.As("guest", "/")
-			declare(t, c, "dlq")
-			declare(t, c, "work", append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, toDLQ...)...)
-			if !offer(t, c, "work", "m") {
-				t.Fatal("not routed")
-			}
-			began.Store(true)
-			if _, err := b.BackUp(t.Context(), "/backup"); err != nil {
-				t.Fatal(err)
-			}
-			once.Do(func() { t.Error("the queue was not deleted") })
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if b, err = Open(Options{FS: files, Dir: "/backup"}); err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := b.Close(); err != nil {
+		for _, part := range []string{indexDir, journalDir, stateDir} {
+			t.Run(kind+", "+part, func(t *testing.T) { backUpWhileAQueueGoes(t, kind, part) })
+		}
+	}
+}
+
+func backUpWhileAQueueGoes(t *testing.T, kind, part string) {
+	files := vfs.NewCrashableMem()
+	var c *Connection
+	var once sync.Once
+	o := Options{Dir: "/data", Partitions: 2}
+	var began atomic.Bool
+	o.FS = errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if began.Load() && op.Kind == errorfs.OpCreate && strings.HasPrefix(op.Path, "/backup.unfinished/"+part+"/") {
+			once.Do(func() {
+				kill(t, c, "work")
+				eventually(t, "the dead letter moves", func() bool { return holds(t, c, "dlq") == 1 })
+				if _, err := c.DeleteQueue("work", false, false); err != nil {
 					t.Error(err)
 				}
-			}()
-			after := b.As("guest", "/")
-			if alive, dead := holds(t, after, "work"), holds(t, after, "dlq"); alive+dead != 1 {
-				t.Errorf("%d in the queue, %d dead", alive, dead)
-			}
-		})
+				declare(t, c, "work", toDLQ...)
+			})
+		}
+		return nil
+	}))
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	c = b.As("guest", "/")
+	declare(t, c, "dlq")
+	declare(t, c, "work", append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, toDLQ...)...)
+	if !offer(t, c, "work", "m") {
+		t.Fatal("not routed")
+	}
+	began.Store(true)
+	if _, err := b.BackUp(t.Context(), "/backup"); err != nil {
+		t.Fatal(err)
+	}
+	once.Do(func() { t.Error("the queue was not deleted") })
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = Open(Options{FS: files, Dir: "/backup"}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	after := b.As("guest", "/")
+	if alive, dead := holds(t, after, "work"), holds(t, after, "dlq"); alive+dead != 1 {
+		t.Errorf("%d in the queue, %d dead", alive, dead)
 	}
 }
 
