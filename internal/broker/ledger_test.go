@@ -22,10 +22,11 @@ import (
 	"bartleby.mq/internal/topology"
 )
 
-// disk is one whose syncs of declarations can be held, and which can crash.
+// disk is one whose syncs of declarations can be held, or those of the journal, and which can crash.
 type disk struct {
 	*vfs.MemFS
 	syncs atomic.Int64 // of declarations
+	log   atomic.Bool  // the journal's syncs are held instead
 	mu    sync.Mutex
 	hold  chan struct{} // closed when they go on; nil: they are not held
 	held  chan struct{} // has one token when one is held
@@ -36,7 +37,11 @@ func newDisk() *disk { return &disk{MemFS: vfs.NewCrashableMem(), held: make(cha
 func (d *disk) fs() vfs.FS {
 	return errorfs.Wrap(d.MemFS, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
-		if !sync || !strings.Contains(op.Path, "state-log") {
+		of := "/state-log/"
+		if d.log.Load() {
+			of = "/journal/"
+		}
+		if !sync || !strings.Contains(op.Path, of) {
 			return nil
 		}
 		d.syncs.Add(1)
@@ -223,6 +228,56 @@ func TestADeletionIsStoredAfterWhatLeftTheQueue(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The same of a dead letter that is still on its way to another log when its queue is deleted, and is in the journal's
+// memory alone: whoever deletes waits for that.
+func TestADeletionWaitsForADeadLetterOnItsWay(t *testing.T) {
+	for _, target := range []string{"classic", "quorum"} {
+		t.Run("classic to "+target, func(t *testing.T) {
+			d := newDisk()
+			c := start(t, d, nil)
+			declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: target})
+			declare(t, c, "work", toDLQ...)
+			if !offer(t, c, "work", "m") {
+				t.Fatal("not routed")
+			}
+			g, ok, err := c.Get("work", false)
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			defer func() { c.b.bodies.Release(g.Body) }()
+			d.log.Store(true)
+			release := d.holdSyncs()
+			defer release()
+			c.Run([]partition.Op{{Kind: partition.Reject, Queue: g.Queue, ID: g.ID, Consumer: g.By, Failed: true}})
+			eventually(t, "it has died and left", func() bool { n := c.b.node.Counts(g.Queue); return n.Out+n.Ready+n.Dying == 0 })
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if _, err := c.b.As("guest", "/").DeleteQueue("work", false, false); err != nil {
+					t.Error(err)
+				}
+			}()
+			stacks := make([]byte, 8<<20)
+			eventually(t, "the deletion is being stored, or is", func() bool {
+				select {
+				case <-done:
+					return true
+				default:
+					return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "broker.(*Broker).writeAll(")
+				}
+			})
+			inOnePlace := func() {
+				after := start(t, d.crash(), nil)
+				eventually(t, "it is in one place after a crash", func() bool { return max(holds(t, after, "work"), 0)+holds(t, after, "dlq") == 1 })
+			}
+			inOnePlace()
+			release()
+			<-done
+			inOnePlace()
+		})
 	}
 }
 
