@@ -130,6 +130,7 @@ type conn struct {
 	decide     journal.Pos // what must be decided for those that publish to replicated queues
 	ungate     bool        // a shared prefetch limit has room again
 	state      state
+	told       *failure // the shutdown that the client was told of
 	pub        broker.Publication
 	deadline   time.Time // the socket's read deadline
 	heard      int64     // when something was last read, in milliseconds since 1970
@@ -336,6 +337,12 @@ func (c *conn) fill() error {
 			if c.state == stateRunning {
 				return c.heed()
 			}
+			// Whoever wants a connection closed that is closing does not wait for close-ok, as in RabbitMQ. Its channels have ended already.
+			c.interrupted.Store(false)
+			if c.shutdown.Load() == c.told {
+				_ = c.nc.SetReadDeadline(c.deadline)
+				return nil
+			}
 		case c.deadline.IsZero() || time.Now().Before(c.deadline): // not ours: interrupt has set it when it was heeded
 			_ = c.nc.SetReadDeadline(c.deadline)
 			return nil
@@ -528,6 +535,7 @@ func (c *conn) heed() error {
 	_ = c.nc.SetReadDeadline(time.Time{})
 	c.closeAborted()
 	if stop := c.shutdown.Load(); stop != nil {
+		c.told = stop
 		if err := c.close(stop); err != nil {
 			return err
 		}
