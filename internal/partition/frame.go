@@ -27,7 +27,7 @@ import (
 //	enter    queue | id | flags | due | deliveries | acquired | notBefore | held reason | died at | history bytes | record bytes
 //	         an entry with all its state, whose body the journal did not have; if the flags say that the history is that
 //	         of the enter or the mailOut before, it is left out
-//	purge    queue | n | n × id           all but these are gone
+//	purge    queue | n | n × id           all but these are gone; nobody writes it any more
 //	hold     queue | id | reason | died at    the entry is dead and waits for its targets
 //	mailOut  log | number | target queue | queue | held id | flags | reason | deliveries | vhost bytes | history bytes | id
 //	         the outbox for that log takes an entry: the body of the one with that id, or if it is 0 the record bytes that follow;
@@ -160,7 +160,13 @@ func (f *frame) extend(op byte, q uint64, id queue.ID) {
 	f.run, f.runQueue, f.runFirst, f.runCount = op, q, id, 1
 }
 
-func (f *frame) settle(q uint64, id queue.ID)  { f.extend(opSettle, q, id) }
+func (f *frame) settle(q uint64, id queue.ID) { f.extend(opSettle, q, id) }
+func (f *frame) settleRun(q uint64, first queue.ID, n int) {
+	for k := range n {
+		f.settle(q, first+queue.ID(k))
+	}
+}
+
 func (f *frame) deliver(q uint64, id queue.ID) { f.extend(opDeliver, q, id) }
 
 // record writes a record's bytes and remembers to tell its place. The reference is
@@ -302,15 +308,6 @@ func (f *frame) again(history message.Ref) bool {
 	before := f.whole
 	f.whole = history
 	return history != 0 && history == before
-}
-
-func (f *frame) purge(q uint64, keep []queue.ID) {
-	f.begin(opPurge)
-	f.uint(q)
-	f.uint(uint64(len(keep)))
-	for _, id := range keep {
-		f.uint(uint64(id))
-	}
 }
 
 func (f *frame) hold(q uint64, id queue.ID, reason uint8, at int64) {

@@ -179,3 +179,13 @@ func TestFrameRuns(t *testing.T) {
 		}
 	}
 }
+
+// purge writes what releases before have written for a purge.
+func (f *frame) purge(q uint64, keep []queue.ID) {
+	f.begin(opPurge)
+	f.uint(q)
+	f.uint(uint64(len(keep)))
+	for _, id := range keep {
+		f.uint(uint64(id))
+	}
+}

@@ -493,32 +493,37 @@ func (n *Node) getSome(q *Queue, noAck bool) (d queue.Delivery, left int, ok, ag
 	return d, left, ok, again, err
 }
 
-// Purge removes what is ready and returns how much that was (BR-7.10).
+// Purge removes what is ready and returns how much that was (BR-7.10). It does so in slices: what comes
+// meanwhile stays, and what a consumer gets meanwhile is its.
 func (n *Node) Purge(q *Queue) (purged int, err error) {
 	if q.Replicated() {
 		return n.purgeReplicated(q)
 	}
-	err = n.with(q, func(h *hold) {
-		q.m.Expire(h.now)
-		t := q.m.Totals()
-		// The journal is told what goes or what stays: not the one that may be far more.
-		var told func(queue.ID)
-		if t.Ready < t.Out+t.Delayed+t.Dying+t.Held+t.Offered {
-			told = func(id queue.ID) { h.frame.settle(q.Incarnation, id) }
-		}
-		purged = q.m.Purge(told)
-		if q.m.Totals().Held == 0 {
-			q.keepOffers()
-		}
-		q.stats.Purged += uint64(purged)
-		if told == nil && t.Persistent > 0 && purged > 0 {
-			var keep []queue.ID
-			q.m.RangeLogged(func(v queue.View) { keep = append(keep, v.ID) })
-			h.frame.purge(q.Incarnation, keep)
-		}
-		q.part.dig(q)
-		q.part.wake()
-	})
+	var purging queue.Purging
+	for begun, more := false, true; more && err == nil; begun = true {
+		err = n.with(q, func(h *hold) {
+			if !begun {
+				q.m.Expire(h.now)
+			}
+			var told func(queue.ID, int)
+			if q.m.Totals().Persistent > 0 {
+				told = func(first queue.ID, k int) { h.frame.settleRun(q.Incarnation, first, k) }
+			}
+			k := 0
+			k, more = q.m.PurgeSome(&purging, sliceLimit, told)
+			h.entries = k
+			purged += k
+			q.stats.Purged += uint64(k)
+			if more {
+				return
+			}
+			if q.m.Totals().Held == 0 {
+				q.keepOffers()
+			}
+			q.part.dig(q)
+			q.part.wake()
+		})
+	}
 	return purged, err
 }
 

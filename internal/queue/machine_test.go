@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -544,6 +545,16 @@ func (p *pair) configure(t *rapid.T) {
 	p.q.trim(p.now)
 }
 
+func (p *pair) purgeAll(limit int, told func(first ID, n int)) (purged int) {
+	var to Purging
+	for more := true; more; {
+		k := 0
+		k, more = p.m.PurgeSome(&to, limit, told)
+		purged += k
+	}
+	return purged
+}
+
 func (p *pair) purge(t *rapid.T) {
 	p.purging = true
 	refs := p.q.purge()
@@ -554,19 +565,25 @@ func (p *pair) purge(t *rapid.T) {
 		}
 		n += i % 2
 	}
-	var gone, keep []ID
-	told := func(id ID) { gone = append(gone, id) }
-	if rapid.Bool().Draw(t, "tell what stays") {
-		told = nil
+	var gone []ID
+	told := func(first ID, n int) {
+		for k := range n {
+			gone = append(gone, first+ID(k))
+		}
 	}
-	if got := p.m.Purge(told); got != n {
-		t.Fatalf("purge says %d, want %d", got, n)
+	if limit := rapid.SampledFrom([]int{math.MaxInt, 1, pageSize}).Draw(t, "limit of a slice"); p.purgeAll(limit, told) != n {
+		t.Fatalf("purge does not say %d", n)
 	}
 	p.purging = false
-	p.m.RangeLogged(func(v View) { keep = append(keep, v.ID) })
+	keep := map[ID]bool{}
+	for _, v := range browse(p.m, 100) {
+		keep[v.ID] = v.Logged
+	}
+	old := rapid.Bool().Draw(t, "told as by a release before")
 	p.journal(func(m *Machine) {
-		if told == nil {
-			m.RestorePurge(func(id ID) bool { return slices.Contains(keep, id) })
+		if old {
+			m.RestorePurge(func(id ID) bool { return keep[id] })
+			return
 		}
 		for _, id := range gone {
 			m.RestoreRemoved(id)

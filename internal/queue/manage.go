@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"slices"
 
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
@@ -50,68 +51,110 @@ func (m *Machine) Configure(now int64, s Settings) {
 	m.refusing = false
 }
 
-// Purge removes the messages that are ready, and on quorum queues those that
-// are delayed or held (DL-2.1), and returns their number. Their references pass
-// to the sink by BuryRest, in slices. told, unless it is nil, is called for each logged
-// entry that it removes, by level and number; else what stays is told by RangeLogged.
+// Purging is how far a purge has come; the zero value begins one.
+type Purging struct {
+	at   SaveCursor
+	ends []uint64 // by level, the number that ends what is purged: what comes later stays
+}
+
+// Purge is PurgeSome of all at once.
+func (m *Machine) Purge(told func(first ID, n int)) int {
+	purged, _ := m.PurgeSome(&Purging{}, math.MaxInt, told)
+	return purged
+}
+
+// The costs of a page to a purge, where an entry that goes by itself costs 1.
+const (
+	purgePassed = 1  // nothing of it goes
+	purgeWhole  = 32 // all of it goes
+)
+
+// PurgeSome removes messages that are ready, and on quorum queues those that
+// are delayed or held (DL-2.1), and returns their number. It goes on where it was, costs about limit at most, and
+// says whether there is more: others may come in between. Their references pass
+// to the sink by BuryRest, in slices. told, unless it is nil, is called for runs of logged entries that
+// it removes.
 //
-// It costs what it removes, where that is no more than what is ready: of pages without
-// any it looks at hardly more than whether they have some.
-func (m *Machine) Purge(told func(ID)) int {
+// It costs what it removes, and of pages without any it looks at hardly more than whether they have some.
+func (m *Machine) PurgeSome(to *Purging, limit int, told func(first ID, n int)) (purged int, more bool) {
 	m.touchMeta()
+	if to.ends == nil {
+		to.ends = m.WhatIsThere().ends
+	}
 	before := m.n.Ready + m.n.Delayed + m.n.Held
+	for ; to.at.level < len(m.lanes); to.at = (SaveCursor{level: to.at.level + 1}) {
+		if l := m.lanes[to.at.level]; l != nil {
+			if limit, more = m.purgeLane(to, l, limit, told); more {
+				break
+			}
+		}
+	}
+	if !more {
+		m.returns, m.strays = nil, nil
+	}
+	return before - (m.n.Ready + m.n.Delayed + m.n.Held), more
+}
+
+// purgeLane is the part of PurgeSome for a level. It returns what is left of the limit.
+func (m *Machine) purgeLane(to *Purging, l *lane, limit int, told func(first ID, n int)) (left int, more bool) {
+	level, end := to.at.level, to.ends[to.at.level]
 	onlyReady := m.n.Returned == 0 && (m.config.Type == Classic || m.n.Delayed+m.n.Held == 0)
+	if onlyReady && l.ready == 0 {
+		return limit, false
+	}
 	purged := func(state uint8) bool {
 		return state == stateReady || state == stateReturned || m.config.Type == Quorum && (state == stateDelayed || state == stateHeld)
 	}
-	for level, l := range m.lanes {
-		if l == nil || onlyReady && l.ready == 0 {
-			continue
+	first := to.at.number
+	if onlyReady {
+		first = max(first, l.head/pageSize)
+	}
+	var mixed []*page // pages of which something stays, and the one being filled
+	k, _ := l.search(first)
+	kept := k
+	for ; k < len(l.slots) && l.slots[k].number*pageSize < end; k++ {
+		if more = limit <= 0; more {
+			to.at.number = l.slots[k].number
+			break
 		}
-		var mixed []*page // pages of which something stays, and the one being filled
-		begin := 0
-		if onlyReady {
-			begin, _ = l.search(l.head / pageSize)
-		}
-		kept := begin
-		for k := begin; k < len(l.slots); k++ {
-			s := &l.slots[k]
-			if onlyReady && !s.hasReady() && !s.isEmpty() {
-				l.slots[kept] = *s
-				kept++
-				continue
-			}
-			if s.used > 0 && !s.plain {
-				m.resident(l, level, k)
-			}
-			if s.number < l.next/pageSize && (s.page == nil || m.all(s.page, purged)) {
-				if told != nil {
-					m.tellLogged(l, level, k, purged, told)
-				}
-				m.detach(level, l, *s)
-				continue
-			}
-			mixed = append(mixed, m.resident(l, level, k))
-			if told != nil {
-				m.tellLogged(l, level, k, purged, told)
-			}
+		s := &l.slots[k]
+		if onlyReady && !s.hasReady() && !s.isEmpty() {
 			l.slots[kept] = *s
 			kept++
+			limit -= purgePassed
+			continue
 		}
-		clear(l.slots[kept:])
-		l.slots = l.slots[:kept]
-		for _, p := range mixed {
-			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-				if purged(p.state(i)) {
-					id := makeID(level, p.number*pageSize+uint64(i))
-					body, history, _ := m.forget(id, p, i)
-					m.sink.Removed(id, body, history, false)
+		if s.used > 0 && !s.plain {
+			m.resident(l, level, k)
+			limit -= pageSize
+		}
+		if s.number < end/pageSize && (s.page == nil || m.all(s.page, purged)) {
+			limit -= purgeWhole
+			if told != nil {
+				limit -= m.tellLogged(l, level, k, told)
+			}
+			m.detach(level, l, *s)
+			continue
+		}
+		mixed = append(mixed, m.resident(l, level, k))
+		limit -= pageSize
+		l.slots[kept] = *s
+		kept++
+	}
+	l.slots = slices.Delete(l.slots, kept, k)
+	for _, p := range mixed {
+		for i := p.live.next(0); i < pageSize && p.number*pageSize+uint64(i) < end; i = p.live.next(i + 1) {
+			if purged(p.state(i)) {
+				id := makeID(level, p.number*pageSize+uint64(i))
+				body, history, logged := m.forget(id, p, i)
+				m.sink.Removed(id, body, history, false)
+				if logged && told != nil {
+					told(id, 1)
 				}
 			}
 		}
 	}
-	m.returns, m.strays = nil, nil
-	return before - (m.n.Ready + m.n.Delayed + m.n.Held)
+	return limit, more
 }
 
 // hasReady says whether some entry of the page is ready.
@@ -120,22 +163,27 @@ func (s *slot) hasReady() bool { return s.ready > 0 || s.page != nil && s.page.r
 // isEmpty says whether the page has no entry: none such may come to be the first.
 func (s *slot) isEmpty() bool { return s.used == 0 && (s.page == nil || s.page.used == 0) }
 
-// tellLogged calls told for the logged entries of the page at k whose state is one of those meant.
-func (m *Machine) tellLogged(l *lane, level, k int, meant func(state uint8) bool, told func(ID)) {
-	first := l.slots[k].number * pageSize
-	if s := &l.slots[k]; s.page == nil && s.logged == pageSize {
-		for i := range uint64(pageSize) { // all are ready: no need to read them
-			told(makeID(level, first+i))
-		}
-		return
+// tellLogged calls told for the logged entries of the page at k, and returns what that costs a purge.
+func (m *Machine) tellLogged(l *lane, level, k int, told func(first ID, n int)) (cost int) {
+	s := &l.slots[k]
+	first := makeID(level, s.number*pageSize)
+	switch {
+	case s.page == nil && s.logged == 0:
+		return 0
+	case s.page == nil && s.logged == pageSize: // no need to read them
+		told(first, pageSize)
+		return 0
+	case s.used > 0:
+		cost = pageSize
 	}
 	p := m.look(l, level, k)
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-		if p.logged(i) && meant(p.state(i)) {
-			told(makeID(level, first+uint64(i)))
+		if p.logged(i) {
+			told(first+ID(i), 1)
 		}
 	}
 	m.unlook(l, k, p)
+	return cost
 }
 
 // all says whether the state of every entry of the page is one of those meant.
@@ -387,15 +435,6 @@ func (m *Machine) Take(id ID) (body, history message.Ref, logged, ok bool) {
 	}
 	body, history, logged = m.forget(id, p, i)
 	return body, history, logged, true
-}
-
-// RangeLogged calls f for every logged entry.
-func (m *Machine) RangeLogged(f func(View)) {
-	m.each(false, func(id ID, p *page, i uint) {
-		if p.logged(i) {
-			f(m.view(id, p, i))
-		}
-	})
 }
 
 // Due is the moment at which the entry's time here is over, 0 if it never is.
