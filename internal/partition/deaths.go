@@ -804,7 +804,7 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 // retryHeld tries the held deaths of q again (DL-13.4).
 func (n *Node) retryHeld(q *Queue) {
 	h := n.lock(q.part)
-	if q.gone || q.routing || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
+	if q.gone || q.routing || q.forgetting || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
 		n.unlock(h)
 		return
 	}
@@ -833,7 +833,7 @@ func (n *Node) routeHeld(q *Queue, slice []queue.Death) (tried int, caused []*Qu
 	r.dead, r.settings = q.dead, q.m.Settings()
 	var p portion
 	for ; tried < len(slice); tried++ {
-		if again, ok := q.m.Held(slice[tried].ID); ok && !q.gone {
+		if again, ok := q.m.Held(slice[tried].ID); ok && !q.gone && !q.forgetting {
 			if !n.takes(&p, &again) {
 				break
 			}

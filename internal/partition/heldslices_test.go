@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -68,4 +69,44 @@ func TestHeldDeathsAreFoundInSlices(t *testing.T) {
 			t.Errorf("%d are held afterwards, want %d", n, len(all))
 		}
 	}
+}
+
+// DL-13.10, strictly: what is held is deleted in slices when at-least-once is switched off, and none of it goes to
+// its target.
+func TestHeldDeathsAreForgottenInSlices(t *testing.T) {
+	const messages = 10 * sliceLimit
+	held := func(s *queue.Settings) { s.DeadLetter, s.AtLeastOnce, s.Overflow = true, true, queue.RejectPublish }
+	full := settings(func(s *queue.Settings) { s.MaxLength, s.Overflow = 0, queue.RejectPublish })
+	dead := DeadLetter{Exchange: "x"}
+	config := queue.Config{Durable: true, Strict: true, MaxPriority: -1}
+	defs := []definition{{"source", config, settings(held), dead}, {"target", classic, full, DeadLetter{}}}
+	w := open(t, vfs.NewMem(), defs, table{"x": {"target"}}, 1000, nil)
+	q := w.queues["source"]
+	for s := message.Serial(1); s <= messages; s++ {
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s, true, 10), TTL: 100, Priority: -1}})
+	}
+	w.now += 200
+	w.settle()
+	if n := w.n.Counts(q); n.Held != messages {
+		t.Fatalf("%+v", n)
+	}
+	q.part.longest = 0
+	w.n.Configure(w.queues["target"], queue.Unlimited(), DeadLetter{})
+	w.n.Configure(q, settings(func(s *queue.Settings) { held(s); s.AtLeastOnce = false }), dead)
+	if q.part.longest > 2*sliceLimit || q.part.longest == 0 {
+		t.Errorf("%d were deleted at once", q.part.longest)
+	}
+	w.n.RetryAllHeld()
+	w.settle()
+	c := w.n.Counts(q)
+	if c.Messages() != 0 || c.Stats.Dead[deadletter.Expired][deadletter.Deleted] != messages {
+		t.Errorf("%+v", c)
+	}
+	if c := w.n.Counts(w.queues["target"]); c.Messages() != 0 {
+		t.Errorf("the target has %+v", c)
+	}
+	if n, m := w.n.Deaths(queue.Classic, AtLeastOnce, deadletter.Expired), w.n.Deaths(queue.Classic, AtMostOnce, deadletter.Expired); n != messages || m != 0 {
+		t.Errorf("%d and %d deaths are counted", n, m)
+	}
+	w.check(0)
 }

@@ -570,12 +570,13 @@ func (n *Node) Configure(q *Queue, s queue.Settings, dead DeadLetter) {
 		return
 	}
 	retry := false
+	forget := false
 	_ = n.with(q, func(h *hold) {
 		before := q.m.Settings()
 		retry = q.m.Totals().Held > 0 && (q.dead != dead || before.AtLeastOnce != s.AtLeastOnce)
 		if q.m.Config().Strict && before.AtLeastOnce && !s.AtLeastOnce {
-			n.forgetHeld(h, q) // DL-13.10
-			retry = false
+			forget, retry = true, false // DL-13.10
+			q.forgetting = q.m.Totals().Held > 0
 		}
 		q.dead = dead
 		q.m.Configure(h.now, s)
@@ -583,30 +584,79 @@ func (n *Node) Configure(q *Queue, s queue.Settings, dead DeadLetter) {
 			q.part.wake()
 		}
 	})
+	if forget {
+		n.forgetAllHeld(q)
+	}
 	if retry {
 		n.retryHeld(q)
 	}
 }
 
+// forgetAllHeld is forgetHeld of a classic queue, in slices. Should at-least-once be switched on again meanwhile, what is
+// still held stays.
+func (n *Node) forgetAllHeld(q *Queue) {
+	var f forgotten
+	var held []queue.Death
+	var cursor queue.SaveCursor
+	for done := false; !done; {
+		gone := n.with(q, func(h *hold) {
+			if q.m.Settings().AtLeastOnce {
+				done = true
+			} else {
+				held, cursor, done = q.m.HeldFrom(cursor, sliceLimit, held[:0])
+			}
+			h.entries = len(held)
+			for i := range held {
+				n.forgetDeath(h, q, &held[i], &f)
+			}
+			held = held[:0]
+			if done {
+				q.forgetting = false
+				n.endForget(q, &f)
+			}
+		})
+		done = done || gone != nil
+	}
+}
+
+// forgotten is how much forgetHeld has deleted.
+type forgotten struct {
+	messages int
+	bytes    int64
+}
+
 // forgetHeld deletes the deaths that wait for their targets, as RabbitMQ does
 // when at-least-once is switched off.
 func (n *Node) forgetHeld(h *hold, q *Queue) {
-	messages, bytes := 0, q.m.Totals().HeldBytes
+	var f forgotten
 	q.m.RangeHeld(func(d queue.Death) bool {
-		if body, history, ok := q.m.Bury(d.ID); ok {
-			q.count(d.Reason, q.endOf(d.ID))
-			h.drop(body, history)
-			if d.Logged && q.part.group == nil {
-				h.frame.settle(q.Incarnation, d.ID)
-			}
-			messages++
-		}
+		n.forgetDeath(h, q, &d, &f)
 		return true
 	})
-	q.keepOffers()
-	if messages > 0 {
+	n.endForget(q, &f)
+}
+
+func (n *Node) forgetDeath(h *hold, q *Queue, d *queue.Death, f *forgotten) {
+	body, history, ok := q.m.Bury(d.ID)
+	if !ok {
+		return
+	}
+	q.stats.Dead[d.Reason.Counted()][q.endOf(d.ID)]++ // for the node it counts since it died
+	h.drop(body, history)
+	if d.Logged && q.part.group == nil {
+		h.frame.settle(q.Incarnation, d.ID)
+	}
+	f.messages++
+	f.bytes += int64(d.Size)
+}
+
+func (n *Node) endForget(q *Queue, f *forgotten) {
+	if q.m.Totals().Held == 0 {
+		q.keepOffers()
+	}
+	if f.messages > 0 {
 		n.Logger.Info("Deleted dead-lettered messages that waited for their targets",
-			"vhost", q.VHost, "queue", q.Name, "messages", messages, "bytes", bytes)
+			"vhost", q.VHost, "queue", q.Name, "messages", f.messages, "bytes", f.bytes)
 	}
 }
 

@@ -31,12 +31,14 @@ type Queue struct {
 	answered map[queue.ID][]uint64
 	// Likewise those in other logs that were asked and have not answered, and the
 	// entries that somebody has refused since they were tried last.
-	asked    map[queue.ID][]uint64
-	balked   map[queue.ID]bool
-	offers   map[queue.ID]onOffer // who waits in this process for what is offered to other logs
-	transit  int                  // messages on their way to other logs
-	stranded int                  // of those, whose target is gone
-	stats    Stats
+	asked  map[queue.ID][]uint64
+	balked map[queue.ID]bool
+	// What is held is being deleted, and not tried again: see Node.forgetAllHeld.
+	forgetting bool
+	offers     map[queue.ID]onOffer // who waits in this process for what is offered to other logs
+	transit    int                  // messages on their way to other logs
+	stranded   int                  // of those, whose target is gone
+	stats      Stats
 	// Of a queue that Delete has accepted, the consumers there were, whom Deleted tells.
 	left     []*queue.Consumer
 	calmc    []calmWait // who waits for what has died to leave
