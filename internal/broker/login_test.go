@@ -214,6 +214,41 @@ func TestPermissionsOfBackends(t *testing.T) {
 	}
 }
 
+// BR-3.5: of many keys each is asked for once, in their order and up to the first that is refused, and few looks at
+// the publish tell which they are.
+func TestManyKeysOfBackends(t *testing.T) {
+	const keys = 100
+	o := &oracle{passwords: map[string]string{"ada": "a"}}
+	b := openWith(t, Options{AuthBackends: []AuthBackend{{o, o}}})
+	id, err := b.Authenticate(context.Background(), auth.Credentials{User: "ada", Password: "a"}, loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Publication{Exchange: []byte("amq.topic"), Key: []byte("k0")}
+	asks := []string{"write exchange 'amq.topic' in vhost '/'"}
+	for i := range keys {
+		key := fmt.Sprint("k", i)
+		asks = append(asks, "write topic '"+key+"' in exchange 'amq.topic' in vhost '/'")
+		if i > 0 {
+			p.cc = append(p.cc, []byte(key))
+		}
+	}
+	c := b.For(id, "/")
+	looks := 0
+	err = c.decided(func() error {
+		looks++
+		_, err := c.route(p)
+		return err
+	})
+	if err != nil || !slices.Equal(o.asked, asks) || looks > 3 {
+		t.Errorf("%v; %d looks, asked %d times: %q", err, looks, len(o.asked), o.asked)
+	}
+	o.asked, o.deny = nil, regexp.MustCompile("'k7'")
+	if _, err := b.For(id, "/").Route(p); err == nil || !slices.Equal(o.asked, asks[:9]) {
+		t.Errorf("%v; asked %q", err, o.asked)
+	}
+}
+
 // BR-3.6: an answer holds for a few seconds, and what was routed by it no longer.
 func TestAnswersOfBackendsGetOld(t *testing.T) {
 	o := &oracle{passwords: map[string]string{"ada": "a"}}

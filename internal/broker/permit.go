@@ -67,8 +67,8 @@ type elsewhere struct {
 	by     admission.Backend
 	who    admission.Question // as far as all questions are the same
 	known  map[admission.Question]answer
-	wanted admission.Question
-	oldest time.Time // when the first of known ceases to hold; zero: none is
+	wanted []admission.Question // by the operation at hand, in the order in which it needs them
+	oldest time.Time            // when the first of known ceases to hold; zero: none is
 }
 
 // answer is what a backend said; nil is yes.
@@ -90,7 +90,7 @@ func (e *elsewhere) check(a topology.Access, r topology.Resource) error {
 	if known, ok := e.known[q]; ok {
 		return known.err
 	}
-	e.wanted = q
+	e.wanted = append(e.wanted, q)
 	return errUndecided
 }
 
@@ -112,6 +112,7 @@ func (c *Connection) decided(op func() error) error {
 	}
 	c.forgetAnswers()
 	for {
+		c.elsewhere.wanted = nil
 		err := op()
 		if !errors.Is(err, errUndecided) {
 			return err
@@ -127,9 +128,17 @@ func (c *Connection) forgetAnswers() {
 	}
 }
 
-// ask asks for what was wanted. An answer that did not come is a no for this operation.
+// ask asks for what was wanted, up to the first no.
 func (e *elsewhere) ask(b *Broker) {
-	q := e.wanted
+	for _, q := range e.wanted {
+		if !e.allowed(b, q) {
+			return
+		}
+	}
+}
+
+// allowed asks one question. An answer that did not come is a no for this operation.
+func (e *elsewhere) allowed(b *Broker, q admission.Question) bool {
 	err := e.by.Allow(b.life, q)
 	until := time.Now().Add(answersHold)
 	if err != nil {
@@ -144,6 +153,7 @@ func (e *elsewhere) ask(b *Broker) {
 		e.oldest = until
 	}
 	e.known[q] = answer{err, until}
+	return err == nil
 }
 
 // because is what RabbitMQ adds to a refusal that a backend gave.

@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -427,17 +428,21 @@ func (c *Connection) permitKeys(x *topology.Exchange, first []byte, more [][]byt
 		return false, nil
 	}
 	compared := 0
+	var undecided error
 	for _, key := range distinctKeys(first, more) {
 		if compared += 1 + len(key); compared > keysAtOnce {
 			c.b.onPause()
 			compared, paused = 0, true
 		}
 		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
-		if err := c.permit(topology.Write, r); err != nil {
-			return paused, err
+		switch err := c.permit(topology.Write, r); {
+		case errors.Is(err, errUndecided):
+			undecided = err // the others are asked for at once, too
+		case err != nil:
+			return paused, cmp.Or(undecided, err) // the first that is refused is what counts
 		}
 	}
-	return paused, nil
+	return paused, undecided
 }
 
 // internalExchange is the refusal of a publish to an exchange that takes none of clients (BR-5.11).
