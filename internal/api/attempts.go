@@ -83,13 +83,17 @@ func (s *server) listUserQueues(r *request) (any, error) {
 			owned[c.Owner()] = true
 		}
 	}
-	items := []map[string]any{}
+	var queues []broker.QueueInfo
 	r.eachVHost(func(v *topology.VHost) {
-		for _, q := range v.Queues() {
+		v.EachQueue(func(q *topology.Queue) {
 			if q.Exclusive && owned[q.Owner] {
-				items = append(items, map[string]any{"name": string(q.Name), "vhost": string(q.VHost)})
+				queues = append(queues, broker.Describe(q))
 			}
-		}
+		})
 	})
+	items := []map[string]any{}
+	for _, q := range broker.SortQueues(queues) {
+		items = append(items, map[string]any{"name": string(q.Decl.Name), "vhost": string(q.Decl.VHost)})
+	}
 	return objects(items), nil
 }

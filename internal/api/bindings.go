@@ -56,7 +56,7 @@ func (s *server) listBindingsBetween(r *request) (any, error) {
 	source, kind, destination := r.ends()
 	var found []*topology.Binding
 	r.eachVHost(func(v *topology.VHost) { found = v.BindingsBetween(source, kind, destination) })
-	return bindingList(found), nil
+	return bindingList(topology.SortBindings(found)), nil
 }
 
 func (s *server) postBinding(r *request) (any, error) {

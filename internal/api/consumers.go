@@ -15,12 +15,10 @@ func (s *server) eachConsumer(chosen func(message.VHost) bool, f func(broker.Que
 			if !chosen(v.Name) {
 				continue
 			}
-			for _, q := range v.Queues() {
-				queues = append(queues, broker.Describe(q))
-			}
+			v.EachQueue(func(q *topology.Queue) { queues = append(queues, broker.Describe(q)) })
 		}
 	})
-	for _, q := range queues {
+	for _, q := range broker.SortQueues(queues) {
 		for _, c := range s.b.Consumers(q) {
 			f(q, c)
 		}

@@ -17,6 +17,7 @@ func (s *server) exportDefinitions(*request) (any, error) {
 	users, vhosts := []any{}, []any{}
 	permissions, topicPermissions, globals := []any{}, []any{}, []any{}
 	all := newObjectsOfVHosts()
+	var rules []*topology.RuleSet
 	var taken []*topology.Snapshot
 	s.b.Read(func(state *topology.State, u *auth.Users) {
 		for _, user := range u.List() {
@@ -36,10 +37,13 @@ func (s *server) exportDefinitions(*request) (any, error) {
 		}
 		for _, v := range state.VHosts() {
 			vhosts = append(vhosts, map[string]any{"name": string(v.Name), "limits": v.Limits(), "metadata": exportMetadata(state, v)})
-			all.addRules(v)
+			rules = append(rules, v.RuleSet())
 			taken = append(taken, v.Snapshot())
 		}
 	})
+	for _, r := range rules {
+		all.addRules(r)
+	}
 	for _, t := range taken {
 		all.add(t)
 	}
@@ -56,6 +60,7 @@ func (s *server) exportVHostDefinitions(r *request) (any, error) {
 	doc["original_vhost_name"] = string(r.vhost())
 	doc["explanation"] = "Definitions of virtual host '" + string(r.vhost()) + "'"
 	all := newObjectsOfVHosts()
+	var rules *topology.RuleSet
 	var taken *topology.Snapshot
 	s.b.Read(func(state *topology.State, _ *auth.Users) {
 		v, ok := state.VHost(r.vhost())
@@ -63,12 +68,12 @@ func (s *server) exportVHostDefinitions(r *request) (any, error) {
 			return
 		}
 		doc["description"], doc["limits"], doc["metadata"] = v.Metadata.Description, v.Limits(), exportMetadata(state, v)
-		all.addRules(v)
-		taken = v.Snapshot()
+		rules, taken = v.RuleSet(), v.Snapshot()
 	})
 	if taken == nil {
 		return nil, notFound
 	}
+	all.addRules(rules)
 	all.add(taken)
 	all.forgetVHost()
 	all.put(doc)
@@ -101,8 +106,8 @@ func newObjectsOfVHosts() objectsOfVHosts {
 	return objectsOfVHosts{"parameters": {}, "policies": {}, "queues": {}, "exchanges": {}, "bindings": {}}
 }
 
-// addRules collects the parameters and policies of a virtual host, which needs the lock.
-func (o objectsOfVHosts) addRules(v *topology.VHost) {
+// addRules collects the parameters and policies of a virtual host.
+func (o objectsOfVHosts) addRules(v *topology.RuleSet) {
 	o["parameters"] = append(o["parameters"], parametersOf(v, "")...)
 	for _, p := range v.Policies(false) {
 		o["policies"] = append(o["policies"], showPolicy(p))

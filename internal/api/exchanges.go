@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"slices"
 
 	"bartleby.mq/internal/broker"
@@ -23,10 +24,9 @@ func (s *server) describeExchange(x *topology.Exchange) exchangeInfo {
 func (s *server) listExchanges(r *request) (any, error) {
 	var infos []exchangeInfo
 	r.eachVHost(func(v *topology.VHost) {
-		for _, x := range v.Exchanges() {
-			infos = append(infos, s.describeExchange(x))
-		}
+		v.EachExchange(func(x *topology.Exchange) { infos = append(infos, s.describeExchange(x)) })
 	})
+	slices.SortFunc(infos, func(a, b exchangeInfo) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.Name, b.Name)) })
 	return listOf(infos, func(x exchangeInfo) string { return string(x.Name) }, r.showExchange), nil
 }
 
@@ -113,7 +113,7 @@ func (s *server) listBindingsFrom(r *request) (any, error) {
 	if taken != nil {
 		found = slices.DeleteFunc(taken.Bindings(), func(b *topology.Binding) bool { return b.SourceName() != "" })
 	}
-	return bindingList(found), nil
+	return bindingList(topology.SortBindings(found)), nil
 }
 
 func (s *server) listBindingsTo(r *request) (any, error) {
@@ -123,5 +123,5 @@ func (s *server) listBindingsTo(r *request) (any, error) {
 			found = x.BindingsTo()
 		}
 	})
-	return bindingList(found), nil
+	return bindingList(topology.SortBindings(found)), nil
 }

@@ -51,13 +51,11 @@ func (s *server) overview(r *request) (any, error) {
 	var queues []broker.QueueInfo
 	var stats []*broker.ExchangeStats
 	r.eachVHost(func(v *topology.VHost) {
-		for _, x := range v.Exchanges() {
+		v.EachExchange(func(x *topology.Exchange) {
 			exchanges++
 			stats = append(stats, s.b.ExchangeStats(x))
-		}
-		for _, q := range v.Queues() {
-			queues = append(queues, broker.Describe(q))
-		}
+		})
+		v.EachQueue(func(q *topology.Queue) { queues = append(queues, broker.Describe(q)) })
 	})
 	for _, q := range queues {
 		addCounts(&total, s.b.Counts(q))

@@ -32,16 +32,22 @@ func showParameter(vhost, component, name string, value any) map[string]any {
 	return map[string]any{"vhost": vhost, "component": component, "name": name, "value": value}
 }
 
+// rules are those of the virtual hosts that the request is about.
+func (r *request) rules() (taken []*topology.RuleSet) {
+	r.eachVHost(func(v *topology.VHost) { taken = append(taken, v.RuleSet()) })
+	return taken
+}
+
 // parametersOf lists what a virtual host has under a component, or under all of
 // them for "", where RabbitMQ leaves policies out.
-func parametersOf(v *topology.VHost, component string) (items []map[string]any) {
-	name := string(v.Name)
+func parametersOf(v *topology.RuleSet, component string) (items []map[string]any) {
+	name := string(v.VHost)
 	if component == policyComponent {
 		for _, p := range v.Policies(false) {
 			items = append(items, showParameter(name, policyComponent, p.Name, policyValue(p)))
 		}
 	}
-	if limits := v.Limits(); len(limits) > 0 && (component == "" || component == vhostLimitsComponent) {
+	if limits := v.Limits; len(limits) > 0 && (component == "" || component == vhostLimitsComponent) {
 		items = append(items, showParameter(name, vhostLimitsComponent, vhostLimitsName, limits))
 	}
 	if component == "" || component == operatorPolicyComponent {
@@ -61,19 +67,21 @@ func policyValue(p *topology.Policy) map[string]any {
 
 func (s *server) listParameters(r *request) (any, error) {
 	items := []map[string]any{}
-	r.eachVHost(func(v *topology.VHost) { items = append(items, parametersOf(v, r.params["component"])...) })
+	for _, rules := range r.rules() {
+		items = append(items, parametersOf(rules, r.params["component"])...)
+	}
 	return objects(items), nil
 }
 
 func (s *server) getParameter(r *request) (any, error) {
 	var found map[string]any
-	r.eachVHost(func(v *topology.VHost) {
-		for _, p := range parametersOf(v, r.params["component"]) {
+	for _, rules := range r.rules() {
+		for _, p := range parametersOf(rules, r.params["component"]) {
 			if p["name"] == r.params["name"] && p["component"] != policyComponent {
 				found = p
 			}
 		}
-	})
+	}
 	if found == nil {
 		return nil, notFound
 	}

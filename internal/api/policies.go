@@ -15,7 +15,9 @@ func showPolicy(p *topology.Policy) map[string]any {
 func (s *server) listPolicies(operator bool) func(*request) (any, error) {
 	return func(r *request) (any, error) {
 		var found []*topology.Policy
-		r.eachVHost(func(v *topology.VHost) { found = append(found, v.Policies(operator)...) })
+		for _, rules := range r.rules() {
+			found = append(found, rules.Policies(operator)...)
+		}
 		return listOf(found, func(p *topology.Policy) string { return p.Name }, showPolicy), nil
 	}
 }

@@ -36,10 +36,9 @@ func (s *server) listQueuesInDetail(r *request) (any, error) {
 func (r *request) queueList(show func(broker.QueueInfo) map[string]any) list {
 	var infos []broker.QueueInfo
 	r.eachVHost(func(v *topology.VHost) {
-		for _, q := range v.Queues() {
-			infos = append(infos, broker.Describe(q))
-		}
+		v.EachQueue(func(q *topology.Queue) { infos = append(infos, broker.Describe(q)) })
 	})
+	broker.SortQueues(infos)
 	if r.flag("disable_stats") {
 		show = r.showQueueBriefly
 	}
@@ -325,7 +324,7 @@ func (s *server) listQueueBindings(r *request) (any, error) {
 		// RabbitMQ makes the default binding up of the name, be there such a queue or not.
 		return objects([]map[string]any{defaultBinding(r.vhost(), r.queueName())}), nil
 	}
-	return bindingList(found), nil
+	return bindingList(topology.SortBindings(found)), nil
 }
 
 // escapeSegment encodes a name as one segment of a path.

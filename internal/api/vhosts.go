@@ -24,12 +24,8 @@ type vhostInfo struct {
 // describeVHost: everything is locked for reading.
 func (s *server) describeVHost(state *topology.State, v *topology.VHost) vhostInfo {
 	i := vhostInfo{name: string(v.Name), metadata: v.Metadata, defaultType: state.DefaultQueueType(v), profile: v.Profile()}
-	for _, q := range v.Queues() {
-		i.queues = append(i.queues, broker.Describe(q))
-	}
-	for _, x := range v.Exchanges() {
-		i.exchanges = append(i.exchanges, s.b.ExchangeStats(x))
-	}
+	v.EachQueue(func(q *topology.Queue) { i.queues = append(i.queues, broker.Describe(q)) })
+	v.EachExchange(func(x *topology.Exchange) { i.exchanges = append(i.exchanges, s.b.ExchangeStats(x)) })
 	return i
 }
 

@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"cmp"
+	"slices"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
@@ -36,6 +39,16 @@ func Describe(q *topology.Queue) QueueInfo {
 		Decl: q, Policy: q.Policy, OperatorPolicy: q.OperatorPolicy, Definition: q.EffectiveDefinition(),
 		Effective: q.Effective, runtime: runtimeOf(q),
 	}
+}
+
+// SortQueues puts queues in the order of their virtual hosts and names.
+func SortQueues(list []QueueInfo) []QueueInfo {
+	slices.SortFunc(list, func(a, b QueueInfo) int { return a.compare(&b) })
+	return list
+}
+
+func (q *QueueInfo) compare(o *QueueInfo) int {
+	return cmp.Or(cmp.Compare(q.Decl.VHost, o.Decl.VHost), cmp.Compare(q.Decl.Name, o.Decl.Name))
 }
 
 // Counts are what the queue holds and has done, as of now. A queue deleted

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
@@ -19,11 +21,10 @@ func (b *Broker) Survey() []Surveyed {
 	var all []Surveyed
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		for _, v := range s.VHosts() {
-			for _, q := range v.Queues() {
-				all = append(all, Surveyed{Queue: q, Info: Describe(q)})
-			}
+			v.EachQueue(func(q *topology.Queue) { all = append(all, Surveyed{Queue: q, Info: Describe(q)}) })
 		}
 	})
+	slices.SortFunc(all, func(a, b Surveyed) int { return a.Info.compare(&b.Info) })
 	b.node.SettleAll()
 	for i := range all {
 		all[i].Counts = b.node.CountsNow(runtimeOf(all[i].Queue))

@@ -1,6 +1,10 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/topology"
@@ -19,10 +23,13 @@ func (s *scrape) exchanges() (list []shownExchange) {
 			if !s.sees(v.Name) {
 				continue
 			}
-			for _, x := range v.Exchanges() {
-				list = append(list, shownExchange{string(x.VHost), string(x.Name), string(x.Type), len(x.BindingsFrom()), s.Broker.ExchangeStats(x)})
-			}
+			v.EachExchange(func(x *topology.Exchange) {
+				list = append(list, shownExchange{string(x.VHost), string(x.Name), string(x.Type), x.BindingsFromCount(), s.Broker.ExchangeStats(x)})
+			})
 		}
+	})
+	slices.SortFunc(list, func(a, b shownExchange) int {
+		return cmp.Or(strings.Compare(a.vhost, b.vhost), strings.Compare(a.name, b.name))
 	})
 	return list
 }

@@ -184,9 +184,9 @@ func (c *call) listOf(f *fields, find func(v *topology.VHost) (func() []*topolog
 	return &bindingList{some, next, p.size}, nil
 }
 
-// these are bindings that are listed already.
+// these are bindings that are yet to be put in order.
 func these(list []*topology.Binding) func() []*topology.Binding {
-	return func() []*topology.Binding { return list }
+	return func() []*topology.Binding { return topology.SortBindings(list) }
 }
 
 // listBindings lists all bindings of a virtual host.

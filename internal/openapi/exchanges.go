@@ -96,15 +96,18 @@ func listExchanges(c *call) (any, error) {
 		return nil, f.err
 	}
 	all := []exchange{}
+	var found []*topology.Exchange
 	err := c.in(vhost, func(v *topology.VHost) *refusal {
-		for _, x := range named(v.Exchanges()) {
-			all = append(all, exchange{string(x.Name), string(x.VHost), typeName(x.Type), x.AutoDelete, x.Internal, topology.ArgumentsJSON(x.Arguments)})
-		}
+		v.EachExchange(func(x *topology.Exchange) { found = append(found, x) })
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	for _, x := range named(found) {
+		all = append(all, exchange{string(x.Name), string(x.VHost), typeName(x.Type), x.AutoDelete, x.Internal, topology.ArgumentsJSON(x.Arguments)})
+	}
+	slices.SortFunc(all, func(a, b exchange) int { return strings.Compare(a.Name, b.Name) })
 	some, next := cut(p, all, func(x exchange) string { return x.Name })
 	return exchangeList{some, next, p.size}, nil
 }

@@ -2,6 +2,8 @@ package openapi
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
@@ -110,15 +112,18 @@ func listQueues(c *call) (any, error) {
 		return nil, f.err
 	}
 	all := []queue{}
+	var found []*topology.Queue
 	err := c.in(vhost, func(v *topology.VHost) *refusal {
-		for _, q := range v.Queues() {
-			all = append(all, queue{string(q.Name), string(q.VHost), c.p["InstanceId"], topology.ArgumentsJSON(q.Arguments), q.AutoDelete, q.Exclusive})
-		}
+		v.EachQueue(func(q *topology.Queue) { found = append(found, q) })
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	for _, q := range found {
+		all = append(all, queue{string(q.Name), string(q.VHost), c.p["InstanceId"], topology.ArgumentsJSON(q.Arguments), q.AutoDelete, q.Exclusive})
+	}
+	slices.SortFunc(all, func(a, b queue) int { return strings.Compare(a.Name, b.Name) })
 	some, next := cut(p, all, func(q queue) string { return q.Name })
 	return queueList{some, next, p.size}, nil
 }

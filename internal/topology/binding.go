@@ -90,13 +90,6 @@ func (s *bindings) takeAll() []*Binding {
 	return list
 }
 
-// sorted lists them by source, destination and key.
-func (s *bindings) sorted() []*Binding {
-	list := append(make([]*Binding, 0, len(s.list)), s.list...)
-	slices.SortFunc(list, func(a, b *Binding) int { return a.id.compare(b.id) })
-	return list
-}
-
 // bindingID is a binding's identity within its virtual host (BR-6.2). Arguments are compared as encoded bytes, sorted.
 type bindingID struct {
 	source      message.ExchangeName
@@ -382,7 +375,7 @@ func keysOf(propertiesKey string) (keys []message.RoutingKey, hashed bool) {
 // FindBinding finds the binding with a PropertiesKey, which may have been decoded once more, among BindingsLike it.
 // It needs no lock.
 func FindBinding(among []*Binding, propertiesKey string) (*Binding, bool) {
-	slices.SortFunc(among, func(a, b *Binding) int { return a.id.compare(b.id) })
+	SortBindings(among)
 	for _, b := range among {
 		if b.PropertiesKey() == propertiesKey {
 			return b, true
@@ -400,7 +393,7 @@ func FindBinding(among []*Binding, propertiesKey string) (*Binding, bool) {
 	return nil, false
 }
 
-// BindingsBetween lists the bindings from an exchange to a destination.
+// BindingsBetween lists the bindings from an exchange to a destination in no order: see SortBindings.
 func (v *VHost) BindingsBetween(source message.ExchangeName, kind ResourceKind, destination string) []*Binding {
 	var list []*Binding
 	if kind == QueueResource {

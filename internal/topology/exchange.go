@@ -72,6 +72,13 @@ func (v *VHost) ExchangeByKey(name []byte) (*Exchange, bool) {
 // Exchanges lists the exchanges by name.
 func (v *VHost) Exchanges() []*Exchange { return sortedValues(v.exchanges) }
 
+// EachExchange calls f for each exchange in no order, which takes the lock for less long.
+func (v *VHost) EachExchange(f func(*Exchange)) {
+	for _, x := range v.exchanges {
+		f(x)
+	}
+}
+
 // NoExchange is the refusal for an exchange that is missing (BR-5.6).
 func NoExchange(vhost message.VHost, name message.ExchangeName) error {
 	r := exchangeResource(vhost, name)
@@ -297,8 +304,11 @@ func (x *Exchange) leftUnused(v *VHost) bool {
 	return x.AutoDelete && len(x.out.list) == 0 && v.exchanges[x.Name] == x
 }
 
-// BindingsFrom lists the bindings whose source is the exchange, by destination and key.
-func (x *Exchange) BindingsFrom() []*Binding { return x.out.sorted() }
+// BindingsFrom lists the bindings whose source is the exchange in no order: see SortBindings.
+func (x *Exchange) BindingsFrom() []*Binding { return slices.Clone(x.out.list) }
+
+// BindingsFromCount is how many they are.
+func (x *Exchange) BindingsFromCount() int { return len(x.out.list) }
 
 // EachBindingFrom calls f for each of them in no order, which takes the lock for less long.
 func (x *Exchange) EachBindingFrom(f func(*Binding)) {
@@ -307,5 +317,11 @@ func (x *Exchange) EachBindingFrom(f func(*Binding)) {
 	}
 }
 
-// BindingsTo lists the bindings whose destination is the exchange.
-func (x *Exchange) BindingsTo() []*Binding { return x.in.sorted() }
+// BindingsTo lists the bindings whose destination is the exchange in no order: see SortBindings.
+func (x *Exchange) BindingsTo() []*Binding { return slices.Clone(x.in.list) }
+
+// SortBindings puts bindings of one virtual host in order, by source, destination and key, which needs no lock.
+func SortBindings(list []*Binding) []*Binding {
+	slices.SortFunc(list, func(a, b *Binding) int { return a.id.compare(b.id) })
+	return list
+}

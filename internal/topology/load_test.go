@@ -218,7 +218,7 @@ func TestALargePatternThatIsStoredIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, ok := s.VHost("v"); !ok || len(v.Policies(false)) != 1 {
+	if v, ok := s.VHost("v"); !ok || len(v.RuleSet().Policies(false)) != 1 {
 		t.Error("the policy is not there")
 	}
 }
@@ -310,7 +310,7 @@ func TestNamesThatAreNotTextAreReadFromTheirKeys(t *testing.T) {
 		t.Errorf("delete policy: %t, %v", existed, err)
 	}
 	f = f.restart()
-	if len(f.vhost().Queues()) != 0 || len(f.vhost().Policies(false)) != 0 {
+	if len(f.vhost().Queues()) != 0 || len(f.vhost().RuleSet().Policies(false)) != 0 {
 		t.Error("what was deleted came back")
 	}
 	if _, ok := f.vhost().Exchange("x\ufffd"); ok {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/message"
@@ -96,21 +95,7 @@ func (s *State) DeleteParameter(vhost message.VHost, component, name string) (bo
 }
 
 // Parameters lists the parameters of a component, or of all for "", by component and name.
-func (v *VHost) Parameters(component string) []Parameter {
-	var list []Parameter
-	for name, p := range v.parameters {
-		if component == "" || name.component == component {
-			list = append(list, p)
-		}
-	}
-	slices.SortFunc(list, func(a, b Parameter) int {
-		if c := strings.Compare(a.Component, b.Component); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return list
-}
+func (v *VHost) Parameters(component string) []Parameter { return v.RuleSet().Parameters(component) }
 
 // Parameter finds one parameter.
 func (v *VHost) Parameter(component, name string) (Parameter, bool) {

@@ -125,9 +125,6 @@ func (v *VHost) policySet(operator bool) *policySet {
 	return &v.policies
 }
 
-// Policies lists the policies or operator policies by name.
-func (v *VHost) Policies(operator bool) []*Policy { return v.policySet(operator).sorted() }
-
 // Policy finds a policy or operator policy.
 func (v *VHost) Policy(name string, operator bool) (*Policy, bool) {
 	return v.policySet(operator).find(name)

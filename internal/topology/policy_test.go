@@ -81,7 +81,7 @@ func TestDL_4_3_PolicyErrors(t *testing.T) {
 	expectRefusal(t, err, Invalid, "Validation failed\n\napply-to 'foo' unrecognised; should be one of: 'queues', 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'\n")
 	_, err = f.PutPolicy(vh, PolicyDecl{Name: "p", Pattern: ".*", Priority: "x", Definition: good}, false)
 	expectRefusal(t, err, Invalid, "Validation failed\n\npriority should be a number, actually was <<\"x\">>\n")
-	if len(f.vhost().Policies(false)) != 0 {
+	if len(f.vhost().RuleSet().Policies(false)) != 0 {
 		t.Error("a refused policy was kept")
 	}
 }

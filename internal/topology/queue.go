@@ -74,9 +74,9 @@ func (q *Queue) dialect() dialect {
 	return dialect{strict: q.Strict, classicAtLeastOnce: q.AtLeastOnce}
 }
 
-// Bindings lists the bindings to the queue by source and key; the implicit one of the default exchange comes first.
+// Bindings lists the bindings to the queue, with the implicit one of the default exchange, in no order: see SortBindings.
 func (q *Queue) Bindings() []*Binding {
-	return append([]*Binding{implicitBinding(q)}, q.in.sorted()...)
+	return append([]*Binding{implicitBinding(q)}, q.in.list...)
 }
 
 // Queue finds a queue.

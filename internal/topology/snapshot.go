@@ -3,6 +3,9 @@ package topology
 import (
 	"cmp"
 	"slices"
+	"strings"
+
+	"bartleby.mq/internal/message"
 )
 
 // Snapshot is what a virtual host has had at one moment. To take one needs the lock for reading, and copies pointers
@@ -51,6 +54,48 @@ func (s *Snapshot) Bindings() []*Binding {
 	for _, q := range s.Queues() {
 		list = append(list, implicitBinding(q))
 	}
-	slices.SortFunc(s.bindings, func(a, b *Binding) int { return a.id.compare(b.id) })
-	return append(list, s.bindings...)
+	return append(list, SortBindings(s.bindings)...)
+}
+
+// RuleSet is what a virtual host has had of policies, parameters and limits at one moment, taken and read as a Snapshot.
+type RuleSet struct {
+	VHost              message.VHost
+	Limits             map[Limit]int64
+	policies, operator policySet
+	parameters         []Parameter
+}
+
+// RuleSet takes them.
+func (v *VHost) RuleSet() *RuleSet {
+	r := &RuleSet{VHost: v.Name, Limits: v.Limits(), policies: v.policies, operator: v.operatorPolicies, parameters: make([]Parameter, 0, len(v.parameters))}
+	for _, p := range v.parameters {
+		r.parameters = append(r.parameters, p)
+	}
+	return r
+}
+
+// Policies lists the policies or operator policies by name.
+func (r *RuleSet) Policies(operator bool) []*Policy {
+	if operator {
+		return r.operator.sorted()
+	}
+	return r.policies.sorted()
+}
+
+// Parameters lists the parameters of a component, or of all for "", by component and name.
+func (r *RuleSet) Parameters(component string) []Parameter {
+	return sortedParameters(r.parameters, component)
+}
+
+func sortedParameters(all []Parameter, component string) []Parameter {
+	var list []Parameter
+	for _, p := range all {
+		if component == "" || p.Component == component {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b Parameter) int {
+		return cmp.Or(strings.Compare(a.Component, b.Component), strings.Compare(a.Name, b.Name))
+	})
+	return list
 }

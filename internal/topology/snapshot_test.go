@@ -21,3 +21,34 @@ func TestASnapshotIsTakenInFewSteps(t *testing.T) {
 		t.Errorf("%d bindings", len(list))
 	}
 }
+
+// So is what there is of rules.
+func TestARuleSetIsTakenInFewSteps(t *testing.T) {
+	f := newFixture(t, Options{})
+	const rules = 300
+	for i := range rules {
+		name := fmt.Sprintf("%03d", rules-i)
+		for _, component := range []string{"b", "a"} {
+			if _, err := f.PutParameter(Parameter{VHost: vh, Component: component, Name: name, Value: []byte("1")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := f.PutPolicy(vh, PolicyDecl{Name: name, Pattern: "^x", Definition: Definition{"max-length": int64(1)}}, i%2 == 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := f.vhosts[vh]
+	if n := testing.AllocsPerRun(10, func() { v.RuleSet() }); n > 4 {
+		t.Errorf("%v allocations for %d parameters and %d policies", n, 2*rules, rules)
+	}
+	s := v.RuleSet()
+	if p := s.Parameters(""); len(p) != 2*rules || p[0].Component != "a" || p[0].Name != "001" || p[2*rules-1].Component != "b" {
+		t.Errorf("%d parameters: %v", len(p), p[0])
+	}
+	if p := s.Parameters("b"); len(p) != rules || p[0].Name != "001" {
+		t.Errorf("%d parameters of a component", len(p))
+	}
+	if p, o := s.Policies(false), s.Policies(true); len(p) != rules/2 || len(o) != rules/2 || p[0].Name != "001" || o[0].Name != "002" {
+		t.Errorf("%d policies from %s on, %d operator policies from %s on", len(p), p[0].Name, len(o), o[0].Name)
+	}
+}
