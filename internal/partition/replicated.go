@@ -417,7 +417,7 @@ func (p *Partition) tickReplicated() {
 		q := p.timers[0]
 		p.unschedule(q)
 		switch {
-		case !p.group.leads || q.gone || q.deletion != nil: // what dies now would go with it
+		case !p.group.leads || q.gone || p.group.declared[q.Incarnation] != q: // it is deleted, or about to be: what dies now would go with it
 		case q.m.Unused(now):
 			unused = q.foundUnused(unused)
 		case q.m.ReadsAhead(now):
