@@ -29,7 +29,7 @@ func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, re
 	r.b.topo.RLock()
 	defer r.b.topo.RUnlock()
 	v, ok := r.b.state.VHost(q.VHost)
-	if !ok {
+	if !ok || !v.Had(q.Incarnation) {
 		return out, false, false
 	}
 	x, ok := v.Exchange(message.ExchangeName(exchange))
@@ -55,9 +55,10 @@ func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, re
 }
 
 // HasVHost implements partition.Router.
-func (r deadRouter) HasVHost(v message.VHost) bool {
+func (r deadRouter) HasVHost(name message.VHost, incarnation uint64) bool {
 	r.b.topo.RLock()
-	_, ok := r.b.state.VHost(v)
+	v, ok := r.b.state.VHost(name)
+	ok = ok && v.Had(incarnation)
 	r.b.topo.RUnlock()
 	_ = r.b.awaitRemovals() // behind the look, as in RouteDead; a failure ends the node
 	return ok

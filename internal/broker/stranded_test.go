@@ -72,3 +72,71 @@ func TestRelocateStranded(t *testing.T) {
 		t.Errorf("%d are counted, want 2", n)
 	}
 }
+
+// What was on its way in a virtual host that is deleted goes with it, also what arrives nowhere only when there is
+// another of the same name, and after a crash.
+func TestNothingOfADeletedVHostComesIntoTheNext(t *testing.T) {
+	for _, kinds := range [][2]string{{"quorum", "classic"}, {"classic", "quorum"}} {
+		for _, end := range []string{"running", "killed"} {
+			t.Run(kinds[0]+" to "+kinds[1]+", "+end, func(t *testing.T) {
+				sent := make(chan struct{})
+				d := newDisk()
+				guest := start(t, d, func(name string) {
+					if name == partition.FailMailSent {
+						<-sent
+					}
+				})
+				var c *Connection
+				again := func() {
+					t.Helper()
+					if _, err := guest.b.PutVHost("v", topology.Metadata{}, "guest"); err != nil {
+						t.Fatal(err)
+					}
+					c = guest.b.As("guest", "v")
+					declare(t, c, "new", amqp091.Field{Key: "x-queue-type", Value: kinds[1]})
+					declare(t, c, "parking", amqp091.Field{Key: "x-queue-type", Value: kinds[1]})
+				}
+				again()
+				declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: kinds[0]},
+					amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "new"})
+				const messages = 3
+				for range messages {
+					if !offer(t, c, "work", "m") {
+						t.Fatal("not routed")
+					}
+				}
+				if err := c.Take("work", messages, RejectRemoves, func(*Shown) bool { return true }); err != nil {
+					t.Fatal(err)
+				}
+				waiting := func() (n int) {
+					for _, o := range guest.b.node.Outboxes() {
+						n += o.Waiting
+					}
+					return n
+				}
+				eventually(t, "all are on their way", func() bool { return waiting() == messages })
+				if err := guest.b.DeleteVHost("v"); err != nil {
+					t.Fatal(err)
+				}
+				again()
+				d = d.crash()
+				close(sent)
+				if end == "killed" {
+					guest = start(t, d, nil)
+					c = guest.b.As("guest", "v")
+				}
+				eventually(t, "none is on its way", func() bool { return waiting() == 0 })
+				if moved, err := guest.b.RelocateStranded("v", "", "parking", 0); moved != 0 || err != nil {
+					t.Errorf("%d messages were sent to another queue: %v", moved, err)
+				}
+				guest.b.node.RetryStranded()
+				eventually(t, "none is stranded", func() bool { return guest.b.node.Stranded() == 0 })
+				for _, name := range []string{"new", "parking"} {
+					if n := ready(t, c, name); n != 0 {
+						t.Errorf("%s has %d messages of a virtual host that was deleted", name, n)
+					}
+				}
+			})
+		}
+	}
+}

@@ -301,7 +301,7 @@ func (h *letterHost) RouteDead(_ *Queue, exchange string, _ []string, _ message.
 }
 
 // HasVHost implements Router.
-func (h *letterHost) HasVHost(message.VHost) bool { return true }
+func (h *letterHost) HasVHost(message.VHost, uint64) bool { return true }
 
 // QueueUnused implements Router.
 func (h *letterHost) QueueUnused(*Queue) {}

@@ -48,8 +48,9 @@ type Router interface {
 	// exists is false if there is no such exchange. byKeys is true if the answer
 	// depends on nothing but the exchange and the keys.
 	RouteDead(q *Queue, exchange string, keys []string, r message.Record, h *deadletter.History, out []*Queue) (targets []*Queue, exists, byKeys bool)
-	// HasVHost says whether there is such a virtual host. What it says is on disk.
-	HasVHost(v message.VHost) bool
+	// HasVHost says whether the virtual host is still there that a queue of that number was in: another of the same name
+	// is not. What it says is on disk.
+	HasVHost(v message.VHost, incarnation uint64) bool
 	// QueueUnused is told that a queue's x-expires has passed. It may wait: nothing else does
 	// for it but other queues that have expired.
 	QueueUnused(q *Queue)

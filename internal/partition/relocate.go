@@ -92,6 +92,9 @@ func (n *Node) Relocate(r Relocation) (moved int, err error) {
 
 // relocate sends one where it is asked to go.
 func (n *Node) relocate(s *strandedEntry, to *Queue) (moved bool, err error) {
+	if !n.Router.HasVHost(s.e.vhost, s.e.source) {
+		return false, nil // the next retry ends it
+	}
 	if to == nil {
 		if to = n.sourceOf(s); to == nil {
 			return false, nil

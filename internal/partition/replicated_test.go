@@ -119,7 +119,7 @@ func (f *fleet) RouteDead(_ *Queue, exchange string, _ []string, _ message.Recor
 	return out, ok, true
 }
 
-func (f *fleet) HasVHost(message.VHost) bool { return true }
+func (f *fleet) HasVHost(message.VHost, uint64) bool { return true }
 
 func (f *fleet) QueueUnused(*Queue) {}
 

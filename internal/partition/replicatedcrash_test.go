@@ -71,7 +71,7 @@ func (w *mailWorld) RouteDead(q *Queue, exchange string, _ []string, _ message.R
 	return out, ok, true
 }
 
-func (w *mailWorld) HasVHost(message.VHost) bool { return !w.vhostGone.Load() }
+func (w *mailWorld) HasVHost(message.VHost, uint64) bool { return !w.vhostGone.Load() }
 
 func (w *mailWorld) QueueUnused(q *Queue) {
 	if w.unused != nil {

@@ -142,7 +142,7 @@ func (n *Node) retryOne(s *strandedEntry) (gone bool, err error) {
 	}
 	p := n.planStranded(s)
 	if len(p.targets)+len(p.remote) == 0 {
-		if n.Router.HasVHost(s.e.vhost) {
+		if n.Router.HasVHost(s.e.vhost, s.e.source) {
 			return false, nil
 		}
 		return n.dropStranded(s)

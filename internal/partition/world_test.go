@@ -60,7 +60,7 @@ func (w *world) RouteDead(_ *Queue, exchange string, _ []string, _ message.Recor
 	return out, ok, true
 }
 
-func (w *world) HasVHost(message.VHost) bool { return true }
+func (w *world) HasVHost(message.VHost, uint64) bool { return true }
 
 func (w *world) QueueUnused(*Queue) {}
 

@@ -178,6 +178,9 @@ func (l *loader) build() (*State, error) {
 	for _, r := range l.vhosts {
 		v := s.addVHost(r.Name)
 		v.Metadata = r.Meta
+		if v.before = r.Before; v.before > s.incarnation { // the counter is lost: no queue of it may have one of these numbers
+			s.GoOnFrom(v.before)
+		}
 		for limit, n := range r.Limits {
 			v.limits[limit] = n
 		}

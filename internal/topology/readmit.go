@@ -57,6 +57,10 @@ func (s *State) Readmit(r Readmitted) (*Queue, error) {
 		return nil, err
 	}
 	q := &Queue{VHost: r.VHost, Name: r.Name, Durable: true, Arguments: args, Incarnation: r.Incarnation, Strict: s.options.Strict, Group: r.Group, encoded: encoded}
+	if !v.Had(q.Incarnation) { // it was deleted with what it had, or the queue was in another
+		v.before = q.Incarnation - 1
+		s.logVHost(v)
+	}
 	s.addQueue(v, q)
 	s.revision++
 	s.logQueue(q)

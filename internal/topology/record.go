@@ -38,6 +38,7 @@ type vhostRecord struct {
 	Name    message.VHost   `json:"name"`
 	Meta    Metadata        `json:"metadata"`
 	Limits  map[Limit]int64 `json:"limits,omitempty"`
+	Before  uint64          `json:"made_after_queue,omitempty"`
 }
 
 type exchangeRecord struct {
@@ -130,7 +131,7 @@ func parameterKey(v message.VHost, component, name string) string {
 func globalParameterKey(name string) string { return change.Key(globalParameterKind, name) }
 
 func (s *State) logVHost(v *VHost) {
-	s.log.Put(vhostKey(v.Name), vhostRecord{recordVersion, v.Name, v.Metadata, v.limits})
+	s.log.Put(vhostKey(v.Name), vhostRecord{recordVersion, v.Name, v.Metadata, v.limits, v.before})
 }
 
 func (s *State) logExchange(x *Exchange) {

@@ -34,7 +34,11 @@ type VHost struct {
 	policies         policySet
 	operatorPolicies policySet
 	parameters       map[parameterName]Parameter
+	before           uint64 // the last number that a queue was given before this virtual host was made
 }
+
+// Had says whether a queue with that number may be in the virtual host, or have been: those of another that had its name were not.
+func (v *VHost) Had(incarnation uint64) bool { return incarnation > v.before }
 
 // Limit names a limit of a virtual host (BR-3.7).
 type Limit string
@@ -79,6 +83,7 @@ func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool
 	}
 	if !ok {
 		v = s.addVHost(name)
+		v.before = s.incarnation
 	}
 	v.Metadata = m
 	v.Metadata.Tags = slices.Clone(m.Tags)
