@@ -44,7 +44,7 @@ func (s *server) relocateStranded(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	moved, err := s.b.RelocateStranded(r.vhost(), message.QueueName(from), message.QueueName(to), int(min(limit, maxRelocated)))
+	moved, err := s.b.RelocateStranded(r.Context(), r.vhost(), message.QueueName(from), message.QueueName(to), int(min(limit, maxRelocated)))
 	if err != nil {
 		return nil, err
 	}

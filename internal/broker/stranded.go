@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
@@ -10,8 +12,8 @@ import (
 // RelocateStranded sends messages of a virtual host that are stranded on their way to
 // another queue, or with an empty name back to the queue they left: those that left
 // the queue from, or if that is empty any. limit is how many at most, 0 all. It
-// returns how many went; what has no place there stays stranded.
-func (b *Broker) RelocateStranded(v message.VHost, from, to message.QueueName, limit int) (moved int, err error) {
+// returns how many went; what has no place there stays stranded. Nothing more goes once ctx has ended.
+func (b *Broker) RelocateStranded(ctx context.Context, v message.VHost, from, to message.QueueName, limit int) (moved int, err error) {
 	r := partition.Relocation{VHost: v, Limit: limit}
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		vhost, ok := s.VHost(v)
@@ -37,5 +39,5 @@ func (b *Broker) RelocateStranded(v message.VHost, from, to message.QueueName, l
 	if err != nil {
 		return 0, err
 	}
-	return b.node.Relocate(r)
+	return b.node.Relocate(ctx, r)
 }

@@ -51,20 +51,20 @@ func TestRelocateStranded(t *testing.T) {
 	declare(t, c, "parking", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
 	for _, step := range []struct{ from, to message.QueueName }{{"none", ""}, {"", "none"}} {
 		var refused *topology.Error
-		if _, err := c.b.RelocateStranded("/", step.from, step.to, 0); !errors.As(err, &refused) || refused.Kind != topology.NotFound {
+		if _, err := c.b.RelocateStranded(t.Context(), "/", step.from, step.to, 0); !errors.As(err, &refused) || refused.Kind != topology.NotFound {
 			t.Errorf("from %q to %q: %v", step.from, step.to, err)
 		}
 	}
-	if _, err := c.b.RelocateStranded("other", "", "", 0); err == nil {
+	if _, err := c.b.RelocateStranded(t.Context(), "other", "", "", 0); err == nil {
 		t.Error("a virtual host that is not there was taken")
 	}
-	if moved, err := c.b.RelocateStranded("/", "work", "parking", 0); moved != 0 || err != nil {
+	if moved, err := c.b.RelocateStranded(t.Context(), "/", "work", "parking", 0); moved != 0 || err != nil {
 		t.Errorf("%d moved that had left another queue: %v", moved, err)
 	}
-	if moved, err := c.b.RelocateStranded("/", "dlq", "parking", 1); moved != 1 || err != nil {
+	if moved, err := c.b.RelocateStranded(t.Context(), "/", "dlq", "parking", 1); moved != 1 || err != nil {
 		t.Errorf("%d moved, want 1: %v", moved, err)
 	}
-	if moved, err := c.b.RelocateStranded("/", "", "", 0); moved != 1 || err != nil {
+	if moved, err := c.b.RelocateStranded(t.Context(), "/", "", "", 0); moved != 1 || err != nil {
 		t.Errorf("%d moved back, want 1: %v", moved, err)
 	}
 	eventually(t, "each is where it was sent", func() bool { return ready(t, c, "parking") == 1 && ready(t, c, "dlq") == 1 })
@@ -126,7 +126,7 @@ func TestNothingOfADeletedVHostComesIntoTheNext(t *testing.T) {
 					c = guest.b.As("guest", "v")
 				}
 				eventually(t, "none is on its way", func() bool { return waiting() == 0 })
-				if moved, err := guest.b.RelocateStranded("v", "", "parking", 0); moved != 0 || err != nil {
+				if moved, err := guest.b.RelocateStranded(t.Context(), "v", "", "parking", 0); moved != 0 || err != nil {
 					t.Errorf("%d messages were sent to another queue: %v", moved, err)
 				}
 				guest.b.node.RetryStranded()

@@ -151,7 +151,7 @@ func (h *letterHost) Work(rng *rand.Rand) {
 // relocate does what Node.Relocate does, and does not wait.
 func (h *letterHost) relocate(rng *rand.Rand) {
 	for _, g := range h.n.logs() {
-		found := h.n.pinStranded(g, func(*outEntry) bool { return true }, 0, 1+rng.IntN(3))
+		found := h.n.pinStranded(g, h.n.numbersNow(g), func(*outEntry) bool { return true }, 0, 1+rng.IntN(3))
 		for i := range found {
 			s, to := &found[i], h.queues["d"]
 			if rng.IntN(2) == 0 {

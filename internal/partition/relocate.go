@@ -1,6 +1,10 @@
 package partition
 
-import "bartleby.mq/internal/message"
+import (
+	"context"
+
+	"bartleby.mq/internal/message"
+)
 
 // Stranded messages are routed anew by themselves once their exchange leads somewhere.
 // Where it never will, an operator says where they go: to a queue, or back to the one
@@ -55,20 +59,28 @@ func (r *Relocation) wants(e *outEntry) bool {
 	return e.vhost == r.VHost && (r.Source == nil || e.source == r.Source.Incarnation)
 }
 
-// Relocate sends stranded messages elsewhere and returns how many went. One that has
+// Relocate sends what is stranded now elsewhere and returns how many went. One that has
 // no place there, because its queue was deleted or a classic target is full, stays
-// stranded. An error means that a group has no leader here (Lost).
-func (n *Node) Relocate(r Relocation) (moved int, err error) {
+// stranded, or is so again. An error means that ctx has ended, that the node stops, or that a group has no
+// leader here (Lost); those before it went.
+func (n *Node) Relocate(ctx context.Context, r Relocation) (moved int, err error) {
 	defer func() { n.relocated.Add(uint64(moved)) }()
 	for _, g := range n.logs() {
+		below := n.numbersNow(g)
 		for stay := 0; ; {
 			limit := sliceLimit
 			if r.Limit > 0 {
 				limit = min(limit, r.Limit-moved)
 			}
-			found := n.pinStranded(g, r.wants, stay, limit)
+			found := n.pinStranded(g, below, r.wants, stay, limit)
 			for i := range found {
 				done := false
+				if err == nil {
+					err = ctx.Err()
+				}
+				if err == nil && n.stopped() {
+					err = errLost
+				}
 				if err == nil {
 					done, err = n.relocate(&found[i], r.Target)
 				}

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -74,7 +76,7 @@ func TestRelocate(t *testing.T) {
 				{Relocation{VHost: "/", Source: f.queues["q"], Limit: 2}, 2},
 				{Relocation{VHost: "/", Target: f.queues["y"], Limit: 1}, 1},
 			} {
-				if moved, err := f.leader.Relocate(step.r); moved != step.want || err != nil {
+				if moved, err := f.leader.Relocate(t.Context(), step.r); moved != step.want || err != nil {
 					t.Fatalf("%+v: %d moved, want %d: %v", step.r, moved, step.want, err)
 				}
 				f.work()
@@ -84,7 +86,7 @@ func TestRelocate(t *testing.T) {
 					t.Errorf("%s has %d messages, want %d", name, got, want)
 				}
 			}
-			if _, err := f.leader.Relocate(Relocation{VHost: "/", Target: f.queues["full"]}); err != nil {
+			if _, err := f.leader.Relocate(t.Context(), Relocation{VHost: "/", Target: f.queues["full"]}); err != nil {
 				t.Error(err)
 			}
 			f.work()
@@ -98,6 +100,54 @@ func TestRelocate(t *testing.T) {
 			}
 			f.agree()
 		})
+	}
+}
+
+// What a group sends to a classic queue that is full is stranded again while whoever sends it there, or routes it, is
+// still at work. It is not taken again: there would be no end of it.
+func TestWhatIsStrandedAgainIsNotTakenAgain(t *testing.T) {
+	full := settings(func(s *queue.Settings) { s.MaxLength, s.Overflow = 0, queue.RejectPublish })
+	f := newFleet(t, []definition{
+		dying("q", quorum, "x"), {"gone", classic, queue.Unlimited(), DeadLetter{}}, {"full", classic, full, DeadLetter{}},
+	}, table{"x": {"gone"}})
+	const messages = 5
+	f.die("q", messages)
+	f.remove("gone")
+	f.routes["x"] = nil
+	f.work()
+	asked := 0
+	f.asked = func() {
+		if asked++; asked > 10*messages {
+			t.Fatal("there is no end of it")
+		}
+		f.work()
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if moved, err := f.leader.Relocate(ended, Relocation{VHost: "/", Target: f.queues["full"]}); moved != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d moved for somebody who is gone: %v", moved, err)
+	}
+	if moved, err := f.leader.Relocate(t.Context(), Relocation{VHost: "/", Target: f.queues["full"]}); moved != messages || err != nil {
+		t.Errorf("%d went, want %d: %v", moved, messages, err)
+	}
+	f.asked()
+	if n := f.leader.Stranded(); n != messages {
+		t.Errorf("%d are stranded, want %d", n, messages)
+	}
+	asked = 0
+	f.routes["x"] = []string{"full"}
+	f.leader.RetryStranded()
+	f.asked()
+	if n := f.leader.Stranded(); n != messages {
+		t.Errorf("%d are stranded after they were routed, want %d", n, messages)
+	}
+	close(f.leader.stop)
+	asked = 0
+	if moved, err := f.leader.Relocate(t.Context(), Relocation{VHost: "/", Target: f.queues["full"]}); moved != 0 || !Lost(err) {
+		t.Errorf("%d moved in a node that stops: %v", moved, err)
+	}
+	if f.leader.RetryStranded(); asked != 0 {
+		t.Error("a node that stops goes on")
 	}
 }
 
@@ -146,7 +196,7 @@ func TestForgetNode(t *testing.T) {
 		t.Errorf("the queue has %d messages, want the one that had nowhere to go", n)
 	}
 	f.replace(0, int(g.id)-1)
-	if moved, err := f.leader.Relocate(Relocation{VHost: "/", Target: f.queues["e"]}); moved != 1 || err != nil {
+	if moved, err := f.leader.Relocate(t.Context(), Relocation{VHost: "/", Target: f.queues["e"]}); moved != 1 || err != nil {
 		t.Errorf("%d moved: %v", moved, err)
 	}
 	f.work()

@@ -109,9 +109,11 @@ type fleet struct {
 	serial  message.Serial
 	origins uint64
 	fs      *vfs.MemFS
+	asked   func() // is called when the router is asked something; nil: nothing
 }
 
 func (f *fleet) RouteDead(_ *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
+	f.hear()
 	names, ok := f.routes[exchange]
 	for _, name := range names {
 		out = append(out, f.queues[name])
@@ -119,7 +121,16 @@ func (f *fleet) RouteDead(_ *Queue, exchange string, _ []string, _ message.Recor
 	return out, ok, true
 }
 
-func (f *fleet) HasVHost(message.VHost, uint64) bool { return true }
+func (f *fleet) HasVHost(message.VHost, uint64) bool {
+	f.hear()
+	return true
+}
+
+func (f *fleet) hear() {
+	if f.asked != nil {
+		f.asked()
+	}
+}
 
 func (f *fleet) QueueUnused(*Queue) {}
 

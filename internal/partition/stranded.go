@@ -65,9 +65,21 @@ func (s *strandedEntry) part(n *Node) *Partition {
 	return n.parts[0]
 }
 
-// pinStranded returns up to limit of the entries stranded in a log that f chooses, but
-// for the first few of these.
-func (n *Node) pinStranded(g *group, f func(*outEntry) bool, skip, limit int) (found []strandedEntry) {
+// numbersNow are the numbers that the next entries of a log's outboxes get, by destination. Whoever goes through what is
+// stranded takes what has a lower one: what finds no place elsewhere is stranded again, under another number, and there would be no end of it.
+func (n *Node) numbersNow(g *group) map[uint64]uint64 {
+	next := map[uint64]uint64{}
+	n.withMail(g, func(m *mail) {
+		for _, b := range m.out {
+			next[b.to] = b.next()
+		}
+	})
+	return next
+}
+
+// pinStranded returns up to limit of the entries stranded in a log that f chooses, with numbers below those of
+// numbersNow, but for the first few of these.
+func (n *Node) pinStranded(g *group, below map[uint64]uint64, f func(*outEntry) bool, skip, limit int) (found []strandedEntry) {
 	n.withMail(g, func(m *mail) {
 		if g != nil && !g.leads {
 			return
@@ -77,7 +89,7 @@ func (n *Node) pinStranded(g *group, f func(*outEntry) bool, skip, limit int) (f
 				switch {
 				case len(found) == limit:
 					return
-				case !f(&e):
+				case e.number >= below[b.to] || !f(&e):
 				case skip > 0:
 					skip--
 				default:
@@ -114,11 +126,15 @@ func (n *Node) warmStranded(s *strandedEntry) bool {
 func (n *Node) retryStranded() {
 	all := func(*outEntry) bool { return true }
 	for _, g := range n.logs() {
+		below := n.numbersNow(g)
 		for done := 0; ; done += sliceLimit {
-			found := n.pinStranded(g, all, done, sliceLimit)
+			found := n.pinStranded(g, below, all, done, sliceLimit)
 			gone, err := 0, error(nil)
 			for i := range found {
 				went := false
+				if err == nil && n.stopped() {
+					err = errLost
+				}
 				if err == nil {
 					went, err = n.retryOne(&found[i])
 				}
