@@ -48,6 +48,7 @@ func (c *Connection) passiveExchange(name message.ExchangeName) (err error) {
 
 // seeExchange is PassiveExchange. REQUIRES: topo is held.
 func (c *Connection) seeExchange(name message.ExchangeName) error {
+	name = topology.CleanName(name) // the permission is asked for what is found
 	_, err := c.b.state.PassiveExchange(c.VHost, name)
 	if name == "" {
 		return err // refused whoever asks (BR-5.3)
@@ -76,7 +77,7 @@ type Declared struct {
 
 // DeclareQueue declares a queue; an empty name asks for one of the broker's (BR-7.2).
 func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
-	d.VHost, d.Owner = c.VHost, c.owner
+	d.VHost, d.Owner, d.Name = c.VHost, c.owner, topology.CleanName(d.Name)
 	c.b.Totals.QueuesDeclared.Add(1)
 	if d.Name == "" {
 		c.b.topo.RLock()

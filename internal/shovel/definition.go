@@ -96,13 +96,19 @@ func (r *reader) text(keys ...string) (text string, given bool) {
 	return text, true
 }
 
-// named is text for a name or a key.
-func (r *reader) named(key string) (name string, given bool) {
-	name, given = r.text(key)
-	if err := message.CheckName(key, name); err != nil {
+// short is text that fits where AMQP has a short string: a key, or a name.
+func (r *reader) short(key string) (text string, given bool) {
+	text, given = r.text(key)
+	if err := message.CheckName(key, text); err != nil {
 		r.complain("%s", err)
 	}
-	return name, given
+	return text, given
+}
+
+// named is the name of a queue or an exchange, as the broker will call it: it is what permissions are asked for.
+func (r *reader) named(key string) (name string, given bool) {
+	name, given = r.short(key)
+	return topology.CleanName(name), given
 }
 
 func (r *reader) boolean(keys ...string) bool {
@@ -222,7 +228,7 @@ func (r *reader) dest() (e end) {
 func (r *reader) place(side string) (queue, exchange, key string, hasKey bool) {
 	queue, hasQueue := r.named(side + "-queue")
 	exchange, hasExchange := r.named(side + "-exchange")
-	key, hasKey = r.named(side + "-exchange-key")
+	key, hasKey = r.short(side + "-exchange-key")
 	switch {
 	case hasQueue && hasExchange:
 		r.complain("Cannot specify '%s-exchange' and '%s-queue'", side, side)

@@ -167,3 +167,71 @@ func TestAShovelsSetterIsKnownAfterARestart(t *testing.T) {
 		t.Errorf("%d messages are in the source of a user who is gone, want 1", got)
 	}
 }
+
+// BR-5.12: the names of a definition are cleaned where it is read, so that the permission is asked for what the shovel
+// uses. Keys are not: they may have line feeds in them.
+func TestPermissionsOfAShovelAreForTheNamesThatItUses(t *testing.T) {
+	n := start(t)
+	for _, q := range []string{"from", "_secret", "_there"} {
+		n.declare(q)
+	}
+	if _, err := n.link.DeclareExchange(topology.ExchangeDecl{Name: "_x", Type: "topic", Durable: true}); err != nil {
+		n.Fatal(err)
+	}
+	if _, err := n.link.Bind(topology.BindingDecl{Source: "_x", DestinationKind: topology.QueueResource, Destination: "_there", Key: "#"}); err != nil {
+		n.Fatal(err)
+	}
+	n.publish("_secret", 1)
+	if _, err := n.b.PutUser("pm", auth.PasswordHash{}, []auth.Tag{auth.PolicyMaker}); err != nil {
+		n.Fatal(err)
+	}
+	const most = "^[^_]"
+	all := map[string]string{
+		"a source's queue":                 `"src-queue":"\n_secret","dest-queue":"to"`,
+		"a source's queue that is there":   `"src-queue":"\r\n_secret","src-predeclared":true,"dest-queue":"to"`,
+		"a source's exchange":              `"src-exchange":"\n_x","dest-queue":"to"`,
+		"a target's queue":                 `"src-queue":"from","dest-queue":"\r_there"`,
+		"a target's exchange":              `"src-queue":"from","dest-exchange":"\n_x"`,
+		"a target's exchange with its key": `"src-queue":"from","dest-exchange":"\n_x","dest-exchange-key":"k"`,
+	}
+	put := func(name, ends string) error {
+		value := []byte(`{"src-uri":"amqp://","dest-uri":"amqp://","reconnect-delay":0,` + ends + `}`)
+		_, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: value}, "pm")
+		return err
+	}
+	n.permit(most, most, most)
+	for name, ends := range all {
+		if err := put(name, ends); err == nil || !strings.Contains(err.Error(), " access to ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	n.permit(".*", ".*", ".*")
+	if _, err := n.b.PutTopicPermission(auth.TopicPermission{VHost: "/", User: "pm", Exchange: "_x", Write: "^mine$", Read: "^mine$"}); err != nil {
+		n.Fatal(err)
+	}
+	for name, ends := range map[string]string{
+		"a key to read":  `"src-exchange":"\n_x","src-exchange-key":"theirs","dest-queue":"to"`,
+		"a key to write": `"src-queue":"from","dest-exchange":"\n_x","dest-exchange-key":"theirs"`,
+		"a key as it is": `"src-queue":"from","dest-exchange":"_x","dest-exchange-key":"mine\n"`,
+	} {
+		if err := put(name, ends); err == nil || !strings.Contains(err.Error(), " access to topic ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	// One that was set before goes by the same names.
+	if err := put("old", `"src-queue":"\n_secret","src-predeclared":true,"dest-queue":"to"`); err != nil {
+		n.Fatal(err)
+	}
+	n.wait("the first message", func() bool { return n.ready("to") == 1 })
+	n.permit(most, most, most)
+	n.wait("the end", n.state("terminated"))
+	n.publish("_secret", 1)
+	if !n.shovels.Restart("/", "old") {
+		n.Fatal("the shovel is gone")
+	}
+	n.wait("the end", n.state("terminated"))
+	if left, got := n.ready("_secret"), n.ready("to"); left != 1 || got != 1 {
+		t.Errorf("%d messages are in the source and %d in the target, want 1 and 1", left, got)
+	}
+}
