@@ -166,6 +166,9 @@ func (s shelf) WriteMeta(version uint32, meta []byte) {
 	}
 	s.discardMeta(version)
 	s.q.metaSaved = version
+	if s.q.gone { // it was owed
+		s.discardMeta(p.pages.Version())
+	}
 }
 
 // discardMeta is called when what WriteMeta wrote last is not needed any more

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 )
@@ -175,6 +176,29 @@ func (m *Machine) saveMeta() {
 		return
 	}
 	version := m.savingAs(m.dirty)
+	b := m.encodeMeta()
+	m.dirty = 0
+	m.cold.WriteMeta(version, b)
+}
+
+// oweMeta leaves what touchMeta would write to BuryRest: who closes a queue waits for no disk.
+func (m *Machine) oweMeta() {
+	if m.cold != nil && m.pages.saving && m.dirty != 0 && m.dirty < m.pages.version {
+		m.owed = bytes.Clone(m.encodeMeta())
+	}
+	m.dirty = m.pages.version
+}
+
+// payMeta writes what oweMeta has left to be written.
+func (m *Machine) payMeta() {
+	if m.owed != nil && m.pages.saving {
+		m.cold.WriteMeta(m.pages.version-1, m.owed)
+	}
+	m.owed = nil
+}
+
+// encodeMeta is what saveMeta writes. It is valid until a page is encoded.
+func (m *Machine) encodeMeta() []byte {
 	b := append(m.pages.blob[:0], metaVersion)
 	b = binary.AppendUvarint(b, uint64(len(m.lanes)))
 	for _, l := range m.lanes {
@@ -192,8 +216,7 @@ func (m *Machine) saveMeta() {
 	}
 	b = binary.AppendUvarint(b, m.hash)
 	m.pages.blob = b
-	m.dirty = 0
-	m.cold.WriteMeta(version, b)
+	return b
 }
 
 var errMeta = errors.New("queue: the saved state of a queue is malformed")

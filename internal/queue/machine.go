@@ -99,6 +99,7 @@ type Machine struct {
 	pages    *Pages
 	cold     Cold   // nil: pages stay in memory
 	dirty    uint32 // the version that the last change of what saveMeta writes belongs to, 0 = saved
+	owed     []byte // what Close has left to be saved of it
 
 	known   int     // levels that a checkpoint was told of, see Levels
 	lanes   []*lane // by priority level; nil until used

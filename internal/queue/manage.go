@@ -229,10 +229,11 @@ func (m *Machine) detach(level int, l *lane, s slot) {
 	m.graveyard = append(m.graveyard, grave{level, s, m.pages.version, owed})
 }
 
-// Close empties the queue for its deletion and returns the consumers it had.
-// The references pass to the sink by BuryRest.
+// Close empties the queue for its deletion and returns the consumers it had. It asks
+// nothing of the disk: the references pass to the sink, and what the checkpoint being
+// written has of the queue is saved, by BuryRest.
 func (m *Machine) Close() []*Consumer {
-	m.touchMeta()
+	m.oweMeta()
 	for level, l := range m.lanes {
 		if l == nil {
 			continue
@@ -254,6 +255,7 @@ func (m *Machine) Close() []*Consumer {
 // and says whether there is more. What the checkpoint being written has of it, and of
 // other pages that have gone, is saved before.
 func (m *Machine) BuryRest(limit int) (more bool) {
+	m.payMeta()
 	if len(m.graveyard)+len(m.late) == 0 {
 		return false
 	}
