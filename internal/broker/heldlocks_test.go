@@ -8,6 +8,7 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/topology"
 )
 
 // These let the node wait for its disks where it has something locked that it should not have, or may: a program built
@@ -41,4 +42,28 @@ func TestNoLockWhileQueuesAreDeletedInACheckpoint(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A policy reaches queues whose pages are on disk, and what dies of it is routed.
+func TestNoLockWhileAPolicyReachesPagesOnDisk(t *testing.T) {
+	var spills atomic.Int32
+	c := startWith(t, newDisk(), Options{Storage: Storage{IndexBudget: 1, CacheBudget: 1 << 12, HotPages: 1}, Failpoint: func(at string) {
+		if at == partition.FailSpill {
+			spills.Add(1)
+		}
+	}})
+	declare(t, c, "dlq")
+	declare(t, c, "long", toDLQ...)
+	const messages = 4000
+	for i := range messages {
+		offer(t, c, "long", fmt.Sprint(i))
+	}
+	eventually(t, "that pages are on disk", func() bool { return spills.Load() > 0 })
+	for _, limit := range []int64{messages / 2, 10} {
+		d := topology.PolicyDecl{Name: "short", Pattern: "^long$", Definition: topology.Definition{"max-length": limit}, Priority: int64(0)}
+		if _, err := c.b.PutPolicy("/", d, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "that what was too much is dead", func() bool { return ready(t, c, "dlq") == messages-10 })
 }

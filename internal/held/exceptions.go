@@ -16,6 +16,7 @@ var exceptions = map[exception]string{
 	{"the policies", "bodies on disk"}:            onlyPolicies, // of what dies of a new limit
 	{"the policies", "a file of the journal"}:     onlyPolicies, // which these lie in
 	{"the policies", "the flush of a store"}:      onlyPolicies,
+	{"the policies", "the store of the index"}:    onlyPolicies, // of pages on which what a new limit reaches is
 }
 
 const onlyPolicies = "else an older policy would reach a queue after a newer one; nothing on the way of a message takes it"
