@@ -259,7 +259,8 @@ func (c *Connection) own(q *topology.Queue) {
 	c.exclusive = append(c.exclusive, q)
 }
 
-// Disconnect forgets the connection; its exclusive queues are deleted (BR-7.5).
+// Disconnect forgets the connection; its exclusive queues are deleted (BR-7.5). It may be called
+// more than once.
 func (c *Connection) Disconnect() {
 	c.b.conns.Lock()
 	was := c.forget()
@@ -267,6 +268,12 @@ func (c *Connection) Disconnect() {
 	if was {
 		c.b.Totals.ConnectionsClosed.Add(1)
 	}
+	c.RemoveExclusive()
+}
+
+// RemoveExclusive deletes the connection's exclusive queues: when it returns they are gone for others. The
+// caller declares no more of them.
+func (c *Connection) RemoveExclusive() {
 	c.mu.Lock()
 	queues := c.exclusive
 	c.exclusive = nil

@@ -430,6 +430,7 @@ func (c *conn) connectionFrame(f amqp091.Frame) error {
 		c.flushOps()
 		c.confirm()
 		c.closeChannels()
+		c.link.Disconnect() // the client may come again, or have others look, as soon as it has the answer
 		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
 		c.state = stateClosed
 		return nil
@@ -481,6 +482,9 @@ func (c *conn) close(f *failure) error {
 	}
 	c.log.Error("closing connection", "code", f.code, "reason", f.text, "user", c.login.User)
 	c.closeChannels()
+	if c.link != nil {
+		c.link.RemoveExclusive() // and it counts until its client has answered, as in RabbitMQ
+	}
 	c.out.putMethod(0, amqp091.ConnectionClose{
 		ReplyCode: f.code, ReplyText: f.replyText(),
 		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
@@ -505,6 +509,9 @@ func (c *conn) closingFrame(f amqp091.Frame) error {
 	case amqp091.ConnectionCloseOkID:
 		return errEnd
 	case amqp091.ConnectionCloseID:
+		if c.link != nil {
+			c.link.Disconnect()
+		}
 		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
 	}
 	return nil
