@@ -5,6 +5,7 @@ import (
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/topology"
+	"iter"
 )
 
 // Got is a message taken by basic.get. Its references are the caller's.
@@ -76,7 +77,7 @@ func (c *Connection) Cancel(q *partition.Queue, consumer *queue.Consumer, detach
 
 // Quit detaches consumers and returns all they hold, and other deliveries: see
 // partition.Node.Quit. Auto-delete queues go with their last consumers.
-func (c *Connection) Quit(seats []partition.Seat, returns []partition.Op) (applied func()) {
+func (c *Connection) Quit(seats []partition.Seat, returns iter.Seq[partition.Delivered]) (applied func()) {
 	applied = c.b.node.Quit(seats, returns)
 	for _, s := range seats {
 		c.b.unconsumed(s.Queue)

@@ -198,13 +198,13 @@ func (x *lives) settle(c *livesClient) {
 func (x *lives) quit(c *livesClient) {
 	x.clients = slices.DeleteFunc(x.clients, func(other *livesClient) bool { return other == c })
 	c.receive()
-	var returns []Op
+	var returns []Delivered
 	for _, o := range c.in {
 		if x.rng.IntN(2) == 0 {
-			returns = append(returns, Op{Kind: Return, Queue: c.q, ID: o.d.ID, Consumer: c.c, How: queue.ReturnClosed})
+			returns = append(returns, Delivered{c.q, o.d.ID, c.c})
 		}
 	}
-	x.w.n.Quit([]Seat{{c.q, c.c}}, returns)()
+	x.w.n.Quit([]Seat{{c.q, c.c}}, slices.Values(returns))()
 	c.receive()
 	x.release(c.in)
 }

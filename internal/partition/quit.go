@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"iter"
+
 	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/queue"
 )
@@ -11,16 +13,27 @@ type Seat struct {
 	Consumer *queue.Consumer
 }
 
+// Delivered is a delivery that is not settled.
+type Delivered struct {
+	Queue    *Queue
+	ID       queue.ID
+	Consumer *queue.Consumer // nil for basic.get
+}
+
 // Quit is the end of a client, or of a part of it that has consumers: all of them are
 // detached, and whatever they hold comes back (BR-4.5), before any queue hands out
 // anything again. So nothing comes to another consumer of the same client, each message
 // has failed once, and who is next begins where the last one stopped.
 //
-// returns are Returns of deliveries, in their order: of those that the consumers hold it
-// may lack some, which come back after them, and it may have others. After it no
+// returns are deliveries that come back, in their order: of those that the consumers hold it
+// may lack some, which come back after them, and it may have others; nil is none. There may be
+// millions: they are walked several times, from whatever goroutine, and never listed. After it no
 // delivery comes to the consumers. Of replicated queues that holds, and the rest has
 // happened, when applied, which is then called, returns.
-func (n *Node) Quit(seats []Seat, returns []Op) (applied func()) {
+func (n *Node) Quit(seats []Seat, returns iter.Seq[Delivered]) (applied func()) {
+	if returns == nil {
+		returns = func(func(Delivered) bool) {}
+	}
 	var asks []*ask
 	if n.groups != nil {
 		asks = n.proposeQuit(seats, returns)
@@ -37,7 +50,7 @@ func (n *Node) Quit(seats []Seat, returns []Op) (applied func()) {
 	}
 }
 
-func (n *Node) quitLocal(seats []Seat, returns []Op) {
+func (n *Node) quitLocal(seats []Seat, returns iter.Seq[Delivered]) {
 	var queues []*Queue // hushed
 	known := map[*Queue]bool{}
 	hush := func(q *Queue, c *queue.Consumer) {
@@ -58,29 +71,44 @@ func (n *Node) quitLocal(seats []Seat, returns []Op) {
 	for i := range seats {
 		hush(seats[i].Queue, seats[i].Consumer)
 	}
-	for i := range returns {
-		hush(returns[i].Queue, nil)
+	var last *Queue
+	for d := range returns {
+		if d.Queue != last {
+			last = d.Queue
+			hush(last, nil)
+		}
 	}
-	for len(returns) > 0 {
-		slice := returns[:min(len(returns), sliceLimit)]
-		n.run(slice, false)
-		returns = returns[len(slice):]
+	var slice []Op
+	run := func() {
+		if len(slice) > 0 {
+			n.run(slice, false)
+			slice = slice[:0]
+		}
 	}
+	for d := range returns {
+		if d.Queue.Replicated() {
+			continue
+		}
+		slice = append(slice, Op{Kind: Return, Queue: d.Queue, ID: d.ID, Consumer: d.Consumer, How: queue.ReturnClosed})
+		if len(slice) == sliceLimit {
+			run()
+		}
+	}
+	run()
 	back := map[*Queue][]*queue.Consumer{}
 	for _, s := range seats {
 		back[s.Queue] = append(back[s.Queue], s.Consumer)
 	}
 	for _, q := range queues {
-		var held []queue.Holding
+		var held []queue.Holding // few: what was on its way
 		_ = n.with(q, func(*hold) { held = q.m.HeldBy(back[q]...) })
-		for len(held) > 0 {
-			slice := make([]Op, min(len(held), sliceLimit))
-			for i := range slice {
-				slice[i] = Op{Kind: Return, Queue: q, ID: held[i].ID, Consumer: held[i].By, How: queue.ReturnClosed}
+		for _, h := range held {
+			slice = append(slice, Op{Kind: Return, Queue: q, ID: h.ID, Consumer: h.By, How: queue.ReturnClosed})
+			if len(slice) == sliceLimit {
+				run()
 			}
-			n.run(slice, false)
-			held = held[len(slice):]
 		}
+		run()
 	}
 	for _, q := range queues {
 		_ = n.with(q, func(h *hold) {
@@ -115,14 +143,14 @@ func (a *application) abandon(seats []*seat) {
 	}
 }
 
-// returned is a delivery that comes back.
-type returned struct {
-	queue, number uint64
-	id            queue.ID
-}
-
 // proposeQuit is Quit for replicated queues: one command for each group.
-func (n *Node) proposeQuit(seats []Seat, returns []Op) (asks []*ask) {
+func (n *Node) proposeQuit(seats []Seat, returns iter.Seq[Delivered]) (asks []*ask) {
+	counts := map[*Partition]int{}
+	for d := range returns {
+		if d.Queue.Replicated() && d.Consumer != nil {
+			counts[d.Queue.part]++
+		}
+	}
 	for _, p := range n.groups {
 		g := p.group
 		var mine []Seat
@@ -131,13 +159,8 @@ func (n *Node) proposeQuit(seats []Seat, returns []Op) (asks []*ask) {
 				mine = append(mine, s)
 			}
 		}
-		var back []returned // and not the operations, which are the caller's
-		for i := range returns {
-			if op := &returns[i]; op.Queue.part == p && op.Consumer != nil {
-				back = append(back, returned{op.Queue.Incarnation, op.Consumer.Number, op.ID})
-			}
-		}
-		if len(mine)+len(back) == 0 {
+		back := counts[p]
+		if len(mine)+back == 0 {
 			continue
 		}
 		quit := func(w *commandWriter) {
@@ -145,9 +168,13 @@ func (n *Node) proposeQuit(seats []Seat, returns []Op) (asks []*ask) {
 			for _, s := range mine {
 				w.seat(s.Queue.Incarnation, s.Consumer.Number)
 			}
-			w.returns(len(back))
-			for _, op := range back {
-				w.delivery(op.queue, op.number, op.id)
+			if w.returns(back); back == 0 {
+				return
+			}
+			for d := range returns {
+				if d.Queue.part == p && d.Consumer != nil {
+					w.delivery(d.Queue.Incarnation, d.Consumer.Number, d.ID)
+				}
 			}
 		}
 		if a := g.proposeQuit(quit); a != nil {

@@ -442,15 +442,15 @@ func TestReplicasAgree(t *testing.T) {
 						seats = append(seats, Seat{c.q, c.c})
 					}
 				}
-				var returns []Op
+				var returns []Delivered
 				for i := len(out) - 1; i >= 0; i-- {
 					quits := slices.ContainsFunc(seats, func(s Seat) bool { return s.Consumer == out[i].by })
 					if quits && rapid.Bool().Draw(t, "known") {
-						returns = append(returns, Op{Kind: Return, Queue: out[i].q, ID: out[i].d.ID, Consumer: out[i].by, How: queue.ReturnClosed})
+						returns = append(returns, Delivered{out[i].q, out[i].d.ID, out[i].by})
 						out = slices.Delete(out, i, i+1)
 					}
 				}
-				f.leader.Quit(seats, returns)()
+				f.leader.Quit(seats, slices.Values(returns))()
 				for _, s := range seats {
 					if s.Consumer.Out() > 0 {
 						t.Fatalf("%s has quit and holds %d messages", s.Consumer.Tag, s.Consumer.Out())

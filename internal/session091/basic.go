@@ -234,17 +234,22 @@ func (ch *channel) basicRecover(requeue, async bool) error {
 	}
 	c := ch.c
 	ch.mu.Lock()
-	c.settling = ch.unacked.takeUpTo(ch.nextTag, c.settling[:0])
+	last := ch.nextTag
 	if !async {
 		c.out.recovered(ch) // before the messages come again
 	}
-	ch.mu.Unlock()
-	for i := range c.settling {
-		u := &c.settling[i]
-		ch.freed(u.consumer)
-		c.addOp(partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnRecover}, opOwner{})
+	for more := true; more; ch.mu.Lock() {
+		c.settling = ch.unacked.takeUpTo(last, maxOps, c.settling[:0])
+		ch.mu.Unlock()
+		for i := range c.settling {
+			u := &c.settling[i]
+			ch.freed(u.consumer)
+			c.addOp(partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnRecover}, opOwner{})
+		}
+		more = len(c.settling) == maxOps
+		clear(c.settling)
 	}
-	clear(c.settling)
+	ch.mu.Unlock()
 	c.flushOps()
 	return nil
 }

@@ -1,6 +1,7 @@
 package session091
 
 import (
+	"iter"
 	"sync/atomic"
 
 	"bartleby.mq/internal/amqp091"
@@ -313,7 +314,7 @@ func (ch *channel) release() { ch.c.releaseAll([]*channel{ch})() }
 // back. What its outbox holds for them by then, and settles late, has come back already.
 func (c *conn) releaseAll(channels []*channel) (applied func()) {
 	var seats []partition.Seat
-	var returns []partition.Op
+	var held []unackedList
 	open := channels[:0:0]
 	for _, ch := range channels {
 		ch.mu.Lock()
@@ -329,7 +330,9 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 			consumers = append(consumers, k)
 		}
 		clear(ch.consumers)
-		held := ch.unacked.all(nil)
+		if ch.unacked.n > 0 {
+			held = append(held, ch.unacked)
+		}
 		ch.unacked = unackedList{}
 		ch.mu.Unlock()
 		if in := &ch.content; in.expect == expectBody {
@@ -340,13 +343,10 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 		for _, k := range consumers {
 			seats = append(seats, partition.Seat{Queue: k.q, Consumer: &k.Consumer})
 		}
-		for _, u := range held {
-			returns = append(returns, partition.Op{Kind: partition.Return, Queue: u.q, ID: u.id, Consumer: u.consumer, How: queue.ReturnClosed})
-		}
 	}
 	applied = func() {}
-	if len(seats)+len(returns) > 0 {
-		applied = c.link.Quit(seats, returns)
+	if len(seats)+len(held) > 0 {
+		applied = c.link.Quit(seats, deliveries(held))
 	}
 	for _, ch := range open {
 		if ch.requester != "" {
@@ -358,4 +358,17 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 		c.link.CloseChannel()
 	}
 	return applied
+}
+
+// deliveries walks what is unsettled in lists that nobody changes any more.
+func deliveries(held []unackedList) iter.Seq[partition.Delivered] {
+	return func(yield func(partition.Delivered) bool) {
+		for i := range held {
+			for u := range held[i].all() {
+				if !yield(partition.Delivered{Queue: u.q, ID: u.id, Consumer: u.consumer}) {
+					return
+				}
+			}
+		}
+	}
 }

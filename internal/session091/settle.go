@@ -75,26 +75,32 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 		ch.mu.Unlock()
 		return unknownTag(tag, method)
 	}
-	c.settling = c.settling[:0]
-	if ch.tx != nil {
-		ch.unacked.upTo(tag, func(u *unacked) {
-			c.settling = append(c.settling, *u)
-			ch.unacked.pend(u)
-			ch.tx.settles = append(ch.tx.settles, u.tag)
-		})
-	} else {
-		c.settling = ch.unacked.takeUpTo(tag, c.settling)
+	for {
+		c.settling = c.settling[:0]
+		if ch.tx != nil {
+			ch.unacked.upTo(tag, maxOps, func(u *unacked) {
+				c.settling = append(c.settling, *u)
+				ch.unacked.pend(u)
+				ch.tx.settles = append(ch.tx.settles, u.tag)
+			})
+		} else {
+			c.settling = ch.unacked.takeUpTo(tag, maxOps, c.settling)
+		}
+		if op.Kind == partition.Ack {
+			ch.sent.acked += uint64(len(c.settling))
+		}
+		ch.mu.Unlock()
+		for i := range c.settling {
+			op.Queue, op.ID, op.Consumer = c.settling[i].q, c.settling[i].id, c.settling[i].consumer
+			ch.settled(op)
+		}
+		last := len(c.settling) < maxOps
+		clear(c.settling)
+		if last {
+			return nil
+		}
+		ch.mu.Lock()
 	}
-	if op.Kind == partition.Ack {
-		ch.sent.acked += uint64(len(c.settling))
-	}
-	ch.mu.Unlock()
-	for i := range c.settling {
-		op.Queue, op.ID, op.Consumer = c.settling[i].q, c.settling[i].id, c.settling[i].consumer
-		ch.settled(op)
-	}
-	clear(c.settling)
-	return nil
 }
 
 // settled passes a settlement on, to the batch or to the transaction.

@@ -2,6 +2,7 @@ package session091
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"bartleby.mq/internal/partition"
@@ -27,9 +28,14 @@ type unacked struct {
 // An entry is found by its tag: tags grow by at least one from entry to entry, so that
 // of tag t is at most t-first places behind the first. With no holes packed and no tags
 // passed over, it is just there; else it is searched for below.
+//
+// There may be millions. They lie in chunks: to copy as many at once, as one slice would have to
+// while it grows, keeps everybody waiting for the garbage collector that waits for it.
 type unackedList struct {
-	list []unacked
-	n    int // entries not settled
+	full  [][]unacked // chunks of chunkUnacked entries each, which precede list
+	list  []unacked   // the last chunk; empty if there is no entry
+	spare []unacked   // an empty chunk, if one was left
+	n     int         // entries not settled
 	// pending is how many of n are settled in a transaction not yet committed.
 	pending int
 	// passed is a tag up to which upTo has nothing left: who settles many in one
@@ -37,34 +43,77 @@ type unackedList struct {
 	passed uint64
 }
 
-// keptUnacked is how many holes a list may have however short it is, and for how many
-// entries it keeps room.
-const keptUnacked = 1024
+const (
+	// keptUnacked is how many holes a list may have however short it is.
+	keptUnacked = 1024
+	// chunkUnacked is how many entries a chunk has room for.
+	chunkUnacked = 4 * keptUnacked
+)
+
+// len is how many entries there are, with the holes.
+func (l *unackedList) len() int { return len(l.full)*chunkUnacked + len(l.list) }
+
+// chunk is the k-th chunk; the last is that of len(l.full).
+func (l *unackedList) chunk(k int) []unacked {
+	if k < len(l.full) {
+		return l.full[k]
+	}
+	return l.list
+}
 
 // push adds a delivery. REQUIRES: its tag is larger than those before it.
 func (l *unackedList) push(u unacked) {
+	if len(l.list) == cap(l.list) {
+		l.grow()
+	}
 	l.list = append(l.list, u)
 	l.n++
 }
 
+// grow makes room in the last chunk.
+func (l *unackedList) grow() {
+	if k := len(l.list); k < chunkUnacked {
+		const few = 8
+		l.list = append(make([]unacked, 0, min(max(2*k, few), chunkUnacked)), l.list...)
+		return
+	}
+	l.full = append(l.full, l.list)
+	if l.list, l.spare = l.spare, nil; l.list == nil {
+		l.list = make([]unacked, 0, chunkUnacked)
+	}
+}
+
+// where is the number of the chunk that has the entry of a tag, or would have it.
+func (l *unackedList) where(tag uint64) int {
+	if len(l.full) == 0 || tag >= l.list[0].tag {
+		return len(l.full)
+	}
+	k, found := slices.BinarySearchFunc(l.full, tag, func(chunk []unacked, tag uint64) int { return cmp.Compare(chunk[0].tag, tag) })
+	if !found {
+		k--
+	}
+	return max(k, 0)
+}
+
 // find returns the entry of a tag, settled in a transaction or not; nil if there is none.
 func (l *unackedList) find(tag uint64) *unacked {
-	if len(l.list) == 0 || tag < l.list[0].tag {
+	chunk := l.chunk(l.where(tag))
+	if len(chunk) == 0 || tag < chunk[0].tag {
 		return nil
 	}
-	at := min(tag-l.list[0].tag, uint64(len(l.list)-1))
-	if u := &l.list[at]; u.tag == tag {
+	at := min(tag-chunk[0].tag, uint64(len(chunk)-1))
+	if u := &chunk[at]; u.tag == tag {
 		return u.unsettled()
 	}
-	if i, found := l.search(int(at), tag); found {
-		return l.list[i].unsettled()
+	if i, found := search(chunk[:at], tag); found {
+		return chunk[i].unsettled()
 	}
 	return nil
 }
 
-// search finds the place of a tag among the first n entries.
-func (l *unackedList) search(n int, tag uint64) (int, bool) {
-	return slices.BinarySearchFunc(l.list[:n], tag, func(u unacked, tag uint64) int { return cmp.Compare(u.tag, tag) })
+// search finds the place of a tag among entries.
+func search(list []unacked, tag uint64) (int, bool) {
+	return slices.BinarySearchFunc(list, tag, func(u unacked, tag uint64) int { return cmp.Compare(u.tag, tag) })
 }
 
 func (u *unacked) unsettled() *unacked {
@@ -117,48 +166,67 @@ func (l *unackedList) settled(u *unacked) {
 // trim gives back what the holes take.
 func (l *unackedList) trim() {
 	if l.n == 0 {
-		if l.list = l.list[:0]; cap(l.list) > 4*keptUnacked {
-			l.list = nil
-		}
+		l.full, l.list, l.spare = nil, l.list[:0], nil
 		return
 	}
 	for l.list[len(l.list)-1].q == nil {
-		l.list = l.list[:len(l.list)-1]
-	}
-	if holes := len(l.list) - l.n; holes <= l.n || holes < keptUnacked {
-		return
-	}
-	kept := l.list[:0]
-	if room := l.n + keptUnacked; cap(l.list) > 4*room {
-		kept = make([]unacked, 0, 2*room)
-	}
-	for i := range l.list {
-		if l.list[i].q != nil {
-			kept = append(kept, l.list[i])
+		if l.list = l.list[:len(l.list)-1]; len(l.list) == 0 {
+			last := len(l.full) - 1
+			l.spare, l.list, l.full[last] = l.list, l.full[last], nil
+			l.full = l.full[:last]
 		}
 	}
-	if cap(kept) == cap(l.list) {
-		clear(l.list[len(kept):])
-	}
-	l.list = kept
-}
-
-// upTo calls f for each unsettled entry with a tag up to the one given, in order. f
-// settles it, at once or in a transaction.
-func (l *unackedList) upTo(tag uint64, f func(u *unacked)) {
-	i, _ := l.search(len(l.list), l.passed+1)
-	for ; i < len(l.list) && l.list[i].tag <= tag; i++ {
-		if u := &l.list[i]; u.q != nil && !u.pending {
-			f(u)
-		}
-		l.passed = l.list[i].tag
+	if holes := l.len() - l.n; holes > l.n && holes >= keptUnacked {
+		l.pack()
 	}
 }
 
-// takeUpTo removes the unsettled entries with a tag up to the one given, and appends
-// them to dst in order.
-func (l *unackedList) takeUpTo(tag uint64, dst []unacked) []unacked {
-	l.upTo(tag, func(u *unacked) {
+// pack moves what is left together.
+func (l *unackedList) pack() {
+	k, n := 0, 0 // where the next one goes
+	for from := range len(l.full) + 1 {
+		for _, u := range l.chunk(from) {
+			if u.q == nil {
+				continue
+			}
+			if n == chunkUnacked {
+				k, n = k+1, 0
+			}
+			l.chunk(k)[n] = u
+			n++
+		}
+	}
+	last := l.chunk(k)
+	clear(last[n:])
+	l.list, l.spare = last[:n], nil
+	clear(l.full[k:])
+	l.full = l.full[:k]
+}
+
+// upTo calls f for unsettled entries with a tag up to the one given, in order, the first most of
+// them. f settles it, at once or in a transaction.
+func (l *unackedList) upTo(tag uint64, most int, f func(u *unacked)) {
+	for k := l.where(l.passed + 1); k <= len(l.full); k++ {
+		chunk := l.chunk(k)
+		i, _ := search(chunk, l.passed+1)
+		for ; i < len(chunk); i++ {
+			u := &chunk[i]
+			if u.tag > tag || most == 0 {
+				return
+			}
+			if u.q != nil && !u.pending {
+				f(u)
+				most--
+			}
+			l.passed = u.tag
+		}
+	}
+}
+
+// takeUpTo removes the unsettled entries with a tag up to the one given, or the first most of them, and
+// appends them to dst in order.
+func (l *unackedList) takeUpTo(tag uint64, most int, dst []unacked) []unacked {
+	l.upTo(tag, most, func(u *unacked) {
 		dst = append(dst, *u)
 		*u = unacked{tag: u.tag}
 		l.n--
@@ -167,12 +235,16 @@ func (l *unackedList) takeUpTo(tag uint64, dst []unacked) []unacked {
 	return dst
 }
 
-// all appends the entries that are not settled, or only in a transaction, to dst in order.
-func (l *unackedList) all(dst []unacked) []unacked {
-	for i := range l.list {
-		if l.list[i].q != nil {
-			dst = append(dst, l.list[i])
+// all walks the entries that are not settled, or only in a transaction, in order.
+func (l *unackedList) all() iter.Seq[*unacked] {
+	return func(yield func(*unacked) bool) {
+		for k := range len(l.full) + 1 {
+			chunk := l.chunk(k)
+			for i := range chunk {
+				if chunk[i].q != nil && !yield(&chunk[i]) {
+					return
+				}
+			}
 		}
 	}
-	return dst
 }

@@ -1,8 +1,10 @@
 package session091
 
 import (
+	"runtime"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -30,7 +32,7 @@ func TestUnackedAgainstModel(t *testing.T) {
 		any := func(t *rapid.T) uint64 { return rapid.Uint64Range(0, last+2).Draw(t, "tag") }
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
-				for range rapid.IntRange(1, 300).Draw(t, "count") {
+				for range rapid.SampledFrom([]int{1, 30, 300, 3000}).Draw(t, "count") {
 					last += rapid.SampledFrom([]uint64{1, 1, 1, 2, 50}).Draw(t, "step")
 					l.push(unacked{tag: last, q: someQueue, id: queue.ID(last)})
 					model[last] = false
@@ -65,7 +67,7 @@ func TestUnackedAgainstModel(t *testing.T) {
 			},
 			"settle many in a transaction": func(t *rapid.T) {
 				upTo := any(t)
-				l.upTo(upTo, func(u *unacked) {
+				l.upTo(upTo, l.n, func(u *unacked) {
 					if pending, there := model[u.tag]; !there || pending {
 						t.Fatalf("upTo has found tag %d, which the model has not", u.tag)
 					}
@@ -97,16 +99,16 @@ func TestUnackedAgainstModel(t *testing.T) {
 				}
 			},
 			"take many": func(t *rapid.T) {
-				upTo := any(t)
+				upTo, most := any(t), rapid.SampledFrom([]int{1, 100, 1e6}).Draw(t, "most")
 				var want []uint64
 				for _, tag := range tags() {
-					if tag <= upTo && !model[tag] {
+					if tag <= upTo && !model[tag] && len(want) < most {
 						want = append(want, tag)
 						delete(model, tag)
 					}
 				}
 				var got []uint64
-				for _, u := range l.takeUpTo(upTo, nil) {
+				for _, u := range l.takeUpTo(upTo, most, nil) {
 					got = append(got, u.tag)
 				}
 				if !slices.Equal(got, want) {
@@ -123,11 +125,11 @@ func TestUnackedAgainstModel(t *testing.T) {
 				if l.n != len(model) || l.pending != pending {
 					t.Fatalf("%d entries, %d pending; want %d, %d", l.n, l.pending, len(model), pending)
 				}
-				if len(l.list) > 2*l.n+keptUnacked {
-					t.Fatalf("a list of %d for %d entries", len(l.list), l.n)
+				if l.len() > 2*l.n+keptUnacked {
+					t.Fatalf("a list of %d for %d entries", l.len(), l.n)
 				}
 				var got []uint64
-				for _, u := range l.all(nil) {
+				for u := range l.all() {
 					got = append(got, u.tag)
 				}
 				if !slices.Equal(got, tags()) {
@@ -173,8 +175,8 @@ func TestUnackedGivesBackWhatManyTook(t *testing.T) {
 	for tag := uint64(1); tag <= 1e6; tag++ {
 		l.push(unacked{tag: tag, q: someQueue})
 	}
-	l.takeUpTo(1e6-10, nil)
-	if l.n != 10 || cap(l.list) > 4*keptUnacked {
+	l.takeUpTo(1e6-10, l.n, nil)
+	if l.n != 10 || len(l.full) > 0 || cap(l.list) > 4*keptUnacked {
 		t.Fatalf("%d unsettled take room for %d", l.n, cap(l.list))
 	}
 }
@@ -189,4 +191,27 @@ func BenchmarkUnacked(b *testing.B) {
 		l.push(unacked{tag: tag, q: someQueue})
 		l.settled(l.get(tag - 100))
 	}
+}
+
+// TestUnackedGrowsWithoutCopying: a list of millions takes its room once.
+func TestUnackedGrowsWithoutCopying(t *testing.T) {
+	const entries = 1e6
+	size := allocated(func() {
+		var l unackedList
+		for tag := uint64(1); tag <= entries; tag++ {
+			l.push(unacked{tag: tag, q: someQueue})
+		}
+	})
+	if most := uint64(1.2 * entries * float64(unsafe.Sizeof(unacked{}))); size > most {
+		t.Errorf("%d deliveries took %d bytes, want %d at most", int(entries), size, most)
+	}
+}
+
+// allocated is how many bytes are allocated while f runs.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

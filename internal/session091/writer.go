@@ -159,6 +159,10 @@ func (c *conn) giveBack(items []item) {
 		if it.kind != itemReply && !it.d.NoAck {
 			ops = append(ops, returnOp(it, queue.ReturnClosed))
 		}
+		if len(ops) == maxOps {
+			c.broker.Node().Run(ops)
+			ops = ops[:0]
+		}
 		c.out.pending.Add(-int64(it.bytes))
 		store.Release(it.d.Body)
 		store.Release(it.d.History)
