@@ -105,9 +105,9 @@ func (n *Node) someOf(ops []Op) []Op {
 // RunWhole carries out a transaction: publishes, then settlements. In one log it
 // is whole, in one hold and one frame of the local partitions, or one command of a group,
 // applied when RunWhole returns. In several, each part is whole, and everything is
-// published before anything is settled: after a crash between the two a message may
-// be in both places, never in none. It may hold its partitions for longer than a
-// slice. REQUIRES: the costs of ops come to MaxWhole at most.
+// published, and durable, before anything is settled: after a crash between the two a message may
+// be in both places, never in none. All of it is durable when RunWhole returns. It may hold its
+// partitions for longer than a slice. REQUIRES: the costs of ops come to MaxWhole at most.
 func (n *Node) RunWhole(ops []Op) error {
 	if n.groups == nil || oneLog(ops) {
 		return n.runWhole(ops)
@@ -129,7 +129,9 @@ func (n *Node) runWhole(ops []Op) (err error) {
 	if n.groups != nil {
 		err = n.proposeWhole(ops)
 	}
-	n.run(ops, true)
+	if pos := n.run(ops, true); pos != 0 {
+		err = errors.Join(err, n.Journal.Commit(pos))
+	}
 	return err
 }
 
@@ -162,7 +164,8 @@ func (op *Op) Cost(size int) int {
 	return operands*(1+len(op.Targets)) + size
 }
 
-func (n *Node) run(ops []Op, whole bool) {
+// run carries out what ops ask of local queues, and returns where the last of it was logged, 0 if nothing was.
+func (n *Node) run(ops []Op, whole bool) (pos journal.Pos) {
 	var few [8]*Partition
 	parts := few[:0]
 	add := func(p *Partition) {
@@ -187,7 +190,7 @@ func (n *Node) run(ops []Op, whole bool) {
 		for i := range ops {
 			n.bodies.Release(ops[i].Body)
 		}
-		return
+		return 0
 	}
 	h := n.lock(parts...)
 	h.entries, h.step.appended = len(ops), FailSettleAppended
@@ -198,17 +201,34 @@ func (n *Node) run(ops []Op, whole bool) {
 			n.publish(h, op)
 		} else {
 			n.settle(h, op)
+			if whole {
+				h.tellDeath(op)
+			}
 		}
 		if !whole {
 			n.split(h)
 		}
 	}
-	pos := n.unlock(h)
+	pos = n.unlock(h)
 	n.relieve()
 	for i := range ops {
 		if ops[i].Kind == Publish && ops[i].Pos != 0 {
 			ops[i].Pos = pos
 		}
+	}
+	return pos
+}
+
+// tellDeath tells that what was settled has died of it, if it has: it is moved later, and would be back in its queue
+// after a crash, though its transaction is over.
+func (h *hold) tellDeath(op *Op) {
+	q := op.Queue
+	if q.part.group != nil || q.gone {
+		return
+	}
+	if d, ok := q.m.Tell(op.ID); ok {
+		h.frame.comeBack(q.Incarnation, d.ID, d.Counts, 0) // with the attempt that it died of
+		h.frame.hold(q.Incarnation, d.ID, uint8(d.Reason), d.At)
 	}
 }
 

@@ -231,7 +231,6 @@ func (x *lives) transaction() {
 	})
 	x.must("transaction", x.w.n.RunWhole(ops))
 	x.release(all)
-	x.must("sync", x.w.j.Sync())
 	x.confirmed(ops, published)
 	x.book.hasSettled(acked)
 }

@@ -99,7 +99,7 @@ func (n *Node) Relocate(ctx context.Context, r Relocation) (moved int, err error
 			}
 		}
 	}
-	return moved, nil
+	return moved, n.Journal.Sync()
 }
 
 // relocate sends one where it is asked to go.

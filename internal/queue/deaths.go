@@ -240,6 +240,21 @@ func (m *Machine) Hold(id ID) bool {
 	return true
 }
 
+// Tell notes that the journal tells of a death that waits to be routed: it is held in what is saved of the queue, as it is
+// to be held after a crash. It says what is to be told, if there is anything: what has expired is found again.
+func (m *Machine) Tell(id ID) (d Death, ok bool) {
+	p, i := m.find(id)
+	if p == nil || p.state(i) != stateDying || !p.logged(i) {
+		return Death{}, false
+	}
+	s := m.peekSide(p, i)
+	if s == nil || s.reason == 0 {
+		return Death{}, false
+	}
+	s.told = true
+	return m.death(id, p, i), true
+}
+
 // Held returns the held entry of id.
 func (m *Machine) Held(id ID) (Death, bool) {
 	p, i := m.find(id)

@@ -38,12 +38,12 @@ const (
 // an entry died before it was routed: to a queue that recovers from outcomes, it
 // has not happened yet. What a consumer had then is out: it comes back as one more
 // attempt, and one that was too many dies of that again before anybody gets it. What
-// has expired or is too much is ready, and so it is found again. What was refused is held: the
-// journal tells of that, and its publisher knows that it is not in the queue.
+// has expired or is too much is ready, and so it is found again. Where the journal does tell, as of what was
+// refused, it is held: somebody knows that it is not in the queue.
 func (m *Machine) kept(p *page, i uint) uint8 {
 	state := p.state(i)
 	if state == stateDying && !m.pages.Exact {
-		if s := m.peekSide(p, i); s != nil && s.refused {
+		if s := m.peekSide(p, i); s != nil && s.told {
 			return stateHeld
 		}
 		if reason, _, _ := m.diedOf(p, i); reason.Counted() == deadletter.Rejected || reason == deadletter.DeliveryLimit {
@@ -58,7 +58,7 @@ func (m *Machine) kept(p *page, i uint) uint8 {
 // over when it is saved, nothing is counted yet.
 func (m *Machine) keptCounts(p *page, i uint) Counts {
 	n := p.countsOf(i)
-	if s := m.peekSide(p, i); s != nil && s.failed && p.state(i) == stateDying && !m.pages.Exact {
+	if s := m.peekSide(p, i); s != nil && s.failed && !s.told && p.state(i) == stateDying && !m.pages.Exact {
 		n.Deliveries--
 	}
 	return n

@@ -547,7 +547,7 @@ func (m *Machine) Enqueue(now int64, e *Entry) (ID, Result) {
 		if m.settings.Overflow == RejectPublishDLX && m.config.Type == Classic && m.settings.DeadLetter {
 			id, p, i := m.enter(m.level(e.Priority), 0, e, stateReady, 0)
 			m.die(now, id, p, i, deadletter.MaxLen, nil)
-			m.sideOf(p, i).refused = true
+			m.sideOf(p, i).told = true // it was never in the queue but to die (DL-10.9)
 			return id, RefusedDead
 		}
 		return 0, Refused

@@ -138,7 +138,7 @@ type pair struct {
 	routing   []Death     // taken by Deaths, not yet buried or held
 	log       []func(*Machine)
 	cold      *shelf
-	refused   map[ID]bool // that were dead when they came, and are for whoever restores them
+	told      map[ID]deadletter.Reason // of what died so, which is dead for whoever restores it, too
 }
 
 // twins are a consumer of the machine and that of the model.
@@ -164,7 +164,7 @@ func newPair(t *rapid.T) *pair {
 		SingleActive: rapid.IntRange(0, 3).Draw(t, "single active") == 0,
 		CountNack:    rapid.Bool().Draw(t, "count nack"),
 	}
-	p := &pair{now: 1_700_000_000_000, owed: map[message.Ref]bool{}, purged: map[message.Ref]bool{}, refused: map[ID]bool{}}
+	p := &pair{now: 1_700_000_000_000, owed: map[message.Ref]bool{}, purged: map[message.Ref]bool{}, told: map[ID]deadletter.Reason{}}
 	settings := drawSettings(t)
 	if rapid.IntRange(0, 2).Draw(t, "profile") == 0 {
 		p.profile = deadletter.ApsaraMQ
@@ -362,7 +362,7 @@ func (p *pair) enter(t *rapid.T, e Entry, force bool) {
 		if result == RefusedDead {
 			now := p.now
 			p.journal(func(m *Machine) { m.RestoreHeld(id, deadletter.MaxLen, now) })
-			p.refused[id] = true
+			p.told[id] = deadletter.MaxLen
 		}
 	}
 	p.m.Flow(p.now, id)
@@ -410,6 +410,9 @@ func (p *pair) settle(t *rapid.T) {
 			}
 			p.q.die(p.now, e, reason)
 		})
+		if rapid.Bool().Draw(t, "told") {
+			p.tell(d.id)
+		}
 	default:
 		p.giveBack(t, d, ReturnKind(rapid.IntRange(int(ReturnNack), int(ReturnFailed)).Draw(t, "kind")))
 	}
@@ -420,6 +423,19 @@ func (p *pair) settle(t *rapid.T) {
 func (p *pair) giveBack(t *rapid.T, d delivered, kind ReturnKind) {
 	p.settleOne(t, d, func(c *Consumer) bool { return p.m.Return(p.now, d.id, c, kind) },
 		func(e *modelEntry) { p.q.giveBack(p.now, e, kind) })
+}
+
+// tell has the journal tell of a death.
+func (p *pair) tell(id ID) {
+	d, ok := p.m.Tell(id)
+	if !ok {
+		return
+	}
+	p.told[id] = d.Reason
+	p.journal(func(m *Machine) {
+		m.RestoreReturned(id, d.Counts, 0)
+		m.RestoreHeld(id, d.Reason, d.At)
+	})
 }
 
 func (p *pair) settleOne(t *rapid.T, d delivered, machine func(*Consumer) bool, model func(*modelEntry)) {

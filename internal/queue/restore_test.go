@@ -33,8 +33,8 @@ func (p *pair) compare(t *rapid.T, m *Machine, sink *restored) {
 	quorum := p.m.config.Type == Quorum
 	for i, w := range want {
 		g := got[i]
-		if p.refused[w.ID] {
-			w.Held, w.DiedAt = deadletter.MaxLen, g.DiedAt // whether it waits to be routed or for its targets
+		if reason := p.told[w.ID]; reason != 0 {
+			w.Held, w.DiedAt = reason, g.DiedAt // whether it waits to be routed or for its targets
 		}
 		if g.ID != w.ID || g.Body != w.Body || g.History != w.History || g.Size != w.Size || g.Held != w.Held || g.Offered != w.Offered || g.Due != w.Due {
 			t.Fatalf("an entry was restored as %+v, it was %+v", g, w)

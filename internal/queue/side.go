@@ -9,7 +9,7 @@ type side struct {
 	ttl      int64             // the TTL's moment while the column tells the end of a wait; 0 = none
 	reason   deadletter.Reason // while dying or held
 	failed   bool              // while dying: the attempt it died of was counted as failed
-	refused  bool              // while dying: it was never in the queue but to die (DL-10.9)
+	told     bool              // while dying: the journal tells that it is dead
 	diedAt   int64
 	by       *Consumer // who rejected or returned it last, nil if nobody did
 	nextFree uint32

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"bartleby.mq/internal/amqp091"
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/partition"
 )
 
@@ -149,18 +148,12 @@ func (ch *channel) txCommit() error {
 		c.ungate = false
 		c.pumpGated()
 	}
-	refused, last := false, journal.Pos(0)
+	refused := false
 	for i := range ops {
 		if ops[i].Kind == partition.Publish {
 			ch.stats.published.Add(1)
 		}
 		refused = refused || ops[i].Refused
-		last = max(last, ops[i].Pos)
-	}
-	if last != 0 {
-		if err := c.link.Commit(last); err != nil {
-			return err
-		}
 	}
 	if err := c.link.Commit(0); err != nil {
 		return err
