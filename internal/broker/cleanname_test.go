@@ -92,7 +92,7 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 			return err
 		}),
 		"take": onQueue(func(q message.QueueName) error {
-			return bob.Take(q, 1, AckRemoves, func(*Shown) bool { return false })
+			return bob.Take(q, 1, AckRemoves, func(*Shown) (bool, error) { return false, nil })
 		}),
 		"peek": onQueue(func(q message.QueueName) error { return bob.Peek(q, 1, func(*Shown) bool { return false }) }),
 		"replay": onQueue(func(q message.QueueName) error {

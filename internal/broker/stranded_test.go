@@ -105,7 +105,7 @@ func TestNothingOfADeletedVHostComesIntoTheNext(t *testing.T) {
 						t.Fatal("not routed")
 					}
 				}
-				if err := c.Take("work", messages, RejectRemoves, func(*Shown) bool { return true }); err != nil {
+				if err := c.Take("work", messages, RejectRemoves, func(*Shown) (bool, error) { return true, nil }); err != nil {
 					t.Fatal(err)
 				}
 				waiting := func() (n int) {

@@ -1,9 +1,14 @@
 package session091
 
 import (
+	"net"
 	"reflect"
 	"testing"
+	"testing/synctest"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/partition"
 )
 
@@ -28,5 +33,46 @@ func TestAnEmptyTransactionKeepsLittle(t *testing.T) {
 func TestBR_12_4_RepliesAreCountedAsWhatTheyTake(t *testing.T) {
 	if takes := int(reflect.TypeFor[item]().Size())*5/4 + int(reflect.TypeFor[reply]().Size()) + 2*16; takes > replyBytes {
 		t.Errorf("a reply takes %d bytes and is counted as %d", takes, replyBytes)
+	}
+}
+
+// Nor does a connection keep the memory of the most that it has settled at once.
+func TestAConnectionKeepsLittleOfWhatItSettled(t *testing.T) {
+	for name, settle := range map[string]amqp091.Method{
+		"acknowledged": amqp091.BasicAck{Multiple: true}, "rejected": amqp091.BasicNack{Multiple: true}, "recovered": amqp091.BasicRecover{Requeue: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := brokerOn(t, vfs.NewMem())
+				near, far := net.Pipe()
+				p := dialled(t, b, near, far, 1)
+				p.send(amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Queue: "q"}))
+				p.send(amqp091.AppendMethod(nil, 1, amqp091.BasicConsume{Queue: "q"}))
+				const n = 4 * keptUnacked
+				var all []byte
+				for range n {
+					all = append(all, published("q", 1)...)
+				}
+				p.send(all)
+				if got := p.heard[amqp091.BasicDeliverID]; got != n {
+					t.Fatalf("%d messages came, want %d", got, n)
+				}
+				p.send(amqp091.AppendMethod(nil, 1, settle))
+				c := b.Connections()[0].Client().(*conn)
+				if kept := cap(c.settling); kept > keptUnacked {
+					t.Errorf("it keeps room for %d", kept)
+				}
+				p.send(all[:len(published("q", 1))])
+				p.send(amqp091.AppendMethod(nil, 1, settle))
+				if kept := cap(c.settling); name != "recovered" && kept == 0 {
+					t.Error("it keeps no room for a few")
+				}
+				_ = far.Close()
+				synctest.Wait()
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }
