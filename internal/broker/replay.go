@@ -235,11 +235,12 @@ func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topolo
 func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen []replayed, dryRun bool, result *ReplayResult) error {
 	var moves []partition.Move
 	var to []string
+	var seen uint64
 	for i := range chosen {
 		p := &chosen[i]
-		targets, err := c.replayTargets(p)
-		if err != nil {
-			return err
+		targets, ticket, err := c.replayTargets(p)
+		if seen = max(seen, ticket); err != nil {
+			return cmp.Or(c.b.await(seen), err)
 		}
 		if len(targets) == 0 {
 			result.Unroutable++
@@ -247,6 +248,9 @@ func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen
 		}
 		moves = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history})
 		to = append(to, place(p.exchange, p.m.Key, targets))
+	}
+	if err := c.b.await(seen); err != nil { // once, for where others declare all the time each is a sync
+		return err
 	}
 	if dryRun {
 		for _, t := range to {
@@ -298,12 +302,13 @@ func place(x message.ExchangeName, key []byte, targets []*partition.Queue) strin
 	return fmt.Sprintf("exchange '%s' key '%s' -> %s", x, key, strings.Join(names, ", "))
 }
 
-func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, err error) {
+// replayTargets also returns the ticket that what rests on them has to wait for.
+func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, ticket uint64, err error) {
 	err = c.decided(func() error {
-		failed := c.b.look(func() { targets, err = c.replayRoute(p) })
-		return cmp.Or(failed, err)
+		ticket = c.b.glance(func() { targets, err = c.replayRoute(p) })
+		return err
 	})
-	return targets, err
+	return targets, ticket, err
 }
 
 // replayRoute finds the queues a replayed message goes to, none where its exchange is gone. Where

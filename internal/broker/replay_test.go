@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/admission"
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
@@ -516,4 +519,65 @@ func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
 		close(goOn)
 		<-done
 	}
+}
+
+// asking is a backend that permits everything, and passes on what it is asked.
+type asking struct {
+	oracle
+	questions chan admission.Question
+}
+
+func (a *asking) Allow(_ context.Context, q admission.Question) error {
+	a.questions <- q
+	return nil
+}
+
+// Where others declare all the time, whoever waits for what is being stored waits for a sync. A replay does so once a
+// slice, not for each message.
+func TestAReplayWaitsOnceForWhatItHasSeen(t *testing.T) {
+	o := &asking{oracle{passwords: map[string]string{"ada": "a"}}, make(chan admission.Question, 10)}
+	d := newDisk()
+	guest := startWith(t, d, Options{AuthBackends: []AuthBackend{{o, o}}})
+	id, err := guest.b.Authenticate(t.Context(), auth.Credentials{User: "ada", Password: "a"}, loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declare(t, guest, "dlq")
+	const messages = 3
+	for i := range messages {
+		publish(t, guest, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{
+			{Key: "x-original-exchange", Value: fmt.Sprint("x", i)}, {Key: "x-original-routingKey", Value: "k"},
+		}})
+	}
+	c := guest.b.For(id, "/")
+	if _, err := c.FindReadable("dlq"); err != nil { // it may read the queue, and knows that
+		t.Fatal(err)
+	}
+	release := d.holdSyncs()
+	defer release()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := guest.b.As("guest", "/").DeclareQueue(topology.QueueDecl{Name: "late", Durable: true}); err != nil {
+			t.Error(err)
+		}
+	})
+	blocked(t, 1)
+	all.Go(func() {
+		r, err := c.Replay(t.Context(), "dlq", ReplayRequest{DryRun: true})
+		if err != nil || r.Unroutable != messages {
+			t.Errorf("%+v: %v", r, err)
+		}
+	})
+	blocked(t, 2)
+	asked := 0
+	for len(o.questions) > 0 {
+		if q := <-o.questions; q.Access == topology.Write {
+			asked++
+		}
+	}
+	if asked != messages {
+		t.Errorf("%d of %d messages were looked at when it waited", asked, messages)
+	}
+	release()
+	all.Wait()
 }
