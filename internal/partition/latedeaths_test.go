@@ -42,6 +42,19 @@ func (w *mailWorld) remove(name string) Stats {
 	return c.Stats
 }
 
+// buried waits until all that was deleted is given up: the deaths that went with it are counted then.
+func (w *mailWorld) buried() {
+	w.t.Helper()
+	w.await("all is buried", func() bool {
+		for _, p := range w.n.all {
+			if p.graves.Load() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // await waits until f holds.
 func (w *mailWorld) await(what string, f func() bool) {
 	w.t.Helper()
@@ -114,6 +127,7 @@ func TestADeathIsCountedWhenItsQueueIsGone(t *testing.T) {
 				}
 				return true
 			})
+			w.buried()
 			late := w.n.Late(c.source.Type)
 			total.Add(&late)
 			for outcome := range deadletter.Outcomes {
@@ -160,6 +174,9 @@ func TestADeathThatGoesWithItsQueueIsCounted(t *testing.T) {
 			total := w.remove("source")
 			close(goOn)
 			<-done
+			w.buried()
+			late := w.n.Late(source.Type)
+			total.Add(&late)
 			w.stop()
 			if n := total.Dead[deadletter.Rejected][deadletter.Deleted]; n != 1 {
 				t.Errorf("%d deaths are counted as deleted, want 1", n)

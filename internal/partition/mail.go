@@ -28,6 +28,8 @@ type mail struct {
 	// Held deaths whose queue was deleted, and that nobody has taken yet who was asked. They
 	// are for counters, and this process's own.
 	late map[heldDeath]*lateDeath
+	// Queues that were deleted and are not buried yet, if some of their held deaths were sent here: by incarnation.
+	ended map[uint64]*Queue
 
 	// Of the local partitions in this process; see onward.go.
 	taken   uint64 // how many takes there were

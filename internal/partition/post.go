@@ -117,15 +117,7 @@ func (n *Node) takenHeld(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
 
 // heard notes the answer of a target for a held death, and says whether all have taken it.
 func (q *Queue) heard(e *outEntry, answer mailAnswer) (all bool) {
-	list := q.asked[e.id]
-	if i := slices.Index(list, e.target); i >= 0 {
-		list = slices.Delete(list, i, i+1)
-		if len(list) == 0 {
-			delete(q.asked, e.id)
-		} else {
-			q.asked[e.id] = list
-		}
-	}
+	left := q.unask(e)
 	if _, ok := q.m.Held(e.id); !ok { // purged, or not held any more because at-least-once was switched off
 		delete(q.answered, e.id)
 		delete(q.balked, e.id)
@@ -136,7 +128,21 @@ func (q *Queue) heard(e *outEntry, answer mailAnswer) (all bool) {
 	} else {
 		q.note(e.id, true) // tried again when held deaths are
 	}
-	return len(list) == 0 && !q.balked[e.id]
+	return left == 0 && !q.balked[e.id]
+}
+
+// unask notes that a target has answered for a held death, and returns how many have not.
+func (q *Queue) unask(e *outEntry) (left int) {
+	list := q.asked[e.id]
+	if i := slices.Index(list, e.target); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+		if len(list) == 0 {
+			delete(q.asked, e.id)
+		} else {
+			q.asked[e.id] = list
+		}
+	}
+	return len(list)
 }
 
 // mailed is an entry as it arrives.

@@ -43,6 +43,7 @@ type Queue struct {
 	left     []*queue.Consumer
 	calmc    []calmWait // who waits for what has died to leave
 	expiring bool       // its x-expires has passed, and somebody sees to it: see Partition.expire
+	ended    bool       // it was deleted: the deaths that go with it count as they are buried, see Ended
 	// The version of what shelf.WriteMeta wrote last, 0 = nothing.
 	metaSaved uint32
 

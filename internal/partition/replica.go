@@ -61,6 +61,11 @@ func (r *replica) Removed(_ queue.ID, body, history message.Ref, _ bool) {
 // Died implements queue.Sink.
 func (r *replica) Died(reason deadletter.Reason, routed bool) { (*Queue)(r).Died(reason, routed) }
 
+// Ended implements queue.Sink.
+func (r *replica) Ended(id queue.ID, reason deadletter.Reason, held bool) {
+	(*Queue)(r).Ended(id, reason, held)
+}
+
 // Returned implements queue.Sink.
 func (r *replica) Returned(queue.ID, queue.Counts, int64) {}
 

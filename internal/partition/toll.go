@@ -43,7 +43,8 @@ func deathKind(t queue.Type) int {
 func (n *Node) DeathsConfirmed() uint64 { return n.confirmed.Load() }
 
 // Late are the deaths of which nobody knew what became of them while their queue was
-// there: it was deleted meanwhile. What was counted before is with the queue's Stats.
+// there: it was deleted meanwhile, and they went with it or were on their way. What was counted
+// before is with the queue's Stats.
 func (n *Node) Late(t queue.Type) (s Stats) {
 	for reason := range s.Dead {
 		for outcome := range s.Dead[reason] {
@@ -72,30 +73,67 @@ func (q *Queue) endOf(id queue.ID) deadletter.Outcome {
 	return deadletter.Deleted
 }
 
-// endDeaths counts the deaths that go with their queue. Those that were sent elsewhere to be
-// taken at least once, and whose answers will come, count by these. REQUIRES: q is held, and
-// about to be closed.
+// endDeaths has the deaths that go with their queue count as they are buried: there may be very
+// many, and who deletes the queue has the declarations locked. REQUIRES: q is held, and about to be
+// closed.
 func (n *Node) endDeaths(h *hold, q *Queue) {
 	q.endOffers()
-	q.m.RangeDeaths(func(d queue.Death) { q.count(d.Reason, deadletter.Deleted) })
-	q.m.RangeHeld(func(d queue.Death) bool {
-		switch asked, end := len(q.asked[d.ID]), q.endOf(d.ID); {
-		case end == deadletter.Routed || asked == 0:
-			q.count(d.Reason, end)
-		default:
-			m := n.mailOf(h, q)
+	q.ended = true
+	if len(q.asked) > 0 {
+		m := n.mailOf(h, q)
+		if m.ended == nil {
+			m.ended = map[uint64]*Queue{}
+		}
+		m.ended[q.Incarnation] = q
+	}
+}
+
+// Ended implements queue.Sink: it counts a death that goes with its queue. One that was sent elsewhere
+// to be taken at least once, and whose answers will come, counts by these.
+func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
+	if !q.ended {
+		return // nobody has deleted it: its state is replaced, or it is not declared
+	}
+	n, outcome := q.part.node, deadletter.Deleted
+	if held {
+		asked := len(q.asked[id])
+		outcome = q.endOf(id)
+		delete(q.asked, id)
+		delete(q.answered, id)
+		if outcome == deadletter.Deleted && asked > 0 {
+			m := n.mailOf(q.part.hold, q)
 			if m.late == nil {
 				m.late = map[heldDeath]*lateDeath{}
 			}
-			m.late[heldDeath{q.Incarnation, d.ID}] = &lateDeath{asked, d.Reason}
+			m.late[heldDeath{q.Incarnation, id}] = &lateDeath{asked, reason}
+			return
 		}
-		return true
-	})
+	}
+	strategy := AtMostOnce
+	if s := q.m.Settings(); s.DeadLetter && s.AtLeastOnce {
+		strategy = AtLeastOnce
+	}
+	n.countLate(q.config.Type, strategy, reason, outcome)
+}
+
+// isBuried is called when nothing is left of what was purged from a queue, or deleted with it. REQUIRES: q is held.
+func (n *Node) isBuried(h *hold, q *Queue) {
+	if q.ended && q.asked != nil {
+		delete(n.mailOf(h, q).ended, q.Incarnation)
+		q.asked, q.answered = nil, nil
+	}
 }
 
 // takenLate counts what became of a held death whose queue was deleted, once somebody has
 // taken it or nobody has. REQUIRES: the log of the queue is held.
 func (n *Node) takenLate(m *mail, e *outEntry, answer mailAnswer) {
+	if q := m.ended[e.source]; q != nil && len(q.asked[e.id]) > 0 { // it will be buried, and count then
+		q.unask(e)
+		if answer == 0 {
+			q.answer(e.id, e.target)
+		}
+		return
+	}
 	key := heldDeath{e.source, e.id}
 	late := m.late[key]
 	if late == nil {

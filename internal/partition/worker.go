@@ -306,6 +306,9 @@ func (p *Partition) bury() (more bool) {
 	if len(p.buried) > 0 { // or somebody else did it meanwhile
 		if g := p.buried[0]; !g.m.BuryRest(sliceLimit) {
 			p.buried = p.buried[1:]
+			if g.q.m == g.m {
+				p.node.isBuried(h, g.q)
+			}
 		}
 	}
 	more = len(p.buried) > 0

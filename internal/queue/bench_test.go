@@ -14,6 +14,7 @@ func (n *nobody) Removed(ID, message.Ref, message.Ref, bool) {}
 func (n *nobody) Died(deadletter.Reason, bool)               {}
 func (n *nobody) Returned(ID, Counts, int64)                 {}
 func (n *nobody) TimedOut(*Consumer, int)                    {}
+func (n *nobody) Ended(ID, deadletter.Reason, bool)          {}
 
 // A message in, out to a consumer, and acknowledged, with so many before it that
 // nobody takes.

@@ -31,6 +31,7 @@ type shelf struct {
 	cursor  SaveCursor
 
 	nonsense bool // what comes back may be anything
+	locked   bool // whoever comes now would wait for a disk while all declarations wait for him
 }
 
 type shelved struct{ page, summary []byte }
@@ -72,17 +73,27 @@ func (s *shelf) Keep(common, own []byte) message.Ref {
 }
 func (s *shelf) Retain(history message.Ref)  { s.away[history]-- }
 func (s *shelf) Release(history message.Ref) { s.away[history]++ }
+func (s *shelf) enter() {
+	if s.locked {
+		panic("the disk is asked")
+	}
+}
 func (s *shelf) Write(id PageID, page, summary []byte) {
+	s.enter()
 	s.pages[id] = shelved{bytes.Clone(page), bytes.Clone(summary)}
 }
 func (s *shelf) Read(id PageID) []byte {
+	s.enter()
 	p, ok := s.pages[id]
 	if !ok {
 		panic(fmt.Sprintf("page %+v was never written, or discarded", id))
 	}
 	return p.page
 }
-func (s *shelf) WriteMeta(version uint32, meta []byte) { s.metas[version] = bytes.Clone(meta) }
+func (s *shelf) WriteMeta(version uint32, meta []byte) {
+	s.enter()
+	s.metas[version] = bytes.Clone(meta)
+}
 func (s *shelf) Discard(id PageID, by uint32) {
 	if slices.Contains(s.gone[by], id) {
 		panic(fmt.Sprintf("page %+v was discarded twice", id))
@@ -96,7 +107,10 @@ func (s *shelf) Discard(id PageID, by uint32) {
 	}
 	s.gone[by] = append(s.gone[by], id)
 }
-func (s *shelf) WriteDelta(id PageID, delta []byte) { s.deltas[id] = bytes.Clone(delta) }
+func (s *shelf) WriteDelta(id PageID, delta []byte) {
+	s.enter()
+	s.deltas[id] = bytes.Clone(delta)
+}
 func (s *shelf) DiscardDelta(id PageID, by uint32) {
 	if slices.Contains(s.goneDeltas[by], id) {
 		panic(fmt.Sprintf("the delta of page %+v was discarded twice", id))

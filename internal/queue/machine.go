@@ -34,6 +34,8 @@ type Sink interface {
 	// routed (Deaths) or is gone because there is no dead-letter exchange; in
 	// that case Removed follows.
 	Died(reason deadletter.Reason, routed bool)
+	// Ended is called for each entry that had died and goes with its queue, held or not, before Removed.
+	Ended(id ID, reason deadletter.Reason, held bool)
 	// Returned is called for each logged entry that came back; notBefore is when
 	// its wait ends, 0 if it is ready.
 	Returned(id ID, r Counts, notBefore int64)
@@ -137,6 +139,7 @@ type grave struct {
 	slot    slot
 	version uint32 // when that was
 	owed    bool   // the checkpoint being written has it, and its copy is older
+	closed  bool   // it went with its queue
 }
 
 // Totals are the counts of a queue, in messages and in bytes.

@@ -130,6 +130,7 @@ type pair struct {
 	profile   deadletter.Profile
 	effects   []string
 	owed      map[message.Ref]bool // references the machine holds
+	ended     int                  // deaths that went with the queue
 	purged    map[message.Ref]bool // of these, those a purge took out
 	purging   bool
 	nextRef   message.Ref
@@ -283,6 +284,8 @@ func (p *pair) Returned(id ID, n Counts, notBefore int64) {
 		p.journal(func(m *Machine) { m.RestoreReturned(id, n, notBefore) })
 	}
 }
+
+func (p *pair) Ended(ID, deadletter.Reason, bool) { p.ended++ }
 
 func (p *pair) TimedOut(c *Consumer, n int) { p.note("timed out %s %d", c.Tag, n) }
 
@@ -860,13 +863,19 @@ func (p *pair) close(t *rapid.T) {
 			p.purged[e.e.History] = true
 		}
 	}
+	before := p.m.Totals()
+	p.cold.locked = true
 	if got := len(p.m.Close()); got != len(p.consumers) {
 		t.Fatalf("close returned %d consumers, want %d", got, len(p.consumers))
 	}
 	if err := p.m.Check(); err != nil {
 		t.Fatal(err)
 	}
+	p.cold.locked = false
 	p.buryRest(100)
+	if want := before.Dying + before.Held; p.ended != want {
+		t.Fatalf("%d deaths have gone with the queue, want %d", p.ended, want)
+	}
 	if len(p.owed) > 0 || len(p.effects) > 0 {
 		t.Fatalf("after the end %d references are held, effects %v", len(p.owed), p.effects)
 	}

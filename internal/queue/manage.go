@@ -225,8 +225,13 @@ func (m *Machine) detach(level int, l *lane, s slot) {
 	if l.ready == 0 {
 		m.filled[level>>6] &^= 1 << (level & 63)
 	}
+	m.inter(level, s, false)
+}
+
+// inter puts a page into the graveyard; closed says whether with its queue.
+func (m *Machine) inter(level int, s slot, closed bool) {
 	owed := m.pages.saving && s.page != nil && s.page.dirty != 0 && s.page.dirty < m.pages.version
-	m.graveyard = append(m.graveyard, grave{level, s, m.pages.version, owed})
+	m.graveyard = append(m.graveyard, grave{level, s, m.pages.version, owed, closed})
 }
 
 // Close empties the queue for its deletion and returns the consumers it had. It asks
@@ -239,10 +244,11 @@ func (m *Machine) Close() []*Consumer {
 			continue
 		}
 		for _, s := range l.slots {
-			m.detach(level, l, s)
+			m.inter(level, s, true) // as it is: what was put away, or is in parts, BuryRest reads
 		}
 		m.lanes[level] = nil
 	}
+	m.n = Totals{}
 	m.returns, m.strays, m.dying, m.unread, m.filled = nil, nil, nil, nil, [4]uint64{}
 	m.nextDue, m.nextWake, m.watch = never, never, math.MaxInt64
 	if len(m.graveyard)+len(m.late) == 0 {
@@ -286,6 +292,10 @@ func (m *Machine) BuryRest(limit int) (more bool) {
 		}
 		m.discard(p, g.version)
 		for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+			if state := p.state(i); g.closed && (state == stateDying || state == stateHeld) {
+				reason, _, _ := m.diedOf(p, i)
+				m.sink.Ended(makeID(g.level, p.number*pageSize+uint64(i)), reason, state == stateHeld)
+			}
 			m.sink.Removed(0, p.ref(i), p.history(i), false)
 			m.dropSide(p, i)
 			limit--
