@@ -1,9 +1,28 @@
 package session091
 
 import (
+	"net"
+
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/held"
 )
+
+// passAlarm waits for an alarm to end, if there is one, and says whether the message at hand is to
+// be handled. It is not, and nothing behind it, where the connection or its channel ends meanwhile.
+func (ch *channel) passAlarm() (on bool, err error) {
+	c := ch.c
+	if !c.broker.Alarmed() {
+		return true, nil
+	}
+	c.waitForAlarm()
+	switch {
+	case c.dead.Load():
+		return false, net.ErrClosed // as the next read would say
+	case c.shutdown.Load() != nil:
+		return false, c.heed()
+	}
+	return !ch.closing, nil
+}
 
 // waitForAlarm keeps a publisher from being read while the broker is low on
 // memory or disk (BR-13). What it sent so far is done and answered; the message

@@ -395,7 +395,7 @@ func (c *conn) frame(f amqp091.Frame) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, errEnd) {
+	if errors.Is(err, errEnd) || errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	c.flushOps()

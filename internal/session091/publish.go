@@ -16,11 +16,8 @@ func (ch *channel) basicPublish(args []byte) error {
 	if p.Immediate {
 		return &failure{code: amqp091.CodeNotImplemented, text: "immediate=true", method: amqp091.BasicPublishID} // BR-8.3
 	}
-	if ch.c.broker.Alarmed() {
-		ch.c.waitForAlarm()
-		if ch.closing {
-			return nil
-		}
+	if on, err := ch.passAlarm(); !on {
+		return err
 	}
 	in := &ch.content
 	in.expect = expectHeader
@@ -108,11 +105,8 @@ func (ch *channel) contentBody(b []byte) error {
 		in.laidDown(ch.c)
 		return err
 	}
-	if ch.c.broker.Alarmed() {
-		ch.c.waitForAlarm() // or many channels would go on with large messages
-		if ch.closing {
-			return nil
-		}
+	if on, err := ch.passAlarm(); !on { // or many channels would go on with large messages
+		return err
 	}
 	if c := ch.c; in.body == nil && uint64(cap(c.spareBody)) <= 4*in.size { // not one much too large: it counts
 		in.body, c.spareBody = c.spareBody, nil
