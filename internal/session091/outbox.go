@@ -27,7 +27,7 @@ type outbox struct {
 	held    bool   // somebody has the pen
 	shut    bool   // nothing is taken any more
 	paused  []pausedConsumer
-	pending atomic.Int64 // bytes of bodies waiting, roughly
+	pending atomic.Int64 // bytes of messages waiting, roughly
 	owed    int          // bytes of answers waiting: what the client asked for, deliveries not included
 	wakec   chan struct{}
 	roomc   chan struct{} // for a reader that waits for owed to fall
@@ -76,7 +76,7 @@ type pausedConsumer struct {
 }
 
 const (
-	// highWater is how many bytes of bodies may wait for a client before its
+	// highWater is how many bytes of messages may wait for a client before its
 	// consumers get no more, and lowWater when they do again.
 	highWater = 4 << 20
 	lowWater  = 1 << 20
@@ -129,12 +129,16 @@ func (o *outbox) recovered(ch *channel) {
 // coldBytes is what a delivery weighs whose record is on disk, beside its body.
 const coldBytes = 128
 
-// replyBytes is what a reply takes beside its record and its names: the item, in a list that may have grown
-// beyond it, and the reply. Nothing but maxReplies bounds how many wait.
+// itemBytes is what a message that waits takes beside its record: the item, in a list that may have grown
+// beyond it. Messages may be empty.
+const itemBytes = 160
+
+// replyBytes is what a reply takes beside its record and its names, its item included. Nothing but maxReplies
+// bounds how many wait.
 const replyBytes = 512
 
 // keptItems is for how many items an empty list keeps memory.
-const keptItems = 32 << 10
+const keptItems = 8 << 10
 
 // deliver appends a delivery and says whether there is room for more. If there is none the
 // consumer is noted with it, to be resumed: whoever has the pen may send all there is, and lay
@@ -148,6 +152,8 @@ func (c *conn) deliver(it *item) (more bool) {
 	}
 	if it.kind == itemReply {
 		it.bytes += replyBytes + len(it.reply.exchange) + len(it.reply.key)
+	} else {
+		it.bytes += itemBytes
 	}
 	o.mu.Lock()
 	if it.kind == itemReply && (o.shut || it.reply.to.gone) { // nothing else comes so late: its sender has found the requester before

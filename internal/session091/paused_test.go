@@ -2,6 +2,9 @@ package session091
 
 import (
 	"testing"
+	"unsafe"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -24,5 +27,21 @@ func TestAPausedConsumerIsNotedWithItsDelivery(t *testing.T) {
 	}
 	if k.Deliver(nil, &k.Consumer, &queue.Delivery{Body: message.Ref(1 << 63)}) || len(c.out.paused) != 2 {
 		t.Errorf("noted as paused %d times, want 2", len(c.out.paused))
+	}
+}
+
+// BR-9.8: what waits for a client takes room in its outbox, too. A client that does not read has a bounded number of empty messages wait.
+func TestEmptyMessagesFillAnOutbox(t *testing.T) {
+	b := brokerOn(t, vfs.NewMem())
+	defer b.Close()
+	body, _ := b.Bodies().Alloc(1)
+	defer b.Bodies().Release(body)
+	c := &conn{broker: b}
+	k := &consumer{ch: &channel{c: c}}
+	most := highWater/int(unsafe.Sizeof(item{})) + 1
+	for n := 1; k.Deliver(nil, &k.Consumer, &queue.Delivery{Body: body}); n++ {
+		if n > most {
+			t.Fatalf("more than %d empty messages wait", most)
+		}
 	}
 }
