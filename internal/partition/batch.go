@@ -107,7 +107,8 @@ func (n *Node) someOf(ops []Op) []Op {
 // applied when RunWhole returns. In several, each part is whole, and everything is
 // published, and durable, before anything is settled: after a crash between the two a message may
 // be in both places, never in none. All of it is durable when RunWhole returns. It may hold its
-// partitions for longer than a slice. REQUIRES: the costs of ops come to MaxWhole at most.
+// partitions for longer than a slice. REQUIRES: the costs of ops come to MaxWhole at most, and
+// their steps to MaxSteps.
 func (n *Node) RunWhole(ops []Op) error {
 	if n.groups == nil || oneLog(ops) {
 		return n.runWhole(ops)
@@ -153,9 +154,15 @@ func oneLog(ops []Op) bool {
 	return true
 }
 
-// MaxWhole is what RunWhole takes, in bytes of a frame. The journal takes frames
-// of 1 GiB.
-const MaxWhole = 768 << 20
+// What RunWhole takes. All of it happens in one hold, for which everybody else who wants one of its partitions waits,
+// or in one command of a group: a step takes a microsecond or two, and a MiB one half of a millisecond.
+const (
+	MaxWhole = 128 << 20 // bytes of a frame
+	MaxSteps = 64 << 10
+)
+
+// Steps is how many entries the operation makes or settles.
+func (op *Op) Steps() int { return max(1, len(op.Targets)) }
 
 // Cost is at most how many bytes the operation takes of a frame, where size is
 // that of the published record.

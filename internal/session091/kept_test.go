@@ -80,3 +80,44 @@ func TestAConnectionKeepsLittleOfWhatItSettled(t *testing.T) {
 		})
 	}
 }
+
+// BR-8.11: settlements count in a transaction, one by one and many at once; what is refused settles nothing.
+func TestBR_8_11_SettlementsOfATransactionAreBounded(t *testing.T) {
+	for name, ack := range map[string]amqp091.Method{"one": amqp091.BasicAck{DeliveryTag: 3}, "many": amqp091.BasicAck{Multiple: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := brokerOn(t, vfs.NewMem())
+				near, far := net.Pipe()
+				p := dialled(t, b, near, far, 1)
+				p.send(amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Queue: "q"}))
+				for range 3 {
+					p.send(published("q", 1))
+				}
+				p.send(amqp091.AppendMethod(nil, 1, amqp091.TxSelect{}))
+				p.send(amqp091.AppendMethod(nil, 1, amqp091.BasicConsume{Queue: "q"}))
+				b.Connections()[0].Client().(*conn).channels[1].tx.steps = partition.MaxSteps - 2
+				for tag := range uint64(2) {
+					p.send(amqp091.AppendMethod(nil, 1, amqp091.BasicAck{DeliveryTag: tag + 1}))
+					if name == "many" {
+						break
+					}
+				}
+				if p.heard[amqp091.ChannelCloseID] != 0 {
+					t.Error("what may be in a transaction was refused")
+				}
+				p.send(amqp091.AppendMethod(nil, 1, ack))
+				if p.heard[amqp091.ChannelCloseID] != 1 {
+					t.Error("more than may be in a transaction was taken")
+				}
+				if n := b.Node().Counts(runtimeQueue(t, b, "q")); n.Ready != 3 {
+					t.Errorf("%d are ready, want all", n.Ready)
+				}
+				_ = far.Close()
+				synctest.Wait()
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

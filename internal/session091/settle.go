@@ -66,8 +66,7 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 			ch.sent.acked++
 		}
 		ch.mu.Unlock()
-		ch.settled(op)
-		return nil
+		return ch.settled(op)
 	}
 	if tag == 0 {
 		tag = ch.nextTag
@@ -92,7 +91,10 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 		ch.mu.Unlock()
 		for i := range c.settling {
 			op.Queue, op.ID, op.Consumer = c.settling[i].q, c.settling[i].id, c.settling[i].consumer
-			ch.settled(op)
+			if err := ch.settled(op); err != nil {
+				clear(c.settling)
+				return err
+			}
 		}
 		last := len(c.settling) < maxOps
 		clear(c.settling)
@@ -103,17 +105,18 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 	}
 }
 
-// settled passes a settlement on, to the batch or to the transaction.
-func (ch *channel) settled(op partition.Op) {
+// settled passes a settlement on, to the batch or to the transaction, for which it may be too many.
+func (ch *channel) settled(op partition.Op) error {
 	if ch.tx != nil {
 		ch.tx.add(op, 0)
 		if op.Kind == partition.Ack {
 			ch.tx.acks.Add(1)
 		}
-		return
+		return ch.tx.check()
 	}
 	ch.freed(op.Consumer) // before it is run, which adding it may do: else nobody would look at the gate again
 	ch.c.addOp(op, opOwner{})
+	return nil
 }
 
 // freed makes room under the shared prefetch limit for a delivery to c that was settled.

@@ -18,6 +18,7 @@ type transaction struct {
 	returns []byte   // frames of unroutable mandatory messages
 	replies []heldReply
 	size    int // of it all, in bytes as partition.MaxWhole counts them
+	steps   int // of ops
 
 	// For the management API: messages published, routable or not, and deliveries
 	// acknowledged.
@@ -28,6 +29,7 @@ type transaction struct {
 func (t *transaction) add(op partition.Op, size int) {
 	t.ops = append(t.ops, op)
 	t.size += op.Cost(size)
+	t.steps += op.Steps()
 }
 
 // What an empty transaction keeps for the next: a channel may live long after its largest.
@@ -48,16 +50,19 @@ func emptied[T any](s []T, most int) []T {
 // reset makes the transaction an empty one.
 func (t *transaction) reset() {
 	t.ops, t.settles, t.replies = emptied(t.ops, keptOps), emptied(t.settles, keptOps), emptied(t.replies, keptOps)
-	t.returns, t.size = emptied(t.returns, keptReturns), 0
+	t.returns, t.size, t.steps = emptied(t.returns, keptReturns), 0, 0
 	t.messages.Store(0)
 	t.acks.Store(0)
 }
 
-// check fails once the transaction is too large to be one frame of the journal.
+// check fails once the transaction is too large to be carried out at once: others would wait for it.
 // RabbitMQ has no such limit but its memory.
 func (t *transaction) check() error {
 	if t.size+len(t.returns) > partition.MaxWhole {
 		return fail(amqp091.CodePreconditionFailed, "transaction is larger than %d bytes", partition.MaxWhole)
+	}
+	if t.steps > partition.MaxSteps {
+		return fail(amqp091.CodePreconditionFailed, "transaction has more than %d operations", partition.MaxSteps)
 	}
 	return nil
 }

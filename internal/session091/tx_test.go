@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/partition"
 )
 
 // DL-10.7: a commit fails if any of its publishes was refused, wherever it stands, and whatever was
@@ -46,6 +47,41 @@ func TestCommitTellsOfEveryRefusal(t *testing.T) {
 					t.Fatalf("commit of publishes to %v: %v", order, err)
 				}
 			})
+		}
+	}
+}
+
+// BR-8.11: a transaction is as large as others can wait for: what goes beyond it is refused at once, and
+// the largest is carried out.
+func TestBR_8_11_ATransactionIsBounded(t *testing.T) {
+	const queues, most = 16, partition.MaxSteps / 16
+	s := serve(t, broker.Options{})
+	for _, more := range []int{0, 1} {
+		c := s.client(t)
+		closed := c.NotifyClose(make(chan *amqp.Error, 1))
+		for i := range queues {
+			c.declare(string(rune('a'+i)), nil)
+			if err := c.QueueBind(string(rune('a'+i)), "", "amq.fanout", false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Tx(); err != nil {
+			t.Fatal(err)
+		}
+		for range most + more {
+			c.publish("amq.fanout", "", amqp.Publishing{})
+		}
+		if more == 0 {
+			if err := c.TxCommit(); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := <-closed; err.Code != amqp.PreconditionFailed || err.Reason != "PRECONDITION_FAILED - transaction has more than 65536 operations" {
+			t.Error(err)
+		}
+		if got := s.client(t).length("a"); got != most {
+			t.Errorf("%d messages are in a queue, want the %d that were committed", got, most)
 		}
 	}
 }
