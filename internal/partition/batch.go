@@ -107,7 +107,7 @@ func (n *Node) someOf(ops []Op) []Op {
 // applied when RunWhole returns. In several, each part is whole, and everything is
 // published, and durable, before anything is settled: after a crash between the two a message may
 // be in both places, never in none. All of it is durable when RunWhole returns. It may hold its
-// partitions for longer than a slice. REQUIRES: the costs of ops come to MaxWhole at most, and
+// partitions for longer than a slice. REQUIRES: the costs of ops come to MaxWhole at most, if there are several, and
 // their steps to MaxSteps.
 func (n *Node) RunWhole(ops []Op) error {
 	if n.groups == nil || oneLog(ops) {

@@ -47,13 +47,14 @@ type outbox struct {
 // item is one thing to send.
 type item struct {
 	kind     uint8
-	bytes    int // of an itemRaw or an itemRecovered its length, of others what they weigh while they wait
+	bytes    int // of an itemRaw, an itemRecovered or an itemOwn its length, of others what they weigh while they wait
 	ch       *channel
 	consumer *consumer // of an itemDelivery
 	q        *partition.Queue
 	d        queue.Delivery
 	left     uint32 // of an itemGet, messages that remain
 	reply    *reply
+	own      *[]byte // of an itemOwn
 }
 
 const (
@@ -62,6 +63,7 @@ const (
 	itemGet
 	itemReply     // a message for a direct reply-to consumer
 	itemRecovered // recover-ok: what precedes it has been requeued
+	itemOwn       // ready bytes in a slice of their own
 )
 
 // reply is a message that comes without a queue (BR-12.2).
@@ -105,6 +107,18 @@ func (o *outbox) put(f func(b []byte) []byte) {
 		return
 	}
 	o.items = append(o.items, item{kind: itemRaw, bytes: n})
+}
+
+// putOwn is put of bytes that may be many, and are the outbox's from now on: nothing is copied while a partition
+// that delivers may wait for o.mu.
+func (o *outbox) putOwn(b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.shut {
+		return
+	}
+	o.owed += len(b)
+	o.items = append(o.items, item{kind: itemOwn, bytes: len(b), own: &b})
 }
 
 // putMethod appends a method frame.
@@ -182,7 +196,7 @@ func (c *conn) flush(inline bool) {
 		o.mu.Unlock()
 		return // whoever has the pen looks again before it lays it down
 	}
-	if inline && len(o.items) <= inlineItems && len(o.raw) < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
+	if inline && len(o.items) <= inlineItems && o.owed < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
 		o.held = true
 		o.mu.Unlock()
 		c.writeSome()
@@ -338,6 +352,11 @@ func (c *conn) encode(write func([]byte) bool) {
 		case it.kind == itemRaw:
 			o.wire = append(o.wire, o.takenRaw[at:at+it.bytes]...)
 			at += it.bytes
+		case it.kind == itemOwn && write != nil:
+			broken = !write(o.wire) || !write(*it.own)
+			o.wire = o.wire[:0]
+		case it.kind == itemOwn:
+			o.wire = append(o.wire, *it.own...)
 		case it.kind == itemRecovered:
 			it.ch.mu.Lock()
 			it.ch.recovering--

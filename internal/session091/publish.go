@@ -199,7 +199,11 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 		}
 		c.link.CountUnroutable(true)
 		ch.stats.returned.Add(1)
-		c.out.put(func(b []byte) []byte { return ch.appendReturn(b, p, body) })
+		if len(body) < writeSize {
+			c.out.put(func(b []byte) []byte { return ch.appendReturn(b, p, body) })
+		} else {
+			c.out.putOwn(ch.appendReturn(nil, p, body))
+		}
 	} else {
 		c.link.CountUnroutable(false)
 		ch.stats.dropped.Add(1)

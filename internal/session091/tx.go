@@ -33,10 +33,7 @@ func (t *transaction) add(op partition.Op, size int) {
 }
 
 // What an empty transaction keeps for the next: a channel may live long after its largest.
-const (
-	keptOps     = 256
-	keptReturns = 16 << 10 // bytes
-)
+const keptOps = 256
 
 // emptied is s without elements, and without memory for more than most.
 func emptied[T any](s []T, most int) []T {
@@ -50,7 +47,7 @@ func emptied[T any](s []T, most int) []T {
 // reset makes the transaction an empty one.
 func (t *transaction) reset() {
 	t.ops, t.settles, t.replies = emptied(t.ops, keptOps), emptied(t.settles, keptOps), emptied(t.replies, keptOps)
-	t.returns, t.size, t.steps = emptied(t.returns, keptReturns), 0, 0
+	t.returns, t.size, t.steps = nil, 0, 0
 	t.messages.Store(0)
 	t.acks.Store(0)
 }
@@ -58,7 +55,7 @@ func (t *transaction) reset() {
 // check fails once the transaction is too large to be carried out at once: others would wait for it.
 // RabbitMQ has no such limit but its memory.
 func (t *transaction) check() error {
-	if t.size+len(t.returns) > partition.MaxWhole {
+	if t.size+len(t.returns) > partition.MaxWhole && t.messages.Load()+int64(len(t.settles)) > 1 { // one message may be larger
 		return fail(amqp091.CodePreconditionFailed, "transaction is larger than %d bytes", partition.MaxWhole)
 	}
 	if t.steps > partition.MaxSteps {
@@ -164,7 +161,8 @@ func (ch *channel) txCommit() error {
 		return err
 	}
 	if len(t.returns) > 0 {
-		c.out.put(func(b []byte) []byte { return append(b, t.returns...) })
+		c.out.putOwn(t.returns)
+		t.returns = nil
 	}
 	for _, r := range t.replies {
 		if to, ok := c.broker.Requester(r.to); ok {

@@ -85,3 +85,25 @@ func TestBR_8_11_ATransactionIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// BR-8.11: one message may be in a transaction whatever its size, if it is allowed at all.
+func TestBR_8_11_OneLargeMessageMayBeInATransaction(t *testing.T) {
+	const size = partition.MaxWhole + 1
+	s := serve(t, broker.Options{MaxMessageSize: size})
+	c := s.client(t)
+	closed := c.NotifyClose(make(chan *amqp.Error, 1))
+	c.declare("q", nil)
+	if err := c.Tx(); err != nil {
+		t.Fatal(err)
+	}
+	c.publish("", "q", amqp.Publishing{Body: make([]byte, size)})
+	if err := c.TxCommit(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		c.publish("", "q", amqp.Publishing{Body: make([]byte, size/2)})
+	}
+	if err := <-closed; err.Reason != "PRECONDITION_FAILED - transaction is larger than 134217728 bytes" {
+		t.Error(err)
+	}
+}

@@ -153,7 +153,7 @@ func (c *conn) giveBack(items []item) {
 	var ops []partition.Op
 	for i := range items {
 		it := &items[i]
-		if it.kind == itemRaw || it.kind == itemRecovered { // never stuck, but in an outbox
+		if it.kind == itemRaw || it.kind == itemRecovered || it.kind == itemOwn { // never stuck, but in an outbox
 			continue
 		}
 		if it.kind != itemReply && !it.d.NoAck {
