@@ -80,8 +80,8 @@ type pausedConsumer struct {
 const (
 	// highWater is how many bytes of messages may wait for a client before its
 	// consumers get no more, and lowWater when they do again.
-	highWater = 4 << 20
-	lowWater  = 1 << 20
+	highWater = 6 << 20
+	lowWater  = 2 << 20
 	// maxOwed is how many bytes of answers may wait for a client before it is not
 	// read any more.
 	maxOwed = 1 << 20
@@ -152,7 +152,7 @@ const itemBytes = 160
 const replyBytes = 512
 
 // keptItems is for how many items an empty list keeps memory.
-const keptItems = 8 << 10
+const keptItems = 32 << 10
 
 // deliver appends a delivery and says whether there is room for more. If there is none the
 // consumer is noted with it, to be resumed: whoever has the pen may send all there is, and lay
