@@ -57,6 +57,7 @@ type channel struct {
 	ended   bool
 	endAt   int64 // 0 while it lives
 	byPeer  bool  // the server closed it
+	unheard int64 // since when the server may have closed it, of which its connection's end kept its client from hearing; 0: it has not
 	crossed bool  // a close-ok may come for the channel that had the number before
 
 	published   uint64 // delivery tag of the last publish

@@ -383,8 +383,11 @@ func (l *ledger) connectionEnded(c *client) {
 	c.ended, c.endAt = true, l.tick()
 	var queues []string
 	for _, ch := range c.chans {
-		if !ch.ended && ch.asked() { // the server saw that end first, and the other channels may have had what it gave back
-			l.ends = append(l.ends, &ending{c.endAt, time.Now(), ch.queues(), false})
+		if !ch.ended && !c.clean && len(ch.waiting) > 0 {
+			ch.unheard = ch.failing()
+		}
+		if !ch.ended && (ch.asked() || ch.unheard != 0) { // the server saw that end first, and the other channels may have had what it gave back
+			l.ends = append(l.ends, &ending{c.endAt, time.Now(), ch.queues(), ch.unheard != 0})
 		}
 		l.endChannel(ch)
 		queues = append(queues, ch.queues()...)
@@ -560,7 +563,7 @@ func (l *ledger) again(d *delivery, redelivered bool) {
 	}
 	// A channel ends there before it ends here: by its client's will, or by the server's.
 	went := func() bool {
-		return p.ch.ended && (p.ch.endAt < d.at || (p.ch.byPeer || p.ch.closing) && p.ch.closeAt < d.at)
+		return p.ch.ended && (p.ch.endAt < d.at || (p.ch.byPeer || p.ch.closing) && p.ch.closeAt < d.at || p.ch.unheard != 0 && p.ch.unheard < d.at)
 	}
 	switch {
 	case p.noAck:

@@ -251,6 +251,7 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 		"back to another before its channel hears that it is closed": {func(s *story) {
 			s.publish("m")
 			other := s.channel(confirming)
+			s.done("consume", "a")
 			s.deliver(s.ch, "m", "a", body, false)
 			s.ch.send("get", "none", amqp091.BasicGet{})
 			s.deliver(other, "m", "a", body, true)
@@ -288,6 +289,24 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 			s.ch.closes(s.l.tick())
 			s.deliver(s.ch, "m", "a", body, true)
 			s.l.channelEnded(s.ch)
+		}, "two clients at once"},
+		"with another, and then on a channel of a connection that ends before it could hear that the server has closed it": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.done("consume", "a")
+			s.deliver(s.ch, "m", "a", body, false)
+			s.ch.send("get", "b", amqp091.BasicGet{Queue: "b"}, amqp091.BasicGetOkID, amqp091.BasicGetEmptyID) // there is no such queue
+			s.failedOnce(other, "m", "a")
+			s.l.connectionEnded(s.ch.c)
+			s.l.channelEnded(other)
+			s.drain("m", "a", true)
+		}, ""},
+		"with another, and then on a channel of a connection that ends with nothing to be answered": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.deliver(s.ch, "m", "a", body, false)
+			s.deliver(other, "m", "a", body, true)
+			s.l.connectionEnded(s.ch.c)
 		}, "two clients at once"},
 		"without acknowledgement to a channel that its client closes": {func(s *story) {
 			s.publish("m")
