@@ -178,9 +178,8 @@ func (l *loader) build() (*State, error) {
 	for _, r := range l.vhosts {
 		v := s.addVHost(r.Name)
 		v.Metadata = r.Meta
-		if v.before = r.Before; v.before > s.incarnation { // the counter is lost: no queue of it may have one of these numbers
-			s.GoOnFrom(v.before)
-		}
+		v.before = r.Before
+		s.incarnation = max(s.incarnation, r.Before) // the counter may be lost: Reserved says what is known of it
 		for limit, n := range r.Limits {
 			v.limits[limit] = n
 		}
@@ -208,6 +207,7 @@ func (l *loader) build() (*State, error) {
 		}
 	}
 	for _, r := range l.queues {
+		s.incarnation = max(s.incarnation, r.Incarnation)
 		if err := l.addQueue(r); err != nil {
 			return nil, fmt.Errorf("topology: queue %q: %w", r.Name, err)
 		}
