@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/routing"
 )
 
@@ -241,5 +242,48 @@ func TestBR_6_3_WhatMovesWhileAMessagePausesIsFound(t *testing.T) {
 		if !slices.Equal(got, want) || pauses < 4 {
 			t.Errorf("%s: %d pauses, and the message reaches %q, want %q", kind, pauses, got, want)
 		}
+	}
+}
+
+// BR-6.13: an alternate exchange gets what leads nowhere. A message whose binding is replaced while it pauses, so that there
+// always is one, does not lead nowhere.
+func TestBR_6_13_WhatMovesWhileAMessagePausesLeadsSomewhere(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.exchange(durableExchange("unrouted", routing.Fanout))
+	d := durableExchange("x", routing.Topic)
+	d.Arguments = amqp091.Table{{Key: "alternate-exchange", Value: "unrouted"}}
+	f.exchange(d)
+	for _, name := range []string{"q", "nowhere"} {
+		f.queue(durableQueue(name))
+	}
+	f.bind(toQueue("unrouted", "nowhere", ""))
+	const length = 14
+	for i := range 1 << length { // which nearly match
+		words := make([]string, length)
+		for k := range words {
+			words[k] = string("*a"[i>>k&1])
+		}
+		f.bind(toQueue("x", "q", strings.Join(words, ".")+".zz"))
+	}
+	key := strings.Repeat("a.", length) + "last"
+	f.bind(toQueue("x", "q", key))
+	m := &routing.Message{Key: []byte(key)}
+	pauses := 0
+	m.Pause = func() {
+		if pauses++; pauses == 1 {
+			f.bind(toQueue("x", "q", "#.last"))
+			if _, err := f.Unbind(toQueue("x", "q", key), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	x, _ := f.vhost().Exchange("x")
+	var router Router
+	var got []string
+	for _, q := range router.Route(f.vhost(), x, m, nil) {
+		got = append(got, string(q.Name))
+	}
+	if !slices.Equal(got, []string{"q"}) || pauses == 0 {
+		t.Errorf("%d pauses, and the message reaches %q", pauses, got)
 	}
 }

@@ -53,13 +53,13 @@ func (s *State) PutParameter(p Parameter) (created bool, err error) {
 
 // Orphan notes that a user who is made now has set none of the parameters that one of its name has set before.
 func (s *State) Orphan(user string) {
-	for _, v := range sortedValues(s.vhosts) {
-		for _, p := range v.Parameters("") {
+	for _, v := range s.vhosts {
+		for name, p := range v.parameters { // in no order: there may be very many, and mostly none is meant
 			if p.By != user || p.Orphaned {
 				continue
 			}
 			p.Orphaned = true
-			v.parameters[parameterName{p.Component, p.Name}] = p
+			v.parameters[name] = p
 			s.revision++
 			s.logParameter(p)
 		}

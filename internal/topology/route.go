@@ -18,6 +18,7 @@ type Router struct {
 	found         []routing.Destination
 	exchanges     []*Exchange // those reached so far, in order; each is visited once (BR-6.3)
 	asOf          []uint64    // Exchange.bound of each when it was looked at
+	led           []bool      // whether something there matched
 	seen          seen[*Queue]
 	seenExchanges seen[*Exchange]
 }
@@ -77,14 +78,38 @@ const settled = math.MaxUint64
 func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) []*Queue {
 	start := len(out)
 	r.ByKeys = true
-	r.exchanges, r.asOf = append(r.exchanges[:0], x), r.asOf[:0]
+	r.exchanges, r.asOf, r.led = append(r.exchanges[:0], x), r.asOf[:0], r.led[:0]
+	for more := true; more; {
+		out = r.rounds(v, m, out, start)
+		// Behind all that was looked at again: what was moved within an exchange is no match that is missing.
+		more = false
+		for i, x := range r.exchanges {
+			if r.led[i] || x.Alternate == nil || v.exchanges[x.Name] != x {
+				continue
+			}
+			if alternate, ok := v.exchanges[*x.Alternate]; ok {
+				n := len(r.exchanges)
+				r.visit(alternate)
+				more = more || len(r.exchanges) > n
+			}
+		}
+	}
+	clear(r.found)
+	clear(r.exchanges)
+	r.seen.end()
+	r.seenExchanges.end()
+	return out
+}
+
+// rounds looks at the exchanges reached so far, and at those that they lead to.
+func (r *Router) rounds(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
 	for round, looked := 0, true; looked && round <= mostRounds; round++ {
 		looked = false
 		for i := 0; i < len(r.exchanges); i++ {
 			x := r.exchanges[i]
 			switch {
 			case i == len(r.asOf):
-				r.asOf = append(r.asOf, x.bound)
+				r.asOf, r.led = append(r.asOf, x.bound), append(r.led, x.Name == "") // the default one has no alternate
 			case r.asOf[i] == x.bound || r.asOf[i] == settled:
 				continue
 			default:
@@ -97,16 +122,14 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 				continue
 			}
 			out = r.routeThrough(v, x, m, out, start)
-			if len(r.found) > 0 && x.chooses() {
-				r.asOf[i] = settled
+			if len(r.found) > 0 {
+				if r.led[i] = true; x.chooses() {
+					r.asOf[i] = settled
+				}
 			}
 			m.Rest(1 + len(r.found) + len(m.More))
 		}
 	}
-	clear(r.found)
-	clear(r.exchanges)
-	r.seen.end()
-	r.seenExchanges.end()
 	return out
 }
 
@@ -114,12 +137,6 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 func (r *Router) routeThrough(v *VHost, x *Exchange, m *routing.Message, out []*Queue, start int) []*Queue {
 	r.ByKeys = r.ByKeys && x.routesByKeys()
 	r.found = x.table.Route(r.found[:0], m)
-	// Only what the exchange itself matched counts: a bound exchange that leads nowhere is a match.
-	if len(r.found) == 0 && x.Alternate != nil {
-		if alternate, ok := v.exchanges[*x.Alternate]; ok {
-			r.visit(alternate)
-		}
-	}
 	for _, d := range r.found {
 		switch d := d.(type) {
 		case *Queue:
