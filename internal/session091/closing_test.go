@@ -2,8 +2,10 @@ package session091
 
 import (
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -46,4 +48,71 @@ func TestBR_1_13_AChannelEndsNoConnectionThatCloses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// overtaken is a connection of which something else happens just before the reader sets the deadline for close-ok.
+type overtaken struct {
+	net.Conn
+	before atomic.Pointer[func()]
+}
+
+func (o *overtaken) SetReadDeadline(at time.Time) error {
+	if time.Until(at) > closeTimeout/2 {
+		if f := o.before.Swap(nil); f != nil {
+			(*f)()
+		}
+	}
+	return o.Conn.SetReadDeadline(at)
+}
+
+// BR-1.13: whoever wants a connection closed just when it begins to wait for close-ok is not overlooked.
+func TestBR_1_13_AnEndThatComesWithAnotherIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := brokerOn(t, vfs.NewMem())
+		near, far := net.Pipe()
+		o := &overtaken{Conn: near}
+		p := dialled(t, b, o, far, 1)
+		synctest.Wait()
+		c := b.Connections()[0].Client().(*conn)
+		end := func() { c.Terminate(amqp091.CodeConnectionForced, "now") }
+		o.before.Store(&end)
+		p.send(amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{})) // has no place
+		synctest.Wait()
+		if n := len(b.Connections()); n != 0 {
+			t.Errorf("%d connections are left, want none", n)
+		}
+		_ = far.Close()
+		synctest.Wait()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// BR-1.13: a client whose connection is being closed is told once that its own close was heard: it could ask without
+// reading, and the answers would wait without end.
+func TestBR_1_13_AClosingConnectionAnswersOneClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := brokerOn(t, vfs.NewMem())
+		near, far := net.Pipe()
+		p := dialled(t, b, near, far, 1)
+		synctest.Wait()
+		closes := amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{}) // has no place
+		for range 10 {
+			closes = amqp091.AppendMethod(closes, 0, amqp091.ConnectionClose{})
+		}
+		p.send(closes)
+		synctest.Wait()
+		if n := p.heard[amqp091.ConnectionCloseOkID]; n != 1 {
+			t.Errorf("the client was answered %d times", n)
+		}
+		if n := len(b.Connections()); n != 0 {
+			t.Errorf("%d connections are left, want none", n)
+		}
+		_ = far.Close()
+		synctest.Wait()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -131,6 +131,7 @@ type conn struct {
 	ungate     bool        // a shared prefetch limit has room again
 	state      state
 	told       *failure // the shutdown that the client was told of
+	answered   bool     // its connection.close, which came while ours was not answered
 	pub        broker.Publication
 	deadline   time.Time // the socket's read deadline
 	heard      int64     // when something was last read, in milliseconds since 1970
@@ -497,6 +498,9 @@ func (c *conn) close(f *failure) error {
 	}
 	c.deadline = time.Now().Add(timeout)
 	_ = c.nc.SetReadDeadline(c.deadline)
+	if c.interrupted.Load() { // just now: its deadline may be overwritten, and nobody would look until ours is over
+		_ = c.nc.SetReadDeadline(time.Now())
+	}
 	return nil
 }
 
@@ -509,6 +513,10 @@ func (c *conn) closingFrame(f amqp091.Frame) error {
 	case amqp091.ConnectionCloseOkID:
 		return errEnd
 	case amqp091.ConnectionCloseID:
+		if c.answered { // it would ask for answers without end
+			return errEnd
+		}
+		c.answered = true
 		if c.link != nil {
 			c.link.Disconnect()
 		}

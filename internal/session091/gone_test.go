@@ -2,8 +2,11 @@ package session091_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,4 +111,32 @@ func TestWhoSendsAhead(t *testing.T) {
 			t.Fatalf("the last the client was told is %T", last)
 		}
 	}
+}
+
+// Who sends so much while it logs in that nobody would see any more whether its socket is closed is let go: else whoever
+// ends its connection, to give its place to another, would end the socket alone.
+func TestWhoSendsTooMuchWhileItLogsIn(t *testing.T) {
+	s := serve(t, broker.Options{AccountRules: broker.AccountRules{Throttle: admission.ThrottleLimits{Free: 1, Most: time.Hour}}})
+	sent := append([]byte(amqp091.ProtocolHeader), amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00wrong", Locale: "en_US"})...)
+	for len(sent) < 40<<10 {
+		sent = append(sent, beat...)
+	}
+	var clients sync.WaitGroup
+	for range 15 { // the last would be answered after an hour
+		clients.Go(func() {
+			nc, err := net.Dial("tcp", s.addr)
+			if err == nil {
+				defer func() { _ = nc.Close() }()
+				_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+				_, err = nc.Write(sent)
+			}
+			if err == nil {
+				_, err = io.ReadAll(nc)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the connection is still open")
+			}
+		})
+	}
+	clients.Wait()
 }

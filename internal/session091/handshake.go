@@ -148,18 +148,22 @@ func (c *conn) authenticate(given auth.Credentials, peer net.IP) (*broker.Identi
 	return id, err
 }
 
-// readAhead reads until it is stopped by a deadline, or has so much that it can watch no longer. Where the
-// socket, or the time for the handshake, is over before, open is false.
+// maxAhead is how much a client may send while it logs in, which has use for two frames more. Who sends more is let go: nobody
+// would see any more that its socket is closed.
+const maxAhead = maxStrangerBytes / 2
+
+// readAhead reads until it is stopped by a deadline. Where the socket, or the time for the handshake, is over before, or more
+// comes than may, open is false.
 func (c *conn) readAhead() (ahead []byte, open bool) {
 	var b [256]byte
-	for len(ahead) < openFrameMax {
+	for len(ahead) < maxAhead {
 		n, err := c.nc.Read(b[:])
 		ahead = append(ahead, b[:n]...)
 		if err != nil {
 			return ahead, errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(c.deadline)
 		}
 	}
-	return ahead, true
+	return ahead, false
 }
 
 // mechanism starts the exchange of a mechanism that is offered.
