@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -280,5 +281,37 @@ func TestADeathWhoseTargetGoesMeanwhileIsRoutedAnew(t *testing.T) {
 				t.Errorf("targets were looked for %d times, want 2: what arrives must be decided anew", looked)
 			}
 		})
+	}
+}
+
+// Deaths that went with a queue of a group were counted by the process that let them go, and not once more by the next, which
+// applies the log again and buries them after it has forgotten what it counted by that.
+func TestDeathsOfTheProcessBeforeAreNotCounted(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	w := startQueues(t, fs, 1, nil, []definition{mailQueue("source", quorum, "x", true)}, table{"x": nil})
+	w.drops.Store(true)
+	const deaths = 5
+	for serial := range message.Serial(deaths) {
+		w.killOne("source", serial+1)
+	}
+	q := w.queues["source"]
+	w.await("all are held", func() bool { return w.n.Counts(q).Held == deaths })
+	w.remove("source")
+	w.buried()
+	counted := func() uint64 { return w.n.Late(queue.Quorum).Dead[deadletter.Rejected][deadletter.Deleted] }
+	if n := counted(); n != deaths {
+		t.Errorf("%d deaths are counted, want %d", n, deaths)
+	}
+	if err := w.j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	left := fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})
+	w.stop()
+	w = startQueues(t, left, 2, nil, nil, table{"x": nil})
+	defer w.stop()
+	w.drops.Store(true)
+	w.buried()
+	if n := counted(); n != 0 {
+		t.Errorf("%d deaths of the process before are counted", n)
 	}
 }

@@ -50,11 +50,20 @@ func (n *Node) forgetRedone() {
 		for _, q := range p.queues {
 			q.stats = Stats{}
 		}
+		for _, g := range p.buried { // nor do deaths count that went with a queue, and are buried only now
+			g.q.ended = false
+		}
+		p.group.mail.late, p.group.mail.ended = nil, nil
 		p.mu.Unlock()
 	}
 	for s := range n.deaths[deathKind(queue.Quorum)] {
 		for r := range n.deaths[deathKind(queue.Quorum)][s] {
 			n.deaths[deathKind(queue.Quorum)][s][r].Store(0)
+		}
+	}
+	for r := range n.late[deathKind(queue.Quorum)] {
+		for o := range n.late[deathKind(queue.Quorum)][r] {
+			n.late[deathKind(queue.Quorum)][r][o].Store(0)
 		}
 	}
 	n.confirmed.Store(0) // nothing of classic queues is routed yet

@@ -141,7 +141,12 @@ func (m *Machine) purgeLane(to *Purging, l *lane, limit int, told func(first ID,
 		l.slots[kept] = *s
 		kept++
 	}
-	l.slots = slices.Delete(l.slots, kept, k)
+	if kept == 0 { // mostly, and there may be very many behind
+		clear(l.slots[:k])
+		l.slots = l.slots[k:]
+	} else {
+		l.slots = slices.Delete(l.slots, kept, k)
+	}
 	for _, p := range mixed {
 		for i := p.live.next(0); i < pageSize && p.number*pageSize+uint64(i) < end; i = p.live.next(i + 1) {
 			if purged(p.state(i)) {
