@@ -155,9 +155,9 @@ func oneLog(ops []Op) bool {
 }
 
 // What RunWhole takes. All of it happens in one hold, for which everybody else who wants one of its partitions waits,
-// or in one command of a group: a step takes a microsecond or two, and a MiB one half of a millisecond.
+// or in one command of a group: a step takes a microsecond or two, and a MiB four milliseconds, with the disk's.
 const (
-	MaxWhole = 128 << 20 // bytes of a frame
+	MaxWhole = 32 << 20 // bytes of a frame
 	MaxSteps = 64 << 10
 )
 

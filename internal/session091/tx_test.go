@@ -103,7 +103,7 @@ func TestBR_8_11_OneLargeMessageMayBeInATransaction(t *testing.T) {
 	for range 2 {
 		c.publish("", "q", amqp.Publishing{Body: make([]byte, size/2)})
 	}
-	if err := <-closed; err.Reason != "PRECONDITION_FAILED - transaction is larger than 134217728 bytes" {
+	if err := <-closed; err.Reason != "PRECONDITION_FAILED - transaction is larger than 33554432 bytes" {
 		t.Error(err)
 	}
 }
