@@ -157,10 +157,7 @@ const (
 func (m *Machine) emptied(l *lane, p *page) {
 	if l.slots[0].page == p {
 		m.drop(l, 0)
-		for len(l.slots) > 0 && l.spent(&l.slots[0]) {
-			m.drop(l, 0)
-			l.empty--
-		}
+		m.dropSpent(l)
 		return
 	}
 	if l.empty++; l.empty > max(keepEmpty, len(l.slots)/emptyShare) {
@@ -174,6 +171,14 @@ func (m *Machine) emptied(l *lane, p *page) {
 		}
 		clear(l.slots[len(kept):])
 		l.slots, l.empty = kept, 0
+	}
+}
+
+// dropSpent takes empty pages out that are the lane's first.
+func (m *Machine) dropSpent(l *lane) {
+	for len(l.slots) > 0 && l.spent(&l.slots[0]) {
+		m.drop(l, 0)
+		l.empty--
 	}
 }
 

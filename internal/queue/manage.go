@@ -159,6 +159,7 @@ func (m *Machine) purgeLane(to *Purging, l *lane, limit int, told func(first ID,
 			}
 		}
 	}
+	m.dropSpent(l) // an empty page may have become the first
 	return limit, more
 }
 

@@ -47,3 +47,36 @@ func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A page that was empty already is no more kept than others when a slice of a purge makes it the lane's first.
+func TestAPurgeLeavesNoEmptyPageInFront(t *testing.T) {
+	a := newAway(Unlimited(), 0)
+	a.fill(3*pageSize, func() int64 { return -1 })
+	var got []ID
+	for d, ok := a.Get(a.now, false); ok; d, ok = a.Get(a.now, false) {
+		got = append(got, d.ID)
+	}
+	ready := 0
+	for _, id := range got {
+		switch id.Seq() / pageSize {
+		case 0:
+			a.Return(a.now, id, nil, ReturnNack)
+			ready++
+		case 1:
+			a.Ack(id, nil)
+		}
+	}
+	var to Purging
+	purged := 0
+	for more := true; more; {
+		var n int
+		n, more = a.PurgeSome(&to, 1, nil)
+		purged += n
+		if err := a.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if purged != ready {
+		t.Errorf("%d are purged, want %d", purged, ready)
+	}
+}
