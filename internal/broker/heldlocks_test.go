@@ -54,12 +54,19 @@ func TestNoLockWhileAPolicyReachesPagesOnDisk(t *testing.T) {
 	}})
 	declare(t, c, "dlq")
 	declare(t, c, "long", toDLQ...)
-	const messages = 4000
-	for i := range messages {
-		offer(t, c, "long", fmt.Sprint(i))
+	messages := 0
+	send := func() {
+		offer(t, c, "long", fmt.Sprint(messages))
+		messages++
 	}
-	eventually(t, "that pages are on disk", func() bool { return spills.Load() > 0 })
-	for _, limit := range []int64{messages / 2, 10} {
+	for range 4000 {
+		send()
+	}
+	eventually(t, "that pages are on disk", func() bool {
+		send() // who looked for pages a moment ago, and found none, looks again only with what comes
+		return spills.Load() > 0
+	})
+	for _, limit := range []int64{int64(messages / 2), 10} {
 		d := topology.PolicyDecl{Name: "short", Pattern: "^long$", Definition: topology.Definition{"max-length": limit}, Priority: int64(0)}
 		if _, err := c.b.PutPolicy("/", d, false); err != nil {
 			t.Fatal(err)
