@@ -1,11 +1,12 @@
 package broker
 
 import (
+	"iter"
+
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
 	"bartleby.mq/internal/topology"
-	"iter"
 )
 
 // Got is a message taken by basic.get. Its references are the caller's.

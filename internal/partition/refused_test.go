@@ -28,20 +28,7 @@ func TestARefusedMessageIsDeadAfterAKill(t *testing.T) {
 			fs := vfs.NewCrashableMem()
 			var left *vfs.MemFS
 			var w *world
-			w = open(t, fs, defs, routes, 1_700_000_000_000, func(point string) {
-				if w == nil || point != FailDeathMarked || left != nil || w.queues["full"].m.Totals().Dying == 0 {
-					return
-				}
-				if checkpointed {
-					if err := w.n.Checkpoint(); err != nil {
-						t.Error(err)
-					}
-				}
-				if err := w.j.Commit(w.j.Append([]byte{frameVersion})); err != nil {
-					t.Error(err)
-				}
-				left = fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})
-			})
+			w = open(t, fs, defs, routes, 1_700_000_000_000, imageAtDeath(t, fs, &w, &left, checkpointed, func() bool { return w.queues["full"].m.Totals().Dying > 0 }))
 			op := Op{Kind: Publish, Targets: []*Queue{w.queues["full"]}, Body: w.record(1, true, 10), TTL: -1, Priority: -1}
 			w.n.Run([]Op{op})
 			op.Body = w.record(2, true, 10)
@@ -86,5 +73,24 @@ func TestARefusedMessageIsDeadAfterAKill(t *testing.T) {
 			w.check(0)
 			w.close()
 		}
+	}
+}
+
+// imageAtDeath is a hook for open that takes an image of the disk when an entry has died and was not moved yet, and dies says that it is
+// the one meant: synced, and behind a checkpoint if so it is said.
+func imageAtDeath(t *testing.T, fs *vfs.MemFS, w **world, left **vfs.MemFS, checkpointed bool, dies func() bool) func(point string) {
+	return func(point string) {
+		if *w == nil || point != FailDeathMarked || *left != nil || !dies() {
+			return
+		}
+		if checkpointed {
+			if err := (*w).n.Checkpoint(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := (*w).j.Commit((*w).j.Append([]byte{frameVersion})); err != nil {
+			t.Error(err)
+		}
+		*left = fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})
 	}
 }

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -23,20 +22,7 @@ func TestWhatATransactionRejectsIsDeadAfterAKill(t *testing.T) {
 		fs := vfs.NewCrashableMem()
 		var left *vfs.MemFS
 		var w *world
-		w = open(t, fs, defs, routes, 1_700_000_000_000, func(point string) {
-			if w == nil || point != FailDeathMarked || left != nil {
-				return
-			}
-			if checkpointed {
-				if err := w.n.Checkpoint(); err != nil {
-					t.Error(err)
-				}
-			}
-			if err := w.j.Commit(w.j.Append([]byte{frameVersion})); err != nil {
-				t.Error(err)
-			}
-			left = fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})
-		})
+		w = open(t, fs, defs, routes, 1_700_000_000_000, imageAtDeath(t, fs, &w, &left, checkpointed, func() bool { return true }))
 		q := w.queues["q"]
 		publish := func(to string, serial message.Serial) Op {
 			return Op{Kind: Publish, Targets: []*Queue{w.queues[to]}, Body: w.record(serial, true, 10), TTL: -1, Priority: -1}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
 )
 
 // Whoever wants a channel closed of a connection that is closing does not end it before its client has answered (BR-1.13).
@@ -65,6 +66,19 @@ func (o *overtaken) SetReadDeadline(at time.Time) error {
 	return o.Conn.SetReadDeadline(at)
 }
 
+// noneIsLeft checks that the connection has ended, and closes the client's side and the broker.
+func noneIsLeft(t *testing.T, b *broker.Broker, far net.Conn) {
+	t.Helper()
+	if n := len(b.Connections()); n != 0 {
+		t.Errorf("%d connections are left, want none", n)
+	}
+	_ = far.Close()
+	synctest.Wait()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // BR-1.13: whoever wants a connection closed just when it begins to wait for close-ok is not overlooked.
 func TestBR_1_13_AnEndThatComesWithAnotherIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -78,14 +92,7 @@ func TestBR_1_13_AnEndThatComesWithAnotherIsSeen(t *testing.T) {
 		o.before.Store(&end)
 		p.send(amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{})) // has no place
 		synctest.Wait()
-		if n := len(b.Connections()); n != 0 {
-			t.Errorf("%d connections are left, want none", n)
-		}
-		_ = far.Close()
-		synctest.Wait()
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		noneIsLeft(t, b, far)
 	})
 }
 
@@ -106,13 +113,6 @@ func TestBR_1_13_AClosingConnectionAnswersOneClose(t *testing.T) {
 		if n := p.heard[amqp091.ConnectionCloseOkID]; n != 1 {
 			t.Errorf("the client was answered %d times", n)
 		}
-		if n := len(b.Connections()); n != 0 {
-			t.Errorf("%d connections are left, want none", n)
-		}
-		_ = far.Close()
-		synctest.Wait()
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		noneIsLeft(t, b, far)
 	})
 }
