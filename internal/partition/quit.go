@@ -2,6 +2,7 @@ package partition
 
 import (
 	"iter"
+	"slices"
 
 	"bartleby.mq/internal/held"
 	"bartleby.mq/internal/queue"
@@ -21,7 +22,7 @@ type Delivered struct {
 }
 
 // Quit is the end of a client, or of a part of it that has consumers: all of them are
-// detached, and whatever they hold comes back (BR-4.5), before any queue hands out
+// detached, and whatever they hold of a queue comes back (BR-4.5), before that queue hands out
 // anything again. So nothing comes to another consumer of the same client, each message
 // has failed once, and who is next begins where the last one stopped.
 //
@@ -50,72 +51,113 @@ func (n *Node) Quit(seats []Seat, returns iter.Seq[Delivered]) (applied func()) 
 	}
 }
 
+// leaving is a classic queue that a client leaves. It is hushed.
+type leaving struct {
+	q     *Queue
+	seats []*queue.Consumer // those of the client
+	left  int               // how many deliveries have to come back yet
+}
+
+// quitLocal is Quit for classic queues. Each is hushed from the detaching of its consumers until what is the
+// client's is back in it, and no longer: another queue's may be millions.
 func (n *Node) quitLocal(seats []Seat, returns iter.Seq[Delivered]) {
-	var queues []*Queue // hushed
-	known := map[*Queue]bool{}
-	hush := func(q *Queue, c *queue.Consumer) {
-		if q.Replicated() || c == nil && known[q] {
-			return
+	var all []*leaving // in the order of seats and returns
+	of := map[*Queue]*leaving{}
+	hush := func(q *Queue, c *queue.Consumer) (l *leaving) {
+		if l = of[q]; l != nil && c == nil {
+			return l
 		}
 		_ = n.with(q, func(h *hold) {
-			if !known[q] {
-				known[q] = true
-				queues = append(queues, q)
+			if l == nil {
+				l = &leaving{q: q}
+				of[q] = l
+				all = append(all, l)
 				q.m.Hush()
 			}
 			if c != nil {
 				q.m.Detach(h.now, c)
+				l.seats = append(l.seats, c)
 			}
 		})
+		return l
 	}
 	for i := range seats {
-		hush(seats[i].Queue, seats[i].Consumer)
+		if !seats[i].Queue.Replicated() {
+			hush(seats[i].Queue, seats[i].Consumer)
+		}
 	}
-	var last *Queue
+	var last *leaving
 	for d := range returns {
-		if d.Queue != last {
-			last = d.Queue
-			hush(last, nil)
+		if d.Queue.Replicated() {
+			continue
+		}
+		if last == nil || last.q != d.Queue {
+			last = hush(d.Queue, nil)
+		}
+		if last != nil {
+			last.left++
 		}
 	}
 	var slice []Op
+	var complete []*leaving
 	run := func() {
 		if len(slice) > 0 {
 			n.run(slice, false)
 			slice = slice[:0]
 		}
+		for _, l := range complete {
+			n.speak(l)
+		}
+		complete = complete[:0]
 	}
+	for _, l := range all {
+		if l.left == 0 {
+			complete = append(complete, l)
+		}
+	}
+	run()
+	last = nil
 	for d := range returns {
 		if d.Queue.Replicated() {
 			continue
 		}
 		slice = append(slice, Op{Kind: Return, Queue: d.Queue, ID: d.ID, Consumer: d.Consumer, How: queue.ReturnClosed})
+		if last == nil || last.q != d.Queue {
+			last = of[d.Queue]
+		}
+		if last != nil {
+			if last.left--; last.left == 0 {
+				complete = append(complete, last)
+			}
+		}
 		if len(slice) == sliceLimit {
 			run()
 		}
 	}
-	run()
-	back := map[*Queue][]*queue.Consumer{}
-	for _, s := range seats {
-		back[s.Queue] = append(back[s.Queue], s.Consumer)
-	}
-	for _, q := range queues {
-		var held []queue.Holding // few: what was on its way
-		_ = n.with(q, func(*hold) { held = q.m.HeldBy(back[q]...) })
-		for _, h := range held {
-			slice = append(slice, Op{Kind: Return, Queue: q, ID: h.ID, Consumer: h.By, How: queue.ReturnClosed})
-			if len(slice) == sliceLimit {
-				run()
-			}
+	for _, l := range all {
+		if l.left > 0 { // this walk was shorter than the one before
+			complete = append(complete, l)
 		}
-		run()
 	}
-	for _, q := range queues {
-		_ = n.with(q, func(h *hold) {
-			q.m.Speak()
-			q.m.Flow(h.now, 0)
-		})
+	run()
+}
+
+// speak takes back what the client's consumers have got of the queue that returns did not know, which is
+// little: what was on its way. Then the queue hands out again.
+func (n *Node) speak(l *leaving) {
+	var held []queue.Holding
+	_ = n.with(l.q, func(*hold) { held = l.q.m.HeldBy(l.seats...) })
+	for some := range slices.Chunk(held, sliceLimit) {
+		var slice []Op
+		for _, h := range some {
+			slice = append(slice, Op{Kind: Return, Queue: l.q, ID: h.ID, Consumer: h.By, How: queue.ReturnClosed})
+		}
+		n.run(slice, false)
 	}
+	_ = n.with(l.q, func(h *hold) {
+		l.q.m.Speak()
+		l.q.m.Flow(h.now, 0)
+	})
 }
 
 // abandon takes back what the consumers of seats hold, as if their channels had closed
