@@ -296,34 +296,20 @@ func (a *application) publish(code byte) {
 	} else if place := a.place(at); place != 0 {
 		store.SetLocation(body, place)
 	}
-	r := message.Record(record)
-	e := queue.Entry{Body: body, Priority: in.priority, TTL: in.ttl, Delay: in.delay, Logged: true}
+	arrives := arrival{
+		entry: queue.Entry{Body: body, Priority: in.priority, TTL: in.ttl, Delay: in.delay},
+		rec:   message.Record(record),
+	}
 	refused := false
 	h := a.h
 	h.entered = h.entered[:0]
 	for range n {
-		q := g.p.queues[a.r.uint()]
-		if q == nil {
-			continue
+		if q := g.p.queues[a.r.uint()]; q != nil {
+			refused = !tookIn(g.node.enter(h, q, &arrives)) || refused
 		}
-		h.touch(q)
-		store.Retain(body, 1)
-		e.Size = q.size(r)
-		id, result := q.m.Enqueue(h.now, &e)
-		if result == queue.Refused || result == queue.RefusedDead {
-			refused = true
-		}
-		if result == queue.Refused {
-			store.Release(body)
-			continue
-		}
-		q.stats.Published++
-		h.entered = append(h.entered, newEntry{q: q, id: id})
 	}
 	store.Release(body)
-	for _, in := range h.entered {
-		in.q.m.Flow(h.now, in.id)
-	}
+	h.flow()
 	if own.owner != nil {
 		g.effects.answers = append(g.effects.answers, ownedAnswer{own.owner, Answer{own.token, refused}})
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -264,37 +263,24 @@ func (n *Node) settle(h *hold, op *Op) {
 
 // publish lets one message into its targets. REQUIRES: their partitions are held.
 func (n *Node) publish(h *hold, op *Op) {
-	r := message.Record(n.bodies.Bytes(op.Body))
-	n.bodies.Retain(op.Body, len(op.Targets))
-	e := queue.Entry{Body: op.Body, Priority: op.Priority, TTL: op.TTL, Delay: op.Delay}
-	persistent, logged := r.Persistent(), 0
+	in := arrival{
+		entry: queue.Entry{Body: op.Body, Priority: op.Priority, TTL: op.TTL, Delay: op.Delay},
+		rec:   message.Record(n.bodies.Bytes(op.Body)),
+	}
 	h.entered = h.entered[:0]
 	for _, q := range op.Targets {
 		if q.part.group != nil || q.gone {
-			n.bodies.Release(op.Body)
 			continue
 		}
-		h.touch(q)
-		e.Size, e.Logged = q.size(r), q.logs(persistent)
-		id, result := q.m.Enqueue(h.now, &e)
-		if result == queue.Refused || result == queue.RefusedDead {
-			op.Refused = true
-		}
-		if result == queue.Refused {
-			n.bodies.Release(op.Body)
-			continue
-		}
-		q.stats.Published++
-		q.stats.Active = h.now
-		h.entered = append(h.entered, newEntry{q, id, e.Logged && id != 0, result == queue.RefusedDead})
-		if e.Logged && id != 0 {
-			logged++
+		result := n.enter(h, q, &in)
+		if op.Refused = op.Refused || !tookIn(result); result != queue.Refused {
+			q.stats.Active = h.now
 		}
 	}
-	if logged > 0 {
+	if logged := h.loggedOnes(); logged > 0 {
 		op.Pos = 1 // the real one is known when the hold ends
 		n.bodies.Retain(op.Body, 1)
-		h.frame.publish(op.Body, r, logged)
+		h.frame.publish(op.Body, in.rec, logged)
 		for _, in := range h.entered {
 			if in.logged {
 				h.frame.target(in.q.Incarnation, in.id, in.q.m.Due(in.id))
@@ -310,34 +296,5 @@ func (n *Node) publish(h *hold, op *Op) {
 		}
 	}
 	n.bodies.Release(op.Body)
-	for _, in := range h.entered {
-		in.q.m.Flow(h.now, in.id)
-	}
-}
-
-// newEntry is an entry just made, before anything followed from it.
-type newEntry struct {
-	q       *Queue
-	id      queue.ID
-	logged  bool
-	refused bool // it died of it at once (DL-10.9)
-}
-
-// told says whether a frame has to tell of the entry: of one that a consumer has that does not acknowledge, so that it
-// is in no queue, if what was moved stays where it was until all targets have answered, as this one has.
-func (e *newEntry) told(keep bool) bool { return e.logged || keep && e.id == 0 }
-
-// logRefused tells which of the entries just logged are dead.
-func (h *hold) logRefused() {
-	for _, in := range h.entered {
-		if in.refused && in.logged {
-			h.tellRefused(in.q, in.id)
-		}
-	}
-}
-
-// tellRefused tells that an entry just logged was refused, and is dead: else it would be ready after a crash, though
-// its publisher knows that it is not there.
-func (h *hold) tellRefused(q *Queue, id queue.ID) {
-	h.frame.hold(q.Incarnation, id, uint8(deadletter.MaxLen), h.now)
+	h.flow()
 }

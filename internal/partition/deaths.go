@@ -595,45 +595,29 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 		counts.Deliveries = 0
 	}
 	rec, priority := n.recordOf(q, d)
+	in := arrival{
+		entry: queue.Entry{
+			Body: d.Body, History: p.history, Counts: counts, Size: d.Size, Priority: priority, TTL: -1,
+			Logged: true, Redelivered: counts.Deliveries > 0,
+		},
+		rec: rec, how: forced, stays: d.Stays,
+	}
+	if atLeastOnce {
+		in.how = enqueued
+	}
 	refused := 0
 	for _, t := range p.targets {
 		if t.gone || slices.Contains(q.answered[d.ID], t.Incarnation) { // gone: in a group
 			continue
 		}
-		h.touch(t)
-		e := queue.Entry{
-			Body: d.Body, History: p.history, Counts: counts, Size: d.Size, Priority: priority, TTL: -1,
-			Logged: true, Redelivered: counts.Deliveries > 0, Rests: p.rests(t),
-		}
-		if rec != nil {
-			e.Size, e.Logged = t.size(rec), t.logs(rec.Persistent())
-		}
-		n.bodies.Retain(d.Body, 1)
-		n.bodies.Retain(p.history, 1)
-		if d.Stays && t.m.Consumers() == 0 {
-			e.Body, _ = n.bodies.Cool(e.Body) // nobody waits for it: it goes on being on disk only
-		}
-		var id queue.ID
-		var result queue.Result
-		if atLeastOnce {
-			id, result = t.m.Enqueue(h.now, &e)
-		} else {
-			id, result = t.m.Force(h.now, &e)
-		}
-		if result == queue.Refused {
-			n.bodies.Release(e.Body)
-			n.bodies.Release(p.history)
+		in.entry.Rests = p.rests(t)
+		if n.enter(h, t, &in) == queue.Refused {
 			refused++
-			continue
 		}
-		t.stats.Published++
-		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0, result == queue.RefusedDead})
 	}
 	sent := n.sendDeath(h, q, d, p, counts, atLeastOnce)
 	dropped = n.settleDeath(h, q, d, p, counts, atLeastOnce, refused, sent)
-	for _, in := range h.entered {
-		in.q.m.Flow(h.now, in.id)
-	}
+	h.flow()
 	return dropped
 }
 

@@ -66,11 +66,16 @@ func (f *frame) mailIn(from, number uint64, answer mailAnswer, heard uint64) {
 
 // logReceived writes an entry that came from another log. Its own history may go with the next delivery, while the frame
 // is still being made: then a reference no longer tells whether it is that of another entry.
-func (n *Node) logReceived(h *hold, q *Queue, id queue.ID, e *queue.Entry, in *mailed) {
+func (n *Node) logReceived(h *hold, e *queue.Entry, in *mailed) {
+	to := &h.entered[len(h.entered)-1]
+	if to.q.part.group != nil || !to.logged {
+		return
+	}
 	n.bodies.Retain(e.Body, 1)
-	entry := entered{queue: q.Incarnation, id: id, history: in.history, historyRef: in.kept, record: in.record, recordRef: e.Body}
-	entry.r.Due, entry.r.Counts, entry.r.Redelivered = q.m.Due(id), e.Counts, e.Redelivered
+	entry := entered{queue: to.q.Incarnation, id: to.id, history: in.history, historyRef: in.kept, record: in.record, recordRef: e.Body}
+	entry.r.Due, entry.r.Counts, entry.r.Redelivered = to.q.m.Due(to.id), e.Counts, e.Redelivered
 	h.frame.enter(&entry)
+	h.tellRefused(to)
 }
 
 func (r *recovery) mailOut(fr *frameReader, base uint64) {

@@ -255,19 +255,20 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	}
 	d := queue.Death{ID: id, Body: warm, Size: v.Size, Logged: v.Logged, Stays: stays(v.Body)}
 	rec, priority := n.recordOf(q, &d)
-	e := queue.Entry{Body: warm, Priority: priority, TTL: -1, Size: v.Size, Logged: true}
+	in := arrival{entry: queue.Entry{Body: warm, History: p.history, Priority: priority, TTL: -1, Size: v.Size, Logged: true}, rec: rec, stays: d.Stays}
 	if len(p.targets)+len(p.remote) < asked {
 		return Moved{What: MoveNoTarget}
 	}
 	offers = offers && len(p.remote) > 0
 	for _, t := range p.targets {
+		size := v.Size
 		if rec != nil {
-			e.Size = t.size(rec)
+			size = t.size(rec)
 		}
 		switch {
 		case t.gone:
 			return Moved{MoveNoTarget, t.Incarnation}
-		case (t != q || offers) && !t.m.Accepts(&e): // what is offered takes its room until it has left
+		case (t != q || offers) && !t.m.Accepts(&queue.Entry{Size: size}): // what is offered takes its room until it has left
 			return Moved{MoveRefused, t.Incarnation}
 		}
 	}
@@ -292,7 +293,14 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 			n.send(h, q, &d, p, t, 0, mailMove, false)
 		}
 	}
-	n.enterMoved(h, q, &d, p, &e, rec)
+	h.entered = h.entered[:0]
+	for _, t := range p.targets {
+		// What comes back to its own queue has been there: with what others have given back, that may be over its limit.
+		if in.how = forced; t == q {
+			in.how = imposed
+		}
+		n.enter(h, t, &in) // refused if it is full by an earlier target of the same move
+	}
 	for _, in := range h.entered {
 		if offers {
 			q.answer(id, in.q.Incarnation)
@@ -300,42 +308,11 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	}
 	n.logMove(h, q, &d, p, queue.Counts{}, offers)
 	h.drop(body, history)
-	for _, in := range h.entered {
-		in.q.m.Flow(h.now, in.id)
-	}
+	h.flow()
 	if offers {
 		return Moved{What: MoveOpen}
 	}
 	return Moved{What: MoveDone}
-}
-
-// enterMoved lets a message of q into the targets in its own log, which have room. rec is its record, nil in a group.
-func (n *Node) enterMoved(h *hold, q *Queue, d *queue.Death, p *plan, e *queue.Entry, rec message.Record) {
-	h.entered = h.entered[:0]
-	for _, t := range p.targets {
-		h.touch(t)
-		if e.History = p.history; rec != nil {
-			e.Size, e.Logged = t.size(rec), t.logs(rec.Persistent())
-		}
-		n.bodies.Retain(d.Body, 1)
-		n.bodies.Retain(p.history, 1)
-		if e.Body = d.Body; d.Stays && t.m.Consumers() == 0 {
-			e.Body, _ = n.bodies.Cool(e.Body) // as in moveDeath
-		}
-		// What comes back to its own queue has been there: with what others have given back, that may be over its limit.
-		enter := t.m.Force
-		if t == q {
-			enter = t.m.Impose
-		}
-		id, result := enter(h.now, e)
-		if result == queue.Refused { // full by an earlier target of the same move
-			n.bodies.Release(e.Body)
-			n.bodies.Release(p.history)
-			continue
-		}
-		t.stats.Published++
-		h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0, result == queue.RefusedDead})
-	}
 }
 
 // takenOffer does what follows once a target has answered for an entry that is offered to it.

@@ -164,48 +164,41 @@ func (n *Node) receive(h *hold, q *Queue, in *mailed) (answer mailAnswer) {
 		n.bodies.Release(in.body)
 		return mailGone
 	}
-	h.touch(q)
 	rec := message.Record(in.record)
-	e := queue.Entry{
-		Body: in.body, History: storeHistory(n.bodies, in.history), Counts: queue.Counts{Deliveries: in.failed}, Size: q.size(rec), Priority: priorityOf(rec), TTL: -1,
-		Logged: q.logs(rec.Persistent()), Redelivered: in.failed > 0,
+	a := arrival{
+		entry: queue.Entry{
+			Body: in.body, History: storeHistory(n.bodies, in.history), Counts: queue.Counts{Deliveries: in.failed},
+			Priority: priorityOf(rec), TTL: -1, Redelivered: in.failed > 0,
+		},
+		rec: rec,
 	}
+	h.drop(a.entry.Body, a.entry.History)
 	if in.flags&mailMove == 0 {
 		died := plan{stored: in.history}
-		e.Rests = died.rests(q)
+		a.entry.Rests = died.rests(q)
 	}
-	var id queue.ID
-	var result queue.Result
 	switch {
 	case in.flags&mailImpose != 0:
-		id, result = q.m.Impose(h.now, &e)
+		a.how = imposed
 	case in.flags&mailForce != 0:
-		id, result = q.m.Force(h.now, &e)
-	case in.flags&mailMove != 0 && q.config.Type == queue.Classic && !q.roomNow(h, &e):
-		result = queue.Refused // what was asked to move does not die of being refused (DL-10.9)
-	default:
-		id, result = q.m.Enqueue(h.now, &e)
+		a.how = forced
+	case in.flags&mailMove != 0 && q.config.Type == queue.Classic && !q.roomNow(h, rec):
+		return mailFull // what was asked to move does not die of being refused (DL-10.9)
 	}
-	if result == queue.Refused {
-		n.bodies.Release(in.body)
-		n.bodies.Release(e.History)
+	h.entered = h.entered[:0]
+	if n.enter(h, q, &a) == queue.Refused {
 		return mailFull
 	}
-	q.stats.Published++
-	if q.part.group == nil && e.Logged && id != 0 {
-		n.logReceived(h, q, id, &e, in)
-		if result == queue.RefusedDead {
-			h.tellRefused(q, id)
-		}
-	}
-	q.m.Flow(h.now, id)
+	n.logReceived(h, &a.entry, in)
+	h.flow()
 	return 0
 }
 
-// roomNow says whether the queue has room for the entry once what is due is gone.
-func (q *Queue) roomNow(h *hold, e *queue.Entry) bool {
+// roomNow says whether the queue has room for the message once what is due is gone.
+func (q *Queue) roomNow(h *hold, rec message.Record) bool {
+	h.touch(q)
 	q.m.Expire(h.now)
-	return q.m.Accepts(e)
+	return q.m.Accepts(&queue.Entry{Size: q.size(rec)})
 }
 
 // outIn takes what another log sends to this group.

@@ -237,32 +237,20 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 		source.stranded--
 		h.touch(source)
 	}
-	h.entered = h.entered[:0]
-	for _, t := range p.targets {
-		h.touch(t)
-		in := queue.Entry{
+	in := arrival{
+		entry: queue.Entry{
 			Body: e.body, History: e.history, Counts: queue.Counts{Deliveries: e.failed}, Size: size, Priority: priority, TTL: -1,
 			Logged: true, Redelivered: e.failed > 0,
-		}
+		},
+		how: forced,
+	}
+	h.entered = h.entered[:0]
+	for _, t := range p.targets {
 		if t.part.group == nil {
-			rec := message.Record(n.bodies.Bytes(e.body))
-			in.Size, in.Logged = t.size(rec), t.logs(rec.Persistent())
+			in.rec = message.Record(n.bodies.Bytes(e.body))
 		}
-		n.bodies.Retain(e.body, 1)
-		n.bodies.Retain(e.history, 1)
-		id, result := t.m.Force(h.now, &in)
-		if result == queue.Refused {
-			n.bodies.Release(e.body)
-			n.bodies.Release(e.history)
-			continue
-		}
-		t.stats.Published++
-		h.entered = append(h.entered, newEntry{t, id, in.Logged && id != 0, result == queue.RefusedDead})
-		if t.part.group == nil && in.Logged && id != 0 {
-			n.logReceived(h, t, id, &in, &mailed{history: n.historyBytes(e.history), kept: e.history, record: n.bodies.Bytes(e.body)})
-			if result == queue.RefusedDead {
-				h.tellRefused(t, id)
-			}
+		if n.enter(h, t, &in) != queue.Refused {
+			n.logReceived(h, &in.entry, &mailed{history: n.historyBytes(e.history), kept: e.history, record: in.rec})
 		}
 	}
 	if len(h.entered) > 0 {
@@ -287,9 +275,7 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 		h.sends = true
 	}
 	h.drop(e.body, e.history)
-	for _, in := range h.entered {
-		in.q.m.Flow(h.now, in.id)
-	}
+	h.flow()
 }
 
 // reroute applies a new plan for a stranded entry, which has flags besides from then on.
