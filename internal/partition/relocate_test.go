@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -100,6 +101,50 @@ func TestRelocate(t *testing.T) {
 			}
 			f.agree()
 		})
+	}
+}
+
+// A dead letter that was stranded has no TTL where it goes then, as it would have had none where it was to go (DL-22.8):
+// not in queues of the log that it is in, and not in those of others.
+func TestDL_22_8_WhatWasStrandedRests(t *testing.T) {
+	for _, source := range []queue.Config{classic, quorum} {
+		rested := settings(func(s *queue.Settings) {
+			s.DeadLetter, s.TTL, s.Rules = true, 10, deadletter.Rules{Profile: deadletter.ApsaraMQ, MaxHops: 100}
+		})
+		other := classic
+		if source == classic {
+			other = quorum
+		}
+		defs := []definition{{"q", source, rested, DeadLetter{Exchange: "x"}}, {"gone", other, queue.Unlimited(), DeadLetter{}}}
+		routes := table{"x": {"gone"}}
+		var late []string
+		for i := range 20 { // some of them in the group of their source
+			late = append(late, fmt.Sprint("late", i))
+			defs = append(defs, definition{late[i], []queue.Config{source, other}[i%2], rested, DeadLetter{}})
+		}
+		f := newFleet(t, defs, routes)
+		f.die("q", 1)
+		f.remove("gone")
+		f.routes["x"] = nil
+		f.work()
+		f.routes["x"] = late
+		f.leader.RetryStranded()
+		f.work()
+		f.now.Add(1000)
+		f.work()
+		near := 0
+		for _, name := range late {
+			q := f.queues[name]
+			if n := f.ready(name); n != 1 {
+				t.Errorf("%s has %d messages a second later, want 1", name, n)
+			}
+			if !f.queues["q"].apart(q) {
+				near++
+			}
+		}
+		if near == 0 {
+			t.Fatal("no target is in the log of its source")
+		}
 	}
 }
 
