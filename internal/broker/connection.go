@@ -414,12 +414,19 @@ func (c *Connection) Broker() *Broker { return c.b }
 
 // Run carries out operations on queues, in order: see partition.Node.Run about what
 // has not happened when it returns.
-func (c *Connection) Run(ops []partition.Op) (need journal.Pos) {
+func (c *Connection) Run(ops []partition.Op) partition.Receipt {
 	c.countPassed()
 	if l := &c.b.ledger; l.removed.Load() > l.stored.Load() && slices.ContainsFunc(ops, func(op partition.Op) bool { return op.Owner != nil }) {
 		_ = c.b.awaitRemovals() // groups answer without asking; a failure ends the node
 	}
 	return c.b.node.Run(ops)
+}
+
+// Enter carries out publishes and returns when they may be answered for: Op.Refused says of each whether a queue has
+// refused it. An error means that nobody knows what became of some.
+func (c *Connection) Enter(ops []partition.Op) error {
+	c.countPassed()
+	return cmp.Or(c.b.node.Enter(ops), c.b.awaitRemovals())
 }
 
 // RunWhole carries out a transaction.
@@ -431,18 +438,11 @@ func (c *Connection) RunWhole(ops []partition.Op) error {
 // Settle waits until all that was proposed to replicated queues has happened.
 func (c *Connection) Settle() { c.b.node.SettleAll() }
 
-// Decide returns when what Run has proposed up to pos is decided. An error means
-// that the disk failed and the node is stopping.
-func (c *Connection) Decide(pos journal.Pos) error { return c.b.node.Decide(pos) }
-
-// Commit returns when what was published may be answered for: the journal has what lies
-// at pos and before, if pos is not 0, and what a message did not reach since it was
+// Await returns when what the receipt is for may be answered for (partition.Node.Await), and what a message did not reach since it was
 // deleted is stored as gone. An error means that the disk failed and the node is stopping.
-func (c *Connection) Commit(pos journal.Pos) error {
-	if pos != 0 {
-		if err := c.b.journal.Commit(pos); err != nil {
-			return fmt.Errorf("journal: %w", err)
-		}
+func (c *Connection) Await(r partition.Receipt) error {
+	if err := c.b.node.Await(r); err != nil {
+		return fmt.Errorf("journal: %w", err)
 	}
 	return c.b.awaitRemovals()
 }

@@ -796,7 +796,7 @@ func TestConfirmWaitsForADeletionThatIsBeingMade(t *testing.T) {
 		})
 		<-making
 		all.Go(func() {
-			if err := other.Commit(0); err != nil {
+			if err := other.Await(partition.Receipt{}); err != nil {
 				t.Error(err)
 			}
 		})

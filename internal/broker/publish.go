@@ -491,12 +491,9 @@ func (c *Connection) PublishOne(p *Publication) (routed bool, err error) {
 		return false, err
 	}
 	if len(targets) == 0 {
-		return false, c.Commit(0)
+		return false, c.Await(partition.Receipt{})
 	}
 	op := []partition.Op{c.Op(p, targets)}
-	c.countPassed()
-	if err := c.b.node.Enter(op); err != nil {
-		return false, err
-	}
-	return !op[0].Refused, c.Commit(0)
+	err = c.Enter(op)
+	return err == nil && !op[0].Refused, err
 }

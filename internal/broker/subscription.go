@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -252,17 +251,11 @@ func (c *Connection) PublishAll(list []Publication, mandatory bool) (refused []b
 		ops = append(ops, c.Op(p, targets))
 		of = append(of, i)
 	}
-	if failed := c.run(ops, of, refused); failed != nil {
+	if failed := c.Enter(ops); failed != nil {
 		return nil, errors.Join(err, failed)
 	}
-	return refused, err
-}
-
-func (c *Connection) run(ops []partition.Op, of []int, refused []bool) error {
-	c.countPassed()
-	err := c.b.node.Enter(ops)
-	for i := range ops {
-		refused[of[i]] = ops[i].Refused
+	for k := range ops {
+		refused[of[k]] = ops[k].Refused
 	}
-	return cmp.Or(err, c.Commit(0))
+	return refused, err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
 )
@@ -44,46 +43,35 @@ type Op struct {
 	Owner Owner
 	Token uint64
 
-	// Results of a Publish.
-	Refused bool        // a local target did not take it
-	Pos     journal.Pos // what the journal must have committed before a confirm; 0 = nothing
-	Waits   int         // how many answers its Owner gets, or has got already
+	// Results of a Publish: see Pending.
+	Refused bool  // a local target did not take it; after Enter and RunWhole, any
+	Waits   int32 // how many answers its Owner gets, or has got already
 }
 
 // Run carries out ops in order. It locks what several of them need once, but
 // never handles more than a slice under one hold. What is asked of replicated
-// queues has not happened when it returns: for those with an Owner the caller calls
-// Decide with the position returned, if it is not 0, and then waits for the answers.
-func (n *Node) Run(ops []Op) (need journal.Pos) {
+// queues has not happened when it returns: their Owners are told. Whoever answers for ops
+// calls Await before.
+func (n *Node) Run(ops []Op) (r Receipt) {
 	for len(ops) > 0 {
 		slice := ops[:min(len(ops), sliceLimit)]
 		if n.groups != nil {
-			need = max(need, n.propose(slice, nil))
+			r.Add(n.propose(slice, nil))
 		}
-		n.run(slice, false)
+		r.Add(n.run(slice, false))
 		ops = ops[len(slice):]
 	}
-	return need
+	return r
 }
 
 // Enter carries out publishes for callers that wait: when it returns, Op.Refused says of
 // each whether a target has refused it, in whatever log, and what was taken is durable.
 // An error means that nobody knows what became of some.
 func (n *Node) Enter(ops []Op) (err error) {
-	last := journal.Pos(0)
 	for len(ops) > 0 {
 		slice := n.someOf(ops)
-		if n.groups != nil {
-			err = errors.Join(err, n.proposeWhole(slice))
-		}
-		n.run(slice, false)
-		for i := range slice {
-			last = max(last, slice[i].Pos)
-		}
+		err = errors.Join(err, n.runAndWait(slice, false))
 		ops = ops[len(slice):]
-	}
-	if last != 0 {
-		err = errors.Join(err, n.Journal.Commit(last))
 	}
 	return err
 }
@@ -110,29 +98,28 @@ func (n *Node) someOf(ops []Op) []Op {
 // their steps to MaxSteps.
 func (n *Node) RunWhole(ops []Op) error {
 	if n.groups == nil || oneLog(ops) {
-		return n.runWhole(ops)
+		return n.runAndWait(ops, true)
 	}
 	settles := slices.IndexFunc(ops, func(op Op) bool { return op.Kind != Publish })
 	if settles < 0 {
 		settles = len(ops)
 	}
-	if err := n.runWhole(ops[:settles]); err != nil {
+	if err := n.runAndWait(ops[:settles], true); err != nil {
 		return err
 	}
-	return n.runWhole(ops[settles:])
+	return n.runAndWait(ops[settles:], true)
 }
 
-func (n *Node) runWhole(ops []Op) (err error) {
+// runAndWait carries out ops in one hold of the local partitions and one command of each group. When it returns, all of
+// it has happened and is durable.
+func (n *Node) runAndWait(ops []Op, whole bool) (err error) {
 	if len(ops) == 0 {
 		return nil
 	}
 	if n.groups != nil {
 		err = n.proposeWhole(ops)
 	}
-	if pos := n.run(ops, true); pos != 0 {
-		err = errors.Join(err, n.Journal.Commit(pos))
-	}
-	return err
+	return errors.Join(err, n.Await(n.run(ops, whole)))
 }
 
 // oneLog says whether all that ops are about is in one log.
@@ -170,8 +157,9 @@ func (op *Op) Cost(size int) int {
 	return operands*(1+len(op.Targets)) + size
 }
 
-// run carries out what ops ask of local queues, and returns where the last of it was logged, 0 if nothing was.
-func (n *Node) run(ops []Op, whole bool) (pos journal.Pos) {
+// run carries out what ops ask of local queues. The receipt is for what is published, and if whole is set, so that
+// the frame is one, for all of it.
+func (n *Node) run(ops []Op, whole bool) (r Receipt) {
 	var few [8]*Partition
 	parts := few[:0]
 	add := func(p *Partition) {
@@ -196,7 +184,7 @@ func (n *Node) run(ops []Op, whole bool) (pos journal.Pos) {
 		for i := range ops {
 			n.bodies.Release(ops[i].Body)
 		}
-		return 0
+		return r
 	}
 	h := n.lock(parts...)
 	h.entries, h.step.appended = len(ops), FailSettleAppended
@@ -215,14 +203,12 @@ func (n *Node) run(ops []Op, whole bool) (pos journal.Pos) {
 			n.split(h)
 		}
 	}
-	pos = n.unlock(h)
-	n.relieve()
-	for i := range ops {
-		if ops[i].Kind == Publish && ops[i].Pos != 0 {
-			ops[i].Pos = pos
-		}
+	owed := whole || h.owed
+	if pos := n.unlock(h); owed {
+		r.journal = pos
 	}
-	return pos
+	n.relieve()
+	return r
 }
 
 // tellDeath tells that what was settled has died of it, if it has: it is moved later, and would be back in its queue
@@ -278,7 +264,7 @@ func (n *Node) publish(h *hold, op *Op) {
 		}
 	}
 	if logged := h.loggedOnes(); logged > 0 {
-		op.Pos = 1 // the real one is known when the hold ends
+		h.owed = true
 		n.bodies.Retain(op.Body, 1)
 		h.frame.publish(op.Body, in.rec, logged)
 		for _, in := range h.entered {

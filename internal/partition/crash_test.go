@@ -231,11 +231,13 @@ func (p *player) publish() {
 			Body: p.record(p.serial, f.persistent, p.rng.IntN(400)),
 		}
 	}
-	p.n.Run(ops)
+	r := p.n.Run(ops)
 	for i := range ops {
 		serial := p.serial - message.Serial(len(ops)-1-i)
 		f := p.ledger[serial]
-		f.pos = ops[i].Pos
+		if f.persistent {
+			f.pos = r.journal
+		}
 		p.ledger[serial] = f
 		if ops[i].Refused {
 			p.t.Fatal("a publish was refused")

@@ -80,11 +80,11 @@ func (p *player) publishSpread(n int) {
 			ops[i].TTL = -1
 		}
 	}
-	p.n.Run(ops)
+	r := p.n.Run(ops)
 	for i := range ops {
 		serial := p.serial - message.Serial(len(ops)-1-i)
 		f := p.ledger[serial]
-		f.pos = ops[i].Pos
+		f.pos = r.journal
 		p.ledger[serial] = f
 	}
 	p.commit()

@@ -38,7 +38,7 @@ func TestALoadOfRecordsOnDiskIsBoundedInBytes(t *testing.T) {
 	for s := range message.Serial(messages) {
 		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{source}, Body: heavy(w.n, s, size), TTL: 1, Priority: -1})
 	}
-	_ = w.n.Decide(w.n.Run(ops))
+	_ = w.n.Await(w.n.Run(ops))
 	<-blocked
 	w.await("all are on their way", func() bool { return w.n.Counts(source).Transit == messages })
 
@@ -144,7 +144,7 @@ func TestStrandedRecordsOnDiskAreReadOneByOne(t *testing.T) {
 			for s := range message.Serial(messages) {
 				ops = append(ops, Op{Kind: Publish, Targets: []*Queue{q}, Body: heavy(w.n, s, size), TTL: 1, Priority: -1})
 			}
-			_ = w.n.Decide(w.n.Run(ops))
+			_ = w.n.Await(w.n.Run(ops))
 			w.await("all are on their way", func() bool { return w.n.Counts(q).Transit == messages })
 			w.remove("goes")
 			w.rerouted.Store(&table{"x": {}})

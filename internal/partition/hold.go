@@ -26,6 +26,7 @@ type hold struct {
 	entries   int
 	pos       journal.Pos // of the frame, 0 if nothing was logged
 	step      steps       // failpoints on the way out
+	owed      bool        // somebody may wait for the frame to be durable
 	mailing   bool        // Node.mailMu is held
 	sends     bool        // an outbox has more
 }
@@ -53,7 +54,7 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	}
 	h.frame.reset()
 	h.now, h.pos, h.entries, h.step = n.Now(), 0, 0, steps{}
-	h.mailing, h.sends = false, false
+	h.mailing, h.sends, h.owed = false, false, false
 	return h
 }
 

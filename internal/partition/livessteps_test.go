@@ -189,7 +189,7 @@ func (x *lives) settle(c *livesClient) {
 		x.book.note(s, "life %d: settled in %s by %d, %d", x.life, c.q.Name, op.Kind, op.How)
 		ops = append(ops, op)
 	}
-	_ = x.w.n.Decide(x.w.n.Run(ops))
+	_ = x.w.n.Await(x.w.n.Run(ops))
 	x.release(some)
 	x.book.hasSettled(acked)
 }

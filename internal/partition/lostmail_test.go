@@ -125,7 +125,7 @@ func TestMailAfterLostFrames(t *testing.T) {
 			}, defs, routes)
 			publish := func(w *mailWorld, s message.Serial) {
 				q := w.queues["source"]
-				_ = w.n.Decide(w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 1, Priority: -1}}))
+				_ = w.n.Await(w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 1, Priority: -1}}))
 				w.await("its way", func() bool {
 					counts := w.n.Counts(q)
 					return counts.Ready+counts.Dying == 0 && (c.blocked && counts.Transit == int(s) || counts.Messages() == 0)
@@ -195,7 +195,7 @@ func TestWhatTakesThePlaceOfLostMailIsInACheckpoint(t *testing.T) {
 		}
 		publish := func(w *mailWorld, s message.Serial, transit int) {
 			q := w.queues["source"]
-			_ = w.n.Decide(w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 1, Priority: -1}}))
+			_ = w.n.Await(w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 1, Priority: -1}}))
 			w.await("its way", func() bool { c := w.n.Counts(q); return c.Ready+c.Dying == 0 && c.Transit == transit })
 		}
 		crash := func(w *mailWorld) {

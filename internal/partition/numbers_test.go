@@ -36,7 +36,7 @@ func TestNumbersOfAnEarlierProcessAreGivenAgain(t *testing.T) {
 	for serial := range message.Serial(messages) {
 		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{w.queues["q"]}, Body: w.record(serial), TTL: -1, Priority: -1})
 	}
-	_ = w.n.Decide(w.n.Run(ops))
+	_ = w.n.Await(w.n.Run(ops))
 	s, before := attach(w, 1)
 	within(t, "the first message is delivered", func() { <-s.arrivedc })
 	got, _, ok, err := w.n.Get(w.queues["q"], false)

@@ -18,19 +18,6 @@ import (
 // proposals of a process that are under way stand in the group's proposals, in
 // the order of its log.
 
-// Owner is told what became of publishes into replicated queues.
-type Owner interface {
-	// Answered is called with nothing locked, by whatever goroutine applies: once
-	// for each group that a publish has targets in. It must not block.
-	Answered(answers []Answer)
-}
-
-// Answer is what became of a publish in one group.
-type Answer struct {
-	Token   uint64 // Op.Token
-	Refused bool   // a target did not take it, or nobody knows what became of it
-}
-
 // errLost is what those get who wait for a group that stops or loses its leader.
 var errLost = errors.New("the queue's leader is not available")
 
@@ -160,7 +147,7 @@ func (ps *proposals) fresh() *proposal {
 }
 
 // propose puts the command into the group's log. If commit is set the caller sees
-// to it that the position returned is decided (Node.Decide). On an error nothing
+// to it that the position returned is decided (Node.Await). On an error nothing
 // was proposed. That the log is busy is none: the command waits in the list, with those
 // that come after it, until there is room (Room). Whoever publishes waits before that.
 func (g *group) propose(w *commandWriter, p *proposal, commit bool) (pos journal.Pos, err error) {
@@ -315,7 +302,7 @@ func (g *group) question(a *ask, build func(w *commandWriter)) error {
 	if err != nil {
 		return err
 	}
-	if err := g.node.Decide(pos); err != nil {
+	if err := g.node.Await(Receipt{decided: pos}); err != nil {
 		return errors.Join(errLost, err)
 	}
 	<-a.done
@@ -341,14 +328,5 @@ func (n *Node) writer() *commandWriter {
 // decideAll has everything decided that was proposed until now.
 func (n *Node) decideAll() error {
 	pos, _ := n.Cluster.Unsynced()
-	return n.Decide(pos)
-}
-
-// Decide returns when the log has what was proposed up to pos; it is applied by
-// then, or is being applied by somebody else. An error means that the disk failed.
-func (n *Node) Decide(pos journal.Pos) error {
-	if pos == 0 {
-		return nil
-	}
-	return n.Cluster.Commit(pos)
+	return n.Await(Receipt{decided: pos})
 }

@@ -77,14 +77,14 @@ func TestInvariantIWithManyClients(t *testing.T) {
 				known[serial] = fate{base: base, persistent: true, acked: map[string]bool{}}
 				mu.Unlock()
 				op := []Op{{Kind: Publish, Targets: []*Queue{w.queues[base]}, Body: w.record(serial, true, 100), TTL: -1, Priority: -1}}
-				w.n.Run(op)
+				r := w.n.Run(op)
 				if rng.IntN(4) == 0 {
-					if err := w.j.Commit(op[0].Pos); err != nil {
+					if err := w.n.Await(r); err != nil {
 						t.Error(err)
 					}
 					mu.Lock()
 					f := known[serial]
-					f.committed = op[0].Pos != 0
+					f.committed = r.journal != 0
 					known[serial] = f
 					mu.Unlock()
 				}

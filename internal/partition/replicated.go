@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"bartleby.mq/internal/held"
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/queue"
 )
 
@@ -230,9 +229,9 @@ type bundle struct {
 }
 
 // propose hands the operations on replicated queues to their groups, and returns
-// the position that Decide has to be called with for those that have an Owner. If
-// asks is not nil, it gets an ask for each group, also for one that takes nothing.
-func (n *Node) propose(ops []Op, asks *[]*ask) (need journal.Pos) {
+// a receipt for those that have an Owner. If asks is not nil, it gets an ask for each group,
+// also for one that takes nothing.
+func (n *Node) propose(ops []Op, asks *[]*ask) (r Receipt) {
 	var few [Groups]bundle
 	bundles := few[:0]
 	of := func(q *Queue) *bundle {
@@ -282,9 +281,9 @@ func (n *Node) propose(ops []Op, asks *[]*ask) (need journal.Pos) {
 			}
 			continue
 		}
-		need = max(need, pos)
+		r.decided = max(r.decided, pos)
 	}
-	return need
+	return r
 }
 
 // unproposed answers publishes that no group has taken.
@@ -360,14 +359,14 @@ func (n *Node) proposeWhole(ops []Op) error {
 	for i := range ops {
 		ops[i].Owner, ops[i].Token = gather, uint64(i)
 	}
-	need := n.propose(ops, &asks)
+	r := n.propose(ops, &asks)
 	for i := range ops {
 		ops[i].Owner = nil
 	}
 	if len(asks) == 0 {
 		return nil
 	}
-	if err := n.Decide(need); err != nil {
+	if err := n.Await(r); err != nil {
 		return errors.Join(errLost, err)
 	}
 	for _, a := range asks {

@@ -226,8 +226,7 @@ func (w *mailWorld) publish(serial *message.Serial, batch int) {
 		*serial++
 		ops = append(ops, Op{Kind: Publish, Targets: []*Queue{w.queues["q"]}, Body: w.record(*serial), TTL: -1, Priority: -1, Owner: w, Token: uint64(*serial)})
 	}
-	need := w.n.Run(ops)
-	_ = w.n.Decide(need)
+	_ = w.n.Await(w.n.Run(ops))
 }
 
 // where is in which queues each message stands that is ready there.

@@ -36,7 +36,7 @@ func TestWhatIsDueLeavesItsQueueBeforeItGoes(t *testing.T) {
 				for s := from; s < to; s++ {
 					ops = append(ops, Op{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: ttl, Priority: -1, Owner: w, Token: uint64(s)})
 				}
-				_ = w.n.Decide(w.n.Run(ops))
+				_ = w.n.Await(w.n.Run(ops))
 				w.n.Settle(q)
 			}
 			// Nobody ticks it any more, as when the node starts after its x-expires has passed.
@@ -81,7 +81,7 @@ func TestWhatBecomesDueDuringADeletionIsDeleted(t *testing.T) {
 			for s := range message.Serial(messages) {
 				ops = append(ops, Op{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: 100, Priority: -1, Owner: w, Token: uint64(s)})
 			}
-			_ = w.n.Decide(w.n.Run(ops))
+			_ = w.n.Await(w.n.Run(ops))
 			w.n.Settle(q)
 			due := w.n.Now() + 100
 			w.n.SettleDeaths(q)

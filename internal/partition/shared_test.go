@@ -37,8 +37,7 @@ func sharedBody(t *testing.T, lessen bool) {
 				ops[i].Targets = append(ops[i].Targets, w.queues[name])
 			}
 		}
-		w.n.Run(ops)
-		if err := w.j.Commit(ops[n-1].Pos); err != nil {
+		if err := w.n.Await(w.n.Run(ops)); err != nil {
 			t.Fatal(err)
 		}
 	}

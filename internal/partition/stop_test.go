@@ -29,7 +29,7 @@ func TestNobodyWaitsForAGroupThatAStopHasLetGo(t *testing.T) {
 	defer w.stop()
 	q := w.queues["q"]
 	publish := func(s message.Serial, owner Owner) {
-		_ = w.n.Decide(w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: -1, Priority: -1, Owner: owner}}))
+		_ = w.n.Await(w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s), TTL: -1, Priority: -1, Owner: owner}}))
 	}
 	owner := &busyOwner{make(chan struct{}), make(chan struct{})}
 	applied := make(chan struct{})

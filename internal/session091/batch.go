@@ -69,11 +69,10 @@ func (c *conn) flushOps() {
 		c.broker.Received((targets - len(c.ops)) * entrySize)
 	}
 	c.targets = 0
-	c.decide = max(c.decide, c.link.Run(c.ops))
+	c.receipt.Add(c.link.Run(c.ops))
 	for i := range c.ops {
 		if ch := c.opOwner[i].ch; ch != nil {
 			c.owesConfirms(ch)
-			c.commit = max(c.commit, c.ops[i].Pos)
 			ch.confirms.ran(c.opOwner[i].tag, &c.ops[i])
 		}
 	}
@@ -92,24 +91,17 @@ func (c *conn) flushOps() {
 // come by Answered.
 func (c *conn) confirm() {
 	c.flushOps() // none is passed over that is asked and not run
-	if c.decide != 0 {
-		if err := c.link.Decide(c.decide); err != nil {
-			c.broken(err) // the node stops; nothing is confirmed any more
-			return
-		}
-		c.decide = 0
-	}
 	if len(c.confirming) == 0 {
 		return
 	}
-	if err := c.link.Commit(c.commit); err != nil {
-		c.broken(err)
+	if err := c.link.Await(c.receipt); err != nil {
+		c.broken(err) // the node stops; nothing is confirmed any more
 		return
 	}
-	c.commit = 0
+	c.receipt = partition.Receipt{}
 	for _, ch := range c.confirming {
 		ch.confirms.listed = false
-		ch.confirms.committed()
+		ch.confirms.durable()
 		ch.sendConfirms()
 	}
 	clear(c.confirming)

@@ -13,26 +13,10 @@ type confirms struct {
 	listed bool // in conn.confirming; owned by the reader
 
 	mu    held.Mutex // guards what follows: answers come from whoever applies
-	list  []confirm
+	list  []partition.Pending
 	start int    // of the first in list
 	first uint64 // its tag
 }
-
-// confirm is a publish to be confirmed.
-type confirm struct {
-	waits   int32 // answers of replicated queues still to come; below 0 while some came before it ran
-	state   confirmState
-	refused bool
-}
-
-// confirmState is how far a publish has come on its own connection.
-type confirmState uint8
-
-const (
-	confirmAsked     confirmState = iota // collected, not run
-	confirmRan                           // run; the journal may not have it
-	confirmCommitted                     // the journal has what it must have
-)
 
 // add notes a publish and returns its tag.
 func (w *confirms) add() (tag uint64) {
@@ -42,7 +26,7 @@ func (w *confirms) add() (tag uint64) {
 		n := copy(w.list, w.list[w.start:])
 		w.list, w.start = w.list[:n], 0
 	}
-	w.list = append(w.list, confirm{})
+	w.list = append(w.list, partition.Pending{})
 	return w.first + uint64(len(w.list)-w.start) - 1
 }
 
@@ -56,20 +40,17 @@ func (w *confirms) waiting() int {
 // ran notes that the publish was run.
 func (w *confirms) ran(tag uint64, op *partition.Op) {
 	w.mu.Lock()
-	e := &w.list[w.start+int(tag-w.first)]
-	e.waits += int32(op.Waits)
-	e.refused = e.refused || op.Refused
-	e.state = confirmRan
+	w.at(tag).Ran(op)
 	w.mu.Unlock()
 }
 
-// committed notes that the journal has everything that was run.
-func (w *confirms) committed() {
+// at is the publish with a tag. REQUIRES: it has no answer yet.
+func (w *confirms) at(tag uint64) *partition.Pending { return &w.list[w.start+int(tag-w.first)] }
+
+// durable notes that everything that was run is.
+func (w *confirms) durable() {
 	w.mu.Lock()
-	for i := len(w.list) - 1; i >= w.start && w.list[i].state != confirmCommitted; i-- {
-		if w.list[i].state == confirmRan {
-			w.list[i].state = confirmCommitted
-		}
+	for i := len(w.list) - 1; i >= w.start && !w.list[i].Durable(); i-- {
 	}
 	w.mu.Unlock()
 }
@@ -77,10 +58,16 @@ func (w *confirms) committed() {
 // append takes the publishes at the front that have all their answers, writes acks
 // and nacks for them (BR-8.8), and returns how many they were, and how many of them nacks.
 func (w *confirms) append(b []byte, number uint16) (_ []byte, n, nacks int) {
-	for w.start < len(w.list) && w.list[w.start].done() {
-		refused, count := w.list[w.start].refused, 1
-		for w.start+count < len(w.list) && w.list[w.start+count].done() && w.list[w.start+count].refused == refused {
-			count++
+	for w.start < len(w.list) {
+		done, refused := w.list[w.start].Done()
+		if !done {
+			break
+		}
+		count := 1
+		for ; w.start+count < len(w.list); count++ {
+			if done, other := w.list[w.start+count].Done(); !done || other != refused {
+				break
+			}
 		}
 		last := w.first + uint64(count) - 1
 		if refused {
@@ -109,8 +96,6 @@ func (ch *channel) wait() {
 	}
 }
 
-func (e *confirm) done() bool { return e.state == confirmCommitted && e.waits == 0 }
-
 // sendConfirms puts what can be confirmed into the outbox, in order.
 func (ch *channel) sendConfirms() {
 	w := ch.confirms
@@ -118,7 +103,10 @@ func (ch *channel) sendConfirms() {
 	defer ch.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ch.closed || w.start == len(w.list) || !w.list[w.start].done() {
+	if ch.closed || w.start == len(w.list) {
+		return
+	}
+	if done, _ := w.list[w.start].Done(); !done {
 		return
 	}
 	ch.c.out.put(func(b []byte) []byte {
@@ -137,9 +125,7 @@ func (ch *channel) Answered(answers []partition.Answer) {
 	w := ch.confirms
 	w.mu.Lock()
 	for _, a := range answers {
-		e := &w.list[w.start+int(a.Token-w.first)]
-		e.waits--
-		e.refused = e.refused || a.Refused
+		w.at(a.Token).Answer(a.Refused)
 	}
 	w.mu.Unlock()
 	ch.sendConfirms()

@@ -20,13 +20,13 @@ func TestUnconfirmed(t *testing.T) {
 	look("published", 2)
 	w.ran(first, &partition.Op{})
 	w.ran(second, &partition.Op{Waits: 1})
-	w.committed()
-	look("committed", 2)
+	w.durable()
+	look("durable", 2)
 	if _, n, _ := w.append(nil, 1); n != 1 {
 		t.Errorf("%d are answered, want that which waits for no replicated queue", n)
 	}
 	look("the first answered", 1)
-	w.list[w.start].waits--
+	w.at(second).Answer(false)
 	if _, n, _ := w.append(nil, 1); n != 1 {
 		t.Errorf("%d are answered, want 1", n)
 	}

@@ -25,7 +25,6 @@ import (
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/held"
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 )
@@ -126,9 +125,8 @@ type conn struct {
 	settling []unacked // scratch of settle
 	// Channels with publishes that were run and are to be confirmed.
 	confirming []*channel
-	commit     journal.Pos // what the journal must have before they are
-	decide     journal.Pos // what must be decided for those that publish to replicated queues
-	ungate     bool        // a shared prefetch limit has room again
+	receipt    partition.Receipt // to be awaited before they are
+	ungate     bool              // a shared prefetch limit has room again
 	state      state
 	told       *failure // the shutdown that the client was told of
 	answered   bool     // its connection.close, which came while ours was not answered
@@ -606,7 +604,7 @@ func (c *conn) end(cause error) {
 	c.flushOps()
 	c.closeChannels()
 	if c.link != nil {
-		_ = c.link.Decide(c.decide)
+		_ = c.link.Await(c.receipt)
 	}
 	close(c.ended)
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also of a write under way

@@ -5,6 +5,7 @@ import (
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/partition"
 )
 
 // basicPublish begins a message; its header and body follow in frames of their own.
@@ -194,7 +195,7 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	}
 	if ch.content.publish.Mandatory {
 		c.flushOps()
-		if err := c.link.Commit(0); err != nil {
+		if err := c.link.Await(partition.Receipt{}); err != nil {
 			return err
 		}
 		c.link.CountUnroutable(true)

@@ -157,7 +157,7 @@ func (ch *channel) txCommit() error {
 		}
 		refused = refused || ops[i].Refused
 	}
-	if err := c.link.Commit(0); err != nil {
+	if err := c.link.Await(partition.Receipt{}); err != nil {
 		return err
 	}
 	if len(t.returns) > 0 {
