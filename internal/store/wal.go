@@ -142,9 +142,7 @@ func (s *Store) reaches(first uint32) error {
 // flushing is called before Pebble writes a table: what is in it must be in the
 // log, or frames applied again would mix with what came after them.
 func (w *wal) flushing() {
-	if w.journal == nil {
-		return
-	}
+	// Before open has returned there is no last, and w.journal is being set: what it reads is in the log already.
 	if pos := journal.Pos(w.last.Load()); pos != 0 {
 		_ = w.journal.Commit(pos) // a failure ends the process before the table is begun, see failure
 	}
