@@ -206,6 +206,10 @@ func (r *recovery) mailAck(fr *frameReader) {
 				q.heard(&e, why(refused, e.number))
 			} else if all, taken := q.heardOffer(&e, why(refused, e.number)); all && !taken {
 				q.m.Withdraw(e.id)
+			} else if all {
+				// The frame says so too, unless the queue was being deleted, and is there again.
+				body, history, _, _ := q.m.Accept(e.id)
+				r.hold.drop(body, history)
 			}
 			r.hold.drop(e.body, e.history)
 			continue
