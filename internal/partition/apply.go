@@ -303,6 +303,7 @@ func (a *application) publish(code byte) {
 	refused := false
 	h := a.h
 	h.entered = h.entered[:0]
+	h.entries += n - 1
 	for range n {
 		if q := g.p.queues[a.r.uint()]; q != nil {
 			refused = !tookIn(g.node.enter(h, q, &arrives)) || refused

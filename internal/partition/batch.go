@@ -54,7 +54,7 @@ type Op struct {
 // calls Await before.
 func (n *Node) Run(ops []Op) (r Receipt) {
 	for len(ops) > 0 {
-		slice := ops[:min(len(ops), sliceLimit)]
+		slice := sliceOf(ops)
 		if n.groups != nil {
 			r.Add(n.propose(slice, nil))
 		}
@@ -76,17 +76,29 @@ func (n *Node) Enter(ops []Op) (err error) {
 	return err
 }
 
-// someOf are the first of publishes, as many as may be one command of a group, which takes no
-// more than a frame of the journal. Sessions see to it by themselves.
+// sliceOf are the first of ops, as many as are handled at once.
+func sliceOf(ops []Op) []Op {
+	steps := 0
+	for i := range ops {
+		if steps += ops[i].Steps(); i == sliceLimit || i > 0 && steps > sliceSteps {
+			return ops[:i]
+		}
+	}
+	return ops
+}
+
+// someOf is sliceOf of publishes for callers that do not see to it how many bytes they are: they may be one command of a
+// group, which takes no more than a frame of the journal.
 func (n *Node) someOf(ops []Op) []Op {
 	size := 0
 	for i := range ops {
-		if i == sliceLimit || size >= frameBytes {
-			return ops[:i]
+		if size >= frameBytes {
+			ops = ops[:i]
+			break
 		}
 		size += n.bodies.Size(ops[i].Body)
 	}
-	return ops
+	return sliceOf(ops)
 }
 
 // RunWhole carries out a transaction: publishes, then settlements. In one log it
@@ -187,9 +199,10 @@ func (n *Node) run(ops []Op, whole bool) (r Receipt) {
 		return r
 	}
 	h := n.lock(parts...)
-	h.entries, h.step.appended = len(ops), FailSettleAppended
+	h.step.appended = FailSettleAppended
 	for i := range ops {
 		op := &ops[i]
+		h.entries += op.Steps()
 		if op.Kind == Publish {
 			h.step.appended = FailPublishAppended
 			n.publish(h, op)

@@ -78,6 +78,9 @@ type plan struct {
 	outcome deadletter.Outcome
 }
 
+// steps is what a death by the plan costs a hold (see sliceSteps).
+func (p *plan) steps() int { return 1 + len(p.targets) + len(p.remote) }
+
 // rests says whether the message has no TTL in the target from now on (DL-22.8). The target's queue is held.
 func (p *plan) rests(t *Queue) bool {
 	rules := t.m.Rules()
@@ -527,18 +530,26 @@ func (n *Node) moveDeaths(r *router, q *Queue, last bool, caused *[]*Queue) (mor
 			r.parts = append(r.parts, t.part)
 		}
 	})
-	h := n.lockInTurn(q.part, r.parts...)
+	begin := func() *hold {
+		h := n.lockInTurn(q.part, r.parts...)
+		h.step = steps{FailDeathBeforeAppend, FailDeathAppended, FailDeathUnlocked}
+		h.touch(q)
+		return h
+	}
+	h := begin()
 	if last && len(r.deaths) > 0 {
 		q.part.lateDeaths = max(0, h.now-r.deaths[0].At)
 	}
-	h.entries = len(r.deaths)
-	h.step = steps{FailDeathBeforeAppend, FailDeathAppended, FailDeathUnlocked}
-	h.touch(q)
 	glanced := 0
 	for i := range r.deaths {
+		if h.entries > 0 && h.entries+r.plans[i].steps() > sliceSteps {
+			*caused = append(*caused, n.finishHold(h)...)
+			h = begin()
+		}
 		if q.gone {
 			break
 		}
+		h.entries += r.plans[i].steps()
 		if i == glanced {
 			glanced += q.m.Glance(r.deaths[i:])
 		}
@@ -607,7 +618,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 	}
 	refused := 0
 	for _, t := range p.targets {
-		if t.gone || slices.Contains(q.answered[d.ID], t.Incarnation) { // gone: in a group
+		if t.gone || q.answered[d.ID].has(t.Incarnation) { // gone: in a group
 			continue
 		}
 		in.entry.Rests = p.rests(t)
@@ -650,7 +661,7 @@ func (q *Queue) awaits(id queue.ID, p *plan) bool {
 		return false
 	}
 	known := func(target uint64) bool {
-		return slices.Contains(asked, target) || slices.Contains(q.answered[id], target)
+		return asked.has(target) || q.answered[id].has(target)
 	}
 	q.note(id, slices.ContainsFunc(p.remote, func(t target) bool { return !known(t.queue) }) ||
 		slices.ContainsFunc(p.targets, func(t *Queue) bool { return !known(t.Incarnation) }))
@@ -668,7 +679,7 @@ func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 		}
 	}
 	for _, t := range p.remote {
-		if slices.Contains(q.answered[d.ID], t.queue) {
+		if q.answered[d.ID].has(t.queue) {
 			continue
 		}
 		sent++
@@ -676,7 +687,7 @@ func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 		case !atLeastOnce:
 			n.send(h, q, d, p, t, counts.Deliveries, flags, false)
 			flags &^= mailCounts
-		case !slices.Contains(q.asked[d.ID], t.queue):
+		case !q.asked[d.ID].has(t.queue):
 			q.ask(d.ID, t.queue)
 			n.send(h, q, d, p, t, counts.Deliveries, flags, true)
 		}

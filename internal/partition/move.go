@@ -101,6 +101,7 @@ func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
 // move begins the moves, or the first of them: the rest is begun when these have their answers. So
 // what there is room for is known, and no more is in memory than one slice of them.
 func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
+	moves = movesAtOnce(moves)
 	if q.Replicated() {
 		return n.moveReplicated(q, moves)
 	}
@@ -111,6 +112,19 @@ func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
 	n.releaseAll(warm)
 	n.relieve()
 	return e, nil
+}
+
+// movesAtOnce are the first of the moves, as many as may be one command by the bytes of their histories, and by their targets.
+func movesAtOnce(moves []Move) []Move {
+	size, steps := 0, 0
+	for i := range moves {
+		steps += 1 + len(moves[i].Targets)
+		if i > 0 && (size >= frameBytes || steps > sliceSteps) {
+			return moves[:i]
+		}
+		size += len(moves[i].History)
+	}
+	return moves
 }
 
 // leaves says whether one of the moves is to another log.
@@ -132,9 +146,9 @@ func (n *Node) moveLocal(q *Queue, moves []Move, warm []message.Ref, e *errand) 
 		}
 	}
 	h := n.lock(parts...)
-	h.entries = len(moves)
 	h.touch(q)
 	for i := range moves {
+		h.entries += 1 + len(moves[i].Targets)
 		moved := &e.moved[i]
 		if moved.What != MoveOpen {
 			continue
@@ -348,16 +362,10 @@ func (q *Queue) heardOffer(e *outEntry, answer mailAnswer) (all, taken bool) {
 	if answer == 0 {
 		q.answer(e.id, e.target)
 	}
-	list := q.asked[e.id]
-	if i := slices.Index(list, e.target); i >= 0 {
-		list = slices.Delete(list, i, i+1)
-	}
-	if len(list) > 0 {
-		q.asked[e.id] = list
+	if q.unask(e) > 0 {
 		return false, false
 	}
 	taken = len(q.answered[e.id]) > 0
-	delete(q.asked, e.id)
 	delete(q.answered, e.id)
 	return true, taken
 }
@@ -412,7 +420,7 @@ func (h *hold) flowWithdrawn() {
 
 // keepOffers forgets what is known of held deaths, of which there are none any more.
 func (q *Queue) keepOffers() {
-	for _, m := range []map[queue.ID][]uint64{q.answered, q.asked} {
+	for _, m := range []map[queue.ID]targetSet{q.answered, q.asked} {
 		for id := range m {
 			if !q.m.Offered(id) {
 				delete(m, id)

@@ -42,6 +42,10 @@ import (
 // sliceLimit is how many entries are handled under a lock at once.
 const sliceLimit = 512
 
+// sliceSteps is how many entries a slice may make besides, where each goes to several queues. Only one message that goes
+// to more of them takes more.
+const sliceSteps = 8 * sliceLimit
+
 // Router finds where dead letters go. Its methods are called with no partition locked.
 type Router interface {
 	// RouteDead appends the queues that the exchange routes the dead letter to.

@@ -131,20 +131,6 @@ func (q *Queue) heard(e *outEntry, answer mailAnswer) (all bool) {
 	return left == 0 && !q.balked[e.id]
 }
 
-// unask notes that a target has answered for a held death, and returns how many have not.
-func (q *Queue) unask(e *outEntry) (left int) {
-	list := q.asked[e.id]
-	if i := slices.Index(list, e.target); i >= 0 {
-		list = slices.Delete(list, i, i+1)
-		if len(list) == 0 {
-			delete(q.asked, e.id)
-		} else {
-			q.asked[e.id] = list
-		}
-	}
-	return len(list)
-}
-
 // mailed is an entry as it arrives.
 type mailed struct {
 	number  uint64

@@ -25,14 +25,18 @@ var errLost = errors.New("the queue's leader is not available")
 // it: nobody knows whether what was asked for will happen.
 func Lost(err error) bool { return errors.Is(err, errLost) }
 
-// maxUndecided is how many bytes of proposals of a group may be under way before
-// publishers wait.
-const maxUndecided = 16 << 20
+const (
+	// maxUndecided is how many bytes of proposals of a group may be under way before publishers wait.
+	maxUndecided = 16 << 20
+	// stepBytes is what each further queue that a publish goes to counts for: others wait for the entry that is made there.
+	stepBytes = 256
+)
 
 // proposal is a command of this process that is under way.
 type proposal struct {
 	number    uint64
-	size      int
+	size      int         // of the command, and what more it counts for
+	steps     int         // entries that it makes beyond one for each publish
 	publishes []published // for each publish, in order
 	ask       *ask        // somebody waits; nil: nobody does
 	routing   *Queue      // it ends a slice of this queue's deaths
@@ -158,7 +162,7 @@ func (g *group) propose(w *commandWriter, p *proposal, commit bool) (pos journal
 		return 0, errLost
 	}
 	data := w.numbered(ps.last + 1)
-	p.number, p.size = ps.last+1, len(data)
+	p.number, p.size = ps.last+1, len(data)+p.steps*stepBytes
 	n := g.node
 	if n.Forwarder != nil {
 		if p.data = slices.Clone(data); ps.size > 2*maxUndecided {
@@ -296,8 +300,7 @@ func (g *group) question(a *ask, build func(w *commandWriter)) error {
 	held.Nothing("a group")
 	w := g.node.writer()
 	build(w)
-	p := &proposal{ask: a}
-	pos, err := g.propose(w, p, true)
+	pos, err := g.propose(w, &proposal{ask: a}, true)
 	g.node.writers.Put(w)
 	if err != nil {
 		return err

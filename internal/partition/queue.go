@@ -28,10 +28,10 @@ type Queue struct {
 	routing bool    // somebody routes its deaths
 	next    *router // the deaths to be routed next, pinned, if somebody knows already; theirs who routes
 	// For held deaths, the targets that have taken them already (DL-13.5).
-	answered map[queue.ID][]uint64
+	answered map[queue.ID]targetSet
 	// Likewise those in other logs that were asked and have not answered, and the
 	// entries that somebody has refused since they were tried last.
-	asked  map[queue.ID][]uint64
+	asked  map[queue.ID]targetSet
 	balked map[queue.ID]bool
 	// What is held is being deleted, and not tried again: see Node.forgetAllHeld.
 	forgetting bool
@@ -123,17 +123,28 @@ type Subscriber interface {
 // answer notes that a target has taken the held entry.
 func (q *Queue) answer(id queue.ID, target uint64) {
 	if q.answered == nil {
-		q.answered = map[queue.ID][]uint64{}
+		q.answered = map[queue.ID]targetSet{}
 	}
-	q.answered[id] = append(q.answered[id], target)
+	q.answered[id] = q.answered[id].with(target)
 }
 
 // ask notes that a target in another log was asked to take the held entry.
 func (q *Queue) ask(id queue.ID, target uint64) {
 	if q.asked == nil {
-		q.asked = map[queue.ID][]uint64{}
+		q.asked = map[queue.ID]targetSet{}
 	}
-	q.asked[id] = append(q.asked[id], target)
+	q.asked[id] = q.asked[id].with(target)
+}
+
+// unask notes that a target has answered, and returns how many have not.
+func (q *Queue) unask(e *outEntry) (left int) {
+	set := q.asked[e.id].without(e.target)
+	if len(set) == 0 {
+		delete(q.asked, e.id)
+	} else {
+		q.asked[e.id] = set
+	}
+	return len(set)
 }
 
 // note says whether a target has refused the held entry when it was tried last.

@@ -149,7 +149,7 @@ func (n *Node) redo() error {
 // taken it: who refused is not written down. So the last answer from another log does not bury
 // it; it is tried again, by all that have not taken it, and that tells.
 func (q *Queue) forgetRefusals() {
-	maps.DeleteFunc(q.answered, func(id queue.ID, _ []uint64) bool { return !q.m.Dead(id) && !q.m.Offered(id) })
+	maps.DeleteFunc(q.answered, func(id queue.ID, _ targetSet) bool { return !q.m.Dead(id) && !q.m.Offered(id) })
 	for id := range q.asked {
 		q.note(id, q.m.Dead(id))
 	}

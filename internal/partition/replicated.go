@@ -313,6 +313,7 @@ func (n *Node) proposePublish(b *bundle, op *Op, targets []*Queue) {
 			count++
 		}
 	}
+	b.p.steps += count - 1
 	b.w.publish(op.TTL, op.Priority, op.Delay, n.bodies.Bytes(op.Body))
 	b.w.uint(uint64(count))
 	for _, q := range targets {

@@ -6,22 +6,39 @@ import (
 )
 
 // proposeDeaths has the group carry out what the leader has planned for a slice of
-// deaths, in as many commands as their histories fill, and lets go of what was pinned. If last is set, routing goes on, or ends,
-// when that is applied. REQUIRES: q.routing is the caller's.
+// deaths, in as many commands as their histories and targets fill, and lets go of what was pinned. If last is set, routing
+// goes on, or ends, when that is applied: what is more than sliceSteps is left to that, so that others
+// come in between. Else it waits while too much is under way. REQUIRES: q.routing is the caller's.
 func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 	g := q.part.group
 	w := n.writer()
+	steps := 0 // of the command
+	pass := func(p *proposal) error {
+		if p.steps = steps; !last {
+			g.waitForRoom()
+		}
+		_, err := g.propose(w, p, false)
+		return err
+	}
 	var err error
 	for i := 0; i < len(r.deaths); {
-		if w.full() {
-			if _, err = g.propose(w, &proposal{}, false); err != nil {
+		many := steps > 0 && steps+r.plans[i].steps() > sliceSteps
+		if many && last {
+			break
+		}
+		if many || w.full() {
+			if err = pass(&proposal{}); err != nil {
 				break
 			}
 			w.begin(n.Origin, n.Now())
+			if !last {
+				steps = 0
+			}
 		}
-		p, j := r.plans[i], i+1
-		for j < len(r.deaths) && r.plans[j] == p {
+		p, j := r.plans[i], i
+		for j < len(r.deaths) && r.plans[j] == p && (j == i || steps+p.steps() <= sliceSteps) {
 			j++
+			steps += p.steps()
 		}
 		w.dead(q.Incarnation, p, atLeastOnce, p.stored, r.deaths[i:j])
 		if p.outcome != deadletter.Routed && !atLeastOnce {
@@ -41,7 +58,7 @@ func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 		p.routing = q
 	}
 	if err == nil {
-		_, err = g.propose(w, p, false)
+		err = pass(p)
 	}
 	n.writers.Put(w)
 	if err != nil && last {
@@ -87,7 +104,7 @@ func (a *application) dead(q *Queue) {
 		if !ok {
 			continue
 		}
-		a.h.entries++
+		a.h.entries += p.steps()
 		n.bodies.Retain(d.Body, 1)
 		n.bodies.Retain(d.History, 1)
 		n.moveDeath(a.h, q, &d, p, atLeastOnce)

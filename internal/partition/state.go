@@ -99,7 +99,7 @@ func (g *group) appendQueue(w *commandWriter, q *Queue, read func(message.Ref) [
 	settings := q.m.Settings()
 	w.settings(&settings, &q.dead)
 	ids := map[queue.ID]bool{}
-	for _, m := range []map[queue.ID][]uint64{q.answered, q.asked} {
+	for _, m := range []map[queue.ID]targetSet{q.answered, q.asked} {
 		for id := range m {
 			ids[id] = true
 		}

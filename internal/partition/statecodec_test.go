@@ -104,8 +104,8 @@ func groupByChance(c chooser, n *Node, entries bool) *group {
 		}
 		for range c.IntN(4) {
 			id := c.id()
-			if asked := c.targetsAsked(); len(asked) > 0 {
-				q.asked = map[queue.ID][]uint64{id: asked}
+			for _, target := range c.targetsAsked() {
+				q.ask(id, target)
 			}
 			for _, target := range c.targetsAsked() {
 				q.answer(id, target)

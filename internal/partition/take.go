@@ -41,21 +41,8 @@ func (a *application) missing() uint64 {
 	return 0
 }
 
-// movesThatFit are the first of the moves, as many as may be one command by the bytes of their histories.
-func movesThatFit(moves []Move) []Move {
-	size := 0
-	for i := range moves {
-		if size >= frameBytes {
-			return moves[:i]
-		}
-		size += len(moves[i].History)
-	}
-	return moves
-}
-
 // moveReplicated is move from a replicated queue. It is one command, which has no records.
 func (n *Node) moveReplicated(q *Queue, moves []Move) (*errand, error) {
-	moves = movesThatFit(moves)
 	e := newErrand(len(moves))
 	load := map[*Queue]coming{}
 	for at := 0; at < len(moves) && leaves(q, moves); {
