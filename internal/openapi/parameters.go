@@ -6,9 +6,10 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"unicode/utf8"
 )
 
-// parameters are those of a request, from its query and its form. No name is there twice:
+// parameters are those of a request, from its query and its form, all UTF-8. No name is there twice:
 // whoever verifies a signature and whoever acts on it must see the same.
 type parameters map[string]string
 
@@ -61,7 +62,7 @@ func (p parameters) add(encoded string) *refusal {
 		return badParameters
 	}
 	for name, all := range values {
-		if _, twice := p[name]; twice || len(all) != 1 || name == "" {
+		if _, twice := p[name]; twice || len(all) != 1 || name == "" || !utf8.ValidString(name) || !utf8.ValidString(all[0]) {
 			return badParameters
 		}
 		p[name] = all[0]

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"bartleby.mq/internal/amqp091"
 )
@@ -68,13 +69,39 @@ func ParseArguments(object map[string]any) (amqp091.Table, error) {
 // maxTable is how many bytes arguments may have as the wire has them: what is in a frame of the usual size.
 const maxTable = 128 << 10
 
-// checkTable refuses a table that is too deep or too large to be kept.
+// checkTable refuses a table that is too deep or too large to be kept, or has names that are not text.
 func checkTable(t amqp091.Table) error {
 	if err := t.CheckDepth(); err != nil {
 		return fmt.Errorf("arguments: tables nested more than %d deep", amqp091.MaxDepth)
 	}
+	if err := checkNames(t); err != nil {
+		return err
+	}
 	if n := len(amqp091.AppendTable(nil, t)); n > maxTable {
 		return fmt.Errorf("arguments of %d bytes, %d at most", n, maxTable)
+	}
+	return nil
+}
+
+// checkNames refuses names that are not UTF-8, in a table or in those inside it: JSON has no form for them, and what is
+// stored of a binding would be found again as another's.
+func checkNames(v any) error {
+	switch v := v.(type) {
+	case amqp091.Table:
+		for _, f := range v {
+			if !utf8.ValidString(f.Key) {
+				return fmt.Errorf("arguments: name %q is not UTF-8", f.Key)
+			}
+			if err := checkNames(f.Value); err != nil {
+				return err
+			}
+		}
+	case amqp091.Array:
+		for _, e := range v {
+			if err := checkNames(e); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

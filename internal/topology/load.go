@@ -16,7 +16,8 @@ import (
 
 // Load rebuilds a State from the pairs that its changes left in the store, in any order. Pairs of other packages are
 // skipped. An error names the key that cannot be read; records are written in whole batches, so this is damage or a
-// newer version's data, not an interrupted write.
+// newer version's data, not an interrupted write. What changes of a record that earlier versions have written wrong is among
+// the changes of the State.
 func Load(o Options, pairs iter.Seq2[[]byte, []byte]) (*State, error) {
 	l := loader{state: New(o)}
 	return l.load(pairs)
@@ -213,7 +214,7 @@ func (l *loader) build() (*State, error) {
 		}
 	}
 	for i, r := range l.bindings {
-		switch err := l.addBinding(r); {
+		switch err := l.addBinding(r, l.bindingKeys[i]); {
 		case err != nil && l.torn:
 			l.lost = append(l.lost, fmt.Sprintf("the binding from %q to %q in virtual host %q is dropped: %v", r.Source, r.Destination, r.VHost, err))
 			s.log.Delete(l.bindingKeys[i])
@@ -303,8 +304,13 @@ func (l *loader) addQueue(r queueRecord) error {
 	return nil
 }
 
-func (l *loader) addBinding(r bindingRecord) error {
-	v, err := l.state.vhost(r.VHost)
+// addBinding adds the binding of the record under a key. Earlier versions have let in arguments whose names were not UTF-8,
+// for which JSON has no form: such a binding has other names now, and by them another key. It is moved there, for under
+// the old one nobody could delete it; it is dropped where there is one like it already, or where it was left behind by its
+// ends.
+func (l *loader) addBinding(r bindingRecord, key string) error {
+	s := l.state
+	v, err := s.vhost(r.VHost)
 	if err != nil {
 		return err
 	}
@@ -312,25 +318,39 @@ func (l *loader) addBinding(r bindingRecord) error {
 		VHost: r.VHost, Source: r.Source, DestinationKind: QueueResource, Destination: r.Destination, Key: r.Key,
 		Arguments: amqp091.Table(r.Arguments),
 	}
-	source, ok := v.exchanges[r.Source]
-	if !ok {
-		return NoExchange(r.VHost, r.Source)
-	}
-	var b *Binding
+	var missing error
+	var x *Exchange
+	var q *Queue
 	if r.ToExchange {
 		d.DestinationKind = ExchangeResource
-		x, ok := v.exchanges[message.ExchangeName(r.Destination)]
-		if !ok {
-			return NoExchange(r.VHost, message.ExchangeName(r.Destination))
+		if x = v.exchanges[message.ExchangeName(r.Destination)]; x == nil {
+			missing = NoExchange(r.VHost, message.ExchangeName(r.Destination))
 		}
-		b = newBinding(&d, source, x, nil)
-	} else {
-		q, ok := v.queues[message.QueueName(r.Destination)]
-		if !ok {
-			return NoQueue(r.VHost, message.QueueName(r.Destination))
-		}
-		b = newBinding(&d, source, nil, q)
+	} else if q = v.queues[message.QueueName(r.Destination)]; q == nil {
+		missing = NoQueue(r.VHost, message.QueueName(r.Destination))
+	}
+	source := v.exchanges[r.Source]
+	if source == nil {
+		missing = NoExchange(r.VHost, r.Source)
+	}
+	b := newBinding(&d, source, x, q)
+	moved := b.StoreKey() != key
+	if moved {
+		s.log.Delete(key)
+	}
+	switch {
+	case missing != nil && !moved:
+		return missing
+	case missing != nil || source.out.byID[b.id] != nil:
+		return nil
 	}
 	b.link()
+	if moved {
+		encoded, err := appendFields(nil, b.Arguments)
+		if err != nil {
+			return err
+		}
+		s.logBinding(b, encoded)
+	}
 	return nil
 }

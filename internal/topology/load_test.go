@@ -318,6 +318,50 @@ func TestNamesThatAreNotTextAreReadFromTheirKeys(t *testing.T) {
 	}
 }
 
+// Earlier versions let arguments of bindings in whose names are not UTF-8. A binding has other names when it is read again, and so
+// another key.
+func TestBindingsOfArgumentsThatAreNotTextMove(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.queue(durableQueue("q"))
+	f.save()
+	for queue, names := range map[string][]string{"q": {"k\xfe", "k\xff", "k\ufffd"}, "deleted before": {"k\xfe", "k\xff"}} {
+		for _, name := range names {
+			d := toQueue("amq.headers", queue, "", arg(name, "v"))
+			f.store[bindingKey(newBinding(&d, nil, nil, &Queue{}))] =
+				[]byte(`{"v":1,"vhost":"v","source":"amq.headers","destination":"` + queue + `","key":"","arguments":[["k\ufffd","S","v"]]}`)
+		}
+	}
+	f = f.restart()
+	if n := len(f.vhost().queues["q"].in.list); n != 1 {
+		t.Fatalf("there are %d of what are equal bindings now", n)
+	}
+	if f = f.restart(); len(f.vhost().queues["q"].in.list) != 1 {
+		t.Error("the binding is gone")
+	}
+	f.DeleteQueue(f.vhost().queues["q"])
+	f = f.restart()
+	for key := range f.store {
+		if strings.HasPrefix(key, bindingKind) {
+			t.Errorf("the queue is deleted, and there is %s", key)
+		}
+	}
+}
+
+// What is stored has its names as JSON.
+func TestNamesOfArgumentsAreText(t *testing.T) {
+	f := newFixture(t, Options{})
+	bad := arg("k\xff", "v")
+	for _, args := range []amqp091.Table{{bad}, {arg("t", amqp091.Table{bad})}, {arg("a", amqp091.Array{amqp091.Table{bad}})}} {
+		const text = `invalid arguments: name "k\xff" is not UTF-8`
+		_, _, err := f.Bind(toQueue("amq.headers", "q", "", args...), nil)
+		expectRefusal(t, err, PreconditionFailed, text)
+		_, _, err = f.DeclareQueue(durableQueue("q", args...), nil)
+		expectRefusal(t, err, PreconditionFailed, text)
+		_, _, err = f.DeclareExchange(durableExchange("x", routing.Headers, args...), nil)
+		expectRefusal(t, err, PreconditionFailed, text)
+	}
+}
+
 func bindingKeyOf(t *testing.T, v message.VHost, source message.ExchangeName, queue message.QueueName) string {
 	t.Helper()
 	return bindingKey(newBinding(&BindingDecl{VHost: v, Source: source, DestinationKind: QueueResource, Destination: string(queue)}, nil, nil, &Queue{}))
