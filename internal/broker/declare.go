@@ -117,7 +117,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	var created bool
 	var e *topology.Settings
 	err = c.b.change(func() error {
-		if d.Durable && !c.b.state.Numbered() {
+		if !c.b.state.Numbered() {
 			return topology.ErrUnstored
 		}
 		var err error

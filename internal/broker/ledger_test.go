@@ -281,6 +281,57 @@ func TestADeletionWaitsForADeadLetterOnItsWay(t *testing.T) {
 	}
 }
 
+// Nothing enters a queue whose number is not reserved on disk, transient or not: its dead letters may be in a group that
+// outlives it.
+func TestTransientQueuesHaveNumbersThatAreStored(t *testing.T) {
+	d := newDisk()
+	c := start(t, d, nil)
+	declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
+	dlq, err := c.find("dlq", c.readable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := d.holdSyncs()
+	defer release()
+	var all sync.WaitGroup
+	const many, atOnce = 1100, 1024 // numbers are reserved by as many, when half of them are left
+	for i := range many {
+		all.Go(func() {
+			decl := topology.QueueDecl{Name: message.QueueName(fmt.Sprint("t", i)), Arguments: toDLQ}
+			if _, err := c.b.As("guest", "/").DeclareQueue(decl); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	blocked(t, many-atOnce/2)
+	var last *topology.Queue
+	c.b.topo.RLock()
+	v, _ := c.b.state.VHost("/")
+	v.EachQueue(func(q *topology.Queue) {
+		if last == nil || q.Incarnation > last.Incarnation {
+			last = q
+		}
+	})
+	c.b.topo.RUnlock()
+	if last.Incarnation > atOnce {
+		t.Errorf("number %d is in use", last.Incarnation)
+	}
+	if !offer(t, c, string(last.Name), "m") {
+		t.Fatal("not routed")
+	}
+	kill(t, c, last.Name)
+	eventually(t, "the dead letter moves", func() bool { return c.b.node.Counts(runtimeOf(dlq)).Ready == 1 })
+	if err := c.b.journal.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	after := start(t, d.crash(), nil)
+	if n := holds(t, after, "dlq"); n != 1 {
+		t.Errorf("the dead letter is there %d times", n)
+	}
+	release()
+	all.Wait()
+}
+
 // blocked waits until n goroutines wait for what is not stored.
 func blocked(t *testing.T, n int) {
 	t.Helper()

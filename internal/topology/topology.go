@@ -50,8 +50,8 @@ type State struct {
 	log        change.Log
 
 	// Incarnations are handed out from a block reserved on disk, so that transient queues cost no write of their own, and
-	// by an earlier change than the one that makes the queue: a group may have created it before that one is stored, and
-	// if it never is, its number must not be another queue's.
+	// by an earlier change than the one that makes the queue: a group may have created it before that one is stored, or have
+	// its dead letters, and if it never is, its number must not be another queue's.
 	incarnation uint64   // the last one handed out
 	reserved    uint64   // the last one that may be handed out before the next reservation
 	numbered    uint64   // the last one that a reservation is stored for
@@ -103,7 +103,7 @@ func (s *State) TakeMade() Made {
 	return m
 }
 
-// Numbered says whether the next durable queue has a number that is reserved on disk: see State.incarnation.
+// Numbered says whether the next queue has a number that is reserved on disk: see State.incarnation.
 func (s *State) Numbered() bool { return s.incarnation < s.numbered }
 
 // Stored puts in force what changes have made, and says whether keys lead elsewhere by that.
