@@ -245,7 +245,7 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 	if err := b.Source.table.Check(&b.entry); err != nil {
 		return nil, false, Refuse(PreconditionFailed, "%s", err)
 	}
-	b.link()
+	b.link(v)
 	s.revision++
 	if b.durable() {
 		s.logBinding(b, d.encoded)
@@ -253,12 +253,13 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 	return b, true, nil
 }
 
-// link enters the binding at both its ends.
-func (b *Binding) link() {
+// link enters the binding of a virtual host at both its ends.
+func (b *Binding) link(v *VHost) {
 	b.linked = true
 	b.Source.out.add(b)
 	b.Source.table.Add(&b.entry)
 	b.Source.bound++
+	v.bound++
 	b.incoming().add(b)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/routing"
@@ -140,6 +141,39 @@ func TestBR_6_13_AlternateExchange(t *testing.T) {
 	f.queue(durableQueue("third-q"))
 	f.bind(toQueue("third", "third-q", ""))
 	f.expectRoute("third-q", "first", "nowhere")
+}
+
+// A message follows a chain of alternate exchanges of any length in linear time, and lets others in on the way, whatever they
+// bind.
+func TestBR_6_13_AChainOfAlternateExchangesIsFollowedInLinearTime(t *testing.T) {
+	const exchanges = 20_000
+	f := newFixture(t, Options{})
+	for i := range exchanges {
+		f.exchange(durableExchange(fmt.Sprint("x", i), routing.Direct, arg("alternate-exchange", fmt.Sprint("x", i+1))))
+	}
+	f.queue(durableQueue("q"))
+	f.bind(toQueue(fmt.Sprint("x", exchanges-1), "q", "k"))
+	x, _ := f.vhost().Exchange("x0")
+	var router Router
+	pauses := 0
+	for _, busy := range []bool{false, true} {
+		before := pauses
+		m := &routing.Message{Key: []byte("k"), Pause: func() {
+			if pauses++; busy {
+				f.bind(toQueue(fmt.Sprint("x", pauses), "q", fmt.Sprint("other", pauses)))
+			}
+		}}
+		began := time.Now()
+		if got := router.Route(f.vhost(), x, m, nil); len(got) != 1 {
+			t.Errorf("%d queues, want 1", len(got))
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("%d exchanges take %v", exchanges, took)
+		}
+		if n := pauses - before; n == 0 || n > 2*mostRounds*exchanges/(1<<14) {
+			t.Errorf("%d pauses", n)
+		}
+	}
 }
 
 func TestRouteDoesNotAllocate(t *testing.T) {

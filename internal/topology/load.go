@@ -344,7 +344,7 @@ func (l *loader) addBinding(r bindingRecord, key string) error {
 	case missing != nil || source.out.byID[b.id] != nil:
 		return nil
 	}
-	b.link()
+	b.link(v)
 	if moved {
 		encoded, err := appendFields(nil, b.Arguments)
 		if err != nil {

@@ -19,6 +19,8 @@ type Router struct {
 	exchanges     []*Exchange // those reached so far, in order; each is visited once (BR-6.3)
 	asOf          []uint64    // Exchange.bound of each when it was looked at
 	led           []bool      // whether something there matched
+	bound         uint64      // VHost.bound when all of them began to be compared with asOf
+	again         int         // how many were compared since the message came
 	seen          seen[*Queue]
 	seenExchanges seen[*Exchange]
 }
@@ -65,7 +67,7 @@ func (s *seen[T]) end() {
 	}
 }
 
-// mostRounds is how often exchanges are looked at again that were bound to something while the message paused.
+// mostRounds is how often, on the average, an exchange is looked at again since something was bound while the message paused.
 const mostRounds = 4
 
 // settled stands in for Exchange.bound of an exchange that is not looked at again.
@@ -79,19 +81,17 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 	start := len(out)
 	r.ByKeys = true
 	r.exchanges, r.asOf, r.led = append(r.exchanges[:0], x), r.asOf[:0], r.led[:0]
-	for more := true; more; {
+	r.bound, r.again = v.bound, 0
+	for next := 0; next < len(r.exchanges); { // the first whose alternate was not asked for
 		out = r.rounds(v, m, out, start)
 		// Behind all that was looked at again: what was moved within an exchange is no match that is missing.
-		more = false
-		for i, x := range r.exchanges {
-			if r.led[i] || x.Alternate == nil || v.exchanges[x.Name] != x {
-				continue
+		for ; next < len(r.led) && !r.moved(v); next++ {
+			if x := r.exchanges[next]; !r.led[next] && x.Alternate != nil && v.exchanges[x.Name] == x {
+				if alternate, ok := v.exchanges[*x.Alternate]; ok {
+					r.visit(alternate)
+				}
 			}
-			if alternate, ok := v.exchanges[*x.Alternate]; ok {
-				n := len(r.exchanges)
-				r.visit(alternate)
-				more = more || len(r.exchanges) > n
-			}
+			m.Rest(1)
 		}
 	}
 	clear(r.found)
@@ -101,35 +101,57 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 	return out
 }
 
-// rounds looks at the exchanges reached so far, and at those that they lead to.
+// moved says whether exchanges are to be compared again: something was bound in the virtual host. However much is, however
+// many exchanges there are, it ends.
+func (r *Router) moved(v *VHost) bool {
+	return r.bound != v.bound && r.again < mostRounds*len(r.exchanges)
+}
+
+// rounds looks at the exchanges that are new, and at those that they lead to; then at those that something was bound to
+// since.
 func (r *Router) rounds(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
-	for round, looked := 0, true; looked && round <= mostRounds; round++ {
-		looked = false
-		for i := 0; i < len(r.exchanges); i++ {
+	out = r.lookAtNew(v, m, out, start)
+	for r.moved(v) {
+		r.bound = v.bound
+		for i := 0; i < len(r.asOf); i++ {
 			x := r.exchanges[i]
-			switch {
-			case i == len(r.asOf):
-				r.asOf, r.led = append(r.asOf, x.bound), append(r.led, x.Name == "") // the default one has no alternate
-			case r.asOf[i] == x.bound || r.asOf[i] == settled:
-				continue
-			default:
+			r.again++
+			m.Rest(1)
+			if r.asOf[i] != x.bound && r.asOf[i] != settled {
 				r.asOf[i] = x.bound
+				out = r.look(v, i, m, out, start)
 			}
-			looked = true
-			if x.Name == "" {
-				out = r.routeDefault(v, m, out, start)
-				m.Rest(1 + len(m.More))
-				continue
-			}
-			out = r.routeThrough(v, x, m, out, start)
-			if len(r.found) > 0 {
-				if r.led[i] = true; x.chooses() {
-					r.asOf[i] = settled
-				}
-			}
-			m.Rest(1 + len(r.found) + len(m.More))
+		}
+		out = r.lookAtNew(v, m, out, start)
+	}
+	return out
+}
+
+// lookAtNew looks at the exchanges that were not looked at yet.
+func (r *Router) lookAtNew(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
+	for i := len(r.asOf); i < len(r.exchanges); i++ {
+		x := r.exchanges[i]
+		r.asOf, r.led = append(r.asOf, x.bound), append(r.led, x.Name == "") // the default one has no alternate
+		out = r.look(v, i, m, out, start)
+	}
+	return out
+}
+
+// look looks at an exchange.
+func (r *Router) look(v *VHost, i int, m *routing.Message, out []*Queue, start int) []*Queue {
+	x := r.exchanges[i]
+	if x.Name == "" {
+		out = r.routeDefault(v, m, out, start)
+		m.Rest(1 + len(m.More))
+		return out
+	}
+	out = r.routeThrough(v, x, m, out, start)
+	if len(r.found) > 0 {
+		if r.led[i] = true; x.chooses() {
+			r.asOf[i] = settled
 		}
 	}
+	m.Rest(1 + len(r.found) + len(m.More))
 	return out
 }
 

@@ -34,6 +34,7 @@ type VHost struct {
 	policies         policySet
 	operatorPolicies policySet
 	parameters       map[parameterName]Parameter
+	bound            uint64 // how often something was bound in it
 	before           uint64 // the last number that a queue was given before this virtual host was made
 }
 
