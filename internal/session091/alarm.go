@@ -1,8 +1,6 @@
 package session091
 
 import (
-	"net"
-
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/held"
 )
@@ -15,11 +13,8 @@ func (ch *channel) passAlarm() (on bool, err error) {
 		return true, nil
 	}
 	c.waitForAlarm()
-	switch {
-	case c.dead.Load():
-		return false, net.ErrClosed // as the next read would say
-	case c.shutdown.Load() != nil:
-		return false, c.heed()
+	if over, err := c.over(); over {
+		return false, err
 	}
 	return !ch.closing, nil
 }

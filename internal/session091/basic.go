@@ -184,7 +184,7 @@ func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
 
 func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 	if ch.c.dead.Load() {
-		return nil // it could not be answered, and nothing would bound what is got
+		return errBroken // it could not be answered, and nothing would bound what is got
 	}
 	name, err := ch.queueName(m.Queue)
 	if err != nil {

@@ -243,6 +243,12 @@ func peerOf(nc net.Conn) broker.Peer {
 // errEnd ends the reader without more ado.
 var errEnd = errors.New("connection ended")
 
+// errBroken ends the reader where it finds that the socket cannot be written any more.
+var errBroken = errors.New("the socket is broken")
+
+// wordless says whether an error ends the connection without a word to the client.
+func wordless(err error) bool { return errors.Is(err, errEnd) || errors.Is(err, errBroken) }
+
 // read is the reader's loop: read what there is, handle every whole frame, run
 // what they asked for as one batch, answer.
 func (c *conn) read() error {
@@ -394,7 +400,7 @@ func (c *conn) frame(f amqp091.Frame) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, errEnd) || errors.Is(err, net.ErrClosed) {
+	if wordless(err) {
 		return err
 	}
 	c.flushOps()
@@ -555,6 +561,21 @@ func (c *conn) heed() error {
 	}
 	c.flush(true)
 	return nil
+}
+
+// over says whether the connection ends while the reader has a frame in hand, which is not handled then, and
+// nothing behind it: a client must not be told of a commit whose transaction is not whole. Where others want it
+// closed it is, behind what came before.
+func (c *conn) over() (over bool, err error) {
+	switch {
+	case c.dead.Load():
+		return true, errBroken
+	case c.shutdown.Load() != nil:
+		c.flushOps()
+		c.confirm()
+		return true, c.heed()
+	}
+	return false, nil
 }
 
 // closeAborted closes the channels that others want closed.

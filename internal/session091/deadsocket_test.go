@@ -51,6 +51,7 @@ func TestDL_11_3_ASocketThatBreaksCountsOnce(t *testing.T) {
 					for range messages {
 						p.send(published("q", size))
 					}
+					connection := b.Connections()[0].Client().(*conn)
 					socket.cut.Store(true)
 					if get {
 						var ask []byte
@@ -65,7 +66,6 @@ func TestDL_11_3_ASocketThatBreaksCountsOnce(t *testing.T) {
 					if n := b.Node().Counts(q); n.Ready+n.Out != messages {
 						t.Errorf("%d ready and %d out when the socket is broken", n.Ready, n.Out)
 					}
-					connection := b.Connections()[0].Client().(*conn)
 					_ = far.Close()
 					synctest.Wait()
 					if n := b.Node().Counts(q); n.Ready != messages || n.Out != 0 {

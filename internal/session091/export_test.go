@@ -33,13 +33,7 @@ func StopSending(client broker.Client) (waiting func() int, letGo func()) {
 		defer o.mu.Unlock()
 		return len(o.items)
 	}
-	letGo = func() {
-		o.mu.Lock()
-		o.held = false
-		o.mu.Unlock()
-		c.flush(false)
-	}
-	return waiting, letGo
+	return waiting, c.layDown
 }
 
 // Unfinished is how many bytes count as held of messages that have not come whole. It is the

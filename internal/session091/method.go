@@ -29,7 +29,9 @@ func (ch *channel) method(f amqp091.Frame) error {
 	}
 	ch.c.flushOps()
 	ch.c.confirm()
-	if err := ch.dispatch(m); err != nil {
+	if err := ch.dispatch(m); wordless(err) {
+		return err
+	} else if err != nil {
 		return ch.inStyle(asFailure(err, m.ID()), involvedIn(m))
 	}
 	return nil

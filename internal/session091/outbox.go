@@ -265,21 +265,21 @@ func (c *conn) makeRoom() error {
 }
 
 // awaitTags waits until what the channel got has its delivery tags, which it is given when it
-// is encoded: a client may settle it in the same write (BR-9.7). It says whether it has: it has not
-// where the connection is to be closed, or its socket is broken.
-func (c *conn) awaitTags(ch *channel) bool {
+// is encoded: a client may settle it in the same write (BR-9.7). It has none where the connection is
+// to be closed, which is done, or its socket is broken: nothing behind the settlement is handled then.
+func (c *conn) awaitTags(ch *channel) error {
 	held.Nothing("a client")
 	c.flush(true)
 	for ch.untagged.Load() > 0 {
-		if c.dead.Load() || c.shutdown.Load() != nil {
-			return false
+		if over, err := c.over(); over {
+			return err
 		}
 		select {
 		case <-c.out.tagc:
 		case <-c.heedc: // another channel is to be closed: fill sees to it
 		}
 	}
-	return true
+	return nil
 }
 
 // tagged notes that a get was encoded. REQUIRES: the pen.

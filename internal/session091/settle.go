@@ -44,8 +44,8 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 	ch.mu.Lock()
 	if ch.untagged.Load() > 0 && ch.unacked.get(tag) == nil {
 		ch.mu.Unlock()
-		if !c.awaitTags(ch) {
-			return nil // all it holds goes back with the connection
+		if err := c.awaitTags(ch); err != nil || c.state != stateRunning {
+			return err // all it holds goes back with the connection
 		}
 		ch.mu.Lock()
 	}

@@ -1,12 +1,17 @@
 package session091
 
 import (
+	"errors"
+	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
 )
@@ -29,7 +34,8 @@ func TestBR_9_7_ASettlementWaitsForItsTag(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &conn{nc: silent{}, heedc: make(chan struct{}, 1)}
+				c := &conn{nc: silent{}, heedc: make(chan struct{}, 1), state: stateRunning, log: slog.New(slog.DiscardHandler)}
+				c.Stands = func(broker.Standing) {}
 				c.out.tagc, c.out.wakec = make(chan struct{}, 1), make(chan struct{}, 1)
 				ch := &channel{c: c, number: 1}
 				ch.untagged.Store(1)
@@ -50,8 +56,64 @@ func TestBR_9_7_ASettlementWaitsForItsTag(t *testing.T) {
 				ch.mu.Unlock()
 				c.tagged(ch)
 				synctest.Wait()
-				if !ended || failed != nil {
-					t.Errorf("it has ended: %t, with %v", ended, failed)
+				var want error
+				if c.dead.Load() {
+					want = errBroken
+				}
+				if !ended || !errors.Is(failed, want) {
+					t.Errorf("it has ended: %t, with %v, want %v", ended, failed, want)
+				}
+				if closed := c.state == stateClosing; closed != (c.shutdown.Load() != nil) {
+					t.Errorf("the connection is closed: %t", closed)
+				}
+			})
+		})
+	}
+}
+
+// BR-8.11: a transaction is whole or not there, also where its connection ends when it has a get in hand, or waits for the tag
+// of one that it settles: no commit goes on without the settlement.
+func TestBR_8_11_ATransactionIsWholeWhereItsConnectionEnds(t *testing.T) {
+	for name, at := range map[string]struct{ before, then func(c *conn) }{
+		"closed while it waits": {func(*conn) {}, func(c *conn) { c.Terminate(amqp091.CodeConnectionForced, "by an operator") }},
+		"broken while it waits": {func(*conn) {}, func(c *conn) { c.broken(nil) }},
+		"broken before the get": {func(c *conn) { c.dead.Store(true) }, func(c *conn) { _ = c.nc.Close() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := brokerOn(t, vfs.NewMem())
+				near, far := net.Pipe()
+				p := dialled(t, b, near, far, 1)
+				for _, q := range []string{"in", "out"} {
+					p.send(amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Queue: q, Durable: true}))
+				}
+				p.send(published("in", 1))
+				p.send(amqp091.AppendMethod(nil, 1, amqp091.TxSelect{}))
+				synctest.Wait()
+				client := b.Connections()[0].Client()
+				in, out := runtimeQueue(t, b, "in"), runtimeQueue(t, b, "out")
+				_, letGo := StopSending(client)
+				at.before(client.(*conn))
+				whole := amqp091.AppendMethod(nil, 1, amqp091.BasicGet{Queue: "in"})
+				whole = append(whole, published("out", 1)...)
+				whole = amqp091.AppendMethod(whole, 1, amqp091.BasicAck{Multiple: true})
+				whole = amqp091.AppendMethod(whole, 1, amqp091.TxCommit{})
+				go func() { _, _ = far.Write(whole) }()
+				synctest.Wait()
+				at.then(client.(*conn))
+				synctest.Wait()
+				letGo()
+				synctest.Wait()
+				if n := p.heard[amqp091.TxCommitOkID]; n != 0 {
+					t.Error("the client is told of a commit")
+				}
+				_ = far.Close()
+				synctest.Wait()
+				if in, out := b.Node().Counts(in).Ready, b.Node().Counts(out).Ready; in != 1 || out != 0 {
+					t.Errorf("%d messages in the one queue and %d in the other, want the transaction not to be there", in, out)
+				}
+				if err := b.Close(); err != nil {
+					t.Error(err)
 				}
 			})
 		})
