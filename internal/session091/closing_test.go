@@ -116,3 +116,42 @@ func TestBR_1_13_AClosingConnectionAnswersOneClose(t *testing.T) {
 		noneIsLeft(t, b, far)
 	})
 }
+
+// Nor where it comes when somebody has just wanted a channel of it closed, for which nothing is to be done.
+func TestBR_1_13_AnEndThatComesWithAnAbortIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := brokerOn(t, vfs.NewMem())
+		near, far := net.Pipe()
+		o := &overtaken{Conn: near}
+		p := dialled(t, b, o, far, 1)
+		synctest.Wait()
+		c := b.Connections()[0].Client().(*conn)
+		ch := c.channels[1]
+		p.send(amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{})) // has no place
+		synctest.Wait()
+		end := func() { c.Terminate(amqp091.CodeConnectionForced, "now") }
+		o.before.Store(&end)
+		c.abort(ch, fail(amqp091.CodePreconditionFailed, "too late"))
+		synctest.Wait()
+		noneIsLeft(t, b, far)
+	})
+}
+
+// Nor where it comes when the reader has met the deadline of an abort that it heeded before.
+func TestBR_1_13_AnEndThatComesWithAStaleDeadlineIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := brokerOn(t, vfs.NewMem())
+		near, far := net.Pipe()
+		o := &overtaken{Conn: near}
+		p := dialled(t, b, o, far, 1)
+		synctest.Wait()
+		c := b.Connections()[0].Client().(*conn)
+		p.send(amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{})) // has no place
+		synctest.Wait()
+		end := func() { c.Terminate(amqp091.CodeConnectionForced, "now") }
+		o.before.Store(&end)
+		_ = near.SetReadDeadline(time.Now()) // as interrupt does after its flag, which the reader may have seen by then
+		synctest.Wait()
+		noneIsLeft(t, b, far)
+	})
+}

@@ -345,11 +345,11 @@ func (c *conn) fill() error {
 			// Whoever wants a connection closed that is closing does not wait for close-ok, as in RabbitMQ. Its channels have ended already.
 			c.interrupted.Store(false)
 			if c.shutdown.Load() == c.told {
-				_ = c.nc.SetReadDeadline(c.deadline)
+				c.setDeadline()
 				return nil
 			}
 		case c.deadline.IsZero() || time.Now().Before(c.deadline): // not ours: interrupt has set it when it was heeded
-			_ = c.nc.SetReadDeadline(c.deadline)
+			c.setDeadline()
 			return nil
 		}
 	}
@@ -501,11 +501,16 @@ func (c *conn) close(f *failure) error {
 		c.Stands(broker.Refused)
 	}
 	c.deadline = time.Now().Add(timeout)
+	c.setDeadline()
+	return nil
+}
+
+// setDeadline has the socket's read deadline be the reader's, or that of interrupt.
+func (c *conn) setDeadline() {
 	_ = c.nc.SetReadDeadline(c.deadline)
 	if c.interrupted.Load() { // just now: its deadline may be overwritten, and nobody would look until ours is over
 		_ = c.nc.SetReadDeadline(time.Now())
 	}
-	return nil
 }
 
 // closingFrame handles what comes after close was sent.
