@@ -160,7 +160,13 @@ type conn struct {
 
 // traffic counts what passed.
 type traffic struct {
-	recvBytes, recvFrames, sentBytes atomic.Uint64
+	recvBytes, recvFrames, sentBytes, writes atomic.Uint64
+}
+
+// sent counts a write that the socket has taken n bytes of.
+func (t *traffic) sent(n int) {
+	t.sentBytes.Add(uint64(n))
+	t.writes.Add(1)
 }
 
 // capabilities are those of the client that change what it is sent (BR-1.5).

@@ -302,9 +302,11 @@ func (c *conn) writeSome() {
 	o.take()
 	o.mu.Unlock()
 	c.encode(nil) // little enough for one piece
+	size := len(o.wire)
 	if err := c.raw.write(&o.wire); err != nil {
 		c.broken(err)
 	}
+	c.stats.sent(size - len(o.wire))
 	c.layDown()
 }
 

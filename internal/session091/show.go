@@ -24,7 +24,7 @@ func (c *conn) Show() map[string]any {
 		"timeout": int(c.heartbeat / time.Second), "auth_mechanism": c.login.Mechanism,
 		"client_properties": topology.ArgumentsJSON(c.clientProps), "connected_at": c.since.UnixMilli(),
 		"recv_oct": c.stats.recvBytes.Load(), "recv_cnt": c.stats.recvFrames.Load(), "send_oct": c.stats.sentBytes.Load(),
-		"send_cnt": c.stats.sentBytes.Load() / 1024, "send_pend": 0, "ssl": c.TLS != nil, "type": "network", "node": c.broker.NodeName,
+		"send_cnt": c.stats.writes.Load(), "send_pend": 0, "ssl": c.TLS != nil, "type": "network", "node": c.broker.NodeName,
 	}
 	for _, key := range []string{
 		"ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash",

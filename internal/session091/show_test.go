@@ -5,7 +5,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/session091"
 )
 
 // BR-15.15: what a channel's transaction has collected is not settled, published or
@@ -65,4 +67,25 @@ func TestUncommittedIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("committed", 1, 0, 0)
+}
+
+// BR-15.15: what a client was sent is shown, whoever has written it.
+func TestWhatIsSentIsShown(t *testing.T) {
+	const answers = 1000
+	s := serve(t, broker.Options{})
+	w := s.login(t)
+	for range answers {
+		w.methods(1, amqp091.ChannelFlow{Active: true})
+		await[*amqp091.ChannelFlowOk](w)
+	}
+	client := s.b.Connections()[0].Client()
+	_, letGo := session091.StopSending(client) // whoever wrote has counted
+	defer letGo()
+	shown := client.Show()
+	if n, want := shown["send_oct"].(uint64), answers*len(amqp091.AppendMethod(nil, 1, amqp091.ChannelFlowOk{})); n < uint64(want) {
+		t.Errorf("%d bytes are shown as sent, want %d and more", n, want)
+	}
+	if n := shown["send_cnt"].(uint64); n < answers {
+		t.Errorf("%d writes are shown, want one an answer and more", n)
+	}
 }

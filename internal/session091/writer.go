@@ -93,7 +93,6 @@ func (c *conn) writeTaken() {
 				c.broken(err)
 				ok = false
 			}
-			c.stats.sentBytes.Add(uint64(len(b)))
 		}
 		return ok && !c.dead.Load()
 	}
@@ -111,6 +110,7 @@ func (c *conn) writePieces(b []byte) error {
 	for len(b) > 0 {
 		c.extendWriteDeadline()
 		n, err := c.nc.Write(b[:min(len(b), writePiece)])
+		c.stats.sent(n)
 		if err != nil {
 			return err
 		}
