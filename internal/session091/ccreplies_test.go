@@ -1,10 +1,13 @@
 package session091_test
 
 import (
+	"slices"
 	"testing"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/session091"
 )
 
@@ -51,5 +54,37 @@ func TestAMessageIsKeptOnceForAllTheRequestersItNames(t *testing.T) {
 				letGo[i]()
 			}
 		})
+	}
+}
+
+// counting is a requester that looks at a queue when it is answered.
+type counting struct {
+	b     *broker.Broker
+	q     *partition.Queue
+	ready []int
+}
+
+func (r *counting) Reply(_, _ []byte, body message.Ref) {
+	r.ready = append(r.ready, r.b.Node().Counts(r.q).Ready)
+	r.b.Bodies().Release(body)
+}
+
+// What a client publishes is done in order, also where a message goes to a requester by its CC (BR-12.2).
+func TestWhatPrecedesACopyForARequesterIsDoneBefore(t *testing.T) {
+	s := serve(t, broker.Options{})
+	w := s.login(t)
+	w.methods(1, amqp091.QueueDeclare{Queue: "q"})
+	await[*amqp091.QueueDeclareOk](w)
+	q, err := s.b.As("guest", "/").FindReadable("q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &counting{b: s.b, q: q.Runtime.(*partition.Queue)}
+	headers := amqp091.Table{{Key: "CC", Value: amqp091.Array{s.b.AddRequester(r)}}}
+	w.send(append(messageFrames("", "q", false, nil), messageFrames("", "nowhere", false, headers)...))
+	w.methods(1, amqp091.ChannelFlow{Active: true})
+	await[*amqp091.ChannelFlowOk](w)
+	if !slices.Equal(r.ready, []int{1}) {
+		t.Errorf("%v messages are in the queue at each answer, want the one that was published before", r.ready)
 	}
 }

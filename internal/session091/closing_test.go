@@ -155,3 +155,36 @@ func TestBR_1_13_AnEndThatComesWithAStaleDeadlineIsSeen(t *testing.T) {
 		noneIsLeft(t, b, far)
 	})
 }
+
+// BR-1.13: a client that has closed its connection is answered once, however often it says so in one write.
+func TestBR_1_13_AClosedConnectionAnswersOneClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := brokerOn(t, vfs.NewMem())
+		near, far := net.Pipe()
+		p := dialled(t, b, near, far, 1)
+		synctest.Wait()
+		closes := amqp091.AppendMethod(nil, 0, amqp091.ConnectionClose{})
+		p.send(append(closes, closes...))
+		synctest.Wait()
+		if n := p.heard[amqp091.ConnectionCloseOkID]; n != 1 {
+			t.Errorf("the client was answered %d times", n)
+		}
+		noneIsLeft(t, b, far)
+	})
+}
+
+// BR-4.8: what comes behind a whole frame that is of no use, in the same write, is read: the close-ok perhaps.
+func TestBR_4_8_WhatIsBehindABadFrameIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := brokerOn(t, vfs.NewMem())
+		near, far := net.Pipe()
+		p := dialled(t, b, near, far, 1)
+		synctest.Wait()
+		p.send(amqp091.AppendMethod([]byte{9, 0, 1, 0, 0, 0, 0, amqp091.FrameEnd}, 0, amqp091.ConnectionCloseOk{}))
+		synctest.Wait()
+		if n := p.heard[amqp091.ConnectionCloseID]; n != 1 {
+			t.Errorf("the client was told %d times that its connection is closed", n)
+		}
+		noneIsLeft(t, b, far)
+	})
+}

@@ -271,8 +271,12 @@ func (c *conn) read() error {
 					if err := c.close(&failure{code: bad.Code, text: bad.Text}); err != nil {
 						return err
 					}
-					c.begin = len(c.in)
-					break
+					if n == 0 { // nobody knows where the next begins
+						c.begin = len(c.in)
+						break
+					}
+					c.begin += n
+					continue
 				}
 				return err
 			}
@@ -388,8 +392,11 @@ func (c *conn) extendDeadline() {
 
 // frame handles one frame. An error ends the connection without a word.
 func (c *conn) frame(f amqp091.Frame) error {
-	if c.state == stateClosing || c.state == stateClosed {
+	switch c.state {
+	case stateClosing:
 		return c.closingFrame(f)
+	case stateClosed:
+		return nil // the client has its close-ok, and sends nothing behind its close
 	}
 	if f.Type == amqp091.FrameHeartbeat {
 		if f.Channel != 0 {

@@ -12,7 +12,6 @@ import (
 // comes too late is dropped, and confirmed all the same (BR-12.4).
 func (ch *channel) replied(p *broker.Publication) error {
 	c := ch.c
-	c.flushOps()
 	if err := c.link.MayPublish(p); err != nil {
 		return ch.refusedPublish(err)
 	}
@@ -55,6 +54,7 @@ func (ch *channel) replyTo(p *broker.Publication, names ...[]byte) bool {
 			continue
 		}
 		if body == 0 {
+			c.flushOps()           // what came before on the channel precedes it
 			body = c.link.Store(p) // ours until all have theirs
 			if ch.tx != nil {
 				ch.tx.size += store.Size(body)
