@@ -80,8 +80,12 @@ func (c *Connection) Cancel(q *partition.Queue, consumer *queue.Consumer, detach
 // partition.Node.Quit. Auto-delete queues go with their last consumers.
 func (c *Connection) Quit(seats []partition.Seat, returns iter.Seq[partition.Delivered]) (applied func()) {
 	applied = c.b.node.Quit(seats, returns)
-	for _, s := range seats {
-		c.b.unconsumed(s.Queue)
+	left := map[*partition.Queue]bool{}
+	for _, s := range seats { // each once: it is a change of declarations, also where others still consume
+		if !left[s.Queue] {
+			left[s.Queue] = true
+			c.b.unconsumed(s.Queue)
+		}
 	}
 	return applied
 }
