@@ -760,9 +760,7 @@ func (m *Machine) highest() int {
 
 // handOut delivers the entry, which is in stateOut, to c, which wants to acknowledge it.
 func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
-	j := p.at(i)
-	m.pages.need(p, &p.owners)
-	p.owners[j] = c.slot
+	m.setOwner(p, i, c.slot)
 	c.out++
 	c.credit--
 	if t := m.timeout(c); t > 0 {
@@ -772,15 +770,16 @@ func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
 		c.outs = append(c.outs, outstanding{id, m.returned(p, i), now})
 		m.watch = min(m.watch, moment.After(now, t))
 	}
-	m.handing.fill(id, p, j)
-	p.marks[j] |= flagRedelivered
+	m.handing.fill(id, p, i)
+	p.marks[p.at(i)] |= flagRedelivered
 	if !m.sink.Deliver(c, &m.handing) {
 		c.paused = true
 	}
 }
 
-// fill makes d the delivery of the entry at position j.
-func (d *Delivery) fill(id ID, p *page, j uint) {
+// fill makes d the delivery of the entry.
+func (d *Delivery) fill(id ID, p *page, i uint) {
+	j := p.at(i)
 	mark := p.marks[j]
 	d.ID, d.Body, d.Size, d.NoAck = id, p.refs[j], p.sizes[j], false
 	d.Redelivered, d.Logged = mark&flagRedelivered != 0, mark&flagLogged != 0
@@ -822,7 +821,7 @@ func (m *Machine) Pump(now int64, limit int) (more bool) {
 // give delivers an entry that is deliverable to c.
 func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
 	if c.NoAck {
-		m.handing.fill(id, p, p.at(i))
+		m.handing.fill(id, p, i)
 		m.handing.NoAck = true
 		m.forget(id, p, i)
 		c.credit--
@@ -864,7 +863,7 @@ func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok, ag
 	if !ok {
 		return Delivery{}, false, more // what is due may be what has waited
 	}
-	d.fill(id, p, p.at(i))
+	d.fill(id, p, i)
 	if d.NoAck = noAck; noAck {
 		m.forget(id, p, i)
 		return d, true, false
