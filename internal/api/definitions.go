@@ -19,16 +19,11 @@ func (s *server) exportDefinitions(*request) (any, error) {
 	all := newObjectsOfVHosts()
 	var rules []*topology.RuleSet
 	var taken []*topology.Snapshot
+	var accounts []*auth.User
+	var granted []auth.Permission
+	var topics []auth.TopicPermission
 	s.b.Read(func(state *topology.State, u *auth.Users) {
-		for _, user := range u.List() {
-			users = append(users, showUser(user))
-		}
-		for _, p := range u.Permissions() {
-			permissions = append(permissions, showPermission(p))
-		}
-		for _, p := range u.TopicPermissions() {
-			topicPermissions = append(topicPermissions, showTopicPermission(p))
-		}
+		accounts, granted, topics = u.List(), u.Permissions(), u.TopicPermissions()
 		for _, p := range state.GlobalParameters() {
 			if p.Name == broker.ClusterIDParameter {
 				continue // not for another cluster
@@ -41,6 +36,15 @@ func (s *server) exportDefinitions(*request) (any, error) {
 			taken = append(taken, v.Snapshot())
 		}
 	})
+	for _, user := range auth.SortUsers(accounts) {
+		users = append(users, showUser(user))
+	}
+	for _, p := range auth.SortPermissions(granted) {
+		permissions = append(permissions, showPermission(p))
+	}
+	for _, p := range auth.SortTopicPermissions(topics) {
+		topicPermissions = append(topicPermissions, showTopicPermission(p))
+	}
 	for _, r := range rules {
 		all.addRules(r)
 	}

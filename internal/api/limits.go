@@ -40,20 +40,21 @@ func (s *server) deleteVHostLimit(r *request) (any, error) {
 func (s *server) listUserLimits(r *request) (any, error) {
 	name, one := r.params["user"]
 	items := []map[string]any{}
-	found := !one
+	var users []*auth.User
 	s.b.Read(func(_ *topology.State, u *auth.Users) {
-		for _, user := range u.List() {
-			if one && user.Name != name {
-				continue
-			}
-			found = true
-			if limits := user.Limits(); len(limits) > 0 {
-				items = append(items, map[string]any{"user": user.Name, "value": limits})
-			}
+		if !one {
+			users = u.List()
+		} else if user, ok := u.User(name); ok {
+			users = append(users, user)
 		}
 	})
-	if !found {
+	if one && len(users) == 0 {
 		return nil, notFound
+	}
+	for _, user := range auth.SortUsers(users) {
+		if limits := user.Limits(); len(limits) > 0 {
+			items = append(items, map[string]any{"user": user.Name, "value": limits})
+		}
 	}
 	return objects(items), nil
 }

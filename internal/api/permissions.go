@@ -1,21 +1,18 @@
 package api
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
 func (s *server) permissions(chosen func(auth.Permission) bool) list {
-	var found []auth.Permission
-	s.b.Read(func(_ *topology.State, u *auth.Users) {
-		for _, p := range u.Permissions() {
-			if chosen(p) {
-				found = append(found, p)
-			}
-		}
-	})
-	return listOf(found, func(p auth.Permission) string { return p.User }, showPermission)
+	var all []auth.Permission
+	s.b.Read(func(_ *topology.State, u *auth.Users) { all = u.Permissions() })
+	found := slices.DeleteFunc(all, func(p auth.Permission) bool { return !chosen(p) })
+	return listOf(auth.SortPermissions(found), func(p auth.Permission) string { return p.User }, showPermission)
 }
 
 func showPermission(p auth.Permission) map[string]any {

@@ -1,21 +1,18 @@
 package api
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
 func (s *server) topicPermissions(chosen func(auth.TopicPermission) bool) list {
-	var found []auth.TopicPermission
-	s.b.Read(func(_ *topology.State, u *auth.Users) {
-		for _, p := range u.TopicPermissions() {
-			if chosen(p) {
-				found = append(found, p)
-			}
-		}
-	})
-	return listOf(found, func(p auth.TopicPermission) string { return p.User }, showTopicPermission)
+	var all []auth.TopicPermission
+	s.b.Read(func(_ *topology.State, u *auth.Users) { all = u.TopicPermissions() })
+	found := slices.DeleteFunc(all, func(p auth.TopicPermission) bool { return !chosen(p) })
+	return listOf(auth.SortTopicPermissions(found), func(p auth.TopicPermission) string { return p.User }, showTopicPermission)
 }
 
 func showTopicPermission(p auth.TopicPermission) map[string]any {

@@ -2,35 +2,32 @@ package api
 
 import (
 	"encoding/base64"
+	"slices"
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/topology"
 )
 
-func (s *server) users(chosen func(*auth.Users, *auth.User) bool) list {
-	var users []*auth.User
-	s.b.Read(func(_ *topology.State, u *auth.Users) {
-		for _, user := range u.List() {
-			if chosen == nil || chosen(u, user) {
-				users = append(users, user)
-			}
-		}
-	})
-	return listOf(users, func(u *auth.User) string { return u.Name }, showUser)
+func listOfUsers(users []*auth.User) list {
+	return listOf(auth.SortUsers(users), func(u *auth.User) string { return u.Name }, showUser)
 }
 
-func (s *server) listUsers(*request) (any, error) { return s.users(nil), nil }
+func (s *server) listUsers(*request) (any, error) {
+	var users []*auth.User
+	s.b.Read(func(_ *topology.State, u *auth.Users) { users = u.List() })
+	return listOfUsers(users), nil
+}
 
 func (s *server) listUsersWithoutPermissions(*request) (any, error) {
-	return s.users(func(u *auth.Users, user *auth.User) bool {
-		for _, p := range u.Permissions() {
-			if p.User == user.Name {
-				return false
-			}
-		}
-		return true
-	}), nil
+	var users []*auth.User
+	var permissions []auth.Permission
+	s.b.Read(func(_ *topology.State, u *auth.Users) { users, permissions = u.List(), u.Permissions() })
+	have := make(map[string]bool, len(permissions))
+	for _, p := range permissions {
+		have[p.User] = true
+	}
+	return listOfUsers(slices.DeleteFunc(users, func(u *auth.User) bool { return have[u.Name] })), nil
 }
 
 func showUser(u *auth.User) map[string]any {

@@ -9,7 +9,6 @@ package auth
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"bartleby.mq/internal/change"
@@ -57,7 +56,13 @@ func (u *Users) Revision() uint64 { return u.revision }
 // TakeChanges returns the durable changes since the last call, for the store to keep.
 func (u *Users) TakeChanges() []change.Change { return u.log.Take() }
 
-// sortedGrants lists the keys of a map of grants, so that no map order reaches an effect.
-func sortedGrants[V any](m map[grantName]V) []grantName {
-	return slices.SortedFunc(maps.Keys(m), grantName.compare)
+// grantsThat lists those keys of a map of grants that are chosen, sorted, so that no map order reaches an effect.
+func grantsThat[V any](m map[grantName]V, chosen func(grantName) bool) (list []grantName) {
+	for g := range m {
+		if chosen(g) {
+			list = append(list, g)
+		}
+	}
+	slices.SortFunc(list, grantName.compare)
+	return list
 }

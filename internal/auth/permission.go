@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
@@ -94,11 +96,17 @@ func (u *Users) Permission(vhost message.VHost, user string) (Permission, bool) 
 	return *p, true
 }
 
-// Permissions lists all permissions by virtual host and user.
+// Permissions lists all permissions in no order: see SortPermissions.
 func (u *Users) Permissions() []Permission {
-	var list []Permission
-	for _, g := range sortedGrants(u.permissions) {
-		list = append(list, *u.permissions[g])
+	list := make([]Permission, 0, len(u.permissions))
+	for _, p := range u.permissions {
+		list = append(list, *p)
 	}
+	return list
+}
+
+// SortPermissions puts permissions in the order of their virtual hosts and users. It needs no lock.
+func SortPermissions(list []Permission) []Permission {
+	slices.SortFunc(list, func(a, b Permission) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.User, b.User)) })
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -15,13 +16,13 @@ import (
 
 // told is all that there is of accounts, as text.
 func told(u *Users) (all []string) {
-	for _, user := range u.List() {
+	for _, user := range SortUsers(u.List()) {
 		all = append(all, fmt.Sprintf("user %q %q %q %q %v", user.Name, user.Password.Hash, user.Password.Algorithm, user.Tags, user.Limits()))
 	}
-	for _, p := range u.Permissions() {
+	for _, p := range SortPermissions(u.Permissions()) {
 		all = append(all, fmt.Sprintf("permission %q", []string{string(p.VHost), p.User, p.Configure, p.Write, p.Read}))
 	}
-	for _, p := range u.TopicPermissions() {
+	for _, p := range SortTopicPermissions(u.TopicPermissions()) {
 		all = append(all, fmt.Sprintf("topic permission %q", []string{string(p.VHost), p.User, string(p.Exchange), p.Write, p.Read}))
 	}
 	return append(all, fmt.Sprint(u.argon))
@@ -83,4 +84,21 @@ func FuzzLoad(f *testing.F) {
 			told(u)
 		}
 	})
+}
+
+// A start reads very many topic permissions of one user in linear time.
+func TestVeryManyTopicPermissionsAreRead(t *testing.T) {
+	u := New()
+	began := time.Now()
+	for i := range 20_000 {
+		p := topicPermissionRecord{Version: recordVersion, VHost: "/", User: "u", Exchange: message.ExchangeName(fmt.Sprint(i)), Write: "a", Read: "b"}
+		u.log.Put(topicPermissionKey(grantName{p.VHost, p.User}, p.Exchange), p)
+	}
+	u, err := Load(change.All(u.TakeChanges()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); len(u.TopicPermissions()) != 20_000 || took > 3*time.Second {
+		t.Errorf("it takes %v", took)
+	}
 }

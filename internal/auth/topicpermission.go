@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -70,23 +71,22 @@ func (u *Users) PutTopicPermission(p TopicPermission) (created bool, err error) 
 	}
 	g := grantName{p.VHost, p.User}
 	_, existed := u.topics[g][p.Exchange]
+	u.topics[g] = maps.Clone(u.topics[g]) // Grants hold the one there was
 	u.addTopicPermission(p)
 	u.revision++
 	u.log.Put(topicPermissionKey(g, p.Exchange), topicPermissionRecord{recordVersion, p.VHost, p.User, p.Exchange, p.Write, p.Read})
 	return !existed, nil
 }
 
+// addTopicPermission puts an entry into a map that nobody holds.
 func (u *Users) addTopicPermission(p TopicPermission) {
 	p.write = newTopicPattern(p.Write, p.VHost, p.User)
 	p.read = newTopicPattern(p.Read, p.VHost, p.User)
 	g := grantName{p.VHost, p.User}
-	// Grants hold the map, so it is replaced and not changed.
-	entries := maps.Clone(u.topics[g])
-	if entries == nil {
-		entries = map[message.ExchangeName]*TopicPermission{}
+	if u.topics[g] == nil {
+		u.topics[g] = map[message.ExchangeName]*TopicPermission{}
 	}
-	entries[p.Exchange] = &p
-	u.topics[g] = entries
+	u.topics[g][p.Exchange] = &p
 }
 
 // DeleteTopicPermissions removes a user's entry for an exchange, or all in the virtual host if exchange is nil, and says
@@ -113,14 +113,22 @@ func (u *Users) DeleteTopicPermissions(vhost message.VHost, user string, exchang
 	return true
 }
 
-// TopicPermissions lists all topic permissions by virtual host, user and exchange.
+// TopicPermissions lists all topic permissions in no order: see SortTopicPermissions.
 func (u *Users) TopicPermissions() []TopicPermission {
 	var list []TopicPermission
-	for _, g := range sortedGrants(u.topics) {
-		for _, x := range slices.Sorted(maps.Keys(u.topics[g])) {
-			list = append(list, *u.topics[g][x])
+	for _, entries := range u.topics {
+		for _, p := range entries {
+			list = append(list, *p)
 		}
 	}
+	return list
+}
+
+// SortTopicPermissions puts topic permissions in the order of their virtual hosts, users and exchanges. It needs no lock.
+func SortTopicPermissions(list []TopicPermission) []TopicPermission {
+	slices.SortFunc(list, func(a, b TopicPermission) int {
+		return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.User, b.User), cmp.Compare(a.Exchange, b.Exchange))
+	})
 	return list
 }
 

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,12 +106,18 @@ func (u *Users) User(name string) (*User, bool) {
 	return user, ok
 }
 
-// List lists the users by name.
+// List lists the users in no order, which takes the lock for less long: see SortUsers.
 func (u *Users) List() []*User {
 	list := make([]*User, 0, len(u.users))
-	for _, name := range slices.Sorted(maps.Keys(u.users)) {
-		list = append(list, u.users[name])
+	for _, user := range u.users {
+		list = append(list, user)
 	}
+	return list
+}
+
+// SortUsers puts users in the order of their names. It needs no lock.
+func SortUsers(list []*User) []*User {
+	slices.SortFunc(list, func(a, b *User) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
@@ -175,16 +182,11 @@ func (u *Users) DeleteVHost(vhost message.VHost) {
 
 // dropGrants removes the permissions and topic permissions of those chosen.
 func (u *Users) dropGrants(chosen func(grantName) bool) {
-	for _, g := range sortedGrants(u.permissions) {
-		if chosen(g) {
-			delete(u.permissions, g)
-			u.log.Delete(permissionKey(g))
-		}
+	for _, g := range grantsThat(u.permissions, chosen) {
+		delete(u.permissions, g)
+		u.log.Delete(permissionKey(g))
 	}
-	for _, g := range sortedGrants(u.topics) {
-		if !chosen(g) {
-			continue
-		}
+	for _, g := range grantsThat(u.topics, chosen) {
 		for _, x := range slices.Sorted(maps.Keys(u.topics[g])) {
 			u.log.Delete(topicPermissionKey(g, x))
 		}
