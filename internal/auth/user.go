@@ -122,11 +122,14 @@ func SortUsers(list []*User) []*User {
 }
 
 // PutUser creates a user or replaces password and tags of one there is; limits and permissions stay.
-// A name that is none is Invalid.
+// A name that is none is Invalid, and so are tags that are too large.
 func (u *Users) PutUser(name string, password PasswordHash, tags []Tag) (created bool, err error) {
 	old, exists := u.users[name]
 	if err := message.CheckName("user", name); err != nil && !exists {
 		return false, topology.Refuse(topology.Invalid, "%s", err)
+	}
+	if err := topology.CheckMetadataSize(fmt.Sprintf("tags of user '%s'", name), "", tags); err != nil {
+		return false, err
 	}
 	user := &User{Name: name, Password: password, Tags: slices.Clone(tags), account: new(account)}
 	if exists {

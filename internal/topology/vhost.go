@@ -23,6 +23,23 @@ type Metadata struct {
 	Profile deadletter.Profile `json:"profile,omitempty"`
 }
 
+// maxMetadata is how many bytes a description and tags may have in all, a comma with each tag: they are in every list and every
+// record of what they are of.
+const maxMetadata = 64 << 10
+
+// CheckMetadataSize refuses a description and tags that are too large as Invalid; what says what they are of. Those that are
+// stored already are not asked.
+func CheckMetadataSize(what, description string, tags []string) error {
+	n := len(description) + len(tags)
+	for _, t := range tags {
+		n += len(t)
+	}
+	if n > maxMetadata {
+		return Refuse(Invalid, "%s should be at most %d bytes, actually were %d", what, maxMetadata, n)
+	}
+	return nil
+}
+
 // VHost is a virtual host: a name space of exchanges, queues and policies. Its fields are the State's to change.
 type VHost struct {
 	Name     message.VHost
@@ -72,6 +89,9 @@ func (s *State) vhost(name message.VHost) (*VHost, error) {
 func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool, err error) {
 	if m.DefaultQueueType != "" && !m.DefaultQueueType.known() {
 		return nil, false, Refuse(Invalid, "%s is not a valid queue type", m.DefaultQueueType)
+	}
+	if err := CheckMetadataSize(fmt.Sprintf("description and tags of vhost '%s'", name), m.Description, m.Tags); err != nil {
+		return nil, false, err
 	}
 	v, ok := s.vhosts[name]
 	if !ok {
