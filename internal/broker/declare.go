@@ -307,6 +307,7 @@ func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
 // Unbind removes a binding (BR-6.2).
 func (c *Connection) Unbind(d topology.BindingDecl) error {
 	d.VHost, d.Owner = c.VHost, c.owner
+	d.Identify()
 	return c.changing(func() error {
 		_, err := c.b.state.Unbind(d, c.permit)
 		return err

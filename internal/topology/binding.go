@@ -24,7 +24,17 @@ type BindingDecl struct {
 	// Owner is the connection that asks, for exclusive queues.
 	Owner string
 
-	encoded encodedArguments // see EncodeArguments
+	encoded   encodedArguments // see EncodeArguments
+	arguments string           // see Identify
+}
+
+// Identify brings the arguments into the form by which bindings are told apart, which takes a while if they are many. The
+// State does it itself where it was not done.
+func (d *BindingDecl) Identify() {
+	if d.arguments == "" && len(d.Arguments) > 0 {
+		d.Arguments = d.Arguments.Sorted()
+		d.arguments = string(amqp091.AppendTable(nil, d.Arguments))
+	}
 }
 
 func (d *BindingDecl) destination() Resource {
@@ -137,13 +147,10 @@ func (a bindingID) argumentsHash() string {
 }
 
 func newBinding(d *BindingDecl, source, exchange *Exchange, queue *Queue) *Binding {
-	args := d.Arguments.Sorted()
-	b := &Binding{VHost: d.VHost, Source: source, Queue: queue, Exchange: exchange, Key: d.Key, Arguments: args}
-	b.id = bindingID{d.Source, d.DestinationKind, d.Destination, d.Key, ""}
-	if len(args) > 0 {
-		b.id.arguments = string(amqp091.AppendTable(nil, args))
-	}
-	b.entry = routing.Binding{Key: string(d.Key), Arguments: args}
+	d.Identify()
+	b := &Binding{VHost: d.VHost, Source: source, Queue: queue, Exchange: exchange, Key: d.Key, Arguments: d.Arguments}
+	b.id = bindingID{d.Source, d.DestinationKind, d.Destination, d.Key, d.arguments}
+	b.entry = routing.Binding{Key: string(d.Key), Arguments: d.Arguments}
 	if queue != nil {
 		b.entry.Destination = queue
 		b.entry.Name = "q/" + d.Destination

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -39,5 +40,34 @@ func TestBR_14_1_TheLargestArgumentsAreKeptOrRefused(t *testing.T) {
 	}
 	if kept == 0 || refused == 0 {
 		t.Errorf("%d kept and %d refused, want some of each", kept, refused)
+	}
+}
+
+// BR-6.2: what tells bindings apart is made before the State is locked, whoever asks for one or takes one away.
+func TestBR_6_2_ABindingIsIdentifiedOnce(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.queue(durableQueue("q"))
+	f.exchange(durableExchange("x", "headers"))
+	d := toQueue("x", "q", "k", arg("a", make(amqp091.Array, 1024)))
+	f.bind(d)
+	missing := d
+	missing.Key = "other"
+	if err := d.EncodeArguments(); err != nil {
+		t.Fatal(err)
+	}
+	missing.Identify()
+	for name, op := range map[string]func() error{
+		"bind":   func() error { _, _, err := f.Bind(d, nil); return err },
+		"unbind": func() error { _, err := f.Unbind(missing, nil); return err },
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := op(); err != nil {
+			t.Error(err)
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took >= 1024 {
+			t.Errorf("%s takes %d bytes", name, took)
+		}
 	}
 }

@@ -202,7 +202,8 @@ func (d *ExchangeDecl) EncodeArguments() (err error) {
 // EncodeArguments makes what is stored of the arguments. The State does it itself where it was not done.
 func (d *BindingDecl) EncodeArguments() (err error) {
 	if d.encoded == nil {
-		d.encoded, err = encode(d.Arguments.Sorted())
+		d.Identify()
+		d.encoded, err = encode(d.Arguments)
 	}
 	return err
 }
