@@ -1,6 +1,8 @@
 package session091
 
 import (
+	"bytes"
+
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/broker"
@@ -77,9 +79,9 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	if c.MaxChannelConsumers > 0 && count >= c.MaxChannelConsumers {
 		return fail(amqp091.CodeNotAllowed, "reached maximum (%d) of consumers per channel", c.MaxChannelConsumers)
 	}
-	k := &consumer{ch: ch, tag: tag, queued: name, args: m.Arguments}
+	k := &consumer{ch: ch, tag: tag, queued: name}
 	k.Consumer = queue.Consumer{Target: k, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Prefetch: ch.prefetch}
-	if err := k.arguments(decl); err != nil {
+	if err := k.arguments(decl, m.Arguments); err != nil {
 		return err
 	}
 	if ch.gate != nil {
@@ -100,16 +102,16 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	return err
 }
 
-// arguments reads what basic.consume was given (BR-9.2).
-func (k *consumer) arguments(decl *topology.Queue) error {
-	if v, ok := k.args.Get("x-priority"); ok {
+// arguments reads what basic.consume was given (BR-9.2), and keeps it to be shown.
+func (k *consumer) arguments(decl *topology.Queue, args amqp091.Table) error {
+	if v, ok := args.Get("x-priority"); ok {
 		n, isInt := amqp091.Int64(v)
 		if !isInt {
 			return fail(amqp091.CodePreconditionFailed, `invalid arg 'x-priority' for %s: "expected integer, got %s"`, decl.Resource(), amqp091.TypeName(v))
 		}
 		k.Priority = n
 	}
-	if v, ok := k.args.Get("x-consumer-timeout"); ok {
+	if v, ok := args.Get("x-consumer-timeout"); ok {
 		if decl.Type != topology.Quorum {
 			return fail(amqp091.CodePreconditionFailed, "invalid arg 'x-consumer-timeout' for %s of queue type rabbit_classic_queue", decl.Resource())
 		}
@@ -123,11 +125,15 @@ func (k *consumer) arguments(decl *topology.Queue) error {
 		k.Timeout = n
 	}
 	for _, arg := range []string{"x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"} {
-		if _, ok := k.args.Get(arg); ok {
+		if _, ok := args.Get(arg); ok {
 			return fail(amqp091.CodePreconditionFailed, "invalid arg '%s' for %s of queue type rabbit_%s_queue", arg, decl.Resource(), decl.Type)
 		}
 	}
-	return nil
+	if len(args) == 0 {
+		return nil
+	}
+	k.args = bytes.Clone(amqp091.AppendTable(nil, args)) // with no room for more
+	return topology.CheckArguments(args)
 }
 
 // consumeReplies makes the channel a requester (BR-12.1).

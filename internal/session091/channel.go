@@ -73,8 +73,8 @@ type consumer struct {
 	q      *partition.Queue
 	tag    string
 	queued message.QueueName
-	args   amqp091.Table
-	quits  bool // its channel ends, and all it holds comes back by that; guarded by ch.mu
+	args   []byte // encoded: nobody needs them but to show them
+	quits  bool   // its channel ends, and all it holds comes back by that; guarded by ch.mu
 }
 
 var _ partition.Subscriber = (*consumer)(nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/topology"
 )
@@ -82,8 +83,12 @@ func (ch *channel) show() broker.ShownChannel {
 // Info implements broker.Informant.
 func (k *consumer) Info() broker.ConsumerInfo {
 	c := k.ch.c
+	var args amqp091.Table
+	if len(k.args) > 0 {
+		args, _ = amqp091.DecodeTable(k.args[4:]) // behind its length; it was encoded here
+	}
 	return broker.ConsumerInfo{
 		Connection: c.peer.Name, Channel: fmt.Sprintf("%s (%d)", c.peer.Name, k.ch.number), Number: k.ch.number,
-		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort, Arguments: topology.ArgumentsJSON(k.args),
+		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort, Arguments: topology.ArgumentsJSON(args),
 	}
 }

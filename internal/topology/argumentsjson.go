@@ -63,22 +63,55 @@ func ParseArguments(object map[string]any) (amqp091.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return table, checkTable(table)
+	return table, checkTable(table, maxTable)
 }
 
-// maxTable is how many bytes arguments may have as the wire has them: what is in a frame of the usual size.
-const maxTable = 128 << 10
+const (
+	// maxTable is how many bytes a table by HTTP may have as the wire has it: what is in a frame of the usual size.
+	maxTable = 128 << 10
+	// maxArguments is how many bytes the arguments of a queue, an exchange, a binding or a consumer may have, and
+	// maxArgumentValues how many values, those in tables and lists included. They stay for as long as what they are of,
+	// no alarm keeps a client from declaring more, and a value of three bytes takes twenty times as many when it is decoded.
+	maxArguments      = 64 << 10
+	maxArgumentValues = 1024
+)
 
-// checkTable refuses a table that is too deep or too large to be kept, or has names that are not text.
-func checkTable(t amqp091.Table) error {
+// CheckArguments refuses arguments that are too deep, too large or too many to be kept with what is declared.
+func CheckArguments(t amqp091.Table) error {
+	if err := checkTable(t, maxArguments); err != nil {
+		return Refuse(PreconditionFailed, "invalid %s", err)
+	}
+	if n := values(t); n > maxArgumentValues {
+		return Refuse(PreconditionFailed, "invalid arguments of %d values, %d at most", n, maxArgumentValues)
+	}
+	return nil
+}
+
+// values is how many values there are in a value, at all depths.
+func values(v any) (n int) {
+	switch v := v.(type) {
+	case amqp091.Table:
+		for _, f := range v {
+			n += 1 + values(f.Value)
+		}
+	case amqp091.Array:
+		for _, e := range v {
+			n += 1 + values(e)
+		}
+	}
+	return n
+}
+
+// checkTable refuses a table that is too deep, has more than most bytes, or names that are not text.
+func checkTable(t amqp091.Table, most int) error {
 	if err := t.CheckDepth(); err != nil {
 		return fmt.Errorf("arguments: tables nested more than %d deep", amqp091.MaxDepth)
 	}
 	if err := checkNames(t); err != nil {
 		return err
 	}
-	if n := len(amqp091.AppendTable(nil, t)); n > maxTable {
-		return fmt.Errorf("arguments of %d bytes, %d at most", n, maxTable)
+	if n := len(amqp091.AppendTable(nil, t)); n > most {
+		return fmt.Errorf("arguments of %d bytes, %d at most", n, most)
 	}
 	return nil
 }

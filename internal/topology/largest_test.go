@@ -12,7 +12,7 @@ import (
 // where the type of the queue, which was given without a name, makes them larger.
 func TestBR_14_1_TheLargestArgumentsAreKeptOrRefused(t *testing.T) {
 	kept, refused := 0, 0
-	for size := maxTable - 40; size <= maxTable; size++ {
+	for size := maxArguments - 40; size <= maxArguments; size++ {
 		for _, named := range []bool{true, false} {
 			args := amqp091.Table{arg("pad", "")}
 			if named {
@@ -43,12 +43,79 @@ func TestBR_14_1_TheLargestArgumentsAreKeptOrRefused(t *testing.T) {
 	}
 }
 
+// manyArguments are arguments of so many values, of which most are in a list in a table.
+func manyArguments(n int) amqp091.Table {
+	return amqp091.Table{arg("a", nil), arg("t", amqp091.Table{arg("l", make(amqp091.Array, n-3))})}
+}
+
+// BR-6.1, BR-7.1: whatever keeps arguments takes no more of them than may be, wherever in them they are.
+func TestBR_7_1_ArgumentsThatAreKeptAreBounded(t *testing.T) {
+	for name, declare := range map[string]func(f *fixture, args amqp091.Table) error{
+		"queue": func(f *fixture, args amqp091.Table) error {
+			_, _, err := f.DeclareQueue(durableQueue("new", args...), nil)
+			return err
+		},
+		"exchange": func(f *fixture, args amqp091.Table) error {
+			_, _, err := f.DeclareExchange(durableExchange("new", "fanout", args...), nil)
+			return err
+		},
+		"binding": func(f *fixture, args amqp091.Table) error {
+			_, _, err := f.Bind(toQueue("x", "q", "k", args...), nil)
+			return err
+		},
+	} {
+		f := newFixture(t, Options{})
+		f.queue(durableQueue("q"))
+		f.exchange(durableExchange("x", "headers"))
+		for why, args := range map[string]amqp091.Table{
+			"1025 values":                  manyArguments(maxArgumentValues + 1),
+			"arguments of 70014 bytes, 65536 at most": {arg("a", strings.Repeat("x", 70_000)), arg("b", nil)},
+		} {
+			err := declare(f, args)
+			if refused, _ := err.(*Error); refused == nil || refused.Kind != PreconditionFailed || !strings.Contains(refused.Text, why) {
+				t.Errorf("%s with %s: %v", name, why, err)
+			}
+		}
+		if err := declare(f, manyArguments(maxArgumentValues)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What an earlier version has taken is loaded, and can be removed.
+func TestMoreArgumentsFromBeforeAreKept(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.queue(durableQueue("q"))
+	f.exchange(durableExchange("x", "headers"))
+	f.save()
+	args := manyArguments(2 * maxArgumentValues)
+	fields, err := appendFields(nil, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := toQueue("x", "q", "k", args...)
+	f.store[queueKey(vh, "old")] = withArguments(queueRecord{Version: recordVersion, VHost: vh, Name: "old", Incarnation: 1 << 20}, append(append(fields, ','), typeField(Classic)...))
+	f.store[bindingKey(newBinding(&b, nil, nil, &Queue{}))] = withArguments(bindingRecord{Version: recordVersion, VHost: vh, Source: "x", Destination: "q", Key: "k"}, fields)
+	f = f.restart()
+	q, ok := f.vhost().Queue("old")
+	if !ok || values(q.Arguments) != 2*maxArgumentValues+1 {
+		t.Fatalf("the queue is there: %t", ok)
+	}
+	if same, err := f.CheckQueue(durableQueue("old", args...), nil); same != q || err != nil {
+		t.Errorf("declared again: %v", err)
+	}
+	removed, err := f.Unbind(toQueue("x", "q", "k", args...), nil)
+	if err != nil || len(removed.Bindings) != 1 {
+		t.Errorf("%d bindings were removed, %v", len(removed.Bindings), err)
+	}
+}
+
 // BR-6.2: what tells bindings apart is made before the State is locked, whoever asks for one or takes one away.
 func TestBR_6_2_ABindingIsIdentifiedOnce(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.queue(durableQueue("q"))
 	f.exchange(durableExchange("x", "headers"))
-	d := toQueue("x", "q", "k", arg("a", make(amqp091.Array, 1024)))
+	d := toQueue("x", "q", "k", manyArguments(maxArgumentValues)...)
 	f.bind(d)
 	missing := d
 	missing.Key = "other"
@@ -66,7 +133,7 @@ func TestBR_6_2_ABindingIsIdentifiedOnce(t *testing.T) {
 			t.Error(err)
 		}
 		runtime.ReadMemStats(&after)
-		if took := after.TotalAlloc - before.TotalAlloc; took >= 1024 {
+		if took := after.TotalAlloc - before.TotalAlloc; took >= maxArgumentValues {
 			t.Errorf("%s takes %d bytes", name, took)
 		}
 	}

@@ -173,8 +173,8 @@ type encodedArguments []byte
 
 // encode is what is stored of arguments. They must be what can be read again.
 func encode(t amqp091.Table) (encodedArguments, error) {
-	if err := checkTable(t); err != nil {
-		return nil, Refuse(PreconditionFailed, "invalid %s", err)
+	if err := CheckArguments(t); err != nil {
+		return nil, err
 	}
 	b, err := appendFields(make([]byte, 0, 64), t)
 	if err != nil {
