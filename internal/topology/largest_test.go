@@ -68,7 +68,7 @@ func TestBR_7_1_ArgumentsThatAreKeptAreBounded(t *testing.T) {
 		f.queue(durableQueue("q"))
 		f.exchange(durableExchange("x", "headers"))
 		for why, args := range map[string]amqp091.Table{
-			"1025 values":                  manyArguments(maxArgumentValues + 1),
+			"1025 values": manyArguments(maxArgumentValues + 1),
 			"arguments of 70014 bytes, 65536 at most": {arg("a", strings.Repeat("x", 70_000)), arg("b", nil)},
 		} {
 			err := declare(f, args)
