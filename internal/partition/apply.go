@@ -56,7 +56,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	}
 	g.clock = a.moment(g.clock, now)
 	h.now, a.from = g.clock, origin
-	g.p.pages.AllHeads = a.r.version < headsVersion
+	g.p.pages.AllHeads, g.p.pages.AllTimeouts = a.r.version < headsVersion, a.r.version < timeoutsVersion
 	if origin == g.node.Origin {
 		a.mine = g.proposals.take(number)
 	}
@@ -442,13 +442,16 @@ func (a *application) tick(q *Queue) {
 	if q == nil || a.r.version >= headsVersion && a.due >= sliceLimit {
 		return
 	}
-	before := q.m.Totals()
+	before, timeouts := q.m.Totals(), q.m.TimeoutCount()
 	if q.m.Tick(a.h.now, sliceLimit) {
 		a.due += sliceLimit // it stopped at its limit
 		return
 	}
 	after := q.m.Totals()
 	a.due += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
+	if a.r.version >= timeoutsVersion {
+		a.due += int(q.m.TimeoutCount() - timeouts)
+	}
 }
 
 func (a *application) get(q *Queue) {

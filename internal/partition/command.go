@@ -54,7 +54,8 @@ import (
 // group's clock may go back (application.moment). Before version 4 what was taken for another
 // group left at once, and was stranded there if it was refused. Before version 5 all expired heads
 // of a strict queue died at once, and for a get all that was due (queue.Pages.AllHeads), and each tick of a command
-// handled a slice. Before version 6 dead letters that were stranded had the TTL of the queue they went to (DL-22.8).
+// handled a slice. Before version 6 dead letters that were stranded had the TTL of the queue they went to (DL-22.8), and a tick
+// took back all deliveries that were out for too long (queue.Pages.AllTimeouts), which did not count in the slice.
 const (
 	commandVersion  = 6
 	numberedVersion = 2
@@ -62,6 +63,7 @@ const (
 	offerVersion    = 4
 	headsVersion    = 5
 	restsVersion    = 6
+	timeoutsVersion = 6
 )
 
 const (

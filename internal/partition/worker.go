@@ -181,12 +181,12 @@ func (p *Partition) tick() (more bool) {
 			p.unschedule(q) // until its deaths have been routed: see remind
 			continue
 		}
-		before := q.m.Totals()
+		before, timeouts := q.m.Totals(), q.m.TimeoutCount()
 		if q.m.Tick(h.now, sliceLimit) {
 			h.entries += sliceLimit // it stopped at its limit
 		}
 		after := q.m.Totals()
-		h.entries += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
+		h.entries += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed) + int(q.m.TimeoutCount()-timeouts)
 		p.reschedule(q, max(q.m.NextDue(), soon))
 	}
 	many := h.entries > inlineTick

@@ -17,9 +17,9 @@ const sliceLimit = 512
 // deliveries time out. It handles at most limit entries and says whether there
 // is more to do at once.
 func (m *Machine) Tick(now int64, limit int) (more bool) {
-	m.timeOut(now)
+	more = m.timeOut(now, limit)
 	if !m.pages.Exact { // else expire reads all that is due, and what follows must not depend on it
-		more = m.readAhead(now, readSlice)
+		more = m.readAhead(now, readSlice) || more
 	}
 	if m.expire(now, limit) || more || m.Trim(now, limit) {
 		return true
@@ -375,30 +375,31 @@ func (m *Machine) timeout(c *Consumer) int64 {
 	return max(0, m.settings.ConsumerTimeout)
 }
 
-// timeOut takes back what consumers left unsettled for too long. Where a return counts as a failed attempt that is
-// all (DL-22.2); else the consumer is told, and gets nothing until it has settled it.
-func (m *Machine) timeOut(now int64) {
+// timeOut takes back what consumers left unsettled for too long, at most limit deliveries, and says whether there are more.
+// Where a return counts as a failed attempt that is all (DL-22.2); else the consumer gets nothing until it has settled
+// what was taken back, and is told once that is all there is for now.
+func (m *Machine) timeOut(now int64, limit int) (more bool) {
 	if now < m.watch {
-		return
+		return false
 	}
-	m.watch = math.MaxInt64
+	if m.pages.AllTimeouts {
+		limit = math.MaxInt
+	}
+	m.watch = never
 	for _, c := range m.cs.slots {
 		if c == nil {
 			continue
 		}
-		t := m.timeout(c)
-		if t <= 0 {
-			continue
-		}
-		n := 0
-		for len(c.outs) > 0 {
+		n, stopped := 0, false
+		for t := m.timeout(c); t > 0 && len(c.outs) > 0; {
 			o := c.outs[0]
 			p, i := m.watched(c, o)
 			if p == nil {
 				c.outs = c.outs[1:]
 				continue
 			}
-			if end := moment.After(o.at, t); end > now {
+			end := moment.After(o.at, t)
+			if stopped = end <= now && n == limit; stopped || end > now {
 				m.watch = min(m.watch, end)
 				break
 			}
@@ -407,16 +408,29 @@ func (m *Machine) timeOut(now int64) {
 			n++
 			m.giveBack(now, o.id, p, i, c, ReturnTimeout)
 		}
-		if n > 0 && !m.settings.Rules.CountReturns() {
+		limit -= n
+		more = more || stopped
+		m.timeouts += uint64(n)
+		if m.settings.Rules.CountReturns() {
+			c.late = 0
+		} else {
 			c.stale += n
-			m.sink.TimedOut(c, n)
+			c.late += n
+		}
+		if c.late > 0 && !stopped {
+			m.sink.TimedOut(c, c.late)
+			c.late = 0
 		}
 		if n > 0 {
 			m.cs.awake(c)
 			m.cs.forget(c)
 		}
 	}
+	return more
 }
+
+// TimeoutCount is how many deliveries have been taken back by the consumer timeout while the machine is in memory.
+func (m *Machine) TimeoutCount() uint64 { return m.timeouts }
 
 // watched returns the entry of a delivery on the watch; the page is nil if it
 // was settled. The same entry may have come back and be out at c once more, as

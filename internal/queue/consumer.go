@@ -31,6 +31,7 @@ type Consumer struct {
 	order  uint64 // of attaching
 	out    int    // deliveries not settled
 	stale  int    // deliveries taken back by the timeout and not yet settled by the client
+	late   int    // of what the timeout took back, those that it has not been told of (Sink.TimedOut)
 	paused bool   // it cannot take more for now: see Machine.Pause
 	credit int    // deliveries still allowed if it is metered
 	gone   bool   // cancelled; its deliveries may still be settled

@@ -40,7 +40,8 @@ type Sink interface {
 	// its wait ends, 0 if it is ready.
 	Returned(id ID, r Counts, notBefore int64)
 	// TimedOut is called for a consumer that left n deliveries unsettled for too
-	// long; they are back in the queue (DL-12.7).
+	// long; they are back in the queue (DL-12.7). Where that took several calls of
+	// Tick, it is called once, in the last of them.
 	TimedOut(c *Consumer, n int)
 }
 
@@ -114,6 +115,7 @@ type Machine struct {
 	dying     []dying       // entries in stateDying, in the order of their deaths; some may be gone
 	unread    map[ID]unread // of the entries in stateDying, those that are not to be routed
 	died      uint64        // how many have ever been among these, in this process
+	timeouts  uint64        // deliveries taken back by the consumer timeout, in this process
 	refusing  bool          // quorum: over the limit, until 80 % (DL-10.8)
 	born      int64         // when it was made, or its node started
 	lastUse   int64

@@ -14,6 +14,8 @@ type Pages struct {
 	// AllHeads has all expired heads of a strict quorum queue die at once, and for a get all that is due, as earlier
 	// releases had it: what they have decided is decided again in the same way.
 	AllHeads bool
+	// AllTimeouts has Tick take back all deliveries at once that consumers left unsettled for too long, likewise.
+	AllTimeouts bool
 	// Hot is how many pages at each end of a lane are not put away.
 	Hot int
 	// Horizon is how far ahead, in milliseconds, pages that were put away are read
