@@ -674,12 +674,15 @@ func (m *Machine) refuses(others, otherBytes int64, size uint32) (refuses, soft 
 	if m.config.Type == Quorum && m.config.Strict {
 		// Soft, as in DL-10.8: refusal begins once the queue is over its limit.
 		over := m.settings.MaxLength >= 0 && ready > m.settings.MaxLength || m.settings.MaxBytes >= 0 && bytes > m.settings.MaxBytes
-		under := (m.settings.MaxLength < 0 || ready <= m.settings.MaxLength*8/10) && (m.settings.MaxBytes < 0 || bytes <= m.settings.MaxBytes*8/10)
+		under := (m.settings.MaxLength < 0 || ready <= most80(m.settings.MaxLength)) && (m.settings.MaxBytes < 0 || bytes <= most80(m.settings.MaxBytes))
 		return over || m.refusing && !under, true
 	}
 	return m.settings.MaxLength >= 0 && ready+1 > m.settings.MaxLength ||
 		m.settings.MaxBytes >= 0 && bytes+int64(size) > m.settings.MaxBytes, false
 }
+
+// most80 is 80 % of a limit, rounded down. Ten times a large one is more than an int64 holds.
+func most80(limit int64) int64 { return limit/10*8 + limit%10*8/10 }
 
 // Accepts says whether the queue has room for the message.
 func (m *Machine) Accepts(e *Entry) bool { return !m.full(e) }

@@ -1,0 +1,44 @@
+package queue
+
+import (
+	"math"
+	"testing"
+)
+
+// DL-10.8: a strict quorum queue that was full takes messages again once it is at 80 % of its limits, however large one of
+// them is.
+func TestDL_10_8_LargeLimitDoesNotRefuseForEver(t *testing.T) {
+	for _, limit := range []int64{-1, 1 << 59, 1 << 60, 1_300_000_000_000_000_000, math.MaxInt64} {
+		for name, limited := range map[string]func(s *Settings){
+			"length": func(s *Settings) { s.MaxLength, s.MaxBytes = limit, 100 },
+			"bytes":  func(s *Settings) { s.MaxLength, s.MaxBytes = 10, limit },
+		} {
+			s := Unlimited()
+			s.Overflow = RejectPublish
+			limited(&s)
+			m := New(Config{Type: Quorum, Strict: true, MaxPriority: -1, Durable: true}, s, &Pages{Exact: true}, &nobody{}, 1)
+			enqueue := func() Result {
+				_, r := m.Enqueue(1, &Entry{Body: 1, Size: 10, Priority: -1, TTL: -1, Logged: true})
+				return r
+			}
+			for range 20 {
+				enqueue()
+			}
+			if r := enqueue(); r != Refused {
+				t.Errorf("%s: a full queue does not refuse: %v", name, r)
+			}
+			m.Purge(nil)
+			if r := enqueue(); r != Stored {
+				t.Errorf("%s: beside a limit of %d an empty queue refuses: %v", name, limit, r)
+			}
+		}
+	}
+}
+
+func TestMost80(t *testing.T) {
+	for limit := range int64(1000) {
+		if got := most80(limit); got != limit*8/10 {
+			t.Errorf("of %d: %d", limit, got)
+		}
+	}
+}
