@@ -119,7 +119,7 @@ func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 		"exclusive": d.Exclusive, "arguments": arguments, "type": string(d.Type),
 		"node": s.NodeName, "state": "running", "internal": false, "internal_owner": false,
 		"policy": policyName(q.Policy), "operator_policy": policyName(q.OperatorPolicy),
-		"effective_policy_definition": definitionOf(q.Definition),
+		"effective_policy_definition": definitionOf(q.Definition()),
 	}
 	properties := map[string]any{"durable": d.Durable, "auto-delete": d.AutoDelete, "exclusive": d.Exclusive}
 	if d.Type == topology.Quorum {

@@ -25,18 +25,22 @@ type QueueInfo struct {
 	Decl *topology.Queue
 	// Policy and OperatorPolicy are those in force, or nil.
 	Policy, OperatorPolicy *topology.Policy
-	// Definition is both merged; nil if there is neither.
-	Definition topology.Definition
-	Effective  *topology.Settings
+	Effective              *topology.Settings
 
 	runtime *partition.Queue
+}
+
+// Definition is both policies merged; nil if there is neither. It is made here and not in Describe, with nothing locked: there may
+// be very many queues, and most answers do not show it.
+func (q *QueueInfo) Definition() topology.Definition {
+	return topology.MergeDefinitions(q.Policy, q.OperatorPolicy)
 }
 
 // Describe takes what is to be known of a queue out of the topology.
 // REQUIRES: called within Read.
 func Describe(q *topology.Queue) QueueInfo {
 	return QueueInfo{
-		Decl: q, Policy: q.Policy, OperatorPolicy: q.OperatorPolicy, Definition: q.EffectiveDefinition(),
+		Decl: q, Policy: q.Policy, OperatorPolicy: q.OperatorPolicy,
 		Effective: q.Effective, runtime: runtimeOf(q),
 	}
 }

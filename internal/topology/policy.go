@@ -250,14 +250,15 @@ func (x *Exchange) goBy(f inForce) (changed bool) {
 }
 
 // EffectiveDefinition is the policy and the operator policy merged into one (DL-4.7); nil if there is neither.
-func (q *Queue) EffectiveDefinition() Definition { return mergeDefinitions(q.Policy, q.OperatorPolicy) }
+func (q *Queue) EffectiveDefinition() Definition { return MergeDefinitions(q.Policy, q.OperatorPolicy) }
 
 // EffectiveDefinition is the policy and the operator policy merged into one (DL-4.7); nil if there is neither.
 func (x *Exchange) EffectiveDefinition() Definition {
-	return mergeDefinitions(x.Policy, x.OperatorPolicy)
+	return MergeDefinitions(x.Policy, x.OperatorPolicy)
 }
 
-func mergeDefinitions(policy, operator *Policy) Definition {
+// MergeDefinitions makes one of a policy and an operator policy (DL-4.7), each of which may be nil. It needs no lock.
+func MergeDefinitions(policy, operator *Policy) Definition {
 	switch {
 	case policy == nil && operator == nil:
 		return nil
