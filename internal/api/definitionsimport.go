@@ -57,7 +57,7 @@ type importer struct {
 	warnings []string
 }
 
-// importDefinitions imports as user. by is whom parameters are set for, nil for whoever runs
+// importDefinitions imports as user. by is whom parameters are set for and who makes virtual hosts, nil for whoever runs
 // the node, who has no permissions because he needs none. It ends between two objects when ctx does.
 func importDefinitions(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
 	v, err := topology.ParseJSON(text)
@@ -233,7 +233,7 @@ func (im *importer) importVHost(o map[string]any) error {
 		}
 		return m
 	}
-	if _, err := im.b.ReviseVHost(message.VHost(name), revise, im.user); err != nil {
+	if _, err := im.b.ReviseVHost(message.VHost(name), revise, im.by); err != nil {
 		return err
 	}
 	limits, err := asObject(o["limits"], "limits")

@@ -146,7 +146,7 @@ func (s *server) putVHost(r *request) (any, error) {
 		}
 		return m
 	}
-	return putDone(s.b.ReviseVHost(r.vhost(), revise, r.user))
+	return putDone(s.b.ReviseVHost(r.vhost(), revise, r.identity))
 }
 
 // asTags reads tags, written as a list or as one text with commas (BR-16.6).

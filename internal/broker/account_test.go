@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
@@ -70,6 +71,21 @@ func TestBR_2_8_ALoginHasNothingOfASuccessorsAccount(t *testing.T) {
 				}
 				if open.Impersonates() && !c.stays {
 					t.Error("it may take another's name")
+				}
+				for vhost, create := range map[message.VHost]func() (bool, error){
+					"created": func() (bool, error) { return b.CreateVHost("created", topology.Metadata{}, id) },
+					"revised": func() (bool, error) {
+						return b.ReviseVHost("revised", func(m topology.Metadata) topology.Metadata { return m }, id)
+					},
+				} {
+					if _, err := create(); err != nil {
+						t.Fatal(err)
+					}
+					b.Read(func(_ *topology.State, u *auth.Users) {
+						if _, has := u.Permission(vhost, "u"); has != (c.stays && !id.Elsewhere()) {
+							t.Errorf("the account has permissions in the virtual host that the client has %s: %t", vhost, has)
+						}
+					})
 				}
 			})
 		}

@@ -15,13 +15,13 @@ import (
 // (BR-3.9). The user who creates one may do everything in it. If the profile
 // changes its connections are closed: they go by the one that was.
 func (b *Broker) PutVHost(name message.VHost, m topology.Metadata, creator string) (created bool, err error) {
-	return b.ReviseVHost(name, func(topology.Metadata) topology.Metadata { return m }, creator)
+	return b.ReviseVHost(name, func(topology.Metadata) topology.Metadata { return m }, &Identity{Name: creator})
 }
 
-// ReviseVHost is PutVHost of what revise makes of the metadata there is, the zero value for a
+// ReviseVHost is PutVHost for a client that has proven who it is, nil being whoever runs the node, of what revise makes of the metadata there is, the zero value for a
 // new virtual host. Everything is locked while it runs, which may be more than once: it must
 // not wait for anything.
-func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator string) (created bool, err error) {
+func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator *Identity) (created bool, err error) {
 	changed := false
 	var connected []*Connection
 	err = b.change(func() error {
@@ -43,8 +43,8 @@ func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) 
 	return created, err
 }
 
-// CreateVHost is PutVHost that leaves a virtual host there is as it is.
-func (b *Broker) CreateVHost(name message.VHost, m topology.Metadata, creator string) (created bool, err error) {
+// CreateVHost is ReviseVHost that leaves a virtual host there is as it is.
+func (b *Broker) CreateVHost(name message.VHost, m topology.Metadata, creator *Identity) (created bool, err error) {
 	err = b.change(func() (err error) {
 		if _, exists := b.state.VHost(name); exists {
 			return nil
@@ -55,15 +55,19 @@ func (b *Broker) CreateVHost(name message.VHost, m topology.Metadata, creator st
 	return created, err
 }
 
-// putVHost is PutVHost. REQUIRES: called within change.
-func (b *Broker) putVHost(name message.VHost, m topology.Metadata, creator string) (v *topology.VHost, created bool, err error) {
+// putVHost is PutVHost. Whom a backend knows, or whose account is gone, gets no permissions: an account of the same name is
+// somebody else's. REQUIRES: called within change.
+func (b *Broker) putVHost(name message.VHost, m topology.Metadata, creator *Identity) (v *topology.VHost, created bool, err error) {
 	if v, created, err = b.state.PutVHost(name, m); !created || err != nil {
 		return v, false, err
 	}
-	if _, ok := b.users.User(creator); !ok {
+	if creator == nil || creator.Elsewhere() || !creator.stands(b.users) {
+		return v, true, nil
+	}
+	if _, ok := b.users.User(creator.Name); !ok {
 		return v, true, nil // an administrator by other means than an account
 	}
-	_, err = b.users.PutPermission(auth.Permission{VHost: name, User: creator, Configure: ".*", Write: ".*", Read: ".*"})
+	_, err = b.users.PutPermission(auth.Permission{VHost: name, User: creator.Name, Configure: ".*", Write: ".*", Read: ".*"})
 	return v, true, err
 }
 

@@ -38,7 +38,7 @@ func TestBR_2_8_DeletionsCloseNoConnectionOfASuccessor(t *testing.T) {
 			h := &afterwards{}
 			b.HandleParameters("test", h)
 			connect := func() *told {
-				if _, err := b.CreateVHost("v", topology.Metadata{}, ""); err != nil {
+				if _, err := b.CreateVHost("v", topology.Metadata{}, nil); err != nil {
 					t.Error(err)
 				}
 				if _, err := b.PutUser("u", auth.PasswordHash{}, nil); err != nil {
@@ -71,14 +71,14 @@ func TestBR_2_8_DeletionsCloseNoConnectionOfASuccessor(t *testing.T) {
 // DL-22.1: a client that connects while its virtual host is made anew has the rules of the new one.
 func TestDL_22_1_AConnectionHasTheProfileOfTheVirtualHostThatItEnters(t *testing.T) {
 	b := openWith(t, Options{})
-	if _, err := b.CreateVHost("v", topology.Metadata{}, "guest"); err != nil {
+	if _, err := b.CreateVHost("v", topology.Metadata{}, &Identity{Name: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	c := b.For(&Identity{Name: "guest"}, "v")
 	if err := b.DeleteVHost("v"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.CreateVHost("v", topology.Metadata{Profile: deadletter.ApsaraMQ}, "guest"); err != nil {
+	if _, err := b.CreateVHost("v", topology.Metadata{Profile: deadletter.ApsaraMQ}, &Identity{Name: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	c.client = &told{}

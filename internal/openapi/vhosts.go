@@ -20,7 +20,7 @@ func createVirtualHost(c *call) (any, error) {
 	if !c.administers() {
 		return nil, forbidden
 	}
-	_, err := c.s.b.CreateVHost(name, newVHost, c.who.Name)
+	_, err := c.s.b.CreateVHost(name, newVHost, c.who)
 	return nil, err
 }
 
