@@ -434,9 +434,17 @@ func (m *Machine) TimeoutCount() uint64 { return m.timeouts }
 
 // watched returns the entry of a delivery on the watch; the page is nil if it
 // was settled. The same entry may have come back and be out at c once more, as
-// another delivery.
+// another delivery. It reads no page to find that out, but one that has entries that were out before a restart.
 func (m *Machine) watched(c *Consumer, o outstanding) (*page, uint) {
-	p, i := m.find(o.id)
+	if o.id.Lane() >= len(m.lanes) || m.lanes[o.id.Lane()] == nil {
+		return nil, 0
+	}
+	l := m.lanes[o.id.Lane()]
+	k, ok := l.search(o.id.Seq() / pageSize)
+	if !ok || l.slots[k].cold(uint(o.id.Seq()%pageSize)) && !l.slots[k].outs {
+		return nil, 0 // what is out is in memory: quiet
+	}
+	p, i := m.at(l, o.id.Lane(), o.id.Seq())
 	if p == nil || p.state(i) != stateOut || p.owner(i) != c.slot || m.returned(p, i) != o.returned {
 		return nil, 0
 	}

@@ -98,3 +98,29 @@ func TestDeliveryHasItsOwnBody(t *testing.T) {
 		})
 	}
 }
+
+// Looking for what was settled of a consumer's deliveries reads no page that was put away.
+func TestWatchReadsNothing(t *testing.T) {
+	for name, quorum := range map[string]bool{"classic": false, "quorum": true} {
+		t.Run(name, func(t *testing.T) {
+			const n = 40 * pageSize
+			h, c := newHanded(quorum)
+			offered := h.deliverAll(n, c)
+			for seq := uint64(2); seq <= n; seq++ {
+				h.Return(h.now, makeID(offered.Lane(), seq), c, ReturnNack)
+			}
+			h.Pause(c)
+			h.Withdraw(offered)
+			h.putAllAway()
+			h.cold.reads = 0
+			h.Resume(c)
+			h.Flow(h.now, 0)
+			if c.Out() != 1 || h.cold.reads > 0 {
+				t.Errorf("%d deliveries read %d pages", c.Out(), h.cold.reads)
+			}
+			if err := h.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

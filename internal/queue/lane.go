@@ -62,9 +62,13 @@ type slot struct {
 	ready  uint16 // of them in stateReady
 	logged uint16 // of them
 	plain  bool   // all are in stateReady
+	outs   bool   // some are in stateOut: the copy was made before this process, since nothing that is out is put away
 
 	saved uint32 // the version of the copy of a cold page
 }
+
+// cold says whether the entry at i, if it is there, is in the copy only.
+func (s *slot) cold(i uint) bool { return s.page == nil || s.page.rest != nil && s.page.rest.has(i) }
 
 // search returns where the page with number n is in slots, or would be.
 func (l *lane) search(n uint64) (k int, ok bool) {
@@ -99,7 +103,7 @@ func (m *Machine) at(l *lane, level int, seq uint64) (*page, uint) {
 		return nil, 0
 	}
 	p, i := l.slots[k].page, uint(seq%pageSize)
-	if p == nil || p.rest != nil && p.rest.has(i) {
+	if l.slots[k].cold(i) {
 		p = m.resident(l, level, k)
 	}
 	if !p.live.has(i) {

@@ -71,7 +71,7 @@ func (m *Machine) near(number uint64, at *moments, set bitmap, now int64) (near 
 // remember notes in the slot what is in the copy only.
 func (s *slot) remember(sum *summary) {
 	s.used, s.ready, s.logged, s.bytes = uint16(sum.used()), uint16(sum.n[stateReady]), uint16(sum.logged), int64(sum.size())
-	s.plain = s.used == s.ready
+	s.plain, s.outs = s.used == s.ready, sum.n[stateOut] > 0
 }
 
 // readAhead brings entries of cold pages into memory that are soon due. It reads
