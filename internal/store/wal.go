@@ -30,6 +30,8 @@ type wal struct {
 	synced atomic.Uint64         // position of the last frame that apply has synced
 	found  []journal.SegmentInfo // at start
 	name   uint64                // see Reach
+
+	shortening sync.Mutex // held by shorten: what is noted last must be the last that was given back
 }
 
 const (
@@ -113,6 +115,11 @@ func (w *wal) apply(b *pebble.Batch, sync bool) error {
 
 // shorten lets Pebble write what it has, after which the log before is not needed.
 func (w *wal) shorten() error {
+	w.shortening.Lock()
+	defer w.shortening.Unlock()
+	if len(w.journal.Segments()) <= walKeep {
+		return nil // somebody else has done so meanwhile
+	}
 	pos := journal.Pos(w.last.Load())
 	if err := w.store.Put(logKey, strconv.AppendUint(nil, uint64(pos.Segment()), 10)); err != nil {
 		return err
