@@ -7,12 +7,15 @@ import (
 // PutUser creates a user or replaces password and tags of one there is. Its
 // connections stay (BR-2.8).
 func (b *Broker) PutUser(name string, password auth.PasswordHash, tags []auth.Tag) (created bool, err error) {
-	err = b.change(func() error {
-		if created, err = b.users.PutUser(name, password, tags); created {
-			b.state.Orphan(name)
-		}
-		return err
-	})
+	for more := true; more && err == nil; {
+		err = b.change(func() (err error) {
+			_, exists := b.users.User(name)
+			if more = !exists && b.state.Orphan(name); !more {
+				created, err = b.users.PutUser(name, password, tags)
+			}
+			return err
+		})
+	}
 	b.parametersTouched() // it may have lost a tag
 	return created, err
 }

@@ -29,6 +29,8 @@ func (b *Broker) CreateDefault(d Default) error {
 		if _, _, err := b.state.PutVHost(d.VHost, topology.Metadata{Description: "Default virtual host"}); err != nil {
 			return err
 		}
+		for b.state.Orphan(d.User) { // all users may be deleted before a start; nobody waits yet
+		}
 		if _, err := b.users.PutUser(d.User, hashPassword(b.rules.Load().Hashing, d.Password), d.Tags); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"bartleby.mq/internal/auth"
@@ -90,4 +91,44 @@ func TestASetterHasNothingOfASuccessorsAccount(t *testing.T) {
 		t.Error("the new account has not set it")
 	}
 	check("when it has set it", true, now())
+}
+
+// So it is with very many parameters, and with the first user of a start that finds none.
+func TestVeryManyParametersAreNoSuccessors(t *testing.T) {
+	b := openWith(t, Options{})
+	for name, create := range map[string]func() error{
+		"u": func() error {
+			_, err := b.PutUser("u", auth.PasswordHash{}, nil)
+			return err
+		},
+		"first": func() error { return b.CreateDefault(Default{VHost: "/", User: "first"}) },
+	} {
+		const many = 1500
+		err := b.change(func() error {
+			for i := range many {
+				if _, err := b.state.PutParameter(topology.Parameter{VHost: "/", Component: "test", Name: fmt.Sprint(name, i), Value: []byte("1"), By: name}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := create(); err != nil {
+			t.Fatal(err)
+		}
+		b.Read(func(state *topology.State, users *auth.Users) {
+			v, _ := state.VHost("/")
+			inherited := 0
+			for i := range many {
+				if p, _ := v.Parameter("test", fmt.Sprint(name, i)); !b.Setter(p, users).gone {
+					inherited++
+				}
+			}
+			if _, ok := users.User(name); !ok || inherited > 0 {
+				t.Errorf("%s is made: %t, and has set %d parameters", name, ok, inherited)
+			}
+		})
+	}
 }

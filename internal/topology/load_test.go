@@ -347,6 +347,35 @@ func TestBindingsOfArgumentsThatAreNotTextMove(t *testing.T) {
 	}
 }
 
+// What somebody has set whose account is gone is noted in slices, by number and by size.
+func TestVeryManyParametersAreOrphanedInSlices(t *testing.T) {
+	for _, c := range []struct{ parameters, size, slices int }{{2*orphansAtOnce + 1, 1, 3}, {30, 100 << 10, 3}, {0, 0, 1}} {
+		f := newFixture(t, Options{})
+		value := []byte(`"` + strings.Repeat("x", c.size) + `"`)
+		for i := range c.parameters {
+			if _, err := f.PutParameter(Parameter{VHost: vh, Component: "shovel", Name: fmt.Sprint(i), Value: value, By: "u"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.save()
+		slices := 0
+		for more := true; more; slices++ {
+			more = f.Orphan("u")
+			if n := f.save(); n > orphansAtOnce || n*c.size > 2*orphanBytesAtOnce {
+				t.Errorf("%d of %d bytes are noted at once", n, c.size)
+			}
+		}
+		if slices != c.slices {
+			t.Errorf("%d of %d bytes are noted in %d slices, want %d", c.parameters, c.size, slices, c.slices)
+		}
+		for name, p := range f.restart().vhost().parameters {
+			if !p.Orphaned {
+				t.Errorf("%s is not noted", name.name)
+			}
+		}
+	}
+}
+
 // What is stored has its names as JSON.
 func TestNamesOfArgumentsAreText(t *testing.T) {
 	f := newFixture(t, Options{})

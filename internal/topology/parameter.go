@@ -51,19 +51,33 @@ func (s *State) PutParameter(p Parameter) (created bool, err error) {
 	return !existed, nil
 }
 
-// Orphan notes that a user who is made now has set none of the parameters that one of its name has set before.
-func (s *State) Orphan(user string) {
+// How many parameters Orphan marks at once, and about how many bytes of their values.
+const (
+	orphansAtOnce     = 1000
+	orphanBytesAtOnce = 1 << 20
+)
+
+// Orphan notes that a user who is made next has set none of the parameters that one of its name has set before. Where there are
+// very many it notes so of some, and there may be more: it is to be called again before the user is made, and others let
+// in between. While there is no such user the note changes nothing.
+func (s *State) Orphan(user string) (more bool) {
+	marked, size := 0, 0
 	for _, v := range s.vhosts {
 		for name, p := range v.parameters { // in no order: there may be very many, and mostly none is meant
 			if p.By != user || p.Orphaned {
 				continue
 			}
+			if marked == orphansAtOnce || size >= orphanBytesAtOnce {
+				return true
+			}
+			marked, size = marked+1, size+len(p.Value)
 			p.Orphaned = true
 			v.parameters[name] = p
 			s.revision++
 			s.logParameter(p)
 		}
 	}
+	return false
 }
 
 // checkValue refuses a value that is not JSON, or too deep or too large to be kept.
