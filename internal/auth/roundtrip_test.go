@@ -86,19 +86,27 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// A start reads very many topic permissions of one user in linear time.
+// A start reads very many topic permissions of one user in the time that it takes for those of many users.
 func TestVeryManyTopicPermissionsAreRead(t *testing.T) {
-	u := New()
-	began := time.Now()
-	for i := range 20_000 {
-		p := topicPermissionRecord{Version: recordVersion, VHost: "/", User: "u", Exchange: message.ExchangeName(fmt.Sprint(i)), Write: "a", Read: "b"}
-		u.log.Put(topicPermissionKey(grantName{p.VHost, p.User}, p.Exchange), p)
+	const many = 10_000
+	load := func(user func(i int) string) time.Duration {
+		u := New()
+		for i := range many {
+			p := topicPermissionRecord{Version: recordVersion, VHost: "/", User: user(i), Exchange: message.ExchangeName(fmt.Sprint(i)), Write: "a", Read: "b"}
+			u.log.Put(topicPermissionKey(grantName{p.VHost, p.User}, p.Exchange), p)
+		}
+		began := time.Now()
+		u, err := Load(change.All(u.TakeChanges()))
+		if err != nil || len(u.TopicPermissions()) != many {
+			t.Fatal(len(u.TopicPermissions()), err)
+		}
+		return time.Since(began)
 	}
-	u, err := Load(change.All(u.TakeChanges()))
-	if err != nil {
-		t.Fatal(err)
+	var ofMany, ofOne time.Duration
+	for range 5 { // one that had the machine to itself is enough
+		if ofMany, ofOne = load(func(i int) string { return fmt.Sprint(i) }), load(func(int) string { return "u" }); ofOne <= 4*ofMany {
+			return
+		}
 	}
-	if took := time.Since(began); len(u.TopicPermissions()) != 20_000 || took > 3*time.Second {
-		t.Errorf("it takes %v", took)
-	}
+	t.Errorf("those of one user take %v, those of many %v", ofOne, ofMany)
 }
