@@ -234,14 +234,10 @@ func (a *application) delete(q *Queue) {
 	g := a.g
 	g.node.endDeaths(a.h, q)
 	a.show(q)
+	q.m.RangeSeated(func(c *queue.Consumer) { delete(g.consumers, c.Number) })
 	for _, c := range q.m.Close() {
 		if c.Target != nil {
 			g.effects.gone = append(g.effects.gone, goneConsumer{q, c})
-		}
-	}
-	for number, s := range g.consumers {
-		if s.q == q {
-			delete(g.consumers, number)
 		}
 	}
 	q.gone, q.live, q.transit = true, false, 0

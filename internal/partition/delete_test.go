@@ -3,10 +3,12 @@ package partition
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/deadletter"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/queue"
@@ -182,4 +184,41 @@ func TestAQueueDeletedRightAfterTheCut(t *testing.T) {
 		t.Errorf("%d messages in the other queue, want 600", n)
 	}
 	w.check(0)
+}
+
+// The deletion of a replicated queue takes out its own consumers, those that only hold something among them, and
+// looks at no others: its group may have very many.
+func TestTheDeletionOfAQueueLooksAtItsOwnConsumersOnly(t *testing.T) {
+	n, fatal := follower(t)
+	g := n.groups[0].group
+	var w commandWriter
+	w.begin(NewOrigin(2, 1), 1000)
+	e := message.Envelope{Serial: 1, Key: []byte("k"), Properties: []byte{0, 0}, BodySize: 3}
+	record := make([]byte, e.Size())
+	e.Put(record)
+	for inc := uint64(1); inc <= 2; inc++ {
+		w.create(&Queue{Incarnation: inc, VHost: "/", Name: string(rune('a' + inc)), wanted: wanted{settings: queue.Unlimited()}})
+		w.publish(-1, -1, 0, record)
+		w.uint(1)
+		w.uint(inc)
+		w.get(inc, 10*inc, false)
+		w.attach(inc, &queue.Consumer{Number: 10*inc + 1, Tag: "c"}, 0)
+	}
+	apply := func(number uint64) {
+		g.Apply([]cluster.Entry{{Index: number, Term: 1, Data: slices.Clone(w.numbered(number))}})
+		if *fatal != nil {
+			t.Fatal(*fatal)
+		}
+	}
+	apply(1)
+	if len(g.consumers) != 4 {
+		t.Fatalf("%d consumers", len(g.consumers))
+	}
+	g.consumers[99] = nil // who looks at it fails
+	w.begin(NewOrigin(2, 1), 1000)
+	w.op(cmdDelete, 1)
+	apply(2)
+	if len(g.consumers) != 3 || g.consumers[20] == nil || g.consumers[21] == nil {
+		t.Errorf("%d consumers are left, want those of the other queue", len(g.consumers)-1)
+	}
 }

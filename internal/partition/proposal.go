@@ -108,15 +108,25 @@ func (ps *proposals) take(number uint64) *proposal {
 		p := ps.list[ps.start]
 		ps.list[ps.start] = nil
 		ps.start++
-		if ps.start == len(ps.list) {
-			ps.list, ps.start = ps.list[:0], 0
-		}
 		if p.number == number {
 			ps.taken = number
+			ps.forgetTaken()
 			return p
 		}
 	}
+	ps.forgetTaken()
 	return nil
+}
+
+// forgetTaken moves what is under way to the front of list, once that is less than what is not any more: else the
+// list of a process that always has something under way would grow for ever.
+func (ps *proposals) forgetTaken() {
+	if ps.start <= len(ps.list)/2 {
+		return
+	}
+	n := copy(ps.list, ps.list[ps.start:])
+	clear(ps.list[n:])
+	ps.list, ps.start = ps.list[:n], 0
 }
 
 // settled is called once a proposal is applied and its effects are out.

@@ -2,6 +2,7 @@ package queue
 
 // Credit allows a metered consumer n more deliveries; the caller pumps.
 func (m *Machine) Credit(c *Consumer, n int) {
+	m.cs.touch(c)
 	c.credit += n
 	m.cs.awake(c)
 }
@@ -11,6 +12,15 @@ func (c *Consumer) Left() int { return c.credit }
 
 // Idle says whether c is neither attached nor holds a delivery: it is nobody any more.
 func (c *Consumer) Idle() bool { return c.gone && c.out == 0 }
+
+// RangeSeated calls f for the consumers that are attached or hold a delivery, in no order.
+func (m *Machine) RangeSeated(f func(c *Consumer)) {
+	for _, c := range m.cs.slots {
+		if c != nil {
+			f(c)
+		}
+	}
+}
 
 // Holding is a delivery that a consumer has not settled.
 type Holding struct {
