@@ -386,13 +386,13 @@ func (a *application) attach(q *Queue) {
 	if ask != nil && ask.consumer != nil {
 		c = ask.consumer
 	}
-	c.Number, c.Tag, c.Priority, c.Prefetch, c.Timeout = number, in.tag, in.priority, in.prefetch, in.timeout
+	c.Number, c.Origin, c.Tag, c.Priority, c.Prefetch, c.Timeout = number, a.from, in.tag, in.priority, in.prefetch, in.timeout
 	c.NoAck, c.Exclusive, c.Metered = in.noAck, in.exclusive, in.credit > 0
 	if !q.m.Attach(a.h.now, c) {
 		return
 	}
 	q.m.Credit(c, in.credit)
-	a.g.consumers[number] = &seat{c: c, q: q, origin: a.from}
+	a.g.consumers[number] = &seat{c: c, q: q}
 	if ask != nil {
 		ask.ok = true
 		if ask.attached != nil {
@@ -460,7 +460,7 @@ func (a *application) get(q *Queue) {
 	if ask != nil && ask.consumer != nil {
 		c = ask.consumer
 	}
-	c.Number = number
+	c.Number, c.Origin = number, a.from
 	d, ok, again := q.m.GetFor(a.h.now, c, noAck)
 	switch {
 	case again:
@@ -477,7 +477,7 @@ func (a *application) get(q *Queue) {
 		}
 	default:
 		q.stats.Got++
-		a.g.consumers[number] = &seat{c: c, q: q, origin: a.from}
+		a.g.consumers[number] = &seat{c: c, q: q}
 		if ask != nil {
 			a.g.node.bodies.Retain(d.Body, 1)
 			a.g.node.bodies.Retain(d.History, 1)
@@ -514,7 +514,7 @@ func (a *application) purge(q *Queue) {
 func (a *application) gone() {
 	origin := a.r.uint()
 	now := a.h.now
-	seats := slices.DeleteFunc(a.g.seats(), func(s *seat) bool { return s.origin != origin })
+	seats := slices.DeleteFunc(a.g.seats(), func(s *seat) bool { return s.c.Origin != origin })
 	for _, s := range seats {
 		a.h.touch(s.q)
 		s.q.m.Detach(now, s.c)

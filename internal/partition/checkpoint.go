@@ -92,6 +92,9 @@ func (n *Node) Checkpoint() error {
 	files := n.filesAtCut()
 	n.unlock(h)
 	n.at(FailCheckpointCut)
+	if err := n.completeExtras(extras); err != nil {
+		return err
+	}
 	for i, p := range parts {
 		if err := n.saveQueues(p, queues[i]); err != nil {
 			return err

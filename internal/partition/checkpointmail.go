@@ -7,19 +7,24 @@ import (
 	"bartleby.mq/internal/cluster"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/queue"
 )
 
-// What a checkpoint holds beside the pages of queues is taken at the cut, under the
+// What a checkpoint holds beside the pages of queues is what was there at the cut, under the
 // partitions' locks: for each group what its log has to know (cluster.State) and
 // its state without entries, for the local partitions their mail and which targets
-// have taken held deaths. It is written with the batch that makes the checkpoint count.
+// have taken held deaths. Of consumers and their deliveries, which may be millions, only a note is
+// taken there (groupImage). It is written with the batch that makes the checkpoint count.
 //
 //	group  'g' | id u64      state length | cluster.State | the group's state, see state.go
 //	local  'l'               version byte | mail | n | n × (queue | id | n × answered)
 const localVersion = 2 // 1 had outboxes without closed
 
-// extra is such a value and its key.
-type extra struct{ key, value []byte }
+// extra is such a value and its key. Of a group's value completeExtras writes the end.
+type extra struct {
+	key, value []byte
+	image      *groupImage
+}
 
 func groupKey(id uint64) []byte { return binary.BigEndian.AppendUint64([]byte{keyGroup}, id) }
 
@@ -39,12 +44,30 @@ func (n *Node) extrasAtCut(cut journal.Pos) (extras []extra, floor uint32, ok bo
 				floor = min(floor, at.Segment())
 			}
 		}
-		head := st.Append(nil)
 		w := commandWriter{}
-		w.raw(head)
-		extras = append(extras, extra{groupKey(p.group.id), p.group.appendMeta(w.b)})
+		w.raw(st.Append(nil))
+		extras = append(extras, extra{key: groupKey(p.group.id), value: w.b})
 	}
-	return append(extras, extra{[]byte{keyLocal}, n.appendLocal(nil)}), floor, true
+	for i, p := range n.groups {
+		extras[i].image = p.group.image((*queue.Machine).KeepRest, n.locate)
+	}
+	return append(extras, extra{key: []byte{keyLocal}, value: n.appendLocal(nil)}), floor, true
+}
+
+// completeExtras writes what groups were at the cut, with nothing held but each of them for slices.
+func (n *Node) completeExtras(extras []extra) error {
+	for i := range extras {
+		e := &extras[i]
+		if e.image == nil {
+			continue
+		}
+		if err := e.image.collect(); err != nil {
+			return err
+		}
+		e.value = e.image.append(e.value, nil)
+		e.image = nil
+	}
+	return nil
 }
 
 func (n *Node) appendLocal(b []byte) []byte {

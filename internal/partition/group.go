@@ -54,11 +54,10 @@ type Log interface {
 
 // seat is a consumer of a replicated queue, or who got a message from it.
 type seat struct {
-	c      *queue.Consumer
-	q      *Queue
-	origin uint64 // the process whose session it belongs to
-	full   bool   // its session takes no more for now; this replica's own
-	asked  int    // credit proposed and not applied; likewise
+	c     *queue.Consumer
+	q     *Queue
+	full  bool // its session takes no more for now; this replica's own
+	asked int  // credit proposed and not applied; likewise
 }
 
 // effects are what an apply leaves to be done once the partition is unlocked.
@@ -152,8 +151,8 @@ func (g *group) Leading(uint64) {
 // of, in order. REQUIRES: the partition is held.
 func (g *group) originsOf(node uint64) (list []uint64) {
 	for _, s := range g.consumers {
-		if s.origin != g.node.Origin && s.origin>>originTimeBits == node && !slices.Contains(list, s.origin) {
-			list = append(list, s.origin)
+		if o := s.c.Origin; o != g.node.Origin && o>>originTimeBits == node && !slices.Contains(list, o) {
+			list = append(list, o)
 		}
 	}
 	slices.Sort(list)

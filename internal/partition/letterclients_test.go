@@ -222,8 +222,8 @@ func (r *letterReplica) hangUp(rng *rand.Rand) {
 		return
 	}
 	for _, s := range r.seats() {
-		if m.hosts[s.origin] == nil {
-			_ = r.tell(func(w *commandWriter) { w.op(cmdGone, s.origin) })
+		if m.hosts[s.c.Origin] == nil {
+			_ = r.tell(func(w *commandWriter) { w.op(cmdGone, s.c.Origin) })
 			return
 		}
 	}

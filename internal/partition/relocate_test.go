@@ -224,8 +224,8 @@ func TestForgetNode(t *testing.T) {
 	number := uint64(2)<<originTimeBits | 7
 	_ = g.tell(func(w *commandWriter) { w.attach(f.queues["q"].Incarnation, &queue.Consumer{Number: number}, 0) })
 	f.quiesce()
-	g.consumers[number].origin = number // as if that node had proposed it
-	f.leader.ForgetNode(1)              // itself: never
+	g.consumers[number].c.Origin = number // as if that node had proposed it
+	f.leader.ForgetNode(1)                // itself: never
 	for range 2 {
 		f.leader.ForgetNode(2)
 		f.quiesce()

@@ -2,10 +2,12 @@ package partition
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"hash/fnv"
 	"maps"
 	"slices"
+	"time"
 
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/deadletter"
@@ -45,35 +47,104 @@ func (g *group) appendState(b []byte) []byte {
 	return g.append(b, read, func(w *commandWriter, body message.Ref) { w.record(read(body)) })
 }
 
-// appendMeta appends the state without entries: bodies that are elsewhere than in
-// queues by where they lie. REQUIRES: the partition is held.
-func (g *group) appendMeta(b []byte) []byte { return g.append(b, nil, g.node.locate) }
+// appendMeta appends the state without entries. REQUIRES: the partition is held.
+func (g *group) appendMeta(b []byte) []byte {
+	return g.image((*queue.Machine).NowRest, g.node.locate).append(b, nil)
+}
 
-// append appends the state, without entries if read is nil.
+// append appends the state with entries.
 func (g *group) append(b []byte, read func(message.Ref) []byte, body func(*commandWriter, message.Ref)) []byte {
-	w := commandWriter{b: append(b, stateVersion)}
-	w.bool(read != nil)
-	w.uint(g.applied)
-	w.uint(uint64(g.clock))
-	list := g.sorted()
-	w.uint(uint64(len(list)))
-	for _, q := range list {
-		g.appendQueue(&w, q, read)
+	return g.image((*queue.Machine).NowRest, body).append(b, read)
+}
+
+// groupImage is a group's state at one moment, but for entries. What there may be very much of is collected later
+// (collect), and all is brought into its form with nothing held.
+type groupImage struct {
+	g       *group
+	applied uint64
+	clock   int64
+	queues  []queueImage // in no order
+	tail    []byte       // processes and mail
+}
+
+type queueImage struct {
+	q        *Queue
+	settings queue.Settings
+	dead     DeadLetter
+	held     []byte // see appendHeld
+	rest     *queue.Rest
+}
+
+// image takes an image; body writes the bodies that are elsewhere than in queues. REQUIRES: the partition is held.
+func (g *group) image(rest func(*queue.Machine) *queue.Rest, body func(*commandWriter, message.Ref)) *groupImage {
+	im := &groupImage{g: g, applied: g.applied, clock: g.clock, queues: make([]queueImage, 0, len(g.p.queues))}
+	for _, q := range g.p.queues {
+		im.queues = append(im.queues, queueImage{q, q.m.Settings(), q.dead, q.appendHeld(nil), rest(q.m)})
 	}
-	seats := g.seats()
-	w.uint(uint64(len(seats)))
-	for _, s := range seats {
-		w.uint(s.c.Number)
-		w.uint(s.q.Incarnation)
-		w.uint(s.origin)
-	}
+	var w commandWriter
 	w.uint(uint64(len(g.processes)))
 	for _, p := range g.processes {
 		w.uint(p.origin)
 		w.uint(p.last)
 	}
 	g.mail.append(&w, g.node, body)
-	return w.b
+	im.tail = w.b
+	return im
+}
+
+// collect collects what the image has left, in slices: the group goes on in between.
+func (im *groupImage) collect() error {
+	n, p := im.g.node, im.g.p
+	for i := 0; i < len(im.queues); {
+		if n.stopped() {
+			return errStopped
+		}
+		began := time.Now()
+		h := n.lock(p)
+		for i < len(im.queues) && h.entries < sliceLimit {
+			looked, more := im.queues[i].rest.Collect(sliceLimit - h.entries)
+			if h.entries += looked + 1; !more {
+				i++
+			}
+		}
+		n.unlock(h)
+		p.giveWay(began)
+	}
+	return nil
+}
+
+// append appends the state, with the entries there are now if read is not nil. REQUIRES: the image is complete.
+func (im *groupImage) append(b []byte, read func(message.Ref) []byte) []byte {
+	w := commandWriter{b: append(b, stateVersion)}
+	w.bool(read != nil)
+	w.uint(im.applied)
+	w.uint(uint64(im.clock))
+	slices.SortFunc(im.queues, func(a, b queueImage) int { return cmp.Compare(a.q.Incarnation, b.q.Incarnation) })
+	w.uint(uint64(len(im.queues)))
+	type place struct{ number, queue, origin uint64 }
+	var seats []place
+	for i := range im.queues {
+		q := &im.queues[i]
+		w.uint(q.q.Incarnation)
+		w.text(string(q.q.VHost))
+		w.text(q.q.Name)
+		w.config(q.q.config)
+		w.settings(&q.settings, &q.dead)
+		w.b = append(w.b, q.held...)
+		if read != nil {
+			w.b = q.q.m.AppendEntries(w.b, read, im.g.node.historyBytes)
+		}
+		w.raw(q.rest.Append(nil))
+		q.rest.Range(func(c *queue.Consumer) { seats = append(seats, place{c.Number, q.q.Incarnation, c.Origin}) })
+	}
+	slices.SortFunc(seats, func(a, b place) int { return cmp.Compare(a.number, b.number) })
+	w.uint(uint64(len(seats)))
+	for _, s := range seats {
+		w.uint(s.number)
+		w.uint(s.queue)
+		w.uint(s.origin)
+	}
+	return append(w.b, im.tail...)
 }
 
 // reader returns a function that finds records, each valid until the next is asked for. A record that cannot be read ends the process.
@@ -91,13 +162,9 @@ func (g *group) reader() func(message.Ref) []byte {
 	}
 }
 
-func (g *group) appendQueue(w *commandWriter, q *Queue, read func(message.Ref) []byte) {
-	w.uint(q.Incarnation)
-	w.text(string(q.VHost))
-	w.text(q.Name)
-	w.config(q.config)
-	settings := q.m.Settings()
-	w.settings(&settings, &q.dead)
+// appendHeld appends what is known of targets of the queue's entries.
+func (q *Queue) appendHeld(b []byte) []byte {
+	w := commandWriter{b: b}
 	ids := map[queue.ID]bool{}
 	for _, m := range []map[queue.ID]targetSet{q.answered, q.asked} {
 		for id := range m {
@@ -114,10 +181,7 @@ func (g *group) appendQueue(w *commandWriter, q *Queue, read func(message.Ref) [
 		w.numbers(q.asked[id])
 		w.bool(q.balked[id])
 	}
-	if read != nil {
-		w.b = q.m.AppendEntries(w.b, read, g.node.historyBytes)
-	}
-	w.raw(q.m.AppendRest(nil))
+	return w.b
 }
 
 func (w *commandWriter) numbers(list []uint64) {
@@ -197,10 +261,10 @@ func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, 
 	for range r.count(3) {
 		number, inc, origin := r.uint(), r.uint(), r.uint()
 		q := g.p.queues[inc]
-		if q == nil || g.consumers[number] != nil {
+		if q == nil || number == 0 || g.consumers[number] != nil {
 			return errState
 		}
-		g.consumers[number] = &seat{q: q, origin: origin}
+		g.consumers[number] = &seat{q: q, c: &queue.Consumer{Origin: origin}} // until restoreRests has made the real one
 	}
 	if version > 1 {
 		for range r.count(2) {
@@ -227,6 +291,7 @@ func (g *group) restoreRests() error {
 		}
 		left, err := q.m.RestoreRest(rest, func(c *queue.Consumer) {
 			if s := g.consumers[c.Number]; s != nil && s.q == q {
+				c.Origin = s.c.Origin
 				s.c = c
 			}
 		})
@@ -234,8 +299,8 @@ func (g *group) restoreRests() error {
 			return errState
 		}
 	}
-	for _, s := range g.consumers {
-		if s.c == nil {
+	for number, s := range g.consumers {
+		if s.c.Number != number {
 			return errState
 		}
 	}

@@ -114,8 +114,8 @@ func groupByChance(c chooser, n *Node, entries bool) *group {
 		}
 		for range c.IntN(3) {
 			number++
-			k := &queue.Consumer{Number: number, Tag: c.text(), NoAck: c.bool(), Exclusive: c.bool(), Metered: true, Priority: c.int64(), Prefetch: c.small(), Timeout: c.moment()}
-			g.consumers[number] = &seat{q: q, c: k, origin: c.uint64()}
+			k := &queue.Consumer{Number: number, Origin: c.uint64(), Tag: c.text(), NoAck: c.bool(), Exclusive: c.bool(), Metered: true, Priority: c.int64(), Prefetch: c.small(), Timeout: c.moment()}
+			g.consumers[number] = &seat{q: q, c: k}
 			q.m.Attach(g.clock, k)
 		}
 	}

@@ -392,6 +392,7 @@ func (m *Machine) timeOut(now int64, limit int) (more bool) {
 		}
 		n, stopped := 0, false
 		for t := m.timeout(c); t > 0 && len(c.outs) > 0; {
+			m.cs.touch(c)
 			o := c.outs[0]
 			p, i := m.watched(c, o)
 			if p == nil {
@@ -454,6 +455,9 @@ func (m *Machine) watched(c *Consumer, o outstanding) (*page, uint) {
 // compactOuts drops from the watch what was settled.
 func (m *Machine) compactOuts(c *Consumer) {
 	kept := c.outs[:0]
+	if c.shared {
+		kept, c.shared = make([]outstanding, 0, c.out), false
+	}
 	for _, o := range c.outs {
 		if p, _ := m.watched(c, o); p != nil {
 			kept = append(kept, o)

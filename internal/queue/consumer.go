@@ -16,8 +16,9 @@ type Consumer struct {
 	Prefetch  int   // unsettled deliveries allowed at once; 0 = no limit (BR-9.8)
 	Timeout   int64 // milliseconds a delivery may stay unsettled; 0 = no limit (DL-12.7)
 
-	// On a replicated queue the two of them stand in the log.
-	Number  uint64 // names the consumer; 0 elsewhere
+	// On a replicated queue they stand in the log; elsewhere they are 0.
+	Number  uint64 // names the consumer
+	Origin  uint64 // the process whose session it belongs to
 	Metered bool   // it gets no more than Machine.Credit allows
 
 	// Gate is asked before each delivery that wants an acknowledgement, if it is
@@ -36,6 +37,8 @@ type Consumer struct {
 	credit int    // deliveries still allowed if it is metered
 	gone   bool   // cancelled; its deliveries may still be settled
 	meant  bool   // by the call of HeldBy that runs
+	kept   uint32 // the Rest that has it, or that it came after: see consumers.touch
+	shared bool   // a Rest has outs, too: nothing may be written into it
 	outs   []outstanding
 }
 
@@ -83,6 +86,7 @@ type consumers struct {
 	plain  int    // of list, those that do not acknowledge
 	hushed int    // while it is not 0 nobody gets anything
 	looks  int    // at consumers of line, for tests
+	rest   *Rest  // the one being collected, nil if none is
 }
 
 // attach adds c. Of those with equal priority the older come first.
@@ -108,6 +112,9 @@ func (cs *consumers) add(c *Consumer) {
 
 // seat gives c the first free slot.
 func (cs *consumers) seat(c *Consumer) {
+	if cs.rest != nil {
+		c.kept = cs.rest.version
+	}
 	switch {
 	case len(cs.free) > 0:
 		c.slot = cs.free.pop()
@@ -126,6 +133,7 @@ func (cs *consumers) detach(c *Consumer) bool {
 	if c.place == 0 || c.place > len(cs.list) || cs.list[c.place-1] != c {
 		return false // or it is attached elsewhere
 	}
+	cs.touch(c)
 	cs.leave(c)
 	last := len(cs.list) - 1
 	cs.list[c.place-1] = cs.list[last]
@@ -146,7 +154,7 @@ func (cs *consumers) detach(c *Consumer) bool {
 
 // forget frees the slot of a consumer that is gone and holds nothing.
 func (cs *consumers) forget(c *Consumer) {
-	if c.gone && c.out == 0 && c.slot != 0 {
+	if c.gone && c.out == 0 && c.slot != 0 { // who calls it has touched c
 		cs.slots[c.slot] = nil
 		cs.free.push(c.slot)
 		c.slot = 0
@@ -241,6 +249,7 @@ func (cs *consumers) turn() *Consumer {
 
 // stepBack moves c behind its equals.
 func (cs *consumers) stepBack(c *Consumer) {
+	cs.touch(c)
 	cs.turns++
 	c.turn = cs.turns
 	if c.spot != 0 {
@@ -276,6 +285,13 @@ func (cs *consumers) inOrder() []*Consumer {
 // clear takes all of them out and returns those that were attached, in order.
 func (cs *consumers) clear() []*Consumer {
 	list := cs.inOrder()
+	if cs.rest != nil {
+		for _, c := range cs.slots {
+			if c != nil {
+				cs.touch(c)
+			}
+		}
+	}
 	cs.list, cs.line, cs.slots, cs.free, cs.active, cs.plain = nil, nil, nil, nil, nil, 0
 	for _, c := range list {
 		c.gone, c.slot, c.place, c.spot = true, 0, 0, 0

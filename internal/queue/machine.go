@@ -107,8 +107,9 @@ type Machine struct {
 	known   int     // levels that a checkpoint was told of, see Levels
 	lanes   []*lane // by priority level; nil until used
 	filled  [4]uint64
-	returns []ID            // entries in stateReturned, and some that were
-	strays  map[ID]struct{} // of returns, some that were and may be there again
+	returns []ID          // entries in stateReturned, and some that were
+	strays  map[ID]uint32 // of returns, those that were, and when: before which Rest
+	rests   uint32        // how often KeepRest was called
 	sides   sides
 	cs      consumers
 
@@ -360,8 +361,8 @@ func (m *Machine) setState(id ID, p *page, i uint, to uint8) {
 	m.tally(from, -1, -size)
 	m.tally(to, 1, size)
 	p.marks[j] = p.marks[j]&^stateMask | to
-	if from == stateReturned && len(m.returns) > 0 && m.returns[0] == id {
-		m.returns = m.returns[1:] // or it would be found there again once it comes back
+	if from == stateReturned {
+		m.unlist(id)
 	}
 	l := m.lanes[id.Lane()]
 	if from == stateReady {
@@ -510,8 +511,11 @@ func (m *Machine) forget(id ID, p *page, i uint) (body, history message.Ref, log
 			m.filled[id.Lane()>>6] &^= 1 << (id.Lane() & 63)
 		}
 	}
-	if from == stateDying {
+	switch from {
+	case stateDying:
 		delete(m.unread, id)
+	case stateReturned:
+		m.unlist(id)
 	}
 	body, logged = p.refs[j], p.marks[j]&flagLogged != 0
 	if p.histories != nil {
@@ -579,6 +583,7 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	}
 	if m.n.Ready == 0 && len(m.cs.list) > 0 && e.Delay <= 0 {
 		if c := m.cs.nextNoAck(); c != nil {
+			m.cs.touch(c)
 			m.handing = Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Size: e.Size, Redelivered: e.Redelivered && m.config.Type == Quorum, NoAck: true}
 			c.credit--
 			if !m.sink.Deliver(c, &m.handing) {
@@ -744,7 +749,7 @@ func (m *Machine) first() (ID, *page, uint, bool) {
 		if p, i := m.find(id); p != nil && p.state(i) == stateReturned {
 			return id, p, i, true
 		}
-		delete(m.strays, id)
+		m.unstray(id)
 		m.returns = m.returns[1:]
 	}
 	if level := m.highest(); level >= 0 {
@@ -766,6 +771,7 @@ func (m *Machine) highest() int {
 // handOut delivers the entry, which is in stateOut, to c, which wants to acknowledge it.
 func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
 	m.setOwner(p, i, c.slot)
+	m.cs.touch(c)
 	c.out++
 	c.credit--
 	if t := m.timeout(c); t > 0 {
@@ -829,6 +835,7 @@ func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
 		m.handing.fill(id, p, i)
 		m.handing.NoAck = true
 		m.forget(id, p, i)
+		m.cs.touch(c)
 		c.credit--
 		if !m.sink.Deliver(c, &m.handing) {
 			c.paused = true
@@ -895,12 +902,14 @@ func (m *Machine) taken(id ID, c *Consumer) (*page, uint) {
 	}
 	if p == nil || p.state(i) != stateOut || p.owner(i) != slot || c != nil && slot == 0 {
 		if c != nil && c.stale > 0 {
+			m.cs.touch(c)
 			c.stale--
 			m.cs.awake(c)
 		}
 		return nil, 0
 	}
 	if c != nil {
+		m.cs.touch(c)
 		c.out--
 		m.cs.credited(c)
 		m.cs.forget(c)

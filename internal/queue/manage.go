@@ -90,7 +90,7 @@ func (m *Machine) PurgeSome(to *Purging, limit int, told func(first ID, n int)) 
 		}
 	}
 	if !more {
-		m.returns, m.strays = nil, nil
+		m.dropReturns()
 	}
 	return before - (m.n.Ready + m.n.Delayed + m.n.Held), more
 }
@@ -255,7 +255,8 @@ func (m *Machine) Close() []*Consumer {
 		m.lanes[level] = nil
 	}
 	m.n = Totals{}
-	m.returns, m.strays, m.dying, m.unread, m.filled = nil, nil, nil, nil, [4]uint64{}
+	m.dropReturns()
+	m.dying, m.unread, m.filled = nil, nil, [4]uint64{}
 	m.nextDue, m.nextWake, m.watch = never, never, math.MaxInt64
 	if len(m.graveyard)+len(m.late) == 0 {
 		m.sides.trim(0)

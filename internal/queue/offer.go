@@ -16,22 +16,9 @@ func (m *Machine) Offer(id ID) bool {
 	}
 	if p.state(i) == stateReturned {
 		m.touchMeta()
-		if m.returns[0] != id {
-			m.stray(id)
-		}
 	}
 	m.setState(id, p, i, stateOffered)
 	return true
-}
-
-// stray notes that an entry has left the returns list from its middle: it stands there until those in front of it have
-// gone, since very many may stand behind it. It cannot come to the list again before that: it would have to be
-// delivered, and all that the list has is delivered first.
-func (m *Machine) stray(id ID) {
-	if m.strays == nil {
-		m.strays = map[ID]struct{}{}
-	}
-	m.strays[id] = struct{}{}
 }
 
 // Offered says whether the entry is there and offered.

@@ -116,12 +116,13 @@ func (m *Machine) awaken(id ID, p *page, i uint) {
 		m.unhide(id, p, i)
 	case stateReturned:
 		m.touchMeta()
-		if at := slices.Index(m.returns, id); at == 0 {
-			m.returns = m.returns[1:] // mostly, and there may be very many behind it
-		} else if at > 0 {
-			m.returns = slices.Delete(m.returns, at, at+1)
-		}
 		m.setState(id, p, i, stateReady)
+		if _, stray := m.strays[id]; stray { // seldom: it may come to the list again
+			delete(m.strays, id)
+			if at := slices.Index(m.returns, id); at >= 0 {
+				m.returns = slices.Delete(m.returns, at, at+1)
+			}
+		}
 	}
 }
 

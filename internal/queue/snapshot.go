@@ -39,92 +39,13 @@ const (
 var errSnapshot = errors.New("queue: malformed snapshot")
 
 // AppendRest appends the queue's state but for its entries.
-func (m *Machine) AppendRest(b []byte) []byte {
-	b = append(b, snapshotVersion, bit(m.refusing))
-	b = binary.AppendUvarint(b, uint64(m.born))
-	b = binary.AppendUvarint(b, uint64(m.lastUse))
-	b = binary.AppendUvarint(b, uint64(len(m.lanes)))
-	for _, l := range m.lanes {
-		next := uint64(0)
-		if l != nil {
-			next = max(l.next, 1)
-		}
-		b = binary.AppendUvarint(b, next)
-	}
-	b = m.appendIDs(b, m.returns, stateReturned)
-	b = m.appendIDs(b, m.dyingIDs(), stateDying)
-	return m.appendConsumers(b)
-}
+func (m *Machine) AppendRest(b []byte) []byte { return m.NowRest().Append(b) }
 
 func bit(set bool) byte {
 	if set {
 		return 1
 	}
 	return 0
-}
-
-// appendIDs appends those of a list that are still in the state it is about.
-func (m *Machine) appendIDs(b []byte, list []ID, state uint8) []byte {
-	var kept []ID
-	for _, id := range list {
-		if p, i := m.find(id); p != nil && p.state(i) == state {
-			kept = append(kept, id)
-		}
-	}
-	b = binary.AppendUvarint(b, uint64(len(kept)))
-	for _, id := range kept {
-		b = binary.AppendUvarint(b, uint64(id))
-	}
-	return b
-}
-
-func (m *Machine) appendConsumers(b []byte) []byte {
-	cs := &m.cs
-	slots := len(cs.slots)
-	for slots > 0 && cs.slots[slots-1] == nil {
-		slots--
-	}
-	b = binary.AppendUvarint(b, uint64(slots))
-	all := cs.inOrder()
-	for _, c := range cs.slots[:slots] {
-		number := uint64(0)
-		if c != nil {
-			number = c.Number
-			if c.gone {
-				all = append(all, c)
-			}
-		}
-		b = binary.AppendUvarint(b, number)
-	}
-	b = binary.AppendUvarint(b, uint64(len(all)))
-	for _, c := range all {
-		b = m.appendConsumer(b, c)
-	}
-	b = binary.AppendUvarint(b, uint64(len(cs.list)))
-	b = binary.AppendUvarint(b, cs.count)
-	active := uint64(0)
-	if cs.active != nil {
-		active = cs.active.Number
-	}
-	return binary.AppendUvarint(b, active)
-}
-
-func (m *Machine) appendConsumer(b []byte, c *Consumer) []byte {
-	b = binary.AppendUvarint(b, c.Number)
-	b = binary.AppendUvarint(b, uint64(len(c.Tag)))
-	b = append(b, c.Tag...)
-	b = append(b, bit(c.NoAck)*consumerNoAck|bit(c.Exclusive)*consumerExclusive|bit(c.Metered)*consumerMetered|bit(c.gone)*consumerGone)
-	for _, v := range []int64{c.Priority, int64(c.Prefetch), c.Timeout, int64(c.order), int64(c.out), int64(c.stale), int64(c.credit)} {
-		b = binary.AppendVarint(b, v)
-	}
-	m.compactOuts(c)
-	b = binary.AppendUvarint(b, uint64(len(c.outs)))
-	for _, o := range c.outs {
-		b = binary.AppendUvarint(b, uint64(o.id))
-		b = binary.AppendUvarint(b, uint64(o.returned))
-		b = binary.AppendUvarint(b, uint64(o.at))
-	}
-	return b
 }
 
 // AppendEntries appends the entries; record and history find the bytes of either,
