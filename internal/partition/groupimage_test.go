@@ -3,6 +3,7 @@ package partition
 import (
 	"bytes"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -15,11 +16,12 @@ import (
 // consumers, and a group alone for slices. What it has of them is what was there at the cut, whatever happens then.
 func TestACheckpointCollectsConsumersInSlices(t *testing.T) {
 	const deliveries, consumers = 5 * sliceLimit, 3 * sliceLimit
-	var cut func()
+	var cut atomic.Pointer[func()]
 	w := startQueues(t, vfs.NewCrashableMem(), 1, func(point string) {
-		if f := cut; f != nil && point == FailCheckpointCut {
-			cut = nil
-			f()
+		if point == FailCheckpointCut {
+			if f := cut.Swap(nil); f != nil {
+				(*f)()
+			}
 		}
 	}, []definition{full("q", quorum, 2*deliveries), full("more", quorum, 1)}, table{})
 	defer w.stop()
@@ -62,7 +64,7 @@ func TestACheckpointCollectsConsumersInSlices(t *testing.T) {
 	}
 	give(0, 10, Ack)
 	var want []byte
-	cut = func() {
+	change := func() {
 		h := w.n.lock(g.p)
 		want = g.appendMeta(nil)
 		w.n.unlock(h)
@@ -81,6 +83,7 @@ func TestACheckpointCollectsConsumersInSlices(t *testing.T) {
 		p.longest = 0
 		p.mu.Unlock()
 	}
+	cut.Store(&change)
 	if err := w.n.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
