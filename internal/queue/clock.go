@@ -17,9 +17,11 @@ const sliceLimit = 512
 // deliveries time out. It handles at most limit entries and says whether there
 // is more to do at once.
 func (m *Machine) Tick(now int64, limit int) (more bool) {
-	more = m.timeOut(now, limit)
+	if m.timeOut(now, limit) {
+		return true // what has come back may be what is due, so that this comes first, however much it is
+	}
 	if !m.pages.Exact { // else expire reads all that is due, and what follows must not depend on it
-		more = m.readAhead(now, readSlice) || more
+		more = m.readAhead(now, readSlice)
 	}
 	if m.expire(now, limit) || more || m.Trim(now, limit) {
 		return true
