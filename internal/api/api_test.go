@@ -129,9 +129,10 @@ func same(t *testing.T, what string, got, want any) {
 // client stands for a session: it notes how its connection was ended.
 type client struct {
 	broker.Client
-	mu   sync.Mutex
-	ends []string
-	name string
+	mu       sync.Mutex
+	ends     []string
+	status   broker.ConnectionStatus
+	channels []broker.ChannelStatus
 }
 
 func (c *client) Terminate(code uint16, text string) {
@@ -146,16 +147,16 @@ func (c *client) ended() string {
 	return strings.Join(c.ends, "; ")
 }
 
-func (c *client) Show() map[string]any { return map[string]any{"name": c.name, "state": "running"} }
+func (c *client) Status() broker.ConnectionStatus { return c.status }
 
-func (c *client) ShowChannels() []broker.ShownChannel {
-	return []broker.ShownChannel{{Object: map[string]any{"name": c.name + " (1)", "number": 1}}}
-}
+func (c *client) ChannelStatuses() []broker.ChannelStatus { return c.channels }
 
 // connect opens a connection without a socket.
 func (n *node) connect(user, vhost, name string) *client {
 	n.t.Helper()
-	c := &client{name: name}
+	c := &client{
+		status: broker.ConnectionStatus{Peer: broker.Peer{Name: name}, Channels: 1}, channels: []broker.ChannelStatus{{Name: name + " (1)", Number: 1}},
+	}
 	link, err := n.b.Connect(broker.Login{User: user}, broker.Peer{Name: name}, message.VHost(vhost), c)
 	if err != nil {
 		n.t.Fatal(err)

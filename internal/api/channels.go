@@ -11,21 +11,29 @@ import (
 func (r *request) channelList(connections []*broker.Connection) list {
 	items := []map[string]any{}
 	for _, c := range connections {
-		for _, ch := range c.Client().ShowChannels() {
-			items = append(items, r.showChannel(ch))
+		statuses := c.Client().ChannelStatuses()
+		for i := range statuses {
+			items = append(items, r.showChannel(&statuses[i]))
 		}
 	}
 	return objects(items)
 }
 
-func (r *request) showChannel(ch broker.ShownChannel) map[string]any {
-	object, st := ch.Object, &ch.Stats
-	name, _ := object["name"].(string)
-	r.s.putStats(object, "channel\x00"+name, r.spans(), false,
-		publishes(st.Published, st.Confirmed, st.Returned, st.Dropped), channelDeliveries(st))
-	object["reductions"], object["reductions_details"] = 0, map[string]any{"rate": 0.0}
-	object["garbage_collection"] = noGarbageCollection()
-	putIdle(object, st.Active)
+// showChannel is the object of BR-15.15.
+func (r *request) showChannel(st *broker.ChannelStatus) map[string]any {
+	object := map[string]any{
+		"name": st.Name, "number": st.Number, "user": st.User, "user_who_performed_action": st.User, "vhost": string(st.VHost),
+		"state": "running", "consumer_count": st.Consumers, "messages_unacknowledged": st.Unacked,
+		"prefetch_count": st.Prefetch, "confirm": st.Confirm, "transactional": st.Transactional,
+		"messages_unconfirmed": st.Unconfirmed, "messages_uncommitted": st.Uncommitted, "acks_uncommitted": st.UncommittedAcks,
+		"pending_raft_commands": 0, "cached_segments": 0, "node": r.s.b.NodeName,
+		"connection_details": map[string]any{"name": st.Peer.Name, "peer_host": st.PeerHost, "peer_port": st.PeerPort},
+		"reductions":         0, "reductions_details": map[string]any{"rate": 0.0},
+		"garbage_collection": noGarbageCollection(),
+	}
+	r.s.putStats(object, "channel\x00"+st.Name, r.spans(), false,
+		publishes(st.Stats.Published, st.Stats.Confirmed, st.Stats.Returned, st.Stats.Dropped), channelDeliveries(&st.Stats))
+	putIdle(object, st.Stats.Active)
 	return object
 }
 
@@ -60,9 +68,9 @@ func (s *server) getChannel(r *request) (any, error) {
 		if !strings.HasPrefix(name, c.Name+" (") {
 			continue
 		}
-		for _, ch := range c.Client().ShowChannels() {
-			if ch.Object["name"] == name {
-				object := r.showChannel(ch)
+		for _, st := range c.Client().ChannelStatuses() {
+			if st.Name == name {
+				object := r.showChannel(&st)
 				object["consumer_details"] = s.consumersOfChannel(c.VHost, name)
 				object["publishes"], object["deliveries"] = []any{}, []any{}
 				return object, nil

@@ -3,9 +3,11 @@ package api
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/topology"
 )
 
 // connections are those open now that the user may see, by name: all of them with
@@ -22,18 +24,48 @@ func (r *request) connectionList(connections []*broker.Connection) list {
 	return listOf(connections, func(c *broker.Connection) string { return c.Name }, r.showConnection)
 }
 
-// octets are the values of a connection that have rates.
-var octets = []string{"recv_oct", "send_oct"}
-
+// showConnection is the object of BR-15.15.
 func (r *request) showConnection(c *broker.Connection) map[string]any {
-	object := c.Client().Show()
-	values := map[string]float64{"reductions": 0}
-	for _, name := range octets {
-		values[name], _ = numberOf(object[name])
+	st := c.Client().Status()
+	state := "running"
+	if st.Blocked {
+		state = "blocked"
 	}
-	r.s.history.put(object, "connection\x00"+c.Name, r.span(dataSpan), values)
+	object := map[string]any{
+		"name": st.Name, "user": st.User, "user_who_performed_action": st.User, "vhost": string(st.VHost),
+		"host": st.Host, "port": st.Port, "peer_host": st.PeerHost, "peer_port": st.PeerPort,
+		"protocol": st.Protocol, "state": state, "channels": st.Channels, "channel_max": st.ChannelMax, "frame_max": st.FrameMax,
+		"timeout": int(st.Heartbeat / time.Second), "auth_mechanism": st.Mechanism,
+		"client_properties": topology.ArgumentsJSON(st.Properties), "connected_at": st.Since.UnixMilli(),
+		"recv_cnt": st.ReceivedFrames, "send_cnt": st.Writes, "send_pend": 0, "type": "network", "node": r.s.b.NodeName,
+	}
+	if v, ok := st.Properties.Get("connection_name"); ok {
+		object["user_provided_name"] = v
+	}
+	putTLS(object, st.TLS)
+	r.s.history.put(object, "connection\x00"+c.Name, r.span(dataSpan), map[string]float64{
+		"recv_oct": float64(st.ReceivedBytes), "send_oct": float64(st.SentBytes), "reductions": 0,
+	})
 	object["garbage_collection"] = noGarbageCollection()
 	return object
+}
+
+// putTLS sets what is known of a client by TLS; null is what is not.
+func putTLS(object map[string]any, t *broker.TLS) {
+	object["ssl"] = t != nil
+	for _, key := range []string{
+		"ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash",
+		"peer_cert_subject", "peer_cert_issuer", "peer_cert_validity", "peer_cert_serial_number",
+	} {
+		object[key] = nil
+	}
+	if t == nil {
+		return
+	}
+	object["ssl_protocol"], object["ssl_cipher"] = t.Protocol, t.Cipher
+	if t.Subject != "" {
+		object["peer_cert_subject"], object["peer_cert_issuer"], object["peer_cert_validity"] = t.Subject, t.Issuer, t.Validity
+	}
 }
 
 // noGarbageCollection stands where RabbitMQ shows that of an Erlang process.

@@ -4,6 +4,10 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
+
+	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
 )
 
 // BR-4.10, BR-15.3, BR-15.4: connections are listed to whom they concern, and closed.
@@ -40,6 +44,49 @@ func TestConnections(t *testing.T) {
 	same(t, "reason", ours.ended(), "320 enough")
 	n.must("DELETE", "/connections/username/m", "")
 	same(t, "reason", theirs.ended(), "320 Closed via management plugin")
+}
+
+// BR-15.15: what a session tells of itself is shown under RabbitMQ's names. What is void is
+// "undefined", as there: tools read null as a mistake.
+func TestStatusIsShown(t *testing.T) {
+	n := start(t)
+	peer := broker.Peer{Name: "c", Host: "10.0.0.2", Port: 5671, PeerHost: "10.0.0.1", PeerPort: 9, Protocol: "AMQP 0-9-1"}
+	c := n.connect("guest", "/", "c")
+	c.status = broker.ConnectionStatus{
+		Peer: peer, User: "guest", Mechanism: "PLAIN", VHost: "/", Since: time.UnixMilli(7), Blocked: true, Channels: 3, ChannelMax: 11, FrameMax: 4096,
+		Heartbeat: time.Minute, Properties: amqp091.Table{{Key: "connection_name", Value: "mine"}, {Key: "nothing"}},
+		TLS:           &broker.TLS{Protocol: "TLSv1.3", Cipher: "C", Subject: "S", Issuer: "I", Validity: "V"},
+		ReceivedBytes: 1, ReceivedFrames: 2, SentBytes: 3, Writes: 4,
+	}
+	c.channels = []broker.ChannelStatus{{
+		Peer: peer, Name: "c (5)", Number: 5, User: "guest", VHost: "/", Consumers: 1, Unacked: 2, Prefetch: 3, Confirm: true, Unconfirmed: 4,
+		Uncommitted: 6, UncommittedAcks: 7,
+	}}
+	shown := func(path string, drop ...string) map[string]any {
+		o := n.must("GET", path, "").object(t)
+		for _, key := range append(drop, "garbage_collection", "reductions", "reductions_details", "node") {
+			if _, ok := o[key]; !ok {
+				t.Errorf("%s has no %s", path, key)
+			}
+			delete(o, key)
+		}
+		return o
+	}
+	same(t, "connection", shown("/connections/c", "recv_oct_details", "send_oct_details"), map[string]any{
+		"name": "c", "user": "guest", "user_who_performed_action": "guest", "vhost": "/", "user_provided_name": "mine",
+		"host": "10.0.0.2", "port": 5671, "peer_host": "10.0.0.1", "peer_port": 9, "protocol": "AMQP 0-9-1", "state": "blocked", "type": "network",
+		"channels": 3, "channel_max": 11, "frame_max": 4096, "timeout": 60, "auth_mechanism": "PLAIN", "connected_at": 7,
+		"client_properties": map[string]any{"connection_name": "mine", "nothing": "undefined"},
+		"recv_oct":          1, "recv_cnt": 2, "send_oct": 3, "send_cnt": 4, "send_pend": 0,
+		"ssl": true, "ssl_protocol": "TLSv1.3", "ssl_cipher": "C", "ssl_key_exchange": "", "ssl_hash": "",
+		"peer_cert_subject": "S", "peer_cert_issuer": "I", "peer_cert_validity": "V", "peer_cert_serial_number": "",
+	})
+	same(t, "channel", shown("/channels/c%20(5)", "idle_since", "consumer_details", "publishes", "deliveries"), map[string]any{
+		"name": "c (5)", "number": 5, "user": "guest", "user_who_performed_action": "guest", "vhost": "/", "state": "running",
+		"consumer_count": 1, "messages_unacknowledged": 2, "prefetch_count": 3, "confirm": true, "transactional": false,
+		"messages_unconfirmed": 4, "messages_uncommitted": 6, "acks_uncommitted": 7, "pending_raft_commands": 0, "cached_segments": 0,
+		"connection_details": map[string]any{"name": "c", "peer_host": "10.0.0.1", "peer_port": 9},
+	})
 }
 
 // BR-2.8: deleting a user closes its connections; changing the password does not.

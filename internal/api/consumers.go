@@ -44,14 +44,10 @@ func (s *server) showConsumer(q broker.QueueInfo, c broker.AttachedConsumer) map
 			status = "waiting"
 		}
 	}
-	arguments := c.Arguments
-	if arguments == nil {
-		arguments = map[string]any{}
-	}
 	return map[string]any{
 		"consumer_tag": c.Tag, "queue": map[string]any{"name": string(q.Decl.Name), "vhost": string(q.Decl.VHost)},
 		"ack_required": !c.NoAck, "exclusive": c.Exclusive, "prefetch_count": c.Prefetch, "active": c.Active,
-		"activity_status": status, "arguments": arguments, "consumer_timeout": s.consumerTimeout(q, c),
+		"activity_status": status, "arguments": topology.ArgumentsJSON(c.Arguments), "consumer_timeout": s.consumerTimeout(q, c),
 		"channel_details": map[string]any{
 			"name": c.Channel, "number": c.Number, "connection_name": c.Connection, "user": c.User, "node": s.NodeName,
 			"peer_host": c.PeerHost, "peer_port": c.PeerPort,

@@ -90,7 +90,7 @@ func (s *server) overview(r *request) (any, error) {
 	connections := r.connections()
 	channels := 0
 	for _, c := range connections {
-		channels += len(c.Client().ShowChannels())
+		channels += c.Client().Status().Channels
 	}
 	object["object_totals"] = map[string]any{
 		"queues": len(queues), "exchanges": exchanges, "consumers": consumers,

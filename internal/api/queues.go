@@ -174,7 +174,10 @@ func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 		object["storage_version"] = 2
 		object["messages_ready_ram"] = c.Ready
 		object["messages_unacknowledged_ram"] = c.Out
-		object["head_message_timestamp"] = s.b.HeadTimestamp(q)
+		object["head_message_timestamp"] = nil
+		if at, ok := s.b.HeadTimestamp(q); ok {
+			object["head_message_timestamp"] = at
+		}
 		putIdle(object, max(c.Stats.Active, time.Now().Add(-s.b.Uptime()).UnixMilli()))
 	}
 	s.putDelayed(object, q, &c)

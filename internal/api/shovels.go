@@ -10,25 +10,19 @@ const shovelComponent = "shovel"
 
 // Shovels is who runs the shovels that parameters describe.
 type Shovels interface {
-	// Shown are their states by RabbitMQ's field names, in order.
-	Shown() []map[string]any
+	// Shown are those of the virtual hosts that sees tells, by RabbitMQ's field names, in order.
+	Shown(sees func(message.VHost) bool) []map[string]any
 	// Restart stops a shovel and starts it again; it says whether there is one.
 	Restart(vhost message.VHost, name string) bool
 }
 
 func (s *server) listShovels(r *request) (any, error) {
-	seen := map[string]bool{}
-	r.eachVHost(func(v *topology.VHost) { seen[string(v.Name)] = true })
-	items := []map[string]any{}
 	if s.Shovels == nil {
-		return objects(items), nil
+		return objects(nil), nil
 	}
-	for _, o := range s.Shovels.Shown() {
-		if v, _ := o["vhost"].(string); seen[v] {
-			items = append(items, o)
-		}
-	}
-	return objects(items), nil
+	seen := map[message.VHost]bool{}
+	r.eachVHost(func(v *topology.VHost) { seen[v.Name] = true })
+	return objects(s.Shovels.Shown(func(v message.VHost) bool { return seen[v] })), nil
 }
 
 // getShovel shows the parameter, as RabbitMQ does.

@@ -88,11 +88,9 @@ func (r *request) showVHost(i vhostInfo) map[string]any {
 	traffic := map[string]float64{"recv_oct": 0, "send_oct": 0}
 	for _, c := range s.b.Connections() {
 		if client := c.Client(); client != nil && string(c.VHost) == i.name {
-			shown := client.Show()
-			for key := range traffic {
-				n, _ := numberOf(shown[key])
-				traffic[key] += n
-			}
+			st := client.Status()
+			traffic["recv_oct"] += float64(st.ReceivedBytes)
+			traffic["send_oct"] += float64(st.SentBytes)
 		}
 	}
 	s.history.put(object, name+"\x00traffic", sp.data, traffic)

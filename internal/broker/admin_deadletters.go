@@ -91,16 +91,16 @@ func (b *Broker) Oldest(q QueueInfo) (since time.Time, ok bool) {
 const queueFront = 16
 
 // HeadTimestamp is the timestamp property of the first message that is ready, in
-// seconds since 1970; nil if there is none at the front.
-func (b *Broker) HeadTimestamp(q QueueInfo) (seconds any) {
+// seconds since 1970; ok is false if there is none at the front.
+func (b *Broker) HeadTimestamp(q QueueInfo) (seconds uint64, ok bool) {
 	_, _, _ = b.node.Browse(q.runtime, queue.Cursor{}, queueFront, func(v queue.View, r message.Record, _ []byte) bool {
 		if v.Out || v.Dead || v.NotBefore != 0 {
 			return true
 		}
 		if p, err := amqp091.ParseProps(r.Properties()); err == nil && p.Has(amqp091.FlagTimestamp) {
-			seconds = p.Timestamp
+			seconds, ok = p.Timestamp, true
 		}
 		return false
 	})
-	return seconds
+	return seconds, ok
 }

@@ -59,29 +59,6 @@ func (q *QueueInfo) compare(o *QueueInfo) int {
 // meanwhile has zero counts.
 func (b *Broker) Counts(q QueueInfo) partition.Counts { return b.node.Counts(q.runtime) }
 
-// ConsumerInfo says whose a consumer is.
-type ConsumerInfo struct {
-	Connection, Channel string // their names; Channel is "" where the protocol has none
-	Number              uint16 // of the channel
-	User                string
-	PeerHost            string
-	PeerPort            int
-	Arguments           map[string]any // of basic.consume, as JSON values
-}
-
-// Informant is a session's side of a consumer that can say whose it is.
-type Informant interface{ Info() ConsumerInfo }
-
-// AttachedConsumer is a consumer as the management API shows it.
-type AttachedConsumer struct {
-	ConsumerInfo
-	Tag                      string
-	NoAck, Exclusive, Active bool
-	Prefetch                 int
-	Priority                 int64
-	Timeout                  int64 // milliseconds; 0 = the queue's
-}
-
 // Consumers lists the consumers of a queue in the order they are served.
 func (b *Broker) Consumers(q QueueInfo) (list []AttachedConsumer) {
 	for _, c := range b.node.Consumers(q.runtime) {

@@ -40,25 +40,10 @@ type Peer struct {
 type Client interface {
 	// Terminate ends the connection: the client is told code and text if it can be told.
 	Terminate(code uint16, text string)
-	// Show returns what the management API shows of it, by RabbitMQ's field names.
-	Show() map[string]any
-	// ShowChannels likewise for each channel.
-	ShowChannels() []ShownChannel
-}
-
-// ShownChannel is a channel as the management API shows it.
-type ShownChannel struct {
-	Object map[string]any // by RabbitMQ's field names
-	Stats  ChannelStats
-}
-
-// ChannelStats count what a channel has done since it was opened (BR-15.13).
-type ChannelStats struct {
-	Published, Confirmed, Returned, Dropped uint64
-	Delivered, DeliveredNoAck               uint64
-	Got, GotNoAck, GotNothing               uint64
-	Redelivered, Acked                      uint64
-	Active                                  int64 // when its client was last heard, in milliseconds since 1970
+	// Status is the connection as of now. Any goroutine may call it.
+	Status() ConnectionStatus
+	// ChannelStatuses likewise are its channels, by number.
+	ChannelStatuses() []ChannelStatus
 }
 
 // Connection is a client's access to one virtual host. Its methods may be used

@@ -40,7 +40,7 @@ var ErrQueueGone = errors.New("the queue was deleted")
 // Subscribe consumes from a queue under a tag; prefetch bounds what is out and not
 // settled, 0 being no bound. The caller calls Cancel in the end.
 func (c *Connection) Subscribe(name message.QueueName, tag string, prefetch int) (*Subscription, error) {
-	s := &Subscription{c: c, wakec: make(chan struct{}, 1), info: ConsumerInfo{Connection: c.Name, User: c.User, Arguments: map[string]any{}}}
+	s := &Subscription{c: c, wakec: make(chan struct{}, 1), info: ConsumerInfo{Connection: c.Name, User: c.User}}
 	s.consumer = queue.Consumer{Target: s, Tag: tag, Prefetch: prefetch}
 	q, err := c.Consume(name, &s.consumer, func(q *partition.Queue) { s.q = q })
 	if err != nil {

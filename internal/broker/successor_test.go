@@ -12,9 +12,9 @@ import (
 // told is a client that notes whether it was told to go.
 type told struct{ gone bool }
 
-func (c *told) Terminate(uint16, string)     { c.gone = true }
-func (c *told) Show() map[string]any         { return nil }
-func (c *told) ShowChannels() []ShownChannel { return nil }
+func (c *told) Terminate(uint16, string)         { c.gone = true }
+func (c *told) Status() (st ConnectionStatus)    { return st }
+func (c *told) ChannelStatuses() []ChannelStatus { return nil }
 
 // afterwards does something between a change and what follows from it.
 type afterwards struct{ do func() }

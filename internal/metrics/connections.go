@@ -1,11 +1,6 @@
 package metrics
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"bartleby.mq/internal/broker"
-)
+import "bartleby.mq/internal/broker"
 
 // RabbitMQ labels connections and channels with the process that serves them, under
 // the name "channel" for both. Here it is their name.
@@ -20,42 +15,30 @@ var (
 	connectionReductions = connectionCounter("connection_process_reductions_total", "Total number of connection process reductions")
 )
 
-// eachConnection calls f for each connection that is asked for, with what it shows of itself.
-func (s *scrape) eachConnection(f func(name string, shown map[string]any, client broker.Client)) {
+// eachClient calls f with the session of each connection that is asked for.
+func (s *scrape) eachClient(f func(client broker.Client)) {
 	for _, c := range s.Broker.Connections() {
 		if client := c.Client(); client != nil && s.sees(c.VHost) {
-			f(c.Name, client.Show(), client)
+			f(client)
 		}
 	}
 }
 
-// number reads a figure of an object as the management API shows it.
-func number(v any) float64 {
-	switch v := v.(type) {
-	case int:
-		return float64(v)
-	case int64:
-		return float64(v)
-	case uint64:
-		return float64(v)
-	case uint16:
-		return float64(v)
-	case float64:
-		return v
-	case json.Number:
-		n, _ := v.Float64()
-		return n
-	}
-	return 0
+// eachConnection calls f for each connection that is asked for.
+func (s *scrape) eachConnection(f func(st *broker.ConnectionStatus)) {
+	s.eachClient(func(client broker.Client) {
+		st := client.Status()
+		f(&st)
+	})
 }
 
 var connectionCoarseFamily = &family{
 	name: "connection_coarse_metrics", objects: true, metrics: []*metric{incomingBytes, outgoingBytes, connectionReductions},
 	collect: func(s *scrape) {
-		s.eachConnection(func(name string, shown map[string]any, _ broker.Client) {
-			s.put(incomingBytes, number(shown["recv_oct"]), name)
-			s.put(outgoingBytes, number(shown["send_oct"]), name)
-			s.put(connectionReductions, 0, name)
+		s.eachConnection(func(st *broker.ConnectionStatus) {
+			s.put(incomingBytes, float64(st.ReceivedBytes), st.Name)
+			s.put(outgoingBytes, float64(st.SentBytes), st.Name)
+			s.put(connectionReductions, 0, st.Name)
 		})
 	},
 }
@@ -70,38 +53,38 @@ var (
 var connectionFamily = &family{
 	name: "connection_metrics", objects: true, metrics: []*metric{incomingPackets, outgoingPackets, pendingPackets, connectionChannels},
 	collect: func(s *scrape) {
-		s.eachConnection(func(name string, shown map[string]any, _ broker.Client) {
-			s.put(incomingPackets, number(shown["recv_cnt"]), name)
-			s.put(outgoingPackets, number(shown["send_cnt"]), name)
-			s.put(pendingPackets, number(shown["send_pend"]), name)
-			s.put(connectionChannels, number(shown["channels"]), name)
+		s.eachConnection(func(st *broker.ConnectionStatus) {
+			s.put(incomingPackets, float64(st.ReceivedFrames), st.Name)
+			s.put(outgoingPackets, float64(st.Writes), st.Name)
+			s.put(pendingPackets, 0, st.Name)
+			s.put(connectionChannels, float64(st.Channels), st.Name)
 		})
 	},
 }
 
 // eachChannel likewise for channels.
-func (s *scrape) eachChannel(f func(name string, ch *broker.ShownChannel)) {
-	s.eachConnection(func(_ string, _ map[string]any, client broker.Client) {
-		list := client.ShowChannels()
+func (s *scrape) eachChannel(f func(st *broker.ChannelStatus)) {
+	s.eachClient(func(client broker.Client) {
+		list := client.ChannelStatuses()
 		for i := range list {
-			f(fmt.Sprint(list[i].Object["name"]), &list[i])
+			f(&list[i])
 		}
 	})
 }
 
-// channelMetric is a metric of a channel and the key of what the channel shows.
+// channelMetric is a metric of a channel and where it comes from.
 type channelMetric struct {
 	*metric
-	key string
+	of func(*broker.ChannelStatus) float64
 }
 
 var channelMetrics = []channelMetric{
-	{connectionGauge("channel_consumers", "Consumers on a channel"), "consumer_count"},
-	{connectionGauge("channel_messages_unacked", "Delivered but not yet acknowledged messages"), "messages_unacknowledged"},
-	{connectionGauge("channel_messages_unconfirmed", "Published but not yet confirmed messages"), "messages_unconfirmed"},
-	{connectionGauge("channel_messages_uncommitted", "Messages received in a transaction but not yet committed"), "messages_uncommitted"},
-	{connectionGauge("channel_acks_uncommitted", "Message acknowledgements in a transaction not yet committed"), "acks_uncommitted"},
-	{connectionGauge("consumer_prefetch", "Limit of unacknowledged messages for each consumer"), "prefetch_count"},
+	{connectionGauge("channel_consumers", "Consumers on a channel"), func(st *broker.ChannelStatus) float64 { return float64(st.Consumers) }},
+	{connectionGauge("channel_messages_unacked", "Delivered but not yet acknowledged messages"), func(st *broker.ChannelStatus) float64 { return float64(st.Unacked) }},
+	{connectionGauge("channel_messages_unconfirmed", "Published but not yet confirmed messages"), func(st *broker.ChannelStatus) float64 { return float64(st.Unconfirmed) }},
+	{connectionGauge("channel_messages_uncommitted", "Messages received in a transaction but not yet committed"), func(st *broker.ChannelStatus) float64 { return float64(st.Uncommitted) }},
+	{connectionGauge("channel_acks_uncommitted", "Message acknowledgements in a transaction not yet committed"), func(st *broker.ChannelStatus) float64 { return float64(st.UncommittedAcks) }},
+	{connectionGauge("consumer_prefetch", "Limit of unacknowledged messages for each consumer"), func(st *broker.ChannelStatus) float64 { return float64(st.Prefetch) }},
 }
 
 var channelPrefetch = connectionGauge("channel_prefetch", "Deprecated and will be removed in a future version")
@@ -109,9 +92,9 @@ var channelPrefetch = connectionGauge("channel_prefetch", "Deprecated and will b
 var channelFamily = &family{
 	name: "channel_metrics", objects: true, metrics: append(namesOf(channelMetrics), channelPrefetch),
 	collect: func(s *scrape) {
-		s.eachChannel(func(name string, ch *broker.ShownChannel) {
+		s.eachChannel(func(st *broker.ChannelStatus) {
 			for _, m := range channelMetrics {
-				s.put(m.metric, number(ch.Object[m.key]), name)
+				s.put(m.metric, m.of(st), st.Name)
 			}
 		})
 	},
@@ -129,7 +112,7 @@ var channelReductions = connectionCounter("channel_process_reductions_total", "T
 var channelProcessFamily = &family{
 	name: "channel_process_metrics", objects: true, metrics: []*metric{channelReductions},
 	collect: func(s *scrape) {
-		s.eachChannel(func(name string, _ *broker.ShownChannel) { s.put(channelReductions, 0, name) })
+		s.eachChannel(func(st *broker.ChannelStatus) { s.put(channelReductions, 0, st.Name) })
 	},
 }
 
@@ -169,9 +152,9 @@ func countersOfChannels(name string, list []channelCounter) *family {
 		f.metrics = append(f.metrics, m.metric)
 	}
 	f.collect = func(s *scrape) {
-		s.eachChannel(func(name string, ch *broker.ShownChannel) {
+		s.eachChannel(func(st *broker.ChannelStatus) {
 			for _, m := range list {
-				s.put(m.metric, float64(m.of(&ch.Stats)), name)
+				s.put(m.metric, float64(m.of(&st.Stats)), st.Name)
 			}
 		})
 	}

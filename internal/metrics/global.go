@@ -89,7 +89,7 @@ func countPublishers(b *broker.Broker) (n int) {
 		if client == nil {
 			continue
 		}
-		for _, ch := range client.ShowChannels() {
+		for _, ch := range client.ChannelStatuses() {
 			if ch.Stats.Published > 0 {
 				n++
 			}

@@ -152,7 +152,7 @@ var queueFamily = &family{
 			if s.total {
 				return
 			}
-			if at, ok := s.Broker.HeadTimestamp(q.Info).(uint64); ok {
+			if at, ok := s.Broker.HeadTimestamp(q.Info); ok {
 				s.put(headTimestamp, float64(at), vhost, name)
 			}
 		})

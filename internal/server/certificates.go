@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"bartleby.mq/internal/api"
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/listen"
-	"bartleby.mq/internal/session091"
 )
 
 // certificates are those that each kind of listener shows; nil: it has no TLS.
@@ -139,13 +139,13 @@ func (s *Server) expiries() (all []api.Certificates) {
 }
 
 // secured is what a session is told of its client's TLS; nil if there is none.
-func secured(nc net.Conn, login config.CertLogin) *session091.TLS {
+func secured(nc net.Conn, login config.CertLogin) *broker.TLS {
 	c, ok := nc.(*tls.Conn)
 	if !ok {
 		return nil
 	}
 	state := c.ConnectionState()
-	t := &session091.TLS{Protocol: protocolName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
+	t := &broker.TLS{Protocol: protocolName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
 	if len(state.VerifiedChains) == 0 {
 		return t // what nobody has verified names nobody
 	}
@@ -166,7 +166,7 @@ func protocolName(version uint16) string {
 
 // offered are the mechanisms for a client: EXTERNAL only where a certificate names it
 // (BR-2.1).
-func offered(mechanisms []string, t *session091.TLS) []string {
+func offered(mechanisms []string, t *broker.TLS) []string {
 	if t != nil && t.User != "" || !slices.Contains(mechanisms, "EXTERNAL") {
 		return mechanisms
 	}

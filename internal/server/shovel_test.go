@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/shovel"
 	"bartleby.mq/internal/topology"
 )
@@ -83,12 +84,16 @@ func putShovel(t *testing.T, s *Server, name, definition string) {
 	}
 }
 
+func shovelsOf(s *Server) []map[string]any {
+	return s.shovels.Shown(func(message.VHost) bool { return true })
+}
+
 // eventually waits until a condition holds.
 func eventually(t *testing.T, s *Server, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s does not happen; shovels: %v", what, s.shovels.Shown())
+			t.Fatalf("%s does not happen; shovels: %v", what, shovelsOf(s))
 		}
 	}
 }
@@ -110,9 +115,9 @@ func TestShovelsBetweenBrokers(t *testing.T) {
 
 	fill(t, a, "orders", 0, n)
 	putShovel(t, a, "out", `{"src-uri":"amqp://","src-queue":"orders","dest-uri":"`+uri+`","dest-queue":"orders","src-delete-after":"queue-length"}`)
-	eventually(t, a, "the way out", func() bool { return depth(b, "orders") == n && depth(a, "orders") == 0 && len(a.shovels.Shown()) == 0 })
+	eventually(t, a, "the way out", func() bool { return depth(b, "orders") == n && depth(a, "orders") == 0 && len(shovelsOf(a)) == 0 })
 	putShovel(t, a, "in", `{"src-uri":"`+uri+`","src-queue":"orders","dest-uri":"amqp://","dest-queue":"back","src-delete-after":"queue-length"}`)
-	eventually(t, a, "the way back", func() bool { return depth(a, "back") == n && depth(b, "orders") == 0 && len(a.shovels.Shown()) == 0 })
+	eventually(t, a, "the way back", func() bool { return depth(a, "back") == n && depth(b, "orders") == 0 && len(shovelsOf(a)) == 0 })
 	if got := drain(t, a, "back"); fmt.Sprint(got) != fmt.Sprint(all) {
 		t.Errorf("there and back came %v", got)
 	}
@@ -158,7 +163,7 @@ func TestAShovelIsNoWayInFromThisMachine(t *testing.T) {
 			continue // as good
 		}
 		eventually(t, s, "an end", func() bool {
-			l := s.shovels.Shown()
+			l := shovelsOf(s)
 			return len(l) == 1 && l[0]["state"] == "terminated" || depth(s, "secret") == 0
 		})
 		if got := depth(s, "secret"); got != 3 {
@@ -167,7 +172,7 @@ func TestAShovelIsNoWayInFromThisMachine(t *testing.T) {
 		if _, err := s.broker.DeleteParameter("/", shovel.Component, "s"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, s, "the end of the shovel", func() bool { return len(s.shovels.Shown()) == 0 })
+		eventually(t, s, "the end of the shovel", func() bool { return len(shovelsOf(s)) == 0 })
 	}
 }
 
@@ -226,7 +231,7 @@ func TestAShovelFetchesMoreThanItHolds(t *testing.T) {
 	uri := "amqp://guest:guest@" + b.Addresses().AMQP[0].String() + "/%2F"
 	putShovel(t, a, "in", `{"src-uri":"`+uri+`","src-queue":"large","dest-uri":"amqp://","dest-queue":"full","dest-queue-args":{"x-max-length":1,"x-overflow":"reject-publish"}}`)
 	eventually(t, a, "a refusal", func() bool {
-		l := a.shovels.Shown()
+		l := shovelsOf(a)
 		if len(l) != 1 {
 			return false
 		}

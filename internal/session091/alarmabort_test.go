@@ -40,7 +40,7 @@ func TestBR_13_1_ChannelsAreClosedUnderAnAlarm(t *testing.T) {
 			}
 			s.b.SetAlarm(broker.Memory, true)
 			w.send(message)
-			for client.Show()["state"] != "blocked" {
+			for !client.Status().Blocked {
 				runtime.Gosched()
 			}
 			session091.AbortChannel(client, c.closed)

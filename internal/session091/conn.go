@@ -40,7 +40,7 @@ type Options struct {
 	// Anonymous is what ANONYMOUS logs in with, where it is offered (BR-2.1).
 	Anonymous auth.Credentials
 	// TLS is what is known of the client by TLS; nil where it came without.
-	TLS *TLS
+	TLS *broker.TLS
 	// HandshakeTimeout is how long a client may take until it is let in (BR-1.10); 0: 10 s.
 	HandshakeTimeout time.Duration
 	// Opened, if not nil, is called once when the client is let in.
@@ -52,17 +52,6 @@ type Options struct {
 	Release string // our own version
 	// MaxChannelConsumers limits the consumers of a channel; 0: no limit (BR-3.7).
 	MaxChannelConsumers int
-}
-
-// TLS is what the handshake of TLS told of a client, as the management API shows it.
-type TLS struct {
-	Protocol, Cipher string
-	// Subject, Issuer and Validity are of the client's certificate; "" where it showed
-	// none.
-	Subject, Issuer, Validity string
-	// User is the name that a certificate which was verified gives the client, for
-	// EXTERNAL (BR-2.3); "" where it gives none.
-	User string
 }
 
 const (

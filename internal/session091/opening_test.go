@@ -45,10 +45,10 @@ func TestBR_15_15_AConnectionIsShownWhileItOpens(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, c := range listed {
-		if shown := c.Client().Show(); shown["vhost"] != "/" || shown["user"] != "guest" {
-			t.Errorf("shown: %v", shown)
+		if st := c.Client().Status(); st.VHost != "/" || st.User != "guest" {
+			t.Errorf("status: %+v", st)
 		}
-		if channels := c.Client().ShowChannels(); len(channels) > 1 {
+		if channels := c.Client().ChannelStatuses(); len(channels) > 1 {
 			t.Errorf("channels: %v", channels)
 		}
 	}

@@ -35,8 +35,8 @@ func (s *sent) count(it *item) {
 	}
 }
 
-// showStats is both, for the management API. REQUIRES: ch.mu is held.
-func (ch *channel) showStats() broker.ChannelStats {
+// counted is both. REQUIRES: ch.mu is held.
+func (ch *channel) counted() broker.ChannelStats {
 	r, s := &ch.stats, &ch.sent
 	return broker.ChannelStats{
 		Published: r.published.Load(), Confirmed: r.confirmed.Load(), Returned: r.returned.Load(), Dropped: r.dropped.Load(),

@@ -6,6 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/topology"
 )
 
 // What a client gives no value is "undefined" in its properties and in the arguments of its consumers,
@@ -17,12 +18,12 @@ func TestVoidArgumentsOfClients(t *testing.T) {
 	ch := must[*amqp.Channel](t)(nc.Channel())
 	must[amqp.Queue](t)(ch.QueueDeclare("q", true, false, false, false, nil))
 	must[<-chan amqp.Delivery](t)(ch.Consume("q", "", true, false, false, false, amqp.Table{"nothing": nil}))
-	shown := s.b.Connections()[0].Client().Show()["client_properties"].(map[string]any)
+	shown := topology.ArgumentsJSON(s.b.Connections()[0].Client().Status().Properties)
 	if v := shown["nothing"]; v != "undefined" {
 		t.Errorf("the client's property is %v", v)
 	}
 	consumers := s.b.Consumers(s.b.Survey()[0].Info)
-	if len(consumers) != 1 || consumers[0].Arguments["nothing"] != "undefined" {
+	if len(consumers) != 1 || topology.ArgumentsJSON(consumers[0].Arguments)["nothing"] != "undefined" {
 		t.Errorf("the consumers are %+v", consumers)
 	}
 }

@@ -99,7 +99,7 @@ func TestAMessageWithAForbiddenKeyStays(t *testing.T) {
 					t.Fatal(err)
 				}
 				n.wait("the end", n.state("terminated"))
-				if got, _ := n.shovels.Shown()[0]["reason"].(string); !strings.Contains(got, "topic 'yours' in exchange 'amq.topic' in vhost '/' refused for user 'pm'") {
+				if got, _ := n.shown()[0]["reason"].(string); !strings.Contains(got, "topic 'yours' in exchange 'amq.topic' in vhost '/' refused for user 'pm'") {
 					t.Errorf("the reason is %q", got)
 				}
 				if from, to := n.ready("from"), n.ready("to"); from != 2 || to != 1 {

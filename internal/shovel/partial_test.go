@@ -55,7 +55,7 @@ func TestAMessageWithoutATargetDoublesNoOther(t *testing.T) {
 		if attempt > 0 && !n.shovels.Restart("/", "s") {
 			t.Fatal("the shovel is gone")
 		}
-		n.wait("the failure", func() bool { l := n.shovels.Shown(); return len(l) == 1 && l[0]["state"] == "terminated" })
+		n.wait("the failure", func() bool { l := n.shown(); return len(l) == 1 && l[0]["state"] == "terminated" })
 	}
 	if got := arrived(); got != 1 {
 		t.Errorf("the message that can be moved is there %d times, after three attempts", got)

@@ -35,7 +35,7 @@ func (n *node) permit(configure, write, read string) {
 }
 
 func (n *node) state(state string) func() bool {
-	return func() bool { l := n.shovels.Shown(); return len(l) == 1 && l[0]["state"] == state }
+	return func() bool { l := n.shown(); return len(l) == 1 && l[0]["state"] == state }
 }
 
 // Once whoever has set a shovel may not do what it does any more it moves nothing, says why, and is not
@@ -63,7 +63,7 @@ func TestAShovelEndsWithThePermissionsOfItsSetter(t *testing.T) {
 			n.publish("from", 3) // at once: the shovel may not have heard of it
 			for range 2 {
 				n.wait("the end", n.state("terminated"))
-				if got, _ := n.shovels.Shown()[0]["reason"].(string); !strings.Contains(got, c.reason) {
+				if got, _ := n.shown()[0]["reason"].(string); !strings.Contains(got, c.reason) {
 					t.Errorf("the reason is %q, want %q", got, c.reason)
 				}
 				if from, to := n.ready("from"), n.ready("to"); from != 3 || to != 1 {
@@ -83,7 +83,7 @@ func TestAShovelEndsWithThePermissionsOfItsSetter(t *testing.T) {
 			}
 			if name == "user" { // who is called so now has not set it
 				n.wait("the end", n.state("terminated"))
-				if got, _ := n.shovels.Shown()[0]["reason"].(string); got != c.reason {
+				if got, _ := n.shown()[0]["reason"].(string); got != c.reason {
 					t.Errorf("the reason is %q, want %q", got, c.reason)
 				}
 				n.asUser(".*", ".*", ".*")
@@ -159,7 +159,7 @@ func TestAShovelsSetterIsKnownAfterARestart(t *testing.T) {
 		n.publish(string(queue), 1)
 	}
 	n.wait("both", func() bool {
-		l := n.shovels.Shown()
+		l := n.shown()
 		return len(l) == 2 && l[0]["name"] == "own" && l[0]["state"] == "running" && l[1]["state"] == "terminated"
 	})
 	n.wait("the message", func() bool { return n.ready("there") == 1 })

@@ -92,6 +92,11 @@ func (n *node) ready(queue string) int {
 	return q.Messages
 }
 
+// shown are all shovels.
+func (n *node) shown() []map[string]any {
+	return n.shovels.Shown(func(message.VHost) bool { return true })
+}
+
 // wait waits until a condition holds.
 func (n *node) wait(what string, holds func() bool) {
 	n.Helper()
@@ -101,7 +106,7 @@ func (n *node) wait(what string, holds func() bool) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	n.Fatalf("%s does not happen; shovels: %v", what, n.shovels.Shown())
+	n.Fatalf("%s does not happen; shovels: %v", what, n.shown())
 }
 
 // "Move all to": a shovel that ends with the length its source had deletes itself.
@@ -110,7 +115,7 @@ func TestQueueLength(t *testing.T) {
 	n.declare("a")
 	n.publish("a", 1200)
 	n.mustPut("move", `{"src-uri":"amqp:///%2F","src-queue":"a","dest-uri":"amqp:///%2F","dest-queue":"b","src-delete-after":"queue-length"}`)
-	n.wait("the move", func() bool { return n.ready("b") == 1200 && n.ready("a") == 0 && len(n.shovels.Shown()) == 0 })
+	n.wait("the move", func() bool { return n.ready("b") == 1200 && n.ready("a") == 0 && len(n.shown()) == 0 })
 	var found bool
 	n.b.Read(func(s *topology.State, _ *auth.Users) {
 		v, _ := s.VHost("/")
@@ -141,7 +146,7 @@ func TestExchangeToExchange(t *testing.T) {
 	}
 	n.mustPut("s", `{"src-uri":"amqp://","src-exchange":"amq.fanout","dest-uri":"amqp://","dest-exchange":"amq.direct","dest-exchange-key":"k",
 		"dest-add-forward-headers":true,"dest-publish-properties":{"delivery_mode":2,"app_id":"x"}}`)
-	n.wait("the start", func() bool { l := n.shovels.Shown(); return len(l) == 1 && l[0]["state"] == "running" })
+	n.wait("the start", func() bool { l := n.shown(); return len(l) == 1 && l[0]["state"] == "running" })
 	p := broker.Publication{Exchange: []byte("amq.fanout"), Key: []byte("any"), Raw: amqp091.AppendPropsFrom(nil, amqp091.PropertyList{})}
 	if _, err := n.link.PublishOne(&p); err != nil {
 		t.Fatal(err)
@@ -165,11 +170,11 @@ func TestExchangeToExchange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.wait("the count", func() bool { return n.shovels.Shown()[0]["forwarded"] == int64(1) })
+	n.wait("the count", func() bool { return n.shown()[0]["forwarded"] == int64(1) })
 	if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
 		t.Fatal(err)
 	}
-	n.wait("the end", func() bool { return len(n.shovels.Shown()) == 0 })
+	n.wait("the end", func() bool { return len(n.shown()) == 0 })
 }
 
 // A message leaves its source only once its target has it: what a full target
@@ -182,7 +187,7 @@ func TestRefusedStays(t *testing.T) {
 	n.mustPut("s", `{"src-uri":"amqp://","src-queue":"a","dest-uri":"amqp://","dest-queue":"full"}`)
 	n.wait("the target filling", func() bool { return n.ready("full") == 2 })
 	n.wait("that it says so", func() bool {
-		o := n.shovels.Shown()[0]
+		o := n.shown()[0]
 		reason, _ := o["reason"].(string)
 		return o["state"] == "running" && o["blocked_status"] == "flow" && strings.HasPrefix(reason, "the destination refused 3 messages at ")
 	})
@@ -198,10 +203,10 @@ func TestUnreachable(t *testing.T) {
 	n.declare("a")
 	n.mustPut("s", `{"src-uri":"amqp://127.0.0.1:1/","src-queue":"a","dest-uri":"amqp://","dest-queue":"b","reconnect-delay":1}`)
 	n.wait("the failure", func() bool {
-		l := n.shovels.Shown()
+		l := n.shown()
 		return len(l) == 1 && l[0]["state"] == "terminated" && strings.HasPrefix(l[0]["reason"].(string), "failed to connect to source")
 	})
-	o := n.shovels.Shown()[0]
+	o := n.shown()[0]
 	if reason, _ := o["reason"].(string); !strings.HasSuffix(reason, "; tried again every 1s") && o["state"] == "terminated" {
 		t.Errorf("the reason is %q, and does not say that it is tried again", reason)
 	}
@@ -313,7 +318,7 @@ func TestDeletedShovelEndsWhateverItsSourceHas(t *testing.T) {
 			n.publish("a", 20)
 			n.mustPut("s", `{"src-uri":"amqp://","src-queue":"a","src-prefetch-count":10,"dest-uri":"amqp://","dest-queue":"a"}`)
 			n.wait("that each was moved", func() bool {
-				l := n.shovels.Shown()
+				l := n.shown()
 				if len(l) == 0 {
 					return false
 				}
@@ -397,7 +402,7 @@ func TestReasonsTellNothingOfTheMachine(t *testing.T) {
 		name := fmt.Sprint("s", i)
 		n.mustPut(name, `{"src-uri":"`+uri+`","src-queue":"a","dest-uri":"amqp://","dest-queue":"b","reconnect-delay":0}`)
 		n.wait("the failure of "+name, func() bool {
-			l := n.shovels.Shown()
+			l := n.shown()
 			if len(l) != i+1 || l[i]["state"] != "terminated" {
 				return false
 			}
@@ -423,7 +428,7 @@ func TestLocalTargetRefuses(t *testing.T) {
 			if _, err := n.b.DeleteParameter("/", shovel.Component, "move"); err != nil {
 				t.Fatal(err)
 			}
-			n.wait("that the shovel has ended", func() bool { return len(n.shovels.Shown()) == 0 })
+			n.wait("that the shovel has ended", func() bool { return len(n.shown()) == 0 })
 			n.wait("that every message is in one of the queues", func() bool { return n.ready("a")+n.ready("b") == 100 })
 		})
 	}
@@ -435,7 +440,7 @@ func TestADeletedTargetLosesNothing(t *testing.T) {
 	n := start(t)
 	n.declare("a")
 	n.mustPut("s", `{"src-uri":"amqp://","src-queue":"a","dest-uri":"amqp://","dest-queue":"b","reconnect-delay":1}`)
-	n.wait("that it runs", func() bool { l := n.shovels.Shown(); return len(l) == 1 && l[0]["state"] == "running" })
+	n.wait("that it runs", func() bool { l := n.shown(); return len(l) == 1 && l[0]["state"] == "running" })
 	if _, err := n.link.DeleteQueue("b", false, false); err != nil {
 		t.Fatal(err)
 	}

@@ -212,11 +212,13 @@ func (s *Shovels) Restart(vhost message.VHost, name string) bool {
 	return true
 }
 
-// Shown are the shovels as the management API shows them, by virtual host and name.
-func (s *Shovels) Shown() []map[string]any {
+// Shown are the shovels as the management API shows them, by virtual host and name: those of the virtual
+// hosts that sees tells.
+func (s *Shovels) Shown(sees func(message.VHost) bool) []map[string]any {
 	s.mu.Lock()
 	list := slices.Collect(maps.Values(s.workers))
 	s.mu.Unlock()
+	list = slices.DeleteFunc(list, func(w *worker) bool { return !sees(w.vhost) })
 	slices.SortFunc(list, func(a, b *worker) int {
 		if c := strings.Compare(string(a.vhost), string(b.vhost)); c != 0 {
 			return c

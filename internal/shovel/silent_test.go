@@ -107,7 +107,7 @@ func TestAPeerThatFallsSilentHoldsNobodyUp(t *testing.T) {
 			<-silent
 			if name == "publishing" {
 				n.wait("that the shovel publishes", func() bool {
-					l := n.shovels.Shown()
+					l := n.shown()
 					return len(l) == 1 && l[0]["pending"] != nil && l[0]["pending"] != int64(0)
 				})
 			}
@@ -150,7 +150,7 @@ func TestAPeerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 				}
 				n.mustPut("s", `{"src-uri":"amqp://`+from+`","src-queue":"a","dest-uri":"amqp://`+to+`","dest-queue":"b","reconnect-delay":0}`)
 				n.wait("that it is given up", n.state("terminated"))
-				if got, want := n.shovels.Shown()[0]["reason"], "failed to connect to "+end+": the peer has let us in and does not answer"; got != want {
+				if got, want := n.shown()[0]["reason"], "failed to connect to "+end+": the peer has let us in and does not answer"; got != want {
 					t.Errorf("the reason is %q, want %q", got, want)
 				}
 			})

@@ -35,13 +35,9 @@ func TestUncommittedIsShown(t *testing.T) {
 	look := func(when string, unacked int, messages, acks int64) {
 		t.Helper()
 		must[amqp.Queue](t)(ch.QueueDeclarePassive("q", true, false, false, false, nil)) // what came before it is done
-		shown := s.b.Connections()[0].Client().ShowChannels()[0].Object
-		for key, want := range map[string]any{
-			"messages_unacknowledged": unacked, "messages_uncommitted": messages, "acks_uncommitted": acks, "messages_unconfirmed": 0,
-		} {
-			if shown[key] != want {
-				t.Errorf("%s: %s is %v, want %v", when, key, shown[key], want)
-			}
+		st := s.b.Connections()[0].Client().ChannelStatuses()[0]
+		if st.Unacked != unacked || st.Uncommitted != messages || st.UncommittedAcks != acks || st.Unconfirmed != 0 {
+			t.Errorf("%s: %+v, want %d unacknowledged, %d messages and %d acknowledgements uncommitted", when, st, unacked, messages, acks)
 		}
 	}
 	settle := func() {
@@ -81,11 +77,11 @@ func TestWhatIsSentIsShown(t *testing.T) {
 	client := s.b.Connections()[0].Client()
 	_, letGo := session091.StopSending(client) // whoever wrote has counted
 	defer letGo()
-	shown := client.Show()
-	if n, want := shown["send_oct"].(uint64), answers*len(amqp091.AppendMethod(nil, 1, amqp091.ChannelFlowOk{})); n < uint64(want) {
-		t.Errorf("%d bytes are shown as sent, want %d and more", n, want)
+	shown := client.Status()
+	if want := answers * len(amqp091.AppendMethod(nil, 1, amqp091.ChannelFlowOk{})); shown.SentBytes < uint64(want) {
+		t.Errorf("%d bytes are shown as sent, want %d and more", shown.SentBytes, want)
 	}
-	if n := shown["send_cnt"].(uint64); n < answers {
-		t.Errorf("%d writes are shown, want one an answer and more", n)
+	if shown.Writes < answers {
+		t.Errorf("%d writes are shown, want one an answer and more", shown.Writes)
 	}
 }
