@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"slices"
 
 	"bartleby.mq/internal/broker"
@@ -9,52 +8,39 @@ import (
 	"bartleby.mq/internal/topology"
 )
 
-// exchangeInfo is an exchange at one moment.
-type exchangeInfo struct {
-	topology.ExchangeDecl
-	policy, operatorPolicy *topology.Policy
-	stats                  *broker.ExchangeStats
-}
-
-// describeExchange: everything is locked for reading.
-func (s *server) describeExchange(x *topology.Exchange) exchangeInfo {
-	return exchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, s.b.ExchangeStats(x)}
-}
-
 func (s *server) listExchanges(r *request) (any, error) {
-	var infos []exchangeInfo
+	var infos []broker.ExchangeInfo
 	r.eachVHost(func(v *topology.VHost) {
-		v.EachExchange(func(x *topology.Exchange) { infos = append(infos, s.describeExchange(x)) })
+		v.EachExchange(func(x *topology.Exchange) { infos = append(infos, s.b.DescribeExchange(x)) })
 	})
-	slices.SortFunc(infos, func(a, b exchangeInfo) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.Name, b.Name)) })
-	return listOf(infos, func(x exchangeInfo) string { return string(x.Name) }, r.showExchange), nil
+	return listOf(broker.SortExchanges(infos), func(x broker.ExchangeInfo) string { return string(x.Name) }, r.showExchange), nil
 }
 
-func (r *request) showExchange(x exchangeInfo) map[string]any {
+func (r *request) showExchange(x broker.ExchangeInfo) map[string]any {
 	arguments := topology.ArgumentsJSON(x.Arguments)
 	properties := map[string]any{"durable": x.Durable, "auto-delete": x.AutoDelete, "internal": x.Internal}
 	object := map[string]any{
 		"name": string(x.Name), "vhost": string(x.VHost), "type": string(x.Type), "durable": x.Durable,
 		"auto_delete": x.AutoDelete, "internal": x.Internal, "arguments": arguments,
-		"features":                  features(properties, arguments, namedPolicy{"Policy", x.policy}),
+		"features":                  features(properties, arguments, namedPolicy{"Policy", x.Policy}),
 		"user_who_performed_action": x.User,
 	}
-	if x.policy != nil {
-		object["policy"] = x.policy.Name
+	if x.Policy != nil {
+		object["policy"] = x.Policy.Name
 	}
-	if x.operatorPolicy != nil {
-		object["operator_policy"] = x.operatorPolicy.Name
+	if x.OperatorPolicy != nil {
+		object["operator_policy"] = x.OperatorPolicy.Name
 	}
 	r.s.putStats(object, "exchange\x00"+string(x.VHost)+"\x00"+string(x.Name), r.spans(), false,
-		statGroup{"publish_in": x.stats.In.Load(), "publish_out": x.stats.Out.Load()})
+		statGroup{"publish_in": x.Stats.In.Load(), "publish_out": x.Stats.Out.Load()})
 	return object
 }
 
-func (r *request) findExchange() (info exchangeInfo, err error) {
+func (r *request) findExchange() (info broker.ExchangeInfo, err error) {
 	err = notFound
 	r.eachVHost(func(v *topology.VHost) {
 		if x, ok := v.Exchange(r.exchangeName()); ok {
-			info, err = r.s.describeExchange(x), nil
+			info, err = r.s.b.DescribeExchange(x), nil
 		}
 	})
 	return info, err

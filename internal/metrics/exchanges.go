@@ -1,37 +1,20 @@
 package metrics
 
 import (
-	"cmp"
-	"slices"
-	"strings"
-
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/topology"
 )
 
-// shownExchange is an exchange at one moment.
-type shownExchange struct {
-	vhost, name, kind string
-	bindings          int
-	stats             *broker.ExchangeStats
-}
-
-func (s *scrape) exchanges() (list []shownExchange) {
+func (s *scrape) exchanges() (list []broker.ExchangeInfo) {
 	s.Broker.Read(func(state *topology.State, _ *auth.Users) {
 		for _, v := range state.VHosts() {
-			if !s.sees(v.Name) {
-				continue
+			if s.sees(v.Name) {
+				v.EachExchange(func(x *topology.Exchange) { list = append(list, s.Broker.DescribeExchange(x)) })
 			}
-			v.EachExchange(func(x *topology.Exchange) {
-				list = append(list, shownExchange{string(x.VHost), string(x.Name), string(x.Type), x.BindingsFromCount(), s.Broker.ExchangeStats(x)})
-			})
 		}
 	})
-	slices.SortFunc(list, func(a, b shownExchange) int {
-		return cmp.Or(strings.Compare(a.vhost, b.vhost), strings.Compare(a.name, b.name))
-	})
-	return list
+	return broker.SortExchanges(list)
 }
 
 func exchangeCounter(name, help string) *metric { return counter(name, help, "vhost", "exchange") }
@@ -49,13 +32,14 @@ var exchangeFamily = &family{
 	name: "exchange_metrics", objects: true, metrics: []*metric{exchangePublished, exchangeConfirmed, exchangeReturned, exchangeDropped},
 	collect: func(s *scrape) {
 		for _, x := range s.exchanges() {
-			if x.stats.In.Load() == 0 {
+			if x.Stats.In.Load() == 0 {
 				continue
 			}
-			s.put(exchangePublished, float64(x.stats.In.Load()), x.vhost, x.name)
-			s.put(exchangeConfirmed, 0, x.vhost, x.name)
-			s.put(exchangeReturned, float64(x.stats.Returned.Load()), x.vhost, x.name)
-			s.put(exchangeDropped, float64(x.stats.Dropped.Load()), x.vhost, x.name)
+			vhost, name := string(x.VHost), string(x.Name)
+			s.put(exchangePublished, float64(x.Stats.In.Load()), vhost, name)
+			s.put(exchangeConfirmed, 0, vhost, name)
+			s.put(exchangeReturned, float64(x.Stats.Returned.Load()), vhost, name)
+			s.put(exchangeDropped, float64(x.Stats.Dropped.Load()), vhost, name)
 		}
 	},
 }
@@ -79,12 +63,12 @@ var (
 
 var bindingFamily = &family{name: "exchange_bindings", onRequest: true, collect: func(s *scrape) {
 	for _, x := range s.exchanges() {
-		s.put(exchangeBindings, float64(x.bindings), x.vhost, x.name, x.kind)
+		s.put(exchangeBindings, float64(x.Bindings), string(x.VHost), string(x.Name), string(x.Type))
 	}
 }}
 
 var exchangeNameFamily = &family{name: "exchange_names", onRequest: true, collect: func(s *scrape) {
 	for _, x := range s.exchanges() {
-		s.put(exchangeName, 1, x.vhost, x.name, x.kind)
+		s.put(exchangeName, 1, string(x.VHost), string(x.Name), string(x.Type))
 	}
 }}

@@ -107,7 +107,6 @@ func listExchanges(c *call) (any, error) {
 	for _, x := range named(found) {
 		all = append(all, exchange{string(x.Name), string(x.VHost), typeName(x.Type), x.AutoDelete, x.Internal, topology.ArgumentsJSON(x.Arguments)})
 	}
-	slices.SortFunc(all, func(a, b exchange) int { return strings.Compare(a.Name, b.Name) })
 	some, next := cut(p, all, func(x exchange) string { return x.Name })
 	return exchangeList{some, next, p.size}, nil
 }

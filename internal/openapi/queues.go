@@ -2,8 +2,6 @@ package openapi
 
 import (
 	"math"
-	"slices"
-	"strings"
 
 	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/broker"
@@ -123,7 +121,6 @@ func listQueues(c *call) (any, error) {
 	for _, q := range found {
 		all = append(all, queue{string(q.Name), string(q.VHost), c.p["InstanceId"], topology.ArgumentsJSON(q.Arguments), q.AutoDelete, q.Exclusive})
 	}
-	slices.SortFunc(all, func(a, b queue) int { return strings.Compare(a.Name, b.Name) })
 	some, next := cut(p, all, func(q queue) string { return q.Name })
 	return queueList{some, next, p.size}, nil
 }

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 
 	"bartleby.mq/internal/topology"
@@ -26,6 +28,27 @@ func (b *Broker) statsOf(x *topology.Exchange) *ExchangeStats {
 
 // ExchangeStats are the counters of an exchange. REQUIRES: called within Read.
 func (b *Broker) ExchangeStats(x *topology.Exchange) *ExchangeStats { return b.statsOf(x) }
+
+// ExchangeInfo is an exchange at one moment. It may be kept.
+type ExchangeInfo struct {
+	topology.ExchangeDecl
+	// Policy and OperatorPolicy are those in force, or nil.
+	Policy, OperatorPolicy *topology.Policy
+	Bindings               int // it is the source of
+	Stats                  *ExchangeStats
+}
+
+// DescribeExchange takes what is to be known of an exchange out of the topology.
+// REQUIRES: called within Read.
+func (b *Broker) DescribeExchange(x *topology.Exchange) ExchangeInfo {
+	return ExchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, x.BindingsFromCount(), b.statsOf(x)}
+}
+
+// SortExchanges puts exchanges in the order of their virtual hosts and names.
+func SortExchanges(list []ExchangeInfo) []ExchangeInfo {
+	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.Name, b.Name)) })
+	return list
+}
 
 // passage is what a connection has published to one exchange and not counted yet:
 // publishers that share an exchange would otherwise share a cache line for each message.
