@@ -31,7 +31,7 @@ var layers = []struct {
 	{"DISK", []string{"journal", "bodyfile", "store"}, []string{"SAFETY"}, "the disk keeps records and does not know what they mean"},
 	{"CORE", []string{"moment", "message", "change", "routing", "queue", "deadletter", "topology", "auth"}, []string{"BYTES", "CORE"},
 		"the core decides and does nothing: replay, simulation and replication rest on that"},
-	{"RUN", []string{"admission", "bodies", "histories", "partition", "cluster", "broker", "rescue"}, []string{"SAFETY", "BYTES", "DISK", "CORE", "RUN"},
+	{"RUN", []string{"admission", "bodies", "histories", "partition", "cluster", "broker", "definitions", "rescue"}, []string{"SAFETY", "BYTES", "DISK", "CORE", "RUN"},
 		"what runs the core must not know who asked"},
 	{"EDGE", []string{"listen", "session091", "session10", "api", "openapi", "console", "metrics", "shovel"}, []string{"SAFETY", "BYTES", "CORE", "RUN"},
 		"edges translate: the disk is the broker's, and no edge needs another"},

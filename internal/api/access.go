@@ -16,9 +16,6 @@ import (
 // names what its command line does.
 const operator = "rmq-cli"
 
-// internalUser is who imports what the configuration names, as RabbitMQ calls it.
-const internalUser = "rmq-internal"
-
 // admit lets those in who may make the request.
 func (r *request) admit() *failure {
 	if r.rt.access == open {

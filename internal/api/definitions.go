@@ -1,9 +1,16 @@
 package api
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -170,6 +177,28 @@ func (o objectsOfVHosts) put(doc map[string]any) {
 	}
 }
 
+// definitionsText is the document in the body, or in the file of a form (BR-16.5).
+func (r *request) definitionsText() ([]byte, error) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" {
+		return r.raw, nil
+	}
+	parts := multipart.NewReader(bytes.NewReader(r.raw), params["boundary"])
+	for {
+		part, err := parts.NextPart()
+		if err != nil {
+			return nil, badRequest("the form has no file")
+		}
+		if part.FormName() == "file" {
+			text, err := io.ReadAll(part)
+			if err != nil {
+				return nil, badRequest("the form's file cannot be read")
+			}
+			return text, nil
+		}
+	}
+}
+
 func (s *server) importDefinitions(r *request) (any, error) { return nil, s.importFrom(r, "") }
 
 func (s *server) importVHostDefinitions(r *request) (any, error) {
@@ -184,9 +213,12 @@ func (s *server) importFrom(r *request, vhost message.VHost) error {
 	if err != nil {
 		return err
 	}
-	warnings, err := importDefinitions(r.Context(), s.b, text, vhost, r.user, r.identity)
+	warnings, err := definitions.ImportFor(r.Context(), s.b, text, vhost, r.user, r.identity)
 	for _, w := range warnings {
 		s.Logger.Warn("definitions", "warning", w)
+	}
+	if errors.Is(err, definitions.ErrEnded) {
+		return nobodyWaits
 	}
 	return err
 }

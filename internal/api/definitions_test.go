@@ -16,6 +16,7 @@ import (
 	"bartleby.mq/internal/api"
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/topology"
 )
 
@@ -43,14 +44,14 @@ func TestDefinitionsInAForm(t *testing.T) {
 // BR-16.6: keys of mirrored queues are left out with a warning.
 func TestImportWarns(t *testing.T) {
 	n := start(t)
-	warnings, err := api.ImportDefinitions(n.b, []byte(`{"policies":[{"vhost":"/","name":"ha","pattern":"","definition":{"ha-mode":"all"}}]}`))
+	warnings, err := definitions.Import(n.b, []byte(`{"policies":[{"vhost":"/","name":"ha","pattern":"","definition":{"ha-mode":"all"}}]}`))
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "ha-mode") {
 		t.Errorf("warnings %q, error %v", warnings, err)
 	}
 	if l := n.must("GET", "/policies", "").list(t); len(l) != 0 {
 		t.Errorf("policies %v", l)
 	}
-	if _, err := api.ImportDefinitions(n.b, []byte(`{"queues":[{"vhost":"nope","name":"q"}]}`)); err == nil || !strings.Contains(err.Error(), "nope") {
+	if _, err := definitions.Import(n.b, []byte(`{"queues":[{"vhost":"nope","name":"q"}]}`)); err == nil || !strings.Contains(err.Error(), "nope") {
 		t.Errorf("error %v, want one about the virtual host", err)
 	}
 }
@@ -231,7 +232,7 @@ func TestTheOperatorImportsWhatWasExported(t *testing.T) {
 	if w.Code/100 != 2 {
 		t.Errorf("the operator's import: %d %s", w.Code, w.Body)
 	}
-	if _, err := api.ImportDefinitions(n.b, []byte(text)); err != nil {
+	if _, err := definitions.Import(n.b, []byte(text)); err != nil {
 		t.Errorf("the import at the start: %v", err)
 	}
 	n.must("GET", "/queues/%2F/q", "")

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/routing"
 	"bartleby.mq/internal/topology"
 )
@@ -66,7 +67,7 @@ func (s *server) putExchange(r *request) (any, error) {
 		kind = string(routing.Direct)
 	}
 	d.Type = routing.Kind(kind)
-	if err := flags(r.body, flagOf{"durable", &d.Durable}, flagOf{"auto_delete", &d.AutoDelete}, flagOf{"internal", &d.Internal}); err != nil {
+	if err := definitions.Flags(r.body, definitions.Flag{Key: "durable", To: &d.Durable}, definitions.Flag{Key: "auto_delete", To: &d.AutoDelete}, definitions.Flag{Key: "internal", To: &d.Internal}); err != nil {
 		return nil, err
 	}
 	arguments, err := r.object("arguments")

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/topology"
 )
 
@@ -48,6 +49,10 @@ func asFailure(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
 		return f
+	}
+	var malformed *definitions.MalformedError
+	if errors.As(err, &malformed) {
+		return badRequest(malformed.Reason)
 	}
 	var refusal *topology.Error
 	if !errors.As(err, &refusal) {

@@ -12,10 +12,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/amqp091"
-	"bartleby.mq/internal/api"
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/queue"
@@ -272,7 +272,7 @@ var fates = []fate{
 	}, after: func(t *testing.T, c *broker.Connection) { goesBy(t, c, "second") }},
 	{name: "definitions imported", stays: true, used: true, begin: func(l *leaving) func() {
 		return func() {
-			_, err := api.ImportDefinitions(l.b, []byte(`{
+			_, err := definitions.Import(l.b, []byte(`{
 				"users":[{"name":"u","password":"p","tags":["monitoring"],"limits":{"max-channels":9}}],
 				"vhosts":[{"name":"v"},{"name":"w"}],
 				"permissions":[{"user":"u","vhost":"v","configure":"a","write":"b","read":"c"}],

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
 
@@ -79,22 +77,4 @@ func (s *server) deleteUserLimit(r *request) (any, error) {
 		return nil, err
 	}
 	return nil, s.b.ClearUserLimit(r.params["user"], auth.Limit(r.params["limit"]))
-}
-
-// setVHostLimits replaces all limits of a virtual host by those of a JSON object.
-func setVHostLimits(b *broker.Broker, name message.VHost, value any) error {
-	limits, err := asObject(value, "value")
-	if err != nil {
-		return err
-	}
-	return b.SetVHostLimits(name, named[topology.Limit](limits), true)
-}
-
-// named are the values of an object of limits.
-func named[L ~string](object map[string]any) map[L]any {
-	limits := make(map[L]any, len(object))
-	for name, value := range object {
-		limits[L(name)] = value
-	}
-	return limits
 }

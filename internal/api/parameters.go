@@ -1,20 +1,18 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"bartleby.mq/internal/auth"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/topology"
 )
 
-// The components of parameters that are not merely kept: policies and limits of
-// virtual hosts are parameters to RabbitMQ (BR-16.2).
+// Policies and limits of virtual hosts are parameters to RabbitMQ (BR-16.2): see also
+// definitions.OperatorPolicyComponent.
 const (
-	policyComponent         = "policy"
-	operatorPolicyComponent = "operator_policy"
-	vhostLimitsComponent    = "vhost-limits"
-	vhostLimitsName         = "limits"
+	policyComponent = "policy"
+	vhostLimitsName = "limits"
 )
 
 // keptComponents are those RabbitMQ knows besides; others are refused as there.
@@ -47,12 +45,12 @@ func parametersOf(v *topology.RuleSet, component string) (items []map[string]any
 			items = append(items, showParameter(name, policyComponent, p.Name, policyValue(p)))
 		}
 	}
-	if limits := v.Limits; len(limits) > 0 && (component == "" || component == vhostLimitsComponent) {
-		items = append(items, showParameter(name, vhostLimitsComponent, vhostLimitsName, limits))
+	if limits := v.Limits; len(limits) > 0 && (component == "" || component == definitions.VHostLimitsComponent) {
+		items = append(items, showParameter(name, definitions.VHostLimitsComponent, vhostLimitsName, limits))
 	}
-	if component == "" || component == operatorPolicyComponent {
+	if component == "" || component == definitions.OperatorPolicyComponent {
 		for _, p := range v.Policies(true) {
-			items = append(items, showParameter(name, operatorPolicyComponent, p.Name, policyValue(p)))
+			items = append(items, showParameter(name, definitions.OperatorPolicyComponent, p.Name, policyValue(p)))
 		}
 	}
 	for _, p := range v.Parameters(component) {
@@ -99,33 +97,33 @@ func (s *server) putParameter(r *request) (any, error) {
 	switch {
 	case component == policyComponent:
 		return nil, badRequest("policies may not be set using this method")
-	case component == operatorPolicyComponent:
+	case component == definitions.OperatorPolicyComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		body, err := asObject(value, "value")
+		body, err := definitions.Object(value, "value")
 		if err != nil {
 			return nil, err
 		}
 		if err := missingKeys(body, "pattern", "definition"); err != nil {
 			return nil, err
 		}
-		d, err := policyOf(name, body)
+		d, err := definitions.Policy(name, body)
 		if err != nil {
 			return nil, err
 		}
 		return putDone(s.b.PutPolicy(r.vhost(), d, true))
-	case component == vhostLimitsComponent:
+	case component == definitions.VHostLimitsComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		return nil, setVHostLimits(s.b, r.vhost(), value)
+		return nil, definitions.SetVHostLimits(s.b, r.vhost(), value)
 	case component == upstreamComponent && !hasURI(value):
 		return nil, badRequest(fmt.Sprintf("Validation failed\n\nKey \"uri\" not found in %s\n", name))
 	case !keptComponents[component]:
 		return nil, badRequest(fmt.Sprintf("Validation failed\n\ncomponent %s not found\n", component))
 	}
-	text, err := encodeValue(value)
+	text, err := definitions.Encode(value)
 	if err != nil {
 		return nil, err
 	}
@@ -140,16 +138,16 @@ func (s *server) deleteParameter(r *request) (any, error) {
 	switch component {
 	case policyComponent:
 		return nil, badRequest("policies may not be set using this method")
-	case operatorPolicyComponent:
+	case definitions.OperatorPolicyComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
 		return deleteDone(s.b.DeletePolicy(r.vhost(), name, true))
-	case vhostLimitsComponent:
+	case definitions.VHostLimitsComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		return nil, setVHostLimits(s.b, r.vhost(), nil)
+		return nil, definitions.SetVHostLimits(s.b, r.vhost(), nil)
 	}
 	return deleteDone(s.b.DeleteParameter(r.vhost(), component, name))
 }
@@ -187,7 +185,7 @@ func (s *server) putGlobalParameter(r *request) (any, error) {
 }
 
 func (s *server) putGlobal(name string, value any) (bool, error) {
-	text, err := encodeValue(value)
+	text, err := definitions.Encode(value)
 	if err != nil {
 		return false, err
 	}
@@ -196,12 +194,4 @@ func (s *server) putGlobal(name string, value any) (bool, error) {
 
 func (s *server) deleteGlobalParameter(r *request) (any, error) {
 	return deleteDone(s.b.DeleteGlobalParameter(r.params["name"]))
-}
-
-func encodeValue(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, badRequest("not_json")
-	}
-	return text, nil
 }

@@ -1,7 +1,7 @@
 package api
 
 import (
-	"bartleby.mq/internal/erlterm"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/topology"
 )
 
@@ -41,35 +41,12 @@ func (s *server) putPolicy(operator bool) func(*request) (any, error) {
 		if err := s.mustVHost(r.vhost()); err != nil {
 			return nil, vhostMissing
 		}
-		d, err := policyOf(r.params["policy"], r.body)
+		d, err := definitions.Policy(r.params["policy"], r.body)
 		if err != nil {
 			return nil, err
 		}
 		return putDone(s.b.PutPolicy(r.vhost(), d, operator))
 	}
-}
-
-// policyOf reads a policy's object. What is wrong with values of the right type is
-// found out by topology (DL-4.3).
-func policyOf(name string, body map[string]any) (d topology.PolicyDecl, err error) {
-	d = topology.PolicyDecl{Name: name, Priority: body["priority"]}
-	var ok bool
-	if d.Pattern, ok = body["pattern"].(string); !ok {
-		return d, badRequest("Validation failed\n\npattern should be a binary but was " + erlterm.Format(body["pattern"]) + "\n")
-	}
-	definition, err := asObject(body["definition"], "definition")
-	if err != nil {
-		return d, err
-	}
-	d.Definition = definition
-	if v, given := body["apply-to"]; given {
-		text, ok := v.(string)
-		if !ok {
-			return d, badRequest("not_string", v)
-		}
-		d.ApplyTo = topology.ApplyTo(text)
-	}
-	return d, nil
 }
 
 func (s *server) deletePolicy(operator bool) func(*request) (any, error) {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -117,7 +118,7 @@ func readable(s string) string {
 // readProperties turns JSON into raw properties. Unknown names are ignored; so is
 // an empty list, which some clients send for an empty object.
 func readProperties(v any) ([]byte, error) {
-	object, err := asObject(v, "properties")
+	object, err := definitions.Object(v, "properties")
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func readProperties(v any) ([]byte, error) {
 		*p.of(&l) = &text
 	}
 	if v, ok := object["headers"]; ok && v != nil {
-		headers, err := asObject(v, "headers")
+		headers, err := definitions.Object(v, "headers")
 		if err != nil {
 			return nil, err
 		}

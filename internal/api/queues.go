@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
@@ -275,7 +276,7 @@ func showDelayedRetry(d topology.DelayedRetry) string {
 
 func (s *server) putQueue(r *request) (any, error) {
 	d := topology.QueueDecl{Name: r.queueName()}
-	if err := flags(r.body, flagOf{"durable", &d.Durable}, flagOf{"auto_delete", &d.AutoDelete}); err != nil {
+	if err := definitions.Flags(r.body, definitions.Flag{Key: "durable", To: &d.Durable}, definitions.Flag{Key: "auto_delete", To: &d.AutoDelete}); err != nil {
 		return nil, err
 	}
 	arguments, err := r.object("arguments")

@@ -11,6 +11,7 @@ import (
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
@@ -174,7 +175,7 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	}
 	v, err := topology.ParseJSONOf(r.raw, maxBodyValues)
 	if err != nil {
-		return notJSON(err, "not_json")
+		return definitions.NotJSON(err, "not_json")
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -184,20 +185,6 @@ func (r *request) readBody(w http.ResponseWriter) error {
 		return badRequest("invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?")
 	}
 	return badRequest("not_json")
-}
-
-// notJSON is the answer to a text that could not be read: RabbitMQ's reason, or
-// what is too large in it, where RabbitMQ has no such bound.
-func notJSON(err error, reason string) error {
-	var number *topology.NumberError
-	if errors.As(err, &number) {
-		return badRequest(number.Error())
-	}
-	var bound *topology.JSONBoundError
-	if errors.As(err, &bound) {
-		return badRequest(bound.Error())
-	}
-	return badRequest(reason)
 }
 
 // mayBeOfThisType says whether the body's type is one that may be sent. Programs such as curl
@@ -232,17 +219,7 @@ func (r *request) boolean(key string) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	return asBoolean(v)
-}
-
-func asBoolean(v any) (bool, error) {
-	switch v {
-	case true, "true":
-		return true, nil
-	case false, "false":
-		return false, nil
-	}
-	return false, badRequest("not_boolean", v)
+	return definitions.Boolean(v)
 }
 
 // asInteger reads an integer, which may be text: rabbitmqadmin sends it so.
@@ -274,18 +251,6 @@ func (r *request) text(key string) (string, error) {
 func (r *request) flag(name string) bool { return r.URL.Query().Get(name) == "true" }
 
 // object reads an optional object; RabbitMQ takes an empty list for an empty one.
-func (r *request) object(key string) (map[string]any, error) { return asObject(r.body[key], key) }
-
-func asObject(v any, key string) (map[string]any, error) {
-	switch v := v.(type) {
-	case nil:
-		return map[string]any{}, nil
-	case map[string]any:
-		return v, nil
-	case []any:
-		if len(v) == 0 {
-			return map[string]any{}, nil
-		}
-	}
-	return nil, badRequest(fmt.Sprintf("%s must be an object", key))
+func (r *request) object(key string) (map[string]any, error) {
+	return definitions.Object(r.body[key], key)
 }

@@ -1,11 +1,10 @@
 package api
 
 import (
-	"encoding/base64"
 	"slices"
 
 	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/topology"
 )
 
@@ -71,43 +70,15 @@ func (s *server) putUser(r *request) (any, error) {
 	if _, ok := r.body["tags"]; !ok {
 		return nil, badRequest("tags_not_present")
 	}
-	tags, err := asTags(r.body["tags"])
+	tags, err := definitions.Tags(r.body["tags"])
 	if err != nil {
 		return nil, err
 	}
-	hash, err := passwordOf(s.b, r.body)
+	hash, err := definitions.Password(s.b, r.body)
 	if err != nil {
 		return nil, err
 	}
 	return putDone(s.b.PutUser(r.params["user"], hash, tags))
-}
-
-// passwordOf reads the password of a user's object, which may be missing: nobody
-// logs in with it then (BR-15.9).
-func passwordOf(b *broker.Broker, body map[string]any) (auth.PasswordHash, error) {
-	password, hasPassword := body["password"]
-	hash, hasHash := body["password_hash"]
-	switch {
-	case hasPassword && hasHash:
-		return auth.PasswordHash{}, badRequest("both_password_and_password_hash_are_provided")
-	case hasPassword:
-		text, ok := password.(string)
-		if !ok {
-			return auth.PasswordHash{}, badRequest("not_string", password)
-		}
-		return b.HashPassword(text)
-	case hasHash && hash != nil:
-		text, ok := hash.(string)
-		if !ok {
-			return auth.PasswordHash{}, badRequest("not_string", hash)
-		}
-		algorithm, _ := body["hashing_algorithm"].(string)
-		if _, err := base64.StdEncoding.DecodeString(text); err != nil && auth.Algorithm(algorithm) != auth.Argon2id {
-			return auth.PasswordHash{}, badRequest("not_base64", text)
-		}
-		return auth.ImportHash(text, auth.Algorithm(algorithm))
-	}
-	return auth.ImportHash("", "")
 }
 
 func (s *server) deleteUser(r *request) (any, error) {

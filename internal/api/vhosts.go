@@ -2,11 +2,11 @@ package api
 
 import (
 	"net/http"
-	"strings"
 
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/deadletter"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
 )
@@ -103,7 +103,7 @@ func (s *server) putVHost(r *request) (any, error) {
 	if m.Description, err = r.text("description"); err != nil {
 		return nil, err
 	}
-	if m.Tags, err = asTags(r.body["tags"]); err != nil {
+	if m.Tags, err = definitions.Tags(r.body["tags"]); err != nil {
 		return nil, err
 	}
 	queueType, err := r.text("default_queue_type")
@@ -145,27 +145,6 @@ func (s *server) putVHost(r *request) (any, error) {
 		return m
 	}
 	return putDone(s.b.ReviseVHost(r.vhost(), revise, r.identity))
-}
-
-// asTags reads tags, written as a list or as one text with commas (BR-16.6).
-func asTags(v any) ([]string, error) {
-	switch v := v.(type) {
-	case nil:
-		return nil, nil
-	case string:
-		return auth.ParseTags(v), nil
-	case []any:
-		tags := make([]string, 0, len(v))
-		for _, t := range v {
-			text, ok := t.(string)
-			if !ok {
-				return nil, badRequest("not_string", t)
-			}
-			tags = append(tags, strings.TrimSpace(text))
-		}
-		return tags, nil
-	}
-	return nil, badRequest("not_string", v)
 }
 
 func (s *server) deleteVHost(r *request) (any, error) {

@@ -16,8 +16,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"bartleby.mq/internal/api"
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/definitions"
 	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/listen"
 	"bartleby.mq/internal/store"
@@ -63,7 +63,7 @@ func (s *Server) importText(source string, text []byte) error {
 		s.Logger.Info("definitions unchanged, not imported", "source", source)
 		return nil
 	}
-	warnings, err := api.ImportDefinitions(s.broker, text)
+	warnings, err := definitions.Import(s.broker, text)
 	if err != nil {
 		return fmt.Errorf("definitions %s: %w", source, err)
 	}

@@ -1,12 +1,15 @@
-package api
+// Package definitions brings in what files of definitions declare: it reads the JSON forms in which
+// RabbitMQ writes users, virtual hosts, policies and the rest, and applies them to a broker in the
+// order in which one needs the other. The management API reads the bodies of requests with the
+// same functions.
+//
+// It owns no state, and neither finds nor fetches files.
+package definitions
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"mime"
-	"mime/multipart"
 	"strings"
 
 	"bartleby.mq/internal/auth"
@@ -17,35 +20,21 @@ import (
 	"bartleby.mq/internal/topology"
 )
 
-// definitionsText is the document in the body, or in the file of a form (BR-16.5).
-func (r *request) definitionsText() ([]byte, error) {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "multipart/form-data" {
-		return r.raw, nil
-	}
-	parts := multipart.NewReader(bytes.NewReader(r.raw), params["boundary"])
-	for {
-		part, err := parts.NextPart()
-		if err != nil {
-			return nil, badRequest("the form has no file")
-		}
-		if part.FormName() == "file" {
-			text, err := io.ReadAll(part)
-			if err != nil {
-				return nil, badRequest("the form's file cannot be read")
-			}
-			return text, nil
-		}
-	}
-}
+// internalUser is who imports what the configuration names, as RabbitMQ calls it.
+const internalUser = "rmq-internal"
 
-// ImportDefinitions makes what a definitions file holds (BR-16.4): it adds what is
+// ErrEnded is the end of an import for which nobody waits any more.
+var ErrEnded = errors.New("the import was ended before all was imported")
+
+// Import makes what a definitions file holds (BR-16.4): it adds what is
 // missing, replaces users, permissions, policies and parameters, and leaves
 // queues and exchanges there are as they are. The first thing refused ends it; what
 // came before stays. Parameters that are acted upon come last, as they may be refused for whose
 // they would be: all that they are about is there then. warnings tell what was left out on purpose.
-func ImportDefinitions(b *broker.Broker, text []byte) (warnings []string, err error) {
-	return importDefinitions(context.Background(), b, text, "", internalUser, nil)
+//
+// An error is a *MalformedError, or the broker's.
+func Import(b *broker.Broker, text []byte) (warnings []string, err error) {
+	return ImportFor(context.Background(), b, text, "", internalUser, nil)
 }
 
 // importer is one import.
@@ -57,16 +46,17 @@ type importer struct {
 	warnings []string
 }
 
-// importDefinitions imports as user. by is whom parameters are set for and who makes virtual hosts, nil for whoever runs
-// the node, who has no permissions because he needs none. It ends between two objects when ctx does.
-func importDefinitions(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
+// ImportFor is Import as user, into one virtual host; "": each object names its own. by is whom
+// parameters are set for and who makes virtual hosts, nil for whoever runs the node, who has no permissions because he needs
+// none. It ends between two objects, with ErrEnded, when ctx does.
+func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
 	v, err := topology.ParseJSON(text)
 	if err != nil {
-		return nil, notJSON(err, "failed_to_parse_json")
+		return nil, NotJSON(err, "failed_to_parse_json")
 	}
 	doc, ok := v.(map[string]any)
 	if !ok {
-		return nil, badRequest("not_json")
+		return nil, malformed("not_json")
 	}
 	im := &importer{b: b, user: user, by: by, vhost: vhost}
 	type step struct {
@@ -88,15 +78,15 @@ func importDefinitions(ctx context.Context, b *broker.Broker, text []byte, vhost
 	for _, s := range steps {
 		list, ok := doc[s.key].([]any)
 		if !ok && doc[s.key] != nil {
-			return im.warnings, badRequest(s.key + " must be a list")
+			return im.warnings, malformed(s.key + " must be a list")
 		}
 		for _, v := range list {
 			object, ok := v.(map[string]any)
 			if !ok {
-				return im.warnings, badRequest(s.key + " must be a list of objects")
+				return im.warnings, malformed(s.key + " must be a list of objects")
 			}
 			if ctx.Err() != nil {
-				return im.warnings, nobodyWaits
+				return im.warnings, ErrEnded
 			}
 			if err := s.each(object); err != nil {
 				return im.warnings, err
@@ -114,40 +104,22 @@ func (im *importer) warn(format string, args ...any) {
 func (im *importer) name(o map[string]any, key string) (string, error) {
 	text, ok := o[key].(string)
 	if !ok {
-		return "", badRequest(fmt.Sprintf("[{key_missing,%s}]", key))
+		return "", malformed(fmt.Sprintf("[{key_missing,%s}]", key))
 	}
 	return text, nil
 }
 
-// textOf and flagOf say where a value of an object goes.
-type (
-	textOf struct {
-		key string
-		to  *string
-	}
-	flagOf struct {
-		key string
-		to  *bool
-	}
-)
+// textOf says where a string of an object goes.
+type textOf struct {
+	key string
+	to  *string
+}
 
 // names reads strings that must be there.
 func (im *importer) names(o map[string]any, texts ...textOf) (err error) {
 	for _, t := range texts {
 		if *t.to, err = im.name(o, t.key); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// flags reads booleans that may be left out.
-func flags(o map[string]any, list ...flagOf) (err error) {
-	for _, f := range list {
-		if value, ok := o[f.key]; ok {
-			if *f.to, err = asBoolean(value); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -166,7 +138,7 @@ func (im *importer) in(o map[string]any) (message.VHost, error) {
 	exists := false
 	im.b.Read(func(s *topology.State, _ *auth.Users) { _, exists = s.VHost(v) })
 	if !exists {
-		return "", badRequest(fmt.Sprintf("Please create virtual host %q prior to importing definitions.", v))
+		return "", malformed(fmt.Sprintf("Please create virtual host %q prior to importing definitions.", v))
 	}
 	return v, nil
 }
@@ -176,25 +148,25 @@ func (im *importer) importUser(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	tags, err := asTags(o["tags"])
+	tags, err := Tags(o["tags"])
 	if err != nil {
 		return err
 	}
-	hash, err := passwordOf(im.b, o)
+	hash, err := Password(im.b, o)
 	if err != nil {
 		return err
 	}
 	if _, err := im.b.PutUser(name, hash, tags); err != nil {
 		return err
 	}
-	limits, err := asObject(o["limits"], "limits")
+	limits, err := Object(o["limits"], "limits")
 	if err != nil {
 		return err
 	}
 	if len(limits) == 0 {
 		return nil
 	}
-	return im.b.SetUserLimits(name, named[auth.Limit](limits))
+	return im.b.SetUserLimits(name, Limits[auth.Limit](limits))
 }
 
 func (im *importer) importVHost(o map[string]any) error {
@@ -202,7 +174,7 @@ func (im *importer) importVHost(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	about, err := asObject(o["metadata"], "metadata")
+	about, err := Object(o["metadata"], "metadata")
 	if err != nil {
 		return err
 	}
@@ -213,7 +185,7 @@ func (im *importer) importVHost(o map[string]any) error {
 	}
 	var m topology.Metadata
 	m.Description, _ = about["description"].(string)
-	if m.Tags, err = asTags(about["tags"]); err != nil {
+	if m.Tags, err = Tags(about["tags"]); err != nil {
 		return err
 	}
 	if t, _ := about["default_queue_type"].(string); t != "undefined" {
@@ -221,7 +193,7 @@ func (im *importer) importVHost(o map[string]any) error {
 	}
 	profile, _ := about["profile"].(string)
 	m.Profile = deadletter.Profile(profile)
-	if err := flags(about, flagOf{"protected_from_deletion", &m.Protected}); err != nil {
+	if err := Flags(about, Flag{"protected_from_deletion", &m.Protected}); err != nil {
 		return err
 	}
 	_, saysProtected := about["protected_from_deletion"]
@@ -236,14 +208,14 @@ func (im *importer) importVHost(o map[string]any) error {
 	if _, err := im.b.ReviseVHost(message.VHost(name), revise, im.by); err != nil {
 		return err
 	}
-	limits, err := asObject(o["limits"], "limits")
+	limits, err := Object(o["limits"], "limits")
 	if err != nil {
 		return err
 	}
 	if len(limits) == 0 {
 		return nil
 	}
-	return im.b.SetVHostLimits(message.VHost(name), named[topology.Limit](limits), false)
+	return im.b.SetVHostLimits(message.VHost(name), Limits[topology.Limit](limits), false)
 }
 
 func (im *importer) permission(o map[string]any) error {
@@ -295,15 +267,15 @@ func (im *importer) exchange(o map[string]any) error {
 		return err
 	}
 	d := topology.ExchangeDecl{Name: message.ExchangeName(name), Type: routing.Kind(kind)}
-	if err := flags(o, flagOf{"durable", &d.Durable}, flagOf{"auto_delete", &d.AutoDelete}, flagOf{"internal", &d.Internal}); err != nil {
+	if err := Flags(o, Flag{"durable", &d.Durable}, Flag{"auto_delete", &d.AutoDelete}, Flag{"internal", &d.Internal}); err != nil {
 		return err
 	}
-	arguments, err := asObject(o["arguments"], "arguments")
+	arguments, err := Object(o["arguments"], "arguments")
 	if err != nil {
 		return err
 	}
 	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
-		return badRequest(err.Error())
+		return malformed(err.Error())
 	}
 	_, err = im.b.AsOperator(im.user, v).DeclareExchange(d)
 	return declared(err)
@@ -321,7 +293,7 @@ func (im *importer) has(name message.VHost, test func(*topology.VHost) bool) (ha
 // declared gives the refusal of a declaration the form that imports have (BR-16.5).
 func declared(err error) error {
 	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.PreconditionFailed {
-		return badRequest("precondition_failed: " + refusal.Text)
+		return malformed("precondition_failed: " + refusal.Text)
 	}
 	return err
 }
@@ -339,10 +311,10 @@ func (im *importer) queue(o map[string]any) error {
 		return nil
 	}
 	d := topology.QueueDecl{Name: message.QueueName(name)}
-	if err := flags(o, flagOf{"durable", &d.Durable}, flagOf{"auto_delete", &d.AutoDelete}); err != nil {
+	if err := Flags(o, Flag{"durable", &d.Durable}, Flag{"auto_delete", &d.AutoDelete}); err != nil {
 		return err
 	}
-	arguments, err := asObject(o["arguments"], "arguments")
+	arguments, err := Object(o["arguments"], "arguments")
 	if err != nil {
 		return err
 	}
@@ -350,7 +322,7 @@ func (im *importer) queue(o map[string]any) error {
 		arguments["x-queue-type"] = kind
 	}
 	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
-		return badRequest(err.Error())
+		return malformed(err.Error())
 	}
 	_, err = im.b.AsOperator(im.user, v).DeclareQueue(d)
 	return declared(err)
@@ -373,7 +345,7 @@ func (im *importer) binding(o map[string]any) error {
 		im.warn("a binding of exchange '%s' in vhost '%s' is left out: there is none of that name", source, v)
 		return nil
 	}
-	arguments, err := asObject(o["arguments"], "arguments")
+	arguments, err := Object(o["arguments"], "arguments")
 	if err != nil {
 		return err
 	}
@@ -384,11 +356,11 @@ func (im *importer) binding(o map[string]any) error {
 		d.DestinationKind = topology.ExchangeResource
 	}
 	if d.Arguments, err = topology.ParseArguments(voided(arguments)); err != nil {
-		return badRequest(err.Error())
+		return malformed(err.Error())
 	}
 	_, err = im.b.AsOperator(im.user, v).Bind(d)
 	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.NotFound {
-		return badRequest(refusal.Text)
+		return malformed(refusal.Text)
 	}
 	return declared(err)
 }
@@ -420,7 +392,7 @@ func (im *importer) policy(o map[string]any) error {
 
 // putPolicy leaves out the keys of mirrored queues, which old files have (BR-16.6).
 func (im *importer) putPolicy(v message.VHost, name string, o map[string]any, operatorPolicy bool) error {
-	d, err := policyOf(name, o)
+	d, err := Policy(name, o)
 	if err != nil {
 		return err
 	}
@@ -440,7 +412,7 @@ func (im *importer) putPolicy(v message.VHost, name string, o map[string]any, op
 // about adds to a refusal whose it is (BR-16.5).
 func (im *importer) about(err error, v message.VHost, name string) error {
 	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.Invalid {
-		return badRequest(fmt.Sprintf("%s (vhost: %q key: %q)", refusal.Text, v, name))
+		return malformed(fmt.Sprintf("%s (vhost: %q key: %q)", refusal.Text, v, name))
 	}
 	return err
 }
@@ -459,14 +431,14 @@ func (im *importer) parameter(o map[string]any) error {
 		return err
 	}
 	switch component {
-	case operatorPolicyComponent:
-		value, err := asObject(o["value"], "value")
+	case OperatorPolicyComponent:
+		value, err := Object(o["value"], "value")
 		if err != nil {
 			return err
 		}
 		return im.putPolicy(v, name, value, true)
-	case vhostLimitsComponent:
-		return im.about(setVHostLimits(im.b, v, o["value"]), v, name)
+	case VHostLimitsComponent:
+		return im.about(SetVHostLimits(im.b, v, o["value"]), v, name)
 	}
 	if im.b.HandlesParameters(component) {
 		return nil // see handledParameter
@@ -488,7 +460,7 @@ func (im *importer) handledParameter(o map[string]any) error {
 }
 
 func (im *importer) putParameter(v message.VHost, component, name string, o map[string]any) error {
-	text, err := encodeValue(o["value"])
+	text, err := Encode(o["value"])
 	if err != nil {
 		return err
 	}
@@ -504,7 +476,7 @@ func (im *importer) globalParameter(o map[string]any) error {
 	if name == broker.ClusterIDParameter {
 		return nil // another cluster's
 	}
-	text, err := encodeValue(o["value"])
+	text, err := Encode(o["value"])
 	if err != nil {
 		return err
 	}
