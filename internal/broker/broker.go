@@ -408,6 +408,11 @@ func (b *Broker) change(f func() error) error {
 	}
 }
 
+// changing changes declarations once all permissions that f asks for are known.
+func (c *Connection) changing(f func() error) error {
+	return c.decided(func() error { return c.b.change(f) })
+}
+
 // mutate runs f and returns what is to be waited for.
 func (b *Broker) mutate(f func() error) (ticket uint64, err error) {
 	b.topo.Lock()

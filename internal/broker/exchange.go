@@ -5,8 +5,67 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/topology"
 )
+
+// DeclareExchange declares an exchange (BR-5); created says whether it is new.
+func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err error) {
+	d.VHost, d.User = c.VHost, c.User
+	err = c.decided(func() error {
+		created, err = c.declareExchange(d)
+		return err
+	})
+	return created, err
+}
+
+func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err error) {
+	// Most declarations are of what is there: they cost no exclusive lock.
+	var x *topology.Exchange
+	ticket := c.b.glance(func() { x, err = c.b.state.CheckExchange(d, c.permit) })
+	if x != nil || err != nil {
+		return false, cmp.Or(c.b.await(ticket), err)
+	}
+	if err := d.EncodeArguments(); err != nil {
+		return false, err
+	}
+	err = c.b.change(func() error {
+		_, created, err = c.b.state.DeclareExchange(d, c.permit)
+		return err
+	})
+	return created, err
+}
+
+// PassiveExchange asks for an exchange (BR-5.6).
+func (c *Connection) PassiveExchange(name message.ExchangeName) error {
+	return c.decided(func() error { return c.passiveExchange(name) })
+}
+
+func (c *Connection) passiveExchange(name message.ExchangeName) (err error) {
+	failed := c.b.look(func() { err = c.seeExchange(name) })
+	return cmp.Or(failed, err)
+}
+
+// seeExchange is PassiveExchange. REQUIRES: topo is held.
+func (c *Connection) seeExchange(name message.ExchangeName) error {
+	name = topology.CleanName(name) // the permission is asked for what is found
+	_, err := c.b.state.PassiveExchange(c.VHost, name)
+	if name == "" {
+		return err // refused whoever asks (BR-5.3)
+	}
+	if denied := c.anyPermission(topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); denied != nil {
+		return denied
+	}
+	return err
+}
+
+// DeleteExchange deletes an exchange (BR-5.9).
+func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) error {
+	return c.changing(func() error {
+		_, err := c.b.state.DeleteExchange(c.VHost, name, ifUnused, c.permit)
+		return err
+	})
+}
 
 // ExchangeStats count what was published to an exchange since it was declared or
 // the node started (BR-15.13).

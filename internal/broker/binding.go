@@ -1,0 +1,39 @@
+package broker
+
+import "bartleby.mq/internal/topology"
+
+// Bind makes a binding (BR-6.1).
+func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
+	d.VHost, d.Owner = c.VHost, c.owner
+	if err := d.EncodeArguments(); err != nil {
+		return false, err
+	}
+	err = c.changing(func() error {
+		_, created, err = c.b.state.Bind(d, c.permit)
+		return err
+	})
+	return created, err
+}
+
+// Unbind removes a binding (BR-6.2).
+func (c *Connection) Unbind(d topology.BindingDecl) error {
+	d.VHost, d.Owner = c.VHost, c.owner
+	d.Identify()
+	return c.changing(func() error {
+		_, err := c.b.state.Unbind(d, c.permit)
+		return err
+	})
+}
+
+// BindAs makes a binding like Bind and returns it, or the one there is.
+func (c *Connection) BindAs(d topology.BindingDecl) (b *topology.Binding, err error) {
+	d.VHost, d.Owner = c.VHost, c.owner
+	if err := d.EncodeArguments(); err != nil {
+		return nil, err
+	}
+	err = c.changing(func() error {
+		b, _, err = c.b.state.Bind(d, c.permit)
+		return err
+	})
+	return b, err
+}
