@@ -51,7 +51,7 @@ func TestBR_9_2_TheArgumentsOfConsumersTakeLittle(t *testing.T) {
 	if len(attached) != consumers+1 {
 		t.Fatalf("there are %d consumers", len(attached))
 	}
-	for at, want := range map[int]string{0: "map[000:undefined 001:undefined", consumers: "map[l:[1 text] n:undefined]"} {
+	for at, want := range map[int]string{0: "[{000 <nil>} {001 <nil>}", consumers: "[{l [1 text]} {n <nil>}]"} {
 		if shown := fmt.Sprint(attached[at].Target.(broker.Informant).Info().Arguments); !strings.HasPrefix(shown, want) {
 			t.Errorf("the arguments %s are shown, want %s", shown, want)
 		}
