@@ -37,26 +37,29 @@ type newEntry struct {
 // it. REQUIRES: t is held, and not gone.
 func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 	h.touch(t)
-	e := a.entry
+	e, body := &a.entry, a.entry.Body // not copied for each of very many
 	if a.rec != nil {
 		e.Size, e.Logged = t.size(a.rec), t.logs(a.rec.Persistent())
 	}
-	n.bodies.Retain(e.Body, 1)
-	n.bodies.Retain(e.History, 1)
+	n.bodies.Retain(body, 1)
+	if e.History != 0 {
+		n.bodies.Retain(e.History, 1)
+	}
 	if a.stays && t.m.Consumers() == 0 {
 		e.Body, _ = n.bodies.Cool(e.Body) // nobody waits for it: it goes on being on disk only
 	}
 	var id queue.ID
 	switch a.how {
 	case enqueued:
-		id, result = t.m.Enqueue(h.now, &e)
+		id, result = t.m.Enqueue(h.now, e)
 	case forced:
-		id, result = t.m.Force(h.now, &e)
+		id, result = t.m.Force(h.now, e)
 	case imposed:
-		id, result = t.m.Impose(h.now, &e)
+		id, result = t.m.Impose(h.now, e)
 	}
-	if result == queue.Refused {
-		n.bodies.Release(e.Body)
+	taken := e.Body
+	if e.Body = body; result == queue.Refused {
+		n.bodies.Release(taken)
 		n.bodies.Release(e.History)
 		return result
 	}
