@@ -240,7 +240,7 @@ func (m *Machine) RestoreMeta(b []byte) error {
 		}
 	}
 	for range r.count(1) {
-		m.returns = append(m.returns, ID(r.uint()))
+		m.returns, m.ghosts = append(m.returns, ID(r.uint())), true
 	}
 	if hash := r.uint(); m.pages.Hash != nil {
 		m.hash = hash

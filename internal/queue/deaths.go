@@ -251,7 +251,11 @@ func (m *Machine) Tell(id ID) (d Death, ok bool) {
 	if s == nil || s.reason == 0 {
 		return Death{}, false
 	}
-	s.told = true
+	if !s.told { // it is saved in another state from now on
+		m.touchEntry(p, i)
+		p.altered()
+		m.sideOf(p, i).told = true
+	}
 	return m.death(id, p, i), true
 }
 

@@ -110,6 +110,7 @@ type Machine struct {
 	returns []ID          // entries in stateReturned, and some that were
 	strays  map[ID]uint32 // of returns, those that were, and when: before which Rest
 	rests   uint32        // how often KeepRest was called
+	ghosts  bool          // returns may have entries that never were, as what is not logged ends with its process (RestoreMeta)
 	sides   sides
 	cs      consumers
 

@@ -57,6 +57,7 @@ func (m *Machine) KeepRest() *Rest {
 
 // newRest notes what is there, but for consumers and returned entries.
 func (m *Machine) newRest() *Rest {
+	m.dropGhosts()
 	r := &Rest{
 		m: m, refusing: m.refusing, born: m.born, lastUse: m.lastUse, next: make([]uint64, len(m.lanes)),
 		count: m.cs.count, slots: len(m.cs.slots), listed: m.returns,
@@ -273,6 +274,21 @@ func (m *Machine) unstray(id ID) {
 	}
 }
 
+// dropGhosts takes out of the returns list what is not there.
+func (m *Machine) dropGhosts() {
+	if !m.ghosts {
+		return
+	}
+	m.ghosts = false
+	m.returns = slices.DeleteFunc(m.returns, func(id ID) bool {
+		if _, stray := m.strays[id]; stray {
+			return false
+		}
+		p, i := m.find(id)
+		return p == nil || p.state(i) != stateReturned
+	})
+}
+
 // dropReturns empties the returns list, of which no entry is there any more.
 func (m *Machine) dropReturns() {
 	if m.cs.rest != nil {
@@ -280,5 +296,5 @@ func (m *Machine) dropReturns() {
 			m.unstray(id)
 		}
 	}
-	m.returns, m.strays = nil, nil
+	m.returns, m.strays, m.ghosts = nil, nil, false
 }

@@ -118,7 +118,7 @@ func (m *Machine) RestoreRest(b []byte, made func(*Consumer)) (rest []byte, err 
 			r.bad = r.bad || next >= 1<<seqBits
 		}
 	}
-	m.returns, m.strays, m.dying, m.unread = m.readIDs(&r, stateReturned), nil, nil, nil
+	m.returns, m.strays, m.ghosts, m.dying, m.unread = m.readIDs(&r, stateReturned), nil, false, nil, nil
 	for _, id := range m.readIDs(&r, stateDying) {
 		m.dying = append(m.dying, dying{id: id})
 		m.died++

@@ -62,7 +62,7 @@ func TestEveryFileOfAStoreWithAShortLog(t *testing.T) {
 	whole := checkpointed(t, 40)
 	b, c := start(t, whole)
 	for range 50 {
-		long := amqp091.Table{{Key: "long", Value: strings.Repeat("x", 120<<10)}}
+		long := amqp091.Table{{Key: "long", Value: strings.Repeat("x", 60<<10)}}
 		if _, err := c.DeclareQueue(topology.QueueDecl{Name: "long", Durable: true, Arguments: long}); err != nil {
 			t.Fatal(err)
 		}
