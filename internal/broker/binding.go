@@ -5,9 +5,7 @@ import "bartleby.mq/internal/topology"
 // Bind makes a binding (BR-6.1).
 func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
 	d.VHost, d.Owner = c.VHost, c.owner
-	if err := d.EncodeArguments(); err != nil {
-		return false, err
-	}
+	d.EncodeArguments()
 	err = c.changing(func() error {
 		_, created, err = c.b.state.Bind(d, c.permit)
 		return err
@@ -28,9 +26,7 @@ func (c *Connection) Unbind(d topology.BindingDecl) error {
 // BindAs makes a binding like Bind and returns it, or the one there is.
 func (c *Connection) BindAs(d topology.BindingDecl) (b *topology.Binding, err error) {
 	d.VHost, d.Owner = c.VHost, c.owner
-	if err := d.EncodeArguments(); err != nil {
-		return nil, err
-	}
+	d.EncodeArguments()
 	err = c.changing(func() error {
 		b, _, err = c.b.state.Bind(d, c.permit)
 		return err

@@ -215,8 +215,9 @@ func (q *Queue) Returned(id queue.ID, n queue.Counts, notBefore int64) {
 
 // TimedOut implements queue.Sink.
 func (q *Queue) TimedOut(c *queue.Consumer, n int) {
-	h := q.part.hold
-	h.timeouts = append(h.timeouts, timeout{q, c, n})
+	if h := q.part.hold; n > 0 {
+		h.timeouts = append(h.timeouts, timeout{q, c, n})
+	}
 }
 
 func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {

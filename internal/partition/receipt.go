@@ -61,9 +61,6 @@ func (p *Pending) Ran(op *Op) {
 	p.ran = true
 }
 
-// RanNowhere notes that there is nothing to be run: it goes to no queue.
-func (p *Pending) RanNowhere() { p.ran = true }
-
 // Answer notes what a group says.
 func (p *Pending) Answer(refused bool) {
 	p.waits--

@@ -73,7 +73,7 @@ func (r *replica) Returned(queue.ID, queue.Counts, int64) {}
 func (r *replica) TimedOut(c *queue.Consumer, n int) {
 	q := (*Queue)(r)
 	h := q.part.hold
-	if c.Target != nil {
+	if c.Target != nil && n > 0 {
 		h.timeouts = append(h.timeouts, timeout{q, c, n})
 	}
 	if s := q.part.group.consumers[c.Number]; s != nil {

@@ -41,7 +41,8 @@ type Sink interface {
 	Returned(id ID, r Counts, notBefore int64)
 	// TimedOut is called for a consumer that left n deliveries unsettled for too
 	// long; they are back in the queue (DL-12.7). Where that took several calls of
-	// Tick, it is called once, in the last of them.
+	// Tick, it is called once, in the last of them. n is 0 where it need not be told, and
+	// is nobody any more (Consumer.Idle).
 	TimedOut(c *Consumer, n int)
 }
 

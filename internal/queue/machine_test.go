@@ -287,7 +287,11 @@ func (p *pair) Returned(id ID, n Counts, notBefore int64) {
 
 func (p *pair) Ended(ID, deadletter.Reason, bool) { p.ended++ }
 
-func (p *pair) TimedOut(c *Consumer, n int) { p.note("timed out %s %d", c.Tag, n) }
+func (p *pair) TimedOut(c *Consumer, n int) {
+	if n > 0 {
+		p.note("timed out %s %d", c.Tag, n)
+	}
+}
 
 // Commands.
 

@@ -115,7 +115,7 @@ func (r *Rest) strayed(in uint32) bool { return in != 0 && in <= r.version }
 
 // touch is called before something of c changes that a Rest has.
 func (cs *consumers) touch(c *Consumer) {
-	if r := cs.rest; r != nil && c.kept != r.version {
+	if r := cs.rest; r != nil && c.kept != r.version && c.slot != 0 {
 		c.kept = r.version
 		r.add(c)
 	}

@@ -631,7 +631,7 @@ func (c *conn) end(cause error) {
 	}
 	c.flushOps()
 	c.closeChannels()
-	if c.link != nil {
+	if len(c.confirming) > 0 { // else nobody waits
 		_ = c.link.Await(c.receipt)
 	}
 	close(c.ended)

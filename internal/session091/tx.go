@@ -132,6 +132,9 @@ func (ch *channel) txCommit() error {
 		return err
 	}
 	c := ch.c
+	if over, err := c.over(); over {
+		return err // a get that cannot be read has ended the connection: what was to be settled of it may be missing
+	}
 	t.arrange()
 	ops := t.ops
 	t.ops = nil // the messages are not ours any more, whatever fails from here on

@@ -74,14 +74,20 @@ const (
 	// no alarm keeps a client from declaring more, and a value of three bytes takes twenty times as many when it is decoded.
 	maxArguments      = 64 << 10
 	maxArgumentValues = 1024
+	// queueTypeBytes is what x-queue-type takes at most of those that are known.
+	queueTypeBytes = 1 + len("x-queue-type") + 1 + 4 + len("classic")
 )
 
 // CheckArguments refuses arguments that are too deep, too large or too many to be kept with what is declared.
 func CheckArguments(t amqp091.Table) error {
-	if err := checkTable(t, maxArguments); err != nil {
+	values, most := values(t), maxArguments
+	if _, ok := t.Get("x-queue-type"); ok { // which every queue has that is exported, whether it was declared with it or not
+		values, most = values-1, maxArguments+queueTypeBytes
+	}
+	if err := checkTable(t, most); err != nil {
 		return Refuse(PreconditionFailed, "invalid %s", err)
 	}
-	if n := values(t); n > maxArgumentValues {
+	if n := values; n > maxArgumentValues {
 		return Refuse(PreconditionFailed, "invalid arguments of %d values, %d at most", n, maxArgumentValues)
 	}
 	return nil

