@@ -70,7 +70,11 @@ func TestRefusalOfAHeldDeathOutlivesTheProcess(t *testing.T) {
 					<-answeredc
 				}
 				w.n.Configure(w.queues["full"], queue.Unlimited(), DeadLetter{})
-				w.n.RetryAllHeld()
+				w.await("it has gone on", func() bool { // somebody else may be at it already
+					w.n.RetryAllHeld()
+					w.n.SettleAll()
+					return w.n.Counts(w.queues["full"]).Ready > 0 && w.n.Counts(w.queues["far"]).Ready > 0
+				})
 				w.stop()
 				if n := w.queues["full"].m.Totals().Ready; n != 1 {
 					t.Errorf("it is %d times in the queue that was full, want once", n)
