@@ -4,13 +4,24 @@ import "bartleby.mq/internal/topology"
 
 // Bind makes a binding (BR-6.1).
 func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
+	_, created, err = c.bind(d)
+	return created, err
+}
+
+// BindAs makes a binding like Bind and returns it, or the one there is.
+func (c *Connection) BindAs(d topology.BindingDecl) (b *topology.Binding, err error) {
+	b, _, err = c.bind(d)
+	return b, err
+}
+
+func (c *Connection) bind(d topology.BindingDecl) (b *topology.Binding, created bool, err error) {
 	d.VHost, d.Owner = c.VHost, c.owner
 	d.EncodeArguments()
 	err = c.changing(func() error {
-		_, created, err = c.b.state.Bind(d, c.permit)
+		b, created, err = c.b.state.Bind(d, c.permit)
 		return err
 	})
-	return created, err
+	return b, created, err
 }
 
 // Unbind removes a binding (BR-6.2).
@@ -21,15 +32,4 @@ func (c *Connection) Unbind(d topology.BindingDecl) error {
 		_, err := c.b.state.Unbind(d, c.permit)
 		return err
 	})
-}
-
-// BindAs makes a binding like Bind and returns it, or the one there is.
-func (c *Connection) BindAs(d topology.BindingDecl) (b *topology.Binding, err error) {
-	d.VHost, d.Owner = c.VHost, c.owner
-	d.EncodeArguments()
-	err = c.changing(func() error {
-		b, _, err = c.b.state.Bind(d, c.permit)
-		return err
-	})
-	return b, err
 }

@@ -12,7 +12,6 @@ import (
 	"bartleby.mq/internal/admission"
 	"bartleby.mq/internal/auth"
 	"bartleby.mq/internal/held"
-	"bartleby.mq/internal/journal"
 	"bartleby.mq/internal/message"
 	"bartleby.mq/internal/partition"
 	"bartleby.mq/internal/topology"
@@ -431,6 +430,3 @@ func (c *Connection) Await(r partition.Receipt) error {
 	}
 	return c.b.awaitRemovals()
 }
-
-// Committed is how far the journal is durable.
-func (c *Connection) Committed() journal.Pos { return c.b.journal.Committed() }

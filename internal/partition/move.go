@@ -282,7 +282,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 		switch {
 		case t.gone:
 			return Moved{MoveNoTarget, t.Incarnation}
-		case (t != q || offers) && !t.m.Accepts(&queue.Entry{Size: size}): // what is offered takes its room until it has left
+		case (t != q || offers) && !t.m.Accepts(size): // what is offered takes its room until it has left
 			return Moved{MoveRefused, t.Incarnation}
 		}
 	}

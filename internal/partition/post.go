@@ -184,7 +184,7 @@ func (n *Node) receive(h *hold, q *Queue, in *mailed) (answer mailAnswer) {
 func (q *Queue) roomNow(h *hold, rec message.Record) bool {
 	h.touch(q)
 	q.m.Expire(h.now)
-	return q.m.Accepts(&queue.Entry{Size: q.size(rec)})
+	return q.m.Accepts(q.size(rec))
 }
 
 // outIn takes what another log sends to this group.

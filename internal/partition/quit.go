@@ -64,13 +64,13 @@ func (n *Node) quitLocal(seats []Seat, returns iter.Seq[Delivered]) {
 	var all []*leaving // in the order of seats and returns
 	of := map[*Queue]*leaving{}
 	hush := func(q *Queue, c *queue.Consumer) (l *leaving) {
-		if l = of[q]; l != nil && c == nil {
+		l, known := of[q] // nil: it is deleted
+		if known && (l == nil || c == nil) {
 			return l
 		}
 		_ = n.with(q, func(h *hold) {
 			if l == nil {
 				l = &leaving{q: q}
-				of[q] = l
 				all = append(all, l)
 				q.m.Hush()
 			}
@@ -79,6 +79,7 @@ func (n *Node) quitLocal(seats []Seat, returns iter.Seq[Delivered]) {
 				l.seats = append(l.seats, c)
 			}
 		})
+		of[q] = l
 		return l
 	}
 	for i := range seats {

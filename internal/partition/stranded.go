@@ -308,7 +308,7 @@ func (n *Node) rerouteLocal(s *strandedEntry, p *plan, flags uint8) (went bool) 
 	h.mailing = true
 	rec := message.Record(n.bodies.Bytes(s.e.body))
 	p.targets = slices.DeleteFunc(p.targets, func(q *Queue) bool {
-		return q.gone || !q.m.Accepts(&queue.Entry{Size: q.size(rec)})
+		return q.gone || !q.m.Accepts(q.size(rec))
 	})
 	if len(p.targets)+len(p.remote) > 0 {
 		var e outEntry

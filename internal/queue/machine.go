@@ -554,7 +554,7 @@ func ending(now, ttl int64) int64 {
 // deaths, waits for Flow, so that the caller can log the entry first.
 func (m *Machine) Enqueue(now int64, e *Entry) (ID, Result) {
 	m.expire(now, sliceLimit)
-	if m.full(e) {
+	if m.full(e.Size) {
 		if m.settings.Overflow == RejectPublishDLX && m.config.Type == Classic && m.settings.DeadLetter {
 			id, p, i := m.enter(m.level(e.Priority), 0, e, stateReady, 0)
 			m.die(now, id, p, i, deadletter.MaxLen, nil)
@@ -662,8 +662,8 @@ func (m *Machine) nowOrNever(now int64, id ID) {
 }
 
 // full says whether the message must be refused.
-func (m *Machine) full(e *Entry) bool {
-	refuses, soft := m.refuses(0, 0, e.Size)
+func (m *Machine) full(size uint32) bool {
+	refuses, soft := m.refuses(0, 0, size)
 	if soft {
 		m.refusing = refuses
 	}
@@ -692,7 +692,7 @@ func (m *Machine) refuses(others, otherBytes int64, size uint32) (refuses, soft 
 func most80(limit int64) int64 { return limit/10*8 + limit%10*8/10 }
 
 // Accepts says whether the queue has room for the message.
-func (m *Machine) Accepts(e *Entry) bool { return !m.full(e) }
+func (m *Machine) Accepts(size uint32) bool { return !m.full(size) }
 
 // counted is what length limits look at (DL-10.1).
 func (m *Machine) counted() (messages, bytes int64) {
