@@ -378,8 +378,12 @@ func (j *judge) stopped(m *message, p place, t string, by causes, s *queueSpec) 
 		// Whether it is kept depends on the policy of the moment, whose exchange may be the one that
 		// the queue names itself, or it was on its way when its target, in another log, went.
 		if j.l.any(p.queue, func(s *queueSpec) bool { return s.atLeastOnce }) || unsure {
-			needs = append(needs, heldIn(p.queue))
+			return append(needs, heldIn(p.queue))
 		}
+	}
+	// A policy leaves in force what the queue itself says: what has to arrive at least once waits for a target that refuses.
+	if j.l.any(p.queue, func(s *queueSpec) bool { return s.atLeastOnce }) && j.l.any(t, (*queueSpec).refuses) {
+		needs = append(needs, heldIn(p.queue))
 	}
 	return needs
 }
