@@ -572,7 +572,9 @@ func (l *ledger) again(d *delivery, redelivered bool) {
 		}
 	case p.how == unsettled:
 		l.doubts = append(l.doubts, func() string {
-			if went() || p.recovered(d.at) {
+			// Where the server closed d's channel, d may have been sent before p (overtaken): that it was to be closed by then is known only now.
+			before := d.ch.byPeer && d.ch.closeAt < p.at && p.redelivered && d.ch.c != p.ch.c && d.ch.acts[0].sent < p.at
+			if went() || p.recovered(d.at) || before {
 				return ""
 			}
 			return name + ": delivered to two clients at once (BR-9.4)"

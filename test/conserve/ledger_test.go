@@ -281,6 +281,29 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 			s.l.channelEnded(other)
 			s.drain("m", "a", true)
 		}, ""},
+		"requeued to its channel and then to another, while the server closes the channel, which is read later": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.done("consume", "a")
+			s.settle(s.deliver(s.ch, "m", "a", body, false), requeued, "settle nack requeue")
+			s.ch.send("get", "none", amqp091.BasicGet{})
+			s.deliver(other, "m", "a", body, true)
+			s.deliver(s.ch, "m", "a", body, true) // it was before
+			s.l.channelClosed(s.ch, &amqp091.ChannelClose{ReplyCode: 404})
+			s.l.channelEnded(other)
+			s.drain("m", "a", true)
+		}, ""},
+		"with another, and then on a channel that does later what the server closes it for": {func(s *story) {
+			s.publish("m")
+			other := s.channel(confirming)
+			s.done("consume", "a")
+			s.settle(s.deliver(s.ch, "m", "a", body, false), requeued, "settle nack requeue")
+			s.deliver(other, "m", "a", body, true)
+			s.ch.send("get", "none", amqp091.BasicGet{})
+			s.deliver(s.ch, "m", "a", body, true)
+			s.l.channelClosed(s.ch, &amqp091.ChannelClose{ReplyCode: 404})
+			s.l.channelEnded(other)
+		}, "two clients at once"},
 		"with another, and then on a channel that ends later": {func(s *story) {
 			s.publish("m")
 			other := s.channel(confirming)
