@@ -269,7 +269,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	}
 	d := queue.Death{ID: id, Body: warm, Size: v.Size, Logged: v.Logged, Stays: stays(v.Body)}
 	rec, priority := n.recordOf(q, &d)
-	in := arrival{entry: queue.Entry{Body: warm, History: p.history, Priority: priority, TTL: -1, Size: v.Size, Logged: true}, rec: rec, stays: d.Stays}
+	in := arrival{entry: queue.Entry{Body: warm, History: p.history, Priority: priority, TTL: -1, Size: v.Size, Logged: true}, rec: rec, stays: d.Stays, how: imposed}
 	if len(p.targets)+len(p.remote) < asked {
 		return Moved{What: MoveNoTarget}
 	}
@@ -286,6 +286,8 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 			return Moved{MoveRefused, t.Incarnation}
 		}
 	}
+	// From here on it is let in. Were a target asked once more, its delayed messages that are due, which are made ready before
+	// anything enters, might have filled it meanwhile; what comes back to its own queue has been there.
 	var body, history message.Ref
 	if offers {
 		ok = q.m.Offer(id)
@@ -309,11 +311,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	}
 	h.entered = h.entered[:0]
 	for _, t := range p.targets {
-		// What comes back to its own queue has been there: with what others have given back, that may be over its limit.
-		if in.how = forced; t == q {
-			in.how = imposed
-		}
-		n.enter(h, t, &in) // refused if it is full by an earlier target of the same move
+		n.enter(h, t, &in)
 	}
 	for _, in := range h.entered {
 		if offers {

@@ -242,7 +242,7 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 			Body: e.body, History: e.history, Counts: queue.Counts{Deliveries: e.failed}, Size: size, Priority: priority, TTL: -1,
 			Logged: true, Redelivered: e.failed > 0,
 		},
-		how: forced,
+		how: imposed, // it has left its outbox: a target that had no room was left out of the plan
 	}
 	died := plan{stored: n.historyBytes(e.history)}
 	h.entered = h.entered[:0]

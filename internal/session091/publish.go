@@ -139,7 +139,8 @@ func (ch *channel) published(props, body []byte) error {
 	if requests {
 		p.SetReplyTo(ch.requester) // BR-12.2
 	}
-	if len(p.Exchange) == 0 && broker.IsReplyKey(p.Key) {
+	isReply := len(p.Exchange) == 0 && broker.IsReplyKey(p.Key)
+	if isReply && !p.HasMoreKeys() {
 		return ch.replied(p)
 	}
 	targets, err := c.link.Route(p)
@@ -152,7 +153,7 @@ func (ch *channel) published(props, body []byte) error {
 	} else {
 		ch.tx.messages.Add(1)
 	}
-	replied := ch.copyReplies(p)
+	replied := ch.copyReplies(p) || isReply // who asked may have gone (BR-12.4)
 	switch {
 	case len(targets) > 0:
 	case !replied:

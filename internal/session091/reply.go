@@ -8,7 +8,7 @@ import (
 	"bartleby.mq/internal/message"
 )
 
-// replied hands a reply to the channel that waits for it (BR-12.2). A reply that
+// replied hands a reply, which goes nowhere else, to the channel that waits for it (BR-12.2). A reply that
 // comes too late is dropped, and confirmed all the same (BR-12.4).
 func (ch *channel) replied(p *broker.Publication) error {
 	c := ch.c
@@ -25,14 +25,14 @@ func (ch *channel) replied(p *broker.Publication) error {
 	return nil
 }
 
-// copyReplies hands a message to the requesters that its CC and BCC headers name, as if
+// copyReplies hands a message to the requesters that its key and its CC and BCC headers name, as if
 // they were queues of the default exchange: once to each, however often it is named. It says
 // whether there was one.
 func (ch *channel) copyReplies(p *broker.Publication) (any bool) {
 	if len(p.Exchange) > 0 || !p.HasMoreKeys() {
 		return false
 	}
-	names := slices.DeleteFunc(p.DistinctKeys()[1:], func(key []byte) bool { return !broker.IsReplyKey(key) })
+	names := slices.DeleteFunc(p.DistinctKeys(), func(key []byte) bool { return !broker.IsReplyKey(key) })
 	return ch.replyTo(p, names...)
 }
 
