@@ -56,7 +56,8 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	}
 	g.clock = a.moment(g.clock, now)
 	h.now, a.from = g.clock, origin
-	g.p.pages.AllHeads, g.p.pages.AllTimeouts = a.r.version < headsVersion, a.r.version < timeoutsVersion
+	pages := &g.p.pages
+	pages.AllHeads, pages.AllTimeouts, pages.StaleActive = a.r.version < headsVersion, a.r.version < timeoutsVersion, a.r.version < activeVersion
 	if origin == g.node.Origin {
 		a.mine = g.proposals.take(number)
 	}

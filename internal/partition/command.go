@@ -55,15 +55,17 @@ import (
 // group left at once, and was stranded there if it was refused. Before version 5 all expired heads
 // of a strict queue died at once, and for a get all that was due (queue.Pages.AllHeads), and each tick of a command
 // handled a slice. Before version 6 dead letters that were stranded had the TTL of the queue they went to (DL-22.8), and a tick
-// took back all deliveries that were out for too long (queue.Pages.AllTimeouts), which did not count in the slice.
+// took back all deliveries that were out for too long (queue.Pages.AllTimeouts), which did not count in the slice. Before version 7 a
+// single active consumer whose delivery had timed out stayed the active one (queue.Pages.StaleActive).
 const (
-	commandVersion  = 6
+	commandVersion  = 7
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4
 	headsVersion    = 5
 	restsVersion    = 6
 	timeoutsVersion = 6
+	activeVersion   = 7
 )
 
 const (

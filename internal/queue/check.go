@@ -308,7 +308,7 @@ func (m *Machine) checkConsumers(outs map[uint32]int) error {
 		if c.place != i+1 {
 			return fmt.Errorf("consumer %q does not know its place", c.Tag)
 		}
-		if c.spot == 0 && (m.cs.single || c.able()) {
+		if c.spot == 0 && m.cs.belongs(c) {
 			return fmt.Errorf("consumer %q stands in no line", c.Tag)
 		}
 		if c.slot == 0 || m.cs.slots[c.slot] != c {
@@ -334,8 +334,20 @@ func (m *Machine) checkConsumers(outs map[uint32]int) error {
 			return fmt.Errorf("consumer %q counts %d deliveries, %d entries are out at it", c.Tag, c.out, outs[uint32(slot)])
 		}
 	}
-	if m.cs.single && len(m.cs.list) > 0 && !slices.Contains(m.cs.list, m.cs.active) {
-		return fmt.Errorf("no attached consumer is the active one")
+	if m.cs.single {
+		return m.checkActive()
+	}
+	return nil
+}
+
+// checkActive looks whether a single active consumer is the right one.
+func (m *Machine) checkActive() error {
+	able := slices.ContainsFunc(m.cs.list, m.cs.belongs)
+	switch a := m.cs.active; {
+	case a == nil && able:
+		return fmt.Errorf("no consumer is the active one")
+	case a != nil && !slices.Contains(m.cs.list, a):
+		return fmt.Errorf("consumer %q is the active one and not attached", a.Tag)
 	}
 	return nil
 }

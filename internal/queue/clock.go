@@ -427,6 +427,9 @@ func (m *Machine) timeOut(now int64, limit int) (more bool) {
 		if n > 0 {
 			m.cs.awake(c)
 			m.cs.forget(c)
+			if !stopped {
+				m.cs.relieve() // all has come back: the next one gets it in its order
+			}
 			if c.Idle() && m.settings.Rules.CountReturns() {
 				m.sink.TimedOut(c, 0)
 			}

@@ -70,8 +70,8 @@ func (c *Consumer) able() bool {
 // They are served by priority, highest first, and their turns (Consumer.turn); a single
 // active one on a classic queue by order alone (before).
 //
-// Invariant: line has all of list if single, and else all that are able; those that became
-// able are brought back by awake, those that are not any more go when they are met.
+// Invariant: line has all of list that belong there (belongs); those that came to belong
+// are brought back by awake, those that do not any more go when they are met.
 type consumers struct {
 	list   []*Consumer // in no order
 	line   []*Consumer // a heap of them, the next one on top
@@ -79,6 +79,7 @@ type consumers struct {
 	slots  []*Consumer // by Consumer.slot; slot 0 is basic.get
 	free   slotHeap    // of slots, those free, but for slot 0
 	passed []*Consumer // scratch of turn
+	pages  *Pages      // which rules of earlier releases hold
 	single bool        // BR-9.5
 	active *Consumer   // the one that gets messages if single
 	quorum bool
@@ -166,15 +167,40 @@ func (cs *consumers) forget(c *Consumer) {
 
 // choose keeps a single active consumer: the first in order of attaching; on
 // quorum queues one of higher priority takes over once the active one has
-// nothing out (BR-9.5).
+// nothing out (BR-9.5), and the first at once if the active one has let a
+// delivery time out (DL-12.7). Where all have, the active one stays until somebody settles.
 func (cs *consumers) choose() {
-	if !cs.single || len(cs.list) == 0 {
+	if !cs.single {
 		return
 	}
-	best := cs.line[0]
-	if cs.active == nil || cs.quorum && best.Priority > cs.active.Priority && cs.active.out == 0 {
+	best := cs.best()
+	switch a := cs.active; {
+	case best == nil:
+	case a == nil, a.stale > 0 && !cs.pages.StaleActive,
+		cs.quorum && best.Priority > a.Priority && a.out == 0:
 		cs.active = best
 	}
+}
+
+// best returns the first of those that may be the single active one, nil if there is none.
+func (cs *consumers) best() *Consumer {
+	for len(cs.line) > 0 {
+		c := cs.line[0]
+		if cs.belongs(c) {
+			return c
+		}
+		cs.leave(c)
+	}
+	return nil
+}
+
+// belongs says whether c, which is attached, is to stand in line: of several that are served if it
+// can take a message, shared limits aside; else if it may be the active one.
+func (cs *consumers) belongs(c *Consumer) bool {
+	if cs.single {
+		return c.stale == 0 || cs.pages.StaleActive
+	}
+	return c.able()
 }
 
 // anyAble says whether some consumer can take a message, a shared limit aside.
@@ -222,7 +248,7 @@ func (cs *consumers) turn() *Consumer {
 	if cs.single {
 		if cs.quorum {
 			cs.choose()
-			if a := cs.active; a != nil && cs.line[0].Priority > a.Priority {
+			if a, best := cs.active, cs.best(); a != nil && best != nil && best.Priority > a.Priority {
 				return nil // it finishes what it has before the better one takes over
 			}
 		}
@@ -266,10 +292,19 @@ func (cs *consumers) credited(c *Consumer) {
 	cs.awake(c)
 }
 
-// awake is called when c may have become able.
+// awake is called when c may have come to belong into the line.
 func (cs *consumers) awake(c *Consumer) {
-	if c.place != 0 && c.spot == 0 && c.able() {
-		cs.enter(c)
+	if c.place == 0 || c.spot != 0 || !cs.belongs(c) {
+		return
+	}
+	cs.enter(c)
+	cs.relieve()
+}
+
+// relieve chooses anew where nobody is active, or who is has let deliveries time out.
+func (cs *consumers) relieve() {
+	if a := cs.active; a == nil || a.stale > 0 {
+		cs.choose()
 	}
 }
 

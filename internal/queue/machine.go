@@ -167,7 +167,7 @@ func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *
 		levels = max(1, config.MaxPriority) + 1
 	}
 	m.lanes = make([]*lane, levels)
-	m.cs.single, m.cs.quorum = config.SingleActive, config.Type == Quorum
+	m.cs.pages, m.cs.single, m.cs.quorum = pages, config.SingleActive, config.Type == Quorum
 	return m
 }
 

@@ -427,7 +427,8 @@ func (q *model) nextConsumer() *modelConsumer {
 	}
 	if q.config.SingleActive {
 		q.choose()
-		if a := q.active; a != nil && !(q.quorum() && q.list[0].priority > a.priority) && a.canTake() {
+		best := q.best()
+		if a := q.active; a != nil && !(q.quorum() && best != nil && best.priority > a.priority) && a.canTake() {
 			return a
 		}
 		return nil
@@ -453,13 +454,30 @@ func (q *model) choose() {
 		return
 	}
 	if q.quorum() {
-		if best := q.list[0]; q.active == nil || best.priority > q.active.priority && q.active.out == 0 {
+		best := q.best()
+		if a := q.active; best != nil && (a == nil || a.stale > 0 || best.priority > a.priority && a.out == 0) {
 			q.active = best
 		}
 		return
 	}
 	if q.active == nil {
 		q.active = slices.MinFunc(q.list, func(a, b *modelConsumer) int { return a.order - b.order })
+	}
+}
+
+// best is the first consumer that has let no delivery time out (DL-12.7).
+func (q *model) best() *modelConsumer {
+	for _, c := range q.list {
+		if c.stale == 0 {
+			return c
+		}
+	}
+	return nil
+}
+
+func (q *model) relieve() {
+	if q.active == nil || q.active.stale > 0 {
+		q.choose()
 	}
 }
 
@@ -498,6 +516,7 @@ func (q *model) settled(id ID, c *modelConsumer) *modelEntry {
 	if e == nil || e.state != stateOut || e.owner != c {
 		if c != nil && c.stale > 0 {
 			c.stale--
+			q.relieve()
 		}
 		return nil
 	}
@@ -578,6 +597,7 @@ func (q *model) timeOut(now int64) {
 		}
 		if len(late) > 0 {
 			q.forget(c)
+			q.relieve()
 		}
 	}
 }

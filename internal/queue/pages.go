@@ -16,6 +16,8 @@ type Pages struct {
 	AllHeads bool
 	// AllTimeouts has Tick take back all deliveries at once that consumers left unsettled for too long, likewise.
 	AllTimeouts bool
+	// StaleActive has a single active consumer stay active that has let deliveries time out, likewise.
+	StaleActive bool
 	// Hot is how many pages at each end of a lane are not put away.
 	Hot int
 	// Horizon is how far ahead, in milliseconds, pages that were put away are read

@@ -50,6 +50,47 @@ func TestTTLZeroToMixedConsumers(t *testing.T) {
 	}
 }
 
+// DL-12.7, BR-9.5: a single active consumer that lets a delivery time out gives its place to the first that
+// has not, which gets what came back. It is the next again once it has settled.
+func TestDL_12_7_ASingleActiveConsumerThatTimesOutGivesItsPlace(t *testing.T) {
+	s := newScript(Config{Type: Quorum, SingleActive: true, MaxPriority: -1}, unlimited(func(s *Settings) { s.ConsumerTimeout = 100 }))
+	a, b := &Consumer{Tag: "a", Prefetch: 2}, &Consumer{Tag: "b", Prefetch: 2}
+	s.Attach(1000, a)
+	s.Attach(1000, b)
+	m0, m1 := s.publish(1000, -1), s.publish(1000, -1)
+	s.publish(1000, -1)
+	s.Tick(1100, sliceLimit)
+	if _, active := s.Distinguished(); active != "b" || b.Out() != 2 || len(s.got) != 4 || s.got[2].ID != m0 || s.got[3].ID != m1 {
+		t.Fatalf("%q is active, b has %d of %+v; want b with what a had", active, b.Out(), s.got)
+	}
+	s.Tick(1200, sliceLimit)
+	if _, active := s.Distinguished(); active != "b" || a.Out()+b.Out() != 0 {
+		t.Fatalf("all have timed out: %q is active, %d and %d are out", active, a.Out(), b.Out())
+	}
+	s.Ack(m0, a)
+	s.Ack(m1, a)
+	s.Pump(1200, sliceLimit)
+	if _, active := s.Distinguished(); active != "a" || a.Out() != 2 {
+		t.Errorf("a has settled: %q is active, a has %d, want 2", active, a.Out())
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Commands of earlier releases are applied as they were decided: the active one stays, whatever has timed out.
+func TestASingleActiveConsumerThatTimedOutStayedInEarlierReleases(t *testing.T) {
+	s := newScript(Config{Type: Quorum, SingleActive: true, MaxPriority: -1}, unlimited(func(s *Settings) { s.ConsumerTimeout = 100 }))
+	s.pages.StaleActive = true
+	s.Attach(1000, &Consumer{Tag: "a"})
+	s.Attach(1000, &Consumer{Tag: "b"})
+	s.publish(1000, -1)
+	s.Tick(1100, sliceLimit)
+	if _, active := s.Distinguished(); active != "a" || len(s.got) != 1 {
+		t.Errorf("%q is active, %d deliveries; want a with one", active, len(s.got))
+	}
+}
+
 // DL-12.7: the time of a delivery counts from that delivery, not from an earlier
 // one of the same message to the same consumer.
 func TestTimeoutCountsFromTheLastDelivery(t *testing.T) {

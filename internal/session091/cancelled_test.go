@@ -30,3 +30,16 @@ func TestBR_4_5_NoCancelFollowsTheCloseOfItsChannel(t *testing.T) {
 		}
 	}
 }
+
+// DL-12.7: what a consumer had that the client has cancelled times out as well. The tag may be another's by
+// then, which the client must not take for cancelled.
+func TestDL_12_7_TheTimeoutOfACancelledConsumerCancelsNoOther(t *testing.T) {
+	c := &conn{capabilities: capabilities{cancelNotify: true}}
+	c.out.wakec = make(chan struct{}, 1)
+	ch := &channel{c: c, number: 1, consumers: map[string]*consumer{}}
+	ch.consumers["c"] = &consumer{ch: ch, tag: "c"}
+	(&consumer{ch: ch, tag: "c"}).TimedOut(nil, nil, 1)
+	if len(c.out.raw) > 0 {
+		t.Errorf("sent %q, want nothing", c.out.raw)
+	}
+}

@@ -145,9 +145,14 @@ func (k *consumer) TimedOut(*partition.Queue, *queue.Consumer, int) {
 	ch := k.ch
 	if ch.c.capabilities.cancelNotify {
 		ch.mu.Lock()
-		ch.tellCancelled(k.tag)
+		known := ch.consumers[k.tag] == k // else the client has cancelled it, and the tag may be another's
+		if known {
+			ch.tellCancelled(k.tag)
+		}
 		ch.mu.Unlock()
-		ch.c.flush(false)
+		if known {
+			ch.c.flush(false)
+		}
 		return
 	}
 	ch.c.abort(ch, fail(amqp091.CodePreconditionFailed, "delivery acknowledgement on channel %d timed out. Timeout value used: -1 ms. "+
