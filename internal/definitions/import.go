@@ -310,7 +310,8 @@ func (im *importer) queue(o map[string]any) error {
 	if im.has(v, func(v *topology.VHost) bool { _, ok := v.Queue(message.QueueName(name)); return ok }) {
 		return nil
 	}
-	d := topology.QueueDecl{Name: message.QueueName(name)}
+	// Exports have queues that a server has named, if they are not exclusive.
+	d := topology.QueueDecl{Name: message.QueueName(name), ServerNamed: strings.HasPrefix(name, "amq.")}
 	if err := Flags(o, Flag{"durable", &d.Durable}, Flag{"auto_delete", &d.AutoDelete}); err != nil {
 		return err
 	}

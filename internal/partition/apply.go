@@ -55,7 +55,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 		return // it was applied before, or one before it was not: it will come again
 	}
 	g.clock = a.moment(g.clock, now)
-	h.now, a.from = g.clock, origin
+	h.now, a.from, g.version = g.clock, origin, a.r.version
 	pages := &g.p.pages
 	pages.AllHeads, pages.AllTimeouts, pages.StaleActive = a.r.version < headsVersion, a.r.version < timeoutsVersion, a.r.version < activeVersion
 	if origin == g.node.Origin {

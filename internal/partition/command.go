@@ -56,7 +56,8 @@ import (
 // of a strict queue died at once, and for a get all that was due (queue.Pages.AllHeads), and each tick of a command
 // handled a slice. Before version 6 dead letters that were stranded had the TTL of the queue they went to (DL-22.8), and a tick
 // took back all deliveries that were out for too long (queue.Pages.AllTimeouts), which did not count in the slice. Before version 7 a
-// single active consumer whose delivery had timed out stayed the active one (queue.Pages.StaleActive).
+// single active consumer whose delivery had timed out stayed the active one (queue.Pages.StaleActive), and each copy of a dead letter whose
+// queue was gone was stranded, though others had theirs.
 const (
 	commandVersion  = 7
 	numberedVersion = 2
@@ -66,6 +67,7 @@ const (
 	restsVersion    = 6
 	timeoutsVersion = 6
 	activeVersion   = 7
+	sharedVersion   = 7
 )
 
 const (

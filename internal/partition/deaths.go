@@ -668,6 +668,9 @@ func (q *Queue) awaits(id queue.ID, p *plan) bool {
 	return true
 }
 
+// strandsAll says whether the command that is applied is of a version before mailShared.
+func (p *Partition) strandsAll() bool { return p.group != nil && p.group.version < sharedVersion }
+
 // sendDeath puts a dead entry into the outboxes for its targets in other logs, and
 // returns for how many of them it waits from now on.
 func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queue.Counts, atLeastOnce bool) (sent int) {
@@ -676,6 +679,9 @@ func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 		flags = mailForce
 		if len(h.entered) == 0 && len(q.answered[d.ID]) == 0 {
 			flags |= mailCounts // of the first; there is nothing else that tells the outcome
+		}
+		if len(h.entered)+len(q.answered[d.ID])+len(p.remote) > 1 && !q.part.strandsAll() {
+			flags |= mailShared
 		}
 	}
 	for _, t := range p.remote {

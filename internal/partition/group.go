@@ -31,6 +31,7 @@ type group struct {
 	// Guarded by the partition's mutex; the same on all replicas.
 	applied   uint64 // index of the last entry
 	clock     int64  // the moment of the last command
+	version   byte   // of the command that is applied
 	consumers map[uint64]*seat
 	mail      mail
 	processes []process // by node

@@ -85,6 +85,7 @@ const (
 	mailCounts             // what becomes of it is the outcome of its death
 	mailMove               // somebody asked for the move: it is not lost if a target is full
 	mailImpose             // the target takes it beyond its limit: others have it already
+	mailShared             // others got the same death: if its queue is gone it has gone with that
 	mailFlags  = 1<<iota - 1
 )
 

@@ -54,6 +54,12 @@ func (n *Node) taken(h *hold, m *mail, box *outbox, e outEntry, answer mailAnswe
 		n.takenLate(m, &e, answer)
 	case e.id != 0:
 		n.takenHeld(h, q, &e, answer)
+	case answer == mailGone && e.flags&mailShared != 0:
+		// As if its queue had gone a moment later. To route it anew would double it in the others.
+		if q != nil {
+			q.transit--
+		}
+		n.countSent(m, q, &e, deadletter.Routed)
 	case answer == mailGone, answer == mailFull && e.flags&mailMove != 0: // of what was relocated, or dead
 		// It has no place any more: it stays here until it can be routed anew.
 		box.stranded = append(box.stranded, e)

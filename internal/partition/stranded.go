@@ -230,9 +230,9 @@ func (b *outbox) takeStranded(number uint64) (e outEntry, ok bool) {
 }
 
 // place puts a stranded entry where it goes now: into queues of its own log, and
-// into outboxes. source is the queue it came from, nil if that is gone. rests says that dead letters may have
-// no TTL there, which they had before version 6 of commands. REQUIRES: the log is held.
-func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size uint32, priority int, rests bool) {
+// into outboxes. source is the queue it came from, nil if that is gone. version is
+// that of the command that says so, the present one for the local partitions. REQUIRES: the log is held.
+func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size uint32, priority int, version byte) {
 	if source != nil {
 		source.stranded--
 		h.touch(source)
@@ -247,7 +247,7 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 	died := plan{stored: n.historyBytes(e.history)}
 	h.entered = h.entered[:0]
 	for _, t := range p.targets {
-		in.entry.Rests = rests && e.flags&mailMove == 0 && died.rests(t)
+		in.entry.Rests = version >= restsVersion && e.flags&mailMove == 0 && died.rests(t)
 		if t.part.group == nil {
 			in.rec = message.Record(n.bodies.Bytes(e.body))
 		}
@@ -258,6 +258,9 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 	if len(h.entered) > 0 {
 		n.countSent(m, source, e, deadletter.Routed)
 		e.flags &^= mailCounts
+	}
+	if version >= sharedVersion && len(h.entered)+len(p.remote) > 1 && e.flags&mailMove == 0 {
+		e.flags |= mailShared
 	}
 	for _, t := range p.remote {
 		again := *e
@@ -297,7 +300,7 @@ func (a *application) reroute(flags uint8) {
 			ask.n++
 		}
 		e.flags |= flags
-		a.g.node.place(a.h, &a.g.mail, a.g.p.queues[e.source], &e, p, size, priority, a.r.version >= restsVersion)
+		a.g.node.place(a.h, &a.g.mail, a.g.p.queues[e.source], &e, p, size, priority, a.r.version)
 	}
 }
 
@@ -318,7 +321,7 @@ func (n *Node) rerouteLocal(s *strandedEntry, p *plan, flags uint8) (went bool) 
 			n.bodies.Release(e.body) // it may be on disk
 			e.body = s.e.body
 			n.bodies.Retain(e.body, 1)
-			n.place(h, &n.mail, n.localQueue(e.source), &e, p, 0, priorityOf(rec), true)
+			n.place(h, &n.mail, n.localQueue(e.source), &e, p, 0, priorityOf(rec), commandVersion)
 		}
 	}
 	n.unlock(h)

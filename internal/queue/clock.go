@@ -274,7 +274,9 @@ func (m *Machine) ripe(now int64, id ID, p *page, i uint) bool {
 	switch p.state(i) {
 	case stateDelayed:
 		m.unhide(id, p, i)
-		m.comeBack(now, id, p, i)
+		if m.comeBack(now, id, p, i) && len(m.cs.list) > 0 {
+			m.busy = true // whoever has asked may pump or not: a look, or a publish that is refused
+		}
 		return true
 	case stateReady, stateReturned:
 		if m.config.Strict {

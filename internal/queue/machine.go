@@ -129,7 +129,7 @@ type Machine struct {
 	nextWake int64  // likewise of its wakes
 	clock    int64  // the latest moment that a command was given
 	watch    int64  // not later than the first consumer timeout
-	busy     bool   // the last Pump stopped at its limit
+	busy     bool   // the last Pump stopped at its limit, or something that waited has become ready since
 	instant  bool   // the entry just stored has a TTL of 0
 	hash     uint64 // see statehash.go
 
