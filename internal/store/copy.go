@@ -36,7 +36,13 @@ type Snapshot struct {
 }
 
 // Snapshot keeps what s holds now until it is closed.
-func (s *Store) Snapshot() *Snapshot { return &Snapshot{s.db.NewSnapshot(), s.dir} }
+func (s *Store) Snapshot() *Snapshot {
+	if s.log != nil {
+		s.log.mu.Lock() // no change is there in part
+		defer s.log.mu.Unlock()
+	}
+	return &Snapshot{s.db.NewSnapshot(), s.dir}
+}
 
 // Close lets go of it.
 func (s *Snapshot) Close() error { return s.at.Close() }

@@ -141,31 +141,46 @@ func (s *Store) waits() {
 }
 
 // Apply writes pairs, where a nil value deletes the key, all or none of them. With sync they are on disk when it returns;
-// without, a crash may lose them, but never a part of them or something older.
+// without, a crash may lose them, but never a part of them or something older. They may be any number of bytes,
+// one of them less than journal.MaxPayload.
 func (s *Store) Apply(changes iter.Seq2[[]byte, []byte], sync bool) error {
 	s.waits()
-	batch := s.db.NewBatch()
+	parts, err := s.split(changes)
+	if err == nil {
+		if s.log != nil {
+			err = s.log.apply(parts, sync)
+		} else {
+			err = commit(parts)
+		}
+		if err != nil {
+			err = fmt.Errorf("store: committing: %w", err)
+		}
+	}
+	for _, batch := range parts {
+		err = errors.Join(err, batch.Close())
+	}
+	return err
+}
+
+// split makes batches of changes: several for a log, whose frames have bounds.
+func (s *Store) split(changes iter.Seq2[[]byte, []byte]) (parts []*pebble.Batch, err error) {
+	parts = append(parts, s.db.NewBatch())
 	for key, value := range changes {
-		var err error
+		batch := parts[len(parts)-1]
+		if s.log != nil && batch.Len() >= partBytes {
+			batch = s.db.NewBatch()
+			parts = append(parts, batch)
+		}
 		if value == nil {
 			err = batch.Delete(key, nil)
 		} else {
 			err = batch.Set(key, value, nil)
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("store: key %q: %w", key, err), batch.Close())
+			return parts, fmt.Errorf("store: key %q: %w", key, err)
 		}
 	}
-	var err error
-	if s.log != nil {
-		err = s.log.apply(batch, sync)
-	} else {
-		err = batch.Commit(pebble.NoSync)
-	}
-	if err != nil {
-		err = fmt.Errorf("store: committing: %w", err)
-	}
-	return errors.Join(err, batch.Close())
+	return parts, nil
 }
 
 // Put writes one pair to a store opened by OpenUnlogged.

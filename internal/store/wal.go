@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,7 +18,12 @@ import (
 
 // wal is the log of a store, in the place of Pebble's own: a declaration waits for
 // one sync of a file that is used again and again, made by the goroutine that
-// waits, which is a third faster. Its frames are batches as Pebble writes them.
+// waits, which is a third faster. Its frames are batches as Pebble writes them. What is too much for
+// one is several, of which each says in the first 8 bytes, which are 0 elsewhere, which part it is:
+//
+//	0xff | index, 3 bytes | number of parts, 4 bytes, both little endian | rest of a batch
+//
+// Parts of which the last is missing were cut short by a crash, and are nothing.
 //
 // At start all frames there are are applied again, in order, to whatever Pebble has
 // on disk. Pebble never has more than the log: flushing sees to it.
@@ -36,8 +42,9 @@ type wal struct {
 
 const (
 	walSegment = 1 << 20
-	logSuffix  = "-log" // of the name of a store's log, behind the store's own
-	walKeep    = 4      // segments, beyond which what Pebble has not flushed is flushed
+	logSuffix  = "-log"   // of the name of a store's log, behind the store's own
+	partBytes  = 16 << 20 // of a frame, beyond which what is applied at once has several
+	walKeep    = 4        // segments, beyond which what Pebble has not flushed is flushed
 )
 
 // open reads the log in dir into the store.
@@ -50,21 +57,62 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 		_ = j.Close()
 		return fmt.Errorf("%s: %w", dir, err)
 	}
+	var parts []*pebble.Batch
 	err = j.Recover(0, func(_ journal.Pos, payload []byte) error {
 		b := s.db.NewBatch()
-		if err := b.SetRepr(slices.Clone(payload)); err != nil {
+		index, of, repr := partOf(payload)
+		if err := b.SetRepr(repr); err != nil {
 			return err
 		}
 		if err := checkBatch(b); err != nil {
 			return errors.Join(err, b.Close())
 		}
-		return b.Commit(pebble.NoSync)
+		switch {
+		case index == 0:
+			parts = parts[:0]
+		case index != len(parts): // a repair has passed over one: what is not whole is nothing
+			logger.Error("a change of declarations is not whole in the log, and left out", "part", index+1, "parts", of)
+			parts = parts[:0]
+			return b.Close()
+		}
+		if parts = append(parts, b); len(parts) < of {
+			return nil
+		}
+		all := parts
+		parts = nil
+		return commit(all)
 	})
 	if err != nil {
 		_ = j.Close()
 		return err
 	}
 	w.journal, w.store, w.found = j, s, j.Segments()
+	return nil
+}
+
+// partHead stands in the place of a batch's first 8 bytes.
+func partHead(index, of int) []byte {
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0xff|uint32(index)<<8), uint32(of))
+}
+
+// partOf reads which part of a change a frame has, and the batch in it.
+func partOf(payload []byte) (index, of int, repr []byte) {
+	repr = slices.Clone(payload)
+	if len(repr) < 8 || repr[0] != 0xff {
+		return 0, 1, repr
+	}
+	index, of = int(binary.LittleEndian.Uint32(repr)>>8), int(binary.LittleEndian.Uint32(repr[4:]))
+	clear(repr[:8])
+	return index, of, repr
+}
+
+// commit gives all parts of a change to Pebble.
+func commit(parts []*pebble.Batch) error {
+	for _, b := range parts {
+		if err := b.Commit(pebble.NoSync); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -86,15 +134,24 @@ func checkBatch(b *pebble.Batch) error {
 	}
 }
 
-// apply writes a batch to the log and to Pebble; with sync it is on disk then.
-func (w *wal) apply(b *pebble.Batch, sync bool) error {
-	if b.Empty() {
+// apply writes a change, which has one part or more, to the log and to Pebble; with sync it is on disk then.
+// Pebble gets the first part when the log has the last: so all or none of them are there after a crash.
+func (w *wal) apply(parts []*pebble.Batch, sync bool) error {
+	if parts[0].Empty() {
 		return nil
 	}
 	w.mu.Lock()
-	pos := w.journal.Append(b.Repr())
+	var pos journal.Pos
+	for i, b := range parts {
+		if len(parts) == 1 {
+			pos = w.journal.Append(b.Repr())
+			break
+		}
+		head := partHead(i, len(parts))
+		pos = w.journal.AppendParts(head, b.Repr()[len(head):])
+	}
 	w.last.Store(uint64(pos))
-	err := b.Commit(pebble.NoSync)
+	err := commit(parts)
 	w.mu.Unlock()
 	if err != nil {
 		return err
@@ -120,7 +177,9 @@ func (w *wal) shorten() error {
 	if len(w.journal.Segments()) <= walKeep {
 		return nil // somebody else has done so meanwhile
 	}
-	pos := journal.Pos(w.last.Load())
+	w.mu.Lock()
+	pos := journal.Pos(w.last.Load()) // and Pebble has all of it
+	w.mu.Unlock()
 	if err := w.store.Put(logKey, strconv.AppendUint(nil, uint64(pos.Segment()), 10)); err != nil {
 		return err
 	}
