@@ -172,6 +172,9 @@ func (op *Op) Cost(size int) int {
 // run carries out what ops ask of local queues. The receipt is for what is published, and if whole is set, so that
 // the frame is one, for all of it.
 func (n *Node) run(ops []Op, whole bool) (r Receipt) {
+	if !whole && len(ops) == 1 && len(ops[0].Targets) > sliceSteps {
+		return n.runWide(&ops[0])
+	}
 	var few [8]*Partition
 	parts := few[:0]
 	add := func(p *Partition) {
@@ -221,6 +224,20 @@ func (n *Node) run(ops []Op, whole bool) (r Receipt) {
 		r.journal = pos
 	}
 	n.relieve()
+	return r
+}
+
+// runWide publishes one message to more queues than a hold should handle: to so many at a time, each with a frame of its own.
+// As where the queues are in several logs, a crash before the confirm may leave it in some of them.
+func (n *Node) runWide(op *Op) (r Receipt) {
+	for targets := range slices.Chunk(op.Targets, sliceSteps) {
+		some := [1]Op{*op}
+		some[0].Targets = targets
+		n.bodies.Retain(op.Body, 1)
+		r.Add(n.run(some[:], false))
+		op.Refused = op.Refused || some[0].Refused
+	}
+	n.bodies.Release(op.Body)
 	return r
 }
 

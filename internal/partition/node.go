@@ -42,8 +42,8 @@ import (
 // sliceLimit is how many entries are handled under a lock at once.
 const sliceLimit = 512
 
-// sliceSteps is how many entries a slice may make besides, where each goes to several queues. Only one message that goes
-// to more of them takes more.
+// sliceSteps is how many entries a slice may make besides, where each goes to several queues. Only one death or move that goes
+// to more of them, which is one operation, takes more, and so does a publish to more quorum queues of a group.
 const sliceSteps = 8 * sliceLimit
 
 // Router finds where dead letters go. Its methods are called with no partition locked.
