@@ -9,6 +9,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -399,7 +400,7 @@ func (b *Broker) Close() error {
 func (b *Broker) change(f func() error) error {
 	for {
 		ticket, err := b.mutate(f)
-		if failed := b.await(ticket); failed != nil {
+		if failed := cmp.Or(b.await(ticket), b.sweep(ticket)); failed != nil {
 			return failed
 		}
 		if !errors.Is(err, topology.ErrUnstored) {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -29,13 +30,29 @@ type ledger struct {
 	issued  atomic.Uint64 // the ticket of the last change; raised with topo held for writing
 	removed atomic.Uint64 // that of the last one which took something away; likewise
 	stored  atomic.Uint64 // the last one that is stored and in force
+	owing   atomic.Int32  // how many have something leaving
 
 	mu      held.Mutex // guards what follows; nothing else is taken under it
 	turn    sync.Cond  // somebody has written, or issued what was awaited
 	waiting []entry    // issued and not written, in order
-	busy    bool       // somebody writes
-	err     error      // writing failed: the node is ending
+	busy    bool       // somebody writes, and owns what follows
+	leaving []leaving
+	err     error // writing failed: the node is ending
 }
+
+// leaving are the bindings of what a change has deleted, which are stored as deleted behind it.
+type leaving struct {
+	ticket   uint64 // of the change
+	mark     []byte // key of the record that tells a start of it
+	ends     map[string]bool
+	bindings []change.Change
+}
+
+// How many bindings may go with a change itself, and how many at once behind it.
+const (
+	leaveAtOnce = 1024
+	leaveSlice  = 256
+)
 
 // entry is one change of declarations.
 type entry struct {
@@ -157,11 +174,83 @@ func (b *Broker) writeAll(batch []entry) error {
 	}
 	b.at(FailDeclareLogged)
 	for i := 0; i <= last; i++ {
-		if err := b.store.Apply(change.All(batch[i].changes), i == last); err != nil {
+		if err := b.overtake(batch[i].changes); err != nil {
+			return err
+		}
+		if err := b.store.Apply(change.All(b.postpone(&batch[i])), i == last); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
 	return nil
+}
+
+// postpone returns the changes of e that are to be stored at once. What is left is noted as leaving.
+func (b *Broker) postpone(e *entry) []change.Change {
+	if change.CountLate(e.changes) <= leaveAtOnce {
+		return e.changes
+	}
+	now, late := change.Split(e.changes)
+	mark, ends := topology.Leaving(e.ticket, now)
+	b.ledger.leaving = append(b.ledger.leaving, leaving{e.ticket, mark.Key, ends, late})
+	b.ledger.owing.Add(1)
+	return append(now, mark)
+}
+
+// overtake stores all that is leaving if changes make something of the name of one of its ends, which would have
+// its bindings after a crash.
+func (b *Broker) overtake(changes []change.Change) error {
+	if len(b.ledger.leaving) == 0 {
+		return nil
+	}
+	for i := range changes {
+		for j := range b.ledger.leaving {
+			if changes[i].Value == nil || !b.ledger.leaving[j].ends[string(changes[i].Key)] {
+				continue
+			}
+			for len(b.ledger.leaving) > 0 {
+				if err := b.leave(&b.ledger.leaving[0]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// leave stores the next of what is leaving with a change as deleted. REQUIRES: the caller is the one who writes.
+func (b *Broker) leave(l *leaving) error {
+	some := l.bindings[:min(len(l.bindings), leaveSlice)]
+	l.bindings = l.bindings[len(some):]
+	if len(l.bindings) == 0 {
+		some = append(slices.Clip(some), change.Change{Key: l.mark})
+	}
+	if err := b.store.Apply(change.All(some), false); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if len(l.bindings) == 0 {
+		ticket := l.ticket
+		b.ledger.leaving = slices.DeleteFunc(b.ledger.leaving, func(l leaving) bool { return l.ticket == ticket })
+		b.ledger.owing.Add(-1)
+	}
+	return nil
+}
+
+// sweep stores what is leaving with the change of a ticket as deleted, with others in between. Who has made the change
+// does it, when it is in force. REQUIRES: nothing is locked.
+func (b *Broker) sweep(ticket uint64) (err error) {
+	for left := b.ledger.owing.Load() > 0; left && err == nil; {
+		b.between(func() {
+			i := slices.IndexFunc(b.ledger.leaving, func(l leaving) bool { return l.ticket == ticket })
+			if left = i >= 0; left {
+				err = b.leave(&b.ledger.leaving[i])
+			}
+		})
+	}
+	if err != nil {
+		b.OnFatal(err)
+	}
+	return err
 }
 
 // awaitAll returns when all that was changed so far is stored.

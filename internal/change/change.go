@@ -18,6 +18,7 @@ type Change struct {
 	Key   []byte
 	Value []byte // nil deletes the key
 	named Named  // whose key is deleted, instead of Key
+	late  bool   // it may be stored later than the others
 }
 
 // Named is what has a key that never changes.
@@ -50,6 +51,33 @@ func (l *Log) Delete(key string) {
 
 // DeleteOf records that the key of n is gone. It is put together when it is stored, for there may be very many.
 func (l *Log) DeleteOf(n Named) { l.changes = append(l.changes, Change{named: n}) }
+
+// DeleteLate is DeleteOf of what means nothing without something else whose key is deleted by the same changes:
+// it may be stored behind them (Split).
+func (l *Log) DeleteLate(n Named) { l.changes = append(l.changes, Change{named: n, late: true}) }
+
+// Split returns the changes that are to be stored at once, and those that may be stored later, which say
+// that the keys of these are gone.
+func Split(changes []Change) (now, late []Change) {
+	for _, c := range changes {
+		if c.late {
+			late = append(late, c)
+		} else {
+			now = append(now, c)
+		}
+	}
+	return now, late
+}
+
+// CountLate is how many of the changes may be stored later.
+func CountLate(changes []Change) (n int) {
+	for i := range changes {
+		if changes[i].late {
+			n++
+		}
+	}
+	return n
+}
 
 // Grow makes room for n changes more.
 func (l *Log) Grow(n int) { l.changes = slices.Grow(l.changes, n) }

@@ -309,10 +309,25 @@ func (s *State) dropBinding(b *Binding, removed *Removed) {
 	b.Source.out.remove(b)
 	b.incoming().remove(b)
 	b.Source.table.Remove(&b.entry)
-	if b.durable() {
+	switch {
+	case !b.durable():
+	case b.endGone(s.vhosts[b.VHost]):
+		s.log.DeleteLate(b)
+	default:
 		s.log.DeleteOf(b)
 	}
 	removed.Bindings = append(removed.Bindings, b)
+}
+
+// endGone says whether one of its ends has been deleted from v.
+func (b *Binding) endGone(v *VHost) bool {
+	switch {
+	case v.exchanges[b.Source.Name] != b.Source:
+		return true
+	case b.Queue != nil:
+		return v.queues[b.Queue.Name] != b.Queue
+	}
+	return v.exchanges[b.Exchange.Name] != b.Exchange
 }
 
 // implicitBinding is the default exchange's binding of a queue, which exists as long as the queue does (BR-5.3).

@@ -63,6 +63,7 @@ type loader struct {
 	policies    []policyRecord
 	operator    []policyRecord
 	parameters  []parameterRecord
+	leaving     map[string]bool // the keys of what was deleted, and may have left bindings behind
 }
 
 func (l *loader) read(kind, key string, value []byte) error {
@@ -77,6 +78,19 @@ func (l *loader) read(kind, key string, value []byte) error {
 	case bindingKind:
 		l.bindingKeys = append(l.bindingKeys, key)
 		return readInto(&l.bindings, parts, value)
+	case leavingKind:
+		var list []leavingRecord
+		if err := readInto(&list, nil, value); err != nil {
+			return err
+		}
+		if l.leaving == nil {
+			l.leaving = map[string]bool{}
+		}
+		for _, end := range list[0].Keys {
+			l.leaving[end] = true
+		}
+		l.state.log.Delete(key)
+		return nil
 	case policyKind:
 		return readInto(&l.policies, parts, value)
 	case operatorPolicyKind:
@@ -172,6 +186,8 @@ func (r *parameterRecord) rename(parts []string) {
 
 func (*counterRecord) rename([]string) {}
 
+func (*leavingRecord) rename([]string) {}
+
 // build makes the objects, those first to which others refer. Policies stand before queues and exchanges, which then
 // get theirs as they are added.
 func (l *loader) build() (*State, error) {
@@ -214,6 +230,10 @@ func (l *loader) build() (*State, error) {
 		}
 	}
 	for i, r := range l.bindings {
+		if l.leftBehind(&r) {
+			s.log.Delete(l.bindingKeys[i])
+			continue
+		}
 		switch err := l.addBinding(r, l.bindingKeys[i]); {
 		case err != nil && l.torn:
 			l.lost = append(l.lost, fmt.Sprintf("the binding from %q to %q in virtual host %q is dropped: %v", r.Source, r.Destination, r.VHost, err))

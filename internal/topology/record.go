@@ -26,6 +26,7 @@ const (
 	parameterKind       = KeyPrefix + "parameter"
 	globalParameterKind = KeyPrefix + "global-parameter"
 	counterKey          = KeyPrefix + "counter"
+	leavingKind         = KeyPrefix + "leaving"
 )
 
 type counterRecord struct {
