@@ -684,6 +684,7 @@ func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 			flags |= mailShared
 		}
 	}
+	var asked []uint64
 	for _, t := range p.remote {
 		if q.answered[d.ID].has(t.queue) {
 			continue
@@ -694,10 +695,11 @@ func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 			n.send(h, q, d, p, t, counts.Deliveries, flags, false)
 			flags &^= mailCounts
 		case !q.asked[d.ID].has(t.queue):
-			q.ask(d.ID, t.queue)
+			asked = append(asked, t.queue)
 			n.send(h, q, d, p, t, counts.Deliveries, flags, true)
 		}
 	}
+	q.tell(d.ID, asked, nil)
 	return sent
 }
 
@@ -796,9 +798,11 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 	if len(h.entered) == 0 {
 		return
 	}
-	for _, in := range h.entered {
-		q.answer(d.ID, in.q.Incarnation)
+	took := make([]uint64, len(h.entered))
+	for i, in := range h.entered {
+		took[i] = in.q.Incarnation
 	}
+	q.tell(d.ID, nil, took)
 	n.logMove(h, q, d, p, counts, true)
 }
 

@@ -301,9 +301,10 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	if asked > 1 {
 		flags |= mailImpose // they had room for it
 	}
+	var told, took []uint64
 	for _, t := range p.remote {
 		if offers {
-			q.ask(id, t.queue)
+			told = append(told, t.queue)
 			n.send(h, q, &d, p, t, 0, flags, true)
 		} else {
 			n.send(h, q, &d, p, t, 0, mailMove, false)
@@ -313,10 +314,11 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	for _, t := range p.targets {
 		n.enter(h, t, &in)
 	}
-	for _, in := range h.entered {
-		if offers {
-			q.answer(id, in.q.Incarnation)
+	if offers {
+		for _, in := range h.entered {
+			took = append(took, in.q.Incarnation)
 		}
+		q.tell(id, told, took)
 	}
 	n.logMove(h, q, &d, p, queue.Counts{}, offers)
 	h.drop(body, history)

@@ -120,20 +120,30 @@ type Subscriber interface {
 	TimedOut(q *Queue, c *queue.Consumer, n int)
 }
 
-// answer notes that a target has taken the held entry.
-func (q *Queue) answer(id queue.ID, target uint64) {
+// answer notes that targets have taken the held entry. It sorts them.
+func (q *Queue) answer(id queue.ID, targets ...uint64) {
 	if q.answered == nil {
 		q.answered = map[queue.ID]targetSet{}
 	}
-	q.answered[id] = q.answered[id].with(target)
+	q.answered[id] = q.answered[id].union(targets)
 }
 
-// ask notes that a target in another log was asked to take the held entry.
-func (q *Queue) ask(id queue.ID, target uint64) {
+// ask notes that targets in other logs were asked to take the held entry. It sorts them.
+func (q *Queue) ask(id queue.ID, targets ...uint64) {
 	if q.asked == nil {
 		q.asked = map[queue.ID]targetSet{}
 	}
-	q.asked[id] = q.asked[id].with(target)
+	q.asked[id] = q.asked[id].union(targets)
+}
+
+// tell notes that some targets were asked to take the entry, and that others have taken it. It sorts them.
+func (q *Queue) tell(id queue.ID, asked, answered []uint64) {
+	if len(asked) > 0 {
+		q.ask(id, asked...)
+	}
+	if len(answered) > 0 {
+		q.answer(id, answered...)
+	}
 }
 
 // unask notes that a target has answered, and returns how many have not.

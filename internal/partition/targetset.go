@@ -18,6 +18,30 @@ func (s targetSet) with(target uint64) targetSet {
 	return slices.Insert(s, i, target)
 }
 
+// union is with of all of more, which it sorts. One by one, very many would be moved again for each.
+func (s targetSet) union(more []uint64) targetSet {
+	switch len(more) {
+	case 0:
+		return s
+	case 1:
+		return s.with(more[0])
+	}
+	slices.Sort(more)
+	all := make(targetSet, 0, len(s)+len(more))
+	for len(s) > 0 || len(more) > 0 {
+		var next uint64
+		if len(more) == 0 || len(s) > 0 && s[0] <= more[0] {
+			next, s = s[0], s[1:]
+		} else {
+			next, more = more[0], more[1:]
+		}
+		if len(all) == 0 || all[len(all)-1] != next {
+			all = append(all, next)
+		}
+	}
+	return all
+}
+
 func (s targetSet) without(target uint64) targetSet {
 	if i, ok := slices.BinarySearch(s, target); ok {
 		return slices.Delete(s, i, i+1)

@@ -31,7 +31,7 @@ func StopSending(client broker.Client) (waiting func() int, letGo func()) {
 	waiting = func() int {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		return len(o.items)
+		return o.items.len()
 	}
 	return waiting, c.layDown
 }

@@ -22,7 +22,7 @@ import (
 // accepts without blocking: an answer to a single request costs no hand-over.
 type outbox struct {
 	mu      held.Mutex
-	items   []item
+	items   itemList
 	raw     []byte // the bytes of raw items, one after the other
 	held    bool   // somebody has the pen
 	shut    bool   // nothing is taken any more
@@ -39,7 +39,7 @@ type outbox struct {
 	stuck []item
 
 	// Owned by whoever has the pen.
-	taken    []item
+	taken    itemList
 	takenRaw []byte
 	wire     []byte // encoded, not yet written
 }
@@ -102,11 +102,11 @@ func (o *outbox) put(f func(b []byte) []byte) {
 	o.raw = f(o.raw)
 	n := len(o.raw) - before
 	o.owed += n
-	if k := len(o.items); k > 0 && o.items[k-1].kind == itemRaw {
-		o.items[k-1].bytes += n
+	if it := o.items.newest(); it != nil && it.kind == itemRaw {
+		it.bytes += n
 		return
 	}
-	o.items = append(o.items, item{kind: itemRaw, bytes: n})
+	o.items.push(&item{kind: itemRaw, bytes: n})
 }
 
 // putOwn is put of bytes that may be many, and are the outbox's from now on: nothing is copied while a partition
@@ -118,7 +118,7 @@ func (o *outbox) putOwn(b []byte) {
 		return
 	}
 	o.owed += len(b)
-	o.items = append(o.items, item{kind: itemOwn, bytes: len(b), own: &b})
+	o.items.push(&item{kind: itemOwn, bytes: len(b), own: &b})
 }
 
 // putMethod appends a method frame.
@@ -135,7 +135,7 @@ func (o *outbox) recovered(ch *channel) {
 	if o.shut {
 		return
 	}
-	o.items = append(o.items, item{kind: itemRecovered, ch: ch, bytes: size})
+	o.items.push(&item{kind: itemRecovered, ch: ch, bytes: size})
 	o.owed += size
 	ch.recovering++
 }
@@ -175,7 +175,7 @@ func (c *conn) deliver(it *item) (more bool) {
 		c.broker.Bodies().Release(it.d.Body)
 		return false
 	}
-	o.items = append(o.items, *it)
+	o.items.push(it)
 	if it.kind == itemGet {
 		o.owed += it.bytes
 	}
@@ -192,11 +192,11 @@ func (c *conn) deliver(it *item) (more bool) {
 func (c *conn) flush(inline bool) {
 	o := &c.out
 	o.mu.Lock()
-	if len(o.items) == 0 || o.held {
+	if o.items.len() == 0 || o.held {
 		o.mu.Unlock()
 		return // whoever has the pen looks again before it lays it down
 	}
-	if inline && len(o.items) <= inlineItems && o.owed < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
+	if inline && o.items.len() <= inlineItems && o.owed < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
 		o.held = true
 		o.mu.Unlock()
 		c.writeSome()
@@ -215,7 +215,7 @@ func (o *outbox) wake() {
 
 // take takes everything to send. REQUIRES: o.mu and the pen are held.
 func (o *outbox) take() {
-	o.taken, o.items = o.items, o.taken[:0]
+	o.taken, o.items = o.items, o.taken // which is empty
 	o.takenRaw, o.raw = o.raw, o.takenRaw[:0]
 	if o.owed > maxOwed {
 		select {
@@ -316,7 +316,7 @@ func (c *conn) layDown() {
 	o := &c.out
 	o.mu.Lock()
 	o.held = false // whoever takes the pen next waits for o.mu
-	again := o.shut || len(o.items) > 0 || len(o.wire) > 0 || len(o.paused) > 0
+	again := o.shut || o.items.len() > 0 || len(o.wire) > 0 || len(o.paused) > 0
 	if !again {
 		c.window.Free()
 	}
@@ -348,41 +348,44 @@ func (c *conn) encode(write func([]byte) bool) {
 	at, size := 0, 0
 	broken := c.dead.Load()
 	store := c.broker.Bodies()
-	for i := range o.taken {
-		it := &o.taken[i]
-		switch {
-		case it.kind == itemRaw:
-			o.wire = append(o.wire, o.takenRaw[at:at+it.bytes]...)
-			at += it.bytes
-		case it.kind == itemOwn && write != nil:
-			broken = !write(o.wire) || !write(*it.own)
-			o.wire = o.wire[:0]
-		case it.kind == itemOwn:
-			o.wire = append(o.wire, *it.own...)
-		case it.kind == itemRecovered:
-			it.ch.mu.Lock()
-			it.ch.recovering--
-			it.ch.mu.Unlock()
-			o.wire = amqp091.AppendMethod(o.wire, it.ch.number, amqp091.BasicRecoverOk{})
-		case broken || len(o.stuck) > 0:
-			o.stuck = append(o.stuck, *it)
-		default:
-			if rec, ok := c.record(it); ok {
-				size += it.bytes
-				c.encodeDelivery(it, rec)
-				store.Release(it.d.Body)
-				store.Release(it.d.History)
+	for k := range len(o.taken.full) + 1 {
+		chunk := o.taken.chunk(k)
+		for i := range chunk {
+			it := &chunk[i]
+			switch {
+			case it.kind == itemRaw:
+				o.wire = append(o.wire, o.takenRaw[at:at+it.bytes]...)
+				at += it.bytes
+			case it.kind == itemOwn && write != nil:
+				broken = !write(o.wire) || !write(*it.own)
+				o.wire = o.wire[:0]
+			case it.kind == itemOwn:
+				o.wire = append(o.wire, *it.own...)
+			case it.kind == itemRecovered:
+				it.ch.mu.Lock()
+				it.ch.recovering--
+				it.ch.mu.Unlock()
+				o.wire = amqp091.AppendMethod(o.wire, it.ch.number, amqp091.BasicRecoverOk{})
+			case broken || len(o.stuck) > 0:
+				o.stuck = append(o.stuck, *it)
+			default:
+				if rec, ok := c.record(it); ok {
+					size += it.bytes
+					c.encodeDelivery(it, rec)
+					store.Release(it.d.Body)
+					store.Release(it.d.History)
+				}
+				if it.kind == itemGet {
+					c.tagged(it.ch)
+				}
 			}
-			if it.kind == itemGet {
-				c.tagged(it.ch)
+			if write != nil && len(o.wire) >= writeSize {
+				broken = !write(o.wire)
+				o.wire = o.wire[:0]
 			}
-		}
-		if write != nil && len(o.wire) >= writeSize {
-			broken = !write(o.wire)
-			o.wire = o.wire[:0]
 		}
 	}
-	o.taken = emptied(o.taken, keptItems)
+	o.taken.clear()
 	if cap(o.takenRaw) > 1<<20 {
 		o.takenRaw = nil
 	}

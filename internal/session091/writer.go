@@ -58,7 +58,7 @@ func (c *conn) writeAll() {
 		if c.dead.Load() || !o.held && len(o.stuck) > 0 {
 			o.paused = nil // its consumers are on their way out; what is stuck leaves no room for more
 		}
-		if o.held || len(o.items) == 0 && len(o.wire) == 0 && len(o.paused) == 0 {
+		if o.held || o.items.len() == 0 && len(o.wire) == 0 && len(o.paused) == 0 {
 			if !o.held {
 				c.window.Free()
 			}
@@ -143,7 +143,7 @@ func (c *conn) extendWriteDeadline() {
 func (o *outbox) idle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.held && len(o.items) == 0 && len(o.wire) == 0
+	return !o.held && o.items.len() == 0 && len(o.wire) == 0
 }
 
 // giveBack returns deliveries that cannot be sent any more to their queues. What
@@ -193,11 +193,13 @@ func (c *conn) returnLate(it *item, how queue.ReturnKind) {
 func (c *conn) drainOutbox() {
 	c.out.mu.Lock()
 	items := c.out.items
-	c.out.items = nil
+	c.out.items = itemList{}
 	stuck := c.out.stuck
 	c.out.stuck = nil
 	c.window.Free()
 	c.out.mu.Unlock()
 	c.giveBack(stuck)
-	c.giveBack(items)
+	for k := range len(items.full) + 1 {
+		c.giveBack(items.chunk(k))
+	}
 }

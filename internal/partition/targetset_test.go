@@ -1,0 +1,26 @@
+package partition
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A set with many more is what it is with one after the other.
+func TestTargetSetUnion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		some := rapid.SliceOf(rapid.Uint64Range(1, 20))
+		var one, all targetSet
+		for _, target := range some.Draw(t, "set") {
+			one, all = one.with(target), all.with(target)
+		}
+		more := some.Draw(t, "more")
+		for _, target := range more {
+			one = one.with(target)
+		}
+		if all = all.union(more); !slices.Equal(one, all) {
+			t.Fatalf("%v, want %v", all, one)
+		}
+	})
+}
