@@ -747,12 +747,19 @@ func (m *Machine) drops() bool {
 // else the head of the highest level (BR-9.13, BR-11.1).
 func (m *Machine) first() (ID, *page, uint, bool) {
 	for len(m.returns) > 0 {
+		if len(m.strays) == len(m.returns) && !m.ghosts {
+			m.dropReturns() // very many may be left
+			break
+		}
 		id := m.returns[0]
+		if m.unstray(id) {
+			m.returns = m.returns[1:]
+			continue
+		}
 		if p, i := m.find(id); p != nil && p.state(i) == stateReturned {
 			return id, p, i, true
 		}
-		m.unstray(id)
-		m.returns = m.returns[1:]
+		m.returns = m.returns[1:] // a ghost
 	}
 	if level := m.highest(); level >= 0 {
 		seq, p, i := m.firstReady(level)

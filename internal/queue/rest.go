@@ -259,11 +259,11 @@ func (m *Machine) unlist(id ID) {
 	m.strays[id] = m.rests + 1
 }
 
-// unstray is called when an entry that has strayed leaves the front of the returns list.
-func (m *Machine) unstray(id ID) {
+// unstray says whether an entry, which leaves the front of the returns list then, has strayed.
+func (m *Machine) unstray(id ID) bool {
 	in, ok := m.strays[id]
 	if !ok {
-		return
+		return false
 	}
 	delete(m.strays, id)
 	if r := m.cs.rest; r != nil && r.strayed(in) {
@@ -272,6 +272,7 @@ func (m *Machine) unstray(id ID) {
 		}
 		r.strays[id] = struct{}{}
 	}
+	return true
 }
 
 // dropGhosts takes out of the returns list what is not there.

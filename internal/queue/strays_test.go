@@ -1,0 +1,39 @@
+package queue
+
+import "testing"
+
+// Very many that came back and have expired behind one that has not cost nothing when that one goes: they are not looked
+// at one by one, in one command.
+func TestWhatHasExpiredInTheReturnsListIsPassedAsAWhole(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		const n = 1000
+		s := newScript(Config{Type: Quorum, MaxPriority: -1, Durable: true}, Unlimited())
+		c := &Consumer{Tag: "c", Number: 1}
+		s.Attach(1000, c)
+		ids := []ID{s.publish(1000, -1)}
+		for range n {
+			ids = append(ids, s.publish(1000, 100))
+		}
+		s.Detach(1000, c)
+		for _, id := range ids {
+			s.Return(1000, id, c, ReturnNack)
+		}
+		if kept {
+			s.KeepRest() // of a checkpoint, which is not collected yet
+		}
+		for s.Tick(2000, sliceLimit) {
+		}
+		if s.Totals().Ready != 1 || len(s.strays) != n {
+			t.Fatalf("%d are ready, %d have strayed; want 1 and %d", s.Totals().Ready, len(s.strays), n)
+		}
+		if d, ok, _ := s.GetFor(2000, nil, true); !ok || d.ID != ids[0] {
+			t.Fatalf("got %v, want the one that has not expired", d.ID)
+		}
+		if _, ok, _ := s.GetFor(2000, nil, true); ok || len(s.returns)+len(s.strays) != 0 {
+			t.Errorf("%d are listed, %d have strayed; want none", len(s.returns), len(s.strays))
+		}
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
