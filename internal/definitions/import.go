@@ -32,9 +32,14 @@ var ErrEnded = errors.New("the import was ended before all was imported")
 // came before stays. Parameters that are acted upon come last, as they may be refused for whose
 // they would be: all that they are about is there then. warnings tell what was left out on purpose.
 //
+// It is for a start, which nobody but whoever wrote the file may prevent: a queue for which others have left no room, and a binding
+// that what is there by now does not take, are left out with a warning.
+//
 // An error is a *MalformedError, or the broker's.
 func Import(b *broker.Broker, text []byte) (warnings []string, err error) {
-	return ImportFor(context.Background(), b, text, "", internalUser, nil)
+	im := &importer{b: b, user: internalUser, starts: true}
+	err = im.all(context.Background(), text)
+	return im.warnings, err
 }
 
 // importer is one import.
@@ -43,6 +48,7 @@ type importer struct {
 	user     string
 	by       *broker.Identity // see Broker.PutParameterFor
 	vhost    message.VHost    // of all objects; "" if each names its own
+	starts   bool             // the node does: see Import
 	warnings []string
 }
 
@@ -50,15 +56,21 @@ type importer struct {
 // parameters are set for and who makes virtual hosts, nil for whoever runs the node, who has no permissions because he needs
 // none. It ends between two objects, with ErrEnded, when ctx does.
 func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
+	im := &importer{b: b, user: user, by: by, vhost: vhost}
+	err := im.all(ctx, text)
+	return im.warnings, err
+}
+
+// all imports all that is in a file.
+func (im *importer) all(ctx context.Context, text []byte) error {
 	v, err := topology.ParseJSON(text)
 	if err != nil {
-		return nil, NotJSON(err, "failed_to_parse_json")
+		return NotJSON(err, "failed_to_parse_json")
 	}
 	doc, ok := v.(map[string]any)
 	if !ok {
-		return nil, malformed("not_json")
+		return malformed("not_json")
 	}
-	im := &importer{b: b, user: user, by: by, vhost: vhost}
 	type step struct {
 		key  string
 		each func(map[string]any) error
@@ -67,7 +79,7 @@ func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message
 		{"exchanges", im.exchange}, {"policies", im.policy}, {"parameters", im.parameter}, {"queues", im.queue}, {"bindings", im.binding},
 		{"parameters", im.handledParameter},
 	}
-	if vhost == "" {
+	if im.vhost == "" {
 		steps = []step{
 			{"users", im.importUser}, {"vhosts", im.importVHost}, {"permissions", im.permission}, {"exchanges", im.exchange},
 			{"topic_permissions", im.topicPermission}, {"global_parameters", im.globalParameter},
@@ -78,22 +90,22 @@ func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message
 	for _, s := range steps {
 		list, ok := doc[s.key].([]any)
 		if !ok && doc[s.key] != nil {
-			return im.warnings, malformed(s.key + " must be a list")
+			return malformed(s.key + " must be a list")
 		}
 		for _, v := range list {
 			object, ok := v.(map[string]any)
 			if !ok {
-				return im.warnings, malformed(s.key + " must be a list of objects")
+				return malformed(s.key + " must be a list of objects")
 			}
 			if ctx.Err() != nil {
-				return im.warnings, ErrEnded
+				return ErrEnded
 			}
 			if err := s.each(object); err != nil {
-				return im.warnings, err
+				return err
 			}
 		}
 	}
-	return im.warnings, nil
+	return nil
 }
 
 func (im *importer) warn(format string, args ...any) {
@@ -326,6 +338,10 @@ func (im *importer) queue(o map[string]any) error {
 		return malformed(err.Error())
 	}
 	_, err = im.b.AsOperator(im.user, v).DeclareQueue(d)
+	if refusal, ok := err.(*topology.Error); ok && refusal.Fault == topology.TooMany && im.starts {
+		im.warn("queue '%s' in vhost '%s' is left out: %s", name, v, refusal.Text)
+		return nil
+	}
 	return declared(err)
 }
 
@@ -360,6 +376,10 @@ func (im *importer) binding(o map[string]any) error {
 		return malformed(err.Error())
 	}
 	_, err = im.b.AsOperator(im.user, v).Bind(d)
+	if refusal, ok := err.(*topology.Error); ok && im.starts {
+		im.warn("the binding of exchange '%s' in vhost '%s' to %s '%s' with the key '%s' is left out: %s", source, v, kind, destination, key, refusal.Text)
+		return nil
+	}
 	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.NotFound {
 		return malformed(refusal.Text)
 	}

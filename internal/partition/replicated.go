@@ -252,11 +252,12 @@ func (n *Node) propose(ops []Op, asks *[]*ask) (r Receipt) {
 			}
 			continue
 		}
+		var seen [Groups + 1]bool // by the groups' ids: there may be very many targets
 		for k, q := range op.Targets {
-			if q.part.group == nil || inGroup(op.Targets[:k], q.part.group) {
-				continue
+			if g := q.part.group; g != nil && !seen[g.id] {
+				seen[g.id] = true
+				n.proposePublish(of(q), op, op.Targets[k:])
 			}
-			n.proposePublish(of(q), op, op.Targets[k:])
 		}
 	}
 	for i := range bundles {
@@ -294,15 +295,6 @@ func (n *Node) unproposed(publishes []published) {
 			p.owner.Answered([]Answer{{p.token, true}})
 		}
 	}
-}
-
-func inGroup(targets []*Queue, g *group) bool {
-	for _, q := range targets {
-		if q.part.group == g {
-			return true
-		}
-	}
-	return false
 }
 
 // proposePublish writes a publish into the first of targets and the others of its group.

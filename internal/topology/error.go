@@ -42,6 +42,7 @@ const (
 	BadName          // the profile does not allow the name (DL-22.13)
 	TooLarge         // a message's body is (BR-4.9)
 	Denied           // the user lacks a permission (BR-3.3)
+	TooMany          // queues of a virtual host (BR-3.7)
 )
 
 // Difference is a property in which a declaration differs from what there is.

@@ -266,7 +266,9 @@ func (s *State) ClearVHostLimit(name message.VHost, l Limit) error {
 // checkQueueLimit refuses one queue more than the limit allows (BR-3.7).
 func (v *VHost) checkQueueLimit(name message.QueueName) error {
 	if limit, ok := v.Limit(MaxQueues); ok && int64(len(v.queues)) >= limit {
-		return Refuse(PreconditionFailed, "cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, limit)
+		refusal := Refuse(PreconditionFailed, "cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, limit)
+		refusal.Fault = TooMany
+		return refusal
 	}
 	return nil
 }
