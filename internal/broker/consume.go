@@ -109,5 +109,10 @@ func (c *Connection) Resume(q *partition.Queue, consumer *queue.Consumer) {
 	c.b.node.Resume(q, consumer)
 }
 
-// Pump lets the queue look for consumers that can take messages again.
-func (c *Connection) Pump(q *partition.Queue) { c.b.node.Pump(q) }
+// Open lets the queue look for consumers with that gate that can take messages again.
+func (c *Connection) Open(q *partition.Queue, gate queue.Gate) { c.b.node.Open(q, gate) }
+
+// Share puts consumers of the queue under a gate: see partition.Node.Share.
+func (c *Connection) Share(q *partition.Queue, list []*queue.Consumer, gate queue.Gate) {
+	c.b.node.Share(q, list, gate)
+}

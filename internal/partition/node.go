@@ -440,13 +440,27 @@ func (n *Node) Resume(q *Queue, c *queue.Consumer) {
 	})
 }
 
-// Pump looks again whether the queue can deliver, for consumers with a Gate, which
-// replicated queues do not have.
-func (n *Node) Pump(q *Queue) {
+// Open looks again whether the queue can deliver to consumers with that gate, which may have room again.
+// Replicated queues have no such consumers.
+func (n *Node) Open(q *Queue, gate queue.Gate) {
 	if q.Replicated() {
 		return
 	}
-	_ = n.with(q, func(h *hold) { q.m.Pump(h.now, sliceLimit) })
+	_ = n.with(q, func(h *hold) {
+		q.m.Open(gate)
+		q.m.Pump(h.now, sliceLimit)
+	})
+}
+
+// Share puts consumers of the queue, which have no Gate, under one.
+func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
+	for some := range slices.Chunk(list, sliceLimit) {
+		_ = n.with(q, func(*hold) {
+			for _, c := range some {
+				q.m.Share(c, gate)
+			}
+		})
+	}
 }
 
 // Get takes a message for basic.get. The references in d are the caller's, and d.By

@@ -321,10 +321,11 @@ func (m *Machine) checkConsumers(outs map[uint32]int) error {
 	if plain != m.cs.plain {
 		return fmt.Errorf("%d consumers do not acknowledge, %d are counted", plain, m.cs.plain)
 	}
-	for i, c := range m.cs.line {
-		if c.spot != i+1 || c.place == 0 || i > 0 && m.cs.before(c, m.cs.line[(i-1)/2]) {
-			return fmt.Errorf("consumer %q stands at the wrong place of the line", c.Tag)
-		}
+	if err := m.checkLine(m.cs.line, false); err != nil {
+		return err
+	}
+	if err := m.checkParties(); err != nil {
+		return err
 	}
 	for slot, c := range m.cs.slots {
 		if c == nil && slot > 0 && !slices.Contains(m.cs.free, uint32(slot)) {
@@ -336,6 +337,59 @@ func (m *Machine) checkConsumers(outs map[uint32]int) error {
 	}
 	if m.cs.single {
 		return m.checkActive()
+	}
+	return nil
+}
+
+// checkLine checks that a heap of consumers is one.
+func (m *Machine) checkLine(line []*Consumer, waits bool) error {
+	for i, c := range line {
+		if c.spot != i+1 || c.place == 0 || c.waits != waits || i > 0 && m.cs.before(c, line[(i-1)/2]) {
+			return fmt.Errorf("consumer %q stands at the wrong place of the line", c.Tag)
+		}
+	}
+	return nil
+}
+
+// checkParties checks what consumer.go says of consumers that share a gate.
+func (m *Machine) checkParties() error {
+	sizes := map[*party]int{}
+	for _, c := range m.cs.list {
+		asked := c.Gate != nil && !c.NoAck && !m.cs.single
+		if asked != (c.party != nil) || asked && m.cs.parties[c.Gate] != c.party {
+			return fmt.Errorf("consumer %q is not among those that share its gate", c.Tag)
+		}
+		if asked {
+			sizes[c.party]++
+		}
+		if asked && c.spot != 0 && !c.waits && c.party.first != c {
+			return fmt.Errorf("consumer %q stands in line, and is not the first of those that share its gate", c.Tag)
+		}
+	}
+	shut := 0
+	for gate, p := range m.cs.parties {
+		if p.gate != gate || p.size == 0 || p.size != sizes[p] {
+			return fmt.Errorf("%d consumers share a gate, %d are counted", sizes[p], p.size)
+		}
+		if err := m.checkLine(p.waiting, true); err != nil {
+			return err
+		}
+		f := p.first
+		if f != nil && (f.party != p || f.spot == 0 || f.waits || p.shut || len(p.waiting) > 0 && m.cs.before(p.waiting[0], f)) {
+			return fmt.Errorf("consumer %q stands in line for others that share its gate, and should not", f.Tag)
+		}
+		if f == nil && len(p.waiting) > 0 && !p.shut {
+			return fmt.Errorf("consumer %q waits for a gate that is open, and none like it stands in line", p.waiting[0].Tag)
+		}
+		if p.shut && len(p.waiting) > 0 {
+			shut++
+		}
+		if (p.at != 0) != (p.shut && len(p.waiting) > 0) || p.at != 0 && m.cs.shut[p.at-1] != p {
+			return fmt.Errorf("a shut gate stands at place %d of those that are", p.at)
+		}
+	}
+	if len(sizes) != len(m.cs.parties) || shut != len(m.cs.shut) {
+		return fmt.Errorf("%d gates are shared and %d of them shut, %d and %d are noted", len(sizes), shut, len(m.cs.parties), len(m.cs.shut))
 	}
 	return nil
 }

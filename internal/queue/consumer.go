@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Consumer is who takes messages from a queue. The fields of the first group are
-// set by whoever attaches it and do not change; the rest belongs to the machine.
+// Consumer is who takes messages from a queue. The fields of the first two groups are
+// set by whoever attaches it and do not change. Gate may be set then, too, or later by
+// Machine.Share, and does not change any more. The rest belongs to the machine.
 type Consumer struct {
 	Target    any // whose it is; the machine only hands it back
 	Tag       string
@@ -21,13 +22,13 @@ type Consumer struct {
 	Origin  uint64 // the process whose session it belongs to
 	Metered bool   // it gets no more than Machine.Credit allows
 
-	// Gate is asked before each delivery that wants an acknowledgement, if it is
-	// set: the prefetch limit that a channel's consumers share (BR-9.9).
-	Gate interface{ TryTake() bool }
+	// Gate is asked before each delivery that wants an acknowledgement, if it is set.
+	Gate Gate
 
 	slot   uint32
 	place  int    // in consumers.list, counted from 1; 0 = it is not attached
-	spot   int    // in consumers.line, counted from 1; 0 = it does not stand there
+	spot   int    // in consumers.line or party.waiting, counted from 1; 0 = it stands in neither
+	party  *party // nil: it shares no Gate
 	turn   uint64 // of those of its priority the least is served next
 	order  uint64 // of attaching
 	out    int    // deliveries not settled
@@ -35,11 +36,22 @@ type Consumer struct {
 	late   int    // of what the timeout took back, those that it has not been told of (Sink.TimedOut)
 	paused bool   // it cannot take more for now: see Machine.Pause
 	credit int    // deliveries still allowed if it is metered
+	waits  bool   // it stands in party.waiting
 	gone   bool   // cancelled; its deliveries may still be settled
 	meant  bool   // by the call of HeldBy that runs
 	kept   uint32 // the Rest that has it, or that it came after: see consumers.touch
 	shared bool   // a Rest has outs, too: nothing may be written into it
 	outs   []outstanding
+}
+
+// Gate is the prefetch limit that a channel's consumers share, of several queues maybe (BR-9.9). Gates are
+// compared, so that a pointer implements it.
+//
+// Once it has refused, a queue does not ask again before Machine.Open: whoever makes room opens all the queues
+// of its consumers afterwards.
+type Gate interface {
+	// TryTake says whether there is room for a delivery, and if so takes it.
+	TryTake() bool
 }
 
 // outstanding is a delivery on the watch of a consumer timeout.
@@ -70,24 +82,40 @@ func (c *Consumer) able() bool {
 // They are served by priority, highest first, and their turns (Consumer.turn); a single
 // active one on a classic queue by order alone (before).
 //
-// Invariant: line has all of list that belong there (belongs); those that came to belong
-// are brought back by awake, those that do not any more go when they are met.
+// Of a party only the first stands in line, for all of them, and none while its gate is shut: one that
+// has refused is not asked for each of them, and for each message.
+//
+// Invariant: line has all of list that belong there (belongs), or their party has them waiting; those
+// that came to belong are brought back by awake, those that do not any more go when they are met.
 type consumers struct {
-	list   []*Consumer // in no order
-	line   []*Consumer // a heap of them, the next one on top
-	turns  uint64      // given so far
-	slots  []*Consumer // by Consumer.slot; slot 0 is basic.get
-	free   slotHeap    // of slots, those free, but for slot 0
-	passed []*Consumer // scratch of turn
-	pages  *Pages      // which rules of earlier releases hold
-	single bool        // BR-9.5
-	active *Consumer   // the one that gets messages if single
-	quorum bool
-	count  uint64 // of all ever attached
-	plain  int    // of list, those that do not acknowledge
-	hushed int    // while it is not 0 nobody gets anything
-	looks  int    // at consumers of line, for tests
-	rest   *Rest  // the one being collected, nil if none is
+	list    []*Consumer // in no order
+	line    []*Consumer // a heap of them, the next one on top
+	turns   uint64      // given so far
+	slots   []*Consumer // by Consumer.slot; slot 0 is basic.get
+	free    slotHeap    // of slots, those free, but for slot 0
+	parties map[Gate]*party
+	shut    []*party  // of these, those whose gate is shut and that have somebody waiting; in no order
+	pages   *Pages    // which rules of earlier releases hold
+	single  bool      // BR-9.5
+	active  *Consumer // the one that gets messages if single
+	quorum  bool
+	count   uint64 // of all ever attached
+	plain   int    // of list, those that do not acknowledge
+	hushed  int    // while it is not 0 nobody gets anything
+	looks   int    // at consumers of line and of those waiting, for tests
+	rest    *Rest  // the one being collected, nil if none is
+}
+
+// party are the consumers of a queue that share a Gate, a single active one's aside.
+//
+// Invariants: first stands above all that wait. If somebody waits and the gate is not shut, there is a first.
+type party struct {
+	gate    Gate
+	size    int         // how many are attached
+	first   *Consumer   // the one that stands in line, nil if none does
+	waiting []*Consumer // a heap of those who would else stand there
+	shut    bool        // the gate has refused, and was not opened since
+	at      int         // in consumers.shut, counted from 1; 0 = it is not there
 }
 
 // attach adds c. Of those with equal priority the older come first.
@@ -108,7 +136,52 @@ func (cs *consumers) add(c *Consumer) {
 	}
 	cs.turns++
 	c.turn = cs.turns
+	cs.join(c)
 	cs.enter(c)
+}
+
+// join makes c one of those that share its Gate, if it has one that is asked.
+func (cs *consumers) join(c *Consumer) {
+	if c.Gate == nil || c.NoAck || cs.single {
+		return
+	}
+	p := cs.parties[c.Gate]
+	if p == nil {
+		if cs.parties == nil {
+			cs.parties = map[Gate]*party{}
+		}
+		p = &party{gate: c.Gate}
+		cs.parties[c.Gate] = p
+	}
+	p.size++
+	c.party = p
+}
+
+// part ends what join began. REQUIRES: c does not stand in line, and does not wait.
+func (cs *consumers) part(c *Consumer) {
+	p := c.party
+	if p == nil {
+		return
+	}
+	c.party = nil
+	if p.size--; p.size == 0 {
+		delete(cs.parties, p.gate)
+	}
+}
+
+// share gives c a Gate that it did not have.
+func (cs *consumers) share(c *Consumer, gate Gate) {
+	stood := c.spot != 0
+	if stood {
+		cs.leave(c)
+	}
+	c.Gate = gate
+	if c.place != 0 {
+		cs.join(c)
+	}
+	if stood {
+		cs.enter(c)
+	}
 }
 
 // seat gives c the first free slot.
@@ -136,6 +209,7 @@ func (cs *consumers) detach(c *Consumer) bool {
 	}
 	cs.touch(c)
 	cs.leave(c)
+	cs.part(c)
 	last := len(cs.list) - 1
 	cs.list[c.place-1] = cs.list[last]
 	cs.list[c.place-1].place = c.place
@@ -210,8 +284,17 @@ func (cs *consumers) anyAble() bool {
 		return false
 	case cs.single:
 		return cs.active != nil && cs.active.able()
+	case cs.first() != nil:
+		return true
 	}
-	return cs.first() != nil
+	for len(cs.shut) > 0 {
+		c := cs.shut[0].waiting[0]
+		if cs.looks++; c.able() {
+			return true
+		}
+		cs.leave(c)
+	}
+	return false
 }
 
 // first returns the next of those that are able, nil if none is. REQUIRES: not single.
@@ -259,18 +342,31 @@ func (cs *consumers) turn() *Consumer {
 	}
 	c := cs.first()
 	for ; c != nil && !c.canTake(); c = cs.first() {
-		cs.leave(c) // its gate is shut; nobody tells when it opens
-		cs.passed = append(cs.passed, c)
+		cs.close(c.party)
 	}
-	for _, other := range cs.passed {
-		cs.enter(other)
-	}
-	clear(cs.passed)
-	cs.passed = cs.passed[:0]
 	if c != nil {
 		cs.stepBack(c)
 	}
 	return c
+}
+
+// close notes that the gate of p has refused the first of them, and so all.
+func (cs *consumers) close(p *party) {
+	c := p.first
+	p.shut = true
+	cs.leave(c)
+	cs.enter(c)
+}
+
+// open lets those be asked again that share the gate.
+func (cs *consumers) open(gate Gate) {
+	p := cs.parties[gate]
+	if p == nil || !p.shut {
+		return
+	}
+	p.shut = false
+	cs.mark(p)
+	cs.admit(p)
 }
 
 // stepBack moves c behind its equals.
@@ -278,8 +374,15 @@ func (cs *consumers) stepBack(c *Consumer) {
 	cs.touch(c)
 	cs.turns++
 	c.turn = cs.turns
-	if c.spot != 0 {
-		cs.down(c.spot - 1)
+	switch p := c.party; {
+	case c.spot == 0:
+	case c.waits:
+		cs.down(p.waiting, c.spot-1)
+	case p != nil && len(p.waiting) > 0 && cs.before(p.waiting[0], c):
+		cs.leave(c) // which lets that one enter
+		cs.enter(c)
+	default:
+		cs.down(cs.line, c.spot-1)
 	}
 }
 
@@ -328,8 +431,9 @@ func (cs *consumers) clear() []*Consumer {
 		}
 	}
 	cs.list, cs.line, cs.slots, cs.free, cs.active, cs.plain = nil, nil, nil, nil, nil, 0
+	cs.parties, cs.shut = nil, nil
 	for _, c := range list {
-		c.gone, c.slot, c.place, c.spot = true, 0, 0, 0
+		c.gone, c.slot, c.place, c.spot, c.waits, c.party = true, 0, 0, 0, false, nil
 	}
 	return list
 }
@@ -346,62 +450,132 @@ func (cs *consumers) before(a, b *Consumer) bool {
 	return a.turn < b.turn
 }
 
-// enter puts c, which is not there, into line.
+// enter puts c, which does not stand there and does not wait, into line, if it is not to wait.
 func (cs *consumers) enter(c *Consumer) {
-	cs.line = append(cs.line, c)
-	cs.up(len(cs.line) - 1)
+	p := c.party
+	switch {
+	case p == nil:
+		cs.push(&cs.line, c)
+	case p.shut || p.first != nil && cs.before(p.first, c):
+		cs.wait(c)
+	default:
+		if other := p.first; other != nil {
+			cs.pull(&cs.line, other)
+			cs.wait(other)
+		}
+		p.first = c
+		cs.push(&cs.line, c)
+	}
 }
 
-// leave takes c out of line if it is there.
+// leave takes c out of line if it is there, or from among those waiting.
 func (cs *consumers) leave(c *Consumer) {
-	if c.spot == 0 {
+	p := c.party
+	switch {
+	case c.spot == 0:
+	case c.waits:
+		cs.pull(&p.waiting, c)
+		c.waits = false
+		cs.mark(p)
+	default:
+		cs.pull(&cs.line, c)
+		if p != nil {
+			p.first = nil
+			cs.admit(p)
+		}
+	}
+}
+
+// wait puts c among those waiting.
+func (cs *consumers) wait(c *Consumer) {
+	c.waits = true
+	cs.push(&c.party.waiting, c)
+	cs.mark(c.party)
+}
+
+// admit lets the first of those waiting enter the line. REQUIRES: none of them stands there.
+func (cs *consumers) admit(p *party) {
+	if p.shut || len(p.waiting) == 0 {
 		return
 	}
-	i, last := c.spot-1, len(cs.line)-1
-	other := cs.line[last]
-	cs.line[last] = nil
-	cs.line = cs.line[:last]
-	if c.spot = 0; other != c {
-		cs.line[i] = other
-		cs.down(i)
-		cs.up(other.spot - 1)
+	c := p.waiting[0]
+	cs.pull(&p.waiting, c)
+	c.waits = false
+	p.first = c
+	cs.push(&cs.line, c)
+}
+
+// mark puts p into shut if it belongs there, and takes it out if it does not.
+func (cs *consumers) mark(p *party) {
+	switch belongs := p.shut && len(p.waiting) > 0; {
+	case belongs && p.at == 0:
+		cs.shut = append(cs.shut, p)
+		p.at = len(cs.shut)
+	case !belongs && p.at != 0:
+		last := len(cs.shut) - 1
+		cs.shut[p.at-1] = cs.shut[last]
+		cs.shut[p.at-1].at = p.at
+		cs.shut[last] = nil
+		cs.shut = cs.shut[:last]
+		p.at = 0
 	}
 }
 
-// up moves the consumer at i of line up to where it belongs.
-func (cs *consumers) up(i int) {
-	c := cs.line[i]
+// push puts c, which stands in none, into a heap.
+func (cs *consumers) push(heap *[]*Consumer, c *Consumer) {
+	*heap = append(*heap, c)
+	cs.up(*heap, len(*heap)-1)
+}
+
+// pull takes c out of the heap that it stands in.
+func (cs *consumers) pull(heap *[]*Consumer, c *Consumer) {
+	line := *heap
+	i, last := c.spot-1, len(line)-1
+	other := line[last]
+	line[last] = nil
+	line = line[:last]
+	*heap = line
+	if c.spot = 0; other != c {
+		line[i] = other
+		cs.down(line, i)
+		cs.up(line, other.spot-1)
+	}
+}
+
+// up moves the consumer at i of a heap up to where it belongs.
+func (cs *consumers) up(line []*Consumer, i int) {
+	c := line[i]
 	for i > 0 {
 		above := (i - 1) / 2
-		if !cs.before(c, cs.line[above]) {
+		if !cs.before(c, line[above]) {
 			break
 		}
-		cs.line[i] = cs.line[above]
-		cs.line[i].spot = i + 1
+		line[i] = line[above]
+		line[i].spot = i + 1
 		i = above
 	}
-	cs.line[i], c.spot = c, i+1
+	line[i], c.spot = c, i+1
 }
 
-// down moves the consumer at i of line down to where it belongs.
-func (cs *consumers) down(i int) {
-	c := cs.line[i]
+// down moves the consumer at i of a heap down to where it belongs.
+func (cs *consumers) down(line []*Consumer, i int) {
+	c := line[i]
 	for {
 		below := 2*i + 1
-		if below >= len(cs.line) {
+		if below >= len(line) {
 			break
 		}
-		if below+1 < len(cs.line) && cs.before(cs.line[below+1], cs.line[below]) {
+		if below+1 < len(line) && cs.before(line[below+1], line[below]) {
 			below++
 		}
-		if !cs.before(cs.line[below], c) {
+		if !cs.before(line[below], c) {
 			break
 		}
-		cs.line[i] = cs.line[below]
-		cs.line[i].spot = i + 1
+		line[i] = line[below]
+		line[i].spot = i + 1
 		i = below
 	}
-	cs.line[i], c.spot = c, i+1
+	line[i], c.spot = c, i+1
 }
 
 // slotHeap has the first slot on top.

@@ -87,3 +87,92 @@ func TestWhatAFewHoldNeedsNoListOfAllConsumers(t *testing.T) {
 		t.Errorf("%v allocations for who holds nothing", n)
 	}
 }
+
+// asked is a gate that counts how often it is asked.
+type asked struct {
+	gate
+	times int
+}
+
+func (g *asked) TryTake() bool {
+	g.times++
+	return g.gate.TryTake()
+}
+
+// BR-9.9: who waits for a shared limit is not asked for each message that comes, nor one after the other once
+// the limit is reached; who shares it gets messages in turn all the same.
+func TestConsumersThatShareALimitAreNotAskedForEachMessage(t *testing.T) {
+	const n = 2000
+	m := New(Config{MaxPriority: -1}, Unlimited(), &Pages{}, &nobody{}, 1)
+	g := &asked{}
+	var list []*Consumer
+	for range n {
+		c := &Consumer{Tag: "c", Gate: g}
+		m.Attach(1, c)
+		list = append(list, c)
+	}
+	e := Entry{Body: 1, Size: 10, Priority: -1, TTL: -1}
+	publish := func() {
+		id, _ := m.Enqueue(1, &e)
+		m.Flow(1, id)
+	}
+	publish() // reaches the limit
+	if g.times != 1 || m.cs.looks > fewLooks(n+1, n) {
+		t.Errorf("the gate was asked %d times, with %d looks at consumers; want once, and %d at most", g.times, m.cs.looks, fewLooks(n+1, n))
+	}
+	m.cs.looks = 0
+	for range 3 * n {
+		publish()
+	}
+	if g.times != 1 || m.cs.looks > 3*n {
+		t.Errorf("the gate was asked %d times, with %d looks at consumers; want once, and %d at most", g.times, m.cs.looks, 3*n)
+	}
+	m.cs.looks = 0
+	for k := range 2 * n {
+		g.room = 1
+		m.Open(g)
+		m.Pump(1, sliceLimit)
+		if c := list[k%n]; c.out != k/n+1 {
+			t.Fatalf("delivery %d went to another", k)
+		}
+	}
+	if most := fewLooks(4*n, n); g.times > 6*n || m.cs.looks > most {
+		t.Errorf("the gate was asked %d times, with %d looks at consumers; want %d and %d at most", g.times, m.cs.looks, 6*n, most)
+	}
+	if err := m.Check(); err != nil {
+		t.Fatal(err)
+	}
+	m.cs.looks = 0
+	rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, j int) { list[i], list[j] = list[j], list[i] })
+	for _, c := range list {
+		m.Detach(1, c)
+	}
+	if most := fewLooks(n, n); m.cs.looks > most {
+		t.Errorf("%d looks at consumers when they went, want %d at most", m.cs.looks, most)
+	}
+	if err := m.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BR-9.9: of many that come under a limit with what they hold, none is looked for among the others.
+func TestConsumersComeUnderALimitWithoutALookAtAll(t *testing.T) {
+	const n = 2000
+	m, list := share(0, 0)
+	for range n {
+		c := &Consumer{Tag: "c"}
+		m.Attach(1, c)
+		list = append(list, c)
+	}
+	m.cs.looks = 0
+	g := &asked{}
+	for _, c := range list {
+		m.Share(c, g)
+	}
+	if most := fewLooks(n, n); m.cs.looks > most {
+		t.Errorf("%d looks at consumers, want %d at most", m.cs.looks, most)
+	}
+	if err := m.Check(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -32,6 +32,7 @@ func TestMachineAgainstModel(t *testing.T) {
 			"attach":    p.attach,
 			"detach":    p.detach,
 			"resume":    p.resume,
+			"share":     p.share,
 			"tick":      p.tick,
 			"tick2":     p.tick,
 			"configure": p.configure,
@@ -135,6 +136,7 @@ type pair struct {
 	purging   bool
 	nextRef   message.Ref
 	consumers []*twins
+	gates     []*gates
 	unsettled []delivered // what clients have not settled, in the order of delivery
 	routing   []Death     // taken by Deaths, not yet buried or held
 	log       []func(*Machine)
@@ -148,6 +150,9 @@ type twins struct {
 	mc   *modelConsumer
 	room int
 }
+
+// gates are a limit that consumers of the machine share, and that of the model.
+type gates struct{ machine, model *gate }
 
 type delivered struct {
 	id ID
@@ -450,6 +455,9 @@ func (p *pair) settleOne(t *rapid.T, d delivered, machine func(*Consumer) bool, 
 	var mc *modelConsumer
 	if d.to != nil {
 		c, mc = d.to.c, d.to.mc
+		if mc.gate != nil && rapid.Bool().Draw(t, "makes room") {
+			p.open(d.to, mc.gate.room+1)
+		}
 	}
 	ok := machine(c)
 	e := p.q.settled(d.id, mc)
@@ -474,8 +482,8 @@ func (p *pair) attach(t *rapid.T) {
 	}
 	to.mc = &modelConsumer{tag: tag, noAck: to.c.NoAck, priority: to.c.Priority, prefetch: to.c.Prefetch, timeout: to.c.Timeout, room: to.room}
 	if rapid.IntRange(0, 3).Draw(t, "shared limit") == 0 {
-		room := rapid.IntRange(0, 5).Draw(t, "shared room")
-		to.c.Gate, to.mc.gate = &gate{room}, &gate{room}
+		g := p.gate(t)
+		to.c.Gate, to.mc.gate = g.machine, g.model
 	}
 	if !p.m.Attach(p.now, to.c) {
 		t.Fatal("a consumer was refused")
@@ -483,6 +491,36 @@ func (p *pair) attach(t *rapid.T) {
 	p.q.attach(to.mc)
 	p.consumers = append(p.consumers, to)
 	p.pump()
+}
+
+// gate is a limit that consumers may share already.
+func (p *pair) gate(t *rapid.T) *gates {
+	if len(p.gates) == 0 || rapid.IntRange(0, 3).Draw(t, "new limit") == 0 {
+		room := rapid.IntRange(0, 5).Draw(t, "shared room")
+		p.gates = append(p.gates, &gates{&gate{room}, &gate{room}})
+	}
+	return rapid.SampledFrom(p.gates).Draw(t, "gate")
+}
+
+// open gives the gate of a consumer room, if it has one.
+func (p *pair) open(to *twins, room int) {
+	if to.mc.gate != nil {
+		to.c.Gate.(*gate).room, to.mc.gate.room = room, room
+		p.m.Open(to.c.Gate)
+	}
+}
+
+func (p *pair) share(t *rapid.T) {
+	to := p.consumer(t)
+	if to.mc.gate != nil {
+		t.Skip("it shares a limit")
+	}
+	g := p.gate(t)
+	p.m.Share(to.c, g.machine)
+	to.mc.gate = g.model
+	if rapid.Bool().Draw(t, "pump") {
+		p.pump()
+	}
 }
 
 func (p *pair) pump() {
@@ -526,9 +564,7 @@ func (p *pair) resume(t *rapid.T) {
 	}
 	to.room = rapid.IntRange(1, 12).Draw(t, "room")
 	to.mc.room = to.room
-	if to.c.Gate != nil {
-		to.c.Gate.(*gate).room, to.mc.gate.room = to.room, to.room
-	}
+	p.open(to, to.room)
 	p.m.Resume(to.c)
 	to.mc.paused = false
 	p.pump()

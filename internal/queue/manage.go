@@ -39,6 +39,12 @@ func (m *Machine) Resume(c *Consumer) {
 	m.cs.awake(c)
 }
 
+// Open lets consumers be asked again whose gate has refused; the caller pumps.
+func (m *Machine) Open(gate Gate) { m.cs.open(gate) }
+
+// Share puts c, which has no Gate, under one. What it has out is the gate's to count.
+func (m *Machine) Share(c *Consumer, gate Gate) { m.cs.share(c, gate) }
+
 // Configure puts other settings in force. What exceeds new limits dies by Trim.
 func (m *Machine) Configure(now int64, s Settings) {
 	if s.Expires >= 0 && m.settings.Expires < 0 {

@@ -17,11 +17,12 @@ func (ch *channel) basicQos(m *amqp091.BasicQos) error {
 		return fail(amqp091.CodeNotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
 	}
 	if m.Global && ch.c.broker.GlobalQos {
-		if ch.gate == nil {
-			ch.gate = &gate{}
-		}
 		ch.gate.limit.Store(int64(m.PrefetchCount))
-		ch.c.pumpGated()
+		if !ch.sharing {
+			ch.sharing = true
+			ch.share()
+		}
+		ch.pumpGated()
 	} else {
 		ch.prefetch = int(m.PrefetchCount) // BR-9.8, BR-9.9
 		ch.shown.prefetch.Store(int64(m.PrefetchCount))
@@ -30,23 +31,46 @@ func (ch *channel) basicQos(m *amqp091.BasicQos) error {
 	return nil
 }
 
-// pumpGated lets the queues of consumers under a shared limit look again.
-func (c *conn) pumpGated() {
-	for _, ch := range c.channels {
-		if ch.gate == nil {
-			continue
-		}
-		ch.mu.Lock()
-		list := make([]*consumer, 0, len(ch.consumers))
-		for _, k := range ch.consumers {
-			list = append(list, k)
-		}
-		ch.mu.Unlock()
-		sortConsumers(list)
-		for _, k := range list {
-			c.link.Pump(k.q)
+// share puts the consumers that the channel has under its shared limit, which knows what they hold.
+func (ch *channel) share() {
+	of := map[*partition.Queue][]*queue.Consumer{}
+	ch.mu.Lock()
+	for _, k := range ch.consumers {
+		if k.limited {
+			of[k.q] = append(of[k.q], &k.Consumer)
 		}
 	}
+	ch.mu.Unlock()
+	for q, list := range of {
+		ch.c.link.Share(q, list, &ch.gate)
+	}
+}
+
+// pumpGated lets the queues of consumers under the channel's shared limit look again, each once, until the
+// room is taken. Their order is chance: none of them always comes last. Any goroutine may call it, with nothing locked.
+func (ch *channel) pumpGated() {
+	ch.mu.Lock()
+	queues := make([]*partition.Queue, 0, len(ch.queues))
+	for q := range ch.queues {
+		queues = append(queues, q)
+	}
+	ch.mu.Unlock()
+	for _, q := range queues {
+		if ch.gate.full() {
+			return // whoever makes room again lets all of them look
+		}
+		ch.c.link.Open(q, &ch.gate)
+	}
+}
+
+// pumpGated is that of the channels in which settlements have made room.
+func (c *conn) pumpGated() {
+	for _, ch := range c.ungated {
+		ch.ungated = false
+		ch.pumpGated()
+	}
+	clear(c.ungated)
+	c.ungated = c.ungated[:0]
 }
 
 func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
@@ -79,23 +103,23 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	if c.MaxChannelConsumers > 0 && count >= c.MaxChannelConsumers {
 		return fail(amqp091.CodeNotAllowed, "reached maximum (%d) of consumers per channel", c.MaxChannelConsumers)
 	}
-	k := &consumer{ch: ch, tag: tag, queued: name}
+	k := &consumer{ch: ch, tag: tag, queued: name, limited: c.broker.GlobalQos && !m.NoAck && decl.Type != topology.Quorum}
 	k.Consumer = queue.Consumer{Target: k, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Prefetch: ch.prefetch}
 	if err := k.arguments(decl, m.Arguments); err != nil {
 		return err
 	}
-	if ch.gate != nil {
+	if ch.sharing {
 		if decl.Type == topology.Quorum {
 			return fail(amqp091.CodeNotImplemented, "%s does not support global qos", decl.Resource())
 		}
-		if !m.NoAck {
-			k.Gate = ch.gate
+		if k.limited {
+			k.Gate = &ch.gate
 		}
 	}
 	_, err = c.link.Consume(name, &k.Consumer, func(q *partition.Queue) {
 		k.q = q
 		ch.mu.Lock()
-		ch.consumers[tag] = k
+		ch.enter(k)
 		ch.mu.Unlock()
 		ch.reply(amqp091.BasicConsumeOk{ConsumerTag: tag}, m.NoWait)
 	})
@@ -171,7 +195,9 @@ func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
 	}
 	ch.mu.Lock()
 	k := ch.consumers[m.ConsumerTag]
-	delete(ch.consumers, m.ConsumerTag)
+	if k != nil {
+		ch.leave(k)
+	}
 	ch.mu.Unlock()
 	if k == nil {
 		ch.reply(ok, m.NoWait) // BR-9.12

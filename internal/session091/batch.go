@@ -78,10 +78,7 @@ func (c *conn) flushOps() {
 	}
 	clear(c.ops)
 	c.ops, c.opOwner, c.opBytes = c.ops[:0], c.opOwner[:0], 0
-	if c.ungate {
-		c.ungate = false
-		c.pumpGated()
-	}
+	c.pumpGated()
 }
 
 // confirm answers the publishes that were run (BR-8.8), as far as they can be. What

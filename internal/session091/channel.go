@@ -26,13 +26,15 @@ type channel struct {
 	tx        *transaction
 	requester string     // name for direct replies, "" if it is none
 	replies   *requester // under that name; nil if there is none
-	gate      *gate      // shared prefetch limit, if basic.qos global is permitted and set
+	sharing   bool       // gate is in force: basic.qos global is permitted and was called
+	ungated   bool       // it stands in conn.ungated
 
 	shown struct { // for the management API
 		prefetch    atomic.Int64
 		confirm, tx atomic.Bool
 	}
 	stats    received
+	gate     gate         // shared prefetch limit
 	untagged atomic.Int32 // gets in the outbox: they have no delivery tag yet
 
 	mu     held.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
@@ -44,8 +46,9 @@ type channel struct {
 	nextTag    uint64
 	unacked    unackedList
 	consumers  map[string]*consumer
-	deleting   bool     // the reader deletes a queue: what it has to tell of consumers comes after the answer
-	gone       []string // tags of consumers whose queue is gone, to be told of then
+	queues     map[*partition.Queue]int // of consumers that are limited, and how many
+	deleting   bool                     // the reader deletes a queue: what it has to tell of consumers comes after the answer
+	gone       []string                 // tags of consumers whose queue is gone, to be told of then
 }
 
 // content is a message on its way in, between its frames.
@@ -69,12 +72,13 @@ const (
 // consumer is a session's side of a consumer: a partition.Subscriber.
 type consumer struct {
 	queue.Consumer
-	ch     *channel
-	q      *partition.Queue
-	tag    string
-	queued message.QueueName
-	args   []byte // encoded: nobody needs them but to show them
-	quits  bool   // its channel ends, and all it holds comes back by that; guarded by ch.mu
+	ch      *channel
+	q       *partition.Queue
+	tag     string
+	queued  message.QueueName
+	args    []byte // encoded: nobody needs them but to show them
+	limited bool   // a shared limit counts what it holds, whether it is in force or not
+	quits   bool   // its channel ends, and all it holds comes back by that; guarded by ch.mu
 }
 
 var _ partition.Subscriber = (*consumer)(nil)
@@ -82,6 +86,9 @@ var _ partition.Subscriber = (*consumer)(nil)
 // Deliver implements partition.Subscriber. The partition is locked.
 func (k *consumer) Deliver(q *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool {
 	c := k.ch.c
+	if k.limited && k.Gate == nil {
+		k.ch.gate.used.Add(1) // before the client can settle it
+	}
 	it := item{kind: itemDelivery, ch: k.ch, consumer: k, q: q, d: *d}
 	return c.deliver(&it)
 }
@@ -95,7 +102,7 @@ func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
 	ch.mu.Lock()
 	known := ch.consumers[k.tag] == k
 	if known {
-		delete(ch.consumers, k.tag)
+		ch.leave(k)
 	}
 	tell := known && ch.c.capabilities.cancelNotify
 	if tell && ch.deleting {
@@ -165,20 +172,69 @@ func (k *consumer) Cause() deadletter.Cause {
 	return deadletter.Cause{ConsumerTag: k.tag, Connection: c.peer.Name, User: c.login.User}
 }
 
-// gate is a prefetch limit that a channel's consumers share (BR-9.9).
+// enter adds a consumer. REQUIRES: mu is held.
+func (ch *channel) enter(k *consumer) {
+	ch.consumers[k.tag] = k
+	if !k.limited {
+		return
+	}
+	if ch.queues == nil {
+		ch.queues = map[*partition.Queue]int{}
+	}
+	ch.queues[k.q]++
+}
+
+// leave takes a consumer out that is there. REQUIRES: mu is held.
+func (ch *channel) leave(k *consumer) {
+	delete(ch.consumers, k.tag)
+	if !k.limited {
+		return
+	}
+	if ch.queues[k.q]--; ch.queues[k.q] == 0 {
+		delete(ch.queues, k.q)
+	}
+}
+
+// gate is a prefetch limit that a channel's consumers share (BR-9.9). The channel has it from the
+// beginning, and it counts what the client holds before there is a limit, too: TryTake does so for consumers that
+// have it, Deliver for those that do not yet. Whoever gives places back lets all queues of the channel
+// look afterwards (pumpGated).
 type gate struct {
 	limit atomic.Int64 // 0 = none
 	used  atomic.Int64
 }
 
-// TryTake implements the gate of queue.Consumer.
+// TryTake implements queue.Gate. While it refuses nobody sees a place taken: queues of two partitions could
+// refuse for each other's sake, and nobody would let them look again.
 func (g *gate) TryTake() bool {
-	limit := g.limit.Load()
-	if g.used.Add(1) <= limit || limit == 0 {
-		return true
+	for {
+		used, limit := g.used.Load(), g.limit.Load()
+		if limit != 0 && used >= limit {
+			return false
+		}
+		if g.used.CompareAndSwap(used, used+1) {
+			return true
+		}
 	}
+}
+
+// full says whether there is no room.
+func (g *gate) full() bool {
+	limit := g.limit.Load()
+	return limit != 0 && g.used.Load() >= limit
+}
+
+// givesBack is called when a delivery to k comes back that the client never got. Any goroutine may call it,
+// with nothing locked.
+func (k *consumer) givesBack() {
+	if !k.limited {
+		return
+	}
+	g := &k.ch.gate
 	g.used.Add(-1)
-	return false
+	if g.limit.Load() != 0 {
+		k.ch.pumpGated()
+	}
 }
 
 // channelFrame handles a frame of a channel.
@@ -335,6 +391,7 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 			consumers = append(consumers, k)
 		}
 		clear(ch.consumers)
+		clear(ch.queues)
 		if ch.unacked.n > 0 {
 			held = append(held, ch.unacked)
 		}

@@ -115,7 +115,7 @@ type conn struct {
 	// Channels with publishes that were run and are to be confirmed.
 	confirming []*channel
 	receipt    partition.Receipt // to be awaited before they are
-	ungate     bool              // a shared prefetch limit has room again
+	ungated    []*channel        // those whose shared prefetch limit has room again
 	state      state
 	told       *failure // the shutdown that the client was told of
 	answered   bool     // its connection.close, which came while ours was not answered

@@ -418,9 +418,8 @@ func (c *conn) record(it *item) (rec message.Record, ok bool) {
 		store.Release(it.d.History)
 		if it.kind != itemGet {
 			c.out.pending.Add(-int64(it.bytes))
-			if by != nil && by.Gate != nil && !noAck {
-				by.Gate.(*gate).used.Add(-1)
-				c.broker.Node().Pump(it.q)
+			if it.consumer != nil {
+				it.consumer.givesBack()
 			}
 			return nil, false
 		}

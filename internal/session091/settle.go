@@ -121,9 +121,16 @@ func (ch *channel) settled(op partition.Op) error {
 
 // freed makes room under the shared prefetch limit for a delivery to c that was settled.
 func (ch *channel) freed(c *queue.Consumer) {
-	if ch.gate != nil && c != nil && c.Gate != nil {
-		ch.gate.used.Add(-1)
-		ch.c.ungate = true
+	if c == nil {
+		return
+	}
+	if k, ok := c.Target.(*consumer); !ok || !k.limited {
+		return
+	}
+	ch.gate.used.Add(-1)
+	if !ch.ungated && ch.gate.limit.Load() != 0 {
+		ch.ungated = true
+		ch.c.ungated = append(ch.c.ungated, ch)
 	}
 }
 

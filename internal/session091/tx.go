@@ -149,10 +149,7 @@ func (ch *channel) txCommit() error {
 		}
 	}
 	ch.mu.Unlock()
-	if c.ungate {
-		c.ungate = false
-		c.pumpGated()
-	}
+	c.pumpGated()
 	refused := false
 	for i := range ops {
 		if ops[i].Kind == partition.Publish {

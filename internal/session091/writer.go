@@ -182,9 +182,8 @@ func returnOp(it *item, how queue.ReturnKind) partition.Op {
 func (c *conn) returnLate(it *item, how queue.ReturnKind) {
 	op := returnOp(it, how)
 	c.broker.Node().Run([]partition.Op{op})
-	if how == queue.ReturnRecover && op.Consumer != nil && op.Consumer.Gate != nil {
-		op.Consumer.Gate.(*gate).used.Add(-1)
-		c.broker.Node().Pump(it.q)
+	if how == queue.ReturnRecover && it.consumer != nil {
+		it.consumer.givesBack()
 	}
 }
 
