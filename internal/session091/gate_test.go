@@ -109,8 +109,9 @@ func TestBR_9_9_WhatIsSetAsideMakesRoomForOtherQueues(t *testing.T) {
 		}
 	}
 	c.out.mu.Lock()
-	for i := range c.out.items {
-		if it := &c.out.items[i]; it.kind == itemDelivery { // it lies where there is no file
+	waiting := c.out.items.chunk(0)
+	for i := range waiting {
+		if it := &waiting[i]; it.kind == itemDelivery { // it lies where there is no file
 			b.Bodies().Release(it.d.Body)
 			it.d.Body = b.Bodies().Adopt(message.MakeLocation(message.InKeep, 77, 32))
 		}
