@@ -154,6 +154,38 @@ func (c *Connection) countPassed() {
 	p.in, p.out, p.bytes = 0, 0, 0
 }
 
+// Unroutable are messages that go nowhere, by exchange, if their transaction is committed: how many are to be dropped, and returned.
+type Unroutable map[*ExchangeStats]*[2]uint64
+
+// NoteUnroutable notes the message that Route has just found no queue for.
+func (c *Connection) NoteUnroutable(u *Unroutable, returned bool) {
+	if *u == nil {
+		*u = Unroutable{}
+	}
+	n := (*u)[c.passing.to]
+	if n == nil {
+		n = new([2]uint64)
+		(*u)[c.passing.to] = n
+	}
+	if returned {
+		n[1]++
+	} else {
+		n[0]++
+	}
+}
+
+// CountNoted counts what was noted, and says how many that were.
+func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
+	for x, n := range u {
+		x.Dropped.Add(n[0])
+		x.Returned.Add(n[1])
+		dropped, returned = dropped+n[0], returned+n[1]
+	}
+	c.b.Totals.UnroutableDropped.Add(dropped)
+	c.b.Totals.UnroutableReturned.Add(returned)
+	return dropped, returned
+}
+
 // CountUnroutable counts the message that Route has just found no queue for.
 func (c *Connection) CountUnroutable(returned bool) {
 	x := c.passing.to

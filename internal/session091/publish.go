@@ -189,6 +189,7 @@ func (ch *channel) refusedPublish(err error) error {
 func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	c := ch.c
 	if ch.tx != nil {
+		c.link.NoteUnroutable(&ch.tx.nowhere, ch.content.publish.Mandatory)
 		if ch.content.publish.Mandatory {
 			ch.tx.returns = append(ch.tx.returns, ch.appendReturn(nil, p, body)...)
 		}

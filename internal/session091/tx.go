@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/partition"
 )
 
@@ -17,6 +18,7 @@ type transaction struct {
 	settles []uint64 // tags of the deliveries settled
 	returns []byte   // frames of unroutable mandatory messages
 	replies []heldReply
+	nowhere broker.Unroutable
 	size    int // of it all, in bytes as partition.MaxWhole counts them
 	steps   int // of ops
 
@@ -47,7 +49,7 @@ func emptied[T any](s []T, most int) []T {
 // reset makes the transaction an empty one.
 func (t *transaction) reset() {
 	t.ops, t.settles, t.replies = emptied(t.ops, keptOps), emptied(t.settles, keptOps), emptied(t.replies, keptOps)
-	t.returns, t.size, t.steps = nil, 0, 0
+	t.returns, t.nowhere, t.size, t.steps = nil, nil, 0, 0
 	t.messages.Store(0)
 	t.acks.Store(0)
 }
@@ -160,6 +162,9 @@ func (ch *channel) txCommit() error {
 	if err := c.link.Await(partition.Receipt{}); err != nil {
 		return err
 	}
+	dropped, returned := c.link.CountNoted(t.nowhere)
+	ch.stats.dropped.Add(dropped)
+	ch.stats.returned.Add(returned)
 	if len(t.returns) > 0 {
 		c.out.putOwn(t.returns)
 		t.returns = nil

@@ -107,3 +107,41 @@ func TestBR_8_11_OneLargeMessageMayBeInATransaction(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// BR-15.13: what goes nowhere counts once its transaction is committed, and not if it is rolled back.
+func TestBR_15_13_UnroutableMessagesOfATransactionCount(t *testing.T) {
+	s := serve(t, broker.Options{})
+	c := s.client(t)
+	if err := c.Tx(); err != nil {
+		t.Fatal(err)
+	}
+	publish := func() {
+		t.Helper()
+		for i := range 5 {
+			if err := c.Publish("amq.direct", "nowhere", i < 2, false, amqp.Publishing{Body: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := func(what string, dropped, returned uint64) {
+		t.Helper()
+		if d, r := s.b.Totals.UnroutableDropped.Load(), s.b.Totals.UnroutableReturned.Load(); d != dropped || r != returned {
+			t.Errorf("%s: %d are dropped and %d returned, want %d and %d", what, d, r, dropped, returned)
+		}
+	}
+	publish()
+	if err := c.TxRollback(); err != nil {
+		t.Fatal(err)
+	}
+	want("rolled back", 0, 0)
+	publish()
+	if err := c.TxCommit(); err != nil {
+		t.Fatal(err)
+	}
+	want("committed", 3, 2)
+	publish()
+	if err := c.TxCommit(); err != nil {
+		t.Fatal(err)
+	}
+	want("committed again", 6, 4)
+}
