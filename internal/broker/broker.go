@@ -9,7 +9,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -399,8 +398,12 @@ func (b *Broker) Close() error {
 // has what there is.
 func (b *Broker) change(f func() error) error {
 	for {
-		ticket, err := b.mutate(f)
-		if failed := cmp.Or(b.await(ticket), b.sweep(ticket)); failed != nil {
+		ticket, owes, err := b.mutating(f)
+		failed := b.await(ticket)
+		if failed == nil && owes {
+			failed = b.sweep(ticket)
+		}
+		if failed != nil {
 			return failed
 		}
 		if !errors.Is(err, topology.ErrUnstored) {
@@ -416,11 +419,18 @@ func (c *Connection) changing(f func() error) error {
 
 // mutate runs f and returns what is to be waited for.
 func (b *Broker) mutate(f func() error) (ticket uint64, err error) {
+	ticket, _, err = b.mutating(f)
+	return ticket, err
+}
+
+// mutating is mutate, and says whether the change leaves something to be swept.
+func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, err error) {
 	b.topo.Lock()
 	defer b.topo.Unlock()
 	err = f()
 	b.revision.Add(1)
-	return b.issue(append(b.state.TakeChanges(), b.users.TakeChanges()...), b.state.TakeMade()), err
+	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
+	return b.issue(changes, b.state.TakeMade()), change.CountLate(changes) > leaveAtOnce, err
 }
 
 // letIn lets those have the topology who wait to change it. REQUIRES: topo is held for reading, and nothing else.

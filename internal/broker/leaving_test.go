@@ -139,3 +139,41 @@ func TestADeletionLeavesNothingBehind(t *testing.T) {
 		t.Errorf("%d bindings and %d marks are stored, want none", left, marks)
 	}
 }
+
+// While bindings are stored as gone, what others have changed is written before each slice; who changes
+// nothing does none of that work.
+func TestASweepLetsOthersIn(t *testing.T) {
+	var c *Connection
+	var watching bool
+	var left []int // bindings that were still to go when a change of somebody was stored
+	d := newDisk()
+	c = start(t, d, func(at string) {
+		if watching && at == FailDeclareStored {
+			n := 0
+			for _, l := range c.b.ledger.leaving {
+				n += len(l.bindings)
+			}
+			left = append(left, n)
+		}
+	})
+	const n = leaveAtOnce + 2*leaveSlice
+	manyBindings(t, c, n)
+	declare(t, c, "other")
+	ticket, err := c.b.mutate(func() error { return manyDeletions["the exchange"](c.b) })
+	if err = errors.Join(err, c.b.await(ticket)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.b.change(func() error { return nil }); err != nil || c.b.ledger.owing.Load() != 1 {
+		t.Errorf("who has changed nothing has swept: %v", err)
+	}
+	if _, err = c.b.mutate(func() error { return manyDeletions["the queue"](c.b) }); err != nil {
+		t.Fatal(err)
+	}
+	watching = true
+	if err := c.b.sweep(ticket); err != nil {
+		t.Fatal(err)
+	}
+	if len(left) == 0 || left[0] != n {
+		t.Errorf("a change that waited was stored when %v bindings were left, want all %d", left, n)
+	}
+}

@@ -239,18 +239,23 @@ func (b *Broker) leave(l *leaving) error {
 // sweep stores what is leaving with the change of a ticket as deleted, with others in between. Who has made the change
 // does it, when it is in force. REQUIRES: nothing is locked.
 func (b *Broker) sweep(ticket uint64) (err error) {
-	for left := b.ledger.owing.Load() > 0; left && err == nil; {
+	for left := b.ledger.owing.Load() > 0; left; {
+		// Whoever waits for a turn finds it taken again when he is woken: so what there is, is written first.
+		if err = b.awaitAll(); err != nil {
+			return err
+		}
 		b.between(func() {
 			i := slices.IndexFunc(b.ledger.leaving, func(l leaving) bool { return l.ticket == ticket })
 			if left = i >= 0; left {
 				err = b.leave(&b.ledger.leaving[i])
 			}
 		})
+		if err != nil {
+			b.OnFatal(err)
+			return err
+		}
 	}
-	if err != nil {
-		b.OnFatal(err)
-	}
-	return err
+	return nil
 }
 
 // awaitAll returns when all that was changed so far is stored.
