@@ -37,7 +37,8 @@ import (
 //	take      queue | id | history bytes | n | n × target     a move that somebody asked for: to other groups it is offered
 //	gone      process                     its consumers are, and what they held comes back
 //	outIn     source | answered | first number | n | n × (target queue | flags | deliveries | history bytes | record bytes)
-//	          what an outbox of another log sends; the source has acted on all answers up to answered
+//	          what an outbox of another log sends; the source has acted on all answers up to answered. Record bytes that are none are
+//	          those of the entry before; its history is left out if the flags (mailAgain) say that it is that of the entry before
 //	outAck    destination | up to | n | n × (number | answer)  its answer: all up to it were taken, but for these
 //	reroute   destination | number | size | priority+1 | n | n × target     where an entry stranded in an outbox goes now
 //	close     destination                 it is gone for good: what is in the outbox for it is stranded
@@ -57,7 +58,7 @@ import (
 // handled a slice. Before version 6 dead letters that were stranded had the TTL of the queue they went to (DL-22.8), and a tick
 // took back all deliveries that were out for too long (queue.Pages.AllTimeouts), which did not count in the slice. Before version 7 a
 // single active consumer whose delivery had timed out stayed the active one (queue.Pages.StaleActive), and each copy of a dead letter whose
-// queue was gone was stranded, though others had theirs.
+// queue was gone was stranded, though others had theirs, and each entry of an outIn had its own record and history.
 const (
 	commandVersion  = 7
 	numberedVersion = 2
@@ -68,6 +69,7 @@ const (
 	timeoutsVersion = 6
 	activeVersion   = 7
 	sharedVersion   = 7
+	againVersion    = 7
 )
 
 const (

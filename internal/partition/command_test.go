@@ -79,10 +79,15 @@ func everyCommand() []byte {
 	w.uint(5)
 	w.uint(id(2))
 	w.bool(true)
+	w.op(cmdReject, 1)
+	w.uint(5)
+	w.uint(id(4))
+	w.bool(true)
 	w.op(cmdReturn, 1)
 	w.uint(5)
 	w.uint(id(3))
 	w.b = append(w.b, byte(queue.ReturnClosed))
+	w.dead(1, &plan{remote: []target{{2, 9}}}, false, history, []queue.Death{{ID: queue.ID(id(4))}})
 	w.dead(1, &plan{targets: []*Queue{{Incarnation: 2}}, remote: []target{{2, 9}}}, false, history, []queue.Death{{ID: queue.ID(id(2))}})
 	w.op(cmdOutAck, 2)
 	w.uint(1)
@@ -103,12 +108,16 @@ func everyCommand() []byte {
 	w.op(cmdOutIn, 2)
 	w.uint(0)
 	w.uint(1)
-	w.uint(1)
+	w.uint(2)
 	w.uint(3)
 	w.b = append(w.b, mailForce)
 	w.uint(1)
 	w.raw(history)
 	w.raw(record)
+	w.uint(2)
+	w.b = append(w.b, mailForce|mailAgain) // with that history, and that record
+	w.uint(1)
+	w.raw(nil)
 	w.op(cmdTake, 2)
 	w.uint(id(1))
 	w.raw(history)
@@ -171,14 +180,14 @@ func TestEveryCommand(t *testing.T) {
 	if len(g.p.queues) != 3 || len(g.consumers) != 0 {
 		t.Errorf("%d queues and %d consumers are left, want 3 and none", len(g.p.queues), len(g.consumers))
 	}
-	// q2: 8 published, one moved away, one more dead letter, one came back from a get.
-	// q3: the stranded one, the one of the other log, the moved one.
-	for inc, want := range map[uint64]int{2: 8, 3: 3} {
+	// q2: 8 published, one moved away, one more dead letter, one of the other log, one came back from a get.
+	// q3: the stranded one, the other one of the other log, the moved one.
+	for inc, want := range map[uint64]int{2: 9, 3: 3} {
 		if got := g.p.queues[inc].m.Totals().Ready; got != want {
 			t.Errorf("queue %d has %d messages ready, want %d", inc, got, want)
 		}
 	}
-	if box := g.mail.box(2); box.first != 2 || len(box.stranded) > 0 || g.mail.inbox(2).last != 1 {
+	if box := g.mail.box(2); box.first != 2 || len(box.entries) != 1 || len(box.stranded) > 0 || g.mail.inbox(2).last != 2 {
 		t.Errorf("the mail is %+v, %+v", box, g.mail.inbox(2))
 	}
 }

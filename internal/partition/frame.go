@@ -87,7 +87,7 @@ const (
 	enterAgain // the history is left out
 )
 
-// mailAgain is a flag of a mailOut, beside those of its entry: the history is left out.
+// mailAgain is a flag of a mailOut, beside those of its entry, and of an entry of an outIn: the history is left out.
 const mailAgain = 1 << 7
 
 // frame builds a frame. Settles and deliveries of consecutive entries become

@@ -186,8 +186,10 @@ func (n *Node) writeFrame(h *hold) {
 	h.pos = n.Journal.Append(b)
 	n.operationsLogged.Add(int64(h.frame.operations))
 	at := n.Journal.PayloadPos(h.pos)
-	for _, r := range h.frame.records {
-		n.bodies.SetLocation(r.body, message.Location(at)+message.Location(r.at))
+	for i, r := range h.frame.records {
+		if i == 0 || r != h.frame.records[i-1] { // else it is there once
+			n.bodies.SetLocation(r.body, message.Location(at)+message.Location(r.at))
+		}
 		n.bodies.Release(r.body)
 	}
 }

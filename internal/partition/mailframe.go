@@ -64,15 +64,14 @@ func (f *frame) mailIn(from, number uint64, answer mailAnswer, heard uint64) {
 	f.uint(heard)
 }
 
-// logReceived writes an entry that came from another log. Its own history may go with the next delivery, while the frame
-// is still being made: then a reference no longer tells whether it is that of another entry.
+// logReceived writes an entry that came from another log. REQUIRES: somebody keeps its history until the frame is written.
 func (n *Node) logReceived(h *hold, e *queue.Entry, in *mailed) {
 	to := &h.entered[len(h.entered)-1]
 	if to.q.part.group != nil || !to.logged {
 		return
 	}
 	n.bodies.Retain(e.Body, 1)
-	entry := entered{queue: to.q.Incarnation, id: to.id, history: in.history, historyRef: in.kept, record: in.record, recordRef: e.Body}
+	entry := entered{queue: to.q.Incarnation, id: to.id, history: in.history, historyRef: e.History, record: in.record, recordRef: e.Body}
 	entry.r.Due, entry.r.Counts, entry.r.Redelivered = to.q.m.Due(to.id), e.Counts, e.Redelivered
 	h.frame.enter(&entry)
 	h.tellRefused(to)

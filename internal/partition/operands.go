@@ -177,23 +177,46 @@ func (w *commandWriter) outIn(from, heard, first uint64, n int) {
 }
 
 func (r *commandReader) outIn() (from, heard, first uint64, n int) {
+	f := &r.frameReader
+	f.history, f.record, f.recordAt = nil, nil, 0
 	return r.uint(), r.uint(), r.uint(), r.count(5)
 }
 
+// sent writes one entry, but for its number. REQUIRES: its record is whole, and so not empty.
 func (w *commandWriter) sent(in *mailed) {
 	w.uint(in.target)
-	w.b = append(w.b, in.flags)
+	flags := in.flags & mailFlags
+	if in.sameHistory {
+		flags |= mailAgain
+	}
+	w.b = append(w.b, flags)
 	w.uint(uint64(in.failed))
-	w.raw(in.history)
-	w.record(in.record)
+	if !in.sameHistory {
+		w.raw(in.history)
+	}
+	if in.sameRecord {
+		w.uint(0)
+	} else {
+		w.record(in.record)
+	}
 }
 
 // sent reads one entry, but for its number, and where its record begins. The record may be
 // none: whoever takes it in says so to who sent it.
 func (r *commandReader) sent() (in mailed, at int) {
 	in.target, in.flags, in.failed = r.uint(), r.byte(), r.small()
-	in.history, _ = r.bytes()
-	in.record, at = r.bytes()
+	if r.version < againVersion {
+		in.history, _ = r.bytes()
+		in.record, at = r.bytes()
+		return in, at
+	}
+	before := r.recordAt
+	in.sameHistory = in.flags&mailAgain != 0
+	r.bad = r.bad || in.sameHistory && before == 0 // there is none before
+	in.flags &= mailFlags
+	in.history = r.historyOr(in.sameHistory)
+	in.record, at = r.recordBytes()
+	in.sameRecord = at == before
 	return in, at
 }
 

@@ -229,8 +229,15 @@ var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byt
 	cmdOutIn: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		from, heard, first := c.uint64(), c.uint64(), c.uint64()
 		var all []mailed
-		for range c.IntN(4) {
-			all = append(all, mailed{target: c.uint64(), flags: uint8(c.uint64()), failed: c.uint32(), history: c.bytes(), record: c.record()})
+		for i := range c.IntN(5) {
+			in := mailed{target: c.uint64(), flags: uint8(c.uint64()) & mailFlags, failed: c.uint32(), history: c.bytes(), record: c.record()}
+			if i > 0 && c.bool() {
+				in.sameHistory, in.history = true, all[i-1].history
+			}
+			if i > 0 && c.bool() {
+				in.sameRecord, in.record = true, all[i-1].record
+			}
+			all = append(all, in)
 		}
 		w.outIn(from, heard, first, len(all))
 		for i := range all {

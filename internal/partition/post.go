@@ -145,26 +145,50 @@ type mailed struct {
 	failed  uint32
 	history []byte
 	record  []byte
-	body    message.Ref // of the record; the reference is the receiver's
 
-	kept message.Ref // the history, if the caller keeps it until the frame is written; else 0
+	sameHistory, sameRecord bool // as that of the entry before
 }
 
-// receive lets a message from another log into its queue. REQUIRES: q is held.
-func (n *Node) receive(h *hold, q *Queue, in *mailed) (answer mailAnswer) {
+// incoming is what one hold lets in from another log, entry after entry. Those that follow each other with one
+// record, or one history, have one copy of it: one death may lead to hundreds of queues.
+type incoming struct {
+	n             *Node
+	h             *hold
+	body, history message.Ref // of the entry before; 0: nobody has asked for it. They stay until the hold ends
+}
+
+// next looks at an entry, whatever becomes of it. Each is shown, in order.
+func (c *incoming) next(in *mailed) {
+	if !in.sameRecord {
+		c.body = 0
+	}
+	if !in.sameHistory {
+		c.history = 0
+	}
+}
+
+// receive lets the entry that next has seen into its queue. keep keeps its record, with one reference. REQUIRES: q is held.
+func (c *incoming) receive(q *Queue, in *mailed, keep func() message.Ref) (answer mailAnswer) {
 	if q == nil || q.gone {
-		n.bodies.Release(in.body)
 		return mailGone
+	}
+	n, h := c.n, c.h
+	if c.body == 0 {
+		c.body = keep()
+		h.drop(c.body, 0)
+	}
+	if c.history == 0 {
+		c.history = storeHistory(n.bodies, in.history)
+		h.drop(0, c.history)
 	}
 	rec := message.Record(in.record)
 	a := arrival{
 		entry: queue.Entry{
-			Body: in.body, History: storeHistory(n.bodies, in.history), Counts: queue.Counts{Deliveries: in.failed},
+			Body: c.body, History: c.history, Counts: queue.Counts{Deliveries: in.failed},
 			Priority: priorityOf(rec), TTL: -1, Redelivered: in.failed > 0,
 		},
 		rec: rec,
 	}
-	h.drop(a.entry.Body, a.entry.History)
 	if in.flags&mailMove == 0 {
 		died := plan{stored: in.history}
 		a.entry.Rests = died.rests(q)
@@ -198,12 +222,14 @@ func (a *application) outIn() {
 	from, heard, number, n := a.r.outIn()
 	box := a.g.mail.inbox(from)
 	box.heard(heard)
+	c := incoming{n: a.g.node, h: a.h}
 	for range n {
 		in, at := a.r.sent()
 		in.number = number
 		if a.r.bad {
 			return
 		}
+		c.next(&in)
 		number++
 		a.h.entries++
 		if !box.accept(in.number) {
@@ -213,8 +239,8 @@ func (a *application) outIn() {
 			box.refuse(in.number, mailGone)
 			continue
 		}
-		in.body = a.g.keep(in.record, a.place(at))
-		if answer := a.g.node.receive(a.h, a.g.p.queues[in.target], &in); answer != 0 {
+		keep := func() message.Ref { return a.g.keep(in.record, a.place(at)) }
+		if answer := c.receive(a.g.p.queues[in.target], &in, keep); answer != 0 {
 			box.refuse(in.number, answer)
 		}
 	}

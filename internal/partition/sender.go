@@ -6,6 +6,7 @@ import (
 	"bartleby.mq/internal/bodies"
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/message"
 )
 
 // A sender carries what is in the outboxes of one log to their destinations and
@@ -156,8 +157,9 @@ func (s *sender) load(k int) (b load, ok bool) {
 }
 
 // warm brings the records into memory. It leaves those for the next load that would, with their
-// histories, be too much at once: all of a load is one frame, or one command. It also leaves those
-// from the first on that cannot be read now; an error says that this is the first of all.
+// histories, be too much at once: all of a load is one frame, or one command, which has a record once
+// for entries that follow each other. It also leaves those from the first on that cannot be read now; an
+// error says that this is the first of all.
 func (s *sender) warm(b *load) error {
 	before := b.unread
 	b.unread = 0
@@ -173,26 +175,41 @@ func (s *sender) warm(b *load) error {
 
 // read does so. since is when something in the outbox could not be read, 0 if all could.
 func (s *sender) read(b *load, since int64) error {
-	size := 0
+	store := s.n.bodies
+	size, record := 0, 0       // of all that is sent, and of the record that was read last
+	var cold, warm message.Ref // that record: as it was found, and in memory
+	var history message.Ref    // of the entry before
 	for i := range b.entries {
-		if size > sendBytes {
+		e := &b.entries[i]
+		again := e.body == cold
+		if before := size - record; size > sendBytes && (!again || before > sendBytes) {
 			s.cut(b, i)
 			return nil
 		}
-		e := &b.entries[i]
-		body, err := s.n.bodies.Warm(e.body)
-		if err != nil {
-			if !s.passes(b, e, since, err) {
-				if s.cut(b, i); i == 0 {
-					return err
+		if again {
+			store.Retain(warm, 1)
+			store.Release(e.body)
+			e.body = warm
+		} else {
+			body, err := store.Warm(e.body)
+			cold = e.body
+			if err != nil {
+				if !s.passes(b, e, since, err) {
+					if s.cut(b, i); i == 0 {
+						return err
+					}
+					return nil
 				}
-				return nil
+				store.Release(e.body)
+				e.target, body, cold = 0, s.n.blank(), 0
 			}
-			s.n.bodies.Release(e.body)
-			e.target, body = 0, s.n.blank()
+			e.body, warm, record = body, body, store.Size(body)
+			size += record
 		}
-		e.body = body
-		size += s.n.bodies.Size(body) + histories.Size(s.n.bodies, e.history)
+		if e.history != history {
+			history = e.history
+			size += histories.Size(store, history)
+		}
 	}
 	return nil
 }
@@ -265,9 +282,23 @@ func (s *sender) carry(b *load) (upTo uint64, refused []refusal, err error) {
 func (s *sender) write(w *commandWriter, b *load) {
 	w.outIn(b.from, b.heard, b.entries[0].number, len(b.entries))
 	for i := range b.entries {
-		e := &b.entries[i]
-		w.sent(&mailed{target: e.target, flags: e.flags, failed: e.failed, history: s.n.historyBytes(e.history), record: s.n.bodies.Bytes(e.body)})
+		in := s.n.mailed(b, i)
+		w.sent(&in)
 	}
+}
+
+// mailed is the i-th entry of a load as it arrives.
+func (n *Node) mailed(b *load, i int) mailed {
+	e := &b.entries[i]
+	in := mailed{
+		number: e.number, target: e.target, flags: e.flags, failed: e.failed,
+		history: n.historyBytes(e.history), record: n.bodies.Bytes(e.body),
+	}
+	if i > 0 {
+		before := &b.entries[i-1]
+		in.sameHistory, in.sameRecord = e.history == before.history, e.body == before.body
+	}
+	return in
 }
 
 // acknowledge brings an answer back into the source's own log.
@@ -299,22 +330,22 @@ func (n *Node) takeMail(b *load) (upTo uint64, refused []refusal, err error) {
 	before := box.last
 	box.heard(b.heard)
 	box.last = max(box.last, b.heard) // the frames that told may be lost, and the source sends it no more
+	c := incoming{n: n, h: h}
 	for i := range b.entries {
-		e := &b.entries[i]
+		in := n.mailed(b, i)
+		c.next(&in)
 		h.entries++
-		if !box.accept(e.number) {
+		if !box.accept(in.number) {
 			continue
 		}
-		in := mailed{
-			number: e.number, target: e.target, flags: e.flags, failed: e.failed,
-			history: n.historyBytes(e.history), record: n.bodies.Bytes(e.body),
+		keep := func() message.Ref {
+			body, mem := n.bodies.Alloc(len(in.record))
+			copy(mem, in.record)
+			return body
 		}
-		body, mem := n.bodies.Alloc(len(in.record))
-		copy(mem, in.record)
-		in.body = body
-		if answer := n.receive(h, n.localQueue(e.target), &in); answer != 0 {
-			box.refuse(e.number, answer)
-			h.frame.mailIn(b.from, e.number, answer, b.heard)
+		if answer := c.receive(n.localQueue(in.target), &in, keep); answer != 0 {
+			box.refuse(in.number, answer)
+			h.frame.mailIn(b.from, in.number, answer, b.heard)
 		}
 	}
 	upTo = min(box.last, b.entries[len(b.entries)-1].number)

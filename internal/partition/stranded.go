@@ -252,7 +252,7 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 			in.rec = message.Record(n.bodies.Bytes(e.body))
 		}
 		if n.enter(h, t, &in) != queue.Refused {
-			n.logReceived(h, &in.entry, &mailed{history: died.stored, kept: e.history, record: in.rec})
+			n.logReceived(h, &in.entry, &mailed{history: died.stored, record: in.rec})
 		}
 	}
 	if len(h.entered) > 0 {
