@@ -347,7 +347,7 @@ func TestUsersThatAreNotTextAreReadFromTheirKeys(t *testing.T) {
 	}
 	changes := u.TakeChanges()
 	if len(changes) != 1 || changes[0].Value != nil || string(changes[0].Key) != "auth/user/u%FF" {
-		t.Errorf("deleted: %q", changes)
+		t.Errorf("deleted: %v", changes)
 	}
 }
 
