@@ -409,6 +409,9 @@ func (b *Broker) change(f func() error) error {
 		if !errors.Is(err, topology.ErrUnstored) {
 			return err
 		}
+		if failed := b.sweep(0); failed != nil { // it may be about a name that is leaving
+			return failed
+		}
 	}
 }
 
@@ -430,7 +433,10 @@ func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, err error) 
 	err = f()
 	b.revision.Add(1)
 	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
-	return b.issue(changes, b.state.TakeMade()), change.CountLate(changes) > leaveAtOnce, err
+	if owes = postpones(changes); owes {
+		b.state.Leave(topology.Ends(changes))
+	}
+	return b.issue(changes, b.state.TakeMade()), owes, err
 }
 
 // letIn lets those have the topology who wait to change it. REQUIRES: topo is held for reading, and nothing else.

@@ -117,6 +117,17 @@ func TestWhatHasTheNameNextGetsNoOldBindings(t *testing.T) {
 			if err = errors.Join(err, c.b.await(ticket)); err != nil {
 				t.Fatal(err)
 			}
+			again := func() error {
+				if name == "the queue" {
+					_, _, err := c.b.state.DeclareQueue(topology.QueueDecl{VHost: "/", Name: "q", Durable: true}, nil)
+					return err
+				}
+				_, _, err := c.b.state.DeclareExchange(topology.ExchangeDecl{VHost: "/", Name: "x", Type: routing.Direct}, nil)
+				return err
+			}
+			if _, err := c.b.mutate(again); !errors.Is(err, topology.ErrUnstored) {
+				t.Errorf("declared while bindings are stored: %v", err)
+			}
 			manyBindings(t, c, 1)
 			if left, marks := stored(t, c); left != 1 || marks != 0 || c.b.ledger.owing.Load() != 0 {
 				t.Errorf("%d bindings and %d marks are stored, want 1 and 0", left, marks)

@@ -44,7 +44,7 @@ type ledger struct {
 type leaving struct {
 	ticket   uint64 // of the change
 	mark     []byte // key of the record that tells a start of it
-	ends     map[string]bool
+	ends     []string
 	bindings []change.Change
 }
 
@@ -174,9 +174,6 @@ func (b *Broker) writeAll(batch []entry) error {
 	}
 	b.at(FailDeclareLogged)
 	for i := 0; i <= last; i++ {
-		if err := b.overtake(batch[i].changes); err != nil {
-			return err
-		}
 		if err := b.store.Apply(change.All(b.postpone(&batch[i])), i == last); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
@@ -184,38 +181,20 @@ func (b *Broker) writeAll(batch []entry) error {
 	return nil
 }
 
+// postpones says whether changes are so many that some are to be stored behind the others.
+func postpones(changes []change.Change) bool { return change.CountLate(changes) > leaveAtOnce }
+
 // postpone returns the changes of e that are to be stored at once. What is left is noted as leaving.
 func (b *Broker) postpone(e *entry) []change.Change {
-	if change.CountLate(e.changes) <= leaveAtOnce {
+	if !postpones(e.changes) {
 		return e.changes
 	}
 	now, late := change.Split(e.changes)
-	mark, ends := topology.Leaving(e.ticket, now)
+	ends := topology.Ends(now)
+	mark := topology.Leaving(e.ticket, ends)
 	b.ledger.leaving = append(b.ledger.leaving, leaving{e.ticket, mark.Key, ends, late})
 	b.ledger.owing.Add(1)
 	return append(now, mark)
-}
-
-// overtake stores all that is leaving if changes make something of the name of one of its ends, which would have
-// its bindings after a crash.
-func (b *Broker) overtake(changes []change.Change) error {
-	if len(b.ledger.leaving) == 0 {
-		return nil
-	}
-	for i := range changes {
-		for j := range b.ledger.leaving {
-			if changes[i].Value == nil || !b.ledger.leaving[j].ends[string(changes[i].Key)] {
-				continue
-			}
-			for len(b.ledger.leaving) > 0 {
-				if err := b.leave(&b.ledger.leaving[0]); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}
-	return nil
 }
 
 // leave stores the next of what is leaving with a change as deleted. REQUIRES: the caller is the one who writes.
@@ -230,14 +209,17 @@ func (b *Broker) leave(l *leaving) error {
 	}
 	if len(l.bindings) == 0 {
 		ticket := l.ticket
+		b.topo.Lock()
+		b.state.Left(l.ends)
+		b.topo.Unlock()
 		b.ledger.leaving = slices.DeleteFunc(b.ledger.leaving, func(l leaving) bool { return l.ticket == ticket })
 		b.ledger.owing.Add(-1)
 	}
 	return nil
 }
 
-// sweep stores what is leaving with the change of a ticket as deleted, with others in between. Who has made the change
-// does it, when it is in force. REQUIRES: nothing is locked.
+// sweep stores what is leaving with the change of a ticket, or of any if that is 0, as deleted, with others in between. Who has
+// made the change does it, when it is in force, and who needs one of the names. REQUIRES: nothing is locked.
 func (b *Broker) sweep(ticket uint64) (err error) {
 	for left := b.ledger.owing.Load() > 0; left; {
 		// Whoever waits for a turn finds it taken again when he is woken: so what there is, is written first.
@@ -245,7 +227,7 @@ func (b *Broker) sweep(ticket uint64) (err error) {
 			return err
 		}
 		b.between(func() {
-			i := slices.IndexFunc(b.ledger.leaving, func(l leaving) bool { return l.ticket == ticket })
+			i := slices.IndexFunc(b.ledger.leaving, func(l leaving) bool { return ticket == 0 || l.ticket == ticket })
 			if left = i >= 0; left {
 				err = b.leave(&b.ledger.leaving[i])
 			}

@@ -57,7 +57,9 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 		_ = j.Close()
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	var parts []*pebble.Batch
+	var parts []*pebble.Batch // of the change being read, which has want
+	want := 0
+	begun := false // of what comes before, the tables have all: its first parts were given back, see shorten
 	err = j.Recover(0, func(_ journal.Pos, payload []byte) error {
 		b := s.db.NewBatch()
 		index, of, repr := partOf(payload)
@@ -67,10 +69,13 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 		if err := checkBatch(b); err != nil {
 			return errors.Join(err, b.Close())
 		}
+		begun = begun || index == 0
 		switch {
+		case !begun:
+			return b.Close()
 		case index == 0:
-			parts = parts[:0]
-		case index != len(parts): // a repair has passed over one: what is not whole is nothing
+			parts, want = parts[:0], of
+		case index != len(parts) || of != want: // a repair has passed over one: what is not whole is nothing
 			logger.Error("a change of declarations is not whole in the log, and left out", "part", index+1, "parts", of)
 			parts = parts[:0]
 			return b.Close()

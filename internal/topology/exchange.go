@@ -101,7 +101,8 @@ func (s *State) CheckExchange(d ExchangeDecl, permit Permit) (*Exchange, error) 
 	return x, err
 }
 
-// DeclareExchange checks like CheckExchange and creates the exchange if it is missing.
+// DeclareExchange checks like CheckExchange and creates the exchange if it is missing, or is ErrUnstored while bindings of one of
+// its name are stored yet.
 func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, created bool, err error) {
 	if err := d.EncodeArguments(); err != nil {
 		return nil, false, err
@@ -109,6 +110,9 @@ func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, cre
 	x, table, err := s.checkExchange(&d, permit)
 	if x != nil || err != nil {
 		return x, false, err
+	}
+	if err := s.mayMake(func() string { return exchangeKey(d.VHost, d.Name) }); err != nil {
+		return nil, false, err
 	}
 	x = newExchange(d, table)
 	s.addExchange(s.vhosts[d.VHost], x)

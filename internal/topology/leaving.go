@@ -15,7 +15,7 @@ import (
 // behind that, in slices for which nobody waits, and the record with the last of them. A start that finds the record
 // passes over bindings of these ends, and finishes the work.
 //
-// Invariant: nothing of the name of one of the ends is stored while the record is there.
+// Invariant: nothing of the name of one of the ends is made while the record is there (mayMake).
 
 // leavingRecord is under a number, of no meaning.
 type leavingRecord struct {
@@ -23,22 +23,50 @@ type leavingRecord struct {
 	Keys    []string `json:"keys"` // of the vhosts, exchanges and queues that are gone
 }
 
-// Leaving is the change that tells a start what goes by changes, and the keys that must not be stored anew before
-// it is deleted.
-func Leaving(number uint64, changes []change.Change) (mark change.Change, keys map[string]bool) {
-	r := leavingRecord{Version: recordVersion}
-	keys = map[string]bool{}
+// Ends are the keys of what goes by changes and can have had bindings.
+func Ends(changes []change.Change) (ends []string) {
 	for _, c := range changes {
 		if c.Value == nil && isEnd(c.Key) {
-			r.Keys = append(r.Keys, string(c.Key))
-			keys[string(c.Key)] = true
+			ends = append(ends, string(c.Key))
 		}
 	}
-	text, err := json.Marshal(r)
+	return ends
+}
+
+// Leaving is the change that tells a start what bindings to pass over.
+func Leaving(number uint64, ends []string) change.Change {
+	text, err := json.Marshal(leavingRecord{recordVersion, ends})
 	if err != nil {
 		panic("topology: keys do not marshal: " + err.Error())
 	}
-	return change.Change{Key: strconv.AppendUint([]byte(leavingKind+"/"), number, 10), Value: text}, keys
+	return change.Change{Key: strconv.AppendUint([]byte(leavingKind+"/"), number, 10), Value: text}
+}
+
+// Leave notes that bindings of ends are stored yet: until Left is called with the same, nothing of their names can be made.
+func (s *State) Leave(ends []string) {
+	if s.leaving == nil {
+		s.leaving = map[string]int{}
+	}
+	for _, end := range ends {
+		s.leaving[end]++
+	}
+}
+
+// Left ends a Leave.
+func (s *State) Left(ends []string) {
+	for _, end := range ends {
+		if s.leaving[end]--; s.leaving[end] == 0 {
+			delete(s.leaving, end)
+		}
+	}
+}
+
+// mayMake is ErrUnstored for what has the key of something that is leaving.
+func (s *State) mayMake(key func() string) error {
+	if len(s.leaving) > 0 && s.leaving[key()] > 0 {
+		return ErrUnstored
+	}
+	return nil
 }
 
 // isEnd says whether the key is that of something a binding cannot be without.

@@ -133,7 +133,8 @@ func (s *State) CheckQueue(d QueueDecl, permit Permit) (*Queue, error) {
 	return s.checkQueue(&d, permit)
 }
 
-// DeclareQueue checks like CheckQueue and creates the queue if it is missing.
+// DeclareQueue checks like CheckQueue and creates the queue if it is missing, or is ErrUnstored while bindings of one of its
+// name are stored yet.
 func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool, err error) {
 	if err := d.EncodeArguments(); err != nil {
 		return nil, false, err
@@ -141,6 +142,9 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 	q, err = s.checkQueue(&d, permit)
 	if q != nil || err != nil {
 		return q, false, err
+	}
+	if err := s.mayMake(func() string { return queueKey(d.VHost, d.Name) }); err != nil {
+		return nil, false, err
 	}
 	v := s.vhosts[d.VHost]
 	q = s.newQueue(v, &d)

@@ -48,6 +48,7 @@ type State struct {
 	revision   uint64
 	policySeq  uint64 // orders policies of equal priority: the last set wins
 	log        change.Log
+	leaving    map[string]int // keys of what was deleted and has bindings that are stored yet: by how many deletions
 
 	// Incarnations are handed out from a block reserved on disk, so that transient queues cost no write of their own, and
 	// by an earlier change than the one that makes the queue: a group may have created it before that one is stored, or have

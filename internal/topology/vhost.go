@@ -103,6 +103,9 @@ func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool
 		return nil, false, err
 	}
 	if !ok {
+		if err := s.mayMake(func() string { return vhostKey(name) }); err != nil {
+			return nil, false, err
+		}
 		v = s.addVHost(name)
 		v.before = s.incarnation
 	}
