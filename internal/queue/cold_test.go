@@ -215,22 +215,7 @@ func (p *pair) save(t *rapid.T) {
 	p.m.pages.CutDone()
 	version := p.cold.cut
 	p.cold.cut = 0
-	for by, ids := range p.cold.gone {
-		if by <= version {
-			for _, id := range ids {
-				delete(p.cold.pages, id)
-			}
-			delete(p.cold.gone, by)
-		}
-	}
-	for by, ids := range p.cold.goneDeltas {
-		if by <= version {
-			for _, id := range ids {
-				delete(p.cold.deltas, id)
-			}
-			delete(p.cold.goneDeltas, by)
-		}
-	}
+	p.cold.saved(version)
 	p.restoreFrom(t, version)
 }
 
@@ -238,49 +223,10 @@ func (p *pair) save(t *rapid.T) {
 // the cut, and compares it with the one that lived.
 func (p *pair) restoreFrom(t *rapid.T, version uint32) {
 	sink := &restored{}
-	was := *p.cold
+	was := p.cold.asOf(version)
 	m := New(p.m.config, p.m.settings, &Pages{Hot: 1, Hash: was.Bytes}, sink, p.now)
-	was.away = map[message.Ref]int{}
-	was.gone, was.goneDeltas = map[uint32][]PageID{}, map[uint32][]PageID{}
-	was.pages = maps.Clone(was.pages)
-	m.SetCold(&was)
-	m.pages.Begin(version + 1)
-	var ids []PageID
-	for id := range was.pages {
-		if id.Version <= version {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, func(a, b PageID) int {
-		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Version, b.Version))
-	})
-	latest := uint32(0)
-	for v := range was.metas {
-		if v <= version {
-			latest = max(latest, v)
-		}
-	}
-	if latest > 0 {
-		if err := m.RestoreMeta(was.metas[latest]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i, id := range ids {
-		if i > 0 && ids[i-1].Lane == id.Lane && ids[i-1].Number == id.Number {
-			t.Fatalf("page %+v is there as %+v too", id, ids[i-1])
-		}
-		n := int64(0)
-		placed := func(_ uint64, k int64) { n += k }
-		if v := was.deltaFor(t, id, version); v > 0 {
-			delta := was.deltas[PageID{id.Lane, id.Number, v}]
-			if err := m.RestoreSplit(id, v, delta, placed); err != nil {
-				t.Fatalf("page %+v with delta %d: %v", id, v, err)
-			}
-			continue
-		}
-		if err := m.RestorePage(id, was.pages[id].summary, placed); err != nil {
-			t.Fatalf("page %+v: %v", id, err)
-		}
+	if err := was.restore(m, version); err != nil {
+		t.Fatal(err)
 	}
 	if err := m.Check(); err != nil {
 		t.Fatal("restored from a checkpoint: ", err)
@@ -297,22 +243,93 @@ func (p *pair) restoreFrom(t *rapid.T, version uint32) {
 	p.compare(t, m, sink)
 }
 
-// deltaFor is the version of the delta that belongs to a copy, as of a
-// checkpoint; 0 = there is none.
-func (s *shelf) deltaFor(t *rapid.T, copy PageID, version uint32) (found uint32) {
+// saved forgets what no checkpoint has any more once that of version is complete.
+func (s *shelf) saved(version uint32) {
+	for by, ids := range s.gone {
+		if by <= version {
+			for _, id := range ids {
+				delete(s.pages, id)
+			}
+			delete(s.gone, by)
+		}
+	}
+	for by, ids := range s.goneDeltas {
+		if by <= version {
+			for _, id := range ids {
+				delete(s.deltas, id)
+			}
+			delete(s.goneDeltas, by)
+		}
+	}
+}
+
+// asOf is what a restart finds of the checkpoint of version.
+func (s *shelf) asOf(version uint32) *shelf {
+	was := newShelf()
+	for id, p := range s.pages {
+		if id.Version <= version {
+			was.pages[id] = p
+		}
+	}
 	for id, delta := range s.deltas {
-		if id.Lane != copy.Lane || id.Number != copy.Number || id.Version > version {
+		if id.Version <= version {
+			was.deltas[id] = delta
+		}
+	}
+	for v, meta := range s.metas {
+		if v <= version {
+			was.metas[v] = meta
+		}
+	}
+	return was
+}
+
+// restore gives a machine that is new the pages of the checkpoint of version, which is all that the shelf has.
+func (s *shelf) restore(m *Machine, version uint32) error {
+	m.SetCold(s)
+	m.pages.Begin(version + 1)
+	if len(s.metas) > 0 {
+		if err := m.RestoreMeta(s.metas[slices.Max(slices.Collect(maps.Keys(s.metas)))]); err != nil {
+			return fmt.Errorf("what the queue has beside its pages: %w", err)
+		}
+	}
+	ids := slices.SortedFunc(maps.Keys(s.pages), func(a, b PageID) int {
+		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Version, b.Version))
+	})
+	for i, id := range ids {
+		if i > 0 && ids[i-1].Lane == id.Lane && ids[i-1].Number == id.Number {
+			return fmt.Errorf("page %+v is there as %+v too", id, ids[i-1])
+		}
+		v, err := s.deltaFor(id)
+		switch {
+		case err != nil:
+		case v > 0:
+			err = m.RestoreSplit(id, v, s.deltas[PageID{id.Lane, id.Number, v}], func(uint64, int64) {})
+		default:
+			err = m.RestorePage(id, s.pages[id].summary, func(uint64, int64) {})
+		}
+		if err != nil {
+			return fmt.Errorf("page %+v with delta %d: %w", id, v, err)
+		}
+	}
+	return nil
+}
+
+// deltaFor is the version of the delta that belongs to a copy; 0 = there is none.
+func (s *shelf) deltaFor(copy PageID) (found uint32, err error) {
+	for id, delta := range s.deltas {
+		if id.Lane != copy.Lane || id.Number != copy.Number {
 			continue
 		}
 		of, err := DeltaOf(delta)
 		if err != nil {
-			t.Fatal(err)
+			return 0, err
 		}
 		if of == copy.Version {
 			found = max(found, id.Version)
 		}
 	}
-	return found
+	return found, nil
 }
 
 // summedUp is what StateHash must be.

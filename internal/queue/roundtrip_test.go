@@ -2,7 +2,6 @@ package queue
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -111,51 +110,10 @@ func save(m *Machine) (version uint32) {
 func checkpointed(t *testing.T, m *Machine, s *shelf) *Machine {
 	t.Helper()
 	version := save(m)
-	for by, ids := range s.gone {
-		for _, id := range ids {
-			delete(s.pages, id)
-		}
-		delete(s.gone, by)
-	}
-	for by, ids := range s.goneDeltas {
-		for _, id := range ids {
-			delete(s.deltas, id)
-		}
-		delete(s.goneDeltas, by)
-	}
+	s.saved(version)
 	back := New(m.config, m.settings, &Pages{Exact: m.pages.Exact, Hash: s.Bytes}, &restored{}, m.born)
-	back.SetCold(s)
-	back.pages.Begin(version + 1)
-	latest := uint32(0)
-	for v := range s.metas {
-		latest = max(latest, v)
-	}
-	if err := back.RestoreMeta(s.metas[latest]); err != nil {
-		t.Fatal("what the queue has beside its pages: ", err)
-	}
-	var ids []PageID
-	for id := range s.pages {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b PageID) int { return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Number, b.Number)) })
-	for _, id := range ids {
-		split := uint32(0)
-		for x, delta := range s.deltas {
-			if of, err := DeltaOf(delta); err != nil {
-				t.Fatal(err)
-			} else if x.Lane == id.Lane && x.Number == id.Number && of == id.Version {
-				split = x.Version
-			}
-		}
-		var err error
-		if split != 0 {
-			err = back.RestoreSplit(id, split, s.deltas[PageID{id.Lane, id.Number, split}], func(uint64, int64) {})
-		} else {
-			err = back.RestorePage(id, s.pages[id].summary, func(uint64, int64) {})
-		}
-		if err != nil {
-			t.Fatalf("page %+v: %v", id, err)
-		}
+	if err := s.restore(back, version); err != nil {
+		t.Fatal(err)
 	}
 	return back
 }
