@@ -397,11 +397,15 @@ func (cs *consumers) credited(c *Consumer) {
 
 // awake is called when c may have come to belong into the line.
 func (cs *consumers) awake(c *Consumer) {
-	if c.place == 0 || c.spot != 0 || !cs.belongs(c) {
+	switch {
+	case c.place == 0 || !cs.belongs(c):
+		return
+	case c.spot == 0:
+		cs.enter(c)
+	case !cs.single || cs.pages.StaleActive:
 		return
 	}
-	cs.enter(c)
-	cs.relieve()
+	cs.relieve() // also if it stood in line: since a restart all do
 }
 
 // relieve chooses anew where nobody is active, or who is has let deliveries time out.
