@@ -152,7 +152,10 @@ func (q *ledger) step() {
 		for range 1 + q.IntN(5) {
 			q.settle()
 		}
-		q.Pump(q.now, sliceLimit) // a shared limit may have room again
+		for _, g := range q.gates {
+			q.Open(g) // it may have room again
+		}
+		q.Pump(q.now, sliceLimit)
 	case k < 18:
 		q.get()
 	case k < 20:
