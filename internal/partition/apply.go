@@ -143,6 +143,9 @@ func (a *application) operation(code byte) {
 	case cmdQuit:
 		a.quit()
 		return
+	case cmdLeave:
+		a.leave()
+		return
 	}
 	inc := a.r.uint()
 	if code == cmdCreate {
@@ -236,6 +239,7 @@ func (a *application) delete(q *Queue) {
 	g.node.endDeaths(a.h, q)
 	a.show(q)
 	q.m.RangeSeated(func(c *queue.Consumer) { delete(g.consumers, c.Number) })
+	g.departFrom(q)
 	for _, c := range q.m.Close() {
 		if c.Target != nil {
 			g.effects.gone = append(g.effects.gone, goneConsumer{q, c})
@@ -372,7 +376,14 @@ func (a *application) settle(code byte, q *Queue) {
 // forgetIdle forgets a consumer that is detached and holds nothing.
 func (g *group) forgetIdle(s *seat) {
 	if s.c.Idle() {
-		delete(g.consumers, s.c.Number)
+		g.forget(s.c.Number, s)
+	}
+}
+
+func (g *group) forget(number uint64, s *seat) {
+	delete(g.consumers, number)
+	if s.departed != nil {
+		delete(s.departed.seats, s)
 	}
 }
 
@@ -511,7 +522,7 @@ func (a *application) purge(q *Queue) {
 }
 
 // gone detaches what a process had attached that is no more, and takes back what
-// it had not settled (DL-11.3).
+// it had not settled (DL-11.3). What it had hushed speaks again.
 func (a *application) gone() {
 	origin := a.r.uint()
 	now := a.h.now
@@ -523,6 +534,11 @@ func (a *application) gone() {
 	a.abandon(seats)
 	for _, s := range seats {
 		s.q.m.Flow(now, 0)
+	}
+	for _, d := range slices.Clone(a.g.departures) {
+		if d.origin == origin {
+			a.done(d, allQueues)
+		}
 	}
 }
 

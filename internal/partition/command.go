@@ -47,6 +47,8 @@ import (
 //	relocate  as reroute                  somebody asked for it: what a full target refuses is stranded again
 //	aside     queue | consumer | id       its record cannot be read: it leaves. Consumer 0: nobody has it
 //	asideSent destination | number        likewise of an entry stranded in an outbox
+//	leave     number | queues | n | n × (queue | consumer) | n | n × (queue | consumer | id)
+//	          as quit, but with others in between: the queues are hushed, until so many of those of that number are done
 //
 // A target is a destination, 0 meaning this group, and a queue.
 //
@@ -58,7 +60,7 @@ import (
 // handled a slice. Before version 6 dead letters that were stranded had the TTL of the queue they went to (DL-22.8), and a tick
 // took back all deliveries that were out for too long (queue.Pages.AllTimeouts), which did not count in the slice. Before version 7 a
 // single active consumer whose delivery had timed out stayed the active one (queue.Pages.StaleActive), and each copy of a dead letter whose
-// queue was gone was stranded, though others had theirs, and each entry of an outIn had its own record and history.
+// queue was gone was stranded, though others had theirs, and each entry of an outIn had its own record and history. Version 7 has leave.
 const (
 	commandVersion  = 7
 	numberedVersion = 2
@@ -99,6 +101,7 @@ const (
 	cmdAside
 	cmdAsideSent
 	cmdQuit
+	cmdLeave
 
 	cmdEnd // behind the last
 )

@@ -29,12 +29,13 @@ type group struct {
 	log  Log
 
 	// Guarded by the partition's mutex; the same on all replicas.
-	applied   uint64 // index of the last entry
-	clock     int64  // the moment of the last command
-	version   byte   // of the command that is applied
-	consumers map[uint64]*seat
-	mail      mail
-	processes []process // by node
+	applied    uint64 // index of the last entry
+	clock      int64  // the moment of the last command
+	version    byte   // of the command that is applied
+	consumers  map[uint64]*seat
+	mail       mail
+	processes  []process    // by node
+	departures []*departure // in the order in which they began
 
 	// Guarded by the partition's mutex; this replica's own.
 	leads    bool
@@ -55,10 +56,11 @@ type Log interface {
 
 // seat is a consumer of a replicated queue, or who got a message from it.
 type seat struct {
-	c     *queue.Consumer
-	q     *Queue
-	full  bool // its session takes no more for now; this replica's own
-	asked int  // credit proposed and not applied; likewise
+	c        *queue.Consumer
+	q        *Queue
+	full     bool      // its session takes no more for now; this replica's own
+	asked    int       // credit proposed and not applied; likewise
+	departed *departed // set once a departure has detached it
 }
 
 // effects are what an apply leaves to be done once the partition is unlocked.
@@ -149,10 +151,15 @@ func (g *group) Leading(uint64) {
 }
 
 // originsOf are the processes of a node, but for this one, that the group has consumers
-// of, in order. REQUIRES: the partition is held.
+// of, or that have hushed something, in order. REQUIRES: the partition is held.
 func (g *group) originsOf(node uint64) (list []uint64) {
 	for _, s := range g.consumers {
 		if o := s.c.Origin; o != g.node.Origin && o>>originTimeBits == node && !slices.Contains(list, o) {
+			list = append(list, o)
+		}
+	}
+	for _, d := range g.departures {
+		if o := d.origin; o != g.node.Origin && o>>originTimeBits == node && !slices.Contains(list, o) {
 			list = append(list, o)
 		}
 	}

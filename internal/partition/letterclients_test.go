@@ -14,6 +14,7 @@ import (
 func (r *letterReplica) Act(rng *rand.Rand) {
 	r.host.answers()
 	r.hangUp(rng)
+	r.goOn(rng)
 	switch rng.IntN(60) {
 	case 0:
 		r.purge(rng)
@@ -154,11 +155,66 @@ func (r *letterReplica) consume(rng *rand.Rand) {
 func (r *letterReplica) cancel(rng *rand.Rand) {
 	if seats := r.seats(); len(seats) > 0 {
 		s := seats[rng.IntN(len(seats))]
-		if q := r.host.queues[s.q.Name]; rng.IntN(2) == 0 {
+		if q := r.host.queues[s.q.Name]; rng.IntN(3) == 0 {
+			r.part(rng, seats)
+		} else if rng.IntN(2) == 0 {
 			r.host.n.Quit([]Seat{{q, s.c}}, nil)
 		} else {
 			_ = q.group().tell(func(w *commandWriter) { w.detach(q.Incarnation, s.c) })
 		}
+	}
+}
+
+// part begins to end a client that has some of the consumers, in slices.
+func (r *letterReplica) part(rng *rand.Rand, seats []*seat) {
+	number := r.host.n.numbers.Add(1)
+	var steps []func(*commandWriter)
+	var returns []outLetter
+	for _, s := range seats {
+		if rng.IntN(3) == 0 {
+			continue
+		}
+		q, by := s.q.Incarnation, s.c.Number
+		steps = append(steps, func(w *commandWriter) {
+			w.leave(number, 0, 1)
+			w.seat(q, by)
+			w.returns(0)
+		})
+		for _, d := range r.host.m.out[r.id] {
+			if d.consumer == by && rng.IntN(3) > 0 {
+				returns = append(returns, d)
+			}
+		}
+	}
+	for some := range slices.Chunk(returns, 3) {
+		steps = append(steps, func(w *commandWriter) {
+			w.leave(number, 0, 0)
+			w.returns(len(some))
+			for _, d := range some {
+				w.delivery(r.host.queues[d.queue].Incarnation, d.consumer, d.id)
+			}
+		})
+	}
+	for _, queues := range []uint64{1, allQueues} {
+		steps = append(steps, func(w *commandWriter) {
+			w.leave(number, queues, 0)
+			w.returns(0)
+		})
+	}
+	r.partings = append(r.partings, steps)
+}
+
+// goOn ends a client a little more. If nobody leads it tries that again some time.
+func (r *letterReplica) goOn(rng *rand.Rand) {
+	if len(r.partings) == 0 || rng.IntN(2) == 0 {
+		return
+	}
+	i := rng.IntN(len(r.partings))
+	if r.tell(r.partings[i][0]) != nil {
+		return
+	}
+	if r.partings[i] = r.partings[i][1:]; len(r.partings[i]) == 0 {
+		r.partings = slices.Delete(r.partings, i, i+1)
 	}
 }
 
@@ -224,6 +280,12 @@ func (r *letterReplica) hangUp(rng *rand.Rand) {
 	for _, s := range r.seats() {
 		if m.hosts[s.c.Origin] == nil {
 			_ = r.tell(func(w *commandWriter) { w.op(cmdGone, s.c.Origin) })
+			return
+		}
+	}
+	for _, d := range r.departures {
+		if m.hosts[d.origin] == nil {
+			_ = r.tell(func(w *commandWriter) { w.op(cmdGone, d.origin) })
 			return
 		}
 	}

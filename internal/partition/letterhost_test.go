@@ -291,6 +291,7 @@ type letterReplica struct {
 	*group
 	host *letterHost
 
+	partings  [][]func(*commandWriter) // clients that end in slices: what is still to be proposed
 	hashed    bool
 	hashedAt  uint64
 	hashValue uint64

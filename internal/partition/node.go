@@ -155,7 +155,9 @@ type Node struct {
 	mail    mail          // of the local partitions
 	sendc   chan struct{} // for the sender of their outboxes
 	writers sync.Pool
-	numbers atomic.Uint64 // of consumers of replicated queues
+	numbers atomic.Uint64 // of consumers of replicated queues, and of departures
+
+	quitSlice int // how many consumers and deliveries of a client's end are one command: sliceSteps, but in tests
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -171,6 +173,7 @@ func New(o Options) *Node {
 	if n.OpenGroup == nil {
 		n.OpenGroup = n.openGroup
 	}
+	n.quitSlice = sliceSteps
 	n.CheckpointBytes = cmp.Or(n.CheckpointBytes, 256<<20)
 	n.CheckpointOperations = cmp.Or(n.CheckpointOperations, 8_000_000)
 	n.CheckpointEvery = cmp.Or(n.CheckpointEvery, time.Minute)

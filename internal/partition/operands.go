@@ -80,6 +80,13 @@ func (r *commandReader) asideSent() (to, number uint64) { return r.uint(), r.uin
 // quit begins a quit of so many consumers, which follow by seat; then come the returns.
 func (w *commandWriter) quit(consumers int) { w.op(cmdQuit, uint64(consumers)) }
 
+// leave begins a leave of so many consumers, which go on as those of a quit. With it so many queues are done.
+func (w *commandWriter) leave(number, queues uint64, consumers int) {
+	w.op(cmdLeave, number)
+	w.uint(queues)
+	w.uint(uint64(consumers))
+}
+
 func (w *commandWriter) seat(q, consumer uint64) {
 	w.uint(q)
 	w.uint(consumer)
@@ -87,7 +94,7 @@ func (w *commandWriter) seat(q, consumer uint64) {
 
 func (r *commandReader) seat() (q, consumer uint64) { return r.uint(), r.uint() }
 
-// returns says how many deliveries a quit gives back, which follow by delivery.
+// returns says how many deliveries a quit or a leave gives back, which follow by delivery.
 func (w *commandWriter) returns(n int) { w.uint(uint64(n)) }
 
 func (w *commandWriter) delivery(q, consumer uint64, id queue.ID) {

@@ -282,34 +282,47 @@ var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byt
 		}
 	},
 	cmdQuit: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		var seats, returns [][]uint64
-		for range c.IntN(4) {
-			seats = append(seats, []uint64{c.uint64(), c.uint64()})
-		}
-		for range c.IntN(4) {
-			returns = append(returns, []uint64{c.uint64(), c.uint64(), c.uint64()})
-		}
-		w.quit(len(seats))
-		for _, s := range seats {
-			w.seat(s[0], s[1])
-		}
-		w.returns(len(returns))
-		for _, d := range returns {
-			w.delivery(d[0], d[1], queue.ID(d[2]))
-		}
-		return func(r *commandReader, _ byte) (any, any) {
-			var gotSeats, gotReturns [][]uint64
-			for range r.count(seatBytes) {
-				q, by := r.seat()
-				gotSeats = append(gotSeats, []uint64{q, by})
-			}
-			for range r.count(deliveryBytes) {
-				q, by, id := r.delivery()
-				gotReturns = append(gotReturns, []uint64{q, by, uint64(id)})
-			}
-			return []any{gotSeats, gotReturns}, []any{seats, returns}
+		return quitting(c, w, w.quit)
+	},
+	cmdLeave: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		number, queues := c.uint64(), c.uint64()
+		rest := quitting(c, w, func(consumers int) { w.leave(number, queues, consumers) })
+		return func(r *commandReader, code byte) (any, any) {
+			a, b := r.uint(), r.uint()
+			got, want := rest(r, code)
+			return []any{a, b, got}, []any{number, queues, want}
 		}
 	},
+}
+
+func quitting(c chooser, w *commandWriter, begin func(consumers int)) func(*commandReader, byte) (any, any) {
+	var seats, returns [][]uint64
+	for range c.IntN(4) {
+		seats = append(seats, []uint64{c.uint64(), c.uint64()})
+	}
+	for range c.IntN(4) {
+		returns = append(returns, []uint64{c.uint64(), c.uint64(), c.uint64()})
+	}
+	begin(len(seats))
+	for _, s := range seats {
+		w.seat(s[0], s[1])
+	}
+	w.returns(len(returns))
+	for _, d := range returns {
+		w.delivery(d[0], d[1], queue.ID(d[2]))
+	}
+	return func(r *commandReader, _ byte) (any, any) {
+		var gotSeats, gotReturns [][]uint64
+		for range r.count(seatBytes) {
+			q, by := r.seat()
+			gotSeats = append(gotSeats, []uint64{q, by})
+		}
+		for range r.count(deliveryBytes) {
+			q, by, id := r.delivery()
+			gotReturns = append(gotReturns, []uint64{q, by, uint64(id)})
+		}
+		return []any{gotSeats, gotReturns}, []any{seats, returns}
+	}
 }
 
 func publishing(c chooser, w *commandWriter, delay int64) func(*commandReader, byte) (any, any) {

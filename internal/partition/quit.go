@@ -30,23 +30,26 @@ type Delivered struct {
 // may lack some, which come back after them, and it may have others; nil is none. There may be
 // millions: they are walked several times, from whatever goroutine, and never listed. After it no
 // delivery comes to the consumers. Of replicated queues that holds, and the rest has
-// happened, when applied, which is then called, returns.
+// happened, when applied, which must then be called, returns.
 func (n *Node) Quit(seats []Seat, returns iter.Seq[Delivered]) (applied func()) {
 	if returns == nil {
 		returns = func(func(Delivered) bool) {}
 	}
 	var asks []*ask
+	var many []*parting
 	if n.groups != nil {
-		asks = n.proposeQuit(seats, returns)
+		asks, many = n.proposeQuit(seats, returns)
 	}
 	n.quitLocal(seats, returns)
 	return func() {
 		held.Nothing("a group")
-		if len(asks) == 0 || n.decideAll() != nil {
-			return
+		if len(asks) > 0 && n.decideAll() == nil {
+			for _, a := range asks {
+				<-a.done
+			}
 		}
-		for _, a := range asks {
-			<-a.done
+		if len(many) > 0 {
+			n.part(many, returns)
 		}
 	}
 }
@@ -186,8 +189,8 @@ func (a *application) abandon(seats []*seat) {
 	}
 }
 
-// proposeQuit is Quit for replicated queues: one command for each group.
-func (n *Node) proposeQuit(seats []Seat, returns iter.Seq[Delivered]) (asks []*ask) {
+// proposeQuit is Quit for replicated queues: one command for each group, but for those where it is too much for that.
+func (n *Node) proposeQuit(seats []Seat, returns iter.Seq[Delivered]) (asks []*ask, many []*parting) {
 	counts := map[*Partition]int{}
 	for d := range returns {
 		if d.Queue.Replicated() && d.Consumer != nil {
@@ -204,6 +207,10 @@ func (n *Node) proposeQuit(seats []Seat, returns iter.Seq[Delivered]) (asks []*a
 		}
 		back := counts[p]
 		if len(mine)+back == 0 {
+			continue
+		}
+		if len(mine)+back > n.quitSlice {
+			many = append(many, &parting{g: g, number: n.numbers.Add(1), returns: returns, seats: mine, total: back, queues: map[*Queue]struct{}{}})
 			continue
 		}
 		quit := func(w *commandWriter) {
@@ -224,7 +231,7 @@ func (n *Node) proposeQuit(seats []Seat, returns iter.Seq[Delivered]) (asks []*a
 			asks = append(asks, a)
 		}
 	}
-	return asks
+	return asks, many
 }
 
 // proposeQuit proposes the end of consumers. Nobody else would ever detach them while this
@@ -275,6 +282,7 @@ func (a *application) quit() {
 	}
 	for range a.r.count(seatBytes) {
 		inc, number := a.r.seat()
+		a.h.entries++
 		if s := a.g.consumers[number]; s != nil && s.q.Incarnation == inc && !a.r.bad {
 			touch(s.q)
 			seats = append(seats, s)
@@ -282,18 +290,9 @@ func (a *application) quit() {
 		}
 	}
 	for range a.r.count(deliveryBytes) {
-		inc, number, id := a.r.delivery()
-		s := a.g.consumers[number]
-		if s == nil || s.q.Incarnation != inc || a.r.bad {
-			continue
+		if s := a.comeBack(); s != nil {
+			touch(s.q)
 		}
-		touch(s.q)
-		a.h.entries++
-		if s.q.m.Return(now, id, s.c, queue.ReturnClosed) {
-			s.q.stats.Returned++
-			s.q.stats.Active = now
-		}
-		a.g.forgetIdle(s)
 	}
 	a.abandon(seats)
 	for _, q := range queues {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"bartleby.mq/internal/deadletter"
@@ -301,8 +302,8 @@ func TestOnwardWhenTheSourceKnows(t *testing.T) {
 	f.agree()
 }
 
-// The state of a group as it was before outboxes could be closed is still read.
-func TestStateVersion1(t *testing.T) {
+// The state of a group as it was before outboxes could be closed, and before departures, is still read.
+func TestEarlierStateVersions(t *testing.T) {
 	n, _ := follower(t)
 	g := n.groups[0].group
 	g.mail.box(2)
@@ -310,14 +311,18 @@ func TestStateVersion1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It ends in: no process; 1 outbox, to 2, first 1, not closed, no entries, none stranded; no inbox.
-	old := append([]byte{1}, state[1:len(state)-8]...)
-	old = append(old, 1, 2, 1, 0, 0, 0)
-	other, _ := follower(t)
-	if err := other.groups[0].group.Restore(old, 0); err != nil {
-		t.Fatal(err)
-	}
-	if other.groups[0].group.hash() != g.hash() {
-		t.Error("the state is another")
+	// It ends in: no departure; no process; 1 outbox, to 2, first 1, not closed, no entries, none stranded; no inbox.
+	before, mail := state[1:len(state)-9], state[len(state)-7:]
+	for _, old := range [][]byte{
+		slices.Concat([]byte{1}, before, []byte{1, 2, 1, 0, 0, 0}),
+		slices.Concat([]byte{2}, before, []byte{0}, mail),
+	} {
+		other, _ := follower(t)
+		if err := other.groups[0].group.Restore(old, 0); err != nil {
+			t.Fatal(err)
+		}
+		if other.groups[0].group.hash() != g.hash() {
+			t.Errorf("the state of version %d is another", old[0])
+		}
 	}
 }

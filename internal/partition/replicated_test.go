@@ -450,7 +450,20 @@ func TestReplicasAgree(t *testing.T) {
 						out = slices.Delete(out, i, i+1)
 					}
 				}
-				f.leader.Quit(seats, slices.Values(returns))()
+				f.leader.quitSlice = rapid.SampledFrom([]int{1, 2, 3, sliceSteps}).Draw(t, "slice")
+				at := rapid.IntRange(0, 20).Draw(t, "replaced at")
+				walked := 0
+				f.leader.Quit(seats, func(yield func(Delivered) bool) {
+					for _, d := range returns {
+						if walked++; walked == at {
+							f.replace(at%2, at/2%Groups)
+							f.agree()
+						}
+						if !yield(d) {
+							return
+						}
+					}
+				})()
 				for _, s := range seats {
 					if s.Consumer.Out() > 0 {
 						t.Fatalf("%s has quit and holds %d messages", s.Consumer.Tag, s.Consumer.Out())

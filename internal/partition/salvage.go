@@ -555,7 +555,11 @@ func (r *commandReader) skip(code byte) {
 	case cmdAsideSent:
 		r.asideSent()
 		return
-	case cmdQuit:
+	case cmdQuit, cmdLeave:
+		if code == cmdLeave {
+			r.uint()
+			r.uint()
+		}
 		for range r.count(seatBytes) {
 			r.seat()
 		}

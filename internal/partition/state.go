@@ -24,12 +24,13 @@ import (
 //	version byte | with entries | applied | clock
 //	queues:    n | n × (create operation's operands | held: n × (id | n × answered | n × asked | refused) | entries | rest bytes)
 //	consumers: n | n × (number | queue | origin)
+//	departures: n | n × (origin | number | n × (queue | n × consumer))
 //	processes: n | n × (origin | last)
 //	mail:      n | n × outbox (to | first | closed | n × entry | n × stranded entry) | n | n × inbox (from | last | n × (number | answer))
 //
 // In a checkpoint the entries are left out, being saved page by page, and bodies in
-// outboxes are told by where they lie. Version 1 had no processes and no closed.
-const stateVersion = 2
+// outboxes are told by where they lie. Version 1 had no processes and no closed, version 2 no departures.
+const stateVersion = 3
 
 var errState = errors.New("partition: the snapshot of a group is malformed")
 
@@ -60,11 +61,12 @@ func (g *group) append(b []byte, read func(message.Ref) []byte, body func(*comma
 // groupImage is a group's state at one moment, but for entries. What there may be very much of is collected later
 // (collect), and all is brought into its form with nothing held.
 type groupImage struct {
-	g       *group
-	applied uint64
-	clock   int64
-	queues  []queueImage // in no order
-	tail    []byte       // processes and mail
+	g          *group
+	applied    uint64
+	clock      int64
+	queues     []queueImage // in no order
+	departures []departureImage
+	tail       []byte // processes and mail
 }
 
 type queueImage struct {
@@ -80,6 +82,9 @@ func (g *group) image(rest func(*queue.Machine) *queue.Rest, body func(*commandW
 	im := &groupImage{g: g, applied: g.applied, clock: g.clock, queues: make([]queueImage, 0, len(g.p.queues))}
 	for _, q := range g.p.queues {
 		im.queues = append(im.queues, queueImage{q, q.m.Settings(), q.dead, q.appendHeld(nil), rest(q.m)})
+	}
+	for _, d := range g.departures {
+		im.departures = append(im.departures, d.image())
 	}
 	var w commandWriter
 	w.uint(uint64(len(g.processes)))
@@ -144,6 +149,7 @@ func (im *groupImage) append(b []byte, read func(message.Ref) []byte) []byte {
 		w.uint(s.queue)
 		w.uint(s.origin)
 	}
+	w.departures(im.departures)
 	return append(w.b, im.tail...)
 }
 
@@ -266,6 +272,9 @@ func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, 
 		}
 		g.consumers[number] = &seat{q: q, c: &queue.Consumer{Origin: origin}} // until restoreRests has made the real one
 	}
+	if version > 2 {
+		r.departures()
+	}
 	if version > 1 {
 		for range r.count(2) {
 			p := process{r.uint(), r.uint()}
@@ -301,7 +310,7 @@ func (g *group) restoreRests() error {
 	}
 	for number, s := range g.consumers {
 		if s.c.Number != number { // nobody: earlier versions wrote of a consumer that was cancelled and whose deliveries timed out (DL-22.2)
-			delete(g.consumers, number)
+			g.forget(number, s)
 		}
 	}
 	return nil
@@ -327,7 +336,7 @@ func (g *group) forgetState() {
 			g.p.hold.drop(e.body, e.history)
 		}
 	}
-	g.consumers, g.mail, g.processes = map[uint64]*seat{}, mail{}, nil
+	g.consumers, g.mail, g.processes, g.departures = map[uint64]*seat{}, mail{}, nil, nil
 }
 
 // stateReader reads a state.

@@ -119,6 +119,19 @@ func groupByChance(c chooser, n *Node, entries bool) *group {
 			q.m.Attach(g.clock, k)
 		}
 	}
+	for number := range uint64(c.IntN(3) * len(g.p.queues)) {
+		d := g.depart(c.uint64(), number)
+		for _, q := range g.sorted() {
+			if len(d.queues) == 0 || c.bool() {
+				d.hush(q)
+			}
+		}
+		for _, s := range g.seats() {
+			if at := d.of[s.q]; at != nil && c.bool() {
+				at.add(s)
+			}
+		}
+	}
 	for node := range c.IntN(4) {
 		g.processes = append(g.processes, process{NewOrigin(uint64(node)*255, int64(c.Uint32())), c.uint64()})
 	}
