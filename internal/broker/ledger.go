@@ -42,8 +42,8 @@ type ledger struct {
 
 // leaving are the bindings of what a change has deleted, which are stored as deleted behind it.
 type leaving struct {
-	ticket   uint64 // of the change
-	mark     []byte // key of the record that tells a start of it
+	ticket   uint64          // of the change
+	marks    []change.Change // that delete the records which tell a start of it
 	ends     []string
 	bindings []change.Change
 }
@@ -191,10 +191,14 @@ func (b *Broker) postpone(e *entry) []change.Change {
 	}
 	now, late := change.Split(e.changes)
 	ends := topology.Ends(now)
-	mark := topology.Leaving(e.ticket, ends)
-	b.ledger.leaving = append(b.ledger.leaving, leaving{e.ticket, mark.Key, ends, late})
+	marks := topology.Leaving(e.ticket, ends)
+	now = append(now, marks...)
+	for i := range marks {
+		marks[i].Value = nil
+	}
+	b.ledger.leaving = append(b.ledger.leaving, leaving{e.ticket, marks, ends, late})
 	b.ledger.owing.Add(1)
-	return append(now, mark)
+	return now
 }
 
 // leave stores the next of what is leaving with a change as deleted. REQUIRES: the caller is the one who writes.
@@ -202,7 +206,7 @@ func (b *Broker) leave(l *leaving) error {
 	some := l.bindings[:min(len(l.bindings), leaveSlice)]
 	l.bindings = l.bindings[len(some):]
 	if len(l.bindings) == 0 {
-		some = append(slices.Clip(some), change.Change{Key: l.mark})
+		some = append(slices.Clip(some), l.marks...)
 	}
 	if err := b.store.Apply(change.All(some), false); err != nil {
 		return fmt.Errorf("store: %w", err)

@@ -3,7 +3,7 @@ package topology
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
+	"fmt"
 	"strings"
 
 	"bartleby.mq/internal/change"
@@ -11,13 +11,13 @@ import (
 )
 
 // What goes with one deletion may be very many bindings. They mean nothing without their ends, so these are
-// stored as gone at once, beside a record that says which they are; the bindings are deleted from the store
-// behind that, in slices for which nobody waits, and the record with the last of them. A start that finds the record
-// passes over bindings of these ends, and finishes the work.
+// stored as gone at once, beside records that say which they are; the bindings are deleted from the store
+// behind that, in slices for which nobody waits, and the records with the last of them. A start that finds one
+// passes over bindings of its ends, and finishes the work.
 //
-// Invariant: nothing of the name of one of the ends is made while the record is there (mayMake).
+// Invariant: nothing of the name of one of the ends is made while the records are there (mayMake).
 
-// leavingRecord is under a number, of no meaning.
+// leavingRecord is under two numbers, of no meaning.
 type leavingRecord struct {
 	Version int      `json:"v"`
 	Keys    []string `json:"keys"` // of the vhosts, exchanges and queues that are gone
@@ -33,13 +33,26 @@ func Ends(changes []change.Change) (ends []string) {
 	return ends
 }
 
-// Leaving is the change that tells a start what bindings to pass over.
-func Leaving(number uint64, ends []string) change.Change {
-	text, err := json.Marshal(leavingRecord{recordVersion, ends})
-	if err != nil {
-		panic("topology: keys do not marshal: " + err.Error())
+// markBytes is about how much of keys a record has: one value of the store must fit into a frame of its log, and
+// any number of ends may go at once.
+const markBytes = 1 << 20
+
+// Leaving are the changes that tell a start what bindings to pass over.
+func Leaving(number uint64, ends []string) (marks []change.Change) {
+	for len(ends) > 0 {
+		n, size := 0, 0
+		for n < len(ends) && size < markBytes {
+			size += len(ends[n])
+			n++
+		}
+		text, err := json.Marshal(leavingRecord{recordVersion, ends[:n]})
+		if err != nil {
+			panic("topology: keys do not marshal: " + err.Error())
+		}
+		marks = append(marks, change.Change{Key: fmt.Appendf(nil, "%s/%d/%d", leavingKind, number, len(marks)), Value: text})
+		ends = ends[n:]
 	}
-	return change.Change{Key: strconv.AppendUint([]byte(leavingKind+"/"), number, 10), Value: text}
+	return marks
 }
 
 // Leave notes that bindings of ends are stored yet: until Left is called with the same, nothing of their names can be made.
