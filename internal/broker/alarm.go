@@ -66,6 +66,10 @@ func (b *Broker) Received(n int) {
 // then keeps no more of it than it needs, and gives back soon what it needs no more.
 func (b *Broker) ShortOfRoom(short bool, room int64) { b.node.ShortOfRoom(short, room) }
 
+// ShortOfMemory says whether the memory that the node may use is nearly used up: then messages leave it that
+// are on disk already. It is to be said again as long as it is so.
+func (b *Broker) ShortOfMemory(short bool) { b.node.ShortOfMemory(short) }
+
 // SetAlarm raises or clears an alarm, and tells those who asked by OnAlarm before
 // it returns if that changed anything.
 func (b *Broker) SetAlarm(a Alarm, on bool) {

@@ -81,8 +81,8 @@ type Config struct {
 
 // Storage is how memory and disk are used for messages. What is 0 was not said.
 type Storage struct {
-	IndexBudget          int64         // storage.index_budget, bytes: memory for the index of queues; an eighth of what there is
-	CacheBudget          int64         // storage.cache_budget, bytes: memory for messages; a sixteenth of what there is
+	IndexBudget          int64         // storage.index_budget, bytes: memory for the index of queues; an eighth of what there is, see Server.storage
+	CacheBudget          int64         // storage.cache_budget, bytes: memory for messages; a sixteenth of what there is, see Server.storage
 	CheckpointEvery      time.Duration // storage.checkpoint_interval, in ms there
 	CheckpointBytes      int64         // storage.checkpoint_bytes: of the journal
 	CheckpointOperations int64         // storage.checkpoint_operations: in the journal

@@ -573,6 +573,9 @@ func (g *group) finishApply(h *hold) {
 		g.proposals.settled(p)
 	}
 	e.reset()
+	if bodies, index := n.short(); bodies || index {
+		g.p.wakeToPutAway(bodies, index, n.Now())
+	}
 }
 
 // answer tells one owner.

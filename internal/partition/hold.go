@@ -94,26 +94,36 @@ func (n *Node) unlock(h *hold) journal.Pos {
 // maxBuffered is how many bytes of the journal may wait to be written.
 const maxBuffered = 1 << 20
 
-// relieve writes the journal's buffer if it has grown too large, and puts pages
-// away if memory is much shorter than it should be, so that those who publish
-// faster than the disk takes it are slowed down.
+// relieve writes the journal's buffer if it has grown too large, and relieves memory.
 func (n *Node) relieve() {
 	if n.Journal.Buffered() > maxBuffered {
 		_ = n.Journal.Flush() // a failure stops the node by itself
 	}
-	if n.Index == nil {
+	n.relieveMemory()
+}
+
+// relieveMemory has bodies and pages put away if memory is short, and puts some away itself if it is much
+// shorter than it should be, so that those who publish faster than the disk takes it are slowed down.
+func (n *Node) relieveMemory() {
+	bodies, index := n.short()
+	if !bodies && !index {
 		return
 	}
-	if bodies, index := n.short(); bodies || index {
-		much := n.bodies.Memory() > n.BodyBudget+n.BodyBudget/2 || n.lent.Load() > n.IndexBudget+n.IndexBudget/2
-		for now, k := n.Now(), 0; k < len(n.all); k++ {
-			if !n.all[k].resting(now) {
-				n.all[k].wake()
-			}
-		}
-		if much {
-			n.all[n.helper.Add(1)%uint64(len(n.all))].putAway()
-		}
+	for now, k := n.Now(), 0; k < len(n.all); k++ {
+		n.all[k].wakeToPutAway(bodies, index, now)
+	}
+	room := n.bodyRoom()
+	if n.bodies.Memory() > room+room/2 || n.lent.Load() > n.IndexBudget+n.IndexBudget/2 {
+		n.all[n.helper.Add(1)%uint64(len(n.all))].putAway()
+	}
+}
+
+// wakeToPutAway wakes the worker for what is short, unless it is too early. For bodies it is then told to look again:
+// perhaps nobody else comes who would wake it.
+func (p *Partition) wakeToPutAway(bodies, index bool, now int64) {
+	may, mayIndex := p.mayPutAway(bodies, index, now)
+	if may || mayIndex || bodies && !p.early.Swap(true) {
+		p.wake()
 	}
 }
 

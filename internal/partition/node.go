@@ -141,6 +141,7 @@ type Node struct {
 	compactLater     atomic.Bool      // compaction has left a file alone that was about to be empty
 	compacted        atomic.Int64     // bytes copied by compaction
 	lived            map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
+	tight            atomic.Bool      // see ShortOfMemory
 	lent             atomic.Int64     // memory of the index pages of all partitions, in bytes
 	helper           atomic.Uint64
 	diskTakes        time.Duration // what takes longer was read from a disk: fromDisk, but in tests
@@ -286,8 +287,11 @@ type Partition struct {
 	key      []byte       // of the store, being made
 	blob     []byte       // of the page being read
 	lent     int          // bytes of pages, as the node counts them
-	sweeping atomic.Bool  // putAway has more to do
-	sweep    []*Queue     // queues that it still looks at
+	cooling  atomic.Bool  // putAway has more bodies to put away
+	cooled   atomic.Int64 // when it may begin to again if it had no more, in milliseconds since 1970
+	early    atomic.Bool  // somebody wanted it to before that
+	sweeping atomic.Bool  // putAway has more of the index to put away
+	sweep    []*Queue     // queues that it still looks at for that
 	rest     atomic.Int64 // when the next sweep may begin, in milliseconds since 1970
 	vain     atomic.Int64 // the same, after one in vain
 	swept    int64        // when this one began

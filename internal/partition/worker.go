@@ -31,7 +31,10 @@ func (p *Partition) work() {
 		case wait == 0:
 			// Something is due. Who lets others have the processor now waits for each of them,
 			// for 10 ms if they want.
-		case !p.graves.Load() && !p.sweeping.Load():
+		case !p.graves.Load() && !p.cooling.Load() && !p.sweeping.Load():
+			if p.early.Load() {
+				wait = min(wait, moment.Milliseconds(restBetweenSweeps))
+			}
 			timer.Reset(wait)
 			select {
 			case <-timer.C:

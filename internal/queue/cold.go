@@ -60,75 +60,122 @@ func (m *Machine) SetCold(c Cold) { m.cold = c }
 // HotPages is how many pages at each end of a lane are usually not put away.
 const HotPages = 16
 
+// A relief is how much of putting away is done at once: the queue's partition is held meanwhile.
+type relief struct {
+	pages int   // that are looked into
+	write int64 // bytes of bodies that are nowhere on disk and are written there
+	give  int64 // bytes of bodies that leave memory
+}
+
+// over says whether there is to be no more. The last body may be more than is left of the bytes.
+func (r *relief) over() bool { return r.pages <= 0 || r.write <= 0 || r.give <= 0 }
+
+const (
+	putAwayBytes = 8 << 20  // relief.write at most
+	putAwayGiven = 32 << 20 // relief.give at most: memory that goes back to the system is work for it
+)
+
 // PutAway takes pages out of memory that stand neither near the head nor near
 // the tail of their lane: their bodies, and with index also their entries. It
-// handles at most limit pages, fewer if their bodies are many bytes to be written, and returns
+// handles at most limit pages, fewer if their bodies are many bytes, and returns
 // how many it handled, limit if there were so many bytes; 0 means that there are no others.
 func (m *Machine) PutAway(limit int, index bool) (handled int) {
-	if m.cold == nil || m.pages.version == 0 {
-		return 0
+	r := relief{limit, putAwayBytes, putAwayGiven}
+	m.putAway(&r, index)
+	if r.over() {
+		return limit
 	}
-	looks, room := 0, int64(putAwayBytes)
-	put := func(l *lane, level, k int) {
+	return limit - r.pages
+}
+
+// A span is the pages that a sweep has looked at: those from from to below to; to = 0: none.
+type span struct{ from, to uint64 }
+
+func (s *span) has(number uint64) bool { return number >= s.from && number < s.to }
+
+// middle returns which slots of a lane stand neither near its head nor near its tail.
+func (m *Machine) middle(l *lane) (begin, end int) {
+	hot := m.pages.Hot
+	if len(l.slots) <= 2*hot {
+		return 0, 0
+	}
+	begin, _ = l.search(l.head / pageSize)
+	begin += hot
+	end = len(l.slots) - max(hot, 1) // the last one is being filled
+	return begin, max(begin, end)
+}
+
+func (m *Machine) putAway(r *relief, index bool) {
+	if m.cold == nil || m.pages.version == 0 {
+		return
+	}
+	looks := 0
+	put := func(l *lane, level, k int) (done bool) {
 		s := &l.slots[k]
 		p := s.page
 		if p == nil || s.used > 0 || p.cool && !index { // cold or split; there may be very many
 			if looks++; looks%64 == 0 {
-				handled++
+				r.pages--
 			}
-			return
+			return true
 		}
-		handled++
-		if room = m.chill(p, room); !p.cool {
-			l.stir(p)
+		r.pages--
+		if !m.chill(p, r) {
+			return false
 		}
-		if room <= 0 {
-			handled = max(handled, limit)
-		}
+		l.stirred = l.stirred || !p.cool
 		if index && p.cool && m.quiet(p) {
 			m.spill(l, level, k)
 		}
+		return true
 	}
 	for level, l := range m.lanes {
-		hot := m.pages.Hot
-		if l == nil || len(l.slots) <= 2*hot {
+		if l == nil {
 			continue
 		}
-		begin, _ := l.search(l.head / pageSize)
-		begin += hot
-		end := len(l.slots) - max(hot, 1) // the last one is being filled
-		if end <= begin {
+		begin, end := m.middle(l)
+		if begin == end {
 			continue
 		}
-		if k, _ := l.search(l.sweptTo); k < begin {
-			l.sweptTo = 0 // what it looked at has gone
+		swept := &l.swept
+		if index {
+			swept = &l.spilled
 		}
-		if l.sweptTo == 0 {
-			l.sweptFrom, l.sweptTo = l.slots[end].number, l.slots[end].number
+		if k, _ := l.search(swept.to); k < begin {
+			swept.to = 0 // what it looked at has gone
+		}
+		if swept.to == 0 {
+			*swept = span{l.slots[end].number, l.slots[end].number}
 		}
 		// First what became the tail's neighbour meanwhile; then towards the head:
 		// what is furthest from it will be needed last.
-		k, _ := l.search(l.sweptTo)
-		for ; k < end && handled < limit; k++ {
-			l.sweptTo = l.slots[k].number + 1
-			put(l, level, k)
+		k, _ := l.search(swept.to)
+		for ; k < end && !r.over(); k++ {
+			n := l.slots[k].number
+			if !put(l, level, k) {
+				return
+			}
+			swept.to = n + 1
 		}
-		if k, _ = l.search(l.sweptFrom); k > end {
+		if k, _ = l.search(swept.from); k > end && !index {
 			l.stirred = true // the pages between were not looked at
 		}
-		for k = min(k, end) - 1; k >= begin && handled < limit; k-- {
-			if l.sweptFrom = l.slots[k].number; !index && l.isCalm(l.sweptFrom) {
-				l.sweptFrom = l.calmFrom
-				k, _ = l.search(l.calmFrom)
+		for k = min(k, end) - 1; k >= begin && !r.over(); k-- {
+			n := l.slots[k].number
+			if !index && l.calm.has(n) {
+				swept.from = l.calm.from
+				k, _ = l.search(l.calm.from)
 				continue
 			}
-			put(l, level, k)
+			if !put(l, level, k) {
+				return
+			}
+			swept.from = n
 		}
 	}
-	return handled
 }
 
-// SweepAgain lets PutAway begin anew. Without index it passes over pages in which it has
+// SweepAgain lets PutAway begin anew, with index or without. Without, it passes over pages in which it has
 // left no bodies: it need not look at all of a long queue to find that only the last
 // pages have any.
 func (m *Machine) SweepAgain(index bool) {
@@ -140,49 +187,56 @@ func (m *Machine) SweepAgain(index bool) {
 }
 
 func (l *lane) sweepAgain(index bool) {
-	switch {
-	case index || l.stirred:
-		l.calmFrom, l.calmTo, l.stirred = 0, 0, false
-	case l.sweptTo == 0:
-	case l.sweptFrom <= l.calmTo && l.calmFrom <= l.sweptTo:
-		l.calmFrom, l.calmTo = min(l.calmFrom, l.sweptFrom), max(l.calmTo, l.sweptTo)
-	case l.sweptTo-l.sweptFrom > l.calmTo-l.calmFrom:
-		l.calmFrom, l.calmTo = l.sweptFrom, l.sweptTo
+	if index {
+		l.spilled = span{}
+		return
 	}
-	l.sweptFrom, l.sweptTo = 0, 0
+	switch s, c := l.swept, &l.calm; {
+	case l.stirred:
+		*c, l.stirred = span{}, false
+	case s.to == 0:
+	case s.from <= c.to && c.from <= s.to:
+		*c = span{min(c.from, s.from), max(c.to, s.to)}
+	case s.to-s.from > c.to-c.from:
+		*c = s
+	}
+	l.swept = span{}
 }
-
-func (l *lane) isCalm(number uint64) bool { return number >= l.calmFrom && number < l.calmTo }
 
 // stir is called for a page of the lane that has bodies in memory, or will have.
 func (l *lane) stir(p *page) {
-	l.stirred = l.stirred || l.isCalm(p.number) || p.number >= l.sweptFrom && p.number < l.sweptTo
+	l.stirred = l.stirred || l.calm.has(p.number) || l.swept.has(p.number)
 }
 
-// putAwayBytes is how much of bodies that are nowhere on disk one PutAway writes there, and one
-// body more: the queue's partition is held meanwhile.
-const putAwayBytes = 8 << 20
-
-// chill lets the bodies of a page go to disk, as long as there is room, in bytes, to write them; the
-// rest stays for the next sweep. It returns how much room is left.
-func (m *Machine) chill(p *page, room int64) int64 {
+// chill lets the bodies of a page go to disk, as far as r allows, and says whether that was far enough.
+func (m *Machine) chill(p *page, r *relief) (done bool) {
 	if p.cool {
-		return room
+		return true
 	}
-	p.cool = true
+	cool := true
 	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
 		j := p.at(i)
-		if !p.refs[j].OnDisk() && m.cold.Locate(p.refs[j]) == 0 {
-			if room <= 0 {
-				p.cool = false
-				break
-			}
-			room -= int64(p.sizes[j])
+		if p.refs[j].OnDisk() {
+			continue
 		}
-		p.refs[j] = m.cold.Cool(p.refs[j])
-		p.cool = p.cool && p.refs[j].OnDisk()
+		if r.write <= 0 || r.give <= 0 {
+			return false
+		}
+		cool = m.banish(p, j, r) && cool
 	}
-	return room
+	p.cool = cool
+	p.large, p.fresh = p.large && !cool, p.fresh && !cool
+	return true
+}
+
+// banish lets a body go to disk that is in memory, and says whether it has gone.
+func (m *Machine) banish(p *page, j uint, r *relief) bool {
+	if m.cold.Locate(p.refs[j]) == 0 {
+		r.write -= int64(p.sizes[j])
+	}
+	r.give -= int64(p.sizes[j])
+	p.refs[j] = m.cold.Cool(p.refs[j])
+	return p.refs[j].OnDisk()
 }
 
 // quiet says whether nobody waits for an entry of the page: none is delivered,

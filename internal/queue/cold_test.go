@@ -139,9 +139,21 @@ func (p *pair) putBodiesAway(t *rapid.T) {
 		begin, _ := l.search(l.head / pageSize)
 		for k := begin + p.m.pages.Hot; k < len(l.slots)-max(p.m.pages.Hot, 1); k++ {
 			if s := l.slots[k]; s.page != nil && s.used == 0 && !s.page.cool {
-				t.Fatalf("page %d of level %d has bodies in memory; those from %d to %d were looked at", s.number, level, l.sweptFrom, l.sweptTo)
+				t.Fatalf("page %d of level %d has bodies in memory; those from %d to %d were looked at", s.number, level, l.swept.from, l.swept.to)
 			}
 		}
+	}
+}
+
+// putEveryBodyAway takes all bodies out of memory, wherever they stand, a few at a time.
+func (p *pair) putEveryBodyAway(t *rapid.T) {
+	for n := 0; p.m.pages.PutBodiesAway(rapid.IntRange(1, 5).Draw(t, "pages"), rapid.Int64Range(1, 1000).Draw(t, "bytes")); n++ {
+		if rapid.IntRange(0, 9).Draw(t, "enough") == 0 {
+			return
+		}
+	}
+	if large, small, nowhere := p.m.hold(); large+small+nowhere > 0 {
+		t.Fatalf("%d bodies of large messages and %d others are in memory", large, small+nowhere)
 	}
 }
 

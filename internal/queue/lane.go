@@ -42,12 +42,15 @@ type lane struct {
 	dues  alarms
 	wakes alarms
 
-	// PutAway has looked at the pages from sweptFrom to below sweptTo; 0 = at none. In
-	// sweeps before, it has left no bodies in memory from calmFrom to below calmTo. stirred
+	swept, spilled span // by PutAway, in the sweep for bodies, and in that for entries
+
+	// In sweeps before, PutAway has left no bodies in memory in the pages of calm. stirred
 	// is set if there may be some all the same.
-	sweptFrom, sweptTo uint64
-	calmFrom, calmTo   uint64
-	stirred            bool
+	calm    span
+	stirred bool
+
+	// One more than the number of the first page with large set, and with fresh, or less; 0: there is none (warm.go).
+	large, fresh uint64
 }
 
 // A slot is the place of one page, which is in memory, cold, or split.
@@ -130,6 +133,7 @@ func (m *Machine) slotFor(l *lane, level int, seq uint64) (*page, uint) {
 		p.number, p.level = n, uint8(level)
 		l.stir(p)
 		l.slots = slices.Insert(l.slots, k, slot{page: p, number: n, wake: never})
+		m.grown(l)
 	}
 	return m.resident(l, level, k), uint(seq % pageSize)
 }

@@ -135,6 +135,12 @@ type Machine struct {
 
 	n Totals
 
+	warmth warmth                           // what it has in memory of bodies, and the list that it is in by it
+	beside struct{ before, after *Machine } // in that list
+	ends   endsCursor
+	sweeps bool // PutBodiesAway is about it
+	grew   bool // there is more in the middle of a lane than that began with
+
 	handing Delivery // the one the sink is being handed, here so that none is allocated
 }
 
@@ -396,9 +402,8 @@ func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64)
 	m.touch(p)
 	p.altered()
 	j := m.pages.admit(p, i)
-	if p.cool && !e.Body.OnDisk() {
-		p.cool = false
-		l.stir(p)
+	if !e.Body.OnDisk() && (p.cool || !p.fresh || e.Size > largeBody) {
+		m.warmed(l, p, e.Size)
 	}
 	mark := uint8(stateMask) // none, until setState
 	if e.Logged {

@@ -261,6 +261,7 @@ func (m *Machine) Close() []*Consumer {
 		m.lanes[level] = nil
 	}
 	m.n = Totals{}
+	m.warm(cold)
 	m.dropReturns()
 	m.dying, m.unread, m.filled = nil, nil, [4]uint64{}
 	m.nextDue, m.nextWake, m.watch = never, never, math.MaxInt64

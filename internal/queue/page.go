@@ -37,6 +37,8 @@ type page struct {
 	level  uint8  // of its lane
 	cool   bool   // put away but for the index: no body of it is in memory
 	part   bool   // the copy in the store lacks entries that are not logged
+	large  bool   // there may be bodies of large messages in memory
+	fresh  bool   // bodies have come in memory since somebody looked for them
 	same   bool   // what would be saved of the entries in memory is what the copy has, unless part is set
 
 	comes  uint8             // how many slots of coming count

@@ -33,6 +33,8 @@ type Pages struct {
 	lent  int
 	bytes int
 
+	warm [hot + 1]machineList // by their warmth; those that are cold are in none
+
 	version uint32 // that what changes now will be saved as, see checkpoint.go
 	saving  bool   // what is to be saved as version-1 is still being written
 	saves   int    // what was saved so far, by weight

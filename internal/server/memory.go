@@ -14,13 +14,21 @@ import (
 // defaultMemory is taken for the machine's where it is not known, in bytes.
 const defaultMemory = 4 << 30
 
+// leastBudget is what a budget is at least, in bytes, as the configuration has it.
+const leastBudget = 1 << 20
+
 // storage divides the memory there is: an eighth for the index of queues, a
-// sixteenth for messages, unless the configuration says otherwise.
+// sixteenth for messages, unless the configuration says otherwise; but of what may be used before the alarm is raised
+// no more than a quarter, and an eighth.
 func (s *Server) storage() broker.Storage {
 	c := s.Config.Storage
 	total := cmp.Or(totalMemory(), defaultMemory)
+	index, cache := total/8, total/16
+	if limit := s.Config.Memory.Limit(total); limit > 0 {
+		index, cache = min(index, max(limit/4, leastBudget)), min(cache, max(limit/8, leastBudget))
+	}
 	return broker.Storage{
-		IndexBudget: cmp.Or(c.IndexBudget, total/8), CacheBudget: cmp.Or(c.CacheBudget, total/16),
+		IndexBudget: cmp.Or(c.IndexBudget, index), CacheBudget: cmp.Or(c.CacheBudget, cache),
 		CheckpointBytes: c.CheckpointBytes, CheckpointOperations: c.CheckpointOperations, CheckpointEvery: c.CheckpointEvery,
 	}
 }

@@ -1,6 +1,10 @@
 package server
 
-import "testing"
+import (
+	"testing"
+
+	"bartleby.mq/internal/config"
+)
 
 func TestCollectorPercent(t *testing.T) {
 	const mib = 1 << 20
@@ -13,6 +17,23 @@ func TestCollectorPercent(t *testing.T) {
 	} {
 		if got := collectorPercent(c.live*mib, c.scanned*mib); got != c.want {
 			t.Errorf("%d MiB live, %d of them scanned: %d %%, want %d %%", c.live, c.scanned, got, c.want)
+		}
+	}
+}
+
+// What a node keeps in memory by itself does not raise the alarm: its budgets are below the watermark.
+func TestBudgetsAreBelowTheWatermark(t *testing.T) {
+	for _, c := range []struct{ limit, cache, wantIndex, wantCache int64 }{
+		{400_000_000, 0, 100_000_000, 50_000_000},
+		{400_000_000, 1 << 30, 100_000_000, 1 << 30},
+		{1, 0, leastBudget, leastBudget},
+	} {
+		s := &Server{Options: Options{Config: config.Default()}}
+		s.Config.Memory = config.Watermark{Absolute: c.limit}
+		s.Config.Storage.CacheBudget = c.cache
+		if got := s.storage(); got.IndexBudget > c.wantIndex || got.CacheBudget > c.wantCache {
+			t.Errorf("with a watermark of %d bytes the budgets are %d for the index and %d for messages, want %d and %d at most",
+				c.limit, got.IndexBudget, got.CacheBudget, c.wantIndex, c.wantCache)
 		}
 	}
 }

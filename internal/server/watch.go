@@ -52,9 +52,15 @@ func (s *Server) look() {
 func (s *Server) judge(n metrics.Node) {
 	s.alarm(broker.Memory, n.MemoryLimit > 0 && n.Resident > n.MemoryLimit, "resident_bytes", n.Resident, n.MemoryLimit)
 	s.alarm(broker.Disk, n.DiskFree >= 0 && n.DiskFree < n.DiskLimit, "free_bytes", n.DiskFree, n.DiskLimit)
+	s.broker.ShortOfMemory(shortOfMemory(n))
 	s.short = shortOfRoom(n, s.short)
 	s.broker.ShortOfRoom(s.short, n.DiskFree)
 	s.broker.AllowIntake(allowance(n))
+}
+
+// shortOfMemory says whether all but an eighth of the memory is used that may be.
+func shortOfMemory(n metrics.Node) bool {
+	return n.MemoryLimit > 0 && n.Resident > n.MemoryLimit-n.MemoryLimit/8
 }
 
 // shortRoom is how much beside the limit of free disk is little room: less than what the
