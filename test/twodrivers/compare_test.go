@@ -412,6 +412,29 @@ func (p *play) compareQueues() string {
 	return differ("how many queues there are", fmt.Sprint(len(counts[0])), fmt.Sprint(len(counts[1])))
 }
 
+// starved finds a queue where something is ready, and a consumer that may have all it wants.
+func (p *play) starved() string {
+	for conn := range p.channels {
+		for _, ch := range p.channels[conn] {
+			if ch == nil {
+				continue
+			}
+			for _, c := range ch.consumers {
+				q := slices.Index(queueNames, c.queue)
+				if !c.unlimited || p.apsara || p.declared[q] == nil || p.declared[q].args.single {
+					continue
+				}
+				for _, n := range p.nodes {
+					if ready := n.totals(c.queue).Ready; ready > 0 {
+						return fmt.Sprintf("%d messages are ready in %s on the %s node, and consumer %s waits for them", ready, c.queue, n.kind(), c.tag)
+					}
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // gone notes that a queue is not there, nor are its consumers.
 func (p *play) gone(q int) {
 	p.declared[q], p.forgiven[queueName(q)] = nil, 0

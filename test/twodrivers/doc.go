@@ -13,11 +13,15 @@
 // dead letters go from one log to another here and stay in one log there.
 //
 // Both brokers live in one bubble of testing/synctest. Its clock stands still while anybody
-// runs, and goes on by what an operation waits for: deadlines are met to the millisecond on both.
+// runs, and goes on by what an operation waits for: deadlines are met to the millisecond on both. Workers are always there
+// first, but where somebody looks at a queue just when a message of it has waited long enough: operations begin in the
+// middle of a millisecond, and so what workers wait for does, too, and he is there half of one earlier.
+//
 // After each operation everything comes to rest, and then (compare_test.go) must be the same
 // what each client was told (answers, errors, deliveries with their headers and histories,
 // returns, confirms), what each queue holds, and what it and the node have counted, deaths by
-// reason and outcome among it. In the end so must be what a peek shows of each queue.
+// reason and outcome among it. In the end so must be what a peek shows of each queue. And on
+// neither is anything ready then that a consumer without a limit waits for.
 //
 // What may differ stands in one table (rules_test.go), by rule. Some is taken out of what is
 // compared. Most is not generated, or left out when it would be done: a rule that sends what

@@ -258,6 +258,7 @@ func (n *node) declared(name string) (info *broker.QueueInfo) {
 type place struct {
 	state    string // ready, out, delayed or dead
 	returned bool   // it came back to a quorum queue and goes before all others (BR-9.13)
+	until    int64  // when its wait is over, in milliseconds since 1970; 0: it does not wait
 	name     string // of the copy: what it is and how it got here
 }
 
@@ -286,7 +287,7 @@ func (n *node) places(name string) (list []place) {
 			if err != nil {
 				panic(err)
 			}
-			list = append(list, place{state, v.Returned && n.quorum, copyName(&props, r.Body())})
+			list = append(list, place{state, v.Returned && n.quorum, v.NotBefore, copyName(&props, r.Body())})
 			return true
 		})
 		if err != nil {

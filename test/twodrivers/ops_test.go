@@ -30,7 +30,10 @@ const (
 
 	// pause follows each operation, so that it makes no difference that a TTL of 0 is 1 ms to
 	// quorum queues, which ends when the millisecond after it has passed (DL-8.7).
-	pause     = 4 * time.Millisecond
+	pause = 4 * time.Millisecond
+
+	// beside is at which part of a millisecond operations begin, and what workers wait for comes.
+	beside    = 500 * time.Microsecond
 	largeBody = 4000
 	// hanging is longer than any operation takes. Where one waits for ever, the clock goes on
 	// by what the nodes do now and then, and would for ever.
@@ -225,7 +228,7 @@ func drawArguments(t *rapid.T, e episode, queue int, policy bool) arguments {
 	if atLeast {
 		a.atLeast, a.overflow = true, "reject-publish"
 	}
-	if e.retries && some("retry", 2) {
+	if e.retries && !some("no retry", 4) {
 		a.retry = among(t, "x-delayed-retry-type", []string{"all", "failed", "returned", "disabled"})
 		a.retryMin = among(t, "x-delayed-retry-min", []int64{1, 30, 200})
 		if some("growing", 3) {
@@ -248,6 +251,7 @@ var kinds = slices.Concat(
 	slices.Repeat([]string{"declare"}, 4),
 	slices.Repeat([]string{"commit", "policy"}, 3),
 	slices.Repeat([]string{"recover", "cancel", "close channel", "take", "replay"}, 2),
+	slices.Repeat([]string{"meet"}, 8),
 	[]string{"redeclare", "bad", "passive", "rollback", "unknown tag", "end", "drop", "purge", "delete", "no policy", "peek", "restart"},
 )
 

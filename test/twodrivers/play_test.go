@@ -60,6 +60,7 @@ type consumer struct {
 	tag, queue string
 	noAck      bool
 	exclusive  bool
+	unlimited  bool // it may have any number of deliveries that are not settled
 }
 
 // held is a delivery. Its tags are those of the nodes: which of two queues that a message
@@ -105,6 +106,7 @@ func (p *play) run(ops []op) (difference string) {
 			// What is due within this operation has the same second in its history on both.
 			time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
 		}
+		sleepUntil(time.Now().Truncate(time.Millisecond).Add(beside))
 		if difference = p.step(o); difference != "" {
 			return fmt.Sprintf("operation %d, %s:\n%s", i, o, difference)
 		}
@@ -150,7 +152,10 @@ func (p *play) step(o op) string {
 	if difference := p.do(o); difference != "" {
 		return difference
 	}
-	return p.compare()
+	if difference := p.compare(); difference != "" || p.ended {
+		return difference
+	}
+	return p.starved()
 }
 
 // aimed is the operation on a queue that is there, and on a channel where it does something, if
@@ -388,10 +393,36 @@ func (p *play) do(o op) string {
 			return ""
 		}
 		time.Sleep(o.wait)
+	case "meet":
+		return p.meet(o)
 	case "restart":
 		return p.restart()
 	}
 	return ""
+}
+
+// meet has somebody look at a queue just when the first message that waits has done so long enough, before the workers do.
+func (p *play) meet(o op) string {
+	name, until := "", int64(0)
+	for _, q := range queueNames {
+		for _, at := range p.nodes[0].places(q) {
+			if at.state == "delayed" && (until == 0 || at.until < until) {
+				name, until = q, at.until
+			}
+		}
+	}
+	if !sleepUntil(time.UnixMilli(until)) {
+		return ""
+	}
+	count("messages met when they had waited")
+	return p.ask(o.conn, amqp091.QueueDeclare{Queue: name, Passive: true})
+}
+
+// sleepUntil sleeps, and returns whether the moment was not over already.
+func sleepUntil(at time.Time) bool {
+	d := time.Until(at)
+	time.Sleep(d)
+	return d >= 0
 }
 
 func (p *play) declare(conn int, name string, t amqp091.Table) {
@@ -572,7 +603,7 @@ func (p *play) consume(o op) string {
 	}
 	ch := p.open(o.conn, o.ch)
 	p.tags++
-	c := consumer{tag: fmt.Sprintf("t%d", p.tags), queue: name, noAck: o.flag, exclusive: o.other}
+	c := consumer{tag: fmt.Sprintf("t%d", p.tags), queue: name, noAck: o.flag, exclusive: o.other, unlimited: o.n == 0}
 	ch.consumers = append(ch.consumers, &c)
 	p.send(o.conn, o.ch, amqp091.BasicQos{PrefetchCount: uint16(o.n)})
 	m := amqp091.BasicConsume{Queue: name, ConsumerTag: c.tag, NoAck: c.noAck, Exclusive: c.exclusive}
