@@ -18,8 +18,8 @@ import (
 	"bartleby.mq/internal/queue"
 )
 
-// fan is a queue whose dead go to many queues of the other kind.
-func fan(source queue.Config, targets int) (defs []definition, names []string) {
+// fanout is a queue whose dead go to many queues of the other kind.
+func fanout(source queue.Config, targets int) (defs []definition, names []string) {
 	other := quorum
 	if source.Type == queue.Quorum {
 		other = classic
@@ -38,7 +38,7 @@ func TestADeathOfManyQueuesHasItsBodyOnce(t *testing.T) {
 	const targets, size = 50, 1 << 20
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
-			defs, names := fan(source, targets)
+			defs, names := fanout(source, targets)
 			routes := table{"x": names}
 			fs := vfs.NewCrashableMem()
 			var mu sync.Mutex
@@ -120,7 +120,7 @@ func TestADeathOfManyQueuesHasItsBodyOnce(t *testing.T) {
 // many as it takes if each has another. What lies on disk is in memory once meanwhile.
 func TestALoadCountsARecordOnce(t *testing.T) {
 	const targets, size = 40, sendBytes * 2
-	defs, names := fan(classic, targets)
+	defs, names := fanout(classic, targets)
 	f := newFleet(t, defs, table{"x": names})
 	n := f.leader
 	n.bodies.Attach(bodies.Disk{Journal: n.Journal})
