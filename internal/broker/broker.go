@@ -409,8 +409,10 @@ func (b *Broker) change(f func() error) error {
 		if !errors.Is(err, topology.ErrUnstored) {
 			return err
 		}
-		if failed := b.sweep(0); failed != nil { // it may be about a name that is leaving
-			return failed
+		if errors.Is(err, topology.ErrLeaving) {
+			if failed := b.sweep(0); failed != nil {
+				return failed
+			}
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestWhatHasTheNameNextGetsNoOldBindings(t *testing.T) {
 				_, _, err := c.b.state.DeclareExchange(topology.ExchangeDecl{VHost: "/", Name: "x", Type: routing.Direct}, nil)
 				return err
 			}
-			if _, err := c.b.mutate(again); !errors.Is(err, topology.ErrUnstored) {
+			if _, err := c.b.mutate(again); !errors.Is(err, topology.ErrLeaving) {
 				t.Errorf("declared while bindings are stored: %v", err)
 			}
 			manyBindings(t, c, 1)
@@ -186,5 +186,25 @@ func TestASweepLetsOthersIn(t *testing.T) {
 	}
 	if len(left) == 0 || left[0] != n {
 		t.Errorf("a change that waited was stored when %v bindings were left, want all %d", left, n)
+	}
+}
+
+// Who waits for something else that is not stored yet does none of the work either.
+func TestWhoNeedsNoNameThatLeavesDoesNotSweep(t *testing.T) {
+	c := start(t, newDisk(), nil)
+	manyBindings(t, c, leaveAtOnce+1)
+	ticket, err := c.b.mutate(func() error { return manyDeletions["the exchange"](c.b) })
+	if err = errors.Join(err, c.b.await(ticket)); err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	err = c.b.change(func() error {
+		if tries++; tries == 1 {
+			return topology.ErrUnstored // as Bind of a queue that is not stored yet
+		}
+		return nil
+	})
+	if left, _ := stored(t, c); err != nil || left == 0 {
+		t.Errorf("it has swept: %v", err)
 	}
 }

@@ -254,23 +254,37 @@ func (n *Node) part(list []*parting, returns iter.Seq[Delivered]) {
 		for len(x.seats) > 0 {
 			x.propose(min(n.quitSlice, len(x.seats)), 0)
 		}
+		if x.total == 0 {
+			x.finish()
+		}
 	}
 	for d := range returns {
 		if x := of[d.Queue.part]; x != nil && d.Consumer != nil {
 			x.queues[d.Queue] = struct{}{}
-			if x.slice = append(x.slice, d); len(x.slice) == n.quitSlice {
+			x.slice = append(x.slice, d)
+			if all := x.back+len(x.slice) == x.total; all || len(x.slice) == n.quitSlice {
 				x.propose(0, 0)
+				if all {
+					x.finish() // its queues wait for no other group's
+				}
 			}
 		}
 	}
 	for _, x := range list {
-		if len(x.slice) > 0 {
+		if len(x.slice) > 0 { // this walk was shorter than the one before
 			x.propose(0, 0)
 		}
-		for left := len(x.queues); left > 0; left -= n.quitSlice {
-			x.propose(0, uint64(n.quitSlice))
-		}
+		x.finish()
 	}
+}
+
+// finish has the group hand out again. All that is the client's is back.
+func (x *parting) finish() {
+	most := x.g.node.quitSlice
+	for left := len(x.queues); left > 0; left -= most {
+		x.propose(0, uint64(most))
+	}
+	clear(x.queues)
 }
 
 // propose has the group apply the next command: so many consumers are detached, the deliveries of the slice come back, so

@@ -404,3 +404,32 @@ func TestAnEndGoesOnWhereItIsRestored(t *testing.T) {
 		}
 	}
 }
+
+// The queues of one group do not stay silent until what is another group's is back.
+func TestOneGroupDoesNotWaitForAnothersEnd(t *testing.T) {
+	const few, many, slice = 9, 60, 4
+	w := startDeparting(t, vfs.NewMem(), 1, slice)
+	defer w.stop()
+	far := &Queue{Incarnation: 100, VHost: "/", Name: "far", Durable: true, Group: 2}
+	w.n.Create(far, quorum, queue.Unlimited(), DeadLetter{})
+	w.queues["far"] = far
+	var leaves, stays client
+	c, d := w.attach(&leaves, "far"), w.attach(&leaves, "q")
+	w.publish("far", few)
+	returns := returning(w.got(&leaves, few), c)
+	w.publish("q", many)
+	returns = append(returns, returning(w.got(&leaves, many), d)...)
+	w.attach(&stays, "far")
+	applies := false
+	applied := w.n.Quit([]Seat{{far, c}, {w.queues["q"], d}}, each(returns, func(i int) {
+		if applies && i == few+slice {
+			w.n.SettleAll()
+			if n := len(stays.take()); n != few {
+				t.Errorf("%d of %d were handed out while another group's come back", n, few)
+			}
+		}
+	}))
+	applies = true
+	applied()
+	w.idle()
+}

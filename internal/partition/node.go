@@ -142,6 +142,7 @@ type Node struct {
 	compacted        atomic.Int64     // bytes copied by compaction
 	lived            map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
 	tight            atomic.Bool      // see ShortOfMemory
+	unscratched      atomic.Int64     // until when no bodies are put away, since one could not be written
 	lent             atomic.Int64     // memory of the index pages of all partitions, in bytes
 	helper           atomic.Uint64
 	diskTakes        time.Duration // what takes longer was read from a disk: fromDisk, but in tests

@@ -55,12 +55,16 @@ func (n *Node) excess() int64 {
 	return n.bodies.Memory() - (room - room/coolShare)
 }
 
+// restAfterScratch is for how long no bodies are put away after one could not be written, in milliseconds.
+const restAfterScratch = 5000
+
 // mayPutAway says for what of that which is short it is not too early.
 func (p *Partition) mayPutAway(bodies, index bool, now int64) (mayBodies, mayIndex bool) {
 	until := p.rest.Load()
 	if p.node.lent.Load() <= p.node.IndexBudget/2*3 {
 		until = max(until, p.vain.Load())
 	}
+	bodies = bodies && now >= p.node.unscratched.Load()
 	return bodies && (p.cooling.Load() || now >= p.cooled.Load()), index && (p.sweeping.Load() || now >= until)
 }
 

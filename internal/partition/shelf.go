@@ -77,15 +77,20 @@ func (s shelf) kinds() (page, summary byte) {
 // Locate implements queue.Cold.
 func (s shelf) Locate(body message.Ref) uint64 { return uint64(s.node().bodies.Location(body)) }
 
-// Cool implements queue.Cold.
+// Cool implements queue.Cold. What cannot be written, as on a full disk, stays in memory.
 func (s shelf) Cool(body message.Ref) message.Ref {
-	b := s.node().bodies
-	if b.Location(body) == 0 {
-		if err := b.ToScratch(body); err != nil {
-			s.node().fail(fmt.Errorf("queue %q in vhost %q: a message cannot be put away: %w", s.q.Name, s.q.VHost, err))
+	n := s.node()
+	if n.bodies.Location(body) == 0 {
+		if n.Now() < n.unscratched.Load() {
+			return body
+		}
+		if err := n.bodies.ToScratch(body); err != nil {
+			n.unscratched.Store(n.Now() + restAfterScratch)
+			n.Logger.Warn("a message cannot be put away, and stays in memory", "queue", s.q.Name, "vhost", s.q.VHost, "error", err)
+			return body
 		}
 	}
-	cold, _ := b.Cool(body)
+	cold, _ := n.bodies.Cool(body)
 	return cold
 }
 

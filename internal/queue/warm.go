@@ -3,8 +3,8 @@ package queue
 import "math"
 
 // Bodies leave memory first where PutAway takes them. If these are not enough, those of large messages go wherever they
-// stand: they are what fills memory from short queues, and to read one costs no more than to send it. Then all go that are
-// on disk already.
+// stand: they are what fills memory from short queues, and to read one costs no more than to send it. Then all others. Of
+// both only those go that are on disk already: transient messages of short queues are not written there.
 //
 // Where there are any is known without a look at every queue: its Pages have a list of the machines for each warmth, in
 // the order in which they became so warm. Whoever is looked at becomes colder, or is the last again. Of a lane it is
@@ -17,7 +17,7 @@ const largeBody = 4 << 10
 type warmth uint8
 
 const (
-	cold warmth = iota // none, or small ones that are nowhere on disk
+	cold warmth = iota // none, or such as are nowhere on disk
 	warm               // small ones
 	hot                // large ones, or some in the middle of a lane
 )
@@ -165,10 +165,10 @@ func (m *Machine) cool(p *page, r *relief, all bool) (done bool) {
 		switch {
 		case p.refs[j].OnDisk():
 			continue
-		case !all && p.sizes[j] <= largeBody, all && m.cold.Locate(p.refs[j]) == 0:
+		case !all && p.sizes[j] <= largeBody, m.cold.Locate(p.refs[j]) == 0:
 			cool = false
 			continue
-		case r.write <= 0 || r.give <= 0:
+		case r.give <= 0:
 			return false
 		}
 		cool = m.banish(p, j, r) && cool
@@ -180,8 +180,8 @@ func (m *Machine) cool(p *page, r *relief, all bool) (done bool) {
 // HasBodies says whether PutBodiesAway would find any, for tests.
 func (ps *Pages) HasBodies() bool { return ps.warm[hot].first != nil || ps.warm[warm].first != nil }
 
-// PutBodiesAway takes bodies out of memory until so many bytes have left it: first those that PutAway takes, and those
-// of large messages, then all that are on disk already. Of each queue those go first that are furthest from its head. It
+// PutBodiesAway takes bodies out of memory until so many bytes have left it: first those that PutAway takes, then those
+// of large messages, then all, of these two as far as they are on disk already. Of each queue those go first that are furthest from its head. It
 // handles at most limit pages, fewer if their bodies are many bytes, and says whether there are more to be put away.
 func (ps *Pages) PutBodiesAway(limit int, bytes int64) (more bool) {
 	if ps.version == 0 {

@@ -101,7 +101,7 @@ func (s *State) CheckExchange(d ExchangeDecl, permit Permit) (*Exchange, error) 
 	return x, err
 }
 
-// DeclareExchange checks like CheckExchange and creates the exchange if it is missing, or is ErrUnstored while bindings of one of
+// DeclareExchange checks like CheckExchange and creates the exchange if it is missing, or is ErrLeaving while bindings of one of
 // its name are stored yet.
 func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, created bool, err error) {
 	if err := d.EncodeArguments(); err != nil {

@@ -74,10 +74,10 @@ func (s *State) Left(ends []string) {
 	}
 }
 
-// mayMake is ErrUnstored for what has the key of something that is leaving.
+// mayMake is ErrLeaving for what has the key of something that is leaving.
 func (s *State) mayMake(key func() string) error {
 	if len(s.leaving) > 0 && s.leaving[key()] > 0 {
-		return ErrUnstored
+		return ErrLeaving
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func (s *State) CheckQueue(d QueueDecl, permit Permit) (*Queue, error) {
 	return s.checkQueue(&d, permit)
 }
 
-// DeclareQueue checks like CheckQueue and creates the queue if it is missing, or is ErrUnstored while bindings of one of its
+// DeclareQueue checks like CheckQueue and creates the queue if it is missing, or is ErrLeaving while bindings of one of its
 // name are stored yet.
 func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool, err error) {
 	if err := d.EncodeArguments(); err != nil {
