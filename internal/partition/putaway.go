@@ -88,7 +88,11 @@ func (p *Partition) putAway() {
 	if !bodies && !index {
 		return
 	}
-	if bodies, index = p.mayPutAway(bodies, index, n.Now()); !bodies && !index {
+	may, mayIndex := p.mayPutAway(bodies, index, n.Now())
+	if bodies && !may && p.cooling.Swap(false) {
+		p.early.Store(true) // one could not be written: the worker sleeps until it may try again
+	}
+	if bodies, index = may, mayIndex; !bodies && !index {
 		return
 	}
 	if bodies {

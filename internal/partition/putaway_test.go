@@ -161,6 +161,7 @@ func TestWhatCannotBePutAwayStaysInMemory(t *testing.T) {
 	w := awayNode(t, fs, 1, defs, awayBudget, func(w *mailWorld) { w.files = full })
 	w.pour(defs, 1, messages, size, false)
 	w.await("something cannot be written", func() bool { return refused.Load() > 0 })
+	w.await("the worker rests until it may try again", func() bool { return !w.queues[defs[0].name].part.cooling.Load() })
 	if n := w.drain(defs, size); n != messages {
 		t.Errorf("%d messages came of %d", n, messages)
 	}

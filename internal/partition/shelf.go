@@ -6,6 +6,7 @@ import (
 
 	"bartleby.mq/internal/histories"
 	"bartleby.mq/internal/message"
+	"bartleby.mq/internal/moment"
 	"bartleby.mq/internal/queue"
 )
 
@@ -85,7 +86,7 @@ func (s shelf) Cool(body message.Ref) message.Ref {
 			return body
 		}
 		if err := n.bodies.ToScratch(body); err != nil {
-			n.unscratched.Store(n.Now() + restAfterScratch)
+			n.unscratched.Store(moment.After(n.Now(), restAfterScratch))
 			n.Logger.Warn("a message cannot be put away, and stays in memory", "queue", s.q.Name, "vhost", s.q.VHost, "error", err)
 			return body
 		}

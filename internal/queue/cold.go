@@ -231,12 +231,15 @@ func (m *Machine) chill(p *page, r *relief) (done bool) {
 
 // banish lets a body go to disk that is in memory, and says whether it has gone.
 func (m *Machine) banish(p *page, j uint, r *relief) bool {
-	if m.cold.Locate(p.refs[j]) == 0 {
+	written := m.cold.Locate(p.refs[j]) != 0
+	if p.refs[j] = m.cold.Cool(p.refs[j]); !p.refs[j].OnDisk() {
+		return false // it is passed over, and takes nothing of r from those behind it
+	}
+	if !written {
 		r.write -= int64(p.sizes[j])
 	}
 	r.give -= int64(p.sizes[j])
-	p.refs[j] = m.cold.Cool(p.refs[j])
-	return p.refs[j].OnDisk()
+	return true
 }
 
 // quiet says whether nobody waits for an entry of the page: none is delivered,
