@@ -17,7 +17,7 @@ func (h half) Locate(body message.Ref) uint64 {
 	return h.attic.Locate(body)
 }
 
-// hold counts the bodies of the queue that are in memory: of large messages, and of small ones by whether they are on disk.
+// hold counts the bodies of the queue that are in memory: those of large messages and of small ones that are on disk, and those that are nowhere there.
 func (m *Machine) hold() (large, small, nowhere int) {
 	for _, l := range m.lanes {
 		if l == nil {
@@ -30,10 +30,10 @@ func (m *Machine) hold() (large, small, nowhere int) {
 			for i := s.page.live.next(0); i < pageSize; i = s.page.live.next(i + 1) {
 				switch ref := s.page.ref(i); {
 				case ref.OnDisk():
-				case s.page.size(i) > largeBody:
-					large++
 				case m.cold.Locate(ref) == 0:
 					nowhere++
+				case s.page.size(i) > largeBody:
+					large++
 				default:
 					small++
 				}
@@ -43,8 +43,8 @@ func (m *Machine) hold() (large, small, nowhere int) {
 	return large, small, nowhere
 }
 
-// However queues grow and shrink while bodies are put away, a few at a time, none is overlooked: not one of a large
-// message, nor one that is on disk, at the ends of a queue or between.
+// However queues grow and shrink while bodies are put away, a few at a time, none is overlooked that is on
+// disk, of a large message or a small one, at the ends of a queue or between.
 func TestNoBodyIsOverlooked(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
