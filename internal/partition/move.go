@@ -380,7 +380,7 @@ func (q *Queue) answeredOffer(e *outEntry, answer mailAnswer, all, taken bool) {
 	switch {
 	case all && taken:
 		*m = Moved{What: MoveDone}
-	case answer == mailGone && m.By == 0:
+	case (answer == mailGone || answer == mailUnread) && m.By == 0:
 		*m = Moved{MoveNoTarget, e.target}
 	case answer != 0 && m.By == 0:
 		*m = Moved{MoveRefused, e.target}

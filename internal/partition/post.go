@@ -60,7 +60,7 @@ func (n *Node) taken(h *hold, m *mail, box *outbox, e outEntry, answer mailAnswe
 			q.transit--
 		}
 		n.countSent(m, q, &e, deadletter.Routed)
-	case answer == mailGone, answer == mailFull && e.flags&mailMove != 0: // of what was relocated, or dead
+	case answer == mailGone, answer == mailUnread, answer == mailFull && e.flags&mailMove != 0: // of what was relocated, or dead
 		// It has no place any more: it stays here until it can be routed anew.
 		box.stranded = append(box.stranded, e)
 		if q != nil {
@@ -155,6 +155,7 @@ type incoming struct {
 	n             *Node
 	h             *hold
 	body, history message.Ref // of the entry before; 0: nobody has asked for it. They stay until the hold ends
+	before        bool        // it is a command of a version before mailUnread
 }
 
 // next looks at an entry, whatever becomes of it. Each is shown, in order.
@@ -169,7 +170,10 @@ func (c *incoming) next(in *mailed) {
 
 // receive lets the entry that next has seen into its queue. keep keeps its record, with one reference. REQUIRES: q is held.
 func (c *incoming) receive(q *Queue, in *mailed, keep func() message.Ref) (answer mailAnswer) {
-	if q == nil || q.gone {
+	switch {
+	case in.target == 0 && !c.before:
+		return mailUnread
+	case q == nil || q.gone:
 		return mailGone
 	}
 	n, h := c.n, c.h
@@ -222,7 +226,7 @@ func (a *application) outIn() {
 	from, heard, number, n := a.r.outIn()
 	box := a.g.mail.inbox(from)
 	box.heard(heard)
-	c := incoming{n: a.g.node, h: a.h}
+	c := incoming{n: a.g.node, h: a.h, before: a.r.version < sharedVersion}
 	for range n {
 		in, at := a.r.sent()
 		in.number = number

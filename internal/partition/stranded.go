@@ -199,6 +199,9 @@ func (n *Node) writeReroute(w *commandWriter, code byte, s *strandedEntry, p *pl
 
 // planStranded finds where the message goes now.
 func (n *Node) planStranded(s *strandedEntry) *plan {
+	if s.e.flags&mailShared != 0 { // it could not be read: routed anew it would be doubled in the others
+		return &plan{remote: []target{{s.to, s.e.target}}}
+	}
 	rec := message.Record(n.bodies.Bytes(s.e.body))
 	h, err := deadletter.Parse(n.historyBytes(s.e.history))
 	if err != nil || len(h.Keys) == 0 {
@@ -243,6 +246,9 @@ func (n *Node) place(h *hold, m *mail, source *Queue, e *outEntry, p *plan, size
 			Logged: true, Redelivered: e.failed > 0,
 		},
 		how: imposed, // it has left its outbox: a target that had no room was left out of the plan
+	}
+	if e.flags&mailMove != 0 {
+		e.flags &^= mailShared // it goes elsewhere than the others
 	}
 	died := plan{stored: n.historyBytes(e.history)}
 	h.entered = h.entered[:0]
