@@ -107,9 +107,9 @@ type mailAnswer uint8
 
 // The answers.
 const (
-	mailFull mailAnswer = iota + 1 // the queue is full (DL-10.7)
-	mailGone                       // the queue is gone
-	mailUnread                     // there was none: what was sent took the place of what could not be read (blank)
+	mailFull   mailAnswer = iota + 1 // the queue is full (DL-10.7)
+	mailGone                         // the queue is gone
+	mailUnread                       // there was none: what was sent took the place of what could not be read (blank)
 )
 
 // Log numbers: a group's is its id.
