@@ -40,6 +40,11 @@ type asked struct {
 // Start implements sim.Hosts.
 func (m *letters) Start(env sim.HostEnv) (sim.Host, error) {
 	h := &letterHost{m: m, env: env, queues: map[string]*Queue{}, sending: map[[2]uint64]bool{}, disk: &world{fs: env.FS, disk: env.FS, j: env.Journal}}
+	defer func() {
+		if !h.ready { // it has crashed within its start
+			h.closeDisk()
+		}
+	}()
 	if err := h.disk.openDisk(env.Failpoint); err != nil {
 		return nil, err
 	}
@@ -91,8 +96,16 @@ func (h *letterHost) Stop() {
 		}
 	}
 	h.window.Free()
-	_ = h.disk.index.Close()
-	h.disk.keep.Close()
+	h.closeDisk()
+}
+
+func (h *letterHost) closeDisk() {
+	if h.disk.index != nil {
+		_ = h.disk.index.Close()
+	}
+	if h.disk.keep != nil {
+		h.disk.keep.Close()
+	}
 }
 
 func (h *letterHost) fail(err error) {
