@@ -422,13 +422,7 @@ func (c *Connection) changing(f func() error) error {
 	return c.decided(func() error { return c.b.change(f) })
 }
 
-// mutate runs f and returns what is to be waited for.
-func (b *Broker) mutate(f func() error) (ticket uint64, err error) {
-	ticket, _, err = b.mutating(f)
-	return ticket, err
-}
-
-// mutating is mutate, and says whether the change leaves something to be swept.
+// mutating runs f and returns what is to be waited for, and whether the change leaves something to be swept.
 func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, err error) {
 	b.topo.Lock()
 	defer b.topo.Unlock()
