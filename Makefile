@@ -18,10 +18,10 @@ EPISODES      ?=
 FOR           ?= 1000h
 
 # Every package but those without goroutines of their own whose tests would take long: the simulation
-# of clusters and queues (guarded by their partition) run on one goroutine by design, repairs (rescue) are
+# of clusters and queues (guarded by their partition) run on one goroutine by design, repairs are
 # a command's. -short leaves out seeds of the same tests on one goroutine. Of the suites those whose nodes
 # are in the process of the test, and conserve, which plays a node that is built so.
-RACE = . ./cmd/... ./test/peer ./test/twodrivers $$($(GO) list ./internal/... | grep -v -E '/internal/(sim|queue|rescue)$$')
+RACE = . ./cmd/... ./test/peer ./test/twodrivers $$($(GO) list ./internal/... | grep -v -E '/internal/(sim|core/queue|run/repair)$$')
 
 # All packages, and the suites whose nodes are in the process of the test: what waits with a lock held may be called from
 # any. Results of packages that have nothing to check are those of "make test".
@@ -94,13 +94,13 @@ twodrivers: ## random operations on a classic and a quorum queue: CHECKS lists o
 
 sim: ## SEEDS simulated clusters, each with its own faults, a third of them with quorum queues, and nodes that crash; SEED=N is one of each
 	$(GO) test -count=1 -v -timeout 20m ./internal/sim -run TestSimulation -seeds $$(($(SEEDS) - $(SEEDS) / 3)) -seed $(SEED)
-	$(GO) test -count=1 -v -timeout 20m ./internal/partition -run TestSimulation -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
-	$(GO) test -count=1 -v -timeout 20m ./internal/partition -run TestLives -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
+	$(GO) test -count=1 -v -timeout 20m ./internal/run/partition -run TestSimulation -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
+	$(GO) test -count=1 -v -timeout 20m ./internal/run/partition -run TestLives -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
 
 soak: ## two hours: thousands of kills under load, simulated clusters, then an hour of fuzzing
 	$(GO) test -count=1 -v -parallel 4 -timeout 60m ./test/crash -kills 208 -for 30m
 	$(GO) test -count=1 -v -timeout 0 ./internal/sim -run TestSimulation -from $$(date +%s)000 -for $(SOAK)
-	$(GO) test -count=1 -v -timeout 0 ./internal/partition -run TestSimulation -from $$(date +%s)000 -for $(SOAK)
+	$(GO) test -count=1 -v -timeout 0 ./internal/run/partition -run TestSimulation -from $$(date +%s)000 -for $(SOAK)
 	scripts/fuzz 4m
 
 hostile: ## clients that break the protocol, flood, or say nothing

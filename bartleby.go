@@ -24,8 +24,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/safety/bug"
 	"bartleby.mq/internal/server"
 )
 

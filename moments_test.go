@@ -10,20 +10,20 @@ import (
 // Sums of moments and products of units with numbers that come from outside overflow.
 // Package moment has forms of both that do not; those that need none are listed here.
 var plainTimes = map[string]string{
-	"internal/partition/foresee.go":    "the clock and a constant",
-	"internal/partition/putaway.go":    "the clock and constants",
-	"internal/partition/replicated.go": "the clock and a constant",
-	"internal/queue/machine.go":        "the clock and one millisecond",
-	"internal/queue/split.go":          "the clock and at most the horizon",
-	"internal/session091/handshake.go": "16 bits of seconds",
-	"internal/sim/world.go":            "a simulation's own clock",
-	"internal/sim/faults.go":           "a simulation's own clock",
+	"internal/run/partition/foresee.go":     "the clock and a constant",
+	"internal/run/partition/putaway.go":     "the clock and constants",
+	"internal/run/partition/replicated.go":  "the clock and a constant",
+	"internal/core/queue/machine.go":        "the clock and one millisecond",
+	"internal/core/queue/split.go":          "the clock and at most the horizon",
+	"internal/edge/session091/handshake.go": "16 bits of seconds",
+	"internal/sim/world.go":                 "a simulation's own clock",
+	"internal/sim/faults.go":                "a simulation's own clock",
 }
 
 func TestTimesOfOthersSaturate(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range sources(t) {
-		if !strings.HasPrefix(f.name, "internal/") || strings.HasPrefix(f.name, "internal/moment/") {
+		if !strings.HasPrefix(f.name, "internal/") || strings.HasPrefix(f.name, "internal/core/moment/") {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {

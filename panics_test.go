@@ -9,12 +9,12 @@ import (
 
 // clientSide are packages that no node runs: they are for commands that look at files or
 // ask a node, and for simulations.
-var clientSide = map[string]bool{"ctl": true, "demo": true, "rescue": true, "sim": true, "door": true, "config": true, "logs": true, "console": true}
+var clientSide = map[string]bool{"client/ctl": true, "client/demo": true, "run/repair": true, "sim": true, "controlsocket": true, "config": true, "logs": true, "edge/console": true}
 
 // inNode are the sources of what a node runs.
 func inNode(t *testing.T) (files []sourceFile) {
 	for _, f := range sources(t) {
-		if f.pkg != "" && f.pkg != "bug" && f.pkg != "held" && !clientSide[strings.SplitN(f.pkg, "/", 2)[0]] {
+		if f.pkg != "" && !strings.HasPrefix(f.pkg, "safety/") && !clientSide[f.pkg] {
 			files = append(files, f)
 		}
 	}
@@ -86,25 +86,25 @@ var harmless = map[string]string{
 
 // deferred are others, by file and call, each with why nothing can hang on it.
 var deferred = map[string]string{
-	"internal/admission/http.go":         "the body of an answer",
+	"internal/run/admission/http.go":     "the body of an answer",
 	"internal/server/definitions.go":     "the body of an answer",
 	"internal/server/resources_linux.go": "a directory of the system's",
-	"internal/journal/copy.go":           "files that nobody else has",
-	"internal/journal/directory.go":      "files that nobody else has",
-	"internal/journal/mend.go":           "files that nobody else has",
-	"internal/journal/recover.go":        "files that nobody else has",
-	"internal/journal/read.go":           "the lock of the segments is held for a moment by those who look one up, and by nobody who reads",
-	"internal/store/copy.go":             "files that nobody else has",
-	"internal/store/store.go":            "an iterator that nobody else has",
-	"internal/bodyfile/aside.go":         "a file that nobody else has",
-	"internal/broker/identity.go":        "a file that nobody else has",
-	"internal/broker/broker.go":          "after an error only, and a panic is none",
-	"internal/api/api.go":                "a slot that is its own goes back",
-	"internal/broker/login.go":           "a slot that is its own goes back; attempts are counted under a lock of their own",
-	"internal/partition/apply.go":        "it reads a number",
-	"internal/partition/relocate.go":     "it adds to a number",
-	"internal/bodyfile/handles.go":       "it closes files that nobody has any more",
-	"internal/listen/server.go":          "it comes behind bug.Contain",
+	"internal/disk/journal/copy.go":      "files that nobody else has",
+	"internal/disk/journal/directory.go": "files that nobody else has",
+	"internal/disk/journal/mend.go":      "files that nobody else has",
+	"internal/disk/journal/recover.go":   "files that nobody else has",
+	"internal/disk/journal/read.go":      "the lock of the segments is held for a moment by those who look one up, and by nobody who reads",
+	"internal/disk/store/copy.go":        "files that nobody else has",
+	"internal/disk/store/store.go":       "an iterator that nobody else has",
+	"internal/disk/bodyfile/aside.go":    "a file that nobody else has",
+	"internal/run/broker/identity.go":    "a file that nobody else has",
+	"internal/run/broker/broker.go":      "after an error only, and a panic is none",
+	"internal/edge/api/api.go":           "a slot that is its own goes back",
+	"internal/run/broker/login.go":       "a slot that is its own goes back; attempts are counted under a lock of their own",
+	"internal/run/partition/apply.go":    "it reads a number",
+	"internal/run/partition/relocate.go": "it adds to a number",
+	"internal/disk/bodyfile/handles.go":  "it closes files that nobody has any more",
+	"internal/edge/listen/server.go":     "it comes behind bug.Contain",
 }
 
 // A deferred function that waits, or takes a lock, would keep a panic below a lock from
@@ -113,7 +113,7 @@ func TestNothingDeferredKeepsAPanicFromEnding(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range inNode(t) {
 		at, _ := layerOf(f.pkg)
-		core := layers[at].name == "CORE" || layers[at].name == "BYTES"
+		core := layers[at].name == "core" || layers[at].name == "wire"
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			block, ok := n.(*ast.BlockStmt)
 			if !ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/listen"
+	"bartleby.mq/internal/edge/listen"
 )
 
 func configCommand() *cobra.Command {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bartleby.mq/internal/client/demo"
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/demo"
 )
 
 // errDemoNode is said to who names a node by its data directory.

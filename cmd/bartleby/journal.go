@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/rescue"
+	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/run/repair"
 	"bartleby.mq/internal/server"
-	"bartleby.mq/internal/store"
 )
 
 // Exit codes of "bartleby journal check" and its kin.
@@ -80,7 +80,7 @@ func journalCheckCommand() *cobra.Command {
 			"nothing; it works on links and copies below the data directory, which it removes. Takes about as long as reading the disk once.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onStopped(c, func(dir string) error {
-				r, err := rescue.Examine(store.OwnerOnly, dir, rescue.SkipFrame)
+				r, err := repair.Examine(store.OwnerOnly, dir, repair.SkipFrame)
 				if err != nil {
 					return &exitError{exitCannotLook, err}
 				}
@@ -102,7 +102,7 @@ func journalCheckCommand() *cobra.Command {
 
 // writeWhatToRun names the repair that may be: where skipping is of no use, and the report says that cutting may be,
 // that one. The other damage needs something else first, which the report says.
-func writeWhatToRun(w io.Writer, r *rescue.Report) error {
+func writeWhatToRun(w io.Writer, r *repair.Report) error {
 	flag := "--skip-frame"
 	if r.Failed != "" {
 		if !r.TryCut {
@@ -126,21 +126,21 @@ func inShell(word string) string {
 
 func journalDumpCommand() *cobra.Command {
 	var from string
-	var o rescue.DumpOptions
+	var o repair.DumpOptions
 	c := &cobra.Command{
 		Use: "dump --data-dir DIR [--from SEGMENT:OFFSET] [--queue NAME]", Short: "Show the frames of the journal", Args: cobra.NoArgs,
 		Long: "A line for each operation: where its frame is, what was done, to which entries of which queues. Damage is listed at the end.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error
 			if from != "" {
-				if o.From, err = rescue.ParsePos(from); err != nil {
+				if o.From, err = repair.ParsePos(from); err != nil {
 					return &exitError{exitCannotLook, err}
 				}
 			}
 			if c.Flags().Changed("vhost") {
 				o.VHost, _ = c.Flags().GetString("vhost")
 			}
-			return onStopped(c, func(dir string) error { return rescue.Dump(store.OwnerOnly, dir, o, c.OutOrStdout()) })
+			return onStopped(c, func(dir string) error { return repair.Dump(store.OwnerOnly, dir, o, c.OutOrStdout()) })
 		},
 	}
 	c.Flags().StringVar(&from, "from", "", "where to begin, as SEGMENT:OFFSET")
@@ -158,15 +158,15 @@ func journalRepairCommand() *cobra.Command {
 			"intact behind them counts.\n" +
 			"--cut loses everything behind the damage too: every queue is what it was at that moment.",
 		RunE: func(c *cobra.Command, _ []string) error {
-			o := rescue.RepairOptions{How: rescue.SkipFrame, Apply: yes, Name: time.Now().UTC().Format("20060102T150405Z")}
+			o := repair.Options{How: repair.SkipFrame, Apply: yes, Name: time.Now().UTC().Format("20060102T150405Z")}
 			if skip == cut {
 				return &exitError{exitCannotLook, errors.New("say which: --skip-frame or --cut (see --help)")}
 			}
 			if cut {
-				o.How = rescue.Cut
+				o.How = repair.Cut
 			}
 			return onStopped(c, func(dir string) error {
-				r, err := rescue.Repair(store.OwnerOnly, dir, o, c.OutOrStdout())
+				r, err := repair.Repair(store.OwnerOnly, dir, o, c.OutOrStdout())
 				switch {
 				case err != nil:
 					return &exitError{exitCannotLook, err}

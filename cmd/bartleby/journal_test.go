@@ -12,8 +12,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/client/ctl"
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/ctl"
 	"bartleby.mq/internal/server"
 )
 

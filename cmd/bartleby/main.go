@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bartleby.mq/internal/ctl"
+	"bartleby.mq/internal/client/ctl"
 )
 
 func main() {

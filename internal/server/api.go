@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"bartleby.mq/internal/api"
-	"bartleby.mq/internal/openapi"
+	"bartleby.mq/internal/edge/api"
+	"bartleby.mq/internal/edge/openapi"
 )
 
 // managementAPI is the handler of the management listeners, and of the command line's.

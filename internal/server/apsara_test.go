@@ -3,8 +3,8 @@ package server
 import (
 	"testing"
 
-	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/run/broker"
 )
 
 // What the configuration says of the profile apsaramq where nothing is said is what the broker does by itself.

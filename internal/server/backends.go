@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"regexp"
 
-	"bartleby.mq/internal/admission"
-	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/listen"
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/edge/listen"
+	"bartleby.mq/internal/run/admission"
+	"bartleby.mq/internal/run/broker"
 )
 
 // authBackends makes the chain of backends that the configuration wants; nil where it is

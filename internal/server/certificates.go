@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"bartleby.mq/internal/api"
-	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/listen"
+	"bartleby.mq/internal/edge/api"
+	"bartleby.mq/internal/edge/listen"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/safety/bug"
 )
 
 // certificates are those that each kind of listener shows; nil: it has no TLS.

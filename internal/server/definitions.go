@@ -17,10 +17,10 @@ import (
 	"unicode/utf8"
 
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/definitions"
-	"bartleby.mq/internal/journal"
-	"bartleby.mq/internal/listen"
-	"bartleby.mq/internal/store"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/edge/listen"
+	"bartleby.mq/internal/run/definitions"
 )
 
 // importDefinitions brings in what files of definitions declare (BR-16.7), and what a

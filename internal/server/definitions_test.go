@@ -14,8 +14,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/topology"
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/test/certificate"
 )
 

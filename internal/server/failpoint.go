@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/run/broker"
 )
 
 // forCrashTests reads what a crash test wants of a server built for it:

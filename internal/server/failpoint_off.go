@@ -2,7 +2,7 @@
 
 package server
 
-import "bartleby.mq/internal/broker"
+import "bartleby.mq/internal/run/broker"
 
 // forCrashTests does nothing: only a server built with the tag failpoints can be
 // told to kill itself.

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"bartleby.mq/internal/store"
+	"bartleby.mq/internal/disk/store"
 )
 
 // faults are the kinds of operations on files that may be made to fail, each once.

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"bartleby.mq/internal/api"
-	"bartleby.mq/internal/bug"
-	"bartleby.mq/internal/door"
-	"bartleby.mq/internal/listen"
-	"bartleby.mq/internal/metrics"
+	"bartleby.mq/internal/controlsocket"
+	"bartleby.mq/internal/edge/api"
+	"bartleby.mq/internal/edge/listen"
+	"bartleby.mq/internal/edge/metrics"
+	"bartleby.mq/internal/safety/bug"
 )
 
 // Limits of the HTTP servers against clients that send or read nothing.
@@ -59,7 +59,7 @@ func (s *Server) startHTTP() error {
 	return nil
 }
 
-// startManagement listens for the management API, and opens the door for the command
+// startManagement listens for the management API, and opens the control socket for the command
 // line, which needs no listener of the API.
 func (s *Server) startManagement() error {
 	h := s.managementAPI()
@@ -88,7 +88,7 @@ func (s *Server) openDoor(h http.Handler) {
 	if s.private() {
 		return
 	}
-	l, err := door.Listen(s.DataDir)
+	l, err := controlsocket.Listen(s.DataDir)
 	if err != nil {
 		s.Logger.Warn("the command line needs --url and a user", "data_dir", s.DataDir, "error", err)
 		return

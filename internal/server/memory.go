@@ -7,8 +7,8 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/bug"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/safety/bug"
 )
 
 // defaultMemory is taken for the machine's where it is not known, in bytes.

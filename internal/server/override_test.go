@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/run/broker"
 )
 
 // BR-13.1: limits that are set while the node runs hold at once, are shown, and go when

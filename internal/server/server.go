@@ -24,18 +24,18 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/bug"
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/deadletter"
-	"bartleby.mq/internal/journal"
-	"bartleby.mq/internal/listen"
-	"bartleby.mq/internal/message"
-	"bartleby.mq/internal/session091"
-	"bartleby.mq/internal/shovel"
-	"bartleby.mq/internal/store"
-	"bartleby.mq/internal/topology"
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/edge/listen"
+	"bartleby.mq/internal/edge/session091"
+	"bartleby.mq/internal/edge/shovel"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/safety/bug"
 )
 
 // Options say what to start.

@@ -18,10 +18,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
-	"bartleby.mq/internal/broker"
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/door"
-	"bartleby.mq/internal/metrics"
+	"bartleby.mq/internal/controlsocket"
+	"bartleby.mq/internal/edge/metrics"
+	"bartleby.mq/internal/run/broker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -176,7 +176,7 @@ func TestDoor(t *testing.T) {
 	}
 	local := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return door.Dial(ctx, dir) },
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return controlsocket.Dial(ctx, dir) },
 	}}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://node/api/vhosts/v", nil)
 	if err != nil {
@@ -194,7 +194,7 @@ func TestDoor(t *testing.T) {
 		t.Errorf("audited is %s, want %s", audit, want)
 	}
 	mustStop(t, s)
-	if _, err := door.Dial(t.Context(), dir); !errors.Is(err, door.ErrNoNode) {
+	if _, err := controlsocket.Dial(t.Context(), dir); !errors.Is(err, controlsocket.ErrNoNode) {
 		t.Errorf("after Stop: %v, want ErrNoNode", err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/message"
-	"bartleby.mq/internal/shovel"
-	"bartleby.mq/internal/topology"
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/edge/shovel"
 )
 
 // fill declares a durable queue and publishes numbered messages to it, confirmed.

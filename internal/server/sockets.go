@@ -2,7 +2,7 @@ package server
 
 import (
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/listen"
+	"bartleby.mq/internal/edge/listen"
 )
 
 const (
@@ -11,7 +11,7 @@ const (
 	// the scratch, 64 sockets to a backend, and some for shovels, logs, listeners and what is made and removed again. Who
 	// finds none for the next segment or table cannot go on.
 	fileReserve = 800
-	// httpListeners is how many there are at most: management and Prometheus, each with TLS and without, and the door.
+	// httpListeners is how many there are at most: management and Prometheus, each with TLS and without, and the control socket.
 	httpListeners = 5
 )
 

@@ -14,7 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/broker"
+	"bartleby.mq/internal/run/broker"
 )
 
 // open finds what others than the owner may read, write or enter.

@@ -3,9 +3,9 @@ package server
 import (
 	"time"
 
-	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/bug"
-	"bartleby.mq/internal/metrics"
+	"bartleby.mq/internal/edge/metrics"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/safety/bug"
 )
 
 // watchEvery is how often memory and disk are looked at. Both looks are a system

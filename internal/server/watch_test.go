@@ -3,7 +3,7 @@ package server
 import (
 	"testing"
 
-	"bartleby.mq/internal/metrics"
+	"bartleby.mq/internal/edge/metrics"
 )
 
 // Room is short with less than shortRoom beside the limit, and plenty again only with

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // newDisk is an empty one that forgets what was not synced.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"bartleby.mq/internal/cluster"
-	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // Hosts is a Model whose replicas on one node are parts of one thing, which reads the

@@ -3,8 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 
-	"bartleby.mq/internal/cluster"
-	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // Model makes the replicas of what a simulation replicates. One Model serves one

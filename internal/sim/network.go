@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // network is the weather between nodes.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"bartleby.mq/internal/cluster"
-	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // node is one machine: a disk, what it checkpointed, and while it is up a journal, a

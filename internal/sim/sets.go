@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"bartleby.mq/internal/cluster"
-	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // Sets is a Model of numbered things in numbered sets: a thing enters, moves from

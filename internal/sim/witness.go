@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"bartleby.mq/internal/cluster"
-	"bartleby.mq/internal/held"
-	"bartleby.mq/internal/journal"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/safety/held"
 )
 
 // record is what was ever decided in a group, by index. A replica that applies

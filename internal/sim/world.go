@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"bartleby.mq/internal/cluster"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // Options says what is simulated. Seed and Model must be set.

@@ -10,7 +10,7 @@ import (
 
 const (
 	table = "../amqp091.txt"
-	codec = "../../internal/amqp091"
+	codec = "../../internal/wire/amqp091"
 )
 
 func TestGeneratedFilesAreCurrent(t *testing.T) {

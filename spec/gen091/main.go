@@ -1,4 +1,4 @@
-// Command gen091 writes the generated files of internal/amqp091 from the protocol
+// Command gen091 writes the generated files of internal/wire/amqp091 from the protocol
 // table spec/amqp091.txt: one file a class, one of all classes, one of reply codes.
 // It decides nothing about the protocol; the table does.
 package main

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // frameMax is what clients agree to: the least there is, so that bodies have several frames.

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"bartleby.mq/internal/bodyfile"
-	"bartleby.mq/internal/cluster"
-	"bartleby.mq/internal/journal"
-	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/disk/bodyfile"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/test/node"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // world is what an episode is played in, and what is done there: all of it follows from the

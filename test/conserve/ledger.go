@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // fate is what a publisher knows of its message.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // story is a ledger that hears of events which no broker had a part in.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/test/node"
 )
 

@@ -17,11 +17,11 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/bodyfile"
-	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/cluster"
-	"bartleby.mq/internal/journal"
-	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/disk/bodyfile"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/test/node"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/cluster"
-	"bartleby.mq/internal/journal"
-	"bartleby.mq/internal/partition"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/test/node"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // What cannot be read ends the connection with the code that the protocol has for

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // idleConnections is how many connections are opened, if the machine lets us.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // raw is a client that sends what it likes.

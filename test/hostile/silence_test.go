@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // handshakeLimit is how long the server waits for a handshake (BR-1.10), with

@@ -10,7 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // What is announced costs nothing; only what arrives does.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // client says a life of a script. One goroutine reads and writes nothing, so that the node

@@ -15,11 +15,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/config"
-	"bartleby.mq/internal/deadletter"
-	"bartleby.mq/internal/message"
-	"bartleby.mq/internal/rescue"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/repair"
 	"bartleby.mq/internal/server"
-	"bartleby.mq/internal/topology"
 )
 
 const (
@@ -133,7 +133,7 @@ func (n *node) survives(percent int) error {
 
 // starts looks whether a node starts from a disk with what was kept, and serves.
 func starts(fs *vfs.MemFS, kept int, durable []place) error {
-	report, err := rescue.Examine(fs, dataDir, rescue.SkipFrame)
+	report, err := repair.Examine(fs, dataDir, repair.SkipFrame)
 	var damage bytes.Buffer
 	if err == nil && !report.Clean() {
 		err = report.Write(&damage)

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"sync"
 
-	"bartleby.mq/internal/amqp091"
-	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/message"
-	"bartleby.mq/internal/topology"
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // hour is, in milliseconds, a span that no script lasts for: what it limits does not happen.

@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"strings"
 
-	"bartleby.mq/internal/amqp091"
-	"bartleby.mq/internal/topology"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // A script is what a client says, as it follows from an input.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // choices are the bytes that everything is chosen by. Behind their end all are 0.

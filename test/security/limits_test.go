@@ -14,8 +14,8 @@ import (
 	"github.com/pires/go-proxyproto"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/amqp091"
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // dialThrough opens a connection as a proxy does for a client at an address.

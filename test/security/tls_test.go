@@ -128,7 +128,7 @@ func TestExternalWithoutCertificate(t *testing.T) {
 	_ = c.Close()
 }
 
-// The management API with TLS: nothing answers without, but the command line's door,
+// The management API with TLS: nothing answers without, but the command line's control socket,
 // which takes no passwords.
 func TestManagementWithTLS(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // stranger is what somebody sends who is not let in.

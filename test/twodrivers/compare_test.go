@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
-	"bartleby.mq/internal/deadletter"
-	"bartleby.mq/internal/partition"
-	"bartleby.mq/internal/queue"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // counted are headers that only quorum queues show (DL-11.2).

@@ -13,15 +13,15 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"bartleby.mq/internal/amqp091"
-	"bartleby.mq/internal/auth"
-	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/deadletter"
-	"bartleby.mq/internal/message"
-	"bartleby.mq/internal/partition"
-	"bartleby.mq/internal/queue"
-	"bartleby.mq/internal/session091"
-	"bartleby.mq/internal/topology"
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/edge/session091"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 const (

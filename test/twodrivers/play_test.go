@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"bartleby.mq/internal/amqp091"
-	"bartleby.mq/internal/broker"
-	"bartleby.mq/internal/message"
-	"bartleby.mq/internal/topology"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // play plays operations to both nodes, and knows what their clients have been told: the

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"bartleby.mq/internal/amqp091"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // differences are all that may differ between a classic and a quorum queue, by the rule that

@@ -1,0 +1,300 @@
+package ctl
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/controlsocket"
+)
+
+const (
+	defaultURL       = "http://127.0.0.1:15672"
+	userVariable     = "BARTLEBY_USER"
+	passwordVariable = "BARTLEBY_PASSWORD"
+
+	passwordFileVariable = "BARTLEBY_PASSWORD_FILE"
+	urlVariable          = "BARTLEBY_URL"
+	dataDirVariable      = "BARTLEBY_DATA_DIR"
+	// ownDataDir is where a node keeps its data that is not told, seen from where it was
+	// started; systemDataDir where packages keep a node's.
+	ownDataDir    = "data"
+	systemDataDir = "/var/lib/bartleby"
+)
+
+// client calls the management API.
+type client struct {
+	base           string // without /api
+	where          string // the node, for whoever reads an error
+	dir            string // the data directory by which the node lets its owner in; "" for base
+	user, password string
+	http           http.Client
+}
+
+// newClient finds the node and the way in: what flags say, then what the environment says,
+// then a data directory where nodes have theirs, else the default user of a new node.
+func newClient(o *options) (*client, error) {
+	password, err := o.secret()
+	if err != nil {
+		return nil, err
+	}
+	c := &client{
+		base: cmp.Or(o.url, os.Getenv(urlVariable)), user: cmp.Or(o.user, os.Getenv(userVariable)),
+		password: password,
+	}
+	c.http.Timeout = time.Minute
+	if o.timeout > 0 {
+		c.http.Timeout = time.Duration(o.timeout * float64(time.Second))
+	}
+	if o.dataDir != "" {
+		if o.url != "" || o.user != "" {
+			return nil, fail(exitUsage, "--data-dir lets the node's owner in, without --url and --user")
+		}
+		c.useDataDir(o.dataDir)
+		return c, nil
+	}
+	if c.base == "" && c.user == "" {
+		if dir := findDataDir(); dir != "" {
+			c.useDataDir(dir)
+			return c, nil
+		}
+	}
+	c.base = strings.TrimSuffix(cmp.Or(c.base, defaultURL), "/")
+	c.where = c.base
+	if c.user == "" {
+		c.user, c.password = "guest", "guest"
+	}
+	return c, nil
+}
+
+// findDataDir is the data directory of the node that is meant if no flag says which: the one
+// that the environment names, whether a node runs on it or not, since who names one does not
+// mean whatever else listens on this machine; else one of those that nodes have if they are
+// not told, where one runs that lets this user in. What lies in a working directory that
+// somebody else filled is not trusted.
+func findDataDir() string {
+	if dir := os.Getenv(dataDirVariable); dir != "" {
+		return dir
+	}
+	switch {
+	case controlsocket.Mine(ownDataDir):
+		return ownDataDir
+	case controlsocket.Lets(systemDataDir):
+		return systemDataDir
+	}
+	return ""
+}
+
+// useDataDir has every request go through the control socket of a data directory.
+func (c *client) useDataDir(dir string) {
+	c.base, c.where, c.dir = "http://node", "data directory "+dir, dir
+	c.http.Transport = &http.Transport{
+		DisableKeepAlives: true, // nothing is gained by them here
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return controlsocket.Dial(ctx, dir) },
+	}
+}
+
+// secret is the password: from the flag, the file of the other flag, or the environment.
+func (o *options) secret() (string, error) {
+	file := cmp.Or(o.passwordFile, os.Getenv(passwordFileVariable))
+	if o.password != "" || file == "" {
+		return cmp.Or(o.password, os.Getenv(passwordVariable)), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fail(exitNoPerm, "password file: %v", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// apiError is a refusal of the API.
+type apiError struct {
+	status int
+	kind   string
+	reason string
+}
+
+// Error returns the reason.
+func (e *apiError) Error() string { return e.reason }
+
+// is says whether err is a refusal with the status.
+func is(err error, status int) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.status == status
+}
+
+// maxReply bounds what is read of an answer, in bytes.
+const maxReply = 1 << 30
+
+// do sends a request and decodes the answer into reply, which may be nil. path is
+// below /api, made with path.
+func (c *client) do(ctx context.Context, method, path string, body, reply any) error {
+	return c.doWith(ctx, method, path, body, reply, http.Header{})
+}
+
+func (c *client) doWith(ctx context.Context, method, path string, body, reply any, header http.Header) error {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+"/api/"+path, content)
+	if err != nil {
+		return fail(exitUsage, "%v", err)
+	}
+	req.Header = header
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.dir == "" {
+		req.SetBasicAuth(c.user, c.password)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil {
+		return c.unreachable(err)
+	}
+	if resp.StatusCode >= 300 {
+		return refusal(resp.StatusCode, text)
+	}
+	if reply == nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(reply); err != nil {
+		return fail(exitSoftware, "%s %s: the answer cannot be read: %v", method, path, err)
+	}
+	return nil
+}
+
+func (c *client) unreachable(err error) error {
+	var timeout interface{ Timeout() bool }
+	var foreign *controlsocket.NotYoursError
+	switch {
+	case errors.As(err, &foreign):
+		return fail(exitNoPerm, "%v", foreign)
+	case errors.Is(err, controlsocket.ErrNoNode):
+		return fail(exitUnavailable, "no node runs on data directory %s", c.dir)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return failPlainly(exitTempFail, "Error: operation on node at %s timed out. Timeout value used: %d", c.where, c.http.Timeout.Milliseconds())
+	}
+	return failPlainly(exitUnavailable, "Error: unable to perform an operation on the node at %s: %v", c.where, err)
+}
+
+func refusal(status int, text []byte) error {
+	e := &apiError{status: status, reason: http.StatusText(status)}
+	var reply struct {
+		Error  string          `json:"error"`
+		Reason json.RawMessage `json:"reason"`
+	}
+	if json.Unmarshal(text, &reply) == nil {
+		e.kind = reply.Error
+		var reason string
+		if json.Unmarshal(reply.Reason, &reason) == nil {
+			e.reason = reason
+		} else if len(reply.Reason) > 0 {
+			e.reason = string(reply.Reason)
+		}
+	}
+	return e
+}
+
+// explain turns a refusal that the verb did not expect into a failure.
+func explain(err error) error {
+	var e *apiError
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.status {
+	case http.StatusUnauthorized:
+		if e.kind == "not_authorized" {
+			return fail(exitNoPerm, "the management API does not accept this user and password")
+		}
+		return fail(exitNoPerm, "%s", e.reason)
+	case http.StatusNotFound:
+		return fail(exitData, "%s", e.reason)
+	}
+	return fail(exitUnavailable, "%s", e.reason)
+}
+
+// path joins the segments of a path, encoded.
+func path(segments ...string) string {
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	return strings.Join(segments, "/")
+}
+
+func (i *invocation) get(path string, reply any) error {
+	return i.api.do(i.ctx, http.MethodGet, path, nil, reply)
+}
+
+func (i *invocation) put(path string, body any) error {
+	if body == nil {
+		body = struct{}{}
+	}
+	return i.api.do(i.ctx, http.MethodPut, path, body, nil)
+}
+
+func (i *invocation) post(path string, body, reply any) error {
+	if body == nil {
+		body = struct{}{}
+	}
+	return i.api.do(i.ctx, http.MethodPost, path, body, reply)
+}
+
+func (i *invocation) delete(path string) error {
+	return i.api.do(i.ctx, http.MethodDelete, path, nil, nil)
+}
+
+// inVHost explains an error of a request about the chosen virtual host, which may
+// be what is missing.
+func (i *invocation) inVHost(err error) error {
+	if !is(err, http.StatusNotFound) && !is(err, http.StatusBadRequest) {
+		return explain(err)
+	}
+	var names []struct{ Name string }
+	if i.get("vhosts?columns=name", &names) != nil {
+		return explain(err)
+	}
+	for _, v := range names {
+		if v.Name == i.vhost {
+			return explain(err)
+		}
+	}
+	return noVHost(i.vhost)
+}
+
+// object is a JSON object of the API.
+type object = map[string]any
+
+// sprint prints a JSON scalar.
+func sprint(v any) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// close deletes a connection with a reason that its client is told.
+func (c *client) close(ctx context.Context, path, reason string) error {
+	return c.doWith(ctx, http.MethodDelete, path, nil, nil, http.Header{"X-Reason": {strings.Join(strings.Fields(reason), " ")}})
+}

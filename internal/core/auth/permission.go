@@ -1,0 +1,112 @@
+package auth
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+)
+
+// Permission is what a user may do in a virtual host: for each access the names it is allowed on (BR-3.2).
+type Permission struct {
+	VHost     message.VHost
+	User      string
+	Configure string
+	Write     string
+	Read      string
+
+	patterns [3]*regexp.Regexp // by topology.Access; nil denies
+}
+
+// compile reads an expression as RabbitMQ does: searched anywhere in the name; the empty one matches no name; a broken one
+// denies (BR-3.2).
+func compile(expression string) *regexp.Regexp {
+	if expression == "" {
+		expression = "^$"
+	}
+	re, err := regexp.Compile(expression)
+	if err != nil {
+		return nil
+	}
+	return re
+}
+
+// checkSizes refuses expressions that are too large. Those that are stored already are not asked.
+func checkSizes(expressions ...string) error {
+	for _, expression := range expressions {
+		if err := topology.CheckPatternSize(expression); err != nil {
+			return topology.Refuse(topology.Invalid, "%s", err)
+		}
+	}
+	return nil
+}
+
+// PutPermission sets what a user may do in a virtual host. An unknown user is Invalid (BR-15.9), and so is
+// an expression that is too large.
+// REQUIRES: the virtual host exists.
+func (u *Users) PutPermission(p Permission) (created bool, err error) {
+	if err := u.checkUser(p.User); err != nil {
+		return false, err
+	}
+	if err := checkSizes(p.Configure, p.Write, p.Read); err != nil {
+		return false, err
+	}
+	g := grantName{p.VHost, p.User}
+	_, existed := u.permissions[g]
+	u.addPermission(p)
+	u.revision++
+	u.log.Put(permissionKey(g), permissionRecord{recordVersion, p.VHost, p.User, p.Configure, p.Write, p.Read})
+	return !existed, nil
+}
+
+func (u *Users) addPermission(p Permission) {
+	p.patterns = [...]*regexp.Regexp{
+		topology.Configure: compile(p.Configure), topology.Write: compile(p.Write), topology.Read: compile(p.Read),
+	}
+	u.permissions[grantName{p.VHost, p.User}] = &p
+}
+
+func (u *Users) checkUser(name string) error {
+	if _, ok := u.users[name]; !ok {
+		return topology.Refuse(topology.Invalid, "vhost_or_user_not_found")
+	}
+	return nil
+}
+
+// DeletePermission takes a user's permissions in a virtual host away and says whether there were any.
+func (u *Users) DeletePermission(vhost message.VHost, user string) bool {
+	g := grantName{vhost, user}
+	if _, ok := u.permissions[g]; !ok {
+		return false
+	}
+	delete(u.permissions, g)
+	u.revision++
+	u.log.Delete(permissionKey(g))
+	return true
+}
+
+// Permission finds the permissions of a user in a virtual host.
+func (u *Users) Permission(vhost message.VHost, user string) (Permission, bool) {
+	p, ok := u.permissions[grantName{vhost, user}]
+	if !ok {
+		return Permission{}, false
+	}
+	return *p, true
+}
+
+// Permissions lists all permissions in no order: see SortPermissions.
+func (u *Users) Permissions() []Permission {
+	list := make([]Permission, 0, len(u.permissions))
+	for _, p := range u.permissions {
+		list = append(list, *p)
+	}
+	return list
+}
+
+// SortPermissions puts permissions in the order of their virtual hosts and users. It needs no lock.
+func SortPermissions(list []Permission) []Permission {
+	slices.SortFunc(list, func(a, b Permission) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.User, b.User)) })
+	return list
+}

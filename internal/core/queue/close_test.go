@@ -1,0 +1,31 @@
+package queue
+
+import (
+	"testing"
+
+	"bartleby.mq/internal/core/message"
+)
+
+// A queue is deleted with the declarations locked: Close asks nothing of the disk, and BuryRest saves what the
+// checkpoint being written has of the queue.
+func TestCloseLeavesTheDiskToBuryRest(t *testing.T) {
+	ps := new(Pages)
+	ps.Begin(1)
+	cold := newShelf()
+	m := New(Config{MaxPriority: -1, Durable: true}, Unlimited(), ps, &restored{}, 1)
+	m.SetCold(cold)
+	for body := range 3 * pageSize {
+		m.Enqueue(1, &Entry{Body: message.Ref(body + 1), TTL: -1, Logged: true})
+	}
+	version := ps.Cut()
+	m.Close()
+	if len(cold.metas)+len(cold.pages) > 0 {
+		t.Errorf("Close has written %d states and %d pages", len(cold.metas), len(cold.pages))
+	}
+	for m.BuryRest(1) {
+		continue
+	}
+	if cold.metas[version] == nil || len(cold.pages) == 0 {
+		t.Errorf("the checkpoint has the state %x and %d pages", cold.metas[version], len(cold.pages))
+	}
+}

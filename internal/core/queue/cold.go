@@ -1,0 +1,367 @@
+package queue
+
+import (
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+)
+
+// Cold is the world a queue puts pages into that have no room in memory, and
+// bodies. It is for one queue. A queue has no answer to a disk that fails: an
+// implementation that cannot do what it is asked must not return.
+type Cold interface {
+	// Locate is where a body lies on disk, 0 if nowhere.
+	Locate(body message.Ref) (location uint64)
+	// Cool exchanges a reference to a body in memory for one to its place on disk,
+	// where it is written first if need be. It returns body if that is impossible.
+	Cool(body message.Ref) message.Ref
+	// At is the reference to the body at a location. References to places on disk
+	// go on being counted while their page is cold.
+	At(location uint64) message.Ref
+
+	// Parts are what a history has in common with others, 0 if nothing, and the bytes of its
+	// own; they are valid as long as it is. Bytes are those of what is common. Keep makes a
+	// history of both, of its own bytes alone if there are no others; Retain and Release add
+	// and give up a reference.
+	Parts(history message.Ref) (common message.Ref, own []byte)
+	Bytes(common message.Ref) []byte
+	Keep(common, own []byte) message.Ref
+	Retain(history message.Ref)
+	Release(history message.Ref)
+
+	// Write keeps a page under its name and a summary of it.
+	Write(id PageID, page, summary []byte)
+	// Read returns a page; it is valid until the next call.
+	Read(id PageID) []byte
+	// WriteDelta keeps the delta of a page, which Read is not asked for.
+	WriteDelta(id PageID, delta []byte)
+	// WriteMeta keeps what SaveMeta is about.
+	WriteMeta(version uint32, meta []byte)
+	// Discard is told that a page is not needed any more once the checkpoint of
+	// version by is whole: at once if the page's own version is not less.
+	Discard(id PageID, by uint32)
+	// DiscardDelta is the same for a delta.
+	DiscardDelta(id PageID, by uint32)
+	// Fail is told of a page that Read returned and that is nonsense.
+	Fail(id PageID, err error)
+}
+
+// PageID names a copy of a page of a queue.
+type PageID struct {
+	Lane    int
+	Number  uint64
+	Version uint32
+}
+
+// SetCold tells the machine where its pages may go; without, all stay in memory
+// and there are no checkpoints. Call it before the first command.
+func (m *Machine) SetCold(c Cold) { m.cold = c }
+
+// HotPages is how many pages at each end of a lane are usually not put away.
+const HotPages = 16
+
+// A relief is how much of putting away is done at once: the queue's partition is held meanwhile.
+type relief struct {
+	pages int   // that are looked into
+	write int64 // bytes of bodies that are nowhere on disk and are written there
+	give  int64 // bytes of bodies that leave memory
+}
+
+// over says whether there is to be no more. The last body may be more than is left of the bytes.
+func (r *relief) over() bool { return r.pages <= 0 || r.write <= 0 || r.give <= 0 }
+
+const (
+	putAwayBytes = 8 << 20  // relief.write at most
+	putAwayGiven = 32 << 20 // relief.give at most: memory that goes back to the system is work for it
+)
+
+// PutAway takes pages out of memory that stand neither near the head nor near
+// the tail of their lane: their bodies, and with index also their entries. It
+// handles at most limit pages, fewer if their bodies are many bytes, and returns
+// how many it handled, limit if there were so many bytes; 0 means that there are no others.
+func (m *Machine) PutAway(limit int, index bool) (handled int) {
+	r := relief{limit, putAwayBytes, putAwayGiven}
+	m.putAway(&r, index)
+	if r.over() {
+		return limit
+	}
+	return limit - r.pages
+}
+
+// A span is the pages that a sweep has looked at: those from from to below to; to = 0: none.
+type span struct{ from, to uint64 }
+
+func (s *span) has(number uint64) bool { return number >= s.from && number < s.to }
+
+// middle returns which slots of a lane stand neither near its head nor near its tail.
+func (m *Machine) middle(l *lane) (begin, end int) {
+	hot := m.pages.Hot
+	if len(l.slots) <= 2*hot {
+		return 0, 0
+	}
+	begin, _ = l.search(l.head / pageSize)
+	begin += hot
+	end = len(l.slots) - max(hot, 1) // the last one is being filled
+	return begin, max(begin, end)
+}
+
+func (m *Machine) putAway(r *relief, index bool) {
+	if m.cold == nil || m.pages.version == 0 {
+		return
+	}
+	looks := 0
+	put := func(l *lane, level, k int) (done bool) {
+		s := &l.slots[k]
+		p := s.page
+		if p == nil || s.used > 0 || p.cool && !index { // cold or split; there may be very many
+			if looks++; looks%64 == 0 {
+				r.pages--
+			}
+			return true
+		}
+		r.pages--
+		if !m.chill(p, r) {
+			return false
+		}
+		l.stirred = l.stirred || !p.cool
+		if index && p.cool && m.quiet(p) {
+			m.spill(l, level, k)
+		}
+		return true
+	}
+	for level, l := range m.lanes {
+		if l == nil {
+			continue
+		}
+		begin, end := m.middle(l)
+		if begin == end {
+			continue
+		}
+		swept := &l.swept
+		if index {
+			swept = &l.spilled
+		}
+		if k, _ := l.search(swept.to); k < begin {
+			swept.to = 0 // what it looked at has gone
+		}
+		if swept.to == 0 {
+			*swept = span{l.slots[end].number, l.slots[end].number}
+		}
+		// First what became the tail's neighbour meanwhile; then towards the head:
+		// what is furthest from it will be needed last.
+		k, _ := l.search(swept.to)
+		for ; k < end && !r.over(); k++ {
+			n := l.slots[k].number
+			if !put(l, level, k) {
+				return
+			}
+			swept.to = n + 1
+		}
+		if k, _ = l.search(swept.from); k > end && !index {
+			l.stirred = true // the pages between were not looked at
+		}
+		for k = min(k, end) - 1; k >= begin && !r.over(); k-- {
+			n := l.slots[k].number
+			if !index && l.calm.has(n) {
+				swept.from = l.calm.from
+				k, _ = l.search(l.calm.from)
+				continue
+			}
+			if !put(l, level, k) {
+				return
+			}
+			swept.from = n
+		}
+	}
+}
+
+// SweepAgain lets PutAway begin anew, with index or without. Without, it passes over pages in which it has
+// left no bodies: it need not look at all of a long queue to find that only the last
+// pages have any.
+func (m *Machine) SweepAgain(index bool) {
+	for _, l := range m.lanes {
+		if l != nil {
+			l.sweepAgain(index)
+		}
+	}
+}
+
+func (l *lane) sweepAgain(index bool) {
+	if index {
+		l.spilled = span{}
+		return
+	}
+	switch s, c := l.swept, &l.calm; {
+	case l.stirred:
+		*c, l.stirred = span{}, false
+	case s.to == 0:
+	case s.from <= c.to && c.from <= s.to:
+		*c = span{min(c.from, s.from), max(c.to, s.to)}
+	case s.to-s.from > c.to-c.from:
+		*c = s
+	}
+	l.swept = span{}
+}
+
+// stir is called for a page of the lane that has bodies in memory, or will have.
+func (l *lane) stir(p *page) {
+	l.stirred = l.stirred || l.calm.has(p.number) || l.swept.has(p.number)
+}
+
+// chill lets the bodies of a page go to disk, as far as r allows, and says whether that was far enough.
+func (m *Machine) chill(p *page, r *relief) (done bool) {
+	if p.cool {
+		return true
+	}
+	cool := true
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		j := p.at(i)
+		if p.refs[j].OnDisk() {
+			continue
+		}
+		if r.write <= 0 || r.give <= 0 {
+			return false
+		}
+		cool = m.banish(p, j, r) && cool
+	}
+	p.cool = cool
+	p.large, p.fresh = p.large && !cool, p.fresh && !cool
+	return true
+}
+
+// banish lets a body go to disk that is in memory, and says whether it has gone.
+func (m *Machine) banish(p *page, j uint, r *relief) bool {
+	written := m.cold.Locate(p.refs[j]) != 0
+	if p.refs[j] = m.cold.Cool(p.refs[j]); !p.refs[j].OnDisk() {
+		return false // it is passed over, and takes nothing of r from those behind it
+	}
+	if !written {
+		r.write -= int64(p.sizes[j])
+	}
+	r.give -= int64(p.sizes[j])
+	return true
+}
+
+// quiet says whether nobody waits for an entry of the page: none is delivered,
+// none is about to be routed.
+func (m *Machine) quiet(p *page) bool {
+	busy := func(mark uint8) bool { return mark&stateMask == stateOut || mark&stateMask == stateDying }
+	if p.ranked {
+		return !slices.ContainsFunc(p.marks[:p.used], busy)
+	}
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if busy(p.marks[i&uint(p.mask)]) {
+			return false
+		}
+	}
+	return true
+}
+
+// spill takes a page with its entries out of memory, but for those that are soon due.
+func (m *Machine) spill(l *lane, level, k int) {
+	s := &l.slots[k]
+	p := s.page
+	var at moments
+	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+		if m.watches(p.state(i)) {
+			at[i] = m.due(p, i)
+		}
+	}
+	near, wake, ok := m.near(s.number, &at, p.live, m.clock)
+	rest := p.live.less(near)
+	if !ok || rest == (bitmap{}) {
+		return // it goes soon
+	}
+	if p.dirty != 0 || p.part || p.saved == 0 || p.delta != 0 {
+		m.saveCopy(p, m.flatten(p))
+	}
+	if p.dirty != 0 {
+		m.saveCopy(p, m.flatten(p)) // that was for the checkpoint being written, of what it was at its cut
+	}
+	if p.part {
+		return
+	}
+	m.leave(s, p, rest, m.pages.summarize(m.flatten(p), rest))
+	m.setWake(l, k, wake)
+	m.part(p)
+	if near == (bitmap{}) {
+		s.page, s.saved = nil, p.saved
+		m.pages.put(p)
+	}
+}
+
+// release gives back what entries of a page hold beside their columns: side rows
+// and references to histories.
+func (m *Machine) release(p *page, set bitmap) {
+	if p.rows == nil && p.histories == nil {
+		return
+	}
+	for i := set.next(0); i < pageSize; i = set.next(i + 1) {
+		m.dropSide(p, i)
+		if h := p.history(i); h != 0 {
+			m.cold.Release(h)
+		}
+	}
+}
+
+// resident returns the page at k, all of it in memory.
+func (m *Machine) resident(l *lane, level, k int) *page {
+	s := &l.slots[k]
+	switch {
+	case s.page == nil:
+		s.page = m.load(s, level)
+	case s.page.rest != nil:
+		m.join(s.page)
+	default:
+		return s.page
+	}
+	m.forgetRest(s)
+	m.noteLeast(l, k)
+	return s.page
+}
+
+// load returns a cold page, in memory.
+func (m *Machine) load(s *slot, level int) *page {
+	p := m.pages.get(0)
+	p.number, p.level, p.saved, p.cool, p.same = s.number, uint8(level), s.saved, true, true
+	id := PageID{level, s.number, s.saved}
+	d, err := m.pages.parse(m.cold.Read(id))
+	if err == nil {
+		err = m.decode(p, d, d.live)
+	}
+	if err != nil {
+		m.cold.Fail(id, err)
+	}
+	return p
+}
+
+// look is resident for those who only read: what is cold of a page stays cold.
+// The page is given back by unlook.
+func (m *Machine) look(l *lane, level, k int) *page {
+	s := &l.slots[k]
+	if s.page == nil {
+		return m.load(s, level)
+	}
+	if s.page.rest != nil {
+		m.join(s.page)
+	}
+	return s.page
+}
+
+func (m *Machine) unlook(l *lane, k int, p *page) {
+	switch {
+	case l.slots[k].page != p:
+		m.release(p, p.live)
+		m.pages.put(p)
+	case p.rest != nil:
+		m.part(p)
+	}
+}
+
+// discard is called for a page that has gone, in the version given.
+func (m *Machine) discard(p *page, version uint32) {
+	if p.saved != 0 {
+		m.cold.Discard(p.id(p.saved), version)
+	}
+	m.discardDelta(p, version)
+}

@@ -1,0 +1,89 @@
+package queue
+
+import "bartleby.mq/internal/core/deadletter"
+
+// Type is a queue's type.
+type Type uint8
+
+// The types that are implemented (BR-10.4 about streams).
+const (
+	Classic Type = iota
+	Quorum
+)
+
+func (t Type) String() string {
+	if t == Quorum {
+		return "quorum"
+	}
+	return "classic"
+}
+
+// Overflow is what a queue does when it is over its length limit (DL-10).
+type Overflow uint8
+
+// The modes.
+const (
+	DropHead Overflow = iota
+	RejectPublish
+	RejectPublishDLX
+)
+
+// RetryType says which returned messages wait before they are delivered again (DL-12.2).
+type RetryType uint8
+
+// The types of delayed retry.
+const (
+	RetryDisabled RetryType = iota
+	RetryAll
+	RetryFailed
+	RetryReturned
+)
+
+func (r RetryType) String() string {
+	return [...]string{"disabled", "all", "failed", "returned"}[r]
+}
+
+// Retry is how long a returned message waits.
+type Retry struct {
+	Type       RetryType
+	Min, Max   int64   // milliseconds; off unless Min > 0; Max 0 means Min
+	Multiplier float64 // 0: RabbitMQ's linear growth; else Min grows by this factor with each failure
+	Jitter     float64 // 0 to 1: the part of the wait that chance takes off or adds
+}
+
+// Config is what does not change during a queue's life.
+type Config struct {
+	Type         Type
+	Strict       bool // exactly as RabbitMQ does: expiry at the head only (DL-8.4), and so on
+	Durable      bool // entries of persistent messages, or on quorum queues of all, are logged
+	MaxPriority  int  // classic: levels above 0; -1 without x-max-priority (BR-11.1)
+	SingleActive bool // BR-9.5
+	CountNack    bool // basic.nack counts as a failed delivery, as RabbitMQ 4.0 did (DL-11.5)
+}
+
+// Settings are what policies may change. Limits are -1 where there is none.
+type Settings struct {
+	DeadLetter      bool  // a dead-letter exchange is in force
+	AtLeastOnce     bool  // the dead wait until every target has taken them (DL-13.1)
+	TTL             int64 // milliseconds (DL-8.1)
+	Expires         int64 // milliseconds without use after which the queue goes (DL-8.12)
+	MaxLength       int64
+	MaxBytes        int64
+	Overflow        Overflow
+	DeliveryLimit   int64 // quorum queues (DL-11.1)
+	ConsumerTimeout int64 // milliseconds, quorum queues (DL-12.7)
+	Retry           Retry
+	Rules           deadletter.Rules // of the virtual host's profile
+}
+
+// Unlimited are the settings of a queue without arguments and policies.
+func Unlimited() Settings {
+	return Settings{TTL: -1, Expires: -1, MaxLength: -1, MaxBytes: -1, DeliveryLimit: -1, ConsumerTimeout: -1}
+}
+
+// Quorum queues have 32 priority levels and messages without the property have
+// level 4 (BR-11.3).
+const (
+	quorumLevels  = 32
+	quorumDefault = 4
+)

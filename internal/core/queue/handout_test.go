@@ -1,0 +1,126 @@
+package queue
+
+import (
+	"testing"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+)
+
+// handed is an away that notes which body was delivered for which entry.
+type handed struct {
+	*away
+	got map[ID]message.Ref
+}
+
+func (h *handed) Deliver(_ *Consumer, d *Delivery) bool {
+	h.got[d.ID] = d.Body
+	return true
+}
+
+// newHanded returns an empty queue whose consumers have half an hour for a delivery and whose failures wait for a minute,
+// and a consumer of it.
+func newHanded(quorum bool) (*handed, *Consumer) {
+	settings := Unlimited()
+	settings.ConsumerTimeout = 30 * 60_000
+	settings.Retry = Retry{Type: RetryAll, Min: 60_000, Max: 60_000}
+	config := Config{MaxPriority: -1, Durable: true}
+	if quorum {
+		config.Type = Quorum
+	} else {
+		settings.Rules.Profile = deadletter.ApsaraMQ
+	}
+	h := &handed{&away{pages: &Pages{Hot: 1, Exact: quorum}, cold: &attic{pages: map[PageID][]byte{}}, now: 1_700_000_000_000}, map[ID]message.Ref{}}
+	h.Machine = New(config, settings, h.pages, h, h.now)
+	h.SetCold(h.cold)
+	h.pages.Begin(1)
+	return h, &Consumer{Tag: "c"}
+}
+
+// deliverAll enqueues n messages, the first of which is offered to others, and delivers the rest.
+func (h *handed) deliverAll(n int, c *Consumer) (offered ID) {
+	level := h.level(-1)
+	h.fill(1, func() int64 { return -1 })
+	offered = makeID(level, 1)
+	h.Offer(offered)
+	for i := 1; i < n; i++ {
+		h.Enqueue(h.now, &Entry{Body: message.Ref(1000 + 100*i), Size: 10, Priority: -1, TTL: -1, Logged: true})
+	}
+	h.Attach(h.now, c)
+	for more := true; more; {
+		more = h.Pump(h.now, sliceLimit)
+	}
+	return offered
+}
+
+// A delivery has the body of its entry, also where the consumer's watch is looked through before it and finds entries of
+// the same page.
+func TestDeliveryHasItsOwnBody(t *testing.T) {
+	for name, quorum := range map[string]bool{"classic": false, "quorum": true} {
+		t.Run(name, func(t *testing.T) {
+			const n = 6 * pageSize
+			h, c := newHanded(quorum)
+			offered := h.deliverAll(n, c)
+			level := offered.Lane()
+			// One from the middle of a page comes back now, all others half a minute later.
+			early := makeID(level, 3*pageSize+77)
+			h.Return(h.now, early, c, ReturnNack)
+			h.now += 30_000
+			for seq := uint64(2); seq <= n; seq++ {
+				if id := makeID(level, seq); id != early && !h.Return(h.now, id, c, ReturnNack) {
+					t.Fatalf("entry %d was not out", seq)
+				}
+			}
+			h.Pause(c)
+			h.Withdraw(offered) // the head of the queue is there again: its middle may be put away
+			h.now += 20_000
+			h.Tick(h.now, sliceLimit)
+			h.putAllAway()
+			if d, ok := h.Get(h.now, true); !ok || d.ID != offered {
+				t.Fatalf("got %v, %v", d.ID, ok)
+			}
+			for h.Totals().Ready == 0 {
+				h.now += 1000
+				h.Tick(h.now, sliceLimit) // reads the one of its page that is due
+			}
+			if k, _ := h.lanes[level].search(3); h.lanes[level].slots[k].page.rest == nil {
+				t.Fatal("the page is not split")
+			}
+			clear(h.got)
+			h.Resume(c)
+			h.Pump(h.now, sliceLimit)
+			if want := message.Ref(1000 + 100*(early.Seq()-1)); len(h.got) != 1 || message.Ref(h.cold.Locate(h.got[early])) != want {
+				t.Errorf("delivered %v, want %d as %d", h.got, early, want)
+			}
+			if err := h.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Looking for what was settled of a consumer's deliveries reads no page that was put away.
+func TestWatchReadsNothing(t *testing.T) {
+	for name, quorum := range map[string]bool{"classic": false, "quorum": true} {
+		t.Run(name, func(t *testing.T) {
+			const n = 40 * pageSize
+			h, c := newHanded(quorum)
+			offered := h.deliverAll(n, c)
+			for seq := uint64(2); seq <= n; seq++ {
+				h.Return(h.now, makeID(offered.Lane(), seq), c, ReturnNack)
+			}
+			h.Pause(c)
+			h.Withdraw(offered)
+			h.putAllAway()
+			h.cold.reads = 0
+			h.Resume(c)
+			h.Flow(h.now, 0)
+			if c.Out() != 1 || h.cold.reads > 0 {
+				t.Errorf("%d deliveries read %d pages", c.Out(), h.cold.reads)
+			}
+			if err := h.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

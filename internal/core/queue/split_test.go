@@ -1,0 +1,387 @@
+package queue
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"bartleby.mq/internal/core/message"
+)
+
+// attic is a Cold in memory that checks nothing.
+type attic struct {
+	pages         map[PageID][]byte
+	reads, deltas int
+	onDelta       func([]byte)
+	onWrite       func()
+	ever          map[PageID][]byte // all that was written
+}
+
+func (a *attic) Locate(body message.Ref) uint64            { return uint64(body &^ diskBit) }
+func (a *attic) Cool(body message.Ref) message.Ref         { return body | diskBit }
+func (a *attic) At(location uint64) message.Ref            { return message.Ref(location) | diskBit }
+func (a *attic) Bytes(message.Ref) []byte                  { return nil }
+func (a *attic) Parts(h message.Ref) (message.Ref, []byte) { return 0, nil }
+func (a *attic) Keep(_, _ []byte) message.Ref              { return 0 }
+func (a *attic) Retain(message.Ref)                        {}
+func (a *attic) Release(message.Ref)                       {}
+func (a *attic) Read(id PageID) []byte                     { a.reads++; return a.pages[id] }
+func (a *attic) WriteMeta(version uint32, _ []byte)        {}
+func (a *attic) Discard(id PageID, by uint32)              { delete(a.pages, id) }
+func (a *attic) Write(id PageID, page, _ []byte) {
+	if a.ever == nil {
+		a.ever = map[PageID][]byte{}
+	}
+	a.ever[id] = bytes.Clone(page)
+	a.pages[id] = a.ever[id]
+	if a.onWrite != nil {
+		a.onWrite()
+	}
+}
+func (a *attic) WriteDelta(_ PageID, delta []byte) {
+	a.deltas++
+	if a.onDelta != nil {
+		a.onDelta(delta)
+	}
+}
+func (a *attic) DiscardDelta(PageID, uint32) {}
+func (a *attic) Fail(id PageID, err error)   { panic(err) }
+
+// away is a machine whose pages are put away, and the moments of its deaths.
+type away struct {
+	nobody
+	*Machine
+	pages *Pages
+	cold  *attic
+	now   int64
+	died  []int64 // the moment of each removal
+	ids   []ID
+
+	counts Counts // of what fill enqueues
+}
+
+func newAway(settings Settings, hot int) *away {
+	a := &away{pages: &Pages{Hot: hot}, cold: &attic{pages: map[PageID][]byte{}}, now: 1_700_000_000_000}
+	a.Machine = New(Config{MaxPriority: -1, Durable: true}, settings, a.pages, a, a.now)
+	a.SetCold(a.cold)
+	a.pages.Begin(1)
+	return a
+}
+
+func (a *away) Removed(id ID, _, _ message.Ref, _ bool) {
+	a.died = append(a.died, a.now)
+	a.ids = append(a.ids, id)
+}
+
+// fill enqueues n messages; ttl is asked for the TTL of each.
+func (a *away) fill(n int, ttl func() int64) {
+	for i := range n {
+		a.Enqueue(a.now, &Entry{Body: message.Ref(1000 + 100*i), Size: 10, Priority: -1, TTL: ttl(), Logged: true, Counts: a.counts})
+	}
+}
+
+func (a *away) putAllAway() {
+	a.SweepAgain(true)
+	for a.PutAway(32, true) > 0 {
+	}
+}
+
+// run lets the time pass to the end, tick after tick as NextDue says.
+func (a *away) run(t *testing.T, end int64) {
+	t.Helper()
+	for due := a.NextDue(); due <= end; due = a.NextDue() {
+		a.now = max(a.now, due)
+		for n := 0; a.Tick(a.now, sliceLimit); n++ {
+			if n > 1_000_000 {
+				t.Fatal("the machine has more to do for ever")
+			}
+		}
+	}
+	a.now = end
+}
+
+// Messages in pages that were put away die at their moments, one by one, and of
+// each page only what is soon due is in memory.
+func TestDeathsInColdPagesComeAtTheirMoment(t *testing.T) {
+	const n, over = 100_000, 120_000
+	a := newAway(Unlimited(), 1)
+	chance := rand.New(rand.NewPCG(1, 2))
+	var want []int64
+	a.fill(n, func() int64 {
+		ttl := 1 + chance.Int64N(over)
+		want = append(want, ending(a.now, ttl))
+		return ttl
+	})
+	begin := a.now
+	full := a.pages.Bytes()
+	a.putAllAway()
+	if got := a.pages.Bytes(); got > full/3 {
+		t.Errorf("the pages take %d bytes after they were put away, %d before", got, full)
+	}
+	most := 0
+	for at := begin; at < begin+over; at += 10_000 {
+		a.run(t, at)
+		most = max(most, a.pages.Bytes())
+		reads := a.cold.reads
+		if err := a.Check(); err != nil {
+			t.Fatal(err)
+		}
+		a.cold.reads = reads
+	}
+	a.run(t, begin+over+1)
+	slices.Sort(want)
+	if !slices.Equal(a.died, want) {
+		t.Errorf("%d messages died; the first is %d late", len(a.died), a.died[0]-want[0])
+	}
+	if most > full/3 {
+		t.Errorf("the pages took up to %d bytes while messages died, %d when all were in memory", most, full)
+	}
+	// Each page is read for what is due within the horizon.
+	if pages, most := n/pageSize, over/(defaultHorizon/2); a.cold.reads > pages*most {
+		t.Errorf("%d pages were read %d times, want at most %d times each", pages, a.cold.reads, most)
+	}
+}
+
+// A page all of which is due at once is not read for each message: once to find
+// that too much of it is due, and once for all.
+func TestWhatIsDueTogetherIsReadTogether(t *testing.T) {
+	const n, ttl = 20 * pageSize, 60_000
+	a := newAway(Unlimited(), 1)
+	a.fill(n, func() int64 { return ttl })
+	a.putAllAway()
+	a.run(t, a.now+ttl+1)
+	if len(a.died) != n || a.cold.reads > 2*20 {
+		t.Errorf("%d of %d messages died, with %d reads of 20 pages", len(a.died), n, a.cold.reads)
+	}
+	if !slices.IsSorted(a.ids) {
+		t.Error("messages with the same moment did not die in their order")
+	}
+}
+
+// A page whose messages go soon is not put away.
+func TestWhatGoesSoonStays(t *testing.T) {
+	a := newAway(Unlimited(), 1)
+	a.fill(20*pageSize, func() int64 { return 500 })
+	a.putAllAway()
+	if len(a.cold.pages) > 0 {
+		t.Errorf("%d pages were put away half a second before their end", len(a.cold.pages))
+	}
+}
+
+// One Tick reads so many pages at most, and does not say that all is done.
+func TestATickReadsSoManyPages(t *testing.T) {
+	a := newAway(Unlimited(), 1)
+	a.fill(10*readSlice*pageSize, func() int64 { return 60_000 })
+	a.putAllAway()
+	a.now += 70_000
+	for more := true; more; {
+		before := a.cold.reads
+		more = a.Tick(a.now, sliceLimit)
+		if n := a.cold.reads - before; n > readSlice {
+			t.Fatalf("a tick read %d pages, want at most %d", n, readSlice)
+		}
+	}
+	if n := a.Totals().Ready; n > 0 {
+		t.Errorf("%d messages are left after their time", n)
+	}
+}
+
+// Whoever takes from the head of a long queue while memory is short has each page
+// read once, and no page is put away that comes next.
+func TestDrainingDoesNotReadTwice(t *testing.T) {
+	const pages = 200
+	a := newAway(Unlimited(), 4)
+	a.fill(pages*pageSize, func() int64 { return -1 })
+	a.putAllAway()
+	for i := range pages * pageSize {
+		if _, ok := a.Get(a.now, true); !ok {
+			t.Fatal("the queue is empty too early")
+		}
+		if i%50 == 0 {
+			a.putAllAway()
+		}
+	}
+	if a.cold.reads > pages {
+		t.Errorf("%d pages were read %d times", pages, a.cold.reads)
+	}
+}
+
+// What is furthest from the head is put away first.
+func TestTheNextPagesArePutAwayLast(t *testing.T) {
+	a := newAway(Unlimited(), 2)
+	a.fill(20*pageSize, func() int64 { return -1 })
+	a.PutAway(5, true)
+	var gone []uint64
+	for _, s := range a.lanes[0].slots {
+		if s.page == nil {
+			gone = append(gone, s.number)
+		}
+	}
+	if want := []uint64{14, 15, 16, 17, 18}; !slices.Equal(gone, want) {
+		t.Errorf("pages %d were put away, want %d", gone, want)
+	}
+	a.fill(3*pageSize, func() int64 { return -1 })
+	a.PutAway(1, true)
+	if a.lanes[0].slots[19].page != nil {
+		t.Error("a page that is not at the tail any more was not put away first")
+	}
+}
+
+// A split page that is purged, closed or restored is whole.
+func TestPurgeAndCloseOfSplitPages(t *testing.T) {
+	for _, purge := range []bool{true, false} {
+		const n = 30 * pageSize
+		a := newAway(Unlimited(), 1)
+		chance := rand.New(rand.NewPCG(1, 2))
+		a.fill(n, func() int64 { return 1 + chance.Int64N(120_000) })
+		a.putAllAway()
+		a.run(t, a.now+20_000)
+		dead := len(a.died)
+		if dead == 0 || a.lanes[0].slots[10].page == nil || a.lanes[0].slots[10].page.rest == nil {
+			t.Fatal("no page is split")
+		}
+		if purge {
+			if got := a.Purge(nil); got != n-dead {
+				t.Errorf("purge took %d, want %d", got, n-dead)
+			}
+		} else {
+			a.Close()
+		}
+		for a.BuryRest(100) {
+		}
+		if len(a.died) != n {
+			t.Errorf("%d of %d references were given up", len(a.died), n)
+		}
+		if err := a.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A queue with few messages takes little, and so does what is left of a long one.
+func TestPagesTakeWhatTheyHold(t *testing.T) {
+	pages := &Pages{}
+	m := New(Config{MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
+	e := Entry{Body: 1, Size: 10, Priority: -1, TTL: 60_000, Logged: true}
+	for range 3 {
+		m.Enqueue(1000, &e)
+	}
+	if got, most := pages.Bytes(), pageHead+4*(13+4); got > most {
+		t.Errorf("three messages take %d bytes, want at most %d", got, most)
+	}
+	for range 100 * pageSize {
+		m.Enqueue(1000, &e)
+	}
+	if got, most := pages.Bytes(), 101*PageBytes; got > most || got < most*9/10 {
+		t.Errorf("101 full pages take %d bytes, want about %d", got, most)
+	}
+	for _, left := range []int{64, 32, 16, 4} {
+		for id := range ID(100 * pageSize) {
+			if int(id%pageSize)*left%pageSize != 0 { // every so many slots, of every page
+				m.Take(id)
+			}
+		}
+		if got, most := pages.Bytes(), 101*(pageHead+left*(13+4))+2*PageBytes; got > most {
+			t.Errorf("pages with %d messages each take %d bytes, want at most %d", left, got, most)
+		}
+		if err := m.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Purge(nil)
+	for m.BuryRest(1000) {
+	}
+	m.Close()
+	for m.BuryRest(1000) {
+	}
+	if pages.Bytes() != 0 || pages.Lent() != 0 {
+		t.Errorf("%d pages of %d bytes are in use after all", pages.Lent(), pages.Bytes())
+	}
+}
+
+// While a checkpoint is being written, a Tick that changes many pages saves none of
+// them if what dies is told by its before-image; else few, and it leaves the rest to
+// the next.
+func TestATickSavesSoManyPages(t *testing.T) {
+	t.Run("told", func(t *testing.T) {
+		if a := tickAfterCut(t, Counts{}); a.cold.deltas != 0 {
+			t.Errorf("%d deltas were written", a.cold.deltas)
+		}
+	})
+	t.Run("not told", func(t *testing.T) {
+		if a := tickAfterCut(t, Counts{Deliveries: 1}); a.cold.deltas < 500 {
+			t.Errorf("%d deltas were written", a.cold.deltas)
+		}
+	})
+}
+
+func tickAfterCut(t *testing.T, counts Counts) *away {
+	const n = 1000 * pageSize
+	a := newAway(Unlimited(), 1)
+	chance := rand.New(rand.NewPCG(1, 2))
+	a.counts = counts
+	a.fill(n, func() int64 { return 1 + chance.Int64N(120_000) })
+	a.putAllAway()
+	a.run(t, a.now+20_000)
+	a.pages.Cut()
+	a.now += 1000
+	reads := a.cold.reads
+	for more := true; more; {
+		before := a.pages.saves
+		more = a.Tick(a.now, sliceLimit)
+		if saves := a.pages.saves - before; saves > sliceLimit+saveWeight {
+			t.Fatalf("a tick saved pages that weigh %d", saves)
+		}
+	}
+	if most := 1000 / 8 * 3 / 2; a.cold.reads-reads > most {
+		t.Errorf("%d pages were read in a second, when at most %d had to", a.cold.reads-reads, most)
+	}
+	if len(a.died) < n/6 {
+		t.Errorf("%d messages died in 21 of 120 seconds", len(a.died))
+	}
+	return a
+}
+
+// What dies at a moment is the same on a replica whose pages are in memory and on one
+// that has put them away, or has just started, whoever asks: not only a Tick. It found
+// seed 9 of the quorum queues' simulation.
+func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
+	const start = 1_700_000_000_000
+	var left []Totals
+	for _, away := range []bool{false, true} {
+		pages := &Pages{Exact: true}
+		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
+		m.SetCold(&attic{pages: map[PageID][]byte{}})
+		pages.Begin(1)
+		for i := range 8 * pageSize {
+			e := Entry{Body: message.Ref(1_000_000 + 140*i), Size: 10, Priority: -1, Logged: true, TTL: int64(500_000 + i)}
+			m.Enqueue(start, &e)
+		}
+		for m.SweepAgain(true); away && m.PutAway(32, true) > 0; {
+		}
+		m.Expire(start + 500_000 + 3*pageSize)
+		left = append(left, m.Totals())
+	}
+	if left[0] != left[1] || left[0].Ready == 8*pageSize {
+		t.Errorf("a replica has %+v, another, whose pages were away, %+v", left[0], left[1])
+	}
+}
+
+// What has been due for long, since the node was not running or stood still, dies in
+// the order of its moments, though a tick reads few of the pages that were put away.
+func TestWhatIsLongOverdueDiesInItsOrder(t *testing.T) {
+	const pages = 8 * readSlice
+	a := newAway(Unlimited(), 1)
+	for range pages * pageSize / 16 {
+		a.now++
+		a.fill(16, func() int64 { return 200_000 })
+	}
+	a.putAllAway()
+	a.now += 1_000_000
+	for a.Tick(a.now, sliceLimit) {
+	}
+	if len(a.ids) != pages*pageSize || !slices.IsSorted(a.ids) {
+		t.Errorf("%d messages died, of %d, in order: %v", len(a.ids), pages*pageSize, slices.IsSorted(a.ids))
+	}
+}

@@ -1,0 +1,181 @@
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// ArgumentsJSON returns arguments as the management API shows them: an object of plain JSON values. Timestamps are
+// seconds and binary data is text; which type a field had is lost.
+func ArgumentsJSON(t amqp091.Table) map[string]any {
+	object := make(map[string]any, len(t))
+	for _, f := range t {
+		if _, ok := object[f.Key]; !ok { // of equal keys the first counts
+			object[f.Key] = jsonValue(f.Value)
+		}
+	}
+	return object
+}
+
+func jsonValue(v any) any {
+	switch v := v.(type) {
+	case nil:
+		return "undefined" // as RabbitMQ, whose tools and clients do not expect null
+	case []byte:
+		return string(v)
+	case amqp091.Timestamp:
+		return uint64(v)
+	case amqp091.Decimal:
+		return float64(v.Value) / math.Pow10(int(v.Scale))
+	case amqp091.Table:
+		return ArgumentsJSON(v)
+	case amqp091.Array:
+		list := make([]any, 0, len(v))
+		for _, e := range v {
+			list = append(list, jsonValue(e))
+		}
+		return list
+	case float32:
+		return jsonFloat(float64(v))
+	case float64:
+		return jsonFloat(v)
+	}
+	return v
+}
+
+// jsonFloat returns null for what JSON has no number for.
+func jsonFloat(f float64) any {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil
+	}
+	return f
+}
+
+// ParseArguments turns a decoded JSON object (see ParseJSON) into arguments, sorted by key: integers become int64 (l),
+// strings long strings (BR-15.5).
+func ParseArguments(object map[string]any) (amqp091.Table, error) {
+	table, err := parseArguments(object)
+	if err != nil {
+		return nil, err
+	}
+	return table, checkTable(table, maxTable)
+}
+
+const (
+	// maxTable is how many bytes a table by HTTP may have as the wire has it: what is in a frame of the usual size.
+	maxTable = 128 << 10
+	// maxArguments is how many bytes the arguments of a queue, an exchange, a binding or a consumer may have, and
+	// maxArgumentValues how many values, those in tables and lists included. They stay for as long as what they are of,
+	// no alarm keeps a client from declaring more, and a value of three bytes takes twenty times as many when it is decoded.
+	maxArguments      = 64 << 10
+	maxArgumentValues = 1024
+	// queueTypeBytes is what x-queue-type takes at most of those that are known.
+	queueTypeBytes = 1 + len("x-queue-type") + 1 + 4 + len("classic")
+)
+
+// CheckArguments refuses arguments that are too deep, too large or too many to be kept with what is declared.
+func CheckArguments(t amqp091.Table) error {
+	values, most := values(t), maxArguments
+	if _, ok := t.Get("x-queue-type"); ok { // which every queue has that is exported, whether it was declared with it or not
+		values, most = values-1, maxArguments+queueTypeBytes
+	}
+	if err := checkTable(t, most); err != nil {
+		return Refuse(PreconditionFailed, "invalid %s", err)
+	}
+	if n := values; n > maxArgumentValues {
+		return Refuse(PreconditionFailed, "invalid arguments of %d values, %d at most", n, maxArgumentValues)
+	}
+	return nil
+}
+
+// values is how many values there are in a value, at all depths.
+func values(v any) (n int) {
+	switch v := v.(type) {
+	case amqp091.Table:
+		for _, f := range v {
+			n += 1 + values(f.Value)
+		}
+	case amqp091.Array:
+		for _, e := range v {
+			n += 1 + values(e)
+		}
+	}
+	return n
+}
+
+// checkTable refuses a table that is too deep, has more than most bytes, or names that are not text.
+func checkTable(t amqp091.Table, most int) error {
+	if err := t.CheckDepth(); err != nil {
+		return fmt.Errorf("arguments: tables nested more than %d deep", amqp091.MaxDepth)
+	}
+	if err := checkNames(t); err != nil {
+		return err
+	}
+	if n := len(amqp091.AppendTable(nil, t)); n > most {
+		return fmt.Errorf("arguments of %d bytes, %d at most", n, most)
+	}
+	return nil
+}
+
+// checkNames refuses names that are not UTF-8, in a table or in those inside it: JSON has no form for them, and what is
+// stored of a binding would be found again as another's.
+func checkNames(v any) error {
+	switch v := v.(type) {
+	case amqp091.Table:
+		for _, f := range v {
+			if !utf8.ValidString(f.Key) {
+				return fmt.Errorf("arguments: name %q is not UTF-8", f.Key)
+			}
+			if err := checkNames(f.Value); err != nil {
+				return err
+			}
+		}
+	case amqp091.Array:
+		for _, e := range v {
+			if err := checkNames(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func parseArguments(object map[string]any) (amqp091.Table, error) {
+	table := make(amqp091.Table, 0, len(object))
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if len(key) > math.MaxUint8 {
+			return nil, fmt.Errorf("argument name of %d bytes is too long", len(key))
+		}
+		value, err := amqpValue(object[key])
+		if err != nil {
+			return nil, fmt.Errorf("argument %q: %w", key, err)
+		}
+		table = append(table, amqp091.Field{Key: key, Value: value})
+	}
+	return table, nil
+}
+
+func amqpValue(v any) (any, error) {
+	switch v := v.(type) {
+	case nil, bool, int64, float64, string:
+		return v, nil
+	case map[string]any:
+		return parseArguments(v)
+	case []any:
+		array := make(amqp091.Array, 0, len(v))
+		for _, e := range v {
+			value, err := amqpValue(e)
+			if err != nil {
+				return nil, err
+			}
+			array = append(array, value)
+		}
+		return array, nil
+	}
+	return nil, fmt.Errorf("cannot be a %T", v)
+}

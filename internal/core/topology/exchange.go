@@ -1,0 +1,331 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/routing"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// alternateExchange is the argument and, without the x-, the policy key that names where unroutable messages go.
+const alternateExchange = "alternate-exchange"
+
+// ExchangeDecl is what a client says about the exchange it declares.
+type ExchangeDecl struct {
+	VHost      message.VHost
+	Name       message.ExchangeName
+	Type       routing.Kind
+	Durable    bool
+	AutoDelete bool
+	Internal   bool
+	Arguments  amqp091.Table
+	// User is who declares it; who declares it again need not be the same.
+	User string
+
+	encoded encodedArguments // see EncodeArguments
+}
+
+// Exchange is a declared exchange. Its fields are the State's to change, but for Runtime.
+type Exchange struct {
+	ExchangeDecl
+	// Predeclared exchanges come with the virtual host; they are neither stored nor exported.
+	Predeclared bool
+	// Policy and OperatorPolicy are those in force, or nil.
+	Policy, OperatorPolicy *Policy
+	// Alternate is where messages go that match nothing here, from the argument or else the policy (BR-5.8); nil: nowhere.
+	Alternate *message.ExchangeName
+	// Runtime belongs to the broker.
+	Runtime any
+
+	table routing.Table
+	out   bindings
+	in    bindings
+	bound uint64 // how often something was bound
+}
+
+func newExchange(d ExchangeDecl, table routing.Table) *Exchange {
+	return &Exchange{
+		ExchangeDecl: d,
+		table:        table,
+		out:          newBindings(atSource),
+		in:           newBindings(atDestination),
+	}
+}
+
+// Resource names the exchange for permissions and texts.
+func (x *Exchange) Resource() Resource { return exchangeResource(x.VHost, x.Name) }
+
+// Exchange finds an exchange.
+func (v *VHost) Exchange(name message.ExchangeName) (*Exchange, bool) {
+	x, ok := v.exchanges[name]
+	return x, ok
+}
+
+// ExchangeByKey is Exchange for a name still in a read buffer; it does not allocate.
+func (v *VHost) ExchangeByKey(name []byte) (*Exchange, bool) {
+	x, ok := v.exchanges[message.ExchangeName(name)]
+	return x, ok
+}
+
+// Exchanges lists the exchanges by name.
+func (v *VHost) Exchanges() []*Exchange { return sortedValues(v.exchanges) }
+
+// EachExchange calls f for each exchange in no order, which takes the lock for less long.
+func (v *VHost) EachExchange(f func(*Exchange)) {
+	for _, x := range v.exchanges {
+		f(x)
+	}
+}
+
+// NoExchange is the refusal for an exchange that is missing (BR-5.6).
+func NoExchange(vhost message.VHost, name message.ExchangeName) error {
+	r := exchangeResource(vhost, name)
+	return &Error{Kind: NotFound, Resource: r, Text: "no " + r.String()}
+}
+
+// checkNotDefault refuses to name the default exchange in a declaration (BR-5.3).
+func checkNotDefault(name message.ExchangeName) error {
+	if name == "" {
+		return &Error{Kind: AccessRefused, Fault: BadName, Resource: Resource{Kind: ExchangeResource}, Text: "operation not permitted on the default exchange"}
+	}
+	return nil
+}
+
+// CheckExchange makes all checks of a declaration in RabbitMQ's order: type, default exchange, configure permission;
+// then, for an exchange there is, equivalence; for a new one its name, the alternate exchange with its permissions, and
+// the arguments of its type. It returns the exchange there is, or nil if the declaration would create one. It only reads.
+func (s *State) CheckExchange(d ExchangeDecl, permit Permit) (*Exchange, error) {
+	x, _, err := s.checkExchange(&d, permit)
+	return x, err
+}
+
+// DeclareExchange checks like CheckExchange and creates the exchange if it is missing, or is ErrLeaving while bindings of one of
+// its name are stored yet.
+func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, created bool, err error) {
+	if err := d.EncodeArguments(); err != nil {
+		return nil, false, err
+	}
+	x, table, err := s.checkExchange(&d, permit)
+	if x != nil || err != nil {
+		return x, false, err
+	}
+	if err := s.mayMake(func() string { return exchangeKey(d.VHost, d.Name) }); err != nil {
+		return nil, false, err
+	}
+	x = newExchange(d, table)
+	s.addExchange(s.vhosts[d.VHost], x)
+	s.revision++
+	if d.Durable {
+		s.logExchange(x)
+	}
+	x.encoded = nil // it is stored
+	return x, true, nil
+}
+
+func (s *State) addExchange(v *VHost, x *Exchange) {
+	v.exchanges[x.Name] = x
+	x.goBy(v.rules().ofExchange(x))
+}
+
+// checkExchange also cleans the declaration's name and returns the table of an exchange to be created.
+func (s *State) checkExchange(d *ExchangeDecl, permit Permit) (*Exchange, routing.Table, error) {
+	v, err := s.vhost(d.VHost)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := routing.New(d.Type, nil); err != nil {
+		return nil, nil, Refuse(PreconditionFailed, "%s", err)
+	}
+	d.Name = CleanName(d.Name)
+	if err := checkNotDefault(d.Name); err != nil {
+		return nil, nil, err
+	}
+	r := exchangeResource(d.VHost, d.Name)
+	if err := permit.check(Configure, r); err != nil {
+		return nil, nil, err
+	}
+	if x, ok := v.exchanges[d.Name]; ok {
+		if err := x.checkEquivalent(d); err != nil {
+			return nil, nil, err
+		}
+		return x, nil, nil
+	}
+	if err := checkReserved("exchange", string(d.Name)); err != nil {
+		return nil, nil, err
+	}
+	if err := v.checkName(r); err != nil {
+		return nil, nil, err
+	}
+	if err := checkReferredExchange(d.Arguments, alternateExchange, r, permit); err != nil {
+		return nil, nil, err
+	}
+	table, err := routing.New(d.Type, d.Arguments)
+	if err != nil {
+		return nil, nil, Refuse(PreconditionFailed, "%s", err)
+	}
+	return nil, table, nil
+}
+
+// checkReferredExchange checks an argument that names another exchange: its type, read on the declared resource and
+// write on the exchange it names (BR-5.8, DL-3.3).
+func checkReferredExchange(args amqp091.Table, arg string, r Resource, permit Permit) error {
+	value, ok := args.Get(arg)
+	if !ok {
+		return nil
+	}
+	name, ok := value.(string)
+	if !ok {
+		return Refuse(PreconditionFailed, "invalid type '%s' for arg '%s' in %s", amqp091.TypeName(value), arg, r)
+	}
+	if reason := notAName(name); reason != "" {
+		return invalidArg(arg, r, reason)
+	}
+	if err := permit.check(Read, r); err != nil {
+		return err
+	}
+	return permit.check(Write, exchangeResource(r.VHost, message.ExchangeName(name)))
+}
+
+// checkEquivalent compares a declaration with the exchange there is (BR-5.7).
+func (x *Exchange) checkEquivalent(d *ExchangeDecl) error {
+	r := x.Resource()
+	return firstDifference(
+		checkSame("type", r, x.Type, d.Type),
+		checkSame("durable", r, x.Durable, d.Durable),
+		checkSame("auto_delete", r, x.AutoDelete, d.AutoDelete),
+		checkSame("internal", r, x.Internal, d.Internal),
+		checkSameArguments([]string{alternateExchange}, r, x.Arguments, d.Arguments),
+	)
+}
+
+// PassiveExchange finds an exchange; type and arguments do not matter (BR-5.6). As the client may name the default
+// exchange, it is refused here too (BR-5.3).
+func (s *State) PassiveExchange(vhost message.VHost, name message.ExchangeName) (*Exchange, error) {
+	v, err := s.vhost(vhost)
+	if err != nil {
+		return nil, err
+	}
+	name = CleanName(name)
+	if err := checkNotDefault(name); err != nil {
+		return nil, err
+	}
+	x, ok := v.exchanges[name]
+	if !ok {
+		return nil, NoExchange(vhost, name)
+	}
+	return x, nil
+}
+
+// Removed is what a deletion took away, each list in the order it went.
+type Removed struct {
+	Queue     *Queue      // nil if no queue was deleted
+	Exchanges []*Exchange // the deleted one and those auto-deleted
+	Bindings  []*Binding
+}
+
+// DeleteExchange deletes an exchange with its bindings in both directions, and what is auto-deleted by that (BR-5.9,
+// BR-5.10). A missing exchange is no error.
+func (s *State) DeleteExchange(vhost message.VHost, name message.ExchangeName, ifUnused bool, permit Permit) (Removed, error) {
+	v, err := s.vhost(vhost)
+	if err != nil {
+		return Removed{}, err
+	}
+	name = CleanName(name)
+	if err := checkNotDefault(name); err != nil {
+		return Removed{}, err
+	}
+	r := exchangeResource(vhost, name)
+	if strings.HasPrefix(string(name), reservedPrefix) {
+		return Removed{}, Refuse(AccessRefused, "deletion of system %s not allowed", r)
+	}
+	if err := permit.check(Configure, r); err != nil {
+		return Removed{}, err
+	}
+	x, ok := v.exchanges[name]
+	if !ok {
+		return Removed{}, nil
+	}
+	if ifUnused && len(x.out.list) > 0 {
+		return Removed{}, Refuse(PreconditionFailed, "%s in use", r)
+	}
+	var removed Removed
+	s.deleteExchange(v, x, &removed)
+	s.revision++
+	return removed, nil
+}
+
+func (s *State) deleteExchange(v *VHost, x *Exchange, removed *Removed) {
+	s.dropIncoming(v, s.takeOut(v, x, removed), removed)
+}
+
+// nowhere is the table of exchanges that are gone, which a message may still be at.
+var nowhere = func() routing.Table { t, _ := routing.New(routing.Fanout, nil); return t }()
+
+// makeRoom is for as many bindings as are about to go.
+func (s *State) makeRoom(n int, removed *Removed) {
+	s.log.Grow(n)
+	removed.Bindings = slices.Grow(removed.Bindings, n)
+}
+
+// takeOut takes an exchange out with the bindings from it, and returns those to it, which are to be dropped. It comes
+// before them, so that a cycle of auto-delete exchanges ends.
+func (s *State) takeOut(v *VHost, x *Exchange, removed *Removed) []*Binding {
+	delete(v.exchanges, x.Name)
+	if x.Durable && !x.Predeclared {
+		s.log.Delete(exchangeKey(x.VHost, x.Name))
+	}
+	removed.Exchanges = append(removed.Exchanges, x)
+	x.table = nowhere // as a whole, and not one binding by one
+	out := x.out.takeAll()
+	s.makeRoom(len(out)+len(x.in.list), removed)
+	for _, b := range out {
+		s.dropBinding(b, removed)
+	}
+	return x.in.takeAll()
+}
+
+// dropIncoming removes the bindings to something that is going, and with each the auto-delete source left without any
+// and what goes with that, before the next. These are kept in a list and not on the stack, which would grow with the
+// longest chain of exchanges that clients make.
+func (s *State) dropIncoming(v *VHost, in []*Binding, removed *Removed) {
+	slices.Reverse(in) // the next is the last
+	for len(in) > 0 {
+		b := in[len(in)-1]
+		in = in[:len(in)-1]
+		s.dropBinding(b, removed)
+		if b.Source.leftUnused(v) {
+			more := s.takeOut(v, b.Source, removed)
+			slices.Reverse(more)
+			in = append(in, more...)
+		}
+	}
+}
+
+// leftUnused says of an exchange that has just lost a binding from it whether that auto-deletes it (BR-5.10).
+func (x *Exchange) leftUnused(v *VHost) bool {
+	return x.AutoDelete && len(x.out.list) == 0 && v.exchanges[x.Name] == x
+}
+
+// BindingsFrom lists the bindings whose source is the exchange in no order: see SortBindings.
+func (x *Exchange) BindingsFrom() []*Binding { return slices.Clone(x.out.list) }
+
+// BindingsFromCount is how many they are.
+func (x *Exchange) BindingsFromCount() int { return len(x.out.list) }
+
+// EachBindingFrom calls f for each of them in no order, which takes the lock for less long.
+func (x *Exchange) EachBindingFrom(f func(*Binding)) {
+	for _, b := range x.out.list {
+		f(b)
+	}
+}
+
+// BindingsTo lists the bindings whose destination is the exchange in no order: see SortBindings.
+func (x *Exchange) BindingsTo() []*Binding { return slices.Clone(x.in.list) }
+
+// SortBindings puts bindings of one virtual host in order, by source, destination and key, which needs no lock.
+func SortBindings(list []*Binding) []*Binding {
+	slices.SortFunc(list, func(a, b *Binding) int { return a.id.compare(b.id) })
+	return list
+}

@@ -1,0 +1,376 @@
+package topology
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/mutation"
+	"bartleby.mq/internal/core/routing"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// Load rebuilds a State from the pairs that its changes left in the store, in any order. Pairs of other packages are
+// skipped. An error names the key that cannot be read; records are written in whole batches, so this is damage or a
+// newer version's data, not an interrupted write. What changes of a record that earlier versions have written wrong is among
+// the changes of the State.
+func Load(o Options, pairs iter.Seq2[[]byte, []byte]) (*State, error) {
+	l := loader{state: New(o)}
+	return l.load(pairs)
+}
+
+// LoadTorn is Load where records have been lost: a virtual host that others name and that is not there is made
+// anew, and what else refers to a lost one is left out; it says so of each. The changes that it makes are to be stored.
+func LoadTorn(o Options, pairs iter.Seq2[[]byte, []byte]) (s *State, lost []string, err error) {
+	l := loader{state: New(o), torn: true}
+	s, err = l.load(pairs)
+	return s, l.lost, err
+}
+
+func (l *loader) load(pairs iter.Seq2[[]byte, []byte]) (*State, error) {
+	for key, value := range pairs {
+		kind := string(key)
+		if !strings.HasPrefix(kind, KeyPrefix) {
+			continue
+		}
+		if i := strings.IndexByte(kind[len(KeyPrefix):], '/'); i >= 0 {
+			kind = kind[:len(KeyPrefix)+i]
+		}
+		if err := l.read(kind, string(key), value); err != nil {
+			return nil, fmt.Errorf("topology: record %q: %w", key, err)
+		}
+	}
+	if l.torn {
+		l.makeVHosts()
+	}
+	return l.build()
+}
+
+// loader collects records first, for they refer to each other in another order than that of their keys.
+type loader struct {
+	state       *State
+	torn        bool     // records have been lost
+	lost        []string // and this is what was done about it
+	vhosts      []vhostRecord
+	exchanges   []exchangeRecord
+	queues      []queueRecord
+	bindings    []bindingRecord
+	bindingKeys []string // of each
+	policies    []policyRecord
+	operator    []policyRecord
+	parameters  []parameterRecord
+	leaving     map[string]bool // the keys of what was deleted, and may have left bindings behind
+}
+
+func (l *loader) read(kind, key string, value []byte) error {
+	parts, _ := mutation.Parts(kind, key)
+	switch kind {
+	case vhostKind:
+		return readInto(&l.vhosts, parts, value)
+	case exchangeKind:
+		return readInto(&l.exchanges, parts, value)
+	case queueKind:
+		return readInto(&l.queues, parts, value)
+	case bindingKind:
+		l.bindingKeys = append(l.bindingKeys, key)
+		return readInto(&l.bindings, parts, value)
+	case leavingKind:
+		var list []leavingRecord
+		if err := readInto(&list, nil, value); err != nil {
+			return err
+		}
+		if l.leaving == nil {
+			l.leaving = map[string]bool{}
+		}
+		for _, end := range list[0].Keys {
+			l.leaving[end] = true
+		}
+		l.state.log.Delete(key)
+		return nil
+	case policyKind:
+		return readInto(&l.policies, parts, value)
+	case operatorPolicyKind:
+		return readInto(&l.operator, parts, value)
+	case parameterKind:
+		return readInto(&l.parameters, parts, value)
+	case globalParameterKind:
+		var list []parameterRecord
+		if err := readInto(&list, parts, value); err != nil {
+			return err
+		}
+		l.state.parameters[list[0].Name] = list[0].Value
+		return nil
+	case counterKey:
+		var list []counterRecord
+		if err := readInto(&list, nil, value); err != nil {
+			return err
+		}
+		l.state.incarnation, l.state.reserved, l.state.numbered = list[0].Reserved, list[0].Reserved, list[0].Reserved
+		return nil
+	}
+	return fmt.Errorf("unknown kind")
+}
+
+// record is a record that knows what of it stands in its key.
+type record[R any] interface {
+	*R
+	// rename takes the names from the parts of the key. JSON has no form for a name that is not UTF-8, which earlier
+	// versions have let in: in the record, other characters stand in its place, and what is called otherwise than its
+	// key could not be deleted.
+	rename(parts []string)
+}
+
+// readInto appends the record that value holds, under a key of the parts.
+func readInto[R any, P record[R]](list *[]R, parts []string, value []byte) error {
+	var version struct {
+		Version int `json:"v"`
+	}
+	if err := json.Unmarshal(value, &version); err != nil {
+		return err
+	}
+	if version.Version != recordVersion {
+		return fmt.Errorf("version %d, this program reads version %d", version.Version, recordVersion)
+	}
+	var r R
+	if err := json.Unmarshal(value, &r); err != nil {
+		return err
+	}
+	P(&r).rename(parts)
+	*list = append(*list, r)
+	return nil
+}
+
+func (r *vhostRecord) rename(parts []string) {
+	if len(parts) == 1 {
+		r.Name = message.VHost(parts[0])
+	}
+}
+
+func (r *exchangeRecord) rename(parts []string) {
+	if len(parts) == 2 {
+		r.VHost, r.Name = message.VHost(parts[0]), message.ExchangeName(parts[1])
+	}
+}
+
+func (r *queueRecord) rename(parts []string) {
+	if len(parts) == 2 {
+		r.VHost, r.Name = message.VHost(parts[0]), message.QueueName(parts[1])
+	}
+}
+
+// rename leaves the binding key as it is: it came as text.
+func (r *bindingRecord) rename(parts []string) {
+	if len(parts) == 5 {
+		r.VHost, r.Source, r.Destination = message.VHost(parts[0]), message.ExchangeName(parts[1]), parts[3]
+	}
+}
+
+func (r *policyRecord) rename(parts []string) {
+	if len(parts) == 2 {
+		r.VHost, r.Name = message.VHost(parts[0]), parts[1]
+	}
+}
+
+func (r *parameterRecord) rename(parts []string) {
+	switch len(parts) {
+	case 1: // a global one
+		r.Name = parts[0]
+	case 3:
+		r.VHost, r.Component, r.Name = message.VHost(parts[0]), parts[1], parts[2]
+	}
+}
+
+func (*counterRecord) rename([]string) {}
+
+func (*leavingRecord) rename([]string) {}
+
+// build makes the objects, those first to which others refer. Policies stand before queues and exchanges, which then
+// get theirs as they are added.
+func (l *loader) build() (*State, error) {
+	s := l.state
+	for _, r := range l.vhosts {
+		v := s.addVHost(r.Name)
+		v.Metadata = r.Meta
+		v.before = r.Before
+		s.incarnation = max(s.incarnation, r.Before) // the counter may be lost: Reserved says what is known of it
+		for limit, n := range r.Limits {
+			v.limits[limit] = n
+		}
+	}
+	for _, r := range l.parameters {
+		v, err := s.vhost(r.VHost)
+		if err != nil {
+			return nil, fmt.Errorf("topology: parameter %q: %w", r.Name, err)
+		}
+		v.parameters[parameterName{r.Component, r.Name}] = Parameter{v.Name, r.Component, r.Name, r.Value, r.By, r.Orphaned}
+	}
+	for _, r := range l.policies {
+		if err := l.addPolicy(r, false); err != nil {
+			return nil, fmt.Errorf("topology: policy %q: %w", r.Name, err)
+		}
+	}
+	for _, r := range l.operator {
+		if err := l.addPolicy(r, true); err != nil {
+			return nil, fmt.Errorf("topology: operator policy %q: %w", r.Name, err)
+		}
+	}
+	for _, r := range l.exchanges {
+		if err := l.addExchange(r); err != nil {
+			return nil, fmt.Errorf("topology: exchange %q: %w", r.Name, err)
+		}
+	}
+	for _, r := range l.queues {
+		s.incarnation = max(s.incarnation, r.Incarnation)
+		if err := l.addQueue(r); err != nil {
+			return nil, fmt.Errorf("topology: queue %q: %w", r.Name, err)
+		}
+	}
+	for i, r := range l.bindings {
+		if l.leftBehind(&r) {
+			s.log.Delete(l.bindingKeys[i])
+			continue
+		}
+		switch err := l.addBinding(r, l.bindingKeys[i]); {
+		case err != nil && l.torn:
+			l.lost = append(l.lost, fmt.Sprintf("the binding from %q to %q in virtual host %q is dropped: %v", r.Source, r.Destination, r.VHost, err))
+			s.log.Delete(l.bindingKeys[i])
+		case err != nil:
+			return nil, fmt.Errorf("topology: binding from %q to %q: %w", r.Source, r.Destination, err)
+		}
+	}
+	for _, v := range s.vhosts {
+		for _, x := range v.exchanges { // the predeclared ones
+			x.goBy(v.rules().ofExchange(x))
+		}
+	}
+	return s, nil
+}
+
+// makeVHosts makes those anew that others name.
+func (l *loader) makeVHosts() {
+	var named []message.VHost
+	for _, r := range l.parameters {
+		named = append(named, r.VHost)
+	}
+	for _, r := range slices.Concat(l.policies, l.operator) {
+		named = append(named, r.VHost)
+	}
+	for _, r := range l.exchanges {
+		named = append(named, r.VHost)
+	}
+	for _, r := range l.queues {
+		named = append(named, r.VHost)
+	}
+	for _, name := range named {
+		if slices.ContainsFunc(l.vhosts, func(r vhostRecord) bool { return r.Name == name }) {
+			continue
+		}
+		l.vhosts = append(l.vhosts, vhostRecord{Version: recordVersion, Name: name, Meta: Metadata{Description: "made anew by a repair"}})
+		l.state.log.Put(vhostKey(name), l.vhosts[len(l.vhosts)-1])
+		l.lost = append(l.lost, fmt.Sprintf("virtual host %q is made anew, without its limits, tags and profile", name))
+	}
+}
+
+func (l *loader) addPolicy(r policyRecord, operator bool) error {
+	v, err := l.state.vhost(r.VHost)
+	if err != nil {
+		return err
+	}
+	pattern, err := regexp.Compile(r.Pattern)
+	if err != nil {
+		return err
+	}
+	v.policySet(operator).put(&Policy{
+		VHost: r.VHost, Name: r.Name, Pattern: r.Pattern, ApplyTo: r.ApplyTo, Priority: r.Priority,
+		Definition: r.Definition, Operator: operator, pattern: pattern, seq: r.Seq,
+	})
+	l.state.policySeq = max(l.state.policySeq, r.Seq)
+	return nil
+}
+
+func (l *loader) addExchange(r exchangeRecord) error {
+	v, err := l.state.vhost(r.VHost)
+	if err != nil {
+		return err
+	}
+	args := amqp091.Table(r.Arguments)
+	table, err := routing.New(r.Type, args)
+	if err != nil {
+		return err
+	}
+	l.state.addExchange(v, newExchange(ExchangeDecl{
+		VHost: r.VHost, Name: r.Name, Type: r.Type, Durable: true, AutoDelete: r.AutoDelete, Internal: r.Internal, Arguments: args, User: r.User,
+	}, table))
+	return nil
+}
+
+func (l *loader) addQueue(r queueRecord) error {
+	v, err := l.state.vhost(r.VHost)
+	if err != nil {
+		return err
+	}
+	q := &Queue{
+		VHost: r.VHost, Name: r.Name, Durable: true, AutoDelete: r.AutoDelete, Arguments: amqp091.Table(r.Arguments),
+		Incarnation: r.Incarnation, Strict: r.Strict, AtLeastOnce: r.AtLeastOnce, Group: r.Group, Priorities: r.Priorities,
+	}
+	if _, err := queueTypeOf(q.Arguments, q.Resource()); err != nil {
+		return err
+	}
+	l.state.addQueue(v, q)
+	return nil
+}
+
+// addBinding adds the binding of the record under a key. Earlier versions have let in arguments whose names were not UTF-8,
+// for which JSON has no form: such a binding has other names now, and by them another key. It is moved there, for under
+// the old one nobody could delete it; it is dropped where there is one like it already, or where it was left behind by its
+// ends.
+func (l *loader) addBinding(r bindingRecord, key string) error {
+	s := l.state
+	v, err := s.vhost(r.VHost)
+	if err != nil {
+		return err
+	}
+	d := BindingDecl{
+		VHost: r.VHost, Source: r.Source, DestinationKind: QueueResource, Destination: r.Destination, Key: r.Key,
+		Arguments: amqp091.Table(r.Arguments),
+	}
+	var missing error
+	var x *Exchange
+	var q *Queue
+	if r.ToExchange {
+		d.DestinationKind = ExchangeResource
+		if x = v.exchanges[message.ExchangeName(r.Destination)]; x == nil {
+			missing = NoExchange(r.VHost, message.ExchangeName(r.Destination))
+		}
+	} else if q = v.queues[message.QueueName(r.Destination)]; q == nil {
+		missing = NoQueue(r.VHost, message.QueueName(r.Destination))
+	}
+	source := v.exchanges[r.Source]
+	if source == nil {
+		missing = NoExchange(r.VHost, r.Source)
+	}
+	b := newBinding(&d, source, x, q)
+	moved := b.StoreKey() != key
+	if moved {
+		s.log.Delete(key)
+	}
+	switch {
+	case missing != nil && !moved:
+		return missing
+	case missing != nil || source.out.byID[b.id] != nil:
+		return nil
+	}
+	b.link(v)
+	if moved {
+		encoded, err := appendFields(nil, b.Arguments)
+		if err != nil {
+			return err
+		}
+		s.logBinding(b, encoded)
+	}
+	return nil
+}

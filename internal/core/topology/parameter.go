@@ -1,0 +1,153 @@
+package topology
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+type parameterName struct{ component, name string }
+
+// Parameter is a run-time parameter of a virtual host; the broker only keeps it for tools that ask. Policies,
+// operator policies and limits of virtual hosts have their own methods.
+type Parameter struct {
+	VHost     message.VHost
+	Component string
+	Name      string
+	Value     json.RawMessage
+	By        string // the user who has set it, "" for whoever runs the node
+	Orphaned  bool   // whose account is gone: if there is one of its name it is somebody else's
+}
+
+// GlobalParameter is a run-time parameter of the whole broker.
+type GlobalParameter struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// PutParameter sets a parameter, replacing one there was.
+func (s *State) PutParameter(p Parameter) (created bool, err error) {
+	v, err := s.vhost(p.VHost)
+	if err != nil {
+		return false, err
+	}
+	if err := cmp.Or(checkNamed("component", p.Component), checkNamed("parameter name", p.Name), checkNamed("user", p.By)); err != nil {
+		return false, err
+	}
+	if err := checkValue(p.Value); err != nil {
+		return false, err
+	}
+	name := parameterName{p.Component, p.Name}
+	_, existed := v.parameters[name]
+	p.Value = slices.Clone(p.Value)
+	v.parameters[name] = p
+	s.revision++
+	s.logParameter(p)
+	return !existed, nil
+}
+
+// How many parameters Orphan marks at once, and about how many bytes of their values.
+const (
+	orphansAtOnce     = 1000
+	orphanBytesAtOnce = 1 << 20
+)
+
+// Orphan notes that a user who is made next has set none of the parameters that one of its name has set before. Where there are
+// very many it notes so of some, and there may be more: it is to be called again before the user is made, and others let
+// in between. While there is no such user the note changes nothing.
+func (s *State) Orphan(user string) (more bool) {
+	marked, size := 0, 0
+	for _, v := range s.vhosts {
+		for name, p := range v.parameters { // in no order: there may be very many, and mostly none is meant
+			if p.By != user || p.Orphaned {
+				continue
+			}
+			if marked == orphansAtOnce || size >= orphanBytesAtOnce {
+				return true
+			}
+			marked, size = marked+1, size+len(p.Value)
+			p.Orphaned = true
+			v.parameters[name] = p
+			s.revision++
+			s.logParameter(p)
+		}
+	}
+	return false
+}
+
+// checkValue refuses a value that is not JSON, or too deep or too large to be kept.
+func checkValue(value json.RawMessage) error {
+	switch {
+	case !json.Valid(value):
+		return validationFailed("value is not JSON")
+	case depth(value) > amqp091.MaxDepth:
+		return validationFailed(fmt.Sprintf("value is nested more than %d deep", amqp091.MaxDepth))
+	case len(value) > maxTable:
+		return validationFailed(fmt.Sprintf("value of %d bytes, %d at most", len(value), maxTable))
+	}
+	return nil
+}
+
+// DeleteParameter removes a parameter and says whether there was one.
+func (s *State) DeleteParameter(vhost message.VHost, component, name string) (bool, error) {
+	v, err := s.vhost(vhost)
+	if err != nil {
+		return false, err
+	}
+	if _, ok := v.parameters[parameterName{component, name}]; !ok {
+		return false, nil
+	}
+	delete(v.parameters, parameterName{component, name})
+	s.revision++
+	s.log.Delete(parameterKey(vhost, component, name))
+	return true, nil
+}
+
+// Parameters lists the parameters of a component, or of all for "", by component and name.
+func (v *VHost) Parameters(component string) []Parameter { return v.RuleSet().Parameters(component) }
+
+// Parameter finds one parameter.
+func (v *VHost) Parameter(component, name string) (Parameter, bool) {
+	p, ok := v.parameters[parameterName{component, name}]
+	return p, ok
+}
+
+// PutGlobalParameter sets a parameter, replacing one there was.
+func (s *State) PutGlobalParameter(p GlobalParameter) (created bool, err error) {
+	if err := checkNamed("global parameter name", p.Name); err != nil {
+		return false, err
+	}
+	if err := checkValue(p.Value); err != nil {
+		return false, err
+	}
+	_, existed := s.parameters[p.Name]
+	s.parameters[p.Name] = slices.Clone(p.Value)
+	s.revision++
+	s.log.Put(globalParameterKey(p.Name), parameterRecord{Version: recordVersion, Name: p.Name, Value: p.Value})
+	return !existed, nil
+}
+
+// DeleteGlobalParameter removes a parameter and says whether there was one.
+func (s *State) DeleteGlobalParameter(name string) bool {
+	if _, ok := s.parameters[name]; !ok {
+		return false
+	}
+	delete(s.parameters, name)
+	s.revision++
+	s.log.Delete(globalParameterKey(name))
+	return true
+}
+
+// GlobalParameters lists the global parameters by name.
+func (s *State) GlobalParameters() []GlobalParameter {
+	var list []GlobalParameter
+	for _, name := range slices.Sorted(maps.Keys(s.parameters)) {
+		list = append(list, GlobalParameter{name, s.parameters[name]})
+	}
+	return list
+}

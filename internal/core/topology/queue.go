@@ -1,0 +1,412 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/wire/amqp091"
+	"bartleby.mq/internal/wire/erlterm"
+)
+
+// QueueDecl is what a client says about the queue it declares.
+type QueueDecl struct {
+	VHost message.VHost
+	// Name is the client's, or for a server-named queue the one the broker made up.
+	Name        message.QueueName
+	ServerNamed bool
+	Durable     bool
+	Exclusive   bool
+	AutoDelete  bool
+	// Owner is the connection that declares: it alone may use an exclusive queue.
+	Owner     string
+	Arguments amqp091.Table
+
+	encoded encodedArguments // see EncodeArguments
+}
+
+func (d *QueueDecl) resource() Resource { return queueResource(d.VHost, d.Name) }
+
+// Queue is a declared queue. Its fields are the State's to change, but for Runtime.
+type Queue struct {
+	VHost      message.VHost
+	Name       message.QueueName
+	Type       QueueType
+	Durable    bool
+	Exclusive  bool
+	AutoDelete bool
+	Owner      string // the connection of an exclusive queue, else ""
+	Arguments  amqp091.Table
+	// Incarnation tells this queue from all others there were under its name; it is never used again.
+	Incarnation uint64
+	// Group is the group of replicas a quorum queue lives in, 0 for other types; see State.Place.
+	Group uint64
+	// Strict queues follow RabbitMQ without Bartleby's extensions; fixed at creation.
+	Strict bool
+	// AtLeastOnce allows a classic queue the at-least-once strategy (DL-21.5); fixed at creation.
+	AtLeastOnce bool
+	// Profile is that of the virtual host.
+	Profile deadletter.Profile
+	// Priorities says whether a queue of ApsaraMQ's profile has any (DL-22.14); fixed at creation.
+	Priorities bool
+	// Policy and OperatorPolicy are those in force, or nil.
+	Policy, OperatorPolicy *Policy
+	// Effective is what arguments and policies come to. It is replaced, never changed: once read under the lock it may be used after it.
+	Effective *Settings
+	// Runtime belongs to the broker.
+	Runtime any
+
+	in bindings
+	// unstored: it was declared, and the store does not have it yet. Its name is taken, and nothing leads to it.
+	unstored bool
+	// encoded is what is stored of the arguments, until it is: see Place.
+	encoded encodedArguments
+}
+
+// Unstored says whether the queue is not in force yet, see State.Stored.
+func (q *Queue) Unstored() bool { return q.unstored }
+
+// Resource names the queue for permissions and texts.
+func (q *Queue) Resource() Resource { return queueResource(q.VHost, q.Name) }
+
+func (q *Queue) dialect() dialect {
+	return dialect{strict: q.Strict, classicAtLeastOnce: q.AtLeastOnce}
+}
+
+// Bindings lists the bindings to the queue, with the implicit one of the default exchange, in no order: see SortBindings.
+func (q *Queue) Bindings() []*Binding {
+	return append([]*Binding{implicitBinding(q)}, q.in.list...)
+}
+
+// Queue finds a queue.
+func (v *VHost) Queue(name message.QueueName) (*Queue, bool) {
+	q, ok := v.queues[name]
+	return q, ok
+}
+
+// Queues lists the queues by name.
+func (v *VHost) Queues() []*Queue { return sortedValues(v.queues) }
+
+// EachQueue calls f for each queue in no order, which takes the lock for less long.
+func (v *VHost) EachQueue(f func(*Queue)) {
+	for _, q := range v.queues {
+		f(q)
+	}
+}
+
+// QueueCount is how many queues there are.
+func (v *VHost) QueueCount() int { return len(v.queues) }
+
+// NoQueue is the refusal for a queue that is missing (BR-7.10).
+func NoQueue(vhost message.VHost, name message.QueueName) error {
+	r := queueResource(vhost, name)
+	return &Error{Kind: NotFound, Resource: r, Text: "no " + r.String()}
+}
+
+// CheckAccess refuses an exclusive queue to connections other than its own (BR-7.5).
+func (q *Queue) CheckAccess(connection string) error {
+	if !q.Exclusive || q.Owner == connection {
+		return nil
+	}
+	return q.locked()
+}
+
+func (q *Queue) locked() error {
+	r := q.Resource()
+	return &Error{Kind: ResourceLocked, Resource: r, Text: fmt.Sprintf("cannot obtain exclusive access to locked %s. It could be originally "+
+		"declared on another connection or the exclusive property value does not match that of the original declaration.", r)}
+}
+
+// CheckServerNamed refuses an empty name for the types that need one (BR-7.2). The edge calls it before a name is made up.
+func (s *State) CheckServerNamed(args amqp091.Table) error {
+	v, _ := args.Get("x-queue-type")
+	if t, _ := v.(string); t == string(Quorum) || t == string(Stream) {
+		return Refuse(PreconditionFailed, "Cannot declare a server-named queue for type %s", QueueType(t).module())
+	}
+	return nil
+}
+
+// CheckQueue makes all checks of a declaration in the order of DL-3.3 and stops at the first failure. It returns the
+// queue there is, or nil if the declaration would create one. It only reads.
+func (s *State) CheckQueue(d QueueDecl, permit Permit) (*Queue, error) {
+	return s.checkQueue(&d, permit)
+}
+
+// DeclareQueue checks like CheckQueue and creates the queue if it is missing, or is ErrLeaving while bindings of one of its
+// name are stored yet.
+func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool, err error) {
+	if err := d.EncodeArguments(); err != nil {
+		return nil, false, err
+	}
+	q, err = s.checkQueue(&d, permit)
+	if q != nil || err != nil {
+		return q, false, err
+	}
+	if err := s.mayMake(func() string { return queueKey(d.VHost, d.Name) }); err != nil {
+		return nil, false, err
+	}
+	v := s.vhosts[d.VHost]
+	q = s.newQueue(v, &d)
+	q.Incarnation = s.nextIncarnation()
+	s.addQueue(v, q)
+	s.revision++
+	if q.Durable {
+		s.made = append(s.made, q)
+		s.logQueue(q)
+	}
+	if q.Type != Quorum {
+		q.encoded = nil // its place is nobody's to say
+	}
+	return q, true, nil
+}
+
+// PlannedQuorumQueue is the quorum queue that a declaration would create, with its settings, or nil if it would create
+// none. It is nobody's: it only reads.
+func (s *State) PlannedQuorumQueue(d QueueDecl) *Queue {
+	if q, err := s.checkQueue(&d, nil); q != nil || err != nil {
+		return nil
+	}
+	if t, _ := d.Arguments.Get("x-queue-type"); t != string(Quorum) {
+		return nil // and no policy is looked at
+	}
+	v := s.vhosts[d.VHost]
+	q := s.newQueue(v, &d)
+	v.governs(q)
+	return q
+}
+
+// newQueue is what a declaration asks for that was checked, without a number.
+func (s *State) newQueue(v *VHost, d *QueueDecl) *Queue {
+	q := &Queue{
+		VHost: d.VHost, Name: d.Name, Durable: d.Durable, Exclusive: d.Exclusive, AutoDelete: d.AutoDelete,
+		Arguments:   slices.Clone(d.Arguments),
+		Strict:      s.options.Strict,
+		AtLeastOnce: s.options.ClassicAtLeastOnce,
+		Priorities:  s.options.ApsaraPriorities && v.Profile() == deadletter.ApsaraMQ,
+		encoded:     d.encoded,
+	}
+	if d.Exclusive {
+		q.Owner = d.Owner
+	}
+	return q
+}
+
+// Place says in which group of replicas a queue lives that was just created. It is called once.
+func (s *State) Place(q *Queue, group uint64) {
+	q.Group = group
+	if q.Durable {
+		s.logQueue(q)
+	}
+	q.encoded = nil
+}
+
+func (s *State) addQueue(v *VHost, q *Queue) {
+	q.in = newBindings(atDestination)
+	v.queues[q.Name] = q
+	v.governs(q)
+}
+
+// governs gives a queue its type, its profile and the policies in force.
+func (v *VHost) governs(q *Queue) {
+	t, _ := q.Arguments.Get("x-queue-type")
+	name, _ := t.(string)
+	q.Type, q.Profile = QueueType(name), v.Profile()
+	q.goBy(v.rules().ofQueue(q))
+}
+
+// checkQueue also brings the declaration into the form that is compared and stored: the name cleaned, exclusive queues
+// not durable (BR-7.5), x-queue-type always there (BR-7.3).
+func (s *State) checkQueue(d *QueueDecl, permit Permit) (*Queue, error) {
+	v, err := s.vhost(d.VHost)
+	if err != nil {
+		return nil, err
+	}
+	d.Name = CleanName(d.Name)
+	q, exists := v.queues[d.Name]
+	if !exists && !d.ServerNamed {
+		if err := checkReserved("queue", string(d.Name)); err != nil {
+			return nil, err
+		}
+	}
+	r := d.resource()
+	if err := permit.check(Configure, r); err != nil {
+		return nil, err
+	}
+	declaredDurable := d.Durable
+	d.Durable = d.Durable && !d.Exclusive
+	if d.Arguments, err = s.withQueueType(v, d); err != nil {
+		return nil, err
+	}
+	if exists {
+		if err := q.checkEquivalent(d); err != nil {
+			return nil, err
+		}
+		return q, nil
+	}
+	if err := v.checkName(r); err != nil {
+		return nil, err
+	}
+	if err := v.checkQueueLimit(d.Name); err != nil {
+		return nil, err
+	}
+	if err := checkReferredExchange(d.Arguments, "x-dead-letter-exchange", r, permit); err != nil {
+		return nil, err
+	}
+	t, err := queueTypeOf(d.Arguments, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.dialect().checkArguments(t, d.Arguments, r); err != nil {
+		return nil, err
+	}
+	if err := v.checkProfile(d, s.options.ApsaraPriorities); err != nil {
+		return nil, err
+	}
+	return nil, s.checkTypeAllows(t, d, declaredDurable)
+}
+
+func (s *State) dialect() dialect {
+	return dialect{strict: s.options.Strict, classicAtLeastOnce: s.options.ClassicAtLeastOnce}
+}
+
+// checkTypeAllows checks the flags against the queue type (BR-7.11), and the features that can be switched off (BR-7.7).
+func (s *State) checkTypeAllows(t QueueType, d *QueueDecl, declaredDurable bool) error {
+	r := d.resource()
+	if t != Classic {
+		switch {
+		case d.AutoDelete:
+			return Refuse(PreconditionFailed, "invalid property 'auto-delete' for %s", r)
+		case d.Exclusive:
+			return Refuse(PreconditionFailed, "invalid property 'exclusive-owner' for %s", r)
+		case !declaredDurable:
+			return Refuse(PreconditionFailed, "invalid property 'non-durable' for %s", r)
+		case d.ServerNamed:
+			return s.CheckServerNamed(d.Arguments)
+		}
+	}
+	if t == Stream {
+		return Refuse(NotImplemented, "queue type stream is not implemented")
+	}
+	if s.options.DenyTransientNonExclusive && !d.Durable && !d.Exclusive {
+		return deprecated("transient_nonexcl_queues")
+	}
+	if _, ok := d.Arguments.Get("x-queue-master-locator"); ok && s.options.DenyQueueMasterLocator {
+		return deprecated("queue_master_locator")
+	}
+	return nil
+}
+
+// deprecated is the refusal of a feature that is denied (BR-7.7, BR-7.13).
+func deprecated(feature string) error {
+	return Refuse(Internal, "Feature `%s` is deprecated.\nBy default, this feature is not permitted anymore.\n"+
+		"The feature will be removed from a future major RabbitMQ version, regardless of the configuration.\n"+
+		"To continue using this feature when it is not permitted by default, set the following parameter in your "+
+		"configuration:\n    \"deprecated_features.permit.%s = true\"", feature, feature)
+}
+
+// withQueueType adds x-queue-type where it is missing or empty. A default other than classic counts only for queues it
+// fits (BR-7.3). Arguments that are too large with it are refused.
+func (s *State) withQueueType(v *VHost, d *QueueDecl) (args amqp091.Table, err error) {
+	i := slices.IndexFunc(d.Arguments, func(f amqp091.Field) bool { return f.Key == "x-queue-type" })
+	if i >= 0 && d.Arguments[i].Value != "" {
+		return d.Arguments, nil
+	}
+	t := Classic
+	if d.Durable && !d.Exclusive && !d.AutoDelete && !d.ServerNamed {
+		t = s.DefaultQueueType(v)
+	}
+	args = slices.Clone(d.Arguments)
+	if i >= 0 {
+		args[i].Value = string(t)
+		d.encoded, err = encode(args)
+		return args, err
+	}
+	if len(d.encoded) > 0 {
+		d.encoded = append(slices.Clip(d.encoded), ',')
+	}
+	d.encoded = append(d.encoded, typeField(t)...)
+	return append(args, amqp091.Field{Key: "x-queue-type", Value: string(t)}), nil
+}
+
+// typeField is what is stored of the argument x-queue-type.
+func typeField(t QueueType) []byte { return []byte(`["x-queue-type","S","` + string(t) + `"]`) }
+
+// DefaultQueueType is the type of declarations in the virtual host that name none.
+func (s *State) DefaultQueueType(v *VHost) QueueType {
+	if v.Metadata.DefaultQueueType != "" {
+		return v.Metadata.DefaultQueueType
+	}
+	return s.options.DefaultQueueType
+}
+
+// queueTypeOf reads the argument x-queue-type (BR-7.13). REQUIRES: the argument is there.
+func queueTypeOf(args amqp091.Table, r Resource) (QueueType, error) {
+	v, _ := args.Get("x-queue-type")
+	name, ok := v.(string)
+	if !ok {
+		return "", invalidArg("x-queue-type", r, unacceptableType(v))
+	}
+	if t := QueueType(name); t.known() {
+		return t, nil
+	}
+	return "", invalidArg("x-queue-type", r, erlterm.String(fmt.Sprintf("unsupported queue type '%s'", name)))
+}
+
+// checkEquivalent compares a declaration with the queue there is (BR-7.4). The owner comes first: a client that asks
+// for an exclusive queue and finds a shared one is told that, not that it is durable (BR-7.5).
+func (q *Queue) checkEquivalent(d *QueueDecl) error {
+	if q.Exclusive != d.Exclusive || q.Exclusive && q.Owner != d.Owner {
+		return q.locked()
+	}
+	r := q.Resource()
+	if err := checkSame("durable", r, q.Durable, d.Durable); err != nil {
+		return err
+	}
+	if err := checkSame("auto_delete", r, q.AutoDelete, d.AutoDelete); err != nil {
+		return err
+	}
+	return checkSameArguments(q.dialect().knownArguments(q.Type), r, q.Arguments, d.Arguments)
+}
+
+// PassiveQueue finds a queue that the connection may use (BR-7.15).
+func (s *State) PassiveQueue(vhost message.VHost, name message.QueueName, connection string) (*Queue, error) {
+	v, err := s.vhost(vhost)
+	if err != nil {
+		return nil, err
+	}
+	name = CleanName(name)
+	q, ok := v.queues[name]
+	if !ok {
+		return nil, NoQueue(vhost, name)
+	}
+	if err := q.CheckAccess(connection); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// DeleteQueue deletes a queue with its bindings, and the exchanges auto-deleted by that (BR-6.14, BR-5.10). It checks
+// nothing: permission, exclusiveness and the conditions if-empty and if-unused are known to the broker. A queue that is
+// gone already, or has been replaced by another incarnation, is no error.
+func (s *State) DeleteQueue(q *Queue) Removed {
+	v, ok := s.vhosts[q.VHost]
+	if !ok || v.queues[q.Name] != q {
+		return Removed{}
+	}
+	removed := s.deleteQueue(v, q)
+	s.revision++
+	return removed
+}
+
+func (s *State) deleteQueue(v *VHost, q *Queue) Removed {
+	delete(v.queues, q.Name)
+	if q.Durable {
+		s.log.Delete(queueKey(q.VHost, q.Name))
+	}
+	removed := Removed{Queue: q}
+	in := q.in.takeAll()
+	s.makeRoom(len(in), &removed)
+	s.dropIncoming(v, in, &removed)
+	return removed
+}

@@ -1,0 +1,209 @@
+package topology
+
+import (
+	"math"
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/routing"
+)
+
+// Router finds the queues of messages. It holds only scratch memory: each publisher has its own, and keeps it, so that
+// routing does not allocate. The zero value is ready to use.
+type Router struct {
+	// ByKeys says of the last Route whether its result depends on nothing but the exchange and the keys, so that it holds
+	// for other messages as long as the topology does not change.
+	ByKeys bool
+
+	found         []routing.Destination
+	exchanges     []*Exchange // those reached so far, in order; each is visited once (BR-6.3)
+	asOf          []uint64    // Exchange.bound of each when it was looked at
+	led           []bool      // whether something there matched
+	bound         uint64      // VHost.bound when all of them began to be compared with asOf
+	again         int         // how many were compared since the message came
+	seen          seen[*Queue]
+	seenExchanges seen[*Exchange]
+}
+
+// scanUpTo is how many queues or exchanges are searched for duplicates one by one before a map is used.
+const scanUpTo = 32
+
+// seen tells what is in a list already.
+type seen[T comparable] struct {
+	set      map[T]struct{} // built beyond scanUpTo
+	compared int            // how much was looked at, for tests
+}
+
+// appendNew appends x to the list, which begins at start, unless it is there already.
+func (s *seen[T]) appendNew(list []T, start int, x T) []T {
+	if len(list)-start < scanUpTo {
+		s.compared += len(list) - start
+		if slices.Contains(list[start:], x) {
+			return list
+		}
+		return append(list, x)
+	}
+	if s.set == nil {
+		s.set = make(map[T]struct{}, 4*scanUpTo)
+	}
+	if len(s.set) == 0 {
+		s.compared += len(list) - start
+		for _, other := range list[start:] {
+			s.set[other] = struct{}{}
+		}
+	}
+	s.compared++
+	if _, ok := s.set[x]; ok {
+		return list
+	}
+	s.set[x] = struct{}{}
+	return append(list, x)
+}
+
+// end is the end of a list.
+func (s *seen[T]) end() {
+	if len(s.set) > 0 {
+		clear(s.set)
+	}
+}
+
+// mostRounds is how often, on the average, an exchange is looked at again since something was bound while the message paused.
+const mostRounds = 4
+
+// settled stands in for Exchange.bound of an exchange that is not looked at again.
+const settled = math.MaxUint64
+
+// Route appends to out the queues that a message published to x reaches, each once (BR-6.4), following bindings between
+// exchanges (BR-6.3) and alternate exchanges (BR-6.13). It only reads the topology, and others may change it where the
+// message pauses. What is moved from one binding to another meanwhile is found by the one or the other: where something was
+// bound after an exchange was looked at, it is looked at again.
+func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) []*Queue {
+	start := len(out)
+	r.ByKeys = true
+	r.exchanges, r.asOf, r.led = append(r.exchanges[:0], x), r.asOf[:0], r.led[:0]
+	r.bound, r.again = v.bound, 0
+	for next := 0; next < len(r.exchanges); { // the first whose alternate was not asked for
+		out = r.rounds(v, m, out, start)
+		// Behind all that was looked at again: what was moved within an exchange is no match that is missing.
+		for ; next < len(r.led) && !r.moved(v); next++ {
+			if x := r.exchanges[next]; !r.led[next] && x.Alternate != nil && v.exchanges[x.Name] == x {
+				if alternate, ok := v.exchanges[*x.Alternate]; ok {
+					r.visit(alternate)
+				}
+			}
+			m.Rest(1)
+		}
+	}
+	clear(r.found)
+	clear(r.exchanges)
+	r.seen.end()
+	r.seenExchanges.end()
+	return out
+}
+
+// moved says whether exchanges are to be compared again: something was bound in the virtual host. However much is, however
+// many exchanges there are, it ends.
+func (r *Router) moved(v *VHost) bool {
+	return r.bound != v.bound && r.again < mostRounds*len(r.exchanges)
+}
+
+// rounds looks at the exchanges that are new, and at those that they lead to; then at those that something was bound to
+// since.
+func (r *Router) rounds(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
+	out = r.lookAtNew(v, m, out, start)
+	for r.moved(v) {
+		r.bound = v.bound
+		for i := 0; i < len(r.asOf); i++ {
+			x := r.exchanges[i]
+			r.again++
+			m.Rest(1)
+			if r.asOf[i] != x.bound && r.asOf[i] != settled {
+				r.asOf[i] = x.bound
+				out = r.look(v, i, m, out, start)
+			}
+		}
+		out = r.lookAtNew(v, m, out, start)
+	}
+	return out
+}
+
+// lookAtNew looks at the exchanges that were not looked at yet.
+func (r *Router) lookAtNew(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
+	for i := len(r.asOf); i < len(r.exchanges); i++ {
+		x := r.exchanges[i]
+		r.asOf, r.led = append(r.asOf, x.bound), append(r.led, x.Name == "") // the default one has no alternate
+		out = r.look(v, i, m, out, start)
+	}
+	return out
+}
+
+// look looks at an exchange.
+func (r *Router) look(v *VHost, i int, m *routing.Message, out []*Queue, start int) []*Queue {
+	x := r.exchanges[i]
+	if x.Name == "" {
+		out = r.routeDefault(v, m, out, start)
+		m.Rest(1 + len(m.More))
+		return out
+	}
+	out = r.routeThrough(v, x, m, out, start)
+	if len(r.found) > 0 {
+		if r.led[i] = true; x.chooses() {
+			r.asOf[i] = settled
+		}
+	}
+	m.Rest(1 + len(r.found) + len(m.More))
+	return out
+}
+
+// routeThrough follows the bindings of one exchange that match.
+func (r *Router) routeThrough(v *VHost, x *Exchange, m *routing.Message, out []*Queue, start int) []*Queue {
+	r.ByKeys = r.ByKeys && x.routesByKeys()
+	r.found = x.table.Route(r.found[:0], m)
+	for _, d := range r.found {
+		switch d := d.(type) {
+		case *Queue:
+			out = r.seen.appendNew(out, start, d)
+		case *Exchange:
+			r.visit(d)
+		}
+	}
+	return out
+}
+
+// routeDefault takes each key for a queue's name (BR-5.3). No other exchange can lead to a queue that is not stored yet,
+// for nothing is bound to it.
+func (r *Router) routeDefault(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
+	if q, ok := v.queues[message.QueueName(m.Key)]; ok && !q.unstored {
+		out = r.seen.appendNew(out, start, q)
+	}
+	for _, key := range m.More {
+		if q, ok := v.queues[message.QueueName(key)]; ok && !q.unstored {
+			out = r.seen.appendNew(out, start, q)
+		}
+	}
+	return out
+}
+
+func (r *Router) visit(x *Exchange) {
+	r.exchanges = r.seenExchanges.appendNew(r.exchanges, 0, x)
+}
+
+// chooses says whether the exchange sends a message to one of those bound: looked at again it might choose another.
+func (x *Exchange) chooses() bool {
+	switch x.Type {
+	case routing.ConsistentHash, routing.ModulusHash, routing.LocalRandom, routing.Random:
+		return true
+	}
+	return false
+}
+
+// routesByKeys says whether the exchange looks at nothing of a message but its keys.
+func (x *Exchange) routesByKeys() bool {
+	switch x.Type {
+	case routing.Headers, routing.LocalRandom, routing.Random:
+		return false
+	case routing.ConsistentHash:
+		return len(x.Arguments) == 0 // else it may hash a header or a property
+	}
+	return true
+}

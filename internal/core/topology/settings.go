@@ -1,0 +1,261 @@
+package topology
+
+import (
+	"math"
+	"slices"
+
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// Overflow is what a queue at its length limit does with one message more (DL-1.6).
+type Overflow uint8
+
+// The overflow modes.
+const (
+	DropHead Overflow = iota
+	RejectPublish
+	RejectPublishDLX
+)
+
+// String returns the mode as x-overflow names it.
+func (o Overflow) String() string {
+	return [...]string{"drop-head", "reject-publish", "reject-publish-dlx"}[o]
+}
+
+// Strategy is how hard a quorum queue tries to pass a dead letter on (DL-13.1).
+type Strategy uint8
+
+// The strategies.
+const (
+	AtMostOnce Strategy = iota
+	AtLeastOnce
+)
+
+// String returns the strategy as x-dead-letter-strategy names it.
+func (s Strategy) String() string { return [...]string{"at-most-once", "at-least-once"}[s] }
+
+// RetryType says which returned messages wait before they are delivered again (DL-12.3).
+type RetryType uint8
+
+// The retry types.
+const (
+	RetryDisabled RetryType = iota
+	RetryAll
+	RetryFailed
+	RetryReturned
+)
+
+// String returns the type as x-delayed-retry-type names it.
+func (t RetryType) String() string { return [...]string{"disabled", "all", "failed", "returned"}[t] }
+
+// DelayedRetry is the delay of returned messages (DL-12.2).
+type DelayedRetry struct {
+	Type     RetryType
+	Min, Max int64 // ms; Min is positive and at most Max unless Type is RetryDisabled
+	// Multiplier is the factor from one failure's delay to the next; 0 is RabbitMQ's way, which adds Min each time.
+	Multiplier float64
+	// Jitter is the share of the delay, 0 to 1, that is left to chance.
+	Jitter float64
+}
+
+// DefaultDeliveryLimit is the limit of a quorum queue that sets none (DL-11.1).
+const DefaultDeliveryLimit = 20
+
+// Settings are what a queue's arguments, its policy and its operator policy come to (DL-4.6 to DL-4.8). A nil pointer
+// is a setting not made. Settings never change once they are computed.
+type Settings struct {
+	DeadLetterExchange   *string
+	DeadLetterRoutingKey *string // may be set without an exchange; it then means nothing (DL-4.8)
+	// Strategy is AtLeastOnce only where it is in force (DL-13.1); ConfiguredStrategy is what was asked for.
+	Strategy, ConfiguredStrategy Strategy
+
+	MessageTTL                  *int64 // ms
+	Expires                     *int64 // ms without use
+	MaxLength                   *int64
+	MaxLengthBytes              *int64
+	Overflow                    Overflow
+	DeliveryLimit               *int64 // nil for classic queues; negative is unlimited
+	ConsumerTimeout             *int64 // ms
+	ConsumerDisconnectedTimeout *int64 // ms
+	DelayedRetry                DelayedRetry
+	MaxPriority                 *uint8 // of classic queues
+	SingleActiveConsumer        bool
+}
+
+// effectiveSettings merges the arguments with what the policies come to.
+func effectiveSettings(q *Queue) *Settings {
+	policy := q.EffectiveDefinition()
+	args := q.Arguments
+	s := &Settings{
+		DeadLetterExchange:          first(textArgument(args, "x-dead-letter-exchange"), policy.text("dead-letter-exchange")),
+		DeadLetterRoutingKey:        first(textArgument(args, "x-dead-letter-routing-key"), policy.text("dead-letter-routing-key")),
+		MessageTTL:                  smaller(integerArgument(args, "x-message-ttl"), policy.integer("message-ttl")),
+		Expires:                     smaller(integerArgument(args, "x-expires"), policy.integer("expires")),
+		MaxLength:                   smaller(integerArgument(args, "x-max-length"), policy.integer("max-length")),
+		MaxLengthBytes:              smaller(integerArgument(args, "x-max-length-bytes"), policy.integer("max-length-bytes")),
+		ConsumerTimeout:             smaller(integerArgument(args, "x-consumer-timeout"), policy.integer("consumer-timeout")),
+		ConsumerDisconnectedTimeout: smaller(integerArgument(args, "x-consumer-disconnected-timeout"), policy.integer("consumer-disconnected-timeout")),
+		Overflow:                    effectiveOverflow(q.Type, textArgument(args, "x-overflow"), policy.text("overflow")),
+	}
+	if v, ok := args.Get("x-single-active-consumer"); ok {
+		s.SingleActiveConsumer, _ = v.(bool)
+	}
+	if q.Type == Classic {
+		if n := integerArgument(args, "x-max-priority"); n != nil && *n >= 0 && *n <= math.MaxUint8 {
+			levels := uint8(*n)
+			s.MaxPriority = &levels
+		}
+	} else {
+		s.DeliveryLimit = effectiveDeliveryLimit(integerArgument(args, "x-delivery-limit"), policy.integer("delivery-limit"))
+	}
+	if q.Type == Quorum || !q.Strict {
+		s.DelayedRetry = effectiveDelayedRetry(q, policy)
+	}
+	s.withProfile(q)
+	s.setStrategy(q, first(textArgument(args, "x-dead-letter-strategy"), policy.text("dead-letter-strategy")))
+	return s
+}
+
+// setStrategy: at-least-once needs a quorum queue, a dead letter exchange and reject-publish (DL-13.1).
+func (s *Settings) setStrategy(q *Queue, configured *string) {
+	if configured == nil || *configured != AtLeastOnce.String() || q.Type == Classic && !q.AtLeastOnce {
+		return
+	}
+	s.ConfiguredStrategy = AtLeastOnce
+	if s.DeadLetterExchange != nil && s.Overflow == RejectPublish {
+		s.Strategy = AtLeastOnce
+	}
+}
+
+// effectiveOverflow: on classic queues the argument wins, on quorum queues the policy; a quorum queue takes
+// reject-publish-dlx for drop-head (DL-4.6, DL-3.7).
+func effectiveOverflow(t QueueType, argument, policy *string) Overflow {
+	chosen := first(argument, policy)
+	if t == Quorum {
+		chosen = first(policy, argument)
+	}
+	if chosen == nil {
+		return DropHead
+	}
+	switch *chosen {
+	case "reject-publish":
+		return RejectPublish
+	case "reject-publish-dlx":
+		if t == Classic {
+			return RejectPublishDLX
+		}
+	}
+	return DropHead
+}
+
+func effectiveDeliveryLimit(argument, policy *int64) *int64 {
+	limit := int64(DefaultDeliveryLimit)
+	switch {
+	case argument != nil && policy != nil:
+		limit = mergeDeliveryLimits(*argument, *policy)
+	case argument != nil:
+		limit = *argument
+	case policy != nil:
+		limit = *policy
+	}
+	return &limit
+}
+
+// mergeDeliveryLimits takes the smaller, but a real limit beats a negative one, which is none (DL-4.6).
+func mergeDeliveryLimits(a, b int64) int64 {
+	if a < 0 || b < 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// effectiveDelayedRetry: the policy's type wins, the smaller minimum and maximum do. Without a positive minimum or with
+// an unknown type there is no delay; without a maximum it is the minimum (DL-12.2, DL-4.6).
+func effectiveDelayedRetry(q *Queue, policy Definition) DelayedRetry {
+	var r DelayedRetry
+	if t := first(policy.text("delayed-retry-type"), textArgument(q.Arguments, "x-delayed-retry-type")); t != nil {
+		switch *t {
+		case "all":
+			r.Type = RetryAll
+		case "failed":
+			r.Type = RetryFailed
+		case "returned":
+			r.Type = RetryReturned
+		}
+	}
+	least := smaller(integerArgument(q.Arguments, "x-delayed-retry-min"), policy.integer("delayed-retry-min"))
+	most := smaller(integerArgument(q.Arguments, "x-delayed-retry-max"), policy.integer("delayed-retry-max"))
+	if r.Type == RetryDisabled || least == nil || *least <= 0 {
+		return DelayedRetry{}
+	}
+	r.Min, r.Max = *least, *least
+	if most != nil {
+		r.Max = max(*most, 1)
+	}
+	if !q.Strict {
+		r.Multiplier = numberSetting(q.Arguments, policy, "delayed-retry-multiplier")
+		r.Jitter = numberSetting(q.Arguments, policy, "delayed-retry-jitter")
+	}
+	return r
+}
+
+// IneffectiveArguments lists arguments that were accepted without a check and mean nothing as they are; the broker warns of
+// them (DL-3.6).
+func (q *Queue) IneffectiveArguments() []string {
+	var names []string
+	for _, key := range []string{"x-delivery-limit", "x-delayed-retry-min", "x-delayed-retry-max"} {
+		if _, ok := q.Arguments.Get(key); ok && integerArgument(q.Arguments, key) == nil {
+			names = append(names, key)
+		}
+	}
+	if v, ok := q.Arguments.Get("x-delayed-retry-type"); ok {
+		if t, _ := v.(string); !slices.Contains(retryTypes, t) {
+			names = append(names, "x-delayed-retry-type")
+		}
+	}
+	return names
+}
+
+// numberSetting reads one of Bartleby's own settings: the argument wins.
+func numberSetting(args amqp091.Table, policy Definition, key string) float64 {
+	if v, ok := args.Get("x-" + key); ok {
+		f, _ := number(v)
+		return f
+	}
+	f, _ := number(policy[key])
+	return f
+}
+
+func integerArgument(args amqp091.Table, key string) *int64 {
+	if v, ok := args.Get(key); ok {
+		if n, ok := amqp091.Int64(v); ok {
+			return &n
+		}
+	}
+	return nil
+}
+
+func textArgument(args amqp091.Table, key string) *string {
+	if v, ok := args.Get(key); ok {
+		if s, ok := v.(string); ok {
+			return &s
+		}
+	}
+	return nil
+}
+
+// first returns the first setting that was made.
+func first[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// smaller returns the smaller of the settings that were made.
+func smaller(a, b *int64) *int64 {
+	if a == nil || b == nil {
+		return first(a, b)
+	}
+	return new(min(*a, *b))
+}

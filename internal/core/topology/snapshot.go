@@ -1,0 +1,101 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"bartleby.mq/internal/core/message"
+)
+
+// Snapshot is what a virtual host has had at one moment. To take one needs the lock for reading, and copies pointers
+// alone; it is put in order and read without: what it leads to is made once and never changes, but for an object's
+// bindings and the policy in force, which are not to be looked at.
+type Snapshot struct {
+	queues    []*Queue
+	exchanges []*Exchange
+	bindings  []*Binding
+}
+
+// Snapshot takes all queues, exchanges and bindings.
+func (v *VHost) Snapshot() *Snapshot {
+	n := 0
+	for _, x := range v.exchanges {
+		n += len(x.out.list)
+	}
+	s := &Snapshot{
+		queues: make([]*Queue, 0, len(v.queues)), exchanges: make([]*Exchange, 0, len(v.exchanges)), bindings: make([]*Binding, 0, n),
+	}
+	for _, q := range v.queues {
+		s.queues = append(s.queues, q)
+	}
+	for _, x := range v.exchanges {
+		s.exchanges = append(s.exchanges, x)
+		s.bindings = append(s.bindings, x.out.list...)
+	}
+	return s
+}
+
+// Queues lists the queues by name.
+func (s *Snapshot) Queues() []*Queue {
+	slices.SortFunc(s.queues, func(a, b *Queue) int { return cmp.Compare(a.Name, b.Name) })
+	return s.queues
+}
+
+// Exchanges lists the exchanges by name.
+func (s *Snapshot) Exchanges() []*Exchange {
+	slices.SortFunc(s.exchanges, func(a, b *Exchange) int { return cmp.Compare(a.Name, b.Name) })
+	return s.exchanges
+}
+
+// Bindings lists all bindings by source, destination and key; the implicit ones of the default exchange come first.
+func (s *Snapshot) Bindings() []*Binding {
+	list := make([]*Binding, 0, len(s.queues)+len(s.bindings))
+	for _, q := range s.Queues() {
+		list = append(list, implicitBinding(q))
+	}
+	return append(list, SortBindings(s.bindings)...)
+}
+
+// RuleSet is what a virtual host has had of policies, parameters and limits at one moment, taken and read as a Snapshot.
+type RuleSet struct {
+	VHost              message.VHost
+	Limits             map[Limit]int64
+	policies, operator policySet
+	parameters         []Parameter
+}
+
+// RuleSet takes them.
+func (v *VHost) RuleSet() *RuleSet {
+	r := &RuleSet{VHost: v.Name, Limits: v.Limits(), policies: v.policies, operator: v.operatorPolicies, parameters: make([]Parameter, 0, len(v.parameters))}
+	for _, p := range v.parameters {
+		r.parameters = append(r.parameters, p)
+	}
+	return r
+}
+
+// Policies lists the policies or operator policies by name.
+func (r *RuleSet) Policies(operator bool) []*Policy {
+	if operator {
+		return r.operator.sorted()
+	}
+	return r.policies.sorted()
+}
+
+// Parameters lists the parameters of a component, or of all for "", by component and name.
+func (r *RuleSet) Parameters(component string) []Parameter {
+	return sortedParameters(r.parameters, component)
+}
+
+func sortedParameters(all []Parameter, component string) []Parameter {
+	var list []Parameter
+	for _, p := range all {
+		if component == "" || p.Component == component {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b Parameter) int {
+		return cmp.Or(strings.Compare(a.Component, b.Component), strings.Compare(a.Name, b.Name))
+	})
+	return list
+}

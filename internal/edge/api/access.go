@@ -1,0 +1,150 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+)
+
+// operator is the name of whoever runs the node and asks through Local, as RabbitMQ
+// names what its command line does.
+const operator = "rmq-cli"
+
+// admit lets those in who may make the request.
+func (r *request) admit() *failure {
+	if r.rt.access == open {
+		return nil
+	}
+	if err := r.authenticate(); err != nil {
+		return err
+	}
+	return r.authorise()
+}
+
+// authenticate finds out who asks (BR-15.1, BR-15.2).
+func (r *request) authenticate() *failure {
+	if local, _ := r.Context().Value(localKey{}).(bool); local {
+		r.user, r.tags, r.local, r.sight = operator, []auth.Tag{auth.Administrator}, true, broker.FullSight
+		return nil
+	}
+	name, password, ok := r.BasicAuth()
+	if !ok {
+		return wrongPassword
+	}
+	return r.logIn(name, password)
+}
+
+// logIn makes the request that of a user.
+func (r *request) logIn(name, password string) *failure {
+	id, err := r.s.b.Authenticate(r.Context(), auth.Credentials{User: name, Password: password}, peerIP(r.Request))
+	r.s.b.Totals.Logins[broker.LoginHTTP].Note(err == nil)
+	if err != nil {
+		r.s.Logger.Warn("management login refused", "peer", r.RemoteAddr, "error", err)
+		return wrongPassword
+	}
+	r.identity, r.user, r.tags = id, id.Name, id.Tags
+	if !id.MayManage() {
+		return notAuthorised("Not management user")
+	}
+	peer, _ := netip.AddrFromSlice(peerIP(r.Request))
+	r.sight = r.s.b.SightOf(id, peer)
+	return nil
+}
+
+// peerIP is the client's address; one that cannot be read counts as remote.
+func peerIP(r *http.Request) net.IP {
+	if a, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return a.Addr().Unmap().AsSlice()
+	}
+	return net.IPv4zero
+}
+
+// may says whether the user's tags allow it (BR-15.3).
+func (r *request) may(a access) bool {
+	has := func(t auth.Tag) bool { return slices.Contains(r.tags, t) }
+	switch a {
+	case administers:
+		return has(auth.Administrator)
+	case monitoring:
+		return has(auth.Administrator) || has(auth.Monitoring)
+	case policies:
+		return has(auth.Administrator) || has(auth.PolicyMaker)
+	}
+	return true
+}
+
+var accessTexts = map[access]string{
+	administers: "Not administrator user",
+	monitoring:  "Not monitor user",
+	policies:    "User not authorised to access object",
+}
+
+// authorise checks the tags, then the virtual host in the path.
+func (r *request) authorise() *failure {
+	if !r.may(r.rt.access) {
+		return notAuthorised(accessTexts[r.rt.access])
+	}
+	v, named := r.params["vhost"]
+	if !named {
+		return nil
+	}
+	// Whether a virtual host exists is not told to those who may not see it.
+	exists, visible := false, false
+	r.s.b.Read(func(s *topology.State, u *auth.Users) {
+		_, exists = s.VHost(message.VHost(v))
+		visible = r.sight.Sees(u, message.VHost(v))
+	})
+	switch {
+	case exists && !visible:
+		return notVisible
+	case !exists && r.rt.access != administers:
+		if r.Method == http.MethodPut || r.Method == http.MethodPost {
+			return vhostMissing
+		}
+		return notFound
+	}
+	return nil
+}
+
+// eachVHost calls f for the virtual host in the path, or without one for all that
+// the user may list, by name. f is called with everything locked for reading: see
+// broker.Broker.Read.
+func (r *request) eachVHost(f func(v *topology.VHost)) {
+	name, named := r.params["vhost"]
+	r.s.b.Read(func(s *topology.State, u *auth.Users) {
+		if named {
+			if v, ok := s.VHost(message.VHost(name)); ok {
+				f(v)
+			}
+			return
+		}
+		for _, v := range s.VHosts() {
+			if r.may(monitoring) || r.sight.Sees(u, v.Name) {
+				f(v)
+			}
+		}
+	})
+}
+
+// checkPassword answers for the credentials in the body, as if they had come from here: 403 if they are
+// wrong, so that it is not mistaken for a refusal of the request itself.
+func (r *request) checkPassword() error {
+	name, err := r.text("user")
+	if err != nil {
+		return err
+	}
+	password, err := r.text("password")
+	if err != nil {
+		return err
+	}
+	if _, err := r.s.b.Authenticate(r.Context(), auth.Credentials{User: name, Password: password}, nil); err != nil {
+		return &failure{http.StatusForbidden, "forbidden", "invalid credentials"}
+	}
+	return nil
+}

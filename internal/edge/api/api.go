@@ -1,0 +1,217 @@
+// Package api is the management HTTP API: RabbitMQ's, so that its tools work, and
+// a few resources of our own below the same prefix.
+//
+// A Handler owns no state of the broker. It translates requests into operations
+// of package broker and what that returns into RabbitMQ's JSON, error texts
+// included. It opens no listener, sets no time limits and serves no files: the
+// server and the console do.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"bartleby.mq/internal/run/broker"
+)
+
+// Options configure the API. Broker is required; the zero value of every other
+// field is usable.
+type Options struct {
+	Broker *broker.Broker
+	Logger *slog.Logger
+	// NodeName is what the node calls itself; empty: the broker's name.
+	NodeName string
+	// ClusterName is shown until a cluster_name parameter is set; empty: the node's name.
+	ClusterName string
+	// Product and ProductVersion are what the server says it is; Version is the
+	// RabbitMQ version whose behaviour it has, which tools compare (BR-15.14).
+	Product, ProductVersion, Version string
+	// Stop makes the server end in order; nil refuses.
+	Stop func()
+	// Listeners tells what the server listens on; nil: nothing.
+	Listeners func() []Listener
+	// SetMemoryWatermark changes the memory limit; nil refuses. One of the two says it: a
+	// fraction of the machine's memory, or bytes, where the fraction is 0.
+	SetMemoryWatermark func(fraction float64, bytes int64) error
+	// SetDiskFreeLimit changes the limit of free disk in the same way; nil refuses. The
+	// fraction, of the machine's memory, may be above 1.
+	SetDiskFreeLimit func(fraction float64, bytes int64) error
+	// LogLevel is the level from which lines are logged, SetLogLevel changes it; nil
+	// refuses.
+	LogLevel    func() string
+	SetLogLevel func(level string) error
+	// Certificates tells what listeners with TLS show; nil: there are none.
+	Certificates func() []Certificates
+	// Settings are the configuration in force, as lines of a configuration file with what
+	// is secret masked; nil: unknown.
+	Settings func() []string
+	// Audit is told of what was asked to be changed, by whom and with what result; nil:
+	// nobody is.
+	Audit *slog.Logger
+	// Limits tells the node's resources; nil: unknown.
+	Limits func() NodeLimits
+	// Shovels runs shovels; nil: there are none.
+	Shovels Shovels
+	// MaxBody is how many bytes a request's body may have; 0: 20,000,000, as RabbitMQ.
+	MaxBody int64
+	// Known is told of each request, by its context, of which it is known that whoever makes it
+	// may; nil: nobody is.
+	Known func(context.Context)
+}
+
+// Listener is a socket the server accepts connections on.
+type Listener struct {
+	Protocol string // "amqp", "amqp/ssl", "http", "http/prometheus"
+	Host     string
+	Port     int
+	TLS      bool
+}
+
+// Certificates are what a listener with TLS shows and verifies by: files, and when each
+// certificate in them ends.
+type Certificates struct {
+	Listener
+	CertFile, CACertFile       string
+	CertExpires, CACertExpires []time.Time
+}
+
+// NodeLimits are what the node may use and does use, in bytes; 0 is unknown.
+type NodeLimits struct {
+	MemoryUsed, MemoryLimit int64
+	DiskFree, DiskFreeLimit int64
+	FilesUsed, FilesLimit   int
+	Sockets                 int
+	MaxConnections          int // 0: no limit
+}
+
+const defaultMaxBody = 20_000_000
+
+// server answers requests. It is safe for use by many goroutines.
+type server struct {
+	Options
+	b       *broker.Broker
+	table   *routeTable
+	history history
+	// plainBodies and largeBodies are the bodies under way: see request.waitForRoom.
+	plainBodies, largeBodies chan struct{}
+}
+
+// New returns the handler for everything below /api.
+func New(o Options) http.Handler {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.NodeName == "" {
+		o.NodeName = o.Broker.NodeName
+	}
+	if o.ClusterName == "" {
+		o.ClusterName = o.NodeName
+	}
+	if o.Product == "" {
+		o.Product = "Bartleby"
+	}
+	if o.Version == "" {
+		o.Version = "4.3.6"
+	}
+	if o.ProductVersion == "" {
+		o.ProductVersion = o.Version
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = defaultMaxBody
+	}
+	if o.Audit == nil {
+		o.Audit = slog.New(slog.DiscardHandler)
+	}
+	if o.Known == nil {
+		o.Known = func(context.Context) {}
+	}
+	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies)}
+	s.table = newRouteTable(s.routes())
+	return s
+}
+
+// Local is h, which New returned, for a listener that only the node's own command line
+// reaches: whoever asks there is the operator, and no password is looked at.
+func Local(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), localKey{}, true)))
+	})
+}
+
+// localKey marks the context of a request that came through Local.
+type localKey struct{}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
+	started := time.Now()
+	out := &responder{ResponseWriter: w}
+	s.serve(out, hr)
+	s.Logger.Debug("management request", "method", hr.Method, "route", out.route, "status", out.status, "took", time.Since(started))
+}
+
+func (s *server) serve(out *responder, hr *http.Request) {
+	h := out.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Content-Type-Options", "nosniff")
+	segments, ok := splitPath(hr.URL.EscapedPath())
+	if !ok {
+		out.fail(notFound)
+		return
+	}
+	methods, params := s.table.find(segments)
+	if methods == nil {
+		out.fail(notFound)
+		return
+	}
+	h.Set("Allow", methods.allow)
+	if hr.Method == http.MethodOptions {
+		out.status = http.StatusOK
+		out.WriteHeader(out.status)
+		return
+	}
+	rt, ok := methods.byName[hr.Method]
+	if !ok && hr.Method == http.MethodHead {
+		rt, ok = methods.byName[http.MethodGet]
+	}
+	if !ok {
+		out.status = http.StatusMethodNotAllowed
+		out.WriteHeader(out.status)
+		return
+	}
+	out.route = rt.pattern // paths may hold a password
+	r := &request{Request: hr, s: s, params: params, rt: rt, points: maxAllPoints}
+	r.serve(out)
+	s.audit(r, out)
+}
+
+// serve answers a request whose route is known.
+func (r *request) serve(out *responder) {
+	s, hr := r.s, r.Request
+	if err := r.admit(); err != nil {
+		if err == wrongPassword {
+			out.Header().Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
+		}
+		out.fail(err)
+		return
+	}
+	if r.rt.access != open {
+		s.Known(hr.Context())
+	}
+	defer r.leaveRoom()
+	if err := r.readBody(out); err != nil {
+		out.fail(asFailure(err))
+		return
+	}
+	answer, err := r.rt.handle(r)
+	if err != nil {
+		f := asFailure(err)
+		if f.status >= http.StatusInternalServerError && f != nobodyWaits {
+			s.Logger.Error("management request failed", "method", hr.Method, "path", hr.URL.Path, "error", err)
+		}
+		out.fail(f)
+		return
+	}
+	out.answer(r, answer)
+}

@@ -1,0 +1,33 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"path/filepath"
+
+	"bartleby.mq/internal/run/broker"
+)
+
+// backUp copies the data directory while clients go on: ours, for `bartleby backup`. The
+// body holds "path", an absolute path on the node's machine that does not exist.
+func (s *server) backUp(r *request) (any, error) {
+	if err := missingKeys(r.body, "path"); err != nil {
+		return nil, err
+	}
+	path, ok := r.body["path"].(string)
+	if !ok || !filepath.IsAbs(path) {
+		return nil, badRequest(`"path" must be an absolute path on the node's machine`)
+	}
+	done, err := s.b.BackUp(r.Context(), path)
+	if errors.Is(err, broker.ErrBackupThere) || errors.Is(err, broker.ErrBackupUnderWay) {
+		return nil, &failure{http.StatusConflict, "conflict", err.Error()}
+	}
+	if errors.Is(err, broker.ErrBackupInside) || errors.Is(err, broker.ErrBackupNowhere) {
+		return nil, badRequest(err.Error())
+	}
+	if err != nil {
+		return nil, &failure{http.StatusInternalServerError, "internal_error", err.Error()}
+	}
+	s.Logger.Info("backup written", "path", path, "took", done.Ended.Sub(done.Began))
+	return done, nil
+}

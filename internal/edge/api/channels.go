@@ -1,0 +1,91 @@
+package api
+
+import (
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/run/broker"
+)
+
+func (r *request) channelList(connections []*broker.Connection) list {
+	items := []map[string]any{}
+	for _, c := range connections {
+		statuses := c.Client().ChannelStatuses()
+		for i := range statuses {
+			items = append(items, r.showChannel(&statuses[i]))
+		}
+	}
+	return objects(items)
+}
+
+// showChannel is the object of BR-15.15.
+func (r *request) showChannel(st *broker.ChannelStatus) map[string]any {
+	object := map[string]any{
+		"name": st.Name, "number": st.Number, "user": st.User, "user_who_performed_action": st.User, "vhost": string(st.VHost),
+		"state": "running", "consumer_count": st.Consumers, "messages_unacknowledged": st.Unacked,
+		"prefetch_count": st.Prefetch, "confirm": st.Confirm, "transactional": st.Transactional,
+		"messages_unconfirmed": st.Unconfirmed, "messages_uncommitted": st.Uncommitted, "acks_uncommitted": st.UncommittedAcks,
+		"pending_raft_commands": 0, "cached_segments": 0, "node": r.s.b.NodeName,
+		"connection_details": map[string]any{"name": st.Peer.Name, "peer_host": st.PeerHost, "peer_port": st.PeerPort},
+		"reductions":         0, "reductions_details": map[string]any{"rate": 0.0},
+		"garbage_collection": noGarbageCollection(),
+	}
+	r.s.putStats(object, "channel\x00"+st.Name, r.spans(), false,
+		publishes(st.Stats.Published, st.Stats.Confirmed, st.Stats.Returned, st.Stats.Dropped), channelDeliveries(&st.Stats))
+	putIdle(object, st.Stats.Active)
+	return object
+}
+
+// idleAfter is how long nothing must have happened for an object to be idle.
+const idleAfter = time.Second
+
+// putIdle says since when an object is idle; what is busy has no such key. active
+// is when it last was not, in milliseconds since 1970.
+func putIdle(object map[string]any, active int64) {
+	if at := time.UnixMilli(active); time.Since(at) >= idleAfter {
+		object["idle_since"] = at.UTC().Format("2006-01-02T15:04:05.000-07:00")
+	}
+}
+
+func (s *server) listConnectionChannels(r *request) (any, error) {
+	c, err := r.findConnection()
+	if err != nil {
+		return nil, err
+	}
+	return r.channelList([]*broker.Connection{c}), nil
+}
+
+func (s *server) listChannels(r *request) (any, error) { return r.channelList(r.connections()), nil }
+
+func (s *server) listVHostChannels(r *request) (any, error) {
+	return r.channelList(inVHost(r.connections(), r.vhost())), nil
+}
+
+func (s *server) getChannel(r *request) (any, error) {
+	name := r.params["channel"]
+	for _, c := range r.connections() {
+		if !strings.HasPrefix(name, c.Name+" (") {
+			continue
+		}
+		for _, st := range c.Client().ChannelStatuses() {
+			if st.Name == name {
+				object := r.showChannel(&st)
+				object["consumer_details"] = s.consumersOfChannel(c.VHost, name)
+				object["publishes"], object["deliveries"] = []any{}, []any{}
+				return object, nil
+			}
+		}
+	}
+	return nil, notFound
+}
+
+func (s *server) consumersOfChannel(v message.VHost, channel string) []map[string]any {
+	found := []map[string]any{}
+	s.eachConsumer(func(name message.VHost) bool { return name == v }, func(q broker.QueueInfo, c broker.AttachedConsumer) {
+		if c.Channel == channel {
+			found = append(found, s.showConsumer(q, c))
+		}
+	})
+	return found
+}

@@ -1,0 +1,155 @@
+package api
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+)
+
+// connections are those open now that the user may see, by name: all of them with
+// the tag monitoring, else the user's own (BR-15.3).
+func (r *request) connections() []*broker.Connection {
+	list := slices.DeleteFunc(r.s.b.Connections(), func(c *broker.Connection) bool {
+		return c.Client() == nil || !r.may(monitoring) && c.User != r.user
+	})
+	slices.SortFunc(list, func(a, b *broker.Connection) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (r *request) connectionList(connections []*broker.Connection) list {
+	return listOf(connections, func(c *broker.Connection) string { return c.Name }, r.showConnection)
+}
+
+// showConnection is the object of BR-15.15.
+func (r *request) showConnection(c *broker.Connection) map[string]any {
+	st := c.Client().Status()
+	state := "running"
+	if st.Blocked {
+		state = "blocked"
+	}
+	object := map[string]any{
+		"name": st.Name, "user": st.User, "user_who_performed_action": st.User, "vhost": string(st.VHost),
+		"host": st.Host, "port": st.Port, "peer_host": st.PeerHost, "peer_port": st.PeerPort,
+		"protocol": st.Protocol, "state": state, "channels": st.Channels, "channel_max": st.ChannelMax, "frame_max": st.FrameMax,
+		"timeout": int(st.Heartbeat / time.Second), "auth_mechanism": st.Mechanism,
+		"client_properties": topology.ArgumentsJSON(st.Properties), "connected_at": st.Since.UnixMilli(),
+		"recv_cnt": st.ReceivedFrames, "send_cnt": st.Writes, "send_pend": 0, "type": "network", "node": r.s.b.NodeName,
+	}
+	if v, ok := st.Properties.Get("connection_name"); ok {
+		object["user_provided_name"] = v
+	}
+	putTLS(object, st.TLS)
+	r.s.history.put(object, "connection\x00"+c.Name, r.span(dataSpan), map[string]float64{
+		"recv_oct": float64(st.ReceivedBytes), "send_oct": float64(st.SentBytes), "reductions": 0,
+	})
+	object["garbage_collection"] = noGarbageCollection()
+	return object
+}
+
+// putTLS sets what is known of a client by TLS; null is what is not.
+func putTLS(object map[string]any, t *broker.TLS) {
+	object["ssl"] = t != nil
+	for _, key := range []string{
+		"ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash",
+		"peer_cert_subject", "peer_cert_issuer", "peer_cert_validity", "peer_cert_serial_number",
+	} {
+		object[key] = nil
+	}
+	if t == nil {
+		return
+	}
+	object["ssl_protocol"], object["ssl_cipher"] = t.Protocol, t.Cipher
+	if t.Subject != "" {
+		object["peer_cert_subject"], object["peer_cert_issuer"], object["peer_cert_validity"] = t.Subject, t.Issuer, t.Validity
+	}
+}
+
+// noGarbageCollection stands where RabbitMQ shows that of an Erlang process.
+func noGarbageCollection() map[string]any {
+	return map[string]any{"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0}
+}
+
+func (s *server) listConnections(r *request) (any, error) {
+	return r.connectionList(r.connections()), nil
+}
+
+func (s *server) listVHostConnections(r *request) (any, error) {
+	return r.connectionList(inVHost(r.connections(), r.vhost())), nil
+}
+
+// listUserConnections is the short form, from RabbitMQ's tracking of connections.
+func (s *server) listUserConnections(r *request) (any, error) {
+	return listOf(r.connectionsOfUser(), func(c *broker.Connection) string { return c.Name }, func(c *broker.Connection) map[string]any {
+		return map[string]any{"name": c.Name, "node": s.NodeName, "user": c.User, "vhost": string(c.VHost)}
+	}), nil
+}
+
+func (r *request) connectionsOfUser() []*broker.Connection {
+	return slices.DeleteFunc(r.connections(), func(c *broker.Connection) bool { return c.User != r.params["user"] })
+}
+
+func (r *request) findConnection() (*broker.Connection, error) {
+	for _, c := range r.connections() {
+		if c.Name == r.params["connection"] {
+			return c, nil
+		}
+	}
+	return nil, notFound
+}
+
+func (s *server) getConnection(r *request) (any, error) {
+	c, err := r.findConnection()
+	if err != nil {
+		return nil, err
+	}
+	object := r.showConnection(c)
+	for key, v := range object {
+		if v == nil {
+			object[key] = "" // as RabbitMQ, which has null in lists
+		}
+	}
+	return object, nil
+}
+
+// listConnectionSessions: AMQP 1.0 connections have sessions, others have channels.
+func (s *server) listConnectionSessions(r *request) (any, error) {
+	if _, err := r.findConnection(); err != nil {
+		return nil, err
+	}
+	return nil, badRequest("connection does not use AMQP 1.0")
+}
+
+// connectionForced is the code with which an operator closes a connection (BR-4.10).
+const connectionForced = 320
+
+func (r *request) closeReason() string {
+	if reason := r.Header.Get("X-Reason"); reason != "" {
+		return reason
+	}
+	return "Closed via management plugin"
+}
+
+func (s *server) deleteConnection(r *request) (any, error) {
+	c, err := r.findConnection()
+	if err != nil {
+		return nil, err
+	}
+	c.Terminate(connectionForced, r.closeReason())
+	return nil, nil
+}
+
+func (s *server) deleteUserConnections(r *request) (any, error) {
+	for _, c := range r.connectionsOfUser() {
+		c.Terminate(connectionForced, r.closeReason())
+	}
+	return nil, nil
+}
+
+// inVHost keeps the connections of a virtual host.
+func inVHost(connections []*broker.Connection, v message.VHost) []*broker.Connection {
+	return slices.DeleteFunc(connections, func(c *broker.Connection) bool { return c.VHost != v })
+}

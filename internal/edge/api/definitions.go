@@ -1,0 +1,224 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/definitions"
+)
+
+// exportDefinitions is the whole of what was declared (BR-16.1, BR-16.2).
+func (s *server) exportDefinitions(*request) (any, error) {
+	doc := s.definitionsHead()
+	doc["rabbitmq_definition_format"] = "cluster"
+	doc["original_cluster_name"] = s.clusterName()
+	doc["explanation"] = "Definitions of cluster '" + s.clusterName() + "'"
+	users, vhosts := []any{}, []any{}
+	permissions, topicPermissions, globals := []any{}, []any{}, []any{}
+	all := newObjectsOfVHosts()
+	var rules []*topology.RuleSet
+	var taken []*topology.Snapshot
+	var accounts []*auth.User
+	var granted []auth.Permission
+	var topics []auth.TopicPermission
+	s.b.Read(func(state *topology.State, u *auth.Users) {
+		accounts, granted, topics = u.List(), u.Permissions(), u.TopicPermissions()
+		for _, p := range state.GlobalParameters() {
+			if p.Name == broker.ClusterIDParameter {
+				continue // not for another cluster
+			}
+			globals = append(globals, map[string]any{"name": p.Name, "value": p.Value})
+		}
+		for _, v := range state.VHosts() {
+			vhosts = append(vhosts, map[string]any{"name": string(v.Name), "limits": v.Limits(), "metadata": exportMetadata(state, v)})
+			rules = append(rules, v.RuleSet())
+			taken = append(taken, v.Snapshot())
+		}
+	})
+	for _, user := range auth.SortUsers(accounts) {
+		users = append(users, showUser(user))
+	}
+	for _, p := range auth.SortPermissions(granted) {
+		permissions = append(permissions, showPermission(p))
+	}
+	for _, p := range auth.SortTopicPermissions(topics) {
+		topicPermissions = append(topicPermissions, showTopicPermission(p))
+	}
+	for _, r := range rules {
+		all.addRules(r)
+	}
+	for _, t := range taken {
+		all.add(t)
+	}
+	doc["users"], doc["vhosts"], doc["permissions"], doc["topic_permissions"] = users, vhosts, permissions, topicPermissions
+	doc["global_parameters"] = globals
+	all.put(doc)
+	return doc, nil
+}
+
+// exportVHostDefinitions is one virtual host, whose objects do not name it (BR-16.3).
+func (s *server) exportVHostDefinitions(r *request) (any, error) {
+	doc := s.definitionsHead()
+	doc["rabbitmq_definition_format"] = "single_virtual_host"
+	doc["original_vhost_name"] = string(r.vhost())
+	doc["explanation"] = "Definitions of virtual host '" + string(r.vhost()) + "'"
+	all := newObjectsOfVHosts()
+	var rules *topology.RuleSet
+	var taken *topology.Snapshot
+	s.b.Read(func(state *topology.State, _ *auth.Users) {
+		v, ok := state.VHost(r.vhost())
+		if !ok {
+			return
+		}
+		doc["description"], doc["limits"], doc["metadata"] = v.Metadata.Description, v.Limits(), exportMetadata(state, v)
+		rules, taken = v.RuleSet(), v.Snapshot()
+	})
+	if taken == nil {
+		return nil, notFound
+	}
+	all.addRules(rules)
+	all.add(taken)
+	all.forgetVHost()
+	all.put(doc)
+	return doc, nil
+}
+
+func (s *server) definitionsHead() map[string]any {
+	return map[string]any{
+		"rabbit_version": s.Version, "rabbitmq_version": s.Version, "product_name": s.Product, "product_version": s.ProductVersion,
+	}
+}
+
+func exportMetadata(state *topology.State, v *topology.VHost) map[string]any {
+	m := map[string]any{
+		"description": v.Metadata.Description, "tags": tagList(v.Metadata.Tags), "default_queue_type": string(state.DefaultQueueType(v)),
+	}
+	if v.Metadata.Protected {
+		m["protected_from_deletion"] = true
+	}
+	if p := v.Profile(); p != deadletter.RabbitMQ || state.DefaultProfile() != p { // RabbitMQ's own have none
+		m["profile"] = string(p)
+	}
+	return m
+}
+
+// objectsOfVHosts are the objects in virtual hosts, by the key of the document.
+type objectsOfVHosts map[string][]map[string]any
+
+func newObjectsOfVHosts() objectsOfVHosts {
+	return objectsOfVHosts{"parameters": {}, "policies": {}, "queues": {}, "exchanges": {}, "bindings": {}}
+}
+
+// addRules collects the parameters and policies of a virtual host.
+func (o objectsOfVHosts) addRules(v *topology.RuleSet) {
+	o["parameters"] = append(o["parameters"], parametersOf(v, "")...)
+	for _, p := range v.Policies(false) {
+		o["policies"] = append(o["policies"], showPolicy(p))
+	}
+}
+
+// add collects what else is in a virtual host. Left out is what the broker or a
+// connection makes again by itself: predeclared exchanges, bindings of the default
+// exchange, queues that are exclusive or transient (BR-16.2).
+func (o objectsOfVHosts) add(v *topology.Snapshot) {
+	for _, q := range v.Queues() {
+		if !exported(q) {
+			continue
+		}
+		o["queues"] = append(o["queues"], map[string]any{
+			"name": string(q.Name), "vhost": string(q.VHost), "durable": q.Durable, "auto_delete": q.AutoDelete, "type": string(q.Type),
+			"arguments": topology.ArgumentsJSON(q.Arguments),
+		})
+	}
+	for _, x := range v.Exchanges() {
+		if x.Predeclared {
+			continue
+		}
+		object := map[string]any{
+			"name": string(x.Name), "vhost": string(x.VHost), "type": string(x.Type), "durable": x.Durable, "auto_delete": x.AutoDelete,
+			"arguments": topology.ArgumentsJSON(x.Arguments),
+		}
+		if x.Internal {
+			object["internal"] = true
+		}
+		o["exchanges"] = append(o["exchanges"], object)
+	}
+	for _, b := range v.Bindings() {
+		if b.SourceName() == "" || b.Queue != nil && !exported(b.Queue) {
+			continue
+		}
+		object := showBinding(b)
+		delete(object, "properties_key")
+		o["bindings"] = append(o["bindings"], object)
+	}
+}
+
+func exported(q *topology.Queue) bool { return !q.Exclusive }
+
+func (o objectsOfVHosts) forgetVHost() {
+	for _, list := range o {
+		for _, object := range list {
+			delete(object, "vhost")
+		}
+	}
+}
+
+func (o objectsOfVHosts) put(doc map[string]any) {
+	for key, list := range o {
+		doc[key] = list
+	}
+}
+
+// definitionsText is the document in the body, or in the file of a form (BR-16.5).
+func (r *request) definitionsText() ([]byte, error) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" {
+		return r.raw, nil
+	}
+	parts := multipart.NewReader(bytes.NewReader(r.raw), params["boundary"])
+	for {
+		part, err := parts.NextPart()
+		if err != nil {
+			return nil, badRequest("the form has no file")
+		}
+		if part.FormName() == "file" {
+			text, err := io.ReadAll(part)
+			if err != nil {
+				return nil, badRequest("the form's file cannot be read")
+			}
+			return text, nil
+		}
+	}
+}
+
+func (s *server) importDefinitions(r *request) (any, error) { return nil, s.importFrom(r, "") }
+
+func (s *server) importVHostDefinitions(r *request) (any, error) {
+	if err := s.mustVHost(r.vhost()); err != nil {
+		return nil, err
+	}
+	return nil, s.importFrom(r, r.vhost())
+}
+
+func (s *server) importFrom(r *request, vhost message.VHost) error {
+	text, err := r.definitionsText()
+	if err != nil {
+		return err
+	}
+	warnings, err := definitions.ImportFor(r.Context(), s.b, text, vhost, r.user, r.identity)
+	for _, w := range warnings {
+		s.Logger.Warn("definitions", "warning", w)
+	}
+	if errors.Is(err, definitions.ErrEnded) {
+		return nobodyWaits
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"net/http"
+	"unicode/utf8"
+
+	"bartleby.mq/internal/run/broker"
+)
+
+// ackModes are the four of BR-15.8.
+var ackModes = map[string]broker.After{
+	"ack_requeue_true":     broker.AckRequeues,
+	"ack_requeue_false":    broker.AckRemoves,
+	"reject_requeue_true":  broker.RejectRequeues,
+	"reject_requeue_false": broker.RejectRemoves,
+}
+
+// peek is ours: it looks and changes nothing. It is not named among the valid
+// values of an error, whose text tools compare with RabbitMQ's.
+const peek = "peek"
+
+// maxShown is how many bytes of JSON the messages of one answer have: it is made in memory. Each is written
+// as it comes, since a header of one byte, such as a null, takes some eighty before.
+const maxShown = 64 << 20
+
+// getMessages takes messages out of a queue and shows them (BR-15.8).
+func (s *server) getMessages(r *request) (any, error) {
+	if err := missingKeys(r.body, "ackmode", "count", "encoding"); err != nil {
+		return nil, err
+	}
+	mode, ok := r.body["ackmode"].(string)
+	after, known := ackModes[mode]
+	if !ok || !known && mode != peek {
+		return nil, badRequest(fmt.Sprintf("Invalid ackmode value: %v. Valid values are: ack_requeue_true, ack_requeue_false, "+
+			"reject_requeue_true, reject_requeue_false", r.body["ackmode"]))
+	}
+	count, err := asInteger(r.body["count"])
+	if err != nil {
+		return nil, err
+	}
+	encoding, _ := r.body["encoding"].(string)
+	if encoding != "auto" && encoding != "base64" {
+		return nil, badRequest("Unsupported encoding. Please use auto or base64.")
+	}
+	truncate := int64(-1)
+	if v, given := r.body["truncate"]; given {
+		if truncate, err = asInteger(v); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := r.findQueue(); err != nil {
+		return nil, &failure{http.StatusNotFound, "not_found", "queue_not_found"}
+	}
+	if count == 0 {
+		return []any{}, nil
+	}
+	items := bytes.NewBufferString("[")
+	show := func(m *broker.Shown) (more bool, err error) {
+		item, err := showMessage(m, encoding, truncate)
+		if err != nil {
+			return false, err
+		}
+		if items.Len() > 1 {
+			items.WriteByte(',')
+		}
+		if err := writeJSON(items, item); err != nil {
+			return false, err
+		}
+		if r.Context().Err() != nil {
+			return false, nobodyWaits // who would see what is taken?
+		}
+		return items.Len() < maxShown, nil
+	}
+	limit := int(min(max(count, 0), math.MaxInt)) // negative: all there are
+	if mode == peek {
+		var failed error
+		err = r.link().Peek(r.queueName(), limit, func(m *broker.Shown) (more bool) {
+			more, failed = show(m)
+			return more
+		})
+		err = cmp.Or(err, failed)
+	} else {
+		err = r.link().Take(r.queueName(), limit, after, show)
+	}
+	if err != nil {
+		return nil, err
+	}
+	items.WriteByte(']')
+	return jsonText(items.Bytes()), nil
+}
+
+func showMessage(m *broker.Shown, encoding string, truncate int64) (map[string]any, error) {
+	properties, err := showProperties(m.Properties)
+	if err != nil {
+		return nil, fmt.Errorf("properties of a stored message: %w", err)
+	}
+	body := m.Body
+	if truncate >= 0 && truncate < int64(len(body)) {
+		body = body[:truncate]
+	}
+	item := map[string]any{
+		"payload_bytes": len(m.Body), "redelivered": m.Redelivered, "exchange": m.Exchange, "routing_key": m.Key,
+		"message_count": m.Left, "properties": properties,
+	}
+	if len(properties) == 0 {
+		item["properties"] = []any{} // as RabbitMQ, and tools look at it
+	}
+	if encoding == "auto" && utf8.Valid(body) {
+		item["payload"], item["payload_encoding"] = string(body), "string"
+	} else {
+		item["payload"], item["payload_encoding"] = base64.StdEncoding.EncodeToString(body), "base64"
+	}
+	return item, nil
+}

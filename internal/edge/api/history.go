@@ -1,0 +1,236 @@
+package api
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/core/moment"
+)
+
+// history remembers what counters and lengths were at earlier requests, from which
+// it tells what happens a second, and what they were (BR-15.13). Nothing is sampled
+// while nobody asks, and no more than one sample is kept while nobody asks for a span:
+// a tool that draws curves asks every few seconds.
+type history struct {
+	mu      sync.Mutex
+	objects map[string]*past
+	swept   time.Time
+}
+
+// past is what is known of one object.
+type past struct {
+	asked time.Time
+	drawn time.Time // when samples were last asked for: there is one without that, which rates need
+	names []string  // of the values, in whose order they stand
+	// times and values are the samples in the order of time; of equal neighbours only the first is kept.
+	times  []int64   // in nanoseconds since 1970
+	values []float64 // as many as there are names for each sample
+	last   time.Time
+	rates  []float64 // as of last; nil: none yet
+}
+
+const (
+	sampleInterval = 5 * time.Second  // RabbitMQ's interval of statistics (BR-15.16)
+	historyKept    = 10 * time.Minute // of objects, and of those nobody asked about
+	maxSamples     = 120              // of an object: ten minutes of change
+	maxPoints      = 1000             // of one value
+	maxAllPoints   = 1 << 17          // of one answer, which may be about many objects, and is made in memory
+)
+
+// span is how far back an answer reaches and in which steps; the zero span has
+// rates only.
+type span struct {
+	age, step time.Duration
+	left      *int // points that the answer still has room for; nil: any number
+}
+
+// take says whether there is room for the points of one value, and takes it.
+func (s *span) take() bool {
+	if s.step <= 0 {
+		return false
+	}
+	if s.left == nil {
+		return true
+	}
+	*s.left -= int(s.age/s.step) + 1
+	return *s.left >= 0
+}
+
+// The spans of a request, by the names of its parameters: NAME_age and NAME_incr,
+// in seconds.
+const (
+	lengthsSpan  = "lengths"
+	ratesSpan    = "msg_rates"
+	dataSpan     = "data_rates"
+	nodeSpan     = "node_stats"
+	spanSuffix   = "_age"
+	spanStepName = "_incr"
+)
+
+func spanOf(r *http.Request, name string) span {
+	q := r.URL.Query()
+	age, err := strconv.ParseInt(q.Get(name+spanSuffix), 10, 64)
+	step, err2 := strconv.ParseInt(q.Get(name+spanStepName), 10, 64)
+	if err != nil || err2 != nil || age <= 0 || step <= 0 || age/step > maxPoints {
+		return span{}
+	}
+	return span{age: moment.Duration(age, time.Second), step: moment.Duration(step, time.Second)}
+}
+
+// span is that of a request, all of whose values share the room for points.
+func (r *request) span(name string) span {
+	s := spanOf(r.Request, name)
+	if s.step > 0 {
+		s.left = &r.points
+	}
+	return s
+}
+
+// spans are all spans of a request.
+type spans struct{ lengths, rates, data, node span }
+
+func (r *request) spans() spans {
+	return spans{r.span(lengthsSpan), r.span(ratesSpan), r.span(dataSpan), r.span(nodeSpan)}
+}
+
+// put sets values in an object, each with its rate and, if they were asked for and there is
+// room, its samples as NAME_details.
+func (h *history) put(into map[string]any, object string, s span, values map[string]float64) {
+	details := h.note(object, time.Now(), s, values)
+	for name, n := range values {
+		into[name] = int64(n)
+		into[name+"_details"] = details[name]
+	}
+}
+
+// note takes the values as of now, and tells what is known of each.
+func (h *history) note(object string, now time.Time, s span, values map[string]float64) map[string]map[string]any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep(now)
+	p := h.objects[object]
+	if p == nil || !p.isOf(values) {
+		if h.objects == nil {
+			h.objects = map[string]*past{}
+		}
+		p = &past{last: now, names: slices.Sorted(maps.Keys(values))}
+		p.sample(now, values)
+		h.objects[object] = p
+	}
+	p.asked = now
+	if s.step > 0 {
+		p.drawn = now
+	}
+	if passed := now.Sub(p.last); passed >= sampleInterval {
+		p.advance(now, passed, values)
+	}
+	details := make(map[string]map[string]any, len(values))
+	for i, name := range p.names {
+		d := map[string]any{"rate": 0.0}
+		if p.rates != nil {
+			d["rate"] = p.rates[i]
+		}
+		if s.take() {
+			p.draw(d, i, now, s)
+		}
+		details[name] = d
+	}
+	return details
+}
+
+// isOf says whether the values have the names of the object's.
+func (p *past) isOf(values map[string]float64) bool {
+	for _, name := range p.names {
+		if _, ok := values[name]; !ok {
+			return false
+		}
+	}
+	return len(values) == len(p.names)
+}
+
+// sample adds a sample.
+func (p *past) sample(now time.Time, values map[string]float64) {
+	p.times = append(p.times, now.UnixNano())
+	for _, name := range p.names {
+		p.values = append(p.values, values[name])
+	}
+}
+
+// advance takes a new sample.
+func (p *past) advance(now time.Time, passed time.Duration, values map[string]float64) {
+	if p.rates == nil {
+		p.rates = make([]float64, len(p.names))
+	}
+	before := p.values[len(p.values)-len(p.names):]
+	changed := false
+	for i, name := range p.names {
+		p.rates[i] = (values[name] - before[i]) / passed.Seconds()
+		changed = changed || values[name] != before[i]
+	}
+	p.last = now
+	idle := now.Sub(p.drawn) > historyKept // nobody draws, or any more
+	if idle && len(p.times) > 1 {
+		p.times, p.values = []int64{p.times[len(p.times)-1]}, slices.Clone(before)
+	}
+	if !changed {
+		return
+	}
+	if idle || len(p.times) >= maxSamples {
+		p.drop(1)
+	}
+	p.sample(now, values)
+}
+
+// drop forgets the oldest samples.
+func (p *past) drop(n int) {
+	p.times = append(p.times[:0], p.times[n:]...)
+	p.values = append(p.values[:0], p.values[n*len(p.names):]...)
+}
+
+// draw adds the samples of one value, the newest first, and their averages.
+func (p *past) draw(details map[string]any, value int, now time.Time, s span) {
+	end := now.Truncate(s.step)
+	var points []map[string]any
+	sum, newest, oldest := 0.0, 0.0, 0.0
+	for at := end; !at.Before(end.Add(-s.age)); at = at.Add(-s.step) {
+		n := p.valueAt(value, at)
+		if len(points) == 0 {
+			newest = n
+		}
+		oldest = n
+		sum += n
+		points = append(points, map[string]any{"sample": int64(n), "timestamp": at.UnixMilli()})
+	}
+	details["samples"] = points
+	details["avg"] = sum / float64(len(points))
+	details["avg_rate"] = (newest - oldest) / s.age.Seconds()
+}
+
+// valueAt is what a value was then: before the first sample, as in it.
+func (p *past) valueAt(value int, at time.Time) float64 {
+	i := len(p.times) - 1
+	for ns := at.UnixNano(); i > 0 && p.times[i] > ns; {
+		i--
+	}
+	return p.values[i*len(p.names)+value]
+}
+
+// sweep forgets objects that nobody has asked about for long.
+func (h *history) sweep(now time.Time) {
+	if now.Sub(h.swept) < historyKept/10 {
+		return
+	}
+	h.swept = now
+	maps.DeleteFunc(h.objects, func(_ string, p *past) bool { return now.Sub(p.asked) > historyKept })
+}
+
+// forget forgets everything.
+func (h *history) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.objects = nil
+}

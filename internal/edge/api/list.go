@@ -1,0 +1,310 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bartleby.mq/internal/core/topology"
+)
+
+// list is an answer of many objects, which can be paged, filtered, sorted and cut
+// to columns (BR-15.10). Objects are made only when they are shown or sorted by.
+type list struct {
+	n    int
+	name func(i int) string
+	item func(i int) map[string]any
+}
+
+// listOf makes a list of values that are in order already.
+func listOf[T any](values []T, name func(T) string, item func(T) map[string]any) list {
+	return list{
+		n:    len(values),
+		name: func(i int) string { return name(values[i]) },
+		item: func(i int) map[string]any { return item(values[i]) },
+	}
+}
+
+// objects makes a list of finished objects.
+func objects(items []map[string]any) list {
+	return list{
+		n:    len(items),
+		name: func(i int) string { s, _ := items[i]["name"].(string); return s },
+		item: func(i int) map[string]any { return items[i] },
+	}
+}
+
+const (
+	defaultPageSize = 100
+	maxPageSize     = 500
+)
+
+// stride is how many objects are made between two looks at whether anybody still waits for them.
+const stride = 1000
+
+// nobodyWaits is the end of an answer whose client has gone, or whose node stops.
+var nobodyWaits = &failure{http.StatusServiceUnavailable, "gone", "the request was ended before its answer was made"}
+
+// ended says, once in a stride, whether nobody waits any more for what i objects have been made of.
+func ended(ctx context.Context, i int) bool { return i%stride == 0 && ctx.Err() != nil }
+
+// page returns what the query asks for: all objects, or one page of them.
+func (l list) page(ctx context.Context, query url.Values) (any, *failure) {
+	paged := query.Get("page") != ""
+	number, size, bad := pageOf(query)
+	if bad != nil {
+		return nil, bad
+	}
+	wanted, bad := columnsOf(query)
+	if bad != nil {
+		return nil, bad
+	}
+	chosen := make([]int, 0, l.n)
+	matches, bad := nameFilter(query)
+	if bad != nil {
+		return nil, bad
+	}
+	for i := range l.n {
+		if ended(ctx, i) {
+			return nil, nobodyWaits
+		}
+		if !paged || matches == nil || matches(l.name(i)) {
+			chosen = append(chosen, i)
+		}
+	}
+	item := func(i int) map[string]any { return wanted.of(l.item(i)) }
+	if by := query.Get("sort"); by != "" {
+		made, bad := l.sort(ctx, chosen, by, wanted)
+		if bad != nil {
+			return nil, bad
+		}
+		item = func(i int) map[string]any { return made[i] }
+	}
+	if query.Get("sort_reverse") == "true" {
+		slices.Reverse(chosen)
+	}
+	filtered := len(chosen)
+	pages := (filtered + size - 1) / size
+	if paged {
+		if number > 1 && number > pages {
+			return nil, &failure{http.StatusBadRequest, "page_out_of_range",
+				fmt.Sprintf("Page out of range, page: %d page size: %d, len: %d", number, size, filtered)}
+		}
+		chosen = chosen[min(filtered, (number-1)*size):min(filtered, number*size)]
+	}
+	shown := make([]any, 0, len(chosen))
+	for n, i := range chosen {
+		if ended(ctx, n) {
+			return nil, nobodyWaits
+		}
+		shown = append(shown, item(i))
+	}
+	if !paged {
+		return shown, nil
+	}
+	return map[string]any{
+		"filtered_count": filtered, "item_count": len(shown), "items": shown, "page": number,
+		"page_count": pages, "page_size": size, "total_count": l.n,
+	}, nil
+}
+
+// sort orders objects by a column, which is read once of each, and returns what is shown of them.
+func (l list) sort(ctx context.Context, chosen []int, by string, wanted columns) ([]map[string]any, *failure) {
+	keys, made := make([]sortKey, l.n), make([]map[string]any, l.n)
+	for n, i := range chosen {
+		if ended(ctx, n) {
+			return nil, nobodyWaits
+		}
+		object := l.item(i)
+		keys[i], made[i] = sortKeyOf(lookup(object, by)), wanted.of(object)
+	}
+	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(keys[a].compare(&keys[b]), a-b) })
+	return made, nil
+}
+
+func pageOf(query url.Values) (number, size int, bad *failure) {
+	number, size = 1, defaultPageSize
+	for _, p := range []struct {
+		name string
+		to   *int
+	}{{"page", &number}, {"page_size", &size}} {
+		if text := query.Get(p.name); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return 0, 0, badRequest("Pagination parameters are invalid")
+			}
+			*p.to = n
+		}
+	}
+	if number < 1 || size < 1 || size > maxPageSize {
+		return 0, 0, &failure{http.StatusBadRequest, "invalid_pagination_parameters",
+			fmt.Sprintf("Invalid pagination parameters: page number %d, page size %d", number, size)}
+	}
+	return number, size, nil
+}
+
+// nameFilter is the test that names must pass, nil if all do.
+func nameFilter(query url.Values) (matches func(string) bool, bad *failure) {
+	want := query.Get("name")
+	if want == "" {
+		return nil, nil
+	}
+	if query.Get("use_regex") == "true" {
+		re, err := topology.CompilePattern("(?i)" + want)
+		if tooLarge := (*topology.PatternTooLarge)(nil); errors.As(err, &tooLarge) {
+			return nil, badRequest(err.Error())
+		}
+		if err != nil {
+			return func(string) bool { return false }, nil
+		}
+		return re.MatchString, nil
+	}
+	want = strings.ToLower(want)
+	return func(name string) bool { return strings.Contains(strings.ToLower(name), want) }, nil
+}
+
+// lookup finds a value by its path, as "message_stats.publish".
+func lookup(object map[string]any, path string) any {
+	for {
+		if v, ok := object[path]; ok {
+			return v
+		}
+		first, rest, more := strings.Cut(path, ".")
+		next, ok := object[first].(map[string]any)
+		if !more || !ok {
+			return nil
+		}
+		object, path = next, rest
+	}
+}
+
+// sortKey is what an object is sorted by.
+type sortKey struct {
+	there, isNumber bool
+	number          float64
+	text            string
+}
+
+func sortKeyOf(v any) sortKey {
+	k := sortKey{there: v != nil}
+	if k.there {
+		k.number, k.isNumber = numberOf(v)
+		k.text = columnText(v)
+	}
+	return k
+}
+
+// compare orders what may stand in a column: nothing first, then numbers, then texts.
+func (k *sortKey) compare(o *sortKey) int {
+	switch {
+	case k.isNumber && o.isNumber:
+		return cmp.Compare(k.number, o.number)
+	case !k.there || !o.there:
+		return boolInt(k.there) - boolInt(o.there)
+	}
+	return strings.Compare(k.text, o.text)
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func numberOf(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int:
+		return float64(v), true
+	case int64:
+		return float64(v), true
+	case uint64:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+func columnText(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// maxColumns is how many different columns may be asked for: more than any object has.
+const maxColumns = 200
+
+// columns are the paths of what is shown of an object, each once; nil: all of it. A path stands before
+// those that it begins with, so that what is copied whole is never written into: it may be shared.
+type columns []string
+
+// columnsOf are the columns that a query names.
+func columnsOf(query url.Values) (columns, *failure) { return newColumns(query.Get("columns"), false) }
+
+// topColumnsOf is columnsOf as RabbitMQ does it for the overview: a path chooses all of what its
+// first name stands for.
+func topColumnsOf(query url.Values) (columns, *failure) {
+	return newColumns(query.Get("columns"), true)
+}
+
+func newColumns(text string, top bool) (columns, *failure) {
+	if text == "" {
+		return nil, nil
+	}
+	c := columns(strings.Split(text, ","))
+	if top {
+		for i, path := range c {
+			c[i], _, _ = strings.Cut(path, ".")
+		}
+	}
+	slices.SortFunc(c, func(a, b string) int { return strings.Compare(b, a) })
+	c = slices.Compact(c)
+	if len(c) > maxColumns {
+		return nil, badRequest(fmt.Sprintf("columns names %d different columns, at most %d may be named", len(c), maxColumns))
+	}
+	return c, nil
+}
+
+// of cuts an object to the columns.
+func (c columns) of(object map[string]any) map[string]any {
+	if c == nil {
+		return object
+	}
+	chosen := map[string]any{}
+	for _, path := range c {
+		copyColumn(chosen, object, path)
+	}
+	return chosen
+}
+
+// copyColumn copies what is at a path. What it makes below to is its own: see columns.
+func copyColumn(to, from map[string]any, path string) {
+	if v, ok := from[path]; ok {
+		to[path] = v
+		return
+	}
+	first, rest, more := strings.Cut(path, ".")
+	inner, ok := from[first].(map[string]any)
+	if !more || !ok {
+		return
+	}
+	target, ok := to[first].(map[string]any)
+	if !ok {
+		target = map[string]any{}
+		to[first] = target
+	}
+	copyColumn(target, inner, rest)
+}

@@ -1,0 +1,211 @@
+package api
+
+import (
+	"net/http"
+	"runtime"
+	"strconv"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+)
+
+// erlangVersion is what tools that look for one are told (BR-15.14).
+const erlangVersion = "27.0"
+
+func erlangFullVersion() string {
+	return "Erlang/OTP " + erlangVersion + " (" + runtime.Version() + ")"
+}
+
+// cryptoLibrary is what TLS is made with.
+const cryptoLibrary = "Go crypto/tls"
+
+var exchangeTypes = []map[string]any{
+	{"name": "direct", "description": "AMQP direct exchange, as per the AMQP specification", "enabled": true},
+	{"name": "fanout", "description": "AMQP fanout exchange, as per the AMQP specification", "enabled": true},
+	{"name": "headers", "description": "AMQP headers exchange, as per the AMQP specification", "enabled": true},
+	{"name": "topic", "description": "AMQP topic exchange, as per the AMQP specification", "enabled": true},
+	{"name": "x-consistent-hash", "description": "Consistent Hashing Exchange", "enabled": true},
+	{"name": "x-local-random", "description": "Picks one random local binding (queue) to route via (to).", "enabled": true},
+	{"name": "x-modulus-hash", "description": "Modulus Hashing Exchange", "enabled": true},
+}
+
+func (s *server) overview(r *request) (any, error) {
+	object := map[string]any{
+		"management_version": s.Version, "rabbitmq_version": s.Version,
+		"product_name": s.Product, "product_version": s.ProductVersion, "cluster_name": s.clusterName(),
+		"cluster_tags": map[string]any{}, "node_tags": map[string]any{}, "node": s.NodeName,
+		"erlang_version": erlangVersion, "erlang_full_version": erlangFullVersion(), "crypto_lib_version": cryptoLibrary,
+		"rates_mode": "basic", "exchange_types": exchangeTypes, "default_queue_type": string(s.defaultQueueType()),
+		"sample_retention_policies": map[string]any{
+			"global": []int{600, 3600, 28800, 86400}, "basic": []int{600, 3600}, "detailed": []int{600},
+		},
+		"disable_stats": false, "enable_queue_totals": false, "is_op_policy_updating_enabled": true,
+		"require_definition_json_extension": false, "statistics_db_event_queue": 0,
+		"listeners": s.showListeners(), "contexts": s.showContexts(true),
+	}
+	all, sp := r.may(monitoring), r.spans()
+	var total partition.Counts
+	exchanges := 0
+	var queues []broker.QueueInfo
+	var stats []*broker.ExchangeStats
+	r.eachVHost(func(v *topology.VHost) {
+		v.EachExchange(func(x *topology.Exchange) {
+			exchanges++
+			stats = append(stats, s.b.ExchangeStats(x))
+		})
+		v.EachQueue(func(q *topology.Queue) { queues = append(queues, broker.Describe(q)) })
+	})
+	for _, q := range queues {
+		addCounts(&total, s.b.Counts(q))
+	}
+	consumers := total.Consumers
+	name := "overview\x00"
+	published, confirmed, returned, dropped := uint64(0), total.Stats.Confirmed, uint64(0), uint64(0)
+	if all {
+		for _, t := range []topology.QueueType{topology.Classic, topology.Quorum} {
+			gone := s.b.Retired(t)
+			total.Stats.Add(&gone)
+		}
+		t := &s.b.Totals
+		published, confirmed = t.Published.Load(), t.Confirmed.Load()
+		returned, dropped = t.UnroutableReturned.Load(), t.UnroutableDropped.Load()
+	} else {
+		name += r.user // who sees less has figures of his own
+		for _, x := range stats {
+			published += x.In.Load()
+			returned += x.Returned.Load()
+			dropped += x.Dropped.Load()
+		}
+	}
+	lengths := map[string]any{}
+	s.putLengths(lengths, name, sp, &total)
+	object["queue_totals"] = lengths
+	// Tools take a missing message_stats for a refusal: it is always there, and
+	// always has something (RabbitMQ's disk counters).
+	s.putStats(object, name, sp, true, publishes(published, confirmed, returned, dropped), deliveries(&total.Stats))
+	s.history.put(object["message_stats"].(map[string]any), name+"\x00disk", sp.rates, map[string]float64{"disk_reads": 0, "disk_writes": 0})
+	object["dead_letters"] = showDead(&total.Stats)
+	connections := r.connections()
+	channels := 0
+	for _, c := range connections {
+		channels += c.Client().Status().Channels
+	}
+	object["object_totals"] = map[string]any{
+		"queues": len(queues), "exchanges": exchanges, "consumers": consumers,
+		"connections": len(connections), "channels": channels,
+	}
+	churn := map[string]any{}
+	s.history.put(churn, "churn", sp.rates, s.churn())
+	object["churn_rates"] = churn
+	wanted, bad := topColumnsOf(r.URL.Query())
+	if bad != nil {
+		return nil, bad
+	}
+	return withStatus{http.StatusOK, wanted.of(object)}, nil
+}
+
+// churn counts what came and went.
+func (s *server) churn() map[string]float64 {
+	t := &s.b.Totals
+	return map[string]float64{
+		"connection_created": float64(t.ConnectionsOpened.Load()), "connection_closed": float64(t.ConnectionsClosed.Load()),
+		"channel_created": float64(t.ChannelsOpened.Load()), "channel_closed": float64(t.ChannelsClosed.Load()),
+		"queue_declared": float64(t.QueuesDeclared.Load()), "queue_created": float64(t.QueuesCreated.Load()),
+		"queue_deleted": float64(t.QueuesGone.Load()),
+	}
+}
+
+func (s *server) listeners() []Listener {
+	if s.Listeners == nil {
+		return nil
+	}
+	return s.Listeners()
+}
+
+func (s *server) showListeners() []any {
+	shown := []any{}
+	for _, l := range s.listeners() {
+		shown = append(shown, map[string]any{
+			"node": s.NodeName, "protocol": l.Protocol, "ip_address": l.Host, "port": l.Port, "tls": l.TLS,
+			"socket_opts": map[string]any{"backlog": 128, "nodelay": true},
+		})
+	}
+	return shown
+}
+
+// contexts are the listeners that speak HTTP, by their protocol, with what RabbitMQ
+// calls them.
+var contexts = map[string]string{
+	"http": "RabbitMQ Management", "https": "RabbitMQ Management",
+	"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus",
+}
+
+// showContexts lists them, the port as text. A node's own list does not repeat its name.
+func (s *server) showContexts(withNode bool) []any {
+	shown := []any{}
+	for _, l := range s.listeners() {
+		description, ok := contexts[l.Protocol]
+		if !ok {
+			continue
+		}
+		c := map[string]any{
+			"description": description, "path": "/", "ip": l.Host, "port": strconv.Itoa(l.Port), "protocol": l.Protocol, "cowboy_opts": "",
+		}
+		if withNode {
+			c["node"], c["ssl_opts"] = s.NodeName, []any{}
+		}
+		shown = append(shown, c)
+	}
+	return shown
+}
+
+func (s *server) defaultQueueType() topology.QueueType {
+	if t := s.b.Options.Topology.DefaultQueueType; t != "" {
+		return t
+	}
+	return topology.Classic
+}
+
+const clusterNameParameter = "cluster_name"
+
+// clusterName is what was set, or what the server was configured with.
+func (s *server) clusterName() string {
+	name := s.ClusterName
+	s.b.Read(func(state *topology.State, _ *auth.Users) {
+		for _, p := range state.GlobalParameters() {
+			if p.Name != clusterNameParameter {
+				continue
+			}
+			if v, err := topology.ParseJSON(p.Value); err == nil {
+				if text, ok := v.(string); ok {
+					name = text
+				}
+			}
+		}
+	})
+	return name
+}
+
+func (s *server) getClusterName(*request) (any, error) {
+	return map[string]any{"name": s.clusterName()}, nil
+}
+
+func (s *server) putClusterName(r *request) (any, error) {
+	if err := missingKeys(r.body, "name"); err != nil {
+		return nil, err
+	}
+	_, err := s.putGlobal(clusterNameParameter, r.body["name"])
+	return nil, err
+}
+
+func (s *server) version(*request) (any, error) { return s.Version, nil }
+
+// listExtensions are the scripts that RabbitMQ's management page would load.
+func (s *server) listExtensions(*request) (any, error) {
+	return []any{
+		map[string]any{"javascript": "dispatcher.js"},
+		map[string]any{"javascript": []string{"shovel_management-ejs.js", "shovel.js"}}, // by which tools see that shovels can be managed
+	}, nil
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// publish publishes one message and answers once it is safe (BR-15.7).
+func (s *server) publish(r *request) (any, error) {
+	if err := missingKeys(r.body, "routing_key", "properties", "payload", "payload_encoding"); err != nil {
+		return nil, err
+	}
+	if _, err := r.findExchange(); err != nil {
+		return nil, &failure{http.StatusNotFound, "not_found", "exchange_not_found"}
+	}
+	key, err := r.text("routing_key")
+	if err != nil {
+		return nil, err
+	}
+	if err := message.CheckName("routing_key", key); err != nil {
+		return nil, badRequest(err.Error())
+	}
+	payload, err := r.payload()
+	if err != nil {
+		return nil, err
+	}
+	if limit := s.b.MaxMessageSize; len(payload) > limit {
+		return nil, badRequest(preconditionFailed(fmt.Sprintf("message size %d is larger than configured max size %d", len(payload), limit)))
+	}
+	p := broker.Publication{Exchange: []byte(r.exchangeName()), Key: []byte(key), Body: [][]byte{payload}, Size: len(payload)}
+	if p.Raw, err = readProperties(r.body["properties"]); err != nil {
+		return nil, err
+	}
+	if p.Props, err = amqp091.ParseProps(p.Raw); err != nil {
+		return nil, badRequest(err.Error())
+	}
+	if reason, alarmed := s.b.Alarms(); alarmed {
+		return nil, &failure{http.StatusServiceUnavailable, "service_unavailable", "publishers are blocked: " + reason}
+	}
+	routed, err := r.link().PublishOne(&p)
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.PreconditionFailed {
+		return nil, badRequest(preconditionFailed(refusal.Text))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"routed": routed}, nil
+}
+
+// preconditionFailed is how RabbitMQ prints the refusal of a publish, here alone
+// with code and name.
+func preconditionFailed(text string) string { return "406 PRECONDITION_FAILED - " + text }
+
+func (r *request) payload() ([]byte, error) {
+	text, err := r.text("payload")
+	if err != nil {
+		return nil, err
+	}
+	encoding, err := r.text("payload_encoding")
+	if err != nil {
+		return nil, err
+	}
+	switch encoding {
+	case "string":
+		return []byte(text), nil
+	case "base64":
+		payload, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, badRequest("not_base64", "payload")
+		}
+		return payload, nil
+	}
+	return nil, badRequest("unsupported_encoding", encoding)
+}

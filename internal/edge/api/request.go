@@ -1,0 +1,256 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/definitions"
+)
+
+// request is one request of a user, with its body decoded.
+type request struct {
+	*http.Request
+	s      *server
+	rt     *route
+	params map[string]string
+	// identity is who asks; nil if that is the operator.
+	identity *broker.Identity
+	user     string
+	tags     []auth.Tag
+	local    bool         // it came through Local
+	sight    broker.Sight // which virtual hosts the user may look into
+	raw      []byte
+	room     chan struct{}  // see waitForRoom
+	body     map[string]any // of PUT and POST; empty if there was none
+	points   int            // see span
+	did      []any          // what the audit log tells of it besides
+}
+
+// vhost is the virtual host named in the path.
+func (r *request) vhost() message.VHost { return message.VHost(r.params["vhost"]) }
+
+// queueName is the queue named in the path.
+func (r *request) queueName() message.QueueName { return message.QueueName(r.params["queue"]) }
+
+// exchangeName is the exchange named in the path; amq.default is the default one (BR-15.1),
+// as its own name is, which is empty.
+func (r *request) exchangeName() message.ExchangeName { return exchangeName(r.params["exchange"]) }
+
+func exchangeName(segment string) message.ExchangeName {
+	if segment == "amq.default" {
+		return ""
+	}
+	return message.ExchangeName(segment)
+}
+
+// by is whom a change is made for, "" for whoever runs the node.
+func (r *request) by() string {
+	if r.local {
+		return ""
+	}
+	return r.user
+}
+
+// link is the user's access to the virtual host in the path.
+func (r *request) link() *broker.Connection { return r.linkTo(r.vhost()) }
+
+func (r *request) linkTo(v message.VHost) *broker.Connection {
+	if r.local {
+		return r.s.b.AsOperator(r.user, v)
+	}
+	return r.s.b.For(r.identity, v)
+}
+
+// Bounds of bodies. They are decoded in memory, which takes several times the room.
+const (
+	// maxStrangerBody is how many bytes a body may have of which nobody knows yet whose it is: a form with a name and a password.
+	maxStrangerBody = 64 << 10
+	// maxPlainBody is how many bytes a body may have that is neither definitions nor a message. Arguments have 128 KiB at most.
+	maxPlainBody = 1 << 20
+	// maxBodyValues is how many values such a body may have, and a message with its headers, which have 128 KiB at most.
+	maxBodyValues = 200_000
+	// smallBody is how many bytes a body has that waits for no other.
+	smallBody = 64 << 10
+	// plainBodies and largeBodies are how many bodies there may be at once of up to maxPlainBody and above.
+	plainBodies, largeBodies = 32, 4
+)
+
+// isLarge says whether a route takes bodies above maxPlainBody: definitions and messages.
+func (rt *route) isLarge() bool {
+	return rt.takesDefinitions() || strings.HasSuffix(rt.pattern, "/publish")
+}
+
+func (rt *route) takesDefinitions() bool {
+	return rt.pattern == "definitions" || rt.pattern == "definitions/{vhost}" || rt.pattern == "all-configuration"
+}
+
+// bodyLimit is how many bytes the body may have.
+func (r *request) bodyLimit() int64 {
+	switch {
+	case r.rt.access == open:
+		return min(r.s.MaxBody, maxStrangerBody)
+	case r.rt.isLarge():
+		return r.s.MaxBody
+	}
+	return min(r.s.MaxBody, maxPlainBody)
+}
+
+// tooLarge is the refusal of a body above limit. What RabbitMQ has a bound for, too, is refused with its text.
+func (r *request) tooLarge(limit int64) *failure {
+	if limit == r.s.MaxBody {
+		return bodyTooLarge
+	}
+	return &failure{bodyTooLarge.status, bodyTooLarge.kind, fmt.Sprintf("%v: this request has at most %d bytes", bodyTooLarge.reason, limit)}
+}
+
+// waitForRoom waits until there are few enough bodies of others. The room is the request's until leaveRoom.
+func (r *request) waitForRoom(limit int64) error {
+	size := r.ContentLength
+	if size < 0 {
+		size = limit // it may have so much
+	}
+	switch {
+	case size <= smallBody:
+		return nil
+	case size <= maxPlainBody:
+		r.room = r.s.plainBodies
+	default:
+		r.room = r.s.largeBodies
+	}
+	select {
+	case r.room <- struct{}{}:
+		return nil
+	case <-r.Context().Done():
+		r.room = nil
+		return nobodyWaits
+	}
+}
+
+// leaveRoom lets the next body in.
+func (r *request) leaveRoom() {
+	if r.room != nil {
+		<-r.room
+	}
+}
+
+// readBody reads and decodes the body of a PUT or POST. It is refused when more
+// has arrived than may; nothing is set aside for what a client only announces.
+func (r *request) readBody(w http.ResponseWriter) error {
+	r.body = map[string]any{}
+	if r.Method != http.MethodPut && r.Method != http.MethodPost {
+		return nil
+	}
+	limit := r.bodyLimit()
+	if r.ContentLength > limit {
+		return r.tooLarge(limit) // without waiting for what will not be read
+	}
+	if err := r.waitForRoom(limit); err != nil {
+		return err
+	}
+	var err error
+	if r.raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return r.tooLarge(limit)
+		}
+		return badRequest("the request body could not be read")
+	}
+	if len(strings.TrimSpace(string(r.raw))) == 0 {
+		return nil
+	}
+	if !r.mayBeOfThisType() {
+		return wrongType
+	}
+	if !r.isJSON() {
+		return nil
+	}
+	v, err := topology.ParseJSONOf(r.raw, maxBodyValues)
+	if err != nil {
+		return definitions.NotJSON(err, "not_json")
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		r.body = v
+		return nil
+	case string:
+		return badRequest("invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?")
+	}
+	return badRequest("not_json")
+}
+
+// mayBeOfThisType says whether the body's type is one that may be sent. Programs such as curl
+// say what they like. A browser must say JSON: pages of other sites may send the other types
+// without being asked whether they may, but for a form's file, which RabbitMQ's console sends.
+func (r *request) mayBeOfThisType() bool {
+	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err != nil:
+		return false
+	case r.rt.pattern == "login":
+		return kind == "application/x-www-form-urlencoded"
+	case strings.HasPrefix(r.rt.pattern, "definitions") && kind == "multipart/form-data":
+		return true
+	}
+	return kind == "application/json"
+}
+
+// isJSON says whether the body is to be decoded here: forms and definitions are
+// read by those who take them.
+func (r *request) isJSON() bool {
+	t := r.Header.Get("Content-Type")
+	return !strings.HasPrefix(t, "multipart/") && r.rt.pattern != "login" && !strings.HasPrefix(r.rt.pattern, "definitions")
+}
+
+// boolean reads an optional boolean, which may be text (BR-15.5).
+func (r *request) boolean(key string) (bool, error) {
+	v, ok := r.body[key]
+	if !ok {
+		return false, nil
+	}
+	return definitions.Boolean(v)
+}
+
+// asInteger reads an integer, which may be text: rabbitmqadmin sends it so.
+func asInteger(v any) (int64, error) {
+	switch v := v.(type) {
+	case int64:
+		return v, nil
+	case string:
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, badRequest("not_integer", v)
+}
+
+// text reads an optional string.
+func (r *request) text(key string) (string, error) {
+	switch v := r.body[key].(type) {
+	case nil:
+		return "", nil
+	case string:
+		return v, nil
+	default:
+		return "", badRequest("not_string", v)
+	}
+}
+
+// flag reads a boolean of the query.
+func (r *request) flag(name string) bool { return r.URL.Query().Get(name) == "true" }
+
+// object reads an optional object; RabbitMQ takes an empty list for an empty one.
+func (r *request) object(key string) (map[string]any, error) {
+	return definitions.Object(r.body[key], key)
+}

@@ -1,0 +1,171 @@
+package api
+
+import (
+	"net/http"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/definitions"
+	"bartleby.mq/internal/run/partition"
+)
+
+// vhostInfo is a virtual host at one moment.
+type vhostInfo struct {
+	name        string
+	metadata    topology.Metadata
+	defaultType topology.QueueType
+	profile     deadletter.Profile
+	queues      []broker.QueueInfo
+	exchanges   []*broker.ExchangeStats
+}
+
+// describeVHost: everything is locked for reading.
+func (s *server) describeVHost(state *topology.State, v *topology.VHost) vhostInfo {
+	i := vhostInfo{name: string(v.Name), metadata: v.Metadata, defaultType: state.DefaultQueueType(v), profile: v.Profile()}
+	v.EachQueue(func(q *topology.Queue) { i.queues = append(i.queues, broker.Describe(q)) })
+	v.EachExchange(func(x *topology.Exchange) { i.exchanges = append(i.exchanges, s.b.ExchangeStats(x)) })
+	return i
+}
+
+func (s *server) listVHosts(r *request) (any, error) {
+	var infos []vhostInfo
+	s.b.Read(func(state *topology.State, u *auth.Users) {
+		for _, v := range state.VHosts() {
+			if r.may(monitoring) || r.sight.Sees(u, v.Name) {
+				infos = append(infos, s.describeVHost(state, v))
+			}
+		}
+	})
+	return listOf(infos, func(i vhostInfo) string { return i.name }, r.showVHost), nil
+}
+
+func (s *server) getVHost(r *request) (any, error) {
+	var info vhostInfo
+	found := false
+	s.b.Read(func(state *topology.State, _ *auth.Users) {
+		if v, ok := state.VHost(r.vhost()); ok {
+			info, found = s.describeVHost(state, v), true
+		}
+	})
+	if !found {
+		return nil, notFound
+	}
+	object := r.showVHost(info)
+	delete(object["metadata"].(map[string]any), "protected_from_deletion") // in lists only
+	return object, nil
+}
+
+func (r *request) showVHost(i vhostInfo) map[string]any {
+	s, sp := r.s, r.spans()
+	tags := i.metadata.Tags
+	if tags == nil {
+		tags = []string{}
+	}
+	total := partition.Counts{}
+	for _, q := range i.queues {
+		addCounts(&total, s.b.Counts(q))
+	}
+	object := map[string]any{
+		"name": i.name, "description": i.metadata.Description, "tags": tags, "default_queue_type": string(i.defaultType),
+		"protected_from_deletion": i.metadata.Protected, "tracing": i.metadata.Tracing,
+		"metadata": map[string]any{
+			"description": i.metadata.Description, "tags": tags, "default_queue_type": string(i.defaultType),
+			"protected_from_deletion": i.metadata.Protected,
+		},
+		"cluster_state": map[string]any{s.NodeName: "running"}, "profile": string(i.profile),
+	}
+	name := "vhost\x00" + i.name
+	s.putLengths(object, name, sp, &total)
+	published, dropped, returned := uint64(0), uint64(0), uint64(0)
+	for _, x := range i.exchanges {
+		published += x.In.Load()
+		dropped += x.Dropped.Load()
+		returned += x.Returned.Load()
+	}
+	s.putStats(object, name, sp, false, publishes(published, total.Stats.Confirmed, returned, dropped), deliveries(&total.Stats))
+	traffic := map[string]float64{"recv_oct": 0, "send_oct": 0}
+	for _, c := range s.b.Connections() {
+		if client := c.Client(); client != nil && string(c.VHost) == i.name {
+			st := client.Status()
+			traffic["recv_oct"] += float64(st.ReceivedBytes)
+			traffic["send_oct"] += float64(st.SentBytes)
+		}
+	}
+	s.history.put(object, name+"\x00traffic", sp.data, traffic)
+	return object
+}
+
+func (s *server) putVHost(r *request) (any, error) {
+	var m topology.Metadata
+	var err error
+	if m.Description, err = r.text("description"); err != nil {
+		return nil, err
+	}
+	if m.Tags, err = definitions.Tags(r.body["tags"]); err != nil {
+		return nil, err
+	}
+	queueType, err := r.text("default_queue_type")
+	if err != nil {
+		return nil, err
+	}
+	if queueType != "undefined" { // as RabbitMQ's own exports say
+		m.DefaultQueueType = topology.QueueType(queueType)
+	}
+	profile, err := r.text("profile")
+	if err != nil {
+		return nil, err
+	}
+	m.Profile = deadletter.Profile(profile)
+	if m.Tracing, err = r.boolean("tracing"); err != nil {
+		return nil, err
+	}
+	if m.Protected, err = r.boolean("protected_from_deletion"); err != nil {
+		return nil, err
+	}
+	revise := func(old topology.Metadata) topology.Metadata {
+		m := m
+		// What the request does not name stays.
+		if _, ok := r.body["description"]; !ok {
+			m.Description = old.Description
+		}
+		if _, ok := r.body["tags"]; !ok {
+			m.Tags = old.Tags
+		}
+		if _, ok := r.body["default_queue_type"]; !ok {
+			m.DefaultQueueType = old.DefaultQueueType
+		}
+		if _, ok := r.body["tracing"]; !ok {
+			m.Tracing = old.Tracing
+		}
+		if _, ok := r.body["protected_from_deletion"]; !ok {
+			m.Protected = old.Protected
+		}
+		return m
+	}
+	return putDone(s.b.ReviseVHost(r.vhost(), revise, r.identity))
+}
+
+func (s *server) deleteVHost(r *request) (any, error) {
+	err := s.b.DeleteVHost(r.vhost())
+	if f := asFailureOrNil(err); f != nil && f.status == http.StatusNotFound {
+		return nil, notFound
+	}
+	return nil, err
+}
+
+// startVHost: a virtual host of one node always runs.
+func (s *server) startVHost(r *request) (any, error) {
+	if err := s.mustVHost(r.vhost()); err != nil {
+		return nil, err
+	}
+	if node := r.params["node"]; node != s.NodeName {
+		return nil, badRequest("Unknown node: " + node)
+	}
+	return nil, nil
+}
+
+func (s *server) protectVHost(r *request) (any, error) {
+	return nil, s.b.SetVHostProtection(r.vhost(), r.Method == http.MethodPost)
+}

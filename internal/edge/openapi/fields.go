@@ -1,0 +1,91 @@
+package openapi
+
+import (
+	"strconv"
+	"strings"
+
+	"bartleby.mq/internal/core/message"
+)
+
+// fields reads the parameters of an action. Once one does not do, err says why and
+// the rest is read for nothing. An empty value is one that is not given, as with
+// Alibaba's clients.
+type fields struct {
+	p   parameters
+	err *refusal
+}
+
+func (c *call) fields() *fields { return &fields{p: c.p} }
+
+// refuse notes what is wrong first.
+func (f *fields) refuse(r *refusal) {
+	if f.err == nil {
+		f.err = r
+	}
+}
+
+// required is a text that must be given.
+func (f *fields) required(parameter string) string {
+	value := f.p[parameter]
+	if value == "" {
+		f.refuse(missing(parameter))
+	}
+	return value
+}
+
+// flag is an optional boolean; Python's clients write it with a capital.
+func (f *fields) flag(parameter string) bool {
+	switch value := f.p[parameter]; strings.ToLower(value) {
+	case "true":
+		return true
+	case "false", "":
+	default:
+		f.refuse(invalid(parameter, "It must be true or false."))
+	}
+	return false
+}
+
+// integer is an optional integer from least to most.
+func (f *fields) integer(parameter string, least, most int64) (n int64, given bool) {
+	value := f.p[parameter]
+	if value == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < least || n > most {
+		f.refuse(invalid(parameter, "It must be an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10)+"."))
+	}
+	return n, true
+}
+
+// vhost is the virtual host that the request is about.
+func (f *fields) vhost() message.VHost { return message.VHost(f.required("VirtualHost")) }
+
+// newName is the name of something to be made (DL-22.13).
+func (f *fields) newName(parameter string) string {
+	name := f.required(parameter)
+	if name != "" && !validName(name) {
+		f.refuse(invalid(parameter, nameRule))
+	}
+	return name
+}
+
+// unreserved is newName for what may not be called as the broker's own are (DL-22.13).
+func (f *fields) unreserved(parameter string) string {
+	name := f.newName(parameter)
+	if strings.HasPrefix(name, reservedPrefix) {
+		f.refuse(invalid(parameter, "Names that begin with amq. are reserved."))
+	}
+	return name
+}
+
+// optionalName is a name or a key that may be left out (DL-22.13).
+func (f *fields) optionalName(parameter string) (name string, given bool) {
+	if name = f.p[parameter]; name == "" {
+		return "", false
+	}
+	if !validName(name) {
+		f.refuse(invalid(parameter, nameRule))
+	}
+	return name, true
+}

@@ -1,0 +1,111 @@
+package openapi
+
+import (
+	"crypto/subtle"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/run/broker"
+)
+
+// maxSkew is how far a request's time may be from ours, either way.
+const maxSkew = 15 * time.Minute
+
+// maxKeyID is how many bytes the ID of an access key may have.
+const maxKeyID = 128
+
+// timeLayout is that of ISO 8601 in UTC.
+const timeLayout = "2006-01-02T15:04:05Z"
+
+// signature is what a request says of itself and how that is proven, in either style.
+type signature struct {
+	action, version string
+	key             string // the access key's ID
+	nonce           string
+	at              string
+	given           string // what the client has signed with
+	text            string // what is to be signed
+	// sign signs the text with a secret, as the client should have done.
+	sign func(secret, text string) string
+}
+
+// signature reads the one of the request: of version 3, in its headers, or of version 1,
+// in its parameters.
+func (c *call) signature(body []byte) (s signature, err *refusal) {
+	if authorization := c.r.Header.Get("Authorization"); strings.HasPrefix(authorization, acs3Prefix) {
+		return acs3Signature(c.r, authorization, body)
+	}
+	return rpcSignature(c.r.Method, c.p)
+}
+
+// check refuses a signature of which something is not there.
+func (s *signature) check() *refusal {
+	for _, part := range []struct{ name, value string }{
+		{"Action", s.action}, {"AccessKeyId", s.key}, {"Signature", s.given}, {"SignatureNonce", s.nonce}, {"Timestamp", s.at},
+	} {
+		if part.value == "" {
+			return missing(part.name)
+		}
+	}
+	return nil
+}
+
+// authenticate finds out who has signed the request. A nonce is taken only when the
+// signature is right, so that nobody else can use it up.
+func (c *call) authenticate(s signature) *refusal {
+	if len(s.key) > maxKeyID {
+		return noKey
+	}
+	now := c.s.Now()
+	at, err := time.Parse(timeLayout, s.at)
+	switch {
+	case err != nil:
+		return badTime
+	case at.Before(now.Add(-maxSkew)) || at.After(now.Add(maxSkew)):
+		return expired
+	}
+	refused := tooMany // unless prove is asked
+	c.who, err = c.s.b.AuthenticateKey(c.r.Context(), s.key, c.peer().AsSlice(), func() (user string, err error) {
+		user, refused = c.prove(s)
+		if refused != nil {
+			return "", &auth.LoginError{User: s.key, Reason: refused.code}
+		}
+		return user, nil
+	})
+	c.s.b.Totals.Logins[broker.LoginHTTP].Note(err == nil)
+	if err != nil {
+		c.s.Logger.Warn("OpenAPI login refused", "peer", c.r.RemoteAddr, "request", c.id, "error", err)
+		var wrong *auth.LoginError
+		switch {
+		case refused != nil:
+			return refused
+		case errors.As(err, &wrong):
+			return forbidden // the key is right; its user is gone, or must not come from there
+		}
+		return internalError
+	}
+	if refused := c.s.nonces.use(s.key, s.nonce, now); refused != nil {
+		return refused
+	}
+	c.sight = c.s.b.SightOf(c.who, c.peer())
+	c.s.Known(c.r.Context())
+	return nil
+}
+
+// prove says whose key has signed the request.
+func (c *call) prove(s signature) (user string, err *refusal) {
+	key, ok := c.access.find(s.key)
+	if !ok {
+		return "", noKey
+	}
+	if want := s.sign(key.Secret, s.text); subtle.ConstantTimeCompare([]byte(want), []byte(s.given)) != 1 {
+		return "", mismatch(s.text)
+	}
+	return key.User, nil
+}
+
+// percentEncode encodes by RFC 3986: all but letters, digits and - _ . ~.
+func percentEncode(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }

@@ -1,0 +1,98 @@
+package openapi
+
+import (
+	"math"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+)
+
+// createVirtualHost makes a virtual host; one there is stays as it is. Its maker may do
+// everything in it.
+func createVirtualHost(c *call) (any, error) {
+	f := c.fields()
+	name := message.VHost(f.newName("VirtualHost"))
+	if f.err != nil {
+		return nil, f.err
+	}
+	if !c.administers() {
+		return nil, forbidden
+	}
+	_, err := c.s.b.CreateVHost(name, newVHost, c.who)
+	return nil, err
+}
+
+// newVHost is what virtual hosts made here are: whoever asks this API wants its rules.
+var newVHost = topology.Metadata{Profile: deadletter.ApsaraMQ}
+
+// deleteVirtualHost deletes a virtual host in which nothing was declared (DL-22.17).
+func deleteVirtualHost(c *call) (any, error) {
+	f := c.fields()
+	name := f.vhost()
+	if f.err != nil {
+		return nil, f.err
+	}
+	if !c.administers() {
+		return nil, forbidden
+	}
+	if err := c.findVHost(name); err != nil {
+		return nil, err
+	}
+	err := c.s.b.DeleteEmptyVHost(name)
+	if isKind(err, topology.PreconditionFailed) {
+		return nil, notEmpty
+	}
+	return nil, err
+}
+
+// virtualHostList is a page of virtual hosts.
+type virtualHostList struct {
+	VirtualHosts []virtualHost
+	NextToken    string
+	MaxResults   int
+}
+
+type virtualHost struct{ Name string }
+
+func listVirtualHosts(c *call) (any, error) {
+	f := c.fields()
+	p := f.page("MaxResults", maxPage)
+	if f.err != nil {
+		return nil, f.err
+	}
+	all := []virtualHost{}
+	c.s.b.Read(func(s *topology.State, u *auth.Users) {
+		for _, v := range s.VHosts() {
+			if c.sight.Sees(u, v.Name) {
+				all = append(all, virtualHost{string(v.Name)})
+			}
+		}
+	})
+	some, next := cut(p, all, func(v virtualHost) string { return v.Name })
+	return virtualHostList{some, next, p.size}, nil
+}
+
+// metadataAmount is how much is declared, and how much may be.
+type metadataAmount struct {
+	MaxVirtualHosts, CurrentVirtualHosts int
+	MaxExchanges, CurrentExchanges       int
+	MaxQueues, CurrentQueues             int
+}
+
+// getMetadataAmount counts what the user sees. There is no limit to it, which is said
+// by a number that nobody reaches.
+func getMetadataAmount(c *call) (any, error) {
+	m := metadataAmount{MaxVirtualHosts: math.MaxInt32, MaxExchanges: math.MaxInt32, MaxQueues: math.MaxInt32}
+	c.s.b.Read(func(s *topology.State, u *auth.Users) {
+		for _, v := range s.VHosts() {
+			if c.sight.Sees(u, v.Name) {
+				m.CurrentVirtualHosts++
+				m.CurrentExchanges += len(named(v.Exchanges()))
+				m.CurrentQueues += v.QueueCount()
+			}
+		}
+	})
+	return m, nil
+}

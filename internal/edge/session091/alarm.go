@@ -1,0 +1,63 @@
+package session091
+
+import (
+	"bartleby.mq/internal/safety/held"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// passAlarm waits for an alarm to end, if there is one, and says whether the message at hand is to
+// be handled. It is not, and nothing behind it, where the connection or its channel ends meanwhile.
+func (ch *channel) passAlarm() (on bool, err error) {
+	c := ch.c
+	if !c.broker.Alarmed() {
+		return true, nil
+	}
+	c.waitForAlarm()
+	if over, err := c.over(); over {
+		return false, err
+	}
+	return !ch.closing, nil
+}
+
+// waitForAlarm keeps a publisher from being read while the broker is low on
+// memory or disk (BR-13). What it sent so far is done and answered; the message
+// at hand is handled when the alarm is over. The client is told if it wants to
+// be. Channels that others want closed are, that of the message perhaps among them. It returns
+// early if the connection is to be closed.
+func (c *conn) waitForAlarm() {
+	held.Nothing("the end of an alarm")
+	c.flushOps()
+	c.confirm()
+	changed := make(chan struct{}, 1)
+	cancel := c.broker.OnAlarm(func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	defer cancel()
+	reason, active := c.broker.Alarms()
+	if !active {
+		return
+	}
+	if c.capabilities.blocked {
+		c.out.putMethod(0, amqp091.ConnectionBlocked{Reason: reason})
+	}
+	c.flush(true)
+	c.blocked.Store(true)
+	for active && c.shutdown.Load() == nil && !c.dead.Load() {
+		if c.interrupted.Load() { // fill looks at it again
+			c.closeAborted()
+			c.flush(true)
+		}
+		select {
+		case <-changed:
+		case <-c.heedc:
+		}
+		_, active = c.broker.Alarms()
+	}
+	c.blocked.Store(false)
+	if c.capabilities.blocked && !active {
+		c.out.putMethod(0, amqp091.ConnectionUnblocked{})
+	}
+}

@@ -1,0 +1,118 @@
+package session091
+
+import (
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// opOwner is who wants to know what became of an operation.
+type opOwner struct {
+	ch  *channel // nil: nobody
+	tag uint64   // of the publish to be confirmed
+}
+
+// addOp adds an operation to the batch of this read.
+func (c *conn) addOp(op partition.Op, owner opOwner) {
+	c.ops = append(c.ops, op)
+	c.opOwner = append(c.opOwner, owner)
+	if len(c.ops) >= maxOps {
+		c.flushOps()
+	}
+}
+
+// addPublish is addOp of a publish whose record has size bytes.
+func (c *conn) addPublish(op partition.Op, owner opOwner, size int) {
+	c.opBytes += size
+	c.targets += len(op.Targets)
+	c.addOp(op, owner)
+	if c.opBytes >= maxOpBytes {
+		c.flushOps()
+	}
+}
+
+const (
+	// maxOps is how many operations are collected before they are run.
+	maxOps = 512
+	// maxOpBytes likewise for what they publish: one read may complete a large
+	// message on each of many channels.
+	maxOpBytes = 4 << 20
+	// entrySize is about what an entry of a queue takes in memory: a message that goes
+	// to a thousand queues takes more than its publisher has sent.
+	entrySize = 32
+)
+
+// nothingToRun notes a publish that asks nothing of any queue, such as one that is
+// unroutable. It is no operation; where publishes are confirmed it takes its turn among
+// those that are.
+func (ch *channel) nothingToRun() {
+	if ch.confirms == nil {
+		return
+	}
+	ch.confirms.ran(ch.confirms.add(), &partition.Op{})
+	ch.c.owesConfirms(ch)
+}
+
+// owesConfirms notes a channel with publishes that were run.
+func (c *conn) owesConfirms(ch *channel) {
+	if !ch.confirms.listed {
+		ch.confirms.listed = true
+		c.confirming = append(c.confirming, ch)
+	}
+}
+
+// flushOps runs what was collected, and notes what is to be confirmed.
+func (c *conn) flushOps() {
+	if len(c.ops) == 0 {
+		return
+	}
+	if targets := c.targets; targets > len(c.ops) {
+		c.broker.Received((targets - len(c.ops)) * entrySize)
+	}
+	c.targets = 0
+	c.receipt.Add(c.link.Run(c.ops))
+	for i := range c.ops {
+		if ch := c.opOwner[i].ch; ch != nil {
+			c.owesConfirms(ch)
+			ch.confirms.ran(c.opOwner[i].tag, &c.ops[i])
+		}
+	}
+	clear(c.ops)
+	c.ops, c.opOwner, c.opBytes = c.ops[:0], c.opOwner[:0], 0
+	c.pumpGated()
+}
+
+// confirm answers the publishes that were run (BR-8.8), as far as they can be. What
+// was logged here is confirmed when the journal has it: the reader itself leads the
+// sync, or waits for whoever does, and what arrives meanwhile makes the next batch.
+// The sync may decide what was proposed to replicated queues, too; their answers
+// come by Answered.
+func (c *conn) confirm() {
+	c.flushOps() // none is passed over that is asked and not run
+	if len(c.confirming) == 0 {
+		return
+	}
+	if err := c.link.Await(c.receipt); err != nil {
+		c.broken(err) // the node stops; nothing is confirmed any more
+		return
+	}
+	c.receipt = partition.Receipt{}
+	for _, ch := range c.confirming {
+		ch.confirms.listed = false
+		ch.confirms.durable()
+		ch.sendConfirms()
+	}
+	clear(c.confirming)
+	c.confirming = c.confirming[:0]
+}
+
+func (ch *channel) confirmSelect(m *amqp091.ConfirmSelect) error {
+	if ch.tx != nil {
+		return fail(amqp091.CodePreconditionFailed, "cannot switch from tx to confirm mode")
+	}
+	if ch.confirms == nil {
+		ch.confirms = &confirms{first: 1}
+		ch.shown.confirm.Store(true)
+	}
+	ch.reply(amqp091.ConfirmSelectOk{}, m.NoWait)
+	return nil
+}

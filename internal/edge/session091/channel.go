@@ -1,0 +1,436 @@
+package session091
+
+import (
+	"iter"
+	"sync/atomic"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/safety/held"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// channel is one channel of a connection.
+type channel struct {
+	c      *conn
+	number uint16
+
+	// Owned by the reader.
+	closing   bool // close was sent, close-ok is due
+	content   content
+	lastQueue message.QueueName
+	prefetch  int // for consumers started from now on
+	confirms  *confirms
+	tx        *transaction
+	requester string     // name for direct replies, "" if it is none
+	replies   *requester // under that name; nil if there is none
+	sharing   bool       // gate is in force: basic.qos global is permitted and was called
+	ungated   bool       // it stands in conn.ungated
+
+	shown struct { // for the management API
+		prefetch    atomic.Int64
+		confirm, tx atomic.Bool
+	}
+	stats    received
+	gate     gate         // shared prefetch limit
+	untagged atomic.Int32 // gets in the outbox: they have no delivery tag yet
+
+	mu     held.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
+	sent   sent
+	closed bool
+	// recovering is how many recover-oks stand in the outbox: what is sent before the last of
+	// them comes back, since the client takes it for requeued.
+	recovering int
+	nextTag    uint64
+	unacked    unackedList
+	consumers  map[string]*consumer
+	queues     map[*partition.Queue]int // of consumers that are limited, and how many
+	deleting   bool                     // the reader deletes a queue: what it has to tell of consumers comes after the answer
+	gone       []string                 // tags of consumers whose queue is gone, to be told of then
+}
+
+// content is a message on its way in, between its frames.
+type content struct {
+	expect   uint8 // nothing, a header or body frames
+	publish  amqp091.Publish
+	exchange []byte // publish's strings, kept beyond the read buffer
+	key      []byte
+	props    []byte
+	body     []byte
+	size     uint64
+	counted  int // in what the connection holds unfinished
+}
+
+const (
+	expectMethod = iota
+	expectHeader
+	expectBody
+)
+
+// consumer is a session's side of a consumer: a partition.Subscriber.
+type consumer struct {
+	queue.Consumer
+	ch      *channel
+	q       *partition.Queue
+	tag     string
+	queued  message.QueueName
+	args    []byte // encoded: nobody needs them but to show them
+	limited bool   // a shared limit counts what it holds, whether it is in force or not
+	quits   bool   // its channel ends, and all it holds comes back by that; guarded by ch.mu
+}
+
+var _ partition.Subscriber = (*consumer)(nil)
+
+// Deliver implements partition.Subscriber. The partition is locked.
+func (k *consumer) Deliver(q *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool {
+	c := k.ch.c
+	if k.limited && k.Gate == nil {
+		k.ch.gate.used.Add(1) // before the client can settle it
+	}
+	it := item{kind: itemDelivery, ch: k.ch, consumer: k, q: q, d: *d}
+	return c.deliver(&it)
+}
+
+// Flush implements partition.Subscriber.
+func (k *consumer) Flush() { k.ch.c.flush(true) }
+
+// QueueGone implements partition.Subscriber (BR-9.14).
+func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
+	ch := k.ch
+	ch.mu.Lock()
+	known := ch.consumers[k.tag] == k
+	if known {
+		ch.leave(k)
+	}
+	tell := known && ch.c.capabilities.cancelNotify
+	if tell && ch.deleting {
+		ch.gone = append(ch.gone, k.tag)
+		tell = false
+	}
+	if tell {
+		ch.tellCancelled(k.tag)
+	}
+	ch.mu.Unlock()
+	if tell {
+		ch.c.flush(false)
+	}
+}
+
+// tellCancelled tells the client that a consumer is no more, unless its channel is closed: whatever
+// came behind that it could take for another channel's of the same number, or for an error.
+// REQUIRES: mu is held.
+func (ch *channel) tellCancelled(tag string) {
+	if !ch.closed {
+		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
+	}
+}
+
+// deleteQueue deletes a queue and has answered called before the client is told of the
+// channel's consumers of it, as RabbitMQ does.
+func (ch *channel) deleteQueue(name message.QueueName, ifUnused, ifEmpty bool, answered func(messages int)) error {
+	ch.mu.Lock()
+	ch.deleting = true
+	ch.mu.Unlock()
+	n, err := ch.c.link.DeleteQueue(name, ifUnused, ifEmpty)
+	if err == nil {
+		answered(n)
+	}
+	ch.mu.Lock()
+	gone := ch.gone
+	ch.deleting, ch.gone = false, nil
+	ch.mu.Unlock()
+	for _, tag := range gone {
+		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
+	}
+	return err
+}
+
+// TimedOut implements partition.Subscriber (DL-12.7).
+func (k *consumer) TimedOut(*partition.Queue, *queue.Consumer, int) {
+	ch := k.ch
+	if ch.c.capabilities.cancelNotify {
+		ch.mu.Lock()
+		known := ch.consumers[k.tag] == k // else the client has cancelled it, and the tag may be another's
+		if known {
+			ch.tellCancelled(k.tag)
+		}
+		ch.mu.Unlock()
+		if known {
+			ch.c.flush(false)
+		}
+		return
+	}
+	ch.c.abort(ch, fail(amqp091.CodePreconditionFailed, "delivery acknowledgement on channel %d timed out. Timeout value used: -1 ms. "+
+		"This timeout value can be configured, see consumers doc guide to learn more", ch.number))
+}
+
+// Cause implements partition.Culprit.
+func (k *consumer) Cause() deadletter.Cause {
+	c := k.ch.c
+	return deadletter.Cause{ConsumerTag: k.tag, Connection: c.peer.Name, User: c.login.User}
+}
+
+// enter adds a consumer. REQUIRES: mu is held.
+func (ch *channel) enter(k *consumer) {
+	ch.consumers[k.tag] = k
+	if !k.limited {
+		return
+	}
+	if ch.queues == nil {
+		ch.queues = map[*partition.Queue]int{}
+	}
+	ch.queues[k.q]++
+}
+
+// leave takes a consumer out that is there. REQUIRES: mu is held.
+func (ch *channel) leave(k *consumer) {
+	delete(ch.consumers, k.tag)
+	if !k.limited {
+		return
+	}
+	if ch.queues[k.q]--; ch.queues[k.q] == 0 {
+		delete(ch.queues, k.q)
+	}
+}
+
+// gate is a prefetch limit that a channel's consumers share (BR-9.9). The channel has it from the
+// beginning, and it counts what the client holds before there is a limit, too: TryTake does so for consumers that
+// have it, Deliver for those that do not yet. Whoever gives places back lets all queues of the channel
+// look afterwards (pumpGated).
+type gate struct {
+	limit atomic.Int64 // 0 = none
+	used  atomic.Int64
+}
+
+// TryTake implements queue.Gate. While it refuses nobody sees a place taken: queues of two partitions could
+// refuse for each other's sake, and nobody would let them look again.
+func (g *gate) TryTake() bool {
+	for {
+		used, limit := g.used.Load(), g.limit.Load()
+		if limit != 0 && used >= limit {
+			return false
+		}
+		if g.used.CompareAndSwap(used, used+1) {
+			return true
+		}
+	}
+}
+
+// full says whether there is no room.
+func (g *gate) full() bool {
+	limit := g.limit.Load()
+	return limit != 0 && g.used.Load() >= limit
+}
+
+// givesBack is called when a delivery to k comes back that the client never got. Any goroutine may call it,
+// with nothing locked.
+func (k *consumer) givesBack() {
+	if !k.limited {
+		return
+	}
+	g := &k.ch.gate
+	g.used.Add(-1)
+	if g.limit.Load() != 0 {
+		k.ch.pumpGated()
+	}
+}
+
+// channelFrame handles a frame of a channel.
+func (c *conn) channelFrame(f amqp091.Frame) error {
+	if c.state != stateRunning {
+		return fail(amqp091.CodeChannelError, "unexpected frame in connection state starting")
+	}
+	ch := c.channels[f.Channel]
+	if ch == nil {
+		return c.openChannel(f)
+	}
+	if ch.closing {
+		return c.closingChannelFrame(ch, f)
+	}
+	ch.stats.active.Store(c.heard)
+	switch f.Type {
+	case amqp091.FrameMethod:
+		if ch.content.expect != expectMethod {
+			return ch.interrupted(f)
+		}
+		return ch.method(f)
+	case amqp091.FrameHeader:
+		if ch.content.expect == expectHeader {
+			return ch.contentHeader(f.Payload)
+		}
+	case amqp091.FrameBody:
+		if ch.content.expect == expectBody {
+			return ch.contentBody(f.Payload)
+		}
+	}
+	if ch.content.expect == expectMethod {
+		return fail(amqp091.CodeUnexpectedFrame, "expected method frame, got non method frame instead")
+	}
+	return ch.interrupted(f)
+}
+
+// interrupted is the failure for a frame between the frames of a content (BR-4.8).
+func (ch *channel) interrupted(amqp091.Frame) error {
+	what := "header"
+	if ch.content.expect == expectBody {
+		return &failure{code: amqp091.CodeUnexpectedFrame, text: "expected content body, got non content body frame instead", method: amqp091.BasicPublishID}
+	}
+	return &failure{code: amqp091.CodeUnexpectedFrame, text: "expected content " + what + " for class 60, got non content " + what + " frame instead", method: amqp091.BasicPublishID}
+}
+
+// openChannel handles a frame on a number that is not open.
+func (c *conn) openChannel(f amqp091.Frame) error {
+	if f.Type != amqp091.FrameMethod {
+		return fail(amqp091.CodeUnexpectedFrame, "expected method frame, got non method frame instead")
+	}
+	m, err := c.decode(f)
+	if err != nil {
+		return err
+	}
+	switch m.(type) {
+	case *amqp091.ChannelOpen:
+	case *amqp091.ChannelCloseOk:
+		return nil // late
+	default:
+		return &failure{code: amqp091.CodeChannelError, text: "expected 'channel.open'", method: m.ID()}
+	}
+	if len(c.channels) >= c.channelMax {
+		return fail(amqp091.CodeNotAllowed, "number of channels opened (%d) has reached the negotiated channel_max (%d)", len(c.channels), c.channelMax)
+	}
+	if err := c.link.OpenChannel(); err != nil {
+		return err
+	}
+	c.flushOps()
+	ch := &channel{c: c, number: f.Channel, consumers: map[string]*consumer{}}
+	c.chMu.Lock()
+	c.channels[f.Channel] = ch
+	c.chMu.Unlock()
+	c.out.putMethod(f.Channel, amqp091.ChannelOpenOk{})
+	return nil
+}
+
+// closingChannelFrame handles what comes on a channel after close was sent (BR-4.4).
+func (c *conn) closingChannelFrame(ch *channel, f amqp091.Frame) error {
+	if f.Type != amqp091.FrameMethod {
+		return nil
+	}
+	switch m, _ := amqp091.DecodeMethod(f.Payload); m.(type) {
+	case *amqp091.ChannelCloseOk:
+		c.forgetChannel(ch)
+	case *amqp091.ChannelClose:
+		c.out.putMethod(ch.number, amqp091.ChannelCloseOk{})
+		c.forgetChannel(ch)
+	}
+	return nil
+}
+
+func (c *conn) forgetChannel(ch *channel) {
+	c.chMu.Lock()
+	delete(c.channels, ch.number)
+	c.chMu.Unlock()
+}
+
+// closeChannel tells the client that the channel is closed and why.
+func (c *conn) closeChannel(ch *channel, f *failure) {
+	c.log.Error("closing channel", "channel", ch.number, "code", f.code, "reason", f.text, "user", c.login.User)
+	ch.release()
+	ch.closing = true
+	c.out.putMethod(ch.number, amqp091.ChannelClose{
+		ReplyCode: f.code, ReplyText: f.replyText(),
+		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
+	})
+}
+
+// closeChannels ends all channels with the connection. No delivery comes to any of them
+// after it.
+func (c *conn) closeChannels() {
+	channels := c.sortedChannels()
+	applied := c.releaseAll(channels)
+	for _, ch := range channels {
+		c.forgetChannel(ch)
+	}
+	applied()
+}
+
+// abort asks the reader to close a channel. Any goroutine may call it.
+func (c *conn) abort(ch *channel, f *failure) {
+	c.chMu.Lock()
+	c.aborts = append(c.aborts, abortion{ch, f})
+	c.chMu.Unlock()
+	c.interrupt()
+}
+
+type abortion struct {
+	ch *channel
+	f  *failure
+}
+
+// release gives up what the channel holds: its consumers, its unsettled deliveries,
+// which go back in order (BR-4.5), and its transaction. No delivery comes to it after that.
+func (ch *channel) release() { ch.c.releaseAll([]*channel{ch})() }
+
+// releaseAll is release for several channels, as one: none of them gets what another gives
+// back. What its outbox holds for them by then, and settles late, has come back already.
+func (c *conn) releaseAll(channels []*channel) (applied func()) {
+	var seats []partition.Seat
+	var held []unackedList
+	open := channels[:0:0]
+	for _, ch := range channels {
+		ch.mu.Lock()
+		if ch.closed {
+			ch.mu.Unlock()
+			continue
+		}
+		open = append(open, ch)
+		ch.closed = true
+		consumers := make([]*consumer, 0, len(ch.consumers))
+		for _, k := range ch.consumers {
+			k.quits = true
+			consumers = append(consumers, k)
+		}
+		clear(ch.consumers)
+		clear(ch.queues)
+		if ch.unacked.n > 0 {
+			held = append(held, ch.unacked)
+		}
+		ch.unacked = unackedList{}
+		ch.mu.Unlock()
+		if in := &ch.content; in.expect == expectBody {
+			in.expect = expectMethod
+			in.laidDown(c)
+		}
+		sortConsumers(consumers)
+		for _, k := range consumers {
+			seats = append(seats, partition.Seat{Queue: k.q, Consumer: &k.Consumer})
+		}
+	}
+	applied = func() {}
+	if len(seats)+len(held) > 0 {
+		applied = c.link.Quit(seats, deliveries(held))
+	}
+	for _, ch := range open {
+		if ch.requester != "" {
+			c.broker.RemoveRequester(ch.requester)
+		}
+		if ch.tx != nil {
+			ch.tx.drop(c)
+		}
+		c.link.CloseChannel()
+	}
+	return applied
+}
+
+// deliveries walks what is unsettled in lists that nobody changes any more.
+func deliveries(held []unackedList) iter.Seq[partition.Delivered] {
+	return func(yield func(partition.Delivered) bool) {
+		for i := range held {
+			for u := range held[i].all() {
+				if !yield(partition.Delivered{Queue: u.q, ID: u.id, Consumer: u.consumer}) {
+					return
+				}
+			}
+		}
+	}
+}

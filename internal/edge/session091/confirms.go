@@ -1,0 +1,133 @@
+package session091
+
+import (
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/safety/held"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// confirms is the publisher's side of a channel in confirm mode (BR-8.7): for each
+// publish that is not confirmed, what its answer waits for. Confirms leave in the
+// order of the publishes, neighbours with the same answer together.
+type confirms struct {
+	listed bool // in conn.confirming; owned by the reader
+
+	mu    held.Mutex // guards what follows: answers come from whoever applies
+	list  []partition.Pending
+	start int    // of the first in list
+	first uint64 // its tag
+}
+
+// add notes a publish and returns its tag.
+func (w *confirms) add() (tag uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.start > 1024 && w.start > len(w.list)/2 {
+		n := copy(w.list, w.list[w.start:])
+		w.list, w.start = w.list[:n], 0
+	}
+	w.list = append(w.list, partition.Pending{})
+	return w.first + uint64(len(w.list)-w.start) - 1
+}
+
+// waiting is how many publishes have no answer yet.
+func (w *confirms) waiting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.list) - w.start
+}
+
+// ran notes that the publish was run.
+func (w *confirms) ran(tag uint64, op *partition.Op) {
+	w.mu.Lock()
+	w.at(tag).Ran(op)
+	w.mu.Unlock()
+}
+
+// at is the publish with a tag. REQUIRES: it has no answer yet.
+func (w *confirms) at(tag uint64) *partition.Pending { return &w.list[w.start+int(tag-w.first)] }
+
+// durable notes that everything that was run is.
+func (w *confirms) durable() {
+	w.mu.Lock()
+	for i := len(w.list) - 1; i >= w.start && !w.list[i].Durable(); i-- {
+	}
+	w.mu.Unlock()
+}
+
+// append takes the publishes at the front that have all their answers, writes acks
+// and nacks for them (BR-8.8), and returns how many they were, and how many of them nacks.
+func (w *confirms) append(b []byte, number uint16) (_ []byte, n, nacks int) {
+	for w.start < len(w.list) {
+		done, refused := w.list[w.start].Done()
+		if !done {
+			break
+		}
+		count := 1
+		for ; w.start+count < len(w.list); count++ {
+			if done, other := w.list[w.start+count].Done(); !done || other != refused {
+				break
+			}
+		}
+		last := w.first + uint64(count) - 1
+		if refused {
+			b = amqp091.AppendNack(b, number, last, count > 1)
+			nacks += count
+		} else {
+			b = amqp091.AppendAck(b, number, last, count > 1)
+		}
+		w.start += count
+		w.first += uint64(count)
+		n += count
+	}
+	if w.start == len(w.list) {
+		w.list, w.start = w.list[:0], 0
+	}
+	return b, n, nacks
+}
+
+// wait returns when nothing waits for replicated queues any more.
+func (ch *channel) wait() {
+	if ch.confirms == nil {
+		return
+	}
+	if ch.confirms.waiting() > 0 {
+		ch.c.link.Settle()
+	}
+}
+
+// sendConfirms puts what can be confirmed into the outbox, in order.
+func (ch *channel) sendConfirms() {
+	w := ch.confirms
+	ch.mu.Lock() // nothing may follow the channel's close
+	defer ch.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ch.closed || w.start == len(w.list) {
+		return
+	}
+	if done, _ := w.list[w.start].Done(); !done {
+		return
+	}
+	ch.c.out.put(func(b []byte) []byte {
+		b, n, nacks := w.append(b, ch.number)
+		ch.c.broker.Totals.Refused.Add(uint64(nacks))
+		ch.c.broker.Totals.Confirmed.Add(uint64(n))
+		ch.stats.confirmed.Add(uint64(n))
+		return b
+	})
+}
+
+var _ partition.Owner = (*channel)(nil)
+
+// Answered implements partition.Owner.
+func (ch *channel) Answered(answers []partition.Answer) {
+	w := ch.confirms
+	w.mu.Lock()
+	for _, a := range answers {
+		w.at(a.Token).Answer(a.Refused)
+	}
+	w.mu.Unlock()
+	ch.sendConfirms()
+	ch.c.flush(true)
+}

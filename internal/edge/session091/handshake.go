@@ -1,0 +1,274 @@
+package session091
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/safety/bug"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// serverCapabilities are announced in connection.start (BR-1.4).
+var serverCapabilities = func() amqp091.Table {
+	var t amqp091.Table
+	for _, name := range []string{
+		"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
+		"consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to",
+	} {
+		t = append(t, amqp091.Field{Key: name, Value: true})
+	}
+	return t
+}()
+
+func (c *conn) sendStart() {
+	product, version := c.Product, c.Version
+	if product == "" {
+		product = "RabbitMQ" // kombu, for one, reads the meaning of basic.qos from this name
+	}
+	properties := amqp091.Table{
+		{Key: "capabilities", Value: serverCapabilities},
+		{Key: "cluster_name", Value: c.broker.NodeName},
+		{Key: "copyright", Value: "The Bartleby authors"},
+		{Key: "information", Value: "Licensed under Apache-2.0"},
+		{Key: "platform", Value: "Bartleby " + c.Release},
+		{Key: "product", Value: product},
+		{Key: "version", Value: version},
+	}
+	c.out.putMethod(0, amqp091.ConnectionStart{
+		VersionMajor: 0, VersionMinor: 9, ServerProperties: properties,
+		Mechanisms: strings.Join(c.Mechanisms, " "), Locales: "en_US",
+	})
+	c.flush(true)
+}
+
+// handshake handles a method before the connection is open.
+func (c *conn) handshake(m amqp091.Method) error {
+	switch m := m.(type) {
+	case *amqp091.ConnectionStartOk:
+		if c.state == stateStart {
+			return c.startOk(m)
+		}
+	case *amqp091.ConnectionTuneOk:
+		if c.state == stateTune {
+			return c.tuneOk(m)
+		}
+	case *amqp091.ConnectionOpen:
+		if c.state == stateOpen {
+			return c.openVHost(m)
+		}
+	case *amqp091.ConnectionClose:
+		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
+		c.state = stateClosed
+		return nil
+	}
+	return unexpected(m.ID())
+}
+
+// takes says whether a method has its place in a state of the handshake.
+func (s state) takes(id amqp091.MethodID) bool {
+	switch id {
+	case amqp091.ConnectionStartOkID:
+		return s == stateStart
+	case amqp091.ConnectionTuneOkID:
+		return s == stateTune
+	case amqp091.ConnectionOpenID:
+		return s == stateOpen
+	}
+	return id == amqp091.ConnectionCloseID
+}
+
+func unexpected(id amqp091.MethodID) error {
+	return &failure{code: amqp091.CodeChannelError, text: "unexpected method in connection state starting", method: id}
+}
+
+func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
+	c.clientProps = m.ClientProperties
+	c.capabilities = readCapabilities(m.ClientProperties)
+	mechanism, known := c.mechanism(m.Mechanism)
+	if !known {
+		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", "the mechanism is not offered")
+		return c.refuse()
+	}
+	_, credentials, err := mechanism.Step([]byte(m.Response))
+	if err != nil || credentials == nil {
+		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
+		return c.refuse()
+	}
+	var peer net.IP
+	if a, ok := c.nc.RemoteAddr().(*net.TCPAddr); ok {
+		peer = a.IP
+	}
+	id, err := c.authenticate(*credentials, peer)
+	c.broker.Totals.Logins[broker.LoginAMQP091].Note(err == nil)
+	if err != nil {
+		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
+		if !c.capabilities.authFailureClose {
+			return c.refuse()
+		}
+		return asFailure(auth.LoginRefused(m.Mechanism), 0)
+	}
+	given, _ := m.ClientProperties.Get("client_id")
+	clientID, _ := given.(string)
+	c.login = broker.Login{Identity: id, User: id.Name, Mechanism: m.Mechanism, ClientID: clientID}
+	heartbeat := max(0, c.Heartbeat)
+	c.out.putMethod(0, amqp091.ConnectionTune{
+		ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: uint16(heartbeat / time.Second),
+	})
+	c.state = stateTune
+	return nil
+}
+
+// authenticate asks who the client is, for as long as its socket is open and the handshake may take.
+func (c *conn) authenticate(given auth.Credentials, peer net.IP) (*broker.Identity, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var ahead []byte
+	var watch sync.WaitGroup
+	watch.Go(bug.Guarded(c.log, "a client that logs in", func() { // ends with the wait below
+		var open bool
+		if ahead, open = c.readAhead(); !open {
+			cancel()
+		}
+	}))
+	id, err := c.broker.AuthenticateTelling(ctx, given, peer, c.Stands)
+	_ = c.nc.SetReadDeadline(time.Now())
+	watch.Wait()
+	_ = c.nc.SetReadDeadline(c.deadline)
+	c.received(len(ahead))
+	c.in = append(c.in, ahead...) // the frame at hand is in front of it
+	return id, err
+}
+
+// maxAhead is how much a client may send while it logs in, which has use for two frames more. Who sends more is let go: nobody
+// would see any more that its socket is closed.
+const maxAhead = maxStrangerBytes / 2
+
+// readAhead reads until it is stopped by a deadline. Where the socket, or the time for the handshake, is over before, or more
+// comes than may, open is false.
+func (c *conn) readAhead() (ahead []byte, open bool) {
+	var b [256]byte
+	for len(ahead) < maxAhead {
+		n, err := c.nc.Read(b[:])
+		ahead = append(ahead, b[:n]...)
+		if err != nil {
+			return ahead, errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(c.deadline)
+		}
+	}
+	return ahead, false
+}
+
+// mechanism starts the exchange of a mechanism that is offered.
+func (c *conn) mechanism(name string) (auth.Mechanism, bool) {
+	if !slices.Contains(c.Mechanisms, name) {
+		return nil, false
+	}
+	switch name {
+	case "EXTERNAL":
+		if c.TLS == nil || c.TLS.User == "" {
+			return nil, false
+		}
+		return auth.NewExternal(c.TLS.User), true
+	case "ANONYMOUS":
+		return auth.NewAnonymous(c.Anonymous), true
+	}
+	return auth.NewMechanism(name)
+}
+
+// refuse ends the connection without a close frame, late enough that guessing
+// passwords takes long (BR-2.4, BR-2.5, BR-1.8).
+func (c *conn) refuse() error {
+	c.Stands(broker.Refused)
+	timer := time.NewTimer(refusalDelay)
+	defer timer.Stop()
+	// The client may go first. One that goes on is not read for as long as it likes.
+	_ = c.nc.SetReadDeadline(time.Now().Add(refusalDelay))
+	var b [256]byte
+	for read := 0; read <= maxStrangerBytes; {
+		n, err := c.nc.Read(b[:])
+		if err != nil {
+			return errEnd
+		}
+		read += n
+	}
+	<-timer.C
+	return errEnd
+}
+
+// propertyKeeper chooses which of a client's properties are kept: those with a meaning or a usual place, and a few others.
+type propertyKeeper struct{ known, others int }
+
+const (
+	maxKnownProperties = 16 // a client may send one many times
+	maxOtherProperties = 8
+	maxCapabilities    = 1 << 10 // bytes
+)
+
+func (k *propertyKeeper) keep(key []byte, typ byte, content []byte) bool {
+	switch string(key) {
+	case "capabilities":
+		k.known++
+		return k.known <= maxKnownProperties && len(content) <= maxCapabilities
+	case "product", "version", "platform", "copyright", "information", "connection_name", "client_id":
+		k.known++
+		return k.known <= maxKnownProperties && typ == 'S'
+	}
+	if typ == 'F' || typ == 'A' || k.others == maxOtherProperties {
+		return false
+	}
+	k.others++
+	return true
+}
+
+func readCapabilities(properties amqp091.Table) (caps capabilities) {
+	v, _ := properties.Get("capabilities")
+	t, _ := v.(amqp091.Table)
+	is := func(name string) bool {
+		v, _ := t.Get(name)
+		b, _ := v.(bool)
+		return b
+	}
+	return capabilities{is("consumer_cancel_notify"), is("connection.blocked"), is("authentication_failure_close")}
+}
+
+func (c *conn) tuneOk(m *amqp091.ConnectionTuneOk) error {
+	frameMax, channelMax := m.FrameMax, m.ChannelMax
+	if frameMax < minFrameMax || frameMax > c.FrameMax || channelMax == 0 || channelMax > c.ChannelMax {
+		c.log.Warn("negotiation failed", "frame_max", frameMax, "channel_max", channelMax)
+		return c.refuse()
+	}
+	c.frameMax, c.channelMax = int(frameMax), int(channelMax)
+	c.heartbeat = time.Duration(m.Heartbeat) * time.Second
+	c.state = stateOpen
+	return nil
+}
+
+func (c *conn) openVHost(m *amqp091.ConnectionOpen) error {
+	c.vhost = message.VHost(m.VirtualHost) // Connect lists the connection: others may show it before it returns
+	link, err := c.broker.Connect(c.login, c.peer, c.vhost, c)
+	if err != nil {
+		f := asFailure(err, m.ID())
+		f.hard = true
+		return f
+	}
+	c.link = link
+	c.state = stateRunning
+	c.deadline = time.Time{}
+	_ = c.nc.SetReadDeadline(c.deadline)
+	c.beat.Store(int64(c.heartbeat))
+	c.out.putMethod(0, amqp091.ConnectionOpenOk{})
+	c.out.wake() // the writer learns of the heartbeat
+	if c.Opened != nil {
+		c.Opened()
+	}
+	c.log.Info("connection opened", "user", c.login.User, "vhost", m.VirtualHost)
+	return nil
+}

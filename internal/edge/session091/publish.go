@@ -1,0 +1,241 @@
+package session091
+
+import (
+	"fmt"
+
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// basicPublish begins a message; its header and body follow in frames of their own.
+func (ch *channel) basicPublish(args []byte) error {
+	p, err := amqp091.ParsePublish(args)
+	if err != nil {
+		return undecodable(amqp091.BasicPublishID, args)
+	}
+	if p.Immediate {
+		return &failure{code: amqp091.CodeNotImplemented, text: "immediate=true", method: amqp091.BasicPublishID} // BR-8.3
+	}
+	if on, err := ch.passAlarm(); !on {
+		return err
+	}
+	in := &ch.content
+	in.expect = expectHeader
+	// The names must outlive the read buffer, since the content may come later.
+	in.exchange, in.key = append(in.exchange[:0], p.Exchange...), append(in.key[:0], p.RoutingKey...)
+	in.publish = p
+	in.publish.Exchange, in.publish.RoutingKey = in.exchange, in.key
+	return nil
+}
+
+func (ch *channel) contentHeader(payload []byte) error {
+	class, size, props, err := amqp091.ParseContentHeader(payload)
+	if err != nil {
+		return fail(amqp091.CodeSyntaxError, "%s", err)
+	}
+	if class != amqp091.ClassBasic {
+		return &failure{code: amqp091.CodeUnexpectedFrame, method: amqp091.BasicPublishID,
+			text: fail(0, "expected content header for class 60, got one for class %d instead", class).text}
+	}
+	in := &ch.content
+	in.size = size
+	if size > uint64(ch.c.link.MaxMessageSize()) {
+		in.expect = expectMethod
+		return ch.refusedPublish(ch.c.link.TooLarge(size))
+	}
+	if size == 0 {
+		in.expect = expectMethod
+		return ch.published(props, nil)
+	}
+	in.expect = expectBody
+	c := ch.c
+	in.props, c.spareProps = append(c.spareProps, props...), nil
+	return c.holds(in)
+}
+
+// holds counts a message that has not come whole, anew each time that more of it has: the
+// buffers it has, which may be much larger than what is in them.
+func (c *conn) holds(in *content) error {
+	counted := cap(in.props) + cap(in.body)
+	c.unfinished += counted - in.counted
+	in.counted = counted
+	if most := max(maxUnfinished, 5*c.link.MaxMessageSize()); c.unfinished > most {
+		return &failure{code: amqp091.CodeResourceError, text: fmt.Sprintf("messages that have not come whole take more than %d bytes", most), method: amqp091.BasicPublishID}
+	}
+	return nil
+}
+
+// laidDown gives up the buffers of the message that the channel had in hand, which count no more.
+// The connection keeps one pair: channels are many, and those with a message between its frames few.
+func (in *content) laidDown(c *conn) {
+	c.unfinished -= in.counted
+	in.counted = 0
+	if in.body != nil && cap(in.body) <= keepBody { // the last, or one that is too large for most would stay, and be of no use
+		c.spareBody = in.body[:0]
+	}
+	if cap(in.props) <= keepProps && cap(in.props) > cap(c.spareProps) {
+		c.spareProps = in.props[:0]
+	}
+	in.props, in.body = nil, nil
+	clear(c.pub.Body) // or it stays with a connection that publishes no more
+}
+
+// maxUnfinished is how many bytes of messages that have not come whole the channels of a
+// connection may hold, if messages are not allowed to be that large: else it is four of the
+// largest, with what their buffers have grown beyond them.
+const maxUnfinished = 64 << 20
+
+// keepBody is the size up to which a connection keeps a buffer for large bodies.
+const keepBody = 1 << 20
+
+// keepProps is that for properties. It is small, as the next message takes the buffer
+// however little its own properties are.
+const keepProps = 16 << 10
+
+func (ch *channel) contentBody(b []byte) error {
+	in := &ch.content
+	left := in.size - uint64(len(in.body))
+	if uint64(len(b)) > left {
+		in.expect = expectMethod
+		return &failure{code: amqp091.CodeFrameError, text: "content body frame exceeds remaining content size", method: amqp091.BasicPublishID}
+	}
+	if len(in.body) == 0 && uint64(len(b)) == left {
+		in.expect = expectMethod
+		err := ch.published(in.props, b) // the usual case: one frame, no copy
+		in.laidDown(ch.c)
+		return err
+	}
+	if on, err := ch.passAlarm(); !on { // or many channels would go on with large messages
+		return err
+	}
+	if c := ch.c; in.body == nil && uint64(cap(c.spareBody)) <= 4*in.size { // not one much too large: it counts
+		in.body, c.spareBody = c.spareBody, nil
+	}
+	in.body = append(in.body, b...) // grows with what arrives, not with what was announced
+	if uint64(len(in.body)) < in.size {
+		return ch.c.holds(in)
+	}
+	in.expect = expectMethod
+	err := ch.published(in.props, in.body)
+	in.laidDown(ch.c)
+	return err
+}
+
+// published handles a whole message.
+func (ch *channel) published(props, body []byte) error {
+	c := ch.c
+	p := &c.pub
+	p.Exchange, p.Key, p.Raw, p.Size = ch.content.exchange, ch.content.key, props, len(body)
+	p.Body = append(p.Body[:0], body)
+	var err error
+	if p.Props, err = amqp091.ParseProps(props); err != nil {
+		return &failure{code: amqp091.CodeInternalError} // RabbitMQ's reader crashes, and says no more
+	}
+	requests := p.Props.Has(amqp091.FlagReplyTo) && string(p.Props.ReplyTo) == broker.ReplyTo
+	if err := c.link.Check(p); err != nil || requests && ch.requester == "" {
+		return ch.refusedPublish(ch.refusal(p, requests && ch.requester == "", err))
+	}
+	if requests {
+		p.SetReplyTo(ch.requester) // BR-12.2
+	}
+	isReply := len(p.Exchange) == 0 && broker.IsReplyKey(p.Key)
+	if isReply && !p.HasMoreKeys() {
+		return ch.replied(p)
+	}
+	targets, err := c.link.Route(p)
+	if err != nil {
+		c.flushOps() // what came before on this channel is done before it closes
+		return ch.refusedPublish(err)
+	}
+	if ch.tx == nil {
+		ch.stats.published.Add(1) // else at commit
+	} else {
+		ch.tx.messages.Add(1)
+	}
+	replied := ch.copyReplies(p) || isReply // who asked may have gone (BR-12.4)
+	switch {
+	case len(targets) > 0:
+	case !replied:
+		return ch.unroutable(p, body)
+	case ch.tx != nil:
+		return ch.tx.check()
+	default:
+		ch.nothingToRun()
+		return nil
+	}
+	op := c.link.Op(p, targets)
+	stored := c.broker.Bodies().Size(op.Body)
+	if ch.tx != nil {
+		ch.tx.add(op, stored)
+		return ch.tx.check()
+	}
+	owner := opOwner{}
+	if ch.confirms != nil {
+		owner = opOwner{ch: ch, tag: ch.confirms.add()}
+		op.Owner, op.Token = ch, owner.tag
+	}
+	c.addPublish(op, owner, stored)
+	return nil
+}
+
+// refusedPublish is the failure of the publish that the channel has in hand.
+func (ch *channel) refusedPublish(err error) error {
+	in := &ch.content
+	return ch.inStyle(asFailure(err, amqp091.BasicPublishID), involved{exchange: string(in.exchange), key: string(in.key)})
+}
+
+// unroutable returns a mandatory message that goes nowhere (BR-8.2).
+func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
+	c := ch.c
+	if ch.tx != nil {
+		c.link.NoteUnroutable(&ch.tx.nowhere, ch.content.publish.Mandatory)
+		if ch.content.publish.Mandatory {
+			ch.tx.returns = append(ch.tx.returns, ch.appendReturn(nil, p, body)...)
+		}
+		return ch.tx.check()
+	}
+	if ch.content.publish.Mandatory {
+		c.flushOps()
+		if err := c.link.Await(partition.Receipt{}); err != nil {
+			return err
+		}
+		c.link.CountUnroutable(true)
+		ch.stats.returned.Add(1)
+		if len(body) < writeSize {
+			c.out.put(func(b []byte) []byte { return ch.appendReturn(b, p, body) })
+		} else {
+			c.out.putOwn(ch.appendReturn(nil, p, body))
+		}
+	} else {
+		c.link.CountUnroutable(false)
+		ch.stats.dropped.Add(1)
+	}
+	ch.nothingToRun()
+	return nil
+}
+
+func (ch *channel) appendReturn(b []byte, p *broker.Publication, body []byte) []byte {
+	code, text := ch.noRoute()
+	b = amqp091.AppendReturn(b, ch.number, code, text, p.Exchange, p.Key)
+	b = amqp091.AppendContentHeader(b, ch.number, amqp091.ClassBasic, uint64(len(body)), p.Canonical())
+	return amqp091.AppendBody(b, ch.number, body, ch.c.frameMax)
+}
+
+// refusal is which of a message's faults its publisher is told, in RabbitMQ's order: about
+// the exchange, the missing requester, the message, topics, and who it says it is from.
+// checked is what Check has found.
+func (ch *channel) refusal(p *broker.Publication, noRequester bool, checked error) error {
+	if err := ch.c.link.MayPublish(p); err != nil {
+		return err
+	}
+	if noRequester {
+		return fail(amqp091.CodePreconditionFailed, "fast reply consumer does not exist")
+	}
+	if p.FromAnother {
+		if err := ch.c.link.MayUseTopics(p); err != nil {
+			return err
+		}
+	}
+	return checked
+}

@@ -1,0 +1,69 @@
+package session091
+
+import (
+	"fmt"
+
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// Status implements broker.Client (BR-15.15).
+func (c *conn) Status() broker.ConnectionStatus {
+	c.chMu.Lock()
+	channels := len(c.channels)
+	c.chMu.Unlock()
+	return broker.ConnectionStatus{
+		Peer: c.peer, User: c.login.User, Mechanism: c.login.Mechanism, VHost: c.vhost, Since: c.since,
+		Blocked: c.blocked.Load(), Channels: channels, ChannelMax: c.channelMax, FrameMax: c.frameMax, Heartbeat: c.heartbeat,
+		Properties: c.clientProps, TLS: c.TLS,
+		ReceivedBytes: c.stats.recvBytes.Load(), ReceivedFrames: c.stats.recvFrames.Load(), SentBytes: c.stats.sentBytes.Load(), Writes: c.stats.writes.Load(),
+	}
+}
+
+// ChannelStatuses implements broker.Client.
+func (c *conn) ChannelStatuses() []broker.ChannelStatus {
+	c.chMu.Lock()
+	list := c.sortedChannels()
+	c.chMu.Unlock()
+	statuses := make([]broker.ChannelStatus, len(list))
+	for i, ch := range list {
+		statuses[i] = ch.status()
+	}
+	return statuses
+}
+
+// status is the channel as of now (BR-15.15). Its mode is the reader's: what it has set is
+// read only once it has said so.
+func (ch *channel) status() broker.ChannelStatus {
+	c := ch.c
+	st := broker.ChannelStatus{
+		Peer: c.peer, Name: ch.name(), Number: ch.number, User: c.login.User, VHost: c.vhost,
+		Prefetch: ch.shown.prefetch.Load(), Confirm: ch.shown.confirm.Load(), Transactional: ch.shown.tx.Load(),
+	}
+	if st.Confirm {
+		st.Unconfirmed = ch.confirms.waiting()
+	}
+	if st.Transactional {
+		st.Uncommitted, st.UncommittedAcks = ch.tx.messages.Load(), ch.tx.acks.Load()
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	st.Consumers, st.Unacked, st.Stats = len(ch.consumers), ch.unacked.n-ch.unacked.pending, ch.counted()
+	return st
+}
+
+// name is what the channel is called where it is shown.
+func (ch *channel) name() string { return fmt.Sprintf("%s (%d)", ch.c.peer.Name, ch.number) }
+
+// Info implements broker.Informant.
+func (k *consumer) Info() broker.ConsumerInfo {
+	c := k.ch.c
+	var args amqp091.Table
+	if len(k.args) > 0 {
+		args, _ = amqp091.DecodeTable(k.args[4:]) // behind its length; it was encoded here
+	}
+	return broker.ConsumerInfo{
+		Connection: c.peer.Name, Channel: k.ch.name(), Number: k.ch.number,
+		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort, Arguments: args,
+	}
+}

@@ -1,0 +1,207 @@
+package session091
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// transaction is what a channel in tx mode has collected since the last commit
+// or rollback (BR-8.11). Publishes are routed when they come; they and the
+// settlements take effect at commit, as one frame of the journal.
+type transaction struct {
+	ops     []partition.Op
+	settles []uint64 // tags of the deliveries settled
+	returns []byte   // frames of unroutable mandatory messages
+	replies []heldReply
+	nowhere broker.Unroutable
+	size    int // of it all, in bytes as partition.MaxWhole counts them
+	steps   int // of ops
+
+	// For the management API: messages published, routable or not, and deliveries
+	// acknowledged.
+	messages, acks atomic.Int64
+}
+
+// add collects an operation, size being that of the message it publishes.
+func (t *transaction) add(op partition.Op, size int) {
+	t.ops = append(t.ops, op)
+	t.size += op.Cost(size)
+	t.steps += op.Steps()
+}
+
+// What an empty transaction keeps for the next: a channel may live long after its largest.
+const keptOps = 256
+
+// emptied is s without elements, and without memory for more than most.
+func emptied[T any](s []T, most int) []T {
+	if cap(s) > most {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// reset makes the transaction an empty one.
+func (t *transaction) reset() {
+	t.ops, t.settles, t.replies = emptied(t.ops, keptOps), emptied(t.settles, keptOps), emptied(t.replies, keptOps)
+	t.returns, t.nowhere, t.size, t.steps = nil, nil, 0, 0
+	t.messages.Store(0)
+	t.acks.Store(0)
+}
+
+// check fails once the transaction is too large to be carried out at once: others would wait for it.
+// RabbitMQ has no such limit but its memory.
+func (t *transaction) check() error {
+	if t.size+len(t.returns) > partition.MaxWhole && t.messages.Load()+int64(len(t.settles)) > 1 { // one message may be larger
+		return fail(amqp091.CodePreconditionFailed, "transaction is larger than %d bytes", partition.MaxWhole)
+	}
+	if t.steps > partition.MaxSteps {
+		return fail(amqp091.CodePreconditionFailed, "transaction has more than %d operations", partition.MaxSteps)
+	}
+	return nil
+}
+
+// drop gives up what was collected.
+func (t *transaction) drop(c *conn) {
+	for i := range t.ops {
+		if t.ops[i].Kind == partition.Publish {
+			c.broker.Bodies().Release(t.ops[i].Body)
+		}
+	}
+	for _, r := range t.replies {
+		c.broker.Bodies().Release(r.body)
+	}
+	t.reset()
+}
+
+// arrange puts the publishes first and then the settlements in the order of their
+// deliveries, as RabbitMQ does whatever order they were asked in.
+func (t *transaction) arrange() {
+	type settlement struct {
+		tag uint64
+		op  partition.Op
+	}
+	var settled []settlement
+	ordered := make([]partition.Op, 0, len(t.ops))
+	for _, op := range t.ops {
+		if op.Kind == partition.Publish {
+			ordered = append(ordered, op)
+			continue
+		}
+		settled = append(settled, settlement{t.settles[len(settled)], op})
+	}
+	slices.SortStableFunc(settled, func(a, b settlement) int { return cmp.Compare(a.tag, b.tag) })
+	for _, s := range settled {
+		ordered = append(ordered, s.op)
+	}
+	t.ops = ordered
+}
+
+// noTransactions says whether the methods of this class are answered and do nothing (DL-22.14).
+func (ch *channel) noTransactions() bool { return ch.c.link.Apsara() != nil }
+
+func (ch *channel) txSelect() error {
+	if ch.noTransactions() {
+		ch.reply(amqp091.TxSelectOk{}, false)
+		return nil
+	}
+	if ch.confirms != nil {
+		return fail(amqp091.CodePreconditionFailed, "cannot switch from confirm to tx mode")
+	}
+	if ch.tx == nil {
+		ch.tx = &transaction{}
+		ch.shown.tx.Store(true)
+	}
+	ch.reply(amqp091.TxSelectOk{}, false)
+	return nil
+}
+
+func (ch *channel) txCommit() error {
+	if ch.noTransactions() {
+		ch.reply(amqp091.TxCommitOk{}, false)
+		return nil
+	}
+	t := ch.tx
+	if t == nil {
+		return fail(amqp091.CodePreconditionFailed, "channel is not transactional")
+	}
+	if err := t.check(); err != nil {
+		return err
+	}
+	c := ch.c
+	if over, err := c.over(); over {
+		return err // a get that cannot be read has ended the connection: what was to be settled of it may be missing
+	}
+	t.arrange()
+	ops := t.ops
+	t.ops = nil // the messages are not ours any more, whatever fails from here on
+	if err := c.link.RunWhole(ops); err != nil {
+		return err // what was not settled goes back with the channel
+	}
+	ch.mu.Lock()
+	for _, tag := range t.settles {
+		if u := ch.unacked.inTx(tag); u != nil {
+			ch.freed(u.consumer)
+			ch.unacked.settled(u)
+		}
+	}
+	ch.mu.Unlock()
+	c.pumpGated()
+	refused := false
+	for i := range ops {
+		if ops[i].Kind == partition.Publish {
+			ch.stats.published.Add(1)
+		}
+		refused = refused || ops[i].Refused
+	}
+	if err := c.link.Await(partition.Receipt{}); err != nil {
+		return err
+	}
+	dropped, returned := c.link.CountNoted(t.nowhere)
+	ch.stats.dropped.Add(dropped)
+	ch.stats.returned.Add(returned)
+	if len(t.returns) > 0 {
+		c.out.putOwn(t.returns)
+		t.returns = nil
+	}
+	for _, r := range t.replies {
+		if to, ok := c.broker.Requester(r.to); ok {
+			to.Reply(r.exchange, r.key, r.body)
+		} else {
+			c.broker.Bodies().Release(r.body)
+		}
+	}
+	t.ops = ops // to be used again
+	t.reset()
+	if refused {
+		return fail(amqp091.CodePreconditionFailed, "partial tx completion") // DL-10.7
+	}
+	ch.reply(amqp091.TxCommitOk{}, false)
+	return nil
+}
+
+func (ch *channel) txRollback() error {
+	if ch.noTransactions() {
+		ch.reply(amqp091.TxRollbackOk{}, false)
+		return nil
+	}
+	t := ch.tx
+	if t == nil {
+		return fail(amqp091.CodePreconditionFailed, "channel is not transactional")
+	}
+	ch.mu.Lock()
+	for _, tag := range t.settles {
+		if u := ch.unacked.inTx(tag); u != nil {
+			ch.unacked.unpend(u)
+		}
+	}
+	ch.mu.Unlock()
+	t.drop(ch.c)
+	ch.reply(amqp091.TxRollbackOk{}, false)
+	return nil
+}

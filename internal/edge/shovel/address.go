@@ -1,0 +1,65 @@
+package shovel
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"bartleby.mq/internal/core/message"
+)
+
+// address is where one end of a shovel is.
+type address struct {
+	uri   string
+	shown string // without the password
+	// local means this node, without a socket: an address without a host.
+	local bool
+	vhost message.VHost
+	// user is who logs in, and loopback says that the address is one of this machine by its text.
+	user     string
+	loopback bool
+}
+
+// parseAddress reads amqp:// and amqps:// addresses. Without a path the virtual host
+// is /, and a path of / alone is the virtual host with the empty name, as in RabbitMQ;
+// here that is / too.
+func parseAddress(text string) (address, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return address{}, fmt.Errorf("{invalid_uri,%q}", hidePassword(text))
+	}
+	if u.Scheme != "amqp" && u.Scheme != "amqps" {
+		return address{}, fmt.Errorf("{{unexpected_uri_scheme,%q},%q}", u.Scheme, hidePassword(text))
+	}
+	a := address{uri: text, shown: hidePassword(text), local: u.Host == "", vhost: "/"}
+	if p := strings.TrimPrefix(u.EscapedPath(), "/"); p != "" {
+		name, err := url.PathUnescape(p)
+		if err != nil {
+			return address{}, fmt.Errorf("{invalid_uri,%q}", hidePassword(text))
+		}
+		a.vhost = message.VHost(name)
+	}
+	a.user = cmp.Or(u.User.Username(), "guest") // whom the client is without one
+	ip := net.ParseIP(u.Hostname())
+	a.loopback = ip.IsLoopback() || ip.IsUnspecified() || u.Hostname() == "" || strings.EqualFold(u.Hostname(), "localhost")
+	return a, nil
+}
+
+// hidePassword is the address as it is shown: without user and password.
+func hidePassword(text string) string {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return text
+	}
+	authority, path, hasPath := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		authority = authority[at+1:]
+	}
+	if hasPath {
+		path = "/" + path
+	}
+	path, _, _ = strings.Cut(path, "?") // may hold the password of a key
+	return scheme + "://" + authority + path
+}

@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/core/auth"
+)
+
+// Cache is a backend that remembers what others answered: rabbitmq_auth_backend_cache.
+type Cache struct {
+	login, allow Backend
+	ttl          time.Duration
+	refusals     bool
+	now          func() time.Time
+	key          [32]byte // of the marks of passwords, so that no password is kept
+
+	mu     sync.Mutex // guards what follows
+	logins map[loginKey]answered
+	doors  map[Question]answered
+}
+
+type loginKey struct {
+	user     string
+	password [sha256.Size]byte
+}
+
+// answered is an answer and how long it holds.
+type answered struct {
+	until time.Time
+	tags  []auth.Tag
+	err   error
+}
+
+// maxAnswers is how many answers of each sort are remembered.
+const maxAnswers = 10_000
+
+// NewCache remembers for ttl what login and allow answer, refusals too if they are to be.
+// Errors that are no refusals are never remembered.
+func NewCache(login, allow Backend, ttl time.Duration, refusals bool) *Cache {
+	c := &Cache{login: login, allow: allow, ttl: ttl, refusals: refusals, now: time.Now, logins: map[loginKey]answered{}, doors: map[Question]answered{}}
+	_, _ = rand.Read(c.key[:]) // never fails
+	return c
+}
+
+// Name implements Backend.
+func (c *Cache) Name() string { return "rabbit_auth_backend_cache" }
+
+// Login implements Backend.
+func (c *Cache) Login(ctx context.Context, who auth.Credentials) ([]auth.Tag, error) {
+	k := loginKey{who.User, c.mark(who)}
+	if a, ok := recall(c, c.logins, k); ok {
+		return slices.Clone(a.tags), a.err
+	}
+	tags, err := c.login.Login(ctx, who)
+	if err == nil && c.allow != c.login {
+		// As RabbitMQ: who decides what a user may do must know the user too.
+		_, err = c.allow.Login(ctx, who)
+	}
+	k.user = strings.Clone(k.user) // and not all of what it came in
+	remember(c, c.logins, k, answered{tags: slices.Clone(tags), err: err})
+	return tags, err
+}
+
+// mark stands for a password that is not to be kept.
+func (c *Cache) mark(who auth.Credentials) (m [sha256.Size]byte) {
+	h := hmac.New(sha256.New, c.key[:])
+	verified := byte(0)
+	if who.Verified {
+		verified = 1
+	}
+	_ = binary.Write(h, binary.BigEndian, verified) // a hash takes all
+	h.Write([]byte(who.Password))
+	h.Sum(m[:0])
+	return m
+}
+
+// Allow implements Backend.
+func (c *Cache) Allow(ctx context.Context, q Question) error {
+	if a, ok := recall(c, c.doors, q); ok {
+		return a.err
+	}
+	err := c.allow.Allow(ctx, q)
+	remember(c, c.doors, q.clone(), answered{err: err})
+	return err
+}
+
+func recall[K comparable](c *Cache, m map[K]answered, k K) (answered, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := m[k]
+	return a, ok && c.now().Before(a.until)
+}
+
+func remember[K comparable](c *Cache, m map[K]answered, k K, a answered) {
+	var refused *Refusal
+	if a.err != nil && !(c.refusals && errors.As(a.err, &refused)) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	if len(m) >= maxAnswers {
+		for k, a := range m {
+			if !now.Before(a.until) {
+				delete(m, k)
+			}
+		}
+	}
+	if len(m) >= maxAnswers {
+		clear(m) // all of it is asked again in time
+	}
+	a.until = now.Add(c.ttl)
+	m[k] = a
+}

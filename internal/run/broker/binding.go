@@ -1,0 +1,35 @@
+package broker
+
+import "bartleby.mq/internal/core/topology"
+
+// Bind makes a binding (BR-6.1).
+func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
+	_, created, err = c.bind(d)
+	return created, err
+}
+
+// BindAs makes a binding like Bind and returns it, or the one there is.
+func (c *Connection) BindAs(d topology.BindingDecl) (b *topology.Binding, err error) {
+	b, _, err = c.bind(d)
+	return b, err
+}
+
+func (c *Connection) bind(d topology.BindingDecl) (b *topology.Binding, created bool, err error) {
+	d.VHost, d.Owner = c.VHost, c.owner
+	d.EncodeArguments()
+	err = c.changing(func() error {
+		b, created, err = c.b.state.Bind(d, c.permit)
+		return err
+	})
+	return b, created, err
+}
+
+// Unbind removes a binding (BR-6.2).
+func (c *Connection) Unbind(d topology.BindingDecl) error {
+	d.VHost, d.Owner = c.VHost, c.owner
+	d.Identify()
+	return c.changing(func() error {
+		_, err := c.b.state.Unbind(d, c.permit)
+		return err
+	})
+}

@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"math/rand/v2"
+	"strings"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/routing"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// deadRouter is what partitions ask about dead letters.
+type deadRouter struct{ b *Broker }
+
+// RouteDead implements partition.Router (DL-6.1, steps 1 and 5). Nothing is
+// checked here: no permission, no internal flag, no exclusiveness (DL-5.4).
+func (r deadRouter) RouteDead(q *partition.Queue, exchange string, keys []string, rec message.Record, h *deadletter.History, out []*partition.Queue) (targets []*partition.Queue, exists, byKeys bool) {
+	targets, exists, byKeys = r.route(q, exchange, keys, rec, h, out)
+	// A letter that goes nowhere is gone for good: what was not found has to be gone for good, too. It is awaited behind
+	// the look, which may see what was taken away a moment ago. A failure ends the node.
+	_ = r.b.awaitRemovals()
+	return targets, exists, byKeys
+}
+
+func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, rec message.Record, h *deadletter.History, out []*partition.Queue) (targets []*partition.Queue, exists, byKeys bool) {
+	r.b.topo.RLock()
+	defer r.b.topo.RUnlock()
+	v, ok := r.b.state.VHost(q.VHost)
+	if !ok || !v.Had(q.Incarnation) {
+		return out, false, false
+	}
+	x, ok := v.Exchange(message.ExchangeName(exchange))
+	if !ok {
+		return out, false, false
+	}
+	m := routing.Message{Key: []byte(keys[0]), Chance: rand.Uint64(), Extra: h.Matchable(), Pause: r.b.onPause}
+	for _, k := range keys[1:] {
+		m.More = append(m.More, []byte(k))
+	}
+	if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
+		m.Headers, m.MessageID, m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
+		m.Timestamp, m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
+	}
+	router := r.b.routers.Get().(*topology.Router)
+	found := router.Route(v, x, &m, nil)
+	byKeys = router.ByKeys
+	r.b.routers.Put(router)
+	for _, t := range found {
+		out = append(out, runtimeOf(t))
+	}
+	return out, true, byKeys
+}
+
+// HasVHost implements partition.Router.
+func (r deadRouter) HasVHost(name message.VHost, incarnation uint64) bool {
+	r.b.topo.RLock()
+	v, ok := r.b.state.VHost(name)
+	ok = ok && v.Had(incarnation)
+	r.b.topo.RUnlock()
+	_ = r.b.awaitRemovals() // behind the look, as in RouteDead; a failure ends the node
+	return ok
+}
+
+// QueueUnused implements partition.Router: the queue's x-expires has passed (DL-8.12).
+func (r deadRouter) QueueUnused(q *partition.Queue) {
+	decl := q.Info.(*topology.Queue)
+	_, _ = r.b.remove(decl, func(n partition.Counts) error {
+		if !n.Unused {
+			return topology.Refuse(topology.PreconditionFailed, "%s in use", decl.Resource())
+		}
+		return nil
+	})
+}
+
+// Dropped implements partition.Router.
+func (r deadRouter) Dropped(q *partition.Queue, reason deadletter.Reason, outcome deadletter.Outcome, rec message.Record, h *deadletter.History) {
+	if outcome != deadletter.Cycle {
+		return
+	}
+	var list []string
+	for _, d := range h.Deaths {
+		list = append(list, d.Queue)
+	}
+	queues := strings.Join(list, ",")
+	if r.b.cycles.first(string(q.VHost) + "\x00" + queues) { // DL-9.6
+		r.b.Logger.Warn("Message dropped because the following list of queues (ordered by death recency) contains a dead letter cycle without reason 'rejected'. This list will not be logged again",
+			"vhost", string(q.VHost), "queues", queues, "reason", reason.String())
+	}
+}

@@ -1,0 +1,199 @@
+package broker
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+)
+
+// DeclareExchange declares an exchange (BR-5); created says whether it is new.
+func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err error) {
+	d.VHost, d.User = c.VHost, c.User
+	err = c.decided(func() error {
+		created, err = c.declareExchange(d)
+		return err
+	})
+	return created, err
+}
+
+func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err error) {
+	// Most declarations are of what is there: they cost no exclusive lock.
+	var x *topology.Exchange
+	ticket := c.b.glance(func() { x, err = c.b.state.CheckExchange(d, c.permit) })
+	if x != nil || err != nil {
+		return false, cmp.Or(c.b.await(ticket), err)
+	}
+	if err := d.EncodeArguments(); err != nil {
+		return false, err
+	}
+	err = c.b.change(func() error {
+		_, created, err = c.b.state.DeclareExchange(d, c.permit)
+		return err
+	})
+	return created, err
+}
+
+// PassiveExchange asks for an exchange (BR-5.6).
+func (c *Connection) PassiveExchange(name message.ExchangeName) error {
+	return c.decided(func() error { return c.passiveExchange(name) })
+}
+
+func (c *Connection) passiveExchange(name message.ExchangeName) (err error) {
+	failed := c.b.look(func() { err = c.seeExchange(name) })
+	return cmp.Or(failed, err)
+}
+
+// seeExchange is PassiveExchange. REQUIRES: topo is held.
+func (c *Connection) seeExchange(name message.ExchangeName) error {
+	name = topology.CleanName(name) // the permission is asked for what is found
+	_, err := c.b.state.PassiveExchange(c.VHost, name)
+	if name == "" {
+		return err // refused whoever asks (BR-5.3)
+	}
+	if denied := c.anyPermission(topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); denied != nil {
+		return denied
+	}
+	return err
+}
+
+// DeleteExchange deletes an exchange (BR-5.9).
+func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) error {
+	return c.changing(func() error {
+		_, err := c.b.state.DeleteExchange(c.VHost, name, ifUnused, c.permit)
+		return err
+	})
+}
+
+// ExchangeStats count what was published to an exchange since it was declared or
+// the node started (BR-15.13).
+type ExchangeStats struct {
+	In, Out           atomic.Uint64 // messages published to it, and copies it gave to queues
+	Dropped, Returned atomic.Uint64 // unroutable ones, not mandatory and mandatory
+}
+
+// statsOf finds the counters of an exchange, which begin when they are first asked for.
+// REQUIRES: topo is held.
+func (b *Broker) statsOf(x *topology.Exchange) *ExchangeStats {
+	b.exchangeStats.Lock()
+	defer b.exchangeStats.Unlock()
+	if x.Runtime == nil {
+		x.Runtime = new(ExchangeStats)
+	}
+	return x.Runtime.(*ExchangeStats)
+}
+
+// ExchangeStats are the counters of an exchange. REQUIRES: called within Read.
+func (b *Broker) ExchangeStats(x *topology.Exchange) *ExchangeStats { return b.statsOf(x) }
+
+// ExchangeInfo is an exchange at one moment. It may be kept.
+type ExchangeInfo struct {
+	topology.ExchangeDecl
+	// Policy and OperatorPolicy are those in force, or nil.
+	Policy, OperatorPolicy *topology.Policy
+	Bindings               int // it is the source of
+	Stats                  *ExchangeStats
+}
+
+// DescribeExchange takes what is to be known of an exchange out of the topology.
+// REQUIRES: called within Read.
+func (b *Broker) DescribeExchange(x *topology.Exchange) ExchangeInfo {
+	return ExchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, x.BindingsFromCount(), b.statsOf(x)}
+}
+
+// SortExchanges puts exchanges in the order of their virtual hosts and names.
+func SortExchanges(list []ExchangeInfo) []ExchangeInfo {
+	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.Name, b.Name)) })
+	return list
+}
+
+// passage is what a connection has published to one exchange and not counted yet:
+// publishers that share an exchange would otherwise share a cache line for each message.
+type passage struct {
+	to      *ExchangeStats
+	in, out uint64
+	bytes   uint64
+	sizes   [len(SizeBounds) + 1]uint32
+}
+
+// passed counts a message of a size that the exchange gave to so many queues.
+func (c *Connection) passed(x *ExchangeStats, queues, size int) {
+	p := &c.passing
+	if p.to != x {
+		c.countPassed()
+		p.to = x
+	}
+	p.in++
+	p.out += uint64(queues)
+	p.bytes += uint64(size)
+	p.sizes[sizeClass(size)]++
+	if queues == 0 {
+		c.countPassed() // no operation follows that would
+	}
+}
+
+// countPassed makes what was published visible.
+func (c *Connection) countPassed() {
+	p, t := &c.passing, &c.b.Totals
+	if p.in == 0 {
+		return
+	}
+	p.to.In.Add(p.in)
+	p.to.Out.Add(p.out)
+	t.Published.Add(p.in)
+	t.Routed.Add(p.out)
+	t.Sizes.Bytes.Add(p.bytes)
+	for i, n := range p.sizes {
+		if n > 0 {
+			t.Sizes.Counts[i].Add(uint64(n))
+			p.sizes[i] = 0
+		}
+	}
+	p.in, p.out, p.bytes = 0, 0, 0
+}
+
+// Unroutable are messages that go nowhere, by exchange, if their transaction is committed: how many are to be dropped, and returned.
+type Unroutable map[*ExchangeStats]*[2]uint64
+
+// NoteUnroutable notes the message that Route has just found no queue for.
+func (c *Connection) NoteUnroutable(u *Unroutable, returned bool) {
+	if *u == nil {
+		*u = Unroutable{}
+	}
+	n := (*u)[c.passing.to]
+	if n == nil {
+		n = new([2]uint64)
+		(*u)[c.passing.to] = n
+	}
+	if returned {
+		n[1]++
+	} else {
+		n[0]++
+	}
+}
+
+// CountNoted counts what was noted, and says how many that were.
+func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
+	for x, n := range u {
+		x.Dropped.Add(n[0])
+		x.Returned.Add(n[1])
+		dropped, returned = dropped+n[0], returned+n[1]
+	}
+	c.b.Totals.UnroutableDropped.Add(dropped)
+	c.b.Totals.UnroutableReturned.Add(returned)
+	return dropped, returned
+}
+
+// CountUnroutable counts the message that Route has just found no queue for.
+func (c *Connection) CountUnroutable(returned bool) {
+	x := c.passing.to
+	if returned {
+		c.b.Totals.UnroutableReturned.Add(1)
+		x.Returned.Add(1)
+		return
+	}
+	c.b.Totals.UnroutableDropped.Add(1)
+	x.Dropped.Add(1)
+}

@@ -1,0 +1,49 @@
+package broker
+
+import (
+	"crypto/rand"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+)
+
+// Default is what a node has after its first start (BR-18.1).
+type Default struct {
+	VHost                  message.VHost
+	User, Password         string
+	Tags                   []string
+	Configure, Write, Read string
+}
+
+// Empty says whether nothing was ever declared: the node starts for the first time.
+func (b *Broker) Empty() bool {
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	return len(b.state.VHosts()) == 0 && len(b.users.List()) == 0
+}
+
+// CreateDefault makes the first virtual host and the first user.
+func (b *Broker) CreateDefault(d Default) error {
+	return b.change(func() error {
+		if _, _, err := b.state.PutVHost(d.VHost, topology.Metadata{Description: "Default virtual host"}); err != nil {
+			return err
+		}
+		for b.state.Orphan(d.User) { // all users may be deleted before a start; nobody waits yet
+		}
+		if _, err := b.users.PutUser(d.User, hashPassword(b.rules.Load().Hashing, d.Password), d.Tags); err != nil {
+			return err
+		}
+		_, err := b.users.PutPermission(auth.Permission{
+			VHost: d.VHost, User: d.User, Configure: d.Configure, Write: d.Write, Read: d.Read,
+		})
+		return err
+	})
+}
+
+// salt is chance for a password's hash.
+func salt(size int) []byte {
+	s := make([]byte, size)
+	_, _ = rand.Read(s) // never fails
+	return s
+}

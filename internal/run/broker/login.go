@@ -1,0 +1,289 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/admission"
+)
+
+// AuthBackend is one of those who are asked in turn: Authn who a client is, Authz what
+// it may do. nil is the node's own accounts.
+type AuthBackend struct{ Authn, Authz admission.Backend }
+
+// AccountRules are what holds for logins and passwords; they may change at any time.
+type AccountRules struct {
+	// Hashing is how new passwords are kept; "": SHA256 (BR-2.7).
+	Hashing auth.Algorithm
+	// MinPassword and PasswordPattern are what a new password must have; 0 and nil
+	// demand nothing.
+	MinPassword     int
+	PasswordPattern *regexp.Regexp
+	Throttle        admission.ThrottleLimits
+	// MaxChannels limits the channels open on the node; 0: no limit.
+	MaxChannels int64
+}
+
+// SetAccountRules changes the rules for what comes.
+func (b *Broker) SetAccountRules(r AccountRules) {
+	if r.Hashing == "" {
+		r.Hashing = auth.SHA256
+	}
+	b.rules.Store(&r)
+	b.throttle.SetLimits(r.Throttle)
+}
+
+// Identity is a client that has proven who it is. It never changes.
+type Identity struct {
+	Name  string
+	Tags  []auth.Tag
+	authz admission.Backend // nil: the node's accounts
+	// account is that of the node which the client has shown to be its own, or which says what it may do;
+	// nil: none, or whichever has its name.
+	account *auth.User
+}
+
+// stands says whether the account that the client has logged in with is still there. REQUIRES: topo is held.
+func (i *Identity) stands(u *auth.Users) bool {
+	if i.account == nil {
+		return true
+	}
+	now, ok := u.User(i.Name)
+	return ok && now.Same(i.account)
+}
+
+// MayManage says whether the client may use the management API at all (BR-15.3).
+func (i *Identity) MayManage() bool { return auth.MayManage(i.Tags) }
+
+// Elsewhere says that others than the node's accounts know what the client may do.
+func (i *Identity) Elsewhere() bool { return i.authz != nil }
+
+// Standing is what can be said of a client that is not let in yet, for whoever needs its place.
+type Standing uint8
+
+// The standings.
+const (
+	Undecided Standing = iota
+	PutOff             // in a flood of guesses its password is not looked at yet
+	Refused            // and is told late
+)
+
+// Authenticate checks a client's credentials from a peer; nil is the node itself. The
+// error is for the log: clients are told the same whatever was wrong (BR-2.4, BR-2.6).
+// After several failures a further one is told late; see admission.Throttle.
+func (b *Broker) Authenticate(ctx context.Context, given auth.Credentials, peer net.IP) (*Identity, error) {
+	return b.AuthenticateTelling(ctx, given, peer, func(Standing) {})
+}
+
+// AuthenticateTelling is Authenticate that tells how the client stands whenever that changes.
+func (b *Broker) AuthenticateTelling(ctx context.Context, given auth.Credentials, peer net.IP, stands func(Standing)) (*Identity, error) {
+	login := func(from loginOrigin) (*Identity, error) { return b.identify(ctx, given, from) }
+	if given.Verified || given.Password == "" {
+		return b.throttled(ctx, given.User, peer, false, stands, login)
+	}
+	id, err := b.throttled(ctx, given.User, peer, b.recent.Was(given.User, "", given.Password), stands, login)
+	if err == nil {
+		b.recent.Is(given.User, "", given.Password)
+	}
+	return id, err
+}
+
+// AuthenticateKey is Authenticate for a request that is signed with a key instead of
+// showing a password. prove looks at the signature and returns whose the key is; if
+// it does not prove that, it counts as a failed login.
+func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, prove func() (user string, err error)) (*Identity, error) {
+	return b.throttled(ctx, key, peer, false, func(Standing) {}, func(from loginOrigin) (*Identity, error) {
+		user, err := prove()
+		if err != nil {
+			return nil, err
+		}
+		return b.identify(ctx, auth.Credentials{User: user, Verified: true}, from)
+	})
+}
+
+// loginOrigin is where a login comes from.
+type loginOrigin struct {
+	netip.Addr      // zero: the node itself
+	loopback   bool // or the node itself
+}
+
+// throttled lets identify find out who is meant by a name, and is slow to say that it is
+// nobody who has failed too often. Who was let in lately by the same password is asked for
+// it before the guesses of a flood.
+func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately bool, stands func(Standing), identify func(loginOrigin) (*Identity, error)) (*Identity, error) {
+	from, remote := netip.AddrFromSlice(peer)
+	if !remote {
+		return identify(loginOrigin{loopback: true})
+	}
+	attempt, wait := b.throttle.Begin(from, name)
+	if !lately && wait > 0 {
+		stands(PutOff)
+		if err := b.pause(ctx, wait); err != nil {
+			return nil, err
+		}
+		stands(Undecided)
+	}
+	id, err := identify(loginOrigin{from, peer.IsLoopback()})
+	if err == nil {
+		attempt.Succeeded()
+		return id, nil
+	}
+	if b.life.Err() != nil {
+		return nil, err
+	}
+	// Where a backend gave no answer, or the client left before, another may have been asked about the password: that was a guess, too.
+	stands(Refused)
+	_ = b.pause(ctx, attempt.Failed()) // the answer is the same
+	return nil, err
+}
+
+// pause waits for d. It is an error if the client or the node ends before.
+func (b *Broker) pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-b.life.Done():
+		return b.life.Err()
+	}
+}
+
+// identify asks the backends in turn until one knows the client. Nobody is called "": who sets
+// a parameter under that name is whoever runs the node (PutParameter).
+func (b *Broker) identify(ctx context.Context, given auth.Credentials, from loginOrigin) (id *Identity, err error) {
+	if given.User == "" {
+		return nil, &auth.LoginError{Reason: "has no name"}
+	}
+	if len(given.User) > message.MaxName && !given.Verified { // a certificate's may be long, and only backends may know it
+		return nil, &auth.LoginError{User: given.User, Reason: "has a name that is too long"}
+	}
+	if len(b.AuthBackends) == 0 {
+		return b.identifyBy(ctx, AuthBackend{}, given, from)
+	}
+	for _, backend := range b.AuthBackends {
+		if id, err = b.identifyBy(ctx, backend, given, from); err == nil {
+			return id, nil
+		}
+	}
+	return nil, err
+}
+
+func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Credentials, from loginOrigin) (*Identity, error) {
+	id := &Identity{Name: given.User, authz: by.Authz}
+	if by.Authn == nil {
+		user, err := b.checkPassword(ctx, given, from)
+		if err != nil {
+			return nil, err
+		}
+		id.Tags, id.account = user.Tags, user
+	} else {
+		tags, err := by.Authn.Login(ctx, given)
+		if err != nil {
+			return nil, loginFailed(by.Authn, given.User, err)
+		}
+		id.Tags = tags
+	}
+	if by.Authz != nil && !from.loopback && slices.Contains(b.LoopbackUsers, given.User) { // else the account says so
+		return nil, &auth.LoginError{User: given.User, Reason: "may log in from loopback addresses only"}
+	}
+	if by.Authz == by.Authn {
+		return id, nil
+	}
+	// Who decides what the client may do must know it too.
+	if by.Authz != nil {
+		if _, err := by.Authz.Login(ctx, given); err != nil {
+			return nil, loginFailed(by.Authz, given.User, err)
+		}
+		return id, nil
+	}
+	b.topo.RLock()
+	candidate := b.users.Candidate(given.User, false)
+	b.topo.RUnlock()
+	user, err := candidate.Known(from.loopback)
+	if err != nil {
+		return nil, err
+	}
+	id.Tags, id.account = append(slices.Clone(id.Tags), user.Tags...), user
+	return id, nil
+}
+
+// loginFailed is a *auth.LoginError if the backend has said no.
+func loginFailed(by admission.Backend, user string, err error) error {
+	var refused *admission.Refusal
+	if errors.As(err, &refused) {
+		return &auth.LoginError{User: user, Reason: by.Name() + ": " + refused.Error()}
+	}
+	return &unanswered{by.Name(), user, err}
+}
+
+// unanswered is a login that a backend could say nothing about.
+type unanswered struct {
+	backend, user string
+	cause         error
+}
+
+func (u *unanswered) Error() string {
+	return "user '" + auth.LoggedName(u.user) + "': " + u.backend + " gave no answer: " + u.cause.Error()
+}
+
+func (u *unanswered) Unwrap() error { return u.cause }
+
+// checkPassword checks credentials against the node's accounts, with nothing locked.
+func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from loginOrigin) (*auth.User, error) {
+	slow := b.rules.Load().Hashing == auth.Argon2id
+	b.topo.RLock()
+	candidate := b.users.Candidate(given.User, slow)
+	b.topo.RUnlock()
+	if given.Verified || !candidate.Slow() {
+		return candidate.Check(given, from.loopback)
+	}
+	if hash := candidate.Hash(); hash != "" && b.verified.Was(given.User, hash, given.Password) {
+		return candidate.Known(from.loopback)
+	}
+	// So many at once as there are processors: each takes memory and time.
+	if !b.hashing.Begin(from.Addr, ctx.Done(), b.life.Done()) {
+		return nil, cmp.Or(ctx.Err(), b.life.Err())
+	}
+	defer b.hashing.End()
+	user, err := candidate.Check(given, from.loopback)
+	if err == nil {
+		b.verified.Is(given.User, candidate.Hash(), given.Password)
+	}
+	return user, err
+}
+
+// HashPassword hashes a new password with a new salt (BR-2.7). One that does not have
+// what passwords must have is Invalid.
+func (b *Broker) HashPassword(password string) (auth.PasswordHash, error) {
+	rules := b.rules.Load()
+	if len([]rune(password)) < rules.MinPassword {
+		return auth.PasswordHash{}, topology.Refuse(topology.Invalid, "minimum required password length: %d", rules.MinPassword)
+	}
+	if rules.PasswordPattern != nil && !rules.PasswordPattern.MatchString(password) {
+		return auth.PasswordHash{}, topology.Refuse(topology.Invalid, "provided password does not match the validator regular expression")
+	}
+	return hashPassword(rules.Hashing, password), nil
+}
+
+func hashPassword(a auth.Algorithm, password string) auth.PasswordHash {
+	return a.Hash(password, salt(a.SaltSize()))
+}
+
+// tagText is how backends are told a client's tags.
+func tagText(tags []auth.Tag) string { return strings.Join(tags, " ") }

@@ -1,0 +1,21 @@
+package broker
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"bartleby.mq/internal/core/auth"
+)
+
+// Nobody is let in as "": that is how whoever runs the node is spoken of where a setter is named,
+// and may do everything. An import may have made such a user.
+func TestNobodyIsCalledNothing(t *testing.T) {
+	c := open(t, Options{})
+	if _, err := c.b.PutUser("", hashPassword(auth.SHA256, "p"), []auth.Tag{auth.PolicyMaker}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.b.Authenticate(context.Background(), auth.Credentials{User: "", Password: "p"}, net.IPv4(127, 0, 0, 1)); err == nil {
+		t.Error("a user without a name is let in")
+	}
+}

@@ -1,0 +1,63 @@
+package broker
+
+import (
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+)
+
+// PutPermission sets what a user may do in a virtual host (BR-3.2). If one of
+// them is missing it is Invalid (BR-15.9).
+func (b *Broker) PutPermission(p auth.Permission) (created bool, err error) {
+	err = b.change(func() error {
+		if err := b.checkVHost(p.VHost); err != nil {
+			return err
+		}
+		created, err = b.users.PutPermission(p)
+		return err
+	})
+	b.parametersTouched()
+	return created, err
+}
+
+func (b *Broker) checkVHost(name message.VHost) error {
+	if _, ok := b.state.VHost(name); !ok {
+		return topology.Refuse(topology.Invalid, "vhost_or_user_not_found")
+	}
+	return nil
+}
+
+// DeletePermission takes a user's permissions away and says whether there were
+// any. Connections stay; what they do next is refused (BR-3.6).
+func (b *Broker) DeletePermission(vhost message.VHost, user string) (existed bool, err error) {
+	err = b.change(func() error {
+		existed = b.users.DeletePermission(vhost, user)
+		return nil
+	})
+	b.parametersTouched()
+	return existed, err
+}
+
+// PutTopicPermission sets which keys a user may use with an exchange (BR-3.5).
+func (b *Broker) PutTopicPermission(p auth.TopicPermission) (created bool, err error) {
+	err = b.change(func() error {
+		if err := b.checkVHost(p.VHost); err != nil {
+			return err
+		}
+		created, err = b.users.PutTopicPermission(p)
+		return err
+	})
+	b.parametersTouched()
+	return created, err
+}
+
+// DeleteTopicPermissions removes a user's entry for an exchange, or all in the
+// virtual host if exchange is nil, and says whether there were any.
+func (b *Broker) DeleteTopicPermissions(vhost message.VHost, user string, exchange *message.ExchangeName) (existed bool, err error) {
+	err = b.change(func() error {
+		existed = b.users.DeleteTopicPermissions(vhost, user, exchange)
+		return nil
+	})
+	b.parametersTouched()
+	return existed, err
+}

@@ -1,0 +1,63 @@
+package broker
+
+import (
+	"time"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+)
+
+// PutPolicy sets a policy or operator policy and puts it in force (DL-4). A
+// refusal is Invalid, with the management API's text (DL-4.3).
+func (b *Broker) PutPolicy(vhost message.VHost, d topology.PolicyDecl, operator bool) (created bool, err error) {
+	err = b.change(func() error {
+		created, err = b.state.PutPolicy(vhost, d, operator)
+		return err
+	})
+	if err == nil {
+		b.takeover(vhost)
+	}
+	return created, err
+}
+
+// DeletePolicy removes a policy or operator policy and says whether there was one.
+func (b *Broker) DeletePolicy(vhost message.VHost, name string, operator bool) (existed bool, err error) {
+	err = b.change(func() error {
+		existed, err = b.state.DeletePolicy(vhost, name, operator)
+		return err
+	})
+	if existed && err == nil {
+		b.takeover(vhost)
+	}
+	return existed, err
+}
+
+// takeover has all queues and exchanges of a virtual host go by the policies there are: a
+// few at a time, of which the names are matched with the topology unlocked. One takeover
+// runs at a time, settings of queues included: else an older change could reach a queue
+// after a newer one.
+func (b *Broker) takeover(vhost message.VHost) {
+	const few, soon = 256, 2 * time.Millisecond
+	b.policies.Lock()
+	defer b.policies.Unlock()
+	b.topo.RLock()
+	t := b.state.Takeover(vhost)
+	b.topo.RUnlock()
+	t.Order()
+	for {
+		b.topo.RLock()
+		r := t.Rules()
+		b.topo.RUnlock()
+		began := time.Now()
+		if !t.Match(r, few, func() bool { return time.Since(began) > soon }) {
+			return
+		}
+		b.topo.Lock()
+		queues, rerouted := b.state.Apply(t)
+		if rerouted {
+			b.revision.Add(1)
+		}
+		b.topo.Unlock()
+		b.reconfigure(queues)
+	}
+}

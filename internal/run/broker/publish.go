@@ -1,0 +1,499 @@
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"unicode/utf8"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/routing"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+	"bartleby.mq/internal/wire/erlterm"
+)
+
+// Publication is a message on its way in.
+type Publication struct {
+	Exchange, Key []byte
+	// Raw are the properties as the client sent them, Props what they hold.
+	Raw   []byte
+	Props amqp091.Props
+	// Body is the content, in as many pieces as it came.
+	Body [][]byte
+	Size int // of all pieces, in bytes
+
+	// What Check found.
+	ttl    int64
+	delay  int64 // milliseconds (DL-22.12)
+	flat   bool  // its priority means nothing here (DL-22.14)
+	cc     [][]byte
+	bcc    []byte // short strings
+	edit   amqp091.PropsEdit
+	edited bool
+	// FromAnother: Check refused it for its user-id.
+	FromAnother bool
+}
+
+// HasMoreKeys says whether CC or BCC have routing keys. Check has found them.
+func (p *Publication) HasMoreKeys() bool { return len(p.cc)+len(p.bcc) > 0 }
+
+// MoreKeys are the routing keys of CC and BCC, as often as they were given.
+func (p *Publication) MoreKeys() [][]byte {
+	return append(append([][]byte{}, p.cc...), shortStrings(p.bcc)...)
+}
+
+// DistinctKeys are all routing keys, each once.
+func (p *Publication) DistinctKeys() [][]byte { return distinctKeys(p.Key, p.MoreKeys()) }
+
+func distinctKeys(first []byte, more [][]byte) [][]byte {
+	return append([][]byte{first}, routing.DistinctKeys(first, more)...)
+}
+
+// maxTTL is ten years in milliseconds (DL-8.3).
+const maxTTL = 315360000000
+
+// Check validates what a publisher may get wrong about the message itself, in RabbitMQ's
+// order: expiration (DL-8.3), CC and BCC (BR-8.5), user-id (BR-8.13). The message is not
+// routed yet.
+func (c *Connection) Check(p *Publication) error {
+	p.ttl, p.delay, p.flat, p.edited, p.edit, p.FromAnother = -1, 0, false, false, amqp091.PropsEdit{}, false
+	p.cc, p.bcc = p.cc[:0], p.bcc[:0]
+	if err := p.checkNames(); err != nil {
+		return err
+	}
+	if p.Props.Has(amqp091.FlagExpiration) {
+		if err := p.checkExpiration(); err != nil {
+			return err
+		}
+	}
+	if p.Size > c.MaxMessageSize() {
+		return c.TooLarge(uint64(p.Size)) // a session has asked before it took the body
+	}
+	if a := c.apsara; a != nil {
+		p.delay, p.flat = a.delay(p.Props.Headers), !a.Priorities
+	}
+	if p.Props.Headers != nil {
+		if err := p.checkExtraKeys(); err != nil {
+			return err
+		}
+	}
+	if p.Props.Has(amqp091.FlagUserID) && string(p.Props.UserID) != c.User && !c.operator && !c.Impersonates() {
+		p.FromAnother = true
+		return topology.Refuse(topology.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.Props.UserID, c.User)
+	}
+	return nil
+}
+
+// checkNames refuses what no record has room for. On the wire a name is no longer; an exchange of an earlier version may be.
+func (p *Publication) checkNames() error {
+	if len(p.Exchange) <= message.MaxName && len(p.Key) <= message.MaxName {
+		return nil
+	}
+	if err := message.CheckName("exchange", string(p.Exchange)); err != nil {
+		return topology.Refuse(topology.PreconditionFailed, "%s", err)
+	}
+	return topology.Refuse(topology.PreconditionFailed, "%s", message.CheckName("routing_key", string(p.Key)))
+}
+
+func (p *Publication) checkExpiration() error {
+	text := string(p.Props.Expiration)
+	where := fmt.Sprintf("invalid expiration '%s': ", text)
+	ttl, reason := parseExpiration(text, utf8.RuneCountInString(where))
+	if reason != "" {
+		return topology.Refuse(topology.PreconditionFailed, "%s", where+reason)
+	}
+	p.ttl = ttl
+	if normal := strconv.FormatInt(ttl, 10); normal != text {
+		p.edit.Expiration, p.edited = &normal, true
+	}
+	return nil
+}
+
+// parseExpiration reads the property as RabbitMQ does: an integer at the
+// beginning, and nothing after it. A reason means that it is refused; it is written
+// behind column characters.
+func parseExpiration(text string, column int) (ttl int64, reason string) {
+	n := 0
+	if n < len(text) && (text[n] == '+' || text[n] == '-') {
+		n++
+	}
+	digits := n
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+		n++
+	}
+	if n == digits {
+		return 0, "no_integer"
+	}
+	if n < len(text) {
+		return 0, erlterm.Tagged(column, "leftover_string", erlterm.CharList(text[n:]))
+	}
+	number := text
+	if number[0] == '+' {
+		number = number[1:]
+	}
+	ttl, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err != nil && number[0] == '-':
+		return 0, erlterm.Tagged(column, "value_negative", number)
+	case err != nil:
+		return 0, erlterm.Tagged(column, "value_too_large", trimZeros(number))
+	case ttl < 0:
+		return 0, erlterm.Tagged(column, "value_negative", strconv.FormatInt(ttl, 10))
+	case ttl > maxTTL:
+		return 0, erlterm.Tagged(column, "value_too_large", strconv.FormatInt(ttl, 10))
+	}
+	return ttl, ""
+}
+
+func trimZeros(digits string) string {
+	for len(digits) > 1 && digits[0] == '0' {
+		digits = digits[1:]
+	}
+	return digits
+}
+
+// checkExtraKeys finds the keys of the CC and BCC headers; BCC is taken out of
+// the message.
+func (p *Publication) checkExtraKeys() error {
+	keys := func(name string, add func(key []byte)) (bool, error) {
+		kind, value, ok := amqp091.HeaderField(p.Props.Headers, name)
+		if !ok {
+			return false, nil
+		}
+		decoded, err := amqp091.DecodeValue(kind, value)
+		if err != nil {
+			return false, topology.Refuse(topology.PreconditionFailed, "invalid message: header %s is malformed", name)
+		}
+		list, ok := decoded.(amqp091.Array)
+		if !ok {
+			return false, topology.Refuse(topology.PreconditionFailed, "invalid message: {unacceptable_type_in_header,\"%s\",%s}", name, amqp091.TypeName(decoded))
+		}
+		for _, v := range list {
+			if s, ok := v.(string); ok && len(s) <= message.MaxName {
+				add([]byte(s))
+			}
+		}
+		return true, nil
+	}
+	if _, err := keys("CC", func(k []byte) { p.cc = append(p.cc, k) }); err != nil {
+		return err
+	}
+	has, err := keys("BCC", func(k []byte) {
+		p.bcc = append(append(p.bcc, byte(len(k))), k...)
+	})
+	if err != nil {
+		return err
+	}
+	if len(p.bcc) > message.MaxBCC {
+		return topology.Refuse(topology.PreconditionFailed, "invalid message: header BCC has keys of %d bytes, at most %d are possible", len(p.bcc), message.MaxBCC)
+	}
+	if has {
+		p.edit.Remove, p.edited = removeBCC, true
+	}
+	return nil
+}
+
+var removeBCC = []string{"BCC"}
+
+// SetReplyTo replaces the reply-to property (BR-12.2).
+func (p *Publication) SetReplyTo(name string) { p.edit.ReplyTo, p.edited = &name, true }
+
+// Canonical are the properties as they are stored and sent on.
+func (p *Publication) Canonical() []byte {
+	if p.edited || !amqp091.Canonical(&p.Props) {
+		return amqp091.AppendProps(nil, p.Raw, &p.Props, &p.edit)
+	}
+	return p.Raw
+}
+
+// Store keeps the message and returns the one reference to it.
+func (c *Connection) Store(p *Publication) message.Ref {
+	e := message.Envelope{
+		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), BodySize: p.Size,
+		Persistent: p.Props.DeliveryMode == 2, HasHeaders: p.Props.Headers != nil, HasCC: len(p.cc) > 0,
+		HasExpiration: p.ttl >= 0, HasPriority: p.Priority() >= 0, Priority: p.Props.Priority,
+	}
+	ref, b := c.b.bodies.Alloc(e.Size())
+	body := e.Put(b)
+	for _, piece := range p.Body {
+		body = body[copy(body, piece):]
+	}
+	if e.Persistent { // what else goes to disk is sealed there
+		message.Record(b).Seal()
+	}
+	return ref
+}
+
+// Op is the publish of a message that was checked and routed. It stores the message.
+func (c *Connection) Op(p *Publication, targets []*partition.Queue) partition.Op {
+	return partition.Op{Kind: partition.Publish, Targets: targets, Body: c.Store(p), TTL: p.ttl, Priority: p.Priority(), Delay: p.delay}
+}
+
+// Priority is the message's priority property, -1 if it has none or the virtual host knows of none.
+func (p *Publication) Priority() int {
+	if p.Props.Has(amqp091.FlagPriority) && !p.flat {
+		return int(p.Props.Priority)
+	}
+	return -1
+}
+
+// routes remembers where keys lead, as long as nothing is declared.
+type routes struct {
+	revision uint64
+	byKey    map[string]routed
+	// The last one, for publishers that always use the same.
+	exchange, key []byte
+	last          routed
+	valid         bool
+	scratch       []byte
+	targets       int // of all of byKey
+}
+
+// routed is where an exchange sends a key.
+type routed struct {
+	exchange *ExchangeStats
+	targets  []*partition.Queue
+}
+
+// routesLimit bounds how many keys are remembered, and targetsLimit how many queues they
+// lead to: a client may send ever other keys to a fanout of ten thousand.
+const routesLimit, targetsLimit = 4096, 1 << 16
+
+func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
+	r.since(revision)
+	if r.valid && bytes.Equal(r.exchange, exchange) && bytes.Equal(r.key, key) {
+		return r.last, true
+	}
+	r.scratch = appendPlace(r.scratch[:0], exchange, key)
+	to, ok := r.byKey[string(r.scratch)]
+	if ok {
+		r.remember(exchange, key, to)
+	}
+	return to, ok
+}
+
+// since drops all of it where what is declared has changed.
+func (r *routes) since(revision uint64) {
+	if r.revision != revision {
+		r.forget()
+		r.revision = revision
+	}
+}
+
+// forget drops all of it.
+func (r *routes) forget() {
+	clear(r.byKey)
+	r.valid, r.targets = false, 0
+}
+
+func (r *routes) remember(exchange, key []byte, to routed) {
+	r.exchange, r.key = append(r.exchange[:0], exchange...), append(r.key[:0], key...)
+	r.last, r.valid = to, true
+}
+
+func (r *routes) keep(exchange, key []byte, to routed) {
+	if r.byKey == nil {
+		r.byKey = map[string]routed{}
+	}
+	if r.targets += len(to.targets); len(r.byKey) >= routesLimit || r.targets > targetsLimit {
+		clear(r.byKey)
+		r.targets = len(to.targets)
+	}
+	r.scratch = appendPlace(r.scratch[:0], exchange, key)
+	r.byKey[string(r.scratch)] = to
+	r.remember(exchange, key, to)
+}
+
+// appendPlace appends what tells an exchange and a key from all others. Either may have
+// any byte in it; Check has seen to it that the length of a name is one.
+func appendPlace(b, exchange, key []byte) []byte {
+	return append(append(append(b, byte(len(exchange))), exchange...), key...)
+}
+
+// Route finds the queues the message goes to, after checking that the client may
+// publish there (BR-8.1, BR-3.3, BR-3.5, BR-5.11). The slice must not be changed.
+func (c *Connection) Route(p *Publication) (targets []*partition.Queue, err error) {
+	if c.elsewhere == nil {
+		targets, err = c.route(p)
+	} else {
+		err = c.decided(func() error {
+			targets, err = c.route(p)
+			return err
+		})
+	}
+	if err != nil {
+		err = cmp.Or(c.b.awaitAll(), err)
+	}
+	return targets, err
+}
+
+func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
+	plain := len(p.cc) == 0 && len(p.bcc) == 0
+	if plain {
+		if to, ok := c.cache.find(c.b.revision.Load(), p.Exchange, p.Key); ok {
+			c.passed(to.exchange, len(to.targets), p.Size)
+			return to.targets, nil
+		}
+	}
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	revision := c.b.revision.Load()
+	v, x, err := c.publishable(p)
+	if err != nil {
+		return nil, err
+	}
+	m := routing.Message{
+		Key: p.Key, Headers: p.Props.Headers, MessageID: p.Props.MessageID, CorrelationID: p.Props.CorrelationID,
+		Timestamp: p.Props.Timestamp, HasTimestamp: p.Props.Has(amqp091.FlagTimestamp), Chance: rand.Uint64(), Pause: c.b.onPause,
+	}
+	if !plain {
+		m.More = p.MoreKeys()
+	}
+	found := c.router.Route(v, x, &m, nil)
+	targets := make([]*partition.Queue, len(found))
+	for i, q := range found {
+		targets[i] = runtimeOf(q)
+	}
+	to := routed{c.b.statsOf(x), targets}
+	c.passed(to.exchange, len(targets), p.Size)
+	if plain && c.router.ByKeys {
+		c.cache.since(revision)
+		c.cache.keep(p.Exchange, p.Key, to)
+	}
+	return targets, nil
+}
+
+// MayPublish checks the exchange of a publish, and whether the client may write to it;
+// topics and the message itself are for MayUseTopics and Check.
+func (c *Connection) MayPublish(p *Publication) error {
+	return c.decided(func() error {
+		c.b.topo.RLock()
+		defer c.b.topo.RUnlock()
+		_, _, err := c.exchangeOf(p)
+		return err
+	})
+}
+
+// MayUseTopics checks the permissions on the routing keys of a publish to a topic exchange
+// that is there (BR-3.5).
+func (c *Connection) MayUseTopics(p *Publication) error {
+	return c.decided(func() error {
+		c.b.topo.RLock()
+		defer c.b.topo.RUnlock()
+		_, _, err := c.publishable(p)
+		return err
+	})
+}
+
+// publishable finds the exchange of a publish that the client may make.
+// REQUIRES: topo is held for reading, and nothing else: others may be let in.
+func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exchange, error) {
+	for {
+		v, x, err := c.exchangeOf(p)
+		if err != nil || x.Type != routing.Topic {
+			return v, x, err
+		}
+		paused, err := c.permitKeys(x, p.Key, p.MoreKeys())
+		if err != nil {
+			return nil, nil, err
+		}
+		if !paused || c.still(v, x) {
+			return v, x, nil
+		}
+	}
+}
+
+// still says whether an exchange is there that was. REQUIRES: topo is held.
+func (c *Connection) still(v *topology.VHost, x *topology.Exchange) bool {
+	if now, ok := c.b.state.VHost(c.VHost); !ok || now != v {
+		return false
+	}
+	now, ok := v.Exchange(x.Name)
+	return ok && now == x
+}
+
+// keysAtOnce is how many bytes of keys are compared with permissions before others are let in: a key may take as many steps
+// as a permission has for each of them.
+const keysAtOnce = 256
+
+// permitKeys checks whether the client may publish with the keys, of which permissions are those of topic
+// exchanges (BR-3.5), and says whether others were let in. REQUIRES: topo is held for reading, and nothing else: others may be let in.
+func (c *Connection) permitKeys(x *topology.Exchange, first []byte, more [][]byte) (paused bool, err error) {
+	if x.Type != routing.Topic {
+		return false, nil
+	}
+	compared := 0
+	var undecided error
+	for _, key := range distinctKeys(first, more) {
+		if compared += 1 + len(key); compared > keysAtOnce {
+			c.b.onPause()
+			compared, paused = 0, true
+		}
+		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
+		switch err := c.permit(topology.Write, r); {
+		case errors.Is(err, errUndecided):
+			undecided = err // the others are asked for at once, too
+		case err != nil:
+			return paused, cmp.Or(undecided, err) // the first that is refused is what counts
+		}
+	}
+	return paused, undecided
+}
+
+// internalExchange is the refusal of a publish to an exchange that takes none of clients (BR-5.11).
+func internalExchange(x *topology.Exchange) error {
+	return topology.Refuse(topology.AccessRefused, "cannot publish to internal %s", x.Resource())
+}
+
+// exchangeOf finds the exchange of a publish, if the client may write to it.
+// REQUIRES: topo is held.
+func (c *Connection) exchangeOf(p *Publication) (*topology.VHost, *topology.Exchange, error) {
+	name := message.ExchangeName(p.Exchange)
+	v, ok := c.b.state.VHost(c.VHost)
+	if !ok {
+		return nil, nil, topology.NoExchange(c.VHost, name)
+	}
+	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); err != nil {
+		return nil, nil, err
+	}
+	x, ok := v.Exchange(name)
+	if !ok {
+		return nil, nil, topology.NoExchange(c.VHost, name)
+	}
+	if x.Internal {
+		return nil, nil, internalExchange(x)
+	}
+	return v, x, nil
+}
+
+func shortStrings(b []byte) (list [][]byte) {
+	for len(b) > 0 {
+		n := int(b[0])
+		list = append(list, b[1:1+n])
+		b = b[1+n:]
+	}
+	return list
+}
+
+// PublishOne publishes one message and waits until it is safe: for callers that
+// are no session, such as the management API.
+func (c *Connection) PublishOne(p *Publication) (routed bool, err error) {
+	if err := c.Check(p); err != nil {
+		return false, err
+	}
+	targets, err := c.Route(p)
+	if err != nil {
+		return false, err
+	}
+	if len(targets) == 0 {
+		return false, c.Await(partition.Receipt{})
+	}
+	op := []partition.Op{c.Op(p, targets)}
+	err = c.Enter(op)
+	return err == nil && !op[0].Refused, err
+}

@@ -1,0 +1,234 @@
+package broker
+
+import (
+	"cmp"
+	"errors"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+)
+
+// Declared is a queue as declare-ok tells of it.
+type Declared struct {
+	Name      message.QueueName
+	Messages  int // ready ones (BR-7.1)
+	Consumers int
+	Created   bool
+}
+
+// DeclareQueue declares a queue; an empty name asks for one of the broker's (BR-7.2).
+func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
+	d.VHost, d.Owner, d.Name = c.VHost, c.owner, topology.CleanName(d.Name)
+	c.b.Totals.QueuesDeclared.Add(1)
+	if d.Name == "" {
+		c.b.topo.RLock()
+		err := c.b.state.CheckServerNamed(d.Arguments)
+		c.b.topo.RUnlock()
+		if err != nil {
+			return Declared{}, err
+		}
+		d.Name, d.ServerNamed = message.QueueName(RandomName("amq.gen-")), true
+	}
+	var declared Declared
+	err := c.decided(func() (err error) {
+		declared, err = c.declareQueue(d)
+		return err
+	})
+	return declared, err
+}
+
+func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
+	var q *topology.Queue
+	var err error
+	near := uint64(0)
+	ticket := c.b.glance(func() {
+		if q, err = c.b.state.CheckQueue(d, c.permit); q == nil && err == nil {
+			near = c.b.groupOfDead(d) // here, where others may look at the declarations, too
+		}
+	})
+	if q != nil || err != nil {
+		if err := cmp.Or(c.b.await(ticket), err); err != nil {
+			return Declared{}, err
+		}
+		return c.declared(q, false), nil
+	}
+	if err := d.EncodeArguments(); err != nil {
+		return Declared{}, err
+	}
+	var created bool
+	var e *topology.Settings
+	err = c.b.change(func() error {
+		if !c.b.state.Numbered() {
+			return topology.ErrUnstored
+		}
+		var err error
+		if q, created, err = c.b.state.DeclareQueue(d, c.permit); created {
+			c.b.place(q, near)
+			c.b.create(q)
+			e = q.Effective
+		}
+		return err
+	})
+	if err != nil {
+		return Declared{}, err
+	}
+	if created {
+		c.b.Totals.QueuesCreated.Add(1)
+		c.b.noteDeclared(q, e)
+		if q.Exclusive {
+			c.own(q)
+		}
+	}
+	return c.declared(q, created), nil
+}
+
+func (c *Connection) declared(q *topology.Queue, created bool) Declared {
+	n := c.b.node.Touch(runtimeOf(q))
+	return Declared{Name: q.Name, Messages: n.Ready, Consumers: n.Consumers, Created: created}
+}
+
+// noteDeclared logs what whoever declared the queue with these settings may not expect of it.
+func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
+	log := b.Logger.With("vhost", string(q.VHost), "queue", string(q.Name))
+	if q.Type == topology.Quorum {
+		_, given := q.Arguments.Get("x-delivery-limit")
+		if !given && e.DeliveryLimit != nil && *e.DeliveryLimit == topology.DefaultDeliveryLimit {
+			log.Info("delivery_limit not set, defaulting to 20") // DL-11.8
+		}
+	}
+	if e.ConfiguredStrategy == topology.AtLeastOnce && e.Strategy != topology.AtLeastOnce {
+		if e.DeadLetterExchange == nil {
+			log.Warn("Disabling dead-lettering despite configured dead-letter-strategy 'at-least-once' because dead-letter-exchange is not configured.")
+		} else {
+			log.Warn("Falling back to dead-letter-strategy at-most-once because configured dead-letter-strategy at-least-once is incompatible with the effective overflow strategy. To enable dead-letter-strategy at-least-once, set overflow strategy to reject-publish.", "overflow", e.Overflow.String()) // DL-13.2
+		}
+	}
+}
+
+// PassiveQueue asks for a queue (BR-7.15).
+func (c *Connection) PassiveQueue(name message.QueueName) (Declared, error) {
+	q, err := c.find(name, func(r topology.Resource) error { return c.anyPermission(r) })
+	if err != nil {
+		return Declared{}, err
+	}
+	return c.declared(q, false), nil
+}
+
+// find returns a queue the connection may use, after the permission check.
+func (c *Connection) find(name message.QueueName, permit func(topology.Resource) error) (q *topology.Queue, err error) {
+	err = c.decided(func() error {
+		q, err = c.findDecided(name, permit)
+		return err
+	})
+	return q, err
+}
+
+func (c *Connection) findDecided(name message.QueueName, permit func(topology.Resource) error) (q *topology.Queue, err error) {
+	unstored := false
+	ticket := c.b.glance(func() {
+		q, err = c.seeQueue(name, permit)
+		unstored = err != nil || q.Unstored()
+	})
+	if unstored {
+		err = cmp.Or(c.b.await(ticket), err)
+	}
+	return q, err
+}
+
+// seeQueue is find. REQUIRES: topo is held.
+func (c *Connection) seeQueue(name message.QueueName, permit func(topology.Resource) error) (*topology.Queue, error) {
+	if err := permit(topology.Resource{VHost: c.VHost, Kind: topology.QueueResource, Name: string(topology.CleanName(name))}); err != nil {
+		return nil, err
+	}
+	return c.b.state.PassiveQueue(c.VHost, name, c.owner)
+}
+
+func (c *Connection) readable(r topology.Resource) error { return c.permit(topology.Read, r) }
+
+// DeleteQueue deletes a queue and returns how many ready messages it held
+// (BR-7.9). A missing queue is no error.
+func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool) (messages int, err error) {
+	q, err := c.find(name, func(r topology.Resource) error { return c.permit(topology.Configure, r) })
+	if err != nil {
+		if e, ok := err.(*topology.Error); ok && e.Kind == topology.NotFound {
+			return 0, nil
+		}
+		return 0, err
+	}
+	for _, asked := range []struct {
+		set  bool
+		flag string
+	}{{ifUnused, "if-unused"}, {ifEmpty, "if-empty"}} {
+		if asked.set && q.Type == topology.Quorum && c.client != nil { // the API does what it is asked
+			return 0, topology.Refuse(topology.NotImplemented,
+				"cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues", q.Resource(), asked.flag)
+		}
+	}
+	n, err := c.b.remove(q, func(n partition.Counts) error {
+		switch {
+		case ifUnused && n.Consumers > 0:
+			return topology.Refuse(topology.PreconditionFailed, "%s in use", q.Resource())
+		case ifEmpty && n.Ready+n.Offered > 0: // what is offered may be ready again
+			return topology.Refuse(topology.PreconditionFailed, "%s not empty", q.Resource())
+		}
+		return nil
+	})
+	if partition.Gone(err) {
+		return 0, nil
+	}
+	return n.Ready + n.Offered, err
+}
+
+// errUnsettled is that something has died in a queue since SettleDeaths, which would be lost with it.
+var errUnsettled = errors.New("deaths of the queue are to be routed")
+
+// mostUnsettled is how often a removal lets such deaths leave: in some queues there is no end of them.
+const mostUnsettled = 10
+
+// remove deletes a queue unless check objects: from the topology first, so that
+// nothing is routed to it any more, then from its partition.
+func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (n partition.Counts, err error) {
+	b.node.Settle(runtimeOf(q)) // check is to see what the client did before
+	for tries := 0; ; tries++ {
+		b.node.SettleDeaths(runtimeOf(q))
+		err = b.change(func() error {
+			if q.Durable {
+				b.removing()
+			}
+			var err error
+			n, err = b.node.Delete(runtimeOf(q), func(n partition.Counts) error {
+				if n.Unsettled && tries < mostUnsettled {
+					return errUnsettled
+				}
+				if check == nil {
+					return nil
+				}
+				return check(n)
+			})
+			if err != nil {
+				return err
+			}
+			b.state.DeleteQueue(q)
+			return nil
+		})
+		if !errors.Is(err, errUnsettled) {
+			break
+		}
+	}
+	if err == nil {
+		n = b.node.Deleted(runtimeOf(q), n)
+		b.retire(q.Type, &n.Stats)
+	}
+	return n, err
+}
+
+// Purge removes the ready messages of a queue (BR-7.10).
+func (c *Connection) Purge(name message.QueueName) (int, error) {
+	q, err := c.find(name, c.readable)
+	if err != nil {
+		return 0, err
+	}
+	n, err := c.b.node.Purge(runtimeOf(q))
+	return n, c.missing(err, q)
+}

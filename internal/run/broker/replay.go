@@ -1,0 +1,345 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/routing"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// ReplayRequest says which dead letters of a queue go back where they were first
+// published to (DL-19.6).
+type ReplayRequest struct {
+	// Reason and Queue choose messages that died so, or there; both must hold of
+	// the same death. Zero values choose all.
+	Reason deadletter.Reason
+	Queue  string
+	// OlderThan and NewerThan choose by the time since the last death; 0 = all.
+	OlderThan, NewerThan time.Duration
+
+	Limit  int  // messages at most; 0 = no limit
+	Rate   int  // messages a second at most; 0 = as fast as it goes
+	DryRun bool // only count
+}
+
+// ReplayResult is what a replay did, or in a dry run would do.
+type ReplayResult struct {
+	Examined   int `json:"examined"`
+	Matched    int `json:"matched"`
+	Replayed   int `json:"replayed"`
+	Unroutable int `json:"unroutable"` // their exchange is gone or leads nowhere: they stay
+	Refused    int `json:"refused"`    // a target is full, or was deleted meanwhile: they stay
+	NoOrigin   int `json:"no_origin"`  // nothing tells where they came from: they stay
+	Gone       int `json:"gone"`       // somebody else took them meanwhile
+
+	// To counts the messages by where they went, or would go; RefusedBy those that stay by the
+	// queue that did not take them, and why. Of either there are at most MaxReplayPlaces, the first
+	// that came up; ToOthers and RefusedByOthers are the messages of all others.
+	To              map[string]int `json:"to,omitempty"`
+	ToOthers        int            `json:"to_others,omitempty"`
+	RefusedBy       map[string]int `json:"refused_by,omitempty"`
+	RefusedByOthers int            `json:"refused_by_others,omitempty"`
+}
+
+// MaxReplayPlaces is how many places a result names, and maxPlaceQueues how many queues of one: dead letters
+// may have come from any number of them, and a result is kept in memory and sent as a whole.
+const (
+	MaxReplayPlaces = 100
+	maxPlaceQueues  = 10
+)
+
+// count counts a message by what becomes of it, or among the others.
+func count(by map[string]int, others *int, what string) {
+	if _, known := by[what]; !known && len(by) >= MaxReplayPlaces {
+		*others++
+		return
+	}
+	by[what]++
+}
+
+const replaySlice = 128
+
+// Replay moves dead letters of the queue back to the exchange and with the keys
+// they were first published with. Each message is at its targets afterwards or where it
+// was, and what the result says of it is durable: after a crash it is in one place. Its death
+// headers are gone once it has moved, its own TTL stays spent, and x-replayed-from names the
+// queue. An error says what was done before it; nobody knows what becomes of the slice it came in.
+//
+// It looks at what is in the queue when it begins, once, so that what it brings back to the queue
+// itself, or what dies of a cause that still holds, cannot make it run for ever.
+func (c *Connection) Replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
+	result, err := c.replay(ctx, name, r)
+	return result, ended(err, &result)
+}
+
+func (c *Connection) replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
+	result := ReplayResult{To: map[string]int{}, RefusedBy: map[string]int{}}
+	decl, err := c.find(name, c.readable)
+	if err != nil {
+		return result, err
+	}
+	if r.Limit < 0 || r.Rate < 0 || r.OlderThan < 0 || r.NewerThan < 0 {
+		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: limit, rate and ages must not be negative", decl.Resource())
+	}
+	q := runtimeOf(decl)
+	began := time.Now()
+	cursor, err := c.b.node.WhatIsThere(q)
+	if err != nil {
+		return result, c.missing(err, decl)
+	}
+	slice := replaySlice
+	if r.Rate > 0 {
+		slice = min(slice, max(1, r.Rate/10))
+	}
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return result, err
+		}
+		var chosen []replayed
+		cursor, done, err = c.b.node.Browse(q, cursor, slice, func(v queue.View, rec message.Record, history []byte) bool {
+			if v.Out || v.Dead || v.Offered || v.NotBefore != 0 {
+				return true
+			}
+			result.Examined++
+			h, ok := past(rec, history)
+			if !ok {
+				result.NoOrigin++
+				return true
+			}
+			if r.matches(&h, began) && (r.Limit == 0 || result.Matched < r.Limit) {
+				result.Matched++
+				chosen = append(chosen, origin(v.ID, rec, &h, decl))
+			}
+			return true
+		})
+		if err != nil {
+			return result, c.missing(err, decl)
+		}
+		if err := c.replaySlice(ctx, q, chosen, r.DryRun, &result); err != nil {
+			return result, c.missing(err, decl)
+		}
+		if r.Limit > 0 && result.Matched >= r.Limit {
+			break
+		}
+		if r.Rate > 0 && len(chosen) > 0 && !r.DryRun {
+			due := began.Add(moment.Duration(int64(result.Replayed), time.Second) / time.Duration(r.Rate))
+			if err := sleep(ctx, time.Until(due)); err != nil {
+				return result, err
+			}
+		}
+	}
+	return result, nil
+}
+
+// ended is an error that ends a replay, with what was done before: whoever asked gets no result.
+func ended(err error, r *ReplayResult) error {
+	var refused *topology.Error
+	if r.Replayed+r.Refused == 0 || !errors.As(err, &refused) {
+		return err
+	}
+	told := *refused
+	told.Text += fmt.Sprintf("; before that %d messages were replayed and %d refused", r.Replayed, r.Refused)
+	return &told
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *ReplayRequest) matches(h *deadletter.History, began time.Time) bool {
+	last := time.UnixMilli(h.Deaths[0].Last)
+	if !last.Before(began) {
+		return false
+	}
+	age := began.Sub(last)
+	if r.OlderThan > 0 && age < r.OlderThan || r.NewerThan > 0 && age > r.NewerThan {
+		return false
+	}
+	return slices.ContainsFunc(h.Deaths, func(d deadletter.Death) bool {
+		return (r.Reason == 0 || d.Reason.Counted() == r.Reason) && (r.Queue == "" || d.Queue == r.Queue)
+	})
+}
+
+// replayed is a message chosen for a replay.
+type replayed struct {
+	id       queue.ID
+	exchange message.ExchangeName
+	m        routing.Message
+	history  []byte
+}
+
+// past is the message's history: the broker's own, or what a client that parked
+// it has sent along. One that was replayed and did not die since has none: it has been where
+// its headers say, and would go there again and again.
+func past(rec message.Record, history []byte) (deadletter.History, bool) {
+	if h, err := deadletter.Parse(history); err == nil && (len(h.Deaths) > 0 || h.ReplayedFrom != "") {
+		_, _, known := h.Origin() // it may go on from what a client said (DL-7.10)
+		return h, known
+	}
+	if !rec.HasHeaders() {
+		return deadletter.History{}, false
+	}
+	props, err := amqp091.ParseProps(rec.Properties())
+	if err != nil {
+		return deadletter.History{}, false
+	}
+	h, ok := deadletter.Carried(props.Headers)
+	if _, _, known := h.Origin(); !known {
+		return h, false
+	}
+	return h, ok
+}
+
+// origin notes where a message was first published to. rec is valid only now.
+func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue) replayed {
+	exchange, keys, _ := h.Origin()
+	p := replayed{id: id, exchange: message.ExchangeName(exchange)}
+	p.m.Key, p.m.Chance = []byte(keys[0]), rand.Uint64()
+	for _, k := range keys[1:] {
+		p.m.More = append(p.m.More, []byte(k))
+	}
+	p.m.More = append(p.m.More, shortStrings(slices.Clone(rec.BCC()))...)
+	if props, err := amqp091.ParseProps(slices.Clone(rec.Properties())); err == nil {
+		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
+		p.m.Timestamp, p.m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
+	}
+	next := deadletter.History{Exchange: exchange, Keys: keys, ReplayedFrom: string(from.Name), Profile: from.Profile}
+	p.history = next.Append(nil)
+	return p
+}
+
+// replaySlice moves the messages chosen, after checking that the user may publish there.
+func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen []replayed, dryRun bool, result *ReplayResult) error {
+	var moves []partition.Move
+	var to []string
+	var seen uint64
+	for i := range chosen {
+		p := &chosen[i]
+		targets, ticket, err := c.replayTargets(p)
+		if seen = max(seen, ticket); err != nil {
+			return cmp.Or(c.b.await(seen), err)
+		}
+		if len(targets) == 0 {
+			result.Unroutable++
+			continue
+		}
+		moves = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history})
+		to = append(to, place(p.exchange, p.m.Key, targets))
+	}
+	if err := c.b.await(seen); err != nil { // once, for where others declare all the time each is a sync
+		return err
+	}
+	if dryRun {
+		for _, t := range to {
+			count(result.To, &result.ToOthers, t)
+		}
+		return nil
+	}
+	if len(moves) == 0 {
+		return nil
+	}
+	moved, err := c.b.node.Move(ctx, q, moves)
+	for i, m := range moved {
+		switch m.What {
+		case partition.MoveGone:
+			result.Gone++
+		case partition.MoveDone:
+			result.Replayed++
+			count(result.To, &result.ToOthers, to[i])
+		case partition.MoveRefused:
+			result.Refused++
+			count(result.RefusedBy, &result.RefusedByOthers, fmt.Sprintf("queue '%s' is full", target(moves[i].Targets, m.By)))
+		case partition.MoveNoTarget:
+			result.Refused++
+			count(result.RefusedBy, &result.RefusedByOthers, fmt.Sprintf("queue '%s' was deleted", target(moves[i].Targets, m.By)))
+		}
+	}
+	return err
+}
+
+// target is the name of one of the targets.
+func target(targets []*partition.Queue, incarnation uint64) string {
+	for _, t := range targets {
+		if t.Incarnation == incarnation {
+			return t.Name
+		}
+	}
+	return ""
+}
+
+// place is how a result names where a message went.
+func place(x message.ExchangeName, key []byte, targets []*partition.Queue) string {
+	var names []string
+	for _, t := range targets[:min(len(targets), maxPlaceQueues)] {
+		names = append(names, t.Name)
+	}
+	if more := len(targets) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("exchange '%s' key '%s' -> %s", x, key, strings.Join(names, ", "))
+}
+
+// replayTargets also returns the ticket that what rests on them has to wait for.
+func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, ticket uint64, err error) {
+	err = c.decided(func() error {
+		ticket = c.b.glance(func() { targets, err = c.replayRoute(p) })
+		return err
+	})
+	return targets, ticket, err
+}
+
+// replayRoute finds the queues a replayed message goes to, none where its exchange is gone. Where
+// it came from is the word of whoever published it: what the user may not publish is refused.
+// REQUIRES: topo is held for reading, and nothing else: others may be let in.
+func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
+	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(p.exchange)}); err != nil {
+		return nil, err
+	}
+	v, ok := c.b.state.VHost(c.VHost)
+	if !ok {
+		return nil, topology.Refuse(topology.NotFound, "vhost '%s' is gone", c.VHost)
+	}
+	x, ok := v.Exchange(p.exchange)
+	if !ok {
+		return nil, nil
+	}
+	if x.Internal {
+		return nil, internalExchange(x)
+	}
+	paused, err := c.permitKeys(x, p.m.Key, p.m.More)
+	switch {
+	case err != nil:
+		return nil, err
+	case paused && !c.still(v, x):
+		return c.replayRoute(p)
+	}
+	p.m.Pause = c.b.onPause
+	var targets []*partition.Queue
+	for _, q := range c.router.Route(v, x, &p.m, nil) {
+		targets = append(targets, runtimeOf(q))
+	}
+	return targets, nil
+}

@@ -1,0 +1,583 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/admission"
+	"bartleby.mq/internal/run/deathstore"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// open returns a broker in memory and a connection of its first user.
+func open(t *testing.T, o Options) *Connection {
+	t.Helper()
+	o.FS, o.Dir = vfs.NewMem(), "data"
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	return b.As("guest", "/")
+}
+
+func declare(t *testing.T, c *Connection, name string, args ...amqp091.Field) {
+	t.Helper()
+	if _, err := c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: args}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func publish(t *testing.T, c *Connection, exchange, key, body string, l amqp091.PropertyList) {
+	t.Helper()
+	raw := amqp091.AppendPropsFrom(nil, l)
+	props, err := amqp091.ParseProps(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Publication{Exchange: []byte(exchange), Key: []byte(key), Raw: raw, Props: props, Body: [][]byte{[]byte(body)}, Size: len(body)}
+	if routed, err := c.PublishOne(p); err != nil || !routed {
+		t.Fatalf("publish %q: routed %t, %v", body, routed, err)
+	}
+}
+
+// reject takes the next message of a queue and rejects it.
+func reject(t *testing.T, c *Connection, name string) {
+	t.Helper()
+	g, ok, err := c.Get(message.QueueName(name), false)
+	if err != nil || !ok {
+		t.Fatalf("get %s: %t, %v", name, ok, err)
+	}
+	c.Run([]partition.Op{{Kind: partition.Reject, Queue: g.Queue, ID: g.ID, Failed: true}})
+	c.b.bodies.Release(g.Body)
+	c.b.bodies.Release(g.History)
+}
+
+func ready(t *testing.T, c *Connection, name string) int {
+	t.Helper()
+	d, err := c.PassiveQueue(message.QueueName(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Messages
+}
+
+func replay(t *testing.T, c *Connection, name string, r ReplayRequest) ReplayResult {
+	t.Helper()
+	result, err := c.Replay(context.Background(), message.QueueName(name), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+var toDLQ = []amqp091.Field{{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "dlq"}}
+
+// A replay brings each message back to the exchange and key it came from, with
+// its death headers gone, and a dry run brings none.
+func TestDL_19_6_BackToTheOrigin(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "work", toDLQ...)
+	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Bind(topology.BindingDecl{Source: "orders", DestinationKind: topology.QueueResource, Destination: "work", Key: "order.*"}); err != nil {
+		t.Fatal(err)
+	}
+	expiration := "60000"
+	publish(t, c, "orders", "order.new", "m1", amqp091.PropertyList{Expiration: &expiration})
+	publish(t, c, "", "work", "m2", amqp091.PropertyList{})
+	reject(t, c, "work")
+	reject(t, c, "work")
+	dry := replay(t, c, "dlq", ReplayRequest{DryRun: true})
+	if dry.Matched != 2 || dry.Replayed != 0 || ready(t, c, "dlq") != 2 || dry.To["exchange 'orders' key 'order.new' -> work"] != 1 {
+		t.Errorf("dry run: %+v, %d left", dry, ready(t, c, "dlq"))
+	}
+	if r := replay(t, c, "dlq", ReplayRequest{}); r.Replayed != 2 {
+		t.Errorf("replay: %+v", r)
+	}
+	g, ok, err := c.Get("work", true)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	rec, history := message.Record(c.b.bodies.Bytes(g.Body)), deathstore.Bytes(c.b.bodies, g.History)
+	exchange, key := Place(rec, history)
+	list, err := amqp091.DecodeProps(RenderProps(nil, rec, history, g.Counts, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exchange != "orders" || key != "order.new" || list.Expiration != nil || g.Redelivered {
+		t.Errorf("exchange %q, key %q, expiration %v, redelivered %t", exchange, key, list.Expiration, g.Redelivered)
+	}
+	if v, _ := list.Headers.Get("x-replayed-from"); v != "dlq" || len(list.Headers) != 1 {
+		t.Errorf("headers %v", list.Headers)
+	}
+	reject(t, c, "work") // m2 dies again: its history begins anew
+	if r := replay(t, c, "dlq", ReplayRequest{}); r.Replayed != 1 || ready(t, c, "work") != 1 {
+		t.Errorf("second replay: %+v", r)
+	}
+}
+
+// A result names so many places, and so many queues of each, however many there are. The rest is counted.
+func TestAReplaysResultIsBounded(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "work", toDLQ...)
+	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Bind(topology.BindingDecl{Source: "orders", DestinationKind: topology.QueueResource, Destination: "work", Key: "#"}); err != nil {
+		t.Fatal(err)
+	}
+	const more = 7
+	for i := range MaxReplayPlaces + more {
+		publish(t, c, "orders", fmt.Sprint(i), "m", amqp091.PropertyList{})
+		reject(t, c, "work")
+	}
+	for _, dry := range []bool{true, false} {
+		r := replay(t, c, "dlq", ReplayRequest{DryRun: dry})
+		if r.Matched != MaxReplayPlaces+more || len(r.To) != MaxReplayPlaces || r.ToOthers != more {
+			t.Errorf("%d messages to %d places are told as %d places and %d others", r.Matched, MaxReplayPlaces+more, len(r.To), r.ToOthers)
+		}
+	}
+	var targets []*partition.Queue
+	for i := range 12 {
+		targets = append(targets, &partition.Queue{Name: fmt.Sprint("q", i)})
+	}
+	if got, want := place("x", []byte("k"), targets), "exchange 'x' key 'k' -> q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, 2 more"; got != want {
+		t.Errorf("twelve queues are %q, want %q", got, want)
+	}
+}
+
+// Filters choose by reason, queue and age; a limit is kept.
+func TestDL_19_6_Filters(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "a", toDLQ...)
+	declare(t, c, "b", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}}, toDLQ...)...)
+	for _, q := range []string{"a", "a", "b", "b"} {
+		publish(t, c, "", q, "m", amqp091.PropertyList{})
+	}
+	reject(t, c, "a")
+	reject(t, c, "a")
+	if n := ready(t, c, "dlq"); n != 3 {
+		t.Fatalf("%d dead letters", n)
+	}
+	for _, tc := range []struct {
+		name string
+		r    ReplayRequest
+		want int
+	}{
+		{"reason", ReplayRequest{Reason: deadletter.MaxLen}, 1},
+		{"queue", ReplayRequest{Queue: "a"}, 2},
+		{"both of one death", ReplayRequest{Queue: "a", Reason: deadletter.MaxLen}, 0},
+		{"older", ReplayRequest{OlderThan: time.Hour}, 0},
+		{"newer", ReplayRequest{NewerThan: time.Hour}, 3},
+		{"limit", ReplayRequest{Limit: 2}, 2},
+	} {
+		tc.r.DryRun = true
+		if r := replay(t, c, "dlq", tc.r); r.Matched != tc.want {
+			t.Errorf("%s: matched %d, want %d", tc.name, r.Matched, tc.want)
+		}
+	}
+	if _, err := c.Replay(context.Background(), "dlq", ReplayRequest{Limit: -1}); err == nil {
+		t.Error("a negative limit was taken")
+	}
+	if _, err := c.Replay(context.Background(), "nope", ReplayRequest{}); err == nil {
+		t.Error("a missing queue was taken")
+	}
+}
+
+// What cannot go back stays where it is: no route, a full target, no origin.
+func TestDL_19_6_NothingIsLost(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "gone", toDLQ...)
+	declare(t, c, "full", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}, {Key: "x-overflow", Value: "reject-publish"}}, toDLQ...)...)
+	publish(t, c, "", "gone", "m1", amqp091.PropertyList{})
+	publish(t, c, "", "full", "m2", amqp091.PropertyList{})
+	publish(t, c, "", "dlq", "m3", amqp091.PropertyList{})
+	reject(t, c, "gone")
+	reject(t, c, "full")
+	publish(t, c, "", "full", "m4", amqp091.PropertyList{})
+	if _, err := c.DeleteQueue("gone", false, false); err != nil {
+		t.Fatal(err)
+	}
+	r := replay(t, c, "dlq", ReplayRequest{})
+	if r.Unroutable != 1 || r.Refused != 1 || r.NoOrigin != 1 || r.Replayed != 0 || ready(t, c, "dlq") != 3 {
+		t.Errorf("%+v, %d left", r, ready(t, c, "dlq"))
+	}
+}
+
+// A message that a consumer parked itself goes back by the headers it sent along.
+func TestDL_19_6_CarriedHistory(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "parking")
+	declare(t, c, "work")
+	death := amqp091.Table{
+		{Key: "count", Value: int64(3)}, {Key: "reason", Value: "rejected"}, {Key: "queue", Value: "work"},
+		{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: ""}, {Key: "routing-keys", Value: amqp091.Array{"work"}},
+	}
+	publish(t, c, "", "parking", "m1", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-death", Value: amqp091.Array{death}}, {Key: "keep", Value: "me"}}})
+	publish(t, c, "", "parking", "m2", amqp091.PropertyList{Headers: amqp091.Table{
+		{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"},
+	}})
+	if r := replay(t, c, "parking", ReplayRequest{}); r.Replayed != 2 || ready(t, c, "work") != 2 {
+		t.Errorf("%+v", r)
+	}
+	g, _, err := c.Get("work", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := amqp091.DecodeProps(RenderProps(nil, c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := list.Headers.Get("x-death"); ok || len(list.Headers) != 2 {
+		t.Errorf("headers %v", list.Headers)
+	}
+}
+
+// What a replay brings to the queue that it takes from stays there, for it and for all that follow: it has no
+// origin until it dies anew, whatever its headers say.
+func TestDL_19_6_WhatWasReplayedIsNotReplayedAgain(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "dlq")
+	declare(t, c, "parking", toDLQ...)
+	declare(t, c, "other")
+	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "all", Type: "fanout", Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"parking", "other"} {
+		if _, err := c.Bind(topology.BindingDecl{Source: "all", DestinationKind: topology.QueueResource, Destination: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const messages = replaySlice + 10 // more than are looked at together
+	death := amqp091.Table{
+		{Key: "count", Value: int64(1)}, {Key: "reason", Value: "rejected"}, {Key: "queue", Value: "gone"},
+		{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: "all"}, {Key: "routing-keys", Value: amqp091.Array{"k"}},
+	}
+	for i := range messages {
+		headers := amqp091.Table{{Key: "x-original-exchange", Value: "all"}, {Key: "x-original-routingKey", Value: "k"}}
+		if i%2 == 0 {
+			headers = amqp091.Table{{Key: "x-death", Value: amqp091.Array{death}}}
+		}
+		publish(t, c, "", "parking", "m", amqp091.PropertyList{Headers: headers})
+	}
+	if r := replay(t, c, "parking", ReplayRequest{Limit: 3 * messages}); r.Examined != messages || r.Replayed != messages {
+		t.Errorf("first: %+v", r)
+	}
+	for _, dry := range []bool{true, false} {
+		if r := replay(t, c, "parking", ReplayRequest{Limit: 3 * messages, DryRun: dry}); r.Matched != 0 || r.NoOrigin != messages {
+			t.Errorf("dry %t: %+v", dry, r)
+		}
+	}
+	if in, other := ready(t, c, "parking"), ready(t, c, "other"); in != messages || other != messages {
+		t.Errorf("%d and %d messages, want %d of each", in, other, messages)
+	}
+	reject(t, c, "parking")
+	if r := replay(t, c, "dlq", ReplayRequest{}); r.Replayed != 1 || ready(t, c, "other") != messages+1 {
+		t.Errorf("after a death: %+v", r)
+	}
+}
+
+// What a client says about the past of a message may be anything: it dies, is shown and is
+// replayed all the same, or stays where it is.
+func TestDL_7_10_HostileHistories(t *testing.T) {
+	long := strings.Repeat("k", 300)
+	entry := func(change ...amqp091.Field) amqp091.Table {
+		e := amqp091.Table{
+			{Key: "count", Value: int64(3)}, {Key: "reason", Value: "rejected"}, {Key: "queue", Value: "elsewhere"},
+			{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: ""}, {Key: "routing-keys", Value: amqp091.Array{"source"}},
+		}
+		for _, c := range change {
+			for i := range e {
+				if e[i].Key == c.Key {
+					e[i].Value = c.Value
+				}
+			}
+		}
+		return e
+	}
+	pasts := map[string]any{
+		"no table": amqp091.Array{"x", int64(1), nil}, "no array": "x", "nothing": amqp091.Array{}, "void": nil,
+		"two of the same": amqp091.Array{entry(), entry()},
+	}
+	for key, values := range map[string][]any{
+		"routing-keys": {amqp091.Array{}, "no array", nil, amqp091.Array{int64(7)}, amqp091.Array{""}, amqp091.Array{long}, amqp091.Array{"\xff"}, amqp091.Array{"source", long}},
+		"exchange":     {long, "\xff", "nowhere", int64(7)},
+		"queue":        {long, "\xff", "", "source"},
+		"reason":       {"no reason", int64(7), "maxlen"},
+		"count":        {int64(math.MaxInt64), int64(math.MinInt64), int64(0), "many", math.NaN()},
+		"time":         {amqp091.Timestamp(math.MaxUint64), amqp091.Timestamp(1 << 62), "now", int64(-1)},
+	} {
+		for i, v := range values {
+			pasts[fmt.Sprintf("%s %d", key, i)] = amqp091.Array{entry(amqp091.Field{Key: key, Value: v})}
+		}
+	}
+	for _, trust := range []bool{true, false} {
+		c := open(t, Options{TrustClientDeath: trust})
+		declare(t, c, "dlq")
+		declare(t, c, "source", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
+		for name, h := range pasts {
+			for _, through := range []string{"source", "dlq"} {
+				publish(t, c, "", through, name, amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-death", Value: h}}})
+				if through == "source" {
+					reject(t, c, "source")
+				}
+				for waited := time.Now(); ready(t, c, "dlq") != 1; {
+					if time.Since(waited) > 10*time.Second {
+						t.Fatalf("%s: it did not die", name)
+					}
+				}
+				if err := c.Peek("dlq", 0, func(*Shown) bool { return true }); err != nil {
+					t.Errorf("%s: peek: %v", name, err)
+				}
+				if r := replay(t, c, "dlq", ReplayRequest{}); r.Examined != 1 || r.Replayed+r.NoOrigin+r.Unroutable != 1 && !strings.HasPrefix(name, "time") {
+					t.Errorf("trust %v, %s through %s: %+v", trust, name, through, r)
+				}
+				for _, queue := range []string{"source", "dlq"} {
+					for {
+						g, ok, err := c.Get(message.QueueName(queue), true)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if !ok {
+							break
+						}
+						RenderProps(nil, c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false)
+						c.b.bodies.Release(g.Body)
+						c.b.bodies.Release(g.History)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Looking changes nothing: not the order, not the redelivered flags, not the counts.
+func TestPeekChangesNothing(t *testing.T) {
+	c := open(t, Options{})
+	declare(t, c, "q")
+	for _, body := range []string{"m1", "m2", "m3"} {
+		publish(t, c, "", "q", body, amqp091.PropertyList{})
+	}
+	for range 2 {
+		var seen []string
+		if err := c.Peek("q", 2, func(s *Shown) bool {
+			if s.Redelivered {
+				t.Error("a message that was looked at is redelivered")
+			}
+			seen = append(seen, string(s.Body))
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) != 2 || seen[0] != "m1" || seen[1] != "m2" {
+			t.Errorf("saw %v", seen)
+		}
+	}
+	g, ok, err := c.Get("q", true)
+	if err != nil || !ok || g.Redelivered || g.Left != 2 {
+		t.Errorf("after looking: %+v, %t, %v", g, ok, err)
+	}
+}
+
+// What a full target in another log refuses stays where it is, in its order; the answer says how
+// many, by the queue that had no room, and what it says is so when it is given.
+func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
+	for _, way := range []struct{ dlq, work string }{{"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
+		t.Run(way.dlq+" to "+way.work, func(t *testing.T) {
+			c := open(t, Options{})
+			kind := func(k string) amqp091.Field { return amqp091.Field{Key: "x-queue-type", Value: k} }
+			declare(t, c, "dlq", kind(way.dlq))
+			// A queue is in the group that its dead letters go to, so a policy of these would join them: they are
+			// parked by clients, who say where they came from.
+			name := "work"
+			for n := 0; way.work == way.dlq && c.b.node.DefaultGroup("/", name) == c.b.node.DefaultGroup("/", "dlq"); n++ {
+				name = fmt.Sprint("work", n)
+			}
+			declare(t, c, name, kind(way.work), amqp091.Field{Key: "x-max-length", Value: int64(150)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+			for i := range 400 {
+				publish(t, c, "", "dlq", fmt.Sprint(i), amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: name}}})
+			}
+			r := replay(t, c, "dlq", ReplayRequest{})
+			if r.Replayed != 150 || r.Refused != 250 || len(r.RefusedBy) != 1 || r.RefusedBy[fmt.Sprintf("queue '%s' is full", name)] != 250 {
+				t.Errorf("%+v", r)
+			}
+			if n := c.b.node.Stranded(); n != 0 {
+				t.Errorf("%d messages are stranded", n)
+			}
+			for queue, first := range map[string]int{name: 0, "dlq": 150} {
+				i := first
+				if err := c.Peek(message.QueueName(queue), 0, func(s *Shown) bool {
+					if string(s.Body) != fmt.Sprint(i) {
+						t.Errorf("in %s stands %s, want %d", queue, s.Body, i)
+						return false
+					}
+					i++
+					return true
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if want := map[string]int{name: 150, "dlq": 250}[queue]; i-first != want || ready(t, c, queue) != want {
+					t.Errorf("%s has %d messages, want %d", queue, i-first, want)
+				}
+			}
+		})
+	}
+}
+
+// BR-7.9: a queue whose messages are being replayed is not empty. What a full target has no room for is there still.
+func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
+	goOn := make(chan struct{})
+	c := open(t, Options{Failpoint: func(name string) {
+		if name == partition.FailMailSent {
+			<-goOn
+		}
+	}})
+	declare(t, c, "dlq")
+	declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: "quorum"},
+		amqp091.Field{Key: "x-max-length", Value: int64(1)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+	publish(t, c, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"}}})
+	done := make(chan ReplayResult)
+	go func() {
+		r, err := c.Replay(t.Context(), "dlq", ReplayRequest{})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- r
+	}()
+	eventually(t, "the message on its way", func() bool {
+		list := c.b.Node().Outboxes()
+		return len(list) == 1 && list[0].Waiting == 1
+	})
+	publish(t, c, "", "work", "first", amqp091.PropertyList{})
+	var e *topology.Error
+	if _, err := c.DeleteQueue("dlq", false, true); !errors.As(err, &e) || e.Kind != topology.PreconditionFailed {
+		t.Errorf("its deletion if it is empty: %v", err)
+	}
+	close(goOn)
+	if r := <-done; r.Refused != 1 {
+		t.Errorf("%+v", r)
+	}
+	if n := ready(t, c, "dlq"); n != 1 {
+		t.Errorf("%d messages are there, want 1", n)
+	}
+}
+
+// BR-7.9: what a deletion says that was there has what is being replayed: it is deleted as what is ready is.
+func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
+	for _, config := range []struct{ source, target string }{{"classic", "quorum"}, {"quorum", "classic"}} {
+		goOn := make(chan struct{})
+		c := open(t, Options{Failpoint: func(name string) {
+			if name == partition.FailMailSent {
+				<-goOn
+			}
+		}})
+		declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: config.source})
+		declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: config.target})
+		for range 2 {
+			publish(t, c, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"}}})
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := c.Replay(t.Context(), "dlq", ReplayRequest{Limit: 1}); err != nil {
+				t.Error(err)
+			}
+		}()
+		eventually(t, "the message on its way", func() bool {
+			list := c.b.Node().Outboxes()
+			return len(list) == 1 && list[0].Waiting == 1
+		})
+		if n, err := c.DeleteQueue("dlq", false, false); n != 2 || err != nil {
+			t.Errorf("a %s queue: %d messages were deleted, want 2: %v", config.source, n, err)
+		}
+		close(goOn)
+		<-done
+	}
+}
+
+// asking is a backend that permits everything, and passes on what it is asked.
+type asking struct {
+	oracle
+	questions chan admission.Question
+}
+
+func (a *asking) Allow(_ context.Context, q admission.Question) error {
+	a.questions <- q
+	return nil
+}
+
+// Where others declare all the time, whoever waits for what is being stored waits for a sync. A replay does so once a
+// slice, not for each message.
+func TestAReplayWaitsOnceForWhatItHasSeen(t *testing.T) {
+	o := &asking{oracle{passwords: map[string]string{"ada": "a"}}, make(chan admission.Question, 10)}
+	d := newDisk()
+	guest := startWith(t, d, Options{AuthBackends: []AuthBackend{{o, o}}})
+	id, err := guest.b.Authenticate(t.Context(), auth.Credentials{User: "ada", Password: "a"}, loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declare(t, guest, "dlq")
+	const messages = 3
+	for i := range messages {
+		publish(t, guest, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{
+			{Key: "x-original-exchange", Value: fmt.Sprint("x", i)}, {Key: "x-original-routingKey", Value: "k"},
+		}})
+	}
+	c := guest.b.For(id, "/")
+	if _, err := c.FindReadable("dlq"); err != nil { // it may read the queue, and knows that
+		t.Fatal(err)
+	}
+	release := d.holdSyncs()
+	defer release()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := guest.b.As("guest", "/").DeclareQueue(topology.QueueDecl{Name: "late", Durable: true}); err != nil {
+			t.Error(err)
+		}
+	})
+	blocked(t, 1)
+	all.Go(func() {
+		r, err := c.Replay(t.Context(), "dlq", ReplayRequest{DryRun: true})
+		if err != nil || r.Unroutable != messages {
+			t.Errorf("%+v: %v", r, err)
+		}
+	})
+	blocked(t, 2)
+	asked := 0
+	for len(o.questions) > 0 {
+		if q := <-o.questions; q.Access == topology.Write {
+			asked++
+		}
+	}
+	if asked != messages {
+		t.Errorf("%d of %d messages were looked at when it waited", asked, messages)
+	}
+	release()
+	all.Wait()
+}

@@ -1,0 +1,134 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/topology"
+)
+
+// asks is a handler that notes what whoever sets a parameter may do.
+type asks struct{ enters, permits bool }
+
+func (h *asks) Check(_ topology.Parameter, by Setter) error {
+	h.enters = by.Enters("/")
+	h.permits = by.Permits(topology.Read, topology.Resource{VHost: "/", Kind: topology.QueueResource, Name: "q"}) == nil
+	return nil
+}
+func (h *asks) Changed() {}
+
+// Whom a backend knows has no permissions of the account that has the same name.
+func TestASetterWhomABackendKnowsIsNoAccount(t *testing.T) {
+	o := &oracle{passwords: map[string]string{"guest": "elsewhere"}, tags: []auth.Tag{auth.PolicyMaker}}
+	b := openWith(t, Options{AuthBackends: []AuthBackend{{o, o}, {}}})
+	h := &asks{}
+	b.HandleParameters("test", h)
+	for password, want := range map[string]bool{"elsewhere": false, "guest": true} {
+		id, err := b.Authenticate(context.Background(), auth.Credentials{User: "guest", Password: password}, loopback)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.PutParameterFor(topology.Parameter{VHost: "/", Component: "test", Name: "p", Value: []byte("1")}, id); err != nil {
+			t.Fatal(err)
+		}
+		if h.enters != want || h.permits != want {
+			t.Errorf("with the password %q: enters %v, permitted %v, want %v", password, h.enters, h.permits, want)
+		}
+	}
+}
+
+// The setter of a parameter is the account that has set it. One that is made under its name when that has gone has set
+// nothing, whoever looks when. Another password leaves the account what it was.
+func TestASetterHasNothingOfASuccessorsAccount(t *testing.T) {
+	b := openWith(t, Options{})
+	p := topology.Parameter{VHost: "/", Component: "test", Name: "p", Value: []byte("1")}
+	q := topology.Resource{VHost: "/", Kind: topology.QueueResource, Name: "q"}
+	now := func() (s Setter) {
+		b.Read(func(state *topology.State, users *auth.Users) {
+			v, _ := state.VHost("/")
+			p, _ := v.Parameter("test", "p")
+			s = b.Setter(p, users)
+		})
+		return s
+	}
+	check := func(when string, want bool, setters ...Setter) {
+		t.Helper()
+		for i, s := range setters {
+			permits := s.Permits(topology.Read, q) == nil
+			if s.Known() != want || s.Enters("/") != want || permits != want || s.MaySay("another") != want {
+				t.Errorf("%s, setter %d: known %v, enters %v, permitted %v, may say another's name %v, want %v",
+					when, i, s.Known(), s.Enters("/"), permits, s.MaySay("another"), want)
+			}
+		}
+	}
+	account(t, b)
+	if _, err := b.PutParameter(p, "u"); err != nil {
+		t.Fatal(err)
+	}
+	first := now()
+	check("at first", true, first)
+	account(t, b)
+	if again := now(); !again.Same(first) {
+		t.Error("set anew the account is another")
+	}
+	if _, err := b.DeleteUser("u"); err != nil {
+		t.Fatal(err)
+	}
+	without := now()
+	check("without an account", false, first, without)
+	account(t, b)
+	after := now()
+	check("with another's account", false, first, without, after)
+	if !without.Same(after) || after.Same(first) {
+		t.Error("an account that is gone is not told from one that is there")
+	}
+	if _, err := b.PutParameter(p, "u"); err != nil {
+		t.Fatal(err)
+	}
+	if s := now(); s.Same(after) {
+		t.Error("the new account has not set it")
+	}
+	check("when it has set it", true, now())
+}
+
+// So it is with very many parameters, and with the first user of a start that finds none.
+func TestVeryManyParametersAreNoSuccessors(t *testing.T) {
+	b := openWith(t, Options{})
+	for name, create := range map[string]func() error{
+		"u": func() error {
+			_, err := b.PutUser("u", auth.PasswordHash{}, nil)
+			return err
+		},
+		"first": func() error { return b.CreateDefault(Default{VHost: "/", User: "first"}) },
+	} {
+		const many = 1500
+		err := b.change(func() error {
+			for i := range many {
+				if _, err := b.state.PutParameter(topology.Parameter{VHost: "/", Component: "test", Name: fmt.Sprint(name, i), Value: []byte("1"), By: name}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := create(); err != nil {
+			t.Fatal(err)
+		}
+		b.Read(func(state *topology.State, users *auth.Users) {
+			v, _ := state.VHost("/")
+			inherited := 0
+			for i := range many {
+				if p, _ := v.Parameter("test", fmt.Sprint(name, i)); !b.Setter(p, users).gone {
+					inherited++
+				}
+			}
+			if _, ok := users.User(name); !ok || inherited > 0 {
+				t.Errorf("%s is made: %t, and has set %d parameters", name, ok, inherited)
+			}
+		})
+	}
+}

@@ -1,0 +1,43 @@
+package broker
+
+import (
+	"context"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+)
+
+// RelocateStranded sends messages of a virtual host that are stranded on their way to
+// another queue, or with an empty name back to the queue they left: those that left
+// the queue from, or if that is empty any. limit is how many at most, 0 all. It
+// returns how many went; what has no place there stays stranded. Nothing more goes once ctx has ended.
+func (b *Broker) RelocateStranded(ctx context.Context, v message.VHost, from, to message.QueueName, limit int) (moved int, err error) {
+	r := partition.Relocation{VHost: v, Limit: limit}
+	b.Read(func(s *topology.State, _ *auth.Users) {
+		vhost, ok := s.VHost(v)
+		if !ok {
+			err = topology.Refuse(topology.NotFound, "vhost %s not found", v)
+			return
+		}
+		for _, each := range []struct {
+			name message.QueueName
+			q    **partition.Queue
+		}{{from, &r.Source}, {to, &r.Target}} {
+			if each.name == "" {
+				continue
+			}
+			q, ok := vhost.Queue(each.name)
+			if !ok {
+				err = topology.NoQueue(v, each.name)
+				return
+			}
+			*each.q = runtimeOf(q)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return b.node.Relocate(ctx, r)
+}

@@ -1,0 +1,107 @@
+package broker
+
+import (
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/bodies"
+	"bartleby.mq/internal/run/deathstore"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/safety/bug"
+)
+
+// After says what becomes of messages once they were shown (BR-15.8).
+type After uint8
+
+// The four ways.
+const (
+	AckRemoves     After = iota // they are gone
+	AckRequeues                 // they go back as by basic.nack: nothing failed
+	RejectRequeues              // they go back as by basic.reject: a failed delivery (DL-11.3)
+	RejectRemoves               // they die (DL-1.2)
+)
+
+// Shown is a message that Take shows. Its bytes are valid during the call only.
+type Shown struct {
+	Exchange, Key string // where it is published to now (DL-6.2)
+	Properties    []byte // as a consumer would get them
+	Body          []byte
+	Redelivered   bool
+	Left          int // ready messages behind it
+}
+
+// Take gets messages from a queue, at most limit, 0 meaning all that are ready,
+// shows each to f and then does with them what after says. It ends early when f
+// says that there is to be no more. An error, be it one of f or of the queue, means
+// that nothing was shown: all that were taken go back as if nobody had had them.
+// What becomes of them happens to all in the end, so that none is shown twice and an
+// error finds all still there.
+func (c *Connection) Take(name message.QueueName, limit int, after After, f func(*Shown) (more bool, err error)) (err error) {
+	var taken []partition.Op
+	defer func() {
+		for i := range taken {
+			if err != nil {
+				taken[i].Kind, taken[i].How = partition.Return, queue.ReturnReleased
+			}
+		}
+		c.Run(taken)
+	}()
+	defer bug.End(c.b.Logger, "getting messages") // before it: partitions may be locked
+	var window bodies.Window
+	defer window.Free()
+	for n := 0; limit == 0 || n < limit; n++ {
+		g, ok, err := c.Get(name, false)
+		if err != nil || !ok {
+			return err
+		}
+		s, err := c.b.shown(&g, &window)
+		if err != nil {
+			aside := c.b.node.SetAside(g.Queue, &g.Delivery, g.By, err)
+			c.b.release(&g.Delivery)
+			if aside {
+				n--
+				continue
+			}
+			taken = append(taken, after.op(&g))
+			return err
+		}
+		taken = append(taken, after.op(&g))
+		more, err := f(s)
+		c.b.release(&g.Delivery)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// op is the operation that does with a message what is to be done.
+func (a After) op(g *Got) partition.Op {
+	op := partition.Op{Queue: g.Queue, ID: g.ID, Consumer: g.By}
+	switch a {
+	case AckRemoves:
+		op.Kind = partition.Ack
+	case AckRequeues:
+		op.Kind, op.How = partition.Return, queue.ReturnNack
+	case RejectRequeues:
+		op.Kind, op.How = partition.Return, queue.ReturnReject
+	case RejectRemoves:
+		op.Kind, op.Failed = partition.Reject, true
+	}
+	return op
+}
+
+// shown is a message as Take shows it. Its record may be on disk.
+func (b *Broker) shown(g *Got, w *bodies.Window) (*Shown, error) {
+	r, err := b.bodies.Read(g.Body, w)
+	if err != nil {
+		return nil, err
+	}
+	rec := message.Record(r)
+	history := deathstore.Bytes(b.bodies, g.History)
+	s := &Shown{
+		Properties: RenderProps(nil, rec, history, g.Counts, g.Queue.Type() == queue.Quorum),
+		Body:       rec.Body(), Redelivered: g.Redelivered, Left: g.Left,
+	}
+	s.Exchange, s.Key = Place(rec, history)
+	return s, nil
+}

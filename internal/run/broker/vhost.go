@@ -1,0 +1,156 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+)
+
+// PutVHost creates a virtual host or replaces the metadata of one there is
+// (BR-3.9). The user who creates one may do everything in it. If the profile
+// changes its connections are closed: they go by the one that was.
+func (b *Broker) PutVHost(name message.VHost, m topology.Metadata, creator string) (created bool, err error) {
+	return b.ReviseVHost(name, func(topology.Metadata) topology.Metadata { return m }, &Identity{Name: creator})
+}
+
+// ReviseVHost is PutVHost for a client that has proven who it is, nil being whoever runs the node, of what revise makes of the metadata there is, the zero value for a
+// new virtual host. Everything is locked while it runs, which may be more than once: it must
+// not wait for anything.
+func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator *Identity) (created bool, err error) {
+	changed := false
+	var connected []*Connection
+	err = b.change(func() error {
+		var before deadletter.Profile
+		var old topology.Metadata
+		if v, ok := b.state.VHost(name); ok {
+			before, old = v.Profile(), v.Metadata
+		}
+		v, made, err := b.putVHost(name, revise(old), creator)
+		created = made
+		if changed = err == nil && !made && v.Profile() != before; changed {
+			connected = b.inVHost(name)
+		}
+		return err
+	})
+	if changed {
+		terminate(connected, 320, fmt.Sprintf("the profile of vhost '%s' has changed", name))
+	}
+	return created, err
+}
+
+// CreateVHost is ReviseVHost that leaves a virtual host there is as it is.
+func (b *Broker) CreateVHost(name message.VHost, m topology.Metadata, creator *Identity) (created bool, err error) {
+	err = b.change(func() (err error) {
+		if _, exists := b.state.VHost(name); exists {
+			return nil
+		}
+		_, created, err = b.putVHost(name, m, creator)
+		return err
+	})
+	return created, err
+}
+
+// putVHost is PutVHost. Whom a backend knows, or whose account is gone, gets no permissions: an account of the same name is
+// somebody else's. REQUIRES: called within change.
+func (b *Broker) putVHost(name message.VHost, m topology.Metadata, creator *Identity) (v *topology.VHost, created bool, err error) {
+	if v, created, err = b.state.PutVHost(name, m); !created || err != nil {
+		return v, false, err
+	}
+	if creator == nil || creator.Elsewhere() || !creator.stands(b.users) {
+		return v, true, nil
+	}
+	if _, ok := b.users.User(creator.Name); !ok {
+		return v, true, nil // an administrator by other means than an account
+	}
+	_, err = b.users.PutPermission(auth.Permission{VHost: name, User: creator.Name, Configure: ".*", Write: ".*", Read: ".*"})
+	return v, true, err
+}
+
+// DeleteVHost deletes a virtual host with everything in it, and closes its
+// connections (BR-3.8). A missing one is NotFound, a protected one Protected.
+func (b *Broker) DeleteVHost(name message.VHost) error { return b.deleteVHost(name, nil) }
+
+// DeleteEmptyVHost is DeleteVHost for one without queues and exchanges other than those
+// it was made with; another is PreconditionFailed (DL-22.17).
+func (b *Broker) DeleteEmptyVHost(name message.VHost) error {
+	return b.deleteVHost(name, func(v *topology.VHost) error {
+		declared := func(x *topology.Exchange) bool { return !x.Predeclared }
+		if v.QueueCount() > 0 || slices.ContainsFunc(v.Exchanges(), declared) {
+			return topology.Refuse(topology.PreconditionFailed, "vhost '%s' is not empty", name)
+		}
+		return nil
+	})
+}
+
+// endedQueue is a queue that went with its virtual host, and what it held.
+type endedQueue struct {
+	q    *topology.Queue
+	held partition.Counts
+}
+
+// inVHost are the connections to a virtual host.
+func (b *Broker) inVHost(name message.VHost) []*Connection {
+	return b.matching(func(c *Connection) bool { return c.VHost == name })
+}
+
+// deleteVHost deletes a virtual host unless check, if there is one, objects.
+func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) error) error {
+	var ended []endedQueue
+	var connected []*Connection
+	err := b.change(func() error {
+		if v, ok := b.state.VHost(name); ok && check != nil {
+			if err := check(v); err != nil {
+				return err
+			}
+		}
+		queues, err := b.state.DeleteVHost(name)
+		if err != nil {
+			return err
+		}
+		b.users.DeleteVHost(name)
+		connected = b.inVHost(name)
+		b.removing()
+		for _, q := range queues {
+			if n, err := b.node.Delete(runtimeOf(q), nil); err == nil {
+				ended = append(ended, endedQueue{q, n})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range ended {
+		n := b.node.Deleted(runtimeOf(e.q), e.held)
+		b.retire(e.q.Type, &n.Stats)
+	}
+	b.node.RetryStranded() // what was on its way in it goes with it
+	b.parametersTouched()
+	terminate(connected, 320, fmt.Sprintf("vhost '%s' is down", name))
+	return nil
+}
+
+// SetVHostProtection switches the protection of a virtual host from deletion (BR-3.8).
+func (b *Broker) SetVHostProtection(name message.VHost, on bool) error {
+	return b.change(func() error { return b.state.SetVHostProtection(name, on) })
+}
+
+// SetVHostLimit sets a limit to a JSON value, which must be an integer (BR-3.7).
+func (b *Broker) SetVHostLimit(name message.VHost, l topology.Limit, value any) error {
+	return b.change(func() error { return b.state.SetVHostLimit(name, l, value) })
+}
+
+// SetVHostLimits sets several, all of them or none; if they are the only ones the others are removed.
+func (b *Broker) SetVHostLimits(name message.VHost, limits map[topology.Limit]any, only bool) error {
+	return b.change(func() error { return b.state.SetVHostLimits(name, limits, only) })
+}
+
+// ClearVHostLimit removes a limit; that it was not set is no error.
+func (b *Broker) ClearVHostLimit(name message.VHost, l topology.Limit) error {
+	return b.change(func() error { return b.state.ClearVHostLimit(name, l) })
+}

@@ -1,0 +1,506 @@
+// Package definitions brings in what files of definitions declare: it reads the JSON forms in which
+// RabbitMQ writes users, virtual hosts, policies and the rest, and applies them to a broker in the
+// order in which one needs the other. The management API reads the bodies of requests with the
+// same functions.
+//
+// It owns no state, and neither finds nor fetches files.
+package definitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/routing"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+)
+
+// internalUser is who imports what the configuration names, as RabbitMQ calls it.
+const internalUser = "rmq-internal"
+
+// ErrEnded is the end of an import for which nobody waits any more.
+var ErrEnded = errors.New("the import was ended before all was imported")
+
+// Import makes what a definitions file holds (BR-16.4): it adds what is
+// missing, replaces users, permissions, policies and parameters, and leaves
+// queues and exchanges there are as they are. The first thing refused ends it; what
+// came before stays. Parameters that are acted upon come last, as they may be refused for whose
+// they would be: all that they are about is there then. warnings tell what was left out on purpose.
+//
+// It is for a start, which nobody but whoever wrote the file may prevent: a queue for which others have left no room, and a binding
+// that what is there by now does not take, are left out with a warning.
+//
+// An error is a *MalformedError, or the broker's.
+func Import(b *broker.Broker, text []byte) (warnings []string, err error) {
+	im := &importer{b: b, user: internalUser, starts: true}
+	err = im.all(context.Background(), text)
+	return im.warnings, err
+}
+
+// importer is one import.
+type importer struct {
+	b        *broker.Broker
+	user     string
+	by       *broker.Identity // see Broker.PutParameterFor
+	vhost    message.VHost    // of all objects; "" if each names its own
+	starts   bool             // the node does: see Import
+	warnings []string
+}
+
+// ImportFor is Import as user, into one virtual host; "": each object names its own. by is whom
+// parameters are set for and who makes virtual hosts, nil for whoever runs the node, who has no permissions because he needs
+// none. It ends between two objects, with ErrEnded, when ctx does.
+func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
+	im := &importer{b: b, user: user, by: by, vhost: vhost}
+	err := im.all(ctx, text)
+	return im.warnings, err
+}
+
+// all imports all that is in a file.
+func (im *importer) all(ctx context.Context, text []byte) error {
+	v, err := topology.ParseJSON(text)
+	if err != nil {
+		return NotJSON(err, "failed_to_parse_json")
+	}
+	doc, ok := v.(map[string]any)
+	if !ok {
+		return malformed("not_json")
+	}
+	type step struct {
+		key  string
+		each func(map[string]any) error
+	}
+	steps := []step{
+		{"exchanges", im.exchange}, {"policies", im.policy}, {"parameters", im.parameter}, {"queues", im.queue}, {"bindings", im.binding},
+		{"parameters", im.handledParameter},
+	}
+	if im.vhost == "" {
+		steps = []step{
+			{"users", im.importUser}, {"vhosts", im.importVHost}, {"permissions", im.permission}, {"exchanges", im.exchange},
+			{"topic_permissions", im.topicPermission}, {"global_parameters", im.globalParameter},
+			{"policies", im.policy}, {"parameters", im.parameter}, {"queues", im.queue}, {"bindings", im.binding},
+			{"parameters", im.handledParameter},
+		}
+	}
+	for _, s := range steps {
+		list, ok := doc[s.key].([]any)
+		if !ok && doc[s.key] != nil {
+			return malformed(s.key + " must be a list")
+		}
+		for _, v := range list {
+			object, ok := v.(map[string]any)
+			if !ok {
+				return malformed(s.key + " must be a list of objects")
+			}
+			if ctx.Err() != nil {
+				return ErrEnded
+			}
+			if err := s.each(object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (im *importer) warn(format string, args ...any) {
+	im.warnings = append(im.warnings, fmt.Sprintf(format, args...))
+}
+
+// name reads a string that must be there.
+func (im *importer) name(o map[string]any, key string) (string, error) {
+	text, ok := o[key].(string)
+	if !ok {
+		return "", malformed(fmt.Sprintf("[{key_missing,%s}]", key))
+	}
+	return text, nil
+}
+
+// textOf says where a string of an object goes.
+type textOf struct {
+	key string
+	to  *string
+}
+
+// names reads strings that must be there.
+func (im *importer) names(o map[string]any, texts ...textOf) (err error) {
+	for _, t := range texts {
+		if *t.to, err = im.name(o, t.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// in is the virtual host of an object, which must exist.
+func (im *importer) in(o map[string]any) (message.VHost, error) {
+	v := im.vhost
+	if v == "" {
+		name, err := im.name(o, "vhost")
+		if err != nil {
+			return "", err
+		}
+		v = message.VHost(name)
+	}
+	exists := false
+	im.b.Read(func(s *topology.State, _ *auth.Users) { _, exists = s.VHost(v) })
+	if !exists {
+		return "", malformed(fmt.Sprintf("Please create virtual host %q prior to importing definitions.", v))
+	}
+	return v, nil
+}
+
+func (im *importer) importUser(o map[string]any) error {
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	tags, err := Tags(o["tags"])
+	if err != nil {
+		return err
+	}
+	hash, err := Password(im.b, o)
+	if err != nil {
+		return err
+	}
+	if _, err := im.b.PutUser(name, hash, tags); err != nil {
+		return err
+	}
+	limits, err := Object(o["limits"], "limits")
+	if err != nil {
+		return err
+	}
+	if len(limits) == 0 {
+		return nil
+	}
+	return im.b.SetUserLimits(name, Limits[auth.Limit](limits))
+}
+
+func (im *importer) importVHost(o map[string]any) error {
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	about, err := Object(o["metadata"], "metadata")
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"description", "tags", "default_queue_type", "protected_from_deletion", "profile"} { // as older exports have them
+		if _, ok := about[key]; !ok && o[key] != nil {
+			about[key] = o[key]
+		}
+	}
+	var m topology.Metadata
+	m.Description, _ = about["description"].(string)
+	if m.Tags, err = Tags(about["tags"]); err != nil {
+		return err
+	}
+	if t, _ := about["default_queue_type"].(string); t != "undefined" {
+		m.DefaultQueueType = topology.QueueType(t)
+	}
+	profile, _ := about["profile"].(string)
+	m.Profile = deadletter.Profile(profile)
+	if err := Flags(about, Flag{"protected_from_deletion", &m.Protected}); err != nil {
+		return err
+	}
+	_, saysProtected := about["protected_from_deletion"]
+	revise := func(old topology.Metadata) topology.Metadata {
+		m := m
+		m.Tracing = old.Tracing // no export has it
+		if !saysProtected {
+			m.Protected = old.Protected // as RabbitMQ keeps it
+		}
+		return m
+	}
+	if _, err := im.b.ReviseVHost(message.VHost(name), revise, im.by); err != nil {
+		return err
+	}
+	limits, err := Object(o["limits"], "limits")
+	if err != nil {
+		return err
+	}
+	if len(limits) == 0 {
+		return nil
+	}
+	return im.b.SetVHostLimits(message.VHost(name), Limits[topology.Limit](limits), false)
+}
+
+func (im *importer) permission(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	p := auth.Permission{VHost: v}
+	if err := im.names(o, textOf{"user", &p.User}, textOf{"configure", &p.Configure}, textOf{"write", &p.Write}, textOf{"read", &p.Read}); err != nil {
+		return err
+	}
+	_, err = im.b.PutPermission(p)
+	return err
+}
+
+func (im *importer) topicPermission(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	p := auth.TopicPermission{VHost: v}
+	exchange := ""
+	if err := im.names(o, textOf{"user", &p.User}, textOf{"exchange", &exchange}, textOf{"write", &p.Write}, textOf{"read", &p.Read}); err != nil {
+		return err
+	}
+	p.Exchange = message.ExchangeName(exchange)
+	_, err = im.b.PutTopicPermission(p)
+	return err
+}
+
+func (im *importer) exchange(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	if im.has(v, func(v *topology.VHost) bool { _, ok := v.Exchange(message.ExchangeName(name)); return ok }) {
+		return nil
+	}
+	if strings.HasPrefix(name, "amq.") {
+		im.warn("exchange '%s' in vhost '%s' is left out: the name is reserved", name, v)
+		return nil
+	}
+	kind, err := im.name(o, "type")
+	if err != nil {
+		return err
+	}
+	d := topology.ExchangeDecl{Name: message.ExchangeName(name), Type: routing.Kind(kind)}
+	if err := Flags(o, Flag{"durable", &d.Durable}, Flag{"auto_delete", &d.AutoDelete}, Flag{"internal", &d.Internal}); err != nil {
+		return err
+	}
+	arguments, err := Object(o["arguments"], "arguments")
+	if err != nil {
+		return err
+	}
+	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
+		return malformed(err.Error())
+	}
+	_, err = im.b.AsOperator(im.user, v).DeclareExchange(d)
+	return declared(err)
+}
+
+func (im *importer) has(name message.VHost, test func(*topology.VHost) bool) (has bool) {
+	im.b.Read(func(s *topology.State, _ *auth.Users) {
+		if v, ok := s.VHost(name); ok {
+			has = test(v)
+		}
+	})
+	return has
+}
+
+// declared gives the refusal of a declaration the form that imports have (BR-16.5).
+func declared(err error) error {
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.PreconditionFailed {
+		return malformed("precondition_failed: " + refusal.Text)
+	}
+	return err
+}
+
+func (im *importer) queue(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	if im.has(v, func(v *topology.VHost) bool { _, ok := v.Queue(message.QueueName(name)); return ok }) {
+		return nil
+	}
+	// Exports have queues that a server has named, if they are not exclusive.
+	d := topology.QueueDecl{Name: message.QueueName(name), ServerNamed: strings.HasPrefix(name, "amq.")}
+	if err := Flags(o, Flag{"durable", &d.Durable}, Flag{"auto_delete", &d.AutoDelete}); err != nil {
+		return err
+	}
+	arguments, err := Object(o["arguments"], "arguments")
+	if err != nil {
+		return err
+	}
+	if kind, ok := o["type"].(string); ok && arguments["x-queue-type"] == nil {
+		arguments["x-queue-type"] = kind
+	}
+	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
+		return malformed(err.Error())
+	}
+	_, err = im.b.AsOperator(im.user, v).DeclareQueue(d)
+	if refusal, ok := err.(*topology.Error); ok && refusal.Fault == topology.TooMany && im.starts {
+		im.warn("queue '%s' in vhost '%s' is left out: %s", name, v, refusal.Text)
+		return nil
+	}
+	return declared(err)
+}
+
+func (im *importer) binding(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	var source, destination, kind, key string
+	err = im.names(o, textOf{"source", &source}, textOf{"destination", &destination}, textOf{"destination_type", &kind}, textOf{"routing_key", &key})
+	if err != nil {
+		return err
+	}
+	if source == "" {
+		return nil // by itself
+	}
+	if strings.HasPrefix(source, "amq.") && !im.has(v, func(v *topology.VHost) bool { _, ok := v.Exchange(message.ExchangeName(source)); return ok }) {
+		im.warn("a binding of exchange '%s' in vhost '%s' is left out: there is none of that name", source, v)
+		return nil
+	}
+	arguments, err := Object(o["arguments"], "arguments")
+	if err != nil {
+		return err
+	}
+	d := topology.BindingDecl{
+		Source: message.ExchangeName(source), Destination: destination, DestinationKind: topology.QueueResource, Key: message.RoutingKey(key),
+	}
+	if kind == "exchange" {
+		d.DestinationKind = topology.ExchangeResource
+	}
+	if d.Arguments, err = topology.ParseArguments(voided(arguments)); err != nil {
+		return malformed(err.Error())
+	}
+	_, err = im.b.AsOperator(im.user, v).Bind(d)
+	if refusal, ok := err.(*topology.Error); ok && im.starts {
+		im.warn("the binding of exchange '%s' in vhost '%s' to %s '%s' with the key '%s' is left out: %s", source, v, kind, destination, key, refusal.Text)
+		return nil
+	}
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.NotFound {
+		return malformed(refusal.Text)
+	}
+	return declared(err)
+}
+
+// voided are a binding's arguments with void for what an export shows as "undefined". The two
+// are not the same to a headers exchange: void is for any value, the text only for itself.
+func voided(arguments map[string]any) map[string]any {
+	changed := make(map[string]any, len(arguments))
+	for key, v := range arguments {
+		if v == "undefined" {
+			v = nil
+		}
+		changed[key] = v
+	}
+	return changed
+}
+
+func (im *importer) policy(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	return im.putPolicy(v, name, o, false)
+}
+
+// putPolicy leaves out the keys of mirrored queues, which old files have (BR-16.6).
+func (im *importer) putPolicy(v message.VHost, name string, o map[string]any, operatorPolicy bool) error {
+	d, err := Policy(name, o)
+	if err != nil {
+		return err
+	}
+	if legacy := d.Definition.LegacyKeys(); len(legacy) > 0 {
+		im.warn("policy '%s' in vhost '%s': %s left out: there are no mirrored queues", name, v, strings.Join(legacy, ", "))
+		for _, key := range legacy {
+			delete(d.Definition, key)
+		}
+		if len(d.Definition) == 0 {
+			return nil
+		}
+	}
+	_, err = im.b.PutPolicy(v, d, operatorPolicy)
+	return im.about(err, v, name)
+}
+
+// about adds to a refusal whose it is (BR-16.5).
+func (im *importer) about(err error, v message.VHost, name string) error {
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.Invalid {
+		return malformed(fmt.Sprintf("%s (vhost: %q key: %q)", refusal.Text, v, name))
+	}
+	return err
+}
+
+func (im *importer) parameter(o map[string]any) error {
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	component, err := im.name(o, "component")
+	if err != nil {
+		return err
+	}
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	switch component {
+	case OperatorPolicyComponent:
+		value, err := Object(o["value"], "value")
+		if err != nil {
+			return err
+		}
+		return im.putPolicy(v, name, value, true)
+	case VHostLimitsComponent:
+		return im.about(SetVHostLimits(im.b, v, o["value"]), v, name)
+	}
+	if im.b.HandlesParameters(component) {
+		return nil // see handledParameter
+	}
+	return im.putParameter(v, component, name, o)
+}
+
+// handledParameter sets a parameter that is acted upon, such as a shovel.
+func (im *importer) handledParameter(o map[string]any) error {
+	var component, name string
+	if err := im.names(o, textOf{"component", &component}, textOf{"name", &name}); err != nil || !im.b.HandlesParameters(component) {
+		return err
+	}
+	v, err := im.in(o)
+	if err != nil {
+		return err
+	}
+	return im.putParameter(v, component, name, o)
+}
+
+func (im *importer) putParameter(v message.VHost, component, name string, o map[string]any) error {
+	text, err := Encode(o["value"])
+	if err != nil {
+		return err
+	}
+	_, err = im.b.PutParameterFor(topology.Parameter{VHost: v, Component: component, Name: name, Value: text}, im.by)
+	return im.about(err, v, name)
+}
+
+func (im *importer) globalParameter(o map[string]any) error {
+	name, err := im.name(o, "name")
+	if err != nil {
+		return err
+	}
+	if name == broker.ClusterIDParameter {
+		return nil // another cluster's
+	}
+	text, err := Encode(o["value"])
+	if err != nil {
+		return err
+	}
+	_, err = im.b.PutGlobalParameter(topology.GlobalParameter{Name: name, Value: text})
+	return err
+}

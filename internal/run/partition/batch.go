@@ -1,0 +1,317 @@
+package partition
+
+import (
+	"errors"
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+)
+
+// OpKind is what an Op does.
+type OpKind uint8
+
+// The kinds.
+const (
+	Publish OpKind = iota
+	Ack
+	Reject // the message dies
+	Return // the message goes back to its queue
+)
+
+// Op is one thing a client asked of queues. A session collects those of one
+// read and runs them together.
+type Op struct {
+	Kind OpKind
+
+	// Publish: there is a target, and the targets are distinct: what goes to no queue is
+	// no operation. There is a Body; the reference passes to Run.
+	Targets  []*Queue
+	Body     message.Ref
+	TTL      int64 // milliseconds, -1 = none
+	Priority int   // -1 = none
+	Delay    int64 // milliseconds before it may be delivered (DL-22.12)
+
+	// The others.
+	Queue    *Queue
+	ID       queue.ID
+	Consumer *queue.Consumer // nil for basic.get
+	How      queue.ReturnKind
+	Failed   bool // Reject: counts as a failed delivery (DL-11.3)
+
+	// Publish: who is told what becomes of it in replicated queues, and by what number.
+	Owner Owner
+	Token uint64
+
+	// Results of a Publish: see Pending.
+	Refused bool  // a local target did not take it; after Enter and RunWhole, any
+	Waits   int32 // how many answers its Owner gets, or has got already
+}
+
+// Run carries out ops in order. It locks what several of them need once, but
+// never handles more than a slice under one hold. What is asked of replicated
+// queues has not happened when it returns: their Owners are told. Whoever answers for ops
+// calls Await before.
+func (n *Node) Run(ops []Op) (r Receipt) {
+	for len(ops) > 0 {
+		slice := sliceOf(ops)
+		if n.groups != nil {
+			r.Add(n.propose(slice, nil))
+		}
+		r.Add(n.run(slice, false))
+		ops = ops[len(slice):]
+	}
+	return r
+}
+
+// Enter carries out publishes for callers that wait: when it returns, Op.Refused says of
+// each whether a target has refused it, in whatever log, and what was taken is durable.
+// An error means that nobody knows what became of some.
+func (n *Node) Enter(ops []Op) (err error) {
+	for len(ops) > 0 {
+		slice := n.someOf(ops)
+		err = errors.Join(err, n.runAndWait(slice, false))
+		ops = ops[len(slice):]
+	}
+	return err
+}
+
+// sliceOf are the first of ops, as many as are handled at once.
+func sliceOf(ops []Op) []Op {
+	steps := 0
+	for i := range ops {
+		if steps += ops[i].Steps(); i == sliceLimit || i > 0 && steps > sliceSteps {
+			return ops[:i]
+		}
+	}
+	return ops
+}
+
+// someOf is sliceOf of publishes for callers that do not see to it how many bytes they are: they may be one command of a
+// group, which takes no more than a frame of the journal.
+func (n *Node) someOf(ops []Op) []Op {
+	size := 0
+	for i := range ops {
+		if size >= frameBytes {
+			ops = ops[:i]
+			break
+		}
+		size += n.bodies.Size(ops[i].Body)
+	}
+	return sliceOf(ops)
+}
+
+// RunWhole carries out a transaction: publishes, then settlements. In one log it
+// is whole, in one hold and one frame of the local partitions, or one command of a group,
+// applied when RunWhole returns. In several, each part is whole, and everything is
+// published, and durable, before anything is settled: after a crash between the two a message may
+// be in both places, never in none. All of it is durable when RunWhole returns. It may hold its
+// partitions for longer than a slice. REQUIRES: the costs of ops come to MaxWhole at most, if there are several, and
+// their steps to MaxSteps.
+func (n *Node) RunWhole(ops []Op) error {
+	if n.groups == nil || oneLog(ops) {
+		return n.runAndWait(ops, true)
+	}
+	settles := slices.IndexFunc(ops, func(op Op) bool { return op.Kind != Publish })
+	if settles < 0 {
+		settles = len(ops)
+	}
+	if err := n.runAndWait(ops[:settles], true); err != nil {
+		return err
+	}
+	return n.runAndWait(ops[settles:], true)
+}
+
+// runAndWait carries out ops in one hold of the local partitions and one command of each group. When it returns, all of
+// it has happened and is durable.
+func (n *Node) runAndWait(ops []Op, whole bool) (err error) {
+	if len(ops) == 0 {
+		return nil
+	}
+	if n.groups != nil {
+		err = n.proposeWhole(ops)
+	}
+	return errors.Join(err, n.Await(n.run(ops, whole)))
+}
+
+// oneLog says whether all that ops are about is in one log.
+func oneLog(ops []Op) bool {
+	var log uint64
+	same := func(q *Queue) bool {
+		id := q.part.logID()
+		if log == 0 {
+			log = id
+		}
+		return log == id
+	}
+	for i := range ops {
+		if ops[i].Kind != Publish && !same(ops[i].Queue) || slices.ContainsFunc(ops[i].Targets, func(q *Queue) bool { return !same(q) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// What RunWhole takes. All of it happens in one hold, for which everybody else who wants one of its partitions waits,
+// or in one command of a group: a step takes a microsecond or two, and a MiB four milliseconds, with the disk's.
+const (
+	MaxWhole = 32 << 20 // bytes of a frame
+	MaxSteps = 64 << 10
+)
+
+// Steps is how many entries the operation makes or settles.
+func (op *Op) Steps() int { return max(1, len(op.Targets)) }
+
+// Cost is at most how many bytes the operation takes of a frame, where size is
+// that of the published record.
+func (op *Op) Cost(size int) int {
+	const operands = 64 // of an operation or one of its targets: opcode, queue, entry, moment
+	return operands*(1+len(op.Targets)) + size
+}
+
+// run carries out what ops ask of local queues. The receipt is for what is published, and if whole is set, so that
+// the frame is one, for all of it.
+func (n *Node) run(ops []Op, whole bool) (r Receipt) {
+	if !whole && len(ops) == 1 && len(ops[0].Targets) > sliceSteps {
+		return n.runWide(&ops[0])
+	}
+	var few [8]*Partition
+	parts := few[:0]
+	add := func(p *Partition) {
+		for _, have := range parts {
+			if have == p {
+				return
+			}
+		}
+		parts = append(parts, p)
+	}
+	for i := range ops {
+		if ops[i].Kind != Publish && ops[i].Queue.part.group == nil {
+			add(ops[i].Queue.part)
+		}
+		for _, q := range ops[i].Targets {
+			if q.part.group == nil {
+				add(q.part)
+			}
+		}
+	}
+	if len(parts) == 0 {
+		for i := range ops {
+			n.bodies.Release(ops[i].Body)
+		}
+		n.relieveMemory()
+		return r
+	}
+	h := n.lock(parts...)
+	h.step.appended = FailSettleAppended
+	for i := range ops {
+		op := &ops[i]
+		h.entries += op.Steps()
+		if op.Kind == Publish {
+			h.step.appended = FailPublishAppended
+			n.publish(h, op)
+		} else {
+			n.settle(h, op)
+			if whole {
+				h.tellDeath(op)
+			}
+		}
+		if !whole {
+			n.split(h)
+		}
+	}
+	owed := whole || h.owed
+	if pos := n.unlock(h); owed {
+		r.journal = pos
+	}
+	n.relieve()
+	return r
+}
+
+// runWide publishes one message to more queues than a hold should handle: to so many at a time, each with a frame of its own.
+// As where the queues are in several logs, a crash before the confirm may leave it in some of them.
+func (n *Node) runWide(op *Op) (r Receipt) {
+	for targets := range slices.Chunk(op.Targets, sliceSteps) {
+		some := [1]Op{*op}
+		some[0].Targets = targets
+		n.bodies.Retain(op.Body, 1)
+		r.Add(n.run(some[:], false))
+		op.Refused = op.Refused || some[0].Refused
+	}
+	n.bodies.Release(op.Body)
+	return r
+}
+
+// tellDeath tells that what was settled has died of it, if it has: it is moved later, and would be back in its queue
+// after a crash, though its transaction is over.
+func (h *hold) tellDeath(op *Op) {
+	q := op.Queue
+	if q.part.group != nil || q.gone {
+		return
+	}
+	if d, ok := q.m.Tell(op.ID); ok {
+		h.frame.comeBack(q.Incarnation, d.ID, d.Counts, 0) // with the attempt that it died of
+		h.frame.hold(q.Incarnation, d.ID, uint8(d.Reason), d.At)
+	}
+}
+
+// settle carries out an operation on an entry. REQUIRES: its partition is held.
+func (n *Node) settle(h *hold, op *Op) {
+	q := op.Queue
+	if q.part.group != nil || q.gone {
+		return
+	}
+	h.touch(q)
+	q.stats.Active = h.now
+	switch op.Kind {
+	case Ack:
+		if q.m.Ack(op.ID, op.Consumer) {
+			q.stats.Acked++
+		}
+	case Reject:
+		q.m.Reject(h.now, op.ID, op.Consumer, op.Failed)
+	case Return:
+		if q.m.Return(h.now, op.ID, op.Consumer, op.How) {
+			q.stats.Returned++
+		}
+	}
+	q.m.Flow(h.now, 0)
+}
+
+// publish lets one message into its targets. REQUIRES: their partitions are held.
+func (n *Node) publish(h *hold, op *Op) {
+	in := arrival{
+		entry: queue.Entry{Body: op.Body, Priority: op.Priority, TTL: op.TTL, Delay: op.Delay},
+		rec:   message.Record(n.bodies.Bytes(op.Body)),
+	}
+	h.entered = h.entered[:0]
+	for _, q := range op.Targets {
+		if q.part.group != nil || q.gone {
+			continue
+		}
+		result := n.enter(h, q, &in)
+		if op.Refused = op.Refused || !tookIn(result); result != queue.Refused {
+			q.stats.Active = h.now
+		}
+	}
+	if logged := h.loggedOnes(); logged > 0 {
+		h.owed = true
+		n.bodies.Retain(op.Body, 1)
+		h.frame.publish(op.Body, in.rec, logged)
+		for _, in := range h.entered {
+			if in.logged {
+				h.frame.target(in.q.Incarnation, in.id, in.q.m.Due(in.id))
+			}
+		}
+		h.logRefused()
+		if op.Delay > 0 {
+			for _, in := range h.entered {
+				if in.logged && !in.refused {
+					h.frame.delay(in.q.Incarnation, in.id, in.q.m.NotBefore(in.id))
+				}
+			}
+		}
+	}
+	n.bodies.Release(op.Body)
+	h.flow()
+}

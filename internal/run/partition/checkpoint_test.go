@@ -1,0 +1,105 @@
+package partition
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+)
+
+// A checkpoint is written when so many operations are in the journal, however few bytes
+// and however little time they took; and not again before there are as many more.
+func TestCheckpointsByOperations(t *testing.T) {
+	w := open(t, vfs.NewCrashableMem(), []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}, nil, 1_700_000_000_000, nil)
+	w.n.CheckpointOperations = 200 // of which a message takes two here, with the hash of its queue
+	q, serial := w.queues["q"], message.Serial(0)
+	publish := func(n int) {
+		for range n {
+			serial++
+			w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(serial, true, 10), TTL: -1, Priority: -1}})
+		}
+		if err := w.j.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written := func(want bool) {
+		t.Helper()
+		if got := w.n.checkpointIfDue(time.Now()); got != want {
+			t.Errorf("after %d messages a checkpoint is written: %v", serial, got)
+		}
+	}
+	publish(99)
+	written(false)
+	publish(1)
+	written(true)
+	written(false)
+	publish(99)
+	written(false)
+	// Each entry of a run of settlements is one.
+	if n, err := w.n.Purge(q); n != 199 || err != nil {
+		t.Fatal(n, err)
+	}
+	written(true)
+	w.close()
+}
+
+// Where room gets short a checkpoint is written at once, and gives back what was drained
+// before, but for the newest segment; another one follows soon after more was drained.
+func TestShortOfRoomGivesBackAtOnce(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	w := open(t, fs, []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}, nil, 1_700_000_000_000, nil)
+	q := w.queues["q"]
+	for serial := range message.Serial(200) {
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(serial, true, 1000), TTL: -1, Priority: -1}})
+	}
+	if n, err := w.n.Purge(q); n != 200 || err != nil {
+		t.Fatal(n, err)
+	}
+	due := func(last time.Time, want bool) {
+		t.Helper()
+		if got := w.n.checkpointIfDue(last); got != want {
+			t.Errorf("a checkpoint is written: %v, want %v", got, want)
+		}
+	}
+	if err := w.j.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	due(time.Now(), false)
+	before := w.j.Segments()
+	w.n.ShortOfRoom(true, 1<<20)
+	due(time.Now(), true)
+	if after := w.j.Segments(); len(before) < 2 || len(after) != 1 || after[0].Number <= before[len(before)-1].Number {
+		t.Errorf("segments %v, before %v: want none of them", after, before)
+	}
+	w.n.ShortOfRoom(true, 1<<20)
+	due(time.Now().Add(-shortEvery), false) // nothing has happened
+	w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(200, true, 1000), TTL: -1, Priority: -1}})
+	due(time.Now(), false)
+	due(time.Now().Add(-shortEvery), true)
+	w.n.ShortOfRoom(false, 1<<40)
+	w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(201, true, 1000), TTL: -1, Priority: -1}})
+	due(time.Now().Add(-shortEvery), false)
+	w.close()
+}
+
+// Compaction needs room for copies before files go: where there is little, it begins with
+// those files that give back most, and takes no more than fit.
+func TestCompactionFitsIntoTheRoom(t *testing.T) {
+	files := func() []sparseFile { return []sparseFile{{1, 50, 100}, {2, 10, 100}, {3, 1, 4}} }
+	for _, tt := range []struct {
+		room int64
+		want []uint64
+	}{{compactFile, []uint64{2, 3, 1}}, {compactFile / 2, []uint64{2, 3}}, {compactFile / 5, []uint64{2}}, {0, nil}} {
+		var got []uint64
+		for _, f := range thatFit(files(), tt.room) {
+			got = append(got, f.file)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("into %d bytes fit the files %v, want %v", tt.room, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package partition
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
+)
+
+// What a checkpoint holds beside the pages of queues is what was there at the cut, under the
+// partitions' locks: for each group what its log has to know (cluster.State) and
+// its state without entries, for the local partitions their mail and which targets
+// have taken held deaths. Of consumers and their deliveries, which may be millions, only a note is
+// taken there (groupImage). It is written with the batch that makes the checkpoint count.
+//
+//	group  'g' | id u64      state length | cluster.State | the group's state, see state.go
+//	local  'l'               version byte | mail | n | n × (queue | id | n × answered)
+const localVersion = 2 // 1 had outboxes without closed
+
+// extra is such a value and its key. Of a group's value completeExtras writes the end.
+type extra struct {
+	key, value []byte
+	image      *groupImage
+}
+
+func groupKey(id uint64) []byte { return binary.BigEndian.AppendUint64([]byte{keyGroup}, id) }
+
+// extrasAtCut takes them, and returns the first segment of the journal that a
+// recovery may need for what groups have not applied yet. ok is false if a group is
+// about to be replaced by a snapshot, which recovery would not find behind the cut.
+// REQUIRES: all partitions and the local mail are held.
+func (n *Node) extrasAtCut(cut journal.Pos) (extras []extra, floor uint32, ok bool) {
+	floor = cut.Segment()
+	for _, p := range n.groups {
+		st := p.group.log.State(p.group.applied)
+		if st.Restoring {
+			return nil, 0, false
+		}
+		for i := range st.Entries {
+			if at := st.Entries[i].At; at != 0 {
+				floor = min(floor, at.Segment())
+			}
+		}
+		w := commandWriter{}
+		w.raw(st.Append(nil))
+		extras = append(extras, extra{key: groupKey(p.group.id), value: w.b})
+	}
+	for i, p := range n.groups {
+		extras[i].image = p.group.image((*queue.Machine).KeepRest, n.locate)
+	}
+	return append(extras, extra{key: []byte{keyLocal}, value: n.appendLocal(nil)}), floor, true
+}
+
+// completeExtras writes what groups were at the cut, with nothing held but each of them for slices.
+func (n *Node) completeExtras(extras []extra) error {
+	for i := range extras {
+		e := &extras[i]
+		if e.image == nil {
+			continue
+		}
+		if err := e.image.collect(); err != nil {
+			return err
+		}
+		e.value = e.image.append(e.value, nil)
+		e.image = nil
+	}
+	return nil
+}
+
+func (n *Node) appendLocal(b []byte) []byte {
+	w := commandWriter{b: append(b, localVersion)}
+	n.mail.append(&w, n, n.locate)
+	type held struct {
+		queue, id uint64
+		answered  []uint64
+	}
+	var list []held
+	for _, p := range n.parts {
+		for _, q := range p.queues {
+			for id, answered := range q.answered {
+				if q.Durable {
+					list = append(list, held{q.Incarnation, uint64(id), answered})
+				}
+			}
+		}
+	}
+	w.uint(uint64(len(list)))
+	for _, h := range list {
+		w.uint(h.queue)
+		w.uint(h.id)
+		w.numbers(h.answered)
+	}
+	return w.b
+}
+
+// locate writes where the journal or the keep has a body, which is all that a
+// checkpoint needs; one that is in memory only is written itself.
+func (n *Node) locate(w *commandWriter, body message.Ref) {
+	if at := n.bodies.Location(body); at != 0 && at.Space() != message.InScratch {
+		w.uint(uint64(at))
+		return
+	}
+	w.uint(0)
+	w.record(n.bodies.Bytes(body))
+}
+
+// located reads what locate wrote; the reference is the caller's.
+func (r *commandReader) located(n *Node) (message.Ref, bool) {
+	if at := message.Location(r.uint()); at != 0 {
+		if r.bad || !at.Valid() {
+			return 0, false
+		}
+		return n.bodies.Adopt(at), true
+	}
+	record, _ := r.record()
+	if r.bad {
+		return 0, false
+	}
+	ref, b := n.bodies.Alloc(len(record))
+	copy(b, record)
+	return ref, true
+}
+
+// loadGroups brings groups back as they were at the cut, but for their entries, and
+// makes them known to the cluster.
+func (r *recovery) loadGroups() error {
+	n := r.node
+	for _, p := range n.groups {
+		g := p.group
+		var st *cluster.State
+		if n.Index != nil {
+			value, ok, err := n.Index.Get(nil, groupKey(g.id))
+			if err != nil {
+				return err
+			}
+			if ok {
+				saved, err := r.loadGroup(g, value)
+				if err != nil {
+					return fmt.Errorf("group %d in the checkpoint: %w", g.id, err)
+				}
+				st = &saved
+			}
+		}
+		log, err := n.OpenGroup(g.id, g, st)
+		if err != nil {
+			return err
+		}
+		g.log = log
+	}
+	return nil
+}
+
+func (r *recovery) loadGroup(g *group, value []byte) (st cluster.State, err error) {
+	fr := frameReader{all: value}
+	head, _ := fr.bytes()
+	if fr.bad {
+		return st, errState
+	}
+	if st, err = cluster.DecodeState(head); err != nil {
+		return st, err
+	}
+	h := r.node.lock(g.p)
+	err = g.restoreMeta(value[fr.at:])
+	r.node.release(h)
+	r.node.finish(h)
+	for inc, q := range g.p.queues {
+		r.queues[inc] = q
+	}
+	return st, err
+}
+
+// loadLocal brings the local partitions' mail back. Their queues' entries need not
+// be there yet.
+func (r *recovery) loadLocal() error {
+	n := r.node
+	if n.Index == nil {
+		return nil
+	}
+	value, ok, err := n.Index.Get(nil, []byte{keyLocal})
+	if err != nil || !ok {
+		return err
+	}
+	return r.readLocal(value)
+}
+
+// readLocal takes what appendLocal wrote.
+func (r *recovery) readLocal(value []byte) error {
+	n := r.node
+	cr := &commandReader{}
+	cr.all = value
+	version := cr.byte()
+	if version == 0 || version > localVersion {
+		return errState
+	}
+	cr.mail(&n.mail, version, func() (message.Ref, bool) { return cr.located(n) }, n, func(inc uint64) *Queue { return r.queue(inc) })
+	for range cr.count(4) {
+		q, id := r.queue(cr.uint()), cr.id()
+		for range cr.count(1) {
+			q.answer(id, cr.uint())
+		}
+	}
+	if cr.bad || cr.at != len(value) {
+		return errState
+	}
+	return nil
+}
+
+// finishGroups gives the queues of groups back what refers to their entries.
+func (r *recovery) finishGroups() error {
+	for _, p := range r.node.groups {
+		h := r.node.lock(p)
+		err := p.group.restoreRests()
+		r.node.release(h)
+		r.node.finish(h)
+		if err != nil {
+			return fmt.Errorf("group %d in the checkpoint: %w", p.group.id, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+package partition
+
+import (
+	"iter"
+	"maps"
+	"math"
+	"slices"
+
+	"bartleby.mq/internal/core/queue"
+)
+
+// A client may end that has very many consumers of a group's queues, or very many deliveries. As one command its end would
+// keep everybody of the group waiting for seconds. So it is several, each of which is proposed when the one before is
+// applied: first consumers are detached, then deliveries come back, in their order, then the queues are done, one after the other.
+// A queue is hushed from the first of these commands that touches it until it is done, so that who is next there gets what
+// comes back before what was never delivered.
+//
+// What is hushed, and for whom, is part of the group's state. If the process that ends its client dies in between,
+// gone of that process ends it.
+
+// departure is the end of a client on its way. It is there as long as it hushes a queue.
+//
+// Invariant: none of its queues is deleted.
+type departure struct {
+	origin, number uint64 // the process whose client it is, and what it calls it
+	queues         []*departed
+	of             map[*Queue]*departed
+}
+
+// departed is a queue that a departure hushes.
+type departed struct {
+	q     *Queue
+	seats map[*seat]struct{} // those that were detached by it and hold something
+}
+
+// departure finds one; nil if there is none.
+func (g *group) departure(origin, number uint64) *departure {
+	for _, d := range g.departures {
+		if d.origin == origin && d.number == number {
+			return d
+		}
+	}
+	return nil
+}
+
+// depart begins a departure.
+func (g *group) depart(origin, number uint64) *departure {
+	d := &departure{origin: origin, number: number, of: map[*Queue]*departed{}}
+	g.departures = append(g.departures, d)
+	return d
+}
+
+// hush returns the part of it in a queue, which is silent from then on.
+func (d *departure) hush(q *Queue) *departed {
+	at := d.of[q]
+	if at == nil {
+		at = &departed{q: q, seats: map[*seat]struct{}{}}
+		d.of[q] = at
+		d.queues = append(d.queues, at)
+		q.m.Hush()
+	}
+	return at
+}
+
+// add notes that the departure has detached somebody. Who holds nothing is forgotten by forgetIdle.
+func (at *departed) add(s *seat) {
+	if s.departed == nil {
+		s.departed = at
+		at.seats[s] = struct{}{}
+	}
+}
+
+// departFrom forgets what is hushed of a queue, which is deleted.
+func (g *group) departFrom(q *Queue) {
+	g.departures = slices.DeleteFunc(g.departures, func(d *departure) bool {
+		if d.of[q] == nil {
+			return false
+		}
+		delete(d.of, q)
+		d.queues = slices.DeleteFunc(d.queues, func(at *departed) bool { return at.q == q })
+		return len(d.queues) == 0
+	})
+}
+
+// departureImage is what a group's state has of a departure.
+type departureImage struct {
+	origin, number uint64
+	queues         []departedImage
+}
+
+type departedImage struct {
+	queue uint64
+	seats []uint64 // in no order
+}
+
+func (d *departure) image() departureImage {
+	im := departureImage{d.origin, d.number, make([]departedImage, 0, len(d.queues))}
+	for _, at := range d.queues {
+		seats := make([]uint64, 0, len(at.seats))
+		for s := range at.seats {
+			seats = append(seats, s.c.Number)
+		}
+		im.queues = append(im.queues, departedImage{at.q.Incarnation, seats})
+	}
+	return im
+}
+
+func (w *commandWriter) departures(list []departureImage) {
+	w.uint(uint64(len(list)))
+	for _, d := range list {
+		w.uint(d.origin)
+		w.uint(d.number)
+		w.uint(uint64(len(d.queues)))
+		for _, at := range d.queues {
+			w.uint(at.queue)
+			slices.Sort(at.seats)
+			w.numbers(at.seats)
+		}
+	}
+}
+
+// departures reads what departures wrote, and hushes queues again. The group has its queues and consumers.
+func (r *stateReader) departures() {
+	for range r.count(5) {
+		origin, number := r.uint(), r.uint()
+		if r.g.departure(origin, number) != nil {
+			r.bad = true
+		}
+		d := r.g.depart(origin, number)
+		for range r.count(2) {
+			q := r.g.p.queues[r.uint()]
+			if q == nil || d.of[q] != nil {
+				r.bad = true
+				return
+			}
+			at := d.hush(q)
+			for range r.count(1) {
+				s := r.g.consumers[r.uint()]
+				if s == nil || s.q != q || s.departed != nil {
+					r.bad = true
+					return
+				}
+				at.add(s)
+			}
+		}
+		if r.bad = r.bad || len(d.queues) == 0; r.bad {
+			return
+		}
+	}
+}
+
+// leave applies a command of a departure.
+func (a *application) leave() {
+	now := a.h.now
+	number, done := a.r.uint(), a.r.uint()
+	d := a.g.departure(a.from, number)
+	hush := func(q *Queue) *departed {
+		a.h.touch(q)
+		if d == nil {
+			d = a.g.depart(a.from, number)
+		}
+		return d.hush(q)
+	}
+	for range a.r.count(seatBytes) {
+		inc, by := a.r.seat()
+		a.h.entries++
+		s := a.g.consumers[by]
+		if s == nil || s.q.Incarnation != inc || a.r.bad {
+			continue
+		}
+		hush(s.q).add(s)
+		s.q.m.Detach(now, s.c)
+		a.g.forgetIdle(s)
+	}
+	for range a.r.count(deliveryBytes) {
+		if s := a.comeBack(); s != nil {
+			hush(s.q)
+		}
+	}
+	if d != nil && !a.r.bad {
+		a.done(d, done)
+	}
+	if ask := a.answer(); ask != nil {
+		ask.ok = true
+	}
+}
+
+// comeBack reads a delivery and takes it back. It returns whose it was, nil if that is nobody.
+func (a *application) comeBack() *seat {
+	inc, number, id := a.r.delivery()
+	a.h.entries++
+	s := a.g.consumers[number]
+	if s == nil || s.q.Incarnation != inc || a.r.bad {
+		return nil
+	}
+	if s.q.m.Return(a.h.now, id, s.c, queue.ReturnClosed) {
+		s.q.stats.Returned++
+		s.q.stats.Active = a.h.now
+	}
+	a.g.forgetIdle(s)
+	return s
+}
+
+// done ends a departure in so many of its queues: what its consumers hold there comes back, which is little: what was on its
+// way. Then the queue hands out again: a slice at most of all of them, and the rest with its next tick.
+func (a *application) done(d *departure, queues uint64) {
+	handed := 0
+	for ; queues > 0 && len(d.queues) > 0; queues-- {
+		at := d.queues[0]
+		q := at.q
+		d.queues[0] = nil
+		d.queues = d.queues[1:]
+		delete(d.of, q)
+		a.h.touch(q)
+		a.h.entries++
+		a.abandon(slices.Collect(maps.Keys(at.seats)))
+		q.m.Speak()
+		if handed >= sliceSteps {
+			q.m.Pump(a.h.now, 0)
+			continue
+		}
+		ready := q.m.Totals().Ready
+		q.m.Flow(a.h.now, 0)
+		n := max(0, ready-q.m.Totals().Ready)
+		handed += n
+		a.h.entries += n
+	}
+	if len(d.queues) == 0 {
+		a.g.departures = slices.DeleteFunc(a.g.departures, func(other *departure) bool { return other == d })
+	}
+}
+
+// allQueues is how many queues of a departure are done with its last command, where it is the only one that says so.
+const allQueues = math.MaxUint64
+
+// parting is a client's end in a group that is several commands.
+type parting struct {
+	g       *group
+	number  uint64
+	returns iter.Seq[Delivered]
+	seats   []Seat              // to be detached yet
+	total   int                 // deliveries that come back
+	back    int                 // of these, so many have
+	slice   []Delivered         // those that come next
+	queues  map[*Queue]struct{} // all that it touches
+	kept    bool                // the group has not taken a command: what was left then is proposed as one when it can be
+}
+
+// part ends a client in groups, each of whose commands is proposed when the one before is applied: so others' come in between.
+func (n *Node) part(list []*parting, returns iter.Seq[Delivered]) {
+	of := map[*Partition]*parting{}
+	for _, x := range list {
+		of[x.g.p] = x
+		for len(x.seats) > 0 {
+			x.propose(min(n.quitSlice, len(x.seats)), 0)
+		}
+		if x.total == 0 {
+			x.finish()
+		}
+	}
+	for d := range returns {
+		if x := of[d.Queue.part]; x != nil && d.Consumer != nil {
+			x.queues[d.Queue] = struct{}{}
+			x.slice = append(x.slice, d)
+			if all := x.back+len(x.slice) == x.total; all || len(x.slice) == n.quitSlice {
+				x.propose(0, 0)
+				if all {
+					x.finish() // its queues wait for no other group's
+				}
+			}
+		}
+	}
+	for _, x := range list {
+		if len(x.slice) > 0 { // this walk was shorter than the one before
+			x.propose(0, 0)
+		}
+		x.finish()
+	}
+}
+
+// finish has the group hand out again. All that is the client's is back.
+func (x *parting) finish() {
+	most := x.g.node.quitSlice
+	for left := len(x.queues); left > 0; left -= most {
+		x.propose(0, uint64(most))
+	}
+	clear(x.queues)
+}
+
+// propose has the group apply the next command: so many consumers are detached, the deliveries of the slice come back, so
+// many queues are done.
+func (x *parting) propose(seats int, done uint64) {
+	if !x.kept {
+		err := x.g.question(newAsk(), func(w *commandWriter) {
+			w.leave(x.number, done, seats)
+			for _, s := range x.seats[:seats] {
+				w.seat(s.Queue.Incarnation, s.Consumer.Number)
+			}
+			w.returns(len(x.slice))
+			for _, d := range x.slice {
+				w.delivery(d.Queue.Incarnation, d.Consumer.Number, d.ID)
+			}
+		})
+		if err != nil {
+			x.kept = true
+			x.g.proposeQuit(x.rest())
+		}
+	}
+	for _, s := range x.seats[:seats] {
+		x.queues[s.Queue] = struct{}{}
+	}
+	x.seats = x.seats[seats:]
+	x.back += len(x.slice)
+	x.slice = x.slice[:0]
+}
+
+// rest is all that is left, as one command. What of it was applied already does nothing.
+func (x *parting) rest() func(*commandWriter) {
+	seats, total, back, returns := x.seats, x.total, x.back, x.returns
+	number, p := x.number, x.g.p
+	return func(w *commandWriter) {
+		w.leave(number, allQueues, len(seats))
+		for _, s := range seats {
+			w.seat(s.Queue.Incarnation, s.Consumer.Number)
+		}
+		if w.returns(total - back); total == back {
+			return
+		}
+		passed := 0
+		for d := range returns {
+			if d.Queue.part != p || d.Consumer == nil {
+				continue
+			}
+			if passed++; passed > back {
+				w.delivery(d.Queue.Incarnation, d.Consumer.Number, d.ID)
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package partition
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+)
+
+// holding is a queue that holds its dead, which go nowhere.
+func holding(t *testing.T, messages message.Serial) (*world, *Queue) {
+	t.Helper()
+	source := settings(func(s *queue.Settings) { s.DeadLetter, s.AtLeastOnce, s.Overflow = true, true, queue.RejectPublish })
+	w := open(t, vfs.NewMem(), []definition{{"source", classic, source, DeadLetter{Exchange: "x"}}}, table{"x": nil}, 1000, nil)
+	q := w.queues["source"]
+	for s := message.Serial(1); s <= messages; s++ {
+		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(s, true, 10), TTL: 0, Priority: -1}})
+	}
+	w.settle()
+	if c := w.n.Counts(q); c.Held != int(messages) {
+		t.Fatalf("%d deaths are held, want %d", c.Held, messages)
+	}
+	return w, q
+}
+
+// ends are how many deaths of the queue were counted as this, before it was deleted and since.
+func (w *world) ends(before *Stats, o deadletter.Outcome) uint64 {
+	late := w.n.Late(queue.Classic)
+	return before.Dead[deadletter.Expired][o] + late.Dead[deadletter.Expired][o]
+}
+
+// A queue is deleted with the declarations locked: the deaths that it holds, however many, are not looked at
+// then, and all are counted when they are buried, in slices.
+func TestHeldDeathsEndInSlices(t *testing.T) {
+	const messages = 10 * sliceLimit
+	w, q := holding(t, messages)
+	q.part.longest = 0
+	c, err := w.n.Delete(q, nil)
+	if err != nil || c.Held != messages {
+		t.Fatalf("deleted with %d held deaths, %v", c.Held, err)
+	}
+	if n := w.ends(&c.Stats, deadletter.Deleted); n != 0 {
+		t.Errorf("%d deaths are counted by whoever deletes", n)
+	}
+	slices := 1
+	for q.part.bury() {
+		slices++
+	}
+	if slices < messages/sliceLimit {
+		t.Errorf("%d deaths were given up in %d slices", messages, slices)
+	}
+	if n := w.ends(&c.Stats, deadletter.Deleted); n != messages {
+		t.Errorf("%d deaths are counted as deleted, want %d", n, messages)
+	}
+	w.check(0)
+}
+
+// A held death that was sent elsewhere counts once, by the answers: those that come before it is buried, and after.
+func TestAHeldDeathCountsOnceByItsAnswers(t *testing.T) {
+	const yes, no = mailAnswer(0), mailGone
+	for name, c := range map[string]struct {
+		before, after []mailAnswer // of three targets
+		want          deadletter.Outcome
+	}{
+		"taken before":             {[]mailAnswer{yes, yes, yes}, nil, deadletter.Routed},
+		"taken and refused before": {[]mailAnswer{no, yes, no}, nil, deadletter.Routed},
+		"refused before":           {[]mailAnswer{no, no, no}, nil, deadletter.Deleted},
+		"taken before and after":   {[]mailAnswer{yes}, []mailAnswer{yes, yes}, deadletter.Routed},
+		"taken, refused after":     {[]mailAnswer{yes}, []mailAnswer{no, no}, deadletter.Routed},
+		"refused, taken after":     {[]mailAnswer{no}, []mailAnswer{no, yes}, deadletter.Routed},
+		"refused, refused after":   {[]mailAnswer{no}, []mailAnswer{no, no}, deadletter.Deleted},
+		"taken after":              {nil, []mailAnswer{yes, no, yes}, deadletter.Routed},
+		"refused after":            {nil, []mailAnswer{no, no, no}, deadletter.Deleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, q := holding(t, 2)
+			var sent queue.Death
+			q.m.RangeHeld(func(d queue.Death) bool {
+				sent = d
+				return false
+			})
+			const first = 77
+			for k := range uint64(3) {
+				q.ask(sent.ID, first+k)
+			}
+			n := w.n
+			stats, err := n.Delete(q, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			target := uint64(first)
+			answer := func(list []mailAnswer) {
+				for _, a := range list {
+					h := n.lock(n.parts...)
+					n.mailMu.Lock()
+					h.mailing = true
+					e := outEntry{target: target, source: q.Incarnation, id: sent.ID, reason: sent.Reason}
+					n.takenLate(&n.mail, &e, a)
+					n.unlock(h)
+					target++
+				}
+			}
+			answer(c.before)
+			w.settle()
+			answer(c.after)
+			want := map[deadletter.Outcome]uint64{deadletter.Deleted: 1} // the other one
+			want[c.want]++
+			for _, o := range []deadletter.Outcome{deadletter.Routed, deadletter.Deleted} {
+				if got := w.ends(&stats.Stats, o); got != want[o] {
+					t.Errorf("%d deaths are counted as %s, want %d", got, o, want[o])
+				}
+			}
+			if len(n.mail.ended)+len(n.mail.late) > 0 {
+				t.Errorf("%d queues and %d deaths are remembered", len(n.mail.ended), len(n.mail.late))
+			}
+			w.check(0)
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package partition
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/safety/bug"
+)
+
+// Messages that waited long for their deadline, or for their retry, are on disk only, and
+// the system may have none of it in memory. To read each when it is due takes a disk
+// longer than there is time for, if many are due. So the records of what is due in the
+// next seconds are read ahead, in the order in which they lie there: of 10,000,000
+// small ones that are due in any order, this reads each file once, from one end to the
+// other, instead of a block for each.
+//
+// Mostly the system has them in memory: a few reads tell, and then the others are spared.
+
+const (
+	// foreseeEvery is how often the node looks at what is due soon.
+	foreseeEvery = time.Second
+	// foresight is how far ahead it looks, in milliseconds.
+	foresight = 4000
+	// foreseeSamples are read to learn whether the rest is to be; so it is if
+	// foreseeCold of them took longer than Node.diskTakes.
+	foreseeSamples = 32
+	foreseeCold    = 4
+	// foreseePages is how many pages one hold of the partition looks at.
+	foreseePages = 32
+	// foreseeEntries is for how many entries the files are read at a time.
+	foreseeEntries = 1 << 12
+	// foreseeMost is how many bytes of them are read for one look at one queue: to read more
+	// than the system keeps would be in vain.
+	foreseeMost = 1 << 30
+	// foreseeExtra is what a record has beside its body, if that is not much.
+	foreseeExtra = 512
+	// foreseeGap is how many bytes that nobody wants are read rather than skipped: to read them
+	// takes a disk no longer than to read elsewhere.
+	foreseeGap = 16 << 10
+	// foreseeRead is how much is read at once, and of a record at most, and foreseeReaders
+	// how many do.
+	foreseeRead    = 128 << 10
+	foreseeReaders = 4
+)
+
+// keepForeseeing reads ahead what is due soon.
+func (n *Node) keepForeseeing() {
+	look := time.NewTicker(foreseeEvery)
+	defer look.Stop()
+	// Those whose deaths come faster than they are routed are not among the timers: a queue is
+	// kept for as long as something is due in it soon.
+	coming := map[*Queue]bool{}
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-look.C:
+			for _, p := range n.all {
+				p.eachDue(n.Now()+foresight, func(q *Queue) { coming[q] = true })
+			}
+			for q := range coming {
+				if !n.foresee(q) {
+					delete(coming, q)
+				}
+			}
+		}
+	}
+}
+
+// eachDue calls f for the long queues in which something is due by then.
+func (p *Partition) eachDue(until int64, f func(*Queue)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var look func(i int)
+	look = func(i int) {
+		if i >= len(p.timers) || p.timers[i].due > until {
+			return // what stands below it comes later still
+		}
+		if p.timers[i].m.Long() {
+			f(p.timers[i])
+		}
+		look(2*i + 1)
+		look(2*i + 2)
+	}
+	look(0)
+}
+
+// foresee reads ahead what is due in a queue soon, or has been since the node was down, and
+// says whether there is any.
+func (n *Node) foresee(q *Queue) bool {
+	until := n.Now() + foresight
+	pages := q.comingPages(until)
+	if len(pages) == 0 {
+		return false
+	}
+	if !n.coldAhead(q, pages, until) {
+		return true
+	}
+	// In the order of the queue, which mostly is that of the files.
+	slices.Sort(pages)
+	pages = slices.Compact(pages)
+	list := make([]queue.Coming, 0, 2*foreseeEntries)
+	buf := make([]byte, foreseeReaders*foreseeRead)
+	left := int64(foreseeMost)
+	for len(pages) > 0 && left > 0 && !n.stopped() {
+		few := pages[:min(len(pages), foreseePages)]
+		pages = pages[len(few):]
+		began := time.Now()
+		list = q.coming(few, until, true, list)
+		n.rest(time.Since(began)) // no longer: the later others are, the more they need it
+		if len(pages) == 0 || len(list) >= foreseeEntries {
+			left = n.preread(stretches(list), buf, left)
+			list = list[:0]
+		}
+	}
+	return true
+}
+
+// comingPages is ComingPages for all of the queue.
+func (q *Queue) comingPages(until int64) (pages []queue.ID) {
+	var cursor queue.ComingCursor
+	for more := true; more; {
+		q.part.mu.Lock()
+		if more = !q.gone && q.m.NextDue() <= until; more {
+			cursor, more, pages = q.m.ComingPages(cursor, until, pages)
+		}
+		q.part.mu.Unlock()
+	}
+	return pages
+}
+
+// coming is ComingBodies for some pages.
+func (q *Queue) coming(pages []queue.ID, until int64, mark bool, list []queue.Coming) []queue.Coming {
+	q.part.mu.Lock()
+	defer q.part.mu.Unlock()
+	if q.gone {
+		return list
+	}
+	for _, page := range pages {
+		list = q.m.ComingBodies(page, until, mark, list)
+	}
+	return list
+}
+
+// coldAhead reads one record of some of the pages and says whether that took a disk.
+func (n *Node) coldAhead(q *Queue, pages []queue.ID, until int64) bool {
+	list := spread(q.coming(spread(pages), until, false, nil))
+	cold := 0
+	buf := make([]byte, 1)
+	for _, c := range list {
+		began := time.Now()
+		n.bodies.Preread(c.At, buf)
+		if time.Since(began) > n.diskTakes {
+			cold++
+		}
+	}
+	return cold > 0 && cold >= min(foreseeCold, len(list))
+}
+
+// spread picks samples from all over a list.
+func spread[E any](list []E) []E {
+	some := make([]E, min(len(list), foreseeSamples))
+	for k := range some {
+		some[k] = list[k*len(list)/len(some)]
+	}
+	return some
+}
+
+// stretch is a part of a file.
+type stretch struct {
+	at message.Location
+	n  uint64 // in bytes, foreseeRead at most
+}
+
+// stretches are the parts of the files in which the records lie, joined where they are near.
+func stretches(entries []queue.Coming) (list []stretch) {
+	slices.SortFunc(entries, func(a, b queue.Coming) int { return cmp.Compare(a.At, b.At) })
+	for _, c := range entries {
+		size := min(uint64(c.Size)+foreseeExtra, foreseeRead)
+		if k := len(list) - 1; k >= 0 {
+			last := &list[k]
+			from := uint64(c.At) - uint64(last.at) // in another file it is far
+			if from <= last.n+foreseeGap && from+size <= foreseeRead {
+				last.n = max(last.n, from+size)
+				continue
+			}
+		}
+		list = append(list, stretch{c.At, size})
+	}
+	return list
+}
+
+// preread reads parts of files, at most so many bytes, and returns how many are left of
+// these. buf has foreseeRead bytes for each reader.
+func (n *Node) preread(list []stretch, buf []byte, most int64) (left int64) {
+	next := make(chan stretch)
+	var readers sync.WaitGroup
+	for own := range slices.Chunk(buf, foreseeRead) {
+		readers.Go(bug.Guarded(n.Logger, "foresight", func() {
+			for s := range next {
+				n.bodies.Preread(s.at, own[:s.n])
+			}
+		}))
+	}
+	for _, s := range list {
+		if most -= int64(s.n); most < 0 || n.stopped() {
+			break
+		}
+		next <- s
+	}
+	close(next)
+	readers.Wait()
+	return most
+}

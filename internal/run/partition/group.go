@@ -1,0 +1,290 @@
+package partition
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/safety/held"
+)
+
+// group makes a partition a replicated one. Its queues change by nothing but the
+// commands of a log, which every replica applies in the same order: what Apply
+// does depends on the command and on the state here, and on nothing else. What
+// the leader alone does, delivering to sessions, routing the dead, looking at the
+// clock, ends in another command.
+//
+// Invariant: two replicas that have applied the same commands have the same hash
+// (Partition.hash).
+type group struct {
+	node *Node
+	p    *Partition
+	id   uint64
+	log  Log
+
+	// Guarded by the partition's mutex; the same on all replicas.
+	applied    uint64 // index of the last entry
+	clock      int64  // the moment of the last command
+	version    byte   // of the command that is applied
+	consumers  map[uint64]*seat
+	mail       mail
+	processes  []process    // by node
+	departures []*departure // in the order in which they began
+
+	// Guarded by the partition's mutex; this replica's own.
+	leads    bool
+	declared map[uint64]*Queue // queues the topology has, created or about to be
+	effects  effects
+
+	proposals proposals
+	sendc     chan struct{} // for the sender of the outboxes
+}
+
+// Log is where a group's commands are decided: a cluster.Group.
+type Log interface {
+	Propose(data []byte) error
+	Append(data []byte) (journal.Pos, error)
+	Leader() (id uint64, me bool)
+	State(applied uint64) cluster.State
+}
+
+// seat is a consumer of a replicated queue, or who got a message from it.
+type seat struct {
+	c        *queue.Consumer
+	q        *Queue
+	full     bool      // its session takes no more for now; this replica's own
+	asked    int       // credit proposed and not applied; likewise
+	departed *departed // set once a departure has detached it
+}
+
+// effects are what an apply leaves to be done once the partition is unlocked.
+type effects struct {
+	answers []ownedAnswer
+	asks    []*ask
+	settled []*proposal
+	credit  []*seat // to be given more
+	gone    []goneConsumer
+	idle    []*seat // may be nobody any more; looked at when their command is done
+
+	senseless []Senseless // to be set aside
+}
+
+func (e *effects) reset() {
+	clear(e.answers)
+	clear(e.asks)
+	clear(e.settled)
+	clear(e.credit)
+	clear(e.gone)
+	clear(e.senseless)
+	e.senseless = e.senseless[:0]
+	e.answers, e.asks, e.settled, e.credit, e.gone = e.answers[:0], e.asks[:0], e.settled[:0], e.credit[:0], e.gone[:0]
+}
+
+type ownedAnswer struct {
+	owner Owner
+	Answer
+}
+
+type goneConsumer struct {
+	q *Queue
+	c *queue.Consumer
+}
+
+// Groups is how many groups of replicated queues a node has. They are numbered from 1.
+const Groups = 2
+
+// window is how many deliveries a consumer without a small prefetch limit may have
+// ahead of what its session has sent.
+const window = 2048
+
+func newGroup(n *Node, index int) *group {
+	p := newPartition(n, len(n.parts)+index)
+	g := &group{
+		node: n, p: p, id: uint64(index) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{}, sendc: make(chan struct{}, 1),
+	}
+	p.pages.Hot, p.pages.Exact = cmp.Or(n.HotPages, queue.HotPages), true
+	held.Name(&g.proposals.mu, "a group's proposals")
+	g.proposals.room.L = &g.proposals.mu
+	g.proposals.closed = true
+	p.group = g
+	return g
+}
+
+// DefaultGroup is the group of a replicated queue that nothing draws to another.
+func (n *Node) DefaultGroup(vhost message.VHost, name string) uint64 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(vhost))
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(name))
+	return uint64(int(h.Sum32())%Groups) + 1
+}
+
+// Leading implements cluster.Machine: what was left undone by whoever led before,
+// or by the last run of this node, is taken up.
+func (g *group) Leading(uint64) {
+	n := g.node
+	g.lead(n.NodeID)
+	h := n.lock(g.p)
+	g.leads = true
+	g.checkNewest()
+	origins := g.originsOf(n.Origin >> originTimeBits)
+	for _, q := range g.sorted() {
+		q.routing, q.ticking = false, false
+		g.p.unschedule(q)
+		h.touch(q)
+	}
+	n.leave(n.finishHold(h))
+	for _, origin := range origins {
+		_ = g.tell(func(w *commandWriter) {
+			w.op(cmdGone, origin)
+		})
+	}
+	g.quitAgain()
+	g.reconcile()
+	g.wakeSender()
+}
+
+// originsOf are the processes of a node, but for this one, that the group has consumers
+// of, or that have hushed something, in order. REQUIRES: the partition is held.
+func (g *group) originsOf(node uint64) (list []uint64) {
+	for _, s := range g.consumers {
+		if o := s.c.Origin; o != g.node.Origin && o>>originTimeBits == node && !slices.Contains(list, o) {
+			list = append(list, o)
+		}
+	}
+	for _, d := range g.departures {
+		if o := d.origin; o != g.node.Origin && o>>originTimeBits == node && !slices.Contains(list, o) {
+			list = append(list, o)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Following implements cluster.Machine.
+func (g *group) Following(leader uint64) {
+	g.p.mu.Lock()
+	g.leads = false
+	for _, q := range g.p.queues {
+		q.calm() // whoever leads now routes
+	}
+	g.mail.unsent()
+	g.p.mu.Unlock()
+	if g.node.Forwarder == nil {
+		g.abandon(true)
+		return
+	}
+	g.lead(leader)
+	g.quitAgain()
+}
+
+// reconcile has created what the topology has and the log has not, deleted what
+// the log has and the topology has not, and put other settings in force where
+// they differ.
+func (g *group) reconcile() {
+	g.p.mu.Lock()
+	var create, configure, remove []*Queue
+	for _, q := range g.declared {
+		switch {
+		case !q.live:
+			create = append(create, q)
+		case q.m.Settings() != q.wanted.settings || q.dead != q.wanted.dead:
+			configure = append(configure, q)
+		}
+	}
+	for inc, q := range g.p.queues {
+		if g.declared[inc] == nil && !g.node.KeepUndeclared {
+			remove = append(remove, q)
+		}
+	}
+	g.p.mu.Unlock()
+	for _, list := range [][]*Queue{create, configure, remove} {
+		sortQueues(list)
+	}
+	for _, q := range create {
+		_ = g.tell(func(w *commandWriter) { w.create(q) })
+	}
+	for _, q := range configure {
+		_ = g.tell(func(w *commandWriter) { w.configure(q) })
+	}
+	for _, q := range remove {
+		_ = g.tell(func(w *commandWriter) { w.op(cmdDelete, q.Incarnation) })
+	}
+}
+
+// sorted are the group's queues by incarnation. REQUIRES: the partition is held.
+func (g *group) sorted() []*Queue {
+	list := make([]*Queue, 0, len(g.p.queues))
+	for _, q := range g.p.queues {
+		list = append(list, q)
+	}
+	sortQueues(list)
+	return list
+}
+
+// sortQueues puts queues in order of incarnation.
+func sortQueues(list []*Queue) {
+	slices.SortFunc(list, func(a, b *Queue) int { return cmp.Compare(a.Incarnation, b.Incarnation) })
+}
+
+// seats are the group's consumers by number. REQUIRES: the partition is held.
+func (g *group) seats() []*seat {
+	list := make([]*seat, 0, len(g.consumers))
+	for _, s := range g.consumers {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *seat) int {
+		if a.c.Number < b.c.Number {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// broken is called when the log holds what this release cannot apply, and a later one
+// can: going on would make this replica another than the rest.
+func (g *group) broken(index uint64) {
+	g.node.Logger.Error("a command of a group cannot be applied", slog.Uint64("group", g.id), slog.Uint64("index", index))
+	g.node.OnFatal(errFrame)
+}
+
+// senseless passes over what nobody can have meant, from a byte of a command on: it has no
+// effect, on no replica. The command is set aside.
+func (g *group) senseless(e *cluster.Entry, from int) {
+	g.effects.senseless = append(g.effects.senseless, Senseless{
+		Pos: e.At, Group: g.id, Index: e.Index, Frame: e.Data, From: from, To: len(e.Data),
+		Why: fmt.Sprintf("command %d of group %d makes no sense from byte %d on", e.Index, g.id, from),
+	})
+}
+
+// Snapshot implements cluster.Machine.
+func (g *group) Snapshot() ([]byte, error) {
+	g.p.mu.Lock()
+	defer g.p.mu.Unlock()
+	var state []byte
+	// It reads bodies with the partition locked: for another replica, of which there is none
+	// while a node is alone.
+	held.Apart(func() { state = g.appendState(nil) })
+	return state, nil
+}
+
+// Restore implements cluster.Machine.
+func (g *group) Restore(snapshot []byte, at journal.Pos) error {
+	h := g.node.lock(g.p)
+	err := g.restoreState(snapshot, at)
+	last, _ := g.lastOf(g.node.NodeID)
+	g.node.finishHold(h)
+	if err == nil && last.origin == g.node.Origin {
+		g.lost(g.proposals.upTo(last.last)) // they were applied, but not here
+	}
+	return err
+}
+
+var _ cluster.Machine = (*group)(nil)

@@ -1,0 +1,244 @@
+package partition
+
+import (
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/journal"
+)
+
+// hold is one time of holding partitions: what happens meanwhile is collected
+// here and carried out on the way out.
+type hold struct {
+	now   int64 // milliseconds since 1970, the same for all that happens
+	parts []*Partition
+	frame frame
+
+	touched   []*Queue
+	wake      []Subscriber
+	timeouts  []timeout
+	dropped   []message.Ref // references to give up
+	route     []*Queue      // queues whose deaths are to be routed by this caller
+	withdrawn []*Queue      // queues that have entries back which they had offered
+	hashed    []*Queue      // of touched, those whose state is to be told
+	entered   []newEntry    // by the publish or the death under way
+	entries   int
+	pos       journal.Pos // of the frame, 0 if nothing was logged
+	step      steps       // failpoints on the way out
+	owed      bool        // somebody may wait for the frame to be durable
+	mailing   bool        // Node.mailMu is held
+	sends     bool        // an outbox has more
+}
+
+// steps are the failpoints that a hold passes on its way out; "" is none.
+type steps struct{ append, appended, unlocked string }
+
+type timeout struct {
+	q *Queue
+	c *queue.Consumer
+	n int
+}
+
+// lock locks the partitions, in order, and begins a hold.
+func (n *Node) lock(parts ...*Partition) *hold {
+	h := n.holds.Get().(*hold)
+	h.parts = append(h.parts[:0], parts...)
+	if len(parts) > 1 {
+		slices.SortFunc(h.parts, func(a, b *Partition) int { return a.index - b.index })
+		h.parts = slices.Compact(h.parts)
+	}
+	for _, p := range h.parts {
+		p.mu.Lock()
+		p.hold, p.reads = h, 0
+	}
+	h.frame.reset()
+	h.now, h.pos, h.entries, h.step = n.Now(), 0, 0, steps{}
+	h.mailing, h.sends, h.owed = false, false, false
+	return h
+}
+
+// lockInTurn is lock for p's worker and for who routes its deaths: they take turns.
+// A mutex favours who runs already, and either would keep the other waiting for slices.
+func (n *Node) lockInTurn(p *Partition, parts ...*Partition) *hold {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	return n.lock(parts...)
+}
+
+func (h *hold) touch(q *Queue) {
+	if !q.touched {
+		q.touched = true
+		h.touched = append(h.touched, q)
+	}
+}
+
+func (h *hold) drop(body, history message.Ref) {
+	h.dropped = append(h.dropped, body)
+	if history != 0 {
+		h.dropped = append(h.dropped, history)
+	}
+}
+
+// unlock ends the hold. In this order: what happened goes to the journal, as one
+// frame unless it is too large (split); the partitions are unlocked; then effects leave. A confirm is none of
+// them: whoever owes one waits until the journal has committed the position returned.
+func (n *Node) unlock(h *hold) journal.Pos {
+	pos := n.release(h)
+	if work := n.finish(h); len(work) > 0 {
+		n.routeAll(work)
+	}
+	return pos
+}
+
+// maxBuffered is how many bytes of the journal may wait to be written.
+const maxBuffered = 1 << 20
+
+// relieve writes the journal's buffer if it has grown too large, and relieves memory.
+func (n *Node) relieve() {
+	if n.Journal.Buffered() > maxBuffered {
+		_ = n.Journal.Flush() // a failure stops the node by itself
+	}
+	n.relieveMemory()
+}
+
+// relieveMemory has bodies and pages put away if memory is short, and puts some away itself if it is much
+// shorter than it should be, so that those who publish faster than the disk takes it are slowed down.
+func (n *Node) relieveMemory() {
+	bodies, index := n.short()
+	if !bodies && !index {
+		return
+	}
+	for now, k := n.Now(), 0; k < len(n.all); k++ {
+		n.all[k].wakeToPutAway(bodies, index, now)
+	}
+	room := n.bodyRoom()
+	if n.bodies.Memory() > room+room/2 || n.lent.Load() > n.IndexBudget+n.IndexBudget/2 {
+		n.all[n.helper.Add(1)%uint64(len(n.all))].putAway()
+	}
+}
+
+// wakeToPutAway wakes the worker for what is short, unless it is too early. For bodies it is then told to look again:
+// perhaps nobody else comes who would wake it.
+func (p *Partition) wakeToPutAway(bodies, index bool, now int64) {
+	may, mayIndex := p.mayPutAway(bodies, index, now)
+	if may || mayIndex || bodies && !p.early.Swap(true) {
+		p.wake()
+	}
+}
+
+// release ends the locked part of a hold.
+func (n *Node) release(h *hold) journal.Pos {
+	for _, q := range h.touched {
+		q.touched = false
+		if q.gone {
+			continue
+		}
+		checkQueue(q)
+		if n.StateHash && q.Durable {
+			h.hashed = append(h.hashed, q)
+		}
+		p := q.part
+		if g := p.group; g != nil && !g.leads {
+			continue // whoever leads sees to it
+		}
+		if q.m.HasDeaths() && !q.routing {
+			q.routing = true
+			h.route = append(h.route, q)
+		}
+		q.calmBy()
+		p.remind(q)
+	}
+	n.at(h.step.append)
+	if n.StateHash {
+		h.hashes()
+	}
+	n.writeFrame(h)
+	n.at(h.step.appended)
+	if h.mailing {
+		n.mail.written(h.pos)
+		n.mailMu.Unlock()
+	}
+	if h.sends {
+		h.parts[0].wakeSender()
+	}
+	for i := len(h.parts) - 1; i >= 0; i-- {
+		p := h.parts[i]
+		p.longest, p.mostReads = max(p.longest, h.entries), max(p.mostReads, p.reads)
+		p.hold = nil
+		p.counted()
+		if len(p.timers) > 0 && p.timers[0].due < p.alarm {
+			p.alarm = p.timers[0].due
+			p.wake()
+		}
+		p.mu.Unlock()
+	}
+	return h.pos
+}
+
+// hashes writes what the queues are that the frame tells of.
+func (h *hold) hashes() {
+	if h.frame.bytes() != nil {
+		for _, q := range h.hashed {
+			h.frame.hash(q.Incarnation, q.m.StateHash())
+		}
+	}
+	clear(h.hashed)
+	h.hashed = h.hashed[:0]
+}
+
+// writeFrame hands what the hold has collected to the journal.
+func (n *Node) writeFrame(h *hold) {
+	b := h.frame.bytes()
+	if b == nil {
+		return
+	}
+	h.pos = n.Journal.Append(b)
+	n.operationsLogged.Add(int64(h.frame.operations))
+	at := n.Journal.PayloadPos(h.pos)
+	for i, r := range h.frame.records {
+		if i == 0 || r != h.frame.records[i-1] { // else it is there once
+			n.bodies.SetLocation(r.body, message.Location(at)+message.Location(r.at))
+		}
+		n.bodies.Release(r.body)
+	}
+}
+
+// frameBytes is the size from which a frame is not added to.
+const frameBytes = 4 << 20
+
+// split begins another frame if the hold's has grown large: a few hundred of the
+// largest messages would be more than the journal takes at once. It may be called
+// wherever what came before and what follows need not be there together.
+func (n *Node) split(h *hold) {
+	if len(h.frame.b) >= frameBytes {
+		n.writeFrame(h)
+		h.frame.reset()
+	}
+}
+
+// finish carries out the effects of a hold and gives it back. It returns the
+// queues whose deaths the caller is to route.
+func (n *Node) finish(h *hold) (work []*Queue) {
+	n.at(h.step.unlocked)
+	for _, s := range h.wake {
+		s.Flush()
+	}
+	for _, t := range h.timeouts {
+		t.c.Target.(Subscriber).TimedOut(t.q, t.c, t.n)
+	}
+	for _, ref := range h.dropped {
+		n.bodies.Release(ref)
+	}
+	if len(h.route) > 0 {
+		work = slices.Clone(h.route)
+	}
+	clear(h.touched)
+	clear(h.wake)
+	clear(h.timeouts)
+	clear(h.route)
+	h.touched, h.wake, h.timeouts, h.dropped, h.route =
+		h.touched[:0], h.wake[:0], h.timeouts[:0], h.dropped[:0], h.route[:0]
+	n.holds.Put(h)
+	return work
+}

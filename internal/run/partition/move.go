@@ -1,0 +1,431 @@
+package partition
+
+import (
+	"context"
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/safety/held"
+)
+
+// Move is a message that somebody asked to be moved, such as by a replay.
+type Move struct {
+	ID      queue.ID
+	Targets []*Queue // distinct; at least one
+	History []byte   // the history it has from then on; not empty
+}
+
+// Moved is what became of a Move.
+type Moved struct {
+	What MoveResult
+	By   uint64 // of MoveRefused and MoveNoTarget, the incarnation of the first target that was so
+}
+
+// MoveResult says what became of a move.
+type MoveResult uint8
+
+// The results.
+const (
+	MoveOpen     MoveResult = iota // nobody knows yet: it is at its targets or where it was, and will be
+	MoveDone                       // the message has left; of several targets in other logs, at least one was there
+	MoveGone                       // it was not ready in its queue any more
+	MoveRefused                    // a target is full; the message is where it was
+	MoveNoTarget                   // a target was deleted; the message is where it was
+)
+
+// Move carries out moves from q, in order, and returns when what it says of them is durable.
+// Each message leaves q and enters all its targets, or stays. Call it with a slice of at most
+// a few hundred. The result has an element for each move, also with an error: ctx ended, the
+// node stops, or a group has no leader here (Lost), and nobody knows what became of those that
+// are open.
+//
+// Within one log a move is one frame or one command. To another log the message is offered: it
+// stays in q, where nobody gets it, until its targets have answered (onOffer).
+func (n *Node) Move(ctx context.Context, q *Queue, moves []Move) ([]Moved, error) {
+	held.Nothing("a move")
+	moved := make([]Moved, len(moves))
+	for at := 0; at < len(moves); {
+		e, err := n.move(q, moves[at:])
+		if err == nil {
+			err = n.await(ctx, q, e)
+		}
+		q.part.mu.Lock()
+		at += copy(moved[at:], e.moved)
+		q.part.mu.Unlock()
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, n.Journal.Sync()
+}
+
+// errand is moves that somebody waits for. It is guarded by the mutex of their queue's partition.
+type errand struct {
+	moved []Moved
+	left  int           // moves that are on offer
+	done  chan struct{} // closed when the last of them has its answers
+}
+
+func newErrand(moves int) *errand {
+	return &errand{moved: make([]Moved, moves), done: make(chan struct{})}
+}
+
+// onOffer is a message that is offered to queues in other logs, and what it is of an errand of
+// this process.
+type onOffer struct {
+	e *errand
+	i int
+}
+
+// await waits until all targets have answered.
+func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
+	q.part.mu.Lock()
+	open := e.left > 0
+	q.part.mu.Unlock()
+	if !open {
+		return nil
+	}
+	select {
+	case <-e.done:
+		q.part.mu.Lock() // whoever closed it has written its frame by now
+		defer q.part.mu.Unlock()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.stop:
+		return errLost
+	}
+}
+
+// move begins the moves, or the first of them: the rest is begun when these have their answers. So
+// what there is room for is known, and no more is in memory than one slice of them.
+func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
+	moves = movesAtOnce(moves)
+	if q.Replicated() {
+		return n.moveReplicated(q, moves)
+	}
+	warm := n.warmMoves(q, moves)
+	e := newErrand(len(warm))
+	n.crowded(q, moves[:len(warm)], warm, e.moved, map[*Queue]coming{})
+	n.moveLocal(q, moves[:len(warm)], warm, e)
+	n.releaseAll(warm)
+	n.relieve()
+	return e, nil
+}
+
+// movesAtOnce are the first of the moves, as many as may be one command by the bytes of their histories, and by their targets.
+func movesAtOnce(moves []Move) []Move {
+	size, steps := 0, 0
+	for i := range moves {
+		steps += 1 + len(moves[i].Targets)
+		if i > 0 && (size >= frameBytes || steps > sliceSteps) {
+			return moves[:i]
+		}
+		size += len(moves[i].History)
+	}
+	return moves
+}
+
+// leaves says whether one of the moves is to another log.
+func leaves(q *Queue, moves []Move) bool {
+	return slices.ContainsFunc(moves, func(m Move) bool { return slices.ContainsFunc(m.Targets, q.apart) })
+}
+
+// apart says whether another queue is in another log.
+func (q *Queue) apart(t *Queue) bool { return t.part.logID() != q.part.logID() }
+
+// moveLocal is move from a queue of the local partitions, of moves whose records are in memory.
+func (n *Node) moveLocal(q *Queue, moves []Move, warm []message.Ref, e *errand) {
+	parts := []*Partition{q.part}
+	for i := range moves {
+		for _, t := range moves[i].Targets {
+			if t.part.group == nil {
+				parts = append(parts, t.part)
+			}
+		}
+	}
+	h := n.lock(parts...)
+	h.touch(q)
+	for i := range moves {
+		h.entries += 1 + len(moves[i].Targets)
+		moved := &e.moved[i]
+		if moved.What != MoveOpen {
+			continue
+		}
+		p := plan{history: storeHistory(n.bodies, moves[i].History), stored: moves[i].History, targets: moves[i].Targets}
+		p.split(q.part)
+		*moved = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), warm[i], true)
+		q.await(moves[i].ID, e, i)
+		h.dropped = append(h.dropped, p.history)
+		n.split(h)
+	}
+	n.unlock(h)
+}
+
+// await notes who waits for a move that is on offer. REQUIRES: q is held.
+func (q *Queue) await(id queue.ID, e *errand, i int) {
+	if e.moved[i].What != MoveOpen {
+		return
+	}
+	if q.offers == nil {
+		q.offers = map[queue.ID]onOffer{}
+	}
+	q.offers[id] = onOffer{e, i}
+	e.left++
+}
+
+// warmMoves brings the records of what is to be moved next into memory before anything
+// is locked for it. It returns a reference for each of these moves, 0 for what is not there
+// any more; what is lost on disk is set aside.
+func (n *Node) warmMoves(q *Queue, moves []Move) []message.Ref {
+	warm, sizes := make([]message.Ref, 0, len(moves)), make([]uint32, len(moves))
+	gone := n.with(q, func(*hold) {
+		var w warming
+		for i := range moves {
+			v, ok := q.m.View(moves[i].ID)
+			switch {
+			case !ok:
+				v.Body = 0
+			case !w.takes(v.Body, v.Size):
+				return
+			}
+			n.bodies.Retain(v.Body, 1)
+			warm, sizes[i] = append(warm, v.Body), v.Size
+		}
+	})
+	if gone != nil {
+		return warm[:len(moves)]
+	}
+	for i, ref := range warm {
+		var err error
+		if warm[i], err = n.bodies.Warm(ref); err != nil {
+			n.setAside(&spoilt{q: q, id: moves[i].ID, body: ref, size: sizes[i], err: err})
+			n.bodies.Release(ref)
+			warm[i] = 0
+		}
+	}
+	return warm
+}
+
+func (n *Node) releaseAll(refs []message.Ref) {
+	for _, ref := range refs {
+		n.bodies.Release(ref)
+	}
+}
+
+// coming is what is on its way to a queue by an errand.
+type coming struct {
+	messages int
+	bytes    int64
+}
+
+// crowded finds which of the moves a target in another log has no room for as it is now, with
+// those before them there. So nothing is sent that would come back, and what goes to several
+// queues goes to all of them or to none. What fills meanwhile tells by its answer.
+func (n *Node) crowded(q *Queue, moves []Move, warm []message.Ref, moved []Moved, load map[*Queue]coming) {
+	for i := range warm {
+		if warm[i] == 0 {
+			moved[i].What = MoveGone
+			continue
+		}
+		rec := message.Record(n.bodies.Bytes(warm[i]))
+		for _, t := range moves[i].Targets {
+			if moved[i].What != MoveOpen || !q.apart(t) {
+				continue
+			}
+			c, room := load[t], false
+			err := n.with(t, func(h *hold) {
+				if !t.Replicated() {
+					t.m.Expire(h.now)
+				}
+				room = t.m.Room(t.size(rec), c.messages, c.bytes)
+			})
+			switch {
+			case err != nil:
+				moved[i] = Moved{MoveNoTarget, t.Incarnation}
+			case !room:
+				moved[i] = Moved{MoveRefused, t.Incarnation}
+			}
+		}
+		if moved[i].What != MoveOpen {
+			continue
+		}
+		for _, t := range moves[i].Targets {
+			c := load[t]
+			load[t] = coming{c.messages + 1, c.bytes + int64(t.size(rec))}
+		}
+	}
+}
+
+// moveOne moves one entry, asked to go to so many queues. If one of these is in another log it
+// is offered, and what becomes of it is open; without offers, as before version 4 of commands,
+// it leaves at once, and what another log refuses is stranded. warm is the message's record in
+// memory, 0 if it cannot be had.
+func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm message.Ref, offers bool) Moved {
+	v, ok := q.m.View(id)
+	if q.gone || !ok || warm == 0 {
+		return Moved{What: MoveGone}
+	}
+	d := queue.Death{ID: id, Body: warm, Size: v.Size, Logged: v.Logged, Stays: stays(v.Body)}
+	rec, priority := n.recordOf(q, &d)
+	in := arrival{entry: queue.Entry{Body: warm, History: p.history, Priority: priority, TTL: -1, Size: v.Size, Logged: true}, rec: rec, stays: d.Stays, how: imposed}
+	if len(p.targets)+len(p.remote) < asked {
+		return Moved{What: MoveNoTarget}
+	}
+	offers = offers && len(p.remote) > 0
+	for _, t := range p.targets {
+		size := v.Size
+		if rec != nil {
+			size = t.size(rec)
+		}
+		switch {
+		case t.gone:
+			return Moved{MoveNoTarget, t.Incarnation}
+		case (t != q || offers) && !t.m.Accepts(size): // what is offered takes its room until it has left
+			return Moved{MoveRefused, t.Incarnation}
+		}
+	}
+	// From here on it is let in. Were a target asked once more, its delayed messages that are due, which are made ready before
+	// anything enters, might have filled it meanwhile; what comes back to its own queue has been there.
+	var body, history message.Ref
+	if offers {
+		ok = q.m.Offer(id)
+	} else {
+		body, history, _, ok = q.m.Take(id)
+	}
+	if !ok {
+		return Moved{What: MoveGone}
+	}
+	flags := uint8(mailMove)
+	if asked > 1 {
+		flags |= mailImpose // they had room for it
+	}
+	var told, took []uint64
+	for _, t := range p.remote {
+		if offers {
+			told = append(told, t.queue)
+			n.send(h, q, &d, p, t, 0, flags, true)
+		} else {
+			n.send(h, q, &d, p, t, 0, mailMove, false)
+		}
+	}
+	h.entered = h.entered[:0]
+	for _, t := range p.targets {
+		n.enter(h, t, &in)
+	}
+	if offers {
+		for _, in := range h.entered {
+			took = append(took, in.q.Incarnation)
+		}
+		q.tell(id, told, took)
+	}
+	n.logMove(h, q, &d, p, queue.Counts{}, offers)
+	h.drop(body, history)
+	h.flow()
+	if offers {
+		return Moved{What: MoveOpen}
+	}
+	return Moved{What: MoveDone}
+}
+
+// takenOffer does what follows once a target has answered for an entry that is offered to it.
+// When all have, the entry leaves its queue if one of them has it; those that have not were
+// deleted, with all that they would have had. If none has it, it is ready again where it was.
+func (n *Node) takenOffer(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
+	all, taken := q.heardOffer(e, answer)
+	q.answeredOffer(e, answer, all, taken)
+	if !all {
+		return
+	}
+	if !taken {
+		if q.m.Withdraw(e.id) {
+			if k := len(h.withdrawn); k == 0 || h.withdrawn[k-1] != q {
+				h.withdrawn = append(h.withdrawn, q)
+			}
+		}
+		return
+	}
+	body, history, logged, ok := q.m.Accept(e.id)
+	if !ok {
+		return // it was set aside meanwhile
+	}
+	h.drop(body, history)
+	if q.part.group == nil && logged {
+		h.frame.settle(q.Incarnation, e.id)
+	}
+}
+
+// heardOffer notes the answer of a target for an entry that is offered. It says whether all
+// have answered, and whether any has taken it.
+func (q *Queue) heardOffer(e *outEntry, answer mailAnswer) (all, taken bool) {
+	if answer == 0 {
+		q.answer(e.id, e.target)
+	}
+	if q.unask(e) > 0 {
+		return false, false
+	}
+	taken = len(q.answered[e.id]) > 0
+	delete(q.answered, e.id)
+	return true, taken
+}
+
+// answeredOffer tells whoever waits for the move.
+func (q *Queue) answeredOffer(e *outEntry, answer mailAnswer, all, taken bool) {
+	o, ok := q.offers[e.id]
+	if !ok {
+		return
+	}
+	m := &o.e.moved[o.i]
+	switch {
+	case all && taken:
+		*m = Moved{What: MoveDone}
+	case (answer == mailGone || answer == mailUnread) && m.By == 0:
+		*m = Moved{MoveNoTarget, e.target}
+	case answer != 0 && m.By == 0:
+		*m = Moved{MoveRefused, e.target}
+	}
+	if all {
+		q.endOffer(e.id, o)
+	}
+}
+
+func (q *Queue) endOffer(id queue.ID, o onOffer) {
+	delete(q.offers, id)
+	if o.e.left--; o.e.left == 0 {
+		close(o.e.done)
+	}
+}
+
+// endOffers tells those who wait for moves from a queue that it is gone. REQUIRES: q is held.
+func (q *Queue) endOffers() {
+	for id, o := range q.offers {
+		o.e.moved[o.i] = Moved{What: MoveGone}
+		q.endOffer(id, o)
+	}
+}
+
+// flowWithdrawn does what follows from entries that are ready again, once all are that one
+// answer tells of: so that they keep their order.
+func (h *hold) flowWithdrawn() {
+	for _, q := range h.withdrawn {
+		if !q.gone {
+			q.m.Expire(h.now)
+			q.m.Flow(h.now, 0)
+		}
+	}
+	clear(h.withdrawn)
+	h.withdrawn = h.withdrawn[:0]
+}
+
+// keepOffers forgets what is known of held deaths, of which there are none any more.
+func (q *Queue) keepOffers() {
+	for _, m := range []map[queue.ID]targetSet{q.answered, q.asked} {
+		for id := range m {
+			if !q.m.Offered(id) {
+				delete(m, id)
+			}
+		}
+	}
+	q.balked = nil
+}

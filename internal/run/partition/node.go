@@ -1,0 +1,766 @@
+// Package partition runs queues. A partition is a mutex around the machines of
+// many queues: whoever has work for one locks it, applies a batch, and on the
+// way out hands what happened to the journal as one frame. A node has a few
+// partitions and one journal; a move between queues of two partitions locks both,
+// in order, and is still one frame.
+//
+// The package knows how outcomes are written and redone, when queues must be
+// looked at again, and how a death becomes a move. It does not know connections
+// or exchanges; it calls a Router for the one and Subscribers for the other.
+//
+// Goroutines: for each partition one worker, which owns no state and does what
+// nobody waits for: deadlines, and the later slices of what is too long for one hold;
+// one that routes the deaths which others leave to it, and one that sees to queues
+// whose x-expires has passed.
+package partition
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/bodyfile"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/run/bodies"
+	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/deathstore"
+	"bartleby.mq/internal/safety/bug"
+	"bartleby.mq/internal/safety/held"
+)
+
+// sliceLimit is how many entries are handled under a lock at once.
+const sliceLimit = 512
+
+// sliceSteps is how many entries a slice may make besides, where each goes to several queues. Only one death or move that goes
+// to more of them, which is one operation, takes more, and so does a publish to more quorum queues of a group.
+const sliceSteps = 8 * sliceLimit
+
+// Router finds where dead letters go. Its methods are called with no partition locked.
+type Router interface {
+	// RouteDead appends the queues that the exchange routes the dead letter to.
+	// exists is false if there is no such exchange. byKeys is true if the answer
+	// depends on nothing but the exchange and the keys.
+	RouteDead(q *Queue, exchange string, keys []string, r message.Record, h *deadletter.History, out []*Queue) (targets []*Queue, exists, byKeys bool)
+	// HasVHost says whether the virtual host is still there that a queue of that number was in: another of the same name
+	// is not. What it says is on disk.
+	HasVHost(v message.VHost, incarnation uint64) bool
+	// QueueUnused is told that a queue's x-expires has passed. It may wait: nothing else does
+	// for it but other queues that have expired.
+	QueueUnused(q *Queue)
+	// Dropped is told of a dead message that went nowhere, perhaps with a
+	// partition locked. It must not block and not keep r or h.
+	Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, h *deadletter.History)
+}
+
+// Options configure a Node.
+type Options struct {
+	Partitions int
+	Journal    *journal.Journal
+	Bodies     *bodies.Store
+	Router     Router
+	Logger     *slog.Logger
+	Now        func() int64 // milliseconds since 1970, rounded down
+	// Cluster decides what happens to quorum queues. Without it they are run like
+	// classic ones.
+	Cluster *cluster.Driver
+	NodeID  uint64 // as in Cluster
+	// OpenGroup joins a group: in the state of a checkpoint, or if st is nil in the first.
+	// Nil: Cluster.Open, where the first state has this node as its only member.
+	OpenGroup func(id uint64, m cluster.Machine, st *cluster.State) (*cluster.Group, error)
+	Origin    uint64    // NewOrigin: no other process has ever had it
+	Forwarder Forwarder // for commands to groups that other nodes lead; nil: they are refused
+
+	Failpoint func(name string) // called at the steps in Failpoints; nil: nothing. For tests
+
+	ResetOnDeadLetter bool          // delivery counts do not travel (DL-11.6)
+	StripCC           bool          // DL-20.1
+	TrustClientDeath  bool          // histories that clients send along are continued (DL-7.10)
+	RetryHeld         time.Duration // how often held deaths are tried again (DL-13.4)
+
+	Index                *store.Store          // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
+	Keep                 *bodyfile.Keep        // for bodies that outlive their segment of the journal; there if Index is
+	Aside                *bodyfile.Aside       // for messages that cannot be read; nil: they stay where they are
+	CheckpointBytes      int64                 // journal bytes after which a checkpoint is written; 0 = 256 MiB
+	CheckpointOperations int64                 // and how many operations on entries are in these; 0 = 8,000,000
+	CheckpointEvery      time.Duration         // and the time after which one is written if anything was logged; 0 = a minute
+	CompactBelow         int64                 // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
+	IndexBudget          int64                 // bytes of memory for index pages; 0 = 1 GiB
+	BodyBudget           int64                 // bytes of memory for bodies; 0 = 1 GiB
+	HotPages             int                   // pages at each end of a queue that stay in memory; 0 = queue.HotPages
+	NewGeneration        func(uint64) error    // is told of a checkpoint before it counts, in a number one more than the last; when it returns that is on disk
+	Removed              func() error          // returns when queues deleted so far are stored as gone; nil: they are at once
+	OnFatal              func(error)           // the disk failed, or a replica cannot go on: the process must end
+	KeepSenseless        func(Senseless) error // keeps what makes no sense, and returns when it is on disk; nil: it is only told
+	Damaged              bool                  // for a repair: files that are missing keep nobody from recovering, their messages cannot be read
+	Short                bool                  // there is little room on the disk, see ShortOfRoom
+	// Known is told what the journal says of the declarations: how far their log was on disk, and the highest number
+	// of a queue. Where that cannot be, its error is Recover's. Nil: it can.
+	Known          func(noted store.Reach, highest uint64) error
+	KeepUndeclared bool // for a repair: Recover returns an *UndeclaredError where it would give up messages of queues not declared
+	// Salvage is set by a repair where the index is lost, and the journal does not have everything.
+	Salvage   *Salvage
+	StateHash bool // for tests: frames say what the queues were after them, and recovery compares
+}
+
+// Node is all partitions of a process.
+type Node struct {
+	Options
+	bodies  *bodies.Store
+	parts   []*Partition // local
+	groups  []*Partition // replicated; their indexes follow those of parts
+	all     []*Partition // both, in the order of their locks
+	seed    maphash.Seed
+	holds   sync.Pool
+	routers sync.Pool
+
+	cut           atomic.Uint64 // of the last whole checkpoint, a journal.Pos
+	checkpointing sync.Mutex    // one at a time
+	noting        sync.Mutex    // guards declared; the journal's are taken under it
+	declared      store.Reach   // see Declared
+
+	generation uint64 // of the last whole checkpoint; see checkpointing
+
+	operationsLogged atomic.Int64 // since the start
+	senseless        senseless
+	operationsAtCut  atomic.Int64 // of these, by the last whole checkpoint
+	pagesWritten     atomic.Uint64
+	scarce           atomic.Bool      // there is little room on the disk
+	room             atomic.Int64     // and so much, in bytes
+	hurry            atomic.Bool      // a checkpoint is to be written at once
+	compactLater     atomic.Bool      // compaction has left a file alone that was about to be empty
+	compacted        atomic.Int64     // bytes copied by compaction
+	lived            map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
+	tight            atomic.Bool      // see ShortOfMemory
+	unscratched      atomic.Int64     // until when no bodies are put away, since one could not be written
+	lent             atomic.Int64     // memory of the index pages of all partitions, in bytes
+	helper           atomic.Uint64
+	diskTakes        time.Duration // what takes longer was read from a disk: fromDisk, but in tests
+
+	deaths    [2][3][5]atomic.Uint64
+	late      [2][5][deadletter.Outcomes]atomic.Uint64 // see Late
+	confirmed atomic.Uint64                            // at-least-once deaths taken by all their targets
+	relocated atomic.Uint64                            // stranded messages that operators have sent elsewhere
+	asides    atomic.Uint64                            // messages that were set aside
+
+	mailMu  held.Mutex    // taken after partitions
+	mail    mail          // of the local partitions
+	sendc   chan struct{} // for the sender of their outboxes
+	writers sync.Pool
+	numbers atomic.Uint64 // of consumers of replicated queues, and of departures
+
+	quitSlice int // how many consumers and deliveries of a client's end are one command: sliceSteps, but in tests
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// New returns a node without queues. Queues are created, then Recover is
+// called, then Start.
+func New(o Options) *Node {
+	n := &Node{Options: o, bodies: o.Bodies, seed: maphash.MakeSeed(), stop: make(chan struct{}), diskTakes: fromDisk}
+	if n.RetryHeld == 0 {
+		n.RetryHeld = 3 * time.Minute
+	}
+	if n.OpenGroup == nil {
+		n.OpenGroup = n.openGroup
+	}
+	n.quitSlice = sliceSteps
+	n.CheckpointBytes = cmp.Or(n.CheckpointBytes, 256<<20)
+	n.CheckpointOperations = cmp.Or(n.CheckpointOperations, 8_000_000)
+	n.CheckpointEvery = cmp.Or(n.CheckpointEvery, time.Minute)
+	n.CompactBelow = cmp.Or(n.CompactBelow, compactBelow)
+	n.IndexBudget = cmp.Or(n.IndexBudget, 1<<30)
+	n.BodyBudget = cmp.Or(n.BodyBudget, 1<<30)
+	if n.OnFatal == nil {
+		n.OnFatal = func(error) {}
+	}
+	if n.Short {
+		n.scarce.Store(true)
+		n.hurry.Store(true)
+	}
+	n.holds.New = func() any { return new(hold) }
+	n.writers.New = func() any { return new(commandWriter) }
+	held.Name(&n.mailMu, "the mail")
+	n.sendc = make(chan struct{}, 1)
+	n.numbers.Store(firstNumber(n.Origin))
+	for i := range max(1, o.Partitions) {
+		p := newPartition(n, i)
+		p.pages.Hot = cmp.Or(n.HotPages, queue.HotPages)
+		if n.StateHash {
+			p.pages.Hash = n.historyBytes
+		}
+		n.parts = append(n.parts, p)
+	}
+	if n.Cluster != nil {
+		for i := range Groups {
+			n.groups = append(n.groups, newGroup(n, i).p)
+		}
+	}
+	n.all = slices.Concat(n.parts, n.groups)
+	return n
+}
+
+// openGroup is Options.OpenGroup where there is one node.
+func (n *Node) openGroup(id uint64, m cluster.Machine, st *cluster.State) (*cluster.Group, error) {
+	if st == nil {
+		first := cluster.FirstState(n.NodeID)
+		st = &first
+	}
+	return n.Cluster.Open(id, m, *st)
+}
+
+// NewOrigin names a process of the node that starts now, in milliseconds since 1970.
+func NewOrigin(node uint64, now int64) uint64 { return node<<originTimeBits | uint64(now) }
+
+// Start begins the workers.
+func (n *Node) Start() {
+	if n.Index != nil {
+		n.Index.GiveWay(n.giveWay)
+	}
+	for _, p := range n.all {
+		n.done.Go(bug.Guarded(n.Logger, "the worker of a partition", p.work))
+		n.done.Go(bug.Guarded(n.Logger, "the router of a partition", p.route))
+		n.done.Go(bug.Guarded(n.Logger, "the end of unused queues", p.expire))
+	}
+	for _, p := range n.groups {
+		n.done.Go(bug.Guarded(n.Logger, "the sender of a group", (&sender{n, p.group, p.group.sendc}).run))
+	}
+	if n.groups != nil {
+		n.done.Go(bug.Guarded(n.Logger, "the sender", (&sender{n, nil, n.sendc}).run))
+	}
+	n.done.Go(bug.Guarded(n.Logger, "housekeeping", n.housekeep))
+	n.done.Go(bug.Guarded(n.Logger, "checkpoints", n.keepCheckpoints))
+	n.done.Go(bug.Guarded(n.Logger, "foresight", n.keepForeseeing))
+}
+
+// Stop ends the workers. What is in the queues stays as it is.
+func (n *Node) Stop() {
+	close(n.stop)
+	for _, p := range n.groups {
+		p.group.abandon(true)
+	}
+	n.done.Wait()
+	if n.Cluster != nil {
+		n.Cluster.Stop()
+	}
+}
+
+// Partition is one of the node's parts: a mutex and the queues it guards.
+type Partition struct {
+	node   *Node
+	index  int
+	group  *group        // set if it is replicated
+	wakec  chan struct{} // for the worker: there is something to do
+	routec chan struct{} // for route: likewise
+	endc   chan struct{} // for expire: likewise
+
+	turn       held.Mutex // taken before mu by lockInTurn
+	mu         held.Mutex
+	hold       *hold // of whoever holds mu
+	pages      queue.Pages
+	queues     map[uint64]*Queue
+	timers     []*Queue // heap by Queue.due
+	lateDeaths int64    // how many milliseconds ago the deaths came that were moved last; 0 if no others wait
+	alarm      int64    // when the worker will look by itself
+	buried     []*machineGrave
+	graves     atomic.Bool // there are some of these
+	longest    int         // entries handled in the largest hold, for a test
+	reads      int         // pages read in this hold, and in the one that read most, likewise
+	mostReads  int
+
+	leaving held.Mutex // held for a moment only, maybe with mu
+	later   []*Queue   // queues whose deaths route goes on routing
+	retry   []*Queue   // queues whose held deaths it is to try again
+	unused  []*Queue   // queues whose x-expires has passed, for expire
+
+	gone     []goneKey    // copies in the store of the index that a coming checkpoint makes needless
+	key      []byte       // of the store, being made
+	blob     []byte       // of the page being read
+	lent     int          // bytes of pages, as the node counts them
+	cooling  atomic.Bool  // putAway has more bodies to put away
+	cooled   atomic.Int64 // when it may begin to again if it had no more, in milliseconds since 1970
+	early    atomic.Bool  // somebody wanted it to before that
+	sweeping atomic.Bool  // putAway has more of the index to put away
+	sweep    []*Queue     // queues that it still looks at for that
+	rest     atomic.Int64 // when the next sweep may begin, in milliseconds since 1970
+	vain     atomic.Int64 // the same, after one in vain
+	swept    int64        // when this one began
+	freed    int          // the memory of the index that it has freed so far, in bytes
+}
+
+func newPartition(n *Node, index int) *Partition {
+	p := &Partition{node: n, index: index, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1), endc: make(chan struct{}, 1)}
+	held.Name(&p.mu, "a partition")
+	held.Name(&p.turn, "a partition's turn")
+	held.Name(&p.leaving, "a partition's list of what leaves")
+	return p
+}
+
+// machineGrave is the rest of a queue that was purged or deleted.
+type machineGrave struct {
+	q *Queue
+	m *queue.Machine
+}
+
+// Create makes a queue. Its dead letters go where dead says.
+func (n *Node) Create(q *Queue, config queue.Config, settings queue.Settings, dead DeadLetter) {
+	q.config = config
+	q.due = never
+	if n.groups != nil && config.Type == queue.Quorum {
+		n.createReplicated(q, settings, dead)
+		return
+	}
+	var h maphash.Hash
+	h.SetSeed(n.seed)
+	h.WriteString(string(q.VHost))
+	h.WriteByte(0)
+	h.WriteString(q.Name)
+	p := n.parts[h.Sum64()%uint64(len(n.parts))]
+	q.part, q.dead = p, dead
+	hd := n.lock(p)
+	q.m = queue.New(config, settings, &p.pages, q, hd.now)
+	if n.Index != nil {
+		q.m.SetCold(shelf{q})
+	}
+	p.queues[q.Incarnation] = q
+	hd.touch(q)
+	n.unlock(hd)
+}
+
+const never = moment.Never
+
+var errGone = errors.New("the queue is gone")
+
+// with runs f on one queue, locked. It returns errGone if the queue was deleted.
+func (n *Node) with(q *Queue, f func(h *hold)) error {
+	h := n.lock(q.part)
+	if q.gone {
+		n.unlock(h)
+		return errGone
+	}
+	h.touch(q)
+	f(h)
+	n.unlock(h)
+	return nil
+}
+
+// Gone says whether err means that the queue was deleted meanwhile.
+func Gone(err error) bool { return errors.Is(err, errGone) }
+
+// HasDeleted says whether a queue was deleted, though somebody still has it.
+func (n *Node) HasDeleted(q *Queue) bool {
+	q.part.mu.Lock()
+	gone := q.gone
+	q.part.mu.Unlock()
+	return gone
+}
+
+// Counts shows the queue as it is now; what is due has expired (DL-8.6).
+func (n *Node) Counts(q *Queue) (c Counts) {
+	if q.Replicated() {
+		return n.countsReplicated(q)
+	}
+	_ = n.with(q, func(h *hold) {
+		q.m.Expire(h.now)
+		c = q.counts(h.now)
+	})
+	return c
+}
+
+// CountsNow is Counts for those who look at many queues: it does not wait for what
+// was asked of a replicated one (see SettleAll).
+func (n *Node) CountsNow(q *Queue) (c Counts) {
+	if !q.Replicated() {
+		return n.Counts(q)
+	}
+	_ = n.with(q, func(h *hold) { c = q.counts(h.now) })
+	return c
+}
+
+// RangeLevels calls f for each priority level of the queue with ready messages, lowest first.
+func (n *Node) RangeLevels(q *Queue, f func(level, ready int)) {
+	_ = n.with(q, func(*hold) { q.m.RangeLevels(f) })
+}
+
+// Touch notes a use of the queue (DL-8.12) and returns its counts.
+func (n *Node) Touch(q *Queue) (c Counts) {
+	if q.Replicated() {
+		return n.touchReplicated(q)
+	}
+	_ = n.with(q, func(h *hold) {
+		q.m.Touch(h.now)
+		q.m.Expire(h.now)
+		c = q.counts(h.now)
+	})
+	return c
+}
+
+// Attach adds a consumer; false means that exclusive use forbids it (BR-9.3).
+// attached is called with the queue locked before the first delivery.
+func (n *Node) Attach(q *Queue, c *queue.Consumer, attached func()) (ok bool, err error) {
+	if q.Replicated() {
+		return n.attachReplicated(q, c, attached)
+	}
+	err = n.with(q, func(h *hold) {
+		if ok = q.m.Attach(h.now, c); ok {
+			attached()
+			q.m.Pump(h.now, sliceLimit)
+		}
+	})
+	return ok, err
+}
+
+// Detach removes a consumer and returns how many are left.
+func (n *Node) Detach(q *Queue, c *queue.Consumer, detached func()) (left int, was bool) {
+	if q.Replicated() {
+		return n.detachReplicated(q, c, detached)
+	}
+	_ = n.with(q, func(h *hold) {
+		if was = q.m.Detach(h.now, c); was && detached != nil {
+			detached()
+		}
+		q.m.Pump(h.now, sliceLimit) // the next single active consumer
+		left = q.m.Consumers()
+	})
+	return left, was
+}
+
+// Resume lets a consumer that was full have more.
+func (n *Node) Resume(q *Queue, c *queue.Consumer) {
+	if q.Replicated() {
+		n.resumeReplicated(q, c)
+		return
+	}
+	_ = n.with(q, func(h *hold) {
+		q.m.Resume(c)
+		q.m.Pump(h.now, sliceLimit)
+	})
+}
+
+// Open looks again whether the queue can deliver to consumers with that gate, which may have room again.
+// Replicated queues have no such consumers.
+func (n *Node) Open(q *Queue, gate queue.Gate) {
+	if q.Replicated() {
+		return
+	}
+	_ = n.with(q, func(h *hold) {
+		q.m.Open(gate)
+		q.m.Pump(h.now, sliceLimit)
+	})
+}
+
+// Share puts consumers of the queue, which have no Gate, under one.
+func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
+	for some := range slices.Chunk(list, sliceLimit) {
+		_ = n.with(q, func(*hold) {
+			for _, c := range some {
+				q.m.Share(c, gate)
+			}
+		})
+	}
+}
+
+// Get takes a message for basic.get. The references in d are the caller's, and d.By
+// is the Consumer of the operation that settles it.
+func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
+	if q.Replicated() {
+		return n.getReplicated(q, noAck)
+	}
+	for again := true; again && err == nil; { // in holds of their own, for those who wait
+		d, left, ok, again, err = n.getSome(q, noAck)
+	}
+	return d, left, ok, err
+}
+
+// getSome is Get, as far as one hold goes.
+func (n *Node) getSome(q *Queue, noAck bool) (d queue.Delivery, left int, ok, again bool, err error) {
+	err = n.with(q, func(h *hold) {
+		before := q.m.Totals()
+		d, ok, again = q.m.GetFor(h.now, nil, noAck)
+		h.entries += before.Ready - q.m.Totals().Ready
+		if again {
+			return
+		}
+		if !ok {
+			q.stats.GetNone++
+			return
+		}
+		q.stats.Active = h.now
+		switch {
+		case !noAck:
+			q.stats.Got++
+			n.bodies.Retain(d.Body, 1)
+			n.bodies.Retain(d.History, 1)
+			if d.Logged {
+				h.frame.deliver(q.Incarnation, d.ID)
+			}
+		default:
+			q.stats.GotNoAck++
+			if d.Logged {
+				h.frame.settle(q.Incarnation, d.ID)
+			}
+		}
+		if d.Redelivered {
+			q.stats.Redelivered++
+		}
+		q.m.Expire(h.now) // strictly, the next head only now
+		left = q.m.Totals().Ready
+	})
+	return d, left, ok, again, err
+}
+
+// Purge removes what is ready and returns how much that was (BR-7.10). It does so in slices: what comes
+// meanwhile stays, and what a consumer gets meanwhile is its.
+func (n *Node) Purge(q *Queue) (purged int, err error) {
+	if q.Replicated() {
+		return n.purgeReplicated(q)
+	}
+	var purging queue.Purging
+	for begun, more := false, true; more && err == nil; begun = true {
+		err = n.with(q, func(h *hold) {
+			if !begun {
+				q.m.Expire(h.now)
+			}
+			var told func(queue.ID, int)
+			if q.m.Totals().Persistent > 0 {
+				told = func(first queue.ID, k int) { h.frame.settleRun(q.Incarnation, first, k) }
+			}
+			k := 0
+			k, more = q.m.PurgeSome(&purging, sliceLimit, told)
+			h.entries = k
+			purged += k
+			q.stats.Purged += uint64(k)
+			if more {
+				return
+			}
+			if q.m.Totals().Held == 0 {
+				q.keepOffers()
+			}
+			q.part.dig(q)
+			q.part.wake()
+		})
+	}
+	return purged, err
+}
+
+// Delete removes the queue, if check, called with the queue locked, has nothing
+// against it. It returns what the queue held. The caller calls Deleted later.
+//
+// It kills nothing: what has become due since SettleDeaths goes as a message of the queue,
+// and is counted so. What has died since, and was not routed yet, goes too (Counts.Unsettled).
+// A replicated queue goes a little later: see Deleted.
+func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) {
+	if q.Replicated() {
+		return n.deleteReplicated(q, check)
+	}
+	h := n.lock(q.part)
+	if q.gone {
+		n.unlock(h)
+		return c, errGone
+	}
+	h.touch(q)
+	c = q.counts(h.now)
+	if check != nil {
+		err = check(c)
+	}
+	if err == nil {
+		n.endDeaths(h, q)
+		c.Stats = q.stats
+		q.left = q.m.Close()
+		q.gone = true
+		q.calm()
+		delete(q.part.queues, q.Incarnation)
+		q.part.unschedule(q)
+		shelf{q}.discardMeta(q.part.pages.Version())
+		q.part.dig(q)
+		q.part.wake()
+	}
+	n.leave(n.finishHold(h))
+	return c, err
+}
+
+// Configure puts settings in force that a policy changed.
+func (n *Node) Configure(q *Queue, s queue.Settings, dead DeadLetter) {
+	if q.Replicated() {
+		n.configureReplicated(q, s, dead)
+		return
+	}
+	retry := false
+	forget := false
+	_ = n.with(q, func(h *hold) {
+		before := q.m.Settings()
+		retry = q.m.Totals().Held > 0 && (q.dead != dead || before.AtLeastOnce != s.AtLeastOnce)
+		if q.m.Config().Strict && before.AtLeastOnce && !s.AtLeastOnce {
+			forget, retry = true, false // DL-13.10
+			q.forgetting = q.m.Totals().Held > 0
+		}
+		q.dead = dead
+		q.m.Configure(h.now, s)
+		if q.m.Trim(h.now, sliceLimit) {
+			q.part.wake()
+		}
+	})
+	if forget {
+		n.forgetAllHeld(q)
+	}
+	if retry {
+		n.retryHeld(q)
+	}
+}
+
+// forgetAllHeld is forgetHeld of a classic queue, in slices. Should at-least-once be switched on again meanwhile, what is
+// still held stays.
+func (n *Node) forgetAllHeld(q *Queue) {
+	var f forgotten
+	var held []queue.Death
+	var cursor queue.SaveCursor
+	for done := false; !done; {
+		gone := n.with(q, func(h *hold) {
+			if q.m.Settings().AtLeastOnce {
+				done = true
+			} else {
+				held, cursor, done = q.m.HeldFrom(cursor, sliceLimit, held[:0])
+			}
+			h.entries = len(held)
+			for i := range held {
+				n.forgetDeath(h, q, &held[i], &f)
+			}
+			held = held[:0]
+			if done {
+				q.forgetting = false
+				n.endForget(q, &f)
+			}
+		})
+		done = done || gone != nil
+	}
+}
+
+// forgotten is how much forgetHeld has deleted.
+type forgotten struct {
+	messages int
+	bytes    int64
+}
+
+// forgetHeld deletes the deaths that wait for their targets, as RabbitMQ does
+// when at-least-once is switched off.
+func (n *Node) forgetHeld(h *hold, q *Queue) {
+	var f forgotten
+	q.m.RangeHeld(func(d queue.Death) bool {
+		n.forgetDeath(h, q, &d, &f)
+		return true
+	})
+	n.endForget(q, &f)
+}
+
+func (n *Node) forgetDeath(h *hold, q *Queue, d *queue.Death, f *forgotten) {
+	body, history, ok := q.m.Bury(d.ID)
+	if !ok {
+		return
+	}
+	q.stats.Dead[d.Reason.Counted()][q.endOf(d.ID)]++ // for the node it counts since it died
+	h.drop(body, history)
+	if d.Logged && q.part.group == nil {
+		h.frame.settle(q.Incarnation, d.ID)
+	}
+	f.messages++
+	f.bytes += int64(d.Size)
+}
+
+func (n *Node) endForget(q *Queue, f *forgotten) {
+	if q.m.Totals().Held == 0 {
+		q.keepOffers()
+	}
+	if f.messages > 0 {
+		n.Logger.Info("Deleted dead-lettered messages that waited for their targets",
+			"vhost", q.VHost, "queue", q.Name, "messages", f.messages, "bytes", f.bytes)
+	}
+}
+
+// WhatIsThere is a cursor to browse what is in the queue now, and nothing that comes later.
+func (n *Node) WhatIsThere(q *Queue) (c queue.Cursor, err error) {
+	err = n.with(q, func(*hold) { c = q.m.WhatIsThere() })
+	return c, err
+}
+
+// Glance shows entries after the cursor, at most limit, without what is in them: with the
+// queue locked and nothing read. f must be quick.
+func (n *Node) Glance(q *Queue, after queue.Cursor, limit int, f func(v queue.View) bool) (next queue.Cursor, done bool, err error) {
+	err = n.with(q, func(*hold) { next, done = q.m.Browse(after, limit, f) })
+	return next, done, err
+}
+
+// Browse shows entries after the cursor, at most limit, as they were at one moment;
+// it changes nothing, and nothing is locked meanwhile. r and history are valid during
+// the call of f only. A message that is lost on disk is set aside and passed over; another
+// failure ends it, with next before it.
+func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.View, r message.Record, history []byte) bool) (next queue.Cursor, done bool, err error) {
+	var views []queue.View
+	err = n.with(q, func(h *hold) {
+		next, done = q.m.Browse(after, limit, func(v queue.View) bool {
+			n.bodies.Retain(v.Body, 1)
+			n.bodies.Retain(v.History, 1)
+			views = append(views, v)
+			return true
+		})
+	})
+	defer func() {
+		for i := range views {
+			n.bodies.Release(views[i].Body)
+			n.bodies.Release(views[i].History)
+		}
+	}()
+	defer bug.End(n.Logger, "looking into a queue") // before it: the store has locks
+	var w bodies.Window
+	defer w.Free()
+	for i := range views {
+		v := &views[i]
+		r, err := n.bodies.Read(v.Body, &w)
+		if err != nil {
+			if !v.Out && !n.setAside(&spoilt{q: q, id: v.ID, body: v.Body, size: v.Size, err: err}) {
+				return after, false, fmt.Errorf("queue %q in vhost %q: %w", q.Name, q.VHost, err)
+			}
+			after = after.Behind(v.ID) // whoever it is out at will see
+			continue
+		}
+		after = after.Behind(v.ID)
+		if !f(*v, message.Record(r), n.historyBytes(v.History)) {
+			return after, false, nil
+		}
+	}
+	return next, done, err
+}
+
+func (n *Node) historyBytes(ref message.Ref) []byte { return deathstore.Bytes(n.bodies, ref) }
+
+// Bodies is the store that deliveries refer to.
+func (n *Node) Bodies() *bodies.Store { return n.bodies }
+
+// Consumers are those of the queue, in the order they are served; none if it is gone.
+func (n *Node) Consumers(q *Queue) (list []queue.Attached) {
+	_ = n.with(q, func(*hold) { list = q.m.Attached() })
+	queue.SortAttached(list)
+	return list
+}
+
+// Distinguished are the tags of the consumers that have the queue to themselves: see queue.Machine.Distinguished.
+func (n *Node) Distinguished(q *Queue) (exclusive, active string) {
+	_ = n.with(q, func(*hold) { exclusive, active = q.m.Distinguished() })
+	return exclusive, active
+}
+
+// Type is the queue's type.
+func (q *Queue) Type() queue.Type { return q.config.Type }
+
+// Config is what the queue was made with.
+func (q *Queue) Config() queue.Config { return q.config }

@@ -1,0 +1,252 @@
+package partition
+
+import (
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/queue"
+)
+
+// The operands of commands that are about entries and mail: what writes each of them, and
+// beside it what reads it. Those of queues, publishes and consumers are in command.go.
+
+func (w *commandWriter) reject(q, consumer uint64, id queue.ID, failed bool) {
+	w.op(cmdReject, q)
+	w.uint(consumer)
+	w.uint(uint64(id))
+	w.bool(failed)
+}
+
+func (w *commandWriter) giveBack(q, consumer uint64, id queue.ID, how queue.ReturnKind) {
+	w.op(cmdReturn, q)
+	w.uint(consumer)
+	w.uint(uint64(id))
+	w.b = append(w.b, byte(how))
+}
+
+// settlement is the operands of an ack, a reject or a return, but for its queue.
+type settlement struct {
+	consumer uint64
+	first    queue.ID
+	count    uint64
+	failed   bool             // of a reject
+	how      queue.ReturnKind // of a return
+}
+
+func (r *commandReader) settlement(code byte) settlement {
+	s := settlement{consumer: r.uint(), first: r.id(), count: 1}
+	switch code {
+	case cmdAck:
+		s.count = r.run()
+	case cmdReject:
+		s.failed = r.byte() != 0
+	case cmdReturn:
+		how := r.byte()
+		r.bad = r.bad || how > byte(queue.ReturnFailed)
+		s.how = queue.ReturnKind(how)
+	}
+	return s
+}
+
+func (w *commandWriter) credit(q, consumer uint64, n int) {
+	w.op(cmdCredit, q)
+	w.uint(consumer)
+	w.small(n)
+}
+
+func (r *commandReader) credit() (consumer uint64, n int) { return r.uint(), r.int() }
+
+func (w *commandWriter) get(q, consumer uint64, noAck bool) {
+	w.op(cmdGet, q)
+	w.uint(consumer)
+	w.bool(noAck)
+}
+
+func (r *commandReader) get() (consumer uint64, noAck bool) { return r.uint(), r.byte() != 0 }
+
+func (w *commandWriter) aside(q, consumer uint64, id queue.ID) {
+	w.op(cmdAside, q)
+	w.uint(consumer)
+	w.uint(uint64(id))
+}
+
+func (r *commandReader) aside() (consumer uint64, id queue.ID) { return r.uint(), r.id() }
+
+func (w *commandWriter) asideSent(to, number uint64) {
+	w.op(cmdAsideSent, to)
+	w.uint(number)
+}
+
+func (r *commandReader) asideSent() (to, number uint64) { return r.uint(), r.uint() }
+
+// quit begins a quit of so many consumers, which follow by seat; then come the returns.
+func (w *commandWriter) quit(consumers int) { w.op(cmdQuit, uint64(consumers)) }
+
+// leave begins a leave of so many consumers, which go on as those of a quit. With it so many queues are done.
+func (w *commandWriter) leave(number, queues uint64, consumers int) {
+	w.op(cmdLeave, number)
+	w.uint(queues)
+	w.uint(uint64(consumers))
+}
+
+func (w *commandWriter) seat(q, consumer uint64) {
+	w.uint(q)
+	w.uint(consumer)
+}
+
+func (r *commandReader) seat() (q, consumer uint64) { return r.uint(), r.uint() }
+
+// returns says how many deliveries a quit or a leave gives back, which follow by delivery.
+func (w *commandWriter) returns(n int) { w.uint(uint64(n)) }
+
+func (w *commandWriter) delivery(q, consumer uint64, id queue.ID) {
+	w.seat(q, consumer)
+	w.uint(uint64(id))
+}
+
+func (r *commandReader) delivery() (q, consumer uint64, id queue.ID) {
+	q, consumer = r.seat()
+	return q, consumer, r.id()
+}
+
+// The least bytes of a seat and of a delivery.
+const (
+	seatBytes     = 2
+	deliveryBytes = 3
+)
+
+// dead writes what is to happen to deaths that share a plan.
+func (w *commandWriter) dead(q uint64, p *plan, atLeastOnce bool, history []byte, deaths []queue.Death) {
+	w.op(cmdDead, q)
+	w.bool(atLeastOnce)
+	w.b = append(w.b, byte(p.outcome))
+	w.raw(history)
+	w.planTargets(p)
+	w.uint(uint64(len(deaths)))
+	for i := range deaths {
+		w.uint(uint64(deaths[i].ID))
+	}
+}
+
+// dead reads what happens to deaths; where they go follows, to be read by list, and then
+// so many ids.
+func (r *commandReader) dead() (atLeastOnce bool, outcome deadletter.Outcome, history []byte) {
+	atLeastOnce, outcome = r.byte() != 0, deadletter.Outcome(r.byte())
+	history, _ = r.bytes()
+	r.bad = r.bad || outcome >= deadletter.Outcomes
+	return atLeastOnce, outcome, history
+}
+
+func (w *commandWriter) take(q uint64, id queue.ID, history []byte, p *plan) {
+	w.op(cmdTake, q)
+	w.uint(uint64(id))
+	w.raw(history)
+	w.planTargets(p)
+}
+
+// take reads a move that somebody asked for; where it goes follows, to be read by list.
+func (r *commandReader) take() (id queue.ID, history []byte) {
+	id = r.id()
+	history, _ = r.bytes()
+	return id, history
+}
+
+func (w *commandWriter) planTargets(p *plan) {
+	w.uint(uint64(len(p.targets) + len(p.remote)))
+	for _, t := range p.targets {
+		w.uint(0)
+		w.uint(t.Incarnation)
+	}
+	for _, t := range p.remote {
+		w.uint(t.log)
+		w.uint(t.queue)
+	}
+}
+
+// reroute writes where a stranded entry goes; code is that of a reroute or a relocation.
+func (w *commandWriter) reroute(code byte, to, number uint64, size uint32, priority int, p *plan) {
+	w.op(code, to)
+	w.uint(number)
+	w.uint(uint64(size))
+	w.small(priority + 1)
+	w.planTargets(p)
+}
+
+// reroute reads a reroute or a relocation; where it goes follows, to be read by list.
+func (r *commandReader) reroute() (to, number uint64, size uint32, priority int) {
+	return r.uint(), r.uint(), r.small(), r.int() - 1
+}
+
+// outIn begins what an outbox sends: n entries from the number first on, which follow by sent.
+func (w *commandWriter) outIn(from, heard, first uint64, n int) {
+	w.op(cmdOutIn, from)
+	w.uint(heard)
+	w.uint(first)
+	w.uint(uint64(n))
+}
+
+func (r *commandReader) outIn() (from, heard, first uint64, n int) {
+	f := &r.frameReader
+	f.history, f.record, f.recordAt = nil, nil, 0
+	return r.uint(), r.uint(), r.uint(), r.count(5)
+}
+
+// sent writes one entry, but for its number. REQUIRES: its record is whole, and so not empty.
+func (w *commandWriter) sent(in *mailed) {
+	w.uint(in.target)
+	flags := in.flags & mailFlags
+	if in.sameHistory {
+		flags |= mailAgain
+	}
+	w.b = append(w.b, flags)
+	w.uint(uint64(in.failed))
+	if !in.sameHistory {
+		w.raw(in.history)
+	}
+	if in.sameRecord {
+		w.uint(0)
+	} else {
+		w.record(in.record)
+	}
+}
+
+// sent reads one entry, but for its number, and where its record begins. The record may be
+// none: whoever takes it in says so to who sent it.
+func (r *commandReader) sent() (in mailed, at int) {
+	in.target, in.flags, in.failed = r.uint(), r.byte(), r.small()
+	if r.version < againVersion {
+		in.history, _ = r.bytes()
+		in.record, at = r.bytes()
+		return in, at
+	}
+	before := r.recordAt
+	in.sameHistory = in.flags&mailAgain != 0
+	r.bad = r.bad || in.sameHistory && before == 0 // there is none before
+	in.flags &= mailFlags
+	in.history = r.historyOr(in.sameHistory)
+	in.record, at = r.recordBytes()
+	in.sameRecord = at == before
+	return in, at
+}
+
+func (w *commandWriter) outAck(to, upTo uint64, refused []refusal) {
+	w.op(cmdOutAck, to)
+	w.uint(upTo)
+	w.uint(uint64(len(refused)))
+	for _, r := range refused {
+		w.uint(r.number)
+		w.b = append(w.b, byte(r.why))
+	}
+}
+
+// outAck reads the answer to what was sent.
+func (r *commandReader) outAck() (to, upTo uint64, refused []refusal) {
+	to, upTo = r.uint(), r.uint()
+	return to, upTo, r.refusals()
+}
+
+// refusals reads which entries a log has not taken.
+func (r *frameReader) refusals() (refused []refusal) {
+	for range r.count(2) {
+		refused = append(refused, refusal{r.uint(), mailAnswer(r.byte())})
+	}
+	return refused
+}

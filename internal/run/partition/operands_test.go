@@ -1,0 +1,430 @@
+package partition
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue"
+)
+
+// chooser chooses values, most often extreme ones.
+type chooser struct{ *rand.Rand }
+
+func choosing(seed uint64) chooser { return chooser{rand.New(rand.NewPCG(seed, 1))} }
+
+func (c chooser) uint64() uint64 {
+	if c.IntN(4) == 0 {
+		return c.Uint64()
+	}
+	if c.IntN(8) == 0 {
+		return math.MaxUint64
+	}
+	return uint64(extremes[c.IntN(len(extremes))])
+}
+
+func (c chooser) int64() int64   { return int64(c.uint64()) }
+func (c chooser) uint32() uint32 { return uint32(c.uint64()) }
+func (c chooser) id() queue.ID   { return queue.ID(c.uint64()) }
+func (c chooser) bool() bool     { return c.IntN(2) == 0 }
+
+// moment chooses a moment or a span, small chooses a number that a command has in 31 bits.
+func (c chooser) moment() int64 { return min(max(c.int64(), 0), moment.Last) }
+func (c chooser) small() int    { return int(c.uint64() & math.MaxInt32) }
+
+func (c chooser) float() float64 {
+	all := []float64{0, 1, 2, math.Inf(1), math.Inf(-1), 1e300, 5e-324, math.MaxFloat64, math.Copysign(0, -1), -1}
+	return all[c.IntN(len(all))]
+}
+
+func (c chooser) text() string {
+	all := []string{"", "q", strings.Repeat("x", 255), strings.Repeat("é", 127), strings.Repeat("y", 300), "\x00", "\xff"}
+	return all[c.IntN(len(all))]
+}
+
+func (c chooser) bytes() []byte { return append([]byte{}, c.text()...) }
+
+func (c chooser) record() []byte {
+	short := func() []byte { s := c.bytes(); return s[:min(len(s), 255)] }
+	e := message.Envelope{
+		Serial: message.Serial(c.uint64()), Exchange: short(), Key: short(), BCC: bytes.Repeat([]byte{1, 'k'}, []int{0, 1, 1000, 32767}[c.IntN(4)]), Properties: []byte{0, 0},
+		BodySize: []int{0, 1, 255, 256, 70_000}[c.IntN(5)], Persistent: c.bool(), HasPriority: c.bool(), Priority: uint8(c.uint64()),
+	}
+	r := make([]byte, e.Size())
+	e.Put(r)
+	message.Record(r).Seal() // as all that is read back
+	return r
+}
+
+// targets chooses a plan, and what is read of it.
+func (c chooser) targets() (p plan, list []target) {
+	for range c.IntN(4) {
+		t := target{0, c.uint64()}
+		p.targets = append(p.targets, &Queue{Incarnation: t.queue})
+		list = append(list, t)
+	}
+	for range c.IntN(4) {
+		t := target{1 + c.uint64()>>1, c.uint64()}
+		p.remote = append(p.remote, t)
+		list = append(list, t)
+	}
+	return p, list
+}
+
+func (c chooser) refusals() (list []refusal) {
+	for range c.IntN(4) {
+		list = append(list, refusal{c.uint64(), mailAnswer(c.uint64())})
+	}
+	return list
+}
+
+func (c chooser) settings() (queue.Settings, DeadLetter) {
+	s := queue.Settings{
+		TTL: c.int64(), Expires: c.int64(), MaxLength: c.int64(), MaxBytes: c.int64(), DeliveryLimit: c.int64(), ConsumerTimeout: c.int64(), DeadLetter: c.bool(), AtLeastOnce: c.bool(),
+		Overflow: queue.Overflow(c.IntN(int(queue.RejectPublishDLX) + 1)),
+		Retry:    queue.Retry{Type: queue.RetryType(c.IntN(int(queue.RetryReturned) + 1)), Min: c.moment(), Max: c.moment(), Multiplier: c.float(), Jitter: c.float()},
+	}
+	if c.bool() {
+		s.Rules = deadletter.Rules{Profile: deadletter.ApsaraMQ, ExpireDead: c.bool(), ResetCounts: c.bool(), MaxHops: c.moment(), Retention: c.moment(), LimitReason: c.text()}
+	}
+	return s, DeadLetter{Exchange: c.text(), Key: c.text(), HasKey: c.bool()}
+}
+
+func (c chooser) config() queue.Config {
+	return queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1, Strict: c.bool(), SingleActive: c.bool(), CountNack: c.bool()}
+}
+
+// bare writes and reads operations that have a queue, or another number, and no more.
+func bare(code byte) func(chooser, *commandWriter) func(*commandReader, byte) (any, any) {
+	return func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q := c.uint64()
+		w.op(code, q)
+		return func(r *commandReader, _ byte) (any, any) { return r.uint(), q }
+	}
+}
+
+// roundTrips has, for each operation of a command, what writes one by chance, and returns
+// what reads it: what it has read, and what was written.
+var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byte) (got, want any){
+	cmdDelete: bare(cmdDelete), cmdPurge: bare(cmdPurge), cmdTick: bare(cmdTick), cmdTouch: bare(cmdTouch), cmdGone: bare(cmdGone), cmdClose: bare(cmdClose),
+	cmdCreate: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q := &Queue{Incarnation: c.uint64(), VHost: message.VHost(c.text()), Name: c.text(), config: c.config()}
+		q.wanted.settings, q.wanted.dead = c.settings()
+		w.create(q)
+		return func(r *commandReader, _ byte) (any, any) {
+			got := []any{r.uint(), r.text(), r.text(), r.config()}
+			s, d := r.settings()
+			return append(got, s, d), []any{q.Incarnation, string(q.VHost), q.Name, q.config, q.wanted.settings, q.wanted.dead}
+		}
+	},
+	cmdConfigure: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q := &Queue{Incarnation: c.uint64()}
+		q.wanted.settings, q.wanted.dead = c.settings()
+		w.configure(q)
+		return func(r *commandReader, _ byte) (any, any) {
+			inc := r.uint()
+			s, d := r.settings()
+			return []any{inc, s, d}, []any{q.Incarnation, q.wanted.settings, q.wanted.dead}
+		}
+	},
+	cmdPublish: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) { return publishing(c, w, 0) },
+	cmdDelayed: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		return publishing(c, w, max(c.moment(), 1))
+	},
+	cmdAck: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, want := c.uint64(), settlement{consumer: c.uint64(), first: c.id(), count: []uint64{1, 2, 255, maxRun}[c.IntN(4)]}
+		for k := range want.count {
+			w.ack(q, want.consumer, want.first+queue.ID(k))
+		}
+		return func(r *commandReader, code byte) (any, any) {
+			return []any{r.uint(), r.settlement(code)}, []any{q, want}
+		}
+	},
+	cmdReject: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, want := c.uint64(), settlement{consumer: c.uint64(), first: c.id(), count: 1, failed: c.bool()}
+		w.reject(q, want.consumer, want.first, want.failed)
+		return func(r *commandReader, code byte) (any, any) {
+			return []any{r.uint(), r.settlement(code)}, []any{q, want}
+		}
+	},
+	cmdReturn: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, want := c.uint64(), settlement{consumer: c.uint64(), first: c.id(), count: 1, how: queue.ReturnKind(c.IntN(int(queue.ReturnFailed) + 1))}
+		w.giveBack(q, want.consumer, want.first, want.how)
+		return func(r *commandReader, code byte) (any, any) {
+			return []any{r.uint(), r.settlement(code)}, []any{q, want}
+		}
+	},
+	cmdAttach: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, want := c.uint64(), attachment{c.uint64(), c.bool(), c.bool(), c.int64(), c.small(), c.moment(), c.small(), c.text()}
+		w.op(cmdAttach, q)
+		w.attachment(want)
+		return func(r *commandReader, _ byte) (any, any) {
+			return []any{r.uint(), r.attachment()}, []any{q, want}
+		}
+	},
+	cmdDetach: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, number := c.uint64(), c.uint64()
+		w.detach(q, &queue.Consumer{Number: number})
+		return func(r *commandReader, _ byte) (any, any) {
+			return []any{r.uint(), r.uint()}, []any{q, number}
+		}
+	},
+	cmdCredit: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, number, n := c.uint64(), c.uint64(), c.small()
+		w.credit(q, number, n)
+		return func(r *commandReader, _ byte) (any, any) {
+			inc := r.uint()
+			to, more := r.credit()
+			return []any{inc, to, more}, []any{q, number, n}
+		}
+	},
+	cmdGet: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, number, noAck := c.uint64(), c.uint64(), c.bool()
+		w.get(q, number, noAck)
+		return func(r *commandReader, _ byte) (any, any) {
+			inc := r.uint()
+			by, not := r.get()
+			return []any{inc, by, not}, []any{q, number, noAck}
+		}
+	},
+	cmdDead: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, atLeastOnce, history := c.uint64(), c.bool(), c.bytes()
+		p, list := c.targets()
+		p.outcome = deadletter.Outcome(c.IntN(int(deadletter.Outcomes)))
+		var ids []queue.ID
+		var deaths []queue.Death
+		for range c.IntN(4) {
+			id := c.id()
+			ids, deaths = append(ids, id), append(deaths, queue.Death{ID: id})
+		}
+		w.dead(q, &p, atLeastOnce, history, deaths)
+		return func(r *commandReader, _ byte) (any, any) {
+			inc := r.uint()
+			least, outcome, h := r.dead()
+			targets := append([]target(nil), r.list()...)
+			var read []queue.ID
+			for range r.count(1) {
+				read = append(read, r.id())
+			}
+			return []any{inc, least, outcome, string(h), targets, read}, []any{q, atLeastOnce, p.outcome, string(history), list, ids}
+		}
+	},
+	cmdTake: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, id, history := c.uint64(), c.id(), c.bytes()
+		p, list := c.targets()
+		w.take(q, id, history, &p)
+		return func(r *commandReader, _ byte) (any, any) {
+			inc := r.uint()
+			entry, h := r.take()
+			return []any{inc, entry, string(h), append([]target(nil), r.list()...)}, []any{q, id, string(history), list}
+		}
+	},
+	cmdOutIn: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		from, heard, first := c.uint64(), c.uint64(), c.uint64()
+		var all []mailed
+		for i := range c.IntN(5) {
+			in := mailed{target: c.uint64(), flags: uint8(c.uint64()) & mailFlags, failed: c.uint32(), history: c.bytes(), record: c.record()}
+			if i > 0 && c.bool() {
+				in.sameHistory, in.history = true, all[i-1].history
+			}
+			if i > 0 && c.bool() {
+				in.sameRecord, in.record = true, all[i-1].record
+			}
+			all = append(all, in)
+		}
+		w.outIn(from, heard, first, len(all))
+		for i := range all {
+			w.sent(&all[i])
+		}
+		return func(r *commandReader, _ byte) (any, any) {
+			a, b, number, n := r.outIn()
+			var read []mailed
+			for range n {
+				in, at := r.sent()
+				in.history, in.record = bytes.Clone(in.history), bytes.Clone(r.all[at:at+len(in.record)])
+				read = append(read, in)
+			}
+			return []any{a, b, number, read}, []any{from, heard, first, all}
+		}
+	},
+	cmdOutAck: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		to, upTo, refused := c.uint64(), c.uint64(), c.refusals()
+		w.outAck(to, upTo, refused)
+		return func(r *commandReader, _ byte) (any, any) {
+			log, up, list := r.outAck()
+			return []any{log, up, list}, []any{to, upTo, refused}
+		}
+	},
+	cmdReroute:  rerouting(cmdReroute),
+	cmdRelocate: rerouting(cmdRelocate),
+	cmdAside: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, number, id := c.uint64(), c.uint64(), c.id()
+		w.aside(q, number, id)
+		return func(r *commandReader, _ byte) (any, any) {
+			inc := r.uint()
+			by, entry := r.aside()
+			return []any{inc, by, entry}, []any{q, number, id}
+		}
+	},
+	cmdAsideSent: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		to, number := c.uint64(), c.uint64()
+		w.asideSent(to, number)
+		return func(r *commandReader, _ byte) (any, any) {
+			log, n := r.asideSent()
+			return []any{log, n}, []any{to, number}
+		}
+	},
+	cmdQuit: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		return quitting(c, w, w.quit)
+	},
+	cmdLeave: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		number, queues := c.uint64(), c.uint64()
+		rest := quitting(c, w, func(consumers int) { w.leave(number, queues, consumers) })
+		return func(r *commandReader, code byte) (any, any) {
+			a, b := r.uint(), r.uint()
+			got, want := rest(r, code)
+			return []any{a, b, got}, []any{number, queues, want}
+		}
+	},
+}
+
+func quitting(c chooser, w *commandWriter, begin func(consumers int)) func(*commandReader, byte) (any, any) {
+	var seats, returns [][]uint64
+	for range c.IntN(4) {
+		seats = append(seats, []uint64{c.uint64(), c.uint64()})
+	}
+	for range c.IntN(4) {
+		returns = append(returns, []uint64{c.uint64(), c.uint64(), c.uint64()})
+	}
+	begin(len(seats))
+	for _, s := range seats {
+		w.seat(s[0], s[1])
+	}
+	w.returns(len(returns))
+	for _, d := range returns {
+		w.delivery(d[0], d[1], queue.ID(d[2]))
+	}
+	return func(r *commandReader, _ byte) (any, any) {
+		var gotSeats, gotReturns [][]uint64
+		for range r.count(seatBytes) {
+			q, by := r.seat()
+			gotSeats = append(gotSeats, []uint64{q, by})
+		}
+		for range r.count(deliveryBytes) {
+			q, by, id := r.delivery()
+			gotReturns = append(gotReturns, []uint64{q, by, uint64(id)})
+		}
+		return []any{gotSeats, gotReturns}, []any{seats, returns}
+	}
+}
+
+func publishing(c chooser, w *commandWriter, delay int64) func(*commandReader, byte) (any, any) {
+	want := publication{ttl: c.moment() - 1, delay: delay, priority: c.small() - 1, record: c.record()}
+	w.publish(want.ttl, want.priority, want.delay, want.record)
+	return func(r *commandReader, code byte) (any, any) {
+		got := r.publication(code)
+		got.at = 0
+		return got, want
+	}
+}
+
+func rerouting(code byte) func(chooser, *commandWriter) func(*commandReader, byte) (any, any) {
+	return func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		to, number, size, priority := c.uint64(), c.uint64(), c.uint32(), c.small()-1
+		p, list := c.targets()
+		w.reroute(code, to, number, size, priority, &p)
+		return func(r *commandReader, _ byte) (any, any) {
+			a, b, s, level := r.reroute()
+			return []any{a, b, s, level, append([]target(nil), r.list()...)}, []any{to, number, size, priority, list}
+		}
+	}
+}
+
+// Every operation of a command has a round trip here, so that a new one gets its own.
+func TestEveryOperationOfACommandHasARoundTrip(t *testing.T) {
+	for code := byte(1); code < cmdEnd; code++ {
+		if roundTrips[code] == nil {
+			t.Errorf("operation %d has none", code)
+		}
+	}
+	if len(roundTrips) != cmdEnd-1 {
+		t.Errorf("%d round trips of %d operations", len(roundTrips), cmdEnd-1)
+	}
+}
+
+// FuzzOperationsAreReadBackEqual: all that is written into one command, in any order, is
+// read back as it was written, and to its end.
+func FuzzOperationsAreReadBackEqual(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		c := choosing(seed)
+		var w commandWriter
+		origin, number, now := c.uint64(), c.uint64(), c.moment()
+		w.begin(origin, now)
+		var codes []byte
+		var readers []func(*commandReader, byte) (any, any)
+		for _, i := range c.Perm(cmdEnd - 1) {
+			code := byte(1 + i)
+			codes = append(codes, code)
+			readers = append(readers, roundTrips[code](c, &w))
+			w.endAcks()
+		}
+		r := &commandReader{}
+		if a, b, at, ok := r.head(w.numbered(number)); !ok || a != origin || b != number || at != now {
+			t.Fatalf("the head is read as %d %d %d, want %d %d %d", a, b, at, origin, number, now)
+		}
+		for i, read := range readers {
+			code := codes[i]
+			if got := r.byte(); got != code {
+				t.Fatalf("behind operation %v stands %d, want %d", codes[:i], got, code)
+			}
+			got, want := read(r, code)
+			equal(t, code, r, got, want)
+		}
+		if r.more() {
+			t.Fatal("something is left")
+		}
+	})
+}
+
+func equal(t *testing.T, code byte, r *commandReader, got, want any) {
+	t.Helper()
+	if r.bad || !reflect.DeepEqual(got, want) {
+		t.Fatalf("operation %d: wrote %s, read %s, bad %v", code, short(want), short(got), r.bad)
+	}
+}
+
+func short(v any) string { return fmt.Sprintf("%.600v", v) }
+
+// Every operation that a salvage does not redo is passed over to its end.
+func TestASalvagePassesOverWholeOperations(t *testing.T) {
+	redone := map[byte]bool{cmdPublish: true, cmdDelayed: true, cmdOutIn: true, cmdCreate: true}
+	for seed := range uint64(50) {
+		for code := byte(1); code < cmdEnd; code++ {
+			if redone[code] {
+				continue
+			}
+			var w commandWriter
+			w.begin(1, 1)
+			roundTrips[code](choosing(seed), &w)
+			w.endAcks()
+			r := &commandReader{}
+			r.head(w.numbered(1))
+			if got := r.byte(); got != code {
+				t.Fatalf("operation %d is written as %d", code, got)
+			}
+			if r.skip(code); r.bad || r.more() {
+				t.Fatalf("operation %d: bad %v, %d of %d bytes read", code, r.bad, r.at, len(r.all))
+			}
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package partition
+
+import (
+	"fmt"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+)
+
+// Operation is one operation of a frame, for people to read: recovery has its own
+// way through frames.
+type Operation struct {
+	Kind    string         // as in the format of frames: "publish", "settle" ...
+	Queue   uint64         // the incarnation it is about; 0 if there is none of its own
+	First   queue.ID       // the entry, or the first of several
+	Count   uint64         // how many entries
+	Targets []Target       // of a publish, a move
+	Record  int            // bytes of the record that comes with it or is that of the one before, 0 if none does
+	Serial  message.Serial // of that record
+	Reason  deadletter.Reason
+	Keeps   bool // of a move: the entry stays where it is
+}
+
+// Target is an entry that an operation makes.
+type Target struct {
+	Queue uint64
+	ID    queue.ID
+}
+
+// IsFrame says whether a payload of the journal is of this package: it shares the
+// journal with the log of groups.
+func IsFrame(payload []byte) bool {
+	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == frameBefore || payload[0] == frameFirst)
+}
+
+// ReadOperations calls f for each operation of a frame, and returns an error where
+// it cannot go on. REQUIRES: IsFrame(payload).
+func ReadOperations(payload []byte, f func(*Operation)) error {
+	r := &frameReader{all: payload, at: 1}
+	for r.more() {
+		at := r.at
+		code := r.byte()
+		o := r.operation(code)
+		if r.bad {
+			return fmt.Errorf("operation %d at byte %d of the frame: %w", code, at, errFrame)
+		}
+		if code != opAlike { // which belongs to the next
+			f(&o)
+		}
+	}
+	return nil
+}
+
+// operation reads the operands of one operation.
+func (r *frameReader) operation(code byte) (o Operation) {
+	entry := func(kind string) {
+		o.Kind, o.Queue, o.First, o.Count = kind, r.uint(), r.id(), 1
+	}
+	targets := func(extra int) {
+		for range r.count(3 + extra) {
+			o.Targets = append(o.Targets, Target{r.uint(), r.id()})
+			r.time()
+			for range extra {
+				r.small()
+			}
+		}
+	}
+	switch code {
+	case opPublish:
+		o.Kind = "publish"
+		r.recordOf(&o)
+		targets(0)
+		o.Count = uint64(len(o.Targets))
+	case opSettle, opDeliver:
+		entry(map[byte]string{opSettle: "settle", opDeliver: "deliver"}[code])
+		o.Count = r.run()
+	case opReturn:
+		entry("return")
+		r.small()
+		r.small()
+		r.time()
+	case opDelay:
+		entry("delay")
+		r.time()
+	case opMove:
+		entry("move")
+		r.bytes()
+		o.Keeps = r.byte() != 0
+		targets(2)
+	case opAlike:
+		r.bytes()
+	case opEnter:
+		entry("enter")
+		again := r.byte()&enterAgain != 0
+		r.time()
+		r.small()
+		r.small()
+		r.time()
+		o.Reason = r.reason(true)
+		r.time()
+		r.historyOr(again)
+		r.recordOf(&o)
+	case opPurge:
+		o.Kind, o.Queue = "purge", r.uint()
+		n := r.count(1)
+		o.Count = uint64(n)
+		for range n {
+			r.id()
+		}
+	case opHold:
+		entry("hold")
+		o.Reason = r.reason(false)
+		r.time()
+	case opMailOut:
+		r.mailOperation(&o)
+	case opMailAck:
+		o.Kind = "mailAck"
+		r.uint()
+		r.uint()
+		for range r.count(2) {
+			r.uint()
+			r.byte()
+		}
+	case opMailIn:
+		o.Kind = "mailIn"
+		r.uint()
+		r.uint()
+		r.byte()
+		r.uint()
+	case opMailBack:
+		o.Kind = "mailBack"
+		r.uint()
+		r.uint()
+	case opHash:
+		o.Kind, o.Queue = "hash", r.uint()
+		r.uint()
+	case opCut:
+		o.Kind = "cut"
+	case opLost:
+		o.Kind, r.at = "lost", len(r.all)
+	default:
+		r.tear()
+	}
+	return o
+}
+
+// recordOf reads the record that comes with an operation.
+func (r *frameReader) recordOf(o *Operation) {
+	b, _ := r.recordBytes()
+	if r.torn || message.CheckRecord(b) != nil {
+		r.bad = true
+		return
+	}
+	o.Record, o.Serial = len(b), message.Record(b).Serial()
+}
+
+// mailOperation reads the operands of a mailOut: the target is in another log.
+func (r *frameReader) mailOperation(o *Operation) {
+	r.uint()
+	r.uint()
+	target := r.uint()
+	o.Kind, o.Queue, o.First, o.Count = "mailOut", r.uint(), r.id(), 1
+	again := r.byte()&mailAgain != 0
+	o.Reason = r.reason(true)
+	r.small()
+	r.bytes()
+	r.historyOr(again)
+	o.Targets = []Target{{Queue: target}}
+	if id := r.id(); id != 0 {
+		o.First = id
+	} else if !r.torn {
+		r.recordOf(o)
+	}
+}

@@ -1,0 +1,535 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/bodyfile"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/deathstore"
+	"bartleby.mq/internal/safety/held"
+)
+
+// Recover redoes what the journal holds. The durable queues must have been
+// created before, and nothing else may run. Queues that the journal knows and
+// the topology does not have been deleted since; they are kept while recovery
+// lasts, because messages may have moved from them into others.
+//
+// Outcomes are redone, not decisions: no limit, TTL or delivery is looked at
+// until all is read.
+func (n *Node) Recover() error {
+	if err := n.redo(); err != nil || n.Cluster == nil {
+		return err
+	}
+	if err := n.Cluster.Start(); err != nil {
+		return err
+	}
+	err := n.fillOutboxes()
+	if err == nil && n.KeepUndeclared {
+		err = undeclared(n.undeclaredOfGroups()) // those that no checkpoint has
+	}
+	if err != nil {
+		n.Cluster.Stop()
+		return err
+	}
+	n.forgetRedone()
+	return nil
+}
+
+// forgetRedone forgets what groups have counted while their logs were applied once more: it
+// happened, and was counted, before the node started.
+func (n *Node) forgetRedone() {
+	for _, p := range n.groups {
+		p.mu.Lock()
+		for _, q := range p.queues {
+			q.stats = Stats{}
+		}
+		for _, g := range p.buried { // nor do deaths count that went with a queue, and are buried only now
+			g.q.ended = false
+		}
+		p.group.mail.late, p.group.mail.ended = nil, nil
+		p.mu.Unlock()
+	}
+	for s := range n.deaths[deathKind(queue.Quorum)] {
+		for r := range n.deaths[deathKind(queue.Quorum)][s] {
+			n.deaths[deathKind(queue.Quorum)][s][r].Store(0)
+		}
+	}
+	for r := range n.late[deathKind(queue.Quorum)] {
+		for o := range n.late[deathKind(queue.Quorum)][r] {
+			n.late[deathKind(queue.Quorum)][r][o].Store(0)
+		}
+	}
+	n.confirmed.Store(0) // nothing of classic queues is routed yet
+}
+
+// redo is Recover without the start of the groups.
+func (n *Node) redo() error {
+	r := recovery{node: n, queues: map[uint64]*Queue{}}
+	for _, p := range n.parts {
+		for inc, q := range p.queues {
+			r.queues[inc] = q
+		}
+	}
+	h := n.lock(n.parts...) // one hold for all; its frame is thrown away
+	r.hold = h
+	cut, err := r.loadCheckpoint()
+	r.highest = max(r.highest, r.named) // of what a checkpoint has
+	if err == nil && n.Salvage != nil {
+		err = r.beginSalvage()
+	}
+	if err == nil {
+		err = n.Journal.Recover(cut, r.frame)
+	}
+	if err == nil && n.Known != nil {
+		held.Apart(func() { err = n.Known(n.declared, r.highest) }) // it may wait for disks: nobody else is here yet
+	}
+	h.frame.reset()
+	for _, ref := range h.dropped {
+		n.bodies.Release(ref)
+	}
+	h.dropped = h.dropped[:0]
+	if err != nil {
+		n.release(h)
+		n.finish(h)
+		return err
+	}
+	if n.KeepUndeclared {
+		err = r.undeclared()
+	}
+	if err == nil && r.salvage != nil {
+		err = r.salvage.end()
+	}
+	if err == nil {
+		err = r.checkFiles()
+	}
+	if err != nil {
+		n.release(h)
+		n.finish(h)
+		return err
+	}
+	for _, q := range r.ghosts {
+		q.m.Close()
+		shelf{q}.discardMeta(q.part.pages.Version())
+		q.part.dig(q)
+	}
+	for _, p := range n.parts {
+		for _, q := range p.queues {
+			h.touch(q)
+			q.m.Restored(h.now)
+			q.forgetRefusals()
+			q.withdrawLost()
+			q.m.Tick(h.now, sliceLimit)
+		}
+	}
+	n.mailMu.Lock()
+	for _, b := range n.mail.out {
+		for i := range b.entries {
+			if e := &b.entries[i]; e.id != 0 {
+				if q := n.localQueue(e.source); q != nil {
+					q.m.Reserve(e.id) // of what was not logged only the outbox tells
+				}
+			}
+		}
+	}
+	n.mail.retake()
+	n.mailMu.Unlock()
+	n.newest()
+	n.unlock(h)
+	return nil
+}
+
+// forgetRefusals takes each target of a held death as not heard of, but for those that have
+// taken it: who refused is not written down. So the last answer from another log does not bury
+// it; it is tried again, by all that have not taken it, and that tells.
+func (q *Queue) forgetRefusals() {
+	maps.DeleteFunc(q.answered, func(id queue.ID, _ targetSet) bool { return !q.m.Dead(id) && !q.m.Offered(id) })
+	for id := range q.asked {
+		q.note(id, q.m.Dead(id))
+	}
+}
+
+// withdrawLost makes entries ready again that are offered to nobody: after damage there may be such.
+func (q *Queue) withdrawLost() {
+	q.m.RangeOffered(func(id queue.ID) bool {
+		if len(q.asked[id]) == 0 {
+			q.m.Withdraw(id)
+		}
+		return true
+	})
+}
+
+// DamageError says that what is on disk is not what was written there.
+type DamageError struct{ Err error }
+
+// Error is what is wrong.
+func (e *DamageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *DamageError) Unwrap() error { return e.Err }
+
+type recovery struct {
+	node           *Node
+	hold           *hold
+	queues         map[uint64]*Queue
+	ghosts         []*Queue
+	named, highest uint64 // the highest number of a queue that the operation at hand has named, and all that made sense
+
+	lost bool // frames were lost: what they made may be named by those that follow
+	gap  bool // the numbers of an outbox have a gap, which nothing can fill
+
+	salvage *salvager // set if the index is lost: what there is, is brought back
+
+	history message.Ref // of the last move, one reference is ours
+	common  []byte      // what it has in common with those that are like it; empty if that is not known
+	own     []byte      // in use while that is found
+}
+
+// queue returns the queue of an incarnation, which may have been deleted since.
+func (r *recovery) queue(incarnation uint64) *Queue {
+	r.named = max(r.named, incarnation)
+	if q := r.queues[incarnation]; q != nil {
+		return q
+	}
+	q := &Queue{Incarnation: incarnation, Durable: true, part: r.node.parts[0], due: never}
+	q.config = queue.Config{Type: queue.Classic, Durable: true, MaxPriority: 255}
+	q.m = queue.New(q.config, queue.Unlimited(), &q.part.pages, q, r.hold.now)
+	if r.node.Index != nil {
+		q.m.SetCold(shelf{q}) // a checkpoint may have pages of it
+	}
+	r.queues[incarnation] = q
+	r.ghosts = append(r.ghosts, q)
+	return q
+}
+
+// frame redoes one frame of the journal.
+func (r *recovery) frame(pos journal.Pos, payload []byte) error {
+	r.node.at(FailRecoverFrame)
+	if r.salvage != nil {
+		if r.salvage.see(pos); len(payload) > 0 && payload[0] == cluster.FrameFirstByte {
+			return r.salvage.commands(pos, payload)
+		}
+	}
+	if r.node.Cluster != nil && len(payload) > 0 && payload[0] == cluster.FrameFirstByte {
+		return r.node.Cluster.Recovered(pos, payload)
+	}
+	if IsDeclared(payload) {
+		r.node.declared = ReadDeclared(payload)
+		return nil
+	}
+	if !IsFrame(payload) {
+		return fmt.Errorf("journal frame at %v: format version not known to this release", pos)
+	}
+	fr := &frameReader{all: payload, at: 1}
+	base := uint64(r.node.Journal.PayloadPos(pos))
+	r.setHistory(nil)
+	for fr.more() {
+		begins := fr.at
+		op := fr.byte()
+		r.named = 0
+		switch op {
+		case opPublish:
+			r.publish(fr, base)
+		case opCut:
+		case opLost:
+			r.lost, fr.at = true, len(fr.all)
+			if r.salvage != nil {
+				r.salvage.gap(pos.Segment() + 1)
+			}
+		case opHash:
+			if err := r.checkHash(fr.uint(), fr.uint()); err != nil && !fr.bad && !r.lost {
+				return fmt.Errorf("journal frame at %v: %w", pos, err)
+			}
+		case opSettle:
+			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
+			for k := uint64(0); k < count && !fr.bad; k++ {
+				if body, history, ok := q.m.RestoreRemoved(id + queue.ID(k)); ok {
+					r.hold.drop(body, history)
+				}
+			}
+		case opDeliver:
+			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
+			for k := uint64(0); k < count && !fr.bad; k++ {
+				q.m.RestoreOut(id + queue.ID(k))
+			}
+		case opReturn:
+			q, id := r.queue(fr.uint()), fr.id()
+			counts := queue.Counts{Deliveries: fr.small(), Acquired: fr.small()}
+			if notBefore := fr.time(); !fr.bad {
+				q.m.RestoreReturned(id, counts, notBefore)
+			}
+		case opDelay:
+			q, id := r.queue(fr.uint()), fr.id()
+			if notBefore := fr.time(); !fr.bad {
+				q.m.RestoreDelayed(id, notBefore)
+			}
+		case opMove:
+			r.move(fr)
+		case opAlike:
+			r.alike(fr)
+		case opEnter:
+			r.enter(fr, base)
+		case opPurge:
+			q := r.queue(fr.uint())
+			keep := map[queue.ID]bool{}
+			for range fr.count(1) {
+				keep[fr.id()] = true
+			}
+			if r.salvage != nil && !fr.bad {
+				if err := r.salvage.purged(q, keep); err != nil {
+					return err
+				}
+			}
+			if !fr.bad {
+				q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
+			}
+		case opHold:
+			q, id := r.queue(fr.uint()), fr.id()
+			if reason, at := fr.reason(false), fr.time(); !fr.bad {
+				q.m.RestoreHeld(id, reason, at)
+			}
+		case opMailOut:
+			r.mailOut(fr, base)
+		case opMailAck:
+			r.mailAck(fr)
+		case opMailIn:
+			r.mailIn(fr)
+		case opMailBack:
+			r.mailBack(fr)
+		default:
+			fr.tear()
+		}
+		if r.gap {
+			return &DamageError{fmt.Errorf("journal frame at %v: an entry of an outbox is missing before operation %d at byte %d", pos, op, begins)}
+		}
+		if fr.bad {
+			if err := r.senseless(pos, fr, op, begins); err != nil {
+				return err
+			}
+			continue
+		}
+		r.highest = max(r.highest, r.named)
+	}
+	r.setHistory(nil)
+	for _, ref := range r.hold.dropped {
+		r.node.bodies.Release(ref)
+	}
+	r.hold.dropped = r.hold.dropped[:0]
+	r.hold.frame.reset()
+	return nil
+}
+
+// senseless passes over an operation that nobody can have meant, in a frame that is as it
+// was written, or over the rest of the frame if it is not known where it ends. The frame
+// is set aside. What the operation said is lost, as with a frame that is.
+func (r *recovery) senseless(pos journal.Pos, fr *frameReader, op byte, begins int) error {
+	fr.at, fr.bad, fr.torn = begins+1, false, false
+	fr.operation(op)
+	if fr.torn {
+		fr.at = len(fr.all)
+	}
+	fr.bad, fr.torn, r.lost = false, false, true
+	return r.node.passOver(Senseless{
+		Pos: pos, Frame: fr.all, From: begins, To: fr.at,
+		Why: fmt.Sprintf("operation %d at byte %d of the journal frame at %v makes no sense", op, begins, pos),
+	})
+}
+
+// checkHash compares a queue with what it was when the frame was written.
+func (r *recovery) checkHash(incarnation, sum uint64) error {
+	q := r.queues[incarnation]
+	if !r.node.StateHash || q == nil || slices.Contains(r.ghosts, q) {
+		return nil
+	}
+	if got := q.m.StateHash(); got != sum {
+		return fmt.Errorf("queue %q in vhost %q was redone to state %x, it was %x: %+v", q.Name, q.VHost, got, sum, q.m.Totals())
+	}
+	return nil
+}
+
+// setHistory makes b the history that moves share; the reference is ours.
+func (r *recovery) setHistory(b []byte) {
+	if r.history != 0 {
+		r.node.bodies.Release(r.history)
+		r.history = 0
+	}
+	r.common = r.common[:0]
+	if len(b) > 0 {
+		r.history = deathstore.Keep(r.node.bodies, b)
+	}
+}
+
+// alike makes another history of the one that moves share, with bytes of its own.
+func (r *recovery) alike(fr *frameReader) {
+	own, _ := fr.bytes()
+	if len(r.common) == 0 && !fr.bad {
+		ok := false
+		r.common, r.own, ok = deadletter.Divide(r.node.historyBytes(r.history), r.common, r.own[:0])
+		fr.bad = !ok
+	}
+	if !fr.bad {
+		r.node.bodies.Release(r.history)
+		r.history = deathstore.KeepParts(r.node.bodies, r.common, own)
+	}
+}
+
+// placed returns a reference to a record that the journal holds. It stays there:
+// memory is for what is asked for.
+func (r *recovery) placed(location uint64) message.Ref {
+	at := message.Location(location)
+	r.node.bodies.Place(at.Space(), at.Segment(), 1)
+	return r.node.bodies.Adopt(at)
+}
+
+// restore makes an entry; body and history are retained for it. It returns false
+// if the queue cannot have such an entry. Bodies stay where they are on disk.
+func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *queue.Restored) bool {
+	s.Body, s.History = body, history
+	r.node.bodies.Retain(body, 1)
+	r.node.bodies.Retain(history, 1)
+	if !q.m.Restore(id, s) {
+		r.hold.drop(body, history)
+		return false
+	}
+	return true
+}
+
+func (r *recovery) publish(fr *frameReader, base uint64) {
+	b, at := fr.recordBytes()
+	if fr.bad || message.CheckRecord(b) != nil {
+		fr.bad = true
+		return
+	}
+	rec := message.Record(b)
+	body := r.placed(base + uint64(at))
+	for range fr.count(3) {
+		q, id, due := r.queue(fr.uint()), fr.id(), fr.time()
+		if fr.bad {
+			break
+		}
+		s := queue.Restored{}
+		s.Due, s.Size = due, q.size(rec)
+		fr.bad = !r.restore(q, id, body, 0, &s)
+	}
+	r.node.bodies.Release(body)
+}
+
+func (r *recovery) move(fr *frameReader) {
+	src, id := r.queue(fr.uint()), fr.id()
+	if b, _ := fr.bytes(); len(b) > 0 {
+		r.setHistory(b)
+	}
+	keep := fr.byte() != 0
+	n := fr.count(4)
+	v, ok := src.m.View(id)
+	fr.bad = fr.bad || !ok && !r.lost
+	for range n {
+		inc, to, due, deliveries := fr.uint(), fr.id(), fr.time(), fr.small()
+		size := fr.small()
+		switch {
+		case fr.bad:
+			return
+		case to == 0 && ok && keep: // a consumer has it. The queue may be one that no declaration tells of
+			src.answer(id, inc)
+			continue
+		}
+		q := r.queue(inc)
+		if !ok {
+			continue // it was lost before it died
+		}
+		s := queue.Restored{}
+		s.Due, s.Size, s.Counts, s.Redelivered = due, size, queue.Counts{Deliveries: deliveries}, deliveries > 0
+		if !r.restore(q, to, v.Body, r.history, &s) {
+			fr.bad = true
+			return
+		}
+		if keep {
+			src.answer(id, q.Incarnation)
+		}
+	}
+	if ok && !keep && !fr.bad {
+		delete(src.answered, id)
+		if body, history, removed := src.m.RestoreRemoved(id); removed {
+			r.hold.drop(body, history)
+		}
+	}
+}
+
+func (r *recovery) enter(fr *frameReader, base uint64) {
+	q, id := r.queue(fr.uint()), fr.id()
+	flags := fr.byte()
+	var s queue.Restored
+	s.Due = fr.time()
+	s.Counts = queue.Counts{Deliveries: fr.small(), Acquired: fr.small()}
+	s.NotBefore = fr.time()
+	s.Held = fr.reason(true)
+	s.DiedAt = fr.time()
+	s.Redelivered, s.Out, s.Returned = flags&enterRedelivered != 0, flags&enterOut != 0, flags&enterReturned != 0
+	s.Offered = flags&enterOffered != 0
+	history := fr.historyOr(flags&enterAgain != 0)
+	b, at := fr.recordBytes()
+	if fr.bad || message.CheckRecord(b) != nil {
+		fr.bad = true
+		return
+	}
+	record := message.Record(b)
+	s.Size = q.size(record)
+	body := r.placed(base + uint64(at))
+	var kept message.Ref
+	if len(history) > 0 {
+		kept = deathstore.Keep(r.node.bodies, history)
+	}
+	fr.bad = !r.restore(q, id, body, kept, &s)
+	r.node.bodies.Release(body)
+	r.node.bodies.Release(kept)
+}
+
+// checkFiles finds every file that bodies lie in, and lets go of the others.
+func (r *recovery) checkFiles() error {
+	n := r.node
+	if n.Keep == nil || r.salvage != nil { // what no queue has stays until the next start: the repair has put it away
+		return nil
+	}
+	kept, err := n.Keep.List()
+	if err != nil {
+		return err
+	}
+	there := map[bodyFile]bool{}
+	for _, f := range kept {
+		space := message.InKeep
+		if f.Kind == bodyfile.Retired {
+			space = message.InJournal
+		}
+		there[bodyFile{Space: space, Segment: f.Number}] = true
+	}
+	for _, s := range n.Journal.Segments() {
+		there[bodyFile{Space: message.InJournal, Segment: s.Number}] = true
+	}
+	var missing error
+	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, _ int64) bool {
+		if live > 0 && space != message.InScratch && !there[bodyFile{Space: space, Segment: segment}] {
+			missing = errors.Join(missing, fmt.Errorf("%s segment %d, which holds %d messages, is missing", space, segment, live))
+		}
+		return true
+	})
+	if missing != nil && !n.Damaged {
+		return &DamageError{missing}
+	}
+	return n.Keep.Retain(func(f bodyfile.File) bool {
+		space := message.InKeep
+		if f.Kind == bodyfile.Retired {
+			space = message.InJournal
+		}
+		live, _ := n.bodies.Live(space, f.Number)
+		if live == 0 {
+			n.bodies.SetPlaced(space, f.Number, 0)
+		}
+		return live > 0
+	})
+}

@@ -1,0 +1,454 @@
+package partition
+
+import (
+	"errors"
+	"sync"
+
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/safety/held"
+)
+
+// What the operations of a Node do on replicated queues: they propose, and wait for
+// their answers where their callers do.
+
+// group is the group of a replicated queue, nil for others. A queue stays where it is.
+func (q *Queue) group() *group { return q.part.group }
+
+// Replicated says whether the queue is replicated.
+func (q *Queue) Replicated() bool { return q.part.group != nil }
+
+// originTimeBits is the width of the moment in a process's Origin; the node's id
+// stands above it.
+const originTimeBits = 48
+
+// firstNumber is where a process begins to number its consumers: the upper 16 bits are
+// its node's, and below them it has 16,384 for every second before the next process.
+func firstNumber(origin uint64) uint64 {
+	const nodeBits, perSecond = 64 - originTimeBits, 1 << 14
+	node, moment := origin>>originTimeBits, origin<<nodeBits>>nodeBits
+	return node<<originTimeBits + moment/1000*perSecond%(1<<originTimeBits)
+}
+
+// createReplicated makes the queue known and has its group create it.
+func (n *Node) createReplicated(q *Queue, settings queue.Settings, dead DeadLetter) {
+	if n.groupByID(q.Group) == nil {
+		q.Group = n.DefaultGroup(q.VHost, q.Name)
+	}
+	g := n.groupByID(q.Group)
+	p := g.p
+	q.part, q.wanted = p, wanted{settings, dead}
+	p.mu.Lock()
+	q.m = queue.New(q.config, settings, &p.pages, (*replica)(q), n.Now()) // until the log has made the real one
+	g.declared[q.Incarnation] = q
+	leads := g.leads
+	p.mu.Unlock()
+	if leads {
+		_ = g.tell(func(w *commandWriter) { w.create(q) })
+	}
+}
+
+// askQueue proposes one operation on a replicated queue and waits until it is applied.
+func (n *Node) askQueue(q *Queue, a *ask, build func(w *commandWriter)) error {
+	err := q.group().question(a, build)
+	if err == nil && !a.ok && n.isGone(q) {
+		return errGone
+	}
+	return err
+}
+
+func (n *Node) isGone(q *Queue) bool {
+	q.part.mu.Lock()
+	defer q.part.mu.Unlock()
+	return q.gone
+}
+
+func (n *Node) touchReplicated(q *Queue) Counts {
+	a := newAsk()
+	_ = n.askQueue(q, a, func(w *commandWriter) { w.op(cmdTouch, q.Incarnation) })
+	return a.counts
+}
+
+// countsReplicated shows the queue after everything this process has proposed.
+func (n *Node) countsReplicated(q *Queue) (c Counts) {
+	if q.group().settle() != nil {
+		return c
+	}
+	p := q.part
+	p.mu.Lock()
+	now := n.Now()
+	due := q.live && p.group.leads && q.m.NextDue() <= now && !q.m.Unused(now)
+	c = q.counts(now)
+	p.mu.Unlock()
+	if !due {
+		return c
+	}
+	a := newAsk()
+	if n.askQueue(q, a, func(w *commandWriter) { w.op(cmdTick, q.Incarnation) }) != nil {
+		return c
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return q.counts(now)
+}
+
+func (n *Node) attachReplicated(q *Queue, c *queue.Consumer, attached func()) (ok bool, err error) {
+	a, build := n.attachment(q, c, attached)
+	err = n.askQueue(q, a, build)
+	return a.ok, err
+}
+
+// attachment is the proposal of a new consumer, to whom it gives a number.
+func (n *Node) attachment(q *Queue, c *queue.Consumer, attached func()) (*ask, func(*commandWriter)) {
+	c.Number = n.numbers.Add(1)
+	credit := 0
+	if c.NoAck || c.Prefetch == 0 || c.Prefetch > window {
+		credit = window
+	}
+	a := newAsk()
+	a.consumer, a.attached = c, attached
+	return a, func(w *commandWriter) { w.attach(q.Incarnation, c, credit) }
+}
+
+func (n *Node) detachReplicated(q *Queue, c *queue.Consumer, detached func()) (left int, was bool) {
+	a := newAsk()
+	a.attached = detached
+	_ = n.askQueue(q, a, func(w *commandWriter) { w.detach(q.Incarnation, c) })
+	return a.left, a.ok
+}
+
+// resumeReplicated lets a consumer whose session was full have more credit.
+func (n *Node) resumeReplicated(q *Queue, c *queue.Consumer) {
+	g := q.group()
+	g.p.mu.Lock()
+	s := g.consumers[c.Number]
+	if s != nil {
+		s.full = false
+	}
+	g.p.mu.Unlock()
+	if s != nil && c.Metered {
+		g.grant(s)
+	}
+}
+
+func (n *Node) getReplicated(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
+	for {
+		a, build := n.getting(q, noAck)
+		if err = n.askQueue(q, a, build); err != nil || !a.again {
+			return a.delivery, a.left, a.ok, err
+		}
+	}
+}
+
+// getting is the proposal of a get.
+func (n *Node) getting(q *Queue, noAck bool) (*ask, func(*commandWriter)) {
+	a := newAsk()
+	a.consumer = &queue.Consumer{}
+	number := n.numbers.Add(1)
+	return a, func(w *commandWriter) {
+		w.get(q.Incarnation, number, noAck)
+	}
+}
+
+func (n *Node) purgeReplicated(q *Queue) (int, error) {
+	a := newAsk()
+	err := n.askQueue(q, a, func(w *commandWriter) { w.op(cmdPurge, q.Incarnation) })
+	return a.n, err
+}
+
+// deleteReplicated takes the queue from what the topology has if check has nothing against
+// it as it is now. It waits for nothing and proposes nothing: see Deleted.
+func (n *Node) deleteReplicated(q *Queue, check func(Counts) error) (c Counts, err error) {
+	g := q.group()
+	g.p.mu.Lock()
+	defer g.p.mu.Unlock()
+	c = q.counts(n.Now())
+	if q.gone || q.deletion != nil {
+		return c, errGone
+	}
+	if check != nil {
+		if err := check(c); err != nil {
+			return c, err
+		}
+	}
+	q.deletion = newAsk()
+	delete(g.declared, q.Incarnation)
+	return c, nil
+}
+
+// Deleted ends a queue that Delete has accepted, once the topology's log has its deletion,
+// tells its consumers, and returns what it held then. before is what Delete has returned. For a replicated
+// queue this is where its group deletes it: after a crash between the two it does so
+// because the topology has it no more (reconcile). The other way round the topology would
+// have the queue made again, without its messages.
+func (n *Node) Deleted(q *Queue, before Counts) Counts {
+	q.part.mu.Lock()
+	a, left := q.deletion, q.left
+	q.left = nil
+	q.part.mu.Unlock()
+	if !q.Replicated() {
+		for _, each := range left {
+			each.Target.(Subscriber).QueueGone(q, each)
+		}
+		return before
+	}
+	if a == nil || q.group().question(a, func(w *commandWriter) { w.op(cmdDelete, q.Incarnation) }) != nil || !a.ok {
+		return before
+	}
+	return a.counts
+}
+
+func (n *Node) configureReplicated(q *Queue, s queue.Settings, dead DeadLetter) {
+	g := q.group()
+	g.p.mu.Lock()
+	q.wanted = wanted{s, dead}
+	g.p.mu.Unlock()
+	_ = g.tell(func(w *commandWriter) { w.configure(q) })
+}
+
+// Settle waits until everything that was asked of a replicated queue's group here
+// has happened, so that counts show it.
+func (n *Node) Settle(q *Queue) {
+	if q.Replicated() {
+		_ = q.group().settle()
+	}
+}
+
+// SettleAll is Settle for all groups.
+func (n *Node) SettleAll() {
+	for _, p := range n.groups {
+		_ = p.group.settle()
+	}
+}
+
+// bundle is what a batch has for one group.
+type bundle struct {
+	g       *group
+	w       *commandWriter
+	p       *proposal
+	commits bool // somebody waits for it
+}
+
+// propose hands the operations on replicated queues to their groups, and returns
+// a receipt for those that have an Owner. If asks is not nil, it gets an ask for each group,
+// also for one that takes nothing.
+func (n *Node) propose(ops []Op, asks *[]*ask) (r Receipt) {
+	var few [Groups]bundle
+	bundles := few[:0]
+	of := func(q *Queue) *bundle {
+		g := q.part.group
+		for i := range bundles {
+			if bundles[i].g == g {
+				return &bundles[i]
+			}
+		}
+		bundles = append(bundles, bundle{g: g, w: n.writer(), p: g.proposals.fresh()})
+		return &bundles[len(bundles)-1]
+	}
+	for i := range ops {
+		op := &ops[i]
+		if op.Kind != Publish {
+			if op.Queue.part.group != nil {
+				n.proposeSettle(of(op.Queue).w, op)
+			}
+			continue
+		}
+		var seen [Groups + 1]bool // by the groups' ids: there may be very many targets
+		for k, q := range op.Targets {
+			if g := q.part.group; g != nil && !seen[g.id] {
+				seen[g.id] = true
+				n.proposePublish(of(q), op, op.Targets[k:])
+			}
+		}
+	}
+	for i := range bundles {
+		b := &bundles[i]
+		if len(b.p.publishes) > 0 {
+			b.g.waitForRoom()
+		}
+		if asks != nil {
+			b.p.ask, b.commits = newAsk(), true
+		}
+		publishes, wait := b.p.publishes, b.p.ask
+		pos, err := b.g.propose(b.w, b.p, b.commits)
+		n.writers.Put(b.w)
+		if wait != nil {
+			*asks = append(*asks, wait)
+		}
+		if err != nil {
+			n.unproposed(publishes)
+			if wait != nil {
+				wait.err = err
+				close(wait.done)
+			}
+			continue
+		}
+		r.decided = max(r.decided, pos)
+	}
+	return r
+}
+
+// unproposed answers publishes that no group has taken.
+func (n *Node) unproposed(publishes []published) {
+	for _, p := range publishes {
+		n.bodies.Release(p.body)
+		if p.owner != nil {
+			p.owner.Answered([]Answer{{p.token, true}})
+		}
+	}
+}
+
+// proposePublish writes a publish into the first of targets and the others of its group.
+func (n *Node) proposePublish(b *bundle, op *Op, targets []*Queue) {
+	count := 0
+	for _, q := range targets {
+		if q.part.group == b.g {
+			count++
+		}
+	}
+	b.p.steps += count - 1
+	b.w.publish(op.TTL, op.Priority, op.Delay, n.bodies.Bytes(op.Body))
+	b.w.uint(uint64(count))
+	for _, q := range targets {
+		if q.part.group == b.g {
+			b.w.uint(q.Incarnation)
+		}
+	}
+	p := published{owner: op.Owner, token: op.Token}
+	if count == len(op.Targets) {
+		// Where it goes to several logs each keeps a copy of its own: a body has one
+		// place on disk, and each log saves its pages at times of its own.
+		p.body = op.Body
+		n.bodies.Retain(p.body, 1)
+	}
+	b.p.publishes = append(b.p.publishes, p)
+	if op.Owner != nil {
+		op.Waits++
+		b.commits = true
+	}
+}
+
+func (n *Node) proposeSettle(w *commandWriter, op *Op) {
+	var by uint64
+	if op.Consumer != nil {
+		by = op.Consumer.Number
+	}
+	q := op.Queue.Incarnation
+	switch op.Kind {
+	case Ack:
+		w.ack(q, by, op.ID)
+	case Reject:
+		w.reject(q, by, op.ID, op.Failed)
+	case Return:
+		w.giveBack(q, by, op.ID, op.How)
+	}
+}
+
+// proposeWhole is propose for a transaction: it returns when every group has
+// applied its part, or one of them will not.
+func (n *Node) proposeWhole(ops []Op) error {
+	held.Nothing("a group")
+	var asks []*ask
+	gather := &gathering{ops: ops}
+	for i := range ops {
+		ops[i].Owner, ops[i].Token = gather, uint64(i)
+	}
+	r := n.propose(ops, &asks)
+	for i := range ops {
+		ops[i].Owner = nil
+	}
+	if len(asks) == 0 {
+		return nil
+	}
+	if err := n.Await(r); err != nil {
+		return errors.Join(errLost, err)
+	}
+	for _, a := range asks {
+		<-a.done
+		if a.err != nil {
+			return a.err
+		}
+	}
+	return nil
+}
+
+// gathering is the owner of the publishes of a transaction. Answers come before
+// the group's ask is done, from one group after the other or at once.
+type gathering struct {
+	ops []Op
+	mu  sync.Mutex
+}
+
+// Answered implements Owner.
+func (t *gathering) Answered(answers []Answer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range answers {
+		if a.Refused {
+			t.ops[a.Token].Refused = true
+		}
+	}
+}
+
+// proposeAgain has the worker look at a queue again in a moment, if this replica leads:
+// a proposal was refused because there are too many. REQUIRES: p.mu is held.
+func (p *Partition) proposeAgain(now int64, q *Queue) {
+	const wait = 100 // milliseconds
+	if p.group.leads && !q.gone {
+		p.schedule(q, now+wait)
+	}
+}
+
+// tickReplicated proposes what is due in a group's queues, if this replica leads. Where pages are to be read
+// for that, it reads them first, with others having the partition in between: applied, a command would read them all.
+func (p *Partition) tickReplicated() {
+	n := p.node
+	var unused, due, cold []*Queue
+	p.mu.Lock()
+	now := n.Now()
+	for len(due) < sliceLimit && len(p.timers) > 0 && p.timers[0].due <= now {
+		q := p.timers[0]
+		p.unschedule(q)
+		switch {
+		case !p.group.leads || q.gone || p.group.declared[q.Incarnation] != q: // it is deleted, or about to be: what dies now would go with it
+		case q.m.Unused(now):
+			unused = q.foundUnused(unused)
+		case q.m.ReadsAhead(now):
+			q.ticking = true
+			cold = append(cold, q)
+		default:
+			q.ticking = true
+			due = append(due, q)
+		}
+	}
+	p.mu.Unlock()
+	if len(due) > 0 {
+		w := n.writer()
+		for _, q := range due {
+			w.op(cmdTick, q.Incarnation)
+		}
+		if _, err := p.group.propose(w, &proposal{ticking: due}, false); err != nil {
+			p.mu.Lock()
+			for _, q := range due {
+				q.ticking = false // whoever leads next looks again
+				p.proposeAgain(now, q)
+			}
+			p.mu.Unlock()
+		}
+		n.writers.Put(w)
+	}
+	p.leaveUnused(unused)
+	p.readAhead(cold, now)
+}
+
+// readAhead reads what will be needed soon of queues, which are reminded of then.
+func (p *Partition) readAhead(cold []*Queue, now int64) {
+	for _, q := range cold {
+		for more := true; more; {
+			more = false
+			_ = p.node.with(q, func(*hold) {
+				more = q.m.ReadAhead(now) && !p.node.stopped()
+				q.ticking = more
+			})
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package partition
+
+import (
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+)
+
+// proposeDeaths has the group carry out what the leader has planned for a slice of
+// deaths, in as many commands as their histories and targets fill, and lets go of what was pinned. If last is set, routing
+// goes on, or ends, when that is applied: what is more than sliceSteps is left to that, so that others
+// come in between. Else it waits while too much is under way. REQUIRES: q.routing is the caller's.
+func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
+	g := q.part.group
+	w := n.writer()
+	steps := 0 // of the command
+	pass := func(p *proposal) error {
+		if p.steps = steps; !last {
+			g.waitForRoom()
+		}
+		_, err := g.propose(w, p, false)
+		return err
+	}
+	var err error
+	for i := 0; i < len(r.deaths); {
+		many := steps > 0 && steps+r.plans[i].steps() > sliceSteps
+		if many && last {
+			break
+		}
+		if many || w.full() {
+			if err = pass(&proposal{}); err != nil {
+				break
+			}
+			w.begin(n.Origin, n.Now())
+			if !last {
+				steps = 0
+			}
+		}
+		p, j := r.plans[i], i
+		for j < len(r.deaths) && r.plans[j] == p && (j == i || steps+p.steps() <= sliceSteps) {
+			j++
+			steps += p.steps()
+		}
+		w.dead(q.Incarnation, p, atLeastOnce, p.stored, r.deaths[i:j])
+		if p.outcome != deadletter.Routed && !atLeastOnce {
+			for k := i; k < j; k++ {
+				n.Router.Dropped(q, p.reason, p.outcome, message.Record(n.bodies.Bytes(r.deaths[k].Body)), p.story())
+			}
+		}
+		i = j
+	}
+	n.eachPlan(r, func(p *plan) { n.bodies.Release(p.history) })
+	for i := range r.deaths {
+		n.bodies.Release(r.deaths[i].Body)
+		n.bodies.Release(r.deaths[i].History)
+	}
+	p := &proposal{}
+	if last {
+		p.routing = q
+	}
+	if err == nil {
+		err = pass(p)
+	}
+	n.writers.Put(w)
+	if err != nil && last {
+		h := n.lock(q.part)
+		q.routing = false // whoever leads next takes it up
+		q.calm()
+		q.part.proposeAgain(h.now, q)
+		n.finishHold(h)
+	}
+}
+
+// plan reads what planTargets wrote: queues that are gone since, or whose log is, are left out.
+func (a *application) plan(history []byte) *plan {
+	p := &plan{history: storeHistory(a.g.node.bodies, history), stored: history}
+	for _, t := range a.r.list() {
+		if t.log != 0 {
+			if box := a.g.mail.find(t.log); box == nil || !box.closed {
+				p.remote = append(p.remote, t)
+			}
+		} else if q := a.g.p.queues[t.queue]; q != nil {
+			p.targets = append(p.targets, q)
+		}
+	}
+	return p
+}
+
+// dead moves dead entries where the leader has found that they go. One that is not
+// there any more, or not dead, was settled by an earlier command.
+func (a *application) dead(q *Queue) {
+	atLeastOnce, outcome, history := a.r.dead()
+	if a.r.bad {
+		return
+	}
+	n := a.g.node
+	p := a.plan(history)
+	p.outcome = outcome
+	for range a.r.count(1) {
+		id := a.r.id()
+		if q == nil || a.r.bad {
+			continue
+		}
+		d, ok := q.m.DeathOf(id)
+		if !ok {
+			continue
+		}
+		a.h.entries += p.steps()
+		n.bodies.Retain(d.Body, 1)
+		n.bodies.Retain(d.History, 1)
+		n.moveDeath(a.h, q, &d, p, atLeastOnce)
+		a.h.drop(d.Body, d.History)
+	}
+	a.h.drop(p.history, 0)
+}

@@ -1,0 +1,59 @@
+package partition
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/core/message"
+)
+
+// A second loss of the index: the numbers of outboxes began anew with the first repair. What was on its way then is
+// brought back again, whatever was answered for its number since; and nothing that has its number since is taken for it.
+func TestNumbersThatBeganAnewInASalvage(t *testing.T) {
+	w := startQueues(t, vfs.NewMem(), 1, nil, nil, nil)
+	defer w.stop()
+	h := w.n.lock(w.n.parts...)
+	defer w.n.unlock(h)
+	s := &salvager{
+		recovery: &recovery{node: w.n, hold: h},
+		transit:  map[uint64][]outEntry{}, refused: map[uint64][]outEntry{}, highest: map[uint64]uint64{},
+	}
+	const to = 1
+	at := func(serial message.Serial) message.Ref {
+		return s.placed(uint64(message.MakeLocation(message.InJournal, 1, uint32(100*serial))))
+	}
+	send := func(number uint64, serial message.Serial) {
+		s.sent(to, outEntry{number: number, target: 2, source: 3, body: at(serial)})
+	}
+	left := func(what string, transit, refused []message.Serial) {
+		t.Helper()
+		for k, list := range [][]outEntry{s.transit[to], s.refused[to]} {
+			var got []message.Serial
+			for _, e := range list {
+				got = append(got, message.Serial(e.body.Location().Offset()/100))
+			}
+			if want := [][]message.Serial{transit, refused}[k]; !slices.Equal(got, want) {
+				t.Errorf("%s: in list %d are %d, want %d", what, k, got, want)
+			}
+		}
+	}
+	for n := range uint64(4) {
+		send(n+1, message.Serial(n+1))
+	}
+	send(3, 3) // told anew
+	s.acknowledged(to, 2, nil)
+	left("before the first loss", []message.Serial{3, 4}, nil)
+	for n := range uint64(4) {
+		send(n+1, message.Serial(n+11))
+	}
+	left("after it", []message.Serial{11, 12, 13, 14}, []message.Serial{3, 4})
+	s.acknowledged(to, 3, nil)
+	left("at the second", []message.Serial{14}, []message.Serial{3, 4})
+	for _, list := range [][]outEntry{s.transit[to], s.refused[to]} {
+		for _, e := range list {
+			h.drop(e.body, e.history)
+		}
+	}
+}

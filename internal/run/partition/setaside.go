@@ -1,0 +1,200 @@
+package partition
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/bodies"
+)
+
+// A record that rots on disk is one message. Whoever meets it, a consumer, a router of
+// the dead, a compaction, sets it aside: what is left of its bytes goes to a file, with
+// where it was and what is wrong; when that is durable the entry leaves its queue, which
+// the journal or the group's log tells as it tells of a settlement; and everything else
+// goes on. A crash between the two leaves the entry, and it is set aside again, to the
+// same file.
+
+// asidePrefix is what the names of these files begin with.
+const asidePrefix = "message-"
+
+// AsideNote is the first line of the file of a message that was set aside, as JSON.
+type AsideNote struct {
+	VHost    string    `json:"vhost"`
+	Queue    string    `json:"queue"`
+	Position string    `json:"position"`        // of the record on disk
+	Entry    uint64    `json:"entry,omitempty"` // its number in the queue
+	Reason   string    `json:"reason"`
+	At       time.Time `json:"at"`
+}
+
+// spoilt is an entry of a queue whose record cannot be read.
+type spoilt struct {
+	q    *Queue
+	id   queue.ID
+	body message.Ref // a reference is the caller's
+	size uint32
+	err  error // what Read or Warm has said
+
+	by   *queue.Consumer // who has it, if out is set; nil: by a get
+	out  bool            // it was delivered
+	left bool            // likewise, and it has left the queue with that
+}
+
+// SetAside takes a delivery whose record cannot be read out of its queue, by being the
+// consumer that has it. It returns false if the message is to stay: the error may pass,
+// or what is left of it cannot be kept. The references stay the caller's. Nothing may be locked.
+func (n *Node) SetAside(q *Queue, d *queue.Delivery, by *queue.Consumer, err error) bool {
+	return n.setAside(&spoilt{q: q, id: d.ID, body: d.Body, size: d.Size, err: err, by: by, out: true, left: d.NoAck})
+}
+
+func (n *Node) setAside(s *spoilt) bool {
+	q := s.q
+	if s.size == 0 {
+		_ = n.with(q, func(*hold) { s.size = q.m.Size(s.id) })
+	}
+	note := AsideNote{VHost: string(q.VHost), Queue: q.Name, Entry: uint64(s.id)}
+	if !n.keepAside(fmt.Sprintf("%s%d-%d", asidePrefix, q.Incarnation, s.id), &note, s.body, s.size, s.err) {
+		return false
+	}
+	switch {
+	case s.left:
+		_ = n.with(q, func(*hold) { q.stats.SetAside++ })
+	case q.part.group != nil:
+		number := uint64(0)
+		if s.out && s.by != nil {
+			number = s.by.Number
+		}
+		err := q.part.group.tell(func(w *commandWriter) { w.aside(q.Incarnation, number, s.id) })
+		return err == nil
+	default:
+		_ = n.with(q, func(h *hold) {
+			if q.m.Discard(s.id, s.by, s.out) {
+				q.asideGone(s.id)
+			}
+			q.m.Flow(h.now, 0)
+		})
+	}
+	return true
+}
+
+// asideGone forgets what is known of an entry that was set aside. REQUIRES: q is held.
+func (q *Queue) asideGone(id queue.ID) {
+	q.stats.SetAside++
+	delete(q.answered, id)
+	delete(q.balked, id)
+}
+
+// keepAside writes what is left of a record to its file, and says whether it is there.
+func (n *Node) keepAside(name string, note *AsideNote, body message.Ref, size uint32, why error) bool {
+	log := n.Logger.With("vhost", note.VHost, "queue", note.Queue)
+	if n.Aside == nil || !bodies.Lost(why) {
+		log.Error("A message cannot be read", "error", why)
+		return false
+	}
+	note.Position, note.Reason, note.At = n.bodies.Location(body).String(), why.Error(), time.UnixMilli(n.Now()).UTC()
+	text, err := json.Marshal(note)
+	if err == nil {
+		err = n.Aside.Put(name, text, n.bodies.Raw(body, int(size)))
+	}
+	if err != nil {
+		log.Error("A message cannot be read, nor set aside: it stays", "error", why, "set_aside", err)
+		return false
+	}
+	n.asides.Add(1)
+	log.Error("A message cannot be read: it was set aside", "error", why, "file", n.Aside.Dir()+"/"+name)
+	return true
+}
+
+// SetAsides is how many messages were set aside since the start.
+func (n *Node) SetAsides() uint64 { return n.asides.Load() }
+
+// aside takes an entry that cannot be read where the leader is out of its queue.
+func (a *application) aside(q *Queue) {
+	number, id := a.r.aside()
+	if q == nil || a.r.bad {
+		return
+	}
+	var by *queue.Consumer
+	s := a.g.consumers[number]
+	if s != nil && s.q == q {
+		by = s.c
+	}
+	if q.m.Discard(id, by, by != nil) {
+		q.asideGone(id)
+	}
+	q.m.Flow(a.h.now, 0)
+	if by != nil {
+		a.g.forgetIdle(s)
+	}
+}
+
+// setAsideStranded is setAside for a message that is stranded in an outbox.
+func (n *Node) setAsideStranded(s *strandedEntry, why error) bool {
+	source := n.sourceOf(s)
+	note := AsideNote{VHost: string(s.e.vhost)}
+	if source != nil {
+		note.Queue = source.Name
+	}
+	log := localLog | n.NodeID
+	if s.g != nil {
+		log = s.g.id
+	}
+	if !n.keepAside(fmt.Sprintf("%s%d-to-%d-%d", asidePrefix, log, s.to, s.e.number), &note, s.e.body, 0, why) {
+		return false
+	}
+	if s.g != nil {
+		return s.g.tell(func(w *commandWriter) { w.asideSent(s.to, s.e.number) }) == nil
+	}
+	h := n.lock(n.parts...)
+	n.mailMu.Lock()
+	h.mailing = true
+	if e, ok := n.mail.box(s.to).takeStranded(s.e.number); ok {
+		h.frame.mailBack(s.to, e.number)
+		n.endStranded(h, &n.mail, n.localQueue(e.source), &e)
+	}
+	n.unlock(h)
+	return true
+}
+
+// endStranded ends an entry that was stranded: it was set aside, or its queue is gone with
+// its virtual host. REQUIRES: its log is held.
+func (n *Node) endStranded(h *hold, m *mail, source *Queue, e *outEntry) {
+	if source != nil {
+		h.touch(source)
+		source.stranded--
+		source.stats.SetAside++
+	} else {
+		n.countSent(m, nil, e, deadletter.Deleted)
+	}
+	h.drop(e.body, e.history)
+}
+
+// asideSent is setAsideStranded in a group.
+func (a *application) asideSent() {
+	to, number := a.r.asideSent()
+	if a.r.bad {
+		return
+	}
+	box := a.g.mail.find(to)
+	if box == nil {
+		return
+	}
+	if e, ok := box.takeStranded(number); ok {
+		a.g.node.endStranded(a.h, &a.g.mail, a.g.p.queues[e.source], &e)
+	}
+}
+
+// blank is what takes the place of a record that cannot be read and is on its way to
+// another log. Numbers leave no gap, so it goes in its turn, to a queue that there is
+// not: the answer strands the entry, or has the queue try it again that holds it, and
+// there it is set aside.
+func (n *Node) blank() message.Ref {
+	var e message.Envelope
+	ref, b := n.bodies.Alloc(e.Size())
+	e.Put(b)
+	return ref
+}

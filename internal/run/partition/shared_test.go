@@ -1,0 +1,51 @@
+package partition
+
+import (
+	"testing"
+
+	"bartleby.mq/internal/core/queue"
+)
+
+// A dead letter goes to each of its targets once. One of several that is deleted while its copy is on its way
+// to another log has had it, as if it had gone a moment later: the others do not get the message once more.
+func TestADeadLetterOfSeveralQueuesIsNotDoubledWhenOneGoes(t *testing.T) {
+	for name, kinds := range map[string][3]queue.Config{
+		"quorum to classic":            {quorum, classic, classic},
+		"classic to quorum":            {classic, quorum, quorum},
+		"classic to both":              {classic, classic, quorum},
+		"quorum to both":               {quorum, quorum, classic},
+		"what goes is in the same log": {classic, quorum, classic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, []definition{
+				dying("q", kinds[0], "x"), {"dlq", kinds[1], settings(func(*queue.Settings) {}), DeadLetter{}},
+				{"tap", kinds[2], settings(func(*queue.Settings) {}), DeadLetter{}},
+			}, table{"x": {"dlq", "tap"}})
+			f.die("q", 3)
+			f.remove("tap")
+			f.routes["x"] = []string{"dlq"} // its binding has gone with it
+			f.work()
+			f.leader.RetryStranded()
+			f.work()
+			if n := f.leader.Counts(f.queues["dlq"]).Ready; n != 3 || f.leader.Stranded() != 0 {
+				t.Errorf("dlq has %d messages, want 3; %d are stranded", n, f.leader.Stranded())
+			}
+		})
+	}
+}
+
+// The only target is gone: the dead letter waits until its exchange leads somewhere, and is not lost.
+func TestADeadLetterOfOneQueueIsStrandedWhenThatGoes(t *testing.T) {
+	f := newFleet(t, []definition{
+		dying("q", quorum, "x"), {"dlq", classic, settings(func(*queue.Settings) {}), DeadLetter{}}, {"tap", classic, settings(func(*queue.Settings) {}), DeadLetter{}},
+	}, table{"x": {"tap"}})
+	f.die("q", 3)
+	f.remove("tap")
+	f.routes["x"] = []string{"dlq"}
+	f.work()
+	f.leader.RetryStranded()
+	f.work()
+	if n := f.leader.Counts(f.queues["dlq"]).Ready; n != 3 || f.leader.Stranded() != 0 {
+		t.Errorf("dlq has %d messages, want 3; %d are stranded", n, f.leader.Stranded())
+	}
+}

@@ -1,0 +1,252 @@
+package partition
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/deathstore"
+)
+
+// The store of the index (Options.Index) holds what stands below these prefixes.
+// Numbers in keys are big endian, so that a queue's pages lie in their order.
+//
+//	'c'                                           the last whole checkpoint, see checkpoint.go
+//	'q' | incarnation u64 | version u32           what a queue has beside its pages
+//	'p' | incarnation u64 | lane u8 | number u64 | version u32    a page
+//	's' | as 'p'                                  its summary
+//	'd' | as 'p'                                  a delta of the page; the version is its own
+//	'g' | id u64, 'l'                             groups, and the local partitions' mail, see checkpointmail.go
+//	't', 'u'                                      as 'p' and 's', of queues that are not durable
+const (
+	keyCheckpoint = 'c'
+	keyMeta       = 'q'
+	keyPage       = 'p'
+	keySummary    = 's'
+	keyDelta      = 'd'
+	keyLoosePage  = 't'
+	keyLooseSum   = 'u'
+	keyGroup      = 'g'
+	keyLocal      = 'l'
+)
+
+const (
+	metaKeyBytes = 1 + 8 + 4
+	pageKeyBytes = 1 + 8 + 1 + 8 + 4
+)
+
+func appendMetaKey(b []byte, incarnation uint64, version uint32) []byte {
+	b = binary.BigEndian.AppendUint64(append(b, keyMeta), incarnation)
+	return binary.BigEndian.AppendUint32(b, version)
+}
+
+func appendPageKey(b []byte, kind byte, incarnation uint64, id queue.PageID) []byte {
+	b = binary.BigEndian.AppendUint64(append(b, kind), incarnation)
+	b = append(b, byte(id.Lane))
+	b = binary.BigEndian.AppendUint64(b, id.Number)
+	return binary.BigEndian.AppendUint32(b, id.Version)
+}
+
+// splitPageKey is the reverse of appendPageKey, its kind aside.
+func splitPageKey(key []byte) (incarnation uint64, id queue.PageID, ok bool) {
+	if len(key) != pageKeyBytes {
+		return 0, id, false
+	}
+	incarnation = binary.BigEndian.Uint64(key[1:])
+	id.Lane, id.Number = int(key[9]), binary.BigEndian.Uint64(key[10:])
+	id.Version = binary.BigEndian.Uint32(key[18:])
+	return incarnation, id, true
+}
+
+// shelf is where a queue's pages go that have no room in memory. It is used with
+// the queue's partition locked.
+type shelf struct{ q *Queue }
+
+var _ queue.Cold = shelf{}
+
+func (s shelf) node() *Node { return s.q.part.node }
+
+func (s shelf) kinds() (page, summary byte) {
+	if s.q.Durable {
+		return keyPage, keySummary
+	}
+	return keyLoosePage, keyLooseSum
+}
+
+// Locate implements queue.Cold.
+func (s shelf) Locate(body message.Ref) uint64 { return uint64(s.node().bodies.Location(body)) }
+
+// Cool implements queue.Cold. What cannot be written, as on a full disk, stays in memory.
+func (s shelf) Cool(body message.Ref) message.Ref {
+	n := s.node()
+	if n.bodies.Location(body) == 0 {
+		if n.Now() < n.unscratched.Load() {
+			return body
+		}
+		if err := n.bodies.ToScratch(body); err != nil {
+			n.unscratched.Store(moment.After(n.Now(), restAfterScratch))
+			n.Logger.Warn("a message cannot be put away, and stays in memory", "queue", s.q.Name, "vhost", s.q.VHost, "error", err)
+			return body
+		}
+	}
+	cold, _ := n.bodies.Cool(body)
+	return cold
+}
+
+// At implements queue.Cold.
+func (s shelf) At(location uint64) message.Ref { return message.Location(location).Ref() }
+
+// Parts implements queue.Cold.
+func (s shelf) Parts(history message.Ref) (common message.Ref, own []byte) {
+	return deathstore.Parts(s.node().bodies, history)
+}
+
+// Bytes implements queue.Cold.
+func (s shelf) Bytes(common message.Ref) []byte { return s.node().bodies.Bytes(common) }
+
+// Keep implements queue.Cold.
+func (s shelf) Keep(common, own []byte) message.Ref {
+	return deathstore.KeepParts(s.node().bodies, common, own)
+}
+
+// Retain implements queue.Cold.
+func (s shelf) Retain(history message.Ref) { s.node().bodies.Retain(history, 1) }
+
+// Release implements queue.Cold.
+func (s shelf) Release(history message.Ref) { s.node().bodies.Release(history) }
+
+// Write implements queue.Cold.
+func (s shelf) Write(id queue.PageID, page, summary []byte) {
+	p := s.q.part
+	pages, summaries := s.kinds()
+	p.key = appendPageKey(p.key[:0], pages, s.q.Incarnation, id)
+	err := s.node().Index.Put(p.key, page)
+	if err == nil {
+		p.key[0] = summaries
+		err = s.node().Index.Put(p.key, summary)
+	}
+	if err != nil {
+		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page cannot be put away: %w", s.q.Name, s.q.VHost, err))
+	}
+	s.node().pagesWritten.Add(1)
+}
+
+// WriteDelta implements queue.Cold.
+func (s shelf) WriteDelta(id queue.PageID, delta []byte) {
+	p := s.q.part
+	p.key = appendPageKey(p.key[:0], keyDelta, s.q.Incarnation, id)
+	if err := s.node().Index.Put(p.key, delta); err != nil {
+		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page cannot be saved: %w", s.q.Name, s.q.VHost, err))
+	}
+	s.node().pagesWritten.Add(1)
+}
+
+// Read implements queue.Cold.
+func (s shelf) Read(id queue.PageID) []byte {
+	p := s.q.part
+	p.reads++
+	kind, _ := s.kinds()
+	p.key = appendPageKey(p.key[:0], kind, s.q.Incarnation, id)
+	var ok bool
+	var err error
+	if p.blob, ok, err = s.node().Index.Get(p.blob[:0], p.key); err == nil && !ok {
+		err = fmt.Errorf("it is not there")
+	}
+	if err != nil {
+		s.Fail(id, err)
+	}
+	return p.blob
+}
+
+// WriteMeta implements queue.Cold.
+func (s shelf) WriteMeta(version uint32, meta []byte) {
+	if !s.q.Durable {
+		return
+	}
+	p := s.q.part
+	p.key = appendMetaKey(p.key[:0], s.q.Incarnation, version)
+	if err := s.node().Index.Put(p.key, meta); err != nil {
+		s.node().fail(fmt.Errorf("queue %q in vhost %q: its state cannot be saved: %w", s.q.Name, s.q.VHost, err))
+	}
+	s.discardMeta(version)
+	s.q.metaSaved = version
+	if s.q.gone { // it was owed
+		s.discardMeta(p.pages.Version())
+	}
+}
+
+// discardMeta is called when what WriteMeta wrote last is not needed any more
+// once the checkpoint of a version is whole.
+func (s shelf) discardMeta(by uint32) {
+	if was := s.q.metaSaved; was != 0 && was != by {
+		p := s.q.part
+		p.gone = append(p.gone, goneKey{by: by, incarnation: s.q.Incarnation, id: queue.PageID{Version: was}, kind: keyMeta})
+	}
+}
+
+// Discard implements queue.Cold. A copy that no whole checkpoint has goes at once: the
+// page may be written again in the same version, with the same key.
+func (s shelf) Discard(id queue.PageID, by uint32) {
+	kind, _ := s.kinds()
+	g := goneKey{by: by, incarnation: s.q.Incarnation, id: id, kind: kind}
+	if id.Version < by {
+		s.q.part.gone = append(s.q.part.gone, g)
+		return
+	}
+	err := s.node().Index.Apply(func(yield func([]byte, []byte) bool) { eachKey([]goneKey{g}, yield) }, false)
+	if err != nil {
+		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page that has gone cannot be deleted: %w", s.q.Name, s.q.VHost, err))
+	}
+}
+
+// DiscardDelta implements queue.Cold.
+func (s shelf) DiscardDelta(id queue.PageID, by uint32) {
+	s.q.part.gone = append(s.q.part.gone, goneKey{by: by, incarnation: s.q.Incarnation, id: id, kind: keyDelta})
+}
+
+// Fail implements queue.Cold.
+func (s shelf) Fail(id queue.PageID, err error) {
+	s.node().fail(fmt.Errorf("queue %q in vhost %q: page %d of level %d, version %d, cannot be read back: %w",
+		s.q.Name, s.q.VHost, id.Number, id.Lane, id.Version, err))
+}
+
+// goneKey is a copy that is not needed once the checkpoint of version by is whole.
+type goneKey struct {
+	by          uint32
+	kind        byte
+	incarnation uint64
+	id          queue.PageID
+}
+
+// keys calls f for each key of the store that g stands for. A key is valid
+// during the call only.
+func (g *goneKey) keys(b []byte, f func(key []byte)) []byte {
+	if g.kind == keyMeta {
+		b = appendMetaKey(b[:0], g.incarnation, g.id.Version)
+		f(b)
+		return b
+	}
+	b = appendPageKey(b[:0], g.kind, g.incarnation, g.id)
+	f(b)
+	switch g.kind {
+	case keyPage:
+		b[0] = keySummary
+	case keyLoosePage:
+		b[0] = keyLooseSum
+	default:
+		return b
+	}
+	f(b)
+	return b
+}
+
+// fail is called when the disk does not do what a queue cannot do without. It
+// does not return: the queue's partition is locked, and half of a change is done.
+func (n *Node) fail(err error) {
+	if n.OnFatal != nil {
+		n.OnFatal(err)
+	}
+	panic(err)
+}

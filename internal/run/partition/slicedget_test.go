@@ -1,0 +1,105 @@
+package partition
+
+import (
+	"fmt"
+	"testing"
+
+	"bartleby.mq/internal/core/queue"
+)
+
+// BR-9.10, DL-8.4: a get lets what is due die in slices, with others in between, and returns nothing that has expired.
+func TestBR_9_10_AGetLetsOnlySoManyDieAtATime(t *testing.T) {
+	const messages, most = 5*sliceLimit + 10, 2 * sliceLimit
+	for _, source := range []queue.Config{classic, quorum} {
+		for _, strict := range []bool{false, true} {
+			source.Strict = strict
+			t.Run(fmt.Sprintf("%s, strict %v", source.Type, strict), func(t *testing.T) {
+				f := newFleet(t, []definition{{"q", source, queue.Unlimited(), DeadLetter{}}}, nil)
+				q := f.queues["q"]
+				for range messages {
+					f.publish("q", nil, 1000)
+				}
+				f.publish("q", nil, -1)
+				f.quiesce()
+				f.now.Add(5000)
+				rounds, left := 0, messages+1
+				step := func() (again bool) {
+					ok := false
+					if q.Replicated() {
+						_, build := f.leader.getting(q, true)
+						_ = q.group().tell(build)
+						f.quiesce()
+						ok, again = q.m.Totals().Ready == 0, q.m.Totals().Ready > 0
+					} else {
+						_, _, ok, again, _ = f.leader.getSome(q, true)
+					}
+					now := q.m.Totals().Ready
+					if left-now > most+1 {
+						t.Errorf("%d went in one hold, want %d at most", left-now, most)
+					}
+					left = now
+					if ok == again {
+						t.Errorf("got %v, and again %v", ok, again)
+					}
+					return again
+				}
+				for rounds = 1; step(); rounds++ {
+				}
+				if rounds < messages/most || left != 0 {
+					t.Errorf("%d holds, %d are left; want %d holds and none", rounds, left, messages/most)
+				}
+			})
+		}
+	}
+}
+
+// A command of many ticks handles a slice over all its queues, and about one more, as their group waits meanwhile;
+// what is left comes with the next. A command of an earlier release does what it did.
+func TestACommandOfManyTicksHandlesASlice(t *testing.T) {
+	const queues, each = 8, sliceLimit / 2
+	for _, version := range []byte{headsVersion - 1, headsVersion} {
+		var defs []definition
+		for k := range queues {
+			defs = append(defs, definition{fmt.Sprint(k), quorum, queue.Unlimited(), DeadLetter{}})
+		}
+		f := newFleet(t, defs, nil)
+		for k := range queues {
+			for range each {
+				f.publish(fmt.Sprint(k), nil, 1000)
+			}
+		}
+		f.quiesce()
+		f.now.Add(5000)
+		ready := func() (n int) {
+			for _, q := range f.queues {
+				n += q.m.Totals().Ready
+			}
+			return n
+		}
+		_ = f.queues["0"].group().tell(func(w *commandWriter) {
+			w.b[0] = version
+			for k := range queues {
+				w.op(cmdTick, f.queues[fmt.Sprint(k)].Incarnation)
+			}
+		})
+		f.quiesce()
+		want := (queues - 2) * each
+		if version < headsVersion {
+			want = 0
+			for _, q := range f.queues {
+				if q.part != f.queues["0"].part { // it passed over those of other groups
+					want += each
+				}
+			}
+		}
+		if left := ready(); left != want {
+			t.Errorf("%d are left by a command of version %d, want %d", left, version, want)
+		}
+		f.agree()
+		f.work()
+		if left := ready(); left != 0 {
+			t.Errorf("%d are left in the end", left)
+		}
+		f.agree()
+	}
+}

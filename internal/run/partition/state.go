@@ -1,0 +1,467 @@
+package partition
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/bodies"
+)
+
+// The state of a group, in one form: what a follower that is new gets, and what two
+// replicas that have applied the same commands have in common. Beside the queues,
+// each with its entries and consumers, these are the origins of consumers and the
+// mail. It is built of the same pieces as commands.
+//
+//	version byte | with entries | applied | clock
+//	queues:    n | n × (create operation's operands | held: n × (id | n × answered | n × asked | refused) | entries | rest bytes)
+//	consumers: n | n × (number | queue | origin)
+//	departures: n | n × (origin | number | n × (queue | n × consumer))
+//	processes: n | n × (origin | last)
+//	mail:      n | n × outbox (to | first | closed | n × entry | n × stranded entry) | n | n × inbox (from | last | n × (number | answer))
+//
+// In a checkpoint the entries are left out, being saved page by page, and bodies in
+// outboxes are told by where they lie. Version 1 had no processes and no closed, version 2 no departures.
+const stateVersion = 3
+
+var errState = errors.New("partition: the snapshot of a group is malformed")
+
+// hash is a hash of the group's state, without the index it was reached at.
+// REQUIRES: the partition is held.
+func (g *group) hash() uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(g.appendState(nil))
+	return h.Sum64()
+}
+
+// appendState appends the whole state. REQUIRES: the partition is held.
+func (g *group) appendState(b []byte) []byte {
+	read := g.reader()
+	return g.append(b, read, func(w *commandWriter, body message.Ref) { w.record(read(body)) })
+}
+
+// appendMeta appends the state without entries. REQUIRES: the partition is held.
+func (g *group) appendMeta(b []byte) []byte {
+	return g.image((*queue.Machine).NowRest, g.node.locate).append(b, nil)
+}
+
+// append appends the state with entries.
+func (g *group) append(b []byte, read func(message.Ref) []byte, body func(*commandWriter, message.Ref)) []byte {
+	return g.image((*queue.Machine).NowRest, body).append(b, read)
+}
+
+// groupImage is a group's state at one moment, but for entries. What there may be very much of is collected later
+// (collect), and all is brought into its form with nothing held.
+type groupImage struct {
+	g          *group
+	applied    uint64
+	clock      int64
+	queues     []queueImage // in no order
+	departures []departureImage
+	tail       []byte // processes and mail
+}
+
+type queueImage struct {
+	q        *Queue
+	settings queue.Settings
+	dead     DeadLetter
+	held     []byte // see appendHeld
+	rest     *queue.Rest
+}
+
+// image takes an image; body writes the bodies that are elsewhere than in queues. REQUIRES: the partition is held.
+func (g *group) image(rest func(*queue.Machine) *queue.Rest, body func(*commandWriter, message.Ref)) *groupImage {
+	im := &groupImage{g: g, applied: g.applied, clock: g.clock, queues: make([]queueImage, 0, len(g.p.queues))}
+	for _, q := range g.p.queues {
+		im.queues = append(im.queues, queueImage{q, q.m.Settings(), q.dead, q.appendHeld(nil), rest(q.m)})
+	}
+	for _, d := range g.departures {
+		im.departures = append(im.departures, d.image())
+	}
+	var w commandWriter
+	w.uint(uint64(len(g.processes)))
+	for _, p := range g.processes {
+		w.uint(p.origin)
+		w.uint(p.last)
+	}
+	g.mail.append(&w, g.node, body)
+	im.tail = w.b
+	return im
+}
+
+// collect collects what the image has left, in slices: the group goes on in between.
+func (im *groupImage) collect() error {
+	n, p := im.g.node, im.g.p
+	for i := 0; i < len(im.queues); {
+		if n.stopped() {
+			return errStopped
+		}
+		began := time.Now()
+		h := n.lock(p)
+		for i < len(im.queues) && h.entries < sliceLimit {
+			looked, more := im.queues[i].rest.Collect(sliceLimit - h.entries)
+			if h.entries += looked + 1; !more {
+				i++
+			}
+		}
+		n.unlock(h)
+		p.giveWay(began)
+	}
+	return nil
+}
+
+// append appends the state, with the entries there are now if read is not nil. REQUIRES: the image is complete.
+func (im *groupImage) append(b []byte, read func(message.Ref) []byte) []byte {
+	w := commandWriter{b: append(b, stateVersion)}
+	w.bool(read != nil)
+	w.uint(im.applied)
+	w.uint(uint64(im.clock))
+	slices.SortFunc(im.queues, func(a, b queueImage) int { return cmp.Compare(a.q.Incarnation, b.q.Incarnation) })
+	w.uint(uint64(len(im.queues)))
+	type place struct{ number, queue, origin uint64 }
+	var seats []place
+	for i := range im.queues {
+		q := &im.queues[i]
+		w.uint(q.q.Incarnation)
+		w.text(string(q.q.VHost))
+		w.text(q.q.Name)
+		w.config(q.q.config)
+		w.settings(&q.settings, &q.dead)
+		w.b = append(w.b, q.held...)
+		if read != nil {
+			w.b = q.q.m.AppendEntries(w.b, read, im.g.node.historyBytes)
+		}
+		w.raw(q.rest.Append(nil))
+		q.rest.Range(func(c *queue.Consumer) { seats = append(seats, place{c.Number, q.q.Incarnation, c.Origin}) })
+	}
+	slices.SortFunc(seats, func(a, b place) int { return cmp.Compare(a.number, b.number) })
+	w.uint(uint64(len(seats)))
+	for _, s := range seats {
+		w.uint(s.number)
+		w.uint(s.queue)
+		w.uint(s.origin)
+	}
+	w.departures(im.departures)
+	return append(w.b, im.tail...)
+}
+
+// reader returns a function that finds records, each valid until the next is asked for. A record that cannot be read ends the process.
+func (g *group) reader() func(message.Ref) []byte {
+	var w bodies.Window
+	return func(ref message.Ref) []byte {
+		if ref.OnDisk() {
+			b, err := g.node.bodies.Read(ref, &w)
+			if err != nil {
+				g.node.fail(err)
+			}
+			return b
+		}
+		return g.node.bodies.Bytes(ref)
+	}
+}
+
+// appendHeld appends what is known of targets of the queue's entries.
+func (q *Queue) appendHeld(b []byte) []byte {
+	w := commandWriter{b: b}
+	ids := map[queue.ID]bool{}
+	for _, m := range []map[queue.ID]targetSet{q.answered, q.asked} {
+		for id := range m {
+			ids[id] = true
+		}
+	}
+	for id := range q.balked {
+		ids[id] = true
+	}
+	w.uint(uint64(len(ids)))
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		w.uint(uint64(id))
+		w.numbers(q.answered[id])
+		w.numbers(q.asked[id])
+		w.bool(q.balked[id])
+	}
+	return w.b
+}
+
+func (w *commandWriter) numbers(list []uint64) {
+	w.uint(uint64(len(list)))
+	for _, v := range list {
+		w.uint(v)
+	}
+}
+
+func (m *mail) append(w *commandWriter, n *Node, body func(*commandWriter, message.Ref)) {
+	w.uint(uint64(len(m.out)))
+	for _, b := range m.out {
+		w.uint(b.to)
+		w.uint(b.first)
+		w.bool(b.closed)
+		for _, list := range [][]outEntry{b.entries, b.stranded} {
+			w.uint(uint64(len(list)))
+			for i := range list {
+				w.mailed(&list[i], n, body)
+			}
+		}
+	}
+	w.uint(uint64(len(m.in)))
+	for _, b := range m.in {
+		w.uint(b.from)
+		w.uint(b.last)
+		w.uint(uint64(len(b.refusals)))
+		for _, r := range b.refusals {
+			w.uint(r.number)
+			w.b = append(w.b, byte(r.why))
+		}
+	}
+}
+
+func (w *commandWriter) mailed(e *outEntry, n *Node, body func(*commandWriter, message.Ref)) {
+	for _, v := range []uint64{e.number, e.target, e.source, uint64(e.id)} {
+		w.uint(v)
+	}
+	w.b = append(w.b, e.flags, byte(e.reason))
+	w.text(string(e.vhost))
+	w.uint(uint64(e.failed))
+	w.raw(n.historyBytes(e.history))
+	body(w, e.body)
+}
+
+// restoreState replaces the state by one that appendState wrote; its bytes begin at
+// the position given. REQUIRES: the partition is held.
+func (g *group) restoreState(b []byte, at journal.Pos) error {
+	r := &stateReader{g: g, place: at}
+	r.all = b
+	if err := g.restore(r, true, r.body); err != nil {
+		return err
+	}
+	return g.restoreRests()
+}
+
+// restoreMeta takes what appendMeta wrote into a new group. Once its queues have
+// their entries, restoreRests follows. REQUIRES: the partition is held.
+func (g *group) restoreMeta(b []byte) error {
+	r := &stateReader{g: g}
+	r.all = b
+	return g.restore(r, false, func() (message.Ref, bool) { return r.located(g.node) })
+}
+
+func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, bool)) error {
+	version := r.byte()
+	if version == 0 || version > stateVersion || (r.byte() != 0) != entries {
+		return errState
+	}
+	g.forgetState()
+	g.applied, g.clock = r.uint(), r.time()
+	for range r.count(8) {
+		if !r.queue(entries) {
+			return errState
+		}
+	}
+	for range r.count(3) {
+		number, inc, origin := r.uint(), r.uint(), r.uint()
+		q := g.p.queues[inc]
+		if q == nil || number == 0 || g.consumers[number] != nil {
+			return errState
+		}
+		g.consumers[number] = &seat{q: q, c: &queue.Consumer{Origin: origin}} // until restoreRests has made the real one
+	}
+	if version > 2 {
+		r.departures()
+	}
+	if version > 1 {
+		for range r.count(2) {
+			p := process{r.uint(), r.uint()}
+			if k := len(g.processes); k > 0 && g.processes[k-1].origin>>originTimeBits >= p.origin>>originTimeBits {
+				return errState
+			}
+			g.processes = append(g.processes, p)
+		}
+	}
+	r.mail(&g.mail, version, body, g.node, func(inc uint64) *Queue { return g.p.queues[inc] })
+	if r.bad || r.at != len(r.all) {
+		return errState
+	}
+	return nil
+}
+
+// restoreRests gives queues what refers to their entries: consumers, lists.
+func (g *group) restoreRests() error {
+	for _, q := range g.sorted() {
+		rest := q.rest
+		if q.rest = nil; rest == nil {
+			continue
+		}
+		left, err := q.m.RestoreRest(rest, func(c *queue.Consumer) {
+			if s := g.consumers[c.Number]; s != nil && s.q == q {
+				c.Origin = s.c.Origin
+				s.c = c
+			}
+		})
+		if err != nil || len(left) > 0 {
+			return errState
+		}
+	}
+	for number, s := range g.consumers {
+		if s.c.Number != number { // nobody: earlier versions wrote of a consumer that was cancelled and whose deliveries timed out (DL-22.2)
+			g.forget(number, s)
+		}
+	}
+	return nil
+}
+
+// forgetState lets go of everything the group has.
+func (g *group) forgetState() {
+	for inc, q := range g.p.queues {
+		q.m.Close()
+		g.p.unschedule(q)
+		for q.m.BuryRest(sliceLimit) { // at once: the queue's new pages may have the names of the old ones
+		}
+		if g.declared[inc] == nil {
+			q.gone = true
+			shelf{q}.discardMeta(g.p.pages.Version())
+		}
+		q.endOffers()
+		q.live, q.answered, q.asked, q.balked, q.transit, q.stranded = false, nil, nil, nil, 0, 0
+		delete(g.p.queues, inc)
+	}
+	for _, b := range g.mail.out {
+		for _, e := range slices.Concat(b.entries, b.stranded) {
+			g.p.hold.drop(e.body, e.history)
+		}
+	}
+	g.consumers, g.mail, g.processes, g.departures = map[uint64]*seat{}, mail{}, nil, nil
+}
+
+// stateReader reads a state.
+type stateReader struct {
+	commandReader
+	g     *group
+	place journal.Pos // of the state in the journal, 0 if that is not known
+}
+
+// body reads a record; the reference is the caller's.
+func (r *stateReader) body() (message.Ref, bool) {
+	record, at := r.record()
+	if r.bad {
+		return 0, false
+	}
+	ref, err := r.keep(record, true, len(r.all)-at)
+	return ref, err == nil
+}
+
+// keep stores bytes that lie so far in front of the end.
+func (r *stateReader) keep(b []byte, record bool, fromEnd int) (message.Ref, error) {
+	if record && message.CheckRecord(b) != nil {
+		return 0, errState
+	}
+	if !record {
+		return storeHistory(r.g.node.bodies, b), nil
+	}
+	var place message.Location
+	if r.place != 0 {
+		place = message.Location(r.place) + message.Location(len(r.all)-fromEnd)
+	}
+	return r.g.keep(b, place), nil
+}
+
+func (r *stateReader) queue(entries bool) bool {
+	g := r.g
+	inc := r.uint()
+	vhost, name := message.VHost(r.text()), r.text()
+	config := r.config()
+	settings, dead := r.settings()
+	if r.bad || g.p.queues[inc] != nil {
+		return false
+	}
+	q := g.newQueue(inc, vhost, name, config, settings, dead, g.clock)
+	for range r.count(4) {
+		id := r.id()
+		for range r.count(1) {
+			q.answer(id, r.uint())
+		}
+		for range r.count(1) {
+			q.ask(id, r.uint())
+		}
+		if r.byte() != 0 {
+			q.note(id, true)
+		}
+	}
+	if r.bad {
+		return false
+	}
+	if entries {
+		left, err := q.m.RestoreEntries(r.all[r.at:], r.keep)
+		if err != nil {
+			return false
+		}
+		r.at = len(r.all) - len(left)
+	}
+	rest, _ := r.bytes()
+	q.rest = bytes.Clone(rest)
+	return !r.bad
+}
+
+// mail reads what mail.append wrote in a version of either state. body reads a body, find finds a source.
+func (r *commandReader) mail(m *mail, version byte, body func() (message.Ref, bool), n *Node, find func(uint64) *Queue) {
+	for range r.count(4) {
+		box := m.box(r.uint())
+		box.first = r.uint()
+		box.closed = version > 1 && r.byte() != 0
+		for k := range 2 {
+			for range r.count(10) {
+				e, ok := r.mailed(body, n)
+				if !ok {
+					r.bad = true
+					return
+				}
+				q := find(e.source)
+				switch {
+				case k == 1:
+					box.stranded = append(box.stranded, e)
+					if q != nil {
+						q.stranded++
+					}
+					continue
+				case e.number != box.next():
+					r.bad = true
+					return
+				case e.id == 0 && q != nil:
+					q.transit++
+				case q != nil && q.part.group == nil:
+					q.ask(e.id, e.target) // a group's state tells by itself
+				}
+				box.entries = append(box.entries, e)
+			}
+		}
+	}
+	for range r.count(3) {
+		box := m.inbox(r.uint())
+		box.last = r.uint()
+		for range r.count(2) {
+			box.refuse(r.uint(), mailAnswer(r.byte()))
+		}
+	}
+}
+
+func (r *commandReader) mailed(body func() (message.Ref, bool), n *Node) (e outEntry, ok bool) {
+	e = outEntry{number: r.uint(), target: r.uint(), source: r.uint(), id: r.id(), flags: r.byte()}
+	e.reason = deadletter.Reason(r.byte())
+	r.bad = r.bad || e.reason != 0 && !e.reason.Valid()
+	e.vhost, e.failed = message.VHost(r.text()), r.small()
+	history, _ := r.bytes()
+	if r.bad {
+		return e, false
+	}
+	if e.body, ok = body(); !ok {
+		return e, false
+	}
+	e.history = storeHistory(n.bodies, history)
+	return e, true
+}

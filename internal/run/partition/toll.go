@@ -1,0 +1,151 @@
+package partition
+
+import (
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/queue"
+)
+
+// Strategy is under what a death was counted (DL-18.3).
+type Strategy uint8
+
+// The strategies.
+const (
+	Disabled   Strategy = iota // there was no dead letter exchange
+	AtMostOnce                 //
+	AtLeastOnce
+)
+
+// String returns the strategy as metrics name it (DL-18.1).
+func (s Strategy) String() string {
+	return [...]string{"disabled", "at_most_once", "at_least_once"}[s]
+}
+
+// Deaths is how many messages have died since the node started, by what they died
+// in, under what, and why (DL-18.1).
+func (n *Node) Deaths(t queue.Type, s Strategy, r deadletter.Reason) uint64 {
+	return n.deaths[deathKind(t)][s][r].Load()
+}
+
+// countDeath counts a death for the node's totals (DL-18.1, DL-18.3).
+func (n *Node) countDeath(t queue.Type, s Strategy, r deadletter.Reason) {
+	n.deaths[deathKind(t)][s][r].Add(1)
+}
+
+// deathKind is the place of a queue type in Node.deaths.
+func deathKind(t queue.Type) int {
+	if t == queue.Quorum {
+		return 1
+	}
+	return 0
+}
+
+// DeathsConfirmed is how many at-least-once deaths all their targets have taken.
+func (n *Node) DeathsConfirmed() uint64 { return n.confirmed.Load() }
+
+// Late are the deaths of which nobody knew what became of them while their queue was
+// there: it was deleted meanwhile, and they went with it or were on their way. What was counted
+// before is with the queue's Stats.
+func (n *Node) Late(t queue.Type) (s Stats) {
+	for reason := range s.Dead {
+		for outcome := range s.Dead[reason] {
+			s.Dead[reason][outcome] = n.late[deathKind(t)][reason][outcome].Load()
+		}
+	}
+	return s
+}
+
+// countLate counts one of them. What was to be dead-lettered at least once has counted for
+// the node when it died.
+func (n *Node) countLate(t queue.Type, s Strategy, r deadletter.Reason, o deadletter.Outcome) {
+	r = r.Counted()
+	n.late[deathKind(t)][r][o].Add(1)
+	if s == AtMostOnce {
+		n.countDeath(t, s, r)
+	}
+}
+
+// endOf is what becomes of a held death that is waited for no longer: it was routed if any
+// target has it.
+func (q *Queue) endOf(id queue.ID) deadletter.Outcome {
+	if len(q.answered[id]) > 0 {
+		return deadletter.Routed
+	}
+	return deadletter.Deleted
+}
+
+// endDeaths has the deaths that go with their queue count as they are buried: there may be very
+// many, and who deletes the queue has the declarations locked. REQUIRES: q is held, and about to be
+// closed.
+func (n *Node) endDeaths(h *hold, q *Queue) {
+	q.endOffers()
+	q.ended = true
+	if len(q.asked) > 0 {
+		m := n.mailOf(h, q)
+		if m.ended == nil {
+			m.ended = map[uint64]*Queue{}
+		}
+		m.ended[q.Incarnation] = q
+	}
+}
+
+// Ended implements queue.Sink: it counts a death that goes with its queue. One that was sent elsewhere
+// to be taken at least once, and whose answers will come, counts by these.
+func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
+	if !q.ended {
+		return // nobody has deleted it: its state is replaced, or it is not declared
+	}
+	n, outcome := q.part.node, deadletter.Deleted
+	if held {
+		asked := len(q.asked[id])
+		outcome = q.endOf(id)
+		delete(q.asked, id)
+		delete(q.answered, id)
+		if outcome == deadletter.Deleted && asked > 0 {
+			m := n.mailOf(q.part.hold, q)
+			if m.late == nil {
+				m.late = map[heldDeath]*lateDeath{}
+			}
+			m.late[heldDeath{q.Incarnation, id}] = &lateDeath{asked, reason}
+			return
+		}
+	}
+	strategy := AtMostOnce
+	if s := q.m.Settings(); s.DeadLetter && s.AtLeastOnce {
+		strategy = AtLeastOnce
+	}
+	n.countLate(q.config.Type, strategy, reason, outcome)
+}
+
+// isBuried is called when nothing is left of what was purged from a queue, or deleted with it. REQUIRES: q is held.
+func (n *Node) isBuried(h *hold, q *Queue) {
+	if q.ended && q.asked != nil {
+		delete(n.mailOf(h, q).ended, q.Incarnation)
+		q.asked, q.answered = nil, nil
+	}
+}
+
+// takenLate counts what became of a held death whose queue was deleted, once somebody has
+// taken it or nobody has. REQUIRES: the log of the queue is held.
+func (n *Node) takenLate(m *mail, e *outEntry, answer mailAnswer) {
+	if q := m.ended[e.source]; q != nil && len(q.asked[e.id]) > 0 { // it will be buried, and count then
+		q.unask(e)
+		if answer == 0 {
+			q.answer(e.id, e.target)
+		}
+		return
+	}
+	key := heldDeath{e.source, e.id}
+	late := m.late[key]
+	if late == nil {
+		return
+	}
+	outcome := deadletter.Routed
+	if late.asked--; answer != 0 {
+		if late.asked > 0 {
+			return
+		}
+		outcome = deadletter.Deleted
+	}
+	delete(m.late, key)
+	n.countLate(n.typeIn(m), AtLeastOnce, late.reason, outcome)
+}

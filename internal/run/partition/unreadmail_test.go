@@ -1,0 +1,179 @@
+package partition
+
+import (
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/bodyfile"
+	"bartleby.mq/internal/run/bodies"
+)
+
+// unreadMail is a queue whose dead are on their way to a target in another log, one of them in a
+// file that cannot be read for a reason that may pass.
+type unreadMail struct {
+	*fleet
+	unread atomic.Bool
+	serial message.Serial // of the one
+}
+
+func newUnreadMail(t *testing.T, source, other queue.Config, held bool) *unreadMail {
+	d := dying("q", source, "x")
+	if d.settings.AtLeastOnce = held; held {
+		d.settings.Overflow = queue.RejectPublish
+	}
+	u := &unreadMail{fleet: newFleet(t, []definition{d, {"target", other, queue.Unlimited(), DeadLetter{}}}, table{"x": {"target"}})}
+	keep, err := bodyfile.OpenKeep(errorfs.Wrap(u.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if u.unread.Load() && (op.Kind == errorfs.OpOpen || op.Kind == errorfs.OpFileReadAt) {
+			return syscall.EMFILE
+		}
+		return nil
+	})), "keep", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(keep.Close)
+	u.leader.bodies.Attach(bodies.Disk{Journal: u.leader.Journal, Keep: keep})
+	u.die("q", 5)
+	u.onDisk(keep, 1, held)
+	u.unread.Store(true)
+	return u
+}
+
+// onDisk takes the record of the i-th on its way to a file of the keep.
+func (u *unreadMail) onDisk(keep *bodyfile.Keep, i int, held bool) {
+	n := u.leader
+	out, err := keep.Create()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	n.eachMail(func(_ *group, m *mail) {
+		for _, b := range m.out {
+			e := &b.entries[i]
+			record := message.Record(n.bodies.Bytes(e.body))
+			u.serial = record.Serial()
+			offset, err := out.Append(record)
+			if err != nil {
+				u.t.Fatal(err)
+			}
+			n.bodies.Release(e.body)
+			at := message.MakeLocation(message.InKeep, out.Number(), offset)
+			e.body = n.bodies.Adopt(at)
+			if !held {
+				continue
+			}
+			q := u.queues["q"]
+			v, _ := q.m.View(e.id)
+			q.m.Relocate(e.id, v.Body, n.bodies.Adopt(at))
+			n.bodies.Release(v.Body)
+		}
+	})
+	if err := out.Finish(); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// try has each sender do what it can, once, and says whether all was sent.
+func (u *unreadMail) try() (all bool) {
+	all = true
+	for _, g := range u.leader.logs() {
+		all = (&sender{n: u.leader, g: g}).all() && all
+	}
+	u.quiesce()
+	return all
+}
+
+// arrived are the messages of the target, in its order.
+func (u *unreadMail) arrived() (list []message.Serial) {
+	_, _, err := u.leader.Browse(u.queues["target"], queue.Cursor{}, 100, func(_ queue.View, r message.Record, _ []byte) bool {
+		list = append(list, r.Serial())
+		return true
+	})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return list
+}
+
+// A message on its way that cannot be read for a moment holds up those behind it only, and the order stays.
+// After a while it holds up nobody: they pass it, and it goes when it can be read, with those that wait for a retry.
+func TestMailWaitsForUnreadRecordForAWhile(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		source, other queue.Config
+		held          bool
+	}{
+		{"from a group", quorum, classic, false},
+		{"from the local partitions", classic, quorum, false},
+		{"from a group that holds it", quorum, classic, true},
+		{"from the local partitions that hold it", classic, quorum, true},
+	} {
+		for _, long := range []bool{false, true} {
+			name := tc.name + ", for a moment"
+			if long {
+				name = tc.name + ", for long"
+			}
+			t.Run(name, func(t *testing.T) {
+				u := newUnreadMail(t, tc.source, tc.other, tc.held)
+				want := []message.Serial{u.serial - 1}
+				expect := func(when string) {
+					t.Helper()
+					if got := u.arrived(); !slices.Equal(got, want) {
+						t.Fatalf("%s: %v have arrived, want %v", when, got, want)
+					}
+				}
+				for range 2 {
+					if u.try() {
+						t.Fatal("the senders say that they have sent all")
+					}
+					expect("while it cannot be read")
+					u.now.Add(sendWaits.Milliseconds() - 1)
+				}
+				if long {
+					u.now.Add(1)
+					u.try()
+					want = append(want, u.serial+1, u.serial+2, u.serial+3)
+					expect("after a while")
+					want = append(want, u.serial)
+				} else {
+					want = append(want, u.serial, u.serial+1, u.serial+2, u.serial+3)
+				}
+				u.unread.Store(false)
+				u.leader.RetryAllHeld()
+				u.work()
+				expect("when it can be read")
+				if c := u.leader.Counts(u.queues["q"]); c.Messages() != 0 || c.Transit != 0 || c.Stranded != 0 || c.Stats.SetAside != 0 {
+					t.Errorf("%+v is left", c)
+				}
+				u.agree()
+			})
+		}
+	}
+}
+
+// The time counts from when all could be read.
+func TestMailWaitsAnewForAnotherUnreadRecord(t *testing.T) {
+	u := newUnreadMail(t, quorum, classic, false)
+	box := func() (since int64) {
+		u.leader.eachMail(func(_ *group, m *mail) {
+			for _, b := range m.out {
+				since = max(since, b.unread)
+			}
+		})
+		return since
+	}
+	u.try()
+	if since := box(); since != u.now.Load() {
+		t.Errorf("cannot be read since %d, want %d", since, u.now.Load())
+	}
+	u.unread.Store(false)
+	u.work()
+	if since := box(); since != 0 {
+		t.Errorf("all could be read, and something cannot since %d", since)
+	}
+}

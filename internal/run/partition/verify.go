@@ -1,0 +1,215 @@
+package partition
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/run/bodies"
+)
+
+// Unreadable is an entry whose record cannot be had from disk.
+type Unreadable struct {
+	ID  queue.ID
+	At  message.Location
+	Err error
+}
+
+// Verify reads the record of every entry of the queue, and returns how many there
+// are and those that cannot be read. It changes nothing.
+func (n *Node) Verify(q *Queue) (messages int, bad []Unreadable, err error) {
+	var w bodies.Window
+	defer w.Free()
+	var cursor queue.Cursor
+	for done := false; !done; {
+		var views []queue.View
+		err := n.with(q, func(*hold) {
+			cursor, done = q.m.Browse(cursor, sliceLimit, func(v queue.View) bool {
+				n.bodies.Retain(v.Body, 1)
+				views = append(views, v)
+				return true
+			})
+		})
+		for i := range views {
+			v := &views[i]
+			if _, err := n.bodies.Read(v.Body, &w); err != nil {
+				bad = append(bad, Unreadable{v.ID, n.bodies.Location(v.Body), err})
+			}
+			n.bodies.Release(v.Body)
+		}
+		messages += len(views)
+		if err != nil {
+			return messages, bad, err
+		}
+	}
+	return messages, bad, nil
+}
+
+// Forget removes entries that cannot be read, as if they had been settled. It
+// returns when that is on disk.
+func (n *Node) Forget(q *Queue, entries []Unreadable) error {
+	if q.part.group != nil {
+		return n.forgetReplicated(q, entries)
+	}
+	for len(entries) > 0 {
+		some := entries[:min(len(entries), sliceLimit)]
+		entries = entries[len(some):]
+		h := n.lock(q.part)
+		h.touch(q)
+		for i := range some {
+			if body, history, ok := q.m.RestoreRemoved(some[i].ID); ok {
+				delete(q.answered, some[i].ID)
+				h.frame.settle(q.Incarnation, some[i].ID)
+				h.drop(body, history)
+			}
+		}
+		if pos := n.unlock(h); pos != 0 {
+			if err := n.Journal.Commit(pos); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// forgetReplicated is Forget in a group, whose log has it as it has what is set aside: whatever the entries wait for.
+func (n *Node) forgetReplicated(q *Queue, entries []Unreadable) error {
+	for len(entries) > 0 {
+		some := entries[:min(len(entries), sliceLimit)]
+		entries = entries[len(some):]
+		err := n.askQueue(q, newAsk(), func(w *commandWriter) {
+			for i := range some {
+				w.aside(q.Incarnation, 0, some[i].ID)
+			}
+		})
+		if err == nil {
+			err = n.forgotten(q, some)
+		}
+		if err != nil && !Gone(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgotten says whether the entries are gone.
+func (n *Node) forgotten(q *Queue, entries []Unreadable) (err error) {
+	gone := n.with(q, func(*hold) {
+		for i := range entries {
+			if _, ok := q.m.View(entries[i].ID); ok {
+				err = fmt.Errorf("entry %d cannot be dropped: a consumer has it", entries[i].ID)
+			}
+		}
+	})
+	return cmp.Or(err, gone)
+}
+
+// CheckpointCut is where the journal goes on from the last whole checkpoint in the store of the
+// index; 0 if there is none.
+func CheckpointCut(index *store.Store) (journal.Pos, error) {
+	c, err := readCheckpoint(index)
+	return c.Cut, err
+}
+
+// Generation is that of the last whole checkpoint in the store of the index, 0 if there is none or it
+// has none.
+func Generation(index *store.Store) (uint64, error) {
+	c, err := readCheckpoint(index)
+	return c.Generation, err
+}
+
+func readCheckpoint(index *store.Store) (c checkpoint, err error) {
+	value, ok, err := index.Get(nil, []byte{keyCheckpoint})
+	if err != nil || !ok {
+		return c, err
+	}
+	if err := json.Unmarshal(value, &c); err != nil {
+		return c, &DamageError{fmt.Errorf("the checkpoint cannot be read: %w", err)}
+	}
+	return c, nil
+}
+
+// LostPage is a page of a queue's index that cannot be had from disk, with up to 256 entries.
+type LostPage struct {
+	Incarnation uint64
+	Lane        int
+	Number      uint64
+	Err         error
+
+	key []byte // of its summary
+}
+
+// VerifyPages reads every page that the last whole checkpoint may need, and returns
+// those that cannot be read.
+func VerifyPages(index *store.Store) (bad []LostPage, err error) {
+	c, err := readCheckpoint(index)
+	if err != nil {
+		return nil, err
+	}
+	var page []byte
+	spoilt := map[string]error{} // deltas that cannot be read, by the key of their page without its kind and version
+	err = index.Range([]byte{keyDelta}, func(key, value []byte) error {
+		_, id, ok := splitPageKey(key)
+		if !ok {
+			return &DamageError{fmt.Errorf("key %x is malformed", key)}
+		}
+		if err := queue.CheckDelta(value); err != nil && id.Version <= c.Version {
+			spoilt[string(key[1:len(key)-4])] = err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = index.Range([]byte{keySummary}, func(key, _ []byte) error {
+		incarnation, id, ok := splitPageKey(key)
+		if !ok {
+			return &DamageError{fmt.Errorf("key %x is malformed", key)}
+		}
+		if id.Version > c.Version {
+			return nil
+		}
+		var err error
+		k := appendPageKey(nil, keyPage, incarnation, id)
+		if page, ok, err = index.Get(page[:0], k); err == nil && !ok {
+			err = errors.New("it is not there")
+		}
+		if err == nil {
+			err = queue.CheckPage(page)
+		}
+		if err == nil {
+			err = spoilt[string(key[1:len(key)-4])]
+		}
+		if err != nil {
+			bad = append(bad, LostPage{incarnation, id.Lane, id.Number, err, append([]byte(nil), key...)})
+		}
+		return nil
+	})
+	return bad, err
+}
+
+// ForgetPages removes pages that cannot be read, and with them their entries.
+func ForgetPages(index *store.Store, pages []LostPage) error {
+	var keys [][]byte
+	for i := range pages {
+		page := append([]byte(nil), pages[i].key...)
+		page[0] = keyPage
+		keys = append(keys, pages[i].key, page)
+		err := index.Range(append([]byte{keyDelta}, page[1:len(page)-4]...), func(key, _ []byte) error {
+			keys = append(keys, append([]byte(nil), key...))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := index.Apply(deletions(keys), false); err != nil {
+		return err
+	}
+	return index.Flush()
+}

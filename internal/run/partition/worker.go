@@ -1,0 +1,468 @@
+package partition
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/safety/bug"
+)
+
+// wake makes the worker look. It never blocks.
+func (p *Partition) wake() {
+	select {
+	case p.wakec <- struct{}{}:
+	default:
+	}
+}
+
+// work is the partition's worker: it sleeps until the nearest deadline or until
+// it is woken, and then works in slices, letting others have the lock in between.
+func (p *Partition) work() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for more := false; ; {
+		wait := time.Duration(0)
+		if !more {
+			wait = p.untilDue()
+		}
+		switch {
+		case wait == 0:
+			// Something is due. Who lets others have the processor now waits for each of them,
+			// for 10 ms if they want.
+		case !p.graves.Load() && !p.cooling.Load() && !p.sweeping.Load():
+			if p.early.Load() {
+				wait = min(wait, moment.Milliseconds(restBetweenSweeps))
+			}
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-p.wakec:
+			case <-p.node.stop:
+				return
+			}
+		default:
+			runtime.Gosched()
+		}
+		select {
+		case <-p.node.stop:
+			return
+		default:
+		}
+		if p.group != nil {
+			p.tickReplicated()
+		} else {
+			more = p.tick()
+		}
+		p.bury()
+		p.putAway()
+	}
+}
+
+// untilDue is for how long the worker may sleep if nobody wakes it: from now on whoever sets a
+// nearer deadline does.
+func (p *Partition) untilDue() time.Duration {
+	p.mu.Lock()
+	p.alarm = never
+	if len(p.timers) > 0 {
+		p.alarm = p.timers[0].due
+	}
+	alarm := p.alarm
+	p.mu.Unlock()
+	if alarm == never {
+		return time.Hour
+	}
+	return min(moment.Milliseconds(max(0, alarm-p.node.Now())), time.Hour)
+}
+
+// route is the partition's other worker: it routes what is left to it, so that deaths
+// by deadlines and the routing of those before do not wait for each other.
+func (p *Partition) route() {
+	for {
+		select {
+		case <-p.routec:
+		case <-p.node.stop:
+			return
+		}
+		for p.routeLater() {
+			select {
+			case <-p.node.stop:
+				return
+			default:
+			}
+		}
+	}
+}
+
+// wakeRouter makes route look. It never blocks.
+func (p *Partition) wakeRouter() {
+	select {
+	case p.routec <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// mostLate is how many milliseconds of lateness make work that nobody waits for rarer.
+	mostLate = 7
+	// mostOwed is for how much of such work others are given time at once: more is the disk's,
+	// or somebody else's.
+	mostOwed = 20 * time.Millisecond
+)
+
+// giveWay is called after a hold by work that nobody waits for, which began then:
+// such work has half of the time, and the less of it the longer something has been
+// overdue in the partition, down to a ninth.
+func (p *Partition) giveWay(began time.Time) {
+	took := time.Since(began)
+	p.mu.Lock()
+	late := p.late()
+	p.mu.Unlock()
+	p.node.owe(took, late)
+}
+
+// giveWay is the same for work that holds no partition, and that somebody who holds one
+// may wait for: so it waits for none of them.
+func (n *Node) giveWay(worked time.Duration) {
+	late := int64(0)
+	for _, p := range n.all {
+		if p.mu.TryLock() {
+			late = max(late, p.late())
+			p.mu.Unlock()
+		}
+	}
+	n.owe(worked, late)
+}
+
+// owe rests for work that took so long while something was late by so many milliseconds.
+func (n *Node) owe(worked time.Duration, late int64) {
+	n.rest(min(worked, mostOwed) * time.Duration(1+min(late, mostLate)))
+}
+
+// rest lets others have the processor for a while, unless the node is stopping.
+func (n *Node) rest(d time.Duration) {
+	select {
+	case <-n.stop:
+	case <-time.After(d):
+	}
+}
+
+// late is for how many milliseconds something has been due that has not happened yet, or
+// how old the deaths are that are being routed. REQUIRES: p.mu is held.
+func (p *Partition) late() int64 {
+	late := p.lateDeaths
+	if len(p.timers) > 0 && p.timers[0].due > soon {
+		late = max(late, p.node.Now()-p.timers[0].due)
+	}
+	return late
+}
+
+// soon is the moment of what is to be done as soon as the worker comes to it: it was not
+// due at any.
+const soon = 1
+
+// inlineTick is how many entries of one tick the worker routes by itself if they die:
+// below it, handing them over would cost more than it is worth.
+const inlineTick = sliceLimit / 2
+
+// tick does one slice of what is due, and says whether that was not all.
+func (p *Partition) tick() (more bool) {
+	n := p.node
+	var unused []*Queue
+	h := n.lockInTurn(p, p)
+	for h.entries < sliceLimit && len(p.timers) > 0 && p.timers[0].due <= h.now {
+		q := p.timers[0]
+		h.touch(q)
+		h.entries++
+		if q.m.Unused(h.now) {
+			p.unschedule(q)
+			unused = q.foundUnused(unused)
+			continue
+		}
+		if q.behind() {
+			p.unschedule(q) // until its deaths have been routed: see remind
+			continue
+		}
+		before, timeouts := q.m.Totals(), q.m.TimeoutCount()
+		if q.m.Tick(h.now, sliceLimit) {
+			h.entries += sliceLimit // it stopped at its limit
+		}
+		after := q.m.Totals()
+		h.entries += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed) + int(q.m.TimeoutCount()-timeouts)
+		p.reschedule(q, max(q.m.NextDue(), soon))
+	}
+	many := h.entries > inlineTick
+	more = len(p.timers) > 0 && p.timers[0].due <= h.now
+	if work := n.finishHold(h); many {
+		n.leave(work)
+	} else {
+		n.routeAll(work)
+	}
+	p.leaveUnused(unused)
+	return more
+}
+
+// foundUnused appends q to the queues whose x-expires has passed, unless somebody sees to
+// it already. REQUIRES: q's partition is held.
+func (q *Queue) foundUnused(list []*Queue) []*Queue {
+	if q.expiring {
+		return list
+	}
+	q.expiring = true
+	return append(list, q)
+}
+
+// leaveUnused hands queues whose x-expires has passed to expire: whoever removes one waits for its
+// deaths and for disks, which no other queue's deadline may do.
+func (p *Partition) leaveUnused(list []*Queue) {
+	if len(list) == 0 {
+		return
+	}
+	p.leaving.Lock()
+	p.unused = append(p.unused, list...)
+	p.leaving.Unlock()
+	select {
+	case p.endc <- struct{}{}:
+	default:
+	}
+}
+
+// mostExpiring is how many queues whose x-expires has passed are removed at a time. Each removal
+// waits for the deaths of its queue and for two syncs, which those at a time share; and one
+// that has to wait long does not keep the others waiting.
+const mostExpiring = 64
+
+// expire is the partition's third worker: it tells of queues whose x-expires has passed.
+func (p *Partition) expire() {
+	var removals sync.WaitGroup
+	room := make(chan struct{}, mostExpiring)
+	for {
+		select {
+		case <-p.endc:
+		case <-p.node.stop:
+			removals.Wait()
+			return
+		}
+		p.leaving.Lock()
+		list := p.unused
+		p.unused = nil
+		p.leaving.Unlock()
+		for _, q := range list {
+			select {
+			case room <- struct{}{}:
+			case <-p.node.stop:
+				removals.Wait()
+				return
+			}
+			removals.Go(bug.Guarded(p.node.Logger, "the end of an unused queue", func() {
+				p.node.Router.QueueUnused(q)
+				_ = p.node.with(q, func(*hold) { q.expiring = false }) // it was used meanwhile, if it is still there
+				<-room
+			}))
+		}
+	}
+}
+
+// mostWaiting is how many deaths of a queue may wait to be routed before the worker
+// lets no more of its entries die: each takes memory, and dies no later for it.
+const mostWaiting = 2 * sliceLimit
+
+// behind says whether routing has to come first. REQUIRES: q's partition is held.
+func (q *Queue) behind() bool { return q.routing && q.m.Waiting() >= mostWaiting }
+
+// remind schedules what is due next in the queue, if that is the worker's to do.
+func (p *Partition) remind(q *Queue) {
+	if due := q.m.NextDue(); due != q.due && !q.ticking && !q.expiring && !q.behind() {
+		p.schedule(q, due)
+	}
+}
+
+// routeLater routes some slices of deaths that their causes have left, and says
+// whether there were any.
+func (p *Partition) routeLater() bool {
+	p.leaving.Lock()
+	work, retry := p.later, p.retry
+	p.later, p.retry = nil, nil
+	p.leaving.Unlock()
+	if len(work) > 0 {
+		p.node.routeAll(work)
+	}
+	for _, q := range retry {
+		p.node.retryHeld(q)
+	}
+	return len(work)+len(retry) > 0
+}
+
+// dig makes a grave for what was purged or deleted; see bury. REQUIRES: p.mu is held.
+func (p *Partition) dig(q *Queue) {
+	p.buried = append(p.buried, &machineGrave{q, q.m})
+	p.graves.Store(true)
+}
+
+// bury gives up a slice of what was purged or deleted, and says whether there is more.
+func (p *Partition) bury() (more bool) {
+	if !p.graves.Load() {
+		return false
+	}
+	h := p.node.lock(p)
+	if len(p.buried) > 0 { // or somebody else did it meanwhile
+		if g := p.buried[0]; !g.m.BuryRest(sliceLimit) {
+			p.buried = p.buried[1:]
+			if g.q.m == g.m {
+				p.node.isBuried(h, g.q)
+			}
+		}
+	}
+	more = len(p.buried) > 0
+	p.graves.Store(more)
+	p.node.unlock(h)
+	return more
+}
+
+// housekeep flushes the journal so that a killed process loses little, and tries
+// held deaths again.
+func (n *Node) housekeep() {
+	const flushEvery = 5 * time.Millisecond
+	flush := time.NewTicker(flushEvery)
+	defer flush.Stop()
+	retry := time.NewTicker(n.RetryHeld)
+	defer retry.Stop()
+	slow := time.NewTicker(200 * time.Millisecond)
+	defer slow.Stop()
+	n.RetryAllHeld() // what waited when the node stopped (DL-13.11)
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-flush.C:
+			if n.Journal.Buffered() > 0 {
+				_ = n.Journal.Flush() // a failure stops the node by itself
+			}
+		case <-retry.C:
+			n.RetryAllHeld()
+		case <-slow.C:
+			n.ForwardAgain()
+		}
+	}
+}
+
+// keepCheckpoints writes checkpoints, and makes files dense after them.
+func (n *Node) keepCheckpoints() {
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-n.stop:
+			return
+		case <-look.C:
+			if n.checkpointIfDue(last) {
+				last = time.Now()
+				n.compactAfter()
+			}
+		}
+	}
+}
+
+// RetryAllHeld tries every held death again.
+func (n *Node) RetryAllHeld() {
+	for _, p := range n.all {
+		var held []*Queue
+		p.mu.Lock()
+		if p.group != nil && !p.group.leads {
+			p.mu.Unlock()
+			continue
+		}
+		for _, q := range p.queues {
+			if q.m.Totals().Held > 0 {
+				held = append(held, q)
+			}
+		}
+		p.mu.Unlock()
+		sortQueues(held)
+		for _, q := range held {
+			n.retryHeld(q)
+		}
+	}
+	n.retryStranded()
+}
+
+// schedule enters the queue's next moment into the heap. REQUIRES: p.mu is held.
+func (p *Partition) schedule(q *Queue, due int64) {
+	if due == never {
+		p.unschedule(q)
+		return
+	}
+	if q.heap == 0 {
+		q.due = due
+		p.timers = append(p.timers, q)
+		q.heap = len(p.timers)
+		p.up(q.heap - 1)
+		return
+	}
+	p.reschedule(q, due)
+}
+
+func (p *Partition) reschedule(q *Queue, due int64) {
+	if due == never {
+		p.unschedule(q)
+		return
+	}
+	if q.heap == 0 {
+		p.schedule(q, due)
+		return
+	}
+	q.due = due
+	p.up(q.heap - 1)
+	p.down(q.heap - 1)
+}
+
+func (p *Partition) unschedule(q *Queue) {
+	q.due = never
+	if q.heap == 0 {
+		return
+	}
+	i, last := q.heap-1, len(p.timers)-1
+	p.swap(i, last)
+	p.timers[last] = nil
+	p.timers = p.timers[:last]
+	q.heap = 0
+	if i < last {
+		moved := p.timers[i]
+		p.up(i)
+		p.down(moved.heap - 1)
+	}
+}
+
+func (p *Partition) swap(i, j int) {
+	t := p.timers
+	t[i], t[j] = t[j], t[i]
+	t[i].heap, t[j].heap = i+1, j+1
+}
+
+func (p *Partition) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if p.timers[parent].due <= p.timers[i].due {
+			return
+		}
+		p.swap(i, parent)
+		i = parent
+	}
+}
+
+func (p *Partition) down(i int) {
+	for {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(p.timers); c++ {
+			if p.timers[c].due < p.timers[least].due {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		p.swap(i, least)
+		i = least
+	}
+}

@@ -1,0 +1,536 @@
+package repair
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+)
+
+// examination is one look at a data directory.
+type examination struct {
+	fs     vfs.FS
+	dir    string
+	tree   *tree
+	report *Report
+	names  names
+
+	onFatal func(error) // for stores
+
+	cut           journal.Pos // where a start begins to read the journal
+	behind        journal.Pos // where one goes on that is lost with the index; 0: it does not
+	log, stateLog journal.Inspection
+	pages         []partition.LostPage
+	missing       []string // parts of the directory that are not there, or empty, or broken
+	broken        []string // parts whose tables are damaged: they are moved away, and made anew as if they were missing
+	incomplete    bool     // it is not whole
+	undeclared    bool     // declarations may be missing: queues that have messages come back
+	noStateLog    bool     // the log of declarations is of no use: what it goes on from is gone
+	salvaging     bool     // the index is lost, and the journal does not have everything
+	messages      []broker.QueueMessages
+}
+
+// Examine says what is wrong with a stopped node's data directory, and what would be
+// lost by a repair of that kind. Damage is in the report; an error means that nobody
+// could look. REQUIRES: no node runs on it.
+func Examine(files vfs.FS, dir string, how How) (*Report, error) {
+	return guarded(files, dir, func(onFatal func(error)) (*Report, error) {
+		e, err := examine(files, dir, how, onFatal)
+		if err != nil {
+			return nil, err
+		}
+		return e.report, nil
+	})
+}
+
+func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examination, err error) {
+	if !slices.ContainsFunc(broker.Parts, func(part string) bool { _, err := files.Stat(files.PathJoin(dir, part)); return err == nil }) {
+		return nil, fmt.Errorf("%s is no data directory", dir)
+	}
+	tree, err := newTree(files, dir)
+	defer func() { err = errors.Join(err, tree.remove()) }() // also where there was no room for it
+	if err != nil {
+		return nil, err
+	}
+	e = &examination{fs: files, dir: dir, tree: tree, onFatal: onFatal, report: &Report{Dir: dir, How: how}}
+	for _, step := range []func() error{e.parts, e.tables, e.index, e.logs, e.kept, e.retired, e.linkRest, e.recover} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+		if e.report.Failed != "" {
+			break // the next ones rest on it
+		}
+	}
+	e.mended()
+	return e, nil
+}
+
+// mended notes of an index that is lost that the journal has all that was in it, if it has.
+func (e *examination) mended() {
+	if !e.lacks(indexDir) || e.salvaging || len(e.log.Holes) > 0 {
+		return
+	}
+	index := e.fs.PathJoin(e.dir, indexDir)
+	for i := range e.report.Damages {
+		d := &e.report.Damages[i]
+		if what, ok := strings.CutSuffix(d.What, lostWith[indexDir]); ok && (d.File == index || e.fs.PathDir(d.File) == index) {
+			d.What, d.Mended = what+": the journal has all that was in it, and nothing is lost by that", true
+		}
+	}
+}
+
+// found notes damage.
+func (e *examination) found(d Damage) { e.report.Damages = append(e.report.Damages, d) }
+
+// parts says what of the data directory is missing.
+func (e *examination) parts() error {
+	_, err := broker.CheckWhole(e.fs, e.dir)
+	var incomplete *broker.IncompleteError
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &incomplete) {
+		return err
+	}
+	for _, part := range incomplete.Foreign {
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "it belongs to another data directory"})
+		e.report.Failed = "put the right parts in place. A part that you know to be of this directory is taken for that without its file \"identity\": put that away. " +
+			"Where a part is gone for good, move the other's away: what is missing can be repaired, and what was in it is lost"
+	}
+	for _, part := range incomplete.Unnamed {
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "its identity is damaged, or not there: it does not say which data directory it is of, and is taken for one of this. Nothing in it is lost by that", Mended: true})
+	}
+	for _, part := range incomplete.Missing {
+		e.missing = append(e.missing, part)
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "it is missing, or empty" + lostWith[part]})
+	}
+	e.incomplete = true
+	if e.lacks(indexDir) {
+		if err := e.withoutIndex(); err != nil {
+			return err
+		}
+	}
+	e.undeclared = e.lacks(stateDir) || e.lacks(stateLogDir)
+	return nil
+}
+
+// withoutIndex says whether the journal has everything: then an index can be made anew of it, as a start does. Otherwise
+// what is there is brought back, see partition.Salvage; a start would remove the files that it finds no message in.
+func (e *examination) withoutIndex() error {
+	kept, err := e.fs.List(e.fs.PathJoin(e.dir, keepDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	log, err := journal.Inspect(e.fs, e.fs.PathJoin(e.dir, journalDir), 0, func(journal.Pos, []byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	whole := len(log.Segments) > 0 && log.Segments[0].Number == 1
+	for _, file := range kept {
+		whole = whole && !strings.HasSuffix(file, ".seg") && !strings.HasSuffix(file, ".keep")
+	}
+	e.salvaging = !whole
+	return nil
+}
+
+// lostWith says what is lost with each part.
+var lostWith = map[string]string{
+	journalDir:  ": what happened since the last checkpoint is lost, and messages that came since",
+	keepDir:     ": messages that are older than the journal are lost",
+	indexDir:    ": which of the older messages are in which queue is not known any more",
+	stateDir:    ": queues, users and policies are lost",
+	stateLogDir: ": the latest declarations are lost",
+}
+
+func (e *examination) lacks(part string) bool { return slices.Contains(e.missing, part) }
+
+// tables reads all tables of the index and of the declarations. Pebble cannot do without one:
+// a part with one that is damaged is as good as lost.
+func (e *examination) tables() error {
+	for _, part := range []string{indexDir, stateDir} {
+		if e.lacks(part) {
+			continue
+		}
+		if err := e.tree.addStore(part); err != nil {
+			return err
+		}
+		err := store.Check(e.fs, e.fs.PathJoin(e.tree.to, part))
+		var damage *store.DamageError
+		if err == nil {
+			continue
+		}
+		if !errors.As(err, &damage) {
+			return err
+		}
+		if err := e.damaged(part, damage); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// damaged notes damage of a store, and has its part count as missing.
+func (e *examination) damaged(part string, err error) error {
+	d := Damage{File: e.fs.PathJoin(e.dir, part), What: err.Error()}
+	var damage *store.DamageError
+	if errors.As(err, &damage) {
+		d.What = damage.Reason
+		if name := e.fs.PathBase(damage.File); name != part {
+			d.File = e.fs.PathJoin(d.File, name)
+		}
+	}
+	d.What = strings.ReplaceAll(d.What, e.tree.to, e.dir) + ": all of " + part + "/ is given up" + lostWith[part]
+	e.found(d)
+	return e.giveUp(part)
+}
+
+// giveUp has a part count as missing.
+func (e *examination) giveUp(part string) error {
+	if err := e.fs.RemoveAll(e.fs.PathJoin(e.tree.to, part)); err != nil {
+		return err
+	}
+	e.broken, e.missing, e.incomplete = append(e.broken, part), append(e.missing, part), true
+	if part == stateDir {
+		e.undeclared = true
+		return nil
+	}
+	return e.withoutIndex()
+}
+
+// index reads the index: where the checkpoint ends, and the pages it names.
+func (e *examination) index() error {
+	index, err := store.OpenUnlogged(e.fs, e.fs.PathJoin(e.tree.to, indexDir), slog.New(slog.DiscardHandler), e.onFatal)
+	if err == nil {
+		e.cut, err = partition.CheckpointCut(index)
+		if err == nil {
+			e.pages, err = partition.VerifyPages(index)
+		}
+		if err == nil && len(e.pages) > 0 {
+			err = partition.ForgetPages(index, e.pages)
+		}
+		err = errors.Join(err, index.Close())
+	}
+	if store.IsDamage(err) && !e.lacks(indexDir) {
+		e.cut, e.pages = 0, nil
+		return e.damaged(indexDir, err)
+	}
+	if err != nil {
+		e.found(Damage{File: e.fs.PathJoin(e.dir, indexDir), What: err.Error()})
+		e.report.Failed = "the index cannot be read, and this cannot be repaired: restore a backup"
+		return nil
+	}
+	if e.cut != 0 || e.lacks(indexDir) {
+		return nil
+	}
+	// It has no checkpoint. That of a young node has none yet; else a repair was interrupted.
+	if err := e.withoutIndex(); err != nil || !e.salvaging {
+		return err
+	}
+	e.found(Damage{File: e.fs.PathJoin(e.dir, indexDir), What: "it has no checkpoint: all of index/ is given up" + lostWith[indexDir]})
+	return e.giveUp(indexDir)
+}
+
+// logs reads both journals, all of them.
+func (e *examination) logs() (err error) {
+	path := e.fs.PathJoin(e.dir, stateLogDir)
+	if e.stateLog, err = journal.Inspect(e.fs, path, 0, func(journal.Pos, []byte) error { return nil }); err != nil {
+		return err
+	}
+	behind := tally{}
+	first := journal.Pos(0) // of the first damage that a start meets
+	path = e.fs.PathJoin(e.dir, journalDir)
+	if e.behind, err = e.behindKept(); err != nil {
+		return err
+	}
+	if e.log, err = journal.Inspect(e.fs, path, max(e.cut, e.behind), func(journal.Pos, []byte) error { return nil }); err != nil {
+		return err
+	}
+	for i := range e.log.Holes {
+		if h := &e.log.Holes[i]; !h.Before {
+			first = h.Pos()
+			break
+		}
+	}
+	if first != 0 { // again: now it is known what lies behind
+		_, err = journal.Inspect(e.fs, path, e.cut, func(pos journal.Pos, payload []byte) error {
+			if pos > first {
+				e.count(payload, behind)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := e.tree.addLog(stateLogDir, &e.stateLog); err != nil {
+		return err
+	}
+	if err := mend(e.fs, e.tree.to, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
+		e.report.Failed = err.Error()
+	} else if e.names, err = e.readDeclarations(); err != nil {
+		e.found(Damage{File: e.fs.PathJoin(e.dir, stateDir), What: err.Error()})
+		e.report.Failed = "the declarations cannot be read, and this cannot be repaired: restore a backup"
+	}
+	for i := range e.stateLog.Holes {
+		d := damageOf(&e.stateLog.Holes[i])
+		d.What += "; it held declarations"
+		e.found(d)
+	}
+	for i := range e.log.Holes {
+		h := &e.log.Holes[i]
+		d := damageOf(h)
+		if !h.Header {
+			d.Held = e.held(h)
+		}
+		e.found(d)
+	}
+	for _, p := range e.pages {
+		e.found(Damage{
+			File: e.fs.PathJoin(e.dir, indexDir),
+			What: fmt.Sprintf("page %d of level %d of queue %q, of up to 256 messages: %v", p.Number, p.Lane, e.names.of(p.Incarnation).Queue, p.Err),
+		})
+	}
+	r := e.report
+	r.Behind = behind.touched(e.names)
+	r.Segments, r.Frames, r.TornBytes, r.End = len(e.log.Segments), e.log.Frames, e.log.TornBytes, e.log.End.String()
+	return nil
+}
+
+// readDeclarations reads them: without the tables, where those cannot be read.
+func (e *examination) readDeclarations() (names, error) {
+	n, err := e.declarations()
+	if store.IsDamage(err) && !e.lacks(stateDir) {
+		if err := e.damaged(stateDir, err); err != nil {
+			return nil, err
+		}
+		return e.declarations()
+	}
+	return n, err
+}
+
+// declarations reads them. A log without what it goes on from may have a queue and not its virtual host:
+// then nothing of it counts.
+func (e *examination) declarations() (names, error) {
+	if e.torn() {
+		lost, err := broker.MendDeclarations(e.fs, e.tree.to, e.onFatal)
+		if err != nil {
+			return nil, err
+		}
+		e.report.Dropped = lost
+	}
+	n, err := readNames(e.fs, e.tree.to, e.onFatal)
+	if err == nil || !e.lacks(stateDir) {
+		return n, err
+	}
+	e.noStateLog = true
+	for _, part := range []string{stateDir, stateLogDir} {
+		if err := e.fs.RemoveAll(e.fs.PathJoin(e.tree.to, part)); err != nil {
+			return nil, err
+		}
+	}
+	return readNames(e.fs, e.tree.to, e.onFatal)
+}
+
+// torn says whether a part of the declarations is lost, and others may refer to it.
+func (e *examination) torn() bool {
+	return !e.lacks(stateDir) && (len(e.stateLog.Holes) > 0 || e.undeclared)
+}
+
+// count counts by queue what a frame does.
+func (e *examination) count(payload []byte, c tally) {
+	if partition.IsDeclared(payload) {
+		return
+	}
+	if !partition.IsFrame(payload) {
+		e.report.Replicated = e.report.Replicated || len(payload) > 0
+		return
+	}
+	_ = partition.ReadOperations(payload, func(o *partition.Operation) { // as far as it goes
+		if o.Queue != 0 && o.Kind != "hash" {
+			c[o.Queue] += int(o.Count)
+		}
+		for _, t := range o.Targets {
+			c[t.Queue]++
+		}
+	})
+}
+
+// heldBytes is how much of a damaged frame is looked at.
+const heldBytes = 1 << 20
+
+// held guesses at what a damaged frame was about.
+func (e *examination) held(h *journal.Hole) []Touched {
+	f, err := e.fs.Open(h.File)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	b := make([]byte, min(heldBytes, h.To-h.From))
+	n, err := f.ReadAt(b, h.From)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil
+	}
+	c := tally{}
+	if payload := journal.PayloadIn(b[:n]); partition.IsFrame(payload) {
+		e.count(payload, c)
+	}
+	for incarnation := range c {
+		if _, declared := e.names[incarnation]; !declared {
+			delete(c, incarnation) // nonsense, more likely than not
+		}
+	}
+	return c.touched(e.names)
+}
+
+// linkRest adds to the tree what recovery needs beside, and mends the journal in it.
+func (e *examination) linkRest() error {
+	if err := e.tree.addLog(journalDir, &e.log); err != nil {
+		return err
+	}
+	if err := e.tree.add(keepDir, never, never); err != nil {
+		return err
+	}
+	if err := e.mendJournal(e.tree.to); err != nil {
+		e.report.Failed = err.Error()
+	}
+	return nil
+}
+
+// recover starts a node on the tree, as far as it goes without serving anybody, and reads every
+// message.
+func (e *examination) recover() error {
+	b, err := e.open(e.tree.to)
+	if err != nil {
+		e.report.Failed = err.Error()
+		if e.report.How == SkipFrame && len(e.log.Holes) > 0 {
+			e.report.Failed += "; what is behind the damage cannot do without it: try --cut"
+			e.report.TryCut = true
+		}
+		return nil
+	}
+	e.senseless(b.Node().Senseless())
+	e.messages, err = b.Verify()
+	if err = errors.Join(err, b.Close()); err != nil {
+		e.report.Failed = err.Error()
+		return nil
+	}
+	missing := map[string]int{} // where in the report a file is
+	for _, q := range e.messages {
+		e.report.Queues++
+		e.report.Messages += q.Messages
+		if len(q.Unreadable) == 0 {
+			continue
+		}
+		e.report.Unreadable = append(e.report.Unreadable, Touched{VHost: q.VHost, Queue: q.Queue, Messages: len(q.Unreadable)})
+		named := 0
+		for _, u := range q.Unreadable {
+			file := e.fileOf(u.At)
+			if e.lacks(e.fs.PathBase(e.fs.PathDir(file))) {
+				continue // the report says so
+			}
+			if _, err := e.fs.Stat(file); errors.Is(err, fs.ErrNotExist) {
+				at, ok := missing[file]
+				if !ok {
+					at = len(e.report.Damages)
+					missing[file] = at
+					e.found(Damage{File: file, What: "the file is missing"})
+				}
+				e.report.Damages[at].lost(q.VHost, q.Queue)
+				continue
+			}
+			if named++; named <= namedPlaces {
+				e.found(Damage{File: file, Offset: int64(u.At.Offset()), What: u.Err.Error(), Held: []Touched{{VHost: q.VHost, Queue: q.Queue, Messages: 1}}})
+			}
+		}
+	}
+	return nil
+}
+
+// lost notes one more message of a queue, of those that the damage has taken.
+func (d *Damage) lost(vhost, queue string) {
+	if n := len(d.Held); n == 0 || d.Held[n-1].VHost != vhost || d.Held[n-1].Queue != queue {
+		d.Held = append(d.Held, Touched{VHost: vhost, Queue: queue})
+	}
+	d.Held[len(d.Held)-1].Messages++
+}
+
+// senseless notes what a start passes over.
+func (e *examination) senseless(list []partition.Senseless, total int) {
+	for _, s := range list {
+		d := Damage{File: e.fs.PathJoin(e.dir, journalDir), Bytes: int64(s.To - s.From), What: s.Why + ": a start passes over it"}
+		if s.Pos != 0 {
+			d.File, d.Offset = e.fs.PathJoin(d.File, fmt.Sprintf("%010d.seg", s.Pos.Segment())), s.Pos.Offset()
+		}
+		e.found(d)
+	}
+	if e.report.Senseless = total; total > len(list) {
+		e.found(Damage{File: e.fs.PathJoin(e.dir, journalDir), What: fmt.Sprintf("%d more frames or commands make no sense", total-len(list))})
+	}
+}
+
+// open opens the directory as a start would, after the queues that have messages and no declaration have
+// been declared anew.
+func (e *examination) open(dir string) (*broker.Broker, error) {
+	o := broker.Options{FS: e.fs, Dir: dir, OnFatal: e.onFatal}
+	how := broker.Stopped{Incomplete: e.incomplete, KeepUndeclared: e.undeclared || len(e.stateLog.Holes) > 0}
+	if e.salvaging {
+		how.Salvage = e.salvage(dir)
+	}
+	b, err := broker.OpenStopped(o, how)
+	var age *broker.IncompleteError
+	if errors.As(err, &age) && age.Stale != "" && !e.incomplete {
+		e.found(Damage{File: e.dir, What: age.Stale})
+		e.incomplete, e.undeclared = true, true
+		return e.open(dir)
+	}
+	var lost *broker.LostDeclarationsError
+	if errors.As(err, &lost) && !e.undeclared {
+		d := Damage{File: e.fs.PathJoin(e.dir, stateLogDir), What: lost.Why + "; it held declarations"}
+		if end := e.stateLog.End; end != 0 { // in the tree a later segment may have been begun
+			d.File, d.Offset = e.fs.PathJoin(d.File, fmt.Sprintf("%010d.seg", end.Segment())), end.Offset()
+		}
+		e.found(d)
+		e.undeclared = true
+		return e.open(dir)
+	}
+	e.report.Readmitted = nil
+	for range 4 { // queues that no checkpoint has are known only when the log of their group is read
+		var nowhere *partition.NoQueueError
+		if errors.As(err, &nowhere) && how.Salvage != nil && how.Salvage.Into == 0 {
+			if how.Salvage.Into, err = broker.DeclareRepaired(e.fs, dir); err != nil {
+				return nil, err
+			}
+			b, err = broker.OpenStopped(o, how)
+			continue
+		}
+		var undeclared *partition.UndeclaredError
+		if !errors.As(err, &undeclared) {
+			break
+		}
+		queues, failed := broker.Readmit(e.fs, dir, undeclared.Queues)
+		if failed != nil {
+			return nil, failed
+		}
+		for _, q := range queues {
+			e.report.Readmitted = append(e.report.Readmitted, Touched{VHost: q.VHost, Queue: q.Queue, Messages: q.Messages})
+		}
+		b, err = broker.OpenStopped(o, how)
+	}
+	if err == nil && e.salvaging {
+		e.salvaged(&how.Salvage.Found, namesIn(b))
+	}
+	return b, err
+}
+
+// namedPlaces is how many unreadable messages of a queue are told one by one.
+const namedPlaces = 10

@@ -1,0 +1,51 @@
+package repair
+
+import (
+	"strings"
+	"testing"
+)
+
+// A repair says whether it loses anything, before and after, and its report tells of what it has lost and
+// done, not of what another repair would.
+func TestARepairSaysWhatItLoses(t *testing.T) {
+	for name, c := range map[string]struct {
+		how      How
+		lossless bool
+		report   []string // that it has, and with "-" before it has not
+	}{
+		"frame": {SkipFrame, false, []string{"\nwhat is lost:\n", "was about queue \"orders\" in vhost \"/\": 1 messages", "\nthe repair:\n", "  skips ", "-behind the damage", "-lost by --cut"}},
+		"cut":   {Cut, false, []string{"\nwhat is lost:\n", "  behind the damage: operations on queue \"orders\"", "\nthe repair:\n", "  cuts "}},
+		"index": {SkipFrame, true, []string{"\nnothing is lost:\n", "the journal has all that was in it", "  makes index/ anew", "-not known any more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := filled(t, 100)
+			if c.lossless {
+				if err := files.RemoveAll(files.PathJoin(dataDir, indexDir)); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				path, offset := whereIs(t, files, "orders 40 ")
+				rot(t, files, path, offset)
+			}
+			var dry strings.Builder
+			if _, err := Repair(files, dataDir, Options{How: c.how, Name: "then"}, &dry); err != nil {
+				t.Fatal(err)
+			}
+			out := repaired(t, files, c.how)
+			if strings.Contains(dry.String(), "nothing is lost by it\n") != c.lossless || strings.Contains(out, "repaired; nothing was lost.") != c.lossless {
+				t.Errorf("before it says\n%sand after\n%s", &dry, out)
+			}
+			report := string(read(t, files, files.PathJoin(dataDir, quarantineDir, "then", reportFile)))
+			for _, text := range c.report {
+				if text, not := strings.CutPrefix(text, "-"); strings.Contains(report, text) == not {
+					t.Errorf("of %q the report says wrongly\n%s", text, report)
+				}
+			}
+			if c.lossless {
+				if got := counted(t, files); got["orders"] != 100 {
+					t.Errorf("nothing is said to be lost, and %v is there", got)
+				}
+			}
+		})
+	}
+}

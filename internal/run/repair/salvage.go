@@ -1,0 +1,160 @@
+package repair
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/disk/bodyfile"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+)
+
+// Salvaged is what is brought back where the index is lost: see partition.Salvage.
+type Salvaged struct {
+	Queues []SalvagedQueue `json:"queues"`
+	// Apart counts messages of which nobody knows the queue; they go to ApartQueue in ApartVHost.
+	Apart      int    `json:"apart"`
+	ApartVHost string `json:"apart_vhost,omitempty"`
+	ApartQueue string `json:"apart_queue,omitempty"`
+	// Surplus counts those of them whose queue is known, and over its limit.
+	Surplus int `json:"surplus"`
+	// Deleted counts messages that were in queues when these were deleted. They are left behind.
+	Deleted int `json:"of_deleted_queues"`
+	// Settled is how many of all that come back may have been settled before.
+	Settled int `json:"may_be_settled"`
+}
+
+// SalvagedQueue is a queue with what it gets.
+type SalvagedQueue struct {
+	Touched
+	Settled int `json:"may_be_settled"`
+}
+
+// salvage says where an opening of a directory finds what there is.
+func (e *examination) salvage(dir string) *partition.Salvage {
+	keep := e.fs.PathJoin(dir, keepDir)
+	return &partition.Salvage{
+		Retired: func(f func(journal.Pos, []byte) error) (damaged uint32, err error) {
+			in, err := journal.Inspect(e.fs, keep, 0, f)
+			for i := range in.Holes {
+				damaged = max(damaged, in.Holes[i].Segment)
+			}
+			return damaged, err
+		},
+		Dense: func(f func(message.Location, message.Record) error) error {
+			files, err := e.filesOf(keep, bodyfile.Dense)
+			for _, file := range files {
+				if err == nil {
+					_, err = eachDense(e.fs, e.fs.PathJoin(keep, file.Name()), func(offset int64, r message.Record) error {
+						return f(message.MakeLocation(message.InKeep, file.Number, uint32(offset)), r)
+					}, func(int64, error) bool { return true })
+				}
+			}
+			return err
+		},
+	}
+}
+
+// filesOf are the files of a kind in a keep, in order; none if there is no keep.
+func (e *examination) filesOf(keep string, kind bodyfile.Kind) ([]bodyfile.File, error) {
+	files, err := bodyfile.Files(e.fs, keep)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return slices.DeleteFunc(files, func(f bodyfile.File) bool { return f.Kind != kind }), err
+}
+
+// retired notes what is damaged of the segments in the keep whose frames are all there is: no start reads those.
+func (e *examination) retired() error {
+	if !e.salvaging {
+		return nil
+	}
+	in, err := journal.Inspect(e.fs, e.fs.PathJoin(e.dir, keepDir), 0, func(journal.Pos, []byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	for i := range in.Holes {
+		h := &in.Holes[i]
+		if _, err := e.fs.Stat(h.File); err != nil {
+			continue // it was given back, or is a part of the journal
+		}
+		d := damageOf(h)
+		if !h.Header {
+			d.Held = e.held(h)
+		}
+		e.found(d)
+	}
+	return nil
+}
+
+// behindKept is where a journal goes on that is lost with the index: behind the segments in the keep, whose numbers
+// are the places of records. It is 0 where it is not lost.
+func (e *examination) behindKept() (journal.Pos, error) {
+	if !e.salvaging || !e.lacks(journalDir) {
+		return 0, nil
+	}
+	retired, err := e.filesOf(e.fs.PathJoin(e.dir, keepDir), bodyfile.Retired)
+	if err != nil || len(retired) == 0 {
+		return 0, err
+	}
+	newest := retired[len(retired)-1].Number
+	return journal.MakePos(newest+1, journal.FirstFrame), nil
+}
+
+// mendJournal makes the journal of a directory readable. One that is lost with the index is begun anew: nothing
+// of it can be cut.
+func (e *examination) mendJournal(dir string) error {
+	how := e.report.How
+	if e.behind != 0 {
+		how = SkipFrame
+	}
+	return mend(e.fs, dir, journalDir, &e.log, e.cut, how)
+}
+
+// salvaged notes what was brought back.
+func (e *examination) salvaged(found *partition.Salvaged, names names) {
+	s := &Salvaged{Apart: found.Into, Surplus: found.Surplus, Deleted: found.Deleted, Settled: found.Into}
+	if s.Apart > 0 {
+		s.ApartVHost, s.ApartQueue = broker.RepairedVHost, broker.RepairedQueue
+	}
+	for _, q := range found.Queues {
+		t := names.of(q.Incarnation)
+		t.Messages = q.Messages
+		s.Queues = append(s.Queues, SalvagedQueue{t, q.Unsure})
+		s.Settled += q.Unsure
+	}
+	slices.SortFunc(s.Queues, func(a, b SalvagedQueue) int {
+		return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.Queue, b.Queue))
+	})
+	e.report.Salvaged = s
+}
+
+// write tells it.
+func (s *Salvaged) write(p *printer) {
+	all := s.Apart
+	for _, q := range s.Queues {
+		all += q.Messages
+	}
+	p.line("WITHOUT THE INDEX a repair brings back %d messages that are on disk, at least once: %d of them may have been settled already,", all, s.Settled)
+	p.line("  and will be delivered again. One that was dead-lettered or moved may be in the queue where it was before")
+	for _, q := range s.Queues {
+		if q.Settled == 0 {
+			p.line("  %s, none of them settled", q.Touched)
+			continue
+		}
+		p.line("  %s, of which %d may have been settled", q.Touched, q.Settled)
+	}
+	if s.Apart > 0 {
+		p.line("  queue %q in vhost %q: %d messages that nobody knows the queue of, or that may be elsewhere. Each may have been settled", s.ApartQueue, s.ApartVHost, s.Apart)
+	}
+	if s.Surplus > 0 {
+		p.line("    of these, %d had a queue that may not have so many: it would have dropped them", s.Surplus)
+	}
+	if s.Deleted > 0 {
+		p.line("  left behind: %d messages that were deleted with their queues", s.Deleted)
+	}
+}
