@@ -223,7 +223,7 @@ func (g *group) newQueue(inc uint64, vhost message.VHost, name string, config qu
 		q = &Queue{Incarnation: inc, VHost: vhost, Name: name, Durable: true, part: g.p, config: config, due: never}
 	}
 	q.live, q.dead = true, dead
-	q.m = queue.New(config, settings, &g.p.pages, (*replica)(q), now)
+	q.m = queue.New(config, settings, &g.p.pages, q, now)
 	if g.node.Index != nil {
 		q.m.SetCold(shelf{q})
 	}

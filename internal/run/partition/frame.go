@@ -91,7 +91,8 @@ const (
 const mailAgain = 1 << 7
 
 // frame builds a frame. Settles and deliveries of consecutive entries become
-// one operation.
+// one operation. Nil is the frame of a hold that writes none, since its log has the commands (hold.frame): what happens
+// to an entry may be told to it, and is dropped.
 type frame struct {
 	b []byte
 
@@ -114,6 +115,9 @@ type placed struct {
 }
 
 func (f *frame) reset() {
+	if f == nil {
+		return
+	}
 	f.b = append(f.b[:0], frameVersion)
 	f.run, f.history, f.common, f.whole, f.operations = 0, 0, 0, 0, 0
 	f.records = f.records[:0]
@@ -121,6 +125,9 @@ func (f *frame) reset() {
 
 // bytes ends the frame and returns it, nil if nothing happened.
 func (f *frame) bytes() []byte {
+	if f == nil {
+		return nil
+	}
 	f.endRun()
 	if len(f.b) <= 1 {
 		return nil
@@ -152,6 +159,9 @@ func (f *frame) endRun() {
 }
 
 func (f *frame) extend(op byte, q uint64, id queue.ID) {
+	if f == nil {
+		return
+	}
 	if f.run == op && f.runQueue == q && f.runCount < maxRun && f.runFirst+queue.ID(f.runCount) == id {
 		f.runCount++
 		return
@@ -203,6 +213,9 @@ func (f *frame) target(q uint64, id queue.ID, due int64) {
 }
 
 func (f *frame) comeBack(q uint64, id queue.ID, n queue.Counts, notBefore int64) {
+	if f == nil {
+		return
+	}
 	f.begin(opReturn)
 	f.uint(q)
 	f.uint(uint64(id))
@@ -218,7 +231,7 @@ func (f *frame) delay(q uint64, id queue.ID, notBefore int64) {
 	f.moment(notBefore)
 }
 
-// carried is the history of a move: its bytes, and its parts (histories.Parts).
+// carried is the history of a move: its bytes, and its parts (deathstore.Parts).
 type carried struct {
 	ref, common message.Ref
 	own, bytes  []byte // the same if nothing is common
@@ -311,6 +324,9 @@ func (f *frame) again(history message.Ref) bool {
 }
 
 func (f *frame) hold(q uint64, id queue.ID, reason uint8, at int64) {
+	if f == nil {
+		return
+	}
 	f.begin(opHold)
 	f.uint(q)
 	f.uint(uint64(id))

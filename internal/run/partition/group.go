@@ -63,6 +63,29 @@ type seat struct {
 	departed *departed // set once a departure has detached it
 }
 
+// delivered notes that a consumer of this process got a message, and whether its session takes more. Once the session has
+// sent half of its window it gets more credit.
+func (g *group) delivered(c *queue.Consumer, more bool) {
+	if !c.Metered {
+		return
+	}
+	s := g.consumers[c.Number]
+	if s == nil {
+		return
+	}
+	s.full = s.full || !more
+	if k := len(g.effects.credit); !s.full && window-c.Left()-s.asked >= window/2 && (k == 0 || g.effects.credit[k-1] != s) {
+		g.effects.credit = append(g.effects.credit, s)
+	}
+}
+
+// mayBeIdle has the end of the command look whether a consumer is nobody any more.
+func (g *group) mayBeIdle(c *queue.Consumer) {
+	if s := g.consumers[c.Number]; s != nil {
+		g.effects.idle = append(g.effects.idle, s)
+	}
+}
+
 // effects are what an apply leaves to be done once the partition is unlocked.
 type effects struct {
 	answers []ownedAnswer

@@ -11,9 +11,10 @@ import (
 // hold is one time of holding partitions: what happens meanwhile is collected
 // here and carried out on the way out.
 type hold struct {
-	now   int64 // milliseconds since 1970, the same for all that happens
-	parts []*Partition
-	frame frame
+	now   int64        // milliseconds since 1970, the same for all that happens
+	parts []*Partition // local ones, or one group; all at the cut of a checkpoint
+	frame *frame       // what the journal is told; nil in a group, whose log has the commands that all this follows from
+	paper frame        // frame, if there is one
 
 	touched   []*Queue
 	wake      []Subscriber
@@ -51,6 +52,9 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	for _, p := range h.parts {
 		p.mu.Lock()
 		p.hold, p.reads = h, 0
+	}
+	if h.frame = nil; h.parts[0].group == nil {
+		h.frame = &h.paper
 	}
 	h.frame.reset()
 	h.now, h.pos, h.entries, h.step = n.Now(), 0, 0, steps{}
@@ -211,7 +215,7 @@ const frameBytes = 4 << 20
 // largest messages would be more than the journal takes at once. It may be called
 // wherever what came before and what follows need not be there together.
 func (n *Node) split(h *hold) {
-	if len(h.frame.b) >= frameBytes {
+	if h.frame != nil && len(h.frame.b) >= frameBytes {
 		n.writeFrame(h)
 		h.frame.reset()
 	}

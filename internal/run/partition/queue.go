@@ -171,30 +171,44 @@ func (q *Queue) note(id queue.ID, refused bool) {
 
 var _ queue.Sink = (*Queue)(nil)
 
-// Deliver implements queue.Sink.
-func (q *Queue) Deliver(c *queue.Consumer, d *queue.Delivery) bool {
+// Deliver implements queue.Sink. Only the process that has the consumer's session sends.
+func (q *Queue) Deliver(c *queue.Consumer, d *queue.Delivery) (more bool) {
 	h := q.part.hold
 	if d.NoAck {
 		q.stats.DeliveredNoAck++
-		if d.Logged {
-			h.frame.settle(q.Incarnation, d.ID)
-		}
 	} else {
 		q.stats.Delivered++
-		q.part.node.bodies.Retain(d.Body, 1)
-		q.part.node.bodies.Retain(d.History, 1)
-		if d.Logged {
+	}
+	if d.Logged {
+		if d.NoAck {
+			h.frame.settle(q.Incarnation, d.ID)
+		} else {
 			h.frame.deliver(q.Incarnation, d.ID)
 		}
 	}
 	if d.Redelivered {
 		q.stats.Redelivered++
 	}
-	s := c.Target.(Subscriber)
+	s, ok := c.Target.(Subscriber)
+	if !ok { // on another replica
+		if d.NoAck {
+			h.drop(d.Body, d.History)
+		}
+		return true
+	}
+	if !d.NoAck {
+		q.part.node.bodies.Retain(d.Body, 1)
+		q.part.node.bodies.Retain(d.History, 1)
+	}
 	if n := len(h.wake); n == 0 || h.wake[n-1] != s {
 		h.wake = append(h.wake, s)
 	}
-	return s.Deliver(q, c, d)
+	more = s.Deliver(q, c, d)
+	if g := q.part.group; g != nil {
+		g.delivered(c, more)
+		return true // as on all replicas: that a session is full shows in the credit that it is given
+	}
+	return more
 }
 
 // Removed implements queue.Sink.
@@ -225,8 +239,11 @@ func (q *Queue) Returned(id queue.ID, n queue.Counts, notBefore int64) {
 
 // TimedOut implements queue.Sink.
 func (q *Queue) TimedOut(c *queue.Consumer, n int) {
-	if h := q.part.hold; n > 0 {
+	if h := q.part.hold; n > 0 && c.Target != nil {
 		h.timeouts = append(h.timeouts, timeout{q, c, n})
+	}
+	if g := q.part.group; g != nil {
+		g.mayBeIdle(c)
 	}
 }
 

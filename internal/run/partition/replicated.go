@@ -38,7 +38,7 @@ func (n *Node) createReplicated(q *Queue, settings queue.Settings, dead DeadLett
 	p := g.p
 	q.part, q.wanted = p, wanted{settings, dead}
 	p.mu.Lock()
-	q.m = queue.New(q.config, settings, &p.pages, (*replica)(q), n.Now()) // until the log has made the real one
+	q.m = queue.New(q.config, settings, &p.pages, q, n.Now()) // until the log has made the real one
 	g.declared[q.Incarnation] = q
 	leads := g.leads
 	p.mu.Unlock()
