@@ -26,14 +26,11 @@ func (g *group) Apply(entries []cluster.Entry) {
 
 // application is one command on its way through a group.
 type application struct {
-	g    *group
-	h    *hold
+	execution
 	r    commandReader
 	at   journal.Pos // of the command in the journal, 0 if it is not known
-	from uint64      // the process that proposed it
-	mine *proposal   // set if that is this one and somebody may wait
+	mine *proposal   // set if this process has proposed it
 	next int         // of mine.publishes
-	due  int         // entries that its ticks have handled
 }
 
 func (g *group) applyEntry(h *hold, e *cluster.Entry) {
@@ -41,7 +38,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	if len(e.Data) == 0 {
 		return
 	}
-	a := application{g: g, h: h, at: e.At}
+	a := application{execution: execution{n: g.node, h: h, g: g}, at: e.At}
 	origin, number, now, ok := a.r.head(e.Data)
 	if !ok {
 		if len(e.Data) > 0 && e.Data[0] > commandVersion {
@@ -59,7 +56,9 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	pages := &g.p.pages
 	pages.AllHeads, pages.AllTimeouts, pages.StaleActive = a.r.version < headsVersion, a.r.version < timeoutsVersion, a.r.version < activeVersion
 	if origin == g.node.Origin {
-		a.mine = g.proposals.take(number)
+		if a.mine = g.proposals.take(number); a.mine != nil {
+			a.ask = a.mine.ask
+		}
 	}
 	begins := a.r.at
 	for a.r.more() {
@@ -149,7 +148,9 @@ func (a *application) operation(code byte) {
 	}
 	inc := a.r.uint()
 	if code == cmdCreate {
-		a.create(inc)
+		if o := a.r.create(); !a.r.bad && a.g.p.queues[inc] == nil {
+			a.h.touch(a.g.newQueue(inc, &o, a.h.now))
+		}
 		return
 	}
 	q := a.g.p.queues[inc] // nil if it was deleted: what is asked of it has no effect
@@ -157,30 +158,8 @@ func (a *application) operation(code byte) {
 		a.h.touch(q)
 	}
 	switch code {
-	case cmdDelete:
-		a.delete(q)
-	case cmdConfigure:
-		a.configure(q)
 	case cmdAck, cmdReject, cmdReturn:
 		a.settle(code, q)
-	case cmdAttach:
-		a.attach(q)
-	case cmdDetach:
-		a.detach(q)
-	case cmdCredit:
-		a.credit(q)
-	case cmdGet:
-		a.get(q)
-	case cmdPurge:
-		a.purge(q)
-	case cmdTick:
-		a.tick(q)
-	case cmdTouch:
-		if q != nil {
-			q.m.Touch(a.h.now)
-			q.m.Expire(a.h.now)
-			a.show(q)
-		}
 	case cmdDead:
 		a.dead(q)
 	case cmdTake:
@@ -188,93 +167,25 @@ func (a *application) operation(code byte) {
 	case cmdAside:
 		a.aside(q)
 	default:
-		a.r.tear()
+		if o := a.r.operation(code); o != nil && q != nil {
+			o.apply(&a.execution, q)
+		}
 	}
-}
-
-// answer is where somebody here waits for the result, nil if nobody does.
-func (a *application) answer() *ask {
-	if a.mine == nil {
-		return nil
-	}
-	return a.mine.ask
-}
-
-func (a *application) show(q *Queue) {
-	if ask := a.answer(); ask != nil {
-		ask.ok, ask.counts = true, q.counts(a.h.now)
-	}
-}
-
-func (a *application) create(inc uint64) {
-	vhost, name := message.VHost(a.r.text()), a.r.text()
-	config := a.r.config()
-	settings, dead := a.r.settings()
-	if a.r.bad || a.g.p.queues[inc] != nil {
-		return
-	}
-	a.h.touch(a.g.newQueue(inc, vhost, name, config, settings, dead, a.h.now))
 }
 
 // newQueue makes a queue, or makes one live that the topology has declared here.
-func (g *group) newQueue(inc uint64, vhost message.VHost, name string, config queue.Config, settings queue.Settings, dead DeadLetter, now int64) *Queue {
+func (g *group) newQueue(inc uint64, o *create, now int64) *Queue {
 	q := g.declared[inc]
 	if q == nil {
-		q = &Queue{Incarnation: inc, VHost: vhost, Name: name, Durable: true, part: g.p, config: config, due: never}
+		q = &Queue{Incarnation: inc, VHost: o.vhost, Name: o.name, Durable: true, part: g.p, config: o.config, due: never}
 	}
-	q.live, q.dead = true, dead
-	q.m = queue.New(config, settings, &g.p.pages, q, now)
+	q.live, q.dead = true, o.dead
+	q.m = queue.New(o.config, o.settings, &g.p.pages, q, now)
 	if g.node.Index != nil {
 		q.m.SetCold(shelf{q})
 	}
 	g.p.queues[inc] = q
 	return q
-}
-
-func (a *application) delete(q *Queue) {
-	if q == nil {
-		return
-	}
-	g := a.g
-	g.node.endDeaths(a.h, q)
-	a.show(q)
-	q.m.RangeSeated(func(c *queue.Consumer) { delete(g.consumers, c.Number) })
-	g.departFrom(q)
-	for _, c := range q.m.Close() {
-		if c.Target != nil {
-			g.effects.gone = append(g.effects.gone, goneConsumer{q, c})
-		}
-	}
-	q.gone, q.live, q.transit = true, false, 0
-	q.calm()
-	delete(g.p.queues, q.Incarnation)
-	delete(g.declared, q.Incarnation)
-	g.p.unschedule(q)
-	shelf{q}.discardMeta(g.p.pages.Version())
-	g.p.dig(q)
-	g.p.wake()
-}
-
-func (a *application) configure(q *Queue) {
-	settings, dead := a.r.settings()
-	if q == nil || a.r.bad {
-		return
-	}
-	before := q.m.Settings()
-	retry := q.m.Totals().Held > 0 && (q.dead != dead || before.AtLeastOnce != settings.AtLeastOnce)
-	if q.m.Config().Strict && before.AtLeastOnce && !settings.AtLeastOnce {
-		a.g.node.forgetHeld(a.h, q) // DL-13.10
-		retry = false
-	}
-	q.dead = dead
-	q.m.Configure(a.h.now, settings)
-	q.m.Trim(a.h.now, sliceLimit)
-	if retry && a.g.leads {
-		a.g.p.leaving.Lock()
-		a.g.p.retry = append(a.g.p.retry, q)
-		a.g.p.leaving.Unlock()
-		a.g.p.wakeRouter()
-	}
 }
 
 // publish lets one message into its targets in this group.
@@ -306,12 +217,11 @@ func (a *application) publish(code byte) {
 	h.entered = h.entered[:0]
 	h.entries += n - 1
 	for range n {
-		if q := g.p.queues[a.r.uint()]; q != nil {
-			refused = !tookIn(g.node.enter(h, q, &arrives)) || refused
+		if q := g.p.queues[a.r.uint()]; q != nil && !a.n.admit(h, q, &arrives) {
+			refused = true
 		}
 	}
-	store.Release(body)
-	h.flow()
+	a.n.admitted(h, &arrives)
 	if own.owner != nil {
 		g.effects.answers = append(g.effects.answers, ownedAnswer{own.owner, Answer{own.token, refused}})
 	}
@@ -353,23 +263,8 @@ func (a *application) settle(code byte, q *Queue) {
 	if s == nil || s.q != q {
 		return
 	}
-	h := a.h
-	switch code {
-	case cmdAck:
-		a.h.entries += int(in.count) - 1
-		for k := range queue.ID(in.count) {
-			if q.m.Ack(in.first+k, s.c) {
-				q.stats.Acked++
-			}
-		}
-	case cmdReject:
-		q.m.Reject(h.now, in.first, s.c, in.failed)
-	case cmdReturn:
-		if q.m.Return(h.now, in.first, s.c, in.how) {
-			q.stats.Returned++
-		}
-	}
-	q.m.Flow(h.now, 0)
+	a.h.entries += int(in.count) - 1
+	in.apply(a.h, q, s.c)
 	a.g.forgetIdle(s)
 }
 
@@ -385,140 +280,6 @@ func (g *group) forget(number uint64, s *seat) {
 	if s.departed != nil {
 		delete(s.departed.seats, s)
 	}
-}
-
-func (a *application) attach(q *Queue) {
-	in := a.r.attachment()
-	number := in.number
-	if q == nil || a.r.bad || a.g.consumers[number] != nil {
-		return
-	}
-	ask := a.answer()
-	c := &queue.Consumer{}
-	if ask != nil && ask.consumer != nil {
-		c = ask.consumer
-	}
-	c.Number, c.Origin, c.Tag, c.Priority, c.Prefetch, c.Timeout = number, a.from, in.tag, in.priority, in.prefetch, in.timeout
-	c.NoAck, c.Exclusive, c.Metered = in.noAck, in.exclusive, in.credit > 0
-	if !q.m.Attach(a.h.now, c) {
-		return
-	}
-	q.m.Credit(c, in.credit)
-	a.g.consumers[number] = &seat{c: c, q: q}
-	if ask != nil {
-		ask.ok = true
-		if ask.attached != nil {
-			ask.attached()
-		}
-	}
-	q.m.Pump(a.h.now, sliceLimit)
-}
-
-func (a *application) detach(q *Queue) {
-	s := a.g.consumers[a.r.uint()]
-	if q == nil || s == nil || s.q != q {
-		return
-	}
-	was := q.m.Detach(a.h.now, s.c)
-	if ask := a.answer(); ask != nil {
-		ask.ok = was
-		if was && ask.attached != nil {
-			ask.attached()
-		}
-		defer func() { ask.left = q.m.Consumers() }()
-	}
-	q.m.Pump(a.h.now, sliceLimit) // the next single active consumer
-	a.g.forgetIdle(s)
-}
-
-func (a *application) credit(q *Queue) {
-	number, n := a.r.credit()
-	s := a.g.consumers[number]
-	if q == nil || s == nil || s.q != q {
-		return
-	}
-	if a.from == a.g.node.Origin {
-		s.asked = max(0, s.asked-n)
-	}
-	q.m.Credit(s.c, n)
-	q.m.Pump(a.h.now, sliceLimit)
-}
-
-// tick does what is due in a queue, if those before it in the command have left something to do: the group's
-// others wait meanwhile. A queue that is passed over is due still.
-func (a *application) tick(q *Queue) {
-	if q == nil || a.r.version >= headsVersion && a.due >= sliceLimit {
-		return
-	}
-	before, timeouts := q.m.Totals(), q.m.TimeoutCount()
-	if q.m.Tick(a.h.now, sliceLimit) {
-		a.due += sliceLimit // it stopped at its limit
-		return
-	}
-	after := q.m.Totals()
-	a.due += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
-	if a.r.version >= timeoutsVersion {
-		a.due += int(q.m.TimeoutCount() - timeouts)
-	}
-}
-
-func (a *application) get(q *Queue) {
-	number, noAck := a.r.get()
-	if q == nil || a.r.bad {
-		return
-	}
-	ask := a.answer()
-	c := &queue.Consumer{}
-	if ask != nil && ask.consumer != nil {
-		c = ask.consumer
-	}
-	c.Number, c.Origin = number, a.from
-	d, ok, again := q.m.GetFor(a.h.now, c, noAck)
-	switch {
-	case again:
-		if ask != nil {
-			ask.again = true
-		}
-		return
-	case !ok:
-		q.stats.GetNone++
-	case noAck:
-		q.stats.GotNoAck++
-		if ask == nil {
-			a.h.drop(d.Body, d.History)
-		}
-	default:
-		q.stats.Got++
-		a.g.consumers[number] = &seat{c: c, q: q}
-		if ask != nil {
-			a.g.node.bodies.Retain(d.Body, 1)
-			a.g.node.bodies.Retain(d.History, 1)
-		}
-	}
-	if ok && d.Redelivered {
-		q.stats.Redelivered++
-	}
-	q.m.Expire(a.h.now) // strictly, the next head only now
-	if ask != nil {
-		ask.ok, ask.delivery, ask.left = ok, d, q.m.Totals().Ready
-	}
-}
-
-func (a *application) purge(q *Queue) {
-	if q == nil {
-		return
-	}
-	q.m.Expire(a.h.now)
-	purged := q.m.Purge(nil)
-	if q.m.Totals().Held == 0 {
-		q.keepOffers()
-	}
-	q.stats.Purged += uint64(purged)
-	if ask := a.answer(); ask != nil {
-		ask.ok, ask.n = true, purged
-	}
-	a.g.p.dig(q)
-	a.g.p.wake()
 }
 
 // gone detaches what a process had attached that is no more, and takes back what
@@ -598,9 +359,7 @@ func (g *group) grant(s *seat) {
 	}
 	s.asked += n
 	g.p.mu.Unlock()
-	err := g.tell(func(w *commandWriter) {
-		w.credit(s.q.Incarnation, s.c.Number, n)
-	})
+	err := g.tell(func(w *commandWriter) { credit{s.c.Number, n}.write(w, s.q.Incarnation) })
 	if err != nil {
 		g.p.mu.Lock()
 		s.asked = max(0, s.asked-n)

@@ -255,30 +255,18 @@ func (h *hold) tellDeath(op *Op) {
 	}
 }
 
-// settle carries out an operation on an entry. REQUIRES: its partition is held.
+// settle carries out an operation on an entry of a local queue. REQUIRES: its partition is held.
 func (n *Node) settle(h *hold, op *Op) {
 	q := op.Queue
 	if q.part.group != nil || q.gone {
 		return
 	}
 	h.touch(q)
-	q.stats.Active = h.now
-	switch op.Kind {
-	case Ack:
-		if q.m.Ack(op.ID, op.Consumer) {
-			q.stats.Acked++
-		}
-	case Reject:
-		q.m.Reject(h.now, op.ID, op.Consumer, op.Failed)
-	case Return:
-		if q.m.Return(h.now, op.ID, op.Consumer, op.How) {
-			q.stats.Returned++
-		}
-	}
-	q.m.Flow(h.now, 0)
+	s := settlement{kind: op.Kind, first: op.ID, count: 1, failed: op.Failed, how: op.How}
+	s.apply(h, q, op.Consumer)
 }
 
-// publish lets one message into its targets. REQUIRES: their partitions are held.
+// publish lets one message into those of its targets that are local. REQUIRES: their partitions are held.
 func (n *Node) publish(h *hold, op *Op) {
 	in := arrival{
 		entry: queue.Entry{Body: op.Body, Priority: op.Priority, TTL: op.TTL, Delay: op.Delay},
@@ -286,32 +274,9 @@ func (n *Node) publish(h *hold, op *Op) {
 	}
 	h.entered = h.entered[:0]
 	for _, q := range op.Targets {
-		if q.part.group != nil || q.gone {
-			continue
-		}
-		result := n.enter(h, q, &in)
-		if op.Refused = op.Refused || !tookIn(result); result != queue.Refused {
-			q.stats.Active = h.now
+		if q.part.group == nil && !q.gone && !n.admit(h, q, &in) {
+			op.Refused = true
 		}
 	}
-	if logged := h.loggedOnes(); logged > 0 {
-		h.owed = true
-		n.bodies.Retain(op.Body, 1)
-		h.frame.publish(op.Body, in.rec, logged)
-		for _, in := range h.entered {
-			if in.logged {
-				h.frame.target(in.q.Incarnation, in.id, in.q.m.Due(in.id))
-			}
-		}
-		h.logRefused()
-		if op.Delay > 0 {
-			for _, in := range h.entered {
-				if in.logged && !in.refused {
-					h.frame.delay(in.q.Incarnation, in.id, in.q.m.NotBefore(in.id))
-				}
-			}
-		}
-	}
-	n.bodies.Release(op.Body)
-	h.flow()
+	n.admitted(h, &in)
 }

@@ -64,10 +64,13 @@ func FuzzCommandsAreReadBackEqual(f *testing.F) {
 		}
 
 		w.begin(u, max(a, 0))
-		wrote := attachment{number: u, noAck: flags&1 != 0, exclusive: flags&2 != 0, priority: a, prefetch: int(min(max(b, 0), math.MaxInt32)), timeout: max(b, 0), credit: int(u % math.MaxInt32), tag: text}
-		w.attachment(wrote)
+		wrote := attach{number: u, noAck: flags&1 != 0, exclusive: flags&2 != 0, priority: a, prefetch: int(min(max(b, 0), math.MaxInt32)), timeout: max(b, 0), credit: int(u % math.MaxInt32), tag: text}
+		wrote.write(&w, 1)
 		r := read()
-		done("attach", r, r.attachment(), wrote)
+		if code, q := r.byte(), r.uint(); code != cmdAttach || q != 1 {
+			t.Errorf("operation %d on queue %d", code, q)
+		}
+		done("attach", r, r.attach(), wrote)
 
 		w.begin(u, max(a, 0))
 		e := message.Envelope{Serial: message.Serial(u), Key: []byte(text[:min(len(text), 255)]), Properties: []byte{0, 0}, BodySize: len(data)}
@@ -118,7 +121,7 @@ func FuzzCommandsAreReadBackEqual(f *testing.F) {
 		if code, q := r.byte(), r.uint(); code != cmdAttach || q != 1 {
 			t.Errorf("operation %d on queue %d", code, q)
 		}
-		_ = r.attachment()
+		_ = r.attach()
 		if _, _ = r.settings(); r.bad || r.more() {
 			t.Errorf("a consumer and settings of %d and %d cannot be read", a, b)
 		}

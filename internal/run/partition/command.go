@@ -265,14 +265,6 @@ func (w *commandWriter) span(v int64) { w.uint(uint64(max(v, 0))) }
 // small writes a number from 0 to 2^31-1; what is more is as good as that.
 func (w *commandWriter) small(v int) { w.uint(uint64(min(max(v, 0), math.MaxInt32))) }
 
-func (w *commandWriter) create(q *Queue) {
-	w.op(cmdCreate, q.Incarnation)
-	w.text(string(q.VHost))
-	w.text(q.Name)
-	w.config(q.config)
-	w.settings(&q.wanted.settings, &q.wanted.dead)
-}
-
 func (w *commandWriter) config(c queue.Config) {
 	var flags byte
 	if c.Strict {
@@ -285,11 +277,6 @@ func (w *commandWriter) config(c queue.Config) {
 		flags |= configCountNack
 	}
 	w.b = append(w.b, flags)
-}
-
-func (w *commandWriter) configure(q *Queue) {
-	w.op(cmdConfigure, q.Incarnation)
-	w.settings(&q.wanted.settings, &q.wanted.dead)
 }
 
 // settings writes limits with their signs: below 0 is none, and nobody has checked
@@ -337,53 +324,6 @@ func (w *commandWriter) rules(r *deadletter.Rules) {
 	w.span(r.MaxHops)
 	w.span(r.Retention)
 	w.text(r.LimitReason)
-}
-
-func (w *commandWriter) attach(q uint64, c *queue.Consumer, credit int) {
-	w.op(cmdAttach, q)
-	w.attachment(attachment{c.Number, c.NoAck, c.Exclusive, c.Priority, c.Prefetch, c.Timeout, credit, c.Tag})
-}
-
-// attachment is the operands of an attach, but for its queue.
-type attachment struct {
-	number           uint64
-	noAck, exclusive bool
-	priority         int64
-	prefetch         int
-	timeout          int64
-	credit           int
-	tag              string
-}
-
-func (w *commandWriter) attachment(a attachment) {
-	w.uint(a.number)
-	var flags byte
-	if a.noAck {
-		flags |= attachNoAck
-	}
-	if a.exclusive {
-		flags |= attachExclusive
-	}
-	w.b = append(w.b, flags)
-	w.b = binary.AppendVarint(w.b, a.priority)
-	w.small(a.prefetch)
-	w.span(a.timeout)
-	w.small(a.credit)
-	w.text(a.tag)
-}
-
-func (r *commandReader) attachment() (a attachment) {
-	a.number = r.uint()
-	flags := r.byte()
-	a.noAck, a.exclusive = flags&attachNoAck != 0, flags&attachExclusive != 0
-	a.priority, a.prefetch, a.timeout, a.credit = r.wide(), r.int(), r.time(), r.int()
-	a.tag = r.text()
-	return a
-}
-
-func (w *commandWriter) detach(q uint64, c *queue.Consumer) {
-	w.op(cmdDetach, q)
-	w.uint(c.Number)
 }
 
 // target is where a death, or a move, leads.

@@ -806,6 +806,17 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 	n.logMove(h, q, d, p, counts, true)
 }
 
+// retryHeld has the router try the held deaths of q again, if this process is to see to them. REQUIRES: q is held.
+func (p *Partition) retryHeld(q *Queue) {
+	if p.group != nil && !p.group.leads {
+		return
+	}
+	p.leaving.Lock()
+	p.retry = append(p.retry, q)
+	p.leaving.Unlock()
+	p.wakeRouter()
+}
+
 // retryHeld tries the held deaths of q again (DL-13.4).
 func (n *Node) retryHeld(q *Queue) {
 	h := n.lock(q.part)

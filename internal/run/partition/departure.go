@@ -180,7 +180,7 @@ func (a *application) leave() {
 	if d != nil && !a.r.bad {
 		a.done(d, done)
 	}
-	if ask := a.answer(); ask != nil {
+	if ask := a.ask; ask != nil {
 		ask.ok = true
 	}
 }

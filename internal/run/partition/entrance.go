@@ -68,6 +68,41 @@ func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 	return result
 }
 
+// admit lets a published message into a queue, and says whether its publisher may take it as entered.
+// When it was let into all, admitted ends the publish. REQUIRES: q is held, and not gone.
+func (n *Node) admit(h *hold, q *Queue, in *arrival) bool {
+	result := n.enter(h, q, in)
+	if result != queue.Refused {
+		q.stats.Active = h.now
+	}
+	return tookIn(result)
+}
+
+// admitted tells the frame of what has just been let in, and does what follows. The reference to the body passes to it.
+func (n *Node) admitted(h *hold, in *arrival) {
+	body := in.entry.Body
+	if logged := h.loggedOnes(); logged > 0 && h.frame != nil {
+		h.owed = true
+		n.bodies.Retain(body, 1)
+		h.frame.publish(body, in.rec, logged)
+		for _, in := range h.entered {
+			if in.logged {
+				h.frame.target(in.q.Incarnation, in.id, in.q.m.Due(in.id))
+			}
+		}
+		h.logRefused()
+		if in.entry.Delay > 0 {
+			for _, in := range h.entered {
+				if in.logged && !in.refused {
+					h.frame.delay(in.q.Incarnation, in.id, in.q.m.NotBefore(in.id))
+				}
+			}
+		}
+	}
+	n.bodies.Release(body)
+	h.flow()
+}
+
 // flow does what follows from what has entered.
 func (h *hold) flow() {
 	for _, in := range h.entered {

@@ -135,8 +135,25 @@ func newGroup(n *Node, index int) *group {
 	held.Name(&g.proposals.mu, "a group's proposals")
 	g.proposals.room.L = &g.proposals.mu
 	g.proposals.closed = true
-	p.group = g
+	p.group, p.driver = g, g
 	return g
+}
+
+// groupOf is the group where a replicated queue goes.
+func (n *Node) groupOf(q *Queue) *group {
+	g := n.groupByID(q.Group)
+	if g == nil {
+		q.Group = n.DefaultGroup(q.VHost, q.Name)
+		g = n.groupByID(q.Group)
+	}
+	return g
+}
+
+// leaveQueue takes a queue, which is deleted, from what the group knows of consumers, departures and declarations.
+func (g *group) leaveQueue(q *Queue) {
+	q.m.RangeSeated(func(c *queue.Consumer) { delete(g.consumers, c.Number) })
+	g.departFrom(q)
+	delete(g.declared, q.Incarnation)
 }
 
 // DefaultGroup is the group of a replicated queue that nothing draws to another.
@@ -212,7 +229,7 @@ func (g *group) Following(leader uint64) {
 // they differ.
 func (g *group) reconcile() {
 	g.p.mu.Lock()
-	var create, configure, remove []*Queue
+	var create, configure, deleted []*Queue
 	for _, q := range g.declared {
 		switch {
 		case !q.live:
@@ -223,21 +240,21 @@ func (g *group) reconcile() {
 	}
 	for inc, q := range g.p.queues {
 		if g.declared[inc] == nil && !g.node.KeepUndeclared {
-			remove = append(remove, q)
+			deleted = append(deleted, q)
 		}
 	}
 	g.p.mu.Unlock()
-	for _, list := range [][]*Queue{create, configure, remove} {
+	for _, list := range [][]*Queue{create, configure, deleted} {
 		sortQueues(list)
 	}
 	for _, q := range create {
-		_ = g.tell(func(w *commandWriter) { w.create(q) })
+		_ = g.tell(q.creation)
 	}
 	for _, q := range configure {
-		_ = g.tell(func(w *commandWriter) { w.configure(q) })
+		_ = g.tell(q.configuration)
 	}
-	for _, q := range remove {
-		_ = g.tell(func(w *commandWriter) { w.op(cmdDelete, q.Incarnation) })
+	for _, q := range deleted {
+		_ = g.tell(func(w *commandWriter) { remove{}.write(w, q.Incarnation) })
 	}
 }
 

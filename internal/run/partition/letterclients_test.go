@@ -147,8 +147,9 @@ func (r *letterReplica) consume(rng *rand.Rand) {
 	noAck := q.Name == unseen && rng.IntN(2) == 0
 	c := &queue.Consumer{NoAck: noAck, Tag: "c", Prefetch: rng.IntN(6), Priority: rng.Int64N(3), Timeout: int64(rng.IntN(2) * 500)}
 	c.Target = &letterClient{r}
-	a, build := r.host.n.attachment(q, c, func() {})
-	r.host.ask(r.group, a, build, func(*ask) {})
+	a, o := newAsk(), r.group.numbered(c)
+	a.consumer, a.attached = c, func() {}
+	r.host.ask(r.group, a, func(w *commandWriter) { o.write(w, q.Incarnation) }, func(*ask) {})
 }
 
 // cancel detaches somebody, wherever they are connected.
@@ -225,8 +226,8 @@ func (r *letterReplica) get(rng *rand.Rand) {
 		return
 	}
 	noAck := q.Name == unseen && rng.IntN(2) == 0
-	a, build := r.host.n.getting(q, noAck)
-	r.host.ask(r.group, a, build, func(a *ask) {
+	a, o := newAsk(), r.host.n.getting(noAck)
+	r.host.ask(r.group, a, func(w *commandWriter) { o.write(w, q.Incarnation) }, func(a *ask) {
 		if a.err != nil || !a.ok {
 			return
 		}

@@ -261,6 +261,7 @@ type Partition struct {
 	node   *Node
 	index  int
 	group  *group        // set if it is replicated
+	driver driver        // of its queues' operations
 	wakec  chan struct{} // for the worker: there is something to do
 	routec chan struct{} // for route: likewise
 	endc   chan struct{} // for expire: likewise
@@ -301,6 +302,7 @@ type Partition struct {
 
 func newPartition(n *Node, index int) *Partition {
 	p := &Partition{node: n, index: index, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1), endc: make(chan struct{}, 1)}
+	p.driver = local{p}
 	held.Name(&p.mu, "a partition")
 	held.Name(&p.turn, "a partition's turn")
 	held.Name(&p.leaving, "a partition's list of what leaves")
@@ -318,24 +320,11 @@ func (n *Node) Create(q *Queue, config queue.Config, settings queue.Settings, de
 	q.config = config
 	q.due = never
 	if n.groups != nil && config.Type == queue.Quorum {
-		n.createReplicated(q, settings, dead)
-		return
+		q.part = n.groupOf(q).p
+	} else {
+		q.part = n.partitionOf(q)
 	}
-	var h maphash.Hash
-	h.SetSeed(n.seed)
-	h.WriteString(string(q.VHost))
-	h.WriteByte(0)
-	h.WriteString(q.Name)
-	p := n.parts[h.Sum64()%uint64(len(n.parts))]
-	q.part, q.dead = p, dead
-	hd := n.lock(p)
-	q.m = queue.New(config, settings, &p.pages, q, hd.now)
-	if n.Index != nil {
-		q.m.SetCold(shelf{q})
-	}
-	p.queues[q.Incarnation] = q
-	hd.touch(q)
-	n.unlock(hd)
+	q.part.driver.create(q, settings, dead)
 }
 
 const never = moment.Never
@@ -367,16 +356,7 @@ func (n *Node) HasDeleted(q *Queue) bool {
 }
 
 // Counts shows the queue as it is now; what is due has expired (DL-8.6).
-func (n *Node) Counts(q *Queue) (c Counts) {
-	if q.Replicated() {
-		return n.countsReplicated(q)
-	}
-	_ = n.with(q, func(h *hold) {
-		q.m.Expire(h.now)
-		c = q.counts(h.now)
-	})
-	return c
-}
+func (n *Node) Counts(q *Queue) Counts { return q.part.driver.counts(q) }
 
 // CountsNow is Counts for those who look at many queues: it does not wait for what
 // was asked of a replicated one (see SettleAll).
@@ -394,71 +374,32 @@ func (n *Node) RangeLevels(q *Queue, f func(level, ready int)) {
 }
 
 // Touch notes a use of the queue (DL-8.12) and returns its counts.
-func (n *Node) Touch(q *Queue) (c Counts) {
-	if q.Replicated() {
-		return n.touchReplicated(q)
-	}
-	_ = n.with(q, func(h *hold) {
-		q.m.Touch(h.now)
-		q.m.Expire(h.now)
-		c = q.counts(h.now)
-	})
-	return c
+func (n *Node) Touch(q *Queue) Counts {
+	var a ask
+	_ = q.part.driver.do(q, touch{}, &a)
+	return a.counts
 }
 
 // Attach adds a consumer; false means that exclusive use forbids it (BR-9.3).
 // attached is called with the queue locked before the first delivery.
 func (n *Node) Attach(q *Queue, c *queue.Consumer, attached func()) (ok bool, err error) {
-	if q.Replicated() {
-		return n.attachReplicated(q, c, attached)
-	}
-	err = n.with(q, func(h *hold) {
-		if ok = q.m.Attach(h.now, c); ok {
-			attached()
-			q.m.Pump(h.now, sliceLimit)
-		}
-	})
-	return ok, err
+	a := ask{consumer: c, attached: attached}
+	err = q.part.driver.do(q, q.part.driver.numbered(c), &a)
+	return a.ok, err
 }
 
 // Detach removes a consumer and returns how many are left.
 func (n *Node) Detach(q *Queue, c *queue.Consumer, detached func()) (left int, was bool) {
-	if q.Replicated() {
-		return n.detachReplicated(q, c, detached)
-	}
-	_ = n.with(q, func(h *hold) {
-		if was = q.m.Detach(h.now, c); was && detached != nil {
-			detached()
-		}
-		q.m.Pump(h.now, sliceLimit) // the next single active consumer
-		left = q.m.Consumers()
-	})
-	return left, was
+	a := ask{consumer: c, attached: detached}
+	_ = q.part.driver.do(q, detach{c.Number}, &a)
+	return a.left, a.ok
 }
 
 // Resume lets a consumer that was full have more.
-func (n *Node) Resume(q *Queue, c *queue.Consumer) {
-	if q.Replicated() {
-		n.resumeReplicated(q, c)
-		return
-	}
-	_ = n.with(q, func(h *hold) {
-		q.m.Resume(c)
-		q.m.Pump(h.now, sliceLimit)
-	})
-}
+func (n *Node) Resume(q *Queue, c *queue.Consumer) { q.part.driver.resume(q, c) }
 
 // Open looks again whether the queue can deliver to consumers with that gate, which may have room again.
-// Replicated queues have no such consumers.
-func (n *Node) Open(q *Queue, gate queue.Gate) {
-	if q.Replicated() {
-		return
-	}
-	_ = n.with(q, func(h *hold) {
-		q.m.Open(gate)
-		q.m.Pump(h.now, sliceLimit)
-	})
-}
+func (n *Node) Open(q *Queue, gate queue.Gate) { q.part.driver.open(q, gate) }
 
 // Share puts consumers of the queue, which have no Gate, under one.
 func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
@@ -474,84 +415,25 @@ func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
 // Get takes a message for basic.get. The references in d are the caller's, and d.By
 // is the Consumer of the operation that settles it.
 func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
-	if q.Replicated() {
-		return n.getReplicated(q, noAck)
+	for {
+		a := ask{consumer: &queue.Consumer{}}
+		if err = q.part.driver.do(q, n.getting(noAck), &a); err != nil || !a.again { // again: in a hold of its own, for those who wait
+			return a.delivery, a.left, a.ok, err
+		}
 	}
-	for again := true; again && err == nil; { // in holds of their own, for those who wait
-		d, left, ok, again, err = n.getSome(q, noAck)
-	}
-	return d, left, ok, err
 }
 
-// getSome is Get, as far as one hold goes.
-func (n *Node) getSome(q *Queue, noAck bool) (d queue.Delivery, left int, ok, again bool, err error) {
-	err = n.with(q, func(h *hold) {
-		before := q.m.Totals()
-		d, ok, again = q.m.GetFor(h.now, nil, noAck)
-		h.entries += before.Ready - q.m.Totals().Ready
-		if again {
-			return
-		}
-		if !ok {
-			q.stats.GetNone++
-			return
-		}
-		q.stats.Active = h.now
-		switch {
-		case !noAck:
-			q.stats.Got++
-			n.bodies.Retain(d.Body, 1)
-			n.bodies.Retain(d.History, 1)
-			if d.Logged {
-				h.frame.deliver(q.Incarnation, d.ID)
-			}
-		default:
-			q.stats.GotNoAck++
-			if d.Logged {
-				h.frame.settle(q.Incarnation, d.ID)
-			}
-		}
-		if d.Redelivered {
-			q.stats.Redelivered++
-		}
-		q.m.Expire(h.now) // strictly, the next head only now
-		left = q.m.Totals().Ready
-	})
-	return d, left, ok, again, err
-}
+// getting is the operation of a get.
+func (n *Node) getting(noAck bool) get { return get{n.numbers.Add(1), noAck} }
 
-// Purge removes what is ready and returns how much that was (BR-7.10). It does so in slices: what comes
-// meanwhile stays, and what a consumer gets meanwhile is its.
+// Purge removes what is ready and returns how much that was (BR-7.10).
 func (n *Node) Purge(q *Queue) (purged int, err error) {
-	if q.Replicated() {
-		return n.purgeReplicated(q)
+	var a ask
+	for o := new(purge); ; a.again = false {
+		if err = q.part.driver.do(q, o, &a); err != nil || !a.again {
+			return a.n, err
+		}
 	}
-	var purging queue.Purging
-	for begun, more := false, true; more && err == nil; begun = true {
-		err = n.with(q, func(h *hold) {
-			if !begun {
-				q.m.Expire(h.now)
-			}
-			var told func(queue.ID, int)
-			if q.m.Totals().Persistent > 0 {
-				told = func(first queue.ID, k int) { h.frame.settleRun(q.Incarnation, first, k) }
-			}
-			k := 0
-			k, more = q.m.PurgeSome(&purging, sliceLimit, told)
-			h.entries = k
-			purged += k
-			q.stats.Purged += uint64(k)
-			if more {
-				return
-			}
-			if q.m.Totals().Held == 0 {
-				q.keepOffers()
-			}
-			q.part.dig(q)
-			q.part.wake()
-		})
-	}
-	return purged, err
 }
 
 // Delete removes the queue, if check, called with the queue locked, has nothing
@@ -561,62 +443,16 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 // and is counted so. What has died since, and was not routed yet, goes too (Counts.Unsettled).
 // A replicated queue goes a little later: see Deleted.
 func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) {
-	if q.Replicated() {
-		return n.deleteReplicated(q, check)
-	}
-	h := n.lock(q.part)
-	if q.gone {
-		n.unlock(h)
-		return c, errGone
-	}
-	h.touch(q)
-	c = q.counts(h.now)
-	if check != nil {
-		err = check(c)
-	}
-	if err == nil {
-		n.endDeaths(h, q)
-		c.Stats = q.stats
-		q.left = q.m.Close()
-		q.gone = true
-		q.calm()
-		delete(q.part.queues, q.Incarnation)
-		q.part.unschedule(q)
-		shelf{q}.discardMeta(q.part.pages.Version())
-		q.part.dig(q)
-		q.part.wake()
-	}
-	n.leave(n.finishHold(h))
-	return c, err
+	return q.part.driver.accept(q, check)
 }
+
+// Deleted ends a queue that Delete has accepted, once the topology's log has its deletion,
+// tells its consumers, and returns what it held then. before is what Delete has returned.
+func (n *Node) Deleted(q *Queue, before Counts) Counts { return q.part.driver.finish(q, before) }
 
 // Configure puts settings in force that a policy changed.
 func (n *Node) Configure(q *Queue, s queue.Settings, dead DeadLetter) {
-	if q.Replicated() {
-		n.configureReplicated(q, s, dead)
-		return
-	}
-	retry := false
-	forget := false
-	_ = n.with(q, func(h *hold) {
-		before := q.m.Settings()
-		retry = q.m.Totals().Held > 0 && (q.dead != dead || before.AtLeastOnce != s.AtLeastOnce)
-		if q.m.Config().Strict && before.AtLeastOnce && !s.AtLeastOnce {
-			forget, retry = true, false // DL-13.10
-			q.forgetting = q.m.Totals().Held > 0
-		}
-		q.dead = dead
-		q.m.Configure(h.now, s)
-		if q.m.Trim(h.now, sliceLimit) {
-			q.part.wake()
-		}
-	})
-	if forget {
-		n.forgetAllHeld(q)
-	}
-	if retry {
-		n.retryHeld(q)
-	}
+	q.part.driver.configure(q, s, dead)
 }
 
 // forgetAllHeld is forgetHeld of a classic queue, in slices. Should at-least-once be switched on again meanwhile, what is

@@ -24,6 +24,7 @@ func (w *commandWriter) giveBack(q, consumer uint64, id queue.ID, how queue.Retu
 
 // settlement is the operands of an ack, a reject or a return, but for its queue.
 type settlement struct {
+	kind     OpKind
 	consumer uint64
 	first    queue.ID
 	count    uint64
@@ -35,10 +36,11 @@ func (r *commandReader) settlement(code byte) settlement {
 	s := settlement{consumer: r.uint(), first: r.id(), count: 1}
 	switch code {
 	case cmdAck:
-		s.count = r.run()
+		s.kind, s.count = Ack, r.run()
 	case cmdReject:
-		s.failed = r.byte() != 0
+		s.kind, s.failed = Reject, r.byte() != 0
 	case cmdReturn:
+		s.kind = Return
 		how := r.byte()
 		r.bad = r.bad || how > byte(queue.ReturnFailed)
 		s.how = queue.ReturnKind(how)
@@ -46,21 +48,25 @@ func (r *commandReader) settlement(code byte) settlement {
 	return s
 }
 
-func (w *commandWriter) credit(q, consumer uint64, n int) {
-	w.op(cmdCredit, q)
-	w.uint(consumer)
-	w.small(n)
+// apply settles deliveries that c has, nil meaning basic.get of a local queue. REQUIRES: q is held, and not gone.
+func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
+	q.stats.Active = h.now
+	switch s.kind {
+	case Ack:
+		for k := range queue.ID(s.count) {
+			if q.m.Ack(s.first+k, c) {
+				q.stats.Acked++
+			}
+		}
+	case Reject:
+		q.m.Reject(h.now, s.first, c, s.failed)
+	case Return:
+		if q.m.Return(h.now, s.first, c, s.how) {
+			q.stats.Returned++
+		}
+	}
+	q.m.Flow(h.now, 0)
 }
-
-func (r *commandReader) credit() (consumer uint64, n int) { return r.uint(), r.int() }
-
-func (w *commandWriter) get(q, consumer uint64, noAck bool) {
-	w.op(cmdGet, q)
-	w.uint(consumer)
-	w.bool(noAck)
-}
-
-func (r *commandReader) get() (consumer uint64, noAck bool) { return r.uint(), r.byte() != 0 }
 
 func (w *commandWriter) aside(q, consumer uint64, id queue.ID) {
 	w.op(cmdAside, q)

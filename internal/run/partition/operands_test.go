@@ -110,36 +110,39 @@ func bare(code byte) func(chooser, *commandWriter) func(*commandReader, byte) (a
 	}
 }
 
+// whole writes and reads operations on a queue.
+func whole(choose func(chooser) operation) func(chooser, *commandWriter) func(*commandReader, byte) (any, any) {
+	return func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		q, o := c.uint64(), choose(c)
+		o.write(w, q)
+		return func(r *commandReader, code byte) (any, any) { return []any{r.uint(), r.operation(code)}, []any{q, o} }
+	}
+}
+
 // roundTrips has, for each operation of a command, what writes one by chance, and returns
 // what reads it: what it has read, and what was written.
 var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byte) (got, want any){
-	cmdDelete: bare(cmdDelete), cmdPurge: bare(cmdPurge), cmdTick: bare(cmdTick), cmdTouch: bare(cmdTouch), cmdGone: bare(cmdGone), cmdClose: bare(cmdClose),
+	cmdDelete: whole(func(chooser) operation { return remove{} }),
+	cmdPurge:  whole(func(chooser) operation { return &purge{} }),
+	cmdTick:   whole(func(chooser) operation { return tick{} }),
+	cmdTouch:  whole(func(chooser) operation { return touch{} }),
+	cmdGone:   bare(cmdGone), cmdClose: bare(cmdClose),
 	cmdCreate: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q := &Queue{Incarnation: c.uint64(), VHost: message.VHost(c.text()), Name: c.text(), config: c.config()}
-		q.wanted.settings, q.wanted.dead = c.settings()
-		w.create(q)
-		return func(r *commandReader, _ byte) (any, any) {
-			got := []any{r.uint(), r.text(), r.text(), r.config()}
-			s, d := r.settings()
-			return append(got, s, d), []any{q.Incarnation, string(q.VHost), q.Name, q.config, q.wanted.settings, q.wanted.dead}
-		}
+		inc, o := c.uint64(), create{vhost: message.VHost(c.text()), name: c.text(), config: c.config()}
+		o.settings, o.dead = c.settings()
+		o.write(w, inc)
+		return func(r *commandReader, _ byte) (any, any) { return []any{r.uint(), r.create()}, []any{inc, o} }
 	},
-	cmdConfigure: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q := &Queue{Incarnation: c.uint64()}
-		q.wanted.settings, q.wanted.dead = c.settings()
-		w.configure(q)
-		return func(r *commandReader, _ byte) (any, any) {
-			inc := r.uint()
-			s, d := r.settings()
-			return []any{inc, s, d}, []any{q.Incarnation, q.wanted.settings, q.wanted.dead}
-		}
-	},
+	cmdConfigure: whole(func(c chooser) operation {
+		settings, dead := c.settings()
+		return configure{settings, dead}
+	}),
 	cmdPublish: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) { return publishing(c, w, 0) },
 	cmdDelayed: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		return publishing(c, w, max(c.moment(), 1))
 	},
 	cmdAck: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, want := c.uint64(), settlement{consumer: c.uint64(), first: c.id(), count: []uint64{1, 2, 255, maxRun}[c.IntN(4)]}
+		q, want := c.uint64(), settlement{kind: Ack, consumer: c.uint64(), first: c.id(), count: []uint64{1, 2, 255, maxRun}[c.IntN(4)]}
 		for k := range want.count {
 			w.ack(q, want.consumer, want.first+queue.ID(k))
 		}
@@ -148,52 +151,25 @@ var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byt
 		}
 	},
 	cmdReject: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, want := c.uint64(), settlement{consumer: c.uint64(), first: c.id(), count: 1, failed: c.bool()}
+		q, want := c.uint64(), settlement{kind: Reject, consumer: c.uint64(), first: c.id(), count: 1, failed: c.bool()}
 		w.reject(q, want.consumer, want.first, want.failed)
 		return func(r *commandReader, code byte) (any, any) {
 			return []any{r.uint(), r.settlement(code)}, []any{q, want}
 		}
 	},
 	cmdReturn: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, want := c.uint64(), settlement{consumer: c.uint64(), first: c.id(), count: 1, how: queue.ReturnKind(c.IntN(int(queue.ReturnFailed) + 1))}
+		q, want := c.uint64(), settlement{kind: Return, consumer: c.uint64(), first: c.id(), count: 1, how: queue.ReturnKind(c.IntN(int(queue.ReturnFailed) + 1))}
 		w.giveBack(q, want.consumer, want.first, want.how)
 		return func(r *commandReader, code byte) (any, any) {
 			return []any{r.uint(), r.settlement(code)}, []any{q, want}
 		}
 	},
-	cmdAttach: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, want := c.uint64(), attachment{c.uint64(), c.bool(), c.bool(), c.int64(), c.small(), c.moment(), c.small(), c.text()}
-		w.op(cmdAttach, q)
-		w.attachment(want)
-		return func(r *commandReader, _ byte) (any, any) {
-			return []any{r.uint(), r.attachment()}, []any{q, want}
-		}
-	},
-	cmdDetach: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, number := c.uint64(), c.uint64()
-		w.detach(q, &queue.Consumer{Number: number})
-		return func(r *commandReader, _ byte) (any, any) {
-			return []any{r.uint(), r.uint()}, []any{q, number}
-		}
-	},
-	cmdCredit: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, number, n := c.uint64(), c.uint64(), c.small()
-		w.credit(q, number, n)
-		return func(r *commandReader, _ byte) (any, any) {
-			inc := r.uint()
-			to, more := r.credit()
-			return []any{inc, to, more}, []any{q, number, n}
-		}
-	},
-	cmdGet: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, number, noAck := c.uint64(), c.uint64(), c.bool()
-		w.get(q, number, noAck)
-		return func(r *commandReader, _ byte) (any, any) {
-			inc := r.uint()
-			by, not := r.get()
-			return []any{inc, by, not}, []any{q, number, noAck}
-		}
-	},
+	cmdAttach: whole(func(c chooser) operation {
+		return attach{c.uint64(), c.bool(), c.bool(), c.int64(), c.small(), c.moment(), c.small(), c.text()}
+	}),
+	cmdDetach: whole(func(c chooser) operation { return detach{c.uint64()} }),
+	cmdCredit: whole(func(c chooser) operation { return credit{c.uint64(), c.small()} }),
+	cmdGet:    whole(func(c chooser) operation { return get{c.uint64(), c.bool()} }),
 	cmdDead: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		q, atLeastOnce, history := c.uint64(), c.bool(), c.bytes()
 		p, list := c.targets()

@@ -248,7 +248,7 @@ func (a *application) outIn() {
 			box.refuse(in.number, answer)
 		}
 	}
-	if ask := a.answer(); ask != nil {
+	if ask := a.ask; ask != nil {
 		// What is known of all that was sent, also of what a resend repeats.
 		ask.ok, ask.last = true, min(box.last, number-1)
 		ask.refusals = slices.Clone(box.refusals)

@@ -52,16 +52,16 @@ type published struct {
 	token uint64
 }
 
-// ask is what somebody waits for. The results are valid once done is closed.
+// ask is what somebody waits for. The results are valid once the operation was applied: of a group, once done is closed.
 type ask struct {
-	done chan struct{}
+	done chan struct{} // nil of a local partition
 	err  error
 
-	attached func()          // called with the queue locked
-	consumer *queue.Consumer // to attach, or who gets
+	attached func()          // called with the queue locked, once the consumer is attached, or detached
+	consumer *queue.Consumer // that attaches, detaches or gets
 
 	ok       bool
-	again    bool // a get is to be asked for once more
+	again    bool // a get or a purge is to be asked for once more
 	delivery queue.Delivery
 	left     int // ready messages, or consumers, that remain
 	n        int // purged
@@ -308,6 +308,7 @@ func (g *group) lost(list []*proposal) {
 // question proposes a command with one operation and waits until it is applied.
 func (g *group) question(a *ask, build func(w *commandWriter)) error {
 	held.Nothing("a group")
+	a.done = make(chan struct{})
 	w := g.node.writer()
 	build(w)
 	pos, err := g.propose(w, &proposal{ask: a}, true)

@@ -51,7 +51,7 @@ type Queue struct {
 	live     bool   // the log has created it
 	ticking  bool   // a tick is proposed
 	wanted   wanted // what the topology asks for
-	deletion *ask   // its deletion is proposed
+	accepted bool   // its deletion: the log has it soon
 	rest     []byte // of a state that is being restored, what refers to entries
 }
 

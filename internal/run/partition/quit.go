@@ -298,7 +298,7 @@ func (a *application) quit() {
 	for _, q := range queues {
 		q.m.Flow(now, 0)
 	}
-	if ask := a.answer(); ask != nil {
+	if ask := a.ask; ask != nil {
 		ask.ok = true
 	}
 }

@@ -29,96 +29,75 @@ func firstNumber(origin uint64) uint64 {
 	return node<<originTimeBits + moment/1000*perSecond%(1<<originTimeBits)
 }
 
-// createReplicated makes the queue known and has its group create it.
-func (n *Node) createReplicated(q *Queue, settings queue.Settings, dead DeadLetter) {
-	if n.groupByID(q.Group) == nil {
-		q.Group = n.DefaultGroup(q.VHost, q.Name)
-	}
-	g := n.groupByID(q.Group)
+func (g *group) create(q *Queue, settings queue.Settings, dead DeadLetter) {
 	p := g.p
-	q.part, q.wanted = p, wanted{settings, dead}
+	q.wanted = wanted{settings, dead}
 	p.mu.Lock()
-	q.m = queue.New(q.config, settings, &p.pages, q, n.Now()) // until the log has made the real one
+	q.m = queue.New(q.config, settings, &p.pages, q, g.node.Now()) // until the log has made the real one
 	g.declared[q.Incarnation] = q
 	leads := g.leads
 	p.mu.Unlock()
 	if leads {
-		_ = g.tell(func(w *commandWriter) { w.create(q) })
+		_ = g.tell(q.creation)
 	}
 }
 
-// askQueue proposes one operation on a replicated queue and waits until it is applied.
+// creation writes the command that makes the queue.
+func (q *Queue) creation(w *commandWriter) {
+	(&create{q.VHost, q.Name, q.config, q.wanted.settings, q.wanted.dead}).write(w, q.Incarnation)
+}
+
+// configuration writes the command that gives it the settings it should have.
+func (q *Queue) configuration(w *commandWriter) {
+	configure{q.wanted.settings, q.wanted.dead}.write(w, q.Incarnation)
+}
+
+func (g *group) do(q *Queue, o operation, a *ask) error {
+	return g.node.askQueue(q, a, func(w *commandWriter) { o.write(w, q.Incarnation) })
+}
+
+// askQueue proposes operations on a replicated queue and waits until they are applied.
 func (n *Node) askQueue(q *Queue, a *ask, build func(w *commandWriter)) error {
 	err := q.group().question(a, build)
-	if err == nil && !a.ok && n.isGone(q) {
+	if err == nil && !a.ok && n.HasDeleted(q) {
 		return errGone
 	}
 	return err
 }
 
-func (n *Node) isGone(q *Queue) bool {
-	q.part.mu.Lock()
-	defer q.part.mu.Unlock()
-	return q.gone
-}
-
-func (n *Node) touchReplicated(q *Queue) Counts {
-	a := newAsk()
-	_ = n.askQueue(q, a, func(w *commandWriter) { w.op(cmdTouch, q.Incarnation) })
-	return a.counts
-}
-
-// countsReplicated shows the queue after everything this process has proposed.
-func (n *Node) countsReplicated(q *Queue) (c Counts) {
-	if q.group().settle() != nil {
+func (g *group) counts(q *Queue) (c Counts) {
+	if g.settle() != nil {
 		return c
 	}
-	p := q.part
+	p := g.p
 	p.mu.Lock()
-	now := n.Now()
-	due := q.live && p.group.leads && q.m.NextDue() <= now && !q.m.Unused(now)
+	now := g.node.Now()
+	due := q.live && g.leads && q.m.NextDue() <= now && !q.m.Unused(now)
 	c = q.counts(now)
 	p.mu.Unlock()
 	if !due {
 		return c
 	}
-	a := newAsk()
-	if n.askQueue(q, a, func(w *commandWriter) { w.op(cmdTick, q.Incarnation) }) != nil {
-		return c
+	if a := new(ask); g.do(q, tick{}, a) == nil {
+		c = a.counts
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return q.counts(now)
+	return c
 }
 
-func (n *Node) attachReplicated(q *Queue, c *queue.Consumer, attached func()) (ok bool, err error) {
-	a, build := n.attachment(q, c, attached)
-	err = n.askQueue(q, a, build)
-	return a.ok, err
-}
-
-// attachment is the proposal of a new consumer, to whom it gives a number.
-func (n *Node) attachment(q *Queue, c *queue.Consumer, attached func()) (*ask, func(*commandWriter)) {
-	c.Number = n.numbers.Add(1)
-	credit := 0
+func (g *group) numbered(c *queue.Consumer) attach {
+	c.Number = g.node.numbers.Add(1)
+	o := attachmentOf(c)
 	if c.NoAck || c.Prefetch == 0 || c.Prefetch > window {
-		credit = window
+		o.credit = window
 	}
-	a := newAsk()
-	a.consumer, a.attached = c, attached
-	return a, func(w *commandWriter) { w.attach(q.Incarnation, c, credit) }
+	return o
 }
 
-func (n *Node) detachReplicated(q *Queue, c *queue.Consumer, detached func()) (left int, was bool) {
-	a := newAsk()
-	a.attached = detached
-	_ = n.askQueue(q, a, func(w *commandWriter) { w.detach(q.Incarnation, c) })
-	return a.left, a.ok
-}
+// open has nothing to do: replicated queues have no consumers with a gate.
+func (*group) open(*Queue, queue.Gate) {}
 
-// resumeReplicated lets a consumer whose session was full have more credit.
-func (n *Node) resumeReplicated(q *Queue, c *queue.Consumer) {
-	g := q.group()
+// resume lets a consumer whose session was full have more credit.
+func (g *group) resume(_ *Queue, c *queue.Consumer) {
 	g.p.mu.Lock()
 	s := g.consumers[c.Number]
 	if s != nil {
@@ -130,39 +109,13 @@ func (n *Node) resumeReplicated(q *Queue, c *queue.Consumer) {
 	}
 }
 
-func (n *Node) getReplicated(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
-	for {
-		a, build := n.getting(q, noAck)
-		if err = n.askQueue(q, a, build); err != nil || !a.again {
-			return a.delivery, a.left, a.ok, err
-		}
-	}
-}
-
-// getting is the proposal of a get.
-func (n *Node) getting(q *Queue, noAck bool) (*ask, func(*commandWriter)) {
-	a := newAsk()
-	a.consumer = &queue.Consumer{}
-	number := n.numbers.Add(1)
-	return a, func(w *commandWriter) {
-		w.get(q.Incarnation, number, noAck)
-	}
-}
-
-func (n *Node) purgeReplicated(q *Queue) (int, error) {
-	a := newAsk()
-	err := n.askQueue(q, a, func(w *commandWriter) { w.op(cmdPurge, q.Incarnation) })
-	return a.n, err
-}
-
-// deleteReplicated takes the queue from what the topology has if check has nothing against
-// it as it is now. It waits for nothing and proposes nothing: see Deleted.
-func (n *Node) deleteReplicated(q *Queue, check func(Counts) error) (c Counts, err error) {
-	g := q.group()
+// accept takes the queue from what the topology has if check has nothing against
+// it as it is now. It waits for nothing and proposes nothing: see finish.
+func (g *group) accept(q *Queue, check func(Counts) error) (c Counts, err error) {
 	g.p.mu.Lock()
 	defer g.p.mu.Unlock()
-	c = q.counts(n.Now())
-	if q.gone || q.deletion != nil {
+	c = q.counts(g.node.Now())
+	if q.gone || q.accepted {
 		return c, errGone
 	}
 	if check != nil {
@@ -170,47 +123,31 @@ func (n *Node) deleteReplicated(q *Queue, check func(Counts) error) (c Counts, e
 			return c, err
 		}
 	}
-	q.deletion = newAsk()
+	q.accepted = true
 	delete(g.declared, q.Incarnation)
 	return c, nil
 }
 
-// Deleted ends a queue that Delete has accepted, once the topology's log has its deletion,
-// tells its consumers, and returns what it held then. before is what Delete has returned. For a replicated
-// queue this is where its group deletes it: after a crash between the two it does so
-// because the topology has it no more (reconcile). The other way round the topology would
-// have the queue made again, without its messages.
-func (n *Node) Deleted(q *Queue, before Counts) Counts {
-	q.part.mu.Lock()
-	a, left := q.deletion, q.left
-	q.left = nil
-	q.part.mu.Unlock()
-	if !q.Replicated() {
-		for _, each := range left {
-			each.Target.(Subscriber).QueueGone(q, each)
-		}
-		return before
+// finish is where a group deletes a queue: after a crash between accept and this it does so because the topology has
+// the queue no more (reconcile). The other way round the topology would have the queue made again, without its messages.
+func (g *group) finish(q *Queue, before Counts) Counts {
+	if a := new(ask); g.do(q, remove{}, a) == nil && a.ok {
+		return a.counts
 	}
-	if a == nil || q.group().question(a, func(w *commandWriter) { w.op(cmdDelete, q.Incarnation) }) != nil || !a.ok {
-		return before
-	}
-	return a.counts
+	return before
 }
 
-func (n *Node) configureReplicated(q *Queue, s queue.Settings, dead DeadLetter) {
-	g := q.group()
+func (g *group) configure(q *Queue, s queue.Settings, dead DeadLetter) {
 	g.p.mu.Lock()
 	q.wanted = wanted{s, dead}
 	g.p.mu.Unlock()
-	_ = g.tell(func(w *commandWriter) { w.configure(q) })
+	_ = g.tell(q.configuration)
 }
 
 // Settle waits until everything that was asked of a replicated queue's group here
 // has happened, so that counts show it.
 func (n *Node) Settle(q *Queue) {
-	if q.Replicated() {
-		_ = q.group().settle()
-	}
+	_ = q.part.driver.settle()
 }
 
 // SettleAll is Settle for all groups.

@@ -167,7 +167,7 @@ func (s *salvager) commands(pos journal.Pos, payload []byte) error {
 }
 
 func (s *salvager) command(g *group, e *cluster.Entry) error {
-	a := application{g: g, h: s.node.lock(g.p), at: e.At}
+	a := application{execution: execution{n: s.node, h: s.node.lock(g.p), g: g}, at: e.At}
 	err := s.commandIn(&a, e)
 	s.unlock(a.h)
 	return err
@@ -244,11 +244,10 @@ func (s *salvager) operation(a *application, code byte) error {
 		}
 	case cmdCreate:
 		inc := a.r.uint()
-		vhost, name := message.VHost(a.r.text()), a.r.text()
-		config := a.r.config()
-		settings, dead := a.r.settings()
+		o := a.r.create()
+		o.settings = withoutLimits(o.settings)
 		if !a.r.bad && a.g.p.queues[inc] == nil && (s.node.KeepUndeclared || a.g.declared[inc] != nil) {
-			a.g.newQueue(inc, vhost, name, config, withoutLimits(settings), dead, a.h.now)
+			a.g.newQueue(inc, &o, a.h.now)
 		}
 	default:
 		a.r.skip(code)
@@ -286,13 +285,13 @@ func (s *salvager) replicated(g *group, inc uint64, now int64) *Queue {
 		return q
 	}
 	if q := g.declared[inc]; q != nil {
-		return g.newQueue(inc, q.VHost, q.Name, q.config, withoutLimits(q.wanted.settings), q.wanted.dead, now)
+		return g.newQueue(inc, &create{q.VHost, q.Name, q.config, withoutLimits(q.wanted.settings), q.wanted.dead}, now)
 	}
 	if !s.node.KeepUndeclared {
 		return nil
 	}
 	config := queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1}
-	return g.newQueue(inc, "", "", config, queue.Unlimited(), DeadLetter{}, now)
+	return g.newQueue(inc, &create{config: config, settings: queue.Unlimited()}, now)
 }
 
 // withoutLimits are settings by which nothing is refused, and nothing dies to make room: what comes back may be more
@@ -570,19 +569,8 @@ func (r *commandReader) skip(code byte) {
 	}
 	r.uint() // the queue
 	switch code {
-	case cmdConfigure:
-		r.settings()
 	case cmdAck, cmdReject, cmdReturn:
 		r.settlement(code)
-	case cmdAttach:
-		r.attachment()
-	case cmdDetach:
-		r.uint()
-	case cmdCredit:
-		r.credit()
-	case cmdGet:
-		r.get()
-	case cmdDelete, cmdPurge, cmdTick, cmdTouch:
 	case cmdDead:
 		r.dead()
 		r.list()
@@ -595,6 +583,6 @@ func (r *commandReader) skip(code byte) {
 	case cmdAside:
 		r.aside()
 	default:
-		r.tear()
+		r.operation(code)
 	}
 }

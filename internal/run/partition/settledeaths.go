@@ -16,14 +16,10 @@ func (n *Node) SettleDeaths(q *Queue) {
 	began := n.Now()
 	for n.awaitCalm(q) {
 		due := false
-		if n.with(q, func(h *hold) {
-			if due = q.m.ExpiresBy(min(began, h.now)); due && !q.Replicated() { // the clock may have gone back
-				q.m.Tick(h.now, sliceLimit)
-			}
-		}) != nil || !due {
+		if n.with(q, func(h *hold) { due = q.m.ExpiresBy(min(began, h.now)) }) != nil || !due { // the clock may have gone back
 			return
 		}
-		if q.Replicated() && n.askQueue(q, newAsk(), func(w *commandWriter) { w.op(cmdTick, q.Incarnation) }) != nil {
+		if q.part.driver.do(q, tick{}, new(ask)) != nil {
 			return
 		}
 	}

@@ -26,12 +26,13 @@ func TestBR_9_10_AGetLetsOnlySoManyDieAtATime(t *testing.T) {
 				step := func() (again bool) {
 					ok := false
 					if q.Replicated() {
-						_, build := f.leader.getting(q, true)
-						_ = q.group().tell(build)
+						_ = q.group().tell(func(w *commandWriter) { f.leader.getting(true).write(w, q.Incarnation) })
 						f.quiesce()
 						ok, again = q.m.Totals().Ready == 0, q.m.Totals().Ready > 0
 					} else {
-						_, _, ok, again, _ = f.leader.getSome(q, true)
+						var a ask
+						_ = q.part.driver.do(q, f.leader.getting(true), &a)
+						ok, again = a.ok, a.again
 					}
 					now := q.m.Totals().Ready
 					if left-now > most+1 {

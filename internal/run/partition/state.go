@@ -374,13 +374,11 @@ func (r *stateReader) keep(b []byte, record bool, fromEnd int) (message.Ref, err
 func (r *stateReader) queue(entries bool) bool {
 	g := r.g
 	inc := r.uint()
-	vhost, name := message.VHost(r.text()), r.text()
-	config := r.config()
-	settings, dead := r.settings()
+	o := r.create()
 	if r.bad || g.p.queues[inc] != nil {
 		return false
 	}
-	q := g.newQueue(inc, vhost, name, config, settings, dead, g.clock)
+	q := g.newQueue(inc, &o, g.clock)
 	for range r.count(4) {
 		id := r.id()
 		for range r.count(1) {

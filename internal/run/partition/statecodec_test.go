@@ -92,7 +92,7 @@ func groupByChance(c chooser, n *Node, entries bool) *group {
 		}
 		sources = append(sources, inc)
 		settings, dead := c.settings()
-		q := g.newQueue(inc, message.VHost(c.text()), c.text(), c.config(), settings, dead, g.clock)
+		q := g.newQueue(inc, &create{message.VHost(c.text()), c.text(), c.config(), settings, dead}, g.clock)
 		for range c.IntN(4) * bit(entries) {
 			r := queue.Restored{DiedAt: c.moment(), NotBefore: c.moment(), Returned: c.bool()}
 			r.Body, r.History = stored(n.bodies, c.record()), storeHistory(n.bodies, c.history())

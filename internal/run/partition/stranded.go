@@ -297,7 +297,7 @@ func (a *application) reroute(flags uint8) {
 	if a.r.bad || len(p.targets)+len(p.remote) == 0 {
 		return
 	}
-	ask := a.answer()
+	ask := a.ask
 	if ask != nil {
 		ask.ok = true
 	}

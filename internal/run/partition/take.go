@@ -15,7 +15,7 @@ func (a *application) take(q *Queue) {
 		}
 	}
 	a.h.drop(p.history, 0)
-	if ask := a.answer(); ask != nil && ask.errand != nil && len(ask.moves) > 0 {
+	if ask := a.ask; ask != nil && ask.errand != nil && len(ask.moves) > 0 {
 		ask.ok = true
 		i := ask.moves[0]
 		ask.moves = ask.moves[1:]

@@ -1,0 +1,420 @@
+package partition
+
+import (
+	"encoding/binary"
+	"math"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+)
+
+// An operation is something that happens to a queue, as a value. apply is the one place where it happens; the
+// driver of the queue's partition decides when that is, and what is logged of it (driver.go).
+type operation interface {
+	// write adds the operation on a queue to a command.
+	write(w *commandWriter, queue uint64)
+	// apply carries it out. REQUIRES: the queue is held, and not gone. Where x.g is set it is decided: all that it does
+	// to the queue must follow from the operation and from what the queue is.
+	apply(x *execution, q *Queue)
+}
+
+// execution is where operations are applied.
+type execution struct {
+	n    *Node
+	h    *hold
+	g    *group // whose log has decided them; nil: they happen as they are asked for
+	from uint64 // the process that asked for them, in a group
+	ask  *ask   // who waits for the result in this process; nil: nobody does
+	due  int    // entries that ticks have handled
+}
+
+// show answers with the queue's counts.
+func (x *execution) show(q *Queue) {
+	if x.ask != nil {
+		x.ask.ok, x.ask.counts = true, q.counts(x.h.now)
+	}
+}
+
+// consumer is the consumer that this process asked for, or where another did a stand-in.
+func (x *execution) consumer() *queue.Consumer {
+	if x.ask != nil && x.ask.consumer != nil {
+		return x.ask.consumer
+	}
+	return &queue.Consumer{}
+}
+
+// operation reads an operation on one queue whose code and queue were read before; nil if it is another one, or
+// makes no sense.
+func (r *commandReader) operation(code byte) (o operation) {
+	switch code {
+	case cmdDelete:
+		o = remove{}
+	case cmdConfigure:
+		settings, dead := r.settings()
+		o = configure{settings, dead}
+	case cmdAttach:
+		o = r.attach()
+	case cmdDetach:
+		o = detach{r.uint()}
+	case cmdCredit:
+		o = credit{r.uint(), r.int()}
+	case cmdGet:
+		o = get{r.uint(), r.byte() != 0}
+	case cmdPurge:
+		o = &purge{}
+	case cmdTick:
+		o = tick{}
+	case cmdTouch:
+		o = touch{}
+	default:
+		r.tear()
+	}
+	if r.bad {
+		return nil
+	}
+	return o
+}
+
+// touch notes a use of the queue (DL-8.12) and shows it.
+type touch struct{}
+
+func (touch) write(w *commandWriter, queue uint64) { w.op(cmdTouch, queue) }
+
+func (touch) apply(x *execution, q *Queue) {
+	q.m.Touch(x.h.now)
+	q.m.Expire(x.h.now)
+	x.show(q)
+}
+
+// tick does what is due, if those before it in its command have left something to do: the group's
+// others wait meanwhile. A queue that is passed over is due still.
+type tick struct{}
+
+func (tick) write(w *commandWriter, queue uint64) { w.op(cmdTick, queue) }
+
+func (tick) apply(x *execution, q *Queue) {
+	version := byte(commandVersion)
+	if x.g != nil {
+		version = x.g.version
+	}
+	if version >= headsVersion && x.due >= sliceLimit {
+		return
+	}
+	before, timeouts := q.m.Totals(), q.m.TimeoutCount()
+	if q.m.Tick(x.h.now, sliceLimit) {
+		x.due += sliceLimit // it stopped at its limit
+	} else {
+		after := q.m.Totals()
+		x.due += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
+		if version >= timeoutsVersion {
+			x.due += int(q.m.TimeoutCount() - timeouts)
+		}
+	}
+	x.show(q)
+}
+
+// attach adds a consumer. The number and the credit are for groups.
+type attach struct {
+	number           uint64
+	noAck, exclusive bool
+	priority         int64
+	prefetch         int
+	timeout          int64 // milliseconds
+	credit           int
+	tag              string
+}
+
+func (o attach) write(w *commandWriter, queue uint64) {
+	w.op(cmdAttach, queue)
+	w.uint(o.number)
+	var flags byte
+	if o.noAck {
+		flags |= attachNoAck
+	}
+	if o.exclusive {
+		flags |= attachExclusive
+	}
+	w.b = append(w.b, flags)
+	w.b = binary.AppendVarint(w.b, o.priority)
+	w.small(o.prefetch)
+	w.span(o.timeout)
+	w.small(o.credit)
+	w.text(o.tag)
+}
+
+func (r *commandReader) attach() (o attach) {
+	o.number = r.uint()
+	flags := r.byte()
+	o.noAck, o.exclusive = flags&attachNoAck != 0, flags&attachExclusive != 0
+	o.priority, o.prefetch, o.timeout, o.credit = r.wide(), r.int(), r.time(), r.int()
+	o.tag = r.text()
+	return o
+}
+
+func (o attach) apply(x *execution, q *Queue) {
+	if x.g != nil && x.g.consumers[o.number] != nil {
+		return
+	}
+	c := x.consumer()
+	c.Number, c.Origin, c.Tag, c.Priority, c.Prefetch, c.Timeout = o.number, x.from, o.tag, o.priority, o.prefetch, o.timeout
+	c.NoAck, c.Exclusive, c.Metered = o.noAck, o.exclusive, o.credit > 0
+	if !q.m.Attach(x.h.now, c) {
+		return
+	}
+	if x.g != nil {
+		q.m.Credit(c, o.credit)
+		x.g.consumers[o.number] = &seat{c: c, q: q}
+	}
+	if x.ask != nil {
+		x.ask.ok = true
+		if x.ask.attached != nil {
+			x.ask.attached()
+		}
+	}
+	q.m.Pump(x.h.now, sliceLimit)
+}
+
+// detach removes a consumer; what it holds stays its own.
+type detach struct{ consumer uint64 }
+
+func (o detach) write(w *commandWriter, queue uint64) {
+	w.op(cmdDetach, queue)
+	w.uint(o.consumer)
+}
+
+func (o detach) apply(x *execution, q *Queue) {
+	var c *queue.Consumer
+	if x.g == nil {
+		c = x.ask.consumer
+	} else if s := x.g.consumers[o.consumer]; s != nil && s.q == q {
+		c = s.c
+		defer x.g.forgetIdle(s)
+	} else {
+		return
+	}
+	was := q.m.Detach(x.h.now, c)
+	if x.ask != nil {
+		if x.ask.ok = was; was && x.ask.attached != nil {
+			x.ask.attached()
+		}
+	}
+	q.m.Pump(x.h.now, sliceLimit) // the next single active consumer
+	if x.ask != nil {
+		x.ask.left = q.m.Consumers()
+	}
+}
+
+// credit lets a consumer of a group's queue have more deliveries.
+type credit struct {
+	consumer uint64
+	n        int
+}
+
+func (o credit) write(w *commandWriter, queue uint64) {
+	w.op(cmdCredit, queue)
+	w.uint(o.consumer)
+	w.small(o.n)
+}
+
+func (o credit) apply(x *execution, q *Queue) {
+	s := x.g.consumers[o.consumer]
+	if s == nil || s.q != q {
+		return
+	}
+	if x.from == x.n.Origin {
+		s.asked = max(0, s.asked-o.n)
+	}
+	q.m.Credit(s.c, o.n)
+	q.m.Pump(x.h.now, sliceLimit)
+}
+
+// get takes a message for basic.get. The number is that of a consumer which only holds it, in a group.
+type get struct {
+	consumer uint64
+	noAck    bool
+}
+
+func (o get) write(w *commandWriter, queue uint64) {
+	w.op(cmdGet, queue)
+	w.uint(o.consumer)
+	w.bool(o.noAck)
+}
+
+func (o get) apply(x *execution, q *Queue) {
+	var c *queue.Consumer
+	if x.g != nil {
+		c = x.consumer()
+		c.Number, c.Origin = o.consumer, x.from
+	}
+	before := q.m.Totals().Ready
+	d, ok, again := q.m.GetFor(x.h.now, c, o.noAck)
+	x.h.entries += max(0, before-q.m.Totals().Ready)
+	if again {
+		if x.ask != nil {
+			x.ask.again = true
+		}
+		return
+	}
+	switch {
+	case !ok:
+		q.stats.GetNone++
+	case o.noAck:
+		q.stats.GotNoAck++
+		if d.Logged {
+			x.h.frame.settle(q.Incarnation, d.ID)
+		}
+		if x.ask == nil {
+			x.h.drop(d.Body, d.History)
+		}
+	default:
+		q.stats.Got++
+		if d.Logged {
+			x.h.frame.deliver(q.Incarnation, d.ID)
+		}
+		if x.g != nil {
+			x.g.consumers[o.consumer] = &seat{c: c, q: q}
+		}
+		if x.ask != nil {
+			x.n.bodies.Retain(d.Body, 1)
+			x.n.bodies.Retain(d.History, 1)
+		}
+	}
+	if ok {
+		q.stats.Active = x.h.now
+		if d.Redelivered {
+			q.stats.Redelivered++
+		}
+	}
+	q.m.Expire(x.h.now) // strictly, the next head only now
+	if x.ask != nil {
+		x.ask.ok, x.ask.delivery, x.ask.left = ok, d, q.m.Totals().Ready
+	}
+}
+
+// purge removes what is ready (BR-7.10). Of a group that is one operation; of a local partition it is applied again while
+// there is more, with others in between: what comes meanwhile stays, and what a consumer gets meanwhile is its.
+type purge struct {
+	at    queue.Purging
+	begun bool
+}
+
+func (*purge) write(w *commandWriter, queue uint64) { w.op(cmdPurge, queue) }
+
+func (o *purge) apply(x *execution, q *Queue) {
+	if !o.begun {
+		q.m.Expire(x.h.now)
+		o.begun = true
+	}
+	limit := math.MaxInt
+	var told func(queue.ID, int)
+	if x.g == nil {
+		if limit = sliceLimit; q.m.Totals().Persistent > 0 {
+			told = func(first queue.ID, n int) { x.h.frame.settleRun(q.Incarnation, first, n) }
+		}
+	}
+	purged, more := q.m.PurgeSome(&o.at, limit, told)
+	x.h.entries += purged
+	q.stats.Purged += uint64(purged)
+	if x.ask != nil {
+		x.ask.ok, x.ask.again = true, more
+		x.ask.n += purged
+	}
+	if more {
+		return
+	}
+	if q.m.Totals().Held == 0 {
+		q.keepOffers()
+	}
+	q.part.dig(q)
+	q.part.wake()
+}
+
+// remove deletes the queue, and what is in it. It kills nothing: what is due goes as a message of the queue, and is counted so.
+type remove struct{}
+
+func (remove) write(w *commandWriter, queue uint64) { w.op(cmdDelete, queue) }
+
+func (remove) apply(x *execution, q *Queue) {
+	p := q.part
+	x.show(q)
+	x.n.endDeaths(x.h, q)
+	if x.ask != nil {
+		x.ask.counts.Stats = q.stats
+	}
+	if x.g != nil {
+		x.g.leaveQueue(q)
+	}
+	left := q.m.Close()
+	q.gone, q.live, q.transit = true, false, 0
+	q.calm()
+	delete(p.queues, q.Incarnation)
+	p.unschedule(q)
+	shelf{q}.discardMeta(p.pages.Version())
+	p.dig(q)
+	p.wake()
+	if x.g == nil {
+		q.left = left
+		return
+	}
+	for _, c := range left {
+		if c.Target != nil {
+			x.g.effects.gone = append(x.g.effects.gone, goneConsumer{q, c})
+		}
+	}
+}
+
+// configure puts settings in force that a policy changed.
+type configure struct {
+	settings queue.Settings
+	dead     DeadLetter
+}
+
+func (o configure) write(w *commandWriter, queue uint64) {
+	w.op(cmdConfigure, queue)
+	w.settings(&o.settings, &o.dead)
+}
+
+func (o configure) apply(x *execution, q *Queue) {
+	before := q.m.Settings()
+	held := q.m.Totals().Held > 0
+	retry := held && (q.dead != o.dead || before.AtLeastOnce != o.settings.AtLeastOnce)
+	forget := q.m.Config().Strict && before.AtLeastOnce && !o.settings.AtLeastOnce // DL-13.10
+	if forget && x.g != nil {
+		x.n.forgetHeld(x.h, q)
+	}
+	q.dead = o.dead
+	q.m.Configure(x.h.now, o.settings)
+	if q.m.Trim(x.h.now, sliceLimit) {
+		q.part.wake()
+	}
+	switch {
+	case forget && x.g == nil: // in slices: see local.configure
+		q.forgetting, x.ask.again = held, true
+	case forget:
+	case retry:
+		q.part.retryHeld(q)
+	}
+}
+
+// create makes a queue: in a group by a command.
+type create struct {
+	vhost    message.VHost
+	name     string
+	config   queue.Config
+	settings queue.Settings
+	dead     DeadLetter
+}
+
+func (o *create) write(w *commandWriter, queue uint64) {
+	w.op(cmdCreate, queue)
+	w.text(string(o.vhost))
+	w.text(o.name)
+	w.config(o.config)
+	w.settings(&o.settings, &o.dead)
+}
+
+func (r *commandReader) create() (o create) {
+	o.vhost, o.name, o.config = message.VHost(r.text()), r.text(), r.config()
+	o.settings, o.dead = r.settings()
+	return o
+}
