@@ -101,7 +101,6 @@ var deferred = map[string]string{
 	"internal/run/broker/broker.go":      "after an error only, and a panic is none",
 	"internal/edge/api/api.go":           "a slot that is its own goes back",
 	"internal/run/broker/login.go":       "a slot that is its own goes back; attempts are counted under a lock of their own",
-	"internal/run/partition/apply.go":    "it reads a number",
 	"internal/run/partition/relocate.go": "it adds to a number",
 	"internal/disk/bodyfile/handles.go":  "it closes files that nobody has any more",
 	"internal/edge/listen/server.go":     "it comes behind bug.Contain",

@@ -183,12 +183,12 @@ func (o detach) write(w *commandWriter, queue uint64) {
 }
 
 func (o detach) apply(x *execution, q *Queue) {
+	var s *seat
 	var c *queue.Consumer
 	if x.g == nil {
 		c = x.ask.consumer
-	} else if s := x.g.consumers[o.consumer]; s != nil && s.q == q {
+	} else if s = x.g.consumers[o.consumer]; s != nil && s.q == q {
 		c = s.c
-		defer x.g.forgetIdle(s)
 	} else {
 		return
 	}
@@ -201,6 +201,9 @@ func (o detach) apply(x *execution, q *Queue) {
 	q.m.Pump(x.h.now, sliceLimit) // the next single active consumer
 	if x.ask != nil {
 		x.ask.left = q.m.Consumers()
+	}
+	if s != nil {
+		x.g.forgetIdle(s)
 	}
 }
 
