@@ -88,7 +88,7 @@ func TestDenseFiles(t *testing.T) {
 			checkDense(t, k, numbers[i], all[i])
 		}
 	}
-	if n := len(k.handles.open); n > maxOpen {
+	if n := k.handles.open.Len(); n > maxOpen {
 		t.Errorf("%d files are open, the bound is %d", n, maxOpen)
 	}
 	if n, err := k.ReadAt(Dense, numbers[0], make([]byte, 10), 1<<30); n != 0 || err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // maxOpen is how many files one directory keeps open for reading, beside those
@@ -18,9 +19,19 @@ type handles struct {
 	fs   vfs.FS
 	path func(kind Kind, number uint32) string
 
-	mu     sync.Mutex
-	open   map[fileKey]*handle
+	mu     sync.Mutex // guards what follows
+	open   *simplelru.LRU[fileKey, *handle]
+	idle   vfs.File // what open has just given up and nobody reads; to be closed
 	closed bool
+}
+
+func newHandles(fs vfs.FS, path func(kind Kind, number uint32) string) *handles {
+	h := &handles{fs: fs, path: path}
+	h.open, _ = simplelru.NewLRU(maxOpen, func(_ fileKey, f *handle) { // fails only for a size below 1
+		f.gone = true
+		h.idle = f.idle()
+	})
+	return h
 }
 
 // fileKey names a file: what is read a million times is not asked for by its path.
@@ -32,7 +43,7 @@ type fileKey struct {
 type handle struct {
 	file    vfs.File
 	readers int
-	gone    bool // out of the map: the last reader closes file
+	gone    bool // out of open: the last reader closes file
 }
 
 var errClosed = errors.New("bodyfile: closed")
@@ -59,19 +70,16 @@ func (h *handles) use(key fileKey) (*handle, error) {
 	if h.closed {
 		return nil, errClosed
 	}
-	f := h.open[key]
-	if f == nil {
+	f, ok := h.open.Get(key)
+	if !ok {
 		path := h.path(key.kind, key.number)
 		file, err := h.fs.Open(path)
 		if err != nil {
 			return nil, fmt.Errorf("bodyfile: open %s: %w", path, err)
 		}
-		idle = h.evict()
 		f = &handle{file: file}
-		if h.open == nil {
-			h.open = map[fileKey]*handle{}
-		}
-		h.open[key] = f
+		h.open.Add(key, f)
+		idle = h.takeIdle()
 	}
 	f.readers++
 	return f, nil
@@ -101,34 +109,18 @@ func shut(file vfs.File) {
 	}
 }
 
-// evict gives up an idle file if too many are open: any, since which one is needed
-// next is up to clients. It returns what is to be closed. REQUIRES: h.mu.
-func (h *handles) evict() vfs.File {
-	if len(h.open) < maxOpen {
-		return nil
-	}
-	for key, f := range h.open {
-		if f.readers == 0 {
-			return h.drop(key, f)
-		}
-	}
-	return nil
-}
-
-// drop gives up a file and returns what is to be closed now. REQUIRES: h.mu.
-func (h *handles) drop(key fileKey, f *handle) vfs.File {
-	delete(h.open, key)
-	f.gone = true
-	return f.idle()
+// takeIdle returns the file to be closed for the one that open has given up, if any. REQUIRES: h.mu.
+func (h *handles) takeIdle() vfs.File {
+	idle := h.idle
+	h.idle = nil
+	return idle
 }
 
 // forget closes a file that is removed, when its last reader is done.
 func (h *handles) forget(key fileKey) {
-	var idle vfs.File
 	h.mu.Lock()
-	if f := h.open[key]; f != nil {
-		idle = h.drop(key, f)
-	}
+	h.open.Remove(key)
+	idle := h.takeIdle()
 	h.mu.Unlock()
 	shut(idle)
 }
@@ -138,7 +130,8 @@ func (h *handles) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for key, f := range h.open {
-		shut(h.drop(key, f))
+	for h.open.Len() > 0 {
+		h.open.RemoveOldest()
+		shut(h.takeIdle())
 	}
 }

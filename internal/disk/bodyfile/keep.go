@@ -32,7 +32,7 @@ type File struct {
 type Keep struct {
 	fs        vfs.FS
 	dir       string
-	handles   handles
+	handles   *handles
 	failpoint func(name string)
 
 	mu   sync.Mutex
@@ -51,7 +51,7 @@ func OpenKeep(fs vfs.FS, dir string, failpoint func(name string)) (*Keep, error)
 		failpoint = func(string) {}
 	}
 	k := &Keep{fs: fs, dir: dir, failpoint: failpoint, next: 1}
-	k.handles = handles{fs: fs, path: k.path}
+	k.handles = newHandles(fs, k.path)
 	files, err := k.List()
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ type Scratch struct {
 	fs      vfs.FS
 	dir     string
 	limit   int64
-	handles handles
+	handles *handles
 
 	mu      sync.Mutex // guards what follows
 	number  uint32     // of the file appended to; 0 before the first
@@ -54,7 +54,7 @@ func OpenScratch(fs vfs.FS, dir string, limit int64) (*Scratch, error) {
 		limit = defaultScratchBytes
 	}
 	s := &Scratch{fs: fs, dir: dir, limit: limit}
-	s.handles = handles{fs: fs, path: func(_ Kind, number uint32) string { return s.path(number) }}
+	s.handles = newHandles(fs, func(_ Kind, number uint32) string { return s.path(number) })
 	return s, nil
 }
 

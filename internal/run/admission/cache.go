@@ -9,8 +9,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"bartleby.mq/internal/core/auth"
 )
@@ -23,9 +24,8 @@ type Cache struct {
 	now          func() time.Time
 	key          [32]byte // of the marks of passwords, so that no password is kept
 
-	mu     sync.Mutex // guards what follows
-	logins map[loginKey]answered
-	doors  map[Question]answered
+	logins *lru.Cache[loginKey, answered]
+	doors  *lru.Cache[Question, answered]
 }
 
 type loginKey struct {
@@ -40,13 +40,18 @@ type answered struct {
 	err   error
 }
 
-// maxAnswers is how many answers of each sort are remembered.
+// maxAnswers is how many answers of each sort are remembered: the ones used last.
 const maxAnswers = 10_000
+
+func remembered[K comparable, V any]() *lru.Cache[K, V] {
+	c, _ := lru.New[K, V](maxAnswers) // fails only for a size below 1
+	return c
+}
 
 // NewCache remembers for ttl what login and allow answer, refusals too if they are to be.
 // Errors that are no refusals are never remembered.
 func NewCache(login, allow Backend, ttl time.Duration, refusals bool) *Cache {
-	c := &Cache{login: login, allow: allow, ttl: ttl, refusals: refusals, now: time.Now, logins: map[loginKey]answered{}, doors: map[Question]answered{}}
+	c := &Cache{login: login, allow: allow, ttl: ttl, refusals: refusals, now: time.Now, logins: remembered[loginKey, answered](), doors: remembered[Question, answered]()}
 	_, _ = rand.Read(c.key[:]) // never fails
 	return c
 }
@@ -57,7 +62,7 @@ func (c *Cache) Name() string { return "rabbit_auth_backend_cache" }
 // Login implements Backend.
 func (c *Cache) Login(ctx context.Context, who auth.Credentials) ([]auth.Tag, error) {
 	k := loginKey{who.User, c.mark(who)}
-	if a, ok := recall(c, c.logins, k); ok {
+	if a, ok := c.logins.Get(k); ok && c.holds(a) {
 		return slices.Clone(a.tags), a.err
 	}
 	tags, err := c.login.Login(ctx, who)
@@ -85,7 +90,7 @@ func (c *Cache) mark(who auth.Credentials) (m [sha256.Size]byte) {
 
 // Allow implements Backend.
 func (c *Cache) Allow(ctx context.Context, q Question) error {
-	if a, ok := recall(c, c.doors, q); ok {
+	if a, ok := c.doors.Get(q); ok && c.holds(a) {
 		return a.err
 	}
 	err := c.allow.Allow(ctx, q)
@@ -93,31 +98,13 @@ func (c *Cache) Allow(ctx context.Context, q Question) error {
 	return err
 }
 
-func recall[K comparable](c *Cache, m map[K]answered, k K) (answered, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a, ok := m[k]
-	return a, ok && c.now().Before(a.until)
-}
+func (c *Cache) holds(a answered) bool { return c.now().Before(a.until) }
 
-func remember[K comparable](c *Cache, m map[K]answered, k K, a answered) {
+func remember[K comparable](c *Cache, answers *lru.Cache[K, answered], k K, a answered) {
 	var refused *Refusal
 	if a.err != nil && !(c.refusals && errors.As(a.err, &refused)) {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	if len(m) >= maxAnswers {
-		for k, a := range m {
-			if !now.Before(a.until) {
-				delete(m, k)
-			}
-		}
-	}
-	if len(m) >= maxAnswers {
-		clear(m) // all of it is asked again in time
-	}
-	a.until = now.Add(c.ttl)
-	m[k] = a
+	a.until = c.now().Add(c.ttl)
+	answers.Add(k, a)
 }

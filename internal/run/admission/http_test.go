@@ -250,8 +250,14 @@ func TestCacheIsBounded(t *testing.T) {
 	for i := range 2*maxAnswers + 1 {
 		_ = c.Allow(context.Background(), Question{User: fmt.Sprint(i)})
 	}
-	if len(c.doors) > maxAnswers {
-		t.Errorf("%d answers are kept", len(c.doors))
+	if n := c.doors.Len(); n != maxAnswers {
+		t.Errorf("%d answers are kept, want %d", n, maxAnswers)
+	}
+	b.doors = 0
+	_ = c.Allow(context.Background(), Question{User: fmt.Sprint(2 * maxAnswers)})
+	_ = c.Allow(context.Background(), Question{User: fmt.Sprint(0)})
+	if b.doors != 1 {
+		t.Errorf("of the newest answer and the oldest, %d are asked again, want the oldest", b.doors)
 	}
 }
 
@@ -276,8 +282,8 @@ func TestVerified(t *testing.T) {
 	for i := range 2*maxAnswers + 1 {
 		v.Is(fmt.Sprint(i), "", "")
 	}
-	if len(v.marks) > maxAnswers {
-		t.Errorf("%d are remembered", len(v.marks))
+	if n := v.marks.Len(); n != maxAnswers {
+		t.Errorf("%d are remembered, want %d", n, maxAnswers)
 	}
 }
 

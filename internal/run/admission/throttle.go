@@ -1,12 +1,13 @@
 package admission
 
 import (
-	"container/list"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // Throttle slows down who guesses passwords. Failures in a row are counted for each user
@@ -22,8 +23,7 @@ type Throttle struct {
 
 	mu     sync.Mutex // guards what follows
 	limits ThrottleLimits
-	counts map[guess]*list.Element
-	order  *list.List // of *failures, the one used last first
+	counts *simplelru.LRU[guess, *failures]
 }
 
 // ThrottleLimits say when and how much is held back.
@@ -39,7 +39,6 @@ type guess struct {
 }
 
 type failures struct {
-	guess
 	n      int
 	held   []time.Time // until when the last answers are held back, as many as make a flood
 	turn   time.Time   // of the next to be looked at in a flood
@@ -62,7 +61,8 @@ const (
 
 // NewThrottle returns a Throttle that has seen nothing.
 func NewThrottle(l ThrottleLimits) *Throttle {
-	return &Throttle{now: time.Now, limits: l, counts: map[guess]*list.Element{}, order: list.New()}
+	counts, _ := simplelru.NewLRU[guess, *failures](maxGuesses, nil) // fails only for a size below 1
+	return &Throttle{now: time.Now, limits: l, counts: counts}
 }
 
 // SetLimits changes the limits for failures to come.
@@ -115,10 +115,7 @@ func share(i int) int {
 func (a Attempt) Succeeded() {
 	a.t.mu.Lock()
 	defer a.t.mu.Unlock()
-	if e, ok := a.t.counts[a.keys[0]]; ok {
-		a.t.order.Remove(e)
-		delete(a.t.counts, a.keys[0])
-	}
+	a.t.counts.Remove(a.keys[0])
 }
 
 // Failed counts the failure and returns how long its answer is to be held back. It counts as
@@ -182,30 +179,19 @@ func (t *Throttle) delay(n int) time.Duration {
 
 // find returns what is known of a guess, unless it is too old. REQUIRES: mu is held.
 func (t *Throttle) find(k guess) *failures {
-	e, ok := t.counts[k]
-	if !ok {
+	f, ok := t.counts.Get(k)
+	if ok && t.now().Sub(f.lastAt) > forgetAfter {
+		t.counts.Remove(k)
 		return nil
 	}
-	f := e.Value.(*failures)
-	if t.now().Sub(f.lastAt) > forgetAfter {
-		t.order.Remove(e)
-		delete(t.counts, k)
-		return nil
-	}
-	t.order.MoveToFront(e)
 	return f
 }
 
 // add begins to count. REQUIRES: mu is held.
 func (t *Throttle) add(k guess) *failures {
-	if len(t.counts) >= maxGuesses {
-		oldest := t.order.Back()
-		t.order.Remove(oldest)
-		delete(t.counts, oldest.Value.(*failures).guess)
-	}
 	k.user = strings.Clone(k.user) // and not all of what it came in, for as long as it counts
-	f := &failures{guess: k}
-	t.counts[k] = t.order.PushFront(f)
+	f := new(failures)
+	t.counts.Add(k, f)
 	return f
 }
 

@@ -5,8 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // Verified remembers which passwords were right a moment ago, so that a client that
@@ -18,13 +19,12 @@ type Verified struct {
 	now func() time.Time
 	key [32]byte
 
-	mu    sync.Mutex // guards marks
-	marks map[[sha256.Size]byte]time.Time
+	marks *lru.Cache[[sha256.Size]byte, time.Time] // until when each holds
 }
 
 // NewVerified remembers for ttl.
 func NewVerified(ttl time.Duration) *Verified {
-	v := &Verified{ttl: ttl, now: time.Now, marks: map[[sha256.Size]byte]time.Time{}}
+	v := &Verified{ttl: ttl, now: time.Now, marks: remembered[[sha256.Size]byte, time.Time]()}
 	_, _ = rand.Read(v.key[:]) // never fails
 	return v
 }
@@ -41,28 +41,11 @@ func (v *Verified) mark(user, hash, password string) (m [sha256.Size]byte) {
 
 // Was says whether the password was right for that hash a moment ago.
 func (v *Verified) Was(user, hash, password string) bool {
-	m := v.mark(user, hash, password)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	until, ok := v.marks[m]
+	until, ok := v.marks.Get(v.mark(user, hash, password))
 	return ok && v.now().Before(until)
 }
 
 // Is notes that it is.
 func (v *Verified) Is(user, hash, password string) {
-	m := v.mark(user, hash, password)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	now := v.now()
-	if len(v.marks) >= maxAnswers {
-		for m, until := range v.marks {
-			if !now.Before(until) {
-				delete(v.marks, m)
-			}
-		}
-	}
-	if len(v.marks) >= maxAnswers {
-		clear(v.marks)
-	}
-	v.marks[m] = now.Add(v.ttl)
+	v.marks.Add(v.mark(user, hash, password), v.now().Add(v.ttl))
 }
