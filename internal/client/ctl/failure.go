@@ -89,6 +89,20 @@ func programUsage(c *cobra.Command) string {
 	return c.Root().Name() + " [--node <node>] [--longnames] [--quiet]"
 }
 
+// maxDistance is how many letters a name may be off to be suggested.
+const maxDistance = 3
+
+// nearest is the verb whose name is closest to what was typed, "" if none is close.
+func nearest(root *cobra.Command, typed string) string {
+	for d := range min(maxDistance, max(1, len(typed)/2)) {
+		root.SuggestionsMinimumDistance = d + 1
+		if names := root.SuggestionsFor(typed); len(names) > 0 {
+			return names[0]
+		}
+	}
+	return ""
+}
+
 // unknownVerb suggests the nearest name.
 func unknownVerb(root *cobra.Command, name string) error {
 	text := fmt.Sprintf("\nCommand '%s' not found. \n", name)

@@ -3,6 +3,8 @@ package ctl
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // DESIGN 11: the policy of the documents is set from every shell. Windows' take
@@ -61,13 +63,16 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"list_quees", "list_queues", 1}, {"kitten", "sitting", 3}, {"ab", "ba", 2}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("%s to %s: got %d, want %d", c.a, c.b, got, c.want)
+func TestNearest(t *testing.T) {
+	root := &cobra.Command{}
+	for _, name := range []string{"list_bindings", "list_queues", "status", "stop"} {
+		root.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	for typed, want := range map[string]string{
+		"list_quees": "list_queues", "lst_qeues": "list_queues", "stp": "stop", "statsu": "status", "list": "list_bindings", "bogus": "", "x": "",
+	} {
+		if got := nearest(root, typed); got != want {
+			t.Errorf("%s: got %q, want %q", typed, got, want)
 		}
 	}
 }
