@@ -68,7 +68,7 @@ func TestChecksTakeAsLong(t *testing.T) {
 	if err != nil || !v.Candidate("missing", false).Slow() {
 		t.Errorf("after a restart checks are not slow, %v", err)
 	}
-	_, _ = u.PutUser("a", HashPassword("pw", salt), nil)
+	_, _ = u.PutUser("a", SHA256.Hash("pw", salt[:]), nil)
 	if u.Candidate("u", false).Slow() {
 		t.Error("without such a hash checks are still slow")
 	}

@@ -20,8 +20,8 @@ var salt = [saltSize]byte{1, 2, 3, 4}
 func newUsers(t *testing.T) *Users {
 	t.Helper()
 	u := New("guest")
-	_, _ = u.PutUser("guest", HashPassword("pw", salt), []Tag{Administrator})
-	_, _ = u.PutUser("u", HashPassword("pw", salt), nil)
+	_, _ = u.PutUser("guest", SHA256.Hash("pw", salt[:]), []Tag{Administrator})
+	_, _ = u.PutUser("u", SHA256.Hash("pw", salt[:]), nil)
 	return u
 }
 
@@ -82,7 +82,7 @@ func TestBR_2_3_External(t *testing.T) {
 
 func TestBR_2_6_Authenticate(t *testing.T) {
 	u := newUsers(t)
-	_, _ = u.PutUser("nobody", HashPassword("", salt), nil)
+	_, _ = u.PutUser("nobody", SHA256.Hash("", salt[:]), nil)
 	for _, c := range []struct {
 		user, password string
 		loopback, ok   bool
@@ -111,7 +111,7 @@ func TestBR_2_6_Authenticate(t *testing.T) {
 func TestBR_2_7_PasswordHashes(t *testing.T) {
 	// The example of RabbitMQ's documentation: salt 908DC60A, password "test12".
 	documented := PasswordHash{"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", SHA256}
-	if got := HashPassword("test12", [saltSize]byte{0x90, 0x8d, 0xc6, 0x0a}); got != documented {
+	if got := SHA256.Hash("test12", []byte{0x90, 0x8d, 0xc6, 0x0a}); got != documented {
 		t.Errorf("the hash is %+v, want %+v", got, documented)
 	}
 	salted := append(salt[:], "pw"...)

@@ -53,11 +53,6 @@ type PasswordHash struct {
 	Algorithm Algorithm
 }
 
-// HashPassword hashes a password with RabbitMQ's default algorithm; see Algorithm.Hash.
-func HashPassword(password string, salt [saltSize]byte) PasswordHash {
-	return SHA256.Hash(password, salt[:])
-}
-
 // Hash hashes a password with a salt that the caller has drawn at random, of the algorithm's size. The empty password
 // gives a hash that nobody logs in with (BR-2.6).
 func (a Algorithm) Hash(password string, salt []byte) PasswordHash {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -34,23 +33,10 @@ const stateVersion = 3
 
 var errState = errors.New("partition: the snapshot of a group is malformed")
 
-// hash is a hash of the group's state, without the index it was reached at.
-// REQUIRES: the partition is held.
-func (g *group) hash() uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write(g.appendState(nil))
-	return h.Sum64()
-}
-
 // appendState appends the whole state. REQUIRES: the partition is held.
 func (g *group) appendState(b []byte) []byte {
 	read := g.reader()
 	return g.append(b, read, func(w *commandWriter, body message.Ref) { w.record(read(body)) })
-}
-
-// appendMeta appends the state without entries. REQUIRES: the partition is held.
-func (g *group) appendMeta(b []byte) []byte {
-	return g.image((*queue.Machine).NowRest, g.node.locate).append(b, nil)
 }
 
 // append appends the state with entries.
@@ -244,7 +230,7 @@ func (g *group) restoreState(b []byte, at journal.Pos) error {
 	return g.restoreRests()
 }
 
-// restoreMeta takes what appendMeta wrote into a new group. Once its queues have
+// restoreMeta takes what groupImage.append wrote into a new group. Once its queues have
 // their entries, restoreRests follows. REQUIRES: the partition is held.
 func (g *group) restoreMeta(b []byte) error {
 	r := &stateReader{g: g}

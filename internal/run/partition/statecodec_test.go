@@ -3,6 +3,7 @@ package partition
 import (
 	"bytes"
 	"encoding/json"
+	"hash/fnv"
 	"math"
 	"reflect"
 	"slices"
@@ -16,6 +17,19 @@ import (
 	"bartleby.mq/internal/disk/store"
 	"bartleby.mq/internal/run/bodies"
 )
+
+// hash is a hash of the group's state, without the index it was reached at.
+// REQUIRES: the partition is held.
+func (g *group) hash() uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(g.appendState(nil))
+	return h.Sum64()
+}
+
+// appendMeta appends the state without entries. REQUIRES: the partition is held.
+func (g *group) appendMeta(b []byte) []byte {
+	return g.image((*queue.Machine).NowRest, g.node.locate).append(b, nil)
+}
 
 // stored puts bytes of a message into memory; the reference is the caller's.
 func stored(b *bodies.Store, record []byte) message.Ref {
