@@ -283,7 +283,8 @@ func (n *node) places(name string) (list []place) {
 			case v.NotBefore != 0:
 				state = "delayed"
 			}
-			props, err := amqp091.DecodeProps(broker.RenderProps(nil, r, history, queue.Counts{}, n.quorum))
+			raw, _, _ := broker.Rendered(r, history, queue.Counts{}, n.quorum)
+			props, err := amqp091.DecodeProps(raw)
 			if err != nil {
 				panic(err)
 			}

@@ -12,48 +12,58 @@ import (
 
 // ArgumentsJSON returns arguments as the management API shows them: an object of plain JSON values. Timestamps are
 // seconds and binary data is text; which type a field had is lost.
-func ArgumentsJSON(t amqp091.Table) map[string]any {
+func ArgumentsJSON(t amqp091.Table) map[string]any { return argumentsForm.Object(t) }
+
+// TableForm is how a table is shown as plain JSON values where there are several ways.
+type TableForm struct {
+	Text   func(string) string // of text and of binary data
+	Unreal func(float64) any   // what JSON has no number for
+}
+
+var argumentsForm = TableForm{
+	Text:   func(s string) string { return s },
+	Unreal: func(float64) any { return nil },
+}
+
+// Object shows a table.
+func (form *TableForm) Object(t amqp091.Table) map[string]any {
 	object := make(map[string]any, len(t))
 	for _, f := range t {
 		if _, ok := object[f.Key]; !ok { // of equal keys the first counts
-			object[f.Key] = jsonValue(f.Value)
+			object[f.Key] = form.value(f.Value)
 		}
 	}
 	return object
 }
 
-func jsonValue(v any) any {
+func (form *TableForm) value(v any) any {
 	switch v := v.(type) {
 	case nil:
 		return "undefined" // as RabbitMQ, whose tools and clients do not expect null
+	case string:
+		return form.Text(v)
 	case []byte:
-		return string(v)
+		return form.Text(string(v))
 	case amqp091.Timestamp:
 		return uint64(v)
 	case amqp091.Decimal:
 		return float64(v.Value) / math.Pow10(int(v.Scale))
 	case amqp091.Table:
-		return ArgumentsJSON(v)
+		return form.Object(v)
 	case amqp091.Array:
 		list := make([]any, 0, len(v))
 		for _, e := range v {
-			list = append(list, jsonValue(e))
+			list = append(list, form.value(e))
 		}
 		return list
 	case float32:
-		return jsonFloat(float64(v))
+		return form.value(float64(v))
 	case float64:
-		return jsonFloat(v)
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return form.Unreal(v)
+		}
 	}
 	return v
-}
-
-// jsonFloat returns null for what JSON has no number for.
-func jsonFloat(f float64) any {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return nil
-	}
-	return f
 }
 
 // ParseArguments turns a decoded JSON object (see ParseJSON) into arguments, sorted by key: integers become int64 (l),

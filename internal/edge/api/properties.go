@@ -46,7 +46,7 @@ func showProperties(raw []byte) (map[string]any, error) {
 		}
 	}
 	if l.Headers != nil {
-		object["headers"] = showTable(l.Headers)
+		object["headers"] = headersForm.Object(l.Headers)
 	}
 	if l.DeliveryMode != nil {
 		object["delivery_mode"] = *l.DeliveryMode
@@ -60,51 +60,10 @@ func showProperties(raw []byte) (map[string]any, error) {
 	return object, nil
 }
 
-func showTable(t amqp091.Table) map[string]any {
-	object := make(map[string]any, len(t))
-	for _, f := range t {
-		if _, ok := object[f.Key]; !ok { // of equal keys the first counts
-			object[f.Key] = showField(f.Value)
-		}
-	}
-	return object
-}
-
-// showField shows a header as RabbitMQ does; its type is lost.
-func showField(v any) any {
-	switch v := v.(type) {
-	case nil:
-		return "undefined"
-	case string:
-		return readable(v)
-	case []byte:
-		return readable(string(v))
-	case amqp091.Timestamp:
-		return uint64(v)
-	case amqp091.Decimal:
-		return float64(v.Value) / math.Pow10(int(v.Scale))
-	case amqp091.Table:
-		return showTable(v)
-	case amqp091.Array:
-		list := make([]any, 0, len(v))
-		for _, e := range v {
-			list = append(list, showField(e))
-		}
-		return list
-	case float32:
-		return showFloat(float64(v))
-	case float64:
-		return showFloat(v)
-	}
-	return v
-}
-
-// showFloat gives text for what JSON has no number for.
-func showFloat(f float64) any {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return fmt.Sprint(f)
-	}
-	return f
+// headersForm is how RabbitMQ shows headers.
+var headersForm = topology.TableForm{
+	Text:   readable,
+	Unreal: func(f float64) any { return fmt.Sprint(f) },
 }
 
 // readable is a text, or says that it is none.

@@ -26,13 +26,12 @@ type renderer struct {
 // the record, and puts in exchange and key where a dead letter is published to now.
 func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byte {
 	quorum := it.q != nil && it.q.Type() == queue.Quorum
-	counted := it.d.Counts != queue.Counts{} && (quorum || it.d.Counts.Acquired > 0)
 	r := &c.renderer
 	if it.d.History == 0 {
-		if !counted {
-			return nil
+		if (it.d.Counts == queue.Counts{}) || !quorum && it.d.Counts.Acquired == 0 {
+			return nil // nothing was counted
 		}
-		r.props = broker.RenderProps(r.props[:0], rec, nil, it.d.Counts, quorum)
+		r.props = broker.RenderProps(r.props[:0], rec, nil, nil, it.d.Counts, quorum)
 		return r.props
 	}
 	store := c.broker.Bodies()
@@ -57,20 +56,9 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 		r.headers, r.values = r.history.AppendHeaders(r.headers[:0], r.values[:0])
 	}
 	*exchange, *key = r.exchange, r.key
-	if counted {
-		r.props = broker.RenderProps(r.props[:0], rec, deathstore.Bytes(store, it.d.History), it.d.Counts, quorum)
-		return r.props
-	}
-	props, err := amqp091.ParseProps(rec.Properties())
-	if err != nil {
-		return nil
-	}
-	edit := amqp091.PropsEdit{Set: r.headers, Remove: r.history.Removed(), Expiration: &noExpiration}
-	r.props = amqp091.AppendProps(r.props[:0], rec.Properties(), &props, &edit)
+	r.props = broker.RenderProps(r.props[:0], rec, &r.history, r.headers, it.d.Counts, quorum)
 	return r.props
 }
-
-var noExpiration string // DL-6.10
 
 // forgetRendered lets go of the history remembered. REQUIRES: the pen.
 func (c *conn) forgetRendered() {

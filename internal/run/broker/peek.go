@@ -36,11 +36,8 @@ func (c *Connection) Peek(name message.QueueName, limit int, f func(*Shown) bool
 				return true
 			}
 			left = max(0, left-1)
-			s := &Shown{
-				Properties: RenderProps(nil, rec, history, v.Counts, quorum),
-				Body:       slices.Clone(rec.Body()), Redelivered: v.Redelivered, Left: left,
-			}
-			s.Exchange, s.Key = Place(rec, history)
+			s := &Shown{Body: slices.Clone(rec.Body()), Redelivered: v.Redelivered, Left: left}
+			s.Properties, s.Exchange, s.Key = Rendered(rec, history, v.Counts, quorum)
 			slice = append(slice, s)
 			size += len(s.Body) + len(s.Properties)
 			return size < peekBytes

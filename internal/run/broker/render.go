@@ -13,24 +13,23 @@ import (
 
 // RenderProps appends the AMQP 0-9-1 properties with which a message is
 // delivered: those it was published with, its death history (DL-7), and on quorum
-// queues what was counted (DL-11.2). quorum says whether the queue is one.
-func RenderProps(dst []byte, rec message.Record, history []byte, n queue.Counts, quorum bool) []byte {
-	counted := quorum || n.Acquired > 0
-	if len(history) == 0 && !(counted && n != queue.Counts{}) {
+// queues what was counted (DL-11.2). h is nil if it has not died; headers are those
+// of h. quorum says whether the queue is one.
+func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers []amqp091.RawField, n queue.Counts, quorum bool) []byte {
+	counted := n != queue.Counts{} && (quorum || n.Acquired > 0)
+	if h == nil && !counted {
 		return append(dst, rec.Properties()...)
 	}
 	props, err := amqp091.ParseProps(rec.Properties())
 	if err != nil { // checked when it was published
 		return append(dst, rec.Properties()...)
 	}
-	var edit amqp091.PropsEdit
-	if len(history) > 0 {
-		if h, err := deadletter.Parse(history); err == nil {
-			edit.Set, edit.Remove = h.Headers(), h.Removed()
-			edit.Expiration = &noExpiration // DL-6.10
-		}
+	edit := amqp091.PropsEdit{Set: headers}
+	if h != nil {
+		edit.Remove, edit.Expiration = h.Removed(), &noExpiration // DL-6.10
 	}
 	if counted {
+		edit.Set = slices.Clip(edit.Set) // the caller may use headers again
 		// What failed before it came here counts as acquired, until it is here.
 		if acquired := cmp.Or(n.Acquired, n.Deliveries); acquired > 0 {
 			edit.Set = append(edit.Set, deadletter.LongField("x-acquired-count", int64(acquired)))
@@ -38,21 +37,22 @@ func RenderProps(dst []byte, rec message.Record, history []byte, n queue.Counts,
 		if n.Deliveries > 0 {
 			edit.Set = append(edit.Set, deadletter.LongField("x-delivery-count", int64(n.Deliveries)))
 		}
+		slices.SortFunc(edit.Set, func(a, b amqp091.RawField) int { return strings.Compare(a.Key, b.Key) })
 	}
-	slices.SortFunc(edit.Set, func(a, b amqp091.RawField) int { return strings.Compare(a.Key, b.Key) })
 	return amqp091.AppendProps(dst, rec.Properties(), &props, &edit)
 }
 
 var noExpiration string
 
-// Place is where a message is published to now: what basic.deliver shows as
-// exchange and routing key (DL-6.2).
-func Place(rec message.Record, history []byte) (exchange, key string) {
-	if h, err := deadletter.Parse(history); err == nil {
-		if len(h.Keys) > 0 {
-			key = h.Keys[0]
-		}
-		return h.Exchange, key
+// Rendered is a message as a consumer would get it: its properties, and where it is
+// published to now (DL-6.2).
+func Rendered(rec message.Record, history []byte, n queue.Counts, quorum bool) (props []byte, exchange, key string) {
+	h, err := deadletter.Parse(history)
+	if err != nil {
+		return RenderProps(nil, rec, nil, nil, n, quorum), string(rec.Exchange()), string(rec.Key())
 	}
-	return string(rec.Exchange()), string(rec.Key())
+	if len(h.Keys) > 0 {
+		key = h.Keys[0]
+	}
+	return RenderProps(nil, rec, &h, h.Headers(), n, quorum), h.Exchange, key
 }

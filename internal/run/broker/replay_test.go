@@ -122,8 +122,8 @@ func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	rec, history := message.Record(c.b.bodies.Bytes(g.Body)), deathstore.Bytes(c.b.bodies, g.History)
-	exchange, key := Place(rec, history)
-	list, err := amqp091.DecodeProps(RenderProps(nil, rec, history, g.Counts, false))
+	props, exchange, key := Rendered(rec, history, g.Counts, false)
+	list, err := amqp091.DecodeProps(props)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,8 @@ func TestDL_19_6_CarriedHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := amqp091.DecodeProps(RenderProps(nil, c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false))
+	props, _, _ := Rendered(c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false)
+	list, err := amqp091.DecodeProps(props)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +368,7 @@ func TestDL_7_10_HostileHistories(t *testing.T) {
 						if !ok {
 							break
 						}
-						RenderProps(nil, c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false)
+						Rendered(c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false)
 						c.b.bodies.Release(g.Body)
 						c.b.bodies.Release(g.History)
 					}

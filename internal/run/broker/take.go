@@ -97,11 +97,7 @@ func (b *Broker) shown(g *Got, w *bodies.Window) (*Shown, error) {
 		return nil, err
 	}
 	rec := message.Record(r)
-	history := deathstore.Bytes(b.bodies, g.History)
-	s := &Shown{
-		Properties: RenderProps(nil, rec, history, g.Counts, g.Queue.Type() == queue.Quorum),
-		Body:       rec.Body(), Redelivered: g.Redelivered, Left: g.Left,
-	}
-	s.Exchange, s.Key = Place(rec, history)
+	s := &Shown{Body: rec.Body(), Redelivered: g.Redelivered, Left: g.Left}
+	s.Properties, s.Exchange, s.Key = Rendered(rec, deathstore.Bytes(b.bodies, g.History), g.Counts, g.Queue.Type() == queue.Quorum)
 	return s, nil
 }
