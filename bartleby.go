@@ -147,7 +147,7 @@ func readConfig(o Options) (config.Config, error) {
 		return conf, fmt.Errorf("bartleby: configuration: %w", err)
 	}
 	for _, w := range warnings {
-		o.Logger.Warn("configuration", "line", w.Line, "key", w.Key, "warning", w.Text)
+		o.Logger.Warn("configuration setting has no effect", "line", w.Line, "key", w.Key, "reason", w.Text)
 	}
 	return conf, nil
 }

@@ -170,7 +170,7 @@ func TestOptions(t *testing.T) {
 		t.Error(err)
 	}
 	for want, o := range map[string]bartleby.Options{
-		"hearbeat: there is no such key": {Config: "hearbeat = 1"},
+		"hearbeat: unknown key": {Config: "hearbeat = 1"},
 		"address already in use":         {AMQP: b.AMQP()},
 		"definitions options":            {Definitions: []byte("{")},
 	} {

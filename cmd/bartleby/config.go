@@ -11,12 +11,12 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Look at a configuration before a node does", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "config", Short: "Check or show a configuration before a node uses it", Args: cobra.NoArgs}
 	c.AddCommand(
 		&cobra.Command{
-			Use: "check [FILE|DIRECTORY]", Short: "Say what is wrong with a configuration, and what does nothing", Args: cobra.MaximumNArgs(1),
-			Long: "Reads a configuration as a node would: the environment, then the file, the files *.conf of a directory, or what RABBITMQ_CONFIG_FILE\n" +
-				"and RABBITMQ_CONFIG_FILES name. TLS files that it names are read too. Exits with 0 if a node would start with it.",
+			Use: "check [FILE|DIRECTORY]", Short: "Report errors in a configuration, and settings without effect", Args: cobra.MaximumNArgs(1),
+			Long: "Reads a configuration as a node would: first the environment, then the file, the *.conf files of a directory, or the files that\n" +
+				"RABBITMQ_CONFIG_FILE and RABBITMQ_CONFIG_FILES name. It also reads the TLS files. Exits with 0 if a node would start with it.",
 			RunE: func(c *cobra.Command, args []string) error {
 				conf, warnings, err := readConfig(args)
 				if err != nil {
@@ -26,7 +26,7 @@ func configCommand() *cobra.Command {
 					if w.Line > 0 {
 						c.Printf("%s: line %d: ", w.File, w.Line)
 					}
-					c.Printf("%s: %s\n", w.Key, w.Text)
+					c.Printf("%s: no effect: %s\n", w.Key, w.Text)
 				}
 				if err := checkTLS(&conf); err != nil {
 					return err
@@ -36,7 +36,7 @@ func configCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "show [FILE|DIRECTORY]", Short: "Show all of a configuration, defaults included and secrets masked", Args: cobra.MaximumNArgs(1),
+			Use: "show [FILE|DIRECTORY]", Short: "Show the whole configuration, with defaults and with secrets masked", Args: cobra.MaximumNArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
 				conf, _, err := readConfig(args)
 				if err != nil {
@@ -62,7 +62,7 @@ func readConfig(args []string) (config.Config, []config.Warning, error) {
 	return findConfig(flag, os.Getenv).load(os.Getenv)
 }
 
-// checkTLS reads the certificates that listeners would show.
+// checkTLS reads the certificates of the listeners.
 func checkTLS(c *config.Config) error {
 	for prefix, t := range map[string]config.TLS{
 		"ssl_options": c.TLS, "management.ssl": c.ManagementTLS.TLS, "prometheus.ssl": c.PrometheusTLS.TLS,

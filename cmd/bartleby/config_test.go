@@ -43,11 +43,11 @@ func TestConfigCommands(t *testing.T) {
 		want []string // in what is printed or the error; "!" before: not in it
 		ok   bool
 	}{
-		{[]string{"config", "check", good}, []string{"10.conf: line 2: net_ticktime: there is one node\n", "configuration is valid\n"}, true},
+		{[]string{"config", "check", good}, []string{"10.conf: line 2: net_ticktime: no effect: there is one node\n", "configuration is valid\n"}, true},
 		{[]string{"config", "show", good}, []string{"heartbeat = 7\n", "default_pass = ********\n", "frame_max = 131072\n", "!s3cret"}, true},
 		{[]string{"config", "show", dir}, []string{"heartbeat = 8\n", "!heartbeat = 7"}, true},
 		{[]string{"config", "check", filepath.Join(dir, "none.conf")}, []string{"there is no such file"}, false},
-		{[]string{"config", "check", write("bad", "hearbeat = 3")}, []string{"line 1: hearbeat: there is no such key; the nearest one is heartbeat"}, false},
+		{[]string{"config", "check", write("bad", "hearbeat = 3")}, []string{"line 1: hearbeat: unknown key; did you mean heartbeat?"}, false},
 		{[]string{"config", "check", write("needs", "listeners.ssl.default = 5671")}, []string{"needs ssl_options.certfile"}, false},
 		{[]string{"config", "check", write("pair", "ssl_options.certfile = "+cert+"\nssl_options.keyfile = "+cert)}, []string{"ssl_options: "}, false},
 	} {

@@ -9,11 +9,11 @@ import (
 	"bartleby.mq/internal/config"
 )
 
-// configFiles are where a node's configuration is read from, in their order.
+// configFiles are the files of a node's configuration, in the order in which they are read.
 type configFiles []string
 
-// findConfig is the file or directory of the flag, or those of the environment. A
-// directory and a pattern stand for the *.conf files in it, by name.
+// findConfig returns the file or directory that the flag names, or else those that the
+// environment names. A directory or a pattern stands for its *.conf files, sorted by name.
 func findConfig(flag string, getenv func(string) string) configFiles {
 	if flag != "" {
 		return configFiles{flag}
@@ -60,7 +60,7 @@ func (f configFiles) load(getenv func(string) string) (config.Config, []config.W
 	return conf, append(warnings, more...), nil
 }
 
-// expand lists the files that a path stands for.
+// expand lists the files of a path, which may be a directory or a pattern.
 func expand(path string) ([]string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "*.conf")

@@ -11,17 +11,17 @@ import (
 	"bartleby.mq/internal/config"
 )
 
-// errDemoNode is said to who names a node by its data directory.
-var errDemoNode = errors.New("demo speaks AMQP and HTTP with its node: name it by --amqp and --http, not by a data directory (--data-dir, $BARTLEBY_DATA_DIR)")
+// errDemoNode refuses a node that is named by its data directory.
+var errDemoNode = errors.New("demo connects to its node over AMQP and HTTP: use --amqp and --http, not a data directory (--data-dir, $BARTLEBY_DATA_DIR)")
 
 func demoCommand() *cobra.Command {
 	var o demo.Options
 	c := &cobra.Command{
-		Use: "demo", Short: "Play a story of dead letters against a running node", Args: cobra.NoArgs,
-		Long: "Orders that succeed, that fail and are retried, that keep failing and are parked, and that are sent back:\n" +
-			"real messages in a virtual host of their own, which is deleted afterwards.",
+		Use: "demo", Short: "Show dead-lettering on a running node", Args: cobra.NoArgs,
+		Long: "Publishes orders that succeed, orders that fail and are retried, and orders that keep failing, are parked and are replayed.\n" +
+			"The messages are real. They are in a virtual host of their own, which is deleted afterwards.",
 		RunE: func(c *cobra.Command, _ []string) error {
-			// Who names a data directory does not mean whatever listens on the default ports.
+			// A user who names a data directory does not mean the node on the default ports.
 			if dir := c.Flags().Lookup("data-dir"); dir != nil && dir.Changed {
 				return errDemoNode
 			}
@@ -34,10 +34,10 @@ func demoCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.AMQP, "amqp", "127.0.0.1:5672", "HOST:PORT of the node's AMQP listener")
-	flags.StringVar(&o.HTTP, "http", "http://127.0.0.1:15672", "address of its management API")
+	flags.StringVar(&o.HTTP, "http", "http://127.0.0.1:15672", "address of the node's management API")
 	flags.StringVar(&o.User, "user", "guest", "an administrator")
 	flags.StringVar(&o.Password, "password", "guest", "the administrator's password")
 	flags.DurationVar(&o.Delay, "delay", time.Second, "how long a retry waits")
-	flags.BoolVar(&o.Keep, "keep", false, "leave the virtual host there")
+	flags.BoolVar(&o.Keep, "keep", false, "keep the virtual host")
 	return c
 }

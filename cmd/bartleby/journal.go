@@ -18,10 +18,10 @@ import (
 	"bartleby.mq/internal/server"
 )
 
-// Exit codes of "bartleby journal check" and its kin.
+// Exit codes of the "bartleby journal" commands.
 const (
 	exitDamage     = 1 // there is damage
-	exitCannotLook = 2 // nobody could look, or the repair is not possible
+	exitCannotLook = 2 // the data directory could not be examined, or the repair is not possible
 )
 
 // exitError is an error with its exit code.
@@ -30,7 +30,7 @@ type exitError struct {
 	err  error
 }
 
-// Error is what went wrong; "" if it was said already.
+// Error is what went wrong; "" if it was already printed.
 func (e *exitError) Error() string {
 	if e.err == nil {
 		return ""
@@ -43,23 +43,24 @@ func (e *exitError) ExitCode() int { return e.code }
 
 func journalCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "journal", Short: "Look at the data directory of a stopped node, and repair it", Args: cobra.NoArgs,
-		Long: "These commands need the data directory of a node that is stopped (--data-dir, or\n" +
-			"$BARTLEBY_DATA_DIR). They exit with 0 if there is no damage, with 1 if\n" +
-			"there is, and with 2 if nobody could look.",
+		Use: "journal", Short: "Examine and repair the data directory of a stopped node", Args: cobra.NoArgs,
+		Long: "These commands need the data directory of a stopped node (--data-dir or\n" +
+			"$BARTLEBY_DATA_DIR). They exit with 0 if there is no damage, with 1 if there\n" +
+			"is damage, and with 2 if the directory could not be examined.",
 	}
 	c.AddCommand(journalCheckCommand(), journalDumpCommand(), journalRepairCommand())
 	return c
 }
 
-// onStopped runs f on the data directory that --data-dir names, with nodes kept out.
+// onStopped runs f on the data directory that --data-dir names. It holds the directory's
+// lock, so no node can start there.
 func onStopped(c *cobra.Command, f func(dir string) error) (err error) {
 	dir, err := c.Flags().GetString("data-dir")
 	if err == nil && dir == "" {
 		dir = config.EnvironmentPaths(os.Getenv).DataDir
 	}
 	if err == nil && dir == "" {
-		err = errors.New("--data-dir or $BARTLEBY_DATA_DIR is needed: the data directory of a stopped node")
+		err = errors.New("name the data directory of a stopped node with --data-dir or $BARTLEBY_DATA_DIR")
 	}
 	var release func() error
 	if err == nil {
@@ -75,9 +76,9 @@ func onStopped(c *cobra.Command, f func(dir string) error) (err error) {
 func journalCheckCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "check --data-dir DIR [--json]", Short: "Say what is damaged, and which queues and how many messages that touches", Args: cobra.NoArgs,
-		Long: "Reads all that a node has on disk: every frame of both logs, kept files, the index, and every message of every queue. Changes\n" +
-			"nothing; it works on links and copies below the data directory, which it removes. Takes about as long as reading the disk once.",
+		Use: "check --data-dir DIR [--json]", Short: "Report damage, and the queues and messages that it affects", Args: cobra.NoArgs,
+		Long: "Reads everything that a node has on disk: every frame of both logs, kept files, the index, and every message of every queue.\n" +
+			"Changes nothing: it works on links and copies below the data directory and removes them. Takes about as long as reading all data once.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onStopped(c, func(dir string) error {
 				r, err := repair.Examine(store.OwnerOnly, dir, repair.SkipFrame)
@@ -96,12 +97,12 @@ func journalCheckCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "for programs")
+	c.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON")
 	return c
 }
 
-// writeWhatToRun names the repair that may be: where skipping is of no use, and the report says that cutting may be,
-// that one. The other damage needs something else first, which the report says.
+// writeWhatToRun names the repair to try: --skip-frame, or --cut if the report says that only cutting may help.
+// It names none if something else must be done first, which the report says.
 func writeWhatToRun(w io.Writer, r *repair.Report) error {
 	flag := "--skip-frame"
 	if r.Failed != "" {
@@ -114,7 +115,7 @@ func writeWhatToRun(w io.Writer, r *repair.Report) error {
 	return err
 }
 
-// inShell is a word as a shell reads it.
+// inShell quotes a word for a shell.
 func inShell(word string) string {
 	if !strings.ContainsFunc(word, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@", r)
@@ -129,7 +130,7 @@ func journalDumpCommand() *cobra.Command {
 	var o repair.DumpOptions
 	c := &cobra.Command{
 		Use: "dump --data-dir DIR [--from SEGMENT:OFFSET] [--queue NAME]", Short: "Show the frames of the journal", Args: cobra.NoArgs,
-		Long: "A line for each operation: where its frame is, what was done, to which entries of which queues. Damage is listed at the end.",
+		Long: "Writes a line for each operation: the position of its frame, the operation, and the entries and queues it changed. Damage is listed at the end.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error
 			if from != "" {
@@ -143,24 +144,24 @@ func journalDumpCommand() *cobra.Command {
 			return onStopped(c, func(dir string) error { return repair.Dump(store.OwnerOnly, dir, o, c.OutOrStdout()) })
 		},
 	}
-	c.Flags().StringVar(&from, "from", "", "where to begin, as SEGMENT:OFFSET")
-	c.Flags().StringVar(&o.Queue, "queue", "", "only operations on this queue; --vhost may be given too")
+	c.Flags().StringVar(&from, "from", "", "position to start from, as SEGMENT:OFFSET")
+	c.Flags().StringVar(&o.Queue, "queue", "", "only operations on this queue; may be combined with --vhost")
 	return c
 }
 
 func journalRepairCommand() *cobra.Command {
 	var skip, cut, yes bool
 	c := &cobra.Command{
-		Use: "repair --data-dir DIR --skip-frame|--cut [--yes]", Short: "Give up what is damaged, so that the node starts", Args: cobra.NoArgs,
-		Long: "Without --yes it only tells what it would do. With it, files that are changed are copied to quarantine/TIME below the data directory,\n" +
-			"beside a report of what was lost; damage in the journal is skipped or cut off; messages that cannot be read are dropped.\n\n" +
-			"--skip-frame loses what the damaged frames said: messages that they brought are lost, and what they took away comes back. What is\n" +
-			"intact behind them counts.\n" +
-			"--cut loses everything behind the damage too: every queue is what it was at that moment.",
+		Use: "repair --data-dir DIR --skip-frame|--cut [--yes]", Short: "Remove damaged data, so that the node starts", Args: cobra.NoArgs,
+		Long: "Without --yes it only reports what it would do. With --yes it copies the files that it changes to quarantine/TIME below the data\n" +
+			"directory, with a report of what was lost. It then skips or cuts off damage in the journal, and drops messages that cannot be read.\n\n" +
+			"--skip-frame loses the operations of the damaged frames: messages published there are lost, and messages removed there come back.\n" +
+			"Intact frames after the damage are kept.\n" +
+			"--cut also loses everything after the damage: every queue goes back to its state at that moment.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o := repair.Options{How: repair.SkipFrame, Apply: yes, Name: time.Now().UTC().Format("20060102T150405Z")}
 			if skip == cut {
-				return &exitError{exitCannotLook, errors.New("say which: --skip-frame or --cut (see --help)")}
+				return &exitError{exitCannotLook, errors.New("choose --skip-frame or --cut (see --help)")}
 			}
 			if cut {
 				o.How = repair.Cut
@@ -177,9 +178,9 @@ func journalRepairCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&skip, "skip-frame", false, "lose the damaged frames only")
-	c.Flags().BoolVar(&cut, "cut", false, "lose everything behind the first damage")
-	c.Flags().BoolVar(&yes, "yes", false, "do it")
+	c.Flags().BoolVar(&skip, "skip-frame", false, "lose only the damaged frames")
+	c.Flags().BoolVar(&cut, "cut", false, "lose everything after the first damage")
+	c.Flags().BoolVar(&yes, "yes", false, "change the data directory")
 	return c
 }
 

@@ -16,8 +16,8 @@ import (
 	"bartleby.mq/internal/server"
 )
 
-// serverFlags are those of "bartleby server". A flag given wins over the
-// configuration file, which wins over a flag's default.
+// serverFlags are the flags of "bartleby server". A given flag wins over the
+// configuration file, which wins over the default of a flag.
 type serverFlags struct {
 	dataDir, host, amqp, http, prometheus, config, definitions, logLevel string
 }
@@ -29,12 +29,12 @@ func serverCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return runServer(c, f) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.dataDir, "data-dir", "./data", "directory of everything that outlives the process")
-	flags.StringVar(&f.host, "host", "127.0.0.1", "where to listen if neither the configuration nor the flags below say; any is every interface")
+	flags.StringVar(&f.dataDir, "data-dir", "./data", "directory for all persistent data")
+	flags.StringVar(&f.host, "host", "127.0.0.1", "host to listen on where neither the configuration nor a flag below sets an address; any means all interfaces")
 	flags.StringVar(&f.amqp, "amqp", "", "HOST:PORT for AMQP, several with commas between, or none (default HOST:5672)")
 	flags.StringVar(&f.http, "http", "", "HOST:PORT for the management API, or none (default HOST:15672)")
 	flags.StringVar(&f.prometheus, "prometheus", "", "HOST:PORT for metrics, or none (default HOST:15692)")
-	flags.StringVar(&f.config, "config", "", "configuration file in the form of rabbitmq.conf, or a directory of them")
+	flags.StringVar(&f.config, "config", "", "configuration file in the format of rabbitmq.conf, or a directory of such files")
 	flags.StringVar(&f.definitions, "definitions", "", "definitions file to import at start")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warning, error or none")
 	return c
@@ -88,7 +88,7 @@ func runServer(c *cobra.Command, f serverFlags) error {
 		HTTP: conf.Management.Plain(conf.ManagementTLS, listen("http", f.http, "15672")), HTTPS: conf.ManagementTLS.SecureAddress(":15671"),
 		Prometheus:      conf.Prometheus.Plain(conf.PrometheusTLS, listen("prometheus", f.prometheus, "15692")),
 		PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
-		OnFatal:         func(error) { os.Exit(1) }, // it is logged; waiting for a broken disk helps nobody
+		OnFatal:         func(error) { os.Exit(1) }, // already logged; there is no point in waiting for a broken disk
 		OnStop:          func() { end.ask("API") }, LogLevel: output.Level, SetLogLevel: output.SetLevel,
 	})
 	if err != nil {
@@ -122,7 +122,7 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	return nil
 }
 
-// address is where a flag, or the host for want of it, would have the node listen.
+// address returns the address that a flag gives, or the default: --host with the port.
 func (f serverFlags) address(said bool, value, port string) config.Address {
 	if said {
 		return config.Address{Value: value, Said: true}
@@ -134,11 +134,11 @@ func (f serverFlags) address(said bool, value, port string) config.Address {
 	return config.Address{Value: net.JoinHostPort(host, port)}
 }
 
-// anyHost stands for every interface.
+// anyHost stands for all interfaces.
 const anyHost = "any"
 
 func warn(logger *slog.Logger, warnings []config.Warning) {
 	for _, w := range warnings {
-		logger.Warn("configuration", "file", w.File, "line", w.Line, "key", w.Key, "warning", w.Text)
+		logger.Warn("configuration setting has no effect", "file", w.File, "line", w.Line, "key", w.Key, "reason", w.Text)
 	}
 }

@@ -48,7 +48,7 @@ apsaramq.error_help = http://help
 		"profile = kafka", "apsaramq.max_redeliveries = -1", "apsaramq.consumer_timeout = 0", "apsaramq.max_dead_letter_hops = 0",
 		"apsaramq.max_delay = -1", "apsaramq.max_retention = 0", "apsaramq.max_message_size = 536870913", "apsaramq.limit_reason = ''",
 	} {
-		if _, err := Parse(&c, line); err == nil || !strings.Contains(err.Error(), "it must") {
+		if _, err := Parse(&c, line); err == nil || !strings.Contains(err.Error(), "is not ") && !strings.Contains(err.Error(), "must not be empty") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

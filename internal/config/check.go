@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Check finds what no single line shows: keys that need each other. Call it once all
-// files are read.
+// Check checks keys that depend on each other. Call it after all files are read.
 func (c *Config) Check() error {
 	var failed []error
 	need := func(ok bool, text string, args ...any) {
@@ -27,11 +26,11 @@ func (c *Config) Check() error {
 		if l.wanted {
 			need(l.tls.CertFile != "" && l.tls.KeyFile != "", "%s: a listener with TLS needs %s.certfile and %s.keyfile", l.what, l.where, l.where)
 		}
-		need(!l.tls.Verify || l.tls.CACertFile != "", "%s.verify: verify_peer needs %s.cacertfile, which says whose certificates are good", l.where, l.where)
-		need(!l.tls.Require || l.tls.Verify, "%s.fail_if_no_peer_cert: it means nothing without %s.verify = verify_peer", l.where, l.where)
+		need(!l.tls.Verify || l.tls.CACertFile != "", "%s.verify: verify_peer needs %s.cacertfile, the authorities whose certificates are trusted", l.where, l.where)
+		need(!l.tls.Require || l.tls.Verify, "%s.fail_if_no_peer_cert: needs %s.verify = verify_peer", l.where, l.where)
 	}
 	if slices.Contains(c.Auth.Mechanisms, "EXTERNAL") {
-		need(c.TLS.Verify, "auth_mechanisms: EXTERNAL needs ssl_options.verify = verify_peer: a certificate that nobody verified proves nothing")
+		need(c.TLS.Verify, "auth_mechanisms: EXTERNAL needs ssl_options.verify = verify_peer: an unverified certificate proves nothing")
 	}
 	if slices.Contains(c.Auth.Mechanisms, "ANONYMOUS") {
 		need(c.Auth.AnonymousUser != "", "auth_mechanisms: ANONYMOUS needs anonymous_login_user")

@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// Paths are where the environment says that a node's files are; "" is not said.
+// Paths are the paths of a node's files that the environment names; "" means not set.
 type Paths struct {
 	ConfigFile  string // RABBITMQ_CONFIG_FILE, with its .conf
 	ConfigFiles string // RABBITMQ_CONFIG_FILES: a directory of *.conf, or a pattern
-	DataDir     string // BARTLEBY_DATA_DIR, which the command line knows too, or RABBITMQ_MNESIA_DIR
+	DataDir     string // BARTLEBY_DATA_DIR, which the command line reads too, or RABBITMQ_MNESIA_DIR
 }
 
-// EnvironmentPaths reads them, by RabbitMQ's names.
+// EnvironmentPaths reads the paths, by RabbitMQ's names.
 func EnvironmentPaths(getenv func(string) string) Paths {
 	p := Paths{getenv("RABBITMQ_CONFIG_FILE"), getenv("RABBITMQ_CONFIG_FILES"), cmp.Or(getenv("BARTLEBY_DATA_DIR"), getenv("RABBITMQ_MNESIA_DIR"))}
 	if p.ConfigFile != "" && !strings.HasSuffix(p.ConfigFile, ".conf") {
-		p.ConfigFile += ".conf" // RabbitMQ wants it without
+		p.ConfigFile += ".conf" // RabbitMQ expects the name without it
 	}
 	return p
 }
 
-// Environment takes over what container users set in the environment, by the names of
-// RabbitMQ and of its official image (BR-18.2). What is said of the first user acts on
-// an empty node only, as everything in FirstStart. A configuration file read
-// afterwards wins. Variables that mean nothing here are warned of; those that the
-// image refuses, since they would be mistaken for protection, are errors.
+// Environment applies the variables that container users set, by the names of RabbitMQ
+// and of its official image (BR-18.2). The first user is made only on an empty node, as
+// everything in FirstStart. A configuration file that is read afterwards wins. Variables
+// without effect give warnings. Variables that the image refuses are errors: a user
+// would believe that they protect the node.
 func Environment(c *Config, getenv func(string) string) (warnings []Warning, err error) {
 	for name, field := range map[string]*string{
 		"RABBITMQ_DEFAULT_USER":  &c.FirstStart.User,
@@ -48,7 +48,7 @@ func Environment(c *Config, getenv func(string) string) (warnings []Warning, err
 			port = "5672"
 		}
 		if err := checkPort(port); err != nil {
-			fail("RABBITMQ_NODE_PORT", err.Error())
+			fail("RABBITMQ_NODE_PORT", fmt.Sprintf("%q %v", port, err))
 		}
 		c.AMQP = []string{net.JoinHostPort(host, port)}
 	}
@@ -96,37 +96,37 @@ func logVariable(c *Config, text string) error {
 	return nil
 }
 
-// variable is one that is not obeyed, and why.
+// variable is an environment variable that is not obeyed, and the reason.
 type variable struct{ name, text string }
 
-// refusedVariables are those that the official image refuses to start with.
+// refusedVariables are the variables with which the official image refuses to start.
 var refusedVariables = []variable{
-	{"RABBITMQ_DEFAULT_PASS_FILE", "it is not read; use default_pass in a configuration file"},
-	{"RABBITMQ_DEFAULT_USER_FILE", "it is not read; use default_user in a configuration file"},
-	{"RABBITMQ_MANAGEMENT_SSL_CACERTFILE", "it is not read; use management.ssl.cacertfile"},
-	{"RABBITMQ_MANAGEMENT_SSL_CERTFILE", "it is not read; use management.ssl.certfile"},
-	{"RABBITMQ_MANAGEMENT_SSL_DEPTH", "it is not read; use management.ssl.depth"},
-	{"RABBITMQ_MANAGEMENT_SSL_FAIL_IF_NO_PEER_CERT", "it is not read; use management.ssl.fail_if_no_peer_cert"},
-	{"RABBITMQ_MANAGEMENT_SSL_KEYFILE", "it is not read; use management.ssl.keyfile"},
-	{"RABBITMQ_MANAGEMENT_SSL_VERIFY", "it is not read; use management.ssl.verify"},
-	{"RABBITMQ_SSL_CACERTFILE", "it is not read; use ssl_options.cacertfile"},
-	{"RABBITMQ_SSL_CERTFILE", "it is not read; use ssl_options.certfile"},
-	{"RABBITMQ_SSL_DEPTH", "it is not read; use ssl_options.depth"},
-	{"RABBITMQ_SSL_FAIL_IF_NO_PEER_CERT", "it is not read; use ssl_options.fail_if_no_peer_cert"},
-	{"RABBITMQ_SSL_KEYFILE", "it is not read; use ssl_options.keyfile"},
-	{"RABBITMQ_SSL_VERIFY", "it is not read; use ssl_options.verify"},
-	{"RABBITMQ_VM_MEMORY_HIGH_WATERMARK", "it is not read; use vm_memory_high_watermark.relative or .absolute"},
+	{"RABBITMQ_DEFAULT_PASS_FILE", "not supported; use default_pass in a configuration file"},
+	{"RABBITMQ_DEFAULT_USER_FILE", "not supported; use default_user in a configuration file"},
+	{"RABBITMQ_MANAGEMENT_SSL_CACERTFILE", "not supported; use management.ssl.cacertfile"},
+	{"RABBITMQ_MANAGEMENT_SSL_CERTFILE", "not supported; use management.ssl.certfile"},
+	{"RABBITMQ_MANAGEMENT_SSL_DEPTH", "not supported; use management.ssl.depth"},
+	{"RABBITMQ_MANAGEMENT_SSL_FAIL_IF_NO_PEER_CERT", "not supported; use management.ssl.fail_if_no_peer_cert"},
+	{"RABBITMQ_MANAGEMENT_SSL_KEYFILE", "not supported; use management.ssl.keyfile"},
+	{"RABBITMQ_MANAGEMENT_SSL_VERIFY", "not supported; use management.ssl.verify"},
+	{"RABBITMQ_SSL_CACERTFILE", "not supported; use ssl_options.cacertfile"},
+	{"RABBITMQ_SSL_CERTFILE", "not supported; use ssl_options.certfile"},
+	{"RABBITMQ_SSL_DEPTH", "not supported; use ssl_options.depth"},
+	{"RABBITMQ_SSL_FAIL_IF_NO_PEER_CERT", "not supported; use ssl_options.fail_if_no_peer_cert"},
+	{"RABBITMQ_SSL_KEYFILE", "not supported; use ssl_options.keyfile"},
+	{"RABBITMQ_SSL_VERIFY", "not supported; use ssl_options.verify"},
+	{"RABBITMQ_VM_MEMORY_HIGH_WATERMARK", "not supported; use vm_memory_high_watermark.relative or .absolute"},
 }
 
-const noErlang = "there is no Erlang machine"
+const noErlang = "there is no Erlang VM"
 
 var idleVariables = []variable{
-	{"RABBITMQ_ERLANG_COOKIE", "there is one node, and the command line has a key of its own in the data directory"},
-	{"RABBITMQ_ADVANCED_CONFIG_FILE", "Erlang terms are not read; what they say must be said in rabbitmq.conf"},
+	{"RABBITMQ_ERLANG_COOKIE", "there is one node, and the command line reads its token from the data directory"},
+	{"RABBITMQ_ADVANCED_CONFIG_FILE", "Erlang terms are not read; use rabbitmq.conf"},
 	{"RABBITMQ_CONF_ENV_FILE", "shell files are not read"},
-	{"RABBITMQ_ENABLED_PLUGINS", "there are no plugins: what is there is on"},
-	{"RABBITMQ_ENABLED_PLUGINS_FILE", "there are no plugins: what is there is on"},
-	{"RABBITMQ_PLUGINS_DIR", "there are no plugins: what is there is on"},
+	{"RABBITMQ_ENABLED_PLUGINS", "there are no plugins; all features are on"},
+	{"RABBITMQ_ENABLED_PLUGINS_FILE", "there are no plugins; all features are on"},
+	{"RABBITMQ_PLUGINS_DIR", "there are no plugins; all features are on"},
 	{"RABBITMQ_FEATURE_FLAGS", "feature flags are always on"},
 	{"RABBITMQ_MNESIA_BASE", "there is no Mnesia; --data-dir or RABBITMQ_MNESIA_DIR names the directory"},
 	{"RABBITMQ_QUORUM_DIR", "there is one journal for all queues"},

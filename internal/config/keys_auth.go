@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// authKeys say who is let in, and who decides it.
+// authKeys configure authentication and authorization.
 var authKeys = []key{
 	{pattern: "auth_mechanisms.*", live: true, value: value{
 		set: func(p *parser, _, value string) (string, error) {
 			mechanisms := []string{"PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"}
 			if !slices.Contains(mechanisms, value) {
-				return "", fmt.Errorf("it must be %s", strings.Join(mechanisms, " or "))
+				return "", fmt.Errorf("is not %s", strings.Join(mechanisms, " or "))
 			}
 			if list := &p.c.Auth.Mechanisms; !slices.Contains(*list, value) {
 				*list = append(*list, value)
@@ -39,7 +39,7 @@ var authKeys = []key{
 	}, show: func(c *Config) []named {
 		return shownBackends(c, func(b AuthBackend) string { return half(b, b.Authz) })
 	}}},
-	{pattern: "http_dispatch.**", value: refused("the management API asks the backends of auth_backends.*, and logs as all else does")},
+	{pattern: "http_dispatch.**", value: refused("the management API uses the backends of auth_backends.* and the log of the node")},
 
 	{pattern: "auth_http.http_method", value: word("get", "post", func(c *Config) *bool { return &c.Auth.HTTP.Post })},
 	{pattern: "auth_http.user_path", value: text(func(c *Config) *string { return &c.Auth.HTTP.UserPath })},
@@ -59,7 +59,7 @@ var authKeys = []key{
 		},
 		show: func(c *Config) []named { return one(c.Auth.HTTP.ServerName) },
 	}},
-	{pattern: "auth_http.ssl_options.hostname_verification", idle: "host names are verified where certificates are, wildcards included"},
+	{pattern: "auth_http.ssl_options.hostname_verification", idle: "host names are always verified with the certificate, wildcards included"},
 
 	{pattern: "auth_cache.cached_backend", value: value{
 		set: func(p *parser, _, value string) (string, error) {
@@ -119,24 +119,27 @@ var authKeys = []key{
 				p.c.Auth.Hashing = value
 				return "", nil
 			case "rabbit_password_hashing_md5":
-				return "", errors.New("MD5 is taken from definitions only, for passwords there are already")
+				return "", errors.New("is not supported for new passwords; MD5 hashes can only be imported with definitions")
 			}
-			return "", errors.New("it must be rabbit_password_hashing_sha256, rabbit_password_hashing_sha512 or argon2id")
+			return "", errors.New("is not rabbit_password_hashing_sha256, rabbit_password_hashing_sha512 or argon2id")
 		},
 		show: func(c *Config) []named { return one(c.Auth.Hashing) },
 	}},
 	{pattern: "credential_validator.validation_backend", value: value{set: func(_ *parser, _, value string) (string, error) {
 		switch value {
 		case "rabbit_credential_validator_accept_everything", "rabbit_credential_validator_min_password_length", "rabbit_credential_validator_password_regexp":
-			return "", nil // the keys that follow say what holds
+			return "", nil // the keys below set the rule
 		}
-		return "", errors.New("it must be one of RabbitMQ's own: accept_everything, min_password_length or password_regexp")
+		return "", errors.New("is not rabbit_credential_validator_accept_everything, ..._min_password_length or ..._password_regexp")
 	}}},
 	{pattern: "credential_validator.min_length", live: true, value: orUnsaid(integer(1, 1000, 1, func(c *Config) *int { return &c.Auth.MinPassword }))},
 	{pattern: "credential_validator.regexp", live: true, value: value{
 		set: func(p *parser, _, value string) (string, error) {
-			if _, err := regexp.Compile(value); err != nil || value == "" {
-				return "", fmt.Errorf("it must be a regular expression: %w", err)
+			if value == "" {
+				return "", errors.New("must not be empty")
+			}
+			if _, err := regexp.Compile(value); err != nil {
+				return "", fmt.Errorf("is not a regular expression: %w", err)
 			}
 			p.c.Auth.PasswordPattern = value
 			return "", nil
@@ -150,7 +153,7 @@ var authKeys = []key{
 
 func certLoginFrom(c *Config) *string { return &c.Auth.CertLogin.From }
 
-// orUnsaid shows 0 not at all.
+// orUnsaid hides a value of 0.
 func orUnsaid(v value) value {
 	return value{set: v.set, show: func(c *Config) []named {
 		if shown := v.show(c); len(shown) > 0 && shown[0].value != "0" {
@@ -160,7 +163,7 @@ func orUnsaid(v value) value {
 	}}
 }
 
-// backendName is the backend that a name of RabbitMQ's means.
+// backendName returns the backend that RabbitMQ's name means.
 func backendName(name string) (string, error) {
 	switch name {
 	case "internal", "rabbit_auth_backend_internal":
@@ -170,15 +173,15 @@ func backendName(name string) (string, error) {
 	case "cache", "rabbit_auth_backend_cache":
 		return CacheBackend, nil
 	}
-	return "", errors.New("it must be internal, http or cache: others are not there yet")
+	return "", errors.New("is not internal, http or cache; there are no other backends yet")
 }
 
-// backend sets a half or both of the backend with a number. The first line about
+// backend sets one or both halves of the backend with a number. The first line about
 // backends replaces the default.
 func (p *parser) backend(number, authn, authz string) error {
 	n, err := strconv.Atoi(number)
 	if err != nil {
-		return errors.New("the backend's place must be a number, as in auth_backends.1")
+		return errors.New("has no place: write a number into the key, as in auth_backends.1")
 	}
 	if p.backends == nil {
 		p.backends = map[int]AuthBackend{}
@@ -199,7 +202,7 @@ func (p *parser) backend(number, authn, authz string) error {
 	p.c.Auth.Backends = nil
 	for _, n := range sortedKeys(p.backends) {
 		b := p.backends[n]
-		// As RabbitMQ: where one half is said it is both.
+		// As RabbitMQ does: a half that is not set equals the other.
 		if b.Authn == "" {
 			b.Authn = b.Authz
 		}
@@ -214,7 +217,7 @@ func (p *parser) backend(number, authn, authz string) error {
 func (p *parser) cached(set func(*AuthBackend, string), value string) error {
 	name, err := backendName(value)
 	if err == nil && name == CacheBackend {
-		err = errors.New("a cache cannot stand before itself")
+		err = errors.New("cannot be cached by itself")
 	}
 	if err == nil {
 		set(&p.c.Auth.Cache.Backend, name)

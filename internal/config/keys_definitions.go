@@ -13,22 +13,22 @@ var definitionKeys = []key{
 	{pattern: "definitions.import_backend", value: value{set: func(_ *parser, _, value string) (string, error) {
 		switch value {
 		case "local_filesystem", "local", "https", "http", "rabbitmq_definitions_import_local_filesystem", "rabbitmq_definitions_import_http":
-			return "", nil // which key is set says it too
+			return "", nil // the other keys say it too
 		}
-		return "", errors.New("it must be local_filesystem or https")
+		return "", errors.New("is neither local_filesystem nor https")
 	}}},
 	{pattern: "definitions.https.url", value: text(func(c *Config) *string { return &c.Definitions.URL })},
 	{pattern: "definitions.skip_if_unchanged", value: flag(func(c *Config) *bool { return &c.Definitions.SkipUnchanged })},
-	{pattern: "definitions.hashing.algorithm", idle: "what was imported is known by its SHA-256"},
+	{pattern: "definitions.hashing.algorithm", idle: "the node always uses SHA-256"},
 }
 
-// definitions adds a file, or a directory of them, to import at start. Several keys
-// do; the nth of the files is shown with the nth of the keys.
+// definitions adds a file, or a directory of files, to import at start. Several keys
+// share the list; the nth file is shown with the nth key.
 func definitions(nth int) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			if value == "" {
-				return "", errors.New("it must name a file")
+				return "", errors.New("must name a file")
 			}
 			if !slices.Contains(p.c.Definitions.Files, value) {
 				p.c.Definitions.Files = append(p.c.Definitions.Files, value)

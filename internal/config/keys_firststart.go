@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// firstStartKeys say what an empty node begins with, and who may log in from loopback only.
+// firstStartKeys say what an empty node starts with, and which users may log in only from loopback.
 var firstStartKeys = []key{
 	{pattern: "default_user", value: text(func(c *Config) *string { return &c.FirstStart.User })},
 	{pattern: "default_pass", secret: true, value: secretText(func(c *Config) *string { return &c.FirstStart.Password })},
@@ -30,12 +30,12 @@ var firstStartKeys = []key{
 	{pattern: "loopback_users", value: value{
 		set: func(p *parser, _, value string) (string, error) {
 			if value != "none" {
-				return "", errors.New("it must be none; a user goes to loopback_users.NAME")
+				return "", errors.New("is not none; name a user with loopback_users.NAME")
 			}
 			p.c.LoopbackUsers = []string{}
 			return "", nil
 		},
-		// Always: what follows is then all there is.
+		// Always shown: the lines that follow are then the whole list.
 		show: func(*Config) []named { return one("none") },
 	}},
 	{pattern: "loopback_users.*", value: value{
@@ -49,9 +49,9 @@ var firstStartKeys = []key{
 		},
 		show: func(c *Config) []named { return members(c.LoopbackUsers) },
 	}},
-	{pattern: "default_users.**", value: refused("users beyond the first come with definitions: load_definitions")},
-	{pattern: "default_policies.**", value: refused("policies come with definitions: load_definitions")},
-	{pattern: "default_limits.**", value: refused("limits of virtual hosts come with definitions: load_definitions")},
+	{pattern: "default_users.**", value: refused("import further users with load_definitions")},
+	{pattern: "default_policies.**", value: refused("import policies with load_definitions")},
+	{pattern: "default_limits.**", value: refused("import limits of virtual hosts with load_definitions")},
 }
 
 // member puts a name into a list or takes it out.
@@ -61,7 +61,7 @@ func member(list []string, name string, in bool) []string {
 		list = append(list, name)
 	}
 	if list == nil {
-		list = []string{} // said to be empty, which nil is not
+		list = []string{} // set to empty; nil means not set
 	}
 	return list
 }

@@ -16,7 +16,7 @@ var (
 	maxChannels    = integer(1, math.MaxUint16, 1, func(c *Config) *uint16 { return &c.ChannelMax })
 )
 
-// limitKeys bound what clients may take of a node, and say what they may declare.
+// limitKeys limit what clients may use of a node, and say what they may declare.
 var limitKeys = []key{
 	{pattern: "frame_max", live: true, value: integer(4096, math.MaxInt32, 1, func(c *Config) *uint32 { return &c.FrameMax })},
 	{pattern: "channel_max", live: true, value: maxChannels},
@@ -44,7 +44,7 @@ var limitKeys = []key{
 				return "", err
 			}
 			if _, known := p.c.Permit[name]; !known {
-				return "the feature " + name + " does not exist here", nil
+				return "there is no deprecated feature " + name, nil
 			}
 			p.c.Permit[name] = on
 			return "", nil

@@ -33,12 +33,12 @@ var networkKeys = []key{
 	{pattern: "cluster_name", value: text(func(c *Config) *string { return &c.ClusterName })},
 }
 
-// noListeners is the word by which there are none.
+// noListeners is a key whose only value, none, turns its listeners off.
 func noListeners(name string, field func(*Config) *[]string) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			if value != "none" {
-				return "", errors.New("it must be none; addresses go to " + name + ".default or " + name + ".1")
+				return "", errors.New("is not none; set an address with " + name + ".default or " + name + ".1")
 			}
 			*field(p.c) = []string{}
 			return "", nil
@@ -60,7 +60,7 @@ func listenerList(field func(*Config) *[]string) value {
 			}
 			address, err := listenAddress(value)
 			if err == nil {
-				// The first one replaces what the environment says.
+				// The first line replaces the addresses from the environment.
 				list := field(p.c)
 				if !p.listed[list] {
 					p.listed[list], *list = true, nil
@@ -78,7 +78,7 @@ func listenerList(field func(*Config) *[]string) value {
 	}
 }
 
-// networks are addresses, or networks as 192.0.2.0/24.
+// networks reads an address or a network such as 192.0.2.0/24.
 func networks(field func(*Config) *[]netip.Prefix) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
@@ -87,7 +87,7 @@ func networks(field func(*Config) *[]netip.Prefix) value {
 				network, err = netip.PrefixFrom(address, address.BitLen()), nil
 			}
 			if err != nil || network.Addr().Is4In6() || network.Addr().Zone() != "" {
-				return "", errors.New("it must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24")
+				return "", errors.New("is not an address or a network, such as 192.0.2.7 or 192.0.2.0/24")
 			}
 			*field(p.c) = append(*field(p.c), network.Masked())
 			return "", nil

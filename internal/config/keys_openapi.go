@@ -12,13 +12,13 @@ var openAPIKeys = []key{
 	{pattern: "apsaramq.instance_id", live: true, value: text(func(c *Config) *string { return &c.OpenAPI.InstanceID })},
 	{pattern: "apsaramq.access_key.*.id", live: true, value: ofAccessKey(func(k *AccessKey) *string { return &k.ID }, func(value string) error {
 		if len(value) > maxKeyID || strings.IndexFunc(value, notOfKeyID) >= 0 {
-			return fmt.Errorf("it may have letters, digits and . _ - only, and at most %d", maxKeyID)
+			return fmt.Errorf("is not at most %d letters, digits and characters of . _ -", maxKeyID)
 		}
 		return nil
 	})},
 	{pattern: "apsaramq.access_key.*.secret", live: true, secret: true, value: ofAccessKey(func(k *AccessKey) *string { return &k.Secret }, func(value string) error {
 		if len(value) < minKeySecret {
-			return fmt.Errorf("it must have at least %d characters: whoever sees one request could guess a shorter one", minKeySecret)
+			return fmt.Errorf("must have at least %d characters: a shorter one can be guessed from one request", minKeySecret)
 		}
 		return nil
 	})},
@@ -38,7 +38,7 @@ func ofAccessKey(field func(*AccessKey) *string, check func(value string) error)
 	return value{
 		set: func(p *parser, name, value string) (string, error) {
 			if value == "" {
-				return "", errors.New("it must not be empty")
+				return "", errors.New("must not be empty")
 			}
 			if check != nil {
 				if err := check(value); err != nil {
@@ -59,7 +59,7 @@ func ofAccessKey(field func(*AccessKey) *string, check func(value string) error)
 	}
 }
 
-// accessKey is the key of a name, which is made if there is none.
+// accessKey returns the access key of a name; it adds one if there is none.
 func (o *OpenAPI) accessKey(name string) *AccessKey {
 	i, found := slices.BinarySearchFunc(o.AccessKeys, name, func(k AccessKey, name string) int { return strings.Compare(k.Name, name) })
 	if !found {
@@ -68,7 +68,7 @@ func (o *OpenAPI) accessKey(name string) *AccessKey {
 	return &o.AccessKeys[i]
 }
 
-// check finds keys that are not whole, and two that cannot be told apart.
+// check finds incomplete access keys and IDs that are used twice.
 func (o *OpenAPI) check() error {
 	var failed []error
 	names := map[string]string{} // by ID
@@ -78,7 +78,7 @@ func (o *OpenAPI) check() error {
 			failed = append(failed, fmt.Errorf("%s: an access key needs %s.id, %s.secret and %s.user", where, where, where, where))
 		}
 		if other, twice := names[k.ID]; twice && k.ID != "" {
-			failed = append(failed, fmt.Errorf("%s.id: it is that of apsaramq.access_key.%s too", where, other))
+			failed = append(failed, fmt.Errorf("%s.id: apsaramq.access_key.%s has the same ID", where, other))
 		}
 		names[k.ID] = k.Name
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// tlsKeys are RabbitMQ's TLS options below a prefix, for a server's side of
-// connections or a client's.
+// tlsKeys are RabbitMQ's TLS options below a prefix, for the server's or the client's
+// side of connections.
 func tlsKeys(server bool, prefix string, field func(*Config) *TLS) []key {
 	path := func(part func(*TLS) *string) value {
 		return text(func(c *Config) *string { return part(field(c)) })
@@ -24,23 +24,23 @@ func tlsKeys(server bool, prefix string, field func(*Config) *TLS) []key {
 		{pattern: "depth", value: depth(field)},
 		{pattern: "versions.*", value: tlsVersions(field)},
 		{pattern: "ciphers.*", value: tlsCiphers(field)},
-		{pattern: "crl_check", value: value{set: onlyFalse("certificate revocation lists are not read, and certificates that are revoked would be let in")}},
-		{pattern: "cert", value: refused("certificates are read from files: certfile")},
-		{pattern: "cacerts.**", value: refused("certificates are read from files: cacertfile")},
-		{pattern: "key.**", value: refused("keys are read from files: keyfile")},
-		{pattern: "psk_identity", value: refused("pre-shared keys are not spoken here")},
-		{pattern: "crl_sources.**", value: refused("certificate revocation lists are not read")},
-		{pattern: "dh", idle: "key exchanges are by elliptic curves only"},
-		{pattern: "dhfile", idle: "key exchanges are by elliptic curves only"},
+		{pattern: "crl_check", value: value{set: onlyFalse("is not supported: the node reads no revocation lists and would accept revoked certificates")}},
+		{pattern: "cert", value: refused("the node reads certificates from files; use certfile")},
+		{pattern: "cacerts.**", value: refused("the node reads certificates from files; use cacertfile")},
+		{pattern: "key.**", value: refused("the node reads keys from files; use keyfile")},
+		{pattern: "psk_identity", value: refused("there are no pre-shared keys")},
+		{pattern: "crl_sources.**", value: refused("the node reads no certificate revocation lists")},
+		{pattern: "dh", idle: "key exchange uses elliptic curves only"},
+		{pattern: "dhfile", idle: "key exchange uses elliptic curves only"},
 		{pattern: "client_renegotiation", idle: "there is no renegotiation"},
 		{pattern: "secure_renegotiate", idle: "there is no renegotiation"},
-		{pattern: "honor_cipher_order", idle: "the order is that of crypto/tls, safest and fastest first"},
-		{pattern: "honor_ecc_order", idle: "the order is that of crypto/tls, safest and fastest first"},
-		{pattern: "reuse_session", idle: "sessions are resumed by tickets, whose keys change daily"},
-		{pattern: "reuse_sessions", idle: "sessions are resumed by tickets, whose keys change daily"},
-		{pattern: "log_alert", idle: "what goes wrong in a handshake is always logged"},
-		{pattern: "log_level", idle: "what goes wrong in a handshake is always logged"},
-		{pattern: "bypass_pem_cache", idle: "files are read anew when they change"},
+		{pattern: "honor_cipher_order", idle: "Go's crypto/tls chooses the order, safest and fastest first"},
+		{pattern: "honor_ecc_order", idle: "Go's crypto/tls chooses the order, safest and fastest first"},
+		{pattern: "reuse_session", idle: "sessions are resumed with tickets; their keys change daily"},
+		{pattern: "reuse_sessions", idle: "sessions are resumed with tickets; their keys change daily"},
+		{pattern: "log_alert", idle: "failed handshakes are always logged"},
+		{pattern: "log_level", idle: "failed handshakes are always logged"},
+		{pattern: "bypass_pem_cache", idle: "certificate files are read again when they change"},
 	}
 	for i := range list {
 		list[i].pattern = prefix + "." + list[i].pattern
@@ -49,7 +49,7 @@ func tlsKeys(server bool, prefix string, field func(*Config) *TLS) []key {
 	return list
 }
 
-// tlsVersion are the versions that are safe to speak.
+// tlsVersion lists the supported versions of TLS.
 var tlsVersion = []string{"tlsv1.2", "tlsv1.3"}
 
 func tlsVersions(field func(*Config) *TLS) value {
@@ -58,10 +58,10 @@ func tlsVersions(field func(*Config) *TLS) value {
 			versions := &field(p.c).Versions
 			switch value {
 			case "tlsv1", "tlsv1.1", "sslv3":
-				return "", fmt.Errorf("%s is broken and not spoken here; it must be %s", value, strings.Join(tlsVersion, " or "))
+				return "", fmt.Errorf("is insecure and not supported; use %s", strings.Join(tlsVersion, " or "))
 			}
 			if !slices.Contains(tlsVersion, value) {
-				return "", fmt.Errorf("it must be %s", strings.Join(tlsVersion, " or "))
+				return "", fmt.Errorf("is not %s", strings.Join(tlsVersion, " or "))
 			}
 			if !slices.Contains(*versions, value) {
 				*versions = append(*versions, value)
@@ -72,7 +72,7 @@ func tlsVersions(field func(*Config) *TLS) value {
 	}
 }
 
-// tlsCiphers keeps the names; whoever makes connections knows them.
+// tlsCiphers keeps the names unchecked; the package listen knows the ciphers.
 func tlsCiphers(field func(*Config) *TLS) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
@@ -95,7 +95,7 @@ func depth(field func(*Config) *TLS) value {
 		set: func(p *parser, _, value string) (string, error) {
 			n, err := strconv.ParseUint(value, 10, 8)
 			if err != nil {
-				return "", errors.New("it must be an integer from 0 to 255")
+				return "", errors.New("is not an integer from 0 to 255")
 			}
 			field(p.c).Depth = int(n)
 			return "", nil
@@ -109,8 +109,8 @@ func depth(field func(*Config) *TLS) value {
 	}
 }
 
-// onlyFalse is a flag that may be off only: what it would turn on is not there, and
-// whoever asks for it must not believe that it is.
+// onlyFalse is a flag that must be off, because the node lacks the protection that it
+// would turn on. Accepting true would give a false sense of safety.
 func onlyFalse(why string) func(*parser, string, string) (string, error) {
 	return func(_ *parser, _, value string) (string, error) {
 		if on, err := boolean(value); err == nil && !on {
@@ -120,7 +120,7 @@ func onlyFalse(why string) func(*parser, string, string) (string, error) {
 	}
 }
 
-// refused is a key that cannot be obeyed, and that a node must not ignore.
+// refused is a key that the node cannot obey and must not ignore.
 func refused(why string) value {
-	return value{set: func(*parser, string, string) (string, error) { return "", errors.New(why) }}
+	return value{set: func(*parser, string, string) (string, error) { return "", errors.New("is not supported: " + why) }}
 }

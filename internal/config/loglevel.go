@@ -5,7 +5,10 @@ import (
 	"log/slog"
 )
 
-// LogLevel is the level by RabbitMQ's name for it; on is false for "none".
+// notLevel follows a value in an error.
+const notLevel = "is not a log level: use debug, info, warning, error or none"
+
+// LogLevel returns the level that RabbitMQ's name means; on is false for "none".
 func LogLevel(name string) (level slog.Level, on bool, err error) {
 	switch name {
 	case "debug":
@@ -19,5 +22,5 @@ func LogLevel(name string) (level slog.Level, on bool, err error) {
 	case "none":
 		return 0, false, nil
 	}
-	return 0, false, fmt.Errorf("%q is no log level: it must be debug, info, warning, error or none", name)
+	return 0, false, fmt.Errorf("%q "+notLevel, name)
 }

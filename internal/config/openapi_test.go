@@ -48,15 +48,15 @@ func TestDL22_17_AccessKeys(t *testing.T) {
 	}
 }
 
-// A key that is not whole, or cannot be told from another, is refused, and no secret is
-// in the reason.
-func TestAccessKeysThatDoNotDo(t *testing.T) {
+// An incomplete access key, or one with the ID of another, is refused. The reason
+// contains no secret.
+func TestBadAccessKeys(t *testing.T) {
 	for text, want := range map[string]string{
 		"apsaramq.access_key.ci.id = a b":                         "letters, digits",
 		"apsaramq.access_key.ci.secret = s3cret":                  "at least 16",
 		"apsaramq.access_key.ci.id = LTAI":                        "an access key needs",
-		accessKeys + "apsaramq.access_key.app.id = LTAI5t.ci\n":   "that of apsaramq.access_key.app too",
-		"apsaramq.access_key.ci.password = s3cret":                "nearest one is apsaramq.access_key",
+		accessKeys + "apsaramq.access_key.app.id = LTAI5t.ci\n":   "apsaramq.access_key.app has the same ID",
+		"apsaramq.access_key.ci.password = s3cret":                "did you mean apsaramq.access_key",
 		"apsaramq.access_key.ci.id = " + strings.Repeat("k", 129): "at most 128",
 	} {
 		c := Default()

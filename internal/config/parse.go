@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Error is a line that cannot stand.
+// Error is a line that is wrong.
 type Error struct {
-	File string // "" if there is but one
+	File string // "" if there is only one file
 	Line int
 	Key  string // "" if the line has none
 	Text string
@@ -25,12 +25,12 @@ func (e *Error) Error() string {
 	return text + e.Text
 }
 
-// Warning is a line that is legal and does nothing.
+// Warning is a valid line that has no effect.
 type Warning struct {
 	File string // or the variable of the environment
 	Line int
 	Key  string
-	Text string // why it does nothing
+	Text string // why it has no effect
 }
 
 // File is the text of one configuration file.
@@ -41,15 +41,15 @@ func Parse(c *Config, text string) (warnings []Warning, err error) {
 	return ParseFiles(c, nil, File{Text: text})
 }
 
-// ParseFiles reads configuration files over c as if they were one: lines "key = value",
-// "#" begins a comment, a value in single quotes is taken as it is, $(NAME) elsewhere
-// stands for what getenv says, and of several lines with one key the last counts. All
-// lines are read; the error joins an *Error for each that is wrong, and c is then not
-// to be used.
+// ParseFiles reads configuration files over c as if they were one file. Lines have the
+// form "key = value"; "#" begins a comment. A value in single quotes is literal; in any
+// other value $(NAME) is replaced by getenv(NAME). The last line with a key counts.
+// ParseFiles reads all lines and joins an *Error for each wrong one. After an error c
+// must not be used.
 func ParseFiles(c *Config, getenv func(string) string, files ...File) (warnings []Warning, err error) {
 	var failed []error
 	var lines []line
-	last := map[string]int{} // of each key the last line
+	last := map[string]int{} // the last line of each key
 	for _, f := range files {
 		number := 0
 		for text := range strings.Lines(f.Text) {
@@ -79,25 +79,26 @@ func ParseFiles(c *Config, getenv func(string) string, files ...File) (warnings 
 	return warnings, errors.Join(failed...)
 }
 
-// line is one that says something.
+// line is a line with a key.
 type line struct {
 	file       string
 	number     int
 	key, value string
 }
 
-// parser is what must be known between the lines of a file.
+// parser carries what one line of a file leaves for later ones.
 type parser struct {
 	c *Config
-	// tagged: the first tag of the first user replaces the default, the others add to it.
+	// tagged: a line has set a tag of the first user. The first such line replaces the
+	// default tags, later lines add to them.
 	tagged bool
-	// backends are those of auth_backends.* by their numbers.
+	// backends are the lines auth_backends.N by N.
 	backends map[int]AuthBackend
-	// listed are the lists of listeners that a line has begun.
+	// listed holds the lists of listeners that a line has already started.
 	listed map[*[]string]bool
 }
 
-// split takes a line apart. An empty line or a comment has no key.
+// split splits a line into key and value. An empty line or a comment has no key.
 func split(line string, getenv func(string) string) (key, value string, err error) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
@@ -109,17 +110,17 @@ func split(line string, getenv func(string) string) (key, value string, err erro
 		return "", "", fmt.Errorf("%q is not of the form key = value", cut(line))
 	}
 	if key == "" {
-		return "", "", errors.New("there is no key before =")
+		return "", "", errors.New("the key before = is missing")
 	}
 	for _, r := range key {
 		if !isKeyRune(r) {
-			return "", "", fmt.Errorf("%q cannot be part of a key", r)
+			return "", "", fmt.Errorf("a key cannot contain %q", r)
 		}
 	}
 	if rest, quoted := strings.CutPrefix(value, "'"); quoted {
 		value, rest, closed := strings.Cut(rest, "'")
 		if rest = strings.TrimSpace(rest); !closed || rest != "" && rest[0] != '#' {
-			return key, "", errors.New("a value that begins with ' must end with ' and have nothing behind it")
+			return key, "", errors.New("a value that begins with ' must end with ', and only a comment may follow")
 		}
 		return key, value, nil
 	}
@@ -127,13 +128,13 @@ func split(line string, getenv func(string) string) (key, value string, err erro
 		value = strings.TrimSpace(before)
 	}
 	if value == "" {
-		return key, "", errors.New("there is no value behind =; write '' if it is to be empty")
+		return key, "", errors.New("the value after = is missing; write '' for an empty value")
 	}
 	value, err = interpolate(value, getenv)
 	return key, value, err
 }
 
-// interpolate puts what getenv says in place of each $(NAME).
+// interpolate replaces each $(NAME) by getenv(NAME).
 func interpolate(value string, getenv func(string) string) (string, error) {
 	var b strings.Builder
 	for {
@@ -144,14 +145,14 @@ func interpolate(value string, getenv func(string) string) (string, error) {
 		}
 		name, after, closed := strings.Cut(rest, ")")
 		if !closed {
-			return "", errors.New("$( has no end")
+			return "", errors.New("$( has no closing )")
 		}
 		said := ""
 		if getenv != nil {
 			said = getenv(name)
 		}
 		if said == "" {
-			return "", fmt.Errorf("the environment has no variable %s", cut(name))
+			return "", fmt.Errorf("the environment variable %s is not set", cut(name))
 		}
 		b.WriteString(said)
 		value = after
@@ -171,8 +172,9 @@ func cut(s string) string {
 	return s
 }
 
-// set finds what the key means and does it. idle is why it does nothing here. A value
-// that is secret is not in the error.
+// set looks the key up and applies the value. idle says why the key has no effect here.
+// The error never contains a secret value. Errors of key.set follow the value: "is not
+// an integer".
 func (p *parser) set(key, value string) (idle string, err error) {
 	segments := segmentsOf(key)
 	for i := range keys {
@@ -187,16 +189,16 @@ func (p *parser) set(key, value string) (idle string, err error) {
 		idle, err := k.set(p, name, value)
 		switch {
 		case err != nil && k.secret:
-			return "", fmt.Errorf("the value does not do: %w", err)
+			return "", fmt.Errorf("the value %w", err)
 		case err != nil:
-			return "", fmt.Errorf("%q does not do: %w", cut(value), err)
+			return "", fmt.Errorf("%q %w", cut(value), err)
 		}
 		return idle, nil
 	}
-	return "", fmt.Errorf("there is no such key; the nearest one is %s", nearest(key))
+	return "", fmt.Errorf("unknown key; did you mean %s?", nearest(key))
 }
 
-// segmentsOf takes a key apart at its dots. A dot behind a backslash is part of a name.
+// segmentsOf splits a key at its dots. A dot after a backslash is part of a name.
 func segmentsOf(key string) (segments []string) {
 	var b strings.Builder
 	escaped := false

@@ -176,10 +176,10 @@ func TestErrorsNameLineKeyValueAndRule(t *testing.T) {
 	c := Default()
 	_, err := Parse(&c, "heartbeat = 10\nhartbeat = 10\n\nframe_max = 12\ndisk_free_limit.absolut = 1GB\nlisteners.tpc.default = 5672\n")
 	want := strings.Join([]string{
-		"line 2: hartbeat: there is no such key; the nearest one is heartbeat",
-		`line 4: frame_max: "12" does not do: it must be an integer from 4096 to 2147483647`,
-		"line 5: disk_free_limit.absolut: there is no such key; the nearest one is disk_free_limit.absolute",
-		"line 6: listeners.tpc.default: there is no such key; the nearest one is listeners.tcp.*",
+		"line 2: hartbeat: unknown key; did you mean heartbeat?",
+		`line 4: frame_max: "12" is not an integer from 4096 to 2147483647`,
+		"line 5: disk_free_limit.absolut: unknown key; did you mean disk_free_limit.absolute?",
+		"line 6: listeners.tpc.default: unknown key; did you mean listeners.tcp.*?",
 	}, "\n")
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -193,11 +193,11 @@ func TestWarnings(t *testing.T) {
 		"log.file.rotation.size = 1\nmanagement.rates_mode = none\ndeprecated_features.permit.ram_node_type = true\n")
 	want := []Warning{
 		{"", 1, "cluster_formation.peer_discovery_backend", "there is one node"},
-		{"", 2, "ssl_options.dhfile", "key exchanges are by elliptic curves only"},
-		{"", 3, "log.federation.level", "no line is of the category federation"},
-		{"", 4, "log.file.rotation.size", "files are not rotated by the node: logrotate does, and SIGHUP opens them anew"},
+		{"", 2, "ssl_options.dhfile", "key exchange uses elliptic curves only"},
+		{"", 3, "log.federation.level", "there is no log category federation"},
+		{"", 4, "log.file.rotation.size", "the node does not rotate log files; use logrotate, and SIGHUP to reopen them"},
 		{"", 5, "management.rates_mode", "statistics are always exact"},
-		{"", 6, "deprecated_features.permit.ram_node_type", "the feature ram_node_type does not exist here"},
+		{"", 6, "deprecated_features.permit.ram_node_type", "there is no deprecated feature ram_node_type"},
 	}
 	if err != nil {
 		t.Fatal(err)

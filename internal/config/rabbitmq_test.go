@@ -55,11 +55,11 @@ func TestCheck(t *testing.T) {
 		"listeners.ssl.default = 5671": "listeners.ssl.*: a listener with TLS needs ssl_options.certfile and ssl_options.keyfile",
 		"listeners.ssl.default = 5671\nssl_options.certfile = c\nssl_options.keyfile = k": "",
 		"management.ssl.port = 15671":                                                    "management.ssl.port: a listener with TLS needs management.ssl.certfile and management.ssl.keyfile",
-		"ssl_options.verify = verify_peer":                                               "ssl_options.verify: verify_peer needs ssl_options.cacertfile, which says whose certificates are good",
-		"ssl_options.fail_if_no_peer_cert = true":                                        "ssl_options.fail_if_no_peer_cert: it means nothing without ssl_options.verify = verify_peer",
+		"ssl_options.verify = verify_peer":                                               "ssl_options.verify: verify_peer needs ssl_options.cacertfile, the authorities whose certificates are trusted",
+		"ssl_options.fail_if_no_peer_cert = true":                                        "ssl_options.fail_if_no_peer_cert: needs ssl_options.verify = verify_peer",
 		"apsaramq.consumer_timeout = 43200000":                                           "apsaramq.consumer_timeout: 43200000 ms are more than apsaramq.max_consumer_timeout allows, 10800000 ms",
 		"apsaramq.consumer_timeout = 43200000\napsaramq.max_consumer_timeout = 43200000": "",
-		"auth_mechanisms.1 = EXTERNAL":                                                   "auth_mechanisms: EXTERNAL needs ssl_options.verify = verify_peer: a certificate that nobody verified proves nothing",
+		"auth_mechanisms.1 = EXTERNAL":                                                   "auth_mechanisms: EXTERNAL needs ssl_options.verify = verify_peer: an unverified certificate proves nothing",
 	} {
 		c := Default()
 		if _, err := Parse(&c, text); err != nil {

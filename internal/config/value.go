@@ -15,7 +15,7 @@ func text(field func(*Config) *string) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			if value == "" {
-				return "", errors.New("it must not be empty")
+				return "", errors.New("must not be empty")
 			}
 			*field(p.c) = value
 			return "", nil
@@ -24,13 +24,13 @@ func text(field func(*Config) *string) value {
 	}
 }
 
-// secretText is a text that may not be given as Erlang's tools encrypt it.
+// secretText is a text. It refuses values encrypted by Erlang's tools.
 func secretText(field func(*Config) *string) value {
 	v := text(field)
 	return value{
 		set: func(p *parser, name, value string) (string, error) {
 			if strings.HasPrefix(value, "encrypted:") {
-				return "", errors.New("encrypted values cannot be read")
+				return "", errors.New("is encrypted, which is not supported")
 			}
 			return v.set(p, name, value)
 		},
@@ -43,7 +43,7 @@ func pattern(field func(*Config) *string) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			if _, err := regexp.Compile(value); err != nil {
-				return "", fmt.Errorf("it must be a regular expression: %w", err)
+				return "", fmt.Errorf("is not a regular expression: %w", err)
 			}
 			*field(p.c) = value
 			return "", nil
@@ -65,12 +65,12 @@ func flag(field func(*Config) *bool) value {
 	}
 }
 
-// word is one of two words, of which the second means true.
+// word is one of two words; the second means true.
 func word(no, yes string, field func(*Config) *bool) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			if value != no && value != yes {
-				return "", fmt.Errorf("it must be %s or %s", no, yes)
+				return "", fmt.Errorf("is neither %s nor %s", no, yes)
 			}
 			*field(p.c) = value == yes
 			return "", nil
@@ -93,24 +93,24 @@ func oneOf(values []string, field func(*Config) *string) value {
 					return "", nil
 				}
 			}
-			return "", fmt.Errorf("it must be %s", strings.Join(values, " or "))
+			return "", fmt.Errorf("is not %s", strings.Join(values, " or "))
 		},
 		show: func(c *Config) []named { return one(*field(c)) },
 	}
 }
 
-// whole are the types that integers are kept in.
+// whole lists the types of integer fields.
 type whole interface {
 	~int | ~int64 | ~uint16 | ~uint32
 }
 
-// integer is a number of units; what is kept is the product.
+// integer is a number of units; the field gets the product.
 func integer[T whole](least, most int64, unit T, field func(*Config) *T) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil || n < least || n > most {
-				return "", fmt.Errorf("it must be an integer from %d to %d", least, most)
+				return "", fmt.Errorf("is not %s from %d to %d", counted(unit), least, most)
 			}
 			*field(p.c) = T(n) * unit
 			return "", nil
@@ -119,7 +119,19 @@ func integer[T whole](least, most int64, unit T, field func(*Config) *T) value {
 	}
 }
 
-// ifSaid is an integer that is shown only if it was said: 0 is a default of somebody else's.
+// counted names what an integer with this unit counts.
+func counted(unit any) string {
+	switch unit {
+	case time.Second:
+		return "a number of seconds"
+	case time.Millisecond:
+		return "a number of milliseconds"
+	}
+	return "an integer"
+}
+
+// ifSaid is an integer that is shown only if it is set. 0 means not set: another package
+// chooses the default.
 func ifSaid[T whole](least, most int64, unit T, field func(*Config) *T) value {
 	v := integer(least, most, unit, field)
 	show := v.show
@@ -132,7 +144,7 @@ func ifSaid[T whole](least, most int64, unit T, field func(*Config) *T) value {
 	return v
 }
 
-// orWord is an integer, or a word for 0: no limit.
+// orWord is an integer, or a word that means no limit (0).
 func orWord[T whole](word string, least, most int64, unit T, field func(*Config) *T) value {
 	bounded := integer(least, most, unit, field)
 	return value{
@@ -143,7 +155,7 @@ func orWord[T whole](word string, least, most int64, unit T, field func(*Config)
 			}
 			_, err := bounded.set(p, name, value)
 			if err != nil {
-				err = fmt.Errorf("%w, or %s", err, word)
+				err = fmt.Errorf("%w or %s", err, word)
 			}
 			return "", err
 		},
@@ -162,13 +174,13 @@ func milliseconds(least int64, field func(*Config) *time.Duration) value {
 	return integer(least, maxMilliseconds, time.Millisecond, field)
 }
 
-// share is a part of all the memory there is; of free disk it may be more than one.
+// share is a fraction of the machine's memory. For disk_free_limit it may be above 1.
 func share(most float64, field func(*Config) *Watermark) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			f, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(f > 0 && f <= most) {
-				return "", fmt.Errorf("it must be a number above 0 and not above %v", most)
+				return "", fmt.Errorf("is not a number above 0 and at most %v", most)
 			}
 			*field(p.c) = Watermark{Relative: f}
 			return "", nil
@@ -217,7 +229,7 @@ func level(field func(*Config) *string) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			if _, _, err := LogLevel(value); err != nil {
-				return "", err
+				return "", errors.New(notLevel)
 			}
 			*field(p.c) = value
 			return "", nil
@@ -233,10 +245,10 @@ func boolean(value string) (bool, error) {
 	case "false", "off":
 		return false, nil
 	}
-	return false, errors.New("it must be true or false")
+	return false, errors.New("is neither true nor false")
 }
 
-// units are RabbitMQ's, of which those without a B are powers of two.
+// units are RabbitMQ's. A unit without B is a power of two.
 var units = map[string]int64{
 	"": 1, "B": 1,
 	"k": 1 << 10, "K": 1 << 10, "kiB": 1 << 10, "KiB": 1 << 10, "kB": 1e3, "KB": 1e3,
@@ -251,40 +263,40 @@ func byteSize(value string) (int64, error) {
 	unit, known := units[value[len(digits):]]
 	n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
 	if err != nil || !known || n < 0 || n > math.MaxInt64/unit {
-		return 0, errors.New("it must be a size, such as 50MB, 2GiB or a number of bytes")
+		return 0, errors.New("is not a size such as 50MB, 2GiB or 1048576")
 	}
 	return n * unit, nil
 }
 
-// listenAddress reads a port, which is that of every interface, or HOST:PORT.
+// listenAddress reads HOST:PORT, or a port for all interfaces.
 func listenAddress(value string) (string, error) {
 	if checkPort(value) == nil {
 		return ":" + value, nil
 	}
 	host, port, err := net.SplitHostPort(value)
 	if err != nil || host == "" || checkPort(port) != nil {
-		return "", errors.New("it must be a port or HOST:PORT")
+		return "", errors.New("is neither a port nor HOST:PORT")
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-// shownAddress is how listenAddress would read it back.
+// shownAddress is the form that listenAddress reads.
 func shownAddress(address string) string { return strings.TrimPrefix(address, ":") }
 
 func checkPort(value string) error {
 	if n, err := strconv.ParseUint(value, 10, 16); err != nil || n == 0 {
-		return errors.New("it must be a port, 1 to 65535")
+		return errors.New("is not a port from 1 to 65535")
 	}
 	return nil
 }
 
-// byteCount is a size of at least so many bytes; 0 stands for what was not said.
+// byteCount is a size of at least the given number of bytes; 0 means not set.
 func byteCount(least int64, field func(*Config) *int64) value {
 	return value{
 		set: func(p *parser, _, value string) (string, error) {
 			n, err := byteSize(value)
 			if err == nil && n < least {
-				err = fmt.Errorf("it must be at least %d bytes", least)
+				err = fmt.Errorf("is less than %d bytes", least)
 			}
 			if err == nil {
 				*field(p.c) = n
