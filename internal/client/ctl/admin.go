@@ -24,19 +24,19 @@ func adminCommand() *cobra.Command {
 		Use: adminName, Short: "Declare, delete, publish and get", SilenceUsage: true, SilenceErrors: true, Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fail(exitUsage, "%s %s is not here; rabbitmqctl has most of it, and RabbitMQ's own rabbitmqadmin works with this node", adminName, args[0])
+				return fail(exitUsage, "%s %s is not supported; use rabbitmqctl, or RabbitMQ's own rabbitmqadmin, which works with this node", adminName, args[0])
 			}
 			return c.Help()
 		},
 	}
 	f := root.PersistentFlags()
 	f.StringVarP(&host, "host", "H", "", "host of the management API")
-	f.StringVarP(&port, "port", "P", "15672", "its port")
+	f.StringVarP(&port, "port", "P", "15672", "port of the management API")
 	f.StringVarP(&o.user, "username", "u", "", "user of the management API")
 	f.StringVarP(&o.password, "password", "p", "", "the user's password")
 	f.StringVarP(&o.vhost, "vhost", "V", "/", "virtual host")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no informational messages")
-	f.StringVar(&o.dataDir, "data-dir", "", "data directory of a node on this machine, which lets its owner in; also $"+dataDirVariable)
+	f.StringVar(&o.dataDir, "data-dir", "", "data directory of a node on this machine, to connect as its owner; also $"+dataDirVariable)
 	invoke := func(c *cobra.Command, args []string, run func(*invocation) error) error {
 		if host != "" {
 			o.url = "http://" + host + ":" + port

@@ -47,7 +47,7 @@ var getMessages = adminMessageVerb{
 	run: func(i *invocation, given map[string]string) error {
 		count, err := strconv.Atoi(given["count"])
 		if err != nil {
-			return fail(exitUsage, "ERROR: count %q is no number", given["count"])
+			return fail(exitUsage, "ERROR: count %q is not a number", given["count"])
 		}
 		var items []object
 		err = i.post(path("queues", i.vhost, given["queue"], "get"), object{

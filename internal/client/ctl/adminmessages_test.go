@@ -35,7 +35,7 @@ func TestAdminPublishesAndGets(t *testing.T) {
 		{"get queue=q", "No items\n"},
 		{"get", "ERROR: mandatory argument \"queue\" required\n"},
 		{"get queue=q colour=red", "ERROR: Argument \"colour\" not recognised\n"},
-		{"get queue=q count=many", "ERROR: count \"many\" is no number\n"},
+		{"get queue=q count=many", "ERROR: count \"many\" is not a number\n"},
 		{"publish routing_key=q properties={", "ERROR: Could not parse JSON:\n  {\n"},
 	} {
 		got := tool(t, append([]string{"rabbitmqadmin"}, strings.Fields(step.args)...)...)

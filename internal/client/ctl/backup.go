@@ -7,14 +7,14 @@ import (
 
 func backupVerbs() []verb {
 	return []verb{{
-		name: "backup", short: "Copies the data directory of a running node, from which a node can be started", min: 1, max: 1, usage: "<directory>",
+		name: "backup", short: "Copies the data directory of a running node; a node can be started on the copy", min: 1, max: 1, usage: "<directory>",
 		run: func(i *invocation) error {
 			dir, err := filepath.Abs(i.args[0])
 			if err != nil {
 				return badArgument("%v", err)
 			}
 			i.say("Backing up node %s to %s ...", i.name, dir)
-			i.api.http.Timeout = i.limit(0) // it takes as long as it takes, unless --timeout was given
+			i.api.http.Timeout = i.limit(0) // no timeout unless --timeout was given
 			var done struct{ Began, Ended time.Time }
 			if err := i.post("backup", object{"path": dir}, &done); err != nil {
 				return explain(err)

@@ -58,7 +58,7 @@ func newClient(o *options) (*client, error) {
 	}
 	if o.dataDir != "" {
 		if o.url != "" || o.user != "" {
-			return nil, fail(exitUsage, "--data-dir lets the node's owner in, without --url and --user")
+			return nil, fail(exitUsage, "--data-dir connects as the node's owner; it cannot be combined with --url or --user")
 		}
 		c.useDataDir(o.dataDir)
 		return c, nil
@@ -180,7 +180,7 @@ func (c *client) doWith(ctx context.Context, method, path string, body, reply an
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(reply); err != nil {
-		return fail(exitSoftware, "%s %s: the answer cannot be read: %v", method, path, err)
+		return fail(exitSoftware, "%s %s: cannot read the answer: %v", method, path, err)
 	}
 	return nil
 }

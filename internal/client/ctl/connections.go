@@ -78,7 +78,7 @@ func closeConnection() verb {
 					return explain(err)
 				}
 			}
-			return fail(exitUnavailable, "there is no connection %s", i.args[0])
+			return fail(exitUnavailable, "connection %s does not exist", i.args[0])
 		},
 	}
 }
@@ -113,7 +113,7 @@ func closeAllConnections() verb {
 		short: "Instructs the broker to close all connections for the specified vhost or entire RabbitMQ node",
 		flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&global, "global", false, "in all virtual hosts")
-			f.IntVar(&limit, "limit", 0, "how many at most; 0 is all")
+			f.IntVar(&limit, "limit", 0, "close at most this many; 0 means all")
 			f.IntVar(&delay, "per-connection-delay", 0, "accepted for compatibility and ignored")
 		},
 		run: func(i *invocation) error {

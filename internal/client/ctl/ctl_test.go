@@ -359,10 +359,10 @@ func TestAReplayThatIsCutOffTellsHowToGoOn(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer s.Close()
 	code, _, errs := run("--url", s.URL, "replay", "q")
-	if code != 69 || !strings.Contains(errs, "EOF") || !strings.Contains(errs, "nothing is lost or there twice. Run it again to go on.") {
+	if code != 69 || !strings.Contains(errs, "EOF") || !strings.Contains(errs, "Run the command again to continue.") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
-	if _, _, errs = run("--url", s.URL, "replay", "q", "--dry-run"); strings.Contains(errs, "Run it again") {
+	if _, _, errs = run("--url", s.URL, "replay", "q", "--dry-run"); strings.Contains(errs, "Run the command again") {
 		t.Errorf("a dry run moves nothing, and says: %s", errs)
 	}
 }
@@ -384,7 +384,7 @@ func TestAReplayThatLeavesMessagesHasACodeOfItsOwn(t *testing.T) {
 		if code != want || want == 75 && !strings.Contains(errs, " stay in queue 'q', ") {
 			t.Errorf("%s: exit %d, %s; want %d", answer, code, errs, want)
 		}
-		for key, text := range map[string]string{"refused_by_others": "1  stay: other queues are full or were deleted", "to_others": "1  to others"} {
+		for key, text := range map[string]string{"refused_by_others": "1  stay: other queues are full or were deleted", "to_others": "1  to other queues"} {
 			if strings.Contains(answer, key) && !strings.Contains(out, text) {
 				t.Errorf("%s: %s, and nothing of others", answer, out)
 			}
@@ -394,7 +394,7 @@ func TestAReplayThatLeavesMessagesHasACodeOfItsOwn(t *testing.T) {
 		}
 		s.Close()
 	}
-	if _, out, _ := run("replay", "--help"); !strings.Contains(out, "75: some stay") {
+	if _, out, _ := run("replay", "--help"); !strings.Contains(out, "75: some messages stay") {
 		t.Errorf("the help says nothing of the code:\n%s", out)
 	}
 }

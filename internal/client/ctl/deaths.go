@@ -28,7 +28,7 @@ func deathVerbs() []verb {
 		name: "deaths", short: "Shows where, why and how often the messages of a queue died", min: 1, max: -1,
 		usage: "[--vhost <vhost>] [--limit <n>] [--no-table-headers] <queue> [<column>, ...]",
 		flags: func(f *pflag.FlagSet) {
-			f.IntVar(&limit, "limit", defaultDeaths, "how many messages are looked at, from the head of the queue")
+			f.IntVar(&limit, "limit", defaultDeaths, "number of messages to read, from the head of the queue")
 		},
 		run: func(i *invocation) error {
 			if limit < 1 {

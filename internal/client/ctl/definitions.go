@@ -56,7 +56,7 @@ func importDefinitions(i *invocation) error {
 		return fail(exitData, "%v", err)
 	}
 	if !json.Valid(text) {
-		return fail(exitData, "Failed to parse the definitions: they are no JSON")
+		return fail(exitData, "Failed to parse the definitions: they are not JSON")
 	}
 	if err := i.post("definitions", json.RawMessage(text), nil); err != nil {
 		return explain(err)

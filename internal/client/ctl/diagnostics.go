@@ -276,7 +276,7 @@ func checkCertificates() verb {
 		name: "check_certificate_expiration", short: "Checks the expiration date on the certificates for every listener configured to use TLS", max: 0,
 		usage: "[--within <period>] [--unit <unit>]",
 		flags: func(f *pflag.FlagSet) {
-			f.IntVar(&within, "within", 4, "how many units")
+			f.IntVar(&within, "within", 4, "number of units")
 			f.StringVar(&unit, "unit", "weeks", "days, weeks, months or years")
 		},
 		run: func(i *invocation) error {
@@ -354,7 +354,7 @@ func listeners() verb {
 
 func serverVersion(name string) verb {
 	return verb{
-		name: name, short: "Displays the version of RabbitMQ whose behaviour the node has", max: 0,
+		name: name, short: "Displays the version of RabbitMQ that the node is compatible with", max: 0,
 		run: func(i *invocation) error {
 			o, err := i.overview()
 			if err != nil {
@@ -382,7 +382,7 @@ func versionVerb() verb {
 
 func erlangVersion() verb {
 	return verb{
-		name: "erlang_version", short: "Displays the Erlang/OTP version that tools are told", max: 0, usage: "[--details]",
+		name: "erlang_version", short: "Displays the Erlang/OTP version that the node reports to tools", max: 0, usage: "[--details]",
 		run: func(i *invocation) error {
 			var o struct {
 				Node    string `json:"node"`
@@ -483,7 +483,7 @@ func listDeprecatedFeatures() verb {
 	var used bool
 	return verb{
 		name: "list_deprecated_features", short: "Lists deprecated features", max: -1, usage: "[--used] [<column> ...]",
-		flags: func(f *pflag.FlagSet) { f.BoolVar(&used, "used", false, "only those in use") },
+		flags: func(f *pflag.FlagSet) { f.BoolVar(&used, "used", false, "only features in use") },
 		run: func(i *invocation) error {
 			columns, err := chooseColumns(i.args, fields("name", "deprecation_phase", "provided_by", "desc", "doc_url", "state"), "name", "deprecation_phase", "state")
 			if err != nil {

@@ -144,7 +144,7 @@ func listUserLimits() verb {
 	return verb{
 		name: "list_user_limits", short: "Displays configured user limits", max: 0, usage: "[--user <username>] [--global]",
 		flags: func(f *pflag.FlagSet) {
-			f.StringVar(&user, "user", "guest", "whose; to log in as another user, use $"+userVariable)
+			f.StringVar(&user, "user", "guest", "user whose limits are listed; to log in as another user, use $"+userVariable)
 			f.BoolVar(&global, "global", false, "of all users")
 		},
 		run: func(i *invocation) error {

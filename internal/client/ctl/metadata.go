@@ -17,9 +17,9 @@ func metadataVerbs() []verb {
 type vhostMetadata struct{ description, tags, queueType string }
 
 func (m *vhostMetadata) flags(f *pflag.FlagSet) {
-	f.StringVar(&m.description, "description", "", "what it is for")
-	f.StringVar(&m.tags, "tags", "", "tags, with commas between")
-	f.StringVar(&m.queueType, "default-queue-type", "", "type of queues declared without one")
+	f.StringVar(&m.description, "description", "", "purpose of the virtual host")
+	f.StringVar(&m.tags, "tags", "", "tags, separated by commas")
+	f.StringVar(&m.queueType, "default-queue-type", "", "type of queues that are declared without a type")
 }
 
 // body is what of it the command line says.
@@ -160,7 +160,7 @@ func resetStatistics() verb {
 
 func forceGC() verb {
 	return verb{
-		name: "force_gc", short: "Does nothing: memory is collected by itself", max: 0, hidden: true,
+		name: "force_gc", short: "Does nothing: garbage collection is automatic", max: 0, hidden: true,
 		run: func(i *invocation) error {
 			i.say("%s", fmt.Sprintf("Will ask all processes on node %s to schedule a full sweep GC", i.name))
 			return nil

@@ -145,7 +145,7 @@ func gigabytes(n int64) string { return strconv.FormatFloat(float64(n)/1e9, 'f',
 
 func environment() verb {
 	return verb{
-		name: "environment", short: "Displays what the node was configured with, as far as it tells", max: 0,
+		name: "environment", short: "Displays the part of the node's configuration that the management API shows", max: 0,
 		run: func(i *invocation) error {
 			o, n, err := i.thisNode()
 			if err != nil {
@@ -213,7 +213,7 @@ func (i *invocation) up() (bool, error) {
 
 func stop(name string) verb {
 	return verb{
-		name: name, short: "Stops the node and waits until it has", max: 1, usage: "[<pidfile>]",
+		name: name, short: "Stops the node and waits until it has stopped", max: 1, usage: "[<pidfile>]",
 		run: func(i *invocation) error {
 			i.say("Stopping and halting node %s ...", i.name)
 			if err := i.post("control/stop", nil, nil); err != nil {
@@ -297,7 +297,7 @@ func waitForPID() verb {
 			}
 		}
 		if _, err := strconv.Atoi(process); err != nil {
-			return fail(exitData, "'%s' is no process id", process)
+			return fail(exitData, "'%s' is not a process id", process)
 		}
 		i.say("pid is %s\nWaiting for applications to start on node %s", process, i.name)
 		if err := i.awaitUp("wait", max(0, limit-time.Since(began))); err != nil {

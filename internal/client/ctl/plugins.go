@@ -34,8 +34,8 @@ func listPlugins() verb {
 		name: "list", short: "Lists plugins and their state", max: 1, usage: "[pattern] [--verbose] [--minimal] [--enabled] [--implicitly-enabled]",
 		flags: func(f *pflag.FlagSet) {
 			f.BoolVarP(&minimal, "minimal", "m", false, "names only")
-			f.BoolVarP(&explicit, "enabled", "e", false, "those enabled explicitly")
-			f.BoolVarP(&enabled, "implicitly-enabled", "E", false, "those enabled")
+			f.BoolVarP(&explicit, "enabled", "e", false, "only explicitly enabled plugins")
+			f.BoolVarP(&enabled, "implicitly-enabled", "E", false, "all enabled plugins")
 			f.BoolP("verbose", "v", false, "accepted")
 		},
 		run: func(i *invocation) error {
@@ -45,7 +45,7 @@ func listPlugins() verb {
 			}
 			re, err := regexp.Compile(pattern)
 			if err != nil {
-				return badArgument("%s is no regular expression", pattern)
+				return badArgument("%s is not a regular expression", pattern)
 			}
 			node, version, list, err := i.plugins()
 			if err != nil {
@@ -131,9 +131,9 @@ func enablePlugins(name, short string) verb {
 
 func disablePlugins() verb {
 	return verb{
-		name: "disable", short: "Refused: what is there cannot be switched off", max: -1, usage: "<plugin1> [ <plugin2>]", flags: offlineFlags,
+		name: "disable", short: "Always refused: plugins cannot be disabled", max: -1, usage: "<plugin1> [ <plugin2>]", flags: offlineFlags,
 		run: func(i *invocation) error {
-			return fail(exitUnavailable, "plugins cannot be disabled: what they do is part of this node, which can be configured not to listen")
+			return fail(exitUnavailable, "plugins cannot be disabled: they are part of the node; turn off its listeners in the configuration instead")
 		},
 	}
 }

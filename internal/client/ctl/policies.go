@@ -36,7 +36,7 @@ func setPolicy(name, short string, kind policyKind) verb {
 		usage: "[--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>",
 		flags: func(f *pflag.FlagSet) {
 			f.StringVar(&applyTo, "apply-to", "all", "queues, classic_queues, quorum_queues, streams, exchanges or all")
-			f.StringVar(&priority, "priority", "0", "the policy with the highest applies")
+			f.StringVar(&priority, "priority", "0", "the policy with the highest priority applies")
 		},
 		run: func(i *invocation) error {
 			policy, pattern, definition := i.args[0], i.args[1], i.args[2]

@@ -73,7 +73,7 @@ func deleteQueue() verb {
 		name: "delete_queue", short: "Deletes a queue", min: 1, max: 1,
 		usage: "[--vhost <vhost>] <queue> [--if-empty|-e] [--if-unused|-u]",
 		flags: func(f *pflag.FlagSet) {
-			f.BoolVarP(&ifEmpty, "if-empty", "e", false, "only if it has no messages that are ready")
+			f.BoolVarP(&ifEmpty, "if-empty", "e", false, "only if it has no ready messages")
 			f.BoolVarP(&ifUnused, "if-unused", "u", false, "only if it has no consumers")
 		},
 		run: func(i *invocation) error {

@@ -21,8 +21,8 @@ type replayReport struct {
 	RefusedByOthers                                  int            `json:"refused_by_others"`
 }
 
-// stay is how many messages are where they were though they were to go. Those that nothing is known
-// of count where nothing else went: a queue may hold others besides dead letters.
+// stay counts the selected messages that were not replayed. Messages without a death history count
+// only if nothing was replayed: a queue may hold other messages besides dead letters.
 func (r *replayReport) stay() int {
 	if r.Replayed == 0 {
 		return r.Unroutable + r.Refused + r.NoOrigin
@@ -37,16 +37,16 @@ func replayVerbs() []verb {
 	var dryRun bool
 	return []verb{{
 		name: "replay", short: "Sends dead letters back to where they were first published", min: 1, max: 1,
-		long:  "Exit codes: 0: all that were chosen went, or there were none, or it was a dry run; 75: some stay, as the answer says; others: it failed or was cut off.",
+		long:  "Exit codes: 0: all selected messages were replayed, or none were selected, or it was a dry run; 75: some messages stay, as the answer says; other codes: it failed or was interrupted.",
 		usage: "[--vhost <vhost>] [--reason <reason>] [--from-queue <queue>] [--older-than <age>] [--newer-than <age>] [--limit <n>] [--rate <n>] [--dry-run] <queue>",
 		flags: func(f *pflag.FlagSet) {
-			f.StringVar(&reason, "reason", "", "only those that died so: rejected, expired, maxlen or delivery_limit")
-			f.StringVar(&from, "from-queue", "", "only those that died in this queue")
-			f.DurationVar(&older, "older-than", 0, "only those that died longer ago, such as 90s or 12h")
-			f.DurationVar(&newer, "newer-than", 0, "only those that died since then")
-			f.IntVar(&limit, "limit", 0, "how many at most; 0 is all")
-			f.IntVar(&rate, "rate", 0, "how many a second at most; 0 is as fast as it goes")
-			f.BoolVar(&dryRun, "dry-run", false, "only tell what would be done")
+			f.StringVar(&reason, "reason", "", "only messages that died for this reason: rejected, expired, maxlen or delivery_limit")
+			f.StringVar(&from, "from-queue", "", "only messages that died in this queue")
+			f.DurationVar(&older, "older-than", 0, "only messages that died longer ago than this, such as 90s or 12h")
+			f.DurationVar(&newer, "newer-than", 0, "only messages that died less long ago than this")
+			f.IntVar(&limit, "limit", 0, "replay at most this many; 0 means all")
+			f.IntVar(&rate, "rate", 0, "messages a second at most; 0 means no limit")
+			f.BoolVar(&dryRun, "dry-run", false, "only report what would be done")
 		},
 		run: func(i *invocation) error {
 			if older < 0 || newer < 0 || limit < 0 || rate < 0 {
@@ -57,7 +57,7 @@ func replayVerbs() []verb {
 			} else {
 				i.say("Replaying dead letters of queue '%s' in vhost '%s' ...", i.args[0], i.vhost)
 			}
-			i.api.http.Timeout = i.limit(0) // it takes as long as it takes, unless --timeout was given
+			i.api.http.Timeout = i.limit(0) // no timeout unless --timeout was given
 			report := replayReport{To: map[string]int{}, RefusedBy: map[string]int{}}
 			err := i.post(path("queues", i.vhost, i.args[0], "replay"), object{
 				"reason": reason, "queue": from, "older_than_ms": older.Milliseconds(), "newer_than_ms": newer.Milliseconds(),
@@ -67,7 +67,7 @@ func replayVerbs() []verb {
 				return failPlainly(exitData, "Queue '%s' in vhost '%s' was not found", i.args[0], i.vhost)
 			}
 			if cut := new(failure); errors.As(err, &cut) && !dryRun { // no answer
-				return &failure{cut.code, cut.text + "\nWhat had been moved by then is at its targets, the rest is where it was: nothing is lost or there twice. Run it again to go on."}
+				return &failure{cut.code, cut.text + "\nNo message is lost or duplicated: some have already moved to their targets, the others are still in the queue. Run the command again to continue."}
 			}
 			if err != nil {
 				return explain(err)
@@ -101,10 +101,10 @@ func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 		i.print("  %6d  %s", r.To[to], to)
 	}
 	if r.ToOthers > 0 {
-		i.print("  %6d  to others", r.ToOthers)
+		i.print("  %6d  to other queues", r.ToOthers)
 	}
 	if r.Unroutable > 0 {
-		i.print("  %6d  stay: their exchange is gone or leads nowhere", r.Unroutable)
+		i.print("  %6d  stay: their exchange is gone or routes to no queue", r.Unroutable)
 	}
 	for _, why := range slices.Sorted(maps.Keys(r.RefusedBy)) {
 		i.print("  %6d  stay: %s", r.RefusedBy[why], why)
@@ -116,7 +116,7 @@ func (i *invocation) printReplay(r *replayReport, dryRun bool) error {
 		i.print("  %6d  stay: they have no death history", r.NoOrigin)
 	}
 	if r.Gone > 0 {
-		i.print("  %6d  were taken by somebody else meanwhile", r.Gone)
+		i.print("  %6d  were consumed by others in the meantime", r.Gone)
 	}
 	return nil
 }

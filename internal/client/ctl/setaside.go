@@ -3,7 +3,7 @@ package ctl
 // asideVerbs are about what the node could not use: ours.
 func asideVerbs() []verb {
 	return []verb{{
-		name: "list_set_aside", short: "Lists messages that could not be read from disk, and were set aside", max: 0,
+		name: "list_set_aside", short: "Lists messages that could not be read from disk and were set aside", max: 0,
 		run: func(i *invocation) error {
 			var items []object
 			if err := i.get("set-aside", &items); err != nil {

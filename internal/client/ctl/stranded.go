@@ -11,7 +11,7 @@ func strandedVerbs() []verb { return []verb{listOutboxes(), relocateStranded()} 
 
 func listOutboxes() verb {
 	return verb{
-		name: "list_outboxes", short: "Lists what is on its way between groups of quorum queues and classic queues", max: 0,
+		name: "list_outboxes", short: "Lists messages on their way between Raft groups and classic queues", max: 0,
 		run: func(i *invocation) error {
 			var items []object
 			if err := i.get("outboxes", &items); err != nil {
@@ -26,12 +26,12 @@ func relocateStranded() verb {
 	var from, to string
 	var limit int
 	return verb{
-		name: "relocate_stranded", short: "Sends messages whose target is gone to a queue, or back to the one they left", max: 0,
+		name: "relocate_stranded", short: "Sends messages whose target queue is gone to another queue, or back to the queue they left", max: 0,
 		usage: "[--vhost <vhost>] [--from-queue <queue>] [--to <queue>] [--limit <n>]",
 		flags: func(f *pflag.FlagSet) {
-			f.StringVar(&from, "from-queue", "", "only those that left this queue")
-			f.StringVar(&to, "to", "", "the queue they go to; not given: back to the one they left")
-			f.IntVar(&limit, "limit", 0, "how many at most; 0 is all")
+			f.StringVar(&from, "from-queue", "", "only messages that left this queue")
+			f.StringVar(&to, "to", "", "queue to send the messages to; without it they go back to the queue they left")
+			f.IntVar(&limit, "limit", 0, "send at most this many; 0 means all")
 		},
 		run: func(i *invocation) error {
 			if limit < 0 {
@@ -42,7 +42,7 @@ func relocateStranded() verb {
 			} else {
 				i.say("Sending stranded messages of vhost '%s' to queue '%s' ...", i.vhost, to)
 			}
-			i.api.http.Timeout = i.limit(0) // it takes as long as it takes, unless --timeout was given
+			i.api.http.Timeout = i.limit(0) // no timeout unless --timeout was given
 			var done struct {
 				Relocated int `json:"relocated"`
 				Stranded  int `json:"messages_stranded"`

@@ -1,28 +1,28 @@
 package ctl
 
-// unsupportedVerbs are rabbitmqctl's that have no meaning here. They say so, rather
-// than that nobody knows them.
+// unsupportedVerbs are verbs of rabbitmqctl that have no meaning here. They print the
+// reason instead of "not found".
 func unsupportedVerbs() []verb {
 	var list []verb
 	for _, v := range []struct{ name, why string }{
-		{"eval", "it runs Erlang code, and this node runs none"},
-		{"eval_file", "it runs Erlang code, and this node runs none"},
-		{"exec", "it runs Elixir code, and this program runs none"},
-		{"start_app", "node and process are one: start the process"},
-		{"stop_app", "node and process are one: use stop"},
+		{"eval", "it runs Erlang code, and this node has no Erlang VM"},
+		{"eval_file", "it runs Erlang code, and this node has no Erlang VM"},
+		{"exec", "it runs Elixir code, and this program has no Erlang VM"},
+		{"start_app", "the application is the process: start the node"},
+		{"stop_app", "the application is the process: use stop"},
 		{"reset", "stop the node and move its data directory away"},
 		{"force_reset", "stop the node and move its data directory away"},
 		{"force_boot", "there is one node"},
 		{"join_cluster", "there is one node"},
 		{"forget_cluster_node", "there is one node"},
-		{"trace_on", "there is no firehose: look at messages with the API's get and ackmode peek"},
+		{"trace_on", "there is no firehose: read messages with get of the API and ackmode peek"},
 		{"trace_off", "there is no firehose"},
 		{"suspend_listeners", "stop the node"},
 		{"resume_listeners", "start the node"},
-		{"drain", "stop the node: it ends its connections in order"},
+		{"drain", "stop the node: it closes its connections in order"},
 		{"revive", "start the node"},
-		{"remote_shell", "it is a shell of Erlang, and this node runs none"},
-		{"observer", "it is a tool of Erlang, and this node runs none"},
+		{"remote_shell", "it is an Erlang shell, and this node has no Erlang VM"},
+		{"observer", "it is an Erlang tool, and this node has no Erlang VM"},
 		{"update_cluster_nodes", "there is one node"},
 		{"rename_cluster_node", "there is one node"},
 		{"encode", "configuration values are not encrypted"},

@@ -36,7 +36,7 @@ func addVHost() verb {
 		usage: "<vhost> [--description <description> --tags \"<tag1>,<tag2>,<...>\" --default-queue-type <quorum|classic|stream> --profile <rabbitmq|apsaramq>]",
 		flags: func(f *pflag.FlagSet) {
 			m.flags(f)
-			f.StringVar(&profile, "profile", "", "whose rules hold in it: rabbitmq or apsaramq")
+			f.StringVar(&profile, "profile", "", "whose behaviour the virtual host follows: rabbitmq or apsaramq")
 		},
 		run: func(i *invocation) error {
 			body := m.body(i)

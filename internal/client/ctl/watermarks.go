@@ -34,7 +34,7 @@ func setMemoryWatermark() verb {
 
 func setDiskFreeLimit() verb {
 	return verb{
-		name: "set_disk_free_limit", short: "Sets the limit of free disk until the node's next start", min: 1, max: 2,
+		name: "set_disk_free_limit", short: "Sets the limit of free disk space until the node's next start", min: 1, max: 2,
 		usage: "<disk_limit> | mem_relative <fraction>",
 		run: func(i *invocation) error {
 			keyword := i.args[0] == "mem_relative"
