@@ -64,7 +64,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	for a.r.more() {
 		begins = a.r.at
 		a.operation(a.r.byte())
-		g.node.operationsLogged.Add(1)
+		g.node.checkpoints.logged.Add(1)
 	}
 	if a.r.bad {
 		g.senseless(e, begins)

@@ -27,8 +27,8 @@ func (n *Node) CopyTo(ctx context.Context, to Copy) error {
 	}
 	// No file is given back or moved while this is held: a checkpoint and a compaction
 	// are what does.
-	n.checkpointing.Lock()
-	defer n.checkpointing.Unlock()
+	n.checkpoints.mu.Lock()
+	defer n.checkpoints.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}

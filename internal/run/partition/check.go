@@ -7,9 +7,9 @@ import "fmt"
 // checkQueue panics if an invariant of the queue does not hold at the end of a hold. What it reads for
 // that counts for nothing.
 func checkQueue(q *Queue) {
-	reads := q.part.reads
+	reads := q.part.store.reads
 	err := q.m.Check()
-	q.part.reads = reads
+	q.part.store.reads = reads
 	if err != nil {
 		panic(fmt.Sprintf("queue %q: %v", q.Name, err))
 	}

@@ -1,11 +1,12 @@
 package partition
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/core/message"
@@ -26,9 +27,33 @@ import (
 // has made needless; deltas go after it. Until that batch is on disk the checkpoint
 // before counts.
 //
+//	cut           all partitions held: a mark in the journal, a new version, what is small
+//	save pages    a slice of one partition at a time, beside all other work
+//	commit        the journal up to the cut, then one batch that makes the checkpoint count
+//	give back     files without bodies, and deltas that nobody needs any more
+//
 // Once a checkpoint is whole the segments of the journal before its cut are not
 // read any more but for the bodies in them: those without any are used again,
 // the others become files of the keep.
+
+// A checkpointer writes the node's checkpoints, and has files compacted after them.
+type checkpointer struct {
+	n *Node
+
+	// One checkpoint, compaction or backup at a time: the first two are what gives files back.
+	mu         sync.Mutex
+	generation uint64 // of the last whole checkpoint; guarded by mu
+
+	cut         atomic.Uint64 // of the last whole checkpoint, a journal.Pos
+	logged      atomic.Int64  // operations, since the start
+	loggedAtCut atomic.Int64  // of these, by the last whole checkpoint
+
+	scarce atomic.Bool  // there is little room on the disk
+	room   atomic.Int64 // and so much, in bytes
+	hurry  atomic.Bool  // a checkpoint is to be written at once
+
+	compactor compactor
+}
 
 // checkpoint is the value of keyCheckpoint.
 type checkpoint struct {
@@ -67,41 +92,28 @@ func (n *Node) Checkpoint() error {
 	if n.Index == nil {
 		return nil
 	}
-	n.checkpointing.Lock()
-	defer n.checkpointing.Unlock()
-	parts := n.all
-	h := n.lock(parts...)
-	n.mailMu.Lock()
-	cut, operations := n.Journal.Append([]byte{frameVersion, opCut}), n.operationsLogged.Load()
-	extras, floor, ok := n.extrasAtCut(cut)
-	n.mailMu.Unlock()
+	return n.checkpoints.write()
+}
+
+func (c *checkpointer) write() error {
+	n := c.n
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.atCut()
 	if !ok {
-		n.unlock(h)
 		return nil // the next one will do
 	}
-	var version uint32
-	queues := make([][]*Queue, len(parts))
-	for i, p := range parts {
-		version = p.pages.Cut()
-		for _, q := range p.queues {
-			if q.Durable {
-				queues[i] = append(queues[i], q)
-			}
-		}
-	}
-	files := n.filesAtCut()
-	n.unlock(h)
 	n.at(FailCheckpointCut)
-	if err := n.completeExtras(extras); err != nil {
+	if err := n.completeExtras(s.extras); err != nil {
 		return err
 	}
-	for i, p := range parts {
-		if err := n.saveQueues(p, queues[i]); err != nil {
+	for i, p := range n.all {
+		if err := c.saveQueues(p, s.queues[i]); err != nil {
 			return err
 		}
 	}
 	// Nothing of the checkpoint may be on disk that the journal does not have.
-	needs := cut
+	needs := s.cut
 	if n.Cluster != nil {
 		pos, _ := n.Cluster.Unsynced()
 		needs = max(needs, pos)
@@ -115,22 +127,65 @@ func (n *Node) Checkpoint() error {
 			return err
 		}
 	}
-	deltas, err := n.completeCheckpoint(version, cut, files, extras)
+	deltas, err := c.complete(s)
 	if err != nil {
 		n.fail(fmt.Errorf("a checkpoint cannot be written: %w", err))
 	}
 	n.at(FailCheckpointWhole)
-	n.cut.Store(uint64(cut))
-	n.operationsAtCut.Store(operations)
-	n.giveBack(floor, files)
-	if err := n.deleteDeltas(deltas); err != nil {
+	c.cut.Store(uint64(s.cut))
+	c.loggedAtCut.Store(s.logged)
+	c.giveBack(s)
+	if err := c.deleteDeltas(deltas); err != nil {
 		n.fail(fmt.Errorf("what a checkpoint does not need cannot be deleted: %w", err))
 	}
 	return nil
 }
 
+// stateAtCut is what a checkpoint takes with all partitions held.
+type stateAtCut struct {
+	cut     journal.Pos
+	logged  int64 // operations, since the start
+	version uint32
+	queues  [][]*Queue // durable ones, of each partition
+	files   []bodyFile
+	extras  []extra
+	floor   uint32 // the first segment that recovery may need: see extrasAtCut
+}
+
+// atCut begins a checkpoint; ok is false if it is not the moment for one.
+func (c *checkpointer) atCut() (s *stateAtCut, ok bool) {
+	n := c.n
+	h := n.lock(n.all...)
+	n.mailMu.Lock()
+	s = &stateAtCut{cut: n.Journal.Append([]byte{frameVersion, opCut}), logged: c.logged.Load(), queues: make([][]*Queue, len(n.all))}
+	s.extras, s.floor, ok = n.extrasAtCut(s.cut)
+	n.mailMu.Unlock()
+	if !ok {
+		n.unlock(h)
+		return nil, false
+	}
+	for i, p := range n.all {
+		s.version = p.pages.Cut()
+		for _, q := range p.queues {
+			if q.Durable {
+				s.queues[i] = append(s.queues[i], q)
+			}
+		}
+	}
+	// Scratch files do not outlive the process.
+	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, placed int64) bool {
+		if space != message.InScratch {
+			s.files = append(s.files, bodyFile{space, segment, placed, live})
+		}
+		return true
+	})
+	n.unlock(h)
+	return s, true
+}
+
 // saveQueues saves what the queues of a partition were at the cut.
-func (n *Node) saveQueues(p *Partition, queues []*Queue) error {
+func (c *checkpointer) saveQueues(p *Partition, queues []*Queue) error {
+	n := c.n
 	// What was purged or deleted before the cut must be gone from the store.
 	for p.bury() {
 		if n.stopped() {
@@ -144,8 +199,8 @@ func (n *Node) saveQueues(p *Partition, queues []*Queue) error {
 		}
 		began := time.Now()
 		h := n.lock(p)
-		before := n.pagesWritten.Load()
-		for looked := 0; i < len(queues) && looked < 256 && n.pagesWritten.Load()-before < saveSlice; looked++ {
+		before := p.store.written
+		for looked := 0; i < len(queues) && looked < 256 && p.store.written-before < saveSlice; looked++ {
 			var done bool
 			if q := queues[i]; q.gone {
 				done = !q.m.BuryRest(sliceLimit) // what was logged of it since the cut needs what it was then
@@ -168,45 +223,38 @@ func (n *Node) saveQueues(p *Partition, queues []*Queue) error {
 	return nil
 }
 
-// completeCheckpoint makes the checkpoint the one that counts, and returns the deltas
+// complete makes the checkpoint the one that counts, and returns the deltas
 // that nobody needs any more.
-func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyFile, extras []extra) (deltas []goneKey, err error) {
-	c := checkpoint{Version: version, Cut: cut, At: time.UnixMilli(n.Now()).UTC(), Generation: n.generation + 1, Files: files, Declared: n.noted()}
-	value, err := json.Marshal(c)
+func (c *checkpointer) complete(s *stateAtCut) (deltas []needlessCopy, err error) {
+	n := c.n
+	generation := c.generation + 1
+	value, err := json.Marshal(checkpoint{
+		Version: s.version, Cut: s.cut, At: time.UnixMilli(n.Now()).UTC(), Generation: generation, Files: s.files, Declared: n.declared.last(),
+	})
 	if err != nil {
 		return nil, err
 	}
 	if n.NewGeneration != nil {
-		if err := n.NewGeneration(c.Generation); err != nil {
+		if err := n.NewGeneration(generation); err != nil {
 			return nil, err
 		}
 	}
-	var gone []goneKey
+	var pages []needlessCopy
 	for _, p := range n.all {
 		p.mu.Lock()
-		p.gone = slices.DeleteFunc(p.gone, func(g goneKey) bool {
-			switch {
-			case g.by > version:
-				return false
-			case g.kind == keyDelta:
-				deltas = append(deltas, g)
-			default:
-				gone = append(gone, g)
-			}
-			return true
-		})
+		pages, deltas = p.store.takeNeedless(s.version, pages, deltas)
 		p.mu.Unlock()
 	}
 	err = n.Index.Apply(func(yield func([]byte, []byte) bool) {
 		if !yield([]byte{keyCheckpoint}, value) {
 			return
 		}
-		for _, e := range extras {
+		for _, e := range s.extras {
 			if !yield(e.key, e.value) {
 				return
 			}
 		}
-		eachKey(gone, yield)
+		eachKey(pages, yield)
 	}, false)
 	if err != nil {
 		return nil, err
@@ -214,14 +262,15 @@ func (n *Node) completeCheckpoint(version uint32, cut journal.Pos, files []bodyF
 	if err := n.Index.Flush(); err != nil {
 		return nil, err
 	}
-	n.generation = c.Generation
+	c.generation = generation
 	return deltas, nil
 }
 
 // deleteDeltas deletes deltas that a checkpoint which is whole has made needless.
 // They need not go with it at once: a delta means nothing beside a later one, or
 // without the copy that it belongs to.
-func (n *Node) deleteDeltas(deltas []goneKey) error {
+func (c *checkpointer) deleteDeltas(deltas []needlessCopy) error {
+	n := c.n
 	const slice = 512
 	for slice := range slices.Chunk(deltas, slice) {
 		if n.stopped() {
@@ -236,33 +285,23 @@ func (n *Node) deleteDeltas(deltas []goneKey) error {
 	return nil
 }
 
-// eachKey yields the deletion of each key that stands in the store for what is gone.
-func eachKey(gone []goneKey, yield func(key, value []byte) bool) {
+// eachKey yields the deletion of each key of what is needless.
+func eachKey(needless []needlessCopy, yield func(key, value []byte) bool) {
 	var key []byte
-	for i, more := 0, true; more && i < len(gone); i++ {
-		key = gone[i].keys(key, func(k []byte) { more = more && yield(k, nil) })
+	for i, more := 0, true; more && i < len(needless); i++ {
+		key = needless[i].keys(key, func(k []byte) { more = more && yield(k, nil) })
 	}
-}
-
-// filesAtCut are the files that hold bodies. REQUIRES: all partitions are held.
-func (n *Node) filesAtCut() (files []bodyFile) {
-	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, placed int64) bool {
-		if space != message.InScratch { // these do not outlive the process
-			files = append(files, bodyFile{space, segment, placed, live})
-		}
-		return true
-	})
-	return files
 }
 
 // giveBack lets go of files that nothing referred to at the cut of a checkpoint
 // that is whole: no recovery will ask for them. What was moved or settled since
 // the cut still counts, since a recovery from this checkpoint begins with it.
-func (n *Node) giveBack(floor uint32, files []bodyFile) {
+func (c *checkpointer) giveBack(s *stateAtCut) {
+	n := c.n
 	if n.Salvage != nil {
 		// A repair has put links to the segments away, and what is used again changes: all go to the keep, which
 		// only removes files. The next start does that.
-		if err := n.Journal.Retire(floor, func(uint32) bool { return true }); err != nil {
+		if err := n.Journal.Retire(s.floor, func(uint32) bool { return true }); err != nil {
 			n.Logger.Error("old segments of the journal cannot be moved", "error", err)
 		}
 		return
@@ -272,7 +311,7 @@ func (n *Node) giveBack(floor uint32, files []bodyFile) {
 		inJournal = segments[0].Number
 	}
 	busy := map[uint32]bool{}
-	for _, f := range files {
+	for _, f := range s.files {
 		switch {
 		case f.Space == message.InJournal && f.live > 0:
 			busy[f.Segment] = true
@@ -285,7 +324,7 @@ func (n *Node) giveBack(floor uint32, files []bodyFile) {
 			n.bodies.SetPlaced(f.Space, f.Segment, 0)
 		}
 	}
-	err := n.Journal.Retire(floor, func(segment uint32) bool {
+	err := n.Journal.Retire(s.floor, func(segment uint32) bool {
 		if !busy[segment] {
 			n.bodies.SetPlaced(message.InJournal, segment, 0)
 		}
@@ -319,24 +358,43 @@ const shortEvery = 5 * time.Second
 // ShortOfRoom says whether there is little room on the disk, and how much, in bytes. While there
 // is little, nothing is kept that only saves time, and what was drained is given back soon.
 func (n *Node) ShortOfRoom(short bool, room int64) {
-	n.room.Store(room)
-	if n.scarce.Swap(short) == short {
+	c := &n.checkpoints
+	c.room.Store(room)
+	if c.scarce.Swap(short) == short {
 		return
 	}
 	if err := n.Journal.ShortOfRoom(short); err != nil {
 		n.Logger.Error("recycled files of the journal cannot be removed", "error", err)
 	}
-	n.hurry.Store(short)
+	c.hurry.Store(short)
 }
 
-// checkpointIfDue writes a checkpoint if enough was logged since the last one,
+// run writes checkpoints when they are due, and has files compacted after them.
+func (c *checkpointer) run() {
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-c.n.stop:
+			return
+		case <-look.C:
+			if c.ifDue(last) {
+				last = time.Now()
+				c.compactor.afterCheckpoint()
+			}
+		}
+	}
+}
+
+// ifDue writes a checkpoint if enough was logged since the last one,
 // or long enough ago.
-func (n *Node) checkpointIfDue(last time.Time) (did bool) {
-	logged := n.loggedSince()
-	operations := n.operationsLogged.Load() - n.operationsAtCut.Load()
-	short := n.scarce.Load() && time.Since(last) >= min(shortEvery, n.CheckpointEvery) && (operations > 0 || n.compactLater.Load())
+func (c *checkpointer) ifDue(last time.Time) (did bool) {
+	n := c.n
+	logged := c.loggedSince()
+	operations := c.logged.Load() - c.loggedAtCut.Load()
+	short := c.scarce.Load() && time.Since(last) >= min(shortEvery, n.CheckpointEvery) && (operations > 0 || c.compactor.later.Load())
 	if logged < n.CheckpointBytes && operations < n.CheckpointOperations && (time.Since(last) < n.CheckpointEvery || logged == 0) &&
-		!short && !n.hurry.Swap(false) {
+		!short && !c.hurry.Swap(false) {
 		return false
 	}
 	if err := n.Checkpoint(); err != nil && !errors.Is(err, errStopped) {
@@ -346,9 +404,9 @@ func (n *Node) checkpointIfDue(last time.Time) (did bool) {
 }
 
 // loggedSince is how many bytes of the journal recovery would have to read.
-func (n *Node) loggedSince() (bytes int64) {
-	cut := journal.Pos(n.cut.Load())
-	for _, s := range n.Journal.Segments() {
+func (c *checkpointer) loggedSince() (bytes int64) {
+	cut := journal.Pos(c.cut.Load())
+	for _, s := range c.n.Journal.Segments() {
 		switch {
 		case s.Number > cut.Segment():
 			bytes += s.Bytes
@@ -357,219 +415,4 @@ func (n *Node) loggedSince() (bytes int64) {
 		}
 	}
 	return bytes
-}
-
-// loadCheckpoint brings back what the last whole checkpoint saved and returns
-// where the journal goes on from there.
-func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
-	n := r.node
-	if n.Index == nil {
-		return 0, r.loadGroups()
-	}
-	c, err := readCheckpoint(n.Index)
-	if err == nil && c.Version == 0 {
-		err = r.checkBeginning()
-	}
-	if err != nil {
-		return 0, err
-	}
-	n.generation = c.Generation
-	if c.Declared != nil {
-		n.declared = *c.Declared
-	}
-	for _, kind := range []byte{keyLoosePage, keyLooseSum} {
-		if err := n.Index.DeletePrefix([]byte{kind}); err != nil {
-			return 0, err
-		}
-	}
-	for _, p := range n.all {
-		p.pages.Begin(c.Version + 1)
-	}
-	if err := r.loadLocal(); err != nil {
-		return 0, fmt.Errorf("the local mail in the checkpoint: %w", err)
-	}
-	if err := r.loadGroups(); err != nil {
-		return 0, err
-	}
-	if err := r.loadMetas(c.Version); err != nil {
-		return 0, err
-	}
-	if err := r.loadPages(c.Version); err != nil {
-		return 0, err
-	}
-	if err := r.finishGroups(); err != nil {
-		return 0, err
-	}
-	for _, f := range c.Files {
-		if f.Space >= message.Spaces || f.Segment > message.MaxSegment || f.Placed < 0 || f.Placed > maxPlaced {
-			return 0, &DamageError{fmt.Errorf("the checkpoint names a file that cannot be: %+v", f)}
-		}
-		n.bodies.SetPlaced(f.Space, f.Segment, f.Placed)
-	}
-	n.cut.Store(uint64(c.Cut))
-	return c.Cut, nil
-}
-
-// checkBeginning demands that the journal has everything, where there is no checkpoint:
-// only after one is anything given back, or kept.
-func (r *recovery) checkBeginning() error {
-	n := r.node
-	if n.Damaged {
-		return nil
-	}
-	first := n.Journal.First()
-	var kept []bodyfile.File
-	var err error
-	if n.Keep != nil {
-		kept, err = n.Keep.List()
-	}
-	switch {
-	case err != nil:
-		return err
-	case first > 1:
-		return &DamageError{fmt.Errorf("the index has no checkpoint, and the journal begins with segment %d: what was before is lost with the index", first)}
-	case len(kept) > 0:
-		return &DamageError{fmt.Errorf("the index has no checkpoint, and there are %d kept files, which only it can tell of", len(kept))}
-	}
-	return nil
-}
-
-// loadMetas restores what queues have beside their pages. What a checkpoint that
-// was never whole has left is deleted.
-func (r *recovery) loadMetas(version uint32) error {
-	stale, err := r.latest(keyMeta, metaKeyBytes, version, func(incarnation uint64, v uint32, _, value []byte) error {
-		q := r.queue(incarnation)
-		q.metaSaved = v
-		if err := q.m.RestoreMeta(value); err != nil {
-			return fmt.Errorf("queue %q in vhost %q: %w", q.Name, q.VHost, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return r.node.Index.Apply(deletions(stale), false)
-}
-
-// deltas are those that a checkpoint has, by the copy that each belongs to.
-type deltas map[copyKey]uint32
-
-// copyKey names a copy of a page among all queues.
-type copyKey struct {
-	incarnation uint64
-	id          queue.PageID
-}
-
-// loadDeltas finds the latest delta of each page and deletes the others.
-func (r *recovery) loadDeltas(version uint32) (deltas, error) {
-	found := deltas{}
-	stale, err := r.latest(keyDelta, pageKeyBytes, version, func(_ uint64, own uint32, key, value []byte) error {
-		incarnation, id, _ := splitPageKey(key)
-		of, err := queue.DeltaOf(value)
-		if err != nil {
-			return fmt.Errorf("the delta of page %d of level %d of a queue: %w", id.Number, id.Lane, err)
-		}
-		id.Version = of
-		found[copyKey{incarnation, id}] = own
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return found, r.node.Index.Apply(deletions(stale), false)
-}
-
-// loadPages restores the pages, none of which is read: their summaries are, and deltas.
-func (r *recovery) loadPages(version uint32) error {
-	deltas, err := r.loadDeltas(version)
-	if err != nil {
-		return err
-	}
-	var delta []byte
-	stale, err := r.latest(keySummary, pageKeyBytes, version, func(incarnation uint64, _ uint32, key, value []byte) error {
-		q := r.queue(incarnation)
-		_, id, _ := splitPageKey(key)
-		placed := func(segment uint64, k int64) {
-			at := message.Location(segment << 32)
-			r.node.bodies.AddLive(at.Space(), at.Segment(), k)
-		}
-		var err error
-		if own := deltas[copyKey{incarnation, id}]; own == 0 {
-			err = q.m.RestorePage(id, value, placed)
-		} else if delta, err = r.takeDelta(delta, deltas, incarnation, id, own); err == nil {
-			err = q.m.RestoreSplit(id, own, delta, placed)
-		}
-		if err != nil {
-			return fmt.Errorf("queue %q in vhost %q: page %d of level %d: %w", q.Name, q.VHost, id.Number, id.Lane, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, key := range stale[:len(stale):len(stale)] {
-		page := slices.Clone(key)
-		page[0] = keyPage
-		stale = append(stale, page)
-	}
-	var key []byte
-	for c, own := range deltas { // of copies that were saved anew since
-		c.id.Version = own
-		key = appendPageKey(key[:0], keyDelta, c.incarnation, c.id)
-		stale = append(stale, slices.Clone(key))
-	}
-	return r.node.Index.Apply(deletions(stale), false)
-}
-
-// takeDelta reads the delta of a copy, which is not stale then.
-func (r *recovery) takeDelta(b []byte, deltas deltas, incarnation uint64, id queue.PageID, own uint32) ([]byte, error) {
-	delete(deltas, copyKey{incarnation, id})
-	id.Version = own
-	b, ok, err := r.node.Index.Get(b[:0], appendPageKey(nil, keyDelta, incarnation, id))
-	if err == nil && !ok {
-		err = errors.New("its delta is not there")
-	}
-	return b, err
-}
-
-// latest calls f for the latest copy of each thing of a kind that is not newer
-// than version, and returns the keys of the others.
-func (r *recovery) latest(kind byte, size int, version uint32, f func(incarnation uint64, v uint32, key, value []byte) error) (stale [][]byte, err error) {
-	var key, value []byte // the copy that is the latest so far
-	flush := func() error {
-		if key == nil {
-			return nil
-		}
-		return f(binary.BigEndian.Uint64(key[1:]), binary.BigEndian.Uint32(key[size-4:]), key, value)
-	}
-	err = r.node.Index.Range([]byte{kind}, func(k, v []byte) error {
-		if len(k) != size {
-			return fmt.Errorf("key %x is malformed", k)
-		}
-		if binary.BigEndian.Uint32(k[size-4:]) > version {
-			stale = append(stale, slices.Clone(k))
-			return nil
-		}
-		if key != nil && slices.Equal(key[:size-4], k[:size-4]) {
-			stale = append(stale, slices.Clone(key))
-		} else if err := flush(); err != nil {
-			return err
-		}
-		key, value = append(key[:0], k...), append(value[:0], v...)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return stale, flush()
-}
-
-func deletions(keys [][]byte) func(func([]byte, []byte) bool) {
-	return func(yield func([]byte, []byte) bool) {
-		for _, k := range keys {
-			if !yield(k, nil) {
-				return
-			}
-		}
-	}
 }

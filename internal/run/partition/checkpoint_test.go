@@ -28,7 +28,7 @@ func TestCheckpointsByOperations(t *testing.T) {
 	}
 	written := func(want bool) {
 		t.Helper()
-		if got := w.n.checkpointIfDue(time.Now()); got != want {
+		if got := w.n.checkpoints.ifDue(time.Now()); got != want {
 			t.Errorf("after %d messages a checkpoint is written: %v", serial, got)
 		}
 	}
@@ -61,7 +61,7 @@ func TestShortOfRoomGivesBackAtOnce(t *testing.T) {
 	}
 	due := func(last time.Time, want bool) {
 		t.Helper()
-		if got := w.n.checkpointIfDue(last); got != want {
+		if got := w.n.checkpoints.ifDue(last); got != want {
 			t.Errorf("a checkpoint is written: %v, want %v", got, want)
 		}
 	}

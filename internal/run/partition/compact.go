@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/core/message"
@@ -42,8 +43,15 @@ type moved struct {
 	to   message.Location
 }
 
-// compactor is one compaction.
+// A compactor finds which files are worth a compaction.
 type compactor struct {
+	n     *Node
+	lived map[uint64]int64 // bodies in each old file when it looked last; guarded by checkpointer.mu
+	later atomic.Bool      // it has left a file alone that was about to be empty
+}
+
+// A compaction is one of them, on its way.
+type compaction struct {
 	n      *Node
 	sparse map[uint64]bool // files, by the upper half of their locations
 	out    *bodyfile.Writer
@@ -61,13 +69,24 @@ func (n *Node) Compact() (did bool, err error) {
 	if n.Keep == nil {
 		return false, nil
 	}
-	n.checkpointing.Lock()
-	defer n.checkpointing.Unlock()
-	c := compactor{n: n, sparse: map[uint64]bool{}, began: time.Now()}
-	cut := journal.Pos(n.cut.Load())
-	lived := n.lived
-	n.lived = map[uint64]int64{}
-	var sparse []sparseFile
+	n.checkpoints.mu.Lock()
+	defer n.checkpoints.mu.Unlock()
+	c := compaction{n: n, sparse: map[uint64]bool{}, began: time.Now()}
+	for _, f := range n.checkpoints.compactor.sparse() {
+		c.sparse[f.file] = true
+	}
+	if len(c.sparse) == 0 {
+		return false, nil
+	}
+	return true, c.run()
+}
+
+// sparse are the files of which little is left, as many as there is room to copy.
+func (c *compactor) sparse() (sparse []sparseFile) {
+	n := c.n
+	cut := journal.Pos(n.checkpoints.cut.Load())
+	lived := c.lived
+	c.lived = map[uint64]int64{}
 	later := false
 	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, placed int64) bool {
 		old := space == message.InKeep || space == message.InJournal && segment < cut.Segment()
@@ -75,7 +94,7 @@ func (n *Node) Compact() (did bool, err error) {
 			return true
 		}
 		file := uint64(message.MakeLocation(space, segment, 0)) >> 32
-		n.lived[file] = live
+		c.lived[file] = live
 		switch {
 		case live*100 >= placed*n.CompactBelow:
 		case emptiesItself(lived[file], live):
@@ -85,18 +104,17 @@ func (n *Node) Compact() (did bool, err error) {
 		}
 		return true
 	})
-	n.compactLater.Store(later)
-	if n.scarce.Load() {
-		sparse = thatFit(sparse, n.room.Load()/2)
+	c.later.Store(later)
+	if n.checkpoints.scarce.Load() {
+		sparse = thatFit(sparse, n.checkpoints.room.Load()/2)
 	}
-	for _, f := range sparse {
-		c.sparse[f.file] = true
-	}
-	if len(c.sparse) == 0 {
-		return false, nil
-	}
+	return sparse
+}
+
+// run copies what lies in the files, and finishes the last dense file.
+func (c *compaction) run() error {
 	defer c.window.Free()
-	for _, p := range n.all {
+	for _, p := range c.n.all {
 		p.mu.Lock()
 		var queues []*Queue
 		for _, q := range p.queues {
@@ -106,11 +124,11 @@ func (n *Node) Compact() (did bool, err error) {
 		for _, q := range queues {
 			if err := c.queue(q); err != nil {
 				c.abort()
-				return true, err
+				return err
 			}
 		}
 	}
-	return true, c.finishFile()
+	return c.finishFile()
 }
 
 // sparseFile is a file of which little lives, and how many bodies of those it had.
@@ -135,8 +153,9 @@ func thatFit(files []sparseFile, room int64) []sparseFile {
 // looked at last (0 = it was not), will soon have none: to copy them would be in vain.
 func emptiesItself(had, has int64) bool { return had > has && (had-has)*3 >= has }
 
-// compactAfter is Compact after a checkpoint.
-func (n *Node) compactAfter() {
+// afterCheckpoint compacts, and writes another checkpoint if that has moved anything.
+func (c *compactor) afterCheckpoint() {
+	n := c.n
 	did, err := n.Compact()
 	if err != nil && !errors.Is(err, errStopped) {
 		n.Logger.Error("messages cannot be moved out of old files", "error", err)
@@ -149,7 +168,7 @@ func (n *Node) compactAfter() {
 }
 
 // queue copies what lies in the files.
-func (c *compactor) queue(q *Queue) error {
+func (c *compaction) queue(q *Queue) error {
 	n := c.n
 	var cursor queue.SaveCursor
 	for done := false; !done; {
@@ -177,7 +196,7 @@ func (c *compactor) queue(q *Queue) error {
 }
 
 // copy copies what a hold has found. Nothing is held.
-func (c *compactor) copy() error {
+func (c *compaction) copy() error {
 	n := c.n
 	for i := range c.batch {
 		m := &c.batch[i]
@@ -211,15 +230,14 @@ func (c *compactor) copy() error {
 		m.to = message.MakeLocation(message.InKeep, c.out.Number(), offset)
 		c.copied = append(c.copied, *m)
 		c.bytes += int64(len(record))
-		n.compacted.Add(int64(len(record)))
 	}
 	c.leave(len(c.batch))
-	c.pause()
+	c.slowDown()
 	return c.room()
 }
 
 // tell tells the log of the first record that cannot be read.
-func (c *compactor) tell(m *moved, err error) {
+func (c *compaction) tell(m *moved, err error) {
 	if !c.unread {
 		c.unread = true
 		c.n.Logger.Error("A message cannot be read to be moved out of an old file, which stays", "vhost", string(m.q.VHost), "queue", m.q.Name, "error", err)
@@ -227,7 +245,7 @@ func (c *compactor) tell(m *moved, err error) {
 }
 
 // leave lets go of what was found and is not copied, from the i-th on.
-func (c *compactor) leave(i int) {
+func (c *compaction) leave(i int) {
 	for _, m := range c.batch[i:] {
 		c.n.bodies.Release(m.from)
 	}
@@ -235,19 +253,19 @@ func (c *compactor) leave(i int) {
 }
 
 // room finishes the file at hand if that is full.
-func (c *compactor) room() error {
+func (c *compaction) room() error {
 	if c.out == nil || c.out.Size() < compactFile {
 		return nil
 	}
-	c.pause()
+	c.slowDown()
 	if c.n.stopped() {
 		return errStopped
 	}
 	return c.finishFile()
 }
 
-// pause keeps compaction from taking the disk from everybody else.
-func (c *compactor) pause() {
+// slowDown keeps compaction from taking the disk from everybody else.
+func (c *compaction) slowDown() {
 	ahead := time.Duration(float64(c.bytes)/compactRate*float64(time.Second)) - time.Since(c.began)
 	if ahead < 10*time.Millisecond {
 		return
@@ -259,7 +277,7 @@ func (c *compactor) pause() {
 }
 
 // finishFile makes the file durable and lets the queues know of it.
-func (c *compactor) finishFile() error {
+func (c *compaction) finishFile() error {
 	n := c.n
 	if c.out == nil {
 		return nil
@@ -295,7 +313,7 @@ func (c *compactor) finishFile() error {
 }
 
 // swap lets one entry know. REQUIRES: its partition is held.
-func (c *compactor) swap(m *moved, moving *queue.Relocation) {
+func (c *compaction) swap(m *moved, moving *queue.Relocation) {
 	if m.q.gone {
 		return
 	}
@@ -308,7 +326,7 @@ func (c *compactor) swap(m *moved, moving *queue.Relocation) {
 }
 
 // abort gives up the file being written.
-func (c *compactor) abort() {
+func (c *compaction) abort() {
 	if c.out != nil {
 		_ = c.out.Abort()
 		c.out = nil

@@ -125,7 +125,7 @@ func TestCompactionPassesUnreadRecord(t *testing.T) {
 	}
 	old := 0
 	w.n.bodies.RangeSegments(func(space message.Space, segment uint32, live, _ int64) bool {
-		if space == message.InJournal && live > 0 && segment < journal.Pos(w.n.cut.Load()).Segment() {
+		if space == message.InJournal && live > 0 && segment < journal.Pos(w.n.checkpoints.cut.Load()).Segment() {
 			old++
 		}
 		return true

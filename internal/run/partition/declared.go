@@ -2,6 +2,7 @@ package partition
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
@@ -27,26 +28,33 @@ func ReadDeclared(payload []byte) store.Reach {
 	return store.Reach{Log: binary.LittleEndian.Uint64(payload[1:]), Pos: journal.Pos(binary.LittleEndian.Uint64(payload[9:]))}
 }
 
+// declaredNote is what Declared was told last, or recovery has found.
+type declaredNote struct {
+	mu sync.Mutex // the journal's are taken under it
+	at store.Reach
+}
+
 // Declared notes how far the log of declarations is on disk. It waits for nothing: what rests on the
 // declarations is in the journal behind the note.
 func (n *Node) Declared(at store.Reach) {
-	n.noting.Lock()
-	defer n.noting.Unlock()
-	if at.Pos == 0 || at == n.declared {
+	d := &n.declared
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at.Pos == 0 || at == d.at {
 		return
 	}
-	n.declared = at // first, so that a checkpoint which passes the frame has it
+	d.at = at // first, so that a checkpoint which passes the frame has it
 	b := binary.LittleEndian.AppendUint64([]byte{declaredFirstByte}, at.Log)
 	n.Journal.Append(binary.LittleEndian.AppendUint64(b, uint64(at.Pos)))
 }
 
-// noted is what Declared was told last, or recovery has found.
-func (n *Node) noted() *store.Reach {
-	n.noting.Lock()
-	defer n.noting.Unlock()
-	if n.declared == (store.Reach{}) {
+// last is what was noted last, nil if nothing was.
+func (d *declaredNote) last() *store.Reach {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.at == (store.Reach{}) {
 		return nil
 	}
-	at := n.declared
+	at := d.at
 	return &at
 }

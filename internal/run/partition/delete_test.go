@@ -121,7 +121,7 @@ func TestAQueueDeletedWhileACheckpointIsWritten(t *testing.T) {
 	var w *world
 	deleted := false
 	w = open(t, fs, defs, routes, 1000, func(step string) {
-		if step != FailCheckpointPages || w.n.pagesWritten.Load() < saveSlice || deleted {
+		if step != FailCheckpointPages || w.queues["goes"].part.store.written < saveSlice || deleted {
 			return // some pages of the queue have been saved, and some have not
 		}
 		deleted = true

@@ -51,7 +51,7 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	}
 	for _, p := range h.parts {
 		p.mu.Lock()
-		p.hold, p.reads = h, 0
+		p.hold, p.store.reads = h, 0
 	}
 	if h.frame = nil; h.parts[0].group == nil {
 		h.frame = &h.paper
@@ -168,7 +168,7 @@ func (n *Node) release(h *hold) journal.Pos {
 	}
 	for i := len(h.parts) - 1; i >= 0; i-- {
 		p := h.parts[i]
-		p.longest, p.mostReads = max(p.longest, h.entries), max(p.mostReads, p.reads)
+		p.longest, p.store.mostReads = max(p.longest, h.entries), max(p.store.mostReads, p.store.reads)
 		p.hold = nil
 		p.counted()
 		if len(p.timers) > 0 && p.timers[0].due < p.alarm {
@@ -198,7 +198,7 @@ func (n *Node) writeFrame(h *hold) {
 		return
 	}
 	h.pos = n.Journal.Append(b)
-	n.operationsLogged.Add(int64(h.frame.operations))
+	n.checkpoints.logged.Add(int64(h.frame.operations))
 	at := n.Journal.PayloadPos(h.pos)
 	for i, r := range h.frame.records {
 		if i == 0 || r != h.frame.records[i-1] { // else it is there once

@@ -124,28 +124,14 @@ type Node struct {
 	holds   sync.Pool
 	routers sync.Pool
 
-	cut           atomic.Uint64 // of the last whole checkpoint, a journal.Pos
-	checkpointing sync.Mutex    // one at a time
-	noting        sync.Mutex    // guards declared; the journal's are taken under it
-	declared      store.Reach   // see Declared
-
-	generation uint64 // of the last whole checkpoint; see checkpointing
-
-	operationsLogged atomic.Int64 // since the start
-	senseless        senseless
-	operationsAtCut  atomic.Int64 // of these, by the last whole checkpoint
-	pagesWritten     atomic.Uint64
-	scarce           atomic.Bool      // there is little room on the disk
-	room             atomic.Int64     // and so much, in bytes
-	hurry            atomic.Bool      // a checkpoint is to be written at once
-	compactLater     atomic.Bool      // compaction has left a file alone that was about to be empty
-	compacted        atomic.Int64     // bytes copied by compaction
-	lived            map[uint64]int64 // bodies in each old file when compaction looked last; see checkpointing
-	tight            atomic.Bool      // see ShortOfMemory
-	unscratched      atomic.Int64     // until when no bodies are put away, since one could not be written
-	lent             atomic.Int64     // memory of the index pages of all partitions, in bytes
-	helper           atomic.Uint64
-	diskTakes        time.Duration // what takes longer was read from a disk: fromDisk, but in tests
+	checkpoints checkpointer
+	declared    declaredNote
+	senseless   senseless
+	tight       atomic.Bool  // see ShortOfMemory
+	unscratched atomic.Int64 // until when no bodies are put away, since one could not be written
+	lent        atomic.Int64 // memory of the index pages of all partitions, in bytes
+	helper      atomic.Uint64
+	diskTakes   time.Duration // what takes longer was read from a disk: fromDisk, but in tests
 
 	deaths    [2][3][5]atomic.Uint64
 	late      [2][5][deadletter.Outcomes]atomic.Uint64 // see Late
@@ -185,10 +171,9 @@ func New(o Options) *Node {
 	if n.OnFatal == nil {
 		n.OnFatal = func(error) {}
 	}
-	if n.Short {
-		n.scarce.Store(true)
-		n.hurry.Store(true)
-	}
+	n.checkpoints.n, n.checkpoints.compactor.n = n, n
+	n.checkpoints.scarce.Store(n.Short)
+	n.checkpoints.hurry.Store(n.Short)
 	n.holds.New = func() any { return new(hold) }
 	n.writers.New = func() any { return new(commandWriter) }
 	held.Name(&n.mailMu, "the mail")
@@ -240,7 +225,7 @@ func (n *Node) Start() {
 		n.done.Go(bug.Guarded(n.Logger, "the sender", (&sender{n, nil, n.sendc}).run))
 	}
 	n.done.Go(bug.Guarded(n.Logger, "housekeeping", n.housekeep))
-	n.done.Go(bug.Guarded(n.Logger, "checkpoints", n.keepCheckpoints))
+	n.done.Go(bug.Guarded(n.Logger, "checkpoints", n.checkpoints.run))
 	n.done.Go(bug.Guarded(n.Logger, "foresight", n.keepForeseeing))
 }
 
@@ -277,17 +262,13 @@ type Partition struct {
 	buried     []*machineGrave
 	graves     atomic.Bool // there are some of these
 	longest    int         // entries handled in the largest hold, for a test
-	reads      int         // pages read in this hold, and in the one that read most, likewise
-	mostReads  int
+	store      pageStore
 
 	leaving held.Mutex // held for a moment only, maybe with mu
 	later   []*Queue   // queues whose deaths route goes on routing
 	retry   []*Queue   // queues whose held deaths it is to try again
 	unused  []*Queue   // queues whose x-expires has passed, for expire
 
-	gone     []goneKey    // copies in the store of the index that a coming checkpoint makes needless
-	key      []byte       // of the store, being made
-	blob     []byte       // of the page being read
 	lent     int          // bytes of pages, as the node counts them
 	cooling  atomic.Bool  // putAway has more bodies to put away
 	cooled   atomic.Int64 // when it may begin to again if it had no more, in milliseconds since 1970

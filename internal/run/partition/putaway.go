@@ -99,7 +99,7 @@ func (p *Partition) putAway() {
 		p.early.Store(false)
 	}
 	h := n.lock(p)
-	written := n.pagesWritten.Load()
+	before := p.store.written
 	limit := putAwaySlice
 	if p.late() > 0 {
 		limit = putAwayLate
@@ -117,8 +117,9 @@ func (p *Partition) putAway() {
 	if p.cooling.Load() || p.sweeping.Load() {
 		p.wake() // if it was not the worker
 	}
+	wrote := p.store.written > before
 	n.unlock(h)
-	if n.pagesWritten.Load() > written {
+	if wrote {
 		n.at(FailSpill)
 	}
 }

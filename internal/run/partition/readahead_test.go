@@ -35,7 +35,7 @@ func TestATickOfAGroupReadsFewPagesAtOnce(t *testing.T) {
 		}
 	})
 	q.part.mu.Lock()
-	q.part.mostReads = 0
+	q.part.store.mostReads = 0
 	q.part.mu.Unlock()
 	ahead.Store(2 * ttl)
 	q.part.wake()
@@ -48,7 +48,7 @@ func TestATickOfAGroupReadsFewPagesAtOnce(t *testing.T) {
 	})
 	q.part.mu.Lock()
 	defer q.part.mu.Unlock()
-	if n := q.part.mostReads; n == 0 || n > most {
+	if n := q.part.store.mostReads; n == 0 || n > most {
 		t.Errorf("%d pages were read in one hold, want some and at most %d", n, most)
 	}
 }

@@ -88,7 +88,7 @@ func (n *Node) redo() error {
 		err = n.Journal.Recover(cut, r.frame)
 	}
 	if err == nil && n.Known != nil {
-		held.Apart(func() { err = n.Known(n.declared, r.highest) }) // it may wait for disks: nobody else is here yet
+		held.Apart(func() { err = n.Known(n.declared.at, r.highest) }) // it may wait for disks: nobody else is here yet
 	}
 	h.frame.reset()
 	for _, ref := range h.dropped {
@@ -220,7 +220,7 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 		return r.node.Cluster.Recovered(pos, payload)
 	}
 	if IsDeclared(payload) {
-		r.node.declared = ReadDeclared(payload)
+		r.node.declared.at = ReadDeclared(payload)
 		return nil
 	}
 	if !IsFrame(payload) {

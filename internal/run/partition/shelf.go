@@ -3,6 +3,7 @@ package partition
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/moment"
@@ -58,6 +59,34 @@ func splitPageKey(key []byte) (incarnation uint64, id queue.PageID, ok bool) {
 	id.Lane, id.Number = int(key[9]), binary.BigEndian.Uint64(key[10:])
 	id.Version = binary.BigEndian.Uint32(key[18:])
 	return incarnation, id, true
+}
+
+// pageStore is what a partition has of the store of the index. Its mutex guards it.
+type pageStore struct {
+	needless []needlessCopy // copies that a coming checkpoint makes needless
+	written  int            // pages and deltas, since the start
+
+	reads     int // pages read in this hold
+	mostReads int // in the one that read most, for a test
+
+	key  []byte // being made
+	page []byte // being read
+}
+
+// takeNeedless appends the copies that are needless once the checkpoint of a version is whole.
+func (s *pageStore) takeNeedless(version uint32, pages, deltas []needlessCopy) (_, _ []needlessCopy) {
+	s.needless = slices.DeleteFunc(s.needless, func(c needlessCopy) bool {
+		switch {
+		case c.by > version:
+			return false
+		case c.kind == keyDelta:
+			deltas = append(deltas, c)
+		default:
+			pages = append(pages, c)
+		}
+		return true
+	})
+	return pages, deltas
 }
 
 // shelf is where a queue's pages go that have no room in memory. It is used with
@@ -119,45 +148,45 @@ func (s shelf) Release(history message.Ref) { s.node().bodies.Release(history) }
 
 // Write implements queue.Cold.
 func (s shelf) Write(id queue.PageID, page, summary []byte) {
-	p := s.q.part
+	at := &s.q.part.store
 	pages, summaries := s.kinds()
-	p.key = appendPageKey(p.key[:0], pages, s.q.Incarnation, id)
-	err := s.node().Index.Put(p.key, page)
+	at.key = appendPageKey(at.key[:0], pages, s.q.Incarnation, id)
+	err := s.node().Index.Put(at.key, page)
 	if err == nil {
-		p.key[0] = summaries
-		err = s.node().Index.Put(p.key, summary)
+		at.key[0] = summaries
+		err = s.node().Index.Put(at.key, summary)
 	}
 	if err != nil {
 		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page cannot be put away: %w", s.q.Name, s.q.VHost, err))
 	}
-	s.node().pagesWritten.Add(1)
+	at.written++
 }
 
 // WriteDelta implements queue.Cold.
 func (s shelf) WriteDelta(id queue.PageID, delta []byte) {
-	p := s.q.part
-	p.key = appendPageKey(p.key[:0], keyDelta, s.q.Incarnation, id)
-	if err := s.node().Index.Put(p.key, delta); err != nil {
+	at := &s.q.part.store
+	at.key = appendPageKey(at.key[:0], keyDelta, s.q.Incarnation, id)
+	if err := s.node().Index.Put(at.key, delta); err != nil {
 		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page cannot be saved: %w", s.q.Name, s.q.VHost, err))
 	}
-	s.node().pagesWritten.Add(1)
+	at.written++
 }
 
 // Read implements queue.Cold.
 func (s shelf) Read(id queue.PageID) []byte {
-	p := s.q.part
-	p.reads++
+	at := &s.q.part.store
+	at.reads++
 	kind, _ := s.kinds()
-	p.key = appendPageKey(p.key[:0], kind, s.q.Incarnation, id)
+	at.key = appendPageKey(at.key[:0], kind, s.q.Incarnation, id)
 	var ok bool
 	var err error
-	if p.blob, ok, err = s.node().Index.Get(p.blob[:0], p.key); err == nil && !ok {
+	if at.page, ok, err = s.node().Index.Get(at.page[:0], at.key); err == nil && !ok {
 		err = fmt.Errorf("it is not there")
 	}
 	if err != nil {
 		s.Fail(id, err)
 	}
-	return p.blob
+	return at.page
 }
 
 // WriteMeta implements queue.Cold.
@@ -165,15 +194,15 @@ func (s shelf) WriteMeta(version uint32, meta []byte) {
 	if !s.q.Durable {
 		return
 	}
-	p := s.q.part
-	p.key = appendMetaKey(p.key[:0], s.q.Incarnation, version)
-	if err := s.node().Index.Put(p.key, meta); err != nil {
+	at := &s.q.part.store
+	at.key = appendMetaKey(at.key[:0], s.q.Incarnation, version)
+	if err := s.node().Index.Put(at.key, meta); err != nil {
 		s.node().fail(fmt.Errorf("queue %q in vhost %q: its state cannot be saved: %w", s.q.Name, s.q.VHost, err))
 	}
 	s.discardMeta(version)
 	s.q.metaSaved = version
 	if s.q.gone { // it was owed
-		s.discardMeta(p.pages.Version())
+		s.discardMeta(s.q.part.pages.Version())
 	}
 }
 
@@ -182,7 +211,7 @@ func (s shelf) WriteMeta(version uint32, meta []byte) {
 func (s shelf) discardMeta(by uint32) {
 	if was := s.q.metaSaved; was != 0 && was != by {
 		p := s.q.part
-		p.gone = append(p.gone, goneKey{by: by, incarnation: s.q.Incarnation, id: queue.PageID{Version: was}, kind: keyMeta})
+		p.store.needless = append(p.store.needless, needlessCopy{by: by, incarnation: s.q.Incarnation, id: queue.PageID{Version: was}, kind: keyMeta})
 	}
 }
 
@@ -190,12 +219,12 @@ func (s shelf) discardMeta(by uint32) {
 // page may be written again in the same version, with the same key.
 func (s shelf) Discard(id queue.PageID, by uint32) {
 	kind, _ := s.kinds()
-	g := goneKey{by: by, incarnation: s.q.Incarnation, id: id, kind: kind}
+	c := needlessCopy{by: by, incarnation: s.q.Incarnation, id: id, kind: kind}
 	if id.Version < by {
-		s.q.part.gone = append(s.q.part.gone, g)
+		s.q.part.store.needless = append(s.q.part.store.needless, c)
 		return
 	}
-	err := s.node().Index.Apply(func(yield func([]byte, []byte) bool) { eachKey([]goneKey{g}, yield) }, false)
+	err := s.node().Index.Apply(func(yield func([]byte, []byte) bool) { eachKey([]needlessCopy{c}, yield) }, false)
 	if err != nil {
 		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page that has gone cannot be deleted: %w", s.q.Name, s.q.VHost, err))
 	}
@@ -203,7 +232,7 @@ func (s shelf) Discard(id queue.PageID, by uint32) {
 
 // DiscardDelta implements queue.Cold.
 func (s shelf) DiscardDelta(id queue.PageID, by uint32) {
-	s.q.part.gone = append(s.q.part.gone, goneKey{by: by, incarnation: s.q.Incarnation, id: id, kind: keyDelta})
+	s.q.part.store.needless = append(s.q.part.store.needless, needlessCopy{by: by, incarnation: s.q.Incarnation, id: id, kind: keyDelta})
 }
 
 // Fail implements queue.Cold.
@@ -212,25 +241,25 @@ func (s shelf) Fail(id queue.PageID, err error) {
 		s.q.Name, s.q.VHost, id.Number, id.Lane, id.Version, err))
 }
 
-// goneKey is a copy that is not needed once the checkpoint of version by is whole.
-type goneKey struct {
+// needlessCopy is a copy that is not needed once the checkpoint of version by is whole.
+type needlessCopy struct {
 	by          uint32
 	kind        byte
 	incarnation uint64
 	id          queue.PageID
 }
 
-// keys calls f for each key of the store that g stands for. A key is valid
+// keys calls f for each key of the store of the copy. A key is valid
 // during the call only.
-func (g *goneKey) keys(b []byte, f func(key []byte)) []byte {
-	if g.kind == keyMeta {
-		b = appendMetaKey(b[:0], g.incarnation, g.id.Version)
+func (c *needlessCopy) keys(b []byte, f func(key []byte)) []byte {
+	if c.kind == keyMeta {
+		b = appendMetaKey(b[:0], c.incarnation, c.id.Version)
 		f(b)
 		return b
 	}
-	b = appendPageKey(b[:0], g.kind, g.incarnation, g.id)
+	b = appendPageKey(b[:0], c.kind, c.incarnation, c.id)
 	f(b)
-	switch g.kind {
+	switch c.kind {
 	case keyPage:
 		b[0] = keySummary
 	case keyLoosePage:

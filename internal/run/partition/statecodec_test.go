@@ -333,7 +333,7 @@ func TestANoteOfDeclarationsIsReadBackEqual(t *testing.T) {
 			if err := n.Journal.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			noted := n.noted()
+			noted := n.declared.last()
 			if pos == 0 {
 				if noted != nil {
 					t.Errorf("%+v is noted as %+v", at, noted)

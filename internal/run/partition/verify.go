@@ -2,13 +2,11 @@ package partition
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
-	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
 	"bartleby.mq/internal/run/bodies"
 )
@@ -107,31 +105,6 @@ func (n *Node) forgotten(q *Queue, entries []Unreadable) (err error) {
 		}
 	})
 	return cmp.Or(err, gone)
-}
-
-// CheckpointCut is where the journal goes on from the last whole checkpoint in the store of the
-// index; 0 if there is none.
-func CheckpointCut(index *store.Store) (journal.Pos, error) {
-	c, err := readCheckpoint(index)
-	return c.Cut, err
-}
-
-// Generation is that of the last whole checkpoint in the store of the index, 0 if there is none or it
-// has none.
-func Generation(index *store.Store) (uint64, error) {
-	c, err := readCheckpoint(index)
-	return c.Generation, err
-}
-
-func readCheckpoint(index *store.Store) (c checkpoint, err error) {
-	value, ok, err := index.Get(nil, []byte{keyCheckpoint})
-	if err != nil || !ok {
-		return c, err
-	}
-	if err := json.Unmarshal(value, &c); err != nil {
-		return c, &DamageError{fmt.Errorf("the checkpoint cannot be read: %w", err)}
-	}
-	return c, nil
 }
 
 // LostPage is a page of a queue's index that cannot be had from disk, with up to 256 entries.

@@ -347,23 +347,6 @@ func (n *Node) housekeep() {
 	}
 }
 
-// keepCheckpoints writes checkpoints, and makes files dense after them.
-func (n *Node) keepCheckpoints() {
-	look := time.NewTicker(200 * time.Millisecond)
-	defer look.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-n.stop:
-			return
-		case <-look.C:
-			if n.checkpointIfDue(last) {
-				last = time.Now()
-				n.compactAfter()
-			}
-		}
-	}
-}
-
 // RetryAllHeld tries every held death again.
 func (n *Node) RetryAllHeld() {
 	for _, p := range n.all {
