@@ -10,8 +10,8 @@ import (
 // Sums of moments and products of units with numbers that come from outside overflow.
 // Package moment has forms of both that do not; those that need none are listed here.
 var plainTimes = map[string]string{
-	"internal/run/partition/foresee.go":     "the clock and a constant",
-	"internal/run/partition/putaway.go":     "the clock and constants",
+	"internal/run/partition/foresight.go":   "the clock and a constant",
+	"internal/run/partition/relief.go":      "the clock and constants",
 	"internal/run/partition/replicated.go":  "the clock and a constant",
 	"internal/core/queue/machine.go":        "the clock and one millisecond",
 	"internal/core/queue/split.go":          "the clock and at most the horizon",

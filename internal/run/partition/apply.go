@@ -334,8 +334,8 @@ func (g *group) finishApply(h *hold) {
 		g.proposals.settled(p)
 	}
 	e.reset()
-	if bodies, index := n.short(); bodies || index {
-		g.p.wakeToPutAway(bodies, index, n.Now())
+	if bodies, index := n.memory.short(); bodies || index {
+		g.p.relief.request(bodies, index, n.Now())
 	}
 }
 

@@ -199,7 +199,7 @@ func (n *Node) run(ops []Op, whole bool) (r Receipt) {
 		for i := range ops {
 			n.bodies.Release(ops[i].Body)
 		}
-		n.relieveMemory()
+		n.memory.relieve()
 		return r
 	}
 	h := n.lock(parts...)

@@ -280,7 +280,7 @@ func (c *checkpointer) deleteDeltas(deltas []needlessCopy) error {
 		if err := n.Index.Apply(func(yield func([]byte, []byte) bool) { eachKey(slice, yield) }, false); err != nil {
 			return err
 		}
-		n.rest(3 * time.Since(began))
+		n.pause(3 * time.Since(began))
 	}
 	return nil
 }

@@ -103,32 +103,7 @@ func (n *Node) relieve() {
 	if n.Journal.Buffered() > maxBuffered {
 		_ = n.Journal.Flush() // a failure stops the node by itself
 	}
-	n.relieveMemory()
-}
-
-// relieveMemory has bodies and pages put away if memory is short, and puts some away itself if it is much
-// shorter than it should be, so that those who publish faster than the disk takes it are slowed down.
-func (n *Node) relieveMemory() {
-	bodies, index := n.short()
-	if !bodies && !index {
-		return
-	}
-	for now, k := n.Now(), 0; k < len(n.all); k++ {
-		n.all[k].wakeToPutAway(bodies, index, now)
-	}
-	room := n.bodyRoom()
-	if n.bodies.Memory() > room+room/2 || n.lent.Load() > n.IndexBudget+n.IndexBudget/2 {
-		n.all[n.helper.Add(1)%uint64(len(n.all))].putAway()
-	}
-}
-
-// wakeToPutAway wakes the worker for what is short, unless it is too early. For bodies it is then told to look again:
-// perhaps nobody else comes who would wake it.
-func (p *Partition) wakeToPutAway(bodies, index bool, now int64) {
-	may, mayIndex := p.mayPutAway(bodies, index, now)
-	if may || mayIndex || bodies && !p.early.Swap(true) {
-		p.wake()
-	}
+	n.memory.relieve()
 }
 
 // release ends the locked part of a hold.
@@ -170,7 +145,7 @@ func (n *Node) release(h *hold) journal.Pos {
 		p := h.parts[i]
 		p.longest, p.store.mostReads = max(p.longest, h.entries), max(p.store.mostReads, p.store.reads)
 		p.hold = nil
-		p.counted()
+		p.relief.count()
 		if len(p.timers) > 0 && p.timers[0].due < p.alarm {
 			p.alarm = p.timers[0].due
 			p.wake()

@@ -137,7 +137,7 @@ func (h *letterHost) Work(rng *rand.Rand) {
 		}
 		p.routeLater()
 		p.bury()
-		p.putAway()
+		p.relief.work()
 	}
 	if rng.IntN(20) == 0 {
 		h.n.ForwardAgain()

@@ -127,10 +127,7 @@ type Node struct {
 	checkpoints checkpointer
 	declared    declaredNote
 	senseless   senseless
-	tight       atomic.Bool  // see ShortOfMemory
-	unscratched atomic.Int64 // until when no bodies are put away, since one could not be written
-	lent        atomic.Int64 // memory of the index pages of all partitions, in bytes
-	helper      atomic.Uint64
+	memory      memory
 	diskTakes   time.Duration // what takes longer was read from a disk: fromDisk, but in tests
 
 	deaths    [2][3][5]atomic.Uint64
@@ -171,7 +168,7 @@ func New(o Options) *Node {
 	if n.OnFatal == nil {
 		n.OnFatal = func(error) {}
 	}
-	n.checkpoints.n, n.checkpoints.compactor.n = n, n
+	n.checkpoints.n, n.checkpoints.compactor.n, n.memory.n = n, n, n
 	n.checkpoints.scarce.Store(n.Short)
 	n.checkpoints.hurry.Store(n.Short)
 	n.holds.New = func() any { return new(hold) }
@@ -226,7 +223,7 @@ func (n *Node) Start() {
 	}
 	n.done.Go(bug.Guarded(n.Logger, "housekeeping", n.housekeep))
 	n.done.Go(bug.Guarded(n.Logger, "checkpoints", n.checkpoints.run))
-	n.done.Go(bug.Guarded(n.Logger, "foresight", n.keepForeseeing))
+	n.done.Go(bug.Guarded(n.Logger, "foresight", (&foresight{n: n, coming: map[*Queue]bool{}}).run))
 }
 
 // Stop ends the workers. What is in the queues stays as it is.
@@ -263,27 +260,18 @@ type Partition struct {
 	graves     atomic.Bool // there are some of these
 	longest    int         // entries handled in the largest hold, for a test
 	store      pageStore
+	relief     relief
 
 	leaving held.Mutex // held for a moment only, maybe with mu
 	later   []*Queue   // queues whose deaths route goes on routing
 	retry   []*Queue   // queues whose held deaths it is to try again
 	unused  []*Queue   // queues whose x-expires has passed, for expire
 
-	lent     int          // bytes of pages, as the node counts them
-	cooling  atomic.Bool  // putAway has more bodies to put away
-	cooled   atomic.Int64 // when it may begin to again if it had no more, in milliseconds since 1970
-	early    atomic.Bool  // somebody wanted it to before that
-	sweeping atomic.Bool  // putAway has more of the index to put away
-	sweep    []*Queue     // queues that it still looks at for that
-	rest     atomic.Int64 // when the next sweep may begin, in milliseconds since 1970
-	vain     atomic.Int64 // the same, after one in vain
-	swept    int64        // when this one began
-	freed    int          // the memory of the index that it has freed so far, in bytes
 }
 
 func newPartition(n *Node, index int) *Partition {
 	p := &Partition{node: n, index: index, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1), endc: make(chan struct{}, 1)}
-	p.driver = local{p}
+	p.driver, p.relief.p = local{p}, p
 	held.Name(&p.mu, "a partition")
 	held.Name(&p.turn, "a partition's turn")
 	held.Name(&p.leaving, "a partition's list of what leaves")

@@ -91,7 +91,7 @@ func (s *sender) deliver(b *load) error {
 		upTo, refused, err = s.carry(b)
 	}
 	s.release(b)
-	s.n.relieveMemory() // what arrives takes memory, and nobody publishes it
+	s.n.memory.relieve() // what arrives takes memory, and nobody publishes it
 	if err != nil {
 		return err
 	}

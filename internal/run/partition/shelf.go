@@ -111,11 +111,11 @@ func (s shelf) Locate(body message.Ref) uint64 { return uint64(s.node().bodies.L
 func (s shelf) Cool(body message.Ref) message.Ref {
 	n := s.node()
 	if n.bodies.Location(body) == 0 {
-		if n.Now() < n.unscratched.Load() {
+		if n.Now() < n.memory.scratchAgain.Load() {
 			return body
 		}
 		if err := n.bodies.ToScratch(body); err != nil {
-			n.unscratched.Store(moment.After(n.Now(), restAfterScratch))
+			n.memory.scratchAgain.Store(moment.After(n.Now(), scratchPause))
 			n.Logger.Warn("a message cannot be put away, and stays in memory", "queue", s.q.Name, "vhost", s.q.VHost, "error", err)
 			return body
 		}

@@ -31,9 +31,9 @@ func (p *Partition) work() {
 		case wait == 0:
 			// Something is due. Who lets others have the processor now waits for each of them,
 			// for 10 ms if they want.
-		case !p.graves.Load() && !p.cooling.Load() && !p.sweeping.Load():
-			if p.early.Load() {
-				wait = min(wait, moment.Milliseconds(restBetweenSweeps))
+		case !p.graves.Load() && !p.relief.under():
+			if p.relief.early.Load() {
+				wait = min(wait, moment.Milliseconds(reliefPause))
 			}
 			timer.Reset(wait)
 			select {
@@ -56,7 +56,7 @@ func (p *Partition) work() {
 			more = p.tick()
 		}
 		p.bury()
-		p.putAway()
+		p.relief.work()
 	}
 }
 
@@ -135,13 +135,13 @@ func (n *Node) giveWay(worked time.Duration) {
 	n.owe(worked, late)
 }
 
-// owe rests for work that took so long while something was late by so many milliseconds.
+// owe pauses for work that took so long while something was late by so many milliseconds.
 func (n *Node) owe(worked time.Duration, late int64) {
-	n.rest(min(worked, mostOwed) * time.Duration(1+min(late, mostLate)))
+	n.pause(min(worked, mostOwed) * time.Duration(1+min(late, mostLate)))
 }
 
-// rest lets others have the processor for a while, unless the node is stopping.
-func (n *Node) rest(d time.Duration) {
+// pause lets others have the processor for a while, unless the node is stopping.
+func (n *Node) pause(d time.Duration) {
 	select {
 	case <-n.stop:
 	case <-time.After(d):

@@ -161,7 +161,7 @@ func TestWhatCannotBePutAwayStaysInMemory(t *testing.T) {
 	w := awayNode(t, fs, 1, defs, awayBudget, func(w *mailWorld) { w.files = full })
 	w.pour(defs, 1, messages, size, false)
 	w.await("something cannot be written", func() bool { return refused.Load() > 0 })
-	w.await("the worker rests until it may try again", func() bool { return !w.queues[defs[0].name].part.cooling.Load() })
+	w.await("the worker rests until it may try again", func() bool { return !w.queues[defs[0].name].part.relief.cooling.Load() })
 	if n := w.drain(defs, size); n != messages {
 		t.Errorf("%d messages came of %d", n, messages)
 	}
@@ -224,7 +224,7 @@ func TestSweepsDoNotLookAtWhatIsCold(t *testing.T) {
 	w.pour(defs, 1, messages, size, true)
 	for _, p := range w.n.all {
 		w.await("all bodies leave memory", func() bool {
-			p.putAway()
+			p.relief.work()
 			h := w.n.lock(p)
 			defer w.n.unlock(h)
 			return !p.pages.HasBodies()

@@ -48,10 +48,11 @@ func TestWhatIsDueSoonIsReadAhead(t *testing.T) {
 	for range 10 {
 		w.putAway(false)
 	}
+	f := &foresight{n: w.n}
 	foresee := func() (got int64, more bool) {
 		r.n.Store(0)
-		q.part.eachDue(w.now+foresight, func(found *Queue) { more = found == q })
-		if more != w.n.foresee(q) {
+		q.part.eachDue(w.now+foreseeAhead, func(found *Queue) { more = found == q })
+		if more != f.ahead(q) {
 			t.Errorf("the queue is found: %v", more)
 		}
 		return r.n.Load(), more
@@ -59,7 +60,7 @@ func TestWhatIsDueSoonIsReadAhead(t *testing.T) {
 	if got, more := foresee(); got > 0 || more {
 		t.Errorf("%d reads for what is not due soon", got)
 	}
-	w.now += 10_000 - foresight + n/4
+	w.now += 10_000 - foreseeAhead + n/4
 	w.n.diskTakes = 1 << 40
 	if got, more := foresee(); got == 0 || got > foreseeSamples || !more {
 		t.Errorf("%d reads where the system has all in memory", got)

@@ -23,8 +23,8 @@ import (
 const (
 	// foreseeEvery is how often the node looks at what is due soon.
 	foreseeEvery = time.Second
-	// foresight is how far ahead it looks, in milliseconds.
-	foresight = 4000
+	// foreseeAhead is how far ahead it looks, in milliseconds.
+	foreseeAhead = 4000
 	// foreseeSamples are read to learn whether the rest is to be; so it is if
 	// foreseeCold of them took longer than Node.diskTakes.
 	foreseeSamples = 32
@@ -47,24 +47,28 @@ const (
 	foreseeReaders = 4
 )
 
-// keepForeseeing reads ahead what is due soon.
-func (n *Node) keepForeseeing() {
+// foresight is a goroutine that reads ahead what is due soon.
+type foresight struct {
+	n *Node
+	// Queues in which something is due soon. One stays until nothing is: those whose deaths come faster than
+	// they are routed are not among the timers.
+	coming map[*Queue]bool
+}
+
+func (f *foresight) run() {
 	look := time.NewTicker(foreseeEvery)
 	defer look.Stop()
-	// Those whose deaths come faster than they are routed are not among the timers: a queue is
-	// kept for as long as something is due in it soon.
-	coming := map[*Queue]bool{}
 	for {
 		select {
-		case <-n.stop:
+		case <-f.n.stop:
 			return
 		case <-look.C:
-			for _, p := range n.all {
-				p.eachDue(n.Now()+foresight, func(q *Queue) { coming[q] = true })
+			for _, p := range f.n.all {
+				p.eachDue(f.n.Now()+foreseeAhead, func(q *Queue) { f.coming[q] = true })
 			}
-			for q := range coming {
-				if !n.foresee(q) {
-					delete(coming, q)
+			for q := range f.coming {
+				if !f.ahead(q) {
+					delete(f.coming, q)
 				}
 			}
 		}
@@ -89,15 +93,16 @@ func (p *Partition) eachDue(until int64, f func(*Queue)) {
 	look(0)
 }
 
-// foresee reads ahead what is due in a queue soon, or has been since the node was down, and
+// ahead reads ahead what is due in a queue soon, or has been since the node was down, and
 // says whether there is any.
-func (n *Node) foresee(q *Queue) bool {
-	until := n.Now() + foresight
+func (f *foresight) ahead(q *Queue) bool {
+	n := f.n
+	until := n.Now() + foreseeAhead
 	pages := q.comingPages(until)
 	if len(pages) == 0 {
 		return false
 	}
-	if !n.coldAhead(q, pages, until) {
+	if !f.onDisk(q, pages, until) {
 		return true
 	}
 	// In the order of the queue, which mostly is that of the files.
@@ -111,9 +116,9 @@ func (n *Node) foresee(q *Queue) bool {
 		pages = pages[len(few):]
 		began := time.Now()
 		list = q.coming(few, until, true, list)
-		n.rest(time.Since(began)) // no longer: the later others are, the more they need it
+		n.pause(time.Since(began)) // no longer: the later others are, the more they need it
 		if len(pages) == 0 || len(list) >= foreseeEntries {
-			left = n.preread(stretches(list), buf, left)
+			left = f.read(stretches(list), buf, left)
 			list = list[:0]
 		}
 	}
@@ -146,8 +151,9 @@ func (q *Queue) coming(pages []queue.ID, until int64, mark bool, list []queue.Co
 	return list
 }
 
-// coldAhead reads one record of some of the pages and says whether that took a disk.
-func (n *Node) coldAhead(q *Queue, pages []queue.ID, until int64) bool {
+// onDisk reads one record of some of the pages and says whether that took a disk.
+func (f *foresight) onDisk(q *Queue, pages []queue.ID, until int64) bool {
+	n := f.n
 	list := spread(q.coming(spread(pages), until, false, nil))
 	cold := 0
 	buf := make([]byte, 1)
@@ -194,9 +200,10 @@ func stretches(entries []queue.Coming) (list []stretch) {
 	return list
 }
 
-// preread reads parts of files, at most so many bytes, and returns how many are left of
+// read reads parts of files, at most so many bytes, and returns how many are left of
 // these. buf has foreseeRead bytes for each reader.
-func (n *Node) preread(list []stretch, buf []byte, most int64) (left int64) {
+func (f *foresight) read(list []stretch, buf []byte, most int64) (left int64) {
+	n := f.n
 	next := make(chan stretch)
 	var readers sync.WaitGroup
 	for own := range slices.Chunk(buf, foreseeRead) {
