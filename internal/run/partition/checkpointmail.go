@@ -80,7 +80,7 @@ func (n *Node) appendLocal(b []byte) []byte {
 	var list []held
 	for _, p := range n.parts {
 		for _, q := range p.queues {
-			for id, answered := range q.answered {
+			for id, answered := range q.waiting.taken {
 				if q.Durable {
 					list = append(list, held{q.Incarnation, uint64(id), answered})
 				}
@@ -199,7 +199,7 @@ func (r *recovery) readLocal(value []byte) error {
 	for range cr.count(4) {
 		q, id := r.queue(cr.uint()), cr.id()
 		for range cr.count(1) {
-			q.answer(id, cr.uint())
+			q.waiting.take(id, cr.uint())
 		}
 	}
 	if cr.bad || cr.at != len(value) {

@@ -458,7 +458,7 @@ func (p *player) drain() {
 		p.t.Errorf("%d allocations are held for nothing", live)
 	}
 	for name, q := range p.queues {
-		if len(q.answered) > 0 {
+		if len(q.waiting.taken) > 0 {
 			p.t.Logf("queue %s remembers answers for nothing", name)
 		}
 	}

@@ -618,7 +618,7 @@ func (n *Node) moveDeath(h *hold, q *Queue, d *queue.Death, p *plan, atLeastOnce
 	}
 	refused := 0
 	for _, t := range p.targets {
-		if t.gone || q.answered[d.ID].has(t.Incarnation) { // gone: in a group
+		if t.gone || q.waiting.taken[d.ID].has(t.Incarnation) { // gone: in a group
 			continue
 		}
 		in.entry.Rests = p.rests(t)
@@ -656,14 +656,14 @@ func priorityOf(rec message.Record) int {
 // cannot be sent to them again, and what they refuse would be lost. Targets that nobody has
 // asked keep it from being buried with the last answer; it is tried again then.
 func (q *Queue) awaits(id queue.ID, p *plan) bool {
-	asked := q.asked[id]
+	asked := q.waiting.asked[id]
 	if len(asked) == 0 {
 		return false
 	}
 	known := func(target uint64) bool {
-		return asked.has(target) || q.answered[id].has(target)
+		return asked.has(target) || q.waiting.taken[id].has(target)
 	}
-	q.note(id, slices.ContainsFunc(p.remote, func(t target) bool { return !known(t.queue) }) ||
+	q.waiting.note(id, slices.ContainsFunc(p.remote, func(t target) bool { return !known(t.queue) }) ||
 		slices.ContainsFunc(p.targets, func(t *Queue) bool { return !known(t.Incarnation) }))
 	return true
 }
@@ -677,16 +677,16 @@ func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 	flags := uint8(0)
 	if !atLeastOnce {
 		flags = mailForce
-		if len(h.entered) == 0 && len(q.answered[d.ID]) == 0 {
+		if len(h.entered) == 0 && len(q.waiting.taken[d.ID]) == 0 {
 			flags |= mailCounts // of the first; there is nothing else that tells the outcome
 		}
-		if len(h.entered)+len(q.answered[d.ID])+len(p.remote) > 1 && !q.part.strandsAll() {
+		if len(h.entered)+len(q.waiting.taken[d.ID])+len(p.remote) > 1 && !q.part.strandsAll() {
 			flags |= mailShared
 		}
 	}
 	var asked []uint64
 	for _, t := range p.remote {
-		if q.answered[d.ID].has(t.queue) {
+		if q.waiting.taken[d.ID].has(t.queue) {
 			continue
 		}
 		sent++
@@ -694,12 +694,12 @@ func (n *Node) sendDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 		case !atLeastOnce:
 			n.send(h, q, d, p, t, counts.Deliveries, flags, false)
 			flags &^= mailCounts
-		case !q.asked[d.ID].has(t.queue):
+		case !q.waiting.asked[d.ID].has(t.queue):
 			asked = append(asked, t.queue)
 			n.send(h, q, d, p, t, counts.Deliveries, flags, true)
 		}
 	}
-	q.tell(d.ID, asked, nil)
+	q.waiting.tell(d.ID, asked, nil)
 	return sent
 }
 
@@ -715,9 +715,9 @@ func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts qu
 	case outcome == deadletter.Routed: // its targets are gone
 		outcome = deadletter.NoRoute
 	}
-	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && len(q.answered[d.ID]) == 0) {
+	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && len(q.waiting.taken[d.ID]) == 0) {
 		n.holdDeath(h, q, d, p, counts)
-		q.note(d.ID, refused > 0)
+		q.waiting.note(d.ID, refused > 0)
 		return false
 	}
 	body, history, ok := q.m.Bury(d.ID)
@@ -725,12 +725,12 @@ func (n *Node) settleDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts qu
 		return false
 	}
 	h.drop(body, history)
-	answered := len(q.answered[d.ID]) > 0
+	answered := len(q.waiting.taken[d.ID]) > 0
 	if answered {
-		delete(q.answered, d.ID)
+		delete(q.waiting.taken, d.ID)
 		outcome = deadletter.Routed
 	}
-	delete(q.balked, d.ID)
+	delete(q.waiting.refused, d.ID)
 	n.logMove(h, q, d, p, counts, false)
 	if sent == 0 || len(h.entered) > 0 || answered {
 		q.count(d.Reason, outcome) // else the answer tells
@@ -802,71 +802,8 @@ func (n *Node) holdDeath(h *hold, q *Queue, d *queue.Death, p *plan, counts queu
 	for i, in := range h.entered {
 		took[i] = in.q.Incarnation
 	}
-	q.tell(d.ID, nil, took)
+	q.waiting.tell(d.ID, nil, took)
 	n.logMove(h, q, d, p, counts, true)
-}
-
-// retryHeld has the router try the held deaths of q again, if this process is to see to them. REQUIRES: q is held.
-func (p *Partition) retryHeld(q *Queue) {
-	if p.group != nil && !p.group.leads {
-		return
-	}
-	p.leaving.Lock()
-	p.retry = append(p.retry, q)
-	p.leaving.Unlock()
-	p.wakeRouter()
-}
-
-// retryHeld tries the held deaths of q again (DL-13.4).
-func (n *Node) retryHeld(q *Queue) {
-	h := n.lock(q.part)
-	if q.gone || q.routing || q.forgetting || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
-		n.unlock(h)
-		return
-	}
-	q.routing = true
-	n.unlock(h)
-	var held []queue.Death
-	var cursor queue.SaveCursor
-	for done := false; !done && !n.stopped(); {
-		h := n.lock(q.part)
-		held, cursor, done = q.m.HeldFrom(cursor, 2*sliceLimit, held[:0])
-		h.entries = len(held)
-		n.unlock(h)
-		for rest := held; len(rest) > 0; {
-			tried, caused := n.routeHeld(q, rest[:min(len(rest), sliceLimit/2)])
-			rest = rest[tried:]
-			n.routeAll(caused)
-		}
-	}
-	n.routeAll([]*Queue{q}) // what died meanwhile, and the end of routing
-}
-
-// routeHeld tries the first of some held deaths, and says how many. REQUIRES: q.routing is the caller's.
-func (n *Node) routeHeld(q *Queue, slice []queue.Death) (tried int, caused []*Queue) {
-	r := new(router)
-	h := n.lock(q.part)
-	r.dead, r.settings = q.dead, q.m.Settings()
-	var p portion
-	for ; tried < len(slice); tried++ {
-		if again, ok := q.m.Held(slice[tried].ID); ok && !q.gone && !q.forgetting {
-			if !n.takes(&p, &again) {
-				break
-			}
-			n.bodies.Retain(again.Body, 1)
-			n.bodies.Retain(again.History, 1)
-			r.deaths = append(r.deaths, again)
-		}
-	}
-	caused = n.finishHold(h)
-	n.warmDeaths(r, q)
-	n.planDeaths(r, q)
-	if q.part.group != nil {
-		n.proposeDeaths(r, q, r.settings.AtLeastOnce, false)
-		return tried, caused
-	}
-	n.moveDeaths(r, q, false, &caused)
-	return tried, caused
 }
 
 // expirationOf is the message's own TTL in milliseconds, -1 if it has none.

@@ -84,7 +84,7 @@ func TestAHeldDeathCountsOnceByItsAnswers(t *testing.T) {
 			})
 			const first = 77
 			for k := range uint64(3) {
-				q.ask(sent.ID, first+k)
+				q.waiting.ask(sent.ID, first+k)
 			}
 			n := w.n
 			stats, err := n.Delete(q, nil)

@@ -438,7 +438,7 @@ func (r *letterReplica) Check() error {
 		}
 		var err error
 		q.m.Browse(queue.Cursor{}, 1<<30, func(v queue.View) bool {
-			if len(q.asked[v.ID]) > 0 {
+			if len(q.waiting.asked[v.ID]) > 0 {
 				return true // its target may have it, and whoever comes after; the answer is on its way
 			}
 			err = see(r.host.serialOf(v.Body), q.Name)

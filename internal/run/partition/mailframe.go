@@ -145,7 +145,7 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 	case e.id == 0:
 		q.transit++
 	default:
-		if q.ask(e.id, e.target); e.offered() {
+		if q.waiting.ask(e.id, e.target); e.offered() {
 			q.m.RestoreOffered(e.id)
 		}
 	}

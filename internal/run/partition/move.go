@@ -318,7 +318,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 		for _, in := range h.entered {
 			took = append(took, in.q.Incarnation)
 		}
-		q.tell(id, told, took)
+		q.waiting.tell(id, told, took)
 	}
 	n.logMove(h, q, &d, p, queue.Counts{}, offers)
 	h.drop(body, history)
@@ -360,13 +360,13 @@ func (n *Node) takenOffer(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
 // have answered, and whether any has taken it.
 func (q *Queue) heardOffer(e *outEntry, answer mailAnswer) (all, taken bool) {
 	if answer == 0 {
-		q.answer(e.id, e.target)
+		q.waiting.take(e.id, e.target)
 	}
-	if q.unask(e) > 0 {
+	if q.waiting.unask(e.id, e.target) > 0 {
 		return false, false
 	}
-	taken = len(q.answered[e.id]) > 0
-	delete(q.answered, e.id)
+	taken = len(q.waiting.taken[e.id]) > 0
+	delete(q.waiting.taken, e.id)
 	return true, taken
 }
 
@@ -416,16 +416,4 @@ func (h *hold) flowWithdrawn() {
 	}
 	clear(h.withdrawn)
 	h.withdrawn = h.withdrawn[:0]
-}
-
-// keepOffers forgets what is known of held deaths, of which there are none any more.
-func (q *Queue) keepOffers() {
-	for _, m := range []map[queue.ID]targetSet{q.answered, q.asked} {
-		for id := range m {
-			if !q.m.Offered(id) {
-				delete(m, id)
-			}
-		}
-	}
-	q.balked = nil
 }

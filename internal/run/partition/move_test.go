@@ -83,8 +83,8 @@ func (f *fleet) settled() {
 			f.t.Errorf("%s has %d messages, %d of which are ready: %+v", name, c.Messages(), c.Ready, c)
 		}
 		q.part.mu.Lock()
-		if len(q.asked)+len(q.answered)+len(q.offers) > 0 {
-			f.t.Errorf("%s remembers %v, %v, %v", name, q.asked, q.answered, q.offers)
+		if len(q.waiting.asked)+len(q.waiting.taken)+len(q.offers) > 0 {
+			f.t.Errorf("%s remembers %v, %v, %v", name, q.waiting.asked, q.waiting.taken, q.offers)
 		}
 		q.part.mu.Unlock()
 	}

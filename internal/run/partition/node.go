@@ -473,7 +473,7 @@ func (n *Node) forgetDeath(h *hold, q *Queue, d *queue.Death, f *forgotten) {
 	if !ok {
 		return
 	}
-	q.stats.Dead[d.Reason.Counted()][q.endOf(d.ID)]++ // for the node it counts since it died
+	q.stats.Dead[d.Reason.Counted()][q.waiting.outcome(d.ID)]++ // for the node it counts since it died
 	h.drop(body, history)
 	if d.Logged && q.part.group == nil {
 		h.frame.settle(q.Incarnation, d.ID)

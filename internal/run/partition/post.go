@@ -113,7 +113,7 @@ func (n *Node) takenHeld(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
 	d, _ := q.m.Held(e.id)
 	body, history, _ := q.m.Bury(e.id)
 	h.drop(body, history)
-	delete(q.answered, e.id)
+	q.waiting.forget(e.id)
 	q.count(d.Reason, deadletter.Routed)
 	n.confirmed.Add(1)
 	if q.part.group == nil && d.Logged {
@@ -123,18 +123,17 @@ func (n *Node) takenHeld(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
 
 // heard notes the answer of a target for a held death, and says whether all have taken it.
 func (q *Queue) heard(e *outEntry, answer mailAnswer) (all bool) {
-	left := q.unask(e)
+	left := q.waiting.unask(e.id, e.target)
 	if _, ok := q.m.Held(e.id); !ok { // purged, or not held any more because at-least-once was switched off
-		delete(q.answered, e.id)
-		delete(q.balked, e.id)
+		q.waiting.forget(e.id)
 		return false
 	}
 	if answer == 0 {
-		q.answer(e.id, e.target)
+		q.waiting.take(e.id, e.target)
 	} else {
-		q.note(e.id, true) // tried again when held deaths are
+		q.waiting.note(e.id, true) // tried again when held deaths are
 	}
-	return left == 0 && !q.balked[e.id]
+	return left == 0 && !q.waiting.refused[e.id]
 }
 
 // mailed is an entry as it arrives.

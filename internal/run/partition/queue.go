@@ -27,12 +27,7 @@ type Queue struct {
 	touched bool    // in the current hold
 	routing bool    // somebody routes its deaths
 	next    *router // the deaths to be routed next, pinned, if somebody knows already; theirs who routes
-	// For held deaths, the targets that have taken them already (DL-13.5).
-	answered map[queue.ID]targetSet
-	// Likewise those in other logs that were asked and have not answered, and the
-	// entries that somebody has refused since they were tried last.
-	asked  map[queue.ID]targetSet
-	balked map[queue.ID]bool
+	waiting waiting // what targets have said of held deaths, and of what is on offer
 	// What is held is being deleted, and not tried again: see Node.forgetAllHeld.
 	forgetting bool
 	offers     map[queue.ID]onOffer // who waits in this process for what is offered to other logs
@@ -118,55 +113,6 @@ type Subscriber interface {
 	QueueGone(q *Queue, c *queue.Consumer)
 	// TimedOut is told, unlocked, that n deliveries to c were taken back (DL-12.7).
 	TimedOut(q *Queue, c *queue.Consumer, n int)
-}
-
-// answer notes that targets have taken the held entry. It sorts them.
-func (q *Queue) answer(id queue.ID, targets ...uint64) {
-	if q.answered == nil {
-		q.answered = map[queue.ID]targetSet{}
-	}
-	q.answered[id] = q.answered[id].union(targets)
-}
-
-// ask notes that targets in other logs were asked to take the held entry. It sorts them.
-func (q *Queue) ask(id queue.ID, targets ...uint64) {
-	if q.asked == nil {
-		q.asked = map[queue.ID]targetSet{}
-	}
-	q.asked[id] = q.asked[id].union(targets)
-}
-
-// tell notes that some targets were asked to take the entry, and that others have taken it. It sorts them.
-func (q *Queue) tell(id queue.ID, asked, answered []uint64) {
-	if len(asked) > 0 {
-		q.ask(id, asked...)
-	}
-	if len(answered) > 0 {
-		q.answer(id, answered...)
-	}
-}
-
-// unask notes that a target has answered, and returns how many have not.
-func (q *Queue) unask(e *outEntry) (left int) {
-	set := q.asked[e.id].without(e.target)
-	if len(set) == 0 {
-		delete(q.asked, e.id)
-	} else {
-		q.asked[e.id] = set
-	}
-	return len(set)
-}
-
-// note says whether a target has refused the held entry when it was tried last.
-func (q *Queue) note(id queue.ID, refused bool) {
-	switch {
-	case !refused:
-		delete(q.balked, id)
-	case q.balked == nil:
-		q.balked = map[queue.ID]bool{id: true}
-	default:
-		q.balked[id] = true
-	}
 }
 
 var _ queue.Sink = (*Queue)(nil)

@@ -149,16 +149,16 @@ func (n *Node) redo() error {
 // taken it: who refused is not written down. So the last answer from another log does not bury
 // it; it is tried again, by all that have not taken it, and that tells.
 func (q *Queue) forgetRefusals() {
-	maps.DeleteFunc(q.answered, func(id queue.ID, _ targetSet) bool { return !q.m.Dead(id) && !q.m.Offered(id) })
-	for id := range q.asked {
-		q.note(id, q.m.Dead(id))
+	maps.DeleteFunc(q.waiting.taken, func(id queue.ID, _ targetSet) bool { return !q.m.Dead(id) && !q.m.Offered(id) })
+	for id := range q.waiting.asked {
+		q.waiting.note(id, q.m.Dead(id))
 	}
 }
 
 // withdrawLost makes entries ready again that are offered to nobody: after damage there may be such.
 func (q *Queue) withdrawLost() {
 	q.m.RangeOffered(func(id queue.ID) bool {
-		if len(q.asked[id]) == 0 {
+		if len(q.waiting.asked[id]) == 0 {
 			q.m.Withdraw(id)
 		}
 		return true
@@ -436,7 +436,7 @@ func (r *recovery) move(fr *frameReader) {
 		case fr.bad:
 			return
 		case to == 0 && ok && keep: // a consumer has it. The queue may be one that no declaration tells of
-			src.answer(id, inc)
+			src.waiting.take(id, inc)
 			continue
 		}
 		q := r.queue(inc)
@@ -450,11 +450,11 @@ func (r *recovery) move(fr *frameReader) {
 			return
 		}
 		if keep {
-			src.answer(id, q.Incarnation)
+			src.waiting.take(id, q.Incarnation)
 		}
 	}
 	if ok && !keep && !fr.bad {
-		delete(src.answered, id)
+		delete(src.waiting.taken, id)
 		if body, history, removed := src.m.RestoreRemoved(id); removed {
 			r.hold.drop(body, history)
 		}

@@ -84,8 +84,7 @@ func (n *Node) setAside(s *spoilt) bool {
 // asideGone forgets what is known of an entry that was set aside. REQUIRES: q is held.
 func (q *Queue) asideGone(id queue.ID) {
 	q.stats.SetAside++
-	delete(q.answered, id)
-	delete(q.balked, id)
+	q.waiting.forget(id)
 }
 
 // keepAside writes what is left of a record to its file, and says whether it is there.

@@ -158,20 +158,20 @@ func (g *group) reader() func(message.Ref) []byte {
 func (q *Queue) appendHeld(b []byte) []byte {
 	w := commandWriter{b: b}
 	ids := map[queue.ID]bool{}
-	for _, m := range []map[queue.ID]targetSet{q.answered, q.asked} {
+	for _, m := range []map[queue.ID]targetSet{q.waiting.taken, q.waiting.asked} {
 		for id := range m {
 			ids[id] = true
 		}
 	}
-	for id := range q.balked {
+	for id := range q.waiting.refused {
 		ids[id] = true
 	}
 	w.uint(uint64(len(ids)))
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		w.uint(uint64(id))
-		w.numbers(q.answered[id])
-		w.numbers(q.asked[id])
-		w.bool(q.balked[id])
+		w.numbers(q.waiting.taken[id])
+		w.numbers(q.waiting.asked[id])
+		w.bool(q.waiting.refused[id])
 	}
 	return w.b
 }
@@ -314,7 +314,7 @@ func (g *group) forgetState() {
 			shelf{q}.discardMeta(g.p.pages.Version())
 		}
 		q.endOffers()
-		q.live, q.answered, q.asked, q.balked, q.transit, q.stranded = false, nil, nil, nil, 0, 0
+		q.live, q.waiting, q.transit, q.stranded = false, waiting{}, 0, 0
 		delete(g.p.queues, inc)
 	}
 	for _, b := range g.mail.out {
@@ -368,13 +368,13 @@ func (r *stateReader) queue(entries bool) bool {
 	for range r.count(4) {
 		id := r.id()
 		for range r.count(1) {
-			q.answer(id, r.uint())
+			q.waiting.take(id, r.uint())
 		}
 		for range r.count(1) {
-			q.ask(id, r.uint())
+			q.waiting.ask(id, r.uint())
 		}
 		if r.byte() != 0 {
-			q.note(id, true)
+			q.waiting.note(id, true)
 		}
 	}
 	if r.bad {
@@ -419,7 +419,7 @@ func (r *commandReader) mail(m *mail, version byte, body func() (message.Ref, bo
 				case e.id == 0 && q != nil:
 					q.transit++
 				case q != nil && q.part.group == nil:
-					q.ask(e.id, e.target) // a group's state tells by itself
+					q.waiting.ask(e.id, e.target) // a group's state tells by itself
 				}
 				box.entries = append(box.entries, e)
 			}

@@ -119,12 +119,12 @@ func groupByChance(c chooser, n *Node, entries bool) *group {
 		for range c.IntN(4) {
 			id := c.id()
 			for _, target := range c.targetsAsked() {
-				q.ask(id, target)
+				q.waiting.ask(id, target)
 			}
 			for _, target := range c.targetsAsked() {
-				q.answer(id, target)
+				q.waiting.take(id, target)
 			}
-			q.note(id, c.bool())
+			q.waiting.note(id, c.bool())
 		}
 		for range c.IntN(3) {
 			number++
@@ -254,7 +254,7 @@ func FuzzLocalMailIsReadBackEqual(f *testing.F) {
 		for range c.IntN(4) {
 			id := c.id()
 			for _, target := range c.targetsAsked() {
-				q.answer(id, target)
+				q.waiting.take(id, target)
 			}
 		}
 		value := n.appendLocal(nil)
@@ -265,8 +265,8 @@ func FuzzLocalMailIsReadBackEqual(f *testing.F) {
 			t.Fatal(err)
 		}
 		sameMail(t, &n.mail, &other.mail, n, other)
-		if got := r.queue(q.Incarnation).answered; len(got) != len(q.answered) || len(got) > 0 && !reflect.DeepEqual(got, q.answered) {
-			t.Fatalf("those that have taken held deaths were %v, are %v", q.answered, got)
+		if got := r.queue(q.Incarnation).waiting.taken; len(got) != len(q.waiting.taken) || len(got) > 0 && !reflect.DeepEqual(got, q.waiting.taken) {
+			t.Fatalf("those that have taken held deaths were %v, are %v", q.waiting.taken, got)
 		}
 	})
 }

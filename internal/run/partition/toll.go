@@ -64,22 +64,13 @@ func (n *Node) countLate(t queue.Type, s Strategy, r deadletter.Reason, o deadle
 	}
 }
 
-// endOf is what becomes of a held death that is waited for no longer: it was routed if any
-// target has it.
-func (q *Queue) endOf(id queue.ID) deadletter.Outcome {
-	if len(q.answered[id]) > 0 {
-		return deadletter.Routed
-	}
-	return deadletter.Deleted
-}
-
 // endDeaths has the deaths that go with their queue count as they are buried: there may be very
 // many, and who deletes the queue has the declarations locked. REQUIRES: q is held, and about to be
 // closed.
 func (n *Node) endDeaths(h *hold, q *Queue) {
 	q.endOffers()
 	q.ended = true
-	if len(q.asked) > 0 {
+	if len(q.waiting.asked) > 0 {
 		m := n.mailOf(h, q)
 		if m.ended == nil {
 			m.ended = map[uint64]*Queue{}
@@ -96,10 +87,10 @@ func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 	}
 	n, outcome := q.part.node, deadletter.Deleted
 	if held {
-		asked := len(q.asked[id])
-		outcome = q.endOf(id)
-		delete(q.asked, id)
-		delete(q.answered, id)
+		asked := len(q.waiting.asked[id])
+		outcome = q.waiting.outcome(id)
+		delete(q.waiting.asked, id)
+		delete(q.waiting.taken, id)
 		if outcome == deadletter.Deleted && asked > 0 {
 			m := n.mailOf(q.part.hold, q)
 			if m.late == nil {
@@ -118,19 +109,19 @@ func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 
 // isBuried is called when nothing is left of what was purged from a queue, or deleted with it. REQUIRES: q is held.
 func (n *Node) isBuried(h *hold, q *Queue) {
-	if q.ended && q.asked != nil {
+	if q.ended && q.waiting.asked != nil {
 		delete(n.mailOf(h, q).ended, q.Incarnation)
-		q.asked, q.answered = nil, nil
+		q.waiting.asked, q.waiting.taken = nil, nil
 	}
 }
 
 // takenLate counts what became of a held death whose queue was deleted, once somebody has
 // taken it or nobody has. REQUIRES: the log of the queue is held.
 func (n *Node) takenLate(m *mail, e *outEntry, answer mailAnswer) {
-	if q := m.ended[e.source]; q != nil && len(q.asked[e.id]) > 0 { // it will be buried, and count then
-		q.unask(e)
+	if q := m.ended[e.source]; q != nil && len(q.waiting.asked[e.id]) > 0 { // it will be buried, and count then
+		q.waiting.unask(e.id, e.target)
 		if answer == 0 {
-			q.answer(e.id, e.target)
+			q.waiting.take(e.id, e.target)
 		}
 		return
 	}

@@ -61,7 +61,7 @@ func (n *Node) Forget(q *Queue, entries []Unreadable) error {
 		h.touch(q)
 		for i := range some {
 			if body, history, ok := q.m.RestoreRemoved(some[i].ID); ok {
-				delete(q.answered, some[i].ID)
+				delete(q.waiting.taken, some[i].ID)
 				h.frame.settle(q.Incarnation, some[i].ID)
 				h.drop(body, history)
 			}

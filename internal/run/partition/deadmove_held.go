@@ -1,0 +1,157 @@
+package partition
+
+import (
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/queue"
+)
+
+// A dead letter that a target refuses, or has not answered for, waits in the queue it died in, if that is dead-lettered
+// at least once: it is held, not deliverable and counted, until all its targets have taken it (DL-13.*). Which of
+// them have is told by the frame or the command that moves it there, and by their answers; they are not asked again.
+
+// waiting is what targets have said of entries that stay in their queue until all have answered: held deaths, and
+// messages on offer (Node.Move).
+type waiting struct {
+	taken   map[queue.ID]targetSet // these have the entry already (DL-13.5)
+	asked   map[queue.ID]targetSet // these, in other logs, were asked and have not answered
+	refused map[queue.ID]bool      // of held deaths: some target has refused it since it was tried last
+}
+
+// take notes that targets have the entry. It sorts them.
+func (w *waiting) take(id queue.ID, targets ...uint64) {
+	if w.taken == nil {
+		w.taken = map[queue.ID]targetSet{}
+	}
+	w.taken[id] = w.taken[id].union(targets)
+}
+
+// ask notes that targets in other logs were asked to take the entry. It sorts them.
+func (w *waiting) ask(id queue.ID, targets ...uint64) {
+	if w.asked == nil {
+		w.asked = map[queue.ID]targetSet{}
+	}
+	w.asked[id] = w.asked[id].union(targets)
+}
+
+// tell notes that some targets were asked to take the entry, and that others have taken it. It sorts them.
+func (w *waiting) tell(id queue.ID, asked, taken []uint64) {
+	if len(asked) > 0 {
+		w.ask(id, asked...)
+	}
+	if len(taken) > 0 {
+		w.take(id, taken...)
+	}
+}
+
+// unask notes that a target has answered, and returns how many have not.
+func (w *waiting) unask(id queue.ID, target uint64) (left int) {
+	set := w.asked[id].without(target)
+	if len(set) == 0 {
+		delete(w.asked, id)
+	} else {
+		w.asked[id] = set
+	}
+	return len(set)
+}
+
+// note says whether a target has refused the held entry when it was tried last.
+func (w *waiting) note(id queue.ID, refused bool) {
+	switch {
+	case !refused:
+		delete(w.refused, id)
+	case w.refused == nil:
+		w.refused = map[queue.ID]bool{id: true}
+	default:
+		w.refused[id] = true
+	}
+}
+
+// forget is called when the entry has left its queue, or waits no longer. Answers may still come.
+func (w *waiting) forget(id queue.ID) {
+	delete(w.taken, id)
+	delete(w.refused, id)
+}
+
+// outcome is what becomes of a held death that is waited for no longer: it was routed if any
+// target has it.
+func (w *waiting) outcome(id queue.ID) deadletter.Outcome {
+	if len(w.taken[id]) > 0 {
+		return deadletter.Routed
+	}
+	return deadletter.Deleted
+}
+
+// keepOffers forgets what is known of held deaths, of which there are none any more.
+func (q *Queue) keepOffers() {
+	for _, m := range []map[queue.ID]targetSet{q.waiting.taken, q.waiting.asked} {
+		for id := range m {
+			if !q.m.Offered(id) {
+				delete(m, id)
+			}
+		}
+	}
+	q.waiting.refused = nil
+}
+
+// retryHeld has the router try the held deaths of q again, if this process is to see to them. REQUIRES: q is held.
+func (p *Partition) retryHeld(q *Queue) {
+	if p.group != nil && !p.group.leads {
+		return
+	}
+	p.leaving.Lock()
+	p.retry = append(p.retry, q)
+	p.leaving.Unlock()
+	p.wakeRouter()
+}
+
+// retryHeld tries the held deaths of q again (DL-13.4).
+func (n *Node) retryHeld(q *Queue) {
+	h := n.lock(q.part)
+	if q.gone || q.routing || q.forgetting || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
+		n.unlock(h)
+		return
+	}
+	q.routing = true
+	n.unlock(h)
+	var held []queue.Death
+	var cursor queue.SaveCursor
+	for done := false; !done && !n.stopped(); {
+		h := n.lock(q.part)
+		held, cursor, done = q.m.HeldFrom(cursor, 2*sliceLimit, held[:0])
+		h.entries = len(held)
+		n.unlock(h)
+		for rest := held; len(rest) > 0; {
+			tried, caused := n.routeHeld(q, rest[:min(len(rest), sliceLimit/2)])
+			rest = rest[tried:]
+			n.routeAll(caused)
+		}
+	}
+	n.routeAll([]*Queue{q}) // what died meanwhile, and the end of routing
+}
+
+// routeHeld tries the first of some held deaths, and says how many. REQUIRES: q.routing is the caller's.
+func (n *Node) routeHeld(q *Queue, slice []queue.Death) (tried int, caused []*Queue) {
+	r := new(router)
+	h := n.lock(q.part)
+	r.dead, r.settings = q.dead, q.m.Settings()
+	var p portion
+	for ; tried < len(slice); tried++ {
+		if again, ok := q.m.Held(slice[tried].ID); ok && !q.gone && !q.forgetting {
+			if !n.takes(&p, &again) {
+				break
+			}
+			n.bodies.Retain(again.Body, 1)
+			n.bodies.Retain(again.History, 1)
+			r.deaths = append(r.deaths, again)
+		}
+	}
+	caused = n.finishHold(h)
+	n.warmDeaths(r, q)
+	n.planDeaths(r, q)
+	if q.part.group != nil {
+		n.proposeDeaths(r, q, r.settings.AtLeastOnce, false)
+		return tried, caused
+	}
+	n.moveDeaths(r, q, false, &caused)
+	return tried, caused
+}
