@@ -21,17 +21,22 @@ func (t Type) String() string {
 // Overflow is what a queue does when it is over its length limit (DL-10).
 type Overflow uint8
 
-// The modes.
+// The modes. The numbers are part of the log of quorum queues.
 const (
 	DropHead Overflow = iota
 	RejectPublish
 	RejectPublishDLX
 )
 
+// String returns the mode as x-overflow names it.
+func (o Overflow) String() string {
+	return [...]string{"drop-head", "reject-publish", "reject-publish-dlx"}[o]
+}
+
 // RetryType says which returned messages wait before they are delivered again (DL-12.2).
 type RetryType uint8
 
-// The types of delayed retry.
+// The types of delayed retry. The numbers are part of the log of quorum queues.
 const (
 	RetryDisabled RetryType = iota
 	RetryAll
@@ -39,6 +44,7 @@ const (
 	RetryReturned
 )
 
+// String returns the type as x-delayed-retry-type names it.
 func (r RetryType) String() string {
 	return [...]string{"disabled", "all", "failed", "returned"}[r]
 }

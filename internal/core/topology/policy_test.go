@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/routing"
 )
 
@@ -165,17 +166,17 @@ func TestDL_4_6_ArgumentAndPolicy(t *testing.T) {
 		arg("x-overflow", "reject-publish-dlx"), arg("x-delayed-retry-type", "all"), arg("x-delayed-retry-min", int32(9)), arg("x-max-priority", int32(4)),
 		arg("x-single-active-consumer", true))).Effective
 	if *c.DeadLetterExchange != "adlx" || *c.DeadLetterRoutingKey != "pkey" || *c.MessageTTL != 50 || *c.MaxLength != 3 ||
-		c.Overflow != RejectPublishDLX || *c.ConsumerTimeout != 9 || c.DelayedRetry != (DelayedRetry{Type: RetryFailed, Min: 5, Max: 50}) ||
+		c.Overflow != queue.RejectPublishDLX || *c.ConsumerTimeout != 9 || c.DelayedRetry != (queue.Retry{Type: queue.RetryFailed, Min: 5, Max: 50}) ||
 		*c.MaxPriority != 4 || !c.SingleActiveConsumer || c.DeliveryLimit != nil || c.Expires != nil {
 		t.Errorf("classic queue: %+v", c)
 	}
 	q := f.queue(quorumQueue("q", arg("x-overflow", "drop-head"), arg("x-delivery-limit", int32(-1)))).Effective
-	if q.Overflow != RejectPublish || *q.DeliveryLimit != 5 || q.Strategy != AtLeastOnce {
+	if q.Overflow != queue.RejectPublish || *q.DeliveryLimit != 5 || q.Strategy != AtLeastOnce {
 		t.Errorf("quorum queue: %+v", q)
 	}
 	other := f.queue(quorumQueue("other", arg("x-overflow", "reject-publish-dlx"), arg("x-dead-letter-strategy", "at-least-once"),
 		arg("x-dead-letter-exchange", ""), arg("x-delivery-limit", "many"))).Effective
-	if other.Overflow != DropHead || *other.DeliveryLimit != DefaultDeliveryLimit || other.Strategy != AtMostOnce || other.ConfiguredStrategy != AtLeastOnce {
+	if other.Overflow != queue.DropHead || *other.DeliveryLimit != DefaultDeliveryLimit || other.Strategy != AtMostOnce || other.ConfiguredStrategy != AtLeastOnce {
 		t.Errorf("quorum queue without policy: %+v", other)
 	}
 }
@@ -196,8 +197,8 @@ func TestDL_4_7_PolicyAndOperatorPolicy(t *testing.T) {
 	f.operatorPolicy("op", ".*", `{"message-ttl":5,"max-length":20,"overflow":"drop-head","delivery-limit":7,"expires":9,
 		"delayed-retry-type":"failed","delayed-retry-min":8,"delayed-retry-max":50}`)
 	e := q.Effective
-	if *e.MessageTTL != 5 || *e.MaxLength != 10 || e.Overflow != DropHead || *e.DeliveryLimit != 7 || *e.Expires != 9 ||
-		*e.DeadLetterExchange != "dlx" || e.DelayedRetry != (DelayedRetry{Type: RetryFailed, Min: 8, Max: 50}) {
+	if *e.MessageTTL != 5 || *e.MaxLength != 10 || e.Overflow != queue.DropHead || *e.DeliveryLimit != 7 || *e.Expires != 9 ||
+		*e.DeadLetterExchange != "dlx" || e.DelayedRetry != (queue.Retry{Type: queue.RetryFailed, Min: 8, Max: 50}) {
 		t.Errorf("settings are %+v", e)
 	}
 	if d := q.EffectiveDefinition(); len(d) != 9 || d["max-length"] != int64(10) {
@@ -239,7 +240,7 @@ func TestDL_12_2_DelayedRetryOff(t *testing.T) {
 		"unknown type": quorumQueue("c", arg("x-delayed-retry-type", "some"), arg("x-delayed-retry-min", int32(5))),
 		"disabled":     quorumQueue("d", arg("x-delayed-retry-type", "disabled"), arg("x-delayed-retry-min", int32(5))),
 	} {
-		if got := f.queue(q).Effective.DelayedRetry; got != (DelayedRetry{}) {
+		if got := f.queue(q).Effective.DelayedRetry; got != (queue.Retry{}) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
 )
 
 // Profile is whose rules hold in the virtual host; never unset.
@@ -88,7 +89,7 @@ func (s *Settings) withProfile(q *Queue) {
 	if q.Profile != deadletter.ApsaraMQ {
 		return
 	}
-	s.MaxLength, s.MaxLengthBytes, s.Overflow, s.ConsumerTimeout = nil, nil, DropHead, nil
+	s.MaxLength, s.MaxLengthBytes, s.Overflow, s.ConsumerTimeout = nil, nil, queue.DropHead, nil
 	if !q.Priorities {
 		s.MaxPriority = nil
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -275,7 +276,7 @@ func TestStrictQueuesKnowNoExtensions(t *testing.T) {
 
 	f := newFixture(t, Options{})
 	q := f.queue(durableQueue("q", append(extensions, curve...)...))
-	want := DelayedRetry{Type: RetryAll, Min: 10, Max: 10, Multiplier: 2, Jitter: 0.5}
+	want := queue.Retry{Type: queue.RetryAll, Min: 10, Max: 10, Multiplier: 2, Jitter: 0.5}
 	if q.Strict || q.Effective.DelayedRetry != want {
 		t.Errorf("strict %v, delayed retry %+v; want %+v", q.Strict, q.Effective.DelayedRetry, want)
 	}
@@ -284,7 +285,7 @@ func TestStrictQueuesKnowNoExtensions(t *testing.T) {
 	_, _, err := f.DeclareQueue(durableQueue("q", extensions...), nil)
 	expectRefusal(t, err, PreconditionFailed, "invalid arg 'x-delayed-retry-type' for queue 'q' in vhost 'v' of queue type rabbit_classic_queue")
 	qq := f.queue(quorumQueue("qq", append(append(extensions, arg("x-delayed-retry-jitter", "bad")), curve[0])...))
-	if got := qq.Effective.DelayedRetry; !qq.Strict || got != (DelayedRetry{Type: RetryAll, Min: 10, Max: 10}) {
+	if got := qq.Effective.DelayedRetry; !qq.Strict || got != (queue.Retry{Type: queue.RetryAll, Min: 10, Max: 10}) {
 		t.Errorf("strict %v, delayed retry %+v", qq.Strict, got)
 	}
 }

@@ -4,23 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/wire/amqp091"
 )
-
-// Overflow is what a queue at its length limit does with one message more (DL-1.6).
-type Overflow uint8
-
-// The overflow modes.
-const (
-	DropHead Overflow = iota
-	RejectPublish
-	RejectPublishDLX
-)
-
-// String returns the mode as x-overflow names it.
-func (o Overflow) String() string {
-	return [...]string{"drop-head", "reject-publish", "reject-publish-dlx"}[o]
-}
 
 // Strategy is how hard a quorum queue tries to pass a dead letter on (DL-13.1).
 type Strategy uint8
@@ -33,30 +19,6 @@ const (
 
 // String returns the strategy as x-dead-letter-strategy names it.
 func (s Strategy) String() string { return [...]string{"at-most-once", "at-least-once"}[s] }
-
-// RetryType says which returned messages wait before they are delivered again (DL-12.3).
-type RetryType uint8
-
-// The retry types.
-const (
-	RetryDisabled RetryType = iota
-	RetryAll
-	RetryFailed
-	RetryReturned
-)
-
-// String returns the type as x-delayed-retry-type names it.
-func (t RetryType) String() string { return [...]string{"disabled", "all", "failed", "returned"}[t] }
-
-// DelayedRetry is the delay of returned messages (DL-12.2).
-type DelayedRetry struct {
-	Type     RetryType
-	Min, Max int64 // ms; Min is positive and at most Max unless Type is RetryDisabled
-	// Multiplier is the factor from one failure's delay to the next; 0 is RabbitMQ's way, which adds Min each time.
-	Multiplier float64
-	// Jitter is the share of the delay, 0 to 1, that is left to chance.
-	Jitter float64
-}
 
 // DefaultDeliveryLimit is the limit of a quorum queue that sets none (DL-11.1).
 const DefaultDeliveryLimit = 20
@@ -73,12 +35,12 @@ type Settings struct {
 	Expires                     *int64 // ms without use
 	MaxLength                   *int64
 	MaxLengthBytes              *int64
-	Overflow                    Overflow
-	DeliveryLimit               *int64 // nil for classic queues; negative is unlimited
-	ConsumerTimeout             *int64 // ms
-	ConsumerDisconnectedTimeout *int64 // ms
-	DelayedRetry                DelayedRetry
-	MaxPriority                 *uint8 // of classic queues
+	Overflow                    queue.Overflow
+	DeliveryLimit               *int64      // nil for classic queues; negative is unlimited
+	ConsumerTimeout             *int64      // ms
+	ConsumerDisconnectedTimeout *int64      // ms
+	DelayedRetry                queue.Retry // Min is positive and at most Max, or the type is RetryDisabled
+	MaxPriority                 *uint8      // of classic queues
 	SingleActiveConsumer        bool
 }
 
@@ -122,30 +84,30 @@ func (s *Settings) setStrategy(q *Queue, configured *string) {
 		return
 	}
 	s.ConfiguredStrategy = AtLeastOnce
-	if s.DeadLetterExchange != nil && s.Overflow == RejectPublish {
+	if s.DeadLetterExchange != nil && s.Overflow == queue.RejectPublish {
 		s.Strategy = AtLeastOnce
 	}
 }
 
 // effectiveOverflow: on classic queues the argument wins, on quorum queues the policy; a quorum queue takes
 // reject-publish-dlx for drop-head (DL-4.6, DL-3.7).
-func effectiveOverflow(t QueueType, argument, policy *string) Overflow {
+func effectiveOverflow(t QueueType, argument, policy *string) queue.Overflow {
 	chosen := first(argument, policy)
 	if t == Quorum {
 		chosen = first(policy, argument)
 	}
 	if chosen == nil {
-		return DropHead
+		return queue.DropHead
 	}
 	switch *chosen {
 	case "reject-publish":
-		return RejectPublish
+		return queue.RejectPublish
 	case "reject-publish-dlx":
 		if t == Classic {
-			return RejectPublishDLX
+			return queue.RejectPublishDLX
 		}
 	}
-	return DropHead
+	return queue.DropHead
 }
 
 func effectiveDeliveryLimit(argument, policy *int64) *int64 {
@@ -171,22 +133,22 @@ func mergeDeliveryLimits(a, b int64) int64 {
 
 // effectiveDelayedRetry: the policy's type wins, the smaller minimum and maximum do. Without a positive minimum or with
 // an unknown type there is no delay; without a maximum it is the minimum (DL-12.2, DL-4.6).
-func effectiveDelayedRetry(q *Queue, policy Definition) DelayedRetry {
-	var r DelayedRetry
+func effectiveDelayedRetry(q *Queue, policy Definition) queue.Retry {
+	var r queue.Retry
 	if t := first(policy.text("delayed-retry-type"), textArgument(q.Arguments, "x-delayed-retry-type")); t != nil {
 		switch *t {
 		case "all":
-			r.Type = RetryAll
+			r.Type = queue.RetryAll
 		case "failed":
-			r.Type = RetryFailed
+			r.Type = queue.RetryFailed
 		case "returned":
-			r.Type = RetryReturned
+			r.Type = queue.RetryReturned
 		}
 	}
 	least := smaller(integerArgument(q.Arguments, "x-delayed-retry-min"), policy.integer("delayed-retry-min"))
 	most := smaller(integerArgument(q.Arguments, "x-delayed-retry-max"), policy.integer("delayed-retry-max"))
-	if r.Type == RetryDisabled || least == nil || *least <= 0 {
-		return DelayedRetry{}
+	if r.Type == queue.RetryDisabled || least == nil || *least <= 0 {
+		return queue.Retry{}
 	}
 	r.Min, r.Max = *least, *least
 	if most != nil {

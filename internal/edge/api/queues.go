@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/definitions"
@@ -126,7 +127,7 @@ func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 	if d.Type == topology.Quorum {
 		properties["delayed retry"] = "not enabled"
 	}
-	if retry := q.Effective.DelayedRetry; retry.Type != topology.RetryDisabled {
+	if retry := q.Effective.DelayedRetry; retry.Type != queue.RetryDisabled {
 		properties["delayed retry"] = showDelayedRetry(retry)
 	}
 	object["features"] = features(properties, arguments, namedPolicy{"Policy", q.Policy}, namedPolicy{"Operator policy", q.OperatorPolicy})
@@ -209,7 +210,7 @@ func (s *server) putQuorum(object map[string]any, q broker.QueueInfo, c *partiti
 // letters' targets: on quorum queues, and on others once they have any (DL-12, DL-13).
 func (s *server) putDelayed(object map[string]any, q broker.QueueInfo, c *partition.Counts) {
 	quorum := q.Decl.Type == topology.Quorum
-	if quorum || q.Effective.DelayedRetry.Type != topology.RetryDisabled {
+	if quorum || q.Effective.DelayedRetry.Type != queue.RetryDisabled {
 		object["delayed_retry"] = showDelayedRetry(q.Effective.DelayedRetry)
 		object["messages_delayed"] = c.Delayed
 	}
@@ -260,8 +261,8 @@ func definitionOf(d topology.Definition) topology.Definition {
 }
 
 // showDelayedRetry prints as RabbitMQ does (DL-12.6), and the curve where there is one.
-func showDelayedRetry(d topology.DelayedRetry) string {
-	if d.Type == topology.RetryDisabled {
+func showDelayedRetry(d queue.Retry) string {
+	if d.Type == queue.RetryDisabled {
 		return d.Type.String()
 	}
 	text := fmt.Sprintf("%s (min: %dms, max: %dms", d.Type, d.Min, d.Max)

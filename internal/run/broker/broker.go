@@ -472,11 +472,7 @@ func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLett
 	s := queue.Settings{
 		DeadLetter: e.DeadLetterExchange != nil, AtLeastOnce: e.Strategy == topology.AtLeastOnce,
 		TTL: or(e.MessageTTL), Expires: or(e.Expires), MaxLength: or(e.MaxLength), MaxBytes: or(e.MaxLengthBytes),
-		Overflow: queue.Overflow(e.Overflow), DeliveryLimit: or(e.DeliveryLimit), ConsumerTimeout: or(e.ConsumerTimeout),
-		Retry: queue.Retry{
-			Type: queue.RetryType(e.DelayedRetry.Type), Min: e.DelayedRetry.Min, Max: e.DelayedRetry.Max,
-			Multiplier: e.DelayedRetry.Multiplier, Jitter: e.DelayedRetry.Jitter,
-		},
+		Overflow: e.Overflow, DeliveryLimit: or(e.DeliveryLimit), ConsumerTimeout: or(e.ConsumerTimeout), Retry: e.DelayedRetry,
 	}
 	if e.ConsumerTimeout == nil && b.ConsumerTimeout > 0 {
 		s.ConsumerTimeout = b.ConsumerTimeout.Milliseconds()
