@@ -19,6 +19,6 @@ func tellSystemd(logger *slog.Logger, state string) {
 		_ = socket.Close()
 	}
 	if err != nil {
-		logger.Warn("systemd cannot be told", "state", state, "error", err)
+		logger.Warn("cannot notify systemd", "state", state, "error", err)
 	}
 }

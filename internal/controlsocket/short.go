@@ -29,7 +29,7 @@ func shorten(dir, file string) (path string, done func(), err error) {
 	done = func() { _ = os.RemoveAll(short) } // the link, not what it stands for
 	link := filepath.Join(short, "d")
 	if err = os.Symlink(dir, link); err == nil && len(link)+len("/")+len(file) > maxPath {
-		err = fmt.Errorf("so is %s", link)
+		err = fmt.Errorf("so is the path %s", link)
 	}
 	if err != nil {
 		done()

@@ -91,7 +91,7 @@ type guardedConn struct {
 	err   error
 }
 
-var errWrongToken = errors.New("the peer does not know the node's token")
+var errWrongToken = errors.New("the peer does not have the node's token")
 
 // Read reads what follows the token, and nothing where that is wrong.
 func (c *guardedConn) Read(p []byte) (int, error) {
@@ -120,7 +120,7 @@ func dialToken(ctx context.Context, dir string) (net.Conn, error) {
 	}
 	var a access
 	if err := json.Unmarshal(text, &a); err != nil || a.Address == "" || a.Token == "" {
-		return nil, fmt.Errorf("%s in %s cannot be read", tokenFile, dir)
+		return nil, fmt.Errorf("cannot parse %s in %s", tokenFile, dir)
 	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", a.Address)

@@ -25,7 +25,7 @@ func (s *Server) authBackends() ([]broker.AuthBackend, error) {
 		case config.HTTPBackend:
 			made[name], err = s.httpBackend(c.HTTP)
 		default:
-			err = fmt.Errorf("there is no backend %q", name)
+			err = fmt.Errorf("unknown backend %q", name)
 		}
 		return made[name], err
 	}
@@ -78,7 +78,7 @@ func cachedBackend(c config.AuthCache, find func(string) (admission.Backend, err
 	case login == nil && allow == nil:
 		return nil, nil
 	case login == nil || allow == nil:
-		return nil, fmt.Errorf("auth_cache.cached_backend: the node's own accounts cannot be one half of a cache")
+		return nil, fmt.Errorf("auth_cache.cached_backend: the internal backend cannot be one half of a cache")
 	}
 	return admission.NewCache(login, allow, c.TTL, c.Refusals), nil
 }

@@ -58,7 +58,7 @@ func (s *Server) reloadCertificates(c *config.Config) {
 			continue
 		}
 		if err := l.loaded.Reload(listen.TLSOptions(l.tls)); err != nil {
-			s.Logger.Error("TLS files cannot be used, those read before are", "listener", l.what, "error", err)
+			s.Logger.Error("cannot use the new TLS files; the previous ones stay in use", "listener", l.what, "error", err)
 		}
 	}
 }

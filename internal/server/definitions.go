@@ -68,7 +68,7 @@ func (s *Server) importText(source string, text []byte) error {
 		return fmt.Errorf("definitions %s: %w", source, err)
 	}
 	for _, w := range warnings {
-		s.Logger.Warn("definitions", "source", source, "warning", w)
+		s.Logger.Warn("definitions imported with a warning", "source", source, "warning", w)
 	}
 	s.Logger.Info("definitions imported", "source", source)
 	return s.noteImport(source, text)
@@ -116,7 +116,7 @@ func (s *Server) imports() map[string]string {
 		err = json.Unmarshal(text, &sums)
 	}
 	if err != nil || sums == nil { // as of the text null
-		s.Logger.Warn("the note of what was imported cannot be read: definitions are imported again", "file", s.importsPath(), "error", err)
+		s.Logger.Warn("cannot read the record of earlier imports; importing definitions again", "file", s.importsPath(), "error", err)
 		return map[string]string{}
 	}
 	return sums

@@ -136,7 +136,7 @@ func TestTheNoteOfImportsIsReadBack(t *testing.T) {
 	}
 }
 
-// A note that is damaged has the definitions imported again, says so in the log, and is whole afterwards.
+// A note that is damaged has the definitions importing definitions again, says so in the log, and is whole afterwards.
 func TestADamagedNoteOfImportsIsMadeAnew(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "d.json")
 	if err := os.WriteFile(file, []byte(`{"vhosts": [{"name": "/"}]}`), 0o600); err != nil {
@@ -166,7 +166,7 @@ func TestADamagedNoteOfImportsIsMadeAnew(t *testing.T) {
 		if got := s.imports(); len(got) != 0 {
 			t.Errorf("%q says %v", text, got)
 		}
-		if !strings.Contains(log.String(), "imported again") || !strings.Contains(log.String(), path) {
+		if !strings.Contains(log.String(), "importing definitions again") || !strings.Contains(log.String(), path) {
 			t.Errorf("%q: the log does not say so: %s", text, log)
 		}
 		if err := s.noteImport(file, []byte("x")); err != nil || !s.imported(file, []byte("x")) {

@@ -90,7 +90,7 @@ func (s *Server) openDoor(h http.Handler) {
 	}
 	l, err := controlsocket.Listen(s.DataDir)
 	if err != nil {
-		s.Logger.Warn("the command line needs --url and a user", "data_dir", s.DataDir, "error", err)
+		s.Logger.Warn("no control socket: the command line needs --url and a user", "data_dir", s.DataDir, "error", err)
 		return
 	}
 	s.serveHTTP(l, nil, new(net.Addr), api.Local(h))

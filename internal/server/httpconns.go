@@ -93,7 +93,7 @@ func (c *crowd) enter(nc net.Conn) (g *guest, out net.Conn) {
 func (c *crowd) tell(nc net.Conn) {
 	if now := time.Now(); now.Sub(c.logged) > crowdedPause {
 		c.logged = now
-		c.log.Warn("too many HTTP connections, the longest idle are closed", "listener", c.Addr().String(), "peer", nc.RemoteAddr().String(), "limit", c.most)
+		c.log.Warn("too many HTTP connections; closing those idle longest", "listener", c.Addr().String(), "peer", nc.RemoteAddr().String(), "limit", c.most)
 	}
 }
 

@@ -28,9 +28,9 @@ func (s *Server) giveReserve() {
 	}
 	switch err := os.Remove(path); {
 	case err == nil:
-		s.Logger.Warn("the disk is full: the reserve was given back to start with", "data_dir", s.DataDir, "free_bytes", free, "reserve_bytes", reserveBytes)
+		s.Logger.Warn("the disk is full: released the reserve file to start", "data_dir", s.DataDir, "free_bytes", free, "reserve_bytes", reserveBytes)
 	case !errors.Is(err, fs.ErrNotExist):
-		s.Logger.Error("the reserve cannot be given back", "file", path, "error", err)
+		s.Logger.Error("cannot release the reserve file", "file", path, "error", err)
 	}
 }
 

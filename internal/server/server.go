@@ -168,7 +168,7 @@ func Start(o Options) (s *Server, err error) {
 		Serve: s.serve091, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Proxies: o.Config.Proxies, Limits: s.listenLimits(&o.Config),
 	})
 	if o.Config.ProxyProtocol && o.Config.Proxies == nil {
-		s.Logger.Warn("what proxies on other machines say of their clients is not believed: proxy_protocol.trusted.1 and on say who they are")
+		s.Logger.Warn("PROXY headers are trusted only from this machine; name trusted proxies with proxy_protocol.trusted.1, .2, ...")
 	}
 	s.watchResources()
 	s.watchCertificates()
@@ -254,7 +254,7 @@ func (s *Server) brokerOptions() broker.Options {
 		Storage: s.storage(), Short: s.short,
 		OnFatal: func(err error) {
 			s.fatal.Do(func() {
-				s.Logger.Error("the disk failed, the node cannot go on", "data_dir", s.DataDir, "error", err)
+				s.Logger.Error("the disk failed, the node stops", "data_dir", s.DataDir, "error", err)
 				if s.OnFatal != nil {
 					s.OnFatal(err)
 				}
@@ -335,7 +335,7 @@ func (s *Server) Stop() error {
 	failed := s.stopHTTP(ctx)
 	if s.listen != nil {
 		if cut := s.listen.Wait(ctx); cut > 0 {
-			s.Logger.Warn("connections cut, their clients did not close in time", "connections", cut)
+			s.Logger.Warn("closed connections whose clients did not close in time", "connections", cut)
 		}
 	}
 	s.requests.under.Wait() // after sessions were cut: a request may wait for one

@@ -45,6 +45,6 @@ func (s *Server) listenLimits(c *config.Config) listen.Limits {
 func (s *Server) warnOfFiles(c *config.Config) {
 	if most := s.listenLimits(c).Connections; c.MaxConnections > most {
 		_, limit := openFiles()
-		s.Logger.Warn("max_connections is more than the limit of open files has room for", "max_connections", c.MaxConnections, "connections", most, "open_files", limit)
+		s.Logger.Warn("max_connections is larger than the limit of open files allows", "max_connections", c.MaxConnections, "connections", most, "open_files", limit)
 	}
 }

@@ -47,7 +47,7 @@ func TestARunningNodeBoundsItsConnectionsByItsFiles(t *testing.T) {
 	if most <= 0 || most+httpListeners*s.sockets.http > limit {
 		t.Errorf("%d connections of %d files", most, limit)
 	}
-	if want := "max_connections is more than"; !strings.Contains(log.String(), want) {
+	if want := "max_connections is larger than"; !strings.Contains(log.String(), want) {
 		t.Errorf("the log does not say %q", want)
 	}
 	if next := config.Default(); s.Reload(next) != nil || s.listenLimits(s.config.Load()).Connections != most {

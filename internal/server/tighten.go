@@ -40,9 +40,9 @@ func tighten(dir string, logger *slog.Logger) {
 		return nil
 	})
 	if changed > 0 {
-		logger.Warn("the data directory was open to other users of this machine, and is no more", "data_dir", dir, "files", changed)
+		logger.Warn("other users of this machine could read the data directory; its permissions were corrected", "data_dir", dir, "files", changed)
 	}
 	if failed != nil {
-		logger.Warn("the data directory may be open to other users of this machine", "data_dir", dir, "error", failed)
+		logger.Warn("other users of this machine may be able to read the data directory", "data_dir", dir, "error", failed)
 	}
 }

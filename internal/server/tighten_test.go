@@ -70,7 +70,7 @@ func TestFilesAreTheOwnersOnly(t *testing.T) {
 		mustStop(t, s)
 		return log.String()
 	}
-	const line = "was open to other users"
+	const line = "could read the data directory"
 	if log := run(); strings.Contains(log, line) {
 		t.Errorf("a new directory was said to have been open: %s", log)
 	}

@@ -136,7 +136,7 @@ const reserveAgain = time.Minute
 // reserve sees to it that there is a reserve if there is room for it, and says whether there is.
 func (s *Server) reserve(n metrics.Node) (there bool, err error) {
 	if there, err = keepReserve(s.DataDir, n.DiskFree, n.DiskLimit); err != nil {
-		s.Logger.Warn("there is no reserve of room to start with on a full disk", "data_dir", s.DataDir, "error", err)
+		s.Logger.Warn("cannot create the reserve file for starting on a full disk", "data_dir", s.DataDir, "error", err)
 	}
 	return there, err
 }

@@ -121,7 +121,7 @@ func TestDiskFull(t *testing.T) {
 				if err != nil {
 					t.Fatal("not started on a full disk: ", err, s.log(t))
 				}
-				if !strings.Contains(s.log(t), "the reserve was given back") {
+				if !strings.Contains(s.log(t), "released the reserve file") {
 					t.Error("the log does not tell of the reserve:\n", s.log(t))
 				}
 				again.Kill()
@@ -262,7 +262,7 @@ func stoppedOnFullDisk(t *testing.T, s *small, n *node.Node) {
 		t.Fatal("the server goes on with a full disk")
 	}
 	log := s.log(t)
-	if n.ExitCode() != 1 || strings.Count(log, "the disk failed, the node cannot go on") != 1 || !strings.Contains(log, "no space left on device") {
+	if n.ExitCode() != 1 || strings.Count(log, "the disk failed, the node stops") != 1 || !strings.Contains(log, "no space left on device") {
 		t.Errorf("exit code %d, log:\n%s", n.ExitCode(), log)
 	}
 }

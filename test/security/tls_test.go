@@ -214,7 +214,7 @@ func TestReload(t *testing.T) {
 		t.Fatal("after files that are not there: ", err)
 	}
 	_ = c.Close()
-	if !strings.Contains(n.log.String(), "TLS files cannot be used") {
+	if !strings.Contains(n.log.String(), "cannot use the new TLS files") {
 		t.Error("the log does not tell of the files")
 	}
 }

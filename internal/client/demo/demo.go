@@ -222,7 +222,7 @@ func (s *story) consume(ctx context.Context, n int) error {
 				settled++
 			}
 		case <-patience.C:
-			return errors.New("nothing came for a minute")
+			return errors.New("no message arrived for a minute")
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -316,7 +316,7 @@ func (s *story) mend(ctx context.Context) error {
 			fmt.Fprintf(s.Out, "    %d x %s\n", n, to)
 		}
 		if !dry && r.Replayed != 2 {
-			return fmt.Errorf("%d messages were replayed instead of 2: %+v", r.Replayed, r)
+			return fmt.Errorf("%d messages were replayed, want 2: %+v", r.Replayed, r)
 		}
 	}
 	fmt.Fprintln(s.Out)

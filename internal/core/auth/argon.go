@@ -44,7 +44,7 @@ func argonEncode(salt, sum []byte, p argonParameters) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.memory, p.passes, p.lanes, b64(salt), b64(sum))
 }
 
-var errArgon = errors.New("it must be of the form $argon2id$v=19$m=KIB,t=PASSES,p=LANES$SALT$HASH")
+var errArgon = errors.New("not of the form $argon2id$v=19$m=KIB,t=PASSES,p=LANES$SALT$HASH")
 
 // parseArgon takes a written hash apart.
 func parseArgon(text string) (p argonParameters, salt, sum []byte, err error) {
@@ -66,9 +66,9 @@ func parseArgon(text string) (p argonParameters, salt, sum []byte, err error) {
 	}
 	switch {
 	case len(salt) < 8 || len(sum) < 16 || len(salt) > argonMaxBytes || len(sum) > argonMaxBytes:
-		return p, nil, nil, errors.New("salt or hash have a size that they must not have")
+		return p, nil, nil, errors.New("salt or hash has a wrong size")
 	case p.memory == 0 || p.passes == 0 || p.lanes == 0 || p.memory > argonMaxMemory || p.passes > argonMaxPasses || p.lanes > argonMaxLanes:
-		return p, nil, nil, fmt.Errorf("its work is beyond m=%d,t=%d,p=%d", argonMaxMemory, argonMaxPasses, argonMaxLanes)
+		return p, nil, nil, fmt.Errorf("its cost is above the limit m=%d,t=%d,p=%d", argonMaxMemory, argonMaxPasses, argonMaxLanes)
 	}
 	return p, salt, sum, nil
 }

@@ -84,7 +84,7 @@ func (e *Envelope) Check() error {
 	case len(e.Exchange) > MaxName || len(e.Key) > MaxName:
 		return fmt.Errorf("message record: an exchange of %d bytes and a key of %d", len(e.Exchange), len(e.Key))
 	case len(e.BCC) > MaxBCC:
-		return fmt.Errorf("message record: BCC keys of %d bytes, %d at most", len(e.BCC), MaxBCC)
+		return fmt.Errorf("message record: BCC keys of %d bytes, the limit is %d", len(e.BCC), MaxBCC)
 	case uint64(len(e.Properties)) > math.MaxUint32 || uint64(e.BodySize) > math.MaxUint32:
 		return fmt.Errorf("message record: properties of %d bytes and a body of %d", len(e.Properties), e.BodySize)
 	}

@@ -53,14 +53,14 @@ func Verify(b []byte) error {
 	crc = crc32.Update(crc, castagnoli, zeros[:])
 	crc = crc32.Update(crc, castagnoli, r[checkEnd:])
 	if want, got := binary.LittleEndian.Uint16(r[checkAt:]), fold(crc); got != want {
-		return fmt.Errorf("message record: check is %04x, the bytes say %04x", want, got)
+		return fmt.Errorf("message record: check is %04x, the bytes have %04x", want, got)
 	}
 	return nil
 }
 
 var (
-	errNoCheck = errors.New("message record: it has no check")
-	errZeros   = errors.New("message record: zeros stand where it was")
+	errNoCheck = errors.New("message record: no check")
+	errZeros   = errors.New("message record: overwritten with zeros")
 )
 
 // plausible says why a record without check cannot have been written like that. Its

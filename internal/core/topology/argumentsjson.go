@@ -127,7 +127,7 @@ func checkTable(t amqp091.Table, most int) error {
 		return err
 	}
 	if n := len(amqp091.AppendTable(nil, t)); n > most {
-		return fmt.Errorf("arguments of %d bytes, %d at most", n, most)
+		return fmt.Errorf("arguments of %d bytes, the limit is %d", n, most)
 	}
 	return nil
 }

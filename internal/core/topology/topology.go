@@ -68,10 +68,10 @@ type Made struct {
 
 // ErrUnstored is the error of a change that rests on another which is not stored yet. It has changed nothing, and is to
 // be tried again then.
-var ErrUnstored = errors.New("what this rests on is not stored yet")
+var ErrUnstored = errors.New("a declaration that this depends on is not stored yet")
 
 // ErrLeaving is ErrUnstored of something whose name another had that was deleted, while bindings of that are stored yet.
-var ErrLeaving = fmt.Errorf("bindings of what had the name before are stored yet: %w", ErrUnstored)
+var ErrLeaving = fmt.Errorf("bindings of a deleted object with this name are still stored: %w", ErrUnstored)
 
 // incarnationBlock is how many incarnation numbers one record reserves.
 const incarnationBlock = 1024

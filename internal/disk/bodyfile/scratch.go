@@ -91,7 +91,7 @@ func (s *Scratch) roll() error {
 		return err
 	}
 	if s.number == maxNumber {
-		return fmt.Errorf("bodyfile: all %d numbers of scratch files are used", maxNumber)
+		return fmt.Errorf("bodyfile: all %d scratch file numbers are used", maxNumber)
 	}
 	path := s.path(s.number + 1)
 	f, err := s.fs.OpenReadWrite(path, writeCategory)

@@ -34,7 +34,7 @@ func (k *Keep) Create() (*Writer, error) {
 	number := k.next
 	if number > maxNumber {
 		k.mu.Unlock()
-		return nil, fmt.Errorf("bodyfile: all %d numbers of kept files are used", maxNumber)
+		return nil, fmt.Errorf("bodyfile: all %d kept file numbers are used", maxNumber)
 	}
 	k.next++
 	k.mu.Unlock()

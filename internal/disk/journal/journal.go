@@ -102,7 +102,7 @@ func Open(opts Options) (*Journal, error) {
 	if opts.Short {
 		if err := j.ShortOfRoom(true); err != nil {
 			// Nobody needs the files to be gone: it goes on as it can.
-			opts.Logger.Warn("recycled files of the journal cannot be removed", "dir", opts.Dir, "error", err)
+			opts.Logger.Warn("cannot remove recycled files of the journal", "dir", opts.Dir, "error", err)
 		}
 	}
 	return j, nil
@@ -179,7 +179,7 @@ func (j *Journal) Close() error {
 	err := j.seal()
 	if end := j.Committed(); err == nil && appended { // a start that was given up changes nothing
 		if err := writeEnd(j.opts.FS, j.opts.Dir, end); err != nil { // the log is as good as after a crash
-			j.opts.Logger.Warn("the end of the log cannot be noted", "directory", j.opts.Dir, "error", err)
+			j.opts.Logger.Warn("cannot record the end of the log", "directory", j.opts.Dir, "error", err)
 		}
 	}
 	j.mu.Lock()

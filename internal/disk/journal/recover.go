@@ -138,14 +138,14 @@ func (j *Journal) Recover(from Pos, fn func(pos Pos, payload []byte) error) erro
 	j.opts.Failpoint(FailRecoverMid)
 	for _, s := range r.valid {
 		if !s.intact {
-			j.opts.Logger.Warn("one copy of a segment header is not intact", "file", s.path)
+			j.opts.Logger.Warn("one copy of a segment header is damaged", "file", s.path)
 		}
 	}
 	if r.tornBytes > 0 {
 		j.opts.Logger.Warn("dropped a torn tail", "file", r.valid[len(r.valid)-1].path, "offset", r.end, "bytes", r.tornBytes)
 	}
 	if r.blank != nil {
-		j.opts.Logger.Info("removed a segment that a crash left without header", "file", r.blank.path)
+		j.opts.Logger.Info("removed a segment that a crash left without a header", "file", r.blank.path)
 		if err := j.opts.FS.Remove(r.blank.path); err != nil {
 			return fmt.Errorf("journal: remove %s: %w", r.blank.path, err)
 		}

@@ -33,7 +33,7 @@ var (
 )
 
 // ErrFormat is the error for a store written by a newer version of this program.
-var ErrFormat = errors.New("the store is in a format this version does not know")
+var ErrFormat = errors.New("this version does not know the format of the store")
 
 // Store is an open store.
 type Store struct {
@@ -126,7 +126,7 @@ func (s *Store) checkFormat() error {
 		return err
 	}
 	if found != strconv.Itoa(formatVersion) {
-		return fmt.Errorf("%w: version %q, this program reads version %d", ErrFormat, found, formatVersion)
+		return fmt.Errorf("%w: the store has version %q, this program reads version %d", ErrFormat, found, formatVersion)
 	}
 	return nil
 }

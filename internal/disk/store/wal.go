@@ -76,7 +76,7 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 		case index == 0:
 			parts, want = parts[:0], of
 		case index != len(parts) || of != want: // a repair has passed over one: what is not whole is nothing
-			logger.Error("a change of declarations is not whole in the log, and left out", "part", index+1, "parts", of)
+			logger.Error("ignoring an incomplete change of declarations in the log", "part", index+1, "parts", of)
 			parts = parts[:0]
 			return b.Close()
 		}
@@ -130,7 +130,7 @@ func checkBatch(b *pebble.Batch) error {
 		case err != nil:
 			return fmt.Errorf("a batch in the log: %w", err)
 		case !ok && count != b.Count():
-			return fmt.Errorf("a batch in the log has %d changes and says %d", count, b.Count())
+			return fmt.Errorf("a batch in the log has %d changes, but its header says %d", count, b.Count())
 		case !ok:
 			return nil
 		case kind != pebble.InternalKeyKindSet && kind != pebble.InternalKeyKindDelete:
@@ -205,7 +205,7 @@ func (s *Store) reaches(first uint32) error {
 	}
 	begins, err := strconv.ParseUint(string(value), 10, 32)
 	if err != nil || uint64(first) > begins {
-		return fmt.Errorf("%w: they have what was before segment %s, and the log begins with %d", errOlder, value, first)
+		return fmt.Errorf("%w: they cover everything before segment %s, and the log begins with %d", errOlder, value, first)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (r *request) setLimit(set func(fraction float64, bytes int64) error, none s
 	fraction, hasFraction := numberOf(r.body["fraction"])
 	bytes, hasBytes := r.body["bytes"].(int64)
 	if hasFraction == hasBytes || hasFraction && !(fraction >= 0) || hasBytes && bytes < 0 {
-		return badRequest(`the body must hold either "fraction" or "bytes", not negative`)
+		return badRequest(`the body must have either "fraction" or "bytes", and neither may be negative`)
 	}
 	return set(fraction, bytes)
 }

@@ -187,12 +187,12 @@ func (r *request) definitionsText() ([]byte, error) {
 	for {
 		part, err := parts.NextPart()
 		if err != nil {
-			return nil, badRequest("the form has no file")
+			return nil, badRequest("the form contains no file")
 		}
 		if part.FormName() == "file" {
 			text, err := io.ReadAll(part)
 			if err != nil {
-				return nil, badRequest("the form's file cannot be read")
+				return nil, badRequest("cannot read the file in the form")
 			}
 			return text, nil
 		}
@@ -215,7 +215,7 @@ func (s *server) importFrom(r *request, vhost message.VHost) error {
 	}
 	warnings, err := definitions.ImportFor(r.Context(), s.b, text, vhost, r.user, r.identity)
 	for _, w := range warnings {
-		s.Logger.Warn("definitions", "warning", w)
+		s.Logger.Warn("definitions imported with a warning", "warning", w)
 	}
 	if errors.Is(err, definitions.ErrEnded) {
 		return nobodyWaits

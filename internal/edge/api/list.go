@@ -273,7 +273,7 @@ func newColumns(text string, top bool) (columns, *failure) {
 	slices.SortFunc(c, func(a, b string) int { return strings.Compare(b, a) })
 	c = slices.Compact(c)
 	if len(c) > maxColumns {
-		return nil, badRequest(fmt.Sprintf("columns names %d different columns, at most %d may be named", len(c), maxColumns))
+		return nil, badRequest(fmt.Sprintf("columns has %d different names; the limit is %d", len(c), maxColumns))
 	}
 	return c, nil
 }

@@ -109,7 +109,7 @@ func (c *Credentials) Reload(o TLSOptions) error {
 		return err
 	}
 	if len(skipped) > 0 {
-		c.logger.Warn("ciphers that are not spoken are left out", "ciphers", skipped)
+		c.logger.Warn("ignoring unsupported ciphers", "ciphers", skipped)
 	}
 	c.current.Store(next)
 	c.look, c.failed = time.Now().Add(lookEvery), ""
@@ -157,13 +157,13 @@ func (c *Credentials) refresh(now time.Time) {
 		// Files are often replaced one after the other: key and certificate may not fit for a moment.
 		if text := err.Error(); text != c.failed {
 			c.failed = text
-			c.logger.Error("changed TLS files cannot be used, those read before are", "error", err)
+			c.logger.Error("cannot use the changed TLS files; the previous ones stay in use", "error", err)
 		}
 		return
 	}
 	c.failed = ""
 	c.current.Store(next)
-	c.logger.Info("TLS files have changed and were read", "certfile", had.options.CertFile, "not_after", next.certs[0].NotAfter)
+	c.logger.Info("TLS files have changed and were reloaded", "certfile", had.options.CertFile, "not_after", next.certs[0].NotAfter)
 }
 
 // Certificates are those read last, the own one first.
@@ -238,7 +238,7 @@ func decryptKey(text []byte, password string) ([]byte, error) {
 			}
 			key, _, err := pkcs8.ParsePrivateKey(block.Bytes, []byte(password))
 			if err != nil {
-				return nil, errors.New("the key cannot be decrypted with the password configured")
+				return nil, errors.New("the configured password does not decrypt the key")
 			}
 			der, err := x509.MarshalPKCS8PrivateKey(key)
 			if err != nil {
@@ -246,7 +246,7 @@ func decryptKey(text []byte, password string) ([]byte, error) {
 			}
 			return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 		case block.Headers["DEK-Info"] != "":
-			return nil, errors.New(`the key is encrypted in OpenSSL's old form; "openssl pkcs8 -topk8" makes a new one of it`)
+			return nil, errors.New(`the key is encrypted in OpenSSL's old format; convert it with "openssl pkcs8 -topk8"`)
 		}
 	}
 }
@@ -271,7 +271,7 @@ func loadAuthorities(path string) (*x509.CertPool, []Certificate, error) {
 		list = append(list, Certificate{File: path, Subject: SubjectName(cert), Authority: true, NotAfter: cert.NotAfter})
 	}
 	if len(list) == 0 {
-		return nil, nil, fmt.Errorf("%s: there is no certificate in it", path)
+		return nil, nil, fmt.Errorf("%s contains no certificate", path)
 	}
 	return pool, list, nil
 }
@@ -296,7 +296,7 @@ func versionRange(names []string) (least, most uint16, err error) {
 	for _, name := range names {
 		v, known := map[string]uint16{"tlsv1.2": tls.VersionTLS12, "tlsv1.3": tls.VersionTLS13}[name]
 		if !known {
-			return 0, 0, fmt.Errorf("there is no version %s: it must be tlsv1.2 or tlsv1.3", name)
+			return 0, 0, fmt.Errorf("unknown TLS version %s; use tlsv1.2 or tlsv1.3", name)
 		}
 		if least == 0 || v < least {
 			least = v
@@ -342,7 +342,7 @@ func cipherSuites(names []string) (suites []uint16, skipped []string, err error)
 		}
 	}
 	if len(names) > 0 && good == 0 {
-		return nil, nil, fmt.Errorf("none of the ciphers %v is spoken", names)
+		return nil, nil, fmt.Errorf("none of the ciphers %v is supported", names)
 	}
 	return suites, skipped, nil
 }

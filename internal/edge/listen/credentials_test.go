@@ -196,7 +196,7 @@ func TestFilesThatChange(t *testing.T) {
 			t.Errorf("with a broken key %s is shown", got)
 		}
 	}
-	if n := strings.Count(log.String(), "cannot be used"); n != 1 {
+	if n := strings.Count(log.String(), "cannot use"); n != 1 {
 		t.Errorf("%d lines about the broken key, want 1: %s", n, log)
 	}
 	if err := c.Reload(o); err == nil {
@@ -225,12 +225,12 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*TLSOptions){
-		"nowhere.pem":                   func(o *TLSOptions) { o.CertFile = "nowhere.pem" },
-		"private key does not match":    func(o *TLSOptions) { o.KeyFile = strange },
-		"there is no certificate in it": func(o *TLSOptions) { o.Verify, o.CACertFile = true, empty },
-		"none of the ciphers":           func(o *TLSOptions) { o.Ciphers = []string{"RC4-MD5"} },
-		"there is no version":           func(o *TLSOptions) { o.Versions = []string{"tlsv1"} },
-		"failed to find any PEM data":   func(o *TLSOptions) { o.CertFile = empty },
+		"nowhere.pem":                 func(o *TLSOptions) { o.CertFile = "nowhere.pem" },
+		"private key does not match":  func(o *TLSOptions) { o.KeyFile = strange },
+		"contains no certificate":     func(o *TLSOptions) { o.Verify, o.CACertFile = true, empty },
+		"none of the ciphers":         func(o *TLSOptions) { o.Ciphers = []string{"RC4-MD5"} },
+		"unknown TLS version":         func(o *TLSOptions) { o.Versions = []string{"tlsv1"} },
+		"failed to find any PEM data": func(o *TLSOptions) { o.CertFile = empty },
 	} {
 		o := good
 		change(&o)

@@ -43,7 +43,7 @@ func (s *Server) admit(raw net.Conn, peer net.Addr) (p *Place, ok bool) {
 	defer s.mu.Unlock()
 	of := s.strangers[from]
 	if most := s.limits.Handshakes; most > 0 && of != nil && of.n >= most && !s.makeRoom(&of.waiting) {
-		s.Logger.Warn("connection refused", "peer", peer.String(), "reason", "handshakes of one address", "limit", most)
+		s.Logger.Warn("connection refused", "peer", peer.String(), "reason", "too many handshakes from one address", "limit", most)
 		return &Place{}, false
 	}
 	if of = s.strangers[from]; of == nil {
@@ -66,7 +66,7 @@ func (s *Server) makeRoom(w *waiting) bool {
 		return false
 	}
 	p := e.Value.(*Place)
-	s.Logger.Warn("connection ended, another needs its place", "peer", p.raw.RemoteAddr().String(), "refused", p.refused)
+	s.Logger.Warn("closed a connection before its login to make room for another", "peer", p.raw.RemoteAddr().String(), "refused", p.refused)
 	p.leave()
 	delete(s.open, p.raw)
 	_ = p.raw.Close() // its session finds out

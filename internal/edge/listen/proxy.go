@@ -56,7 +56,7 @@ func readProxyHeader(nc net.Conn, trusted []netip.Prefix) (net.Conn, error) {
 	default:
 		from, to, tcp := h.TCPAddrs()
 		if !tcp || from == nil || to == nil {
-			return nil, fmt.Errorf("the header tells of %v, which is no TCP connection", h.TransportProtocol)
+			return nil, fmt.Errorf("the header describes %v, which is not a TCP connection", h.TransportProtocol)
 		}
 		if believed(trusted, nc.RemoteAddr(), from) {
 			p.remote, p.local = from, to

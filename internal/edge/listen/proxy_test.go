@@ -90,7 +90,7 @@ func TestOtherProxiesAreRefused(t *testing.T) {
 	_, addr, log := start(t, Options{Proxied: true, Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Serve: whoAmI})
 	nc := dial(t, addr)
 	_, _ = io.WriteString(nc, header(t, 2, "127.0.0.1", "127.0.0.1")+amqp091.ProtocolHeader)
-	if got, _ := io.ReadAll(nc); len(got) > 0 || !strings.Contains(log.String(), "no trusted proxy") {
+	if got, _ := io.ReadAll(nc); len(got) > 0 || !strings.Contains(log.String(), "not a trusted proxy") {
 		t.Errorf("got %q, the log is %s", got, log)
 	}
 }
@@ -209,7 +209,7 @@ func TestHandshakesOfOneAddress(t *testing.T) {
 	if !served(open("2001:db8::4"), 8) {
 		t.Error("with one let in another is not served")
 	}
-	if !strings.Contains(log.String(), "handshakes of one address") {
+	if !strings.Contains(log.String(), "handshakes from one address") {
 		t.Errorf("the log is %s", log)
 	}
 }

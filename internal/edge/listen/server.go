@@ -202,7 +202,7 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 		if trusted == nil {
 			trusted = LoopbackProxies
 		} else if !believed(trusted, nc.RemoteAddr(), nc.RemoteAddr()) {
-			s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "no trusted proxy")
+			s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "not a trusted proxy")
 			return
 		}
 		through, err := readProxyHeader(nc, trusted)

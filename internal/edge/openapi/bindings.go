@@ -21,7 +21,7 @@ func (f *fields) ends() topology.BindingDecl {
 		d.DestinationKind = topology.ExchangeResource
 	case "":
 	default:
-		f.refuse(invalid("BindingType", "It must be QUEUE or EXCHANGE, or 0 or 1."))
+		f.refuse(invalid("BindingType", "It is not QUEUE, EXCHANGE, 0 or 1."))
 	}
 	d.Destination = f.required("DestinationName")
 	d.Key = message.RoutingKey(f.p["BindingKey"])
@@ -83,7 +83,7 @@ func parseMatch(argument string) (t amqp091.Table, err *refusal) {
 		key, value, ok := strings.Cut(pair, ":")
 		_, twice := t.Get(key)
 		if !ok || key == "" || len(key) > maxName || twice || len(t) == maxMatch {
-			return nil, invalid("Argument", "It must be of the form x-match:all;key:value.")
+			return nil, invalid("Argument", "It does not have the form x-match:all;key:value.")
 		}
 		t = append(t, amqp091.Field{Key: key, Value: value})
 	}

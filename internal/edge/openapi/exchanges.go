@@ -38,7 +38,7 @@ func (f *fields) exchangeType(parameter string) routing.Kind {
 	name := f.required(parameter)
 	kind := routing.Kind(strings.ReplaceAll(strings.ToLower(name), "_", "-"))
 	if _, err := routing.New(kind, nil); err != nil && name != "" {
-		f.refuse(invalid(parameter, "There is no such type here."))
+		f.refuse(invalid(parameter, "This type is not supported."))
 	}
 	return kind
 }

@@ -40,7 +40,7 @@ func (f *fields) flag(parameter string) bool {
 		return true
 	case "false", "":
 	default:
-		f.refuse(invalid(parameter, "It must be true or false."))
+		f.refuse(invalid(parameter, "It is neither true nor false."))
 	}
 	return false
 }
@@ -53,7 +53,7 @@ func (f *fields) integer(parameter string, least, most int64) (n int64, given bo
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < least || n > most {
-		f.refuse(invalid(parameter, "It must be an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10)+"."))
+		f.refuse(invalid(parameter, "It is not an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10)+"."))
 	}
 	return n, true
 }

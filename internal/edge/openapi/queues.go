@@ -23,7 +23,7 @@ func createQueue(c *call) (any, error) {
 	vhost := f.vhost()
 	d := topology.QueueDecl{Name: message.QueueName(f.unreserved("QueueName")), Durable: true, AutoDelete: f.flag("AutoDeleteState")}
 	if f.flag("ExclusiveState") {
-		f.refuse(invalid("ExclusiveState", "An exclusive queue belongs to the connection that declares it, and there is none here."))
+		f.refuse(invalid("ExclusiveState", "An exclusive queue belongs to an AMQP connection, and this API has none."))
 	}
 	d.Arguments = queueArguments(f)
 	if f.err != nil {

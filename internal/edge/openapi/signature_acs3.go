@@ -36,7 +36,7 @@ func acs3Signature(r *http.Request, authorization string, body []byte) (signatur
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
 	if r.Header.Get(hashHeader) != hash {
-		return signature{}, invalid("ContentSha256", "It is not that of the body.")
+		return signature{}, invalid("ContentSha256", "It does not match the body.")
 	}
 	if !a.covers(r.Header) {
 		return signature{}, badAuthorization

@@ -325,7 +325,7 @@ func (c *conn) fill() error {
 		switch {
 		case c.link == nil:
 			if c.stats.recvBytes.Load() > maxStrangerBytes {
-				c.log.Warn("connection ended, its client has sent much and was not let in", "bytes", c.stats.recvBytes.Load())
+				c.log.Warn("closed a connection whose client sent too much before its login", "bytes", c.stats.recvBytes.Load())
 				return errEnd
 			}
 		case full && cap(c.in) < maxReadSize:
@@ -469,7 +469,7 @@ func (c *conn) decode(f amqp091.Frame) (amqp091.Method, error) {
 		return nil, fail(amqp091.CodeFrameError, "%s", amqp091.ErrMalformedUTF8)
 	case errors.As(err, &unknown):
 		// RabbitMQ's reader crashes here, and its client is told nothing.
-		c.log.Error("connection ended, its client asked for what there is not", "error", err, "user", c.login.User)
+		c.log.Error("closed a connection whose client asked for an unsupported feature", "error", err, "user", c.login.User)
 		return nil, errEnd
 	}
 	if id, args, ok := amqp091.SplitMethod(f.Payload); ok {

@@ -447,7 +447,7 @@ func (c *conn) unreadable(it *item, err error) {
 	if it.q != nil {
 		vhost, name = string(it.q.VHost), it.q.Name
 	}
-	c.log.Error("a message cannot be read", "vhost", vhost, "queue", name, "no_ack", it.d.NoAck, "error", err)
+	c.log.Error("cannot read a message", "vhost", vhost, "queue", name, "no_ack", it.d.NoAck, "error", err)
 	c.out.stuck = append(c.out.stuck, *it)
 	c.Terminate(amqp091.CodeInternalError, fmt.Sprintf("a message of queue '%s' in vhost '%s' cannot be read", name, vhost))
 }
@@ -464,7 +464,7 @@ func (c *conn) tellTooLarge(it *item, size int) {
 	if it.q != nil {
 		vhost, name = string(it.q.VHost), it.q.Name
 	}
-	c.log.Warn("the headers of a message are larger than the frame_max of its client, which may end its connection and get it again",
+	c.log.Warn("the headers of a message are larger than the client's frame_max; the client may close its connection and get the message again",
 		"vhost", vhost, "queue", name, "bytes", size, "frame_max", c.frameMax, "user", c.login.User)
 }
 

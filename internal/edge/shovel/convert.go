@@ -103,7 +103,7 @@ func valueIn(v any) (any, error) {
 		}
 		return list, nil
 	}
-	return nil, fmt.Errorf("a value of type %T cannot be passed on", v)
+	return nil, fmt.Errorf("cannot convert a value of type %T", v)
 }
 
 func tableOut(t amqp091.Table) (client.Table, error) {
@@ -143,5 +143,5 @@ func valueOut(v any) (any, error) {
 		}
 		return list, nil
 	}
-	return nil, fmt.Errorf("a value of type %T cannot be passed on", v)
+	return nil, fmt.Errorf("cannot convert a value of type %T", v)
 }

@@ -40,7 +40,7 @@ const (
 )
 
 // errSilent is for a peer that goes on with its heartbeats and answers nothing.
-var errSilent = errors.New("the peer has let us in and does not answer")
+var errSilent = errors.New("the peer does not answer after the login")
 
 // cutter closes the socket under a connection whose peer does not answer in time.
 type cutter struct {
@@ -56,7 +56,7 @@ type cutter struct {
 
 // errLoopback is for a name of this machine that does not say so: what a shovel may do there
 // is checked when it is set, by its address, and its user has a password that is no secret.
-var errLoopback = errors.New("the address leads to this machine, where its user may log in from here only: call it localhost or 127.0.0.1")
+var errLoopback = errors.New("the address leads to this machine, where the user may log in only from loopback: use localhost or 127.0.0.1")
 
 // dial connects, and watches over the connection from then on.
 func (k *cutter) dial(ctx context.Context, network, address string) (nc net.Conn, err error) {
@@ -375,7 +375,7 @@ func (t *remoteTarget) unroutable() error {
 	select {
 	case r, open := <-t.returns:
 		if open {
-			return fmt.Errorf("no queue for exchange '%s' and key '%s': %s", r.Exchange, r.RoutingKey, r.ReplyText)
+			return fmt.Errorf("no queue is bound to exchange '%s' with key '%s': %s", r.Exchange, r.RoutingKey, r.ReplyText)
 		}
 	default:
 	}

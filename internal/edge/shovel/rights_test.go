@@ -46,8 +46,8 @@ func TestAShovelEndsWithThePermissionsOfItsSetter(t *testing.T) {
 		revoke func(*node) error
 		reason string
 	}{
-		"user":       {gone, "user 'pm', who has set the shovel, is deleted"},
-		"permission": {func(n *node) error { _, err := n.b.DeletePermission("/", "pm"); return err }, `user 'pm', who has set the shovel, may not do so any more: user may not connect to vhost "/"`},
+		"user":       {gone, "user 'pm', who created the shovel, is deleted"},
+		"permission": {func(n *node) error { _, err := n.b.DeletePermission("/", "pm"); return err }, `user 'pm', who created the shovel, no longer has the permissions for it: user may not connect to vhost "/"`},
 		"read":       {func(n *node) error { n.permit(".*", ".*", "^to$"); return nil }, "read access to queue 'from' in vhost '/' refused for user 'pm'"},
 		"write":      {func(n *node) error { n.permit(".*", "^from$", ".*"); return nil }, "write access to exchange 'amq.default' in vhost '/' refused for user 'pm'"},
 	} {

@@ -167,12 +167,12 @@ func (s *Shovels) newWorker(name shovelName, p described) *worker {
 	log := s.Logger.With("vhost", string(name.vhost), "shovel", name.name)
 	v, err := topology.ParseJSON(p.Value)
 	if err != nil {
-		log.Error("a stored shovel cannot be read", "error", err)
+		log.Error("cannot read a stored shovel", "error", err)
 		return nil
 	}
 	d, complaints := parse(name.name, v)
 	if complaints != nil {
-		log.Error("a stored shovel cannot be read", "error", strings.Join(complaints, "; "))
+		log.Error("cannot read a stored shovel", "error", strings.Join(complaints, "; "))
 		return nil
 	}
 	w := &worker{
@@ -190,7 +190,7 @@ func (s *Shovels) newWorker(name shovelName, p described) *worker {
 func (s *Shovels) finished(w *worker) {
 	p := topology.Parameter{VHost: w.vhost, Component: Component, Name: w.name, Value: json.RawMessage(w.value)}
 	if _, err := s.Broker.DeleteThisParameter(p); err != nil {
-		w.log.Warn("the parameter of a shovel that is done is not deleted", "error", err)
+		w.log.Warn("cannot delete the parameter of a finished shovel", "error", err)
 	}
 }
 

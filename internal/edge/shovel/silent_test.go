@@ -150,7 +150,7 @@ func TestAPeerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 				}
 				n.mustPut("s", `{"src-uri":"amqp://`+from+`","src-queue":"a","dest-uri":"amqp://`+to+`","dest-queue":"b","reconnect-delay":0}`)
 				n.wait("that it is given up", n.state("terminated"))
-				if got, want := n.shown()[0]["reason"], "failed to connect to "+end+": the peer has let us in and does not answer"; got != want {
+				if got, want := n.shown()[0]["reason"], "failed to connect to "+end+": the peer does not answer after the login"; got != want {
 					t.Errorf("the reason is %q, want %q", got, want)
 				}
 			})

@@ -107,7 +107,7 @@ const (
 	batchBytes = 8 << 20
 )
 
-// run works until ctx ends or the shovel has moved what it was to move. What fails
+// run works until ctx ends or the shovel has moved all that it was to move. What fails
 // is tried again after the delay of the definition.
 func (w *worker) run(ctx context.Context) {
 	defer close(w.done)
@@ -118,7 +118,7 @@ func (w *worker) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case complete:
-			w.log.Info("shovel has moved what it was to move", "messages", w.shown().forwarded)
+			w.log.Info("shovel has finished", "messages", w.shown().forwarded)
 			w.finished(w)
 			return
 		}
@@ -167,9 +167,9 @@ func (w *worker) permitted() error {
 	case complaints == nil:
 		return nil
 	case !w.setter.Known():
-		return fmt.Errorf("user '%s', who has set the shovel, is deleted", w.setter.Name())
+		return fmt.Errorf("user '%s', who created the shovel, is deleted", w.setter.Name())
 	}
-	return fmt.Errorf("user '%s', who has set the shovel, may not do so any more: %s", w.setter.Name(), strings.Join(complaints, "; "))
+	return fmt.Errorf("user '%s', who created the shovel, no longer has the permissions for it: %s", w.setter.Name(), strings.Join(complaints, "; "))
 }
 
 // reasonOf is what is shown of an error.
@@ -332,7 +332,7 @@ func (w *worker) passes(list []carried) (n int, err error) {
 			err = ask(&p)
 		}
 		if err != nil {
-			return i, fmt.Errorf("a message cannot be published in the name of user '%s', who has set the shovel: %w", w.setter.Name(), err)
+			return i, fmt.Errorf("user '%s', who created the shovel, cannot publish a message: %w", w.setter.Name(), err)
 		}
 	}
 	return len(list), nil

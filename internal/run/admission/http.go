@@ -48,7 +48,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	for name, path := range map[string]string{"user": o.UserPath, "vhost": o.VHostPath, "resource": o.ResourcePath, "topic": o.TopicPath} {
 		u, err := url.Parse(path)
 		if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-			err = errors.New("it must be a URL of http or https")
+			err = errors.New("must be an http or https URL")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("auth_http.%s_path %q: %w", name, path, err)
@@ -155,7 +155,7 @@ func (h *HTTP) ask(ctx context.Context, by *http.Client, path string, query form
 	}
 	r, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return "", errors.New("the question cannot be sent") // the error names the URL
+		return "", errors.New("cannot send the request") // the error names the URL
 	}
 	if h.Post {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

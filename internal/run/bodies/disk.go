@@ -59,7 +59,7 @@ func (s *Store) readOnce(at message.Location, dst []byte) (n int, err error) {
 	case at.Space() == message.InScratch && d.Scratch != nil:
 		n, err = d.Scratch.ReadAt(at.Segment(), dst, int64(at.Offset()))
 	default:
-		return 0, fmt.Errorf("message record at %s: there are no such files: %w", at, fs.ErrNotExist)
+		return 0, fmt.Errorf("message record at %s: no files of this kind: %w", at, fs.ErrNotExist)
 	}
 	if err != nil {
 		return n, fmt.Errorf("message record at %s: %w", at, err)

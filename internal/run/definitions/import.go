@@ -24,7 +24,7 @@ import (
 const internalUser = "rmq-internal"
 
 // ErrEnded is the end of an import for which nobody waits any more.
-var ErrEnded = errors.New("the import was ended before all was imported")
+var ErrEnded = errors.New("the import was stopped before it was complete")
 
 // Import makes what a definitions file holds (BR-16.4): it adds what is
 // missing, replaces users, permissions, policies and parameters, and leaves

@@ -31,7 +31,7 @@ func ParsePos(text string) (journal.Pos, error) {
 		o, err = strconv.ParseUint(offset, 10, 32)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("position %q: it is to be SEGMENT:OFFSET, such as 7:8192", text)
+		return 0, fmt.Errorf("position %q is not of the form SEGMENT:OFFSET, such as 7:8192", text)
 	}
 	return journal.MakePos(uint32(s), int64(o)), nil
 }

@@ -55,7 +55,7 @@ func Examine(files vfs.FS, dir string, how How) (*Report, error) {
 
 func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examination, err error) {
 	if !slices.ContainsFunc(broker.Parts, func(part string) bool { _, err := files.Stat(files.PathJoin(dir, part)); return err == nil }) {
-		return nil, fmt.Errorf("%s is no data directory", dir)
+		return nil, fmt.Errorf("%s is not a data directory", dir)
 	}
 	tree, err := newTree(files, dir)
 	defer func() { err = errors.Join(err, tree.remove()) }() // also where there was no room for it

@@ -33,7 +33,7 @@ func guarded[T any](files vfs.FS, dir string, f func(onFatal func(error)) (T, er
 	case err := <-failed:
 		t := tree{fs: files, from: dir, to: files.PathJoin(dir, examinationDir)}
 		if left := t.remove(); left != nil {
-			err = fmt.Errorf("%w; and %s is left: %w", err, t.to, left)
+			err = fmt.Errorf("%w; %s could not be removed: %w", err, t.to, left)
 		}
 		return result, err
 	}

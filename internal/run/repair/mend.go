@@ -43,7 +43,7 @@ func mend(files vfs.FS, dir, log string, in *journal.Inspection, from journal.Po
 			return journal.Cut(files, path, h)
 		}
 		if err := journal.Fill(files, path, h, head); err != nil {
-			return fmt.Errorf("%w\nit can only be cut off: --cut", err)
+			return fmt.Errorf("%w\nthis damage can only be cut off: use --cut", err)
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ func repair(files vfs.FS, dir string, o Options, w io.Writer, onFatal func(error
 		return r, err
 	}
 	if !after.Clean() {
-		return after, errors.Join(after.Write(w), errors.New("there is damage left: repair again"))
+		return after, errors.Join(after.Write(w), errors.New("some damage is left: run the repair again"))
 	}
 	if s := r.Salvaged; s != nil && s.Apart > 0 {
 		p.line("%d messages are in queue %q of vhost %q, which nobody may read yet: bartleby set_permissions -p %s USER '.*' '.*' '.*'", s.Apart, s.ApartQueue, s.ApartVHost, s.ApartVHost)
