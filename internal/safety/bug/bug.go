@@ -120,7 +120,7 @@ const (
 )
 
 // alone are the packages whose state belongs to one connection.
-var alone = []string{"amqp091", "session091", "listen"}
+var alone = []string{"wire/amqp091", "edge/session091", "edge/listen"}
 
 // inShared looks through the functions between a panic and the entry of a session for one
 // of ours that works on what connections share. A stack without the entry is no session's.
