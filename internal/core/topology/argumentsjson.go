@@ -98,7 +98,7 @@ func CheckArguments(t amqp091.Table) error {
 		return Refuse(PreconditionFailed, "invalid %s", err)
 	}
 	if n := values; n > maxArgumentValues {
-		return Refuse(PreconditionFailed, "invalid arguments of %d values, %d at most", n, maxArgumentValues)
+		return Refuse(PreconditionFailed, "invalid arguments of %d values, the limit is %d", n, maxArgumentValues)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func checkValue(value json.RawMessage) error {
 	case depth(value) > amqp091.MaxDepth:
 		return validationFailed(fmt.Sprintf("value is nested more than %d deep", amqp091.MaxDepth))
 	case len(value) > maxTable:
-		return validationFailed(fmt.Sprintf("value of %d bytes, %d at most", len(value), maxTable))
+		return validationFailed(fmt.Sprintf("value of %d bytes, the limit is %d", len(value), maxTable))
 	}
 	return nil
 }

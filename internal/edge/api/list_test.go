@@ -60,7 +60,7 @@ func TestColumnsAreDistinctAndBounded(t *testing.T) {
 	for i := range maxColumns + 1 {
 		many = append(many, fmt.Sprint("c", i))
 	}
-	if _, bad = newColumns(strings.Join(many, ","), false); bad == nil || !strings.Contains(bad.Error(), "at most") {
+	if _, bad = newColumns(strings.Join(many, ","), false); bad == nil || !strings.Contains(bad.Error(), "the limit is") {
 		t.Errorf("more than may be named: %v", bad)
 	}
 	if _, bad = newColumns(strings.Join(many[1:], ","), false); bad != nil {

@@ -87,7 +87,7 @@ func TestArgumentsThatAreKeptAreBounded(t *testing.T) {
 				number := uint16(2 + i)
 				w.methods(number, amqp091.ChannelOpen{}, m(args))
 				w.next()
-				if c, closed := w.next().(*amqp091.ChannelClose); !closed || c.ReplyCode != amqp091.CodePreconditionFailed || !strings.Contains(c.ReplyText, "at most") {
+				if c, closed := w.next().(*amqp091.ChannelClose); !closed || c.ReplyCode != amqp091.CodePreconditionFailed || !strings.Contains(c.ReplyText, "the limit is") {
 					t.Errorf("too many: %+v", c)
 				}
 			}
