@@ -69,7 +69,7 @@ func TestBR_7_1_ArgumentsThatAreKeptAreBounded(t *testing.T) {
 		f.exchange(durableExchange("x", "headers"))
 		for why, args := range map[string]amqp091.Table{
 			"1025 values": manyArguments(maxArgumentValues + 1),
-			"arguments of 70014 bytes, 65536 at most": {arg("a", strings.Repeat("x", 70_000)), arg("b", nil)},
+			"arguments of 70014 bytes, the limit is 65536": {arg("a", strings.Repeat("x", 70_000)), arg("b", nil)},
 		} {
 			err := declare(f, args)
 			if refused, _ := err.(*Error); refused == nil || refused.Kind != PreconditionFailed || !strings.Contains(refused.Text, why) {
