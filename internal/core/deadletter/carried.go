@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// maxName is how many bytes names and routing keys have at most.
+	// maxName is the maximal length of names and routing keys, in bytes.
 	maxName = 255
-	// maxCarried is the most deaths that a client is believed: sums of such have room.
+	// maxCarried is the largest count that is accepted from a client, so that sums do not overflow.
 	maxCarried = 1 << 32
 )
 
-// fits says whether what a client sent can be a name or a routing key.
+// fits says whether a client's string can be a name or a routing key.
 func fits(s string) bool { return len(s) <= maxName && utf8.ValidString(s) }
 
-// Carried reads the history that a client sent along in the headers of a message
-// it published itself: the death headers of the delivery it copied, as consumers
-// do that park a message, or the headers with which Spring AMQP's
-// RepublishMessageRecoverer tells the origin. ok is false if there is neither.
+// Carried reads a history from the headers of a message that a client published itself.
+// A consumer that parks a message copies the death headers of its delivery; Spring AMQP's
+// RepublishMessageRecoverer records the origin in headers of its own. ok is false if there
+// are neither.
 //
-// Such headers are a client's word: they find the way back of a replay, and
-// nothing else (DL-7.9).
+// A client can write anything into such headers. So they are used only to find the way
+// back for a replay (DL-7.9).
 func Carried(headers []byte) (h History, ok bool) {
 	if t, err := amqp091.DecodeTable(headers); err == nil {
 		if h, ok = fromDeath(t); ok {
@@ -91,7 +91,7 @@ func fromSpring(t amqp091.Table) (h History, ok bool) {
 	return History{Deaths: []Death{d}}, true
 }
 
-// parseShown reads a reason as the headers of any profile have it.
+// parseShown reads a reason from the headers of any profile.
 func parseShown(s string) (r Reason, ok bool) {
 	switch s {
 	case nack:

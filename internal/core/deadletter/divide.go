@@ -2,16 +2,17 @@ package deadletter
 
 import "encoding/binary"
 
-// Divide takes a stored form apart, since a queue may hold millions of histories
-// that differ in times and counts only: what all of them have in common, and what
-// is each one's own, which is ten to fifteen bytes a death. So they are divided in
-// memory, in the pages of the index and in frames of the journal, which makes this a
-// format of what is on disk; Unite is the reverse.
+// Divide splits a stored form into a shared and an own part. A queue may hold millions of
+// histories that differ only in times and counts. They share one copy of the shared part;
+// the own part takes ten to fifteen bytes a death. Memory, pages of the index and frames of
+// the journal use this split, so it is an on-disk format. Unite is the reverse.
 //
-//	shared   the stored form without
-//	own      of each death: count, first, last less first, expiration
+//	stored   head | death 1 | numbers 1 | death 2 | numbers 2 | ...
+//	shared   head | death 1             | death 2             | ...
+//	own                       numbers 1 |           numbers 2 | ...
 //
-// ok is false if stored is no stored form.
+// The numbers of a death are count, first, last - first and expiration. Divide appends to
+// shared and own. ok is false if stored is not a stored form.
 func Divide(stored, shared, own []byte) (s, o []byte, ok bool) {
 	r := reader{b: stored}
 	from := stored
@@ -39,8 +40,8 @@ func Divide(stored, shared, own []byte) (s, o []byte, ok bool) {
 	return keep(shared), own, true
 }
 
-// Unite appends the stored form that Divide took apart. It returns b if the parts
-// are not of one.
+// Unite appends the stored form that Divide split. It returns b unchanged if the parts do
+// not fit together.
 func Unite(b, shared, own []byte) []byte {
 	s, o := reader{b: shared}, reader{b: own}
 	begin := len(b)
@@ -60,8 +61,8 @@ func Unite(b, shared, own []byte) []byte {
 	return append(b, from...)
 }
 
-// Renumber makes h another history that has the same in common with others. It
-// returns false, and leaves h of no use, if own is not what such a one has of its own.
+// Renumber turns h into another history with the same shared part: it replaces the numbers
+// of all deaths. If own does not fit, it returns false and h must not be used any more.
 func (h *History) Renumber(own []byte) bool {
 	r := reader{b: own}
 	for i := range h.Deaths {
@@ -70,10 +71,9 @@ func (h *History) Renumber(own []byte) bool {
 	return !r.bad && len(r.b) == 0
 }
 
-// DiedAlike appends the stored form of a first death that has everything in common
-// with the one that stored tells of, which is another first death, but for its moment
-// and the message's own TTL. Of what is appended, the last own bytes are its own.
-// ok is false if stored tells of no death, or of several.
+// DiedAlike appends the stored form of a first death that differs from another first death,
+// stored, only in its time and in the message's own TTL. The last own bytes of alike are
+// the own part. ok is false if stored has no death, or several.
 func DiedAlike(b, stored []byte, at, expiration int64) (alike []byte, own int, ok bool) {
 	r := reader{b: stored}
 	if r.head() != 1 {
@@ -90,7 +90,7 @@ func DiedAlike(b, stored []byte, at, expiration int64) (alike []byte, own int, o
 	return b, len(b) - before, true
 }
 
-// head passes over what stands before the deaths, and returns their number.
+// head skips everything before the deaths and returns their number.
 func (r *reader) head() uint64 {
 	if r.byte() != historyVersion {
 		r.bad = true
@@ -114,7 +114,7 @@ func (r *reader) head() uint64 {
 	return n
 }
 
-// death passes over a death, all but its numbers.
+// death skips a death up to its numbers.
 func (r *reader) death() {
 	r.byte()
 	r.skip()
@@ -122,7 +122,7 @@ func (r *reader) death() {
 	r.skips()
 }
 
-// numbers passes over the numbers of a death.
+// numbers skips the numbers of a death.
 func (r *reader) numbers() {
 	for range 4 {
 		_, n := binary.Uvarint(r.b)
@@ -134,7 +134,7 @@ func (r *reader) numbers() {
 	}
 }
 
-// skip passes over a string.
+// skip skips a string.
 func (r *reader) skip() {
 	n := r.uvarint()
 	if n > uint64(len(r.b)) {
@@ -144,7 +144,7 @@ func (r *reader) skip() {
 	r.b = r.b[n:]
 }
 
-// skips passes over a list of strings.
+// skips skips a list of strings.
 func (r *reader) skips() {
 	n := r.uvarint()
 	if n > uint64(len(r.b)) {

@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// The headers a dead message carries over AMQP 0-9-1, in the order of their
-// bytes, which is the order they are sent in (DL-6.15).
+// The headers of a dead letter in AMQP 0-9-1, sorted by their bytes, which is the order in
+// which they are sent (DL-6.15).
 const (
 	headerDeath         = "x-death"
 	headerTotal         = "x-death-total" // ApsaraMQ's: how often the message died (DL-22.6)
@@ -25,7 +25,7 @@ const (
 	headerReplayedFrom = "x-replayed-from"
 )
 
-// HeaderNames are the seven headers, sorted, which a replay removes (DL-19.6).
+// HeaderNames are the seven headers that a replay removes, sorted (DL-19.6).
 var HeaderNames = []string{
 	headerDeath, headerFirstExchange, headerFirstQueue, headerFirstReason,
 	headerLastExchange, headerLastQueue, headerLastReason,
@@ -37,8 +37,7 @@ func (h *History) Headers() []amqp091.RawField {
 	return fields
 }
 
-// AppendHeaders is Headers for those who have memory for the fields and for their
-// values, to which it appends.
+// AppendHeaders is Headers without allocations: it appends to fields and values.
 func (h *History) AppendHeaders(fields []amqp091.RawField, values []byte) ([]amqp091.RawField, []byte) {
 	f := fieldWriter{fields, values}
 	if len(h.Deaths) > 0 {
@@ -51,13 +50,13 @@ func (h *History) AppendHeaders(fields []amqp091.RawField, values []byte) ([]amq
 	return f.fields, f.values
 }
 
-// fieldWriter makes fields whose values stand behind each other in one slice.
+// fieldWriter makes fields whose values are consecutive parts of one slice.
 type fieldWriter struct {
 	fields []amqp091.RawField
 	values []byte
 }
 
-// end makes a field of what values is longer than f.values.
+// end makes a field of the bytes that values has beyond f.values.
 func (f *fieldWriter) end(key string, values []byte) {
 	begin, end := len(f.values), len(values)
 	f.fields, f.values = append(f.fields, amqp091.RawField{Key: key, Encoded: values[begin:end:end]}), values
@@ -67,12 +66,11 @@ func (f *fieldWriter) string(key, value string) {
 	f.end(key, appendLongString(append(f.values, 'S'), value))
 }
 
-// apsaraNames are those of ApsaraMQ's profile, sorted.
+// apsaraNames are the headers of ApsaraMQ's profile, sorted.
 var apsaraNames = append([]string{headerDeath, headerTotal}, HeaderNames[1:]...)
 
-// Removed are the headers that the message does not carry any more: a replay
-// takes away those of its former deaths, which a client may have sent along, and
-// CC goes if that was configured.
+// Removed returns the headers of the published message that are no longer shown. A replay
+// removes death headers, which the client may have sent; CC is removed if configured.
 func (h *History) Removed() []string {
 	names, withCC := HeaderNames, replayedWithoutCC
 	if h.Profile == ApsaraMQ {
@@ -95,7 +93,7 @@ var (
 	apsaraWithoutCC   = append([]string{"CC"}, apsaraNames...)
 )
 
-// Matchable is what a headers exchange sees of the history: all but x-death (DL-6.8).
+// Matchable returns the headers that a headers exchange sees: all except x-death (DL-6.8).
 func (h *History) Matchable() []amqp091.RawField {
 	if len(h.Deaths) == 0 {
 		return nil
@@ -122,7 +120,7 @@ func (h *History) summary(f *fieldWriter) {
 	f.string(headerLastReason, h.name(last.Reason))
 }
 
-// LongField is a header holding a 64-bit integer, such as x-delivery-count.
+// LongField is a header with a 64-bit integer, such as x-delivery-count.
 func LongField(key string, v int64) amqp091.RawField {
 	return amqp091.RawField{Key: key, Encoded: binary.BigEndian.AppendUint64([]byte{'l'}, uint64(v))}
 }
@@ -132,8 +130,8 @@ func appendLongString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// appendDeaths encodes the x-death array; the fields of each entry stand in
-// RabbitMQ's order (DL-7.1).
+// appendDeaths encodes the x-death array. The fields of each entry have RabbitMQ's order
+// (DL-7.1).
 func (h *History) appendDeaths(b []byte) []byte {
 	b = append(slices.Grow(b, 64+128*len(h.Deaths)), 'A', 0, 0, 0, 0)
 	begin := len(b)

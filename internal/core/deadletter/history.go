@@ -1,8 +1,9 @@
-// Package deadletter knows why a message died, what its history says about it,
-// where it goes and when that would be a cycle.
+// Package deadletter defines why a message died, the history of its deaths, the headers
+// that show this history, and when a target would close a cycle.
 //
-// It is pure: bytes in, bytes out. The history of a message is an immutable run
-// of bytes that copies with the same fate share; whoever holds a history keeps it.
+// Queues, brokers and edges call it. It is pure: it owns no state and does no I/O. The
+// stored form of a history is an immutable run of bytes, which copies with the same
+// fate share.
 package deadletter
 
 import (
@@ -13,16 +14,16 @@ import (
 	"bartleby.mq/internal/core/moment"
 )
 
-// Death is one entry of a history: all deaths of a message in one queue for one
-// reason (DL-7.2).
+// Death is one entry of a history: it merges all deaths of a message in one queue for
+// one reason (DL-7.2).
 type Death struct {
 	Queue  string
 	Reason Reason
 	Count  uint64
-	First  int64 // when it first died so, in milliseconds since 1970
-	Last   int64 // when it last did
+	First  int64 // time of the first of these deaths, in milliseconds since 1970
+	Last   int64 // time of the last of these deaths
 
-	// Where the message had been published to before that first death (DL-7.3).
+	// Where the message was published to before the first of these deaths (DL-7.3).
 	Exchange string
 	Keys     []string
 
@@ -30,15 +31,19 @@ type Death struct {
 	Expiration int64
 }
 
-// Cause is what RabbitMQ does not record: who made the message die. All fields may be empty.
+// Cause says who made the message die, which RabbitMQ does not record. All fields may be empty.
 type Cause struct {
 	ConsumerTag string
 	Connection  string // its name, "peer -> local"
 	User        string
-	Error       string // what the client gave as its reason, where the protocol lets it
+	Error       string // the client's reason, if the protocol has one
 }
 
-// History is what happened to a message since it was published by a client.
+// History is what happened to a message since a client published it.
+//
+// Invariant: Deaths has at most one entry for each pair of queue and reason, the most
+// recent death first. First is the index of the entry of the very first death; Record
+// keeps it right while entries move.
 type History struct {
 	// Exchange and Keys are where the message is published to now: the last
 	// dead-letter exchange and the keys used there. Keys does not hold BCC keys.
@@ -48,22 +53,22 @@ type History struct {
 	// message's own keys; from then on its BCC keys route no more.
 	KeysReplaced bool
 
-	// StripCC is set if the CC header is not to be shown any more (DL-20.1).
+	// StripCC is set if the CC header is no longer shown (DL-20.1).
 	StripCC bool
 
-	// Profile is that of the virtual host, unset for RabbitMQ's: it says which headers are shown (DL-22.6).
+	// Profile is the virtual host's profile, unset for RabbitMQ's. It selects the headers (DL-22.6).
 	Profile Profile
 	// LimitReason is ApsaraMQ's name of DeliveryLimit when the message last died.
 	LimitReason string
 
 	Deaths []Death // most recent first (DL-7.1)
-	First  int     // which of Deaths was the first of all
+	First  int     // index in Deaths of the first death of all
 
 	// LastExchange is the exchange the message was in before its last death (DL-7.5).
 	LastExchange string
 	Cause        Cause // of the last death
 
-	// ReplayedFrom is the queue a replay last took the message from, "" if none did.
+	// ReplayedFrom is the queue that a replay last took the message from, "" if there was no replay.
 	ReplayedFrom string
 }
 
@@ -82,7 +87,14 @@ type Event struct {
 	KeysReplaced           bool
 }
 
-// Record adds a death (DL-7.2, DL-7.3, DL-7.5).
+// Record adds a death (DL-7.2, DL-7.3, DL-7.5). If there is an entry for the queue and
+// the reason, Record increments its count and moves it to the front; otherwise it puts a
+// new entry there:
+//
+//	before    [a b c d]  First = 3 (d)
+//	c again   [c a b d]  First = 3: the entries before c move back by one, d stays
+//	d again   [d c a b]  First = 0: the first death of all is at the front now
+//	e         [e d c a b]  First = 1
 func (h *History) Record(e *Event) {
 	entry := Death{
 		Queue: e.Queue, Reason: e.Reason, Count: 1, First: e.Time, Last: e.Time,
@@ -102,7 +114,7 @@ func (h *History) Record(e *Event) {
 	case len(h.Deaths) == 0 || at < len(h.Deaths) && h.First == at:
 		h.First = 0
 	case h.First < at:
-		h.First++ // the entries before at move back by one
+		h.First++ // the entries before at move back
 	}
 	if at == len(h.Deaths) {
 		h.Deaths = append(h.Deaths, Death{})
@@ -117,9 +129,9 @@ func (h *History) Record(e *Event) {
 	h.Exchange, h.Keys, h.KeysReplaced = e.NextExchange, e.NextKeys, e.KeysReplaced
 }
 
-// ClosesCycle says whether a message with this history, its last death already
-// recorded, must not enter the target: it died there before, and no rejection
-// lies between (DL-9.2). Deaths by rejection are not to be asked about (DL-9.1).
+// ClosesCycle says whether the target would close a cycle: the message died in target
+// before, and was not rejected since (DL-9.2). REQUIRES: the last death is recorded, and
+// it is not a rejection (DL-9.1).
 func (h *History) ClosesCycle(target string) bool {
 	for i := range h.Deaths {
 		if h.Deaths[i].Reason.Counted() == Rejected {
@@ -132,8 +144,8 @@ func (h *History) ClosesCycle(target string) bool {
 	return false
 }
 
-// Origin is where the message was published to before it first died, and with
-// which keys, BCC keys not included.
+// Origin returns the exchange and the keys, without BCC keys, with which the message was
+// published before its first death.
 func (h *History) Origin() (exchange string, keys []string, ok bool) {
 	if len(h.Deaths) == 0 {
 		return "", nil, false
@@ -142,7 +154,7 @@ func (h *History) Origin() (exchange string, keys []string, ok bool) {
 	return d.Exchange, d.Keys, len(d.Keys) > 0
 }
 
-// Total is how often the message died.
+// Total counts all deaths of the message.
 func (h *History) Total() (n uint64) {
 	for i := range h.Deaths {
 		n += h.Deaths[i].Count
@@ -155,11 +167,21 @@ const historyVersion = 1
 const (
 	flagKeysReplaced = 1 << iota
 	flagStripCC
-	flagApsara   // the name of DeliveryLimit follows what a replay has noted
+	flagApsara   // LimitReason follows ReplayedFrom
 	historyFlags = 1<<iota - 1
 )
 
-// Append writes the history's stored form.
+// Append appends the history's stored form to b:
+//
+//	version u8 | flags u8
+//	exchange | keys | last exchange
+//	consumer tag | connection | user | error     the Cause
+//	replayed from | limit reason (if flagApsara)
+//	first uvarint | number of deaths uvarint
+//	each death: reason u8 | queue | exchange | keys
+//	            count uvarint | first varint | last - first varint | expiration + 1 uvarint
+//
+// A string has its length, a uvarint, in front; keys are a uvarint and this many strings.
 func (h *History) Append(b []byte) []byte {
 	b = append(b, historyVersion)
 	var flags byte
@@ -206,7 +228,7 @@ func (d *Death) appendNumbers(b []byte) []byte {
 
 var errHistory = errors.New("death history: malformed")
 
-// Parse reads the stored form. It fails on anything that is none.
+// Parse reads the stored form. It fails on any other bytes.
 func Parse(b []byte) (h History, err error) {
 	r := reader{b: b}
 	if r.byte() != historyVersion {
@@ -270,7 +292,7 @@ func appendStrings(b []byte, list []string) []byte {
 	return b
 }
 
-// reader reads a stored form; after a fault it returns zeros and bad is set.
+// reader reads a stored form. After an error it returns zeros and bad is set.
 type reader struct {
 	b   []byte
 	bad bool

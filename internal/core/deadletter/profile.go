@@ -1,15 +1,15 @@
 package deadletter
 
-// Profile is whose rules a virtual host follows where products differ (DL-22).
+// Profile names the product whose rules a virtual host follows where products differ (DL-22).
 type Profile string
 
-// The profiles. An unset one stands for RabbitMQ, but where a default is asked for.
+// The profiles. An unset profile means RabbitMQ's, except where it means the default.
 const (
 	RabbitMQ Profile = "rabbitmq"
 	ApsaraMQ Profile = "apsaramq"
 )
 
-// Profiles lists them all.
+// Profiles lists all profiles.
 var Profiles = []Profile{RabbitMQ, ApsaraMQ}
 
 // ParseProfile reads a profile's name; ok is false for anything else.

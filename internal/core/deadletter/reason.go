@@ -1,6 +1,6 @@
 package deadletter
 
-// Reason is why a message died (DL-1.1). Its string is what headers and metrics show.
+// Reason is why a message died (DL-1.1). Headers and metrics show its string.
 type Reason uint8
 
 // The reasons. The numbers are part of the history's stored form.
@@ -9,17 +9,17 @@ const (
 	Expired                         // its TTL passed while it was ready (DL-1.5)
 	MaxLen                          // the queue was over its length limit (DL-1.6)
 	DeliveryLimit                   // returned more often than the queue allows (DL-1.7)
-	Nacked                          // Rejected by basic.nack, where the two are told apart (DL-22.7)
+	Nacked                          // Rejected by basic.nack, where the profile distinguishes it (DL-22.7)
 	reasons
 )
 
-// Reasons lists those that are counted, in the order of their numbers.
+// Reasons lists the reasons with a counter, in the order of their numbers.
 var Reasons = []Reason{Rejected, Expired, MaxLen, DeliveryLimit}
 
-// Valid says whether r is a reason: what was decoded is asked before it is used.
+// Valid says whether r is a reason. Decoders check it.
 func (r Reason) Valid() bool { return r > 0 && r < reasons }
 
-// Counted is the one of Reasons that r is counted as.
+// Counted returns the reason under which r is counted, one of Reasons.
 func (r Reason) Counted() Reason {
 	if r == Nacked {
 		return Rejected
@@ -43,13 +43,13 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// ApsaraMQ's names of reasons that it has names of its own for (DL-22.7).
+// ApsaraMQ's own names of reasons (DL-22.7).
 const (
 	nack   = "nack"
 	reject = "reject"
 )
 
-// name is what the profile's headers call the reason.
+// name is the reason's name in the headers of the profile.
 func (h *History) name(r Reason) string {
 	if h.Profile == ApsaraMQ {
 		switch r {
@@ -62,7 +62,7 @@ func (h *History) name(r Reason) string {
 	return r.String()
 }
 
-// ParseReason is the reverse of String for the reasons that are counted; ok is false for anything else.
+// ParseReason is the reverse of String for the reasons in Reasons; ok is false for any other string.
 func ParseReason(s string) (r Reason, ok bool) {
 	for _, r := range Reasons {
 		if r.String() == s {
@@ -72,8 +72,8 @@ func ParseReason(s string) (r Reason, ok bool) {
 	return 0, false
 }
 
-// Outcome is what became of a dead message. All but Routed are drops, counted
-// per queue (DL-18.4).
+// Outcome is what became of a dead letter. All outcomes except Routed are drops. Each queue
+// counts them (DL-18.4).
 type Outcome uint8
 
 // The outcomes.
@@ -83,8 +83,8 @@ const (
 	NoRoute                      // the exchange routed it nowhere
 	Cycle                        // every target would have closed an automatic cycle (DL-9)
 	TargetRefused                // every target was full (DL-6.12)
-	Deleted                      // it was deleted, mostly with its queue, before it was anywhere else
-	Outcomes                     // how many there are
+	Deleted                      // it was deleted, mostly with its queue, before it reached another queue
+	Outcomes                     // number of outcomes
 )
 
 func (o Outcome) String() string {

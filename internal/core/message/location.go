@@ -2,24 +2,27 @@ package message
 
 import "fmt"
 
-// Location is where a record lies on disk; 0 is nowhere. From the top: one bit that
-// is always clear, the space (2 bits), the segment, which is the number of a file in that
-// space (29 bits), and the offset of the record's first byte in that file (32 bits).
+// Location is the place of a record on disk; 0 is nowhere.
 //
-// A Location means the same record for as long as anybody refers to it.
+//	bit 63    0; set in a Ref that is a Location
+//	61 - 62   space
+//	32 - 60   segment: the number of a file in that space
+//	 0 - 31   offset of the record's first byte in that file
+//
+// Invariant: a Location means the same record as long as there is a reference to it.
 type Location uint64
 
-// Space tells what kind of file a segment is.
+// Space is the kind of a file.
 type Space uint8
 
 // The spaces. In InJournal a Location is numerically the journal's position.
 const (
-	InJournal Space = iota // a segment of the journal, also when it has moved to the kept files
+	InJournal Space = iota // a segment of the journal, also after it has moved to the kept files
 	InKeep                 // a dense file of records that outlived their segments
-	InScratch              // a file of records that no restart will bring back
+	InScratch              // a file of records that are deleted at the next start
 )
 
-// Spaces is how many spaces there are.
+// Spaces is the number of spaces.
 const Spaces = 3
 
 // MaxSegment is the largest number of a segment.
@@ -45,17 +48,16 @@ func (l Location) Segment() uint32 { return uint32(l>>32) & MaxSegment }
 // Offset is where the record begins, in bytes from the start of the file.
 func (l Location) Offset() uint32 { return uint32(l) }
 
-// Valid says whether l can be a place: what was decoded from disk is asked before
-// it is used.
+// Valid says whether l can be a place. Decoders check it.
 func (l Location) Valid() bool {
 	return l.InSpace() && l.Segment() != 0
 }
 
-// InSpace says whether the space of l is one there is: files are counted by it.
+// InSpace says whether the space of l exists, so that it can index counters.
 func (l Location) InSpace() bool { return l < onDisk && l.Space() < Spaces }
 
-// Ref is the handle of the record at the location. It counts as a reference only
-// for whoever has told the store.
+// Ref is the handle of the record at the location. It is not a reference until the store
+// has counted it.
 func (l Location) Ref() Ref { return Ref(l) | onDisk }
 
 // String writes the location as space:segment:offset.
@@ -76,7 +78,7 @@ func (s Space) String() string {
 	return fmt.Sprintf("space %d", uint8(s))
 }
 
-// OnDisk says whether r names a place on disk and not bytes in memory.
+// OnDisk says whether r names a place on disk, not bytes in memory.
 func (r Ref) OnDisk() bool { return r&onDisk != 0 }
 
 // Location is the place that r names. REQUIRES: r.OnDisk().

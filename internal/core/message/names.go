@@ -1,6 +1,6 @@
-// Package message is the vocabulary of the broker: the names of things and the
-// form a message has once it is inside. It holds no behaviour of exchanges or
-// queues, does no I/O and owns no state.
+// Package message is the vocabulary of the broker: types for names, and the record, the
+// form of a message inside the broker. All layers above the disk use it. It has no
+// behaviour of exchanges or queues, does no I/O and owns no state.
 package message
 
 import (
@@ -24,17 +24,17 @@ type (
 	DeliveryTag uint64
 )
 
-// Ref is the handle of bytes kept by the store of message bytes: a message
-// record or a death history. 0 is none. Who holds a Ref holds one reference. With
-// the top bit set it names a record by its place on disk, see Location.
+// Ref is the handle of bytes in the store of message bytes: a message record or a death
+// history. 0 is none. The holder of a Ref holds one reference. If the top bit is set, the
+// Ref names a record by its place on disk; see Location.
 type Ref uint64
 
-// MaxName is how many bytes a name or a key has at most: on the wire it is a short string (AMQP 0-9-1, 4.2.5.3),
+// MaxName is the maximal length of a name or a key, in bytes: on the wire it is a short string (AMQP 0-9-1, 4.2.5.3),
 // and records keep its length in a byte.
 const MaxName = 255
 
-// CheckName says what is wrong with a name or a key, nil if nothing is: it is UTF-8 and has at most MaxName bytes.
-// Whatever takes one from outside checks it, so that all that keep and send it need not. what says what it names.
+// CheckName returns an error unless a name or a key is UTF-8 and has at most MaxName bytes. Code that takes a name from
+// outside checks it, so that code that stores and sends it need not. what is the kind of name, for the error.
 func CheckName[T ~string](what string, name T) error {
 	if len(name) > MaxName {
 		return fmt.Errorf("%s should be at most %d bytes, actually was %d", what, MaxName, len(name))

@@ -7,9 +7,8 @@ import (
 	"math"
 )
 
-// Record is a message as the broker keeps it: one run of bytes that never
-// changes after it was published, in memory, in the journal and on the way to
-// consumers alike.
+// Record is a message as the broker keeps it: one run of bytes that never changes after
+// the publish. It is the same in memory, in the journal and on its way to consumers.
 //
 //	 0  serial      u64  see Serial
 //	 8  properties  u32  length
@@ -37,25 +36,25 @@ const (
 	flagExpiration // there is an expiration property
 	flagPriority   // there is a priority property
 
-	bccShift = iota // where the upper bits of the length of the BCC keys stand
+	bccShift = iota // position of the upper bits of the length of the BCC keys
 )
 
-// MaxBCC is how many bytes the keys of a message's BCC header may have, as short strings. A program that
-// keeps the lower 16 bits only finds that the lengths of a longer one do not add up.
+// MaxBCC is the maximal length of the keys of a message's BCC header as short strings, in bytes. An earlier program,
+// which reads only the lower 16 bits, finds that the lengths of a longer record do not add up.
 const MaxBCC = 1<<(16+8-bccShift) - 1
 
-// Serial numbers messages in the order of their arrival: milliseconds since
-// 1970 in the upper 44 bits, a counter below. It identifies a message across
-// every move; two copies of one message, in two queues, share it.
+// Serial numbers messages in the order of their arrival: milliseconds since 1970 in the
+// upper 44 bits, a counter below. A message keeps its serial in every move; copies of one
+// message in two queues have the same serial.
 type Serial uint64
 
 // SerialBits is the width of a serial's counter.
 const SerialBits = 20
 
-// UnixMilli is when the message arrived, in milliseconds since 1970.
+// UnixMilli is the message's arrival, in milliseconds since 1970.
 func (s Serial) UnixMilli() int64 { return int64(s >> SerialBits) }
 
-// Envelope is what a record is made of.
+// Envelope holds the parts of a record.
 type Envelope struct {
 	Serial     Serial
 	Exchange   []byte // at most 255 bytes
@@ -77,8 +76,8 @@ func (e *Envelope) Size() int {
 	return recordHead + len(e.Exchange) + len(e.Key) + len(e.BCC) + len(e.Properties) + e.BodySize
 }
 
-// Check says why the envelope cannot be written, nil if it can. Names are checked where they come in, and sizes
-// of messages; the BCC header is the one part whose size only its sender decides.
+// Check says why the envelope cannot be written, nil if it can. Edges check names and sizes of messages; only the size
+// of the BCC header is not checked before.
 func (e *Envelope) Check() error {
 	switch {
 	case len(e.Exchange) > MaxName || len(e.Key) > MaxName:
@@ -91,9 +90,8 @@ func (e *Envelope) Check() error {
 	return nil
 }
 
-// Put writes all but the body into dst, which has at least Size bytes, and
-// returns the part of dst that the body is to be copied to. It panics where Check has an error: a record whose
-// lengths are not what follows is worse than none.
+// Put writes everything except the body into dst, which has at least Size bytes, and returns the part of dst for the
+// body. It panics if Check has an error: a record with wrong lengths is worse than none.
 func (e *Envelope) Put(dst []byte) (body []byte) {
 	if err := e.Check(); err != nil {
 		panic(err)
@@ -132,7 +130,7 @@ func (e *Envelope) Put(dst []byte) (body []byte) {
 
 var errRecord = errors.New("message record: lengths do not add up")
 
-// CheckRecord says whether b is a whole record: its lengths add up, those of its BCC keys included.
+// CheckRecord returns an error unless b is a whole record: all lengths add up, including those of the BCC keys.
 func CheckRecord(b []byte) error {
 	if len(b) < recordHead {
 		return errRecord
@@ -196,7 +194,7 @@ func (r Record) HasExpiration() bool { return r[20]&flagExpiration != 0 }
 // Priority is the priority property, and whether there is one.
 func (r Record) Priority() (p uint8, ok bool) { return r[21], r[20]&flagPriority != 0 }
 
-// RecordHead is the length of the part of a record that tells its length.
+// RecordHead is the length of the first part of a record, which determines the record's length.
 const RecordHead = recordHead
 
 // RecordSize is the length of the record that begins with head.

@@ -9,10 +9,10 @@ import (
 )
 
 // The check of a record is the CRC32C of all its other bytes, folded to 16 bits; it is
-// never 0. It finds rot in a record that is read by itself, long after the frame it came in
-// was checked. What is on disk has it, but for transient messages of quorum queues that
-// an earlier release has logged: there it is 0. A lost block of a disk commonly reads as zeros,
-// so of a record without check as much is asked as such a one shows (see plausible).
+// never 0. It detects damage in a record that is read on its own, long after its frame was
+// checked. All records on disk have a check, except transient messages of quorum queues
+// that an earlier release has logged: their check is 0. A lost block of a disk often reads
+// as zeros, so a record without a check must look like such a message (see plausible).
 const (
 	checkAt  = 22
 	checkEnd = checkAt + 2
@@ -20,7 +20,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// zeros stand for the check while it is computed.
+// zeros replace the check while it is computed.
 var zeros [checkEnd - checkAt]byte
 
 func fold(crc uint32) uint16 {
@@ -30,8 +30,8 @@ func fold(crc uint32) uint16 {
 	return 0xffff
 }
 
-// Seal writes the record's check into it. It is called once, by whoever makes the
-// record and before anybody else sees it. REQUIRES: the record is whole and not sealed.
+// Seal writes the record's check into it. The maker of the record calls it once, before
+// any other goroutine sees the record. REQUIRES: the record is whole and not sealed.
 func (r Record) Seal() {
 	binary.LittleEndian.PutUint16(r[checkAt:], fold(crc32.Checksum(r, castagnoli)))
 }
@@ -39,8 +39,8 @@ func (r Record) Seal() {
 // Sealed says whether the record has a check.
 func (r Record) Sealed() bool { return r[checkAt]|r[checkAt+1] != 0 }
 
-// Verify says whether b is a whole record with the bytes it was sealed with, or one that can
-// have been written without a check.
+// Verify returns an error unless b is a whole record with the bytes that it was sealed
+// with, or a record that an earlier release can have written without a check.
 func Verify(b []byte) error {
 	if err := CheckRecord(b); err != nil {
 		return err
@@ -63,23 +63,23 @@ var (
 	errZeros   = errors.New("message record: overwritten with zeros")
 )
 
-// plausible says why a record without check cannot have been written like that. Its
+// plausible says why a record cannot have been written without a check. REQUIRES: the
 // lengths add up.
 func (r Record) plausible() error {
 	switch {
 	case r.Serial() == 0, !slices.ContainsFunc(r[recordHead:r.keyEnd()], func(b byte) bool { return b != 0 }):
-		return errZeros // a message has a number, and its exchange or its key a name
+		return errZeros // a message has a serial, and an exchange or a key
 	case r.Persistent() || !wholeProperties(r.Properties()):
 		return errNoCheck
 	}
 	return nil
 }
 
-// propertySizes are the sizes of the properties by the bits of their flags, from the highest:
-// -1 a short string, -4 a table, which has 4 bytes of length.
+// propertySizes are the sizes of the properties by flag bit, from the highest: -1 is a
+// short string, -4 a table with 4 bytes of length.
 var propertySizes = [...]int{-1, -1, -4, 1, 1, -1, -1, -1, -1, 8, -1, -1, -1, -1}
 
-// wholeProperties says whether b is flags of properties, and these, with nothing behind them.
+// wholeProperties says whether b is property flags and exactly the properties that they name.
 func wholeProperties(b []byte) bool {
 	if len(b) < 2 {
 		return len(b) == 0
