@@ -14,30 +14,29 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// Aside is the directory of what the node could not use and does not throw away. Each
-// file is a line that says what it is and why it is there, and below it the bytes as
-// they were found on disk. The name begins with what it is: "message-". Nobody removes a
-// file but an operator. Its methods may be called from any goroutine.
+// Aside is the directory of damaged data that the node cannot use and does not throw away.
+// Each file has a line that says what it is and why it is there, followed by the bytes as
+// they were found on disk. Its name begins with its kind: "message-". Only an operator
+// removes files. The methods may be called from any goroutine.
 type Aside struct {
 	fs  vfs.FS
 	dir string
 }
 
-// unfinished is how the name of a file ends that is being written.
+// unfinished is the end of the name of a file that is being written.
 const unfinished = ".unfinished"
 
-// maxNote is how long the line of a file may be.
+// maxNote is the maximal length of a file's first line.
 const maxNote = 64 << 10
 
-// NewAside returns the directory, which is made when the first file comes.
+// NewAside returns the directory. Put makes it with the first file.
 func NewAside(files vfs.FS, dir string) *Aside { return &Aside{files, dir} }
 
-// Dir is where the files are.
+// Dir is the path of the directory.
 func (a *Aside) Dir() string { return a.dir }
 
-// Put keeps data under a name, with a note of one line. When it returns nil both are
-// on disk. A file of that name is replaced: a crash came before whoever put it there had
-// gone on.
+// Put stores data under a name, with a note of one line. When it returns nil, both are on
+// disk. It replaces a file of that name: after a crash the caller puts it there again.
 func (a *Aside) Put(name string, note, data []byte) error {
 	held.Nothing("what is set aside")
 	if err := makeDirectory(a.fs, a.dir); err != nil {
@@ -48,7 +47,7 @@ func (a *Aside) Put(name string, note, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("bodyfile: make %s: %w", path, err)
 	}
-	// vfs may change the bytes it is given.
+	// Write may change the bytes, so pass copies.
 	if _, err = f.Write(append(slices.Clone(note), '\n')); err == nil {
 		_, err = f.Write(slices.Clone(data))
 	}
@@ -64,20 +63,20 @@ func (a *Aside) Put(name string, note, data []byte) error {
 	return syncDirectory(a.fs, a.dir)
 }
 
-// PutAside is a file that is there.
+// PutAside describes a file in the directory.
 type PutAside struct {
 	Name  string
 	Note  []byte // its line
-	Bytes int64  // how many follow it
+	Bytes int64  // number of bytes after the line
 }
 
-// Count is how many files there are, 0 if that cannot be told.
+// Count is the number of files, 0 if the directory cannot be read.
 func (a *Aside) Count() int {
 	names, _ := a.names()
 	return len(names)
 }
 
-// List reads the notes of the files, by name: limit of them at most, 0 being all.
+// List reads the notes of at most limit files, by name; 0 means all.
 func (a *Aside) List(limit int) (list []PutAside, err error) {
 	names, err := a.names()
 	if err != nil {
@@ -89,7 +88,7 @@ func (a *Aside) List(limit int) (list []PutAside, err error) {
 		}
 		one, err := a.read(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // somebody has taken it away just now
+			continue // an operator has just removed it
 		}
 		if err != nil {
 			return nil, err

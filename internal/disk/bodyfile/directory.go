@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// writeCategory is what vfs accounts our writes to.
+// writeCategory is the category under which vfs counts our writes.
 const writeCategory = vfs.WriteCategoryUnspecified
 
 // maxNumber is the largest number of a file; 29 bits, as in the journal.
@@ -35,7 +35,7 @@ func parseName(name, suffix string) (number uint32, ok bool) {
 	return uint32(n), true
 }
 
-// makeDirectory makes a directory if needed, with its name durable.
+// makeDirectory makes a directory if needed and makes its name durable.
 func makeDirectory(fs vfs.FS, dir string) error {
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("bodyfile: make directory %s: %w", dir, err)

@@ -10,11 +10,10 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// maxOpen is how many files one directory keeps open for reading, beside those
-// being read.
+// maxOpen is how many files one directory keeps open for reading, beside those that it gave up while they were read.
 const maxOpen = 64
 
-// handles are the open files of a directory, opened when they are read.
+// handles are the open files of a directory. A file is opened when it is read.
 type handles struct {
 	fs   vfs.FS
 	path func(kind Kind, number uint32) string
@@ -34,7 +33,7 @@ func newHandles(fs vfs.FS, path func(kind Kind, number uint32) string) *handles 
 	return h
 }
 
-// fileKey names a file: what is read a million times is not asked for by its path.
+// fileKey names a file without building its path for each read.
 type fileKey struct {
 	kind   Kind
 	number uint32
@@ -48,7 +47,7 @@ type handle struct {
 
 var errClosed = errors.New("bodyfile: closed")
 
-// readAt reads what the file holds from off on, up to len(dst) bytes.
+// readAt reads up to len(dst) bytes of a file from off on.
 func (h *handles) readAt(key fileKey, dst []byte, off int64) (int, error) {
 	f, err := h.use(key)
 	if err != nil {
@@ -93,7 +92,7 @@ func (h *handles) done(f *handle) {
 	shut(idle)
 }
 
-// idle returns the file if it is to be closed.
+// idle returns the file if it must be closed.
 func (f *handle) idle() vfs.File {
 	if f.gone && f.readers == 0 {
 		return f.file
@@ -101,8 +100,8 @@ func (f *handle) idle() vfs.File {
 	return nil
 }
 
-// shut closes a file, if there is one. To close one that was removed takes as long as
-// it takes to give back its place on disk, so nothing is locked meanwhile.
+// shut closes a file, if there is one. Closing a removed file takes as long as freeing its
+// disk space, so no lock may be held.
 func shut(file vfs.File) {
 	if file != nil {
 		_ = file.Close()
@@ -116,7 +115,7 @@ func (h *handles) takeIdle() vfs.File {
 	return idle
 }
 
-// forget closes a file that is removed, when its last reader is done.
+// forget closes a removed file after its last reader.
 func (h *handles) forget(key fileKey) {
 	h.mu.Lock()
 	h.open.Remove(key)
@@ -125,7 +124,7 @@ func (h *handles) forget(key fileKey) {
 	shut(idle)
 }
 
-// close closes all files, those being read when their readers are done.
+// close closes all files; a file that is being read is closed by its last reader.
 func (h *handles) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 //	20  zeros
 //	32  record, record, record ...
 //
-// Records tell their own length and carry their own check. Where the last one ends
-// the file ends.
+// A record has its own length and its own check. The file ends after the last record.
 const (
 	headerBytes   = 32
 	formatVersion = 1
@@ -24,7 +23,7 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// errFormat reports a file in a format this program does not know.
+// errFormat reports a file in an unknown format.
 var errFormat = errors.New("unknown format version")
 
 func appendHeader(b []byte, number uint32) []byte {
@@ -36,9 +35,8 @@ func appendHeader(b []byte, number uint32) []byte {
 	return append(b, make([]byte, from+headerBytes-len(b))...)
 }
 
-// checkHeader looks at the beginning of a dense file. ok is false if it is not that of
-// a whole file of that number: a crash came before the file was finished. The
-// only error is errFormat.
+// checkHeader checks the beginning of a dense file. ok is false if it is not the header of
+// that file: a crash came before the file was finished. The only error is errFormat.
 func checkHeader(b []byte, number uint32) (ok bool, err error) {
 	if len(b) < headerBytes || [8]byte(b[:8]) != magic ||
 		crc32.Checksum(b[:16], castagnoli) != binary.LittleEndian.Uint32(b[16:]) {
@@ -50,5 +48,5 @@ func checkHeader(b []byte, number uint32) (ok bool, err error) {
 	return binary.LittleEndian.Uint32(b[12:]) == number, nil
 }
 
-// FirstRecord is where the records of a dense file begin, in bytes.
+// FirstRecord is the offset of the first record in a dense file.
 const FirstRecord = headerBytes

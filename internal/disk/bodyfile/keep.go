@@ -8,10 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Kind tells where a kept file comes from.
+// Kind is the origin of a kept file.
 type Kind uint8
 
-// The kinds. Each has numbers of its own.
+// The kinds. Each has its own numbers.
 const (
 	Retired Kind = iota // a segment that the journal moved here, under its number
 	Dense               // a file that a Writer made
@@ -39,10 +39,9 @@ type Keep struct {
 	next uint32 // number of the next dense file
 }
 
-// OpenKeep opens the directory, or makes it. It removes nothing: Retain does, once
-// the caller knows what is needed. It fails on I/O errors and on dense files of a
-// format it does not know. failpoint is called at the steps named in Failpoints; nil is
-// nothing.
+// OpenKeep opens the directory, or makes it. It removes no file: the caller calls Retain
+// when it knows which files are needed. It fails on I/O errors and on dense files of an
+// unknown format. failpoint, which may be nil, is called at the steps in Failpoints.
 func OpenKeep(fs vfs.FS, dir string, failpoint func(name string)) (*Keep, error) {
 	if err := makeDirectory(fs, dir); err != nil {
 		return nil, err
@@ -80,11 +79,11 @@ func (k *Keep) path(kind Kind, number uint32) string {
 // Name is the file's name in its directory.
 func (f File) Name() string { return fileName(f.Number, suffixes[f.Kind]) }
 
-// List lists the files in the directory, by kind and number: those the journal has moved
-// here meanwhile, and those of writers that have not finished, included.
+// List lists the files in the directory, by kind and number. It includes segments that the
+// journal has just moved here, and files of writers that have not finished.
 func (k *Keep) List() ([]File, error) { return Files(k.fs, k.dir) }
 
-// Files lists the files of the Keep in a directory, by kind and number, whether anybody has it open or not.
+// Files lists the files of the Keep in a directory, by kind and number. The Keep need not be open.
 func Files(fs vfs.FS, dir string) ([]File, error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -108,7 +107,7 @@ func Files(fs vfs.FS, dir string) ([]File, error) {
 	return files, nil
 }
 
-// Retain removes the files that are not needed: at start, before anything is
+// Retain removes the files that are not needed. It is called at start, before any file is
 // written.
 func (k *Keep) Retain(needed func(File) bool) error {
 	files, err := k.List()
@@ -126,14 +125,14 @@ func (k *Keep) Retain(needed func(File) bool) error {
 	return nil
 }
 
-// ReadAt reads what a file holds from off on into dst and returns how many bytes
-// that is: fewer than len(dst) at the end of the file.
+// ReadAt reads a file from off on into dst and returns the number of bytes: fewer than
+// len(dst) at the end of the file.
 func (k *Keep) ReadAt(kind Kind, number uint32, dst []byte, off int64) (int, error) {
 	return k.handles.readAt(fileKey{kind, number}, dst, off)
 }
 
-// Drop removes a file. Whoever is reading it still gets its bytes. A crash may bring
-// the file back; Retain removes it then.
+// Drop removes a file. Reads that have begun still get its bytes. A crash may bring the
+// file back; Retain then removes it.
 func (k *Keep) Drop(kind Kind, number uint32) error {
 	path := k.path(kind, number)
 	err := remove(k.fs, path)
@@ -141,5 +140,5 @@ func (k *Keep) Drop(kind Kind, number uint32) error {
 	return err
 }
 
-// Close closes the files. Writers are the business of those who have them.
+// Close closes the files. It does not close Writers.
 func (k *Keep) Close() { k.handles.close() }

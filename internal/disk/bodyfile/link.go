@@ -7,9 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// LinkTo gives every file a second name in another directory, which is made, or
-// copies it to another file system: what a Keep holds never changes. Once ctx ends no more files are begun. REQUIRES: no file is
-// dropped and no Writer is at work meanwhile.
+// LinkTo makes a directory and links every file into it, or copies the files to another
+// file system. Links suffice because the files of a Keep never change. After the end of ctx
+// it begins no further file. REQUIRES: meanwhile no file is dropped and no Writer works.
 func (k *Keep) LinkTo(ctx context.Context, dir string) error {
 	if err := makeDirectory(k.fs, dir); err != nil {
 		return err

@@ -9,15 +9,14 @@ import (
 
 const scratchSuffix = ".scratch"
 
-// defaultScratchBytes is the size from which a scratch file is not added to.
+// defaultScratchBytes is the size at which a scratch file is full.
 const defaultScratchBytes = 64 << 20
 
-// Scratch is the directory of records that are on disk only to save memory.
-// Nothing in it is ever synced, and opening it discards what is there. Its methods
-// may be called from any goroutine.
+// Scratch is the directory of records that are on disk only to save memory. Its files are
+// never synced, and OpenScratch deletes them. Its methods may be called from any goroutine.
 //
-// Records are appended to one file at a time. A file that is not appended to any
-// more is removed by Drop, once its owner has no use for it.
+// Records are appended to one file at a time. The owner removes a full file with Drop when
+// it needs none of its records.
 type Scratch struct {
 	fs      vfs.FS
 	dir     string
@@ -27,13 +26,13 @@ type Scratch struct {
 	mu      sync.Mutex // guards what follows
 	number  uint32     // of the file appended to; 0 before the first
 	file    vfs.File
-	flushed int64  // bytes of it that are in the file
-	buf     []byte // what follows them
+	flushed int64  // bytes that are written to the file
+	buf     []byte // the bytes after them
 	closed  bool
 }
 
-// OpenScratch makes the directory, or empties it. limit is the size in bytes from
-// which a file is not added to; 0 is 64 MiB.
+// OpenScratch makes the directory, or empties it. limit is the size in bytes at which a
+// file is full; 0 means 64 MiB.
 func OpenScratch(fs vfs.FS, dir string, limit int64) (*Scratch, error) {
 	if err := makeDirectory(fs, dir); err != nil {
 		return nil, err
@@ -62,8 +61,8 @@ func (s *Scratch) path(number uint32) string {
 	return s.fs.PathJoin(s.dir, fileName(number, scratchSuffix))
 }
 
-// Append adds a record and says in which file it is, and at which offset. A failure, such
-// as of a full disk, leaves everything as it was; a later call may succeed.
+// Append adds a record and returns its file and its offset. After a failure, for example
+// on a full disk, nothing has changed, and a later call may succeed.
 func (s *Scratch) Append(record []byte) (number, offset uint32, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +98,7 @@ func (s *Scratch) roll() error {
 		return fmt.Errorf("bodyfile: make %s: %w", path, err)
 	}
 	if s.file != nil {
-		_ = s.file.Close() // nothing in it is asked to be durable
+		_ = s.file.Close() // its bytes need not be durable
 	}
 	s.file, s.flushed = f, 0
 	s.number++
@@ -122,15 +121,15 @@ func (s *Scratch) flush() error {
 	return nil
 }
 
-// Current is the number of the file that is appended to; 0 before the first.
+// Current is the number of the file that Append writes to; 0 before the first.
 func (s *Scratch) Current() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.number
 }
 
-// ReadAt reads what a file holds from off on into dst and returns how many bytes
-// that is: all of the record at off, if dst is long enough.
+// ReadAt reads a file from off on into dst and returns the number of bytes: the whole
+// record at off if dst is long enough.
 func (s *Scratch) ReadAt(number uint32, dst []byte, off int64) (int, error) {
 	s.mu.Lock()
 	if number == s.number && off >= s.flushed {
@@ -142,12 +141,11 @@ func (s *Scratch) ReadAt(number uint32, dst []byte, off int64) (int, error) {
 		return n, nil
 	}
 	s.mu.Unlock()
-	// Records leave the buffer whole, so one that begins in the file ends there.
+	// The buffer is written in whole records, so a record that begins in the file ends there.
 	return s.handles.readAt(fileKey{number: number}, dst, off)
 }
 
-// Drop removes a file that is not appended to any more. Whoever is reading it still
-// gets its bytes.
+// Drop removes a file that is full. Reads that have begun still get its bytes.
 func (s *Scratch) Drop(number uint32) error {
 	if number == s.Current() {
 		return fmt.Errorf("bodyfile: %s is being appended to", s.path(number))
@@ -158,7 +156,7 @@ func (s *Scratch) Drop(number uint32) error {
 	return err
 }
 
-// Close closes the files. What is in them is discarded by the next OpenScratch.
+// Close closes the files. The next OpenScratch deletes them.
 func (s *Scratch) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

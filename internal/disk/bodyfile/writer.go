@@ -10,25 +10,25 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// writeBytes is how much is gathered before it is written.
+// writeBytes is the size of the write buffer.
 const writeBytes = 256 << 10
 
-// Writer makes a dense file. It is used by one goroutine. What it has appended may
-// be read, and referred to, once Finish has returned.
+// Writer makes a dense file. One goroutine uses it. Its records may be read and referred
+// to after Finish has returned.
 type Writer struct {
 	keep   *Keep
 	number uint32
 	path   string
 	file   vfs.File
 	buf    []byte
-	size   int64 // of what was appended, header included
+	size   int64 // bytes so far, header included
 	err    error // the first; final
 }
 
-// bytesPerSync is after how many bytes of a file the disk begins to write them.
+// bytesPerSync is the number of bytes after which the system starts to write them to disk.
 const bytesPerSync = 1 << 20
 
-// Create begins a dense file with a number that no other has.
+// Create begins a dense file with a new number.
 func (k *Keep) Create() (*Writer, error) {
 	k.mu.Lock()
 	number := k.next
@@ -43,7 +43,7 @@ func (k *Keep) Create() (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bodyfile: make %s: %w", w.path, err)
 	}
-	// All of it at once would keep the disk from the journal when it is finished.
+	// One sync of the whole file at its end would delay the journal's syncs.
 	w.file = vfs.NewSyncingFile(file, vfs.SyncingFileOptions{NoSyncOnClose: true, BytesPerSync: bytesPerSync})
 	w.buf = appendHeader(make([]byte, 0, writeBytes), number)
 	w.size = headerBytes
@@ -56,8 +56,8 @@ func (w *Writer) Number() uint32 { return w.number }
 // Size is how many bytes the file has so far.
 func (w *Writer) Size() int64 { return w.size }
 
-// Append adds a record, which begins at offset in the file. Errors are final: the
-// writer can only be aborted then.
+// Append adds a record and returns its offset in the file. Errors are final: after one the
+// writer can only be aborted.
 func (w *Writer) Append(record []byte) (offset uint32, err error) {
 	if w.err != nil {
 		return 0, w.err
@@ -67,7 +67,7 @@ func (w *Writer) Append(record []byte) (offset uint32, err error) {
 	}
 	offset = uint32(w.size)
 	w.size += int64(len(record))
-	// Everything goes through the buffer: vfs may change the bytes it is given.
+	// All bytes go through the buffer, because Write may change the bytes that it gets.
 	for len(record) > 0 {
 		if len(w.buf) == cap(w.buf) {
 			if err := w.flush(); err != nil {
@@ -89,9 +89,8 @@ func (w *Writer) flush() error {
 	return w.err
 }
 
-// Finish makes the file and its name durable; after it the file is only read. If it
-// fails nothing may refer to the file; after an ErrSync the disk cannot be trusted with
-// anything.
+// Finish makes the file and its name durable; afterwards the file is only read. If Finish
+// fails, nothing may refer to the file. After an ErrSync no file on the disk can be trusted.
 func (w *Writer) Finish() error {
 	held.Nothing("kept bodies")
 	if w.err == nil {
@@ -119,8 +118,8 @@ func (w *Writer) Finish() error {
 	return err
 }
 
-// ErrSync is among the errors of a Finish that could not sync: what the system has
-// taken for written may be lost, of any file, and a second sync would not tell.
+// ErrSync is among the errors of a Finish that could not sync. Bytes of any file that the
+// system counts as written may be lost, and a second sync would not report it.
 var ErrSync = errors.New("not durable")
 
 var errFinished = errors.New("bodyfile: the file is finished")

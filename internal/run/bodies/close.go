@@ -1,8 +1,8 @@
 package bodies
 
-// Close gives up the memory of all bytes, for a process that goes on without the
-// store. REQUIRES: nobody uses the store any more. Whoever reads bytes all the same
-// finds zeros: the addresses stay.
+// Close releases the memory of all bytes, for a process that continues without the store.
+// REQUIRES: no goroutine uses the store any more. A read that comes too late finds zeros,
+// because the addresses stay mapped.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

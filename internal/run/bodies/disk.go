@@ -12,18 +12,18 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// Disk is where records lie that are not only in memory. What is nil is not there.
+// Disk are the places of records on disk. A nil field means that there is no such place.
 type Disk struct {
 	Journal *journal.Journal
 	Keep    *bodyfile.Keep
 	Scratch *bodyfile.Scratch
 }
 
-// Attach tells the store where records lie. It is called once, before anything is
-// read from disk or written to it.
+// Attach sets the places of records on disk. It is called once, before any record is read
+// from disk or written to it.
 func (s *Store) Attach(d Disk) { s.disk = d }
 
-// DamageError reports a record on disk that is not what was written there.
+// DamageError reports a record on disk that differs from what was written.
 type DamageError struct {
 	At     message.Location
 	Reason string // what is wrong with it
@@ -35,9 +35,9 @@ func (e *DamageError) Error() string {
 		e.At.Space(), e.At.Segment(), e.At.Offset(), e.Reason)
 }
 
-// readAt reads what the file holds from a record on into dst, and says how much that
-// is: all of the record, if dst is long enough. What a disk has failed to read it is asked
-// for once more: a message is set aside for what stays, not for what passes.
+// readAt reads a file from the start of a record into dst and returns the number of bytes:
+// the whole record if dst is long enough. After an I/O error it tries once more: a message
+// is set aside only for a permanent fault.
 func (s *Store) readAt(at message.Location, dst []byte) (n int, err error) {
 	held.Nothing("bodies on disk")
 	if n, err = s.readOnce(at, dst); errors.Is(err, syscall.EIO) {
@@ -51,7 +51,7 @@ func (s *Store) readOnce(at message.Location, dst []byte) (n int, err error) {
 	case at.Space() == message.InJournal && d.Journal != nil:
 		n, err = d.Journal.ReadSome(journal.Pos(at), dst)
 		if errors.Is(err, journal.ErrNotHeld) && d.Keep != nil {
-			// It has been retired: then the file was moved before the journal forgot it.
+			// The segment is retired: the file was moved before the journal forgot it.
 			n, err = d.Keep.ReadAt(bodyfile.Retired, at.Segment(), dst, int64(at.Offset()))
 		}
 	case at.Space() == message.InKeep && d.Keep != nil:

@@ -9,24 +9,24 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// Lost says whether an error of Read or Warm means that the record is not there any more
-// as it was written: to read it again will not help. All else, such as too many open
-// files, may pass.
+// Lost says whether an error of Read or Warm means that the record is damaged or gone, so
+// that reading it again will not help. Other errors, such as too many open files, may be
+// temporary.
 func Lost(err error) bool {
 	var damage *DamageError
 	return errors.As(err, &damage) || errors.Is(err, journal.ErrNotHeld) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO)
 }
 
 const (
-	// rawBlock is what a disk may refuse to read while it still reads what lies beside it.
+	// rawBlock is the size of a block that a disk may fail to read while it reads its neighbours.
 	rawBlock = 4 << 10
-	// rawExtra is how much more a record may have than its body, for Raw to believe what it says.
+	// rawExtra is how much longer than its body a record may claim to be for Raw to believe it.
 	rawExtra = 1 << 20
 )
 
-// Raw reads what is left of a record that Read has failed on, as it is; what cannot be
-// read is zeros. size is what the index knows of it: bytes of the body at least. REQUIRES: the
-// caller holds a reference.
+// Raw returns what is left of a record that Read has failed on, with zeros for unreadable
+// blocks. size is the size in the index, at least the size of the body. REQUIRES: the caller
+// holds a reference.
 func (s *Store) Raw(ref message.Ref, size int) []byte {
 	if !ref.OnDisk() {
 		return append([]byte(nil), s.Bytes(ref)...)

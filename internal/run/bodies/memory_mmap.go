@@ -9,25 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pages come from anonymous mappings and not from Go's heap: the collector does
-// not count them, and what is given up goes back to the system at once. Under the
-// race detector they come from the heap, of which it can see more.
+// Pages come from anonymous mappings, not from Go's heap: the collector does not count
+// them, and released memory goes back to the system at once. Under the race detector pages
+// come from the heap, because the detector sees more there.
 
-// regionBytes is how much address space is taken at a time for pages of slots. It
-// is kept for good; only the memory behind it comes and goes.
+// regionBytes is the address space that is mapped at a time for pages of slots. It stays
+// mapped; only the memory behind it comes and goes.
 const regionBytes = 64 * pageBytes
 
-// keepBig is how many bytes of mappings of large allocations are kept for the next.
+// keepBig is how many bytes of mappings are kept for later large allocations.
 const keepBig = 16 << 20
 
-// memory is where pages come from.
+// memory is the source of pages.
 type memory struct {
 	cold [][]byte         // pages without memory behind them
 	big  map[int][][]byte // mappings kept, by size
 	kept int              // bytes of them
 }
 
-// page returns pageBytes bytes. What is in them is not said.
+// page returns pageBytes bytes with undefined content.
 func (m *memory) page() []byte {
 	if len(m.cold) == 0 {
 		region := mapped(regionBytes)
@@ -40,7 +40,7 @@ func (m *memory) page() []byte {
 	return mem
 }
 
-// dropPage gives up a page's memory.
+// dropPage releases a page's memory.
 func (m *memory) dropPage(mem []byte) {
 	m.forget(mem)
 	m.cold = append(m.cold, mem)
@@ -58,7 +58,7 @@ func (m *memory) large(n int) []byte {
 	return mapped(n)
 }
 
-// dropLarge gives up what large returned.
+// dropLarge releases the result of large.
 func (m *memory) dropLarge(mem []byte) {
 	if len(mem) > keepBig/4 {
 		m.unmap(mem)
@@ -79,11 +79,11 @@ func (m *memory) dropLarge(mem []byte) {
 	m.keep(mem)
 }
 
-// forget gives the memory at these addresses back, and keeps the addresses. It cannot
-// fail on a mapping of ours; if it did, the memory would merely stay.
+// forget gives the memory back and keeps the addresses. It cannot fail on a mapping of
+// ours; if it did, the memory would only stay in use.
 func (m *memory) forget(mem []byte) { _ = unix.Madvise(mem, unix.MADV_DONTNEED) }
 
-// forgetKept gives back what was kept for the next large allocation.
+// forgetKept gives back the memory of mappings kept for large allocations.
 func (m *memory) forgetKept() {
 	for _, list := range m.big {
 		for _, mem := range list {
@@ -102,15 +102,15 @@ func (m *memory) keep(mem []byte) {
 
 func (m *memory) unmap(mem []byte) {
 	if unix.Munmap(mem) != nil {
-		// The kernel has no room to note the hole: keep the addresses, not the memory.
+		// The kernel cannot record the hole: keep the addresses, not the memory.
 		_ = unix.Madvise(mem, unix.MADV_DONTNEED)
 		m.keep(mem)
 		m.kept -= len(mem)
 	}
 }
 
-// roundLarge rounds up so that sizes that are alike share mappings: to an eighth of
-// a power of two, and at least to whole pages of any machine.
+// roundLarge rounds up so that similar sizes share mappings: to an eighth of a power of
+// two, and at least to whole pages of any machine.
 func roundLarge(n int) int {
 	step := max(16<<10, 1<<(bits.Len(uint(n))-4))
 	return (n + step - 1) / step * step
@@ -119,7 +119,7 @@ func roundLarge(n int) int {
 func mapped(n int) []byte {
 	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
-		// As Go itself ends a process that gets no memory.
+		// Go, too, ends a process that gets no memory.
 		panic(fmt.Sprintf("bodies: no memory for %d bytes of messages: %v", n, err))
 	}
 	return mem

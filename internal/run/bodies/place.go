@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// Location is where the record lies on disk, 0 if it does not.
+// Location is the record's place on disk, 0 if it has none.
 func (s *Store) Location(ref message.Ref) message.Location {
 	if ref.OnDisk() {
 		return ref.Location()
@@ -15,9 +15,10 @@ func (s *Store) Location(ref message.Ref) message.Location {
 	return message.Location(s.slot(ref).at.Load())
 }
 
-// SetLocation notes where the record, which is in memory, has been written to. Where it
-// lies for good already it stays: copies of pages of others name that place, and rely
-// on it being counted. REQUIRES: the caller holds a reference; at is somewhere.
+// SetLocation notes the place that a record in memory has been written to. A record that
+// already has a durable place, not in a scratch file, keeps it: saved pages of other queues
+// name that place, and rely on it being counted. REQUIRES: the caller holds a reference; at
+// is not 0.
 func (s *Store) SetLocation(ref message.Ref, at message.Location) {
 	if at.Space() == message.InJournal {
 		s.segments.of(message.InJournal, at.Segment()).place(1)
@@ -40,7 +41,7 @@ func (s *Store) SetLocation(ref message.Ref, at message.Location) {
 	}
 }
 
-// relocate notes that a record lies elsewhere from now on, and only there.
+// relocate replaces the place of a record.
 func (s *Store) relocate(ref message.Ref, at message.Location) {
 	s.segments.add(at, 1)
 	if old := message.Location(s.slot(ref).at.Swap(uint64(at))); old != 0 {
@@ -48,7 +49,7 @@ func (s *Store) relocate(ref message.Ref, at message.Location) {
 	}
 }
 
-// leave takes a reference from the file that at lies in.
+// leave gives up a reference to the file of at.
 func (s *Store) leave(at message.Location) {
 	if left := s.segments.add(at, -1); left == 0 && at.Space() == message.InScratch {
 		s.scratching.Lock()
@@ -57,14 +58,14 @@ func (s *Store) leave(at message.Location) {
 	}
 }
 
-// Adopt returns a new reference to the record at a place on disk.
+// Adopt returns a new reference to the record at the place.
 func (s *Store) Adopt(at message.Location) message.Ref {
 	s.segments.add(at, 1)
 	return at.Ref()
 }
 
-// Move gives up a reference to a record for one to a copy of it at another place.
-// A record that is in memory stays there, and knows its new place.
+// Move exchanges a reference to a record for a reference to its copy at another place. A
+// record in memory stays there and gets the new place.
 func (s *Store) Move(ref message.Ref, to message.Location) message.Ref {
 	if !ref.OnDisk() {
 		s.relocate(ref, to)
@@ -75,8 +76,9 @@ func (s *Store) Move(ref message.Ref, to message.Location) message.Ref {
 	return moved
 }
 
-// Cool gives up a reference to a record in memory for one to its place on disk. ok
-// is false, and nothing has changed, if it has none. A Ref on disk is cool already.
+// Cool exchanges a reference to a record in memory for a reference to its place on disk. If
+// the record has no place, ok is false and nothing has changed. A Ref on disk is returned as
+// it is.
 func (s *Store) Cool(ref message.Ref) (cool message.Ref, ok bool) {
 	if ref.OnDisk() {
 		return ref, true
@@ -92,19 +94,19 @@ func (s *Store) Cool(ref message.Ref) (cool message.Ref, ok bool) {
 			s.Release(ref)
 			return at.Ref(), true
 		}
-		s.leave(at) // it has been moved just now, and the file it was in may be gone
+		s.leave(at) // the record has just moved, and its old file may be gone
 	}
 }
 
-// Warm gives up a reference to a record on disk for one to a copy in memory, which
-// knows its place. If it fails the reference is still the caller's. It may wait for
-// the disk. A Ref in memory is warm already.
+// Warm exchanges a reference to a record on disk for a reference to a copy in memory, which
+// knows its place. If it fails, the caller keeps its reference. It may wait for the disk. A
+// Ref in memory is returned as it is.
 func (s *Store) Warm(ref message.Ref) (message.Ref, error) {
 	if !ref.OnDisk() {
 		return ref, nil
 	}
-	// Whoever warms one record warms the next: mostly the pool has the window that
-	// the last one was read with.
+	// A caller that warms one record usually warms the next one too. Then the pool mostly
+	// returns the window with which the last record was read.
 	w := s.windows.Get().(*Window)
 	defer s.windows.Put(w)
 	b, err := s.Read(ref, w)
@@ -118,9 +120,9 @@ func (s *Store) Warm(ref message.Ref) (message.Ref, error) {
 	return warm, nil
 }
 
-// ToScratch writes a record that is in memory only to a scratch file, so that it can
-// be cooled. If it fails, such as on a full disk, nothing has changed. REQUIRES: the caller
-// holds a reference.
+// ToScratch writes a record that is only in memory to a scratch file, so that Cool can
+// release its memory. If it fails, for example on a full disk, nothing has changed.
+// REQUIRES: the caller holds a reference.
 func (s *Store) ToScratch(ref message.Ref) error {
 	if s.Location(ref) != 0 {
 		return nil
@@ -131,7 +133,7 @@ func (s *Store) ToScratch(ref message.Ref) error {
 	held.Nothing("scratch files")
 	s.scratching.Lock()
 	defer s.scratching.Unlock()
-	// A copy is sealed: others read the record meanwhile.
+	// Seal a copy: other goroutines may be reading the record.
 	record := message.Record(append(s.sealing[:0], s.Bytes(ref)...))
 	if cap(record) <= windowBytes {
 		s.sealing = record
@@ -147,7 +149,7 @@ func (s *Store) ToScratch(ref message.Ref) error {
 	at := message.MakeLocation(message.InScratch, number, offset)
 	s.segments.of(message.InScratch, number).place(1)
 	if !s.slot(ref).at.CompareAndSwap(0, uint64(at)) {
-		s.segments.add(at, -1) // the journal has it since just now
+		s.segments.add(at, -1) // meanwhile the journal has written it
 	}
 	if before != 0 && before != number {
 		s.dropScratch(before)
@@ -155,14 +157,14 @@ func (s *Store) ToScratch(ref message.Ref) error {
 	return nil
 }
 
-// dropScratch removes a scratch file if nothing lives in it and it is not the one
-// that is appended to. REQUIRES: s.scratching, under which alone a file is appended to.
+// dropScratch removes a scratch file without references, unless records are still appended
+// to it. REQUIRES: s.scratching, which guards appending.
 func (s *Store) dropScratch(number uint32) {
 	c := s.segments.of(message.InScratch, number)
 	if live, _ := c.load(); live > 0 || s.disk.Scratch == nil || number == s.disk.Scratch.Current() {
 		return
 	}
 	c.setPlaced(0)
-	// If it cannot be removed it is discarded by the next start.
+	// If this fails, the next start removes the file.
 	_ = s.disk.Scratch.Drop(number)
 }

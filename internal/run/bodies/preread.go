@@ -2,7 +2,7 @@ package bodies
 
 import "bartleby.mq/internal/core/message"
 
-// Preread reads what lies from a place on, up to len(buf) bytes, so that the system has
-// it in memory when its records are wanted. What cannot be read now is told to whoever
-// wants it. buf is overwritten.
+// Preread reads up to len(buf) bytes from a place on, so that they are in the page cache
+// when their records are needed. It ignores errors: a later Read reports them. buf is
+// overwritten.
 func (s *Store) Preread(at message.Location, buf []byte) { _, _ = s.readAt(at, buf) }

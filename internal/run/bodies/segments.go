@@ -6,10 +6,14 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// segments counts, for each file that records lie in, how many references there
-// are to it and how many records were ever placed there. Reading and counting
-// take no lock: the counters stand in a tree of three levels, of which nothing is
-// ever taken away (8 bytes for each file of 64 MiB that there ever was).
+// segments counts two things for each file of records: live, the references to records in
+// it, and placed, the records that were ever placed there. Reading and counting need no
+// lock: the counters are in a tree of three levels from which nothing is ever removed (8
+// bytes for each file of 64 MiB that ever existed).
+//
+// Invariant: live is one for each record in memory that has a place in the file, plus one
+// for each reference by a Ref on disk. So a file with live = 0 has no record that is still
+// needed, except by a checkpoint.
 type segments struct {
 	roots [message.Spaces][1 << rootBits]atomic.Pointer[segmentNode]
 }
@@ -25,9 +29,9 @@ type (
 	segmentLeaf [1 << leafBits]segmentCount
 )
 
-// segmentCount is what is counted for one file, both numbers in one word, since most
-// records that are placed come with their first reference: live in the lower 36
-// bits, placed above. A file of 2 GiB has room for 90 million records.
+// segmentCount has both numbers of a file in one word: live in the lower 36 bits, placed
+// above. Most records are placed with their first reference, which is then one addition. A
+// file of 2 GiB has room for 90 million records.
 type segmentCount struct{ word atomic.Uint64 }
 
 const (
@@ -35,7 +39,7 @@ const (
 	liveMask = 1<<liveBits - 1
 )
 
-// add adds n references and returns how many there are. Invariant: never fewer than none.
+// add adds n references and returns their number. Invariant: it is never negative.
 func (c *segmentCount) add(n int64) int64 {
 	live := int64(c.word.Add(uint64(n)) & liveMask)
 	if live > liveMask/2 {
@@ -44,7 +48,7 @@ func (c *segmentCount) add(n int64) int64 {
 	return live
 }
 
-// place counts a record placed, with n references.
+// place counts one placed record and n references.
 func (c *segmentCount) place(n int64) { c.word.Add(1<<liveBits + uint64(n)) }
 
 func (c *segmentCount) load() (live, placed int64) {
@@ -68,7 +72,7 @@ func (s *segments) of(space message.Space, number uint32) *segmentCount {
 	return &leaf[number&(1<<leafBits-1)]
 }
 
-// child returns what p points to, which is made if there is nothing.
+// child returns the node that p points to, and makes it if it is missing.
 func child[T any](p *atomic.Pointer[T]) *T {
 	if v := p.Load(); v != nil {
 		return v
@@ -77,34 +81,32 @@ func child[T any](p *atomic.Pointer[T]) *T {
 	return p.Load()
 }
 
-// add adds n references to the file that at lies in and returns how many there are.
+// add adds n references to the file of at and returns their number.
 func (s *segments) add(at message.Location, n int64) int64 {
 	return s.of(at.Space(), at.Segment()).add(n)
 }
 
-// Live is how many references there are to records in a file, one for each record
-// that also lies in memory and one for each Ref that names it by its place on disk;
-// and how many records were ever placed in it. A file without references may be
-// dropped, by whoever made sure that no checkpoint names it.
+// Live returns the number of references to records in a file, see segments, and the number
+// of records ever placed in it. The caller may drop a file without references after it has
+// made sure that no checkpoint names it.
 func (s *Store) Live(space message.Space, segment uint32) (live, placed int64) {
 	return s.segments.of(space, segment).load()
 }
 
-// Place notes that n records were placed in a file. Only a compaction needs to: what
-// SetLocation puts into the journal and ToScratch into a scratch file is counted by them.
+// Place notes that n records were placed in a file. Only a compaction calls it: SetLocation
+// counts records in the journal, ToScratch those in scratch files.
 func (s *Store) Place(space message.Space, segment uint32, n int64) {
 	s.segments.of(space, segment).word.Add(uint64(n) << liveBits)
 }
 
-// SetPlaced says how many records were placed in a file: 0 once it is gone, and at
-// start what a checkpoint remembers.
+// SetPlaced sets how many records were placed in a file: 0 when it is removed, and at start
+// the number in the checkpoint.
 func (s *Store) SetPlaced(space message.Space, segment uint32, n int64) {
 	s.segments.of(space, segment).setPlaced(n)
 }
 
-// RangeSegments calls f for each file that has references or that records were
-// placed in, by space and number, until it returns false. What is counted meanwhile may
-// be seen or not.
+// RangeSegments calls f for each file with references or placed records, by space and
+// number, until f returns false. It may or may not see concurrent changes.
 func (s *Store) RangeSegments(f func(space message.Space, segment uint32, live, placed int64) bool) {
 	for space := range message.Space(message.Spaces) {
 		for r := range s.segments.roots[space] {
@@ -129,8 +131,8 @@ func (s *Store) RangeSegments(f func(space message.Space, segment uint32, live, 
 	}
 }
 
-// AddLive counts n references to a file that nobody holds by hand: at start, those
-// of entries whose pages are not read.
+// AddLive adds n references to a file that no Ref in memory stands for: at start, the
+// references of entries whose pages are not read.
 func (s *Store) AddLive(space message.Space, segment uint32, n int64) {
 	s.segments.of(space, segment).add(n)
 }

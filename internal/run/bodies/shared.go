@@ -8,29 +8,30 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// Many small allocations may have most of their bytes in common. These are kept
-// once, as a base, and each of the others names its base and holds what is its own.
+// Many small allocations may have most of their bytes in common. The common bytes are kept
+// once, as a base. Each allocation on a base holds one reference to the base and its own
+// bytes:
 //
-// The upper bits of a slot's size tell what it is. A slot that is on a base has
-// the base's Ref where others have their location on disk.
+//	base          interned | references: the holders, and each allocation on it
+//	allocation    onBase   | at: the base's Ref, where other slots have their location
 const (
 	onBase   = 1 << 31
 	interned = 1 << 30 // a base that Intern finds
 	sizeMask = interned - 1
 )
 
-// bases is where Intern looks: a place for each hash, so that its size is fixed. A
-// base is there until another takes its place, or until it is gone.
+// bases is the table of Intern. It has one entry for each hash value, so its size is fixed.
+// A base stays there until another base replaces it, or until its last reference is gone.
 type bases struct {
 	mu    sync.Mutex
 	seed  maphash.Seed
 	found [1 << 12]message.Ref
-	seen  [1 << 12]uint32 // other bits of the hash of what was asked for last
+	seen  [1 << 12]uint32 // other bits of the hash of the last request
 }
 
-// Intern returns a new reference to an allocation with these bytes which others
-// share. It makes one only when asked for the second time, so that what is never
-// shared is not kept apart: else ok is false.
+// Intern returns a new reference to a base with these bytes. It makes a base only at the
+// second request for the same bytes, so that bytes that are never shared get no base; at the
+// first request ok is false.
 func (s *Store) Intern(b []byte) (ref message.Ref, ok bool) {
 	t := &s.bases
 	h := maphash.Bytes(t.seed, b)
@@ -51,7 +52,7 @@ func (s *Store) Intern(b []byte) (ref message.Ref, ok bool) {
 	return ref, true
 }
 
-// revive adds a reference unless the last one has been given up.
+// revive adds a reference unless the last one is gone.
 func (s *Store) revive(ref message.Ref) bool {
 	h := s.slot(ref)
 	for {
@@ -65,7 +66,7 @@ func (s *Store) revive(ref message.Ref) bool {
 	}
 }
 
-// forget is called before a base goes.
+// forget removes a base from the table before its memory is freed.
 func (s *Store) forget(ref message.Ref) {
 	t := &s.bases
 	at := maphash.Bytes(t.seed, s.Bytes(ref)) % uint64(len(t.found))
@@ -76,8 +77,8 @@ func (s *Store) forget(ref message.Ref) {
 	t.mu.Unlock()
 }
 
-// AllocOn is Alloc for what has more bytes in common with others, in base. The
-// reference to base passes to it. What it returns has no location on disk.
+// AllocOn is Alloc on a base. It takes over the caller's reference to base. The allocation
+// has no location on disk.
 func (s *Store) AllocOn(base message.Ref, n int) (message.Ref, []byte) {
 	ref, own := s.Alloc(n)
 	h := s.slot(ref)
@@ -86,7 +87,7 @@ func (s *Store) AllocOn(base message.Ref, n int) (message.Ref, []byte) {
 	return ref, own
 }
 
-// Base is what ref was allocated on, 0 if on nothing. The reference is not the caller's.
+// Base returns the base of ref, 0 if it has none. The caller gets no reference to it.
 func (s *Store) Base(ref message.Ref) message.Ref {
 	if h := s.slot(ref); h.size&onBase != 0 {
 		return message.Ref(h.at.Load())

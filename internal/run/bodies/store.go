@@ -1,14 +1,12 @@
-// Package bodies keeps the bytes of messages: reference-counted, in memory or on
-// disk. In memory they lie in slabs of size classes outside of Go's heap, named by
-// handles that are no Go pointers, so that a million queued messages cost the
-// garbage collector nothing. A record that lies on disk as well may be given up in
-// memory; its handle is then its place.
+// Package bodies keeps the bytes of messages, reference-counted, in memory or on disk.
+// Memory is divided into slabs of size classes outside of Go's heap. Handles are not Go
+// pointers, so a million queued messages cost the garbage collector nothing. A record that
+// is also on disk may leave memory; its handle is then its place on disk.
 //
-// A Store may be used by any number of goroutines. What a Ref names never
-// changes while somebody holds a reference to it. The store knows where records
-// lie and how many references there are to each file; when records move, and which
-// files are dropped, is decided by others. It writes scratch files, and to no
-// other.
+// Partitions and sessions call it, from any number of goroutines. Invariant: the bytes of a
+// Ref do not change while there is a reference to it. The store owns the bytes and counts
+// the references to each file. It never decides when records move or which files are
+// dropped; partitions do. It writes scratch files and no other files.
 package bodies
 
 import (
@@ -20,23 +18,27 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// A Ref is a page number and, below it, the slot's offset in units of 16 bytes.
+// The layout of memory:
+//
+//	Ref     page number | offset of the slot in the page, 14 bits, in units of 16 bytes
+//	page    256 KiB: slot, slot, slot ..., all of one class; or one large slot
+//	slot    references u32 | size and kind u32 | location or base u64 | bytes
 const (
 	offsetBits = 14
 	unit       = 16
 	pageBytes  = unit << offsetBits // 256 KiB
 	chunkBits  = 10                 // pages of a directory chunk
 	chunks     = 1 << 12            // at most 4 Mi pages
-	largest    = 32 << 10           // larger ones get a page of their own
-	keepFree   = 64                 // empty pages kept for the next allocation
-	big        = 0xff               // the class of a page holding one large slot
+	largest    = 32 << 10           // a larger slot gets its own page
+	keepFree   = 64                 // empty pages kept for later allocations
+	big        = 0xff               // the class of a page with one large slot
 )
 
 // slot is the head of every allocation; the bytes follow it.
 type slot struct {
 	refs atomic.Uint32
-	size uint32        // and what kind it is, see shared.go
-	at   atomic.Uint64 // message.Location of the bytes, 0 if they are in memory only
+	size uint32        // and the kind, see shared.go; in a free slot the next free one
+	at   atomic.Uint64 // message.Location of the bytes, 0 if they are only in memory; or the base
 }
 
 const slotHead = int(unsafe.Sizeof(slot{}))
@@ -48,7 +50,7 @@ type page struct {
 
 	// Guarded by the class's mutex.
 	free  uint32 // first free slot: its offset in units, plus one; 0 = none
-	fresh uint32 // slots never used begin here, in units
+	fresh uint32 // start of the slots that were never used, in units
 	used  uint32
 	// The class's list of pages with room; number plus one, 0 = none.
 	next, prev uint32
@@ -72,9 +74,9 @@ type Store struct {
 	classOf [largest/unit + 2]uint8 // by units of the bytes and the head together
 
 	mu     sync.Mutex // guards what follows
-	pages  uint32     // numbers given out so far
-	unused []uint32   // numbers to give out again
-	empty  [][]byte   // emptied pages whose memory is kept
+	pages  uint32     // page numbers used so far
+	unused []uint32   // page numbers to use again
+	empty  [][]byte   // empty pages whose memory is kept
 	memory memory
 
 	bytes atomic.Int64 // memory of pages in use
@@ -126,8 +128,8 @@ func (s *Store) slot(ref message.Ref) *slot {
 	return (*slot)(unsafe.Pointer(&p.mem[int(ref&(1<<offsetBits-1))*unit]))
 }
 
-// Alloc returns room for n bytes, with one reference. The bytes are whatever
-// was there before; nobody else sees them until the Ref is handed on.
+// Alloc returns n bytes with one reference. Their content is undefined. No other goroutine
+// sees them until the caller hands the Ref on.
 func (s *Store) Alloc(n int) (message.Ref, []byte) {
 	units := (n + slotHead + unit - 1) / unit
 	if units >= len(s.classOf) {
@@ -233,11 +235,11 @@ func (s *Store) unlist(c *class, p *page) {
 	p.next, p.prev, p.listed = 0, 0, false
 }
 
-// Size is the length of the bytes that ref, which is in memory, names.
+// Size is the length of the bytes of ref. REQUIRES: ref is in memory.
 func (s *Store) Size(ref message.Ref) int { return int(s.slot(ref).size & sizeMask) }
 
-// Bytes returns what ref, which is in memory, names. REQUIRES: the caller holds a
-// reference, and does not write unless it has just allocated them.
+// Bytes returns the bytes of ref. REQUIRES: ref is in memory, the caller holds a reference,
+// and does not write to the bytes unless it has just allocated them.
 func (s *Store) Bytes(ref message.Ref) []byte {
 	h := s.slot(ref)
 	p := s.page(uint32(ref >> offsetBits))
@@ -260,8 +262,8 @@ func (s *Store) Retain(ref message.Ref, n int) {
 // Refs is the number of references to bytes in memory, for checks.
 func (s *Store) Refs(ref message.Ref) int { return int(s.slot(ref).refs.Load()) }
 
-// Held is the number of allocations that somebody holds, for checks: nobody may
-// allocate or release meanwhile.
+// Held is the number of allocations with references, for checks. REQUIRES: no other
+// goroutine allocates or releases.
 func (s *Store) Held() (n int) {
 	for number := uint32(1); number < s.pages; number++ {
 		switch p := s.page(number); {
@@ -275,7 +277,7 @@ func (s *Store) Held() (n int) {
 	return n
 }
 
-// Release gives up one reference; with the last one the bytes in memory are gone.
+// Release gives up one reference. The last reference frees the bytes in memory.
 func (s *Store) Release(ref message.Ref) {
 	if ref == 0 {
 		return

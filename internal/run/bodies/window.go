@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// windowBytes is how much a window reads at once when it is read in order.
+	// windowBytes is how much a window reads at once if records are read in order.
 	windowBytes = 128 << 10
-	// Where it is not, it reads about two records, as far as the last one tells: too
-	// little costs a second read, and too much the copying.
-	firstAhead = 1 << 10 // there was none
+	// Otherwise it reads about two records of the last record's size: too little costs a
+	// second read, too much costs copying.
+	firstAhead = 1 << 10 // without a last record
 	leastAhead = 1 << 8
 	mostAhead  = 1 << 12
 )
 
-// Window is what a reader of records on disk reads through. Records that lie near
-// each other come with one read. The zero value is ready; it takes its memory when
-// it first needs it, and Free gives that back. It is used by one goroutine at a time.
+// Window is a read buffer for records on disk. One read returns records that are close to
+// each other. The zero value is ready; it gets its memory at the first read, and Free gives
+// it back. One goroutine at a time uses it.
 type Window struct {
 	buf   *[windowBytes]byte
 	at    message.Location // of the first byte of buf
-	n     int              // bytes of it that are there
+	n     int              // valid bytes in buf
 	ahead int              // how much to read next
 	last  int              // the size of the last record
 	long  []byte           // a record that is larger than buf
@@ -31,8 +31,7 @@ type Window struct {
 
 var windowBuffers = sync.Pool{New: func() any { return new([windowBytes]byte) }}
 
-// Free gives the window's memory back, and with it what was read. The window can be
-// used again.
+// Free gives the window's memory back. The window can be used again.
 func (w *Window) Free() {
 	if w.buf != nil {
 		windowBuffers.Put(w.buf)
@@ -40,7 +39,7 @@ func (w *Window) Free() {
 	*w = Window{}
 }
 
-// have returns what the window holds from at on.
+// have returns the window's bytes from at on.
 func (w *Window) have(at message.Location) []byte {
 	if w.n == 0 || at < w.at || at >= w.at+message.Location(w.n) {
 		return nil
@@ -48,7 +47,7 @@ func (w *Window) have(at message.Location) []byte {
 	return w.buf[at-w.at : w.n]
 }
 
-// follows says whether at lies where somebody who reads forwards comes next.
+// follows says whether a sequential reader would come to at next.
 func (w *Window) follows(at message.Location) bool {
 	switch {
 	case w.n == 0 || at.Space() != w.at.Space():
@@ -59,8 +58,8 @@ func (w *Window) follows(at message.Location) bool {
 	return at.Segment() == w.at.Segment()+1
 }
 
-// fill reads from at on: further each time if reads go forwards, so that a long
-// run takes few reads and a single record no more than it must. At least n bytes.
+// fill reads at least n bytes from at on. It doubles the amount while reads are sequential,
+// so that a long run takes few reads and a single record is not read too far.
 func (w *Window) fill(s *Store, at message.Location, n int) ([]byte, error) {
 	if w.buf == nil {
 		w.buf = windowBuffers.Get().(*[windowBytes]byte)
@@ -73,7 +72,7 @@ func (w *Window) fill(s *Store, at message.Location, n int) ([]byte, error) {
 			w.ahead = min(max(2*w.last, leastAhead), mostAhead)
 		}
 	}
-	w.n = 0 // if it fails, there is nothing
+	w.n = 0 // if the read fails, the window is empty
 	got, err := s.readAt(at, w.buf[:max(n, w.ahead)])
 	if err != nil {
 		return nil, err
@@ -82,8 +81,8 @@ func (w *Window) fill(s *Store, at message.Location, n int) ([]byte, error) {
 	return w.buf[:got], nil
 }
 
-// readLong reads a record that is larger than the window, whose beginning is b. The
-// head that says so is not checked yet: memory is taken as bytes arrive.
+// readLong reads a record that is larger than the window and begins with b. The size comes
+// from a head that is not verified yet, so memory grows only as bytes arrive.
 func (w *Window) readLong(s *Store, at message.Location, size int, b []byte) ([]byte, error) {
 	long := slices.Clone(b)
 	for len(long) < size {
@@ -102,11 +101,10 @@ func (w *Window) readLong(s *Store, at message.Location, size int, b []byte) ([]
 	return long, nil
 }
 
-// Read returns the record that ref names, in memory or on disk. The bytes are valid
-// until the next Read with the window, or as long as the caller holds the
-// reference, whichever ends first. A record on disk that is not what was written is a
-// *DamageError. It may wait for the disk: not to be called with a partition locked.
-// REQUIRES: the caller holds a reference.
+// Read returns the record of ref, from memory or disk. The bytes are valid until the next
+// Read with the window, or as long as the caller holds the reference, whichever ends first.
+// A damaged record on disk is a *DamageError. Read may wait for the disk. REQUIRES: the
+// caller holds a reference and no lock of a partition.
 func (s *Store) Read(ref message.Ref, w *Window) ([]byte, error) {
 	if !ref.OnDisk() {
 		return s.Bytes(ref), nil

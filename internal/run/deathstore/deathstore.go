@@ -1,8 +1,8 @@
-// Package deathstore keeps the stored forms of death histories among the bytes of
-// messages (internal/run/bodies), what many have in common once: a million dead letters of
-// one queue differ in times and counts. It owns no state; the bytes, their
-// references and what is shared are the store's. It knows nothing of what a history
-// means (internal/core/deadletter).
+// Package deathstore keeps the stored forms of death histories in the store of message
+// bytes (internal/run/bodies). It stores the shared part of many histories once: a million
+// dead letters of one queue differ only in times and counts. Partitions call it. It owns no
+// state: the store owns the bytes and the references. It does not interpret histories;
+// internal/core/deadletter does.
 package deathstore
 
 import (
@@ -11,8 +11,7 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// Keep puts a stored form into the store and returns the one reference to it. The
-// bytes are not kept.
+// Keep copies a stored form into the store and returns the only reference to it.
 func Keep(s *bodies.Store, stored []byte) message.Ref {
 	var room [512]byte
 	shared, own, ok := deadletter.Divide(stored, room[:0:256], room[256:256])
@@ -24,22 +23,22 @@ func Keep(s *bodies.Store, stored []byte) message.Ref {
 	return alone(s, stored)
 }
 
-// alone puts bytes into the store that have nothing in common with others.
+// alone stores a stored form that shares nothing.
 func alone(s *bodies.Store, stored []byte) message.Ref {
 	ref, b := s.Alloc(len(stored))
 	copy(b, stored)
 	return ref
 }
 
-// on is the same for the own bytes of what has the others in base, a reference to which passes to it.
+// on stores the own part of a history whose shared part is base. It takes over the caller's reference to base.
 func on(s *bodies.Store, base message.Ref, own []byte) message.Ref {
 	ref, b := s.AllocOn(base, len(own))
 	copy(b, own)
 	return ref
 }
 
-// KeepLike is Keep for a stored form whose last own bytes are its own, and the others
-// those that like has in common with others (deadletter.DiedAlike).
+// KeepLike is Keep for a stored form from deadletter.DiedAlike: its last own bytes are its
+// own part, and the bytes before them are the shared part of like.
 func KeepLike(s *bodies.Store, like message.Ref, stored []byte, own int) message.Ref {
 	base := s.Base(like)
 	if base == 0 {
@@ -49,8 +48,7 @@ func KeepLike(s *bodies.Store, like message.Ref, stored []byte, own int) message
 	return on(s, base, stored[len(stored)-own:])
 }
 
-// KeepParts is Keep for the bytes that Parts told of, in common with others, none if
-// nothing was, and its own.
+// KeepParts is Keep for a shared part, which may be empty, and an own part; see Parts.
 func KeepParts(s *bodies.Store, shared, own []byte) message.Ref {
 	if len(shared) == 0 {
 		return Keep(s, own)
@@ -62,13 +60,13 @@ func KeepParts(s *bodies.Store, shared, own []byte) message.Ref {
 	return on(s, base, own)
 }
 
-// Parts are what ref's history has in common with others, 0 if nothing is shared, and
-// the bytes of its own. They are valid as long as the caller holds ref.
+// Parts returns the shared part of ref's history, 0 if it shares nothing, and its own part.
+// Both are valid as long as the caller holds ref.
 func Parts(s *bodies.Store, ref message.Ref) (shared message.Ref, own []byte) {
 	return s.Base(ref), s.Bytes(ref)
 }
 
-// Size is about how many bytes the stored form has.
+// Size is the approximate length of the stored form, in bytes.
 func Size(s *bodies.Store, ref message.Ref) int {
 	if ref == 0 {
 		return 0
@@ -80,8 +78,8 @@ func Size(s *bodies.Store, ref message.Ref) int {
 	return size
 }
 
-// Bytes is the stored form that ref refers to, nil if ref is 0. It is valid as long
-// as the caller holds a reference, and not to be written to.
+// Bytes returns the stored form of ref, nil if ref is 0. It is valid as long as the caller
+// holds a reference. The caller must not write to it.
 func Bytes(s *bodies.Store, ref message.Ref) []byte {
 	if ref == 0 {
 		return nil
