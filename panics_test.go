@@ -80,7 +80,7 @@ func TestEveryGoroutineIsGuarded(t *testing.T) {
 // the reason.
 var harmless = map[string]string{
 	".Unlock": "it lets go", ".RUnlock": "it lets go", ".Done": "it lets go", "close": "it lets go", ".unlock": "it lets go",
-	".Stop": "of a timer", "cancel": "of a context", ".Free": "a buffer goes back to its pool", ".windows.Put": "a buffer goes back to its pool", ".putRouter": "a buffer goes back to its pool",
+	".Stop": "of a timer", "cancel": "of a context", ".Free": "a buffer goes back to its pool", ".windows.Put": "a buffer goes back to its pool", ".putBack": "a buffer goes back to its pool",
 	"bug.End": "it is the end", "bug.Contain": "it is the end", ".close": "files of one who reads", ".running.Unlock": "it lets go",
 }
 

@@ -120,38 +120,31 @@ func (n *Node) retryHeld(q *Queue) {
 		held, cursor, done = q.m.HeldFrom(cursor, 2*sliceLimit, held[:0])
 		h.entries = len(held)
 		n.unlock(h)
-		for rest := held; len(rest) > 0; {
-			tried, caused := n.routeHeld(q, rest[:min(len(rest), sliceLimit/2)])
-			rest = rest[tried:]
+		for left := held; len(left) > 0; {
+			h := n.lock(q.part)
+			m, picked := q.pickHeld(left[:min(len(left), sliceLimit/2)])
+			_, caused := m.run(n.finishHold(h))
+			left = left[picked:]
 			n.routeAll(caused)
 		}
 	}
 	n.routeAll([]*Queue{q}) // what died meanwhile, and the end of routing
 }
 
-// routeHeld tries the first of some held deaths, and says how many. REQUIRES: q.routing is the caller's.
-func (n *Node) routeHeld(q *Queue, slice []queue.Death) (tried int, caused []*Queue) {
-	r := new(router)
-	h := n.lock(q.part)
-	r.dead, r.settings = q.dead, q.m.Settings()
-	var p portion
-	for ; tried < len(slice); tried++ {
-		if again, ok := q.m.Held(slice[tried].ID); ok && !q.gone && !q.forgetting {
-			if !n.takes(&p, &again) {
+// pickHeld pins the first of some held deaths, and says how many of them it has looked at. REQUIRES: q is held, and
+// q.routing is the caller's.
+func (q *Queue) pickHeld(list []queue.Death) (m *deadmove, picked int) {
+	m = q.part.node.deadmove(q)
+	m.again = true
+	p := portion{store: m.n.bodies}
+	for ; picked < len(list); picked++ {
+		if d, ok := q.m.Held(list[picked].ID); ok && !q.gone && !q.forgetting {
+			if !p.takes(&d) {
 				break
 			}
-			n.bodies.Retain(again.Body, 1)
-			n.bodies.Retain(again.History, 1)
-			r.deaths = append(r.deaths, again)
+			m.pin(&d)
+			m.deaths = append(m.deaths, d)
 		}
 	}
-	caused = n.finishHold(h)
-	n.warmDeaths(r, q)
-	n.planDeaths(r, q)
-	if q.part.group != nil {
-		n.proposeDeaths(r, q, r.settings.AtLeastOnce, false)
-		return tried, caused
-	}
-	n.moveDeaths(r, q, false, &caused)
-	return tried, caused
+	return m, picked
 }

@@ -95,6 +95,12 @@ func (n *Node) unlock(h *hold) journal.Pos {
 	return pos
 }
 
+// finishHold is unlock, but returns the queues whose dead the caller is to move.
+func (n *Node) finishHold(h *hold) []*Queue {
+	n.release(h)
+	return n.finish(h)
+}
+
 // maxBuffered is how many bytes of the journal may wait to be written.
 const maxBuffered = 1 << 20
 

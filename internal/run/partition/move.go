@@ -105,11 +105,12 @@ func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
 	if q.Replicated() {
 		return n.moveReplicated(q, moves)
 	}
-	warm := n.warmMoves(q, moves)
-	e := newErrand(len(warm))
-	n.crowded(q, moves[:len(warm)], warm, e.moved, map[*Queue]coming{})
-	n.moveLocal(q, moves[:len(warm)], warm, e)
-	n.releaseAll(warm)
+	s := n.pinMoves(q, moves)
+	moves = moves[:len(s.deaths)]
+	e := newErrand(len(moves))
+	s.crowded(moves, e.moved, map[*Queue]coming{})
+	s.move(moves, e)
+	s.release()
 	n.relieve()
 	return e, nil
 }
@@ -135,8 +136,9 @@ func leaves(q *Queue, moves []Move) bool {
 // apart says whether another queue is in another log.
 func (q *Queue) apart(t *Queue) bool { return t.part.logID() != q.part.logID() }
 
-// moveLocal is move from a queue of the local partitions, of moves whose records are in memory.
-func (n *Node) moveLocal(q *Queue, moves []Move, warm []message.Ref, e *errand) {
+// move moves what is pinned from a queue of the local partitions.
+func (s *pinned) move(moves []Move, e *errand) {
+	n, q := s.n, s.q
 	parts := []*Partition{q.part}
 	for i := range moves {
 		for _, t := range moves[i].Targets {
@@ -155,7 +157,7 @@ func (n *Node) moveLocal(q *Queue, moves []Move, warm []message.Ref, e *errand) 
 		}
 		p := plan{history: storeHistory(n.bodies, moves[i].History), stored: moves[i].History, targets: moves[i].Targets}
 		p.split(q.part)
-		*moved = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), warm[i], true)
+		*moved = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), s.deaths[i].Body, true)
 		q.await(moves[i].ID, e, i)
 		h.dropped = append(h.dropped, p.history)
 		n.split(h)
@@ -175,11 +177,10 @@ func (q *Queue) await(id queue.ID, e *errand, i int) {
 	e.left++
 }
 
-// warmMoves brings the records of what is to be moved next into memory before anything
-// is locked for it. It returns a reference for each of these moves, 0 for what is not there
-// any more; what is lost on disk is set aside.
-func (n *Node) warmMoves(q *Queue, moves []Move) []message.Ref {
-	warm, sizes := make([]message.Ref, 0, len(moves)), make([]uint32, len(moves))
+// pinMoves brings the records of what is to be moved next into memory before anything
+// is locked for it. What is not there any more has no body, nor has what is lost on disk, which is set aside.
+func (n *Node) pinMoves(q *Queue, moves []Move) *pinned {
+	s := &pinned{n: n, q: q}
 	gone := n.with(q, func(*hold) {
 		var w warming
 		for i := range moves {
@@ -190,28 +191,23 @@ func (n *Node) warmMoves(q *Queue, moves []Move) []message.Ref {
 			case !w.takes(v.Body, v.Size):
 				return
 			}
-			n.bodies.Retain(v.Body, 1)
-			warm, sizes[i] = append(warm, v.Body), v.Size
+			s.deaths = append(s.deaths, queue.Death{ID: moves[i].ID, Body: v.Body, Size: v.Size})
+			s.pin(&s.deaths[i])
 		}
 	})
 	if gone != nil {
-		return warm[:len(moves)]
+		s.deaths = make([]queue.Death, len(moves))
+		return s
 	}
-	for i, ref := range warm {
-		var err error
-		if warm[i], err = n.bodies.Warm(ref); err != nil {
-			n.setAside(&spoilt{q: q, id: moves[i].ID, body: ref, size: sizes[i], err: err})
-			n.bodies.Release(ref)
-			warm[i] = 0
+	s.read()
+	for i := range s.deaths {
+		if d := &s.deaths[i]; s.unread[i] != nil {
+			n.setAside(&spoilt{q: q, id: d.ID, body: d.Body, size: d.Size, err: s.unread[i]})
+			n.bodies.Release(d.Body)
+			d.Body = 0
 		}
 	}
-	return warm
-}
-
-func (n *Node) releaseAll(refs []message.Ref) {
-	for _, ref := range refs {
-		n.bodies.Release(ref)
-	}
+	return s
 }
 
 // coming is what is on its way to a queue by an errand.
@@ -223,19 +219,19 @@ type coming struct {
 // crowded finds which of the moves a target in another log has no room for as it is now, with
 // those before them there. So nothing is sent that would come back, and what goes to several
 // queues goes to all of them or to none. What fills meanwhile tells by its answer.
-func (n *Node) crowded(q *Queue, moves []Move, warm []message.Ref, moved []Moved, load map[*Queue]coming) {
-	for i := range warm {
-		if warm[i] == 0 {
+func (s *pinned) crowded(moves []Move, moved []Moved, load map[*Queue]coming) {
+	for i := range s.deaths {
+		if s.deaths[i].Body == 0 {
 			moved[i].What = MoveGone
 			continue
 		}
-		rec := message.Record(n.bodies.Bytes(warm[i]))
+		rec := message.Record(s.n.bodies.Bytes(s.deaths[i].Body))
 		for _, t := range moves[i].Targets {
-			if moved[i].What != MoveOpen || !q.apart(t) {
+			if moved[i].What != MoveOpen || !s.q.apart(t) {
 				continue
 			}
 			c, room := load[t], false
-			err := n.with(t, func(h *hold) {
+			err := s.n.with(t, func(h *hold) {
 				if !t.Replicated() {
 					t.m.Expire(h.now)
 				}
@@ -261,69 +257,71 @@ func (n *Node) crowded(q *Queue, moves []Move, warm []message.Ref, moved []Moved
 // moveOne moves one entry, asked to go to so many queues. If one of these is in another log it
 // is offered, and what becomes of it is open; without offers, as before version 4 of commands,
 // it leaves at once, and what another log refuses is stranded. warm is the message's record in
-// memory, 0 if it cannot be had.
+// memory, 0 if it cannot be had. REQUIRES: q and the targets in its log are held.
 func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm message.Ref, offers bool) Moved {
 	v, ok := q.m.View(id)
 	if q.gone || !ok || warm == 0 {
 		return Moved{What: MoveGone}
 	}
-	d := queue.Death{ID: id, Body: warm, Size: v.Size, Logged: v.Logged, Stays: stays(v.Body)}
-	rec, priority := n.recordOf(q, &d)
-	in := arrival{entry: queue.Entry{Body: warm, History: p.history, Priority: priority, TTL: -1, Size: v.Size, Logged: true}, rec: rec, stays: d.Stays, how: imposed}
 	if len(p.targets)+len(p.remote) < asked {
 		return Moved{What: MoveNoTarget}
 	}
-	offers = offers && len(p.remote) > 0
+	d := queue.Death{ID: id, Body: warm, Size: v.Size, Logged: v.Logged, Stays: stays(v.Body)}
+	c := carry{n: n, h: h, q: q, d: &d, plan: p}
+	return c.move(asked, offers && len(p.remote) > 0)
+}
+
+// move moves an entry that is ready into all its targets, or none; if offer is set it stays until those in other logs
+// have answered.
+func (c *carry) move(asked int, offer bool) Moved {
+	h, q, d, p := c.h, c.q, c.d, c.plan
+	rec, _ := c.record()
 	for _, t := range p.targets {
-		size := v.Size
+		size := d.Size
 		if rec != nil {
 			size = t.size(rec)
 		}
 		switch {
 		case t.gone:
 			return Moved{MoveNoTarget, t.Incarnation}
-		case (t != q || offers) && !t.m.Accepts(size): // what is offered takes its room until it has left
+		case (t != q || offer) && !t.m.Accepts(size): // what is offered takes its room until it has left
 			return Moved{MoveRefused, t.Incarnation}
 		}
 	}
 	// From here on it is let in. Were a target asked once more, its delayed messages that are due, which are made ready before
 	// anything enters, might have filled it meanwhile; what comes back to its own queue has been there.
 	var body, history message.Ref
-	if offers {
-		ok = q.m.Offer(id)
+	ok := false
+	if offer {
+		ok = q.m.Offer(d.ID)
 	} else {
-		body, history, _, ok = q.m.Take(id)
+		body, history, _, ok = q.m.Take(d.ID)
 	}
 	if !ok {
 		return Moved{What: MoveGone}
 	}
 	flags := uint8(mailMove)
-	if asked > 1 {
+	if offer && asked > 1 {
 		flags |= mailImpose // they had room for it
 	}
-	var told, took []uint64
 	for _, t := range p.remote {
-		if offers {
+		c.n.send(h, q, d, p, t, 0, flags, offer)
+	}
+	c.enter(imposed)
+	if offer {
+		var told, took []uint64
+		for _, t := range p.remote {
 			told = append(told, t.queue)
-			n.send(h, q, &d, p, t, 0, flags, true)
-		} else {
-			n.send(h, q, &d, p, t, 0, mailMove, false)
 		}
-	}
-	h.entered = h.entered[:0]
-	for _, t := range p.targets {
-		n.enter(h, t, &in)
-	}
-	if offers {
 		for _, in := range h.entered {
 			took = append(took, in.q.Incarnation)
 		}
-		q.waiting.tell(id, told, took)
+		q.waiting.tell(d.ID, told, took)
 	}
-	n.logMove(h, q, &d, p, queue.Counts{}, offers)
+	c.log(offer)
 	h.drop(body, history)
 	h.flow()
-	if offers {
+	if offer {
 		return Moved{What: MoveOpen}
 	}
 	return Moved{What: MoveDone}

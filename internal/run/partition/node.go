@@ -116,13 +116,13 @@ type Options struct {
 // Node is all partitions of a process.
 type Node struct {
 	Options
-	bodies  *bodies.Store
-	parts   []*Partition // local
-	groups  []*Partition // replicated; their indexes follow those of parts
-	all     []*Partition // both, in the order of their locks
-	seed    maphash.Seed
-	holds   sync.Pool
-	routers sync.Pool
+	bodies    *bodies.Store
+	parts     []*Partition // local
+	groups    []*Partition // replicated; their indexes follow those of parts
+	all       []*Partition // both, in the order of their locks
+	seed      maphash.Seed
+	holds     sync.Pool
+	deadmoves sync.Pool
 
 	checkpoints checkpointer
 	declared    declaredNote

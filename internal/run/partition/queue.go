@@ -22,12 +22,12 @@ type Queue struct {
 	m       *queue.Machine
 	dead    DeadLetter
 	gone    bool
-	due     int64   // what the heap goes by
-	heap    int     // place in the partition's heap plus one; 0 = not in it
-	touched bool    // in the current hold
-	routing bool    // somebody routes its deaths
-	next    *router // the deaths to be routed next, pinned, if somebody knows already; theirs who routes
-	waiting waiting // what targets have said of held deaths, and of what is on offer
+	due     int64     // what the heap goes by
+	heap    int       // place in the partition's heap plus one; 0 = not in it
+	touched bool      // in the current hold
+	routing bool      // somebody routes its deaths
+	next    *deadmove // the deaths to be moved next, pinned, if somebody knows already; theirs who routes
+	waiting waiting   // what targets have said of held deaths, and of what is on offer
 	// What is held is being deleted, and not tried again: see Node.forgetAllHeld.
 	forgetting bool
 	offers     map[queue.ID]onOffer // who waits in this process for what is offered to other logs

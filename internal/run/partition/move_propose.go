@@ -46,10 +46,10 @@ func (n *Node) moveReplicated(q *Queue, moves []Move) (*errand, error) {
 	e := newErrand(len(moves))
 	load := map[*Queue]coming{}
 	for at := 0; at < len(moves) && leaves(q, moves); {
-		warm := n.warmMoves(q, moves[at:])
-		n.crowded(q, moves[at:at+len(warm)], warm, e.moved[at:], load)
-		n.releaseAll(warm)
-		at += len(warm)
+		s := n.pinMoves(q, moves[at:])
+		s.crowded(moves[at:], e.moved[at:], load)
+		s.release()
+		at += len(s.deaths)
 	}
 	a := newAsk()
 	a.errand = e

@@ -5,11 +5,12 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// proposeDeaths has the group carry out what the leader has planned for a slice of
-// deaths, in as many commands as their histories and targets fill, and lets go of what was pinned. If last is set, routing
-// goes on, or ends, when that is applied: what is more than sliceSteps is left to that, so that others
-// come in between. Else it waits while too much is under way. REQUIRES: q.routing is the caller's.
-func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
+// propose has the group carry out what its leader has planned for the slice, in as many commands as the
+// histories and targets fill, and lets go of what was pinned. Routing goes on, or ends, when that is applied: what is
+// more than sliceSteps is left to that, so that others come in between. Deaths that are tried again wait instead
+// while too much is under way.
+func (m *deadmove) propose() {
+	n, q, atLeastOnce, last := m.n, m.q, m.settings.AtLeastOnce, !m.again
 	g := q.part.group
 	w := n.writer()
 	steps := 0 // of the command
@@ -21,8 +22,8 @@ func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 		return err
 	}
 	var err error
-	for i := 0; i < len(r.deaths); {
-		many := steps > 0 && steps+r.plans[i].steps() > sliceSteps
+	for i := 0; i < len(m.deaths); {
+		many := steps > 0 && steps+m.plans[i].steps() > sliceSteps
 		if many && last {
 			break
 		}
@@ -35,24 +36,21 @@ func (n *Node) proposeDeaths(r *router, q *Queue, atLeastOnce, last bool) {
 				steps = 0
 			}
 		}
-		p, j := r.plans[i], i
-		for j < len(r.deaths) && r.plans[j] == p && (j == i || steps+p.steps() <= sliceSteps) {
+		p, j := m.plans[i], i
+		for j < len(m.deaths) && m.plans[j] == p && (j == i || steps+p.steps() <= sliceSteps) {
 			j++
 			steps += p.steps()
 		}
-		w.dead(q.Incarnation, p, atLeastOnce, p.stored, r.deaths[i:j])
+		w.dead(q.Incarnation, &p.plan, atLeastOnce, p.stored, m.deaths[i:j])
 		if p.outcome != deadletter.Routed && !atLeastOnce {
 			for k := i; k < j; k++ {
-				n.Router.Dropped(q, p.reason, p.outcome, message.Record(n.bodies.Bytes(r.deaths[k].Body)), p.story())
+				n.Router.Dropped(q, p.reason, p.outcome, message.Record(n.bodies.Bytes(m.deaths[k].Body)), p.story())
 			}
 		}
 		i = j
 	}
-	n.eachPlan(r, func(p *plan) { n.bodies.Release(p.history) })
-	for i := range r.deaths {
-		n.bodies.Release(r.deaths[i].Body)
-		n.bodies.Release(r.deaths[i].History)
-	}
+	m.eachPlan(func(p *deathPlan) { n.bodies.Release(p.history) })
+	m.release()
 	p := &proposal{}
 	if last {
 		p.routing = q
@@ -107,7 +105,8 @@ func (a *application) dead(q *Queue) {
 		a.h.entries += p.steps()
 		n.bodies.Retain(d.Body, 1)
 		n.bodies.Retain(d.History, 1)
-		n.moveDeath(a.h, q, &d, p, atLeastOnce)
+		c := carry{n: n, h: a.h, q: q, d: &d, plan: p}
+		c.death(atLeastOnce)
 		a.h.drop(d.Body, d.History)
 	}
 	a.h.drop(p.history, 0)

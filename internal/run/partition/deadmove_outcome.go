@@ -1,0 +1,66 @@
+package partition
+
+import "bartleby.mq/internal/core/deadletter"
+
+// What becomes of a death is decided when it is carried out: its targets have it, one has refused it, there is none, or
+// it is held for those that have not taken it yet. What is sent to other logs without being held, and nothing else
+// tells the outcome of, counts when it is answered (Node.countSent); what goes with its queue when that is buried (Queue.Ended).
+
+// end ends the death in its queue once it has entered its targets and was sent to others, of which so many have
+// refused it and are waited for. It writes the frame's operation and counts, and says whether the entry was
+// dropped because there was nowhere to go.
+func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
+	h, q, d := c.h, c.q, c.d
+	taken := len(q.waiting.taken[d.ID]) > 0 // by those that were tried before
+	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && !taken) {
+		c.hold()
+		q.waiting.note(d.ID, refused > 0)
+		return false
+	}
+	body, history, ok := q.m.Bury(d.ID)
+	if !ok {
+		return false
+	}
+	h.drop(body, history)
+	q.waiting.forget(d.ID)
+	c.log(false)
+	outcome := c.outcome(taken, refused, sent)
+	if sent == 0 || len(h.entered) > 0 || taken {
+		q.count(d.Reason, outcome) // else the answer tells
+	}
+	if atLeastOnce {
+		c.n.confirmed.Add(1)
+	}
+	return outcome != deadletter.Routed
+}
+
+// outcome is what became of a death that is over.
+func (c *carry) outcome(taken bool, refused, sent int) deadletter.Outcome {
+	switch {
+	case taken || len(c.h.entered) > 0 || sent > 0:
+		return deadletter.Routed
+	case refused > 0:
+		return deadletter.TargetRefused
+	case c.plan.outcome == deadletter.Routed: // its targets are gone
+		return deadletter.NoRoute
+	}
+	return c.plan.outcome
+}
+
+// hold keeps an at-least-once death in its queue until every target has
+// taken it; those that have are not asked again (DL-13.5).
+func (c *carry) hold() {
+	h, q, d := c.h, c.q, c.d
+	if q.m.Hold(d.ID) && d.Logged && q.part.group == nil {
+		h.frame.hold(q.Incarnation, d.ID, uint8(d.Reason), d.At)
+	}
+	if len(h.entered) == 0 {
+		return
+	}
+	took := make([]uint64, len(h.entered))
+	for i, in := range h.entered {
+		took[i] = in.q.Incarnation
+	}
+	q.waiting.take(d.ID, took...)
+	c.log(true)
+}

@@ -1,0 +1,226 @@
+package partition
+
+import (
+	"bytes"
+	"strconv"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/deathstore"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// plan is where an entry goes, and with what history.
+type plan struct {
+	history message.Ref        // the new one; one reference is the plan's
+	stored  []byte             // its bytes
+	said    deadletter.History // what they say, if read is set: see story
+	read    bool
+	targets []*Queue // in the log of the queue it leaves
+	remote  []target // in others
+	outcome deadletter.Outcome
+}
+
+// steps is what an entry that goes by the plan costs a hold (see sliceSteps).
+func (p *plan) steps() int { return 1 + len(p.targets) + len(p.remote) }
+
+// rests says whether the message has no TTL in the target from now on (DL-22.8). The target's queue is held.
+func (p *plan) rests(t *Queue) bool {
+	rules := t.m.Rules()
+	if rules.Profile != deadletter.ApsaraMQ {
+		return false
+	}
+	return rules.Rests(p.story(), t.Name)
+}
+
+// story is what the new history says.
+func (p *plan) story() *deadletter.History {
+	if !p.read {
+		// Our own bytes: one that cannot be read tells of no death.
+		p.said, _ = deadletter.Parse(p.stored)
+		p.read = true
+	}
+	return &p.said
+}
+
+// split keeps the targets that are in the log of the partition given, and makes
+// the others remote.
+func (p *plan) split(from *Partition) {
+	log := from.logID()
+	kept := p.targets[:0:0]
+	for _, t := range p.targets {
+		if to := t.part.logID(); to == log {
+			kept = append(kept, t)
+		} else {
+			p.remote = append(p.remote, target{to, t.Incarnation})
+		}
+	}
+	if len(p.remote) > 0 {
+		p.targets = kept
+	}
+}
+
+// deathPlan is the plan for a dead entry, and what it was made of: entries that agree in this share it.
+type deathPlan struct {
+	plan
+	prev       message.Ref
+	reason     deadletter.Reason
+	at         int64
+	by         *queue.Consumer
+	exchange   []byte
+	key        []byte
+	expiration int64
+	shareable  bool
+}
+
+// plan finds what is to happen to each death, by the settings of the queue when they were
+// picked: the dead-letter exchange may have been taken away since they died. No partition is locked.
+func (m *deadmove) plan() {
+	for i := range m.deaths {
+		d := &m.deaths[i]
+		rec := message.Record(m.n.bodies.Bytes(d.Body))
+		expiration := int64(-1)
+		if d.History == 0 && rec.HasExpiration() {
+			expiration = expirationOf(rec)
+		}
+		var p *deathPlan
+		if last := m.last; last != nil && last.agrees(d, rec, m.n.TrustClientDeath) {
+			if last.at == d.At && last.expiration == expiration {
+				m.plans = append(m.plans, last)
+				continue
+			}
+			p = m.planAlike(d, expiration)
+		}
+		if p == nil {
+			p = m.planDeath(d, rec, expiration)
+		}
+		m.plans, m.last = append(m.plans, p), p
+	}
+}
+
+// agrees says whether the plan does for another death too, but for its moment and its message's own TTL. If
+// trust is set, histories that clients send along count.
+func (p *deathPlan) agrees(d *queue.Death, rec message.Record, trust bool) bool {
+	if !p.shareable || p.prev != d.History || p.reason != d.Reason || p.by != d.By || rec.HasCC() || len(rec.BCC()) > 0 {
+		return false
+	}
+	if d.History != 0 { // which says where it was sent
+		return true
+	}
+	return !(trust && rec.HasHeaders()) && bytes.Equal(p.exchange, rec.Exchange()) && bytes.Equal(p.key, rec.Key())
+}
+
+// planAlike is planDeath for a first death that differs from the last one by its moment
+// and its message's own TTL only; nil if that is not so. REQUIRES: m.last is shareable,
+// and of an entry that agrees in all else.
+func (m *deadmove) planAlike(d *queue.Death, expiration int64) *deathPlan {
+	last := m.last
+	if d.History != 0 {
+		return nil
+	}
+	if m.alike == nil {
+		m.alike = make([]deathPlan, 0, sliceLimit)
+	}
+	if len(m.alike) == cap(m.alike) {
+		return nil // the others are pointed to
+	}
+	begin := len(m.stored)
+	var own int
+	var ok bool
+	if m.stored, own, ok = deadletter.DiedAlike(m.stored, last.stored, d.At, expiration); !ok {
+		return nil
+	}
+	m.alike = append(m.alike, *last)
+	p := &m.alike[len(m.alike)-1]
+	p.at, p.expiration, p.said, p.read = d.At, expiration, deadletter.History{}, false
+	p.stored = m.stored[begin:len(m.stored):len(m.stored)]
+	p.history = deathstore.KeepLike(m.n.bodies, last.history, p.stored, own)
+	return p
+}
+
+func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int64) *deathPlan {
+	n, dead, settings := m.n, m.dead, &m.settings
+	p := &deathPlan{
+		prev: d.History, reason: d.Reason, at: d.At, by: d.By,
+		exchange: rec.Exchange(), key: rec.Key(), expiration: expiration,
+	}
+	var h deadletter.History
+	if d.History != 0 {
+		// Our own bytes: if they cannot be read, the history begins anew rather than the message being lost.
+		h, _ = deadletter.Parse(n.historyBytes(d.History))
+	} else if n.TrustClientDeath && rec.HasHeaders() {
+		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
+			h, _ = deadletter.Carried(props.Headers) // DL-7.10
+		}
+	}
+	e := deadletter.Event{
+		Queue: m.q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
+		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey, Rules: &settings.Rules,
+	}
+	if d.History == 0 || len(h.Keys) == 0 {
+		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
+	} else {
+		e.Exchange, e.Keys = h.Exchange, h.Keys // where a death or a replay brought it
+	}
+	e.NextKeys = e.Keys
+	if dead.HasKey {
+		e.NextKeys = []string{dead.Key}
+	}
+	if d.By != nil {
+		if c, ok := d.By.Target.(Culprit); ok {
+			e.Cause = c.Cause()
+		}
+	}
+	h.Record(&e)
+	h.StripCC = h.StripCC || n.StripCC && dead.HasKey
+	routes := e.NextKeys
+	if !e.KeysReplaced {
+		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())
+	}
+	var exists, byKeys bool
+	if settings.DeadLetter {
+		p.targets, exists, byKeys = m.route.find(m, dead.Exchange, routes, rec, &h)
+	}
+	switch {
+	case !exists:
+		p.outcome = deadletter.NoExchange
+	case len(p.targets) == 0:
+		p.outcome = deadletter.NoRoute
+	case d.Reason.Counted() != deadletter.Rejected && settings.Rules.CutCycles():
+		kept := p.targets[:0]
+		for _, t := range p.targets {
+			if !h.ClosesCycle(t.Name) {
+				kept = append(kept, t)
+			}
+		}
+		if p.targets = kept; len(kept) == 0 {
+			p.outcome = deadletter.Cycle
+		}
+	}
+	stored := h.Append(nil)
+	p.history, p.stored, p.said, p.read = deathstore.Keep(n.bodies, stored), stored, h, true
+	p.split(m.q.part)
+	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.TrustClientDeath && rec.HasHeaders())
+	return p
+}
+
+// Culprit is a subscriber that can say who it is, for the history of what it rejects.
+type Culprit interface {
+	Cause() deadletter.Cause
+}
+
+// expirationOf is the message's own TTL in milliseconds, -1 if it has none.
+// Properties were checked when the message was published.
+func expirationOf(rec message.Record) int64 {
+	p, err := amqp091.ParseProps(rec.Properties())
+	if err != nil || len(p.Expiration) == 0 {
+		return -1
+	}
+	v, err := strconv.ParseInt(string(p.Expiration), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return min(max(v, -1), moment.Last)
+}
