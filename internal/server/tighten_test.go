@@ -14,7 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
 )
 
 // open finds what others than the owner may read, write or enter.
@@ -109,13 +109,13 @@ func TestBackupRefusesPlaces(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]error{
-		"data": broker.ErrBackupThere, "data/b": broker.ErrBackupInside, "data/journal/b/c": broker.ErrBackupInside, "link/b": broker.ErrBackupInside,
-		"link/../link/keep/b": broker.ErrBackupInside, "dangling": broker.ErrBackupThere, "there": broker.ErrBackupThere, "half": broker.ErrBackupThere, "nowhere/b": broker.ErrBackupNowhere,
+		"data": datadir.ErrBackupThere, "data/b": datadir.ErrBackupInside, "data/journal/b/c": datadir.ErrBackupInside, "link/b": datadir.ErrBackupInside,
+		"link/../link/keep/b": datadir.ErrBackupInside, "dangling": datadir.ErrBackupThere, "there": datadir.ErrBackupThere, "half": datadir.ErrBackupThere, "nowhere/b": datadir.ErrBackupNowhere,
 	} {
 		if _, err := s.broker.BackUp(t.Context(), top+"/"+path); !errors.Is(err, want) {
 			t.Errorf("a backup to %s: %v, want %v", path, err, want)
 		}
-		status := map[error]int{broker.ErrBackupThere: http.StatusConflict, broker.ErrBackupInside: http.StatusBadRequest, broker.ErrBackupNowhere: http.StatusBadRequest}[want]
+		status := map[error]int{datadir.ErrBackupThere: http.StatusConflict, datadir.ErrBackupInside: http.StatusBadRequest, datadir.ErrBackupNowhere: http.StatusBadRequest}[want]
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.Addresses().HTTP.String()+"/api/backup", bytes.NewReader([]byte(`{"path":"`+top+"/"+path+`"}`)))
 		if err != nil {
 			t.Fatal(err)

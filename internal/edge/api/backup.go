@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
 )
 
 // backUp copies the data directory while clients go on: ours, for `bartleby backup`. The
@@ -19,10 +19,10 @@ func (s *server) backUp(r *request) (any, error) {
 		return nil, badRequest(`"path" must be an absolute path on the node's machine`)
 	}
 	done, err := s.b.BackUp(r.Context(), path)
-	if errors.Is(err, broker.ErrBackupThere) || errors.Is(err, broker.ErrBackupUnderWay) {
+	if errors.Is(err, datadir.ErrBackupThere) || errors.Is(err, datadir.ErrBackupUnderWay) {
 		return nil, &failure{http.StatusConflict, "conflict", err.Error()}
 	}
-	if errors.Is(err, broker.ErrBackupInside) || errors.Is(err, broker.ErrBackupNowhere) {
+	if errors.Is(err, datadir.ErrBackupInside) || errors.Is(err, datadir.ErrBackupNowhere) {
 		return nil, badRequest(err.Error())
 	}
 	if err != nil {

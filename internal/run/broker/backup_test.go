@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -81,7 +82,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	close(stopc)
 	load.Wait()
-	if _, err := b.BackUp(t.Context(), "/backup0"); !errors.Is(err, ErrBackupThere) {
+	if _, err := b.BackUp(t.Context(), "/backup0"); !errors.Is(err, datadir.ErrBackupThere) {
 		t.Errorf("a second backup to one directory: %v", err)
 	}
 	if _, err := b.BackUp(t.Context(), "backup"); err == nil {
@@ -153,8 +154,8 @@ func TestABackupsNoteIsReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back Backup
-		if err := json.Unmarshal([]byte(read(t, files, "/copy/"+backupNote)), &back); err != nil {
+		var back datadir.Backup
+		if err := json.Unmarshal([]byte(read(t, files, "/copy/backup.json")), &back); err != nil {
 			t.Fatal(err)
 		}
 		if back != told || back.Node != name || back.Ended.Before(back.Began) {
@@ -198,7 +199,7 @@ func TestABackupEndsWithWhoAsksForIt(t *testing.T) {
 	met := 0
 	fs.f = func() {
 		met++
-		if _, err := b.BackUp(t.Context(), "/other"); !errors.Is(err, ErrBackupUnderWay) {
+		if _, err := b.BackUp(t.Context(), "/other"); !errors.Is(err, datadir.ErrBackupUnderWay) {
 			t.Errorf("a second backup: %v", err)
 		}
 		cancel()

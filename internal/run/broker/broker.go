@@ -13,11 +13,9 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,12 +27,12 @@ import (
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
-	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
 	"bartleby.mq/internal/run/admission"
 	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/safety/held"
 )
@@ -114,21 +112,13 @@ type Broker struct {
 	revision atomic.Uint64 // raised by every change of either
 	onPause  func()        // letIn: see routing.Message.Pause
 
-	backingUp sync.Mutex // one at a time
-
 	ledger   ledger     // what was declared and is on its way to the store
 	policies held.Mutex // held while queues and exchanges are made to go by changed policies
 
 	exchangeStats held.Mutex // guards Runtime of exchanges
 
-	store *store.Store
-
-	journal *journal.Journal
-	keep    *bodyfile.Keep
-	aside   *bodyfile.Aside // nil in an examination
-	index   *store.Store    // of queues: pages and checkpoints
-	scratch *bodyfile.Scratch
-	bodies  *bodies.Store
+	data    *datadir.Directory
+	bodies  *bodies.Store // data's
 	node    *partition.Node
 	serial  atomic.Uint64
 	routers sync.Pool // *topology.Router
@@ -213,7 +203,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	o.OnFatal = once(o.OnFatal)
 	o.Topology.Strict, o.Topology.ApsaraPriorities = o.Strict, o.ApsaraMQ.Priorities
 	b = &Broker{
-		Options: o, started: time.Now(), bodies: bodies.New(), open: map[*Connection]struct{}{}, ofUser: map[string]*usage{}, ofVHost: map[message.VHost]int64{},
+		Options: o, started: time.Now(), open: map[*Connection]struct{}{}, ofUser: map[string]*usage{}, ofVHost: map[message.VHost]int64{},
 		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: admission.NewTurns(runtime.GOMAXPROCS(0)),
 	}
 	b.onPause = b.letIn
@@ -227,64 +217,39 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	b.life, b.endLife = context.WithCancel(context.Background())
 	b.routers.New = func() any { return new(topology.Router) }
 	b.serial.Store(uint64(time.Now().UnixMilli()) << message.SerialBits)
-	if err := journal.MakeDirectory(o.FS, o.Dir); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
-	if !how.Incomplete {
-		if err = b.own(); err != nil {
-			return nil, err
-		}
-	}
-	b.store, err = store.Open(o.FS, filepath.Join(o.Dir, stateDir), o.Logger, o.OnFatal)
+	data, err := datadir.Open(datadir.Options{
+		FS: o.FS, Dir: o.Dir, SegmentBytes: o.Storage.SegmentBytes, Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal, Short: o.Short,
+		Stopped: how.stopped, Incomplete: how.Incomplete,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
+		return nil, err
 	}
-	opened := b // an error return makes b nil
 	defer func() {
-		if err == nil {
-			return
+		if err != nil {
+			_ = data.Close()
 		}
-		if opened.journal != nil {
-			_ = opened.closeDisk()
-		}
-		_ = opened.store.Close()
 	}()
+	b.data, b.bodies = data, data.Bodies
 	if err = b.loadTopology(); err != nil {
 		return nil, err
 	}
-	b.journal, err = journal.Open(journal.Options{
-		FS: o.FS, Dir: filepath.Join(o.Dir, journalDir), KeepDir: filepath.Join(o.Dir, keepDir), SegmentBytes: o.Storage.SegmentBytes, Logger: o.Logger, Failpoint: o.Failpoint, OnFatal: o.OnFatal,
-		Short: o.Short && !how.stopped, // an examination removes nothing
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err = b.attachDisk(); err == nil && !how.Incomplete {
-		err = b.checkGeneration()
-	}
-	if err != nil {
+	if err = data.OpenMessages(); err != nil {
 		return nil, err
 	}
 	driver, err := cluster.New(cluster.Options{
-		ID: nodeID, Journal: b.journal, Logger: o.Logger, OnFatal: o.OnFatal, Failpoint: o.Failpoint, MaxUncommitted: maxUncommitted,
+		ID: nodeID, Journal: data.Journal, Logger: o.Logger, OnFatal: o.OnFatal, Failpoint: o.Failpoint, MaxUncommitted: maxUncommitted,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if !how.stopped { // an examination says what cannot be read, and changes nothing
-		b.aside = bodyfile.NewAside(o.FS, filepath.Join(o.Dir, asideDir))
-		if n := b.aside.Count(); n > 0 {
-			o.Logger.Warn("there are messages that could not be read, or used, and were set aside", "directory", b.aside.Dir(), "files", n)
-		}
-	}
 	b.node = partition.New(partition.Options{
-		Aside: b.aside, NewGeneration: b.setGeneration, Short: o.Short,
+		Aside: data.Aside, NewGeneration: data.SetGeneration, Short: o.Short,
 		Cluster: driver, NodeID: nodeID, Origin: partition.NewOrigin(nodeID, o.now()),
-		Partitions: o.Partitions, Journal: b.journal, Bodies: b.bodies, Router: deadRouter{b}, Logger: o.Logger,
+		Partitions: o.Partitions, Journal: data.Journal, Bodies: data.Bodies, Router: deadRouter{b}, Logger: o.Logger,
 		Now: o.now, Failpoint: o.Failpoint,
 		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld,
-		Index: b.index, Keep: b.keep, IndexBudget: o.Storage.IndexBudget, BodyBudget: o.Storage.CacheBudget, HotPages: o.Storage.HotPages,
-		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, KeepSenseless: b.keepSenseless, Damaged: how.stopped, KeepUndeclared: how.KeepUndeclared, Salvage: how.Salvage, Removed: b.awaitRemovals,
+		Index: data.Index, Keep: data.Keep, IndexBudget: o.Storage.IndexBudget, BodyBudget: o.Storage.CacheBudget, HotPages: o.Storage.HotPages,
+		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, KeepSenseless: data.KeepSenseless, Damaged: how.stopped, KeepUndeclared: how.KeepUndeclared, Salvage: how.Salvage, Removed: b.awaitRemovals,
 		Known: func(noted store.Reach, highest uint64) error { return b.known(noted, highest, how.KeepUndeclared) },
 	})
 	for _, v := range b.state.VHosts() {
@@ -304,15 +269,6 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	return b, nil
 }
 
-// own sees to it that the data directory is whole, and named.
-func (b *Broker) own() error {
-	named, err := CheckWhole(b.FS, b.Dir)
-	if err != nil || named {
-		return err
-	}
-	return Name(b.FS, b.Dir)
-}
-
 // once makes f tell of the first failure only. Whoever fails next waits until f has
 // returned, which it does not if it ends the process.
 func once(f func(error)) func(error) {
@@ -326,51 +282,8 @@ func once(f func(error)) func(error) {
 	}
 }
 
-// keepDir is where records are that outlived their segment of the journal, and asideDir
-// where is what the node could not use.
-const (
-	keepDir  = "keep"
-	asideDir = "set-aside"
-)
-
-// attachDisk tells the bodies where records lie that are not in memory.
-func (b *Broker) attachDisk() (err error) {
-	if b.keep, err = bodyfile.OpenKeep(b.FS, filepath.Join(b.Dir, keepDir), b.Failpoint); err != nil {
-		return err
-	}
-	b.scratch, err = bodyfile.OpenScratch(b.FS, filepath.Join(b.Dir, "scratch"), b.Storage.SegmentBytes)
-	if err != nil {
-		return err
-	}
-	if b.index, err = store.OpenUnlogged(b.FS, filepath.Join(b.Dir, indexDir), b.Logger, b.OnFatal); err != nil {
-		return fmt.Errorf("data directory %s: %w", b.Dir, err)
-	}
-	b.bodies.Attach(bodies.Disk{Journal: b.journal, Keep: b.keep, Scratch: b.scratch})
-	return nil
-}
-
-// closeDisk closes what messages are in, and gives up their memory.
-func (b *Broker) closeDisk() error {
-	err := b.journal.Close()
-	if b.index != nil {
-		err = errors.Join(err, b.index.Close())
-	}
-	if b.keep != nil {
-		b.keep.Close()
-	}
-	if b.scratch != nil {
-		err = errors.Join(err, b.scratch.Close())
-	}
-	b.bodies.Close()
-	return err
-}
-
-func (b *Broker) loadTopology() (err error) {
-	var pairs []mutation.Change
-	err = b.store.Range(nil, func(key, value []byte) error {
-		pairs = append(pairs, mutation.Change{Key: slices.Clone(key), Value: slices.Clone(value)})
-		return nil
-	})
+func (b *Broker) loadTopology() error {
+	pairs, err := datadir.Declarations(b.data.State)
 	if err != nil {
 		return err
 	}
@@ -381,6 +294,39 @@ func (b *Broker) loadTopology() (err error) {
 	return err
 }
 
+// BackUp copies the data directory to dir, which must not exist, while clients go
+// on; a node that is started on the copy has all that was confirmed before the call, and
+// some of what came after. dir appears when the copy is whole and on disk. On
+// the same file system most of it is links, which cost no room. To another it takes long, with no
+// checkpoint meanwhile: it ends when ctx does, as that of a request when the node stops, and leaves nothing behind.
+func (b *Broker) BackUp(ctx context.Context, dir string) (datadir.Backup, error) {
+	return b.data.BackUp(ctx, dir, b.NodeName, func(part string) error { return b.copyTo(ctx, part) })
+}
+
+func (b *Broker) copyTo(ctx context.Context, part string) error {
+	log := filepath.Join(part, datadir.JournalDir)
+	if err := journal.MakeDirectory(b.FS, log); err != nil {
+		return err
+	}
+	var declared *store.Snapshot
+	err := b.node.CopyTo(ctx, partition.Copy{
+		Journal: log, Keep: filepath.Join(part, datadir.KeepDir), Index: filepath.Join(part, datadir.IndexDir),
+		End: func() (end journal.Pos) {
+			// Both logs at one moment between two changes of declarations: a message that has
+			// moved finds the queue it moved to, and of a queue that is gone all that left it is there.
+			b.between(func() { end, declared = b.data.Journal.Committed(), b.data.State.Snapshot() })
+			return end
+		},
+	})
+	if declared != nil {
+		if err == nil {
+			err = b.data.CopyState(declared, part)
+		}
+		err = errors.Join(err, declared.Close())
+	}
+	return err
+}
+
 // Close stops the node in order: connections are told by whoever owns the
 // listeners before; then the workers end, and the disk has everything. Last goes the memory
 // of all bodies. REQUIRES: nobody else uses the broker any more: sessions, shovels and requests
@@ -388,8 +334,7 @@ func (b *Broker) loadTopology() (err error) {
 func (b *Broker) Close() error {
 	b.endLife()
 	b.node.Stop()
-	err := b.closeDisk()
-	return errors.Join(err, b.store.Close())
+	return b.data.Close()
 }
 
 // change runs f with the topology and the accounts locked for writing. When it returns

@@ -3,19 +3,13 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"path/filepath"
-	"slices"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
-	"bartleby.mq/internal/core/message"
-	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -24,16 +18,13 @@ import (
 func whatToDo(dir string, err error) error {
 	var log *journal.DamageError
 	var state *partition.DamageError
-	var parts *IncompleteError
+	var parts *datadir.IncompleteError
 	var lost *LostDeclarationsError
 	if !errors.As(err, &log) && !errors.As(err, &state) && !errors.As(err, &parts) && !errors.As(err, &lost) && !store.IsDamage(err) {
 		return err
 	}
 	return fmt.Errorf("%w\nrun: bartleby journal check --data-dir %s", err, dir)
 }
-
-// quiet is the logger of what nobody is to read.
-var quiet = slog.New(slog.DiscardHandler)
 
 // OpenStopped is Open for an examination or a repair: no worker begins, so that
 // nothing happens to messages but what a start does to those whose time has come, and
@@ -58,117 +49,11 @@ type opening struct {
 	Stopped
 }
 
-// Readmit declares queues that have messages, in the data directory of a stopped node, under the numbers
-// that they had. It returns how they are called: what is not known any more is made up.
-func Readmit(files vfs.FS, dir string, queues []partition.Undeclared) (called []QueueMessages, err error) {
-	s, err := store.Open(files, filepath.Join(dir, stateDir), quiet, nil)
-	if err != nil {
-		return nil, err
-	}
-	called, err = readmit(s, queues)
-	return called, errors.Join(err, s.Close())
-}
-
-func readmit(s *store.Store, queues []partition.Undeclared) (called []QueueMessages, err error) {
-	state, err := loadTopology(s)
-	if err != nil {
-		return nil, err
-	}
-	for _, q := range queues {
-		d := topology.Readmitted{VHost: q.VHost, Name: message.QueueName(q.Name), Incarnation: q.Incarnation, Group: q.Group, MaxPriority: q.MaxPriority}
-		made, err := state.Readmit(d)
-		if err != nil {
-			return nil, err
-		}
-		called = append(called, QueueMessages{VHost: string(made.VHost), Queue: string(made.Name), Messages: q.Messages})
-	}
-	return called, s.Apply(mutation.All(state.TakeChanges()), true)
-}
-
-// RepairedVHost and RepairedQueue name where a repair puts messages of which nobody knows the queue. The virtual
-// host has nothing else: no policy holds there, and nobody may read what may be of any other virtual host before an
-// administrator says so.
-const (
-	RepairedVHost = "journal.repaired"
-	RepairedQueue = "journal.repaired"
-)
-
-// DeclareRepaired returns the number of the queue for messages of which nobody knows the queue, in the data directory
-// of a stopped node. It is made if it is not there.
-func DeclareRepaired(files vfs.FS, dir string) (incarnation uint64, err error) {
-	s, err := store.Open(files, filepath.Join(dir, stateDir), quiet, nil)
-	if err != nil {
-		return 0, err
-	}
-	incarnation, err = declareRepaired(s)
-	return incarnation, errors.Join(err, s.Close())
-}
-
-func declareRepaired(s *store.Store) (uint64, error) {
-	state, err := loadTopology(s)
-	if err != nil {
-		return 0, err
-	}
-	for _, v := range state.VHosts() {
-		for _, q := range v.Queues() {
-			mine := v.Name == RepairedVHost && q.Name == RepairedQueue
-			if mine && q.Durable && q.Type == topology.Classic && len(q.Arguments) <= 1 { // its type: nobody else has made it
-				return q.Incarnation, nil
-			}
-		}
-	}
-	q, err := state.Readmit(topology.Readmitted{VHost: RepairedVHost, Name: RepairedQueue})
-	if err != nil {
-		return 0, err
-	}
-	return q.Incarnation, s.Apply(mutation.All(state.TakeChanges()), true)
-}
-
-// MendDeclarations makes declarations of a stopped node agree of which some are lost: see topology.LoadTorn. It
-// says what it has done.
-func MendDeclarations(files vfs.FS, dir string, onFatal func(error)) (lost []string, err error) {
-	s, err := store.Open(files, filepath.Join(dir, stateDir), quiet, onFatal)
-	if err != nil {
-		return nil, err
-	}
-	lost, err = mendDeclarations(s)
-	return lost, errors.Join(err, s.Close())
-}
-
-func mendDeclarations(s *store.Store) (lost []string, err error) {
-	pairs, err := readPairs(s)
-	if err != nil {
-		return nil, err
-	}
-	state, lost, err := topology.LoadTorn(topology.Options{}, mutation.All(pairs))
-	if err != nil || len(lost) == 0 {
-		return nil, err
-	}
-	return lost, s.Apply(mutation.All(state.TakeChanges()), true)
-}
-
-// loadTopology reads the declarations of a store.
-func loadTopology(s *store.Store) (*topology.State, error) {
-	pairs, err := readPairs(s)
-	if err != nil {
-		return nil, err
-	}
-	return topology.Load(topology.Options{}, mutation.All(pairs))
-}
-
-func readPairs(s *store.Store) (pairs []mutation.Change, err error) {
-	err = s.Range(nil, func(key, value []byte) error {
-		pairs = append(pairs, mutation.Change{Key: slices.Clone(key), Value: slices.Clone(value)})
-		return nil
-	})
-	return pairs, err
-}
-
 // SetAside shows what was put aside since it could not be used: limit files at most.
-func (b *Broker) SetAside(limit int) ([]bodyfile.PutAside, error) { return b.aside.List(limit) }
+func (b *Broker) SetAside(limit int) ([]bodyfile.PutAside, error) { return b.data.Aside.List(limit) }
 
 // FilesSetAside is how many files there are of what was put aside.
-func (b *Broker) FilesSetAside() int { return b.aside.Count() }
+func (b *Broker) FilesSetAside() int { return b.data.Aside.Count() }
 
 // QueueMessages is what Verify found of a durable queue.
 type QueueMessages struct {
@@ -208,3 +93,6 @@ func (b *Broker) Forget(found []QueueMessages) error {
 	}
 	return nil
 }
+
+// PassOver writes a checkpoint, so that no start meets again what was set aside.
+func (b *Broker) PassOver() error { return b.node.Checkpoint() }

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -141,11 +142,11 @@ func put(t *testing.T, files, from *vfs.MemFS, part string) {
 // unname makes the directory one of a release that did not name its parts.
 func unname(t *testing.T, files *vfs.MemFS) {
 	t.Helper()
-	if err := ForgetGeneration(files, "/data"); err != nil {
+	if err := datadir.ForgetGeneration(files, "/data"); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range Parts {
-		if err := files.Remove(files.PathJoin("/data", part, identityFile)); err != nil {
+	for _, part := range datadir.Parts {
+		if err := files.Remove(files.PathJoin("/data", part, datadir.IdentityFile)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +156,7 @@ func unname(t *testing.T, files *vfs.MemFS) {
 // is refused, with the name of the part and what to do; and is left as it is.
 func TestRefusesPartsThatAreMissing(t *testing.T) {
 	older, newer, other := copies(t)
-	for _, part := range Parts {
+	for _, part := range datadir.Parts {
 		for how, spoil := range map[string]func(files *vfs.MemFS){
 			"missing": func(files *vfs.MemFS) { put(t, files, nil, part) },
 			"emptied": func(files *vfs.MemFS) {
@@ -178,7 +179,7 @@ func TestRefusesPartsThatAreMissing(t *testing.T) {
 				}
 			},
 		} {
-			if part == stateDir && how == "older" {
+			if part == datadir.StateDir && how == "older" {
 				continue // its log brings it up to date: see store
 			}
 			t.Run(fmt.Sprintf("%s is %s", part, how), func(t *testing.T) {
@@ -219,7 +220,7 @@ func TestRefusesPartsThatAreMissing(t *testing.T) {
 			if err := b.Close(); err != nil {
 				t.Error(err)
 			}
-			if named, err := CheckWhole(files, "/data"); err != nil || !named {
+			if named, err := datadir.CheckWhole(files, "/data"); err != nil || !named {
 				t.Errorf("%s: after a start the parts are named: %t, %v", name, named, err)
 			}
 		}
@@ -234,7 +235,7 @@ func TestNamingSurvivesCrash(t *testing.T) {
 		files := whole(newer)
 		n := 0
 		stop := errors.New("stopped here")
-		err := Name(failing{files, func() error {
+		err := datadir.Name(failing{files, func() error {
 			if n++; n > step {
 				return stop
 			}
@@ -249,7 +250,7 @@ func TestNamingSurvivesCrash(t *testing.T) {
 		if !errors.Is(err, stop) {
 			t.Fatal(err)
 		}
-		if _, err := CheckWhole(files, "/data"); err != nil {
+		if _, err := datadir.CheckWhole(files, "/data"); err != nil {
 			t.Fatalf("after a crash at step %d: %v", step, err)
 		}
 	}
@@ -309,67 +310,6 @@ func TestDataDirectoryIsThereAfterACrash(t *testing.T) {
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// A name is read back from every part as it was written, and a bit that has rotted in it does not make it another:
-// the part is named, or nothing that counts has changed.
-func TestAnIdentityIsReadBackOrNamed(t *testing.T) {
-	files := vfs.NewMem()
-	if err := files.MkdirAll("/data", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := Name(files, "/data"); err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, part := range Parts {
-		id, err := readIdentity(files, files.PathJoin("/data", part, identityFile))
-		if err != nil || len(id) != 32 {
-			t.Fatalf("%s: %q, %v", part, id, err)
-		}
-		names[id] = true
-		// A part with nothing in it is one that is missing.
-		if err := journal.WriteSynced(files, files.PathJoin("/data", part, "something"), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(names) != 1 {
-		t.Fatalf("the parts have the names %v", names)
-	}
-	path := files.PathJoin("/data", keepDir, identityFile)
-	good := read(t, files, path)
-	look := func(what, text string, mayBeRead bool) {
-		t.Helper()
-		if err := journal.WriteSynced(files, path, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		_, err := CheckWhole(files, "/data")
-		if err == nil && mayBeRead {
-			return
-		}
-		var lacks *IncompleteError
-		if !errors.As(err, &lacks) || fmt.Sprint(lacks.Unnamed) != "["+keepDir+"]" || len(lacks.Missing)+len(lacks.Foreign) > 0 || lacks.Stale != "" ||
-			!strings.Contains(err.Error(), keepDir+"/ does not say which data directory it is of: its identity is damaged, or not there") {
-			t.Errorf("%s: %q: %v", what, text, err)
-		}
-	}
-	for i := range good {
-		for bit := range 8 {
-			rotten := []byte(good)
-			rotten[i] ^= 1 << bit
-			look("bit", string(rotten), true)
-		}
-	}
-	for n := range len(good) - 2 { // without its end of line it is whole
-		look("cut off", good[:n], false)
-	}
-	for _, text := range []string{"null", "[]", "1", `"x"`, `{"data_directory":1}`, strings.Repeat(" ", maxIdentity) + good, good + good, strings.Repeat("[", 4000)} {
-		look("nonsense", text, false)
-	}
-	look("what it was", good, true)
-	if named, err := CheckWhole(files, "/data"); !named || err != nil {
-		t.Errorf("as it was it is named %t, %v", named, err)
 	}
 }
 

@@ -34,7 +34,7 @@ func bindOne(t *testing.T, c *Connection, key message.RoutingKey) {
 func stored(t *testing.T, c *Connection) (bindings, marks int) {
 	t.Helper()
 	count := func(prefix string, n *int) {
-		if err := c.b.store.Range([]byte(prefix), func(_, _ []byte) error { *n++; return nil }); err != nil {
+		if err := c.b.data.State.Range([]byte(prefix), func(_, _ []byte) error { *n++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -147,7 +147,7 @@ func (b *Broker) write(batch []entry) error {
 		return err
 	}
 	b.at(FailDeclareStored)
-	b.node.Declared(b.store.Reached()) // before anything enters a queue that was made
+	b.node.Declared(b.data.State.Reached()) // before anything enters a queue that was made
 	b.topo.Lock()
 	for i := range batch {
 		if b.state.Stored(batch[i].made) {
@@ -168,13 +168,13 @@ func (b *Broker) writeAll(batch []entry) error {
 	}
 	if removes {
 		// What has left a queue must be where it went before the queue is gone.
-		if err := b.journal.Sync(); err != nil {
+		if err := b.data.Journal.Sync(); err != nil {
 			return fmt.Errorf("journal: %w", err)
 		}
 	}
 	b.at(FailDeclareLogged)
 	for i := 0; i <= last; i++ {
-		if err := b.store.Apply(mutation.All(b.postpone(&batch[i])), i == last); err != nil {
+		if err := b.data.State.Apply(mutation.All(b.postpone(&batch[i])), i == last); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
@@ -208,7 +208,7 @@ func (b *Broker) leave(l *leaving) error {
 	if len(l.bindings) == 0 {
 		some = append(slices.Clip(some), l.marks...)
 	}
-	if err := b.store.Apply(mutation.All(some), false); err != nil {
+	if err := b.data.State.Apply(mutation.All(some), false); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	if len(l.bindings) == 0 {

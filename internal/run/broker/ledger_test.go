@@ -18,6 +18,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -321,7 +322,7 @@ func TestTransientQueuesHaveNumbersThatAreStored(t *testing.T) {
 	}
 	kill(t, c, last.Name)
 	eventually(t, "the dead letter moves", func() bool { return c.b.node.Counts(runtimeOf(dlq)).Ready == 1 })
-	if err := c.b.journal.Sync(); err != nil {
+	if err := c.b.data.Journal.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	after := start(t, d.crash(), nil)
@@ -727,7 +728,7 @@ func TestAStoreThatFailsEndsTheNode(t *testing.T) {
 // whatever is being copied at that moment.
 func TestBackupOfAQueueThatGoes(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
-		for _, part := range []string{indexDir, journalDir, stateDir} {
+		for _, part := range []string{datadir.IndexDir, datadir.JournalDir, datadir.StateDir} {
 			t.Run(kind+", "+part, func(t *testing.T) { backUpWhileAQueueGoes(t, kind, part) })
 		}
 	}

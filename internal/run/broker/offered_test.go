@@ -63,7 +63,7 @@ func TestAnOfferedMessageIsNotDoubledByADeletion(t *testing.T) {
 	if !c.b.node.HasDeleted(from) {
 		t.Fatal("not deleted")
 	}
-	if err := c.b.journal.Sync(); err != nil { // as any confirm of anybody does
+	if err := c.b.data.Journal.Sync(); err != nil { // as any confirm of anybody does
 		t.Fatal(err)
 	}
 	after := start(t, d.crash(), nil)

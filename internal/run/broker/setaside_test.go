@@ -161,7 +161,7 @@ func wants() (list []string) {
 // aside demands that the message was set aside, once, and is in no queue.
 func (s *spoilt) aside(left int) {
 	s.t.Helper()
-	list, err := s.b.aside.List(0)
+	list, err := s.b.data.Aside.List(0)
 	if err != nil || len(list) != 1 {
 		s.t.Fatalf("%d files are there, %v; want one", len(list), err)
 	}

@@ -14,6 +14,7 @@ import (
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -54,7 +55,7 @@ func Examine(files vfs.FS, dir string, how How) (*Report, error) {
 }
 
 func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examination, err error) {
-	if !slices.ContainsFunc(broker.Parts, func(part string) bool { _, err := files.Stat(files.PathJoin(dir, part)); return err == nil }) {
+	if !slices.ContainsFunc(datadir.Parts, func(part string) bool { _, err := files.Stat(files.PathJoin(dir, part)); return err == nil }) {
 		return nil, fmt.Errorf("%s is not a data directory", dir)
 	}
 	tree, err := newTree(files, dir)
@@ -94,8 +95,8 @@ func (e *examination) found(d Damage) { e.report.Damages = append(e.report.Damag
 
 // parts says what of the data directory is missing.
 func (e *examination) parts() error {
-	_, err := broker.CheckWhole(e.fs, e.dir)
-	var incomplete *broker.IncompleteError
+	_, err := datadir.CheckWhole(e.fs, e.dir)
+	var incomplete *datadir.IncompleteError
 	if err == nil {
 		return nil
 	}
@@ -322,7 +323,7 @@ func (e *examination) readDeclarations() (names, error) {
 // then nothing of it counts.
 func (e *examination) declarations() (names, error) {
 	if e.torn() {
-		lost, err := broker.MendDeclarations(e.fs, e.tree.to, e.onFatal)
+		lost, err := mendDeclarations(e.fs, e.tree.to, e.onFatal)
 		if err != nil {
 			return nil, err
 		}
@@ -487,7 +488,7 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 		how.Salvage = e.salvage(dir)
 	}
 	b, err := broker.OpenStopped(o, how)
-	var age *broker.IncompleteError
+	var age *datadir.IncompleteError
 	if errors.As(err, &age) && age.Stale != "" && !e.incomplete {
 		e.found(Damage{File: e.dir, What: age.Stale})
 		e.incomplete, e.undeclared = true, true
@@ -507,7 +508,7 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 	for range 4 { // queues that no checkpoint has are known only when the log of their group is read
 		var nowhere *partition.NoQueueError
 		if errors.As(err, &nowhere) && how.Salvage != nil && how.Salvage.Into == 0 {
-			if how.Salvage.Into, err = broker.DeclareRepaired(e.fs, dir); err != nil {
+			if how.Salvage.Into, err = declareRepaired(e.fs, dir); err != nil {
 				return nil, err
 			}
 			b, err = broker.OpenStopped(o, how)
@@ -517,13 +518,11 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 		if !errors.As(err, &undeclared) {
 			break
 		}
-		queues, failed := broker.Readmit(e.fs, dir, undeclared.Queues)
+		queues, failed := readmit(e.fs, dir, undeclared.Queues)
 		if failed != nil {
 			return nil, failed
 		}
-		for _, q := range queues {
-			e.report.Readmitted = append(e.report.Readmitted, Touched{VHost: q.VHost, Queue: q.Queue, Messages: q.Messages})
-		}
+		e.report.Readmitted = append(e.report.Readmitted, queues...)
 		b, err = broker.OpenStopped(o, how)
 	}
 	if err == nil && e.salvaging {

@@ -6,11 +6,12 @@ import (
 
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
 )
 
 // An identity that has rotted, of this release or of one before, is not another directory's: nothing is lost.
 func TestARottenIdentityLosesNothing(t *testing.T) {
-	for _, part := range broker.Parts {
+	for _, part := range datadir.Parts {
 		for name, spoil := range map[string]func(text string) string{
 			"a bit":             func(text string) string { return text[:30] + string(text[30]^1) + text[31:] },
 			"a bit of old form": func(text string) string { return text[:30] + string(text[30]^1) + text[31:52] + "}\n" },

@@ -16,7 +16,7 @@ import (
 
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -279,7 +279,7 @@ func (e *examination) apply(quarantine string) error {
 		return err
 	}
 	if e.torn() {
-		if _, err := broker.MendDeclarations(e.fs, e.dir, e.onFatal); err != nil {
+		if _, err := mendDeclarations(e.fs, e.dir, e.onFatal); err != nil {
 			return err
 		}
 	}
@@ -305,8 +305,8 @@ func (e *examination) apply(quarantine string) error {
 		return err
 	}
 	// Last: only now is it whole.
-	if err := broker.ForgetGeneration(e.fs, e.dir); err != nil {
+	if err := datadir.ForgetGeneration(e.fs, e.dir); err != nil {
 		return err
 	}
-	return broker.Name(e.fs, e.dir)
+	return datadir.Name(e.fs, e.dir)
 }

@@ -9,7 +9,6 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/disk/journal"
-	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -119,7 +118,7 @@ func (e *examination) mendJournal(dir string) error {
 func (e *examination) salvaged(found *partition.Salvaged, names names) {
 	s := &Salvaged{Apart: found.Into, Surplus: found.Surplus, Deleted: found.Deleted, Settled: found.Into}
 	if s.Apart > 0 {
-		s.ApartVHost, s.ApartQueue = broker.RepairedVHost, broker.RepairedQueue
+		s.ApartVHost, s.ApartQueue = repairedVHost, repairedQueue
 	}
 	for _, q := range found.Queues {
 		t := names.of(q.Incarnation)

@@ -10,15 +10,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/run/datadir"
 )
 
 // Directories below a data directory.
 const (
-	journalDir  = "journal"
-	stateLogDir = "state-log"
-	stateDir    = "state"
-	indexDir    = "index"
-	keepDir     = "keep"
+	journalDir  = datadir.JournalDir
+	stateLogDir = datadir.StateLogDir
+	stateDir    = datadir.StateDir
+	indexDir    = datadir.IndexDir
+	keepDir     = datadir.KeepDir
 
 	examinationDir = "examination" // the tree of an examination; removed after it, and before the next
 	quarantineDir  = "quarantine"

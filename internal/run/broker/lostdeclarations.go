@@ -6,6 +6,7 @@ import (
 
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/run/datadir"
 )
 
 // LostDeclarationsError says that the log of declarations has lost its end: the journal tells of declarations
@@ -24,8 +25,8 @@ func (e *LostDeclarationsError) Error() string {
 // known compares what the journal and the index say of declarations with what there is. With keep the
 // loss is accepted: what there is counts from now on.
 func (b *Broker) known(noted store.Reach, highest uint64, keep bool) error {
-	e := &LostDeclarationsError{File: filepath.Join(b.Dir, stateLogDir)}
-	end, reached := b.store.Reaches(noted)
+	e := &LostDeclarationsError{File: filepath.Join(b.Dir, datadir.StateLogDir)}
+	end, reached := b.data.State.Reaches(noted)
 	if end != 0 {
 		e.File, e.Offset = filepath.Join(e.File, fmt.Sprintf("%010d.seg", end.Segment())), end.Offset()
 	}
@@ -42,10 +43,10 @@ func (b *Broker) known(noted store.Reach, highest uint64, keep bool) error {
 		return e
 	}
 	b.state.GoOnFrom(highest)
-	if err := b.store.Apply(mutation.All(b.state.TakeChanges()), true); err != nil {
+	if err := b.data.State.Apply(mutation.All(b.state.TakeChanges()), true); err != nil {
 		return err
 	}
-	return b.store.Rename()
+	return b.data.State.Rename()
 }
 
 // buryGhosts deletes the declarations of queues that their group has deleted. The store forgets a queue before its

@@ -1,4 +1,4 @@
-package broker
+package datadir
 
 import (
 	"crypto/rand"
@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,17 +34,18 @@ import (
 
 // The directories that a data directory is made of.
 const (
-	journalDir  = "journal"
-	indexDir    = "index"
-	stateDir    = "state"
-	stateLogDir = "state-log"
+	JournalDir  = "journal"
+	KeepDir     = "keep" // records that outlived their segment of the journal
+	IndexDir    = "index"
+	StateDir    = "state"
+	StateLogDir = "state-log"
 )
 
 // Parts are the directories that make a data directory, by what they are called in it.
-var Parts = []string{journalDir, keepDir, indexDir, stateDir, stateLogDir}
+var Parts = []string{JournalDir, KeepDir, IndexDir, StateDir, StateLogDir}
 
-// identityFile is in each of them.
-const identityFile = "identity"
+// IdentityFile is in each of them.
+const IdentityFile = "identity"
 
 // identity is what it says.
 type identity struct {
@@ -122,9 +124,9 @@ func readParts(files vfs.FS, dir string) (parts []part, err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("data directory: list %s: %w", path, err)
 		}
-		p.there = slices.ContainsFunc(names, func(n string) bool { return n != identityFile && n != identityFile+backupSuffix })
-		if p.named = slices.Contains(names, identityFile); p.named {
-			if p.id, err = readIdentity(files, files.PathJoin(path, identityFile)); err != nil {
+		p.there = slices.ContainsFunc(names, func(n string) bool { return n != IdentityFile && n != IdentityFile+backupSuffix })
+		if p.named = slices.Contains(names, IdentityFile); p.named {
+			if p.id, err = readIdentity(files, files.PathJoin(path, IdentityFile)); err != nil {
 				return nil, err
 			}
 		}
@@ -152,7 +154,7 @@ func readIdentity(files vfs.FS, path string) (string, error) {
 }
 
 // naming is there while Name is at work: what it names was found whole.
-const naming = identityFile + backupSuffix
+const naming = IdentityFile + backupSuffix
 
 // CheckWhole says by an *IncompleteError what a data directory lacks, and changes nothing.
 // One that has nothing is whole. named says that its parts say whose they are: those
@@ -185,7 +187,7 @@ func CheckWhole(files vfs.FS, dir string) (named bool, err error) {
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return false, err
 			}
-			if err != nil || !p.there && p.name != journalDir && p.name != keepDir {
+			if err != nil || !p.there && p.name != JournalDir && p.name != KeepDir {
 				e.Missing = append(e.Missing, p.name)
 			}
 		}
@@ -236,7 +238,7 @@ func Name(files vfs.FS, dir string) error {
 		if err := files.MkdirAll(path, 0o700); err != nil {
 			return fmt.Errorf("data directory: %w", err)
 		}
-		file := files.PathJoin(path, identityFile)
+		file := files.PathJoin(path, IdentityFile)
 		if err := journal.WriteSynced(files, file+backupSuffix, text); err != nil {
 			return fmt.Errorf("data directory: %w", err)
 		}
@@ -258,8 +260,8 @@ func Name(files vfs.FS, dir string) error {
 
 // checkGeneration compares the age of the index with that of the state. REQUIRES: both
 // are open, and nothing was written to them.
-func (b *Broker) checkGeneration() error {
-	value, ok, err := b.store.Get(nil, generationKey)
+func (d *Directory) checkGeneration() error {
+	value, ok, err := d.State.Get(nil, generationKey)
 	if err != nil || !ok {
 		return err // written by a release before this one
 	}
@@ -267,11 +269,11 @@ func (b *Broker) checkGeneration() error {
 	if err != nil {
 		return fmt.Errorf("data directory: generation %q of state/: %w", value, err)
 	}
-	index, err := partition.Generation(b.index)
+	index, err := partition.Generation(d.Index)
 	if err != nil {
 		return err
 	}
-	e := &IncompleteError{Dir: b.Dir}
+	e := &IncompleteError{Dir: d.Dir}
 	switch {
 	case index > state:
 		e.Stale = fmt.Sprintf("state/ is older than index/ (generation %d and %d)", state, index)
@@ -283,17 +285,15 @@ func (b *Broker) checkGeneration() error {
 	return e
 }
 
-// setGeneration notes the generation of the checkpoint that is about to count.
-func (b *Broker) setGeneration(generation uint64) error { return setGeneration(b.store, generation) }
-
-func setGeneration(s *store.Store, generation uint64) error {
-	return s.Apply(mutation.All([]mutation.Change{{Key: generationKey, Value: strconv.AppendUint(nil, generation, 10)}}), true)
+// SetGeneration notes the generation of the checkpoint that is about to count.
+func (d *Directory) SetGeneration(generation uint64) error {
+	return d.State.Apply(mutation.All([]mutation.Change{{Key: generationKey, Value: strconv.AppendUint(nil, generation, 10)}}), true)
 }
 
 // ForgetGeneration has the next start take the state as being as old as the index, because an
 // operator has said so.
 func ForgetGeneration(files vfs.FS, dir string) error {
-	s, err := store.Open(files, filepath.Join(dir, stateDir), quiet, nil)
+	s, err := store.Open(files, filepath.Join(dir, StateDir), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return err
 	}
