@@ -97,11 +97,10 @@ var deferred = map[string]string{
 	"internal/disk/store/copy.go":        "files that nobody else has",
 	"internal/disk/store/store.go":       "an iterator that nobody else has",
 	"internal/disk/bodyfile/aside.go":    "a file that nobody else has",
-	"internal/run/datadir/identity.go":    "a file that nobody else has",
+	"internal/run/datadir/identity.go":   "a file that nobody else has",
 	"internal/run/broker/broker.go":      "after an error only, and a panic is none",
 	"internal/edge/api/api.go":           "a slot that is its own goes back",
 	"internal/run/broker/login.go":       "a slot that is its own goes back; attempts are counted under a lock of their own",
-	"internal/run/partition/relocate.go": "it adds to a number",
 	"internal/disk/bodyfile/handles.go":  "it closes files that nobody has any more",
 	"internal/edge/listen/server.go":     "it comes behind bug.Contain",
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
@@ -131,7 +132,7 @@ func (a *application) operation(code byte) {
 		a.reroute(0)
 		return
 	case cmdRelocate:
-		a.reroute(mailMove)
+		a.reroute(outbox.Move)
 		return
 	case cmdClose:
 		a.close()

@@ -138,7 +138,7 @@ func (n *Node) runAndWait(ops []Op, whole bool) (err error) {
 func oneLog(ops []Op) bool {
 	var log uint64
 	same := func(q *Queue) bool {
-		id := q.part.logID()
+		id := q.part.outboxes.log
 		if log == 0 {
 			log = id
 		}

@@ -156,10 +156,10 @@ type stateAtCut struct {
 func (c *checkpointer) atCut() (s *stateAtCut, ok bool) {
 	n := c.n
 	h := n.lock(n.all...)
-	n.mailMu.Lock()
+	n.outboxes.mu.Lock()
 	s = &stateAtCut{cut: n.Journal.Append([]byte{frameVersion, opCut}), logged: c.logged.Load(), queues: make([][]*Queue, len(n.all))}
 	s.extras, s.floor, ok = n.extrasAtCut(s.cut)
-	n.mailMu.Unlock()
+	n.outboxes.mu.Unlock()
 	if !ok {
 		n.unlock(h)
 		return nil, false

@@ -70,7 +70,7 @@ func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
 		p.pages.Begin(c.Version + 1)
 	}
 	if err := r.loadLocal(); err != nil {
-		return 0, fmt.Errorf("the local mail in the checkpoint: %w", err)
+		return 0, fmt.Errorf("the outboxes in the checkpoint: %w", err)
 	}
 	if err := r.loadGroups(); err != nil {
 		return 0, err

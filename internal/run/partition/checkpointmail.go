@@ -12,12 +12,12 @@ import (
 
 // What a checkpoint holds beside the pages of queues is what was there at the cut, under the
 // partitions' locks: for each group what its log has to know (cluster.State) and
-// its state without entries, for the local partitions their mail and which targets
+// its state without entries, for the local partitions their outboxes and which targets
 // have taken held deaths. Of consumers and their deliveries, which may be millions, only a note is
 // taken there (groupImage). It is written with the batch that makes the checkpoint count.
 //
 //	group  'g' | id u64      state length | cluster.State | the group's state, see state.go
-//	local  'l'               version byte | mail | n | n × (queue | id | n × answered)
+//	local  'l'               version byte | outboxes | n | n × (queue | id | n × answered)
 const localVersion = 2 // 1 had outboxes without closed
 
 // extra is such a value and its key. Of a group's value completeExtras writes the end.
@@ -31,7 +31,7 @@ func groupKey(id uint64) []byte { return binary.BigEndian.AppendUint64([]byte{ke
 // extrasAtCut takes them, and returns the first segment of the journal that a
 // recovery may need for what groups have not applied yet. ok is false if a group is
 // about to be replaced by a snapshot, which recovery would not find behind the cut.
-// REQUIRES: all partitions and the local mail are held.
+// REQUIRES: all partitions and their outboxes are held.
 func (n *Node) extrasAtCut(cut journal.Pos) (extras []extra, floor uint32, ok bool) {
 	floor = cut.Segment()
 	for _, p := range n.groups {
@@ -72,7 +72,7 @@ func (n *Node) completeExtras(extras []extra) error {
 
 func (n *Node) appendLocal(b []byte) []byte {
 	w := commandWriter{b: append(b, localVersion)}
-	n.mail.append(&w, n, n.locate)
+	n.outboxes.append(&w, n.locate)
 	type held struct {
 		queue, id uint64
 		answered  []uint64
@@ -172,7 +172,7 @@ func (r *recovery) loadGroup(g *group, value []byte) (st cluster.State, err erro
 	return st, err
 }
 
-// loadLocal brings the local partitions' mail back. Their queues' entries need not
+// loadLocal brings the local partitions' outboxes back. Their queues' entries need not
 // be there yet.
 func (r *recovery) loadLocal() error {
 	n := r.node
@@ -195,7 +195,7 @@ func (r *recovery) readLocal(value []byte) error {
 	if version == 0 || version > localVersion {
 		return errState
 	}
-	cr.mail(&n.mail, version, func() (message.Ref, bool) { return cr.located(n) }, n, func(inc uint64) *Queue { return r.queue(inc) })
+	cr.outboxes(n.outboxes, version, func() (message.Ref, bool) { return cr.located(n) }, r.queue)
 	for range cr.count(4) {
 		q, id := r.queue(cr.uint()), cr.id()
 		for range cr.count(1) {

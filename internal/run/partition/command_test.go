@@ -10,6 +10,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
@@ -93,7 +94,7 @@ func everyCommand() []byte {
 	w.uint(1)
 	w.uint(1)
 	w.uint(1)
-	w.b = append(w.b, byte(mailGone))
+	w.b = append(w.b, byte(outbox.Gone))
 	w.op(cmdReroute, 2)
 	w.uint(1)
 	w.uint(5)
@@ -110,12 +111,12 @@ func everyCommand() []byte {
 	w.uint(1)
 	w.uint(2)
 	w.uint(3)
-	w.b = append(w.b, mailForce)
+	w.b = append(w.b, byte(outbox.Force))
 	w.uint(1)
 	w.raw(history)
 	w.raw(record)
 	w.uint(2)
-	w.b = append(w.b, mailForce|mailAgain) // with that history, and that record
+	w.b = append(w.b, byte(outbox.Force)|mailAgain) // with that history, and that record
 	w.uint(1)
 	w.raw(nil)
 	w.op(cmdTake, 2)
@@ -154,7 +155,7 @@ func TestARecordGetsItsCheckInACommand(t *testing.T) {
 	for name, write := range map[string]func(w *commandWriter){
 		"publish": func(w *commandWriter) { w.publish(0, -1, 0, record) },
 		"delayed": func(w *commandWriter) { w.publish(0, -1, 1, record) },
-		"mail":    func(w *commandWriter) { w.sent(&mailed{record: record}) },
+		"mail":    func(w *commandWriter) { w.sent(&incoming{record: record}) },
 		"state":   func(w *commandWriter) { w.record(record) },
 	} {
 		var w commandWriter
@@ -191,8 +192,8 @@ func TestEveryCommand(t *testing.T) {
 			t.Errorf("queue %d has %d messages ready, want %d", inc, got, want)
 		}
 	}
-	if box := g.mail.box(2); box.first != 2 || len(box.entries) != 1 || len(box.stranded) > 0 || g.mail.inbox(2).last != 2 {
-		t.Errorf("the mail is %+v, %+v", box, g.mail.inbox(2))
+	if box := g.p.outboxes.To(2); box.Acknowledged() != 1 || len(box.Waiting()) != 1 || len(box.Stranded()) > 0 || g.p.outboxes.From(2).Last() != 2 {
+		t.Errorf("the outboxes are %+v, %+v", box, g.p.outboxes.From(2))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/deathstore"
 )
@@ -178,7 +179,7 @@ func priorityOf(rec message.Record) int {
 	return -1
 }
 
-// strandsAll says whether the command that is applied is of a version before mailShared.
+// strandsAll says whether the command that is applied is of a version before outbox.Shared.
 func (p *Partition) strandsAll() bool { return p.group != nil && p.group.version < sharedVersion }
 
 // send puts a dead entry into the outboxes for its targets in other logs, and
@@ -186,14 +187,14 @@ func (p *Partition) strandsAll() bool { return p.group != nil && p.group.version
 func (c *carry) send(atLeastOnce bool) (sent int) {
 	w, id := &c.q.waiting, c.d.ID
 	taken := w.taken[id]
-	flags := uint8(0)
+	flags := outbox.Flags(0)
 	if !atLeastOnce {
-		flags = mailForce
+		flags = outbox.Force
 		if len(c.h.entered) == 0 && len(taken) == 0 {
-			flags |= mailCounts // of the first; there is nothing else that tells the outcome
+			flags |= outbox.Counts // of the first; there is nothing else that tells the outcome
 		}
 		if len(c.h.entered)+len(taken)+len(c.plan.remote) > 1 && !c.q.part.strandsAll() {
-			flags |= mailShared
+			flags |= outbox.Shared
 		}
 	}
 	var asked []uint64
@@ -204,11 +205,11 @@ func (c *carry) send(atLeastOnce bool) (sent int) {
 		sent++
 		switch {
 		case !atLeastOnce:
-			c.n.send(c.h, c.q, c.d, c.plan, t, c.counts.Deliveries, flags, false)
-			flags &^= mailCounts
+			c.q.part.outboxes.send(c.h, c.q, c.d, c.plan, t, c.counts.Deliveries, flags, false)
+			flags &^= outbox.Counts
 		case !w.asked[id].has(t.queue):
 			asked = append(asked, t.queue)
-			c.n.send(c.h, c.q, c.d, c.plan, t, c.counts.Deliveries, flags, true)
+			c.q.part.outboxes.send(c.h, c.q, c.d, c.plan, t, c.counts.Deliveries, flags, true)
 		}
 	}
 	w.tell(id, asked, nil)

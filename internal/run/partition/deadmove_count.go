@@ -71,11 +71,11 @@ func (n *Node) endDeaths(h *hold, q *Queue) {
 	q.endOffers()
 	q.ended = true
 	if len(q.waiting.asked) > 0 {
-		m := n.mailOf(h, q)
-		if m.ended == nil {
-			m.ended = map[uint64]*Queue{}
+		o := q.part.outboxes.heldBy(h)
+		if o.ended == nil {
+			o.ended = map[uint64]*Queue{}
 		}
-		m.ended[q.Incarnation] = q
+		o.ended[q.Incarnation] = q
 	}
 }
 
@@ -92,11 +92,11 @@ func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 		delete(q.waiting.asked, id)
 		delete(q.waiting.taken, id)
 		if outcome == deadletter.Deleted && asked > 0 {
-			m := n.mailOf(q.part.hold, q)
-			if m.late == nil {
-				m.late = map[heldDeath]*lateDeath{}
+			o := q.part.outboxes.heldBy(q.part.hold)
+			if o.late == nil {
+				o.late = map[heldDeath]*lateDeath{}
 			}
-			m.late[heldDeath{q.Incarnation, id}] = &lateDeath{asked, reason}
+			o.late[heldDeath{q.Incarnation, id}] = &lateDeath{asked, reason}
 			return
 		}
 	}
@@ -110,33 +110,7 @@ func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 // isBuried is called when nothing is left of what was purged from a queue, or deleted with it. REQUIRES: q is held.
 func (n *Node) isBuried(h *hold, q *Queue) {
 	if q.ended && q.waiting.asked != nil {
-		delete(n.mailOf(h, q).ended, q.Incarnation)
+		delete(q.part.outboxes.heldBy(h).ended, q.Incarnation)
 		q.waiting.asked, q.waiting.taken = nil, nil
 	}
-}
-
-// takenLate counts what became of a held death whose queue was deleted, once somebody has
-// taken it or nobody has. REQUIRES: the log of the queue is held.
-func (n *Node) takenLate(m *mail, e *outEntry, answer mailAnswer) {
-	if q := m.ended[e.source]; q != nil && len(q.waiting.asked[e.id]) > 0 { // it will be buried, and count then
-		q.waiting.unask(e.id, e.target)
-		if answer == 0 {
-			q.waiting.take(e.id, e.target)
-		}
-		return
-	}
-	key := heldDeath{e.source, e.id}
-	late := m.late[key]
-	if late == nil {
-		return
-	}
-	outcome := deadletter.Routed
-	if late.asked--; answer != 0 {
-		if late.asked > 0 {
-			return
-		}
-		outcome = deadletter.Deleted
-	}
-	delete(m.late, key)
-	n.countLate(n.typeIn(m), AtLeastOnce, late.reason, outcome)
 }

@@ -48,10 +48,10 @@ func (p *plan) story() *deadletter.History {
 // split keeps the targets that are in the log of the partition given, and makes
 // the others remote.
 func (p *plan) split(from *Partition) {
-	log := from.logID()
+	log := from.outboxes.log
 	kept := p.targets[:0:0]
 	for _, t := range p.targets {
-		if to := t.part.logID(); to == log {
+		if to := t.part.outboxes.log; to == log {
 			kept = append(kept, t)
 		} else {
 			p.remote = append(p.remote, target{to, t.Incarnation})

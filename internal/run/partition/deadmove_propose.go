@@ -73,7 +73,7 @@ func (a *application) plan(history []byte) *plan {
 	p := &plan{history: storeHistory(a.g.node.bodies, history), stored: history}
 	for _, t := range a.r.list() {
 		if t.log != 0 {
-			if box := a.g.mail.find(t.log); box == nil || !box.closed {
+			if !a.g.p.outboxes.Closed(t.log) {
 				p.remote = append(p.remote, t)
 			}
 		} else if q := a.g.p.queues[t.queue]; q != nil {

@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 )
 
@@ -60,20 +61,20 @@ func TestHeldDeathsEndInSlices(t *testing.T) {
 
 // A held death that was sent elsewhere counts once, by the answers: those that come before it is buried, and after.
 func TestAHeldDeathCountsOnceByItsAnswers(t *testing.T) {
-	const yes, no = mailAnswer(0), mailGone
+	const yes, no = outbox.Taken, outbox.Gone
 	for name, c := range map[string]struct {
-		before, after []mailAnswer // of three targets
+		before, after []outbox.Answer // of three targets
 		want          deadletter.Outcome
 	}{
-		"taken before":             {[]mailAnswer{yes, yes, yes}, nil, deadletter.Routed},
-		"taken and refused before": {[]mailAnswer{no, yes, no}, nil, deadletter.Routed},
-		"refused before":           {[]mailAnswer{no, no, no}, nil, deadletter.Deleted},
-		"taken before and after":   {[]mailAnswer{yes}, []mailAnswer{yes, yes}, deadletter.Routed},
-		"taken, refused after":     {[]mailAnswer{yes}, []mailAnswer{no, no}, deadletter.Routed},
-		"refused, taken after":     {[]mailAnswer{no}, []mailAnswer{no, yes}, deadletter.Routed},
-		"refused, refused after":   {[]mailAnswer{no}, []mailAnswer{no, no}, deadletter.Deleted},
-		"taken after":              {nil, []mailAnswer{yes, no, yes}, deadletter.Routed},
-		"refused after":            {nil, []mailAnswer{no, no, no}, deadletter.Deleted},
+		"taken before":             {[]outbox.Answer{yes, yes, yes}, nil, deadletter.Routed},
+		"taken and refused before": {[]outbox.Answer{no, yes, no}, nil, deadletter.Routed},
+		"refused before":           {[]outbox.Answer{no, no, no}, nil, deadletter.Deleted},
+		"taken before and after":   {[]outbox.Answer{yes}, []outbox.Answer{yes, yes}, deadletter.Routed},
+		"taken, refused after":     {[]outbox.Answer{yes}, []outbox.Answer{no, no}, deadletter.Routed},
+		"refused, taken after":     {[]outbox.Answer{no}, []outbox.Answer{no, yes}, deadletter.Routed},
+		"refused, refused after":   {[]outbox.Answer{no}, []outbox.Answer{no, no}, deadletter.Deleted},
+		"taken after":              {nil, []outbox.Answer{yes, no, yes}, deadletter.Routed},
+		"refused after":            {nil, []outbox.Answer{no, no, no}, deadletter.Deleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, q := holding(t, 2)
@@ -92,13 +93,11 @@ func TestAHeldDeathCountsOnceByItsAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			target := uint64(first)
-			answer := func(list []mailAnswer) {
+			answer := func(list []outbox.Answer) {
 				for _, a := range list {
-					h := n.lock(n.parts...)
-					n.mailMu.Lock()
-					h.mailing = true
-					e := outEntry{target: target, source: q.Incarnation, id: sent.ID, reason: sent.Reason}
-					n.takenLate(&n.mail, &e, a)
+					h := n.outboxes.hold()
+					e := outbox.Entry{Target: target, Source: q.Incarnation, ID: sent.ID, Reason: sent.Reason}
+					n.outboxes.takenLate(&e, a)
 					n.unlock(h)
 					target++
 				}
@@ -113,8 +112,8 @@ func TestAHeldDeathCountsOnceByItsAnswers(t *testing.T) {
 					t.Errorf("%d deaths are counted as %s, want %d", got, o, want[o])
 				}
 			}
-			if len(n.mail.ended)+len(n.mail.late) > 0 {
-				t.Errorf("%d queues and %d deaths are remembered", len(n.mail.ended), len(n.mail.late))
+			if len(n.outboxes.ended)+len(n.outboxes.late) > 0 {
+				t.Errorf("%d queues and %d deaths are remembered", len(n.outboxes.ended), len(n.outboxes.late))
 			}
 			w.check(0)
 		})

@@ -6,6 +6,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 )
 
@@ -86,7 +87,7 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		o := c.entry("mailOut")
 		target, at := c.uint64(), c.id()
 		o.Targets, o.Reason = []Target{{Queue: target}}, deadletter.Rejected
-		f.mailOut(c.uint64(), &outEntry{number: c.uint64(), target: target, source: o.Queue, id: o.First, flags: uint8(c.uint64()), reason: o.Reason, failed: c.uint32(), vhost: message.VHost(c.text()), history: message.Ref(c.IntN(2))}, func(message.Ref) []byte { return c.bytes() }, at)
+		f.mailOut(c.uint64(), &outbox.Entry{Number: c.uint64(), Target: target, Source: o.Queue, ID: o.First, Flags: outbox.Flags(c.uint64()), Reason: o.Reason, Failed: c.uint32(), VHost: message.VHost(c.text()), History: message.Ref(c.IntN(2))}, func(message.Ref) []byte { return c.bytes() }, at)
 		if at == 0 {
 			ref, r := c.kept()
 			f.record(ref, r)
@@ -101,7 +102,7 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		return Operation{Kind: "mailAck"}
 	},
 	opMailIn: func(c chooser, f *frame) Operation {
-		f.mailIn(c.uint64(), c.uint64(), mailAnswer(c.uint64()), c.uint64())
+		f.mailIn(c.uint64(), c.uint64(), outbox.Answer(c.uint64()), c.uint64())
 		return Operation{Kind: "mailIn"}
 	},
 	opMailBack: func(c chooser, f *frame) Operation {

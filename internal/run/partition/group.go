@@ -33,7 +33,6 @@ type group struct {
 	clock      int64  // the moment of the last command
 	version    byte   // of the command that is applied
 	consumers  map[uint64]*seat
-	mail       mail
 	processes  []process    // by node
 	departures []*departure // in the order in which they began
 
@@ -43,7 +42,6 @@ type group struct {
 	effects  effects
 
 	proposals proposals
-	sendc     chan struct{} // for the sender of the outboxes
 }
 
 // Log is where a group's commands are decided: a cluster.Group.
@@ -129,13 +127,13 @@ const window = 2048
 func newGroup(n *Node, index int) *group {
 	p := newPartition(n, len(n.parts)+index)
 	g := &group{
-		node: n, p: p, id: uint64(index) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{}, sendc: make(chan struct{}, 1),
+		node: n, p: p, id: uint64(index) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{},
 	}
 	p.pages.Hot, p.pages.Exact = cmp.Or(n.HotPages, queue.HotPages), true
 	held.Name(&g.proposals.mu, "a group's proposals")
 	g.proposals.room.L = &g.proposals.mu
 	g.proposals.closed = true
-	p.group, p.driver = g, g
+	p.group, p.driver, p.outboxes = g, g, newOutboxes(n, g)
 	return g
 }
 
@@ -187,7 +185,7 @@ func (g *group) Leading(uint64) {
 	}
 	g.quitAgain()
 	g.reconcile()
-	g.wakeSender()
+	g.p.outboxes.wake()
 }
 
 // originsOf are the processes of a node, but for this one, that the group has consumers
@@ -214,7 +212,7 @@ func (g *group) Following(leader uint64) {
 	for _, q := range g.p.queues {
 		q.calm() // whoever leads now routes
 	}
-	g.mail.unsent()
+	g.p.outboxes.Resend()
 	g.p.mu.Unlock()
 	if g.node.Forwarder == nil {
 		g.abandon(true)

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 )
@@ -44,24 +45,24 @@ func TestALoadOfRecordsOnDiskIsBoundedInBytes(t *testing.T) {
 
 	g := source.part.group
 	g.p.mu.Lock()
-	box := g.mail.out[0]
-	for i := range box.entries {
-		box.entries[i].body, _ = w.n.bodies.Cool(box.entries[i].body)
+	box := g.p.outboxes.Outboxes()[0]
+	for i := range box.Waiting() {
+		box.Waiting()[i].Body, _ = w.n.bodies.Cool(box.Waiting()[i].Body)
 	}
 	g.p.mu.Unlock()
-	s := &sender{n: w.n, g: g}
+	s := g.p.outboxes
 	b, _ := s.load(0)
 	if err := s.warm(&b); err != nil {
 		t.Fatal(err)
 	}
 	bytes := 0
-	for i := range b.entries {
-		bytes += w.n.bodies.Size(b.entries[i].body)
+	for i := range b.Entries {
+		bytes += w.n.bodies.Size(b.Entries[i].Body)
 	}
-	if len(b.entries) == 0 || bytes > sendBytes+2*size {
-		t.Errorf("a load has %d messages of %d bytes together, want no more than about %d bytes", len(b.entries), bytes, sendBytes)
+	if len(b.Entries) == 0 || bytes > sendBytes+2*size {
+		t.Errorf("a load has %d messages of %d bytes together, want no more than about %d bytes", len(b.Entries), bytes, sendBytes)
 	}
-	s.release(&b)
+	s.release(b.Entries)
 	close(release)
 	w.await("all have arrived", func() bool { return w.n.Counts(w.queues["target"]).Ready == messages })
 }
@@ -150,11 +151,10 @@ func TestStrandedRecordsOnDiskAreReadOneByOne(t *testing.T) {
 			w.rerouted.Store(&table{"x": {}})
 			close(goOn)
 			w.await("all are stranded", func() bool { return w.n.Stranded() == messages })
-			w.n.eachMail(func(_ *group, m *mail) {
-				for _, b := range m.out {
-					for i := range b.stranded {
-						b.stranded[i].body, _ = w.n.bodies.Cool(b.stranded[i].body)
-					}
+			eachOutbox(w.n, func(b *outbox.Outbox) {
+				for i := range b.Stranded() {
+					e := &b.Stranded()[i]
+					e.Body, _ = w.n.bodies.Cool(e.Body)
 				}
 			})
 			w.await("nobody reads them", func() bool { return w.n.bodies.Memory() < warmBytes })

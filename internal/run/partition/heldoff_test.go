@@ -24,7 +24,7 @@ func TestHeldDeathWhenAtLeastOnceEnds(t *testing.T) {
 					{"q", source, settings(held), dead},
 					{"f", quorum, settings(func(s *queue.Settings) { s.MaxLength, s.Overflow = limit, queue.RejectPublish }), DeadLetter{}},
 				}, table{"x": {"f"}})
-				if f.queues["q"].part.logID() == f.queues["f"].part.logID() {
+				if f.queues["q"].part.outboxes == f.queues["f"].part.outboxes {
 					t.Fatal("both are in one log")
 				}
 				f.die("q", 1)

@@ -28,7 +28,7 @@ type hold struct {
 	pos       journal.Pos // of the frame, 0 if nothing was logged
 	step      steps       // failpoints on the way out
 	owed      bool        // somebody may wait for the frame to be durable
-	mailing   bool        // Node.mailMu is held
+	outboxes  *outboxes   // those of the local partitions, if they are locked
 	sends     bool        // an outbox has more
 }
 
@@ -58,7 +58,7 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	}
 	h.frame.reset()
 	h.now, h.pos, h.entries, h.step = n.Now(), 0, 0, steps{}
-	h.mailing, h.sends, h.owed = false, false, false
+	h.outboxes, h.sends, h.owed = nil, false, false
 	return h
 }
 
@@ -140,12 +140,12 @@ func (n *Node) release(h *hold) journal.Pos {
 	}
 	n.writeFrame(h)
 	n.at(h.step.appended)
-	if h.mailing {
-		n.mail.written(h.pos)
-		n.mailMu.Unlock()
+	if o := h.outboxes; o != nil {
+		o.pos = max(o.pos, h.pos)
+		o.mu.Unlock()
 	}
 	if h.sends {
-		h.parts[0].wakeSender()
+		h.parts[0].outboxes.wake()
 	}
 	for i := len(h.parts) - 1; i >= 0; i-- {
 		p := h.parts[i]

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/cluster"
@@ -149,39 +150,40 @@ func (h *letterHost) Work(rng *rand.Rand) {
 	case 0:
 		h.n.RetryAllHeld()
 	case 1, 2, 3:
-		h.send(&sender{h.n, nil, nil})
+		h.send(h.n.outboxes)
 	default:
 		g := h.n.groups[rng.IntN(Groups)].group
 		if rng.IntN(20) == 0 {
 			g.p.mu.Lock()
-			g.mail.unsent() // and so it is sent again
+			g.p.outboxes.Resend() // and so it is sent again
 			g.p.mu.Unlock()
 		}
-		h.send(&sender{h.n, g, nil})
+		h.send(g.p.outboxes)
 	}
 }
 
 // relocate does what Node.Relocate does, and does not wait.
 func (h *letterHost) relocate(rng *rand.Rand) {
-	for _, g := range h.n.logs() {
-		found := h.n.pinStranded(g, h.n.numbersNow(g), func(*outEntry) bool { return true }, 0, 1+rng.IntN(3))
+	for _, o := range h.n.allOutboxes() {
+		found := o.pinStranded(o.Numbers(), func(*outbox.Entry) bool { return true }, 0, 1+rng.IntN(3))
 		for i := range found {
 			s, to := &found[i], h.queues["d"]
 			if rng.IntN(2) == 0 {
-				to = h.n.sourceOf(s)
+				to = s.source()
 			}
-			if to == nil || !h.n.warmStranded(s) {
+			if to == nil || !s.warm() {
 				continue
 			}
-			p := &plan{targets: []*Queue{to}}
-			p.split(s.part(h.n))
-			if g == nil {
-				h.n.rerouteLocal(s, p, mailMove)
+			p := s.planTo(to)
+			if o.g == nil {
+				s.reroute(p, outbox.Move)
 				continue
 			}
-			h.ask(g, newAsk(), func(w *commandWriter) { h.n.writeReroute(w, cmdRelocate, s, p) }, func(*ask) {})
+			h.ask(o.g, newAsk(), func(w *commandWriter) { s.write(w, cmdRelocate, p) }, func(*ask) {})
 		}
-		h.n.unpinStranded(found)
+		for i := range found {
+			found[i].release()
+		}
 	}
 }
 
@@ -212,13 +214,13 @@ func (h *letterHost) answers() {
 }
 
 // send does what a sender does, but over the network, and it does not wait.
-func (h *letterHost) send(s *sender) {
+func (h *letterHost) send(s *outboxes) {
 	for k := 0; ; k++ {
 		b, ok := s.load(k)
 		if !ok {
 			return
 		}
-		if len(b.entries) == 0 {
+		if len(b.Entries) == 0 {
 			continue
 		}
 		err := s.warm(&b)
@@ -231,7 +233,7 @@ func (h *letterHost) send(s *sender) {
 		} else {
 			h.carry(s, &b)
 		}
-		s.release(&b)
+		s.release(b.Entries)
 	}
 }
 
@@ -241,20 +243,20 @@ func (h *letterHost) Forward(to uint64, f Forwarded) {
 }
 
 // carry brings a load to its destination, and the answer back.
-func (h *letterHost) carry(s *sender, b *load) {
+func (h *letterHost) carry(s *outboxes, b *load) {
 	origin := h.n.Origin
-	answered := func(upTo uint64, refused []refusal) {
+	answered := func(upTo uint64, refused outbox.Refusals) {
 		if s.g == nil || s.g.leads {
-			s.sent(b.to, upTo)
-			_ = s.acknowledge(b.to, upTo, refused)
+			s.sent(b.To, upTo)
+			_ = s.acknowledge(b.To, upTo, refused)
 		}
 	}
-	if b.to < localLog {
-		way := [2]uint64{b.from, b.to}
+	if b.To < localLog {
+		way := [2]uint64{b.from, b.To}
 		if h.sending[way] {
 			return
 		}
-		h.sending[way] = h.ask(h.n.groupByID(b.to), newAsk(), func(w *commandWriter) { s.write(w, b) }, func(a *ask) {
+		h.sending[way] = h.ask(h.n.groupByID(b.To), newAsk(), func(w *commandWriter) { s.write(w, b) }, func(a *ask) {
 			delete(h.sending, way)
 			if a.err == nil {
 				answered(a.last, a.refusals)
@@ -262,20 +264,20 @@ func (h *letterHost) carry(s *sender, b *load) {
 		})
 		return
 	}
-	back := func(there *letterHost, upTo uint64, refused []refusal) {
+	back := func(there *letterHost, upTo uint64, refused outbox.Refusals) {
 		there.env.Send(h.env.Node, func(back sim.Host) {
 			if back.(*letterHost).n.Origin == origin {
 				answered(upTo, refused)
 			}
 		})
 	}
-	records := make([][2][]byte, len(b.entries))
-	for i, e := range b.entries {
-		records[i] = [2][]byte{slices.Clone(h.n.bodies.Bytes(e.body)), slices.Clone(h.n.historyBytes(e.history))}
+	records := make([][2][]byte, len(b.Entries))
+	for i, e := range b.Entries {
+		records[i] = [2][]byte{slices.Clone(h.n.bodies.Bytes(e.Body)), slices.Clone(h.n.historyBytes(e.History))}
 	}
 	mail := *b
-	mail.entries = slices.Clone(b.entries)
-	h.env.Send(b.to&^localLog, func(to sim.Host) {
+	mail.Entries = slices.Clone(b.Entries)
+	h.env.Send(b.To&^localLog, func(to sim.Host) {
 		there := to.(*letterHost)
 		upTo, refused, err := there.take(mail, records)
 		if err != nil {
@@ -287,16 +289,16 @@ func (h *letterHost) carry(s *sender, b *load) {
 }
 
 // take lets a load into the classic queues.
-func (h *letterHost) take(b load, records [][2][]byte) (uint64, []refusal, error) {
-	b.entries = slices.Clone(b.entries)
+func (h *letterHost) take(b load, records [][2][]byte) (uint64, outbox.Refusals, error) {
+	b.Entries = slices.Clone(b.Entries)
 	for i, r := range records {
 		ref, mem := h.n.bodies.Alloc(len(r[0]))
 		copy(mem, r[0])
-		b.entries[i].body, b.entries[i].history = ref, storeHistory(h.n.bodies, r[1])
+		b.Entries[i].Body, b.Entries[i].History = ref, storeHistory(h.n.bodies, r[1])
 		h.m.note(message.Record(r[0]).Serial()).classic = h.env.Node
 	}
-	defer (&sender{h.n, nil, nil}).release(&b)
-	return h.n.takeMail(&b)
+	defer h.n.outboxes.release(b.Entries)
+	return h.n.outboxes.receive(&b)
 }
 
 // letterReplica is a group of such a node.
@@ -448,9 +450,9 @@ func (r *letterReplica) Check() error {
 			return err
 		}
 	}
-	for _, b := range r.mail.out {
-		for _, e := range b.stranded { // entries that wait for an answer may be in their target, and have gone on; see End
-			if err := see(r.host.serialOf(e.body), fmt.Sprintf("the outbox to %d", b.to)); err != nil {
+	for _, b := range r.p.outboxes.Outboxes() {
+		for _, e := range b.Stranded() { // entries that wait for an answer may be in their target, and have gone on; see End
+			if err := see(r.host.serialOf(e.Body), fmt.Sprintf("the outbox to %d", b.To())); err != nil {
 				return err
 			}
 		}

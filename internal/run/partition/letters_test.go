@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/safety/held"
 	"bartleby.mq/internal/sim"
@@ -201,14 +202,14 @@ func (m *letters) End(hosts []sim.Host) error {
 			}
 		}
 		census.queues(first, p)
-		census.outboxes(first, &p.group.mail, p.group.id)
+		census.outboxes(first, p.outboxes, p.group.id)
 	}
 	for _, id := range nodes {
 		h := census.nodes[id]
 		for _, p := range h.n.parts {
 			census.queues(h, p)
 		}
-		census.outboxes(h, &h.n.mail, localLog|id)
+		census.outboxes(h, h.n.outboxes, localLog|id)
 	}
 	blind := slices.Contains(slices.Collect(maps.Values(m.ends)), false)
 	for _, s := range slices.Sorted(maps.Keys(m.known)) {
@@ -241,19 +242,19 @@ func (c *census) queues(h *letterHost, p *Partition) {
 
 // outboxes counts what the destination has not taken, and takes out of its queue
 // what waits there for an answer that the destination has given.
-func (c *census) outboxes(h *letterHost, m *mail, from uint64) {
-	for _, b := range m.out {
-		for _, e := range b.stranded {
-			c.found[h.serialOf(e.body)] = append(c.found[h.serialOf(e.body)], "stranded")
+func (c *census) outboxes(h *letterHost, m *outboxes, from uint64) {
+	for _, b := range m.Outboxes() {
+		for _, e := range b.Stranded() {
+			c.found[h.serialOf(e.Body)] = append(c.found[h.serialOf(e.Body)], "stranded")
 		}
-		taken, refused := h.taken(c.nodes, from, b.to)
-		for i := range b.entries {
-			e, s := &b.entries[i], h.serialOf(b.entries[i].body)
-			in := e.number <= taken && why(refused, e.number) == 0
+		taken, refused := h.taken(c.nodes, from, b.To())
+		for _, e := range b.Waiting() {
+			s := h.serialOf(e.Body)
+			in := e.Number <= taken && refused.Of(e.Number) == outbox.Taken
 			switch {
-			case e.id == 0 && !in:
-				c.found[s] = append(c.found[s], fmt.Sprintf("outbox %d to %d", from, b.to))
-			case e.id != 0 && in:
+			case e.ID == 0 && !in:
+				c.found[s] = append(c.found[s], fmt.Sprintf("outbox %d to %d", from, b.To()))
+			case e.ID != 0 && in:
 				if k := slices.Index(c.found[s], "a"); k >= 0 {
 					c.found[s] = slices.Delete(c.found[s], k, k+1)
 				}
@@ -263,19 +264,19 @@ func (c *census) outboxes(h *letterHost, m *mail, from uint64) {
 }
 
 // taken is up to where a log has taken what another has for it, and what it refused.
-func (h *letterHost) taken(nodes map[uint64]*letterHost, from, to uint64) (uint64, []refusal) {
-	var m *mail
+func (h *letterHost) taken(nodes map[uint64]*letterHost, from, to uint64) (uint64, outbox.Refusals) {
+	var m *outboxes
 	switch {
 	case to < localLog:
-		m = &h.n.groupByID(to).mail
+		m = h.n.groupByID(to).p.outboxes
 	case nodes[to&^localLog] != nil:
-		m = &nodes[to&^localLog].n.mail
+		m = nodes[to&^localLog].n.outboxes
 	default:
 		return 0, nil
 	}
-	for _, b := range m.in {
-		if b.from == from {
-			return b.last, b.refusals
+	for _, b := range m.Inboxes() {
+		if b.From() == from {
+			return b.Last(), b.Refusals()
 		}
 	}
 	return 0, nil

@@ -12,6 +12,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
@@ -134,36 +135,36 @@ func TestALoadCountsARecordOnce(t *testing.T) {
 	for _, l := range f.logs {
 		before = append(before, l.index)
 	}
-	n.mailMu.Lock()
+	n.outboxes.mu.Lock()
 	waiting := 0
-	for _, box := range n.mail.out {
-		waiting += len(box.entries)
-		for i := range box.entries {
-			e := &box.entries[i]
+	for _, box := range n.outboxes.Outboxes() {
+		waiting += len(box.Waiting())
+		for i := range box.Waiting() {
+			e := &box.Waiting()[i]
 			var ok bool
-			if e.body, ok = n.bodies.Cool(e.body); !ok {
+			if e.Body, ok = n.bodies.Cool(e.Body); !ok {
 				t.Fatal("it is not in the journal")
 			}
 		}
 	}
-	n.mailMu.Unlock()
+	n.outboxes.mu.Unlock()
 	if waiting != 2*targets {
 		t.Fatalf("%d are on their way, want %d", waiting, 2*targets)
 	}
 	for k, names := range [][]string{groupNames(f, names, 1), groupNames(f, names, 2)} {
 		was := n.bodies.Memory()
-		s := &sender{n: n}
+		s := n.outboxes
 		b, _ := s.load(k)
 		if err := s.warm(&b); err != nil {
 			t.Fatal(err)
 		}
-		if len(b.entries) != len(names) {
-			t.Errorf("a load has %d entries, want those of the first message, %d", len(b.entries), len(names))
+		if len(b.Entries) != len(names) {
+			t.Errorf("a load has %d entries, want those of the first message, %d", len(b.Entries), len(names))
 		}
 		if more := n.bodies.Memory() - was; more > 2*size {
 			t.Errorf("a load takes %d bytes of memory for a message of %d", more, size)
 		}
-		s.release(&b)
+		s.release(b.Entries)
 		if more := n.bodies.Memory() - was; more > size {
 			t.Errorf("%d bytes are left in memory", more)
 		}
@@ -194,7 +195,7 @@ func groupNames(f *fleet, names []string, group uint64) (list []string) {
 }
 
 // likeBefore is what an outbox sends: records and histories, some as those of the entry before, to queues of which 3 is full and 9 is gone.
-func likeBefore() (all []mailed, records [][]byte) {
+func likeBefore() (all []incoming, records [][]byte) {
 	first, second := recordFor(1, "first"), recordFor(2, "second")
 	h := deadletter.History{Exchange: "x", Keys: []string{"k"}}
 	history := h.Append(nil)
@@ -203,7 +204,7 @@ func likeBefore() (all []mailed, records [][]byte) {
 	for _, r := range [][]byte{first, second} {
 		message.Record(r).Seal()
 	}
-	return []mailed{
+	return []incoming{
 		{target: 1, history: history, record: first},
 		{target: 9, history: history, record: first, sameHistory: true, sameRecord: true},
 		{target: 3, history: history, record: first, sameHistory: true, sameRecord: true},
@@ -216,7 +217,7 @@ func likeBefore() (all []mailed, records [][]byte) {
 }
 
 // finds looks whether a queue has these entries, of likeBefore, and no others.
-func finds(t *testing.T, what string, n *Node, q *Queue, all []mailed, want ...int) {
+func finds(t *testing.T, what string, n *Node, q *Queue, all []incoming, want ...int) {
 	t.Helper()
 	q.part.mu.Lock()
 	defer q.part.mu.Unlock()
@@ -246,7 +247,7 @@ func TestAnEntryHasTheRecordOfTheOneBefore(t *testing.T) {
 	for _, taken := range []uint64{0, 1, 3, 5, 6} { // before, by another command
 		what := fmt.Sprint(taken, " taken before")
 		var one, two []int // of queue 1 and of queue 2
-		var refused []refusal
+		var refused outbox.Refusals
 		for i, in := range all {
 			switch number := uint64(i + 1); {
 			case number <= taken:
@@ -255,9 +256,9 @@ func TestAnEntryHasTheRecordOfTheOneBefore(t *testing.T) {
 			case in.target == 2:
 				two = append(two, i)
 			case in.target == 3:
-				refused = append(refused, refusal{number, mailFull})
+				refused = append(refused, outbox.Refusal{Number: number, Why: outbox.Full})
 			default:
-				refused = append(refused, refusal{number, mailGone})
+				refused = append(refused, outbox.Refusal{Number: number, Why: outbox.Gone})
 			}
 		}
 
@@ -270,7 +271,7 @@ func TestAnEntryHasTheRecordOfTheOneBefore(t *testing.T) {
 		}
 		g.Apply([]cluster.Entry{{Index: 1, Term: 1, Data: bytes.Clone(w.numbered(1))}})
 		empty := n.bodies.Held()
-		g.mail.inbox(2).last = taken
+		g.p.outboxes.RestoreInbox(2, taken, nil)
 		w.begin(7, 1000)
 		w.outIn(2, 0, 1, len(all))
 		for i := range all {
@@ -283,7 +284,7 @@ func TestAnEntryHasTheRecordOfTheOneBefore(t *testing.T) {
 			}
 		}
 		g.Apply([]cluster.Entry{{Index: 2, Term: 1, Data: command}})
-		if box := g.mail.inbox(2); *fatal != nil || box.last != uint64(len(all)) || !slices.Equal(box.refusals, refused) {
+		if box := g.p.outboxes.From(2); *fatal != nil || box.Last() != uint64(len(all)) || !slices.Equal(box.Refusals(), refused) {
 			t.Errorf("%s: %v, %+v, want refused %v", what, *fatal, box, refused)
 		}
 		finds(t, what, n, g.p.queues[1], all, one...)
@@ -304,28 +305,28 @@ func TestAnEntryHasTheRecordOfTheOneBefore(t *testing.T) {
 		l := newFleet(t, []definition{{"1", classic, limits[0], DeadLetter{}}, {"2", classic, limits[1], DeadLetter{}}, {"3", classic, full, DeadLetter{}}}, nil)
 		n = l.leader
 		empty = n.bodies.Held()
-		n.mail.inbox(2).last = taken
-		b := load{from: 2, to: localLog | 1}
+		n.outboxes.RestoreInbox(2, taken, nil)
+		b := load{Load: outbox.Load{To: localLog | 1}, from: 2}
 		for i, in := range all {
-			e := outEntry{number: uint64(i + 1), target: in.target, flags: mailMove}
-			if before := len(b.entries) - 1; in.sameRecord {
-				e.body = b.entries[before].body
-				n.bodies.Retain(e.body, 1)
+			e := outbox.Entry{Number: uint64(i + 1), Target: in.target, Flags: outbox.Move}
+			if before := len(b.Entries) - 1; in.sameRecord {
+				e.Body = b.Entries[before].Body
+				n.bodies.Retain(e.Body, 1)
 			} else {
 				var mem []byte
-				e.body, mem = n.bodies.Alloc(len(in.record))
+				e.Body, mem = n.bodies.Alloc(len(in.record))
 				copy(mem, in.record)
 			}
-			if before := len(b.entries) - 1; in.sameHistory {
-				e.history = b.entries[before].history
-				n.bodies.Retain(e.history, 1)
+			if before := len(b.Entries) - 1; in.sameHistory {
+				e.History = b.Entries[before].History
+				n.bodies.Retain(e.History, 1)
 			} else {
-				e.history = storeHistory(n.bodies, in.history)
+				e.History = storeHistory(n.bodies, in.history)
 			}
-			b.entries = append(b.entries, e)
+			b.Entries = append(b.Entries, e)
 		}
-		upTo, got, err := n.takeMail(&b)
-		(&sender{n: n}).release(&b)
+		upTo, got, err := n.outboxes.receive(&b)
+		n.outboxes.release(b.Entries)
 		if err != nil || upTo != uint64(len(all)) || !slices.Equal(got, refused) {
 			t.Errorf("%s: local: %v, up to %d, refused %v, want %v", what, err, upTo, got, refused)
 		}
@@ -356,11 +357,11 @@ func TestARecordThatIsNoneIsRefused(t *testing.T) {
 		again   bool
 		last    uint64 // that is answered
 		ready   int
-		refused []refusal
+		refused outbox.Refusals
 	}{
-		{"the first", commandVersion, 0, false, 2, 1, []refusal{{1, mailGone}}},
-		{"the first of an earlier version", againVersion - 1, 0, false, 2, 1, []refusal{{1, mailGone}}},
-		{"the second of an earlier version", againVersion - 1, 1, false, 2, 1, []refusal{{2, mailGone}}},
+		{"the first", commandVersion, 0, false, 2, 1, outbox.Refusals{{Number: 1, Why: outbox.Gone}}},
+		{"the first of an earlier version", againVersion - 1, 0, false, 2, 1, outbox.Refusals{{Number: 1, Why: outbox.Gone}}},
+		{"the second of an earlier version", againVersion - 1, 1, false, 2, 1, outbox.Refusals{{Number: 2, Why: outbox.Gone}}},
 		{"the second", againVersion, 1, false, 2, 2, nil},
 		{"the first, with the history of none", againVersion, 0, true, 0, 0, nil},
 	} {
@@ -391,8 +392,8 @@ func TestARecordThatIsNoneIsRefused(t *testing.T) {
 			}
 		}
 		g.Apply([]cluster.Entry{{Index: 1, Term: 1, Data: w.numbered(1)}})
-		box := g.mail.inbox(2)
-		if ready := g.p.queues[1].m.Totals().Ready; *fatal != nil || box.last != c.last || ready != c.ready || !slices.Equal(box.refusals, c.refused) || senseless > 0 != c.again {
+		box := g.p.outboxes.From(2)
+		if ready := g.p.queues[1].m.Totals().Ready; *fatal != nil || box.Last() != c.last || ready != c.ready || !slices.Equal(box.Refusals(), c.refused) || senseless > 0 != c.again {
 			t.Errorf("%s: %v, %d ready, %+v, %d set aside", c.what, *fatal, ready, box, senseless)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/safety/held"
 )
@@ -134,7 +135,7 @@ func leaves(q *Queue, moves []Move) bool {
 }
 
 // apart says whether another queue is in another log.
-func (q *Queue) apart(t *Queue) bool { return t.part.logID() != q.part.logID() }
+func (q *Queue) apart(t *Queue) bool { return t.part.outboxes != q.part.outboxes }
 
 // move moves what is pinned from a queue of the local partitions.
 func (s *pinned) move(moves []Move, e *errand) {
@@ -300,12 +301,12 @@ func (c *carry) move(asked int, offer bool) Moved {
 	if !ok {
 		return Moved{What: MoveGone}
 	}
-	flags := uint8(mailMove)
+	flags := outbox.Move
 	if offer && asked > 1 {
-		flags |= mailImpose // they had room for it
+		flags |= outbox.Impose // they had room for it
 	}
 	for _, t := range p.remote {
-		c.n.send(h, q, d, p, t, 0, flags, offer)
+		q.part.outboxes.send(h, q, d, p, t, 0, flags, offer)
 	}
 	c.enter(imposed)
 	if offer {
@@ -330,47 +331,47 @@ func (c *carry) move(asked int, offer bool) Moved {
 // takenOffer does what follows once a target has answered for an entry that is offered to it.
 // When all have, the entry leaves its queue if one of them has it; those that have not were
 // deleted, with all that they would have had. If none has it, it is ready again where it was.
-func (n *Node) takenOffer(h *hold, q *Queue, e *outEntry, answer mailAnswer) {
+func (n *Node) takenOffer(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answer) {
 	all, taken := q.heardOffer(e, answer)
 	q.answeredOffer(e, answer, all, taken)
 	if !all {
 		return
 	}
 	if !taken {
-		if q.m.Withdraw(e.id) {
+		if q.m.Withdraw(e.ID) {
 			if k := len(h.withdrawn); k == 0 || h.withdrawn[k-1] != q {
 				h.withdrawn = append(h.withdrawn, q)
 			}
 		}
 		return
 	}
-	body, history, logged, ok := q.m.Accept(e.id)
+	body, history, logged, ok := q.m.Accept(e.ID)
 	if !ok {
 		return // it was set aside meanwhile
 	}
 	h.drop(body, history)
 	if q.part.group == nil && logged {
-		h.frame.settle(q.Incarnation, e.id)
+		h.frame.settle(q.Incarnation, e.ID)
 	}
 }
 
 // heardOffer notes the answer of a target for an entry that is offered. It says whether all
 // have answered, and whether any has taken it.
-func (q *Queue) heardOffer(e *outEntry, answer mailAnswer) (all, taken bool) {
-	if answer == 0 {
-		q.waiting.take(e.id, e.target)
+func (q *Queue) heardOffer(e *outbox.Entry, answer outbox.Answer) (all, taken bool) {
+	if answer == outbox.Taken {
+		q.waiting.take(e.ID, e.Target)
 	}
-	if q.waiting.unask(e.id, e.target) > 0 {
+	if q.waiting.unask(e.ID, e.Target) > 0 {
 		return false, false
 	}
-	taken = len(q.waiting.taken[e.id]) > 0
-	delete(q.waiting.taken, e.id)
+	taken = len(q.waiting.taken[e.ID]) > 0
+	delete(q.waiting.taken, e.ID)
 	return true, taken
 }
 
 // answeredOffer tells whoever waits for the move.
-func (q *Queue) answeredOffer(e *outEntry, answer mailAnswer, all, taken bool) {
-	o, ok := q.offers[e.id]
+func (q *Queue) answeredOffer(e *outbox.Entry, answer outbox.Answer, all, taken bool) {
+	o, ok := q.offers[e.ID]
 	if !ok {
 		return
 	}
@@ -378,13 +379,13 @@ func (q *Queue) answeredOffer(e *outEntry, answer mailAnswer, all, taken bool) {
 	switch {
 	case all && taken:
 		*m = Moved{What: MoveDone}
-	case (answer == mailGone || answer == mailUnread) && m.By == 0:
-		*m = Moved{MoveNoTarget, e.target}
-	case answer != 0 && m.By == 0:
-		*m = Moved{MoveRefused, e.target}
+	case (answer == outbox.Gone || answer == outbox.Unread) && m.By == 0:
+		*m = Moved{MoveNoTarget, e.Target}
+	case answer != outbox.Taken && m.By == 0:
+		*m = Moved{MoveRefused, e.Target}
 	}
 	if all {
-		q.endOffer(e.id, o)
+		q.endOffer(e.ID, o)
 	}
 }
 

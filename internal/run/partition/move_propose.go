@@ -34,7 +34,7 @@ func (a *application) missing() uint64 {
 		if t.log == 0 && a.g.p.queues[t.queue] == nil {
 			return t.queue
 		}
-		if box := a.g.mail.find(t.log); t.log != 0 && box != nil && box.closed {
+		if t.log != 0 && a.g.p.outboxes.Closed(t.log) {
 			return t.queue
 		}
 	}

@@ -233,7 +233,7 @@ func TestMovesOfWhichSomeAreAnsweredBeforeOthersAreOffered(t *testing.T) {
 	var armed atomic.Bool
 	w = startQueues(t, fs, 2, nil, defs, table{}, func(w *mailWorld) {
 		w.files = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
-			bySender := strings.Contains(string(debug.Stack()), "(*sender)") // it reads what has not arrived
+			bySender := strings.Contains(string(debug.Stack()), "(*outboxes)") // it reads what has not arrived
 			if armed.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasPrefix(op.Path, "keep") && !bySender {
 				w.await("what was offered before has arrived", func() bool { return w.n.Counts(source).Transit == 0 })
 			}

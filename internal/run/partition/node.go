@@ -136,11 +136,9 @@ type Node struct {
 	relocated atomic.Uint64                            // stranded messages that operators have sent elsewhere
 	asides    atomic.Uint64                            // messages that were set aside
 
-	mailMu  held.Mutex    // taken after partitions
-	mail    mail          // of the local partitions
-	sendc   chan struct{} // for the sender of their outboxes
-	writers sync.Pool
-	numbers atomic.Uint64 // of consumers of replicated queues, and of departures
+	outboxes *outboxes // of the local partitions
+	writers  sync.Pool
+	numbers  atomic.Uint64 // of consumers of replicated queues, and of departures
 
 	quitSlice int // how many consumers and deliveries of a client's end are one command: sliceSteps, but in tests
 
@@ -173,8 +171,7 @@ func New(o Options) *Node {
 	n.checkpoints.hurry.Store(n.Short)
 	n.holds.New = func() any { return new(hold) }
 	n.writers.New = func() any { return new(commandWriter) }
-	held.Name(&n.mailMu, "the mail")
-	n.sendc = make(chan struct{}, 1)
+	n.outboxes = newOutboxes(n, nil)
 	n.numbers.Store(firstNumber(n.Origin))
 	for i := range max(1, o.Partitions) {
 		p := newPartition(n, i)
@@ -216,10 +213,10 @@ func (n *Node) Start() {
 		n.done.Go(bug.Guarded(n.Logger, "the end of unused queues", p.expire))
 	}
 	for _, p := range n.groups {
-		n.done.Go(bug.Guarded(n.Logger, "the sender of a group", (&sender{n, p.group, p.group.sendc}).run))
+		n.done.Go(bug.Guarded(n.Logger, "the sender of a group", p.outboxes.keepSending))
 	}
 	if n.groups != nil {
-		n.done.Go(bug.Guarded(n.Logger, "the sender", (&sender{n, nil, n.sendc}).run))
+		n.done.Go(bug.Guarded(n.Logger, "the sender", n.outboxes.keepSending))
 	}
 	n.done.Go(bug.Guarded(n.Logger, "housekeeping", n.housekeep))
 	n.done.Go(bug.Guarded(n.Logger, "checkpoints", n.checkpoints.run))
@@ -240,13 +237,14 @@ func (n *Node) Stop() {
 
 // Partition is one of the node's parts: a mutex and the queues it guards.
 type Partition struct {
-	node   *Node
-	index  int
-	group  *group        // set if it is replicated
-	driver driver        // of its queues' operations
-	wakec  chan struct{} // for the worker: there is something to do
-	routec chan struct{} // for route: likewise
-	endc   chan struct{} // for expire: likewise
+	node     *Node
+	index    int
+	group    *group        // set if it is replicated
+	driver   driver        // of its queues' operations
+	outboxes *outboxes     // of the log that its queues are in
+	wakec    chan struct{} // for the worker: there is something to do
+	routec   chan struct{} // for route: likewise
+	endc     chan struct{} // for expire: likewise
 
 	turn       held.Mutex // taken before mu by lockInTurn
 	mu         held.Mutex
@@ -270,7 +268,7 @@ type Partition struct {
 }
 
 func newPartition(n *Node, index int) *Partition {
-	p := &Partition{node: n, index: index, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1), endc: make(chan struct{}, 1)}
+	p := &Partition{node: n, index: index, outboxes: n.outboxes, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1), endc: make(chan struct{}, 1)}
 	p.driver, p.relief.p = local{p}, p
 	held.Name(&p.mu, "a partition")
 	held.Name(&p.turn, "a partition's turn")

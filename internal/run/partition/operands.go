@@ -2,10 +2,11 @@ package partition
 
 import (
 	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 )
 
-// The operands of commands that are about entries and mail: what writes each of them, and
+// The operands of commands that are about entries and outboxes: what writes each of them, and
 // beside it what reads it. Those of queues, publishes and consumers are in command.go.
 
 func (w *commandWriter) reject(q, consumer uint64, id queue.ID, failed bool) {
@@ -196,9 +197,9 @@ func (r *commandReader) outIn() (from, heard, first uint64, n int) {
 }
 
 // sent writes one entry, but for its number. REQUIRES: its record is whole, and so not empty.
-func (w *commandWriter) sent(in *mailed) {
+func (w *commandWriter) sent(in *incoming) {
 	w.uint(in.target)
-	flags := in.flags & mailFlags
+	flags := byte(in.flags & outbox.AllFlags)
 	if in.sameHistory {
 		flags |= mailAgain
 	}
@@ -216,43 +217,32 @@ func (w *commandWriter) sent(in *mailed) {
 
 // sent reads one entry, but for its number, and where its record begins. The record may be
 // none: whoever takes it in says so to who sent it.
-func (r *commandReader) sent() (in mailed, at int) {
-	in.target, in.flags, in.failed = r.uint(), r.byte(), r.small()
+func (r *commandReader) sent() (in incoming, at int) {
+	target, flags := r.uint(), r.byte()
+	in.target, in.flags, in.failed = target, outbox.Flags(flags), r.small()
 	if r.version < againVersion {
 		in.history, _ = r.bytes()
 		in.record, at = r.bytes()
 		return in, at
 	}
 	before := r.recordAt
-	in.sameHistory = in.flags&mailAgain != 0
+	in.sameHistory = flags&mailAgain != 0
 	r.bad = r.bad || in.sameHistory && before == 0 // there is none before
-	in.flags &= mailFlags
+	in.flags &= outbox.AllFlags
 	in.history = r.historyOr(in.sameHistory)
 	in.record, at = r.recordBytes()
 	in.sameRecord = at == before
 	return in, at
 }
 
-func (w *commandWriter) outAck(to, upTo uint64, refused []refusal) {
+func (w *commandWriter) outAck(to, upTo uint64, refused outbox.Refusals) {
 	w.op(cmdOutAck, to)
 	w.uint(upTo)
-	w.uint(uint64(len(refused)))
-	for _, r := range refused {
-		w.uint(r.number)
-		w.b = append(w.b, byte(r.why))
-	}
+	w.b = appendRefusals(w.b, refused)
 }
 
 // outAck reads the answer to what was sent.
-func (r *commandReader) outAck() (to, upTo uint64, refused []refusal) {
+func (r *commandReader) outAck() (to, upTo uint64, refused outbox.Refusals) {
 	to, upTo = r.uint(), r.uint()
 	return to, upTo, r.refusals()
-}
-
-// refusals reads which entries a log has not taken.
-func (r *frameReader) refusals() (refused []refusal) {
-	for range r.count(2) {
-		refused = append(refused, refusal{r.uint(), mailAnswer(r.byte())})
-	}
-	return refused
 }

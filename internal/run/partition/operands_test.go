@@ -12,6 +12,7 @@ import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 )
 
@@ -78,9 +79,9 @@ func (c chooser) targets() (p plan, list []target) {
 	return p, list
 }
 
-func (c chooser) refusals() (list []refusal) {
+func (c chooser) refusals() (list outbox.Refusals) {
 	for range c.IntN(4) {
-		list = append(list, refusal{c.uint64(), mailAnswer(c.uint64())})
+		list = append(list, outbox.Refusal{Number: c.uint64(), Why: outbox.Answer(c.uint64())})
 	}
 	return list
 }
@@ -204,9 +205,9 @@ var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byt
 	},
 	cmdOutIn: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		from, heard, first := c.uint64(), c.uint64(), c.uint64()
-		var all []mailed
+		var all []incoming
 		for i := range c.IntN(5) {
-			in := mailed{target: c.uint64(), flags: uint8(c.uint64()) & mailFlags, failed: c.uint32(), history: c.bytes(), record: c.record()}
+			in := incoming{target: c.uint64(), flags: outbox.Flags(c.uint64()) & outbox.AllFlags, failed: c.uint32(), history: c.bytes(), record: c.record()}
 			if i > 0 && c.bool() {
 				in.sameHistory, in.history = true, all[i-1].history
 			}
@@ -221,7 +222,7 @@ var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byt
 		}
 		return func(r *commandReader, _ byte) (any, any) {
 			a, b, number, n := r.outIn()
-			var read []mailed
+			var read []incoming
 			for range n {
 				in, at := r.sent()
 				in.history, in.record = bytes.Clone(in.history), bytes.Clone(r.all[at:at+len(in.record)])

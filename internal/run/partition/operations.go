@@ -348,7 +348,7 @@ func (remove) apply(x *execution, q *Queue) {
 		x.g.leaveQueue(q)
 	}
 	left := q.m.Close()
-	q.gone, q.live, q.transit = true, false, 0
+	q.gone, q.live, q.away.Transit = true, false, 0
 	q.calm()
 	delete(p.queues, q.Incarnation)
 	p.unschedule(q)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/cluster"
@@ -66,10 +67,10 @@ type ask struct {
 	left     int // ready messages, or consumers, that remain
 	n        int // purged
 	counts   Counts
-	errand   *errand   // whose moves it asks for
-	moves    []int     // which of them are not applied yet
-	last     uint64    // of an outIn, up to where everything was taken
-	refusals []refusal // but for these
+	errand   *errand         // whose moves it asks for
+	moves    []int           // which of them are not applied yet
+	last     uint64          // of an outIn, up to where everything was taken
+	refusals outbox.Refusals // but for these
 }
 
 func newAsk() *ask { return &ask{done: make(chan struct{})} }

@@ -3,6 +3,7 @@ package partition
 import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 )
 
@@ -31,8 +32,7 @@ type Queue struct {
 	// What is held is being deleted, and not tried again: see Node.forgetAllHeld.
 	forgetting bool
 	offers     map[queue.ID]onOffer // who waits in this process for what is offered to other logs
-	transit    int                  // messages on their way to other logs
-	stranded   int                  // of those, whose target is gone
+	away       outbox.Tally         // messages that are in outboxes
 	stats      Stats
 	// Of a queue that Delete has accepted, the consumers there were, whom Deleted tells.
 	left     []*queue.Consumer
@@ -96,7 +96,7 @@ func (c *Counts) Messages() int {
 func (q *Queue) counts(now int64) Counts {
 	t := q.m.Totals()
 	return Counts{
-		Totals: t, Consumers: q.m.Consumers(), Transit: q.transit + t.Offered, Stranded: q.stranded, Stats: q.stats,
+		Totals: t, Consumers: q.m.Consumers(), Transit: q.away.Transit + t.Offered, Stranded: q.away.Stranded, Stats: q.stats,
 		Unused: q.m.Unused(now), Unsettled: t.Dying > 0 || q.ticking,
 	}
 }

@@ -30,7 +30,7 @@ func (n *Node) Recover() error {
 	if err := n.Cluster.Start(); err != nil {
 		return err
 	}
-	err := n.fillOutboxes()
+	err := n.outboxes.fill()
 	if err == nil && n.KeepUndeclared {
 		err = undeclared(n.undeclaredOfGroups()) // those that no checkpoint has
 	}
@@ -53,7 +53,7 @@ func (n *Node) forgetRedone() {
 		for _, g := range p.buried { // nor do deaths count that went with a queue, and are buried only now
 			g.q.ended = false
 		}
-		p.group.mail.late, p.group.mail.ended = nil, nil
+		p.outboxes.late, p.outboxes.ended = nil, nil
 		p.mu.Unlock()
 	}
 	for s := range n.deaths[deathKind(queue.Quorum)] {
@@ -128,18 +128,7 @@ func (n *Node) redo() error {
 			q.m.Tick(h.now, sliceLimit)
 		}
 	}
-	n.mailMu.Lock()
-	for _, b := range n.mail.out {
-		for i := range b.entries {
-			if e := &b.entries[i]; e.id != 0 {
-				if q := n.localQueue(e.source); q != nil {
-					q.m.Reserve(e.id) // of what was not logged only the outbox tells
-				}
-			}
-		}
-	}
-	n.mail.retake()
-	n.mailMu.Unlock()
+	n.outboxes.recovered()
 	n.newest()
 	n.unlock(h)
 	return nil

@@ -252,20 +252,20 @@ func TestForgetNode(t *testing.T) {
 }
 
 // What the local partitions took from a group goes on to another log only when the
-// group knows; see onward.go.
+// group knows; see outbox.Boxes.Took.
 func TestOnwardWhenTheSourceKnows(t *testing.T) {
 	f := newFleet(t, []definition{
 		dying("q", quorum, "x"), {"x", classic, settings(func(s *queue.Settings) { s.DeadLetter, s.TTL = true, 10 }), DeadLetter{Exchange: "e"}},
 		{"e", quorum, queue.Unlimited(), DeadLetter{}},
 	}, table{"x": {"x"}, "e": {"e"}})
 	f.die("q", 1)
-	from, local := &sender{f.leader, f.queues["q"].part.group, nil}, &sender{f.leader, nil, nil}
+	from, local := f.queues["q"].part.outboxes, f.leader.outboxes
 	b, _ := from.load(0)
-	if len(b.entries) != 1 {
-		t.Fatalf("%d entries are on their way", len(b.entries))
+	if len(b.Entries) != 1 {
+		t.Fatalf("%d entries are on their way", len(b.Entries))
 	}
 	upTo, refused, err := from.carry(&b)
-	from.release(&b)
+	from.release(b.Entries)
 	if upTo != 1 || err != nil {
 		t.Fatal(upTo, err)
 	}
@@ -274,21 +274,20 @@ func TestOnwardWhenTheSourceKnows(t *testing.T) {
 	}
 	waiting := func() int {
 		b, _ := local.load(0)
-		local.release(&b)
-		return len(b.entries)
+		local.release(b.Entries)
+		return len(b.Entries)
 	}
-	if n := len(f.leader.mail.find(f.queues["e"].part.group.id).entries); n != 1 {
+	if n := len(f.leader.outboxes.Find(f.queues["e"].part.group.id).Waiting()); n != 1 {
 		t.Fatalf("%d entries are in the local outbox, want 1", n)
 	}
 	if n := waiting(); n != 0 {
 		t.Errorf("%d entries may go on before the source knows", n)
 	}
-	f.leader.mail.unheard, f.leader.mail.taken = nil, 0
-	f.leader.mail.retake() // as after a start
+	f.leader.outboxes.Retake() // as after a start
 	if n := waiting(); n != 0 {
 		t.Errorf("%d entries may go on after a start before the source knows", n)
 	}
-	if err := from.acknowledge(b.to, upTo, refused); err != nil {
+	if err := from.acknowledge(b.To, upTo, refused); err != nil {
 		t.Fatal(err)
 	}
 	f.quiesce()
@@ -306,7 +305,7 @@ func TestOnwardWhenTheSourceKnows(t *testing.T) {
 func TestEarlierStateVersions(t *testing.T) {
 	n, _ := follower(t)
 	g := n.groups[0].group
-	g.mail.box(2)
+	g.p.outboxes.To(2)
 	state, err := g.Snapshot()
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
@@ -222,20 +223,16 @@ func (f *fleet) route() (worked bool) {
 // send runs the senders once and says whether there was something to send.
 func (f *fleet) send() (busy bool) {
 	n := f.leader
-	senders := []*sender{{n, nil, nil}}
-	for _, p := range n.groups {
-		senders = append(senders, &sender{n, p.group, nil})
-	}
-	for _, s := range senders {
+	for _, s := range n.allOutboxes() {
 		for k := 0; ; k++ {
 			b, ok := s.load(k)
 			if !ok {
 				break
 			}
-			s.release(&b)
-			busy = busy || len(b.entries) > 0
+			s.release(b.Entries)
+			busy = busy || len(b.Entries) > 0
 		}
-		if !s.all() {
+		if !s.sendAll() {
 			f.t.Fatal("an outbox cannot be emptied")
 		}
 	}
@@ -301,21 +298,26 @@ func (f *fleet) places() map[message.Serial][]string {
 		})
 		q.part.mu.Unlock()
 	}
-	mails := []*mail{&n.mail}
-	for _, p := range n.groups {
-		mails = append(mails, &p.group.mail)
-	}
-	for _, m := range mails {
-		for _, b := range m.out {
-			for _, e := range slices.Concat(b.entries, b.stranded) {
-				if e.id == 0 { // else it is in its queue
-					s := message.Record(n.bodies.Bytes(e.body)).Serial()
-					found[s] = append(found[s], "outbox")
-				}
+	eachOutbox(n, func(b *outbox.Outbox) {
+		for _, e := range slices.Concat(b.Waiting(), b.Stranded()) {
+			if e.ID == 0 { // else it is in its queue
+				s := message.Record(n.bodies.Bytes(e.Body)).Serial()
+				found[s] = append(found[s], "outbox")
 			}
 		}
-	}
+	})
 	return found
+}
+
+// eachOutbox calls f for the outboxes of all logs, locked.
+func eachOutbox(n *Node, f func(*outbox.Outbox)) {
+	for _, o := range n.allOutboxes() {
+		o.mu.Lock()
+		for _, b := range o.Outboxes() {
+			f(b)
+		}
+		o.mu.Unlock()
+	}
 }
 
 // answers collects what an Owner is told.
@@ -505,10 +507,10 @@ func TestReplicasAgree(t *testing.T) {
 				f.quiesce()
 				for _, p := range f.leader.groups {
 					p.mu.Lock()
-					p.group.mail.unsent()
+					p.outboxes.Resend()
 					p.mu.Unlock()
 				}
-				f.leader.mail.unsent()
+				f.leader.outboxes.Resend()
 				f.send()
 			},
 			"configure": func(t *rapid.T) {

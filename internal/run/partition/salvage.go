@@ -1,11 +1,13 @@
 package partition
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
@@ -69,17 +71,17 @@ func (*NoQueueError) Error() string {
 // salvager is a recovery's part in it.
 type salvager struct {
 	*recovery
-	first   uint32                // segments from here on have no gap between them
-	last    uint32                // the segment of the last frame
-	transit map[uint64][]outEntry // what the local outboxes sent to each log, and it is not known to have taken
-	refused map[uint64][]outEntry // what it would not take
-	highest map[uint64]uint64     // the highest number of what was sent to each log
-	apart   *Queue                // Salvage.Into
+	first   uint32                    // segments from here on have no gap between them
+	last    uint32                    // the segment of the last frame
+	transit map[uint64][]outbox.Entry // what the local outboxes sent to each log, and it is not known to have taken
+	refused map[uint64][]outbox.Entry // what it would not take
+	highest map[uint64]uint64         // the highest number of what was sent to each log
+	apart   *Queue                    // Salvage.Into
 }
 
 // beginSalvage redoes what the segments in the keep hold. Those of the journal follow.
 func (r *recovery) beginSalvage() error {
-	s := &salvager{recovery: r, transit: map[uint64][]outEntry{}, refused: map[uint64][]outEntry{}, highest: map[uint64]uint64{}}
+	s := &salvager{recovery: r, transit: map[uint64][]outbox.Entry{}, refused: map[uint64][]outbox.Entry{}, highest: map[uint64]uint64{}}
 	o := r.node.Salvage
 	o.Found = Salvaged{}
 	r.salvage, r.lost = s, true
@@ -111,42 +113,42 @@ func (s *salvager) see(pos journal.Pos) {
 func (s *salvager) gap(before uint32) { s.first = max(s.first, before) }
 
 // sent notes that an outbox has taken a message, whose references pass to the salvager.
-func (s *salvager) sent(to uint64, e outEntry) {
-	if e.body == 0 {
-		s.hold.drop(0, e.history)
+func (s *salvager) sent(to uint64, e outbox.Entry) {
+	if e.Body == 0 {
+		s.hold.drop(0, e.History)
 		return // its record came with a frame that is gone
 	}
 	list := s.transit[to]
-	at, told := slices.BinarySearchFunc(list, e.number, func(e outEntry, n uint64) int { return compare(e.number, n) })
+	at, told := slices.BinarySearchFunc(list, e.Number, func(e outbox.Entry, n uint64) int { return cmp.Compare(e.Number, n) })
 	switch {
 	case told && s.same(&list[at], &e): // a compaction of an earlier release told it anew
-		s.hold.drop(e.body, e.history)
+		s.hold.drop(e.Body, e.History)
 		return
-	case e.number <= s.highest[to]:
+	case e.Number <= s.highest[to]:
 		// The numbers began anew when an index was lost before. No answer from then on is about what is left of those
 		// before, which came into their queues then: only the index that is lost now knew.
 		s.refused[to] = append(s.refused[to], list...)
-		s.transit[to], s.highest[to] = []outEntry{e}, e.number
+		s.transit[to], s.highest[to] = []outbox.Entry{e}, e.Number
 	default:
-		s.transit[to], s.highest[to] = append(list, e), e.number
+		s.transit[to], s.highest[to] = append(list, e), e.Number
 	}
 }
 
 // same says whether two entries with one number are one.
-func (s *salvager) same(a, b *outEntry) bool {
-	return a.target == b.target && a.source == b.source && s.node.bodies.Location(a.body) == s.node.bodies.Location(b.body)
+func (s *salvager) same(a, b *outbox.Entry) bool {
+	return a.Target == b.Target && a.Source == b.Source && s.node.bodies.Location(a.Body) == s.node.bodies.Location(b.Body)
 }
 
 // acknowledged notes that another log has taken what it was sent. What it refused counts as not taken: what
 // became of that is not looked at.
-func (s *salvager) acknowledged(to, upTo uint64, refused []refusal) {
+func (s *salvager) acknowledged(to, upTo uint64, refused outbox.Refusals) {
 	list := s.transit[to]
 	n := 0
-	for ; n < len(list) && list[n].number <= upTo; n++ {
-		if e := list[n]; why(refused, e.number) != 0 {
+	for ; n < len(list) && list[n].Number <= upTo; n++ {
+		if e := list[n]; refused.Of(e.Number) != outbox.Taken {
 			s.refused[to] = append(s.refused[to], e)
 		} else {
-			s.hold.drop(e.body, e.history)
+			s.hold.drop(e.Body, e.History)
 		}
 	}
 	s.transit[to] = list[n:]
@@ -232,7 +234,7 @@ func (s *salvager) operation(a *application, code byte) error {
 			}
 			e := queue.Entry{Priority: priorityOf(message.Record(in.record)), TTL: -1, Counts: queue.Counts{Deliveries: in.failed}, Redelivered: in.failed > 0}
 			e.History = storeHistory(s.node.bodies, in.history)
-			if q := s.replicated(a.g, in.target, a.h.now); q != nil && in.flags&mailMove == 0 {
+			if q := s.replicated(a.g, in.target, a.h.now); q != nil && in.flags&outbox.Move == 0 {
 				died := plan{stored: in.history}
 				e.Rests = died.rests(q)
 			}
@@ -396,25 +398,25 @@ func (s *salvager) arrive() error {
 	n := s.node
 	var w bodies.Window
 	defer w.Free()
-	for _, sent := range []map[uint64][]outEntry{s.transit, s.refused} {
+	for _, sent := range []map[uint64][]outbox.Entry{s.transit, s.refused} {
 		for _, to := range slices.Sorted(maps.Keys(sent)) {
 			g := n.groupByID(to)
 			for _, e := range sent[to] {
-				entry := queue.Entry{Body: e.body, History: e.history, Priority: -1, TTL: -1, Counts: queue.Counts{Deliveries: e.failed}, Redelivered: e.failed > 0}
+				entry := queue.Entry{Body: e.Body, History: e.History, Priority: -1, TTL: -1, Counts: queue.Counts{Deliveries: e.Failed}, Redelivered: e.Failed > 0}
 				var err error
 				held.Apart(func() {
 					var record message.Record // what cannot be read is found by who reads all
-					if record, err = n.bodies.Read(e.body, &w); err == nil {
+					if record, err = n.bodies.Read(e.Body, &w); err == nil {
 						entry.Priority, entry.Size = priorityOf(record), quorumSize(record)
 					}
 				})
 				if err != nil && !bodies.Lost(err) {
 					return err
 				}
-				if err := s.deliver(g, e.target, entry); err != nil {
+				if err := s.deliver(g, e.Target, entry); err != nil {
 					return err
 				}
-				s.hold.drop(0, e.history)
+				s.hold.drop(0, e.History)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 )
 
 // A second loss of the index: the numbers of outboxes began anew with the first repair. What was on its way then is
@@ -18,21 +19,21 @@ func TestNumbersThatBeganAnewInASalvage(t *testing.T) {
 	defer w.n.unlock(h)
 	s := &salvager{
 		recovery: &recovery{node: w.n, hold: h},
-		transit:  map[uint64][]outEntry{}, refused: map[uint64][]outEntry{}, highest: map[uint64]uint64{},
+		transit:  map[uint64][]outbox.Entry{}, refused: map[uint64][]outbox.Entry{}, highest: map[uint64]uint64{},
 	}
 	const to = 1
 	at := func(serial message.Serial) message.Ref {
 		return s.placed(uint64(message.MakeLocation(message.InJournal, 1, uint32(100*serial))))
 	}
 	send := func(number uint64, serial message.Serial) {
-		s.sent(to, outEntry{number: number, target: 2, source: 3, body: at(serial)})
+		s.sent(to, outbox.Entry{Number: number, Target: 2, Source: 3, Body: at(serial)})
 	}
 	left := func(what string, transit, refused []message.Serial) {
 		t.Helper()
-		for k, list := range [][]outEntry{s.transit[to], s.refused[to]} {
+		for k, list := range [][]outbox.Entry{s.transit[to], s.refused[to]} {
 			var got []message.Serial
 			for _, e := range list {
-				got = append(got, message.Serial(e.body.Location().Offset()/100))
+				got = append(got, message.Serial(e.Body.Location().Offset()/100))
 			}
 			if want := [][]message.Serial{transit, refused}[k]; !slices.Equal(got, want) {
 				t.Errorf("%s: in list %d are %d, want %d", what, k, got, want)
@@ -51,9 +52,9 @@ func TestNumbersThatBeganAnewInASalvage(t *testing.T) {
 	left("after it", []message.Serial{11, 12, 13, 14}, []message.Serial{3, 4})
 	s.acknowledged(to, 3, nil)
 	left("at the second", []message.Serial{14}, []message.Serial{3, 4})
-	for _, list := range [][]outEntry{s.transit[to], s.refused[to]} {
+	for _, list := range [][]outbox.Entry{s.transit[to], s.refused[to]} {
 		for _, e := range list {
-			h.drop(e.body, e.history)
+			h.drop(e.Body, e.History)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/cluster"
 )
@@ -172,7 +173,7 @@ func TestARecordOfAnotherLogThatMakesNoSenseIsRefused(t *testing.T) {
 		w.raw(r)
 	}
 	g.Apply([]cluster.Entry{{Index: 1, Term: 1, Data: w.numbered(1)}})
-	if box := g.mail.inbox(2); *fatal != nil || box.last != 3 || len(box.refusals) != 1 || box.refusals[0] != (refusal{2, mailGone}) || g.p.queues[1].m.Totals().Ready != 2 {
+	if box := g.p.outboxes.From(2); *fatal != nil || box.Last() != 3 || len(box.Refusals()) != 1 || box.Refusals()[0] != (outbox.Refusal{Number: 2, Why: outbox.Gone}) || g.p.queues[1].m.Totals().Ready != 2 {
 		t.Errorf("%v: %+v, %+v", *fatal, box, g.p.queues[1].m.Totals())
 	}
 }

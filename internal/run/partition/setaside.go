@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/bodies"
@@ -128,62 +127,6 @@ func (a *application) aside(q *Queue) {
 	q.m.Flow(a.h.now, 0)
 	if by != nil {
 		a.g.forgetIdle(s)
-	}
-}
-
-// setAsideStranded is setAside for a message that is stranded in an outbox.
-func (n *Node) setAsideStranded(s *strandedEntry, why error) bool {
-	source := n.sourceOf(s)
-	note := AsideNote{VHost: string(s.e.vhost)}
-	if source != nil {
-		note.Queue = source.Name
-	}
-	log := localLog | n.NodeID
-	if s.g != nil {
-		log = s.g.id
-	}
-	if !n.keepAside(fmt.Sprintf("%s%d-to-%d-%d", asidePrefix, log, s.to, s.e.number), &note, s.e.body, 0, why) {
-		return false
-	}
-	if s.g != nil {
-		return s.g.tell(func(w *commandWriter) { w.asideSent(s.to, s.e.number) }) == nil
-	}
-	h := n.lock(n.parts...)
-	n.mailMu.Lock()
-	h.mailing = true
-	if e, ok := n.mail.box(s.to).takeStranded(s.e.number); ok {
-		h.frame.mailBack(s.to, e.number)
-		n.endStranded(h, &n.mail, n.localQueue(e.source), &e)
-	}
-	n.unlock(h)
-	return true
-}
-
-// endStranded ends an entry that was stranded: it was set aside, or its queue is gone with
-// its virtual host. REQUIRES: its log is held.
-func (n *Node) endStranded(h *hold, m *mail, source *Queue, e *outEntry) {
-	if source != nil {
-		h.touch(source)
-		source.stranded--
-		source.stats.SetAside++
-	} else {
-		n.countSent(m, nil, e, deadletter.Deleted)
-	}
-	h.drop(e.body, e.history)
-}
-
-// asideSent is setAsideStranded in a group.
-func (a *application) asideSent() {
-	to, number := a.r.asideSent()
-	if a.r.bad {
-		return
-	}
-	box := a.g.mail.find(to)
-	if box == nil {
-		return
-	}
-	if e, ok := box.takeStranded(number); ok {
-		a.g.node.endStranded(a.h, &a.g.mail, a.g.p.queues[e.source], &e)
 	}
 }
 

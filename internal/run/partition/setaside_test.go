@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/bodyfile"
 )
@@ -31,19 +32,17 @@ func TestMailPassesLostRecord(t *testing.T) {
 			n.Aside = bodyfile.NewAside(f.fs, "set-aside")
 			f.die("q", 5)
 			nowhere := message.MakeLocation(message.InKeep, 77, 32)
-			n.eachMail(func(_ *group, m *mail) {
-				for _, b := range m.out {
-					e := &b.entries[1]
-					n.bodies.Release(e.body)
-					e.body = n.bodies.Adopt(nowhere)
-					if !tc.held {
-						continue
-					}
-					q := f.queues["q"]
-					v, _ := q.m.View(e.id)
-					q.m.Relocate(e.id, v.Body, n.bodies.Adopt(nowhere))
-					n.bodies.Release(v.Body)
+			eachOutbox(n, func(b *outbox.Outbox) {
+				e := &b.Waiting()[1]
+				n.bodies.Release(e.Body)
+				e.Body = n.bodies.Adopt(nowhere)
+				if !tc.held {
+					return
 				}
+				q := f.queues["q"]
+				v, _ := q.m.View(e.ID)
+				q.m.Relocate(e.ID, v.Body, n.bodies.Adopt(nowhere))
+				n.bodies.Release(v.Body)
 			})
 			f.work()
 			if got := f.ready("target"); got != 4 {

@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
@@ -186,18 +187,18 @@ func TestAHistoryInThePlaceOfAnotherIsNotLeftOut(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 	}
-	b := load{from: 1, to: localLog | 1}
+	b := load{Load: outbox.Load{To: localLog | 1}, from: 1}
 	var want []string
 	for i := range uint64(4) {
 		h := deadletter.History{Exchange: "x", Keys: []string{fmt.Sprint("key ", i)}}
 		stored := h.Append(nil)
 		want = append(want, string(stored))
-		b.entries = append(b.entries, outEntry{number: i + 1, target: q.Incarnation, body: w.record(message.Serial(i + 1)), history: storeHistory(w.n.bodies, stored)})
+		b.Entries = append(b.Entries, outbox.Entry{Number: i + 1, Target: q.Incarnation, Body: w.record(message.Serial(i + 1)), History: storeHistory(w.n.bodies, stored)})
 	}
-	if upTo, refused, err := w.n.takeMail(&b); upTo != 4 || len(refused) > 0 || err != nil {
+	if upTo, refused, err := w.n.outboxes.receive(&b); upTo != 4 || len(refused) > 0 || err != nil {
 		t.Fatal(upTo, refused, err)
 	}
-	(&sender{n: w.n}).release(&b)
+	w.n.outboxes.release(b.Entries)
 	w.stop()
 	w = startQueues(t, fs, 2, nil, defs, nil)
 	defer w.stop()

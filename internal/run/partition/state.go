@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
@@ -18,14 +18,14 @@ import (
 // The state of a group, in one form: what a follower that is new gets, and what two
 // replicas that have applied the same commands have in common. Beside the queues,
 // each with its entries and consumers, these are the origins of consumers and the
-// mail. It is built of the same pieces as commands.
+// outboxes. It is built of the same pieces as commands.
 //
 //	version byte | with entries | applied | clock
 //	queues:    n | n × (create operation's operands | held: n × (id | n × answered | n × asked | refused) | entries | rest bytes)
 //	consumers: n | n × (number | queue | origin)
 //	departures: n | n × (origin | number | n × (queue | n × consumer))
 //	processes: n | n × (origin | last)
-//	mail:      n | n × outbox (to | first | closed | n × entry | n × stranded entry) | n | n × inbox (from | last | n × (number | answer))
+//	outboxes:  see outbox_codec.go
 //
 // In a checkpoint the entries are left out, being saved page by page, and bodies in
 // outboxes are told by where they lie. Version 1 had no processes and no closed, version 2 no departures.
@@ -52,7 +52,7 @@ type groupImage struct {
 	clock      int64
 	queues     []queueImage // in no order
 	departures []departureImage
-	tail       []byte // processes and mail
+	tail       []byte // processes and outboxes
 }
 
 type queueImage struct {
@@ -78,7 +78,7 @@ func (g *group) image(rest func(*queue.Machine) *queue.Rest, body func(*commandW
 		w.uint(p.origin)
 		w.uint(p.last)
 	}
-	g.mail.append(&w, g.node, body)
+	g.p.outboxes.append(&w, body)
 	im.tail = w.b
 	return im
 }
@@ -183,42 +183,6 @@ func (w *commandWriter) numbers(list []uint64) {
 	}
 }
 
-func (m *mail) append(w *commandWriter, n *Node, body func(*commandWriter, message.Ref)) {
-	w.uint(uint64(len(m.out)))
-	for _, b := range m.out {
-		w.uint(b.to)
-		w.uint(b.first)
-		w.bool(b.closed)
-		for _, list := range [][]outEntry{b.entries, b.stranded} {
-			w.uint(uint64(len(list)))
-			for i := range list {
-				w.mailed(&list[i], n, body)
-			}
-		}
-	}
-	w.uint(uint64(len(m.in)))
-	for _, b := range m.in {
-		w.uint(b.from)
-		w.uint(b.last)
-		w.uint(uint64(len(b.refusals)))
-		for _, r := range b.refusals {
-			w.uint(r.number)
-			w.b = append(w.b, byte(r.why))
-		}
-	}
-}
-
-func (w *commandWriter) mailed(e *outEntry, n *Node, body func(*commandWriter, message.Ref)) {
-	for _, v := range []uint64{e.number, e.target, e.source, uint64(e.id)} {
-		w.uint(v)
-	}
-	w.b = append(w.b, e.flags, byte(e.reason))
-	w.text(string(e.vhost))
-	w.uint(uint64(e.failed))
-	w.raw(n.historyBytes(e.history))
-	body(w, e.body)
-}
-
 // restoreState replaces the state by one that appendState wrote; its bytes begin at
 // the position given. REQUIRES: the partition is held.
 func (g *group) restoreState(b []byte, at journal.Pos) error {
@@ -270,7 +234,7 @@ func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, 
 			g.processes = append(g.processes, p)
 		}
 	}
-	r.mail(&g.mail, version, body, g.node, func(inc uint64) *Queue { return g.p.queues[inc] })
+	r.outboxes(g.p.outboxes, version, body, g.p.outboxes.queue)
 	if r.bad || r.at != len(r.all) {
 		return errState
 	}
@@ -314,15 +278,12 @@ func (g *group) forgetState() {
 			shelf{q}.discardMeta(g.p.pages.Version())
 		}
 		q.endOffers()
-		q.live, q.waiting, q.transit, q.stranded = false, waiting{}, 0, 0
+		q.live, q.waiting, q.away = false, waiting{}, outbox.Tally{}
 		delete(g.p.queues, inc)
 	}
-	for _, b := range g.mail.out {
-		for _, e := range slices.Concat(b.entries, b.stranded) {
-			g.p.hold.drop(e.body, e.history)
-		}
-	}
-	g.consumers, g.mail, g.processes, g.departures = map[uint64]*seat{}, mail{}, nil, nil
+	g.p.outboxes.References(g.p.hold.drop)
+	g.p.outboxes.forget()
+	g.consumers, g.processes, g.departures = map[uint64]*seat{}, nil, nil
 }
 
 // stateReader reads a state.
@@ -390,62 +351,4 @@ func (r *stateReader) queue(entries bool) bool {
 	rest, _ := r.bytes()
 	q.rest = bytes.Clone(rest)
 	return !r.bad
-}
-
-// mail reads what mail.append wrote in a version of either state. body reads a body, find finds a source.
-func (r *commandReader) mail(m *mail, version byte, body func() (message.Ref, bool), n *Node, find func(uint64) *Queue) {
-	for range r.count(4) {
-		box := m.box(r.uint())
-		box.first = r.uint()
-		box.closed = version > 1 && r.byte() != 0
-		for k := range 2 {
-			for range r.count(10) {
-				e, ok := r.mailed(body, n)
-				if !ok {
-					r.bad = true
-					return
-				}
-				q := find(e.source)
-				switch {
-				case k == 1:
-					box.stranded = append(box.stranded, e)
-					if q != nil {
-						q.stranded++
-					}
-					continue
-				case e.number != box.next():
-					r.bad = true
-					return
-				case e.id == 0 && q != nil:
-					q.transit++
-				case q != nil && q.part.group == nil:
-					q.waiting.ask(e.id, e.target) // a group's state tells by itself
-				}
-				box.entries = append(box.entries, e)
-			}
-		}
-	}
-	for range r.count(3) {
-		box := m.inbox(r.uint())
-		box.last = r.uint()
-		for range r.count(2) {
-			box.refuse(r.uint(), mailAnswer(r.byte()))
-		}
-	}
-}
-
-func (r *commandReader) mailed(body func() (message.Ref, bool), n *Node) (e outEntry, ok bool) {
-	e = outEntry{number: r.uint(), target: r.uint(), source: r.uint(), id: r.id(), flags: r.byte()}
-	e.reason = deadletter.Reason(r.byte())
-	r.bad = r.bad || e.reason != 0 && !e.reason.Valid()
-	e.vhost, e.failed = message.VHost(r.text()), r.small()
-	history, _ := r.bytes()
-	if r.bad {
-		return e, false
-	}
-	if e.body, ok = body(); !ok {
-		return e, false
-	}
-	e.history = storeHistory(n.bodies, history)
-	return e, true
 }

@@ -12,6 +12,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
@@ -66,30 +67,31 @@ func (c chooser) targetsAsked() (list []uint64) {
 
 // fillMail puts into mail what outboxes and inboxes may have, with extreme values. sources
 // are the queues it may come from.
-func (c chooser) fillMail(m *mail, n *Node, sources []uint64) {
-	entry := func(number uint64) outEntry {
-		e := outEntry{
-			number: number, target: c.uint64(), source: sources[c.IntN(len(sources))], id: c.id(), flags: uint8(c.uint64()), reason: c.reason(),
-			vhost: message.VHost(c.text()), failed: c.uint32(), body: stored(n.bodies, c.record()), history: storeHistory(n.bodies, c.history()),
+func (c chooser) fillMail(o *outboxes, n *Node, sources []uint64) {
+	entry := func(number uint64) outbox.Entry {
+		e := outbox.Entry{
+			Number: number, Target: c.uint64(), Source: sources[c.IntN(len(sources))], ID: c.id(), Flags: outbox.Flags(c.uint64()), Reason: c.reason(),
+			VHost: message.VHost(c.text()), Failed: c.uint32(), Body: stored(n.bodies, c.record()), History: storeHistory(n.bodies, c.history()),
 		}
 		if c.bool() {
-			e.reason = 0
+			e.Reason = 0
 		}
 		return e
 	}
 	for range c.IntN(4) {
-		b := m.box(c.uint64())
-		b.first, b.closed, b.entries, b.stranded = c.uint64(), c.bool(), nil, nil
-		for range c.IntN(4) {
-			b.entries = append(b.entries, entry(b.next()))
+		s := outbox.State{To: c.uint64(), First: c.uint64(), Closed: c.bool()}
+		for k := range uint64(c.IntN(4)) {
+			s.Entries = append(s.Entries, entry(s.First+k))
 		}
 		for range c.IntN(3) {
-			b.stranded = append(b.stranded, entry(c.uint64()))
+			s.Stranded = append(s.Stranded, entry(c.uint64()))
+		}
+		if o.Find(s.To) == nil {
+			o.Restore(&s, o.tally)
 		}
 	}
 	for range c.IntN(4) {
-		b := m.inbox(c.uint64())
-		b.last, b.refusals = c.uint64(), c.refusals()
+		o.RestoreInbox(c.uint64(), c.uint64(), c.refusals())
 	}
 }
 
@@ -149,7 +151,7 @@ func groupByChance(c chooser, n *Node, entries bool) *group {
 	for node := range c.IntN(4) {
 		g.processes = append(g.processes, process{NewOrigin(uint64(node)*255, int64(c.Uint32())), c.uint64()})
 	}
-	c.fillMail(&g.mail, n, sources)
+	c.fillMail(g.p.outboxes, n, sources)
 	return g
 }
 
@@ -182,7 +184,7 @@ func FuzzGroupsAreReadBackEqual(f *testing.F) {
 		if again, err := back.Snapshot(); err != nil || !bytes.Equal(again, state) {
 			t.Fatalf("%v; the snapshot was\n%.2000x, is\n%.2000x", err, state, again)
 		}
-		sameMail(t, &g.mail, &back.mail, n, other)
+		sameMail(t, g.p.outboxes, back.p.outboxes, n, other)
 
 		n, _ = follower(t)
 		g = groupByChance(c, n, false)
@@ -198,27 +200,28 @@ func FuzzGroupsAreReadBackEqual(f *testing.F) {
 		if again := back.appendMeta(nil); !bytes.Equal(again, meta) {
 			t.Fatalf("the checkpoint was\n%.2000x, is\n%.2000x", meta, again)
 		}
-		sameMail(t, &g.mail, &back.mail, n, other)
+		sameMail(t, g.p.outboxes, back.p.outboxes, n, other)
 	})
 }
 
 // sameMail compares mail field by field, in case the writer has forgotten one.
-func sameMail(t *testing.T, wrote, read *mail, from, to *Node) {
+func sameMail(t *testing.T, wrote, read *outboxes, from, to *Node) {
 	t.Helper()
-	plain := func(m *mail, n *Node) (list []any) {
-		entry := func(e outEntry) any {
-			body, history := string(n.bodies.Bytes(e.body)), string(n.historyBytes(e.history))
-			e.body, e.history, e.after = 0, 0, 0
+	plain := func(o *outboxes, n *Node) (list []any) {
+		entry := func(e outbox.Entry) any {
+			body, history := string(n.bodies.Bytes(e.Body)), string(n.historyBytes(e.History))
+			e.Body, e.History = 0, 0
 			return []any{e, body, history}
 		}
-		for _, b := range m.out {
-			list = append(list, []any{"out", b.to, b.first, b.closed, len(b.entries)})
-			for _, e := range slices.Concat(b.entries, b.stranded) {
+		for _, b := range o.Outboxes() {
+			s := b.State()
+			list = append(list, []any{"out", s.To, s.First, s.Closed, len(s.Entries)})
+			for _, e := range slices.Concat(s.Entries, s.Stranded) {
 				list = append(list, entry(e))
 			}
 		}
-		for _, b := range m.in {
-			list = append(list, []any{"in", b.from, b.last, slices.Clip(append([]refusal{}, b.refusals...))})
+		for _, b := range o.Inboxes() {
+			list = append(list, []any{"in", b.From(), b.Last(), slices.Clip(append(outbox.Refusals{}, b.Refusals()...))})
 		}
 		return list
 	}
@@ -250,7 +253,7 @@ func FuzzLocalMailIsReadBackEqual(f *testing.F) {
 		sources := []uint64{c.uint64()}
 		n.Create(&Queue{Incarnation: sources[0], VHost: "/", Name: "q", Durable: true}, queue.Config{Durable: true, MaxPriority: -1}, queue.Unlimited(), DeadLetter{})
 		q := n.parts[0].queues[sources[0]]
-		c.fillMail(&n.mail, n, append(sources, c.uint64()))
+		c.fillMail(n.outboxes, n, append(sources, c.uint64()))
 		for range c.IntN(4) {
 			id := c.id()
 			for _, target := range c.targetsAsked() {
@@ -264,7 +267,7 @@ func FuzzLocalMailIsReadBackEqual(f *testing.F) {
 		if err := r.readLocal(value); err != nil {
 			t.Fatal(err)
 		}
-		sameMail(t, &n.mail, &other.mail, n, other)
+		sameMail(t, n.outboxes, other.outboxes, n, other)
 		if got := r.queue(q.Incarnation).waiting.taken; len(got) != len(q.waiting.taken) || len(got) > 0 && !reflect.DeepEqual(got, q.waiting.taken) {
 			t.Fatalf("those that have taken held deaths were %v, are %v", q.waiting.taken, got)
 		}
@@ -276,7 +279,7 @@ func FuzzDecodeLocal(f *testing.F) {
 	for seed := range uint64(20) {
 		c := choosing(seed)
 		n, _ := follower(f)
-		c.fillMail(&n.mail, n, []uint64{1, 2})
+		c.fillMail(n.outboxes, n, []uint64{1, 2})
 		f.Add(n.appendLocal(nil))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {

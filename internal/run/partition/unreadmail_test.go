@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/run/bodies"
@@ -52,26 +53,24 @@ func (u *unreadMail) onDisk(keep *bodyfile.Keep, i int, held bool) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	n.eachMail(func(_ *group, m *mail) {
-		for _, b := range m.out {
-			e := &b.entries[i]
-			record := message.Record(n.bodies.Bytes(e.body))
-			u.serial = record.Serial()
-			offset, err := out.Append(record)
-			if err != nil {
-				u.t.Fatal(err)
-			}
-			n.bodies.Release(e.body)
-			at := message.MakeLocation(message.InKeep, out.Number(), offset)
-			e.body = n.bodies.Adopt(at)
-			if !held {
-				continue
-			}
-			q := u.queues["q"]
-			v, _ := q.m.View(e.id)
-			q.m.Relocate(e.id, v.Body, n.bodies.Adopt(at))
-			n.bodies.Release(v.Body)
+	eachOutbox(n, func(b *outbox.Outbox) {
+		e := &b.Waiting()[i]
+		record := message.Record(n.bodies.Bytes(e.Body))
+		u.serial = record.Serial()
+		offset, err := out.Append(record)
+		if err != nil {
+			u.t.Fatal(err)
 		}
+		n.bodies.Release(e.Body)
+		at := message.MakeLocation(message.InKeep, out.Number(), offset)
+		e.Body = n.bodies.Adopt(at)
+		if !held {
+			return
+		}
+		q := u.queues["q"]
+		v, _ := q.m.View(e.ID)
+		q.m.Relocate(e.ID, v.Body, n.bodies.Adopt(at))
+		n.bodies.Release(v.Body)
 	})
 	if err := out.Finish(); err != nil {
 		u.t.Fatal(err)
@@ -81,8 +80,8 @@ func (u *unreadMail) onDisk(keep *bodyfile.Keep, i int, held bool) {
 // try has each sender do what it can, once, and says whether all was sent.
 func (u *unreadMail) try() (all bool) {
 	all = true
-	for _, g := range u.leader.logs() {
-		all = (&sender{n: u.leader, g: g}).all() && all
+	for _, o := range u.leader.allOutboxes() {
+		all = o.sendAll() && all
 	}
 	u.quiesce()
 	return all
@@ -160,11 +159,11 @@ func TestMailWaitsForUnreadRecordForAWhile(t *testing.T) {
 func TestMailWaitsAnewForAnotherUnreadRecord(t *testing.T) {
 	u := newUnreadMail(t, quorum, classic, false)
 	box := func() (since int64) {
-		u.leader.eachMail(func(_ *group, m *mail) {
-			for _, b := range m.out {
-				since = max(since, b.unread)
+		for _, o := range u.leader.allOutboxes() {
+			for _, t := range o.unread {
+				since = max(since, t)
 			}
-		})
+		}
 		return since
 	}
 	u.try()

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/run/bodies"
@@ -47,22 +48,20 @@ func TestSharedMailWaitsForUnreadRecord(t *testing.T) {
 			}
 			var at message.Location
 			var serial message.Serial
-			n.eachMail(func(_ *group, m *mail) {
-				for _, b := range m.out {
-					for i := range b.entries {
-						was := b.entries[i].body
-						record := message.Record(n.bodies.Bytes(was))
-						if at == 0 && i > 1 {
-							offset, err := out.Append(record)
-							if err != nil {
-								t.Fatal(err)
-							}
-							at, serial = message.MakeLocation(message.InKeep, out.Number(), offset), record.Serial()
+			eachOutbox(n, func(b *outbox.Outbox) {
+				for i := range b.Waiting() {
+					was := b.Waiting()[i].Body
+					record := message.Record(n.bodies.Bytes(was))
+					if at == 0 && i > 1 {
+						offset, err := out.Append(record)
+						if err != nil {
+							t.Fatal(err)
 						}
-						if at != 0 && record.Serial() == serial {
-							b.entries[i].body = n.bodies.Adopt(at)
-							n.bodies.Release(was)
-						}
+						at, serial = message.MakeLocation(message.InKeep, out.Number(), offset), record.Serial()
+					}
+					if at != 0 && record.Serial() == serial {
+						b.Waiting()[i].Body = n.bodies.Adopt(at)
+						n.bodies.Release(was)
 					}
 				}
 			})
@@ -71,8 +70,8 @@ func TestSharedMailWaitsForUnreadRecord(t *testing.T) {
 			}
 			unread.Store(true)
 			try := func() {
-				for _, g := range n.logs() {
-					(&sender{n: n, g: g}).all()
+				for _, o := range n.allOutboxes() {
+					o.sendAll()
 				}
 				u.quiesce()
 			}

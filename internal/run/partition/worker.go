@@ -367,7 +367,7 @@ func (n *Node) RetryAllHeld() {
 			n.retryHeld(q)
 		}
 	}
-	n.retryStranded()
+	n.RetryStranded()
 }
 
 // schedule enters the queue's next moment into the heap. REQUIRES: p.mu is held.

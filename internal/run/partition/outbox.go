@@ -1,0 +1,318 @@
+package partition
+
+import (
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/outbox"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/journal"
+	"bartleby.mq/internal/safety/held"
+)
+
+// The local partitions are one log, each group is another. What one log has for others is in its outboxes, by the rules
+// of package outbox. Here they get what they need in a process:
+//
+//	outbox.go           who guards them, how an entry is put in, what an acknowledgement does to its queue
+//	outbox_send.go      the sender, which carries entries to their destinations and acknowledgements back
+//	outbox_receive.go   how what arrives enters its queue
+//	outbox_stranded.go  what has no place: it is routed anew, relocated, or given up
+//	outbox_codec.go     the bytes of all this in frames, checkpoints and snapshots, and recovery from them
+//
+// Those of a group change when a command is applied, those of the local partitions in a hold, which writes a frame.
+
+// outboxes are the outboxes and inboxes of one log.
+type outboxes struct {
+	n     *Node
+	g     *group        // nil: of the local partitions
+	log   uint64        // the number of the log: a group's id, or localLog and the node's
+	mu    *held.Mutex   // guards what follows. A group's is its partition's, the other is taken after partitions
+	wakec chan struct{} // for the sender
+
+	outbox.Boxes
+	// Held deaths whose queue was deleted, and that no target has taken yet of those that were asked. They
+	// are for counters, and this process's own.
+	late map[heldDeath]*lateDeath
+	// Queues that were deleted and are not buried yet, if some of their held deaths were sent to other logs: by incarnation.
+	ended map[uint64]*Queue
+
+	// This process's own.
+	pos    journal.Pos      // local: the newest frame that may tell of an entry
+	unread map[uint64]int64 // since when something for a destination cannot be read
+}
+
+// heldDeath names a death that is held in its queue.
+type heldDeath struct {
+	source uint64
+	id     queue.ID
+}
+
+// lateDeath is what becomes of it.
+type lateDeath struct {
+	asked  int // targets that have not answered
+	reason deadletter.Reason
+}
+
+// localLog is a bit in the numbers of logs that are not groups'.
+const localLog = 1 << 32
+
+func newOutboxes(n *Node, g *group) *outboxes {
+	o := &outboxes{n: n, g: g, wakec: make(chan struct{}, 1), unread: map[uint64]int64{}}
+	if g != nil {
+		o.log, o.mu = g.id, &g.p.mu
+	} else {
+		o.log, o.mu = localLog|n.NodeID, new(held.Mutex)
+		held.Name(o.mu, "the outboxes")
+	}
+	return o
+}
+
+// forget forgets everything. The references are the caller's.
+func (o *outboxes) forget() {
+	o.Boxes, o.late, o.ended = outbox.Boxes{}, nil, nil
+	clear(o.unread)
+}
+
+// heldBy has them locked until the hold ends. Those of the local partitions are unlocked when the hold has written its
+// frame, so that numbers and frames are in one order. REQUIRES: a partition of the log is held by h.
+func (o *outboxes) heldBy(h *hold) *outboxes {
+	if o.g == nil && h.outboxes == nil {
+		o.mu.Lock()
+		h.outboxes = o
+	}
+	return o
+}
+
+// hold locks the local partitions and their outboxes. REQUIRES: they are the local ones.
+func (o *outboxes) hold() *hold {
+	h := o.n.lock(o.n.parts...)
+	o.heldBy(h)
+	return h
+}
+
+// queue finds a queue of the log, nil if it is gone. REQUIRES: the log's partitions are held.
+func (o *outboxes) queue(incarnation uint64) *Queue {
+	if o.g != nil {
+		return o.g.p.queues[incarnation]
+	}
+	for _, p := range o.n.parts {
+		if q := p.queues[incarnation]; q != nil {
+			return q
+		}
+	}
+	return nil
+}
+
+// tally likewise finds what the queue knows of its messages in the outboxes.
+func (o *outboxes) tally(incarnation uint64) *outbox.Tally { return o.queue(incarnation).tally() }
+
+func (q *Queue) tally() *outbox.Tally {
+	if q == nil {
+		return nil
+	}
+	return &q.away
+}
+
+// queueType is the type of the log's queues.
+func (o *outboxes) queueType() queue.Type {
+	if o.g == nil {
+		return queue.Classic
+	}
+	return queue.Quorum
+}
+
+// send puts a dead entry, or one that is moved, into the outbox for another log. d holds the references, of which the
+// outbox takes its own. If held is set the entry stays in q until it is acknowledged.
+func (o *outboxes) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, failed uint32, flags outbox.Flags, held bool) {
+	e := outbox.Entry{
+		Target: t.queue, Source: q.Incarnation, Flags: flags, Reason: d.Reason, VHost: q.VHost, Failed: failed,
+		Body: d.Body, History: p.history,
+	}
+	if held {
+		e.ID = d.ID
+	}
+	o.n.bodies.Retain(e.Body, 1)
+	o.n.bodies.Retain(e.History, 1)
+	if d.Stays && d.Logged {
+		e.Body, _ = o.n.bodies.Cool(e.Body) // its turn may come late: it goes on being on disk only
+	}
+	o.put(h, t.log, &e, q, d)
+}
+
+// put puts an entry into the outbox for a log, and writes so. d is where its record is in the journal already.
+func (o *outboxes) put(h *hold, to uint64, e *outbox.Entry, q *Queue, d *queue.Death) {
+	e = o.heldBy(h).Put(to, *e, q.tally())
+	if o.g == nil {
+		at := d.ID
+		if !d.Logged {
+			at = 0
+		}
+		h.frame.mailOut(to, e, o.n.historyBytes, at)
+		if at == 0 {
+			o.n.bodies.Retain(e.Body, 1)
+			h.frame.record(e.Body, o.n.bodies.Bytes(e.Body))
+		}
+	}
+	h.sends = true
+}
+
+// acknowledged does what follows in the source from an acknowledgement. REQUIRES: the log is held by h.
+func (o *outboxes) acknowledged(h *hold, to, upTo uint64, refused outbox.Refusals) {
+	box := o.To(to)
+	entries := box.Acknowledge(upTo)
+	for i := range entries {
+		o.settle(h, box, &entries[i], refused.Of(entries[i].Number), o.queue)
+	}
+	h.flowWithdrawn()
+}
+
+// settle does what follows from the answer to an entry that was taken out of its outbox. Its references go.
+func (o *outboxes) settle(h *hold, box *outbox.Outbox, e *outbox.Entry, answer outbox.Answer, find func(uint64) *Queue) {
+	var q *Queue
+	if !e.Nothing() {
+		q = find(e.Source)
+	}
+	if q != nil {
+		h.touch(q)
+	}
+	switch box.Settle(e, answer, q.tally()) {
+	case outbox.Nowhere:
+	case outbox.Queued:
+		switch {
+		case q != nil && e.Offered():
+			o.n.takenOffer(h, q, e, answer)
+		case q != nil:
+			o.n.takenHeld(h, q, e, answer)
+		case !e.Offered(): // else it was deleted with all that its queue had
+			o.takenLate(e, answer)
+		}
+	case outbox.Arrived:
+		o.count(q, e, deadletter.Routed)
+	case outbox.Refused:
+		o.count(q, e, deadletter.TargetRefused)
+	case outbox.Stranded:
+		return
+	}
+	h.drop(e.Body, e.History)
+}
+
+// count counts what became of a death that was sent, unless something else tells: in its queue, or if that is gone, for
+// the node.
+func (o *outboxes) count(q *Queue, e *outbox.Entry, outcome deadletter.Outcome) {
+	switch {
+	case e.Flags&outbox.Counts == 0 || e.Reason == 0:
+	case q != nil:
+		q.count(e.Reason, outcome)
+	default:
+		o.n.countLate(o.queueType(), AtMostOnce, e.Reason, outcome)
+	}
+}
+
+// takenLate counts what became of a held death whose queue was deleted, once a target has taken it or all have refused.
+// REQUIRES: the log is held.
+func (o *outboxes) takenLate(e *outbox.Entry, answer outbox.Answer) {
+	if q := o.ended[e.Source]; q != nil && len(q.waiting.asked[e.ID]) > 0 { // it will be buried, and count then
+		q.waiting.unask(e.ID, e.Target)
+		if answer == outbox.Taken {
+			q.waiting.take(e.ID, e.Target)
+		}
+		return
+	}
+	key := heldDeath{e.Source, e.ID}
+	late := o.late[key]
+	if late == nil {
+		return
+	}
+	outcome := deadletter.Routed
+	if late.asked--; answer != outbox.Taken {
+		if late.asked > 0 {
+			return
+		}
+		outcome = deadletter.Deleted
+	}
+	delete(o.late, key)
+	o.n.countLate(o.queueType(), AtLeastOnce, late.reason, outcome)
+}
+
+// takenHeld notes that a target has answered for a held death. Once all have taken
+// it, it is buried.
+func (n *Node) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answer) {
+	if !q.heard(e, answer) {
+		return
+	}
+	d, _ := q.m.Held(e.ID)
+	body, history, _ := q.m.Bury(e.ID)
+	h.drop(body, history)
+	q.waiting.forget(e.ID)
+	q.count(d.Reason, deadletter.Routed)
+	n.confirmed.Add(1)
+	if q.part.group == nil && d.Logged {
+		h.frame.settle(q.Incarnation, e.ID)
+	}
+}
+
+// heard notes the answer of a target for a held death, and says whether all have taken it.
+func (q *Queue) heard(e *outbox.Entry, answer outbox.Answer) (all bool) {
+	left := q.waiting.unask(e.ID, e.Target)
+	if _, ok := q.m.Held(e.ID); !ok { // purged, or not held any more because at-least-once was switched off
+		q.waiting.forget(e.ID)
+		return false
+	}
+	if answer == outbox.Taken {
+		q.waiting.take(e.ID, e.Target)
+	} else {
+		q.waiting.note(e.ID, true) // tried again when held deaths are
+	}
+	return left == 0 && !q.waiting.refused[e.ID]
+}
+
+// outAck takes the answer to what this group has sent.
+func (a *application) outAck() {
+	to, upTo, refused := a.r.outAck()
+	if a.r.bad {
+		return
+	}
+	a.g.p.outboxes.acknowledged(a.h, to, upTo, refused)
+	if local := a.g.node.outboxes; to == local.log {
+		local.wake() // the local partitions may send on what this group knows of now
+	}
+}
+
+// Outbox is what one log has for another, as it is shown.
+type Outbox struct {
+	From, To LogName
+	Waiting  int  // on their way
+	Stranded int  // waiting for another target
+	Closed   bool // the other log is gone for good
+}
+
+// LogName says which log: a group's number, or 0 and the node whose classic queues it
+// is of.
+type LogName struct{ Group, Node uint64 }
+
+func logName(id uint64) LogName {
+	if id >= localLog {
+		return LogName{Node: id &^ localLog}
+	}
+	return LogName{Group: id}
+}
+
+// allOutboxes are those of the groups, and then of the local partitions.
+func (n *Node) allOutboxes() (list []*outboxes) {
+	for _, p := range n.groups {
+		list = append(list, p.outboxes)
+	}
+	return append(list, n.outboxes)
+}
+
+// Outboxes are those of this node's logs that hold anything or are closed, in order.
+func (n *Node) Outboxes() (list []Outbox) {
+	for _, o := range n.allOutboxes() {
+		o.mu.Lock()
+		for _, b := range o.Outboxes() {
+			if waiting, stranded := len(b.Waiting()), len(b.Stranded()); waiting+stranded > 0 || b.Closed() {
+				list = append(list, Outbox{logName(o.log), logName(b.To()), waiting, stranded, b.Closed()})
+			}
+		}
+		o.mu.Unlock()
+	}
+	return list
+}
