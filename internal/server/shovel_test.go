@@ -68,7 +68,7 @@ func drain(t *testing.T, s *Server, queue string) (bodies []string) {
 
 // depth is how many messages a queue has ready, -1 if there is none.
 func depth(s *Server, queue string) int {
-	for _, q := range s.broker.Survey() {
+	for _, q := range s.broker.CountQueues() {
 		if string(q.Queue.Name) == queue {
 			return int(q.Counts.Ready)
 		}

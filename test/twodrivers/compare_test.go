@@ -388,7 +388,7 @@ func (p *play) compareQueues() string {
 	var counts [2]map[string]string
 	for i, n := range p.nodes {
 		counts[i] = map[string]string{}
-		for _, s := range n.b.Survey() {
+		for _, s := range n.b.CountQueues() {
 			s.Counts.Stats.Active = 0
 			if i == 0 {
 				s.Counts.Stats.Redelivered += p.forgiven[string(s.Queue.Name)]

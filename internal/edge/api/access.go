@@ -30,7 +30,7 @@ func (r *request) admit() *failure {
 // authenticate finds out who asks (BR-15.1, BR-15.2).
 func (r *request) authenticate() *failure {
 	if local, _ := r.Context().Value(localKey{}).(bool); local {
-		r.user, r.tags, r.local, r.sight = operator, []auth.Tag{auth.Administrator}, true, broker.FullSight
+		r.user, r.tags, r.local, r.visible = operator, []auth.Tag{auth.Administrator}, true, broker.AllVisible
 		return nil
 	}
 	name, password, ok := r.BasicAuth()
@@ -53,7 +53,7 @@ func (r *request) logIn(name, password string) *failure {
 		return notAuthorised("Not management user")
 	}
 	peer, _ := netip.AddrFromSlice(peerIP(r.Request))
-	r.sight = r.s.b.SightOf(id, peer)
+	r.visible = r.s.b.VisibilityOf(id, peer)
 	return nil
 }
 
@@ -98,7 +98,7 @@ func (r *request) authorise() *failure {
 	exists, visible := false, false
 	r.s.b.Read(func(s *topology.State, u *auth.Users) {
 		_, exists = s.VHost(message.VHost(v))
-		visible = r.sight.Sees(u, message.VHost(v))
+		visible = r.visible.Sees(u, message.VHost(v))
 	})
 	switch {
 	case exists && !visible:
@@ -125,7 +125,7 @@ func (r *request) eachVHost(f func(v *topology.VHost)) {
 			return
 		}
 		for _, v := range s.VHosts() {
-			if r.may(monitoring) || r.sight.Sees(u, v.Name) {
+			if r.may(monitoring) || r.visible.Sees(u, v.Name) {
 				f(v)
 			}
 		}

@@ -427,10 +427,10 @@ func (l *leaving) found(t *testing.T, c *broker.Connection, names ...message.Que
 func (l *leaving) deaths() (n [deadletter.Outcomes]uint64) {
 	var total partition.Stats
 	for _, kind := range []topology.QueueType{topology.Classic, topology.Quorum} {
-		gone := l.b.Retired(kind)
+		gone := l.b.StatsOfDeleted(kind)
 		total.Add(&gone)
 	}
-	for _, q := range l.b.Survey() {
+	for _, q := range l.b.CountQueues() {
 		total.Add(&q.Counts.Stats)
 	}
 	for _, outcomes := range total.Dead {

@@ -65,7 +65,7 @@ func (s *server) overview(r *request) (any, error) {
 	published, confirmed, returned, dropped := uint64(0), total.Stats.Confirmed, uint64(0), uint64(0)
 	if all {
 		for _, t := range []topology.QueueType{topology.Classic, topology.Quorum} {
-			gone := s.b.Retired(t)
+			gone := s.b.StatsOfDeleted(t)
 			total.Stats.Add(&gone)
 		}
 		t := &s.b.Totals

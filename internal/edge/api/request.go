@@ -26,8 +26,8 @@ type request struct {
 	identity *broker.Identity
 	user     string
 	tags     []auth.Tag
-	local    bool         // it came through Local
-	sight    broker.Sight // which virtual hosts the user may look into
+	local    bool              // it came through Local
+	visible  broker.Visibility // which virtual hosts the user may look into
 	raw      []byte
 	room     chan struct{}  // see waitForRoom
 	body     map[string]any // of PUT and POST; empty if there was none

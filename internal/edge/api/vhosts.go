@@ -33,7 +33,7 @@ func (s *server) listVHosts(r *request) (any, error) {
 	var infos []vhostInfo
 	s.b.Read(func(state *topology.State, u *auth.Users) {
 		for _, v := range state.VHosts() {
-			if r.may(monitoring) || r.sight.Sees(u, v.Name) {
+			if r.may(monitoring) || r.visible.Sees(u, v.Name) {
 				infos = append(infos, s.describeVHost(state, v))
 			}
 		}

@@ -90,7 +90,7 @@ var deadLetterFamily = &family{name: "dead_letters", collect: func(s *scrape) {
 	}
 }}
 
-func (s *scrape) putWaiting(q *broker.Surveyed, now time.Time, vhost, name string) {
+func (s *scrape) putWaiting(q *broker.CountedQueue, now time.Time, vhost, name string) {
 	if n := q.Counts.Held + q.Counts.Dying; n > 0 {
 		s.put(held, float64(n), vhost, name)
 	}
@@ -107,7 +107,7 @@ func (s *scrape) putWaiting(q *broker.Surveyed, now time.Time, vhost, name strin
 func (s *scrape) putAllDead() {
 	total := partition.Stats{}
 	for _, t := range []topology.QueueType{topology.Classic, topology.Quorum} {
-		gone := s.Broker.Retired(t)
+		gone := s.Broker.StatsOfDeleted(t)
 		total.Add(&gone)
 	}
 	for _, q := range s.everything() {

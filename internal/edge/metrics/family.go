@@ -74,7 +74,7 @@ type scrape struct {
 	chosen   []string // by the query
 	vhosts   []string // of the query; none: all
 
-	all      []broker.Surveyed // once surveyed is set
+	all      []broker.CountedQueue // once surveyed is set
 	surveyed bool
 
 	out   chan<- prometheus.Metric

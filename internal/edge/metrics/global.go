@@ -62,7 +62,7 @@ var globalFamily = &family{collect: func(s *scrape) {
 
 	byType := map[topology.QueueType]*partition.Stats{topology.Classic: {}, topology.Quorum: {}}
 	for kind, st := range byType {
-		*st = s.Broker.Retired(kind)
+		*st = s.Broker.StatsOfDeleted(kind)
 	}
 	attached := 0
 	all := s.everything()

@@ -7,20 +7,20 @@ import (
 )
 
 // everything counts all queues, once for each scrape.
-func (s *scrape) everything() []broker.Surveyed {
+func (s *scrape) everything() []broker.CountedQueue {
 	if !s.surveyed {
-		s.all, s.surveyed = s.Broker.Survey(), true
+		s.all, s.surveyed = s.Broker.CountQueues(), true
 	}
 	return s.all
 }
 
 // survey is the queues that are asked for.
-func (s *scrape) survey() []broker.Surveyed {
+func (s *scrape) survey() []broker.CountedQueue {
 	all := s.everything()
 	if len(s.vhosts) == 0 {
 		return all
 	}
-	var chosen []broker.Surveyed
+	var chosen []broker.CountedQueue
 	for _, q := range all {
 		if s.sees(q.Queue.VHost) {
 			chosen = append(chosen, q)
@@ -48,7 +48,7 @@ func bytesIn(c *partition.Counts) int64 {
 }
 
 // eachQueue calls f with the labels of each queue that is asked for.
-func (s *scrape) eachQueue(f func(q *broker.Surveyed, vhost, name string)) {
+func (s *scrape) eachQueue(f func(q *broker.CountedQueue, vhost, name string)) {
 	all := s.survey()
 	for i := range all {
 		f(&all[i], string(all[i].Queue.VHost), string(all[i].Queue.Name))
@@ -56,7 +56,7 @@ func (s *scrape) eachQueue(f func(q *broker.Surveyed, vhost, name string)) {
 }
 
 // putInfo shows what type a queue is of, in families whose series are joined with it.
-func (s *scrape) putInfo(q *broker.Surveyed) {
+func (s *scrape) putInfo(q *broker.CountedQueue) {
 	s.put(queueInfo, 1, string(q.Queue.VHost), string(q.Queue.Name), typeLabel(q.Queue.Type), "leader")
 }
 
@@ -75,7 +75,7 @@ var (
 var queueCoarseFamily = &family{
 	name: "queue_coarse_metrics", objects: true, metrics: []*metric{ready, unacked, depth, queueReductions},
 	collect: func(s *scrape) {
-		s.eachQueue(func(q *broker.Surveyed, vhost, name string) {
+		s.eachQueue(func(q *broker.CountedQueue, vhost, name string) {
 			s.put(ready, float64(q.Counts.Ready), vhost, name)
 			s.put(unacked, float64(q.Counts.Out), vhost, name)
 			s.put(depth, float64(q.Counts.Messages()), vhost, name)
@@ -90,7 +90,7 @@ var queueConsumers = queueGauge("queue_consumers", "Consumers on a queue")
 var queueConsumerFamily = &family{
 	name: "queue_consumer_count", objects: true, onRequest: true, metrics: []*metric{queueConsumers},
 	collect: func(s *scrape) {
-		s.eachQueue(func(q *broker.Surveyed, vhost, name string) {
+		s.eachQueue(func(q *broker.CountedQueue, vhost, name string) {
 			s.put(queueConsumers, float64(q.Counts.Consumers), vhost, name)
 			s.putInfo(q)
 		})
@@ -144,7 +144,7 @@ var headTimestamp = queueGauge("queue_head_message_timestamp", "Timestamp of the
 var queueFamily = &family{
 	name: "queue_metrics", objects: true, metrics: metricsOf(queueMetrics),
 	collect: func(s *scrape) {
-		s.eachQueue(func(q *broker.Surveyed, vhost, name string) {
+		s.eachQueue(func(q *broker.CountedQueue, vhost, name string) {
 			for _, m := range queueMetrics {
 				s.put(m.metric, m.of(&q.Counts), vhost, name)
 			}
@@ -179,7 +179,7 @@ var deliveryMetrics = []queueMetric{
 var queueDeliveryFamily = &family{
 	name: "queue_delivery_metrics", objects: true, metrics: metricsOf(deliveryMetrics),
 	collect: func(s *scrape) {
-		s.eachQueue(func(q *broker.Surveyed, vhost, name string) {
+		s.eachQueue(func(q *broker.CountedQueue, vhost, name string) {
 			for _, m := range deliveryMetrics {
 				s.put(m.metric, m.of(&q.Counts), vhost, name)
 			}
@@ -198,7 +198,7 @@ var (
 var queueExchangeFamily = &family{
 	objects: true, totalsOnly: true, metrics: []*metric{queuePublished, queueExchangePublished},
 	collect: func(s *scrape) {
-		s.eachQueue(func(q *broker.Surveyed, vhost, name string) {
+		s.eachQueue(func(q *broker.CountedQueue, vhost, name string) {
 			s.put(queuePublished, float64(q.Counts.Stats.Published), vhost, name)
 			s.put(queueExchangePublished, float64(q.Counts.Stats.Published), vhost, name)
 		})

@@ -23,8 +23,8 @@ type call struct {
 	p      parameters
 
 	// Known once its signature was found right.
-	who   *broker.Identity
-	sight broker.Sight
+	who     *broker.Identity
+	visible broker.Visibility
 }
 
 // serve answers a request of this API.
@@ -106,7 +106,7 @@ func (c *call) link(v message.VHost) *broker.Connection { return c.s.b.For(c.who
 func (c *call) in(name message.VHost, f func(v *topology.VHost) *refusal) (err *refusal) {
 	c.s.b.Read(func(state *topology.State, u *auth.Users) {
 		v, ok := state.VHost(name)
-		if !ok || !c.sight.Sees(u, name) {
+		if !ok || !c.visible.Sees(u, name) {
 			err = noVHost
 			return
 		}

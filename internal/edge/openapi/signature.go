@@ -90,7 +90,7 @@ func (c *call) authenticate(s signature) *refusal {
 	if refused := c.s.nonces.use(s.key, s.nonce, now); refused != nil {
 		return refused
 	}
-	c.sight = c.s.b.SightOf(c.who, c.peer())
+	c.visible = c.s.b.VisibilityOf(c.who, c.peer())
 	c.s.Known(c.r.Context())
 	return nil
 }

@@ -65,7 +65,7 @@ func listVirtualHosts(c *call) (any, error) {
 	all := []virtualHost{}
 	c.s.b.Read(func(s *topology.State, u *auth.Users) {
 		for _, v := range s.VHosts() {
-			if c.sight.Sees(u, v.Name) {
+			if c.visible.Sees(u, v.Name) {
 				all = append(all, virtualHost{string(v.Name)})
 			}
 		}
@@ -87,7 +87,7 @@ func getMetadataAmount(c *call) (any, error) {
 	m := metadataAmount{MaxVirtualHosts: math.MaxInt32, MaxExchanges: math.MaxInt32, MaxQueues: math.MaxInt32}
 	c.s.b.Read(func(s *topology.State, u *auth.Users) {
 		for _, v := range s.VHosts() {
-			if c.sight.Sees(u, v.Name) {
+			if c.visible.Sees(u, v.Name) {
 				m.CurrentVirtualHosts++
 				m.CurrentExchanges += len(named(v.Exchanges()))
 				m.CurrentQueues += v.QueueCount()

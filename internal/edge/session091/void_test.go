@@ -22,7 +22,7 @@ func TestVoidArgumentsOfClients(t *testing.T) {
 	if v := shown["nothing"]; v != "undefined" {
 		t.Errorf("the client's property is %v", v)
 	}
-	consumers := s.b.Consumers(s.b.Survey()[0].Info)
+	consumers := s.b.Consumers(s.b.CountQueues()[0].Info)
 	if len(consumers) != 1 || topology.ArgumentsJSON(consumers[0].Arguments)["nothing"] != "undefined" {
 		t.Errorf("the consumers are %+v", consumers)
 	}

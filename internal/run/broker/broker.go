@@ -145,7 +145,7 @@ type Broker struct {
 	cycles  seen
 	alarms  alarms
 	intake  intake
-	retired retired
+	deleted deletedStats
 
 	parameters map[string]ParameterHandler // by component; static once the node serves
 	Totals     Totals
@@ -250,7 +250,9 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld,
 		Index: data.Index, Keep: data.Keep, IndexBudget: o.Storage.IndexBudget, BodyBudget: o.Storage.CacheBudget, HotPages: o.Storage.HotPages,
 		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, KeepSenseless: data.KeepSenseless, Damaged: how.stopped, KeepUndeclared: how.KeepUndeclared, Salvage: how.Salvage, Removed: b.awaitRemovals,
-		Known: func(noted store.Reach, highest uint64) error { return b.known(noted, highest, how.KeepUndeclared) },
+		Known: func(noted store.Reach, highest uint64) error {
+			return b.checkDeclarations(noted, highest, how.KeepUndeclared)
+		},
 	})
 	for _, v := range b.state.VHosts() {
 		for _, q := range v.Queues() {

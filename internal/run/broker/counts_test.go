@@ -30,7 +30,7 @@ func TestARestartCountsNothingAgain(t *testing.T) {
 			if work, dlq := holds(t, after, "work"), holds(t, after, "dlq"); work != 2 || dlq != 1 {
 				t.Fatalf("%d messages are left and %d dead letters, want 2 and 1", work, dlq)
 			}
-			for _, s := range after.b.Survey() {
+			for _, s := range after.b.CountQueues() {
 				if s.Counts.Stats != (partition.Stats{}) {
 					t.Errorf("queue %q counts %+v", s.Queue.Name, s.Counts.Stats)
 				}
@@ -64,7 +64,7 @@ func TestARestartIsNoFailureOfWhatHadComeBack(t *testing.T) {
 				t.Fatal("not routed")
 			}
 			after := start(t, d.crash(), nil)
-			for _, s := range after.b.Survey() {
+			for _, s := range after.b.CountQueues() {
 				if s.Counts.Ready != 2 || s.Counts.Delayed != 0 {
 					t.Errorf("%d messages are ready and %d wait, want 2 and 0", s.Counts.Ready, s.Counts.Delayed)
 				}

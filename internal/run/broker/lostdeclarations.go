@@ -22,9 +22,9 @@ func (e *LostDeclarationsError) Error() string {
 	return fmt.Sprintf("%s has lost its end, from offset %d on: %s. A start would give up the messages of queues whose declarations are lost", e.File, e.Offset, e.Why)
 }
 
-// known compares what the journal and the index say of declarations with what there is. With keep the
+// checkDeclarations compares what the journal and the index say of declarations with what there is. With keep the
 // loss is accepted: what there is counts from now on.
-func (b *Broker) known(noted store.Reach, highest uint64, keep bool) error {
+func (b *Broker) checkDeclarations(noted store.Reach, highest uint64, keep bool) error {
 	e := &LostDeclarationsError{File: filepath.Join(b.Dir, datadir.StateLogDir)}
 	end, reached := b.data.State.Reaches(noted)
 	if end != 0 {

@@ -269,7 +269,7 @@ func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
 	if r.valid && bytes.Equal(r.exchange, exchange) && bytes.Equal(r.key, key) {
 		return r.last, true
 	}
-	r.scratch = appendPlace(r.scratch[:0], exchange, key)
+	r.scratch = appendRoute(r.scratch[:0], exchange, key)
 	to, ok := r.byKey[string(r.scratch)]
 	if ok {
 		r.remember(exchange, key, to)
@@ -304,14 +304,14 @@ func (r *routes) keep(exchange, key []byte, to routed) {
 		clear(r.byKey)
 		r.targets = len(to.targets)
 	}
-	r.scratch = appendPlace(r.scratch[:0], exchange, key)
+	r.scratch = appendRoute(r.scratch[:0], exchange, key)
 	r.byKey[string(r.scratch)] = to
 	r.remember(exchange, key, to)
 }
 
-// appendPlace appends what tells an exchange and a key from all others. Either may have
+// appendRoute appends what tells an exchange and a key from all others. Either may have
 // any byte in it; Check has seen to it that the length of a name is one.
-func appendPlace(b, exchange, key []byte) []byte {
+func appendRoute(b, exchange, key []byte) []byte {
 	return append(append(append(b, byte(len(exchange))), exchange...), key...)
 }
 

@@ -64,7 +64,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 		}
 		var err error
 		if q, created, err = c.b.state.DeclareQueue(d, c.permit); created {
-			c.b.place(q, near)
+			c.b.assignGroup(q, near)
 			c.b.create(q)
 			e = q.Effective
 		}
@@ -218,7 +218,7 @@ func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (
 	}
 	if err == nil {
 		n = b.node.Deleted(runtimeOf(q), n)
-		b.retire(q.Type, &n.Stats)
+		b.keepStats(q.Type, &n.Stats)
 	}
 	return n, err
 }

@@ -127,7 +127,7 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 	}
 	for _, e := range ended {
 		n := b.node.Deleted(runtimeOf(e.q), e.held)
-		b.retire(e.q.Type, &n.Stats)
+		b.keepStats(e.q.Type, &n.Stats)
 	}
 	b.node.RetryStranded() // what was on its way in it goes with it
 	b.parametersTouched()

@@ -8,17 +8,17 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// retired is what queues did that are gone, by their type, so that the node's
+// deletedStats are what queues did that are gone, by their type, so that the node's
 // counters never fall.
-type retired struct {
+type deletedStats struct {
 	mu     sync.Mutex // guards byType
 	byType map[topology.QueueType]*partition.Stats
 }
 
-// retire keeps the counters of a queue that was deleted.
-func (b *Broker) retire(t topology.QueueType, st *partition.Stats) {
+// keepStats keeps the counters of a queue that was deleted.
+func (b *Broker) keepStats(t topology.QueueType, st *partition.Stats) {
 	b.Totals.QueuesGone.Add(1)
-	r := &b.retired
+	r := &b.deleted
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byType == nil {
@@ -30,15 +30,15 @@ func (b *Broker) retire(t topology.QueueType, st *partition.Stats) {
 	r.byType[t].Add(st)
 }
 
-// Retired is what the deleted queues of a type did since the node started, and what became
+// StatsOfDeleted is what the deleted queues of a type did since the node started, and what became
 // of their dead since.
-func (b *Broker) Retired(t topology.QueueType) (st partition.Stats) {
+func (b *Broker) StatsOfDeleted(t topology.QueueType) (st partition.Stats) {
 	kind := queue.Classic
 	if t == topology.Quorum {
 		kind = queue.Quorum
 	}
 	st = b.node.Late(kind)
-	r := &b.retired
+	r := &b.deleted
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if gone := r.byType[t]; gone != nil {

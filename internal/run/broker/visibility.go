@@ -9,22 +9,22 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// Sight is which virtual hosts somebody who administers may look into: an administrator
+// Visibility is which virtual hosts somebody who administers may look into: an administrator
 // into all, others where they have permissions (BR-15.3). It never changes.
-type Sight struct {
+type Visibility struct {
 	user string
 	all  bool
 	// enters are those that a client whom a backend knows may enter; else nil.
 	enters map[message.VHost]bool
 }
 
-// FullSight is that of whoever runs the node.
-var FullSight = Sight{all: true}
+// AllVisible is that of whoever runs the node.
+var AllVisible = Visibility{all: true}
 
-// SightOf finds out what a client sees. A backend that knows it is asked of every
+// VisibilityOf finds out what a client sees. A backend that knows it is asked of every
 // virtual host: later, with the topology locked, nobody can be asked.
-func (b *Broker) SightOf(id *Identity, peer netip.Addr) Sight {
-	s := Sight{user: id.Name, all: slices.Contains(id.Tags, auth.Administrator)}
+func (b *Broker) VisibilityOf(id *Identity, peer netip.Addr) Visibility {
+	s := Visibility{user: id.Name, all: slices.Contains(id.Tags, auth.Administrator)}
 	if s.all || !id.Elsewhere() {
 		return s
 	}
@@ -42,7 +42,7 @@ func (b *Broker) SightOf(id *Identity, peer netip.Addr) Sight {
 }
 
 // Sees says whether a virtual host is to be seen. REQUIRES: called within Read.
-func (s Sight) Sees(u *auth.Users, v message.VHost) bool {
+func (s Visibility) Sees(u *auth.Users, v message.VHost) bool {
 	if s.all {
 		return true
 	}

@@ -6,9 +6,9 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// place gives a quorum queue that was just declared its group of replicas: near, where that is one, and otherwise one
+// assignGroup gives a quorum queue that was just declared its group of replicas: near, where that is one, and otherwise one
 // that its name tells. REQUIRES: topo is held for writing.
-func (b *Broker) place(q *topology.Queue, near uint64) {
+func (b *Broker) assignGroup(q *topology.Queue, near uint64) {
 	if q.Type != topology.Quorum {
 		return
 	}

@@ -8,23 +8,23 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// Surveyed is a queue and its counts at one moment.
-type Surveyed struct {
+// CountedQueue is a queue and its counts at one moment.
+type CountedQueue struct {
 	Queue  *topology.Queue
 	Info   QueueInfo
 	Counts partition.Counts
 }
 
-// Survey counts every queue, one after the other: each is right for itself, their
+// CountQueues counts every queue, one after the other: each is right for itself, their
 // sum for no one moment. Queues are in the order of their virtual hosts and names.
-func (b *Broker) Survey() []Surveyed {
-	var all []Surveyed
+func (b *Broker) CountQueues() []CountedQueue {
+	var all []CountedQueue
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		for _, v := range s.VHosts() {
-			v.EachQueue(func(q *topology.Queue) { all = append(all, Surveyed{Queue: q, Info: Describe(q)}) })
+			v.EachQueue(func(q *topology.Queue) { all = append(all, CountedQueue{Queue: q, Info: Describe(q)}) })
 		}
 	})
-	slices.SortFunc(all, func(a, b Surveyed) int { return a.Info.compare(&b.Info) })
+	slices.SortFunc(all, func(a, b CountedQueue) int { return a.Info.compare(&b.Info) })
 	b.node.SettleAll()
 	for i := range all {
 		all[i].Counts = b.node.CountsNow(runtimeOf(all[i].Queue))
