@@ -87,7 +87,7 @@ func (b *Broker) Verify() (found []QueueMessages, err error) {
 // Forget removes the messages that Verify could not read.
 func (b *Broker) Forget(found []QueueMessages) error {
 	for i := range found {
-		if err := b.node.Forget(found[i].runtime, found[i].Unreadable); err != nil {
+		if err := b.node.DropUnreadable(found[i].runtime, found[i].Unreadable); err != nil {
 			return fmt.Errorf("queue %q in vhost %q: %w", found[i].Queue, found[i].VHost, err)
 		}
 	}

@@ -37,7 +37,7 @@ func TestHistoriesThatAreAlikeAreRedone(t *testing.T) {
 	if err := w.j.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	w.n.routeAll([]*Queue{in})
+	w.n.moveDead([]*Queue{in})
 	each := w.j.Buffered() / messages
 	if err := w.j.Commit(w.j.Append([]byte{frameVersion})); err != nil {
 		t.Fatal(err)

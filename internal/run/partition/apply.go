@@ -308,7 +308,7 @@ func (a *application) gone() {
 // and whoever waits for results gets them.
 func (g *group) finishApply(h *hold) {
 	e, n := &g.effects, g.node // nobody else applies meanwhile
-	n.leave(n.finishHold(h))
+	n.leaveDead(n.finishHold(h))
 	for _, s := range e.senseless {
 		if err := n.passOver(s); err != nil {
 			n.fail(err)

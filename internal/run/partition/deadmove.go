@@ -37,15 +37,15 @@ type deadmove struct {
 // leaves the rest to the partition's router.
 const inlineSlices = 4
 
-// routeAll moves the dead of the queues, and of those that become full by it.
-func (n *Node) routeAll(work []*Queue) {
+// moveDead moves the dead of the queues, and of those that become full by it.
+func (n *Node) moveDead(work []*Queue) {
 	for budget := inlineSlices; len(work) > 0; budget-- {
 		q := work[0]
 		if budget <= 0 {
-			n.leave(work)
+			n.leaveDead(work)
 			return
 		}
-		more, caused := n.routeSlice(q)
+		more, caused := n.moveSlice(q)
 		if !more {
 			work = work[1:]
 		}
@@ -53,8 +53,8 @@ func (n *Node) routeAll(work []*Queue) {
 	}
 }
 
-// leave hands queues whose dead are to be moved to the routers of their partitions (Partition.route).
-func (n *Node) leave(work []*Queue) {
+// leaveDead hands queues whose dead are to be moved to the routers of their partitions (Partition.route).
+func (n *Node) leaveDead(work []*Queue) {
 	for _, q := range work {
 		p := q.part
 		p.leaving.Lock()
@@ -64,10 +64,10 @@ func (n *Node) leave(work []*Queue) {
 	}
 }
 
-// routeSlice moves up to a slice of the dead of q. REQUIRES: q.routing is
+// moveSlice moves up to a slice of the dead of q. REQUIRES: q.routing is
 // set and the caller's. more is false when there are none left, and then
 // q.routing is clear again. caused are other queues that have deaths now.
-func (n *Node) routeSlice(q *Queue) (more bool, caused []*Queue) {
+func (n *Node) moveSlice(q *Queue) (more bool, caused []*Queue) {
 	m := q.next
 	if m != nil {
 		q.next = nil
@@ -139,7 +139,7 @@ func (m *deadmove) putBack() {
 	n.deadmoves.Put(m)
 }
 
-// run does what follows once a slice is picked, and says as routeSlice does whether there is more.
+// run does what follows once a slice is picked, and says as moveSlice does whether there is more.
 // No partition is locked.
 func (m *deadmove) run(caused []*Queue) (more bool, _ []*Queue) {
 	defer m.putBack()

@@ -216,7 +216,7 @@ func (c *carry) send(atLeastOnce bool) (sent int) {
 	return sent
 }
 
-// log writes the operation of the frame: the entry leaves its queue, unless keep is
+// log writes the operation of the frame, if there is one: the entry leaves its queue, unless keep is
 // set, and enters the logged ones of h.entered.
 func (c *carry) log(keep bool) {
 	h, q, d, p := c.h, c.q, c.d, c.plan
@@ -227,7 +227,7 @@ func (c *carry) log(keep bool) {
 		}
 	}
 	switch {
-	case q.part.group != nil:
+	case h.frame == nil:
 		return // the command has it
 	case told == 0:
 		if d.Logged && !keep {

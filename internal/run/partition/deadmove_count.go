@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"sync/atomic"
+
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/queue"
 )
@@ -20,18 +22,30 @@ func (s Strategy) String() string {
 	return [...]string{"disabled", "at_most_once", "at_least_once"}[s]
 }
 
+// deathCounts is what has become of deaths since the node started.
+type deathCounts struct {
+	died      [2][3][5]atomic.Uint64                   // by type of queue, strategy and reason
+	late      [2][5][deadletter.Outcomes]atomic.Uint64 // of these, see Node.Late: by type, reason and outcome
+	confirmed atomic.Uint64                            // at-least-once deaths that all their targets have taken
+}
+
 // Deaths is how many messages have died since the node started, by what they died
 // in, under what, and why (DL-18.1).
 func (n *Node) Deaths(t queue.Type, s Strategy, r deadletter.Reason) uint64 {
-	return n.deaths[deathKind(t)][s][r].Load()
+	return n.deaths.died[deathKind(t)][s][r].Load()
 }
 
-// countDeath counts a death for the node's totals (DL-18.1, DL-18.3).
-func (n *Node) countDeath(t queue.Type, s Strategy, r deadletter.Reason) {
-	n.deaths[deathKind(t)][s][r].Add(1)
+// count counts a death for the node's totals (DL-18.1, DL-18.3).
+func (c *deathCounts) count(t queue.Type, s Strategy, r deadletter.Reason) {
+	c.died[deathKind(t)][s][r].Add(1)
 }
 
-// deathKind is the place of a queue type in Node.deaths.
+// forget forgets the deaths of a type of queues.
+func (c *deathCounts) forget(t queue.Type) {
+	c.died[deathKind(t)], c.late[deathKind(t)] = [3][5]atomic.Uint64{}, [5][deadletter.Outcomes]atomic.Uint64{}
+}
+
+// deathKind is the place of a queue type in deathCounts.
 func deathKind(t queue.Type) int {
 	if t == queue.Quorum {
 		return 1
@@ -40,7 +54,7 @@ func deathKind(t queue.Type) int {
 }
 
 // DeathsConfirmed is how many at-least-once deaths all their targets have taken.
-func (n *Node) DeathsConfirmed() uint64 { return n.confirmed.Load() }
+func (n *Node) DeathsConfirmed() uint64 { return n.deaths.confirmed.Load() }
 
 // Late are the deaths of which nobody knew what became of them while their queue was
 // there: it was deleted meanwhile, and they went with it or were on their way. What was counted
@@ -48,7 +62,7 @@ func (n *Node) DeathsConfirmed() uint64 { return n.confirmed.Load() }
 func (n *Node) Late(t queue.Type) (s Stats) {
 	for reason := range s.Dead {
 		for outcome := range s.Dead[reason] {
-			s.Dead[reason][outcome] = n.late[deathKind(t)][reason][outcome].Load()
+			s.Dead[reason][outcome] = n.deaths.late[deathKind(t)][reason][outcome].Load()
 		}
 	}
 	return s
@@ -56,11 +70,11 @@ func (n *Node) Late(t queue.Type) (s Stats) {
 
 // countLate counts one of them. What was to be dead-lettered at least once has counted for
 // the node when it died.
-func (n *Node) countLate(t queue.Type, s Strategy, r deadletter.Reason, o deadletter.Outcome) {
+func (c *deathCounts) countLate(t queue.Type, s Strategy, r deadletter.Reason, o deadletter.Outcome) {
 	r = r.Counted()
-	n.late[deathKind(t)][r][o].Add(1)
+	c.late[deathKind(t)][r][o].Add(1)
 	if s == AtMostOnce {
-		n.countDeath(t, s, r)
+		c.count(t, s, r)
 	}
 }
 
@@ -104,7 +118,7 @@ func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 	if s := q.m.Settings(); s.DeadLetter && s.AtLeastOnce {
 		strategy = AtLeastOnce
 	}
-	n.countLate(q.config.Type, strategy, reason, outcome)
+	n.deaths.countLate(q.config.Type, strategy, reason, outcome)
 }
 
 // isBuried is called when nothing is left of what was purged from a queue, or deleted with it. REQUIRES: q is held.

@@ -15,6 +15,8 @@ type waiting struct {
 	taken   map[queue.ID]targetSet // these have the entry already (DL-13.5)
 	asked   map[queue.ID]targetSet // these, in other logs, were asked and have not answered
 	refused map[queue.ID]bool      // of held deaths: some target has refused it since it was tried last
+
+	dropping bool // what is held is being deleted, and not tried again: see dropHeldSlices
 }
 
 // take notes that targets have the entry. It sorts them.
@@ -81,18 +83,6 @@ func (w *waiting) outcome(id queue.ID) deadletter.Outcome {
 	return deadletter.Deleted
 }
 
-// keepOffers forgets what is known of held deaths, of which there are none any more.
-func (q *Queue) keepOffers() {
-	for _, m := range []map[queue.ID]targetSet{q.waiting.taken, q.waiting.asked} {
-		for id := range m {
-			if !q.m.Offered(id) {
-				delete(m, id)
-			}
-		}
-	}
-	q.waiting.refused = nil
-}
-
 // retryHeld has the router try the held deaths of q again, if this process is to see to them. REQUIRES: q is held.
 func (p *Partition) retryHeld(q *Queue) {
 	if p.group != nil && !p.group.leads {
@@ -105,9 +95,10 @@ func (p *Partition) retryHeld(q *Queue) {
 }
 
 // retryHeld tries the held deaths of q again (DL-13.4).
-func (n *Node) retryHeld(q *Queue) {
+func (q *Queue) retryHeld() {
+	n := q.part.node
 	h := n.lock(q.part)
-	if q.gone || q.routing || q.forgetting || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
+	if q.gone || q.routing || q.waiting.dropping || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
 		n.unlock(h)
 		return
 	}
@@ -125,10 +116,10 @@ func (n *Node) retryHeld(q *Queue) {
 			m, picked := q.pickHeld(left[:min(len(left), sliceLimit/2)])
 			_, caused := m.run(n.finishHold(h))
 			left = left[picked:]
-			n.routeAll(caused)
+			n.moveDead(caused)
 		}
 	}
-	n.routeAll([]*Queue{q}) // what died meanwhile, and the end of routing
+	n.moveDead([]*Queue{q}) // what died meanwhile, and the end of routing
 }
 
 // pickHeld pins the first of some held deaths, and says how many of them it has looked at. REQUIRES: q is held, and
@@ -138,7 +129,7 @@ func (q *Queue) pickHeld(list []queue.Death) (m *deadmove, picked int) {
 	m.again = true
 	p := portion{store: m.n.bodies}
 	for ; picked < len(list); picked++ {
-		if d, ok := q.m.Held(list[picked].ID); ok && !q.gone && !q.forgetting {
+		if d, ok := q.m.Held(list[picked].ID); ok && !q.gone && !q.waiting.dropping {
 			if !p.takes(&d) {
 				break
 			}
@@ -147,4 +138,87 @@ func (q *Queue) pickHeld(list []queue.Death) (m *deadmove, picked int) {
 		}
 	}
 	return m, picked
+}
+
+// When at-least-once is switched off, what waits for its targets is deleted, as RabbitMQ does (DL-13.10).
+
+// heldDrop deletes held deaths of a queue, and counts them.
+type heldDrop struct {
+	q        *Queue
+	messages int
+	bytes    int64
+}
+
+// dropHeld deletes them all, in one hold. REQUIRES: q is held.
+func (q *Queue) dropHeld(h *hold) {
+	drop := heldDrop{q: q}
+	q.m.RangeHeld(func(d queue.Death) bool {
+		drop.one(h, &d)
+		return true
+	})
+	drop.end()
+}
+
+// dropHeldSlices is dropHeld of a classic queue, in slices. Should at-least-once be switched on again meanwhile, what is
+// still held stays.
+func (q *Queue) dropHeldSlices() {
+	drop := heldDrop{q: q}
+	var held []queue.Death
+	var cursor queue.SaveCursor
+	for done := false; !done; {
+		gone := q.part.node.with(q, func(h *hold) {
+			if q.m.Settings().AtLeastOnce {
+				done = true
+			} else {
+				held, cursor, done = q.m.HeldFrom(cursor, sliceLimit, held[:0])
+			}
+			h.entries = len(held)
+			for i := range held {
+				drop.one(h, &held[i])
+			}
+			held = held[:0]
+			if done {
+				q.waiting.dropping = false
+				drop.end()
+			}
+		})
+		done = done || gone != nil
+	}
+}
+
+func (f *heldDrop) one(h *hold, d *queue.Death) {
+	q := f.q
+	body, history, ok := q.m.Bury(d.ID)
+	if !ok {
+		return
+	}
+	q.stats.Dead[d.Reason.Counted()][q.waiting.outcome(d.ID)]++ // for the node it counts since it died
+	h.drop(body, history)
+	if d.Logged {
+		h.frame.settle(q.Incarnation, d.ID)
+	}
+	f.messages++
+	f.bytes += int64(d.Size)
+}
+
+func (f *heldDrop) end() {
+	if f.q.m.Totals().Held == 0 {
+		f.q.keepOffers()
+	}
+	if f.messages > 0 {
+		f.q.part.node.Logger.Info("Deleted dead-lettered messages that waited for their targets",
+			"vhost", f.q.VHost, "queue", f.q.Name, "messages", f.messages, "bytes", f.bytes)
+	}
+}
+
+// keepOffers forgets what is known of held deaths, of which there are none any more.
+func (q *Queue) keepOffers() {
+	for _, m := range []map[queue.ID]targetSet{q.waiting.taken, q.waiting.asked} {
+		for id := range m {
+			if !q.m.Offered(id) {
+				delete(m, id)
+			}
+		}
+	}
+	q.waiting.refused = nil
 }

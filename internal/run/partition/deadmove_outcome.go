@@ -29,7 +29,7 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 		q.count(d.Reason, outcome) // else the answer tells
 	}
 	if atLeastOnce {
-		c.n.confirmed.Add(1)
+		c.n.deaths.confirmed.Add(1)
 	}
 	return outcome != deadletter.Routed
 }
@@ -51,7 +51,7 @@ func (c *carry) outcome(taken bool, refused, sent int) deadletter.Outcome {
 // taken it; those that have are not asked again (DL-13.5).
 func (c *carry) hold() {
 	h, q, d := c.h, c.q, c.d
-	if q.m.Hold(d.ID) && d.Logged && q.part.group == nil {
+	if q.m.Hold(d.ID) && d.Logged {
 		h.frame.hold(q.Incarnation, d.ID, uint8(d.Reason), d.At)
 	}
 	if len(h.entered) == 0 {

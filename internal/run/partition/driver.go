@@ -91,7 +91,7 @@ func (d local) open(q *Queue, gate queue.Gate) {
 func (d local) configure(q *Queue, settings queue.Settings, dead DeadLetter) {
 	var a ask
 	if d.do(q, configure{settings, dead}, &a) == nil && a.again {
-		d.p.node.forgetAllHeld(q)
+		q.dropHeldSlices()
 	}
 }
 
@@ -112,7 +112,7 @@ func (d local) accept(q *Queue, check func(Counts) error) (c Counts, err error) 
 		remove{}.apply(&execution{n: n, h: h, ask: &a}, q)
 		c = a.counts
 	}
-	n.leave(n.finishHold(h))
+	n.leaveDead(n.finishHold(h))
 	return c, err
 }
 

@@ -177,7 +177,7 @@ func (g *group) Leading(uint64) {
 		g.p.unschedule(q)
 		h.touch(q)
 	}
-	n.leave(n.finishHold(h))
+	n.leaveDead(n.finishHold(h))
 	for _, origin := range origins {
 		_ = g.tell(func(w *commandWriter) {
 			w.op(cmdGone, origin)

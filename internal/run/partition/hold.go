@@ -90,7 +90,7 @@ func (h *hold) drop(body, history message.Ref) {
 func (n *Node) unlock(h *hold) journal.Pos {
 	pos := n.release(h)
 	if work := n.finish(h); len(work) > 0 {
-		n.routeAll(work)
+		n.moveDead(work)
 	}
 	return pos
 }

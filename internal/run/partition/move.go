@@ -350,7 +350,7 @@ func (n *Node) takenOffer(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answ
 		return // it was set aside meanwhile
 	}
 	h.drop(body, history)
-	if q.part.group == nil && logged {
+	if logged {
 		h.frame.settle(q.Incarnation, e.ID)
 	}
 }

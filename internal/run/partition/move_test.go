@@ -491,7 +491,7 @@ func TestForgetAnEntryThatWaits(t *testing.T) {
 		for _, id := range ids {
 			entries = append(entries, Unreadable{ID: id})
 		}
-		if err := f.leader.Forget(q, entries); err != nil {
+		if err := f.leader.DropUnreadable(q, entries); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		f.quiesce()

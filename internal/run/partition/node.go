@@ -130,11 +130,9 @@ type Node struct {
 	memory      memory
 	diskTakes   time.Duration // what takes longer was read from a disk: fromDisk, but in tests
 
-	deaths    [2][3][5]atomic.Uint64
-	late      [2][5][deadletter.Outcomes]atomic.Uint64 // see Late
-	confirmed atomic.Uint64                            // at-least-once deaths taken by all their targets
-	relocated atomic.Uint64                            // stranded messages that operators have sent elsewhere
-	asides    atomic.Uint64                            // messages that were set aside
+	deaths    deathCounts
+	relocated atomic.Uint64 // stranded messages that operators have sent elsewhere
+	asides    atomic.Uint64 // messages that were set aside
 
 	outboxes *outboxes // of the local partitions
 	writers  sync.Pool
@@ -420,74 +418,6 @@ func (n *Node) Deleted(q *Queue, before Counts) Counts { return q.part.driver.fi
 // Configure puts settings in force that a policy changed.
 func (n *Node) Configure(q *Queue, s queue.Settings, dead DeadLetter) {
 	q.part.driver.configure(q, s, dead)
-}
-
-// forgetAllHeld is forgetHeld of a classic queue, in slices. Should at-least-once be switched on again meanwhile, what is
-// still held stays.
-func (n *Node) forgetAllHeld(q *Queue) {
-	var f forgotten
-	var held []queue.Death
-	var cursor queue.SaveCursor
-	for done := false; !done; {
-		gone := n.with(q, func(h *hold) {
-			if q.m.Settings().AtLeastOnce {
-				done = true
-			} else {
-				held, cursor, done = q.m.HeldFrom(cursor, sliceLimit, held[:0])
-			}
-			h.entries = len(held)
-			for i := range held {
-				n.forgetDeath(h, q, &held[i], &f)
-			}
-			held = held[:0]
-			if done {
-				q.forgetting = false
-				n.endForget(q, &f)
-			}
-		})
-		done = done || gone != nil
-	}
-}
-
-// forgotten is how much forgetHeld has deleted.
-type forgotten struct {
-	messages int
-	bytes    int64
-}
-
-// forgetHeld deletes the deaths that wait for their targets, as RabbitMQ does
-// when at-least-once is switched off.
-func (n *Node) forgetHeld(h *hold, q *Queue) {
-	var f forgotten
-	q.m.RangeHeld(func(d queue.Death) bool {
-		n.forgetDeath(h, q, &d, &f)
-		return true
-	})
-	n.endForget(q, &f)
-}
-
-func (n *Node) forgetDeath(h *hold, q *Queue, d *queue.Death, f *forgotten) {
-	body, history, ok := q.m.Bury(d.ID)
-	if !ok {
-		return
-	}
-	q.stats.Dead[d.Reason.Counted()][q.waiting.outcome(d.ID)]++ // for the node it counts since it died
-	h.drop(body, history)
-	if d.Logged && q.part.group == nil {
-		h.frame.settle(q.Incarnation, d.ID)
-	}
-	f.messages++
-	f.bytes += int64(d.Size)
-}
-
-func (n *Node) endForget(q *Queue, f *forgotten) {
-	if q.m.Totals().Held == 0 {
-		q.keepOffers()
-	}
-	if f.messages > 0 {
-		n.Logger.Info("Deleted dead-lettered messages that waited for their targets",
-			"vhost", q.VHost, "queue", q.Name, "messages", f.messages, "bytes", f.bytes)
-	}
 }
 
 // WhatIsThere is a cursor to browse what is in the queue now, and nothing that comes later.

@@ -383,7 +383,7 @@ func (o configure) apply(x *execution, q *Queue) {
 	retry := held && (q.dead != o.dead || before.AtLeastOnce != o.settings.AtLeastOnce)
 	forget := q.m.Config().Strict && before.AtLeastOnce && !o.settings.AtLeastOnce // DL-13.10
 	if forget && x.g != nil {
-		x.n.forgetHeld(x.h, q)
+		q.dropHeld(x.h)
 	}
 	q.dead = o.dead
 	q.m.Configure(x.h.now, o.settings)
@@ -392,7 +392,7 @@ func (o configure) apply(x *execution, q *Queue) {
 	}
 	switch {
 	case forget && x.g == nil: // in slices: see local.configure
-		q.forgetting, x.ask.again = held, true
+		q.waiting.dropping, x.ask.again = held, true
 	case forget:
 	case retry:
 		q.part.retryHeld(q)

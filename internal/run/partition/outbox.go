@@ -202,7 +202,7 @@ func (o *outboxes) count(q *Queue, e *outbox.Entry, outcome deadletter.Outcome) 
 	case q != nil:
 		q.count(e.Reason, outcome)
 	default:
-		o.n.countLate(o.queueType(), AtMostOnce, e.Reason, outcome)
+		o.n.deaths.countLate(o.queueType(), AtMostOnce, e.Reason, outcome)
 	}
 }
 
@@ -229,7 +229,7 @@ func (o *outboxes) takenLate(e *outbox.Entry, answer outbox.Answer) {
 		outcome = deadletter.Deleted
 	}
 	delete(o.late, key)
-	o.n.countLate(o.queueType(), AtLeastOnce, late.reason, outcome)
+	o.n.deaths.countLate(o.queueType(), AtLeastOnce, late.reason, outcome)
 }
 
 // takenHeld notes that a target has answered for a held death. Once all have taken
@@ -243,8 +243,8 @@ func (n *Node) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answe
 	h.drop(body, history)
 	q.waiting.forget(e.ID)
 	q.count(d.Reason, deadletter.Routed)
-	n.confirmed.Add(1)
-	if q.part.group == nil && d.Logged {
+	n.deaths.confirmed.Add(1)
+	if d.Logged {
 		h.frame.settle(q.Incarnation, e.ID)
 	}
 }

@@ -23,17 +23,15 @@ type Queue struct {
 	m       *queue.Machine
 	dead    DeadLetter
 	gone    bool
-	due     int64     // what the heap goes by
-	heap    int       // place in the partition's heap plus one; 0 = not in it
-	touched bool      // in the current hold
-	routing bool      // somebody routes its deaths
-	next    *deadmove // the deaths to be moved next, pinned, if somebody knows already; theirs who routes
-	waiting waiting   // what targets have said of held deaths, and of what is on offer
-	// What is held is being deleted, and not tried again: see Node.forgetAllHeld.
-	forgetting bool
-	offers     map[queue.ID]onOffer // who waits in this process for what is offered to other logs
-	away       outbox.Tally         // messages that are in outboxes
-	stats      Stats
+	due     int64                // what the heap goes by
+	heap    int                  // place in the partition's heap plus one; 0 = not in it
+	touched bool                 // in the current hold
+	routing bool                 // somebody routes its deaths
+	next    *deadmove            // the deaths to be moved next, pinned, if somebody knows already; theirs who routes
+	waiting waiting              // what targets have said of held deaths, and of what is on offer
+	offers  map[queue.ID]onOffer // who waits in this process for what is offered to other logs
+	away    outbox.Tally         // messages that are in outboxes
+	stats   Stats
 	// Of a queue that Delete has accepted, the consumers there were, whom Deleted tells.
 	left     []*queue.Consumer
 	calmc    []calmWait // who waits for what has died to leave
@@ -173,7 +171,7 @@ func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 	case !routed:
 		q.count(reason, deadletter.NoExchange)
 	case q.m.Settings().AtLeastOnce:
-		q.part.node.countDeath(q.config.Type, AtLeastOnce, reason)
+		q.part.node.deaths.count(q.config.Type, AtLeastOnce, reason)
 	}
 }
 
@@ -200,9 +198,9 @@ func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {
 	switch {
 	case s.DeadLetter && s.AtLeastOnce: // see Died
 	case outcome == deadletter.NoExchange:
-		q.part.node.countDeath(q.config.Type, Disabled, reason)
+		q.part.node.deaths.count(q.config.Type, Disabled, reason)
 	default:
-		q.part.node.countDeath(q.config.Type, AtMostOnce, reason)
+		q.part.node.deaths.count(q.config.Type, AtMostOnce, reason)
 	}
 }
 

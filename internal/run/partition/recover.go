@@ -56,17 +56,8 @@ func (n *Node) forgetRedone() {
 		p.outboxes.late, p.outboxes.ended = nil, nil
 		p.mu.Unlock()
 	}
-	for s := range n.deaths[deathKind(queue.Quorum)] {
-		for r := range n.deaths[deathKind(queue.Quorum)][s] {
-			n.deaths[deathKind(queue.Quorum)][s][r].Store(0)
-		}
-	}
-	for r := range n.late[deathKind(queue.Quorum)] {
-		for o := range n.late[deathKind(queue.Quorum)][r] {
-			n.late[deathKind(queue.Quorum)][r][o].Store(0)
-		}
-	}
-	n.confirmed.Store(0) // nothing of classic queues is routed yet
+	n.deaths.forget(queue.Quorum)
+	n.deaths.confirmed.Store(0) // nothing of classic queues is routed yet
 }
 
 // redo is Recover without the start of the groups.

@@ -48,11 +48,11 @@ func (n *Node) Verify(q *Queue) (messages int, bad []Unreadable, err error) {
 	return messages, bad, nil
 }
 
-// Forget removes entries that cannot be read, as if they had been settled. It
+// DropUnreadable removes entries that cannot be read, as if they had been settled. It
 // returns when that is on disk.
-func (n *Node) Forget(q *Queue, entries []Unreadable) error {
+func (n *Node) DropUnreadable(q *Queue, entries []Unreadable) error {
 	if q.part.group != nil {
-		return n.forgetReplicated(q, entries)
+		return n.dropReplicated(q, entries)
 	}
 	for len(entries) > 0 {
 		some := entries[:min(len(entries), sliceLimit)]
@@ -75,8 +75,8 @@ func (n *Node) Forget(q *Queue, entries []Unreadable) error {
 	return nil
 }
 
-// forgetReplicated is Forget in a group, whose log has it as it has what is set aside: whatever the entries wait for.
-func (n *Node) forgetReplicated(q *Queue, entries []Unreadable) error {
+// dropReplicated is DropUnreadable in a group, whose log has it as it has what is set aside: whatever the entries wait for.
+func (n *Node) dropReplicated(q *Queue, entries []Unreadable) error {
 	for len(entries) > 0 {
 		some := entries[:min(len(entries), sliceLimit)]
 		entries = entries[len(some):]
@@ -86,7 +86,7 @@ func (n *Node) forgetReplicated(q *Queue, entries []Unreadable) error {
 			}
 		})
 		if err == nil {
-			err = n.forgotten(q, some)
+			err = n.dropped(q, some)
 		}
 		if err != nil && !Gone(err) {
 			return err
@@ -95,8 +95,8 @@ func (n *Node) forgetReplicated(q *Queue, entries []Unreadable) error {
 	return nil
 }
 
-// forgotten says whether the entries are gone.
-func (n *Node) forgotten(q *Queue, entries []Unreadable) (err error) {
+// dropped says whether the entries are gone.
+func (n *Node) dropped(q *Queue, entries []Unreadable) (err error) {
 	gone := n.with(q, func(*hold) {
 		for i := range entries {
 			if _, ok := q.m.View(entries[i].ID); ok {
@@ -166,8 +166,8 @@ func VerifyPages(index *store.Store) (bad []LostPage, err error) {
 	return bad, err
 }
 
-// ForgetPages removes pages that cannot be read, and with them their entries.
-func ForgetPages(index *store.Store, pages []LostPage) error {
+// DropPages removes pages that cannot be read, and with them their entries.
+func DropPages(index *store.Store, pages []LostPage) error {
 	var keys [][]byte
 	for i := range pages {
 		page := append([]byte(nil), pages[i].key...)

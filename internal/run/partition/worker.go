@@ -195,9 +195,9 @@ func (p *Partition) tick() (more bool) {
 	many := h.entries > inlineTick
 	more = len(p.timers) > 0 && p.timers[0].due <= h.now
 	if work := n.finishHold(h); many {
-		n.leave(work)
+		n.leaveDead(work)
 	} else {
-		n.routeAll(work)
+		n.moveDead(work)
 	}
 	p.leaveUnused(unused)
 	return more
@@ -286,10 +286,10 @@ func (p *Partition) routeLater() bool {
 	p.later, p.retry = nil, nil
 	p.leaving.Unlock()
 	if len(work) > 0 {
-		p.node.routeAll(work)
+		p.node.moveDead(work)
 	}
 	for _, q := range retry {
-		p.node.retryHeld(q)
+		q.retryHeld()
 	}
 	return len(work)+len(retry) > 0
 }
@@ -364,7 +364,7 @@ func (n *Node) RetryAllHeld() {
 		p.mu.Unlock()
 		sortQueues(held)
 		for _, q := range held {
-			n.retryHeld(q)
+			q.retryHeld()
 		}
 	}
 	n.RetryStranded()

@@ -128,7 +128,7 @@ func TestLateness(t *testing.T) {
 		p.tick()
 	}
 	w.now += 20
-	w.n.routeSlice(w.queues["in"]) // whose moment was 26 ms ago
+	w.n.moveSlice(w.queues["in"]) // whose moment was 26 ms ago
 	late(26)
 	w.settle()
 	late(0)

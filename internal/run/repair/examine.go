@@ -217,7 +217,7 @@ func (e *examination) index() error {
 			e.pages, err = partition.VerifyPages(index)
 		}
 		if err == nil && len(e.pages) > 0 {
-			err = partition.ForgetPages(index, e.pages)
+			err = partition.DropPages(index, e.pages)
 		}
 		err = errors.Join(err, index.Close())
 	}

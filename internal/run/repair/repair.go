@@ -267,7 +267,7 @@ func (e *examination) apply(quarantine string) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(partition.ForgetPages(index, e.pages), index.Close()); err != nil {
+		if err := errors.Join(partition.DropPages(index, e.pages), index.Close()); err != nil {
 			return err
 		}
 	}
