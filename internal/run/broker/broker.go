@@ -243,13 +243,19 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		return nil, err
 	}
 	b.node = partition.New(partition.Options{
-		Aside: data.Aside, NewGeneration: data.SetGeneration, Short: o.Short,
 		Cluster: driver, NodeID: nodeID, Origin: partition.NewOrigin(nodeID, o.now()),
 		Partitions: o.Partitions, Journal: data.Journal, Bodies: data.Bodies, Router: deadRouter{b}, Logger: o.Logger,
-		Now: o.now, Failpoint: o.Failpoint,
-		ResetOnDeadLetter: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustClientDeath: o.TrustClientDeath, RetryHeld: o.RetryHeld,
-		Index: data.Index, Keep: data.Keep, IndexBudget: o.Storage.IndexBudget, BodyBudget: o.Storage.CacheBudget, HotPages: o.Storage.HotPages,
-		CompactBelow: o.Storage.CompactBelow, CheckpointBytes: o.Storage.CheckpointBytes, CheckpointOperations: o.Storage.CheckpointOperations, CheckpointEvery: o.Storage.CheckpointEvery, OnFatal: o.OnFatal, StateHash: o.StateHash, KeepSenseless: data.KeepSenseless, Damaged: how.stopped, KeepUndeclared: how.KeepUndeclared, Salvage: how.Salvage, Removed: b.awaitRemovals,
+		Now: o.now, Failpoint: o.Failpoint, StateHash: o.StateHash, OnFatal: o.OnFatal, KeepSenseless: data.KeepSenseless,
+		Index: data.Index, Keep: data.Keep, Aside: data.Aside,
+		DeadLettering: partition.DeadLettering{
+			ResetCounts: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustHistories: o.TrustClientDeath, RetryEvery: o.RetryHeld,
+		},
+		Budget: partition.Budget{Index: o.Storage.IndexBudget, Bodies: o.Storage.CacheBudget, HotPages: o.Storage.HotPages},
+		Checkpointing: partition.Checkpointing{
+			Bytes: o.Storage.CheckpointBytes, Operations: o.Storage.CheckpointOperations, Every: o.Storage.CheckpointEvery,
+			CompactBelow: o.Storage.CompactBelow, Short: o.Short, NewGeneration: data.SetGeneration, Removed: b.awaitRemovals,
+		},
+		Repair: partition.Repair{Damaged: how.stopped, KeepUndeclared: how.KeepUndeclared, Salvage: how.Salvage},
 		Known: func(noted store.Reach, highest uint64) error {
 			return b.checkDeclarations(noted, highest, how.KeepUndeclared)
 		},

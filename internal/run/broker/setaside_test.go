@@ -336,7 +336,7 @@ func TestDeadPassRottenMessage(t *testing.T) {
 // A file that has one does not keep compaction from moving what lives in it.
 func TestCompactionPassesRottenMessage(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *spoilt) {
-		s.b.node.CompactBelow = 1000 // every file
+		s.b.node.Checkpointing.CompactBelow = 1000 // every file
 		if err := s.b.node.Checkpoint(); err != nil {
 			t.Fatal(err)
 		}

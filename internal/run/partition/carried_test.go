@@ -19,7 +19,7 @@ func TestCarriedHistoryBesideOneWithout(t *testing.T) {
 		{"q", classic, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "dlx"}},
 		{"dead", classic, queue.Unlimited(), DeadLetter{}},
 	}, table{"dlx": {"dead"}}, 1000, nil)
-	w.n.TrustClientDeath = true
+	w.n.DeadLettering.TrustHistories = true
 	if err := w.n.Recover(); err != nil {
 		t.Fatal(err)
 	}

@@ -122,8 +122,8 @@ func (c *checkpointer) write() error {
 		return err
 	}
 	// A queue that is not in it must not come back: it would be empty.
-	if n.Removed != nil {
-		if err := n.Removed(); err != nil {
+	if n.Checkpointing.Removed != nil {
+		if err := n.Checkpointing.Removed(); err != nil {
 			return err
 		}
 	}
@@ -234,8 +234,8 @@ func (c *checkpointer) complete(s *stateAtCut) (deltas []needlessCopy, err error
 	if err != nil {
 		return nil, err
 	}
-	if n.NewGeneration != nil {
-		if err := n.NewGeneration(generation); err != nil {
+	if n.Checkpointing.NewGeneration != nil {
+		if err := n.Checkpointing.NewGeneration(generation); err != nil {
 			return nil, err
 		}
 	}
@@ -298,7 +298,7 @@ func eachKey(needless []needlessCopy, yield func(key, value []byte) bool) {
 // the cut still counts, since a recovery from this checkpoint begins with it.
 func (c *checkpointer) giveBack(s *stateAtCut) {
 	n := c.n
-	if n.Salvage != nil {
+	if n.Repair.Salvage != nil {
 		// A repair has put links to the segments away, and what is used again changes: all go to the keep, which
 		// only removes files. The next start does that.
 		if err := n.Journal.Retire(s.floor, func(uint32) bool { return true }); err != nil {
@@ -392,8 +392,8 @@ func (c *checkpointer) ifDue(last time.Time) (did bool) {
 	n := c.n
 	logged := c.loggedSince()
 	operations := c.logged.Load() - c.loggedAtCut.Load()
-	short := c.scarce.Load() && time.Since(last) >= min(shortEvery, n.CheckpointEvery) && (operations > 0 || c.compactor.later.Load())
-	if logged < n.CheckpointBytes && operations < n.CheckpointOperations && (time.Since(last) < n.CheckpointEvery || logged == 0) &&
+	short := c.scarce.Load() && time.Since(last) >= min(shortEvery, n.Checkpointing.Every) && (operations > 0 || c.compactor.later.Load())
+	if logged < n.Checkpointing.Bytes && operations < n.Checkpointing.Operations && (time.Since(last) < n.Checkpointing.Every || logged == 0) &&
 		!short && !c.hurry.Swap(false) {
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 // and however little time they took; and not again before there are as many more.
 func TestCheckpointsByOperations(t *testing.T) {
 	w := open(t, vfs.NewCrashableMem(), []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}, nil, 1_700_000_000_000, nil)
-	w.n.CheckpointOperations = 200 // of which a message takes two here, with the hash of its queue
+	w.n.Checkpointing.Operations = 200 // of which a message takes two here, with the hash of its queue
 	q, serial := w.queues["q"], message.Serial(0)
 	publish := func(n int) {
 		for range n {

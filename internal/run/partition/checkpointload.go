@@ -98,7 +98,7 @@ func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
 // only after one is anything given back, or kept.
 func (r *recovery) checkBeginning() error {
 	n := r.node
-	if n.Damaged {
+	if n.Repair.Damaged {
 		return nil
 	}
 	first := n.Journal.First()

@@ -23,7 +23,7 @@ import (
 // the bodies where that one says, since files go after a checkpoint only.
 
 const (
-	// compactBelow is the default of Options.CompactBelow.
+	// compactBelow is the default of Checkpointing.CompactBelow.
 	compactBelow = 55
 	// compactFile is the size of a dense file, in bytes.
 	compactFile = 64 << 20
@@ -96,7 +96,7 @@ func (c *compactor) sparse() (sparse []sparseFile) {
 		file := uint64(message.MakeLocation(space, segment, 0)) >> 32
 		c.lived[file] = live
 		switch {
-		case live*100 >= placed*n.CompactBelow:
+		case live*100 >= placed*n.Checkpointing.CompactBelow:
 		case emptiesItself(lived[file], live):
 			later = true
 		default:

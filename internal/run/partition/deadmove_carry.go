@@ -103,7 +103,7 @@ func (c *carry) death(atLeastOnce bool) (dropped bool) {
 		// without the message. Whoever routes the death anew waits until it is stored. A group deletes what is stored as deleted.
 		return false
 	}
-	if !c.n.ResetOnDeadLetter && !q.m.Rules().ResetCounts {
+	if !c.n.DeadLettering.ResetCounts && !q.m.Rules().ResetCounts {
 		c.counts.Deliveries = d.Counts.Deliveries
 	}
 	how := forced

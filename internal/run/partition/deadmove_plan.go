@@ -86,7 +86,7 @@ func (m *deadmove) plan() {
 			expiration = expirationOf(rec)
 		}
 		var p *deathPlan
-		if last := m.last; last != nil && last.agrees(d, rec, m.n.TrustClientDeath) {
+		if last := m.last; last != nil && last.agrees(d, rec, m.n.DeadLettering.TrustHistories) {
 			if last.at == d.At && last.expiration == expiration {
 				m.plans = append(m.plans, last)
 				continue
@@ -150,7 +150,7 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	if d.History != 0 {
 		// Our own bytes: if they cannot be read, the history begins anew rather than the message being lost.
 		h, _ = deadletter.Parse(n.historyBytes(d.History))
-	} else if n.TrustClientDeath && rec.HasHeaders() {
+	} else if n.DeadLettering.TrustHistories && rec.HasHeaders() {
 		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
 			h, _ = deadletter.Carried(props.Headers) // DL-7.10
 		}
@@ -174,7 +174,7 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 		}
 	}
 	h.Record(&e)
-	h.StripCC = h.StripCC || n.StripCC && dead.HasKey
+	h.StripCC = h.StripCC || n.DeadLettering.StripCC && dead.HasKey
 	routes := e.NextKeys
 	if !e.KeysReplaced {
 		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())
@@ -202,7 +202,7 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	stored := h.Append(nil)
 	p.history, p.stored, p.said, p.read = deathstore.Keep(n.bodies, stored), stored, h, true
 	p.split(m.q.part)
-	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.TrustClientDeath && rec.HasHeaders())
+	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.DeadLettering.TrustHistories && rec.HasHeaders())
 	return p
 }
 

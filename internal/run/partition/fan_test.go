@@ -284,7 +284,7 @@ func (x *fan) over() bool {
 func (x *fan) start() {
 	x.w = openMail(x.t, x.fs, uint64(x.life), x.at, fanRoutes, func(w *mailWorld) { w.now = x.clock.Load })
 	x.w.drops.Store(true)
-	x.w.n.BodyBudget, x.w.n.RetryHeld = 1<<13, time.Hour
+	x.w.n.Budget.Bodies, x.w.n.DeadLettering.RetryEvery = 1<<13, time.Hour
 	x.r = &fanRouter{mailWorld: x.w, byName: map[string]*Queue{}}
 	x.w.n.Router = x.r
 	for _, q := range x.queues {

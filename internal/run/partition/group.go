@@ -129,7 +129,7 @@ func newGroup(n *Node, index int) *group {
 	g := &group{
 		node: n, p: p, id: uint64(index) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{},
 	}
-	p.pages.Hot, p.pages.Exact = cmp.Or(n.HotPages, queue.HotPages), true
+	p.pages.Hot, p.pages.Exact = cmp.Or(n.Budget.HotPages, queue.HotPages), true
 	held.Name(&g.proposals.mu, "a group's proposals")
 	g.proposals.room.L = &g.proposals.mu
 	g.proposals.closed = true
@@ -237,7 +237,7 @@ func (g *group) reconcile() {
 		}
 	}
 	for inc, q := range g.p.queues {
-		if g.declared[inc] == nil && !g.node.KeepUndeclared {
+		if g.declared[inc] == nil && !g.node.Repair.KeepUndeclared {
 			deleted = append(deleted, q)
 		}
 	}

@@ -51,7 +51,7 @@ func (m *letters) Start(env sim.HostEnv) (sim.Host, error) {
 	}
 	m.origins++
 	h.n = New(Options{
-		Partitions: 1, Journal: env.Journal, Bodies: h.disk.bodies, Index: h.disk.index, Keep: h.disk.keep, IndexBudget: 1, BodyBudget: 1 << 12, HotPages: 1,
+		Partitions: 1, Journal: env.Journal, Bodies: h.disk.bodies, Index: h.disk.index, Keep: h.disk.keep, Budget: Budget{Index: 1, Bodies: 1 << 12, HotPages: 1},
 		StateHash: true, Router: h, Logger: slog.New(slog.DiscardHandler), Now: func() int64 { return 1_700_000_000_000 + env.Now() },
 		Failpoint: env.Failpoint, Cluster: env.Driver, NodeID: env.Node, Origin: NewOrigin(env.Node, int64(m.origins)*1000),
 		OnFatal: h.fail, Forwarder: h,

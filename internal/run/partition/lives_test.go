@@ -162,7 +162,7 @@ func (x *lives) start(fail func(string)) {
 		w.now = x.clock.Load
 		w.files = errorfs.Wrap(x.fs, errorfs.InjectorFunc(x.fault))
 	})
-	x.w.n.BodyBudget, x.w.n.CheckpointOperations = 1<<14, 1<<40
+	x.w.n.Budget.Bodies, x.w.n.Checkpointing.Operations = 1<<14, 1<<40
 	x.w.n.quitSlice = []int{1, 3, sliceSteps}[x.life%3]
 	x.queues, x.clients = map[string]*Queue{}, nil
 	for i := range x.defs {

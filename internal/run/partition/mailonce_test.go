@@ -402,7 +402,7 @@ func TestARecordThatIsNoneIsRefused(t *testing.T) {
 // What is brought back without an index has the record of the entry before it as well.
 func TestASalvageReadsTheRecordOfTheEntryBefore(t *testing.T) {
 	n, _ := follower(t)
-	n.KeepUndeclared = true
+	n.Repair.KeepUndeclared = true
 	g := n.groups[0].group
 	all, records := likeBefore()
 	var w commandWriter

@@ -38,9 +38,9 @@ func (n *Node) ShortOfMemory(short bool) {
 // room is how much memory bodies may take.
 func (m *memory) room() int64 {
 	if m.tight.Load() {
-		return m.n.BodyBudget / tightShare
+		return m.n.Budget.Bodies / tightShare
 	}
-	return m.n.BodyBudget
+	return m.n.Budget.Bodies
 }
 
 // excess is how many bytes of bodies are to be put away.
@@ -54,7 +54,7 @@ func (m *memory) short() (bodies, index bool) {
 	if m.n.Index == nil {
 		return false, false
 	}
-	return m.n.bodies.Memory() > m.room(), m.index.Load() > m.n.IndexBudget
+	return m.n.bodies.Memory() > m.room(), m.index.Load() > m.n.Budget.Index
 }
 
 // relieve has the workers put bodies and pages away if memory is short, and puts some away itself if it is much
@@ -69,7 +69,7 @@ func (m *memory) relieve() {
 		n.all[k].relief.request(bodies, index, now)
 	}
 	room := m.room()
-	if n.bodies.Memory() > room+room/2 || m.index.Load() > n.IndexBudget+n.IndexBudget/2 {
+	if n.bodies.Memory() > room+room/2 || m.index.Load() > n.Budget.Index+n.Budget.Index/2 {
 		n.all[m.helped.Add(1)%uint64(len(n.all))].relief.work()
 	}
 }

@@ -81,36 +81,56 @@ type Options struct {
 	Origin    uint64    // NewOrigin: no other process has ever had it
 	Forwarder Forwarder // for commands to groups that other nodes lead; nil: they are refused
 
-	Failpoint func(name string) // called at the steps in Failpoints; nil: nothing. For tests
+	Index *store.Store    // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
+	Keep  *bodyfile.Keep  // for bodies that outlive their segment of the journal; there if Index is
+	Aside *bodyfile.Aside // for messages that cannot be read; nil: they stay where they are
 
-	ResetOnDeadLetter bool          // delivery counts do not travel (DL-11.6)
-	StripCC           bool          // DL-20.1
-	TrustClientDeath  bool          // histories that clients send along are continued (DL-7.10)
-	RetryHeld         time.Duration // how often held deaths are tried again (DL-13.4)
+	DeadLettering DeadLettering
+	Budget        Budget
+	Checkpointing Checkpointing
+	Repair        Repair
 
-	Index                *store.Store          // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
-	Keep                 *bodyfile.Keep        // for bodies that outlive their segment of the journal; there if Index is
-	Aside                *bodyfile.Aside       // for messages that cannot be read; nil: they stay where they are
-	CheckpointBytes      int64                 // journal bytes after which a checkpoint is written; 0 = 256 MiB
-	CheckpointOperations int64                 // and how many operations on entries are in these; 0 = 8,000,000
-	CheckpointEvery      time.Duration         // and the time after which one is written if anything was logged; 0 = a minute
-	CompactBelow         int64                 // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
-	IndexBudget          int64                 // bytes of memory for index pages; 0 = 1 GiB
-	BodyBudget           int64                 // bytes of memory for bodies; 0 = 1 GiB
-	HotPages             int                   // pages at each end of a queue that stay in memory; 0 = queue.HotPages
-	NewGeneration        func(uint64) error    // is told of a checkpoint before it counts, in a number one more than the last; when it returns that is on disk
-	Removed              func() error          // returns when queues deleted so far are stored as gone; nil: they are at once
-	OnFatal              func(error)           // the disk failed, or a replica cannot go on: the process must end
-	KeepSenseless        func(Senseless) error // keeps what makes no sense, and returns when it is on disk; nil: it is only told
-	Damaged              bool                  // for a repair: files that are missing keep nobody from recovering, their messages cannot be read
-	Short                bool                  // there is little room on the disk, see ShortOfRoom
+	OnFatal       func(error)           // the disk failed, or a replica cannot go on: the process must end
+	KeepSenseless func(Senseless) error // keeps what makes no sense, and returns when it is on disk; nil: it is only told
 	// Known is told what the journal says of the declarations: how far their log was on disk, and the highest number
 	// of a queue. Where that cannot be, its error is Recover's. Nil: it can.
-	Known          func(noted store.Reach, highest uint64) error
-	KeepUndeclared bool // for a repair: Recover returns an *UndeclaredError where it would give up messages of queues not declared
-	// Salvage is set by a repair where the index is lost, and the journal does not have everything.
-	Salvage   *Salvage
-	StateHash bool // for tests: frames say what the queues were after them, and recovery compares
+	Known func(noted store.Reach, highest uint64) error
+
+	Failpoint func(name string) // called at the steps in Failpoints; nil: nothing. For tests
+	StateHash bool              // for tests: frames say what the queues were after them, and recovery compares
+}
+
+// DeadLettering is how messages are dead-lettered, where a queue's settings do not say it.
+type DeadLettering struct {
+	ResetCounts    bool          // delivery counts do not travel (DL-11.6)
+	StripCC        bool          // DL-20.1
+	TrustHistories bool          // those that clients send along are continued (DL-7.10)
+	RetryEvery     time.Duration // how often held deaths are tried again (DL-13.4); 0 = 3 minutes
+}
+
+// Budget is how much memory the node may use.
+type Budget struct {
+	Index    int64 // bytes for index pages; 0 = 1 GiB
+	Bodies   int64 // bytes for bodies; 0 = 1 GiB
+	HotPages int   // pages at each end of a queue that stay in memory; 0 = queue.HotPages
+}
+
+// Checkpointing is when checkpoints are written, and who is told.
+type Checkpointing struct {
+	Bytes         int64              // of the journal after which one is written; 0 = 256 MiB
+	Operations    int64              // on entries in the journal after which one is; 0 = 8,000,000
+	Every         time.Duration      // the time after which one is if anything was logged; 0 = a minute
+	CompactBelow  int64              // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
+	Short         bool               // there is little room on the disk when the node starts, see ShortOfRoom
+	NewGeneration func(uint64) error // is told of a checkpoint before it counts, in a number one more than the last; when it returns that is on disk
+	Removed       func() error       // returns when queues deleted so far are stored as gone; nil: they are at once
+}
+
+// Repair is for a repair, or an examination, of a node that is stopped.
+type Repair struct {
+	Damaged        bool     // files that are missing keep nobody from recovering, their messages cannot be read
+	KeepUndeclared bool     // Recover returns an *UndeclaredError where it would give up messages of queues not declared
+	Salvage        *Salvage // set where the index is lost, and the journal does not have everything
 }
 
 // Node is all partitions of a process.
@@ -148,32 +168,30 @@ type Node struct {
 // called, then Start.
 func New(o Options) *Node {
 	n := &Node{Options: o, bodies: o.Bodies, seed: maphash.MakeSeed(), stop: make(chan struct{}), diskTakes: fromDisk}
-	if n.RetryHeld == 0 {
-		n.RetryHeld = 3 * time.Minute
-	}
+	n.DeadLettering.RetryEvery = cmp.Or(n.DeadLettering.RetryEvery, 3*time.Minute)
 	if n.OpenGroup == nil {
 		n.OpenGroup = n.openGroup
 	}
 	n.quitSlice = sliceSteps
-	n.CheckpointBytes = cmp.Or(n.CheckpointBytes, 256<<20)
-	n.CheckpointOperations = cmp.Or(n.CheckpointOperations, 8_000_000)
-	n.CheckpointEvery = cmp.Or(n.CheckpointEvery, time.Minute)
-	n.CompactBelow = cmp.Or(n.CompactBelow, compactBelow)
-	n.IndexBudget = cmp.Or(n.IndexBudget, 1<<30)
-	n.BodyBudget = cmp.Or(n.BodyBudget, 1<<30)
+	n.Checkpointing.Bytes = cmp.Or(n.Checkpointing.Bytes, 256<<20)
+	n.Checkpointing.Operations = cmp.Or(n.Checkpointing.Operations, 8_000_000)
+	n.Checkpointing.Every = cmp.Or(n.Checkpointing.Every, time.Minute)
+	n.Checkpointing.CompactBelow = cmp.Or(n.Checkpointing.CompactBelow, compactBelow)
+	n.Budget.Index = cmp.Or(n.Budget.Index, 1<<30)
+	n.Budget.Bodies = cmp.Or(n.Budget.Bodies, 1<<30)
 	if n.OnFatal == nil {
 		n.OnFatal = func(error) {}
 	}
 	n.checkpoints.n, n.checkpoints.compactor.n, n.memory.n = n, n, n
-	n.checkpoints.scarce.Store(n.Short)
-	n.checkpoints.hurry.Store(n.Short)
+	n.checkpoints.scarce.Store(n.Checkpointing.Short)
+	n.checkpoints.hurry.Store(n.Checkpointing.Short)
 	n.holds.New = func() any { return new(hold) }
 	n.writers.New = func() any { return new(commandWriter) }
 	n.outboxes = newOutboxes(n, nil)
 	n.numbers.Store(firstNumber(n.Origin))
 	for i := range max(1, o.Partitions) {
 		p := newPartition(n, i)
-		p.pages.Hot = cmp.Or(n.HotPages, queue.HotPages)
+		p.pages.Hot = cmp.Or(n.Budget.HotPages, queue.HotPages)
 		if n.StateHash {
 			p.pages.Hash = n.historyBytes
 		}

@@ -54,7 +54,7 @@ func TestInvariantIWithManyClients(t *testing.T) {
 	clock.Store(w.now)
 	w.n.Now = func() int64 { return clock.Add(1) / 4 }
 	clock.Store(w.now * 4)
-	w.n.RetryHeld = 2 * time.Millisecond
+	w.n.DeadLettering.RetryEvery = 2 * time.Millisecond
 	w.n.Start()
 
 	var mu sync.Mutex

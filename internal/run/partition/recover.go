@@ -31,7 +31,7 @@ func (n *Node) Recover() error {
 		return err
 	}
 	err := n.outboxes.fill()
-	if err == nil && n.KeepUndeclared {
+	if err == nil && n.Repair.KeepUndeclared {
 		err = undeclared(n.undeclaredOfGroups()) // those that no checkpoint has
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func (n *Node) redo() error {
 	r.hold = h
 	cut, err := r.loadCheckpoint()
 	r.highest = max(r.highest, r.named) // of what a checkpoint has
-	if err == nil && n.Salvage != nil {
+	if err == nil && n.Repair.Salvage != nil {
 		err = r.beginSalvage()
 	}
 	if err == nil {
@@ -91,7 +91,7 @@ func (n *Node) redo() error {
 		n.finish(h)
 		return err
 	}
-	if n.KeepUndeclared {
+	if n.Repair.KeepUndeclared {
 		err = r.undeclared()
 	}
 	if err == nil && r.salvage != nil {
@@ -498,7 +498,7 @@ func (r *recovery) checkFiles() error {
 		}
 		return true
 	})
-	if missing != nil && !n.Damaged {
+	if missing != nil && !n.Repair.Damaged {
 		return &DamageError{missing}
 	}
 	return n.Keep.Retain(func(f bodyfile.File) bool {

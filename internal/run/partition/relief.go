@@ -41,7 +41,7 @@ type relief struct {
 func (r *relief) may(bodies, index bool, now int64) (mayBodies, mayIndex bool) {
 	m := &r.p.node.memory
 	until := r.sweepAgain.Load()
-	if m.index.Load() <= m.n.IndexBudget/2*3 {
+	if m.index.Load() <= m.n.Budget.Index/2*3 {
 		until = max(until, r.vainUntil.Load())
 	}
 	bodies = bodies && now >= m.scratchAgain.Load()

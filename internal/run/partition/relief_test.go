@@ -24,7 +24,7 @@ const (
 // awayNode starts a node with so much memory for bodies and enough for the index, and pages as hot as they usually are.
 func awayNode(t *testing.T, fs *vfs.MemFS, life uint64, defs []definition, budget int64, prepare ...func(*mailWorld)) *mailWorld {
 	w := openMail(t, fs, life, nil, nil, prepare...)
-	w.n.BodyBudget, w.n.IndexBudget = budget, awayIndex
+	w.n.Budget.Bodies, w.n.Budget.Index = budget, awayIndex
 	for _, p := range w.n.all {
 		p.pages.Hot = queue.HotPages
 	}
@@ -57,7 +57,7 @@ func (w *mailWorld) pour(defs []definition, from, n message.Serial, size int, pe
 }
 
 // overBudget says whether bodies take more memory than they may.
-func (w *mailWorld) overBudget() bool { return w.n.bodies.Memory() > w.n.BodyBudget }
+func (w *mailWorld) overBudget() bool { return w.n.bodies.Memory() > w.n.Budget.Bodies }
 
 // drain takes all messages from the queues and returns how many there were. Each must be what was published.
 func (w *mailWorld) drain(defs []definition, size int) (n message.Serial) {
@@ -208,7 +208,7 @@ func TestBodiesLeaveMemoryWhenTheNodeIsShortOfIt(t *testing.T) {
 		t.Error("bodies leave memory where there is enough")
 	}
 	w.n.ShortOfMemory(true)
-	w.await("bodies leave memory", func() bool { return w.n.bodies.Memory() <= w.n.BodyBudget/tightShare })
+	w.await("bodies leave memory", func() bool { return w.n.bodies.Memory() <= w.n.Budget.Bodies/tightShare })
 	w.n.ShortOfMemory(false)
 	if n := w.drain(defs, size); n != messages {
 		t.Errorf("%d messages came of %d", n, messages)

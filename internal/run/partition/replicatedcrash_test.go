@@ -167,9 +167,9 @@ func openMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), route
 		t.Fatal(err)
 	}
 	w.n = New(Options{
-		Partitions: 2, Journal: w.j, Bodies: w.disk.bodies, Index: w.disk.index, Keep: w.disk.keep, IndexBudget: 1, BodyBudget: 1 << 16, HotPages: 1,
-		StateHash: true, CheckpointBytes: 1 << 40, CheckpointEvery: time.Hour, Router: w, Logger: slog.New(slog.DiscardHandler),
-		Now: w.now, Failpoint: fail, RetryHeld: 5 * time.Millisecond,
+		Partitions: 2, Journal: w.j, Bodies: w.disk.bodies, Index: w.disk.index, Keep: w.disk.keep, Budget: Budget{Index: 1, Bodies: 1 << 16, HotPages: 1},
+		StateHash: true, Checkpointing: Checkpointing{Bytes: 1 << 40, Every: time.Hour}, Router: w, Logger: slog.New(slog.DiscardHandler),
+		Now: w.now, Failpoint: fail, DeadLettering: DeadLettering{RetryEvery: 5 * time.Millisecond},
 		Cluster: driver, NodeID: 1, Origin: NewOrigin(1, int64(life)), OnFatal: func(err error) { t.Error(err) },
 	})
 	w.disk.n = w.n

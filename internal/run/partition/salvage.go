@@ -82,7 +82,7 @@ type salvager struct {
 // beginSalvage redoes what the segments in the keep hold. Those of the journal follow.
 func (r *recovery) beginSalvage() error {
 	s := &salvager{recovery: r, transit: map[uint64][]outbox.Entry{}, refused: map[uint64][]outbox.Entry{}, highest: map[uint64]uint64{}}
-	o := r.node.Salvage
+	o := r.node.Repair.Salvage
 	o.Found = Salvaged{}
 	r.salvage, r.lost = s, true
 	if o.Into != 0 {
@@ -248,7 +248,7 @@ func (s *salvager) operation(a *application, code byte) error {
 		inc := a.r.uint()
 		o := a.r.create()
 		o.settings = withoutLimits(o.settings)
-		if !a.r.bad && a.g.p.queues[inc] == nil && (s.node.KeepUndeclared || a.g.declared[inc] != nil) {
+		if !a.r.bad && a.g.p.queues[inc] == nil && (s.node.Repair.KeepUndeclared || a.g.declared[inc] != nil) {
 			a.g.newQueue(inc, &o, a.h.now)
 		}
 	default:
@@ -289,7 +289,7 @@ func (s *salvager) replicated(g *group, inc uint64, now int64) *Queue {
 	if q := g.declared[inc]; q != nil {
 		return g.newQueue(inc, &create{q.VHost, q.Name, q.config, withoutLimits(q.wanted.settings), q.wanted.dead}, now)
 	}
-	if !s.node.KeepUndeclared {
+	if !s.node.Repair.KeepUndeclared {
 		return nil
 	}
 	config := queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1}
@@ -338,7 +338,7 @@ func (s *salvager) deleted() error {
 		if err != nil {
 			return err
 		}
-		s.node.Salvage.Found.Deleted += has - n
+		s.node.Repair.Salvage.Found.Deleted += has - n
 	}
 	return nil
 }
@@ -445,7 +445,7 @@ func (s *salvager) deliver(g *group, target uint64, e queue.Entry) error {
 // dense sets apart what lies in dense files.
 func (s *salvager) dense() error {
 	n := s.node
-	return n.Salvage.Dense(func(at message.Location, r message.Record) error {
+	return n.Repair.Salvage.Dense(func(at message.Location, r message.Record) error {
 		return s.setApart(queue.Entry{Body: s.placed(uint64(at)), Priority: -1, TTL: -1, Size: s.sizeApart(r)})
 	})
 }
@@ -483,7 +483,7 @@ func (s *salvager) surplusIn(p *Partition, h *hold) error {
 				return err
 			}
 			h.drop(0, history)
-			s.node.Salvage.Found.Surplus++
+			s.node.Repair.Salvage.Found.Surplus++
 		}
 	}
 	return nil
@@ -494,7 +494,7 @@ func (s *salvager) setApart(e queue.Entry) error {
 	if s.apart == nil {
 		return &NoQueueError{}
 	}
-	s.node.Salvage.Found.Into++
+	s.node.Repair.Salvage.Found.Into++
 	return s.put(s.hold, s.apart, e)
 }
 
@@ -521,7 +521,7 @@ func (s *salvager) count() {
 				found.Unsure = len(s.unsure(q))
 			}
 			if found.Messages > 0 && q != s.apart {
-				n.Salvage.Found.Queues = append(n.Salvage.Found.Queues, found)
+				n.Repair.Salvage.Found.Queues = append(n.Repair.Salvage.Found.Queues, found)
 			}
 		}
 		if p.group != nil {

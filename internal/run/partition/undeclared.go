@@ -18,7 +18,7 @@ type Undeclared struct {
 	Messages    int
 }
 
-// UndeclaredError is what Recover returns where it was told to keep such queues (Options.KeepUndeclared):
+// UndeclaredError is what Recover returns where it was told to keep such queues (Repair.KeepUndeclared):
 // a start gives up their messages, since it takes them for deleted. Nothing was given up.
 type UndeclaredError struct{ Queues []Undeclared }
 

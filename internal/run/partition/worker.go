@@ -326,7 +326,7 @@ func (n *Node) housekeep() {
 	const flushEvery = 5 * time.Millisecond
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
-	retry := time.NewTicker(n.RetryHeld)
+	retry := time.NewTicker(n.DeadLettering.RetryEvery)
 	defer retry.Stop()
 	slow := time.NewTicker(200 * time.Millisecond)
 	defer slow.Stop()
