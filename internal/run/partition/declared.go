@@ -6,6 +6,7 @@ import (
 
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // The declarations have a log of their own, whose end may be lost as if it had never been. So
@@ -17,6 +18,9 @@ const (
 	declaredFirstByte = 4
 	declaredBytes     = 1 + 8 + 8
 )
+
+// The first byte of a frame tells a note, a group's log and the formats of ours apart. If two were equal this would not compile.
+var _ = map[byte]bool{frameFirst: true, cluster.FrameFirstByte: true, frameBefore: true, declaredFirstByte: true, frameVersion: true}
 
 // IsDeclared says whether a payload of the journal is such a note.
 func IsDeclared(payload []byte) bool {
