@@ -1,12 +1,19 @@
-// Package repair looks at the data directory of a stopped node and mends it: which
-// files are damaged, which queues and how many messages that touches, and what an
-// operator may choose to lose so that the node starts again.
+// Package repair examines and repairs the data directory of a stopped node. It reports
+// damaged files, the queues and messages that they affect, and what each kind of repair
+// would lose. "bartleby journal" calls it.
 //
-// It owns no state. An examination works on a second tree of links and copies below
-// the data directory, on which it does what a start would do; the data directory itself
-// is not changed. A repair does the same to the data directory, after it has put
-// copies of what it will change into quarantine.
+// It owns no state. An examination works on a second tree of links and copies, on which it
+// does what a start would do. It does not change the data directory itself:
 //
-// What it does not do: it takes no lock (the caller keeps nodes out), decides nothing that
-// the operator has not said, and cannot bring back bytes that are gone.
+//	data directory ──links, copies──► examination/ ──mend, open, read all──► Report
+//	       │                                                                   │
+//	       └── files that will change ──► quarantine/TIME ◄── report.txt ──────┘
+//	       then the same steps on the data directory itself (apply)
+//
+// Invariant: before a repair changes a file, the quarantine has a durable copy of it. A
+// repair that was interrupted can run again. A part that was missing gets its identity last,
+// so that no node starts before the repair is complete.
+//
+// The package takes no lock (the caller keeps nodes out), never chooses what to lose (the
+// operator does), and cannot bring back lost bytes.
 package repair

@@ -15,10 +15,10 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// DumpOptions say what to show of a journal.
+// DumpOptions select the frames and operations to show.
 type DumpOptions struct {
-	From  journal.Pos // frames before are left out
-	Queue string      // operations on other queues are left out; "": none is
+	From  journal.Pos // leave out earlier frames
+	Queue string      // leave out operations on other queues; "": show all
 	VHost string      // of Queue; "": any
 }
 
@@ -36,8 +36,8 @@ func ParsePos(text string) (journal.Pos, error) {
 	return journal.MakePos(uint32(s), int64(o)), nil
 }
 
-// Dump writes the frames of a stopped node's journal in lines for people, those
-// behind damage too. It changes nothing. REQUIRES: no node runs on the directory.
+// Dump writes the frames of a stopped node's journal as text, including frames after
+// damage. It changes nothing. REQUIRES: no node runs on the directory.
 func Dump(files vfs.FS, dir string, o DumpOptions, w io.Writer) error {
 	_, err := guarded(files, dir, func(onFatal func(error)) (struct{}, error) {
 		return struct{}{}, dump(files, dir, o, w, onFatal)
@@ -116,7 +116,7 @@ func (d *dumper) named(incarnation uint64) bool {
 	return t.Queue == d.o.Queue && (d.o.VHost == "" || t.VHost == d.o.VHost)
 }
 
-// operation is one line.
+// operation writes one line.
 func (d *dumper) operation(o *partition.Operation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-8s", o.Kind)
@@ -154,7 +154,7 @@ func (d *dumper) name(incarnation uint64) string {
 	return t.VHost + "/" + t.Queue
 }
 
-// entryID writes an entry's number, and its level where that is not the lowest.
+// entryID writes an entry's number, and its priority level unless it is the lowest.
 func entryID(id queue.ID) string {
 	if id.Lane() == 0 {
 		return strconv.FormatUint(id.Seq(), 10)

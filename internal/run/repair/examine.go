@@ -18,7 +18,7 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// examination is one look at a data directory.
+// examination is one examination of a data directory.
 type examination struct {
 	fs     vfs.FS
 	dir    string
@@ -28,22 +28,22 @@ type examination struct {
 
 	onFatal func(error) // for stores
 
-	cut           journal.Pos // where a start begins to read the journal
-	behind        journal.Pos // where one goes on that is lost with the index; 0: it does not
+	cut           journal.Pos // position from which a start reads the journal
+	behind        journal.Pos // position at which a journal that is lost with the index continues; 0: it is not lost
 	log, stateLog journal.Inspection
 	pages         []partition.LostPage
-	missing       []string // parts of the directory that are not there, or empty, or broken
-	broken        []string // parts whose tables are damaged: they are moved away, and made anew as if they were missing
+	missing       []string // parts of the directory that are missing, empty or broken
+	broken        []string // parts with damaged tables: they are moved away and treated as missing
 	incomplete    bool     // it is not whole
 	undeclared    bool     // declarations may be missing: queues that have messages come back
-	noStateLog    bool     // the log of declarations is of no use: what it goes on from is gone
+	noStateLog    bool     // the log of declarations is useless: the tables that it continues are gone
 	salvaging     bool     // the index is lost, and the journal does not have everything
 	messages      []broker.QueueMessages
 }
 
-// Examine says what is wrong with a stopped node's data directory, and what would be
-// lost by a repair of that kind. Damage is in the report; an error means that nobody
-// could look. REQUIRES: no node runs on it.
+// Examine reports the damage in a stopped node's data directory and what a repair of the
+// given kind would lose. An error means that the directory could not be examined.
+// REQUIRES: no node runs on it.
 func Examine(files vfs.FS, dir string, how How) (*Report, error) {
 	return guarded(files, dir, func(onFatal func(error)) (*Report, error) {
 		e, err := examine(files, dir, how, onFatal)
@@ -59,7 +59,7 @@ func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examina
 		return nil, fmt.Errorf("%s is not a data directory", dir)
 	}
 	tree, err := newTree(files, dir)
-	defer func() { err = errors.Join(err, tree.remove()) }() // also where there was no room for it
+	defer func() { err = errors.Join(err, tree.remove()) }() // also if there was no disk space for it
 	if err != nil {
 		return nil, err
 	}
@@ -69,14 +69,14 @@ func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examina
 			return nil, err
 		}
 		if e.report.Failed != "" {
-			break // the next ones rest on it
+			break // the next steps need this one
 		}
 	}
 	e.mended()
 	return e, nil
 }
 
-// mended notes of an index that is lost that the journal has all that was in it, if it has.
+// mended marks the damage of a lost index as repairable if the journal has all of its content.
 func (e *examination) mended() {
 	if !e.lacks(indexDir) || e.salvaging || len(e.log.Holes) > 0 {
 		return
@@ -93,7 +93,7 @@ func (e *examination) mended() {
 // found notes damage.
 func (e *examination) found(d Damage) { e.report.Damages = append(e.report.Damages, d) }
 
-// parts says what of the data directory is missing.
+// parts finds missing parts of the data directory.
 func (e *examination) parts() error {
 	_, err := datadir.CheckWhole(e.fs, e.dir)
 	var incomplete *datadir.IncompleteError
@@ -125,8 +125,9 @@ func (e *examination) parts() error {
 	return nil
 }
 
-// withoutIndex says whether the journal has everything: then an index can be made anew of it, as a start does. Otherwise
-// what is there is brought back, see partition.Salvage; a start would remove the files that it finds no message in.
+// withoutIndex decides how to replace a lost index. If the journal has everything, a start can make the index from it.
+// Otherwise the repair brings back all messages on disk, see partition.Salvage; a plain start would remove the files in
+// which it knows no message.
 func (e *examination) withoutIndex() error {
 	kept, err := e.fs.List(e.fs.PathJoin(e.dir, keepDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +145,7 @@ func (e *examination) withoutIndex() error {
 	return nil
 }
 
-// lostWith says what is lost with each part.
+// lostWith names what is lost with each part.
 var lostWith = map[string]string{
 	journalDir:  ": what happened since the last checkpoint is lost, and messages that came since",
 	keepDir:     ": messages that are older than the journal are lost",
@@ -155,8 +156,8 @@ var lostWith = map[string]string{
 
 func (e *examination) lacks(part string) bool { return slices.Contains(e.missing, part) }
 
-// tables reads all tables of the index and of the declarations. Pebble cannot do without one:
-// a part with one that is damaged is as good as lost.
+// tables reads all tables of the index and of the declarations. Pebble needs every table, so a part with a damaged
+// table counts as lost.
 func (e *examination) tables() error {
 	for _, part := range []string{indexDir, stateDir} {
 		if e.lacks(part) {
@@ -180,7 +181,7 @@ func (e *examination) tables() error {
 	return nil
 }
 
-// damaged notes damage of a store, and has its part count as missing.
+// damaged notes damage of a store and treats its part as missing.
 func (e *examination) damaged(part string, err error) error {
 	d := Damage{File: e.fs.PathJoin(e.dir, part), What: err.Error()}
 	var damage *store.DamageError
@@ -195,7 +196,7 @@ func (e *examination) damaged(part string, err error) error {
 	return e.giveUp(part)
 }
 
-// giveUp has a part count as missing.
+// giveUp treats a part as missing.
 func (e *examination) giveUp(part string) error {
 	if err := e.fs.RemoveAll(e.fs.PathJoin(e.tree.to, part)); err != nil {
 		return err
@@ -208,7 +209,7 @@ func (e *examination) giveUp(part string) error {
 	return e.withoutIndex()
 }
 
-// index reads the index: where the checkpoint ends, and the pages it names.
+// index reads the index: the end of the checkpoint, and its pages.
 func (e *examination) index() error {
 	index, err := store.OpenUnlogged(e.fs, e.fs.PathJoin(e.tree.to, indexDir), slog.New(slog.DiscardHandler), e.onFatal)
 	if err == nil {
@@ -233,7 +234,7 @@ func (e *examination) index() error {
 	if e.cut != 0 || e.lacks(indexDir) {
 		return nil
 	}
-	// It has no checkpoint. That of a young node has none yet; else a repair was interrupted.
+	// There is no checkpoint: the node is young, or a repair was interrupted.
 	if err := e.withoutIndex(); err != nil || !e.salvaging {
 		return err
 	}
@@ -241,14 +242,14 @@ func (e *examination) index() error {
 	return e.giveUp(indexDir)
 }
 
-// logs reads both journals, all of them.
+// logs reads both journals completely.
 func (e *examination) logs() (err error) {
 	path := e.fs.PathJoin(e.dir, stateLogDir)
 	if e.stateLog, err = journal.Inspect(e.fs, path, 0, func(journal.Pos, []byte) error { return nil }); err != nil {
 		return err
 	}
 	behind := tally{}
-	first := journal.Pos(0) // of the first damage that a start meets
+	first := journal.Pos(0) // position of the first damage that a start meets
 	path = e.fs.PathJoin(e.dir, journalDir)
 	if e.behind, err = e.behindKept(); err != nil {
 		return err
@@ -262,7 +263,7 @@ func (e *examination) logs() (err error) {
 			break
 		}
 	}
-	if first != 0 { // again: now it is known what lies behind
+	if first != 0 { // read again, now that the first damage is known
 		_, err = journal.Inspect(e.fs, path, e.cut, func(pos journal.Pos, payload []byte) error {
 			if pos > first {
 				e.count(payload, behind)
@@ -307,7 +308,7 @@ func (e *examination) logs() (err error) {
 	return nil
 }
 
-// readDeclarations reads them: without the tables, where those cannot be read.
+// readDeclarations reads the declarations, without the tables if these cannot be read.
 func (e *examination) readDeclarations() (names, error) {
 	n, err := e.declarations()
 	if store.IsDamage(err) && !e.lacks(stateDir) {
@@ -319,8 +320,8 @@ func (e *examination) readDeclarations() (names, error) {
 	return n, err
 }
 
-// declarations reads them. A log without what it goes on from may have a queue and not its virtual host:
-// then nothing of it counts.
+// declarations reads the declarations. A log whose tables are lost may have a queue without its virtual host; then
+// the whole log is ignored.
 func (e *examination) declarations() (names, error) {
 	if e.torn() {
 		lost, err := mendDeclarations(e.fs, e.tree.to, e.onFatal)
@@ -342,12 +343,12 @@ func (e *examination) declarations() (names, error) {
 	return readNames(e.fs, e.tree.to, e.onFatal)
 }
 
-// torn says whether a part of the declarations is lost, and others may refer to it.
+// torn says whether some declarations are lost to which others may refer.
 func (e *examination) torn() bool {
 	return !e.lacks(stateDir) && (len(e.stateLog.Holes) > 0 || e.undeclared)
 }
 
-// count counts by queue what a frame does.
+// count counts the operations of a frame by queue.
 func (e *examination) count(payload []byte, c tally) {
 	if partition.IsDeclared(payload) {
 		return
@@ -366,10 +367,10 @@ func (e *examination) count(payload []byte, c tally) {
 	})
 }
 
-// heldBytes is how much of a damaged frame is looked at.
+// heldBytes is how much of a damaged frame is examined.
 const heldBytes = 1 << 20
 
-// held guesses at what a damaged frame was about.
+// held guesses which queues a damaged frame was about.
 func (e *examination) held(h *journal.Hole) []Touched {
 	f, err := e.fs.Open(h.File)
 	if err != nil {
@@ -387,13 +388,13 @@ func (e *examination) held(h *journal.Hole) []Touched {
 	}
 	for incarnation := range c {
 		if _, declared := e.names[incarnation]; !declared {
-			delete(c, incarnation) // nonsense, more likely than not
+			delete(c, incarnation) // probably nonsense
 		}
 	}
 	return c.touched(e.names)
 }
 
-// linkRest adds to the tree what recovery needs beside, and mends the journal in it.
+// linkRest adds the other files that recovery needs to the tree, and repairs the journal there.
 func (e *examination) linkRest() error {
 	if err := e.tree.addLog(journalDir, &e.log); err != nil {
 		return err
@@ -407,8 +408,7 @@ func (e *examination) linkRest() error {
 	return nil
 }
 
-// recover starts a node on the tree, as far as it goes without serving anybody, and reads every
-// message.
+// recover opens a node on the tree without serving clients, and reads every message.
 func (e *examination) recover() error {
 	b, err := e.open(e.tree.to)
 	if err != nil {
@@ -425,7 +425,7 @@ func (e *examination) recover() error {
 		e.report.Failed = err.Error()
 		return nil
 	}
-	missing := map[string]int{} // where in the report a file is
+	missing := map[string]int{} // index of a file in the report
 	for _, q := range e.messages {
 		e.report.Queues++
 		e.report.Messages += q.Messages
@@ -457,7 +457,7 @@ func (e *examination) recover() error {
 	return nil
 }
 
-// lost notes one more message of a queue, of those that the damage has taken.
+// lost counts one more message of a queue that the damage has destroyed.
 func (d *Damage) lost(vhost, queue string) {
 	if n := len(d.Held); n == 0 || d.Held[n-1].VHost != vhost || d.Held[n-1].Queue != queue {
 		d.Held = append(d.Held, Touched{VHost: vhost, Queue: queue})
@@ -465,7 +465,7 @@ func (d *Damage) lost(vhost, queue string) {
 	d.Held[len(d.Held)-1].Messages++
 }
 
-// senseless notes what a start passes over.
+// senseless notes the frames that a start skips.
 func (e *examination) senseless(list []partition.Senseless, total int) {
 	for _, s := range list {
 		d := Damage{File: e.fs.PathJoin(e.dir, journalDir), Bytes: int64(s.To - s.From), What: s.Why + ": a start passes over it"}
@@ -479,8 +479,8 @@ func (e *examination) senseless(list []partition.Senseless, total int) {
 	}
 }
 
-// open opens the directory as a start would, after the queues that have messages and no declaration have
-// been declared anew.
+// open opens the directory as a start would. Before that it declares queues that have messages but no
+// declaration.
 func (e *examination) open(dir string) (*broker.Broker, error) {
 	o := broker.Options{FS: e.fs, Dir: dir, OnFatal: e.onFatal}
 	how := broker.Stopped{Incomplete: e.incomplete, KeepUndeclared: e.undeclared || len(e.stateLog.Holes) > 0}
@@ -497,7 +497,7 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 	var lost *broker.LostDeclarationsError
 	if errors.As(err, &lost) && !e.undeclared {
 		d := Damage{File: e.fs.PathJoin(e.dir, stateLogDir), What: lost.Why + "; it held declarations"}
-		if end := e.stateLog.End; end != 0 { // in the tree a later segment may have been begun
+		if end := e.stateLog.End; end != 0 { // the tree may already have a later segment
 			d.File, d.Offset = e.fs.PathJoin(d.File, fmt.Sprintf("%010d.seg", end.Segment())), end.Offset()
 		}
 		e.found(d)
@@ -505,7 +505,7 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 		return e.open(dir)
 	}
 	e.report.Readmitted = nil
-	for range 4 { // queues that no checkpoint has are known only when the log of their group is read
+	for range 4 { // a queue that is in no checkpoint is known only after the log of its group is read
 		var nowhere *partition.NoQueueError
 		if errors.As(err, &nowhere) && how.Salvage != nil && how.Salvage.Into == 0 {
 			if how.Salvage.Into, err = declareRepaired(e.fs, dir); err != nil {
@@ -531,5 +531,5 @@ func (e *examination) open(dir string) (*broker.Broker, error) {
 	return b, err
 }
 
-// namedPlaces is how many unreadable messages of a queue are told one by one.
+// namedPlaces is how many unreadable messages of a queue the report lists one by one.
 const namedPlaces = 10

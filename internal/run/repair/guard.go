@@ -6,10 +6,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guarded runs f, to which it hands what stores are to call when the disk fails so that
-// they cannot go on: then guarded removes the tree of the examination and returns that
-// error, and what f was about stands still for ever, since a store that has failed may
-// hold any lock. The process is about to end.
+// guarded runs f and hands it onFatal, which a store calls when its disk has failed. Then
+// guarded removes the tree of the examination and returns the error. The goroutine of f
+// stays blocked forever, because a failed store may hold any lock; the process is about to
+// end.
 func guarded[T any](files vfs.FS, dir string, f func(onFatal func(error)) (T, error)) (result T, err error) {
 	type outcome struct {
 		result T

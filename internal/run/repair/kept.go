@@ -13,8 +13,8 @@ import (
 	"bartleby.mq/internal/disk/bodyfile"
 )
 
-// kept reads the dense files record by record. Whether a queue needs what is
-// damaged there is found when the queues are read.
+// kept reads the dense files record by record. Whether a queue needs a damaged record is
+// known later, when the queues are read.
 func (e *examination) kept() error {
 	dir := e.fs.PathJoin(e.dir, keepDir)
 	files, err := e.fs.List(dir)
@@ -40,12 +40,12 @@ func (e *examination) kept() error {
 	return nil
 }
 
-// recordError says what is wrong with a record.
+// recordError is the fault of a record.
 type recordError struct{ reason error }
 
 func (e *recordError) Error() string { return e.reason.Error() }
 
-// walkDense reads the records of a dense file and returns where the first bad one is.
+// walkDense reads the records of a dense file and returns the offset of the first bad one.
 func walkDense(files vfs.FS, path string) (offset int64, err error) {
 	bad := int64(-1)
 	var reason error
@@ -59,8 +59,8 @@ func walkDense(files vfs.FS, path string) (offset int64, err error) {
 	return end, err
 }
 
-// eachDense calls f for the intact records of a dense file, and bad where one is not; if that returns true it looks for
-// the next one behind it. It returns where it has ended.
+// eachDense calls f for each intact record of a dense file and bad for each bad one. If bad returns true, it looks for the
+// next record after it. It returns the offset at which it stopped.
 func eachDense(files vfs.FS, path string, f func(offset int64, r message.Record) error, bad func(offset int64, why error) (more bool)) (offset int64, err error) {
 	file, err := files.Open(path, vfs.SequentialReadsOption)
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *denseReader) read(offset, n int64) ([]byte, error) {
 	return d.buf, nil
 }
 
-// record reads the record that begins at an offset. why says what is wrong with it, err that nobody could look.
+// record reads the record at an offset. why is the fault of the record; err means that it could not be read.
 func (d *denseReader) record(offset int64) (r message.Record, why, err error) {
 	b, err := d.read(offset, min(message.RecordHead, d.end-offset))
 	if err != nil {
@@ -129,8 +129,8 @@ func (d *denseReader) record(offset int64) (r message.Record, why, err error) {
 	return b, message.Verify(b), nil
 }
 
-// next finds the next record behind a bad one, the end of the file if there is none. What is none and looks like
-// one has the moment of a message, lengths that add up and a check of 16 bits.
+// next finds the next record after a bad one, or the end of the file. Bytes count as a record if they have a plausible
+// time, lengths that add up and a matching check of 16 bits.
 func (d *denseReader) next(bad int64) (int64, error) {
 	const step = 1 << 16
 	for from := bad + 1; from+message.RecordHead <= d.end; from += step {
@@ -157,13 +157,13 @@ func (d *denseReader) next(bad int64) (int64, error) {
 	return d.end, nil
 }
 
-// Between these moments, 2020 and 2100, in milliseconds since 1970, a message has been published.
+// A plausible time of a publish is between 2020 and 2100, in milliseconds since 1970.
 const (
 	earliest = 1_577_836_800_000
 	latest   = 4_102_444_800_000
 )
 
-// fileOf is the file that a place lies in.
+// fileOf returns the file of a place.
 func (e *examination) fileOf(at message.Location) string {
 	name := fmt.Sprintf("%010d.seg", at.Segment())
 	if at.Space() == message.InKeep {
@@ -173,7 +173,7 @@ func (e *examination) fileOf(at message.Location) string {
 	if _, err := e.fs.Stat(path); err == nil {
 		return path
 	}
-	kept := e.fs.PathJoin(e.dir, keepDir, name) // it has been retired
+	kept := e.fs.PathJoin(e.dir, keepDir, name) // the segment is retired
 	if _, err := e.fs.Stat(kept); err != nil && e.lacks(journalDir) {
 		return path
 	}

@@ -9,22 +9,22 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// How is what an operator chooses to lose where the journal is damaged.
+// How is what the operator chooses to lose if the journal is damaged.
 type How string
 
 const (
-	// SkipFrame goes on behind the damage: what the damaged frames said is lost, and what is
-	// intact behind them counts.
+	// SkipFrame loses the operations of the damaged frames and keeps intact frames after
+	// them.
 	SkipFrame How = "skip-frame"
-	// Cut ends the journal at the first damage: what is behind it is lost, and every
-	// queue is what it was at one moment.
+	// Cut ends the journal at the first damage. Everything after it is lost, and every queue
+	// goes back to its state at one moment.
 	Cut How = "cut"
 )
 
-// mend makes a log readable.
+// mend repairs a log so that a start can read it.
 func mend(files vfs.FS, dir, log string, in *journal.Inspection, from journal.Pos, how How) error {
 	path := files.PathJoin(dir, log)
-	var head []byte // of declarations nothing takes the place: they are read as they are
+	var head []byte // the log of declarations gets no frame in place of lost ones
 	if log == journalDir {
 		head = partition.LostFrame()
 	}
@@ -38,7 +38,7 @@ func mend(files vfs.FS, dir, log string, in *journal.Inspection, from journal.Po
 		if h.Before {
 			continue
 		}
-		// What a checkpoint has is not cut off: its log must reach it.
+		// Cut nothing before the checkpoint: its log must reach it.
 		if how == Cut && h.Pos() >= from {
 			return journal.Cut(files, path, h)
 		}

@@ -11,7 +11,7 @@ import (
 // names are the declared queues, by incarnation.
 type names map[uint64]Touched
 
-// of names a queue, which may have been deleted.
+// of names a queue, even a deleted one.
 func (n names) of(incarnation uint64) Touched {
 	if t, ok := n[incarnation]; ok {
 		return t
@@ -19,7 +19,7 @@ func (n names) of(incarnation uint64) Touched {
 	return Touched{Queue: fmt.Sprintf("#%d, not declared any more", incarnation)}
 }
 
-// namesIn are the queues of a broker.
+// namesIn returns the queues of a broker.
 func namesIn(b *broker.Broker) names {
 	n := names{}
 	b.Read(func(s *topology.State, _ *auth.Users) { n.add(s) })

@@ -23,15 +23,15 @@ import (
 // Options say what a repair may do.
 type Options struct {
 	How   How
-	Apply bool   // do it; otherwise only tell what would be done
-	Name  string // of the quarantine: the time, say
+	Apply bool   // change the directory; otherwise only report
+	Name  string // name of the quarantine, such as the time
 }
 
-// ErrCannotRepair is the error where no repair of the kind asked for would let a node start.
+// ErrCannotRepair means that a repair of this kind would not let a node start.
 var ErrCannotRepair = errors.New("this repair is not possible")
 
-// Repair mends a stopped node's data directory and tells what it does. Files that it
-// changes are copied to quarantine first, beside a report of what was lost. It may be
+// Repair repairs a stopped node's data directory and writes what it does. It first copies
+// the files that it changes to the quarantine, with a report of what is lost. It may be
 // repeated after a crash. REQUIRES: no node runs on the directory.
 func Repair(files vfs.FS, dir string, o Options, w io.Writer) (*Report, error) {
 	return guarded(files, dir, func(onFatal func(error)) (*Report, error) { return repair(files, dir, o, w, onFatal) })
@@ -87,7 +87,7 @@ func repair(files vfs.FS, dir string, o Options, w io.Writer, onFatal func(error
 	return r, p.err
 }
 
-// plan tells what is done.
+// plan writes what the repair does.
 func (e *examination) plan(p *printer, changes map[string][]string, quarantine string) error {
 	p.line("")
 	p.line("the repair:")
@@ -138,12 +138,12 @@ func (e *examination) plan(p *printer, changes map[string][]string, quarantine s
 	return p.err
 }
 
-// changes are the files that the repair changes or that are damaged, by directory.
+// changes lists the files that are damaged or that the repair changes, by directory.
 func (e *examination) changes() map[string][]string {
 	all := map[string][]string{}
 	add := func(file string) {
 		if e.fs.PathDir(file) == e.dir {
-			return // a part that is not there
+			return // the part is missing
 		}
 		sub, name := path.Base(path.Dir(toSlash(file))), path.Base(toSlash(file))
 		if slices.Contains(e.broken, sub) {
@@ -182,10 +182,10 @@ func (e *examination) changes() map[string][]string {
 
 func toSlash(file string) string { return strings.ReplaceAll(file, `\`, "/") }
 
-// reportFile is the name of the report beside what is in quarantine.
+// reportFile is the name of the report in the quarantine.
 const reportFile = "report.txt"
 
-// quarantine copies what will be changed, and what is known of it.
+// quarantine copies the files that will change, and writes the report.
 func (e *examination) quarantine(to string, changes map[string][]string, o Options) error {
 	if err := journal.MakeDirectory(e.fs, to); err != nil {
 		return err
@@ -231,8 +231,8 @@ func (e *examination) quarantine(to string, changes map[string][]string, o Optio
 		journal.SyncDirectory(e.fs, to))
 }
 
-// putAway puts all that has messages into quarantine: what the new index does not name is removed when a node starts.
-// Files that may be written to, or have been copied already, are no links.
+// putAway links all files with messages into the quarantine, because the next start removes files that the new index does
+// not name. It does not link files that may be written to, or that are already copied.
 func (e *examination) putAway(t *tree, copied map[string][]string) error {
 	newest := e.log.End.Segment()
 	for _, sub := range []string{journalDir, keepDir} {
@@ -252,7 +252,7 @@ func (e *examination) putAway(t *tree, copied map[string][]string) error {
 }
 
 // apply does to the data directory what the examination did to its tree, and drops
-// what cannot be read.
+// unreadable messages.
 func (e *examination) apply(quarantine string) error {
 	for _, part := range e.broken {
 		if err := e.fs.Rename(e.fs.PathJoin(e.dir, part), e.fs.PathJoin(quarantine, part)); err != nil {
@@ -295,7 +295,7 @@ func (e *examination) apply(quarantine string) error {
 		err = b.Forget(found)
 	}
 	if err == nil && (e.salvaging || len(e.report.Unreadable) > 0) {
-		// A group learns what its log has decided only after a start has looked for the files.
+		// A group learns what its log has committed only after the start has looked for the files.
 		err = b.Node().Checkpoint()
 	}
 	if err == nil && e.report.Senseless > 0 {
@@ -304,7 +304,7 @@ func (e *examination) apply(quarantine string) error {
 	if err = errors.Join(err, b.Close()); err != nil || !e.incomplete {
 		return err
 	}
-	// Last: only now is it whole.
+	// Last, because only now is the directory whole.
 	if err := datadir.ForgetGeneration(e.fs, e.dir); err != nil {
 		return err
 	}

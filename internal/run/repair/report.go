@@ -10,22 +10,22 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// Damage is one thing that is wrong.
+// Damage is one damaged place.
 type Damage struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"`          // bytes from the start of the file
-	Bytes  int64  `json:"bytes,omitempty"` // how far it reaches, as far as is known
+	Bytes  int64  `json:"bytes,omitempty"` // length of the damage, as far as known
 	What   string `json:"what"`
-	// Harmless says that no queue needs what is damaged: a start does not notice.
+	// Harmless says that no queue needs the damaged bytes: a start does not notice.
 	Harmless bool `json:"harmless,omitempty"`
-	// Mended says that a repair makes what is damaged whole again, of what is there besides.
+	// Mended says that a repair restores the damaged part completely from other files.
 	Mended bool `json:"mended,omitempty"`
-	// Held is what can still be read of a damaged frame: how many messages of
-	// which queue it was about. It is at least that.
+	// Held is what can still be read of a damaged frame: the number of messages by
+	// queue. It is a lower bound.
 	Held []Touched `json:"held,omitempty"`
 }
 
-// Touched is what a queue has to do with damage.
+// Touched is a queue and the number of its messages or operations that damage affects.
 type Touched struct {
 	VHost    string `json:"vhost,omitempty"`
 	Queue    string `json:"queue"`
@@ -35,40 +35,39 @@ type Touched struct {
 // Report is what an examination found.
 type Report struct {
 	Dir     string   `json:"data_dir"`
-	How     How      `json:"how"` // the repair it was made for
+	How     How      `json:"how"` // the repair that the report is for
 	Damages []Damage `json:"damage"`
-	// Unreadable are messages whose place is known and whose bytes are not what was
-	// written there, by queue.
+	// Unreadable counts messages whose place is known and whose bytes are damaged, by queue.
 	Unreadable []Touched `json:"unreadable"`
-	// Readmitted are queues that have messages and no declaration any more. The repair declares them, under
-	// their names where these are known. Some may have been deleted before the damage.
+	// Readmitted are queues that have messages but no declaration. The repair declares them, under their
+	// names if these are known. Some may have been deleted before the damage.
 	Readmitted []Touched `json:"readmitted,omitempty"`
-	// Dropped says of declarations that refer to lost ones what the repair does about them.
+	// Dropped lists declarations that refer to lost ones, and what the repair does with them.
 	Dropped []string `json:"dropped,omitempty"`
-	// Behind counts operations in intact frames behind the first damage that a start
-	// would read, by queue: what --cut loses.
+	// Behind counts, by queue, operations in intact frames after the first damage that a
+	// start would read: the loss of --cut.
 	Behind []Touched `json:"behind_damage"`
-	// Replicated says that frames of groups are behind it too; they name no queue.
+	// Replicated says that there are frames of groups after it too; they name no queue.
 	Replicated bool `json:"behind_damage_replicated,omitempty"`
-	// Senseless counts frames, and commands of groups, that are as they were written and make
-	// no sense. A node starts: it passes over them, and keeps their bytes in senseless/.
+	// Senseless counts frames, and commands of groups, that are intact but make no sense. A
+	// start skips them and keeps their bytes in senseless/.
 	Senseless int `json:"senseless,omitempty"`
-	// Salvaged is what is brought back where the index is lost and the journal does not have everything.
+	// Salvaged is what the repair brings back if the index is lost and the journal does not have everything.
 	Salvaged *Salvaged `json:"brought_back,omitempty"`
 	// Failed is why a node would not start even after the repair; "" if it would.
 	Failed string `json:"failed,omitempty"`
-	// TryCut says that a repair with Cut may do where this one does not.
+	// TryCut says that a repair with Cut may succeed where this one fails.
 	TryCut bool `json:"try_cut,omitempty"`
 
 	Segments  int    `json:"segments"`
 	Frames    int64  `json:"frames"`
-	TornBytes int64  `json:"torn_bytes"` // a crash cut them short: no damage
+	TornBytes int64  `json:"torn_bytes"` // bytes that a crash cut short, which is not damage
 	End       string `json:"journal_end"`
 	Queues    int    `json:"queues"`
-	Messages  int    `json:"messages"` // that were looked at
+	Messages  int    `json:"messages"` // number of messages read
 }
 
-// Clean says whether nothing is wrong that a queue needs.
+// Clean says whether there is no damage that affects a queue.
 func (r *Report) Clean() bool {
 	return r.Failed == "" && len(r.Unreadable) == 0 && !slices.ContainsFunc(r.Damages, func(d Damage) bool { return !d.Harmless }) && len(r.Readmitted) == 0
 }
@@ -79,7 +78,7 @@ func (r *Report) Lossless() bool {
 		!slices.ContainsFunc(r.Damages, func(d Damage) bool { return !d.Harmless && !d.Mended })
 }
 
-// writeLost tells what is lost by the repair.
+// writeLost writes what the repair loses.
 func (r *Report) writeLost(p *printer) {
 	if r.Lossless() {
 		p.line("nothing is lost:")
@@ -120,7 +119,7 @@ func (r *Report) writeLost(p *printer) {
 	}
 }
 
-// Write writes the report in words.
+// Write writes the report as text.
 func (r *Report) Write(w io.Writer) error {
 	p := printer{w: w}
 	p.line("journal: %d segments, %d frames, ends at %s", r.Segments, r.Frames, r.End)
@@ -192,7 +191,7 @@ func (p *printer) line(format string, args ...any) {
 // tally counts messages by the incarnation of their queue.
 type tally map[uint64]int
 
-// touched names what was counted, in the order of names.
+// touched returns the counts with the names of the queues, sorted by name.
 func (c tally) touched(names names) []Touched {
 	var all []Touched
 	for _, incarnation := range slices.Sorted(maps.Keys(c)) {
@@ -206,7 +205,7 @@ func (c tally) touched(names names) []Touched {
 	return all
 }
 
-// damageOf tells of a hole in a journal.
+// damageOf describes a hole in a journal.
 func damageOf(h *journal.Hole) Damage {
 	return Damage{File: h.File, Offset: h.From, Bytes: h.To - h.From, What: h.Reason, Harmless: h.Before}
 }

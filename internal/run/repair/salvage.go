@@ -12,28 +12,28 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// Salvaged is what is brought back where the index is lost: see partition.Salvage.
+// Salvaged is what the repair brings back if the index is lost; see partition.Salvage.
 type Salvaged struct {
 	Queues []SalvagedQueue `json:"queues"`
-	// Apart counts messages of which nobody knows the queue; they go to ApartQueue in ApartVHost.
+	// Apart counts messages whose queue is unknown; they go to ApartQueue in ApartVHost.
 	Apart      int    `json:"apart"`
 	ApartVHost string `json:"apart_vhost,omitempty"`
 	ApartQueue string `json:"apart_queue,omitempty"`
-	// Surplus counts those of them whose queue is known, and over its limit.
+	// Surplus counts messages in Apart whose queue is known and over its limit.
 	Surplus int `json:"surplus"`
-	// Deleted counts messages that were in queues when these were deleted. They are left behind.
+	// Deleted counts messages of deleted queues. They are not brought back.
 	Deleted int `json:"of_deleted_queues"`
-	// Settled is how many of all that come back may have been settled before.
+	// Settled counts the returning messages that may have been settled before.
 	Settled int `json:"may_be_settled"`
 }
 
-// SalvagedQueue is a queue with what it gets.
+// SalvagedQueue is a queue and the messages that it gets.
 type SalvagedQueue struct {
 	Touched
 	Settled int `json:"may_be_settled"`
 }
 
-// salvage says where an opening of a directory finds what there is.
+// salvage returns the places where opening a directory finds messages.
 func (e *examination) salvage(dir string) *partition.Salvage {
 	keep := e.fs.PathJoin(dir, keepDir)
 	return &partition.Salvage{
@@ -58,7 +58,7 @@ func (e *examination) salvage(dir string) *partition.Salvage {
 	}
 }
 
-// filesOf are the files of a kind in a keep, in order; none if there is no keep.
+// filesOf lists the files of a kind in a keep, in order; none if there is no keep.
 func (e *examination) filesOf(keep string, kind bodyfile.Kind) ([]bodyfile.File, error) {
 	files, err := bodyfile.Files(e.fs, keep)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,8 @@ func (e *examination) filesOf(keep string, kind bodyfile.Kind) ([]bodyfile.File,
 	return slices.DeleteFunc(files, func(f bodyfile.File) bool { return f.Kind != kind }), err
 }
 
-// retired notes what is damaged of the segments in the keep whose frames are all there is: no start reads those.
+// retired notes damage in the segments of the keep. A start does not read their frames, but without an index they are the
+// only source.
 func (e *examination) retired() error {
 	if !e.salvaging {
 		return nil
@@ -79,7 +80,7 @@ func (e *examination) retired() error {
 	for i := range in.Holes {
 		h := &in.Holes[i]
 		if _, err := e.fs.Stat(h.File); err != nil {
-			continue // it was given back, or is a part of the journal
+			continue // it was freed, or is a part of the journal
 		}
 		d := damageOf(h)
 		if !h.Header {
@@ -90,8 +91,8 @@ func (e *examination) retired() error {
 	return nil
 }
 
-// behindKept is where a journal goes on that is lost with the index: behind the segments in the keep, whose numbers
-// are the places of records. It is 0 where it is not lost.
+// behindKept returns where a journal that is lost together with the index continues: after the segments in the keep,
+// whose numbers are the places of records. It is 0 if the journal is not lost.
 func (e *examination) behindKept() (journal.Pos, error) {
 	if !e.salvaging || !e.lacks(journalDir) {
 		return 0, nil
@@ -104,8 +105,8 @@ func (e *examination) behindKept() (journal.Pos, error) {
 	return journal.MakePos(newest+1, journal.FirstFrame), nil
 }
 
-// mendJournal makes the journal of a directory readable. One that is lost with the index is begun anew: nothing
-// of it can be cut.
+// mendJournal makes the journal of a directory readable. A journal that is lost together with the index starts anew;
+// there is nothing to cut.
 func (e *examination) mendJournal(dir string) error {
 	how := e.report.How
 	if e.behind != 0 {
@@ -114,7 +115,7 @@ func (e *examination) mendJournal(dir string) error {
 	return mend(e.fs, dir, journalDir, &e.log, e.cut, how)
 }
 
-// salvaged notes what was brought back.
+// salvaged notes the messages that came back.
 func (e *examination) salvaged(found *partition.Salvaged, names names) {
 	s := &Salvaged{Apart: found.Into, Surplus: found.Surplus, Deleted: found.Deleted, Settled: found.Into}
 	if s.Apart > 0 {
@@ -132,7 +133,7 @@ func (e *examination) salvaged(found *partition.Salvaged, names names) {
 	e.report.Salvaged = s
 }
 
-// write tells it.
+// write writes the counts.
 func (s *Salvaged) write(p *printer) {
 	all := s.Apart
 	for _, q := range s.Queues {

@@ -25,8 +25,8 @@ const (
 	quarantineDir  = "quarantine"
 )
 
-// tree makes a second data directory: of links to files that nothing changes, and of
-// copies of the others.
+// tree makes a second data directory of links to files that never change, and of copies of
+// the others.
 type tree struct {
 	fs       vfs.FS
 	from, to string
@@ -43,8 +43,8 @@ func newTree(files vfs.FS, dir string) (*tree, error) {
 
 func (t *tree) remove() error { return t.fs.RemoveAll(t.to) }
 
-// add adds the files of a directory, those that changes says as copies, those that
-// skip says not at all.
+// add adds the files of a directory: copies of those for which changes is true, links to
+// the others. It leaves out files for which skip is true.
 func (t *tree) add(name string, changes, skip func(file string) bool) error {
 	from, to := t.fs.PathJoin(t.from, name), t.fs.PathJoin(t.to, name)
 	files, err := t.fs.List(from)
@@ -71,13 +71,13 @@ func (t *tree) add(name string, changes, skip func(file string) bool) error {
 	return nil
 }
 
-// addStore adds a directory of Pebble's: tables never change.
+// addStore adds a directory of Pebble. It links tables, which never change.
 func (t *tree) addStore(name string) error {
 	return t.add(name, func(file string) bool { return !strings.HasSuffix(file, ".sst") }, func(file string) bool { return file == "LOCK" })
 }
 
-// addLog adds the directory of a journal. Segments from the one before the first hole
-// on may change, and the newest, whose end a start writes again.
+// addLog adds the directory of a journal. It copies the segments that may change: all from
+// the one before the first hole on, and the newest, whose end a start writes again.
 func (t *tree) addLog(name string, in *journal.Inspection) error {
 	first := in.End.Segment()
 	for i := range in.Holes {
@@ -86,7 +86,7 @@ func (t *tree) addLog(name string, in *journal.Inspection) error {
 	return t.add(name, func(file string) bool { return segmentOf(file)+1 >= first }, func(file string) bool { return strings.HasSuffix(file, ".free") })
 }
 
-// segmentOf is the number in a segment's name, the largest if there is none.
+// segmentOf is the number in a segment's name, the largest number if there is none.
 func segmentOf(file string) uint32 {
 	n, err := strconv.ParseUint(strings.TrimSuffix(file, ".seg"), 10, 32)
 	if err != nil {

@@ -1,18 +1,19 @@
-// Package bug says what becomes of a panic, in this one place.
+// Package bug decides what a panic does. No other package does.
 //
-// A panic is a mistake of ours. If everything between it and the entry of a session is of
-// packages whose state belongs to one connection, it is logged and ends that connection.
-// Any other is logged whole and ends the process at once: a lock may be held, or a queue
-// half changed, and the journal has the truth; the node recovers when it starts. That is
-// so in a session, in a request over HTTP, in every goroutine of ours, and in a program
-// that embeds a broker.
+// A panic is a mistake of ours. If all functions between it and the entry of a session are
+// in packages whose state belongs to one connection, it is logged and ends that connection.
+// Any other panic is logged and ends the process at once: a lock may be held, or a queue
+// half changed, and the journal has the truth; the node recovers when it starts. This holds
+// in a session, in a request over HTTP, in every goroutine of ours, and in a program that
+// embeds a broker.
 //
-// A deferred function that waits, takes a lock or calls into what is shared would run
-// before whoever recovers further out, and hang where the panic left a lock behind. Such a
-// one has an End deferred right behind it, which therefore runs first; a test at the root
-// of the module looks for those that have none.
+// Deferred functions run before an outer recover. One that waits, takes a lock or calls
+// into shared state would hang if the panic left a lock held. So such a function has an End
+// deferred right after it, which therefore runs first; a test at the root of the module
+// finds functions without one.
 //
-// The package owns nothing but whether the process is ending.
+// Every package that starts a goroutine calls it. It owns only the flag that the process is
+// ending.
 package bug
 
 import (
@@ -28,25 +29,25 @@ import (
 	"time"
 )
 
-// exitCode is what a process ends with for a bug, as Go has it.
+// exitCode is the exit code after a bug, the same as Go's after a panic.
 const exitCode = 2
 
-// patience is how long the end of the process waits for the log, and then for the standard
-// error: whoever writes the log may have panicked, or nobody reads it.
+// patience is how long the end of the process waits for the log, and then for standard
+// error: the writer of the log may have panicked, or its reader may be stuck.
 const patience = 300 * time.Millisecond
 
 // ending is set by the first panic that ends the process.
 var ending atomic.Bool
 
-// End is deferred where a panic must go no further: it ends the process. where names what
-// was going on. log may be nil.
+// End is deferred where a panic must not go further: it ends the process. where names the
+// operation. log may be nil.
 func End(log *slog.Logger, where string) {
 	if cause := recover(); cause != nil {
 		end(log, where, "", cause, debug.Stack())
 	}
 }
 
-// Guarded is f for a goroutine of its own, where a panic ends the process.
+// Guarded wraps f for a goroutine of its own: a panic in it ends the process.
 func Guarded(log *slog.Logger, where string, f func()) func() {
 	return func() {
 		defer End(log, where)
@@ -55,9 +56,9 @@ func Guarded(log *slog.Logger, where string, f func()) func() {
 }
 
 // Contain is deferred in the function named entry, the entry of a session. It recovers from
-// a panic of the session's own and lets the connection end; any other ends the process, and
-// so does one after which free says that locks of the connection are not let go: others
-// would wait for them. log and free may be nil.
+// a panic in the session's own packages, so that only the connection ends. Any other panic
+// ends the process, and so does a panic after which free says that a lock of the connection
+// is still held: other goroutines would wait for it. log and free may be nil.
 func Contain(log *slog.Logger, entry string, free func() bool) {
 	cause := recover()
 	if cause == nil {
@@ -75,10 +76,10 @@ func Contain(log *slog.Logger, entry string, free func() bool) {
 	}
 }
 
-// end is the one way a panic ends the process. Nothing deferred runs any more.
+// end ends the process after a panic. No deferred function runs after it.
 func end(log *slog.Logger, where, in string, cause any, stack []byte) {
 	if !ending.CompareAndSwap(false, true) {
-		select {} // the first one is told of, and ends this one too
+		select {} // the first panic is reported and ends this goroutine too
 	}
 	told := false
 	if log != nil && log.Enabled(context.Background(), slog.LevelError) {
@@ -92,12 +93,12 @@ func end(log *slog.Logger, where, in string, cause any, stack []byte) {
 	os.Exit(exitCode)
 }
 
-// tell writes what a process without a log ends by.
+// tell writes the panic of a process without a log.
 func tell(w io.Writer, where, in string, cause any, stack []byte) {
 	_, _ = fmt.Fprintf(w, "bartleby: the node ends by a bug: where=%q in=%q panic: %v\n\n%s", where, in, cause, stack)
 }
 
-// within runs f and waits for it, but not for long.
+// within runs f and waits for it, but at most for most.
 func within(most time.Duration, f func()) (done bool) {
 	donec := make(chan struct{})
 	go func() { // ends with the process if not before
@@ -113,17 +114,17 @@ func within(most time.Duration, f func()) (done bool) {
 }
 
 const (
-	// module is what the names of our functions begin with.
+	// module is the prefix of the names of our functions.
 	module = "bartleby.mq"
-	// own is what the names of the functions of this package begin with.
+	// own is the prefix of the names of this package's functions.
 	own = module + "/internal/safety/bug."
 )
 
 // alone are the packages whose state belongs to one connection.
 var alone = []string{"wire/amqp091", "edge/session091", "edge/listen"}
 
-// inShared looks through the functions between a panic and the entry of a session for one
-// of ours that works on what connections share. A stack without the entry is no session's.
+// inShared looks for a function of ours, between a panic and the entry of a session, that
+// works on state shared by connections. A stack without the entry belongs to no session.
 func inShared(functions []string, entry string) (where string, shared bool) {
 	for _, name := range functions {
 		if name == entry {
@@ -150,7 +151,7 @@ func belongsToOne(function string) bool {
 	return false
 }
 
-// frames names the functions on the stack, the innermost first, all of them.
+// frames names all functions on the stack, the innermost first.
 func frames() (names []string) {
 	pcs := make([]uintptr, 64)
 	n := runtime.Callers(2, pcs)

@@ -1,12 +1,11 @@
-// Package held sees to it that nobody who waits for a disk, a peer or a client holds a lock
-// that others need to go on (docs/internals/goroutines.md has the locks).
+// Package held checks that no goroutine waits for a disk, a peer or a client while it holds
+// a lock that others need (docs/internals/goroutines.md lists the locks).
 //
-// Its locks are those of package sync, and nothing else, but in a program built with the tag
-// invariants: there they know who holds them, and Nothing, which whoever is about to wait
-// calls, panics with the name of a lock that its goroutine holds. Two mistakes beside are
-// found on the way: a goroutine that takes a lock which it has, and one that lets go of a lock
-// which nobody has.
+// Normally its locks are those of package sync. In a program built with the tag invariants
+// they know their holder. There, code that is about to wait calls Nothing, which panics with
+// the name of a lock that its goroutine holds. The locks also find two other mistakes: a
+// goroutine that takes a lock that it already holds, and an unlock of a free lock.
 //
-// Waits are told of where they may come, whether or not this one does: what is found must
-// not hang on the moment. The package owns, in such a program, who holds what.
+// Code calls Nothing wherever it may wait, even if it does not wait this time, so that the
+// check does not depend on timing. In such a program the package owns the table of holders.
 package held

@@ -2,10 +2,10 @@
 
 package held
 
-// exception is a lock that may be held while something is waited for, both by name.
+// exception is a lock that may be held during a wait, both by name.
 type exception struct{ lock, wait string }
 
-// exceptions are all there are, each with why it is right.
+// exceptions lists all exceptions with their reasons.
 var exceptions = map[exception]string{
 	{"a partition", "the store of the index"}:     "pages of a queue are put away and had again as a step of it; the store answers from memory but for what is old, and gives way",
 	{"the mail", "the store of the index"}:        "it is taken with partitions, for the same step",

@@ -18,15 +18,15 @@ type Mutex struct {
 	owner uint64 // the goroutine that holds it; guarded by mu
 }
 
-// RWMutex is a sync.RWMutex of which is known who holds it.
+// RWMutex is a sync.RWMutex that knows who holds it.
 type RWMutex struct {
 	mu    sync.RWMutex
 	name  string
 	owner uint64 // the goroutine that holds it for writing; guarded by mu
 }
 
-// Name gives a lock the name by which a panic and the table of exceptions call it. It is
-// called before the lock is used; one without a name is called by where it was taken.
+// Name gives a lock its name in panics and in the table of exceptions. It is called before
+// the lock is used. A lock without a name is called by the place where it was taken.
 func Name(lock any, name string) {
 	switch l := lock.(type) {
 	case *Mutex:
@@ -38,8 +38,8 @@ func Name(lock any, name string) {
 	}
 }
 
-// Nothing panics if the goroutine holds a lock, but for those that the table of exceptions
-// allows while one waits for this. wait names what is waited for.
+// Nothing panics if the goroutine holds a lock, unless the table of exceptions allows the
+// lock during this wait. wait names what the goroutine waits for.
 func Nothing(wait string) {
 	id := goroutine()
 	s := of(id)
@@ -52,9 +52,9 @@ func Nothing(wait string) {
 	}
 }
 
-// Apart runs f as if its goroutine held nothing, and forgets which locks f has left behind:
-// for a recovery, which is alone, and for tests that have another node go on in a failpoint of one, or
-// recover from a panic.
+// Apart runs f as if its goroutine held no lock, and forgets the locks that f has not
+// released. It is for a recovery, which runs alone, and for tests that run another node in a
+// failpoint, or recover from a panic.
 func Apart(f func()) {
 	id := goroutine()
 	s := of(id)
@@ -124,8 +124,8 @@ func (m *RWMutex) Unlock() {
 	m.mu.Unlock()
 }
 
-// RLock is sync.RWMutex's. Who has the lock for reading must not take it again: with a
-// writer in between both would wait for ever.
+// RLock is sync.RWMutex's. A goroutine that has the lock for reading must not take it again:
+// with a writer in between both would wait forever.
 func (m *RWMutex) RLock() {
 	id := goroutine()
 	refuseTwice(id, m)
@@ -165,7 +165,7 @@ func (t taken) String() string {
 	return fmt.Sprintf("%s, taken by %s (%s:%d)", name, f.Function, f.File, f.Line)
 }
 
-// shard is who holds what, of a part of the goroutines.
+// shard is the table of holders for a part of the goroutines.
 type shard struct {
 	mu   sync.Mutex
 	held map[uint64][]taken // by goroutine
@@ -175,8 +175,7 @@ var shards [64]shard
 
 func of(id uint64) *shard { return &shards[id%uint64(len(shards))] }
 
-// goroutine is the number of the goroutine that runs, which no other ever has. There is no
-// other way to it than the text of a stack.
+// goroutine is the unique number of the running goroutine. Only the text of a stack has it.
 func goroutine() uint64 {
 	var buf [40]byte
 	text := buf[len("goroutine "):runtime.Stack(buf[:], false)]
@@ -187,7 +186,7 @@ func goroutine() uint64 {
 	return id
 }
 
-// refuseTwice panics if a goroutine that is about to take a lock has it.
+// refuseTwice panics if a goroutine is about to take a lock that it already holds.
 func refuseTwice(id uint64, lock any) {
 	s := of(id)
 	s.mu.Lock()
@@ -199,7 +198,7 @@ func refuseTwice(id uint64, lock any) {
 	}
 }
 
-// take notes that a goroutine has got a lock, for whoever called the caller.
+// take notes that a goroutine has taken a lock, with the place of the caller's caller.
 func take(id uint64, lock any, name string) {
 	var pc [1]uintptr
 	runtime.Callers(3, pc[:])
@@ -212,7 +211,7 @@ func take(id uint64, lock any, name string) {
 	s.held[id] = append(s.held[id], taken{lock, name, pc[0]})
 }
 
-// drop notes that a lock which a goroutine had got is let go.
+// drop notes that a goroutine has released a lock.
 func drop(id uint64, lock any) {
 	s := of(id)
 	s.mu.Lock()
