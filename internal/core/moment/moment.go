@@ -1,10 +1,9 @@
-// Package moment counts with moments and spans of time, in milliseconds, that clients,
-// policies and operators choose: sums and products that would leave the range of 64 bits
-// stop at its end instead. So what is far away stays far away, and no moment is ever
-// negative, wherever it comes from.
+// Package moment computes with moments and spans that clients, policies and operators
+// choose. Sums and products saturate at the range of 64 bits. So a moment that is far away
+// stays far away, and no moment is ever negative.
 //
-// A moment is milliseconds since 1970, from 0 to Last; Never is none. A span is
-// milliseconds, too. The package owns no state and knows no clock.
+// A moment is milliseconds since 1970, from 0 to Last, or Never. A span is milliseconds. All
+// layers call the package. It owns no state and never reads a clock.
 package moment
 
 import (
@@ -15,12 +14,11 @@ import (
 const (
 	// Never is a moment that does not come.
 	Never int64 = math.MaxInt64
-	// Last is the last one that does.
+	// Last is the last moment that comes.
 	Last = Never - 1
 )
 
-// After is the moment that comes a span after another, at most Last and at least 0. What
-// comes after Never is Last.
+// After is the moment a span after at, at most Last and at least 0. After Never it is Last.
 func After(at, span int64) int64 {
 	switch at = max(at, 0); {
 	case span > Last-at:
@@ -31,7 +29,7 @@ func After(at, span int64) int64 {
 	return at + span
 }
 
-// Times is n times the span, at most Last. What is negative counts as 0.
+// Times is n times the span, at most Last. A negative argument counts as 0.
 func Times(span, n int64) int64 {
 	if span <= 0 || n <= 0 {
 		return 0
@@ -42,8 +40,8 @@ func Times(span, n int64) int64 {
 	return span * n
 }
 
-// Scale is the span made longer or shorter by a factor: from 0 to Last, whatever the
-// factor is. One that is no number changes nothing.
+// Scale is the span multiplied by a factor, from 0 to Last. A factor that is not a number
+// changes nothing.
 func Scale(span int64, factor float64) int64 {
 	switch f := float64(span) * factor; {
 	case factor != factor:
@@ -57,7 +55,7 @@ func Scale(span int64, factor float64) int64 {
 	}
 }
 
-// Duration is n of a unit, as far as a time.Duration reaches in either direction.
+// Duration is n units, saturated at the range of time.Duration.
 func Duration(n int64, unit time.Duration) time.Duration {
 	switch most := math.MaxInt64 / int64(unit); {
 	case n > most:
@@ -71,7 +69,7 @@ func Duration(n int64, unit time.Duration) time.Duration {
 // Milliseconds is Duration of milliseconds.
 func Milliseconds(n int64) time.Duration { return Duration(n, time.Millisecond) }
 
-// OfSeconds is the moment so many seconds after 1970, at most Last.
+// OfSeconds is the moment this many seconds after 1970, at most Last.
 func OfSeconds(seconds uint64) int64 {
 	if seconds > uint64(Last)/1000 {
 		return Last
@@ -79,8 +77,8 @@ func OfSeconds(seconds uint64) int64 {
 	return int64(seconds) * 1000
 }
 
-// Read is the moment of a number that was written as an unsigned one. ok is false if
-// nobody who kept to this package can have written it: it is Last then.
+// Read is the moment that was written as an unsigned number. If the number is out of range,
+// which no code that uses this package writes, ok is false and the moment is Last.
 func Read(v uint64) (at int64, ok bool) {
 	if v > uint64(Never) {
 		return Last, false

@@ -1,8 +1,7 @@
-// Package mutation carries what a machine of the core wants kept: pairs of key and value for the store.
+// Package mutation carries the changes that a machine of the core wants stored: pairs of key and value.
 //
-// The machines (topology, auth) append to a Log while they change themselves; whoever runs them takes the log and
-// applies it to the disk in one batch before it answers the client. The package does no I/O itself and knows
-// nothing of what the values mean.
+// The machines topology and auth append to a Log while they change. The broker takes the log and stores it in one
+// batch before it answers the client. The package owns no state, does no I/O and never interprets a value.
 package mutation
 
 import (
@@ -17,11 +16,11 @@ import (
 type Change struct {
 	Key   []byte
 	Value []byte // nil deletes the key
-	named Named  // whose key is deleted, instead of Key
+	named Named  // its key is deleted, instead of Key
 	late  bool   // it may be stored later than the others
 }
 
-// Named is what has a key that never changes.
+// Named is an object whose key never changes.
 type Named interface{ StoreKey() string }
 
 // Log is a list of changes in the order they were made. The zero value is ready to use.
@@ -39,7 +38,7 @@ func (l *Log) Put(key string, value any) {
 	l.changes = append(l.changes, Change{Key: []byte(key), Value: text})
 }
 
-// PutText records that key now stands for value, which is encoded already and not changed any more.
+// PutText records that key now stands for value, which is already encoded. The caller does not change it any more.
 func (l *Log) PutText(key string, value []byte) {
 	l.changes = append(l.changes, Change{Key: []byte(key), Value: value})
 }
@@ -49,15 +48,14 @@ func (l *Log) Delete(key string) {
 	l.changes = append(l.changes, Change{Key: []byte(key)})
 }
 
-// DeleteOf records that the key of n is gone. It is put together when it is stored, for there may be very many.
+// DeleteOf records that the key of n is gone. The key is built only when it is stored, because there may be very many.
 func (l *Log) DeleteOf(n Named) { l.changes = append(l.changes, Change{named: n}) }
 
-// DeleteLate is DeleteOf of what means nothing without something else whose key is deleted by the same changes:
-// it may be stored behind them (Split).
+// DeleteLate is DeleteOf for an object that means nothing without another object deleted by the same changes: it may be
+// stored after them (Split).
 func (l *Log) DeleteLate(n Named) { l.changes = append(l.changes, Change{named: n, late: true}) }
 
-// Split returns the changes that are to be stored at once, and those that may be stored later, which say
-// that the keys of these are gone.
+// Split separates the changes that must be stored at once from the deletions that may be stored later.
 func Split(changes []Change) (now, late []Change) {
 	for _, c := range changes {
 		if c.late {
@@ -69,7 +67,7 @@ func Split(changes []Change) (now, late []Change) {
 	return now, late
 }
 
-// CountLate is how many of the changes may be stored later.
+// CountLate counts the changes that may be stored later.
 func CountLate(changes []Change) (n int) {
 	for i := range changes {
 		if changes[i].late {
@@ -79,17 +77,17 @@ func CountLate(changes []Change) (n int) {
 	return n
 }
 
-// Grow makes room for n changes more.
+// Grow makes room for n more changes.
 func (l *Log) Grow(n int) { l.changes = slices.Grow(l.changes, n) }
 
-// Take returns what was recorded since the last Take, oldest first.
+// Take returns the changes since the last Take, oldest first.
 func (l *Log) Take() []Change {
 	taken := l.changes
 	l.changes = nil
 	return taken
 }
 
-// All yields the pairs of changes as the store wants them.
+// All yields the changes as pairs for the store.
 func All(changes []Change) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for _, c := range changes {
@@ -103,8 +101,8 @@ func All(changes []Change) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Key joins a record's kind and the parts of its name to a key. Parts are percent-encoded, so that no name can
-// reach into another's range.
+// Key joins a record's kind and the parts of its name into a key. Parts are percent-encoded, so that no name can reach
+// into the range of another.
 func Key(kind string, parts ...string) string {
 	var b strings.Builder
 	b.WriteString(kind)
@@ -115,7 +113,7 @@ func Key(kind string, parts ...string) string {
 	return b.String()
 }
 
-// Parts undoes Key: it returns the parts behind a key's kind. ok is false if the key is not of that kind.
+// Parts is the reverse of Key: it returns the parts after the kind. ok is false if the key has another kind.
 func Parts(kind, key string) (parts []string, ok bool) {
 	rest, ok := strings.CutPrefix(key, kind+"/")
 	if !ok {

@@ -12,9 +12,9 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// CheckpointTo makes dir, which does not exist, a store of what was flushed: its
-// tables are linked, or copied to another file system. An error means nothing to s. For a store opened by
-// OpenUnlogged. REQUIRES: one call at a time.
+// CheckpointTo makes dir a store with the flushed content: it links the tables, or copies
+// them to another file system. An error does not affect s. REQUIRES: dir does not exist, s
+// was opened by OpenUnlogged, and there is one call at a time.
 func (s *Store) CheckpointTo(dir string) error {
 	copied := newFailure(nil)
 	s.copied.Store(copied)
@@ -29,26 +29,26 @@ func (s *Store) CheckpointTo(dir string) error {
 	return nil
 }
 
-// Snapshot is what a store held at one moment.
+// Snapshot is the content of a store at one moment.
 type Snapshot struct {
 	at  *pebble.Snapshot
 	dir string
 }
 
-// Snapshot keeps what s holds now until it is closed.
+// Snapshot keeps the present content of s until it is closed.
 func (s *Store) Snapshot() *Snapshot {
 	if s.log != nil {
-		s.log.mu.Lock() // no change is there in part
+		s.log.mu.Lock() // so that no change is there only in part
 		defer s.log.mu.Unlock()
 	}
 	return &Snapshot{s.db.NewSnapshot(), s.dir}
 }
 
-// Close lets go of it.
+// Close releases the snapshot.
 func (s *Snapshot) Close() error { return s.at.Close() }
 
-// CopyTo makes dir a logged store, with what the snapshot holds except for one key. It is made in memory and
-// then written: a store whose disk fails ends the process, and that disk may be nobody's but the copy's.
+// CopyTo makes dir a logged store with the content of the snapshot, except for one key. It builds the store in memory and
+// then writes its files, because a store on a failing disk would end the process, and the copy may be on another disk.
 func (s *Snapshot) CopyTo(fs vfs.FS, dir string, except []byte) error {
 	memory := vfs.NewMem()
 	const name = "copy"
@@ -63,7 +63,7 @@ func (s *Snapshot) CopyTo(fs vfs.FS, dir string, except []byte) error {
 	return nil
 }
 
-// copyFiles copies the files of a directory to one on another file system, which is made; its name is not synced.
+// copyFiles makes a directory on another file system and copies all files to it. It does not sync the directory's name.
 func copyFiles(from vfs.FS, dir string, to vfs.FS, toDir string) error {
 	names, err := from.List(dir)
 	if err != nil {

@@ -14,30 +14,30 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// DamageError says that a file of a store is not what was written. What Pebble says of it
-// has many lines, and the stack of whoever came to it.
+// DamageError means that a file of a store differs from what was written. It shortens
+// Pebble's error, which has many lines and a stack.
 type DamageError struct {
-	File   string // or the store's directory, where Pebble does not name the file
+	File   string // or the store's directory if Pebble does not name the file
 	Reason string
 }
 
 // Error implements error.
 func (e *DamageError) Error() string { return fmt.Sprintf("%s is damaged: %s", e.File, e.Reason) }
 
-// IsDamage says whether an error means that a store's tables are not what was
-// written, or not what its log goes on from.
+// IsDamage says whether an error means that a store's tables are damaged, or do not fit its
+// log.
 func IsDamage(err error) bool {
 	var damage *DamageError
 	return errors.As(err, &damage) || pebble.IsCorruptionError(err) || errors.Is(err, errOlder)
 }
 
-// named finds the file in what Pebble says of one that it cannot open: a manifest, or the number of a table.
+// named finds a manifest, or the number of a table, in an error of Pebble.
 var named = regexp.MustCompile(`(MANIFEST-\d+)|\bL\d+: (\d+):`)
 
-// errLocked is the error for a store that somebody else has open.
+// errLocked means that another process has the store open.
 var errLocked = errors.New("the store is in use")
 
-// told makes a *DamageError of an error of Pebble's that means damage.
+// told turns an error of Pebble that means damage into a *DamageError.
 func told(dir string, err error) error {
 	if err == nil || !pebble.IsCorruptionError(err) {
 		return err
@@ -45,8 +45,8 @@ func told(dir string, err error) error {
 	return damageOf(dir, err)
 }
 
-// toldOpening is told for what stands in the way of opening a store: most of what Pebble finds wrong then it does not
-// call corruption. Whatever the system has not refused is.
+// toldOpening is told for errors of opening a store. Pebble does not mark most of them as corruption, so every error that
+// is not from the system counts as damage.
 func toldOpening(dir string, err error) error {
 	if err == nil || refused(err) || IsDamage(err) && !pebble.IsCorruptionError(err) {
 		return err
@@ -67,7 +67,7 @@ func damageOf(dir string, err error) *DamageError {
 	return &DamageError{file, reason}
 }
 
-// refused says whether an error is of the system, or of this program: the file may be what was written.
+// refused says whether an error is from the system or from this program, so that the file may be intact.
 func refused(err error) bool {
 	if errors.Is(err, ErrFormat) || errors.Is(err, errLocked) || errors.Is(err, fs.ErrPermission) {
 		return true
@@ -76,8 +76,7 @@ func refused(err error) bool {
 	return errors.As(err, &number) && number != syscall.ENOENT && number != syscall.ENOTDIR && number != syscall.EISDIR
 }
 
-// Check reads all tables of a store that nobody has open, and changes nothing. Damage is
-// a *DamageError.
+// Check reads all tables of a closed store, and changes nothing. Damage is a *DamageError.
 func Check(files vfs.FS, dir string) error {
 	if err := toldOpening(dir, check(files, dir)); err != nil {
 		return fmt.Errorf("store: reading %s: %w", dir, err)
@@ -96,7 +95,7 @@ func check(files vfs.FS, dir string) error {
 	}
 	db, err := pebble.Open(dir, o)
 	if errors.Is(err, pebble.ErrDBDoesNotExist) {
-		return nil // a first start got no further: the next makes it
+		return nil // the first start was interrupted: the next one makes the store
 	}
 	if err != nil {
 		return err

@@ -10,10 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// failure is the first error after which a store cannot keep what it is given: a
-// table, the manifest or the log could not be written or synced. Pebble would try
-// again, which after a failed sync proves nothing; the store's owner is to end
-// the process instead.
+// failure is the first error after which a store cannot keep data: a table, the manifest
+// or the log could not be written or synced. Pebble would try again, but success after a
+// failed sync proves nothing. So the store's owner ends the process instead.
 type failure struct {
 	tell func(error)
 	c    chan struct{} // closed once err is set
@@ -29,7 +28,7 @@ func newFailure(tell func(error)) *failure {
 	return &failure{tell: tell, c: make(chan struct{})}
 }
 
-// set notes the error and tells of it, if it is the first.
+// set notes the error and reports it, if it is the first.
 func (f *failure) set(err error) {
 	f.once.Do(func() {
 		f.err = err
@@ -48,8 +47,9 @@ func (f *failure) get() error {
 	}
 }
 
-// watched is the file system that Pebble is given. Pebble panics if the directory of its store
-// cannot be synced: the owner is told before. Who writes tables is paced.
+// watched is the file system that Pebble uses. Pebble panics if the directory of its store
+// cannot be synced; watched reports the failure to the owner first. It also paces writers of
+// tables.
 type watched struct {
 	vfs.FS
 	dir    string // the store's
@@ -110,8 +110,8 @@ func (d watchedDir) Sync() error {
 	return err
 }
 
-// copiedDir is a directory that a copy is made in, or above it. Pebble panics over its sync as over one of the
-// store's own, so it does not get to see that one failed: whoever makes the copy does.
+// copiedDir is the directory of a copy, or its parent. Pebble would panic if its sync failed, as for the store's own
+// directory. So Sync hides the failure from Pebble and reports it to the caller of the copy.
 type copiedDir struct{ watchedDir }
 
 // Sync implements vfs.File.

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// quietLogger passes Pebble's logging on: its chatter at debug level, its errors as they are.
+// quietLogger logs for Pebble: informational lines at debug level, errors as errors.
 type quietLogger struct {
 	logger *slog.Logger
 	dir    string
@@ -22,16 +22,16 @@ func (q quietLogger) Errorf(format string, args ...any) {
 	q.logger.Error("store", "pebble", fmt.Sprintf(format, args...))
 }
 
-// Fatalf tells the owner of the failure and does not return, which Pebble relies on: it calls it when going on would destroy
-// data, such as after a failed sync of its manifest.
+// Fatalf reports the failure to the owner and does not return. Pebble relies on that: it calls Fatalf if continuing would
+// destroy data, for example after a failed sync of its manifest.
 func (q quietLogger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf("store: %s: %w", q.dir, fmt.Errorf(format, args...))
 	q.failed.set(err)
 	panic(err)
 }
 
-// backgroundError tells the owner of a failure to write tables, which Pebble would
-// try again for ever.
+// backgroundError reports a failed write of tables to the owner. Pebble would try again
+// forever.
 func (q quietLogger) backgroundError(err error) {
 	q.failed.set(fmt.Errorf("store: %s: in the background: %w", q.dir, told(q.dir, err)))
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// OwnerOnly is the operating system's file system, where what is made may be read by its
-// owner only, whatever the process's umask: messages and the hashes of passwords are nobody
-// else's. A file is open to others for as long as it takes to close it after it was made, in a
-// directory that is not.
+// OwnerOnly is the operating system's file system. Only the owner may read the files and
+// directories that it makes, whatever the process's umask, because they contain messages and
+// password hashes. A new file may be readable for a moment, but its directory is not.
 //
-// Where the process, or the system, has too many files open, a file is asked for again for
-// some seconds: a journal or a store that cannot have its next file ends the node, and
-// others close some of theirs meanwhile.
+// If the process or the system has too many open files, it tries again for some seconds: a
+// journal or a store that cannot open its next file ends the node, and other goroutines may
+// close files meanwhile.
 var OwnerOnly vfs.FS = &ownerOnly{vfs.Default, time.Sleep}
 
 type ownerOnly struct {
@@ -26,12 +25,13 @@ type ownerOnly struct {
 }
 
 const (
-	// openTries is how often a file is asked for: 2.5 s in all.
+	// openTries is the number of attempts to open a file: 2.5 s in total.
 	openTries  = 9
 	firstPause = 10 * time.Millisecond
 )
 
-// again opens a file, again where there are too many. Nothing has happened to the file then.
+// again opens a file, and tries again if there are too many open files. A failed attempt has
+// not changed the file.
 func again[T any](o *ownerOnly, open func() (T, error)) (f T, err error) {
 	pause := firstPause
 	for range openTries - 1 {
@@ -68,21 +68,21 @@ func (o *ownerOnly) List(dir string) ([]string, error) {
 	return again(o, func() ([]string, error) { return o.FS.List(dir) })
 }
 
-// OpenReadWrite implements vfs.FS. It makes a file that is not there.
+// OpenReadWrite implements vfs.FS. It makes a missing file.
 func (o *ownerOnly) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := again(o, func() (vfs.File, error) { return o.FS.OpenReadWrite(name, c, opts...) })
 	return restricted(name, f, err)
 }
 
-// ReuseForWrite implements vfs.FS. It cannot be asked again, since it renames first; only logs of Pebble's, which
-// there are none of, need it.
+// ReuseForWrite implements vfs.FS. It does not try again, because it renames first. Only Pebble's own log, which we
+// do not use, needs it.
 func (o *ownerOnly) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := o.FS.ReuseForWrite(from, to, c)
 	return restricted(to, f, err)
 }
 
-// restricted closes a file to others. Where that is not possible, on a file system that
-// knows no owners or as somebody who is not the owner, the file is as it was made.
+// restricted makes a file readable only for its owner. If that is not possible, because the
+// file system has no owners or the process is not the owner, the file stays as it is.
 func restricted(name string, f vfs.File, err error) (vfs.File, error) {
 	if err == nil {
 		_ = os.Chmod(name, 0o600)

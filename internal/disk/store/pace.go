@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// pacing slows down those who write tables: a flush takes a processor for 50 ms and a
-// compaction for a second or more, and somebody may be waiting for it.
+// pacing slows down flushes and compactions: a flush takes a processor for 50 ms, a
+// compaction for a second or more, and other goroutines may need the processor.
 type pacing struct {
 	giveWay atomic.Pointer[func(worked time.Duration)]
 	after   time.Duration          // for how long they work before they do
@@ -19,27 +19,28 @@ type pacing struct {
 const (
 	// paceAfter is pacing.after.
 	paceAfter = time.Millisecond
-	// paceMost is for how much of its work at once one gives way: a disk may have taken the rest.
+	// paceMost is the most work that counts at once: the rest of the time may be the disk's.
 	paceMost = 5 * time.Millisecond
-	// paceLooks is how often one looks whether it is behind.
+	// paceLooks is how often a writer checks whether it is behind.
 	paceLooks = 20 * time.Millisecond
-	// manySublevels is from how many sublevels on compactions do not give way: a read looks at each.
+	// manySublevels is the number of sublevels from which compactions do not give way: a read
+	// looks at each sublevel.
 	manySublevels = 16
-	// manyMemTables is the same for flushes: the one that is written to, the one that is
+	// manyMemTables is the same for flushes: the memtable that is written to, the one that is
 	// flushed, and another. When there is no room for more, writers wait.
 	manyMemTables = 3
 )
 
-// behind says of what Pebble writes when it is what others wait for. What is not named
-// does not give way.
+// behind says, for each kind of write of Pebble, when others wait for it. Kinds that are
+// not listed do not give way.
 var behind = map[vfs.DiskWriteCategory]func(*pebble.Metrics) bool{
 	"pebble-compaction":     func(m *pebble.Metrics) bool { return m.Levels[0].Sublevels >= manySublevels },
 	"pebble-memtable-flush": func(m *pebble.Metrics) bool { return m.MemTable.Count >= manyMemTables },
 }
 
-// GiveWay has f called by flushes and compactions again and again, with how long they have
-// worked since the last call; while f waits, so do they. They do not if they fall behind. f
-// must not wait for anybody who may wait for the store.
+// GiveWay makes flushes and compactions call f repeatedly, with the time that they have
+// worked since the last call. While f waits, they wait, unless they have fallen behind. f
+// must not wait for a goroutine that may wait for the store.
 func (s *Store) GiveWay(f func(worked time.Duration)) {
 	s.pacing.metrics = s.db.Metrics
 	s.pacing.giveWay.Store(&f)

@@ -10,23 +10,23 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// Reach says how far the log of a store was on disk at some moment. Whoever keeps one
-// elsewhere can tell later whether the log has lost its end, which the log itself cannot.
+// Reach says how far the log of a store was on disk at some moment. A Reach that is kept
+// elsewhere shows later whether the log has lost its end; the log itself cannot show it.
 type Reach struct {
-	// Log is the name of the log: random, and another one where the log was begun
-	// anew, or where somebody has said that it may end where it does.
+	// Log is the random name of the log. It changes when the log starts anew, or when a
+	// repair has accepted the end of the log.
 	Log uint64 `json:"log"`
 	// Pos is the last frame that was synced; 0: none.
 	Pos journal.Pos `json:"pos"`
 }
 
-// Reached is how far the store's log is on disk, as far as this process has written it.
+// Reached returns how far this process has written the store's log to disk.
 // REQUIRES: s was opened by Open.
 func (s *Store) Reached() Reach { return Reach{s.log.name, journal.Pos(s.log.synced.Load())} }
 
-// Reaches says whether the log had all of r when the store was opened, and where its frames end, of the
-// segment that should have it if there is one. What is said of another log is nothing to this one. Whoever has
-// opened the store since, and written to it, has written to a later segment. REQUIRES: s was opened by Open.
+// Reaches says whether the log reached r when the store was opened. end is the end of the frames in the segment
+// of r, if there is one. A Reach of another log always counts as reached. A process that opened and wrote to the
+// store since has written to a later segment. REQUIRES: s was opened by Open.
 func (s *Store) Reaches(r Reach) (end journal.Pos, ok bool) {
 	ok = r.Log != s.log.name || r.Pos == 0
 	for i, segment := range s.log.found {
@@ -41,8 +41,8 @@ func (s *Store) Reaches(r Reach) (end journal.Pos, ok bool) {
 	return end, ok
 }
 
-// Rename gives the log another name: nothing that was said of it before counts any more. It is
-// on disk when Rename returns.
+// Rename gives the log a new name, so that earlier Reaches no longer apply to it. The name is on
+// disk when Rename returns.
 func (s *Store) Rename() error {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -69,7 +69,7 @@ func (s *Store) name() error {
 	return s.Rename()
 }
 
-// raise makes v the value if that is less.
+// raise sets the value to v if v is larger.
 func raise(to *atomic.Uint64, v uint64) {
 	for was := to.Load(); was < v; was = to.Load() {
 		if to.CompareAndSwap(was, v) {

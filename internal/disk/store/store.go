@@ -1,8 +1,8 @@
-// Package store keeps pairs of key and value on disk, in Pebble: the declarations and accounts of a broker, and what other
-// packages put under prefixes of their own.
+// Package store keeps pairs of key and value on disk, in Pebble. The broker keeps declarations and accounts there,
+// partitions the index of queues; repair reads both.
 //
-// A Store is safe for use by several goroutines. It gives no meaning to keys and values, but for one key that says in
-// which format the whole store is written.
+// A Store is safe for use by several goroutines. It owns its directory. It never interprets keys and values, except its
+// own keys, such as the one with the format of the whole store.
 package store
 
 import (
@@ -20,12 +20,12 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// formatVersion is raised when older programs could no longer read what newer ones write.
+// formatVersion is raised when older programs can no longer read the store.
 const formatVersion = 1
 
-// Our own keys sort before all others; no caller's key begins with a zero byte. logKey has the
-// segment that the log may begin with: what was before it is in the tables. nameKey has the
-// name of the log, see Reach.
+// Our own keys sort before all others, because no caller's key begins with a zero byte. logKey has
+// the first segment that the log may begin with: everything before it is in the tables. nameKey has
+// the name of the log, see Reach.
 var (
 	formatKey = []byte("\x00format")
 	logKey    = []byte("\x00log")
@@ -40,15 +40,15 @@ type Store struct {
 	db     *pebble.DB
 	fs     vfs.FS
 	dir    string
-	log    *wal // nil: a crash takes back what was not flushed
+	log    *wal // nil: a crash loses changes since the last flush
 	failed *failure
 	pacing *pacing
 	copied *atomic.Pointer[failure] // see watched
 }
 
-// Open opens the store in dir, made if it is missing. It holds a lock on the directory until Close. onFatal is
-// called once if the disk fails so that nothing can be kept any more, with locks of Pebble's held and maybe before Open returns: it
-// must not call the store, and should end the process. Nil does nothing, and then Pebble may panic.
+// Open opens the store in dir, or makes it. It locks the directory until Close. onFatal is called once if the disk has
+// failed and the store can keep nothing more. It runs with locks of Pebble held, maybe before Open returns: it must not call
+// the store, and should end the process. If onFatal is nil, Pebble may panic.
 func Open(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Store, error) {
 	log := &wal{}
 	// Declarations are few; Pebble's defaults are for much larger stores.
@@ -69,12 +69,11 @@ func Open(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Sto
 	return s, nil
 }
 
-// OpenUnlogged is Open for what can be had again from elsewhere, and is large: a
-// crash takes back what was written since the last Flush, the latest first, and
-// Apply's sync has no meaning.
+// OpenUnlogged is Open without a log, for large data that can be restored from elsewhere. A
+// crash loses changes since the last Flush, the latest first; Apply's sync has no effect.
 func OpenUnlogged(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) (*Store, error) {
 	s, err := openWith(fs, dir, logger, onFatal, &pebble.Options{
-		// Who puts has a partition locked, and waits when all of so many are full.
+		// The caller of Put holds a partition's lock, and waits when all memtables are full.
 		MemTableSize: 8 << 20, MemTableStopWritesThreshold: 4, CacheSize: 16 << 20, MaxOpenFiles: 256, L0CompactionThreshold: 4, L0StopWritesThreshold: 64,
 	}, func() {})
 	if err != nil {
@@ -83,7 +82,7 @@ func OpenUnlogged(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error
 	return s.checked(dir)
 }
 
-// checked returns a store in a format that is known.
+// checked returns the store if its format is known.
 func (s *Store) checked(dir string) (*Store, error) {
 	if err := s.checkFormat(); err != nil {
 		return nil, errors.Join(fmt.Errorf("store: %s: %w", dir, err), s.Close())
@@ -97,7 +96,7 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 	o.FS, o.Logger, o.FormatMajorVersion, o.DisableWAL = watched{fs, dir, quiet.failed, pacing, copied}, quiet, pebble.FormatVirtualSSTables, true
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: quiet.backgroundError,
-		// Whoever has read the table gets the error; Pebble's default is to end there and then.
+		// The reader of the table gets the error; by default Pebble ends the process.
 		DataCorruption: func(pebble.DataCorruptionInfo) {},
 		FlushBegin:     func(pebble.FlushInfo) { flushing() },
 	}
@@ -112,7 +111,7 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 	return &Store{db: db, fs: fs, dir: dir, failed: quiet.failed, pacing: pacing, copied: copied}, nil
 }
 
-// checkFormat writes the version into a new store and refuses another one's.
+// checkFormat writes the version into a new store and refuses a store of another version.
 func (s *Store) checkFormat() error {
 	value, closer, err := s.db.Get(formatKey)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -131,7 +130,7 @@ func (s *Store) checkFormat() error {
 	return nil
 }
 
-// waits says that the caller may wait for the disk from here on.
+// waits checks that the caller may wait for the disk.
 func (s *Store) waits() {
 	if s.log != nil {
 		held.Nothing("the store of declarations")
@@ -140,9 +139,9 @@ func (s *Store) waits() {
 	}
 }
 
-// Apply writes pairs, where a nil value deletes the key, all or none of them. With sync they are on disk when it returns;
-// without, a crash may lose them, but never a part of them or something older. They may be any number of bytes,
-// one of them less than journal.MaxPayload.
+// Apply writes pairs atomically; a nil value deletes the key. With sync they are on disk when it returns. Without it a
+// crash may lose them, but never only a part of them, or an older change. Their total size is not limited; each pair is
+// smaller than journal.MaxPayload.
 func (s *Store) Apply(changes iter.Seq2[[]byte, []byte], sync bool) error {
 	s.waits()
 	parts, err := s.split(changes)
@@ -162,7 +161,7 @@ func (s *Store) Apply(changes iter.Seq2[[]byte, []byte], sync bool) error {
 	return err
 }
 
-// split makes batches of changes: several for a log, whose frames have bounds.
+// split makes batches of changes: several for a log, because its frames have a maximal size.
 func (s *Store) split(changes iter.Seq2[[]byte, []byte]) (parts []*pebble.Batch, err error) {
 	parts = append(parts, s.db.NewBatch())
 	for key, value := range changes {
@@ -192,7 +191,7 @@ func (s *Store) Put(key, value []byte) error {
 	return nil
 }
 
-// Get appends the value of key to dst. ok is false if there is none.
+// Get appends the value of key to dst. ok is false if the key does not exist.
 func (s *Store) Get(dst, key []byte) (value []byte, ok bool, err error) {
 	s.waits()
 	v, closer, err := s.db.Get(key)
@@ -215,9 +214,8 @@ func (s *Store) DeletePrefix(prefix []byte) error {
 	return nil
 }
 
-// Flush makes everything written durable; it is what makes a store opened by
-// OpenUnlogged so. On a store that has failed it returns that error, where Pebble
-// would go on trying.
+// Flush makes all changes durable. A store opened by OpenUnlogged has no other way. On a
+// failed store it returns the failure, where Pebble would try again.
 func (s *Store) Flush() error {
 	held.Nothing("the flush of a store")
 	done, err := s.db.AsyncFlush()
@@ -232,11 +230,11 @@ func (s *Store) Flush() error {
 	return s.failed.get()
 }
 
-// DiskBytes is what the store takes on disk.
+// DiskBytes is the store's size on disk.
 func (s *Store) DiskBytes() int64 { return int64(s.db.Metrics().DiskSpaceUsage()) }
 
-// Range calls f for every pair whose key begins with prefix, in the order of the keys, until f returns an error, which is
-// then returned. Key and value are valid during the call only. It sees the store as it was when Range was called.
+// Range calls f for every pair whose key begins with prefix, in the order of the keys, until f returns an error, and
+// returns that error. Key and value are valid only during the call. Range sees the store as it was when it was called.
 func (s *Store) Range(prefix []byte, f func(key, value []byte) error) error {
 	s.waits()
 	return rangeOver(s.db, s.dir, prefix, f)
@@ -267,7 +265,7 @@ func rangeOver(db pebble.Reader, dir string, prefix []byte, f func(key, value []
 	return told(dir, it.Error())
 }
 
-// after returns the first key behind all that begin with prefix; nil if there is none.
+// after returns the first key after all keys that begin with prefix; nil if there is none.
 func after(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] < 0xff {
@@ -279,7 +277,7 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// Close waits for Pebble's background work and gives the directory free. No other method may be called any more.
+// Close waits for Pebble's background work and unlocks the directory. No method may be called after it.
 func (s *Store) Close() error {
 	var err error
 	if s.log != nil {
@@ -288,6 +286,6 @@ func (s *Store) Close() error {
 	if err = errors.Join(err, s.db.Close()); err != nil {
 		return fmt.Errorf("store: closing: %w", err)
 	}
-	_ = writeClosed(s.fs, s.dir) // without it the store is one that a crash has ended
+	_ = writeClosed(s.fs, s.dir) // without this file the store looks as after a crash
 	return nil
 }

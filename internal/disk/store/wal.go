@@ -16,35 +16,35 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// wal is the log of a store, in the place of Pebble's own: a declaration waits for
-// one sync of a file that is used again and again, made by the goroutine that
-// waits, which is a third faster. Its frames are batches as Pebble writes them. What is too much for
-// one is several, of which each says in the first 8 bytes, which are 0 elsewhere, which part it is:
+// wal is the log of a store, in place of Pebble's own. A declaration waits for one sync of
+// a recycled file, made by the waiting goroutine, which is a third faster. A frame is a
+// batch in Pebble's form. A change that is too large for one frame has several parts. The
+// first 8 bytes of a batch, otherwise 0, then say which part it is:
 //
 //	0xff | index, 3 bytes | number of parts, 4 bytes, both little endian | rest of a batch
 //
-// Parts of which the last is missing were cut short by a crash, and are nothing.
+// A change without its last part was cut short by a crash, and is ignored.
 //
-// At start all frames there are are applied again, in order, to whatever Pebble has
-// on disk. Pebble never has more than the log: flushing sees to it.
+// A start applies all frames again, in order, to the tables of Pebble. Invariant: the tables
+// never have more than the log; see flushing.
 type wal struct {
 	journal *journal.Journal
 	store   *Store
 
 	mu     sync.Mutex            // guards the order of frames and batches
-	last   atomic.Uint64         // position of the last frame; read by flushes, for which apply may wait
+	last   atomic.Uint64         // position of the last frame; flushes read it, and apply may wait for them
 	synced atomic.Uint64         // position of the last frame that apply has synced
 	found  []journal.SegmentInfo // at start
 	name   uint64                // see Reach
 
-	shortening sync.Mutex // held by shorten: what is noted last must be the last that was given back
+	shortening sync.Mutex // held by shorten: the last note must be about the last freed segment
 }
 
 const (
 	walSegment = 1 << 20
-	logSuffix  = "-log"   // of the name of a store's log, behind the store's own
-	partBytes  = 16 << 20 // of a frame, beyond which what is applied at once has several
-	walKeep    = 4        // segments, beyond which what Pebble has not flushed is flushed
+	logSuffix  = "-log"   // appended to the store's name
+	partBytes  = 16 << 20 // size of a frame beyond which a change has several parts
+	walKeep    = 4        // number of segments beyond which Pebble must flush
 )
 
 // open reads the log in dir into the store.
@@ -57,9 +57,9 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 		_ = j.Close()
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	var parts []*pebble.Batch // of the change being read, which has want
+	var parts []*pebble.Batch // parts so far of the change being read, which has want parts
 	want := 0
-	begun := false // of what comes before, the tables have all: its first parts were given back, see shorten
+	begun := false // before the first whole change: the tables have it, and its first parts are freed, see shorten
 	err = j.Recover(0, func(_ journal.Pos, payload []byte) error {
 		b := s.db.NewBatch()
 		index, of, repr := partOf(payload)
@@ -75,7 +75,7 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 			return b.Close()
 		case index == 0:
 			parts, want = parts[:0], of
-		case index != len(parts) || of != want: // a repair has passed over one: what is not whole is nothing
+		case index != len(parts) || of != want: // a repair has skipped a part: ignore the change
 			logger.Error("ignoring an incomplete change of declarations in the log", "part", index+1, "parts", of)
 			parts = parts[:0]
 			return b.Close()
@@ -95,12 +95,12 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 	return nil
 }
 
-// partHead stands in the place of a batch's first 8 bytes.
+// partHead replaces the first 8 bytes of a batch.
 func partHead(index, of int) []byte {
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0xff|uint32(index)<<8), uint32(of))
 }
 
-// partOf reads which part of a change a frame has, and the batch in it.
+// partOf reads which part of a change a frame is, and its batch.
 func partOf(payload []byte) (index, of int, repr []byte) {
 	repr = slices.Clone(payload)
 	if len(repr) < 8 || repr[0] != 0xff {
@@ -121,7 +121,7 @@ func commit(parts []*pebble.Batch) error {
 	return nil
 }
 
-// checkBatch says whether a batch is one that apply may have been given: Pebble ends the process over others.
+// checkBatch says whether apply can have written a batch. Pebble ends the process over any other batch.
 func checkBatch(b *pebble.Batch) error {
 	count := uint32(0)
 	for r := b.Reader(); ; count++ {
@@ -139,8 +139,8 @@ func checkBatch(b *pebble.Batch) error {
 	}
 }
 
-// apply writes a change, which has one part or more, to the log and to Pebble; with sync it is on disk then.
-// Pebble gets the first part when the log has the last: so all or none of them are there after a crash.
+// apply writes the parts of a change to the log and to Pebble; with sync the change is on disk when it returns.
+// Pebble gets the first part only when the log has the last, so after a crash there are all parts or none.
 func (w *wal) apply(parts []*pebble.Batch, sync bool) error {
 	if parts[0].Empty() {
 		return nil
@@ -164,8 +164,8 @@ func (w *wal) apply(parts []*pebble.Batch, sync bool) error {
 	if sync {
 		if err = w.journal.Commit(pos); err == nil {
 			raise(&w.synced, uint64(pos))
-			// Declarations come seldom. Nothing may follow that says of the last one that it was synced: were it to
-			// rot, it would look like one that a crash cut short. A mark says so, and nobody waits for it.
+			// Declarations are rare. Without a later frame, damage to the last one would look like the work of a crash.
+			// So a mark follows that says that it was synced; nobody waits for the mark.
 			err = w.journal.Flush()
 		}
 	}
@@ -175,12 +175,12 @@ func (w *wal) apply(parts []*pebble.Batch, sync bool) error {
 	return err
 }
 
-// shorten lets Pebble write what it has, after which the log before is not needed.
+// shorten makes Pebble flush, and frees the log before that.
 func (w *wal) shorten() error {
 	w.shortening.Lock()
 	defer w.shortening.Unlock()
 	if len(w.journal.Segments()) <= walKeep {
-		return nil // somebody else has done so meanwhile
+		return nil // another goroutine has done it
 	}
 	w.mu.Lock()
 	pos := journal.Pos(w.last.Load()) // and Pebble has all of it
@@ -194,14 +194,14 @@ func (w *wal) shorten() error {
 	return w.journal.Retire(pos.Segment(), nil)
 }
 
-// errOlder is the error for tables that lack what the log does not have any more.
+// errOlder means that the tables lack changes that the log no longer has.
 var errOlder = errors.New("the tables are older than the log that belongs to them")
 
-// reaches demands that the tables have what was in the log before its first segment.
+// reaches checks that the tables have everything that was in the log before its first segment.
 func (s *Store) reaches(first uint32) error {
 	value, ok, err := s.Get(nil, logKey)
 	if err != nil || !ok {
-		return err // nothing was given back yet, or by a release before this one
+		return err // no segment was freed yet, or an earlier release freed it
 	}
 	begins, err := strconv.ParseUint(string(value), 10, 32)
 	if err != nil || uint64(first) > begins {
@@ -210,12 +210,12 @@ func (s *Store) reaches(first uint32) error {
 	return nil
 }
 
-// flushing is called before Pebble writes a table: what is in it must be in the
-// log, or frames applied again would mix with what came after them.
+// flushing is called before Pebble writes a table. It makes the log durable up to there:
+// otherwise a start would apply old frames over newer tables.
 func (w *wal) flushing() {
-	// Before open has returned there is no last, and w.journal is being set: what it reads is in the log already.
+	// Until open has returned, last is 0 and w.journal is not set yet: all that open reads is in the log.
 	if pos := journal.Pos(w.last.Load()); pos != 0 {
-		_ = w.journal.Commit(pos) // a failure ends the process before the table is begun, see failure
+		_ = w.journal.Commit(pos) // a failure ends the process before the table is written, see failure
 	}
 }
 

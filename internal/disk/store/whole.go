@@ -16,15 +16,15 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// closedName is the file in which Close says which manifest there is, how long it is, and its CRC-32C. Pebble reads a
-// manifest as far as it makes sense: one that has lost its end is an older one to it, and one that is
-// empty a new store's. It only ever adds to a manifest, or begins one with a higher number, so the file is never out of
-// date. Without it, or where it has rotted, the manifest is read as one that a crash has ended.
+// closedName is the file in which Close records the manifest's name, length and CRC-32C. Pebble reads a manifest as far
+// as it makes sense: to Pebble a manifest that has lost its end is an older one, and an empty manifest a new store. Pebble
+// only appends to a manifest, or begins one with a higher number, so the file is never out of date. Without the file, or if
+// it is damaged, the manifest is read as after a crash.
 const closedName = "closed"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Names of Pebble's. A marker's name ends in what it marks.
+// Names of Pebble's files. A marker's name ends with the name that it marks.
 const (
 	manifestPrefix = "MANIFEST-"
 	manifestMarker = "marker.manifest."
@@ -32,13 +32,13 @@ const (
 	tableSuffix    = ".sst"
 )
 
-// closedText is the text of the file: manifest is of so many bytes with that sum.
+// closedText is the content of the file.
 func closedText(manifest string, size int64, sum uint32) string {
 	text := fmt.Sprintf("%s %d %08x", manifest, size, sum)
 	return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), castagnoli))
 }
 
-// writeClosed notes the manifest of a store that nobody has open.
+// writeClosed records the manifest of a closed store.
 func writeClosed(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func writeClosed(fs vfs.FS, dir string) error {
 	return journal.Replace(fs, fs.PathJoin(dir, closedName), []byte(closedText(manifest, size, sum)))
 }
 
-// sumOf reads the first limit bytes of a file, or all if that is negative: how many there are, and their sum.
+// sumOf returns the number and the CRC of the first limit bytes of a file, or of all bytes if limit is negative.
 func sumOf(fs vfs.FS, path string, limit int64) (size int64, sum uint32, err error) {
 	f, err := fs.Open(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func sumOf(fs vfs.FS, path string, limit int64) (size int64, sum uint32, err err
 	return size, h.Sum32(), errors.Join(err, f.Close())
 }
 
-// marked is what the newest marker of a kind marks; "" if there is none.
+// marked returns the name that the newest marker of a kind marks; "" if there is none.
 func marked(names []string, marker string) (what string) {
 	newest := uint64(0)
 	for _, name := range names {
@@ -83,8 +83,8 @@ func marked(names []string, marker string) (what string) {
 	return what
 }
 
-// whole says by a *DamageError what Pebble would not: it takes a directory without a marker, or with an empty manifest, for
-// a new store's, and removes the tables that are there. A later version's is ErrFormat.
+// whole returns a *DamageError for damage that Pebble would not report: Pebble takes a directory without a marker, or with
+// an empty manifest, for a new store and removes its tables. A store of a later version is ErrFormat.
 func whole(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if errors.Is(err, iofs.ErrNotExist) {
@@ -120,7 +120,7 @@ func whole(fs vfs.FS, dir string) error {
 	return reachesClosed(fs, dir, manifest)
 }
 
-// reachesClosed demands that the manifest is the noted one, and has all of that, or is a later one.
+// reachesClosed checks that the manifest is a later one than the recorded one, or the same one and complete.
 func reachesClosed(fs vfs.FS, dir, manifest string) error {
 	f, err := fs.Open(fs.PathJoin(dir, closedName))
 	if errors.Is(err, iofs.ErrNotExist) {

@@ -1,10 +1,10 @@
-// Package admission asks others than the node's own accounts who a client is and what it
-// may do, by RabbitMQ's protocol for that over HTTP; remembers for a while what they
-// answered; and slows down who guesses passwords.
+// Package admission asks external backends who a client is and what it may do, with
+// RabbitMQ's HTTP protocol for that. It caches their answers, and slows down clients that
+// guess passwords.
 //
-// A Backend is asked with nothing locked: it waits for a network. What the node's own
-// accounts know is package auth's to say, and which backends are asked in which order,
-// and what becomes of their answers, the broker's.
+// The broker calls it, and decides which backends are asked in which order. It holds no lock
+// during a call, because a Backend waits for the network. The package owns caches and
+// counts. It does not know the node's own accounts; package auth does.
 package admission
 
 import (
@@ -17,18 +17,19 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// Backend is somebody who knows clients. It is safe for use by many goroutines.
+// Backend authenticates and authorizes clients. It is safe for use by many goroutines.
 type Backend interface {
-	// Name is what a refusal calls the backend.
+	// Name is the backend's name in a refusal.
 	Name() string
-	// Login says whether a client is who it says it is, and which tags it has. A *Refusal
-	// means that it is not; any other error that the backend cannot tell.
+	// Login authenticates a client and returns its tags. A *Refusal means that the
+	// credentials are wrong; any other error means that the backend cannot decide.
 	Login(ctx context.Context, c auth.Credentials) (tags []auth.Tag, err error)
-	// Allow says whether a client may do something: nil, a *Refusal or another error.
+	// Allow says whether a client may do something: nil, a *Refusal, or another error if the
+	// backend cannot decide.
 	Allow(ctx context.Context, q Question) error
 }
 
-// Kind says what a Question is about.
+// Kind is the kind of a Question.
 type Kind uint8
 
 // The kinds.
@@ -44,14 +45,14 @@ type Question struct {
 	User  string
 	Tags  string // with blanks between
 	VHost message.VHost
-	// Peer is where the client connects from; zero if that is not known. Of VHost only.
+	// Peer is the client's address; zero if it is not known. Only VHost has it.
 	Peer netip.Addr
-	// Access and Resource are those of Resource and Topic.
+	// Only the kinds Resource and Topic have Access and Resource.
 	Access   topology.Access
 	Resource topology.Resource
 }
 
-// clone is a question that keeps nothing of what its names came in.
+// clone copies a question, so that it does not keep the buffers of its names.
 func (q Question) clone() Question {
 	q.User, q.Tags, q.VHost = strings.Clone(q.User), strings.Clone(q.Tags), message.VHost(strings.Clone(string(q.VHost)))
 	r := &q.Resource
@@ -59,14 +60,14 @@ func (q Question) clone() Question {
 	return q
 }
 
-// Refusal is a backend's no.
+// Refusal is a refusal by a backend.
 type Refusal struct {
 	// Reason is for the log, and for the client if Disclosed; it may be empty.
 	Reason    string
 	Disclosed bool
 }
 
-// Error is the reason, or that there is none.
+// Error is the reason, or a text that there is none.
 func (r *Refusal) Error() string {
 	if r.Reason == "" {
 		return "refused"

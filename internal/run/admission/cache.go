@@ -16,7 +16,7 @@ import (
 	"bartleby.mq/internal/core/auth"
 )
 
-// Cache is a backend that remembers what others answered: rabbitmq_auth_backend_cache.
+// Cache is a backend that caches the answers of others: rabbitmq_auth_backend_cache.
 type Cache struct {
 	login, allow Backend
 	ttl          time.Duration
@@ -33,14 +33,14 @@ type loginKey struct {
 	password [sha256.Size]byte
 }
 
-// answered is an answer and how long it holds.
+// answered is an answer and its expiry.
 type answered struct {
 	until time.Time
 	tags  []auth.Tag
 	err   error
 }
 
-// maxAnswers is how many answers of each sort are remembered: the ones used last.
+// maxAnswers is how many answers of each kind are cached: those used last.
 const maxAnswers = 10_000
 
 func remembered[K comparable, V any]() *lru.Cache[K, V] {
@@ -48,8 +48,8 @@ func remembered[K comparable, V any]() *lru.Cache[K, V] {
 	return c
 }
 
-// NewCache remembers for ttl what login and allow answer, refusals too if they are to be.
-// Errors that are no refusals are never remembered.
+// NewCache caches the answers of login and allow for ttl, and refusals too if refusals is
+// set. It never caches other errors.
 func NewCache(login, allow Backend, ttl time.Duration, refusals bool) *Cache {
 	c := &Cache{login: login, allow: allow, ttl: ttl, refusals: refusals, now: time.Now, logins: remembered[loginKey, answered](), doors: remembered[Question, answered]()}
 	_, _ = rand.Read(c.key[:]) // never fails
@@ -67,7 +67,7 @@ func (c *Cache) Login(ctx context.Context, who auth.Credentials) ([]auth.Tag, er
 	}
 	tags, err := c.login.Login(ctx, who)
 	if err == nil && c.allow != c.login {
-		// As RabbitMQ: who decides what a user may do must know the user too.
+		// As RabbitMQ does: the backend that authorizes a user must know the user too.
 		_, err = c.allow.Login(ctx, who)
 	}
 	k.user = strings.Clone(k.user) // and not all of what it came in
@@ -75,7 +75,7 @@ func (c *Cache) Login(ctx context.Context, who auth.Credentials) ([]auth.Tag, er
 	return tags, err
 }
 
-// mark stands for a password that is not to be kept.
+// mark identifies a password without storing it.
 func (c *Cache) mark(who auth.Credentials) (m [sha256.Size]byte) {
 	h := hmac.New(sha256.New, c.key[:])
 	verified := byte(0)

@@ -17,33 +17,33 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// HTTPOptions say where the service is and how it is asked.
+// HTTPOptions configure the service and the requests.
 type HTTPOptions struct {
-	// UserPath and those that follow are the URLs of the four questions.
+	// UserPath, VHostPath, ResourcePath and TopicPath are the URLs of the four questions.
 	UserPath, VHostPath, ResourcePath, TopicPath string
 	// Post sends questions as forms; else they are the URL's query.
 	Post bool
 	// Timeout is for a whole request, ConnectTimeout for its connection; 0: as Timeout.
 	Timeout, ConnectTimeout time.Duration
-	// Disclose tells clients the reason that the service gives for a refusal.
+	// Disclose shows clients the service's reason for a refusal.
 	Disclose bool
 	TLS      *tls.Config // nil: Go's defaults
 	Logger   *slog.Logger
 }
 
-// HTTP asks a service, in the way of RabbitMQ's rabbitmq_auth_backend_http: one request a
-// question, answered "allow", with the user's tags behind it where the question was who
-// a client is, or "deny", with a reason behind it or none.
+// HTTP asks a service with the protocol of RabbitMQ's rabbitmq_auth_backend_http: one
+// request a question. The answer is "allow", after a login with the user's tags, or "deny",
+// with or without a reason.
 type HTTP struct {
 	HTTPOptions
-	// Those who log in, who may be strangers and many, do not wait for the same connections as those who are let in.
+	// Logins, which may be many and from strangers, use other connections than the questions of logged-in clients.
 	logins, questions *http.Client
 }
 
-// maxAnswer is how many bytes of an answer are read: tags need few.
+// maxAnswer is how many bytes of an answer are read. Tags are short.
 const maxAnswer = 64 << 10
 
-// NewHTTP returns a backend that asks a service. A path that is no URL is an error.
+// NewHTTP returns a backend that asks a service. It fails if a path is not a URL.
 func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	for name, path := range map[string]string{"user": o.UserPath, "vhost": o.VHostPath, "resource": o.ResourcePath, "topic": o.TopicPath} {
 		u, err := url.Parse(path)
@@ -59,7 +59,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	}
 	const (
 		idle = 16 // connections kept for the next question
-		most = 32 // connections: every client that logs in asks, and the node has twice so many files for it
+		most = 32 // connections: every login asks, and the node reserves twice as many files for it
 	)
 	client := func() *http.Client {
 		return &http.Client{
@@ -68,14 +68,14 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 				MaxIdleConnsPerHost: idle, MaxConnsPerHost: most, IdleConnTimeout: time.Minute,
 			},
 			Timeout: o.Timeout,
-			// A password must not follow whoever answers to somewhere else.
+			// A redirect must not send the password elsewhere.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
 	return &HTTP{o, client(), client()}, nil
 }
 
-// Close lets go of the connections that are kept.
+// Close closes idle connections.
 func (h *HTTP) Close() {
 	h.logins.CloseIdleConnections()
 	h.questions.CloseIdleConnections()
@@ -137,12 +137,12 @@ func (h *HTTP) Allow(ctx context.Context, q Question) error {
 	return err
 }
 
-// errAnswer is what neither allows nor denies. What was answered is not in it: it
-// might be anything.
+// errAnswer reports an answer that neither allows nor denies. It does not contain the
+// answer, which might be anything.
 var errAnswer = errors.New("the answer is neither allow nor deny")
 
-// ask sends one question and returns what was answered, in lower case as RabbitMQ reads
-// it. A denial is a *Refusal. No error has the query in it: passwords are.
+// ask sends one question and returns the answer in lower case, as RabbitMQ reads it. A
+// denial is a *Refusal. No error contains the query, which may have a password.
 func (h *HTTP) ask(ctx context.Context, by *http.Client, path string, query form) (string, error) {
 	method, target, body := http.MethodGet, path, io.Reader(http.NoBody)
 	switch {

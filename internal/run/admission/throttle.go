@@ -10,14 +10,14 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Throttle slows down who guesses passwords. Failures in a row are counted for each user
-// from each address, and for each address whatever the user; beyond what is free the
-// answer to each is held back twice as long as the last. Who knows the password is not
-// held back, so that nobody is locked out by others. While so many answers are being held
-// back that guesses come in a flood, passwords are looked at in turn: that of a user who
-// is not guessed at waits for the address's turn only, and nobody waits for long.
+// Throttle slows down clients that guess passwords. It counts failures in a row for each
+// user from each address, and for each address with any user. After the free failures it
+// delays each answer twice as long as the last. A right password is never delayed, so that
+// nobody can lock out others. If many answers are delayed at once, guesses come in a flood;
+// then passwords are checked in turn. The password of a user that is not being guessed waits
+// only for the turn of its address, and no check waits for long.
 //
-// Memory is bounded: the counts unused for longest are forgotten.
+// Memory is bounded: the counts that were unused longest are forgotten.
 type Throttle struct {
 	now func() time.Time
 
@@ -26,13 +26,13 @@ type Throttle struct {
 	counts *simplelru.LRU[guess, *failures]
 }
 
-// ThrottleLimits say when and how much is held back.
+// ThrottleLimits say when and how long answers are delayed.
 type ThrottleLimits struct {
-	Free int           // failures in a row that are answered at once; 0: all are
-	Most time.Duration // that an answer is held back
+	Free int           // failures in a row that are answered at once; 0: all
+	Most time.Duration // longest delay of an answer
 }
 
-// guess is who guesses what; the user is "" where all count.
+// guess names an address and a user; the user is "" in the count of all users.
 type guess struct {
 	from netip.Prefix
 	user string
@@ -40,8 +40,8 @@ type guess struct {
 
 type failures struct {
 	n      int
-	held   []time.Time // until when the last answers are held back, as many as make a flood
-	turn   time.Time   // of the next to be looked at in a flood
+	held   []time.Time // until when the last answers are delayed, as many as make a flood
+	turn   time.Time   // time of the next check in a flood
 	lastAt time.Time
 }
 
@@ -49,23 +49,23 @@ const (
 	maxGuesses   = 10_000
 	firstDelay   = 250 * time.Millisecond
 	forgetAfter  = 15 * time.Minute
-	maxHeld      = 8   // answers held back for one user from one address
-	maxName      = 128 // bytes of a user's name that tell it from others
-	addressShare = 10  // an address may fail so many times as often as a user
+	maxHeld      = 8   // delayed answers for one user from one address
+	maxName      = 128 // bytes of a user's name that distinguish it
+	addressShare = 10  // an address may fail this many times as often as a user
 
-	// floodPace is between two looks at a password for one user from one address in a flood.
+	// floodPace is the time between two checks for one user from one address in a flood.
 	floodPace = 20 * time.Millisecond
-	// maxTurn is what a look is put off at most: it must not be so long that a client gives up.
+	// maxTurn is the longest wait for a check: a client must not give up before.
 	maxTurn = 2 * time.Second
 )
 
-// NewThrottle returns a Throttle that has seen nothing.
+// NewThrottle returns a Throttle without counts.
 func NewThrottle(l ThrottleLimits) *Throttle {
 	counts, _ := simplelru.NewLRU[guess, *failures](maxGuesses, nil) // fails only for a size below 1
 	return &Throttle{now: time.Now, limits: l, counts: counts}
 }
 
-// SetLimits changes the limits for failures to come.
+// SetLimits changes the limits for later failures.
 func (t *Throttle) SetLimits(l ThrottleLimits) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,8 +78,8 @@ type Attempt struct {
 	keys [2]guess
 }
 
-// Begin begins a login. In a flood the password is to be looked at only after wait. Every
-// Attempt ends with one call of Succeeded or Failed, or is dropped.
+// Begin begins a login. The caller checks the password after wait, which is 0 except in a
+// flood. An Attempt ends with one call of Succeeded or Failed, or is dropped.
 func (t *Throttle) Begin(from netip.Addr, user string) (a Attempt, wait time.Duration) {
 	network := networkOf(from)
 	user = user[:min(len(user), maxName)]
@@ -103,7 +103,7 @@ func (t *Throttle) Begin(from netip.Addr, user string) (a Attempt, wait time.Dur
 	return a, wait
 }
 
-// share is how much more an address may do than one user of it.
+// share is the factor by which an address may do more than one user.
 func share(i int) int {
 	if i == 0 {
 		return 1
@@ -118,9 +118,9 @@ func (a Attempt) Succeeded() {
 	a.t.counts.Remove(a.keys[0])
 }
 
-// Failed counts the failure and returns how long its answer is to be held back. It counts as
-// held back for so long, whether or not anybody still waits for it: who guesses and leaves is
-// no slower than who stays.
+// Failed counts the failure and returns the delay of its answer. The answer counts as
+// delayed for this time even if the client disconnects, so that disconnecting does not help
+// a guesser.
 func (a Attempt) Failed() (delay time.Duration) {
 	t := a.t
 	t.mu.Lock()
@@ -148,7 +148,7 @@ func (a Attempt) Failed() (delay time.Duration) {
 	return delay
 }
 
-// hold notes an answer that is held back. More than make a flood need not be known.
+// hold notes a delayed answer. It need not keep more of them than make a flood.
 func (f *failures) hold(until time.Time, flood int) {
 	if len(f.held) >= flood {
 		f.held = slices.Delete(f.held, 0, 1)
@@ -156,7 +156,7 @@ func (f *failures) hold(until time.Time, flood int) {
 	f.held = append(f.held, until)
 }
 
-// flood says whether so many answers are held back.
+// flood says whether at least flood answers are delayed.
 func (f *failures) flood(now time.Time, flood int) bool {
 	if len(f.held) < flood {
 		return false
@@ -165,7 +165,7 @@ func (f *failures) flood(now time.Time, flood int) bool {
 	return len(f.held) >= flood
 }
 
-// delay is for the nth failure beyond what is free.
+// delay is the delay after the nth failure beyond the free ones.
 func (t *Throttle) delay(n int) time.Duration {
 	if n <= 0 {
 		return 0
@@ -177,7 +177,7 @@ func (t *Throttle) delay(n int) time.Duration {
 	return min(d, t.limits.Most)
 }
 
-// find returns what is known of a guess, unless it is too old. REQUIRES: mu is held.
+// find returns the count of a guess, unless it is too old. REQUIRES: mu is held.
 func (t *Throttle) find(k guess) *failures {
 	f, ok := t.counts.Get(k)
 	if ok && t.now().Sub(f.lastAt) > forgetAfter {
@@ -195,7 +195,7 @@ func (t *Throttle) add(k guess) *failures {
 	return f
 }
 
-// networkOf is what counts as one address: whoever has one of IPv6 has a whole network.
+// networkOf is the network that counts as one address: an owner of an IPv6 address has a whole network.
 func networkOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := a.BitLen()

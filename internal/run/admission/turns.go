@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// Turns lets so many at once do what takes long. Where more want to, the addresses they
-// come from have turns, and those of one address go in the order in which they came: whoever
-// sends many makes their own wait.
+// Turns limits how many goroutines do expensive work at once. If more want to, their
+// client addresses take turns, and goroutines of one address go in order of arrival. So a
+// client that sends many requests delays only its own.
 type Turns struct {
 	mu      sync.Mutex // guards what follows
 	free    int
 	waiting map[netip.Prefix][]chan struct{} // none is empty
-	next    []netip.Prefix                   // the keys of waiting, whose turn is next first
+	next    []netip.Prefix                   // the keys of waiting, in the order of their turns
 }
 
-// NewTurns returns Turns with so many places.
+// NewTurns returns Turns with a number of places.
 func NewTurns(places int) *Turns {
 	return &Turns{free: places, waiting: map[netip.Prefix][]chan struct{}{}}
 }
 
-// Begin waits for a place; End gives it back. There is none, and Begin returns false, where gone
-// or stop is closed before.
+// Begin waits for a place; End gives it back. Begin returns false, without a place, if gone or
+// stop is closed first.
 func (t *Turns) Begin(from netip.Addr, gone, stop <-chan struct{}) bool {
 	turn := t.enter(networkOf(from))
 	select {
@@ -35,7 +35,7 @@ func (t *Turns) Begin(from netip.Addr, gone, stop <-chan struct{}) bool {
 	return false
 }
 
-// enter returns what is closed when there is a place.
+// enter returns a channel that is closed when there is a place.
 func (t *Turns) enter(from netip.Prefix) chan struct{} {
 	turn := make(chan struct{})
 	t.mu.Lock()
@@ -52,7 +52,7 @@ func (t *Turns) enter(from netip.Prefix) chan struct{} {
 	return turn
 }
 
-// leave gives up waiting, or the place if there is one by now.
+// leave gives up waiting, or the place if it was assigned meanwhile.
 func (t *Turns) leave(from netip.Prefix, turn chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (t *Turns) leave(from netip.Prefix, turn chan struct{}) {
 	}
 }
 
-// End gives a place to whose turn it is.
+// End passes the place to the next in turn.
 func (t *Turns) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// Verified remembers which passwords were right a moment ago, so that a client that
-// sends its own with every request does not cost a slow hash each time. It keeps no
-// passwords: a mark stands for the password and the hash it was checked by, and a
-// hash that was replaced makes the mark worthless.
+// Verified remembers which passwords were right a moment ago, so that a client that sends
+// its password with every request does not cost a slow hash each time. It keeps no
+// passwords: a mark is a hash of the password and of the stored hash. When the stored hash
+// is replaced, the mark no longer matches.
 type Verified struct {
 	ttl time.Duration
 	now func() time.Time
@@ -39,13 +39,13 @@ func (v *Verified) mark(user, hash, password string) (m [sha256.Size]byte) {
 	return m
 }
 
-// Was says whether the password was right for that hash a moment ago.
+// Was says whether the password was recently right for this hash.
 func (v *Verified) Was(user, hash, password string) bool {
 	until, ok := v.marks.Get(v.mark(user, hash, password))
 	return ok && v.now().Before(until)
 }
 
-// Is notes that it is.
+// Is notes that the password is right for this hash.
 func (v *Verified) Is(user, hash, password string) {
 	v.marks.Add(v.mark(user, hash, password), v.now().Add(v.ttl))
 }

@@ -1,7 +1,7 @@
-// Package definitions brings in what files of definitions declare: it reads the JSON forms in which
-// RabbitMQ writes users, virtual hosts, policies and the rest, and applies them to a broker in the
-// order in which one needs the other. The management API reads the bodies of requests with the
-// same functions.
+// Package definitions imports definitions files. It reads the JSON forms in which RabbitMQ writes
+// users, virtual hosts, policies and so on, and applies them to a broker in the order of their
+// dependencies. The server calls it at a start, and the management API for an import; the API
+// also reads the bodies of other requests with its functions.
 //
 // It owns no state, and neither finds nor fetches files.
 package definitions
@@ -20,20 +20,21 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// internalUser is who imports what the configuration names, as RabbitMQ calls it.
+// internalUser is RabbitMQ's name of the user who imports the files in the configuration.
 const internalUser = "rmq-internal"
 
-// ErrEnded is the end of an import for which nobody waits any more.
+// ErrEnded means that an import was stopped because its context ended.
 var ErrEnded = errors.New("the import was stopped before it was complete")
 
-// Import makes what a definitions file holds (BR-16.4): it adds what is
-// missing, replaces users, permissions, policies and parameters, and leaves
-// queues and exchanges there are as they are. The first thing refused ends it; what
-// came before stays. Parameters that are acted upon come last, as they may be refused for whose
-// they would be: all that they are about is there then. warnings tell what was left out on purpose.
+// Import imports a definitions file (BR-16.4): it adds missing objects, replaces users,
+// permissions, policies and parameters, and leaves existing queues and exchanges as they are.
+// The first refusal stops it; earlier objects stay. Parameters with an effect, such as
+// shovels, come last: everything that they refer to exists then, and their owner's
+// permissions may cause a refusal. warnings lists objects that were skipped on purpose.
 //
-// It is for a start, which nobody but whoever wrote the file may prevent: a queue for which others have left no room, and a binding
-// that what is there by now does not take, are left out with a warning.
+// Import is for a start, which clients must not be able to prevent. So it skips, with a
+// warning, a queue beyond the limit of its virtual host, and a binding that the existing
+// exchange or queue does not accept.
 //
 // An error is a *MalformedError, or the broker's.
 func Import(b *broker.Broker, text []byte) (warnings []string, err error) {
@@ -52,9 +53,9 @@ type importer struct {
 	warnings []string
 }
 
-// ImportFor is Import as user, into one virtual host; "": each object names its own. by is whom
-// parameters are set for and who makes virtual hosts, nil for whoever runs the node, who has no permissions because he needs
-// none. It ends between two objects, with ErrEnded, when ctx does.
+// ImportFor is Import for a user of the API, into one virtual host; "" means that each object names its own. by is the
+// identity that owns the parameters and creates virtual hosts, nil for the node's operator, who needs no permissions. When
+// ctx ends, the import stops between two objects with ErrEnded.
 func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
 	im := &importer{b: b, user: user, by: by, vhost: vhost}
 	err := im.all(ctx, text)
@@ -112,7 +113,7 @@ func (im *importer) warn(format string, args ...any) {
 	im.warnings = append(im.warnings, fmt.Sprintf(format, args...))
 }
 
-// name reads a string that must be there.
+// name reads a mandatory string.
 func (im *importer) name(o map[string]any, key string) (string, error) {
 	text, ok := o[key].(string)
 	if !ok {
@@ -121,13 +122,13 @@ func (im *importer) name(o map[string]any, key string) (string, error) {
 	return text, nil
 }
 
-// textOf says where a string of an object goes.
+// textOf is a string of an object and its destination.
 type textOf struct {
 	key string
 	to  *string
 }
 
-// names reads strings that must be there.
+// names reads mandatory strings.
 func (im *importer) names(o map[string]any, texts ...textOf) (err error) {
 	for _, t := range texts {
 		if *t.to, err = im.name(o, t.key); err != nil {
@@ -137,7 +138,7 @@ func (im *importer) names(o map[string]any, texts ...textOf) (err error) {
 	return nil
 }
 
-// in is the virtual host of an object, which must exist.
+// in returns the virtual host of an object, which must exist.
 func (im *importer) in(o map[string]any) (message.VHost, error) {
 	v := im.vhost
 	if v == "" {
@@ -322,7 +323,7 @@ func (im *importer) queue(o map[string]any) error {
 	if im.has(v, func(v *topology.VHost) bool { _, ok := v.Queue(message.QueueName(name)); return ok }) {
 		return nil
 	}
-	// Exports have queues that a server has named, if they are not exclusive.
+	// Exports contain server-named queues that are not exclusive.
 	d := topology.QueueDecl{Name: message.QueueName(name), ServerNamed: strings.HasPrefix(name, "amq.")}
 	if err := Flags(o, Flag{"durable", &d.Durable}, Flag{"auto_delete", &d.AutoDelete}); err != nil {
 		return err
@@ -386,8 +387,9 @@ func (im *importer) binding(o map[string]any) error {
 	return declared(err)
 }
 
-// voided are a binding's arguments with void for what an export shows as "undefined". The two
-// are not the same to a headers exchange: void is for any value, the text only for itself.
+// voided returns a binding's arguments with void in place of "undefined", which is how an
+// export shows void. A headers exchange distinguishes them: void matches any value, the text
+// only itself.
 func voided(arguments map[string]any) map[string]any {
 	changed := make(map[string]any, len(arguments))
 	for key, v := range arguments {
@@ -411,7 +413,7 @@ func (im *importer) policy(o map[string]any) error {
 	return im.putPolicy(v, name, o, false)
 }
 
-// putPolicy leaves out the keys of mirrored queues, which old files have (BR-16.6).
+// putPolicy skips the keys of mirrored queues, which old files have (BR-16.6).
 func (im *importer) putPolicy(v message.VHost, name string, o map[string]any, operatorPolicy bool) error {
 	d, err := Policy(name, o)
 	if err != nil {
@@ -430,7 +432,7 @@ func (im *importer) putPolicy(v message.VHost, name string, o map[string]any, op
 	return im.about(err, v, name)
 }
 
-// about adds to a refusal whose it is (BR-16.5).
+// about adds the object to a refusal (BR-16.5).
 func (im *importer) about(err error, v message.VHost, name string) error {
 	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.Invalid {
 		return malformed(fmt.Sprintf("%s (vhost: %q key: %q)", refusal.Text, v, name))
@@ -467,7 +469,7 @@ func (im *importer) parameter(o map[string]any) error {
 	return im.putParameter(v, component, name, o)
 }
 
-// handledParameter sets a parameter that is acted upon, such as a shovel.
+// handledParameter sets a parameter that has an effect, such as a shovel.
 func (im *importer) handledParameter(o map[string]any) error {
 	var component, name string
 	if err := im.names(o, textOf{"component", &component}, textOf{"name", &name}); err != nil || !im.b.HandlesParameters(component) {

@@ -14,7 +14,7 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// MalformedError says that a value does not have the form it must have (BR-15.2).
+// MalformedError means that a value has a wrong form (BR-15.2).
 type MalformedError struct {
 	Reason any // a text; or a list, the elements of a term that RabbitMQ prints
 }
@@ -30,15 +30,15 @@ func malformed(reason ...any) error {
 	return &MalformedError{reason}
 }
 
-// The components of parameters that are not merely kept: operator policies and limits of
-// virtual hosts are parameters to RabbitMQ (BR-16.2).
+// The components of parameters with a meaning: for RabbitMQ operator policies and limits of
+// virtual hosts are parameters (BR-16.2).
 const (
 	OperatorPolicyComponent = "operator_policy"
 	VHostLimitsComponent    = "vhost-limits"
 )
 
 // NotJSON is the refusal of a text that topology.ParseJSON could not read: RabbitMQ's reason, or
-// what is too large in it, where RabbitMQ has no such bound.
+// the exceeded limit if RabbitMQ has no such limit.
 func NotJSON(err error, reason string) error {
 	var number *topology.NumberError
 	if errors.As(err, &number) {
@@ -62,13 +62,13 @@ func Boolean(v any) (bool, error) {
 	return false, malformed("not_boolean", v)
 }
 
-// Flag says where a boolean of an object goes.
+// Flag is a boolean of an object and its destination.
 type Flag struct {
 	Key string
 	To  *bool
 }
 
-// Flags reads booleans that may be left out.
+// Flags reads optional booleans.
 func Flags(o map[string]any, list ...Flag) (err error) {
 	for _, f := range list {
 		if value, ok := o[f.Key]; ok {
@@ -80,8 +80,8 @@ func Flags(o map[string]any, list ...Flag) (err error) {
 	return nil
 }
 
-// Object reads an object that may be left out; RabbitMQ takes an empty list for an empty one. Key is what
-// a refusal calls it.
+// Object reads an optional object; like RabbitMQ it accepts an empty list as an empty object. A refusal
+// names the key.
 func Object(v any, key string) (map[string]any, error) {
 	switch v := v.(type) {
 	case nil:
@@ -117,8 +117,8 @@ func Tags(v any) ([]string, error) {
 	return nil, malformed("not_string", v)
 }
 
-// Password reads the password of a user's object, which may be missing: nobody
-// logs in with it then (BR-15.9).
+// Password reads the password of a user's object. Without one the user cannot log in with a
+// password (BR-15.9).
 func Password(b *broker.Broker, body map[string]any) (auth.PasswordHash, error) {
 	password, hasPassword := body["password"]
 	hash, hasHash := body["password_hash"]
@@ -145,8 +145,7 @@ func Password(b *broker.Broker, body map[string]any) (auth.PasswordHash, error) 
 	return auth.ImportHash("", "")
 }
 
-// Policy reads a policy's object. What is wrong with values of the right type is
-// found out by topology (DL-4.3).
+// Policy reads a policy's object. It checks types; topology checks the values (DL-4.3).
 func Policy(name string, body map[string]any) (d topology.PolicyDecl, err error) {
 	d = topology.PolicyDecl{Name: name, Priority: body["priority"]}
 	var ok bool
@@ -168,7 +167,7 @@ func Policy(name string, body map[string]any) (d topology.PolicyDecl, err error)
 	return d, nil
 }
 
-// SetVHostLimits replaces all limits of a virtual host by those of a JSON object.
+// SetVHostLimits replaces all limits of a virtual host by the limits of a JSON object.
 func SetVHostLimits(b *broker.Broker, name message.VHost, value any) error {
 	limits, err := Object(value, "value")
 	if err != nil {
@@ -177,7 +176,7 @@ func SetVHostLimits(b *broker.Broker, name message.VHost, value any) error {
 	return b.SetVHostLimits(name, Limits[topology.Limit](limits), true)
 }
 
-// Limits are the values of an object of limits.
+// Limits returns the values of an object of limits.
 func Limits[L ~string](object map[string]any) map[L]any {
 	limits := make(map[L]any, len(object))
 	for name, value := range object {
@@ -186,7 +185,7 @@ func Limits[L ~string](object map[string]any) map[L]any {
 	return limits
 }
 
-// Encode is a parameter's value as it is kept.
+// Encode returns the stored form of a parameter's value.
 func Encode(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
