@@ -13,7 +13,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// BindingDecl is what a client says about a binding it makes or removes.
+// BindingDecl is a client's declaration or removal of a binding.
 type BindingDecl struct {
 	VHost           message.VHost
 	Source          message.ExchangeName
@@ -21,7 +21,7 @@ type BindingDecl struct {
 	Destination     string
 	Key             message.RoutingKey
 	Arguments       amqp091.Table
-	// Owner is the connection that asks, for exclusive queues.
+	// Owner is the requesting connection, for exclusive queues.
 	Owner string
 
 	encoded   encodedArguments // see EncodeArguments
@@ -29,8 +29,8 @@ type BindingDecl struct {
 	arguments string // see Identify
 }
 
-// Identify brings the arguments into the form by which bindings are told apart, which takes a while if they are many. The
-// State does it itself where it was not done.
+// Identify computes the form of the arguments that identifies the binding. This takes a while if they are many, so callers
+// do it without the lock. The State does it if the caller did not.
 func (d *BindingDecl) Identify() {
 	if d.arguments == "" && len(d.Arguments) > 0 {
 		d.Arguments = d.Arguments.Sorted()
@@ -55,8 +55,8 @@ type Binding struct {
 
 	id     bindingID
 	entry  routing.Binding
-	linked bool          // it is at both its ends
-	at     [bothEnds]int // its place at each of them
+	linked bool          // it is in the lists of both ends
+	at     [bothEnds]int // its index in each list
 }
 
 // The two ends of a binding.
@@ -66,7 +66,7 @@ const (
 	bothEnds
 )
 
-// bindings are those at one end. Their order depends on nothing but the order of changes.
+// bindings are the bindings at one end. Their order depends only on the order of changes.
 type bindings struct {
 	end  int
 	byID map[bindingID]*Binding
@@ -81,7 +81,7 @@ func (s *bindings) add(b *Binding) {
 	s.list = append(s.list, b)
 }
 
-// remove puts the last in the place of b. All may be taken already.
+// remove puts the last binding in the place of b. takeAll may have removed b already.
 func (s *bindings) remove(b *Binding) {
 	if len(s.list) == 0 {
 		return
@@ -94,7 +94,7 @@ func (s *bindings) remove(b *Binding) {
 	s.list = s.list[:last]
 }
 
-// takeAll leaves none, and returns what there was.
+// takeAll removes and returns all bindings.
 func (s *bindings) takeAll() []*Binding {
 	list := s.list
 	*s = newBindings(s.end)
@@ -128,7 +128,7 @@ func (b *Binding) Destination() Resource {
 	return Resource{VHost: b.VHost, Kind: b.id.kind, Name: b.id.destination}
 }
 
-// PropertiesKey is the binding's name among those between the same two ends, in the management API (BR-15.6): the
+// PropertiesKey is the management API's name of a binding among the bindings between the same two ends (BR-15.6): the
 // percent-encoded key, and a hash of the arguments if there are any. Its characters are safe in a URL.
 func (b *Binding) PropertiesKey() string {
 	if b.id.key == "" && len(b.Arguments) == 0 {
@@ -141,7 +141,7 @@ func (b *Binding) PropertiesKey() string {
 	return key + "~" + b.id.argumentsHash()
 }
 
-// argumentsHash needs to tell apart only the bindings of one key between the same two ends.
+// argumentsHash need only distinguish bindings with one key between the same two ends.
 func (a bindingID) argumentsHash() string {
 	sum := sha256.Sum256([]byte(a.arguments))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
@@ -174,8 +174,8 @@ func (b *Binding) durable() bool {
 	return b.Exchange.Durable
 }
 
-// findEnds checks names and permissions in RabbitMQ's order and finds the two ends; missing says which one is not
-// there.
+// findEnds checks names and permissions in RabbitMQ's order and finds the two ends. missing is the refusal if one of
+// them does not exist.
 func (s *State) findEnds(d *BindingDecl, permit Permit) (v *VHost, b *Binding, missing, err error) {
 	if v, err = s.vhost(d.VHost); err != nil {
 		return nil, nil, nil, err
@@ -228,8 +228,8 @@ func (b *Binding) checkAccess(owner string) error {
 	return b.Queue.CheckAccess(owner)
 }
 
-// Bind makes a binding; one there is already is left as it is (BR-6.1, BR-6.2). Missing ends are NotFound; a queue that is
-// not stored yet is ErrUnstored.
+// Bind makes a binding, unless it exists already (BR-6.1, BR-6.2). A missing end is NotFound; a queue that is not stored
+// yet is ErrUnstored.
 func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, err error) {
 	d.EncodeArguments()
 	v, b, missing, err := s.findEnds(&d, permit)
@@ -240,7 +240,7 @@ func (s *State) Bind(d BindingDecl, permit Permit) (b *Binding, created bool, er
 		return nil, false, err
 	}
 	if b.Queue != nil && b.Queue.unstored {
-		return nil, false, ErrUnstored // else an exchange might choose it for a message
+		return nil, false, ErrUnstored // otherwise an exchange could route a message to it
 	}
 	if old, ok := b.Source.out.byID[b.id]; ok {
 		return old, false, nil
@@ -279,8 +279,8 @@ func (b *Binding) incoming() *bindings {
 	return &b.Exchange.in
 }
 
-// Unbind removes a binding and what is auto-deleted by that. Neither a missing binding nor a missing end is an error
-// (BR-6.2).
+// Unbind removes a binding, and exchanges that are auto-deleted because of it. Neither a missing binding nor a missing
+// end is an error (BR-6.2).
 func (s *State) Unbind(d BindingDecl, permit Permit) (Removed, error) {
 	v, b, missing, err := s.findEnds(&d, permit)
 	if err != nil || missing != nil {
@@ -288,7 +288,7 @@ func (s *State) Unbind(d BindingDecl, permit Permit) (Removed, error) {
 	}
 	old, ok := b.Source.out.byID[b.id]
 	if !ok {
-		return Removed{}, nil // whoever owns the queue: RabbitMQ asks for that only then
+		return Removed{}, nil // as RabbitMQ, which checks the queue's owner only after this
 	}
 	if err := b.checkAccess(d.Owner); err != nil {
 		return Removed{}, err
@@ -340,8 +340,8 @@ func implicitBinding(q *Queue) *Binding {
 // Bindings lists all bindings by source, destination and key; the implicit ones of the default exchange come first.
 func (v *VHost) Bindings() []*Binding { return v.Snapshot().Bindings() }
 
-// BindingsLike lists, in no order, the bindings between two ends that a properties key may stand for: see FindBinding.
-// They have the key that it names, and few have.
+// BindingsLike lists, in no order, the bindings between two ends that a properties key may mean: see FindBinding. They
+// are few, because all have the routing key in it.
 func (v *VHost) BindingsLike(source message.ExchangeName, kind ResourceKind, destination, propertiesKey string) (list []*Binding) {
 	var in *bindings
 	if kind == QueueResource {
@@ -376,7 +376,7 @@ func (v *VHost) BindingsLike(source message.ExchangeName, kind ResourceKind, des
 	return list
 }
 
-// keysOf are the routing keys that a properties key may be about, and whether it may be of a binding with arguments.
+// keysOf returns the routing keys that a properties key may mean, and whether it may mean a binding with arguments.
 func keysOf(propertiesKey string) (keys []message.RoutingKey, hashed bool) {
 	add := func(key string) {
 		if k := message.RoutingKey(key); !slices.Contains(keys, k) {
@@ -397,8 +397,8 @@ func keysOf(propertiesKey string) (keys []message.RoutingKey, hashed bool) {
 	return keys, hashed || hash != ""
 }
 
-// FindBinding finds the binding with a PropertiesKey, which may have been decoded once more, among BindingsLike it.
-// It needs no lock.
+// FindBinding finds the binding with a PropertiesKey among BindingsLike. The key may have been decoded once too often.
+// FindBinding needs no lock.
 func FindBinding(among []*Binding, propertiesKey string) (*Binding, bool) {
 	SortBindings(among)
 	for _, b := range among {

@@ -15,18 +15,18 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// Definition is what a policy sets: keys and JSON values, of the Go types nil, bool, int64, float64, string, []any and
+// Definition is the content of a policy: keys and JSON values, of the Go types nil, bool, int64, float64, string, []any and
 // map[string]any.
 type Definition map[string]any
 
-// maxJSONDepth is how deep JSON from outside may be nested: a table as deep as tables may be, in a list of objects.
+// maxJSONDepth is the maximal nesting of JSON from outside: a table of maximal depth, in a list of objects.
 const maxJSONDepth = amqp091.MaxDepth + 4
 
-// MaxJSONValues is how many values JSON from outside may have: definitions of a hundred thousand objects. A value of two
-// bytes, such as an empty list, takes a hundred when it is decoded.
+// MaxJSONValues is the maximal number of values in JSON from outside: definitions of a hundred thousand objects. A value of
+// two bytes, such as an empty list, takes a hundred when it is decoded.
 const MaxJSONValues = 2_000_000
 
-// JSONBoundError says which bound JSON from outside is beyond.
+// JSONBoundError names the limit that JSON from outside exceeds.
 type JSONBoundError struct {
 	What string
 	Most int
@@ -36,11 +36,11 @@ func (e *JSONBoundError) Error() string {
 	return fmt.Sprintf("the JSON has more than %d %s", e.Most, e.What)
 }
 
-// ParseJSON decodes JSON from outside into those types: numbers without a point or exponent become int64. What is
-// nested deeper than any of it is kept, or has more than MaxJSONValues, is refused before it is decoded.
+// ParseJSON decodes JSON from outside into the types of Definition: numbers without a point or exponent become int64. It
+// refuses JSON that is nested too deep, or has more than MaxJSONValues, before it decodes it.
 func ParseJSON(text []byte) (any, error) { return ParseJSONOf(text, MaxJSONValues) }
 
-// ParseJSONOf is ParseJSON with a bound of its own for the number of values.
+// ParseJSONOf is ParseJSON with another limit for the number of values.
 func ParseJSONOf(text []byte, values int) (any, error) {
 	deepest, many := measure(text)
 	if deepest > maxJSONDepth {
@@ -81,10 +81,10 @@ func depth(text []byte) int {
 	return deepest
 }
 
-// parseJSON is ParseJSON without a bound, for what is stored.
+// parseJSON is ParseJSON without limits, for stored JSON.
 func parseJSON(text []byte) (any, error) {
 	if !utf8.Valid(text) {
-		return nil, errNotUTF8 // the decoder would put other characters in its place
+		return nil, errNotUTF8 // the decoder would replace the bytes
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -98,8 +98,8 @@ func parseJSON(text []byte) (any, error) {
 	return normal(v)
 }
 
-// NumberError says that a number is too large for what is kept: 64 bits, with a
-// sign if it is an integer. RabbitMQ takes integers of any size.
+// NumberError means that a number does not fit into 64 bits, signed if it is an
+// integer. RabbitMQ accepts integers of any size.
 type NumberError struct{ Text string }
 
 func (e *NumberError) Error() string {
@@ -160,8 +160,8 @@ func (d *Definition) UnmarshalJSON(text []byte) error {
 // clone copies the top level; values are never changed in place.
 func (d Definition) clone() Definition { return maps.Clone(d) }
 
-// asStored copies the definition as it will be when it is read back: JSON writes a number that is whole without a
-// point, and what has none is an integer.
+// asStored copies the definition as it will be read back: JSON writes a whole number without a point, and a number without
+// a point is read as an integer.
 func (d Definition) asStored() Definition {
 	c := d.clone()
 	for key, value := range c {

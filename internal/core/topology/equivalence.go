@@ -8,7 +8,7 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// checkSame compares one property of a declaration with what is there (BR-5.7, BR-7.4).
+// checkSame compares one property of a declaration with the existing object (BR-5.7, BR-7.4).
 func checkSame[T comparable](property string, r Resource, current, received T) error {
 	if current == received {
 		return nil
@@ -17,7 +17,7 @@ func checkSame[T comparable](property string, r Resource, current, received T) e
 	return inequivalent(r, Difference{property, was, is}, "'"+is+"'", "'"+was+"'")
 }
 
-// inequivalent is the refusal of a declaration that is not that of what there is.
+// inequivalent is the refusal of a declaration that differs from the existing object.
 func inequivalent(r Resource, d Difference, received, current string) error {
 	return &Error{
 		Kind: PreconditionFailed, Fault: Differs, Resource: r, Differences: []Difference{d},

@@ -2,10 +2,10 @@ package topology
 
 import "fmt"
 
-// Kind says what sort of refusal an Error is, for the edges to map to AMQP codes and HTTP statuses.
+// Kind is the kind of a refusal. The edges map it to AMQP codes and HTTP statuses.
 type Kind uint8
 
-// The kinds, with the AMQP 0-9-1 code each stands for.
+// The kinds, with their AMQP 0-9-1 codes.
 const (
 	Internal           Kind = iota // 541
 	NotFound                       // 404
@@ -32,20 +32,20 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Fault is more than the Kind says, for edges that have words of their own for it (DL-22.15).
+// Fault refines the Kind, for edges with their own error codes (DL-22.15).
 type Fault uint8
 
 // The faults.
 const (
 	OtherFault Fault = iota
-	Differs          // a declaration is not that of what there is: see Error.Differences
+	Differs          // a declaration differs from the existing object: see Error.Differences
 	BadName          // the profile does not allow the name (DL-22.13)
-	TooLarge         // a message's body is (BR-4.9)
+	TooLarge         // the body of a message is too large (BR-4.9)
 	Denied           // the user lacks a permission (BR-3.3)
-	TooMany          // queues of a virtual host (BR-3.7)
+	TooMany          // a virtual host has too many queues (BR-3.7)
 )
 
-// Difference is a property in which a declaration differs from what there is.
+// Difference is a property in which a declaration differs from the existing object.
 type Difference struct{ Property, Current, Declared string }
 
 // Error is a refusal. Text is RabbitMQ's, without the name of the code that precedes it on the wire (BR-4.2).
@@ -54,7 +54,7 @@ type Error struct {
 	Text string
 
 	Fault       Fault
-	Resource    Resource // what is refused, where Kind or Fault is about one; for a binding key, a TopicResource
+	Resource    Resource // the refused object, if Kind or Fault is about one; for a binding key a TopicResource
 	Differences []Difference
 }
 

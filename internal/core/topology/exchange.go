@@ -9,10 +9,10 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// alternateExchange is the argument and, without the x-, the policy key that names where unroutable messages go.
+// alternateExchange is the argument, and the policy key, that names the exchange for unroutable messages.
 const alternateExchange = "alternate-exchange"
 
-// ExchangeDecl is what a client says about the exchange it declares.
+// ExchangeDecl is a client's declaration of an exchange.
 type ExchangeDecl struct {
 	VHost      message.VHost
 	Name       message.ExchangeName
@@ -21,20 +21,20 @@ type ExchangeDecl struct {
 	AutoDelete bool
 	Internal   bool
 	Arguments  amqp091.Table
-	// User is who declares it; who declares it again need not be the same.
+	// User is the declaring user. A later declaration may come from another user.
 	User string
 
 	encoded encodedArguments // see EncodeArguments
 }
 
-// Exchange is a declared exchange. Its fields are the State's to change, but for Runtime.
+// Exchange is a declared exchange. Only the State changes its fields, except Runtime.
 type Exchange struct {
 	ExchangeDecl
 	// Predeclared exchanges come with the virtual host; they are neither stored nor exported.
 	Predeclared bool
-	// Policy and OperatorPolicy are those in force, or nil.
+	// Policy and OperatorPolicy are the policies in force, or nil.
 	Policy, OperatorPolicy *Policy
-	// Alternate is where messages go that match nothing here, from the argument or else the policy (BR-5.8); nil: nowhere.
+	// Alternate is the exchange for messages that match no binding, from the argument or else the policy (BR-5.8); nil: none.
 	Alternate *message.ExchangeName
 	// Runtime belongs to the broker.
 	Runtime any
@@ -42,7 +42,7 @@ type Exchange struct {
 	table routing.Table
 	out   bindings
 	in    bindings
-	bound uint64 // how often something was bound
+	bound uint64 // number of bindings ever made from it
 }
 
 func newExchange(d ExchangeDecl, table routing.Table) *Exchange {
@@ -72,7 +72,7 @@ func (v *VHost) ExchangeByKey(name []byte) (*Exchange, bool) {
 // Exchanges lists the exchanges by name.
 func (v *VHost) Exchanges() []*Exchange { return sortedValues(v.exchanges) }
 
-// EachExchange calls f for each exchange in no order, which takes the lock for less long.
+// EachExchange calls f for each exchange in no order, so that the lock is held for less time.
 func (v *VHost) EachExchange(f func(*Exchange)) {
 	for _, x := range v.exchanges {
 		f(x)
@@ -94,15 +94,15 @@ func checkNotDefault(name message.ExchangeName) error {
 }
 
 // CheckExchange makes all checks of a declaration in RabbitMQ's order: type, default exchange, configure permission;
-// then, for an exchange there is, equivalence; for a new one its name, the alternate exchange with its permissions, and
-// the arguments of its type. It returns the exchange there is, or nil if the declaration would create one. It only reads.
+// then equivalence if the exchange exists, otherwise its name, the alternate exchange with its permissions, and the
+// arguments of its type. It returns the existing exchange, or nil if the declaration would create one. It only reads.
 func (s *State) CheckExchange(d ExchangeDecl, permit Permit) (*Exchange, error) {
 	x, _, err := s.checkExchange(&d, permit)
 	return x, err
 }
 
-// DeclareExchange checks like CheckExchange and creates the exchange if it is missing, or is ErrLeaving while bindings of one of
-// its name are stored yet.
+// DeclareExchange checks like CheckExchange and creates the exchange if it is missing. It returns ErrLeaving while bindings
+// of a deleted exchange of this name are still stored.
 func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, created bool, err error) {
 	if err := d.EncodeArguments(); err != nil {
 		return nil, false, err
@@ -218,15 +218,15 @@ func (s *State) PassiveExchange(vhost message.VHost, name message.ExchangeName) 
 	return x, nil
 }
 
-// Removed is what a deletion took away, each list in the order it went.
+// Removed lists the objects that a deletion removed, each list in order.
 type Removed struct {
 	Queue     *Queue      // nil if no queue was deleted
 	Exchanges []*Exchange // the deleted one and those auto-deleted
 	Bindings  []*Binding
 }
 
-// DeleteExchange deletes an exchange with its bindings in both directions, and what is auto-deleted by that (BR-5.9,
-// BR-5.10). A missing exchange is no error.
+// DeleteExchange deletes an exchange with its bindings in both directions, and exchanges that are auto-deleted because of
+// it (BR-5.9, BR-5.10). A missing exchange is not an error.
 func (s *State) DeleteExchange(vhost message.VHost, name message.ExchangeName, ifUnused bool, permit Permit) (Removed, error) {
 	v, err := s.vhost(vhost)
 	if err != nil {
@@ -260,17 +260,17 @@ func (s *State) deleteExchange(v *VHost, x *Exchange, removed *Removed) {
 	s.dropIncoming(v, s.takeOut(v, x, removed), removed)
 }
 
-// nowhere is the table of exchanges that are gone, which a message may still be at.
+// nowhere is the table of deleted exchanges. A router may still visit them.
 var nowhere = func() routing.Table { t, _ := routing.New(routing.Fanout, nil); return t }()
 
-// makeRoom is for as many bindings as are about to go.
+// makeRoom reserves memory for the removal of n bindings.
 func (s *State) makeRoom(n int, removed *Removed) {
 	s.log.Grow(n)
 	removed.Bindings = slices.Grow(removed.Bindings, n)
 }
 
-// takeOut takes an exchange out with the bindings from it, and returns those to it, which are to be dropped. It comes
-// before them, so that a cycle of auto-delete exchanges ends.
+// takeOut removes an exchange with the bindings from it, and returns the bindings to it, which the caller drops next. The
+// exchange goes first, so that a cycle of auto-delete exchanges ends.
 func (s *State) takeOut(v *VHost, x *Exchange, removed *Removed) []*Binding {
 	delete(v.exchanges, x.Name)
 	if x.Durable && !x.Predeclared {
@@ -286,9 +286,9 @@ func (s *State) takeOut(v *VHost, x *Exchange, removed *Removed) []*Binding {
 	return x.in.takeAll()
 }
 
-// dropIncoming removes the bindings to something that is going, and with each the auto-delete source left without any
-// and what goes with that, before the next. These are kept in a list and not on the stack, which would grow with the
-// longest chain of exchanges that clients make.
+// dropIncoming removes the bindings to a deleted object. If an auto-delete source has no binding left, it removes the source,
+// with everything that goes with it, before the next binding. It keeps pending bindings in a list, because a stack would
+// grow with the longest chain of exchanges.
 func (s *State) dropIncoming(v *VHost, in []*Binding, removed *Removed) {
 	slices.Reverse(in) // the next is the last
 	for len(in) > 0 {
@@ -303,7 +303,7 @@ func (s *State) dropIncoming(v *VHost, in []*Binding, removed *Removed) {
 	}
 }
 
-// leftUnused says of an exchange that has just lost a binding from it whether that auto-deletes it (BR-5.10).
+// leftUnused says whether the loss of a binding auto-deletes the exchange (BR-5.10).
 func (x *Exchange) leftUnused(v *VHost) bool {
 	return x.AutoDelete && len(x.out.list) == 0 && v.exchanges[x.Name] == x
 }
@@ -311,10 +311,10 @@ func (x *Exchange) leftUnused(v *VHost) bool {
 // BindingsFrom lists the bindings whose source is the exchange in no order: see SortBindings.
 func (x *Exchange) BindingsFrom() []*Binding { return slices.Clone(x.out.list) }
 
-// BindingsFromCount is how many they are.
+// BindingsFromCount is the number of these bindings.
 func (x *Exchange) BindingsFromCount() int { return len(x.out.list) }
 
-// EachBindingFrom calls f for each of them in no order, which takes the lock for less long.
+// EachBindingFrom calls f for each of these bindings in no order, so that the lock is held for less time.
 func (x *Exchange) EachBindingFrom(f func(*Binding)) {
 	for _, b := range x.out.list {
 		f(b)

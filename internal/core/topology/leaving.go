@@ -10,20 +10,24 @@ import (
 	"bartleby.mq/internal/core/mutation"
 )
 
-// What goes with one deletion may be very many bindings. They mean nothing without their ends, so these are
-// stored as gone at once, beside records that say which they are; the bindings are deleted from the store
-// behind that, in slices for which nobody waits, and the records with the last of them. A start that finds one
-// passes over bindings of its ends, and finishes the work.
+// One deletion may remove very many bindings. They mean nothing without their ends. So the store deletes the
+// ends at once and gets a record that names them; it deletes the bindings later, in slices for which no client
+// waits, and the record with the last slice. A start that finds a record ignores the bindings of its ends, and
+// finishes the work:
 //
-// Invariant: nothing of the name of one of the ends is made while the records are there (mayMake).
+//	first change    ends deleted | record "topology leaving" written
+//	later slices    bindings deleted ...
+//	last slice      bindings deleted | record deleted
+//
+// Invariant: while the record exists, no object with the name of one of its ends is made (mayMake).
 
-// leavingRecord is under two numbers, of no meaning.
+// leavingRecord is stored under two arbitrary numbers.
 type leavingRecord struct {
 	Version int      `json:"v"`
-	Keys    []string `json:"keys"` // of the vhosts, exchanges and queues that are gone
+	Keys    []string `json:"keys"` // keys of the deleted vhosts, exchanges and queues
 }
 
-// Ends are the keys of what goes by changes and can have had bindings.
+// Ends returns the keys of objects that the changes delete and that may have had bindings.
 func Ends(changes []mutation.Change) (ends []string) {
 	for _, c := range changes {
 		if c.Value == nil && isEnd(c.Key) {
@@ -33,11 +37,11 @@ func Ends(changes []mutation.Change) (ends []string) {
 	return ends
 }
 
-// markBytes is about how much of keys a record has: one value of the store must fit into a frame of its log, and
-// any number of ends may go at once.
+// markBytes is the approximate size of the keys in a record: a value of the store must fit into a frame of its log, and
+// any number of ends may be deleted at once.
 const markBytes = 1 << 20
 
-// Leaving are the changes that tell a start what bindings to pass over.
+// Leaving returns the changes that tell a start which bindings to ignore.
 func Leaving(number uint64, ends []string) (marks []mutation.Change) {
 	for len(ends) > 0 {
 		n, size := 0, 0
@@ -55,7 +59,8 @@ func Leaving(number uint64, ends []string) (marks []mutation.Change) {
 	return marks
 }
 
-// Leave notes that bindings of ends are stored yet: until Left is called with the same, nothing of their names can be made.
+// Leave notes that bindings of ends are still stored: until Left is called with the same ends, no object of their names can
+// be made.
 func (s *State) Leave(ends []string) {
 	if s.leaving == nil {
 		s.leaving = map[string]int{}
@@ -74,7 +79,7 @@ func (s *State) Left(ends []string) {
 	}
 }
 
-// mayMake is ErrLeaving for what has the key of something that is leaving.
+// mayMake returns ErrLeaving for the key of an object that is leaving.
 func (s *State) mayMake(key func() string) error {
 	if len(s.leaving) > 0 && s.leaving[key()] > 0 {
 		return ErrLeaving
@@ -82,7 +87,7 @@ func (s *State) mayMake(key func() string) error {
 	return nil
 }
 
-// isEnd says whether the key is that of something a binding cannot be without.
+// isEnd says whether the key is that of a vhost, an exchange or a queue, which a binding needs.
 func isEnd(key []byte) bool {
 	for _, kind := range []string{vhostKind, exchangeKind, queueKind} {
 		if rest, ok := bytes.CutPrefix(key, []byte(kind)); ok && strings.HasPrefix(string(rest), "/") {
@@ -92,7 +97,7 @@ func isEnd(key []byte) bool {
 	return false
 }
 
-// leftBehind says whether the binding of the record belongs to something that was deleted.
+// leftBehind says whether the record's binding belongs to a deleted object.
 func (l *loader) leftBehind(r *bindingRecord) bool {
 	if len(l.leaving) == 0 {
 		return false

@@ -14,17 +14,16 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// Load rebuilds a State from the pairs that its changes left in the store, in any order. Pairs of other packages are
-// skipped. An error names the key that cannot be read; records are written in whole batches, so this is damage or a
-// newer version's data, not an interrupted write. What changes of a record that earlier versions have written wrong is among
-// the changes of the State.
+// Load rebuilds a State from the pairs in the store, in any order. It skips pairs of other packages. An error names the
+// unreadable key; records are written in whole batches, so the cause is damage or a newer version, not an interrupted write.
+// The State's changes contain corrections of records that earlier versions have written wrong.
 func Load(o Options, pairs iter.Seq2[[]byte, []byte]) (*State, error) {
 	l := loader{state: New(o)}
 	return l.load(pairs)
 }
 
-// LoadTorn is Load where records have been lost: a virtual host that others name and that is not there is made
-// anew, and what else refers to a lost one is left out; it says so of each. The changes that it makes are to be stored.
+// LoadTorn is Load after a loss of records: it makes a missing virtual host anew if other records name it, and skips other
+// records that refer to a lost one. lost lists both. The caller must store the State's changes.
 func LoadTorn(o Options, pairs iter.Seq2[[]byte, []byte]) (s *State, lost []string, err error) {
 	l := loader{state: New(o), torn: true}
 	s, err = l.load(pairs)
@@ -50,11 +49,11 @@ func (l *loader) load(pairs iter.Seq2[[]byte, []byte]) (*State, error) {
 	return l.build()
 }
 
-// loader collects records first, for they refer to each other in another order than that of their keys.
+// loader first collects all records, because they do not refer to each other in the order of their keys.
 type loader struct {
 	state       *State
 	torn        bool     // records have been lost
-	lost        []string // and this is what was done about it
+	lost        []string // what was done about each lost record
 	vhosts      []vhostRecord
 	exchanges   []exchangeRecord
 	queues      []queueRecord
@@ -63,7 +62,7 @@ type loader struct {
 	policies    []policyRecord
 	operator    []policyRecord
 	parameters  []parameterRecord
-	leaving     map[string]bool // the keys of what was deleted, and may have left bindings behind
+	leaving     map[string]bool // keys of deleted objects whose bindings may still be stored
 }
 
 func (l *loader) read(kind, key string, value []byte) error {
@@ -115,12 +114,12 @@ func (l *loader) read(kind, key string, value []byte) error {
 	return fmt.Errorf("unknown kind")
 }
 
-// record is a record that knows what of it stands in its key.
+// record is a record whose names are also in its key.
 type record[R any] interface {
 	*R
-	// rename takes the names from the parts of the key. JSON has no form for a name that is not UTF-8, which earlier
-	// versions have let in: in the record, other characters stand in its place, and what is called otherwise than its
-	// key could not be deleted.
+	// rename takes the names from the parts of the key. Earlier versions accepted names that are not UTF-8, for which
+	// JSON has no form: the record has replacement characters, and an object whose name differs from its key could
+	// not be deleted.
 	rename(parts []string)
 }
 
@@ -162,7 +161,7 @@ func (r *queueRecord) rename(parts []string) {
 	}
 }
 
-// rename leaves the binding key as it is: it came as text.
+// rename does not change the binding key, which is always text.
 func (r *bindingRecord) rename(parts []string) {
 	if len(parts) == 5 {
 		r.VHost, r.Source, r.Destination = message.VHost(parts[0]), message.ExchangeName(parts[1]), parts[3]
@@ -188,8 +187,8 @@ func (*counterRecord) rename([]string) {}
 
 func (*leavingRecord) rename([]string) {}
 
-// build makes the objects, those first to which others refer. Policies stand before queues and exchanges, which then
-// get theirs as they are added.
+// build makes the objects, in the order of their references. Policies come before queues and exchanges, which get their
+// policy when they are added.
 func (l *loader) build() (*State, error) {
 	s := l.state
 	for _, r := range l.vhosts {
@@ -250,7 +249,7 @@ func (l *loader) build() (*State, error) {
 	return s, nil
 }
 
-// makeVHosts makes those anew that others name.
+// makeVHosts makes missing virtual hosts that other records name.
 func (l *loader) makeVHosts() {
 	var named []message.VHost
 	for _, r := range l.parameters {
@@ -324,10 +323,9 @@ func (l *loader) addQueue(r queueRecord) error {
 	return nil
 }
 
-// addBinding adds the binding of the record under a key. Earlier versions have let in arguments whose names were not UTF-8,
-// for which JSON has no form: such a binding has other names now, and by them another key. It is moved there, for under
-// the old one nobody could delete it; it is dropped where there is one like it already, or where it was left behind by its
-// ends.
+// addBinding adds the binding of a record. Earlier versions accepted argument names that are not UTF-8, for which JSON has no
+// form: such a binding now has other names and therefore another key. It moves to the new key, because it could not be
+// deleted under the old one. It is dropped if the same binding exists already, or if its ends were deleted.
 func (l *loader) addBinding(r bindingRecord, key string) error {
 	s := l.state
 	v, err := s.vhost(r.VHost)

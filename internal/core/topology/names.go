@@ -10,9 +10,9 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// CheckName says what a profile has against the name of an exchange, a queue or a virtual host; nil: nothing. ApsaraMQ
-// wants 1 to 255 letters, digits and the characters - _ . # / @ (DL-22.13). That names beginning with amq. are reserved
-// is so in every profile, and not checked here.
+// CheckName checks the name of an exchange, a queue or a virtual host by the rules of a profile. ApsaraMQ requires 1 to 255
+// letters, digits and the characters - _ . # / @ (DL-22.13). It does not check the prefix amq., which is reserved in every
+// profile.
 func CheckName(p deadletter.Profile, name string) error {
 	return checkCharacters(p, "name", name, "")
 }
@@ -32,7 +32,7 @@ func checkCharacters(p deadletter.Profile, what, text, more string) error {
 	return fmt.Errorf("%s '%s' must be 1 to %d letters, digits and characters of -_.#/@%s", what, text, message.MaxName, more)
 }
 
-// checkName refuses a new exchange or queue whose name is too long, no text, or not allowed by the virtual host's profile.
+// checkName refuses a new exchange or queue whose name is too long, not UTF-8, or forbidden by the virtual host's profile.
 func (v *VHost) checkName(r Resource) error {
 	kind := "exchange"
 	if r.Kind == QueueResource {
@@ -47,7 +47,7 @@ func (v *VHost) checkName(r Resource) error {
 	return nil
 }
 
-// checkNamed refuses what an administrator names, if the name is too long or no text.
+// checkNamed refuses an administrator's name that is too long or not UTF-8.
 func checkNamed(what, name string) error {
 	if err := message.CheckName(what, name); err != nil {
 		return validationFailed(err.Error())
@@ -55,7 +55,7 @@ func checkNamed(what, name string) error {
 	return nil
 }
 
-// notAName is the reason for an argument that is to be a name or a key and cannot be one, "" if it can.
+// notAName is the reason why an argument cannot be a name or a key, "" if it can.
 func notAName(value string) string {
 	if err := message.CheckName("value", value); err != nil {
 		return erlterm.String(err.Error())
@@ -63,8 +63,8 @@ func notAName(value string) string {
 	return ""
 }
 
-// checkKey refuses a binding key that is too long, no text, or not allowed by the profile. Exchanges that do not look at it are bound with an
-// empty one, and on topic exchanges * is a pattern: the documents do not mean to forbid either.
+// checkKey refuses a binding key that is too long, not UTF-8, or forbidden by the profile. It allows an empty key for
+// exchanges that ignore it, and * for topic exchanges: the documents do not mean to forbid either.
 func (v *VHost) checkKey(x *Exchange, key message.RoutingKey) error {
 	r := Resource{VHost: v.Name, Kind: TopicResource, Name: string(x.Name), Key: string(key)}
 	if err := message.CheckName("routing_key", key); err != nil {

@@ -20,8 +20,8 @@ type Parameter struct {
 	Component string
 	Name      string
 	Value     json.RawMessage
-	By        string // the user who has set it, "" for whoever runs the node
-	Orphaned  bool   // whose account is gone: if there is one of its name it is somebody else's
+	By        string // the user who has set it, "" for the node's operator
+	Orphaned  bool   // the account of By is deleted; a new account of that name is another user
 }
 
 // GlobalParameter is a run-time parameter of the whole broker.
@@ -57,13 +57,13 @@ const (
 	orphanBytesAtOnce = 1 << 20
 )
 
-// Orphan notes that a user who is made next has set none of the parameters that one of its name has set before. Where there are
-// very many it notes so of some, and there may be more: it is to be called again before the user is made, and others let
-// in between. While there is no such user the note changes nothing.
+// Orphan marks parameters that a deleted user of this name has set, so that a new user of that name does not own them. It
+// marks a limited number at a time; while it returns more, the caller must call it again before it makes the user, and lets
+// others run in between. The mark has no effect while there is no such user.
 func (s *State) Orphan(user string) (more bool) {
 	marked, size := 0, 0
 	for _, v := range s.vhosts {
-		for name, p := range v.parameters { // in no order: there may be very many, and mostly none is meant
+		for name, p := range v.parameters { // in no order: there may be very many, and usually none matches
 			if p.By != user || p.Orphaned {
 				continue
 			}

@@ -6,20 +6,20 @@ import (
 	"regexp/syntax"
 )
 
-// maxPattern is how long an expression of a user may be, and how many steps it may be compiled to. Both
-// are needed: a{1000} again and again is compiled to 150 times as many steps as it has
-// bytes, and each takes a hundred bytes.
+// maxPattern is the maximal length of a user's expression, and the maximal number of steps that it
+// compiles to. Both limits are needed: a repeated a{1000} compiles to 150 times as many steps as it
+// has bytes, and each step takes a hundred bytes.
 const maxPattern = 4096
 
-// PatternTooLarge is what is wrong with an expression that is right otherwise.
+// PatternTooLarge refuses a valid expression that is too large.
 type PatternTooLarge struct{ what string }
 
 func (e *PatternTooLarge) Error() string {
 	return fmt.Sprintf("%s, %d at most", e.what, maxPattern)
 }
 
-// CompilePattern compiles an expression that a user sets. It may stay for as long as the node lives, so
-// that its size is bounded: the error is a *PatternTooLarge or of package regexp.
+// CompilePattern compiles a user's expression. The node may keep it as long as it runs, so its size is
+// limited: the error is a *PatternTooLarge or from package regexp.
 func CompilePattern(text string) (*regexp.Regexp, error) {
 	if err := CheckPatternSize(text); err != nil {
 		return nil, err
@@ -36,11 +36,11 @@ func CheckPatternSize(text string) error {
 	if err == nil && steps(parsed) > maxPattern {
 		return &PatternTooLarge{"regular expression of more steps than it may be compiled to"}
 	}
-	return nil //nolint:nilerr // whoever compiles it says so
+	return nil //nolint:nilerr // compiling it reports the error
 }
 
-// steps is how much an expression will be compiled to, roughly: repetitions are written out, and the ranges
-// of a class are kept once. It is counted before anything is compiled, and not far beyond maxPattern.
+// steps estimates the number of steps that an expression compiles to: repetitions are written out, and the
+// ranges of a class are stored once. It counts before compiling, and stops soon after maxPattern.
 func steps(re *syntax.Regexp) int {
 	ranges := 0
 	var count func(re *syntax.Regexp) int

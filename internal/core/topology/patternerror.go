@@ -12,8 +12,8 @@ import (
 const invalidPattern = "pattern should be regular expression but is invalid: "
 
 // patternComplaint says what is wrong with a pattern, as RabbitMQ does: its library's words
-// and how many bytes it has read (DL-4.3). What that library knows and Go's does not, such
-// as look-ahead, is said in Go's words: the pattern is right there, and not to be had here.
+// and how many bytes it has read (DL-4.3). For syntax that only that library knows, such as
+// look-ahead, it uses Go's words: RabbitMQ would accept the pattern.
 func patternComplaint(pattern string, err error) string {
 	if tooLarge := (*PatternTooLarge)(nil); errors.As(err, &tooLarge) {
 		return "pattern is too large: " + tooLarge.Error()

@@ -22,12 +22,12 @@ type Policy struct {
 	Operator bool
 
 	pattern *regexp.Regexp
-	seq     uint64 // of equal priorities the last set wins (DL-4.4)
+	seq     uint64 // of policies with equal priority the latest wins (DL-4.4)
 }
 
 func (p *Policy) key() string { return policyRecordKey(p.Operator, p.VHost, p.Name) }
 
-// policySet is the policies of one virtual host, the one to try first in front. A change makes a new one.
+// policySet holds the policies of one virtual host in the order in which they are tried. A change makes a new set.
 type policySet []*Policy
 
 func (set policySet) find(name string) (*Policy, bool) {
@@ -76,8 +76,8 @@ func (set policySet) forExchange(x *Exchange) *Policy {
 	return nil
 }
 
-// PutPolicy sets a policy or operator policy. What is declared from now on goes by it; what there is does when it is
-// taken over: see Takeover. A refusal is Invalid, with the management API's text (DL-4.3).
+// PutPolicy sets a policy or operator policy. It applies at once to new declarations, and to existing objects after a
+// Takeover. A refusal is Invalid, with the management API's text (DL-4.3).
 func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (created bool, err error) {
 	v, err := s.vhost(vhost)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (cre
 	return !replaced, nil
 }
 
-// DeletePolicy removes a policy or operator policy and says whether there was one. Takeover goes for it, too.
+// DeletePolicy removes a policy or operator policy and says whether there was one. It needs a Takeover, too.
 func (s *State) DeletePolicy(vhost message.VHost, name string, operator bool) (existed bool, err error) {
 	v, err := s.vhost(vhost)
 	if err != nil {
@@ -130,8 +130,8 @@ func (v *VHost) Policy(name string, operator bool) (*Policy, bool) {
 	return v.policySet(operator).find(name)
 }
 
-// Takeover gives the queues and exchanges there are the policies that are in force. A pattern may take a millisecond
-// for a name, and there may be a hundred thousand names: they are matched with nothing locked, a few at a time.
+// Takeover applies changed policies to existing queues and exchanges. A pattern may take a millisecond for a name, and
+// there may be a hundred thousand names, so they are matched a few at a time, without a lock.
 type Takeover struct {
 	v         *VHost
 	queues    []*Queue
@@ -139,7 +139,7 @@ type Takeover struct {
 	found     []inForce // for the first queues, then for the first exchanges
 }
 
-// inForce is what applies to a queue or an exchange.
+// inForce are the policies that apply to a queue or an exchange.
 type inForce struct{ policy, operator *Policy }
 
 // Rules are the policies of a virtual host at one moment.
@@ -155,7 +155,7 @@ func (r Rules) ofExchange(x *Exchange) inForce {
 	return inForce{r.policies.forExchange(x), r.operator.forExchange(x)}
 }
 
-// Takeover begins a takeover of what there is in a virtual host; there is none if that is gone. It only reads.
+// Takeover begins a takeover for the objects of a virtual host; it is nil if the virtual host is gone. It only reads.
 func (s *State) Takeover(vhost message.VHost) (t *Takeover) {
 	v, ok := s.vhosts[vhost]
 	if !ok {
@@ -171,7 +171,7 @@ func (s *State) Takeover(vhost message.VHost) (t *Takeover) {
 	return t
 }
 
-// Rules are the policies that Match is to go by. It only reads the State.
+// Rules returns the policies for Match. It only reads the State.
 func (t *Takeover) Rules() (r Rules) {
 	if t.v != nil {
 		r = t.v.rules()
@@ -179,14 +179,14 @@ func (t *Takeover) Rules() (r Rules) {
 	return r
 }
 
-// Order puts what is to be taken over into an order that does not depend on chance. It needs no State.
+// Order sorts the objects, so that the takeover is deterministic. It needs no State.
 func (t *Takeover) Order() {
 	slices.SortFunc(t.queues, func(a, b *Queue) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(t.exchanges, func(a, b *Exchange) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Match finds what applies to the next few queues and exchanges, at most limit of them and until enough says so, and
-// says whether there are any. It needs no State: names and types do not change.
+// Match finds the policies for the next queues and exchanges, at most limit of them and until enough returns true. more
+// says whether there were any. It needs no State: names and types do not change.
 func (t *Takeover) Match(r Rules, limit int, enough func() bool) (more bool) {
 	t.found = t.found[:0]
 	for i := 0; i < min(limit, len(t.queues)+len(t.exchanges)) && (i == 0 || !enough()); i++ {
@@ -199,8 +199,8 @@ func (t *Takeover) Match(r Rules, limit int, enough func() bool) (more bool) {
 	return len(t.found) > 0
 }
 
-// Apply puts in force what Match has found, but for what is gone. It returns the queues with another policy, and says
-// whether an exchange has one. If policies have changed meanwhile the takeover of that change comes later.
+// Apply puts the policies that Match has found in force, except for deleted objects. It returns the queues whose policy
+// has changed, and whether that of an exchange has. If policies have changed meanwhile, the takeover of that change follows.
 func (s *State) Apply(t *Takeover) (queues []*Queue, rerouted bool) {
 	n := min(len(t.found), len(t.queues))
 	for i, q := range t.queues[:n] {
@@ -220,7 +220,7 @@ func (s *State) Apply(t *Takeover) (queues []*Queue, rerouted bool) {
 	return queues, rerouted
 }
 
-// goBy puts policies in force, and says whether there were others.
+// goBy puts policies in force, and says whether they have changed.
 func (q *Queue) goBy(f inForce) (changed bool) {
 	if q.Effective != nil && f.policy == q.Policy && f.operator == q.OperatorPolicy {
 		return false
@@ -230,8 +230,8 @@ func (q *Queue) goBy(f inForce) (changed bool) {
 	return true
 }
 
-// goBy puts policies in force, and says whether there were others. The default exchange has none, for its name matches
-// any pattern that can be empty.
+// goBy puts policies in force, and says whether they have changed. The default exchange has none, because its empty name
+// would match many patterns.
 func (x *Exchange) goBy(f inForce) (changed bool) {
 	if x.Name == "" {
 		return false
@@ -257,7 +257,7 @@ func (x *Exchange) EffectiveDefinition() Definition {
 	return MergeDefinitions(x.Policy, x.OperatorPolicy)
 }
 
-// MergeDefinitions makes one of a policy and an operator policy (DL-4.7), each of which may be nil. It needs no lock.
+// MergeDefinitions merges a policy and an operator policy (DL-4.7); either may be nil. It needs no lock.
 func MergeDefinitions(policy, operator *Policy) Definition {
 	switch {
 	case policy == nil && operator == nil:

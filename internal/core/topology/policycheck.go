@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// ApplyTo says which objects a policy is for.
+// ApplyTo says to which objects a policy applies.
 type ApplyTo string
 
 // The values of apply-to.
@@ -48,10 +48,10 @@ func (a ApplyTo) queue(t QueueType) bool {
 
 func (a ApplyTo) exchange() bool { return a == ApplyToAll || a == ApplyToExchanges }
 
-// policyKey is what is known of one key of a definition (DL-4.1, DL-4.2).
+// policyKey describes one key of a definition (DL-4.1, DL-4.2).
 type policyKey struct {
 	valid    func(v any) bool
-	complain string // what a bad value is not, after "is not a valid "
+	complain string // follows "is not a valid " for a bad value
 	operator bool   // operator policies may set it
 	ours     bool   // Bartleby's own, unknown in strict mode
 	name     bool   // it is a name or a key: see message.CheckName
@@ -113,7 +113,7 @@ type PolicyDecl struct {
 	Name       string
 	Pattern    string
 	ApplyTo    ApplyTo // empty means all
-	Priority   any     // int64, or whatever JSON value is to be refused; nil means 0
+	Priority   any     // int64, or another JSON value, which is refused; nil means 0
 	Definition Definition
 }
 
@@ -180,7 +180,7 @@ func (d Definition) check(operator, strict bool) string {
 	return ""
 }
 
-// checkDelayedRetry checks what the three settings must be to each other. REQUIRES: each is valid for itself.
+// checkDelayedRetry checks the relations between the three settings. REQUIRES: each is valid on its own.
 func (d Definition) checkDelayedRetry() string {
 	least, most := d.integer("delayed-retry-min"), d.integer("delayed-retry-max")
 	if t := d.text("delayed-retry-type"); t != nil && *t != "disabled" && least == nil {
@@ -192,7 +192,7 @@ func (d Definition) checkDelayedRetry() string {
 	return ""
 }
 
-// unsupportedKeys are those that keep a policy from a queue type altogether (DL-4.4, DL-4.5).
+// unsupportedKeys are the keys with which a policy does not apply to a queue type at all (DL-4.4, DL-4.5).
 var unsupportedKeys = map[QueueType][]string{
 	Classic: {
 		"max-age", "stream-max-segment-size-bytes", "stream-filter-size-bytes", "initial-cluster-size", "delivery-limit",
@@ -209,7 +209,7 @@ var unsupportedKeys = map[QueueType][]string{
 	},
 }
 
-// supports says whether none of the definition's keys keeps it from the queue.
+// supports says whether the queue supports all keys of the definition.
 func (q *Queue) supports(d Definition) bool {
 	for _, key := range unsupportedKeys[q.Type] {
 		if _, ok := d[key]; ok && !(key == "dead-letter-strategy" && q.Type == Classic && q.AtLeastOnce) {

@@ -10,20 +10,20 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// Profile is whose rules hold in the virtual host; never unset.
+// Profile is the virtual host's profile; never unset.
 func (v *VHost) Profile() deadletter.Profile {
 	if v.Metadata.Profile == "" {
-		return deadletter.RabbitMQ // of a record that knows of no profiles
+		return deadletter.RabbitMQ // the record is older than profiles
 	}
 	return v.Metadata.Profile
 }
 
-// DefaultProfile is that of new virtual hosts which are not told one.
+// DefaultProfile is the profile of virtual hosts that are created without one.
 func (s *State) DefaultProfile() deadletter.Profile { return s.options.DefaultProfile }
 
-// settleProfile decides on the profile of a virtual host that is made or changed: an unset one stands for the server's
-// default in a new one, for what it is in one there is. It cannot change while there are queues, which were made by
-// its rules. v is nil for a new one.
+// settleProfile decides the profile of a virtual host that is created or changed. An unset profile means the server's
+// default for a new virtual host, and no change for an existing one. The profile cannot change while there are queues,
+// because they were declared by its rules. v is nil for a new virtual host.
 func (s *State) settleProfile(name message.VHost, v *VHost, wanted deadletter.Profile) (deadletter.Profile, error) {
 	now := s.options.DefaultProfile
 	if v != nil {
@@ -60,8 +60,8 @@ func (s *State) settleProfile(name message.VHost, v *VHost, wanted deadletter.Pr
 	return wanted, nil
 }
 
-// forbiddenPolicyKey is a key of a policy that the profile does not allow, "" if there is none: what the dead of a
-// queue do is its declaration's to say in ApsaraMQ (DL-22.4).
+// forbiddenPolicyKey returns a key of a policy that the profile forbids, "" if there is none: in ApsaraMQ only a queue's
+// declaration sets its dead-lettering (DL-22.4).
 func forbiddenPolicyKey(p deadletter.Profile, d Definition) string {
 	if p != deadletter.ApsaraMQ {
 		return ""
@@ -75,7 +75,7 @@ func forbiddenPolicyKey(p deadletter.Profile, d Definition) string {
 	return ""
 }
 
-// checkPolicyKeys refuses a policy that sets what the profile does not allow.
+// checkPolicyKeys refuses a policy with a key that the profile forbids.
 func (v *VHost) checkPolicyKeys(d Definition) error {
 	if key := forbiddenPolicyKey(v.Profile(), d); key != "" {
 		return validationFailed(fmt.Sprintf("%s cannot be set by a policy in vhost '%s', whose profile is %s", key, v.Name, v.Profile()))
@@ -83,8 +83,8 @@ func (v *VHost) checkPolicyKeys(d Definition) error {
 	return nil
 }
 
-// withProfile takes out of a queue's settings what its profile does not know: ApsaraMQ has no length limits, and
-// priorities only if they are switched on (DL-22.1, DL-22.14).
+// withProfile removes settings that the queue's profile does not have: ApsaraMQ has no length limits, and priorities only
+// if they are enabled (DL-22.1, DL-22.14).
 func (s *Settings) withProfile(q *Queue) {
 	if q.Profile != deadletter.ApsaraMQ {
 		return
@@ -95,7 +95,7 @@ func (s *Settings) withProfile(q *Queue) {
 	}
 }
 
-// maxApsaraPriority is the highest that ApsaraMQ's x-max-priority may be (DL-22.14).
+// maxApsaraPriority is the largest x-max-priority in ApsaraMQ (DL-22.14).
 const maxApsaraPriority = 10
 
 // checkProfile checks a new queue by its virtual host's profile.

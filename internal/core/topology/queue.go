@@ -10,16 +10,16 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// QueueDecl is what a client says about the queue it declares.
+// QueueDecl is a client's declaration of a queue.
 type QueueDecl struct {
 	VHost message.VHost
-	// Name is the client's, or for a server-named queue the one the broker made up.
+	// Name is the client's name, or the broker's name of a server-named queue.
 	Name        message.QueueName
 	ServerNamed bool
 	Durable     bool
 	Exclusive   bool
 	AutoDelete  bool
-	// Owner is the connection that declares: it alone may use an exclusive queue.
+	// Owner is the declaring connection: only it may use an exclusive queue.
 	Owner     string
 	Arguments amqp091.Table
 
@@ -28,7 +28,7 @@ type QueueDecl struct {
 
 func (d *QueueDecl) resource() Resource { return queueResource(d.VHost, d.Name) }
 
-// Queue is a declared queue. Its fields are the State's to change, but for Runtime.
+// Queue is a declared queue. Only the State changes its fields, except Runtime.
 type Queue struct {
 	VHost      message.VHost
 	Name       message.QueueName
@@ -38,29 +38,29 @@ type Queue struct {
 	AutoDelete bool
 	Owner      string // the connection of an exclusive queue, else ""
 	Arguments  amqp091.Table
-	// Incarnation tells this queue from all others there were under its name; it is never used again.
+	// Incarnation distinguishes this queue from all earlier queues of its name; it is never reused.
 	Incarnation uint64
-	// Group is the group of replicas a quorum queue lives in, 0 for other types; see State.Place.
+	// Group is the Raft group of a quorum queue, 0 for other types; see State.Place.
 	Group uint64
 	// Strict queues follow RabbitMQ without Bartleby's extensions; fixed at creation.
 	Strict bool
 	// AtLeastOnce allows a classic queue the at-least-once strategy (DL-21.5); fixed at creation.
 	AtLeastOnce bool
-	// Profile is that of the virtual host.
+	// Profile is the virtual host's profile.
 	Profile deadletter.Profile
 	// Priorities says whether a queue of ApsaraMQ's profile has any (DL-22.14); fixed at creation.
 	Priorities bool
-	// Policy and OperatorPolicy are those in force, or nil.
+	// Policy and OperatorPolicy are the policies in force, or nil.
 	Policy, OperatorPolicy *Policy
-	// Effective is what arguments and policies come to. It is replaced, never changed: once read under the lock it may be used after it.
+	// Effective is the result of arguments and policies. It is replaced, never changed: a reader may use it after the lock.
 	Effective *Settings
 	// Runtime belongs to the broker.
 	Runtime any
 
 	in bindings
-	// unstored: it was declared, and the store does not have it yet. Its name is taken, and nothing leads to it.
+	// unstored: the store does not have the declared queue yet. Its name is taken, and no binding leads to it.
 	unstored bool
-	// encoded is what is stored of the arguments, until it is: see Place.
+	// encoded is the stored form of the arguments, until they are stored: see Place.
 	encoded encodedArguments
 }
 
@@ -88,14 +88,14 @@ func (v *VHost) Queue(name message.QueueName) (*Queue, bool) {
 // Queues lists the queues by name.
 func (v *VHost) Queues() []*Queue { return sortedValues(v.queues) }
 
-// EachQueue calls f for each queue in no order, which takes the lock for less long.
+// EachQueue calls f for each queue in no order, so that the lock is held for less time.
 func (v *VHost) EachQueue(f func(*Queue)) {
 	for _, q := range v.queues {
 		f(q)
 	}
 }
 
-// QueueCount is how many queues there are.
+// QueueCount is the number of queues.
 func (v *VHost) QueueCount() int { return len(v.queues) }
 
 // NoQueue is the refusal for a queue that is missing (BR-7.10).
@@ -118,7 +118,7 @@ func (q *Queue) locked() error {
 		"declared on another connection or the exclusive property value does not match that of the original declaration.", r)}
 }
 
-// CheckServerNamed refuses an empty name for the types that need one (BR-7.2). The edge calls it before a name is made up.
+// CheckServerNamed refuses an empty name for the types that need one (BR-7.2). The edge calls it before it generates a name.
 func (s *State) CheckServerNamed(args amqp091.Table) error {
 	v, _ := args.Get("x-queue-type")
 	if t, _ := v.(string); t == string(Quorum) || t == string(Stream) {
@@ -128,13 +128,13 @@ func (s *State) CheckServerNamed(args amqp091.Table) error {
 }
 
 // CheckQueue makes all checks of a declaration in the order of DL-3.3 and stops at the first failure. It returns the
-// queue there is, or nil if the declaration would create one. It only reads.
+// existing queue, or nil if the declaration would create one. It only reads.
 func (s *State) CheckQueue(d QueueDecl, permit Permit) (*Queue, error) {
 	return s.checkQueue(&d, permit)
 }
 
-// DeclareQueue checks like CheckQueue and creates the queue if it is missing, or is ErrLeaving while bindings of one of its
-// name are stored yet.
+// DeclareQueue checks like CheckQueue and creates the queue if it is missing. It returns ErrLeaving while bindings of a
+// deleted queue of this name are still stored.
 func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool, err error) {
 	if err := d.EncodeArguments(); err != nil {
 		return nil, false, err
@@ -156,19 +156,19 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 		s.logQueue(q)
 	}
 	if q.Type != Quorum {
-		q.encoded = nil // its place is nobody's to say
+		q.encoded = nil // Place is not called for it
 	}
 	return q, true, nil
 }
 
-// PlannedQuorumQueue is the quorum queue that a declaration would create, with its settings, or nil if it would create
-// none. It is nobody's: it only reads.
+// PlannedQuorumQueue returns the quorum queue that a declaration would create, with its settings, or nil if it would create
+// none. It only reads, and the queue is not part of the State.
 func (s *State) PlannedQuorumQueue(d QueueDecl) *Queue {
 	if q, err := s.checkQueue(&d, nil); q != nil || err != nil {
 		return nil
 	}
 	if t, _ := d.Arguments.Get("x-queue-type"); t != string(Quorum) {
-		return nil // and no policy is looked at
+		return nil // without matching policies
 	}
 	v := s.vhosts[d.VHost]
 	q := s.newQueue(v, &d)
@@ -176,7 +176,7 @@ func (s *State) PlannedQuorumQueue(d QueueDecl) *Queue {
 	return q
 }
 
-// newQueue is what a declaration asks for that was checked, without a number.
+// newQueue makes the queue of a checked declaration, without an incarnation.
 func (s *State) newQueue(v *VHost, d *QueueDecl) *Queue {
 	q := &Queue{
 		VHost: d.VHost, Name: d.Name, Durable: d.Durable, Exclusive: d.Exclusive, AutoDelete: d.AutoDelete,
@@ -192,7 +192,7 @@ func (s *State) newQueue(v *VHost, d *QueueDecl) *Queue {
 	return q
 }
 
-// Place says in which group of replicas a queue lives that was just created. It is called once.
+// Place sets the Raft group of a queue that was just created. It is called once.
 func (s *State) Place(q *Queue, group uint64) {
 	q.Group = group
 	if q.Durable {
@@ -215,8 +215,8 @@ func (v *VHost) governs(q *Queue) {
 	q.goBy(v.rules().ofQueue(q))
 }
 
-// checkQueue also brings the declaration into the form that is compared and stored: the name cleaned, exclusive queues
-// not durable (BR-7.5), x-queue-type always there (BR-7.3).
+// checkQueue also normalizes the declaration for comparing and storing: it cleans the name, makes exclusive queues
+// transient (BR-7.5), and adds x-queue-type (BR-7.3).
 func (s *State) checkQueue(d *QueueDecl, permit Permit) (*Queue, error) {
 	v, err := s.vhost(d.VHost)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *State) dialect() dialect {
 	return dialect{strict: s.options.Strict, classicAtLeastOnce: s.options.ClassicAtLeastOnce}
 }
 
-// checkTypeAllows checks the flags against the queue type (BR-7.11), and the features that can be switched off (BR-7.7).
+// checkTypeAllows checks the flags against the queue type (BR-7.11), and features that can be denied (BR-7.7).
 func (s *State) checkTypeAllows(t QueueType, d *QueueDecl, declaredDurable bool) error {
 	r := d.resource()
 	if t != Classic {
@@ -305,8 +305,8 @@ func deprecated(feature string) error {
 		"configuration:\n    \"deprecated_features.permit.%s = true\"", feature, feature)
 }
 
-// withQueueType adds x-queue-type where it is missing or empty. A default other than classic counts only for queues it
-// fits (BR-7.3). Arguments that are too large with it are refused.
+// withQueueType adds x-queue-type if it is missing or empty. A default other than classic applies only to queues that the
+// type allows (BR-7.3). Arguments that become too large are refused.
 func (s *State) withQueueType(v *VHost, d *QueueDecl) (args amqp091.Table, err error) {
 	i := slices.IndexFunc(d.Arguments, func(f amqp091.Field) bool { return f.Key == "x-queue-type" })
 	if i >= 0 && d.Arguments[i].Value != "" {
@@ -329,10 +329,10 @@ func (s *State) withQueueType(v *VHost, d *QueueDecl) (args amqp091.Table, err e
 	return append(args, amqp091.Field{Key: "x-queue-type", Value: string(t)}), nil
 }
 
-// typeField is what is stored of the argument x-queue-type.
+// typeField is the stored form of the argument x-queue-type.
 func typeField(t QueueType) []byte { return []byte(`["x-queue-type","S","` + string(t) + `"]`) }
 
-// DefaultQueueType is the type of declarations in the virtual host that name none.
+// DefaultQueueType is the type of queues that are declared in the virtual host without a type.
 func (s *State) DefaultQueueType(v *VHost) QueueType {
 	if v.Metadata.DefaultQueueType != "" {
 		return v.Metadata.DefaultQueueType
@@ -353,8 +353,8 @@ func queueTypeOf(args amqp091.Table, r Resource) (QueueType, error) {
 	return "", invalidArg("x-queue-type", r, erlterm.String(fmt.Sprintf("unsupported queue type '%s'", name)))
 }
 
-// checkEquivalent compares a declaration with the queue there is (BR-7.4). The owner comes first: a client that asks
-// for an exclusive queue and finds a shared one is told that, not that it is durable (BR-7.5).
+// checkEquivalent compares a declaration with the existing queue (BR-7.4). The owner comes first: a client that declares an
+// exclusive queue and finds a shared one gets this error, not one about durability (BR-7.5).
 func (q *Queue) checkEquivalent(d *QueueDecl) error {
 	if q.Exclusive != d.Exclusive || q.Exclusive && q.Owner != d.Owner {
 		return q.locked()
@@ -386,9 +386,9 @@ func (s *State) PassiveQueue(vhost message.VHost, name message.QueueName, connec
 	return q, nil
 }
 
-// DeleteQueue deletes a queue with its bindings, and the exchanges auto-deleted by that (BR-6.14, BR-5.10). It checks
-// nothing: permission, exclusiveness and the conditions if-empty and if-unused are known to the broker. A queue that is
-// gone already, or has been replaced by another incarnation, is no error.
+// DeleteQueue deletes a queue with its bindings, and exchanges that are auto-deleted because of it (BR-6.14, BR-5.10). It
+// checks nothing: the broker checks permission, exclusiveness, if-empty and if-unused. A queue that is already deleted, or
+// replaced by another incarnation, is not an error.
 func (s *State) DeleteQueue(q *Queue) Removed {
 	v, ok := s.vhosts[q.VHost]
 	if !ok || v.queues[q.Name] != q {

@@ -13,7 +13,7 @@ import (
 // maxTTL is the longest x-message-ttl and x-expires, ten years in ms (DL-3.4).
 const maxTTL = 315360000000
 
-// argumentCheck looks at one argument's value and returns the reason why it is refused, or "".
+// argumentCheck checks one argument's value and returns the reason for a refusal, or "".
 type argumentCheck func(value any, all amqp091.Table) (reason string)
 
 // argumentChecks are made in this order, whatever the type of the queue (DL-3.4, BR-7.13). x-delivery-limit and
@@ -44,7 +44,7 @@ var argumentChecks = []struct {
 	{"x-queue-master-locator", checkLocator},
 }
 
-// retryCurveChecks are those of Bartleby's own arguments; in strict mode they are unknown and ignored.
+// retryCurveChecks are the checks of Bartleby's own arguments; in strict mode these are unknown and ignored.
 var retryCurveChecks = []struct {
 	arg   string
 	check argumentCheck
@@ -163,7 +163,7 @@ func checkBool(v any, _ amqp091.Table) string {
 	return ""
 }
 
-// oneOf wants a string out of a list.
+// oneOf requires a string out of a list.
 func oneOf(reason string, allowed ...string) argumentCheck {
 	return func(v any, _ amqp091.Table) string {
 		s, ok := v.(string)
@@ -195,7 +195,7 @@ func checkMaxAge(v any, _ amqp091.Table) string {
 	return ""
 }
 
-// validMaxAge wants a positive number and a unit, as in "7D".
+// validMaxAge requires a positive number and a unit, as in "7D".
 func validMaxAge(s string) bool {
 	if s == "" || !strings.ContainsRune("YMDhms", rune(s[len(s)-1])) {
 		return false

@@ -17,7 +17,7 @@ func (t QueueType) known() bool { return t == Classic || t == Quorum || t == Str
 // module is RabbitMQ's name of the type inside error texts.
 func (t QueueType) module() string { return "rabbit_" + string(t) + "_queue" }
 
-// arguments lists what a queue type knows, in the order in which a redeclaration compares (BR-7.12, DL-3.9).
+// arguments lists the arguments of each queue type, in the order in which a redeclaration compares them (BR-7.12, DL-3.9).
 var arguments = map[QueueType][]string{
 	Classic: {
 		"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
@@ -37,8 +37,8 @@ var arguments = map[QueueType][]string{
 	},
 }
 
-// anyType lists every argument that some type knows. An argument in it that a queue's own type does not know is an
-// error; any other unknown one is ignored (DL-3.8).
+// anyType lists all arguments of all types. An argument of another type is an error; any other unknown argument is ignored
+// (DL-3.8).
 var anyType = func() []string {
 	var all []string
 	for _, t := range []QueueType{Classic, Quorum, Stream} {
@@ -54,13 +54,13 @@ var (
 	retryCurveArguments   = []string{"x-delayed-retry-multiplier", "x-delayed-retry-jitter"}
 )
 
-// dialect is the part of the options that decides about arguments; a queue keeps that of its creation.
+// dialect is the part of the options that decides about arguments; a queue keeps the dialect of its creation.
 type dialect struct {
 	strict             bool
 	classicAtLeastOnce bool
 }
 
-// knownArguments lists what a type knows in a dialect.
+// knownArguments lists the arguments of a type in a dialect.
 func (d dialect) knownArguments(t QueueType) []string {
 	known := arguments[t]
 	if t == Classic && d.classicAtLeastOnce {

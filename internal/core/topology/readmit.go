@@ -8,19 +8,18 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// Readmitted is a queue whose declaration is lost and whose messages are not.
+// Readmitted is a queue that has lost its declaration but not its messages.
 type Readmitted struct {
 	VHost       message.VHost     // "": not known
 	Name        message.QueueName // "": not known
-	Incarnation uint64            // 0: it is another queue, and gets a number
+	Incarnation uint64            // 0: it is a new queue, and gets a number
 	Group       uint64            // of a quorum queue; 0: it is classic
-	MaxPriority int               // the highest that it has
+	MaxPriority int               // the highest known priority
 }
 
-// Readmit declares the queue again: durable, with no argument but those that its messages cannot do
-// without, in its virtual host if that is known, else in "/" or the first there is, and under its name if that is
-// known and free, else as "recovered-NUMBER". No limit and no policy by argument holds for it. Numbers go on
-// behind its own.
+// Readmit declares the queue again: durable, and with only the arguments that its messages need. It is in its virtual
+// host if that is known, otherwise in "/" or the first virtual host. It has its name if that is known and free, otherwise
+// "recovered-NUMBER". It has no limits. Later incarnations are larger than its own.
 func (s *State) Readmit(r Readmitted) (*Queue, error) {
 	if r.VHost == "" {
 		r.VHost = "/"
@@ -57,7 +56,7 @@ func (s *State) Readmit(r Readmitted) (*Queue, error) {
 		return nil, err
 	}
 	q := &Queue{VHost: r.VHost, Name: r.Name, Durable: true, Arguments: args, Incarnation: r.Incarnation, Strict: s.options.Strict, Group: r.Group, encoded: encoded}
-	if !v.Had(q.Incarnation) { // it was deleted with what it had, or the queue was in another
+	if !v.Had(q.Incarnation) { // the virtual host was deleted with the queue, or the queue was in another one
 		v.before = q.Incarnation - 1
 		s.logVHost(v)
 	}

@@ -9,10 +9,10 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// KeyPrefix begins every key of this package in the store.
+// KeyPrefix is the prefix of all keys of this package in the store.
 const KeyPrefix = "topology/"
 
-// recordVersion is written in every record; a reader refuses records newer than it knows.
+// recordVersion is in every record; a reader refuses newer records.
 const recordVersion = 1
 
 // The kinds of keys below KeyPrefix.
@@ -165,14 +165,14 @@ func (s *State) logPolicy(p *Policy) {
 	})
 }
 
-// typedTable is an AMQP table whose JSON form keeps the field types, which plain JSON does not.
+// typedTable is an AMQP table whose JSON form keeps the field types.
 type typedTable amqp091.Table
 
-// encodedArguments are the fields of arguments as they are stored, without the brackets around them: whoever declares
-// something makes them before the State is locked and changed, for it may take a while, and may not be possible.
+// encodedArguments is the stored form of arguments, without the brackets around it. Callers make it before they lock and
+// change the State, because encoding may take a while, and may fail.
 type encodedArguments []byte
 
-// encode is what is stored of arguments. They must be what can be read again.
+// encode returns the stored form of arguments. It fails if they could not be read back.
 func encode(t amqp091.Table) (encodedArguments, error) {
 	if err := CheckArguments(t); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func encode(t amqp091.Table) (encodedArguments, error) {
 	return b, nil
 }
 
-// EncodeArguments makes what is stored of the arguments. The State does it itself where it was not done.
+// EncodeArguments makes the stored form of the arguments. The State does it if the caller did not.
 func (d *QueueDecl) EncodeArguments() (err error) {
 	if d.encoded == nil {
 		d.encoded, err = encode(d.Arguments)
@@ -192,7 +192,7 @@ func (d *QueueDecl) EncodeArguments() (err error) {
 	return err
 }
 
-// EncodeArguments makes what is stored of the arguments. The State does it itself where it was not done.
+// EncodeArguments makes the stored form of the arguments. The State does it if the caller did not.
 func (d *ExchangeDecl) EncodeArguments() (err error) {
 	if d.encoded == nil {
 		d.encoded, err = encode(d.Arguments)
@@ -200,8 +200,8 @@ func (d *ExchangeDecl) EncodeArguments() (err error) {
 	return err
 }
 
-// EncodeArguments makes what is stored of the arguments, or finds that they are refused, which matters only where there is no such
-// binding yet. The State does it itself where it was not done.
+// EncodeArguments makes the stored form of the arguments, or notes that they are refused, which matters only for a new
+// binding. The State does it if the caller did not.
 func (d *BindingDecl) EncodeArguments() {
 	if d.encoded == nil && d.unencoded == nil {
 		d.Identify()

@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// ResourceKind is what a permission is asked for.
+// ResourceKind is the kind of object that a permission is for.
 type ResourceKind uint8
 
 // The kinds of resources.
@@ -18,7 +18,7 @@ const (
 	TopicResource
 )
 
-// Resource names something in a virtual host.
+// Resource names an object in a virtual host.
 type Resource struct {
 	VHost message.VHost
 	Kind  ResourceKind
@@ -51,7 +51,7 @@ const (
 // String returns the access as error texts print it.
 func (a Access) String() string { return [...]string{"configure", "write", "read"}[a] }
 
-// RefuseAccess is the refusal of what a user may not do; because is what is to be added to it, or empty (BR-3.3).
+// RefuseAccess is the refusal of an access; because is appended to it, and may be empty (BR-3.3).
 func RefuseAccess(a Access, r Resource, user, because string) *Error {
 	return &Error{
 		Kind: AccessRefused, Fault: Denied, Resource: r,
@@ -59,7 +59,7 @@ func RefuseAccess(a Access, r Resource, user, because string) *Error {
 	}
 }
 
-// Permit answers whether the client may; its error is returned as it is. A nil Permit allows everything.
+// Permit checks whether the client has an access. Callers return its error unchanged. A nil Permit allows everything.
 type Permit func(a Access, r Resource) error
 
 func (p Permit) check(a Access, r Resource) error {
@@ -79,7 +79,7 @@ func exchangeResource(v message.VHost, name message.ExchangeName) Resource {
 
 const reservedPrefix = "amq."
 
-// checkReserved refuses to create what only the broker may name (BR-5.4, BR-7.2).
+// checkReserved refuses names that are reserved for the broker (BR-5.4, BR-7.2).
 func checkReserved(kind, name string) error {
 	if strings.HasPrefix(name, reservedPrefix) {
 		return Refuse(AccessRefused, "%s name '%s' contains reserved prefix 'amq.*'", kind, name)

@@ -11,16 +11,16 @@ import (
 // Router finds the queues of messages. It holds only scratch memory: each publisher has its own, and keeps it, so that
 // routing does not allocate. The zero value is ready to use.
 type Router struct {
-	// ByKeys says of the last Route whether its result depends on nothing but the exchange and the keys, so that it holds
-	// for other messages as long as the topology does not change.
+	// ByKeys says whether the result of the last Route depends only on the exchange and the keys, so that it holds for
+	// other messages as long as the topology does not change.
 	ByKeys bool
 
 	found         []routing.Destination
-	exchanges     []*Exchange // those reached so far, in order; each is visited once (BR-6.3)
-	asOf          []uint64    // Exchange.bound of each when it was looked at
-	led           []bool      // whether something there matched
-	bound         uint64      // VHost.bound when all of them began to be compared with asOf
-	again         int         // how many were compared since the message came
+	exchanges     []*Exchange // the exchanges reached so far, in order; each is visited once (BR-6.3)
+	asOf          []uint64    // Exchange.bound of each at its visit
+	led           []bool      // whether a binding of it matched
+	bound         uint64      // VHost.bound when the comparison of all with asOf began
+	again         int         // number of comparisons for this message
 	seen          seen[*Queue]
 	seenExchanges seen[*Exchange]
 }
@@ -28,10 +28,10 @@ type Router struct {
 // scanUpTo is how many queues or exchanges are searched for duplicates one by one before a map is used.
 const scanUpTo = 32
 
-// seen tells what is in a list already.
+// seen finds duplicates in a list.
 type seen[T comparable] struct {
 	set      map[T]struct{} // built beyond scanUpTo
-	compared int            // how much was looked at, for tests
+	compared int            // number of comparisons, for tests
 }
 
 // appendNew appends x to the list, which begins at start, unless it is there already.
@@ -67,24 +67,24 @@ func (s *seen[T]) end() {
 	}
 }
 
-// mostRounds is how often, on the average, an exchange is looked at again since something was bound while the message paused.
+// mostRounds is how often, on average, an exchange is visited again because of new bindings while the message paused.
 const mostRounds = 4
 
-// settled stands in for Exchange.bound of an exchange that is not looked at again.
+// settled replaces Exchange.bound for an exchange that is not visited again.
 const settled = math.MaxUint64
 
-// Route appends to out the queues that a message published to x reaches, each once (BR-6.4), following bindings between
+// Route appends to out the queues that a message published to x reaches, each once (BR-6.4). It follows bindings between
 // exchanges (BR-6.3) and alternate exchanges (BR-6.13). It only reads the topology, and others may change it where the
-// message pauses. What is moved from one binding to another meanwhile is found by the one or the other: where something was
-// bound after an exchange was looked at, it is looked at again.
+// message pauses. If a queue moves from one binding to another meanwhile, Route finds it by one of them: it visits an
+// exchange again if it got a binding after the visit.
 func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) []*Queue {
 	start := len(out)
 	r.ByKeys = true
 	r.exchanges, r.asOf, r.led = append(r.exchanges[:0], x), r.asOf[:0], r.led[:0]
 	r.bound, r.again = v.bound, 0
-	for next := 0; next < len(r.exchanges); { // the first whose alternate was not asked for
+	for next := 0; next < len(r.exchanges); { // the first whose alternate was not followed
 		out = r.rounds(v, m, out, start)
-		// Behind all that was looked at again: what was moved within an exchange is no match that is missing.
+		// After all repeated visits: a binding that moved within an exchange is not a missing match.
 		for ; next < len(r.led) && !r.moved(v); next++ {
 			if x := r.exchanges[next]; !r.led[next] && x.Alternate != nil && v.exchanges[x.Name] == x {
 				if alternate, ok := v.exchanges[*x.Alternate]; ok {
@@ -101,14 +101,14 @@ func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) 
 	return out
 }
 
-// moved says whether exchanges are to be compared again: something was bound in the virtual host. However much is, however
-// many exchanges there are, it ends.
+// moved says whether exchanges must be compared again, because the virtual host got a binding. The number of comparisons is
+// limited, so Route ends however many bindings come.
 func (r *Router) moved(v *VHost) bool {
 	return r.bound != v.bound && r.again < mostRounds*len(r.exchanges)
 }
 
-// rounds looks at the exchanges that are new, and at those that they lead to; then at those that something was bound to
-// since.
+// rounds visits the new exchanges and the exchanges that they lead to, and then again the exchanges that got a binding
+// since their visit.
 func (r *Router) rounds(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
 	out = r.lookAtNew(v, m, out, start)
 	for r.moved(v) {
@@ -127,7 +127,7 @@ func (r *Router) rounds(v *VHost, m *routing.Message, out []*Queue, start int) [
 	return out
 }
 
-// lookAtNew looks at the exchanges that were not looked at yet.
+// lookAtNew visits the exchanges that were not visited yet.
 func (r *Router) lookAtNew(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
 	for i := len(r.asOf); i < len(r.exchanges); i++ {
 		x := r.exchanges[i]
@@ -137,7 +137,7 @@ func (r *Router) lookAtNew(v *VHost, m *routing.Message, out []*Queue, start int
 	return out
 }
 
-// look looks at an exchange.
+// look visits an exchange.
 func (r *Router) look(v *VHost, i int, m *routing.Message, out []*Queue, start int) []*Queue {
 	x := r.exchanges[i]
 	if x.Name == "" {
@@ -170,8 +170,8 @@ func (r *Router) routeThrough(v *VHost, x *Exchange, m *routing.Message, out []*
 	return out
 }
 
-// routeDefault takes each key for a queue's name (BR-5.3). No other exchange can lead to a queue that is not stored yet,
-// for nothing is bound to it.
+// routeDefault uses each key as a queue's name (BR-5.3). It skips a queue that is not stored yet; no other exchange can lead
+// to such a queue, because it has no bindings.
 func (r *Router) routeDefault(v *VHost, m *routing.Message, out []*Queue, start int) []*Queue {
 	if q, ok := v.queues[message.QueueName(m.Key)]; ok && !q.unstored {
 		out = r.seen.appendNew(out, start, q)
@@ -188,7 +188,7 @@ func (r *Router) visit(x *Exchange) {
 	r.exchanges = r.seenExchanges.appendNew(r.exchanges, 0, x)
 }
 
-// chooses says whether the exchange sends a message to one of those bound: looked at again it might choose another.
+// chooses says whether the exchange sends a message to one of its destinations: on a second visit it might choose another.
 func (x *Exchange) chooses() bool {
 	switch x.Type {
 	case routing.ConsistentHash, routing.ModulusHash, routing.LocalRandom, routing.Random:
@@ -197,7 +197,7 @@ func (x *Exchange) chooses() bool {
 	return false
 }
 
-// routesByKeys says whether the exchange looks at nothing of a message but its keys.
+// routesByKeys says whether the exchange routes by keys only.
 func (x *Exchange) routesByKeys() bool {
 	switch x.Type {
 	case routing.Headers, routing.LocalRandom, routing.Random:

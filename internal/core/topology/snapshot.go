@@ -8,9 +8,9 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// Snapshot is what a virtual host has had at one moment. To take one needs the lock for reading, and copies pointers
-// alone; it is put in order and read without: what it leads to is made once and never changes, but for an object's
-// bindings and the policy in force, which are not to be looked at.
+// Snapshot lists the objects of a virtual host at one moment. Taking one needs the lock for reading and copies only
+// pointers. Sorting and reading it needs no lock: its objects never change, except their bindings and their policy in
+// force, which must not be read.
 type Snapshot struct {
 	queues    []*Queue
 	exchanges []*Exchange
@@ -57,7 +57,7 @@ func (s *Snapshot) Bindings() []*Binding {
 	return append(list, SortBindings(s.bindings)...)
 }
 
-// RuleSet is what a virtual host has had of policies, parameters and limits at one moment, taken and read as a Snapshot.
+// RuleSet lists the policies, parameters and limits of a virtual host at one moment. It is taken and read like a Snapshot.
 type RuleSet struct {
 	VHost              message.VHost
 	Limits             map[Limit]int64
@@ -65,7 +65,7 @@ type RuleSet struct {
 	parameters         []Parameter
 }
 
-// RuleSet takes them.
+// RuleSet takes all policies, parameters and limits.
 func (v *VHost) RuleSet() *RuleSet {
 	r := &RuleSet{VHost: v.Name, Limits: v.Limits(), policies: v.policies, operator: v.operatorPolicies, parameters: make([]Parameter, 0, len(v.parameters))}
 	for _, p := range v.parameters {

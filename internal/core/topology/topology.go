@@ -1,13 +1,13 @@
 // Package topology is the machine of declarations: virtual hosts, exchanges, queues, bindings, policies and
-// parameters, and the way of a message from an exchange to the queues it reaches.
+// parameters. It also routes messages from an exchange to queues.
 //
-// The State owns all of it. Whoever runs the State (the broker package) holds a read-write lock around it: methods
-// that change it need the lock for writing, everything else only reads, so that many publishers may route at once.
-// What must survive a restart is recorded in a log of changes, which the caller takes and stores before it answers.
+// The State owns all of it. The package broker calls it and holds a read-write lock around it: methods that change the
+// State need the lock for writing, all others only read, so that many publishers may route at once. The State records
+// durable changes in a log, which the broker takes and stores before it answers.
 //
-// The package knows declarations, not messages in queues: counts, consumers and what happens to a deleted queue's
-// messages are the broker's. It opens no files, reads no clock and asks nobody for permission by itself: checks that
-// must stand at a certain place in the order of errors (DL-3.3) are made through a Permit handed in.
+// The package knows declarations, not messages in queues: counts, consumers and the messages of a deleted queue are the
+// broker's. It never opens a file or reads a clock. It checks permissions only with a Permit from its caller, because
+// these checks have a fixed place in the order of errors (DL-3.3).
 package topology
 
 import (
@@ -33,11 +33,11 @@ type Options struct {
 	DenyQueueMasterLocator bool
 	// ClassicAtLeastOnce lets classic queues have a dead letter strategy (DL-21.5).
 	ClassicAtLeastOnce bool
-	// DefaultProfile is that of new virtual hosts which are not told one; empty means RabbitMQ's.
+	// DefaultProfile is the profile of virtual hosts that are created without one; empty means RabbitMQ's.
 	DefaultProfile deadletter.Profile
-	// ApsaraPriorities switches priorities on in queues of ApsaraMQ's profile; it is stored with each when it is created.
+	// ApsaraPriorities enables priorities in queues of ApsaraMQ's profile; it is stored with each queue at its creation.
 	ApsaraPriorities bool
-	// DefaultQueueType stands in where a virtual host names none; empty means classic (BR-7.3).
+	// DefaultQueueType applies if a virtual host has none; empty means classic (BR-7.3).
 	DefaultQueueType QueueType
 }
 
@@ -49,31 +49,31 @@ type State struct {
 	revision   uint64
 	policySeq  uint64 // orders policies of equal priority: the last set wins
 	log        mutation.Log
-	leaving    map[string]int // keys of what was deleted and has bindings that are stored yet: by how many deletions
+	leaving    map[string]int // keys of deleted objects whose bindings are still stored: number of deletions
 
-	// Incarnations are handed out from a block reserved on disk, so that transient queues cost no write of their own, and
-	// by an earlier change than the one that makes the queue: a group may have created it before that one is stored, or have
-	// its dead letters, and if it never is, its number must not be another queue's.
-	incarnation uint64   // the last one handed out
-	reserved    uint64   // the last one that may be handed out before the next reservation
-	numbered    uint64   // the last one that a reservation is stored for
+	// Incarnations come from a block that is reserved on disk, so that transient queues cost no write of their own. The
+	// reservation is an earlier change than the one that makes the queue: a group may create the queue before that change
+	// is stored, or hold its dead letters. If the change is never stored, no other queue may get the number.
+	incarnation uint64   // the last number in use
+	reserved    uint64   // the last number before the next reservation
+	numbered    uint64   // the last number whose reservation is stored
 	made        []*Queue // durable queues since TakeMade
 }
 
-// Made is what changes have made that counts only once they are stored.
+// Made lists new objects that are in force only after their changes are stored.
 type Made struct {
 	queues   []*Queue
 	reserved uint64
 }
 
-// ErrUnstored is the error of a change that rests on another which is not stored yet. It has changed nothing, and is to
-// be tried again then.
+// ErrUnstored refuses a change that depends on another change that is not stored yet. It has changed nothing; the caller
+// tries again after that change is stored.
 var ErrUnstored = errors.New("a declaration that this depends on is not stored yet")
 
-// ErrLeaving is ErrUnstored of something whose name another had that was deleted, while bindings of that are stored yet.
+// ErrLeaving is ErrUnstored for a new object with the name of a deleted one whose bindings are still stored.
 var ErrLeaving = fmt.Errorf("bindings of a deleted object with this name are still stored: %w", ErrUnstored)
 
-// incarnationBlock is how many incarnation numbers one record reserves.
+// incarnationBlock is the number of incarnations that one record reserves.
 const incarnationBlock = 1024
 
 // New returns a State without any virtual host.
@@ -97,8 +97,8 @@ func (s *State) Revision() uint64 { return s.revision }
 // TakeChanges returns the durable changes since the last call, for the store to keep.
 func (s *State) TakeChanges() []mutation.Change { return s.log.Take() }
 
-// TakeMade returns what was made since the last call. It does not count before Stored is told that the changes which
-// TakeChanges has returned are stored.
+// TakeMade returns the objects made since the last call. They are not in force until the caller has stored the result of
+// TakeChanges and called Stored.
 func (s *State) TakeMade() Made {
 	m := Made{queues: s.made, reserved: s.reserved}
 	for _, q := range m.queues {
@@ -108,10 +108,10 @@ func (s *State) TakeMade() Made {
 	return m
 }
 
-// Numbered says whether the next queue has a number that is reserved on disk: see State.incarnation.
+// Numbered says whether the next incarnation is reserved on disk: see State.incarnation.
 func (s *State) Numbered() bool { return s.incarnation < s.numbered }
 
-// Stored puts in force what changes have made, and says whether keys lead elsewhere by that.
+// Stored puts new objects in force, and says whether this changes routes.
 func (s *State) Stored(m Made) (opened bool) {
 	s.numbered = m.reserved
 	for _, q := range m.queues {
@@ -121,7 +121,7 @@ func (s *State) Stored(m Made) (opened bool) {
 	return len(m.queues) > 0
 }
 
-// Reserve sees to it that the next queues have numbers that no queue ever had. It is to be stored before the first is declared.
+// Reserve reserves incarnations for the next queues. The caller stores the change before it declares the first of them.
 func (s *State) Reserve() {
 	if s.incarnation+incarnationBlock/2 > s.reserved {
 		s.reserved = s.incarnation + incarnationBlock
@@ -129,17 +129,17 @@ func (s *State) Reserve() {
 	}
 }
 
-// Reserved is the highest number that a queue may have that is stored.
+// Reserved is the highest incarnation that a stored queue may have.
 func (s *State) Reserved() uint64 { return s.reserved }
 
-// GoOnFrom sees to it that no queue is given a number up to n, some of which may have been given to queues
-// that are not known any more.
+// GoOnFrom ensures that later incarnations are larger than n. Smaller ones may belong to queues that are no
+// longer known.
 func (s *State) GoOnFrom(n uint64) {
 	s.incarnation = max(s.incarnation, n)
 	s.Reserve()
 }
 
-// nextIncarnation returns a number no queue of this broker ever had.
+// nextIncarnation returns a number that no queue of this broker ever had.
 func (s *State) nextIncarnation() uint64 {
 	s.incarnation++
 	s.Reserve()

@@ -26,8 +26,8 @@ func (t typedTable) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), err
 }
 
-// appendFields appends the typed form of a table's fields without the brackets around them. It is one walk, however deep
-// the table is: to marshal each table inside by itself would copy the innermost once for each that is around it.
+// appendFields appends the typed form of a table's fields without the brackets around them. It is one walk over all
+// levels: marshalling each nested table on its own would copy the innermost once for each level.
 func appendFields(b []byte, t amqp091.Table) (_ []byte, err error) {
 	for i, f := range t {
 		if i > 0 {
@@ -79,11 +79,10 @@ func appendText(b []byte, v any) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// nanPrefix begins the text of a NaN, followed by its bits in hexadecimal: there are many, and no decimal form tells them
-// apart.
+// nanPrefix begins the text of a NaN. Its bits follow in hexadecimal, because no decimal form distinguishes NaNs.
 const nanPrefix = "NaN:"
 
-// typedValue is the type and the JSON form of a value that has none inside it.
+// typedValue returns the type and the JSON form of a value without nested values.
 func typedValue(v any) (typ string, value any, err error) {
 	switch v := v.(type) {
 	case nil:

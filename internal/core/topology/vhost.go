@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// Metadata is what a virtual host tells about itself (BR-3.9).
+// Metadata describes a virtual host (BR-3.9).
 type Metadata struct {
 	Description string   `json:"description"`
 	Tags        []string `json:"tags"`
@@ -19,16 +19,17 @@ type Metadata struct {
 	DefaultQueueType QueueType `json:"default_queue_type,omitempty"`
 	Tracing          bool      `json:"tracing,omitempty"`
 	Protected        bool      `json:"protected_from_deletion,omitempty"`
-	// Profile is whose rules hold. Unset it asks PutVHost for the server's default, or for what the virtual host has.
+	// Profile is the product whose rules apply. If it is unset, PutVHost uses the server's default for a new virtual host, and
+	// does not change the profile of an existing one.
 	Profile deadletter.Profile `json:"profile,omitempty"`
 }
 
-// maxMetadata is how many bytes a description and tags may have in all, a comma with each tag: they are in every list and every
-// record of what they are of.
+// maxMetadata is the maximal size of a description and tags together, in bytes, with a comma for each tag: they are in every
+// list and every record of their object.
 const maxMetadata = 64 << 10
 
-// CheckMetadataSize refuses a description and tags that are too large as Invalid; what says what they are of. Those that are
-// stored already are not asked.
+// CheckMetadataSize refuses a description and tags that are too large as Invalid; what names their object. It is not called
+// for stored ones.
 func CheckMetadataSize(what, description string, tags []string) error {
 	n := len(description) + len(tags)
 	for _, t := range tags {
@@ -40,7 +41,7 @@ func CheckMetadataSize(what, description string, tags []string) error {
 	return nil
 }
 
-// VHost is a virtual host: a name space of exchanges, queues and policies. Its fields are the State's to change.
+// VHost is a virtual host: a name space of exchanges, queues and policies. Only the State changes its fields.
 type VHost struct {
 	Name     message.VHost
 	Metadata Metadata
@@ -51,11 +52,12 @@ type VHost struct {
 	policies         policySet
 	operatorPolicies policySet
 	parameters       map[parameterName]Parameter
-	bound            uint64 // how often something was bound in it
-	before           uint64 // the last number that a queue was given before this virtual host was made
+	bound            uint64 // number of bindings ever made in it
+	before           uint64 // the last incarnation before this virtual host was made
 }
 
-// Had says whether a queue with that number may be in the virtual host, or have been: those of another that had its name were not.
+// Had says whether a queue with this incarnation can be or have been in the virtual host. A queue of an earlier virtual host
+// of the same name cannot.
 func (v *VHost) Had(incarnation uint64) bool { return incarnation > v.before }
 
 // Limit names a limit of a virtual host (BR-3.7).
@@ -85,7 +87,7 @@ func (s *State) vhost(name message.VHost) (*VHost, error) {
 	return v, nil
 }
 
-// PutVHost creates a virtual host with its predeclared exchanges, or replaces the metadata of one there is (BR-3.9).
+// PutVHost creates a virtual host with its predeclared exchanges, or replaces the metadata of an existing one (BR-3.9).
 func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool, err error) {
 	if m.DefaultQueueType != "" && !m.DefaultQueueType.known() {
 		return nil, false, Refuse(Invalid, "%s is not a valid queue type", m.DefaultQueueType)
@@ -116,7 +118,7 @@ func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool
 	return v, !ok, nil
 }
 
-// addVHost makes the virtual host and what is predeclared in it (BR-5.1).
+// addVHost makes the virtual host and its predeclared exchanges (BR-5.1).
 func (s *State) addVHost(name message.VHost) *VHost {
 	v := &VHost{
 		Name:       name,
@@ -150,11 +152,11 @@ func (s *State) addVHost(name message.VHost) *VHost {
 	return v
 }
 
-// internalUser is who declares what nobody asked for, as RabbitMQ calls it.
+// internalUser is RabbitMQ's name of the user who declares predeclared objects.
 const internalUser = "rmq-internal"
 
-// DeleteVHost deletes a virtual host and all that is in it, and returns its queues for the broker to end. A missing
-// one is NotFound, a protected one Protected (BR-3.8).
+// DeleteVHost deletes a virtual host with all its objects, and returns its queues, which the broker then ends. A missing
+// virtual host is NotFound, a protected one Protected (BR-3.8).
 func (s *State) DeleteVHost(name message.VHost) ([]*Queue, error) {
 	v, ok := s.vhosts[name]
 	if !ok {
@@ -199,7 +201,7 @@ func (s *State) SetVHostProtection(name message.VHost, on bool) error {
 	return nil
 }
 
-// Limit returns a limit that is in force; a negative one is none (BR-3.7).
+// Limit returns a limit that is in force; a negative one means no limit (BR-3.7).
 func (v *VHost) Limit(l Limit) (n int64, ok bool) {
 	n, ok = v.limits[l]
 	return n, ok && n >= 0
@@ -219,8 +221,8 @@ func (s *State) SetVHostLimit(name message.VHost, l Limit, value any) error {
 	return s.SetVHostLimits(name, map[Limit]any{l: value}, false)
 }
 
-// SetVHostLimits sets all of these limits, or none of them if one is refused. Where they are
-// the only ones the others are removed.
+// SetVHostLimits sets all of these limits, or none of them if one is refused. If only is set,
+// it removes all other limits.
 func (s *State) SetVHostLimits(name message.VHost, limits map[Limit]any, only bool) error {
 	v, err := s.vhost(name)
 	if err != nil {
@@ -254,7 +256,7 @@ func limitOf(l Limit, value any) (int64, error) {
 	return n, nil
 }
 
-// ClearVHostLimit removes a limit; that it was not set is no error.
+// ClearVHostLimit removes a limit. It is not an error if the limit was not set.
 func (s *State) ClearVHostLimit(name message.VHost, l Limit) error {
 	v, err := s.vhost(name)
 	if err != nil {
@@ -266,7 +268,7 @@ func (s *State) ClearVHostLimit(name message.VHost, l Limit) error {
 	return nil
 }
 
-// checkQueueLimit refuses one queue more than the limit allows (BR-3.7).
+// checkQueueLimit refuses a queue beyond the limit (BR-3.7).
 func (v *VHost) checkQueueLimit(name message.QueueName) error {
 	if limit, ok := v.Limit(MaxQueues); ok && int64(len(v.queues)) >= limit {
 		refusal := Refuse(PreconditionFailed, "cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, limit)
@@ -276,7 +278,7 @@ func (v *VHost) checkQueueLimit(name message.QueueName) error {
 	return nil
 }
 
-// validationFailed is the management API's form of what is wrong with a parameter (DL-4.3).
+// validationFailed is the refusal of a parameter in the management API's form (DL-4.3).
 func validationFailed(messages ...string) *Error {
 	text := "Validation failed\n\n"
 	for _, m := range messages {
