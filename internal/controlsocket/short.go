@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// maxPath is how long a socket's path may be on every Unix, in bytes: sun_path has 104
-// of them on some and 108 on others, the terminator included.
+// maxPath is the maximal length of a socket's path on every Unix, in bytes: sun_path has 104
+// bytes on some and 108 on others, including the terminator.
 const maxPath = 103
 
-// shorten is a path to the file in dir that a socket can be bound and found by, however
-// long dir's own is; it is good until done is called. The kernel follows a link in a
-// path without counting what it stands for.
+// shorten returns a path to the file in dir that is short enough for a socket, however long
+// the path of dir is. It is valid until done is called. It leads through a symbolic link,
+// whose target does not count.
 func shorten(dir, file string) (path string, done func(), err error) {
 	if path = filepath.Join(dir, file); len(path) <= maxPath {
 		return path, func() {}, nil
@@ -26,7 +26,7 @@ func shorten(dir, file string) (path string, done func(), err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("the path of data directory %s is too long for a socket: %w", dir, err)
 	}
-	done = func() { _ = os.RemoveAll(short) } // the link, not what it stands for
+	done = func() { _ = os.RemoveAll(short) } // the link, not its target
 	link := filepath.Join(short, "d")
 	if err = os.Symlink(dir, link); err == nil && len(link)+len("/")+len(file) > maxPath {
 		err = fmt.Errorf("so is the path %s", link)

@@ -1,28 +1,27 @@
-// Package controlsocket is the way of the command line into a node on its own machine without a
-// password: through the data directory, as the user who owns that. Listen and Dial are
-// its two ends. Whoever comes through is the node's operator.
+// Package controlsocket connects the command line to a node on the same machine without a
+// password: through the data directory, as the user who owns it. The server calls Listen, the
+// command line Dial. A client on this socket is the node's operator.
 //
-// On Unix it is a socket, ctl.sock, that nobody else may open; elsewhere a port of
-// loopback with a secret in a file, ctl.json (token.go).
+// On Unix it is a socket, ctl.sock, that only its owner may open; elsewhere a loopback port with
+// a secret in a file, ctl.json (token.go).
 //
-// The file belongs to the node that Listen was called for: it is there while that node
-// accepts, and is left behind only where the node was killed. The package does not
-// keep two nodes out of one directory, the directory's lock does, and it knows
-// nothing of what is said through the control socket.
+// A listener owns the file. It exists while the node accepts connections; only a killed node
+// leaves it behind. The package does not keep a second node out of a directory, which is the
+// task of the directory's lock, and knows nothing of the protocol on the socket.
 package controlsocket
 
 import "errors"
 
-// ErrNoNode is what Dial returns for a data directory on which no node runs.
+// ErrNoNode is Dial's error for a data directory on which no node runs.
 var ErrNoNode = errors.New("no node runs on the data directory")
 
-// NotYoursError is what Dial returns for the node of another user.
+// NotYoursError is Dial's error for the node of another user.
 type NotYoursError struct {
 	Dir   string
-	Owner string // name of the user whom the node belongs to; "" if that cannot be known
+	Owner string // name of the node's owner; "" if it is unknown
 }
 
-// Error says who may.
+// Error names the owner.
 func (e *NotYoursError) Error() string {
 	if e.Owner == "" {
 		return "data directory " + e.Dir + " belongs to another user: only the owner's command line gets in there; be that user, or log in by --url, --user and --password"

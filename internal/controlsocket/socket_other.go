@@ -9,16 +9,16 @@ import (
 	"path/filepath"
 )
 
-// Listen opens the control socket of a data directory that the caller has locked. What a node
-// that was killed has left there is replaced.
+// Listen opens the control socket of a data directory that the caller has locked. It replaces
+// the file of a killed node.
 func Listen(dir string) (net.Listener, error) { return listenToken(dir) }
 
-// Dial goes through the control socket of a data directory. The error is or wraps ErrNoNode or a
-// *NotYoursError where it is one of these.
+// Dial connects to the control socket of a data directory. Its error may be or wrap ErrNoNode or a
+// *NotYoursError.
 func Dial(ctx context.Context, dir string) (net.Conn, error) { return dialToken(ctx, dir) }
 
-// Mine says whether a node that this user may enter has its control socket in dir, as far as
-// files tell.
+// Mine says whether dir has the control socket of a node that this user may use, judging by the
+// files.
 func Mine(dir string) bool {
 	f, err := os.Open(filepath.Join(dir, tokenFile))
 	if err != nil {
@@ -27,5 +27,5 @@ func Mine(dir string) bool {
 	return f.Close() == nil
 }
 
-// Lets is Mine: who owns a file is not known here.
+// Lets is Mine: the owner of a file is not known here.
 func Lets(dir string) bool { return Mine(dir) }

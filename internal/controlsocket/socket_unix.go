@@ -19,12 +19,12 @@ import (
 // socketFile is the socket's name in the data directory.
 const socketFile = "ctl.sock"
 
-// makingDir is where Listen makes the socket. Between its making and its mode others
-// could open it: nobody else may enter the directory.
+// makingDir is the directory in which Listen makes the socket. Other users could open the
+// socket before its mode is set, but they cannot enter this directory.
 const makingDir = "ctl.new"
 
-// Listen opens the control socket of a data directory that the caller has locked. What a node
-// that was killed has left there is replaced.
+// Listen opens the control socket of a data directory that the caller has locked. It replaces
+// the socket of a killed node.
 func Listen(dir string) (net.Listener, error) {
 	l, err := listenUnix(dir)
 	if err != nil {
@@ -62,7 +62,7 @@ func listenUnix(dir string) (net.Listener, error) {
 	return &socket{UnixListener: l, path: path}, nil
 }
 
-// socket is a listener that takes its file with it.
+// socket is a listener that removes its file when it is closed.
 type socket struct {
 	*net.UnixListener
 	path   string
@@ -79,8 +79,8 @@ func (s *socket) Close() error {
 // Addr names the socket's file, wherever it was bound.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
-// Dial goes through the control socket of a data directory. The error is or wraps ErrNoNode or a
-// *NotYoursError where it is one of these.
+// Dial connects to the control socket of a data directory. Its error may be or wrap ErrNoNode or a
+// *NotYoursError.
 func Dial(ctx context.Context, dir string) (net.Conn, error) {
 	path := filepath.Join(dir, socketFile)
 	owner, err := ownerOf(path)
@@ -93,7 +93,7 @@ func Dial(ctx context.Context, dir string) (net.Conn, error) {
 	case err != nil:
 		return nil, err
 	case !lets(owner):
-		return nil, &NotYoursError{dir, nameOf(owner)} // what is said there is not for that user to hear
+		return nil, &NotYoursError{dir, nameOf(owner)} // do not send requests to another user
 	}
 	name, done, err := shorten(dir, socketFile)
 	if err != nil {
@@ -104,21 +104,21 @@ func Dial(ctx context.Context, dir string) (net.Conn, error) {
 	c, err := d.DialContext(ctx, "unix", name)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
-		return nil, ErrNoNode // the node is gone, and was killed if its socket is still there
+		return nil, ErrNoNode // the node is gone; it was killed if its socket is still there
 	case errors.Is(err, fs.ErrPermission):
 		return nil, &NotYoursError{dir, nameOf(owner)}
 	}
 	return c, err
 }
 
-// Mine says whether a node of this very user has its control socket in dir, as far as files tell.
+// Mine says whether dir has the control socket of a node of this user, judging by the files.
 func Mine(dir string) bool {
 	owner, err := ownerOf(filepath.Join(dir, socketFile))
 	return err == nil && owner == os.Geteuid()
 }
 
-// Lets says whether a node has its control socket in dir and would let this user in, as far as
-// files tell: root is let in everywhere.
+// Lets says whether dir has the control socket of a node that this user may use, judging by the
+// files: root may use every node.
 func Lets(dir string) bool {
 	owner, err := ownerOf(filepath.Join(dir, socketFile))
 	return err == nil && lets(owner)
@@ -126,7 +126,7 @@ func Lets(dir string) bool {
 
 func lets(owner int) bool { return os.Geteuid() == owner || os.Geteuid() == 0 }
 
-// unknownUser is the owner of what cannot be looked at.
+// unknownUser is the owner of a file that cannot be examined.
 const unknownUser = -1
 
 func ownerOf(path string) (uid int, err error) {
@@ -140,7 +140,7 @@ func ownerOf(path string) (uid int, err error) {
 	return unknownUser, nil
 }
 
-// nameOf is the user's name, its number where that is all there is.
+// nameOf is the user's name, or its number if it has no name.
 func nameOf(uid int) string {
 	if uid == unknownUser {
 		return ""

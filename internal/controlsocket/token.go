@@ -17,19 +17,19 @@ import (
 	"syscall"
 )
 
-// tokenFile is the file's name in the data directory. Who may read it is what the mode
-// says on Unix, and the directory's access list on Windows.
+// tokenFile is the file's name in the data directory. Its mode on Unix, and the directory's
+// access list on Windows, set who may read it.
 const tokenFile = "ctl.json"
 
-// access is what the file holds.
+// access is the content of the file.
 type access struct {
 	Address string `json:"address"` // HOST:PORT, of loopback
-	Token   string `json:"token"`   // what is said first on a connection, in hexadecimal
+	Token   string `json:"token"`   // the first bytes of a connection, in hexadecimal
 }
 
-// listenToken is Listen where there is no socket with an owner: a port of loopback, at
-// which only those are heard who say first what the file holds. It holds something
-// else after each start.
+// listenToken is Listen on systems without sockets that have an owner. It listens on a
+// loopback port and accepts only clients that first send the token from the file. Each start
+// makes a new token.
 func listenToken(dir string) (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +45,7 @@ func listenToken(dir string) (net.Listener, error) {
 	return g, nil
 }
 
-// guarded is a listener that takes its file with it.
+// guarded is a listener that removes its file when it is closed.
 type guarded struct {
 	net.Listener
 	path   string
@@ -60,14 +60,14 @@ func (g *guarded) write() error {
 		return err
 	}
 	next := g.path + ".new"
-	_ = os.Remove(next) // of a node that was killed here; its mode might be another
+	_ = os.Remove(next) // left by a killed node, maybe with another mode
 	if err := os.WriteFile(next, append(text, '\n'), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(next, g.path)
 }
 
-// Accept does not wait until the peer has said the token: the first Read does.
+// Accept does not wait for the token: the first Read does.
 func (g *guarded) Accept() (net.Conn, error) {
 	c, err := g.Listener.Accept()
 	if err != nil {
@@ -93,7 +93,7 @@ type guardedConn struct {
 
 var errWrongToken = errors.New("the peer does not have the node's token")
 
-// Read reads what follows the token, and nothing where that is wrong.
+// Read reads the bytes after the token. It fails if the token is wrong.
 func (c *guardedConn) Read(p []byte) (int, error) {
 	c.once.Do(func() {
 		said := make([]byte, len(c.token))
@@ -107,7 +107,7 @@ func (c *guardedConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// dialToken is Dial where Listen was listenToken.
+// dialToken is the Dial for listenToken.
 func dialToken(ctx context.Context, dir string) (net.Conn, error) {
 	text, err := os.ReadFile(filepath.Join(dir, tokenFile))
 	switch {

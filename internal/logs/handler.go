@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// handler is what a slog.Logger of ours writes to. It follows the configuration: what
-// WithAttrs and WithGroup made of it is made again of the outputs that hold now.
+// handler is the slog.Handler of our loggers. It follows the configuration: after a change it
+// applies the calls of WithAttrs and WithGroup again to the new outputs.
 type handler struct {
 	logs     *Logs
 	category string
@@ -17,7 +17,7 @@ type handler struct {
 	made     atomic.Pointer[made]
 }
 
-// made is what with made of the handlers of a state.
+// made holds the handlers that with made for a state.
 type made struct {
 	of       *state
 	handlers []slog.Handler // one an output

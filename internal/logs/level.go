@@ -7,9 +7,8 @@ import (
 	"bartleby.mq/internal/config"
 )
 
-// SetLevel has every output and category log from a level on, whatever the configuration
-// says, until Reload is told of other levels than before. The name is one that
-// config.LogLevel knows.
+// SetLevel sets the level of every output and category, whatever the configuration says,
+// until Reload gets other levels than before. config.LogLevel defines the names.
 func (l *Logs) SetLevel(name string) error {
 	level, on, err := config.LogLevel(name)
 	if err != nil {
@@ -40,8 +39,8 @@ func atLevel(outputs []output, level slog.Level) []output {
 	return all
 }
 
-// Level is the least level of which lines of the default category are logged anywhere,
-// by RabbitMQ's name: debug, info, warning, error or none.
+// Level is the lowest level at which an output logs lines of the default category, by
+// RabbitMQ's name: debug, info, warning, error or none.
 func (l *Logs) Level() string {
 	least := off
 	for _, o := range l.current.Load().outputs {

@@ -1,10 +1,10 @@
-// Package logs writes the lines of a node: to the console, to a file, or to both, as
-// text or as JSON, with levels by output and by category, and a log of administrative
-// actions beside them.
+// Package logs writes a node's log lines to the console, to a file, or to both, as text or
+// as JSON, with levels by output and by category. It also writes the log of administrative
+// actions. The command bartleby calls it.
 //
-// A Logs owns the files it opened. What it does can be changed while it is used: levels
-// and forms hold for the next line, and files are opened anew, which is what a rotation
-// wants. It decides nothing about what is worth a line.
+// A Logs owns the files that it opened. Its configuration can change while it is used:
+// levels and formats apply to the next line, and files are reopened, as a rotation needs. It
+// never decides what is logged.
 package logs
 
 import (
@@ -31,7 +31,7 @@ type Logs struct {
 	level       *slog.Level // as SetLevel set it; nil: the configuration's
 }
 
-// state is what holds between two changes.
+// state is the configuration between two changes.
 type state struct {
 	outputs []output
 	audit   slog.Handler // nil: audited actions are lines of the log
@@ -55,9 +55,8 @@ func Open(c config.Log, stdout, stderr io.Writer) (*Logs, error) {
 	return l, nil
 }
 
-// Reload goes over to another configuration, and opens the files anew. A level that was
-// set holds on if the configuration's are the same as before. An error leaves all as it
-// was.
+// Reload applies another configuration and reopens the files. A level from SetLevel stays if
+// the configured levels are the same as before. An error changes nothing.
 func (l *Logs) Reload(c config.Log) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +137,8 @@ func newOutput(c config.Log, o config.LogOutput, to io.Writer) output {
 	return out
 }
 
-// threshold is the least level of a line that an output lets pass: what its category
-// says, or the default one for it, and what the output says.
+// threshold is the lowest level of a line that an output writes: the higher of the level of
+// the category, or of the default category, and the level of the output.
 func threshold(output string, category ...string) slog.Level {
 	least, said := slog.LevelInfo, false
 	take := func(name string) {

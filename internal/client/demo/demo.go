@@ -1,8 +1,8 @@
-// Package demo plays the story that dead letters are for, with real messages
-// against a running broker: orders that succeed, that fail and are retried with a
-// delay, that keep failing and end in a parking lot, and that are sent back once
-// the cause is mended. It is a client like any other: AMQP 0-9-1 for the
-// messages, the management API for the rest.
+// Package demo shows dead-lettering with real messages on a running broker. Some orders
+// succeed, some fail and are retried with a delay, and some keep failing, end in a parking
+// lot and are sent back once the cause is fixed. The command "bartleby demo" calls it. It is
+// an ordinary client: it uses AMQP 0-9-1 for messages and the management API for the rest,
+// and owns only its virtual host.
 package demo
 
 import (
@@ -16,7 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Options say which broker to play against.
+// Options name the broker.
 type Options struct {
 	AMQP     string // host:port
 	HTTP     string // base address of the management API
@@ -24,10 +24,10 @@ type Options struct {
 	Password string
 	Out      io.Writer
 	Delay    time.Duration // how long a retry waits; 0: 1 s
-	Keep     bool          // leave the virtual host there afterwards
+	Keep     bool          // keep the virtual host afterwards
 }
 
-// The names are those of the pattern as it is taught.
+// The names follow the usual examples of this pattern.
 const (
 	vhost = "bartleby-demo"
 
@@ -71,7 +71,7 @@ var orders = []order{
 	}},
 }
 
-// story is one performance.
+// story is one run.
 type story struct {
 	Options
 	api    *api
@@ -80,7 +80,7 @@ type story struct {
 	mended bool
 }
 
-// Run plays the story. It makes a virtual host of its own and deletes it again.
+// Run runs the demo in a virtual host of its own, which it deletes afterwards.
 func Run(ctx context.Context, o Options) error {
 	if o.Delay == 0 {
 		o.Delay = time.Second

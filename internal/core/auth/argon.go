@@ -10,7 +10,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// argonParameters say how much work a hash is.
+// argonParameters are the cost of a hash.
 type argonParameters struct {
 	memory uint32 // KiB
 	passes uint32
@@ -26,7 +26,7 @@ const (
 	argonSize = 32
 )
 
-// Bounds of hashes that come from outside: whoever logs in costs that much.
+// Limits of imported hashes: each login costs this much.
 const (
 	argonMaxMemory = 256 << 10 // KiB
 	argonMaxPasses = 16
@@ -46,7 +46,7 @@ func argonEncode(salt, sum []byte, p argonParameters) string {
 
 var errArgon = errors.New("not of the form $argon2id$v=19$m=KIB,t=PASSES,p=LANES$SALT$HASH")
 
-// parseArgon takes a written hash apart.
+// parseArgon parses a written hash.
 func parseArgon(text string) (p argonParameters, salt, sum []byte, err error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != string(Argon2id) || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {

@@ -1,10 +1,10 @@
-// Package auth is the machine of accounts: users with their password hashes, tags and limits, what each may do in which
-// virtual host, and the SASL mechanisms by which a client says who it is.
+// Package auth is the machine of accounts: users with their password hashes, tags and limits, their permissions in
+// virtual hosts, and the SASL mechanisms for logins.
 //
-// Users owns the accounts. Whoever runs it (the broker package) holds a read-write lock around it; methods that change it
-// need the lock for writing, everything else only reads. Durable changes are recorded in a log for the caller to store.
-// The package has no source of randomness (salts are handed in), keeps no passwords, and knows virtual hosts and exchanges
-// only by name: whether they exist is topology's to say.
+// Users owns the accounts. The package broker calls it and holds a read-write lock around it: methods that change it need
+// the lock for writing, all others only read. Users records durable changes in a log for the broker to store. The package
+// has no source of randomness (callers pass salts), never keeps a password, and knows virtual hosts and exchanges only by
+// name: topology knows whether they exist.
 package auth
 
 import (
@@ -26,7 +26,7 @@ type Users struct {
 	log         mutation.Log
 }
 
-// grantName is whose permissions and where.
+// grantName names the user and the virtual host of permissions.
 type grantName struct {
 	vhost message.VHost
 	user  string
@@ -50,13 +50,13 @@ func New(loopbackOnly ...string) *Users {
 	return u
 }
 
-// Revision is raised by every change; what was resolved under another one may be out of date (BR-3.6).
+// Revision is raised by every change. Grants of an earlier revision may be out of date (BR-3.6).
 func (u *Users) Revision() uint64 { return u.revision }
 
 // TakeChanges returns the durable changes since the last call, for the store to keep.
 func (u *Users) TakeChanges() []mutation.Change { return u.log.Take() }
 
-// grantsThat lists those keys of a map of grants that are chosen, sorted, so that no map order reaches an effect.
+// grantsThat lists the chosen keys of a map of grants, sorted, so that no effect depends on the order of a map.
 func grantsThat[V any](m map[grantName]V, chosen func(grantName) bool) (list []grantName) {
 	for g := range m {
 		if chosen(g) {

@@ -7,8 +7,8 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// Grants are the permissions of one client: a user in a virtual host. What they say never changes, so a connection may hold
-// them without a lock and get new ones when Users.Revision has moved (BR-3.6). One goroutine at a time asks them.
+// Grants are the permissions of one client: a user in a virtual host. They never change, so a connection may hold them
+// without a lock. It gets new ones when Users.Revision has changed (BR-3.6). One goroutine at a time uses them.
 type Grants struct {
 	user       string
 	vhost      message.VHost
@@ -16,14 +16,14 @@ type Grants struct {
 	permission *Permission
 	topics     map[message.ExchangeName]*TopicPermission
 
-	// The expression with {client_id} that was asked last, and what it is for the client. A message may have any number
-	// of keys, all of which are checked with the topology locked.
+	// The last expression with {client_id} and its compiled form for this client. A message may have any number of keys,
+	// and all are checked with the topology locked.
 	open     string
 	compiled *regexp.Regexp
 }
 
-// Grants resolves the permissions of a user in a virtual host. Without any the virtual host itself is refused (BR-3.1).
-// clientID is what {client_id} stands for in topic permissions; "" if the protocol has none.
+// Grants resolves the permissions of a user in a virtual host. Without permissions the virtual host itself is refused
+// (BR-3.1). clientID replaces {client_id} in topic permissions; "" if the protocol has none.
 // REQUIRES: the virtual host exists.
 func (u *Users) Grants(user string, vhost message.VHost, clientID string) (*Grants, error) {
 	name := grantName{vhost, user}
@@ -34,10 +34,10 @@ func (u *Users) Grants(user string, vhost message.VHost, clientID string) (*Gran
 	return &Grants{user: user, vhost: vhost, clientID: clientID, permission: p, topics: u.topics[name]}, nil
 }
 
-// defaultExchange is the name by which permissions speak of the exchange "" (BR-3.3, DL-5.2).
+// defaultExchange is the name of the exchange "" in permissions (BR-3.3, DL-5.2).
 const defaultExchange = "amq.default"
 
-// Check answers whether the client may; it is a topology.Permit. The error carries the text of BR-3.4 or BR-3.5.
+// Check checks an access of the client; it is a topology.Permit. The error has the text of BR-3.4 or BR-3.5.
 func (g *Grants) Check(a topology.Access, r topology.Resource) error {
 	if r.Kind == topology.TopicResource {
 		return g.checkTopic(a, r)
@@ -51,8 +51,8 @@ func (g *Grants) Check(a topology.Access, r topology.Resource) error {
 	return refused(a, r, g.user)
 }
 
-// CheckAny allows what at least one access allows; passive declarations need no more. The refusal speaks of configure
-// (BR-3.3).
+// CheckAny allows a resource if the client has at least one access to it, as passive declarations need. The refusal
+// mentions configure (BR-3.3).
 func (g *Grants) CheckAny(r topology.Resource) error {
 	for _, a := range []topology.Access{topology.Write, topology.Read} {
 		if g.Check(a, r) == nil {

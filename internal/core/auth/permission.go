@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// Permission is what a user may do in a virtual host: for each access the names it is allowed on (BR-3.2).
+// Permission is the permission of a user in a virtual host: an expression for the names of each access (BR-3.2).
 type Permission struct {
 	VHost     message.VHost
 	User      string
@@ -20,8 +20,8 @@ type Permission struct {
 	patterns [3]*regexp.Regexp // by topology.Access; nil denies
 }
 
-// compile reads an expression as RabbitMQ does: searched anywhere in the name; the empty one matches no name; a broken one
-// denies (BR-3.2).
+// compile compiles an expression as RabbitMQ does: it may match anywhere in the name; an empty one matches no name; a broken
+// one denies everything (BR-3.2).
 func compile(expression string) *regexp.Regexp {
 	if expression == "" {
 		expression = "^$"
@@ -33,7 +33,7 @@ func compile(expression string) *regexp.Regexp {
 	return re
 }
 
-// checkSizes refuses expressions that are too large. Those that are stored already are not asked.
+// checkSizes refuses expressions that are too large. It is not called for stored ones.
 func checkSizes(expressions ...string) error {
 	for _, expression := range expressions {
 		if err := topology.CheckPatternSize(expression); err != nil {
@@ -75,7 +75,7 @@ func (u *Users) checkUser(name string) error {
 	return nil
 }
 
-// DeletePermission takes a user's permissions in a virtual host away and says whether there were any.
+// DeletePermission deletes a user's permissions in a virtual host and says whether there were any.
 func (u *Users) DeletePermission(vhost message.VHost, user string) bool {
 	g := grantName{vhost, user}
 	if _, ok := u.permissions[g]; !ok {
@@ -105,7 +105,7 @@ func (u *Users) Permissions() []Permission {
 	return list
 }
 
-// SortPermissions puts permissions in the order of their virtual hosts and users. It needs no lock.
+// SortPermissions sorts permissions by virtual host and user. It needs no lock.
 func SortPermissions(list []Permission) []Permission {
 	slices.SortFunc(list, func(a, b Permission) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.User, b.User)) })
 	return list

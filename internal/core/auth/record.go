@@ -12,10 +12,10 @@ import (
 	"bartleby.mq/internal/core/mutation"
 )
 
-// KeyPrefix begins every key of this package in the store.
+// KeyPrefix is the prefix of all keys of this package in the store.
 const KeyPrefix = "auth/"
 
-// recordVersion is written in every record; a reader refuses records newer than it knows.
+// recordVersion is in every record; a reader refuses newer records.
 const recordVersion = 1
 
 const (
@@ -65,8 +65,8 @@ func (u *Users) logUser(user *User) {
 	})
 }
 
-// Load rebuilds the accounts from the pairs that their changes left in the store, in any order; pairs of other packages
-// are skipped. An error names the key that cannot be read.
+// Load rebuilds the accounts from the pairs in the store, in any order. It skips pairs of other packages. An error names the
+// unreadable key.
 func Load(pairs iter.Seq2[[]byte, []byte], loopbackOnly ...string) (*Users, error) {
 	u := New(loopbackOnly...)
 	for key, value := range pairs {
@@ -91,8 +91,8 @@ func (u *Users) load(key string, value []byte) error {
 	if version.Version != recordVersion {
 		return fmt.Errorf("version %d, this program reads version %d", version.Version, recordVersion)
 	}
-	// JSON has no form for a name that is not UTF-8, which earlier versions have let in: in the record, other
-	// characters stand in its place, and an account called otherwise than its key could not be deleted.
+	// Earlier versions accepted names that are not UTF-8, for which JSON has no form: the record has replacement
+	// characters, and an account whose name differs from its key could not be deleted.
 	parts, _ := mutation.Parts(kind, key)
 	switch kind {
 	case userKind:

@@ -7,15 +7,15 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// Credentials are what a mechanism has learnt of a client.
+// Credentials are the result of a mechanism.
 type Credentials struct {
 	User     string
 	Password string
-	// Verified says that the user is proven already, by a certificate.
+	// Verified says that a certificate has already authenticated the user.
 	Verified bool
 }
 
-// ErrMalformed is returned for a response that is not in the mechanism's form; the connection is dropped (BR-2.5).
+// ErrMalformed means that a response does not have the mechanism's form; the connection is dropped (BR-2.5).
 var ErrMalformed = errors.New("malformed SASL response")
 
 // Mechanism is one SASL exchange, from the server's side. It is used once.
@@ -26,7 +26,7 @@ type Mechanism interface {
 	Step(response []byte) (challenge []byte, c *Credentials, err error)
 }
 
-// NewMechanism starts an exchange by a mechanism that needs nothing but the client's responses: PLAIN or AMQPLAIN.
+// NewMechanism starts an exchange by a mechanism that needs only the client's responses: PLAIN or AMQPLAIN.
 func NewMechanism(name string) (Mechanism, bool) {
 	switch name {
 	case "PLAIN":
@@ -75,7 +75,7 @@ func (amqplain) Step(response []byte) ([]byte, *Credentials, error) {
 	return nil, &Credentials{User: string(login), Password: string(password)}, nil
 }
 
-// known is a mechanism whose outcome is known before the client speaks.
+// known is a mechanism whose result does not depend on the client's response.
 type known struct {
 	mechanism   string
 	credentials Credentials
@@ -83,5 +83,5 @@ type known struct {
 
 func (k known) Name() string { return k.mechanism }
 
-// Step ignores the response: what it may ask for has been decided.
+// Step ignores the response.
 func (k known) Step([]byte) ([]byte, *Credentials, error) { return nil, &k.credentials, nil }

@@ -11,8 +11,8 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// TopicPermission restricts the keys a user may use with a topic exchange: routing keys to publish with, binding keys to
-// bind with. {username}, {vhost} and {client_id} stand for the client's (BR-3.5).
+// TopicPermission restricts the keys that a user may use with a topic exchange: routing keys of publishes, and binding keys.
+// {username}, {vhost} and {client_id} are replaced by the client's values (BR-3.5).
 type TopicPermission struct {
 	VHost    message.VHost
 	User     string
@@ -26,12 +26,12 @@ type TopicPermission struct {
 // topicPattern is an expression, compiled unless it depends on the client.
 type topicPattern struct {
 	compiled *regexp.Regexp // nil denies
-	open     string         // the expression, if {client_id} is still to be put in
+	open     string         // the expression, if it contains {client_id}
 }
 
 const clientIDVariable = "{client_id}"
 
-// newTopicPattern puts in what is known of the entry. Names are escaped, so that they match only themselves.
+// newTopicPattern replaces {username} and {vhost}. Names are escaped, so that they match only themselves.
 func newTopicPattern(expression string, vhost message.VHost, user string) topicPattern {
 	expression = withNames(expression, vhost, user)
 	if strings.Contains(expression, clientIDVariable) {
@@ -44,7 +44,7 @@ func withNames(expression string, vhost message.VHost, user string) string {
 	return strings.NewReplacer("{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(string(vhost))).Replace(expression)
 }
 
-// with puts the client id into an expression that is open for it. Without one the variable stays as it is and matches nothing sensible.
+// with replaces {client_id}. Without a client id the variable stays and matches nothing sensible.
 func (p topicPattern) with(clientID string) *regexp.Regexp {
 	if clientID == "" {
 		return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientIDVariable)))
@@ -56,7 +56,7 @@ func (p topicPattern) with(clientID string) *regexp.Regexp {
 	return compile(expression)
 }
 
-// PutTopicPermission sets the keys a user may use with an exchange. An unknown user is Invalid,
+// PutTopicPermission sets the keys that a user may use with an exchange. An unknown user is Invalid,
 // and so is an expression that is too large with the names in it.
 // REQUIRES: the virtual host exists.
 func (u *Users) PutTopicPermission(p TopicPermission) (created bool, err error) {
@@ -71,14 +71,14 @@ func (u *Users) PutTopicPermission(p TopicPermission) (created bool, err error) 
 	}
 	g := grantName{p.VHost, p.User}
 	_, existed := u.topics[g][p.Exchange]
-	u.topics[g] = maps.Clone(u.topics[g]) // Grants hold the one there was
+	u.topics[g] = maps.Clone(u.topics[g]) // Grants hold the old map
 	u.addTopicPermission(p)
 	u.revision++
 	u.log.Put(topicPermissionKey(g, p.Exchange), topicPermissionRecord{recordVersion, p.VHost, p.User, p.Exchange, p.Write, p.Read})
 	return !existed, nil
 }
 
-// addTopicPermission puts an entry into a map that nobody holds.
+// addTopicPermission adds an entry to a map that no Grants hold.
 func (u *Users) addTopicPermission(p TopicPermission) {
 	p.write = newTopicPattern(p.Write, p.VHost, p.User)
 	p.read = newTopicPattern(p.Read, p.VHost, p.User)
@@ -124,7 +124,7 @@ func (u *Users) TopicPermissions() []TopicPermission {
 	return list
 }
 
-// SortTopicPermissions puts topic permissions in the order of their virtual hosts, users and exchanges. It needs no lock.
+// SortTopicPermissions sorts topic permissions by virtual host, user and exchange. It needs no lock.
 func SortTopicPermissions(list []TopicPermission) []TopicPermission {
 	slices.SortFunc(list, func(a, b TopicPermission) int {
 		return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.User, b.User), cmp.Compare(a.Exchange, b.Exchange))
@@ -132,7 +132,7 @@ func SortTopicPermissions(list []TopicPermission) []TopicPermission {
 	return list
 }
 
-// expression is what a pattern is for the client; nil denies.
+// expression is the client's compiled pattern; nil denies.
 func (g *Grants) expression(p topicPattern) *regexp.Regexp {
 	if p.open == "" {
 		return p.compiled
@@ -143,7 +143,7 @@ func (g *Grants) expression(p topicPattern) *regexp.Regexp {
 	return g.compiled
 }
 
-// checkTopic answers for one key; no entry for the exchange allows every key.
+// checkTopic checks one key. Without an entry for the exchange every key is allowed.
 func (g *Grants) checkTopic(a topology.Access, r topology.Resource) error {
 	entry, ok := g.topics[message.ExchangeName(r.Name)]
 	if !ok {

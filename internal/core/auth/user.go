@@ -43,11 +43,11 @@ type User struct {
 	account *account
 }
 
-// account is one from its creation to its deletion, whatever is set of it meanwhile.
+// account is the identity of an account from its creation to its deletion.
 type account struct{ _ byte } // with a size, so that no two have the same address
 
-// Same says whether this is the same account as it was at another time. One that was made when the other had been
-// deleted is not, though it has the same name.
+// Same says whether two Users are the same account at different times. An account that was made after the other was
+// deleted is a different one, even with the same name.
 func (u *User) Same(other *User) bool { return u.account == other.account }
 
 // HasTag says whether the user has a tag.
@@ -56,14 +56,14 @@ func (u *User) HasTag(t Tag) bool { return slices.Contains(u.Tags, t) }
 // MayManage says whether the user may use the management API at all (BR-15.3).
 func (u *User) MayManage() bool { return MayManage(u.Tags) }
 
-// MayManage says whether tags let somebody use the management API at all (BR-15.3).
+// MayManage says whether tags allow the use of the management API (BR-15.3).
 func MayManage(tags []Tag) bool {
 	return slices.ContainsFunc(tags, func(t Tag) bool {
 		return t == Administrator || t == Monitoring || t == PolicyMaker || t == Management
 	})
 }
 
-// Limit returns a limit that is in force; a negative one is none (BR-3.7).
+// Limit returns a limit that is in force; a negative one means no limit (BR-3.7).
 func (u *User) Limit(l Limit) (n int64, ok bool) {
 	n, ok = u.limits[l]
 	return n, ok && n >= 0
@@ -72,7 +72,7 @@ func (u *User) Limit(l Limit) (n int64, ok bool) {
 // Limits returns all limits as they were set, negative ones included.
 func (u *User) Limits() map[Limit]int64 { return maps.Clone(u.limits) }
 
-// CheckConnections refuses a connection more when so many are open (BR-3.7).
+// CheckConnections refuses a further connection when this many are open (BR-3.7).
 func (u *User) CheckConnections(open int64) error {
 	if limit, ok := u.Limit(MaxConnections); ok && open >= limit {
 		return topology.Refuse(topology.NotAllowed, "connection refused for user '%s': user connection limit (%d) is reached", u.Name, limit)
@@ -80,7 +80,7 @@ func (u *User) CheckConnections(open int64) error {
 	return nil
 }
 
-// CheckChannels refuses a channel more when so many are open (BR-3.7).
+// CheckChannels refuses a further channel when this many are open (BR-3.7).
 func (u *User) CheckChannels(open int64) error {
 	if limit, ok := u.Limit(MaxChannels); ok && open >= limit {
 		return topology.Refuse(topology.NotAllowed,
@@ -106,7 +106,7 @@ func (u *Users) User(name string) (*User, bool) {
 	return user, ok
 }
 
-// List lists the users in no order, which takes the lock for less long: see SortUsers.
+// List lists the users in no order, so that the lock is held for less time: see SortUsers.
 func (u *Users) List() []*User {
 	list := make([]*User, 0, len(u.users))
 	for _, user := range u.users {
@@ -115,14 +115,14 @@ func (u *Users) List() []*User {
 	return list
 }
 
-// SortUsers puts users in the order of their names. It needs no lock.
+// SortUsers sorts users by name. It needs no lock.
 func SortUsers(list []*User) []*User {
 	slices.SortFunc(list, func(a, b *User) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
-// PutUser creates a user or replaces password and tags of one there is; limits and permissions stay.
-// A name that is none is Invalid, and so are tags that are too large.
+// PutUser creates a user, or replaces the password and the tags of an existing one; limits and permissions stay.
+// An invalid name is Invalid, and so are tags that are too large.
 func (u *Users) PutUser(name string, password PasswordHash, tags []Tag) (created bool, err error) {
 	old, exists := u.users[name]
 	if err := message.CheckName("user", name); err != nil && !exists {
@@ -161,8 +161,8 @@ func (u *Users) unset(name string) {
 	delete(u.users, name)
 }
 
-// DeleteUser deletes a user and its permissions and says whether there was one. Its connections are the caller's to
-// close, with UserDeleted's text (BR-2.8).
+// DeleteUser deletes a user and its permissions and says whether there was one. The caller closes the user's connections
+// with the text of UserDeleted (BR-2.8).
 func (u *Users) DeleteUser(name string) bool {
 	if _, ok := u.users[name]; !ok {
 		return false
@@ -183,7 +183,7 @@ func (u *Users) DeleteVHost(vhost message.VHost) {
 	u.revision++
 }
 
-// dropGrants removes the permissions and topic permissions of those chosen.
+// dropGrants removes the chosen permissions and topic permissions.
 func (u *Users) dropGrants(chosen func(grantName) bool) {
 	for _, g := range grantsThat(u.permissions, chosen) {
 		delete(u.permissions, g)
@@ -217,7 +217,7 @@ func (u *Users) SetLimits(name string, limits map[Limit]any) error {
 	return u.changeLimits(name, func(limits map[Limit]int64) { maps.Copy(limits, numbers) })
 }
 
-// ClearLimit removes a user's limit; that it was not set is no error.
+// ClearLimit removes a user's limit. It is not an error if the limit was not set.
 func (u *Users) ClearLimit(name string, l Limit) error {
 	return u.changeLimits(name, func(limits map[Limit]int64) { delete(limits, l) })
 }
