@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/edge/openapi"
 )
 
-// managementAPI is the handler of the management listeners, and of the command line's.
+// managementAPI is the handler of the management listeners and of the control socket.
 func (s *Server) managementAPI() http.Handler {
 	h := api.New(api.Options{
 		Broker: s.broker, Logger: s.Logger, NodeName: s.Config.NodeName, ClusterName: s.Config.ClusterName,
@@ -23,9 +23,9 @@ func (s *Server) managementAPI() http.Handler {
 	return s.sameOrigin(openapi.New(openapi.Options{Broker: s.broker, Access: s.openAPIAccess, Next: h, Logger: s.Logger, Audit: s.Audit, Known: known}))
 }
 
-// sameOrigin refuses what a page of another site has a browser ask for: browsers add the
-// password that they remember to whatever request, also to those that nobody meant. They say
-// where a request comes from (Sec-Fetch-Site, Origin); other clients do not, and go on.
+// sameOrigin refuses requests that a page of another site makes a browser send: browsers add
+// a stored password to every request, also to one that the user did not intend. Browsers say
+// where a request comes from (Sec-Fetch-Site, Origin); requests without these headers pass.
 func (s *Server) sameOrigin(h http.Handler) http.Handler {
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func (s *Server) sameOrigin(h http.Handler) http.Handler {
 	return guard.Handler(h)
 }
 
-// openAPIAccess is who may ask ApsaraMQ's API now.
+// openAPIAccess returns the current access keys of ApsaraMQ's API.
 func (s *Server) openAPIAccess() openapi.Access {
 	o := &s.config.Load().OpenAPI
 	a := openapi.Access{InstanceID: o.InstanceID}
@@ -47,7 +47,7 @@ func (s *Server) openAPIAccess() openapi.Access {
 	return a
 }
 
-// listeners is where the node listens, as the API shows it.
+// listeners lists the node's listeners for the API.
 func (s *Server) listeners() (all []api.Listener) {
 	add := func(protocol string, at net.Addr) {
 		if at == nil {
@@ -75,7 +75,7 @@ func (s *Server) limits() api.NodeLimits {
 	n, c := s.nodeStatus(), s.config.Load()
 	open, most := s.listen.Connections(), s.listenLimits(c).Connections
 	if c.MaxConnections == 0 && open < most {
-		most = 0 // what nobody has set is not shown before it is reached
+		most = 0 // a limit that is not configured is shown only when it is reached
 	}
 	return api.NodeLimits{
 		MemoryUsed: n.Resident, MemoryLimit: n.MemoryLimit, DiskFree: max(n.DiskFree, 0), DiskFreeLimit: n.DiskLimit,
@@ -84,7 +84,7 @@ func (s *Server) limits() api.NodeLimits {
 	}
 }
 
-// settings are the configuration that holds now, with what is secret masked.
+// settings lists the configuration in force, with secrets masked.
 func (s *Server) settings() (lines []string) {
 	for _, setting := range s.inForce().Settings() {
 		lines = append(lines, setting.String())

@@ -11,8 +11,8 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// authBackends makes the chain of backends that the configuration wants; nil where it is
-// the node's own accounts alone.
+// authBackends makes the configured chain of backends; nil if it is only the node's own
+// accounts.
 func (s *Server) authBackends() ([]broker.AuthBackend, error) {
 	c := s.Config.Auth
 	made := map[string]admission.Backend{config.InternalBackend: nil}
@@ -54,8 +54,8 @@ func (s *Server) authBackends() ([]broker.AuthBackend, error) {
 	return chain, nil
 }
 
-// cachedBackend is a cache before others; nil where they are the node's own accounts,
-// which need none.
+// cachedBackend makes a cache in front of other backends; nil for the node's own accounts,
+// which need no cache.
 func cachedBackend(c config.AuthCache, find func(string) (admission.Backend, error)) (admission.Backend, error) {
 	b := c.Backend
 	if b.Authn == "" && b.Authz == "" {
@@ -99,7 +99,7 @@ func (s *Server) httpBackend(c config.AuthHTTP) (admission.Backend, error) {
 	return h, nil
 }
 
-// accountRules are what the broker is told of logins and passwords.
+// accountRules are the broker's options for logins and passwords.
 func accountRules(c *config.Config) broker.AccountRules {
 	r := broker.AccountRules{
 		Hashing: auth.Algorithm(c.Auth.Hashing), MinPassword: c.Auth.MinPassword, MaxChannels: int64(c.MaxNodeChannels),

@@ -15,7 +15,7 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// certificates are those that each kind of listener shows; nil: it has no TLS.
+// certificates holds the certificates of each kind of listener; nil: no TLS.
 type certificates struct {
 	amqp, management, prometheus *listen.Credentials
 }
@@ -45,7 +45,7 @@ func (s *Server) loadCertificates() error {
 	return nil
 }
 
-// reloadCertificates reads them anew; what cannot be read stays as it was and is logged.
+// reloadCertificates reads the files again. It logs unreadable files and keeps the previous certificates.
 func (s *Server) reloadCertificates(c *config.Config) {
 	for _, l := range []struct {
 		what   string
@@ -64,13 +64,13 @@ func (s *Server) reloadCertificates(c *config.Config) {
 }
 
 const (
-	// expiryCheck is how often certificates are looked at.
+	// expiryCheck is how often certificates are checked.
 	expiryCheck = 6 * time.Hour
-	// expirySoon is when the end of a certificate is worth a warning.
+	// expirySoon is the remaining time below which a certificate gets a warning.
 	expirySoon = 30 * 24 * time.Hour
 )
 
-// watchCertificates warns of certificates that end soon, now and every few hours.
+// watchCertificates warns of certificates that expire soon, now and every few hours.
 func (s *Server) watchCertificates() {
 	if s.tls == (certificates{}) {
 		return
@@ -109,8 +109,8 @@ func (s *Server) warnOfExpiry(now time.Time) {
 	}
 }
 
-// expiries is what the API's check of certificates looks at: of each listener with TLS
-// when the certificates end.
+// expiries lists the certificates of each listener with TLS and their expiry, for the API's
+// check.
 func (s *Server) expiries() (all []api.Certificates) {
 	a := s.Addresses()
 	add := func(protocol string, c *listen.Credentials, addrs ...net.Addr) {
@@ -138,7 +138,7 @@ func (s *Server) expiries() (all []api.Certificates) {
 	return all
 }
 
-// secured is what a session is told of its client's TLS; nil if there is none.
+// secured describes the TLS of a connection to its session; nil without TLS.
 func secured(nc net.Conn, login config.CertLogin) *broker.TLS {
 	c, ok := nc.(*tls.Conn)
 	if !ok {
@@ -147,7 +147,7 @@ func secured(nc net.Conn, login config.CertLogin) *broker.TLS {
 	state := c.ConnectionState()
 	t := &broker.TLS{Protocol: protocolName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
 	if len(state.VerifiedChains) == 0 {
-		return t // what nobody has verified names nobody
+		return t // an unverified certificate names no user
 	}
 	cert := state.PeerCertificates[0]
 	t.Subject, t.Issuer = listen.SubjectName(cert), listen.IssuerName(cert)
@@ -164,7 +164,7 @@ func protocolName(version uint16) string {
 	return "tlsv1.2"
 }
 
-// offered are the mechanisms for a client: EXTERNAL only where a certificate names it
+// offered returns the mechanisms for a client: EXTERNAL only if its certificate names a user
 // (BR-2.1).
 func offered(mechanisms []string, t *broker.TLS) []string {
 	if t != nil && t.User != "" || !slices.Contains(mechanisms, "EXTERNAL") {

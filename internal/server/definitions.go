@@ -23,9 +23,9 @@ import (
 	"bartleby.mq/internal/run/definitions"
 )
 
-// importDefinitions brings in what files of definitions declare (BR-16.7), and what a
-// URL does: at every start, since what they declare may have been deleted or they may
-// have changed; or, where that is configured, only what has changed since the last.
+// importDefinitions imports the configured definitions files and URL (BR-16.7). It does so
+// at every start, because objects may have been deleted, or the definitions changed; or, if
+// configured, only definitions that have changed since the last start.
 func (s *Server) importDefinitions() error {
 	d := s.Config.Definitions
 	if len(s.Definitions) > 0 {
@@ -74,7 +74,7 @@ func (s *Server) importText(source string, text []byte) error {
 	return s.noteImport(source, text)
 }
 
-// maxDefinitions is how many bytes of definitions a URL may have.
+// maxDefinitions is the maximal size of definitions at a URL, in bytes.
 const maxDefinitions = 256 << 20
 
 // fetchDefinitions gets the definitions at a URL.
@@ -100,7 +100,7 @@ func fetchDefinitions(d config.Definitions) ([]byte, error) {
 	return text, err
 }
 
-// The file of what was imported: for each source the SHA-256 of its text.
+// importsPath is the file with the SHA-256 of each imported source.
 func (s *Server) importsPath() string { return filepath.Join(s.DataDir, "imported.json") }
 
 func (s *Server) imports() map[string]string {
@@ -122,7 +122,7 @@ func (s *Server) imports() map[string]string {
 	return sums
 }
 
-// sourceKey is what a source is called in the file. JSON has no form for a path that is not UTF-8.
+// sourceKey is the name of a source in the file. JSON has no form for a path that is not UTF-8.
 func sourceKey(source string) string {
 	if utf8.ValidString(source) {
 		return source
@@ -152,8 +152,8 @@ func checksum(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// definitionFiles is a file itself, or the files *.json of a directory in the
-// order of their names.
+// definitionFiles returns a file itself, or the *.json files of a directory, sorted by
+// name.
 func definitionFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -4,7 +4,7 @@ package server
 
 import "syscall"
 
-// fileLimit is how many files the process may have open; 0 if that is not known.
+// fileLimit is the number of files that the process may open; 0 if it is unknown.
 func fileLimit() int {
 	var r syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) != nil {

@@ -25,10 +25,10 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
 
-	// maxStreams is how many requests a connection of HTTP/2 has under way at once. Connections are what is bounded, so
-	// each may not stand for hundreds of strangers.
+	// maxStreams is the number of concurrent requests on an HTTP/2 connection. The number of connections is limited, so one
+	// connection must not carry hundreds of requests.
 	maxStreams = 8
-	// streamWindow is how many bytes of bodies a connection of HTTP/2 may send before a handler reads them, streamFrame how
+	// streamWindow is how many bytes of bodies an HTTP/2 connection may send before a handler reads them, streamFrame how
 	// many in one frame.
 	streamWindow = 128 << 10
 	streamFrame  = 16 << 10
@@ -81,9 +81,9 @@ func (s *Server) startManagement() error {
 	return nil
 }
 
-// openDoor lets the command line of whoever runs the node in. In a file system of this
-// process's own nobody could find it. Where it cannot be opened, as on a file system
-// that has no sockets, messages flow all the same.
+// openDoor opens the control socket for the operator's command line. A private file system
+// needs none. If the socket cannot be opened, for example because the file system has no
+// sockets, the node runs without it.
 func (s *Server) openDoor(h http.Handler) {
 	if s.private() {
 		return
@@ -103,8 +103,8 @@ func (s *Server) clusterName() string {
 	return s.Config.NodeName
 }
 
-// serveHTTP answers requests at a socket, by TLS if there are credentials, and writes
-// down where.
+// serveHTTP serves requests on a listener, with TLS if there are credentials, and records
+// its address.
 func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *net.Addr, h http.Handler) {
 	s.mu.Lock()
 	*field = l.Addr()
@@ -122,7 +122,7 @@ func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *ne
 	}))
 }
 
-// httpServer answers requests by h.
+// httpServer serves requests with h.
 func (s *Server) httpServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: s.mortal(visiting(h)), ConnContext: withGuest, BaseContext: func(net.Listener) context.Context { return s.requests.life }, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
@@ -131,13 +131,13 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 	}
 }
 
-// requests are those under way over HTTP. They read what the broker has: it is closed when they have ended.
+// requests tracks running HTTP requests. They read the broker's data, so the broker is closed only after they have ended.
 type requests struct {
 	life context.Context // of all of them
 	cut  context.CancelFunc
 
 	mu    sync.Mutex // guards over
-	over  bool       // no more may begin
+	over  bool       // no further request may begin
 	under sync.WaitGroup
 }
 
@@ -150,7 +150,7 @@ func (r *requests) begin() bool {
 	return !r.over
 }
 
-// end lets no more requests begin, and tells those under way that nobody waits for them.
+// end refuses further requests and cancels the contexts of running ones.
 func (r *requests) end() {
 	r.mu.Lock()
 	r.over = true
@@ -158,8 +158,8 @@ func (r *requests) end() {
 	r.cut()
 }
 
-// mortal is h, but that a panic ends the process: net/http would recover and go on. A request that was
-// read when its connection was already cut goes no further: the broker may be closed.
+// mortal wraps h so that a panic ends the process; net/http would recover and continue. It ignores a request
+// that was read after its connection was cut, because the broker may be closed.
 func (s *Server) mortal(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.requests.begin() {
@@ -172,8 +172,8 @@ func (s *Server) mortal(h http.Handler) http.Handler {
 	})
 }
 
-// stopHTTP lets nobody in any more, gives requests under way time until ctx ends, and cuts them then. A handler
-// whose client was cut may go on for a while: requests.under is waited for.
+// stopHTTP accepts no further request, gives running ones time until ctx ends, and then cuts them. A handler whose
+// client was cut may continue for a while, so the caller waits for requests.under.
 func (s *Server) stopHTTP(ctx context.Context) (failed error) {
 	for _, h := range s.https {
 		if h.Shutdown(ctx) != nil {

@@ -12,30 +12,29 @@ import (
 )
 
 const (
-	// maxHTTPConnections is how many connections an HTTP listener has at once. Idle ones, with TLS,
-	// take some 50 MB then. Nobody needs so many: what is beyond it is an attack, or was forgotten.
+	// maxHTTPConnections is the number of concurrent connections of an HTTP listener. With TLS, idle
+	// ones then take some 50 MB. No user needs this many: more are an attack, or leaked.
 	maxHTTPConnections = 1000
-	// httpWriteTimeout is how long a client may accept nothing of what it is sent; it accepts it in
-	// pieces of httpWritePiece bytes.
+	// httpWriteTimeout is how long a client may take to accept the next httpWritePiece bytes.
 	httpWriteTimeout = time.Minute
 	httpWritePiece   = 64 << 10
-	// crowdedPause is between two lines of the log about a listener that has too many.
+	// crowdedPause is the time between two log lines about a listener with too many connections.
 	crowdedPause = 10 * time.Second
 )
 
-// crowd is a listener that bounds the connections there are. One that comes when there is no room
-// takes the place of the one that has been of no use for longest: none of its requests that is under
-// way is known to be of somebody who may ask. So whoever opens many and says nothing, or little, or
-// who guesses passwords, pushes out their own, and one with a password is served meanwhile. Where
-// all are of use the new one is closed.
+// crowd is a listener that limits its connections. At the limit a new connection replaces the one
+// that has been useless longest. A connection is useful while it has a running request of an
+// authenticated user. So a client that opens many connections, sends little, or guesses passwords
+// pushes out its own connections, and clients with a password are served meanwhile. If all are
+// useful, the new one is closed.
 type crowd struct {
 	net.Listener
 	most int
 	log  *slog.Logger
 
-	mu     sync.Mutex // guards what follows, and what guests say they are guarded by
+	mu     sync.Mutex // guards what follows, and fields of guests
 	guests map[*guest]struct{}
-	idle   *list.List // of *guest: those that are of no use now, the one that came or was of use longest ago first
+	idle   *list.List // of *guest: the useless connections, the one useless longest first
 	logged time.Time
 }
 
@@ -48,8 +47,8 @@ type guest struct {
 	net.Conn
 	of *crowd
 
-	useful int           // requests under way of somebody known; guarded by of.mu
-	place  *list.Element // in of.idle; nil: it is of use, or closed; guarded by of.mu
+	useful int           // running requests of authenticated users; guarded by of.mu
+	place  *list.Element // in of.idle; nil: it is useful, or closed; guarded by of.mu
 }
 
 // Accept implements net.Listener.
@@ -69,7 +68,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-// enter makes a guest of a connection, and returns which one has to go for it: perhaps itself.
+// enter makes a guest of a connection, and returns the connection to close for it, which may be itself.
 func (c *crowd) enter(nc net.Conn) (g *guest, out net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +88,7 @@ func (c *crowd) enter(nc net.Conn) (g *guest, out net.Conn) {
 	return g, out
 }
 
-// tell logs that there are too many, now and then. REQUIRES: mu is held.
+// tell logs that there are too many connections, but not too often. REQUIRES: mu is held.
 func (c *crowd) tell(nc net.Conn) {
 	if now := time.Now(); now.Sub(c.logged) > crowdedPause {
 		c.logged = now
@@ -97,7 +96,7 @@ func (c *crowd) tell(nc net.Conn) {
 	}
 }
 
-// forget takes a guest out of the count. REQUIRES: mu is held.
+// forget removes a guest. REQUIRES: mu is held.
 func (c *crowd) forget(g *guest) {
 	delete(c.guests, g)
 	if g.place != nil {
@@ -114,7 +113,7 @@ func (g *guest) Close() error {
 	return g.Conn.Close()
 }
 
-// Write implements net.Conn. A client that accepts nothing does not keep it for ever.
+// Write implements net.Conn. It does not wait forever for a client that accepts nothing.
 func (g *guest) Write(b []byte) (n int, err error) {
 	for {
 		piece := b[n:min(len(b), n+httpWritePiece)]
@@ -126,7 +125,7 @@ func (g *guest) Write(b []byte) (n int, err error) {
 	}
 }
 
-// begin notes that a request of somebody known is under way.
+// begin notes that a request of an authenticated user is running.
 func (g *guest) begin() {
 	c := g.of
 	c.mu.Lock()
@@ -137,7 +136,7 @@ func (g *guest) begin() {
 	}
 }
 
-// end is the end of what begin has noted.
+// end notes the end of such a request.
 func (g *guest) end() {
 	c := g.of
 	c.mu.Lock()
@@ -157,7 +156,7 @@ type (
 // visit is one request.
 type visit struct {
 	guest *guest
-	known bool // whoever asks may
+	known bool // the user is authenticated
 }
 
 // withGuest is a http.Server's ConnContext.
@@ -171,7 +170,7 @@ func withGuest(ctx context.Context, nc net.Conn) context.Context {
 	return ctx
 }
 
-// visiting is h, whose requests may be known.
+// visiting wraps h, so that its requests can be marked by known.
 func visiting(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g, ok := r.Context().Value(guestKey{}).(*guest)
@@ -187,7 +186,7 @@ func visiting(h http.Handler) http.Handler {
 	})
 }
 
-// known notes that whoever makes a request may do so: its connection is not closed for another.
+// known marks a request as authenticated: its connection is not closed for another one.
 func known(ctx context.Context) {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok && !v.known {
 		v.known = true

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// dirLock keeps other processes out of a data directory. The kernel gives it up
-// with the process, however that ends.
+// dirLock keeps other processes out of a data directory. The kernel releases it when
+// the process ends, however it ends.
 type dirLock struct{ f *os.File }
 
-// errLocked is what tryLock returns where somebody else has the lock.
+// errLocked means that another process has the lock.
 var errLocked = errors.New("locked")
 
 // lockDir takes the lock or says which process has it.
@@ -34,19 +34,19 @@ func lockDir(dir string) (*dirLock, error) {
 		}
 		return nil, fmt.Errorf("data directory %s: cannot lock: %w", dir, err)
 	}
-	// The number helps people only; the lock itself is what counts.
+	// The number is only for people; the lock itself counts.
 	if err := f.Truncate(0); err == nil {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	return &dirLock{f}, nil
 }
 
-// release gives the lock up. The file stays: removing it would let two processes
+// release releases the lock. The file stays: if it were removed, two processes could
 // lock two files of that name.
 func (l *dirLock) release() error { return l.f.Close() }
 
-// LockDataDir keeps nodes out of a data directory until release is called. It says which
-// process has it, if one does.
+// LockDataDir keeps nodes out of a data directory until release is called. If a process has
+// the lock, the error names it.
 func LockDataDir(dir string) (release func() error, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)

@@ -4,6 +4,6 @@ package server
 
 import "os"
 
-// tryLock does nothing: the store below the data directory locks its own folder,
-// with a less clear word about it.
+// tryLock does nothing: the store below the data directory locks its own directory,
+// with a less clear error.
 func tryLock(*os.File) error { return nil }

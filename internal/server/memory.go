@@ -11,15 +11,14 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// defaultMemory is taken for the machine's where it is not known, in bytes.
+// defaultMemory is used if the machine's memory is unknown, in bytes.
 const defaultMemory = 4 << 30
 
-// leastBudget is what a budget is at least, in bytes, as the configuration has it.
+// leastBudget is the smallest budget, in bytes, as in the configuration.
 const leastBudget = 1 << 20
 
-// storage divides the memory there is: an eighth for the index of queues, a
-// sixteenth for messages, unless the configuration says otherwise; but of what may be used before the alarm is raised
-// no more than a quarter, and an eighth.
+// storage divides the memory, unless the configuration does: an eighth for the index of queues, a sixteenth for messages,
+// but at most a quarter and an eighth of the memory alarm's limit.
 func (s *Server) storage() broker.Storage {
 	c := s.Config.Storage
 	total := cmp.Or(totalMemory(), defaultMemory)
@@ -33,10 +32,9 @@ func (s *Server) storage() broker.Storage {
 	}
 }
 
-// LimitGoMemory makes Go's collector work harder where the heap is large, and before
-// the alarm has to be raised: at four fifths of the watermark, less what messages
-// take outside of its heap. It is for a process that is a node and nothing else. Whoever
-// sets GOGC or GOMEMLIMIT knows better.
+// LimitGoMemory makes Go's collector work harder if the heap is large, before the alarm is
+// raised: at four fifths of the watermark, minus the memory of messages outside of its heap.
+// It is for a process that is only a node. It does nothing if GOGC or GOMEMLIMIT is set.
 func (s *Server) LimitGoMemory() {
 	if os.Getenv("GOGC") == "" {
 		s.tendCollector()
@@ -55,10 +53,10 @@ func (s *Server) LimitGoMemory() {
 // defaultCollectorPercent is Go's own.
 const defaultCollectorPercent = 100
 
-// collectorPercent is how much garbage there may be, in percent of what lives; scanned
-// is how many bytes of that the collector looks at. Most of a heap that is large by its messages is
-// the index of queues, which it hardly has to look at: half of the memory for garbage would be a waste.
-// A heap that is large by its queues and connections costs it much, and it may come less often.
+// collectorPercent is how much garbage there may be, in percent of the live heap; scanned is how many
+// live bytes the collector scans. If the heap is large because of messages, most of it is the index of
+// queues, which needs little scanning: half of the memory for garbage would be a waste. If it is large
+// because of queues and connections, scanning is expensive, and the collector may run less often.
 func collectorPercent(live, scanned uint64) int {
 	const garbage, least = 16 << 20, 8
 	if live <= garbage {
@@ -67,7 +65,7 @@ func collectorPercent(live, scanned uint64) int {
 	return int(max(defaultCollectorPercent*max(garbage, scanned)/live, least))
 }
 
-// tendCollector keeps the collector's pace to what lives, until the node stops.
+// tendCollector adapts the collector's pace to the live heap, until the node stops.
 func (s *Server) tendCollector() {
 	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"}}
 	s.done.Go(bug.Guarded(s.Logger, "the pace of the collector", func() {

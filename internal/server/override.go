@@ -6,13 +6,13 @@ import (
 	"bartleby.mq/internal/config"
 )
 
-// setLimit returns what sets a limit until the next start, or until Reload is told of
-// another one.
+// setLimit returns a function that sets a limit until the next start, or until Reload gets
+// another limit.
 func (s *Server) setLimit(limit *atomic.Pointer[config.Watermark]) func(fraction float64, bytes int64) error {
 	return func(fraction float64, bytes int64) error {
 		if fraction == 0 && limit == &s.memory {
-			// In a configuration nothing at all is no limit. Who sets a memory limit of 0
-			// while a node runs wants the alarm, as RabbitMQ raises it.
+			// In a configuration 0 means no limit. An operator who sets a memory limit of 0
+			// while the node runs wants the alarm, as RabbitMQ raises it.
 			bytes = max(bytes, 1)
 		}
 		limit.Store(&config.Watermark{Relative: fraction, Absolute: bytes})
@@ -21,7 +21,7 @@ func (s *Server) setLimit(limit *atomic.Pointer[config.Watermark]) func(fraction
 	}
 }
 
-// inForce is the configuration with what was changed in the running node.
+// inForce is the configuration with the changes made in the running node.
 func (s *Server) inForce() *config.Config {
 	c := *s.config.Load()
 	if changed := s.memory.Load(); changed != nil {

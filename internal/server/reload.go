@@ -4,9 +4,9 @@ import (
 	"bartleby.mq/internal/config"
 )
 
-// Reload goes over to another configuration as far as a running node can, reads the
-// certificates anew, and logs what waits for the next start. What holds for
-// connections holds for new ones.
+// Reload applies another configuration as far as a running node can, reads the certificates
+// again, and logs the settings that need a restart. Settings of connections apply to new
+// connections.
 func (s *Server) Reload(next config.Config) error {
 	old := s.config.Load()
 	now, waiting, err := config.TakeOver(old, &next)
@@ -20,7 +20,7 @@ func (s *Server) Reload(next config.Config) error {
 		s.Logger.Warn("configuration needs a restart", "setting", w.String())
 	}
 	if now.Memory != old.Memory {
-		s.memory.Store(nil) // what was said last counts
+		s.memory.Store(nil) // the latest setting counts
 	}
 	if now.Disk != old.Disk {
 		s.disk.Store(nil)

@@ -7,19 +7,19 @@ import (
 	"path/filepath"
 )
 
-// A node that has stopped on a full disk needs a little room to start: to write the newest
-// part of a log anew, a manifest, a table. So it keeps a file that holds nothing but room,
-// gives it back when it starts without any, and makes it again once there is plenty.
+// A node that stopped on a full disk needs some space to start: it writes the newest part of
+// a log again, a manifest, a table. So it keeps a file that only occupies space, deletes it
+// when it starts without enough space, and makes it again when there is plenty.
 
 const (
 	reserveFile = "reserve"
-	// reserveBytes is more than a start and the consumers that drain a node write before a
-	// checkpoint gives room back: the logs' segments for a moment, and a table or two. It is
-	// the same everywhere: what a start writes does not depend on the size of the disk.
+	// reserveBytes is more than a start, and consumers that drain the node, write before a
+	// checkpoint frees space: for a moment the logs' segments, and a table or two. It does not
+	// depend on the size of the disk, because the writes of a start do not.
 	reserveBytes = 16 << 20
 )
 
-// giveReserve gives the reserve back if there is less room than it holds.
+// giveReserve deletes the reserve if there is less free space than it occupies.
 func (s *Server) giveReserve() {
 	path := filepath.Join(s.DataDir, reserveFile)
 	free := freeDisk(s.DataDir)
@@ -34,8 +34,8 @@ func (s *Server) giveReserve() {
 	}
 }
 
-// keepReserve makes the reserve if it is not there, and room for it beside what has to be
-// free. It says whether there is one.
+// keepReserve makes the reserve if it is missing and there is enough space beside the limit
+// of free disk. It says whether there is one.
 func keepReserve(dir string, free, limit int64) (there bool, err error) {
 	path := filepath.Join(dir, reserveFile)
 	if info, err := os.Stat(path); err == nil && info.Size() == reserveBytes {
@@ -57,7 +57,7 @@ func keepReserve(dir string, free, limit int64) (there bool, err error) {
 	return true, nil
 }
 
-// fillRoom writes so many bytes that no file system makes smaller.
+// fillRoom writes n bytes that no file system can compress.
 func fillRoom(f *os.File, n int64) error {
 	b := make([]byte, 1<<16)
 	x := uint32(1)

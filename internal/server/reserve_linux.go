@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// takeRoom makes a file that holds so many bytes of the disk.
+// takeRoom makes a file occupy n bytes of the disk.
 func takeRoom(f *os.File, n int64) error {
 	if err := syscall.Fallocate(int(f.Fd()), 0, 0, n); err == nil {
 		return nil
 	}
-	return fillRoom(f, n) // there are file systems that cannot
+	return fillRoom(f, n) // the file system cannot allocate
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// residentMemory is the memory the process has, in bytes; 0 if that is not known.
+// residentMemory is the resident memory of the process, in bytes; 0 if it is unknown.
 func residentMemory() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -26,13 +26,13 @@ func residentMemory() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// totalMemory is what the machine has, or the control group may use if that is
-// less, in bytes; 0 if neither is known. It is found out once.
+// totalMemory is the machine's memory, or the control group's limit if that is
+// less, in bytes; 0 if neither is known. It is read once.
 var totalMemory = sync.OnceValue(func() int64 {
 	return lesser(machineMemory(), groupMemory())
 })
 
-// lesser is the smaller of two limits of which 0 means none.
+// lesser is the smaller of two limits; 0 means no limit.
 func lesser(a, b int64) int64 {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -77,7 +77,7 @@ func groupMemory() (limit int64) {
 		if err != nil {
 			continue
 		}
-		// "max" is no number: no limit.
+		// "max" is not a number: no limit.
 		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err == nil && n > 0 {
 			limit = lesser(limit, n)
@@ -112,7 +112,7 @@ func groupFiles(text string) (paths []string) {
 	return paths
 }
 
-// freeDisk is what is left for the data directory, in bytes; negative if that is not known.
+// freeDisk is the free space for the data directory, in bytes; negative if it is unknown.
 func freeDisk(dir string) int64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -121,7 +121,7 @@ func freeDisk(dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// openFiles is how many files the process has open and may have open.
+// openFiles returns the number of open files and its limit.
 func openFiles() (open, limit int) {
 	dir, err := os.Open("/proc/self/fd")
 	if err != nil {
@@ -129,7 +129,7 @@ func openFiles() (open, limit int) {
 	}
 	defer func() { _ = dir.Close() }()
 	if names, err := dir.Readdirnames(-1); err == nil {
-		open = len(names) - 1 // but for dir itself
+		open = len(names) - 1 // without dir itself
 	}
 	return open, fileLimit()
 }

@@ -2,8 +2,7 @@
 
 package server
 
-// Where the system does not say what memory and disk there are in the way known
-// here, there are no alarms.
+// On other systems the memory and disk are unknown, so there are no alarms.
 
 func residentMemory() int64        { return 0 }
 func totalMemory() int64           { return 0 }

@@ -1,10 +1,9 @@
-// Package server puts a node together: configuration, data directory, broker,
-// AMQP listeners, management API and metrics; it starts them in order and stops
-// them in the reverse.
+// Package server assembles a node from configuration, data directory, broker, AMQP
+// listeners, management API and metrics. It starts them in order and stops them in
+// reverse order. The command bartleby and the root package call it.
 //
-// A Server owns everything it started. It decides nothing about messages; its one
-// job beside composition is to watch memory and disk, and to raise the broker's
-// alarms (BR-13).
+// A Server owns everything that it started. It never decides about messages. Besides
+// assembling the node it watches memory and disk, and raises the broker's alarms (BR-13).
 //
 // Goroutines: the watch over resources, and one for each HTTP server. Stop waits
 // for all of them.
@@ -41,32 +40,32 @@ import (
 // Options say what to start.
 type Options struct {
 	DataDir string
-	// FS is where the data directory is; nil: the operating system's file system. In any
-	// other there is no lock, no way in for the command line, no limit of free disk and
-	// no note of what was imported: such a directory belongs to this process alone.
+	// FS is the file system of the data directory; nil: the operating system's. In any other
+	// file system there is no lock, no control socket, no limit of free disk and no record
+	// of imports, because the directory belongs to this process alone.
 	FS     vfs.FS
 	Config config.Config
 	// Definitions is JSON to import at start, before the files that Config names.
 	Definitions []byte
-	// AMQP and those that follow are addresses to listen at; an empty address or list
-	// turns that one off. Those with TLS show the certificates of Config.
+	// AMQP, AMQPS, HTTP, HTTPS, Prometheus and PrometheusHTTPS are addresses to listen on;
+	// an empty address or list turns a listener off. TLS uses the certificates of Config.
 	AMQP, AMQPS     []string
 	HTTP, HTTPS     string
 	Prometheus      string
 	PrometheusHTTPS string
 	Version         string // of the program
 	Logger          *slog.Logger
-	// ConnectionLogger is for what concerns one connection, Audit for administrative
-	// actions; nil: Logger.
+	// ConnectionLogger logs events of single connections, Audit administrative actions;
+	// nil: Logger.
 	ConnectionLogger, Audit *slog.Logger
-	// OnFatal is called once the node cannot go on: the disk failed. The process
-	// is to end without a call of Stop, which would wait for that disk.
+	// OnFatal is called when the disk has failed and the node cannot continue. The process
+	// should end without a call of Stop, which would wait for that disk.
 	OnFatal func(error)
-	// LogLevel is the level from which lines are logged, SetLogLevel changes it for all of
-	// them; nil: the log is not this node's to change.
+	// LogLevel returns the log level, SetLogLevel changes it for all outputs; nil: the node
+	// cannot change the log.
 	LogLevel    func() string
 	SetLogLevel func(level string) error
-	// OnStop is called when somebody asks the node to stop through the API.
+	// OnStop is called when a request to the API stops the node.
 	OnStop func()
 }
 
@@ -83,21 +82,21 @@ type Server struct {
 	done  sync.WaitGroup // goroutines of the server's own
 	fatal sync.Once
 
-	config       atomic.Pointer[config.Config]    // what holds now: Options.Config, or what Reload made of it
-	looking      sync.Mutex                       // held while memory and disk are looked at
-	short        bool                             // there is little room on the disk; see looking
+	config       atomic.Pointer[config.Config]    // in force: Options.Config, or the result of Reload
+	looking      sync.Mutex                       // held while memory and disk are checked
+	short        bool                             // there is little free disk space; guarded by looking
 	memory, disk atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
 	https        []*http.Server
 	requests     requests
 	sockets      sockets
 	patience     time.Duration // how long clients may take to close when the node stops
-	atStop       []func()      // what is let go of when all else has ended
+	atStop       []func()      // called when everything else has ended
 
 	mu    sync.Mutex // guards addrs
 	addrs Addresses
 }
 
-// Addresses are where a node listens; nil is nowhere.
+// Addresses are the addresses of a node's listeners; nil: none.
 type Addresses struct {
 	AMQP, AMQPS     []net.Addr
 	HTTP, HTTPS     net.Addr
@@ -179,7 +178,7 @@ func Start(o Options) (s *Server, err error) {
 		return s, err
 	}
 	a := s.Addresses()
-	// Those that are always there first: scripts read this line.
+	// The usual listeners come first, because scripts read this line.
 	said := []any{"amqp", a.AMQP, "http", a.HTTP, "prometheus", a.Prometheus}
 	if len(a.AMQPS) > 0 {
 		said = append(said, "amqps", a.AMQPS)
@@ -194,7 +193,7 @@ func Start(o Options) (s *Server, err error) {
 // private says whether the data directory is in a file system of this process's own.
 func (s *Server) private() bool { return s.FS != nil }
 
-// Addresses is where the node listens.
+// Addresses returns the addresses of the node's listeners.
 func (s *Server) Addresses() Addresses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +264,7 @@ func (s *Server) brokerOptions() broker.Options {
 	return o
 }
 
-// apsara is what the broker is told of the profile apsaramq.
+// apsara returns the broker's options for the profile apsaramq.
 func apsara(c *config.ApsaraMQ) broker.ApsaraMQ {
 	return broker.ApsaraMQ{
 		MaxRedeliveries: c.MaxRedeliveries, ResetRedeliveries: c.ResetRedeliveries, ConsumerTimeout: c.ConsumerTimeout,
@@ -274,9 +273,9 @@ func apsara(c *config.ApsaraMQ) broker.ApsaraMQ {
 	}
 }
 
-// firstStart makes the virtual host and the user that an empty node begins with
-// (BR-18.1), unless definitions have brought users of their own. A node without
-// any user is empty too: nobody could ever enter it.
+// firstStart makes the first virtual host and user of an empty node (BR-18.1), unless
+// definitions have made users. A node without users counts as empty, because no client
+// could ever log in.
 func (s *Server) firstStart() error {
 	users := 0
 	s.broker.Read(func(_ *topology.State, u *auth.Users) { users = len(u.List()) })
@@ -316,8 +315,8 @@ func (s *Server) serve091(nc net.Conn, first []byte, place *listen.Place) {
 	})
 }
 
-// Stop ends the node in order: nobody new is let in, clients are told, their
-// sessions end, then what they left is written and the directory closed (BR-14.4).
+// Stop stops the node in order: it accepts no new clients, closes connections, waits for
+// their sessions, writes the remaining data and closes the directory (BR-14.4).
 func (s *Server) Stop() error {
 	defer bug.End(s.Logger, "the stop")
 	close(s.stopc)

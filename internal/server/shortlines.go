@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// maxLogged is how many bytes of one value a line of the log has. Paths, names and headers are
-// as long as clients like, before anybody has asked them for a password.
+// maxLogged is how many bytes of one value a log line has. Clients choose the length of paths,
+// names and headers, even before they have logged in.
 const maxLogged = 1024
 
-// shortLines is a handler whose lines have no longer values. Every logger of a node has it, so
-// that nobody who logs need think of it.
+// shortLines is a handler that shortens values to maxLogged. Every logger of a node has it, so
+// that code that logs need not care.
 type shortLines struct{ slog.Handler }
 
 func short(l *slog.Logger) *slog.Logger { return slog.New(shortLines{l.Handler()}) }
@@ -47,7 +47,7 @@ func shortAttrs(attrs []slog.Attr) []slog.Attr {
 }
 
 func shortAttr(a slog.Attr) slog.Attr {
-	if a.Key == "stack" { // of the program's own; no client has written it
+	if a.Key == "stack" { // it is the program's own, not a client's
 		return a
 	}
 	v := a.Value.Resolve()
@@ -64,7 +64,7 @@ func shortAttr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: a.Key, Value: v}
 }
 
-// shortText says how much of a text is missing.
+// shortText shortens a text and says how much is missing.
 func shortText(s string) string {
 	if len(s) <= maxLogged {
 		return s

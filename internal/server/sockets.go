@@ -6,23 +6,24 @@ import (
 )
 
 const (
-	// fileReserve is how many files and sockets a node may need beside those of its clients: 128 tables of
-	// declarations and 256 of the index, 128 segments of the journal, 128 files of bodies in the keep and
-	// the scratch, 64 sockets to a backend, and some for shovels, logs, listeners and what is made and removed again. Who
-	// finds none for the next segment or table cannot go on.
+	// fileReserve is how many files and sockets a node may need besides those of its clients: 128 tables of
+	// declarations and 256 of the index, 128 segments of the journal, 128 files of bodies in keep and scratch, 64 sockets
+	// to a backend, and some for shovels, logs, listeners and temporary files. A node that cannot open the next segment or
+	// table cannot continue.
 	fileReserve = 800
-	// httpListeners is how many there are at most: management and Prometheus, each with TLS and without, and the control socket.
+	// httpListeners is the maximal number of HTTP listeners: management and Prometheus, each with and without TLS, and the
+	// control socket.
 	httpListeners = 5
 )
 
-// sockets is how many connections clients may have at once: all of them together leave the reserve
-// of the files that the process may have open.
+// sockets is how many connections clients may have at once. All of them together leave the reserve
+// free.
 type sockets struct {
-	amqp int // of all listeners together; 0: no limit is known
+	amqp int // of all listeners together; 0: the limit is unknown
 	http int // of each listener
 }
 
-// shareSockets divides what a process may open among its clients, which get a quarter of few.
+// shareSockets divides the files that a process may open among its clients. If there are few, clients get a quarter.
 func shareSockets(open, limit int) sockets {
 	if limit == 0 {
 		return sockets{http: maxHTTPConnections}
@@ -32,7 +33,7 @@ func shareSockets(open, limit int) sockets {
 	return sockets{amqp: room - web*httpListeners, http: web}
 }
 
-// listenLimits are what AMQP listeners are told of a configuration.
+// listenLimits returns the limits of AMQP listeners.
 func (s *Server) listenLimits(c *config.Config) listen.Limits {
 	most := c.MaxConnections
 	if s.sockets.amqp > 0 && (most == 0 || most > s.sockets.amqp) {
@@ -41,7 +42,7 @@ func (s *Server) listenLimits(c *config.Config) listen.Limits {
 	return listen.Limits{Connections: most, Handshakes: c.MaxHandshakes, TLSHandshake: c.TLSTimeout, Header: c.HandshakeTimeout}
 }
 
-// warnOfFiles says where there are fewer files than a configuration has connections.
+// warnOfFiles warns if the process may open fewer files than the configured connections need.
 func (s *Server) warnOfFiles(c *config.Config) {
 	if most := s.listenLimits(c).Connections; c.MaxConnections > most {
 		_, limit := openFiles()

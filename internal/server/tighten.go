@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// tighten closes a data directory, which a release before this one or somebody's cp may
-// have left open, to all but its owner. What cannot be changed, since somebody else owns it,
-// say, is logged and left.
+// tighten makes a data directory accessible only for its owner. An earlier release, or a copy
+// with cp, may have left it open. It logs files that it cannot change, for example because of
+// another owner.
 func tighten(dir string, logger *slog.Logger) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -21,7 +21,7 @@ func tighten(dir string, logger *slog.Logger) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			failed = err
-			return nil // the rest may go well
+			return nil // other files may succeed
 		}
 		info, err := d.Info()
 		if err != nil {
@@ -30,7 +30,7 @@ func tighten(dir string, logger *slog.Logger) {
 		}
 		mode := info.Mode()
 		if !mode.IsRegular() && !mode.IsDir() || mode.Perm()&0o077 == 0 {
-			return nil // what a symbolic link names is elsewhere
+			return nil // the target of a symbolic link is elsewhere
 		}
 		if err := os.Chmod(path, mode.Perm()&0o700); err != nil {
 			failed = err

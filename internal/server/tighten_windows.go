@@ -2,5 +2,5 @@ package server
 
 import "log/slog"
 
-// tighten does nothing: here a directory's list of access counts, which its files inherit.
+// tighten does nothing: on Windows files inherit the directory's access list.
 func tighten(string, *slog.Logger) {}

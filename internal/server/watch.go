@@ -8,22 +8,22 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// watchEvery is how often memory and disk are looked at. Both looks are a system
-// call or two; RabbitMQ looks every 2.5 s at memory, and more seldom at the disk.
+// watchEvery is how often memory and disk are checked. Each check is a system call or
+// two; RabbitMQ checks memory every 2.5 s, and the disk less often.
 const watchEvery = time.Second
 
 // watchResources raises and clears the alarms of BR-13.1 until the node stops.
 //
-// Between two ticks clients may send a part of what there is room for; whoever uses that
-// up has it looked at again. So what is taken beyond a limit is bounded by bytes, however
-// fast they come.
+// Between two ticks clients may send a part of the free memory and disk space; when they have
+// used it up, both are checked again. So the excess over a limit is bounded in bytes, however
+// fast clients send.
 func (s *Server) watchResources() {
 	s.broker.WatchIntake(s.look)
 	s.look()
 	s.done.Go(bug.Guarded(s.Logger, "the watch over memory and disk", func() {
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
-		var again time.Time // when to look for the reserve; at once: a disk may be full within the first second
+		var again time.Time // when to check the reserve; first at once, because a disk may fill within a second
 		for reserved := s.private(); ; {
 			if now := time.Now(); !reserved && !now.Before(again) {
 				var err error
@@ -41,14 +41,14 @@ func (s *Server) watchResources() {
 	}))
 }
 
-// look raises and clears the alarms by what there is now.
+// look checks memory and disk and raises or clears the alarms.
 func (s *Server) look() {
-	s.looking.Lock() // else an older reading might have the last word
+	s.looking.Lock() // so that an older reading cannot override a newer one
 	defer s.looking.Unlock()
 	s.judge(s.room())
 }
 
-// judge compares what the node uses with what it may use.
+// judge compares the node's use with its limits.
 func (s *Server) judge(n metrics.Node) {
 	s.alarm(broker.Memory, n.MemoryLimit > 0 && n.Resident > n.MemoryLimit, "resident_bytes", n.Resident, n.MemoryLimit)
 	s.alarm(broker.Disk, n.DiskFree >= 0 && n.DiskFree < n.DiskLimit, "free_bytes", n.DiskFree, n.DiskLimit)
@@ -58,17 +58,17 @@ func (s *Server) judge(n metrics.Node) {
 	s.broker.AllowIntake(allowance(n))
 }
 
-// shortOfMemory says whether all but an eighth of the memory is used that may be.
+// shortOfMemory says whether less than an eighth of the allowed memory is left.
 func shortOfMemory(n metrics.Node) bool {
 	return n.MemoryLimit > 0 && n.Resident > n.MemoryLimit-n.MemoryLimit/8
 }
 
-// shortRoom is how much beside the limit of free disk is little room: less than what the
-// journal takes in advance for its newest segments. What it keeps of old ones is more; so there
-// is plenty again only with several times as much.
+// shortRoom is little space beside the limit of free disk: less than the journal allocates in
+// advance for its newest segments. The journal keeps more than that of old segments, so
+// plentyRoom is several times as much.
 const shortRoom, plentyRoom = 128 << 20, 512 << 20
 
-// shortOfRoom says whether there is little room on the disk, if there was before.
+// shortOfRoom says whether there is little disk space; before is the previous result.
 func shortOfRoom(n metrics.Node, before bool) bool {
 	enough := int64(shortRoom)
 	if before {
@@ -78,15 +78,15 @@ func shortOfRoom(n metrics.Node, before bool) bool {
 }
 
 const (
-	// leastIntake and mostIntake bound what clients may send between two looks, in bytes.
-	// A look is two calls of the system, about 20 µs.
+	// leastIntake and mostIntake bound what clients may send between two checks, in bytes.
+	// A check is two system calls, about 20 µs.
 	leastIntake, mostIntake = 1 << 20, 64 << 20
-	// intakeShare is the part of the room that they may use: what they send takes several
-	// times its size, in buffers, as messages, and in the journal.
+	// intakeShare is the share of the free space that clients may use: their data takes
+	// several times its size, in buffers, as messages, and in the journal.
 	intakeShare = 8
 )
 
-// allowance is how many bytes clients may send until memory and disk are looked at again.
+// allowance is how many bytes clients may send until memory and disk are checked again.
 func allowance(n metrics.Node) int64 {
 	room := int64(mostIntake * intakeShare)
 	if n.MemoryLimit > 0 {
@@ -110,14 +110,14 @@ func (s *Server) alarm(a broker.Alarm, on bool, what string, is, limit int64) {
 	s.broker.SetAlarm(a, on)
 }
 
-// nodeStatus is what the process uses and may use.
+// nodeStatus returns the resources of the process and their limits.
 func (s *Server) nodeStatus() metrics.Node {
 	n := s.room()
 	n.OpenFiles, n.MaxFiles = openFiles()
 	return n
 }
 
-// room is nodeStatus for memory and disk only, which is soon told.
+// room is nodeStatus for memory and disk only, which is faster.
 func (s *Server) room() metrics.Node {
 	c := s.inForce()
 	n := metrics.Node{
@@ -133,7 +133,7 @@ func (s *Server) room() metrics.Node {
 // reserveAgain is the time after which a reserve that could not be made is tried again.
 const reserveAgain = time.Minute
 
-// reserve sees to it that there is a reserve if there is room for it, and says whether there is.
+// reserve makes the reserve if there is space for it, and says whether there is one.
 func (s *Server) reserve(n metrics.Node) (there bool, err error) {
 	if there, err = keepReserve(s.DataDir, n.DiskFree, n.DiskLimit); err != nil {
 		s.Logger.Warn("cannot create the reserve file for starting on a full disk", "data_dir", s.DataDir, "error", err)
