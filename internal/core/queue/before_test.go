@@ -1,13 +1,16 @@
 package queue
 
 import (
+	"slices"
 	"testing"
+
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // After the cut of a checkpoint a page is saved when its turn comes, and as it was
 // at the cut, whatever has become of its entries.
 func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
-	const n = 2*pageSize + 1
+	const n = 2*index.PageSize + 1
 	a := newAway(Unlimited(), 0)
 	a.fill(n, func() int64 { return 60_000 })
 	writes := 0
@@ -22,26 +25,19 @@ func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, _ := a.find(makeID(0, 10))
-	if writes != 0 || len(p.before) != 3 {
-		t.Fatalf("%d pages were saved, %d entries have a before-image", writes, len(p.before))
-	}
-	if s := a.lanes[0].slots[0]; s.page != p || p.used != pageSize-1-3 {
-		t.Fatalf("%d entries are left in the first page", p.used)
+	if p := a.Survey(0)[0]; writes != 0 || p.Before != 3 || p.Used != index.PageSize-1-3 {
+		t.Fatalf("%d pages were saved, the first is %+v", writes, p)
 	}
 	a.saveAll()
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := a.pages.parse(a.cold.pages[PageID{0, 0, 1}])
-	if err != nil {
-		t.Fatal(err)
+	was := a.copyOf(t, index.PageID{Version: 1})
+	if want := (View{ID: 1, Content: index.Content{Body: 1000, Size: 10, Logged: true}, Due: a.now + 60_001}); len(was) != index.PageSize-1 || was[0] != want {
+		t.Errorf("the copy has %d entries, the first of which is %+v", len(was), was[0])
 	}
-	if d.live.count() != pageSize-1 || d.marks[1] != stateReady|flagLogged || d.dues[1] != a.now+60_001 || d.sizes[1] != 10 || d.at[1] != 1000 {
-		t.Errorf("the copy has %d entries, the first of which is %x, due at %d, %d bytes, at %d", d.live.count(), d.marks[1], d.dues[1], d.sizes[1], d.at[1])
-	}
-	if p.dirty != a.pages.version || p.before != nil {
-		t.Errorf("the page's last change belongs to version %d, it still has %d before-images", p.dirty, len(p.before))
+	if p := a.Survey(0)[0]; !p.Late || p.Before != 0 {
+		t.Errorf("the page is %+v", p)
 	}
 }
 
@@ -49,17 +45,17 @@ func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
 // too many go, or if one comes.
 func TestPagesThatGoAreSaved(t *testing.T) {
 	for name, change := range map[string]func(*away){
-		"many go":    func(a *away) { a.getMany(mostBefore + 1) },
+		"many go":    func(a *away) { a.getMany(33) },
 		"one comes":  func(a *away) { a.fill(1, func() int64 { return -1 }) },
 		"all go":     func(a *away) { a.getMany(107) },
-		"some go":    func(a *away) { a.lanes[0].next *= 2; a.now += 2; a.Tick(a.now, sliceLimit) },
+		"some go":    func(a *away) { a.Reserve(2*index.PageSize + 13); a.now += 2; a.Tick(a.now, sliceLimit) },
 		"all purged": func(a *away) { a.getMany(1); a.Purge(nil) },
 		"closed":     func(a *away) { a.getMany(1); a.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAway(Unlimited(), 0)
 			a.fill(100, func() int64 { return -1 })
-			a.lanes[0].next = pageSize // that page is not being filled any more
+			a.Reserve(index.PageSize - 1) // that page is not being filled any more
 			a.fill(7, func() int64 { return 1 })
 			a.pages.Cut()
 			change(a)
@@ -73,16 +69,24 @@ func TestPagesThatGoAreSaved(t *testing.T) {
 				t.Fatal(err)
 			}
 			for number, want := range []int{100, 7} {
-				d, err := a.pages.parse(a.cold.ever[PageID{0, uint64(number), 1}])
-				if err != nil {
-					t.Fatalf("page %d: %v", number, err)
-				}
-				if got := d.live.count(); got != want {
+				if got := len(a.copyOf(t, index.PageID{Number: uint64(number), Version: 1})); got != want {
 					t.Errorf("the copy of page %d has %d entries, want %d", number, got, want)
 				}
 			}
 		})
 	}
+}
+
+// copyOf is what a copy of a page has.
+func (a *away) copyOf(t *testing.T, id index.PageID) []View {
+	t.Helper()
+	m := New(a.Config(), Unlimited(), &Pages{}, &nobody{}, a.now)
+	m.SetCold(&attic{pages: map[index.PageID][]byte{id: a.cold.ever[id]}})
+	m.Reserve(index.MakeID(id.Lane, (id.Number+1)*index.PageSize))
+	if err := m.RestorePage(id, a.cold.summaries[id], func(uint64, int64) {}); err != nil {
+		t.Fatalf("page %+v: %v", id, err)
+	}
+	return browse(m, 100)
 }
 
 func (a *away) getMany(n int) {
@@ -95,14 +99,13 @@ func (a *away) getMany(n int) {
 func TestEmptyPagesGoTogether(t *testing.T) {
 	const pages = 1000
 	a := newAway(Unlimited(), 0)
-	a.fill(pages*pageSize, func() int64 { return -1 })
-	first := a.lanes[0].slots[0].number
+	a.fill(pages*index.PageSize, func() int64 { return -1 })
+	first := a.Survey(0)[0].Number
 	for number := first + pages - 1; number > first; number-- {
-		for seq := number * pageSize; seq < (number+1)*pageSize; seq++ {
-			a.Take(makeID(0, seq))
+		for seq := number * index.PageSize; seq < (number+1)*index.PageSize; seq++ {
+			a.Take(index.MakeID(0, seq))
 		}
-		l := a.lanes[0]
-		if has, most := len(l.slots), int(number-first)+1+max(keepEmpty, pages/emptyShare)+1; has > most {
+		if has, most := len(a.Survey(0)), int(number-first)+1+max(16, pages/16)+1; has > most {
 			t.Fatalf("%d pages are kept, %d of which have entries", has, number-first)
 		}
 		if number%100 == 0 {
@@ -116,8 +119,11 @@ func TestEmptyPagesGoTogether(t *testing.T) {
 			break
 		}
 	}
-	if l := a.lanes[0]; len(l.slots) > 1 || l.empty != 0 {
-		t.Errorf("%d pages are left, %d of them empty", len(l.slots), l.empty)
+	if n := len(a.Survey(0)); n > 1 {
+		t.Errorf("%d pages are left", n)
+	}
+	if err := a.Check(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -125,8 +131,8 @@ func TestEmptyPagesGoTogether(t *testing.T) {
 func TestRestorePurgeOfManyPages(t *testing.T) {
 	const pages = 100
 	a := newAway(Unlimited(), 0)
-	a.fill(pages*pageSize, func() int64 { return -1 })
-	kept := map[ID]bool{makeID(0, 5): true, makeID(0, 50*pageSize): true}
+	a.fill(pages*index.PageSize, func() int64 { return -1 })
+	kept := map[ID]bool{index.MakeID(0, 5): true, index.MakeID(0, 50*index.PageSize): true}
 	a.RestorePurge(func(id ID) bool { return kept[id] })
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
@@ -141,16 +147,16 @@ func TestRestorePurgeOfManyPages(t *testing.T) {
 func TestWhatIsEmptyAtTheCutIsNotInTheCheckpoint(t *testing.T) {
 	const pages = 8
 	a := newAway(Unlimited(), 1)
-	a.fill(pages*pageSize, func() int64 { return -1 })
+	a.fill(pages*index.PageSize, func() int64 { return -1 })
 	a.putAllAway()
 	const gone = 3
-	if _, ok := a.cold.pages[PageID{0, gone, 1}]; !ok {
+	if _, ok := a.cold.pages[index.PageID{Number: gone, Version: 1}]; !ok {
 		t.Fatal("the page was not put away")
 	}
-	for i := range uint64(pageSize) {
-		a.Take(makeID(0, gone*pageSize+i))
+	for i := range uint64(index.PageSize) {
+		a.Take(index.MakeID(0, gone*index.PageSize+i))
 	}
-	if _, ok := a.lanes[0].search(gone); !ok {
+	if !slices.ContainsFunc(a.Survey(0), func(p index.PageView) bool { return p.Number == gone }) {
 		t.Fatal("the page's place was not kept")
 	}
 	a.pages.Cut()
@@ -158,7 +164,7 @@ func TestWhatIsEmptyAtTheCutIsNotInTheCheckpoint(t *testing.T) {
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := a.cold.pages[PageID{0, gone, 1}]; ok {
+	if _, ok := a.cold.pages[index.PageID{Number: gone, Version: 1}]; ok {
 		t.Error("a checkpoint has what was gone at its cut")
 	}
 }

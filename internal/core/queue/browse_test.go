@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // Who browses what is in a queue meets nothing that comes meanwhile, at whatever level.
@@ -14,11 +15,11 @@ func TestWhatIsThereEndsWithIt(t *testing.T) {
 		there++
 		m.Enqueue(1, &Entry{Body: message.Ref(body), TTL: -1, Priority: body % 3})
 	}
-	const entries = 3 * pageSize / 2
+	const entries = 3 * index.PageSize / 2
 	for i := range entries {
 		enqueue(i)
 	}
-	for _, step := range []int{1, 2, pageSize, 3 * entries} {
+	for _, step := range []int{1, 2, index.PageSize, 3 * entries} {
 		cursor, want, seen := m.WhatIsThere(), there, 0
 		for done := false; !done; {
 			cursor, done = m.Browse(cursor, step, func(View) bool {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // A queue is deleted with the declarations locked: Close asks nothing of the disk, and BuryRest saves what the
@@ -14,7 +15,7 @@ func TestCloseLeavesTheDiskToBuryRest(t *testing.T) {
 	cold := newShelf()
 	m := New(Config{MaxPriority: -1, Durable: true}, Unlimited(), ps, &restored{}, 1)
 	m.SetCold(cold)
-	for body := range 3 * pageSize {
+	for body := range 3 * index.PageSize {
 		m.Enqueue(1, &Entry{Body: message.Ref(body + 1), TTL: -1, Logged: true})
 	}
 	version := ps.Cut()

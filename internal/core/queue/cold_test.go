@@ -8,27 +8,27 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"testing"
 
 	"pgregory.net/rapid"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // shelf is a Cold in memory. A body's location is its number; a history's bytes are its number,
 // and what it has in common with others is another.
 type shelf struct {
-	pages map[PageID]shelved
+	pages map[index.PageID]shelved
 	metas map[uint32][]byte
-	away  map[message.Ref]int // histories, less the references in memory
-	gone  map[uint32][]PageID // by the version that makes them so
+	away  map[message.Ref]int       // histories, less the references in memory
+	gone  map[uint32][]index.PageID // by the version that makes them so
 
-	deltas     map[PageID][]byte
-	goneDeltas map[uint32][]PageID
+	deltas     map[index.PageID][]byte
+	goneDeltas map[uint32][]index.PageID
 
 	cut     uint32 // the checkpoint being written, 0 = none
 	logFrom int
-	cursor  SaveCursor
+	cursor  index.SaveCursor
 
 	nonsense bool // what comes back may be anything
 	locked   bool // whoever comes now would wait for a disk while all declarations wait for him
@@ -37,8 +37,8 @@ type shelf struct {
 type shelved struct{ page, summary []byte }
 
 func newShelf() *shelf {
-	return &shelf{pages: map[PageID]shelved{}, metas: map[uint32][]byte{}, away: map[message.Ref]int{}, gone: map[uint32][]PageID{},
-		deltas: map[PageID][]byte{}, goneDeltas: map[uint32][]PageID{}}
+	return &shelf{pages: map[index.PageID]shelved{}, metas: map[uint32][]byte{}, away: map[message.Ref]int{}, gone: map[uint32][]index.PageID{},
+		deltas: map[index.PageID][]byte{}, goneDeltas: map[uint32][]index.PageID{}}
 }
 
 const diskBit message.Ref = 1 << 63
@@ -78,11 +78,11 @@ func (s *shelf) enter() {
 		panic("the disk is asked")
 	}
 }
-func (s *shelf) Write(id PageID, page, summary []byte) {
+func (s *shelf) Write(id index.PageID, page, summary []byte) {
 	s.enter()
 	s.pages[id] = shelved{bytes.Clone(page), bytes.Clone(summary)}
 }
-func (s *shelf) Read(id PageID) []byte {
+func (s *shelf) Read(id index.PageID) []byte {
 	s.enter()
 	p, ok := s.pages[id]
 	if !ok {
@@ -94,7 +94,7 @@ func (s *shelf) WriteMeta(version uint32, meta []byte) {
 	s.enter()
 	s.metas[version] = bytes.Clone(meta)
 }
-func (s *shelf) Discard(id PageID, by uint32) {
+func (s *shelf) Discard(id index.PageID, by uint32) {
 	if slices.Contains(s.gone[by], id) {
 		panic(fmt.Sprintf("page %+v was discarded twice", id))
 	}
@@ -107,17 +107,17 @@ func (s *shelf) Discard(id PageID, by uint32) {
 	}
 	s.gone[by] = append(s.gone[by], id)
 }
-func (s *shelf) WriteDelta(id PageID, delta []byte) {
+func (s *shelf) WriteDelta(id index.PageID, delta []byte) {
 	s.enter()
 	s.deltas[id] = bytes.Clone(delta)
 }
-func (s *shelf) DiscardDelta(id PageID, by uint32) {
+func (s *shelf) DiscardDelta(id index.PageID, by uint32) {
 	if slices.Contains(s.goneDeltas[by], id) {
 		panic(fmt.Sprintf("the delta of page %+v was discarded twice", id))
 	}
 	s.goneDeltas[by] = append(s.goneDeltas[by], id)
 }
-func (s *shelf) Fail(id PageID, err error) { panic(fmt.Sprintf("page %+v: %v", id, err)) }
+func (s *shelf) Fail(id index.PageID, err error) { panic(fmt.Sprintf("page %+v: %v", id, err)) }
 
 // putAway takes pages out of memory, which changes nothing that can be seen.
 func (p *pair) putAway(t *rapid.T) {
@@ -132,16 +132,8 @@ func (p *pair) putAway(t *rapid.T) {
 func (p *pair) putBodiesAway(t *rapid.T) {
 	p.m.SweepAgain(false)
 	p.m.PutAway(math.MaxInt, false)
-	for level, l := range p.m.lanes {
-		if l == nil || len(l.slots) <= 2*p.m.pages.Hot {
-			continue
-		}
-		begin, _ := l.search(l.head / pageSize)
-		for k := begin + p.m.pages.Hot; k < len(l.slots)-max(p.m.pages.Hot, 1); k++ {
-			if s := l.slots[k]; s.page != nil && s.used == 0 && !s.page.cool {
-				t.Fatalf("page %d of level %d has bodies in memory; those from %d to %d were looked at", s.number, level, l.swept.from, l.swept.to)
-			}
-		}
+	if err := p.m.Middle(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -152,7 +144,7 @@ func (p *pair) putEveryBodyAway(t *rapid.T) {
 			return
 		}
 	}
-	if large, small, nowhere := p.m.hold(); large+small+nowhere > 0 {
+	if large, small, nowhere := p.m.hold(p.cold); large+small+nowhere > 0 {
 		t.Fatalf("%d bodies of large messages and %d others are in memory", large, small+nowhere)
 	}
 }
@@ -172,12 +164,12 @@ func (p *pair) move(t *rapid.T) {
 	}
 	var list []found
 	odd := rapid.Uint64Range(1, 3).Draw(t, "every")
-	for cursor, done := (SaveCursor{}), false; !done; {
+	for cursor, done := (index.SaveCursor{}), false; !done; {
 		cursor, done = p.m.RangeBodies(cursor, 2, func(at uint64) bool { return at%odd == 0 }, func(id ID, body message.Ref) {
 			list = append(list, found{id, body})
 		})
 	}
-	moving := Relocation{M: p.m}
+	moving := index.Relocation{X: &p.m.Index}
 	for _, f := range list {
 		if !moving.Move(f.id, f.body, f.body) {
 			t.Fatalf("entry %d has another body than it just had", f.id)
@@ -195,13 +187,9 @@ func (p *pair) soon(t *rapid.T) {
 // leap makes the next entries stand in other pages.
 func (p *pair) leap(t *rapid.T) {
 	by := rapid.Uint64Range(100, 300).Draw(t, "numbers")
-	for level, l := range p.m.lanes {
-		p.m.touchMeta()
-		l.next += by
+	for level := range p.q.next {
 		p.q.next[level] += by
-		if last := len(l.slots) - 1; last >= 0 && l.slots[last].number < l.next/pageSize && l.slots[last].page != nil && l.slots[last].page.used == 0 && l.slots[last].page.rest == nil {
-			p.m.drop(l, last)
-		}
+		p.m.Reserve(index.MakeID(level, p.q.next[level]-1))
 	}
 }
 
@@ -210,7 +198,7 @@ func (p *pair) cut(t *rapid.T) {
 	if p.cold.cut != 0 {
 		t.Skip("one is being written")
 	}
-	p.cold.cut, p.cold.logFrom, p.cold.cursor = p.m.pages.Cut(), len(p.log), SaveCursor{}
+	p.cold.cut, p.cold.logFrom, p.cold.cursor = p.m.pages.Cut(), len(p.log), index.SaveCursor{}
 }
 
 func (p *pair) save(t *rapid.T) {
@@ -236,7 +224,7 @@ func (p *pair) save(t *rapid.T) {
 func (p *pair) restoreFrom(t *rapid.T, version uint32) {
 	sink := &restored{}
 	was := p.cold.asOf(version)
-	m := New(p.m.config, p.m.settings, &Pages{Hot: 1, Hash: was.Bytes}, sink, p.now)
+	m := New(p.m.config, p.m.settings, &Pages{Pages: index.Pages{Hot: 1, Hash: was.Bytes}}, sink, p.now)
 	if err := was.restore(m, version); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +293,7 @@ func (s *shelf) restore(m *Machine, version uint32) error {
 			return fmt.Errorf("what the queue has beside its pages: %w", err)
 		}
 	}
-	ids := slices.SortedFunc(maps.Keys(s.pages), func(a, b PageID) int {
+	ids := slices.SortedFunc(maps.Keys(s.pages), func(a, b index.PageID) int {
 		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Version, b.Version))
 	})
 	for i, id := range ids {
@@ -316,7 +304,7 @@ func (s *shelf) restore(m *Machine, version uint32) error {
 		switch {
 		case err != nil:
 		case v > 0:
-			err = m.RestoreSplit(id, v, s.deltas[PageID{id.Lane, id.Number, v}], func(uint64, int64) {})
+			err = m.RestoreSplit(id, v, s.deltas[index.PageID{Lane: id.Lane, Number: id.Number, Version: v}], func(uint64, int64) {})
 		default:
 			err = m.RestorePage(id, s.pages[id].summary, func(uint64, int64) {})
 		}
@@ -328,12 +316,12 @@ func (s *shelf) restore(m *Machine, version uint32) error {
 }
 
 // deltaFor is the version of the delta that belongs to a copy; 0 = there is none.
-func (s *shelf) deltaFor(copy PageID) (found uint32, err error) {
+func (s *shelf) deltaFor(copy index.PageID) (found uint32, err error) {
 	for id, delta := range s.deltas {
 		if id.Lane != copy.Lane || id.Number != copy.Number {
 			continue
 		}
-		of, err := DeltaOf(delta)
+		of, err := index.DeltaOf(delta)
 		if err != nil {
 			return 0, err
 		}
@@ -346,82 +334,12 @@ func (s *shelf) deltaFor(copy PageID) (found uint32, err error) {
 
 // summedUp is what StateHash must be.
 func summedUp(m *Machine) uint64 {
-	sum := &Machine{pages: m.pages}
+	sum := New(m.config, m.settings, &Pages{Pages: index.Pages{Hash: m.pages.Hash}}, &nobody{}, 1)
 	m.Browse(Cursor{}, math.MaxInt, func(v View) bool {
 		if v.Logged {
-			sum.mixIn(1, v.ID, v.Size, v.History)
+			sum.Enter(v.ID.Lane(), v.ID.Seq(), &index.Content{Size: v.Size, History: v.History, Logged: true}, 0)
 		}
 		return true
 	})
-	return sum.hash
-}
-
-// Nonsense in the place of a page is an error, whatever it is.
-func FuzzDecodePage(f *testing.F) {
-	s := newShelf()
-	m := New(Config{Type: Quorum}, Unlimited(), &Pages{}, &restored{}, 1)
-	m.SetCold(s)
-	m.pages.Begin(1)
-	for i := range 300 {
-		e := Entry{Body: message.Ref(i + 1), Size: uint32(i % 7), Logged: true, TTL: int64(i%3)*1000 - 1, Priority: -1}
-		if i%10 == 0 {
-			e.History, e.Counts.Deliveries = message.Ref(i/20+1), 3
-		}
-		m.Enqueue(1_700_000_000_000, &e)
-	}
-	m.pages.Cut()
-	for c, done := (SaveCursor{}), false; !done; {
-		c, done = m.SaveSome(c, 10)
-	}
-	for _, p := range s.pages {
-		f.Add(p.page, p.summary)
-	}
-	f.Fuzz(func(t *testing.T, page, summary []byte) {
-		m := New(Config{Type: Quorum}, Unlimited(), &Pages{}, &restored{}, 1)
-		s := newShelf()
-		s.nonsense = true
-		m.SetCold(s)
-		if d, err := m.pages.parse(page); err == nil {
-			_ = m.decode(m.pages.get(0), d, d.live)
-		}
-		m = New(Config{Type: Quorum}, Unlimited(), &Pages{}, &restored{}, 1)
-		s.pages[PageID{4, 0, 1}] = shelved{page, summary}
-		m.SetCold(s)
-		m.lane(4).next = 1000
-		defer func() { _ = recover() }() // Fail does not return
-		_ = m.RestorePage(PageID{4, 0, 1}, summary, func(uint64, int64) {})
-	})
-}
-
-// Nonsense in the place of a delta is an error, whatever it is.
-func FuzzDecodeDelta(f *testing.F) {
-	a := newAway(Unlimited(), 0)
-	var deltas [][]byte
-	a.cold.onDelta = func(b []byte) { deltas = append(deltas, bytes.Clone(b)) }
-	next := int64(0)
-	a.fill(600, func() int64 { next += 40; return next })
-	a.putAllAway()
-	a.now += 100
-	a.Tick(a.now, sliceLimit)
-	a.pages.Cut()
-	for c, done := (SaveCursor{}), false; !done; {
-		c, done = a.SaveSome(c, 10)
-	}
-	if len(deltas) == 0 {
-		f.Fatal("no delta was written")
-	}
-	for _, b := range deltas {
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, delta []byte) {
-		m := New(Config{Type: Quorum}, Unlimited(), &Pages{}, &restored{}, 1)
-		m.SetCold(newShelf())
-		m.lane(4).next = 1000
-		of, err := DeltaOf(delta)
-		if err != nil {
-			return
-		}
-		defer func() { _ = recover() }() // the copy is not there, and Fail does not return
-		_ = m.RestoreSplit(PageID{4, 0, of}, 7, delta, func(uint64, int64) {})
-	})
+	return sum.StateHash()
 }

@@ -40,31 +40,13 @@ func (m *Machine) HeldBy(consumers ...*Consumer) (held []Holding) {
 		}
 	}
 	held = make([]Holding, 0, out)
-	for level := len(m.lanes) - 1; level >= 0 && len(held) < out; level-- {
-		l := m.lanes[level]
-		if l == nil {
-			continue
-		}
-		for k := 0; k < len(l.slots) && len(held) < out; k++ {
-			p, whole := l.slots[k].page, !l.slots[k].plain
-			if whole {
-				p = m.look(l, level, k)
+	if out > 0 {
+		m.RangeOut(func(id ID, owner uint32) bool {
+			if o := int(owner); o < len(slots) && slots[o] != nil && slots[o].meant {
+				held = append(held, Holding{id, slots[o]})
 			}
-			if p == nil {
-				continue // nothing of it is out
-			}
-			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-				if p.state(i) != stateOut {
-					continue
-				}
-				if o := int(p.owner(i)); o < len(slots) && slots[o] != nil && slots[o].meant {
-					held = append(held, Holding{makeID(level, p.number*pageSize+uint64(i)), slots[o]})
-				}
-			}
-			if whole {
-				m.unlook(l, k, p)
-			}
-		}
+			return len(held) < out
+		})
 	}
 	for _, c := range consumers {
 		c.meant = false
@@ -81,9 +63,9 @@ func (m *Machine) Speak() { m.cs.hushed-- }
 
 // DeathOf returns the dead entry of id, waiting to be routed or held.
 func (m *Machine) DeathOf(id ID) (Death, bool) {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateDying && p.state(i) != stateHeld {
+	p := m.Find(id)
+	if !p.Dead() {
 		return Death{}, false
 	}
-	return m.death(id, p, i), true
+	return m.death(id, p), true
 }

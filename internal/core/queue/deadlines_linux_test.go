@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 var deadlines = flag.Int("deadlines", 1_000_000, "how many messages BenchmarkDeadlines has")
@@ -37,11 +38,11 @@ func BenchmarkDeadlines(b *testing.B) {
 				var before, after runtime.MemStats
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				pages := &Pages{Hot: HotPages}
+				pages := &Pages{Pages: index.Pages{Hot: index.HotPages}}
 				settings := Unlimited()
 				settings.DeadLetter = true
 				m := New(Config{MaxPriority: -1}, settings, pages, &nobody{}, 1)
-				cold := &attic{pages: map[PageID][]byte{}}
+				cold := &attic{pages: map[index.PageID][]byte{}}
 				if away {
 					m.SetCold(cold)
 					pages.Begin(1)

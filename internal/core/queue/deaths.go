@@ -6,63 +6,52 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // Death is an entry that waits to be routed.
 type Death struct {
-	ID      ID
-	Body    message.Ref // the machine's reference
-	History message.Ref // likewise
-	Counts  Counts
-	Reason  deadletter.Reason
-	At      int64     // when it died, in milliseconds since 1970
-	By      *Consumer // who rejected or returned it last, nil if nobody did
-	Logged  bool
-	Size    uint32
-	Stays   bool // the body was on disk only until it was read for the routing, and is there for good
+	ID            ID
+	index.Content // the references are the machine's
+	Reason        deadletter.Reason
+	At            int64     // when it died, in milliseconds since 1970
+	By            *Consumer // who rejected or returned it last, nil if nobody did
+	Stays         bool      // the body was on disk only until it was read for the routing, and is there for good
 }
 
 // die ends an entry's life in this queue. With a dead-letter exchange in force
 // it waits to be routed; without, it is gone (DL-1.8).
-func (m *Machine) die(now int64, id ID, p *page, i uint, reason deadletter.Reason, by *Consumer) {
+func (m *Machine) die(now int64, id ID, p index.Place, reason deadletter.Reason, by *Consumer) {
 	m.sink.Died(reason, m.settings.DeadLetter)
 	if !m.settings.DeadLetter {
-		m.remove(id, p, i)
+		m.Remove(id, p)
 		return
 	}
-	m.setState(id, p, i, stateDying)
+	m.SetState(id, p, index.Dying)
 	// What expires needs no side row until it is held, where copies of pages need not tell all:
 	// in a long queue, in all of whose pages something dies, those rows would be a column more.
-	if reason != deadletter.Expired || by != nil || m.pages.Exact || m.peekSide(p, i) != nil {
-		s := m.sideOf(p, i)
-		s.reason, s.diedAt, s.by = reason, now, by
+	if reason != deadletter.Expired || by != nil || m.pages.Exact || m.Side(p) != nil {
+		s := m.SideOf(p)
+		s.Reason, s.DiedAt, s.By = reason, now, by
 	}
 	m.dying = append(m.dying, dying{id, now})
 	m.died++
 }
 
 // dieOf is die of an attempt, which was counted as failed if so it is said.
-func (m *Machine) dieOf(now int64, id ID, p *page, i uint, reason deadletter.Reason, by *Consumer, failed bool) {
-	m.die(now, id, p, i, reason, by)
+func (m *Machine) dieOf(now int64, id ID, p index.Place, reason deadletter.Reason, by *Consumer, failed bool) {
+	m.die(now, id, p, reason, by)
 	if failed && m.settings.DeadLetter { // else the entry is gone
-		m.sideOf(p, i).failed = true
+		m.SideOf(p).Failed = true
 	}
 }
 
-// dying is an entry in stateDying. Its side row, if it has one with a reason, tells when it
+// dying is an entry in index.Dying. Its side row, if it has one with a reason, tells when it
 // died as well; one that has none has expired.
 type dying struct {
 	id ID
 	at int64 // when it died; 0: the row tells
-}
-
-// diedOf is why an entry died that is dying or held, and by whom, and when if its side row
-// tells; else 0. A row may have come later, for a moment that its column cannot tell.
-func (m *Machine) diedOf(p *page, i uint) (reason deadletter.Reason, at int64, by *Consumer) {
-	if s := m.peekSide(p, i); s != nil && s.reason != 0 {
-		return s.reason, s.diedAt, s.by
-	}
-	return deadletter.Expired, 0, nil
 }
 
 // unread is a death that cannot be routed for now: its record cannot be read (Spoil).
@@ -79,16 +68,16 @@ func (m *Machine) Deaths(limit int, out []Death) []Death {
 		if limit == 0 {
 			break
 		}
-		if k%glances == 0 {
-			var ids [glances]ID
-			n := min(len(m.dying)-k, glances)
+		if k%index.Glances == 0 {
+			var ids [index.Glances]ID
+			n := min(len(m.dying)-k, len(ids))
 			for j := range n {
 				ids[j] = m.dying[k+j].id
 			}
-			m.glanceAt(ids[:n])
+			m.GlanceAt(ids[:n])
 		}
-		if p, i := m.waits(x.id); p != nil {
-			out = append(out, m.deathAt(x.id, p, i, x.at))
+		if p := m.waits(x.id); p.There() {
+			out = append(out, m.deathAt(x.id, p, x.at))
 			limit--
 		}
 	}
@@ -99,25 +88,25 @@ func (m *Machine) Deaths(limit int, out []Death) []Death {
 func (m *Machine) RangeDeaths(f func(d Death)) {
 	m.skipBuried()
 	for id, u := range m.unread {
-		if p, i := m.find(id); p != nil {
-			f(m.deathAt(id, p, i, u.at))
+		if p := m.Find(id); p.There() {
+			f(m.deathAt(id, p, u.at))
 		}
 	}
 	for _, x := range m.dying {
-		if p, i := m.waits(x.id); p != nil {
-			f(m.deathAt(x.id, p, i, x.at))
+		if p := m.waits(x.id); p.There() {
+			f(m.deathAt(x.id, p, x.at))
 		}
 	}
 }
 
 // waits finds an entry that waits to be routed; the page is nil if it does not.
-func (m *Machine) waits(id ID) (*page, uint) {
-	if p, i := m.find(id); p != nil && p.state(i) == stateDying {
+func (m *Machine) waits(id ID) index.Place {
+	if p := m.Find(id); p.In(index.Dying) {
 		if _, spoilt := m.unread[id]; !spoilt {
-			return p, i
+			return p
 		}
 	}
-	return nil, 0
+	return index.Place{}
 }
 
 // Waiting is how many deaths wait to be routed, some of which may be gone.
@@ -126,7 +115,7 @@ func (m *Machine) Waiting() int { return len(m.dying) }
 // Spoil leaves a death out of Deaths from now on: its record cannot be read. The entry stays in the queue,
 // dead and counted. So what died after it is not kept behind it in dying, where nobody would take it out.
 func (m *Machine) Spoil(id ID) {
-	if p, _ := m.waits(id); p == nil {
+	if p := m.waits(id); !p.There() {
 		return
 	}
 	if m.unread == nil {
@@ -139,7 +128,7 @@ func (m *Machine) Spoil(id ID) {
 func (m *Machine) skipBuried() {
 	for len(m.dying) > 0 {
 		x := m.dying[0]
-		if p, _ := m.waits(x.id); p != nil {
+		if p := m.waits(x.id); p.There() {
 			return
 		}
 		if _, spoilt := m.unread[x.id]; spoilt {
@@ -166,20 +155,20 @@ func (m *Machine) dyingIDs() []ID {
 }
 
 // deathAt is death, of an entry of which is known when it died if its row does not tell.
-func (m *Machine) deathAt(id ID, p *page, i uint, at int64) Death {
-	d := m.death(id, p, i)
+func (m *Machine) deathAt(id ID, p index.Place, at int64) Death {
+	d := m.death(id, p)
 	if d.At == 0 {
 		d.At = at
 	}
 	return d
 }
 
-func (m *Machine) death(id ID, p *page, i uint) Death {
-	reason, at, by := m.diedOf(p, i)
-	return Death{
-		ID: id, Body: p.ref(i), History: p.history(i), Counts: p.countsOf(i),
-		Reason: reason, At: at, By: by, Logged: p.logged(i), Size: p.size(i),
-	}
+func (m *Machine) death(id ID, p index.Place) Death {
+	reason, at, by := m.DiedOf(p)
+	d := Death{ID: id, Reason: reason, At: at}
+	d.By, _ = by.(*Consumer)
+	p.Read(&d.Content)
+	return d
 }
 
 // HasDeaths says whether Deaths would find any.
@@ -203,37 +192,37 @@ func (m *Machine) Awaits(died uint64) bool {
 
 // Dead says whether the entry is there and dead.
 func (m *Machine) Dead(id ID) bool {
-	p, i := m.find(id)
-	return p != nil && (p.state(i) == stateDying || p.state(i) == stateHeld)
+	return m.Find(id).Dead()
 }
 
 // Bury removes a dead entry that was routed, or whose routing failed for good.
 // The references are the caller's. ok is false if the entry is not there any
 // more or does not wait for routing.
 func (m *Machine) Bury(id ID) (body, history message.Ref, ok bool) {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateDying && p.state(i) != stateHeld {
+	p := m.Find(id)
+	if !p.Dead() {
 		return 0, 0, false
 	}
-	body, history, _ = m.forget(id, p, i)
+	delete(m.unread, id)
+	body, history, _ = m.Forget(id, p)
 	return body, history, true
 }
 
 // Hold keeps a dead entry until its targets take it (DL-13.3). It says whether
 // the entry was there and not held before.
 func (m *Machine) Hold(id ID) bool {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateDying {
+	p := m.Find(id)
+	if !p.In(index.Dying) {
 		return false
 	}
-	m.setState(id, p, i, stateHeld)
-	if s := m.peekSide(p, i); s == nil || s.reason == 0 {
-		s = m.sideOf(p, i)
-		s.reason = deadletter.Expired
+	m.SetState(id, p, index.Held)
+	if s := m.Side(p); s == nil || s.Reason == 0 {
+		s = m.SideOf(p)
+		s.Reason = deadletter.Expired
 		if u := m.unread[id]; u.order != 0 {
-			s.diedAt = u.at
+			s.DiedAt = u.at
 		} else if k := slices.IndexFunc(m.dying, func(x dying) bool { return x.id == id }); k >= 0 { // mostly among the first
-			s.diedAt = m.dying[k].at
+			s.DiedAt = m.dying[k].at
 		}
 	}
 	delete(m.unread, id)
@@ -243,78 +232,51 @@ func (m *Machine) Hold(id ID) bool {
 // Tell notes that the journal tells of a death that waits to be routed: it is held in what is saved of the queue, as it is
 // to be held after a crash. It says what is to be told, if there is anything: what has expired is found again.
 func (m *Machine) Tell(id ID) (d Death, ok bool) {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateDying || !p.logged(i) {
+	p := m.Find(id)
+	if !p.In(index.Dying) || !p.Logged() {
 		return Death{}, false
 	}
-	s := m.peekSide(p, i)
-	if s == nil || s.reason == 0 {
+	s := m.Side(p)
+	if s == nil || s.Reason == 0 {
 		return Death{}, false
 	}
-	if !s.told { // it is saved in another state from now on
-		m.touchEntry(p, i)
-		p.altered()
-		m.sideOf(p, i).told = true
+	if !s.Told { // it is saved in another state from now on
+		m.SetTold(p)
 	}
-	return m.death(id, p, i), true
+	return m.death(id, p), true
 }
 
 // Held returns the held entry of id.
 func (m *Machine) Held(id ID) (Death, bool) {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateHeld {
+	p := m.Find(id)
+	if !p.In(index.Held) {
 		return Death{}, false
 	}
-	return m.death(id, p, i), true
+	return m.death(id, p), true
 }
 
 // HeldFrom appends the held entries from the cursor on to out, by level and number, as
 // RangeHeld shows them. It looks at no more than about limit entries, a page on disk without any held
 // ones counting as one, and says whether that was all.
-func (m *Machine) HeldFrom(from SaveCursor, limit int, out []Death) (held []Death, next SaveCursor, done bool) {
-	for ; from.level < len(m.lanes); from.level, from.number = from.level+1, 0 {
-		l := m.lanes[from.level]
-		if l == nil {
-			continue
+func (m *Machine) HeldFrom(from index.SaveCursor, limit int, out []Death) (held []Death, next index.SaveCursor, done bool) {
+	next, done = m.RangeFrom(from, limit, func(id ID, p index.Place) {
+		if p.State() == index.Held {
+			out = append(out, m.death(id, p))
 		}
-		k, _ := l.search(from.number)
-		for ; k < len(l.slots); k++ {
-			if limit <= 0 {
-				from.number = l.slots[k].number
-				return out, from, false
-			}
-			limit--
-			p, whole := l.slots[k].page, !l.slots[k].plain
-			if whole {
-				p = m.look(l, from.level, k)
-			}
-			if p == nil {
-				continue
-			}
-			limit -= pageSize
-			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-				if p.state(i) == stateHeld {
-					out = append(out, m.death(makeID(from.level, p.number*pageSize+uint64(i)), p, i))
-				}
-			}
-			if whole {
-				m.unlook(l, k, p)
-			}
-		}
-	}
-	return out, from, true
+	})
+	return out, next, done
 }
 
 // RangeHeld calls f for each held entry, oldest first within its level, until f
 // returns false. f may give the entry to Bury.
 func (m *Machine) RangeHeld(f func(d Death) bool) {
-	if m.n.Held == 0 {
+	if m.Count.Held == 0 {
 		return
 	}
 	var held []Death
-	m.each(true, func(id ID, p *page, i uint) {
-		if p.state(i) == stateHeld {
-			held = append(held, m.death(id, p, i))
+	m.Each(true, func(id ID, p index.Place) {
+		if p.State() == index.Held {
+			held = append(held, m.death(id, p))
 		}
 	})
 	for _, d := range held {
@@ -324,29 +286,14 @@ func (m *Machine) RangeHeld(f func(d Death) bool) {
 	}
 }
 
-// each calls f for every live entry, by level and number; with special, those
-// are left out that are in the copy of a page only and with others in stateReady
-// there. f must not change the queue, and p is valid during the call only.
-func (m *Machine) each(special bool, f func(id ID, p *page, i uint)) {
-	for level, l := range m.lanes {
-		if l == nil {
-			continue
-		}
-		for k := range l.slots {
-			p := l.slots[k].page
-			whole := !special || !l.slots[k].plain
-			if whole {
-				p = m.look(l, level, k)
-			}
-			if p == nil {
-				continue
-			}
-			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-				f(makeID(level, p.number*pageSize+uint64(i)), p, i)
-			}
-			if whole {
-				m.unlook(l, k, p)
-			}
-		}
+// Glance is to be called before many deaths are given to Bury or Hold, with the next of
+// them, of which it takes as many as are worth it at a time.
+func (m *Machine) Glance(deaths []Death) (looked int) {
+	var ids [index.Glances]ID
+	looked = min(len(deaths), len(ids))
+	for k := range looked {
+		ids[k] = deaths[k].ID
 	}
+	m.GlanceAt(ids[:looked])
+	return looked
 }

@@ -5,44 +5,45 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // encoded is the copy of a page of n entries that have a history each.
-func encoded(t *testing.T, n int, history func(i int) message.Ref) (m *Machine, page []byte) {
+func encoded(t *testing.T, n int, history func(i int) message.Ref) (s *shelf, page []byte) {
 	t.Helper()
-	s := newShelf()
-	m = New(Config{Type: Classic, Durable: true}, Unlimited(), &Pages{}, &restored{}, 1)
+	s = newShelf()
+	m := New(Config{Type: Classic, Durable: true}, Unlimited(), &Pages{}, &restored{}, 1)
 	m.SetCold(s)
 	m.pages.Begin(1)
 	for i := range n {
 		m.Enqueue(1, &Entry{Body: message.Ref(i + 1), History: history(i), Size: 10, Logged: true, TTL: -1, Priority: -1})
 	}
 	m.pages.Cut()
-	if _, done := m.SaveSome(SaveCursor{}, 10); !done || len(s.pages) != 1 {
+	if _, done := m.SaveSome(index.SaveCursor{}, 10); !done || len(s.pages) != 1 {
 		t.Fatalf("%d pages were saved", len(s.pages))
 	}
 	for _, p := range s.pages {
 		page = p.page
 	}
-	return m, page
+	return s, page
 }
 
 // What histories have in common stands once in a page, and so does a history that
 // neighbours share.
 func TestWhatHistoriesHaveInCommonStandsOnce(t *testing.T) {
-	_, none := encoded(t, pageSize-1, func(int) message.Ref { return 0 })
-	_, one := encoded(t, pageSize-1, func(int) message.Ref { return 1 << 50 })
+	_, none := encoded(t, index.PageSize-1, func(int) message.Ref { return 0 })
+	_, one := encoded(t, index.PageSize-1, func(int) message.Ref { return 1 << 50 })
 	// Of three of these in the shelf's way two have eight bytes in common with all.
-	_, each := encoded(t, pageSize-1, func(i int) message.Ref { return 1<<50 + message.Ref(i%8) })
+	_, each := encoded(t, index.PageSize-1, func(i int) message.Ref { return 1<<50 + message.Ref(i%8) })
 	for _, c := range []struct {
 		what      string
 		got, most int
 	}{
-		{"one history", len(one) - len(none), pageSize*3 + 20},
-		{"eight histories", len(each) - len(none), pageSize*3 + 8*12 + 12},
+		{"one history", len(one) - len(none), index.PageSize*3 + 20},
+		{"eight histories", len(each) - len(none), index.PageSize*3 + 8*12 + 12},
 	} {
 		if c.got > c.most {
-			t.Errorf("%s of %d entries: %d bytes, want %d at most", c.what, pageSize, c.got, c.most)
+			t.Errorf("%s of %d entries: %d bytes, want %d at most", c.what, index.PageSize, c.got, c.most)
 		}
 	}
 }
@@ -50,8 +51,8 @@ func TestWhatHistoriesHaveInCommonStandsOnce(t *testing.T) {
 // A page of the version before, where histories stood whole, is read.
 func TestAPageOfVersion1IsRead(t *testing.T) {
 	const history message.Ref = 300 // of those that have nothing in common with others
-	m, page := encoded(t, 1, func(int) message.Ref { return history })
-	own := m.cold.Bytes(history)
+	s, page := encoded(t, 1, func(int) message.Ref { return history })
+	own := s.Bytes(history)
 	tail := append([]byte{1, 0, byte(len(own))}, own...) // the first history, nothing in common, its bytes
 	if page[0] != 2 || !bytes.HasSuffix(page, tail) {
 		t.Fatalf("the page is %x", page)
@@ -59,16 +60,18 @@ func TestAPageOfVersion1IsRead(t *testing.T) {
 	old := append(bytes.Clone(page[:len(page)-len(tail)]), tail[0])
 	old = append(old, tail[2:]...)
 	old[0] = 1
-	d, err := m.pages.parse(old)
-	if err != nil {
+	for id, p := range s.pages {
+		s.pages[id] = shelved{old, p.summary}
+	}
+	back := New(Config{Type: Classic, Durable: true}, Unlimited(), &Pages{}, &restored{}, 1)
+	if err := s.restore(back, 1); err != nil {
 		t.Fatal(err)
 	}
-	p := m.pages.get(0)
-	if err := m.decode(p, d, d.live); err != nil || p.history(d.live.next(0)) != history {
-		t.Errorf("decode: %v; the history is %d", err, p.history(d.live.next(0)))
+	if all := browse(back, 1); len(all) != 1 || all[0].History != history {
+		t.Errorf("it has %+v", all)
 	}
 	page[0] = 3
-	if _, err := m.pages.parse(page); err == nil {
+	if err := index.CheckPage(page); err == nil {
 		t.Error("a page of a version to come is read")
 	}
 }

@@ -1,10 +1,12 @@
 package queue
 
 import (
+	"slices"
 	"testing"
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // handed is an away that notes which body was delivered for which entry.
@@ -30,7 +32,7 @@ func newHanded(quorum bool) (*handed, *Consumer) {
 	} else {
 		settings.Rules.Profile = deadletter.ApsaraMQ
 	}
-	h := &handed{&away{pages: &Pages{Hot: 1, Exact: quorum}, cold: &attic{pages: map[PageID][]byte{}}, now: 1_700_000_000_000}, map[ID]message.Ref{}}
+	h := &handed{&away{pages: &Pages{Pages: index.Pages{Hot: 1, Exact: quorum}}, cold: &attic{pages: map[index.PageID][]byte{}}, now: 1_700_000_000_000}, map[ID]message.Ref{}}
 	h.Machine = New(config, settings, h.pages, h, h.now)
 	h.SetCold(h.cold)
 	h.pages.Begin(1)
@@ -41,7 +43,7 @@ func newHanded(quorum bool) (*handed, *Consumer) {
 func (h *handed) deliverAll(n int, c *Consumer) (offered ID) {
 	level := h.level(-1)
 	h.fill(1, func() int64 { return -1 })
-	offered = makeID(level, 1)
+	offered = index.MakeID(level, 1)
 	h.Offer(offered)
 	for i := 1; i < n; i++ {
 		h.Enqueue(h.now, &Entry{Body: message.Ref(1000 + 100*i), Size: 10, Priority: -1, TTL: -1, Logged: true})
@@ -58,16 +60,16 @@ func (h *handed) deliverAll(n int, c *Consumer) (offered ID) {
 func TestDeliveryHasItsOwnBody(t *testing.T) {
 	for name, quorum := range map[string]bool{"classic": false, "quorum": true} {
 		t.Run(name, func(t *testing.T) {
-			const n = 6 * pageSize
+			const n = 6 * index.PageSize
 			h, c := newHanded(quorum)
 			offered := h.deliverAll(n, c)
 			level := offered.Lane()
 			// One from the middle of a page comes back now, all others half a minute later.
-			early := makeID(level, 3*pageSize+77)
+			early := index.MakeID(level, 3*index.PageSize+77)
 			h.Return(h.now, early, c, ReturnNack)
 			h.now += 30_000
 			for seq := uint64(2); seq <= n; seq++ {
-				if id := makeID(level, seq); id != early && !h.Return(h.now, id, c, ReturnNack) {
+				if id := index.MakeID(level, seq); id != early && !h.Return(h.now, id, c, ReturnNack) {
 					t.Fatalf("entry %d was not out", seq)
 				}
 			}
@@ -83,7 +85,7 @@ func TestDeliveryHasItsOwnBody(t *testing.T) {
 				h.now += 1000
 				h.Tick(h.now, sliceLimit) // reads the one of its page that is due
 			}
-			if k, _ := h.lanes[level].search(3); h.lanes[level].slots[k].page.rest == nil {
+			if !slices.ContainsFunc(h.Survey(level), func(p index.PageView) bool { return p.Number == 3 && p.Split }) {
 				t.Fatal("the page is not split")
 			}
 			clear(h.got)
@@ -103,11 +105,11 @@ func TestDeliveryHasItsOwnBody(t *testing.T) {
 func TestWatchReadsNothing(t *testing.T) {
 	for name, quorum := range map[string]bool{"classic": false, "quorum": true} {
 		t.Run(name, func(t *testing.T) {
-			const n = 40 * pageSize
+			const n = 40 * index.PageSize
 			h, c := newHanded(quorum)
 			offered := h.deliverAll(n, c)
 			for seq := uint64(2); seq <= n; seq++ {
-				h.Return(h.now, makeID(offered.Lane(), seq), c, ReturnNack)
+				h.Return(h.now, index.MakeID(offered.Lane(), seq), c, ReturnNack)
 			}
 			h.Pause(c)
 			h.Withdraw(offered)

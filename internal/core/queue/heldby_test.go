@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // share is a queue of which each of many consumers holds an equal part, in turn.
@@ -27,7 +29,7 @@ func share(consumers, entries int) (*Machine, []*Consumer) {
 // BR-4.5: what several consumers hold comes back in the order of the queue, each entry once
 // and with who holds it; what others hold stays.
 func TestWhatConsumersHoldIsFoundInOrder(t *testing.T) {
-	const consumers, entries = 5, 3 * pageSize
+	const consumers, entries = 5, 3 * index.PageSize
 	m, list := share(consumers, entries)
 	some := []*Consumer{list[3], list[0], list[3]}
 	held := m.HeldBy(some...)
@@ -81,7 +83,7 @@ func TestAGetDoesNotLookAtThoseBeforeIt(t *testing.T) {
 		t.Errorf("%d gets took %v", gets, took)
 	}
 	for _, slot := range []int{70, 7} {
-		if !s.Ack(makeID(quorumDefault, uint64(slot)), got[slot-1]) {
+		if !s.Ack(index.MakeID(quorumDefault, uint64(slot)), got[slot-1]) {
 			t.Fatal("not acknowledged")
 		}
 	}

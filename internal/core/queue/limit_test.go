@@ -3,6 +3,8 @@ package queue
 import (
 	"math"
 	"testing"
+
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // DL-10.8: a strict quorum queue that was full takes messages again once it is at 80 % of its limits, however large one of
@@ -16,7 +18,7 @@ func TestDL_10_8_LargeLimitDoesNotRefuseForEver(t *testing.T) {
 			s := Unlimited()
 			s.Overflow = RejectPublish
 			limited(&s)
-			m := New(Config{Type: Quorum, Strict: true, MaxPriority: -1, Durable: true}, s, &Pages{Exact: true}, &nobody{}, 1)
+			m := New(Config{Type: Quorum, Strict: true, MaxPriority: -1, Durable: true}, s, &Pages{Pages: index.Pages{Exact: true}}, &nobody{}, 1)
 			enqueue := func() Result {
 				_, r := m.Enqueue(1, &Entry{Body: 1, Size: 10, Priority: -1, TTL: -1, Logged: true})
 				return r

@@ -12,6 +12,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/sim"
 )
 
@@ -113,15 +114,15 @@ func newLockstep(d draw) *lockstep {
 	x := &lockstep{draw: d, now: 1_700_000_000_000, apsara: d.IntN(3) == 0, long: d.bool(), shelf: newShelf(), count: map[string]int{}}
 	x.config = Config{Type: Quorum, Durable: true, MaxPriority: -1, Strict: d.IntN(3) == 0, SingleActive: d.IntN(3) == 0, CountNack: d.bool()}
 	x.settings = x.drawSettings()
-	x.plain = x.replica(x.settings, &Pages{Exact: true, Hot: 16, Hash: x.shelf.Bytes})
+	x.plain = x.replica(x.settings, &Pages{Pages: index.Pages{Exact: true, Hot: 16, Hash: x.shelf.Bytes}})
 	x.paged = x.pagedReplica(x.settings)
 	x.paged.SetCold(x.shelf)
 	x.paged.pages.Begin(1)
 	x.plain.pages.Begin(1)
 	start := pick[uint64](d, 1, 200, 255, 256)
-	for level := range x.plain.lanes {
-		x.plain.lane(level).next = start
-		x.paged.lane(level).next = start
+	for level := range x.plain.Terms.Levels {
+		x.plain.Reserve(index.MakeID(level, start-1))
+		x.paged.Reserve(index.MakeID(level, start-1))
 	}
 	return x
 }
@@ -134,7 +135,7 @@ func (x *lockstep) replica(s Settings, pages *Pages) *replica {
 
 // pagedReplica is one that has nothing in memory but what it must.
 func (x *lockstep) pagedReplica(s Settings) *replica {
-	return x.replica(s, &Pages{Exact: true, Horizon: pick[int64](x.draw, 8, 60, 1000, 0, 100*day), Hash: x.shelf.Bytes})
+	return x.replica(s, &Pages{Pages: index.Pages{Exact: true, Horizon: pick[int64](x.draw, 8, 60, 1000, 0, 100*day), Hash: x.shelf.Bytes}})
 }
 
 func (x *lockstep) drawSettings() Settings {
@@ -199,11 +200,11 @@ func (x *lockstep) compare() {
 	if ra, rb := a.AppendRest(nil), b.AppendRest(nil); !bytes.Equal(ra, rb) {
 		x.fail("the rest is\n%x\nand\n%x", ra, rb)
 	}
-	if a.n != b.n || a.StateHash() != b.StateHash() {
-		x.fail("totals are %+v and %+v, hashes %x and %x", a.n, b.n, a.StateHash(), b.StateHash())
+	if a.Count != b.Count || a.StateHash() != b.StateHash() {
+		x.fail("totals are %+v and %+v, hashes %x and %x", a.Count, b.Count, a.StateHash(), b.StateHash())
 	}
 	if c := starving(a.Machine, x.now); c != nil {
-		x.fail("%d messages are ready, and a consumer waits: %+v", a.n.Ready, *c)
+		x.fail("%d messages are ready, and a consumer waits: %+v", a.Count.Ready, *c)
 	}
 }
 
@@ -397,7 +398,7 @@ func (x *lockstep) settleStale() {
 	for range 1 + x.IntN(10) {
 		x.do(func(r *replica) {
 			if c := r.consumers[number]; c != nil {
-				r.Ack(makeID(4, 1), c)
+				r.Ack(index.MakeID(4, 1), c)
 				r.Flow(now, 0)
 			}
 		}, "settle what is not out, for %d", number)
@@ -563,7 +564,7 @@ func (x *lockstep) disk() {
 
 // cut begins a checkpoint.
 func (x *lockstep) cut() {
-	x.shelf.cut, x.shelf.cursor = x.paged.pages.Cut(), SaveCursor{}
+	x.shelf.cut, x.shelf.cursor = x.paged.pages.Cut(), index.SaveCursor{}
 	x.rest, x.restBytes, x.collected = x.paged.KeepRest(), x.paged.AppendRest(nil), false
 	x.since, x.then = nil, x.settings
 }

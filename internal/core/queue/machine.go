@@ -1,41 +1,43 @@
 // Package queue is one queue as a deterministic machine: commands with the
-// present moment as an argument go in, effects come out. It knows order,
-// credit, deadlines, limits and counts; it does not know connections, exchanges,
-// disks or clocks, and starts no goroutines. Whoever runs a machine guards it.
+// present moment as an argument go in, effects come out.
+//
+// It owns the rules: admission, order, credit, limits, expiry, retries, deaths, consumers. Where the entries stand is
+// the index's (package index), which a Machine has as a part: what concerns pages alone is called there through it.
+//
+// Package partition calls it: it guards a machine, tells it the time, writes what has happened to the log and routes
+// the dead.
+//
+// It never starts a goroutine, looks at a clock or writes to a disk, and knows no connections and exchanges.
 //
 // A message in a queue is an entry. An entry is ready, returned, out, delayed,
-// dying or held (page.go) until it is gone: acknowledged, purged, or moved by
+// dying, held or offered (index.Ready and so on) until it is gone: acknowledged, purged, or moved by
 // its death.
 package queue
 
 import (
 	"cmp"
 	"math"
-	"math/bits"
 	"slices"
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // Sink takes the effects of a machine, in order. Its methods must not call the machine.
 type Sink interface {
+	index.Sink
 	// Deliver hands a message to a consumer. The delivery's references to the
 	// message and its history pass to the sink if d.NoAck; else they are the
 	// machine's, and the sink takes its own if it keeps the message beyond the
 	// call. d itself is valid during the call only. It returns false if the consumer can take no more for now: the
 	// machine pauses it until Resume.
 	Deliver(c *Consumer, d *Delivery) (more bool)
-	// Removed is called for each entry that has left the queue other than by
-	// its death. The references pass to the sink.
-	Removed(id ID, body, history message.Ref, logged bool)
 	// Died is called for each death: routed says whether the entry now waits to be
 	// routed (Deaths) or is gone because there is no dead-letter exchange; in
 	// that case Removed follows.
 	Died(reason deadletter.Reason, routed bool)
-	// Ended is called for each entry that had died and goes with its queue, held or not, before Removed.
-	Ended(id ID, reason deadletter.Reason, held bool)
 	// Returned is called for each logged entry that came back; notBefore is when
 	// its wait ends, 0 if it is ready.
 	Returned(id ID, r Counts, notBefore int64)
@@ -46,23 +48,32 @@ type Sink interface {
 	TimedOut(c *Consumer, n int)
 }
 
-// Counts are what a quorum queue counts about a message (DL-11.2).
-type Counts struct {
-	Deliveries uint32 // failed ones
-	Acquired   uint32 // times it came back for any reason
+// ID names an entry, Cursor a place between two, Counts what is counted about one, and Totals about all.
+type (
+	ID     = index.ID
+	Cursor = index.Cursor
+	Counts = index.Counts
+	Totals = index.Totals
+)
+
+// Pages is what the queues of one partition share: the pages, and which rules of earlier releases hold.
+type Pages struct {
+	index.Pages
+	// AllHeads has all expired heads of a strict quorum queue die at once, and for a get all that is due, as earlier
+	// releases had it: what they have decided is decided again in the same way.
+	AllHeads bool
+	// AllTimeouts has Tick take back all deliveries at once that consumers left unsettled for too long, likewise.
+	AllTimeouts bool
+	// StaleActive has a single active consumer stay active that has let deliveries time out, likewise.
+	StaleActive bool
 }
 
 // Delivery is a message on its way to a consumer, or to basic.get.
 type Delivery struct {
-	ID          ID // 0 if the message never was an entry
-	Body        message.Ref
-	History     message.Ref
-	Counts      Counts
-	Size        uint32 // bytes, as length limits count them (DL-10.2)
-	Redelivered bool
-	Logged      bool
-	NoAck       bool
-	By          *Consumer // who got it by GetFor and did not acknowledge at once
+	ID ID // 0 if the message never was an entry
+	index.Content
+	NoAck bool
+	By    *Consumer // who got it by GetFor and did not acknowledge at once
 }
 
 // Entry is a message that enters a queue.
@@ -97,74 +108,32 @@ const (
 
 // Machine is one queue. The zero value is not ready; use New.
 type Machine struct {
+	index.Index
 	config   Config
 	settings Settings
 	sink     Sink
 	pages    *Pages
-	cold     Cold   // nil: pages stay in memory
-	dirty    uint32 // the version that the last change of what saveMeta writes belongs to, 0 = saved
-	owed     []byte // what Close has left to be saved of it
 
-	known   int     // levels that a checkpoint was told of, see Levels
-	lanes   []*lane // by priority level; nil until used
-	filled  [4]uint64
-	returns []ID          // entries in stateReturned, and some that were
-	strays  map[ID]uint32 // of returns, those that were, and when: before which Rest
-	rests   uint32        // how often KeepRest was called
-	ghosts  bool          // returns may have entries that never were, as what is not logged ends with its process (RestoreMeta)
-	sides   sides
-	cs      consumers
+	rests uint32 // how often KeepRest was called
+	cs    consumers
 
-	dying     []dying       // entries in stateDying, in the order of their deaths; some may be gone
-	unread    map[ID]unread // of the entries in stateDying, those that are not to be routed
-	died      uint64        // how many have ever been among these, in this process
-	timeouts  uint64        // deliveries taken back by the consumer timeout, in this process
-	refusing  bool          // quorum: over the limit, until 80 % (DL-10.8)
-	born      int64         // when it was made, or its node started
-	lastUse   int64
-	graveyard []grave
-	late      []*page // empty, and out of their lanes, but for what they were at the cut of the checkpoint being written
+	dying    []dying       // entries in index.Dying, in the order of their deaths; some may be gone
+	unread   map[ID]unread // of the entries in index.Dying, those that are not to be routed
+	died     uint64        // how many have ever been among these, in this process
+	timeouts uint64        // deliveries taken back by the consumer timeout, in this process
+	refusing bool          // quorum: over the limit, until 80 % (DL-10.8)
+	born     int64         // when it was made, or its node started
+	lastUse  int64
 
-	nextDue  int64  // not later than the first of any lane's dues
-	nextWake int64  // likewise of its wakes
-	clock    int64  // the latest moment that a command was given
-	watch    int64  // not later than the first consumer timeout
-	busy     bool   // the last Pump stopped at its limit, or something that waited has become ready since
-	instant  bool   // the entry just stored has a TTL of 0
-	hash     uint64 // see statehash.go
-
-	n Totals
-
-	warmth warmth                           // what it has in memory of bodies, and the list that it is in by it
-	beside struct{ before, after *Machine } // in that list
-	ends   endsCursor
-	sweeps bool // PutBodiesAway is about it
-	grew   bool // there is more in the middle of a lane than that began with
+	watch   int64 // not later than the first consumer timeout
+	busy    bool  // the last Pump stopped at its limit, or something that waited has become ready since
+	instant bool  // the entry just stored has a TTL of 0
 
 	handing Delivery // the one the sink is being handed, here so that none is allocated
 }
 
-// grave is a page taken out of the queue whose references are still to be given up.
-type grave struct {
-	level   int
-	slot    slot
-	version uint32 // when that was
-	owed    bool   // the checkpoint being written has it, and its copy is older
-	closed  bool   // it went with its queue
-}
-
-// Totals are the counts of a queue, in messages and in bytes.
-type Totals struct {
-	Ready, Out, Delayed, Dying, Held, Offered                               int
-	ReadyBytes, OutBytes, DelayedBytes, DyingBytes, HeldBytes, OfferedBytes int64
-	Returned                                                                int // of Ready, those in the returns list
-	Persistent                                                              int // logged entries
-}
-
 // New returns an empty queue. now is in milliseconds since 1970, as everywhere.
 func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *Machine {
-	m := &Machine{config: config, settings: settings, sink: sink, pages: pages, born: now, lastUse: now, nextDue: never, nextWake: never, watch: never}
-	m.sides.pages = pages
 	levels := 1
 	switch {
 	case config.Type == Quorum:
@@ -172,9 +141,17 @@ func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *
 	case config.MaxPriority >= 0:
 		levels = max(1, config.MaxPriority) + 1
 	}
-	m.lanes = make([]*lane, levels)
+	m := &Machine{config: config, sink: sink, pages: pages, born: now, lastUse: now, watch: never}
+	m.Index = index.New(&pages.Pages, sink, index.Terms{Levels: levels, Durable: config.Durable, Strict: config.Strict})
+	m.set(settings)
 	m.cs.pages, m.cs.single, m.cs.quorum = pages, config.SingleActive, config.Type == Quorum
 	return m
+}
+
+// set puts settings in force.
+func (m *Machine) set(s Settings) {
+	m.settings = s
+	m.Terms.Routes, m.Terms.Parity = s.DeadLetter, s.Rules.Limited()
 }
 
 // Config returns what the queue was made with.
@@ -189,7 +166,7 @@ func (m *Machine) Rules() *deadletter.Rules { return &m.settings.Rules }
 // Totals returns the counts. While a trim of many messages is under way the
 // ready messages beyond the limit are counted as dying already.
 func (m *Machine) Totals() Totals {
-	t := m.n
+	t := m.Count
 	if over := m.overLength(); over > 0 && m.drops() {
 		over = min(over, t.Ready)
 		t.Ready -= over
@@ -237,16 +214,6 @@ func (m *Machine) Distinguished() (exclusive, active string) {
 	return exclusive, active
 }
 
-// RangeLevels calls f for each priority level with messages ready that have not
-// been delivered before, lowest first.
-func (m *Machine) RangeLevels(f func(level, ready int)) {
-	for level, l := range m.lanes {
-		if l != nil && l.ready > 0 {
-			f(level, l.ready)
-		}
-	}
-}
-
 func (m *Machine) level(priority int) int {
 	switch {
 	case m.config.Type == Quorum:
@@ -254,298 +221,10 @@ func (m *Machine) level(priority int) int {
 			return quorumDefault
 		}
 		return min(priority, quorumLevels-1)
-	case len(m.lanes) == 1 || priority < 0:
+	case m.Terms.Levels == 1 || priority < 0:
 		return 0
 	}
-	return min(priority, len(m.lanes)-1)
-}
-
-func (m *Machine) lane(level int) *lane {
-	l := m.lanes[level]
-	if l == nil {
-		l = &lane{}
-		m.lanes[level] = l
-	}
-	return l
-}
-
-// find returns the live entry of id; the page is nil if there is none.
-func (m *Machine) find(id ID) (*page, uint) {
-	if id.Lane() >= len(m.lanes) || m.lanes[id.Lane()] == nil {
-		return nil, 0
-	}
-	return m.at(m.lanes[id.Lane()], id.Lane(), id.Seq())
-}
-
-// sideOf returns the entry's side row to be changed, making one if need be.
-func (m *Machine) sideOf(p *page, i uint) *side {
-	m.touchEntry(p, i)
-	return m.rowOf(p, i)
-}
-
-func (m *Machine) rowOf(p *page, i uint) *side {
-	m.pages.need(p, &p.rows)
-	row := &p.rows[p.at(i)]
-	if *row == 0 {
-		*row = m.sides.take()
-	}
-	return m.sides.at(*row)
-}
-
-// peekSide returns the entry's side row, nil if it has none.
-func (m *Machine) peekSide(p *page, i uint) *side {
-	if p.rows == nil {
-		return nil
-	}
-	if row := p.rows[p.at(i)]; row != 0 {
-		return m.sides.at(row)
-	}
-	return nil
-}
-
-// dropSide gives the entry's side row back.
-func (m *Machine) dropSide(p *page, i uint) {
-	if p.rows == nil {
-		return
-	}
-	if row := &p.rows[p.at(i)]; *row != 0 {
-		m.sides.give(*row)
-		*row = 0
-	}
-}
-
-// counts returns what is counted about the entry, to be changed.
-func (m *Machine) counts(p *page, i uint) *Counts {
-	m.touchEntry(p, i)
-	p.altered()
-	m.pages.needCounts(p)
-	return &p.counts[p.at(i)]
-}
-
-// setOwner notes who has the entry, 0 being basic.get.
-func (m *Machine) setOwner(p *page, i uint, slot uint32) {
-	if p.owners == nil {
-		m.pages.need(p, &p.owners)
-	}
-	p.owners[p.at(i)] = slot
-}
-
-// tally moves the entry's weight in the totals.
-func (m *Machine) tally(state uint8, n int, bytes int64) {
-	switch state {
-	case stateReady:
-		m.n.Ready += n
-		m.n.ReadyBytes += bytes
-	case stateReturned:
-		m.n.Ready += n
-		m.n.ReadyBytes += bytes
-		m.n.Returned += n
-	case stateOut:
-		m.n.Out += n
-		m.n.OutBytes += bytes
-	case stateDelayed:
-		m.n.Delayed += n
-		m.n.DelayedBytes += bytes
-	case stateDying:
-		m.n.Dying += n
-		m.n.DyingBytes += bytes
-	case stateHeld:
-		m.n.Held += n
-		m.n.HeldBytes += bytes
-	case stateOffered:
-		m.n.Offered += n
-		m.n.OfferedBytes += bytes
-	}
-}
-
-// setState moves an entry from its state to another.
-func (m *Machine) setState(id ID, p *page, i uint, to uint8) {
-	m.touchEntry(p, i)
-	j := p.at(i)
-	from, size := p.marks[j]&stateMask, int64(p.sizes[j])
-	if from != stateReady || to != stateDying || m.pages.Exact { // else it is saved as ready (kept)
-		p.altered()
-	}
-	m.tally(from, -1, -size)
-	m.tally(to, 1, size)
-	p.marks[j] = p.marks[j]&^stateMask | to
-	if from == stateReturned {
-		m.unlist(id)
-	}
-	l := m.lanes[id.Lane()]
-	if from == stateReady {
-		p.ready.clear(i)
-		if l.ready--; l.ready == 0 {
-			m.filled[id.Lane()>>6] &^= 1 << (id.Lane() & 63)
-		}
-	}
-	if to == stateReady {
-		p.ready.set(i)
-		l.ready++
-		m.filled[id.Lane()>>6] |= 1 << (id.Lane() & 63)
-		l.head = min(l.head, id.Seq())
-	}
-}
-
-// enter makes an entry, in the state given, and returns its ID.
-func (m *Machine) enter(level int, seq uint64, e *Entry, state uint8, due int64) (ID, *page, uint) {
-	m.touchMeta()
-	l := m.lane(level)
-	if seq == 0 {
-		if l.next == 0 {
-			l.next = 1 // so that no ID is 0
-		}
-		seq = l.next
-	}
-	l.next = max(l.next, seq+1)
-	p, i := m.slotFor(l, level, seq)
-	m.touch(p)
-	p.altered()
-	j := m.pages.admit(p, i)
-	if !e.Body.OnDisk() && (p.cool || !p.fresh || e.Size > largeBody) {
-		m.warmed(l, p, e.Size)
-	}
-	mark := uint8(stateMask) // none, until setState
-	if e.Logged {
-		mark |= flagLogged
-		m.n.Persistent++
-	}
-	if e.Redelivered {
-		mark |= flagRedelivered
-	}
-	p.refs[j], p.sizes[j], p.marks[j] = e.Body, e.Size, mark
-	if e.History != 0 {
-		m.pages.needHistories(p)
-		p.histories[j] = e.History
-	}
-	if e.Counts != (Counts{}) {
-		m.pages.needCounts(p)
-		p.counts[j] = e.Counts
-	}
-	id := makeID(level, seq)
-	if m.pages.Hash != nil && e.Logged {
-		m.mixIn(1, id, e.Size, e.History)
-	}
-	m.setDue(id, p, i, due)
-	m.setState(id, p, i, state)
-	return id, p, i
-}
-
-// setDue sets the moment at which something happens to the entry; 0 = none.
-func (m *Machine) setDue(id ID, p *page, i uint, due int64) {
-	m.touch(p)
-	p.altered()
-	if due == 0 {
-		if p.dues != nil {
-			p.dues[p.at(i)] = 0
-		}
-		return
-	}
-	if p.dues == nil {
-		m.pages.need(p, &p.dues)
-		p.base = max(0, due-dueRoom)
-	}
-	if due <= p.base {
-		m.rebase(p, max(0, due-dueRoom))
-		m.noteAll(p)
-	}
-	m.tell(p, i, due)
-	m.noteDue(p, p.dueAt(i))
-}
-
-// tell writes a moment after the page's base into the column; one too far for
-// it stands in the side row and is looked at again when the column is due.
-func (m *Machine) tell(p *page, i uint, due int64) {
-	p.comes = 0
-	off := due - p.base
-	if off >= maxOffset {
-		m.rowOf(p, i).far = due
-		off = maxOffset
-	}
-	if off < 1 { // it has passed
-		p.altered()
-		off = 1
-		if m.retains() && (p.base+off)&1 != due&1 {
-			off = 2
-		}
-	}
-	p.dues[p.at(i)] = uint32(off)
-}
-
-// rebase makes the page's column count from another moment.
-func (m *Machine) rebase(p *page, base int64) {
-	var dues [pageSize]int64
-	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-		dues[i] = m.due(p, i)
-	}
-	p.base = base
-	for i, due := range dues {
-		if due != 0 {
-			m.tell(p, uint(i), due)
-		}
-	}
-}
-
-// noteDue sees to it that the moment, of an entry of p, is not missed.
-func (m *Machine) noteDue(p *page, due int64) {
-	if due < p.min {
-		p.comes = 0
-		m.lanes[p.level].remind(p, due)
-		m.nextDue = min(m.nextDue, due)
-	}
-}
-
-// due is the entry's moment; 0 = none.
-func (m *Machine) due(p *page, i uint) int64 {
-	told := p.dueAt(i)
-	if told != 0 && told-p.base == maxOffset {
-		if s := m.peekSide(p, i); s != nil {
-			return s.far
-		}
-	}
-	return told
-}
-
-// forget removes an entry and returns what it held; the references are the caller's.
-func (m *Machine) forget(id ID, p *page, i uint) (body, history message.Ref, logged bool) {
-	m.touchEntry(p, i)
-	j := p.at(i)
-	from := p.marks[j] & stateMask
-	m.tally(from, -1, -int64(p.sizes[j]))
-	l := m.lanes[id.Lane()]
-	if from == stateReady {
-		if l.ready--; l.ready == 0 {
-			m.filled[id.Lane()>>6] &^= 1 << (id.Lane() & 63)
-		}
-	}
-	switch from {
-	case stateDying:
-		delete(m.unread, id)
-	case stateReturned:
-		m.unlist(id)
-	}
-	body, logged = p.refs[j], p.marks[j]&flagLogged != 0
-	if p.histories != nil {
-		history = p.histories[j]
-	}
-	if logged {
-		m.n.Persistent--
-	}
-	if p.rows != nil {
-		m.dropSide(p, i)
-	}
-	if m.pages.Hash != nil && logged {
-		m.mixIn(minus, id, p.sizes[j], history)
-	}
-	p.expel(i)
-	m.freed(l, p)
-	return body, history, logged
-}
-
-// remove is forget for an entry that leaves other than by its death.
-func (m *Machine) remove(id ID, p *page, i uint) {
-	body, history, logged := m.forget(id, p, i)
-	m.sink.Removed(id, body, history, logged)
+	return min(priority, m.Terms.Levels-1)
 }
 
 // ending is when what begins now and lasts ttl is over. now is a millisecond
@@ -561,9 +240,9 @@ func (m *Machine) Enqueue(now int64, e *Entry) (ID, Result) {
 	m.expire(now, sliceLimit)
 	if m.full(e.Size) {
 		if m.settings.Overflow == RejectPublishDLX && m.config.Type == Classic && m.settings.DeadLetter {
-			id, p, i := m.enter(m.level(e.Priority), 0, e, stateReady, 0)
-			m.die(now, id, p, i, deadletter.MaxLen, nil)
-			m.sideOf(p, i).told = true // it was never in the queue but to die (DL-10.9)
+			id, p := m.enter(0, e, 0)
+			m.die(now, id, p, deadletter.MaxLen, nil)
+			m.SideOf(p).Told = true // it was never in the queue but to die (DL-10.9)
 			return id, RefusedDead
 		}
 		return 0, Refused
@@ -580,6 +259,20 @@ func (m *Machine) Force(now int64, e *Entry) (ID, Result) {
 	return m.Impose(now, e)
 }
 
+// enter makes an entry of a message: with the ID given, or as the last of its level.
+func (m *Machine) enter(id ID, e *Entry, due int64) (ID, index.Place) {
+	level := id.Lane()
+	if id == 0 {
+		level = m.level(e.Priority)
+	}
+	c := e.content()
+	return m.Enter(level, id.Seq(), &c, due)
+}
+
+func (e *Entry) content() index.Content {
+	return index.Content{Body: e.Body, History: e.History, Counts: e.Counts, Size: e.Size, Redelivered: e.Redelivered, Logged: e.Logged}
+}
+
 func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	ttl := e.TTL
 	if m.settings.TTL >= 0 && (ttl < 0 || m.settings.TTL < ttl) {
@@ -588,10 +281,11 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	if e.Rests {
 		ttl = -1
 	}
-	if m.n.Ready == 0 && len(m.cs.list) > 0 && e.Delay <= 0 {
+	if m.Count.Ready == 0 && len(m.cs.list) > 0 && e.Delay <= 0 {
 		if c := m.cs.nextNoAck(); c != nil {
 			m.cs.touch(c)
-			m.handing = Delivery{Body: e.Body, History: e.History, Counts: e.Counts, Size: e.Size, Redelivered: e.Redelivered && m.config.Type == Quorum, NoAck: true}
+			m.handing = Delivery{Content: e.content(), NoAck: true}
+			m.handing.Logged, m.handing.Redelivered = false, e.Redelivered && m.config.Type == Quorum
 			c.credit--
 			if !m.sink.Deliver(c, &m.handing) {
 				c.paused = true
@@ -611,16 +305,16 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 		due = ending(begin, max(ttl, 1)) // quorum queues take 0 for 1
 	}
 	due = m.limited(begin, due)
-	if e.Redelivered && m.config.Type == Classic && m.n.Ready == 0 && m.cs.anyAble() {
+	if e.Redelivered && m.config.Type == Classic && m.Count.Ready == 0 && m.cs.anyAble() {
 		// RabbitMQ's classic queues hand it on before they look whether it had
 		// been delivered elsewhere.
 		fresh := *e
 		fresh.Redelivered = false
 		e = &fresh
 	}
-	id, p, i := m.enter(m.level(e.Priority), 0, e, stateReady, due)
+	id, p := m.enter(0, e, due)
 	if e.Delay > 0 {
-		m.hide(id, p, i, begin)
+		m.hide(id, p, begin)
 	}
 	return id, Stored
 }
@@ -637,7 +331,7 @@ func (m *Machine) Flow(now int64, id ID) {
 	if id == 0 && m.config.Type == Classic {
 		m.Trim(now, sliceLimit) // what came back may be too much, whoever could take it (DL-10.6)
 	}
-	if len(m.cs.list) > 0 && m.n.Ready > 0 {
+	if len(m.cs.list) > 0 && m.Count.Ready > 0 {
 		m.Pump(now, sliceLimit)
 	}
 	m.Trim(now, sliceLimit)
@@ -649,21 +343,21 @@ func (m *Machine) Flow(now int64, id ID) {
 // nowOrNever delivers an entry with a TTL of 0 if it is the next and somebody
 // can take it; else it dies (DL-8.7).
 func (m *Machine) nowOrNever(now int64, id ID) {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateReady {
+	p := m.Find(id)
+	if !p.In(index.Ready) {
 		return
 	}
-	if first, _, _, ok := m.first(); ok && first == id {
+	if first, _, ok := m.First(); ok && first == id {
 		c := m.cs.next()
 		if c == nil && !m.cs.single {
 			c = m.cs.turn() // it cannot wait for what is coming back meanwhile (Hush): it came before
 		}
 		if c != nil {
-			m.give(now, id, p, i, c)
+			m.give(now, id, p, c)
 			return
 		}
 	}
-	m.die(now, id, p, i, deadletter.Expired, nil)
+	m.die(now, id, p, deadletter.Expired, nil)
 }
 
 // full says whether the message must be refused.
@@ -701,10 +395,10 @@ func (m *Machine) Accepts(size uint32) bool { return !m.full(size) }
 
 // counted is what length limits look at (DL-10.1).
 func (m *Machine) counted() (messages, bytes int64) {
-	messages, bytes = int64(m.n.Ready+m.n.Offered), m.n.ReadyBytes+m.n.OfferedBytes
+	messages, bytes = int64(m.Count.Ready+m.Count.Offered), m.Count.ReadyBytes+m.Count.OfferedBytes
 	if m.config.Type == Quorum {
-		messages += int64(m.n.Delayed + m.n.Held)
-		bytes += m.n.DelayedBytes + m.n.HeldBytes
+		messages += int64(m.Count.Delayed + m.Count.Held)
+		bytes += m.Count.DelayedBytes + m.Count.HeldBytes
 	}
 	return messages, bytes
 }
@@ -731,60 +425,26 @@ func (m *Machine) Trim(now int64, limit int) (more bool) {
 		if n == limit {
 			return true
 		}
-		id, p, i, ok := m.first()
+		id, p, ok := m.First()
 		if !ok {
 			return false
 		}
-		m.die(now, id, p, i, deadletter.MaxLen, nil)
+		m.die(now, id, p, deadletter.MaxLen, nil)
 	}
 	return false
 }
 
 // overflowing says whether Trim has something to do.
-func (m *Machine) overflowing() bool { return m.n.Ready > 0 && m.drops() && m.over() }
+func (m *Machine) overflowing() bool { return m.Count.Ready > 0 && m.drops() && m.over() }
 
 // drops says whether the queue drops its head when it is full (DL-3.7).
 func (m *Machine) drops() bool {
 	return m.settings.Overflow == DropHead || m.config.Type == Quorum && m.settings.Overflow == RejectPublishDLX
 }
 
-// first finds the entry that is delivered next: the oldest of the returns list,
-// else the head of the highest level (BR-9.13, BR-11.1).
-func (m *Machine) first() (ID, *page, uint, bool) {
-	for len(m.returns) > 0 {
-		if len(m.strays) == len(m.returns) && !m.ghosts {
-			m.dropReturns() // very many may be left
-			break
-		}
-		id := m.returns[0]
-		if m.unstray(id) {
-			m.returns = m.returns[1:]
-			continue
-		}
-		if p, i := m.find(id); p != nil && p.state(i) == stateReturned {
-			return id, p, i, true
-		}
-		m.returns = m.returns[1:] // a ghost
-	}
-	if level := m.highest(); level >= 0 {
-		seq, p, i := m.firstReady(level)
-		return makeID(level, seq), p, i, true
-	}
-	return 0, nil, 0, false
-}
-
-func (m *Machine) highest() int {
-	for w := len(m.filled) - 1; w >= 0; w-- {
-		if m.filled[w] != 0 {
-			return w<<6 + 63 - bits.LeadingZeros64(m.filled[w])
-		}
-	}
-	return -1
-}
-
-// handOut delivers the entry, which is in stateOut, to c, which wants to acknowledge it.
-func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
-	m.setOwner(p, i, c.slot)
+// handOut delivers the entry, which is in index.Out, to c, which wants to acknowledge it.
+func (m *Machine) handOut(now int64, id ID, p index.Place, c *Consumer) {
+	m.GiveTo(p, c.slot)
 	m.cs.touch(c)
 	c.out++
 	c.credit--
@@ -792,63 +452,54 @@ func (m *Machine) handOut(now int64, id ID, p *page, i uint, c *Consumer) {
 		if len(c.outs) > 2*c.out+64 {
 			m.compactOuts(c)
 		}
-		c.outs = append(c.outs, outstanding{id, m.returned(p, i), now})
+		c.outs = append(c.outs, outstanding{id, m.returned(p), now})
 		m.watch = min(m.watch, moment.After(now, t))
 	}
-	m.handing.fill(id, p, i)
-	p.marks[p.at(i)] |= flagRedelivered
+	m.handing.fill(id, p)
+	m.SetRedelivered(p)
 	if !m.sink.Deliver(c, &m.handing) {
 		c.paused = true
 	}
 }
 
 // fill makes d the delivery of the entry.
-func (d *Delivery) fill(id ID, p *page, i uint) {
-	j := p.at(i)
-	mark := p.marks[j]
-	d.ID, d.Body, d.Size, d.NoAck = id, p.refs[j], p.sizes[j], false
-	d.Redelivered, d.Logged = mark&flagRedelivered != 0, mark&flagLogged != 0
-	d.History, d.Counts = 0, Counts{}
-	if p.histories != nil {
-		d.History = p.histories[j]
-	}
-	if p.counts != nil {
-		d.Counts = p.counts[j]
-	}
+func (d *Delivery) fill(id ID, p index.Place) {
+	d.ID, d.NoAck = id, false
+	p.Read(&d.Content)
 }
 
 // Pump delivers ready messages to consumers that can take them, at most limit,
 // and says whether there may be more to do.
 func (m *Machine) Pump(now int64, limit int) (more bool) {
 	m.busy = false
-	for n := 0; m.n.Ready > 0 && len(m.cs.list) > 0; n++ {
+	for n := 0; m.Count.Ready > 0 && len(m.cs.list) > 0; n++ {
 		if n == limit {
 			m.busy = true
 			return true
 		}
-		id, p, i, ok := m.first()
+		id, p, ok := m.First()
 		if !ok {
 			return false
 		}
-		if due := m.due(p, i); due != 0 && due <= now {
-			m.lapse(now, id, p, i) // DL-8.8
+		if due := m.Moment(p); due != 0 && due <= now {
+			m.lapse(now, id, p) // DL-8.8
 			continue
 		}
 		c := m.cs.next()
 		if c == nil {
 			return false
 		}
-		m.give(now, id, p, i, c)
+		m.give(now, id, p, c)
 	}
 	return false
 }
 
 // give delivers an entry that is deliverable to c.
-func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
+func (m *Machine) give(now int64, id ID, p index.Place, c *Consumer) {
 	if c.NoAck {
-		m.handing.fill(id, p, i)
+		m.handing.fill(id, p)
 		m.handing.NoAck = true
-		m.forget(id, p, i)
+		m.Forget(id, p)
 		m.cs.touch(c)
 		c.credit--
 		if !m.sink.Deliver(c, &m.handing) {
@@ -856,8 +507,8 @@ func (m *Machine) give(now int64, id ID, p *page, i uint, c *Consumer) {
 		}
 		return
 	}
-	m.setState(id, p, i, stateOut)
-	m.handOut(now, id, p, i, c)
+	m.SetState(id, p, index.Out)
+	m.handOut(now, id, p, c)
 }
 
 // Get takes the next message for basic.get (BR-9.10). With noAck the references
@@ -879,48 +530,48 @@ func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok, ag
 		limit = math.MaxInt
 	}
 	more := m.expire(now, limit)
-	id, p, i, ok := m.first()
-	for ; ok && m.due(p, i) != 0 && m.due(p, i) <= now; id, p, i, ok = m.first() {
+	id, p, ok := m.First()
+	for ; ok && m.Moment(p) != 0 && m.Moment(p) <= now; id, p, ok = m.First() {
 		if limit--; limit < 0 {
 			return Delivery{}, false, true
 		}
-		m.lapse(now, id, p, i)
+		m.lapse(now, id, p)
 	}
 	if !ok {
 		return Delivery{}, false, more // what is due may be what has waited
 	}
-	d.fill(id, p, i)
+	d.fill(id, p)
 	if d.NoAck = noAck; noAck {
-		m.forget(id, p, i)
+		m.Forget(id, p)
 		return d, true, false
 	}
-	m.setState(id, p, i, stateOut)
-	m.setOwner(p, i, 0)
+	m.SetState(id, p, index.Out)
+	m.GiveTo(p, 0)
 	if c != nil {
 		m.cs.seat(c)
 		c.gone, c.out, d.By = true, 1, c
-		m.setOwner(p, i, c.slot)
+		m.GiveTo(p, c.slot)
 	}
-	p.marks[p.at(i)] |= flagRedelivered
+	m.SetRedelivered(p)
 	return d, true, false
 }
 
 // taken finds an entry that is out at c, nil meaning basic.get, and gives its
 // credit back. If the timeout took it back meanwhile, it notes that the client
 // has settled it.
-func (m *Machine) taken(id ID, c *Consumer) (*page, uint) {
-	p, i := m.find(id)
+func (m *Machine) taken(id ID, c *Consumer) index.Place {
+	p := m.Find(id)
 	var slot uint32
 	if c != nil {
 		slot = c.slot
 	}
-	if p == nil || p.state(i) != stateOut || p.owner(i) != slot || c != nil && slot == 0 {
+	if !p.There() || p.State() != index.Out || p.Owner() != slot || c != nil && slot == 0 {
 		if c != nil && c.stale > 0 {
 			m.cs.touch(c)
 			c.stale--
 			m.cs.awake(c)
 		}
-		return nil, 0
+		return index.Place{}
 	}
 	if c != nil {
 		m.cs.touch(c)
@@ -928,30 +579,30 @@ func (m *Machine) taken(id ID, c *Consumer) (*page, uint) {
 		m.cs.credited(c)
 		m.cs.forget(c)
 	}
-	return p, i
+	return p
 }
 
 // Ack settles a delivery: the message leaves the queue.
 func (m *Machine) Ack(id ID, c *Consumer) bool {
-	p, i := m.taken(id, c)
-	if p == nil {
+	p := m.taken(id, c)
+	if !p.There() {
 		return false
 	}
-	m.remove(id, p, i)
+	m.Remove(id, p)
 	return true
 }
 
 // Reject settles a delivery: the message dies (DL-1.2). failed says that it
 // counts as a failed delivery, as basic.reject does and basic.nack does not (DL-11.3).
 func (m *Machine) Reject(now int64, id ID, c *Consumer, failed bool) bool {
-	p, i := m.taken(id, c)
-	if p == nil {
+	p := m.taken(id, c)
+	if !p.There() {
 		return false
 	}
 	if failed {
-		m.counts(p, i).Deliveries++
+		m.CountsOf(p).Deliveries++
 	}
-	m.dieOf(now, id, p, i, m.settings.Rules.Rejection(!failed), c, failed)
+	m.dieOf(now, id, p, m.settings.Rules.Rejection(!failed), c, failed)
 	return true
 }
 
@@ -985,33 +636,33 @@ func (m *Machine) limits() bool { return m.config.Type == Quorum || m.settings.R
 
 // returned counts how often the entry has come back; the number tells its deliveries from each other. Classic queues
 // count failures only, and have use for the number only where all returns are.
-func (m *Machine) returned(p *page, i uint) uint32 {
+func (m *Machine) returned(p index.Place) uint32 {
 	if m.config.Type == Quorum {
-		return p.countsOf(i).Acquired
+		return p.Counts().Acquired
 	}
-	return p.countsOf(i).Deliveries
+	return p.Counts().Deliveries
 }
 
 // Return gives a delivery back to the queue. It may become ready, wait (DL-12.2),
 // or die because it was delivered too often (DL-11.4) or its time is over (DL-8.5).
 func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
-	p, i := m.taken(id, c)
-	if p == nil {
+	p := m.taken(id, c)
+	if !p.There() {
 		return false
 	}
-	m.giveBack(now, id, p, i, c, kind)
+	m.giveBack(now, id, p, c, kind)
 	return true
 }
 
-func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind ReturnKind) {
+func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind ReturnKind) {
 	failed := m.failed(c, kind)
 	counted := m.config.Type == Quorum || m.retries(failed)
 	var counts Counts
 	if m.settings.Rules.CountReturns() {
-		counts = p.countsOf(i)
+		counts = p.Counts()
 	}
 	if counted || failed {
-		n := m.counts(p, i)
+		n := m.CountsOf(p)
 		if counted {
 			n.Acquired++
 		}
@@ -1021,14 +672,14 @@ func (m *Machine) giveBack(now int64, id ID, p *page, i uint, c *Consumer, kind 
 		counts = *n
 	}
 	if m.limits() && m.settings.DeliveryLimit >= 0 && int64(counts.Deliveries) > m.settings.DeliveryLimit {
-		m.dieOf(now, id, p, i, deadletter.DeliveryLimit, c, failed)
+		m.dieOf(now, id, p, deadletter.DeliveryLimit, c, failed)
 		return
 	}
 	if m.retries(failed) {
-		m.delay(id, p, i, ending(now, m.settings.Retry.wait(id, counts)), counts)
+		m.delay(id, p, ending(now, m.settings.Retry.wait(id, counts)), counts)
 		return
 	}
-	if m.comeBack(now, id, p, i) && p.logged(i) {
+	if m.comeBack(now, id, p) && p.Logged() {
 		m.sink.Returned(id, counts, 0)
 	}
 }
@@ -1041,46 +692,44 @@ func (m *Machine) retries(failed bool) bool {
 
 // delay hides the entry until the moment given. Its TTL's moment stands in the
 // side row meanwhile (DL-12.4).
-func (m *Machine) delay(id ID, p *page, i uint, until int64, counts Counts) {
-	m.hide(id, p, i, until)
-	if p.logged(i) {
+func (m *Machine) delay(id ID, p index.Place, until int64, counts Counts) {
+	m.hide(id, p, until)
+	if p.Logged() {
 		m.sink.Returned(id, counts, until)
 	}
 }
 
 // hide makes the entry wait until the moment given.
-func (m *Machine) hide(id ID, p *page, i uint, until int64) {
-	m.sideOf(p, i).ttl = m.due(p, i)
-	m.setState(id, p, i, stateDelayed)
-	m.setDue(id, p, i, until)
+func (m *Machine) hide(id ID, p index.Place, until int64) {
+	m.SideOf(p).TTL = m.Moment(p)
+	m.SetState(id, p, index.Delayed)
+	m.SetMoment(p, until)
 }
 
 // unhide ends an entry's wait: its column tells the TTL's moment again. The
 // caller gives it another state.
-func (m *Machine) unhide(id ID, p *page, i uint) {
-	s := m.sideOf(p, i)
-	ttl := s.ttl
-	s.ttl = 0
-	m.setDue(id, p, i, ttl)
+func (m *Machine) unhide(id ID, p index.Place) {
+	s := m.SideOf(p)
+	ttl := s.TTL
+	s.TTL = 0
+	m.SetMoment(p, ttl)
 }
 
 // comeBack makes the entry deliverable again: classic queues return it to its
 // place, quorum queues to the returns list (BR-9.13), unless it only waited for
 // its first delivery. If its time is over it dies instead, and comeBack returns false.
-func (m *Machine) comeBack(now int64, id ID, p *page, i uint) bool {
-	if due := m.due(p, i); due != 0 {
+func (m *Machine) comeBack(now int64, id ID, p index.Place) bool {
+	if due := m.Moment(p); due != 0 {
 		if due <= now {
-			m.lapse(now, id, p, i)
+			m.lapse(now, id, p)
 			return false
 		}
-		m.noteDue(p, p.dueAt(i))
+		m.Note(p)
 	}
-	if m.config.Type == Quorum && p.redelivered(i) {
-		m.touchMeta()
-		m.returns = append(m.returns, id)
-		m.setState(id, p, i, stateReturned)
+	if m.config.Type == Quorum && p.Redelivered() {
+		m.SetState(id, p, index.Returned)
 	} else {
-		m.setState(id, p, i, stateReady)
+		m.SetState(id, p, index.Ready)
 	}
 	return true
 }

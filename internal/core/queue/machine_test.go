@@ -11,6 +11,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // The machine does what the model does, whatever is asked of it in whatever
@@ -178,15 +179,15 @@ func newPair(t *rapid.T) *pair {
 		p.profile = deadletter.ApsaraMQ
 	}
 	settings.Rules = p.drawRules(t)
-	p.m = New(config, settings, &Pages{Hot: rapid.IntRange(0, 2).Draw(t, "hot pages"), Horizon: rapid.SampledFrom([]int64{8, 60, 1000, 0, 100 * day}).Draw(t, "horizon")}, p, p.now)
+	p.m = New(config, settings, &Pages{Pages: index.Pages{Hot: rapid.IntRange(0, 2).Draw(t, "hot pages"), Horizon: rapid.SampledFrom([]int64{8, 60, 1000, 0, 100 * day}).Draw(t, "horizon")}}, p, p.now)
 	p.cold = newShelf()
 	p.m.SetCold(p.cold)
 	p.m.pages.Hash = p.cold.Bytes
 	p.m.pages.Begin(1)
 	p.q = &model{config: config, settings: settings, next: map[int]uint64{}, slots: []*modelConsumer{nil}}
 	start := rapid.SampledFrom([]uint64{1, 200, 250, 255, 256, 1020}).Draw(t, "first number")
-	for level := range p.m.lanes {
-		p.m.lane(level).next = start
+	for level := range p.m.Terms.Levels {
+		p.m.Reserve(index.MakeID(level, start-1))
 		p.q.next[level] = start
 	}
 	return p
@@ -607,7 +608,7 @@ func (p *pair) configure(t *rapid.T) {
 }
 
 func (p *pair) purgeAll(limit int, told func(first ID, n int)) (purged int) {
-	var to Purging
+	var to index.Purging
 	for more := true; more; {
 		k := 0
 		k, more = p.m.PurgeSome(&to, limit, told)
@@ -632,7 +633,7 @@ func (p *pair) purge(t *rapid.T) {
 			gone = append(gone, first+ID(k))
 		}
 	}
-	if limit := rapid.SampledFrom([]int{math.MaxInt, 1, pageSize}).Draw(t, "limit of a slice"); p.purgeAll(limit, told) != n {
+	if limit := rapid.SampledFrom([]int{math.MaxInt, 1, index.PageSize}).Draw(t, "limit of a slice"); p.purgeAll(limit, told) != n {
 		t.Fatalf("purge does not say %d", n)
 	}
 	p.purging = false
@@ -667,7 +668,7 @@ func (p *pair) deaths(t *rapid.T) {
 	var want []Death
 	var dying []*modelEntry
 	for _, e := range p.q.entries {
-		if e.state == stateDying {
+		if e.state == index.Dying {
 			dying = append(dying, e)
 		}
 	}
@@ -676,7 +677,9 @@ func (p *pair) deaths(t *rapid.T) {
 	}
 	slices.SortFunc(dying, func(a, b *modelEntry) int { return a.order - b.order }) // DL-1.9
 	for _, e := range dying[:min(limit, len(dying))] {
-		want = append(want, Death{ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts, Reason: e.reason, At: e.diedAt, Logged: e.e.Logged, Size: e.e.Size})
+		d := Death{ID: e.id, Content: e.e.content(), Reason: e.reason, At: e.diedAt}
+		d.Redelivered = e.redelivered
+		want = append(want, d)
 	}
 	got := p.m.Deaths(limit, nil)
 	for i := range got {
@@ -703,10 +706,10 @@ func (p *pair) bury(t *rapid.T) {
 	e := p.q.find(d.ID)
 	gone := e == nil // a purge took it while it was held
 	if !gone && rapid.IntRange(0, 2).Draw(t, "hold") == 0 {
-		if held := p.m.Hold(d.ID); held != (e.state == stateDying) {
+		if held := p.m.Hold(d.ID); held != (e.state == index.Dying) {
 			t.Fatalf("death %d was held: %v", d.ID, held)
 		}
-		e.state = stateHeld
+		e.state = index.Held
 		if d.Logged {
 			p.journal(func(m *Machine) { m.RestoreHeld(d.ID, d.Reason, d.At) })
 		}
@@ -744,7 +747,7 @@ func (p *pair) takePage(t *rapid.T) {
 	}
 	id := rapid.SampledFrom(p.q.entries).Draw(t, "entry").id
 	for _, e := range slices.Clone(p.q.entries) {
-		if e.id/pageSize == id/pageSize {
+		if e.id/index.PageSize == id/index.PageSize {
 			p.takeEntry(t, e)
 		}
 	}
@@ -753,7 +756,7 @@ func (p *pair) takePage(t *rapid.T) {
 func (p *pair) takeEntry(t *rapid.T, e *modelEntry) {
 	body, history, logged, ok := p.m.Take(e.id)
 	body = name(body)
-	want := e.state == stateReady || e.state == stateReturned
+	want := e.state == index.Ready || e.state == index.Returned
 	if ok != want || ok && (body != e.e.Body || history != e.e.History || logged != e.e.Logged) {
 		t.Fatalf("entry %d in state %d was taken: %v", e.id, e.state, ok)
 	}
@@ -773,13 +776,13 @@ func (p *pair) offer(t *rapid.T) {
 	}
 	e := rapid.SampledFrom(p.q.entries).Draw(t, "entry")
 	ok := p.m.Offer(e.id)
-	if want := e.state == stateReady || e.state == stateReturned; ok != want {
+	if want := e.state == index.Ready || e.state == index.Returned; ok != want {
 		t.Fatalf("entry %d in state %d was offered: %v", e.id, e.state, ok)
 	}
 	if !ok {
 		return
 	}
-	e.state = stateOffered
+	e.state = index.Offered
 	if e.e.Logged {
 		p.journal(func(m *Machine) { m.RestoreOffered(e.id) })
 	}
@@ -787,7 +790,7 @@ func (p *pair) offer(t *rapid.T) {
 
 // answerOffer ends the offer of an entry: somebody has taken it, or nobody.
 func (p *pair) answerOffer(t *rapid.T) {
-	offered := slices.DeleteFunc(slices.Clone(p.q.entries), func(e *modelEntry) bool { return e.state != stateOffered })
+	offered := slices.DeleteFunc(slices.Clone(p.q.entries), func(e *modelEntry) bool { return e.state != index.Offered })
 	if len(offered) == 0 {
 		t.Skip("nothing is offered")
 	}
@@ -817,7 +820,7 @@ func (p *pair) answerOffer(t *rapid.T) {
 	for p.m.Expire(p.now) {
 	}
 	p.m.Flow(p.now, 0)
-	e.state = stateReady
+	e.state = index.Ready
 	p.q.expire(p.now)
 	p.q.flow(p.now, false)
 }
@@ -831,7 +834,7 @@ func (p *pair) check(t *rapid.T) {
 	if err := p.m.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(p.q.totals(), p.m.n); diff != "" {
+	if diff := cmp.Diff(p.q.totals(), p.m.Count); diff != "" {
 		t.Fatalf("totals (-want +got):\n%s", diff)
 	}
 	if due, latest := p.m.NextDue(), p.q.nextDue(); due > max(latest, p.now) {
@@ -864,7 +867,7 @@ func (p *pair) check(t *rapid.T) {
 
 // want is what Browse must show.
 func (p *pair) want() (list []View) {
-	for level := len(p.m.lanes) - 1; level >= 0; level-- {
+	for level := p.m.Terms.Levels - 1; level >= 0; level-- {
 		for _, e := range p.q.entries {
 			if e.id.Lane() == level {
 				list = append(list, p.q.view(e))
@@ -905,7 +908,7 @@ func (p *pair) close(t *rapid.T) {
 			p.purged[e.e.History] = true
 		}
 	}
-	before := p.m.n // Totals counts what is too much for the queue as dying, before it dies
+	before := p.m.Count // Totals counts what is too much for the queue as dying, before it dies
 	p.cold.locked = true
 	if got := len(p.m.Close()); got != len(p.consumers) {
 		t.Fatalf("close returned %d consumers, want %d", got, len(p.consumers))
@@ -921,14 +924,8 @@ func (p *pair) close(t *rapid.T) {
 	if len(p.owed) > 0 || len(p.effects) > 0 {
 		t.Fatalf("after the end %d references are held, effects %v", len(p.owed), p.effects)
 	}
-	if free := int(p.m.sides.made); free > 0 {
-		n := 0
-		for row := p.m.sides.free; row != 0; row = p.m.sides.at(row).nextFree {
-			n++
-		}
-		if n != free {
-			t.Fatalf("%d of %d side rows are free after the end", n, free)
-		}
+	if err := p.m.Check(); err != nil { // no side row is lost
+		t.Fatal(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // model is a queue written down as plainly as the rules allow: one slice of
@@ -86,7 +87,7 @@ func (q *model) in(states ...uint8) (n int, bytes int64) {
 	return n, bytes
 }
 
-func (q *model) ready() int { n, _ := q.in(stateReady, stateReturned); return n }
+func (q *model) ready() int { n, _ := q.in(index.Ready, index.Returned); return n }
 
 func (q *model) find(id ID) *modelEntry {
 	for _, e := range q.entries {
@@ -116,7 +117,7 @@ func (q *model) level(priority int) int {
 // order returns the deliverable entries, next one first.
 func (q *model) order() (list []*modelEntry) {
 	for _, e := range q.entries {
-		if e.state == stateReady || e.state == stateReturned {
+		if e.state == index.Ready || e.state == index.Returned {
 			list = append(list, e)
 		}
 	}
@@ -124,8 +125,8 @@ func (q *model) order() (list []*modelEntry) {
 		a, b := list[i], list[j]
 		switch {
 		case a.state != b.state:
-			return a.state == stateReturned
-		case a.state == stateReturned:
+			return a.state == index.Returned
+		case a.state == index.Returned:
 			return a.order < b.order
 		case a.id.Lane() != b.id.Lane():
 			return a.id.Lane() > b.id.Lane()
@@ -147,7 +148,7 @@ func (q *model) die(now int64, e *modelEntry, reason deadletter.Reason) {
 		return
 	}
 	q.moves++
-	e.state, e.reason, e.diedAt, e.order = stateDying, reason, now, q.moves
+	e.state, e.reason, e.diedAt, e.order = index.Dying, reason, now, q.moves
 }
 
 // apsara says whether the queue follows ApsaraMQ's profile.
@@ -184,7 +185,7 @@ func (q *model) keep(begin int64, e *modelEntry) {
 
 // moment is when something happens to the entry.
 func (e *modelEntry) moment() int64 {
-	if e.state == stateDelayed {
+	if e.state == index.Delayed {
 		return e.until
 	}
 	return e.due
@@ -199,10 +200,10 @@ func (q *model) expire(now int64) {
 	})
 	for _, e := range list {
 		switch {
-		case e.state == stateDelayed && e.until <= now:
+		case e.state == index.Delayed && e.until <= now:
 			e.until = 0
 			q.comeBack(now, e)
-		case (e.state == stateReady || e.state == stateReturned) && e.due != 0 && e.due <= now && !q.config.Strict:
+		case (e.state == index.Ready || e.state == index.Returned) && e.due != 0 && e.due <= now && !q.config.Strict:
 			q.lapse(now, e)
 		}
 	}
@@ -219,7 +220,7 @@ func (q *model) expireHeads(now int64) {
 	}
 	for level := 0; q.quorum() && level < 32; level++ {
 		for _, e := range slices.Clone(q.entries) {
-			if e.state != stateReady || e.id.Lane() != level {
+			if e.state != index.Ready || e.id.Lane() != level {
 				continue
 			}
 			if !due(e) {
@@ -236,10 +237,10 @@ func (q *model) comeBack(now int64, e *modelEntry) bool {
 		q.lapse(now, e)
 		return false
 	}
-	e.state = stateReady
+	e.state = index.Ready
 	if q.quorum() && e.redelivered {
 		q.moves++
-		e.state, e.order = stateReturned, q.moves
+		e.state, e.order = index.Returned, q.moves
 	}
 	return true
 }
@@ -249,9 +250,9 @@ func (q *model) drops() bool {
 }
 
 func (q *model) counted() (n, bytes int64) {
-	k, bytes := q.in(stateReady, stateReturned, stateOffered)
+	k, bytes := q.in(index.Ready, index.Returned, index.Offered)
 	if q.quorum() {
-		k, bytes = q.in(stateReady, stateReturned, stateOffered, stateDelayed, stateHeld)
+		k, bytes = q.in(index.Ready, index.Returned, index.Offered, index.Delayed, index.Held)
 	}
 	return int64(k), bytes
 }
@@ -309,7 +310,7 @@ func (q *model) enqueue(now int64, e Entry, force bool) (ID, Result) {
 	begin := now
 	if e.Delay > 0 { // DL-22.12
 		begin += e.Delay + 1
-		in.state, in.until = stateDelayed, begin
+		in.state, in.until = index.Delayed, begin
 	}
 	switch {
 	case ttl == 0 && !q.quorum() && e.Delay == 0:
@@ -332,7 +333,7 @@ func (q *model) anyAble() bool {
 
 func (q *model) enter(e *Entry) *modelEntry {
 	level := q.level(e.Priority)
-	in := &modelEntry{id: makeID(level, q.next[level]), e: *e, redelivered: e.Redelivered}
+	in := &modelEntry{id: index.MakeID(level, q.next[level]), e: *e, redelivered: e.Redelivered}
 	q.next[level]++
 	q.entries = append(q.entries, in)
 	slices.SortFunc(q.entries, func(a, b *modelEntry) int {
@@ -401,7 +402,7 @@ func (q *model) handed(now int64, e *modelEntry, c *modelConsumer) {
 		return
 	}
 	q.moves++
-	e.state, e.owner, e.at, e.order, e.redelivered = stateOut, c, now, q.moves, true
+	e.state, e.owner, e.at, e.order, e.redelivered = index.Out, c, now, q.moves, true
 	e.watched = q.timeout(c) > 0
 	c.out++
 }
@@ -513,7 +514,7 @@ func (q *model) forget(c *modelConsumer) {
 // settled finds the entry that is out at c and gives the credit back.
 func (q *model) settled(id ID, c *modelConsumer) *modelEntry {
 	e := q.find(id)
-	if e == nil || e.state != stateOut || e.owner != c {
+	if e == nil || e.state != index.Out || e.owner != c {
 		if c != nil && c.stale > 0 {
 			c.stale--
 			q.relieve()
@@ -548,7 +549,7 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 		q.die(now, e, deadletter.DeliveryLimit)
 	case waits: // DL-12.2
 		wait := min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))
-		e.state, e.until = stateDelayed, now+wait+1
+		e.state, e.until = index.Delayed, now+wait+1
 		q.returned(e, e.until)
 	case q.comeBack(now, e):
 		q.returned(e, 0)
@@ -582,7 +583,7 @@ func (q *model) timeOut(now int64) {
 		}
 		var late []*modelEntry
 		for _, e := range q.entries {
-			if e.state == stateOut && e.owner == c && e.watched && e.at+q.timeout(c) <= now {
+			if e.state == index.Out && e.owner == c && e.watched && e.at+q.timeout(c) <= now {
 				late = append(late, e)
 			}
 		}
@@ -616,15 +617,13 @@ func (q *model) get(now int64, noAck bool) (d Delivery, ok bool) {
 		return d, false
 	}
 	e := list[0]
-	d = Delivery{
-		ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts, Size: e.e.Size,
-		Redelivered: e.redelivered, Logged: e.e.Logged, NoAck: noAck,
-	}
+	d = Delivery{ID: e.id, Content: e.e.content(), NoAck: noAck}
+	d.Redelivered = e.redelivered
 	if noAck {
 		q.remove(e)
 		return d, true
 	}
-	e.state, e.owner, e.redelivered = stateOut, nil, true
+	e.state, e.owner, e.redelivered = index.Out, nil, true
 	return d, true
 }
 
@@ -632,8 +631,8 @@ func (q *model) get(now int64, noAck bool) (d Delivery, ok bool) {
 func (q *model) purge() (refs []message.Ref) {
 	for _, e := range slices.Clone(q.entries) {
 		switch e.state {
-		case stateReady, stateReturned:
-		case stateDelayed, stateHeld:
+		case index.Ready, index.Returned:
+		case index.Delayed, index.Held:
 			if !q.quorum() {
 				continue
 			}
@@ -647,13 +646,13 @@ func (q *model) purge() (refs []message.Ref) {
 }
 
 func (q *model) totals() (n Totals) {
-	n.Ready, n.ReadyBytes = q.in(stateReady, stateReturned)
-	n.Out, n.OutBytes = q.in(stateOut)
-	n.Delayed, n.DelayedBytes = q.in(stateDelayed)
-	n.Dying, n.DyingBytes = q.in(stateDying)
-	n.Held, n.HeldBytes = q.in(stateHeld)
-	n.Offered, n.OfferedBytes = q.in(stateOffered)
-	n.Returned, _ = q.in(stateReturned)
+	n.Ready, n.ReadyBytes = q.in(index.Ready, index.Returned)
+	n.Out, n.OutBytes = q.in(index.Out)
+	n.Delayed, n.DelayedBytes = q.in(index.Delayed)
+	n.Dying, n.DyingBytes = q.in(index.Dying)
+	n.Held, n.HeldBytes = q.in(index.Held)
+	n.Offered, n.OfferedBytes = q.in(index.Offered)
+	n.Returned, _ = q.in(index.Returned)
 	for _, e := range q.entries {
 		if e.e.Logged {
 			n.Persistent++
@@ -667,11 +666,11 @@ func (q *model) nextDue() int64 {
 	due := int64(math.MaxInt64)
 	for _, e := range q.entries {
 		switch {
-		case e.state == stateDelayed:
+		case e.state == index.Delayed:
 			due = min(due, e.until)
-		case e.state == stateReady && e.due != 0 && !q.config.Strict, e.state == stateReturned && e.due != 0 && !q.config.Strict:
+		case e.state == index.Ready && e.due != 0 && !q.config.Strict, e.state == index.Returned && e.due != 0 && !q.config.Strict:
 			due = min(due, e.due)
-		case e.state == stateOut && e.watched && e.owner != nil && q.timeout(e.owner) > 0:
+		case e.state == index.Out && e.watched && e.owner != nil && q.timeout(e.owner) > 0:
 			due = min(due, e.at+q.timeout(e.owner))
 		}
 	}
@@ -683,13 +682,13 @@ func (q *model) nextDue() int64 {
 
 func (q *model) view(e *modelEntry) View {
 	v := View{
-		ID: e.id, Body: e.e.Body, History: e.e.History, Counts: e.e.Counts, Due: e.due, Size: e.e.Size,
-		Redelivered: e.redelivered, Logged: e.e.Logged, Out: e.state == stateOut, Returned: e.state == stateReturned, Offered: e.state == stateOffered, Dead: e.state == stateDying || e.state == stateHeld,
+		ID: e.id, Content: e.e.content(), Due: e.due, Out: e.state == index.Out, Returned: e.state == index.Returned, Offered: e.state == index.Offered, Dead: e.state == index.Dying || e.state == index.Held,
 	}
-	if e.state == stateDelayed {
+	v.Redelivered = e.redelivered
+	if e.state == index.Delayed {
 		v.NotBefore = e.until
 	}
-	if e.state == stateHeld {
+	if e.state == index.Held {
 		v.Held, v.DiedAt = e.reason, e.diedAt
 	}
 	return v

@@ -1,6 +1,9 @@
 package queue
 
-import "bartleby.mq/internal/core/message"
+import (
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
+)
 
 // An entry is offered while somebody has asked for it to be moved to queues in other logs, and
 // these have not said yet whether they take it. It is where it was, nobody gets it, its time
@@ -10,30 +13,26 @@ import "bartleby.mq/internal/core/message"
 // Offer makes a ready entry wait for the queues it is offered to. It says whether the entry
 // was there and ready.
 func (m *Machine) Offer(id ID) bool {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateReady && p.state(i) != stateReturned {
+	p := m.Find(id)
+	if !p.Ready() {
 		return false
 	}
-	if p.state(i) == stateReturned {
-		m.touchMeta()
-	}
-	m.setState(id, p, i, stateOffered)
+	m.SetState(id, p, index.Offered)
 	return true
 }
 
 // Offered says whether the entry is there and offered.
 func (m *Machine) Offered(id ID) bool {
-	p, i := m.find(id)
-	return p != nil && p.state(i) == stateOffered
+	return m.Find(id).In(index.Offered)
 }
 
 // Accept removes an offered entry that is elsewhere now. The references are the caller's.
 func (m *Machine) Accept(id ID) (body, history message.Ref, logged, ok bool) {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateOffered {
+	p := m.Find(id)
+	if !p.In(index.Offered) {
 		return 0, 0, false, false
 	}
-	body, history, logged = m.forget(id, p, i)
+	body, history, logged = m.Forget(id, p)
 	return body, history, logged, true
 }
 
@@ -41,30 +40,22 @@ func (m *Machine) Accept(id ID) (body, history message.Ref, logged, ok bool) {
 // to the queue with, also where it was in the returns list before. It says whether it was
 // there. What follows waits for Flow; if its time has passed meanwhile, for Expire.
 func (m *Machine) Withdraw(id ID) bool {
-	p, i := m.find(id)
-	if p == nil || p.state(i) != stateOffered {
+	p := m.Find(id)
+	if !p.In(index.Offered) {
 		return false
 	}
-	if m.due(p, i) != 0 {
-		m.noteDue(p, p.dueAt(i))
-	}
-	m.setState(id, p, i, stateReady)
+	m.Note(p)
+	m.SetState(id, p, index.Ready)
 	return true
 }
 
 // RangeOffered calls f for each offered entry, until it returns false. f may give the entry to
 // Accept or Withdraw.
 func (m *Machine) RangeOffered(f func(id ID) bool) {
-	if m.n.Offered == 0 {
+	if m.Count.Offered == 0 {
 		return
 	}
-	var all []ID
-	m.each(true, func(id ID, p *page, i uint) {
-		if p.state(i) == stateOffered {
-			all = append(all, id)
-		}
-	})
-	for _, id := range all {
+	for _, id := range m.All(index.Offered) {
 		if !f(id) {
 			return
 		}
@@ -73,9 +64,9 @@ func (m *Machine) RangeOffered(f func(id ID) bool) {
 
 // RestoreOffered notes that the entry was offered.
 func (m *Machine) RestoreOffered(id ID) {
-	if p, i := m.find(id); p != nil {
-		m.awaken(id, p, i)
-		m.setState(id, p, i, stateOffered)
+	if p := m.Find(id); p.There() {
+		m.awaken(id, p)
+		m.SetState(id, p, index.Offered)
 	}
 }
 

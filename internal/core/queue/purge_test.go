@@ -3,11 +3,13 @@ package queue
 import (
 	"slices"
 	"testing"
+
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // A purge costs what it removes: of what is held it reads nothing, however much that is.
 func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
-	const held = 100 * pageSize
+	const held = 100 * index.PageSize
 	settings := Unlimited()
 	settings.DeadLetter = true
 	a := newAway(settings, 0)
@@ -20,21 +22,21 @@ func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
 	}
 	a.Return(a.now, first.ID, nil, ReturnNack) // so that the others are looked at by who puts pages away
 	a.putAllAway()
-	if a.lanes[0].slots[50].page != nil {
+	if !a.Survey(0)[50].Cold {
 		t.Fatal("what is held stays in memory")
 	}
-	a.fill(2*pageSize, func() int64 { return -1 })
+	a.fill(2*index.PageSize, func() int64 { return -1 })
 	a.cold.reads = 0
 	var gone []ID
 	if n := a.Purge(func(first ID, n int) {
 		for k := range n {
 			gone = append(gone, first+ID(k))
 		}
-	}); n != 2*pageSize+1 {
-		t.Errorf("%d are purged, want %d", n, 2*pageSize+1)
+	}); n != 2*index.PageSize+1 {
+		t.Errorf("%d are purged, want %d", n, 2*index.PageSize+1)
 	}
 	slices.Sort(gone)
-	if len(gone) != 2*pageSize+1 || gone[0] != first.ID || gone[1] != makeID(0, held+1) {
+	if len(gone) != 2*index.PageSize+1 || gone[0] != first.ID || gone[1] != index.MakeID(0, held+1) {
 		t.Errorf("it tells of %d entries, the first is %x", len(gone), gone[0])
 	}
 	if a.cold.reads > 1 { // the page where both meet
@@ -51,14 +53,14 @@ func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
 // A page that was empty already is no more kept than others when a slice of a purge makes it the lane's first.
 func TestAPurgeLeavesNoEmptyPageInFront(t *testing.T) {
 	a := newAway(Unlimited(), 0)
-	a.fill(3*pageSize, func() int64 { return -1 })
+	a.fill(3*index.PageSize, func() int64 { return -1 })
 	var got []ID
 	for d, ok := a.Get(a.now, false); ok; d, ok = a.Get(a.now, false) {
 		got = append(got, d.ID)
 	}
 	ready := 0
 	for _, id := range got {
-		switch id.Seq() / pageSize {
+		switch id.Seq() / index.PageSize {
 		case 0:
 			a.Return(a.now, id, nil, ReturnNack)
 			ready++
@@ -66,7 +68,7 @@ func TestAPurgeLeavesNoEmptyPageInFront(t *testing.T) {
 			a.Ack(id, nil)
 		}
 	}
-	var to Purging
+	var to index.Purging
 	purged := 0
 	for more := true; more; {
 		var n int

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // Rest is what a queue was at one moment, but for its entries: what AppendRest writes. A checkpoint wants it of the
@@ -11,11 +13,11 @@ import (
 // notes what there is, and Collect goes through it in slices, while the queue goes on: a consumer that changes
 // before its turn has come is collected first.
 //
-// Lists of deliveries and of returned entries are kept as slices of what the queue goes on with. That only appends
+// Lists of deliveries are kept as slices of what the queue goes on with. That only appends
 // to them and takes from their fronts; what writes into one makes another (Machine.compactOuts).
 type Rest struct {
 	m             *Machine
-	version       uint32 // of KeepRest, by which consumers and strays know whether they belong to it
+	version       uint32 // of KeepRest, by which consumers know whether they belong to it
 	refusing      bool
 	born, lastUse int64
 	next          []uint64
@@ -26,10 +28,8 @@ type Rest struct {
 	looked    int          // at so many of them
 	consumers [][]standing // in pieces, so that no addition copies them all
 
-	listed   []ID // the returns list
-	passed   int  // so many of listed have been looked at
-	strays   map[ID]struct{}
-	returned []ID // of listed, those that were no strays
+	kept     *index.KeptReturns // being collected
+	returned []ID               // the returns list
 }
 
 // standing is what a consumer was.
@@ -50,25 +50,16 @@ const piece = 512
 func (m *Machine) KeepRest() *Rest {
 	m.rests++
 	r := m.newRest()
-	r.version = m.rests
+	r.version, r.kept = m.rests, m.KeepReturned()
 	m.cs.rest = r
 	return r
 }
 
 // newRest notes what is there, but for consumers and returned entries.
 func (m *Machine) newRest() *Rest {
-	m.dropGhosts()
-	r := &Rest{
-		m: m, refusing: m.refusing, born: m.born, lastUse: m.lastUse, next: make([]uint64, len(m.lanes)),
-		count: m.cs.count, slots: len(m.cs.slots), listed: m.returns,
-	}
-	for level, l := range m.lanes {
-		if l != nil {
-			r.next[level] = max(l.next, 1)
-		}
-	}
+	r := &Rest{m: m, refusing: m.refusing, born: m.born, lastUse: m.lastUse, next: m.Next(), count: m.cs.count, slots: len(m.cs.slots)}
 	for _, id := range m.dyingIDs() {
-		if p, i := m.find(id); p != nil && p.state(i) == stateDying {
+		if m.Find(id).In(index.Dying) {
 			r.dying = append(r.dying, id)
 		}
 	}
@@ -91,27 +82,16 @@ func (r *Rest) Collect(limit int) (looked int, more bool) {
 			m.cs.touch(c)
 		}
 	}
-	if r.passed == 0 && len(m.strays)+len(r.strays) == 0 {
-		r.returned, r.passed = r.listed, len(r.listed)
+	n, more := r.kept.Collect(limit - looked)
+	if looked += n; more {
+		return looked, true
 	}
-	for ; r.passed < len(r.listed); r.passed++ {
-		if looked == limit {
-			return looked, true
-		}
-		looked++
-		id := r.listed[r.passed]
-		if _, was := r.strays[id]; !was && !r.strayed(m.strays[id]) {
-			r.returned = append(r.returned, id)
-		}
-	}
+	r.returned = r.kept.List
 	if m.cs.rest == r {
 		m.cs.rest = nil
 	}
 	return looked, false
 }
-
-// strayed says whether an entry that has strayed in a version had done so when r began; 0: it has not strayed.
-func (r *Rest) strayed(in uint32) bool { return in != 0 && in <= r.version }
 
 // touch is called before something of c changes that a Rest has.
 func (cs *consumers) touch(c *Consumer) {
@@ -237,65 +217,6 @@ func (m *Machine) NowRest() *Rest {
 			c.shared = false
 		}
 	}
-	for _, id := range m.returns {
-		if _, stray := m.strays[id]; !stray {
-			r.returned = append(r.returned, id)
-		}
-	}
+	r.returned = m.Returned()
 	return r
-}
-
-// unlist takes an entry out of the returns list. From its middle it only strays: it stands there until those in front
-// of it have gone, since very many may stand behind it. It cannot come to the list again before that: it would have
-// to be delivered, and all that the list has is delivered first.
-func (m *Machine) unlist(id ID) {
-	if len(m.returns) > 0 && m.returns[0] == id {
-		m.returns = m.returns[1:] // or it would be found there again once it comes back
-		return
-	}
-	if m.strays == nil {
-		m.strays = map[ID]uint32{}
-	}
-	m.strays[id] = m.rests + 1
-}
-
-// unstray says whether an entry, which leaves the front of the returns list then, has strayed.
-func (m *Machine) unstray(id ID) bool {
-	in, ok := m.strays[id]
-	if !ok {
-		return false
-	}
-	delete(m.strays, id)
-	if r := m.cs.rest; r != nil && r.strayed(in) {
-		if r.strays == nil {
-			r.strays = map[ID]struct{}{}
-		}
-		r.strays[id] = struct{}{}
-	}
-	return true
-}
-
-// dropGhosts takes out of the returns list what is not there.
-func (m *Machine) dropGhosts() {
-	if !m.ghosts {
-		return
-	}
-	m.ghosts = false
-	m.returns = slices.DeleteFunc(m.returns, func(id ID) bool {
-		if _, stray := m.strays[id]; stray {
-			return false
-		}
-		p, i := m.find(id)
-		return p == nil || p.state(i) != stateReturned
-	})
-}
-
-// dropReturns empties the returns list, of which no entry is there any more.
-func (m *Machine) dropReturns() {
-	if m.cs.rest != nil {
-		for id := range m.strays {
-			m.unstray(id)
-		}
-	}
-	m.returns, m.strays, m.ghosts = nil, nil, false
 }

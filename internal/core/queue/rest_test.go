@@ -57,8 +57,8 @@ func (q *restless) step() {
 	case 10:
 		q.Tick(q.now, 1+q.IntN(5))
 	case 11:
-		if k := len(q.returns); k > 0 {
-			q.Offer(q.returns[q.IntN(k)])
+		if list := q.Returned(); len(list) > 0 {
+			q.Offer(list[q.IntN(len(list))])
 		}
 		q.RangeOffered(func(id ID) bool {
 			switch q.IntN(4) {
@@ -152,14 +152,18 @@ func TestTheBeginOfARestCopiesNothing(t *testing.T) {
 	for _, h := range back {
 		m.Return(1, h.ID, h.By, ReturnNack)
 	}
+	listed, _ := m.Listed()
 	r := m.KeepRest()
-	if len(r.consumers) != 0 || len(r.returned) != 0 || len(r.listed) != len(back) || &r.listed[0] != &m.returns[0] {
-		t.Fatalf("%d pieces of consumers and %d returned entries are there already, of %d", len(r.consumers), len(r.returned), len(r.listed))
+	if len(r.consumers) != 0 || len(r.returned) != 0 || len(listed) != len(back) {
+		t.Fatalf("%d pieces of consumers and %d returned entries are there already, of %d", len(r.consumers), len(r.returned), len(listed))
 	}
 	for looked, more := 0, true; more; {
 		if looked, more = r.Collect(3); looked > 3 {
 			t.Errorf("it looked at %d", looked)
 		}
+	}
+	if len(r.returned) != len(back) || &r.returned[0] != &listed[0] {
+		t.Errorf("the returned entries were copied, %d of %d", len(r.returned), len(back))
 	}
 	c := m.cs.slots[2]
 	outs, first := r.consumers[0][1].outs, c.outs[0]

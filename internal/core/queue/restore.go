@@ -1,10 +1,10 @@
 package queue
 
 import (
-	"slices"
-
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // The commands of this file redo what a journal says happened. They decide
@@ -26,26 +26,26 @@ type Restored struct {
 // whether it was made; if not, the queue cannot have had such an entry, and the
 // references stay the caller's.
 func (m *Machine) Restore(id ID, r *Restored) bool {
-	if id.Seq() == 0 || id.Lane() >= len(m.lanes) {
+	if id.Seq() == 0 || id.Lane() >= m.Terms.Levels {
 		return false
 	}
-	if p, i := m.find(id); p != nil {
-		m.awaken(id, p, i)
-		m.remove(id, p, i)
+	if p := m.Find(id); p.There() {
+		m.awaken(id, p)
+		m.Remove(id, p)
 	}
 	r.Logged = true
-	_, p, i := m.enter(id.Lane(), id.Seq(), &r.Entry, stateReady, r.Due)
+	_, p := m.enter(id, &r.Entry, r.Due)
 	switch {
 	case r.Held != 0:
-		m.setState(id, p, i, stateHeld)
-		s := m.sideOf(p, i)
-		s.reason, s.diedAt = r.Held, r.DiedAt
+		m.SetState(id, p, index.Held)
+		s := m.SideOf(p)
+		s.Reason, s.DiedAt = r.Held, r.DiedAt
 	case r.Offered:
 		m.RestoreOffered(id)
 	case r.Out:
 		m.RestoreOut(id)
 	case r.NotBefore != 0:
-		m.hide(id, p, i, r.NotBefore)
+		m.hide(id, p, r.NotBefore)
 	case r.Returned:
 		m.RestoreReturned(id, r.Counts, 0)
 	}
@@ -54,122 +54,78 @@ func (m *Machine) Restore(id ID, r *Restored) bool {
 
 // RestoreOut notes that the entry was delivered.
 func (m *Machine) RestoreOut(id ID) {
-	p, i := m.find(id)
-	if p == nil {
+	p := m.Find(id)
+	if !p.There() {
 		return
 	}
-	m.setOwner(p, i, 0)
-	p.marks[p.at(i)] |= flagRedelivered
-	m.awaken(id, p, i)
-	m.setState(id, p, i, stateOut)
+	m.GiveTo(p, 0)
+	m.SetRedelivered(p)
+	m.awaken(id, p)
+	m.SetState(id, p, index.Out)
 }
 
 // RestoreReturned notes that the entry came back.
 func (m *Machine) RestoreReturned(id ID, counts Counts, notBefore int64) {
-	p, i := m.find(id)
-	if p == nil {
+	p := m.Find(id)
+	if !p.There() {
 		return
 	}
-	p.marks[p.at(i)] |= flagRedelivered
-	m.awaken(id, p, i)
+	m.SetRedelivered(p)
+	m.awaken(id, p)
 	if counts != (Counts{}) {
-		*m.counts(p, i) = counts
+		*m.CountsOf(p) = counts
 	}
 	if notBefore != 0 {
-		m.hide(id, p, i, notBefore)
+		m.hide(id, p, notBefore)
 		return
 	}
 	if m.config.Type == Quorum {
-		m.touchMeta()
-		m.returns = append(m.returns, id)
-		m.setState(id, p, i, stateReturned)
+		m.SetState(id, p, index.Returned)
 		return
 	}
-	m.setState(id, p, i, stateReady)
+	m.SetState(id, p, index.Ready)
 }
 
 // RestoreDelayed notes that the entry is to be delivered only from the moment given on, for the first time.
 func (m *Machine) RestoreDelayed(id ID, until int64) {
-	if p, i := m.find(id); p != nil {
-		m.awaken(id, p, i)
-		m.hide(id, p, i, until)
+	if p := m.Find(id); p.There() {
+		m.awaken(id, p)
+		m.hide(id, p, until)
 	}
 }
 
 // RestoreHeld notes that the entry died and waits for its targets.
 func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
-	p, i := m.find(id)
-	if p == nil {
+	p := m.Find(id)
+	if !p.There() {
 		return
 	}
-	m.awaken(id, p, i)
-	m.setState(id, p, i, stateHeld)
-	s := m.sideOf(p, i)
-	s.reason, s.diedAt = reason, at
+	m.awaken(id, p)
+	m.SetState(id, p, index.Held)
+	s := m.SideOf(p)
+	s.Reason, s.DiedAt = reason, at
 }
 
 // awaken ends what the entry was in before: the journal does not tell the end of
 // a wait, nor that an entry left the returns list from its middle.
-func (m *Machine) awaken(id ID, p *page, i uint) {
-	switch p.state(i) {
-	case stateDelayed:
-		m.unhide(id, p, i)
-	case stateReturned:
-		m.touchMeta()
-		m.setState(id, p, i, stateReady)
-		if _, stray := m.strays[id]; stray { // seldom: it may come to the list again
-			delete(m.strays, id)
-			if at := slices.Index(m.returns, id); at >= 0 {
-				m.returns = slices.Delete(m.returns, at, at+1)
-			}
-		}
+func (m *Machine) awaken(id ID, p index.Place) {
+	switch p.State() {
+	case index.Delayed:
+		m.unhide(id, p)
+	case index.Returned:
+		m.SetState(id, p, index.Ready)
+		m.ReturnsAgain(id)
 	}
 }
 
 // RestoreRemoved notes that the entry is gone. The references are the caller's.
 func (m *Machine) RestoreRemoved(id ID) (body, history message.Ref, ok bool) {
-	p, i := m.find(id)
-	if p == nil {
+	p := m.Find(id)
+	if !p.There() {
 		return 0, 0, false
 	}
-	body, history, _ = m.forget(id, p, i)
+	body, history, _ = m.Forget(id, p)
 	return body, history, true
-}
-
-// RestorePurge notes that everything is gone but the entries that keep names.
-func (m *Machine) RestorePurge(keep func(ID) bool) {
-	for level, l := range m.lanes {
-		for k := 0; l != nil && k < len(l.slots); {
-			p, number := m.resident(l, level, k), l.slots[k].number
-			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-				if id := makeID(level, p.number*pageSize+uint64(i)); !keep(id) {
-					m.remove(id, p, i)
-				}
-			}
-			// It may have gone with its last entry, and others that were empty.
-			var there bool
-			if k, there = l.search(number); there {
-				k++
-			}
-		}
-	}
-}
-
-// Reserve sees to it that no entry to come gets the number of one that was not logged, and is gone, as long as
-// somebody still speaks of it.
-func (m *Machine) Reserve(id ID) {
-	if id.Lane() >= len(m.lanes) {
-		return
-	}
-	l := m.lane(id.Lane())
-	if l.next > id.Seq() {
-		return
-	}
-	m.touchMeta()
-	l.next = id.Seq() + 1
-	if last := len(l.slots) - 1; last >= 0 && l.spent(&l.slots[last]) {
-		m.drop(l, last) // it is not being filled any more
-	}
 }
 
 // Restored ends recovery: deliveries that were out come back, as if their
@@ -177,15 +133,9 @@ func (m *Machine) Reserve(id ID) {
 // and Trim as usual.
 func (m *Machine) Restored(now int64) {
 	m.lastUse = now
-	var out []ID
-	m.each(true, func(id ID, p *page, i uint) {
-		if p.state(i) == stateOut {
-			out = append(out, id)
-		}
-	})
-	for _, id := range out {
-		if p, i := m.find(id); p != nil {
-			m.giveBack(now, id, p, i, nil, returnRestart)
+	for _, id := range m.All(index.Out) {
+		if p := m.Find(id); p.There() {
+			m.giveBack(now, id, p, nil, returnRestart)
 		}
 	}
 }
@@ -196,12 +146,12 @@ func (m *Machine) TakeSurplus() (e Entry, ok bool) {
 	if !m.overflowing() {
 		return e, false
 	}
-	id, p, i, ok := m.first()
+	id, p, ok := m.First()
 	if !ok {
 		return e, false
 	}
-	m.awaken(id, p, i)
-	e.Size = p.sizes[p.at(i)]
-	e.Body, e.History, _ = m.forget(id, p, i)
+	m.awaken(id, p)
+	e.Size = p.Size()
+	e.Body, e.History, _ = m.Forget(id, p)
 	return e, true
 }

@@ -63,7 +63,7 @@ func (p *pair) restoreEnd(t *rapid.T, m *Machine, sink *restored) {
 	if err := m.Check(); err != nil {
 		t.Fatal("after recovery: ", err)
 	}
-	if n := m.n; n.Out != 0 || n.Ready+n.Delayed+n.Dying+n.Held+n.Offered+sink.removed != before {
+	if n := m.Count; n.Out != 0 || n.Ready+n.Delayed+n.Dying+n.Held+n.Offered+sink.removed != before {
 		t.Fatalf("%d entries became %+v after recovery, %d were removed", before, n, sink.removed)
 	}
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // A queue may keep messages for so long only (DL-22.14): then they are gone, and do not die. An entry has one moment,
@@ -10,12 +11,9 @@ import (
 // that a moment takes through journal, pages and snapshots. So its last bit tells, in queues whose rules have
 // retention at all: that of a TTL's end is even, that of a retention's odd. It costs a TTL one millisecond at most.
 
-// retains says whether moments tell which end they are.
-func (m *Machine) retains() bool { return m.settings.Rules.Limited() }
-
 // limited is the moment of an entry whose TTL, which may be 0 for none, ends at due, and whose time here began at since.
 func (m *Machine) limited(since, due int64) int64 {
-	if !m.retains() {
+	if !m.Terms.Parity {
 		return due
 	}
 	due = (due + 1) &^ 1
@@ -30,11 +28,11 @@ func (m *Machine) limited(since, due int64) int64 {
 }
 
 // lapse ends the life of an entry whose moment has come: by its TTL, or because the queue keeps it no longer.
-func (m *Machine) lapse(now int64, id ID, p *page, i uint) {
-	if m.retains() && m.due(p, i)&1 != 0 {
+func (m *Machine) lapse(now int64, id ID, p index.Place) {
+	if m.Terms.Parity && m.Moment(p)&1 != 0 {
 		m.sink.Died(deadletter.Expired, false)
-		m.remove(id, p, i)
+		m.Remove(id, p)
 		return
 	}
-	m.die(now, id, p, i, deadletter.Expired, nil)
+	m.die(now, id, p, deadletter.Expired, nil)
 }

@@ -13,6 +13,7 @@ import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // draw chooses values of what a queue saves, most often extreme ones.
@@ -36,7 +37,7 @@ func (d draw) int64() int64 { return int64(d.uint64()) }
 
 // moment chooses one, 0 included; far is one that no test comes to.
 func (d draw) moment() int64 {
-	return pick(d, 0, 1, 1000, maxOffset, maxOffset+1, math.MaxUint32, 1<<53, moment.Last-1, moment.Last, d.Int64N(moment.Last))
+	return pick(d, 0, 1, 1000, math.MaxUint32, math.MaxUint32+1, 1<<53, moment.Last-1, moment.Last, d.Int64N(moment.Last))
 }
 
 func (d draw) reason() deadletter.Reason {
@@ -61,7 +62,7 @@ func queueByChance(d draw, exact bool) (*Machine, *shelf) {
 	}
 	settings := Unlimited()
 	settings.DeadLetter = true
-	m := New(config, settings, &Pages{Exact: exact, Hash: s.Bytes}, &restored{}, d.moment())
+	m := New(config, settings, &Pages{Pages: index.Pages{Exact: exact, Hash: s.Bytes}}, &restored{}, d.moment())
 	m.SetCold(s)
 	m.pages.Begin(1)
 	m.refusing, m.lastUse = exact && d.bool(), d.moment()
@@ -69,7 +70,7 @@ func queueByChance(d draw, exact bool) (*Machine, *shelf) {
 	for n := range pick(d, 1, 4, 60, 600) {
 		r := Restored{Returned: d.bool()}
 		r.Body, r.Size, r.Redelivered, r.Due = d.body(n+1), d.uint32(), d.bool(), d.moment()
-		r.Counts = pick(d, Counts{}, Counts{d.uint32(), d.uint32()})
+		r.Counts = pick(d, Counts{}, Counts{Deliveries: d.uint32(), Acquired: d.uint32()})
 		if d.bool() {
 			r.History = message.Ref(pick(d, 1+d.Uint64N(20), 1+d.Uint64N(1<<40)))
 		}
@@ -83,14 +84,14 @@ func queueByChance(d draw, exact bool) (*Machine, *shelf) {
 		case 2:
 			r.Held, r.DiedAt = d.reason(), d.moment()
 		}
-		id := makeID(d.IntN(len(m.lanes)), begin+d.Uint64N(pick[uint64](d, 1, 300, 2000)))
+		id := index.MakeID(d.IntN(m.Terms.Levels), begin+d.Uint64N(pick[uint64](d, 1, 300, 2000)))
 		m.Restore(id, &r)
-		p, i := m.find(id)
-		switch state := p.state(i); {
-		case exact && state == stateOut:
-			m.setOwner(p, i, pick(d, 0, d.uint32()))
-		case state == stateReady && d.IntN(4) == 0:
-			m.die(d.moment(), id, p, i, d.reason(), nil)
+		p := m.Find(id)
+		switch state := p.State(); {
+		case exact && state == index.Out:
+			m.GiveTo(p, pick(d, 0, d.uint32()))
+		case state == index.Ready && d.IntN(4) == 0:
+			m.die(d.moment(), id, p, d.reason(), nil)
 		}
 	}
 	return m, s
@@ -99,7 +100,7 @@ func queueByChance(d draw, exact bool) (*Machine, *shelf) {
 // save writes a checkpoint of the queue, and returns its version.
 func save(m *Machine) (version uint32) {
 	version = m.pages.Cut()
-	for c, done := (SaveCursor{}), false; !done; {
+	for c, done := (index.SaveCursor{}), false; !done; {
 		c, done = m.SaveSome(c, 3)
 	}
 	m.pages.CutDone()
@@ -111,7 +112,7 @@ func checkpointed(t *testing.T, m *Machine, s *shelf) *Machine {
 	t.Helper()
 	version := save(m)
 	s.saved(version)
-	back := New(m.config, m.settings, &Pages{Exact: m.pages.Exact, Hash: s.Bytes}, &restored{}, m.born)
+	back := New(m.config, m.settings, &Pages{Pages: index.Pages{Exact: m.pages.Exact, Hash: s.Bytes}}, &restored{}, m.born)
 	if err := s.restore(back, version); err != nil {
 		t.Fatal(err)
 	}
@@ -120,18 +121,22 @@ func checkpointed(t *testing.T, m *Machine, s *shelf) *Machine {
 
 // told is all that is kept of each entry, as text; of one that dies and is not kept so, as it is kept.
 func told(m *Machine) (all []string) {
-	m.each(false, func(id ID, p *page, i uint) {
-		state, owner, row := m.kept(p, i), uint32(0), side{}
-		if state == stateOut && m.pages.Exact {
-			owner = p.owner(i)
+	m.Each(false, func(id ID, p index.Place) {
+		state, counts := m.Kept(p)
+		var owner uint32
+		var row index.Side
+		var c index.Content
+		p.Read(&c)
+		if state == index.Out && m.pages.Exact {
+			owner = p.Owner()
 		}
-		if s := m.peekSide(p, i); s != nil {
-			row.ttl = s.ttl
-			if state == stateDying || state == stateHeld {
-				row.reason, row.diedAt = s.reason, s.diedAt
+		if s := m.Side(p); s != nil {
+			row.TTL = s.TTL
+			if state == index.Dying || state == index.Held {
+				row.Reason, row.DiedAt = s.Reason, s.DiedAt
 			}
 		}
-		all = append(all, fmt.Sprint(id, state, p.logged(i), p.redelivered(i), name(p.ref(i)), p.size(i), m.due(p, i), owner, p.history(i), m.keptCounts(p, i), row.ttl, row.reason, row.diedAt))
+		all = append(all, fmt.Sprint(id, state, c.Logged, c.Redelivered, name(c.Body), c.Size, m.Moment(p), owner, c.History, counts, row.TTL, row.Reason, row.DiedAt))
 	})
 	return all
 }
@@ -156,7 +161,7 @@ func FuzzPagesAreReadBackEqual(f *testing.F) {
 		m, s := queueByChance(d, d.bool())
 		for round := range 3 { // the second has pages that have lessened, and split ones
 			what := fmt.Sprintf("checkpoint %d", round+1)
-			wrote, totals, returns := told(m), m.Totals(), slices.Clone(m.returns)
+			wrote, totals, returns := told(m), m.Totals(), m.Returned()
 			back := checkpointed(t, m, s)
 			if err := back.Check(); err != nil && !m.pages.Exact { // the consumers are not there yet
 				t.Fatalf("%s: %v", what, err)
@@ -165,23 +170,20 @@ func FuzzPagesAreReadBackEqual(f *testing.F) {
 				t.Fatalf("%s: the totals were %+v, are %+v", what, totals, back.Totals())
 			}
 			sameLines(t, what, wrote, told(back))
-			if back.StateHash() != m.StateHash() || !slices.Equal(back.returns, returns) {
-				t.Fatalf("%s: the hash was %x and is %x, the returns were %v and are %v", what, m.StateHash(), back.StateHash(), returns, back.returns)
+			if back.StateHash() != m.StateHash() || !slices.Equal(back.Returned(), returns) {
+				t.Fatalf("%s: the hash was %x and is %x, the returns were %v and are %v", what, m.StateHash(), back.StateHash(), returns, back.Returned())
 			}
-			for level, l := range m.lanes {
-				if l != nil && (back.lanes[level] == nil || back.lanes[level].next != l.next) {
-					t.Fatalf("%s: lane %d goes on with another number than %d", what, level, l.next)
-				}
+			if !slices.Equal(back.Next(), m.Next()) {
+				t.Fatalf("%s: the lanes go on with the numbers %d, want %d", what, back.Next(), m.Next())
 			}
 			var ids []ID
-			m.each(false, func(id ID, p *page, i uint) {
-				if s := p.state(i); s == stateReady && d.IntN(3) == 0 {
+			m.Each(false, func(id ID, p index.Place) {
+				if p.State() == index.Ready && d.IntN(3) == 0 {
 					ids = append(ids, id)
 				}
 			})
 			for _, id := range ids {
-				p, i := m.find(id)
-				m.remove(id, p, i)
+				m.Remove(id, m.Find(id))
 			}
 			if d.bool() {
 				m.SweepAgain(true)
@@ -226,7 +228,7 @@ func FuzzSnapshotsAreReadBackEqual(f *testing.F) {
 		withConsumers(d, m)
 		bytesOf := func(ref message.Ref) []byte { return binary.AppendUvarint(nil, uint64(ref)) }
 		entries, rest := m.AppendEntries(nil, bytesOf, bytesOf), m.AppendRest(nil)
-		back := New(m.config, m.settings, &Pages{Exact: true}, &restored{}, m.born)
+		back := New(m.config, m.settings, &Pages{Pages: index.Pages{Exact: true}}, &restored{}, m.born)
 		keep := func(b []byte, _ bool, _ int) (message.Ref, error) {
 			ref, _ := binary.Uvarint(b)
 			return message.Ref(ref), nil
@@ -262,7 +264,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		f.Add(m.AppendEntries(nil, bytesOf, bytesOf), m.AppendRest(nil))
 	}
 	f.Fuzz(func(t *testing.T, entries, rest []byte) {
-		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Exact: true}, &restored{}, 1)
+		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Pages: index.Pages{Exact: true}}, &restored{}, 1)
 		if _, err := m.RestoreEntries(entries, func([]byte, bool, int) (message.Ref, error) { return diskBit, nil }); err != nil {
 			return
 		}
@@ -284,8 +286,9 @@ func FuzzRestoreMeta(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{}, &restored{}, 1)
-		if m.RestoreMeta(b) == nil && len(m.returns) > len(b) {
-			t.Fatalf("%d returns of %d bytes", len(m.returns), len(b))
+		err := m.RestoreMeta(b)
+		if list, _ := m.Listed(); err == nil && len(list) > len(b) {
+			t.Fatalf("%d returns of %d bytes", len(list), len(b))
 		}
 	})
 }

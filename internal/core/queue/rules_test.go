@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // script is a machine whose effects are kept as a list of deliveries.
@@ -148,7 +149,7 @@ func TestDelayAndTTLFarAway(t *testing.T) {
 	}
 
 	s := newScript(Config{Type: Quorum}, Unlimited())
-	id := makeID(4, 1)
+	id := index.MakeID(4, 1)
 	s.Restore(id, &Restored{Entry: Entry{Body: 1, Due: 0}})
 	s.RestoreOut(id)
 	s.RestoreReturned(id, Counts{Acquired: 1}, 2000)
@@ -234,12 +235,15 @@ func TestAnOfferFromTheFrontOfTheReturns(t *testing.T) {
 	for _, id := range out {
 		s.Return(1000, id, nil, ReturnNack)
 	}
-	first, second := s.returns[0], &s.returns[1]
-	if !s.Offer(first) || &s.returns[0] != second {
+	list, _ := s.Listed()
+	first, second := list[0], &list[1]
+	offered := s.Offer(first)
+	if list, _ = s.Listed(); !offered || &list[0] != second {
 		t.Error("the others were moved")
 	}
-	if !s.Offer(*second) || len(s.returns) != messages-2 || s.Check() != nil {
-		t.Errorf("%d are in the list, want %d: %v", len(s.returns), messages-2, s.Check())
+	offered = s.Offer(*second)
+	if list, _ = s.Listed(); !offered || len(list) != messages-2 || s.Check() != nil {
+		t.Errorf("%d are in the list, want %d: %v", len(list), messages-2, s.Check())
 	}
 }
 
@@ -259,9 +263,10 @@ func TestAnOfferFromTheMiddleOfTheReturns(t *testing.T) {
 	for _, id := range out {
 		s.Return(1000, id, nil, ReturnNack)
 	}
-	list := s.returns
+	list, _ := s.Listed()
 	for k := messages - 1; k > 0; k-- {
-		if !s.Offer(out[k]) || len(s.returns) != messages || &s.returns[0] != &list[0] || !slices.Equal(list, out) {
+		offered := s.Offer(out[k])
+		if now, _ := s.Listed(); !offered || len(now) != messages || &now[0] != &list[0] || !slices.Equal(list, out) {
 			t.Fatalf("the list was moved for entry %d: %v", k, list)
 		}
 	}
@@ -285,7 +290,8 @@ func TestAnOfferFromTheMiddleOfTheReturns(t *testing.T) {
 	for _, id := range again {
 		s.Return(1000, id, nil, ReturnNack)
 	}
-	if err := s.Check(); err != nil || !slices.Equal(s.returns, again) || len(s.strays) > 0 {
-		t.Errorf("the returns are %v, %d of them were there before: %v", s.returns, len(s.strays), err)
+	list, strays := s.Listed()
+	if err := s.Check(); err != nil || !slices.Equal(list, again) || strays > 0 {
+		t.Errorf("the returns are %v, %d of them were there before: %v", list, strays, err)
 	}
 }

@@ -7,15 +7,25 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
+)
+
+// What the index is tuned to.
+const (
+	horizon    = 16_000 // milliseconds that a page is read ahead
+	readSlice  = 16     // pages that one Tick reads
+	saveWeight = 24     // as how many entries the saving of a page counts in a slice
+	pageHead   = index.PageBytes - 17*index.PageSize
 )
 
 // attic is a Cold in memory that checks nothing.
 type attic struct {
-	pages         map[PageID][]byte
+	pages         map[index.PageID][]byte
 	reads, deltas int
 	onDelta       func([]byte)
 	onWrite       func()
-	ever          map[PageID][]byte // all that was written
+	ever          map[index.PageID][]byte // all that was written
+	summaries     map[index.PageID][]byte
 }
 
 func (a *attic) Locate(body message.Ref) uint64            { return uint64(body &^ diskBit) }
@@ -26,27 +36,27 @@ func (a *attic) Parts(h message.Ref) (message.Ref, []byte) { return 0, nil }
 func (a *attic) Keep(_, _ []byte) message.Ref              { return 0 }
 func (a *attic) Retain(message.Ref)                        {}
 func (a *attic) Release(message.Ref)                       {}
-func (a *attic) Read(id PageID) []byte                     { a.reads++; return a.pages[id] }
+func (a *attic) Read(id index.PageID) []byte               { a.reads++; return a.pages[id] }
 func (a *attic) WriteMeta(version uint32, _ []byte)        {}
-func (a *attic) Discard(id PageID, by uint32)              { delete(a.pages, id) }
-func (a *attic) Write(id PageID, page, _ []byte) {
+func (a *attic) Discard(id index.PageID, by uint32)        { delete(a.pages, id) }
+func (a *attic) Write(id index.PageID, page, summary []byte) {
 	if a.ever == nil {
-		a.ever = map[PageID][]byte{}
+		a.ever, a.summaries = map[index.PageID][]byte{}, map[index.PageID][]byte{}
 	}
-	a.ever[id] = bytes.Clone(page)
+	a.ever[id], a.summaries[id] = bytes.Clone(page), bytes.Clone(summary)
 	a.pages[id] = a.ever[id]
 	if a.onWrite != nil {
 		a.onWrite()
 	}
 }
-func (a *attic) WriteDelta(_ PageID, delta []byte) {
+func (a *attic) WriteDelta(_ index.PageID, delta []byte) {
 	a.deltas++
 	if a.onDelta != nil {
 		a.onDelta(delta)
 	}
 }
-func (a *attic) DiscardDelta(PageID, uint32) {}
-func (a *attic) Fail(id PageID, err error)   { panic(err) }
+func (a *attic) DiscardDelta(index.PageID, uint32) {}
+func (a *attic) Fail(id index.PageID, err error)   { panic(err) }
 
 // away is a machine whose pages are put away, and the moments of its deaths.
 type away struct {
@@ -62,7 +72,7 @@ type away struct {
 }
 
 func newAway(settings Settings, hot int) *away {
-	a := &away{pages: &Pages{Hot: hot}, cold: &attic{pages: map[PageID][]byte{}}, now: 1_700_000_000_000}
+	a := &away{pages: &Pages{Pages: index.Pages{Hot: hot}}, cold: &attic{pages: map[index.PageID][]byte{}}, now: 1_700_000_000_000}
 	a.Machine = New(Config{MaxPriority: -1, Durable: true}, settings, a.pages, a, a.now)
 	a.SetCold(a.cold)
 	a.pages.Begin(1)
@@ -138,7 +148,7 @@ func TestDeathsInColdPagesComeAtTheirMoment(t *testing.T) {
 		t.Errorf("the pages took up to %d bytes while messages died, %d when all were in memory", most, full)
 	}
 	// Each page is read for what is due within the horizon.
-	if pages, most := n/pageSize, over/(defaultHorizon/2); a.cold.reads > pages*most {
+	if pages, most := n/index.PageSize, over/(horizon/2); a.cold.reads > pages*most {
 		t.Errorf("%d pages were read %d times, want at most %d times each", pages, a.cold.reads, most)
 	}
 }
@@ -146,7 +156,7 @@ func TestDeathsInColdPagesComeAtTheirMoment(t *testing.T) {
 // A page all of which is due at once is not read for each message: once to find
 // that too much of it is due, and once for all.
 func TestWhatIsDueTogetherIsReadTogether(t *testing.T) {
-	const n, ttl = 20 * pageSize, 60_000
+	const n, ttl = 20 * index.PageSize, 60_000
 	a := newAway(Unlimited(), 1)
 	a.fill(n, func() int64 { return ttl })
 	a.putAllAway()
@@ -162,7 +172,7 @@ func TestWhatIsDueTogetherIsReadTogether(t *testing.T) {
 // A page whose messages go soon is not put away.
 func TestWhatGoesSoonStays(t *testing.T) {
 	a := newAway(Unlimited(), 1)
-	a.fill(20*pageSize, func() int64 { return 500 })
+	a.fill(20*index.PageSize, func() int64 { return 500 })
 	a.putAllAway()
 	if len(a.cold.pages) > 0 {
 		t.Errorf("%d pages were put away half a second before their end", len(a.cold.pages))
@@ -172,7 +182,7 @@ func TestWhatGoesSoonStays(t *testing.T) {
 // One Tick reads so many pages at most, and does not say that all is done.
 func TestATickReadsSoManyPages(t *testing.T) {
 	a := newAway(Unlimited(), 1)
-	a.fill(10*readSlice*pageSize, func() int64 { return 60_000 })
+	a.fill(10*readSlice*index.PageSize, func() int64 { return 60_000 })
 	a.putAllAway()
 	a.now += 70_000
 	for more := true; more; {
@@ -192,9 +202,9 @@ func TestATickReadsSoManyPages(t *testing.T) {
 func TestDrainingDoesNotReadTwice(t *testing.T) {
 	const pages = 200
 	a := newAway(Unlimited(), 4)
-	a.fill(pages*pageSize, func() int64 { return -1 })
+	a.fill(pages*index.PageSize, func() int64 { return -1 })
 	a.putAllAway()
-	for i := range pages * pageSize {
+	for i := range pages * index.PageSize {
 		if _, ok := a.Get(a.now, true); !ok {
 			t.Fatal("the queue is empty too early")
 		}
@@ -210,20 +220,20 @@ func TestDrainingDoesNotReadTwice(t *testing.T) {
 // What is furthest from the head is put away first.
 func TestTheNextPagesArePutAwayLast(t *testing.T) {
 	a := newAway(Unlimited(), 2)
-	a.fill(20*pageSize, func() int64 { return -1 })
+	a.fill(20*index.PageSize, func() int64 { return -1 })
 	a.PutAway(5, true)
 	var gone []uint64
-	for _, s := range a.lanes[0].slots {
-		if s.page == nil {
-			gone = append(gone, s.number)
+	for _, p := range a.Survey(0) {
+		if p.Cold {
+			gone = append(gone, p.Number)
 		}
 	}
 	if want := []uint64{14, 15, 16, 17, 18}; !slices.Equal(gone, want) {
 		t.Errorf("pages %d were put away, want %d", gone, want)
 	}
-	a.fill(3*pageSize, func() int64 { return -1 })
+	a.fill(3*index.PageSize, func() int64 { return -1 })
 	a.PutAway(1, true)
-	if a.lanes[0].slots[19].page != nil {
+	if !a.Survey(0)[19].Cold {
 		t.Error("a page that is not at the tail any more was not put away first")
 	}
 }
@@ -231,14 +241,14 @@ func TestTheNextPagesArePutAwayLast(t *testing.T) {
 // A split page that is purged, closed or restored is whole.
 func TestPurgeAndCloseOfSplitPages(t *testing.T) {
 	for _, purge := range []bool{true, false} {
-		const n = 30 * pageSize
+		const n = 30 * index.PageSize
 		a := newAway(Unlimited(), 1)
 		chance := rand.New(rand.NewPCG(1, 2))
 		a.fill(n, func() int64 { return 1 + chance.Int64N(120_000) })
 		a.putAllAway()
 		a.run(t, a.now+20_000)
 		dead := len(a.died)
-		if dead == 0 || a.lanes[0].slots[10].page == nil || a.lanes[0].slots[10].page.rest == nil {
+		if dead == 0 || !a.Survey(0)[10].Split {
 			t.Fatal("no page is split")
 		}
 		if purge {
@@ -270,19 +280,19 @@ func TestPagesTakeWhatTheyHold(t *testing.T) {
 	if got, most := pages.Bytes(), pageHead+4*(13+4); got > most {
 		t.Errorf("three messages take %d bytes, want at most %d", got, most)
 	}
-	for range 100 * pageSize {
+	for range 100 * index.PageSize {
 		m.Enqueue(1000, &e)
 	}
-	if got, most := pages.Bytes(), 101*PageBytes; got > most || got < most*9/10 {
+	if got, most := pages.Bytes(), 101*index.PageBytes; got > most || got < most*9/10 {
 		t.Errorf("101 full pages take %d bytes, want about %d", got, most)
 	}
 	for _, left := range []int{64, 32, 16, 4} {
-		for id := range ID(100 * pageSize) {
-			if int(id%pageSize)*left%pageSize != 0 { // every so many slots, of every page
+		for id := range ID(100 * index.PageSize) {
+			if int(id%index.PageSize)*left%index.PageSize != 0 { // every so many slots, of every page
 				m.Take(id)
 			}
 		}
-		if got, most := pages.Bytes(), 101*(pageHead+left*(13+4))+2*PageBytes; got > most {
+		if got, most := pages.Bytes(), 101*(pageHead+left*(13+4))+2*index.PageBytes; got > most {
 			t.Errorf("pages with %d messages each take %d bytes, want at most %d", left, got, most)
 		}
 		if err := m.Check(); err != nil {
@@ -317,7 +327,7 @@ func TestATickSavesSoManyPages(t *testing.T) {
 }
 
 func tickAfterCut(t *testing.T, counts Counts) *away {
-	const n = 1000 * pageSize
+	const n = 1000 * index.PageSize
 	a := newAway(Unlimited(), 1)
 	chance := rand.New(rand.NewPCG(1, 2))
 	a.counts = counts
@@ -328,9 +338,9 @@ func tickAfterCut(t *testing.T, counts Counts) *away {
 	a.now += 1000
 	reads := a.cold.reads
 	for more := true; more; {
-		before := a.pages.saves
+		before := a.pages.Saves()
 		more = a.Tick(a.now, sliceLimit)
-		if saves := a.pages.saves - before; saves > sliceLimit+saveWeight {
+		if saves := a.pages.Saves() - before; saves > sliceLimit+saveWeight {
 			t.Fatalf("a tick saved pages that weigh %d", saves)
 		}
 	}
@@ -350,20 +360,20 @@ func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 	const start = 1_700_000_000_000
 	var left []Totals
 	for _, away := range []bool{false, true} {
-		pages := &Pages{Exact: true}
+		pages := &Pages{Pages: index.Pages{Exact: true}}
 		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
-		m.SetCold(&attic{pages: map[PageID][]byte{}})
+		m.SetCold(&attic{pages: map[index.PageID][]byte{}})
 		pages.Begin(1)
-		for i := range 8 * pageSize {
+		for i := range 8 * index.PageSize {
 			e := Entry{Body: message.Ref(1_000_000 + 140*i), Size: 10, Priority: -1, Logged: true, TTL: int64(500_000 + i)}
 			m.Enqueue(start, &e)
 		}
 		for m.SweepAgain(true); away && m.PutAway(32, true) > 0; {
 		}
-		m.Expire(start + 500_000 + 3*pageSize)
+		m.Expire(start + 500_000 + 3*index.PageSize)
 		left = append(left, m.Totals())
 	}
-	if left[0] != left[1] || left[0].Ready == 8*pageSize {
+	if left[0] != left[1] || left[0].Ready == 8*index.PageSize {
 		t.Errorf("a replica has %+v, another, whose pages were away, %+v", left[0], left[1])
 	}
 }
@@ -373,7 +383,7 @@ func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 func TestWhatIsLongOverdueDiesInItsOrder(t *testing.T) {
 	const pages = 8 * readSlice
 	a := newAway(Unlimited(), 1)
-	for range pages * pageSize / 16 {
+	for range pages * index.PageSize / 16 {
 		a.now++
 		a.fill(16, func() int64 { return 200_000 })
 	}
@@ -381,7 +391,7 @@ func TestWhatIsLongOverdueDiesInItsOrder(t *testing.T) {
 	a.now += 1_000_000
 	for a.Tick(a.now, sliceLimit) {
 	}
-	if len(a.ids) != pages*pageSize || !slices.IsSorted(a.ids) {
-		t.Errorf("%d messages died, of %d, in order: %v", len(a.ids), pages*pageSize, slices.IsSorted(a.ids))
+	if len(a.ids) != pages*index.PageSize || !slices.IsSorted(a.ids) {
+		t.Errorf("%d messages died, of %d, in order: %v", len(a.ids), pages*index.PageSize, slices.IsSorted(a.ids))
 	}
 }

@@ -16,10 +16,10 @@ var seeds = sim.SeedFlags(12)
 // starving returns a consumer that waits for a message while one is ready for it, nil if there is none. A queue that
 // has more to do (NextDue) may have one, and one that is hushed.
 func starving(m *Machine, now int64) *Consumer {
-	if m.busy || m.cs.hushed > 0 || m.n.Ready == 0 {
+	if m.busy || m.cs.hushed > 0 || m.Count.Ready == 0 {
 		return nil
 	}
-	if _, p, i, _ := m.first(); m.due(p, i) != 0 && m.due(p, i) <= now {
+	if _, p, ok := m.First(); ok && m.Moment(p) != 0 && m.Moment(p) <= now {
 		return nil // it will have expired
 	}
 	takes := func(c *Consumer) bool {
@@ -280,7 +280,7 @@ func (q *ledger) work() error {
 		q.ticks++
 	}
 	if c := starving(q.Machine, q.now); c != nil {
-		return fmt.Errorf("%d messages are ready, nothing is due, and a consumer waits: %+v", q.n.Ready, *c)
+		return fmt.Errorf("%d messages are ready, nothing is due, and a consumer waits: %+v", q.Count.Ready, *c)
 	}
 	return nil
 }
@@ -290,7 +290,7 @@ func (q *ledger) check() error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	n := q.n
+	n := q.Count
 	there := n.Ready + n.Out + n.Delayed + n.Dying + n.Held + n.Offered
 	if q.entered != there+q.left {
 		return fmt.Errorf("%d messages entered, %d are there (%+v), %d have left", q.entered, there, n, q.left)

@@ -23,14 +23,15 @@ func TestWhatHasExpiredInTheReturnsListIsPassedAsAWhole(t *testing.T) {
 		}
 		for s.Tick(2000, sliceLimit) {
 		}
-		if s.Totals().Ready != 1 || len(s.strays) != n {
-			t.Fatalf("%d are ready, %d have strayed; want 1 and %d", s.Totals().Ready, len(s.strays), n)
+		if _, strays := s.Listed(); s.Totals().Ready != 1 || strays != n {
+			t.Fatalf("%d are ready, %d have strayed; want 1 and %d", s.Totals().Ready, strays, n)
 		}
 		if d, ok, _ := s.GetFor(2000, nil, true); !ok || d.ID != ids[0] {
 			t.Fatalf("got %v, want the one that has not expired", d.ID)
 		}
-		if _, ok, _ := s.GetFor(2000, nil, true); ok || len(s.returns)+len(s.strays) != 0 {
-			t.Errorf("%d are listed, %d have strayed; want none", len(s.returns), len(s.strays))
+		_, ok, _ := s.GetFor(2000, nil, true)
+		if listed, strays := s.Listed(); ok || len(listed)+strays != 0 {
+			t.Errorf("%d are listed, %d have strayed; want none", len(listed), strays)
 		}
 		if err := s.Check(); err != nil {
 			t.Error(err)

@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // warm are the places of the pages of the lane that have bodies in memory.
 func (a *away) warm() (list []int) {
-	for k, s := range a.lanes[0].slots {
-		if s.page != nil && !s.page.cool {
+	for k, p := range a.Survey(0) {
+		if !p.Cold && !p.Cool {
 			list = append(list, k)
 		}
 	}
@@ -27,7 +28,7 @@ func TestBodiesArePutAwayFromTheTailOn(t *testing.T) {
 		return a.PutAway(limit, false)
 	}
 	for round := range 3 {
-		a.fill(pages*pageSize, never)
+		a.fill(pages*index.PageSize, never)
 		for left := pages - 2*hot; left > 0; left -= 5 {
 			sweep(5)
 			warm := a.warm()
@@ -41,7 +42,7 @@ func TestBodiesArePutAwayFromTheTailOn(t *testing.T) {
 			}
 		}
 		sweep(1000)
-		a.fill(3*pageSize, never)
+		a.fill(3*index.PageSize, never)
 		if handled := sweep(1000); handled < 3 || handled > 4 {
 			t.Errorf("round %d: %d pages were looked at for 3 that had come", round, handled)
 		}
@@ -74,16 +75,16 @@ func (u *unwritten) Cool(body message.Ref) message.Ref {
 // Who has the partition waits while bodies are written: not for all of some pages, which may be
 // gigabytes, and what is left of a page goes with the next sweep.
 func TestLargeBodiesArePutAwayAFewAtATime(t *testing.T) {
-	const messages, size, most = 6 * pageSize, putAwayBytes / 16, 17
-	pages := &Pages{Hot: 1}
+	const messages, size, most = 6 * index.PageSize, (8 << 20) / 16, 17
+	pages := &Pages{Pages: index.Pages{Hot: 1}}
 	m := New(Config{MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
-	cold := &unwritten{attic: &attic{pages: map[PageID][]byte{}}}
+	cold := &unwritten{attic: &attic{pages: map[index.PageID][]byte{}}}
 	m.SetCold(cold)
 	pages.Begin(1)
 	for i := range messages {
 		m.Enqueue(1, &Entry{Body: message.Ref(i + 1), Size: size, Priority: -1, TTL: -1})
 	}
-	want := 4 * pageSize // but for what is at the ends
+	want := 4 * index.PageSize // but for what is at the ends
 	for range 2 * want {
 		m.SweepAgain(false)
 		before := cold.wrote

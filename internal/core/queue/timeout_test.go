@@ -1,6 +1,10 @@
 package queue
 
-import "testing"
+import (
+	"testing"
+
+	"bartleby.mq/internal/core/queue/index"
+)
 
 // scolded is a handed that notes for how many deliveries a consumer was told that it has timed out.
 type scolded struct {
@@ -67,7 +71,7 @@ func TestDL_12_7_WhoSettlesTheRestIsTold(t *testing.T) {
 	h.now += h.settings.ConsumerTimeout
 	h.Tick(h.now, sliceLimit)
 	for seq := uint64(sliceLimit + 2); seq <= sliceLimit+11; seq++ {
-		if !h.Ack(makeID(level, seq), consumer) {
+		if !h.Ack(index.MakeID(level, seq), consumer) {
 			t.Fatalf("entry %d was not out", seq)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // half is an attic for bodies of which every other one is nowhere on disk.
@@ -18,28 +19,18 @@ func (h half) Locate(body message.Ref) uint64 {
 }
 
 // hold counts the bodies of the queue that are in memory: those of large messages and of small ones that are on disk, and those that are nowhere there.
-func (m *Machine) hold() (large, small, nowhere int) {
-	for _, l := range m.lanes {
-		if l == nil {
-			continue
+func (m *Machine) hold(cold index.Cold) (large, small, nowhere int) {
+	m.RangeInMemory(func(_ ID, p index.Place, split bool) {
+		switch body := p.Body(); {
+		case split || body.OnDisk():
+		case cold.Locate(body) == 0:
+			nowhere++
+		case p.Size() > index.LargeBody:
+			large++
+		default:
+			small++
 		}
-		for _, s := range l.slots {
-			if s.page == nil || s.used > 0 {
-				continue
-			}
-			for i := s.page.live.next(0); i < pageSize; i = s.page.live.next(i + 1) {
-				switch ref := s.page.ref(i); {
-				case ref.OnDisk():
-				case m.cold.Locate(ref) == 0:
-					nowhere++
-				case s.page.size(i) > largeBody:
-					large++
-				default:
-					small++
-				}
-			}
-		}
-	}
+	})
 	return large, small, nowhere
 }
 
@@ -48,13 +39,13 @@ func (m *Machine) hold() (large, small, nowhere int) {
 func TestNoBodyIsOverlooked(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		pages := &Pages{Hot: 1 + rng.IntN(3)}
+		pages := &Pages{Pages: index.Pages{Hot: 1 + rng.IntN(3)}}
 		pages.Begin(1)
 		machines := make([]*Machine, 3)
 		unsettled := make([][]ID, len(machines))
 		for i := range machines {
 			machines[i] = New(Config{MaxPriority: 2}, Unlimited(), pages, &nobody{}, 1)
-			machines[i].SetCold(half{&attic{pages: map[PageID][]byte{}}})
+			machines[i].SetCold(half{&attic{pages: map[index.PageID][]byte{}}})
 		}
 		next := message.Ref(1000)
 		for range 100 {
@@ -63,29 +54,29 @@ func TestNoBodyIsOverlooked(t *testing.T) {
 			switch rng.IntN(8) {
 			case 0, 1, 2:
 				large := rng.IntN(2) > 0
-				for range rng.IntN(3 * pageSize) {
+				for range rng.IntN(3 * index.PageSize) {
 					size := uint32(10)
 					if large && rng.IntN(10) == 0 {
-						size = largeBody + 1
+						size = index.LargeBody + 1
 					}
 					next++
 					m.Enqueue(1, &Entry{Body: next, Size: size, Priority: rng.IntN(3), TTL: -1})
 				}
 			case 3, 4:
 				noAck := rng.IntN(2) > 0
-				for range rng.IntN(2 * pageSize) {
+				for range rng.IntN(2 * index.PageSize) {
 					if d, ok := m.Get(1, noAck); ok && !noAck {
 						unsettled[k] = append(unsettled[k], d.ID)
 					}
 				}
 			case 5:
-				for n := rng.IntN(pageSize); n > 0 && len(unsettled[k]) > 0; n-- {
+				for n := rng.IntN(index.PageSize); n > 0 && len(unsettled[k]) > 0; n-- {
 					last := len(unsettled[k]) - 1
 					m.Return(1, unsettled[k][last], nil, ReturnNack)
 					unsettled[k] = unsettled[k][:last]
 				}
 			default:
-				pages.PutBodiesAway(1+rng.IntN(5), int64(1+rng.IntN(20*largeBody)))
+				pages.PutBodiesAway(1+rng.IntN(5), int64(1+rng.IntN(20*index.LargeBody)))
 			}
 		}
 		for n := 0; pages.PutBodiesAway(1+rng.IntN(20), 1<<20); n++ {
@@ -94,7 +85,7 @@ func TestNoBodyIsOverlooked(t *testing.T) {
 			}
 		}
 		for i, m := range machines {
-			if large, small, _ := m.hold(); large > 0 || small > 0 {
+			if large, small, _ := m.hold(half{}); large > 0 || small > 0 {
 				t.Fatalf("seed %d: queue %d has %d bodies of large messages in memory, and %d of small ones that are on disk", seed, i, large, small)
 			}
 			m.Close()

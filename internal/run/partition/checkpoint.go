@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/core/message"
-	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
@@ -192,7 +192,7 @@ func (c *checkpointer) saveQueues(p *Partition, queues []*Queue) error {
 			return errStopped
 		}
 	}
-	var cursor queue.SaveCursor
+	var cursor index.SaveCursor
 	for i := 0; i < len(queues); {
 		if n.stopped() {
 			return errStopped
@@ -209,7 +209,7 @@ func (c *checkpointer) saveQueues(p *Partition, queues []*Queue) error {
 				cursor, done = q.m.SaveSome(cursor, saveSlice)
 			}
 			if done {
-				cursor = queue.SaveCursor{}
+				cursor = index.SaveCursor{}
 				i++
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/core/message"
-	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
@@ -141,7 +141,7 @@ type deltas map[copyKey]uint32
 // copyKey names a copy of a page among all queues.
 type copyKey struct {
 	incarnation uint64
-	id          queue.PageID
+	id          index.PageID
 }
 
 // loadDeltas finds the latest delta of each page and deletes the others.
@@ -149,7 +149,7 @@ func (r *recovery) loadDeltas(version uint32) (deltas, error) {
 	found := deltas{}
 	stale, err := r.latest(keyDelta, pageKeyBytes, version, func(_ uint64, own uint32, key, value []byte) error {
 		incarnation, id, _ := splitPageKey(key)
-		of, err := queue.DeltaOf(value)
+		of, err := index.DeltaOf(value)
 		if err != nil {
 			return fmt.Errorf("the delta of page %d of level %d of a queue: %w", id.Number, id.Lane, err)
 		}
@@ -206,7 +206,7 @@ func (r *recovery) loadPages(version uint32) error {
 }
 
 // takeDelta reads the delta of a copy, which is not stale then.
-func (r *recovery) takeDelta(b []byte, deltas deltas, incarnation uint64, id queue.PageID, own uint32) ([]byte, error) {
+func (r *recovery) takeDelta(b []byte, deltas deltas, incarnation uint64, id index.PageID, own uint32) ([]byte, error) {
 	delete(deltas, copyKey{incarnation, id})
 	id.Version = own
 	b, ok, err := r.node.Index.Get(b[:0], appendPageKey(nil, keyDelta, incarnation, id))

@@ -10,6 +10,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
@@ -170,7 +171,7 @@ func (c *compactor) afterCheckpoint() {
 // queue copies what lies in the files.
 func (c *compaction) queue(q *Queue) error {
 	n := c.n
-	var cursor queue.SaveCursor
+	var cursor index.SaveCursor
 	for done := false; !done; {
 		if n.stopped() {
 			return errStopped
@@ -295,7 +296,7 @@ func (c *compaction) finishFile() error {
 	for len(c.copied) > 0 {
 		q, k, began := c.copied[0].q, 0, time.Now()
 		h := n.lock(q.part)
-		moving := queue.Relocation{M: q.m}
+		moving := index.Relocation{X: &q.m.Index}
 		for ; k < len(c.copied) && k < swapSlice && c.copied[k].q == q; k++ {
 			m := &c.copied[k]
 			c.swap(m, &moving)
@@ -313,7 +314,7 @@ func (c *compaction) finishFile() error {
 }
 
 // swap lets one entry know. REQUIRES: its partition is held.
-func (c *compaction) swap(m *moved, moving *queue.Relocation) {
+func (c *compaction) swap(m *moved, moving *index.Relocation) {
 	if m.q.gone {
 		return
 	}

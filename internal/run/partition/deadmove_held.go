@@ -3,6 +3,7 @@ package partition
 import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // A dead letter that a target refuses, or has not answered for, waits in the queue it died in, if that is dead-lettered
@@ -105,7 +106,7 @@ func (q *Queue) retryHeld() {
 	q.routing = true
 	n.unlock(h)
 	var held []queue.Death
-	var cursor queue.SaveCursor
+	var cursor index.SaveCursor
 	for done := false; !done && !n.stopped(); {
 		h := n.lock(q.part)
 		held, cursor, done = q.m.HeldFrom(cursor, 2*sliceLimit, held[:0])
@@ -164,7 +165,7 @@ func (q *Queue) dropHeld(h *hold) {
 func (q *Queue) dropHeldSlices() {
 	drop := heldDrop{q: q}
 	var held []queue.Death
-	var cursor queue.SaveCursor
+	var cursor index.SaveCursor
 	for done := false; !done; {
 		gone := q.part.node.with(q, func(h *hold) {
 			if q.m.Settings().AtLeastOnce {

@@ -8,6 +8,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/safety/bug"
 )
 
@@ -108,7 +109,7 @@ func (f *foresight) ahead(q *Queue) bool {
 	// In the order of the queue, which mostly is that of the files.
 	slices.Sort(pages)
 	pages = slices.Compact(pages)
-	list := make([]queue.Coming, 0, 2*foreseeEntries)
+	list := make([]index.Coming, 0, 2*foreseeEntries)
 	buf := make([]byte, foreseeReaders*foreseeRead)
 	left := int64(foreseeMost)
 	for len(pages) > 0 && left > 0 && !n.stopped() {
@@ -127,7 +128,7 @@ func (f *foresight) ahead(q *Queue) bool {
 
 // comingPages is ComingPages for all of the queue.
 func (q *Queue) comingPages(until int64) (pages []queue.ID) {
-	var cursor queue.ComingCursor
+	var cursor index.ComingCursor
 	for more := true; more; {
 		q.part.mu.Lock()
 		if more = !q.gone && q.m.NextDue() <= until; more {
@@ -139,7 +140,7 @@ func (q *Queue) comingPages(until int64) (pages []queue.ID) {
 }
 
 // coming is ComingBodies for some pages.
-func (q *Queue) coming(pages []queue.ID, until int64, mark bool, list []queue.Coming) []queue.Coming {
+func (q *Queue) coming(pages []queue.ID, until int64, mark bool, list []index.Coming) []index.Coming {
 	q.part.mu.Lock()
 	defer q.part.mu.Unlock()
 	if q.gone {
@@ -183,8 +184,8 @@ type stretch struct {
 }
 
 // stretches are the parts of the files in which the records lie, joined where they are near.
-func stretches(entries []queue.Coming) (list []stretch) {
-	slices.SortFunc(entries, func(a, b queue.Coming) int { return cmp.Compare(a.At, b.At) })
+func stretches(entries []index.Coming) (list []stretch) {
+	slices.SortFunc(entries, func(a, b index.Coming) int { return cmp.Compare(a.At, b.At) })
 	for _, c := range entries {
 		size := min(uint64(c.Size)+foreseeExtra, foreseeRead)
 		if k := len(list) - 1; k >= 0 {

@@ -10,6 +10,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // reads counts the reads of files.
@@ -80,9 +81,9 @@ func TestWhatIsDueSoonIsReadAhead(t *testing.T) {
 
 func TestStretches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) queue.Coming {
+		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) index.Coming {
 			at := message.MakeLocation(message.InJournal, rapid.Uint32Range(1, 2).Draw(t, "segment"), rapid.Uint32Range(0, 4<<20).Draw(t, "offset"))
-			return queue.Coming{At: at, Size: rapid.Uint32Range(0, 400_000).Draw(t, "size")}
+			return index.Coming{At: at, Size: rapid.Uint32Range(0, 400_000).Draw(t, "size")}
 		}), 1, 200).Draw(t, "entries")
 		parts := stretches(list)
 		read := uint64(0)

@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/cluster"
 	"bartleby.mq/internal/safety/held"
@@ -124,12 +125,12 @@ const Groups = 2
 // ahead of what its session has sent.
 const window = 2048
 
-func newGroup(n *Node, index int) *group {
-	p := newPartition(n, len(n.parts)+index)
+func newGroup(n *Node, k int) *group {
+	p := newPartition(n, len(n.parts)+k)
 	g := &group{
-		node: n, p: p, id: uint64(index) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{},
+		node: n, p: p, id: uint64(k) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{},
 	}
-	p.pages.Hot, p.pages.Exact = cmp.Or(n.Budget.HotPages, queue.HotPages), true
+	p.pages.Hot, p.pages.Exact = cmp.Or(n.Budget.HotPages, index.HotPages), true
 	held.Name(&g.proposals.mu, "a group's proposals")
 	g.proposals.room.L = &g.proposals.mu
 	g.proposals.closed = true

@@ -9,6 +9,7 @@ import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // DL-13.4: held deaths are tried again in slices, however many there are: nobody else's queue waits for
@@ -46,7 +47,7 @@ func TestHeldDeathsAreFoundInSlices(t *testing.T) {
 			return true
 		})
 		var held []queue.Death
-		var cursor queue.SaveCursor
+		var cursor index.SaveCursor
 		for done := false; !done; {
 			held, cursor, done = q.m.HeldFrom(cursor, 1, held[:0])
 			for i := range held {

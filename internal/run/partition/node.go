@@ -29,6 +29,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/moment"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
@@ -112,7 +113,7 @@ type DeadLettering struct {
 type Budget struct {
 	Index    int64 // bytes for index pages; 0 = 1 GiB
 	Bodies   int64 // bytes for bodies; 0 = 1 GiB
-	HotPages int   // pages at each end of a queue that stay in memory; 0 = queue.HotPages
+	HotPages int   // pages at each end of a queue that stay in memory; 0 = index.HotPages
 }
 
 // Checkpointing is when checkpoints are written, and who is told.
@@ -191,7 +192,7 @@ func New(o Options) *Node {
 	n.numbers.Store(firstNumber(n.Origin))
 	for i := range max(1, o.Partitions) {
 		p := newPartition(n, i)
-		p.pages.Hot = cmp.Or(n.Budget.HotPages, queue.HotPages)
+		p.pages.Hot = cmp.Or(n.Budget.HotPages, index.HotPages)
 		if n.StateHash {
 			p.pages.Hash = n.historyBytes
 		}

@@ -6,6 +6,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // An operation is something that happens to a queue, as a value. apply is the one place where it happens; the
@@ -297,7 +298,7 @@ func (o get) apply(x *execution, q *Queue) {
 // purge removes what is ready (BR-7.10). Of a group that is one operation; of a local partition it is applied again while
 // there is more, with others in between: what comes meanwhile stays, and what a consumer gets meanwhile is its.
 type purge struct {
-	at    queue.Purging
+	at    index.Purging
 	begun bool
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 )
 
 // A purge goes in slices, however many messages go from among those that stay; what stays is not read. What
@@ -32,7 +33,7 @@ func TestAPurgeGoesInSlices(t *testing.T) {
 	if q.part.longest > 2*sliceLimit || q.part.longest == 0 {
 		t.Errorf("%d entries went at once", q.part.longest)
 	}
-	var to queue.Purging
+	var to index.Purging
 	slice := func() (more bool) {
 		h := w.n.lock(q.part)
 		defer w.n.unlock(h)

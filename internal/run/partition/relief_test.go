@@ -13,6 +13,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/run/bodies"
 )
 
@@ -26,7 +27,7 @@ func awayNode(t *testing.T, fs *vfs.MemFS, life uint64, defs []definition, budge
 	w := openMail(t, fs, life, nil, nil, prepare...)
 	w.n.Budget.Bodies, w.n.Budget.Index = budget, awayIndex
 	for _, p := range w.n.all {
-		p.pages.Hot = queue.HotPages
+		p.pages.Hot = index.HotPages
 	}
 	for i := range defs {
 		w.create(&defs[i], uint64(i+1))

@@ -9,6 +9,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/cluster"
@@ -533,7 +534,7 @@ func (s *salvager) count() {
 // unsure are the messages of a classic queue that came before the last gap.
 func (s *salvager) unsure(q *Queue) (list []queue.ID) {
 	before := func(location uint64) bool { return message.Location(location).Segment() < s.first }
-	var cursor queue.SaveCursor
+	var cursor index.SaveCursor
 	for done := false; !done; {
 		cursor, done = q.m.RangeBodies(cursor, saveSlice, before, func(id queue.ID, _ message.Ref) { list = append(list, id) })
 	}

@@ -7,7 +7,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/moment"
-	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/run/deathstore"
 )
 
@@ -43,7 +43,7 @@ func appendMetaKey(b []byte, incarnation uint64, version uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, version)
 }
 
-func appendPageKey(b []byte, kind byte, incarnation uint64, id queue.PageID) []byte {
+func appendPageKey(b []byte, kind byte, incarnation uint64, id index.PageID) []byte {
 	b = binary.BigEndian.AppendUint64(append(b, kind), incarnation)
 	b = append(b, byte(id.Lane))
 	b = binary.BigEndian.AppendUint64(b, id.Number)
@@ -51,7 +51,7 @@ func appendPageKey(b []byte, kind byte, incarnation uint64, id queue.PageID) []b
 }
 
 // splitPageKey is the reverse of appendPageKey, its kind aside.
-func splitPageKey(key []byte) (incarnation uint64, id queue.PageID, ok bool) {
+func splitPageKey(key []byte) (incarnation uint64, id index.PageID, ok bool) {
 	if len(key) != pageKeyBytes {
 		return 0, id, false
 	}
@@ -93,7 +93,7 @@ func (s *pageStore) takeNeedless(version uint32, pages, deltas []needlessCopy) (
 // the queue's partition locked.
 type shelf struct{ q *Queue }
 
-var _ queue.Cold = shelf{}
+var _ index.Cold = shelf{}
 
 func (s shelf) node() *Node { return s.q.part.node }
 
@@ -104,10 +104,10 @@ func (s shelf) kinds() (page, summary byte) {
 	return keyLoosePage, keyLooseSum
 }
 
-// Locate implements queue.Cold.
+// Locate implements index.Cold.
 func (s shelf) Locate(body message.Ref) uint64 { return uint64(s.node().bodies.Location(body)) }
 
-// Cool implements queue.Cold. What cannot be written, as on a full disk, stays in memory.
+// Cool implements index.Cold. What cannot be written, as on a full disk, stays in memory.
 func (s shelf) Cool(body message.Ref) message.Ref {
 	n := s.node()
 	if n.bodies.Location(body) == 0 {
@@ -124,30 +124,30 @@ func (s shelf) Cool(body message.Ref) message.Ref {
 	return cold
 }
 
-// At implements queue.Cold.
+// At implements index.Cold.
 func (s shelf) At(location uint64) message.Ref { return message.Location(location).Ref() }
 
-// Parts implements queue.Cold.
+// Parts implements index.Cold.
 func (s shelf) Parts(history message.Ref) (common message.Ref, own []byte) {
 	return deathstore.Parts(s.node().bodies, history)
 }
 
-// Bytes implements queue.Cold.
+// Bytes implements index.Cold.
 func (s shelf) Bytes(common message.Ref) []byte { return s.node().bodies.Bytes(common) }
 
-// Keep implements queue.Cold.
+// Keep implements index.Cold.
 func (s shelf) Keep(common, own []byte) message.Ref {
 	return deathstore.KeepParts(s.node().bodies, common, own)
 }
 
-// Retain implements queue.Cold.
+// Retain implements index.Cold.
 func (s shelf) Retain(history message.Ref) { s.node().bodies.Retain(history, 1) }
 
-// Release implements queue.Cold.
+// Release implements index.Cold.
 func (s shelf) Release(history message.Ref) { s.node().bodies.Release(history) }
 
-// Write implements queue.Cold.
-func (s shelf) Write(id queue.PageID, page, summary []byte) {
+// Write implements index.Cold.
+func (s shelf) Write(id index.PageID, page, summary []byte) {
 	at := &s.q.part.store
 	pages, summaries := s.kinds()
 	at.key = appendPageKey(at.key[:0], pages, s.q.Incarnation, id)
@@ -162,8 +162,8 @@ func (s shelf) Write(id queue.PageID, page, summary []byte) {
 	at.written++
 }
 
-// WriteDelta implements queue.Cold.
-func (s shelf) WriteDelta(id queue.PageID, delta []byte) {
+// WriteDelta implements index.Cold.
+func (s shelf) WriteDelta(id index.PageID, delta []byte) {
 	at := &s.q.part.store
 	at.key = appendPageKey(at.key[:0], keyDelta, s.q.Incarnation, id)
 	if err := s.node().Index.Put(at.key, delta); err != nil {
@@ -172,8 +172,8 @@ func (s shelf) WriteDelta(id queue.PageID, delta []byte) {
 	at.written++
 }
 
-// Read implements queue.Cold.
-func (s shelf) Read(id queue.PageID) []byte {
+// Read implements index.Cold.
+func (s shelf) Read(id index.PageID) []byte {
 	at := &s.q.part.store
 	at.reads++
 	kind, _ := s.kinds()
@@ -189,7 +189,7 @@ func (s shelf) Read(id queue.PageID) []byte {
 	return at.page
 }
 
-// WriteMeta implements queue.Cold.
+// WriteMeta implements index.Cold.
 func (s shelf) WriteMeta(version uint32, meta []byte) {
 	if !s.q.Durable {
 		return
@@ -211,13 +211,13 @@ func (s shelf) WriteMeta(version uint32, meta []byte) {
 func (s shelf) discardMeta(by uint32) {
 	if was := s.q.metaSaved; was != 0 && was != by {
 		p := s.q.part
-		p.store.needless = append(p.store.needless, needlessCopy{by: by, incarnation: s.q.Incarnation, id: queue.PageID{Version: was}, kind: keyMeta})
+		p.store.needless = append(p.store.needless, needlessCopy{by: by, incarnation: s.q.Incarnation, id: index.PageID{Version: was}, kind: keyMeta})
 	}
 }
 
-// Discard implements queue.Cold. A copy that no whole checkpoint has goes at once: the
+// Discard implements index.Cold. A copy that no whole checkpoint has goes at once: the
 // page may be written again in the same version, with the same key.
-func (s shelf) Discard(id queue.PageID, by uint32) {
+func (s shelf) Discard(id index.PageID, by uint32) {
 	kind, _ := s.kinds()
 	c := needlessCopy{by: by, incarnation: s.q.Incarnation, id: id, kind: kind}
 	if id.Version < by {
@@ -230,13 +230,13 @@ func (s shelf) Discard(id queue.PageID, by uint32) {
 	}
 }
 
-// DiscardDelta implements queue.Cold.
-func (s shelf) DiscardDelta(id queue.PageID, by uint32) {
+// DiscardDelta implements index.Cold.
+func (s shelf) DiscardDelta(id index.PageID, by uint32) {
 	s.q.part.store.needless = append(s.q.part.store.needless, needlessCopy{by: by, incarnation: s.q.Incarnation, id: id, kind: keyDelta})
 }
 
-// Fail implements queue.Cold.
-func (s shelf) Fail(id queue.PageID, err error) {
+// Fail implements index.Cold.
+func (s shelf) Fail(id index.PageID, err error) {
 	s.node().fail(fmt.Errorf("queue %q in vhost %q: page %d of level %d, version %d, cannot be read back: %w",
 		s.q.Name, s.q.VHost, id.Number, id.Lane, id.Version, err))
 }
@@ -246,7 +246,7 @@ type needlessCopy struct {
 	by          uint32
 	kind        byte
 	incarnation uint64
-	id          queue.PageID
+	id          index.PageID
 }
 
 // keys calls f for each key of the store of the copy. A key is valid

@@ -14,6 +14,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
 	"bartleby.mq/internal/run/bodies"
@@ -362,7 +363,7 @@ func TestANoteOfDeclarationsIsReadBackEqual(t *testing.T) {
 func TestKeysOfPagesAreReadBackEqual(t *testing.T) {
 	for seed := range uint64(300) {
 		c := choosing(seed)
-		inc, id := c.uint64(), queue.PageID{Lane: c.IntN(256), Number: c.uint64(), Version: c.uint32()}
+		inc, id := c.uint64(), index.PageID{Lane: c.IntN(256), Number: c.uint64(), Version: c.uint32()}
 		gotInc, got, ok := splitPageKey(appendPageKey(nil, keyPage, inc, id))
 		if !ok || gotInc != inc || got != id {
 			t.Fatalf("wrote %d %+v, read %d %+v", inc, id, gotInc, got)

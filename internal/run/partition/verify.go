@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/disk/store"
 	"bartleby.mq/internal/run/bodies"
 )
@@ -119,19 +120,19 @@ type LostPage struct {
 
 // VerifyPages reads every page that the last whole checkpoint may need, and returns
 // those that cannot be read.
-func VerifyPages(index *store.Store) (bad []LostPage, err error) {
-	c, err := readCheckpoint(index)
+func VerifyPages(pages *store.Store) (bad []LostPage, err error) {
+	c, err := readCheckpoint(pages)
 	if err != nil {
 		return nil, err
 	}
 	var page []byte
 	spoilt := map[string]error{} // deltas that cannot be read, by the key of their page without its kind and version
-	err = index.Range([]byte{keyDelta}, func(key, value []byte) error {
+	err = pages.Range([]byte{keyDelta}, func(key, value []byte) error {
 		_, id, ok := splitPageKey(key)
 		if !ok {
 			return &DamageError{fmt.Errorf("key %x is malformed", key)}
 		}
-		if err := queue.CheckDelta(value); err != nil && id.Version <= c.Version {
+		if err := index.CheckDelta(value); err != nil && id.Version <= c.Version {
 			spoilt[string(key[1:len(key)-4])] = err
 		}
 		return nil
@@ -139,7 +140,7 @@ func VerifyPages(index *store.Store) (bad []LostPage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = index.Range([]byte{keySummary}, func(key, _ []byte) error {
+	err = pages.Range([]byte{keySummary}, func(key, _ []byte) error {
 		incarnation, id, ok := splitPageKey(key)
 		if !ok {
 			return &DamageError{fmt.Errorf("key %x is malformed", key)}
@@ -149,11 +150,11 @@ func VerifyPages(index *store.Store) (bad []LostPage, err error) {
 		}
 		var err error
 		k := appendPageKey(nil, keyPage, incarnation, id)
-		if page, ok, err = index.Get(page[:0], k); err == nil && !ok {
+		if page, ok, err = pages.Get(page[:0], k); err == nil && !ok {
 			err = errors.New("it is not there")
 		}
 		if err == nil {
-			err = queue.CheckPage(page)
+			err = index.CheckPage(page)
 		}
 		if err == nil {
 			err = spoilt[string(key[1:len(key)-4])]

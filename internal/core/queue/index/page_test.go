@@ -1,4 +1,4 @@
-package queue
+package index
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ func TestSizes(t *testing.T) {
 		got, want int
 	}{
 		{"page", pageHead, int(unsafe.Sizeof(page{}))},
-		{"side row", sideBytes, int(unsafe.Sizeof(side{}))},
+		{"side row", sideBytes, int(unsafe.Sizeof(Side{}))},
 		{"before-image", beforeBytes, int(unsafe.Sizeof(before{}))},
 		{"counts", countsBytes, int(unsafe.Sizeof(Counts{}))},
 	} {

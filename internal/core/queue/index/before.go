@@ -1,4 +1,4 @@
-package queue
+package index
 
 // While a checkpoint is being written, a page that belongs to it must be saved as
 // it was at the cut. When an entry changes or goes before the page's turn has
@@ -25,19 +25,19 @@ const beforeBytes = 24
 const mostBefore = 32
 
 // touchEntry is touch for a change of one entry, which it may lose by it.
-func (m *Machine) touchEntry(p *page, i uint) {
-	if p.dirty == m.pages.version {
+func (ix *Index) touchEntry(p *page, i uint) {
+	if p.dirty == ix.pages.version {
 		return
 	}
-	m.touchMeta()
-	if !m.noteBefore(p, i) {
-		m.touch(p)
+	ix.touchMeta()
+	if !ix.noteBefore(p, i) {
+		ix.touch(p)
 	}
 }
 
 // noteBefore says whether the page need not be saved before the entry changes.
-func (m *Machine) noteBefore(p *page, i uint) bool {
-	if !m.pages.saving || p.dirty == 0 || !m.config.Durable || m.cold == nil {
+func (ix *Index) noteBefore(p *page, i uint) bool {
+	if !ix.pages.saving || p.dirty == 0 || !ix.Terms.Durable || ix.cold == nil {
 		return false
 	}
 	for k := len(p.before) - 1; k >= 0; k-- {
@@ -45,19 +45,19 @@ func (m *Machine) noteBefore(p *page, i uint) bool {
 			return true
 		}
 	}
-	if !m.saves(p, i) {
+	if !ix.saves(p, i) {
 		return true
 	}
 	j := p.at(i)
 	state := p.marks[j] & stateMask
-	simple := state == stateReady || state == stateReturned || state == stateOut && !m.pages.Exact
+	simple := state == Ready || state == Returned || state == Out && !ix.pages.Exact
 	if !simple || len(p.before) == mostBefore ||
 		p.rows != nil && p.rows[j] != 0 || p.histories != nil && p.histories[j] != 0 || p.counts != nil && p.counts[j] != (Counts{}) {
 		return false
 	}
 	room := cap(p.before)
-	p.before = append(p.before, before{at: m.cold.Locate(p.refs[j]), due: p.dueAt(i), size: p.sizes[j], slot: uint8(i), mark: p.marks[j]})
-	m.pages.bytes += beforeBytes * (cap(p.before) - room)
+	p.before = append(p.before, before{at: ix.cold.Locate(p.refs[j]), due: p.dueAt(i), size: p.sizes[j], slot: uint8(i), mark: p.marks[j]})
+	ix.pages.bytes += beforeBytes * (cap(p.before) - room)
 	return true
 }
 

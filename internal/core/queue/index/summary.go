@@ -1,4 +1,4 @@
-package queue
+package index
 
 import (
 	"encoding/binary"
@@ -84,36 +84,36 @@ func (s *summary) append(b []byte) []byte {
 }
 
 // readSummary reads what append wrote, all of it.
-func readSummary(r *reader) (s summary) {
+func readSummary(r *Reader) (s summary) {
 	r.version()
-	s.least, s.logged = r.moment(), int(min(r.uint(), pageSize))
-	for range r.byte() {
-		state, n, bytes := r.byte(), r.uint(), r.uint()
-		if r.bad || state > stateOffered || n > pageSize || bytes > 1<<62 {
-			r.bad = true
+	s.least, s.logged = r.Moment(), int(min(r.Uint(), PageSize))
+	for range r.Byte() {
+		state, n, bytes := r.Byte(), r.Uint(), r.Uint()
+		if r.Bad || state > Offered || n > PageSize || bytes > 1<<62 {
+			r.Bad = true
 			return s
 		}
 		s.n[state] += n
 		s.bytes[state] += bytes
 	}
 	placed := uint64(0)
-	for range r.count(2) {
-		seg := segCount{r.uint(), r.uint()}
-		if r.bad || seg.n > pageSize || seg.segment >= 1<<segmentShift || !message.Location(seg.segment<<segmentShift).InSpace() {
-			r.bad = true
+	for range r.Count(2) {
+		seg := segCount{r.Uint(), r.Uint()}
+		if r.Bad || seg.n > PageSize || seg.segment >= 1<<segmentShift || !message.Location(seg.segment<<segmentShift).InSpace() {
+			r.Bad = true
 			return s
 		}
 		placed += seg.n
 		s.segs = append(s.segs, seg)
 	}
-	r.bad = r.bad || s.used() > pageSize || s.used() != placed // each has a body
+	r.Bad = r.Bad || s.used() > PageSize || s.used() != placed // each has a body
 	return s
 }
 
 // summarize sums up entries of a copy. It is valid until the next call.
 func (ps *Pages) summarize(d *plain, set bitmap) *summary {
 	s := ps.summary()
-	for i := set.next(0); i < pageSize; i = set.next(i + 1) {
+	for i := set.next(0); i < PageSize; i = set.next(i + 1) {
 		s.add(d.marks[i]&stateMask, d.sizes[i], d.marks[i]&flagLogged != 0, d.dues[i], d.at[i])
 	}
 	return s

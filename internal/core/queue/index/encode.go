@@ -1,4 +1,4 @@
-package queue
+package index
 
 import (
 	"encoding/binary"
@@ -40,25 +40,34 @@ const (
 // attempt, and one that was too many dies of that again before anybody gets it. What
 // has expired or is too much is ready, and so it is found again. Where the journal does tell, as of what was
 // refused, it is held: somebody knows that it is not in the queue.
-func (m *Machine) kept(p *page, i uint) uint8 {
+func (ix *Index) kept(p *page, i uint) uint8 {
 	state := p.state(i)
-	if state == stateDying && !m.pages.Exact {
-		if s := m.peekSide(p, i); s != nil && s.told {
-			return stateHeld
+	if state == Dying && !ix.pages.Exact {
+		if s := ix.peekSide(p, i); s != nil && s.Told {
+			return Held
 		}
-		if reason, _, _ := m.diedOf(p, i); reason.Counted() == deadletter.Rejected || reason == deadletter.DeliveryLimit {
-			return stateOut
+		if reason, _, _ := ix.DiedOf(Place{p, i}); reason.Counted() == deadletter.Rejected || reason == deadletter.DeliveryLimit {
+			return Out
 		}
-		return stateReady
+		return Ready
 	}
 	return state
 }
 
+// DiedOf is why an entry died that is in Dying or Held, and by whom, and when if its side row
+// tells; else 0. A row may have come later, for a moment that its column cannot tell.
+func (ix *Index) DiedOf(at Place) (reason deadletter.Reason, when int64, by any) {
+	if s := ix.Side(at); s != nil && s.Reason != 0 {
+		return s.Reason, s.DiedAt, s.By
+	}
+	return deadletter.Expired, 0, nil
+}
+
 // keptCounts is what an entry is saved with as its counts: of an attempt that is not
 // over when it is saved, nothing is counted yet.
-func (m *Machine) keptCounts(p *page, i uint) Counts {
+func (ix *Index) keptCounts(p *page, i uint) Counts {
 	n := p.countsOf(i)
-	if s := m.peekSide(p, i); s != nil && s.failed && !s.told && p.state(i) == stateDying && !m.pages.Exact {
+	if s := ix.peekSide(p, i); s != nil && s.Failed && !s.Told && p.state(i) == Dying && !ix.pages.Exact {
 		n.Deliveries--
 	}
 	return n
@@ -66,17 +75,17 @@ func (m *Machine) keptCounts(p *page, i uint) Counts {
 
 // saves says whether the entry is there in the page's copy: one that is not
 // logged only if its body is on disk.
-func (m *Machine) saves(p *page, i uint) bool { return saved(p.mark(i), p.ref(i)) }
+func (ix *Index) saves(p *page, i uint) bool { return saved(p.mark(i), p.ref(i)) }
 
 func saved(mark uint8, body message.Ref) bool { return mark&flagLogged != 0 || body.OnDisk() }
 
 // flatten returns what the page's entries in memory are, as they are to be saved;
 // of those that have a before-image, that. It is valid until the next call.
-func (m *Machine) flatten(p *page) *plain {
-	if m.pages.flat == nil {
-		m.pages.flat = new(plain)
+func (ix *Index) flatten(p *page) *plain {
+	if ix.pages.flat == nil {
+		ix.pages.flat = new(plain)
 	}
-	d := m.pages.flat
+	d := ix.pages.flat
 	d.live = p.live
 	n := uint(0)
 	for w, v := range p.live {
@@ -92,13 +101,13 @@ func (m *Machine) flatten(p *page) *plain {
 				d.live.clear(i)
 				continue
 			}
-			if mark&stateMask == stateDying {
-				mark = mark&^stateMask | m.kept(p, i)
+			if mark&stateMask == Dying {
+				mark = mark&^stateMask | ix.kept(p, i)
 			}
-			d.marks[i], d.sizes[i], d.at[i], d.dues[i] = mark, p.sizes[j], m.cold.Locate(ref), 0
+			d.marks[i], d.sizes[i], d.at[i], d.dues[i] = mark, p.sizes[j], ix.cold.Locate(ref), 0
 			if p.dues != nil && p.dues[j] != 0 {
 				if d.dues[i] = p.base + int64(p.dues[j]); p.dues[j] == maxOffset {
-					d.dues[i] = m.due(p, i)
+					d.dues[i] = ix.due(p, i)
 				}
 			}
 		}
@@ -113,12 +122,12 @@ func (m *Machine) flatten(p *page) *plain {
 }
 
 // encode writes the page to Pages.blob; d is what flatten has returned for it.
-func (m *Machine) encode(p *page, d *plain) {
+func (ix *Index) encode(p *page, d *plain) {
 	own := d.live // those that are as they stand in the page
 	for k := range p.before {
 		own.clear(uint(p.before[k].slot))
 	}
-	e := encoder{m: m, p: p, d: d, own: own, b: m.pages.blob[:0]}
+	e := encoder{ix: ix, p: p, d: d, own: own, b: ix.pages.blob[:0]}
 	e.head()
 	e.runs(func(i uint) uint64 { return uint64(d.marks[i]) })
 	e.locations()
@@ -126,11 +135,11 @@ func (m *Machine) encode(p *page, d *plain) {
 	e.dues()
 	e.owners()
 	e.sides()
-	m.pages.blob = e.b
+	ix.pages.blob = e.b
 }
 
 type encoder struct {
-	m   *Machine
+	ix  *Index
 	p   *page
 	d   *plain
 	own bitmap
@@ -141,7 +150,7 @@ func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
 
 func (e *encoder) head() {
 	e.b = append(e.b, encodingVersion)
-	if e.d.live.count() == pageSize {
+	if e.d.live.count() == PageSize {
 		e.b = append(e.b, 1)
 		return
 	}
@@ -151,7 +160,7 @@ func (e *encoder) head() {
 // runs writes a column as runs of equal values.
 func (e *encoder) runs(value func(i uint) uint64) {
 	var run, last uint64
-	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
+	for i := e.d.live.next(0); i < PageSize; i = e.d.live.next(i + 1) {
 		v := value(i)
 		if run > 0 && v == last {
 			run++
@@ -171,7 +180,7 @@ func (e *encoder) runs(value func(i uint) uint64) {
 
 func (e *encoder) locations() {
 	var last uint64
-	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
+	for i := e.d.live.next(0); i < PageSize; i = e.d.live.next(i + 1) {
 		at := e.d.at[i]
 		e.b = binary.AppendVarint(e.b, int64(at-last))
 		last = at
@@ -180,7 +189,7 @@ func (e *encoder) locations() {
 
 func (e *encoder) dues() {
 	least := never
-	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
+	for i := e.d.live.next(0); i < PageSize; i = e.d.live.next(i + 1) {
 		if due := e.d.dues[i]; due != 0 {
 			least = min(least, due)
 		}
@@ -191,7 +200,7 @@ func (e *encoder) dues() {
 	}
 	e.b = append(e.b, 1)
 	e.uint(uint64(least))
-	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
+	for i := e.d.live.next(0); i < PageSize; i = e.d.live.next(i + 1) {
 		if due := e.d.dues[i]; due != 0 {
 			e.uint(uint64(due-least) + 1)
 		} else {
@@ -201,12 +210,12 @@ func (e *encoder) dues() {
 }
 
 func (e *encoder) owners() {
-	for i := e.d.live.next(0); i < pageSize; i = e.d.live.next(i + 1) {
-		if e.d.marks[i]&stateMask != stateOut {
+	for i := e.d.live.next(0); i < PageSize; i = e.d.live.next(i + 1) {
+		if e.d.marks[i]&stateMask != Out {
 			continue
 		}
 		var owner uint32
-		if e.m.pages.Exact && e.own.has(i) {
+		if e.ix.pages.Exact && e.own.has(i) {
 			owner = e.p.owner(i)
 		}
 		e.uint(uint64(owner))
@@ -216,23 +225,23 @@ func (e *encoder) owners() {
 func (e *encoder) sides() {
 	at, n := len(e.b), 0
 	e.b = append(e.b, 0, 0)
-	e.m.pages.refs, e.m.pages.commons = e.m.pages.refs[:0], e.m.pages.commons[:0]
+	e.ix.pages.refs, e.ix.pages.commons = e.ix.pages.refs[:0], e.ix.pages.commons[:0]
 	if e.p.rows == nil && e.p.histories == nil && e.p.counts == nil {
 		return
 	}
-	for i := e.own.next(0); i < pageSize; i = e.own.next(i + 1) {
+	for i := e.own.next(0); i < PageSize; i = e.own.next(i + 1) {
 		var what byte
-		history, counts, s := e.p.history(i), e.m.keptCounts(e.p, i), e.m.peekSide(e.p, i)
+		history, counts, s := e.p.history(i), e.ix.keptCounts(e.p, i), e.ix.peekSide(e.p, i)
 		if history != 0 {
 			what |= sideHistory
 		}
 		if counts != (Counts{}) {
 			what |= sideCounts
 		}
-		if s != nil && s.ttl != 0 {
+		if s != nil && s.TTL != 0 {
 			what |= sideTTL
 		}
-		if state := e.d.marks[i] & stateMask; state == stateDying || state == stateHeld {
+		if state := e.d.marks[i] & stateMask; state == Dying || state == Held {
 			what |= sideDeath
 		}
 		if what == 0 {
@@ -248,24 +257,24 @@ func (e *encoder) sides() {
 			e.uint(uint64(counts.Acquired))
 		}
 		if what&sideTTL != 0 {
-			e.uint(uint64(s.ttl))
+			e.uint(uint64(s.TTL))
 		}
 		if what&sideDeath != 0 {
-			e.b = append(e.b, byte(s.reason))
-			e.uint(uint64(s.diedAt))
+			e.b = append(e.b, byte(s.Reason))
+			e.uint(uint64(s.DiedAt))
 		}
 	}
 	binary.LittleEndian.PutUint16(e.b[at:], uint16(n))
 }
 
 func (e *encoder) history(h message.Ref) {
-	if !e.known(&e.m.pages.refs, h) {
-		common, own := e.m.cold.Parts(h)
+	if !e.known(&e.ix.pages.refs, h) {
+		common, own := e.ix.cold.Parts(h)
 		switch {
 		case common == 0:
 			e.uint(0)
-		case !e.known(&e.m.pages.commons, common):
-			e.bytes(e.m.cold.Bytes(common))
+		case !e.known(&e.ix.pages.commons, common):
+			e.bytes(e.ix.cold.Bytes(common))
 		}
 		e.bytes(own)
 	}

@@ -1,4 +1,4 @@
-package queue
+package index
 
 import (
 	"cmp"
@@ -13,7 +13,8 @@ type ID uint64
 
 const seqBits = 56
 
-func makeID(lane int, seq uint64) ID { return ID(lane)<<seqBits | ID(seq) }
+// MakeID is the ID of the entry with this number of a lane.
+func MakeID(lane int, seq uint64) ID { return ID(lane)<<seqBits | ID(seq) }
 
 // Lane is the priority level of the entry.
 func (id ID) Lane() int { return int(id >> seqBits) }
@@ -31,7 +32,7 @@ const never = moment.Never
 //
 // Invariant: slots are in the order of their numbers; one that is empty is in
 // memory, being filled or counted in empty; no entry below head is in
-// stateReady; ready is their number. dues has an alarm for the min of each page,
+// Ready; ready is their number. dues has an alarm for the min of each page,
 // wakes one for the wake of each slot, and both may have others.
 type lane struct {
 	slots []slot
@@ -62,10 +63,10 @@ type slot struct {
 	wake   int64 // earlier than the moment of any
 	bytes  int64
 	used   uint16 // how many there are
-	ready  uint16 // of them in stateReady
+	ready  uint16 // of them in Ready
 	logged uint16 // of them
-	plain  bool   // all are in stateReady
-	outs   bool   // some are in stateOut: the copy was made before this process, since nothing that is out is put away
+	plain  bool   // all are in Ready
+	outs   bool   // some are in Out: the copy was made before this process, since nothing that is out is put away
 
 	saved uint32 // the version of the copy of a cold page
 }
@@ -99,56 +100,56 @@ func (l *lane) loaded(n uint64) *page {
 	return nil
 }
 
-// at returns the page and the slot of seq; the page is nil if there is no live entry.
-func (m *Machine) at(l *lane, level int, seq uint64) (*page, uint) {
-	k, ok := l.search(seq / pageSize)
+// at returns the place of seq, in which nothing is if there is no such entry.
+func (ix *Index) at(l *lane, level int, seq uint64) Place {
+	k, ok := l.search(seq / PageSize)
 	if !ok {
-		return nil, 0
+		return Place{}
 	}
-	p, i := l.slots[k].page, uint(seq%pageSize)
+	p, i := l.slots[k].page, uint(seq%PageSize)
 	if l.slots[k].cold(i) {
-		p = m.resident(l, level, k)
+		p = ix.resident(l, level, k)
 	}
 	if !p.live.has(i) {
-		return nil, 0
+		return Place{}
 	}
-	return p, i
+	return Place{p, i}
 }
 
 // slotFor makes room for seq, which may lie anywhere: recovery enters with gaps,
 // and not in order.
-func (m *Machine) slotFor(l *lane, level int, seq uint64) (*page, uint) {
-	n := seq / pageSize
+func (ix *Index) slotFor(l *lane, level int, seq uint64) (*page, uint) {
+	n := seq / PageSize
 	room := 0 // as much as the page before needs now
 	if last := len(l.slots) - 1; last >= 0 && l.slots[last].number != n && l.slots[last].page != nil {
 		if p := l.slots[last].page; p.used == 0 && p.rest == nil {
-			m.drop(l, last) // it is not being filled any more
+			ix.drop(l, last) // it is not being filled any more
 		} else {
 			room = classFor(int(p.used))
 		}
 	}
 	k, ok := l.search(n)
 	if !ok {
-		p := m.pages.get(room)
+		p := ix.pages.get(room)
 		p.number, p.level = n, uint8(level)
 		l.stir(p)
 		l.slots = slices.Insert(l.slots, k, slot{page: p, number: n, wake: never})
-		m.grown(l)
+		ix.grown(l)
 	}
-	return m.resident(l, level, k), uint(seq % pageSize)
+	return ix.resident(l, level, k), uint(seq % PageSize)
 }
 
 // freed is called when an entry of p has gone; it gives back the memory that p does
 // not need any more, or p, and others with it, if it is empty.
-func (m *Machine) freed(l *lane, p *page) {
-	switch filling := p.number >= l.next/pageSize; {
+func (ix *Index) freed(l *lane, p *page) {
+	switch filling := p.number >= l.next/PageSize; {
 	case filling && p.used == 0 && p.room() > idleRoom:
-		m.pages.reform(p, bitmap{}, classFor(idleRoom))
+		ix.pages.reform(p, bitmap{}, classFor(idleRoom))
 	case filling:
 	case p.used == 0 && p.rest == nil:
-		m.emptied(l, p)
-	case p.sparse() && p.number != l.head/pageSize: // the head goes soon
-		m.pages.shrink(p)
+		ix.emptied(l, p)
+	case p.sparse() && p.number != l.head/PageSize: // the head goes soon
+		ix.pages.shrink(p)
 	}
 }
 
@@ -162,17 +163,17 @@ const (
 // emptied is called when the last entry of a page has gone, which is not being
 // filled. It goes at once if it is the lane's first, and with others if it is not:
 // each time the slots behind are moved, and a lane may have very many.
-func (m *Machine) emptied(l *lane, p *page) {
+func (ix *Index) emptied(l *lane, p *page) {
 	if l.slots[0].page == p {
-		m.drop(l, 0)
-		m.dropSpent(l)
+		ix.drop(l, 0)
+		ix.dropSpent(l)
 		return
 	}
 	if l.empty++; l.empty > max(keepEmpty, len(l.slots)/emptyShare) {
 		kept := l.slots[:0]
 		for _, s := range l.slots {
 			if l.spent(&s) {
-				m.giveUp(s.page)
+				ix.giveUp(s.page)
 			} else {
 				kept = append(kept, s)
 			}
@@ -183,36 +184,36 @@ func (m *Machine) emptied(l *lane, p *page) {
 }
 
 // dropSpent takes empty pages out that are the lane's first.
-func (m *Machine) dropSpent(l *lane) {
+func (ix *Index) dropSpent(l *lane) {
 	for len(l.slots) > 0 && l.spent(&l.slots[0]) {
-		m.drop(l, 0)
+		ix.drop(l, 0)
 		l.empty--
 	}
 }
 
 // spent says whether the slot's page is empty and will stay so.
 func (l *lane) spent(s *slot) bool {
-	return s.page != nil && s.page.used == 0 && s.page.rest == nil && s.number < l.next/pageSize
+	return s.page != nil && s.page.used == 0 && s.page.rest == nil && s.number < l.next/PageSize
 }
 
 // idleRoom is the room of a page that is being filled once it was empty.
 const idleRoom = 16
 
 // drop takes the page at k, which is empty, out of the lane.
-func (m *Machine) drop(l *lane, k int) {
+func (ix *Index) drop(l *lane, k int) {
 	p := l.slots[k].page
 	l.cut(k)
-	m.giveUp(p)
+	ix.giveUp(p)
 }
 
 // giveUp gives a page up that is empty and in no lane any more.
-func (m *Machine) giveUp(p *page) {
+func (ix *Index) giveUp(p *page) {
 	if len(p.before) > 0 {
-		m.late = append(m.late, p) // not saved here: where a queue ends many go at once
+		ix.late = append(ix.late, p) // not saved here: where a queue ends many go at once
 		return
 	}
-	m.discard(p, m.savingAs(p.dirty)) // it may have been empty at the cut
-	m.pages.put(p)
+	ix.discard(p, ix.savingAs(p.dirty)) // it may have been empty at the cut
+	ix.pages.put(p)
 }
 
 // cut takes the slot at k out.
@@ -225,15 +226,15 @@ func (l *lane) cut(k int) {
 	l.slots = slices.Delete(l.slots, k, k+1)
 }
 
-// firstReady returns the number of the first ready entry. REQUIRES: ready > 0.
-func (m *Machine) firstReady(level int) (uint64, *page, uint) {
-	l := m.lanes[level]
-	from := l.head / pageSize
+// FirstIn returns the first entry of a level that is in Ready. REQUIRES: ReadyIn(level) > 0.
+func (ix *Index) FirstIn(level int) (ID, Place) {
+	l := ix.lanes[level]
+	from := l.head / PageSize
 	k, _ := l.search(from)
 	for ; ; k++ {
 		s := &l.slots[k]
 		if s.ready > 0 {
-			m.resident(l, level, k)
+			ix.resident(l, level, k)
 		}
 		p := s.page
 		if p == nil {
@@ -241,11 +242,11 @@ func (m *Machine) firstReady(level int) (uint64, *page, uint) {
 		}
 		begin := uint(0)
 		if p.number == from {
-			begin = uint(l.head % pageSize)
+			begin = uint(l.head % PageSize)
 		}
-		if i := p.ready.next(begin); i < pageSize {
-			l.head = p.number*pageSize + uint64(i)
-			return l.head, p, i
+		if i := p.ready.next(begin); i < PageSize {
+			l.head = p.number*PageSize + uint64(i)
+			return MakeID(level, l.head), Place{p, i}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package queue
+package index
 
 import (
 	"bytes"
@@ -34,119 +34,123 @@ func (ps *Pages) Cut() (version uint32) {
 func (ps *Pages) CutDone() { ps.saving = false }
 
 // touch is called before a page changes.
-func (m *Machine) touch(p *page) {
-	if p.dirty != m.pages.version {
-		m.soil(p)
+func (ix *Index) touch(p *page) {
+	if p.dirty != ix.pages.version {
+		ix.soil(p)
 	}
 }
 
-func (m *Machine) soil(p *page) {
-	m.touchMeta()
-	if m.pages.saving && p.dirty != 0 && m.config.Durable {
-		m.save(p)
+func (ix *Index) soil(p *page) {
+	ix.touchMeta()
+	if ix.pages.saving && p.dirty != 0 && ix.Terms.Durable {
+		ix.save(p)
 	}
-	p.dirty = m.pages.version
+	p.dirty = ix.pages.version
 }
 
 // touchMeta is called before something changes that SaveMeta is about.
-func (m *Machine) touchMeta() {
-	if m.dirty == m.pages.version {
+func (ix *Index) touchMeta() {
+	if ix.dirty == ix.pages.version {
 		return
 	}
-	if m.pages.saving && m.dirty != 0 {
-		m.saveMeta()
+	if ix.pages.saving && ix.dirty != 0 {
+		ix.saveMeta()
 	}
-	m.dirty = m.pages.version
+	ix.dirty = ix.pages.version
 }
 
 // savingAs is the version that a page or the rest is saved as whose last change
 // belongs to the version given.
-func (m *Machine) savingAs(dirty uint32) uint32 {
-	if m.pages.saving && dirty != 0 && dirty < m.pages.version {
-		return m.pages.version - 1
+func (ix *Index) savingAs(dirty uint32) uint32 {
+	if ix.pages.saving && dirty != 0 && dirty < ix.pages.version {
+		return ix.pages.version - 1
 	}
-	return m.pages.version
+	return ix.pages.version
 }
 
 // save writes what is needed of the page beside its copy, or another copy.
-func (m *Machine) save(p *page) {
-	if m.cold == nil {
+func (ix *Index) save(p *page) {
+	if ix.cold == nil {
 		return
 	}
-	d := m.flatten(p)
+	d := ix.flatten(p)
 	switch {
 	case p.lessened() && d.live != (bitmap{}):
 		rest := d.live
-		m.pages.sum = m.pages.summarize(d, rest).append(m.pages.sum[:0])
+		ix.pages.sum = ix.pages.summarize(d, rest).append(ix.pages.sum[:0])
 		d.live = bitmap{}
-		m.saveDelta(p, &rest, m.pages.sum, d)
+		ix.saveDelta(p, &rest, ix.pages.sum, d)
 	case p.rest == nil:
-		m.saveCopy(p, d)
+		ix.saveCopy(p, d)
 	case d.inDelta():
-		m.saveDelta(p, p.rest, p.summary, d)
+		ix.saveDelta(p, p.rest, p.summary, d)
 	default:
-		m.join(p)
-		m.saveCopy(p, m.flatten(p))
-		m.part(p)
+		ix.join(p)
+		ix.saveCopy(p, ix.flatten(p))
+		ix.part(p)
 	}
 }
 
+// saveWeight is as how many entries the saving of a page counts in a slice: while a
+// checkpoint is being written, what dies may be what a page is saved before.
+const saveWeight = 24
+
+// deltaWeight is the same for the saving of a delta.
+const deltaWeight = 2
+
+// Saves is what has been saved so far, by weight.
+func (ps *Pages) Saves() int { return ps.saves }
+
 // saveCopy writes a copy of the page, which is in memory; d are its entries.
-func (m *Machine) saveCopy(p *page, d *plain) {
-	m.pages.saves += saveWeight
-	version := m.savingAs(p.dirty)
+func (ix *Index) saveCopy(p *page, d *plain) {
+	ix.pages.saves += saveWeight
+	version := ix.savingAs(p.dirty)
 	empty := d.live == (bitmap{}) // nothing of it would outlive this process
 	if p.saved != 0 && (p.saved != version || empty) {
-		m.cold.Discard(p.id(p.saved), version)
+		ix.cold.Discard(p.id(p.saved), version)
 	}
-	m.discardDelta(p, version)
+	ix.discardDelta(p, version)
 	p.saved, p.part, p.same = version, d.live.and(p.live) != p.live, true
 	for k := range p.before {
 		p.same = p.same && !p.live.has(uint(p.before[k].slot))
 	}
 	if empty {
 		p.saved = 0
-		m.isSaved(p)
+		ix.isSaved(p)
 		return
 	}
-	m.encode(p, d)
-	m.isSaved(p)
-	sum := m.pages.summarize(d, d.live)
-	m.pages.sum = sum.append(m.pages.sum[:0])
-	m.cold.Write(p.id(version), m.pages.blob, m.pages.sum)
+	ix.encode(p, d)
+	ix.isSaved(p)
+	sum := ix.pages.summarize(d, d.live)
+	ix.pages.sum = sum.append(ix.pages.sum[:0])
+	ix.cold.Write(p.id(version), ix.pages.blob, ix.pages.sum)
 }
 
 // isSaved notes that the copy in the store is true, or was before the last changes.
-func (m *Machine) isSaved(p *page) {
+func (ix *Index) isSaved(p *page) {
 	if p.dirty = 0; len(p.before) > 0 {
-		p.dirty = m.pages.version
-		m.pages.forgetBefore(p)
+		p.dirty = ix.pages.version
+		ix.pages.forgetBefore(p)
 	}
-}
-
-// SaveCursor is how far SaveSome has come with a queue.
-type SaveCursor struct {
-	level  int
-	number uint64
 }
 
 // SaveSome saves pages that belong to the checkpoint being written, from the
 // cursor on: at most limit of them, looking at no more than 64 times as many.
 // It says whether that was the last. REQUIRES: Cut.
-func (m *Machine) SaveSome(from SaveCursor, limit int) (next SaveCursor, done bool) {
-	if m.cold == nil {
+func (ix *Index) SaveSome(from SaveCursor, limit int) (next SaveCursor, done bool) {
+	if ix.cold == nil {
 		return from, true
 	}
 	// Copies of pages that went before the cut must not be found with it.
-	if m.BuryRest(limit * pageSize) {
+	if ix.BuryRest(limit * PageSize) {
 		return from, false
 	}
-	if m.dirty != 0 && m.dirty < m.pages.version {
-		m.saveMeta()
+	if ix.dirty != 0 && ix.dirty < ix.pages.version {
+		ix.saveMeta()
 	}
 	looks := 64 * limit
-	for ; from.level < len(m.lanes); from.level, from.number = from.level+1, 0 {
-		l := m.lanes[from.level]
+	for ; from.level < len(ix.lanes); from.level, from.number = from.level+1, 0 {
+		l := ix.lanes[from.level]
 		if l == nil {
 			continue
 		}
@@ -157,8 +161,8 @@ func (m *Machine) SaveSome(from SaveCursor, limit int) (next SaveCursor, done bo
 				return from, false
 			}
 			looks--
-			if p := l.slots[k].page; p != nil && p.dirty != 0 && p.dirty < m.pages.version {
-				m.save(p)
+			if p := l.slots[k].page; p != nil && p.dirty != 0 && p.dirty < ix.pages.version {
+				ix.save(p)
 				limit--
 			}
 		}
@@ -171,81 +175,81 @@ func (m *Machine) SaveSome(from SaveCursor, limit int) (next SaveCursor, done bo
 // hash of the queue's state, 0 if none is kept.
 const metaVersion = 1
 
-func (m *Machine) saveMeta() {
-	if m.cold == nil {
+func (ix *Index) saveMeta() {
+	if ix.cold == nil {
 		return
 	}
-	version := m.savingAs(m.dirty)
-	b := m.encodeMeta()
-	m.dirty = 0
-	m.cold.WriteMeta(version, b)
+	version := ix.savingAs(ix.dirty)
+	b := ix.encodeMeta()
+	ix.dirty = 0
+	ix.cold.WriteMeta(version, b)
 }
 
 // oweMeta leaves what touchMeta would write to BuryRest: who closes a queue waits for no disk.
-func (m *Machine) oweMeta() {
-	if m.cold != nil && m.pages.saving && m.dirty != 0 && m.dirty < m.pages.version {
-		m.owed = bytes.Clone(m.encodeMeta())
+func (ix *Index) oweMeta() {
+	if ix.cold != nil && ix.pages.saving && ix.dirty != 0 && ix.dirty < ix.pages.version {
+		ix.owed = bytes.Clone(ix.encodeMeta())
 	}
-	m.dirty = m.pages.version
+	ix.dirty = ix.pages.version
 }
 
 // payMeta writes what oweMeta has left to be written.
-func (m *Machine) payMeta() {
-	if m.owed != nil && m.pages.saving {
-		m.cold.WriteMeta(m.pages.version-1, m.owed)
+func (ix *Index) payMeta() {
+	if ix.owed != nil && ix.pages.saving {
+		ix.cold.WriteMeta(ix.pages.version-1, ix.owed)
 	}
-	m.owed = nil
+	ix.owed = nil
 }
 
 // encodeMeta is what saveMeta writes. It is valid until a page is encoded.
-func (m *Machine) encodeMeta() []byte {
-	b := append(m.pages.blob[:0], metaVersion)
-	b = binary.AppendUvarint(b, uint64(len(m.lanes)))
-	for _, l := range m.lanes {
+func (ix *Index) encodeMeta() []byte {
+	b := append(ix.pages.blob[:0], metaVersion)
+	b = binary.AppendUvarint(b, uint64(len(ix.lanes)))
+	for _, l := range ix.lanes {
 		var next uint64
 		if l != nil {
 			next = l.next
 		}
 		b = binary.AppendUvarint(b, next)
 	}
-	b = binary.AppendUvarint(b, uint64(len(m.returns)-len(m.strays)))
-	for _, id := range m.returns {
-		if _, left := m.strays[id]; !left {
+	b = binary.AppendUvarint(b, uint64(len(ix.returns.list)-len(ix.returns.strays)))
+	for _, id := range ix.returns.list {
+		if _, left := ix.returns.strays[id]; !left {
 			b = binary.AppendUvarint(b, uint64(id))
 		}
 	}
-	b = binary.AppendUvarint(b, m.hash)
-	m.pages.blob = b
+	b = binary.AppendUvarint(b, ix.hash)
+	ix.pages.blob = b
 	return b
 }
 
 var errMeta = errors.New("queue: the saved state of a queue is malformed")
 
 // RestoreMeta takes what WriteMeta was given.
-func (m *Machine) RestoreMeta(b []byte) error {
-	r := reader{b: b}
-	if r.byte() != metaVersion {
+func (ix *Index) RestoreMeta(b []byte) error {
+	r := Reader{B: b}
+	if r.Byte() != metaVersion {
 		return errMeta
 	}
-	levels := r.count(1)
-	m.known = levels
+	levels := r.Count(1)
+	ix.known = levels
 	for level := range levels {
-		next := r.uint()
-		if level >= len(m.lanes) || next >= 1<<seqBits {
+		next := r.Uint()
+		if level >= len(ix.lanes) || next >= 1<<seqBits {
 			return errMeta
 		}
 		if next > 0 {
-			l := m.lane(level)
+			l := ix.lane(level)
 			l.next = max(l.next, next)
 		}
 	}
-	for range r.count(1) {
-		m.returns, m.ghosts = append(m.returns, ID(r.uint())), true
+	for range r.Count(1) {
+		ix.returns.list, ix.returns.ghosts = append(ix.returns.list, ID(r.Uint())), true
 	}
-	if hash := r.uint(); m.pages.Hash != nil {
-		m.hash = hash
+	if hash := r.Uint(); ix.pages.Hash != nil {
+		ix.hash = hash
 	}
-	if r.bad || len(r.b) > 0 {
+	if r.Bad || len(r.B) > 0 {
 		return errMeta
 	}
 	return nil
@@ -253,9 +257,9 @@ func (m *Machine) RestoreMeta(b []byte) error {
 
 // Levels is how many levels the queue that was restored must have had: as many as its checkpoint says, and as
 // many as had an entry.
-func (m *Machine) Levels() int {
-	n := max(1, m.known)
-	for level, l := range m.lanes {
+func (ix *Index) Levels() int {
+	n := max(1, ix.known)
+	for level, l := range ix.lanes {
 		if l != nil && l.next > 0 {
 			n = max(n, level+1)
 		}
@@ -265,21 +269,21 @@ func (m *Machine) Levels() int {
 
 // RestorePage notes that a page with this summary is in the store, as of the
 // last checkpoint, and calls placed for the segments its bodies lie in.
-func (m *Machine) RestorePage(id PageID, summary []byte, placed func(segment uint64, n int64)) error {
-	r := reader{b: summary}
+func (ix *Index) RestorePage(id PageID, summary []byte, placed func(segment uint64, n int64)) error {
+	r := Reader{B: summary}
 	sum := readSummary(&r)
-	if r.bad || len(r.b) > 0 || sum.used() == 0 || id.Lane >= len(m.lanes) {
+	if r.Bad || len(r.B) > 0 || sum.used() == 0 || id.Lane >= len(ix.lanes) {
 		return errPage
 	}
-	l := m.lane(id.Lane)
+	l := ix.lane(id.Lane)
 	k, ok := l.restore(id)
 	if !ok {
 		return errPage
 	}
 	l.slots[k].saved = id.Version
-	m.restoreCold(id.Lane, k, &sum, placed)
+	ix.restoreCold(id.Lane, k, &sum, placed)
 	if int(l.slots[k].logged) < int(l.slots[k].used) {
-		m.dropUnlogged(l, id.Lane, k)
+		ix.dropUnlogged(l, id.Lane, k)
 	}
 	return nil
 }
@@ -287,7 +291,7 @@ func (m *Machine) RestorePage(id PageID, summary []byte, placed func(segment uin
 // restore makes a slot for the page, behind all others, and says where.
 func (l *lane) restore(id PageID) (k int, ok bool) {
 	k = len(l.slots)
-	if l.next <= id.Number*pageSize || k > 0 && l.slots[k-1].number >= id.Number {
+	if l.next <= id.Number*PageSize || k > 0 && l.slots[k-1].number >= id.Number {
 		return 0, false
 	}
 	l.slots = append(l.slots, slot{number: id.Number, wake: never})
@@ -295,35 +299,35 @@ func (l *lane) restore(id PageID) (k int, ok bool) {
 }
 
 // restoreCold notes what is in the copy only of the page at k.
-func (m *Machine) restoreCold(level, k int, sum *summary, placed func(segment uint64, n int64)) {
-	l := m.lanes[level]
+func (ix *Index) restoreCold(level, k int, sum *summary, placed func(segment uint64, n int64)) {
+	l := ix.lanes[level]
 	s := &l.slots[k]
 	s.remember(sum)
 	for state, n := range sum.n {
-		m.tally(uint8(state), int(n), int64(sum.bytes[state]))
+		ix.tally(uint8(state), int(n), int64(sum.bytes[state]))
 	}
 	for _, seg := range sum.segs {
 		placed(seg.segment, int64(seg.n))
 	}
 	l.ready += int(s.ready)
-	m.n.Persistent += int(s.logged)
+	ix.Count.Persistent += int(s.logged)
 	if sum.least != 0 {
-		m.setWake(l, k, max(0, sum.least-m.pages.horizon()/4))
+		ix.setWake(l, k, max(0, sum.least-ix.pages.horizon()/4))
 	}
 	if l.ready > 0 {
-		m.filled[level>>6] |= 1 << (level & 63)
+		ix.fill(level, true)
 	}
 }
 
 // dropUnlogged forgets the entries of a page that were not logged: they do not outlive
 // their process, wherever their bodies lie.
-func (m *Machine) dropUnlogged(l *lane, level, k int) {
-	p := m.resident(l, level, k)
-	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+func (ix *Index) dropUnlogged(l *lane, level, k int) {
+	p := ix.resident(l, level, k)
+	for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
 		if !p.logged(i) {
-			body, history, _ := m.forget(makeID(level, p.number*pageSize+uint64(i)), p, i)
-			m.cold.Release(body)
-			m.cold.Release(history)
+			body, history, _ := ix.Forget(MakeID(level, p.number*PageSize+uint64(i)), Place{p, i})
+			ix.cold.Release(body)
+			ix.cold.Release(history)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package queue
+package index
 
 import "math"
 
@@ -10,8 +10,8 @@ import "math"
 // the order in which they became so warm. Whoever is looked at becomes colder, or is the last again. Of a lane it is
 // known from which page on there are some.
 
-// largeBody is the size of the largest body that is not large.
-const largeBody = 4 << 10
+// LargeBody is the size of the largest body that is not large.
+const LargeBody = 4 << 10
 
 // warmth is what a machine may have in memory of bodies.
 type warmth uint8
@@ -22,14 +22,14 @@ const (
 	hot                // large ones, or some in the middle of a lane
 )
 
-type machineList struct{ first, last *Machine }
+type indexList struct{ first, last *Index }
 
 // warm moves the machine to the list for a warmth.
-func (m *Machine) warm(to warmth) {
-	if m.warmth != cold {
-		m.breakOff()
-		list := &m.pages.warm[m.warmth]
-		at := &m.beside
+func (ix *Index) warm(to warmth) {
+	if ix.warmth != cold {
+		ix.breakOff()
+		list := &ix.pages.warm[ix.warmth]
+		at := &ix.beside
 		if at.before != nil {
 			at.before.beside.after = at.after
 		} else {
@@ -42,20 +42,20 @@ func (m *Machine) warm(to warmth) {
 		}
 		at.before, at.after = nil, nil
 	}
-	if m.warmth = to; to == cold {
+	if ix.warmth = to; to == cold {
 		return
 	}
-	list := &m.pages.warm[to]
-	if m.beside.before = list.last; list.last != nil {
-		list.last.beside.after = m
+	list := &ix.pages.warm[to]
+	if ix.beside.before = list.last; list.last != nil {
+		list.last.beside.after = ix
 	} else {
-		list.first = m
+		list.first = ix
 	}
-	list.last = m
+	list.last = ix
 }
 
 // warmed is called when an entry comes into a page whose body is in memory.
-func (m *Machine) warmed(l *lane, p *page, size uint32) {
+func (ix *Index) warmed(l *lane, p *page, size uint32) {
 	if p.cool {
 		p.cool = false
 		l.stir(p)
@@ -63,12 +63,12 @@ func (m *Machine) warmed(l *lane, p *page, size uint32) {
 	if !p.fresh {
 		p.fresh = true
 		lower(&l.fresh, p.number+1)
-		m.warmer(warm)
+		ix.warmer(warm)
 	}
-	if size > largeBody && !p.large {
+	if size > LargeBody && !p.large {
 		p.large = true
 		lower(&l.large, p.number+1)
-		m.warmer(hot)
+		ix.warmer(hot)
 	}
 }
 
@@ -79,17 +79,17 @@ func lower(bound *uint64, to uint64) {
 	}
 }
 
-func (m *Machine) warmer(than warmth) {
-	if m.warmth < than && m.cold != nil {
-		m.warm(than)
+func (ix *Index) warmer(than warmth) {
+	if ix.warmth < than && ix.cold != nil {
+		ix.warm(than)
 	}
 }
 
 // grown is called when a lane has got a page more.
-func (m *Machine) grown(l *lane) {
-	if len(l.slots) > 2*m.pages.Hot+1 {
-		m.grew = true
-		m.warmer(hot)
+func (ix *Index) grown(l *lane) {
+	if len(l.slots) > 2*ix.pages.Hot+1 {
+		ix.grew = true
+		ix.warmer(hot)
 	}
 }
 
@@ -110,20 +110,20 @@ func (l *lane) bound(all bool) *uint64 {
 }
 
 // breakOff lets whoever puts bodies away begin anew.
-func (m *Machine) breakOff() {
-	if c := &m.ends; c.from != 0 && m.lanes[c.level] != nil {
-		lower(m.lanes[c.level].bound(c.all), c.from)
+func (ix *Index) breakOff() {
+	if c := &ix.ends; c.from != 0 && ix.lanes[c.level] != nil {
+		lower(ix.lanes[c.level].bound(c.all), c.from)
 	}
-	m.ends, m.sweeps = endsCursor{}, false
+	ix.ends, ix.sweeps = endsCursor{}, false
 }
 
 // putEndsAway puts bodies away that PutAway has left, those of large messages, or all that are on disk
 // already. It says whether r was enough.
-func (m *Machine) putEndsAway(r *relief, all bool) (done bool) {
+func (ix *Index) putEndsAway(r *relief, all bool) (done bool) {
 	looks := 0
-	c := &m.ends
-	for c.all = all; c.level < len(m.lanes); *c = (endsCursor{level: c.level + 1, all: all}) {
-		l := m.lanes[c.level]
+	c := &ix.ends
+	for c.all = all; c.level < len(ix.lanes); *c = (endsCursor{level: c.level + 1, all: all}) {
+		l := ix.lanes[c.level]
 		if l == nil {
 			continue
 		}
@@ -144,7 +144,7 @@ func (m *Machine) putEndsAway(r *relief, all bool) (done bool) {
 				if looks++; looks%64 == 0 {
 					r.pages--
 				}
-			} else if r.pages--; !m.cool(p, r, all) {
+			} else if r.pages--; !ix.cool(p, r, all) {
 				return false
 			}
 			c.below = s.number
@@ -155,9 +155,9 @@ func (m *Machine) putEndsAway(r *relief, all bool) (done bool) {
 }
 
 // cool puts bodies of a page away, the last ones first, and says whether r was enough.
-func (m *Machine) cool(p *page, r *relief, all bool) (done bool) {
+func (ix *Index) cool(p *page, r *relief, all bool) (done bool) {
 	cool := true
-	for i := uint(pageSize); i > 0; {
+	for i := uint(PageSize); i > 0; {
 		if i--; !p.live.has(i) {
 			continue
 		}
@@ -165,13 +165,13 @@ func (m *Machine) cool(p *page, r *relief, all bool) (done bool) {
 		switch {
 		case p.refs[j].OnDisk():
 			continue
-		case !all && p.sizes[j] <= largeBody, m.cold.Locate(p.refs[j]) == 0:
+		case !all && p.sizes[j] <= LargeBody, ix.cold.Locate(p.refs[j]) == 0:
 			cool = false
 			continue
 		case r.give <= 0:
 			return false
 		}
-		cool = m.banish(p, j, r) && cool
+		cool = ix.banish(p, j, r) && cool
 	}
 	p.cool, p.large, p.fresh = cool, false, p.fresh && !all && !cool
 	return true
@@ -188,46 +188,46 @@ func (ps *Pages) PutBodiesAway(limit int, bytes int64) (more bool) {
 		return false
 	}
 	r := relief{limit, putAwayBytes, min(bytes, putAwayGiven)}
-	for m := ps.warm[hot].first; m != nil; m = ps.warm[hot].first {
-		if r.over() || !m.putHotAway(&r) {
+	for ix := ps.warm[hot].first; ix != nil; ix = ps.warm[hot].first {
+		if r.over() || !ix.putHotAway(&r) {
 			return true
 		}
 	}
-	for m := ps.warm[warm].first; m != nil; m = ps.warm[warm].first {
-		if r.over() || !m.putEndsAway(&r, true) {
+	for ix := ps.warm[warm].first; ix != nil; ix = ps.warm[warm].first {
+		if r.over() || !ix.putEndsAway(&r, true) {
 			return true
 		}
 		r.pages--
-		m.warm(m.isWarm())
+		ix.warm(ix.isWarm())
 	}
 	return false
 }
 
 // putHotAway is PutBodiesAway for a machine that is hot. It says whether r was enough.
-func (m *Machine) putHotAway(r *relief) (done bool) {
-	if !m.sweeps {
-		m.SweepAgain(false)
-		m.sweeps, m.grew = true, false
+func (ix *Index) putHotAway(r *relief) (done bool) {
+	if !ix.sweeps {
+		ix.SweepAgain(false)
+		ix.sweeps, ix.grew = true, false
 	}
-	if !m.ends.begun {
-		if m.putAway(r, false); r.over() {
+	if !ix.ends.begun {
+		if ix.putAway(r, false); r.over() {
 			return false
 		}
 	}
-	if !m.putEndsAway(r, false) {
+	if !ix.putEndsAway(r, false) {
 		return false
 	}
 	r.pages--
-	m.warm(m.isWarm())
+	ix.warm(ix.isWarm())
 	return true
 }
 
 // isWarm is what the machine may have in memory that has come since it was looked at.
-func (m *Machine) isWarm() (is warmth) {
-	if m.grew {
+func (ix *Index) isWarm() (is warmth) {
+	if ix.grew {
 		return hot
 	}
-	for _, l := range m.lanes {
+	for _, l := range ix.lanes {
 		switch {
 		case l == nil:
 		case l.large != 0 || l.stirred:

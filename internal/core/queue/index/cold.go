@@ -1,4 +1,4 @@
-package queue
+package index
 
 import (
 	"slices"
@@ -55,7 +55,7 @@ type PageID struct {
 
 // SetCold tells the machine where its pages may go; without, all stay in memory
 // and there are no checkpoints. Call it before the first command.
-func (m *Machine) SetCold(c Cold) { m.cold = c }
+func (ix *Index) SetCold(c Cold) { ix.cold = c }
 
 // HotPages is how many pages at each end of a lane are usually not put away.
 const HotPages = 16
@@ -79,9 +79,9 @@ const (
 // the tail of their lane: their bodies, and with index also their entries. It
 // handles at most limit pages, fewer if their bodies are many bytes, and returns
 // how many it handled, limit if there were so many bytes; 0 means that there are no others.
-func (m *Machine) PutAway(limit int, index bool) (handled int) {
+func (ix *Index) PutAway(limit int, index bool) (handled int) {
 	r := relief{limit, putAwayBytes, putAwayGiven}
-	m.putAway(&r, index)
+	ix.putAway(&r, index)
 	if r.over() {
 		return limit
 	}
@@ -94,19 +94,19 @@ type span struct{ from, to uint64 }
 func (s *span) has(number uint64) bool { return number >= s.from && number < s.to }
 
 // middle returns which slots of a lane stand neither near its head nor near its tail.
-func (m *Machine) middle(l *lane) (begin, end int) {
-	hot := m.pages.Hot
+func (ix *Index) middle(l *lane) (begin, end int) {
+	hot := ix.pages.Hot
 	if len(l.slots) <= 2*hot {
 		return 0, 0
 	}
-	begin, _ = l.search(l.head / pageSize)
+	begin, _ = l.search(l.head / PageSize)
 	begin += hot
 	end = len(l.slots) - max(hot, 1) // the last one is being filled
 	return begin, max(begin, end)
 }
 
-func (m *Machine) putAway(r *relief, index bool) {
-	if m.cold == nil || m.pages.version == 0 {
+func (ix *Index) putAway(r *relief, index bool) {
+	if ix.cold == nil || ix.pages.version == 0 {
 		return
 	}
 	looks := 0
@@ -120,20 +120,20 @@ func (m *Machine) putAway(r *relief, index bool) {
 			return true
 		}
 		r.pages--
-		if !m.chill(p, r) {
+		if !ix.chill(p, r) {
 			return false
 		}
 		l.stirred = l.stirred || !p.cool
-		if index && p.cool && m.quiet(p) {
-			m.spill(l, level, k)
+		if index && p.cool && ix.quiet(p) {
+			ix.spill(l, level, k)
 		}
 		return true
 	}
-	for level, l := range m.lanes {
+	for level, l := range ix.lanes {
 		if l == nil {
 			continue
 		}
-		begin, end := m.middle(l)
+		begin, end := ix.middle(l)
 		if begin == end {
 			continue
 		}
@@ -178,8 +178,8 @@ func (m *Machine) putAway(r *relief, index bool) {
 // SweepAgain lets PutAway begin anew, with index or without. Without, it passes over pages in which it has
 // left no bodies: it need not look at all of a long queue to find that only the last
 // pages have any.
-func (m *Machine) SweepAgain(index bool) {
-	for _, l := range m.lanes {
+func (ix *Index) SweepAgain(index bool) {
+	for _, l := range ix.lanes {
 		if l != nil {
 			l.sweepAgain(index)
 		}
@@ -209,12 +209,12 @@ func (l *lane) stir(p *page) {
 }
 
 // chill lets the bodies of a page go to disk, as far as r allows, and says whether that was far enough.
-func (m *Machine) chill(p *page, r *relief) (done bool) {
+func (ix *Index) chill(p *page, r *relief) (done bool) {
 	if p.cool {
 		return true
 	}
 	cool := true
-	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+	for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
 		j := p.at(i)
 		if p.refs[j].OnDisk() {
 			continue
@@ -222,7 +222,7 @@ func (m *Machine) chill(p *page, r *relief) (done bool) {
 		if r.write <= 0 || r.give <= 0 {
 			return false
 		}
-		cool = m.banish(p, j, r) && cool
+		cool = ix.banish(p, j, r) && cool
 	}
 	p.cool = cool
 	p.large, p.fresh = p.large && !cool, p.fresh && !cool
@@ -230,9 +230,9 @@ func (m *Machine) chill(p *page, r *relief) (done bool) {
 }
 
 // banish lets a body go to disk that is in memory, and says whether it has gone.
-func (m *Machine) banish(p *page, j uint, r *relief) bool {
-	written := m.cold.Locate(p.refs[j]) != 0
-	if p.refs[j] = m.cold.Cool(p.refs[j]); !p.refs[j].OnDisk() {
+func (ix *Index) banish(p *page, j uint, r *relief) bool {
+	written := ix.cold.Locate(p.refs[j]) != 0
+	if p.refs[j] = ix.cold.Cool(p.refs[j]); !p.refs[j].OnDisk() {
 		return false // it is passed over, and takes nothing of r from those behind it
 	}
 	if !written {
@@ -244,12 +244,12 @@ func (m *Machine) banish(p *page, j uint, r *relief) bool {
 
 // quiet says whether nobody waits for an entry of the page: none is delivered,
 // none is about to be routed.
-func (m *Machine) quiet(p *page) bool {
-	busy := func(mark uint8) bool { return mark&stateMask == stateOut || mark&stateMask == stateDying }
+func (ix *Index) quiet(p *page) bool {
+	busy := func(mark uint8) bool { return mark&stateMask == Out || mark&stateMask == Dying }
 	if p.ranked {
 		return !slices.ContainsFunc(p.marks[:p.used], busy)
 	}
-	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+	for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
 		if busy(p.marks[i&uint(p.mask)]) {
 			return false
 		}
@@ -258,110 +258,110 @@ func (m *Machine) quiet(p *page) bool {
 }
 
 // spill takes a page with its entries out of memory, but for those that are soon due.
-func (m *Machine) spill(l *lane, level, k int) {
+func (ix *Index) spill(l *lane, level, k int) {
 	s := &l.slots[k]
 	p := s.page
 	var at moments
-	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
-		if m.watches(p.state(i)) {
-			at[i] = m.due(p, i)
+	for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
+		if ix.watches(p.state(i)) {
+			at[i] = ix.due(p, i)
 		}
 	}
-	near, wake, ok := m.near(s.number, &at, p.live, m.clock)
+	near, wake, ok := ix.near(s.number, &at, p.live, ix.clock)
 	rest := p.live.less(near)
 	if !ok || rest == (bitmap{}) {
 		return // it goes soon
 	}
 	if p.dirty != 0 || p.part || p.saved == 0 || p.delta != 0 {
-		m.saveCopy(p, m.flatten(p))
+		ix.saveCopy(p, ix.flatten(p))
 	}
 	if p.dirty != 0 {
-		m.saveCopy(p, m.flatten(p)) // that was for the checkpoint being written, of what it was at its cut
+		ix.saveCopy(p, ix.flatten(p)) // that was for the checkpoint being written, of what it was at its cut
 	}
 	if p.part {
 		return
 	}
-	m.leave(s, p, rest, m.pages.summarize(m.flatten(p), rest))
-	m.setWake(l, k, wake)
-	m.part(p)
+	ix.leave(s, p, rest, ix.pages.summarize(ix.flatten(p), rest))
+	ix.setWake(l, k, wake)
+	ix.part(p)
 	if near == (bitmap{}) {
 		s.page, s.saved = nil, p.saved
-		m.pages.put(p)
+		ix.pages.put(p)
 	}
 }
 
 // release gives back what entries of a page hold beside their columns: side rows
 // and references to histories.
-func (m *Machine) release(p *page, set bitmap) {
+func (ix *Index) release(p *page, set bitmap) {
 	if p.rows == nil && p.histories == nil {
 		return
 	}
-	for i := set.next(0); i < pageSize; i = set.next(i + 1) {
-		m.dropSide(p, i)
+	for i := set.next(0); i < PageSize; i = set.next(i + 1) {
+		ix.dropSide(p, i)
 		if h := p.history(i); h != 0 {
-			m.cold.Release(h)
+			ix.cold.Release(h)
 		}
 	}
 }
 
 // resident returns the page at k, all of it in memory.
-func (m *Machine) resident(l *lane, level, k int) *page {
+func (ix *Index) resident(l *lane, level, k int) *page {
 	s := &l.slots[k]
 	switch {
 	case s.page == nil:
-		s.page = m.load(s, level)
+		s.page = ix.load(s, level)
 	case s.page.rest != nil:
-		m.join(s.page)
+		ix.join(s.page)
 	default:
 		return s.page
 	}
-	m.forgetRest(s)
-	m.noteLeast(l, k)
+	ix.forgetRest(s)
+	ix.noteLeast(l, k)
 	return s.page
 }
 
 // load returns a cold page, in memory.
-func (m *Machine) load(s *slot, level int) *page {
-	p := m.pages.get(0)
+func (ix *Index) load(s *slot, level int) *page {
+	p := ix.pages.get(0)
 	p.number, p.level, p.saved, p.cool, p.same = s.number, uint8(level), s.saved, true, true
 	id := PageID{level, s.number, s.saved}
-	d, err := m.pages.parse(m.cold.Read(id))
+	d, err := ix.pages.parse(ix.cold.Read(id))
 	if err == nil {
-		err = m.decode(p, d, d.live)
+		err = ix.decode(p, d, d.live)
 	}
 	if err != nil {
-		m.cold.Fail(id, err)
+		ix.cold.Fail(id, err)
 	}
 	return p
 }
 
 // look is resident for those who only read: what is cold of a page stays cold.
 // The page is given back by unlook.
-func (m *Machine) look(l *lane, level, k int) *page {
+func (ix *Index) look(l *lane, level, k int) *page {
 	s := &l.slots[k]
 	if s.page == nil {
-		return m.load(s, level)
+		return ix.load(s, level)
 	}
 	if s.page.rest != nil {
-		m.join(s.page)
+		ix.join(s.page)
 	}
 	return s.page
 }
 
-func (m *Machine) unlook(l *lane, k int, p *page) {
+func (ix *Index) unlook(l *lane, k int, p *page) {
 	switch {
 	case l.slots[k].page != p:
-		m.release(p, p.live)
-		m.pages.put(p)
+		ix.release(p, p.live)
+		ix.pages.put(p)
 	case p.rest != nil:
-		m.part(p)
+		ix.part(p)
 	}
 }
 
 // discard is called for a page that has gone, in the version given.
-func (m *Machine) discard(p *page, version uint32) {
+func (ix *Index) discard(p *page, version uint32) {
 	if p.saved != 0 {
-		m.cold.Discard(p.id(p.saved), version)
+		ix.cold.Discard(p.id(p.saved), version)
 	}
-	m.discardDelta(p, version)
+	ix.discardDelta(p, version)
 }

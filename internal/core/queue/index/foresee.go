@@ -1,4 +1,4 @@
-package queue
+package index
 
 import "bartleby.mq/internal/core/message"
 
@@ -16,10 +16,10 @@ const comingLooks = 8192
 // ComingPages appends pages in memory some of whose entries are due by then, in no
 // order, and some of them twice: each by the ID that its first entry has, or had. It goes
 // on where the cursor tells; what changes between two calls may hide a page from it.
-func (m *Machine) ComingPages(from ComingCursor, until int64, pages []ID) (next ComingCursor, more bool, all []ID) {
+func (ix *Index) ComingPages(from ComingCursor, until int64, pages []ID) (next ComingCursor, more bool, all []ID) {
 	looks := comingLooks
-	for ; from.level < len(m.lanes); from.level, from.place = from.level+1, 0 {
-		l := m.lanes[from.level]
+	for ; from.level < len(ix.lanes); from.level, from.place = from.level+1, 0 {
+		l := ix.lanes[from.level]
 		if l == nil {
 			continue
 		}
@@ -29,7 +29,7 @@ func (m *Machine) ComingPages(from ComingCursor, until int64, pages []ID) (next 
 			}
 			looks--
 			if a := l.dues[from.place]; a.at <= until {
-				pages = append(pages, makeID(from.level, a.number*pageSize))
+				pages = append(pages, MakeID(from.level, a.number*PageSize))
 			}
 		}
 	}
@@ -45,12 +45,12 @@ type Coming struct {
 // ComingBodies appends those of a page's entries that are due by then and whose records
 // are on disk, but for those that just go away. With mark, they are not listed again as
 // long as the page is in memory.
-func (m *Machine) ComingBodies(page ID, until int64, mark bool, list []Coming) []Coming {
-	l := m.lanes[page.Lane()]
+func (ix *Index) ComingBodies(page ID, until int64, mark bool, list []Coming) []Coming {
+	l := ix.lanes[page.Lane()]
 	if l == nil {
 		return list
 	}
-	p := l.loaded(page.Seq() / pageSize)
+	p := l.loaded(page.Seq() / PageSize)
 	if p == nil || p.dues == nil {
 		return list
 	}
@@ -58,12 +58,12 @@ func (m *Machine) ComingBodies(page ID, until int64, mark bool, list []Coming) [
 	if after > until {
 		after = 0 // the clock was put back
 	}
-	for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+	for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
 		j := p.at(i)
 		if due := p.dueAt(i); due <= after || due > until || !p.refs[j].OnDisk() {
 			continue
 		}
-		if state := p.state(i); m.watches(state) && (state == stateDelayed || m.settings.DeadLetter) {
+		if state := p.state(i); ix.watches(state) && (state == Delayed || ix.Terms.Routes) {
 			list = append(list, Coming{p.refs[j].Location(), p.sizes[j]})
 		}
 	}

@@ -1,4 +1,4 @@
-package queue
+package index
 
 import (
 	"math/bits"
@@ -7,7 +7,7 @@ import (
 )
 
 // columns are what a page knows of its entries, by position. All that are there
-// have the same length, a power of two from minRoom to pageSize. A page comes
+// have the same length, a power of two from minRoom to PageSize. A page comes
 // in two forms, which differ in where the entry of a slot stands:
 //
 //	direct   at the slot modulo the length: pages that fill, which begin small and
@@ -28,7 +28,7 @@ type columns struct {
 	// Not there before some entry has one.
 	dues      []uint32      // milliseconds after page.base, 0 = never
 	rows      []uint32      // row of Machine.sides, 0 = none
-	owners    []uint32      // consumer slot, meaningful while the state is stateOut
+	owners    []uint32      // consumer slot, meaningful while the state is Out
 	histories []message.Ref // 0 = none
 	counts    []Counts
 }
@@ -126,7 +126,7 @@ func (c *columns) close(j, n uint) {
 // admit makes a slot live and returns its position; who calls it writes refs,
 // sizes and marks.
 func (ps *Pages) admit(p *page, i uint) uint {
-	if p.ranked || p.used > 0 && p.mask < pageSize-1 && p.meets(i) {
+	if p.ranked || p.used > 0 && p.mask < PageSize-1 && p.meets(i) {
 		live := p.live
 		live.set(i)
 		class := p.class() + 1
@@ -203,7 +203,7 @@ func (ps *Pages) reform(p *page, live bitmap, class int) {
 		ps.needCounts(p)
 	}
 	both := old.live.and(live)
-	for i := both.next(0); i < pageSize; i = both.next(i + 1) {
+	for i := both.next(0); i < PageSize; i = both.next(i + 1) {
 		p.take(p.at(i), &old.columns, old.at(i))
 	}
 	ps.reclaim(&old.columns)

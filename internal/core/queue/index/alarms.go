@@ -1,4 +1,4 @@
-package queue
+package index
 
 // alarm is a moment at which a page is to be looked at.
 type alarm struct {

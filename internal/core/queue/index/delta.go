@@ -1,4 +1,4 @@
-package queue
+package index
 
 import "encoding/binary"
 
@@ -19,8 +19,8 @@ const deltaFormat = 1
 // inDelta says whether a delta will do for these entries: with some that are out or
 // on their way, the whole page is saved.
 func (d *plain) inDelta() bool {
-	for i := d.live.next(0); i < pageSize; i = d.live.next(i + 1) {
-		if s := d.marks[i] & stateMask; s == stateOut || s == stateDying {
+	for i := d.live.next(0); i < PageSize; i = d.live.next(i + 1) {
+		if s := d.marks[i] & stateMask; s == Out || s == Dying {
 			return false
 		}
 	}
@@ -36,38 +36,38 @@ func (p *page) altered() { p.same = false }
 
 // saveDelta writes what has changed of a page since its copy was made: these entries
 // of the copy still count, which are summed up in sum, and beside them there are d.
-func (m *Machine) saveDelta(p *page, rest *bitmap, sum []byte, d *plain) {
-	m.pages.saves += deltaWeight
-	version := m.savingAs(p.dirty)
-	m.discardDelta(p, version)
-	m.encode(p, d)
-	b := binary.AppendUvarint(append(m.pages.delta[:0], deltaFormat), uint64(p.saved))
+func (ix *Index) saveDelta(p *page, rest *bitmap, sum []byte, d *plain) {
+	ix.pages.saves += deltaWeight
+	version := ix.savingAs(p.dirty)
+	ix.discardDelta(p, version)
+	ix.encode(p, d)
+	b := binary.AppendUvarint(append(ix.pages.delta[:0], deltaFormat), uint64(p.saved))
 	b = rest.append(b)
 	b = binary.AppendUvarint(b, uint64(len(sum)))
 	b = append(b, sum...)
-	b = append(b, m.pages.blob...)
-	m.pages.delta = b
+	b = append(b, ix.pages.blob...)
+	ix.pages.delta = b
 	p.delta = version
-	m.isSaved(p)
-	m.cold.WriteDelta(p.id(version), b)
+	ix.isSaved(p)
+	ix.cold.WriteDelta(p.id(version), b)
 }
 
 // discardDelta is called when the delta is not needed any more once the
 // checkpoint of version by is whole.
-func (m *Machine) discardDelta(p *page, by uint32) {
+func (ix *Index) discardDelta(p *page, by uint32) {
 	if p.delta != 0 && p.delta != by {
-		m.cold.DiscardDelta(p.id(p.delta), by)
+		ix.cold.DiscardDelta(p.id(p.delta), by)
 	}
 	p.delta = 0
 }
 
 // DeltaOf is the version of the copy that a delta belongs to.
 func DeltaOf(delta []byte) (version uint32, err error) {
-	r := reader{b: delta}
-	if r.byte() != deltaFormat {
+	r := Reader{B: delta}
+	if r.Byte() != deltaFormat {
 		return 0, errPage
 	}
-	if version = r.small(); r.bad {
+	if version = r.Small(); r.Bad {
 		return 0, errPage
 	}
 	return version, nil
@@ -85,16 +85,16 @@ func (ps *Pages) parseDelta(b []byte) (x parsedDelta, err error) {
 	if x.of, err = DeltaOf(b); err != nil {
 		return x, err
 	}
-	r := reader{b: b}
-	r.byte()
-	r.small()
+	r := Reader{B: b}
+	r.Byte()
+	r.Small()
 	x.rest = r.bitmap()
-	told := reader{b: r.bytes(r.uint())}
+	told := Reader{B: r.Bytes(r.Uint())}
 	x.sum = readSummary(&told)
-	if r.bad || told.bad || len(told.b) > 0 || x.rest.count() != int(x.sum.used()) || x.sum.used() == 0 {
+	if r.Bad || told.Bad || len(told.B) > 0 || x.rest.count() != int(x.sum.used()) || x.sum.used() == 0 {
 		return x, errPage
 	}
-	if x.others, err = ps.parse(r.b); err != nil {
+	if x.others, err = ps.parse(r.B); err != nil {
 		return x, err
 	}
 	if !x.others.inDelta() || x.others.live.and(x.rest) != (bitmap{}) {
@@ -104,38 +104,38 @@ func (ps *Pages) parseDelta(b []byte) (x parsedDelta, err error) {
 }
 
 // RestoreSplit is RestorePage for a page whose copy has a delta, of the version given.
-func (m *Machine) RestoreSplit(id PageID, version uint32, delta []byte, placed func(segment uint64, n int64)) error {
-	x, err := m.pages.parseDelta(delta)
-	if err != nil || x.of != id.Version || id.Lane >= len(m.lanes) {
+func (ix *Index) RestoreSplit(id PageID, version uint32, delta []byte, placed func(segment uint64, n int64)) error {
+	x, err := ix.pages.parseDelta(delta)
+	if err != nil || x.of != id.Version || id.Lane >= len(ix.lanes) {
 		return errPage
 	}
 	d := x.others
-	l := m.lane(id.Lane)
+	l := ix.lane(id.Lane)
 	k, ok := l.restore(id)
 	if !ok {
 		return errPage
 	}
-	near := m.pages.summarize(&d.plain, d.live)
+	near := ix.pages.summarize(&d.plain, d.live)
 	for state, n := range near.n {
-		m.tally(uint8(state), int(n), int64(near.bytes[state]))
+		ix.tally(uint8(state), int(n), int64(near.bytes[state]))
 	}
 	for _, seg := range near.segs {
 		placed(seg.segment, int64(seg.n))
 	}
-	l.ready += int(near.n[stateReady])
-	m.n.Persistent += near.logged
-	p := m.pages.get(0)
+	l.ready += int(near.n[Ready])
+	ix.Count.Persistent += near.logged
+	p := ix.pages.get(0)
 	p.number, p.level, p.saved, p.delta, p.cool = id.Number, uint8(id.Lane), id.Version, version, true
-	if err := m.decode(p, d, d.live); err != nil {
+	if err := ix.decode(p, d, d.live); err != nil {
 		return err
 	}
 	l.slots[k].page = p
 	p.rest = &x.rest
-	m.pages.told(p, &x.sum)
-	m.restoreCold(id.Lane, k, &x.sum, placed)
-	m.noteLeast(l, k)
+	ix.pages.told(p, &x.sum)
+	ix.restoreCold(id.Lane, k, &x.sum, placed)
+	ix.noteLeast(l, k)
 	if s := &l.slots[k]; s.logged < s.used || near.logged < int(near.used()) {
-		m.dropUnlogged(l, id.Lane, k)
+		ix.dropUnlogged(l, id.Lane, k)
 	}
 	return nil
 }

@@ -1,20 +1,20 @@
-package queue
+package index
 
 // In a long queue every entry lies where the processor has nothing in its caches, not even
 // the address of the memory page. Waiting for that is most of what a death by deadline
 // costs, three times over: when it is due, when it is picked and when it has moved. To wait
 // for many at a time takes hardly longer than for one, as long as none depends on the one
-// before. So who is about to handle many entries glances at them first: it reads a little of
+// before. So who is about to handle many entries Glances at them first: it reads a little of
 // each, a step of the way for all of them before the next step, and does nothing with it.
 
-// glances is at how many entries or pages one look is.
-const glances = 32
+// Glances is at how many entries or pages one look is.
+const Glances = 32
 
 // glance looks at the pages whose alarms come next.
-func (m *Machine) glance(l *lane, now int64) {
-	var pages [glances]*page
+func (ix *Index) glance(l *lane, now int64) {
+	var pages [Glances]*page
 	n := 0
-	for _, a := range l.dues[:min(len(l.dues), glances)] { // a heap: most of the first are here
+	for _, a := range l.dues[:min(len(l.dues), Glances)] { // a heap: most of the first are here
 		if a.at > now {
 			continue
 		}
@@ -44,27 +44,27 @@ func (m *Machine) glance(l *lane, now int64) {
 			sum += uint64(p.rows[first])
 		}
 	}
-	m.pages.glanced += sum
+	ix.pages.glanced += sum
 }
 
 // cacheLine is what the processor reads at once, in bytes.
 const cacheLine = 64
 
-// glanceAt looks at entries, at most so many.
-func (m *Machine) glanceAt(ids []ID) {
+// GlanceAt looks at entries, at most so many.
+func (ix *Index) GlanceAt(ids []ID) {
 	type place struct {
 		p *page
 		i uint
 	}
-	var places [glances]place
+	var places [Glances]place
 	n := 0
-	for _, id := range ids[:min(len(ids), glances)] {
-		l := m.lanes[id.Lane()]
+	for _, id := range ids[:min(len(ids), Glances)] {
+		l := ix.lanes[id.Lane()]
 		if l == nil {
 			continue
 		}
-		if p := l.loaded(id.Seq() / pageSize); p != nil {
-			places[n] = place{p, uint(id.Seq() % pageSize)}
+		if p := l.loaded(id.Seq() / PageSize); p != nil {
+			places[n] = place{p, uint(id.Seq() % PageSize)}
 			n++
 		}
 	}
@@ -79,17 +79,5 @@ func (m *Machine) glanceAt(ids []ID) {
 			sum += uint64(x.p.rows[j])
 		}
 	}
-	m.pages.glanced += sum
-}
-
-// Glance is to be called before many deaths are given to Bury or Hold, with the next of
-// them, of which it takes as many as are worth it at a time.
-func (m *Machine) Glance(deaths []Death) (looked int) {
-	var ids [glances]ID
-	looked = min(len(deaths), glances)
-	for k := range looked {
-		ids[k] = deaths[k].ID
-	}
-	m.glanceAt(ids[:looked])
-	return looked
+	ix.pages.glanced += sum
 }

@@ -1,4 +1,4 @@
-package queue
+package index
 
 import (
 	"encoding/binary"
@@ -7,21 +7,21 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// pageSize is the number of entries of a page.
-const pageSize = 256
+// PageSize is the number of entries of a page.
+const PageSize = 256
 
-// A page holds the entries of pageSize consecutive sequence numbers of a lane,
+// A page holds the entries of PageSize consecutive sequence numbers of a lane,
 // in columns, so that a scan touches little memory and the garbage collector
 // hardly any. An entry is named by its slot, its number within the page; where
 // that is in the columns, the page's form tells (columns.go).
 //
 // Invariant: ready is a subset of live; an entry's bit in ready is set if and
-// only if its state is stateReady.
+// only if its state is Ready.
 //
 // What every look at an entry needs stands in front: in a long queue each line of the
 // processor's cache is another wait.
 type page struct {
-	number uint64 // it holds the sequence numbers from number*pageSize on
+	number uint64 // it holds the sequence numbers from number*PageSize on
 	live   bitmap
 	rest   *bitmap // entries that are in the copy only, nil if there are none (split.go)
 	base   int64   // the moment dues count from, in milliseconds since 1970
@@ -51,16 +51,16 @@ type page struct {
 	before  []before
 }
 
-// The low bits of an entry's mark are its state.
+// The states of an entry: the low bits of its mark.
 const (
-	stateReady    = iota // deliverable, in its place
-	stateReturned        // deliverable, in the returns list (BR-9.13)
-	stateOut             // delivered, not settled
-	stateDelayed         // waits for its retry (DL-12.2)
-	stateDying           // dead, not yet routed
-	stateHeld            // dead, waits until its targets take it (DL-13.3)
-	stateOffered         // waits for whether its targets in other logs take it, see offer.go
-	stateMask     = 7
+	Ready     = iota // deliverable, in its place
+	Returned         // deliverable, in the returns list (BR-9.13)
+	Out              // delivered, not settled
+	Delayed          // waits for its retry (DL-12.2)
+	Dying            // dead, not yet routed
+	Held             // dead, waits until its targets take it (DL-13.3)
+	Offered          // waits for whether its targets in other logs take it, see queue's offer.go
+	stateMask = 7
 
 	flagLogged      = 1 << 3 // the journal knows it
 	flagRedelivered = 1 << 4 // was delivered before (BR-9.15)
@@ -121,13 +121,13 @@ func (p *page) dueAt(i uint) int64 {
 }
 
 // bitmap is a set of slots.
-type bitmap [pageSize / 64]uint64
+type bitmap [PageSize / 64]uint64
 
 func (b *bitmap) set(i uint)      { b[i>>6] |= 1 << (i & 63) }
 func (b *bitmap) clear(i uint)    { b[i>>6] &^= 1 << (i & 63) }
 func (b *bitmap) has(i uint) bool { return b[i>>6]&(1<<(i&63)) != 0 }
 
-// next returns the first set bit from i on, or pageSize.
+// next returns the first set bit from i on, or PageSize.
 func (b *bitmap) next(i uint) uint {
 	for w := i >> 6; w < uint(len(b)); w++ {
 		v := b[w]
@@ -138,7 +138,7 @@ func (b *bitmap) next(i uint) uint {
 			return w<<6 + uint(bits.TrailingZeros64(v))
 		}
 	}
-	return pageSize
+	return PageSize
 }
 
 // append writes the set, a word after the other.
@@ -195,9 +195,9 @@ func (b bitmap) less(o bitmap) bitmap {
 // folded is the set of all slots modulo size, a power of two.
 func (b *bitmap) folded(size uint) (f bitmap) {
 	switch size {
-	case pageSize:
+	case PageSize:
 		return *b
-	case pageSize / 2:
+	case PageSize / 2:
 		return bitmap{b[0] | b[2], b[1] | b[3]}
 	}
 	v := b[0] | b[1] | b[2] | b[3]

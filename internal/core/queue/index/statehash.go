@@ -1,4 +1,4 @@
-package queue
+package index
 
 import "bartleby.mq/internal/core/message"
 
@@ -8,17 +8,17 @@ import "bartleby.mq/internal/core/message"
 // there are, of which size, with which history, and which are held.
 
 // StateHash is the sum over the logged entries; 0 unless Pages.Hash is set.
-func (m *Machine) StateHash() uint64 { return m.hash }
+func (ix *Index) StateHash() uint64 { return ix.hash }
 
 // mixIn adds an entry to the sum, or takes it out, which is adding it times -1.
-func (m *Machine) mixIn(sign uint64, id ID, size uint32, history message.Ref) {
+func (ix *Index) mixIn(sign uint64, id ID, size uint32, history message.Ref) {
 	h := mix(uint64(id)) + mix(uint64(size)+1<<40)
 	if history != 0 {
-		for _, b := range m.pages.Hash(history) {
+		for _, b := range ix.pages.Hash(history) {
 			h = mix(h + uint64(b))
 		}
 	}
-	m.hash += sign * mix(h)
+	ix.hash += sign * mix(h)
 }
 
 // minus is the sign of what is taken out.

@@ -1,16 +1,16 @@
-package queue
+package index
 
 import "bartleby.mq/internal/core/message"
 
 // RangeBodies calls f for the entries, from the cursor on, whose bodies lie on
 // disk at a place that in wants, none of which is in memory then. It looks at no
 // more than limit pages and says whether that was all. f must not change the queue.
-func (m *Machine) RangeBodies(from SaveCursor, limit int, in func(location uint64) bool, f func(id ID, body message.Ref)) (next SaveCursor, done bool) {
-	if m.cold == nil {
+func (ix *Index) RangeBodies(from SaveCursor, limit int, in func(location uint64) bool, f func(id ID, body message.Ref)) (next SaveCursor, done bool) {
+	if ix.cold == nil {
 		return from, true
 	}
-	for ; from.level < len(m.lanes); from.level, from.number = from.level+1, 0 {
-		l := m.lanes[from.level]
+	for ; from.level < len(ix.lanes); from.level, from.number = from.level+1, 0 {
+		l := ix.lanes[from.level]
 		if l == nil {
 			continue
 		}
@@ -21,17 +21,17 @@ func (m *Machine) RangeBodies(from SaveCursor, limit int, in func(location uint6
 				return from, false
 			}
 			limit--
-			p := m.look(l, from.level, k)
-			for i := p.live.next(0); i < pageSize; i = p.live.next(i + 1) {
+			p := ix.look(l, from.level, k)
+			for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
 				j := p.at(i)
-				if at := m.cold.Locate(p.refs[j]); at != 0 && in(at) {
+				if at := ix.cold.Locate(p.refs[j]); at != 0 && in(at) {
 					// Entries of other queues may share the copy in memory, and its
 					// place with it: each is to be moved by itself.
-					p.refs[j] = m.cold.Cool(p.refs[j])
-					f(makeID(from.level, p.number*pageSize+uint64(i)), p.refs[j])
+					p.refs[j] = ix.cold.Cool(p.refs[j])
+					f(MakeID(from.level, p.number*PageSize+uint64(i)), p.refs[j])
 				}
 			}
-			m.unlook(l, k, p)
+			ix.unlook(l, k, p)
 		}
 	}
 	return from, true
@@ -41,7 +41,7 @@ func (m *Machine) RangeBodies(from SaveCursor, limit int, in func(location uint6
 // that was not in memory goes back to where it was when the next one's turn comes.
 // The zero value of the rest is right; End ends it, before the queue is used otherwise.
 type Relocation struct {
-	M *Machine
+	X *Index
 
 	page   *page // the one before, if it came into memory for this
 	number uint64
@@ -50,16 +50,16 @@ type Relocation struct {
 
 // Move is Machine.Relocate.
 func (r *Relocation) Move(id ID, from, to message.Ref) bool {
-	m := r.M
-	if l := m.lanes[id.Lane()]; l != nil && (r.page == nil || r.number != id.Seq()/pageSize || r.level != id.Lane()) {
+	ix := r.X
+	if l := ix.lanes[id.Lane()]; l != nil && (r.page == nil || r.number != id.Seq()/PageSize || r.level != id.Lane()) {
 		r.End()
-		if k, ok := l.search(id.Seq() / pageSize); ok {
+		if k, ok := l.search(id.Seq() / PageSize); ok {
 			if s := &l.slots[k]; s.page == nil || s.page.rest != nil {
-				r.page, r.number, r.level = m.resident(l, id.Lane(), k), s.number, id.Lane()
+				r.page, r.number, r.level = ix.resident(l, id.Lane(), k), s.number, id.Lane()
 			}
 		}
 	}
-	return m.Relocate(id, from, to)
+	return ix.Relocate(id, from, to)
 }
 
 // End puts the last page back.
@@ -67,9 +67,9 @@ func (r *Relocation) End() {
 	if r.page == nil {
 		return
 	}
-	l := r.M.lanes[r.level]
-	if k, ok := l.search(r.number); ok && l.slots[k].page == r.page && r.page.cool && r.M.quiet(r.page) {
-		r.M.spill(l, r.level, k)
+	l := r.X.lanes[r.level]
+	if k, ok := l.search(r.number); ok && l.slots[k].page == r.page && r.page.cool && r.X.quiet(r.page) {
+		r.X.spill(l, r.level, k)
 	}
 	r.page = nil
 }
@@ -77,13 +77,11 @@ func (r *Relocation) End() {
 // Relocate gives the entry another reference to the same body, which was moved on
 // disk, and says whether the entry still had the one that was expected. That one is
 // the caller's again.
-func (m *Machine) Relocate(id ID, from, to message.Ref) bool {
-	p, i := m.find(id)
-	if p == nil || p.ref(i) != from {
+func (ix *Index) Relocate(id ID, from, to message.Ref) bool {
+	at := ix.Find(id)
+	if !at.There() || at.Body() != from {
 		return false
 	}
-	m.touch(p)
-	p.altered()
-	p.refs[p.at(i)] = to
+	ix.SetBody(at, to)
 	return true
 }

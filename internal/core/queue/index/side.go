@@ -1,18 +1,18 @@
-package queue
+package index
 
 import "bartleby.mq/internal/core/deadletter"
 
-// side is what few entries have, and none for long: those that wait, that are dead but for
-// what expires (Machine.die), or whose moment lies too far away.
-type side struct {
-	far      int64             // the moment that was too far for the column
-	ttl      int64             // the TTL's moment while the column tells the end of a wait; 0 = none
-	reason   deadletter.Reason // while dying or held
-	failed   bool              // while dying: the attempt it died of was counted as failed
-	told     bool              // while dying: the journal tells that it is dead
-	diedAt   int64
-	by       *Consumer // who rejected or returned it last, nil if nobody did
+// Side is what few entries have, and none for long: those that wait, that are dead except what has expired
+// (queue.Machine.die), or whose moment lies too far away.
+type Side struct {
+	TTL      int64 // the TTL's moment while the column tells the end of a wait; 0 = none
+	DiedAt   int64
+	By       any               // who rejected or returned it last, nil if nobody did; the index only keeps it
+	Reason   deadletter.Reason // while dying or held
+	Failed   bool              // while dying: the attempt it died of was counted as failed
+	Told     bool              // while dying: the journal tells that it is dead
 	nextFree uint32
+	far      int64 // the moment that was too far for the column
 }
 
 // sideChunk is how many rows are made at once.
@@ -22,14 +22,14 @@ const sideChunk = 64
 // in one slice they would be copied under the queue's lock each time it grows.
 type sides struct {
 	pages  *Pages // counts their memory
-	chunks []*[sideChunk]side
+	chunks []*[sideChunk]Side
 	made   uint32
 	free   uint32 // first row to be used again, 0 = none
 	used   int
 }
 
 // at returns a row that was taken and not given back.
-func (r *sides) at(row uint32) *side { return &r.chunks[(row-1)/sideChunk][(row-1)%sideChunk] }
+func (r *sides) at(row uint32) *Side { return &r.chunks[(row-1)/sideChunk][(row-1)%sideChunk] }
 
 // take returns the number of an empty row.
 func (r *sides) take() (row uint32) {
@@ -37,15 +37,15 @@ func (r *sides) take() (row uint32) {
 	if row = r.free; row != 0 {
 		s := r.at(row)
 		r.free = s.nextFree
-		*s = side{}
+		*s = Side{}
 		return row
 	}
 	if int(r.made) == len(r.chunks)*sideChunk {
-		r.chunks = append(r.chunks, new([sideChunk]side))
+		r.chunks = append(r.chunks, new([sideChunk]Side))
 		r.pages.bytes += chunkBytes
 	}
 	r.made++
-	*r.at(r.made) = side{}
+	*r.at(r.made) = Side{}
 	return r.made
 }
 
@@ -53,7 +53,7 @@ const chunkBytes = sideChunk * sideBytes
 
 // give takes a row back. With the last one all memory is given up but a chunk.
 func (r *sides) give(row uint32) {
-	*r.at(row) = side{nextFree: r.free}
+	*r.at(row) = Side{nextFree: r.free}
 	r.free = row
 	if r.used--; r.used == 0 {
 		r.trim(1)

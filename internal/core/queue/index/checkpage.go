@@ -1,4 +1,4 @@
-package queue
+package index
 
 // CheckDelta is CheckPage for a delta.
 func CheckDelta(delta []byte) error {

@@ -1,23 +1,16 @@
-package queue
+package index
 
 import (
 	"bartleby.mq/internal/core/message"
 )
 
-// Pages lends pages to the machines of one partition and takes them back. It
+// Pages lends pages to the indexes of one partition and takes them back. It
 // knows how much is lent, where those go that have no room in memory, and which
 // checkpoint is being written.
 type Pages struct {
 	// Exact says that copies of pages tell all: what happens is decided again from
 	// a log of commands. Otherwise it is redone from a log of outcomes.
 	Exact bool
-	// AllHeads has all expired heads of a strict quorum queue die at once, and for a get all that is due, as earlier
-	// releases had it: what they have decided is decided again in the same way.
-	AllHeads bool
-	// AllTimeouts has Tick take back all deliveries at once that consumers left unsettled for too long, likewise.
-	AllTimeouts bool
-	// StaleActive has a single active consumer stay active that has let deliveries time out, likewise.
-	StaleActive bool
 	// Hot is how many pages at each end of a lane are not put away.
 	Hot int
 	// Horizon is how far ahead, in milliseconds, pages that were put away are read
@@ -33,7 +26,7 @@ type Pages struct {
 	lent  int
 	bytes int
 
-	warm [hot + 1]machineList // by their warmth; those that are cold are in none
+	warm [hot + 1]indexList // by their warmth; those that are cold are in none
 
 	version uint32 // that what changes now will be saved as, see checkpoint.go
 	saving  bool   // what is to be saved as version-1 is still being written
@@ -74,7 +67,7 @@ const (
 )
 
 // PageBytes is about what a full page takes of memory.
-const PageBytes = pageHead + (8+4+1+4)*pageSize
+const PageBytes = pageHead + (8+4+1+4)*PageSize
 
 // keepPages is how many unused ones of a kind are kept.
 const keepPages = 256
