@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,23 @@ func Build(dir string, tags ...string) (string, error) {
 	}
 	return bin, nil
 }
+
+// look looks into the directories of the sources, which go test notes while a test runs: without that a result of
+// another server would be in its cache, since a test that runs a server does not import it.
+var look = sync.OnceValue(func() error {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOMOD: %w", err)
+	}
+	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	for _, dir := range []string{"cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+})
 
 // Options say which server to run and how.
 type Options struct {
@@ -66,6 +84,9 @@ const (
 
 // Launch starts the process and does not wait until it serves.
 func Launch(o Options) (*Node, <-chan error, error) {
+	if err := look(); err != nil {
+		return nil, nil, err
+	}
 	config := filepath.Join(o.Dir, "bartleby.conf")
 	if err := os.WriteFile(config, []byte(o.Config), 0o644); err != nil {
 		return nil, nil, err
