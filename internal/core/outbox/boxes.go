@@ -3,8 +3,6 @@ package outbox
 import (
 	"cmp"
 	"slices"
-
-	"bartleby.mq/internal/core/message"
 )
 
 // Boxes are the outboxes and inboxes of one log.
@@ -83,8 +81,8 @@ type Load struct {
 	Entries []Entry
 }
 
-// Load is what is to be sent next of the k-th outbox, at most so many entries. There may be nothing; ok is false if
-// there is no such outbox. The references stay the outbox's.
+// Load returns what is to be sent next of the k-th outbox: at most `most` entries, perhaps none. ok is false if there is
+// no k-th outbox. The references stay the outbox's.
 func (b *Boxes) Load(k, most int) (l Load, ok bool) {
 	if k >= len(b.out) {
 		return Load{}, false
@@ -115,8 +113,9 @@ func (b *Boxes) Resend() {
 	}
 }
 
-// Numbers are the next numbers of all outboxes, by destination. Whoever goes through what is stranded takes what has
-// lower ones: what finds no place elsewhere is stranded again, under another number, and there would be no end of it.
+// Numbers are the next numbers of all outboxes, by destination. A loop over what is stranded takes only entries with
+// lower numbers: an entry that finds no place elsewhere is stranded again, under a higher number, and the loop would
+// never end.
 func (b *Boxes) Numbers() map[uint64]uint64 {
 	next := map[uint64]uint64{}
 	for _, o := range b.out {
@@ -131,8 +130,8 @@ type StrandedEntry struct {
 	Entry
 }
 
-// Stranded are up to limit of the stranded entries that f chooses, with numbers below those given, without the first
-// few of these. Their references stay the outbox's.
+// Stranded returns the stranded entries that f chooses and that have numbers below the given ones, by destination. It
+// skips the first ones and returns at most limit. Their references stay the outbox's.
 func (b *Boxes) Stranded(below map[uint64]uint64, f func(*Entry) bool, skip, limit int) (found []StrandedEntry) {
 	for _, o := range b.out {
 		for i := range o.stranded {
@@ -186,17 +185,6 @@ func (b *Boxes) Restore(s *State, tally func(source uint64) *Tally) bool {
 // RestoreInbox likewise makes an inbox.
 func (b *Boxes) RestoreInbox(from, last uint64, refused Refusals) {
 	*b.From(from) = Inbox{from, last, refused}
-}
-
-// References calls f with the body and the history of each entry.
-func (b *Boxes) References(f func(body, history message.Ref)) {
-	for _, o := range b.out {
-		for _, list := range [][]Entry{o.entries, o.stranded} {
-			for i := range list {
-				f(list[i].Body, list[i].History)
-			}
-		}
-	}
 }
 
 // The local partitions of a node are lost with its disk, and groups are not. If a message from a group had gone on to

@@ -6,7 +6,7 @@ import "slices"
 type Inbox struct {
 	from     uint64
 	last     uint64   // every entry up to it is answered
-	refusals Refusals // those that the source may not have heard of
+	refusals Refusals // the source may not have them in its log yet
 }
 
 // From is the source log.
@@ -15,7 +15,7 @@ func (b *Inbox) From() uint64 { return b.from }
 // Last is the number up to which every entry is answered.
 func (b *Inbox) Last() uint64 { return b.last }
 
-// Refusals are those that the source may not have heard of.
+// Refusals are the ones that the source may not have in its log yet.
 func (b *Inbox) Refusals() Refusals { return b.refusals }
 
 // Accept says whether an entry is the next one; if so it counts as answered: taken, unless Refuse follows.
@@ -49,7 +49,8 @@ func (b *Inbox) Believe(heard uint64) {
 	b.last = max(b.last, heard)
 }
 
-// Acknowledgement is what the source is told when it has sent entries up to a number: also of those sent before.
+// Acknowledgement is the answer to a source that has sent entries up to a number. It covers earlier entries too, so a
+// resend gets the same answer.
 func (b *Inbox) Acknowledgement(sent uint64) (upTo uint64, refused Refusals) {
 	return min(b.last, sent), slices.Clone(b.refusals)
 }

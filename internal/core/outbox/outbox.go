@@ -55,7 +55,7 @@ type Flags uint8
 const (
 	Force    Flags = 1 << iota // a quorum queue takes it beyond its limit (DL-6.12)
 	Counts                     // what becomes of it is the outcome of its death
-	Move                       // somebody asked for the move: it is not lost if its target is full
+	Move                       // a client asked for the move: the message is not lost if its target is full
 	Impose                     // the target takes it beyond its limit: other targets have it already
 	Shared                     // other targets got the same death: if this one is gone, its share has gone with it
 	AllFlags = 1<<iota - 1
@@ -96,8 +96,8 @@ func (r Refusals) Of(number uint64) Answer {
 	return r[i].Why
 }
 
-// Tally is how many messages of one queue are in outboxes and not in the queue. Whoever has the queue keeps it; where
-// the queue is gone it is nil.
+// Tally counts the messages of one queue that are in outboxes and not in the queue. The queue keeps it; if the queue is
+// gone, the tally is nil.
 type Tally struct {
 	Transit  int // on their way
 	Stranded int // their target is gone
@@ -127,10 +127,10 @@ func (b *Outbox) To() uint64 { return b.to }
 // Next is the number that the next entry gets.
 func (b *Outbox) Next() uint64 { return b.first + uint64(len(b.entries)) }
 
-// Waiting are the entries that have no answer yet. Whoever has locked the outbox may look at them.
+// Waiting are the entries that have no answer yet. They stay the outbox's: look at them only while it is locked.
 func (b *Outbox) Waiting() []Entry { return b.entries }
 
-// Stranded likewise are those that have no place.
+// Stranded likewise are the entries that have no place.
 func (b *Outbox) Stranded() []Entry { return b.stranded }
 
 // Closed says whether the destination is gone for good.
@@ -246,7 +246,7 @@ func (b *Outbox) Knows(number uint64) bool { return b.first <= number && number 
 // Redo puts back an entry that the journal tells of. blank is set where frames before may be lost, and the gap they
 // leave is to be filled. It says whether the numbers fit; else the references are the caller's. REQUIRES: !Knows(e.Number)
 func (b *Outbox) Redo(e Entry, blank func() message.Ref, t *Tally) bool {
-	if e.Number < b.first { // it is told of again, because it is stranded
+	if e.Number < b.first { // it is stranded: only then does the journal have it again
 		b.stranded = append(b.stranded, e)
 		t.add(0, 1)
 		return true

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
@@ -28,8 +30,8 @@ type outboxes struct {
 	wakec chan struct{} // for the sender
 
 	outbox.Boxes
-	// Held deaths whose queue was deleted, and that no target has taken yet of those that were asked. They
-	// are for counters, and this process's own.
+	// Held deaths whose queue was deleted, and that no target has taken yet. Counters need them; they are
+	// this process's own.
 	late map[heldDeath]*lateDeath
 	// Queues that were deleted and are not buried yet, if some of their held deaths were sent to other logs: by incarnation.
 	ended map[uint64]*Queue
@@ -65,8 +67,13 @@ func newOutboxes(n *Node, g *group) *outboxes {
 	return o
 }
 
-// forget forgets everything. The references are the caller's.
-func (o *outboxes) forget() {
+// forget lets go of everything.
+func (o *outboxes) forget(h *hold) {
+	for _, b := range o.Outboxes() {
+		for _, e := range slices.Concat(b.Waiting(), b.Stranded()) {
+			h.drop(e.Body, e.History)
+		}
+	}
 	o.Boxes, o.late, o.ended = outbox.Boxes{}, nil, nil
 	clear(o.unread)
 }
@@ -180,7 +187,7 @@ func (o *outboxes) settle(h *hold, box *outbox.Outbox, e *outbox.Entry, answer o
 		case q != nil && e.Offered():
 			o.n.takenOffer(h, q, e, answer)
 		case q != nil:
-			o.n.takenHeld(h, q, e, answer)
+			o.takenHeld(h, q, e, answer)
 		case !e.Offered(): // else it was deleted with all that its queue had
 			o.takenLate(e, answer)
 		}
@@ -234,7 +241,7 @@ func (o *outboxes) takenLate(e *outbox.Entry, answer outbox.Answer) {
 
 // takenHeld notes that a target has answered for a held death. Once all have taken
 // it, it is buried.
-func (n *Node) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answer) {
+func (o *outboxes) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answer) {
 	if !q.heard(e, answer) {
 		return
 	}
@@ -243,7 +250,7 @@ func (n *Node) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answe
 	h.drop(body, history)
 	q.waiting.forget(e.ID)
 	q.count(d.Reason, deadletter.Routed)
-	n.deaths.confirmed.Add(1)
+	o.n.deaths.confirmed.Add(1)
 	if d.Logged {
 		h.frame.settle(q.Incarnation, e.ID)
 	}

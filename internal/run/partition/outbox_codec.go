@@ -81,12 +81,12 @@ func (f *frame) mailBack(to, number uint64) {
 }
 
 // logReceived writes an entry that came from another log. REQUIRES: somebody keeps its history until the frame is written.
-func (n *Node) logReceived(h *hold, e *queue.Entry, in *incoming) {
+func (o *outboxes) logReceived(h *hold, e *queue.Entry, in *incoming) {
 	to := &h.entered[len(h.entered)-1]
 	if to.q.part.group != nil || !to.logged {
 		return
 	}
-	n.bodies.Retain(e.Body, 1)
+	o.n.bodies.Retain(e.Body, 1)
 	entry := entered{queue: to.q.Incarnation, id: to.id, history: in.history, historyRef: e.History, record: in.record, recordRef: e.Body}
 	entry.r.Due, entry.r.Counts, entry.r.Redelivered = to.q.m.Due(to.id), e.Counts, e.Redelivered
 	h.frame.enter(&entry)

@@ -89,7 +89,7 @@ func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
 	if n.enter(h, q, &a) == queue.Refused {
 		return outbox.Full
 	}
-	n.logReceived(h, &a.entry, in)
+	c.o.logReceived(h, &a.entry, in)
 	h.flow()
 	return outbox.Taken
 }
@@ -108,7 +108,7 @@ func (o *outboxes) receive(b *load) (upTo uint64, refused outbox.Refusals, err e
 	before := c.box.Last()
 	c.box.Believe(b.Heard)
 	for i := range b.Entries {
-		in := n.incoming(b.Entries, i)
+		in := o.incoming(b.Entries, i)
 		if !c.next(&in) {
 			continue
 		}

@@ -271,17 +271,17 @@ func (o *outboxes) carry(b *load) (upTo uint64, refused outbox.Refusals, err err
 func (o *outboxes) write(w *commandWriter, b *load) {
 	w.outIn(b.from, b.Heard, b.Entries[0].Number, len(b.Entries))
 	for i := range b.Entries {
-		in := o.n.incoming(b.Entries, i)
+		in := o.incoming(b.Entries, i)
 		w.sent(&in)
 	}
 }
 
 // incoming is the i-th of the entries as it arrives.
-func (n *Node) incoming(entries []outbox.Entry, i int) incoming {
+func (o *outboxes) incoming(entries []outbox.Entry, i int) incoming {
 	e := &entries[i]
 	in := incoming{
 		number: e.Number, target: e.Target, flags: e.Flags, failed: e.Failed,
-		history: n.historyBytes(e.History), record: n.bodies.Bytes(e.Body),
+		history: o.n.historyBytes(e.History), record: o.n.bodies.Bytes(e.Body),
 	}
 	if i > 0 {
 		before := &entries[i-1]

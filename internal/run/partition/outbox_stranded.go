@@ -33,7 +33,7 @@ type strandedEntry struct {
 	outbox.StrandedEntry
 }
 
-// pinStranded pins up to limit of the stranded entries that f chooses, with numbers below those given, without the first few of these.
+// pinStranded pins what outbox.Boxes.Stranded returns. Only the leader of a group does so.
 func (o *outboxes) pinStranded(below map[uint64]uint64, f func(*outbox.Entry) bool, skip, limit int) (found []strandedEntry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,8 +54,8 @@ func (s *strandedEntry) release() {
 	s.o.n.bodies.Release(s.History)
 }
 
-// eachStranded calls f for the entries that are stranded now, as f chooses, at most so many; 0 is all. What f says is
-// whether the entry has left its outbox, or will not: then it does not come again. It ends with the first error.
+// eachStranded calls f for the entries that are stranded now and chosen, until `most` of them have left; 0 is all. f says
+// whether the entry has left its outbox. The loop ends with the first error.
 func (o *outboxes) eachStranded(chosen func(*outbox.Entry) bool, most int, f func(*strandedEntry) (left bool, err error)) error {
 	o.mu.Lock()
 	below := o.Numbers()
@@ -136,7 +136,7 @@ func (s *strandedEntry) retry() (gone bool, err error) {
 		if s.o.n.Router.HasVHost(s.VHost, s.Source) {
 			return false, nil
 		}
-		return s.giveUp() // it has gone with its virtual host, and must not come into another of the same name
+		return s.giveUp() // it has gone with its virtual host, and must not come into another one of that name
 	}
 	if s.o.g == nil {
 		return s.reroute(p, 0), nil
@@ -200,7 +200,7 @@ func (n *Node) Relocate(ctx context.Context, r Relocation) (moved int, err error
 		if r.Limit > 0 && moved == r.Limit {
 			break
 		}
-		err := o.eachStranded(r.wants, max(r.Limit-moved, 0), func(s *strandedEntry) (bool, error) {
+		err = o.eachStranded(r.wants, max(r.Limit-moved, 0), func(s *strandedEntry) (bool, error) {
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
@@ -319,7 +319,7 @@ func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priorit
 			in.rec = message.Record(n.bodies.Bytes(e.Body))
 		}
 		if n.enter(h, t, &in) != queue.Refused {
-			n.logReceived(h, &in.entry, &incoming{history: died.stored, record: in.rec})
+			o.logReceived(h, &in.entry, &incoming{history: died.stored, record: in.rec})
 		}
 	}
 	if len(h.entered) > 0 {

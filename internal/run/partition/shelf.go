@@ -19,7 +19,7 @@ import (
 //	'p' | incarnation u64 | lane u8 | number u64 | version u32    a page
 //	's' | as 'p'                                  its summary
 //	'd' | as 'p'                                  a delta of the page; the version is its own
-//	'g' | id u64, 'l'                             groups, and the local partitions' outboxes, see checkpointmail.go
+//	'g' | id u64, 'l'                             groups, and the local partitions' outboxes, see checkpointlogs.go
 //	't', 'u'                                      as 'p' and 's', of queues that are not durable
 const (
 	keyCheckpoint = 'c'

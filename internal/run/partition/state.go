@@ -281,8 +281,7 @@ func (g *group) forgetState() {
 		q.live, q.waiting, q.away = false, waiting{}, outbox.Tally{}
 		delete(g.p.queues, inc)
 	}
-	g.p.outboxes.References(g.p.hold.drop)
-	g.p.outboxes.forget()
+	g.p.outboxes.forget(g.p.hold)
 	g.consumers, g.processes, g.departures = map[uint64]*seat{}, nil, nil
 }
 
