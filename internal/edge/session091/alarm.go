@@ -5,8 +5,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// passAlarm waits for an alarm to end, if there is one, and says whether the message at hand is to
-// be handled. It is not, and nothing behind it, where the connection or its channel ends meanwhile.
+// passAlarm waits for an alarm to end, if there is one, and says whether the present message must be
+// handled. If the connection or the channel ends meanwhile, the message and all frames after it are ignored.
 func (ch *channel) passAlarm() (on bool, err error) {
 	c := ch.c
 	if !c.broker.Alarmed() {
@@ -19,11 +19,11 @@ func (ch *channel) passAlarm() (on bool, err error) {
 	return !ch.closing, nil
 }
 
-// waitForAlarm keeps a publisher from being read while the broker is low on
-// memory or disk (BR-13). What it sent so far is done and answered; the message
-// at hand is handled when the alarm is over. The client is told if it wants to
-// be. Channels that others want closed are, that of the message perhaps among them. It returns
-// early if the connection is to be closed.
+// waitForAlarm stops reading from a publisher while the broker is low on memory or
+// disk (BR-13). Everything before the present message is done and answered; the message
+// is handled after the alarm. The client gets connection.blocked if it supports it.
+// Channels that others abort are closed meanwhile, maybe the one of the message. The wait
+// ends early if the connection must be closed.
 func (c *conn) waitForAlarm() {
 	held.Nothing("the end of an alarm")
 	c.flushOps()

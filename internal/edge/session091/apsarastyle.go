@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// involved is what an error in ApsaraMQ's style names (DL-22.15).
+// involved holds the names in an error in ApsaraMQ's style (DL-22.15).
 type involved struct{ queue, exchange, key string }
 
 // involvedIn reads it off a method.
@@ -47,7 +47,7 @@ func (ch *channel) styled() bool {
 	return a != nil && a.ErrorStyle
 }
 
-// inStyle gives a failure the code and the text that ApsaraMQ has for it, where it has one.
+// inStyle gives a failure ApsaraMQ's code and text, if it has them.
 func (ch *channel) inStyle(f *failure, i involved) *failure {
 	if f.refused == nil || !ch.styled() {
 		return f
@@ -100,7 +100,7 @@ func badName(r topology.Resource) string {
 	return "ExchangeNameInvalid"
 }
 
-// differences lists the fields that differ: O is what there is, N what was declared.
+// differences lists the fields that differ: O is the existing value, N the declared one.
 func differences(list []topology.Difference) string {
 	var b strings.Builder
 	for _, d := range list {
@@ -119,7 +119,7 @@ func camel(property string) string {
 	return b.String()
 }
 
-// The code and the text with which ApsaraMQ returns a mandatory message that goes nowhere.
+// ApsaraMQ's code and text for returning a mandatory message without a route.
 const (
 	apsaraReturnCode = 200
 	apsaraReturnText = "no route has mandatory"

@@ -31,7 +31,7 @@ func (ch *channel) basicQos(m *amqp091.BasicQos) error {
 	return nil
 }
 
-// share puts the consumers that the channel has under its shared limit, which knows what they hold.
+// share puts the channel's consumers under its shared limit, which already counts their deliveries.
 func (ch *channel) share() {
 	of := map[*partition.Queue][]*queue.Consumer{}
 	ch.mu.Lock()
@@ -46,8 +46,8 @@ func (ch *channel) share() {
 	}
 }
 
-// pumpGated lets the queues of consumers under the channel's shared limit look again, each once, until the
-// room is taken. Their order is chance: none of them always comes last. Any goroutine may call it, with nothing locked.
+// pumpGated makes the queues of consumers under the channel's shared limit deliver again, each once, until the limit is
+// reached. Their order is random, so that no queue is always last. Any goroutine without locks may call it.
 func (ch *channel) pumpGated() {
 	ch.mu.Lock()
 	queues := make([]*partition.Queue, 0, len(ch.queues))
@@ -57,7 +57,7 @@ func (ch *channel) pumpGated() {
 	ch.mu.Unlock()
 	for _, q := range queues {
 		if ch.gate.full() {
-			return // whoever makes room again lets all of them look
+			return // the next settlement calls pumpGated again
 		}
 		ch.c.link.Open(q, &ch.gate)
 	}
@@ -126,7 +126,7 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	return err
 }
 
-// arguments reads what basic.consume was given (BR-9.2), and keeps it to be shown.
+// arguments reads the arguments of basic.consume (BR-9.2), and keeps them for the management API.
 func (k *consumer) arguments(decl *topology.Queue, args amqp091.Table) error {
 	if v, ok := args.Get("x-priority"); ok {
 		n, isInt := amqp091.Int64(v)
@@ -237,8 +237,8 @@ func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 	return ch.c.makeRoom()
 }
 
-// get gets a message that can be read: one that is lost on disk is set aside here. Whoever
-// has the pen could not ask a group for the next: it may be who applies its commands.
+// get gets a readable message; it sets aside messages that are lost on disk. It does so here because
+// the holder of the pen may be the goroutine that applies a group's commands, and could not wait for it.
 func (ch *channel) get(name message.QueueName, noAck bool) (g broker.Got, ok bool, err error) {
 	store, node := ch.c.broker.Bodies(), ch.c.broker.Node()
 	for {
@@ -251,15 +251,15 @@ func (ch *channel) get(name message.QueueName, noAck bool) (g broker.Got, ok boo
 			return g, true, nil
 		}
 		if !bodies.Lost(unread) || !node.SetAside(g.Queue, &g.Delivery, g.By, unread) {
-			return g, true, nil // whoever encodes it will see, and ends the connection
+			return g, true, nil // encoding it will fail and end the connection
 		}
 		store.Release(g.Body)
 		store.Release(g.History)
 	}
 }
 
-// basicRecover puts all unsettled deliveries of the channel back, and all that are on their
-// way before the answer, which the client cannot tell from them (BR-9.11).
+// basicRecover requeues all unsettled deliveries of the channel, and all deliveries in the outbox before
+// the answer, because the client cannot distinguish them (BR-9.11).
 func (ch *channel) basicRecover(requeue, async bool) error {
 	if !requeue {
 		return fail(amqp091.CodeNotImplemented, "requeue=false")

@@ -5,9 +5,9 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// opOwner is who wants to know what became of an operation.
+// opOwner gets the outcome of an operation.
 type opOwner struct {
-	ch  *channel // nil: nobody
+	ch  *channel // nil: none
 	tag uint64   // of the publish to be confirmed
 }
 
@@ -31,19 +31,18 @@ func (c *conn) addPublish(op partition.Op, owner opOwner, size int) {
 }
 
 const (
-	// maxOps is how many operations are collected before they are run.
+	// maxOps is the number of collected operations at which they are run.
 	maxOps = 512
-	// maxOpBytes likewise for what they publish: one read may complete a large
+	// maxOpBytes is the same for the bytes that they publish: one read may complete a large
 	// message on each of many channels.
 	maxOpBytes = 4 << 20
-	// entrySize is about what an entry of a queue takes in memory: a message that goes
-	// to a thousand queues takes more than its publisher has sent.
+	// entrySize is the approximate memory of a queue's entry: a message in a thousand queues
+	// takes more than its publisher has sent.
 	entrySize = 32
 )
 
-// nothingToRun notes a publish that asks nothing of any queue, such as one that is
-// unroutable. It is no operation; where publishes are confirmed it takes its turn among
-// those that are.
+// nothingToRun notes a publish that reaches no queue, for example an unroutable one. It is
+// not an operation, but in confirm mode it is confirmed in its turn.
 func (ch *channel) nothingToRun() {
 	if ch.confirms == nil {
 		return
@@ -60,7 +59,7 @@ func (c *conn) owesConfirms(ch *channel) {
 	}
 }
 
-// flushOps runs what was collected, and notes what is to be confirmed.
+// flushOps runs the collected operations, and notes the publishes to confirm.
 func (c *conn) flushOps() {
 	if len(c.ops) == 0 {
 		return
@@ -81,18 +80,17 @@ func (c *conn) flushOps() {
 	c.pumpGated()
 }
 
-// confirm answers the publishes that were run (BR-8.8), as far as they can be. What
-// was logged here is confirmed when the journal has it: the reader itself leads the
-// sync, or waits for whoever does, and what arrives meanwhile makes the next batch.
-// The sync may decide what was proposed to replicated queues, too; their answers
-// come by Answered.
+// confirm confirms the publishes that were run, as far as possible (BR-8.8). Publishes in
+// the journal are confirmed after a sync: the reader makes the sync, or waits for the
+// goroutine that does, and publishes that arrive meanwhile make the next batch. The sync may
+// also commit proposals of replicated queues; their answers come through Answered.
 func (c *conn) confirm() {
-	c.flushOps() // none is passed over that is asked and not run
+	c.flushOps() // no publish may wait for its confirm without being run
 	if len(c.confirming) == 0 {
 		return
 	}
 	if err := c.link.Await(c.receipt); err != nil {
-		c.broken(err) // the node stops; nothing is confirmed any more
+		c.broken(err) // the node stops and confirms nothing more
 		return
 	}
 	c.receipt = partition.Receipt{}

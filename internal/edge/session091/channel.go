@@ -21,7 +21,7 @@ type channel struct {
 	closing   bool // close was sent, close-ok is due
 	content   content
 	lastQueue message.QueueName
-	prefetch  int // for consumers started from now on
+	prefetch  int // for later consumers
 	confirms  *confirms
 	tx        *transaction
 	requester string     // name for direct replies, "" if it is none
@@ -37,23 +37,23 @@ type channel struct {
 	gate     gate         // shared prefetch limit
 	untagged atomic.Int32 // gets in the outbox: they have no delivery tag yet
 
-	mu     held.Mutex // guards what follows; taken by the writer and by whoever deletes a queue
+	mu     held.Mutex // guards what follows; the writer takes it, and a goroutine that deletes a queue
 	sent   sent
 	closed bool
-	// recovering is how many recover-oks stand in the outbox: what is sent before the last of
-	// them comes back, since the client takes it for requeued.
+	// recovering is the number of recover-oks in the outbox. Deliveries before the last of them
+	// go back to their queues, because the client considers them requeued.
 	recovering int
 	nextTag    uint64
 	unacked    unackedList
 	consumers  map[string]*consumer
-	queues     map[*partition.Queue]int // of consumers that are limited, and how many
-	deleting   bool                     // the reader deletes a queue: what it has to tell of consumers comes after the answer
-	gone       []string                 // tags of consumers whose queue is gone, to be told of then
+	queues     map[*partition.Queue]int // the number of limited consumers by queue
+	deleting   bool                     // the reader deletes a queue: cancellations are sent after the answer
+	gone       []string                 // tags of consumers whose cancellation is sent then
 }
 
-// content is a message on its way in, between its frames.
+// content is a message whose frames have not all arrived.
 type content struct {
-	expect   uint8 // nothing, a header or body frames
+	expect   uint8 // the next frame: none, a header or a body
 	publish  amqp091.Publish
 	exchange []byte // publish's strings, kept beyond the read buffer
 	key      []byte
@@ -76,9 +76,9 @@ type consumer struct {
 	q       *partition.Queue
 	tag     string
 	queued  message.QueueName
-	args    []byte // encoded: nobody needs them but to show them
-	limited bool   // a shared limit counts what it holds, whether it is in force or not
-	quits   bool   // its channel ends, and all it holds comes back by that; guarded by ch.mu
+	args    []byte // encoded, because they are only shown
+	limited bool   // the shared limit counts its deliveries, even if it is not in force
+	quits   bool   // its channel ends and requeues its deliveries; guarded by ch.mu
 }
 
 var _ partition.Subscriber = (*consumer)(nil)
@@ -118,8 +118,8 @@ func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
 	}
 }
 
-// tellCancelled tells the client that a consumer is no more, unless its channel is closed: whatever
-// came behind that it could take for another channel's of the same number, or for an error.
+// tellCancelled sends basic.cancel, unless the channel is closed: after its close the client could take the
+// method for that of a new channel with the same number, or for an error.
 // REQUIRES: mu is held.
 func (ch *channel) tellCancelled(tag string) {
 	if !ch.closed {
@@ -127,8 +127,8 @@ func (ch *channel) tellCancelled(tag string) {
 	}
 }
 
-// deleteQueue deletes a queue and has answered called before the client is told of the
-// channel's consumers of it, as RabbitMQ does.
+// deleteQueue deletes a queue. It calls answered before it sends basic.cancel for the
+// channel's own consumers, as RabbitMQ does.
 func (ch *channel) deleteQueue(name message.QueueName, ifUnused, ifEmpty bool, answered func(messages int)) error {
 	ch.mu.Lock()
 	ch.deleting = true
@@ -152,7 +152,7 @@ func (k *consumer) TimedOut(*partition.Queue, *queue.Consumer, int) {
 	ch := k.ch
 	if ch.c.capabilities.cancelNotify {
 		ch.mu.Lock()
-		known := ch.consumers[k.tag] == k // else the client has cancelled it, and the tag may be another's
+		known := ch.consumers[k.tag] == k // otherwise the client has cancelled it, and may have reused the tag
 		if known {
 			ch.tellCancelled(k.tag)
 		}
@@ -184,7 +184,7 @@ func (ch *channel) enter(k *consumer) {
 	ch.queues[k.q]++
 }
 
-// leave takes a consumer out that is there. REQUIRES: mu is held.
+// leave removes a consumer. REQUIRES: mu is held.
 func (ch *channel) leave(k *consumer) {
 	delete(ch.consumers, k.tag)
 	if !k.limited {
@@ -195,17 +195,16 @@ func (ch *channel) leave(k *consumer) {
 	}
 }
 
-// gate is a prefetch limit that a channel's consumers share (BR-9.9). The channel has it from the
-// beginning, and it counts what the client holds before there is a limit, too: TryTake does so for consumers that
-// have it, Deliver for those that do not yet. Whoever gives places back lets all queues of the channel
-// look afterwards (pumpGated).
+// gate is a prefetch limit that a channel's consumers share (BR-9.9). Every channel has one, and it counts deliveries even
+// before there is a limit: TryTake counts for consumers under the gate, Deliver for the others. After a settlement,
+// pumpGated makes all queues of the channel deliver again.
 type gate struct {
 	limit atomic.Int64 // 0 = none
 	used  atomic.Int64
 }
 
-// TryTake implements queue.Gate. While it refuses nobody sees a place taken: queues of two partitions could
-// refuse for each other's sake, and nobody would let them look again.
+// TryTake implements queue.Gate. A refused attempt never counts, not even for a moment: otherwise queues of two partitions
+// could make each other refuse, and nothing would make them deliver again.
 func (g *gate) TryTake() bool {
 	for {
 		used, limit := g.used.Load(), g.limit.Load()
@@ -218,14 +217,14 @@ func (g *gate) TryTake() bool {
 	}
 }
 
-// full says whether there is no room.
+// full says whether the limit is reached.
 func (g *gate) full() bool {
 	limit := g.limit.Load()
 	return limit != 0 && g.used.Load() >= limit
 }
 
-// givesBack is called when a delivery to k comes back that the client never got. Any goroutine may call it,
-// with nothing locked.
+// givesBack is called when a delivery to k that the client never got goes back. Any goroutine without locks may call
+// it.
 func (k *consumer) givesBack() {
 	if !k.limited {
 		return
@@ -311,7 +310,7 @@ func (c *conn) openChannel(f amqp091.Frame) error {
 	return nil
 }
 
-// closingChannelFrame handles what comes on a channel after close was sent (BR-4.4).
+// closingChannelFrame handles frames on a channel after its close was sent (BR-4.4).
 func (c *conn) closingChannelFrame(ch *channel, f amqp091.Frame) error {
 	if f.Type != amqp091.FrameMethod {
 		return nil
@@ -332,7 +331,7 @@ func (c *conn) forgetChannel(ch *channel) {
 	c.chMu.Unlock()
 }
 
-// closeChannel tells the client that the channel is closed and why.
+// closeChannel closes the channel with a channel.close.
 func (c *conn) closeChannel(ch *channel, f *failure) {
 	c.log.Error("closing channel", "channel", ch.number, "code", f.code, "reason", f.text, "user", c.login.User)
 	ch.release()
@@ -343,8 +342,8 @@ func (c *conn) closeChannel(ch *channel, f *failure) {
 	})
 }
 
-// closeChannels ends all channels with the connection. No delivery comes to any of them
-// after it.
+// closeChannels ends all channels with the connection. None of them gets a delivery after
+// it.
 func (c *conn) closeChannels() {
 	channels := c.sortedChannels()
 	applied := c.releaseAll(channels)
@@ -354,7 +353,7 @@ func (c *conn) closeChannels() {
 	applied()
 }
 
-// abort asks the reader to close a channel. Any goroutine may call it.
+// abort makes the reader close a channel. Any goroutine may call it.
 func (c *conn) abort(ch *channel, f *failure) {
 	c.chMu.Lock()
 	c.aborts = append(c.aborts, abortion{ch, f})
@@ -367,12 +366,12 @@ type abortion struct {
 	f  *failure
 }
 
-// release gives up what the channel holds: its consumers, its unsettled deliveries,
-// which go back in order (BR-4.5), and its transaction. No delivery comes to it after that.
+// release ends the channel's consumers, requeues its unsettled deliveries in order (BR-4.5),
+// and drops its transaction. The channel gets no delivery after it.
 func (ch *channel) release() { ch.c.releaseAll([]*channel{ch})() }
 
-// releaseAll is release for several channels, as one: none of them gets what another gives
-// back. What its outbox holds for them by then, and settles late, has come back already.
+// releaseAll is release for several channels at once: no channel gets a delivery that another
+// gives back. Their deliveries in the outbox go back with it too.
 func (c *conn) releaseAll(channels []*channel) (applied func()) {
 	var seats []partition.Seat
 	var held []unackedList
@@ -422,7 +421,7 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 	return applied
 }
 
-// deliveries walks what is unsettled in lists that nobody changes any more.
+// deliveries walks the unsettled deliveries of lists that no longer change.
 func deliveries(held []unackedList) iter.Seq[partition.Delivered] {
 	return func(yield func(partition.Delivered) bool) {
 		for i := range held {

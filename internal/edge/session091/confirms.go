@@ -6,13 +6,13 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// confirms is the publisher's side of a channel in confirm mode (BR-8.7): for each
-// publish that is not confirmed, what its answer waits for. Confirms leave in the
-// order of the publishes, neighbours with the same answer together.
+// confirms is the publisher's side of a channel in confirm mode (BR-8.7). It knows what the
+// confirm of each publish still waits for. Confirms leave in the order of the publishes;
+// neighbours with the same answer leave as one with multiple set.
 type confirms struct {
 	listed bool // in conn.confirming; owned by the reader
 
-	mu    held.Mutex // guards what follows: answers come from whoever applies
+	mu    held.Mutex // guards what follows: answers come from goroutines that apply commands
 	list  []partition.Pending
 	start int    // of the first in list
 	first uint64 // its tag
@@ -30,7 +30,7 @@ func (w *confirms) add() (tag uint64) {
 	return w.first + uint64(len(w.list)-w.start) - 1
 }
 
-// waiting is how many publishes have no answer yet.
+// waiting is the number of publishes without an answer.
 func (w *confirms) waiting() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,10 +44,10 @@ func (w *confirms) ran(tag uint64, op *partition.Op) {
 	w.mu.Unlock()
 }
 
-// at is the publish with a tag. REQUIRES: it has no answer yet.
+// at returns the publish with a tag. REQUIRES: it has no answer yet.
 func (w *confirms) at(tag uint64) *partition.Pending { return &w.list[w.start+int(tag-w.first)] }
 
-// durable notes that everything that was run is.
+// durable notes that all publishes that were run are durable.
 func (w *confirms) durable() {
 	w.mu.Lock()
 	for i := len(w.list) - 1; i >= w.start && !w.list[i].Durable(); i-- {
@@ -55,8 +55,8 @@ func (w *confirms) durable() {
 	w.mu.Unlock()
 }
 
-// append takes the publishes at the front that have all their answers, writes acks
-// and nacks for them (BR-8.8), and returns how many they were, and how many of them nacks.
+// append removes the publishes at the front that have all their answers, writes acks and
+// nacks for them (BR-8.8), and returns their number and the number of nacks.
 func (w *confirms) append(b []byte, number uint16) (_ []byte, n, nacks int) {
 	for w.start < len(w.list) {
 		done, refused := w.list[w.start].Done()
@@ -86,7 +86,7 @@ func (w *confirms) append(b []byte, number uint16) (_ []byte, n, nacks int) {
 	return b, n, nacks
 }
 
-// wait returns when nothing waits for replicated queues any more.
+// wait returns when no publish waits for replicated queues.
 func (ch *channel) wait() {
 	if ch.confirms == nil {
 		return
@@ -96,10 +96,10 @@ func (ch *channel) wait() {
 	}
 }
 
-// sendConfirms puts what can be confirmed into the outbox, in order.
+// sendConfirms puts the possible confirms into the outbox, in order.
 func (ch *channel) sendConfirms() {
 	w := ch.confirms
-	ch.mu.Lock() // nothing may follow the channel's close
+	ch.mu.Lock() // no frame may follow the channel's close
 	defer ch.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package session091 speaks AMQP 0-9-1 with one client: a connection, its
-// channels, and a file for each class of methods. It knows the talk; what a queue
-// or an exchange is it asks the broker.
+// Package session091 is the AMQP 0-9-1 session of one client: a connection, its
+// channels, and a file for each class of methods. The server calls Serve for each
+// connection. The package knows the protocol; it never decides what a queue or an
+// exchange does, the broker does.
 //
-// Goroutines: the reader owns the connection and its channels, but for what
-// channel.mu guards; it decodes all frames that have come, collects what they ask
-// of queues, and runs that as one batch. The writer sends what is in the outbox.
-// Partitions put deliveries into the outbox from whatever goroutine runs them.
-// The reader ends the writer and waits for it.
+// Goroutines: the reader owns the connection and its channels, except what channel.mu
+// guards. It decodes all frames that have arrived, collects their queue operations, and runs
+// them as one batch. The writer sends the content of the outbox. Partitions put deliveries
+// into the outbox from any goroutine. The reader ends the writer and waits for it.
 package session091
 
 import (
@@ -29,7 +29,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// Options are what a listener gives all its connections.
+// Options are the settings that a listener passes to its connections.
 type Options struct {
 	Broker     *broker.Broker
 	Logger     *slog.Logger
@@ -37,18 +37,18 @@ type Options struct {
 	FrameMax   uint32        // BR-1.6; 0: 131072
 	Heartbeat  time.Duration // BR-1.6; 0: 60 s; negative: none suggested
 	Mechanisms []string      // BR-2.1; nil: PLAIN and AMQPLAIN
-	// Anonymous is what ANONYMOUS logs in with, where it is offered (BR-2.1).
+	// Anonymous are the credentials of ANONYMOUS, if it is offered (BR-2.1).
 	Anonymous auth.Credentials
-	// TLS is what is known of the client by TLS; nil where it came without.
+	// TLS describes the client's TLS; nil without TLS.
 	TLS *broker.TLS
-	// HandshakeTimeout is how long a client may take until it is let in (BR-1.10); 0: 10 s.
+	// HandshakeTimeout is how long a client may take to open a virtual host (BR-1.10); 0: 10 s.
 	HandshakeTimeout time.Duration
-	// Opened, if not nil, is called once when the client is let in.
+	// Opened, if not nil, is called once when the client has opened a virtual host.
 	Opened func()
-	// Stands, if not nil, is told how the client stands until then.
+	// Stands, if not nil, is called with the state of the client's login until then.
 	Stands  func(broker.Standing)
 	Product string // BR-1.3; "": RabbitMQ
-	Version string // of RabbitMQ, whose behaviour this is (BR-1.3)
+	Version string // the compatible version of RabbitMQ (BR-1.3)
 	Release string // our own version
 	// MaxChannelConsumers limits the consumers of a channel; 0: no limit (BR-3.7).
 	MaxChannelConsumers int
@@ -65,15 +65,15 @@ const (
 	refusalDelay     = 3 * time.Second  // BR-1.8, BR-2.4, BR-2.5
 	closeTimeout     = 30 * time.Second // for close-ok, as long as RabbitMQ waits (BR-1.13)
 
-	strangerCloseTimeout = time.Second // for that of a client that was not let in
+	strangerCloseTimeout = time.Second // for the close-ok of a client before its login
 
 	readSize    = 8 << 10   // of an idle connection's buffer
 	maxReadSize = 256 << 10 // of a busy one's
-	idleReads   = 8         // after so many reads of little in a row a connection is no longer busy
+	idleReads   = 8         // after this many small reads in a row a connection is no longer busy
 
-	strangerReadSize = 1 << 10 // of one's that is not let in: start-ok takes half of it; it grows up to openFrameMax
-	// maxStrangerBytes is how much is read of a client that is not let in: three frames have their
-	// place there, and none is larger than openFrameMax.
+	strangerReadSize = 1 << 10 // before the login: start-ok takes half of it; it grows up to openFrameMax
+	// maxStrangerBytes is how much is read from a client before its login. The handshake has three
+	// frames there, and none is larger than openFrameMax.
 	maxStrangerBytes = 64 << 10
 )
 
@@ -106,7 +106,7 @@ type conn struct {
 	opOwner []opOwner
 	opBytes int // of the records that ops publish
 	targets int // how many queues they go to
-	// unfinished is how many bytes the buffers take that channels have for messages that have not come whole.
+	// unfinished is the size of the channels' buffers for incomplete messages.
 	unfinished int
 	// What the next message that comes in several frames is put into; nil while one is.
 	spareProps, spareBody []byte
@@ -127,10 +127,10 @@ type conn struct {
 	chMu     held.Mutex
 
 	out      outbox
-	renderer renderer      // owned by whoever has the pen
-	window   bodies.Window // for records on disk; owned by whoever has the pen
-	writeBy  time.Time     // the socket's write deadline; owned by whoever has the pen
-	// toldTooLarge: the log knows of headers larger than frameMax; owned by whoever has the pen.
+	renderer renderer      // owned by the holder of the pen
+	window   bodies.Window // for records on disk; owned by the holder of the pen
+	writeBy  time.Time     // the socket's write deadline; owned by the holder of the pen
+	// toldTooLarge: the log knows of headers larger than frameMax; owned by the holder of the pen.
 	toldTooLarge bool
 	beat         atomic.Int64 // the heartbeat once it is negotiated, a time.Duration
 
@@ -140,14 +140,14 @@ type conn struct {
 	blocked atomic.Bool // an alarm keeps it from being read
 	stats   traffic
 
-	// What others want of the reader: see interrupt.
+	// Requests of other goroutines to the reader: see interrupt.
 	interrupted atomic.Bool
 	heedc       chan struct{}           // for a reader that waits for an alarm to end
 	shutdown    atomic.Pointer[failure] // the connection is to be closed
 	aborts      []abortion              // channels are; guarded by chMu
 }
 
-// traffic counts what passed.
+// traffic counts bytes and frames.
 type traffic struct {
 	recvBytes, recvFrames, sentBytes, writes atomic.Uint64
 }
@@ -158,12 +158,12 @@ func (t *traffic) sent(n int) {
 	t.writes.Add(1)
 }
 
-// capabilities are those of the client that change what it is sent (BR-1.5).
+// capabilities are the client's capabilities that change what the server sends (BR-1.5).
 type capabilities struct {
 	cancelNotify, blocked, authFailureClose bool
 }
 
-// state is how far the connection has come.
+// state is the state of the connection.
 type state uint8
 
 const (
@@ -172,11 +172,11 @@ const (
 	stateOpen                 // tune-ok received, open due
 	stateRunning              //
 	stateClosing              // close sent, close-ok due
-	stateClosed               // nothing is to be read any more
+	stateClosed               // nothing more is read
 )
 
-// Serve speaks with one client until the connection ends. first is what was read
-// of it already: its protocol header. The caller closes nothing.
+// Serve serves one client until the connection ends. first are the bytes that were already
+// read: its protocol header. Serve closes the socket.
 func Serve(nc net.Conn, first []byte, o Options) {
 	if o.ChannelMax == 0 {
 		o.ChannelMax = defaultChannelMax
@@ -206,8 +206,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	c.out.wakec, c.out.roomc, c.out.tagc, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	c.in = append(make([]byte, 0, strangerReadSize), first[len(amqp091.ProtocolHeader):]...)
 	c.writing.Go(bug.Guarded(c.log, "the writer of a connection", c.write))
-	// Whatever ends the reader, even a mistake of ours that panics: what the client
-	// held goes back.
+	// However the reader ends, even with a panic, the client's deliveries go back.
 	err := errPanic
 	defer func() { c.end(err) }()
 	defer bug.Contain(c.log, entry, c.free) // first: the end of a session takes what is shared
@@ -217,10 +216,10 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	err = c.read()
 }
 
-// entry is the function that Serve is.
+// entry is the name of Serve on a stack.
 const entry = "bartleby.mq/internal/edge/session091.Serve"
 
-// errPanic is the end of a reader that did not come to its end.
+// errPanic is the error of a reader that has panicked.
 var errPanic = errors.New("the session failed")
 
 func peerOf(nc net.Conn) broker.Peer {
@@ -235,17 +234,17 @@ func peerOf(nc net.Conn) broker.Peer {
 	return p
 }
 
-// errEnd ends the reader without more ado.
+// errEnd ends the reader silently.
 var errEnd = errors.New("connection ended")
 
-// errBroken ends the reader where it finds that the socket cannot be written any more.
+// errBroken ends the reader because the socket can no longer be written.
 var errBroken = errors.New("the socket is broken")
 
-// wordless says whether an error ends the connection without a word to the client.
+// wordless says whether an error ends the connection without a close frame.
 func wordless(err error) bool { return errors.Is(err, errEnd) || errors.Is(err, errBroken) }
 
-// read is the reader's loop: read what there is, handle every whole frame, run
-// what they asked for as one batch, answer.
+// read is the reader's loop: read the available bytes, handle every whole frame, run their
+// operations as one batch, answer.
 func (c *conn) read() error {
 	for {
 		if err := c.fill(); err != nil {
@@ -260,7 +259,7 @@ func (c *conn) read() error {
 					if err := c.close(&failure{code: bad.Code, text: bad.Text}); err != nil {
 						return err
 					}
-					if n == 0 { // nobody knows where the next begins
+					if n == 0 { // the start of the next frame is unknown
 						c.begin = len(c.in)
 						break
 					}
@@ -289,10 +288,10 @@ func (c *conn) read() error {
 	}
 }
 
-// fill reads more bytes behind what is not consumed yet. The buffer grows while
-// reads fill it, and large frames make it as large as they are; it shrinks when little
-// comes for a while, of heartbeats only for example. Of a client that is
-// not let in little is read, and into a buffer that only the frame at hand makes larger.
+// fill reads more bytes after the unconsumed ones. The buffer grows while reads fill it, and
+// to the size of a large frame; it shrinks when little arrives for a while, for example only
+// heartbeats. Before the login little is read, and only the present frame enlarges the
+// buffer.
 func (c *conn) fill() error {
 	if c.begin == len(c.in) {
 		c.in, c.begin = c.in[:0], 0
@@ -341,7 +340,7 @@ func (c *conn) fill() error {
 			if c.state == stateRunning {
 				return c.heed()
 			}
-			// Whoever wants a connection closed that is closing does not wait for close-ok, as in RabbitMQ. Its channels have ended already.
+			// A request to close a connection that is already closing does not wait for close-ok, as in RabbitMQ. Its channels have ended.
 			c.interrupted.Store(false)
 			if c.shutdown.Load() == c.told {
 				c.setDeadline()
@@ -358,16 +357,16 @@ func (c *conn) fill() error {
 	return err
 }
 
-// received counts what was read.
+// received counts read bytes.
 func (c *conn) received(n int) {
 	c.stats.recvBytes.Add(uint64(n))
 	c.broker.Received(n)
 	c.heard = time.Now().UnixMilli()
 }
 
-// extendDeadline keeps the read deadline ahead: a connection with heartbeats is
-// dropped after between two and three of them of silence (BR-1.9). It is moved
-// only when it has come near, since that is a system's timer each time.
+// extendDeadline moves the read deadline: a connection with heartbeats is dropped after
+// between two and three heartbeat intervals of silence (BR-1.9). It moves the deadline only
+// when it is near, because each move costs a timer of the system.
 func (c *conn) extendDeadline() {
 	if c.heartbeat <= 0 {
 		return // openVHost and heed have removed the deadline
@@ -385,7 +384,7 @@ func (c *conn) frame(f amqp091.Frame) error {
 	case stateClosing:
 		return c.closingFrame(f)
 	case stateClosed:
-		return nil // the client has its close-ok, and sends nothing behind its close
+		return nil // the client has its close-ok, and may send nothing after its close
 	}
 	if f.Type == amqp091.FrameHeartbeat {
 		if f.Channel != 0 {
@@ -423,7 +422,7 @@ func (c *conn) connectionFrame(f amqp091.Frame) error {
 		return fail(amqp091.CodeUnexpectedFrame, "expected method frame, got non method frame instead")
 	}
 	if id, _, ok := amqp091.SplitMethod(f.Payload); ok && c.state != stateRunning && !c.state.takes(id) {
-		return unexpected(id) // and not decoded: whose it is nobody knows yet
+		return unexpected(id) // without decoding it: the client is not authenticated yet
 	}
 	m, err := c.decode(f)
 	if err != nil {
@@ -437,7 +436,7 @@ func (c *conn) connectionFrame(f amqp091.Frame) error {
 		c.flushOps()
 		c.confirm()
 		c.closeChannels()
-		c.link.Disconnect() // the client may come again, or have others look, as soon as it has the answer
+		c.link.Disconnect() // before the answer: the client may then reconnect at once
 		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
 		c.state = stateClosed
 		return nil
@@ -450,7 +449,7 @@ func (c *conn) connectionFrame(f amqp091.Frame) error {
 	}
 }
 
-// decode decodes a method, turning what is wrong into a failure (BR-4.8).
+// decode decodes a method; an error becomes a failure (BR-4.8).
 func (c *conn) decode(f amqp091.Frame) (amqp091.Method, error) {
 	var m amqp091.Method
 	var err error
@@ -468,7 +467,7 @@ func (c *conn) decode(f amqp091.Frame) (amqp091.Method, error) {
 	case errors.Is(err, amqp091.ErrMalformedUTF8):
 		return nil, fail(amqp091.CodeFrameError, "%s", amqp091.ErrMalformedUTF8)
 	case errors.As(err, &unknown):
-		// RabbitMQ's reader crashes here, and its client is told nothing.
+		// RabbitMQ's reader crashes here, and its client gets no close.
 		c.log.Error("closed a connection whose client asked for an unsupported feature", "error", err, "user", c.login.User)
 		return nil, errEnd
 	}
@@ -478,8 +477,8 @@ func (c *conn) decode(f amqp091.Frame) (amqp091.Method, error) {
 	return nil, fail(amqp091.CodeSyntaxError, "%s", err)
 }
 
-// close tells the client that the connection is closed and why, and waits for
-// its close-ok, ignoring all else (BR-1.13).
+// close sends connection.close and waits for close-ok, ignoring all other frames
+// (BR-1.13).
 func (c *conn) close(f *failure) error {
 	if c.state == stateClosing || c.state == stateClosed {
 		return nil
@@ -507,15 +506,15 @@ func (c *conn) close(f *failure) error {
 	return nil
 }
 
-// setDeadline has the socket's read deadline be the reader's, or that of interrupt.
+// setDeadline sets the socket's read deadline to the reader's, or to that of interrupt.
 func (c *conn) setDeadline() {
 	_ = c.nc.SetReadDeadline(c.deadline)
-	if c.interrupted.Load() { // just now: its deadline may be overwritten, and nobody would look until ours is over
+	if c.interrupted.Load() { // its deadline may just have been overwritten, which would delay it until ours
 		_ = c.nc.SetReadDeadline(time.Now())
 	}
 }
 
-// closingFrame handles what comes after close was sent.
+// closingFrame handles frames after close was sent.
 func (c *conn) closingFrame(f amqp091.Frame) error {
 	if f.Type != amqp091.FrameMethod || f.Channel != 0 {
 		return nil
@@ -524,7 +523,7 @@ func (c *conn) closingFrame(f amqp091.Frame) error {
 	case amqp091.ConnectionCloseOkID:
 		return errEnd
 	case amqp091.ConnectionCloseID:
-		if c.answered { // it would ask for answers without end
+		if c.answered { // a client could request answers without end
 			return errEnd
 		}
 		c.answered = true
@@ -542,9 +541,9 @@ func (c *conn) Terminate(code uint16, text string) {
 	c.interrupt()
 }
 
-// interrupt makes the reader heed what others have asked of it. The flag is set
-// before the deadline, and the reader looks at it after setting its own: it
-// cannot miss both. It may have heeded the flag before it meets the deadline: see fill.
+// interrupt makes the reader handle requests of other goroutines. The flag is set before the
+// deadline, and the reader checks it after it has set its own deadline, so it cannot miss
+// both. It may have handled the flag before it meets the deadline: see fill.
 func (c *conn) interrupt() {
 	c.interrupted.Store(true)
 	_ = c.nc.SetReadDeadline(time.Now())
@@ -554,7 +553,7 @@ func (c *conn) interrupt() {
 	}
 }
 
-// heed does what others have asked of the reader.
+// heed handles the requests of other goroutines.
 func (c *conn) heed() error {
 	c.interrupted.Store(false)
 	c.deadline = time.Time{}
@@ -570,9 +569,9 @@ func (c *conn) heed() error {
 	return nil
 }
 
-// over says whether the connection ends while the reader has a frame in hand, which is not handled then, and
-// nothing behind it: a client must not be told of a commit whose transaction is not whole. Where others want it
-// closed it is, behind what came before.
+// over says whether the connection ends while the reader handles a frame. Then this frame and all later ones are ignored:
+// a client must not get a commit-ok for an incomplete transaction. If others have requested a close, over closes the
+// connection after the earlier frames.
 func (c *conn) over() (over bool, err error) {
 	switch {
 	case c.dead.Load():
@@ -585,7 +584,7 @@ func (c *conn) over() (over bool, err error) {
 	return false, nil
 }
 
-// closeAborted closes the channels that others want closed.
+// closeAborted closes the channels that others have aborted.
 func (c *conn) closeAborted() {
 	c.chMu.Lock()
 	aborts := c.aborts
@@ -598,8 +597,8 @@ func (c *conn) closeAborted() {
 	}
 }
 
-// free says whether nobody holds a lock of the connection for long: a reader that panics
-// may have left one behind, and partitions that deliver to the connection would wait for it.
+// free says whether no lock of the connection is held for long: a panicking reader may have
+// left one held, and partitions that deliver to the connection would wait for it.
 func (c *conn) free() bool {
 	locks := []*held.Mutex{&c.chMu, &c.out.mu}
 	for _, ch := range c.channels {
@@ -622,8 +621,8 @@ func (c *conn) free() bool {
 	return true
 }
 
-// end is the reader's last act: whatever the client held goes back. One that fails to give
-// it back ends the process.
+// end is the reader's last step: it gives back the client's deliveries. A panic in it ends
+// the process.
 func (c *conn) end(cause error) {
 	defer bug.End(c.log, "the end of a connection")
 	if !errors.Is(cause, errEnd) && !errors.Is(cause, io.EOF) && c.state == stateRunning {
@@ -653,7 +652,7 @@ func (c *conn) end(cause error) {
 	}
 }
 
-// endOutput says whether it could end what is sent and leave what is read.
+// endOutput closes the output side of the socket and says whether it could.
 func (c *conn) endOutput() bool {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	return ok && !c.dead.Load() && half.CloseWrite() == nil
@@ -666,16 +665,16 @@ const (
 	lingerBytes = 1 << 20
 )
 
-// linger waits for the client to close its socket. Some clients send behind their
-// connection.close what they had kept until then, such as acknowledgements. To a socket that
-// was closed, the system answers that with a reset, and the client, amqplib for one, may then
-// never see the close-ok that it waits for.
+// linger waits for the client to close its socket. Some clients send pending frames, such as
+// acknowledgements, after their connection.close. If the socket were already closed, the
+// system would answer them with a reset, and the client (amqplib, for example) might never
+// see the close-ok.
 func (c *conn) linger() {
 	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime))
 	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes)
 }
 
-// broken is called by whoever finds that the socket cannot be written.
+// broken is called when the socket cannot be written.
 func (c *conn) broken(error) {
 	if c.dead.CompareAndSwap(false, true) {
 		_ = c.nc.Close() // the reader finds out

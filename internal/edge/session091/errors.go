@@ -17,12 +17,12 @@ type failure struct {
 	hard   bool // closes the connection whatever the code
 
 	refused *topology.Error // the refusal behind it, if there is one
-	said    string          // what the client is told in another style, "" for RabbitMQ's
+	said    string          // the text in another style, "" for RabbitMQ's
 }
 
 func (f *failure) Error() string { return f.replyText() }
 
-// replyText is what the client is told.
+// replyText is the text for the client.
 func (f *failure) replyText() string {
 	if f.said != "" {
 		return amqp091.ShortText(f.said)
@@ -49,7 +49,7 @@ func undecodable(id amqp091.MethodID, args []byte) *failure {
 	return &failure{code: amqp091.CodeFrameError, text: amqp091.Undecodable(args), method: id}
 }
 
-// codes are the protocol's codes for the kinds of refusal.
+// codes are the AMQP codes of the kinds of refusal.
 var codes = [...]uint16{
 	topology.Internal: amqp091.CodeInternalError, topology.NotFound: amqp091.CodeNotFound,
 	topology.AccessRefused: amqp091.CodeAccessRefused, topology.PreconditionFailed: amqp091.CodePreconditionFailed,

@@ -73,7 +73,7 @@ func (c *conn) handshake(m amqp091.Method) error {
 	return unexpected(m.ID())
 }
 
-// takes says whether a method has its place in a state of the handshake.
+// takes says whether a state of the handshake accepts a method.
 func (s state) takes(id amqp091.MethodID) bool {
 	switch id {
 	case amqp091.ConnectionStartOkID:
@@ -127,7 +127,7 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	return nil
 }
 
-// authenticate asks who the client is, for as long as its socket is open and the handshake may take.
+// authenticate authenticates the client, while its socket is open and the handshake has not timed out.
 func (c *conn) authenticate(given auth.Credentials, peer net.IP) (*broker.Identity, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -148,12 +148,12 @@ func (c *conn) authenticate(given auth.Credentials, peer net.IP) (*broker.Identi
 	return id, err
 }
 
-// maxAhead is how much a client may send while it logs in, which has use for two frames more. Who sends more is let go: nobody
-// would see any more that its socket is closed.
+// maxAhead is how much a client may send during its login; it needs two more frames. A client that sends more is disconnected,
+// because the node could no longer see that its socket is closed.
 const maxAhead = maxStrangerBytes / 2
 
-// readAhead reads until it is stopped by a deadline. Where the socket, or the time for the handshake, is over before, or more
-// comes than may, open is false.
+// readAhead reads until a deadline stops it. open is false if before that the socket is closed, the handshake times out, or
+// the client has sent too much.
 func (c *conn) readAhead() (ahead []byte, open bool) {
 	var b [256]byte
 	for len(ahead) < maxAhead {
@@ -166,7 +166,7 @@ func (c *conn) readAhead() (ahead []byte, open bool) {
 	return ahead, false
 }
 
-// mechanism starts the exchange of a mechanism that is offered.
+// mechanism starts the exchange of an offered mechanism.
 func (c *conn) mechanism(name string) (auth.Mechanism, bool) {
 	if !slices.Contains(c.Mechanisms, name) {
 		return nil, false
@@ -183,13 +183,13 @@ func (c *conn) mechanism(name string) (auth.Mechanism, bool) {
 	return auth.NewMechanism(name)
 }
 
-// refuse ends the connection without a close frame, late enough that guessing
-// passwords takes long (BR-2.4, BR-2.5, BR-1.8).
+// refuse ends the connection without a close frame, after a delay that slows down guessing
+// (BR-2.4, BR-2.5, BR-1.8).
 func (c *conn) refuse() error {
 	c.Stands(broker.Refused)
 	timer := time.NewTimer(refusalDelay)
 	defer timer.Stop()
-	// The client may go first. One that goes on is not read for as long as it likes.
+	// The client may disconnect first. If it keeps sending, it is not read for longer than the delay.
 	_ = c.nc.SetReadDeadline(time.Now().Add(refusalDelay))
 	var b [256]byte
 	for read := 0; read <= maxStrangerBytes; {
@@ -203,7 +203,7 @@ func (c *conn) refuse() error {
 	return errEnd
 }
 
-// propertyKeeper chooses which of a client's properties are kept: those with a meaning or a usual place, and a few others.
+// propertyKeeper selects the client's properties to keep: those with a meaning, the usual ones, and a few others.
 type propertyKeeper struct{ known, others int }
 
 const (

@@ -1,8 +1,8 @@
 package session091
 
-// itemList is what waits in an outbox. There may be millions of deliveries: each consumer of a quorum queue may have
-// its window there. They lie in chunks, as in an unackedList: to copy as many at once, as one slice would have to while
-// it grows, keeps everybody waiting who waits for the partition that delivers.
+// itemList holds the items of an outbox. There may be millions of deliveries, because each consumer of a quorum queue may
+// have its window there. They are in chunks, as in an unackedList: one slice would copy all of them when it grows, while
+// other goroutines wait for the partition that delivers.
 type itemList struct {
 	full  [][]item // chunks of chunkItems each, which precede last
 	last  []item
@@ -52,7 +52,7 @@ func (l *itemList) chunk(k int) []item {
 	return l.last
 }
 
-// clear empties the list, which keeps memory for keptItems at most.
+// clear empties the list. It keeps memory for at most keptItems.
 func (l *itemList) clear() {
 	for _, chunk := range l.full {
 		if len(l.spare) >= keptItems/chunkItems {

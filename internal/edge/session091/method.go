@@ -8,9 +8,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// method handles a method on an open channel. What asks something of queues is
-// only collected for publish, ack, reject and nack; everything else sees what
-// came before it done.
+// method handles a method on an open channel. It only collects publish, ack, reject and
+// nack; before any other method it runs the collected operations.
 func (ch *channel) method(f amqp091.Frame) error {
 	id, args, _ := amqp091.SplitMethod(f.Payload)
 	switch id {
@@ -99,15 +98,15 @@ func (ch *channel) dispatch(m amqp091.Method) error {
 	return fail(amqp091.CodeCommandInvalid, "unimplemented method")
 }
 
-// reply answers unless the client asked for no answer.
+// reply answers unless no-wait is set.
 func (ch *channel) reply(m amqp091.Method, noWait bool) {
 	if !noWait {
 		ch.c.out.putMethod(ch.number, m)
 	}
 }
 
-// queueName is the queue a method names: an empty name means the one last
-// declared on the channel (BR-6.1).
+// queueName is the queue that a method names: an empty name means the queue that was
+// declared last on the channel (BR-6.1).
 func (ch *channel) queueName(name string) (message.QueueName, error) {
 	if name != "" {
 		return message.QueueName(name), nil

@@ -12,33 +12,33 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// The outbox of a connection holds, in order, what is to be sent: bytes that are
-// ready, and deliveries that are still to be encoded. Partitions put deliveries
-// in while they are locked; the reader puts answers in. Whoever holds the pen,
-// one goroutine at a time, takes it all, gives delivery tags, encodes and writes.
+// outbox holds the output of a connection in order: ready bytes, and deliveries that are
+// not encoded yet. Partitions put deliveries in while they are locked; the reader puts
+// answers in. The holder of the pen, one goroutine at a time, takes all items, assigns
+// delivery tags, encodes and writes.
 //
-// The pen is usually the writer goroutine's. If nobody has it and there is little
-// to send, whoever put it in takes the pen itself and writes what the socket
-// accepts without blocking: an answer to a single request costs no hand-over.
+// Usually the writer goroutine holds the pen. If the pen is free and there is little to
+// send, the goroutine that put it in takes the pen itself and writes what the socket accepts
+// without blocking. So an answer to a single request needs no switch of goroutines.
 type outbox struct {
 	mu      held.Mutex
 	items   itemList
 	raw     []byte // the bytes of raw items, one after the other
 	held    bool   // somebody has the pen
-	shut    bool   // nothing is taken any more
+	shut    bool   // it accepts nothing more
 	paused  []pausedConsumer
 	pending atomic.Int64 // bytes of messages waiting, roughly
-	owed    int          // bytes of answers waiting: what the client asked for, deliveries not included
+	owed    int          // bytes of waiting answers, without deliveries
 	wakec   chan struct{}
 	roomc   chan struct{} // for a reader that waits for owed to fall
 	tagc    chan struct{} // for a reader that waits for the tags of what it got
 
-	// Deliveries of a connection whose socket is broken, or which is to be closed because one of
-	// its messages can neither be read nor set aside: they go back to their queues when no consumer
-	// is left that they could come to again. Owned by whoever has the pen.
+	// stuck are deliveries of a connection whose socket is broken, or which must be closed because
+	// a message can neither be read nor set aside. They go back to their queues when the connection
+	// has no consumer left that could get them again. Owned by the holder of the pen.
 	stuck []item
 
-	// Owned by whoever has the pen.
+	// Owned by the holder of the pen.
 	taken    itemList
 	takenRaw []byte
 	wire     []byte // encoded, not yet written
@@ -78,14 +78,14 @@ type pausedConsumer struct {
 }
 
 const (
-	// highWater is how many bytes of messages may wait for a client before its
-	// consumers get no more, and lowWater when they do again.
+	// highWater is how many bytes of messages may wait for a client before its consumers
+	// are paused; at lowWater they continue.
 	highWater = 6 << 20
 	lowWater  = 2 << 20
-	// maxOwed is how many bytes of answers may wait for a client before it is not
-	// read any more.
+	// maxOwed is how many bytes of answers may wait for a client before reading from it
+	// stops.
 	maxOwed = 1 << 20
-	// inlineItems is up to how many things whoever put them in writes itself.
+	// inlineItems is the number of items up to which the goroutine that put them in writes them itself.
 	inlineItems = 8
 	// writeSize is how much is encoded before it is written.
 	writeSize = 128 << 10
@@ -109,8 +109,8 @@ func (o *outbox) put(f func(b []byte) []byte) {
 	o.items.push(&item{kind: itemRaw, bytes: n})
 }
 
-// putOwn is put of bytes that may be many, and are the outbox's from now on: nothing is copied while a partition
-// that delivers may wait for o.mu.
+// putOwn is put for many bytes, which then belong to the outbox. It copies nothing, because a partition that delivers may
+// wait for o.mu.
 func (o *outbox) putOwn(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,8 +126,8 @@ func (o *outbox) putMethod(channel uint16, m amqp091.Method) {
 	o.put(func(b []byte) []byte { return amqp091.AppendMethod(b, channel, m) })
 }
 
-// recovered puts recover-ok behind what is to be sent. REQUIRES: ch.mu is held, so that what
-// comes from now on is behind it.
+// recovered puts recover-ok into the outbox. REQUIRES: ch.mu is held, so that later deliveries come
+// after it.
 func (o *outbox) recovered(ch *channel) {
 	const size = amqp091.FrameOverhead + 4 // class and method
 	o.mu.Lock()
@@ -147,16 +147,16 @@ const coldBytes = 128
 // beyond it. Messages may be empty.
 const itemBytes = 160
 
-// replyBytes is what a reply takes beside its record and its names, its item included. Nothing but maxReplies
-// bounds how many wait.
+// replyBytes is the memory of a reply besides its record and its names, including its item. Only maxReplies limits how many
+// wait.
 const replyBytes = 512
 
 // keptItems is for how many items an empty list keeps memory.
 const keptItems = 32 << 10
 
-// deliver appends a delivery and says whether there is room for more. If there is none the
-// consumer is noted with it, to be resumed: whoever has the pen may send all there is, and lay
-// it down, right after the delivery is there.
+// deliver appends a delivery and says whether there is room for more. If there is none, it also
+// notes the consumer, which must be resumed later: the holder of the pen may send everything and
+// release the pen right after this delivery.
 func (c *conn) deliver(it *item) (more bool) {
 	o := &c.out
 	if it.d.Body.OnDisk() {
@@ -187,14 +187,14 @@ func (c *conn) deliver(it *item) (more bool) {
 	return more
 }
 
-// flush sees to it that what is in the outbox is sent: by the caller if that is
-// quickly done, else by the writer. inline allows the first.
+// flush makes the content of the outbox be sent: by the caller if inline is set and there is
+// little, otherwise by the writer.
 func (c *conn) flush(inline bool) {
 	o := &c.out
 	o.mu.Lock()
 	if o.items.len() == 0 || o.held {
 		o.mu.Unlock()
-		return // whoever has the pen looks again before it lays it down
+		return // the holder of the pen checks the outbox again before it releases the pen
 	}
 	if inline && o.items.len() <= inlineItems && o.owed < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
 		o.held = true
@@ -226,12 +226,11 @@ func (o *outbox) take() {
 	o.owed = 0
 }
 
-// waitForRoom keeps a client from asking for more while it does not read the
-// answers to what it has asked: they would pile up without end. As many as are
-// owed may be on their way beside. Deliveries do not count: they have a limit of
-// their own (highWater), and a client that settles them must be read. It returns
-// early if others want something of the reader, or the socket is broken; the
-// write deadline ends a connection that takes nothing.
+// waitForRoom stops reading from a client that does not read its answers; they would pile up
+// without end. Deliveries do not count: they have their own limit (highWater), and a client
+// that settles them must be read. It returns early if other goroutines have requests for the
+// reader, or if the socket is broken; the write deadline ends a connection that accepts
+// nothing.
 func (c *conn) waitForRoom() {
 	held.Nothing("a client")
 	for !c.dead.Load() && !c.interrupted.Load() && c.out.full() {
@@ -242,15 +241,15 @@ func (c *conn) waitForRoom() {
 	}
 }
 
-// full says whether more is owed than may be.
+// full says whether too many answers wait.
 func (o *outbox) full() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.owed > maxOwed
 }
 
-// makeRoom is waitForRoom between the frames of one read: a few bytes of it ask for a large
-// message, which is in memory from then on. What others want of the reader meanwhile is done.
+// makeRoom is waitForRoom between the frames of one read: a few bytes may request a large
+// message, which is then in memory. It handles requests of other goroutines meanwhile.
 func (c *conn) makeRoom() error {
 	for c.state == stateRunning && !c.dead.Load() && c.out.full() {
 		c.flush(true)
@@ -264,9 +263,9 @@ func (c *conn) makeRoom() error {
 	return nil
 }
 
-// awaitTags waits until what the channel got has its delivery tags, which it is given when it
-// is encoded: a client may settle it in the same write (BR-9.7). It has none where the connection is
-// to be closed, which is done, or its socket is broken: nothing behind the settlement is handled then.
+// awaitTags waits until the channel's gets have delivery tags, which they get when they are
+// encoded: a client may settle them in the same write (BR-9.7). If the connection must be closed, or
+// its socket is broken, there are no tags, and the settlement and all later frames are ignored.
 func (c *conn) awaitTags(ch *channel) error {
 	held.Nothing("a client")
 	c.flush(true)
@@ -292,10 +291,10 @@ func (c *conn) tagged(ch *channel) {
 	}
 }
 
-// writeSome encodes what there is and writes what the socket takes at once; the
-// rest is left to the writer. REQUIRES: the pen.
+// writeSome encodes all items and writes what the socket accepts at once; it leaves the rest
+// to the writer. REQUIRES: the pen.
 func (c *conn) writeSome() {
-	// Others leave what they have to whoever has the pen, and it would be nobody's.
+	// Other goroutines leave their items to the holder of the pen; after a panic nobody would send them.
 	defer bug.End(c.log, "the pen of a connection")
 	o := &c.out
 	o.mu.Lock()
@@ -310,12 +309,11 @@ func (c *conn) writeSome() {
 	c.layDown()
 }
 
-// layDown lays the pen down where others leave to the writer what has come meanwhile.
-// REQUIRES: the pen.
+// layDown releases the pen and leaves new items to the writer. REQUIRES: the pen.
 func (c *conn) layDown() {
 	o := &c.out
 	o.mu.Lock()
-	o.held = false // whoever takes the pen next waits for o.mu
+	o.held = false // the next holder of the pen waits for o.mu
 	again := o.shut || o.items.len() > 0 || len(o.wire) > 0 || len(o.paused) > 0
 	if !again {
 		c.window.Free()
@@ -326,8 +324,8 @@ func (c *conn) layDown() {
 	}
 }
 
-// keep takes the pen for good, if nobody has it, and everything to send. If somebody has, the writer
-// is woken when it is laid down.
+// keep takes the pen for good, if it is free, and all items. If it is not free, its holder wakes the writer
+// when it releases the pen.
 func (o *outbox) keep() (kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -340,9 +338,8 @@ func (o *outbox) keep() (kept bool) {
 	return true
 }
 
-// encode turns what was taken into bytes in o.wire, calling write when there is
-// a good piece of them, if it is not nil. If write returns false the deliveries behind it are
-// stuck. REQUIRES: the pen.
+// encode encodes the taken items into o.wire. It calls write, if it is not nil, whenever there is
+// a large enough piece. If write returns false, later deliveries are stuck. REQUIRES: the pen.
 func (c *conn) encode(write func([]byte) bool) {
 	o := &c.out
 	at, size := 0, 0
@@ -394,10 +391,10 @@ func (c *conn) encode(write func([]byte) bool) {
 	}
 }
 
-// record reads the record of a delivery. One that is lost on disk is set aside, and the
-// client never hears of it. A get has met it before, see channel.get; where the disk did not
-// say so then, it goes on to the next message of a classic queue, and to get-empty of a quorum
-// queue. REQUIRES: the pen.
+// record reads the record of a delivery. It sets a lost record aside, and the client gets no
+// delivery for it. A get has usually found the loss before, see channel.get; otherwise it
+// continues with the next message of a classic queue, or with get-empty for a quorum queue.
+// REQUIRES: the pen.
 func (c *conn) record(it *item) (rec message.Record, ok bool) {
 	store := c.broker.Bodies()
 	for {
@@ -428,7 +425,7 @@ func (c *conn) record(it *item) (rec message.Record, ok bool) {
 		found, err := false, error(nil)
 		if !it.q.Replicated() {
 			d, left, found, err = c.broker.Node().Get(it.q, noAck)
-		} // else the get would wait for its group, and whoever has the pen may be who applies it
+		} // otherwise the get would wait for its group, and this goroutine may be the one that applies it
 		if err != nil || !found {
 			c.out.pending.Add(-int64(it.bytes))
 			it.ch.stats.gotNothing.Add(1)
@@ -439,9 +436,9 @@ func (c *conn) record(it *item) (rec message.Record, ok bool) {
 	}
 }
 
-// unreadable ends a connection one of whose messages can neither be read nor set aside.
-// The message goes back to its queue with the others that were not sent (one that was to
-// be sent without acknowledgement has left it). REQUIRES: the pen.
+// unreadable ends a connection because a message can neither be read nor set aside. The
+// message goes back to its queue with all unsent ones (except a message without
+// acknowledgement, which has already left its queue). REQUIRES: the pen.
 func (c *conn) unreadable(it *item, err error) {
 	vhost, name := "", ""
 	if it.q != nil {
@@ -452,9 +449,9 @@ func (c *conn) unreadable(it *item, err error) {
 	c.Terminate(amqp091.CodeInternalError, fmt.Sprintf("a message of queue '%s' in vhost '%s' cannot be read", name, vhost))
 }
 
-// tellTooLarge logs that the headers of a message take a frame larger than was agreed. It is sent, as RabbitMQ
-// does: many clients look at no bound. One that does ends its connection, which counts as a failed delivery. A
-// connection tells of the first. REQUIRES: the pen.
+// tellTooLarge logs that the headers of a message exceed the negotiated frame_max. The message is sent anyway, as in
+// RabbitMQ: many clients do not check the limit. A client that checks it closes its connection, which counts as a failed
+// delivery. It logs only the first such message of a connection. REQUIRES: the pen.
 func (c *conn) tellTooLarge(it *item, size int) {
 	if c.toldTooLarge {
 		return
@@ -475,16 +472,16 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	ch.mu.Lock()
 	owned := it.kind != itemReply && !it.d.NoAck // it is in its queue until it is settled
 	over := ch.closed || ch.recovering > 0
-	// What a consumer that quits holds comes back with it: returned by itself it could come
-	// back before, to another consumer of the same connection.
+	// Deliveries of a quitting consumer go back with the consumer: on their own they could go
+	// back earlier, to another consumer of the same connection.
 	late := over && owned && !(ch.closed && it.consumer != nil && it.consumer.quits)
 	how := queue.ReturnClosed
 	if !ch.closed {
 		how = queue.ReturnRecover
 	}
-	// The answer to a get precedes whatever has closed the channel, and what was answered
-	// meanwhile: it is sent, or the client would take the next answer for it. What has left its
-	// queue precedes it too, and is nowhere else.
+	// The answer to a get precedes the channel's close and later answers, so it is sent:
+	// otherwise the client would take the next answer for it. A message that has left its queue
+	// is sent too, because it is nowhere else.
 	if over && owned && it.kind != itemGet || ch.closed && it.kind == itemReply {
 		ch.mu.Unlock()
 		if late {

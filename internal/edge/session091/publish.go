@@ -54,8 +54,8 @@ func (ch *channel) contentHeader(payload []byte) error {
 	return c.holds(in)
 }
 
-// holds counts a message that has not come whole, anew each time that more of it has: the
-// buffers it has, which may be much larger than what is in them.
+// holds counts the buffers of an incomplete message, again whenever more of it arrives. The
+// buffers may be much larger than their content.
 func (c *conn) holds(in *content) error {
 	counted := cap(in.props) + cap(in.body)
 	c.unfinished += counted - in.counted
@@ -66,8 +66,8 @@ func (c *conn) holds(in *content) error {
 	return nil
 }
 
-// laidDown gives up the buffers of the message that the channel had in hand, which count no more.
-// The connection keeps one pair: channels are many, and those with a message between its frames few.
+// laidDown gives up the buffers of the channel's present message. The connection keeps one pair of buffers:
+// there are many channels, but few of them are in the middle of a message.
 func (in *content) laidDown(c *conn) {
 	c.unfinished -= in.counted
 	in.counted = 0
@@ -81,9 +81,9 @@ func (in *content) laidDown(c *conn) {
 	clear(c.pub.Body) // or it stays with a connection that publishes no more
 }
 
-// maxUnfinished is how many bytes of messages that have not come whole the channels of a
-// connection may hold, if messages are not allowed to be that large: else it is four of the
-// largest, with what their buffers have grown beyond them.
+// maxUnfinished is how many bytes of incomplete messages the channels of a connection may
+// hold, if messages may not be that large; otherwise it is four of the largest messages, with
+// the excess size of their buffers.
 const maxUnfinished = 64 << 20
 
 // keepBody is the size up to which a connection keeps a buffer for large bodies.
@@ -179,13 +179,13 @@ func (ch *channel) published(props, body []byte) error {
 	return nil
 }
 
-// refusedPublish is the failure of the publish that the channel has in hand.
+// refusedPublish is the failure of the channel's present publish.
 func (ch *channel) refusedPublish(err error) error {
 	in := &ch.content
 	return ch.inStyle(asFailure(err, amqp091.BasicPublishID), involved{exchange: string(in.exchange), key: string(in.key)})
 }
 
-// unroutable returns a mandatory message that goes nowhere (BR-8.2).
+// unroutable returns a mandatory message without a route (BR-8.2).
 func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	c := ch.c
 	if ch.tx != nil {
@@ -222,9 +222,8 @@ func (ch *channel) appendReturn(b []byte, p *broker.Publication, body []byte) []
 	return amqp091.AppendBody(b, ch.number, body, ch.c.frameMax)
 }
 
-// refusal is which of a message's faults its publisher is told, in RabbitMQ's order: about
-// the exchange, the missing requester, the message, topics, and who it says it is from.
-// checked is what Check has found.
+// refusal selects the first fault of a message in RabbitMQ's order: the exchange, a missing
+// requester, the message, topics, the user_id. checked is the result of Check.
 func (ch *channel) refusal(p *broker.Publication, noRequester bool, checked error) error {
 	if err := ch.c.link.MayPublish(p); err != nil {
 		return err

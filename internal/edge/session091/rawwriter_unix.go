@@ -50,8 +50,7 @@ func newRawWriter(nc net.Conn) *rawWriter {
 	return w
 }
 
-// write writes the beginning of what b holds and leaves the rest in it. Only
-// whoever has the pen may call it.
+// write writes the beginning of b and leaves the rest in it. REQUIRES: the pen.
 func (w *rawWriter) write(b *[]byte) error {
 	if len(*b) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// replied hands a reply, which goes nowhere else, to the channel that waits for it (BR-12.2). A reply that
-// comes too late is dropped, and confirmed all the same (BR-12.4).
+// replied hands a reply to the channel that waits for it (BR-12.2). A reply that comes too late is dropped, but
+// still confirmed (BR-12.4).
 func (ch *channel) replied(p *broker.Publication) error {
 	c := ch.c
 	if err := c.link.MayPublish(p); err != nil {
@@ -25,9 +25,8 @@ func (ch *channel) replied(p *broker.Publication) error {
 	return nil
 }
 
-// copyReplies hands a message to the requesters that its key and its CC and BCC headers name, as if
-// they were queues of the default exchange: once to each, however often it is named. It says
-// whether there was one.
+// copyReplies hands a message to the requesters that its key and its CC and BCC headers name, as if they
+// were queues of the default exchange: once to each requester. It says whether there was one.
 func (ch *channel) copyReplies(p *broker.Publication) (any bool) {
 	if len(p.Exchange) > 0 || !p.HasMoreKeys() {
 		return false
@@ -44,7 +43,7 @@ type heldReply struct {
 }
 
 // replyTo hands a message to requesters, at commit if there is a transaction. It says
-// whether any of them is there. They share one record of it.
+// whether any of them exists. They share one record.
 func (ch *channel) replyTo(p *broker.Publication, names ...[]byte) bool {
 	c, store := ch.c, ch.c.broker.Bodies()
 	var body message.Ref
@@ -99,7 +98,7 @@ func (r *requester) Reply(exchange, key []byte, body message.Ref) {
 	c.flush(true)
 }
 
-// end lets nothing more come: what is answered after it is behind the last reply.
+// end refuses further replies: later answers come after the last reply.
 func (r *requester) end() {
 	o := &r.ch.c.out
 	o.mu.Lock()

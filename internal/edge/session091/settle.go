@@ -105,7 +105,7 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 	}
 }
 
-// settled passes a settlement on, to the batch or to the transaction, for which it may be too many.
+// settled adds a settlement to the batch or to the transaction, which may refuse it as too large.
 func (ch *channel) settled(op partition.Op) error {
 	if ch.tx != nil {
 		ch.tx.add(op, 0)
@@ -114,7 +114,7 @@ func (ch *channel) settled(op partition.Op) error {
 		}
 		return ch.tx.check()
 	}
-	ch.freed(op.Consumer) // before it is run, which adding it may do: else nobody would look at the gate again
+	ch.freed(op.Consumer) // before addOp, which may run it: otherwise nothing would check the gate again
 	ch.c.addOp(op, opOwner{})
 	return nil
 }

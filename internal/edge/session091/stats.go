@@ -6,15 +6,15 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// received counts what a client has asked of a channel (BR-15.13). The reader
-// counts, others read.
+// received counts the client's requests on a channel (BR-15.13). The reader counts, other
+// goroutines read.
 type received struct {
 	published, confirmed, returned, dropped, gotNothing atomic.Uint64
 	active                                              atomic.Int64 // when its last frame was read, in milliseconds since 1970
 }
 
-// sent counts what a channel has delivered, and what of it was acknowledged. It is
-// guarded by the channel's mutex.
+// sent counts a channel's deliveries and their acknowledgements. The channel's mutex guards
+// it.
 type sent struct {
 	delivered, deliveredNoAck, got, gotNoAck, redelivered, acked uint64
 }

@@ -32,8 +32,8 @@ func (c *conn) ChannelStatuses() []broker.ChannelStatus {
 	return statuses
 }
 
-// status is the channel as of now (BR-15.15). Its mode is the reader's: what it has set is
-// read only once it has said so.
+// status describes the channel (BR-15.15). The reader owns the channel's mode; it is read only
+// after the reader has published it.
 func (ch *channel) status() broker.ChannelStatus {
 	c := ch.c
 	st := broker.ChannelStatus{
@@ -52,7 +52,7 @@ func (ch *channel) status() broker.ChannelStatus {
 	return st
 }
 
-// name is what the channel is called where it is shown.
+// name is the channel's name in the management API.
 func (ch *channel) name() string { return fmt.Sprintf("%s (%d)", ch.c.peer.Name, ch.number) }
 
 // Info implements broker.Informant.

@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// transaction is what a channel in tx mode has collected since the last commit
-// or rollback (BR-8.11). Publishes are routed when they come; they and the
+// transaction collects the publishes and settlements of a channel in tx mode since the last
+// commit or rollback (BR-8.11). Publishes are routed when they arrive; publishes and
 // settlements take effect at commit, as one frame of the journal.
 type transaction struct {
 	ops     []partition.Op
@@ -54,8 +54,8 @@ func (t *transaction) reset() {
 	t.acks.Store(0)
 }
 
-// check fails once the transaction is too large to be carried out at once: others would wait for it.
-// RabbitMQ has no such limit but its memory.
+// check fails if the transaction is too large to be carried out at once, because others would wait for it.
+// In RabbitMQ only memory limits it.
 func (t *transaction) check() error {
 	if t.size+len(t.returns) > partition.MaxWhole && t.messages.Load()+int64(len(t.settles)) > 1 { // one message may be larger
 		return fail(amqp091.CodePreconditionFailed, "transaction is larger than %d bytes", partition.MaxWhole)
@@ -66,7 +66,7 @@ func (t *transaction) check() error {
 	return nil
 }
 
-// drop gives up what was collected.
+// drop discards the transaction.
 func (t *transaction) drop(c *conn) {
 	for i := range t.ops {
 		if t.ops[i].Kind == partition.Publish {
@@ -79,8 +79,8 @@ func (t *transaction) drop(c *conn) {
 	t.reset()
 }
 
-// arrange puts the publishes first and then the settlements in the order of their
-// deliveries, as RabbitMQ does whatever order they were asked in.
+// arrange puts the publishes first, and then the settlements in the order of their
+// deliveries, as RabbitMQ does.
 func (t *transaction) arrange() {
 	type settlement struct {
 		tag uint64
@@ -102,7 +102,7 @@ func (t *transaction) arrange() {
 	t.ops = ordered
 }
 
-// noTransactions says whether the methods of this class are answered and do nothing (DL-22.14).
+// noTransactions says whether methods of this class are answered without effect (DL-22.14).
 func (ch *channel) noTransactions() bool { return ch.c.link.Apsara() != nil }
 
 func (ch *channel) txSelect() error {

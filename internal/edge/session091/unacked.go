@@ -20,17 +20,17 @@ type unacked struct {
 
 // unackedList holds a channel's unsettled deliveries in the order of their tags.
 //
-// A settled entry stays as a hole until it is at the front or the back, or until holes
-// are more than what is left: then the list is packed. So the list is at most twice as
-// long as what is unsettled, and each delivery is moved a bounded number of times on
-// the average, whatever the order in which a client settles.
+// A settled entry stays as a hole until it is at the front or the back, or until there are
+// more holes than entries: then the list is packed. So the list is at most twice as long as
+// the number of unsettled deliveries, and each delivery moves a bounded number of times on
+// average, whatever the order of settlements.
 //
-// An entry is found by its tag: tags grow by at least one from entry to entry, so that
-// of tag t is at most t-first places behind the first. With no holes packed and no tags
-// passed over, it is just there; else it is searched for below.
+// An entry is found by its tag. Tags grow by at least one from entry to entry, so the entry
+// of tag t is at most t-first places after the first. If no holes were packed and no tags
+// skipped, it is exactly there; otherwise a search before that place finds it.
 //
-// There may be millions. They lie in chunks: to copy as many at once, as one slice would have to
-// while it grows, keeps everybody waiting for the garbage collector that waits for it.
+// There may be millions of entries. They are in chunks: one slice would copy all of them when it
+// grows, and the garbage collector, and everybody who waits for it, would wait for the copy.
 type unackedList struct {
 	full  [][]unacked // chunks of chunkUnacked entries each, which precede list
 	list  []unacked   // the last chunk; empty if there is no entry
@@ -38,8 +38,8 @@ type unackedList struct {
 	n     int         // entries not settled
 	// pending is how many of n are settled in a transaction not yet committed.
 	pending int
-	// passed is a tag up to which upTo has nothing left: who settles many in one
-	// transaction, a few at a time, does not pay for those before each time.
+	// passed is a tag up to which upTo has nothing left, so that settling many deliveries in
+	// one transaction, a few at a time, does not walk the earlier ones each time.
 	passed uint64
 }
 

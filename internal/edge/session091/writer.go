@@ -9,17 +9,17 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// writeTimeout is how long a client may take for writePiece bytes at most; it has half of that at least.
+// writeTimeout is the longest time that a client may take for writePiece bytes; it always has at least half of it.
 const writeTimeout = 2 * time.Minute
 
-// writePiece is more than what is usually sent in one write.
+// writePiece is larger than a usual write.
 const writePiece = 2 * writeSize
 
-// lastWords is how long the end of a connection waits for the client to accept
-// what it is sent last.
+// lastWords is how long the end of a connection waits for the client to accept the last
+// frames.
 const lastWords = 5 * time.Second
 
-// write is the writer: it sends what flush left to it, and heartbeats (BR-1.9).
+// write is the writer: it sends the items that flush left to it, and heartbeats (BR-1.9).
 func (c *conn) write() {
 	beat := time.NewTimer(time.Hour)
 	defer beat.Stop()
@@ -41,11 +41,11 @@ func (c *conn) write() {
 	}
 }
 
-// writeLast sends the last words, and keeps the pen from then on: what a connection sends with is
-// taken apart behind it.
+// writeLast sends the last frames, and keeps the pen for good, because the connection's output is
+// dismantled after it.
 func (c *conn) writeLast() {
 	for c.writeAll(); !c.out.keep(); c.writeAll() {
-		<-c.out.wakec // somebody else has the pen, and may be waiting for the disk
+		<-c.out.wakec // another goroutine has the pen, and may be waiting for the disk
 	}
 	c.writeTaken() // which may have been left to us just then
 }
@@ -82,7 +82,7 @@ func (c *conn) writeAll() {
 	}
 }
 
-// writeTaken sends what was taken, and what somebody else has encoded before. REQUIRES: the pen.
+// writeTaken sends the taken items, and bytes that another goroutine has encoded before. REQUIRES: the pen.
 func (c *conn) writeTaken() {
 	o := &c.out
 	ok := true
@@ -104,8 +104,8 @@ func (c *conn) writeTaken() {
 	}
 }
 
-// writePieces writes b, of which a deadline is for one piece: whoever reads slowly gets a large
-// message, too, and is not cut from it again and again. REQUIRES: the pen.
+// writePieces writes b with a deadline for each piece, so that a slow client also gets a large message,
+// and is not cut off in it again and again. REQUIRES: the pen.
 func (c *conn) writePieces(b []byte) error {
 	for len(b) > 0 {
 		c.extendWriteDeadline()
@@ -138,16 +138,16 @@ func (c *conn) extendWriteDeadline() {
 	}
 }
 
-// idle says whether there is nothing to send, and nobody sends. What is encoded belongs to
-// whoever has the pen, so the pen is looked at first.
+// idle says whether there is nothing to send and nobody sends. It checks the pen first, because
+// encoded bytes belong to its holder.
 func (o *outbox) idle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.held && o.items.len() == 0 && len(o.wire) == 0
 }
 
-// giveBack returns deliveries that cannot be sent any more to their queues. What
-// they refer to is released. REQUIRES: no consumer is left that they could come to again.
+// giveBack returns unsent deliveries to their queues and releases their references.
+// REQUIRES: the connection has no consumer left that could get them again.
 func (c *conn) giveBack(items []item) {
 	store := c.broker.Bodies()
 	var ops []partition.Op
@@ -187,8 +187,8 @@ func (c *conn) returnLate(it *item, how queue.ReturnKind) {
 	}
 }
 
-// drainOutbox returns what never left. The reader and the writer have ended, and
-// no consumer is attached any more. REQUIRES: the pen.
+// drainOutbox returns all unsent deliveries. The reader and the writer have ended, and no
+// consumer is attached. REQUIRES: the pen.
 func (c *conn) drainOutbox() {
 	c.out.mu.Lock()
 	items := c.out.items

@@ -10,14 +10,14 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// address is where one end of a shovel is.
+// address is the address of one end of a shovel.
 type address struct {
 	uri   string
 	shown string // without the password
 	// local means this node, without a socket: an address without a host.
 	local bool
 	vhost message.VHost
-	// user is who logs in, and loopback says that the address is one of this machine by its text.
+	// user logs in; loopback says that the text of the address means this machine.
 	user     string
 	loopback bool
 }
@@ -47,7 +47,7 @@ func parseAddress(text string) (address, error) {
 	return a, nil
 }
 
-// hidePassword is the address as it is shown: without user and password.
+// hidePassword returns the address without user and password, for display.
 func hidePassword(text string) string {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {

@@ -15,10 +15,10 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// Component is the component whose parameters are shovels.
+// Component is the component of shovels' parameters.
 const Component = "shovel"
 
-// definition is what a parameter says.
+// definition is the content of a parameter.
 type definition struct {
 	source, dest end
 	ack          ackMode
@@ -32,8 +32,8 @@ type end struct {
 	uris                 []address
 	queue, exchange, key string
 	hasKey               bool
-	arguments            amqp091.Table // of the queue, should it have to be declared
-	predeclared          bool          // it has to be there
+	arguments            amqp091.Table // for declaring the queue
+	predeclared          bool          // the queue must exist
 	prefetch             int           // source
 	forwardHeaders       bool          // dest: x-shovelled tells of the shovel
 	timestampHeader      bool          // dest: x-shovelled-timestamp tells when
@@ -96,7 +96,7 @@ func (r *reader) text(keys ...string) (text string, given bool) {
 	return text, true
 }
 
-// short is text that fits where AMQP has a short string: a key, or a name.
+// short reads text that fits into a short string of AMQP: a key, or a name.
 func (r *reader) short(key string) (text string, given bool) {
 	text, given = r.text(key)
 	if err := message.CheckName(key, text); err != nil {
@@ -105,7 +105,7 @@ func (r *reader) short(key string) (text string, given bool) {
 	return text, given
 }
 
-// named is the name of a queue or an exchange, as the broker will call it: it is what permissions are asked for.
+// named reads the name of a queue or an exchange in the broker's form, for which permissions are checked.
 func (r *reader) named(key string) (name string, given bool) {
 	name, given = r.short(key)
 	return topology.CleanName(name), given
@@ -155,7 +155,7 @@ func (r *reader) arguments(key string) amqp091.Table {
 	return t
 }
 
-// parse reads a definition. complaints are those RabbitMQ has, in its order.
+// parse reads a definition. complaints are RabbitMQ's, in RabbitMQ's order.
 func parse(name string, value any) (d definition, complaints []string) {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -167,7 +167,7 @@ func parse(name string, value any) (d definition, complaints []string) {
 	d.until = r.until()
 	d.ack = r.ack()
 	if d.ack == noAck && !d.until.never && !d.until.queueLength {
-		r.complain("Cannot specify 'no-ack' and numerical 'delete-after'") // what it is sent beyond would be lost
+		r.complain("Cannot specify 'no-ack' and numerical 'delete-after'") // further messages that were sent would be lost
 	}
 	d.reconnectDelay = moment.Duration(r.number(int64(defaultReconnectDelay/time.Second), "reconnect-delay"), time.Second)
 	d.source.uris, d.dest.uris = r.uris("src-uri"), r.uris("dest-uri")
@@ -267,7 +267,7 @@ func (r *reader) ack() ackMode {
 	return onConfirm
 }
 
-// uris reads one address or a list of them, of which one is chosen at each attempt.
+// uris reads one address or a list of addresses; each attempt chooses one.
 func (r *reader) uris(key string) (list []address) {
 	_, v, ok := r.take(key)
 	if !ok {
@@ -303,15 +303,15 @@ func (r *reader) uris(key string) (list []address) {
 	return list
 }
 
-// rights are what somebody may do on this node.
+// rights are a user's permissions on this node.
 type rights interface {
 	Enters(message.VHost) bool
 	Permits(topology.Access, topology.Resource) error
 	MaySay(userID string) bool
 }
 
-// forbidden are complaints about what the shovel would do on this node without a password and
-// whoever sets it may not do.
+// forbidden lists operations that the shovel would do on this node without a password, and for which its
+// creator lacks a permission.
 func (d *definition) forbidden(loopbackUsers []string, by rights) (complaints []string) {
 	for _, v := range d.vhosts(loopbackUsers) {
 		if !by.Enters(v) {
@@ -350,10 +350,10 @@ func (d *definition) forbidden(loopbackUsers []string, by rights) (complaints []
 			}
 		case d.dest.exchange != "":
 			ask(a, topology.Write, topology.ExchangeResource, d.dest.exchange)
-			if d.dest.hasKey { // the keys of messages are asked for with each, see passes
+			if d.dest.hasKey { // the keys of messages are checked with each message, see passes
 				demand(a, topology.Write, topology.Resource{Kind: topology.TopicResource, Name: d.dest.exchange, Key: d.dest.key})
 			}
-		default: // each message names its own: whoever may write to one of a random name may write to all
+		default: // each message names its exchange: a user who may write to a random name may write to all
 			name := broker.RandomName("")
 			before := len(complaints)
 			ask(a, topology.Write, topology.ExchangeResource, name)
@@ -368,13 +368,13 @@ func (d *definition) forbidden(loopbackUsers []string, by rights) (complaints []
 	return complaints
 }
 
-// inside says whether the address leads into this node by being on it: without a socket, or as
-// a user who logs in from here only, whose password is no secret.
+// inside says whether access to this node is due only to being on it: without a socket, or as a user who
+// may log in only from loopback, whose password is not secret.
 func (a *address) inside(loopbackUsers []string) bool {
 	return a.local || a.loopback && slices.Contains(loopbackUsers, a.user)
 }
 
-// vhosts are the virtual hosts of this node that the shovel enters by being on it.
+// vhosts lists the virtual hosts of this node that the shovel enters with such an address.
 func (d *definition) vhosts(loopbackUsers []string) (list []message.VHost) {
 	for _, a := range append(slices.Clone(d.source.uris), d.dest.uris...) {
 		if a.inside(loopbackUsers) {

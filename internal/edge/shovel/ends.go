@@ -13,29 +13,29 @@ type carried struct {
 	body          []byte
 
 	handle any // the source's
-	took   int // bytes of what a source elsewhere has sent; what is added here does not count
+	took   int // bytes that a remote source has sent, without additions here
 }
 
-// source is where messages come from. Its methods are the worker's alone.
+// source is the source of messages. Only the worker calls its methods.
 type source interface {
 	// length is how many messages were ready when the source was opened.
 	length() int
-	// next waits for messages and returns at most limit of them; once ctx has ended none,
-	// and the error of ctx.
+	// next waits for messages and returns at most limit of them; after the end of ctx it
+	// returns the error of ctx.
 	next(ctx context.Context, limit int) ([]carried, error)
 	ack(list []carried) error
-	// giveBack puts messages back that the target refused.
+	// giveBack requeues messages that the target refused.
 	giveBack(list []carried) error
 	close()
 }
 
-// target is where messages go. Its methods are the worker's alone.
+// target is the destination of messages. Only the worker calls its methods.
 type target interface {
-	// publish publishes the messages; if confirm is set it waits until the target has
-	// answered for each, and says which it refused. If it fails it says so of those that the
-	// target has had before, as far as it knows.
+	// publish publishes the messages. If confirm is set, it waits for an answer for each and
+	// returns those that the target refused. If it fails, it does so for the messages that
+	// the target has already answered.
 	publish(ctx context.Context, list []carried, confirm bool) (refused []bool, err error)
-	// blocked says whether the target takes nothing for now, for an alarm.
+	// blocked says whether the target accepts nothing at the moment because of an alarm.
 	blocked() bool
 	close()
 }

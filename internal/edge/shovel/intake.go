@@ -9,20 +9,19 @@ import (
 )
 
 const (
-	// intakeBytes bounds what a source elsewhere has sent and the shovel has not settled. What is
-	// beyond waits in the sockets: a prefetch counts messages, whatever their size.
+	// intakeBytes limits the unsettled bytes from a remote source. Further bytes wait in the
+	// sockets. A prefetch limits only the number of messages.
 	intakeBytes = 64 << 20
-	// starvation is how long nothing comes until a source is read on beyond the bound, as for a message that is larger.
+	// starvation is how long nothing arrives until a source is read beyond the limit, as for a larger message.
 	starvation = time.Second
 	// readPatience is the deadline of the read after a pause. The library sets its own when it has read a frame.
 	readPatience = 30 * time.Second
-	// largestPrefetch is what basic.qos has room for.
+	// largestPrefetch is the largest value of basic.qos.
 	largestPrefetch = 1<<16 - 1
 )
 
-// window is how many messages a source elsewhere may send ahead: a broker that cannot send for long, since
-// we do not read, closes the connection. So it is not asked for more than there is room for once it is
-// known how large they are.
+// window is how many messages a remote source may send ahead. A broker that cannot send for long, because the shovel does
+// not read, closes the connection. So the shovel requests only as many messages as it has room for, once it knows their size.
 func window(prefetch, largest int) int {
 	if fit := intakeBytes / max(largest, 1); fit < largestPrefetch && (prefetch == 0 || fit < prefetch) {
 		return max(fit, 1)
@@ -30,14 +29,14 @@ func window(prefetch, largest int) int {
 	return min(prefetch, largestPrefetch)
 }
 
-// wireSize is at least what a message took on its way here.
+// wireSize is a lower bound of a message's size on the wire.
 func wireSize(m *carried) int {
 	const methodAndFrames, perFrame, smallestFrame = 128, 8, 4096
 	n := len(m.exchange) + len(m.key) + len(m.body) + methodAndFrames
 	return n + len(m.body)/smallestFrame*perFrame + len(amqp091.AppendPropsFrom(nil, m.properties))
 }
 
-// intake bounds the bytes that are read from a socket and not released.
+// intake limits the bytes that are read from a socket and not released.
 type intake struct {
 	limit int
 
@@ -63,7 +62,7 @@ func (k *intake) release(n int) {
 	k.changed.Broadcast()
 }
 
-// starve says that nothing that was read is still to be released.
+// starve says that no read bytes are left to be released.
 func (k *intake) starve() { k.release(k.limit) }
 
 // await waits for room, and says whether it had to.

@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// user is in whose name shovels work on this node.
+// user is the name under which shovels work on this node.
 const user = "rmq-shovel"
 
 // link is a shovel's access to a virtual host of this node.
@@ -43,8 +43,8 @@ func (w *worker) openLocalSource(a address) (source, error) {
 	return s, nil
 }
 
-// declareSource sees to it that there is a queue: the one that is named, or an
-// exclusive one that gets what the exchange gets.
+// declareSource declares the source queue: the named one, or an exclusive queue that is
+// bound to the source exchange.
 func declareSource(c *broker.Connection, e *end) (name message.QueueName, ready int, err error) {
 	var q broker.Declared
 	if e.exchange == "" {
@@ -61,7 +61,7 @@ func declareSource(c *broker.Connection, e *end) (name message.QueueName, ready 
 	return q.Name, q.Messages, err
 }
 
-// declareQueue asks for the queue first: whatever its arguments are it is the one that is meant.
+// declareQueue first looks for the queue: an existing queue of the name is the right one, whatever its arguments.
 func declareQueue(c *broker.Connection, e *end) (broker.Declared, error) {
 	q, err := c.PassiveQueue(message.QueueName(e.queue))
 	if err == nil || e.predeclared {
@@ -114,7 +114,7 @@ func (s *localSource) close() {
 // localTarget is an exchange of this node.
 type localTarget struct {
 	link  *broker.Connection
-	queue bool // a queue: should it be deleted nothing is dropped, and the shovel starts anew
+	queue bool // a queue: if it is deleted, no message is dropped, and the shovel restarts
 }
 
 func (w *worker) openLocalTarget(a address) (target, error) {
@@ -133,7 +133,7 @@ func (w *worker) openLocalTarget(a address) (target, error) {
 	return t, nil
 }
 
-// alarmPoll is how often a blocked target looks whether the alarm is over.
+// alarmPoll is how often a blocked target checks whether the alarm is over.
 const alarmPoll = 200 * time.Millisecond
 
 func (t *localTarget) publish(ctx context.Context, list []carried, _ bool) ([]bool, error) {

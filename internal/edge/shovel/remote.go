@@ -17,7 +17,7 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// remote is a channel of another node, or of this one through its socket.
+// remote is a channel to another node, or to this one through a socket.
 type remote struct {
 	conn     *client.Connection
 	ch       *client.Channel
@@ -27,26 +27,26 @@ type remote struct {
 	cut      *cutter
 }
 
-// The client library waits without end for whoever goes on with heartbeats and answers nothing,
-// or reads nothing, as a broker that is low on memory.
+// The client library waits forever for a peer that sends heartbeats but answers nothing, or reads
+// nothing, such as a broker that is low on memory.
 const (
-	dialTimeout = 30 * time.Second // until the peer has let us in
-	// lastWords is how long a peer may take to answer once the shovel is to stop, or its
-	// connection to be closed.
+	dialTimeout = 30 * time.Second // until the login is done
+	// lastWords is how long a peer may take to answer when the shovel stops, or closes its
+	// connection.
 	lastWords = 2 * time.Second
-	// answerTimeout is how long it may take to answer one method, as to open a channel. Confirms may take
-	// longer, as where a quorum queue has no majority: the shovel's state tells that it waits.
+	// answerTimeout is how long a peer may take to answer one method, such as channel.open. Confirms may take
+	// longer, for example if a quorum queue has no majority; the shovel's state shows that it waits.
 	answerTimeout = time.Minute
 )
 
-// errSilent is for a peer that goes on with its heartbeats and answers nothing.
+// errSilent is for a peer that sends heartbeats but answers nothing.
 var errSilent = errors.New("the peer does not answer after the login")
 
 // cutter closes the socket under a connection whose peer does not answer in time.
 type cutter struct {
 	log      *slog.Logger
 	outside  bool          // it must not lead to this machine
-	intake   *intake       // what bounds the bytes that are read, if anything does
+	intake   *intake       // limits the bytes that are read; may be nil
 	patience time.Duration // answerTimeout
 	socket   net.Conn
 	watch    sync.WaitGroup
@@ -54,8 +54,8 @@ type cutter struct {
 	closing, ended chan struct{} // closed before and after the connection is
 }
 
-// errLoopback is for a name of this machine that does not say so: what a shovel may do there
-// is checked when it is set, by its address, and its user has a password that is no secret.
+// errLoopback is for an address that leads to this machine without saying so: the permissions of a
+// shovel are checked by its address, and the user of a loopback login has a password that is not secret.
 var errLoopback = errors.New("the address leads to this machine, where the user may log in only from loopback: use localhost or 127.0.0.1")
 
 // dial connects, and watches over the connection from then on.
@@ -110,8 +110,8 @@ func (k *cutter) answered(ask func() error) error {
 	return err
 }
 
-// dialError is that there is no connection. Why is for the log: whoever may define shovels
-// would learn from it which ports are open and which files are there.
+// dialError means that there is no connection. The cause is only for the log: it would show users
+// who may define shovels which ports are open and which files exist.
 type dialError struct{ cause error }
 
 func (e *dialError) Error() string { return e.cause.Error() }
@@ -211,7 +211,7 @@ func (r *remote) declareQueue(e *end) (client.Queue, error) {
 func (s *remoteSource) length() int { return s.ready }
 
 func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err error) {
-	if err := ctx.Err(); err != nil { // the select below chooses by chance
+	if err := ctx.Err(); err != nil { // the select below chooses randomly
 		return nil, err
 	}
 	for size := 0; len(list) < limit && size < batchBytes; {
@@ -300,9 +300,9 @@ func (s *remoteSource) settle(list []carried, f func(*client.Delivery) error) er
 // remoteTarget is an exchange elsewhere.
 type remoteTarget struct {
 	*remote
-	// returns are the messages that had no queue, if the target is a queue: should it be deleted,
-	// nothing is dropped, and the shovel starts anew. nil for an exchange, which may lead nowhere. There is room
-	// for a batch and, where nobody waits for answers, the one before it: the client waits for whoever reads it.
+	// returns gets the returned messages if the target is a queue: if it is deleted, no message is dropped, and the
+	// shovel restarts. It is nil for an exchange, which may route nowhere. It has room for a batch and, without
+	// confirms, for the batch before, because the client library blocks until a return is read.
 	returns chan client.Return
 }
 
@@ -351,7 +351,7 @@ func (t *remoteTarget) publish(ctx context.Context, list []carried, confirm bool
 		}
 		confirmations = append(confirmations, c)
 	}
-	if !confirm { // what came back of earlier ones is told late: nobody waits for it
+	if !confirm { // returns of earlier messages are noticed late, because nothing waits for them
 		return refused, t.unroutable()
 	}
 	for i, c := range confirmations {
@@ -365,12 +365,12 @@ func (t *remoteTarget) publish(ctx context.Context, list []carried, confirm bool
 		}
 	}
 	if err := t.unroutable(); err != nil {
-		return nil, err // which they were it does not say: all are moved again
+		return nil, err // it is unknown which messages these were: all are moved again
 	}
 	return refused, nil
 }
 
-// unroutable is the error that messages came back, of which a target tells before it confirms them.
+// unroutable is the error for returned messages. A target returns them before it confirms them.
 func (t *remoteTarget) unroutable() error {
 	select {
 	case r, open := <-t.returns:
@@ -382,7 +382,7 @@ func (t *remoteTarget) unroutable() error {
 	return nil
 }
 
-// blocked is as of the last that the other side has told.
+// blocked is the latest state that the peer has sent.
 func (t *remoteTarget) blocked() bool {
 	for {
 		select {

@@ -20,15 +20,15 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// Options say what Shovels work with. All are required.
+// Options are the dependencies of Shovels. All are required.
 type Options struct {
 	Broker      *broker.Broker
 	Logger      *slog.Logger
 	ClusterName func() string // what x-shovelled says has moved a message
 }
 
-// Shovels are those that the parameters of a node describe. They may be used by
-// any number of goroutines.
+// Shovels runs the shovels of a node's parameters. Any number of goroutines may use
+// it.
 type Shovels struct {
 	Options
 	ctx  context.Context
@@ -39,7 +39,7 @@ type Shovels struct {
 	changing sync.Mutex     // held while workers are started and stopped
 	changes  sync.WaitGroup // goroutines that do so
 
-	ahead atomic.Bool // a goroutine will begin to look what has changed
+	ahead atomic.Bool // a goroutine is about to look for changes
 
 	mu      sync.Mutex // guards workers
 	workers map[shovelName]*worker
@@ -50,14 +50,14 @@ type shovelName struct {
 	name  string
 }
 
-// described is a shovel that a parameter describes.
+// described is the shovel of a parameter.
 type described struct {
 	topology.Parameter
 	setter broker.Setter
 }
 
-// Start runs the shovels that are described now, and follows their parameters from
-// then on, until Stop.
+// Start runs the shovels of the existing parameters, and follows changes of parameters
+// until Stop.
 func Start(o Options) *Shovels {
 	s := &Shovels{Options: o, workers: map[shovelName]*worker{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -97,8 +97,8 @@ func (s *Shovels) Check(p topology.Parameter, by broker.Setter) error {
 	return nil
 }
 
-// Changed implements broker.ParameterHandler: it stops what is gone, has changed or is not
-// permitted any more, and starts what is new.
+// Changed implements broker.ParameterHandler: it stops shovels that are deleted, have changed or
+// are no longer permitted, and starts new ones.
 func (s *Shovels) Changed() {
 	if s.ctx.Err() != nil || s.ahead.Swap(true) {
 		return
@@ -112,7 +112,7 @@ func (s *Shovels) Changed() {
 	}))
 }
 
-// reconcile makes the workers those that the parameters describe. REQUIRES: changing is held.
+// reconcile starts and stops workers so that they match the parameters. REQUIRES: changing is held.
 func (s *Shovels) reconcile() {
 	if s.ctx.Err() != nil {
 		return
@@ -151,7 +151,7 @@ func (s *Shovels) reconcile() {
 	}
 }
 
-// recheck interrupts the shovels that may no longer do what they do.
+// recheck interrupts the shovels that are no longer permitted.
 func (s *Shovels) recheck() {
 	s.mu.Lock()
 	list := slices.Collect(maps.Values(s.workers))
@@ -185,8 +185,8 @@ func (s *Shovels) newWorker(name shovelName, p described) *worker {
 	return w
 }
 
-// finished deletes the parameter of a shovel that has moved what it was to move, if it was not
-// set anew meanwhile.
+// finished deletes the parameter of a shovel that has moved all its messages, unless it was set
+// again meanwhile.
 func (s *Shovels) finished(w *worker) {
 	p := topology.Parameter{VHost: w.vhost, Component: Component, Name: w.name, Value: json.RawMessage(w.value)}
 	if _, err := s.Broker.DeleteThisParameter(p); err != nil {
@@ -212,8 +212,8 @@ func (s *Shovels) Restart(vhost message.VHost, name string) bool {
 	return true
 }
 
-// Shown are the shovels as the management API shows them, by virtual host and name: those of the virtual
-// hosts that sees tells.
+// Shown returns the shovels as the management API shows them, by virtual host and name, for the virtual hosts
+// for which sees is true.
 func (s *Shovels) Shown(sees func(message.VHost) bool) []map[string]any {
 	s.mu.Lock()
 	list := slices.Collect(maps.Values(s.workers))
@@ -269,7 +269,7 @@ func (w *worker) show() map[string]any {
 
 func timeShown(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
-// showEnds adds where messages come from and go to, also while there is no connection.
+// showEnds adds source and destination, also while there is no connection.
 func (w *worker) showEnds(object map[string]any, st *status) {
 	d := &w.definition
 	object["src_protocol"], object["dest_protocol"] = "amqp091", "amqp091"

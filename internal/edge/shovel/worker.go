@@ -18,33 +18,33 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// worker runs one shovel. Its goroutine owns the ends; what it shows of itself is
-// under its mutex.
+// worker runs one shovel. Its goroutine owns both ends; its mutex guards the status that it
+// shows.
 type worker struct {
 	// Static.
 	b           *broker.Broker
 	log         *slog.Logger
 	vhost       message.VHost
 	name        string
-	value       string // of the parameter, by which a change is seen
+	value       string // of the parameter, to detect a change
 	setter      broker.Setter
 	definition  definition
 	clusterName func() string
-	finished    func(*worker) // the shovel has moved all that it was to move
+	finished    func(*worker) // called when the shovel has moved all its messages
 	patience    time.Duration // answerTimeout if 0
 
 	// The goroutine's.
-	largest int // bytes of the largest message that a source elsewhere has sent
+	largest int // size of the largest message from a remote source
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
 	status  status
-	attempt context.CancelCauseFunc // ends what is being done, if something is
+	attempt context.CancelCauseFunc // ends the running attempt, if there is one
 }
 
-// status is what a shovel shows of itself.
+// status is the shown state of a shovel.
 type status struct {
 	state     state
 	reason    string
@@ -55,17 +55,17 @@ type status struct {
 	remaining int64 // of a shovel that ends
 	blocked   bool
 
-	waitsFor   string // what an end has been asked and not answered, "" for nothing
+	waitsFor   string // the pending request to an end, "" for none
 	waitsSince time.Time
 	refused    int // messages of the last batch that came back
 	refusedAt  time.Time
 	triedEvery time.Duration // after a failure; 0: not
 }
 
-// slow is how long an end may take without being told of.
+// slow is how long an end may take before the status shows it.
 const slow = 5 * time.Second
 
-// waiting says what keeps a running shovel from moving messages, "" for nothing that is known.
+// waiting says what keeps a running shovel from moving messages, "" for no known reason.
 func (s *status) waiting(now time.Time) string {
 	switch {
 	case s.blocked:
@@ -78,7 +78,7 @@ func (s *status) waiting(now time.Time) string {
 	return ""
 }
 
-// What may be waited for.
+// The values of status.waitsFor.
 const (
 	opensTarget = "waits for the destination to let it in"
 	opensSource = "waits for the source to let it in"
@@ -86,7 +86,7 @@ const (
 	settles     = "waits for the source to take acknowledgements"
 )
 
-// waits notes what is asked from now on, "" for nothing.
+// waits notes the pending request, "" for none.
 func (w *worker) waits(what string) {
 	w.change(func(s *status) { s.waitsFor, s.waitsSince = what, time.Now() })
 }
@@ -100,15 +100,15 @@ const (
 	terminated state = "terminated"
 )
 
-// batchLimit is how many messages are taken and confirmed together, and batchBytes after how many
-// bytes no more are: of each there are copies in memory.
+// batchLimit is how many messages are taken and confirmed together, and batchBytes the number of bytes
+// after which a batch takes no more: each message has copies in memory.
 const (
 	batchLimit = 512
 	batchBytes = 8 << 20
 )
 
-// run works until ctx ends or the shovel has moved all that it was to move. What fails
-// is tried again after the delay of the definition.
+// run works until ctx ends or the shovel has moved all its messages. After a failure it tries
+// again, with the delay of the definition.
 func (w *worker) run(ctx context.Context) {
 	defer close(w.done)
 	for {
@@ -136,7 +136,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// try is once until interrupt ends it.
+// try runs once, which interrupt may end.
 func (w *worker) try(ctx context.Context) (complete bool, err error) {
 	attempt, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,7 +150,7 @@ func (w *worker) try(ctx context.Context) (complete bool, err error) {
 	return complete, err
 }
 
-// interrupt has what is being done fail with a reason. It is tried again as after any failure.
+// interrupt makes the running attempt fail with a reason. The shovel tries again as after any failure.
 func (w *worker) interrupt(reason error) {
 	w.mu.Lock()
 	cancel := w.attempt
@@ -160,7 +160,7 @@ func (w *worker) interrupt(reason error) {
 	}
 }
 
-// permitted is an error if whoever has set the shovel may no longer do what it does.
+// permitted returns an error if the shovel's creator has lost a permission that it needs.
 func (w *worker) permitted() error {
 	complaints := w.definition.forbidden(w.b.LoopbackUsers, w.setter)
 	switch {
@@ -172,7 +172,7 @@ func (w *worker) permitted() error {
 	return fmt.Errorf("user '%s', who created the shovel, no longer has the permissions for it: %s", w.setter.Name(), strings.Join(complaints, "; "))
 }
 
-// reasonOf is what is shown of an error.
+// reasonOf is the shown text of an error.
 func reasonOf(err error) string {
 	var dial *dialError
 	if errors.As(err, &dial) {
@@ -253,7 +253,7 @@ func (w *worker) openTarget(ctx context.Context, a address) (target, error) {
 	return w.openRemoteTarget(ctx, a)
 }
 
-// toMove is how many messages are still to be moved, negative for no end.
+// toMove is how many messages the shovel still has to move, negative for no limit.
 func (w *worker) toMove(in source) int64 {
 	u := w.definition.until
 	switch {
@@ -277,7 +277,7 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64, as
 		if err != nil {
 			return false, err
 		}
-		if now := w.b.AccountsRevision(); now != asOf { // what is taken goes back with the source
+		if now := w.b.AccountsRevision(); now != asOf { // messages that were taken go back with the source
 			if err := w.permitted(); err != nil {
 				return false, err
 			}
@@ -287,8 +287,8 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64, as
 		may, forbidden := w.passes(list)
 		list = list[:may] // what is behind goes back with the source
 		if w.definition.ack == noAck {
-			// At most once, and not more than is moved: a consumer that does not acknowledge
-			// would lose what is on its way to it when the shovel ends.
+			// Acknowledge just before the publish: a consumer without acknowledgements would lose
+			// all messages on their way to it when the shovel ends.
 			if err := in.ack(list); err != nil {
 				return false, err
 			}
@@ -296,8 +296,8 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64, as
 		w.change(func(s *status) { s.pending, s.blocked = int64(len(list)), out.blocked() })
 		w.waits(publishes)
 		refused, failed := out.publish(ctx, list, w.definition.ack == onConfirm)
-		// What the target has stays there, whatever is wrong with the next: it would be moved
-		// again with each attempt.
+		// Settle the messages that the target has, even if the next one fails: otherwise each
+		// attempt would move them again.
 		w.waits(settles)
 		moved, err := w.settle(ctx, in, list[:len(refused)], refused)
 		if err = cmp.Or(failed, err, forbidden); err != nil {
@@ -315,12 +315,12 @@ func (w *worker) move(ctx context.Context, in source, out target, left int64, as
 	return true, nil
 }
 
-// passes is how many of the messages may be published by whoever has set the shovel, from the first on, and why
-// the next may not. It is their keys that nobody could ask for before: those of topic exchanges, in CC and BCC too.
+// passes returns how many of the messages, from the first on, the shovel's creator may publish, and the error for the next
+// one. Only their routing keys for topic exchanges, including CC and BCC, could not be checked earlier.
 func (w *worker) passes(list []carried) (n int, err error) {
 	to := w.shown().to
 	if !to.inside(w.b.LoopbackUsers) || w.definition.dest.queue != "" {
-		return len(list), nil // who it is there is asked there; and the way to a queue has no such key
+		return len(list), nil // the remote broker checks its own user; and a publish to a queue has no such key
 	}
 	ask := w.setter.Publisher(to.vhost)
 	if ask == nil {
@@ -338,10 +338,10 @@ func (w *worker) passes(list []carried) (n int, err error) {
 	return len(list), nil
 }
 
-// refusedPause keeps a full target from being asked again at once.
+// refusedPause is the pause before the next attempt on a full target.
 const refusedPause = time.Second
 
-// settle acknowledges what the target has taken and puts back what it has refused.
+// settle acknowledges the messages that the target has accepted and requeues those that it has refused.
 func (w *worker) settle(ctx context.Context, in source, list []carried, refused []bool) (moved int64, err error) {
 	if w.definition.ack == noAck || len(list) == 0 {
 		return int64(len(list)), nil
@@ -368,7 +368,7 @@ func (w *worker) settle(ctx context.Context, in source, list []carried, refused 
 	return int64(len(good)), pause(ctx, refusedPause)
 }
 
-// address says where the messages go and what is added to them.
+// address sets the destination of the messages and the added headers and properties.
 func (w *worker) address(list []carried) {
 	e := &w.definition.dest
 	status := w.shown()
@@ -389,7 +389,7 @@ func (w *worker) address(list []carried) {
 			w.tellOf(l, &status)
 		}
 		if l.UserID != nil && !status.from.local && status.to.inside(w.b.LoopbackUsers) && !w.setter.MaySay(*l.UserID) {
-			setHeader(l, "x-shovelled-user-id", *l.UserID) // nobody here has checked it
+			setHeader(l, "x-shovelled-user-id", *l.UserID) // this node has not checked it
 			l.UserID = nil
 		}
 		if e.timestampHeader {
@@ -399,7 +399,7 @@ func (w *worker) address(list []carried) {
 	}
 }
 
-// tellOf puts what the shovel is before what earlier shovels have said.
+// tellOf puts this shovel's entry in front of the entries of earlier shovels.
 func (w *worker) tellOf(l *amqp091.PropertyList, s *status) {
 	about := amqp091.Table{
 		{Key: "shovelled-by", Value: w.clusterName()}, {Key: "shovel-type", Value: "dynamic"},
@@ -424,11 +424,11 @@ func (w *worker) tellOf(l *amqp091.PropertyList, s *status) {
 	}
 }
 
-// maxHeaders is how many bytes of headers x-shovelled may make: all headers go in one frame, and what goes
-// round between shovels is told of again each time. Half of the usual frame_max.
+// maxHeaders is the size of headers up to which x-shovelled gets entries: all headers go in one frame, and a message that
+// circulates between shovels gets an entry each time. It is half of the usual frame_max.
 const maxHeaders = 64 << 10
 
-// newest is as much of the beginning of a list as there is room for.
+// newest returns the beginning of a list, as much as fits.
 func newest(list amqp091.Array, room int) amqp091.Array {
 	for i, v := range list {
 		if room -= len(amqp091.AppendTable(nil, amqp091.Table{{Key: "x-shovelled", Value: v}})); room < 0 {
