@@ -12,11 +12,11 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// operator is the name of whoever runs the node and asks through Local, as RabbitMQ
-// names what its command line does.
+// operator is the user of requests through Local: the node's operator. RabbitMQ uses the same
+// name for its command line.
 const operator = "rmq-cli"
 
-// admit lets those in who may make the request.
+// admit checks that the user may make the request.
 func (r *request) admit() *failure {
 	if r.rt.access == open {
 		return nil
@@ -27,7 +27,7 @@ func (r *request) admit() *failure {
 	return r.authorise()
 }
 
-// authenticate finds out who asks (BR-15.1, BR-15.2).
+// authenticate authenticates the user (BR-15.1, BR-15.2).
 func (r *request) authenticate() *failure {
 	if local, _ := r.Context().Value(localKey{}).(bool); local {
 		r.user, r.tags, r.local, r.visible = operator, []auth.Tag{auth.Administrator}, true, broker.AllVisible
@@ -40,7 +40,7 @@ func (r *request) authenticate() *failure {
 	return r.logIn(name, password)
 }
 
-// logIn makes the request that of a user.
+// logIn logs a user in for the request.
 func (r *request) logIn(name, password string) *failure {
 	id, err := r.s.b.Authenticate(r.Context(), auth.Credentials{User: name, Password: password}, peerIP(r.Request))
 	r.s.b.Totals.Logins[broker.LoginHTTP].Note(err == nil)
@@ -94,7 +94,7 @@ func (r *request) authorise() *failure {
 	if !named {
 		return nil
 	}
-	// Whether a virtual host exists is not told to those who may not see it.
+	// A user who may not see a virtual host must not learn whether it exists.
 	exists, visible := false, false
 	r.s.b.Read(func(s *topology.State, u *auth.Users) {
 		_, exists = s.VHost(message.VHost(v))
@@ -112,8 +112,8 @@ func (r *request) authorise() *failure {
 	return nil
 }
 
-// eachVHost calls f for the virtual host in the path, or without one for all that
-// the user may list, by name. f is called with everything locked for reading: see
+// eachVHost calls f for the virtual host in the path, or without one for all virtual
+// hosts that the user may list, by name. f runs with everything locked for reading: see
 // broker.Broker.Read.
 func (r *request) eachVHost(f func(v *topology.VHost)) {
 	name, named := r.params["vhost"]
@@ -132,8 +132,8 @@ func (r *request) eachVHost(f func(v *topology.VHost)) {
 	})
 }
 
-// checkPassword answers for the credentials in the body, as if they had come from here: 403 if they are
-// wrong, so that it is not mistaken for a refusal of the request itself.
+// checkPassword checks the credentials in the body, as if their user connected from this machine. It answers
+// 403 if they are wrong, so that this is not mistaken for a refusal of the request itself.
 func (r *request) checkPassword() error {
 	name, err := r.text("user")
 	if err != nil {

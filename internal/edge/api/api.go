@@ -1,10 +1,10 @@
-// Package api is the management HTTP API: RabbitMQ's, so that its tools work, and
-// a few resources of our own below the same prefix.
+// Package api is the management HTTP API: RabbitMQ's resources, so that its tools work,
+// and a few resources of our own below the same prefix.
 //
-// A Handler owns no state of the broker. It translates requests into operations
-// of package broker and what that returns into RabbitMQ's JSON, error texts
-// included. It opens no listener, sets no time limits and serves no files: the
-// server and the console do.
+// The server uses its handler. A handler translates requests into operations of package
+// broker, and their results into RabbitMQ's JSON, including its error texts. It owns only
+// the history of counters from which it computes rates. It never opens a listener, sets
+// time limits or serves files: the server and the console do.
 package api
 
 import (
@@ -21,43 +21,41 @@ import (
 type Options struct {
 	Broker *broker.Broker
 	Logger *slog.Logger
-	// NodeName is what the node calls itself; empty: the broker's name.
+	// NodeName is the node's name; empty: the broker's name.
 	NodeName string
 	// ClusterName is shown until a cluster_name parameter is set; empty: the node's name.
 	ClusterName string
-	// Product and ProductVersion are what the server says it is; Version is the
-	// RabbitMQ version whose behaviour it has, which tools compare (BR-15.14).
+	// Product and ProductVersion identify the server; Version is the compatible version of
+	// RabbitMQ, which tools compare (BR-15.14).
 	Product, ProductVersion, Version string
-	// Stop makes the server end in order; nil refuses.
+	// Stop stops the server in order; nil refuses.
 	Stop func()
-	// Listeners tells what the server listens on; nil: nothing.
+	// Listeners lists the server's listeners; nil: none.
 	Listeners func() []Listener
-	// SetMemoryWatermark changes the memory limit; nil refuses. One of the two says it: a
-	// fraction of the machine's memory, or bytes, where the fraction is 0.
+	// SetMemoryWatermark changes the memory limit; nil refuses. The limit is a fraction of the
+	// machine's memory, or bytes if the fraction is 0.
 	SetMemoryWatermark func(fraction float64, bytes int64) error
 	// SetDiskFreeLimit changes the limit of free disk in the same way; nil refuses. The
 	// fraction, of the machine's memory, may be above 1.
 	SetDiskFreeLimit func(fraction float64, bytes int64) error
-	// LogLevel is the level from which lines are logged, SetLogLevel changes it; nil
-	// refuses.
+	// LogLevel returns the log level, SetLogLevel changes it; nil refuses.
 	LogLevel    func() string
 	SetLogLevel func(level string) error
-	// Certificates tells what listeners with TLS show; nil: there are none.
+	// Certificates lists the certificates of listeners with TLS; nil: none.
 	Certificates func() []Certificates
-	// Settings are the configuration in force, as lines of a configuration file with what
-	// is secret masked; nil: unknown.
+	// Settings lists the configuration in force, as lines of a configuration file with
+	// secrets masked; nil: unknown.
 	Settings func() []string
-	// Audit is told of what was asked to be changed, by whom and with what result; nil:
-	// nobody is.
+	// Audit logs each request that changes something, with its user and result; nil: none.
 	Audit *slog.Logger
-	// Limits tells the node's resources; nil: unknown.
+	// Limits returns the node's resources; nil: unknown.
 	Limits func() NodeLimits
-	// Shovels runs shovels; nil: there are none.
+	// Shovels runs shovels; nil: none.
 	Shovels Shovels
-	// MaxBody is how many bytes a request's body may have; 0: 20,000,000, as RabbitMQ.
+	// MaxBody is the maximal size of a request's body, in bytes; 0: 20,000,000, as in RabbitMQ.
 	MaxBody int64
-	// Known is told of each request, by its context, of which it is known that whoever makes it
-	// may; nil: nobody is.
+	// Known, if not nil, is called with the context of each request when its user is
+	// authenticated.
 	Known func(context.Context)
 }
 
@@ -69,15 +67,15 @@ type Listener struct {
 	TLS      bool
 }
 
-// Certificates are what a listener with TLS shows and verifies by: files, and when each
-// certificate in them ends.
+// Certificates are the certificate files of a listener with TLS, and the expiry of each
+// certificate in them.
 type Certificates struct {
 	Listener
 	CertFile, CACertFile       string
 	CertExpires, CACertExpires []time.Time
 }
 
-// NodeLimits are what the node may use and does use, in bytes; 0 is unknown.
+// NodeLimits are the node's resources and their limits, in bytes; 0 is unknown.
 type NodeLimits struct {
 	MemoryUsed, MemoryLimit int64
 	DiskFree, DiskFreeLimit int64
@@ -94,7 +92,7 @@ type server struct {
 	b       *broker.Broker
 	table   *routeTable
 	history history
-	// plainBodies and largeBodies are the bodies under way: see request.waitForRoom.
+	// plainBodies and largeBodies count the bodies in memory: see request.waitForRoom.
 	plainBodies, largeBodies chan struct{}
 }
 
@@ -132,8 +130,8 @@ func New(o Options) http.Handler {
 	return s
 }
 
-// Local is h, which New returned, for a listener that only the node's own command line
-// reaches: whoever asks there is the operator, and no password is looked at.
+// Local wraps a handler from New for the control socket: its requests come from the node's
+// operator and need no password.
 func Local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), localKey{}, true)))

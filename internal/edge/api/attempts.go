@@ -8,7 +8,7 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// listAuthAttempts shows the logins by protocol, those that had any.
+// listAuthAttempts shows the logins of each protocol that had any.
 func (s *server) listAuthAttempts(r *request) (any, error) {
 	if err := r.mustNode(); err != nil {
 		return nil, err
@@ -25,8 +25,8 @@ func (s *server) listAuthAttempts(r *request) (any, error) {
 	return items, nil
 }
 
-// listAuthSources: who tried is not kept by address, as in RabbitMQ unless it is
-// configured to.
+// listAuthSources returns nothing: attempts are not counted by address, as in RabbitMQ by
+// default.
 func (s *server) listAuthSources(r *request) (any, error) {
 	if err := r.mustNode(); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (s *server) resetAuthAttempts(r *request) (any, error) {
 	return nil, nil
 }
 
-// login tells whose the user name and the password of a form are, and what to send
-// as authorization from then on.
+// login checks the user name and the password of a form, and returns the authorization to send
+// in later requests.
 func (s *server) login(r *request) (any, error) {
 	form, err := url.ParseQuery(string(r.raw))
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *server) login(r *request) (any, error) {
 	}, nil
 }
 
-// resetStatistics begins the history of all rates anew. Counters go on.
+// resetStatistics clears the history of all rates. Counters keep their values.
 func (s *server) resetStatistics(r *request) (any, error) {
 	if _, one := r.params["node"]; one {
 		if err := r.mustNode(); err != nil {

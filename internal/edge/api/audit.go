@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// audit notes who asked to change what, from where, and with what result. Bodies are not
-// noted: passwords are in them. What only reads is not noted either, nor are messages
-// that are published or got, nor what strangers asked: the log has their logins that failed.
+// audit logs a request that changes something: the user, the address, the object and the
+// result. It does not log bodies, which may contain passwords. It also skips requests that only
+// read, published and received messages, and requests without a login: the log has the failed
+// login.
 func (s *server) audit(r *request, out *responder) {
 	if out.status == http.StatusUnauthorized && r.identity == nil && !r.local {
 		return
@@ -29,7 +30,7 @@ func (s *server) audit(r *request, out *responder) {
 	s.note(r, result, append(r.did, "status", out.status)...)
 }
 
-// note writes a line of a request. more is what belongs to this kind of request.
+// note writes a line about a request. more are the attributes of this kind of request.
 func (s *server) note(r *request, result string, more ...any) {
 	object := make([]any, 0, len(r.params))
 	for _, name := range slices.Sorted(maps.Keys(r.params)) {
@@ -44,10 +45,10 @@ func (s *server) note(r *request, result string, more ...any) {
 	}, more...)...)
 }
 
-// local is what the operator on the node's own machine is called, and has for an address.
+// local is the name and the address of the operator on the node's machine.
 const local = "local"
 
-// messaging are requests that are a client's work and no administrator's.
+// messaging are requests of clients, not of administrators.
 var messaging = map[string]bool{
 	"exchanges/{vhost}/{exchange}/publish": true, "queues/{vhost}/{queue}/get": true,
 }

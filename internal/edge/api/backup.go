@@ -8,8 +8,8 @@ import (
 	"bartleby.mq/internal/run/datadir"
 )
 
-// backUp copies the data directory while clients go on: ours, for `bartleby backup`. The
-// body holds "path", an absolute path on the node's machine that does not exist.
+// backUp copies the data directory while clients work: ours, for `bartleby backup`. The body
+// has "path", an absolute path on the node's machine that does not exist.
 func (s *server) backUp(r *request) (any, error) {
 	if err := missingKeys(r.body, "path"); err != nil {
 		return nil, err

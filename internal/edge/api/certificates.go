@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// units are how long the units of the check of certificates are, in days.
+// units are the lengths of the units of the certificate check, in days.
 var units = map[string]int{"day": 1, "days": 1, "week": 7, "weeks": 7, "month": 30, "months": 30, "year": 365, "years": 365}
 
-// checkCertificates fails if a certificate of a listener ends within a time (BR-15.11).
+// checkCertificates fails if a certificate of a listener expires within a time (BR-15.11).
 func (s *server) checkCertificates(r *request) (any, error) {
 	days, known := units[r.params["unit"]]
 	if !known {

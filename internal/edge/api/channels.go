@@ -37,11 +37,11 @@ func (r *request) showChannel(st *broker.ChannelStatus) map[string]any {
 	return object
 }
 
-// idleAfter is how long nothing must have happened for an object to be idle.
+// idleAfter is the time without activity after which an object is idle.
 const idleAfter = time.Second
 
-// putIdle says since when an object is idle; what is busy has no such key. active
-// is when it last was not, in milliseconds since 1970.
+// putIdle says since when an object is idle; a busy object does not get the key. active is the
+// time of its last activity, in milliseconds since 1970.
 func putIdle(object map[string]any, active int64) {
 	if at := time.UnixMilli(active); time.Since(at) >= idleAfter {
 		object["idle_since"] = at.UTC().Format("2006-01-02T15:04:05.000-07:00")

@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// connections are those open now that the user may see, by name: all of them with
-// the tag monitoring, else the user's own (BR-15.3).
+// connections returns the open connections that the user may see, by name: all with
+// the tag monitoring, otherwise the user's own (BR-15.3).
 func (r *request) connections() []*broker.Connection {
 	list := slices.DeleteFunc(r.s.b.Connections(), func(c *broker.Connection) bool {
 		return c.Client() == nil || !r.may(monitoring) && c.User != r.user
@@ -50,7 +50,7 @@ func (r *request) showConnection(c *broker.Connection) map[string]any {
 	return object
 }
 
-// putTLS sets what is known of a client by TLS; null is what is not.
+// putTLS adds the client's TLS; unknown values are null.
 func putTLS(object map[string]any, t *broker.TLS) {
 	object["ssl"] = t != nil
 	for _, key := range []string{
@@ -68,7 +68,7 @@ func putTLS(object map[string]any, t *broker.TLS) {
 	}
 }
 
-// noGarbageCollection stands where RabbitMQ shows that of an Erlang process.
+// noGarbageCollection replaces RabbitMQ's figures of an Erlang process.
 func noGarbageCollection() map[string]any {
 	return map[string]any{"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0}
 }

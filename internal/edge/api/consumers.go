@@ -55,7 +55,7 @@ func (s *server) showConsumer(q broker.QueueInfo, c broker.AttachedConsumer) map
 	}
 }
 
-// consumerTimeout is how long a delivery may stay unsettled, in milliseconds; 0 = for ever.
+// consumerTimeout is how long a delivery may stay unsettled, in milliseconds; 0 means forever.
 func (s *server) consumerTimeout(q broker.QueueInfo, c broker.AttachedConsumer) int64 {
 	switch {
 	case c.Timeout > 0:

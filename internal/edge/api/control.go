@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// stop answers, then has the server end in order: ours, for `bartleby stop`.
+// stop answers, then stops the server in order: ours, for `bartleby stop`.
 func (s *server) stop(*request) (any, error) {
 	if s.Stop == nil {
 		return nil, &failure{http.StatusNotImplemented, "not_implemented", "this node cannot be stopped by the API"}
@@ -27,7 +27,7 @@ func (s *server) setDiskFreeLimit(r *request) (any, error) {
 	return nil, r.setLimit(s.SetDiskFreeLimit, "this node has no limit of free disk to set")
 }
 
-// setLimit calls set with what the body says, if there is a set.
+// setLimit calls set with the limit in the body, if set is not nil.
 func (r *request) setLimit(set func(fraction float64, bytes int64) error, none string) error {
 	if set == nil {
 		return &failure{http.StatusNotImplemented, "not_implemented", none}

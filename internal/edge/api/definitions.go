@@ -15,7 +15,7 @@ import (
 	"bartleby.mq/internal/run/definitions"
 )
 
-// exportDefinitions is the whole of what was declared (BR-16.1, BR-16.2).
+// exportDefinitions exports all definitions (BR-16.1, BR-16.2).
 func (s *server) exportDefinitions(*request) (any, error) {
 	doc := s.definitionsHead()
 	doc["rabbitmq_definition_format"] = "cluster"
@@ -64,7 +64,7 @@ func (s *server) exportDefinitions(*request) (any, error) {
 	return doc, nil
 }
 
-// exportVHostDefinitions is one virtual host, whose objects do not name it (BR-16.3).
+// exportVHostDefinitions exports one virtual host, whose objects do not name it (BR-16.3).
 func (s *server) exportVHostDefinitions(r *request) (any, error) {
 	doc := s.definitionsHead()
 	doc["rabbitmq_definition_format"] = "single_virtual_host"
@@ -125,9 +125,9 @@ func (o objectsOfVHosts) addRules(v *topology.RuleSet) {
 	}
 }
 
-// add collects what else is in a virtual host. Left out is what the broker or a
-// connection makes again by itself: predeclared exchanges, bindings of the default
-// exchange, queues that are exclusive or transient (BR-16.2).
+// add collects the queues, exchanges and bindings of a virtual host. It skips objects
+// that the broker or a connection makes again: predeclared exchanges, bindings of the
+// default exchange, exclusive and transient queues (BR-16.2).
 func (o objectsOfVHosts) add(v *topology.Snapshot) {
 	for _, q := range v.Queues() {
 		if !exported(q) {

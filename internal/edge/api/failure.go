@@ -69,11 +69,11 @@ func asFailure(err error) *failure {
 	return badRequest(refusal.Text)
 }
 
-// lineWidth is where RabbitMQ's printer of terms begins a new line.
+// lineWidth is the width at which RabbitMQ's printer of terms begins a new line.
 const lineWidth = 80
 
-// missingKeys is the refusal of a body without some of the keys it must have, nil
-// if it has all.
+// missingKeys is the refusal of a body that lacks some of the mandatory keys, nil if it
+// has all.
 func missingKeys(body map[string]any, keys ...string) error {
 	var missing []string
 	length := 1

@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// featureFlag is what RabbitMQ says of a feature that it can do without until every
-// node of a cluster has it. Here all are on from the start.
+// featureFlag is RabbitMQ's description of a feature that is off until every node of a
+// cluster has it. Here all are on from the start.
 type featureFlag struct {
 	name, desc, stability, level, provider string
 	callbacks                              []string
@@ -18,8 +18,7 @@ const (
 	stable   = "stable"
 )
 
-// featureFlags are RabbitMQ 4.3's. Tools ask for some before they use what stands
-// behind them.
+// featureFlags are RabbitMQ 4.3's. Tools check some of them before they use the feature.
 var featureFlags = []featureFlag{
 	{"classic_mirrored_queue_version", "Support setting version for classic mirrored queues", required, "hard", "rabbit", nil},
 	{"classic_queue_type_delivery_support", "Bug fix for classic queue deliveries using mixed versions", required, "hard", "rabbit", nil},
@@ -73,7 +72,7 @@ func (s *server) enableFeatureFlag(r *request) (any, error) {
 	return nil, badRequest("unsupported")
 }
 
-// deprecatedFeature is what RabbitMQ wants to give up.
+// deprecatedFeature is a feature that RabbitMQ has deprecated.
 type deprecatedFeature struct {
 	name, phase, url, provider string
 	permitted                  func(*server) bool

@@ -24,8 +24,8 @@ var ackModes = map[string]broker.After{
 // values of an error, whose text tools compare with RabbitMQ's.
 const peek = "peek"
 
-// maxShown is how many bytes of JSON the messages of one answer have: it is made in memory. Each is written
-// as it comes, since a header of one byte, such as a null, takes some eighty before.
+// maxShown is the maximal size of the messages in one answer, in bytes of JSON, because the answer is made in memory. Each
+// message is encoded at once, because a decoded header of one byte, such as a null, takes some eighty.
 const maxShown = 64 << 20
 
 // getMessages takes messages out of a queue and shows them (BR-15.8).
@@ -72,7 +72,7 @@ func (s *server) getMessages(r *request) (any, error) {
 			return false, err
 		}
 		if r.Context().Err() != nil {
-			return false, nobodyWaits // who would see what is taken?
+			return false, nobodyWaits // nobody would see the messages
 		}
 		return items.Len() < maxShown, nil
 	}

@@ -10,7 +10,7 @@ import (
 
 var healthy = map[string]any{"status": "ok"}
 
-// failed is the answer of a check that found something (BR-15.11).
+// failed is the answer of a failed check (BR-15.11).
 func failed(reason string, facts map[string]any) withStatus {
 	body := map[string]any{"status": "failed", "reason": reason}
 	for k, v := range facts {
@@ -19,7 +19,7 @@ func failed(reason string, facts map[string]any) withStatus {
 	return withStatus{http.StatusServiceUnavailable, body}
 }
 
-// healthOK answers checks of what cannot fail while this node answers at all.
+// healthOK answers checks that cannot fail while this node answers.
 func (s *server) healthOK(*request) (any, error) { return healthy, nil }
 
 func (s *server) checkAlarms(reason string) func(*request) (any, error) {
@@ -60,7 +60,7 @@ func (s *server) checkPort(r *request) (any, error) {
 	return failed("No active listener", map[string]any{"missing": port, "ports": ports}), nil
 }
 
-// protocolNames are other names that checks are asked by.
+// protocolNames are other names of protocols in checks.
 var protocolNames = map[string]string{
 	"amqp091": "amqp", "amqp10": "amqp", "amqps": "amqp/ssl", "https": "https", "prometheus": "http/prometheus",
 }
@@ -80,7 +80,7 @@ func (s *server) checkProtocol(r *request) (any, error) {
 	return failed("No active listener", map[string]any{"missing": []string{r.params["protocol"]}, "protocols": protocols}), nil
 }
 
-// checkNode is the old check, of this node only.
+// checkNode is the old check, for this node only.
 func (s *server) checkNode(r *request) (any, error) {
 	if err := r.mustNode(); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *server) checkNode(r *request) (any, error) {
 	return healthy, nil
 }
 
-// checkConnectionLimit fails once no connection more would be taken.
+// checkConnectionLimit fails if no further connection would be accepted.
 func (s *server) checkConnectionLimit(*request) (any, error) {
 	limits := s.limits()
 	if limits.MaxConnections == 0 {

@@ -11,21 +11,21 @@ import (
 	"bartleby.mq/internal/core/moment"
 )
 
-// history remembers what counters and lengths were at earlier requests, from which
-// it tells what happens a second, and what they were (BR-15.13). Nothing is sampled
-// while nobody asks, and no more than one sample is kept while nobody asks for a span:
-// a tool that draws curves asks every few seconds.
+// history keeps the values of counters and lengths at earlier requests. From these it
+// computes rates, and it returns the earlier values (BR-15.13). It samples only at
+// requests, and keeps only one sample until a request asks for a span: a tool that draws
+// curves asks every few seconds.
 type history struct {
 	mu      sync.Mutex
 	objects map[string]*past
 	swept   time.Time
 }
 
-// past is what is known of one object.
+// past holds the samples of one object.
 type past struct {
 	asked time.Time
-	drawn time.Time // when samples were last asked for: there is one without that, which rates need
-	names []string  // of the values, in whose order they stand
+	drawn time.Time // when samples were last requested; without requests there is one, for rates
+	names []string  // names of the values, in their order
 	// times and values are the samples in the order of time; of equal neighbours only the first is kept.
 	times  []int64   // in nanoseconds since 1970
 	values []float64 // as many as there are names for each sample
@@ -41,8 +41,7 @@ const (
 	maxAllPoints   = 1 << 17          // of one answer, which may be about many objects, and is made in memory
 )
 
-// span is how far back an answer reaches and in which steps; the zero span has
-// rates only.
+// span is how far back an answer reaches, and its steps; the zero span has only rates.
 type span struct {
 	age, step time.Duration
 	left      *int // points that the answer still has room for; nil: any number
@@ -81,7 +80,7 @@ func spanOf(r *http.Request, name string) span {
 	return span{age: moment.Duration(age, time.Second), step: moment.Duration(step, time.Second)}
 }
 
-// span is that of a request, all of whose values share the room for points.
+// span reads a span of a request. All values of a request share the number of points.
 func (r *request) span(name string) span {
 	s := spanOf(r.Request, name)
 	if s.step > 0 {
@@ -97,8 +96,8 @@ func (r *request) spans() spans {
 	return spans{r.span(lengthsSpan), r.span(ratesSpan), r.span(dataSpan), r.span(nodeSpan)}
 }
 
-// put sets values in an object, each with its rate and, if they were asked for and there is
-// room, its samples as NAME_details.
+// put sets values in an object, each with its rate and, if requested and within the limit, its
+// samples as NAME_details.
 func (h *history) put(into map[string]any, object string, s span, values map[string]float64) {
 	details := h.note(object, time.Now(), s, values)
 	for name, n := range values {
@@ -107,7 +106,7 @@ func (h *history) put(into map[string]any, object string, s span, values map[str
 	}
 }
 
-// note takes the values as of now, and tells what is known of each.
+// note records the present values, and returns the past of the object.
 func (h *history) note(object string, now time.Time, s span, values map[string]float64) map[string]map[string]any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,7 +171,7 @@ func (p *past) advance(now time.Time, passed time.Duration, values map[string]fl
 		changed = changed || values[name] != before[i]
 	}
 	p.last = now
-	idle := now.Sub(p.drawn) > historyKept // nobody draws, or any more
+	idle := now.Sub(p.drawn) > historyKept // no tool draws curves of it
 	if idle && len(p.times) > 1 {
 		p.times, p.values = []int64{p.times[len(p.times)-1]}, slices.Clone(before)
 	}
@@ -210,7 +209,7 @@ func (p *past) draw(details map[string]any, value int, now time.Time, s span) {
 	details["avg_rate"] = (newest - oldest) / s.age.Seconds()
 }
 
-// valueAt is what a value was then: before the first sample, as in it.
+// valueAt is a value at a time; before the first sample it is the value of the first.
 func (p *past) valueAt(value int, at time.Time) float64 {
 	i := len(p.times) - 1
 	for ns := at.UnixNano(); i > 0 && p.times[i] > ns; {
@@ -219,7 +218,7 @@ func (p *past) valueAt(value int, at time.Time) float64 {
 	return p.values[i*len(p.names)+value]
 }
 
-// sweep forgets objects that nobody has asked about for long.
+// sweep forgets objects without requests for a long time.
 func (h *history) sweep(now time.Time) {
 	if now.Sub(h.swept) < historyKept/10 {
 		return

@@ -66,7 +66,7 @@ func (s *server) putUserLimit(r *request) (any, error) {
 	}
 	err := s.b.SetUserLimits(r.params["user"], map[auth.Limit]any{auth.Limit(r.params["limit"]): r.body["value"]})
 	if f := asFailureOrNil(err); f != nil && f.status == http.StatusBadRequest {
-		// Limits of users are no parameters: RabbitMQ gives the complaint alone.
+		// Limits of users are not parameters: RabbitMQ returns only the complaint.
 		return nil, badRequest(strings.TrimSpace(strings.TrimPrefix(f.Error(), "Validation failed")))
 	}
 	return nil, err

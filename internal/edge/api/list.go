@@ -15,15 +15,15 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// list is an answer of many objects, which can be paged, filtered, sorted and cut
-// to columns (BR-15.10). Objects are made only when they are shown or sorted by.
+// list is an answer of many objects, which can be paged, filtered, sorted and reduced to
+// columns (BR-15.10). An object is made only when it is shown or needed for sorting.
 type list struct {
 	n    int
 	name func(i int) string
 	item func(i int) map[string]any
 }
 
-// listOf makes a list of values that are in order already.
+// listOf makes a list of values that are already sorted.
 func listOf[T any](values []T, name func(T) string, item func(T) map[string]any) list {
 	return list{
 		n:    len(values),
@@ -46,16 +46,16 @@ const (
 	maxPageSize     = 500
 )
 
-// stride is how many objects are made between two looks at whether anybody still waits for them.
+// stride is how many objects are made between two checks whether the client still waits.
 const stride = 1000
 
-// nobodyWaits is the end of an answer whose client has gone, or whose node stops.
+// nobodyWaits ends an answer because its client has disconnected, or the node stops.
 var nobodyWaits = &failure{http.StatusServiceUnavailable, "gone", "the request was ended before its answer was made"}
 
-// ended says, once in a stride, whether nobody waits any more for what i objects have been made of.
+// ended says, once in a stride, whether the client of an answer with i objects no longer waits.
 func ended(ctx context.Context, i int) bool { return i%stride == 0 && ctx.Err() != nil }
 
-// page returns what the query asks for: all objects, or one page of them.
+// page returns all objects, or the page that the query requests.
 func (l list) page(ctx context.Context, query url.Values) (any, *failure) {
 	paged := query.Get("page") != ""
 	number, size, bad := pageOf(query)
@@ -115,7 +115,7 @@ func (l list) page(ctx context.Context, query url.Values) (any, *failure) {
 	}, nil
 }
 
-// sort orders objects by a column, which is read once of each, and returns what is shown of them.
+// sort sorts objects by a column, which it reads once for each, and returns the shown objects.
 func (l list) sort(ctx context.Context, chosen []int, by string, wanted columns) ([]map[string]any, *failure) {
 	keys, made := make([]sortKey, l.n), make([]map[string]any, l.n)
 	for n, i := range chosen {
@@ -150,7 +150,7 @@ func pageOf(query url.Values) (number, size int, bad *failure) {
 	return number, size, nil
 }
 
-// nameFilter is the test that names must pass, nil if all do.
+// nameFilter returns the filter for names, nil if there is none.
 func nameFilter(query url.Values) (matches func(string) bool, bad *failure) {
 	want := query.Get("name")
 	if want == "" {
@@ -201,7 +201,7 @@ func sortKeyOf(v any) sortKey {
 	return k
 }
 
-// compare orders what may stand in a column: nothing first, then numbers, then texts.
+// compare orders the values of a column: missing ones first, then numbers, then texts.
 func (k *sortKey) compare(o *sortKey) int {
 	switch {
 	case k.isNumber && o.isNumber:
@@ -244,18 +244,18 @@ func columnText(v any) string {
 	return string(text)
 }
 
-// maxColumns is how many different columns may be asked for: more than any object has.
+// maxColumns is the maximal number of different columns in a request: more than any object has.
 const maxColumns = 200
 
-// columns are the paths of what is shown of an object, each once; nil: all of it. A path stands before
-// those that it begins with, so that what is copied whole is never written into: it may be shared.
+// columns are the paths of the shown values of an object, each once; nil: all. A path comes before the paths
+// that extend it, so that a value that was copied whole is never written to: it may be shared.
 type columns []string
 
 // columnsOf are the columns that a query names.
 func columnsOf(query url.Values) (columns, *failure) { return newColumns(query.Get("columns"), false) }
 
-// topColumnsOf is columnsOf as RabbitMQ does it for the overview: a path chooses all of what its
-// first name stands for.
+// topColumnsOf is columnsOf as RabbitMQ does it for the overview: a path selects the whole value of its
+// first name.
 func topColumnsOf(query url.Values) (columns, *failure) {
 	return newColumns(query.Get("columns"), true)
 }
@@ -278,7 +278,7 @@ func newColumns(text string, top bool) (columns, *failure) {
 	return c, nil
 }
 
-// of cuts an object to the columns.
+// of reduces an object to the columns.
 func (c columns) of(object map[string]any) map[string]any {
 	if c == nil {
 		return object
@@ -290,7 +290,7 @@ func (c columns) of(object map[string]any) map[string]any {
 	return chosen
 }
 
-// copyColumn copies what is at a path. What it makes below to is its own: see columns.
+// copyColumn copies the value at a path. It makes the objects below to itself: see columns.
 func copyColumn(to, from map[string]any, path string) {
 	if v, ok := from[path]; ok {
 		to[path] = v

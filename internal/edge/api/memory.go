@@ -2,8 +2,8 @@ package api
 
 import "runtime"
 
-// memoryParts are the parts into which RabbitMQ divides its memory. What they are
-// of here is told by the few that are not 0.
+// memoryParts are the parts into which RabbitMQ divides its memory. Here only a few are
+// not 0.
 var memoryParts = []string{
 	"connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs", "stream_queue_procs",
 	"stream_queue_replica_reader_procs", "stream_queue_coordinator_procs", "quorum_queue_procs", "quorum_queue_dlx_procs", "plugins",
@@ -11,15 +11,15 @@ var memoryParts = []string{
 	"msg_index", "code", "atom", "other_system", "allocated_unused", "reserved_unallocated",
 }
 
-// binaryParts likewise for ?binary=true.
+// binaryParts are the parts for ?binary=true.
 var binaryParts = []string{
 	"connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs", "stream_queue_procs",
 	"stream_queue_replica_reader_procs", "stream_queue_coordinator_procs", "quorum_queue_procs", "quorum_queue_dlx_procs", "plugins",
 	"metadata_store", "mgmt_db", "msg_index", "other",
 }
 
-// memory is what the process uses, in bytes, in RabbitMQ's words: message bodies and
-// indexes as queue_procs, the rest of the heap as other_proc.
+// memory is the memory of the process, in bytes, under RabbitMQ's names: message bodies
+// and indexes as queue_procs, the rest of the heap as other_proc.
 func (s *server) memory() map[string]any {
 	parts, total, allocated, rss := s.memoryUse()
 	shown := map[string]any{"strategy": "rss", "total": map[string]any{"erlang": total, "rss": rss, "allocated": allocated}}
@@ -54,7 +54,7 @@ func (s *server) getNodeMemory(r *request) (any, error) {
 	return map[string]any{"memory": s.memory()}, nil
 }
 
-// getNodeMemoryRelative has percent in the place of bytes.
+// getNodeMemoryRelative has percent instead of bytes.
 func (s *server) getNodeMemoryRelative(r *request) (any, error) {
 	if err := r.mustNode(); err != nil {
 		return nil, err

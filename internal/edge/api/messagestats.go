@@ -6,7 +6,7 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// putLengths sets the three message counts (BR-15.12). Rates go by the name of the object.
+// putLengths sets the three message counts (BR-15.12). object is the name under which rates are kept.
 func (s *server) putLengths(into map[string]any, object string, sp spans, c *partition.Counts) {
 	s.history.put(into, object, sp.lengths, map[string]float64{
 		"messages":                float64(c.Messages()),
@@ -15,7 +15,7 @@ func (s *server) putLengths(into map[string]any, object string, sp spans, c *par
 	})
 }
 
-// statGroup is counters that RabbitMQ shows together, once one of them is not 0.
+// statGroup is a group of counters that RabbitMQ shows together if one of them is not 0.
 type statGroup map[string]uint64
 
 func (g statGroup) happened() bool {
@@ -27,8 +27,8 @@ func (g statGroup) happened() bool {
 	return false
 }
 
-// putStats sets message_stats with the groups in which something happened
-// (BR-15.13); with none there is no such key, unless always.
+// putStats sets message_stats with the groups that are not all 0 (BR-15.13). If there is
+// none, it sets the key only if always is set.
 func (s *server) putStats(into map[string]any, object string, sp spans, always bool, groups ...statGroup) {
 	stats := map[string]any{}
 	for _, g := range groups {
@@ -56,7 +56,7 @@ func groupKey(object string, g statGroup) string {
 	return object + "\x00stats"
 }
 
-// deliveries is the group of what was taken out of queues.
+// deliveries is the group of counters of deliveries.
 func deliveries(st *partition.Stats) statGroup {
 	return statGroup{
 		"deliver": st.Delivered, "deliver_no_ack": st.DeliveredNoAck, "get": st.Got, "get_no_ack": st.GotNoAck, "get_empty": st.GetNone,
@@ -71,7 +71,7 @@ func channelDeliveries(st *broker.ChannelStats) statGroup {
 	}
 }
 
-// publishes is the group of what publishers did and were told.
+// publishes is the group of counters of publishes, confirms and returns.
 func publishes(published, confirmed, returned, dropped uint64) statGroup {
 	return statGroup{"publish": published, "confirm": confirmed, "return_unroutable": returned, "drop_unroutable": dropped}
 }
@@ -80,8 +80,7 @@ func bytesIn(c *partition.Counts) int64 {
 	return c.ReadyBytes + c.OutBytes + c.DelayedBytes + c.DyingBytes + c.HeldBytes + c.OfferedBytes
 }
 
-// showDead shows what became of a queue's dead, by reason and outcome, what did
-// not happen left out:
+// showDead shows the deaths of a queue by reason and outcome, without counts of 0:
 //
 //	{"rejected": {"routed": 3, "no_route": 1}}
 func showDead(st *partition.Stats) map[string]any {
@@ -100,7 +99,7 @@ func showDead(st *partition.Stats) map[string]any {
 	return dead
 }
 
-// addCounts adds what a queue holds and has done to a sum.
+// addCounts adds the counts of a queue to a sum.
 func addCounts(sum *partition.Counts, c partition.Counts) {
 	sum.Ready += c.Ready
 	sum.Out += c.Out

@@ -35,8 +35,8 @@ func (r *request) mustNode() error {
 	return nil
 }
 
-// erlangCounters are figures of RabbitMQ's virtual machine and of its storage that
-// have no like here. They are 0, since tools expect them.
+// erlangCounters are figures of RabbitMQ's virtual machine and storage that do not
+// exist here. They are 0, because tools expect them.
 var erlangCounters = []string{
 	"context_switches", "gc_num", "gc_bytes_reclaimed", "io_read_avg_time", "io_read_bytes", "io_read_count", "io_reopen_count",
 	"io_seek_avg_time", "io_seek_count", "io_sync_avg_time", "io_sync_count", "io_write_avg_time", "io_write_bytes", "io_write_count",
@@ -83,7 +83,7 @@ func (r *request) showNode() map[string]any {
 	return object
 }
 
-// plugins are those of RabbitMQ whose work is done here.
+// plugins are RabbitMQ's plugins whose features exist here.
 var plugins = []string{
 	"rabbitmq_consistent_hash_exchange", "rabbitmq_management", "rabbitmq_management_agent", "rabbitmq_prometheus",
 	"rabbitmq_shovel", "rabbitmq_shovel_management", "rabbitmq_web_dispatch",

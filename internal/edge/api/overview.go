@@ -11,14 +11,14 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// erlangVersion is what tools that look for one are told (BR-15.14).
+// erlangVersion is for tools that look for an Erlang version (BR-15.14).
 const erlangVersion = "27.0"
 
 func erlangFullVersion() string {
 	return "Erlang/OTP " + erlangVersion + " (" + runtime.Version() + ")"
 }
 
-// cryptoLibrary is what TLS is made with.
+// cryptoLibrary is the TLS library.
 const cryptoLibrary = "Go crypto/tls"
 
 var exchangeTypes = []map[string]any{
@@ -82,8 +82,8 @@ func (s *server) overview(r *request) (any, error) {
 	lengths := map[string]any{}
 	s.putLengths(lengths, name, sp, &total)
 	object["queue_totals"] = lengths
-	// Tools take a missing message_stats for a refusal: it is always there, and
-	// always has something (RabbitMQ's disk counters).
+	// Tools take a missing message_stats for a refusal, so it is always there and never
+	// empty (RabbitMQ's disk counters).
 	s.putStats(object, name, sp, true, publishes(published, confirmed, returned, dropped), deliveries(&total.Stats))
 	s.history.put(object["message_stats"].(map[string]any), name+"\x00disk", sp.rates, map[string]float64{"disk_reads": 0, "disk_writes": 0})
 	object["dead_letters"] = showDead(&total.Stats)
@@ -106,7 +106,7 @@ func (s *server) overview(r *request) (any, error) {
 	return withStatus{http.StatusOK, wanted.of(object)}, nil
 }
 
-// churn counts what came and went.
+// churn counts opened and closed connections and channels, and declared and deleted queues.
 func (s *server) churn() map[string]float64 {
 	t := &s.b.Totals
 	return map[string]float64{
@@ -135,8 +135,7 @@ func (s *server) showListeners() []any {
 	return shown
 }
 
-// contexts are the listeners that speak HTTP, by their protocol, with what RabbitMQ
-// calls them.
+// contexts are RabbitMQ's descriptions of HTTP listeners, by protocol.
 var contexts = map[string]string{
 	"http": "RabbitMQ Management", "https": "RabbitMQ Management",
 	"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus",
@@ -170,7 +169,7 @@ func (s *server) defaultQueueType() topology.QueueType {
 
 const clusterNameParameter = "cluster_name"
 
-// clusterName is what was set, or what the server was configured with.
+// clusterName is the name that was set, or the configured one.
 func (s *server) clusterName() string {
 	name := s.ClusterName
 	s.b.Read(func(state *topology.State, _ *auth.Users) {

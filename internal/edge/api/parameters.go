@@ -15,10 +15,10 @@ const (
 	vhostLimitsName = "limits"
 )
 
-// keptComponents are those RabbitMQ knows besides; others are refused as there.
+// keptComponents are RabbitMQ's other components; unknown ones are refused, as in RabbitMQ.
 var keptComponents = map[string]bool{"federation": true, "federation-upstream": true, "federation-upstream-set": true, "shovel": true}
 
-// upstreamComponent is kept and not acted on: there is no federation.
+// upstreamComponent is stored without effect: there is no federation.
 const upstreamComponent = "federation-upstream"
 
 func hasURI(value any) bool {
@@ -30,14 +30,14 @@ func showParameter(vhost, component, name string, value any) map[string]any {
 	return map[string]any{"vhost": vhost, "component": component, "name": name, "value": value}
 }
 
-// rules are those of the virtual hosts that the request is about.
+// rules returns the rule sets of the virtual hosts of the request.
 func (r *request) rules() (taken []*topology.RuleSet) {
 	r.eachVHost(func(v *topology.VHost) { taken = append(taken, v.RuleSet()) })
 	return taken
 }
 
-// parametersOf lists what a virtual host has under a component, or under all of
-// them for "", where RabbitMQ leaves policies out.
+// parametersOf lists the parameters of a component in a virtual host, or of all components
+// for "", where RabbitMQ leaves policies out.
 func parametersOf(v *topology.RuleSet, component string) (items []map[string]any) {
 	name := string(v.VHost)
 	if component == policyComponent {

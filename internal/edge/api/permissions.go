@@ -37,8 +37,8 @@ func (s *server) listUserPermissions(r *request) (any, error) {
 	return s.permissions(func(p auth.Permission) bool { return p.User == r.params["user"] }), nil
 }
 
-// mustVHost answers for routes of administrators, who are told that a virtual
-// host is missing only after the rest of the request was checked.
+// mustVHost checks the virtual host in routes of administrators: there a missing virtual
+// host is reported only after the rest of the request was checked.
 func (s *server) mustVHost(name message.VHost) (err error) {
 	s.b.Read(func(state *topology.State, _ *auth.Users) {
 		if _, ok := state.VHost(name); !ok {

@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// publish publishes one message and answers once it is safe (BR-15.7).
+// publish publishes one message and answers when it is confirmed (BR-15.7).
 func (s *server) publish(r *request) (any, error) {
 	if err := missingKeys(r.body, "routing_key", "properties", "payload", "payload_encoding"); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func (s *server) publish(r *request) (any, error) {
 	return map[string]any{"routed": routed}, nil
 }
 
-// preconditionFailed is how RabbitMQ prints the refusal of a publish, here alone
-// with code and name.
+// preconditionFailed is RabbitMQ's form of the refusal of a publish, which only here has
+// code and name.
 func preconditionFailed(text string) string { return "406 PRECONDITION_FAILED - " + text }
 
 func (r *request) payload() ([]byte, error) {

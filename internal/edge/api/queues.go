@@ -15,7 +15,7 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// queueMemory is what an empty queue is taken to cost, in bytes.
+// queueMemory is the estimated memory of an empty queue, in bytes.
 const queueMemory = 4096
 
 func (s *server) listQueues(r *request) (any, error) {
@@ -47,8 +47,8 @@ func (r *request) queueList(show func(broker.QueueInfo) map[string]any) list {
 	return listOf(infos, func(q broker.QueueInfo) string { return string(q.Decl.Name) }, show)
 }
 
-// findQueue returns the queue in the path. Some tools encode its name as in a query
-// (KEDA): where there is no such queue, a plus stands for a blank.
+// findQueue returns the queue in the path. Some tools, such as KEDA, encode the name as in a
+// query: if the queue does not exist, findQueue reads a plus as a blank.
 func (r *request) findQueue() (info broker.QueueInfo, err error) {
 	err = notFound
 	r.eachVHost(func(v *topology.VHost) {
@@ -88,7 +88,7 @@ func (s *server) getQueue(r *request) (any, error) {
 	return object, nil
 }
 
-// ownerOf is the connection that an exclusive queue belongs to.
+// ownerOf is the owning connection of an exclusive queue.
 func (s *server) ownerOf(d *topology.Queue) map[string]any {
 	owner := map[string]any{"name": broker.OwnerName(d), "peer_host": "", "peer_port": 0}
 	for _, c := range s.b.Connections() {
@@ -99,8 +99,8 @@ func (s *server) ownerOf(d *topology.Queue) map[string]any {
 	return owner
 }
 
-// showQueueBriefly is the form without statistics, which has totals if they are
-// asked for (BR-15.10).
+// showQueueBriefly is the form without statistics; it has totals if they are requested
+// (BR-15.10).
 func (r *request) showQueueBriefly(q broker.QueueInfo) map[string]any {
 	object := r.s.showQueueDeclaration(q)
 	if r.flag("enable_queue_totals") {
@@ -112,7 +112,7 @@ func (r *request) showQueueBriefly(q broker.QueueInfo) map[string]any {
 	return object
 }
 
-// showQueueDeclaration is what is known of a queue without asking it.
+// showQueueDeclaration shows the declaration of a queue, without its counts.
 func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 	d := q.Decl
 	arguments := topology.ArgumentsJSON(d.Arguments)
@@ -145,7 +145,7 @@ func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 	return object
 }
 
-// showQueue is the whole object (BR-15.12), and what became of its dead besides.
+// showQueue is the whole object (BR-15.12), with the deaths of the queue.
 func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 	object := s.showQueueDeclaration(q)
 	c := s.b.Counts(q)
@@ -206,8 +206,8 @@ func (s *server) putQuorum(object map[string]any, q broker.QueueInfo, c *partiti
 	object["publishers"] = 0
 }
 
-// putDelayed sets what is shown of messages that wait for a retry or for their dead
-// letters' targets: on quorum queues, and on others once they have any (DL-12, DL-13).
+// putDelayed adds the messages that wait for a retry, and the held dead letters: on quorum
+// queues always, on others if there are any (DL-12, DL-13).
 func (s *server) putDelayed(object map[string]any, q broker.QueueInfo, c *partition.Counts) {
 	quorum := q.Decl.Type == topology.Quorum
 	if quorum || q.Effective.DelayedRetry.Type != queue.RetryDisabled {

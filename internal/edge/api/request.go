@@ -22,7 +22,7 @@ type request struct {
 	s      *server
 	rt     *route
 	params map[string]string
-	// identity is who asks; nil if that is the operator.
+	// identity is the requesting user; nil for the operator.
 	identity *broker.Identity
 	user     string
 	tags     []auth.Tag
@@ -52,7 +52,7 @@ func exchangeName(segment string) message.ExchangeName {
 	return message.ExchangeName(segment)
 }
 
-// by is whom a change is made for, "" for whoever runs the node.
+// by is the user of a change, "" for the node's operator.
 func (r *request) by() string {
 	if r.local {
 		return ""
@@ -70,11 +70,11 @@ func (r *request) linkTo(v message.VHost) *broker.Connection {
 	return r.s.b.For(r.identity, v)
 }
 
-// Bounds of bodies. They are decoded in memory, which takes several times the room.
+// Limits of bodies. A body is decoded in memory, which takes several times its size.
 const (
-	// maxStrangerBody is how many bytes a body may have of which nobody knows yet whose it is: a form with a name and a password.
+	// maxStrangerBody is the maximal size of a body before the login: a form with a name and a password.
 	maxStrangerBody = 64 << 10
-	// maxPlainBody is how many bytes a body may have that is neither definitions nor a message. Arguments have 128 KiB at most.
+	// maxPlainBody is the maximal size of a body that is neither definitions nor a message. Arguments have at most 128 KiB.
 	maxPlainBody = 1 << 20
 	// maxBodyValues is how many values such a body may have, and a message with its headers, which have 128 KiB at most.
 	maxBodyValues = 200_000
@@ -187,9 +187,9 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	return badRequest("not_json")
 }
 
-// mayBeOfThisType says whether the body's type is one that may be sent. Programs such as curl
-// say what they like. A browser must say JSON: pages of other sites may send the other types
-// without being asked whether they may, but for a form's file, which RabbitMQ's console sends.
+// mayBeOfThisType says whether the content type of the body is allowed. Programs such as curl may
+// send any type. A browser must send JSON, because pages of other sites can send the other types
+// without permission; the only exception is the file of a form, which RabbitMQ's console sends.
 func (r *request) mayBeOfThisType() bool {
 	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return true
@@ -206,8 +206,8 @@ func (r *request) mayBeOfThisType() bool {
 	return kind == "application/json"
 }
 
-// isJSON says whether the body is to be decoded here: forms and definitions are
-// read by those who take them.
+// isJSON says whether the body is decoded here: the handlers of forms and definitions
+// read their bodies themselves.
 func (r *request) isJSON() bool {
 	t := r.Header.Get("Content-Type")
 	return !strings.HasPrefix(t, "multipart/") && r.rt.pattern != "login" && !strings.HasPrefix(r.rt.pattern, "definitions")

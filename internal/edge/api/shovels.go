@@ -5,12 +5,12 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// shovelComponent is the component of parameters that are shovels.
+// shovelComponent is the component of shovels' parameters.
 const shovelComponent = "shovel"
 
-// Shovels is who runs the shovels that parameters describe.
+// Shovels runs the shovels of the parameters.
 type Shovels interface {
-	// Shown are those of the virtual hosts that sees tells, by RabbitMQ's field names, in order.
+	// Shown returns the shovels of the virtual hosts for which sees is true, with RabbitMQ's field names, in order.
 	Shown(sees func(message.VHost) bool) []map[string]any
 	// Restart stops a shovel and starts it again; it says whether there is one.
 	Restart(vhost message.VHost, name string) bool

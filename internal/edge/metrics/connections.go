@@ -15,7 +15,7 @@ var (
 	connectionReductions = connectionCounter("connection_process_reductions_total", "Total number of connection process reductions")
 )
 
-// eachClient calls f with the session of each connection that is asked for.
+// eachClient calls f with the session of each requested connection.
 func (s *scrape) eachClient(f func(client broker.Client)) {
 	for _, c := range s.Broker.Connections() {
 		if client := c.Client(); client != nil && s.sees(c.VHost) {
@@ -24,7 +24,7 @@ func (s *scrape) eachClient(f func(client broker.Client)) {
 	}
 }
 
-// eachConnection calls f for each connection that is asked for.
+// eachConnection calls f for each requested connection.
 func (s *scrape) eachConnection(f func(st *broker.ConnectionStatus)) {
 	s.eachClient(func(client broker.Client) {
 		st := client.Status()
@@ -62,7 +62,7 @@ var connectionFamily = &family{
 	},
 }
 
-// eachChannel likewise for channels.
+// eachChannel calls f for each requested channel.
 func (s *scrape) eachChannel(f func(st *broker.ChannelStatus)) {
 	s.eachClient(func(client broker.Client) {
 		list := client.ChannelStatuses()
@@ -72,7 +72,7 @@ func (s *scrape) eachChannel(f func(st *broker.ChannelStatus)) {
 	})
 }
 
-// channelMetric is a metric of a channel and where it comes from.
+// channelMetric is a metric of a channel and its source.
 type channelMetric struct {
 	*metric
 	of func(*broker.ChannelStatus) float64
@@ -116,7 +116,7 @@ var channelProcessFamily = &family{
 	},
 }
 
-// channelCounter is a counter of a channel and where it comes from.
+// channelCounter is a counter of a channel and its source.
 type channelCounter struct {
 	*metric
 	of func(*broker.ChannelStats) uint64
@@ -139,8 +139,8 @@ var channelPublishes = []channelCounter{
 	{connectionCounter("channel_messages_unroutable_dropped_total", "Total number of messages published as non-mandatory into an exchange and dropped as unroutable"), func(st *broker.ChannelStats) uint64 { return st.Dropped }},
 }
 
-// channelQueueFamily and channelExchangeFamily are by queue and exchange in RabbitMQ,
-// where the other end is a label; here channels do not count that, and the totals are what there is.
+// channelQueueFamily and channelExchangeFamily have a label for the queue or the exchange in RabbitMQ. Here
+// channels do not count by queue or exchange, so there are only totals.
 var (
 	channelQueueFamily    = countersOfChannels("channel_queue_metrics", channelDeliveries)
 	channelExchangeFamily = countersOfChannels("channel_exchange_metrics", channelPublishes)

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// maxScrapes is how many scrapes are made at once: each has all its series in memory, some 11 KB for each
-	// queue where objects are told apart, until its client has taken them, and anybody may ask.
+	// maxScrapes is the number of concurrent scrapes. Each has all its series in memory until its client has read
+	// them, some 11 KB for each queue in per-object metrics, and anybody may scrape.
 	maxScrapes = 4
-	// scrapeTime is how long a client may take to take them; then the next has its turn.
+	// scrapeTime is how long a client may take to read them; then the next has its turn.
 	scrapeTime = 30 * time.Second
 )
 
-// inTurn is h for so many requests at once; others wait.
+// inTurn limits h to a number of concurrent requests; others wait.
 func inTurn(h http.Handler, most int) http.Handler {
 	slots := make(chan struct{}, most)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func inTurn(h http.Handler, most int) http.Handler {
 	})
 }
 
-// hurried is an answer that its client must have taken by a moment.
+// hurried is an answer that its client must have read by a deadline.
 type hurried struct {
 	http.ResponseWriter
 	until time.Time

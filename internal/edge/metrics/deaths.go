@@ -24,7 +24,7 @@ func deathCounter(reason, why string) *metric {
 	return counter("global_messages_dead_lettered_"+reason+"_total", "Total number of messages dead-lettered "+why, "queue_type", "dead_letter_strategy")
 }
 
-// deathFamily: all of these exist from the start (DL-18.1).
+// deathFamily: all these series exist from the start (DL-18.1).
 var deathFamily = &family{collect: func(s *scrape) {
 	n := s.Broker.Node()
 	for _, r := range deadletter.Reasons {
@@ -36,14 +36,14 @@ var deathFamily = &family{collect: func(s *scrape) {
 			}
 		}
 	}
-	// Direct reply-to has no queue here that could overflow.
+	// Direct reply-to has no queue that could overflow here.
 	s.put(deaths[deadletter.MaxLen], 0, volatileLabel, partition.Disabled.String())
 	s.put(deathConfirmed, float64(n.DeathsConfirmed()), quorumLabel, partition.AtLeastOnce.String())
 }}
 
-// fromStart says whether RabbitMQ has the series from its start on. Others appear with
-// their first death: classic queues with a delivery limit, or with at-least-once
-// dead-lettering, are ours.
+// fromStart says whether RabbitMQ has the series from its start on. Our own series, for
+// classic queues with a delivery limit or at-least-once dead-lettering, appear with the
+// first death.
 func fromStart(t queue.Type, s partition.Strategy, r deadletter.Reason) bool {
 	if t == queue.Classic {
 		return s != partition.AtLeastOnce && r != deadletter.DeliveryLimit
@@ -61,9 +61,9 @@ var (
 	held         = gauge("bartleby_queue_dead_letters_held", "Dead letters that wait for their targets", "vhost", "queue").whole()
 )
 
-// deadLetterFamily is ours (DL-18.4): by queue, reason and outcome, how old, and what waits.
-// Causes of death that a queue has not seen have no series: there are two dozen, and
-// most queues see none. Totals have only the counters.
+// deadLetterFamily is ours (DL-18.4): deaths by queue, reason and outcome, ages, and waiting
+// messages. A queue has no series for reasons and outcomes that it has not seen: there are
+// two dozen, and most queues see none. Totals have only the counters.
 var deadLetterFamily = &family{name: "dead_letters", collect: func(s *scrape) {
 	if s.total {
 		s.putAllDead()
@@ -103,7 +103,7 @@ func (s *scrape) putWaiting(q *broker.CountedQueue, now time.Time, vhost, name s
 	}
 }
 
-// putAllDead shows every reason and outcome, so that a rate has something to begin with.
+// putAllDead shows every reason and outcome, so that a rate has a first value.
 func (s *scrape) putAllDead() {
 	total := partition.Stats{}
 	for _, t := range []topology.QueueType{topology.Classic, topology.Quorum} {

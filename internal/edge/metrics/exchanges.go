@@ -26,8 +26,8 @@ var (
 	exchangeDropped   = exchangeCounter("exchange_messages_unroutable_dropped_total", "Total number of messages published as non-mandatory into an exchange and dropped as unroutable")
 )
 
-// exchangeFamily shows the exchanges that something was published to. Confirms are
-// counted by channel and not by exchange.
+// exchangeFamily shows the exchanges with publishes. Confirms are counted by channel, not by
+// exchange.
 var exchangeFamily = &family{
 	name: "exchange_metrics", objects: true, metrics: []*metric{exchangePublished, exchangeConfirmed, exchangeReturned, exchangeDropped},
 	collect: func(s *scrape) {

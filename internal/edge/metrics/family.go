@@ -19,7 +19,7 @@ type metric struct {
 	kind       prometheus.ValueType
 	labels     []string
 	own        bool // the name is whole: ours, or the cluster's
-	single     bool // it cannot be added up: there is no total of it
+	single     bool // it cannot be summed: there is no total
 }
 
 func gauge(name, help string, labels ...string) *metric {
@@ -34,20 +34,20 @@ func untyped(name, help string, labels ...string) *metric {
 	return &metric{name: name, help: help, kind: prometheus.UntypedValue, labels: labels}
 }
 
-// whole says that the name needs no prefix.
+// whole marks a name that needs no prefix.
 func (m *metric) whole() *metric {
 	m.own = true
 	return m
 }
 
-// alone says that there is no total.
+// alone marks a metric without a total.
 func (m *metric) alone() *metric {
 	m.single = true
 	return m
 }
 
-// family is metrics that are shown together. With objects set, the labels tell the
-// objects apart, and a total adds them up.
+// family is a group of metrics. With objects set, labels distinguish the objects, and a
+// total sums them.
 type family struct {
 	name       string
 	metrics    []*metric
@@ -85,13 +85,13 @@ type scrape struct {
 
 func (s *scrape) isChosen(f *family) bool { return f.name != "" && slices.Contains(s.chosen, f.name) }
 
-// sees says whether objects of a virtual host are asked for.
+// sees says whether the query includes a virtual host.
 func (s *scrape) sees(v message.VHost) bool {
 	return len(s.vhosts) == 0 || slices.Contains(s.vhosts, string(v))
 }
 
-// Describe implements prometheus.Collector. It describes nothing: which series there
-// are is known only when they are collected.
+// Describe implements prometheus.Collector. It describes nothing: the series are known only
+// when they are collected.
 func (s *scrape) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -118,7 +118,7 @@ func (s *scrape) put(m *metric, value float64, labels ...string) {
 	s.show(m, value, m.labels, labels)
 }
 
-// flush shows the totals of a family, those of metrics without any object too.
+// flush shows the totals of a family, also for metrics without objects.
 func (s *scrape) flush() {
 	for _, m := range s.in.metrics {
 		if !m.single {
@@ -147,8 +147,8 @@ func (s *scrape) show(m *metric, value float64, names, labels []string) {
 	s.out <- v
 }
 
-// label is a name as a value of a label, which must be UTF-8: names of AMQP need not be.
-// What is not is written as \xHH, byte by byte, as Go does.
+// label turns a name into a label's value, which must be UTF-8; names of AMQP need not be.
+// Invalid bytes become \xHH, as in Go.
 func label(name string) string {
 	if utf8.ValidString(name) {
 		return name
@@ -166,8 +166,8 @@ func label(name string) string {
 	return b.String()
 }
 
-// repeated says whether another family has shown the series: some share one, such as
-// queue_info. Series of metrics that only one family has are not remembered.
+// repeated says whether another family has already shown the series: some families share
+// one, such as queue_info. Series of metrics in only one family are not recorded.
 func (s *scrape) repeated(name string, labels []string) bool {
 	if !shared[name] && !shared[trimDetailed(name)] {
 		return false

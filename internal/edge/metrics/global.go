@@ -26,7 +26,7 @@ var (
 	globalConsumers   = gauge("global_consumers", "Current number of consumers", "protocol")
 )
 
-// typeMetric is a counter by queue type and where it comes from.
+// typeMetric is a counter by queue type and its source.
 type typeMetric struct {
 	*metric
 	of func(*partition.Stats) uint64
@@ -49,7 +49,7 @@ var typeMetrics = []typeMetric{
 	typeCounter("messages_acknowledged", "messages acknowledged by consumers", func(st *partition.Stats) uint64 { return st.Acked }),
 }
 
-// globalFamily counts over the node's life: what deleted queues did stays (BR-17.3).
+// globalFamily counts since the start of the node, including deleted queues (BR-17.3).
 var globalFamily = &family{collect: func(s *scrape) {
 	t := &s.Broker.Totals
 	answered := t.Confirmed.Load()

@@ -1,8 +1,9 @@
-// Package metrics shows a node to Prometheus by RabbitMQ's names: totals over all
-// objects, series for each object, and families of them by choice; and what only
-// Bartleby knows, which is what became of the dead.
+// Package metrics exports a node's metrics to Prometheus under RabbitMQ's names: totals
+// over all objects, series for each object, and selected families. It also exports metrics
+// that only Bartleby has, such as the outcomes of deaths.
 //
-// It owns no state: every scrape asks the broker. It does not listen; the server does.
+// The server uses its handler. It owns no state: every scrape asks the broker. It never
+// listens; the server does.
 package metrics
 
 import (
@@ -15,17 +16,17 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// Options say what is shown.
+// Options are the sources of the metrics.
 type Options struct {
 	Broker         *broker.Broker
 	Version        string // of the program
-	ProductVersion string // the RabbitMQ version that clients are told
+	ProductVersion string // the compatible version of RabbitMQ
 	ClusterName    string
-	Node           func() Node // what the process uses
+	Node           func() Node // the resources of the process
 	Logger         *slog.Logger
 }
 
-// Node is what a process uses and may use.
+// Node has the resources of a process and their limits.
 type Node struct {
 	Resident    int64 // bytes of memory
 	MemoryLimit int64 // bytes; 0: none
@@ -35,7 +36,7 @@ type Node struct {
 	MaxFiles    int
 }
 
-// families are all that there are, by the name that /metrics/detailed knows them by.
+// families lists all families by their names in /metrics/detailed.
 var families = []*family{
 	alarmFamily, nodeFamily, coarseFamily, persisterFamily, churnFamily, attemptFamily, totalsFamily, globalFamily, deathFamily,
 	queueCoarseFamily, queueFamily, queueConsumerFamily, queueDeliveryFamily, queueExchangeFamily, deadLetterFamily,
@@ -63,7 +64,7 @@ func Handler(o Options) http.Handler {
 	return inTurn(mux, maxScrapes)
 }
 
-// inEndpoint are the families that are shown without being asked for.
+// inEndpoint are the families that are shown by default.
 func inEndpoint(perObject bool) (list []*family) {
 	for _, f := range families {
 		if !f.onRequest && (!f.totalsOnly || !perObject) {
@@ -76,7 +77,7 @@ func inEndpoint(perObject bool) (list []*family) {
 func expose(s *scrape) http.Handler {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(s)
-	// Two objects may come to be shown by one name (see label); the rest is to be seen
-	// all the same.
+	// Two objects may have the same label (see label); the other series must still be
+	// shown.
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }

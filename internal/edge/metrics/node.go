@@ -11,7 +11,7 @@ var (
 	identityInfo = untyped("identity_info", "RabbitMQ node & cluster identity info", "rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint")
 )
 
-// identity is what dashboards join all others with (BR-17.4).
+// identity is the series that dashboards join with all others (BR-17.4).
 func identity(s *scrape) {
 	detailedPrefix := s.prefix
 	s.prefix = usual
@@ -53,7 +53,7 @@ var (
 	uptime        = gauge("erlang_uptime_seconds", "Node uptime")
 )
 
-// nodeFamily has names of Erlang's, by which dashboards ask for the node's uptime.
+// nodeFamily has Erlang's names, which dashboards use for the node's uptime.
 var nodeFamily = &family{name: "node_metrics", collect: func(s *scrape) {
 	n := s.Node()
 	s.put(maxFDs, float64(n.MaxFiles))
@@ -89,8 +89,8 @@ var coarseFamily = &family{name: "node_coarse_metrics", collect: func(s *scrape)
 	s.put(contextSwaps, 0)
 }}
 
-// persisterFamily are counters of RabbitMQ's storage that have no like here. They
-// are 0, since dashboards ask for them.
+// persisterFamily are counters of RabbitMQ's storage that do not exist here. They are 0,
+// because dashboards query them.
 var persisterFamily = &family{name: "node_persister_metrics", collect: func(s *scrape) {
 	for _, m := range persister {
 		s.put(m, 0)
@@ -127,7 +127,7 @@ var (
 	queuesDeleted     = counter("queues_deleted_total", "Total number of queues deleted")
 )
 
-// churnFamily counts what came and went (BR-17.2).
+// churnFamily counts opened and closed, declared and deleted objects (BR-17.2).
 var churnFamily = &family{name: "connection_churn_metrics", collect: func(s *scrape) {
 	t := &s.Broker.Totals
 	s.put(connectionsOpened, float64(t.ConnectionsOpened.Load()))
@@ -167,7 +167,7 @@ var (
 	relocated   = counter("bartleby_messages_relocated_total", "Messages that waited for another queue, and were sent to one by an operator").whole()
 )
 
-// totalsFamily is how many objects of each kind there are (BR-17.2).
+// totalsFamily is the number of objects of each kind (BR-17.2).
 var totalsFamily = &family{collect: func(s *scrape) {
 	t := &s.Broker.Totals
 	closed := t.ChannelsClosed.Load() // before opened, so that the difference is not negative

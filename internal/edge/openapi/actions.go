@@ -3,7 +3,7 @@ package openapi
 // action is one that requests may name.
 type action struct {
 	do func(*call) (data any, err error)
-	// changes: it is noted in the audit log.
+	// changes: the audit log has it.
 	changes bool
 	// says200: its answer has a code, a message and whether it succeeded.
 	says200 bool
@@ -11,7 +11,7 @@ type action struct {
 	anyInstance bool
 }
 
-// actions are all that there are (DL-22.16, DL-22.17).
+// actions lists all actions (DL-22.16, DL-22.17).
 var actions = map[string]action{
 	"CreateVirtualHost": {do: createVirtualHost, changes: true},
 	"DeleteVirtualHost": {do: deleteVirtualHost, changes: true},

@@ -6,17 +6,17 @@ import (
 	"strconv"
 )
 
-// envelope is around what an action answers.
+// envelope is the common part of answers.
 type envelope struct {
 	RequestID string `json:"RequestId"`
-	// Code, Message and Success stand in the answers of some actions only.
+	// Only some actions answer with Code, Message and Success.
 	Code    int    `json:",omitempty"`
 	Message string `json:",omitempty"`
 	Success bool   `json:",omitempty"`
 	Data    any    `json:",omitempty"`
 }
 
-// fault is the answer to a request that is refused.
+// fault is the answer to a refused request.
 type fault struct {
 	RequestID string `json:"RequestId"`
 	HostID    string `json:"HostId"`
@@ -24,7 +24,7 @@ type fault struct {
 	Message   string
 }
 
-// answer writes what became of the request.
+// answer writes the answer to the request.
 func (c *call) answer(w http.ResponseWriter, known action, data any, refused *refusal) {
 	status, body := http.StatusOK, any(nil)
 	if refused != nil {

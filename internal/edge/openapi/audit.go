@@ -5,11 +5,11 @@ import (
 	"net/http"
 )
 
-// objects are the parameters that say what is changed.
+// objects are the parameters that name the changed object.
 var objects = []string{"VirtualHost", "QueueName", "ExchangeName", "SourceExchange", "BindingType", "DestinationName", "BindingKey"}
 
-// audit notes who asked to change what, from where, and with what result. What only
-// reads is not noted, nor what strangers asked.
+// audit logs a request that changes something: user, address, object and result. It skips
+// requests that only read, and requests without a valid signature.
 func (c *call) audit(known action, refused *refusal) {
 	if known.do == nil || !known.changes || c.who == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// ends reads what a binding is from and to.
+// ends reads the source and the destination of a binding.
 func (f *fields) ends() topology.BindingDecl {
 	d := topology.BindingDecl{Source: message.ExchangeName(f.required("SourceExchange"))}
 	switch kind := f.required("BindingType"); strings.ToUpper(kind) {
@@ -28,7 +28,7 @@ func (f *fields) ends() topology.BindingDecl {
 	return d
 }
 
-// sourceOf finds the exchange that a binding is from, if both its ends are there.
+// sourceOf finds the source exchange of a binding, if both ends exist.
 func sourceOf(v *topology.VHost, d *topology.BindingDecl) (*topology.Exchange, *refusal) {
 	source, ok := v.Exchange(d.Source)
 	if !ok {
@@ -44,7 +44,7 @@ func sourceOf(v *topology.VHost, d *topology.BindingDecl) (*topology.Exchange, *
 	return source, nil
 }
 
-// createBinding makes a binding, between two that are there; one there is stays.
+// createBinding makes a binding between two existing objects; an existing binding stays.
 func createBinding(c *call) (any, error) {
 	f := c.fields()
 	vhost, d := f.vhost(), f.ends()
@@ -70,10 +70,10 @@ func createBinding(c *call) (any, error) {
 	return nil, failed
 }
 
-// maxMatch is how many attributes a binding may ask for.
+// maxMatch is the maximal number of attributes in a binding.
 const maxMatch = 64
 
-// parseMatch reads what a binding of a headers exchange asks for, such as
+// parseMatch reads the arguments of a binding of a headers exchange, such as
 // x-match:all;type:report;format:pdf. All values are texts.
 func parseMatch(argument string) (t amqp091.Table, err *refusal) {
 	if argument == "" {
@@ -90,7 +90,7 @@ func parseMatch(argument string) (t amqp091.Table, err *refusal) {
 	return t, nil
 }
 
-// showMatch writes what parseMatch reads.
+// showMatch is the reverse of parseMatch.
 func showMatch(t amqp091.Table) string {
 	pairs := make([]string, 0, len(t))
 	for _, f := range t {
@@ -99,8 +99,8 @@ func showMatch(t amqp091.Table) string {
 	return strings.Join(pairs, ";")
 }
 
-// deleteBinding deletes the bindings that have the two ends and the key: of a headers
-// exchange there may be several, which a request cannot tell apart.
+// deleteBinding deletes the bindings with the two ends and the key: a headers exchange may
+// have several, which a request cannot distinguish.
 func deleteBinding(c *call) (any, error) {
 	f := c.fields()
 	vhost, d := f.vhost(), f.ends()
@@ -160,7 +160,7 @@ func showBinding(b *topology.Binding) binding {
 	return shown
 }
 
-// listOf lists the bindings that find finds, but for those of the default exchange.
+// listOf lists the bindings from found, without those of the default exchange.
 func (c *call) listOf(f *fields, find func(v *topology.VHost) (func() []*topology.Binding, *refusal)) (*bindingList, error) {
 	vhost, p := f.vhost(), f.page("MaxResults", maxPage)
 	if f.err != nil {

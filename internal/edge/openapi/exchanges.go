@@ -10,7 +10,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// createExchange declares a durable exchange. One there is that has the same properties
+// createExchange declares a durable exchange. An existing exchange with the same properties
 // stays as it is.
 func createExchange(c *call) (any, error) {
 	f := c.fields()
@@ -32,8 +32,8 @@ func createExchange(c *call) (any, error) {
 	return nil, err
 }
 
-// exchangeType reads a type as documented, such as DIRECT or X_CONSISTENT_HASH. One that
-// the broker does not have is refused.
+// exchangeType reads a type as documented, such as DIRECT or X_CONSISTENT_HASH. It refuses
+// types that the broker does not have.
 func (f *fields) exchangeType(parameter string) routing.Kind {
 	name := f.required(parameter)
 	kind := routing.Kind(strings.ReplaceAll(strings.ToLower(name), "_", "-"))
@@ -43,11 +43,11 @@ func (f *fields) exchangeType(parameter string) routing.Kind {
 	return kind
 }
 
-// typeName is how an exchange's type is told.
+// typeName is the name of an exchange's type in answers.
 func typeName(k routing.Kind) string { return strings.ReplaceAll(strings.ToUpper(string(k)), "-", "_") }
 
-// deleteExchange deletes an exchange with its bindings. Built-in ones stay, and so do
-// those of types that are not to be deleted by this API (DL-22.17).
+// deleteExchange deletes an exchange with its bindings. It refuses built-in exchanges and
+// types that this API must not delete (DL-22.17).
 func deleteExchange(c *call) (any, error) {
 	f := c.fields()
 	vhost, name := f.vhost(), message.ExchangeName(f.required("ExchangeName"))
@@ -79,7 +79,7 @@ type exchangeList struct {
 	MaxResults int
 }
 
-// exchange is one as it was declared. When it was made is not known.
+// exchange describes a declared exchange. The time of its creation is not known.
 type exchange struct {
 	Name            string
 	VHostName       string

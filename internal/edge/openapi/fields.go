@@ -7,9 +7,9 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// fields reads the parameters of an action. Once one does not do, err says why and
-// the rest is read for nothing. An empty value is one that is not given, as with
-// Alibaba's clients.
+// fields reads the parameters of an action. After the first invalid parameter err says why,
+// and later results are meaningless. An empty value counts as missing, as in Alibaba's
+// clients.
 type fields struct {
 	p   parameters
 	err *refusal
@@ -17,14 +17,14 @@ type fields struct {
 
 func (c *call) fields() *fields { return &fields{p: c.p} }
 
-// refuse notes what is wrong first.
+// refuse notes the first error.
 func (f *fields) refuse(r *refusal) {
 	if f.err == nil {
 		f.err = r
 	}
 }
 
-// required is a text that must be given.
+// required is a mandatory text.
 func (f *fields) required(parameter string) string {
 	value := f.p[parameter]
 	if value == "" {
@@ -58,10 +58,10 @@ func (f *fields) integer(parameter string, least, most int64) (n int64, given bo
 	return n, true
 }
 
-// vhost is the virtual host that the request is about.
+// vhost is the virtual host of the request.
 func (f *fields) vhost() message.VHost { return message.VHost(f.required("VirtualHost")) }
 
-// newName is the name of something to be made (DL-22.13).
+// newName is the name of a new object (DL-22.13).
 func (f *fields) newName(parameter string) string {
 	name := f.required(parameter)
 	if name != "" && !validName(name) {
@@ -70,7 +70,7 @@ func (f *fields) newName(parameter string) string {
 	return name
 }
 
-// unreserved is newName for what may not be called as the broker's own are (DL-22.13).
+// unreserved is newName without the names that are reserved for the broker (DL-22.13).
 func (f *fields) unreserved(parameter string) string {
 	name := f.newName(parameter)
 	if strings.HasPrefix(name, reservedPrefix) {
@@ -79,7 +79,7 @@ func (f *fields) unreserved(parameter string) string {
 	return name
 }
 
-// optionalName is a name or a key that may be left out (DL-22.13).
+// optionalName is an optional name or key (DL-22.13).
 func (f *fields) optionalName(parameter string) (name string, given bool) {
 	if name = f.p[parameter]; name == "" {
 		return "", false

@@ -8,19 +8,19 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// reservedPrefix is what names of the broker's own begin with.
+// reservedPrefix is the prefix of names that are reserved for the broker.
 const reservedPrefix = "amq."
 
-// maxName is how many bytes a name or a key may have (DL-22.13).
+// maxName is the maximal length of a name or a key, in bytes (DL-22.13).
 const maxName = 255
 
 const nameRule = "It may have letters, digits and - _ . # / @ only, and must be 1 to 255 characters long."
 
-// validName says whether a queue, an exchange, a virtual host or a dead letter routing
-// key may be called so (DL-22.13), whatever the profile of the virtual host it is in.
+// validName says whether this API accepts the name of a queue, an exchange, a virtual host,
+// or a dead letter routing key (DL-22.13), whatever the profile of the virtual host.
 func validName(name string) bool { return topology.CheckName(deadletter.ApsaraMQ, name) == nil }
 
-// made says whether a text is as long as names may be and of letters, digits and others only.
+// made says whether a text has the length of a name, and only letters, digits and others.
 func made(text, others string) bool {
 	if text == "" || len(text) > maxName {
 		return false
@@ -35,8 +35,8 @@ const (
 	topicKeyRule = "It may have letters, digits and - _ * . # / @ only, must be at most 255 characters long, must not begin or end with a period, and # and * must stand alone between periods."
 )
 
-// checkKey refuses a key that bindings of an exchange may not have, as the reference of
-// CreateBinding says. An empty one is none.
+// checkKey refuses a binding key that the reference of CreateBinding forbids for the type
+// of the exchange. An empty key counts as missing.
 func checkKey(kind routing.Kind, key string) *refusal {
 	if key == "" {
 		return nil

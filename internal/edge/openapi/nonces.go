@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// nonces are those of the requests that were let in lately. A request is good for no
-// longer than its time is, so that is how long its nonce is remembered. A node that
-// starts anew has forgotten them.
+// nonces holds the nonces of recently accepted requests. A request is valid only around its
+// time, so a nonce is kept for that long. A restart loses them.
 type nonces struct {
 	mu    sync.Mutex // guards what follows
 	used  map[nonceHash]struct{}
 	order []usedNonce    // the oldest first
-	of    map[string]int // how many each key has used; none is 0
+	of    map[string]int // number of nonces by access key; never 0
 }
 
-// nonceHash stands for a key and a nonce of it, however long that is.
+// nonceHash identifies an access key and its nonce, however long.
 type nonceHash [sha256.Size]byte
 
 type usedNonce struct {
@@ -25,11 +24,11 @@ type usedNonce struct {
 	until time.Time
 }
 
-// maxNonces is how many are remembered of one key; when there are more within the time that they
-// must be, requests with it are refused. That is 70 a second. Keys are the operator's, who knows how many there are.
+// maxNonces is how many nonces of one access key are kept; a key that uses more within their lifetime is
+// refused. That is 70 requests a second. The operator decides how many keys there are.
 const maxNonces = 1 << 17
 
-// use takes a nonce of a key. One that was used is refused.
+// use takes a nonce of a key. It refuses a used nonce.
 func (n *nonces) use(key, nonce string, now time.Time) *refusal {
 	h := nonceHash(sha256.Sum256([]byte(key + "\x00" + nonce)))
 	n.mu.Lock()
@@ -53,7 +52,7 @@ func (n *nonces) use(key, nonce string, now time.Time) *refusal {
 	}
 	n.used[h] = struct{}{}
 	n.of[key]++
-	// A request's time may be ahead of ours, and it is good as long again from then.
+	// A request's time may be ahead of ours, and the request is valid that long after it.
 	n.order = append(n.order, usedNonce{h, key, now.Add(2 * maxSkew)})
 	return nil
 }

@@ -1,12 +1,11 @@
-// Package openapi is the administrative API of ApsaraMQ for RabbitMQ, version 2019-12-12,
-// so that Alibaba Cloud's own clients declare queues, exchanges, bindings and virtual
-// hosts here with nothing but their endpoint and their keys changed (DL-22.16, DL-22.17).
+// Package openapi is the administrative API of ApsaraMQ for RabbitMQ, version 2019-12-12.
+// Alibaba Cloud's own clients can declare queues, exchanges, bindings and virtual hosts here;
+// only their endpoint and their access keys change (DL-22.16, DL-22.17).
 //
-// A Handler translates signed requests into operations of package broker, on behalf of
-// the user whom an access key belongs to. It owns nothing but the nonces it has seen
-// lately: declarations and accounts are the broker's, keys the configuration's. It opens
-// no listener, publishes and consumes nothing, and knows no other of Alibaba's APIs:
-// instances, accounts and white lists are not there.
+// The server uses its handler. It translates signed requests into operations of package
+// broker, as the user of an access key. It owns only the recent nonces: declarations and
+// accounts are the broker's, keys the configuration's. It never opens a listener, publishes
+// or consumes, and has no other API of Alibaba: no instances, accounts and white lists.
 package openapi
 
 import (
@@ -19,31 +18,30 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// version is the one that requests must name.
+// version is the API version that requests must name.
 const version = "2019-12-12"
 
 // Options configure the API. Broker, Access and Next are required.
 type Options struct {
 	Broker *broker.Broker
-	// Access tells who may ask, as of now.
+	// Access returns the current access keys.
 	Access func() Access
-	// Next answers what is no request of this API.
+	// Next handles requests that are not for this API.
 	Next http.Handler
-	// Logger is told of refused logins and of faults; nil: nobody is.
+	// Logger logs refused logins and faults; nil: none.
 	Logger *slog.Logger
-	// Audit is told of what was asked to be changed, by whom and with what result; nil:
-	// nobody is.
+	// Audit logs each request that changes something, with its user and result; nil: none.
 	Audit *slog.Logger
-	// Known is told of each request, by its context, that is signed by a key that is right; nil:
-	// nobody is.
+	// Known, if not nil, is called with the context of each request when its signature is
+	// verified.
 	Known func(context.Context)
-	// Now is the clock that requests' times are compared with; nil: the machine's.
+	// Now is the clock for checking the times of requests; nil: the machine's.
 	Now func() time.Time
 }
 
-// Access says who may ask, and for what.
+// Access holds the access keys and the instance.
 type Access struct {
-	// InstanceID is the only instance there is; "": whatever requests call it.
+	// InstanceID is the only valid instance; "": any.
 	InstanceID string
 	Keys       []Key // none: the API is off
 }
@@ -52,7 +50,7 @@ type Access struct {
 type Key struct {
 	ID     string
 	Secret string
-	User   string // whose permissions the requests have that it signs
+	User   string // the user of its requests
 }
 
 // find returns the key of an ID.
@@ -72,7 +70,7 @@ type server struct {
 	nonces nonces
 }
 
-// New returns a handler that serves requests of the API, and hands all others on.
+// New returns a handler that serves requests of the API, and passes all others to Next.
 func New(o Options) http.Handler {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Audit = cmp.Or(o.Audit, slog.New(slog.DiscardHandler))
@@ -96,8 +94,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Next.ServeHTTP(w, r)
 }
 
-// addressed says whether a request is meant for this API: it goes to the root and
-// names an action, in the query, in a header or in a form.
+// addressed says whether a request is for this API: its path is the root, and it names an
+// action in the query, in a header or in a form.
 func addressed(r *http.Request) bool {
 	if r.URL.Path != "/" && r.URL.Path != "" {
 		return false

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// maxPage is how many elements a page has at most, and has if nothing is said.
+// maxPage is the maximal and the default size of a page.
 const maxPage = 100
 
-// page is which part of a list is asked for.
+// page is the requested part of a list.
 type page struct {
 	size  int
 	after string // the element before the first, by its place; "": none
 }
 
-// page reads which part is asked for; sizeParameter says how much.
+// page reads the requested part; sizeParameter is the name of its size.
 func (f *fields) page(sizeParameter string, size int64) page {
 	if n, given := f.integer(sizeParameter, 1, maxPage); given {
 		size = n
@@ -28,8 +28,8 @@ func (f *fields) page(sizeParameter string, size int64) page {
 }
 
 // cut returns the elements of a page and the token of the next, "" if there is none.
-// place orders the elements and tells each from all others: what comes and goes
-// between two requests moves nothing else from one page to another.
+// place orders the elements and identifies each: an element that is added or removed
+// between two requests moves no other element to another page.
 func cut[T any](p page, all []T, place func(T) string) (some []T, next string) {
 	slices.SortFunc(all, func(a, b T) int { return strings.Compare(place(a), place(b)) })
 	if p.after != "" {

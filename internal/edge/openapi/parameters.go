@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// parameters are those of a request, from its query and its form, all UTF-8. No name is there twice:
-// whoever verifies a signature and whoever acts on it must see the same.
+// parameters are the parameters of a request, from its query and its form, all UTF-8. No name is there twice, so
+// that the check of the signature and the action see the same values.
 type parameters map[string]string
 
-// Limits of what a request may bring.
+// Limits of a request.
 const (
 	maxBody       = 64 << 10 // bytes
 	maxParameters = 128
@@ -22,7 +22,7 @@ const (
 // readBody reads the form that a request may have.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	if r.ContentLength > maxBody {
-		return nil, tooManyBytes // without waiting for what will not be read
+		return nil, tooManyBytes // without waiting for the rest
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
@@ -41,7 +41,7 @@ func isForm(r *http.Request) bool {
 	return err == nil && kind == "application/x-www-form-urlencoded"
 }
 
-// parseParameters takes the query and the form apart.
+// parseParameters parses the query and the form.
 func parseParameters(r *http.Request, form []byte) (parameters, *refusal) {
 	p := parameters{}
 	if err := p.add(r.URL.RawQuery); err != nil {

@@ -16,7 +16,7 @@ const (
 	maxPriority   = 255
 )
 
-// createQueue declares a durable queue (DL-22.16). One there is that has the same
+// createQueue declares a durable queue (DL-22.16). An existing queue with the same
 // properties stays as it is.
 func createQueue(c *call) (any, error) {
 	f := c.fields()
@@ -36,8 +36,8 @@ func createQueue(c *call) (any, error) {
 	return nil, err
 }
 
-// queueArguments are what a queue is declared with. Whether x-max-length and
-// x-max-priority mean anything is the virtual host's profile to say.
+// queueArguments are the arguments of the declaration. The virtual host's profile decides
+// whether x-max-length and x-max-priority have an effect.
 func queueArguments(f *fields) (t amqp091.Table) {
 	add := func(key string, value any, given bool) {
 		if given {
@@ -62,7 +62,7 @@ func queueArguments(f *fields) (t amqp091.Table) {
 	return t
 }
 
-// findQueue refuses what is about a queue that is not there.
+// findQueue refuses a request for a missing queue.
 func (c *call) findQueue(vhost message.VHost, name message.QueueName) *refusal {
 	return c.in(vhost, func(v *topology.VHost) *refusal {
 		if _, ok := v.Queue(name); !ok {
@@ -93,7 +93,7 @@ type queueList struct {
 	MaxResults int
 }
 
-// queue is one as it was declared. When it was made and consumed from is not known.
+// queue describes a declared queue. The times of its creation and last consumption are not known.
 type queue struct {
 	Name            string
 	VHostName       string

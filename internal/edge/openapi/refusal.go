@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// refusal is an error as Alibaba's gateway tells it: an HTTP status, a code for
+// refusal is an error in the form of Alibaba's gateway: an HTTP status, a code for
 // programs and a message for people.
 type refusal struct {
 	status  int
@@ -35,7 +35,7 @@ var (
 	internalError    = &refusal{http.StatusInternalServerError, "InternalError", "The request processing has failed due to some unknown error, exception or failure."}
 )
 
-// What is not there, or there still, by names in the style of DL-22.15.
+// Missing and remaining objects, with names in the style of DL-22.15.
 var (
 	noInstance = &refusal{http.StatusNotFound, "InstanceNotExist", "The specified instance does not exist."}
 	noVHost    = &refusal{http.StatusNotFound, "VhostNotExist", "The specified vhost does not exist."}
@@ -45,13 +45,12 @@ var (
 	noBinding  = &refusal{http.StatusNotFound, "BindingNotExist", "The specified binding does not exist."}
 )
 
-// missing is the refusal of a request without a parameter it must have.
+// missing is the refusal of a request without a mandatory parameter.
 func missing(parameter string) *refusal {
 	return &refusal{http.StatusBadRequest, "Missing" + parameter, parameter + " is mandatory for this action."}
 }
 
-// invalid is the refusal of a parameter's value; because, if there is any, says what
-// would do.
+// invalid is the refusal of a parameter's value; because, if given, is the reason.
 func invalid(parameter string, because ...string) *refusal {
 	r := &refusal{http.StatusBadRequest, "Invalid" + parameter, "Specified parameter " + parameter + " is not valid."}
 	for _, text := range because {
@@ -60,13 +59,13 @@ func invalid(parameter string, because ...string) *refusal {
 	return r
 }
 
-// mismatch is the refusal of a wrong signature. What was to be signed came with the
-// request, so telling it tells nothing new; clients find their mistakes by it.
+// mismatch is the refusal of a wrong signature. It contains the text to be signed, so that
+// clients can find their mistakes; the text comes from the request, so this reveals nothing.
 func mismatch(signed string) *refusal {
 	return &refusal{http.StatusBadRequest, "SignatureDoesNotMatch", "Specified signature is not matched with our calculation. server string to sign is:" + signed}
 }
 
-// refusalOf is what the client is told of an error of the broker.
+// refusalOf translates an error of the broker for the client.
 func (c *call) refusalOf(err error) *refusal {
 	var r *refusal
 	if errors.As(err, &r) {

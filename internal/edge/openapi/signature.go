@@ -14,26 +14,26 @@ import (
 // maxSkew is how far a request's time may be from ours, either way.
 const maxSkew = 15 * time.Minute
 
-// maxKeyID is how many bytes the ID of an access key may have.
+// maxKeyID is the maximal length of an access key's ID, in bytes.
 const maxKeyID = 128
 
-// timeLayout is that of ISO 8601 in UTC.
+// timeLayout is ISO 8601 in UTC.
 const timeLayout = "2006-01-02T15:04:05Z"
 
-// signature is what a request says of itself and how that is proven, in either style.
+// signature is the signature of a request, in either style.
 type signature struct {
 	action, version string
 	key             string // the access key's ID
 	nonce           string
 	at              string
-	given           string // what the client has signed with
-	text            string // what is to be signed
+	given           string // the client's signature
+	text            string // the text to be signed
 	// sign signs the text with a secret, as the client should have done.
 	sign func(secret, text string) string
 }
 
-// signature reads the one of the request: of version 3, in its headers, or of version 1,
-// in its parameters.
+// signature reads the request's signature: version 3 from its headers, or version 1 from
+// its parameters.
 func (c *call) signature(body []byte) (s signature, err *refusal) {
 	if authorization := c.r.Header.Get("Authorization"); strings.HasPrefix(authorization, acs3Prefix) {
 		return acs3Signature(c.r, authorization, body)
@@ -41,7 +41,7 @@ func (c *call) signature(body []byte) (s signature, err *refusal) {
 	return rpcSignature(c.r.Method, c.p)
 }
 
-// check refuses a signature of which something is not there.
+// check refuses an incomplete signature.
 func (s *signature) check() *refusal {
 	for _, part := range []struct{ name, value string }{
 		{"Action", s.action}, {"AccessKeyId", s.key}, {"Signature", s.given}, {"SignatureNonce", s.nonce}, {"Timestamp", s.at},
@@ -53,8 +53,8 @@ func (s *signature) check() *refusal {
 	return nil
 }
 
-// authenticate finds out who has signed the request. A nonce is taken only when the
-// signature is right, so that nobody else can use it up.
+// authenticate finds the user who has signed the request. It takes the nonce only if the
+// signature is right, so that no other client can use it up.
 func (c *call) authenticate(s signature) *refusal {
 	if len(s.key) > maxKeyID {
 		return noKey
@@ -67,7 +67,7 @@ func (c *call) authenticate(s signature) *refusal {
 	case at.Before(now.Add(-maxSkew)) || at.After(now.Add(maxSkew)):
 		return expired
 	}
-	refused := tooMany // unless prove is asked
+	refused := tooMany // unless prove is called
 	c.who, err = c.s.b.AuthenticateKey(c.r.Context(), s.key, c.peer().AsSlice(), func() (user string, err error) {
 		user, refused = c.prove(s)
 		if refused != nil {
@@ -83,7 +83,7 @@ func (c *call) authenticate(s signature) *refusal {
 		case refused != nil:
 			return refused
 		case errors.As(err, &wrong):
-			return forbidden // the key is right; its user is gone, or must not come from there
+			return forbidden // the key is right; its user is gone, or may not log in from there
 		}
 		return internalError
 	}
@@ -95,7 +95,7 @@ func (c *call) authenticate(s signature) *refusal {
 	return nil
 }
 
-// prove says whose key has signed the request.
+// prove returns the user of the key that has signed the request.
 func (c *call) prove(s signature) (user string, err *refusal) {
 	key, ok := c.access.find(s.key)
 	if !ok {

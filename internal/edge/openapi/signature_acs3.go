@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The headers of a request that is signed by version 3.
+// The headers of a request with a signature of version 3.
 const (
 	actionHeader  = "X-Acs-Action"
 	versionHeader = "X-Acs-Version"
@@ -24,7 +24,7 @@ const (
 )
 
 // acs3Signature reads a signature of version 3: HMAC-SHA256 over method, path, query,
-// headers and the body's hash, with what is asked for in headers.
+// headers and the body's hash. The action is in headers.
 func acs3Signature(r *http.Request, authorization string, body []byte) (signature, *refusal) {
 	a, ok := parseAuthorization(authorization)
 	if !ok {
@@ -54,11 +54,11 @@ func acs3Signature(r *http.Request, authorization string, body []byte) (signatur
 	return s, s.check()
 }
 
-// authorization is what the header of that name says.
+// authorization is the content of the header Authorization.
 type authorization struct {
 	algorithm string
 	key       string   // the access key's ID
-	headers   []string // those that are signed, in lower case
+	headers   []string // the signed headers, in lower case
 	signature string   // in hexadecimal
 }
 
@@ -84,8 +84,8 @@ func parseAuthorization(header string) (a authorization, ok bool) {
 	return a, a.key != "" && len(a.headers) > 0 && a.signature != ""
 }
 
-// covers says whether all headers are signed that mean anything here, and none twice:
-// what is not signed could be anybody's.
+// covers says whether all headers with a meaning are signed, and none twice: anybody could
+// have added an unsigned header.
 func (a *authorization) covers(h http.Header) bool {
 	if !slices.Contains(a.headers, "host") {
 		return false
@@ -98,7 +98,7 @@ func (a *authorization) covers(h http.Header) bool {
 	return slices.IsSorted(a.headers) && len(slices.Compact(slices.Clone(a.headers))) == len(a.headers)
 }
 
-// canonicalRequest is the request as it is signed.
+// canonicalRequest is the form of the request that is signed.
 func canonicalRequest(r *http.Request, headers []string, bodyHash string) (string, *refusal) {
 	query := parameters{}
 	if err := query.add(r.URL.RawQuery); err != nil {

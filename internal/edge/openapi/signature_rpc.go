@@ -27,7 +27,7 @@ func rpcSignature(method string, p parameters) (signature, *refusal) {
 	return s, s.check()
 }
 
-// rpcText is what is signed: the method, the path, and the parameters but for the
+// rpcText is the signed text: the method, the path, and the parameters without the
 // signature, each encoded once and all of them once more.
 func rpcText(method string, p parameters) string {
 	return method + "&" + percentEncode("/") + "&" + percentEncode(canonicalQuery(p, "Signature"))

@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// createVirtualHost makes a virtual host; one there is stays as it is. Its maker may do
-// everything in it.
+// createVirtualHost makes a virtual host; an existing one stays as it is. Its creator gets
+// all permissions in it.
 func createVirtualHost(c *call) (any, error) {
 	f := c.fields()
 	name := message.VHost(f.newName("VirtualHost"))
@@ -24,10 +24,10 @@ func createVirtualHost(c *call) (any, error) {
 	return nil, err
 }
 
-// newVHost is what virtual hosts made here are: whoever asks this API wants its rules.
+// newVHost is the metadata of virtual hosts made here: users of this API want its rules.
 var newVHost = topology.Metadata{Profile: deadletter.ApsaraMQ}
 
-// deleteVirtualHost deletes a virtual host in which nothing was declared (DL-22.17).
+// deleteVirtualHost deletes an empty virtual host (DL-22.17).
 func deleteVirtualHost(c *call) (any, error) {
 	f := c.fields()
 	name := f.vhost()
@@ -74,15 +74,15 @@ func listVirtualHosts(c *call) (any, error) {
 	return virtualHostList{some, next, p.size}, nil
 }
 
-// metadataAmount is how much is declared, and how much may be.
+// metadataAmount has the numbers of declared objects and their limits.
 type metadataAmount struct {
 	MaxVirtualHosts, CurrentVirtualHosts int
 	MaxExchanges, CurrentExchanges       int
 	MaxQueues, CurrentQueues             int
 }
 
-// getMetadataAmount counts what the user sees. There is no limit to it, which is said
-// by a number that nobody reaches.
+// getMetadataAmount counts the objects that the user may see. There is no limit; the answer
+// has a number that is never reached.
 func getMetadataAmount(c *call) (any, error) {
 	m := metadataAmount{MaxVirtualHosts: math.MaxInt32, MaxExchanges: math.MaxInt32, MaxQueues: math.MaxInt32}
 	c.s.b.Read(func(s *topology.State, u *auth.Users) {
