@@ -47,7 +47,7 @@ type Options struct {
 	// Definitions is what a broker exported, as JSON, and is imported at the start.
 	Definitions []byte
 
-	// Logger is told what a node logs; nil: nobody is.
+	// Logger gets the node's log lines; nil: none.
 	Logger *slog.Logger
 }
 
@@ -106,7 +106,7 @@ func (b *Broker) Stop() error {
 	return b.Err()
 }
 
-// Done is closed when the broker has ended, whoever stopped it.
+// Done is closed when the broker has ended, for whatever reason.
 func (b *Broker) Done() <-chan struct{} { return b.done }
 
 // Err is what went wrong: the disk failed, which stops the broker, or the end was not in
@@ -123,7 +123,7 @@ func (b *Broker) end() {
 	close(b.done)
 }
 
-// fail is told of a failure of the disk.
+// fail is called when the disk has failed.
 func (b *Broker) fail(err error) {
 	b.note(err)
 	b.quit()

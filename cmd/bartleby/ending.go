@@ -26,8 +26,8 @@ func (e *ending) ask(by string) (first bool) {
 	return true
 }
 
-// heed asks for signals. Whoever sends one after somebody has asked does not wait: the process
-// ends at once, as in a crash.
+// heed waits for signals. A signal after a stop was requested ends the process at once, as in
+// a crash.
 func (e *ending) heed(signals <-chan os.Signal) {
 	for sig := range signals {
 		if !e.ask(sig.String()) {

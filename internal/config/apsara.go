@@ -8,19 +8,19 @@ import (
 
 // ApsaraMQ are the settings of virtual hosts whose profile is apsaramq (DL-22), apsaramq.* in the file.
 type ApsaraMQ struct {
-	MaxRedeliveries    int64         // max_redeliveries: a message dies when it failed once more (DL-22.1)
-	ResetRedeliveries  bool          // reset_redeliveries: each queue counts anew
+	MaxRedeliveries    int64         // max_redeliveries: a message dies at the next failure (DL-22.1)
+	ResetRedeliveries  bool          // reset_redeliveries: each queue counts from 0
 	ConsumerTimeout    time.Duration // consumer_timeout, in ms there (DL-22.2)
-	MaxConsumerTimeout time.Duration // max_consumer_timeout, in ms there: what consumer_timeout may be
-	LimitReason        string        // limit_reason: what the headers call death by too many failures (DL-22.7)
+	MaxConsumerTimeout time.Duration // max_consumer_timeout, in ms there: the largest consumer_timeout
+	LimitReason        string        // limit_reason: the reason in headers after too many failures (DL-22.7)
 	DLQTTL             bool          // dlq_ttl: dead letters expire too (DL-22.8)
 	MaxHops            int64         // max_dead_letter_hops (DL-22.10)
 	MaxDelay           time.Duration // max_delay, in ms there; 0: no message is delayed (DL-22.12)
 	MaxRetention       time.Duration // max_retention, in ms there; 0: messages are kept for ever (DL-22.14)
 	MaxMessageSize     int           // max_message_size, bytes (DL-22.14)
 	Priorities         bool          // priorities: queues may have x-max-priority (DL-22.14)
-	ErrorStyle         bool          // error_style: errors read as ApsaraMQ's do (DL-22.15)
-	ErrorHelp          string        // error_help: the address they name
+	ErrorStyle         bool          // error_style: errors read as ApsaraMQ's (DL-22.15)
+	ErrorHelp          string        // error_help: the address in these errors
 }
 
 func defaultApsaraMQ() ApsaraMQ {
@@ -31,7 +31,7 @@ func defaultApsaraMQ() ApsaraMQ {
 	}
 }
 
-// apsaraKeys are those of the profile apsaramq, and the one that says which profile new virtual hosts have.
+// apsaraKeys are the keys of the profile apsaramq, and the key for the profile of new virtual hosts.
 var apsaraKeys = []key{
 	{pattern: "profile", value: oneOf([]string{"rabbitmq", "apsaramq"}, func(c *Config) *string { return &c.Profile })},
 	{pattern: "apsaramq.max_redeliveries", value: integer(0, math.MaxInt32, 1, func(c *Config) *int64 { return &c.ApsaraMQ.MaxRedeliveries })},
@@ -49,7 +49,7 @@ var apsaraKeys = []key{
 	{pattern: "apsaramq.error_help", value: text(func(c *Config) *string { return &c.ApsaraMQ.ErrorHelp })},
 }
 
-// check finds settings that do not fit each other.
+// check finds settings that contradict each other.
 func (a *ApsaraMQ) check() error {
 	if a.ConsumerTimeout > a.MaxConsumerTimeout {
 		return fmt.Errorf("apsaramq.consumer_timeout: %d ms are more than apsaramq.max_consumer_timeout allows, %d ms",

@@ -2,41 +2,41 @@ package config
 
 import "time"
 
-// Auth is who is let in, and who decides it.
+// Auth configures authentication and authorization.
 type Auth struct {
 	Mechanisms []string // auth_mechanisms.*; nil: not said (BR-2.1)
-	// Backends are asked in their order who a client is: auth_backends.*. Never empty.
+	// Backends are the backends in order: auth_backends.*. Never empty.
 	Backends []AuthBackend
 	HTTP     AuthHTTP
 	Cache    AuthCache
 
-	// CertLogin says what of a client's certificate is the user's name (BR-2.3).
+	// CertLogin selects the part of a client's certificate that is the user's name (BR-2.3).
 	CertLogin CertLogin
 
-	// AnonymousUser and AnonymousPassword are what ANONYMOUS logs in with (BR-2.1).
+	// AnonymousUser and AnonymousPassword are the credentials of ANONYMOUS (BR-2.1).
 	AnonymousUser, AnonymousPassword string
 
-	// Hashing is password_hashing_module: how new passwords are kept, by the name that
-	// definitions files use (BR-2.7).
+	// Hashing is password_hashing_module: the hash of new passwords, by its name in
+	// definitions files (BR-2.7).
 	Hashing string
 
-	// MinPassword and PasswordPattern are credential_validator.*: what a new password
-	// must have; 0 and "" demand nothing.
+	// MinPassword and PasswordPattern are credential_validator.*, the rules for new
+	// passwords; 0 and "" mean no rule.
 	MinPassword     int
 	PasswordPattern string
 
 	Throttle Throttle
 }
 
-// AuthBackend is one of the backends: Authn says who a client is, Authz what it may
-// do. Both are among the names in Backends.
+// AuthBackend is a backend: Authn authenticates clients, Authz authorizes them. Both are
+// names of backends.
 type AuthBackend struct{ Authn, Authz string }
 
 // The backends.
 const (
 	InternalBackend = "internal" // the node's own accounts
 	HTTPBackend     = "http"     // RabbitMQ's: a service answers allow or deny
-	CacheBackend    = "cache"    // remembers for a while what another answered
+	CacheBackend    = "cache"    // caches the answers of another backend
 )
 
 // AuthHTTP is auth_http.*.
@@ -45,7 +45,7 @@ type AuthHTTP struct {
 	UserPath, VHostPath, ResourcePath, TopicPath string        // URLs
 	RequestTimeout                               time.Duration // in ms there
 	ConnectTimeout                               time.Duration // connection_timeout, in ms there; 0: as RequestTimeout
-	// Disclose tells clients the reason that the service gives for a refusal.
+	// Disclose shows clients the service's reason for a refusal.
 	Disclose bool
 	TLS      TLS
 	// ServerName is ssl_options.sni; "": the URL's host.
@@ -66,10 +66,10 @@ type CertLogin struct {
 	SANIndex int    // which of them, from 0
 }
 
-// Throttle slows down who guesses passwords: after Free failures in a row for one user from one
-// address each further one must wait twice as long as the last, up to Most.
+// Throttle slows down password guessing: after Free failures in a row for one user from one
+// address the answer to each further failure takes twice as long as the last, up to Most.
 type Throttle struct {
-	Free int           // login_throttle.failures; 0: nobody is slowed down
+	Free int           // login_throttle.failures; 0: no delay
 	Most time.Duration // login_throttle.max_delay, in ms there
 }
 

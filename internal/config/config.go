@@ -1,10 +1,10 @@
-// Package config reads what a node is told before it starts: rabbitmq.conf, by
-// RabbitMQ's names and rules as far as they mean something here, and the
-// environment of container users. The result is one typed value with defaults.
+// Package config reads the configuration of a node: rabbitmq.conf, with RabbitMQ's names
+// and rules, and the environment variables of container users. The result is one typed
+// value with defaults.
 //
-// It opens no files and keeps no state: callers hand in text and get values,
-// errors and warnings back, and show any configuration as the lines that say it.
-// The table of keys says which of them a running node takes over.
+// The command bartleby, the server and the root package call it. It opens no files and owns
+// no state: callers pass text and get values, errors and warnings, or the lines of a
+// configuration. The table of keys says which keys a running node can change.
 package config
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Config is everything a node can be told. Default gives what holds where nothing is said.
+// Config is the whole configuration of a node. Default returns the defaults.
 type Config struct {
 	NodeName    string // only the environment names it
 	ClusterName string // cluster_name; "": the node's name
@@ -25,7 +25,7 @@ type Config struct {
 	// ManagementTLS and PrometheusTLS are management.ssl.* and prometheus.ssl.*.
 	ManagementTLS, PrometheusTLS SecureListener
 	ProxyProtocol                bool // proxy_protocol: AMQP listeners want a PROXY header first
-	// Proxies are those of proxy_protocol.trusted, whose headers are believed; nil: none was said.
+	// Proxies are the trusted proxies, proxy_protocol.trusted.*; nil: not set.
 	Proxies []netip.Prefix
 
 	Heartbeat        time.Duration // heartbeat, in seconds there; 0: none is suggested (BR-1.6)
@@ -35,8 +35,8 @@ type Config struct {
 	ChannelMax       uint16        // channel_max
 	MaxConnections   int           // max_connections; 0: no limit
 	MaxNodeChannels  int           // channel_max_per_node; 0: no limit
-	// MaxHandshakes is handshake_max_per_address: connections of one address that have
-	// not opened a virtual host yet; 0: no limit.
+	// MaxHandshakes is handshake_max_per_address: connections from one address that have not
+	// opened a virtual host yet; 0: no limit.
 	MaxHandshakes   int
 	MaxMessageSize  int           // max_message_size, bytes (BR-4.9)
 	MaxHTTPBody     int64         // management.http.max_body_size, bytes
@@ -47,10 +47,10 @@ type Config struct {
 	Auth    Auth
 	OpenAPI OpenAPI
 
-	// ProductName is product.name: what AMQP clients are told. Some behave differently
-	// with anything but RabbitMQ (BR-1.3).
+	// ProductName is product.name, for AMQP clients. Some behave differently with any name
+	// except RabbitMQ (BR-1.3).
 	ProductName    string
-	ProductVersion string // product.version: what clients are told, a version of RabbitMQ
+	ProductVersion string // product.version, for clients: a version of RabbitMQ
 
 	FirstStart    FirstStart
 	LoopbackUsers []string // loopback_users.*, never nil: who may log in from loopback only (BR-2.6)
@@ -79,7 +79,7 @@ type Config struct {
 	RetryHeld          time.Duration // dead_letter_worker_publisher_confirm_timeout, in ms there; 0: not said (DL-13.4)
 }
 
-// Storage is how memory and disk are used for messages. What is 0 was not said.
+// Storage configures the use of memory and disk for messages. 0 means not set.
 type Storage struct {
 	IndexBudget          int64         // storage.index_budget, bytes: memory for the index of queues; an eighth of what there is, see Server.storage
 	CacheBudget          int64         // storage.cache_budget, bytes: memory for messages; a sixteenth of what there is, see Server.storage
@@ -88,17 +88,17 @@ type Storage struct {
 	CheckpointOperations int64         // storage.checkpoint_operations: in the journal
 }
 
-// Definitions say what to import at every start (BR-16.7).
+// Definitions are the definitions to import at every start (BR-16.7).
 type Definitions struct {
 	Files []string // load_definitions: files, or directories of them
 	URL   string   // definitions.https.url
-	TLS   TLS      // definitions.tls.*: how the server at the URL is talked to
-	// SkipUnchanged leaves out what was imported before as it is: what was deleted
-	// since stays deleted.
+	TLS   TLS      // definitions.tls.*: TLS with the server at the URL
+	// SkipUnchanged skips unchanged definitions that were imported before: objects that
+	// were deleted since stay deleted.
 	SkipUnchanged bool
 }
 
-// FirstStart is what a node makes when it starts with an empty data directory (BR-18.1, BR-18.2).
+// FirstStart has the objects that a node makes on an empty data directory (BR-18.1, BR-18.2).
 type FirstStart struct {
 	VHost                  string
 	User, Password         string
@@ -106,13 +106,13 @@ type FirstStart struct {
 	Configure, Write, Read string // regular expressions
 }
 
-// Watermark is a limit in bytes, or as a share of the memory there is.
+// Watermark is a limit in bytes, or as a share of the machine's memory.
 type Watermark struct {
 	Relative float64 // 0: Absolute counts
 	Absolute int64   // bytes
 }
 
-// Limit is the watermark in bytes where total is what there is; 0 is no limit.
+// Limit is the watermark in bytes; total is the machine's memory. 0 means no limit.
 func (w Watermark) Limit(total int64) int64 {
 	if w.Relative > 0 {
 		return int64(w.Relative * float64(total))
@@ -120,7 +120,7 @@ func (w Watermark) Limit(total int64) int64 {
 	return w.Absolute
 }
 
-// Default is RabbitMQ 4.3's configuration, but for what DESIGN chose otherwise.
+// Default is RabbitMQ 4.3's configuration, except where a rule of ours differs.
 func Default() Config {
 	return Config{
 		NodeName:         "bartleby@localhost",
@@ -155,11 +155,11 @@ func Default() Config {
 	}
 }
 
-// CompatibleVersion is the RabbitMQ version whose behaviour this is. Clients and
-// tools read it and decide by it what they may use.
+// CompatibleVersion is the version of RabbitMQ that the node is compatible with. Clients
+// and tools decide by it which features they use.
 const CompatibleVersion = "4.3.6"
 
-// Deprecated features that mean something here.
+// Deprecated features with a meaning here.
 const (
 	TransientQueues    = "transient_nonexcl_queues" // BR-7.7
 	GlobalQos          = "global_qos"               // BR-9.9

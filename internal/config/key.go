@@ -2,33 +2,34 @@ package config
 
 import "strings"
 
-// key is one of RabbitMQ's keys, or of ours.
+// key is a key of RabbitMQ's, or one of ours.
 type key struct {
 	// pattern is the key; a segment * stands for any one name, ** at the end for
 	// any number of them.
 	pattern string
 	value
-	// idle, in place of value, is why the key does nothing here.
+	// idle, instead of value, is why the key has no effect here.
 	idle string
-	// live: a change is taken over by a node that runs.
+	// live: a running node applies a change.
 	live bool
-	// secret: the value is shown to nobody.
+	// secret: the value is never shown.
 	secret bool
 }
 
-// value is what a key does with its value, and how what it did is shown.
+// value sets and shows the value of a key.
 type value struct {
-	// set takes the value over; name is what * stands for. idle is why it does nothing.
+	// set applies the value; name is the text that * matched. idle is why it has no effect. An
+	// error follows the value in a sentence, as in "is not an integer".
 	set func(p *parser, name, value string) (idle string, err error)
-	// show is what in c the key stands for, as it would be written; nil shows nothing:
-	// another key does.
+	// show returns the values of the key in c, as a file would have them; nil: another key
+	// shows them.
 	show func(c *Config) []named
 }
 
-// named is a value and what the * of its key stands for.
+// named is a value and the text for the * of its key.
 type named struct{ name, value string }
 
-// one is the value of a key without *; an empty one is not said.
+// one is the value of a key without *; an empty value is not set.
 func one(value string) []named {
 	if value == "" {
 		return nil
@@ -36,7 +37,7 @@ func one(value string) []named {
 	return []named{{"", value}}
 }
 
-// match says whether the key is meant, and what its * stands for.
+// match says whether the segments match the key, and which text matches its *.
 func (k *key) match(segments []string) (name string, ok bool) {
 	pattern := strings.Split(k.pattern, ".")
 	for i, want := range pattern {
@@ -56,12 +57,12 @@ func (k *key) match(segments []string) (name string, ok bool) {
 	return name, len(segments) == len(pattern)
 }
 
-// nearest is the known key that is most like one that is not known.
+// nearest is the known key that is closest to an unknown one.
 func nearest(unknown string) string {
 	best, least := "", -1
 	segments := segmentsOf(unknown)
 	for i := range keys {
-		// What stands for * costs nothing where it stands.
+		// The text for * does not count.
 		pattern := strings.Split(strings.TrimSuffix(keys[i].pattern, ".**"), ".")
 		for j := range pattern {
 			if pattern[j] == "*" && j < len(segments) {
@@ -75,9 +76,9 @@ func nearest(unknown string) string {
 	return best
 }
 
-// distance is how many runes must be put in, taken out or changed to make one of the other.
+// distance is the number of runes to insert, delete or replace to turn a into b.
 func distance(a, b string) int {
-	const most = 100 // of each that count: a key longer than that is like none
+	const most = 100 // runes of each that count: a longer key is close to none
 	x, y := []rune(a), []rune(b)
 	x, y = x[:min(len(x), most)], y[:min(len(y), most)]
 	row := make([]int, len(y)+1)

@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// ownKeys are those that RabbitMQ does not have.
+// ownKeys are keys that RabbitMQ does not have.
 var ownKeys = []key{
 	{pattern: "compatibility.strict", value: flag(func(c *Config) *bool { return &c.Strict })},
 	{pattern: "delivery_limit.count_nack", value: flag(func(c *Config) *bool { return &c.CountNack })},

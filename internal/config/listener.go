@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Listener is where an HTTP server listens. Both fields empty means not said.
+// Listener is the address of an HTTP server. Both fields empty means not set.
 type Listener struct {
 	Host string
 	Port string
 }
 
-// Said says whether the configuration names the listener at all.
+// Said says whether the configuration sets the listener.
 func (l Listener) Said() bool { return l != Listener{} }
 
-// Address is HOST:PORT. Where a port alone is said it is that of every interface,
-// as with RabbitMQ; where a host alone is said the port is that of the default.
+// Address is HOST:PORT. Without a host it means all interfaces, as in RabbitMQ; without a
+// port it has the default port.
 func (l Listener) Address(byDefault string) string {
 	port := l.Port
 	if port == "" {
@@ -26,17 +26,17 @@ func (l Listener) Address(byDefault string) string {
 	return net.JoinHostPort(l.Host, port)
 }
 
-// NoAddress in the place of an address turns a listener off.
+// NoAddress instead of an address turns a listener off.
 const NoAddress = "none"
 
-// Address is where a program would have a node listen. What was Said wins over the
-// configuration file, which wins over a value that is a default.
+// Address is an address from the command line. If it was Said, it wins over the
+// configuration file; otherwise it is only a default.
 type Address struct {
 	Value string // HOST:PORT, for AMQP several with commas between, or NoAddress
 	Said  bool
 }
 
-// AMQPAddresses are where the node is to listen for AMQP without TLS; none: nowhere.
+// AMQPAddresses are the addresses for AMQP without TLS; none: no listener.
 func (c *Config) AMQPAddresses(a Address) []string {
 	switch {
 	case !a.Said && c.AMQP != nil:
@@ -47,8 +47,8 @@ func (c *Config) AMQPAddresses(a Address) []string {
 	return strings.Split(a.Value, ",")
 }
 
-// Plain is where an HTTP server is to listen without TLS; "" is nowhere. Where the
-// file speaks of its listener with TLS only that is all there is, as with RabbitMQ.
+// Plain is the address of an HTTP server without TLS; "" means no listener. If the file
+// sets only the listener with TLS, there is no other, as in RabbitMQ.
 func (l Listener) Plain(secure SecureListener, a Address) string {
 	switch {
 	case !a.Said && l.Said():
@@ -59,7 +59,7 @@ func (l Listener) Plain(secure SecureListener, a Address) string {
 	return a.Value
 }
 
-// SecureAddress is where an HTTP server is to listen with TLS; "" is nowhere.
+// SecureAddress is the address of an HTTP server with TLS; "" means no listener.
 func (l SecureListener) SecureAddress(byDefault string) string {
 	if !l.Said() {
 		return ""

@@ -1,17 +1,17 @@
 package config
 
-// OpenAPI is who may administer the node by the API of ApsaraMQ for RabbitMQ (DL-22.16);
-// without access keys it is off.
+// OpenAPI configures the API of ApsaraMQ for RabbitMQ (DL-22.16); without access keys it is
+// off.
 type OpenAPI struct {
-	// InstanceID is apsaramq.instance_id: the one instance that requests may name; "": any.
+	// InstanceID is apsaramq.instance_id: the only instance that requests may name; "": any.
 	InstanceID string
 	AccessKeys []AccessKey // apsaramq.access_key.*, by name
 }
 
 // AccessKey signs requests on behalf of a user.
 type AccessKey struct {
-	Name   string // as the configuration calls it
-	ID     string // what requests say: public
-	Secret string // what they are signed with
-	User   string // whose permissions they have
+	Name   string // its name in the configuration
+	ID     string // its public ID in requests
+	Secret string // signs requests
+	User   string // the user of its requests
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Setting is a line of a configuration file that says what holds.
+// Setting is a line of a configuration file for a value in force.
 type Setting struct {
 	Key, Value string
-	// Secret: the value is to be shown to nobody.
+	// Secret: the value is never shown.
 	Secret bool
-	// Live: a node takes a change over while it runs.
+	// Live: a running node applies a change.
 	Live bool
 }
 
-// String is the line as a file has it, with what is secret masked.
+// String is the line as in a file, with a secret value masked.
 func (s Setting) String() string {
 	if s.Secret {
 		return s.Key + " = " + Masked
@@ -26,7 +26,7 @@ func (s Setting) String() string {
 
 func (s Setting) line() string { return s.Key + " = " + quoted(s.Value) }
 
-// Masked is what is shown in place of a secret.
+// Masked is shown instead of a secret.
 const Masked = "********"
 
 // quoted writes a value so that split reads it back.
@@ -37,8 +37,8 @@ func quoted(value string) string {
 	return value
 }
 
-// Settings are all of c, in the order of the table of keys. Parsing them over the
-// defaults gives c again, but for what only the environment says.
+// Settings returns all settings of c, in the order of the table of keys. Parsing them over
+// the defaults gives c again, except values that only the environment can set.
 func (c *Config) Settings() (list []Setting) {
 	for i := range keys {
 		k := &keys[i]
@@ -53,13 +53,13 @@ func (c *Config) Settings() (list []Setting) {
 	return list
 }
 
-// escaped writes a name so that segmentsOf takes it for one segment.
+// escaped writes a name so that segmentsOf reads it as one segment.
 func escaped(name string) string {
 	return strings.NewReplacer(`\`, `\\`, ".", `\.`).Replace(name)
 }
 
-// Changed lists the settings in which two configurations differ, as next has them.
-// What is gone is listed with an empty value.
+// Changed lists the settings in which two configurations differ, with the values of next.
+// A removed setting has an empty value.
 func Changed(old, next *Config) (list []Setting) {
 	collect := func(c *Config) map[string][]Setting {
 		m := map[string][]Setting{}
@@ -88,8 +88,8 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 
 func isWild(pattern string) bool { return strings.Contains(pattern, "*") }
 
-// TakeOver is old with everything of next that a running node can change, and what
-// of next waits for the next start.
+// TakeOver returns old with all settings of next that a running node can change, and the
+// changed settings of next that need a restart.
 func TakeOver(old, next *Config) (now Config, waiting []Setting, err error) {
 	var text strings.Builder
 	add := func(c *Config, live bool) {
@@ -103,7 +103,7 @@ func TakeOver(old, next *Config) (now Config, waiting []Setting, err error) {
 	add(next, true)
 	now = Default()
 	if _, err = Parse(&now, text.String()); err != nil {
-		return Config{}, nil, err // what was read before can be read again
+		return Config{}, nil, err // cannot happen: both were read before
 	}
 	now.NodeName = old.NodeName
 	for _, s := range Changed(old, next) {

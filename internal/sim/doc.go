@@ -8,7 +8,7 @@
 // decided, against which each step is checked. What is replicated is a Model: Sets is
 // a small one, that of the queues is among the tests of package partition (see Hosts).
 //
-// What it does not do: it starts no goroutine and reads no clock, so that the same
-// seed is the same history (World.Trace tells). Raft draws its election times from
+// The package never starts a goroutine or reads a clock, so that the same
+// seed gives the same history (World.Trace shows it). Raft draws its election times from
 // crypto/rand: the test that calls it has to make that deterministic, too.
 package sim

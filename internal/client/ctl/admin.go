@@ -14,9 +14,9 @@ import (
 // adminName is RabbitMQ's client of the management API.
 const adminName = "rabbitmqadmin"
 
-// adminCommand is what of rabbitmqadmin is executed in containers and typed by people who
-// follow a guide: declare, delete, publish and get, with KEY=VALUE arguments. RabbitMQ's own
-// rabbitmqadmin works too, with all it does.
+// adminCommand has the verbs of rabbitmqadmin that containers execute and guides use: declare,
+// delete, publish and get, with KEY=VALUE arguments. RabbitMQ's own rabbitmqadmin works too, with
+// all its verbs.
 func adminCommand() *cobra.Command {
 	o := &options{}
 	var host, port string
@@ -235,7 +235,7 @@ func deleteObject(i *invocation, o adminObject, given map[string]string) error {
 	return nil
 }
 
-// jsonValue reads a value of JSON. Python's True and False are what scripts write.
+// jsonValue reads a JSON value. It also accepts True and False, which Python scripts write.
 func jsonValue(text string) (v any, err error) {
 	switch text {
 	case "True", "False":

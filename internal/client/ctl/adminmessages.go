@@ -93,7 +93,7 @@ func (v *adminMessageVerb) complete(args []string) (map[string]string, error) {
 	return all, nil
 }
 
-// pythonText is a value as rabbitmqadmin, which is written in Python, prints it.
+// pythonText prints a value like rabbitmqadmin, which is written in Python.
 func pythonText(v any) string {
 	switch v {
 	case true:

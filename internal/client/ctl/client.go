@@ -26,8 +26,8 @@ const (
 	passwordFileVariable = "BARTLEBY_PASSWORD_FILE"
 	urlVariable          = "BARTLEBY_URL"
 	dataDirVariable      = "BARTLEBY_DATA_DIR"
-	// ownDataDir is where a node keeps its data that is not told, seen from where it was
-	// started; systemDataDir where packages keep a node's.
+	// ownDataDir is the default data directory, relative to where the node was started;
+	// systemDataDir is the data directory of packages.
 	ownDataDir    = "data"
 	systemDataDir = "/var/lib/bartleby"
 )
@@ -35,14 +35,14 @@ const (
 // client calls the management API.
 type client struct {
 	base           string // without /api
-	where          string // the node, for whoever reads an error
-	dir            string // the data directory by which the node lets its owner in; "" for base
+	where          string // the node, for error messages
+	dir            string // the data directory of the control socket; "": base is used
 	user, password string
 	http           http.Client
 }
 
-// newClient finds the node and the way in: what flags say, then what the environment says,
-// then a data directory where nodes have theirs, else the default user of a new node.
+// newClient finds the node and how to connect: by flags, then by the environment, then by a
+// usual data directory, otherwise as the default user of a new node.
 func newClient(o *options) (*client, error) {
 	password, err := o.secret()
 	if err != nil {
@@ -77,11 +77,10 @@ func newClient(o *options) (*client, error) {
 	return c, nil
 }
 
-// findDataDir is the data directory of the node that is meant if no flag says which: the one
-// that the environment names, whether a node runs on it or not, since who names one does not
-// mean whatever else listens on this machine; else one of those that nodes have if they are
-// not told, where one runs that lets this user in. What lies in a working directory that
-// somebody else filled is not trusted.
+// findDataDir returns the node's data directory if no flag names it. A directory in the
+// environment counts even if no node runs on it, because its user does not mean another node
+// on this machine. Otherwise it is a usual directory on which a node runs that this user may
+// use. It does not trust a working directory that another user has filled.
 func findDataDir() string {
 	if dir := os.Getenv(dataDirVariable); dir != "" {
 		return dir
@@ -95,11 +94,11 @@ func findDataDir() string {
 	return ""
 }
 
-// useDataDir has every request go through the control socket of a data directory.
+// useDataDir sends every request through the control socket of a data directory.
 func (c *client) useDataDir(dir string) {
 	c.base, c.where, c.dir = "http://node", "data directory "+dir, dir
 	c.http.Transport = &http.Transport{
-		DisableKeepAlives: true, // nothing is gained by them here
+		DisableKeepAlives: true, // they are of no use here
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return controlsocket.Dial(ctx, dir) },
 	}
 }
@@ -133,7 +132,7 @@ func is(err error, status int) bool {
 	return errors.As(err, &e) && e.status == status
 }
 
-// maxReply bounds what is read of an answer, in bytes.
+// maxReply is the maximal size of an answer, in bytes.
 const maxReply = 1 << 30
 
 // do sends a request and decodes the answer into reply, which may be nil. path is
@@ -217,7 +216,7 @@ func refusal(status int, text []byte) error {
 	return e
 }
 
-// explain turns a refusal that the verb did not expect into a failure.
+// explain turns a refusal that the verb does not handle into a failure.
 func explain(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
@@ -265,8 +264,8 @@ func (i *invocation) delete(path string) error {
 	return i.api.do(i.ctx, http.MethodDelete, path, nil, nil)
 }
 
-// inVHost explains an error of a request about the chosen virtual host, which may
-// be what is missing.
+// inVHost explains an error of a request about the chosen virtual host, which may be
+// missing.
 func (i *invocation) inVHost(err error) error {
 	if !is(err, http.StatusNotFound) && !is(err, http.StatusBadRequest) {
 		return explain(err)
@@ -294,7 +293,7 @@ func sprint(v any) string {
 	return fmt.Sprint(v)
 }
 
-// close deletes a connection with a reason that its client is told.
+// close deletes a connection with a reason for its client.
 func (c *client) close(ctx context.Context, path, reason string) error {
 	return c.doWith(ctx, http.MethodDelete, path, nil, nil, http.Header{"X-Reason": {strings.Join(strings.Fields(reason), " ")}})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// options are what every verb accepts.
+// options are the options of every verb.
 type options struct {
 	url, user, password, dataDir string
 	passwordFile                 string
@@ -30,9 +30,9 @@ type options struct {
 // verb is one command.
 type verb struct {
 	name    string
-	usage   string // what follows the name in the usage text, as RabbitMQ prints it
+	usage   string // the arguments in the usage text, as RabbitMQ prints it
 	short   string
-	long    string // what the help says besides
+	long    string // further text of the help
 	min     int    // arguments
 	max     int    // arguments; -1 is no limit
 	aliases []string
@@ -41,7 +41,7 @@ type verb struct {
 	run     func(*invocation) error
 }
 
-// invocation is one verb as somebody called it.
+// invocation is one call of a verb.
 type invocation struct {
 	*options
 	ctx  context.Context
@@ -99,9 +99,9 @@ func Command(name string) *cobra.Command {
 // ownName is the program that is the broker too.
 const ownName = "bartleby"
 
-// Names are what the program may be called as beside its own name: each of RabbitMQ's
-// tools. All but the last two have the same verbs here, since people look for
-// one in the wrong tool anyway.
+// Names are the other names under which the program may be called: RabbitMQ's tools. All
+// except the last two have the same verbs here, because people often look for a verb in the
+// wrong tool.
 var Names = []string{"rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-queues", "rabbitmq-upgrade", "rabbitmq-plugins", adminName}
 
 // groupsOf are the verbs of a tool.
@@ -184,8 +184,8 @@ func Execute(ctx context.Context, root *cobra.Command) (code int) {
 	return f.code
 }
 
-// say prints an informational message, unless that was declined or programs read
-// the output.
+// say prints an informational message, unless an option turns it off or a program reads the
+// output.
 func (i *invocation) say(format string, args ...any) {
 	if !i.quiet && !i.silent && i.formatter != "json" && i.formatter != "csv" {
 		_, _ = fmt.Fprintf(i.out, format+"\n", args...)
@@ -197,7 +197,7 @@ func (i *invocation) print(format string, args ...any) {
 	_, _ = fmt.Fprintf(i.out, format+"\n", args...)
 }
 
-// limit is how long the node may take, d by default.
+// limit is the timeout of the node's answer, d by default.
 func (i *invocation) limit(d time.Duration) time.Duration {
 	if i.timeout > 0 {
 		return time.Duration(i.timeout * float64(time.Second))

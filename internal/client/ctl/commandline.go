@@ -3,14 +3,14 @@ package ctl
 import "strings"
 
 // SplitCommandLine divides the command line of a Windows process into its arguments, by
-// the rules that Microsoft documents for C programs, from which Erlang's tools have their
-// arguments: between quotes "" is a quote, and the quotation goes on. Go's os.Args, which
-// keeps to the rules before 2008, ends it there, and makes something else of
+// the rules that Microsoft documents for C programs, which Erlang's tools follow: within
+// quotes "" is a quote, and the quotation continues. Go's os.Args follows the rules before
+// 2008, ends the quotation there, and reads this differently:
 //
 //	rabbitmqctl set_policy DLX ".*" "{""dead-letter-exchange"":""my-dlx""}" --apply-to queues
 //
-// which is how RabbitMQ's guide writes JSON for Windows. The first argument, the program,
-// has no escapes.
+// RabbitMQ's guide writes JSON for Windows like this. The first argument, the program, has no
+// escapes.
 func SplitCommandLine(line string) []string {
 	program, rest := cutProgram(line)
 	args := []string{program}

@@ -16,8 +16,8 @@ var connectionColumns = append(fields(
 	column{"client_properties", func(o object) any { return argumentsOf(o["client_properties"]) }},
 )
 
-// pid makes up a process id of the form that scripts expect, from numbers that
-// belong to one object only.
+// pid makes a process id in the form that scripts expect, from numbers that are unique to
+// the object.
 func pid(node any, numbers ...any) string {
 	texts := make([]string, len(numbers))
 	for k, n := range numbers {
@@ -54,7 +54,7 @@ func (i *invocation) connections() (items []object, err error) {
 	return items, explain(err)
 }
 
-// closeOne closes a connection; reason is what its client is told.
+// closeOne closes a connection with a reason for its client.
 func (i *invocation) closeOne(name, reason string) error {
 	return i.api.close(i.ctx, path("connections", name), reason)
 }
@@ -73,7 +73,7 @@ func closeConnection() verb {
 				if c["name"] == i.args[0] || connectionPID(c) == i.args[0] {
 					err := i.closeOne(sprint(c["name"]), i.args[1])
 					if is(err, http.StatusNotFound) {
-						return nil // it went by itself
+						return nil // it was closed meanwhile
 					}
 					return explain(err)
 				}
@@ -83,7 +83,7 @@ func closeConnection() verb {
 	}
 }
 
-// closeMatching closes the connections chosen and returns how many.
+// closeMatching closes the chosen connections and returns their number.
 func (i *invocation) closeMatching(reason string, limit int, chosen func(object) bool) (closed int, err error) {
 	items, err := i.connections()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// deathColumns are what a line of the listing may have: of the message, and of one entry
-// of its x-death.
+// deathColumns are the columns of the listing: values of the message, and of one entry of
+// its x-death.
 var deathColumns = fields("message", "payload", "routing_key", "reason", "queue", "count", "exchange", "routing_keys", "time", "original_expiration")
 
 const (
@@ -57,17 +57,17 @@ func deathVerbs() []verb {
 	}}
 }
 
-// deadMessage is what the API shows of a message.
+// deadMessage is a message as the API shows it.
 type deadMessage struct {
 	Payload    string
 	Encoding   string `json:"payload_encoding"`
 	RoutingKey string `json:"routing_key"`
-	// Properties are an empty list where there are none.
+	// Properties is an empty list if there are none.
 	Properties json.RawMessage
 }
 
-// text is the beginning of the payload. Where it was cut within a letter it comes as
-// base64, and the letter is left out; what is no text stays base64.
+// text is the beginning of the payload. A payload that was cut within a character arrives as
+// base64; text drops the character. A payload that is not text stays base64.
 func (m *deadMessage) text() string {
 	raw, err := base64.StdEncoding.DecodeString(m.Payload)
 	if m.Encoding != "base64" || err != nil {
@@ -91,7 +91,7 @@ func (m *deadMessage) deaths(n int) []object {
 	}
 	d := json.NewDecoder(bytes.NewReader(m.Properties))
 	d.UseNumber()
-	// Headers that a client has made up need not have the form of deaths.
+	// Headers from a client may have any form.
 	if d.Decode(&properties) != nil || len(properties.Headers.Deaths) == 0 {
 		return []object{m.line(n, object{})}
 	}

@@ -35,7 +35,7 @@ func exportDefinitions(i *invocation) error {
 	}
 	i.say("Exporting definitions in JSON to a file at %q ...", i.args[0])
 	pretty.WriteByte('\n')
-	// Password hashes are in it.
+	// The file contains password hashes.
 	if err := os.WriteFile(i.args[0], pretty.Bytes(), 0o600); err != nil {
 		return fail(exitUnavailable, "%v", err)
 	}

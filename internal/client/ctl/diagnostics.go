@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// diagnosticVerbs are those of rabbitmq-diagnostics: questions whose exit code is the answer.
+// diagnosticVerbs are the verbs of rabbitmq-diagnostics: checks whose exit code is the answer.
 func diagnosticVerbs() []verb {
 	return []verb{
 		alarmsVerb("alarms", "Lists resource alarms (local or cluster-wide) in effect on the target node", false),
@@ -47,7 +47,7 @@ func diagnosticVerbs() []verb {
 	}
 }
 
-// node is the name of the node that answers.
+// node is the name of the answering node.
 func (i *invocation) node() (string, error) {
 	var o struct{ Node string }
 	if err := i.get("overview?columns=node", &o); err != nil {
@@ -56,8 +56,8 @@ func (i *invocation) node() (string, error) {
 	return o.Node, nil
 }
 
-// question is a check that a resource of the API answers, with what is said before
-// and afterwards; %s stands for the node.
+// question is a check by a resource of the API, with the texts before and after it; %s is
+// the node.
 type question struct{ name, short, before, resource, good string }
 
 func (q question) verb() verb {
@@ -79,7 +79,7 @@ func (q question) verb() verb {
 	}
 }
 
-// ok prints that a check went well, for programs as an object with more facts.
+// ok prints that a check succeeded, for programs as an object with more facts.
 func (i *invocation) ok(node, text string, facts object) error {
 	if i.formatter == "json" {
 		o := object{"node": node, "result": "ok"}
@@ -110,7 +110,7 @@ func deprecatedCheck(name, text string) verb {
 	}}
 }
 
-// alarmsVerb lists alarms; if check is set there being one is a failure.
+// alarmsVerb lists alarms; if check is set, an alarm is a failure.
 func alarmsVerb(name, short string, check bool) verb {
 	return verb{
 		name: name, short: short, max: 0,
@@ -147,7 +147,7 @@ func alarmsVerb(name, short string, check bool) verb {
 	}
 }
 
-// listener is what is used of the API's.
+// listener has the used parts of the API's listener.
 type listener struct {
 	Protocol string `json:"protocol"`
 	Address  string `json:"ip_address"`
@@ -198,7 +198,7 @@ func checkPortListener() verb {
 	}
 }
 
-// protocolAliases are other names of protocols that people check by.
+// protocolAliases are other names of protocols in checks.
 var protocolAliases = map[string]string{"amqp091": "amqp", "amqp10": "amqp", "amqps": "amqp/ssl", "management": "http", "prometheus": "http/prometheus"}
 
 func checkProtocolListener() verb {
@@ -229,7 +229,7 @@ func checkProtocolListener() verb {
 	}
 }
 
-// dialTimeout is how long a port may take to accept.
+// dialTimeout is how long a port may take to accept a connection.
 const dialTimeout = 5 * time.Second
 
 func checkPortConnectivity() verb {
@@ -367,7 +367,7 @@ func serverVersion(name string) verb {
 	}
 }
 
-// versionVerb is rabbitmqctl's; the program that is the broker too has its own.
+// versionVerb is rabbitmqctl's; the program bartleby has its own.
 func versionVerb() verb {
 	v := serverVersion("version")
 	run := v.run
@@ -521,7 +521,7 @@ func listLoginStats() verb {
 	}
 }
 
-// listUnresponsiveQueues: a queue of this node answers as long as the node does.
+// listUnresponsiveQueues finds none: a queue answers as long as its node answers.
 func listUnresponsiveQueues() verb {
 	return verb{
 		name: "list_unresponsive_queues", short: "Tests queues to respond within timeout. Lists those which did not respond", max: -1,
@@ -599,7 +599,7 @@ func osEnvironment() verb {
 	}
 }
 
-// report runs the verbs that show everything, one after the other.
+// report runs all verbs that show something, one after the other.
 func report() verb {
 	return verb{
 		name: "report", short: "Generate a server status report containing a concatenation of all server status information for support purposes", max: 0,

@@ -33,7 +33,7 @@ func fail(code int, format string, args ...any) error {
 	return &failure{code, "Error:\n" + fmt.Sprintf(format, args...)}
 }
 
-// failPlainly is fail where rabbitmqctl prints the text alone.
+// failPlainly is fail without "Error:", where rabbitmqctl prints only the text.
 func failPlainly(code int, format string, args ...any) error {
 	return &failure{code, fmt.Sprintf(format, args...)}
 }
@@ -42,7 +42,7 @@ func noVHost(name string) error {
 	return failPlainly(exitData, "Virtual host '%s' does not exist", name)
 }
 
-// argumentError is a value that a verb does not take; the usage is shown with it.
+// argumentError is a value that a verb does not accept; the usage is shown with it.
 type argumentError struct{ text string }
 
 func (e *argumentError) Error() string { return e.text }
@@ -51,13 +51,13 @@ func badArgument(format string, args ...any) error {
 	return &argumentError{fmt.Sprintf(format, args...)}
 }
 
-// invalidArguments prints what was given and what should have been.
+// invalidArguments is the failure that shows the given arguments and the usage.
 func invalidArguments(c *cobra.Command, args []string, what string) error {
 	given := append([]string{c.Name()}, args...)
 	own := c.LocalNonPersistentFlags()
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if own.Lookup(f.Name) == nil {
-			return // for all verbs, and a password may be among them
+			return // an option of all verbs, which may be a password
 		}
 		given = append(given, "--"+f.Name)
 		if f.Value.Type() != "bool" {

@@ -2,8 +2,8 @@ package ctl
 
 import "strings"
 
-// featuresOf is the column of the management page by that name, a column of ours: the
-// codes alone, "D TTL DLX DLK", and the names of the policies.
+// featuresOf is the column "Features" of the management page, a column of ours: the codes, as
+// in "D TTL DLX DLK", and the names of the policies.
 func featuresOf(o object) any {
 	list, _ := o["features"].([]any)
 	codes := make([]string, 0, len(list))

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// parseJSON reads a JSON document from the command line. Shells of Windows take
-// the quotes out of '{"a":"b"}'; what is left is read too.
+// parseJSON reads a JSON document from the command line. Shells of Windows remove the
+// quotes from '{"a":"b"}'; parseJSON also reads the remaining text.
 func parseJSON(text string) (any, error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.UseNumber()
@@ -27,9 +27,9 @@ func parseJSON(text string) (any, error) {
 	return nil, fail(exitUnavailable, "Could not parse JSON document: {error,{failed_to_decode_json,<<%q>>}}", text)
 }
 
-// parseUnquoted reads a flat object whose quotes a shell has taken away, such as
-// {dead-letter-exchange:my-dlx,message-ttl:60000}, with or without single quotes
-// around it. Text with a double quote left in it is not that.
+// parseUnquoted reads a flat object whose quotes a shell has removed, such as
+// {dead-letter-exchange:my-dlx,message-ttl:60000}, with or without single quotes around
+// it. It refuses text that still has a double quote.
 func parseUnquoted(text string) (object, bool) {
 	text = strings.TrimSpace(text)
 	if inner, ok := strings.CutPrefix(text, "'"); ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// leaderVerbs are those of rabbitmq-queues.
+// leaderVerbs are the verbs of rabbitmq-queues.
 func leaderVerbs() []verb {
 	verbs := []verb{quorumStatus(), rebalance()}
 	for _, name := range []string{"grow", "shrink", "add_member", "delete_member", "transfer_leadership"} {
@@ -41,7 +41,7 @@ func quorumStatus() verb {
 	}
 }
 
-// boxed is list where rabbitmqctl frames its tables unless it is told otherwise.
+// boxed is list for verbs whose tables rabbitmqctl frames by default.
 func (i *invocation) boxed(banner string, columns []column, items []object) error {
 	if i.formatter == "" {
 		i.formatter = "pretty_table"

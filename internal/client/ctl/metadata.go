@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// metadataVerbs change what virtual hosts say of themselves, and a few settings of the node.
+// metadataVerbs change the metadata of virtual hosts, and a few settings of the node.
 func metadataVerbs() []verb {
 	return []verb{updateVHost(), setVHostTags(), restartVHost(), setPermissionsGlobally(), enableFeatureFlag(), resetStatistics(), forceGC()}
 }
 
-// vhostMetadata are the flags that say what a virtual host says of itself.
+// vhostMetadata are the flags for the metadata of a virtual host.
 type vhostMetadata struct{ description, tags, queueType string }
 
 func (m *vhostMetadata) flags(f *pflag.FlagSet) {
@@ -22,7 +22,7 @@ func (m *vhostMetadata) flags(f *pflag.FlagSet) {
 	f.StringVar(&m.queueType, "default-queue-type", "", "type of queues that are declared without a type")
 }
 
-// body is what of it the command line says.
+// body has the metadata that the command line sets.
 func (m *vhostMetadata) body(i *invocation) object {
 	body := object{}
 	if i.set("description") {
@@ -54,7 +54,7 @@ func updateVHost() verb {
 	}
 }
 
-// changeVHost changes one that must be there: a PUT would make it.
+// changeVHost changes an existing virtual host; a PUT would create a missing one.
 func (i *invocation) changeVHost(body object) error {
 	at := path("vhosts", i.args[0])
 	if err := i.get(at+"?columns=name", nil); is(err, http.StatusNotFound) {

@@ -17,7 +17,7 @@ func nodeVerbs() []verb {
 	return []verb{status(), environment(), ping(), stop("stop"), stop("shutdown"), awaitStartup(), waitForPID(), clusterStatus(), setClusterName(), setMemoryWatermark(), setDiskFreeLimit(), setLogLevel(), rotateLogs(), listFeatureFlags()}
 }
 
-// overview is what is used of the API's.
+// overview has the used parts of the API's overview.
 type overview struct {
 	Node             string `json:"node"`
 	ClusterName      string `json:"cluster_name"`
@@ -36,7 +36,7 @@ type overview struct {
 	} `json:"listeners"`
 }
 
-// nodeInfo is what is used of the API's node.
+// nodeInfo has the used parts of the API's node.
 type nodeInfo struct {
 	PID           string `json:"os_pid"`
 	Uptime        int64  `json:"uptime"` // milliseconds
@@ -63,7 +63,7 @@ func (i *invocation) nodeInfo(name string) (n nodeInfo, err error) {
 	return n, explain(err)
 }
 
-// thisNode is what the node says of itself, in both places.
+// thisNode returns the node's overview and node object.
 func (i *invocation) thisNode() (o overview, n nodeInfo, err error) {
 	if o, err = i.overview(); err == nil {
 		n, err = i.nodeInfo(o.Node)
@@ -178,10 +178,10 @@ func ping() verb {
 	}
 }
 
-// pollEvery is how often a node that is starting or stopping is looked at.
+// pollEvery is how often a starting or stopping node is checked.
 const pollEvery = 100 * time.Millisecond
 
-// until polls until done says so, or time is up; it returns false then.
+// until polls until done is true; it returns false on a timeout.
 func (i *invocation) until(limit time.Duration, done func() (bool, error)) (bool, error) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
@@ -201,7 +201,7 @@ func (i *invocation) until(limit time.Duration, done func() (bool, error)) (bool
 	}
 }
 
-// up says whether the node answers. What is wrong with the request is an error.
+// up says whether the node answers. A fault of the request is an error.
 func (i *invocation) up() (bool, error) {
 	err := i.get("whoami", nil)
 	var refused *apiError
@@ -221,7 +221,7 @@ func stop(name string) verb {
 			}
 			gone, err := i.until(i.limit(5*time.Minute), func() (bool, error) {
 				up, err := i.up()
-				return !up || err != nil, nil // whoever refuses now is another node
+				return !up || err != nil, nil // a refusal comes from another node
 			})
 			if err != nil {
 				return err
@@ -248,7 +248,7 @@ func awaitStartup() verb {
 func (i *invocation) awaitUp(what string, limit time.Duration) error {
 	i.api.http.Timeout = max(time.Second, min(limit, 10*time.Second))
 	up, err := i.until(limit, func() (bool, error) {
-		// A data directory may tell only now where the node is.
+		// The data directory may have the node's address only now.
 		if c, err := newClient(i.options); err == nil {
 			c.http.Timeout = i.api.http.Timeout
 			i.api = c

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// pluginVerbs are those of rabbitmq-plugins. Nothing can be plugged in: what a
-// plugin of RabbitMQ does is there or it is not, and images and scripts that enable
-// what is there go on.
+// pluginVerbs are the verbs of rabbitmq-plugins. There are no real plugins: the features of
+// some of RabbitMQ's plugins are built in, and images and scripts that enable these plugins
+// still work.
 func pluginVerbs() []verb {
 	return []verb{listPlugins(), isEnabled(), enablePlugins("enable", "Enables one or more plugins"), enablePlugins("set", "Enables one or more plugins"), disablePlugins(), versionVerb()}
 }

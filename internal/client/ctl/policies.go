@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// policyKind is what differs between policies and operator policies.
+// policyKind has the differences between policies and operator policies.
 type policyKind struct {
 	path                        string
 	setText, clearText, listing string
@@ -84,7 +84,7 @@ func listPolicies(name, short string, kind policyKind) verb {
 	}
 }
 
-// definitionText is a policy's definition as one text of JSON, in every format.
+// definitionText is a policy's definition as JSON text, in every format.
 func definitionText(o object) any {
 	text, err := encode(o["definition"])
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// replayReport is what the API answers.
+// replayReport is the API's answer.
 type replayReport struct {
 	Examined, Matched, Replayed, Unroutable, Refused int
 	NoOrigin                                         int `json:"no_origin"`

@@ -1,6 +1,6 @@
 package ctl
 
-// asideVerbs are about what the node could not use: ours.
+// asideVerbs are our own verbs about damaged messages.
 func asideVerbs() []verb {
 	return []verb{{
 		name: "list_set_aside", short: "Lists messages that could not be read from disk and were set aside", max: 0,

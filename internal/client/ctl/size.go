@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// units are those of RabbitMQ's information units, in bytes.
+// units are RabbitMQ's information units, in bytes.
 var units = map[string]int64{
 	"": 1, "b": 1, "k": 1 << 10, "kib": 1 << 10, "kb": 1000, "m": 1 << 20, "mib": 1 << 20, "mb": 1000_000,
 	"g": 1 << 30, "gib": 1 << 30, "gb": 1000_000_000, "t": 1 << 40, "tib": 1 << 40, "tb": 1000_000_000_000,

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// strandedVerbs are about messages on their way from one log to another: ours.
+// strandedVerbs are our own verbs about messages on their way from one log to another.
 func strandedVerbs() []verb { return []verb{listOutboxes(), relocateStranded()} }
 
 func listOutboxes() verb {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// formatters are what --formatter takes.
+// formatters are the values of --formatter.
 var formatters = []string{"table", "json", "csv", "pretty_table"}
 
 // column is a column of a listing: its name, and the value in an object of the API.
@@ -17,7 +17,7 @@ type column struct {
 	value func(object) any
 }
 
-// field is a column that is called in the API as in the listing.
+// field is a column with the same name in the API and in the listing.
 func field(name string) column {
 	return column{name, func(o object) any { return o[name] }}
 }
@@ -29,7 +29,7 @@ func fields(names ...string) (list []column) {
 	return list
 }
 
-// chooseColumns finds the columns that were asked for, or the default ones.
+// chooseColumns returns the requested columns, or the default ones.
 func chooseColumns(args []string, known []column, standard ...string) ([]column, error) {
 	if len(args) == 0 {
 		args = standard
@@ -101,7 +101,7 @@ func names(columns []column) []string {
 
 var controls = strings.NewReplacer("\t", `\t`, "\n", `\n`, "\r", `\r`)
 
-// cell is a value in a table: text as it is, everything else as a term.
+// cell prints a value in a table: text unchanged, everything else as a term.
 func cell(v any) string {
 	if s, ok := v.(string); ok {
 		return controls.Replace(s)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// term prints a JSON value as rabbitmqctl's tables show the Erlang term it stands
-// for: lists in brackets, objects as maps.
+// term prints a JSON value as rabbitmqctl's tables show the corresponding Erlang term:
+// lists in brackets, objects as maps.
 func term(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -36,12 +36,12 @@ func term(v any) string {
 	return fmt.Sprint(v)
 }
 
-// void is what the API shows for an argument without a value. A text of these letters, which
-// nobody has, is taken for one.
+// void is the API's text for an argument without a value. A real text of these letters, which
+// is unlikely, counts as void.
 const void = "undefined"
 
-// innerTerm prints a value inside another: text in quotes, and the empty text as
-// Erlang's empty list, which it is.
+// innerTerm prints a nested value: text in quotes, and the empty text as Erlang's empty
+// list.
 func innerTerm(v any) string {
 	if s, ok := v.(string); ok {
 		switch s {
@@ -58,7 +58,7 @@ func innerTerm(v any) string {
 	return term(v)
 }
 
-// arguments are those of a queue, exchange, binding or consumer.
+// arguments prints the arguments of a queue, exchange, binding or consumer.
 type arguments object
 
 func argumentsOf(v any) arguments {
@@ -74,7 +74,7 @@ func (a arguments) term() string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-// tags are those of a user.
+// tags prints the tags of a user.
 type tags []string
 
 func tagsOf(v any) tags {
@@ -86,8 +86,8 @@ func tagsOf(v any) tags {
 	return list
 }
 
-// jsonForm is a value as rabbitmqctl's JSON has it: arguments are lists of name,
-// type and value.
+// jsonForm is a value in the form of rabbitmqctl's JSON: arguments are lists of name, type
+// and value.
 func jsonForm(v any) any {
 	a, ok := v.(arguments)
 	if !ok {
@@ -100,7 +100,7 @@ func jsonForm(v any) any {
 	return list
 }
 
-// typeName guesses the type that an argument had, which the API does not tell.
+// typeName guesses the type of an argument, which the API does not show.
 func typeName(v any) string {
 	switch v := v.(type) {
 	case string:

@@ -19,8 +19,8 @@ func userVerbs() []verb {
 
 func noUser(name string) error { return fail(exitNoUser, `User "%s" does not exist`, name) }
 
-// secret is the argument at the index, or the first line of the standard input, so
-// that a password need not stand in the list of processes.
+// secret is the argument at the index, or the first line of standard input, so that a
+// password need not appear in the process list.
 func (i *invocation) secret(index int) (string, error) {
 	if index < len(i.args) {
 		return i.args[index], nil

@@ -59,7 +59,7 @@ func setDiskFreeLimit() verb {
 	}
 }
 
-// keywordOrNot refuses a keyword without its value, and a value that stands alone with
+// keywordOrNot refuses a keyword without its value, and a lone value followed by
 // another.
 func keywordOrNot(keyword bool, args []string) error {
 	switch {

@@ -298,9 +298,9 @@ func (s *story) inspect(ctx context.Context) error {
 	return nil
 }
 
-// mend fixes the cause and replays: first dry, then really.
+// mend fixes the cause and replays, after a dry run.
 func (s *story) mend(ctx context.Context) error {
-	s.title("The bug is mended, and the messages go back")
+	s.title("The bug is fixed, and the messages go back")
 	s.mended = true
 	for _, dry := range []bool{true, false} {
 		r, err := s.api.replay(ctx, vhost, parkingLot, dry)
