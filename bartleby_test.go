@@ -170,9 +170,9 @@ func TestOptions(t *testing.T) {
 		t.Error(err)
 	}
 	for want, o := range map[string]bartleby.Options{
-		"hearbeat: unknown key": {Config: "hearbeat = 1"},
-		"address already in use":         {AMQP: b.AMQP()},
-		"definitions options":            {Definitions: []byte("{")},
+		"hearbeat: unknown key":  {Config: "hearbeat = 1"},
+		"address already in use": {AMQP: b.AMQP()},
+		"definitions options":    {Definitions: []byte("{")},
 	} {
 		if b, err := bartleby.Start(t.Context(), o); err == nil {
 			stop(t, b)

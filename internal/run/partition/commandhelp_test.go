@@ -16,5 +16,3 @@ func (w *commandWriter) attach(q uint64, c *queue.Consumer, credit int) {
 func (w *commandWriter) detach(q uint64, c *queue.Consumer) { detach{c.Number}.write(w, q) }
 
 func (w *commandWriter) get(q, consumer uint64, noAck bool) { get{consumer, noAck}.write(w, q) }
-
-func (w *commandWriter) credit(q, consumer uint64, n int) { credit{consumer, n}.write(w, q) }
