@@ -86,9 +86,10 @@ func (w *waiting) outcome(id queue.ID) deadletter.Outcome {
 
 // retryHeld has the router try the held deaths of q again, if this process is to see to them. REQUIRES: q is held.
 func (p *Partition) retryHeld(q *Queue) {
-	if p.group != nil && !p.group.leads {
+	if p.group != nil && !p.group.leads || q.retrying {
 		return
 	}
+	q.retrying = true // once, however often its settings change meanwhile
 	p.leaving.Lock()
 	p.retry = append(p.retry, q)
 	p.leaving.Unlock()
@@ -99,6 +100,7 @@ func (p *Partition) retryHeld(q *Queue) {
 func (q *Queue) retryHeld() {
 	n := q.part.node
 	h := n.lock(q.part)
+	q.retrying = false
 	if q.gone || q.routing || q.waiting.dropping || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
 		n.unlock(h)
 		return

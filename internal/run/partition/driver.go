@@ -90,8 +90,14 @@ func (d local) open(q *Queue, gate queue.Gate) {
 
 func (d local) configure(q *Queue, settings queue.Settings, dead DeadLetter) {
 	var a ask
-	if d.do(q, configure{settings, dead}, &a) == nil && a.again {
+	if d.do(q, configure{settings, dead}, &a) != nil {
+		return
+	}
+	switch {
+	case a.again:
 		q.dropHeldSlices()
+	case a.retry: // what died of the change itself was moved with it
+		q.retryHeld()
 	}
 }
 

@@ -395,6 +395,8 @@ func (o configure) apply(x *execution, q *Queue) {
 	case forget && x.g == nil: // in slices: see local.configure
 		q.waiting.dropping, x.ask.again = held, true
 	case forget:
+	case retry && x.g == nil: // before whoever asked goes on: likewise
+		x.ask.retry = true
 	case retry:
 		q.part.retryHeld(q)
 	}

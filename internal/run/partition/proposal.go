@@ -63,6 +63,7 @@ type ask struct {
 
 	ok       bool
 	again    bool // a get or a purge is to be asked for once more
+	retry    bool // of a local partition: held deaths are to be tried again
 	delivery queue.Delivery
 	left     int // ready messages, or consumers, that remain
 	n        int // purged

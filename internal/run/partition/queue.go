@@ -20,18 +20,19 @@ type Queue struct {
 	config      queue.Config
 
 	// Guarded by the partition's mutex.
-	m       *queue.Machine
-	dead    DeadLetter
-	gone    bool
-	due     int64                // what the heap goes by
-	heap    int                  // place in the partition's heap plus one; 0 = not in it
-	touched bool                 // in the current hold
-	routing bool                 // somebody routes its deaths
-	next    *deadmove            // the deaths to be moved next, pinned, if somebody knows already; theirs who routes
-	waiting waiting              // what targets have said of held deaths, and of what is on offer
-	offers  map[queue.ID]onOffer // who waits in this process for what is offered to other logs
-	away    outbox.Tally         // messages that are in outboxes
-	stats   Stats
+	m        *queue.Machine
+	dead     DeadLetter
+	gone     bool
+	due      int64                // what the heap goes by
+	heap     int                  // place in the partition's heap plus one; 0 = not in it
+	touched  bool                 // in the current hold
+	routing  bool                 // somebody routes its deaths
+	retrying bool                 // its held deaths are to be tried again, by the router
+	next     *deadmove            // the deaths to be moved next, pinned, if somebody knows already; theirs who routes
+	waiting  waiting              // what targets have said of held deaths, and of what is on offer
+	offers   map[queue.ID]onOffer // who waits in this process for what is offered to other logs
+	away     outbox.Tally         // messages that are in outboxes
+	stats    Stats
 	// Of a queue that Delete has accepted, the consumers there were, whom Deleted tells.
 	left     []*queue.Consumer
 	calmc    []calmWait // who waits for what has died to leave
