@@ -18,23 +18,21 @@ import (
 
 // A checkpoint saves what all durable queues were at one moment, the cut, in the
 // store of the index, while they go on (see queue's checkpoint.go). Recovery
-// takes the last whole one and redoes what the journal holds from the cut on, so
-// that how long a start takes depends on what happened lately and not on how
-// much there is.
+// reads the last whole one and redoes what the journal holds from the cut on. So
+// a start takes as long as what happened lately, not as long as there are messages.
 //
-// Copies are written under the version of the checkpoint they belong to, beside
-// those of the one before; one last batch names the version and deletes the pages it
-// has made needless; deltas go after it. Until that batch is on disk the checkpoint
-// before counts.
+// Copies are written under the version of their checkpoint, beside those of the one
+// before. One last batch names the version and deletes the pages that it has made
+// needless; until that batch is on disk the checkpoint before counts. Deltas are
+// deleted later.
 //
 //	cut           all partitions held: a mark in the journal, a new version, what is small
 //	save pages    a slice of one partition at a time, beside all other work
 //	commit        the journal up to the cut, then one batch that makes the checkpoint count
 //	give back     files without bodies, and deltas that nobody needs any more
 //
-// Once a checkpoint is whole the segments of the journal before its cut are not
-// read any more but for the bodies in them: those without any are used again,
-// the others become files of the keep.
+// Once a checkpoint is whole, recovery needs only the bodies of the segments before
+// its cut. Segments without any are used again; the others become files of the keep.
 
 // A checkpointer writes the node's checkpoints, and has files compacted after them.
 type checkpointer struct {

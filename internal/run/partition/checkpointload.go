@@ -14,9 +14,9 @@ import (
 	"bartleby.mq/internal/disk/store"
 )
 
-// This file reads the last whole checkpoint: whoever examines the store of the index asks for where
-// the journal goes on, and recovery for everything. A copy of something is named by the version of the
-// checkpoint that it was made for; recovery takes the newest that the last whole checkpoint has, and deletes the others.
+// This file reads the last whole checkpoint: a start all of it, an examination of the store its cut and its
+// generation. Each copy in the store has the version of the checkpoint that it was made for. Recovery takes the newest
+// copy that the last whole checkpoint has, and deletes the others.
 
 // CheckpointCut is where the journal goes on from the last whole checkpoint in the store of the
 // index; 0 if there is none.

@@ -33,8 +33,8 @@ type deadmove struct {
 	parts  []*Partition
 }
 
-// inlineSlices is how many slices of deaths whoever caused them moves before it
-// leaves the rest to the partition's router.
+// inlineSlices is how many slices of deaths their causer moves itself. The
+// partition's router moves the others.
 const inlineSlices = 4
 
 // moveDead moves the dead of the queues, and of those that become full by it.
@@ -126,7 +126,7 @@ func (n *Node) deadmove(q *Queue) *deadmove {
 	return m
 }
 
-// putBack gives the deadmove to the next who needs one.
+// putBack empties the deadmove, for the next slice that needs one.
 func (m *deadmove) putBack() {
 	clear(m.plans)
 	clear(m.deaths)

@@ -9,9 +9,9 @@ import (
 	"bartleby.mq/internal/run/deathstore"
 )
 
-// carryOut carries the plans out and lets go of what was pinned. It says whether more deaths wait: then it has picked
-// the next slice, so that whoever moves them need not wait for the queue again. Else routing has ended with it, unless
-// these were tried again.
+// carryOut carries the plans out and lets go of what was pinned. If more deaths wait it picks the next slice in the
+// same hold, so that the queue need not be waited for again, and returns true. Else routing ends here. After a retry
+// neither is so: the caller goes on.
 func (m *deadmove) carryOut(caused []*Queue) (more bool, _ []*Queue) {
 	n, q := m.n, m.q
 	m.parts = append(m.parts[:0], q.part)
@@ -76,9 +76,9 @@ func (m *deadmove) eachPlan(f func(*deathPlan)) {
 	}
 }
 
-// A carry takes one entry to its targets: a dead one, or one that somebody asked to be moved. It is the same for classic
-// queues, where its frame tells what it did, and in groups, where it follows from a command. Its queue and those of
-// its targets that are in the same log are held.
+// A carry takes one entry to its targets: a dead one (death), or one that an operator moves (move). It works alike in
+// the local log, where a frame tells what it did, and in groups, where it follows from a command. Its queue and the
+// targets in the same log are held.
 type carry struct {
 	n    *Node
 	h    *hold
@@ -100,7 +100,7 @@ func (c *carry) death(atLeastOnce bool) (dropped bool) {
 	}
 	if q.part.group == nil && slices.ContainsFunc(p.targets, func(t *Queue) bool { return t.gone }) {
 		// One was deleted meanwhile, and its deletion may not be stored yet: after a crash it would be there again,
-		// without the message. Whoever routes the death anew waits until it is stored. A group deletes what is stored as deleted.
+		// without the message. The death is routed anew, which waits until that is stored. A group deletes what is stored as deleted.
 		return false
 	}
 	if !c.n.DeadLettering.ResetCounts && !q.m.Rules().ResetCounts {
@@ -117,10 +117,9 @@ func (c *carry) death(atLeastOnce bool) (dropped bool) {
 	return dropped
 }
 
-// awaited says whether an entry was held and targets in other logs were asked, until
-// at-least-once was switched off: then their answers come first, since what they take
-// cannot be sent to them again, and what they refuse would be lost. Targets that nobody has
-// asked keep it from being buried with the last answer; it is tried again then.
+// awaited says whether targets in other logs were asked to take the entry, which was held then, before at-least-once
+// was switched off. Their answers come first: what they take cannot be sent to them again, and what they refuse would
+// be lost. If the plan has targets that were not asked, the last answer does not bury the entry: it is tried again.
 func (c *carry) awaited() bool {
 	w, id := &c.q.waiting, c.d.ID
 	asked := w.asked[id]

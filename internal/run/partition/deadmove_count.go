@@ -56,8 +56,8 @@ func deathKind(t queue.Type) int {
 // DeathsConfirmed is how many at-least-once deaths all their targets have taken.
 func (n *Node) DeathsConfirmed() uint64 { return n.deaths.confirmed.Load() }
 
-// Late are the deaths of which nobody knew what became of them while their queue was
-// there: it was deleted meanwhile, and they went with it or were on their way. What was counted
+// Late are the deaths whose outcome was not known while their queue was there: it was
+// deleted meanwhile, and they went with it or were on their way. What was counted
 // before is with the queue's Stats.
 func (n *Node) Late(t queue.Type) (s Stats) {
 	for reason := range s.Dead {
@@ -79,7 +79,7 @@ func (c *deathCounts) countLate(t queue.Type, s Strategy, r deadletter.Reason, o
 }
 
 // endDeaths has the deaths that go with their queue count as they are buried: there may be very
-// many, and who deletes the queue has the declarations locked. REQUIRES: q is held, and about to be
+// many, and the declarations are locked while a queue is deleted. REQUIRES: q is held, and about to be
 // closed.
 func (n *Node) endDeaths(h *hold, q *Queue) {
 	q.endOffers()

@@ -6,9 +6,9 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A dead letter that a target refuses, or has not answered for, waits in the queue it died in, if that is dead-lettered
-// at least once: it is held, not deliverable and counted, until all its targets have taken it (DL-13.*). Which of
-// them have is told by the frame or the command that moves it there, and by their answers; they are not asked again.
+// A dead letter that a target refuses, or has not answered for, waits in the queue where it died, if that queue
+// dead-letters at least once. It is held, not deliverable, and counted, until all its targets have taken it (DL-13.*).
+// Targets that have it are not asked again. Held deaths are tried again now and then, and when their settings change.
 
 // waiting is what targets have said of entries that stay in their queue until all have answered: held deaths, and
 // messages on offer (Node.Move).

@@ -2,13 +2,12 @@ package partition
 
 import "bartleby.mq/internal/core/deadletter"
 
-// What becomes of a death is decided when it is carried out: its targets have it, one has refused it, there is none, or
-// it is held for those that have not taken it yet. What is sent to other logs without being held, and nothing else
-// tells the outcome of, counts when it is answered (Node.countSent); what goes with its queue when that is buried (Queue.Ended).
+// What becomes of a death is decided when it is carried out: a target has it, one has refused it, there is none, or
+// it is held until all have taken it. If it was only sent to other logs, and is not held, it counts when one answers (Node.countSent); what goes with its queue when that is buried (Queue.Ended).
 
-// end ends the death in its queue once it has entered its targets and was sent to others, of which so many have
-// refused it and are waited for. It writes the frame's operation and counts, and says whether the entry was
-// dropped because there was nowhere to go.
+// end ends the death in its queue, after it has entered its targets and was sent to those in other logs: refused
+// targets did not take it, sent ones have not answered. It writes the frame's operation, counts, and says whether the
+// entry was dropped because there was nowhere to go.
 func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	h, q, d := c.h, c.q, c.d
 	taken := len(q.waiting.taken[d.ID]) > 0 // by those that were tried before

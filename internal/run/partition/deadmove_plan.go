@@ -100,7 +100,7 @@ func (m *deadmove) plan() {
 	}
 }
 
-// agrees says whether the plan does for another death too, but for its moment and its message's own TTL. If
+// agrees says whether the plan suits another death too, except for its moment and its message's own TTL. If
 // trust is set, histories that clients send along count.
 func (p *deathPlan) agrees(d *queue.Death, rec message.Record, trust bool) bool {
 	if !p.shareable || p.prev != d.History || p.reason != d.Reason || p.by != d.By || rec.HasCC() || len(rec.BCC()) > 0 {

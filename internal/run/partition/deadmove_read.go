@@ -39,7 +39,7 @@ func (w *warming) takes(body message.Ref, size uint32) bool {
 	return !body.OnDisk() || w.add(int(size))
 }
 
-// add says whether so many bytes more may be in memory, and counts them.
+// add says whether size more bytes may be in memory, and counts them.
 func (w *warming) add(size int) bool {
 	if *w > 0 && *w+warming(size) > warmBytes {
 		return false
@@ -116,19 +116,19 @@ func (s *pinned) read() {
 	<-r.done
 }
 
-// reading is the reading of pinned entries by several, each of whom takes the next few
-// when it comes to it: whoever comes late, since others have the processors, is not waited for.
+// reading is the reading of pinned entries by several goroutines. Each takes the next few
+// when it runs: one that runs late, since others have the processors, is not waited for.
 type reading struct {
 	n      *Node
 	deaths []queue.Death
 	unread []error      // of each, what went wrong
 	take   int          // how many at a time
-	next   atomic.Int64 // the first that nobody has taken
+	next   atomic.Int64 // the first that is not taken
 	left   atomic.Int64 // how many are not read yet
 	done   chan struct{}
 }
 
-// some reads what nobody else has taken.
+// some reads what no other goroutine has taken.
 func (r *reading) some() {
 	for {
 		from := int(r.next.Add(int64(r.take))) - r.take

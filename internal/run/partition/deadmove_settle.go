@@ -2,7 +2,7 @@ package partition
 
 import "bartleby.mq/internal/safety/held"
 
-// calmWait is somebody who waits until what has died in a queue has left it, or cannot.
+// calmWait is a wait until what has died in a queue has left it, or cannot.
 type calmWait struct {
 	died uint64 // see queue.Machine.DeathCount
 	c    chan struct{}
@@ -46,7 +46,7 @@ func (n *Node) awaitCalm(q *Queue) bool {
 	}
 }
 
-// calm tells those who wait that nobody routes deaths of q. REQUIRES: q is held.
+// calm ends all waits: the deaths of q are not routed any more. REQUIRES: q is held.
 func (q *Queue) calm() {
 	for _, w := range q.calmc {
 		close(w.c)
@@ -54,7 +54,7 @@ func (q *Queue) calm() {
 	q.calmc = nil
 }
 
-// calmBy tells those who wait and need not any more. REQUIRES: q is held.
+// calmBy ends the waits that are over. REQUIRES: q is held.
 func (q *Queue) calmBy() {
 	if !q.routing {
 		q.calm()

@@ -39,7 +39,7 @@ const (
 	foreseeMost = 1 << 30
 	// foreseeExtra is what a record has beside its body, if that is not much.
 	foreseeExtra = 512
-	// foreseeGap is how many bytes that nobody wants are read rather than skipped: to read them
+	// foreseeGap is how many bytes between two records are read rather than skipped: to read them
 	// takes a disk no longer than to read elsewhere.
 	foreseeGap = 16 << 10
 	// foreseeRead is how much is read at once, and of a record at most, and foreseeReaders
@@ -201,7 +201,7 @@ func stretches(entries []index.Coming) (list []stretch) {
 	return list
 }
 
-// read reads parts of files, at most so many bytes, and returns how many are left of
+// read reads parts of files, at most most bytes, and returns how many are left of
 // these. buf has foreseeRead bytes for each reader.
 func (f *foresight) read(list []stretch, buf []byte, most int64) (left int64) {
 	n := f.n

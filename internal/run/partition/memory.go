@@ -2,9 +2,9 @@ package partition
 
 import "sync/atomic"
 
-// What does not fit into memory goes to disk: the bodies of pages that nobody will need soon, those of large messages, and
-// if that is not enough those of all that the journal has (queue.PutBodiesAway); and pages of the index. This file knows how
-// much memory there is, and asks for relief; each partition gives it for its own queues (relief.go).
+// What does not fit into memory goes to disk: first the bodies of pages that are not needed soon, then those of large
+// messages, then all bodies that the journal has (queue.PutBodiesAway); and pages of the index. This file compares what
+// is in memory with what there is room for, and asks for relief. Each partition gives it for its own queues (relief.go).
 
 const (
 	// coolShare is the part of their budget that bodies are put away below it, so that it is not done for each message.
@@ -57,8 +57,8 @@ func (m *memory) short() (bodies, index bool) {
 	return m.n.bodies.Memory() > m.room(), m.index.Load() > m.n.Budget.Index
 }
 
-// relieve has the workers put bodies and pages away if memory is short, and puts some away itself if it is much
-// shorter than it should be, so that those who publish faster than the disk takes it are slowed down.
+// relieve has the workers put bodies and pages away if memory is short. If they cannot keep up it does some of the
+// work itself: that slows down publishers who are faster than the disk.
 func (m *memory) relieve() {
 	bodies, index := m.short()
 	if !bodies && !index {

@@ -256,7 +256,7 @@ func (s *pinned) crowded(moves []Move, moved []Moved, load map[*Queue]coming) {
 	}
 }
 
-// moveOne moves one entry, asked to go to so many queues. If one of these is in another log it
+// moveOne moves one entry, which was to go to asked queues. If one of these is in another log it
 // is offered, and what becomes of it is open; without offers, as before version 4 of commands,
 // it leaves at once, and what another log refuses is stranded. warm is the message's record in
 // memory, 0 if it cannot be had. REQUIRES: q and the targets in its log are held.
@@ -370,7 +370,7 @@ func (q *Queue) heardOffer(e *outbox.Entry, answer outbox.Answer) (all, taken bo
 	return true, taken
 }
 
-// answeredOffer tells whoever waits for the move.
+// answeredOffer tells the caller who waits for the move.
 func (q *Queue) answeredOffer(e *outbox.Entry, answer outbox.Answer, all, taken bool) {
 	o, ok := q.offers[e.ID]
 	if !ok {

@@ -17,15 +17,16 @@ const (
 // time only, or the index has grown by half of its budget.
 const vainSweep = 64
 
-// A relief puts bodies and pages of one partition away while memory is short: in slices, by the partition's worker, and by
-// publishers if they are faster than the workers. What is atomic is read with nothing locked, by whoever asks.
+// A relief puts bodies and pages of one partition away while memory is short, a slice at a time. The partition's worker
+// does it, and publishers help if the worker cannot keep up. Atomic fields are read with nothing locked; the partition's
+// mutex guards the others.
 type relief struct {
 	p *Partition
 
 	// Of bodies.
 	cooling atomic.Bool  // there are more to put away
 	cooled  atomic.Int64 // when it may begin again if there were no more, in milliseconds since 1970
-	early   atomic.Bool  // somebody wanted it to before that
+	early   atomic.Bool  // it was asked to before that
 
 	// Of pages of the index: a sweep looks at all long queues.
 	sweeping   atomic.Bool  // there are more to put away
@@ -48,8 +49,8 @@ func (r *relief) may(bodies, index bool, now int64) (mayBodies, mayIndex bool) {
 	return bodies && (r.cooling.Load() || now >= r.cooled.Load()), index && (r.sweeping.Load() || now >= until)
 }
 
-// request wakes the worker for what is short, unless it is too early. For bodies it is then told to look again:
-// perhaps nobody else comes who would wake it.
+// request wakes the worker for what is short, unless it is too early. For bodies the worker then looks again by
+// itself: perhaps there is no other request.
 func (r *relief) request(bodies, index bool, now int64) {
 	may, mayIndex := r.may(bodies, index, now)
 	if may || mayIndex || bodies && !r.early.Swap(true) {
@@ -116,7 +117,7 @@ func (r *relief) work() {
 	}
 }
 
-// sweep puts away so many of the partition's pages. REQUIRES: the partition is held, by h.
+// sweep puts away up to limit of the partition's pages. REQUIRES: the partition is held, by h.
 func (r *relief) sweep(h *hold, limit int) {
 	p := r.p
 	if len(r.queues) == 0 {

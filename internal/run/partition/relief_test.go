@@ -232,3 +232,36 @@ func TestSweepsDoNotLookAtWhatIsCold(t *testing.T) {
 		})
 	}
 }
+
+// After relief has put away what it could it pauses, longer after a sweep in vain, unless the index has grown much; what
+// it is in the middle of goes on. While nothing can be written no bodies are put away.
+func TestReliefPauses(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		set           func(r *relief, m *memory)
+		now           int64
+		bodies, index bool
+	}{
+		{"it has done nothing yet", func(*relief, *memory) {}, 1, true, true},
+		{"bodies pause", func(r *relief, _ *memory) { r.cooled.Store(50) }, 49, false, true},
+		{"no longer", func(r *relief, _ *memory) { r.cooled.Store(50) }, 50, true, true},
+		{"there are more bodies", func(r *relief, _ *memory) { r.cooled.Store(50); r.cooling.Store(true) }, 49, true, true},
+		{"none can be written", func(r *relief, m *memory) { r.cooling.Store(true); m.scratchAgain.Store(50) }, 49, false, true},
+		{"sweeps pause", func(r *relief, _ *memory) { r.sweepAgain.Store(50) }, 49, true, false},
+		{"a sweep goes on", func(r *relief, _ *memory) { r.sweepAgain.Store(50); r.sweeping.Store(true) }, 49, true, true},
+		{"one was in vain", func(r *relief, m *memory) { r.vainUntil.Store(50); m.index.Store(150) }, 49, true, false},
+		{"the index has grown", func(r *relief, m *memory) { r.vainUntil.Store(50); m.index.Store(151) }, 49, true, true},
+	} {
+		n := &Node{Options: Options{Budget: Budget{Index: 100}}}
+		n.memory.n = n
+		p := &Partition{node: n}
+		p.relief.p = p
+		tt.set(&p.relief, &n.memory)
+		if bodies, index := p.relief.may(true, true, tt.now); bodies != tt.bodies || index != tt.index {
+			t.Errorf("%s: it may for bodies %v, for the index %v; want %v, %v", tt.name, bodies, index, tt.bodies, tt.index)
+		}
+		if bodies, index := p.relief.may(false, false, tt.now); bodies || index {
+			t.Errorf("%s: it may though nothing is short", tt.name)
+		}
+	}
+}

@@ -271,7 +271,7 @@ func (c *needlessCopy) keys(b []byte, f func(key []byte)) []byte {
 	return b
 }
 
-// fail is called when the disk does not do what a queue cannot do without. It
+// fail is called when the disk fails in something that a queue needs. It
 // does not return: the queue's partition is locked, and half of a change is done.
 func (n *Node) fail(err error) {
 	if n.OnFatal != nil {
