@@ -12,7 +12,7 @@ func TestEnqueueDeliverAckDoesNotAllocate(t *testing.T) {
 		m := New(config, Unlimited(), &Pages{}, sink, 1)
 		c := &Consumer{Prefetch: 100}
 		m.Attach(1, c)
-		e := Entry{Body: 1, Size: 10, Priority: -1, TTL: 60_000, Logged: true}
+		e := Entry{Content: Content{Body: 1, Size: 10, Logged: true}, Priority: -1, TTL: 60_000}
 		now := int64(1_700_000_000_000)
 		turn := func() {
 			now++

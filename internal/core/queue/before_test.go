@@ -33,7 +33,7 @@ func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := a.copyOf(t, index.PageID{Version: 1})
-	if want := (View{ID: 1, Content: index.Content{Body: 1000, Size: 10, Logged: true}, Due: a.now + 60_001}); len(was) != index.PageSize-1 || was[0] != want {
+	if want := (View{ID: 1, Content: Content{Body: 1000, Size: 10, Logged: true}, Due: a.now + 60_001}); len(was) != index.PageSize-1 || was[0] != want {
 		t.Errorf("the copy has %d entries, the first of which is %+v", len(was), was[0])
 	}
 	if p := a.Survey(0)[0]; !p.Late || p.Before != 0 {

@@ -25,7 +25,7 @@ func BenchmarkEnqueueDeliverAck(b *testing.B) {
 			m := New(config, Unlimited(), &Pages{}, sink, 1)
 			c := &Consumer{Prefetch: 100}
 			m.Attach(1, c)
-			e := Entry{Body: 1, Size: 10, Priority: -1, TTL: 60_000, Logged: true}
+			e := Entry{Content: Content{Body: 1, Size: 10, Logged: true}, Priority: -1, TTL: 60_000}
 			b.ReportAllocs()
 			for now := int64(1_700_000_000_000); b.Loop(); now++ {
 				id, _ := m.Enqueue(now, &e)
@@ -41,7 +41,7 @@ func BenchmarkEnqueueDeliverAck(b *testing.B) {
 // A backlog of a million: filling and draining it by basic.get.
 func BenchmarkBacklog(b *testing.B) {
 	m := New(Config{MaxPriority: -1}, Unlimited(), &Pages{}, &nobody{}, 1)
-	e := Entry{Body: 1, Size: 10, Priority: -1, TTL: -1}
+	e := Entry{Content: Content{Body: 1, Size: 10}, Priority: -1, TTL: -1}
 	const depth = 1_000_000
 	for range depth {
 		m.Enqueue(1, &e)

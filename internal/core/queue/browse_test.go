@@ -13,7 +13,7 @@ func TestWhatIsThereEndsWithIt(t *testing.T) {
 	there := 0
 	enqueue := func(body int) {
 		there++
-		m.Enqueue(1, &Entry{Body: message.Ref(body), TTL: -1, Priority: body % 3})
+		m.Enqueue(1, &Entry{Content: Content{Body: message.Ref(body)}, TTL: -1, Priority: body % 3})
 	}
 	const entries = 3 * index.PageSize / 2
 	for i := range entries {
@@ -37,7 +37,7 @@ func TestWhatIsThereEndsWithIt(t *testing.T) {
 	}
 	empty := New(Config{Type: Classic}, Unlimited(), &Pages{}, &restored{}, 1)
 	cursor := empty.WhatIsThere()
-	empty.Enqueue(1, &Entry{Body: 1, TTL: -1, Priority: -1})
+	empty.Enqueue(1, &Entry{Content: Content{Body: 1}, TTL: -1, Priority: -1})
 	if _, done := empty.Browse(cursor, 1, func(v View) bool { t.Errorf("%d was shown", v.ID); return true }); !done {
 		t.Error("there is more")
 	}

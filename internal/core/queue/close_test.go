@@ -16,7 +16,7 @@ func TestCloseLeavesTheDiskToBuryRest(t *testing.T) {
 	m := New(Config{MaxPriority: -1, Durable: true}, Unlimited(), ps, &restored{}, 1)
 	m.SetCold(cold)
 	for body := range 3 * index.PageSize {
-		m.Enqueue(1, &Entry{Body: message.Ref(body + 1), TTL: -1, Logged: true})
+		m.Enqueue(1, &Entry{Content: Content{Body: message.Ref(body + 1), Logged: true}, TTL: -1})
 	}
 	version := ps.Cut()
 	m.Close()

@@ -337,7 +337,7 @@ func summedUp(m *Machine) uint64 {
 	sum := New(m.config, m.settings, &Pages{Pages: index.Pages{Hash: m.pages.Hash}}, &nobody{}, 1)
 	m.Browse(Cursor{}, math.MaxInt, func(v View) bool {
 		if v.Logged {
-			sum.Enter(v.ID.Lane(), v.ID.Seq(), &index.Content{Size: v.Size, History: v.History, Logged: true}, 0)
+			sum.Enter(v.ID.Lane(), v.ID.Seq(), &Content{Size: v.Size, History: v.History, Logged: true}, 0)
 		}
 		return true
 	})

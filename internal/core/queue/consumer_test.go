@@ -56,7 +56,7 @@ func TestBlockedConsumersAreNotAskedForEachMessage(t *testing.T) {
 		m.Attach(1, c)
 		list = append(list, c)
 	}
-	e := Entry{Body: 1, Size: 10, Priority: -1, TTL: -1}
+	e := Entry{Content: Content{Body: 1, Size: 10}, Priority: -1, TTL: -1}
 	for range 3 * n {
 		id, _ := m.Enqueue(1, &e)
 		m.Flow(1, id)
@@ -111,7 +111,7 @@ func TestConsumersThatShareALimitAreNotAskedForEachMessage(t *testing.T) {
 		m.Attach(1, c)
 		list = append(list, c)
 	}
-	e := Entry{Body: 1, Size: 10, Priority: -1, TTL: -1}
+	e := Entry{Content: Content{Body: 1, Size: 10}, Priority: -1, TTL: -1}
 	publish := func() {
 		id, _ := m.Enqueue(1, &e)
 		m.Flow(1, id)

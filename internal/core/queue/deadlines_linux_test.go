@@ -49,7 +49,7 @@ func BenchmarkDeadlines(b *testing.B) {
 				}
 				chance := rand.New(rand.NewPCG(1, 2))
 				const start = 1_700_000_000_000
-				e := Entry{Size: 10, Priority: -1, Logged: true}
+				e := Entry{Content: Content{Size: 10, Logged: true}, Priority: -1}
 				for i := range *deadlines {
 					e.Body, e.TTL = message.Ref(1_000_000+140*i), 1+chance.Int64N(over)
 					m.Enqueue(start, &e)

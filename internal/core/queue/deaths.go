@@ -12,12 +12,12 @@ import (
 
 // Death is an entry that waits to be routed.
 type Death struct {
-	ID            ID
-	index.Content // the references are the machine's
-	Reason        deadletter.Reason
-	At            int64     // when it died, in milliseconds since 1970
-	By            *Consumer // who rejected or returned it last, nil if nobody did
-	Stays         bool      // the body was on disk only until it was read for the routing, and is there for good
+	ID      ID
+	Content // the references are the machine's
+	Reason  deadletter.Reason
+	At      int64     // when it died, in milliseconds since 1970
+	By      *Consumer // who rejected or returned it last, nil if nobody did
+	Stays   bool      // the body was on disk only until it was read for the routing, and is there for good
 }
 
 // die ends an entry's life in this queue. With a dead-letter exchange in force

@@ -16,7 +16,7 @@ func encoded(t *testing.T, n int, history func(i int) message.Ref) (s *shelf, pa
 	m.SetCold(s)
 	m.pages.Begin(1)
 	for i := range n {
-		m.Enqueue(1, &Entry{Body: message.Ref(i + 1), History: history(i), Size: 10, Logged: true, TTL: -1, Priority: -1})
+		m.Enqueue(1, &Entry{Content: Content{Body: message.Ref(i + 1), History: history(i), Size: 10, Logged: true}, TTL: -1, Priority: -1})
 	}
 	m.pages.Cut()
 	if _, done := m.SaveSome(index.SaveCursor{}, 10); !done || len(s.pages) != 1 {

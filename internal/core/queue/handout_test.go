@@ -46,7 +46,7 @@ func (h *handed) deliverAll(n int, c *Consumer) (offered ID) {
 	offered = index.MakeID(level, 1)
 	h.Offer(offered)
 	for i := 1; i < n; i++ {
-		h.Enqueue(h.now, &Entry{Body: message.Ref(1000 + 100*i), Size: 10, Priority: -1, TTL: -1, Logged: true})
+		h.Enqueue(h.now, &Entry{Content: Content{Body: message.Ref(1000 + 100*i), Size: 10, Logged: true}, Priority: -1, TTL: -1})
 	}
 	h.Attach(h.now, c)
 	for more := true; more; {

@@ -18,7 +18,7 @@ func share(consumers, entries int) (*Machine, []*Consumer) {
 		list = append(list, c)
 		m.Attach(1, c)
 	}
-	e := Entry{Body: 1, Size: 10, Priority: -1, TTL: -1}
+	e := Entry{Content: Content{Body: 1, Size: 10}, Priority: -1, TTL: -1}
 	for range entries {
 		id, _ := m.Enqueue(1, &e)
 		m.Flow(1, id)

@@ -44,7 +44,7 @@ func TestWhatACheckpointMeetsDyingDiesAgain(t *testing.T) {
 			m.pages.Begin(1)
 			by := &Consumer{Tag: "c"}
 			m.Attach(today, by)
-			id, _ := m.Enqueue(today, &Entry{Body: 1, Size: 10, Priority: -1, TTL: -1, Logged: true})
+			id, _ := m.Enqueue(today, &Entry{Content: Content{Body: 1, Size: 10, Logged: true}, Priority: -1, TTL: -1})
 			m.Flow(today, id)
 			m.Return(today, id, by, ReturnReject) // which is a failure by either rules
 			m.Flow(today, 0)

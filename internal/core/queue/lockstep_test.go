@@ -264,7 +264,7 @@ func (x *lockstep) publish() {
 	for i := range ttls {
 		ttls[i] = pick(x.draw, -1, -1, 0, 1, 20, 100, 3000, 30_000, 70*day, 3650*day, x.Int64N(4000))
 	}
-	e := Entry{Size: x.Uint32N(30), Logged: true, Priority: pick(x.draw, -1, -1, 0, 2, 9, 31, 255)}
+	e := Entry{Content: Content{Size: x.Uint32N(30), Logged: true}, Priority: pick(x.draw, -1, -1, 0, 2, 9, 31, 255)}
 	history := x.IntN(5) == 0 // they are dead letters
 	switch {
 	case history:

@@ -6,9 +6,11 @@ import "testing"
 // another one, goes to the consumers: a Tick is due at once, and hands it out.
 func TestALookHandsOutWhatHasWaited(t *testing.T) {
 	for name, look := range map[string]func(s *script, now int64){
-		"a look":               func(s *script, now int64) { s.Expire(now) },
-		"a get":                func(s *script, now int64) { s.GetFor(now, nil, true) },
-		"a publish is refused": func(s *script, now int64) { s.Enqueue(now, &Entry{Body: 2, Priority: -1, TTL: -1, Logged: true}) },
+		"a look": func(s *script, now int64) { s.Expire(now) },
+		"a get":  func(s *script, now int64) { s.GetFor(now, nil, true) },
+		"a publish is refused": func(s *script, now int64) {
+			s.Enqueue(now, &Entry{Content: Content{Body: 2, Logged: true}, Priority: -1, TTL: -1})
+		},
 	} {
 		for _, kind := range []Type{Classic, Quorum} {
 			s := newScript(Config{Type: kind, MaxPriority: -1}, unlimited(func(s *Settings) {

@@ -20,7 +20,6 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/core/deadletter"
-	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/moment"
 	"bartleby.mq/internal/core/queue/index"
 )
@@ -48,12 +47,14 @@ type Sink interface {
 	TimedOut(c *Consumer, n int)
 }
 
-// ID names an entry, Cursor a place between two, Counts what is counted about one, and Totals about all.
+// ID names an entry, Content is what it is, Cursor is a place between two, Counts is what is counted about one, and
+// Totals about all.
 type (
-	ID     = index.ID
-	Cursor = index.Cursor
-	Counts = index.Counts
-	Totals = index.Totals
+	ID      = index.ID
+	Content = index.Content
+	Cursor  = index.Cursor
+	Counts  = index.Counts
+	Totals  = index.Totals
 )
 
 // Pages is what the queues of one partition share: the pages, and which rules of earlier releases hold.
@@ -71,24 +72,18 @@ type Pages struct {
 // Delivery is a message on its way to a consumer, or to basic.get.
 type Delivery struct {
 	ID ID // 0 if the message never was an entry
-	index.Content
+	Content
 	NoAck bool
 	By    *Consumer // who got it by GetFor and did not acknowledge at once
 }
 
 // Entry is a message that enters a queue.
 type Entry struct {
-	Body     message.Ref
-	History  message.Ref
-	Counts   Counts
-	Size     uint32 // bytes, as length limits count them (DL-10.2)
-	Priority int    // the message's property; -1 if it has none
-	TTL      int64  // the message's own, in milliseconds; -1 = none
-	Delay    int64  // milliseconds before it may be delivered, and its TTL begins (DL-22.12)
-	Rests    bool   // it has no TTL here, its own or the queue's (DL-22.8)
-	Logged   bool
-
-	Redelivered bool
+	Content
+	Priority int   // the message's property; -1 if it has none
+	TTL      int64 // the message's own, in milliseconds; -1 = none
+	Delay    int64 // milliseconds before it may be delivered, and its TTL begins (DL-22.12)
+	Rests    bool  // it has no TTL here, its own or the queue's (DL-22.8)
 
 	// For recovery only: what was decided when the message first entered.
 	Due int64
@@ -265,12 +260,7 @@ func (m *Machine) enter(id ID, e *Entry, due int64) (ID, index.Place) {
 	if id == 0 {
 		level = m.level(e.Priority)
 	}
-	c := e.content()
-	return m.Enter(level, id.Seq(), &c, due)
-}
-
-func (e *Entry) content() index.Content {
-	return index.Content{Body: e.Body, History: e.History, Counts: e.Counts, Size: e.Size, Redelivered: e.Redelivered, Logged: e.Logged}
+	return m.Enter(level, id.Seq(), &e.Content, due)
 }
 
 func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
@@ -284,7 +274,7 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	if m.Count.Ready == 0 && len(m.cs.list) > 0 && e.Delay <= 0 {
 		if c := m.cs.nextNoAck(); c != nil {
 			m.cs.touch(c)
-			m.handing = Delivery{Content: e.content(), NoAck: true}
+			m.handing = Delivery{Content: e.Content, NoAck: true}
 			m.handing.Logged, m.handing.Redelivered = false, e.Redelivered && m.config.Type == Quorum
 			c.credit--
 			if !m.sink.Deliver(c, &m.handing) {

@@ -305,7 +305,7 @@ func (p *pair) TimedOut(c *Consumer, n int) {
 
 func (p *pair) entry(t *rapid.T) Entry {
 	e := Entry{
-		Body: p.ref(), Size: rapid.Uint32Range(0, 30).Draw(t, "size"), Logged: rapid.IntRange(0, 3).Draw(t, "logged") > 0,
+		Content:  Content{Body: p.ref(), Size: rapid.Uint32Range(0, 30).Draw(t, "size"), Logged: rapid.IntRange(0, 3).Draw(t, "logged") > 0},
 		Priority: rapid.SampledFrom([]int{-1, 0, 2, 9, 255}).Draw(t, "priority"),
 		TTL:      rapid.SampledFrom([]int64{-1, -1, 0, 1, 20, 100, 70 * day, 10 * 365 * day}).Draw(t, "ttl"),
 	}
@@ -677,7 +677,7 @@ func (p *pair) deaths(t *rapid.T) {
 	}
 	slices.SortFunc(dying, func(a, b *modelEntry) int { return a.order - b.order }) // DL-1.9
 	for _, e := range dying[:min(limit, len(dying))] {
-		d := Death{ID: e.id, Content: e.e.content(), Reason: e.reason, At: e.diedAt}
+		d := Death{ID: e.id, Content: e.e.Content, Reason: e.reason, At: e.diedAt}
 		d.Redelivered = e.redelivered
 		want = append(want, d)
 	}

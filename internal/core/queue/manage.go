@@ -85,16 +85,16 @@ func (m *Machine) Close() []*Consumer {
 
 // View is an entry as those see it who only look.
 type View struct {
-	ID            ID
-	index.Content       // the references are the machine's
-	Due           int64 // when its TTL is over, 0 = never
-	NotBefore     int64 // when its wait is over, 0 = it does not wait
-	Out           bool
-	Returned      bool              // it came back and goes before all others (BR-9.13)
-	Offered       bool              // it waits for whether it is taken elsewhere
-	Dead          bool              // dying or held
-	Held          deadletter.Reason // 0 unless it is held
-	DiedAt        int64
+	ID        ID
+	Content         // the references are the machine's
+	Due       int64 // when its TTL is over, 0 = never
+	NotBefore int64 // when its wait is over, 0 = it does not wait
+	Out       bool
+	Returned  bool              // it came back and goes before all others (BR-9.13)
+	Offered   bool              // it waits for whether it is taken elsewhere
+	Dead      bool              // dying or held
+	Held      deadletter.Reason // 0 unless it is held
+	DiedAt    int64
 }
 
 // Browse is index.Browse, of what is shown of an entry.

@@ -617,7 +617,7 @@ func (q *model) get(now int64, noAck bool) (d Delivery, ok bool) {
 		return d, false
 	}
 	e := list[0]
-	d = Delivery{ID: e.id, Content: e.e.content(), NoAck: noAck}
+	d = Delivery{ID: e.id, Content: e.e.Content, NoAck: noAck}
 	d.Redelivered = e.redelivered
 	if noAck {
 		q.remove(e)
@@ -682,7 +682,7 @@ func (q *model) nextDue() int64 {
 
 func (q *model) view(e *modelEntry) View {
 	v := View{
-		ID: e.id, Content: e.e.content(), Due: e.due, Out: e.state == index.Out, Returned: e.state == index.Returned, Offered: e.state == index.Offered, Dead: e.state == index.Dying || e.state == index.Held,
+		ID: e.id, Content: e.e.Content, Due: e.due, Out: e.state == index.Out, Returned: e.state == index.Returned, Offered: e.state == index.Offered, Dead: e.state == index.Dying || e.state == index.Held,
 	}
 	v.Redelivered = e.redelivered
 	if e.state == index.Delayed {

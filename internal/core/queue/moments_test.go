@@ -97,7 +97,7 @@ func TestAReturnedMessageWaitsForAMomentThatThereIs(t *testing.T) {
 		m := New(Config{Type: Quorum, MaxPriority: -1}, unlimited(func(s *Settings) { s.Retry = retry }), &Pages{}, sink, today)
 		c := &Consumer{Tag: "c"}
 		m.Attach(today, c)
-		id, _ := m.Enqueue(today, &Entry{Body: 1, Priority: -1, TTL: -1, Logged: true})
+		id, _ := m.Enqueue(today, &Entry{Content: Content{Body: 1, Logged: true}, Priority: -1, TTL: -1})
 		m.Flow(today, id)
 		for k := range 3 {
 			if !m.Return(today, id, c, ReturnFailed) {
@@ -119,7 +119,7 @@ func TestMomentsAtTheEndOfTimeAreKept(t *testing.T) {
 	for _, rules := range []deadletter.Rules{{}, {Profile: deadletter.ApsaraMQ, Retention: math.MaxInt64}, {Profile: deadletter.ApsaraMQ, Retention: moment.Last}} {
 		for _, span := range far {
 			m := New(Config{MaxPriority: -1}, unlimited(func(s *Settings) { s.Rules = rules }), &Pages{}, &nobody{}, today)
-			id, _ := m.Enqueue(today, &Entry{Body: 1, Priority: -1, TTL: span, Delay: span, Logged: true})
+			id, _ := m.Enqueue(today, &Entry{Content: Content{Body: 1, Logged: true}, Priority: -1, TTL: span, Delay: span})
 			due := m.Due(id)
 			if due < today || due > moment.Last {
 				t.Errorf("rules %+v, span %d: due at %d", rules, span, due)
@@ -136,7 +136,7 @@ func TestTheWorkerDoesNotLookAtWhatIsDueInAges(t *testing.T) {
 			m := New(config, Unlimited(), &Pages{}, &nobody{}, today)
 			m.SetCold(newShelf())
 			for range 3 {
-				m.Enqueue(today, &Entry{Body: 1, Logged: true, TTL: span, Priority: -1})
+				m.Enqueue(today, &Entry{Content: Content{Body: 1, Logged: true}, TTL: span, Priority: -1})
 				if err := m.Check(); err != nil {
 					t.Errorf("TTL %d: %v", span, err)
 				}

@@ -23,7 +23,7 @@ func (q *restless) step() {
 		if q.IntN(3) == 0 {
 			ttl = q.Int64N(80)
 		}
-		id, _ := q.Enqueue(q.now, &Entry{Body: 1, Size: 10, Priority: q.IntN(8) - 1, TTL: ttl})
+		id, _ := q.Enqueue(q.now, &Entry{Content: Content{Body: 1, Size: 10}, Priority: q.IntN(8) - 1, TTL: ttl})
 		q.Flow(q.now, id)
 	case 4:
 		c := &Consumer{Number: uint64(len(q.all)) + 1, Tag: "c", NoAck: q.IntN(4) == 0, Prefetch: q.IntN(9), Priority: q.Int64N(3), Metered: q.IntN(2) == 0}
@@ -144,7 +144,7 @@ func TestTheBeginOfARestCopiesNothing(t *testing.T) {
 		m.Attach(1, &Consumer{Number: uint64(k) + 1, Tag: "c"})
 	}
 	for range entries {
-		id, _ := m.Enqueue(1, &Entry{Body: 1, Size: 10, Priority: -1, TTL: -1})
+		id, _ := m.Enqueue(1, &Entry{Content: Content{Body: 1, Size: 10}, Priority: -1, TTL: -1})
 		m.Flow(1, id)
 	}
 	m.Hush()

@@ -1,8 +1,6 @@
 package queue
 
-import (
-	"testing"
-)
+import "testing"
 
 // All consumers of a queue with a single active one have let the delivery time out. The first that settles it becomes the active
 // one and stays it, also on a replica that was restored before that; else replicas had the next message out at two consumers.

@@ -125,7 +125,7 @@ func told(m *Machine) (all []string) {
 		state, counts := m.Kept(p)
 		var owner uint32
 		var row index.Side
-		var c index.Content
+		var c Content
 		p.Read(&c)
 		if state == index.Out && m.pages.Exact {
 			owner = p.Owner()

@@ -28,7 +28,7 @@ func (s *script) Deliver(_ *Consumer, d *Delivery) bool {
 }
 
 func (s *script) publish(now, ttl int64) ID {
-	id, _ := s.Enqueue(now, &Entry{Body: 1, Priority: -1, TTL: ttl, Logged: true})
+	id, _ := s.Enqueue(now, &Entry{Content: Content{Body: 1, Logged: true}, Priority: -1, TTL: ttl})
 	s.Flow(now, id)
 	return id
 }
@@ -150,7 +150,7 @@ func TestDelayAndTTLFarAway(t *testing.T) {
 
 	s := newScript(Config{Type: Quorum}, Unlimited())
 	id := index.MakeID(4, 1)
-	s.Restore(id, &Restored{Entry: Entry{Body: 1, Due: 0}})
+	s.Restore(id, &Restored{Entry: Entry{Content: Content{Body: 1}, Due: 0}})
 	s.RestoreOut(id)
 	s.RestoreReturned(id, Counts{Acquired: 1}, 2000)
 	s.RestoreOut(id) // its wait ended, which nobody wrote down
@@ -214,7 +214,7 @@ func TestForce(t *testing.T) {
 	} {
 		s := newScript(c.config, unlimited(func(s *Settings) { s.MaxLength, s.Overflow, s.DeadLetter = 1, c.overflow, true }))
 		s.publish(1, -1)
-		if _, got := s.Force(1, &Entry{Body: message.Ref(2), Priority: -1, TTL: -1}); got != c.want {
+		if _, got := s.Force(1, &Entry{Content: Content{Body: message.Ref(2)}, Priority: -1, TTL: -1}); got != c.want {
 			t.Errorf("%s, overflow %d: result %d, want %d", c.config.Type, c.overflow, got, c.want)
 		}
 	}

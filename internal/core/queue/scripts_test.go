@@ -226,9 +226,11 @@ func (p *player) publish(args arguments, dead bool) {
 	for _, name := range args.words {
 		p.names = append(p.names, name)
 		e := &queue.Entry{
-			Body: message.Ref(len(p.names)), Size: uint32(args.int("size", 1)), Priority: args.int("priority", -1),
-			TTL: args.milliseconds("ttl", -1), Logged: !args.has("transient"),
-			Counts: queue.Counts{Deliveries: uint32(args.int("failed", 0))},
+			Content: queue.Content{
+				Body: message.Ref(len(p.names)), Size: uint32(args.int("size", 1)), Logged: !args.has("transient"),
+				Counts: queue.Counts{Deliveries: uint32(args.int("failed", 0))},
+			},
+			Priority: args.int("priority", -1), TTL: args.milliseconds("ttl", -1),
 		}
 		e.Redelivered = e.Counts.Deliveries > 0
 		enter := p.m.Enqueue

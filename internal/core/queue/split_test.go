@@ -87,7 +87,7 @@ func (a *away) Removed(id ID, _, _ message.Ref, _ bool) {
 // fill enqueues n messages; ttl is asked for the TTL of each.
 func (a *away) fill(n int, ttl func() int64) {
 	for i := range n {
-		a.Enqueue(a.now, &Entry{Body: message.Ref(1000 + 100*i), Size: 10, Priority: -1, TTL: ttl(), Logged: true, Counts: a.counts})
+		a.Enqueue(a.now, &Entry{Content: Content{Body: message.Ref(1000 + 100*i), Size: 10, Logged: true, Counts: a.counts}, Priority: -1, TTL: ttl()})
 	}
 }
 
@@ -273,7 +273,7 @@ func TestPurgeAndCloseOfSplitPages(t *testing.T) {
 func TestPagesTakeWhatTheyHold(t *testing.T) {
 	pages := &Pages{}
 	m := New(Config{MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
-	e := Entry{Body: 1, Size: 10, Priority: -1, TTL: 60_000, Logged: true}
+	e := Entry{Content: Content{Body: 1, Size: 10, Logged: true}, Priority: -1, TTL: 60_000}
 	for range 3 {
 		m.Enqueue(1000, &e)
 	}
@@ -365,7 +365,7 @@ func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 		m.SetCold(&attic{pages: map[index.PageID][]byte{}})
 		pages.Begin(1)
 		for i := range 8 * index.PageSize {
-			e := Entry{Body: message.Ref(1_000_000 + 140*i), Size: 10, Priority: -1, Logged: true, TTL: int64(500_000 + i)}
+			e := Entry{Content: Content{Body: message.Ref(1_000_000 + 140*i), Size: 10, Logged: true}, Priority: -1, TTL: int64(500_000 + i)}
 			m.Enqueue(start, &e)
 		}
 		for m.SweepAgain(true); away && m.PutAway(32, true) > 0; {

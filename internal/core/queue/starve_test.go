@@ -180,7 +180,7 @@ func (q *ledger) step() {
 
 func (q *ledger) publish() {
 	q.refs++
-	e := Entry{Body: q.refs, Size: q.Uint32N(20), Logged: true, Priority: q.IntN(5) - 1, TTL: pick[int64](q.draw, -1, -1, 0, 1, 30, 500)}
+	e := Entry{Content: Content{Body: q.refs, Size: q.Uint32N(20), Logged: true}, Priority: q.IntN(5) - 1, TTL: pick[int64](q.draw, -1, -1, 0, 1, 30, 500)}
 	switch q.IntN(6) {
 	case 0:
 		e.Delay = pick[int64](q.draw, 1, 30, 200)

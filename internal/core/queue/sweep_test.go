@@ -82,7 +82,7 @@ func TestLargeBodiesArePutAwayAFewAtATime(t *testing.T) {
 	m.SetCold(cold)
 	pages.Begin(1)
 	for i := range messages {
-		m.Enqueue(1, &Entry{Body: message.Ref(i + 1), Size: size, Priority: -1, TTL: -1})
+		m.Enqueue(1, &Entry{Content: Content{Body: message.Ref(i + 1), Size: size}, Priority: -1, TTL: -1})
 	}
 	want := 4 * index.PageSize // but for what is at the ends
 	for range 2 * want {

@@ -60,7 +60,7 @@ func TestNoBodyIsOverlooked(t *testing.T) {
 						size = index.LargeBody + 1
 					}
 					next++
-					m.Enqueue(1, &Entry{Body: next, Size: size, Priority: rng.IntN(3), TTL: -1})
+					m.Enqueue(1, &Entry{Content: Content{Body: next, Size: size}, Priority: rng.IntN(3), TTL: -1})
 				}
 			case 3, 4:
 				noAck := rng.IntN(2) > 0

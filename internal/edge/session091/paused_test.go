@@ -8,7 +8,6 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
-	"bartleby.mq/internal/core/queue/index"
 )
 
 // BR-9.8: a consumer whose client is behind is noted together with the delivery that was one
@@ -17,7 +16,7 @@ func TestAPausedConsumerIsNotedWithItsDelivery(t *testing.T) {
 	c := &conn{}
 	k := &consumer{ch: &channel{c: c}}
 	for _, size := range []uint32{10, highWater} {
-		it := item{kind: itemDelivery, ch: k.ch, consumer: k, d: queue.Delivery{Content: index.Content{Body: message.Ref(1 << 63), Size: size}}}
+		it := item{kind: itemDelivery, ch: k.ch, consumer: k, d: queue.Delivery{Content: queue.Content{Body: message.Ref(1 << 63), Size: size}}}
 		more := c.deliver(&it)
 		if want := size < highWater; more != want {
 			t.Fatalf("after %d bytes there is room for more: %t", size, more)
@@ -26,7 +25,7 @@ func TestAPausedConsumerIsNotedWithItsDelivery(t *testing.T) {
 			t.Errorf("room for more: %t; noted as paused: %t", more, noted)
 		}
 	}
-	if k.Deliver(nil, &k.Consumer, &queue.Delivery{Content: index.Content{Body: message.Ref(1 << 63)}}) || len(c.out.paused) != 2 {
+	if k.Deliver(nil, &k.Consumer, &queue.Delivery{Content: queue.Content{Body: message.Ref(1 << 63)}}) || len(c.out.paused) != 2 {
 		t.Errorf("noted as paused %d times, want 2", len(c.out.paused))
 	}
 }
@@ -40,7 +39,7 @@ func TestEmptyMessagesFillAnOutbox(t *testing.T) {
 	c := &conn{broker: b}
 	k := &consumer{ch: &channel{c: c}}
 	most := highWater/int(unsafe.Sizeof(item{})) + 1
-	for n := 1; k.Deliver(nil, &k.Consumer, &queue.Delivery{Content: index.Content{Body: body}}); n++ {
+	for n := 1; k.Deliver(nil, &k.Consumer, &queue.Delivery{Content: queue.Content{Body: body}}); n++ {
 		if n > most {
 			t.Fatalf("more than %d empty messages wait", most)
 		}

@@ -210,7 +210,7 @@ func (a *application) publish(code byte) {
 		store.SetLocation(body, place)
 	}
 	arrives := arrival{
-		entry: queue.Entry{Body: body, Priority: in.priority, TTL: in.ttl, Delay: in.delay},
+		entry: queue.Entry{Content: queue.Content{Body: body}, Priority: in.priority, TTL: in.ttl, Delay: in.delay},
 		rec:   message.Record(record),
 	}
 	refused := false

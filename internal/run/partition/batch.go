@@ -269,7 +269,7 @@ func (n *Node) settle(h *hold, op *Op) {
 // publish lets one message into those of its targets that are local. REQUIRES: their partitions are held.
 func (n *Node) publish(h *hold, op *Op) {
 	in := arrival{
-		entry: queue.Entry{Body: op.Body, Priority: op.Priority, TTL: op.TTL, Delay: op.Delay},
+		entry: queue.Entry{Content: queue.Content{Body: op.Body}, Priority: op.Priority, TTL: op.TTL, Delay: op.Delay},
 		rec:   message.Record(n.bodies.Bytes(op.Body)),
 	}
 	h.entered = h.entered[:0]

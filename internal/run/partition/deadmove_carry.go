@@ -137,10 +137,9 @@ func (c *carry) enter(how entrance) (refused int) {
 	c.h.entered = c.h.entered[:0]
 	rec, priority := c.record()
 	in := arrival{
-		entry: queue.Entry{
-			Body: c.d.Body, History: c.plan.history, Counts: c.counts, Size: c.d.Size, Priority: priority, TTL: -1,
-			Logged: true, Redelivered: c.counts.Deliveries > 0,
-		},
+		entry: queue.Entry{Priority: priority, TTL: -1, Content: queue.Content{
+			Body: c.d.Body, History: c.plan.history, Counts: c.counts, Size: c.d.Size, Logged: true, Redelivered: c.counts.Deliveries > 0,
+		}},
 		rec: rec, how: how, stays: c.d.Stays,
 	}
 	var taken targetSet // of a death

@@ -49,10 +49,9 @@ func TestADeadLetterTakesLittle(t *testing.T) {
 				Cause: deadletter.Cause{ConsumerTag: "amq.ctag-0123456789abcdefghijkl", Connection: "10.0.0.1:50000 -> 10.0.0.2:5672", User: "guest"},
 			})
 		}
-		e := queue.Entry{
-			Body: 1, Size: 100, Priority: -1, TTL: -1, Logged: true,
-			History: deathstore.Keep(store, h.Append(nil)), Counts: queue.Counts{Deliveries: uint32(1 + i%3)},
-		}
+		e := queue.Entry{Priority: -1, TTL: -1, Content: queue.Content{
+			Body: 1, Size: 100, Logged: true, History: deathstore.Keep(store, h.Append(nil)), Counts: queue.Counts{Deliveries: uint32(1 + i%3)},
+		}}
 		m.Enqueue(now, &e)
 	}
 	each := float64(memory()-heap+store.Memory()-slabs) / letters

@@ -7,7 +7,6 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
-	"bartleby.mq/internal/core/queue/index"
 	"bartleby.mq/internal/safety/held"
 )
 
@@ -193,7 +192,7 @@ func (n *Node) pinMoves(q *Queue, moves []Move) *pinned {
 			case !w.takes(v.Body, v.Size):
 				return
 			}
-			s.deaths = append(s.deaths, queue.Death{ID: moves[i].ID, Content: index.Content{Body: v.Body, Size: v.Size}})
+			s.deaths = append(s.deaths, queue.Death{ID: moves[i].ID, Content: queue.Content{Body: v.Body, Size: v.Size}})
 			s.pin(&s.deaths[i])
 		}
 	})
@@ -268,7 +267,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	if len(p.targets)+len(p.remote) < asked {
 		return Moved{What: MoveNoTarget}
 	}
-	d := queue.Death{ID: id, Content: index.Content{Body: warm, Size: v.Size, Logged: v.Logged}, Stays: stays(v.Body)}
+	d := queue.Death{ID: id, Content: queue.Content{Body: warm, Size: v.Size, Logged: v.Logged}, Stays: stays(v.Body)}
 	c := carry{n: n, h: h, q: q, d: &d, plan: p}
 	return c.move(asked, offers && len(p.remote) > 0)
 }

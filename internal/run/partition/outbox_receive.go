@@ -67,10 +67,9 @@ func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
 	}
 	rec := message.Record(in.record)
 	a := arrival{
-		entry: queue.Entry{
-			Body: c.body, History: c.history, Counts: queue.Counts{Deliveries: in.failed},
-			Priority: priorityOf(rec), TTL: -1, Redelivered: in.failed > 0,
-		},
+		entry: queue.Entry{Priority: priorityOf(rec), TTL: -1, Content: queue.Content{
+			Body: c.body, History: c.history, Counts: queue.Counts{Deliveries: in.failed}, Redelivered: in.failed > 0,
+		}},
 		rec: rec,
 	}
 	if in.flags&outbox.Move == 0 {

@@ -302,10 +302,9 @@ func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priorit
 		h.touch(source)
 	}
 	in := arrival{
-		entry: queue.Entry{
-			Body: e.Body, History: e.History, Counts: queue.Counts{Deliveries: e.Failed}, Size: size, Priority: priority, TTL: -1,
-			Logged: true, Redelivered: e.Failed > 0,
-		},
+		entry: queue.Entry{Priority: priority, TTL: -1, Content: queue.Content{
+			Body: e.Body, History: e.History, Counts: queue.Counts{Deliveries: e.Failed}, Size: size, Logged: true, Redelivered: e.Failed > 0,
+		}},
 		how: imposed, // it has left its outbox: a target that had no room was left out of the plan
 	}
 	if e.Flags&outbox.Move != 0 {

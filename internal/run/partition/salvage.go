@@ -233,7 +233,7 @@ func (s *salvager) operation(a *application, code byte) error {
 			if message.CheckRecord(in.record) != nil {
 				continue // it was refused
 			}
-			e := queue.Entry{Priority: priorityOf(message.Record(in.record)), TTL: -1, Counts: queue.Counts{Deliveries: in.failed}, Redelivered: in.failed > 0}
+			e := queue.Entry{Content: queue.Content{Counts: queue.Counts{Deliveries: in.failed}, Redelivered: in.failed > 0}, Priority: priorityOf(message.Record(in.record)), TTL: -1}
 			e.History = storeHistory(s.node.bodies, in.history)
 			if q := s.replicated(a.g, in.target, a.h.now); q != nil && in.flags&outbox.Move == 0 {
 				died := plan{stored: in.history}
@@ -374,7 +374,7 @@ func (s *salvager) setApartOf(q *Queue, which func(*queue.View) bool) (n int, er
 			continue
 		}
 		body, history, _ := q.m.RestoreRemoved(id)
-		if err := s.setApart(queue.Entry{Body: body, History: history, Priority: -1, TTL: -1, Size: v.Size}); err != nil {
+		if err := s.setApart(queue.Entry{Content: queue.Content{Body: body, History: history, Size: v.Size}, Priority: -1, TTL: -1}); err != nil {
 			return n, err
 		}
 		s.hold.drop(0, history)
@@ -403,7 +403,7 @@ func (s *salvager) arrive() error {
 		for _, to := range slices.Sorted(maps.Keys(sent)) {
 			g := n.groupByID(to)
 			for _, e := range sent[to] {
-				entry := queue.Entry{Body: e.Body, History: e.History, Priority: -1, TTL: -1, Counts: queue.Counts{Deliveries: e.Failed}, Redelivered: e.Failed > 0}
+				entry := queue.Entry{Content: queue.Content{Body: e.Body, History: e.History, Counts: queue.Counts{Deliveries: e.Failed}, Redelivered: e.Failed > 0}, Priority: -1, TTL: -1}
 				var err error
 				held.Apart(func() {
 					var record message.Record // what cannot be read is found by who reads all
@@ -447,7 +447,7 @@ func (s *salvager) deliver(g *group, target uint64, e queue.Entry) error {
 func (s *salvager) dense() error {
 	n := s.node
 	return n.Repair.Salvage.Dense(func(at message.Location, r message.Record) error {
-		return s.setApart(queue.Entry{Body: s.placed(uint64(at)), Priority: -1, TTL: -1, Size: s.sizeApart(r)})
+		return s.setApart(queue.Entry{Content: queue.Content{Body: s.placed(uint64(at)), Size: s.sizeApart(r)}, Priority: -1, TTL: -1})
 	})
 }
 

@@ -315,7 +315,7 @@ func (ix *Index) restoreCold(level, k int, sum *summary, placed func(segment uin
 		ix.setWake(l, k, max(0, sum.least-ix.pages.horizon()/4))
 	}
 	if l.ready > 0 {
-		ix.fill(level, true)
+		ix.filled[level>>6] |= 1 << (level & 63)
 	}
 }
 

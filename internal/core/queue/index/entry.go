@@ -177,24 +177,22 @@ func (ix *Index) SetState(id ID, at Place, to uint8) {
 	ix.tally(from, -1, -size)
 	ix.tally(to, 1, size)
 	p.marks[j] = p.marks[j]&^stateMask | to
-	if from == Returned {
+	l := ix.lanes[id.Lane()]
+	switch from {
+	case Ready:
+		p.ready.clear(i)
+		ix.lessReady(l, id.Lane())
+	case Returned:
 		ix.returns.unlist(id)
 	}
-	if to == Returned {
-		ix.returns.list = append(ix.returns.list, id)
-	}
-	l := ix.lanes[id.Lane()]
-	if from == Ready {
-		p.ready.clear(i)
-		if l.ready--; l.ready == 0 {
-			ix.fill(id.Lane(), false)
-		}
-	}
-	if to == Ready {
+	switch to {
+	case Ready:
 		p.ready.set(i)
 		l.ready++
-		ix.fill(id.Lane(), true)
+		ix.filled[id.Lane()>>6] |= 1 << (id.Lane() & 63)
 		l.head = min(l.head, id.Seq())
+	case Returned:
+		ix.returns.enlist(id)
 	}
 }
 
@@ -252,9 +250,7 @@ func (ix *Index) Forget(id ID, at Place) (body, history message.Ref, logged bool
 	l := ix.lanes[id.Lane()]
 	switch from {
 	case Ready:
-		if l.ready--; l.ready == 0 {
-			ix.fill(id.Lane(), false)
-		}
+		ix.lessReady(l, id.Lane())
 	case Returned:
 		ix.returns.unlist(id)
 	}

@@ -162,12 +162,10 @@ func (ix *Index) First() (ID, Place, bool) {
 	return 0, Place{}, false
 }
 
-// fill notes that a level has entries in Ready, or has none any more.
-func (ix *Index) fill(level int, ready bool) {
-	if bit := uint64(1) << (level & 63); ready {
-		ix.filled[level>>6] |= bit
-	} else {
-		ix.filled[level>>6] &^= bit
+// lessReady notes that an entry of a level has left Ready.
+func (ix *Index) lessReady(l *lane, level int) {
+	if l.ready--; l.ready == 0 {
+		ix.filled[level>>6] &^= 1 << (level & 63)
 	}
 }
 

@@ -181,7 +181,7 @@ func (ix *Index) detach(level int, l *lane, s slot) {
 	ix.Count.Persistent -= int(s.logged)
 	l.ready -= int(s.ready)
 	if l.ready == 0 {
-		ix.fill(level, false)
+		ix.filled[level>>6] &^= 1 << (level & 63)
 	}
 	ix.inter(level, s, false)
 }

@@ -15,6 +15,8 @@ type returns struct {
 	kept   *KeptReturns  // the one being collected, nil if none is
 }
 
+func (r *returns) enlist(id ID) { r.list = append(r.list, id) }
+
 func (r *returns) unlist(id ID) {
 	if len(r.list) > 0 && r.list[0] == id {
 		r.list = r.list[1:] // or it would be found there again once it comes back
