@@ -47,15 +47,20 @@ type Sink interface {
 	TimedOut(c *Consumer, n int)
 }
 
-// ID names an entry, Content is what it is, Cursor is a place between two, Counts is what is counted about one, and
-// Totals about all.
-type (
-	ID      = index.ID
-	Content = index.Content
-	Cursor  = index.Cursor
-	Counts  = index.Counts
-	Totals  = index.Totals
-)
+// ID names an entry.
+type ID = index.ID
+
+// Content is what an entry is, whatever state it is in.
+type Content = index.Content
+
+// Cursor is a place between two entries.
+type Cursor = index.Cursor
+
+// Counts are what is counted about an entry.
+type Counts = index.Counts
+
+// Totals are what is counted about all entries.
+type Totals = index.Totals
 
 // Pages is what the queues of one partition share: the pages, and which rules of earlier releases hold.
 type Pages struct {

@@ -11,12 +11,13 @@ import (
 
 var errPage = errors.New("queue: a saved page is malformed")
 
-// reader reads what encoder wrote. After a fault it returns zeros and bad is set.
+// Reader reads what encoder wrote. After a fault it returns zeros and bad is set.
 type Reader struct {
 	B   []byte
 	Bad bool
 }
 
+// Byte reads a byte.
 func (r *Reader) Byte() byte {
 	if len(r.B) == 0 {
 		r.Bad = true
@@ -27,6 +28,7 @@ func (r *Reader) Byte() byte {
 	return v
 }
 
+// Uint reads a uvarint.
 func (r *Reader) Uint() uint64 {
 	v, n := binary.Uvarint(r.B)
 	if n <= 0 {
@@ -37,6 +39,7 @@ func (r *Reader) Uint() uint64 {
 	return v
 }
 
+// Int reads a varint, which has a sign.
 func (r *Reader) Int() int64 {
 	v, n := binary.Varint(r.B)
 	if n <= 0 {
@@ -47,7 +50,7 @@ func (r *Reader) Int() int64 {
 	return v
 }
 
-// moment reads a moment, which is never negative.
+// Moment reads a moment, which is never negative.
 func (r *Reader) Moment() int64 {
 	v := r.Uint()
 	if v > math.MaxInt64 {
@@ -57,6 +60,7 @@ func (r *Reader) Moment() int64 {
 	return int64(v)
 }
 
+// Small reads a uvarint of 32 bits.
 func (r *Reader) Small() uint32 {
 	v := r.Uint()
 	if v > math.MaxUint32 {
@@ -66,7 +70,7 @@ func (r *Reader) Small() uint32 {
 	return uint32(v)
 }
 
-// count reads a number of things of at least size bytes each.
+// Count reads a number of things of at least size bytes each.
 func (r *Reader) Count(size int) int {
 	v := r.Uint()
 	if v > uint64(len(r.B)/size) {
@@ -83,6 +87,7 @@ func (r *Reader) version() byte {
 	return v
 }
 
+// Bytes reads n bytes, which alias B.
 func (r *Reader) Bytes(n uint64) []byte {
 	if n > uint64(len(r.B)) {
 		r.Bad = true

@@ -116,9 +116,10 @@ func (ix *Index) approach(now int64, p *page) {
 	ix.noteAll(p)
 }
 
-// NextDue is not later than the first moment of an entry in memory to which something happens then; NextWake is
-// when a page must be read for those that are not.
-func (ix *Index) NextDue() int64  { return ix.nextDue }
+// NextDue is not later than the first moment of an entry in memory to which something happens then.
+func (ix *Index) NextDue() int64 { return ix.nextDue }
+
+// NextWake is when a page must be read for entries that are not in memory.
 func (ix *Index) NextWake() int64 { return ix.nextWake }
 
 // Ripe goes through the entries in memory that are due: by levels, moments and numbers.
