@@ -28,7 +28,7 @@ func (s *slow) Deliver(q *Queue, c *queue.Consumer, d *queue.Delivery) bool {
 // A consumer of a quorum queue without a prefetch limit gets everything, in
 // windows, and no more than a window once its session is full.
 func TestCredit(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := startMail(t, vfs.NewMem(), 1, nil)
 	const total = 3*window + 100
 	for _, noAck := range []bool{true, false} {

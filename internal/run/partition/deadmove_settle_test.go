@@ -23,7 +23,7 @@ func TestWhatIsDueLeavesItsQueueBeforeItGoes(t *testing.T) {
 	const messages = 6000
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			defs := []definition{
 				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
 				mailQueue("target", source, "", false),
@@ -66,7 +66,7 @@ func TestWhatBecomesDueDuringADeletionIsDeleted(t *testing.T) {
 	const messages = 10
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			defs := []definition{
 				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
 				mailQueue("target", source, "", false),
@@ -148,7 +148,7 @@ func TestARemovalDoesNotWaitForEndlessDeaths(t *testing.T) {
 }
 
 func removeAmidDeaths(t *testing.T, source queue.Config, back int64, unreadable bool) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defs := []definition{
 		{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
 		mailQueue("target", source, "", false),
@@ -235,7 +235,7 @@ func leaveDead(t *testing.T, w *mailWorld, q *Queue, publish func()) {
 func TestWhoWaitsForDeathsIsToldThatTheQueueIsGone(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			defs := []definition{
 				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
 				mailQueue("target", source, "", false),
@@ -279,7 +279,7 @@ func TestWhoWaitsForDeathsIsToldThatTheQueueIsGone(t *testing.T) {
 func TestTheRemovalOfAnUnusedQueueHoldsUpNoOther(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			defs := []definition{mailQueue("target", source, "", false)}
 			for i := range 8 { // several share a partition with the one that goes
 				name := fmt.Sprint("source-", i)
@@ -323,7 +323,7 @@ func TestDL_8_12_QueuesThatExpireTogetherGoTogether(t *testing.T) {
 	const queues = 8
 	for _, config := range []queue.Config{classic, quorum} {
 		t.Run(config.Type.String(), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			var defs []definition
 			for i := range queues {
 				defs = append(defs, definition{fmt.Sprint("q-", i), config, settings(func(s *queue.Settings) { s.Expires = 1 }), DeadLetter{}})

@@ -23,7 +23,7 @@ func TestRefusalOfAHeldDeathOutlivesTheProcess(t *testing.T) {
 	for _, point := range []string{FailMailSent, FailMailTaken} {
 		for _, end := range []string{"killed", "killed after a checkpoint", "stopped"} {
 			t.Run(end+" at "+point, func(t *testing.T) {
-				defer goleak.VerifyNone(t)
+				defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 				fs := vfs.NewCrashableMem()
 				var left *vfs.MemFS
 				var w *mailWorld

@@ -89,7 +89,7 @@ func TestADeathIsCountedWhenItsQueueIsGone(t *testing.T) {
 		{"quorum, held without a route", quorum, classic, true, false, true, deadletter.Deleted, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			target := queue.Unlimited()
 			if c.full {
 				target = full
@@ -156,7 +156,7 @@ func TestADeathIsCountedWhenItsQueueIsGone(t *testing.T) {
 func TestADeathThatGoesWithItsQueueIsCounted(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			began, goOn := make(chan struct{}), make(chan struct{})
 			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, []definition{mailQueue("source", source, "x", false), mailQueue("target", source, "", false)},
 				table{"x": {"target"}}, func(w *mailWorld) {
@@ -202,7 +202,7 @@ func TestAStrandedDeathIsCountedOnce(t *testing.T) {
 		}
 		for _, end := range []string{"same", "other", "both", "gone"} {
 			t.Run(fmt.Sprint(source.Type, " to ", end), func(t *testing.T) {
-				defer goleak.VerifyNone(t)
+				defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 				sent, goOn := make(chan struct{}), make(chan struct{})
 				once := sync.OnceFunc(func() { close(sent) })
 				w := startQueues(t, vfs.NewCrashableMem(), 1, func(name string) {
@@ -260,7 +260,7 @@ func TestAStrandedDeathIsCountedOnce(t *testing.T) {
 func TestADeathWhoseTargetGoesMeanwhileIsRoutedAnew(t *testing.T) {
 	for _, atLeastOnce := range []bool{false, true} {
 		t.Run(fmt.Sprint("at least once ", atLeastOnce), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			defs := []definition{mailQueue("source", classic, "x", atLeastOnce), mailQueue("goes", classic, "", false), mailQueue("stays", classic, "", false)}
 			var w *mailWorld
 			looked := 0

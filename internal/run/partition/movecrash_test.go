@@ -98,7 +98,7 @@ func (w *mailWorld) fill(name string, serial *message.Serial, n int) {
 // each message is where the last answer said, at all of the targets that it names, or where a move
 // had it that nobody was told of; and nowhere else. Nothing stays on its way or is stranded.
 func TestDL_19_6_MovesAfterACrash(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	total := movePlaces{}
 	points := slices.Concat(Failpoints, cluster.Failpoints, journal.Failpoints)
 	for seed := range uint64(90) {

@@ -15,7 +15,7 @@ import (
 // next one leaves some that this one gives again. What has them is gone before it gives any: nobody
 // is refused for them, and what was unsettled comes to whoever has them now.
 func TestNumbersOfAnEarlierProcessAreGivenAgain(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const messages = 2
 	defs := []definition{mailQueue("q", quorum, "", false)}
 	attach := func(w *mailWorld, prefetch int) (*client, *queue.Consumer) {

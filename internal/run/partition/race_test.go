@@ -46,7 +46,7 @@ func (c *client) take() (got []outstanding) {
 // rewritten; then the machine is killed. Every message whose publish was committed
 // is in exactly one place, and no reference is left once all is gone.
 func TestInvariantIWithManyClients(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defs, routes := crashTopology()
 	fs := vfs.NewCrashableMem()
 	w := open(t, fs, defs, routes, 1_700_000_000_000, nil)

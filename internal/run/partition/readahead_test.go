@@ -16,7 +16,7 @@ import (
 // What is due in a quorum queue of which much is on disk is read a few pages at a time: clients of all other
 // queues of its group wait while one is read.
 func TestATickOfAGroupReadsFewPagesAtOnce(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const messages, ttl, most = 12_000, 60_000, 16
 	var ahead atomic.Int64 // the clock
 	w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, table{}, func(w *mailWorld) {

@@ -260,7 +260,7 @@ func (w *mailWorld) where() (found map[message.Serial][]string, moving int) {
 // life every message whose publish was confirmed is in one place, and nothing stays
 // on its way.
 func TestMailAfterACrash(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ends := map[string]int{}
 	defer func() {
 		if ends["end"] == 0 || ends["x"] == 0 {

@@ -16,7 +16,7 @@ func TestNothingIsKeptBehindADeathThatCannotBeRead(t *testing.T) {
 	const messages = 3 * sliceLimit
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
-			defer goleak.VerifyNone(t)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			defs := []definition{
 				{"source", source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}},
 				mailQueue("target", source, "", false),

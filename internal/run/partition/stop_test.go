@@ -24,7 +24,7 @@ func (o *busyOwner) Answered([]Answer) {
 // what came before is still being applied, goes on: nobody else would ever tell it. The stop
 // waits for it, as for the removal of a queue whose x-expires has passed.
 func TestNobodyWaitsForAGroupThatAStopHasLetGo(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, table{})
 	defer w.stop()
 	q := w.queues["q"]
