@@ -42,7 +42,17 @@ func (c *deathCounts) count(t queue.Type, s Strategy, r deadletter.Reason) {
 
 // forget forgets the deaths of a type of queues.
 func (c *deathCounts) forget(t queue.Type) {
-	c.died[deathKind(t)], c.late[deathKind(t)] = [3][5]atomic.Uint64{}, [5][deadletter.Outcomes]atomic.Uint64{}
+	k := deathKind(t) // each by itself: those of groups are counted meanwhile
+	for s := range c.died[k] {
+		for r := range c.died[k][s] {
+			c.died[k][s][r].Store(0)
+		}
+	}
+	for r := range c.late[k] {
+		for o := range c.late[k][r] {
+			c.late[k][r][o].Store(0)
+		}
+	}
 }
 
 // deathKind is the place of a queue type in deathCounts.

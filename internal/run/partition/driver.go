@@ -29,8 +29,9 @@ type driver interface {
 	accept(q *Queue, check func(Counts) error) (Counts, error)
 	// finish ends a queue that accept has accepted: see Node.Deleted.
 	finish(q *Queue, before Counts) Counts
-	// numbered gives a new consumer what it needs to be named in a log.
+	// numbered gives a new consumer what it needs to be named in a log, getting likewise who gets a message.
 	numbered(c *queue.Consumer) attach
+	getting(noAck bool) get
 	// settle waits until all has happened that this process has asked for.
 	settle() error
 }
@@ -134,6 +135,8 @@ func (d local) finish(q *Queue, before Counts) Counts {
 }
 
 func (local) numbered(c *queue.Consumer) attach { return attachmentOf(c) }
+
+func (local) getting(noAck bool) get { return get{noAck: noAck} }
 
 func (local) settle() error { return nil }
 

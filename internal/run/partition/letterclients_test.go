@@ -226,7 +226,7 @@ func (r *letterReplica) get(rng *rand.Rand) {
 		return
 	}
 	noAck := q.Name == unseen && rng.IntN(2) == 0
-	a, o := newAsk(), r.host.n.getting(noAck)
+	a, o := newAsk(), r.group.getting(noAck)
 	r.host.ask(r.group, a, func(w *commandWriter) { o.write(w, q.Incarnation) }, func(a *ask) {
 		if a.err != nil || !a.ok {
 			return

@@ -401,14 +401,11 @@ func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
 func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
 	for {
 		a := ask{consumer: &queue.Consumer{}}
-		if err = q.part.driver.do(q, n.getting(noAck), &a); err != nil || !a.again { // again: in a hold of its own, for those who wait
+		if err = q.part.driver.do(q, q.part.driver.getting(noAck), &a); err != nil || !a.again { // again: in a hold of its own, for those who wait
 			return a.delivery, a.left, a.ok, err
 		}
 	}
 }
-
-// getting is the operation of a get.
-func (n *Node) getting(noAck bool) get { return get{n.numbers.Add(1), noAck} }
 
 // Purge removes what is ready and returns how much that was (BR-7.10).
 func (n *Node) Purge(q *Queue) (purged int, err error) {

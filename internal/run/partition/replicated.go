@@ -93,6 +93,8 @@ func (g *group) numbered(c *queue.Consumer) attach {
 	return o
 }
 
+func (g *group) getting(noAck bool) get { return get{g.node.numbers.Add(1), noAck} }
+
 // open has nothing to do: replicated queues have no consumers with a gate.
 func (*group) open(*Queue, queue.Gate) {}
 

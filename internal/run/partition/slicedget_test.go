@@ -26,12 +26,12 @@ func TestBR_9_10_AGetLetsOnlySoManyDieAtATime(t *testing.T) {
 				step := func() (again bool) {
 					ok := false
 					if q.Replicated() {
-						_ = q.group().tell(func(w *commandWriter) { f.leader.getting(true).write(w, q.Incarnation) })
+						_ = q.group().tell(func(w *commandWriter) { q.part.driver.getting(true).write(w, q.Incarnation) })
 						f.quiesce()
 						ok, again = q.m.Totals().Ready == 0, q.m.Totals().Ready > 0
 					} else {
 						var a ask
-						_ = q.part.driver.do(q, f.leader.getting(true), &a)
+						_ = q.part.driver.do(q, q.part.driver.getting(true), &a)
 						ok, again = a.ok, a.again
 					}
 					now := q.m.Totals().Ready
