@@ -13,7 +13,7 @@ var plainTimes = map[string]string{
 	"internal/run/partition/foresight.go":   "the clock and a constant",
 	"internal/run/partition/relief.go":      "the clock and constants",
 	"internal/run/partition/replicated.go":  "the clock and a constant",
-	"internal/core/queue/machine.go":        "the clock and one millisecond",
+	"internal/core/queue/admission.go":      "the clock and one millisecond",
 	"internal/core/queue/index/split.go":    "the clock and at most the horizon",
 	"internal/edge/session091/handshake.go": "16 bits of seconds",
 	"internal/sim/world.go":                 "a simulation's own clock",

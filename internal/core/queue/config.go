@@ -93,3 +93,15 @@ const (
 	quorumLevels  = 32
 	quorumDefault = 4
 )
+
+// Configure puts other settings in force. What exceeds new limits dies by Trim.
+func (m *Machine) Configure(now int64, s Settings) {
+	if s.Expires >= 0 && m.settings.Expires < 0 {
+		m.lastUse = now
+	}
+	if s.ConsumerTimeout != m.settings.ConsumerTimeout {
+		m.watch = 0 // looked at anew by the next Tick
+	}
+	m.set(s)
+	m.refusing = false
+}

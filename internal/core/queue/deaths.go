@@ -6,7 +6,6 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
-
 	"bartleby.mq/internal/core/queue/index"
 )
 

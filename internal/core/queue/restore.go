@@ -3,7 +3,6 @@ package queue
 import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
-
 	"bartleby.mq/internal/core/queue/index"
 )
 

@@ -59,7 +59,7 @@ func (ix *Index) Check() (err error) {
 	return ix.checkRows(rows)
 }
 
-// checkBefore checks what before.go says of before-images.
+// checkBefore checks what beforeimage.go says of before-images.
 func (ix *Index) checkBefore(p *page) error {
 	if p == nil || len(p.before) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 // A checkpoint is the state of all queues of a node at one moment, the cut. It
 // is written while the queues go on: what has changed since the last one is
 // saved page by page, and of a page that changes again before its turn is known what
-// it was (before.go). So what is written is exactly what was there at the cut.
+// it was (beforeimage.go). So what is written is exactly what was there at the cut.
 //
 // Every change belongs to a version: that of the next checkpoint to be cut. A
 // page remembers the version of its last change, and that of its copy on disk.

@@ -1,0 +1,82 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Consumers is the number of consumers attached.
+func (m *Machine) Consumers() int { return len(m.cs.list) }
+
+// Attached is a consumer of a queue. Of the Consumer only what never changes may be read
+// where the queue is not locked.
+type Attached struct {
+	*Consumer
+	Active bool // it gets messages now
+	order  uint64
+}
+
+// Attached are the consumers, in no order: see SortAttached.
+func (m *Machine) Attached() []Attached {
+	list := make([]Attached, 0, len(m.cs.list))
+	for _, c := range m.cs.list {
+		list = append(list, Attached{c, !m.cs.single || m.cs.active == c, c.order})
+	}
+	return list
+}
+
+// SortAttached puts consumers in the order of priority and age, which needs no lock.
+func SortAttached(list []Attached) {
+	slices.SortFunc(list, func(a, b Attached) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.order, b.order))
+	})
+}
+
+// Distinguished are the tags of the consumer that has the queue to itself, and of the one that gets
+// messages for all (BR-9.5); "" where there is none.
+func (m *Machine) Distinguished() (exclusive, active string) {
+	if len(m.cs.list) == 1 && m.cs.list[0].Exclusive {
+		exclusive = m.cs.list[0].Tag
+	}
+	if m.cs.single && m.cs.active != nil {
+		active = m.cs.active.Tag
+	}
+	return exclusive, active
+}
+
+// Attach adds a consumer (BR-9.1) and says whether it may: an exclusive one must
+// be alone on a classic queue, and cannot be on one with a single active consumer
+// (BR-9.3). Nothing is delivered before the next Pump.
+func (m *Machine) Attach(now int64, c *Consumer) bool {
+	if m.config.Type == Classic && (c.Exclusive && (m.config.SingleActive || len(m.cs.list) > 0) || len(m.cs.list) > 0 && m.cs.list[0].Exclusive) {
+		return false
+	}
+	m.lastUse = now
+	m.cs.attach(c)
+	return true
+}
+
+// Detach removes a consumer; what it has out stays out (BR-9.12). It says
+// whether the consumer was attached.
+func (m *Machine) Detach(now int64, c *Consumer) bool {
+	if !m.cs.detach(c) {
+		return false
+	}
+	m.lastUse = now
+	return true
+}
+
+// Pause stops deliveries to c until Resume.
+func (m *Machine) Pause(c *Consumer) { c.paused = true }
+
+// Resume allows deliveries to c again; the caller pumps.
+func (m *Machine) Resume(c *Consumer) {
+	c.paused = false
+	m.cs.awake(c)
+}
+
+// Open lets consumers be asked again whose gate has refused; the caller pumps.
+func (m *Machine) Open(gate Gate) { m.cs.open(gate) }
+
+// Share puts c, which has no Gate, under one. What it has out is the gate's to count.
+func (m *Machine) Share(c *Consumer, gate Gate) { m.cs.share(c, gate) }

@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"math"
+
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue/index"
+)
+
+// What is delivered next, and to whom: Pump for consumers, Get for basic.get.
+
+// Delivery is a message on its way to a consumer, or to basic.get.
+type Delivery struct {
+	ID ID // 0 if the message never was an entry
+	Content
+	NoAck bool
+	By    *Consumer // who got it by GetFor and did not acknowledge at once
+}
+
+// handOut delivers the entry, which is in index.Out, to c, which wants to acknowledge it.
+func (m *Machine) handOut(now int64, id ID, p index.Place, c *Consumer) {
+	m.GiveTo(p, c.slot)
+	m.cs.touch(c)
+	c.out++
+	c.credit--
+	if t := m.timeout(c); t > 0 {
+		if len(c.outs) > 2*c.out+64 {
+			m.compactOuts(c)
+		}
+		c.outs = append(c.outs, outstanding{id, m.returned(p), now})
+		m.watch = min(m.watch, moment.After(now, t))
+	}
+	m.handing.fill(id, p)
+	m.SetRedelivered(p)
+	if !m.sink.Deliver(c, &m.handing) {
+		c.paused = true
+	}
+}
+
+// fill makes d the delivery of the entry.
+func (d *Delivery) fill(id ID, p index.Place) {
+	d.ID, d.NoAck = id, false
+	p.Read(&d.Content)
+}
+
+// Pump delivers ready messages to consumers that can take them, at most limit,
+// and says whether there may be more to do.
+func (m *Machine) Pump(now int64, limit int) (more bool) {
+	m.busy = false
+	for n := 0; m.Count.Ready > 0 && len(m.cs.list) > 0; n++ {
+		if n == limit {
+			m.busy = true
+			return true
+		}
+		id, p, ok := m.First()
+		if !ok {
+			return false
+		}
+		if due := m.Moment(p); due != 0 && due <= now {
+			m.lapse(now, id, p) // DL-8.8
+			continue
+		}
+		c := m.cs.next()
+		if c == nil {
+			return false
+		}
+		m.give(now, id, p, c)
+	}
+	return false
+}
+
+// give delivers an entry that is deliverable to c.
+func (m *Machine) give(now int64, id ID, p index.Place, c *Consumer) {
+	if c.NoAck {
+		m.handing.fill(id, p)
+		m.handing.NoAck = true
+		m.Forget(id, p)
+		m.cs.touch(c)
+		c.credit--
+		if !m.sink.Deliver(c, &m.handing) {
+			c.paused = true
+		}
+		return
+	}
+	m.SetState(id, p, index.Out)
+	m.handOut(now, id, p, c)
+}
+
+// Get takes the next message for basic.get (BR-9.10). With noAck the references
+// in the delivery pass to the caller; else they are the machine's.
+func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
+	for again := true; again; {
+		d, ok, again = m.GetFor(now, nil, noAck)
+	}
+	return d, ok
+}
+
+// GetFor is Get by c, which is not attached: it only holds what it has got. c is
+// nil if nobody needs to know who that is. It lets only about a slice of what is due die: again says that
+// more comes before what there may be to get, and that the caller is to ask once more, with others in between.
+func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok, again bool) {
+	m.lastUse = now
+	limit := sliceLimit
+	if m.pages.AllHeads {
+		limit = math.MaxInt
+	}
+	more := m.expire(now, limit)
+	id, p, ok := m.First()
+	for ; ok && m.Moment(p) != 0 && m.Moment(p) <= now; id, p, ok = m.First() {
+		if limit--; limit < 0 {
+			return Delivery{}, false, true
+		}
+		m.lapse(now, id, p)
+	}
+	if !ok {
+		return Delivery{}, false, more // what is due may be what has waited
+	}
+	d.fill(id, p)
+	if d.NoAck = noAck; noAck {
+		m.Forget(id, p)
+		return d, true, false
+	}
+	m.SetState(id, p, index.Out)
+	m.GiveTo(p, 0)
+	if c != nil {
+		m.cs.seat(c)
+		c.gone, c.out, d.By = true, 1, c
+		m.GiveTo(p, c.slot)
+	}
+	m.SetRedelivered(p)
+	return d, true, false
+}

@@ -1,0 +1,83 @@
+package queue
+
+import (
+	"math"
+
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue/index"
+)
+
+// Delayed retry (DL-12): how long an entry that came back waits, and how it comes back.
+
+// retries says whether a delivery that comes back so is to wait (DL-12.3).
+func (m *Machine) retries(failed bool) bool {
+	r := &m.settings.Retry
+	return r.Min > 0 && (r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed)
+}
+
+// delay hides the entry until the moment given. Its TTL's moment stands in the
+// side row meanwhile (DL-12.4).
+func (m *Machine) delay(id ID, p index.Place, until int64, counts Counts) {
+	m.hide(id, p, until)
+	if p.Logged() {
+		m.sink.Returned(id, counts, until)
+	}
+}
+
+// hide makes the entry wait until the moment given.
+func (m *Machine) hide(id ID, p index.Place, until int64) {
+	m.SideOf(p).TTL = m.Moment(p)
+	m.SetState(id, p, index.Delayed)
+	m.SetMoment(p, until)
+}
+
+// unhide ends an entry's wait: its column tells the TTL's moment again. The
+// caller gives it another state.
+func (m *Machine) unhide(id ID, p index.Place) {
+	s := m.SideOf(p)
+	ttl := s.TTL
+	s.TTL = 0
+	m.SetMoment(p, ttl)
+}
+
+// comeBack makes the entry deliverable again: classic queues return it to its
+// place, quorum queues to the returns list (BR-9.13), unless it only waited for
+// its first delivery. If its time is over it dies instead, and comeBack returns false.
+func (m *Machine) comeBack(now int64, id ID, p index.Place) bool {
+	if due := m.Moment(p); due != 0 {
+		if due <= now {
+			m.lapse(now, id, p)
+			return false
+		}
+		m.Note(p)
+	}
+	if m.config.Type == Quorum && p.Redelivered() {
+		m.SetState(id, p, index.Returned)
+	} else {
+		m.SetState(id, p, index.Ready)
+	}
+	return true
+}
+
+// wait is how long a message with these counts waits, in milliseconds (DL-12.2).
+func (r *Retry) wait(id ID, n Counts) int64 {
+	times := max(1, int64(n.Deliveries))
+	most := max(r.Max, r.Min)
+	if r.Max == 0 && r.Multiplier > 1 {
+		most = math.MaxInt32 // no limit was asked for; 24 days is one
+	}
+	var ms int64
+	if r.Multiplier > 1 {
+		ms = min(moment.Scale(r.Min, math.Pow(r.Multiplier, float64(times-1))), most)
+	} else {
+		ms = min(moment.Times(r.Min, times), most)
+	}
+	if r.Jitter > 0 {
+		// Chance, but the same on every replica: a hash of the entry and its count.
+		h := (uint64(id) + uint64(n.Acquired)<<40 + 1) * 0x9E3779B97F4A7C15
+		h ^= h >> 29
+		unit := float64(h>>11)/(1<<53)*2 - 1
+		ms = max(1, moment.Scale(ms, 1+r.Jitter*unit))
+	}
+	return ms
+}

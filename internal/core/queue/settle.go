@@ -1,0 +1,137 @@
+package queue
+
+import (
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/queue/index"
+)
+
+// What ends a delivery: Ack, Reject, Return. A return may make the entry die of the delivery limit (DL-11.4) or wait
+// (retry.go).
+
+// taken finds an entry that is out at c, nil meaning basic.get, and gives its
+// credit back. If the timeout took it back meanwhile, it notes that the client
+// has settled it.
+func (m *Machine) taken(id ID, c *Consumer) index.Place {
+	p := m.Find(id)
+	var slot uint32
+	if c != nil {
+		slot = c.slot
+	}
+	if !p.There() || p.State() != index.Out || p.Owner() != slot || c != nil && slot == 0 {
+		if c != nil && c.stale > 0 {
+			m.cs.touch(c)
+			c.stale--
+			m.cs.awake(c)
+		}
+		return index.Place{}
+	}
+	if c != nil {
+		m.cs.touch(c)
+		c.out--
+		m.cs.credited(c)
+		m.cs.forget(c)
+	}
+	return p
+}
+
+// Ack settles a delivery: the message leaves the queue.
+func (m *Machine) Ack(id ID, c *Consumer) bool {
+	p := m.taken(id, c)
+	if !p.There() {
+		return false
+	}
+	m.Remove(id, p)
+	return true
+}
+
+// Reject settles a delivery: the message dies (DL-1.2). failed says that it
+// counts as a failed delivery, as basic.reject does and basic.nack does not (DL-11.3).
+func (m *Machine) Reject(now int64, id ID, c *Consumer, failed bool) bool {
+	p := m.taken(id, c)
+	if !p.There() {
+		return false
+	}
+	if failed {
+		m.CountsOf(p).Deliveries++
+	}
+	m.dieOf(now, id, p, m.settings.Rules.Rejection(!failed), c, failed)
+	return true
+}
+
+// ReturnKind is how a delivery came back.
+type ReturnKind uint8
+
+// The kinds, with what they count as (DL-11.3).
+const (
+	ReturnNack     ReturnKind = iota // basic.nack with requeue
+	ReturnReject                     // basic.reject with requeue
+	ReturnRecover                    // basic.recover
+	ReturnClosed                     // the channel or the connection ended
+	ReturnTimeout                    // the consumer timeout
+	ReturnReleased                   // AMQP 1.0 released, or modified without delivery-failed
+	ReturnFailed                     // AMQP 1.0 modified with delivery-failed
+	returnRestart                    // the node ended; nobody knows who had it
+)
+
+// failed says whether a delivery to c that comes back so counts as a failed one (DL-11.3); where every return does,
+// those of basic.get do not (DL-22.1).
+func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
+	if m.settings.Rules.CountReturns() {
+		return k == returnRestart || c != nil && !c.got()
+	}
+	return k == ReturnReject || k == ReturnClosed || k == returnRestart || k == ReturnFailed || m.config.CountNack && k == ReturnNack
+}
+
+// limits says whether the queue has a delivery limit and a consumer timeout: quorum queues have, and all where the
+// rules say so (DL-22.1).
+func (m *Machine) limits() bool { return m.config.Type == Quorum || m.settings.Rules.CountReturns() }
+
+// returned counts how often the entry has come back; the number tells its deliveries from each other. Classic queues
+// count failures only, and have use for the number only where all returns are.
+func (m *Machine) returned(p index.Place) uint32 {
+	if m.config.Type == Quorum {
+		return p.Counts().Acquired
+	}
+	return p.Counts().Deliveries
+}
+
+// Return gives a delivery back to the queue. It may become ready, wait (DL-12.2),
+// or die because it was delivered too often (DL-11.4) or its time is over (DL-8.5).
+func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
+	p := m.taken(id, c)
+	if !p.There() {
+		return false
+	}
+	m.giveBack(now, id, p, c, kind)
+	return true
+}
+
+func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind ReturnKind) {
+	failed := m.failed(c, kind)
+	counted := m.config.Type == Quorum || m.retries(failed)
+	var counts Counts
+	if m.settings.Rules.CountReturns() {
+		counts = p.Counts()
+	}
+	if counted || failed {
+		n := m.CountsOf(p)
+		if counted {
+			n.Acquired++
+		}
+		if failed {
+			n.Deliveries++ // classic queues only hand it on (DL-6.14)
+		}
+		counts = *n
+	}
+	if m.limits() && m.settings.DeliveryLimit >= 0 && int64(counts.Deliveries) > m.settings.DeliveryLimit {
+		m.dieOf(now, id, p, deadletter.DeliveryLimit, c, failed)
+		return
+	}
+	if m.retries(failed) {
+		m.delay(id, p, ending(now, m.settings.Retry.wait(id, counts)), counts)
+		return
+	}
+	if m.comeBack(now, id, p) && p.Logged() {
+		m.sink.Returned(id, counts, 0)
+	}
+}
