@@ -367,6 +367,26 @@ func (remove) apply(x *execution, q *Queue) {
 	}
 }
 
+// apply settles deliveries that c has, nil meaning basic.get of a local queue. REQUIRES: q is held, and not gone.
+func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
+	q.stats.Active = h.now
+	switch s.kind {
+	case Ack:
+		for k := range queue.ID(s.count) {
+			if q.m.Ack(s.first+k, c) {
+				q.stats.Acked++
+			}
+		}
+	case Reject:
+		q.m.Reject(h.now, s.first, c, s.failed)
+	case Return:
+		if q.m.Return(h.now, s.first, c, s.how) {
+			q.stats.Returned++
+		}
+	}
+	q.m.Flow(h.now, 0)
+}
+
 // configure puts settings in force that a policy changed.
 type configure struct {
 	settings queue.Settings

@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"math"
+
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue/index"
+)
+
+// The consumer timeout (DL-12.7): what was left unsettled for too long comes back.
+
+// timeout is how long c may leave a delivery unsettled, 0 = for ever (DL-12.7). Where all queues have one, consumers
+// have no say (DL-22.2).
+func (m *Machine) timeout(c *Consumer) int64 {
+	if !m.limits() {
+		return 0
+	}
+	if c.Timeout > 0 && !m.settings.Rules.CountReturns() {
+		return c.Timeout
+	}
+	return max(0, m.settings.ConsumerTimeout)
+}
+
+// timeOut takes back what consumers left unsettled for too long, at most limit deliveries, and says whether there are more.
+// Where a return counts as a failed attempt that is all (DL-22.2); else the consumer gets nothing until it has settled
+// what was taken back, and is told once that is all there is for now.
+func (m *Machine) timeOut(now int64, limit int) (more bool) {
+	if now < m.watch {
+		return false
+	}
+	if m.pages.AllTimeouts {
+		limit = math.MaxInt
+	}
+	m.watch = never
+	for _, c := range m.cs.slots {
+		if c == nil {
+			continue
+		}
+		n, stopped := 0, false
+		for t := m.timeout(c); t > 0 && len(c.outs) > 0; {
+			m.cs.touch(c)
+			o := c.outs[0]
+			p := m.watched(c, o)
+			if !p.There() {
+				c.outs = c.outs[1:]
+				continue
+			}
+			end := moment.After(o.at, t)
+			if stopped = end <= now && n == limit; stopped || end > now {
+				m.watch = min(m.watch, end)
+				break
+			}
+			c.outs = c.outs[1:]
+			c.out--
+			n++
+			m.giveBack(now, o.id, p, c, ReturnTimeout)
+		}
+		limit -= n
+		more = more || stopped
+		m.timeouts += uint64(n)
+		if m.settings.Rules.CountReturns() {
+			c.late = 0
+		} else {
+			c.stale += n
+			c.late += n
+		}
+		if c.late > 0 && !stopped {
+			m.sink.TimedOut(c, c.late)
+			c.late = 0
+		}
+		if n > 0 {
+			m.cs.awake(c)
+			m.cs.forget(c)
+			if !stopped {
+				m.cs.relieve() // all has come back: the next one gets it in its order
+			}
+			if c.Idle() && m.settings.Rules.CountReturns() {
+				m.sink.TimedOut(c, 0)
+			}
+		}
+	}
+	return more
+}
+
+// TimeoutCount is how many deliveries have been taken back by the consumer timeout while the machine is in memory.
+func (m *Machine) TimeoutCount() uint64 { return m.timeouts }
+
+// watched returns the entry of a delivery on the watch, if it was not settled. The same entry may have come back and
+// be out at c once more, as another delivery.
+func (m *Machine) watched(c *Consumer, o outstanding) index.Place {
+	p := m.FindOut(o.id)
+	if !p.In(index.Out) || p.Owner() != c.slot || m.returned(p) != o.returned {
+		return index.Place{}
+	}
+	return p
+}
+
+// compactOuts drops from the watch what was settled.
+func (m *Machine) compactOuts(c *Consumer) {
+	kept := c.outs[:0]
+	if c.shared {
+		kept, c.shared = make([]outstanding, 0, c.out), false
+	}
+	for _, o := range c.outs {
+		if p := m.watched(c, o); p.There() {
+			kept = append(kept, o)
+		}
+	}
+	c.outs = kept
+}
