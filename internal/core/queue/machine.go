@@ -1,8 +1,8 @@
 // Package queue is one queue as a deterministic machine: commands with the
 // present moment as an argument go in, effects come out.
 //
-// It owns the rules: admission, order, credit, limits, expiry, retries, deaths, consumers. Where the entries stand is
-// the index's (package index), which a Machine has as a part: what concerns pages alone is called there through it.
+// It owns the rules: admission, limits, delivery, credit, settlement, retries, expiry, deaths, consumers. Where the entries
+// stand is the index's (package index), which a Machine has as a part: callers reach what concerns pages through the Machine.
 //
 // Package partition calls it: it guards a machine, tells it the time, writes what has happened to the log and routes
 // the dead.
@@ -10,8 +10,8 @@
 // It never starts a goroutine, looks at a clock or writes to a disk, and knows no connections and exchanges.
 //
 // A message in a queue is an entry. An entry is ready, returned, out, delayed,
-// dying, held or offered (index.Ready and so on) until it is gone: acknowledged, purged, or moved by
-// its death.
+// dying, held or offered (index.Ready and so on) until it is gone: acknowledged, purged, moved by
+// its death, dropped where no dead-letter exchange is, replayed elsewhere, or set aside.
 package queue
 
 import (

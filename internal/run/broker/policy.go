@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
 )
 
 // PutPolicy sets a policy or operator policy and puts it in force (DL-4). A
@@ -59,5 +61,44 @@ func (b *Broker) takeover(vhost message.VHost) {
 		}
 		b.topo.Unlock()
 		b.reconfigure(queues)
+	}
+}
+
+// settings turns what arguments and policies come to into what a machine wants.
+func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLetter) {
+	e := q.Effective
+	or := func(v *int64) int64 {
+		if v == nil {
+			return -1
+		}
+		return *v
+	}
+	s := queue.Settings{
+		DeadLetter: e.DeadLetterExchange != nil, AtLeastOnce: e.Strategy == topology.AtLeastOnce,
+		TTL: or(e.MessageTTL), Expires: or(e.Expires), MaxLength: or(e.MaxLength), MaxBytes: or(e.MaxLengthBytes),
+		Overflow: e.Overflow, DeliveryLimit: or(e.DeliveryLimit), ConsumerTimeout: or(e.ConsumerTimeout), Retry: e.DelayedRetry,
+	}
+	if e.ConsumerTimeout == nil && b.ConsumerTimeout > 0 {
+		s.ConsumerTimeout = b.ConsumerTimeout.Milliseconds()
+	}
+	b.govern(q, &s)
+	var dead partition.DeadLetter
+	if e.DeadLetterExchange != nil {
+		dead.Exchange = *e.DeadLetterExchange
+		if e.DeadLetterRoutingKey != nil {
+			dead.Key, dead.HasKey = *e.DeadLetterRoutingKey, true
+		}
+	}
+	return s, dead
+}
+
+// reconfigure carries changed settings to the queues. REQUIRES: topo is not held.
+func (b *Broker) reconfigure(queues []*topology.Queue) {
+	for _, q := range queues {
+		b.topo.RLock()
+		s, dead := b.settings(q)
+		rt := runtimeOf(q)
+		b.topo.RUnlock()
+		b.node.Configure(rt, s, dead)
 	}
 }

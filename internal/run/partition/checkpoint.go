@@ -17,7 +17,7 @@ import (
 )
 
 // A checkpoint saves what all durable queues were at one moment, the cut, in the
-// store of the index, while they go on (see queue's checkpoint.go). Recovery
+// store of the index, while they go on (see index's checkpoint.go). Recovery
 // reads the last whole one and redoes what the journal holds from the cut on. So
 // a start takes as long as what happened lately, not as long as there are messages.
 //

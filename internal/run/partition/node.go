@@ -1,17 +1,26 @@
-// Package partition runs queues. A partition is a mutex around the machines of
-// many queues: whoever has work for one locks it, applies a batch, and on the
-// way out hands what happened to the journal as one frame. A node has a few
-// partitions and one journal; a move between queues of two partitions locks both,
-// in order, and is still one frame.
+// Package partition runs queues. A partition is a mutex around the machines of many queues, and the log that they share.
 //
-// The package knows how outcomes are written and redone, when queues must be
-// looked at again, and how a death becomes a move. It does not know connections
-// or exchanges; it calls a Router for the one and Subscribers for the other.
+//	local  classic queues. All local partitions are one log, the node's journal: what one hold of them did is one frame,
+//	       written on the way out. A move between queues of two partitions locks both, in order, and is still one frame.
+//	group  quorum queues. The log has commands, which package cluster decides; the hold that applies them writes nothing.
 //
-// Goroutines: for each partition one worker, which owns no state and does what
-// nobody waits for: deadlines, and the later slices of what is too long for one hold;
-// one that routes the deaths which others leave to it, and one that sees to queues
-// whose x-expires has passed.
+// It owns the machines, when each must be looked at again, how what happens is logged and redone, how a death becomes a
+// move, what one log has for another, and the checkpoints of all this. Package broker calls it. It knows no connections
+// and no exchanges: it calls a Router for the one and Subscribers for the other.
+//
+//	node.go, partition's queue.go     what others call
+//	operations.go, driver.go          what can be asked of a queue, applied in one place, at once or by a log
+//	batch.go, entrance.go, hold.go    publishes and settlements; how a message enters; one time of holding partitions
+//	command.go, apply.go, group.go    groups: commands, their application, proposals (proposal.go, replicated.go, forward.go)
+//	clientend*.go                     the end of a client, whatever it holds
+//	deadmove*.go, move.go             the way of a death, in three steps, and of what an operator moves
+//	outbox*.go                        moves between logs
+//	frame.go, recover.go, salvage.go  the journal: what is written, a start, a repair
+//	checkpoint*.go, shelf.go          copies of the index; compact.go: files that are made dense
+//	memory.go, relief.go              what leaves memory; foresight.go: what is read again before it is needed
+//	worker.go                         deadlines, and what nobody waits for
+//
+// Goroutines: docs/internals/goroutines.md has them.
 package partition
 
 import (

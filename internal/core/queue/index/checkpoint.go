@@ -48,7 +48,7 @@ func (ix *Index) soil(p *page) {
 	p.dirty = ix.pages.version
 }
 
-// touchMeta is called before something changes that SaveMeta is about.
+// touchMeta is called before something changes that saveMeta is about.
 func (ix *Index) touchMeta() {
 	if ix.dirty == ix.pages.version {
 		return

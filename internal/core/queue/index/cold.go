@@ -35,7 +35,7 @@ type Cold interface {
 	Read(id PageID) []byte
 	// WriteDelta keeps the delta of a page, which Read is not asked for.
 	WriteDelta(id PageID, delta []byte)
-	// WriteMeta keeps what SaveMeta is about.
+	// WriteMeta keeps what saveMeta is about.
 	WriteMeta(version uint32, meta []byte)
 	// Discard is told that a page is not needed any more once the checkpoint of
 	// version by is whole: at once if the page's own version is not less.

@@ -4,10 +4,11 @@
 // hold them, and the copies of pages in the store. It finds an entry by its ID, tells which is the next to be
 // delivered and which are due, counts what is in which state, and saves all of it for a checkpoint.
 //
-// Its only caller is package queue, whose Machine has an Index and decides what happens to an entry. Package partition calls
-// what concerns pages alone, through the Machine: putting away, saving, restoring, reading ahead.
+// Package queue calls it: a Machine has an Index and decides what happens to an entry. Package partition calls only what
+// concerns pages: putting away, saving, restoring, reading ahead.
 //
-// It never decides: no entry changes its state, leaves or becomes due unless the caller says so. It knows no
+// It never decides about an entry: none changes its state, leaves or becomes due unless the caller says so. It does choose
+// which pages leave memory and which are read ahead. It knows no
 // consumers, settings or limits, only the few facts in Terms. It does no I/O of its own: Cold does.
 package index
 
