@@ -179,7 +179,7 @@ func Start(o Options) (s *Server, err error) {
 	}
 	a := s.Addresses()
 	// The usual listeners come first, because scripts read this line.
-	said := []any{"amqp", a.AMQP, "http", a.HTTP, "prometheus", a.Prometheus}
+	said := []any{"amqp", a.AMQP, "http", orNone(a.HTTP), "prometheus", orNone(a.Prometheus)}
 	if len(a.AMQPS) > 0 {
 		said = append(said, "amqps", a.AMQPS)
 	}
@@ -199,6 +199,14 @@ func (s *Server) Addresses() Addresses {
 	defer s.mu.Unlock()
 	a := s.addrs
 	a.AMQP, a.AMQPS = slices.Clone(a.AMQP), slices.Clone(a.AMQPS)
+	return a
+}
+
+// orNone is an address as the configuration writes it where there is no listener.
+func orNone(a net.Addr) any {
+	if a == nil {
+		return "none"
+	}
 	return a
 }
 

@@ -77,6 +77,16 @@ func dial(t *testing.T, s *Server, login string) *amqp.Connection {
 	return c
 }
 
+// A listener that is turned off is "none" in the line of a start, as in the configuration.
+func TestAListenerThatIsOffIsNone(t *testing.T) {
+	o, log := options(t.TempDir())
+	o.HTTP, o.Prometheus = "", ""
+	mustStop(t, mustStart(t, o))
+	if text := log.String(); !strings.Contains(text, "http=none prometheus=none") {
+		t.Errorf("the log says %s", text)
+	}
+}
+
 // BR-18.1, BR-14.4: a node starts empty with its first user, tells its clients
 // when it stops, and has what it had when it starts again.
 func TestStartStopStart(t *testing.T) {
