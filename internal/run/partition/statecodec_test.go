@@ -227,7 +227,7 @@ func sameMail(t *testing.T, wrote, read *outboxes, from, to *Node) {
 		return list
 	}
 	if w, r := plain(wrote, from), plain(read, to); !reflect.DeepEqual(w, r) {
-		t.Fatalf("the mail was\n%.2000v, is\n%.2000v", w, r)
+		t.Fatalf("the outboxes were\n%.2000v, are\n%.2000v", w, r)
 	}
 }
 

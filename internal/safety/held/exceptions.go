@@ -8,7 +8,7 @@ type exception struct{ lock, wait string }
 // exceptions lists all exceptions with their reasons.
 var exceptions = map[exception]string{
 	{"a partition", "the store of the index"}:     "pages of a queue are put away and had again as a step of it; the store answers from memory but for what is old, and gives way",
-	{"the mail", "the store of the index"}:        "it is taken with partitions, for the same step",
+	{"the outboxes", "the store of the index"}:    "it is taken with partitions, for the same step",
 	{"a partition", "scratch files"}:              "what is put away has a place on disk from that step on; the files are written into the system's memory and never synced",
 	{"the policies", "the log of declarations"}:   onlyPolicies,
 	{"the policies", "the store of declarations"}: onlyPolicies,

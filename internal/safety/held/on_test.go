@@ -130,14 +130,14 @@ func TestLocksAreTakenOnce(t *testing.T) {
 // What runs apart counts nothing that was held before, and leaves nothing.
 func TestApartIsAnotherMatter(t *testing.T) {
 	var m, left Mutex
-	Name(&m, "the mail")
+	Name(&m, "the outboxes")
 	m.Lock()
 	Apart(func() {
 		waitForDisk()
 		left.Lock()
 		mustPanic(t, waitForDisk, "a lock")
 	})
-	mustPanic(t, waitForDisk, "the mail")
+	mustPanic(t, waitForDisk, "the outboxes")
 	m.Unlock()
 	waitForDisk()
 }
