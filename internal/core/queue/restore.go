@@ -123,6 +123,7 @@ func (m *Machine) RestoreRemoved(id ID) (body, history message.Ref, ok bool) {
 	if !p.There() {
 		return 0, 0, false
 	}
+	delete(m.unread, id)
 	body, history, _ = m.Forget(id, p)
 	return body, history, true
 }

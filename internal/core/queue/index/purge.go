@@ -46,7 +46,9 @@ func (ix *Index) Purge(to *Purging, limit int, of States, told func(first ID, n 
 			}
 		}
 	}
-	ix.returns.drop()
+	if ix.Count.Returned == 0 { // else something came back meanwhile, behind a purge in slices
+		ix.returns.drop()
+	}
 	return false
 }
 
