@@ -123,7 +123,7 @@ func (r *Rest) Range(f func(c *Consumer)) {
 
 // Append appends the whole in the form of AppendRest.
 func (r *Rest) Append(b []byte) []byte {
-	b = append(b, snapshotVersion, bit(r.refusing))
+	b = append(b, snapshotVersion, index.Bit(r.refusing))
 	b = binary.AppendUvarint(b, uint64(r.born))
 	b = binary.AppendUvarint(b, uint64(r.lastUse))
 	b = binary.AppendUvarint(b, uint64(len(r.next)))
@@ -174,7 +174,7 @@ func (r *Rest) appendConsumers(b []byte) []byte {
 	slices.SortStableFunc(all, func(a, b *standing) int {
 		switch {
 		case a.attached != b.attached:
-			return int(bit(b.attached)) - int(bit(a.attached))
+			return int(index.Bit(b.attached)) - int(index.Bit(a.attached))
 		case !a.attached:
 			return 0
 		}
@@ -193,7 +193,7 @@ func (c *standing) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, c.Number)
 	b = binary.AppendUvarint(b, uint64(len(c.Tag)))
 	b = append(b, c.Tag...)
-	b = append(b, bit(c.NoAck)*consumerNoAck|bit(c.Exclusive)*consumerExclusive|bit(c.Metered)*consumerMetered|bit(c.gone)*consumerGone)
+	b = append(b, index.Bit(c.NoAck)*consumerNoAck|index.Bit(c.Exclusive)*consumerExclusive|index.Bit(c.Metered)*consumerMetered|index.Bit(c.gone)*consumerGone)
 	for _, v := range []int64{c.Priority, int64(c.Prefetch), c.Timeout, int64(c.order), int64(c.out), int64(c.stale), int64(c.credit)} {
 		b = binary.AppendVarint(b, v)
 	}

@@ -36,13 +36,6 @@ var errSnapshot = errors.New("queue: malformed snapshot")
 // AppendRest appends the queue's state but for its entries.
 func (m *Machine) AppendRest(b []byte) []byte { return m.NowRest().Append(b) }
 
-func bit(set bool) byte {
-	if set {
-		return 1
-	}
-	return 0
-}
-
 // RestoreRest takes what AppendRest wrote into a new machine; the entries must have
 // been restored before. made is called for each consumer; it is whose it was only by
 // its number. It returns what follows in b.

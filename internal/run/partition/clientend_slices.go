@@ -291,7 +291,7 @@ func (x *parting) finish() {
 // many queues are done.
 func (x *parting) propose(seats int, done uint64) {
 	if !x.kept {
-		err := x.g.question(newAsk(), func(w *commandWriter) {
+		err := x.g.question(new(ask), func(w *commandWriter) {
 			w.leave(x.number, done, seats)
 			for _, s := range x.seats[:seats] {
 				w.seat(s.Queue.Incarnation, s.Consumer.Number)

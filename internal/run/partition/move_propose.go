@@ -51,8 +51,7 @@ func (n *Node) moveReplicated(q *Queue, moves []Move) (*errand, error) {
 		s.release()
 		at += len(s.deaths)
 	}
-	a := newAsk()
-	a.errand = e
+	a := &ask{errand: e}
 	for i := range moves {
 		if e.moved[i].What == MoveOpen {
 			a.moves = append(a.moves, i)

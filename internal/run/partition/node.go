@@ -409,7 +409,7 @@ func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
 // is the Consumer of the operation that settles it.
 func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
 	for {
-		a := ask{consumer: &queue.Consumer{}}
+		var a ask
 		if err = q.part.driver.do(q, q.part.driver.getting(noAck), &a); err != nil || !a.again { // again: in a hold of its own, for those who wait
 			return a.delivery, a.left, a.ok, err
 		}

@@ -262,7 +262,7 @@ func (o *outboxes) carry(b *load) (upTo uint64, refused outbox.Refusals, err err
 	if g == nil {
 		return 0, nil, errLost
 	}
-	a := newAsk()
+	a := new(ask)
 	err = g.question(a, func(w *commandWriter) { o.write(w, b) })
 	return a.last, a.refusals, err
 }

@@ -233,7 +233,7 @@ func (s *strandedEntry) relocate(to *Queue) (moved bool, err error) {
 	if s.o.g == nil {
 		return s.reroute(p, outbox.Move), nil
 	}
-	a := newAsk()
+	a := new(ask)
 	err = s.o.g.question(a, func(w *commandWriter) { s.write(w, cmdRelocate, p) })
 	return a.n > 0, err
 }

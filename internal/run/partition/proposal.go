@@ -74,6 +74,7 @@ type ask struct {
 	refusals outbox.Refusals // but for these
 }
 
+// newAsk is an ask for whoever proposes it without question, which makes the channel itself.
 func newAsk() *ask { return &ask{done: make(chan struct{})} }
 
 // proposals are those of this process in one group. Their order is the log's.

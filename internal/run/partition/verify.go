@@ -81,7 +81,7 @@ func (n *Node) dropReplicated(q *Queue, entries []Unreadable) error {
 	for len(entries) > 0 {
 		some := entries[:min(len(entries), sliceLimit)]
 		entries = entries[len(some):]
-		err := n.askQueue(q, newAsk(), func(w *commandWriter) {
+		err := n.askQueue(q, new(ask), func(w *commandWriter) {
 			for i := range some {
 				w.aside(q.Incarnation, 0, some[i].ID)
 			}

@@ -16,7 +16,8 @@ import (
 
 var errSnapshot = errors.New("queue: malformed snapshot")
 
-func bit(set bool) byte {
+// Bit is 1 if set: flags are put together of it.
+func Bit(set bool) byte {
 	if set {
 		return 1
 	}
@@ -54,7 +55,7 @@ func (ix *Index) appendSide(b []byte, p *page, i uint, bytes func(message.Ref) [
 	}
 	history, counts, state := p.history(i), p.countsOf(i), p.state(i)
 	dead := state == Dying || state == Held
-	b = append(b, bit(history != 0)*sideHistory|bit(counts != Counts{})*sideCounts|bit(s.TTL != 0)*sideTTL|bit(dead)*sideDeath)
+	b = append(b, Bit(history != 0)*sideHistory|Bit(counts != Counts{})*sideCounts|Bit(s.TTL != 0)*sideTTL|Bit(dead)*sideDeath)
 	if history != 0 {
 		h := bytes(history)
 		b = binary.AppendUvarint(b, uint64(len(h)))
