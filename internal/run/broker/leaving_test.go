@@ -3,6 +3,8 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"bartleby.mq/internal/core/auth"
@@ -155,16 +157,19 @@ func TestADeletionLeavesNothingBehind(t *testing.T) {
 // nothing does none of that work.
 func TestASweepLetsOthersIn(t *testing.T) {
 	var c *Connection
-	var watching bool
-	var left []int // bindings that were still to go when a change of somebody was stored
+	var watching atomic.Bool
+	var mu sync.Mutex // a worker of the node may be the one who writes
+	var left []int    // bindings that were still to go when a change of somebody was stored
 	d := newDisk()
 	c = start(t, d, func(at string) {
-		if watching && at == FailDeclareStored {
+		if watching.Load() && at == FailDeclareStored {
 			n := 0
 			for _, l := range c.b.ledger.leaving {
 				n += len(l.bindings)
 			}
+			mu.Lock()
 			left = append(left, n)
+			mu.Unlock()
 		}
 	})
 	const n = leaveAtOnce + 2*leaveSlice
@@ -177,13 +182,15 @@ func TestASweepLetsOthersIn(t *testing.T) {
 	if err := c.b.change(func() error { return nil }); err != nil || c.b.ledger.owing.Load() != 1 {
 		t.Errorf("who has changed nothing has swept: %v", err)
 	}
+	watching.Store(true)
 	if _, err = c.b.mutate(func() error { return manyDeletions["the queue"](c.b) }); err != nil {
 		t.Fatal(err)
 	}
-	watching = true
 	if err := c.b.sweep(ticket); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if len(left) == 0 || left[0] != n {
 		t.Errorf("a change that waited was stored when %v bindings were left, want all %d", left, n)
 	}
