@@ -97,11 +97,11 @@ sim: ## SEEDS simulated clusters, each with its own faults, a third of them with
 	$(GO) test -count=1 -v -timeout 20m ./internal/run/partition -run TestSimulation -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
 	$(GO) test -count=1 -v -timeout 20m ./internal/run/partition -run TestLives -seeds $$(($(SEEDS) / 3)) -seed $(SEED)
 
-soak: ## two hours: thousands of kills under load, simulated clusters, then an hour of fuzzing
+soak: ## two and a half hours: thousands of kills under load, simulated clusters, then an hour of fuzzing
 	$(GO) test -count=1 -v -parallel 4 -timeout 60m ./test/crash -kills 208 -for 30m
 	$(GO) test -count=1 -v -timeout 0 ./internal/sim -run TestSimulation -from $$(date +%s)000 -for $(SOAK)
 	$(GO) test -count=1 -v -timeout 0 ./internal/run/partition -run TestSimulation -from $$(date +%s)000 -for $(SOAK)
-	scripts/fuzz 4m
+	scripts/fuzz 1m
 
 hostile: ## clients that break the protocol, flood, or say nothing
 	$(GO) test -count=1 -v ./test/hostile
