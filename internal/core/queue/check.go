@@ -7,8 +7,8 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// Check recounts the machine from nothing and returns the first invariant that
-// does not hold, nil if all do. It is slow and meant for tests.
+// Check counts everything in the machine anew and returns the first invariant that does not hold, nil if all do. It
+// is slow and meant for tests.
 func (m *Machine) Check() error {
 	if err := m.Index.Check(); err != nil {
 		return err
@@ -21,7 +21,7 @@ func (m *Machine) Check() error {
 		}
 		outs[p.Owner()]++
 		if slot := p.Owner(); slot != 0 && (int(slot) >= len(m.cs.slots) || m.cs.slots[slot] == nil) {
-			err = fmt.Errorf("entry %d of level %d is out at slot %d, where no consumer is", id.Seq(), id.Lane(), slot)
+			err = fmt.Errorf("entry %d of level %d is out at slot %d, which no consumer has", id.Seq(), id.Lane(), slot)
 		}
 	})
 	if err != nil {
@@ -30,15 +30,15 @@ func (m *Machine) Check() error {
 	return m.checkConsumers(outs)
 }
 
-// checkConsumers compares what consumers count with outs, the entries out by slot.
+// checkConsumers compares the counters of the consumers with outs, the number of entries that are out, by slot.
 func (m *Machine) checkConsumers(outs map[uint32]int) error {
 	plain := 0
 	for i, c := range m.cs.list {
 		if c.place != i+1 {
-			return fmt.Errorf("consumer %q does not know its place", c.Tag)
+			return fmt.Errorf("consumer %q is not at its place of the list", c.Tag)
 		}
 		if c.spot == 0 && m.cs.belongs(c) {
-			return fmt.Errorf("consumer %q stands in no line", c.Tag)
+			return fmt.Errorf("consumer %q belongs into line and is not in it", c.Tag)
 		}
 		if c.slot == 0 || m.cs.slots[c.slot] != c {
 			return fmt.Errorf("consumer %q is attached and has no slot", c.Tag)
@@ -58,7 +58,7 @@ func (m *Machine) checkConsumers(outs map[uint32]int) error {
 	}
 	for slot, c := range m.cs.slots {
 		if c == nil && slot > 0 && !slices.Contains(m.cs.free, uint32(slot)) {
-			return fmt.Errorf("slot %d of consumers is lost", slot)
+			return fmt.Errorf("consumer slot %d is empty and not free", slot)
 		}
 		if c != nil && c.out != outs[uint32(slot)] {
 			return fmt.Errorf("consumer %q counts %d deliveries, %d entries are out at it", c.Tag, c.out, outs[uint32(slot)])
@@ -70,29 +70,29 @@ func (m *Machine) checkConsumers(outs map[uint32]int) error {
 	return nil
 }
 
-// checkLine checks that a heap of consumers is one.
+// checkLine checks that line is a heap and that its consumers know their places in it.
 func (m *Machine) checkLine(line []*Consumer, waits bool) error {
 	for i, c := range line {
 		if c.spot != i+1 || c.place == 0 || c.waits != waits || i > 0 && m.cs.before(c, line[(i-1)/2]) {
-			return fmt.Errorf("consumer %q stands at the wrong place of the line", c.Tag)
+			return fmt.Errorf("consumer %q is at the wrong place of its heap", c.Tag)
 		}
 	}
 	return nil
 }
 
-// checkParties checks what consumer.go says of consumers that share a gate.
+// checkParties checks the invariants of consumers that share a gate (type party).
 func (m *Machine) checkParties() error {
 	sizes := map[*party]int{}
 	for _, c := range m.cs.list {
 		asked := c.Gate != nil && !c.NoAck && !m.cs.single
 		if asked != (c.party != nil) || asked && m.cs.parties[c.Gate] != c.party {
-			return fmt.Errorf("consumer %q is not among those that share its gate", c.Tag)
+			return fmt.Errorf("consumer %q is not in the party of its gate", c.Tag)
 		}
 		if asked {
 			sizes[c.party]++
 		}
 		if asked && c.spot != 0 && !c.waits && c.party.first != c {
-			return fmt.Errorf("consumer %q stands in line, and is not the first of those that share its gate", c.Tag)
+			return fmt.Errorf("consumer %q is in line and not the first of its party", c.Tag)
 		}
 	}
 	shut := 0
@@ -105,32 +105,32 @@ func (m *Machine) checkParties() error {
 		}
 		f := p.first
 		if f != nil && (f.party != p || f.spot == 0 || f.waits || p.shut || len(p.waiting) > 0 && m.cs.before(p.waiting[0], f)) {
-			return fmt.Errorf("consumer %q stands in line for others that share its gate, and should not", f.Tag)
+			return fmt.Errorf("consumer %q is first of its party and should not be", f.Tag)
 		}
 		if f == nil && len(p.waiting) > 0 && !p.shut {
-			return fmt.Errorf("consumer %q waits for a gate that is open, and none like it stands in line", p.waiting[0].Tag)
+			return fmt.Errorf("consumer %q waits for an open gate, and its party has nobody in line", p.waiting[0].Tag)
 		}
 		if p.shut && len(p.waiting) > 0 {
 			shut++
 		}
 		if (p.at != 0) != (p.shut && len(p.waiting) > 0) || p.at != 0 && m.cs.shut[p.at-1] != p {
-			return fmt.Errorf("a shut gate stands at place %d of those that are", p.at)
+			return fmt.Errorf("a party is at place %d of the shut ones and should not be", p.at)
 		}
 	}
 	if len(sizes) != len(m.cs.parties) || shut != len(m.cs.shut) {
-		return fmt.Errorf("%d gates are shared and %d of them shut, %d and %d are noted", len(sizes), shut, len(m.cs.parties), len(m.cs.shut))
+		return fmt.Errorf("%d gates are shared and %d of them shut, counted are %d and %d", len(sizes), shut, len(m.cs.parties), len(m.cs.shut))
 	}
 	return nil
 }
 
-// checkActive looks whether a single active consumer is the right one.
+// checkActive checks the choice of the single active consumer.
 func (m *Machine) checkActive() error {
 	able := slices.ContainsFunc(m.cs.list, m.cs.belongs)
 	switch a := m.cs.active; {
 	case a == nil && able:
-		return fmt.Errorf("no consumer is the active one")
+		return fmt.Errorf("no consumer is active")
 	case a != nil && !slices.Contains(m.cs.list, a):
-		return fmt.Errorf("consumer %q is the active one and not attached", a.Tag)
+		return fmt.Errorf("consumer %q is active and not attached", a.Tag)
 	}
 	return nil
 }

@@ -7,18 +7,17 @@ import (
 // never is the moment that does not come.
 const never = moment.Never
 
-// sliceLimit is how many entries one command handles of its own accord before
-// it leaves the rest to the next Tick, so that no caller holds its lock for long.
+// sliceLimit is how many entries one command handles besides its own before it leaves the rest to the next Tick. It
+// keeps every hold of the partition's lock short.
 const sliceLimit = 512
 
-// Tick does what is due at now: messages expire, delayed ones become ready,
-// deliveries time out. It handles at most limit entries and says whether there
-// is more to do at once.
+// Tick does what is due at now: deliveries time out, messages expire, delayed messages become ready. It handles at
+// most limit entries and says whether there is more to do at once.
 func (m *Machine) Tick(now int64, limit int) (more bool) {
 	if m.timeOut(now, limit) {
-		return true // what has come back may be what is due, so that this comes first, however much it is
+		return true // what has come back may itself be due, so all of it comes back before anything expires
 	}
-	if !m.pages.Exact { // else expire reads all that is due, and what follows must not depend on it
+	if !m.pages.Exact { // with Exact, expire reads everything that is due, and results must not depend on what was read before
 		more = m.ReadSome(now)
 	}
 	if m.expire(now, limit) || more || m.Trim(now, limit) {
@@ -27,9 +26,8 @@ func (m *Machine) Tick(now int64, limit int) (more bool) {
 	return m.Pump(now, limit)
 }
 
-// NextDue is the moment at which Tick should be called next, in milliseconds
-// since 1970; math.MaxInt64 if there is nothing to wait for. It may be early,
-// never late.
+// NextDue is the moment at which Tick should be called next, in milliseconds since 1970; math.MaxInt64 if there is
+// nothing to wait for. It may be too early, but is never too late.
 func (m *Machine) NextDue() int64 {
 	if m.busy || m.overflowing() {
 		return 0

@@ -49,30 +49,30 @@ func (r RetryType) String() string {
 	return [...]string{"disabled", "all", "failed", "returned"}[r]
 }
 
-// Retry is how long a returned message waits.
+// Retry says how long a returned message waits.
 type Retry struct {
 	Type       RetryType
 	Min, Max   int64   // milliseconds; off unless Min > 0; Max 0 means Min
 	Multiplier float64 // 0: RabbitMQ's linear growth; else Min grows by this factor with each failure
-	Jitter     float64 // 0 to 1: the part of the wait that chance takes off or adds
+	Jitter     float64 // 0 to 1: the share of the wait by which chance lengthens or shortens it
 }
 
-// Config is what does not change during a queue's life.
+// Config is the part of a queue's properties that never changes.
 type Config struct {
 	Type         Type
-	Strict       bool // exactly as RabbitMQ does: expiry at the head only (DL-8.4), and so on
-	Durable      bool // entries of persistent messages, or on quorum queues of all, are logged
+	Strict       bool // exactly as RabbitMQ: messages expire only at the head (DL-8.4), and so on
+	Durable      bool // entries are logged: of persistent messages on classic queues, of all on quorum queues
 	MaxPriority  int  // classic: levels above 0; -1 without x-max-priority (BR-11.1)
 	SingleActive bool // BR-9.5
 	CountNack    bool // basic.nack counts as a failed delivery, as RabbitMQ 4.0 did (DL-11.5)
 }
 
-// Settings are what policies may change. Limits are -1 where there is none.
+// Settings are the properties that policies may change. A limit of -1 means none.
 type Settings struct {
 	DeadLetter      bool  // a dead-letter exchange is in force
-	AtLeastOnce     bool  // the dead wait until every target has taken them (DL-13.1)
+	AtLeastOnce     bool  // dead letters stay until every target has taken them (DL-13.1)
 	TTL             int64 // milliseconds (DL-8.1)
-	Expires         int64 // milliseconds without use after which the queue goes (DL-8.12)
+	Expires         int64 // milliseconds without use after which the queue is deleted (DL-8.12)
 	MaxLength       int64
 	MaxBytes        int64
 	Overflow        Overflow
@@ -83,24 +83,23 @@ type Settings struct {
 }
 
 // Unlimited are the settings of a queue without arguments and policies.
-func Unlimited() Settings {
+func Unlimited() Settings { // Unlimited returns the settings of a queue without arguments and policies.
 	return Settings{TTL: -1, Expires: -1, MaxLength: -1, MaxBytes: -1, DeliveryLimit: -1, ConsumerTimeout: -1}
 }
 
-// Quorum queues have 32 priority levels and messages without the property have
-// level 4 (BR-11.3).
+// Quorum queues have 32 priority levels. Messages without the property have level 4 (BR-11.3).
 const (
 	quorumLevels  = 32
 	quorumDefault = 4
 )
 
-// Configure puts other settings in force. What exceeds new limits dies by Trim.
+// Configure puts other settings in force. Messages beyond a new length limit die by Trim.
 func (m *Machine) Configure(now int64, s Settings) {
 	if s.Expires >= 0 && m.settings.Expires < 0 {
 		m.lastUse = now
 	}
 	if s.ConsumerTimeout != m.settings.ConsumerTimeout {
-		m.watch = 0 // looked at anew by the next Tick
+		m.watch = 0 // the next Tick computes it anew
 	}
 	m.set(s)
 	m.refusing = false

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Consumer is who takes messages from a queue. The fields of the first two groups are
-// set by whoever attaches it and do not change. Gate may be set then, too, or later by
-// Machine.Share, and does not change any more. The rest belongs to the machine.
+// Consumer takes messages from a queue. Its caller sets the fields of the first two groups before it attaches the
+// consumer, and they never change. Gate may be set then, or once later by Machine.Share. The other fields are the
+// machine's.
 type Consumer struct {
-	Target    any // whose it is; the machine only hands it back
+	Target    any // the owner; the machine only hands it back
 	Tag       string
 	NoAck     bool
 	Exclusive bool
@@ -17,108 +17,109 @@ type Consumer struct {
 	Prefetch  int   // unsettled deliveries allowed at once; 0 = no limit (BR-9.8)
 	Timeout   int64 // milliseconds a delivery may stay unsettled; 0 = no limit (DL-12.7)
 
-	// On a replicated queue they stand in the log; elsewhere they are 0.
+	// These are in the log of a replicated queue, and 0 elsewhere.
 	Number  uint64 // names the consumer
 	Origin  uint64 // the process whose session it belongs to
-	Metered bool   // it gets no more than Machine.Credit allows
+	Metered bool   // it gets only as many deliveries as Machine.Credit allows
 
-	// Gate is asked before each delivery that wants an acknowledgement, if it is set.
+	// Gate, if set, is asked before each delivery that needs an acknowledgement.
 	Gate Gate
 
 	slot   uint32
-	place  int    // in consumers.list, counted from 1; 0 = it is not attached
-	spot   int    // in consumers.line or party.waiting, counted from 1; 0 = it stands in neither
-	party  *party // nil: it shares no Gate
-	turn   uint64 // of those of its priority the least is served next
-	order  uint64 // of attaching
+	place  int    // index in consumers.list plus 1; 0 = not attached
+	spot   int    // index in consumers.line or party.waiting plus 1; 0 = in neither
+	party  *party // the consumers with the same Gate; nil: it shares none
+	turn   uint64 // among equal priorities the lowest is served next
+	order  uint64 // number in the order of attaching
 	out    int    // deliveries not settled
 	stale  int    // deliveries taken back by the timeout and not yet settled by the client
-	late   int    // of what the timeout took back, those that it has not been told of (Sink.TimedOut)
+	late   int    // deliveries the timeout took back and has not reported yet (Sink.TimedOut)
 	paused bool   // it cannot take more for now: see Machine.Pause
 	credit int    // deliveries still allowed if it is metered
-	waits  bool   // it stands in party.waiting
+	waits  bool   // it is in party.waiting, not in line
 	gone   bool   // cancelled; its deliveries may still be settled
-	meant  bool   // by the call of HeldBy that runs
-	kept   uint32 // the Rest that has it, or that it came after: see consumers.touch
-	shared bool   // a Rest has outs, too: nothing may be written into it
+	meant  bool   // the running call of HeldBy asks for it
+	kept   uint32 // version of the last Rest that has it, or that began before it attached: see consumers.touch
+	shared bool   // a Rest shares outs: append and cut only, never overwrite
 	outs   []outstanding
 }
 
-// Gate is the prefetch limit that a channel's consumers share, of several queues maybe (BR-9.9). Gates are
-// compared, so that a pointer implements it.
+// Gate is a prefetch limit that consumers of one channel share, perhaps on several queues (BR-9.9). Gates are
+// compared, so a pointer must implement it.
 //
-// Once it has refused, a queue does not ask again before Machine.Open: whoever makes room opens all the queues
-// of its consumers afterwards.
+// After a Gate has refused, a queue does not ask it again before Machine.Open. Whoever makes room must then call Open
+// on all queues of the Gate's consumers.
 type Gate interface {
-	// TryTake says whether there is room for a delivery, and if so takes it.
+	// TryTake takes room for one delivery and says whether there was room.
 	TryTake() bool
 }
 
-// outstanding is a delivery on the watch of a consumer timeout.
+// outstanding is a delivery that the consumer timeout watches.
 type outstanding struct {
 	id       ID
-	returned uint32 // how often the message had come back before it, see Machine.returned
+	returned uint32 // how often the message had come back before: see Machine.returned
 	at       int64  // when it was delivered, in milliseconds since 1970
 }
 
-// got says whether c stands for a basic.get: it has no tag.
+// got says whether c stands for a basic.get: such a consumer has no tag.
 func (c *Consumer) got() bool { return c.Tag == "" }
 
 // Out is the number of its deliveries that are not settled.
 func (c *Consumer) Out() int { return c.out }
 
-// canTake says whether c can take a message; if so it must get one, since the gate counts it.
+// canTake says whether c can take a message now. If it says yes, c must get one, because its gate has counted it.
 func (c *Consumer) canTake() bool {
 	return c.able() && (c.NoAck || c.Gate == nil || c.Gate.TryTake())
 }
 
-// able says whether c can take a message, a shared limit aside.
+// able is canTake without asking the gate.
 func (c *Consumer) able() bool {
 	return !c.paused && c.stale == 0 && (!c.Metered || c.credit > 0) && (c.NoAck || c.Prefetch == 0 || c.out < c.Prefetch)
 }
 
-// consumers are those attached to a queue, who may be very many: none is looked for among all.
+// consumers are the consumers of a queue. There may be very many, so no operation searches the list of all.
 //
-// They are served by priority, highest first, and their turns (Consumer.turn); a single
-// active one on a classic queue by order alone (before).
+// The order is by priority, highest first, then by turn: each delivery moves a consumer behind its equals. On a
+// classic queue with a single active consumer it is the order of attaching (before).
 //
-// Of a party only the first stands in line, for all of them, and none while its gate is shut: one that
-// has refused is not asked for each of them, and for each message.
+// line is a heap of consumers that can take a message. Of the consumers that share a gate (a party) only the first is
+// in line, for all of them; the others wait in the party. While the gate is shut, all wait: a gate that has refused
+// once is not asked for each consumer and each message.
 //
-// Invariant: line has all of list that belong there (belongs), or their party has them waiting; those
-// that came to belong are brought back by awake, those that do not any more go when they are met.
+// Invariant: an attached consumer that belongs into line (belongs) is in it, or waits in its party. A consumer that
+// begins to belong is added by awake. One that ceases to belong stays until it comes to the top and is met there.
 type consumers struct {
 	list    []*Consumer // in no order
-	line    []*Consumer // a heap of them, the next one on top
-	turns   uint64      // given so far
+	line    []*Consumer // a heap, the next to be served on top
+	turns   uint64      // turns given so far
 	slots   []*Consumer // by Consumer.slot; slot 0 is basic.get
-	free    slotHeap    // of slots, those free, but for slot 0
+	free    slotHeap    // the free slots, except slot 0
 	parties map[Gate]*party
-	shut    []*party  // of these, those whose gate is shut and that have somebody waiting; in no order
-	pages   *Pages    // which rules of earlier releases hold
+	shut    []*party  // the parties whose gate is shut and that have a consumer waiting; in no order
+	pages   *Pages    // which rules of earlier releases are in force
 	single  bool      // BR-9.5
-	active  *Consumer // the one that gets messages if single
+	active  *Consumer // with single: the consumer that gets messages
 	quorum  bool
-	count   uint64 // of all ever attached
-	plain   int    // of list, those that do not acknowledge
-	hushed  int    // while it is not 0 nobody gets anything
-	looks   int    // at consumers of line and of those waiting, for tests
-	rest    *Rest  // the one being collected, nil if none is
+	count   uint64 // number of consumers ever attached
+	plain   int    // number of consumers in list that do not acknowledge
+	hushed  int    // while it is not 0, nobody gets anything
+	looks   int    // for tests: how many consumers were looked at
+	rest    *Rest  // the Rest being collected, or nil
 }
 
-// party are the consumers of a queue that share a Gate, a single active one's aside.
+// party are the consumers of a queue that share a Gate, except on a queue with a single active consumer.
 //
-// Invariants: first stands above all that wait. If somebody waits and the gate is not shut, there is a first.
+// Invariants: first comes before all that wait. If a consumer waits and the gate is not shut, there is a first.
 type party struct {
 	gate    Gate
-	size    int         // how many are attached
-	first   *Consumer   // the one that stands in line, nil if none does
-	waiting []*Consumer // a heap of those who would else stand there
-	shut    bool        // the gate has refused, and was not opened since
-	at      int         // in consumers.shut, counted from 1; 0 = it is not there
+	size    int         // number of attached consumers
+	first   *Consumer   // the one in line, nil if none is
+	waiting []*Consumer // a heap of the others that would belong into line
+	shut    bool        // the gate has refused and was not opened since
+	at      int         // index in consumers.shut plus 1; 0 = not in it
 }
 
-// attach adds c. Of those with equal priority the older come first.
+// attach adds c. Among equal priorities the older consumer comes first.
 func (cs *consumers) attach(c *Consumer) {
 	cs.count++
 	c.order = cs.count
@@ -127,7 +128,7 @@ func (cs *consumers) attach(c *Consumer) {
 	cs.choose()
 }
 
-// add puts c among those attached, behind its equals.
+// add puts c among the attached consumers, behind those of its priority.
 func (cs *consumers) add(c *Consumer) {
 	cs.list = append(cs.list, c)
 	c.place = len(cs.list)
@@ -140,7 +141,7 @@ func (cs *consumers) add(c *Consumer) {
 	cs.enter(c)
 }
 
-// join makes c one of those that share its Gate, if it has one that is asked.
+// join puts c into the party of its Gate, if its Gate is asked at all.
 func (cs *consumers) join(c *Consumer) {
 	if c.Gate == nil || c.NoAck || cs.single {
 		return
@@ -157,7 +158,7 @@ func (cs *consumers) join(c *Consumer) {
 	c.party = p
 }
 
-// part ends what join began. REQUIRES: c does not stand in line, and does not wait.
+// part undoes join. REQUIRES: c neither is in line nor waits.
 func (cs *consumers) part(c *Consumer) {
 	p := c.party
 	if p == nil {
@@ -169,7 +170,7 @@ func (cs *consumers) part(c *Consumer) {
 	}
 }
 
-// share gives c a Gate that it did not have.
+// share gives a Gate to c, which had none.
 func (cs *consumers) share(c *Consumer, gate Gate) {
 	stood := c.spot != 0
 	if stood {
@@ -201,11 +202,11 @@ func (cs *consumers) seat(c *Consumer) {
 	cs.slots = append(cs.slots, c)
 }
 
-// detach removes c from those that get messages; its slot stays while
-// deliveries are out.
+// detach removes c from the attached consumers and says whether it was one. c keeps its slot while it holds
+// deliveries.
 func (cs *consumers) detach(c *Consumer) bool {
 	if c.place == 0 || c.place > len(cs.list) || cs.list[c.place-1] != c {
-		return false // or it is attached elsewhere
+		return false // not attached, or attached to another queue
 	}
 	cs.touch(c)
 	cs.leave(c)
@@ -227,9 +228,9 @@ func (cs *consumers) detach(c *Consumer) bool {
 	return true
 }
 
-// forget frees the slot of a consumer that is gone and holds nothing.
+// forget frees the slot of a consumer that is detached and holds nothing.
 func (cs *consumers) forget(c *Consumer) {
-	if c.gone && c.out == 0 && c.slot != 0 { // who calls it has touched c
+	if c.gone && c.out == 0 && c.slot != 0 { // the caller has called touch
 		cs.slots[c.slot] = nil
 		cs.free.push(c.slot)
 		c.slot = 0
@@ -239,10 +240,10 @@ func (cs *consumers) forget(c *Consumer) {
 	}
 }
 
-// choose keeps a single active consumer: the first in order of attaching; on
-// quorum queues one of higher priority takes over once the active one has
-// nothing out (BR-9.5), and the first at once if the active one has let a
-// delivery time out (DL-12.7). Where all have, the active one stays until somebody settles.
+// choose keeps a single active consumer. It is the first in the order of before. On a quorum queue a consumer of
+// higher priority takes over once the active one holds no delivery (BR-9.5). If deliveries of the active one have
+// timed out, the next takes over at once (DL-12.7). If that is so of all consumers, the active one stays until one of
+// them settles.
 func (cs *consumers) choose() {
 	if !cs.single {
 		return
@@ -256,7 +257,7 @@ func (cs *consumers) choose() {
 	}
 }
 
-// best returns the first of those that may be the single active one, nil if there is none.
+// best returns the first consumer that may be the active one, nil if there is none.
 func (cs *consumers) best() *Consumer {
 	for len(cs.line) > 0 {
 		c := cs.line[0]
@@ -268,8 +269,8 @@ func (cs *consumers) best() *Consumer {
 	return nil
 }
 
-// belongs says whether c, which is attached, is to stand in line: of several that are served if it
-// can take a message, shared limits aside; else if it may be the active one.
+// belongs says whether c, which is attached, belongs into line. With a single active consumer, line has the
+// candidates; without, the consumers that are able.
 func (cs *consumers) belongs(c *Consumer) bool {
 	if cs.single {
 		return c.stale == 0 || cs.pages.StaleActive
@@ -277,7 +278,7 @@ func (cs *consumers) belongs(c *Consumer) bool {
 	return c.able()
 }
 
-// anyAble says whether some consumer can take a message, a shared limit aside.
+// anyAble says whether some consumer can take a message, shared limits aside.
 func (cs *consumers) anyAble() bool {
 	switch {
 	case cs.hushed > 0:
@@ -297,7 +298,7 @@ func (cs *consumers) anyAble() bool {
 	return false
 }
 
-// first returns the next of those that are able, nil if none is. REQUIRES: not single.
+// first returns the next consumer that is able, nil if none is. REQUIRES: not single.
 func (cs *consumers) first() *Consumer {
 	for len(cs.line) > 0 {
 		c := cs.line[0]
@@ -309,16 +310,16 @@ func (cs *consumers) first() *Consumer {
 	return nil
 }
 
-// nextNoAck is next if that consumer does not acknowledge; else nobody's turn passes.
+// nextNoAck is next if no consumer acknowledges; otherwise it returns nil and no turn passes.
 func (cs *consumers) nextNoAck() *Consumer {
 	if cs.plain < len(cs.list) {
-		return nil // some acknowledge: let next choose among all
+		return nil // some acknowledge: next must choose among all
 	}
 	return cs.next()
 }
 
-// next returns the consumer whose turn it is and that can take a message, nil if
-// there is none, and lets it step back behind its equals (BR-9.4).
+// next returns the consumer whose turn it is and that can take a message, nil if there is none. The consumer moves
+// behind its equals (BR-9.4).
 func (cs *consumers) next() *Consumer {
 	if cs.hushed > 0 {
 		return nil
@@ -326,13 +327,13 @@ func (cs *consumers) next() *Consumer {
 	return cs.turn()
 }
 
-// turn is next whether the consumers are hushed or not.
+// turn is next without regard to Hush.
 func (cs *consumers) turn() *Consumer {
 	if cs.single {
 		if cs.quorum {
 			cs.choose()
 			if a, best := cs.active, cs.best(); a != nil && best != nil && best.Priority > a.Priority {
-				return nil // it finishes what it has before the better one takes over
+				return nil // the active one first finishes what it holds, then the better one takes over
 			}
 		}
 		if cs.active != nil && cs.active.canTake() {
@@ -350,7 +351,7 @@ func (cs *consumers) turn() *Consumer {
 	return c
 }
 
-// close notes that the gate of p has refused the first of them, and so all.
+// close notes that p's gate has refused its first consumer, and so refuses all of them.
 func (cs *consumers) close(p *party) {
 	c := p.first
 	p.shut = true
@@ -358,7 +359,7 @@ func (cs *consumers) close(p *party) {
 	cs.enter(c)
 }
 
-// open lets those be asked again that share the gate.
+// open lets the consumers of the gate be asked again.
 func (cs *consumers) open(gate Gate) {
 	p := cs.parties[gate]
 	if p == nil || !p.shut {
@@ -379,15 +380,15 @@ func (cs *consumers) stepBack(c *Consumer) {
 	case c.waits:
 		cs.down(p.waiting, c.spot-1)
 	case p != nil && len(p.waiting) > 0 && cs.before(p.waiting[0], c):
-		cs.leave(c) // which lets that one enter
+		cs.leave(c) // leave lets the waiting one enter
 		cs.enter(c)
 	default:
 		cs.down(cs.line, c.spot-1)
 	}
 }
 
-// credited is called when a delivery to c was settled. One that could take no
-// more steps back behind those that could all the time, as in RabbitMQ.
+// credited is called when a delivery to c was settled. If c had reached its prefetch limit, it moves behind consumers
+// that could take messages all the time, as in RabbitMQ.
 func (cs *consumers) credited(c *Consumer) {
 	if c.place != 0 && c.Prefetch != 0 && c.out+1 == c.Prefetch && !cs.single {
 		cs.stepBack(c)
@@ -395,7 +396,7 @@ func (cs *consumers) credited(c *Consumer) {
 	cs.awake(c)
 }
 
-// awake is called when c may have come to belong into the line.
+// awake is called when c may have begun to belong into line.
 func (cs *consumers) awake(c *Consumer) {
 	switch {
 	case c.place == 0 || !cs.belongs(c):
@@ -405,17 +406,17 @@ func (cs *consumers) awake(c *Consumer) {
 	case !cs.single || cs.pages.StaleActive:
 		return
 	}
-	cs.relieve() // also if it stood in line: since a restart all do
+	cs.relieve() // even if it was in line before: after a restart all are
 }
 
-// relieve chooses anew where nobody is active, or who is has let deliveries time out.
+// relieve chooses anew if no consumer is active, or if deliveries of the active one have timed out.
 func (cs *consumers) relieve() {
 	if a := cs.active; a == nil || a.stale > 0 {
 		cs.choose()
 	}
 }
 
-// inOrder returns those attached in the order in which they are served.
+// inOrder returns the attached consumers in the order in which they are served.
 func (cs *consumers) inOrder() []*Consumer {
 	list := slices.Clone(cs.list)
 	slices.SortFunc(list, func(a, b *Consumer) int {
@@ -424,7 +425,7 @@ func (cs *consumers) inOrder() []*Consumer {
 	return list
 }
 
-// clear takes all of them out and returns those that were attached, in order.
+// clear removes all consumers and returns those that were attached, in order.
 func (cs *consumers) clear() []*Consumer {
 	list := cs.inOrder()
 	if cs.rest != nil {
@@ -442,7 +443,7 @@ func (cs *consumers) clear() []*Consumer {
 	return list
 }
 
-// before says whether a stands above b in line.
+// before says whether a is served before b.
 func (cs *consumers) before(a, b *Consumer) bool {
 	cs.looks++
 	switch {
@@ -454,7 +455,7 @@ func (cs *consumers) before(a, b *Consumer) bool {
 	return a.turn < b.turn
 }
 
-// enter puts c, which does not stand there and does not wait, into line, if it is not to wait.
+// enter puts c into line, or among the waiting of its party. REQUIRES: it is in neither.
 func (cs *consumers) enter(c *Consumer) {
 	p := c.party
 	switch {
@@ -472,7 +473,7 @@ func (cs *consumers) enter(c *Consumer) {
 	}
 }
 
-// leave takes c out of line if it is there, or from among those waiting.
+// leave takes c out of line or out of its party's waiting, if it is in one.
 func (cs *consumers) leave(c *Consumer) {
 	p := c.party
 	switch {
@@ -490,14 +491,14 @@ func (cs *consumers) leave(c *Consumer) {
 	}
 }
 
-// wait puts c among those waiting.
+// wait puts c among the waiting of its party.
 func (cs *consumers) wait(c *Consumer) {
 	c.waits = true
 	cs.push(&c.party.waiting, c)
 	cs.mark(c.party)
 }
 
-// admit lets the first of those waiting enter the line. REQUIRES: none of them stands there.
+// admit moves the first waiting consumer of p into line. REQUIRES: p has none in line.
 func (cs *consumers) admit(p *party) {
 	if p.shut || len(p.waiting) == 0 {
 		return
@@ -509,7 +510,7 @@ func (cs *consumers) admit(p *party) {
 	cs.push(&cs.line, c)
 }
 
-// mark puts p into shut if it belongs there, and takes it out if it does not.
+// mark makes cs.shut have p if p is shut and a consumer waits, and not have it otherwise.
 func (cs *consumers) mark(p *party) {
 	switch belongs := p.shut && len(p.waiting) > 0; {
 	case belongs && p.at == 0:
@@ -525,13 +526,13 @@ func (cs *consumers) mark(p *party) {
 	}
 }
 
-// push puts c, which stands in none, into a heap.
+// push puts c, which is in no heap, into one.
 func (cs *consumers) push(heap *[]*Consumer, c *Consumer) {
 	*heap = append(*heap, c)
 	cs.up(*heap, len(*heap)-1)
 }
 
-// pull takes c out of the heap that it stands in.
+// pull takes c out of its heap.
 func (cs *consumers) pull(heap *[]*Consumer, c *Consumer) {
 	line := *heap
 	i, last := c.spot-1, len(line)-1
@@ -546,7 +547,7 @@ func (cs *consumers) pull(heap *[]*Consumer, c *Consumer) {
 	}
 }
 
-// up moves the consumer at i of a heap up to where it belongs.
+// up moves the consumer at index i towards the top of its heap.
 func (cs *consumers) up(line []*Consumer, i int) {
 	c := line[i]
 	for i > 0 {
@@ -561,7 +562,7 @@ func (cs *consumers) up(line []*Consumer, i int) {
 	line[i], c.spot = c, i+1
 }
 
-// down moves the consumer at i of a heap down to where it belongs.
+// down moves the consumer at index i away from the top of its heap.
 func (cs *consumers) down(line []*Consumer, i int) {
 	c := line[i]
 	for {
@@ -582,7 +583,7 @@ func (cs *consumers) down(line []*Consumer, i int) {
 	line[i], c.spot = c, i+1
 }
 
-// slotHeap has the first slot on top.
+// slotHeap is a heap of slots, the lowest on top.
 type slotHeap []uint32
 
 func (h *slotHeap) push(slot uint32) {
@@ -594,7 +595,7 @@ func (h *slotHeap) push(slot uint32) {
 	s[i], *h = slot, s
 }
 
-// pop takes the first one. REQUIRES: there is one.
+// pop takes the lowest slot. REQUIRES: there is one.
 func (h *slotHeap) pop() uint32 {
 	s := *h
 	first, slot := s[0], s[len(s)-1]

@@ -1,19 +1,19 @@
 package queue
 
-// Credit allows a metered consumer n more deliveries; the caller pumps.
+// Credit allows a metered consumer n more deliveries. The caller pumps.
 func (m *Machine) Credit(c *Consumer, n int) {
 	m.cs.touch(c)
 	c.credit += n
 	m.cs.awake(c)
 }
 
-// Left is how many more deliveries a metered consumer is allowed.
+// Left is how many more deliveries a metered consumer may get.
 func (c *Consumer) Left() int { return c.credit }
 
-// Idle says whether c is neither attached nor holds a delivery: it is nobody any more.
+// Idle says whether c is neither attached nor holds a delivery, so that it can be forgotten.
 func (c *Consumer) Idle() bool { return c.gone && c.out == 0 }
 
-// RangeSeated calls f for the consumers that are attached or hold a delivery, in no order.
+// RangeSeated calls f for each consumer that is attached or holds a delivery, in no order.
 func (m *Machine) RangeSeated(f func(c *Consumer)) {
 	for _, c := range m.cs.slots {
 		if c != nil {
@@ -28,9 +28,9 @@ type Holding struct {
 	By *Consumer
 }
 
-// HeldBy is what consumers have not settled, higher levels first and in order: of all that
-// end together, since it looks through the queue once for all of them. What is out is mostly
-// near the heads of the lanes, and it looks no further.
+// HeldBy returns the unsettled deliveries of the given consumers, higher levels first and in order. It takes all
+// consumers that end together, because one walk through the queue serves them all. Deliveries are mostly near the
+// heads of the lanes; the walk stops when it has found them all.
 func (m *Machine) HeldBy(consumers ...*Consumer) (held []Holding) {
 	out, slots := 0, m.cs.slots
 	for _, c := range consumers {
@@ -54,14 +54,14 @@ func (m *Machine) HeldBy(consumers ...*Consumer) (held []Holding) {
 	return held
 }
 
-// Hush keeps the queue from handing anything to its consumers until Speak: while what
-// belongs together comes back in several steps.
+// Hush stops deliveries to consumers until Speak. It is used while deliveries come back in several steps and count as
+// one return.
 func (m *Machine) Hush() { m.cs.hushed++ }
 
-// Speak ends one Hush; the caller calls Flow.
+// Speak ends one Hush. The caller calls Flow.
 func (m *Machine) Speak() { m.cs.hushed-- }
 
-// DeathOf returns the dead entry of id, waiting to be routed or held.
+// DeathOf returns the dead entry with this ID, whether it waits to be routed or is held.
 func (m *Machine) DeathOf(id ID) (Death, bool) {
 	p := m.Find(id)
 	if !p.Dead() {

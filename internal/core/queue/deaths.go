@@ -9,18 +9,18 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// Death is an entry that waits to be routed.
+// Death is a dead entry, which waits to be routed or is held.
 type Death struct {
 	ID      ID
 	Content // the references are the machine's
 	Reason  deadletter.Reason
 	At      int64     // when it died, in milliseconds since 1970
-	By      *Consumer // who rejected or returned it last, nil if nobody did
-	Stays   bool      // the body was on disk only until it was read for the routing, and is there for good
+	By      *Consumer // who rejected or returned it last, nil if no consumer did
+	Stays   bool      // the body was only on disk until it was read for routing, and its place on disk lasts (no scratch file)
 }
 
-// die ends an entry's life in this queue. With a dead-letter exchange in force
-// it waits to be routed; without, it is gone (DL-1.8).
+// die ends the life of an entry in this queue. If a dead-letter exchange is in force, the entry waits to be routed;
+// if not, it is removed (DL-1.8).
 func (m *Machine) die(now int64, id ID, p index.Place, reason deadletter.Reason, by *Consumer) {
 	m.sink.Died(reason, m.settings.DeadLetter)
 	if !m.settings.DeadLetter {
@@ -28,8 +28,9 @@ func (m *Machine) die(now int64, id ID, p index.Place, reason deadletter.Reason,
 		return
 	}
 	m.SetState(id, p, index.Dying)
-	// What expires needs no side row until it is held, where copies of pages need not tell all:
-	// in a long queue, in all of whose pages something dies, those rows would be a column more.
+	// An expired entry gets a side row only when it is held, unless copies of pages must hold everything (Exact). In
+	// a long queue something dies in every page, and a row for each death would cost as much memory as another
+	// column.
 	if reason != deadletter.Expired || by != nil || m.pages.Exact || m.Side(p) != nil {
 		s := m.SideOf(p)
 		s.Reason, s.DiedAt, s.By = reason, now, by
@@ -38,7 +39,7 @@ func (m *Machine) die(now int64, id ID, p index.Place, reason deadletter.Reason,
 	m.died++
 }
 
-// dieOf is die of an attempt, which was counted as failed if so it is said.
+// dieOf is die for a delivery attempt that ended; failed says whether the attempt was counted as failed.
 func (m *Machine) dieOf(now int64, id ID, p index.Place, reason deadletter.Reason, by *Consumer, failed bool) {
 	m.die(now, id, p, reason, by)
 	if failed && m.settings.DeadLetter { // else the entry is gone
@@ -46,21 +47,21 @@ func (m *Machine) dieOf(now int64, id ID, p index.Place, reason deadletter.Reaso
 	}
 }
 
-// dying is an entry in index.Dying. Its side row, if it has one with a reason, tells when it
-// died as well; one that has none has expired.
+// dying names an entry in index.Dying. If the entry has a side row with a reason, the row also has the moment of its
+// death. An entry without such a row has expired.
 type dying struct {
 	id ID
-	at int64 // when it died; 0: the row tells
+	at int64 // when it died; 0: the row has the moment
 }
 
-// unread is a death that cannot be routed for now: its record cannot be read (Spoil).
+// unread is a death that cannot be routed for now, because its record cannot be read (Spoil).
 type unread struct {
-	at    int64  // as dying.at
-	order uint64 // as which of all deaths (Machine.died) it has left dying; 0: it is still there
+	at    int64  // when it died, as in type dying
+	order uint64 // its number among all deaths (Machine.died), once it has left Machine.dying; 0 before
 }
 
-// Deaths appends up to limit of the deaths that wait to be routed to out, in
-// order (DL-1.9). They wait until they are given to Bury, Hold or Spoil.
+// Deaths appends the deaths that wait to be routed to out, at most limit of them, in order (DL-1.9). Each waits until
+// it is given to Bury, Hold or Spoil.
 func (m *Machine) Deaths(limit int, out []Death) []Death {
 	m.skipBuried()
 	for k, x := range m.dying {
@@ -83,7 +84,7 @@ func (m *Machine) Deaths(limit int, out []Death) []Death {
 	return out
 }
 
-// RangeDeaths calls f for each entry that died and is not held, those given to Spoil first.
+// RangeDeaths calls f for each entry that died and is not held, beginning with those given to Spoil.
 func (m *Machine) RangeDeaths(f func(d Death)) {
 	m.skipBuried()
 	for id, u := range m.unread {
@@ -98,7 +99,7 @@ func (m *Machine) RangeDeaths(f func(d Death)) {
 	}
 }
 
-// waits finds an entry that waits to be routed; the page is nil if it does not.
+// waits returns an entry that waits to be routed; for any other ID the place is not There.
 func (m *Machine) waits(id ID) index.Place {
 	if p := m.Find(id); p.In(index.Dying) {
 		if _, spoilt := m.unread[id]; !spoilt {
@@ -108,11 +109,12 @@ func (m *Machine) waits(id ID) index.Place {
 	return index.Place{}
 }
 
-// Waiting is how many deaths wait to be routed, some of which may be gone.
+// Waiting is the number of deaths that wait to be routed. Some of them may be gone.
 func (m *Machine) Waiting() int { return len(m.dying) }
 
-// Spoil leaves a death out of Deaths from now on: its record cannot be read. The entry stays in the queue,
-// dead and counted. So what died after it is not kept behind it in dying, where nobody would take it out.
+// Spoil takes a death out of Deaths because its record cannot be read. The entry stays in the queue, dead and
+// counted. It leaves Machine.dying when it reaches the front, so that later deaths do not pile up behind an entry
+// that nobody routes.
 func (m *Machine) Spoil(id ID) {
 	if p := m.waits(id); !p.There() {
 		return
@@ -123,7 +125,8 @@ func (m *Machine) Spoil(id ID) {
 	m.unread[id] = unread{}
 }
 
-// skipBuried drops what does not wait any more from the front of dying.
+// skipBuried drops entries that no longer wait from the front of dying. It notes the place of spoilt ones in the
+// order of deaths.
 func (m *Machine) skipBuried() {
 	for len(m.dying) > 0 {
 		x := m.dying[0]
@@ -138,7 +141,7 @@ func (m *Machine) skipBuried() {
 	m.dying = nil
 }
 
-// dyingIDs are the entries that died and are not held, in the order of their deaths, and some that are gone.
+// dyingIDs returns the entries that died and are not held, in the order of their deaths. Some of them may be gone.
 func (m *Machine) dyingIDs() []ID {
 	ids := make([]ID, 0, len(m.unread)+len(m.dying))
 	for id, u := range m.unread {
@@ -147,13 +150,13 @@ func (m *Machine) dyingIDs() []ID {
 		}
 	}
 	slices.SortFunc(ids, func(a, b ID) int { return cmp.Compare(m.unread[a].order, m.unread[b].order) })
-	for _, x := range m.dying { // all of them later
+	for _, x := range m.dying { // all later than the unread ones
 		ids = append(ids, x.id)
 	}
 	return ids
 }
 
-// deathAt is death, of an entry of which is known when it died if its row does not tell.
+// deathAt is death for an entry that died at the given moment, which counts if its side row has none.
 func (m *Machine) deathAt(id ID, p index.Place, at int64) Death {
 	d := m.death(id, p)
 	if d.At == 0 {
@@ -179,11 +182,11 @@ func (m *Machine) HasDeaths() bool {
 	return len(m.dying) > 0
 }
 
-// DeathCount is how many entries have come to wait to be routed while the machine is in memory. It
-// names those before a moment, which a clock would not: it may be set back.
+// DeathCount is how many entries have begun to wait for routing since the machine was loaded. A caller that remembers
+// it can later ask Awaits for the deaths before; a moment would not serve, because a clock may be set back.
 func (m *Machine) DeathCount() uint64 { return m.died }
 
-// Awaits says whether one of the first so many entries (see DeathCount) still waits to be routed.
+// Awaits says whether one of the first died entries (see DeathCount) still waits to be routed.
 func (m *Machine) Awaits(died uint64) bool {
 	m.skipBuried()
 	return len(m.dying) > 0 && m.died-uint64(len(m.dying)) < died
@@ -194,9 +197,8 @@ func (m *Machine) Dead(id ID) bool {
 	return m.Find(id).Dead()
 }
 
-// Bury removes a dead entry that was routed, or whose routing failed for good.
-// The references are the caller's. ok is false if the entry is not there any
-// more or does not wait for routing.
+// Bury removes a dead entry that was routed, or whose routing has failed for good. The references are the caller's.
+// ok is false if there is no such dead entry.
 func (m *Machine) Bury(id ID) (body, history message.Ref, ok bool) {
 	p := m.Find(id)
 	if !p.Dead() {
@@ -207,8 +209,8 @@ func (m *Machine) Bury(id ID) (body, history message.Ref, ok bool) {
 	return body, history, true
 }
 
-// Hold keeps a dead entry until its targets take it (DL-13.3). It says whether
-// the entry was there and not held before.
+// Hold keeps a dead entry until its targets have taken it (DL-13.3). It says whether the entry was there and not held
+// before.
 func (m *Machine) Hold(id ID) bool {
 	p := m.Find(id)
 	if !p.In(index.Dying) {
@@ -220,7 +222,7 @@ func (m *Machine) Hold(id ID) bool {
 		s.Reason = deadletter.Expired
 		if u := m.unread[id]; u.order != 0 {
 			s.DiedAt = u.at
-		} else if k := slices.IndexFunc(m.dying, func(x dying) bool { return x.id == id }); k >= 0 { // mostly among the first
+		} else if k := slices.IndexFunc(m.dying, func(x dying) bool { return x.id == id }); k >= 0 { // it is mostly among the first
 			s.DiedAt = m.dying[k].at
 		}
 	}
@@ -228,8 +230,9 @@ func (m *Machine) Hold(id ID) bool {
 	return true
 }
 
-// Tell notes that the journal tells of a death that waits to be routed: it is held in what is saved of the queue, as it is
-// to be held after a crash. It says what is to be told, if there is anything: what has expired is found again.
+// Tell notes that the journal records the death of an entry that waits to be routed. From now on the saved queue
+// shows the entry as held, which is how recovery finds it after a crash. ok is false if the journal need not record
+// it: an expired entry is found expired again.
 func (m *Machine) Tell(id ID) (d Death, ok bool) {
 	p := m.Find(id)
 	if !p.In(index.Dying) || !p.Logged() {
@@ -254,9 +257,8 @@ func (m *Machine) Held(id ID) (Death, bool) {
 	return m.death(id, p), true
 }
 
-// HeldFrom appends the held entries from the cursor on to out, by level and number, as
-// RangeHeld shows them. It looks at no more than about limit entries, a page on disk without any held
-// ones counting as one, and says whether that was all.
+// HeldFrom appends held entries to out, beginning at the cursor, by level and number as RangeHeld does. It looks at
+// about limit entries; a page on disk without held entries counts as one. done says that it has reached the end.
 func (m *Machine) HeldFrom(from index.SaveCursor, limit int, out []Death) (held []Death, next index.SaveCursor, done bool) {
 	next, done = m.RangeFrom(from, limit, func(id ID, p index.Place) {
 		if p.State() == index.Held {
@@ -266,8 +268,8 @@ func (m *Machine) HeldFrom(from index.SaveCursor, limit int, out []Death) (held 
 	return out, next, done
 }
 
-// RangeHeld calls f for each held entry, oldest first within its level, until f
-// returns false. f may give the entry to Bury.
+// RangeHeld calls f for each held entry, oldest first within its level, until f returns false. f may give the entry
+// to Bury.
 func (m *Machine) RangeHeld(f func(d Death) bool) {
 	if m.Count.Held == 0 {
 		return
@@ -285,8 +287,8 @@ func (m *Machine) RangeHeld(f func(d Death) bool) {
 	}
 }
 
-// Glance is to be called before many deaths are given to Bury or Hold, with the next of
-// them, of which it takes as many as are worth it at a time.
+// Glance prefetches the next deaths of a list that will be given to Bury or Hold (see index.Glances). It returns how
+// many it has looked at; the caller calls it again after these.
 func (m *Machine) Glance(deaths []Death) (looked int) {
 	var ids [index.Glances]ID
 	looked = min(len(deaths), len(ids))

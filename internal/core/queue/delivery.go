@@ -7,17 +7,17 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// What is delivered next, and to whom: Pump for consumers, Get for basic.get.
+// Delivery: which message comes next, and who gets it. Pump serves consumers, Get serves basic.get.
 
 // Delivery is a message on its way to a consumer, or to basic.get.
 type Delivery struct {
 	ID ID // 0 if the message never was an entry
 	Content
 	NoAck bool
-	By    *Consumer // who got it by GetFor and did not acknowledge at once
+	By    *Consumer // set by GetFor: who got it and has not acknowledged it
 }
 
-// handOut delivers the entry, which is in index.Out, to c, which wants to acknowledge it.
+// handOut delivers an entry in index.Out to c, which acknowledges.
 func (m *Machine) handOut(now int64, id ID, p index.Place, c *Consumer) {
 	m.GiveTo(p, c.slot)
 	m.cs.touch(c)
@@ -37,14 +37,14 @@ func (m *Machine) handOut(now int64, id ID, p index.Place, c *Consumer) {
 	}
 }
 
-// fill makes d the delivery of the entry.
+// fill sets d to the delivery of the entry.
 func (d *Delivery) fill(id ID, p index.Place) {
 	d.ID, d.NoAck = id, false
 	p.Read(&d.Content)
 }
 
-// Pump delivers ready messages to consumers that can take them, at most limit,
-// and says whether there may be more to do.
+// Pump delivers ready messages to consumers that can take them, at most limit. It says whether there may be more to
+// do.
 func (m *Machine) Pump(now int64, limit int) (more bool) {
 	m.busy = false
 	for n := 0; m.Count.Ready > 0 && len(m.cs.list) > 0; n++ {
@@ -69,7 +69,7 @@ func (m *Machine) Pump(now int64, limit int) (more bool) {
 	return false
 }
 
-// give delivers an entry that is deliverable to c.
+// give delivers a deliverable entry to c.
 func (m *Machine) give(now int64, id ID, p index.Place, c *Consumer) {
 	if c.NoAck {
 		m.handing.fill(id, p)
@@ -86,8 +86,8 @@ func (m *Machine) give(now int64, id ID, p index.Place, c *Consumer) {
 	m.handOut(now, id, p, c)
 }
 
-// Get takes the next message for basic.get (BR-9.10). With noAck the references
-// in the delivery pass to the caller; else they are the machine's.
+// Get takes the next message for basic.get (BR-9.10). With noAck the references in the delivery are the caller's;
+// otherwise they are the machine's.
 func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
 	for again := true; again; {
 		d, ok, again = m.GetFor(now, nil, noAck)
@@ -95,9 +95,9 @@ func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
 	return d, ok
 }
 
-// GetFor is Get by c, which is not attached: it only holds what it has got. c is
-// nil if nobody needs to know who that is. It lets only about a slice of what is due die: again says that
-// more comes before what there may be to get, and that the caller is to ask once more, with others in between.
+// GetFor is Get on behalf of c. c is not attached and only holds the delivery; it is nil if nobody needs to know the
+// holder. One call lets about a slice of due entries die. If more are due, it returns again = true and no message:
+// the caller asks once more, and other work may run in between.
 func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok, again bool) {
 	m.lastUse = now
 	limit := sliceLimit
@@ -113,7 +113,7 @@ func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok, ag
 		m.lapse(now, id, p)
 	}
 	if !ok {
-		return Delivery{}, false, more // what is due may be what has waited
+		return Delivery{}, false, more // a delayed entry that is due may become the next message
 	}
 	d.fill(id, p)
 	if d.NoAck = noAck; noAck {

@@ -6,11 +6,10 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// When a message expires (DL-8): wherever it stands when its moment comes, or in strict mode when it is at a head.
+// Expiry (DL-8): a message dies at its moment wherever it stands, or, in strict mode, once it is at a head.
 
-// ExpiresBy says whether entries may expire with a Tick at the moment given, or were to have
-// expired before it. It may say so without reason, but not again after that Tick, unless that was
-// at its limit.
+// ExpiresBy says whether a Tick at the given moment may find something to expire, now or overdue. It may say yes
+// without reason, but not again after that Tick, unless the Tick stopped at its limit.
 func (m *Machine) ExpiresBy(at int64) bool {
 	due := min(m.Index.NextDue(), m.NextWake())
 	if m.config.Strict {
@@ -19,12 +18,11 @@ func (m *Machine) ExpiresBy(at int64) bool {
 	return due <= at
 }
 
-// Expire lets die what is due. Callers do so before they show the queue's counts.
+// Expire lets due entries die. Callers do so before they show the queue's counters.
 func (m *Machine) Expire(now int64) (more bool) { return m.expire(now, sliceLimit) }
 
-// expire lets what is due in memory die, wherever it stands (in strict
-// mode, at the heads only, DL-8.4), and handles at most limit of it: by levels,
-// moments and numbers.
+// expire lets due entries in memory die, wherever they stand; in strict mode only at the heads (DL-8.4). It handles
+// at most limit entries, ordered by level, moment and number.
 func (m *Machine) expire(now int64, limit int) (more bool) {
 	if m.IsDue(now) {
 		more = m.expireDue(now, limit)
@@ -46,20 +44,20 @@ func (m *Machine) expireDue(now int64, limit int) (more bool) {
 		if m.ripe(now, id, p) {
 			limit--
 		}
-		if !m.pages.Exact { // what dies by one command must not depend on whether a checkpoint is being written
+		if !m.pages.Exact { // the number of deaths of one command must not depend on whether a checkpoint is being written
 			limit -= m.pages.Saves() - before
 		}
 	}
 	return due.End()
 }
 
-// ripe handles an entry that is due, and says whether anything came of it.
+// ripe handles an entry that is due and says whether that changed anything.
 func (m *Machine) ripe(now int64, id ID, p index.Place) bool {
 	switch p.State() {
 	case index.Delayed:
 		m.unhide(id, p)
 		if m.comeBack(now, id, p) && len(m.cs.list) > 0 {
-			m.busy = true // whoever has asked may pump or not: a look, or a publish that is refused
+			m.busy = true // not every caller of expire pumps afterwards: a look does not, nor does a refused publish
 		}
 		return true
 	case index.Ready, index.Returned:
@@ -69,11 +67,11 @@ func (m *Machine) ripe(now int64, id ID, p index.Place) bool {
 		m.lapse(now, id, p)
 		return true
 	}
-	return false // out, dying or held: comeBack looks at its moment again
+	return false // out, dying or held: comeBack looks at its moment when it comes back
 }
 
-// headsDue is the first moment of the entries that expireHeads looks at, one of
-// which may have come to the head after its moment.
+// headsDue is the first moment among the entries that expireHeads looks at. A head may have come to its place after
+// its moment.
 func (m *Machine) headsDue() int64 {
 	due := never
 	note := func(p index.Place) {
@@ -93,9 +91,9 @@ func (m *Machine) headsDue() int64 {
 	return due
 }
 
-// expireHeads lets expired heads die, as RabbitMQ does: of the highest level
-// that has messages on classic queues (DL-8.9), of each level on quorum queues.
-// At most sliceLimit die at once: nobody gets what has expired, and NextDue tells of the rest.
+// expireHeads lets expired heads die, as RabbitMQ does: on classic queues the heads of the highest level that has
+// messages (DL-8.9), on quorum queues those of each level. At most sliceLimit die in one call. The rest is safe:
+// expired messages are never delivered, and NextDue returns a moment for them.
 func (m *Machine) expireHeads(now int64) {
 	limit := sliceLimit
 	for ; limit > 0; limit-- {

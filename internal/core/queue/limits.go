@@ -15,8 +15,9 @@ func (m *Machine) full(size uint32) bool {
 	return refuses
 }
 
-// refuses says whether a message of that size must be refused if others are in the queue
-// besides, and whether that is soft, so that it depends on what was refused before.
+// refuses says whether a message of the given size must be refused if others are in the queue besides the present
+// ones. soft says that the answer also depends on whether the queue has been refusing: it stops only below 80 %
+// (DL-10.8).
 func (m *Machine) refuses(others, otherBytes int64, size uint32) (refuses, soft bool) {
 	if m.drops() {
 		return false, false
@@ -33,13 +34,13 @@ func (m *Machine) refuses(others, otherBytes int64, size uint32) (refuses, soft 
 		m.settings.MaxBytes >= 0 && bytes+int64(size) > m.settings.MaxBytes, false
 }
 
-// most80 is 80 % of a limit, rounded down. Ten times a large one is more than an int64 holds.
+// most80 is 80 % of a limit, rounded down. Ten times a large limit would not fit into an int64.
 func most80(limit int64) int64 { return limit/10*8 + limit%10*8/10 }
 
 // Accepts says whether the queue has room for the message.
 func (m *Machine) Accepts(size uint32) bool { return !m.full(size) }
 
-// counted is what length limits look at (DL-10.1).
+// counted returns the messages and bytes that length limits count (DL-10.1).
 func (m *Machine) counted() (messages, bytes int64) {
 	messages, bytes = int64(m.Count.Ready+m.Count.Offered), m.Count.ReadyBytes+m.Count.OfferedBytes
 	if m.config.Type == Quorum {
@@ -64,8 +65,8 @@ func (m *Machine) overLength() int {
 	return int(max(0, messages-m.settings.MaxLength))
 }
 
-// Trim lets ready messages die until the queue is within its limits (DL-10.3),
-// at most limit of them, and says whether there is more to do.
+// Trim lets ready messages die until the queue is within its limits (DL-10.3), at most limit of them. It says whether
+// there is more to do.
 func (m *Machine) Trim(now int64, limit int) (more bool) {
 	for n := 0; m.overflowing(); n++ {
 		if n == limit {

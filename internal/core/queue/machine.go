@@ -1,17 +1,17 @@
-// Package queue is one queue as a deterministic machine: commands with the
-// present moment as an argument go in, effects come out.
+// Package queue is one queue as a deterministic machine. Commands go in, each with the present moment as an argument.
+// Effects come out, through a Sink.
 //
-// It owns the rules: admission, limits, delivery, credit, settlement, retries, expiry, deaths, consumers. Where the entries
-// stand is the index's (package index), which a Machine has as a part: callers reach what concerns pages through the Machine.
+// It owns the rules: admission, limits, delivery, credit, settlement, retries, expiry, deaths, consumers. Package
+// index keeps the entries in their order and their pages; a Machine embeds one index.
 //
-// Package partition calls it: it guards a machine, tells it the time, writes what has happened to the log and routes
-// the dead.
+// Package partition calls it. A partition guards its machines with a lock, gives them the time, writes to the log
+// what has happened, and routes the dead.
 //
-// It never starts a goroutine, looks at a clock or writes to a disk, and knows no connections and exchanges.
+// The machine never starts a goroutine, reads a clock or writes to a disk. It knows no connections and no exchanges.
 //
-// A message in a queue is an entry. An entry is ready, returned, out, delayed,
-// dying, held or offered (index.Ready and so on) until it is gone: acknowledged, purged, moved by
-// its death, dropped where no dead-letter exchange is, replayed elsewhere, or set aside.
+// A message in a queue is an entry. An entry is in one of these states (index.Ready and so on): ready, returned, out,
+// delayed, dying, held, offered. It ends when it is acknowledged, purged, moved by its death, dropped because there
+// is no dead-letter exchange, replayed elsewhere, or set aside.
 package queue
 
 import (
@@ -19,53 +19,52 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// Sink takes the effects of a machine, in order. Its methods must not call the machine.
+// Sink receives the effects of a machine, in order. Its methods must not call the machine.
 type Sink interface {
 	index.Sink
-	// Deliver hands a message to a consumer. The delivery's references to the
-	// message and its history pass to the sink if d.NoAck; else they are the
-	// machine's, and the sink takes its own if it keeps the message beyond the
-	// call. d itself is valid during the call only. It returns false if the consumer can take no more for now: the
-	// machine pauses it until Resume.
+	// Deliver hands a message to a consumer. If d.NoAck is set, the references to the message and its history now
+	// belong to the sink. Otherwise they stay the machine's, and a sink that keeps the message beyond the call takes
+	// references of its own. d is valid only during the call. Deliver returns false if the consumer can take no more
+	// for now; the machine then pauses the consumer until Resume.
 	Deliver(c *Consumer, d *Delivery) (more bool)
-	// Died is called for each death: routed says whether the entry now waits to be
-	// routed (Deaths) or is gone because there is no dead-letter exchange; in
-	// that case Removed follows.
+	// Died is called for each death. If routed is true, the entry waits to be routed (Deaths). If it is false, there
+	// is no dead-letter exchange; the entry is gone, and Removed follows.
 	Died(reason deadletter.Reason, routed bool)
-	// Returned is called for each logged entry that came back; notBefore is when
-	// its wait ends, 0 if it is ready.
+	// Returned is called for each logged entry that came back. notBefore is the moment at which its wait ends, 0 if
+	// it is ready.
 	Returned(id ID, r Counts, notBefore int64)
-	// TimedOut is called for a consumer that left n deliveries unsettled for too
-	// long; they are back in the queue (DL-12.7). Where that took several calls of
-	// Tick, it is called once, in the last of them. n is 0 where it need not be told, and
-	// is nobody any more (Consumer.Idle).
+	// TimedOut is called for a consumer that left n deliveries unsettled for too long. They are back in the queue
+	// (DL-12.7). If taking them back needs several calls of Tick, TimedOut is called once, in the last one. n is 0
+	// for a consumer that needs no notice, but that holds nothing any longer and can be forgotten (Consumer.Idle).
 	TimedOut(c *Consumer, n int)
 }
 
 // ID names an entry.
 type ID = index.ID
 
-// Content is what an entry is, whatever state it is in.
+// Content is what every entry has, in whatever state it is.
 type Content = index.Content
 
 // Cursor is a place between two entries.
 type Cursor = index.Cursor
 
-// Counts are what is counted about an entry.
+// Counts are the counters of one entry.
 type Counts = index.Counts
 
-// Totals are what is counted about all entries.
+// Totals are the counters of all entries of a queue.
 type Totals = index.Totals
 
-// Pages is what the queues of one partition share: the pages, and which rules of earlier releases hold.
+// Pages is what the queues of one partition share: the budget and store of their pages, and which rules of earlier
+// releases are in force. A rule of an earlier release applies while a log is replayed that was decided under it, so
+// that the same commands give the same results again.
 type Pages struct {
 	index.Pages
-	// AllHeads has all expired heads of a strict quorum queue die at once, and for a get all that is due, as earlier
-	// releases had it: what they have decided is decided again in the same way.
+	// AllHeads makes all expired heads of a strict quorum queue die at once, and makes a get expire everything that
+	// is due. Since then both work in slices.
 	AllHeads bool
-	// AllTimeouts has Tick take back all deliveries at once that consumers left unsettled for too long, likewise.
+	// AllTimeouts makes Tick take back all timed-out deliveries at once, without a limit.
 	AllTimeouts bool
-	// StaleActive has a single active consumer stay active that has let deliveries time out, likewise.
+	// StaleActive lets a single active consumer stay active although its deliveries have timed out.
 	StaleActive bool
 }
 
@@ -77,22 +76,22 @@ type Machine struct {
 	sink     Sink
 	pages    *Pages
 
-	rests uint32 // how often KeepRest was called
+	rests uint32 // number of calls of KeepRest
 	cs    consumers
 
 	dying    []dying       // entries in index.Dying, in the order of their deaths; some may be gone
-	unread   map[ID]unread // of the entries in index.Dying, those that are not to be routed
-	died     uint64        // how many have ever been among these, in this process
+	unread   map[ID]unread // entries in index.Dying that cannot be routed for now (Spoil)
+	died     uint64        // number of entries that ever entered dying, in this process
 	timeouts uint64        // deliveries taken back by the consumer timeout, in this process
 	refusing bool          // quorum: over the limit, until 80 % (DL-10.8)
-	born     int64         // when it was made, or its node started
+	born     int64         // when the queue was made, or its node started
 	lastUse  int64
 
-	watch   int64 // not later than the first consumer timeout
-	busy    bool  // the last Pump stopped at its limit, or something that waited has become ready since
+	watch   int64 // no later than the first consumer timeout
+	busy    bool  // Pump stopped at its limit, or a delayed entry has become ready since
 	instant bool  // the entry just stored has a TTL of 0
 
-	handing Delivery // the one the sink is being handed, here so that none is allocated
+	handing Delivery // the delivery that the sink is being given; here so that none is allocated
 }
 
 // New returns an empty queue. now is in milliseconds since 1970, as everywhere.
@@ -123,11 +122,11 @@ func (m *Machine) Config() Config { return m.config }
 // Settings returns the settings in force.
 func (m *Machine) Settings() Settings { return m.settings }
 
-// Rules returns the rules in force, which are not to be changed.
+// Rules returns the rules in force. The caller must not change them.
 func (m *Machine) Rules() *deadletter.Rules { return &m.settings.Rules }
 
-// Totals returns the counts. While a trim of many messages is under way the
-// ready messages beyond the limit are counted as dying already.
+// Totals returns the counters. While a trim of many messages is under way, they already count the ready messages
+// beyond the limit as dying.
 func (m *Machine) Totals() Totals {
 	t := m.Count
 	if over := m.overLength(); over > 0 && m.drops() {

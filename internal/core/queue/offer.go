@@ -5,13 +5,12 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// An entry is offered while somebody has asked for it to be moved to queues in other logs, and
-// these have not said yet whether they take it. It is where it was, nobody gets it, its time
-// does not pass, and length limits count it: if nobody takes it, it must be as if nothing had
-// been asked.
+// An entry is offered while a client or an operator moves it to queues in other logs and these have not answered yet.
+// It keeps its place; nobody gets it, its TTL does not end, and length limits count it. If no queue takes it, the
+// entry must be as if nobody had asked.
 
-// Offer makes a ready entry wait for the queues it is offered to. It says whether the entry
-// was there and ready.
+// Offer makes a ready entry wait for the answers of the queues it is offered to. It says whether the entry was there
+// and ready.
 func (m *Machine) Offer(id ID) bool {
 	p := m.Find(id)
 	if !p.Ready() {
@@ -26,7 +25,7 @@ func (m *Machine) Offered(id ID) bool {
 	return m.Find(id).In(index.Offered)
 }
 
-// Accept removes an offered entry that is elsewhere now. The references are the caller's.
+// Accept removes an offered entry that another queue has taken. The references are the caller's.
 func (m *Machine) Accept(id ID) (body, history message.Ref, logged, ok bool) {
 	p := m.Find(id)
 	if !p.In(index.Offered) {
@@ -36,9 +35,9 @@ func (m *Machine) Accept(id ID) (body, history message.Ref, logged, ok bool) {
 	return body, history, logged, true
 }
 
-// Withdraw makes an offered entry ready again that nobody has taken. It has the place it came
-// to the queue with, also where it was in the returns list before. It says whether it was
-// there. What follows waits for Flow; if its time has passed meanwhile, for Expire.
+// Withdraw makes an offered entry ready again because no queue took it. The entry stands where it first entered the
+// queue, even if it was in the returns list before the offer. Withdraw says whether the entry was there. The caller
+// then calls Flow, and Expire if the TTL has ended meanwhile.
 func (m *Machine) Withdraw(id ID) bool {
 	p := m.Find(id)
 	if !p.In(index.Offered) {
@@ -49,8 +48,7 @@ func (m *Machine) Withdraw(id ID) bool {
 	return true
 }
 
-// RangeOffered calls f for each offered entry, until it returns false. f may give the entry to
-// Accept or Withdraw.
+// RangeOffered calls f for each offered entry until f returns false. f may give the entry to Accept or Withdraw.
 func (m *Machine) RangeOffered(f func(id ID) bool) {
 	if m.Count.Offered == 0 {
 		return
@@ -62,7 +60,7 @@ func (m *Machine) RangeOffered(f func(id ID) bool) {
 	}
 }
 
-// RestoreOffered notes that the entry was offered.
+// RestoreOffered notes that the entry was offered. It is for recovery.
 func (m *Machine) RestoreOffered(id ID) {
 	if p := m.Find(id); p.There() {
 		m.awaken(id, p)
@@ -70,15 +68,14 @@ func (m *Machine) RestoreOffered(id ID) {
 	}
 }
 
-// Impose lets a message in whatever the length limit says: it has been asked for already, and
-// others have it.
+// Impose lets a message in beyond any length limit: it was announced before, and other queues have already taken it.
 func (m *Machine) Impose(now int64, e *Entry) (ID, Result) {
 	m.expire(now, sliceLimit)
 	return m.admit(now, e)
 }
 
-// Room says whether the queue has room for a message of so many bytes behind so many others
-// that are to come. Unlike Accepts it changes nothing, so that it may be asked of a replica.
+// Room says whether the queue would have room for a message of size bytes after `others` more messages with `bytes`
+// bytes in all. Unlike Accepts it changes nothing, so any replica may ask it.
 func (m *Machine) Room(size uint32, others int, bytes int64) bool {
 	refuses, _ := m.refuses(int64(others), bytes, size)
 	return !refuses

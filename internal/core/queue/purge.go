@@ -7,14 +7,14 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// Purge is PurgeSome of all at once.
+// Purge removes everything at once: PurgeSome without a limit.
 func (m *Machine) Purge(told func(first ID, n int)) int {
 	purged, _ := m.PurgeSome(&index.Purging{}, math.MaxInt, told)
 	return purged
 }
 
-// PurgeSome removes messages that are ready, and on quorum queues those that
-// are delayed or held (DL-2.1), and returns their number. How it goes on and what it costs, index.Purge tells.
+// PurgeSome removes messages that are ready and, on quorum queues, those that are delayed or held (DL-2.1). It
+// returns how many. See index.Purge for limit, told, and how it goes on with more.
 func (m *Machine) PurgeSome(to *index.Purging, limit int, told func(first ID, n int)) (purged int, more bool) {
 	var of index.States = 1<<index.Ready | 1<<index.Returned
 	if m.config.Type == Quorum {
@@ -25,15 +25,15 @@ func (m *Machine) PurgeSome(to *index.Purging, limit int, told func(first ID, n 
 	return before - (m.Count.Ready + m.Count.Delayed + m.Count.Held), more
 }
 
-// Close empties the queue for its deletion and returns the consumers it had. It asks nothing of the disk.
+// Close empties the queue for its deletion and returns the consumers it had. It reads nothing from disk.
 func (m *Machine) Close() []*Consumer {
 	m.Index.Close()
 	m.dying, m.unread, m.watch = nil, nil, never
 	return m.cs.clear()
 }
 
-// Take removes a ready entry for a move that somebody asked for, such as a
-// replay. The references are the caller's.
+// Take removes a ready entry for a move that a client or an operator asked for, such as a replay. The references are
+// the caller's.
 func (m *Machine) Take(id ID) (body, history message.Ref, logged, ok bool) {
 	p := m.Find(id)
 	if !p.Ready() {
@@ -43,9 +43,9 @@ func (m *Machine) Take(id ID) (body, history message.Ref, logged, ok bool) {
 	return body, history, logged, true
 }
 
-// Discard removes an entry whose record is lost, whatever it waits for. out says that c
-// has it, or nil by a get; one that is out at somebody else stays. It says whether the
-// entry was there and went.
+// Discard removes an entry whose record is lost, in whatever state. out says that the entry is delivered to c, or by
+// basic.get if c is nil. An entry that is out at another consumer stays. Discard says whether the entry was there and
+// is now removed.
 func (m *Machine) Discard(id ID, c *Consumer, out bool) bool {
 	var p index.Place
 	if out {

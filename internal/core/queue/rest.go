@@ -8,33 +8,37 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// Rest is what a queue was at one moment, but for its entries: what AppendRest writes. A checkpoint wants it of the
-// cut, of all queues at once, and there may be very many consumers, with millions of deliveries. So KeepRest only
-// notes what there is, and Collect goes through it in slices, while the queue goes on: a consumer that changes
-// before its turn has come is collected first.
+// Rest is the state of a queue at one moment, without its entries: it holds what AppendRest writes.
 //
-// Lists of deliveries are kept as slices of what the queue goes on with. That only appends
-// to them and takes from their fronts; what writes into one makes another (Machine.compactOuts).
+// A checkpoint needs the Rests of all queues as of its cut, and there may be very many consumers with millions of
+// deliveries. So KeepRest only notes sizes and counters, and Collect copies consumers and returned entries in slices
+// while the queue goes on.
+//
+// Invariant: what Collect has not reached yet is unchanged since the cut. A consumer that is about to change is
+// copied first (touch).
+//
+// The deliveries of a consumer are not copied: Rest and queue share a slice. The queue only appends to it and cuts
+// from its front. Code that writes into it makes a new one (Machine.compactOuts).
 type Rest struct {
 	m             *Machine
-	version       uint32 // of KeepRest, by which consumers know whether they belong to it
+	version       uint32 // number of the KeepRest call; by it a consumer knows whether this Rest has it
 	refusing      bool
 	born, lastUse int64
 	next          []uint64
 	dying         []ID
 	count, active uint64
 
-	slots     int          // those there were
-	looked    int          // at so many of them
-	consumers [][]standing // in pieces, so that no addition copies them all
+	slots     int          // how many there were at the cut
+	looked    int          // how many of them Collect has passed
+	consumers [][]standing // in pieces, so that adding one never copies them all
 
 	kept     *index.KeptReturns // being collected
 	returned []ID               // the returns list
 }
 
-// standing is what a consumer was.
+// standing is a consumer as it was at the cut.
 type standing struct {
-	*Consumer          // of which only what never changes is read
+	*Consumer          // only fields that never change may be read
 	slot               uint32
 	turn               uint64
 	out, stale, credit int
@@ -45,8 +49,8 @@ type standing struct {
 // piece is how many consumers are in one of the pieces.
 const piece = 512
 
-// KeepRest begins to keep what the queue is now, but for its entries. The caller has Collect called until there is
-// no more; a Rest that is not complete when the next one begins never will be.
+// KeepRest begins to keep the present state, without entries. The caller calls Collect until there is no more. If the
+// next KeepRest begins before that, this Rest is never completed.
 func (m *Machine) KeepRest() *Rest {
 	m.rests++
 	r := m.newRest()
@@ -55,7 +59,7 @@ func (m *Machine) KeepRest() *Rest {
 	return r
 }
 
-// newRest notes what is there, but for consumers and returned entries.
+// newRest notes everything except consumers and returned entries.
 func (m *Machine) newRest() *Rest {
 	r := &Rest{m: m, refusing: m.refusing, born: m.born, lastUse: m.lastUse, next: m.Next(), count: m.cs.count, slots: len(m.cs.slots)}
 	for _, id := range m.dyingIDs() {
@@ -69,8 +73,8 @@ func (m *Machine) newRest() *Rest {
 	return r
 }
 
-// Collect goes on with what KeepRest has begun: it looks at about limit consumers and returned entries, and says
-// whether there is more. The queue may have been closed meanwhile.
+// Collect goes on where KeepRest or the last Collect stopped. It looks at about limit consumers and returned entries,
+// and says whether there is more. The queue may have been closed meanwhile.
 func (r *Rest) Collect(limit int) (looked int, more bool) {
 	m := r.m
 	for ; r.looked < min(r.slots, len(m.cs.slots)); r.looked++ {
@@ -93,7 +97,8 @@ func (r *Rest) Collect(limit int) (looked int, more bool) {
 	return looked, false
 }
 
-// touch is called before something of c changes that a Rest has.
+// touch copies c for the Rest that is being collected, if there is one that does not have c yet. It is called before
+// a field of c changes that a Rest keeps.
 func (cs *consumers) touch(c *Consumer) {
 	if r := cs.rest; r != nil && c.kept != r.version && c.slot != 0 {
 		c.kept = r.version
@@ -111,8 +116,8 @@ func (r *Rest) add(c *Consumer) {
 	r.consumers[last] = append(r.consumers[last], standing{c, c.slot, c.turn, c.out, c.stale, c.credit, c.place != 0, c.gone, c.outs})
 }
 
-// Range calls f for each consumer that was attached or held a delivery, in no order. Of the consumer only what
-// never changes may be read. REQUIRES: Collect is done, as for Append; the queue need not be locked for either.
+// Range calls f for each consumer that was attached or held a delivery, in no order. f may read only the fields of
+// the consumer that never change. REQUIRES: Collect is done. The queue need not be locked.
 func (r *Rest) Range(f func(c *Consumer)) {
 	for _, some := range r.consumers {
 		for i := range some {
@@ -121,7 +126,7 @@ func (r *Rest) Range(f func(c *Consumer)) {
 	}
 }
 
-// Append appends the whole in the form of AppendRest.
+// Append appends the state in the form that AppendRest describes. REQUIRES: as for Range.
 func (r *Rest) Append(b []byte) []byte {
 	b = append(b, snapshotVersion, index.Bit(r.refusing))
 	b = binary.AppendUvarint(b, uint64(r.born))
@@ -170,7 +175,7 @@ func (r *Rest) appendConsumers(b []byte) []byte {
 			attached++
 		}
 	}
-	// Those attached come first, in the order they are served, the others by their slots.
+	// Attached consumers come first, in the order in which they are served, then the others by slot.
 	slices.SortStableFunc(all, func(a, b *standing) int {
 		switch {
 		case a.attached != b.attached:
@@ -206,8 +211,8 @@ func (c *standing) append(b []byte) []byte {
 	return b
 }
 
-// NowRest is a Rest of now that is complete, for who uses it before the queue changes. Of deliveries on the watch it has those alone that are not settled, so
-// that queues that are equal have the same.
+// NowRest returns a complete Rest of the present state, to be used before the queue changes. It drops settled
+// deliveries from the watch first, so that equal queues have equal Rests.
 func (m *Machine) NowRest() *Rest {
 	r := m.newRest()
 	for _, c := range m.cs.slots {

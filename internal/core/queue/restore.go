@@ -6,24 +6,23 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// The commands of this file redo what a journal says happened. They decide
-// nothing: no limit, no expiry, no delivery. Unknown entries are ignored, since
-// the record that made them may be gone with all that followed from it.
+// The functions of this file redo what a journal records. They decide nothing: no limit, no expiry, no delivery. They
+// ignore unknown entries, because the record that made such an entry may be lost, with everything that followed from
+// it.
 
-// Restored is the state of an entry as the journal holds it.
+// Restored is an entry and its state, as the journal has it.
 type Restored struct {
 	Entry
-	NotBefore int64 // it waits for its retry until then; 0 = it does not
+	NotBefore int64 // it waits for its retry until this moment; 0 = it does not wait
 	Out       bool
-	Returned  bool              // it is in the returns list, behind those told before
-	Offered   bool              // it waits for whether it is taken elsewhere
-	Held      deadletter.Reason // not 0: it is held, having died for this reason
+	Returned  bool              // it is in the returns list, behind those restored before
+	Offered   bool              // it waits for other queues to take it (offer.go)
+	Held      deadletter.Reason // if not 0, it is held and died for this reason
 	DiedAt    int64
 }
 
-// Restore makes an entry with the ID it had, or replaces what is there. It says
-// whether it was made; if not, the queue cannot have had such an entry, and the
-// references stay the caller's.
+// Restore makes an entry with a given ID, and replaces one that is there. It says whether it could: an ID that this
+// queue cannot have is refused, and the references stay the caller's.
 func (m *Machine) Restore(id ID, r *Restored) bool {
 	if id.Seq() == 0 || id.Lane() >= m.Terms.Levels {
 		return false
@@ -85,7 +84,7 @@ func (m *Machine) RestoreReturned(id ID, counts Counts, notBefore int64) {
 	m.SetState(id, p, index.Ready)
 }
 
-// RestoreDelayed notes that the entry is to be delivered only from the moment given on, for the first time.
+// RestoreDelayed notes that the entry waits until the given moment for its first delivery.
 func (m *Machine) RestoreDelayed(id ID, until int64) {
 	if p := m.Find(id); p.There() {
 		m.awaken(id, p)
@@ -93,7 +92,7 @@ func (m *Machine) RestoreDelayed(id ID, until int64) {
 	}
 }
 
-// RestoreHeld notes that the entry died and waits for its targets.
+// RestoreHeld notes that the entry died and is held for its targets.
 func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
 	p := m.Find(id)
 	if !p.There() {
@@ -105,8 +104,8 @@ func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
 	s.Reason, s.DiedAt = reason, at
 }
 
-// awaken ends what the entry was in before: the journal does not tell the end of
-// a wait, nor that an entry left the returns list from its middle.
+// awaken ends a wait, or the place in the returns list, before the entry gets its next state. The journal records
+// neither the end of a wait nor that an entry left the returns list from the middle.
 func (m *Machine) awaken(id ID, p index.Place) {
 	switch p.State() {
 	case index.Delayed:
@@ -117,7 +116,7 @@ func (m *Machine) awaken(id ID, p index.Place) {
 	}
 }
 
-// RestoreRemoved notes that the entry is gone. The references are the caller's.
+// RestoreRemoved removes the entry. The references are the caller's.
 func (m *Machine) RestoreRemoved(id ID) (body, history message.Ref, ok bool) {
 	p := m.Find(id)
 	if !p.There() {
@@ -128,9 +127,8 @@ func (m *Machine) RestoreRemoved(id ID) (body, history message.Ref, ok bool) {
 	return body, history, true
 }
 
-// Restored ends recovery: deliveries that were out come back, as if their
-// channels had closed (BR-14.2), in order; what is due or too much dies by Tick
-// and Trim as usual.
+// Restored ends recovery. Deliveries that were out come back in order, as if their channels had closed (BR-14.2). Due
+// entries, and entries beyond the limit, die afterwards by Tick and Trim.
 func (m *Machine) Restored(now int64) {
 	m.lastUse = now
 	for _, id := range m.All(index.Out) {
@@ -140,8 +138,8 @@ func (m *Machine) Restored(now int64) {
 	}
 }
 
-// TakeSurplus takes out the message that the length limit would have die first, if the queue is
-// over it. The references in it are the caller's.
+// TakeSurplus removes the message that the length limit would let die first, if the queue is over its limit. The
+// references in it are the caller's.
 func (m *Machine) TakeSurplus() (e Entry, ok bool) {
 	if !m.overflowing() {
 		return e, false

@@ -6,12 +6,14 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A queue may keep messages for so long only (DL-22.14): then they are gone, and do not die. An entry has one moment,
-// the end of its TTL or of its retention, whichever comes first; which of the two it is must be known after every way
-// that a moment takes through journal, pages and snapshots. So its last bit tells, in queues whose rules have
-// retention at all: that of a TTL's end is even, that of a retention's odd. It costs a TTL one millisecond at most.
+// Retention (DL-22.14) limits how long a queue keeps a message: at its end the message is removed and does not die.
+//
+// An entry has one moment: the end of its TTL or of its retention, whichever comes first. Journal, pages and
+// snapshots must all keep which of the two it is. So the last bit of the moment says it, in queues whose rules have a
+// retention: even for a TTL, odd for a retention. This lengthens a TTL by one millisecond at most.
 
-// limited is the moment of an entry whose TTL, which may be 0 for none, ends at due, and whose time here began at since.
+// limited returns the moment of an entry: due is the end of its TTL (0 = none), since is when its time in this queue
+// began.
 func (m *Machine) limited(since, due int64) int64 {
 	if !m.Terms.Parity {
 		return due
@@ -27,7 +29,7 @@ func (m *Machine) limited(since, due int64) int64 {
 	return due
 }
 
-// lapse ends the life of an entry whose moment has come: by its TTL, or because the queue keeps it no longer.
+// lapse ends the life of an entry whose moment has come: it dies of its TTL, or is removed by the retention.
 func (m *Machine) lapse(now int64, id ID, p index.Place) {
 	if m.Terms.Parity && m.Moment(p)&1 != 0 {
 		m.sink.Died(deadletter.Expired, false)

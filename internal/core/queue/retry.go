@@ -9,14 +9,13 @@ import (
 
 // Delayed retry (DL-12): how long an entry that came back waits, and how it comes back.
 
-// retries says whether a delivery that comes back so is to wait (DL-12.3).
+// retries says whether a returned delivery waits before the next one (DL-12.3).
 func (m *Machine) retries(failed bool) bool {
 	r := &m.settings.Retry
 	return r.Min > 0 && (r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed)
 }
 
-// delay hides the entry until the moment given. Its TTL's moment stands in the
-// side row meanwhile (DL-12.4).
+// delay hides a returned entry until the given moment and tells the sink (DL-12.4).
 func (m *Machine) delay(id ID, p index.Place, until int64, counts Counts) {
 	m.hide(id, p, until)
 	if p.Logged() {
@@ -24,15 +23,14 @@ func (m *Machine) delay(id ID, p index.Place, until int64, counts Counts) {
 	}
 }
 
-// hide makes the entry wait until the moment given.
+// hide makes the entry wait until the given moment. Meanwhile the end of its TTL is in its side row.
 func (m *Machine) hide(id ID, p index.Place, until int64) {
 	m.SideOf(p).TTL = m.Moment(p)
 	m.SetState(id, p, index.Delayed)
 	m.SetMoment(p, until)
 }
 
-// unhide ends an entry's wait: its column tells the TTL's moment again. The
-// caller gives it another state.
+// unhide ends an entry's wait: its moment is the end of its TTL again. The caller gives it its next state.
 func (m *Machine) unhide(id ID, p index.Place) {
 	s := m.SideOf(p)
 	ttl := s.TTL
@@ -40,9 +38,9 @@ func (m *Machine) unhide(id ID, p index.Place) {
 	m.SetMoment(p, ttl)
 }
 
-// comeBack makes the entry deliverable again: classic queues return it to its
-// place, quorum queues to the returns list (BR-9.13), unless it only waited for
-// its first delivery. If its time is over it dies instead, and comeBack returns false.
+// comeBack makes the entry deliverable again. On a classic queue it returns to its place; on a quorum queue it joins
+// the returns list (BR-9.13), unless it was never delivered. If its TTL has ended, it dies instead and comeBack
+// returns false.
 func (m *Machine) comeBack(now int64, id ID, p index.Place) bool {
 	if due := m.Moment(p); due != 0 {
 		if due <= now {
@@ -64,7 +62,7 @@ func (r *Retry) wait(id ID, n Counts) int64 {
 	times := max(1, int64(n.Deliveries))
 	most := max(r.Max, r.Min)
 	if r.Max == 0 && r.Multiplier > 1 {
-		most = math.MaxInt32 // no limit was asked for; 24 days is one
+		most = math.MaxInt32 // no limit was configured: this is 24 days
 	}
 	var ms int64
 	if r.Multiplier > 1 {
@@ -73,7 +71,7 @@ func (r *Retry) wait(id ID, n Counts) int64 {
 		ms = min(moment.Times(r.Min, times), most)
 	}
 	if r.Jitter > 0 {
-		// Chance, but the same on every replica: a hash of the entry and its count.
+		// By chance, but the same on every replica: a hash of the entry and its counters.
 		h := (uint64(id) + uint64(n.Acquired)<<40 + 1) * 0x9E3779B97F4A7C15
 		h ^= h >> 29
 		unit := float64(h>>11)/(1<<53)*2 - 1

@@ -5,12 +5,11 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// What ends a delivery: Ack, Reject, Return. A return may make the entry die of the delivery limit (DL-11.4) or wait
+// The ends of a delivery: Ack, Reject, Return. A returned entry may die of the delivery limit (DL-11.4) or wait
 // (retry.go).
 
-// taken finds an entry that is out at c, nil meaning basic.get, and gives its
-// credit back. If the timeout took it back meanwhile, it notes that the client
-// has settled it.
+// taken finds an entry that is out at c (nil for basic.get) and gives c its credit back. If the timeout has taken the
+// entry back already, the place is not There, and c owes one settlement less.
 func (m *Machine) taken(id ID, c *Consumer) index.Place {
 	p := m.Find(id)
 	var slot uint32
@@ -44,8 +43,8 @@ func (m *Machine) Ack(id ID, c *Consumer) bool {
 	return true
 }
 
-// Reject settles a delivery: the message dies (DL-1.2). failed says that it
-// counts as a failed delivery, as basic.reject does and basic.nack does not (DL-11.3).
+// Reject settles a delivery: the message dies (DL-1.2). failed says that it counts as a failed delivery: basic.reject
+// does, basic.nack does not (DL-11.3).
 func (m *Machine) Reject(now int64, id ID, c *Consumer, failed bool) bool {
 	p := m.taken(id, c)
 	if !p.There() {
@@ -58,10 +57,10 @@ func (m *Machine) Reject(now int64, id ID, c *Consumer, failed bool) bool {
 	return true
 }
 
-// ReturnKind is how a delivery came back.
+// ReturnKind says how a delivery came back.
 type ReturnKind uint8
 
-// The kinds, with what they count as (DL-11.3).
+// The kinds; failed says which of them count as failed (DL-11.3).
 const (
 	ReturnNack     ReturnKind = iota // basic.nack with requeue
 	ReturnReject                     // basic.reject with requeue
@@ -70,11 +69,11 @@ const (
 	ReturnTimeout                    // the consumer timeout
 	ReturnReleased                   // AMQP 1.0 released, or modified without delivery-failed
 	ReturnFailed                     // AMQP 1.0 modified with delivery-failed
-	returnRestart                    // the node ended; nobody knows who had it
+	returnRestart                    // the node ended; the holder is unknown
 )
 
-// failed says whether a delivery to c that comes back so counts as a failed one (DL-11.3); where every return does,
-// those of basic.get do not (DL-22.1).
+// failed says whether a return of this kind counts as a failed delivery (DL-11.3). Where every return counts, those
+// of basic.get still do not (DL-22.1).
 func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
 	if m.settings.Rules.CountReturns() {
 		return k == returnRestart || c != nil && !c.got()
@@ -82,12 +81,12 @@ func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
 	return k == ReturnReject || k == ReturnClosed || k == returnRestart || k == ReturnFailed || m.config.CountNack && k == ReturnNack
 }
 
-// limits says whether the queue has a delivery limit and a consumer timeout: quorum queues have, and all where the
-// rules say so (DL-22.1).
+// limits says whether a delivery limit and a consumer timeout apply: on quorum queues, and on all queues of virtual
+// hosts where every return counts (DL-22.1).
 func (m *Machine) limits() bool { return m.config.Type == Quorum || m.settings.Rules.CountReturns() }
 
-// returned counts how often the entry has come back; the number tells its deliveries from each other. Classic queues
-// count failures only, and have use for the number only where all returns are.
+// returned is how often the entry has come back, which tells its deliveries apart. A classic queue counts only
+// failures; it needs the number only where every return is one.
 func (m *Machine) returned(p index.Place) uint32 {
 	if m.config.Type == Quorum {
 		return p.Counts().Acquired
@@ -95,8 +94,8 @@ func (m *Machine) returned(p index.Place) uint32 {
 	return p.Counts().Deliveries
 }
 
-// Return gives a delivery back to the queue. It may become ready, wait (DL-12.2),
-// or die because it was delivered too often (DL-11.4) or its time is over (DL-8.5).
+// Return gives a delivery back to the queue. The entry becomes ready, waits (DL-12.2), or dies: because it was
+// delivered too often (DL-11.4), or because its TTL has ended (DL-8.5).
 func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
 	p := m.taken(id, c)
 	if !p.There() {
@@ -119,7 +118,7 @@ func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind Re
 			n.Acquired++
 		}
 		if failed {
-			n.Deliveries++ // classic queues only hand it on (DL-6.14)
+			n.Deliveries++ // classic queues only pass the count on (DL-6.14)
 		}
 		counts = *n
 	}

@@ -6,13 +6,12 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A snapshot is all that decides what a queue does next, in one form: two machines
-// that have come the same way have the same, and one that is restored from it goes
-// on as the other would. It has two parts, since a checkpoint saves entries page by
-// page: the rest, and the entries. What a leader only remembers is not in it: who
-// the sessions of consumers are, and who rejected what is dying.
+// A snapshot is everything that decides what a queue does next. Two machines that applied the same commands have the
+// same snapshot, and a machine restored from it continues as the original would. It has two parts, because a
+// checkpoint saves entries page by page: the rest (drawn here) and the entries (package index). It omits what only a
+// leader remembers: the sessions of consumers, and who rejected a dying entry.
 //
-// Integers are uvarints, those with a sign zigzag, "bytes" a length and so many bytes.
+// Integers are uvarints, signed ones zigzag varints. "bytes" is a length and that many bytes.
 //
 //	rest      version byte | refusing | born | last use
 //	          lanes: n | n × the number the next entry gets, 0 = no lane
@@ -33,12 +32,12 @@ const (
 
 var errSnapshot = errors.New("queue: malformed snapshot")
 
-// AppendRest appends the queue's state but for its entries.
+// AppendRest appends the queue's state without its entries.
 func (m *Machine) AppendRest(b []byte) []byte { return m.NowRest().Append(b) }
 
-// RestoreRest takes what AppendRest wrote into a new machine; the entries must have
-// been restored before. made is called for each consumer; it is whose it was only by
-// its number. It returns what follows in b.
+// RestoreRest reads what AppendRest wrote into a new machine, whose entries must have been restored before. It calls
+// made for each consumer; the caller knows by the consumer's number whose it is. It returns the bytes of b that
+// follow.
 func (m *Machine) RestoreRest(b []byte, made func(*Consumer)) (rest []byte, err error) {
 	r := index.Reader{B: b}
 	if r.Byte() != snapshotVersion {

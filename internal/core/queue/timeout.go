@@ -7,10 +7,10 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// The consumer timeout (DL-12.7): what was left unsettled for too long comes back.
+// The consumer timeout (DL-12.7): deliveries that stay unsettled for too long come back.
 
-// timeout is how long c may leave a delivery unsettled, 0 = for ever (DL-12.7). Where all queues have one, consumers
-// have no say (DL-22.2).
+// timeout is how long c may leave a delivery unsettled, 0 = for ever. Where every return counts, the queue's timeout
+// applies and consumers cannot set their own (DL-22.2).
 func (m *Machine) timeout(c *Consumer) int64 {
 	if !m.limits() {
 		return 0
@@ -21,9 +21,9 @@ func (m *Machine) timeout(c *Consumer) int64 {
 	return max(0, m.settings.ConsumerTimeout)
 }
 
-// timeOut takes back what consumers left unsettled for too long, at most limit deliveries, and says whether there are more.
-// Where a return counts as a failed attempt that is all (DL-22.2); else the consumer gets nothing until it has settled
-// what was taken back, and is told once that is all there is for now.
+// timeOut takes back deliveries that stayed unsettled for too long, at most limit of them, and says whether there are
+// more. Where every return counts, nothing else happens (DL-22.2). Otherwise the consumer gets nothing until it has
+// settled them all, and the sink hears of it once, when all that has timed out is back.
 func (m *Machine) timeOut(now int64, limit int) (more bool) {
 	if now < m.watch {
 		return false
@@ -72,7 +72,7 @@ func (m *Machine) timeOut(now int64, limit int) (more bool) {
 			m.cs.awake(c)
 			m.cs.forget(c)
 			if !stopped {
-				m.cs.relieve() // all has come back: the next one gets it in its order
+				m.cs.relieve() // all of them are back: the next active consumer gets them in order
 			}
 			if c.Idle() && m.settings.Rules.CountReturns() {
 				m.sink.TimedOut(c, 0)
@@ -82,11 +82,11 @@ func (m *Machine) timeOut(now int64, limit int) (more bool) {
 	return more
 }
 
-// TimeoutCount is how many deliveries have been taken back by the consumer timeout while the machine is in memory.
+// TimeoutCount is how many deliveries the consumer timeout has taken back since the machine was loaded.
 func (m *Machine) TimeoutCount() uint64 { return m.timeouts }
 
-// watched returns the entry of a delivery on the watch, if it was not settled. The same entry may have come back and
-// be out at c once more, as another delivery.
+// watched returns the entry of a delivery on the watch, unless the delivery was settled. The same entry may have come
+// back and be out at c again, as another delivery.
 func (m *Machine) watched(c *Consumer, o outstanding) index.Place {
 	p := m.FindOut(o.id)
 	if !p.In(index.Out) || p.Owner() != c.slot || m.returned(p) != o.returned {
@@ -95,7 +95,7 @@ func (m *Machine) watched(c *Consumer, o outstanding) index.Place {
 	return p
 }
 
-// compactOuts drops from the watch what was settled.
+// compactOuts drops settled deliveries from the watch.
 func (m *Machine) compactOuts(c *Consumer) {
 	kept := c.outs[:0]
 	if c.shared {

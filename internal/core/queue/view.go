@@ -5,23 +5,23 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// What is shown of entries, without changing anything.
+// Views of entries: these functions change nothing.
 
-// View is an entry as those see it who only look.
+// View is an entry as browsing and the management API show it.
 type View struct {
 	ID        ID
 	Content         // the references are the machine's
-	Due       int64 // when its TTL is over, 0 = never
-	NotBefore int64 // when its wait is over, 0 = it does not wait
+	Due       int64 // when its TTL ends, 0 = never
+	NotBefore int64 // when its wait ends, 0 = it does not wait
 	Out       bool
-	Returned  bool              // it came back and goes before all others (BR-9.13)
-	Offered   bool              // it waits for whether it is taken elsewhere
+	Returned  bool              // it came back and is delivered before all others (BR-9.13)
+	Offered   bool              // it waits for other queues to take it (offer.go)
 	Dead      bool              // dying or held
 	Held      deadletter.Reason // 0 unless it is held
 	DiedAt    int64
 }
 
-// Browse is index.Browse, of what is shown of an entry.
+// Browse is index.Browse with Views.
 func (m *Machine) Browse(after Cursor, limit int, f func(View) bool) (next Cursor, done bool) {
 	return m.Index.Browse(after, limit, func(id ID, p index.Place) bool { return f(m.view(id, p)) })
 }
@@ -47,7 +47,7 @@ func (m *Machine) view(id ID, p index.Place) View {
 	return v
 }
 
-// View shows one entry.
+// View returns one entry.
 func (m *Machine) View(id ID) (View, bool) {
 	p := m.Find(id)
 	if !p.There() {
@@ -56,14 +56,14 @@ func (m *Machine) View(id ID) (View, bool) {
 	return m.view(id, p), true
 }
 
-// Restored is the entry as Restore takes it, without its references.
+// Restored is the entry in the form that Restore takes, without its references.
 func (v *View) Restored() Restored {
 	r := Restored{NotBefore: v.NotBefore, Out: v.Out, Returned: v.Returned, Offered: v.Offered, Held: v.Held, DiedAt: v.DiedAt}
 	r.Counts, r.Redelivered, r.Due = v.Counts, v.Redelivered, v.Due
 	return r
 }
 
-// Due is the moment at which the entry's time here is over, 0 if it never is.
+// Due is when the entry's time in this queue ends, 0 = never.
 func (m *Machine) Due(id ID) int64 {
 	p := m.Find(id)
 	switch {
@@ -75,7 +75,7 @@ func (m *Machine) Due(id ID) int64 {
 	return m.Moment(p)
 }
 
-// NotBefore is the moment until which the entry waits, 0 if it does not.
+// NotBefore is when the entry's wait ends, 0 if it does not wait.
 func (m *Machine) NotBefore(id ID) int64 {
 	if p := m.Find(id); p.In(index.Delayed) {
 		return m.Moment(p)
@@ -83,7 +83,7 @@ func (m *Machine) NotBefore(id ID) int64 {
 	return 0
 }
 
-// Size is the entry's bytes as length limits count them, 0 if it is not there.
+// Size is the entry's size as length limits count it, 0 if it is not there.
 func (m *Machine) Size(id ID) uint32 {
 	if p := m.Find(id); p.There() {
 		return p.Size()
