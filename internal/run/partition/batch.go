@@ -19,39 +19,38 @@ const (
 	Return // the message goes back to its queue
 )
 
-// Op is one thing a client asked of queues. A session collects those of one
-// read and runs them together.
+// Op is one operation that a client asks of queues. A session collects the operations of one read and runs them
+// together.
 type Op struct {
 	Kind OpKind
 
-	// Publish: there is a target, and the targets are distinct: what goes to no queue is
-	// no operation. There is a Body; the reference passes to Run.
+	// Publish: there is at least one target, and the targets are distinct. There is a Body; Run takes over the
+	// reference.
 	Targets  []*Queue
 	Body     message.Ref
 	TTL      int64 // milliseconds, -1 = none
 	Priority int   // -1 = none
 	Delay    int64 // milliseconds before it may be delivered (DL-22.12)
 
-	// The others.
+	// The other kinds.
 	Queue    *Queue
 	ID       queue.ID
 	Consumer *queue.Consumer // nil for basic.get
 	How      queue.ReturnKind
 	Failed   bool // Reject: counts as a failed delivery (DL-11.3)
 
-	// Publish: who is told what becomes of it in replicated queues, and by what number.
+	// Publish to replicated queues: Owner gets the answers, under the number Token.
 	Owner Owner
 	Token uint64
 
 	// Results of a Publish: see Pending.
-	Refused bool  // a local target did not take it; after Enter and RunWhole, any
+	Refused bool  // a local target refused it; after Enter and RunWhole, any target
 	Waits   int32 // how many answers its Owner gets, or has got already
 }
 
-// Run carries out ops in order. It locks what several of them need once, but
-// never handles more than a slice under one hold. What is asked of replicated
-// queues has not happened when it returns: their Owners are told. Whoever answers for ops
-// calls Await before.
+// Run carries out ops in order. It locks partitions that several of them need once, but handles at most a slice in
+// one hold. Operations on replicated queues are only proposed when Run returns; their Owners get the answers. A
+// caller that answers for the ops calls Await first.
 func (n *Node) Run(ops []Op) (r Receipt) {
 	for len(ops) > 0 {
 		slice := sliceOf(ops)
@@ -64,9 +63,8 @@ func (n *Node) Run(ops []Op) (r Receipt) {
 	return r
 }
 
-// Enter carries out publishes for callers that wait: when it returns, Op.Refused says of
-// each whether a target has refused it, in whatever log, and what was taken is durable.
-// An error means that nobody knows what became of some.
+// Enter carries out publishes and waits. When it returns, Op.Refused says of each whether any target has refused it,
+// in any log, and what was taken is durable. After an error the fate of some is unknown.
 func (n *Node) Enter(ops []Op) (err error) {
 	for len(ops) > 0 {
 		slice := n.someOf(ops)
@@ -76,7 +74,7 @@ func (n *Node) Enter(ops []Op) (err error) {
 	return err
 }
 
-// sliceOf are the first of ops, as many as are handled at once.
+// sliceOf returns the first of ops, as many as one hold handles.
 func sliceOf(ops []Op) []Op {
 	steps := 0
 	for i := range ops {
@@ -87,8 +85,8 @@ func sliceOf(ops []Op) []Op {
 	return ops
 }
 
-// someOf is sliceOf of publishes for callers that do not see to it how many bytes they are: they may be one command of a
-// group, which takes no more than a frame of the journal.
+// someOf is sliceOf for publishes of which nobody has limited the bytes: they may become one command of a group, and
+// that must fit into a frame of the journal.
 func (n *Node) someOf(ops []Op) []Op {
 	size := 0
 	for i := range ops {
@@ -101,13 +99,12 @@ func (n *Node) someOf(ops []Op) []Op {
 	return sliceOf(ops)
 }
 
-// RunWhole carries out a transaction: publishes, then settlements. In one log it
-// is whole, in one hold and one frame of the local partitions, or one command of a group,
-// applied when RunWhole returns. In several, each part is whole, and everything is
-// published, and durable, before anything is settled: after a crash between the two a message may
-// be in both places, never in none. All of it is durable when RunWhole returns. It may hold its
-// partitions for longer than a slice. REQUIRES: the costs of ops come to MaxWhole at most, if there are several, and
-// their steps to MaxSteps.
+// RunWhole carries out a transaction: publishes, then settlements. Within one log it is atomic: one hold and one
+// frame of the local partitions, or one command of a group. Across several logs each part is atomic, and all
+// publishes are durable before anything is settled. So after a crash between the two a message may be in both places,
+// never in none. When RunWhole returns, everything is applied and durable. It may hold its partitions longer than a
+// slice. REQUIRES: if there are several ops, their costs sum up to at most MaxWhole and their steps to at most
+// MaxSteps.
 func (n *Node) RunWhole(ops []Op) error {
 	if n.groups == nil || oneLog(ops) {
 		return n.runAndWait(ops, true)
@@ -122,8 +119,8 @@ func (n *Node) RunWhole(ops []Op) error {
 	return n.runAndWait(ops[settles:], true)
 }
 
-// runAndWait carries out ops in one hold of the local partitions and one command of each group. When it returns, all of
-// it has happened and is durable.
+// runAndWait carries out ops in one hold of the local partitions and one command of each group. When it returns,
+// everything is applied and durable.
 func (n *Node) runAndWait(ops []Op, whole bool) (err error) {
 	if len(ops) == 0 {
 		return nil
@@ -134,7 +131,7 @@ func (n *Node) runAndWait(ops []Op, whole bool) (err error) {
 	return errors.Join(err, n.Await(n.run(ops, whole)))
 }
 
-// oneLog says whether all that ops are about is in one log.
+// oneLog says whether all queues of ops are in one log.
 func oneLog(ops []Op) bool {
 	var log uint64
 	same := func(q *Queue) bool {
@@ -152,8 +149,8 @@ func oneLog(ops []Op) bool {
 	return true
 }
 
-// What RunWhole takes. All of it happens in one hold, for which everybody else who wants one of its partitions waits,
-// or in one command of a group: a step takes a microsecond or two, and a MiB four milliseconds, with the disk's.
+// The limits of RunWhole. All of it happens in one hold, or one command of a group, and everybody who wants one of
+// the partitions waits meanwhile. A step takes a microsecond or two, a MiB four milliseconds with the disk's time.
 const (
 	MaxWhole = 32 << 20 // bytes of a frame
 	MaxSteps = 64 << 10
@@ -162,15 +159,14 @@ const (
 // Steps is how many entries the operation makes or settles.
 func (op *Op) Steps() int { return max(1, len(op.Targets)) }
 
-// Cost is at most how many bytes the operation takes of a frame, where size is
-// that of the published record.
+// Cost is the most bytes that the operation takes of a frame. size is that of the published record.
 func (op *Op) Cost(size int) int {
 	const operands = 64 // of an operation or one of its targets: opcode, queue, entry, moment
 	return operands*(1+len(op.Targets)) + size
 }
 
-// run carries out what ops ask of local queues. The receipt is for what is published, and if whole is set, so that
-// the frame is one, for all of it.
+// run carries out the part of ops that concerns local queues. The receipt covers the publishes, or with whole
+// everything; then there is only one frame.
 func (n *Node) run(ops []Op, whole bool) (r Receipt) {
 	if !whole && len(ops) == 1 && len(ops[0].Targets) > sliceSteps {
 		return n.runWide(&ops[0])
@@ -228,8 +224,8 @@ func (n *Node) run(ops []Op, whole bool) (r Receipt) {
 	return r
 }
 
-// runWide publishes one message to more queues than a hold should handle: to so many at a time, each with a frame of its own.
-// As where the queues are in several logs, a crash before the confirm may leave it in some of them.
+// runWide publishes one message to more queues than one hold should handle: in several holds, each with its own
+// frame. As with several logs, a crash before the confirm may leave the message in only some of the queues.
 func (n *Node) runWide(op *Op) (r Receipt) {
 	for targets := range slices.Chunk(op.Targets, sliceSteps) {
 		some := [1]Op{*op}
@@ -242,15 +238,15 @@ func (n *Node) runWide(op *Op) (r Receipt) {
 	return r
 }
 
-// tellDeath tells that what was settled has died of it, if it has: it is moved later, and would be back in its queue
-// after a crash, though its transaction is over.
+// tellDeath records in the frame that the settled entry has died, if it has. The death is moved later; without the
+// record the entry would be back in its queue after a crash, although its transaction was committed.
 func (h *hold) tellDeath(op *Op) {
 	q := op.Queue
 	if q.part.group != nil || q.gone {
 		return
 	}
 	if d, ok := q.m.Tell(op.ID); ok {
-		h.frame.comeBack(q.Incarnation, d.ID, d.Counts, 0) // with the attempt that it died of
+		h.frame.comeBack(q.Incarnation, d.ID, d.Counts, 0) // including the attempt that it died of
 		h.frame.hold(q.Incarnation, d.ID, uint8(d.Reason), d.At)
 	}
 }
@@ -266,7 +262,7 @@ func (n *Node) settle(h *hold, op *Op) {
 	s.apply(h, q, op.Consumer)
 }
 
-// publish lets one message into those of its targets that are local. REQUIRES: their partitions are held.
+// publish lets one message into its local targets. REQUIRES: their partitions are held.
 func (n *Node) publish(h *hold, op *Op) {
 	in := arrival{
 		entry: queue.Entry{Content: queue.Content{Body: op.Body}, Priority: op.Priority, TTL: op.TTL, Delay: op.Delay},

@@ -6,38 +6,38 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// entrance is how a message comes into a queue: what of the queue's limits it has to heed.
+// entrance says which of a queue's limits an arriving message must respect.
 type entrance uint8
 
 const (
 	enqueued entrance = iota // a full queue may refuse it (queue.Machine.Enqueue)
-	forced                   // nobody could keep it if it were refused (queue.Machine.Force)
-	imposed                  // it has its room already (queue.Machine.Impose)
+	forced                   // a refusal would lose it (queue.Machine.Force)
+	imposed                  // its room was promised before (queue.Machine.Impose)
 )
 
-// An arrival is a message that enters queues of one log: a publish, a death, a move, what another log has
-// sent, or what was stranded. Its references stay the caller's; each queue that takes it gets its own.
+// An arrival is a message that enters queues of one log: a publish, a death, a move, a message from another log, or a
+// stranded one. Its references stay the caller's; each queue that takes the message gets its own.
 type arrival struct {
 	entry queue.Entry
-	rec   message.Record // nil in a group, where it may be on disk: then entry has its size, and it is logged
+	rec   message.Record // nil in a group: the record may be on disk, entry has its size, and every entry is logged
 	how   entrance
-	stays bool // its record was read into memory for the way only
+	stays bool // its record is on disk and was read into memory only for the move
 }
 
 // newEntry is an entry just made, before anything followed from it.
 type newEntry struct {
 	q       *Queue
-	id      queue.ID // 0 if a consumer has it that does not acknowledge
+	id      queue.ID // 0 if a consumer without acknowledgements has it
 	logged  bool
-	refused bool // it died of it at once (DL-10.9)
+	refused bool // the queue refused it and it died of that (DL-10.9)
 }
 
-// enter lets a message into a queue, and notes it among h.entered unless it was refused. This is the only way
-// by which something comes into a queue but for recovery. What follows from it is for flow, once the frame tells of
-// it. REQUIRES: t is held, and not gone.
+// enter lets a message into a queue and notes it in h.entered unless it was refused. Apart from recovery, this is the
+// only way into a queue. The frame must record the entry before flow does what follows from it. REQUIRES: t is held
+// and not gone.
 func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 	h.touch(t)
-	e, body := &a.entry, a.entry.Body // not copied for each of very many
+	e, body := &a.entry, a.entry.Body // not copied: there may be very many targets
 	if a.rec != nil {
 		e.Size, e.Logged = t.size(a.rec), t.logs(a.rec.Persistent())
 	}
@@ -46,7 +46,7 @@ func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 		n.bodies.Retain(e.History, 1)
 	}
 	if a.stays && t.m.Consumers() == 0 {
-		e.Body, _ = n.bodies.Cool(e.Body) // nobody waits for it: it goes on being on disk only
+		e.Body, _ = n.bodies.Cool(e.Body) // no consumer waits for it: it stays on disk only
 	}
 	var id queue.ID
 	switch a.how {
@@ -68,8 +68,8 @@ func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 	return result
 }
 
-// admit lets a published message into a queue, and says whether its publisher may take it as entered.
-// When it was let into all, admitted ends the publish. REQUIRES: q is held, and not gone.
+// admit lets a published message into a queue and says whether its publisher may count it as taken. After the last
+// queue, admitted ends the publish. REQUIRES: q is held and not gone.
 func (n *Node) admit(h *hold, q *Queue, in *arrival) bool {
 	result := n.enter(h, q, in)
 	if result != queue.Refused {
@@ -78,7 +78,8 @@ func (n *Node) admit(h *hold, q *Queue, in *arrival) bool {
 	return tookIn(result)
 }
 
-// admitted tells the frame of what has just been let in, and does what follows. The reference to the body passes to it.
+// admitted writes into the frame what admit has let in, then does what follows. It takes over the reference to the
+// body.
 func (n *Node) admitted(h *hold, in *arrival) {
 	body := in.entry.Body
 	if logged := h.loggedOnes(); logged > 0 && h.frame != nil {
@@ -103,14 +104,14 @@ func (n *Node) admitted(h *hold, in *arrival) {
 	h.flow()
 }
 
-// flow does what follows from what has entered.
+// flow does what follows from the new entries: deliveries and deaths.
 func (h *hold) flow() {
 	for _, in := range h.entered {
 		in.q.m.Flow(h.now, in.id)
 	}
 }
 
-// loggedOnes is how many of what has entered the journal tells of.
+// loggedOnes is how many of the new entries the journal records.
 func (h *hold) loggedOnes() (n int) {
 	for _, in := range h.entered {
 		if in.logged {
@@ -120,24 +121,24 @@ func (h *hold) loggedOnes() (n int) {
 	return n
 }
 
-// told says whether a frame has to tell of the entry: of one that a consumer has that does not acknowledge, so that it
-// is in no queue, if what was moved stays where it was until all targets have answered, as this one has.
+// told says whether the frame must record the entry. That includes a message that went straight to a consumer, and is
+// in no queue, if keep is set: the source keeps what it moved until all targets have answered, and this one has.
 func (e *newEntry) told(keep bool) bool { return e.logged || keep && e.id == 0 }
 
-// logRefused tells which of the entries just logged are dead.
+// logRefused writes into the frame which of the entries just logged are dead.
 func (h *hold) logRefused() {
 	for _, in := range h.entered {
 		h.tellRefused(&in)
 	}
 }
 
-// tellRefused tells of an entry just logged if it was refused, and is dead: else it would be ready after a crash, though
-// its publisher knows that it is not there.
+// tellRefused writes into the frame that an entry just logged was refused and is dead. Otherwise it would be ready
+// after a crash, although its publisher knows that it was refused.
 func (h *hold) tellRefused(in *newEntry) {
 	if in.refused && in.logged {
 		h.frame.hold(in.q.Incarnation, in.id, uint8(deadletter.MaxLen), h.now)
 	}
 }
 
-// tookIn says that a message was not refused: its publisher may take it as entered.
+// tookIn says that the message was not refused: its publisher may count it as taken.
 func tookIn(result queue.Result) bool { return result != queue.Refused && result != queue.RefusedDead }

@@ -8,31 +8,31 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// hold is one time of holding partitions: what happens meanwhile is collected
-// here and carried out on the way out.
+// hold is one time of holding partitions. It collects what happens meanwhile and what is to be done when the
+// partitions are unlocked.
 type hold struct {
-	now   int64        // milliseconds since 1970, the same for all that happens
-	parts []*Partition // local ones, or one group; all at the cut of a checkpoint
-	frame *frame       // what the journal is told; nil in a group, whose log has the commands that all this follows from
-	paper frame        // frame, if there is one
+	now   int64        // milliseconds since 1970, the same for everything in the hold
+	parts []*Partition // local partitions, or one group; all of them at the cut of a checkpoint
+	frame *frame       // for the journal; nil for a group, whose log has the commands that caused everything
+	paper frame        // the memory of frame
 
 	touched   []*Queue
 	wake      []Subscriber
 	timeouts  []timeout
-	dropped   []message.Ref // references to give up
-	route     []*Queue      // queues whose deaths are to be routed by this caller
-	withdrawn []*Queue      // queues that have entries back which they had offered
-	hashed    []*Queue      // of touched, those whose state is to be told
-	entered   []newEntry    // by the publish or the death under way
+	dropped   []message.Ref // references to release
+	route     []*Queue      // queues whose deaths this caller is to route
+	withdrawn []*Queue      // queues that have taken back entries that they had offered
+	hashed    []*Queue      // queues of touched whose state hash goes into the frame
+	entered   []newEntry    // what the present publish or death has let in
 	entries   int
 	pos       journal.Pos // of the frame, 0 if nothing was logged
 	step      steps       // failpoints on the way out
-	owed      bool        // somebody may wait for the frame to be durable
-	outboxes  *outboxes   // those of the local partitions, if they are locked
-	sends     bool        // an outbox has more
+	owed      bool        // a caller may wait until the frame is durable
+	outboxes  *outboxes   // the outboxes of the local partitions, if they are locked
+	sends     bool        // an outbox has something new
 }
 
-// steps are the failpoints that a hold passes on its way out; "" is none.
+// steps are the failpoints that a hold passes when it ends; "" is none.
 type steps struct{ append, appended, unlocked string }
 
 type timeout struct {
@@ -41,7 +41,7 @@ type timeout struct {
 	n int
 }
 
-// lock locks the partitions, in order, and begins a hold.
+// lock locks the partitions in order and begins a hold.
 func (n *Node) lock(parts ...*Partition) *hold {
 	h := n.holds.Get().(*hold)
 	h.parts = append(h.parts[:0], parts...)
@@ -62,8 +62,8 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	return h
 }
 
-// lockInTurn is lock for p's worker and for who routes its deaths: they take turns.
-// A mutex favours who runs already, and either would keep the other waiting for slices.
+// lockInTurn is lock for p's worker and for the goroutine that routes p's deaths. They take turns: a mutex favours
+// the goroutine that runs already, so one of them would keep the other waiting for many slices.
 func (n *Node) lockInTurn(p *Partition, parts ...*Partition) *hold {
 	p.turn.Lock()
 	defer p.turn.Unlock()
@@ -84,9 +84,9 @@ func (h *hold) drop(body, history message.Ref) {
 	}
 }
 
-// unlock ends the hold. In this order: what happened goes to the journal, as one
-// frame unless it is too large (split); the partitions are unlocked; then effects leave. A confirm is none of
-// them: whoever owes one waits until the journal has committed the position returned.
+// unlock ends the hold, in this order: the journal gets what happened, as one frame unless it is too large (split);
+// the partitions are unlocked; effects leave. Confirms are not among the effects: a caller that owes one waits until
+// the journal has committed the returned position.
 func (n *Node) unlock(h *hold) journal.Pos {
 	pos := n.release(h)
 	if work := n.finish(h); len(work) > 0 {
@@ -95,24 +95,24 @@ func (n *Node) unlock(h *hold) journal.Pos {
 	return pos
 }
 
-// finishHold is unlock, but returns the queues whose dead the caller is to move.
+// finishHold is unlock, except that the caller moves the dead of the queues that it returns.
 func (n *Node) finishHold(h *hold) []*Queue {
 	n.release(h)
 	return n.finish(h)
 }
 
-// maxBuffered is how many bytes of the journal may wait to be written.
+// maxBuffered is how many bytes may wait in the journal's buffer.
 const maxBuffered = 1 << 20
 
-// relieve writes the journal's buffer if it has grown too large, and relieves memory.
+// relieve flushes the journal's buffer if it has grown too large, and relieves memory.
 func (n *Node) relieve() {
 	if n.Journal.Buffered() > maxBuffered {
-		_ = n.Journal.Flush() // a failure stops the node by itself
+		_ = n.Journal.Flush() // a failure stops the node
 	}
 	n.memory.relieve()
 }
 
-// release ends the locked part of a hold.
+// release ends the locked part of a hold: the frame is written, the partitions are unlocked.
 func (n *Node) release(h *hold) journal.Pos {
 	for _, q := range h.touched {
 		q.touched = false
@@ -125,7 +125,7 @@ func (n *Node) release(h *hold) journal.Pos {
 		}
 		p := q.part
 		if g := p.group; g != nil && !g.leads {
-			continue // whoever leads sees to it
+			continue // the leader schedules and routes
 		}
 		if q.m.HasDeaths() && !q.routing {
 			q.routing = true
@@ -161,7 +161,7 @@ func (n *Node) release(h *hold) journal.Pos {
 	return h.pos
 }
 
-// hashes writes what the queues are that the frame tells of.
+// hashes writes into the frame the state hashes of the queues that it changed.
 func (h *hold) hashes() {
 	if h.frame.bytes() != nil {
 		for _, q := range h.hashed {
@@ -172,7 +172,7 @@ func (h *hold) hashes() {
 	h.hashed = h.hashed[:0]
 }
 
-// writeFrame hands what the hold has collected to the journal.
+// writeFrame appends the hold's frame to the journal.
 func (n *Node) writeFrame(h *hold) {
 	b := h.frame.bytes()
 	if b == nil {
@@ -182,19 +182,19 @@ func (n *Node) writeFrame(h *hold) {
 	n.checkpoints.logged.Add(int64(h.frame.operations))
 	at := n.Journal.PayloadPos(h.pos)
 	for i, r := range h.frame.records {
-		if i == 0 || r != h.frame.records[i-1] { // else it is there once
+		if i == 0 || r != h.frame.records[i-1] { // the frame has each record once
 			n.bodies.SetLocation(r.body, message.Location(at)+message.Location(r.at))
 		}
 		n.bodies.Release(r.body)
 	}
 }
 
-// frameBytes is the size from which a frame is not added to.
+// frameBytes is the size from which nothing is added to a frame.
 const frameBytes = 4 << 20
 
-// split begins another frame if the hold's has grown large: a few hundred of the
-// largest messages would be more than the journal takes at once. It may be called
-// wherever what came before and what follows need not be there together.
+// split begins a new frame if the hold's frame has grown large: a few hundred of the largest messages would exceed
+// what the journal takes at once. It may be called wherever the operations before and after need not be atomic
+// together.
 func (n *Node) split(h *hold) {
 	if h.frame != nil && len(h.frame.b) >= frameBytes {
 		n.writeFrame(h)
@@ -202,8 +202,8 @@ func (n *Node) split(h *hold) {
 	}
 }
 
-// finish carries out the effects of a hold and gives it back. It returns the
-// queues whose deaths the caller is to route.
+// finish carries out the effects of a hold and gives it back to the pool. It returns the queues whose deaths the
+// caller is to route.
 func (n *Node) finish(h *hold) (work []*Queue) {
 	n.at(h.step.unlocked)
 	for _, s := range h.wake {

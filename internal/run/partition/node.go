@@ -1,26 +1,28 @@
-// Package partition runs queues. A partition is a mutex around the machines of many queues, and the log that they share.
+// Package partition runs queues. A partition is a mutex around the machines of many queues, with the log that they
+// share. There are two kinds:
 //
-//	local  classic queues. All local partitions are one log, the node's journal: what one hold of them did is one frame,
-//	       written on the way out. A move between queues of two partitions locks both, in order, and is still one frame.
-//	group  quorum queues. The log has commands, which package cluster decides; the hold that applies them writes nothing.
+//	local  classic queues. All local partitions share one log, the node's journal. What one hold of them did is one
+//	       frame, written before the hold ends. A move between two partitions locks both, in order, and is one frame too.
+//	group  quorum queues. Its log has commands, and package cluster decides their order. The hold that applies a
+//	       command writes nothing.
 //
-// It owns the machines, when each must be looked at again, how what happens is logged and redone, how a death becomes a
-// move, what one log has for another, and the checkpoints of all this. Package broker calls it. It knows no connections
-// and no exchanges: it calls a Router for the one and Subscribers for the other.
+// The package owns the machines; the deadlines of their queues; how what happens is logged and redone; how a death
+// becomes a move; the outboxes from one log to another; the checkpoints of all this. Package broker calls it. It
+// knows no connections and no exchanges: it calls Subscribers instead of the one and a Router instead of the other.
 //
-//	node.go, partition's queue.go     what others call
-//	operations.go, driver.go          what can be asked of a queue, applied in one place, at once or by a log
-//	batch.go, entrance.go, hold.go    publishes and settlements; how a message enters; one time of holding partitions
+//	node.go, queue.go                 what other packages call
+//	operations.go, driver.go          the operations on a queue, applied in one place, at once or by a log
+//	batch.go, entrance.go, hold.go    publishes and settlements; how a message enters; one hold of partitions
 //	command.go, apply.go, group.go    groups: commands, their application, proposals (proposal.go, replicated.go, forward.go)
-//	clientend*.go                     the end of a client, whatever it holds
-//	deadmove*.go, move.go             the way of a death, in three steps, and of what an operator moves
+//	clientend*.go                     the end of a client, with everything that it holds
+//	deadmove*.go, move.go             the way of a death, in three steps; the moves that operators ask for
 //	outbox*.go                        moves between logs
 //	frame.go, recover.go, salvage.go  the journal: what is written, a start, a repair
-//	checkpoint*.go, shelf.go          copies of the index; compact.go: files that are made dense
-//	memory.go, relief.go              what leaves memory; foresight.go: what is read again before it is needed
-//	worker.go                         deadlines, and what nobody waits for
+//	checkpoint*.go, shelf.go          copies of the index; compact.go: sparse files made dense
+//	memory.go, relief.go              what leaves memory; foresight.go: what is read before it is needed
+//	worker.go                         deadlines, and work that nobody waits for
 //
-// Goroutines: docs/internals/goroutines.md has them.
+// Goroutines: see docs/internals/goroutines.md.
 package partition
 
 import (
@@ -49,27 +51,25 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// sliceLimit is how many entries are handled under a lock at once.
+// sliceLimit is how many entries are handled in one hold of a lock.
 const sliceLimit = 512
 
-// sliceSteps is how many entries a slice may make besides, where each goes to several queues. Only one death or move that goes
-// to more of them, which is one operation, takes more, and so does a publish to more quorum queues of a group.
+// sliceSteps is how many entries a slice may make in addition, because each message may go to several queues. Only a
+// single operation exceeds it: one death or move to more queues, or a publish to more quorum queues of one group.
 const sliceSteps = 8 * sliceLimit
 
 // Router finds where dead letters go. Its methods are called with no partition locked.
-type Router interface {
-	// RouteDead appends the queues that the exchange routes the dead letter to.
-	// exists is false if there is no such exchange. byKeys is true if the answer
-	// depends on nothing but the exchange and the keys.
+type Router interface { // Router decides where dead letters go. Its methods are called with no partition locked, except Dropped.
+	// RouteDead appends the queues to which the exchange routes the dead letter. exists is false if there is no such
+	// exchange. byKeys says that the answer depends only on the exchange and the keys.
 	RouteDead(q *Queue, exchange string, keys []string, r message.Record, h *deadletter.History, out []*Queue) (targets []*Queue, exists, byKeys bool)
-	// HasVHost says whether the virtual host is still there that a queue of that number was in: another of the same name
-	// is not. What it says is on disk.
+	// HasVHost says whether the virtual host that a queue of this incarnation was in still exists; another one of the
+	// same name does not count. The answer is on disk.
 	HasVHost(v message.VHost, incarnation uint64) bool
-	// QueueUnused is told that a queue's x-expires has passed. It may wait: nothing else does
-	// for it but other queues that have expired.
+	// QueueUnused reports that a queue's x-expires has passed. It may wait: only other expired queues wait for it.
 	QueueUnused(q *Queue)
-	// Dropped is told of a dead message that went nowhere, perhaps with a
-	// partition locked. It must not block and not keep r or h.
+	// Dropped reports a dead message that went nowhere. A partition may be locked. Dropped must not block, and must
+	// not keep r or h.
 	Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, h *deadletter.History)
 }
 
@@ -81,18 +81,17 @@ type Options struct {
 	Router     Router
 	Logger     *slog.Logger
 	Now        func() int64 // milliseconds since 1970, rounded down
-	// Cluster decides what happens to quorum queues. Without it they are run like
-	// classic ones.
+	// Cluster decides the order of commands for quorum queues. Without it they run like classic queues.
 	Cluster *cluster.Driver
-	NodeID  uint64 // as in Cluster
-	// OpenGroup joins a group: in the state of a checkpoint, or if st is nil in the first.
-	// Nil: Cluster.Open, where the first state has this node as its only member.
+	NodeID  uint64 // the node's number in Cluster
+	// OpenGroup joins a group: with the state of a checkpoint, or with the first state if st is nil. If OpenGroup
+	// itself is nil, Cluster.Open is used, and in the first state this node is the only member.
 	OpenGroup func(id uint64, m cluster.Machine, st *cluster.State) (*cluster.Group, error)
-	Origin    uint64    // NewOrigin: no other process has ever had it
+	Origin    uint64    // from NewOrigin: no other process ever has the same
 	Forwarder Forwarder // for commands to groups that other nodes lead; nil: they are refused
 
-	Index *store.Store    // for pages and checkpoints; nil: everything stays in memory, and the whole journal is read at start
-	Keep  *bodyfile.Keep  // for bodies that outlive their segment of the journal; there if Index is
+	Index *store.Store    // for pages and checkpoints; nil: everything stays in memory, and a start reads the whole journal
+	Keep  *bodyfile.Keep  // for bodies that outlive their segment of the journal; set if Index is
 	Aside *bodyfile.Aside // for messages that cannot be read; nil: they stay where they are
 
 	DeadLettering DeadLettering
@@ -100,47 +99,48 @@ type Options struct {
 	Checkpointing Checkpointing
 	Repair        Repair
 
-	OnFatal       func(error)           // the disk failed, or a replica cannot go on: the process must end
-	KeepSenseless func(Senseless) error // keeps what makes no sense, and returns when it is on disk; nil: it is only told
-	// Known is told what the journal says of the declarations: how far their log was on disk, and the highest number
-	// of a queue. Where that cannot be, its error is Recover's. Nil: it can.
+	OnFatal       func(error)           // called if the disk failed or a replica cannot continue: the process must end
+	KeepSenseless func(Senseless) error // stores a frame or command that makes no sense, and returns when it is on disk; nil: it is only logged
+	// Known gets what the journal says about the declarations: how far their log was on disk, and the highest
+	// incarnation of a queue. It returns an error if the store's declarations contradict that; Recover then fails
+	// with it. nil: no check.
 	Known func(noted store.Reach, highest uint64) error
 
-	Failpoint func(name string) // called at the steps in Failpoints; nil: nothing. For tests
-	StateHash bool              // for tests: frames say what the queues were after them, and recovery compares
+	Failpoint func(name string) // for tests: called at the steps in Failpoints
+	StateHash bool              // for tests: frames contain hashes of the queues' state, and recovery compares
 }
 
-// DeadLettering is how messages are dead-lettered, where a queue's settings do not say it.
+// DeadLettering is the configuration of dead-lettering beyond a queue's settings.
 type DeadLettering struct {
-	ResetCounts    bool          // delivery counts do not travel (DL-11.6)
+	ResetCounts    bool          // a dead letter does not keep its delivery count (DL-11.6)
 	StripCC        bool          // DL-20.1
-	TrustHistories bool          // those that clients send along are continued (DL-7.10)
-	RetryEvery     time.Duration // how often held deaths are tried again (DL-13.4); 0 = 3 minutes
+	TrustHistories bool          // a death history that a client publishes is continued (DL-7.10)
+	RetryEvery     time.Duration // how often held deaths are retried (DL-13.4); 0 = 3 minutes
 }
 
 // Budget is how much memory the node may use.
 type Budget struct {
 	Index    int64 // bytes for index pages; 0 = 1 GiB
 	Bodies   int64 // bytes for bodies; 0 = 1 GiB
-	HotPages int   // pages at each end of a queue that stay in memory; 0 = index.HotPages
+	HotPages int   // pages at each end of a queue that always stay in memory; 0 = index.HotPages
 }
 
-// Checkpointing is when checkpoints are written, and who is told.
+// Checkpointing configures when checkpoints are written, and which callbacks they need.
 type Checkpointing struct {
-	Bytes         int64              // of the journal after which one is written; 0 = 256 MiB
-	Operations    int64              // on entries in the journal after which one is; 0 = 8,000,000
-	Every         time.Duration      // the time after which one is if anything was logged; 0 = a minute
-	CompactBelow  int64              // the share of a file, in percent of the bodies ever written to it, below which what lives in it is moved; 0 = 55
-	Short         bool               // there is little room on the disk when the node starts, see ShortOfRoom
-	NewGeneration func(uint64) error // is told of a checkpoint before it counts, in a number one more than the last; when it returns that is on disk
-	Removed       func() error       // returns when queues deleted so far are stored as gone; nil: they are at once
+	Bytes         int64              // a checkpoint follows after so many bytes of the journal; 0 = 256 MiB
+	Operations    int64              // and after so many operations in the journal; 0 = 8,000,000
+	Every         time.Duration      // and after this time, if anything was logged; 0 = a minute
+	CompactBelow  int64              // a file is compacted when less than this percentage of the bytes ever written to it is still in use; 0 = 55
+	Short         bool               // the disk has little room when the node starts: see ShortOfRoom
+	NewGeneration func(uint64) error // called before a checkpoint counts, with the generation, one more than the last; returns when the number is on disk
+	Removed       func() error       // returns when the store has the deletions of all queues deleted so far; nil: no store to wait for
 }
 
-// Repair is for a repair, or an examination, of a node that is stopped.
+// Repair is for the repair or the examination of a stopped node.
 type Repair struct {
-	Damaged        bool     // files that are missing keep nobody from recovering, their messages cannot be read
-	KeepUndeclared bool     // Recover returns an *UndeclaredError where it would give up messages of queues not declared
-	Salvage        *Salvage // set where the index is lost, and the journal does not have everything
+	Damaged        bool     // missing files do not stop recovery; their messages cannot be read
+	KeepUndeclared bool     // Recover returns an *UndeclaredError before it drops messages of undeclared queues
+	Salvage        *Salvage // set if the index is lost and the journal does not have everything
 }
 
 // Node is all partitions of a process.
@@ -149,7 +149,7 @@ type Node struct {
 	bodies    *bodies.Store
 	parts     []*Partition // local
 	groups    []*Partition // replicated; their indexes follow those of parts
-	all       []*Partition // both, in the order of their locks
+	all       []*Partition // both kinds, in the order of their locks
 	seed      maphash.Seed
 	holds     sync.Pool
 	deadmoves sync.Pool
@@ -158,24 +158,23 @@ type Node struct {
 	declared    declaredNote
 	senseless   senseless
 	memory      memory
-	diskTakes   time.Duration // what takes longer was read from a disk: fromDisk, but in tests
+	diskTakes   time.Duration // a read that takes longer came from a disk: fromDisk, except in tests
 
 	deaths    deathCounts
-	relocated atomic.Uint64 // stranded messages that operators have sent elsewhere
-	asides    atomic.Uint64 // messages that were set aside
+	relocated atomic.Uint64 // stranded messages that operators have relocated
+	asides    atomic.Uint64 // messages set aside
 
 	outboxes *outboxes // of the local partitions
 	writers  sync.Pool
-	numbers  atomic.Uint64 // of consumers of replicated queues, and of departures
+	numbers  atomic.Uint64 // numbers of consumers of replicated queues and of departures
 
-	quitSlice int // how many consumers and deliveries of a client's end are one command: sliceSteps, but in tests
+	quitSlice int // how many consumers and deliveries of an ended client fit into one command: sliceSteps, except in tests
 
 	stop chan struct{}
 	done sync.WaitGroup
 }
 
-// New returns a node without queues. Queues are created, then Recover is
-// called, then Start.
+// New returns a node without queues. The caller then creates queues, calls Recover, and calls Start.
 func New(o Options) *Node {
 	n := &Node{Options: o, bodies: o.Bodies, seed: maphash.MakeSeed(), stop: make(chan struct{}), diskTakes: fromDisk}
 	n.DeadLettering.RetryEvery = cmp.Or(n.DeadLettering.RetryEvery, 3*time.Minute)
@@ -216,7 +215,7 @@ func New(o Options) *Node {
 	return n
 }
 
-// openGroup is Options.OpenGroup where there is one node.
+// openGroup is the default of Options.OpenGroup: a group of one node.
 func (n *Node) openGroup(id uint64, m cluster.Machine, st *cluster.State) (*cluster.Group, error) {
 	if st == nil {
 		first := cluster.FirstState(n.NodeID)
@@ -225,7 +224,7 @@ func (n *Node) openGroup(id uint64, m cluster.Machine, st *cluster.State) (*clus
 	return n.Cluster.Open(id, m, *st)
 }
 
-// NewOrigin names a process of the node that starts now, in milliseconds since 1970.
+// NewOrigin names the process of a node that starts at now, in milliseconds since 1970.
 func NewOrigin(node uint64, now int64) uint64 { return node<<originTimeBits | uint64(now) }
 
 // Start begins the workers.
@@ -249,7 +248,7 @@ func (n *Node) Start() {
 	n.done.Go(bug.Guarded(n.Logger, "foresight", (&foresight{n: n, coming: map[*Queue]bool{}}).run))
 }
 
-// Stop ends the workers. What is in the queues stays as it is.
+// Stop ends the workers. The content of the queues stays as it is.
 func (n *Node) Stop() {
 	close(n.stop)
 	for _, p := range n.groups {
@@ -265,30 +264,30 @@ func (n *Node) Stop() {
 type Partition struct {
 	node     *Node
 	index    int
-	group    *group        // set if it is replicated
-	driver   driver        // of its queues' operations
-	outboxes *outboxes     // of the log that its queues are in
-	wakec    chan struct{} // for the worker: there is something to do
-	routec   chan struct{} // for route: likewise
-	endc     chan struct{} // for expire: likewise
+	group    *group        // set if the partition is replicated
+	driver   driver        // carries out operations on its queues
+	outboxes *outboxes     // the outboxes of its log
+	wakec    chan struct{} // wakes the worker
+	routec   chan struct{} // wakes route
+	endc     chan struct{} // wakes expire
 
-	turn       held.Mutex // taken before mu by lockInTurn
+	turn       held.Mutex // lockInTurn takes it before mu
 	mu         held.Mutex
-	hold       *hold // of whoever holds mu
+	hold       *hold // the hold that has mu
 	pages      queue.Pages
 	queues     map[uint64]*Queue
 	timers     []*Queue // heap by Queue.due
-	lateDeaths int64    // how many milliseconds ago the deaths came that were moved last; 0 if no others wait
-	alarm      int64    // when the worker will look by itself
+	lateDeaths int64    // age in milliseconds of the deaths last moved; 0 if no other deaths wait
+	alarm      int64    // when the worker wakes up by itself
 	buried     []*machineGrave
-	graves     atomic.Bool // there are some of these
-	longest    int         // entries handled in the largest hold, for a test
+	graves     atomic.Bool // buried is not empty
+	longest    int         // for a test: entries handled in the largest hold
 	store      pageStore
 	relief     relief
 
-	leaving held.Mutex // held for a moment only, maybe with mu
-	later   []*Queue   // queues whose deaths route goes on routing
-	retry   []*Queue   // queues whose held deaths it is to try again
+	leaving held.Mutex // guards the lists below; held only for a moment, perhaps under mu
+	later   []*Queue   // queues whose deaths route is to go on routing
+	retry   []*Queue   // queues whose held deaths route is to retry
 	unused  []*Queue   // queues whose x-expires has passed, for expire
 
 }
@@ -302,13 +301,13 @@ func newPartition(n *Node, index int) *Partition {
 	return p
 }
 
-// machineGrave is the rest of a queue that was purged or deleted.
+// machineGrave is what a purge or a deletion has left of a queue, to be released in slices.
 type machineGrave struct {
 	q *Queue
 	m *queue.Machine
 }
 
-// Create makes a queue. Its dead letters go where dead says.
+// Create makes a queue. dead says where its dead letters go.
 func (n *Node) Create(q *Queue, config queue.Config, settings queue.Settings, dead DeadLetter) {
 	q.config = config
 	q.due = never
@@ -340,7 +339,7 @@ func (n *Node) with(q *Queue, f func(h *hold)) error {
 // Gone says whether err means that the queue was deleted meanwhile.
 func Gone(err error) bool { return errors.Is(err, errGone) }
 
-// HasDeleted says whether a queue was deleted, though somebody still has it.
+// HasDeleted says whether the queue was deleted, although the caller still has it.
 func (n *Node) HasDeleted(q *Queue) bool {
 	q.part.mu.Lock()
 	gone := q.gone
@@ -348,11 +347,11 @@ func (n *Node) HasDeleted(q *Queue) bool {
 	return gone
 }
 
-// Counts shows the queue as it is now; what is due has expired (DL-8.6).
+// Counts returns the queue's counters after what is due has expired (DL-8.6).
 func (n *Node) Counts(q *Queue) Counts { return q.part.driver.counts(q) }
 
-// CountsNow is Counts for those who look at many queues: it does not wait for what
-// was asked of a replicated one (see SettleAll).
+// CountsNow is Counts for a caller that looks at many queues: it does not wait for pending commands of a replicated
+// queue (see SettleAll).
 func (n *Node) CountsNow(q *Queue) (c Counts) {
 	if !q.Replicated() {
 		return n.Counts(q)
@@ -373,8 +372,8 @@ func (n *Node) Touch(q *Queue) Counts {
 	return a.counts
 }
 
-// Attach adds a consumer; false means that exclusive use forbids it (BR-9.3).
-// attached is called with the queue locked before the first delivery.
+// Attach adds a consumer; ok is false if exclusive use forbids it (BR-9.3). attached is called with the queue locked,
+// before the first delivery.
 func (n *Node) Attach(q *Queue, c *queue.Consumer, attached func()) (ok bool, err error) {
 	a := ask{consumer: c, attached: attached}
 	err = q.part.driver.do(q, q.part.driver.numbered(c), &a)
@@ -388,13 +387,13 @@ func (n *Node) Detach(q *Queue, c *queue.Consumer, detached func()) (left int, w
 	return a.left, a.ok
 }
 
-// Resume lets a consumer that was full have more.
+// Resume lets a consumer that was full have more messages.
 func (n *Node) Resume(q *Queue, c *queue.Consumer) { q.part.driver.resume(q, c) }
 
-// Open looks again whether the queue can deliver to consumers with that gate, which may have room again.
+// Open makes the queue try its consumers with this gate again, because the gate may have room.
 func (n *Node) Open(q *Queue, gate queue.Gate) { q.part.driver.open(q, gate) }
 
-// Share puts consumers of the queue, which have no Gate, under one.
+// Share puts consumers of the queue that have no Gate under one.
 func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
 	for some := range slices.Chunk(list, sliceLimit) {
 		_ = n.with(q, func(*hold) {
@@ -405,18 +404,17 @@ func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
 	}
 }
 
-// Get takes a message for basic.get. The references in d are the caller's, and d.By
-// is the Consumer of the operation that settles it.
+// Get takes a message for basic.get. The references in d are the caller's. d.By is the Consumer to settle it with.
 func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
 	for {
 		var a ask
-		if err = q.part.driver.do(q, q.part.driver.getting(noAck), &a); err != nil || !a.again { // again: in a hold of its own, for those who wait
+		if err = q.part.driver.do(q, q.part.driver.getting(noAck), &a); err != nil || !a.again { // again: the next try is a hold of its own, so that waiting goroutines get the lock
 			return a.delivery, a.left, a.ok, err
 		}
 	}
 }
 
-// Purge removes what is ready and returns how much that was (BR-7.10).
+// Purge removes the ready messages and returns how many there were (BR-7.10).
 func (n *Node) Purge(q *Queue) (purged int, err error) {
 	var a ask
 	for o := new(purge); ; a.again = false {
@@ -426,42 +424,41 @@ func (n *Node) Purge(q *Queue) (purged int, err error) {
 	}
 }
 
-// Delete removes the queue, if check, called with the queue locked, has nothing
-// against it. It returns what the queue held. The caller calls Deleted later.
+// Delete accepts the deletion of a queue unless check, called with the queue locked, returns an error. It returns
+// what the queue held. The caller calls Deleted later.
 //
-// It kills nothing: what has become due since SettleDeaths goes as a message of the queue,
-// and is counted so. What has died since, and was not routed yet, goes too (Counts.Unsettled).
-// A replicated queue goes a little later: see Deleted.
+// Delete kills no message. A message that became due since SettleDeaths is deleted and counted as a message. A death
+// that was not routed yet is deleted too (Counts.Unsettled). A replicated queue is deleted a little later: see
+// Deleted.
 func (n *Node) Delete(q *Queue, check func(Counts) error) (c Counts, err error) {
 	return q.part.driver.accept(q, check)
 }
 
-// Deleted ends a queue that Delete has accepted, once the topology's log has its deletion,
-// tells its consumers, and returns what it held then. before is what Delete has returned.
+// Deleted ends a queue whose deletion Delete has accepted, once the topology's log has the deletion. It notifies the
+// consumers and returns what the queue held at the end. before is what Delete returned.
 func (n *Node) Deleted(q *Queue, before Counts) Counts { return q.part.driver.finish(q, before) }
 
-// Configure puts settings in force that a policy changed.
+// Configure puts settings in force that a policy has changed.
 func (n *Node) Configure(q *Queue, s queue.Settings, dead DeadLetter) {
 	q.part.driver.configure(q, s, dead)
 }
 
-// WhatIsThere is a cursor to browse what is in the queue now, and nothing that comes later.
+// WhatIsThere returns a cursor for browsing what is in the queue now, without what comes later.
 func (n *Node) WhatIsThere(q *Queue) (c queue.Cursor, err error) {
 	err = n.with(q, func(*hold) { c = q.m.WhatIsThere() })
 	return c, err
 }
 
-// Glance shows entries after the cursor, at most limit, without what is in them: with the
-// queue locked and nothing read. f must be quick.
+// Glance shows at most limit entries after the cursor, without their messages. The queue is locked and nothing is
+// read from disk, so f must be quick.
 func (n *Node) Glance(q *Queue, after queue.Cursor, limit int, f func(v queue.View) bool) (next queue.Cursor, done bool, err error) {
 	err = n.with(q, func(*hold) { next, done = q.m.Browse(after, limit, f) })
 	return next, done, err
 }
 
-// Browse shows entries after the cursor, at most limit, as they were at one moment;
-// it changes nothing, and nothing is locked meanwhile. r and history are valid during
-// the call of f only. A message that is lost on disk is set aside and passed over; another
-// failure ends it, with next before it.
+// Browse shows at most limit entries after the cursor, as they were at one moment. It changes nothing, and nothing is
+// locked while f runs. r and history are valid only during the call of f. A message that is lost on disk is set aside
+// and skipped; any other failure ends Browse with next before that message.
 func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.View, r message.Record, history []byte) bool) (next queue.Cursor, done bool, err error) {
 	var views []queue.View
 	err = n.with(q, func(h *hold) {
@@ -478,7 +475,7 @@ func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.Vi
 			n.bodies.Release(views[i].History)
 		}
 	}()
-	defer bug.End(n.Logger, "looking into a queue") // before it: the store has locks
+	defer bug.End(n.Logger, "looking into a queue") // runs before the releases above: the store has locks
 	var w bodies.Window
 	defer w.Free()
 	for i := range views {
@@ -488,7 +485,7 @@ func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.Vi
 			if !v.Out && !n.setAside(&spoilt{q: q, id: v.ID, body: v.Body, size: v.Size, err: err}) {
 				return after, false, fmt.Errorf("queue %q in vhost %q: %w", q.Name, q.VHost, err)
 			}
-			after = after.Behind(v.ID) // whoever it is out at will see
+			after = after.Behind(v.ID) // its consumer will find out
 			continue
 		}
 		after = after.Behind(v.ID)
@@ -504,14 +501,14 @@ func (n *Node) historyBytes(ref message.Ref) []byte { return deathstore.Bytes(n.
 // Bodies is the store that deliveries refer to.
 func (n *Node) Bodies() *bodies.Store { return n.bodies }
 
-// Consumers are those of the queue, in the order they are served; none if it is gone.
+// Consumers returns the queue's consumers in the order in which they are served; none if the queue is gone.
 func (n *Node) Consumers(q *Queue) (list []queue.Attached) {
 	_ = n.with(q, func(*hold) { list = q.m.Attached() })
 	queue.SortAttached(list)
 	return list
 }
 
-// Distinguished are the tags of the consumers that have the queue to themselves: see queue.Machine.Distinguished.
+// Distinguished returns the tags of the exclusive and of the single active consumer: see queue.Machine.Distinguished.
 func (n *Node) Distinguished(q *Queue) (exclusive, active string) {
 	_ = n.with(q, func(*hold) { exclusive, active = q.m.Distinguished() })
 	return exclusive, active

@@ -7,20 +7,20 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// A Receipt is what Run gives for operations: with it their caller waits until they may be answered for
-// (Node.Await). The zero value is that of nothing, for which nobody need wait.
+// A Receipt stands for operations that Run has carried out. Their caller waits with it until they may be answered
+// (Node.Await). The zero value stands for nothing: there is nothing to wait for.
 type Receipt struct {
-	journal journal.Pos // what the journal must have committed: publishes into local queues
-	decided journal.Pos // what the groups' log must have decided: publishes into replicated queues with an Owner
+	journal journal.Pos // the journal must commit up to here: publishes into local queues
+	decided journal.Pos // the groups' log must be decided up to here: publishes into replicated queues with an Owner
 }
 
-// Add makes r the receipt of other operations, too.
+// Add makes r cover other operations, too.
 func (r *Receipt) Add(other Receipt) {
 	r.journal, r.decided = max(r.journal, other.journal), max(r.decided, other.decided)
 }
 
-// Await returns when what was published is durable, and what was proposed to groups is decided: its Owners have their
-// answers by then, or somebody else is about to give them. An error means that the disk failed and the node is stopping.
+// Await returns when all publishes of r are durable and all its proposals decided. Then the Owners have their
+// answers, or another goroutine is about to give them. An error means that the disk failed and the node is stopping.
 func (n *Node) Await(r Receipt) (err error) {
 	held.Nothing("the journal")
 	if r.decided != 0 {
@@ -32,23 +32,23 @@ func (n *Node) Await(r Receipt) (err error) {
 	return err
 }
 
-// Owner is told what became of publishes into replicated queues.
+// Owner gets the answers of replicated queues to its publishes.
 type Owner interface {
-	// Answered is called with nothing locked, by whatever goroutine applies: once
-	// for each group that a publish has targets in. It must not block.
+	// Answered is called with nothing locked, by the goroutine that applies: once for each group that has targets of
+	// a publish. It must not block.
 	Answered(answers []Answer)
 }
 
-// Answer is what became of a publish in one group.
+// Answer is the result of a publish in one group.
 type Answer struct {
 	Token   uint64 // Op.Token
-	Refused bool   // a target did not take it, or nobody knows what became of it
+	Refused bool   // a target refused it, or the result is unknown
 }
 
-// A Pending is a publish that its Owner has to answer for. It is done once it has run, what it
-// rests on is durable, and every group has answered, in whatever order. The zero value has not run. It is guarded by its owner.
+// A Pending is a publish that its Owner must answer for. It is done when it has run, is durable, and every group has
+// answered; these come in any order. The zero value has not run. Its owner guards it.
 type Pending struct {
-	waits   int32 // answers of groups still to come; below 0 while some came before it ran
+	waits   int32 // answers still to come; negative while answers came before it ran
 	ran     bool
 	durable bool
 	refused bool
@@ -61,18 +61,18 @@ func (p *Pending) Ran(op *Op) {
 	p.ran = true
 }
 
-// Answer notes what a group says.
+// Answer notes the answer of a group.
 func (p *Pending) Answer(refused bool) {
 	p.waits--
 	p.refused = p.refused || refused
 }
 
-// Durable notes that the Receipt of all that has run was awaited. It says whether that was known of the publish.
+// Durable notes that the Receipt of everything that has run was awaited. It says whether that was noted before.
 func (p *Pending) Durable() (known bool) {
 	known = p.durable
 	p.durable = p.ran
 	return known
 }
 
-// Done says whether everything is known of the publish, and whether it was refused.
+// Done says whether the publish is done, and whether it was refused.
 func (p *Pending) Done() (done, refused bool) { return p.durable && p.waits == 0, p.refused }

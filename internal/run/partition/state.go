@@ -15,10 +15,9 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// The state of a group, in one form: what a follower that is new gets, and what two
-// replicas that have applied the same commands have in common. Beside the queues,
-// each with its entries and consumers, these are the origins of consumers and the
-// outboxes. It is built of the same pieces as commands.
+// The state of a group. A new follower gets it, and two replicas that have applied the same commands have equal
+// states. It has the queues with their entries and consumers, the origins of consumers, and the outboxes. It is built
+// of the same pieces as commands.
 //
 //	version byte | with entries | applied | clock
 //	queues:    n | n × (create operation's operands | held: n × (id | n × answered | n × asked | refused) | entries | rest bytes)
@@ -27,8 +26,8 @@ import (
 //	processes: n | n × (origin | last)
 //	outboxes:  see outbox_codec.go
 //
-// In a checkpoint the entries are left out, being saved page by page, and bodies in
-// outboxes are told by where they lie. Version 1 had no processes and no closed, version 2 no departures.
+// A checkpoint saves entries page by page, so its state has none, and names bodies in outboxes by their place on
+// disk. Version 1 had no processes and no closed sources, version 2 no departures.
 const stateVersion = 3
 
 var errState = errors.New("partition: the snapshot of a group is malformed")
@@ -44,8 +43,8 @@ func (g *group) append(b []byte, read func(message.Ref) []byte, body func(*comma
 	return g.image((*queue.Machine).NowRest, body).append(b, read)
 }
 
-// groupImage is a group's state at one moment, but for entries. What there may be very much of is collected later
-// (collect), and all is brought into its form with nothing held.
+// groupImage is a group's state at one moment, without entries. The parts that may be very large are collected later
+// in slices (collect). The image is encoded with nothing locked.
 type groupImage struct {
 	g          *group
 	applied    uint64
@@ -63,7 +62,7 @@ type queueImage struct {
 	rest     *queue.Rest
 }
 
-// image takes an image; body writes the bodies that are elsewhere than in queues. REQUIRES: the partition is held.
+// image begins an image. body writes the bodies that are in outboxes, not in queues. REQUIRES: the partition is held.
 func (g *group) image(rest func(*queue.Machine) *queue.Rest, body func(*commandWriter, message.Ref)) *groupImage {
 	im := &groupImage{g: g, applied: g.applied, clock: g.clock, queues: make([]queueImage, 0, len(g.p.queues))}
 	for _, q := range g.p.queues {
@@ -83,7 +82,7 @@ func (g *group) image(rest func(*queue.Machine) *queue.Rest, body func(*commandW
 	return im
 }
 
-// collect collects what the image has left, in slices: the group goes on in between.
+// collect collects the rest of the image in slices. The group goes on in between.
 func (im *groupImage) collect() error {
 	n, p := im.g.node, im.g.p
 	for i := 0; i < len(im.queues); {
@@ -104,7 +103,7 @@ func (im *groupImage) collect() error {
 	return nil
 }
 
-// append appends the state, with the entries there are now if read is not nil. REQUIRES: the image is complete.
+// append appends the state, with the present entries if read is not nil. REQUIRES: the image is complete.
 func (im *groupImage) append(b []byte, read func(message.Ref) []byte) []byte {
 	w := commandWriter{b: append(b, stateVersion)}
 	w.bool(read != nil)
@@ -139,7 +138,8 @@ func (im *groupImage) append(b []byte, read func(message.Ref) []byte) []byte {
 	return append(w.b, im.tail...)
 }
 
-// reader returns a function that finds records, each valid until the next is asked for. A record that cannot be read ends the process.
+// reader returns a function that reads records. Each record is valid until the next call. A record that cannot be
+// read ends the process.
 func (g *group) reader() func(message.Ref) []byte {
 	var w bodies.Window
 	return func(ref message.Ref) []byte {
@@ -154,7 +154,7 @@ func (g *group) reader() func(message.Ref) []byte {
 	}
 }
 
-// appendHeld appends what is known of targets of the queue's entries.
+// appendHeld appends the answers of targets that the queue's dead and offered entries wait for.
 func (q *Queue) appendHeld(b []byte) []byte {
 	w := commandWriter{b: b}
 	ids := map[queue.ID]bool{}
@@ -183,8 +183,8 @@ func (w *commandWriter) numbers(list []uint64) {
 	}
 }
 
-// restoreState replaces the state by one that appendState wrote; its bytes begin at
-// the position given. REQUIRES: the partition is held.
+// restoreState replaces the state by one that appendState wrote. at is where its bytes begin in the journal.
+// REQUIRES: the partition is held.
 func (g *group) restoreState(b []byte, at journal.Pos) error {
 	r := &stateReader{g: g, place: at}
 	r.all = b
@@ -194,8 +194,8 @@ func (g *group) restoreState(b []byte, at journal.Pos) error {
 	return g.restoreRests()
 }
 
-// restoreMeta takes what groupImage.append wrote into a new group. Once its queues have
-// their entries, restoreRests follows. REQUIRES: the partition is held.
+// restoreMeta reads what groupImage.append wrote into a new group. restoreRests follows once the queues have their
+// entries. REQUIRES: the partition is held.
 func (g *group) restoreMeta(b []byte) error {
 	r := &stateReader{g: g}
 	r.all = b
@@ -220,7 +220,7 @@ func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, 
 		if q == nil || number == 0 || g.consumers[number] != nil {
 			return errState
 		}
-		g.consumers[number] = &seat{q: q, c: &queue.Consumer{Origin: origin}} // until restoreRests has made the real one
+		g.consumers[number] = &seat{q: q, c: &queue.Consumer{Origin: origin}} // a placeholder until restoreRests has the real one
 	}
 	if version > 2 {
 		r.departures()
@@ -241,7 +241,7 @@ func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, 
 	return nil
 }
 
-// restoreRests gives queues what refers to their entries: consumers, lists.
+// restoreRests gives queues what refers to their entries: consumers and lists.
 func (g *group) restoreRests() error {
 	for _, q := range g.sorted() {
 		rest := q.rest
@@ -259,19 +259,19 @@ func (g *group) restoreRests() error {
 		}
 	}
 	for number, s := range g.consumers {
-		if s.c.Number != number { // nobody: earlier versions wrote of a consumer that was cancelled and whose deliveries timed out (DL-22.2)
+		if s.c.Number != number { // earlier versions kept a consumer that was cancelled and whose deliveries had all timed out (DL-22.2)
 			g.forget(number, s)
 		}
 	}
 	return nil
 }
 
-// forgetState lets go of everything the group has.
+// forgetState drops the group's whole state.
 func (g *group) forgetState() {
 	for inc, q := range g.p.queues {
 		q.m.Close()
 		g.p.unschedule(q)
-		for q.m.BuryRest(sliceLimit) { // at once: the queue's new pages may have the names of the old ones
+		for q.m.BuryRest(sliceLimit) { // not in slices: the queue's new pages may have the names of the old ones
 		}
 		if g.declared[inc] == nil {
 			q.gone = true
@@ -289,10 +289,10 @@ func (g *group) forgetState() {
 type stateReader struct {
 	commandReader
 	g     *group
-	place journal.Pos // of the state in the journal, 0 if that is not known
+	place journal.Pos // where the state begins in the journal, 0 if unknown
 }
 
-// body reads a record; the reference is the caller's.
+// body reads a record. The reference is the caller's.
 func (r *stateReader) body() (message.Ref, bool) {
 	record, at := r.record()
 	if r.bad {
@@ -302,7 +302,7 @@ func (r *stateReader) body() (message.Ref, bool) {
 	return ref, err == nil
 }
 
-// keep stores bytes that lie so far in front of the end.
+// keep stores bytes that begin fromEnd bytes before the end of the state.
 func (r *stateReader) keep(b []byte, record bool, fromEnd int) (message.Ref, error) {
 	if record && message.CheckRecord(b) != nil {
 		return 0, errState

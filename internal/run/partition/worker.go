@@ -17,8 +17,8 @@ func (p *Partition) wake() {
 	}
 }
 
-// work is the partition's worker: it sleeps until the nearest deadline or until
-// it is woken, and then works in slices, letting others have the lock in between.
+// work is the partition's worker. It sleeps until the nearest deadline or until it is woken, then works in slices and
+// releases the lock in between.
 func (p *Partition) work() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -29,8 +29,8 @@ func (p *Partition) work() {
 		}
 		switch {
 		case wait == 0:
-			// Something is due. Who lets others have the processor now waits for each of them,
-			// for 10 ms if they want.
+			// Something is due: no pause. Yielding the processor here may cost up to 10 ms for each goroutine that
+			// runs.
 		case !p.graves.Load() && !p.relief.under():
 			if p.relief.early.Load() {
 				wait = min(wait, moment.Milliseconds(reliefPause))
@@ -60,8 +60,7 @@ func (p *Partition) work() {
 	}
 }
 
-// untilDue is for how long the worker may sleep if nobody wakes it: from now on whoever sets a
-// nearer deadline does.
+// untilDue is how long the worker may sleep. It sets the alarm; a hold that sets a nearer deadline wakes the worker.
 func (p *Partition) untilDue() time.Duration {
 	p.mu.Lock()
 	p.alarm = never
@@ -76,8 +75,8 @@ func (p *Partition) untilDue() time.Duration {
 	return min(moment.Milliseconds(max(0, alarm-p.node.Now())), time.Hour)
 }
 
-// route is the partition's other worker: it routes what is left to it, so that deaths
-// by deadlines and the routing of those before do not wait for each other.
+// route is the partition's second worker: it routes the deaths that are left to it. So expiring messages and routing
+// earlier ones do not wait for each other.
 func (p *Partition) route() {
 	for {
 		select {
@@ -104,16 +103,15 @@ func (p *Partition) wakeRouter() {
 }
 
 const (
-	// mostLate is how many milliseconds of lateness make work that nobody waits for rarer.
+	// mostLate is how many milliseconds of lateness slow down work that nobody waits for; more has no further effect.
 	mostLate = 7
-	// mostOwed is for how much of such work others are given time at once: more is the disk's,
-	// or somebody else's.
+	// mostOwed is the longest piece of such work that earns others time in return. The disk, or another goroutine,
+	// accounts for what is longer.
 	mostOwed = 20 * time.Millisecond
 )
 
-// giveWay is called after a hold by work that nobody waits for, which began then:
-// such work has half of the time, and the less of it the longer something has been
-// overdue in the partition, down to a ninth.
+// giveWay pauses work that nobody waits for and that began at the given time. It is called after each hold. Such work
+// gets half of the time, and less the longer something in the partition is overdue, down to a ninth.
 func (p *Partition) giveWay(began time.Time) {
 	took := time.Since(began)
 	p.mu.Lock()
@@ -122,8 +120,8 @@ func (p *Partition) giveWay(began time.Time) {
 	p.node.owe(took, late)
 }
 
-// giveWay is the same for work that holds no partition, and that somebody who holds one
-// may wait for: so it waits for none of them.
+// giveWay is the same for work that holds no partition, such as a compaction of the store. A goroutine that holds a
+// partition may wait for that work, so giveWay waits for no partition.
 func (n *Node) giveWay(worked time.Duration) {
 	late := int64(0)
 	for _, p := range n.all {
@@ -135,12 +133,12 @@ func (n *Node) giveWay(worked time.Duration) {
 	n.owe(worked, late)
 }
 
-// owe pauses for work that took so long while something was late by so many milliseconds.
+// owe pauses for work that took so long while something was late by that many milliseconds.
 func (n *Node) owe(worked time.Duration, late int64) {
 	n.pause(min(worked, mostOwed) * time.Duration(1+min(late, mostLate)))
 }
 
-// pause lets others have the processor for a while, unless the node is stopping.
+// pause sleeps, unless the node is stopping.
 func (n *Node) pause(d time.Duration) {
 	select {
 	case <-n.stop:
@@ -148,8 +146,8 @@ func (n *Node) pause(d time.Duration) {
 	}
 }
 
-// late is for how many milliseconds something has been due that has not happened yet, or
-// how old the deaths are that are being routed. REQUIRES: p.mu is held.
+// late is how many milliseconds the most overdue thing waits, or how old the deaths are that are being routed.
+// REQUIRES: p.mu is held.
 func (p *Partition) late() int64 {
 	late := p.lateDeaths
 	if len(p.timers) > 0 && p.timers[0].due > soon {
@@ -158,15 +156,14 @@ func (p *Partition) late() int64 {
 	return late
 }
 
-// soon is the moment of what is to be done as soon as the worker comes to it: it was not
-// due at any.
+// soon is the moment of work that has no deadline and is done when the worker gets to it.
 const soon = 1
 
-// inlineTick is how many entries of one tick the worker routes by itself if they die:
-// below it, handing them over would cost more than it is worth.
+// inlineTick is how many entries of one tick the worker may handle and still route their deaths itself. Up to that
+// number a handover would cost more than it saves.
 const inlineTick = sliceLimit / 2
 
-// tick does one slice of what is due, and says whether that was not all.
+// tick does one slice of what is due, and says whether there is more.
 func (p *Partition) tick() (more bool) {
 	n := p.node
 	var unused []*Queue
@@ -203,8 +200,8 @@ func (p *Partition) tick() (more bool) {
 	return more
 }
 
-// foundUnused appends q to the queues whose x-expires has passed, unless somebody sees to
-// it already. REQUIRES: q's partition is held.
+// foundUnused appends q to the queues whose x-expires has passed, unless expire has it already. REQUIRES: q's
+// partition is held.
 func (q *Queue) foundUnused(list []*Queue) []*Queue {
 	if q.expiring {
 		return list
@@ -213,8 +210,8 @@ func (q *Queue) foundUnused(list []*Queue) []*Queue {
 	return append(list, q)
 }
 
-// leaveUnused hands queues whose x-expires has passed to expire: whoever removes one waits for its
-// deaths and for disks, which no other queue's deadline may do.
+// leaveUnused gives expired queues to expire. The removal of a queue waits for its deaths and for disks, and no other
+// queue's deadline may wait for that.
 func (p *Partition) leaveUnused(list []*Queue) {
 	if len(list) == 0 {
 		return
@@ -228,12 +225,11 @@ func (p *Partition) leaveUnused(list []*Queue) {
 	}
 }
 
-// mostExpiring is how many queues whose x-expires has passed are removed at a time. Each removal
-// waits for the deaths of its queue and for two syncs, which those at a time share; and one
-// that has to wait long does not keep the others waiting.
+// mostExpiring is how many expired queues are removed at a time. Each removal waits for the deaths of its queue and
+// for two syncs. Removals at the same time share the syncs, and one that waits long does not hold up the others.
 const mostExpiring = 64
 
-// expire is the partition's third worker: it tells of queues whose x-expires has passed.
+// expire is the partition's third worker: it reports queues whose x-expires has passed.
 func (p *Partition) expire() {
 	var removals sync.WaitGroup
 	room := make(chan struct{}, mostExpiring)
@@ -257,29 +253,28 @@ func (p *Partition) expire() {
 			}
 			removals.Go(bug.Guarded(p.node.Logger, "the end of an unused queue", func() {
 				p.node.Router.QueueUnused(q)
-				_ = p.node.with(q, func(*hold) { q.expiring = false }) // it was used meanwhile, if it is still there
+				_ = p.node.with(q, func(*hold) { q.expiring = false }) // if the queue is still there, it was used meanwhile
 				<-room
 			}))
 		}
 	}
 }
 
-// mostWaiting is how many deaths of a queue may wait to be routed before the worker
-// lets no more of its entries die: each takes memory, and dies no later for it.
+// mostWaiting is how many deaths of a queue may wait for routing before the worker stops expiring its entries: each
+// death takes memory, and would not be routed sooner.
 const mostWaiting = 2 * sliceLimit
 
-// behind says whether routing has to come first. REQUIRES: q's partition is held.
+// behind says whether routing must catch up first. REQUIRES: q's partition is held.
 func (q *Queue) behind() bool { return q.routing && q.m.Waiting() >= mostWaiting }
 
-// remind schedules what is due next in the queue, if that is the worker's to do.
+// remind schedules the queue's next deadline, if the worker is to handle it.
 func (p *Partition) remind(q *Queue) {
 	if due := q.m.NextDue(); due != q.due && !q.ticking && !q.expiring && !q.behind() {
 		p.schedule(q, due)
 	}
 }
 
-// routeLater routes some slices of deaths that their causes have left, and says
-// whether there were any.
+// routeLater routes some slices of the deaths that were left to route, and says whether there were any.
 func (p *Partition) routeLater() bool {
 	p.leaving.Lock()
 	work, retry := p.later, p.retry
@@ -294,19 +289,19 @@ func (p *Partition) routeLater() bool {
 	return len(work)+len(retry) > 0
 }
 
-// dig makes a grave for what was purged or deleted; see bury. REQUIRES: p.mu is held.
+// dig leaves the rest of a purged or deleted queue to bury. REQUIRES: p.mu is held.
 func (p *Partition) dig(q *Queue) {
 	p.buried = append(p.buried, &machineGrave{q, q.m})
 	p.graves.Store(true)
 }
 
-// bury gives up a slice of what was purged or deleted, and says whether there is more.
+// bury releases a slice of what was purged or deleted, and says whether there is more.
 func (p *Partition) bury() (more bool) {
 	if !p.graves.Load() {
 		return false
 	}
 	h := p.node.lock(p)
-	if len(p.buried) > 0 { // or somebody else did it meanwhile
+	if len(p.buried) > 0 { // another goroutine may have done it
 		if g := p.buried[0]; !g.m.BuryRest(sliceLimit) {
 			p.buried = p.buried[1:]
 			if g.q.m == g.m {
@@ -320,8 +315,7 @@ func (p *Partition) bury() (more bool) {
 	return more
 }
 
-// housekeep flushes the journal so that a killed process loses little, and tries
-// held deaths again.
+// housekeep flushes the journal, so that a killed process loses little, and retries held deaths.
 func (n *Node) housekeep() {
 	const flushEvery = 5 * time.Millisecond
 	flush := time.NewTicker(flushEvery)
@@ -330,14 +324,14 @@ func (n *Node) housekeep() {
 	defer retry.Stop()
 	slow := time.NewTicker(200 * time.Millisecond)
 	defer slow.Stop()
-	n.RetryAllHeld() // what waited when the node stopped (DL-13.11)
+	n.RetryAllHeld() // held deaths from before the last stop (DL-13.11)
 	for {
 		select {
 		case <-n.stop:
 			return
 		case <-flush.C:
 			if n.Journal.Buffered() > 0 {
-				_ = n.Journal.Flush() // a failure stops the node by itself
+				_ = n.Journal.Flush() // a failure stops the node
 			}
 		case <-retry.C:
 			n.RetryAllHeld()
@@ -347,7 +341,7 @@ func (n *Node) housekeep() {
 	}
 }
 
-// RetryAllHeld tries every held death again.
+// RetryAllHeld retries every held death.
 func (n *Node) RetryAllHeld() {
 	for _, p := range n.all {
 		var held []*Queue
@@ -370,7 +364,7 @@ func (n *Node) RetryAllHeld() {
 	n.RetryStranded()
 }
 
-// schedule enters the queue's next moment into the heap. REQUIRES: p.mu is held.
+// schedule puts the queue's next deadline into the heap. REQUIRES: p.mu is held.
 func (p *Partition) schedule(q *Queue, due int64) {
 	if due == never {
 		p.unschedule(q)
