@@ -4,8 +4,7 @@ package partition
 
 import "fmt"
 
-// checkQueue panics if an invariant of the queue does not hold at the end of a hold. What it reads for
-// that counts for nothing.
+// checkQueue panics if an invariant of the queue does not hold at the end of a hold. Its own reads are not counted.
 func checkQueue(q *Queue) {
 	reads := q.part.store.reads
 	err := q.m.Check()

@@ -16,38 +16,36 @@ import (
 	"bartleby.mq/internal/disk/store"
 )
 
-// A checkpoint saves what all durable queues were at one moment, the cut, in the
-// store of the index, while they go on (see index's checkpoint.go). Recovery
-// reads the last whole one and redoes what the journal holds from the cut on. So
-// a start takes as long as what happened lately, not as long as there are messages.
+// A checkpoint saves the state of all durable queues at one moment, the cut, in the store of the index. The queues go
+// on meanwhile (see index/checkpoint.go). Recovery reads the last whole checkpoint and repeats the journal from its
+// cut. So the time of a start depends on what happened lately, not on how many messages there are.
 //
-// Copies are written under the version of their checkpoint, beside those of the one
-// before. One last batch names the version and deletes the pages that it has made
-// needless; until that batch is on disk the checkpoint before counts. Deltas are
-// deleted later.
+// Copies are written under the version of their checkpoint, beside those of the previous one. One last batch names
+// the new version and deletes pages that are no longer needed. Invariant: until that batch is on disk, the previous
+// checkpoint counts and has all its copies. Deltas are deleted later.
 //
-//	cut           all partitions held: a mark in the journal, a new version, what is small
-//	save pages    a slice of one partition at a time, beside all other work
-//	commit        the journal up to the cut, then one batch that makes the checkpoint count
-//	give back     files without bodies, and deltas that nobody needs any more
+//	cut           all partitions held: a mark in the journal, a new version, the small parts of the state
+//	save pages    in slices of one partition at a time, beside all other work
+//	commit        first the journal up to the cut, then one batch that makes the checkpoint count
+//	give back     files without bodies, and deltas that are no longer needed
 //
-// Once a checkpoint is whole, recovery needs only the bodies of the segments before
-// its cut. Segments without any are used again; the others become files of the keep.
+// From the segments before the cut, recovery now needs only bodies. Segments without live bodies are recycled; the
+// others move to the keep.
 
-// A checkpointer writes the node's checkpoints, and has files compacted after them.
+// A checkpointer writes the node's checkpoints and starts the compaction of files after them.
 type checkpointer struct {
 	n *Node
 
-	// One checkpoint, compaction or backup at a time: the first two are what gives files back.
+	// held by one checkpoint, compaction or backup at a time; only the first two free files
 	mu         sync.Mutex
 	generation uint64 // of the last whole checkpoint; guarded by mu
 
 	cut         atomic.Uint64 // of the last whole checkpoint, a journal.Pos
-	logged      atomic.Int64  // operations, since the start
-	loggedAtCut atomic.Int64  // of these, by the last whole checkpoint
+	logged      atomic.Int64  // operations since the start
+	loggedAtCut atomic.Int64  // logged at the cut of the last whole checkpoint
 
-	scarce atomic.Bool  // there is little room on the disk
-	room   atomic.Int64 // and so much, in bytes
+	scarce atomic.Bool  // the disk has little room
+	room   atomic.Int64 // free bytes, while scarce
 	hurry  atomic.Bool  // a checkpoint is to be written at once
 
 	compactor compactor
@@ -56,18 +54,18 @@ type checkpointer struct {
 // checkpoint is the value of keyCheckpoint.
 type checkpoint struct {
 	Version uint32      `json:"version"`
-	Cut     journal.Pos `json:"cut"` // what was appended from here on is not in it
+	Cut     journal.Pos `json:"cut"` // the checkpoint has everything before and nothing from here on
 	At      time.Time   `json:"at"`
-	// Generation counts whole checkpoints; 0: a release before this one has written it.
+	// Generation counts whole checkpoints. It is 0 in a checkpoint of an earlier release.
 	Generation uint64 `json:"generation,omitempty"`
-	// Files are those that hold bodies, with how many were ever written to each, by
-	// which compaction judges how many have gone.
+	// Files are the files that hold bodies, with how many were ever written to each. Compaction computes from it how
+	// many are gone.
 	Files []bodyFile `json:"files"`
 	// Declared is how far the log of declarations was on disk.
 	Declared *store.Reach `json:"declared,omitempty"`
 }
 
-// bodyFile is a file that bodies lie in.
+// bodyFile is a file with bodies.
 type bodyFile struct {
 	Space   message.Space `json:"space"`
 	Segment uint32        `json:"segment"`
@@ -75,17 +73,17 @@ type bodyFile struct {
 	live    int64
 }
 
-// maxPlaced is more than a file has room for.
+// maxPlaced is more bodies than a file has room for.
 const maxPlaced = 1<<28 - 1
 
 // saveSlice is how many pages one hold saves.
 const saveSlice = 16
 
-// errStopped says that the node was stopped meanwhile.
+// errStopped says that the node is stopping.
 var errStopped = errors.New("the node is stopping")
 
-// Checkpoint writes a checkpoint and gives back what the journal does not need
-// any more. It returns when it is on disk.
+// Checkpoint writes a checkpoint and frees what the journal no longer needs. It returns when the checkpoint is on
+// disk.
 func (n *Node) Checkpoint() error {
 	if n.Index == nil {
 		return nil
@@ -99,7 +97,7 @@ func (c *checkpointer) write() error {
 	defer c.mu.Unlock()
 	s, ok := c.atCut()
 	if !ok {
-		return nil // the next one will do
+		return nil // not now: the next one will do
 	}
 	n.at(FailCheckpointCut)
 	if err := n.completeExtras(s.extras); err != nil {
@@ -110,7 +108,7 @@ func (c *checkpointer) write() error {
 			return err
 		}
 	}
-	// Nothing of the checkpoint may be on disk that the journal does not have.
+	// The store must not have anything that the journal lacks.
 	needs := s.cut
 	if n.Cluster != nil {
 		pos, _ := n.Cluster.Unsynced()
@@ -119,7 +117,7 @@ func (c *checkpointer) write() error {
 	if err := n.Journal.Commit(needs); err != nil {
 		return err
 	}
-	// A queue that is not in it must not come back: it would be empty.
+	// A deleted queue that is not in it must not come back: it would be empty.
 	if n.Checkpointing.Removed != nil {
 		if err := n.Checkpointing.Removed(); err != nil {
 			return err
@@ -134,23 +132,23 @@ func (c *checkpointer) write() error {
 	c.loggedAtCut.Store(s.logged)
 	c.giveBack(s)
 	if err := c.deleteDeltas(deltas); err != nil {
-		n.fail(fmt.Errorf("what a checkpoint does not need cannot be deleted: %w", err))
+		n.fail(fmt.Errorf("deltas that no checkpoint needs cannot be deleted: %w", err))
 	}
 	return nil
 }
 
-// stateAtCut is what a checkpoint takes with all partitions held.
+// stateAtCut is what a checkpoint notes with all partitions held.
 type stateAtCut struct {
-	cut     journal.Pos
-	logged  int64 // operations, since the start
+	cut     journal.Pos // operations since the start
+	logged  int64       // operations, since the start
 	version uint32
-	queues  [][]*Queue // durable ones, of each partition
+	queues  [][]*Queue // the durable ones of each partition
 	files   []bodyFile
 	extras  []extra
-	floor   uint32 // the first segment that recovery may need: see extrasAtCut
+	floor   uint32 // the first segment that recovery may need for groups: see extrasAtCut
 }
 
-// atCut begins a checkpoint; ok is false if it is not the moment for one.
+// atCut begins a checkpoint. ok is false if this is not the moment for one.
 func (c *checkpointer) atCut() (s *stateAtCut, ok bool) {
 	n := c.n
 	h := n.lock(n.all...)
@@ -181,10 +179,10 @@ func (c *checkpointer) atCut() (s *stateAtCut, ok bool) {
 	return s, true
 }
 
-// saveQueues saves what the queues of a partition were at the cut.
+// saveQueues saves the queues of a partition as they were at the cut.
 func (c *checkpointer) saveQueues(p *Partition, queues []*Queue) error {
 	n := c.n
-	// What was purged or deleted before the cut must be gone from the store.
+	// The store must no longer have what was purged or deleted before the cut.
 	for p.bury() {
 		if n.stopped() {
 			return errStopped
@@ -201,7 +199,7 @@ func (c *checkpointer) saveQueues(p *Partition, queues []*Queue) error {
 		for looked := 0; i < len(queues) && looked < 256 && p.store.written-before < saveSlice; looked++ {
 			var done bool
 			if q := queues[i]; q.gone {
-				done = !q.m.BuryRest(sliceLimit) // what was logged of it since the cut needs what it was then
+				done = !q.m.BuryRest(sliceLimit) // operations logged since the cut refer to what the queue was at the cut
 				looked += 64
 			} else {
 				cursor, done = q.m.SaveSome(cursor, saveSlice)
@@ -221,8 +219,7 @@ func (c *checkpointer) saveQueues(p *Partition, queues []*Queue) error {
 	return nil
 }
 
-// complete makes the checkpoint the one that counts, and returns the deltas
-// that nobody needs any more.
+// complete makes the checkpoint count, and returns the deltas that are no longer needed.
 func (c *checkpointer) complete(s *stateAtCut) (deltas []needlessCopy, err error) {
 	n := c.n
 	generation := c.generation + 1
@@ -264,9 +261,8 @@ func (c *checkpointer) complete(s *stateAtCut) (deltas []needlessCopy, err error
 	return deltas, nil
 }
 
-// deleteDeltas deletes deltas that a checkpoint which is whole has made needless.
-// They need not go with it at once: a delta means nothing beside a later one, or
-// without the copy that it belongs to.
+// deleteDeltas deletes deltas that a whole checkpoint has made needless. They may stay a while: a delta means nothing
+// beside a later one, or without the copy it belongs to.
 func (c *checkpointer) deleteDeltas(deltas []needlessCopy) error {
 	n := c.n
 	const slice = 512
@@ -283,7 +279,7 @@ func (c *checkpointer) deleteDeltas(deltas []needlessCopy) error {
 	return nil
 }
 
-// eachKey yields the deletion of each key of what is needless.
+// eachKey yields a deletion for each key of the needless copies.
 func eachKey(needless []needlessCopy, yield func(key, value []byte) bool) {
 	var key []byte
 	for i, more := 0, true; more && i < len(needless); i++ {
@@ -291,14 +287,13 @@ func eachKey(needless []needlessCopy, yield func(key, value []byte) bool) {
 	}
 }
 
-// giveBack lets go of files that nothing referred to at the cut of a checkpoint
-// that is whole: no recovery will ask for them. What was moved or settled since
-// the cut still counts, since a recovery from this checkpoint begins with it.
+// giveBack frees the files to which nothing referred at the cut of a whole checkpoint: no recovery asks for them. A
+// body that was moved or settled after the cut still counts, because recovery begins at the cut.
 func (c *checkpointer) giveBack(s *stateAtCut) {
 	n := c.n
 	if n.Repair.Salvage != nil {
-		// A repair has put links to the segments away, and what is used again changes: all go to the keep, which
-		// only removes files. The next start does that.
+		// The repair has made links to these segments, and a recycled file changes. So all go to the keep; the next
+		// start removes them from there.
 		if err := n.Journal.Retire(s.floor, func(uint32) bool { return true }); err != nil {
 			n.Logger.Error("old segments of the journal cannot be moved", "error", err)
 		}
@@ -349,12 +344,12 @@ func (n *Node) stopped() bool {
 	}
 }
 
-// shortEvery is the time after which a checkpoint is written while room is short: what has
-// been drained is given back by checkpoints only.
+// shortEvery is the interval of checkpoints while the disk is short of room: only a checkpoint frees the space of
+// consumed messages.
 const shortEvery = 5 * time.Second
 
-// ShortOfRoom says whether there is little room on the disk, and how much, in bytes. While there
-// is little, nothing is kept that only saves time, and what was drained is given back soon.
+// ShortOfRoom sets whether the disk has little room, and how much in bytes. While it has little, no file is kept just
+// to save time, and the space of consumed messages is freed soon.
 func (n *Node) ShortOfRoom(short bool, room int64) {
 	c := &n.checkpoints
 	c.room.Store(room)
@@ -367,7 +362,7 @@ func (n *Node) ShortOfRoom(short bool, room int64) {
 	c.hurry.Store(short)
 }
 
-// run writes checkpoints when they are due, and has files compacted after them.
+// run writes checkpoints when they are due and compacts files after them.
 func (c *checkpointer) run() {
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()
@@ -384,8 +379,7 @@ func (c *checkpointer) run() {
 	}
 }
 
-// ifDue writes a checkpoint if enough was logged since the last one,
-// or long enough ago.
+// ifDue writes a checkpoint if enough was logged since the last one, or enough time has passed.
 func (c *checkpointer) ifDue(last time.Time) (did bool) {
 	n := c.n
 	logged := c.loggedSince()
@@ -401,7 +395,7 @@ func (c *checkpointer) ifDue(last time.Time) (did bool) {
 	return true
 }
 
-// loggedSince is how many bytes of the journal recovery would have to read.
+// loggedSince is how many bytes of the journal a recovery would read now.
 func (c *checkpointer) loggedSince() (bytes int64) {
 	cut := journal.Pos(c.cut.Load())
 	for _, s := range c.n.Journal.Segments() {

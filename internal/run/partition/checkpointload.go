@@ -14,19 +14,18 @@ import (
 	"bartleby.mq/internal/disk/store"
 )
 
-// This file reads the last whole checkpoint: a start all of it, an examination of the store its cut and its
-// generation. Each copy in the store has the version of the checkpoint that it was made for. Recovery takes the newest
-// copy that the last whole checkpoint has, and deletes the others.
+// Reading the last whole checkpoint: a start reads all of it, an examination only its cut and generation. Each copy
+// in the store has the version of its checkpoint. Recovery takes the newest copy that is not newer than the last
+// whole checkpoint, and deletes the others.
 
-// CheckpointCut is where the journal goes on from the last whole checkpoint in the store of the
-// index; 0 if there is none.
+// CheckpointCut returns the cut of the last whole checkpoint in the store of the index; 0 if there is none.
 func CheckpointCut(index *store.Store) (journal.Pos, error) {
 	c, err := readCheckpoint(index)
 	return c.Cut, err
 }
 
-// Generation is that of the last whole checkpoint in the store of the index, 0 if there is none or it
-// has none.
+// Generation returns the generation of the last whole checkpoint in the store of the index; 0 if there is none, or if
+// an earlier release wrote it.
 func Generation(index *store.Store) (uint64, error) {
 	c, err := readCheckpoint(index)
 	return c.Generation, err
@@ -43,8 +42,7 @@ func readCheckpoint(index *store.Store) (c checkpoint, err error) {
 	return c, nil
 }
 
-// loadCheckpoint brings back what the last whole checkpoint saved and returns
-// where the journal goes on from there.
+// loadCheckpoint restores the last whole checkpoint and returns its cut, from where the journal continues.
 func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
 	n := r.node
 	if n.Index == nil {
@@ -94,8 +92,8 @@ func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
 	return c.Cut, nil
 }
 
-// checkBeginning demands that the journal has everything, where there is no checkpoint:
-// only after one is anything given back, or kept.
+// checkBeginning returns an error if there is no checkpoint and the journal does not begin with its first segment:
+// only a checkpoint allows segments to be freed or kept.
 func (r *recovery) checkBeginning() error {
 	n := r.node
 	if n.Repair.Damaged {
@@ -111,15 +109,14 @@ func (r *recovery) checkBeginning() error {
 	case err != nil:
 		return err
 	case first > 1:
-		return &DamageError{fmt.Errorf("the index has no checkpoint, and the journal begins with segment %d: what was before is lost with the index", first)}
+		return &DamageError{fmt.Errorf("the index has no checkpoint, but the journal begins with segment %d: everything before is lost with the index", first)}
 	case len(kept) > 0:
-		return &DamageError{fmt.Errorf("the index has no checkpoint, and there are %d kept files, which only it can tell of", len(kept))}
+		return &DamageError{fmt.Errorf("the index has no checkpoint, but there are %d kept files, which only a checkpoint can name", len(kept))}
 	}
 	return nil
 }
 
-// loadMetas restores what queues have beside their pages. What a checkpoint that
-// was never whole has left is deleted.
+// loadMetas restores the state of queues beside their pages, and deletes what an unfinished checkpoint has left.
 func (r *recovery) loadMetas(version uint32) error {
 	stale, err := r.latest(keyMeta, metaKeyBytes, version, func(incarnation uint64, v uint32, _, value []byte) error {
 		q := r.queue(incarnation)
@@ -135,7 +132,7 @@ func (r *recovery) loadMetas(version uint32) error {
 	return r.node.Index.Apply(deletions(stale), false)
 }
 
-// deltas are those that a checkpoint has, by the copy that each belongs to.
+// deltas are the versions of deltas by the copy that each belongs to.
 type deltas map[copyKey]uint32
 
 // copyKey names a copy of a page among all queues.
@@ -163,7 +160,7 @@ func (r *recovery) loadDeltas(version uint32) (deltas, error) {
 	return found, r.node.Index.Apply(deletions(stale), false)
 }
 
-// loadPages restores the pages, none of which is read: their summaries are, and deltas.
+// loadPages restores the pages. It reads their summaries and deltas, not the pages themselves.
 func (r *recovery) loadPages(version uint32) error {
 	deltas, err := r.loadDeltas(version)
 	if err != nil {
@@ -197,7 +194,7 @@ func (r *recovery) loadPages(version uint32) error {
 		stale = append(stale, page)
 	}
 	var key []byte
-	for c, own := range deltas { // of copies that were saved anew since
+	for c, own := range deltas { // the page was saved anew since
 		c.id.Version = own
 		key = appendPageKey(key[:0], keyDelta, c.incarnation, c.id)
 		stale = append(stale, slices.Clone(key))
@@ -205,7 +202,7 @@ func (r *recovery) loadPages(version uint32) error {
 	return r.node.Index.Apply(deletions(stale), false)
 }
 
-// takeDelta reads the delta of a copy, which is not stale then.
+// takeDelta reads the delta of a copy and removes it from deltas, so that it is not deleted as stale.
 func (r *recovery) takeDelta(b []byte, deltas deltas, incarnation uint64, id index.PageID, own uint32) ([]byte, error) {
 	delete(deltas, copyKey{incarnation, id})
 	id.Version = own
@@ -216,10 +213,10 @@ func (r *recovery) takeDelta(b []byte, deltas deltas, incarnation uint64, id ind
 	return b, err
 }
 
-// latest calls f for the latest copy of each thing of a kind that is not newer
-// than version, and returns the keys of the others.
+// latest calls f for the latest copy of each thing of a kind that is not newer than version. It returns the keys of
+// all other copies.
 func (r *recovery) latest(kind byte, size int, version uint32, f func(incarnation uint64, v uint32, key, value []byte) error) (stale [][]byte, err error) {
-	var key, value []byte // the copy that is the latest so far
+	var key, value []byte // the latest copy so far
 	flush := func() error {
 		if key == nil {
 			return nil

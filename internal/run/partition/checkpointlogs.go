@@ -10,17 +10,16 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// What a checkpoint holds beside the pages of queues is what was there at the cut, under the
-// partitions' locks: for each group what its log has to know (cluster.State) and
-// its state without entries, for the local partitions their outboxes and which targets
-// have taken held deaths. Of consumers and their deliveries, which may be millions, only a note is
-// taken there (groupImage). It is written with the batch that makes the checkpoint count.
+// The parts of a checkpoint beside the pages of queues. They are noted at the cut under the partitions' locks: for
+// each group what its log must know (cluster.State) and its state without entries; for the local partitions their
+// outboxes and which targets have taken held deaths. Consumers and their deliveries may be millions, so the cut only
+// begins an image of them (groupImage). All is written in the batch that makes the checkpoint count.
 //
 //	group  'g' | id u64      state length | cluster.State | the group's state, see state.go
 //	local  'l'               version byte | outboxes | n | n × (queue | id | n × answered)
-const localVersion = 2 // 1 had outboxes without closed
+const localVersion = 2 // 1 had outboxes without closed sources
 
-// extra is such a value and its key. Of a group's value completeExtras writes the end.
+// extra is such a part as key and value. The value of a group is completed by completeExtras.
 type extra struct {
 	key, value []byte
 	image      *groupImage
@@ -28,10 +27,9 @@ type extra struct {
 
 func groupKey(id uint64) []byte { return binary.BigEndian.AppendUint64([]byte{keyGroup}, id) }
 
-// extrasAtCut takes them, and returns the first segment of the journal that a
-// recovery may need for what groups have not applied yet. ok is false if a group is
-// about to be replaced by a snapshot, which recovery would not find behind the cut.
-// REQUIRES: all partitions and their outboxes are held.
+// extrasAtCut begins these parts. It returns the first segment of the journal that recovery may need for commands
+// that groups have not applied yet. ok is false if a group is about to be replaced by a snapshot: recovery would not
+// find the snapshot behind the cut. REQUIRES: all partitions and their outboxes are held.
 func (n *Node) extrasAtCut(cut journal.Pos) (extras []extra, floor uint32, ok bool) {
 	floor = cut.Segment()
 	for _, p := range n.groups {
@@ -54,7 +52,7 @@ func (n *Node) extrasAtCut(cut journal.Pos) (extras []extra, floor uint32, ok bo
 	return append(extras, extra{key: []byte{keyLocal}, value: n.appendLocal(nil)}), floor, true
 }
 
-// completeExtras writes what groups were at the cut, with nothing held but each of them for slices.
+// completeExtras completes the groups' values. It holds one group at a time, for slices.
 func (n *Node) completeExtras(extras []extra) error {
 	for i := range extras {
 		e := &extras[i]
@@ -96,8 +94,8 @@ func (n *Node) appendLocal(b []byte) []byte {
 	return w.b
 }
 
-// locate writes where the journal or the keep has a body, which is all that a
-// checkpoint needs; one that is in memory only is written itself.
+// locate writes the place of a body in the journal or the keep, which is enough for a checkpoint. A body that is only
+// in memory is written itself.
 func (n *Node) locate(w *commandWriter, body message.Ref) {
 	if at := n.bodies.Location(body); at != 0 && at.Space() != message.InScratch {
 		w.uint(uint64(at))
@@ -107,7 +105,7 @@ func (n *Node) locate(w *commandWriter, body message.Ref) {
 	w.record(n.bodies.Bytes(body))
 }
 
-// located reads what locate wrote; the reference is the caller's.
+// located reads what locate wrote. The reference is the caller's.
 func (r *commandReader) located(n *Node) (message.Ref, bool) {
 	if at := message.Location(r.uint()); at != 0 {
 		if r.bad || !at.Valid() {
@@ -124,8 +122,7 @@ func (r *commandReader) located(n *Node) (message.Ref, bool) {
 	return ref, true
 }
 
-// loadGroups brings groups back as they were at the cut, but for their entries, and
-// makes them known to the cluster.
+// loadGroups restores groups as they were at the cut, except their entries, and opens their logs.
 func (r *recovery) loadGroups() error {
 	n := r.node
 	for _, p := range n.groups {
@@ -172,8 +169,7 @@ func (r *recovery) loadGroup(g *group, value []byte) (st cluster.State, err erro
 	return st, err
 }
 
-// loadLocal brings the local partitions' outboxes back. Their queues' entries need not
-// be there yet.
+// loadLocal restores the outboxes of the local partitions. The entries of their queues may be restored later.
 func (r *recovery) loadLocal() error {
 	n := r.node
 	if n.Index == nil {
@@ -186,7 +182,7 @@ func (r *recovery) loadLocal() error {
 	return r.readLocal(value)
 }
 
-// readLocal takes what appendLocal wrote.
+// readLocal reads what appendLocal wrote.
 func (r *recovery) readLocal(value []byte) error {
 	n := r.node
 	cr := &commandReader{}
@@ -208,7 +204,7 @@ func (r *recovery) readLocal(value []byte) error {
 	return nil
 }
 
-// finishGroups gives the queues of groups back what refers to their entries.
+// finishGroups gives the groups' queues what refers to their entries.
 func (r *recovery) finishGroups() error {
 	for _, p := range r.node.groups {
 		h := r.node.lock(p)

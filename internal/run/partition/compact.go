@@ -16,23 +16,22 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// Bodies that outlive most of what was written with them keep whole files from
-// being given back. Compaction copies them into dense files of the keep: for each
-// file of which less than half lives, in the order of queues, so that what is read
-// together lies together, unless the file is about to be empty by itself. The next checkpoint knows the new places, and then the old
-// files go. Nothing of it is logged: recovery from the checkpoint before finds
-// the bodies where that one says, since files go after a checkpoint only.
+// A few bodies that outlive most of their file keep the whole file on disk. Compaction copies them into dense files
+// of the keep. It takes files of which less than Checkpointing.CompactBelow percent is still in use, unless a file
+// will soon be empty anyway. It copies in the order of queues, so that messages that are read together lie together.
+// The next checkpoint has the new places, and then the old files go. Nothing is logged: old files go only after a
+// checkpoint, so a recovery from the previous checkpoint still finds the bodies at their old places.
 
 const (
 	// compactBelow is the default of Checkpointing.CompactBelow.
 	compactBelow = 55
-	// compactFile is the size of a dense file, in bytes.
+	// compactFile is the size of a dense file in bytes.
 	compactFile = 64 << 20
 	// compactRate is how many bytes a second are copied while publishers are busy.
 	compactRate = 64 << 20
 	// compactSlice is how many pages one hold looks at.
 	compactSlice = 4
-	// swapSlice is how many entries one hold tells of new places.
+	// swapSlice is how many entries one hold points to new places.
 	swapSlice = 128
 )
 
@@ -40,18 +39,18 @@ const (
 type moved struct {
 	q    *Queue
 	id   queue.ID
-	from message.Ref // one reference is ours
+	from message.Ref // holds a reference
 	to   message.Location
 }
 
-// A compactor finds which files are worth a compaction.
+// A compactor finds the files worth compacting.
 type compactor struct {
 	n     *Node
-	lived map[uint64]int64 // bodies in each old file when it looked last; guarded by checkpointer.mu
-	later atomic.Bool      // it has left a file alone that was about to be empty
+	lived map[uint64]int64 // live bodies in each old file at the last look; guarded by checkpointer.mu
+	later atomic.Bool      // a file was left alone because it will soon be empty
 }
 
-// A compaction is one of them, on its way.
+// A compaction is one run.
 type compaction struct {
 	n      *Node
 	sparse map[uint64]bool // files, by the upper half of their locations
@@ -60,12 +59,11 @@ type compaction struct {
 	window bodies.Window
 	bytes  int64
 	began  time.Time
-	batch  []moved // found under a lock, to be copied outside it
-	unread bool    // the log was told of a record that cannot be read
+	batch  []moved // found under a lock, copied without it
+	unread bool    // a record that cannot be read was logged
 }
 
-// Compact moves bodies out of files that hold few, if there are enough of them to
-// be worth it, and says whether it did. A checkpoint should follow.
+// Compact copies bodies out of sparse files and says whether there were any. A checkpoint should follow.
 func (n *Node) Compact() (did bool, err error) {
 	if n.Keep == nil {
 		return false, nil
@@ -82,7 +80,7 @@ func (n *Node) Compact() (did bool, err error) {
 	return true, c.run()
 }
 
-// sparse are the files of which little is left, as many as there is room to copy.
+// sparse returns the files worth compacting, as many as the disk has room to copy.
 func (c *compactor) sparse() (sparse []sparseFile) {
 	n := c.n
 	cut := journal.Pos(n.checkpoints.cut.Load())
@@ -112,7 +110,7 @@ func (c *compactor) sparse() (sparse []sparseFile) {
 	return sparse
 }
 
-// run copies what lies in the files, and finishes the last dense file.
+// run copies the bodies of the sparse files, and finishes the last dense file.
 func (c *compaction) run() error {
 	defer c.window.Free()
 	for _, p := range c.n.all {
@@ -132,14 +130,14 @@ func (c *compaction) run() error {
 	return c.finishFile()
 }
 
-// sparseFile is a file of which little lives, and how many bodies of those it had.
+// sparseFile is a sparse file: how many bodies live in it, and how many were ever written to it.
 type sparseFile struct {
 	file         uint64
 	live, placed int64
 }
 
-// thatFit are those of the files whose bodies take no more than room together: copies
-// are made before files go. Those that give back most come first.
+// thatFit returns the files whose bodies fit into room together, because copies are made before files go. Files that
+// free the most come first.
 func thatFit(files []sparseFile, room int64) []sparseFile {
 	slices.SortFunc(files, func(a, b sparseFile) int { return cmp.Compare(a.live*b.placed, b.live*a.placed) })
 	for i, f := range files {
@@ -150,11 +148,11 @@ func thatFit(files []sparseFile, room int64) []sparseFile {
 	return files
 }
 
-// emptiesItself says whether a file with so many bodies, of those it had when it was
-// looked at last (0 = it was not), will soon have none: to copy them would be in vain.
+// emptiesItself says whether a file will soon be empty anyway, so that copies would be in vain: it had `had` live
+// bodies at the last look (0 = not looked at) and has `has` now.
 func emptiesItself(had, has int64) bool { return had > has && (had-has)*3 >= has }
 
-// afterCheckpoint compacts, and writes another checkpoint if that has moved anything.
+// afterCheckpoint compacts, and writes another checkpoint if anything was moved.
 func (c *compactor) afterCheckpoint() {
 	n := c.n
 	did, err := n.Compact()
@@ -168,7 +166,7 @@ func (c *compactor) afterCheckpoint() {
 	}
 }
 
-// queue copies what lies in the files.
+// queue copies the queue's bodies out of the sparse files.
 func (c *compaction) queue(q *Queue) error {
 	n := c.n
 	var cursor index.SaveCursor
@@ -196,7 +194,7 @@ func (c *compaction) queue(q *Queue) error {
 	return nil
 }
 
-// copy copies what a hold has found. Nothing is held.
+// copy copies the batch that a hold has found. Nothing is locked.
 func (c *compaction) copy() error {
 	n := c.n
 	for i := range c.batch {
@@ -207,12 +205,12 @@ func (c *compaction) copy() error {
 		}
 		record, err := n.bodies.Read(m.from, &c.window)
 		if bodies.Lost(err) {
-			// One that is out at a consumer stays: who has it has read it, or will see.
+			// An entry that is out at a consumer stays: the consumer has read it already, or will find the damage.
 			n.setAside(&spoilt{q: m.q, id: m.id, body: m.from, err: err})
 			n.bodies.Release(m.from)
 			continue
 		}
-		if err != nil { // it may pass: it stays where it is, with its file, until the next time
+		if err != nil { // the error may pass: the body stays where it is, with its file, until the next run
 			c.tell(m, err)
 			n.bodies.Release(m.from)
 			continue
@@ -237,15 +235,15 @@ func (c *compaction) copy() error {
 	return c.room()
 }
 
-// tell tells the log of the first record that cannot be read.
+// tell logs the first record that cannot be read.
 func (c *compaction) tell(m *moved, err error) {
 	if !c.unread {
 		c.unread = true
-		c.n.Logger.Error("A message cannot be read to be moved out of an old file, which stays", "vhost", string(m.q.VHost), "queue", m.q.Name, "error", err)
+		c.n.Logger.Error("A message in an old file cannot be read for compaction; the file stays", "vhost", string(m.q.VHost), "queue", m.q.Name, "error", err)
 	}
 }
 
-// leave lets go of what was found and is not copied, from the i-th on.
+// leave releases the batch from the i-th body on.
 func (c *compaction) leave(i int) {
 	for _, m := range c.batch[i:] {
 		c.n.bodies.Release(m.from)
@@ -253,7 +251,7 @@ func (c *compaction) leave(i int) {
 	c.batch = c.batch[:0]
 }
 
-// room finishes the file at hand if that is full.
+// room finishes the current file if it is full.
 func (c *compaction) room() error {
 	if c.out == nil || c.out.Size() < compactFile {
 		return nil
@@ -265,7 +263,7 @@ func (c *compaction) room() error {
 	return c.finishFile()
 }
 
-// slowDown keeps compaction from taking the disk from everybody else.
+// slowDown keeps compaction at compactRate, so that others can use the disk.
 func (c *compaction) slowDown() {
 	ahead := time.Duration(float64(c.bytes)/compactRate*float64(time.Second)) - time.Since(c.began)
 	if ahead < 10*time.Millisecond {
@@ -277,7 +275,7 @@ func (c *compaction) slowDown() {
 	}
 }
 
-// finishFile makes the file durable and lets the queues know of it.
+// finishFile makes the file durable and points the queues to it.
 func (c *compaction) finishFile() error {
 	n := c.n
 	if c.out == nil {
@@ -313,20 +311,20 @@ func (c *compaction) finishFile() error {
 	return nil
 }
 
-// swap lets one entry know. REQUIRES: its partition is held.
+// swap points one entry to the copy. REQUIRES: its partition is held.
 func (c *compaction) swap(m *moved, moving *index.Relocation) {
 	if m.q.gone {
 		return
 	}
 	to := c.n.bodies.Adopt(m.to)
 	if moving.Move(m.id, m.from, to) {
-		c.n.bodies.Release(m.from) // the entry's
+		c.n.bodies.Release(m.from) // the entry's reference
 	} else {
 		c.n.bodies.Release(to)
 	}
 }
 
-// abort gives up the file being written.
+// abort gives up the current file.
 func (c *compaction) abort() {
 	if c.out != nil {
 		_ = c.out.Abort()

@@ -11,42 +11,43 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A frame is what one hold of partitions did, as one record of the journal: all
-// of it or nothing is there after a crash. It is a version byte and operations,
-// each an opcode and its operands; integers are uvarints, "bytes" a length and
-// so many bytes. Queues are named by their incarnations.
+// A frame is what one hold of partitions did, as one record of the journal. After a crash either all of it is there
+// or nothing. It is a version byte and operations; an operation is an opcode and operands. Integers are uvarints.
+// "bytes" is a length and that many bytes. Queues are named by their incarnations.
 //
 //	publish  record bytes | n | n × (queue, id, due)
 //	settle   queue | first id | count     the entries are gone
 //	deliver  queue | first id | count     they were delivered and are to be settled
 //	return   queue | id | deliveries | acquired | notBefore
 //	move     queue | id | history bytes, empty = as in the move before | keep | n | n × (queue, id, due, deliveries, size)
-//	         a death: the entry leaves, unless keep is 1, and enters the targets with its body; one with the id 0 has it and keeps
-//	         nothing
-//	alike    own bytes    the history of the move that follows has these of its own; the rest is that of the move before
+//	         a death: the entry enters the targets with its body, and leaves its queue unless keep is 1. A target with the
+//	         id 0 has taken the message and stores nothing
+//	alike    own bytes    the next move's history has these bytes of its own; the rest is as in the move before
 //	enter    queue | id | flags | due | deliveries | acquired | notBefore | held reason | died at | history bytes | record bytes
-//	         an entry with all its state, whose body the journal did not have; if the flags say that the history is that
-//	         of the enter or the mailOut before, it is left out
-//	purge    queue | n | n × id           all but these are gone; nobody writes it any more
+//	         an entry with its whole state, whose body the journal did not have. A flag says that the history is that of the
+//	         enter or mailOut before; then it is left out
+//	purge    queue | n | n × id           all but these are gone; no longer written
 //	hold     queue | id | reason | died at    the entry is dead and waits for its targets
 //	mailOut  log | number | target queue | queue | held id | flags | reason | deliveries | vhost bytes | history bytes | id
-//	         the outbox for that log takes an entry: the body of the one with that id, or if it is 0 the record bytes that follow;
-//	         the one with the held id waits in its queue for the answer, offered if the flags say that its move was asked for;
-//	         its history may be left out as in an enter
-//	mailAck  log | up to | n | n × (number | answer)   that log has taken what was sent, but for these; what was offered and nobody has taken is ready again
-//	mailIn   log | number | answer | heard             an entry from that log was taken, or refused
-//	mailBack log | number                              an entry stranded in the outbox for that log goes elsewhere
-//	delay    queue | id | notBefore           an entry that was just published is delivered only from then on
-//	hash     queue | u64                  in tests: what the queue's state sums up to now, see queue.StateHash
-//	cut                                   a checkpoint has all that was before
-//	lost     the rest of the frame        here was damage, and an operator chose to go on without: entries that are named later may be unknown
+//	         the outbox for that log takes an entry. Its body is that of the entry id, or, if id is 0, the record bytes that
+//	         follow. The entry "held id" waits in its queue for the answer; a flag says that it is offered. The history may be
+//	         left out as in an enter
+//	mailAck  log | up to | n | n × (number | answer)   that log has answered up to this number: taken, except for the n listed.
+//	         An offered entry that no target has taken is ready again
+//	mailIn   log | number | answer | heard             an entry from that log was taken or refused
+//	mailBack log | number                              an entry stranded in the outbox for that log was relocated
+//	delay    queue | id | notBefore           an entry just published is delivered only from then on
+//	hash     queue | u64                  in tests: the state hash of the queue now, see queue.StateHash
+//	cut                                   a checkpoint has everything before
+//	lost     the rest of the frame        damage was here, and an operator chose to go on without it: later operations may name
+//	         unknown entries
 //
-// Record bytes that are none are those of the operation before that has some: what goes to many queues may be too much
-// for a frame otherwise.
+// Empty record bytes mean the record of the last operation that had one. Otherwise a message to many queues might not
+// fit into a frame.
 const (
 	frameVersion = 5
-	frameBefore  = 3 // without histories and records that are left out
-	frameFirst   = 1 // without alike, too; 2 is the first byte of a group's log, 4 of a note (IsDeclared)
+	frameBefore  = 3 // before histories and records could be left out
+	frameFirst   = 1 // before alike, too; 2 is the first byte of a group's log, 4 of a note (IsDeclared)
 )
 
 const (
@@ -58,7 +59,7 @@ const (
 	opEnter
 	opPurge
 	opHold
-	_ // nobody writes it
+	_ // no longer written
 	opCut
 	opMailOut
 	opMailAck
@@ -68,14 +69,13 @@ const (
 	opDelay
 	opAlike
 
-	opEnd // behind the last
+	opEnd // one more than the last
 )
 
-// opLost has a number of its own: no program writes it but the repair.
+// opLost has a number apart: only the repair writes it.
 const opLost = 0x7f
 
-// maxRun is how many entries one settle or deliver may name, so that a reader can
-// tell a run from nonsense.
+// maxRun is how many entries one settle or deliver may name. With a limit a reader can tell a run from nonsense.
 const maxRun = 1 << 16
 
 // The flags of an enter operation.
@@ -87,12 +87,12 @@ const (
 	enterAgain // the history is left out
 )
 
-// mailAgain is a flag of a mailOut, beside those of its entry, and of an entry of an outIn: the history is left out.
+// mailAgain is a flag of a mailOut, and of an entry of an outIn, beside the flags of the entry itself: the history is
+// left out.
 const mailAgain = 1 << 7
 
-// frame builds a frame. Settles and deliveries of consecutive entries become
-// one operation. Nil is the frame of a hold that writes none, since its log has the commands (hold.frame): what happens
-// to an entry may be told to it, and is dropped.
+// frame builds a frame. Settles and deliveries of consecutive entries become one operation. A nil *frame belongs to a
+// hold of a group, whose log has the commands: it ignores what happens to entries (hold.frame).
 type frame struct {
 	b []byte
 
@@ -101,11 +101,11 @@ type frame struct {
 	runFirst queue.ID
 	runCount uint64
 
-	history    message.Ref // of the last move; its bytes need not be repeated
-	common     message.Ref // what that has in common with others, 0 if nothing; likewise
-	whole      message.Ref // the history of the last enter or mailOut; likewise
-	operations int         // so far; of a run, each entry counts
-	records    []placed    // records in this frame, to be told where they are; with a reference to each
+	history    message.Ref // of the last move: need not be repeated
+	common     message.Ref // the part of it that similar histories share, 0 if none
+	whole      message.Ref // the history of the last enter or mailOut
+	operations int         // so far; each entry of a run counts
+	records    []placed    // the records in this frame, with a reference to each; writeFrame tells bodies where they are
 }
 
 // placed is a record in a frame.
@@ -123,7 +123,7 @@ func (f *frame) reset() {
 	f.records = f.records[:0]
 }
 
-// bytes ends the frame and returns it, nil if nothing happened.
+// bytes ends the frame and returns it, or nil if nothing happened.
 func (f *frame) bytes() []byte {
 	if f == nil {
 		return nil
@@ -179,10 +179,9 @@ func (f *frame) settleRun(q uint64, first queue.ID, n int) {
 
 func (f *frame) deliver(q uint64, id queue.ID) { f.extend(opDeliver, q, id) }
 
-// record writes a record's bytes and remembers to tell its place. The reference is
-// the frame's until then: a consumer may have got the message meanwhile, and be
-// done with it. What lies on disk is sealed, whoever published it. The record of the
-// operation before is not repeated.
+// record writes a record and remembers its place, of which writeFrame tells the bodies. The frame holds a reference
+// until then, because a consumer may get the message and settle it meanwhile. Every record on disk is sealed. The
+// record of the operation before is not repeated.
 func (f *frame) record(body message.Ref, r []byte) {
 	if k := len(f.records); body != 0 && k > 0 && f.records[k-1].body == body {
 		f.uint(0)
@@ -198,8 +197,7 @@ func (f *frame) record(body message.Ref, r []byte) {
 	}
 }
 
-// publish begins a publish operation with n targets, which follow by target. It
-// takes a reference to body.
+// publish begins a publish operation with n targets; target writes each. The frame takes over a reference to body.
 func (f *frame) publish(body message.Ref, r []byte, n int) {
 	f.begin(opPublish)
 	f.record(body, r)
@@ -231,13 +229,13 @@ func (f *frame) delay(q uint64, id queue.ID, notBefore int64) {
 	f.moment(notBefore)
 }
 
-// carried is the history of a move: its bytes, and its parts (deathstore.Parts).
+// carried is the history of a move: its bytes, and its division into parts (deathstore.Parts).
 type carried struct {
 	ref, common message.Ref
-	own, bytes  []byte // the same if nothing is common
+	own, bytes  []byte // equal if nothing is common
 }
 
-// move begins a move operation with n targets, which follow by moveTarget.
+// move begins a move operation with n targets; moveTarget writes each.
 func (f *frame) move(q uint64, id queue.ID, h *carried, keep bool, n int) {
 	bytes := h.bytes
 	switch {
@@ -245,7 +243,7 @@ func (f *frame) move(q uint64, id queue.ID, h *carried, keep bool, n int) {
 		bytes = nil
 	case h.common != 0 && h.common == f.common:
 		f.endRun()
-		f.b = append(f.b, opAlike) // of the move, and no operation of its own
+		f.b = append(f.b, opAlike) // part of the move, not counted as an operation
 		f.uint(uint64(len(h.own)))
 		f.b = append(f.b, h.own...)
 		bytes = nil
@@ -270,15 +268,15 @@ func (f *frame) moveTarget(q uint64, id queue.ID, due int64, deliveries, size ui
 	f.uint(uint64(size))
 }
 
-// entered is the operand of an enter operation.
+// entered has the operands of an enter operation.
 type entered struct {
 	queue      uint64
 	id         queue.ID
 	r          queue.Restored
 	history    []byte
-	historyRef message.Ref // stays until the frame is written; 0: nobody else has it
+	historyRef message.Ref // must live until the frame is written; 0: no history to share
 	record     []byte
-	recordRef  message.Ref // whose place is to be noted; a reference passes to the frame
+	recordRef  message.Ref // its place is noted; the frame takes over a reference
 }
 
 func (f *frame) enter(e *entered) {
@@ -315,8 +313,8 @@ func (f *frame) enter(e *entered) {
 	f.record(e.recordRef, e.record)
 }
 
-// again says whether a history is that of the enter or the mailOut before, and notes it if not. Somebody has to keep it
-// until the frame is written: else another may get its reference meanwhile.
+// again says whether the history is that of the enter or mailOut before, and remembers it otherwise. The caller keeps
+// the history alive until the frame is written, or another history might get the same reference.
 func (f *frame) again(history message.Ref) bool {
 	before := f.whole
 	f.whole = history
@@ -340,22 +338,20 @@ func (f *frame) hash(q, sum uint64) {
 	f.uint(sum)
 }
 
-// LostFrame is what the payload of a frame begins with that takes the place of
-// damage, see journal.Fill.
+// LostFrame is the beginning of the payload of a frame that replaces damage: see journal.Fill.
 func LostFrame() []byte { return []byte{frameVersion, opLost} }
 
 var errFrame = errors.New("partition: a frame of the journal is malformed")
 
-// frameReader reads a frame. After a fault it returns zeros and bad is set; torn is set
-// too if it is not known where what follows begins. A number that is there and makes no
-// sense leaves the reader behind it.
+// frameReader reads a frame. After a fault it returns zeros, and bad is set. torn is set too if the beginning of the
+// next operand is unknown. A complete but impossible number sets only bad, and the reader stands behind it.
 type frameReader struct {
 	all  []byte
 	at   int
 	bad  bool
 	torn bool
 
-	// Of the operation before that has one.
+	// From the last operation that had one.
 	history  []byte
 	record   []byte
 	recordAt int
@@ -393,7 +389,7 @@ func (r *frameReader) time() int64 {
 	return at
 }
 
-// small reads a number of 32 bits.
+// small reads a number of at most 32 bits.
 func (r *frameReader) small() uint32 {
 	v := r.uint()
 	if v > math.MaxUint32 {
@@ -403,7 +399,7 @@ func (r *frameReader) small() uint32 {
 	return uint32(v)
 }
 
-// reason reads a reason of death, which is 0 only if optional is set.
+// reason reads a reason of death. It may be 0 only if optional is set.
 func (r *frameReader) reason(optional bool) deadletter.Reason {
 	v := r.uint()
 	if v == 0 && optional {
@@ -426,7 +422,7 @@ func (r *frameReader) run() uint64 {
 	return n
 }
 
-// bytes returns a view into the frame, and where it begins.
+// bytes returns a view into the frame and its offset.
 func (r *frameReader) bytes() (b []byte, at int) {
 	n := r.uint()
 	if r.torn || n > uint64(len(r.all)-r.at) {
@@ -438,7 +434,7 @@ func (r *frameReader) bytes() (b []byte, at int) {
 	return r.all[at:r.at:r.at], at
 }
 
-// historyOr reads a history, unless it is again that of the operation before.
+// historyOr reads a history, or returns the last one if again is set.
 func (r *frameReader) historyOr(again bool) []byte {
 	if !again {
 		r.history, _ = r.bytes()
@@ -446,7 +442,7 @@ func (r *frameReader) historyOr(again bool) []byte {
 	return r.history
 }
 
-// recordBytes reads a record, or has that of the operation before, and where it begins.
+// recordBytes returns a record and its offset: the one that follows, or the last one if that is empty.
 func (r *frameReader) recordBytes() (b []byte, at int) {
 	if b, at = r.bytes(); len(b) > 0 {
 		r.record, r.recordAt = b, at
@@ -454,7 +450,7 @@ func (r *frameReader) recordBytes() (b []byte, at int) {
 	return r.record, r.recordAt
 }
 
-// count reads a number of things of at least size bytes each.
+// count reads how many things of at least size bytes each follow.
 func (r *frameReader) count(size int) int {
 	n := r.uint()
 	if n > uint64(len(r.all)-min(r.at, len(r.all)))/uint64(size) {

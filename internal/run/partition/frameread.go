@@ -8,15 +8,14 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// Operation is one operation of a frame, for people to read: recovery has its own
-// way through frames.
+// Operation is one operation of a frame in readable form, for tools. Recovery reads frames by itself.
 type Operation struct {
-	Kind    string         // as in the format of frames: "publish", "settle" ...
-	Queue   uint64         // the incarnation it is about; 0 if there is none of its own
+	Kind    string         // its name in the format of frames: "publish", "settle" ...
+	Queue   uint64         // the queue it changes, by incarnation; 0 if none
 	First   queue.ID       // the entry, or the first of several
 	Count   uint64         // how many entries
-	Targets []Target       // of a publish, a move
-	Record  int            // bytes of the record that comes with it or is that of the one before, 0 if none does
+	Targets []Target       // of a publish or a move
+	Record  int            // size of its record, which may be that of the operation before; 0 if it has none
 	Serial  message.Serial // of that record
 	Reason  deadletter.Reason
 	Keeps   bool // of a move: the entry stays where it is
@@ -28,14 +27,14 @@ type Target struct {
 	ID    queue.ID
 }
 
-// IsFrame says whether a payload of the journal is of this package: it shares the
-// journal with the log of groups.
+// IsFrame says whether a payload of the journal is a frame of this package. The logs of groups are in the same
+// journal.
 func IsFrame(payload []byte) bool {
 	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == frameBefore || payload[0] == frameFirst)
 }
 
-// ReadOperations calls f for each operation of a frame, and returns an error where
-// it cannot go on. REQUIRES: IsFrame(payload).
+// ReadOperations calls f for each operation of a frame, until it meets one that it cannot read. REQUIRES:
+// IsFrame(payload).
 func ReadOperations(payload []byte, f func(*Operation)) error {
 	r := &frameReader{all: payload, at: 1}
 	for r.more() {
@@ -145,7 +144,7 @@ func (r *frameReader) operation(code byte) (o Operation) {
 	return o
 }
 
-// recordOf reads the record that comes with an operation.
+// recordOf reads the record of an operation.
 func (r *frameReader) recordOf(o *Operation) {
 	b, _ := r.recordBytes()
 	if r.torn || message.CheckRecord(b) != nil {
@@ -155,7 +154,7 @@ func (r *frameReader) recordOf(o *Operation) {
 	o.Record, o.Serial = len(b), message.Record(b).Serial()
 }
 
-// mailOperation reads the operands of a mailOut: the target is in another log.
+// mailOperation reads the operands of a mailOut, whose target is in another log.
 func (r *frameReader) mailOperation(o *Operation) {
 	r.uint()
 	r.uint()

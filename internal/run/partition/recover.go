@@ -16,13 +16,14 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// Recover redoes what the journal holds. The durable queues must have been
-// created before, and nothing else may run. Queues that the journal knows and
-// the topology does not have been deleted since; they are kept while recovery
-// lasts, because messages may have moved from them into others.
+// Recover brings the queues back to what the journal says. The caller has created the durable queues before, and
+// nothing else may run.
 //
-// Outcomes are redone, not decisions: no limit, TTL or delivery is looked at
-// until all is read.
+// Invariant: recovery repeats outcomes and makes no decisions. No limit, TTL or delivery is applied until the whole
+// journal is read.
+//
+// The journal may name a queue that is not declared, because it was deleted later. Recovery keeps it as a ghost until
+// the end: messages may have moved from it into other queues.
 func (n *Node) Recover() error {
 	if err := n.redo(); err != nil || n.Cluster == nil {
 		return err
@@ -42,25 +43,25 @@ func (n *Node) Recover() error {
 	return nil
 }
 
-// forgetRedone forgets what groups have counted while their logs were applied once more: it
-// happened, and was counted, before the node started.
+// forgetRedone resets what groups counted while they applied their logs again: all that was counted before the node
+// started.
 func (n *Node) forgetRedone() {
 	for _, p := range n.groups {
 		p.mu.Lock()
 		for _, q := range p.queues {
 			q.stats = Stats{}
 		}
-		for _, g := range p.buried { // nor do deaths count that went with a queue, and are buried only now
+		for _, g := range p.buried { // deaths that went with a deleted queue do not count either; the queue is buried only now
 			g.q.ended = false
 		}
 		p.outboxes.late, p.outboxes.ended = nil, nil
 		p.mu.Unlock()
 	}
 	n.deaths.forget(queue.Quorum)
-	n.deaths.confirmed.Store(0) // nothing of classic queues is routed yet
+	n.deaths.confirmed.Store(0) // no deaths of classic queues are routed yet
 }
 
-// redo is Recover without the start of the groups.
+// redo is Recover without starting the groups.
 func (n *Node) redo() error {
 	r := recovery{node: n, queues: map[uint64]*Queue{}}
 	for _, p := range n.parts {
@@ -68,10 +69,10 @@ func (n *Node) redo() error {
 			r.queues[inc] = q
 		}
 	}
-	h := n.lock(n.parts...) // one hold for all; its frame is thrown away
+	h := n.lock(n.parts...) // one hold for all partitions; its frame is discarded
 	r.hold = h
 	cut, err := r.loadCheckpoint()
-	r.highest = max(r.highest, r.named) // of what a checkpoint has
+	r.highest = max(r.highest, r.named) // includes the queues of the checkpoint
 	if err == nil && n.Repair.Salvage != nil {
 		err = r.beginSalvage()
 	}
@@ -79,7 +80,7 @@ func (n *Node) redo() error {
 		err = n.Journal.Recover(cut, r.frame)
 	}
 	if err == nil && n.Known != nil {
-		held.Apart(func() { err = n.Known(n.declared.at, r.highest) }) // it may wait for disks: nobody else is here yet
+		held.Apart(func() { err = n.Known(n.declared.at, r.highest) }) // Known may wait for disks; no other goroutine runs yet
 	}
 	h.frame.reset()
 	for _, ref := range h.dropped {
@@ -125,9 +126,9 @@ func (n *Node) redo() error {
 	return nil
 }
 
-// forgetRefusals takes each target of a held death as not heard of, but for those that have
-// taken it: who refused is not written down. So the last answer from another log does not bury
-// it; it is tried again, by all that have not taken it, and that tells.
+// forgetRefusals drops refusals of held deaths: the journal records which targets have taken one, not which have
+// refused. A target that has not taken it counts as not heard of. So a last answer from another log does not bury the
+// death; it is retried, and all such targets answer again.
 func (q *Queue) forgetRefusals() {
 	maps.DeleteFunc(q.waiting.taken, func(id queue.ID, _ targetSet) bool { return !q.m.Dead(id) && !q.m.Offered(id) })
 	for id := range q.waiting.asked {
@@ -135,7 +136,7 @@ func (q *Queue) forgetRefusals() {
 	}
 }
 
-// withdrawLost makes entries ready again that are offered to nobody: after damage there may be such.
+// withdrawLost makes offered entries ready again if no queue is asked for them. Damage may leave such entries.
 func (q *Queue) withdrawLost() {
 	q.m.RangeOffered(func(id queue.ID) bool {
 		if len(q.waiting.asked[id]) == 0 {
@@ -145,10 +146,10 @@ func (q *Queue) withdrawLost() {
 	})
 }
 
-// DamageError says that what is on disk is not what was written there.
+// DamageError says that something on disk is not what was written there.
 type DamageError struct{ Err error }
 
-// Error is what is wrong.
+// Error says what is wrong.
 func (e *DamageError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what is wrong.
@@ -159,19 +160,19 @@ type recovery struct {
 	hold           *hold
 	queues         map[uint64]*Queue
 	ghosts         []*Queue
-	named, highest uint64 // the highest number of a queue that the operation at hand has named, and all that made sense
+	named, highest uint64 // named: highest incarnation in the present operation; highest: in all operations that made sense
 
-	lost bool // frames were lost: what they made may be named by those that follow
-	gap  bool // the numbers of an outbox have a gap, which nothing can fill
+	lost bool // frames were lost: later operations may name entries that they made
+	gap  bool // an outbox misses a number, and nothing can fill it
 
-	salvage *salvager // set if the index is lost: what there is, is brought back
+	salvage *salvager // set if the index is lost: it recovers what is left
 
-	history message.Ref // of the last move, one reference is ours
-	common  []byte      // what it has in common with those that are like it; empty if that is not known
-	own     []byte      // in use while that is found
+	history message.Ref // the history of the last move; holds a reference
+	common  []byte      // the part of history that similar ones share (deadletter.Divide); empty if not computed
+	own     []byte      // scratch space for computing common
 }
 
-// queue returns the queue of an incarnation, which may have been deleted since.
+// queue returns the queue of an incarnation, or makes a ghost for it.
 func (r *recovery) queue(incarnation uint64) *Queue {
 	r.named = max(r.named, incarnation)
 	if q := r.queues[incarnation]; q != nil {
@@ -188,7 +189,7 @@ func (r *recovery) queue(incarnation uint64) *Queue {
 	return q
 }
 
-// frame redoes one frame of the journal.
+// frame repeats one frame of the journal.
 func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	r.node.at(FailRecoverFrame)
 	if r.salvage != nil {
@@ -305,9 +306,8 @@ func (r *recovery) frame(pos journal.Pos, payload []byte) error {
 	return nil
 }
 
-// senseless passes over an operation that nobody can have meant, in a frame that is as it
-// was written, or over the rest of the frame if it is not known where it ends. The frame
-// is set aside. What the operation said is lost, as with a frame that is.
+// senseless skips an operation that is intact and impossible, or the rest of the frame if the end of the operation is
+// unknown. The frame is set aside. What the operation said is lost, as after the loss of a frame.
 func (r *recovery) senseless(pos journal.Pos, fr *frameReader, op byte, begins int) error {
 	fr.at, fr.bad, fr.torn = begins+1, false, false
 	fr.operation(op)
@@ -321,19 +321,19 @@ func (r *recovery) senseless(pos journal.Pos, fr *frameReader, op byte, begins i
 	})
 }
 
-// checkHash compares a queue with what it was when the frame was written.
+// checkHash compares a queue with its state hash when the frame was written.
 func (r *recovery) checkHash(incarnation, sum uint64) error {
 	q := r.queues[incarnation]
 	if !r.node.StateHash || q == nil || slices.Contains(r.ghosts, q) {
 		return nil
 	}
 	if got := q.m.StateHash(); got != sum {
-		return fmt.Errorf("queue %q in vhost %q was redone to state %x, it was %x: %+v", q.Name, q.VHost, got, sum, q.m.Totals())
+		return fmt.Errorf("queue %q in vhost %q was recovered with state %x, was %x before: %+v", q.Name, q.VHost, got, sum, q.m.Totals())
 	}
 	return nil
 }
 
-// setHistory makes b the history that moves share; the reference is ours.
+// setHistory makes b the history that moves refer to, and holds a reference to it.
 func (r *recovery) setHistory(b []byte) {
 	if r.history != 0 {
 		r.node.bodies.Release(r.history)
@@ -345,7 +345,7 @@ func (r *recovery) setHistory(b []byte) {
 	}
 }
 
-// alike makes another history of the one that moves share, with bytes of its own.
+// alike reads a history that shares all but its own bytes with the history before.
 func (r *recovery) alike(fr *frameReader) {
 	own, _ := fr.bytes()
 	if len(r.common) == 0 && !fr.bad {
@@ -359,16 +359,15 @@ func (r *recovery) alike(fr *frameReader) {
 	}
 }
 
-// placed returns a reference to a record that the journal holds. It stays there:
-// memory is for what is asked for.
+// placed returns a reference to a record in the journal. The record stays on disk: memory is for what is read.
 func (r *recovery) placed(location uint64) message.Ref {
 	at := message.Location(location)
 	r.node.bodies.Place(at.Space(), at.Segment(), 1)
 	return r.node.bodies.Adopt(at)
 }
 
-// restore makes an entry; body and history are retained for it. It returns false
-// if the queue cannot have such an entry. Bodies stay where they are on disk.
+// restore makes an entry and retains body and history for it. It returns false if the queue cannot have such an
+// entry.
 func (r *recovery) restore(q *Queue, id queue.ID, body, history message.Ref, s *queue.Restored) bool {
 	s.Body, s.History = body, history
 	r.node.bodies.Retain(body, 1)
@@ -415,13 +414,13 @@ func (r *recovery) move(fr *frameReader) {
 		switch {
 		case fr.bad:
 			return
-		case to == 0 && ok && keep: // a consumer has it. The queue may be one that no declaration tells of
+		case to == 0 && ok && keep: // a consumer got it directly; its queue may not be declared
 			src.waiting.take(id, inc)
 			continue
 		}
 		q := r.queue(inc)
 		if !ok {
-			continue // it was lost before it died
+			continue // the entry was lost before it died
 		}
 		s := queue.Restored{}
 		s.Due, s.Size, s.Counts, s.Redelivered = due, size, queue.Counts{Deliveries: deliveries}, deliveries > 0
@@ -470,10 +469,10 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	r.node.bodies.Release(kept)
 }
 
-// checkFiles finds every file that bodies lie in, and lets go of the others.
+// checkFiles checks that every file with live bodies exists, and deletes kept files without any.
 func (r *recovery) checkFiles() error {
 	n := r.node
-	if n.Keep == nil || r.salvage != nil { // what no queue has stays until the next start: the repair has put it away
+	if n.Keep == nil || r.salvage != nil { // records that no queue has stay until the next start, for the repair
 		return nil
 	}
 	kept, err := n.Keep.List()
@@ -494,7 +493,7 @@ func (r *recovery) checkFiles() error {
 	var missing error
 	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, _ int64) bool {
 		if live > 0 && space != message.InScratch && !there[bodyFile{Space: space, Segment: segment}] {
-			missing = errors.Join(missing, fmt.Errorf("%s segment %d, which holds %d messages, is missing", space, segment, live))
+			missing = errors.Join(missing, fmt.Errorf("%s segment %d, with %d messages, is missing", space, segment, live))
 		}
 		return true
 	})

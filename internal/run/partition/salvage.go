@@ -16,71 +16,69 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// Where the index is lost, and the journal does not go back to the beginning, recovery brings back what is on
-// disk: it redoes every frame that is left, those of segments in the keep too. A frame that was given up may
-// have settled what an earlier one brought, so a message may come back that was done with; none is lost
-// whose record is there.
+// Salvage recovers what is on disk if the index is lost and the journal does not begin with its first segment. It
+// repeats every frame that is left, including segments in the keep. A frame that is gone may have settled a message
+// from an earlier frame, so a settled message may come back. No message is lost whose record is there.
 //
-//   - Entries of classic queues are named by numbers that are given once: what the frames say of them holds.
-//     From the last gap between segments on they say all.
-//   - Entries of replicated queues get their numbers by counting from the beginning of the group's log, which is
-//     gone. So no acknowledgement can be told to belong to a message: what the commands left have published is
-//     there, all of it, in the queue that it was published to. The groups begin new logs.
-//   - Records in dense files have no queue, nor has what was on its way to a queue that is gone. They
-//     go to the queue Into.
+//   - Entries of classic queues have numbers that are given once, so what the frames say about them holds. After the
+//     last gap between segments the frames say everything.
+//   - Entries of replicated queues are numbered by counting from the beginning of the group's log, which is gone. So
+//     no acknowledgement can be matched to its message. Every message that the remaining commands publish is there, in
+//     the queue it was published to. The groups begin new logs.
+//   - Records in dense files name no queue. Neither does a message on its way to a queue that is gone. They go to the
+//     queue Into.
 //
-// The places of records do not change: nothing is copied. A checkpoint makes what was found the
-// index.
+// Records keep their places: nothing is copied. A checkpoint makes the result the new index.
 
-// Salvage is for Recover where the index is lost.
+// Salvage configures Recover for a lost index.
 type Salvage struct {
-	// Retired calls f for the frames of the segments in the keep that are intact, in order, and returns the highest
-	// number of one that has damage, 0 if none has.
+	// Retired calls f for the intact frames of the segments in the keep, in order. It returns the highest number of a
+	// damaged segment, 0 if there is none.
 	Retired func(f func(pos journal.Pos, payload []byte) error) (damaged uint32, err error)
 	// Dense calls f for each intact record in the dense files of the keep.
 	Dense func(f func(at message.Location, r message.Record) error) error
-	// Into is the queue for records of which nobody knows the queue: a durable classic one without limits. Without
-	// it Recover fails with a *NoQueueError once it needs one.
+	// Into is the queue for records whose queue is unknown: a durable classic queue without limits. Without it
+	// Recover fails with a *NoQueueError when it needs one.
 	Into uint64
 
 	Found Salvaged // set by Recover
 }
 
-// Salvaged is what was brought back.
+// Salvaged is what was recovered.
 type Salvaged struct {
-	Queues  []SalvagedQueue // those that have messages, but for Into
-	Into    int             // messages that went to Into; any of them may have been settled
-	Surplus int             // of these, so many had a queue, which is over its limit with what came back
-	Deleted int             // messages that were in queues when these were deleted: they were left behind
+	Queues  []SalvagedQueue // queues with messages, except Into
+	Into    int             // messages in Into; any of them may have been settled before
+	Surplus int             // of these, messages whose queue is known and was over its limit
+	Deleted int             // messages left behind because their queue was deleted
 }
 
-// SalvagedQueue is a queue with what it got.
+// SalvagedQueue is a queue and what it got.
 type SalvagedQueue struct {
 	Incarnation uint64
 	Messages    int
-	Unsure      int // of these, so many may have been settled already, or be elsewhere since
+	Unsure      int // of these, messages that may have been settled, or moved elsewhere
 }
 
-// NoQueueError says that there are messages of which nobody knows the queue, and no queue for those. Nothing was given up.
+// NoQueueError says that there are messages whose queue is unknown, and no queue for them. Nothing was dropped.
 type NoQueueError struct{}
 
 // Error says so.
 func (*NoQueueError) Error() string {
-	return "there are messages of which nobody knows the queue, and none is made for them"
+	return "there are messages whose queue is unknown, and no queue to put them into"
 }
 
-// salvager is a recovery's part in it.
+// salvager is the part of a recovery that salvages.
 type salvager struct {
 	*recovery
-	first   uint32                    // segments from here on have no gap between them
+	first   uint32                    // from this segment on there is no gap
 	last    uint32                    // the segment of the last frame
-	transit map[uint64][]outbox.Entry // what the local outboxes sent to each log, and it is not known to have taken
-	refused map[uint64][]outbox.Entry // what it would not take
-	highest map[uint64]uint64         // the highest number of what was sent to each log
+	transit map[uint64][]outbox.Entry // sent by the local outboxes to each log, and not known to be taken
+	refused map[uint64][]outbox.Entry // refused by that log
+	highest map[uint64]uint64         // the highest number sent to each log
 	apart   *Queue                    // Salvage.Into
 }
 
-// beginSalvage redoes what the segments in the keep hold. Those of the journal follow.
+// beginSalvage repeats the segments in the keep. Those of the journal follow.
 func (r *recovery) beginSalvage() error {
 	s := &salvager{recovery: r, transit: map[uint64][]outbox.Entry{}, refused: map[uint64][]outbox.Entry{}, highest: map[uint64]uint64{}}
 	o := r.node.Repair.Salvage
@@ -91,7 +89,7 @@ func (r *recovery) beginSalvage() error {
 	}
 	own := r.node.Journal.First()
 	damaged, err := o.Retired(func(pos journal.Pos, payload []byte) error {
-		if own != 0 && pos.Segment() >= own {
+		if own != 0 && pos.Segment() >= own { // after a crash it may be in both places, see journal.Retire
 			return nil // a crash has left it in both places, see journal.Retire
 		}
 		return r.frame(pos, payload)
@@ -100,7 +98,7 @@ func (r *recovery) beginSalvage() error {
 	return err
 }
 
-// see notes that there is a frame in a segment.
+// see notes that a segment has a frame.
 func (s *salvager) see(pos journal.Pos) {
 	if n := pos.Segment(); n != s.last {
 		if n != s.last+1 {
@@ -113,21 +111,21 @@ func (s *salvager) see(pos journal.Pos) {
 // gap notes that something is missing before a segment.
 func (s *salvager) gap(before uint32) { s.first = max(s.first, before) }
 
-// sent notes that an outbox has taken a message, whose references pass to the salvager.
+// sent notes that an outbox has taken a message. The salvager takes over its references.
 func (s *salvager) sent(to uint64, e outbox.Entry) {
 	if e.Body == 0 {
 		s.hold.drop(0, e.History)
-		return // its record came with a frame that is gone
+		return // its record was in a frame that is gone
 	}
 	list := s.transit[to]
 	at, told := slices.BinarySearchFunc(list, e.Number, func(e outbox.Entry, n uint64) int { return cmp.Compare(e.Number, n) })
 	switch {
-	case told && s.same(&list[at], &e): // a compaction of an earlier release told it anew
+	case told && s.same(&list[at], &e): // a compaction of an earlier release logged it again
 		s.hold.drop(e.Body, e.History)
 		return
 	case e.Number <= s.highest[to]:
-		// The numbers began anew when an index was lost before. No answer from then on is about what is left of those
-		// before, which came into their queues then: only the index that is lost now knew.
+		// The numbers began anew when an index was lost before. Answers from then on are about the new numbers. The
+		// older entries came into their queues at that time, which only the index that is lost now recorded.
 		s.refused[to] = append(s.refused[to], list...)
 		s.transit[to], s.highest[to] = []outbox.Entry{e}, e.Number
 	default:
@@ -135,13 +133,13 @@ func (s *salvager) sent(to uint64, e outbox.Entry) {
 	}
 }
 
-// same says whether two entries with one number are one.
+// same says whether two entries with the same number are the same entry.
 func (s *salvager) same(a, b *outbox.Entry) bool {
 	return a.Target == b.Target && a.Source == b.Source && s.node.bodies.Location(a.Body) == s.node.bodies.Location(b.Body)
 }
 
-// acknowledged notes that another log has taken what it was sent. What it refused counts as not taken: what
-// became of that is not looked at.
+// acknowledged notes the answers of another log. A refused message counts as not taken; what became of it afterwards
+// is not known here.
 func (s *salvager) acknowledged(to, upTo uint64, refused outbox.Refusals) {
 	list := s.transit[to]
 	n := 0
@@ -155,7 +153,7 @@ func (s *salvager) acknowledged(to, upTo uint64, refused outbox.Refusals) {
 	s.transit[to] = list[n:]
 }
 
-// commands redoes what a frame of a group's log has published.
+// commands repeats the publishes in a frame of a group's log.
 func (s *salvager) commands(pos journal.Pos, payload []byte) error {
 	var failed error
 	err := cluster.Commands(s.node.Journal.PayloadPos(pos), payload, func(id uint64, e *cluster.Entry) {
@@ -176,7 +174,7 @@ func (s *salvager) command(g *group, e *cluster.Entry) error {
 	return err
 }
 
-// unlock ends a hold of a group, which does not lead: nothing follows from it.
+// unlock ends a hold of a group. The group does not lead, so nothing follows from it.
 func (s *salvager) unlock(h *hold) {
 	s.node.release(h)
 	s.node.finish(h)
@@ -207,8 +205,8 @@ func (s *salvager) commandIn(a *application, e *cluster.Entry) error {
 	})
 }
 
-// operation redoes one operation if it brings a message, or a queue. A queue's deletion is not redone: what it had may be
-// elsewhere since.
+// operation repeats an operation that brings a message or a queue. It does not repeat the deletion of a queue: its
+// messages may have moved elsewhere before.
 func (s *salvager) operation(a *application, code byte) error {
 	switch code {
 	case cmdPublish, cmdDelayed:
@@ -258,11 +256,11 @@ func (s *salvager) operation(a *application, code byte) error {
 	return nil
 }
 
-// enter lets a message whose record stands in a command into a queue of the group.
+// enter lets a message whose record is in a command into a queue of the group.
 func (s *salvager) enter(a *application, inc uint64, record message.Record, at int, e queue.Entry) error {
 	e.Body = s.placed(uint64(a.place(at)))
 	q := s.replicated(a.g, inc, a.h.now)
-	if q == nil || over(q, &e, a.h.now, s.hold.now) { // it was deleted, or has died, and the message may have gone elsewhere before
+	if q == nil || over(q, &e, a.h.now, s.hold.now) { // its queue was deleted, or it has expired; before that it may have moved elsewhere
 		e.Size, e.Priority, e.TTL, e.Delay = s.sizeApart(record), -1, -1, 0
 		return s.setApart(e)
 	}
@@ -270,19 +268,19 @@ func (s *salvager) enter(a *application, inc uint64, record message.Record, at i
 	return s.put(a.h, q, e)
 }
 
-// put lets a message into a queue that no limit holds for. The reference to the body passes to the queue, the
-// history's stays the caller's.
+// put lets a message into a queue whose limits are suspended. The queue takes over the reference to the body; that to
+// the history stays the caller's.
 func (s *salvager) put(h *hold, q *Queue, e queue.Entry) error {
 	h.touch(q)
 	e.Logged = true
 	s.node.bodies.Retain(e.History, 1)
 	if _, result := q.m.Enqueue(h.now, &e); result == queue.Refused || result == queue.RefusedDead {
-		return fmt.Errorf("queue %q in vhost %q does not take a message back", q.Name, q.VHost)
+		return fmt.Errorf("queue %q in vhost %q refuses a recovered message", q.Name, q.VHost)
 	}
 	return nil
 }
 
-// replicated is a queue of a group, which is made if there ought to be one; nil if it was deleted.
+// replicated returns a queue of a group and makes it if it should exist; nil if it was deleted.
 func (s *salvager) replicated(g *group, inc uint64, now int64) *Queue {
 	if q := g.p.queues[inc]; q != nil {
 		return q
@@ -297,19 +295,19 @@ func (s *salvager) replicated(g *group, inc uint64, now int64) *Queue {
 	return g.newQueue(inc, &create{config: config, settings: queue.Unlimited()}, now)
 }
 
-// withoutLimits are settings by which nothing is refused, and nothing dies to make room: what comes back may be more
-// than there ever was at once.
+// withoutLimits returns settings under which nothing is refused and nothing dies to make room: more may come back
+// than was ever there at once.
 func withoutLimits(s queue.Settings) queue.Settings {
 	s.MaxLength, s.MaxBytes, s.Expires = -1, -1, -1
 	return s
 }
 
-// end brings back what no frame tells the queue of, once all frames were redone.
+// end recovers what no frame assigns to a queue, after all frames were repeated.
 func (s *salvager) end() error {
 	n := s.node
 	for _, p := range n.parts {
 		for _, q := range p.queues {
-			q.m.Restored(s.hold.now) // what was out counts for limits
+			q.m.Restored(s.hold.now) // what was out counts towards limits
 		}
 	}
 	for _, p := range n.groups {
@@ -330,8 +328,8 @@ func (s *salvager) end() error {
 	return nil
 }
 
-// deleted sets apart what classic queues had that are not declared any more, but for messages that came behind the last gap:
-// these have gone with their queue, others may have gone elsewhere before.
+// deleted moves the unsure messages of deleted classic queues into Into. A message from behind the last gap was
+// deleted with its queue; an earlier one may have moved elsewhere before.
 func (s *salvager) deleted() error {
 	for _, q := range s.ghosts {
 		has := undeclaredQueue(q, 0).Messages
@@ -344,13 +342,14 @@ func (s *salvager) deleted() error {
 	return nil
 }
 
-// purged sets apart what a purge takes and may have gone elsewhere before.
+// purged moves the unsure messages of a purge into Into.
 func (s *salvager) purged(q *Queue, keep map[queue.ID]bool) error {
 	_, err := s.setApartOf(q, func(v *queue.View) bool { return !keep[v.ID] })
 	return err
 }
 
-// expired sets apart what dies as soon as the node runs since its time is over, and may have gone elsewhere before it was.
+// expired moves the unsure messages that would expire at once into Into: they may have moved elsewhere before they
+// expired.
 func (s *salvager) expired() error {
 	for _, p := range s.node.parts {
 		for _, inc := range slices.Sorted(maps.Keys(p.queues)) {
@@ -363,7 +362,7 @@ func (s *salvager) expired() error {
 	return nil
 }
 
-// setApartOf sets apart what a classic queue is not sure to have, where which says so, and returns how many that were.
+// setApartOf moves the unsure messages of a classic queue for which `which` is true into Into, and returns how many.
 func (s *salvager) setApartOf(q *Queue, which func(*queue.View) bool) (n int, err error) {
 	if q == s.apart {
 		return 0, nil
@@ -383,10 +382,10 @@ func (s *salvager) setApartOf(q *Queue, which func(*queue.View) bool) (n int, er
 	return n, nil
 }
 
-// over says whether a message is to die before now in a queue that it came to at a moment.
+// over says whether a message that came to the queue at the moment `came` has expired by now.
 func over(q *Queue, e *queue.Entry, came, now int64) bool {
 	ttl := e.TTL
-	for _, most := range []int64{q.m.Settings().TTL, q.m.Rules().Retention - 1} { // a retention of 0 is none
+	for _, most := range []int64{q.m.Settings().TTL, q.m.Rules().Retention - 1} { // a retention of 0 means none
 		if most >= 0 && (ttl < 0 || most < ttl) {
 			ttl = most
 		}
@@ -394,7 +393,7 @@ func over(q *Queue, e *queue.Entry, came, now int64) bool {
 	return ttl >= 0 && !e.Rests && ttl <= now-came-e.Delay
 }
 
-// arrive lets what was on its way to other logs into its queues.
+// arrive delivers messages that were on their way to other logs.
 func (s *salvager) arrive() error {
 	n := s.node
 	var w bodies.Window
@@ -406,7 +405,7 @@ func (s *salvager) arrive() error {
 				entry := queue.Entry{Content: queue.Content{Body: e.Body, History: e.History, Counts: queue.Counts{Deliveries: e.Failed}, Redelivered: e.Failed > 0}, Priority: -1, TTL: -1}
 				var err error
 				held.Apart(func() {
-					var record message.Record // what cannot be read is found by who reads all
+					var record message.Record // the examination finds records that cannot be read
 					if record, err = n.bodies.Read(e.Body, &w); err == nil {
 						entry.Priority, entry.Size = priorityOf(record), quorumSize(record)
 					}
@@ -424,7 +423,7 @@ func (s *salvager) arrive() error {
 	return nil
 }
 
-// deliver lets a message that was on its way into its queue, or sets it apart.
+// deliver lets a message that was on its way into its queue, or into Into.
 func (s *salvager) deliver(g *group, target uint64, e queue.Entry) error {
 	if g == nil {
 		return s.setApart(e)
@@ -443,7 +442,7 @@ func (s *salvager) deliver(g *group, target uint64, e queue.Entry) error {
 	return err
 }
 
-// dense sets apart what lies in dense files.
+// dense moves the records of dense files into Into.
 func (s *salvager) dense() error {
 	n := s.node
 	return n.Repair.Salvage.Dense(func(at message.Location, r message.Record) error {
@@ -451,7 +450,7 @@ func (s *salvager) dense() error {
 	})
 }
 
-// surplus sets apart what would die as soon as the node runs, because its queue has more than it may have.
+// surplus moves messages beyond a queue's limit into Into: otherwise they would die as soon as the node runs.
 func (s *salvager) surplus() error {
 	for _, p := range s.node.all {
 		h := s.hold
@@ -490,7 +489,7 @@ func (s *salvager) surplusIn(p *Partition, h *hold) error {
 	return nil
 }
 
-// setApart lets a message into the queue for those of which nobody knows the queue.
+// setApart lets a message into Into.
 func (s *salvager) setApart(e queue.Entry) error {
 	if s.apart == nil {
 		return &NoQueueError{}
@@ -499,7 +498,7 @@ func (s *salvager) setApart(e queue.Entry) error {
 	return s.put(s.hold, s.apart, e)
 }
 
-// sizeApart is the size of a record there, 0 if there is no such queue.
+// sizeApart is the size that a record counts in Into, 0 if there is no such queue.
 func (s *salvager) sizeApart(r message.Record) uint32 {
 	if s.apart == nil {
 		return 0
@@ -507,7 +506,7 @@ func (s *salvager) sizeApart(r message.Record) uint32 {
 	return s.apart.size(r)
 }
 
-// count counts what the queues have.
+// count counts what each queue has.
 func (s *salvager) count() {
 	n := s.node
 	for _, p := range n.all {
@@ -531,7 +530,7 @@ func (s *salvager) count() {
 	}
 }
 
-// unsure are the messages of a classic queue that came before the last gap.
+// unsure returns the messages of a classic queue from before the last gap.
 func (s *salvager) unsure(q *Queue) (list []queue.ID) {
 	before := func(location uint64) bool { return message.Location(location).Segment() < s.first }
 	var cursor index.SaveCursor
@@ -541,7 +540,7 @@ func (s *salvager) unsure(q *Queue) (list []queue.ID) {
 	return list
 }
 
-// skip reads over the operands of an operation.
+// skip skips the operands of an operation.
 func (r *commandReader) skip(code byte) {
 	switch code {
 	case cmdGone, cmdClose:

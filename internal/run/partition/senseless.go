@@ -7,29 +7,28 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// Senseless is a frame of the journal, or a command of a group, that is as it was written
-// and cannot have been meant: an earlier release wrote it, or a fault of this one. Nothing
-// can come of that part of it but that it is passed over, the same at each start and on
-// each replica; it is kept, so that somebody can see what was in it.
+// Senseless is an intact frame of the journal, or command of a group, that makes no sense: an earlier release wrote
+// it, or a fault of this one. That part of it is skipped, the same at each start and on each replica. It is stored,
+// so that somebody can look at it.
 type Senseless struct {
-	Pos          journal.Pos // of the frame, or where the command begins; 0 if that is not known
+	Pos          journal.Pos // of the frame or the command; 0 if unknown
 	Group, Index uint64      // of a command; 0: it is a frame
-	Frame        []byte      // all of it
-	From, To     int         // what was passed over
+	Frame        []byte      // the whole frame or command
+	From, To     int         // the bytes that were skipped
 	Why          string
 }
 
-// senseless is what a node has set aside since it started.
+// senseless lists what the node has skipped since it started.
 type senseless struct {
 	mu   sync.Mutex
 	list []Senseless // without their bytes
 	n    int
 }
 
-// mostSenseless is how many of them are told one by one.
+// mostSenseless is how many of them are listed one by one.
 const mostSenseless = 100
 
-// passOver keeps what was passed over, and tells of it.
+// passOver stores what was skipped, and logs it.
 func (n *Node) passOver(s Senseless) error {
 	n.senseless.mu.Lock()
 	n.senseless.n++
@@ -47,8 +46,7 @@ func (n *Node) passOver(s Senseless) error {
 	return n.KeepSenseless(s)
 }
 
-// Senseless is what was set aside since the start: the first of them, without their
-// bytes, and how many there are.
+// Senseless returns what was skipped since the start: the first ones, without their bytes, and how many there are.
 func (n *Node) Senseless() (list []Senseless, total int) {
 	n.senseless.mu.Lock()
 	defer n.senseless.mu.Unlock()

@@ -10,14 +10,12 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// A record that rots on disk is one message. Whoever meets it, a consumer, a router of
-// the dead, a compaction, sets it aside: what is left of its bytes goes to a file, with
-// where it was and what is wrong; when that is durable the entry leaves its queue, which
-// the journal or the group's log tells as it tells of a settlement; and everything else
-// goes on. A crash between the two leaves the entry, and it is set aside again, to the
-// same file.
+// A damaged record on disk costs one message and no more. Whoever reads it, a consumer, a router of deaths or a
+// compaction, sets it aside. First what is left of its bytes goes to a file, with where it was and what is wrong.
+// When the file is durable, the entry leaves its queue; the journal or the group's log records that like a
+// settlement. A crash between the two steps leaves the entry: it is set aside again, into the same file.
 
-// asidePrefix is what the names of these files begin with.
+// asidePrefix begins the names of these files.
 const asidePrefix = "message-"
 
 // AsideNote is the first line of the file of a message that was set aside, as JSON.
@@ -34,18 +32,18 @@ type AsideNote struct {
 type spoilt struct {
 	q    *Queue
 	id   queue.ID
-	body message.Ref // a reference is the caller's
+	body message.Ref // the caller keeps the reference
 	size uint32
-	err  error // what Read or Warm has said
+	err  error // what Read or Warm returned
 
-	by   *queue.Consumer // who has it, if out is set; nil: by a get
-	out  bool            // it was delivered
-	left bool            // likewise, and it has left the queue with that
+	by   *queue.Consumer // the consumer that has it, if out is set; nil: basic.get
+	out  bool            // it is delivered
+	left bool            // it was delivered without acknowledgement, and is no longer in the queue
 }
 
-// SetAside takes a delivery whose record cannot be read out of its queue, by being the
-// consumer that has it. It returns false if the message is to stay: the error may pass,
-// or what is left of it cannot be kept. The references stay the caller's. Nothing may be locked.
+// SetAside removes a delivery whose record cannot be read from its queue; by is the consumer that has it. It returns
+// false if the message must stay: the error may pass, or what is left of the record cannot be stored. The references
+// stay the caller's. Nothing may be locked.
 func (n *Node) SetAside(q *Queue, d *queue.Delivery, by *queue.Consumer, err error) bool {
 	return n.setAside(&spoilt{q: q, id: d.ID, body: d.Body, size: d.Size, err: err, by: by, out: true, left: d.NoAck})
 }
@@ -80,13 +78,13 @@ func (n *Node) setAside(s *spoilt) bool {
 	return true
 }
 
-// asideGone forgets what is known of an entry that was set aside. REQUIRES: q is held.
+// asideGone counts an entry that was set aside, and forgets its targets. REQUIRES: q is held.
 func (q *Queue) asideGone(id queue.ID) {
 	q.stats.SetAside++
 	q.waiting.forget(id)
 }
 
-// keepAside writes what is left of a record to its file, and says whether it is there.
+// keepAside writes what is left of a record to its file, and says whether that worked.
 func (n *Node) keepAside(name string, note *AsideNote, body message.Ref, size uint32, why error) bool {
 	log := n.Logger.With("vhost", note.VHost, "queue", note.Queue)
 	if n.Aside == nil || !bodies.Lost(why) {
@@ -99,7 +97,7 @@ func (n *Node) keepAside(name string, note *AsideNote, body message.Ref, size ui
 		err = n.Aside.Put(name, text, n.bodies.Raw(body, int(size)))
 	}
 	if err != nil {
-		log.Error("A message cannot be read, nor set aside: it stays", "error", why, "set_aside", err)
+		log.Error("A message cannot be read and cannot be set aside: it stays", "error", why, "set_aside", err)
 		return false
 	}
 	n.asides.Add(1)
@@ -110,7 +108,7 @@ func (n *Node) keepAside(name string, note *AsideNote, body message.Ref, size ui
 // SetAsides is how many messages were set aside since the start.
 func (n *Node) SetAsides() uint64 { return n.asides.Load() }
 
-// aside takes an entry that cannot be read where the leader is out of its queue.
+// aside removes an entry that the leader could not read.
 func (a *application) aside(q *Queue) {
 	number, id := a.r.aside()
 	if q == nil || a.r.bad {
@@ -130,10 +128,9 @@ func (a *application) aside(q *Queue) {
 	}
 }
 
-// blank is what takes the place of a record that cannot be read and is on its way to
-// another log. Numbers leave no gap, so it goes in its turn, to a queue that there is
-// not: the answer strands the entry, or has the queue try it again that holds it, and
-// there it is set aside.
+// blank returns a record that replaces one that cannot be read and is on its way to another log. Numbers must have no
+// gap, so the blank is sent in its place, to a queue that does not exist. The answer strands the entry, or makes the
+// queue that holds it try again, and there it is set aside.
 func (n *Node) blank() message.Ref {
 	var e message.Envelope
 	ref, b := n.bodies.Alloc(e.Size())

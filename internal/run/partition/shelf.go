@@ -11,11 +11,10 @@ import (
 	"bartleby.mq/internal/run/deathstore"
 )
 
-// The store of the index (Options.Index) holds what stands below these prefixes.
-// Numbers in keys are big endian, so that a queue's pages lie in their order.
+// The keys of the index store (Options.Index). Numbers in keys are big endian, so that a queue's pages are sorted.
 //
 //	'c'                                           the last whole checkpoint, see checkpoint.go
-//	'q' | incarnation u64 | version u32           what a queue has beside its pages
+//	'q' | incarnation u64 | version u32           the state of a queue beside its pages
 //	'p' | incarnation u64 | lane u8 | number u64 | version u32    a page
 //	's' | as 'p'                                  its summary
 //	'd' | as 'p'                                  a delta of the page; the version is its own
@@ -50,7 +49,7 @@ func appendPageKey(b []byte, kind byte, incarnation uint64, id index.PageID) []b
 	return binary.BigEndian.AppendUint32(b, id.Version)
 }
 
-// splitPageKey is the reverse of appendPageKey, its kind aside.
+// splitPageKey is the reverse of appendPageKey, except for the kind.
 func splitPageKey(key []byte) (incarnation uint64, id index.PageID, ok bool) {
 	if len(key) != pageKeyBytes {
 		return 0, id, false
@@ -61,19 +60,19 @@ func splitPageKey(key []byte) (incarnation uint64, id index.PageID, ok bool) {
 	return incarnation, id, true
 }
 
-// pageStore is what a partition has of the store of the index. Its mutex guards it.
+// pageStore is a partition's part of the index store. The partition's mutex guards it.
 type pageStore struct {
-	needless []needlessCopy // copies that a coming checkpoint makes needless
-	written  int            // pages and deltas, since the start
+	needless []needlessCopy // copies that a later checkpoint makes needless
+	written  int            // pages and deltas written since the start
 
 	reads     int // pages read in this hold
-	mostReads int // in the one that read most, for a test
+	mostReads int // for a test: in the hold that read most
 
-	key  []byte // being made
-	page []byte // being read
+	key  []byte // buffer for a key
+	page []byte // buffer for a page
 }
 
-// takeNeedless appends the copies that are needless once the checkpoint of a version is whole.
+// takeNeedless appends the copies that are needless once the checkpoint of this version is whole.
 func (s *pageStore) takeNeedless(version uint32, pages, deltas []needlessCopy) (_, _ []needlessCopy) {
 	s.needless = slices.DeleteFunc(s.needless, func(c needlessCopy) bool {
 		switch {
@@ -89,8 +88,7 @@ func (s *pageStore) takeNeedless(version uint32, pages, deltas []needlessCopy) (
 	return pages, deltas
 }
 
-// shelf is where a queue's pages go that have no room in memory. It is used with
-// the queue's partition locked.
+// shelf stores the pages of a queue that leave memory. REQUIRES: the queue's partition is held.
 type shelf struct{ q *Queue }
 
 var _ index.Cold = shelf{}
@@ -107,7 +105,7 @@ func (s shelf) kinds() (page, summary byte) {
 // Locate implements index.Cold.
 func (s shelf) Locate(body message.Ref) uint64 { return uint64(s.node().bodies.Location(body)) }
 
-// Cool implements index.Cold. What cannot be written, as on a full disk, stays in memory.
+// Cool implements index.Cold. A body that cannot be written, as on a full disk, stays in memory.
 func (s shelf) Cool(body message.Ref) message.Ref {
 	n := s.node()
 	if n.bodies.Location(body) == 0 {
@@ -116,7 +114,7 @@ func (s shelf) Cool(body message.Ref) message.Ref {
 		}
 		if err := n.bodies.ToScratch(body); err != nil {
 			n.memory.scratchAgain.Store(moment.After(n.Now(), scratchPause))
-			n.Logger.Warn("a message cannot be put away, and stays in memory", "queue", s.q.Name, "vhost", s.q.VHost, "error", err)
+			n.Logger.Warn("a message cannot be written to disk and stays in memory", "queue", s.q.Name, "vhost", s.q.VHost, "error", err)
 			return body
 		}
 	}
@@ -157,7 +155,7 @@ func (s shelf) Write(id index.PageID, page, summary []byte) {
 		err = s.node().Index.Put(at.key, summary)
 	}
 	if err != nil {
-		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page cannot be put away: %w", s.q.Name, s.q.VHost, err))
+		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page cannot be written: %w", s.q.Name, s.q.VHost, err))
 	}
 	at.written++
 }
@@ -201,13 +199,12 @@ func (s shelf) WriteMeta(version uint32, meta []byte) {
 	}
 	s.discardMeta(version)
 	s.q.metaSaved = version
-	if s.q.gone { // it was owed
+	if s.q.gone { // the queue was deleted while the checkpoint still needed it
 		s.discardMeta(s.q.part.pages.Version())
 	}
 }
 
-// discardMeta is called when what WriteMeta wrote last is not needed any more
-// once the checkpoint of a version is whole.
+// discardMeta marks what WriteMeta wrote last as needless once the checkpoint of version by is whole.
 func (s shelf) discardMeta(by uint32) {
 	if was := s.q.metaSaved; was != 0 && was != by {
 		p := s.q.part
@@ -215,8 +212,8 @@ func (s shelf) discardMeta(by uint32) {
 	}
 }
 
-// Discard implements index.Cold. A copy that no whole checkpoint has goes at once: the
-// page may be written again in the same version, with the same key.
+// Discard implements index.Cold. A copy that no whole checkpoint has is deleted at once: the page may be written
+// again in the same version, under the same key.
 func (s shelf) Discard(id index.PageID, by uint32) {
 	kind, _ := s.kinds()
 	c := needlessCopy{by: by, incarnation: s.q.Incarnation, id: id, kind: kind}
@@ -226,7 +223,7 @@ func (s shelf) Discard(id index.PageID, by uint32) {
 	}
 	err := s.node().Index.Apply(func(yield func([]byte, []byte) bool) { eachKey([]needlessCopy{c}, yield) }, false)
 	if err != nil {
-		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page that has gone cannot be deleted: %w", s.q.Name, s.q.VHost, err))
+		s.node().fail(fmt.Errorf("queue %q in vhost %q: a removed page cannot be deleted: %w", s.q.Name, s.q.VHost, err))
 	}
 }
 
@@ -241,7 +238,7 @@ func (s shelf) Fail(id index.PageID, err error) {
 		s.q.Name, s.q.VHost, id.Number, id.Lane, id.Version, err))
 }
 
-// needlessCopy is a copy that is not needed once the checkpoint of version by is whole.
+// needlessCopy is a copy that is needless once the checkpoint of version by is whole.
 type needlessCopy struct {
 	by          uint32
 	kind        byte
@@ -249,8 +246,7 @@ type needlessCopy struct {
 	id          index.PageID
 }
 
-// keys calls f for each key of the store of the copy. A key is valid
-// during the call only.
+// keys calls f for each key of the copy in the store. A key is valid only during the call.
 func (c *needlessCopy) keys(b []byte, f func(key []byte)) []byte {
 	if c.kind == keyMeta {
 		b = appendMetaKey(b[:0], c.incarnation, c.id.Version)
@@ -271,8 +267,8 @@ func (c *needlessCopy) keys(b []byte, f func(key []byte)) []byte {
 	return b
 }
 
-// fail is called when the disk fails in something that a queue needs. It
-// does not return: the queue's partition is locked, and half of a change is done.
+// fail is called when the disk fails in something that a queue needs. It does not return: a partition is locked, and
+// its change is half done.
 func (n *Node) fail(err error) {
 	if n.OnFatal != nil {
 		n.OnFatal(err)

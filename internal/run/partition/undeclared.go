@@ -8,21 +8,21 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// Undeclared is a queue that has messages and that the topology does not have.
+// Undeclared is a queue that has messages and is not declared.
 type Undeclared struct {
 	Incarnation uint64
-	VHost       message.VHost // of a replicated queue, whose log says so; else ""
+	VHost       message.VHost // of a replicated queue, from its log; else ""
 	Name        string        // likewise
 	Group       uint64        // of a replicated queue
 	MaxPriority int           // the highest level that it is known to have had
 	Messages    int
 }
 
-// UndeclaredError is what Recover returns where it was told to keep such queues (Repair.KeepUndeclared):
-// a start gives up their messages, since it takes them for deleted. Nothing was given up.
+// UndeclaredError is what Recover returns if Repair.KeepUndeclared is set and there are such queues. A start would
+// take them for deleted and drop their messages. Nothing was dropped.
 type UndeclaredError struct{ Queues []Undeclared }
 
-// Error counts them.
+// Error says how many queues and messages there are.
 func (e *UndeclaredError) Error() string {
 	n := 0
 	for _, q := range e.Queues {
@@ -31,7 +31,7 @@ func (e *UndeclaredError) Error() string {
 	return fmt.Sprintf("%d queues with %d messages are not declared", len(e.Queues), n)
 }
 
-// undeclared finds the queues that recovery has met and the topology does not have.
+// undeclared finds the undeclared queues that recovery has met.
 func (r *recovery) undeclared() error {
 	var found []Undeclared
 	for _, q := range r.ghosts {
@@ -42,7 +42,7 @@ func (r *recovery) undeclared() error {
 	return undeclared(append(found, r.node.undeclaredOfGroups()...))
 }
 
-// undeclaredOfGroups are the queues that groups have and the topology does not.
+// undeclaredOfGroups returns the queues that groups have and that are not declared.
 func (n *Node) undeclaredOfGroups() (found []Undeclared) {
 	for _, p := range n.groups {
 		for inc, q := range p.queues {
@@ -61,7 +61,7 @@ func undeclaredQueue(q *Queue, group uint64) Undeclared {
 	return u
 }
 
-// undeclared is the error for queues that nobody has declared, nil if there are none.
+// undeclared returns an error for these queues, nil if there are none.
 func undeclared(found []Undeclared) error {
 	if len(found) == 0 {
 		return nil
