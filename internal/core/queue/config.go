@@ -82,8 +82,8 @@ type Settings struct {
 	Rules           deadletter.Rules // of the virtual host's profile
 }
 
-// Unlimited are the settings of a queue without arguments and policies.
-func Unlimited() Settings { // Unlimited returns the settings of a queue without arguments and policies.
+// Unlimited returns the settings of a queue without arguments and policies.
+func Unlimited() Settings {
 	return Settings{TTL: -1, Expires: -1, MaxLength: -1, MaxBytes: -1, DeliveryLimit: -1, ConsumerTimeout: -1}
 }
 

@@ -58,8 +58,8 @@ const sliceLimit = 512
 // single operation exceeds it: one death or move to more queues, or a publish to more quorum queues of one group.
 const sliceSteps = 8 * sliceLimit
 
-// Router finds where dead letters go. Its methods are called with no partition locked.
-type Router interface { // Router decides where dead letters go. Its methods are called with no partition locked, except Dropped.
+// Router decides where dead letters go. Its methods are called with no partition locked, except Dropped.
+type Router interface {
 	// RouteDead appends the queues to which the exchange routes the dead letter. exists is false if there is no such
 	// exchange. byKeys says that the answer depends only on the exchange and the keys.
 	RouteDead(q *Queue, exchange string, keys []string, r message.Record, h *deadletter.History, out []*Queue) (targets []*Queue, exists, byKeys bool)
