@@ -12,7 +12,7 @@ import (
 	"bartleby.mq/internal/run/deathstore"
 )
 
-// Apply implements cluster.Machine.
+// Apply implements cluster.Machine. It applies the entries in slices; each slice is one hold.
 func (g *group) Apply(entries []cluster.Entry) {
 	for len(entries) > 0 {
 		n := 0
@@ -25,13 +25,13 @@ func (g *group) Apply(entries []cluster.Entry) {
 	}
 }
 
-// application is one command on its way through a group.
+// application is the application of one command to a group.
 type application struct {
 	execution
 	r    commandReader
-	at   journal.Pos // of the command in the journal, 0 if it is not known
-	mine *proposal   // set if this process has proposed it
-	next int         // of mine.publishes
+	at   journal.Pos // where the journal has the command, 0 if unknown
+	mine *proposal   // set if this process proposed the command
+	next int         // index of the next publish in mine.publishes
 }
 
 func (g *group) applyEntry(h *hold, e *cluster.Entry) {
@@ -50,7 +50,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 		return
 	}
 	if a.r.version >= numberedVersion && !g.follows(origin, number) {
-		return // it was applied before, or one before it was not: it will come again
+		return // it was applied before, or a command before it was not: its sender repeats both
 	}
 	g.clock = a.moment(g.clock, now)
 	h.now, a.from, g.version = g.clock, origin, a.r.version
@@ -75,7 +75,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	}
 	g.effects.idle = g.effects.idle[:0]
 	if p := a.mine; p != nil {
-		for ; a.next < len(p.publishes); a.next++ { // not reached: the command makes no sense
+		for ; a.next < len(p.publishes); a.next++ { // publishes that were not reached, because the command makes no sense
 			own := p.publishes[a.next]
 			h.drop(own.body, 0)
 			if own.owner != nil {
@@ -97,14 +97,14 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	}
 }
 
-// mostSkew is by how many milliseconds the clocks of those who lead may differ before one
-// of them is taken to be wrong.
+// mostSkew is how many milliseconds the clocks of leaders may differ. A larger difference means that one of them is
+// wrong.
 const mostSkew = 60_000
 
-// moment is when a command happens, which says that it is now, after others until clock:
-// not before them. But a clock that was far ahead for a moment must not stop time until
-// the others have got there: then it goes back, and what was given a moment meanwhile
-// keeps that. Versions before 3 waited.
+// moment is the time of a command: now, as its leader says, but not before clock, the time of the commands before it.
+// There is one exception: if clock is more than mostSkew ahead, an earlier leader's clock was wrong, and time must
+// not stand still until the others reach it. Then the group's clock goes back. Deadlines that were computed meanwhile
+// stay. Before version 3 time stood still.
 func (a *application) moment(clock, now int64) int64 {
 	if a.r.version >= setBackVersion && now < clock-mostSkew {
 		return now
@@ -154,7 +154,7 @@ func (a *application) operation(code byte) {
 		}
 		return
 	}
-	q := a.g.p.queues[inc] // nil if it was deleted: what is asked of it has no effect
+	q := a.g.p.queues[inc] // nil if it was deleted: then the operation has no effect
 	if q != nil {
 		a.h.touch(q)
 	}
@@ -174,7 +174,7 @@ func (a *application) operation(code byte) {
 	}
 }
 
-// newQueue makes a queue, or makes one live that the topology has declared here.
+// newQueue makes a queue, or makes a declared one live.
 func (g *group) newQueue(inc uint64, o *create, now int64) *Queue {
 	q := g.declared[inc]
 	if q == nil {
@@ -228,8 +228,7 @@ func (a *application) publish(code byte) {
 	}
 }
 
-// place is where the journal has what stands so far behind the beginning of the
-// command, 0 if it is not known.
+// place is where the journal has the byte at this offset of the command, 0 if unknown.
 func (a *application) place(at int) message.Location {
 	if a.at == 0 {
 		return 0
@@ -237,8 +236,8 @@ func (a *application) place(at int) message.Location {
 	return message.Location(a.at) + message.Location(at)
 }
 
-// keep stores a record that the journal has at a place, with one reference. Where
-// nobody will ask for it soon, on a replica that does not lead, it stays on disk.
+// keep stores a record that the journal has at a place, with one reference. On a replica that does not lead, nobody
+// reads it soon, so it stays on disk.
 func (g *group) keep(record []byte, place message.Location) message.Ref {
 	store := g.node.bodies
 	if place != 0 && !g.leads {
@@ -253,8 +252,7 @@ func (g *group) keep(record []byte, place message.Location) message.Ref {
 	return ref
 }
 
-// settle settles deliveries. It looks for who had them by number: somebody who is
-// gone has none.
+// settle settles deliveries. It finds the consumer by number; a number that is gone has no deliveries.
 func (a *application) settle(code byte, q *Queue) {
 	in := a.r.settlement(code)
 	if q == nil || a.r.bad {
@@ -283,8 +281,8 @@ func (g *group) forget(number uint64, s *seat) {
 	}
 }
 
-// gone detaches what a process had attached that is no more, and takes back what
-// it had not settled (DL-11.3). What it had hushed speaks again.
+// gone ends a process that has died: it detaches its consumers, takes back what they had not settled (DL-11.3), and
+// ends their hushes.
 func (a *application) gone() {
 	origin := a.r.uint()
 	now := a.h.now
@@ -304,10 +302,10 @@ func (a *application) gone() {
 	}
 }
 
-// finishApply ends a hold of commands: the partition is unlocked, deliveries leave,
-// and whoever waits for results gets them.
+// finishApply ends a hold of commands. The partition is unlocked, deliveries leave, and waiting callers get their
+// results.
 func (g *group) finishApply(h *hold) {
-	e, n := &g.effects, g.node // nobody else applies meanwhile
+	e, n := &g.effects, g.node // e needs no lock: only one goroutine applies at a time
 	n.leaveDead(n.finishHold(h))
 	for _, s := range e.senseless {
 		if err := n.passOver(s); err != nil {
@@ -340,7 +338,7 @@ func (g *group) finishApply(h *hold) {
 	}
 }
 
-// answer tells one owner.
+// answer gives one owner its answers.
 func (n *Node) answer(list []ownedAnswer) {
 	var few [64]Answer
 	answers := few[:0]
@@ -368,7 +366,7 @@ func (g *group) grant(s *seat) {
 	}
 }
 
-// storeHistory stores a history that a command carries; the caller has one reference.
+// storeHistory stores a history from a command. The caller gets one reference.
 func storeHistory(store *bodies.Store, b []byte) message.Ref {
 	if len(b) == 0 {
 		return 0

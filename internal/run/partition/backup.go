@@ -7,17 +7,16 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// Copy are the directories that CopyTo fills. The journal's exists; the others do not.
+// Copy names the directories that CopyTo fills. The journal's exists; the others do not.
 type Copy struct {
 	Journal, Keep, Index string
-	// End returns up to where the journal is to be copied, at a moment when that and the
-	// declarations agree; the journal has committed it. Nil: all that it has committed.
+	// End returns the position up to which the journal is copied, chosen at a moment when journal and declarations
+	// agree. The journal has committed it. nil: everything committed.
 	End func() journal.Pos
 }
 
-// CopyTo copies what is on disk of all durable queues while they go on: what a crash
-// would leave at some moment after the call began. It writes a checkpoint first, so
-// that there is little to copy that cannot be linked.
+// CopyTo copies all durable queues while they go on: the copy is what a crash at some moment after the call would
+// leave. It writes a checkpoint first, so that most files can be linked and little must be copied.
 func (n *Node) CopyTo(ctx context.Context, to Copy) error {
 	if n.Index == nil || n.Keep == nil {
 		return errors.New("a node without checkpoints cannot be copied while it runs")
@@ -25,14 +24,13 @@ func (n *Node) CopyTo(ctx context.Context, to Copy) error {
 	if err := n.Checkpoint(); err != nil {
 		return err
 	}
-	// No file is given back or moved while this is held: a checkpoint and a compaction
-	// are what does.
+	// While this is held no file is freed or moved, because only checkpoints and compactions do that.
 	n.checkpoints.mu.Lock()
 	defer n.checkpoints.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// The checkpoint first, the journal after it: its cut is committed.
+	// The checkpoint first, then the journal: it has the checkpoint's cut.
 	if err := n.Index.CheckpointTo(to.Index); err != nil {
 		return err
 	}

@@ -10,19 +10,17 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A command is what a group of replicas decides at once: an entry of its log.
-// Whatever depends on who leads was found out before and stands in it: the
-// moment, where the dead go. It is a version byte, three numbers of 8 bytes, little
-// endian: the process that proposed it (Options.Origin), the number of the proposal
-// there, the moment in milliseconds since 1970; and operations: an opcode and its
-// operands. Integers are uvarints, "bytes" a length and so many bytes, queues their
-// incarnations, consumers the numbers they were attached with.
+// A command is one entry of a group's log. Everything that depends on the leader was decided before and is in the
+// command: the time, the targets of the dead. It is a version byte; three little-endian numbers of 8 bytes: the
+// process that proposed it (Options.Origin), the number of the proposal there, the time in milliseconds since 1970;
+// and operations. An operation is an opcode and operands. Integers are uvarints. "bytes" is a length and that many
+// bytes. Queues are incarnations. Consumers are the numbers they were attached with.
 //
 //	create    queue | vhost bytes | name bytes | config | settings
 //	delete    queue
 //	configure queue | settings
 //	publish   ttl+1 | priority+1 | record bytes | n | n × queue
-//	delayed   delay | as in publish                  publish, to be delivered only after so many milliseconds
+//	delayed   delay | as in publish                  a publish to be delivered only after so many milliseconds
 //	ack       queue | consumer | first id | count
 //	reject    queue | consumer | id | failed
 //	return    queue | consumer | id | kind
@@ -31,36 +29,40 @@ import (
 //	credit    queue | consumer | n
 //	get       queue | consumer | no ack
 //	purge     queue
-//	tick      queue                       what is due happens
-//	touch     queue                       somebody used it (DL-8.12)
+//	tick      queue                       do what is due
+//	touch     queue                       note a use (DL-8.12)
 //	dead      queue | how | outcome | history bytes | n | n × target | n | n × id
-//	take      queue | id | history bytes | n | n × target     a move that somebody asked for: to other groups it is offered
-//	gone      process                     its consumers are, and what they held comes back
+//	take      queue | id | history bytes | n | n × target     an operator's move; the entry is offered if a target is in another log
+//	gone      process                     the process died: its consumers are detached, and their deliveries come back
 //	outIn     source | answered | first number | n | n × (target queue | flags | deliveries | history bytes | record bytes)
-//	          what an outbox of another log sends; the source has acted on all answers up to answered. Record bytes that are none are
-//	          those of the entry before; its history is left out if the flags (mailAgain) say that it is that of the entry before
-//	outAck    destination | up to | n | n × (number | answer)  its answer: all up to it were taken, but for these
+//	          entries from an outbox of another log, which has acted on all answers up to "answered". Empty record bytes mean
+//	          the record of the entry before; a flag (mailAgain) says that the history is that of the entry before
+//	outAck    destination | up to | n | n × (number | answer)  the answer: all up to this number were taken, except for the n listed
 //	reroute   destination | number | size | priority+1 | n | n × target     where an entry stranded in an outbox goes now
-//	close     destination                 it is gone for good: what is in the outbox for it is stranded
+//	close     destination                 it is gone for good: its outbox is stranded
 //	quit      n | n × (queue | consumer) | n | n × (queue | consumer | id)
-//	          these consumers are detached, these deliveries come back, and what else the consumers hold
-//	relocate  as reroute                  somebody asked for it: what a full target refuses is stranded again
-//	aside     queue | consumer | id       its record cannot be read: it leaves. Consumer 0: nobody has it
-//	asideSent destination | number        likewise of an entry stranded in an outbox
+//	          these consumers are detached; these deliveries come back, and everything else that the consumers hold
+//	relocate  as reroute                  an operator asked for it: what a full target refuses is stranded again
+//	aside     queue | consumer | id       the entry's record cannot be read, so it leaves. Consumer 0: nobody has it
+//	asideSent destination | number        the same for an entry stranded in an outbox
 //	leave     number | queues | n | n × (queue | consumer) | n | n × (queue | consumer | id)
-//	          as quit, but with others in between: the queues are hushed, until so many of those of that number are done
+//	          like quit, but other commands come in between: the departure "number" keeps its queues hushed until "queues" of
+//	          them are done
 //
-// A target is a destination, 0 meaning this group, and a queue.
+// A target is a destination and a queue. Destination 0 is this group.
 //
-// The commands of a process are numbered from 1 in each group; see forward.go. Those of
-// version 1 are taken whatever their number. Version 3 has aside and quit, and with it the
-// group's clock may go back (application.moment). Before version 4 what was taken for another
-// group left at once, and was stranded there if it was refused. Before version 5 all expired heads
-// of a strict queue died at once, and for a get all that was due (queue.Pages.AllHeads), and each tick of a command
-// handled a slice. Before version 6 dead letters that were stranded had the TTL of the queue they went to (DL-22.8), and a tick
-// took back all deliveries that were out for too long (queue.Pages.AllTimeouts), which did not count in the slice. Before version 7 a
-// single active consumer whose delivery had timed out stayed the active one (queue.Pages.StaleActive), and each copy of a dead letter whose
-// queue was gone was stranded, though others had theirs, and each entry of an outIn had its own record and history. Version 7 has leave.
+// In each group the commands of a process are numbered from 1; see forward.go. The rules of older versions. Each line
+// applies to commands of that version and of all before it:
+//
+//	1   commands are taken whatever their number
+//	2   no aside and quit; the group's clock never goes back (application.moment)
+//	3   what was taken for another group left at once, and was stranded there if it was refused
+//	4   all expired heads of a strict queue died at once, as did for a get all that was due (queue.Pages.AllHeads); each tick
+//	    of a command handled a slice
+//	5   stranded dead letters had the TTL of the queue they went to (DL-22.8); a tick took back all timed-out deliveries
+//	    (queue.Pages.AllTimeouts), and they did not count in the slice
+//	6   a single active consumer stayed active after a timeout (queue.Pages.StaleActive); each copy of a dead letter whose
+//	    queue was gone was stranded, even if others arrived; each entry of an outIn had its own record and history; no leave
 const (
 	commandVersion  = 7
 	numberedVersion = 2
@@ -103,7 +105,7 @@ const (
 	cmdQuit
 	cmdLeave
 
-	cmdEnd // behind the last
+	cmdEnd // one more than the last
 )
 
 // The flags of an attach.
@@ -133,24 +135,23 @@ const (
 	rulesResetCounts
 )
 
-// commandWriter builds a command. Acknowledgements of consecutive entries become
-// one operation.
+// commandWriter builds a command. Acknowledgements of consecutive entries become one operation.
 type commandWriter struct {
 	b []byte
 
-	acks        uint64 // of the run that is open, 0 = none is
+	acks        uint64 // of the open run, 0 = none
 	ackQueue    uint64
 	ackConsumer uint64
 	ackFirst    queue.ID
 }
 
-// commandHead is the length of what a command begins with, momentAt where the moment is.
+// commandHead is the length of a command's head, momentAt the offset of the time in it.
 const (
 	commandHead = 1 + 3*8
 	momentAt    = 1 + 2*8
 )
 
-// begin begins a command at the moment given.
+// begin begins a command at the given time.
 func (w *commandWriter) begin(origin uint64, now int64) {
 	w.b = append(w.b[:0], commandVersion)
 	w.b = binary.LittleEndian.AppendUint64(w.b, origin)
@@ -159,16 +160,15 @@ func (w *commandWriter) begin(origin uint64, now int64) {
 	w.acks = 0
 }
 
-// numbered gives the command its number and returns it; it is valid until the next begin.
+// numbered gives the command its number and returns it. It is valid until the next begin.
 func (w *commandWriter) numbered(number uint64) []byte {
 	w.endAcks()
 	binary.LittleEndian.PutUint64(w.b[9:], number)
 	return w.b
 }
 
-// full says that the command has grown so large that no more is to be added to it: a group takes
-// no more than a frame of the journal. It is asked wherever what came before and what follows
-// need not be one command.
+// full says that nothing more should be added: a group takes no command larger than a frame of the journal. Callers
+// ask wherever the operations before and after need not be one command.
 func (w *commandWriter) full() bool { return len(w.b) >= frameBytes }
 
 func (w *commandWriter) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
@@ -183,8 +183,8 @@ func (w *commandWriter) raw(b []byte) {
 	w.b = append(w.b, b...)
 }
 
-// record writes a message's record, which has its check from here on: what lies on disk is
-// sealed, whoever published it. REQUIRES: r is whole; it is not changed, since others read it.
+// record writes a message's record and seals the copy, because every record on disk is sealed. REQUIRES: r is whole.
+// r itself is not changed: others may be reading it.
 func (w *commandWriter) record(r message.Record) {
 	w.raw(r)
 	if !r.Sealed() {
@@ -241,15 +241,15 @@ func (w *commandWriter) publish(ttl int64, priority int, delay int64, record []b
 	w.record(record)
 }
 
-// publication is the operands of a publish, but for its queues.
+// publication has the operands of a publish, except its queues.
 type publication struct {
 	ttl, delay int64
 	priority   int
 	record     []byte
-	at         int // where the record begins
+	at         int // offset of the record
 }
 
-// publication reads the operands of a publish with that code.
+// publication reads the operands of a publish; code says whether it is delayed.
 func (r *commandReader) publication(code byte) (p publication) {
 	if code == cmdDelayed {
 		p.delay = r.time()
@@ -262,7 +262,7 @@ func (r *commandReader) publication(code byte) (p publication) {
 // span writes a span or a moment, which is never negative.
 func (w *commandWriter) span(v int64) { w.uint(uint64(max(v, 0))) }
 
-// small writes a number from 0 to 2^31-1; what is more is as good as that.
+// small writes a number from 0 to 2^31-1; a larger one becomes 2^31-1.
 func (w *commandWriter) small(v int) { w.uint(uint64(min(max(v, 0), math.MaxInt32))) }
 
 func (w *commandWriter) config(c queue.Config) {
@@ -279,8 +279,7 @@ func (w *commandWriter) config(c queue.Config) {
 	w.b = append(w.b, flags)
 }
 
-// settings writes limits with their signs: below 0 is none, and nobody has checked
-// how far below.
+// settings writes limits with their signs: any negative number means no limit.
 func (w *commandWriter) settings(s *queue.Settings, d *DeadLetter) {
 	var flags byte
 	if s.DeadLetter {
@@ -326,21 +325,20 @@ func (w *commandWriter) rules(r *deadletter.Rules) {
 	w.text(r.LimitReason)
 }
 
-// target is where a death, or a move, leads.
-type target struct {
+// target is where a death or a move goes.
+type target struct { // 0: this group; else the number of the destination
 	log   uint64 // 0: this group; else the destination's number
 	queue uint64
 }
 
-// commandReader reads what commandWriter wrote. After a fault it returns zeros and
-// bad is set.
+// commandReader reads what commandWriter wrote. After a fault it returns zeros, and bad is set.
 type commandReader struct {
 	frameReader
 	version byte // of the command
 	targets []target
 }
 
-// head reads what a command begins with. ok is false if this release cannot read it.
+// head reads the head of a command. ok is false if this release cannot read the command.
 func (r *commandReader) head(data []byte) (origin, number uint64, now int64, ok bool) {
 	r.all, r.at, r.bad = data, commandHead, false
 	if len(data) < commandHead || data[0] == 0 || data[0] > commandVersion {
@@ -357,7 +355,7 @@ func (r *commandReader) text() string {
 	return string(b)
 }
 
-// wide reads a number of 64 bits with a sign.
+// wide reads a signed number of 64 bits.
 func (r *commandReader) wide() int64 {
 	v, n := binary.Varint(r.all[min(r.at, len(r.all)):])
 	if n <= 0 {
@@ -368,7 +366,7 @@ func (r *commandReader) wide() int64 {
 	return v
 }
 
-// int reads a number that is not negative.
+// int reads a number from 0 to 2^31-1.
 func (r *commandReader) int() int {
 	v := r.uint()
 	if v > math.MaxInt32 {
@@ -378,7 +376,7 @@ func (r *commandReader) int() int {
 	return int(v)
 }
 
-// record reads a whole message record and where it begins.
+// record reads a whole message record and its offset.
 func (r *commandReader) record() (b []byte, at int) {
 	b, at = r.bytes()
 	if !r.bad && message.CheckRecord(b) != nil {
@@ -424,7 +422,7 @@ func (r *commandReader) rules() (rules deadletter.Rules) {
 	}
 }
 
-// list reads targets; they are valid until the next call.
+// list reads targets. They are valid until the next call.
 func (r *commandReader) list() []target {
 	r.targets = r.targets[:0]
 	for range r.count(2) {

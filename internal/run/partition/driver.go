@@ -6,40 +6,42 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A driver runs the operations on the queues of a partition. It decides when they are applied, and what is logged:
+// A driver runs the operations on the queues of a partition. It decides when they are applied and what is logged:
 //
 //	local   at once; the hold's frame has the outcomes      classic queues
 //	group   when the log has decided them as a command      quorum queues (replicated.go)
 //
 // What an operation does to a queue is the same with both (operations.go).
 type driver interface {
-	// create makes the queue live, now or with the log.
+	// create makes the queue live, at once or through the log.
 	create(q *Queue, settings queue.Settings, dead DeadLetter)
-	// do carries an operation out. When it returns that has happened, or there is an error and nobody knows. The result is in a.
+	// do carries an operation out and waits. When it returns, the operation was applied and its result is in a; after
+	// an error its fate is unknown.
 	do(q *Queue, o operation, a *ask) error
-	// counts are those of the queue once all has happened that this process has asked for.
+	// counts returns the queue's counters after everything that this process has asked for was applied.
 	counts(q *Queue) Counts
-	// resume lets a consumer that was full have more.
+	// resume lets a consumer that was full have more messages.
 	resume(q *Queue, c *queue.Consumer)
-	// open looks again at the consumers of the queue with that gate.
+	// open makes the queue try its consumers with this gate again.
 	open(q *Queue, gate queue.Gate)
-	// configure puts other settings in force, or has it done.
+	// configure puts other settings in force, or proposes them.
 	configure(q *Queue, settings queue.Settings, dead DeadLetter)
-	// accept deletes the queue if check has nothing against it, or notes that finish is to.
+	// accept deletes the queue unless check returns an error. A group only notes the deletion; finish does it.
 	accept(q *Queue, check func(Counts) error) (Counts, error)
-	// finish ends a queue that accept has accepted: see Node.Deleted.
+	// finish ends a queue whose deletion accept has accepted: see Node.Deleted.
 	finish(q *Queue, before Counts) Counts
-	// numbered gives a new consumer what it needs to be named in a log, getting likewise who gets a message.
+	// numbered and getting return the operations that attach a consumer and get a message; in a group they give the
+	// consumer a number.
 	numbered(c *queue.Consumer) attach
 	getting(noAck bool) get
-	// settle waits until all has happened that this process has asked for.
+	// settle waits until everything that this process has asked for was applied.
 	settle() error
 }
 
-// local is the driver of a partition whose queues belong to this node alone.
+// local is the driver of a partition of classic queues.
 type local struct{ p *Partition }
 
-// partitionOf is where a classic queue goes.
+// partitionOf returns the partition of a classic queue.
 func (n *Node) partitionOf(q *Queue) *Partition {
 	var h maphash.Hash
 	h.SetSeed(n.seed)
@@ -97,7 +99,7 @@ func (d local) configure(q *Queue, settings queue.Settings, dead DeadLetter) {
 	switch {
 	case a.again:
 		q.dropHeldSlices()
-	case a.retry: // what died of the change itself was moved with it
+	case a.retry: // deaths of this change itself were moved with it
 		q.retryHeld()
 	}
 }
@@ -140,7 +142,7 @@ func (local) getting(noAck bool) get { return get{noAck: noAck} }
 
 func (local) settle() error { return nil }
 
-// attachmentOf is the attachment of a consumer, without credit.
+// attachmentOf returns the operation that attaches a consumer, without credit.
 func attachmentOf(c *queue.Consumer) attach {
 	return attach{c.Number, c.NoAck, c.Exclusive, c.Priority, c.Prefetch, c.Timeout, 0, c.Tag}
 }

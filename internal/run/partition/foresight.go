@@ -12,38 +12,34 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// Messages that waited long for their deadline, or for their retry, are on disk only, and
-// the system may have none of it in memory. To read each when it is due takes a disk
-// longer than there is time for, if many are due. So the records of what is due in the
-// next seconds are read ahead, in the order in which they lie there: of 10,000,000
-// small ones that are due in any order, this reads each file once, from one end to the
-// other, instead of a block for each.
+// A message that waited long for its deadline or its retry is only on disk, and may not be in the page cache either.
+// If many are due at once, a disk is too slow to read each of them then. So this goroutine reads ahead the records
+// that are due in the next seconds, in their order on disk. For 10,000,000 small records due in random order, it
+// reads each file once from end to end, not a block for each record.
 //
-// Mostly the system has them in memory: a few reads tell, and then the others are spared.
+// Mostly the records are in the page cache. A few samples show that, and the rest is not read.
 
 const (
 	// foreseeEvery is how often the node looks at what is due soon.
 	foreseeEvery = time.Second
 	// foreseeAhead is how far ahead it looks, in milliseconds.
 	foreseeAhead = 4000
-	// foreseeSamples are read to learn whether the rest is to be; so it is if
-	// foreseeCold of them took longer than Node.diskTakes.
+	// foreseeSamples records are read first. If foreseeCold of them take longer than Node.diskTakes, the rest is read
+	// too.
 	foreseeSamples = 32
 	foreseeCold    = 4
 	// foreseePages is how many pages one hold of the partition looks at.
 	foreseePages = 32
-	// foreseeEntries is for how many entries the files are read at a time.
+	// foreseeEntries is for how many entries files are read at a time.
 	foreseeEntries = 1 << 12
-	// foreseeMost is how many bytes of them are read for one look at one queue: to read more
-	// than the system keeps would be in vain.
+	// foreseeMost is how many bytes are read for one look at one queue. More might not stay in the page cache.
 	foreseeMost = 1 << 30
-	// foreseeExtra is what a record has beside its body, if that is not much.
+	// foreseeExtra is the size of a record beside its body, unless it is very large.
 	foreseeExtra = 512
-	// foreseeGap is how many bytes between two records are read rather than skipped: to read them
-	// takes a disk no longer than to read elsewhere.
+	// foreseeGap is the largest gap between two records that is read rather than skipped: reading it takes a disk no
+	// longer than seeking.
 	foreseeGap = 16 << 10
-	// foreseeRead is how much is read at once, and of a record at most, and foreseeReaders
-	// how many do.
+	// foreseeRead is how much is read at once, and at most of one record. foreseeReaders is the number of readers.
 	foreseeRead    = 128 << 10
 	foreseeReaders = 4
 )
@@ -51,8 +47,8 @@ const (
 // foresight is a goroutine that reads ahead what is due soon.
 type foresight struct {
 	n *Node
-	// Queues in which something is due soon. One stays until nothing is: those whose deaths come faster than
-	// they are routed are not among the timers.
+	// The queues in which something is due soon. A queue stays until nothing is, because a queue whose deaths come
+	// faster than they are routed is not among the timers.
 	coming map[*Queue]bool
 }
 
@@ -76,14 +72,14 @@ func (f *foresight) run() {
 	}
 }
 
-// eachDue calls f for the long queues in which something is due by then.
+// eachDue calls f for the long queues in which something is due until then.
 func (p *Partition) eachDue(until int64, f func(*Queue)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var look func(i int)
 	look = func(i int) {
 		if i >= len(p.timers) || p.timers[i].due > until {
-			return // what stands below it comes later still
+			return // its children in the heap are later still
 		}
 		if p.timers[i].m.Long() {
 			f(p.timers[i])
@@ -94,8 +90,8 @@ func (p *Partition) eachDue(until int64, f func(*Queue)) {
 	look(0)
 }
 
-// ahead reads ahead what is due in a queue soon, or has been since the node was down, and
-// says whether there is any.
+// ahead reads ahead what is due in a queue soon, or is overdue because the node was down. It says whether there is
+// any.
 func (f *foresight) ahead(q *Queue) bool {
 	n := f.n
 	until := n.Now() + foreseeAhead
@@ -106,7 +102,7 @@ func (f *foresight) ahead(q *Queue) bool {
 	if !f.onDisk(q, pages, until) {
 		return true
 	}
-	// In the order of the queue, which mostly is that of the files.
+	// In the order of the queue, which is mostly that of the files.
 	slices.Sort(pages)
 	pages = slices.Compact(pages)
 	list := make([]index.Coming, 0, 2*foreseeEntries)
@@ -117,7 +113,7 @@ func (f *foresight) ahead(q *Queue) bool {
 		pages = pages[len(few):]
 		began := time.Now()
 		list = q.coming(few, until, true, list)
-		n.pause(time.Since(began)) // no longer: the later others are, the more they need it
+		n.pause(time.Since(began)) // only as long as it worked: if others are late, they need this reading all the more
 		if len(pages) == 0 || len(list) >= foreseeEntries {
 			left = f.read(stretches(list), buf, left)
 			list = list[:0]
@@ -126,7 +122,7 @@ func (f *foresight) ahead(q *Queue) bool {
 	return true
 }
 
-// comingPages is ComingPages for all of the queue.
+// comingPages is index.ComingPages for the whole queue.
 func (q *Queue) comingPages(until int64) (pages []queue.ID) {
 	var cursor index.ComingCursor
 	for more := true; more; {
@@ -139,7 +135,7 @@ func (q *Queue) comingPages(until int64) (pages []queue.ID) {
 	return pages
 }
 
-// coming is ComingBodies for some pages.
+// coming is index.ComingBodies for some pages.
 func (q *Queue) coming(pages []queue.ID, until int64, mark bool, list []index.Coming) []index.Coming {
 	q.part.mu.Lock()
 	defer q.part.mu.Unlock()
@@ -180,17 +176,17 @@ func spread[E any](list []E) []E {
 // stretch is a part of a file.
 type stretch struct {
 	at message.Location
-	n  uint64 // in bytes, foreseeRead at most
+	n  uint64 // in bytes, at most foreseeRead
 }
 
-// stretches are the parts of the files in which the records lie, joined where they are near.
+// stretches returns the parts of files that have the records. Records that are near each other share one.
 func stretches(entries []index.Coming) (list []stretch) {
 	slices.SortFunc(entries, func(a, b index.Coming) int { return cmp.Compare(a.At, b.At) })
 	for _, c := range entries {
 		size := min(uint64(c.Size)+foreseeExtra, foreseeRead)
 		if k := len(list) - 1; k >= 0 {
 			last := &list[k]
-			from := uint64(c.At) - uint64(last.at) // in another file it is far
+			from := uint64(c.At) - uint64(last.at) // huge if it is in another file
 			if from <= last.n+foreseeGap && from+size <= foreseeRead {
 				last.n = max(last.n, from+size)
 				continue
@@ -201,8 +197,8 @@ func stretches(entries []index.Coming) (list []stretch) {
 	return list
 }
 
-// read reads parts of files, at most most bytes, and returns how many are left of
-// these. buf has foreseeRead bytes for each reader.
+// read reads parts of files, at most `most` bytes, and returns what is left of most. buf has foreseeRead bytes for
+// each reader.
 func (f *foresight) read(list []stretch, buf []byte, most int64) (left int64) {
 	n := f.n
 	next := make(chan stretch)

@@ -7,37 +7,34 @@ import (
 	"slices"
 )
 
-// A session may be on a node that does not lead its queue's group. What it asks for
-// is forwarded to the node that does, and applied by this node's replica like
-// everything else: so the answer comes from here, and deliveries leave from here.
+// A session may be on a node that does not lead its queue's group. Its commands are forwarded to the leader and
+// applied by this node's replica like all others. So answers and deliveries come from this node.
 //
-// Nothing tells whether what was sent has arrived. A process numbers its commands
-// without a gap, and a group takes number n+1 after n of a process and nothing else:
-// all it has to remember is one integer for each node. So a process may send
-// whatever is not applied again and again, to whoever leads by then, and each
-// command happens once, in order.
+// Nothing says whether a forwarded command has arrived. So a process numbers its commands without a gap, and a group
+// takes number n+1 of a process only after n. For each node the group remembers one integer. A process may send what
+// is not applied as often as it likes, to the leader of the moment: each command happens once, in order.
 //
 //	propose ──► Forwarder ──► Node.Forwarded, of the leader ──► log ──► applied here: the answer
 //	   ▲                                                         │
-//	   └─── not applied: again, in order, to whoever leads ◄─────┘ lost with its leader
+//	   └── not applied: again, in order, to the next leader ◄────┘ lost with its leader
 
-// Forwarder carries commands between nodes. It may lose, repeat, delay and reorder
-// them. It must not block, and not change what it is given.
+// Forwarder carries commands between nodes. It may lose, repeat, delay and reorder them. It must not block, and must
+// not change what it is given.
 type Forwarder interface {
 	Forward(to uint64, f Forwarded)
 }
 
-// Forwarded are commands of one process for whoever leads a group, in order.
+// Forwarded are commands of one process for the leader of a group, in order.
 type Forwarded struct {
 	Group    uint64
 	Commands [][]byte
 }
 
-// forwardBytes is how much of what is not applied is sent again at once.
+// forwardBytes is how many bytes of pending commands are sent again at once.
 const forwardBytes = 1 << 20
 
-// Forwarded takes what another node sends. Where this node does not lead the group, and
-// what it has had before, it is ignored: whoever sent it sends it again.
+// Forwarded receives commands from another node. It ignores them if this node does not lead the group, and ignores
+// those it has had before. The sender repeats them.
 func (n *Node) Forwarded(f Forwarded) {
 	g := n.groupByID(f.Group)
 	if g == nil {
@@ -47,7 +44,7 @@ func (n *Node) Forwarded(f Forwarded) {
 		var r commandReader
 		origin, number, _, ok := r.head(data)
 		if !ok || r.version < numberedVersion {
-			return // no node of any release sends this
+			return // no release sends this
 		}
 		g.p.mu.Lock()
 		leads, old := g.leads, g.past(origin, number)
@@ -58,7 +55,7 @@ func (n *Node) Forwarded(f Forwarded) {
 		if old {
 			continue
 		}
-		// Whoever leads says when it is.
+		// The leader sets the time.
 		data = slices.Clone(data)
 		binary.LittleEndian.PutUint64(data[momentAt:], uint64(n.Now()))
 		if g.log.Propose(data) != nil {
@@ -67,14 +64,14 @@ func (n *Node) Forwarded(f Forwarded) {
 	}
 }
 
-// process is the newest process of a node that a group has had a command of.
+// process is the newest process of a node of which the group has had a command.
 type process struct {
 	origin uint64
 	last   uint64 // the number of its last command
 }
 
-// lastOf is the newest process of a node, with origin 0 if there is none. REQUIRES: the
-// partition is held.
+// lastOf returns the newest process of a node, with origin 0 if there is none, and its index. REQUIRES: the partition
+// is held.
 func (g *group) lastOf(node uint64) (p process, i int) {
 	i, ok := slices.BinarySearchFunc(g.processes, node, func(p process, node uint64) int { return cmp.Compare(p.origin>>originTimeBits, node) })
 	if ok {
@@ -83,14 +80,14 @@ func (g *group) lastOf(node uint64) (p process, i int) {
 	return process{}, i
 }
 
-// past says whether the group has had a command. REQUIRES: the partition is held.
+// past says whether the group has had a command already. REQUIRES: the partition is held.
 func (g *group) past(origin, number uint64) bool {
 	p, _ := g.lastOf(origin >> originTimeBits)
 	return origin < p.origin || origin == p.origin && number <= p.last
 }
 
-// follows says whether a command is the next one of its process; if so it counts as
-// applied. With the first of a new process its node's old one is over.
+// follows says whether a command is the next one of its process, and if so notes it as applied. The first command of
+// a new process ends the node's old one.
 func (g *group) follows(origin, number uint64) bool {
 	p, i := g.lastOf(origin >> originTimeBits)
 	switch {
@@ -106,8 +103,8 @@ func (g *group) follows(origin, number uint64) bool {
 	return true
 }
 
-// newest makes this process the newest of its node, whatever the clock said when it
-// started. REQUIRES: recovery has read all there is, and nothing is proposed yet.
+// newest gives this process the highest origin of its node, even if the clock went back since the last one. REQUIRES:
+// recovery has read everything, and nothing is proposed yet.
 func (n *Node) newest() {
 	for _, p := range n.groups {
 		if old, _ := p.group.lastOf(n.Origin >> originTimeBits); n.Origin <= old.origin {
@@ -116,20 +113,20 @@ func (n *Node) newest() {
 	}
 }
 
-// errClock ends a process whose commands a group would take for those of one that is
-// over: the last process began later by the clock, and recovery could not know yet.
+// errClock ends a process whose commands groups would take for those of an earlier one: the last process has a later
+// origin, and recovery could not know it yet.
 var errClock = errors.New("partition: the clock went back since the node ran last; start it again")
 
-// checkNewest looks again, once all that earlier leaders have decided is applied.
-// REQUIRES: the partition is held.
+// checkNewest checks that again, once everything that earlier leaders decided is applied. REQUIRES: the partition is
+// held.
 func (g *group) checkNewest() {
 	if p, _ := g.lastOf(g.node.Origin >> originTimeBits); p.origin > g.node.Origin {
 		g.node.OnFatal(errClock)
 	}
 }
 
-// lead says where proposals go from here on: nowhere if nobody leads, or the node stops. What is not
-// applied goes there again.
+// lead sets where proposals go from now on: nowhere if there is no leader or the node stops. Pending proposals go
+// there again.
 func (g *group) lead(leader uint64) {
 	ps := &g.proposals
 	ps.mu.Lock()
@@ -138,13 +135,13 @@ func (g *group) lead(leader uint64) {
 	g.again()
 }
 
-// again sends what is not applied to whoever leads; here, what the log has not had
-// (proposals.from). REQUIRES: proposals are locked.
+// again sends pending proposals to the leader. If that is this node, it proposes those that the log has not had (from
+// proposals.from on). REQUIRES: proposals are locked.
 func (g *group) again() {
 	ps := &g.proposals
 	list := ps.list[ps.start:]
 	if len(list) == 0 {
-		ps.again = false // what is proposed next need not wait for anything
+		ps.again = false // the next proposal need not wait for any
 	}
 	if len(list) == 0 || ps.closed {
 		return
@@ -170,8 +167,7 @@ func (g *group) again() {
 	g.node.Forwarder.Forward(ps.leader, Forwarded{g.id, commands})
 }
 
-// ForwardAgain sends what has not been applied since it was called last to whoever leads
-// its group: it may have been lost.
+// ForwardAgain sends again what has not been applied since its last call: it may have been lost.
 func (n *Node) ForwardAgain() {
 	if n.Forwarder == nil {
 		return

@@ -15,14 +15,11 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// group makes a partition a replicated one. Its queues change by nothing but the
-// commands of a log, which every replica applies in the same order: what Apply
-// does depends on the command and on the state here, and on nothing else. What
-// the leader alone does, delivering to sessions, routing the dead, looking at the
-// clock, ends in another command.
+// group makes a partition a replicated one. Only commands of the log change its queues. Every replica applies them in
+// the same order, and what Apply does depends only on the command and on the state here. The leader also acts: it
+// delivers to sessions, routes the dead, reads the clock. What comes of that is another command.
 //
-// Invariant: two replicas that have applied the same commands have the same hash
-// (Partition.hash).
+// Invariant: two replicas that have applied the same commands have the same hash (Partition.hash).
 type group struct {
 	node *Node
 	p    *Partition
@@ -31,21 +28,21 @@ type group struct {
 
 	// Guarded by the partition's mutex; the same on all replicas.
 	applied    uint64 // index of the last entry
-	clock      int64  // the moment of the last command
-	version    byte   // of the command that is applied
+	clock      int64  // time of the last command
+	version    byte   // version of the command being applied
 	consumers  map[uint64]*seat
 	processes  []process    // by node
 	departures []*departure // in the order in which they began
 
-	// Guarded by the partition's mutex; this replica's own.
+	// Guarded by the partition's mutex; only of this replica.
 	leads    bool
-	declared map[uint64]*Queue // queues the topology has, created or about to be
+	declared map[uint64]*Queue // queues of the topology, created by the log or about to be
 	effects  effects
 
 	proposals proposals
 }
 
-// Log is where a group's commands are decided: a cluster.Group.
+// Log decides a group's commands. It is a cluster.Group.
 type Log interface {
 	Propose(data []byte) error
 	Append(data []byte) (journal.Pos, error)
@@ -53,17 +50,17 @@ type Log interface {
 	State(applied uint64) cluster.State
 }
 
-// seat is a consumer of a replicated queue, or who got a message from it.
+// seat is a consumer of a replicated queue, or the holder of a message from basic.get.
 type seat struct {
 	c        *queue.Consumer
 	q        *Queue
-	full     bool      // its session takes no more for now; this replica's own
-	asked    int       // credit proposed and not applied; likewise
+	full     bool      // its session takes no more for now; only of this replica
+	asked    int       // credit proposed and not applied; only of this replica
 	departed *departed // set once a departure has detached it
 }
 
-// delivered notes that a consumer of this process got a message, and whether its session takes more. Once the session has
-// sent half of its window it gets more credit.
+// delivered notes that a consumer of this process got a message, and whether its session takes more. A consumer gets
+// more credit when its session has sent half of its window.
 func (g *group) delivered(c *queue.Consumer, more bool) {
 	if !c.Metered {
 		return
@@ -78,21 +75,21 @@ func (g *group) delivered(c *queue.Consumer, more bool) {
 	}
 }
 
-// mayBeIdle has the end of the command look whether a consumer is nobody any more.
+// mayBeIdle makes the end of the command check whether the consumer can be forgotten.
 func (g *group) mayBeIdle(c *queue.Consumer) {
 	if s := g.consumers[c.Number]; s != nil {
 		g.effects.idle = append(g.effects.idle, s)
 	}
 }
 
-// effects are what an apply leaves to be done once the partition is unlocked.
+// effects are what is to be done when the partition is unlocked after an apply.
 type effects struct {
 	answers []ownedAnswer
 	asks    []*ask
 	settled []*proposal
-	credit  []*seat // to be given more
+	credit  []*seat // to be given more credit
 	gone    []goneConsumer
-	idle    []*seat // may be nobody any more; looked at when their command is done
+	idle    []*seat // may be idle; checked at the end of their command
 
 	senseless []Senseless // to be set aside
 }
@@ -121,8 +118,7 @@ type goneConsumer struct {
 // Groups is how many groups of replicated queues a node has. They are numbered from 1.
 const Groups = 2
 
-// window is how many deliveries a consumer without a small prefetch limit may have
-// ahead of what its session has sent.
+// window is how many deliveries a consumer without a small prefetch limit may have that its session has not sent yet.
 const window = 2048
 
 func newGroup(n *Node, k int) *group {
@@ -138,7 +134,7 @@ func newGroup(n *Node, k int) *group {
 	return g
 }
 
-// groupOf is the group where a replicated queue goes.
+// groupOf returns the group of a replicated queue.
 func (n *Node) groupOf(q *Queue) *group {
 	g := n.groupByID(q.Group)
 	if g == nil {
@@ -148,14 +144,14 @@ func (n *Node) groupOf(q *Queue) *group {
 	return g
 }
 
-// leaveQueue takes a queue, which is deleted, from what the group knows of consumers, departures and declarations.
+// leaveQueue removes a deleted queue from the group's consumers, departures and declarations.
 func (g *group) leaveQueue(q *Queue) {
 	q.m.RangeSeated(func(c *queue.Consumer) { delete(g.consumers, c.Number) })
 	g.departFrom(q)
 	delete(g.declared, q.Incarnation)
 }
 
-// DefaultGroup is the group of a replicated queue that nothing draws to another.
+// DefaultGroup is the group of a replicated queue for which nothing else decides.
 func (n *Node) DefaultGroup(vhost message.VHost, name string) uint64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(vhost))
@@ -164,8 +160,7 @@ func (n *Node) DefaultGroup(vhost message.VHost, name string) uint64 {
 	return uint64(int(h.Sum32())%Groups) + 1
 }
 
-// Leading implements cluster.Machine: what was left undone by whoever led before,
-// or by the last run of this node, is taken up.
+// Leading implements cluster.Machine. It takes up what the last leader, or the last run of this node, left undone.
 func (g *group) Leading(uint64) {
 	n := g.node
 	g.lead(n.NodeID)
@@ -189,8 +184,8 @@ func (g *group) Leading(uint64) {
 	g.p.outboxes.wake()
 }
 
-// originsOf are the processes of a node, but for this one, that the group has consumers
-// of, or that have hushed something, in order. REQUIRES: the partition is held.
+// originsOf returns the other processes of a node of which the group has consumers or departures, in order. REQUIRES:
+// the partition is held.
 func (g *group) originsOf(node uint64) (list []uint64) {
 	for _, s := range g.consumers {
 		if o := s.c.Origin; o != g.node.Origin && o>>originTimeBits == node && !slices.Contains(list, o) {
@@ -211,7 +206,7 @@ func (g *group) Following(leader uint64) {
 	g.p.mu.Lock()
 	g.leads = false
 	for _, q := range g.p.queues {
-		q.calm() // whoever leads now routes
+		q.calm() // the new leader routes
 	}
 	g.p.outboxes.Resend()
 	g.p.mu.Unlock()
@@ -223,9 +218,8 @@ func (g *group) Following(leader uint64) {
 	g.quitAgain()
 }
 
-// reconcile has created what the topology has and the log has not, deleted what
-// the log has and the topology has not, and put other settings in force where
-// they differ.
+// reconcile makes the log agree with the topology: it creates missing queues, deletes queues that are no longer
+// declared, and changes settings that differ.
 func (g *group) reconcile() {
 	g.p.mu.Lock()
 	var create, configure, deleted []*Queue
@@ -257,7 +251,7 @@ func (g *group) reconcile() {
 	}
 }
 
-// sorted are the group's queues by incarnation. REQUIRES: the partition is held.
+// sorted returns the group's queues by incarnation. REQUIRES: the partition is held.
 func (g *group) sorted() []*Queue {
 	list := make([]*Queue, 0, len(g.p.queues))
 	for _, q := range g.p.queues {
@@ -267,12 +261,12 @@ func (g *group) sorted() []*Queue {
 	return list
 }
 
-// sortQueues puts queues in order of incarnation.
+// sortQueues sorts queues by incarnation.
 func sortQueues(list []*Queue) {
 	slices.SortFunc(list, func(a, b *Queue) int { return cmp.Compare(a.Incarnation, b.Incarnation) })
 }
 
-// seats are the group's consumers by number. REQUIRES: the partition is held.
+// seats returns the group's consumers by number. REQUIRES: the partition is held.
 func (g *group) seats() []*seat {
 	list := make([]*seat, 0, len(g.consumers))
 	for _, s := range g.consumers {
@@ -287,15 +281,15 @@ func (g *group) seats() []*seat {
 	return list
 }
 
-// broken is called when the log holds what this release cannot apply, and a later one
-// can: going on would make this replica another than the rest.
+// broken is called for a command of a later release, which this one cannot apply. To continue would make this replica
+// differ from the others.
 func (g *group) broken(index uint64) {
 	g.node.Logger.Error("a command of a group cannot be applied", slog.Uint64("group", g.id), slog.Uint64("index", index))
 	g.node.OnFatal(errFrame)
 }
 
-// senseless passes over what nobody can have meant, from a byte of a command on: it has no
-// effect, on no replica. The command is set aside.
+// senseless skips the rest of a command that makes no sense, from the byte `from` on: it has no effect on any
+// replica. The command is set aside.
 func (g *group) senseless(e *cluster.Entry, from int) {
 	g.effects.senseless = append(g.effects.senseless, Senseless{
 		Pos: e.At, Group: g.id, Index: e.Index, Frame: e.Data, From: from, To: len(e.Data),
@@ -308,8 +302,7 @@ func (g *group) Snapshot() ([]byte, error) {
 	g.p.mu.Lock()
 	defer g.p.mu.Unlock()
 	var state []byte
-	// It reads bodies with the partition locked: for another replica, of which there is none
-	// while a node is alone.
+	// It reads bodies with the partition locked. It is only called for another replica; a node alone has none.
 	held.Apart(func() { state = g.appendState(nil) })
 	return state, nil
 }
@@ -321,7 +314,7 @@ func (g *group) Restore(snapshot []byte, at journal.Pos) error {
 	last, _ := g.lastOf(g.node.NodeID)
 	g.node.finishHold(h)
 	if err == nil && last.origin == g.node.Origin {
-		g.lost(g.proposals.upTo(last.last)) // they were applied, but not here
+		g.lost(g.proposals.upTo(last.last)) // they were applied, but not by this replica
 	}
 	return err
 }

@@ -2,18 +2,16 @@ package partition
 
 import "bartleby.mq/internal/core/outbox"
 
-// A node that has lost its disk, or was taken out of the cluster, never answers again.
-// What groups have for its classic queues is stranded then, as if these had been
-// deleted, and is routed anew; its consumers of replicated queues are gone, and what they
-// held comes back. Both are decided in each group's log.
+// A node that lost its disk, or was removed from the cluster, never answers again. Messages that groups have for its
+// classic queues are stranded, as if these queues were deleted, and routed anew. Its consumers of replicated queues
+// are detached, and their deliveries come back. Both are decided in each group's log.
 //
-// Nothing is in two places by it: what the node had taken without a group's knowing
-// has not left it (outbox.Boxes.Took), but for what a consumer of its classic queue got, which
-// is delivered again, as an unsettled message is.
+// No message is duplicated by that: what the node took while the group did not know it yet has not left the node
+// (outbox.Boxes.Took). The exception is a message that went to a consumer of a classic queue there: it is delivered
+// again, like any unsettled message.
 
-// ForgetNode has the groups led here give up a node that will never come back. Its id must
-// not be used again. Whoever leads a group has to be told, so it may be called again
-// and again, on every node; what was done already is not done twice.
+// ForgetNode makes the groups led here give up a node that will never come back. Its id must not be used again. The
+// leader of each group must be called, so call it on every node, as often as needed: what was done is not done again.
 func (n *Node) ForgetNode(node uint64) {
 	if node == n.NodeID {
 		return
@@ -37,7 +35,7 @@ func (n *Node) ForgetNode(node uint64) {
 	}
 }
 
-// close strands what an outbox has, and lets nothing into it any more.
+// close strands the content of an outbox and closes it.
 func (a *application) close() {
 	to := a.r.uint()
 	if a.r.bad {

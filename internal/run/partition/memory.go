@@ -3,35 +3,36 @@ package partition
 import "sync/atomic"
 
 // What does not fit into memory goes to disk: first the bodies of pages that are not needed soon, then those of large
-// messages, then all bodies that the journal has (queue.PutBodiesAway); and pages of the index. This file compares what
-// is in memory with what there is room for, and asks for relief. Each partition gives it for its own queues (relief.go).
+// messages, then all bodies that the journal has (queue.PutBodiesAway); and pages of the index. This file compares
+// memory with its budget and asks for relief. Each partition relieves its own queues (relief.go).
 
 const (
-	// coolShare is the part of their budget that bodies are put away below it, so that it is not done for each message.
+	// coolShare: a relief frees 1/16 of the bodies' budget more than it must, so that it need not run for each
+	// message.
 	coolShare = 16
-	// tightShare is the part of their budget that bodies have while the node's memory is nearly used up: by whatever else.
+	// tightShare: bodies have 1/8 of their budget while the node's memory is nearly used up, by whatever else.
 	tightShare = 8
-	// scratchPause is for how long no bodies are put away after one could not be written, in milliseconds.
+	// scratchPause is how many milliseconds no body is written to disk after one could not be.
 	scratchPause = 5000
 )
 
-// memory is what bodies and the index of all partitions take, and may take.
+// memory is how much memory bodies and the index of all partitions use, and may use.
 type memory struct {
 	n *Node
 
 	tight        atomic.Bool   // see ShortOfMemory
 	index        atomic.Int64  // bytes of pages of the index
-	scratchAgain atomic.Int64  // when bodies may be put away again after one could not be written, in milliseconds since 1970
-	helped       atomic.Uint64 // how often others have helped the workers
+	scratchAgain atomic.Int64  // when bodies may be written to disk again after a failure, in milliseconds since 1970
+	helped       atomic.Uint64 // how often publishers have helped the workers
 }
 
-// ShortOfMemory says whether the memory that the node may use is nearly used up. It is said again as long as it is so.
+// ShortOfMemory sets whether the node's memory is nearly used up. The caller repeats it while that is so.
 func (n *Node) ShortOfMemory(short bool) {
 	if n.memory.tight.Store(short); !short {
 		return
 	}
 	for _, p := range n.all {
-		p.wake() // perhaps nobody publishes who would
+		p.wake() // perhaps no publisher does it
 	}
 }
 
@@ -43,13 +44,13 @@ func (m *memory) room() int64 {
 	return m.n.Budget.Bodies
 }
 
-// excess is how many bytes of bodies are to be put away.
+// excess is how many bytes of bodies should leave memory.
 func (m *memory) excess() int64 {
 	room := m.room()
 	return m.n.bodies.Memory() - (room - room/coolShare)
 }
 
-// short says whether there is less memory than there should be: for bodies, and for the index.
+// short says whether bodies, and the index, exceed their budgets.
 func (m *memory) short() (bodies, index bool) {
 	if m.n.Index == nil {
 		return false, false
@@ -57,8 +58,8 @@ func (m *memory) short() (bodies, index bool) {
 	return m.n.bodies.Memory() > m.room(), m.index.Load() > m.n.Budget.Index
 }
 
-// relieve has the workers put bodies and pages away if memory is short. If they cannot keep up it does some of the
-// work itself: that slows down publishers who are faster than the disk.
+// relieve makes the workers move bodies and pages to disk if memory is short. If they cannot keep up, it does a part
+// itself: that slows down publishers who are faster than the disk.
 func (m *memory) relieve() {
 	bodies, index := m.short()
 	if !bodies && !index {

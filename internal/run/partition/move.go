@@ -10,39 +10,38 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// Move is a message that somebody asked to be moved, such as by a replay.
+// Move is a message that an operator wants moved, for example by a replay.
 type Move struct {
 	ID      queue.ID
 	Targets []*Queue // distinct; at least one
-	History []byte   // the history it has from then on; not empty
+	History []byte   // its new history; not empty
 }
 
-// Moved is what became of a Move.
+// Moved is the result of a Move.
 type Moved struct {
 	What MoveResult
-	By   uint64 // of MoveRefused and MoveNoTarget, the incarnation of the first target that was so
+	By   uint64 // for MoveRefused and MoveNoTarget: the incarnation of the first such target
 }
 
 // MoveResult says what became of a move.
 type MoveResult uint8
 
 // The results.
-const (
+const ( // unknown: it is at its targets or where it was, or will be
 	MoveOpen     MoveResult = iota // nobody knows yet: it is at its targets or where it was, and will be
-	MoveDone                       // the message has left; of several targets in other logs, at least one was there
-	MoveGone                       // it was not ready in its queue any more
-	MoveRefused                    // a target is full; the message is where it was
-	MoveNoTarget                   // a target was deleted; the message is where it was
+	MoveDone                       // the message has left; of several targets in other logs, at least one took it
+	MoveGone                       // the message was no longer ready in its queue
+	MoveRefused                    // a target is full; the message stays where it was
+	MoveNoTarget                   // a target was deleted; the message stays where it was
 )
 
-// Move carries out moves from q, in order, and returns when what it says of them is durable.
-// Each message leaves q and enters all its targets, or stays. Call it with a slice of at most
-// a few hundred. The result has an element for each move, also with an error: ctx ended, the
-// node stops, or a group has no leader here (Lost), and nobody knows what became of those that
-// are open.
+// Move carries out moves from q, in order, and returns when its results are durable. Each message leaves q and enters
+// all its targets, or stays. moves should have at most a few hundred elements. The result has an element for each
+// move, also after an error: then ctx ended, the node stops, or a group has no leader here (Lost), and the fate of
+// open moves is unknown.
 //
-// Within one log a move is one frame or one command. To another log the message is offered: it
-// stays in q, where nobody gets it, until its targets have answered (onOffer).
+// Within one log a move is one frame or one command. To another log the message is offered: it stays in q, where
+// nobody gets it, until its targets have answered (onOffer).
 func (n *Node) Move(ctx context.Context, q *Queue, moves []Move) ([]Moved, error) {
 	held.Nothing("a move")
 	moved := make([]Moved, len(moves))
@@ -61,10 +60,10 @@ func (n *Node) Move(ctx context.Context, q *Queue, moves []Move) ([]Moved, error
 	return moved, n.Journal.Sync()
 }
 
-// errand is moves that somebody waits for. It is guarded by the mutex of their queue's partition.
+// errand is a list of moves that a caller waits for. The mutex of their queue's partition guards it.
 type errand struct {
 	moved []Moved
-	left  int           // moves that are on offer
+	left  int           // number of moves on offer
 	done  chan struct{} // closed when the last of them has its answers
 }
 
@@ -72,8 +71,7 @@ func newErrand(moves int) *errand {
 	return &errand{moved: make([]Moved, moves), done: make(chan struct{})}
 }
 
-// onOffer is a message that is offered to queues in other logs, and what it is of an errand of
-// this process.
+// onOffer is an offered message: move i of an errand of this process.
 type onOffer struct {
 	e *errand
 	i int
@@ -89,7 +87,7 @@ func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
 	}
 	select {
 	case <-e.done:
-		q.part.mu.Lock() // whoever closed it has written its frame by now
+		q.part.mu.Lock() // the goroutine that closed done held the lock until its frame was written
 		defer q.part.mu.Unlock()
 		return nil
 	case <-ctx.Done():
@@ -99,8 +97,8 @@ func (n *Node) await(ctx context.Context, q *Queue, e *errand) error {
 	}
 }
 
-// move begins the moves, or the first of them: the rest is begun when these have their answers. So
-// what there is room for is known, and no more is in memory than one slice of them.
+// move begins the moves, or the first of them; the caller begins the rest when these have their answers. So the room
+// of targets is known, and only one slice of messages is in memory.
 func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
 	moves = movesAtOnce(moves)
 	if q.Replicated() {
@@ -116,7 +114,8 @@ func (n *Node) move(q *Queue, moves []Move) (*errand, error) {
 	return e, nil
 }
 
-// movesAtOnce are the first of the moves, as many as may be one command by the bytes of their histories, and by their targets.
+// movesAtOnce returns the first moves, as many as fit into one command by the bytes of their histories and by their
+// targets.
 func movesAtOnce(moves []Move) []Move {
 	size, steps := 0, 0
 	for i := range moves {
@@ -129,7 +128,7 @@ func movesAtOnce(moves []Move) []Move {
 	return moves
 }
 
-// leaves says whether one of the moves is to another log.
+// leaves says whether a move is to another log.
 func leaves(q *Queue, moves []Move) bool {
 	return slices.ContainsFunc(moves, func(m Move) bool { return slices.ContainsFunc(m.Targets, q.apart) })
 }
@@ -137,7 +136,7 @@ func leaves(q *Queue, moves []Move) bool {
 // apart says whether another queue is in another log.
 func (q *Queue) apart(t *Queue) bool { return t.part.outboxes != q.part.outboxes }
 
-// move moves what is pinned from a queue of the local partitions.
+// move moves pinned messages from a queue of the local partitions.
 func (s *pinned) move(moves []Move, e *errand) {
 	n, q := s.n, s.q
 	parts := []*Partition{q.part}
@@ -178,8 +177,8 @@ func (q *Queue) await(id queue.ID, e *errand, i int) {
 	e.left++
 }
 
-// pinMoves brings the records of what is to be moved next into memory before anything
-// is locked for it. What is not there any more has no body, nor has what is lost on disk, which is set aside.
+// pinMoves reads the records of the next moves into memory before anything is locked for the move. A message that is
+// gone gets no body. Neither does one whose record is lost on disk; it is set aside.
 func (n *Node) pinMoves(q *Queue, moves []Move) *pinned {
 	s := &pinned{n: n, q: q}
 	gone := n.with(q, func(*hold) {
@@ -211,15 +210,15 @@ func (n *Node) pinMoves(q *Queue, moves []Move) *pinned {
 	return s
 }
 
-// coming is what is on its way to a queue by an errand.
+// coming is how much this errand sends to a queue.
 type coming struct {
 	messages int
 	bytes    int64
 }
 
-// crowded finds which of the moves a target in another log has no room for as it is now, with
-// those before them there. So nothing is sent that would come back, and what goes to several
-// queues goes to all of them or to none. What fills meanwhile tells by its answer.
+// crowded finds the moves for which a target in another log has no room now, counting earlier moves of the errand. So
+// nothing is sent that would come back, and a message for several queues goes to all of them or to none. If a target
+// fills up later, its answer says so.
 func (s *pinned) crowded(moves []Move, moved []Moved, load map[*Queue]coming) {
 	for i := range s.deaths {
 		if s.deaths[i].Body == 0 {
@@ -255,10 +254,10 @@ func (s *pinned) crowded(moves []Move, moved []Moved, load map[*Queue]coming) {
 	}
 }
 
-// moveOne moves one entry, which was to go to asked queues. If one of these is in another log it
-// is offered, and what becomes of it is open; without offers, as before version 4 of commands,
-// it leaves at once, and what another log refuses is stranded. warm is the message's record in
-// memory, 0 if it cannot be had. REQUIRES: q and the targets in its log are held.
+// moveOne moves one entry that should go to `asked` queues. If one of them is in another log, the entry is offered
+// and its fate is open. Without offers, as before version 4 of commands, it leaves at once, and if another log
+// refuses it, it is stranded. warm is the message's record in memory, 0 if it cannot be read. REQUIRES: q and the
+// targets in its log are held.
 func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm message.Ref, offers bool) Moved {
 	v, ok := q.m.View(id)
 	if q.gone || !ok || warm == 0 {
@@ -272,8 +271,8 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	return c.move(asked, offers && len(p.remote) > 0)
 }
 
-// move moves an entry that is ready into all its targets, or none; if offer is set it stays until those in other logs
-// have answered.
+// move moves a ready entry into all its targets or none. With offer, the entry stays until targets in other logs have
+// answered.
 func (c *carry) move(asked int, offer bool) Moved {
 	h, q, d, p := c.h, c.q, c.d, c.plan
 	rec, _ := c.record()
@@ -285,12 +284,12 @@ func (c *carry) move(asked int, offer bool) Moved {
 		switch {
 		case t.gone:
 			return Moved{MoveNoTarget, t.Incarnation}
-		case (t != q || offer) && !t.m.Accepts(size): // what is offered takes its room until it has left
+		case (t != q || offer) && !t.m.Accepts(size): // an offered message takes room in its queue until it has left
 			return Moved{MoveRefused, t.Incarnation}
 		}
 	}
-	// From here on it is let in. Were a target asked once more, its delayed messages that are due, which are made ready before
-	// anything enters, might have filled it meanwhile; what comes back to its own queue has been there.
+	// From here on the entry is imposed. A target must not be asked again: its delayed messages that are due become
+	// ready before anything enters, and might fill it. A message that returns to its own queue had room there.
 	var body, history message.Ref
 	ok := false
 	if offer {
@@ -303,7 +302,7 @@ func (c *carry) move(asked int, offer bool) Moved {
 	}
 	flags := outbox.Move
 	if offer && asked > 1 {
-		flags |= outbox.Impose // they had room for it
+		flags |= outbox.Impose // crowded found room
 	}
 	for _, t := range p.remote {
 		q.part.outboxes.send(h, q, d, p, t, 0, flags, offer)
@@ -328,9 +327,9 @@ func (c *carry) move(asked int, offer bool) Moved {
 	return Moved{What: MoveDone}
 }
 
-// takenOffer does what follows once a target has answered for an entry that is offered to it.
-// When all have, the entry leaves its queue if one of them has it; those that have not were
-// deleted, with all that they would have had. If none has it, it is ready again where it was.
+// takenOffer does what follows when a target has answered for an offered entry. When all have answered, the entry
+// leaves its queue if at least one has taken it; a target that was deleted would have lost it anyway. If none has
+// taken it, it is ready again in its place.
 func (n *Node) takenOffer(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answer) {
 	all, taken := q.heardOffer(e, answer)
 	q.answeredOffer(e, answer, all, taken)
@@ -355,8 +354,8 @@ func (n *Node) takenOffer(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answ
 	}
 }
 
-// heardOffer notes the answer of a target for an entry that is offered. It says whether all
-// have answered, and whether any has taken it.
+// heardOffer notes a target's answer for an offered entry. It says whether all have answered, and whether any has
+// taken it.
 func (q *Queue) heardOffer(e *outbox.Entry, answer outbox.Answer) (all, taken bool) {
 	if answer == outbox.Taken {
 		q.waiting.take(e.ID, e.Target)
@@ -369,7 +368,7 @@ func (q *Queue) heardOffer(e *outbox.Entry, answer outbox.Answer) (all, taken bo
 	return true, taken
 }
 
-// answeredOffer tells the caller who waits for the move.
+// answeredOffer passes the answer to the caller who waits for the move.
 func (q *Queue) answeredOffer(e *outbox.Entry, answer outbox.Answer, all, taken bool) {
 	o, ok := q.offers[e.ID]
 	if !ok {
@@ -396,7 +395,7 @@ func (q *Queue) endOffer(id queue.ID, o onOffer) {
 	}
 }
 
-// endOffers tells those who wait for moves from a queue that it is gone. REQUIRES: q is held.
+// endOffers tells the callers who wait for moves from a queue that it is gone. REQUIRES: q is held.
 func (q *Queue) endOffers() {
 	for id, o := range q.offers {
 		o.e.moved[o.i] = Moved{What: MoveGone}
@@ -404,8 +403,8 @@ func (q *Queue) endOffers() {
 	}
 }
 
-// flowWithdrawn does what follows from entries that are ready again, once all are that one
-// answer tells of: so that they keep their order.
+// flowWithdrawn does what follows for entries that are ready again. It runs after all entries of one answer are
+// withdrawn, so that they keep their order.
 func (h *hold) flowWithdrawn() {
 	for _, q := range h.withdrawn {
 		if !q.gone {

@@ -1,6 +1,6 @@
 package partition
 
-// take moves messages that somebody asked to be moved, as Node.Move does.
+// take applies an operator's move in a group, as Node.Move describes.
 func (a *application) take(q *Queue) {
 	id, history := a.r.take()
 	if a.r.bad {
@@ -28,7 +28,7 @@ func (a *application) take(q *Queue) {
 	}
 }
 
-// missing is the first target just read that is gone, or whose log is.
+// missing is the first target of the operation that is gone, or whose log is gone.
 func (a *application) missing() uint64 {
 	for _, t := range a.r.targets {
 		if t.log == 0 && a.g.p.queues[t.queue] == nil {
@@ -41,7 +41,7 @@ func (a *application) missing() uint64 {
 	return 0
 }
 
-// moveReplicated is move from a replicated queue. It is one command, which has no records.
+// moveReplicated is move for a replicated queue. It proposes one command, without records.
 func (n *Node) moveReplicated(q *Queue, moves []Move) (*errand, error) {
 	e := newErrand(len(moves))
 	load := map[*Queue]coming{}
@@ -69,7 +69,7 @@ func (n *Node) moveReplicated(q *Queue, moves []Move) (*errand, error) {
 		}
 	})
 	if Gone(err) {
-		err = nil // each says so
+		err = nil // each result says so
 	}
 	return e, err
 }

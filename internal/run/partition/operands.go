@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// The operands of commands that are about entries and outboxes: what writes each of them, and
-// beside it what reads it. Those of queues, publishes and consumers are in command.go.
+// The operands of commands about entries and outboxes. Each writer has its reader beside it. Those about queues,
+// publishes and consumers are in command.go.
 
 func (w *commandWriter) reject(q, consumer uint64, id queue.ID, failed bool) {
 	w.op(cmdReject, q)
@@ -23,7 +23,7 @@ func (w *commandWriter) giveBack(q, consumer uint64, id queue.ID, how queue.Retu
 	w.b = append(w.b, byte(how))
 }
 
-// settlement is the operands of an ack, a reject or a return, but for its queue.
+// settlement has the operands of an ack, a reject or a return, except the queue.
 type settlement struct {
 	kind     OpKind
 	consumer uint64
@@ -64,10 +64,11 @@ func (w *commandWriter) asideSent(to, number uint64) {
 
 func (r *commandReader) asideSent() (to, number uint64) { return r.uint(), r.uint() }
 
-// quit begins a quit of so many consumers, which follow by seat; then come the returns.
+// quit begins a quit of so many consumers; seat writes each. The returns follow.
 func (w *commandWriter) quit(consumers int) { w.op(cmdQuit, uint64(consumers)) }
 
-// leave begins a leave of so many consumers, which go on as those of a quit. With it so many queues are done.
+// leave begins a leave of so many consumers, and continues like a quit. With it, so many queues of the departure are
+// done.
 func (w *commandWriter) leave(number, queues uint64, consumers int) {
 	w.op(cmdLeave, number)
 	w.uint(queues)
@@ -81,7 +82,7 @@ func (w *commandWriter) seat(q, consumer uint64) {
 
 func (r *commandReader) seat() (q, consumer uint64) { return r.uint(), r.uint() }
 
-// returns says how many deliveries a quit or a leave gives back, which follow by delivery.
+// returns writes how many deliveries a quit or a leave gives back; delivery writes each.
 func (w *commandWriter) returns(n int) { w.uint(uint64(n)) }
 
 func (w *commandWriter) delivery(q, consumer uint64, id queue.ID) {
@@ -94,13 +95,13 @@ func (r *commandReader) delivery() (q, consumer uint64, id queue.ID) {
 	return q, consumer, r.id()
 }
 
-// The least bytes of a seat and of a delivery.
+// The smallest sizes of a seat and of a delivery.
 const (
 	seatBytes     = 2
 	deliveryBytes = 3
 )
 
-// dead writes what is to happen to deaths that share a plan.
+// dead writes what happens to deaths that share a plan.
 func (w *commandWriter) dead(q uint64, p *plan, atLeastOnce bool, history []byte, deaths []queue.Death) {
 	w.op(cmdDead, q)
 	w.bool(atLeastOnce)
@@ -113,8 +114,7 @@ func (w *commandWriter) dead(q uint64, p *plan, atLeastOnce bool, history []byte
 	}
 }
 
-// dead reads what happens to deaths; where they go follows, to be read by list, and then
-// so many ids.
+// dead reads what happens to deaths. The targets follow, for list to read, and then the ids.
 func (r *commandReader) dead() (atLeastOnce bool, outcome deadletter.Outcome, history []byte) {
 	atLeastOnce, outcome = r.byte() != 0, deadletter.Outcome(r.byte())
 	history, _ = r.bytes()
@@ -129,7 +129,7 @@ func (w *commandWriter) take(q uint64, id queue.ID, history []byte, p *plan) {
 	w.planTargets(p)
 }
 
-// take reads a move that somebody asked for; where it goes follows, to be read by list.
+// take reads an operator's move. The targets follow, for list to read.
 func (r *commandReader) take() (id queue.ID, history []byte) {
 	id = r.id()
 	history, _ = r.bytes()
@@ -148,7 +148,7 @@ func (w *commandWriter) planTargets(p *plan) {
 	}
 }
 
-// reroute writes where a stranded entry goes; code is that of a reroute or a relocation.
+// reroute writes where a stranded entry goes. code is cmdReroute or cmdRelocate.
 func (w *commandWriter) reroute(code byte, to, number uint64, size uint32, priority int, p *plan) {
 	w.op(code, to)
 	w.uint(number)
@@ -157,12 +157,12 @@ func (w *commandWriter) reroute(code byte, to, number uint64, size uint32, prior
 	w.planTargets(p)
 }
 
-// reroute reads a reroute or a relocation; where it goes follows, to be read by list.
+// reroute reads a reroute or a relocation. The targets follow, for list to read.
 func (r *commandReader) reroute() (to, number uint64, size uint32, priority int) {
 	return r.uint(), r.uint(), r.small(), r.int() - 1
 }
 
-// outIn begins what an outbox sends: n entries from the number first on, which follow by sent.
+// outIn begins what an outbox sends: n entries with numbers from first on; sent writes each.
 func (w *commandWriter) outIn(from, heard, first uint64, n int) {
 	w.op(cmdOutIn, from)
 	w.uint(heard)
@@ -176,7 +176,7 @@ func (r *commandReader) outIn() (from, heard, first uint64, n int) {
 	return r.uint(), r.uint(), r.uint(), r.count(5)
 }
 
-// sent writes one entry, but for its number. REQUIRES: its record is whole, and so not empty.
+// sent writes one entry without its number. REQUIRES: its record is whole, and so not empty.
 func (w *commandWriter) sent(in *incoming) {
 	w.uint(in.target)
 	flags := byte(in.flags & outbox.AllFlags)
@@ -195,8 +195,8 @@ func (w *commandWriter) sent(in *incoming) {
 	}
 }
 
-// sent reads one entry, but for its number, and where its record begins. The record may be
-// none: whoever takes it in says so to who sent it.
+// sent reads one entry without its number, and the offset of its record. The record may be invalid; the receiver then
+// refuses the entry.
 func (r *commandReader) sent() (in incoming, at int) {
 	target, flags := r.uint(), r.byte()
 	in.target, in.flags, in.failed = target, outbox.Flags(flags), r.small()

@@ -9,34 +9,34 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// An operation is something that happens to a queue, as a value. apply is the one place where it happens; the
-// driver of the queue's partition decides when that is, and what is logged of it (driver.go).
+// An operation on a queue is a value. apply is the only place where it happens. The driver of the queue's partition
+// decides when that is and what is logged (driver.go).
 type operation interface {
-	// write adds the operation on a queue to a command.
+	// write adds the operation to a command.
 	write(w *commandWriter, queue uint64)
-	// apply carries it out. REQUIRES: the queue is held, and not gone. Where x.g is set it is decided: all that it does
-	// to the queue must follow from the operation and from what the queue is.
+	// apply carries the operation out. REQUIRES: the queue is held and not gone. If x.g is set, a log has decided the
+	// operation; then the change of the queue must depend only on the operation and on the state of the queue.
 	apply(x *execution, q *Queue)
 }
 
-// execution is where operations are applied.
+// execution is the context in which operations are applied.
 type execution struct {
 	n    *Node
 	h    *hold
-	g    *group // whose log has decided them; nil: they happen as they are asked for
-	from uint64 // the process that asked for them, in a group
-	ask  *ask   // who waits for the result in this process; nil: nobody does
-	due  int    // entries that ticks have handled
+	g    *group // the group whose log has decided them; nil: a local partition
+	from uint64 // in a group, the process that asked
+	ask  *ask   // the caller in this process that waits for the result; may be nil
+	due  int    // entries handled by ticks so far
 }
 
-// show answers with the queue's counts.
+// show answers with the queue's counters.
 func (x *execution) show(q *Queue) {
 	if x.ask != nil {
 		x.ask.ok, x.ask.counts = true, q.counts(x.h.now)
 	}
 }
 
-// consumer is the consumer that this process asked for, or where another did a stand-in.
+// consumer returns the consumer that this process asked with, or a stand-in if another process asked.
 func (x *execution) consumer() *queue.Consumer {
 	if x.ask != nil && x.ask.consumer != nil {
 		return x.ask.consumer
@@ -44,8 +44,8 @@ func (x *execution) consumer() *queue.Consumer {
 	return &queue.Consumer{}
 }
 
-// operation reads an operation on one queue whose code and queue were read before; nil if it is another one, or
-// makes no sense.
+// operation reads an operation on one queue, after its code and queue. It returns nil if the code is another one or
+// the operands make no sense.
 func (r *commandReader) operation(code byte) (o operation) {
 	switch code {
 	case cmdDelete:
@@ -76,7 +76,7 @@ func (r *commandReader) operation(code byte) (o operation) {
 	return o
 }
 
-// touch notes a use of the queue (DL-8.12) and shows it.
+// touch notes a use of the queue (DL-8.12) and returns its counters.
 type touch struct{}
 
 func (touch) write(w *commandWriter, queue uint64) { w.op(cmdTouch, queue) }
@@ -87,8 +87,8 @@ func (touch) apply(x *execution, q *Queue) {
 	x.show(q)
 }
 
-// tick does what is due, if those before it in its command have left something to do: the group's
-// others wait meanwhile. A queue that is passed over is due still.
+// tick does what is due, unless earlier ticks of its command have used up the slice: other operations of the group
+// wait meanwhile. A queue that is skipped stays due.
 type tick struct{}
 
 func (tick) write(w *commandWriter, queue uint64) { w.op(cmdTick, queue) }
@@ -114,7 +114,7 @@ func (tick) apply(x *execution, q *Queue) {
 	x.show(q)
 }
 
-// attach adds a consumer. The number and the credit are for groups.
+// attach adds a consumer. Number and credit are for groups.
 type attach struct {
 	number           uint64
 	noAck, exclusive bool
@@ -175,7 +175,7 @@ func (o attach) apply(x *execution, q *Queue) {
 	q.m.Pump(x.h.now, sliceLimit)
 }
 
-// detach removes a consumer; what it holds stays its own.
+// detach removes a consumer, which keeps its deliveries.
 type detach struct{ consumer uint64 }
 
 func (o detach) write(w *commandWriter, queue uint64) {
@@ -199,7 +199,7 @@ func (o detach) apply(x *execution, q *Queue) {
 			x.ask.attached()
 		}
 	}
-	q.m.Pump(x.h.now, sliceLimit) // the next single active consumer
+	q.m.Pump(x.h.now, sliceLimit) // there may be a new single active consumer
 	if x.ask != nil {
 		x.ask.left = q.m.Consumers()
 	}
@@ -208,7 +208,7 @@ func (o detach) apply(x *execution, q *Queue) {
 	}
 }
 
-// credit lets a consumer of a group's queue have more deliveries.
+// credit lets a consumer of a replicated queue have more deliveries.
 type credit struct {
 	consumer uint64
 	n        int
@@ -232,7 +232,7 @@ func (o credit) apply(x *execution, q *Queue) {
 	q.m.Pump(x.h.now, sliceLimit)
 }
 
-// get takes a message for basic.get. The number is that of a consumer which only holds it, in a group.
+// get takes a message for basic.get. In a group, consumer numbers a consumer that only holds the message.
 type get struct {
 	consumer uint64
 	noAck    bool
@@ -289,14 +289,15 @@ func (o get) apply(x *execution, q *Queue) {
 			q.stats.Redelivered++
 		}
 	}
-	q.m.Expire(x.h.now) // strictly, the next head only now
+	q.m.Expire(x.h.now) // the next head of a strict queue is looked at only now
 	if x.ask != nil {
 		x.ask.ok, x.ask.delivery, x.ask.left = ok, d, q.m.Totals().Ready
 	}
 }
 
-// purge removes what is ready (BR-7.10). Of a group that is one operation; of a local partition it is applied again while
-// there is more, with others in between: what comes meanwhile stays, and what a consumer gets meanwhile is its.
+// purge removes the ready messages (BR-7.10). In a group it is one operation. In a local partition it is applied
+// again while there is more, with other work in between: later messages stay, and a consumer may get messages before
+// the purge reaches them.
 type purge struct {
 	at    index.Purging
 	begun bool
@@ -333,7 +334,8 @@ func (o *purge) apply(x *execution, q *Queue) {
 	q.part.wake()
 }
 
-// remove deletes the queue, and what is in it. It kills nothing: what is due goes as a message of the queue, and is counted so.
+// remove deletes the queue with its messages. It kills no message: a message that is due is deleted and counted as a
+// message.
 type remove struct{}
 
 func (remove) write(w *commandWriter, queue uint64) { w.op(cmdDelete, queue) }
@@ -367,7 +369,7 @@ func (remove) apply(x *execution, q *Queue) {
 	}
 }
 
-// apply settles deliveries that c has, nil meaning basic.get of a local queue. REQUIRES: q is held, and not gone.
+// apply settles deliveries of c; nil means basic.get on a local queue. REQUIRES: q is held and not gone.
 func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
 	q.stats.Active = h.now
 	switch s.kind {
@@ -387,7 +389,7 @@ func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
 	q.m.Flow(h.now, 0)
 }
 
-// configure puts settings in force that a policy changed.
+// configure puts settings in force that a policy has changed.
 type configure struct {
 	settings queue.Settings
 	dead     DeadLetter
@@ -412,17 +414,17 @@ func (o configure) apply(x *execution, q *Queue) {
 		q.part.wake()
 	}
 	switch {
-	case forget && x.g == nil: // in slices: see local.configure
+	case forget && x.g == nil: // the caller drops them in slices: see local.configure
 		q.waiting.dropping, x.ask.again = held, true
 	case forget:
-	case retry && x.g == nil: // before whoever asked goes on: likewise
+	case retry && x.g == nil: // the caller retries before it returns: see local.configure
 		x.ask.retry = true
 	case retry:
 		q.part.retryHeld(q)
 	}
 }
 
-// create makes a queue: in a group by a command.
+// create makes a queue of a group.
 type create struct {
 	vhost    message.VHost
 	name     string

@@ -14,96 +14,96 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// A session does not change a replicated queue: it proposes a command to the
-// queue's group and learns what became of it when the command is applied. The
-// proposals of a process that are under way stand in the group's proposals, in
-// the order of its log.
+// A session does not change a replicated queue. It proposes a command to the queue's group, and gets the result when
+// the command is applied. A process's proposals that are not applied yet are in the group's proposals, in the order
+// of the log.
 
-// errLost is what those get who wait for a group that stops or loses its leader.
+// errLost is what waiting callers get when the group stops or loses its leader.
 var errLost = errors.New("the queue's leader is not available")
 
-// Lost says whether err means that a replicated queue has no leader here, or lost
-// it: nobody knows whether what was asked for will happen.
+// Lost says whether err means that a replicated queue has or had no leader here: whether the operation will happen is
+// unknown.
 func Lost(err error) bool { return errors.Is(err, errLost) }
 
 const (
-	// maxUndecided is how many bytes of proposals of a group may be under way before publishers wait.
+	// maxUndecided is how many bytes of a group's proposals may be pending before publishers wait.
 	maxUndecided = 16 << 20
-	// stepBytes is what each further queue that a publish goes to counts for: others wait for the entry that is made there.
+	// stepBytes is what each further queue of a publish counts: making its entry keeps others waiting too.
 	stepBytes = 256
 )
 
-// proposal is a command of this process that is under way.
+// proposal is a pending command of this process.
 type proposal struct {
 	number    uint64
-	size      int         // of the command, and what more it counts for
-	steps     int         // entries that it makes beyond one for each publish
+	size      int         // size of the command, plus stepBytes for each step
+	steps     int         // entries it makes beyond one for each publish
 	publishes []published // for each publish, in order
-	ask       *ask        // somebody waits; nil: nobody does
-	routing   *Queue      // it ends a slice of this queue's deaths
-	ticking   []*Queue    // queues it ticks
-	data      []byte      // the command, where it may have to be sent again or waits
+	ask       *ask        // set if a caller waits
+	routing   *Queue      // a queue of which it ends a slice of deaths
+	ticking   []*Queue    // queues that it ticks
+	data      []byte      // the command, if it waits or may have to be sent again
 }
 
-// published is a publish of a proposal: its body, one reference to which is ours, 0
-// if apply is to make its own, and who wants to know.
+// published is a publish of a proposal. The proposal holds a reference to body, or body is 0 and apply stores its
+// own. owner gets the answer.
 type published struct {
 	body  message.Ref
 	owner Owner
 	token uint64
 }
 
-// ask is what somebody waits for. The results are valid once the operation was applied: of a group, once done is closed.
+// ask is an operation that a caller waits for, with its results. They are valid once the operation was applied; in a
+// group that is when done is closed.
 type ask struct {
-	done chan struct{} // nil of a local partition
+	done chan struct{} // nil in a local partition
 	err  error
 
-	attached func()          // called with the queue locked, once the consumer is attached, or detached
-	consumer *queue.Consumer // that attaches, detaches or gets
+	attached func()          // called with the queue locked, once the consumer is attached or detached
+	consumer *queue.Consumer // the consumer that attaches, detaches or gets
 
 	ok       bool
-	again    bool // a get or a purge is to be asked for once more
-	retry    bool // of a local partition: held deaths are to be tried again
+	again    bool // the caller must ask for the get or the purge again
+	retry    bool // local: held deaths are to be retried
 	delivery queue.Delivery
-	left     int // ready messages, or consumers, that remain
+	left     int // number of ready messages or consumers left
 	n        int // purged
 	counts   Counts
-	errand   *errand         // whose moves it asks for
-	moves    []int           // which of them are not applied yet
-	last     uint64          // of an outIn, up to where everything was taken
-	refusals outbox.Refusals // but for these
+	errand   *errand         // the errand whose moves it asks for
+	moves    []int           // indexes of the moves that are not applied yet
+	last     uint64          // of an outIn: all up to this number were taken
+	refusals outbox.Refusals // except these
 }
 
-// newAsk is an ask for whoever proposes it without question, which makes the channel itself.
+// newAsk returns an ask for propose. question makes the channel itself.
 func newAsk() *ask { return &ask{done: make(chan struct{})} }
 
-// proposals are those of this process in one group. Their order is the log's.
+// proposals are the pending proposals of this process in one group, in the order of the log.
 type proposals struct {
 	mu       held.Mutex
-	room     sync.Cond // publishers that wait for undecided to fall
+	room     sync.Cond // where publishers wait for size to fall
 	last     uint64    // number of the newest
-	taken    uint64    // of the one that was applied last, or is being applied
+	taken    uint64    // number of the one applied last, or being applied
 	list     []*proposal
-	start    int    // of the oldest in list
-	size     int    // bytes of all
-	closed   bool   // the group has no leader that is known here
-	leader   uint64 // who leads it; this node's own id if it does
-	again    bool   // what is in list, from number from on, has to be proposed again
+	start    int    // index of the oldest in list
+	size     int    // bytes of all in list
+	closed   bool   // no leader is known here
+	leader   uint64 // the node that leads; may be this one
+	again    bool   // proposals in list, from number from on, must be proposed again
 	from     uint64
-	oldest   uint64 // number of the first in list when it was looked at last
+	oldest   uint64 // number of the first in list at the last look
 	barriers []barrier
-	quits    []func(*commandWriter) // ends of consumers that no group has taken
-	idle     []*proposal            // to be used again
+	quits    []func(*commandWriter) // ends of consumers that no leader has taken yet
+	idle     []*proposal            // to be reused
 }
 
-// barrier is somebody who waits until all proposals up to a number are applied.
+// barrier waits until all proposals up to a number are applied.
 type barrier struct {
 	number uint64
 	done   chan struct{}
 }
 
-// take returns the proposal of that number and forgets those before it, which went
-// nowhere. It returns nil if there is none.
+// take returns the proposal with this number and forgets earlier ones, which were lost. It returns nil if there is
+// none.
 func (ps *proposals) take(number uint64) *proposal {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -121,8 +121,8 @@ func (ps *proposals) take(number uint64) *proposal {
 	return nil
 }
 
-// forgetTaken moves what is under way to the front of list, once that is less than what is not any more: else the
-// list of a process that always has something under way would grow for ever.
+// forgetTaken moves the pending proposals to the front of list when they are less than half of it. Otherwise the list
+// would grow for ever in a process that always has something pending.
 func (ps *proposals) forgetTaken() {
 	if ps.start <= len(ps.list)/2 {
 		return
@@ -132,7 +132,7 @@ func (ps *proposals) forgetTaken() {
 	ps.list, ps.start = ps.list[:n], 0
 }
 
-// settled is called once a proposal is applied and its effects are out.
+// settled is called when a proposal was applied and its effects are out.
 func (ps *proposals) settled(p *proposal) {
 	ps.mu.Lock()
 	ps.size -= p.size
@@ -163,10 +163,9 @@ func (ps *proposals) fresh() *proposal {
 	return &proposal{}
 }
 
-// propose puts the command into the group's log. If commit is set the caller sees
-// to it that the position returned is decided (Node.Await). On an error nothing
-// was proposed. That the log is busy is none: the command waits in the list, with those
-// that come after it, until there is room (Room). Whoever publishes waits before that.
+// propose puts the command into the group's log. With commit, the caller waits for the returned position to be
+// decided (Node.Await). After an error nothing was proposed. A busy log is not an error: the command waits in the
+// list with those after it until there is room (Room). Publishers wait earlier, in waitForRoom.
 func (g *group) propose(w *commandWriter, p *proposal, commit bool) (pos journal.Pos, err error) {
 	ps := &g.proposals
 	ps.mu.Lock()
@@ -185,7 +184,7 @@ func (g *group) propose(w *commandWriter, p *proposal, commit bool) (pos journal
 	switch {
 	case ps.leader != n.NodeID:
 		n.Forwarder.Forward(ps.leader, Forwarded{g.id, [][]byte{p.data}})
-	case ps.again: // behind those that wait
+	case ps.again: // behind proposals that wait
 		p.keep(data)
 	case commit:
 		pos, err = g.log.Append(data)
@@ -205,14 +204,14 @@ func (g *group) propose(w *commandWriter, p *proposal, commit bool) (pos journal
 	return pos, nil
 }
 
-// keep has the proposal keep its command, which the writer will use again.
+// keep copies the command, because the writer will be reused.
 func (p *proposal) keep(data []byte) {
 	if p.data == nil {
 		p.data = slices.Clone(data)
 	}
 }
 
-// Room implements cluster.Waiter: what waited is proposed.
+// Room implements cluster.Waiter: it proposes what waited.
 func (g *group) Room() {
 	ps := &g.proposals
 	ps.mu.Lock()
@@ -222,7 +221,7 @@ func (g *group) Room() {
 	}
 }
 
-// waitForRoom lets a publisher wait while too much is under way.
+// waitForRoom makes a publisher wait while too much is pending.
 func (g *group) waitForRoom() {
 	held.Nothing("room in a group")
 	ps := &g.proposals
@@ -249,7 +248,7 @@ func (g *group) settle() error {
 		return nil
 	}
 	b := barrier{ps.taken, make(chan struct{})}
-	if ps.start < len(ps.list) { // else what came after it was let go (abandon), and is never told of
+	if ps.start < len(ps.list) { // otherwise proposals after taken were abandoned, and never reach settled
 		b.number = ps.last
 	}
 	ps.barriers = append(ps.barriers, b)
@@ -261,7 +260,7 @@ func (g *group) settle() error {
 	return nil
 }
 
-// abandon tells everybody who waits that nobody knows what became of it.
+// abandon tells all waiting callers that the result is unknown.
 func (g *group) abandon(closed bool) {
 	ps := &g.proposals
 	ps.mu.Lock()
@@ -270,8 +269,7 @@ func (g *group) abandon(closed bool) {
 	g.lost(ps.upTo(math.MaxUint64))
 }
 
-// upTo takes the proposals up to a number out, and lets go who waits for them to be
-// applied.
+// upTo removes the proposals up to a number and releases callers who wait for them.
 func (ps *proposals) upTo(number uint64) []*proposal {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -292,7 +290,7 @@ func (ps *proposals) upTo(number uint64) []*proposal {
 	return list[:n]
 }
 
-// lost tells whoever waits for proposals that nobody knows what became of them.
+// lost tells the callers of these proposals that the result is unknown.
 func (g *group) lost(list []*proposal) {
 	for _, p := range list {
 		for _, pub := range p.publishes {
@@ -326,7 +324,7 @@ func (g *group) question(a *ask, build func(w *commandWriter)) error {
 	return a.err
 }
 
-// tell proposes a command with one operation and waits for nothing.
+// tell proposes a command with one operation and does not wait.
 func (g *group) tell(build func(w *commandWriter)) error {
 	w := g.node.writer()
 	build(w)
@@ -335,14 +333,14 @@ func (g *group) tell(build func(w *commandWriter)) error {
 	return err
 }
 
-// writer returns a writer with a command begun now.
+// writer returns a writer with a command that begins now.
 func (n *Node) writer() *commandWriter {
 	w := n.writers.Get().(*commandWriter)
 	w.begin(n.Origin, n.Now())
 	return w
 }
 
-// decideAll has everything decided that was proposed until now.
+// decideAll waits until everything proposed so far is decided.
 func (n *Node) decideAll() error {
 	pos, _ := n.Cluster.Unsynced()
 	return n.Await(Receipt{decided: pos})

@@ -7,15 +7,15 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// Queue is a queue as it runs in its partition.
+// Queue is a queue that runs in its partition.
 type Queue struct {
 	// Static after construction.
-	Incarnation uint64 // unique for ever, so that a queue declared again is another
+	Incarnation uint64 // unique for ever: a queue that is declared again has another one
 	VHost       message.VHost
 	Name        string
 	Durable     bool
 	Info        any    // the declaration; the partition only carries it
-	Group       uint64 // where a replicated queue lives; 0: Node.DefaultGroup
+	Group       uint64 // group of a replicated queue; 0: Node.DefaultGroup
 	part        *Partition
 	config      queue.Config
 
@@ -23,44 +23,43 @@ type Queue struct {
 	m        *queue.Machine
 	dead     DeadLetter
 	gone     bool
-	due      int64                // what the heap goes by
-	heap     int                  // place in the partition's heap plus one; 0 = not in it
-	touched  bool                 // in the current hold
-	routing  bool                 // somebody routes its deaths
-	retrying bool                 // its held deaths are to be tried again, by the router
-	next     *deadmove            // the deaths to be moved next, pinned, if somebody knows already; theirs who routes
-	waiting  waiting              // what targets have said of held deaths, and of what is on offer
-	offers   map[queue.ID]onOffer // who waits in this process for what is offered to other logs
-	away     outbox.Tally         // messages that are in outboxes
+	due      int64                // its key in the partition's heap
+	heap     int                  // index in the partition's heap plus 1; 0 = not in it
+	touched  bool                 // it is in the touched list of the current hold
+	routing  bool                 // a goroutine routes its deaths
+	retrying bool                 // the router is to retry its held deaths
+	next     *deadmove            // the deaths to be moved next, if already pinned; only the routing goroutine uses it
+	waiting  waiting              // the answers of targets for held and offered entries
+	offers   map[queue.ID]onOffer // callers in this process who wait for moves to other logs
+	away     outbox.Tally         // its messages in outboxes
 	stats    Stats
-	// Of a queue that Delete has accepted, the consumers there were, whom Deleted tells.
+	// Consumers at the time Delete accepted the deletion; Deleted notifies them.
 	left     []*queue.Consumer
-	calmc    []calmWait // who waits for what has died to leave
-	expiring bool       // its x-expires has passed, and somebody sees to it: see Partition.expire
-	ended    bool       // it was deleted: the deaths that go with it count as they are buried, see Ended
-	// The version of what shelf.WriteMeta wrote last, 0 = nothing.
+	calmc    []calmWait // callers who wait until what has died has left
+	expiring bool       // its x-expires has passed, and Partition.expire has it
+	ended    bool       // it was deleted: its deaths are counted when they are buried, see Ended
+	// Version of the last shelf.WriteMeta, 0 = none.
 	metaSaved uint32
 
 	// Of a replicated queue.
 	live     bool   // the log has created it
 	ticking  bool   // a tick is proposed
-	wanted   wanted // what the topology asks for
-	accepted bool   // its deletion: the log has it soon
-	rest     []byte // of a state that is being restored, what refers to entries
+	wanted   wanted // the settings that the topology asks for
+	accepted bool   // its deletion is accepted, and will be in the log soon
+	rest     []byte // while it is restored: the state that refers to entries
 }
 
-// wanted are the settings a replicated queue should have.
+// wanted are the settings that a replicated queue should have.
 type wanted struct {
 	settings queue.Settings
 	dead     DeadLetter
 }
 
-// DeadLetter is where the dead of a queue go. The machine's settings say
-// whether they go anywhere.
+// DeadLetter says where the dead of a queue go. The machine's settings say whether they go anywhere.
 type DeadLetter struct {
 	Exchange string
 	Key      string
-	HasKey   bool // Key takes the place of the message's own (DL-6.3)
+	HasKey   bool // Key replaces the message's own (DL-6.3)
 }
 
 // Stats count what happened to a queue since it was declared or the node started.
@@ -68,26 +67,26 @@ type Stats struct {
 	Published, Confirmed                              uint64
 	Delivered, DeliveredNoAck, Got, GotNoAck, GetNone uint64
 	Acked, Redelivered, Returned, Purged              uint64
-	SetAside                                          uint64 // their records could not be read
-	// Active is when a message was last published, taken or settled, in
-	// milliseconds since 1970; 0: not since the node started.
+	SetAside                                          uint64 // messages whose records could not be read
+	// Active is when a message was last published, taken or settled, in milliseconds since 1970; 0: not since the
+	// node started.
 	Active int64
 	Dead   [5][deadletter.Outcomes]uint64 // by counted reason and outcome
 }
 
-// Counts is what a queue shows of itself.
+// Counts are the counters of a queue.
 type Counts struct {
 	queue.Totals
 	Consumers int
-	Transit   int // messages on their way to queues in other logs, which have not said yet that they arrived
-	Stranded  int // messages that have left for a queue that is gone: they wait for another
+	Transit   int // messages on their way to queues in other logs, not yet acknowledged
+	Stranded  int // messages that left for a queue that is gone, and wait for another one
 	Stats     Stats
 	Unused    bool // its x-expires has passed (DL-8.12)
-	Unsettled bool // something has died that is still to be routed, or is about to: see SettleDeaths
+	Unsettled bool // a message has died and is to be routed, or is about to die: see SettleDeaths
 }
 
-// Messages is all the queue has: what is on its way out of it counts until it has
-// arrived (DL-12.4, DL-13.7).
+// Messages is the number of all messages of the queue. A message that is leaving counts until it has arrived
+// (DL-12.4, DL-13.7).
 func (c *Counts) Messages() int {
 	return c.Ready + c.Out + c.Delayed + c.Dying + c.Held + c.Transit + c.Stranded
 }
@@ -100,17 +99,16 @@ func (q *Queue) counts(now int64) Counts {
 	}
 }
 
-// Subscriber is a session's side of a consumer: what queue.Consumer.Target holds.
+// Subscriber is the session's side of a consumer: the value of queue.Consumer.Target.
 type Subscriber interface {
-	// Deliver takes a delivery for sending. The references in d are the
-	// subscriber's. It is called with the partition locked and must neither
-	// block nor call the partition. It returns false if no more should come until Resume.
+	// Deliver takes a delivery for sending; the references in d are the subscriber's. It is called with the partition
+	// locked, so it must neither block nor call the partition. It returns false if no more should come until Resume.
 	Deliver(q *Queue, c *queue.Consumer, d *queue.Delivery) (more bool)
-	// Flush is called after the partition is unlocked, once deliveries are there to be sent.
+	// Flush is called after the partition is unlocked, if there were deliveries.
 	Flush()
-	// QueueGone is told, unlocked, that the queue of c was deleted (BR-9.14).
+	// QueueGone is called, unlocked, when the queue of c was deleted (BR-9.14).
 	QueueGone(q *Queue, c *queue.Consumer)
-	// TimedOut is told, unlocked, that n deliveries to c were taken back (DL-12.7).
+	// TimedOut is called, unlocked, when n deliveries to c were taken back (DL-12.7).
 	TimedOut(q *Queue, c *queue.Consumer, n int)
 }
 
@@ -135,7 +133,7 @@ func (q *Queue) Deliver(c *queue.Consumer, d *queue.Delivery) (more bool) {
 		q.stats.Redelivered++
 	}
 	s, ok := c.Target.(Subscriber)
-	if !ok { // on another replica
+	if !ok { // its session is on another node
 		if d.NoAck {
 			h.drop(d.Body, d.History)
 		}
@@ -151,7 +149,7 @@ func (q *Queue) Deliver(c *queue.Consumer, d *queue.Delivery) (more bool) {
 	more = s.Deliver(q, c, d)
 	if g := q.part.group; g != nil {
 		g.delivered(c, more)
-		return true // as on all replicas: that a session is full shows in the credit that it is given
+		return true // the same on all replicas: credit, not this result, limits a full session
 	}
 	return more
 }
@@ -165,8 +163,8 @@ func (q *Queue) Removed(id queue.ID, body, history message.Ref, logged bool) {
 	h.drop(body, history)
 }
 
-// Died implements queue.Sink. What is dead-lettered at least once counts for the node
-// from now on (DL-18.3), however long its targets take; all else when it is settled.
+// Died implements queue.Sink. An at-least-once death counts for the node now (DL-18.3), however long its targets
+// take. Other deaths count when they are settled.
 func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 	switch {
 	case !routed:
@@ -176,8 +174,8 @@ func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 	}
 }
 
-// Returned implements queue.Sink. What comes back to a classic queue takes its own place, and
-// is noted all the same: what is out when the node ends has failed, and waits where failures do.
+// Returned implements queue.Sink. A return to a classic queue is logged too, although the entry takes its old place:
+// an entry that is out when the node ends counts as failed, and would wait as failed ones do.
 func (q *Queue) Returned(id queue.ID, n queue.Counts, notBefore int64) {
 	q.part.hold.frame.comeBack(q.Incarnation, id, n, notBefore)
 }
@@ -205,13 +203,13 @@ func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {
 	}
 }
 
-// logs says whether a message is to be logged when it enters this queue: on
-// durable classic queues persistent ones, on quorum queues all (DL-16.3).
+// logs says whether a message is logged when it enters this queue: on durable classic queues persistent messages, on
+// quorum queues all (DL-16.3).
 func (q *Queue) logs(persistent bool) bool {
 	return q.Durable && (persistent || q.config.Type == queue.Quorum)
 }
 
-// size is what the record weighs for the queue's length limits (DL-10.2).
+// size is the record's size for the queue's length limits (DL-10.2).
 func (q *Queue) size(r message.Record) uint32 {
 	if q.config.Type == queue.Quorum {
 		return quorumSize(r)

@@ -3,42 +3,41 @@ package partition
 import "sync/atomic"
 
 const (
-	// reliefSlice is how many pages one hold puts away, of bodies and of the index each.
+	// reliefSlice is how many pages one hold moves to disk, for bodies and for the index each.
 	reliefSlice = 32
-	// reliefLate is the same while something is overdue, which goes first.
+	// reliefLate is the same while something is overdue, which comes first.
 	reliefLate = 4
-	// reliefPause is how long a partition lets its queues be after it has put away what it could, in milliseconds.
+	// reliefPause is how many milliseconds a partition rests after it has moved everything it could.
 	reliefPause = 20
 )
 
-// A sweep for the index that has freed less than one part in vainSweep of the partition's
-// was in vain: what is left in memory is needed there.
-// Then the partition lets its queues be until it has looked at them for a tenth of the
-// time only, or the index has grown by half of its budget.
+// A sweep of the index that frees less than 1/vainSweep of the partition's pages was in vain: the rest is needed in
+// memory. Then the partition rests for nine times as long as the sweep took, at most a second, unless the index
+// exceeds its budget by half.
 const vainSweep = 64
 
-// A relief puts bodies and pages of one partition away while memory is short, a slice at a time. The partition's worker
-// does it, and publishers help if the worker cannot keep up. Atomic fields are read with nothing locked; the partition's
-// mutex guards the others.
+// A relief moves bodies and pages of one partition to disk while memory is short, a slice at a time. The partition's
+// worker does it; publishers help if it cannot keep up. Atomic fields are read without a lock; the partition's mutex
+// guards the others.
 type relief struct {
 	p *Partition
 
 	// Of bodies.
-	cooling atomic.Bool  // there are more to put away
-	cooled  atomic.Int64 // when it may begin again if there were no more, in milliseconds since 1970
-	early   atomic.Bool  // it was asked to before that
+	cooling atomic.Bool  // there are more bodies to move
+	cooled  atomic.Int64 // when it may begin again after it found no more, in milliseconds since 1970
+	early   atomic.Bool  // it was requested before that
 
-	// Of pages of the index: a sweep looks at all long queues.
-	sweeping   atomic.Bool  // there are more to put away
+	// For pages of the index: a sweep looks at all long queues.
+	sweeping   atomic.Bool  // there are more pages to move
 	sweepAgain atomic.Int64 // when the next sweep may begin, in milliseconds since 1970
-	vainUntil  atomic.Int64 // the same, after one in vain, while the index is not much too large
-	queues     []*Queue     // that this sweep still looks at
-	began      int64        // when this sweep did
-	freed      int          // bytes that it has freed so far
-	told       int          // bytes of pages, as the node counts them
+	vainUntil  atomic.Int64 // the same after a sweep in vain, unless the index is far too large
+	queues     []*Queue     // long queues that this sweep has still to look at
+	began      int64        // when this sweep began
+	freed      int          // bytes freed by this sweep
+	told       int          // bytes of pages that the node counts for this partition
 }
 
-// may says for what of that which is short it is not too early.
+// may says whether it is time to move bodies, and pages, if they are short.
 func (r *relief) may(bodies, index bool, now int64) (mayBodies, mayIndex bool) {
 	m := &r.p.node.memory
 	until := r.sweepAgain.Load()
@@ -50,7 +49,7 @@ func (r *relief) may(bodies, index bool, now int64) (mayBodies, mayIndex bool) {
 }
 
 // request wakes the worker for what is short, unless it is too early. For bodies the worker then looks again by
-// itself: perhaps there is no other request.
+// itself, because there may be no other request.
 func (r *relief) request(bodies, index bool, now int64) {
 	may, mayIndex := r.may(bodies, index, now)
 	if may || mayIndex || bodies && !r.early.Swap(true) {
@@ -58,10 +57,10 @@ func (r *relief) request(bodies, index bool, now int64) {
 	}
 }
 
-// under says whether there is more to put away now.
+// under says whether there is more to move now.
 func (r *relief) under() bool { return r.cooling.Load() || r.sweeping.Load() }
 
-// work puts away a slice of the partition's bodies and pages if memory is short.
+// work moves a slice of the partition's bodies and pages to disk if memory is short.
 func (r *relief) work() {
 	p, n := r.p, r.p.node
 	bodies, index := n.memory.short()
@@ -98,7 +97,7 @@ func (r *relief) work() {
 		limit = reliefLate
 	}
 	if bodies {
-		more := p.pages.PutBodiesAway(limit, n.memory.excess()) // as it is now: others may have put some away
+		more := p.pages.PutBodiesAway(limit, n.memory.excess()) // excess as it is now: others may have moved some
 		if !more {
 			r.cooled.Store(h.now + reliefPause)
 		}
@@ -108,7 +107,7 @@ func (r *relief) work() {
 		r.sweep(h, limit)
 	}
 	if r.under() {
-		p.wake() // if it was not the worker
+		p.wake() // the caller may not be the worker
 	}
 	wrote := p.store.written > before
 	n.unlock(h)
@@ -117,11 +116,11 @@ func (r *relief) work() {
 	}
 }
 
-// sweep puts away up to limit of the partition's pages. REQUIRES: the partition is held, by h.
+// sweep moves up to limit of the partition's pages to disk. REQUIRES: the partition is held, by h.
 func (r *relief) sweep(h *hold, limit int) {
 	p := r.p
 	if len(r.queues) == 0 {
-		if _, may := r.may(false, true, h.now); !may { // somebody else has just ended it
+		if _, may := r.may(false, true, h.now); !may { // another goroutine has just ended a sweep
 			return
 		}
 		r.began, r.freed = h.now, 0
@@ -153,12 +152,11 @@ func (r *relief) sweep(h *hold, limit int) {
 		vain = h.now + min(9*(h.now-r.began), 1000)
 	}
 	r.vainUntil.Store(vain)
-	r.sweepAgain.Store(h.now + reliefPause) // what could be put away has been
+	r.sweepAgain.Store(h.now + reliefPause) // all that could be moved was moved
 	r.sweeping.Store(false)
 }
 
-// count tells the node how much memory the partition's pages take. REQUIRES:
-// the partition is held.
+// count updates how much memory the partition's pages take of the node. REQUIRES: the partition is held.
 func (r *relief) count() {
 	if bytes := r.p.pages.Bytes(); bytes != r.told {
 		r.p.node.memory.index.Add(int64(bytes - r.told))

@@ -8,21 +8,19 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// What the operations of a Node do on replicated queues: they propose, and wait for
-// their answers where their callers do.
+// The operations of a Node on replicated queues. They propose commands, and wait for the results if their callers do.
 
-// group is the group of a replicated queue, nil for others. A queue stays where it is.
+// group is the group of a replicated queue, nil for a classic one. It never changes.
 func (q *Queue) group() *group { return q.part.group }
 
 // Replicated says whether the queue is replicated.
 func (q *Queue) Replicated() bool { return q.part.group != nil }
 
-// originTimeBits is the width of the moment in a process's Origin; the node's id
-// stands above it.
+// originTimeBits is the width of the time in a process's Origin. The node's id is above it.
 const originTimeBits = 48
 
-// firstNumber is where a process begins to number its consumers: the upper 16 bits are
-// its node's, and below them it has 16,384 for every second before the next process.
+// firstNumber is where a process begins to number its consumers. The upper 16 bits are the node. The rest leaves
+// 16,384 numbers for each second until the next process starts.
 func firstNumber(origin uint64) uint64 {
 	const nodeBits, perSecond = 64 - originTimeBits, 1 << 14
 	node, moment := origin>>originTimeBits, origin<<nodeBits>>nodeBits
@@ -33,7 +31,7 @@ func (g *group) create(q *Queue, settings queue.Settings, dead DeadLetter) {
 	p := g.p
 	q.wanted = wanted{settings, dead}
 	p.mu.Lock()
-	q.m = queue.New(q.config, settings, &p.pages, q, g.node.Now()) // until the log has made the real one
+	q.m = queue.New(q.config, settings, &p.pages, q, g.node.Now()) // until the log makes the real one
 	g.declared[q.Incarnation] = q
 	leads := g.leads
 	p.mu.Unlock()
@@ -42,12 +40,12 @@ func (g *group) create(q *Queue, settings queue.Settings, dead DeadLetter) {
 	}
 }
 
-// creation writes the command that makes the queue.
+// creation writes the command that creates the queue.
 func (q *Queue) creation(w *commandWriter) {
 	(&create{q.VHost, q.Name, q.config, q.wanted.settings, q.wanted.dead}).write(w, q.Incarnation)
 }
 
-// configuration writes the command that gives it the settings it should have.
+// configuration writes the command with the settings that the queue should have.
 func (q *Queue) configuration(w *commandWriter) {
 	configure{q.wanted.settings, q.wanted.dead}.write(w, q.Incarnation)
 }
@@ -95,7 +93,7 @@ func (g *group) numbered(c *queue.Consumer) attach {
 
 func (g *group) getting(noAck bool) get { return get{g.node.numbers.Add(1), noAck} }
 
-// open has nothing to do: replicated queues have no consumers with a gate.
+// open does nothing: replicated queues have no consumers with a gate.
 func (*group) open(*Queue, queue.Gate) {}
 
 // resume lets a consumer whose session was full have more credit.
@@ -111,8 +109,8 @@ func (g *group) resume(_ *Queue, c *queue.Consumer) {
 	}
 }
 
-// accept takes the queue from what the topology has if check has nothing against
-// it as it is now. It waits for nothing and proposes nothing: see finish.
+// accept removes the queue from the declared ones unless check returns an error. It waits for nothing and proposes
+// nothing: see finish.
 func (g *group) accept(q *Queue, check func(Counts) error) (c Counts, err error) {
 	g.p.mu.Lock()
 	defer g.p.mu.Unlock()
@@ -130,8 +128,9 @@ func (g *group) accept(q *Queue, check func(Counts) error) (c Counts, err error)
 	return c, nil
 }
 
-// finish is where a group deletes a queue: after a crash between accept and this it does so because the topology has
-// the queue no more (reconcile). The other way round the topology would have the queue made again, without its messages.
+// finish deletes the queue from the group. After a crash between accept and finish, reconcile does it, because the
+// topology no longer has the queue. In the reverse order, the topology would make the queue again, without its
+// messages.
 func (g *group) finish(q *Queue, before Counts) Counts {
 	if a := new(ask); g.do(q, remove{}, a) == nil && a.ok {
 		return a.counts
@@ -146,8 +145,7 @@ func (g *group) configure(q *Queue, s queue.Settings, dead DeadLetter) {
 	_ = g.tell(q.configuration)
 }
 
-// Settle waits until everything that was asked of a replicated queue's group here
-// has happened, so that counts show it.
+// Settle waits until everything asked of the queue's group here was applied, so that counters show it.
 func (n *Node) Settle(q *Queue) {
 	_ = q.part.driver.settle()
 }
@@ -159,17 +157,16 @@ func (n *Node) SettleAll() {
 	}
 }
 
-// bundle is what a batch has for one group.
+// bundle is the part of a batch for one group.
 type bundle struct {
 	g       *group
 	w       *commandWriter
 	p       *proposal
-	commits bool // somebody waits for it
+	commits bool // a caller waits for it
 }
 
-// propose hands the operations on replicated queues to their groups, and returns
-// a receipt for those that have an Owner. If asks is not nil, it gets an ask for each group,
-// also for one that takes nothing.
+// propose hands the operations on replicated queues to their groups. It returns a receipt for the ones that have an
+// Owner. If asks is not nil, it gets an ask for each group, even for a group that takes nothing.
 func (n *Node) propose(ops []Op, asks *[]*ask) (r Receipt) {
 	var few [Groups]bundle
 	bundles := few[:0]
@@ -236,7 +233,7 @@ func (n *Node) unproposed(publishes []published) {
 	}
 }
 
-// proposePublish writes a publish into the first of targets and the others of its group.
+// proposePublish writes a publish to all of targets that are in b's group.
 func (n *Node) proposePublish(b *bundle, op *Op, targets []*Queue) {
 	count := 0
 	for _, q := range targets {
@@ -254,8 +251,8 @@ func (n *Node) proposePublish(b *bundle, op *Op, targets []*Queue) {
 	}
 	p := published{owner: op.Owner, token: op.Token}
 	if count == len(op.Targets) {
-		// Where it goes to several logs each keeps a copy of its own: a body has one
-		// place on disk, and each log saves its pages at times of its own.
+		// If it goes to several logs, each keeps a copy of its own: a body has one place on disk, and each log saves
+		// its pages at its own time.
 		p.body = op.Body
 		n.bodies.Retain(p.body, 1)
 	}
@@ -282,8 +279,7 @@ func (n *Node) proposeSettle(w *commandWriter, op *Op) {
 	}
 }
 
-// proposeWhole is propose for a transaction: it returns when every group has
-// applied its part, or one of them will not.
+// proposeWhole is propose for a transaction. It returns when every group has applied its part, or one of them fails.
 func (n *Node) proposeWhole(ops []Op) error {
 	held.Nothing("a group")
 	var asks []*ask
@@ -310,8 +306,8 @@ func (n *Node) proposeWhole(ops []Op) error {
 	return nil
 }
 
-// gathering is the owner of the publishes of a transaction. Answers come before
-// the group's ask is done, from one group after the other or at once.
+// gathering is the owner of the publishes of a transaction. Answers come before the group's ask is done; groups may
+// answer at the same time.
 type gathering struct {
 	ops []Op
 	mu  sync.Mutex
@@ -328,8 +324,8 @@ func (t *gathering) Answered(answers []Answer) {
 	}
 }
 
-// proposeAgain has the worker look at a queue again in a moment, if this replica leads:
-// a proposal was refused because there are too many. REQUIRES: p.mu is held.
+// proposeAgain makes the worker look at a queue again in a moment, if this replica leads: a proposal failed because
+// too many are pending. REQUIRES: p.mu is held.
 func (p *Partition) proposeAgain(now int64, q *Queue) {
 	const wait = 100 // milliseconds
 	if p.group.leads && !q.gone {
@@ -337,8 +333,9 @@ func (p *Partition) proposeAgain(now int64, q *Queue) {
 	}
 }
 
-// tickReplicated proposes what is due in a group's queues, if this replica leads. Where pages are to be read
-// for that, it reads them first, with others having the partition in between: applied, a command would read them all.
+// tickReplicated proposes ticks for the queues of a group that have something due, if this replica leads. If that
+// needs pages from disk, it reads them first, and releases the partition in between: a command would read them all in
+// one hold.
 func (p *Partition) tickReplicated() {
 	n := p.node
 	var unused, due, cold []*Queue
@@ -348,7 +345,7 @@ func (p *Partition) tickReplicated() {
 		q := p.timers[0]
 		p.unschedule(q)
 		switch {
-		case !p.group.leads || q.gone || p.group.declared[q.Incarnation] != q: // it is deleted, or about to be: what dies now would go with it
+		case !p.group.leads || q.gone || p.group.declared[q.Incarnation] != q: // it is or will be deleted: what dies now would be deleted with it
 		case q.m.Unused(now):
 			unused = q.foundUnused(unused)
 		case q.m.ReadsAhead(now):
@@ -368,7 +365,7 @@ func (p *Partition) tickReplicated() {
 		if _, err := p.group.propose(w, &proposal{ticking: due}, false); err != nil {
 			p.mu.Lock()
 			for _, q := range due {
-				q.ticking = false // whoever leads next looks again
+				q.ticking = false // the next leader looks again
 				p.proposeAgain(now, q)
 			}
 			p.mu.Unlock()
@@ -379,7 +376,7 @@ func (p *Partition) tickReplicated() {
 	p.readAhead(cold, now)
 }
 
-// readAhead reads what will be needed soon of queues, which are reminded of then.
+// readAhead reads pages that queues will need soon, and schedules the queues afterwards.
 func (p *Partition) readAhead(cold []*Queue, now int64) {
 	for _, q := range cold {
 		for more := true; more; {

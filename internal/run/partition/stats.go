@@ -1,6 +1,6 @@
 package partition
 
-// Add adds what another queue did.
+// Add adds the counters of another queue.
 func (s *Stats) Add(o *Stats) {
 	s.Published += o.Published
 	s.Confirmed += o.Confirmed

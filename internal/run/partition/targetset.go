@@ -2,7 +2,7 @@ package partition
 
 import "slices"
 
-// A targetSet is a few queues, or very many where a dead-letter exchange is a fanout, by incarnation. It is sorted.
+// A targetSet is a sorted set of queues by incarnation: mostly few, very many if a dead-letter exchange is a fanout.
 type targetSet []uint64
 
 func (s targetSet) has(target uint64) bool {
@@ -18,7 +18,7 @@ func (s targetSet) with(target uint64) targetSet {
 	return slices.Insert(s, i, target)
 }
 
-// union is with of all of more, which it sorts. One by one, very many would be moved again for each.
+// union is with for each of more, and sorts more. Insertion one by one would copy a large set each time.
 func (s targetSet) union(more []uint64) targetSet {
 	switch len(more) {
 	case 0:
