@@ -7,6 +7,8 @@ BIN     := $(CURDIR)/bin
 GOLANGCI_LINT := v2.15.0
 GOVULNCHECK   := v1.1.4
 NFPM          := v2.43.4
+GORELEASER    := v2.15.4
+CYCLONEDX     := v1.10.0
 FUZZTIME      ?= 5s
 SEEDS         ?= 300
 CHECKS        ?= 300
@@ -27,7 +29,7 @@ RACE = . ./cmd/... ./test/peer ./test/twodrivers $$($(GO) list ./internal/... | 
 # any. Results of packages that have nothing to check are those of "make test".
 INVARIANTS := ./internal/... ./test/peer ./test/twodrivers
 
-.PHONY: build run test race invariants lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest clean help
+.PHONY: build run test race invariants lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
 
 build: ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
@@ -118,14 +120,17 @@ fuzz: ## every fuzz target for FUZZTIME, as 5s or 5000x
 generate: ## write the generated files anew
 	$(GO) generate ./...
 
-deb: build $(BIN)/nfpm ## the Debian package, in bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
-	$(BIN)/bartleby completion bash >$(BIN)/completion.bash
-	rm -rf $(BIN)/man && $(BIN)/bartleby man $(BIN)/man && gzip -9n $(BIN)/man/*
-	DEB_ARCH=$$($(GO) env GOARCH) DEB_VERSION=$$(scripts/debversion '$(VERSION)') $(BIN)/nfpm package --config deploy/debian/nfpm.yaml --packager deb --target $(BIN)/
+deb: build $(BIN)/nfpm ## the Debian package, in bin/deb/
+	rm -rf $(BIN)/deb && scripts/deb $$($(GO) env GOARCH) $(VERSION)
 
 debtest: deb ## install, use, remove and purge the Debian package in a throw-away root
-	scripts/debtest "$$(ls -t $(BIN)/bartleby_*.deb | head -n 1)"
+	scripts/debtest $(BIN)/deb/bartleby_*.deb
+
+release: build $(BIN)/nfpm $(BIN)/goreleaser $(BIN)/cyclonedx-gomod ## all files of a release, in bin/release/; nothing is published
+	rm -rf $(BIN)/deb && for arch in amd64 arm64; do scripts/deb $$arch $(VERSION) || exit 1; done
+	VERSION=$(VERSION) SNAPSHOT=$(VERSION) CYCLONEDX=$(BIN)/cyclonedx-gomod $(BIN)/goreleaser release --clean $$(git describe --exact-match --match 'v*' >/dev/null 2>&1 || echo --snapshot)
+	mv $(BIN)/deb/*.deb $(BIN)/release/
+	cd $(BIN)/release && sha256sum --check --quiet SHA256SUMS
 
 clean: ## remove what was built
 	rm -rf $(BIN)
@@ -146,4 +151,14 @@ $(BIN)/.govulncheck-$(GOVULNCHECK):
 $(BIN)/nfpm: | $(BIN)/.nfpm-$(NFPM)
 $(BIN)/.nfpm-$(NFPM):
 	GOBIN=$(BIN) $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM)
+	@touch $@
+
+$(BIN)/goreleaser: | $(BIN)/.goreleaser-$(GORELEASER)
+$(BIN)/.goreleaser-$(GORELEASER):
+	GOBIN=$(BIN) $(GO) install github.com/goreleaser/goreleaser/v2@$(GORELEASER)
+	@touch $@
+
+$(BIN)/cyclonedx-gomod: | $(BIN)/.cyclonedx-gomod-$(CYCLONEDX)
+$(BIN)/.cyclonedx-gomod-$(CYCLONEDX):
+	GOBIN=$(BIN) $(GO) install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX)
 	@touch $@

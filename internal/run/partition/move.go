@@ -27,8 +27,8 @@ type Moved struct {
 type MoveResult uint8
 
 // The results.
-const ( // unknown: it is at its targets or where it was, or will be
-	MoveOpen     MoveResult = iota // nobody knows yet: it is at its targets or where it was, and will be
+const (
+	MoveOpen     MoveResult = iota // unknown: it is at its targets or where it was, or will be
 	MoveDone                       // the message has left; of several targets in other logs, at least one took it
 	MoveGone                       // the message was no longer ready in its queue
 	MoveRefused                    // a target is full; the message stays where it was
