@@ -326,8 +326,8 @@ func (w *commandWriter) rules(r *deadletter.Rules) {
 }
 
 // target is where a death or a move goes.
-type target struct { // 0: this group; else the number of the destination
-	log   uint64 // 0: this group; else the destination's number
+type target struct {
+	log   uint64 // 0: this group; else the number of the destination
 	queue uint64
 }
 
