@@ -21,16 +21,16 @@ type Delivered struct {
 	Consumer *queue.Consumer // nil for basic.get
 }
 
-// Quit is the end of a client, or of a part of it that has consumers: all of them are
-// detached, and whatever they hold of a queue comes back (BR-4.5), before that queue hands out
-// anything again. So nothing comes to another consumer of the same client, each message
-// has failed once, and who is next begins where the last one stopped.
+// Quit ends a client, or a part of one that has consumers. All its consumers are detached, and everything they hold
+// of a queue comes back (BR-4.5) before that queue delivers anything again. So no message goes from one consumer of
+// the client to another, each message has failed once, and the next consumer begins where the last one stopped.
 //
-// returns are deliveries that come back, in their order: of those that the consumers hold it
-// may lack some, which come back after them, and it may have others; nil is none. There may be
-// millions: they are walked several times, from whatever goroutine, and never listed. After it no
-// delivery comes to the consumers. Of replicated queues that holds, and the rest has
-// happened, when applied, which must then be called, returns.
+// returns are deliveries that come back, in their order; nil means none. It may lack some that the consumers hold:
+// these come back after the others. It may have deliveries of other holders too. There may be millions, so they are
+// walked several times, by any goroutine, and never listed.
+//
+// When Quit returns, the consumers of classic queues get nothing any more. For replicated queues that is so, and the
+// rest is done, when applied returns; the caller must call it.
 func (n *Node) Quit(seats []Seat, returns iter.Seq[Delivered]) (applied func()) {
 	if returns == nil {
 		returns = func(func(Delivered) bool) {}
@@ -56,18 +56,18 @@ func (n *Node) Quit(seats []Seat, returns iter.Seq[Delivered]) (applied func()) 
 
 // leaving is a classic queue that a client leaves. It is hushed.
 type leaving struct {
-	q     *Queue
+	q     *Queue            // the client's consumers
 	seats []*queue.Consumer // those of the client
-	left  int               // how many deliveries have to come back yet
+	left  int               // how many deliveries must still come back
 }
 
-// quitLocal is Quit for classic queues. Each is hushed from the detaching of its consumers until what is the
-// client's is back in it, and no longer: another queue's may be millions.
+// quitLocal is Quit for classic queues. A queue is hushed from the detaching of its consumers until their deliveries
+// are back in it, and no longer: another queue may have millions to take back.
 func (n *Node) quitLocal(seats []Seat, returns iter.Seq[Delivered]) {
 	var all []*leaving // in the order of seats and returns
 	of := map[*Queue]*leaving{}
 	hush := func(q *Queue, c *queue.Consumer) (l *leaving) {
-		l, known := of[q] // nil: it is deleted
+		l, known := of[q] // nil: the queue is deleted
 		if known && (l == nil || c == nil) {
 			return l
 		}
@@ -139,15 +139,15 @@ func (n *Node) quitLocal(seats []Seat, returns iter.Seq[Delivered]) {
 		}
 	}
 	for _, l := range all {
-		if l.left > 0 { // this walk was shorter than the one before
+		if l.left > 0 { // this walk returned less than the one before
 			complete = append(complete, l)
 		}
 	}
 	run()
 }
 
-// speak takes back what the client's consumers have got of the queue that returns did not know, which is
-// little: what was on its way. Then the queue hands out again.
+// speak takes back the deliveries of the client's consumers that returns did not have. These are few: they were on
+// their way to the client. Then the queue delivers again.
 func (n *Node) speak(l *leaving) {
 	var held []queue.Holding
 	_ = n.with(l.q, func(*hold) { held = l.q.m.HeldBy(l.seats...) })
@@ -164,8 +164,8 @@ func (n *Node) speak(l *leaving) {
 	})
 }
 
-// abandon takes back what the consumers of seats hold, as if their channels had closed
-// (DL-11.3): in the order of queues as they come in seats, and of deliveries.
+// abandon takes back what the consumers of seats hold, as if their channels had closed (DL-11.3): queue by queue in
+// the order of seats, in the order of deliveries.
 func (a *application) abandon(seats []*seat) {
 	var queues []*Queue
 	of := map[*Queue][]*queue.Consumer{}
@@ -189,7 +189,8 @@ func (a *application) abandon(seats []*seat) {
 	}
 }
 
-// proposeQuit is Quit for replicated queues: one command for each group, but for those where it is too much for that.
+// proposeQuit is Quit for replicated queues. It proposes one command for each group, except for groups (many) where
+// one command would be too large.
 func (n *Node) proposeQuit(seats []Seat, returns iter.Seq[Delivered]) (asks []*ask, many []*parting) {
 	counts := map[*Partition]int{}
 	for d := range returns {
@@ -234,8 +235,8 @@ func (n *Node) proposeQuit(seats []Seat, returns iter.Seq[Delivered]) (asks []*a
 	return asks, many
 }
 
-// proposeQuit proposes the end of consumers. Nobody else would ever detach them while this
-// process lives: what a group does not take, since nobody leads it, is proposed again (quitAgain).
+// proposeQuit proposes the end of consumers. Nothing else would detach them while this process lives, so if the group
+// has no leader now it is proposed again later (quitAgain).
 func (g *group) proposeQuit(quit func(*commandWriter)) *ask {
 	a, w := newAsk(), g.node.writer()
 	quit(w)
@@ -251,7 +252,7 @@ func (g *group) proposeQuit(quit func(*commandWriter)) *ask {
 	return a
 }
 
-// quitAgain proposes the ends that were kept, if somebody leads.
+// quitAgain proposes the ends that no leader has taken, if there is a leader now.
 func (g *group) quitAgain() {
 	ps := &g.proposals
 	ps.mu.Lock()
@@ -267,7 +268,7 @@ func (g *group) quitAgain() {
 	}
 }
 
-// quit detaches consumers and takes back what they hold, and other deliveries.
+// quit detaches consumers, and takes back what they hold and other deliveries.
 func (a *application) quit() {
 	now := a.h.now
 	var seats []*seat

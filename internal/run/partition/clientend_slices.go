@@ -9,20 +9,20 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A client may end that has very many consumers of a group's queues, or very many deliveries. As one command its end would
-// keep everybody of the group waiting for seconds. So it is several, each of which is proposed when the one before is
-// applied: first consumers are detached, then deliveries come back, in their order, then the queues are done, one after the other.
-// A queue is hushed from the first of these commands that touches it until it is done, so that who is next there gets what
-// comes back before what was never delivered.
+// A client that ends may have very many consumers of a group's queues, or very many deliveries. As one command its
+// end would block the group for seconds. So it is several commands, each proposed when the one before is applied:
+// first consumers are detached; then deliveries come back, in their order; then the queues are done one after the
+// other. A queue is hushed from the first of these commands that touches it until it is done, so that the next
+// consumer gets returned messages before those that were never delivered.
 //
-// What is hushed, and for whom, is part of the group's state. If the process that ends its client dies in between,
-// gone of that process ends it.
+// Which queues are hushed, and for whom, is part of the group's state. If the process of the client dies in between,
+// its gone command ends the departure.
 
-// departure is the end of a client on its way. It is there as long as it hushes a queue.
+// departure is a client's end in progress. It exists as long as it hushes a queue.
 //
 // Invariant: none of its queues is deleted.
 type departure struct {
-	origin, number uint64 // the process whose client it is, and what it calls it
+	origin, number uint64 // the client's process, and the number that it gave the departure
 	queues         []*departed
 	of             map[*Queue]*departed
 }
@@ -30,10 +30,10 @@ type departure struct {
 // departed is a queue that a departure hushes.
 type departed struct {
 	q     *Queue
-	seats map[*seat]struct{} // those that were detached by it and hold something
+	seats map[*seat]struct{} // consumers that it has detached and that still hold something
 }
 
-// departure finds one; nil if there is none.
+// departure finds a departure; nil if there is none.
 func (g *group) departure(origin, number uint64) *departure {
 	for _, d := range g.departures {
 		if d.origin == origin && d.number == number {
@@ -50,7 +50,7 @@ func (g *group) depart(origin, number uint64) *departure {
 	return d
 }
 
-// hush returns the part of it in a queue, which is silent from then on.
+// hush returns the departure's part in a queue, and hushes the queue if it is new.
 func (d *departure) hush(q *Queue) *departed {
 	at := d.of[q]
 	if at == nil {
@@ -62,7 +62,7 @@ func (d *departure) hush(q *Queue) *departed {
 	return at
 }
 
-// add notes that the departure has detached somebody. Who holds nothing is forgotten by forgetIdle.
+// add notes that the departure has detached a consumer. forgetIdle removes a consumer that holds nothing.
 func (at *departed) add(s *seat) {
 	if s.departed == nil {
 		s.departed = at
@@ -70,7 +70,7 @@ func (at *departed) add(s *seat) {
 	}
 }
 
-// departFrom forgets what is hushed of a queue, which is deleted.
+// departFrom removes a deleted queue from all departures.
 func (g *group) departFrom(q *Queue) {
 	g.departures = slices.DeleteFunc(g.departures, func(d *departure) bool {
 		if d.of[q] == nil {
@@ -82,7 +82,7 @@ func (g *group) departFrom(q *Queue) {
 	})
 }
 
-// departureImage is what a group's state has of a departure.
+// departureImage is a departure in the group's state.
 type departureImage struct {
 	origin, number uint64
 	queues         []departedImage
@@ -119,7 +119,8 @@ func (w *commandWriter) departures(list []departureImage) {
 	}
 }
 
-// departures reads what departures wrote, and hushes queues again. The group has its queues and consumers.
+// departures reads what commandWriter.departures wrote, and hushes the queues again. REQUIRES: the group has its
+// queues and consumers.
 func (r *stateReader) departures() {
 	for range r.count(5) {
 		origin, number := r.uint(), r.uint()
@@ -149,7 +150,7 @@ func (r *stateReader) departures() {
 	}
 }
 
-// leave applies a command of a departure.
+// leave applies one command of a departure.
 func (a *application) leave() {
 	now := a.h.now
 	number, done := a.r.uint(), a.r.uint()
@@ -185,7 +186,7 @@ func (a *application) leave() {
 	}
 }
 
-// comeBack reads a delivery and takes it back. It returns whose it was, nil if that is nobody.
+// comeBack reads a delivery and takes it back. It returns the consumer that had it, nil if there is none.
 func (a *application) comeBack() *seat {
 	inc, number, id := a.r.delivery()
 	a.h.entries++
@@ -201,8 +202,9 @@ func (a *application) comeBack() *seat {
 	return s
 }
 
-// done ends a departure in so many of its queues: what its consumers hold there comes back, which is little: what was on its
-// way. Then the queue hands out again: a slice at most of all of them, and the rest with its next tick.
+// done ends a departure in so many of its queues. What its consumers still hold there comes back; these are few
+// deliveries that were on their way. Then the queue delivers again: at most a slice for all queues, the rest with the
+// next ticks.
 func (a *application) done(d *departure, queues uint64) {
 	handed := 0
 	for ; queues > 0 && len(d.queues) > 0; queues-- {
@@ -230,23 +232,24 @@ func (a *application) done(d *departure, queues uint64) {
 	}
 }
 
-// allQueues is how many queues of a departure are done with its last command, where it is the only one that says so.
+// allQueues makes one command finish all queues of a departure.
 const allQueues = math.MaxUint64
 
-// parting is a client's end in a group that is several commands.
+// parting is a client's end in a group in several commands.
 type parting struct {
 	g       *group
 	number  uint64
 	returns iter.Seq[Delivered]
-	seats   []Seat              // to be detached yet
-	total   int                 // deliveries that come back
-	back    int                 // of these, so many have
-	slice   []Delivered         // those that come next
-	queues  map[*Queue]struct{} // all that it touches
-	kept    bool                // the group has not taken a command: what was left then is proposed as one when it can be
+	seats   []Seat              // still to be detached
+	total   int                 // number of deliveries that come back
+	back    int                 // how many of them are back
+	slice   []Delivered         // the next ones
+	queues  map[*Queue]struct{} // all queues that it touches
+	kept    bool                // the group did not take a command: what was left then is proposed as one command when a leader is there
 }
 
-// part ends a client in groups, each of whose commands is proposed when the one before is applied: so others' come in between.
+// part ends a client in groups. Each command is proposed when the one before is applied, so other commands come in
+// between.
 func (n *Node) part(list []*parting, returns iter.Seq[Delivered]) {
 	of := map[*Partition]*parting{}
 	for _, x := range list {
@@ -265,20 +268,20 @@ func (n *Node) part(list []*parting, returns iter.Seq[Delivered]) {
 			if all := x.back+len(x.slice) == x.total; all || len(x.slice) == n.quitSlice {
 				x.propose(0, 0)
 				if all {
-					x.finish() // its queues wait for no other group's
+					x.finish() // its queues need not wait for other groups
 				}
 			}
 		}
 	}
 	for _, x := range list {
-		if len(x.slice) > 0 { // this walk was shorter than the one before
+		if len(x.slice) > 0 { // this walk returned less than the one before
 			x.propose(0, 0)
 		}
 		x.finish()
 	}
 }
 
-// finish has the group hand out again. All that is the client's is back.
+// finish lets the group's queues deliver again. REQUIRES: all deliveries of the client are back.
 func (x *parting) finish() {
 	most := x.g.node.quitSlice
 	for left := len(x.queues); left > 0; left -= most {
@@ -287,8 +290,8 @@ func (x *parting) finish() {
 	clear(x.queues)
 }
 
-// propose has the group apply the next command: so many consumers are detached, the deliveries of the slice come back, so
-// many queues are done.
+// propose makes the group apply the next command: `seats` consumers are detached, the deliveries of the slice come
+// back, and `done` queues are done.
 func (x *parting) propose(seats int, done uint64) {
 	if !x.kept {
 		err := x.g.question(new(ask), func(w *commandWriter) {
@@ -314,7 +317,7 @@ func (x *parting) propose(seats int, done uint64) {
 	x.slice = x.slice[:0]
 }
 
-// rest is all that is left, as one command. What of it was applied already does nothing.
+// rest returns everything that is left as one command. Parts that were applied already have no effect.
 func (x *parting) rest() func(*commandWriter) {
 	seats, total, back, returns := x.seats, x.total, x.back, x.returns
 	number, p := x.number, x.g.p

@@ -6,38 +6,39 @@ import (
 
 // A death is a move in three steps:
 //
-//	pick       with the queue held: the dead entries are marked, and what the next step reads is pinned
-//	plan       with nothing held: records are read from disk (deadmove_read.go), the new history is made
-//	           (deadmove_plan.go), and the targets are found (deadmove_route.go)
-//	carry out  with the queue and all targets in its log held: the entry leaves the one and enters the others, as one
-//	           operation of one frame (deadmove_carry.go); or in a group as a command that its leader proposes
+//	pick       the queue is held: dead entries are marked, and what the next step reads is pinned
+//	plan       nothing is held: records are read from disk (deadmove_read.go), the new history is made
+//	           (deadmove_plan.go), the targets are found (deadmove_route.go)
+//	carry out  the queue and its targets in the same log are held: the entry leaves the one and enters the others in one
+//	           operation of one frame (deadmove_carry.go); in a group, a command that the leader proposes does it
 //	           (deadmove_propose.go)
 //
-// Until the last step the entry is in its queue, not deliverable, and counted. What becomes of it is decided in
-// deadmove_outcome.go; what a target refuses, or has not answered for, waits as deadmove_held.go says.
+// Invariant: until the last step the entry is in its queue, not deliverable, and counted. The outcome of a death is
+// decided in deadmove_outcome.go. An at-least-once death that a target refuses, or has not answered for, is held:
+// deadmove_held.go.
 //
-// One goroutine at a time moves the dead of a queue (Queue.routing), so that they keep their order (DL-1.9).
+// Only one goroutine at a time moves the dead of a queue (Queue.routing), so they keep their order (DL-1.9).
 
-// A deadmove moves a slice of the dead of one queue. It belongs to the goroutine that has Queue.routing.
+// A deadmove moves a slice of the dead of one queue. It belongs to the goroutine that has set Queue.routing.
 type deadmove struct {
 	pinned
-	again    bool       // they are held, and were tried before
-	dead     DeadLetter // of the queue, when they were picked
+	again    bool       // the deaths were held: this is a retry
+	dead     DeadLetter // the queue's, when they were picked
 	settings queue.Settings
 
-	plans  []*deathPlan // for each death; deaths with one plan are neighbours
+	plans  []*deathPlan // the plan of each death; deaths with the same plan are neighbours
 	last   *deathPlan
-	alike  []deathPlan // made by planAlike; never longer than it was made
-	stored []byte      // their histories
+	alike  []deathPlan // plans from planAlike; never grows, because plans points into it
+	stored []byte      // the histories of alike
 	route  lastRoute
 	parts  []*Partition
 }
 
-// inlineSlices is how many slices of deaths their causer moves itself. The
-// partition's router moves the others.
+// inlineSlices is how many slices of deaths the goroutine that caused them moves itself. The partition's router moves
+// the others.
 const inlineSlices = 4
 
-// moveDead moves the dead of the queues, and of those that become full by it.
+// moveDead moves the dead of the queues, and of other queues that become full by that.
 func (n *Node) moveDead(work []*Queue) {
 	for budget := inlineSlices; len(work) > 0; budget-- {
 		q := work[0]
@@ -53,7 +54,7 @@ func (n *Node) moveDead(work []*Queue) {
 	}
 }
 
-// leaveDead hands queues whose dead are to be moved to the routers of their partitions (Partition.route).
+// leaveDead leaves queues with deaths to the routers of their partitions (Partition.route).
 func (n *Node) leaveDead(work []*Queue) {
 	for _, q := range work {
 		p := q.part
@@ -64,9 +65,8 @@ func (n *Node) leaveDead(work []*Queue) {
 	}
 }
 
-// moveSlice moves up to a slice of the dead of q. REQUIRES: q.routing is
-// set and the caller's. more is false when there are none left, and then
-// q.routing is clear again. caused are other queues that have deaths now.
+// moveSlice moves at most a slice of the dead of q. REQUIRES: the caller has set q.routing. more is false when no
+// deaths are left; q.routing is clear then. caused are other queues that have deaths now.
 func (n *Node) moveSlice(q *Queue) (more bool, caused []*Queue) {
 	m := q.next
 	if m != nil {
@@ -89,7 +89,7 @@ func (n *Node) moveSlice(q *Queue) (more bool, caused []*Queue) {
 	return m.run(caused)
 }
 
-// pick pins a slice of the dead of q; nil if none waits. REQUIRES: q is held.
+// pick pins a slice of the dead of q, and returns nil if there are none. REQUIRES: q is held.
 func (q *Queue) pick() *deadmove {
 	if q.gone {
 		return nil
@@ -116,7 +116,7 @@ func (q *Queue) pick() *deadmove {
 	return m
 }
 
-// deadmove returns an empty one. REQUIRES: q is held.
+// deadmove returns an empty deadmove. REQUIRES: q is held.
 func (n *Node) deadmove(q *Queue) *deadmove {
 	m, _ := n.deadmoves.Get().(*deadmove)
 	if m == nil {
@@ -126,7 +126,7 @@ func (n *Node) deadmove(q *Queue) *deadmove {
 	return m
 }
 
-// putBack empties the deadmove, for the next slice that needs one.
+// putBack empties the deadmove and returns it to the pool.
 func (m *deadmove) putBack() {
 	clear(m.plans)
 	clear(m.deaths)
@@ -139,8 +139,7 @@ func (m *deadmove) putBack() {
 	n.deadmoves.Put(m)
 }
 
-// run does what follows once a slice is picked, and says as moveSlice does whether there is more.
-// No partition is locked.
+// run does the steps after pick. Its results are those of moveSlice. REQUIRES: no partition is locked.
 func (m *deadmove) run(caused []*Queue) (more bool, _ []*Queue) {
 	defer m.putBack()
 	m.n.at(FailDeathMarked)
@@ -154,14 +153,15 @@ func (m *deadmove) run(caused []*Queue) (more bool, _ []*Queue) {
 	m.n.at(FailDeathPlanned)
 	if m.q.part.group != nil {
 		m.propose()
-		return false, caused // it goes on when that is applied
+		return false, caused // the applied command continues it
 	}
 	return m.carryOut(caused)
 }
 
-// leaveUnread reads the records, which routing needs, and so do the targets. A death whose record is lost is set
-// aside. One that cannot be read for another reason stays in its queue, dead and counted, until the node starts again.
-// Both are returned, and left out: in a group the first is still there for a moment.
+// leaveUnread reads the records, which routing and the targets need. A death whose record is lost is set aside. If
+// the record cannot be read for another reason, the death stays in its queue, dead and counted, until the next start.
+// leaveUnread drops both from m.deaths. It returns those that are still in the queue; in a group a death that is set
+// aside is there for a moment longer.
 func (m *deadmove) leaveUnread() (stay []queue.ID) {
 	m.read()
 	kept := m.deaths[:0]
@@ -181,7 +181,7 @@ func (m *deadmove) leaveUnread() (stay []queue.ID) {
 	return stay
 }
 
-// spoil notes deaths that are not moved any more: they cannot be read.
+// spoil notes deaths that cannot be read, so that they are not picked again.
 func (q *Queue) spoil(ids []queue.ID) {
 	if len(ids) == 0 {
 		return

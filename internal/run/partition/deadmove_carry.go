@@ -9,9 +9,9 @@ import (
 	"bartleby.mq/internal/run/deathstore"
 )
 
-// carryOut carries the plans out and lets go of what was pinned. If more deaths wait it picks the next slice in the
-// same hold, so that the queue need not be waited for again, and returns true. Else routing ends here. After a retry
-// neither is so: the caller goes on.
+// carryOut carries the plans out and releases what was pinned. If more deaths wait, it picks the next slice in the
+// same hold and returns true: that saves a hold. Otherwise routing ends here. After a retry the caller goes on by
+// itself.
 func (m *deadmove) carryOut(caused []*Queue) (more bool, _ []*Queue) {
 	n, q := m.n, m.q
 	m.parts = append(m.parts[:0], q.part)
@@ -65,7 +65,7 @@ func (m *deadmove) carryOut(caused []*Queue) (more bool, _ []*Queue) {
 	return more, append(caused, n.finishHold(h)...)
 }
 
-// eachPlan calls f once for each plan; deaths with the same plan are neighbours.
+// eachPlan calls f once for each plan. Deaths with the same plan are neighbours.
 func (m *deadmove) eachPlan(f func(*deathPlan)) {
 	var last *deathPlan
 	for _, p := range m.plans {
@@ -76,31 +76,32 @@ func (m *deadmove) eachPlan(f func(*deathPlan)) {
 	}
 }
 
-// A carry takes one entry to its targets: a dead one (death), or one that an operator moves (move). It works alike in
-// the local log, where a frame tells what it did, and in groups, where it follows from a command. Its queue and the
-// targets in the same log are held.
+// A carry takes one entry to its targets: a dead one (death), or one that an operator moves (move). It works in the
+// local log, where a frame records what it did, and in groups, where a command has caused it. REQUIRES: its queue and
+// the targets in the same log are held.
 type carry struct {
 	n    *Node
 	h    *hold
 	q    *Queue
 	d    *queue.Death // in a group its record may be on disk
 	plan *plan
-	// What it counts for at its targets.
+	// The counters it has at its targets.
 	counts queue.Counts
 }
 
-// death moves a dead entry into its targets, and says whether it was dropped because there are none.
+// death moves a dead entry into its targets. It says whether it was dropped because there are none.
 func (c *carry) death(atLeastOnce bool) (dropped bool) {
 	q, d, p := c.q, c.d, c.plan
 	if !q.m.Dead(d.ID) {
-		return false // purged while its targets were looked up
+		return false // purged while its targets were found
 	}
 	if !atLeastOnce && c.awaited() {
 		return false
 	}
 	if q.part.group == nil && slices.ContainsFunc(p.targets, func(t *Queue) bool { return t.gone }) {
-		// One was deleted meanwhile, and its deletion may not be stored yet: after a crash it would be there again,
-		// without the message. The death is routed anew, which waits until that is stored. A group deletes what is stored as deleted.
+		// A target was deleted meanwhile, and the store may not have the deletion yet: after a crash the queue would
+		// be back without the message. So the death is routed again, and that waits for the store. In a group a
+		// deletion is stored before it is applied.
 		return false
 	}
 	if !c.n.DeadLettering.ResetCounts && !q.m.Rules().ResetCounts {
@@ -117,9 +118,10 @@ func (c *carry) death(atLeastOnce bool) (dropped bool) {
 	return dropped
 }
 
-// awaited says whether targets in other logs were asked to take the entry, which was held then, before at-least-once
-// was switched off. Their answers come first: what they take cannot be sent to them again, and what they refuse would
-// be lost. If the plan has targets that were not asked, the last answer does not bury the entry: it is tried again.
+// awaited says whether targets in other logs were asked to take the entry while it was held, before at-least-once was
+// switched off. Their answers come first: an entry that a target takes must not be sent to it again, and one that it
+// refuses would be lost. If the plan has targets that were not asked, the last answer does not bury the entry, and it
+// is retried.
 func (c *carry) awaited() bool {
 	w, id := &c.q.waiting, c.d.ID
 	asked := w.asked[id]
@@ -132,7 +134,7 @@ func (c *carry) awaited() bool {
 	return true
 }
 
-// enter lets the entry into its targets in this log that do not have it, and says how many have refused it.
+// enter lets the entry into the targets in this log that do not have it. It returns how many have refused it.
 func (c *carry) enter(how entrance) (refused int) {
 	c.h.entered = c.h.entered[:0]
 	rec, priority := c.record()
@@ -142,12 +144,12 @@ func (c *carry) enter(how entrance) (refused int) {
 		}},
 		rec: rec, how: how, stays: c.d.Stays,
 	}
-	var taken targetSet // of a death
+	var taken targetSet // for a death
 	if how != imposed {
 		taken = c.q.waiting.taken[c.d.ID]
 	}
 	for _, t := range c.plan.targets {
-		if t.gone || taken.has(t.Incarnation) { // gone: in a group
+		if t.gone || taken.has(t.Incarnation) { // a queue that is gone: only in a group
 			continue
 		}
 		in.entry.Rests = how != imposed && c.plan.rests(t)
@@ -158,9 +160,8 @@ func (c *carry) enter(how entrance) (refused int) {
 	return refused
 }
 
-// record is the record of the entry, and its priority. In a group it is not
-// looked at, since it may be on disk: all queues there count alike, and the level
-// tells the priority.
+// record returns the record of the entry and its priority. In a group the record may be on disk and is not read: all
+// queues there count sizes alike, and the level is the priority.
 func (c *carry) record() (rec message.Record, priority int) {
 	if c.q.part.group != nil {
 		return nil, c.d.ID.Lane()
@@ -177,11 +178,11 @@ func priorityOf(rec message.Record) int {
 	return -1
 }
 
-// strandsAll says whether the command that is applied is of a version before outbox.Shared.
+// strandsAll says whether the present command is older than outbox.Shared.
 func (p *Partition) strandsAll() bool { return p.group != nil && p.group.version < sharedVersion }
 
-// send puts a dead entry into the outboxes for its targets in other logs, and
-// returns for how many of them it waits from now on.
+// send puts a dead entry into the outboxes for its targets in other logs. It returns how many answers it now waits
+// for.
 func (c *carry) send(atLeastOnce bool) (sent int) {
 	w, id := &c.q.waiting, c.d.ID
 	taken := w.taken[id]
@@ -189,7 +190,7 @@ func (c *carry) send(atLeastOnce bool) (sent int) {
 	if !atLeastOnce {
 		flags = outbox.Force
 		if len(c.h.entered) == 0 && len(taken) == 0 {
-			flags |= outbox.Counts // of the first; there is nothing else that tells the outcome
+			flags |= outbox.Counts // the first target counts: nothing else tells the outcome
 		}
 		if len(c.h.entered)+len(taken)+len(c.plan.remote) > 1 && !c.q.part.strandsAll() {
 			flags |= outbox.Shared
@@ -214,8 +215,8 @@ func (c *carry) send(atLeastOnce bool) (sent int) {
 	return sent
 }
 
-// log writes the operation of the frame, if there is one: the entry leaves its queue, unless keep is
-// set, and enters the logged ones of h.entered.
+// log writes the operation into the frame, if there is a frame: the entry leaves its queue unless keep is set, and
+// enters the logged ones of h.entered.
 func (c *carry) log(keep bool) {
 	h, q, d, p := c.h, c.q, c.d, c.plan
 	told := 0
@@ -247,7 +248,7 @@ func (c *carry) log(keep bool) {
 		h.logRefused()
 		return
 	}
-	// The journal does not have the entry.
+	// The journal does not have the entry yet.
 	for _, in := range h.entered {
 		if !in.logged {
 			continue

@@ -7,12 +7,12 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// Strategy is under what a death was counted (DL-18.3).
+// Strategy is the dead-lettering strategy under which a death is counted (DL-18.3).
 type Strategy uint8
 
 // The strategies.
 const (
-	Disabled   Strategy = iota // there was no dead letter exchange
+	Disabled   Strategy = iota // there was no dead-letter exchange
 	AtMostOnce                 //
 	AtLeastOnce
 )
@@ -22,15 +22,14 @@ func (s Strategy) String() string {
 	return [...]string{"disabled", "at_most_once", "at_least_once"}[s]
 }
 
-// deathCounts is what has become of deaths since the node started.
+// deathCounts counts deaths since the node started.
 type deathCounts struct {
 	died      [2][3][5]atomic.Uint64                   // by type of queue, strategy and reason
-	late      [2][5][deadletter.Outcomes]atomic.Uint64 // of these, see Node.Late: by type, reason and outcome
-	confirmed atomic.Uint64                            // at-least-once deaths that all their targets have taken
+	late      [2][5][deadletter.Outcomes]atomic.Uint64 // those of Node.Late, by type, reason and outcome
+	confirmed atomic.Uint64                            // at-least-once deaths that all targets have taken
 }
 
-// Deaths is how many messages have died since the node started, by what they died
-// in, under what, and why (DL-18.1).
+// Deaths is how many messages have died since the node started, by type of queue, strategy and reason (DL-18.1).
 func (n *Node) Deaths(t queue.Type, s Strategy, r deadletter.Reason) uint64 {
 	return n.deaths.died[deathKind(t)][s][r].Load()
 }
@@ -40,9 +39,9 @@ func (c *deathCounts) count(t queue.Type, s Strategy, r deadletter.Reason) {
 	c.died[deathKind(t)][s][r].Add(1)
 }
 
-// forget forgets the deaths of a type of queues.
+// forget resets the counters for a type of queues.
 func (c *deathCounts) forget(t queue.Type) {
-	k := deathKind(t) // each by itself: those of groups are counted meanwhile
+	k := deathKind(t) // one by one: deaths in groups are counted meanwhile
 	for s := range c.died[k] {
 		for r := range c.died[k][s] {
 			c.died[k][s][r].Store(0)
@@ -55,7 +54,7 @@ func (c *deathCounts) forget(t queue.Type) {
 	}
 }
 
-// deathKind is the place of a queue type in deathCounts.
+// deathKind is the index of a queue type in deathCounts.
 func deathKind(t queue.Type) int {
 	if t == queue.Quorum {
 		return 1
@@ -63,12 +62,11 @@ func deathKind(t queue.Type) int {
 	return 0
 }
 
-// DeathsConfirmed is how many at-least-once deaths all their targets have taken.
+// DeathsConfirmed is how many at-least-once deaths all targets have taken.
 func (n *Node) DeathsConfirmed() uint64 { return n.deaths.confirmed.Load() }
 
-// Late are the deaths whose outcome was not known while their queue was there: it was
-// deleted meanwhile, and they went with it or were on their way. What was counted
-// before is with the queue's Stats.
+// Late counts the deaths whose outcome came after their queue was deleted: they went with the queue, or were on their
+// way. Earlier deaths are in the queue's Stats.
 func (n *Node) Late(t queue.Type) (s Stats) {
 	for reason := range s.Dead {
 		for outcome := range s.Dead[reason] {
@@ -78,8 +76,7 @@ func (n *Node) Late(t queue.Type) (s Stats) {
 	return s
 }
 
-// countLate counts one of them. What was to be dead-lettered at least once has counted for
-// the node when it died.
+// countLate counts a late death. An at-least-once death has already counted for the node when it died.
 func (c *deathCounts) countLate(t queue.Type, s Strategy, r deadletter.Reason, o deadletter.Outcome) {
 	r = r.Counted()
 	c.late[deathKind(t)][r][o].Add(1)
@@ -88,9 +85,8 @@ func (c *deathCounts) countLate(t queue.Type, s Strategy, r deadletter.Reason, o
 	}
 }
 
-// endDeaths has the deaths that go with their queue count as they are buried: there may be very
-// many, and the declarations are locked while a queue is deleted. REQUIRES: q is held, and about to be
-// closed.
+// endDeaths makes the deaths that go with their queue count when they are buried. There may be very many, and the
+// declarations are locked while a queue is deleted. REQUIRES: q is held, and will be closed.
 func (n *Node) endDeaths(h *hold, q *Queue) {
 	q.endOffers()
 	q.ended = true
@@ -103,11 +99,11 @@ func (n *Node) endDeaths(h *hold, q *Queue) {
 	}
 }
 
-// Ended implements queue.Sink: it counts a death that goes with its queue. One that was sent elsewhere
-// to be taken at least once, and whose answers will come, counts by these.
+// Ended implements queue.Sink: it counts a death that goes with its queue. A held death that was sent to other logs
+// is counted by their answers instead.
 func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 	if !q.ended {
-		return // nobody has deleted it: its state is replaced, or it is not declared
+		return // the queue is not deleted: its state is replaced, or it is not declared
 	}
 	n, outcome := q.part.node, deadletter.Deleted
 	if held {
@@ -131,7 +127,7 @@ func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 	n.deaths.countLate(q.config.Type, strategy, reason, outcome)
 }
 
-// isBuried is called when nothing is left of what was purged from a queue, or deleted with it. REQUIRES: q is held.
+// isBuried is called when all that was purged from a queue, or deleted with it, is buried. REQUIRES: q is held.
 func (n *Node) isBuried(h *hold, q *Queue) {
 	if q.ended && q.waiting.asked != nil {
 		delete(q.part.outboxes.heldBy(h).ended, q.Incarnation)

@@ -6,21 +6,21 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A dead letter that a target refuses, or has not answered for, waits in the queue where it died, if that queue
-// dead-letters at least once. It is held, not deliverable, and counted, until all its targets have taken it (DL-13.*).
-// Targets that have it are not asked again. Held deaths are tried again now and then, and when their settings change.
+// A held death is an at-least-once death that a target has refused or not answered for. It stays in the queue where
+// it died, not deliverable and counted, until all targets have taken it (DL-13.*). Targets that have it are not asked
+// again. Held deaths are retried now and then, and when their queue's settings change.
 
-// waiting is what targets have said of entries that stay in their queue until all have answered: held deaths, and
-// messages on offer (Node.Move).
+// waiting has the answers of targets for entries that stay in their queue until all have answered: held deaths, and
+// offered messages (Node.Move).
 type waiting struct {
-	taken   map[queue.ID]targetSet // these have the entry already (DL-13.5)
-	asked   map[queue.ID]targetSet // these, in other logs, were asked and have not answered
-	refused map[queue.ID]bool      // of held deaths: some target has refused it since it was tried last
+	taken   map[queue.ID]targetSet // targets that have the entry already (DL-13.5)
+	asked   map[queue.ID]targetSet // targets in other logs that were asked and have not answered
+	refused map[queue.ID]bool      // held deaths that a target has refused since the last retry
 
-	dropping bool // what is held is being deleted, and not tried again: see dropHeldSlices
+	dropping bool // held deaths are being deleted and not retried: see dropHeldSlices
 }
 
-// take notes that targets have the entry. It sorts them.
+// take notes that targets have the entry. It sorts targets.
 func (w *waiting) take(id queue.ID, targets ...uint64) {
 	if w.taken == nil {
 		w.taken = map[queue.ID]targetSet{}
@@ -28,7 +28,7 @@ func (w *waiting) take(id queue.ID, targets ...uint64) {
 	w.taken[id] = w.taken[id].union(targets)
 }
 
-// ask notes that targets in other logs were asked to take the entry. It sorts them.
+// ask notes that targets in other logs were asked to take the entry. It sorts targets.
 func (w *waiting) ask(id queue.ID, targets ...uint64) {
 	if w.asked == nil {
 		w.asked = map[queue.ID]targetSet{}
@@ -36,7 +36,7 @@ func (w *waiting) ask(id queue.ID, targets ...uint64) {
 	w.asked[id] = w.asked[id].union(targets)
 }
 
-// tell notes that some targets were asked to take the entry, and that others have taken it. It sorts them.
+// tell notes which targets were asked to take the entry and which have taken it. It sorts both.
 func (w *waiting) tell(id queue.ID, asked, taken []uint64) {
 	if len(asked) > 0 {
 		w.ask(id, asked...)
@@ -57,7 +57,7 @@ func (w *waiting) unask(id queue.ID, target uint64) (left int) {
 	return len(set)
 }
 
-// note says whether a target has refused the held entry when it was tried last.
+// note says whether a target refused the held entry at the last try.
 func (w *waiting) note(id queue.ID, refused bool) {
 	switch {
 	case !refused:
@@ -69,14 +69,13 @@ func (w *waiting) note(id queue.ID, refused bool) {
 	}
 }
 
-// forget is called when the entry has left its queue, or waits no longer. Answers may still come.
+// forget is called when the entry has left its queue or no longer waits. Answers may still come.
 func (w *waiting) forget(id queue.ID) {
 	delete(w.taken, id)
 	delete(w.refused, id)
 }
 
-// outcome is what becomes of a held death that is waited for no longer: it was routed if any
-// target has it.
+// outcome is what becomes of a held death that is given up: it was routed if any target has it.
 func (w *waiting) outcome(id queue.ID) deadletter.Outcome {
 	if len(w.taken[id]) > 0 {
 		return deadletter.Routed
@@ -84,19 +83,19 @@ func (w *waiting) outcome(id queue.ID) deadletter.Outcome {
 	return deadletter.Deleted
 }
 
-// retryHeld has the router try the held deaths of q again, if this process is to see to them. REQUIRES: q is held.
+// retryHeld makes the router retry the held deaths of q, if this process is responsible. REQUIRES: q is held.
 func (p *Partition) retryHeld(q *Queue) {
 	if p.group != nil && !p.group.leads || q.retrying {
 		return
 	}
-	q.retrying = true // once, however often its settings change meanwhile
+	q.retrying = true // only once, even if its settings change several times
 	p.leaving.Lock()
 	p.retry = append(p.retry, q)
 	p.leaving.Unlock()
 	p.wakeRouter()
 }
 
-// retryHeld tries the held deaths of q again (DL-13.4).
+// retryHeld retries the held deaths of q (DL-13.4).
 func (q *Queue) retryHeld() {
 	n := q.part.node
 	h := n.lock(q.part)
@@ -125,8 +124,8 @@ func (q *Queue) retryHeld() {
 	n.moveDead([]*Queue{q}) // what died meanwhile, and the end of routing
 }
 
-// pickHeld pins the first of some held deaths, and says how many of them it has looked at. REQUIRES: q is held, and
-// q.routing is the caller's.
+// pickHeld pins the first of some held deaths, and says how many of the list it has passed. REQUIRES: q is held, and
+// the caller has set q.routing.
 func (q *Queue) pickHeld(list []queue.Death) (m *deadmove, picked int) {
 	m = q.part.node.deadmove(q)
 	m.again = true
@@ -143,16 +142,16 @@ func (q *Queue) pickHeld(list []queue.Death) (m *deadmove, picked int) {
 	return m, picked
 }
 
-// When at-least-once is switched off, what waits for its targets is deleted, as RabbitMQ does (DL-13.10).
+// When at-least-once is switched off, held deaths are deleted, as in RabbitMQ (DL-13.10).
 
-// heldDrop deletes held deaths of a queue, and counts them.
+// heldDrop deletes held deaths of a queue and counts them.
 type heldDrop struct {
 	q        *Queue
 	messages int
 	bytes    int64
 }
 
-// dropHeld deletes them all, in one hold. REQUIRES: q is held.
+// dropHeld deletes all held deaths in one hold. REQUIRES: q is held.
 func (q *Queue) dropHeld(h *hold) {
 	drop := heldDrop{q: q}
 	q.m.RangeHeld(func(d queue.Death) bool {
@@ -162,8 +161,8 @@ func (q *Queue) dropHeld(h *hold) {
 	drop.end()
 }
 
-// dropHeldSlices is dropHeld of a classic queue, in slices. Should at-least-once be switched on again meanwhile, what is
-// still held stays.
+// dropHeldSlices is dropHeld for a classic queue, in slices. If at-least-once is switched on again meanwhile, deaths
+// that are still held stay.
 func (q *Queue) dropHeldSlices() {
 	drop := heldDrop{q: q}
 	var held []queue.Death
@@ -195,7 +194,7 @@ func (f *heldDrop) one(h *hold, d *queue.Death) {
 	if !ok {
 		return
 	}
-	q.stats.Dead[d.Reason.Counted()][q.waiting.outcome(d.ID)]++ // for the node it counts since it died
+	q.stats.Dead[d.Reason.Counted()][q.waiting.outcome(d.ID)]++ // the node counted it when it died
 	h.drop(body, history)
 	if d.Logged {
 		h.frame.settle(q.Incarnation, d.ID)
@@ -214,7 +213,7 @@ func (f *heldDrop) end() {
 	}
 }
 
-// keepOffers forgets what is known of held deaths, of which there are none any more.
+// keepOffers forgets all answers except those for offered entries, when no held deaths are left.
 func (q *Queue) keepOffers() {
 	for _, m := range []map[queue.ID]targetSet{q.waiting.taken, q.waiting.asked} {
 		for id := range m {

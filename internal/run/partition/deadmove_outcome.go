@@ -2,15 +2,17 @@ package partition
 
 import "bartleby.mq/internal/core/deadletter"
 
-// What becomes of a death is decided when it is carried out: a target has it, one has refused it, there is none, or
-// it is held until all have taken it. If it was only sent to other logs, and is not held, it counts when one answers (Node.countSent); what goes with its queue when that is buried (Queue.Ended).
+// The outcome of a death is decided when it is carried out: a target has it; a target has refused it; there is none;
+// or it is held until all have taken it. Two outcomes come later. A death that was only sent to other logs and is not
+// held is counted when one of them answers (outboxes.count). A death that goes with its queue is counted when that is
+// buried (Queue.Ended).
 
-// end ends the death in its queue, after it has entered its targets and was sent to those in other logs: refused
-// targets did not take it, sent ones have not answered. It writes the frame's operation, counts, and says whether the
-// entry was dropped because there was nowhere to go.
+// end ends the death in its queue, after it has entered its targets and was sent to those in other logs. `refused`
+// targets did not take it; `sent` ones have not answered. end writes the operation into the frame and counts. It says
+// whether the entry was dropped because there was nowhere to go.
 func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	h, q, d := c.h, c.q, c.d
-	taken := len(q.waiting.taken[d.ID]) > 0 // by those that were tried before
+	taken := len(q.waiting.taken[d.ID]) > 0 // by targets of an earlier try
 	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && !taken) {
 		c.hold()
 		q.waiting.note(d.ID, refused > 0)
@@ -25,7 +27,7 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	c.log(false)
 	outcome := c.outcome(taken, refused, sent)
 	if sent == 0 || len(h.entered) > 0 || taken {
-		q.count(d.Reason, outcome) // else the answer tells
+		q.count(d.Reason, outcome) // otherwise the answer decides
 	}
 	if atLeastOnce {
 		c.n.deaths.confirmed.Add(1)
@@ -33,7 +35,7 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	return outcome != deadletter.Routed
 }
 
-// outcome is what became of a death that is over.
+// outcome is the outcome of a death that has ended.
 func (c *carry) outcome(taken bool, refused, sent int) deadletter.Outcome {
 	switch {
 	case taken || len(c.h.entered) > 0 || sent > 0:
@@ -46,8 +48,8 @@ func (c *carry) outcome(taken bool, refused, sent int) deadletter.Outcome {
 	return c.plan.outcome
 }
 
-// hold keeps an at-least-once death in its queue until every target has
-// taken it; those that have are not asked again (DL-13.5).
+// hold keeps an at-least-once death in its queue until every target has taken it. Targets that have it are not asked
+// again (DL-13.5).
 func (c *carry) hold() {
 	h, q, d := c.h, c.q, c.d
 	if q.m.Hold(d.ID) && d.Logged {

@@ -12,21 +12,21 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// plan is where an entry goes, and with what history.
+// plan says where an entry goes, and with what history.
 type plan struct {
-	history message.Ref        // the new one; one reference is the plan's
+	history message.Ref        // the new history; the plan has a reference
 	stored  []byte             // its bytes
-	said    deadletter.History // what they say, if read is set: see story
+	said    deadletter.History // parsed, if read is set: see story
 	read    bool
-	targets []*Queue // in the log of the queue it leaves
-	remote  []target // in others
+	targets []*Queue // in the same log
+	remote  []target // in other logs
 	outcome deadletter.Outcome
 }
 
-// steps is what an entry that goes by the plan costs a hold (see sliceSteps).
+// steps is what the plan costs a hold (see sliceSteps).
 func (p *plan) steps() int { return 1 + len(p.targets) + len(p.remote) }
 
-// rests says whether the message has no TTL in the target from now on (DL-22.8). The target's queue is held.
+// rests says whether the message no longer has a TTL in the target (DL-22.8). REQUIRES: the target is held.
 func (p *plan) rests(t *Queue) bool {
 	rules := t.m.Rules()
 	if rules.Profile != deadletter.ApsaraMQ {
@@ -35,18 +35,17 @@ func (p *plan) rests(t *Queue) bool {
 	return rules.Rests(p.story(), t.Name)
 }
 
-// story is what the new history says.
+// story returns the new history, parsed.
 func (p *plan) story() *deadletter.History {
 	if !p.read {
-		// Our own bytes: one that cannot be read tells of no death.
+		// The bytes are our own. If they cannot be parsed, the history is empty.
 		p.said, _ = deadletter.Parse(p.stored)
 		p.read = true
 	}
 	return &p.said
 }
 
-// split keeps the targets that are in the log of the partition given, and makes
-// the others remote.
+// split keeps the targets in the log of the given partition and makes the others remote.
 func (p *plan) split(from *Partition) {
 	log := from.outboxes.log
 	kept := p.targets[:0:0]
@@ -62,7 +61,7 @@ func (p *plan) split(from *Partition) {
 	}
 }
 
-// deathPlan is the plan for a dead entry, and what it was made of: entries that agree in this share it.
+// deathPlan is the plan for a dead entry, with what it was made from. Entries that agree in that share it.
 type deathPlan struct {
 	plan
 	prev       message.Ref
@@ -75,8 +74,8 @@ type deathPlan struct {
 	shareable  bool
 }
 
-// plan finds what is to happen to each death, by the settings of the queue when they were
-// picked: the dead-letter exchange may have been taken away since they died. No partition is locked.
+// plan decides what happens to each death, by the queue's settings when the deaths were picked: the dead-letter
+// exchange may have been removed since they died. REQUIRES: no partition is locked.
 func (m *deadmove) plan() {
 	for i := range m.deaths {
 		d := &m.deaths[i]
@@ -100,21 +99,20 @@ func (m *deadmove) plan() {
 	}
 }
 
-// agrees says whether the plan suits another death too, except for its moment and its message's own TTL. If
-// trust is set, histories that clients send along count.
+// agrees says whether the plan also suits another death, apart from the moment of death and the message's own TTL.
+// trust says that histories from clients count.
 func (p *deathPlan) agrees(d *queue.Death, rec message.Record, trust bool) bool {
 	if !p.shareable || p.prev != d.History || p.reason != d.Reason || p.by != d.By || rec.HasCC() || len(rec.BCC()) > 0 {
 		return false
 	}
-	if d.History != 0 { // which says where it was sent
+	if d.History != 0 { // the history says where it was sent
 		return true
 	}
 	return !(trust && rec.HasHeaders()) && bytes.Equal(p.exchange, rec.Exchange()) && bytes.Equal(p.key, rec.Key())
 }
 
-// planAlike is planDeath for a first death that differs from the last one by its moment
-// and its message's own TTL only; nil if that is not so. REQUIRES: m.last is shareable,
-// and of an entry that agrees in all else.
+// planAlike makes the plan for a first death that differs from the last one only by its moment and its message's own
+// TTL. It returns nil if it cannot. REQUIRES: m.last is shareable and agrees with d.
 func (m *deadmove) planAlike(d *queue.Death, expiration int64) *deathPlan {
 	last := m.last
 	if d.History != 0 {
@@ -124,7 +122,7 @@ func (m *deadmove) planAlike(d *queue.Death, expiration int64) *deathPlan {
 		m.alike = make([]deathPlan, 0, sliceLimit)
 	}
 	if len(m.alike) == cap(m.alike) {
-		return nil // the others are pointed to
+		return nil // growing would move the plans that others point to
 	}
 	begin := len(m.stored)
 	var own int
@@ -148,7 +146,8 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	}
 	var h deadletter.History
 	if d.History != 0 {
-		// Our own bytes: if they cannot be read, the history begins anew rather than the message being lost.
+		// The bytes are our own. If they cannot be parsed, the history begins anew; that is better than losing the
+		// message.
 		h, _ = deadletter.Parse(n.historyBytes(d.History))
 	} else if n.DeadLettering.TrustHistories && rec.HasHeaders() {
 		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
@@ -163,7 +162,7 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
 	} else {
 		e.Exchange, e.Keys = h.Exchange, h.Keys // where a death or a replay brought it
-	}
+	} // where the last death or replay sent it
 	e.NextKeys = e.Keys
 	if dead.HasKey {
 		e.NextKeys = []string{dead.Key}
@@ -206,13 +205,13 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	return p
 }
 
-// Culprit is a subscriber that can say who it is, for the history of what it rejects.
+// Culprit is a subscriber that can name its client, for the history of what it rejects.
 type Culprit interface {
 	Cause() deadletter.Cause
 }
 
-// expirationOf is the message's own TTL in milliseconds, -1 if it has none.
-// Properties were checked when the message was published.
+// expirationOf is the message's own TTL in milliseconds, -1 if it has none. Its properties were checked when it was
+// published.
 func expirationOf(rec message.Record) int64 {
 	p, err := amqp091.ParseProps(rec.Properties())
 	if err != nil || len(p.Expiration) == 0 {

@@ -5,15 +5,15 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// propose has the group carry out what its leader has planned for the slice, in as many commands as the
-// histories and targets fill, and lets go of what was pinned. Routing goes on, or ends, when that is applied: what is
-// more than sliceSteps is left to that, so that others come in between. Deaths that are tried again wait instead
-// while too much is under way.
+// propose proposes to the group what its leader has planned for the slice, in as many commands as histories and
+// targets fill, and releases what was pinned. When the last command is applied, routing continues or ends. Deaths
+// beyond sliceSteps are left to that, so that other commands come in between. A retry waits instead while too much is
+// pending.
 func (m *deadmove) propose() {
 	n, q, atLeastOnce, last := m.n, m.q, m.settings.AtLeastOnce, !m.again
 	g := q.part.group
 	w := n.writer()
-	steps := 0 // of the command
+	steps := 0 // of the present command
 	pass := func(p *proposal) error {
 		if p.steps = steps; !last {
 			g.waitForRoom()
@@ -61,14 +61,14 @@ func (m *deadmove) propose() {
 	n.writers.Put(w)
 	if err != nil && last {
 		h := n.lock(q.part)
-		q.routing = false // whoever leads next takes it up
+		q.routing = false // the next leader continues
 		q.calm()
 		q.part.proposeAgain(h.now, q)
 		n.finishHold(h)
 	}
 }
 
-// plan reads what planTargets wrote: queues that are gone since, or whose log is, are left out.
+// plan reads what planTargets wrote. It leaves out queues and logs that are gone.
 func (a *application) plan(history []byte) *plan {
 	p := &plan{history: storeHistory(a.g.node.bodies, history), stored: history}
 	for _, t := range a.r.list() {
@@ -83,8 +83,8 @@ func (a *application) plan(history []byte) *plan {
 	return p
 }
 
-// dead moves dead entries where the leader has found that they go. One that is not
-// there any more, or not dead, was settled by an earlier command.
+// dead moves dead entries to where the leader has sent them. An entry that is gone or not dead was settled by an
+// earlier command.
 func (a *application) dead(q *Queue) {
 	atLeastOnce, outcome, history := a.r.dead()
 	if a.r.bad {

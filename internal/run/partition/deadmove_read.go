@@ -13,33 +13,33 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// What dies after a long wait may be on disk only. Its record is read before anything is locked for it, many at once
-// where a disk is waited for; and no slice brings more into memory than a portion.
+// A message that dies after a long wait may be only on disk. Its record is read before anything is locked for it; if
+// the disk is slow, several are read at once. A slice brings at most a portion into memory.
 
 const (
-	// coldReaders read a slice of deaths where the disk is waited for.
+	// coldReaders is how many goroutines read a slice of deaths from a disk.
 	coldReaders = 8
-	// cachedReaders do so where the system has in memory what is read.
+	// cachedReaders is the same if the page cache has the records.
 	cachedReaders = 2
-	// fromDisk is how long a read of what it has not takes at least, on the average.
+	// fromDisk is the least average time of a read that the page cache does not have.
 	fromDisk = 30 * time.Microsecond
-	// readerSlice is for how many deaths a reader is worth its start, and how many it takes at a time.
+	// readerSlice is how many deaths are worth a reader, and how many it takes at a time.
 	readerSlice = 32
 )
 
-// warmBytes is how much a slice brings into memory of what lies on disk only, unless a single
-// message has more: by number, a slice of the largest would be gigabytes.
+// warmBytes is how many bytes a slice reads into memory, unless a single message is larger. A slice of the largest
+// messages would be gigabytes.
 const warmBytes = 4 << 20
 
-// warming is how much that is so far, in bytes.
+// warming counts the bytes read into memory so far.
 type warming int64
 
-// takes says whether a slice may have the message too, and counts it.
+// takes says whether the slice may have the message too, and counts it if it is on disk.
 func (w *warming) takes(body message.Ref, size uint32) bool {
 	return !body.OnDisk() || w.add(int(size))
 }
 
-// add says whether size more bytes may be in memory, and counts them.
+// add says whether size more bytes fit, and counts them.
 func (w *warming) add(size int) bool {
 	if *w > 0 && *w+warming(size) > warmBytes {
 		return false
@@ -48,24 +48,23 @@ func (w *warming) add(size int) bool {
 	return true
 }
 
-// portion is what a slice of deaths brings into memory: records, and histories, of which each
-// death gets a new one.
+// portion is what a slice of deaths brings into memory: records, and the new histories, one for each death.
 type portion struct {
 	store              *bodies.Store
 	records, histories warming
 }
 
-// takes says whether a slice may have the death too, and counts it. REQUIRES: its queue is held.
+// takes says whether the slice may have the death too, and counts it. REQUIRES: its queue is held.
 func (p *portion) takes(d *queue.Death) bool {
 	return p.records.takes(d.Body, d.Size) && p.histories.add(deathstore.Size(p.store, d.History))
 }
 
-// pinned are entries of a queue that are about to leave it, with a reference to the record and the history of each.
+// pinned are entries of a queue that are about to leave it. It holds references to their records and histories.
 type pinned struct {
 	n      *Node
 	q      *Queue
 	deaths []queue.Death
-	unread []error // of each, why its record could not be read
+	unread []error // for each, why its record could not be read
 }
 
 // pin takes the references. REQUIRES: the queue is held.
@@ -74,7 +73,7 @@ func (s *pinned) pin(d *queue.Death) {
 	s.n.bodies.Retain(d.History, 1)
 }
 
-// release lets them go.
+// release releases them.
 func (s *pinned) release() {
 	for i := range s.deaths {
 		s.n.bodies.Release(s.deaths[i].Body)
@@ -82,10 +81,10 @@ func (s *pinned) release() {
 	}
 }
 
-// read brings into memory what was pinned on disk; s.unread says what went wrong. No partition is locked.
+// read reads pinned records from disk into memory; s.unread has the errors. REQUIRES: no partition is locked.
 func (s *pinned) read() {
 	s.unread = slices.Grow(s.unread[:0], len(s.deaths))[:len(s.deaths)]
-	// The first few tell where the others are.
+	// The first few show whether a disk is needed.
 	few, cold := min(len(s.deaths), coldReaders), 0
 	for i := range few {
 		began := time.Now()
@@ -95,7 +94,7 @@ func (s *pinned) read() {
 		}
 	}
 	left, many := len(s.deaths)-few, cachedReaders
-	if cold > few/4 { // else somebody else had the processor for a moment
+	if cold > few/4 { // fewer: another goroutine may have had the processor for a moment
 		many = coldReaders
 	} else if left < cachedReaders*readerSlice {
 		many = 1
@@ -109,26 +108,26 @@ func (s *pinned) read() {
 	}
 	r.left.Store(int64(left))
 	for range many - 1 {
-		go bug.Guarded(s.n.Logger, "reading dead letters", r.some)() // ends with the last of them
+		go bug.Guarded(s.n.Logger, "reading dead letters", r.some)() // ends at the latest when all are read
 	}
 	r.some()
 	held.Nothing("bodies on disk")
 	<-r.done
 }
 
-// reading is the reading of pinned entries by several goroutines. Each takes the next few
-// when it runs: one that runs late, since others have the processors, is not waited for.
+// reading reads pinned entries with several goroutines. Each takes the next few entries when it runs, so none waits
+// for a goroutine that starts late.
 type reading struct {
 	n      *Node
 	deaths []queue.Death
-	unread []error      // of each, what went wrong
+	unread []error      // for each, what went wrong
 	take   int          // how many at a time
 	next   atomic.Int64 // the first that is not taken
 	left   atomic.Int64 // how many are not read yet
 	done   chan struct{}
 }
 
-// some reads what no other goroutine has taken.
+// some reads entries that no other goroutine has taken.
 func (r *reading) some() {
 	for {
 		from := int(r.next.Add(int64(r.take))) - r.take
@@ -150,7 +149,8 @@ func (n *Node) readDeath(d *queue.Death, unread *error) {
 	d.Body, *unread = n.bodies.Warm(d.Body)
 }
 
-// stays says whether a body is on disk only, and for good: else a target may log it elsewhere.
+// stays says whether a body is only on disk and its place lasts. A record in a scratch file does not: a target may
+// log it elsewhere.
 func stays(body message.Ref) bool {
 	return body.OnDisk() && body.Location().Space() != message.InScratch
 }

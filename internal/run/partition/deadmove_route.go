@@ -8,7 +8,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// lastRoute is where the death before went, if that depends on nothing but the exchange and the keys.
+// lastRoute is where the last death went, if that depends only on the exchange and the keys.
 type lastRoute struct {
 	known    bool
 	exchange string
@@ -16,8 +16,7 @@ type lastRoute struct {
 	targets  []*Queue
 }
 
-// find finds where a death goes, which is mostly where the one before went. The
-// targets are the caller's.
+// find returns where a death goes; mostly that is where the last one went. The caller may change targets.
 func (l *lastRoute) find(m *deadmove, exchange string, keys []string, rec message.Record, h *deadletter.History) (targets []*Queue, exists, byKeys bool) {
 	if l.known && l.exchange == exchange && slices.Equal(l.keys, keys) {
 		return slices.Clone(l.targets), true, true
@@ -29,8 +28,7 @@ func (l *lastRoute) find(m *deadmove, exchange string, keys []string, rec messag
 	return targets, exists, byKeys
 }
 
-// keysOf are the keys the message was published with: its routing key and those
-// of its CC header.
+// keysOf returns the keys that the message was published with: its routing key and those of its CC header.
 func keysOf(rec message.Record) []string {
 	keys := []string{string(rec.Key())}
 	if !rec.HasCC() {
@@ -43,8 +41,7 @@ func keysOf(rec message.Record) []string {
 	return AppendCC(keys, p.Headers)
 }
 
-// AppendCC appends the keys of the CC header to keys (BR-8.5); elements that are
-// no strings are skipped.
+// AppendCC appends the keys of the CC header to keys (BR-8.5). It skips elements that are not strings.
 func AppendCC(keys []string, headers []byte) []string {
 	kind, value, ok := amqp091.HeaderField(headers, "CC")
 	if !ok || kind != 'A' {

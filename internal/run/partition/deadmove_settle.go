@@ -2,16 +2,15 @@ package partition
 
 import "bartleby.mq/internal/safety/held"
 
-// calmWait is a wait until what has died in a queue has left it, or cannot.
+// calmWait is a wait until the deaths of a queue so far have left it, or cannot leave.
 type calmWait struct {
 	died uint64 // see queue.Machine.DeathCount
 	c    chan struct{}
 }
 
-// SettleDeaths waits until what has died in a queue so far has left it, that which is due
-// by now included, as far as it can: so that it is not lost with a queue that is to be
-// deleted. What is published, or dies, meanwhile is not waited for: there may be no end of
-// it. REQUIRES: the node runs, and the caller has nothing locked that a Router needs.
+// SettleDeaths waits until the messages that have died in a queue so far have left it as far as possible, so that
+// they are not deleted with the queue. Messages that are due now die first. It does not wait for what is published or
+// dies meanwhile: that might never end. REQUIRES: the node runs, and the caller holds no lock that a Router needs.
 func (n *Node) SettleDeaths(q *Queue) {
 	began := n.Now()
 	for n.awaitCalm(q) {
@@ -25,7 +24,7 @@ func (n *Node) SettleDeaths(q *Queue) {
 	}
 }
 
-// awaitCalm waits until what has died in q by now has left it or cannot, and says whether it is so.
+// awaitCalm waits until the deaths of q so far have left it or cannot leave. It returns false if the node stops.
 func (n *Node) awaitCalm(q *Queue) bool {
 	held.Nothing("the deaths of a queue")
 	p := q.part
@@ -46,7 +45,7 @@ func (n *Node) awaitCalm(q *Queue) bool {
 	}
 }
 
-// calm ends all waits: the deaths of q are not routed any more. REQUIRES: q is held.
+// calm ends all waits: the deaths of q are no longer routed. REQUIRES: q is held.
 func (q *Queue) calm() {
 	for _, w := range q.calmc {
 		close(w.c)
@@ -59,7 +58,7 @@ func (q *Queue) calmBy() {
 	if !q.routing {
 		q.calm()
 	}
-	for len(q.calmc) > 0 && !q.m.Awaits(q.calmc[0].died) { // those behind it wait for as much or more
+	for len(q.calmc) > 0 && !q.m.Awaits(q.calmc[0].died) { // later waits are for as many deaths or more
 		close(q.calmc[0].c)
 		q.calmc = q.calmc[1:]
 	}

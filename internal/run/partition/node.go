@@ -130,9 +130,9 @@ type Checkpointing struct {
 	Bytes         int64              // a checkpoint follows after so many bytes of the journal; 0 = 256 MiB
 	Operations    int64              // and after so many operations in the journal; 0 = 8,000,000
 	Every         time.Duration      // and after this time, if anything was logged; 0 = a minute
-	CompactBelow  int64              // a file is compacted when less than this percentage of the bytes ever written to it is still in use; 0 = 55
+	CompactBelow  int64              // files with less than this percentage of their bytes in use are compacted; 0 = 55
 	Short         bool               // the disk has little room when the node starts: see ShortOfRoom
-	NewGeneration func(uint64) error // called before a checkpoint counts, with the generation, one more than the last; returns when the number is on disk
+	NewGeneration func(uint64) error // gets the generation, one more than the last, before a checkpoint counts; returns when it is on disk
 	Removed       func() error       // returns when the store has the deletions of all queues deleted so far; nil: no store to wait for
 }
 
@@ -408,7 +408,7 @@ func (n *Node) Share(q *Queue, list []*queue.Consumer, gate queue.Gate) {
 func (n *Node) Get(q *Queue, noAck bool) (d queue.Delivery, left int, ok bool, err error) {
 	for {
 		var a ask
-		if err = q.part.driver.do(q, q.part.driver.getting(noAck), &a); err != nil || !a.again { // again: the next try is a hold of its own, so that waiting goroutines get the lock
+		if err = q.part.driver.do(q, q.part.driver.getting(noAck), &a); err != nil || !a.again { // again: another hold, so that others get the lock
 			return a.delivery, a.left, a.ok, err
 		}
 	}

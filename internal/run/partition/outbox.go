@@ -10,51 +10,56 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// The local partitions are one log, each group is another. What one log has for others is in its outboxes, by the rules
-// of package outbox. Here they get what they need in a process:
+// The local partitions share one log, and each group has another. Messages from one log to another go through
+// outboxes, by the rules of package outbox. These files give them locks, frames and commands:
 //
 //	outbox.go           who guards them, and how an entry is put in
-//	outbox_answer.go    what the destination's answer does to the queue that an entry came from
+//	outbox_answer.go    what a destination's answer does to the queue that the entry came from
 //	outbox_sender.go    the sender, which carries entries to their destinations and acknowledgements back
-//	outbox_receive.go   how what arrives enters its queue
-//	outbox_stranded.go  what has no place: it is routed anew, relocated, or given up
+//	outbox_receive.go   how an arriving entry enters its queue
+//	outbox_stranded.go  entries without a place: they are routed again, relocated, or given up
 //	outbox_codec.go     the bytes of all this in frames, checkpoints and snapshots, and recovery from them
 //
-// Those of a group change when a command is applied, those of the local partitions in a hold, which writes a frame.
+// The outboxes of a group change when a command is applied; those of the local partitions change in a hold, which
+// writes a frame.
+//
+// Invariant: the frame or command that takes an entry out of its queue puts it into the outbox, under the next
+// number. The destination takes number n+1 only after n. So every message is in one place after a crash, and arrives
+// once.
 
 // outboxes are the outboxes and inboxes of one log.
 type outboxes struct {
 	n     *Node
-	g     *group        // nil: of the local partitions
-	log   uint64        // the number of the log: a group's id, or localLog and the node's
-	mu    *held.Mutex   // guards what follows. A group's is its partition's, the other is taken after partitions
-	wakec chan struct{} // for the sender
+	g     *group        // nil: the local partitions
+	log   uint64        // the log's number: a group's id, or localLog and the node's id
+	mu    *held.Mutex   // guards what follows. A group uses its partition's mutex; the other is taken after partitions
+	wakec chan struct{} // wakes the sender
 
 	outbox.Boxes
-	// Held deaths whose queue was deleted, and that no target has taken yet. Counters need them; they are
-	// this process's own.
+	// Held deaths whose queue was deleted and that no target has taken yet, for counters. Only of this process.
 	late map[heldDeath]*lateDeath
-	// Queues that were deleted and are not buried yet, if some of their held deaths were sent to other logs: by incarnation.
+	// Queues that were deleted and are not buried yet, and of whose held deaths some were sent to other logs: by
+	// incarnation.
 	ended map[uint64]*Queue
 
-	// This process's own.
-	pos    journal.Pos      // local: the newest frame that may tell of an entry
-	unread map[uint64]int64 // since when something for a destination cannot be read
+	// Only of this process.
+	pos    journal.Pos      // local: the newest frame that may have an entry
+	unread map[uint64]int64 // by destination: since when something for it cannot be read
 }
 
-// heldDeath names a death that is held in its queue.
+// heldDeath names a held death.
 type heldDeath struct {
 	source uint64
 	id     queue.ID
 }
 
-// lateDeath is what becomes of it.
+// lateDeath is a held death whose queue was deleted.
 type lateDeath struct {
 	asked  int // targets that have not answered
 	reason deadletter.Reason
 }
 
-// localLog is a bit in the numbers of logs that are not groups'.
+// localLog is a bit in the numbers of nodes' local logs. The numbers of groups do not have it.
 const localLog = 1 << 32
 
 func newOutboxes(n *Node, g *group) *outboxes {
@@ -68,7 +73,7 @@ func newOutboxes(n *Node, g *group) *outboxes {
 	return o
 }
 
-// forget lets go of everything.
+// forget drops everything.
 func (o *outboxes) forget(h *hold) {
 	for _, b := range o.Outboxes() {
 		for _, e := range slices.Concat(b.Waiting(), b.Stranded()) {
@@ -79,8 +84,8 @@ func (o *outboxes) forget(h *hold) {
 	clear(o.unread)
 }
 
-// heldBy has them locked until the hold ends. Those of the local partitions are unlocked when the hold has written its
-// frame, so that numbers and frames are in one order. REQUIRES: a partition of the log is held by h.
+// heldBy locks the outboxes until the hold ends. Those of the local partitions are unlocked when the hold has written
+// its frame, so that numbers and frames have the same order. REQUIRES: h holds a partition of the log.
 func (o *outboxes) heldBy(h *hold) *outboxes {
 	if o.g == nil && h.outboxes == nil {
 		o.mu.Lock()
@@ -89,7 +94,7 @@ func (o *outboxes) heldBy(h *hold) *outboxes {
 	return o
 }
 
-// hold locks the local partitions and their outboxes. REQUIRES: they are the local ones.
+// hold locks the local partitions and their outboxes. REQUIRES: o is the local partitions'.
 func (o *outboxes) hold() *hold {
 	h := o.n.lock(o.n.parts...)
 	o.heldBy(h)
@@ -109,7 +114,7 @@ func (o *outboxes) queue(incarnation uint64) *Queue {
 	return nil
 }
 
-// tally likewise finds what the queue knows of its messages in the outboxes.
+// tally finds the counters of a queue's messages in outboxes, nil if the queue is gone. REQUIRES: as for queue.
 func (o *outboxes) tally(incarnation uint64) *outbox.Tally { return o.queue(incarnation).tally() }
 
 func (q *Queue) tally() *outbox.Tally {
@@ -127,8 +132,8 @@ func (o *outboxes) queueType() queue.Type {
 	return queue.Quorum
 }
 
-// send puts a dead entry, or one that is moved, into the outbox for another log. d holds the references, of which the
-// outbox takes its own. If held is set the entry stays in q until it is acknowledged.
+// send puts a dead or moved entry into the outbox for another log. d has references; the outbox takes its own. With
+// held, the entry stays in q until it is acknowledged.
 func (o *outboxes) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, failed uint32, flags outbox.Flags, held bool) {
 	e := outbox.Entry{
 		Target: t.queue, Source: q.Incarnation, Flags: flags, Reason: d.Reason, VHost: q.VHost, Failed: failed,
@@ -140,12 +145,13 @@ func (o *outboxes) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, fa
 	o.n.bodies.Retain(e.Body, 1)
 	o.n.bodies.Retain(e.History, 1)
 	if d.Stays && d.Logged {
-		e.Body, _ = o.n.bodies.Cool(e.Body) // its turn may come late: it goes on being on disk only
+		e.Body, _ = o.n.bodies.Cool(e.Body) // it may wait long: it stays on disk only
 	}
 	o.put(h, t.log, &e, q, d)
 }
 
-// put puts an entry into the outbox for a log, and writes so. d is where its record is in the journal already.
+// put puts an entry into the outbox for a log, and writes that into the frame. d says where the journal already has
+// the record.
 func (o *outboxes) put(h *hold, to uint64, e *outbox.Entry, q *Queue, d *queue.Death) {
 	e = o.heldBy(h).Put(to, *e, q.tally())
 	if o.g == nil {
@@ -162,7 +168,7 @@ func (o *outboxes) put(h *hold, to uint64, e *outbox.Entry, q *Queue, d *queue.D
 	h.sends = true
 }
 
-// Outbox is what one log has for another, as it is shown.
+// Outbox shows what one log has for another.
 type Outbox struct {
 	From, To LogName
 	Waiting  int  // on their way
@@ -170,8 +176,7 @@ type Outbox struct {
 	Closed   bool // the other log is gone for good
 }
 
-// LogName says which log: a group's number, or 0 and the node whose classic queues it
-// is of.
+// LogName names a log: a group by its number, or with Group 0 a node's classic queues.
 type LogName struct{ Group, Node uint64 }
 
 func logName(id uint64) LogName {
@@ -181,7 +186,7 @@ func logName(id uint64) LogName {
 	return LogName{Group: id}
 }
 
-// allOutboxes are those of the groups, and then of the local partitions.
+// allOutboxes returns those of the groups, then those of the local partitions.
 func (n *Node) allOutboxes() (list []*outboxes) {
 	for _, p := range n.groups {
 		list = append(list, p.outboxes)
@@ -189,7 +194,7 @@ func (n *Node) allOutboxes() (list []*outboxes) {
 	return append(list, n.outboxes)
 }
 
-// Outboxes are those of this node's logs that hold anything or are closed, in order.
+// Outboxes returns the outboxes of this node's logs that hold anything or are closed, in order.
 func (n *Node) Outboxes() (list []Outbox) {
 	for _, o := range n.allOutboxes() {
 		o.mu.Lock()

@@ -5,10 +5,10 @@ import (
 	"bartleby.mq/internal/core/outbox"
 )
 
-// What the destination has answered for entries that this log has sent, and what follows for their source: they are in their
-// target, stranded, or held still.
+// The answers of a destination, and what follows for the source of an entry: it is in its target, stranded, or still
+// held.
 
-// acknowledged does what follows in the source from an acknowledgement. REQUIRES: the log is held by h.
+// acknowledged does what follows in the source from an acknowledgement. REQUIRES: h holds the log.
 func (o *outboxes) acknowledged(h *hold, to, upTo uint64, refused outbox.Refusals) {
 	box := o.To(to)
 	entries := box.Acknowledge(upTo)
@@ -18,7 +18,8 @@ func (o *outboxes) acknowledged(h *hold, to, upTo uint64, refused outbox.Refusal
 	h.flowWithdrawn()
 }
 
-// settle does what follows from the answer to an entry that was taken out of its outbox. Its references go.
+// settle does what follows from the answer to an entry that was taken out of its outbox. It releases the entry's
+// references.
 func (o *outboxes) settle(h *hold, box *outbox.Outbox, e *outbox.Entry, answer outbox.Answer, find func(uint64) *Queue) {
 	var q *Queue
 	if !e.Nothing() {
@@ -35,7 +36,7 @@ func (o *outboxes) settle(h *hold, box *outbox.Outbox, e *outbox.Entry, answer o
 			o.n.takenOffer(h, q, e, answer)
 		case q != nil:
 			o.takenHeld(h, q, e, answer)
-		case !e.Offered(): // else it was deleted with all that its queue had
+		case !e.Offered(): // an offered entry was deleted with its queue
 			o.takenLate(e, answer)
 		}
 	case outbox.Arrived:
@@ -48,8 +49,8 @@ func (o *outboxes) settle(h *hold, box *outbox.Outbox, e *outbox.Entry, answer o
 	h.drop(e.Body, e.History)
 }
 
-// count counts what became of a death that was sent, unless something else tells: in its queue, or if that is gone, for
-// the node.
+// count counts the outcome of a death that was sent, unless another entry counts it: in its queue, or for the node if
+// the queue is gone.
 func (o *outboxes) count(q *Queue, e *outbox.Entry, outcome deadletter.Outcome) {
 	switch {
 	case e.Flags&outbox.Counts == 0 || e.Reason == 0:
@@ -60,10 +61,10 @@ func (o *outboxes) count(q *Queue, e *outbox.Entry, outcome deadletter.Outcome) 
 	}
 }
 
-// takenLate counts what became of a held death whose queue was deleted, once a target has taken it or all have refused.
-// REQUIRES: the log is held.
+// takenLate counts a held death whose queue was deleted, once a target has taken it or all have refused it. REQUIRES:
+// the log is held.
 func (o *outboxes) takenLate(e *outbox.Entry, answer outbox.Answer) {
-	if q := o.ended[e.Source]; q != nil && len(q.waiting.asked[e.ID]) > 0 { // it will be buried, and count then
+	if q := o.ended[e.Source]; q != nil && len(q.waiting.asked[e.ID]) > 0 { // it will be buried, and counted then
 		q.waiting.unask(e.ID, e.Target)
 		if answer == outbox.Taken {
 			q.waiting.take(e.ID, e.Target)
@@ -86,8 +87,7 @@ func (o *outboxes) takenLate(e *outbox.Entry, answer outbox.Answer) {
 	o.n.deaths.countLate(o.queueType(), AtLeastOnce, late.reason, outcome)
 }
 
-// takenHeld notes that a target has answered for a held death. Once all have taken
-// it, it is buried.
+// takenHeld notes a target's answer for a held death. When all have taken it, the death is buried.
 func (o *outboxes) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answer) {
 	if !q.heard(e, answer) {
 		return
@@ -103,29 +103,29 @@ func (o *outboxes) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.A
 	}
 }
 
-// heard notes the answer of a target for a held death, and says whether all have taken it.
+// heard notes a target's answer for a held death, and says whether all have taken it.
 func (q *Queue) heard(e *outbox.Entry, answer outbox.Answer) (all bool) {
 	left := q.waiting.unask(e.ID, e.Target)
-	if _, ok := q.m.Held(e.ID); !ok { // purged, or not held any more because at-least-once was switched off
+	if _, ok := q.m.Held(e.ID); !ok { // it was purged, or is no longer held because at-least-once was switched off
 		q.waiting.forget(e.ID)
 		return false
 	}
 	if answer == outbox.Taken {
 		q.waiting.take(e.ID, e.Target)
 	} else {
-		q.waiting.note(e.ID, true) // tried again when held deaths are
+		q.waiting.note(e.ID, true) // retried with the held deaths
 	}
 	return left == 0 && !q.waiting.refused[e.ID]
 }
 
-// outAck takes the answer to what this group has sent.
+// outAck applies the answer to what this group has sent.
 func (a *application) outAck() {
 	to, upTo, refused := a.r.outAck()
 	if a.r.bad {
 		return
 	}
 	a.g.p.outboxes.acknowledged(a.h, to, upTo, refused)
-	if local := a.g.node.outboxes; to == local.log {
+	if local := a.g.node.outboxes; to == local.log { // the local partitions may send on what this group now knows to be taken (Boxes.Took)
 		local.wake() // the local partitions may send on what this group knows of now
 	}
 }

@@ -10,16 +10,17 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// The bytes of the outboxes. What happens to those of the local partitions is in the journal's frames, and recovery redoes
-// it; what happens to a group's is in commands (operands.go). In checkpoints and snapshots both are in one form:
+// The bytes of the outboxes. The journal's frames have what happens to those of the local partitions, and recovery
+// repeats it. Commands have what happens to those of a group (operands.go). Checkpoints and snapshots have both in
+// one form:
 //
 //	n | n × outbox (to | first | closed | n × entry | n × stranded entry) | n | n × inbox (from | last | n × (number | answer))
 //	entry: number | target | source | id | flags | reason | vhost bytes | failed | history bytes | body
 //
-// A body is a record, or in a checkpoint where it lies (Node.locate).
+// A body is a record, or in a checkpoint its place (Node.locate).
 
-// mailOut writes that an outbox has taken an entry. at is where its record is in the journal already, 0 if it follows.
-
+// mailOut writes that an outbox has taken an entry. at is the entry of its source whose record the journal has already;
+// 0 if the record follows.
 func (f *frame) mailOut(to uint64, e *outbox.Entry, history func(message.Ref) []byte, at queue.ID) {
 	f.begin(opMailOut)
 	for _, v := range []uint64{to, e.Number, e.Target, e.Source, uint64(e.ID)} {
@@ -80,7 +81,8 @@ func (f *frame) mailBack(to, number uint64) {
 	f.uint(number)
 }
 
-// logReceived writes an entry that came from another log. REQUIRES: somebody keeps its history until the frame is written.
+// logReceived writes an entry that came from another log. REQUIRES: the caller keeps its history until the frame is
+// written.
 func (o *outboxes) logReceived(h *hold, e *queue.Entry, in *incoming) {
 	to := &h.entered[len(h.entered)-1]
 	if to.q.part.group != nil || !to.logged {
@@ -93,7 +95,7 @@ func (o *outboxes) logReceived(h *hold, e *queue.Entry, in *incoming) {
 	h.tellRefused(to)
 }
 
-// mailOut redoes that an outbox has taken an entry.
+// mailOut repeats that an outbox has taken an entry.
 func (r *recovery) mailOut(fr *frameReader, base uint64) {
 	to := fr.uint()
 	e := outbox.Entry{Number: fr.uint(), Target: fr.uint(), Source: fr.uint(), ID: fr.id()}
@@ -113,13 +115,13 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 			fr.bad = true
 		}
 	}
-	if fr.bad || r.salvage != nil && e.ID != 0 { // else it is in its queue still
+	if fr.bad || r.salvage != nil && e.ID != 0 { // with an id it is still in its queue
 		return
 	}
 	var box *outbox.Outbox
 	if r.salvage == nil {
 		if box = r.node.outboxes.To(to); box.Knows(e.Number) {
-			return // told anew by a compaction
+			return // a compaction of an earlier release logged it again
 		}
 	}
 	if at == 0 {
@@ -128,7 +130,7 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 		e.Body = v.Body
 		r.node.bodies.Retain(e.Body, 1)
 	} else if r.salvage == nil {
-		return // told anew by a later frame, see compact
+		return // a later frame has it again, see compact
 	}
 	e.History = storeHistory(r.node.bodies, history)
 	if r.salvage != nil {
@@ -152,7 +154,7 @@ func (r *recovery) mailOut(fr *frameReader, base uint64) {
 	}
 }
 
-// mailAck redoes an acknowledgement.
+// mailAck repeats an acknowledgement.
 func (r *recovery) mailAck(fr *frameReader) {
 	to, upTo := fr.uint(), fr.uint()
 	refused := fr.refusals()
@@ -173,13 +175,13 @@ func (r *recovery) mailAck(fr *frameReader) {
 			r.node.outboxes.settle(r.hold, box, e, answer, r.queue)
 			continue
 		}
-		// If it has left its queue with that, the frame says so too.
+		// If the answer took it out of its queue, the frame has that too.
 		if q := r.queue(e.Source); !e.Offered() {
 			q.heard(e, answer)
 		} else if all, taken := q.heardOffer(e, answer); all && !taken {
 			q.m.Withdraw(e.ID)
 		} else if all {
-			// The frame says so too, unless the queue was being deleted, and is there again.
+			// The frame has that too, unless the queue was being deleted and is back.
 			body, history, _, _ := q.m.Accept(e.ID)
 			r.hold.drop(body, history)
 		}
@@ -188,16 +190,16 @@ func (r *recovery) mailAck(fr *frameReader) {
 	box.Passed(upTo)
 }
 
-// mailIn redoes that entries of another log were taken, or one was refused.
+// mailIn repeats that entries of another log were taken, or that one was refused.
 func (r *recovery) mailIn(fr *frameReader) {
 	from, number, answer, heard := fr.uint(), fr.uint(), outbox.Answer(fr.byte()), fr.uint()
-	if fr.bad || r.salvage != nil { // the outboxes of groups are lost, and their numbers begin anew
+	if fr.bad || r.salvage != nil { // salvage: the groups' outboxes are lost, and their numbers begin anew
 		return
 	}
 	r.node.outboxes.From(from).Redo(number, answer, heard)
 }
 
-// mailBack redoes that a stranded entry has left its outbox.
+// mailBack repeats that a stranded entry has left its outbox.
 func (r *recovery) mailBack(fr *frameReader) {
 	to, number := fr.uint(), fr.uint()
 	if fr.bad {
@@ -209,7 +211,7 @@ func (r *recovery) mailBack(fr *frameReader) {
 	}
 }
 
-// recovered makes the outboxes of the local partitions ready once recovery has read all there is.
+// recovered completes the outboxes of the local partitions when recovery has read everything.
 func (o *outboxes) recovered() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -217,7 +219,7 @@ func (o *outboxes) recovered() {
 		for i := range b.Waiting() {
 			if e := &b.Waiting()[i]; e.ID != 0 {
 				if q := o.queue(e.Source); q != nil {
-					q.m.Reserve(e.ID) // of what was not logged only the outbox tells
+					q.m.Reserve(e.ID) // only the outbox knows an entry that was not logged
 				}
 			}
 		}
@@ -225,9 +227,9 @@ func (o *outboxes) recovered() {
 	o.Retake()
 }
 
-// fill goes on behind the last number that each group has taken of the local partitions. If the frames that gave
-// the last numbers are lost, they would be given again, and what has them then would count as taken. It says whether
-// that makes sense.
+// fill makes each outbox go on after the last number that its group has taken. If the frames with the last numbers
+// are lost, the numbers would be given again, and the group would take the new entries for old ones. fill returns an
+// error if the numbers cannot fit.
 func (o *outboxes) fill() error {
 	for _, p := range o.n.groups {
 		p.mu.Lock()
@@ -237,13 +239,13 @@ func (o *outboxes) fill() error {
 		ok := last == 0 || o.To(p.group.id).Fill(last+1, o.n.blank)
 		o.mu.Unlock()
 		if !ok {
-			return &DamageError{fmt.Errorf("group %d has taken entry %d of an outbox, which knows of none near that", p.group.id, last)}
+			return &DamageError{fmt.Errorf("group %d has taken entry %d of an outbox whose own numbers are far from that", p.group.id, last)}
 		}
 	}
 	return nil
 }
 
-// append appends the outboxes as checkpoints and snapshots have them; body writes the body of an entry.
+// append appends the outboxes in the form of checkpoints and snapshots; body writes the body of an entry.
 func (o *outboxes) append(w *commandWriter, body func(*commandWriter, message.Ref)) {
 	w.uint(uint64(len(o.Outboxes())))
 	for _, b := range o.Outboxes() {
@@ -277,7 +279,7 @@ func (w *commandWriter) outboxEntry(e *outbox.Entry, n *Node, body func(*command
 	body(w, e.Body)
 }
 
-// outboxes reads what append wrote in a version of either state. body reads a body, find finds a source.
+// outboxes reads what outboxes.append wrote, in a version of either state. body reads a body, find finds a source.
 func (r *commandReader) outboxes(o *outboxes, version byte, body func() (message.Ref, bool), find func(uint64) *Queue) {
 	tally := func(source uint64) *outbox.Tally { return find(source).tally() }
 	for range r.count(4) {
@@ -297,7 +299,7 @@ func (r *commandReader) outboxes(o *outboxes, version byte, body func() (message
 			return
 		}
 		for i := range s.Entries {
-			if e := &s.Entries[i]; e.ID != 0 && o.g == nil { // a group's state tells by itself
+			if e := &s.Entries[i]; e.ID != 0 && o.g == nil { // a group's state has it separately
 				find(e.Source).waiting.ask(e.ID, e.Target)
 			}
 		}

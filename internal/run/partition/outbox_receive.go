@@ -6,7 +6,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// incoming is an entry as it arrives.
+// incoming is an arriving entry.
 type incoming struct {
 	number  uint64
 	target  uint64
@@ -15,20 +15,21 @@ type incoming struct {
 	history []byte
 	record  []byte
 
-	sameHistory, sameRecord bool // as that of the entry before
+	sameHistory, sameRecord bool // as those of the entry before
 }
 
-// reception is what one hold lets in from another log, entry after entry. Those that follow each other with one
-// record, or one history, have one copy of it: one death may lead to hundreds of queues.
+// reception is what one hold lets in from another log, entry by entry. Neighbours with the same record or history
+// share one copy: one death may go to hundreds of queues.
 type reception struct {
 	o             *outboxes
 	h             *hold
 	box           *outbox.Inbox
-	body, history message.Ref // of the entry before; 0: nobody has asked for it. They stay until the hold ends
-	before        bool        // it is a command of a version before outbox.Unread
+	body, history message.Ref // of the entry before; 0: not stored. The hold keeps them until it ends
+	before        bool        // the command is older than outbox.Unread
 }
 
-// next says whether an entry is the next of its log; those before are there already. Each is shown, in order.
+// next says whether an entry is the next of its log; earlier ones are there already. It must be called for each
+// entry, in order.
 func (c *reception) next(in *incoming) bool {
 	if !in.sameRecord {
 		c.body = 0
@@ -40,7 +41,7 @@ func (c *reception) next(in *incoming) bool {
 	return c.box.Accept(in.number)
 }
 
-// let lets the entry that next has accepted into its queue, or refuses it. keep keeps its record, with one reference.
+// let lets an entry that next has accepted into its queue, or refuses it. keep stores its record, with one reference.
 func (c *reception) let(in *incoming, keep func() message.Ref) outbox.Answer {
 	answer := c.enter(in, keep)
 	if answer != outbox.Taken {
@@ -82,7 +83,7 @@ func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
 	case in.flags&outbox.Force != 0:
 		a.how = forced
 	case in.flags&outbox.Move != 0 && q.config.Type == queue.Classic && !q.roomNow(h, rec):
-		return outbox.Full // what was asked to move does not die of being refused (DL-10.9)
+		return outbox.Full // an operator's move must not make a message die of a refusal (DL-10.9)
 	}
 	h.entered = h.entered[:0]
 	if n.enter(h, q, &a) == queue.Refused {
@@ -93,14 +94,14 @@ func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
 	return outbox.Taken
 }
 
-// roomNow says whether the queue has room for the message once what is due is gone.
+// roomNow says whether the queue has room for the message after what is due has expired.
 func (q *Queue) roomNow(h *hold, rec message.Record) bool {
 	h.touch(q)
 	q.m.Expire(h.now)
 	return q.m.Accepts(q.size(rec))
 }
 
-// receive lets what a group has sent into local queues.
+// receive lets entries from a group into local queues.
 func (o *outboxes) receive(b *load) (upTo uint64, refused outbox.Refusals, err error) {
 	n, h := o.n, o.hold()
 	c := reception{o: o, h: h, box: o.From(b.from)}
@@ -127,12 +128,12 @@ func (o *outboxes) receive(b *load) (upTo uint64, refused outbox.Refusals, err e
 	}
 	pos := n.unlock(h)
 	if pos == 0 {
-		return upTo, refused, nil // all of it was taken before
+		return upTo, refused, nil // all were taken before
 	}
 	return upTo, refused, n.Journal.Commit(pos)
 }
 
-// outIn takes what another log sends to this group.
+// outIn applies what another log sends to this group.
 func (a *application) outIn() {
 	from, heard, number, n := a.r.outIn()
 	o := a.g.p.outboxes
@@ -148,7 +149,7 @@ func (a *application) outIn() {
 		if !c.next(&in) {
 			continue
 		}
-		if message.CheckRecord(in.record) != nil { // else it would be sent for ever
+		if message.CheckRecord(in.record) != nil { // otherwise it would be sent for ever
 			c.box.Refuse(in.number, outbox.Gone)
 			continue
 		}

@@ -10,15 +10,15 @@ import (
 	"bartleby.mq/internal/run/deathstore"
 )
 
-// The sender of a log is a goroutine. It carries what is in the outboxes to their destinations and brings the
-// acknowledgements back. It has no state of its own: where it fails it begins again from the first entry that has no
+// The sender of a log is a goroutine. It carries entries of the outboxes to their destinations and brings the
+// acknowledgements back. It has no state of its own: after a failure it begins again at the first entry without an
 // answer. Nothing that clients do waits for it.
 
 const (
-	sendEntries = 256     // in one go
-	sendBytes   = 1 << 20 // likewise, of messages and histories
+	sendEntries = 256     // in one load
+	sendBytes   = 1 << 20 // of messages and histories in one load
 	sendAgain   = 250 * time.Millisecond
-	sendWaits   = 30 * time.Second // for what cannot be read, and may be soon
+	sendWaits   = 30 * time.Second // for an entry that cannot be read, but may be readable soon
 )
 
 // wake wakes the sender.
@@ -29,7 +29,7 @@ func (o *outboxes) wake() {
 	}
 }
 
-// keepSending is the sender's goroutine; it ends when the node stops.
+// keepSending is the sender's goroutine. It ends when the node stops.
 func (o *outboxes) keepSending() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -46,8 +46,8 @@ func (o *outboxes) keepSending() {
 	}
 }
 
-// sendAll empties the outboxes, a load of each at a time: one whose destination gets more and more
-// keeps no other waiting. It says whether it could; one that fails is left until the next time.
+// sendAll empties the outboxes, one load of each at a time, so that a busy destination does not keep others waiting.
+// It says whether all went well. After a failure it leaves that destination until the next call.
 func (o *outboxes) sendAll() bool {
 	var failed map[uint64]bool
 	for more := true; more && !o.n.stopped(); {
@@ -73,7 +73,7 @@ func (o *outboxes) sendAll() bool {
 	return failed == nil
 }
 
-// deliver brings a load to its destination, and the answer back. It lets go of the load.
+// deliver brings a load to its destination and the answer back, and releases the load.
 func (o *outboxes) deliver(b *load) error {
 	var upTo uint64
 	var refused outbox.Refusals
@@ -82,7 +82,7 @@ func (o *outboxes) deliver(b *load) error {
 		upTo, refused, err = o.carry(b)
 	}
 	o.release(b.Entries)
-	o.n.memory.relieve() // what arrives takes memory, and nobody publishes it
+	o.n.memory.relieve() // what arrives takes memory, and no publisher relieves it
 	if err != nil {
 		return err
 	}
@@ -94,11 +94,12 @@ func (o *outboxes) deliver(b *load) error {
 type load struct {
 	outbox.Load
 	from   uint64
-	pos    journal.Pos // local: the frames that tell of it end here
-	unread int64       // since when something for the destination cannot be read; 0: all can
+	pos    journal.Pos // local: the frames with these entries end here
+	unread int64       // since when something for the destination cannot be read; 0: everything can
 }
 
-// load pins what is to be sent next of the k-th outbox. ok is false if there is none, or others send for the group.
+// load pins what is to be sent next from the k-th outbox. ok is false if there is none, or if another node leads the
+// group.
 func (o *outboxes) load(k int) (b load, ok bool) {
 	if o.g == nil {
 		o.hear()
@@ -122,7 +123,7 @@ func (o *outboxes) load(k int) (b load, ok bool) {
 	return b, true
 }
 
-// hear looks at the groups' own replicas, of which each node has one, for what they know that the local partitions took.
+// hear asks the groups' replicas on this node what they know the local partitions to have taken.
 func (o *outboxes) hear() {
 	o.mu.Lock()
 	waits := o.Unheard()
@@ -143,10 +144,9 @@ func (o *outboxes) hear() {
 	o.mu.Unlock()
 }
 
-// warm brings the records into memory. It leaves those for the next load that would, with their
-// histories, be too much at once: all of a load is one frame, or one command, which has a record once
-// for entries that follow each other. It also leaves those from the first on that cannot be read now; an
-// error says that this is the first of all.
+// warm reads the records into memory. It leaves entries for the next load if the load gets too large: a load is one
+// frame or one command, in which neighbours share a record. It also leaves the entries from the first on that cannot
+// be read now; if that is the first of all, it returns an error.
 func (o *outboxes) warm(b *load) error {
 	before := b.unread
 	b.unread = 0
@@ -163,11 +163,12 @@ func (o *outboxes) warm(b *load) error {
 	return err
 }
 
-// read does so. since is since when something for the destination could not be read, 0 if all could.
+// read does the work of warm. since says since when something for the destination could not be read, 0 if everything
+// could.
 func (o *outboxes) read(b *load, since int64) error {
 	store := o.n.bodies
-	size, record := 0, 0       // of all that is sent, and of the record that was read last
-	var cold, warm message.Ref // that record: as it was found, and in memory
+	size, record := 0, 0       // of everything in the load, and of the last record
+	var cold, warm message.Ref // the last record: as it was found, and in memory
 	var history message.Ref    // of the entry before
 	for i := range b.Entries {
 		e := &b.Entries[i]
@@ -204,23 +205,23 @@ func (o *outboxes) read(b *load, since int64) error {
 	return nil
 }
 
-// passes says whether those behind an entry that cannot be read pass it, for which a blank then takes its
-// turn: it is lost, or for another reason something in its outbox cannot be read since very long ago.
+// passes says whether a blank takes the place of an entry that cannot be read, so that later entries need not wait:
+// its record is lost, or something in its outbox could not be read for sendWaits.
 func (o *outboxes) passes(b *load, e *outbox.Entry, since int64, err error) bool {
 	log, now := o.n.Logger.With("vhost", string(e.VHost), "error", err), o.n.Now()
 	if o.n.Aside != nil && bodies.Lost(err) {
-		log.Error("A message on its way cannot be read")
+		log.Error("A message on its way to another log cannot be read")
 		return true
 	}
 	if since == 0 {
-		log.Error("A message on its way cannot be read: those behind it wait")
+		log.Error("A message on its way to another log cannot be read: later messages wait")
 		since = now
 	}
 	b.unread = min(since, now)
 	if now-since < sendWaits.Milliseconds() {
 		return false
 	}
-	log.Error("A message on its way cannot be read for long: those behind it wait no longer")
+	log.Error("A message on its way to another log still cannot be read: later messages no longer wait")
 	return true
 }
 
@@ -230,7 +231,7 @@ func (o *outboxes) cut(b *load, i int) {
 	b.Entries = b.Entries[:i]
 }
 
-// release lets go of entries that load has pinned.
+// release releases entries that load has pinned.
 func (o *outboxes) release(entries []outbox.Entry) {
 	for i := range entries {
 		o.n.bodies.Release(entries[i].Body)
@@ -238,18 +239,17 @@ func (o *outboxes) release(entries []outbox.Entry) {
 	}
 }
 
-// sent notes that everything up to a number has an answer on its way.
+// sent notes that the answer to everything up to this number is on its way.
 func (o *outboxes) sent(to, upTo uint64) {
 	o.mu.Lock()
 	o.Sent(to, upTo)
 	o.mu.Unlock()
 }
 
-// carry hands the entries to their destination and returns its answer, which is
-// durable there.
+// carry brings the entries to their destination and returns its answer, which is durable there.
 func (o *outboxes) carry(b *load) (upTo uint64, refused outbox.Refusals, err error) {
 	if o.g == nil && b.pos != 0 {
-		// What is not durable here must not be anywhere else.
+		// An entry must be durable here before it is anywhere else.
 		if err := o.n.Journal.Commit(b.pos); err != nil {
 			return 0, nil, err
 		}
@@ -267,7 +267,7 @@ func (o *outboxes) carry(b *load) (upTo uint64, refused outbox.Refusals, err err
 	return a.last, a.refusals, err
 }
 
-// write writes what a group is to take.
+// write writes the operation for a group.
 func (o *outboxes) write(w *commandWriter, b *load) {
 	w.outIn(b.from, b.Heard, b.Entries[0].Number, len(b.Entries))
 	for i := range b.Entries {
@@ -276,7 +276,7 @@ func (o *outboxes) write(w *commandWriter, b *load) {
 	}
 }
 
-// incoming is the i-th of the entries as it arrives.
+// incoming returns the i-th entry as it arrives.
 func (o *outboxes) incoming(entries []outbox.Entry, i int) incoming {
 	e := &entries[i]
 	in := incoming{
@@ -290,7 +290,7 @@ func (o *outboxes) incoming(entries []outbox.Entry, i int) incoming {
 	return in
 }
 
-// acknowledge brings an answer back into the source's own log.
+// acknowledge brings an answer back into the source's log.
 func (o *outboxes) acknowledge(to, upTo uint64, refused outbox.Refusals) error {
 	o.n.at(FailMailTaken)
 	if o.g != nil {

@@ -11,15 +11,15 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A message is stranded when the queue it was sent to in another log was gone when it arrived, or had no room for a
-// replay. It stays in the outbox it was sent from, counted. It leaves in one of three ways, each of them one command or
-// one frame, so that a message is stranded or where it was sent, wherever a crash comes:
+// A message is stranded if the queue in another log to which it was sent was gone when it arrived, or had no room for
+// a replay. It stays in the outbox, counted. It leaves in one of three ways. Each is one command or one frame, so a
+// crash leaves the message either stranded or at its new place:
 //
-//   - it is routed anew, as often as held deaths are tried again, until its exchange leads somewhere;
-//   - it is relocated: an operator says where it goes, to a queue or back to the one it left;
+//   - it is routed again, whenever held deaths are retried, until its exchange leads somewhere;
+//   - it is relocated: an operator sends it to a queue, or back to the one it left;
 //   - it is given up: its virtual host is gone, or it cannot be read and was set aside.
 
-// Stranded is how many messages wait so, also those whose own queue was deleted.
+// Stranded is how many messages are stranded, including those whose own queue was deleted.
 func (n *Node) Stranded() (count int) {
 	for _, b := range n.Outboxes() {
 		count += b.Stranded
@@ -27,13 +27,13 @@ func (n *Node) Stranded() (count int) {
 	return count
 }
 
-// strandedEntry is one that is to be routed anew; its references are held.
+// strandedEntry is a stranded entry, with references.
 type strandedEntry struct {
 	o *outboxes
 	outbox.StrandedEntry
 }
 
-// pinStranded pins what outbox.Boxes.Stranded returns. Only the leader of a group does so.
+// pinStranded pins the entries that outbox.Boxes.Stranded returns. In a group only the leader does that.
 func (o *outboxes) pinStranded(below map[uint64]uint64, f func(*outbox.Entry) bool, skip, limit int) (found []strandedEntry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,14 +48,14 @@ func (o *outboxes) pinStranded(below map[uint64]uint64, f func(*outbox.Entry) bo
 	return found
 }
 
-// release lets go of it.
+// release releases the entry.
 func (s *strandedEntry) release() {
 	s.o.n.bodies.Release(s.Body)
 	s.o.n.bodies.Release(s.History)
 }
 
-// eachStranded calls f for the entries that are stranded now and chosen, until `most` of them have left; 0 is all. f says
-// whether the entry has left its outbox. The loop ends with the first error.
+// eachStranded calls f for the chosen entries that are stranded now, until `most` of them have left; 0 means all. f
+// says whether the entry has left its outbox. The loop ends at the first error.
 func (o *outboxes) eachStranded(chosen func(*outbox.Entry) bool, most int, f func(*strandedEntry) (left bool, err error)) error {
 	o.mu.Lock()
 	below := o.Numbers()
@@ -80,7 +80,7 @@ func (o *outboxes) eachStranded(chosen func(*outbox.Entry) bool, most int, f fun
 			} else {
 				stay++
 			}
-			found[i].release() // it is in memory now
+			found[i].release() // its record may be in memory now
 		}
 		if err != nil || len(found) == 0 {
 			return err
@@ -88,8 +88,7 @@ func (o *outboxes) eachStranded(chosen func(*outbox.Entry) bool, most int, f fun
 	}
 }
 
-// warm brings the record into memory, and says whether that went well. One that is
-// lost on disk is set aside.
+// warm reads the record into memory and says whether it could. A record that is lost on disk is set aside.
 func (s *strandedEntry) warm() bool {
 	body, err := s.o.n.bodies.Warm(s.Body)
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *strandedEntry) warm() bool {
 	return true
 }
 
-// source is the queue that it has left, nil if that is gone.
+// source is the queue that the entry left, nil if that is gone.
 func (s *strandedEntry) source() *Queue {
 	parts := s.o.n.parts
 	if s.o.g != nil {
@@ -117,16 +116,15 @@ func (s *strandedEntry) source() *Queue {
 	return nil
 }
 
-// RetryStranded routes messages anew that are stranded, and gives up those of virtual hosts
-// that are gone.
+// RetryStranded routes stranded messages again, and gives up those of virtual hosts that are gone.
 func (n *Node) RetryStranded() {
 	all := func(*outbox.Entry) bool { return true }
 	for _, o := range n.allOutboxes() {
-		_ = o.eachStranded(all, 0, (*strandedEntry).retry) // with an error, the next retry begins anew
+		_ = o.eachStranded(all, 0, (*strandedEntry).retry) // after an error the next retry begins anew
 	}
 }
 
-// retry routes it anew. It says whether it is gone already: a group decides later.
+// retry routes the entry again. It says whether the entry has left already; a group decides later.
 func (s *strandedEntry) retry() (gone bool, err error) {
 	if !s.warm() {
 		return false, nil
@@ -136,7 +134,7 @@ func (s *strandedEntry) retry() (gone bool, err error) {
 		if s.o.n.Router.HasVHost(s.VHost, s.Source) {
 			return false, nil
 		}
-		return s.giveUp() // it has gone with its virtual host, and must not come into another one of that name
+		return s.giveUp() // it ends with its virtual host, and must not enter another one of that name
 	}
 	if s.o.g == nil {
 		return s.reroute(p, 0), nil
@@ -146,7 +144,7 @@ func (s *strandedEntry) retry() (gone bool, err error) {
 
 // plan finds where the message goes now.
 func (s *strandedEntry) plan() *plan {
-	if s.Flags&outbox.Shared != 0 { // it could not be read: routed anew it would be doubled in the others
+	if s.Flags&outbox.Shared != 0 { // it could not be read: routing it again would duplicate it in its other targets
 		return &plan{remote: []target{{s.To, s.Target}}}
 	}
 	rec := message.Record(s.o.n.bodies.Bytes(s.Body))
@@ -172,7 +170,7 @@ func (s *strandedEntry) planTo(targets ...*Queue) *plan {
 	return p
 }
 
-// write writes where it goes.
+// write writes the command that sends the entry to its new place.
 func (s *strandedEntry) write(w *commandWriter, code byte, p *plan) {
 	rec := message.Record(s.o.n.bodies.Bytes(s.Body))
 	w.reroute(code, s.To, s.Number, quorumSize(rec), priorityOf(rec), p)
@@ -180,8 +178,8 @@ func (s *strandedEntry) write(w *commandWriter, code byte, p *plan) {
 
 // Relocation says which stranded messages go where.
 type Relocation struct {
-	VHost  message.VHost // whose queues they left
-	Source *Queue        // the queue they left; nil: any, also those deleted since
+	VHost  message.VHost // the virtual host of the queues they left
+	Source *Queue        // the queue they left; nil: any, also deleted ones
 	Target *Queue        // where they go; nil: back to the queue they left
 	Limit  int           // how many at most; 0: all
 }
@@ -191,10 +189,9 @@ func (r *Relocation) wants(e *outbox.Entry) bool {
 	return e.VHost == r.VHost && (r.Source == nil || e.Source == r.Source.Incarnation)
 }
 
-// Relocate sends what is stranded now elsewhere and returns how many went. One that has
-// no place there, because its queue was deleted or a classic target is full, stays
-// stranded, or is so again. An error means that ctx has ended, that the node stops, or that a group has no
-// leader here (Lost); those before it went.
+// Relocate sends messages that are stranded now elsewhere and returns how many went. A message that has no place
+// there, because the queue was deleted or a classic target is full, stays stranded or is stranded again. An error
+// means that ctx has ended, that the node stops, or that a group has no leader here (Lost); messages before it went.
 func (n *Node) Relocate(ctx context.Context, r Relocation) (moved int, err error) {
 	for _, o := range n.allOutboxes() {
 		if r.Limit > 0 && moved == r.Limit {
@@ -218,10 +215,10 @@ func (n *Node) Relocate(ctx context.Context, r Relocation) (moved int, err error
 	return moved, n.Journal.Sync()
 }
 
-// relocate sends it where it is asked to go.
+// relocate sends the entry to its new place.
 func (s *strandedEntry) relocate(to *Queue) (moved bool, err error) {
 	if !s.o.n.Router.HasVHost(s.VHost, s.Source) {
-		return false, nil // the next retry ends it
+		return false, nil // the next retry gives it up
 	}
 	if to == nil {
 		to = s.source()
@@ -238,11 +235,11 @@ func (s *strandedEntry) relocate(to *Queue) (moved bool, err error) {
 	return a.n > 0, err
 }
 
-// Relocated is how many stranded messages operators have sent elsewhere since the start.
+// Relocated is how many stranded messages operators have relocated since the start.
 func (n *Node) Relocated() uint64 { return n.relocated.Load() }
 
-// reroute carries out a new plan for an entry of the local partitions, which has flags besides from then on. It says
-// whether the entry went.
+// reroute carries out a new plan for an entry of the local partitions, and adds flags to it. It says whether the
+// entry left.
 func (s *strandedEntry) reroute(p *plan, flags outbox.Flags) (went bool) {
 	h := s.o.hold()
 	rec := message.Record(s.o.n.bodies.Bytes(s.Body))
@@ -263,7 +260,7 @@ func (s *strandedEntry) reroute(p *plan, flags outbox.Flags) (went bool) {
 	return went
 }
 
-// reroute applies a new plan for a stranded entry, which has flags besides from then on.
+// reroute applies a new plan for a stranded entry of a group, and adds flags to it.
 func (a *application) reroute(flags outbox.Flags) {
 	to, number, size, priority := a.r.reroute()
 	p := a.plan(nil)
@@ -283,7 +280,8 @@ func (a *application) reroute(flags outbox.Flags) {
 	}
 }
 
-// takeStranded takes an entry out of the outbox for a log, and writes so. Its references are the caller's. REQUIRES: the log is held by h.
+// takeStranded takes an entry out of the outbox for a log and writes that into the frame. Its references are the
+// caller's. REQUIRES: h holds the log.
 func (o *outboxes) takeStranded(h *hold, to, number uint64) (e outbox.Entry, ok bool) {
 	if box := o.Find(to); box != nil {
 		e, ok = box.TakeStranded(number, o.tally)
@@ -294,8 +292,8 @@ func (o *outboxes) takeStranded(h *hold, to, number uint64) (e outbox.Entry, ok 
 	return e, ok
 }
 
-// place puts an entry that was stranded where it goes now: into queues of its own log, and into outboxes. version is
-// that of the command that says so, the present one for the local partitions. REQUIRES: the log is held by h.
+// place puts an entry that was stranded into its new place: into queues of its own log, and into outboxes. version is
+// that of the command; the local partitions use the present one. REQUIRES: h holds the log.
 func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priority int, version byte) {
 	n, source := o.n, o.queue(e.Source)
 	if source != nil {
@@ -305,10 +303,10 @@ func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priorit
 		entry: queue.Entry{Priority: priority, TTL: -1, Content: queue.Content{
 			Body: e.Body, History: e.History, Counts: queue.Counts{Deliveries: e.Failed}, Size: size, Logged: true, Redelivered: e.Failed > 0,
 		}},
-		how: imposed, // it has left its outbox: a target that had no room was left out of the plan
+		how: imposed, // the plan has no targets without room
 	}
 	if e.Flags&outbox.Move != 0 {
-		e.Flags &^= outbox.Shared // it goes elsewhere than the others
+		e.Flags &^= outbox.Shared // an operator sends it elsewhere than its other targets
 	}
 	died := plan{stored: n.historyBytes(e.History)}
 	h.entered = h.entered[:0]
@@ -331,7 +329,7 @@ func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priorit
 	for _, t := range p.remote {
 		again := *e
 		again.Target = t.queue
-		e.Flags &^= outbox.Counts // the first tells
+		e.Flags &^= outbox.Counts // the first one counts
 		n.bodies.Retain(e.Body, 1)
 		n.bodies.Retain(e.History, 1)
 		o.put(h, t.log, &again, source, &queue.Death{})
@@ -340,7 +338,7 @@ func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priorit
 	h.flow()
 }
 
-// setAside is Node.setAside for a message that is stranded.
+// setAside is Node.setAside for a stranded message.
 func (s *strandedEntry) setAside(why error) {
 	note := AsideNote{VHost: string(s.VHost)}
 	if source := s.source(); source != nil {
@@ -351,7 +349,7 @@ func (s *strandedEntry) setAside(why error) {
 	}
 }
 
-// giveUp ends it. It says whether it is gone already: a group decides later.
+// giveUp ends the entry. It says whether it is gone already; a group decides later.
 func (s *strandedEntry) giveUp() (gone bool, err error) {
 	if s.o.g != nil {
 		return false, s.o.g.tell(func(w *commandWriter) { w.asideSent(s.To, s.Number) })
@@ -362,7 +360,7 @@ func (s *strandedEntry) giveUp() (gone bool, err error) {
 	return gone, nil
 }
 
-// endStranded ends an entry that is stranded in the outbox for a log. REQUIRES: the log is held by h.
+// endStranded ends an entry that is stranded in the outbox for a log. REQUIRES: h holds the log.
 func (o *outboxes) endStranded(h *hold, to, number uint64) bool {
 	e, ok := o.takeStranded(h, to, number)
 	if !ok {
