@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Alarm is a resource that runs low (BR-13.1). Alarms are a set: values may be or-ed.
+// Alarm is a resource that runs low (BR-13.1). Alarms form a set: values may be or-ed.
 type Alarm uint8
 
 // The alarms.
@@ -14,7 +14,7 @@ const (
 	Disk
 )
 
-// String returns the reason that clients are told (BR-13.2), or "" for no alarm.
+// String returns the reason that clients get (BR-13.2), "" for no alarm.
 func (a Alarm) String() string {
 	switch a {
 	case Memory:
@@ -27,9 +27,9 @@ func (a Alarm) String() string {
 	return ""
 }
 
-// alarms are those in force and who wants to know of a change.
+// alarms are the alarms in force and the functions to call when they change.
 type alarms struct {
-	any atomic.Bool // active is not 0; for publishers, who ask at each message
+	any atomic.Bool // active is not 0; publishers read it for each message
 
 	mu      sync.Mutex // guards what follows
 	active  Alarm
@@ -37,23 +37,22 @@ type alarms struct {
 	waiting map[uint64]func()
 }
 
-// intake bounds what clients may send between two looks at memory and disk: a look each
-// second would let one fast publisher take hundreds of megabytes beyond a limit.
+// intake limits what clients may send between two checks of memory and disk. With one check each second, a fast
+// publisher could exceed a limit by hundreds of megabytes.
 type intake struct {
-	left    atomic.Int64 // bytes until somebody is to look
-	look    func()       // static once the node serves; nil: nobody looks
+	left    atomic.Int64 // bytes left until the next check
+	look    func()       // set before the node serves; nil: no checks
 	looking sync.Mutex
 }
 
-// WatchIntake has look called whenever clients have sent what AllowIntake has allowed.
-// It is called before the node serves. look calls AllowIntake; it may be called by any
-// goroutine, by one at a time, with nothing locked.
+// WatchIntake sets the check that runs whenever clients have sent as much as AllowIntake has allowed. It is called
+// before the node serves. look calls AllowIntake. Any goroutine may run it, one at a time, with nothing locked.
 func (b *Broker) WatchIntake(look func()) { b.intake.look = look }
 
-// AllowIntake says how many bytes clients may send until the next look.
+// AllowIntake sets how many bytes clients may send until the next check.
 func (b *Broker) AllowIntake(bytes int64) { b.intake.left.Store(bytes) }
 
-// Received counts bytes that a client has sent, or made the broker keep.
+// Received counts bytes that a client has sent or has made the broker store.
 func (b *Broker) Received(n int) {
 	if b.intake.left.Add(-int64(n)) >= 0 || b.intake.look == nil || !b.intake.looking.TryLock() {
 		return
@@ -62,16 +61,15 @@ func (b *Broker) Received(n int) {
 	b.intake.look()
 }
 
-// ShortOfRoom says whether there is little room on the disk, and how much, in bytes: the node
-// then keeps no more of it than it needs, and gives back soon what it needs no more.
+// ShortOfRoom sets whether the disk has little room, and how much in bytes. While it has little, the node keeps no
+// file that it does not need, and frees space soon.
 func (b *Broker) ShortOfRoom(short bool, room int64) { b.node.ShortOfRoom(short, room) }
 
-// ShortOfMemory says whether the memory that the node may use is nearly used up: then messages leave it that
-// are on disk already. It is to be said again as long as it is so.
+// ShortOfMemory sets whether the node's memory is nearly used up. Then messages that are on disk leave it. The caller
+// repeats it while that is so.
 func (b *Broker) ShortOfMemory(short bool) { b.node.ShortOfMemory(short) }
 
-// SetAlarm raises or clears an alarm, and tells those who asked by OnAlarm before
-// it returns if that changed anything.
+// SetAlarm raises or clears an alarm. If that changes anything, it calls the functions of OnAlarm before it returns.
 func (b *Broker) SetAlarm(a Alarm, on bool) {
 	l := &b.alarms
 	l.mu.Lock()
@@ -98,21 +96,21 @@ func (b *Broker) SetAlarm(a Alarm, on bool) {
 // Alarmed says whether any alarm is in force.
 func (b *Broker) Alarmed() bool { return b.alarms.any.Load() }
 
-// ActiveAlarms is the set of alarms in force.
+// ActiveAlarms returns the set of alarms in force.
 func (b *Broker) ActiveAlarms() Alarm {
 	b.alarms.mu.Lock()
 	defer b.alarms.mu.Unlock()
 	return b.alarms.active
 }
 
-// Alarms says whether publishers are to be blocked, and the reason they are told (BR-13.2).
+// Alarms says whether publishers must be blocked, and with which reason (BR-13.2).
 func (b *Broker) Alarms() (reason string, active bool) {
 	a := b.ActiveAlarms()
 	return a.String(), a != 0
 }
 
-// OnAlarm has f called after each change of the alarms until cancel is called; one
-// call may still be under way then. f must not block; it asks Alarms what holds.
+// OnAlarm calls f after each change of the alarms until cancel is called; one call may still be running then. f must
+// not block; it calls Alarms for the present state.
 func (b *Broker) OnAlarm(f func()) (cancel func()) {
 	l := &b.alarms
 	l.mu.Lock()

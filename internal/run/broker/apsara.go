@@ -12,10 +12,10 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// ApsaraMQ are the settings of virtual hosts with that profile (DL-22).
+// ApsaraMQ are the settings of virtual hosts with the ApsaraMQ profile (DL-22).
 type ApsaraMQ struct {
-	MaxRedeliveries   int64         // a message dies when it failed once more (DL-22.1)
-	ResetRedeliveries bool          // each queue counts anew
+	MaxRedeliveries   int64         // a message dies at the next failure after so many (DL-22.1)
+	ResetRedeliveries bool          // each queue counts from 0
 	ConsumerTimeout   time.Duration // DL-22.2
 	LimitReason       string        // DL-22.7
 	ExpireDead        bool          // dead letters have a TTL (DL-22.8)
@@ -25,10 +25,10 @@ type ApsaraMQ struct {
 	MaxMessageSize    int           // bytes (DL-22.14)
 	Priorities        bool          // DL-22.14
 	ErrorStyle        bool          // DL-22.15
-	ErrorHelp         string        // the address that errors in that style name
+	ErrorHelp         string        // the address that errors in this style name
 }
 
-// DefaultApsaraMQ are the settings where nothing is said.
+// DefaultApsaraMQ returns the defaults.
 func DefaultApsaraMQ() ApsaraMQ {
 	return ApsaraMQ{
 		MaxRedeliveries: 16, ResetRedeliveries: true, ConsumerTimeout: 5 * time.Minute, LimitReason: "consumption_limit_exceeded",
@@ -37,7 +37,7 @@ func DefaultApsaraMQ() ApsaraMQ {
 	}
 }
 
-// rules are what ApsaraMQ's profile says about what dies in a queue.
+// rules returns the profile's rules about deaths in a queue.
 func (a *ApsaraMQ) rules() deadletter.Rules {
 	return deadletter.Rules{
 		Profile: deadletter.ApsaraMQ, ExpireDead: a.ExpireDead, ResetCounts: a.ResetRedeliveries, MaxHops: a.MaxHops,
@@ -45,8 +45,8 @@ func (a *ApsaraMQ) rules() deadletter.Rules {
 	}
 }
 
-// govern gives a queue's settings the rules of its profile. A quorum queue that asks for less attempts than there are
-// has its way.
+// govern puts the rules of its profile into a queue's settings. A quorum queue may ask for fewer attempts than the
+// profile allows.
 func (b *Broker) govern(q *topology.Queue, s *queue.Settings) {
 	if q.Profile != deadletter.ApsaraMQ {
 		return
@@ -60,11 +60,11 @@ func (b *Broker) govern(q *topology.Queue, s *queue.Settings) {
 	}
 }
 
-// headerDelay is the header by which a publisher delays a message, in milliseconds (DL-22.12).
+// headerDelay is the header with which a publisher delays a message, in milliseconds (DL-22.12).
 const headerDelay = "delay"
 
-// delay is for how many milliseconds the message is to be kept back: what its header says, unless that is no number or
-// longer than is allowed, and then the message is not delayed at all.
+// delay is how many milliseconds the message is delayed: the value of its header. If that is not a number, or exceeds
+// the maximum, the message is not delayed.
 func (a *ApsaraMQ) delay(headers []byte) int64 {
 	kind, value, ok := amqp091.HeaderField(headers, headerDelay)
 	if !ok {
@@ -85,7 +85,7 @@ func (a *ApsaraMQ) delay(headers []byte) int64 {
 	return ms
 }
 
-// apsaraIn returns the settings of a virtual host of ApsaraMQ's profile, nil for others.
+// apsaraIn returns the settings of a virtual host with the ApsaraMQ profile, nil for others.
 func (b *Broker) apsaraIn(vhost message.VHost) *ApsaraMQ {
 	b.topo.RLock()
 	defer b.topo.RUnlock()
@@ -95,7 +95,7 @@ func (b *Broker) apsaraIn(vhost message.VHost) *ApsaraMQ {
 	return nil
 }
 
-// apsaraOf is apsaraIn of a virtual host that was found. REQUIRES: topo is held.
+// apsaraOf is apsaraIn of a known virtual host. REQUIRES: topo is held.
 func (b *Broker) apsaraOf(v *topology.VHost) *ApsaraMQ {
 	if v.Profile() == deadletter.ApsaraMQ {
 		return &b.ApsaraMQ
@@ -103,7 +103,7 @@ func (b *Broker) apsaraOf(v *topology.VHost) *ApsaraMQ {
 	return nil
 }
 
-// Apsara returns the settings of the virtual host if its profile is ApsaraMQ's, else nil. It was asked for its profile
+// Apsara returns the settings of the virtual host if it has the ApsaraMQ profile, else nil. The profile was read
 // once, when the connection was made.
 func (c *Connection) Apsara() *ApsaraMQ { return c.apsara }
 
@@ -115,7 +115,7 @@ func (c *Connection) MaxMessageSize() int {
 	return c.b.MaxMessageSize
 }
 
-// TooLarge is the refusal of a message whose body is larger than that.
+// TooLarge is the refusal of a message whose body exceeds MaxMessageSize.
 func (c *Connection) TooLarge(size uint64) error {
 	return &topology.Error{
 		Kind: topology.PreconditionFailed, Fault: topology.TooLarge,

@@ -8,7 +8,7 @@ func (c *Connection) Bind(d topology.BindingDecl) (created bool, err error) {
 	return created, err
 }
 
-// BindAs makes a binding like Bind and returns it, or the one there is.
+// BindAs is Bind, and returns the binding, whether it is new or not.
 func (c *Connection) BindAs(d topology.BindingDecl) (b *topology.Binding, err error) {
 	b, _, err = c.bind(d)
 	return b, err

@@ -1,11 +1,10 @@
-// Package broker is what every edge calls: publish, declare, consume, settle,
-// browse, replay, and the administration of all that. It ties the machines
-// together: topology and accounts behind one lock, queues in their partitions,
+// Package broker has the operations that every edge calls: publish, declare, consume, settle, browse, replay, and
+// their administration. It connects the machines: topology and accounts behind one lock, queues in their partitions,
 // the store and the journal below.
 //
-// A Broker may be used by any number of goroutines. Lock order: topology, then
-// partitions, then what is inside a connection. The topology's lock is not held
-// while a disk is waited for: see ledger.go, which keeps the two logs in order.
+// Any number of goroutines may use a Broker. Locks are taken in this order: topology, then partitions, then those
+// inside a connection. No goroutine waits for a disk while it holds the topology's lock: see ledger.go, which keeps
+// the two logs in order.
 package broker
 
 import (
@@ -43,18 +42,18 @@ type Options struct {
 	FS         vfs.FS // nil: the operating system's
 	Logger     *slog.Logger
 	NodeName   string
-	Partitions int // 0: one for each processor
+	Partitions int // 0: as many as processors
 	Strict     bool
-	Topology   topology.Options // Strict and ApsaraPriorities are taken from the others
+	Topology   topology.Options // Strict and ApsaraPriorities are set from the other options
 	// LoopbackUsers may log in from loopback addresses only (BR-2.6); nil: guest.
 	LoopbackUsers []string
-	// AuthBackends are asked in turn who a client is; nil: the node's own accounts only.
+	// AuthBackends are asked in this order who a client is; nil: only the node's own accounts.
 	AuthBackends []AuthBackend
-	AccountRules AccountRules // as they are at first
+	AccountRules AccountRules // may be changed later
 
 	ConsumerTimeout time.Duration // 0: 30 minutes; negative: none (BR-9.16)
 	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
-	GlobalQos       bool          // whether basic.qos global is what it says (BR-9.9)
+	GlobalQos       bool          // basic.qos with global does what the standard says (BR-9.9)
 
 	ApsaraMQ ApsaraMQ // the zero value: DefaultApsaraMQ
 
@@ -62,43 +61,42 @@ type Options struct {
 	ResetOnDeadLetter bool          // DL-11.6
 	StripCC           bool          // DL-20.1
 	TrustClientDeath  bool          // DL-7.10
-	RetryHeld         time.Duration // DL-13.4; 0: 3 minutes if strict, else 15 s
+	RetryHeld         time.Duration // DL-13.4; 0: 3 minutes if strict, otherwise 15 s
 
 	Storage Storage
 
 	StateHash bool         // for tests, see partition.Options
-	now       func() int64 // for tests: milliseconds since 1970, for queues; nil: the system's clock
+	now       func() int64 // for tests: the queues' clock, in milliseconds since 1970; nil: the system's
 
-	Short bool // there is little room on the disk, see ShortOfRoom
+	Short bool // the disk has little room, see ShortOfRoom
 
-	Failpoint func(name string) // see Failpoints, and those of partition, journal and bodyfile
+	Failpoint func(name string) // see Failpoints here and in partition, journal and bodyfile
 	OnFatal   func(error)       // the disk failed: the process must end; called once
 }
 
-// nodeID is the node's number in the groups of replicated queues, the only one there is yet.
+// nodeID is the node's number in the groups of replicated queues. It is the only node so far.
 const nodeID = 1
 
-// maxUncommitted is more than publishers are let propose: settlements and moves are
-// never refused.
+// maxUncommitted is more than publishers may propose, so that settlements and moves are never refused.
 const maxUncommitted = 1 << 30
 
-// Storage is how a node uses memory and disk for messages. What is 0 has the
-// default of partition.Options and journal.Options.
+// Storage configures how a node uses memory and disk for messages. A field that is 0 has the default of
+// partition.Options or journal.Options.
 type Storage struct {
 	IndexBudget          int64         // bytes of memory for the index of queues
 	CacheBudget          int64         // bytes of memory for messages
 	HotPages             int           // pages of 256 messages at each end of a queue that stay in memory
-	CheckpointBytes      int64         // of the journal, after which a checkpoint is written
-	CheckpointOperations int64         // in the journal, after which one is
-	CheckpointEvery      time.Duration // the time after which one is written if anything was logged
+	CheckpointBytes      int64         // a checkpoint follows after so many bytes of the journal
+	CheckpointOperations int64         // and after so many operations in the journal
+	CheckpointEvery      time.Duration // and after this time, if anything was logged
 	SegmentBytes         int64         // of the journal's files
-	CompactBelow         int64         // percent of a file's messages that are left, below which they are moved
+	CompactBelow         int64         // files with less than this percentage of their messages in use are compacted
 }
 
-// verifiedHolds is how long a password that was right need not be hashed again.
+// verifiedHolds is how long a correct password need not be hashed again.
 const verifiedHolds = 30 * time.Second
 
-// recentHolds is how long a password that was right goes before guesses.
+// recentHolds is how long a client with a correct password goes before guesses in a flood.
 const recentHolds = time.Hour
 
 // Broker is one node.
@@ -112,32 +110,32 @@ type Broker struct {
 	revision atomic.Uint64 // raised by every change of either
 	onPause  func()        // letIn: see routing.Message.Pause
 
-	ledger   ledger     // what was declared and is on its way to the store
-	policies held.Mutex // held while queues and exchanges are made to go by changed policies
+	ledger   ledger     // changes of declarations on their way to the store
+	policies held.Mutex // held while changed policies are put in force
 
 	exchangeStats held.Mutex // guards Runtime of exchanges
 
 	data    *datadir.Directory
-	bodies  *bodies.Store // data's
+	bodies  *bodies.Store // that of data
 	node    *partition.Node
 	serial  atomic.Uint64
 	routers sync.Pool // *topology.Router
 
-	connected atomic.Uint64 // numbers Connections: see Connection.Owner
+	connected atomic.Uint64 // the number of the last Connection: see Connection.Owner
 
 	conns    held.Mutex // guards what follows
 	open     map[*Connection]struct{}
-	ofUser   map[string]*usage // those of each user
+	ofUser   map[string]*usage // by user
 	ofVHost  map[message.VHost]int64
 	channels int64 // of all of them
 	closing  bool
 
 	rules    atomic.Pointer[AccountRules]
-	throttle *admission.Throttle
-	verified *admission.Verified // by which hashes
-	recent   *admission.Verified // whatever knows the users; only to be asked sooner in a flood
+	throttle *admission.Throttle // of slow hashes
+	verified *admission.Verified // whatever backend knows the user; only for priority in a flood
+	recent   *admission.Verified // limits how many slow hashes run at a time
 	hashing  *admission.Turns    // of the slow hashes
-	// life ends when the node stops: questions to backends are asked in it.
+	// life ends when the node stops. Backends are asked within it.
 	life    context.Context
 	endLife context.CancelFunc
 
@@ -147,13 +145,13 @@ type Broker struct {
 	intake  intake
 	deleted deletedStats
 
-	parameters map[string]ParameterHandler // by component; static once the node serves
+	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals
 }
 
-// Open opens the data directory, or makes it, and brings every queue back.
+// Open opens the data directory, or makes one, and recovers every queue.
 //
-// Where it meets damage it changes nothing, and the error says what to do.
+// If it finds damage, it changes nothing, and the error says what to do.
 func Open(o Options) (*Broker, error) {
 	b, err := openNode(o, opening{})
 	if err != nil {
@@ -162,7 +160,7 @@ func Open(o Options) (*Broker, error) {
 	return b, nil
 }
 
-// openNode is Open, or OpenStopped.
+// openNode does the work of Open and OpenStopped.
 func openNode(o Options, how opening) (b *Broker, err error) {
 	if o.FS == nil {
 		o.FS = store.OwnerOnly
@@ -277,8 +275,8 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	return b, nil
 }
 
-// once makes f tell of the first failure only. Whoever fails next waits until f has
-// returned, which it does not if it ends the process.
+// once makes f report only the first failure. A goroutine that fails later waits until f has returned; if f ends the
+// process, it never does.
 func once(f func(error)) func(error) {
 	var first sync.Once
 	return func(err error) {
@@ -302,11 +300,10 @@ func (b *Broker) loadTopology() error {
 	return err
 }
 
-// BackUp copies the data directory to dir, which must not exist, while clients go
-// on; a node that is started on the copy has all that was confirmed before the call, and
-// some of what came after. dir appears when the copy is whole and on disk. On
-// the same file system most of it is links, which cost no room. To another it takes long, with no
-// checkpoint meanwhile: it ends when ctx does, as that of a request when the node stops, and leaves nothing behind.
+// BackUp copies the data directory to dir, which must not exist, while clients go on. A node started on the copy has
+// everything that was confirmed before the call, and some of what came later. dir appears when the copy is whole and
+// on disk. On the same file system most of it is links, which take no space. A copy to another file system takes
+// long, without checkpoints meanwhile. BackUp ends when ctx does, and leaves nothing behind then.
 func (b *Broker) BackUp(ctx context.Context, dir string) (datadir.Backup, error) {
 	return b.data.BackUp(ctx, dir, b.NodeName, func(part string) error { return b.copyTo(ctx, part) })
 }
@@ -320,8 +317,8 @@ func (b *Broker) copyTo(ctx context.Context, part string) error {
 	err := b.node.CopyTo(ctx, partition.Copy{
 		Journal: log, Keep: filepath.Join(part, datadir.KeepDir), Index: filepath.Join(part, datadir.IndexDir),
 		End: func() (end journal.Pos) {
-			// Both logs at one moment between two changes of declarations: a message that has
-			// moved finds the queue it moved to, and of a queue that is gone all that left it is there.
+			// Both logs at one moment between two changes of declarations: the copy has the queue that a message has
+			// moved to, and everything that left a deleted queue.
 			b.between(func() { end, declared = b.data.Journal.Committed(), b.data.State.Snapshot() })
 			return end
 		},
@@ -335,20 +332,18 @@ func (b *Broker) copyTo(ctx context.Context, part string) error {
 	return err
 }
 
-// Close stops the node in order: connections are told by whoever owns the
-// listeners before; then the workers end, and the disk has everything. Last goes the memory
-// of all bodies. REQUIRES: nobody else uses the broker any more: sessions, shovels and requests
-// over HTTP have ended.
+// Close stops the node in order: workers end, the disk has everything, and last the memory of bodies is released.
+// REQUIRES: nobody uses the broker any longer. Sessions, shovels and HTTP requests have ended; the owner of the
+// listeners has told the connections.
 func (b *Broker) Close() error {
 	b.endLife()
 	b.node.Stop()
 	return b.data.Close()
 }
 
-// change runs f with the topology and the accounts locked for writing. When it returns
-// the store has what f changed and what it found. f must not wait for anything; if it
-// fails with topology.ErrUnstored it has changed nothing, and is run again once the store
-// has what there is.
+// change runs f with the topology and the accounts locked for writing. When it returns, the store has what f has
+// changed and what it has read. f must not wait for anything. If f fails with topology.ErrUnstored it must have
+// changed nothing; it runs again when the store has everything.
 func (b *Broker) change(f func() error) error {
 	for {
 		ticket, owes, err := b.mutating(f)
@@ -370,12 +365,12 @@ func (b *Broker) change(f func() error) error {
 	}
 }
 
-// changing changes declarations once all permissions that f asks for are known.
+// changing is change, after all permissions that f asks for are known.
 func (c *Connection) changing(f func() error) error {
 	return c.decided(func() error { return c.b.change(f) })
 }
 
-// mutating runs f and returns what is to be waited for, and whether the change leaves something to be swept.
+// mutating runs f. It returns the ticket to wait for, and whether the change leaves bindings to sweep.
 func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, err error) {
 	b.topo.Lock()
 	defer b.topo.Unlock()
@@ -388,14 +383,15 @@ func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, err error) 
 	return b.issue(changes, b.state.TakeMade()), owes, err
 }
 
-// letIn lets those have the topology who wait to change it. REQUIRES: topo is held for reading, and nothing else.
+// letIn lets goroutines that wait to change the topology have it. REQUIRES: topo is held for reading, and nothing
+// else is held.
 func (b *Broker) letIn() {
 	b.topo.RUnlock()
 	b.topo.RLock()
 }
 
-// create gives a declared queue its place in a partition. REQUIRES: topo is held
-// for writing, or nobody else is there yet.
+// create gives a declared queue its place in a partition. REQUIRES: topo is held for writing, or no other goroutine
+// runs yet.
 func (b *Broker) create(q *topology.Queue) {
 	rt := &partition.Queue{Incarnation: q.Incarnation, VHost: q.VHost, Name: string(q.Name), Durable: q.Durable, Info: q, Group: q.Group}
 	config := queue.Config{Type: queue.Classic, Strict: q.Strict, Durable: q.Durable, MaxPriority: -1, CountNack: b.CountNack}
@@ -409,14 +405,14 @@ func (b *Broker) create(q *topology.Queue) {
 		}
 	}
 	settings, dead := b.settings(q)
-	q.Runtime = rt // before there is a timer that could delete the queue
+	q.Runtime = rt // before a timer could delete the queue
 	b.node.Create(rt, config, settings, dead)
 }
 
 func runtimeOf(q *topology.Queue) *partition.Queue { return q.Runtime.(*partition.Queue) }
 
-// nextSerial numbers a message. The time in it may run ahead of the clock under
-// more than a million messages a millisecond, never back.
+// nextSerial numbers a message. The time in the number may run ahead of the clock at more than a million messages a
+// millisecond. It never goes back.
 func (b *Broker) nextSerial() message.Serial {
 	for {
 		last := b.serial.Load()
@@ -427,7 +423,7 @@ func (b *Broker) nextSerial() message.Serial {
 	}
 }
 
-// RandomName is prefix and 22 URL-safe characters that nobody can guess (BR-7.2).
+// RandomName is prefix and 22 URL-safe characters that cannot be guessed (BR-7.2).
 func RandomName(prefix string) string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -442,7 +438,7 @@ type seen struct {
 
 const seenLimit = 1000
 
-// first says whether key was not seen before.
+// first says whether key is new.
 func (s *seen) first(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -456,15 +452,15 @@ func (s *seen) first(key string) bool {
 	return true
 }
 
-// Node gives access to the queues as they run.
+// Node returns the node's queues.
 func (b *Broker) Node() *partition.Node { return b.node }
 
-// Bodies is where deliveries find their bytes.
+// Bodies returns the store with the bytes of deliveries.
 func (b *Broker) Bodies() *bodies.Store { return b.bodies }
 
 // Uptime is how long the node has run.
 func (b *Broker) Uptime() time.Duration { return time.Since(b.started) }
 
-// Revision is raised by each change of topology and accounts: what was found
-// out under one revision holds as long as it does not change.
+// Revision rises with each change of topology and accounts. What was found at one revision holds while it does not
+// change.
 func (b *Broker) Revision() uint64 { return b.revision.Load() }

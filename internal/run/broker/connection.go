@@ -17,15 +17,15 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// Login is who a client is after it has authenticated, and how.
+// Login says who a client is after authentication, and how it authenticated.
 type Login struct {
-	Identity  *Identity // as Authenticate found it; nil: User, by the node's accounts
+	Identity  *Identity // from Authenticate; nil: User, by the node's accounts
 	User      string
 	Mechanism string
-	ClientID  string // what {client_id} stands for in topic permissions
+	ClientID  string // replaces {client_id} in topic permissions
 }
 
-// Peer is a client's socket as the broker shows it.
+// Peer is a client's socket as shown to operators.
 type Peer struct {
 	Name     string // "127.0.0.1:40112 -> 127.0.0.1:5672"
 	Host     string
@@ -37,16 +37,16 @@ type Peer struct {
 
 // Client is the session behind a connection.
 type Client interface {
-	// Terminate ends the connection: the client is told code and text if it can be told.
+	// Terminate ends the connection, and sends code and text to the client if possible.
 	Terminate(code uint16, text string)
-	// Status is the connection as of now. Any goroutine may call it.
+	// Status is the connection's present status. Any goroutine may call it.
 	Status() ConnectionStatus
-	// ChannelStatuses likewise are its channels, by number.
+	// ChannelStatuses are those of its channels, by number. Any goroutine may call it.
 	ChannelStatuses() []ChannelStatus
 }
 
-// Connection is a client's access to one virtual host. Its methods may be used
-// by one goroutine at a time, but for those that say otherwise.
+// Connection is a client's access to one virtual host. One goroutine at a time may use its methods, except where a
+// method says otherwise.
 type Connection struct {
 	Peer
 	b     *Broker
@@ -65,21 +65,21 @@ type Connection struct {
 	router  topology.Router
 	cache   routes
 	passing passage
-	grants  *auth.Grants // as of granted
+	grants  *auth.Grants // at the revision granted
 	granted uint64       // revision of the accounts
-	// elsewhere are the permissions of a client whom a backend knows, else nil.
+	// elsewhere has the permissions of a client that a backend knows, else nil.
 	elsewhere *elsewhere
 
 	channels int64  // guarded by Broker.conns
-	usage    *usage // of its user, while it is open; guarded by Broker.conns
+	usage    *usage // that of its user, while it is open; guarded by Broker.conns
 
 	mu        held.Mutex        // guards what follows
-	exclusive []*topology.Queue // some may be gone: see own
-	forgetAt  int               // how many of them there are when it is looked again
+	exclusive []*topology.Queue // some may be deleted: see own
+	forgetAt  int               // at which length own looks again which are deleted
 }
 
-// Connect opens the virtual host for an authenticated user (BR-3.1) and
-// registers the connection. The caller calls Disconnect in the end.
+// Connect opens the virtual host for an authenticated user (BR-3.1) and registers the connection. The caller calls
+// Disconnect at the end.
 func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Client) (*Connection, error) {
 	if login.Identity == nil {
 		login.Identity = &Identity{Name: login.User}
@@ -103,14 +103,14 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 	return c, nil
 }
 
-// register enters a connection into the list of those that are open. REQUIRES: topo is held.
+// register adds a connection to the open ones. REQUIRES: topo is held.
 func (c *Connection) register() error {
 	b, vhost := c.b, c.VHost
 	v, ok := b.state.VHost(vhost)
 	if !ok {
 		return topology.Refuse(topology.NotAllowed, "vhost %s not found", vhost)
 	}
-	c.apsara = b.apsaraOf(v) // For has asked before: it may have been made anew since, with another profile
+	c.apsara = b.apsaraOf(v) // For has read it before, but the virtual host may have been made anew with another profile
 	if c.elsewhere == nil {
 		if err := c.resolve(); err != nil {
 			return err
@@ -144,10 +144,10 @@ func (c *Connection) register() error {
 	return nil
 }
 
-// usage is what a user has open on the node; guarded by Broker.conns.
+// usage counts what a user has open on the node; guarded by Broker.conns.
 type usage struct{ connections, channels int64 }
 
-// forget takes a connection out of the list of those that are open, if it is there. REQUIRES: conns is held.
+// forget removes a connection from the open ones and says whether it was one. REQUIRES: conns is held.
 func (c *Connection) forget() (was bool) {
 	b, used := c.b, c.usage
 	if used == nil {
@@ -165,25 +165,25 @@ func (c *Connection) forget() (was bool) {
 	return true
 }
 
-// mayConnect asks a backend whether its client may enter a virtual host, if there is one.
+// mayConnect asks the client's backend, if it has one, whether the client may enter a virtual host.
 func (b *Broker) mayConnect(id *Identity, peer Peer, vhost message.VHost) error {
 	b.topo.RLock()
 	_, ok := b.state.VHost(vhost)
 	b.topo.RUnlock()
 	if !ok {
-		return nil // which is told later
+		return nil // register refuses it
 	}
-	host, _ := netip.ParseAddr(peer.PeerHost) // none where there is none
+	host, _ := netip.ParseAddr(peer.PeerHost) // the zero value if there is none
 	return b.MayEnter(id, vhost, host)
 }
 
-// As is a connection for an administrative request of a user of the node's accounts:
-// it is not registered and owns nothing.
+// As returns a connection for an administrative request of one of the node's users. It is not registered and owns
+// nothing.
 func (b *Broker) As(user string, vhost message.VHost) *Connection {
 	return b.For(&Identity{Name: user}, vhost)
 }
 
-// For is As for a client that has proven who it is.
+// For is As for an authenticated client.
 func (b *Broker) For(id *Identity, vhost message.VHost) *Connection {
 	c := &Connection{b: b, User: id.Name, VHost: vhost, Since: time.Now(), id: id, apsara: b.apsaraIn(vhost)}
 	c.Rename("")
@@ -195,35 +195,34 @@ func (b *Broker) For(id *Identity, vhost message.VHost) *Connection {
 	return c
 }
 
-// AsOperator is As for whoever runs the node and so needs no account.
+// AsOperator is As for the operator of the node, who needs no account.
 func (b *Broker) AsOperator(name string, vhost message.VHost) *Connection {
 	c := b.As(name, vhost)
 	c.operator = true
 	return c
 }
 
-// Rename gives a connection the name that it is shown by.
+// Rename sets the name that is shown for the connection.
 func (c *Connection) Rename(name string) {
 	c.Name = name
 	c.owner = name + "\x00" + strconv.FormatUint(c.b.connected.Add(1), 10)
 }
 
-// Owner is what an exclusive queue knows its connection by. The name is not enough: it is made of
-// two addresses, and the next client may have the same while this connection still ends.
+// Owner identifies the connection as the owner of exclusive queues. Its name is not enough: it consists of two
+// addresses, and the next client may have the same ones while this connection is still ending.
 func (c *Connection) Owner() string { return c.owner }
 
-// OwnerName is the name of the connection that an exclusive queue belongs to, "" for other queues.
+// OwnerName is the name of the connection that owns an exclusive queue, "" for other queues.
 func OwnerName(q *topology.Queue) string {
 	name, _, _ := strings.Cut(q.Owner, "\x00")
 	return name
 }
 
-// keptExclusive is how many exclusive queues a connection notes before it looks which are gone.
+// keptExclusive is how many exclusive queues a connection notes before it checks which are deleted.
 const keptExclusive = 64
 
-// own notes an exclusive queue, which goes with the connection. Those that have gone before,
-// in whatever way, are forgotten now and then: a client may declare one for each of its
-// requests.
+// own notes an exclusive queue, which is deleted with the connection. Queues that were deleted before are forgotten
+// now and then, because a client may declare one for each of its requests.
 func (c *Connection) own(q *topology.Queue) {
 	c.b.topo.RLock()
 	defer c.b.topo.RUnlock()
@@ -243,8 +242,7 @@ func (c *Connection) own(q *topology.Queue) {
 	c.exclusive = append(c.exclusive, q)
 }
 
-// Disconnect forgets the connection; its exclusive queues are deleted (BR-7.5). It may be called
-// more than once.
+// Disconnect removes the connection and deletes its exclusive queues (BR-7.5). It may be called more than once.
 func (c *Connection) Disconnect() {
 	c.b.conns.Lock()
 	was := c.forget()
@@ -255,15 +253,15 @@ func (c *Connection) Disconnect() {
 	c.RemoveExclusive()
 }
 
-// RemoveExclusive deletes the connection's exclusive queues: when it returns they are gone for others. The
-// caller declares no more of them.
+// RemoveExclusive deletes the connection's exclusive queues. When it returns, they are gone for others. The caller
+// declares no more of them.
 func (c *Connection) RemoveExclusive() {
 	c.mu.Lock()
 	queues := c.exclusive
 	c.exclusive = nil
 	c.mu.Unlock()
 	for _, q := range queues {
-		_, _ = c.b.remove(q, nil) // gone already is as good
+		_, _ = c.b.remove(q, nil) // already deleted is fine
 	}
 }
 
@@ -277,7 +275,7 @@ func (c *Connection) Terminate(code uint16, text string) {
 // Client is the session behind the connection.
 func (c *Connection) Client() Client { return c.client }
 
-// Connections lists those open now.
+// Connections lists the open connections.
 func (b *Broker) Connections() []*Connection {
 	b.conns.Lock()
 	defer b.conns.Unlock()
@@ -288,13 +286,13 @@ func (b *Broker) Connections() []*Connection {
 	return list
 }
 
-// CloseConnections ends all connections, telling each client code and text.
+// CloseConnections ends all connections and sends code and text to each client.
 func (b *Broker) CloseConnections(code uint16, text string) {
 	terminate(b.Connections(), code, text)
 }
 
-// matching are the connections that match now. Who closes them after a change asks within it: there may be others
-// by then, of a successor with the same name.
+// matching returns the open connections that match. A change that closes connections calls it within the change:
+// later there may be connections to a successor of the same name.
 func (b *Broker) matching(match func(*Connection) bool) []*Connection {
 	return slices.DeleteFunc(b.Connections(), func(c *Connection) bool { return !match(c) })
 }
@@ -305,17 +303,17 @@ func terminate(list []*Connection, code uint16, text string) {
 	}
 }
 
-// Drain refuses new connections from now on and ends those there are (BR-4.10).
+// Drain refuses new connections from now on and ends the open ones (BR-4.10).
 func (b *Broker) Drain() {
 	b.conns.Lock()
 	b.closing = true
 	b.conns.Unlock()
-	b.endLife() // nobody waits for a backend or a late answer any more
+	b.endLife() // nobody waits any longer for a backend or a delayed answer
 	b.CloseConnections(320, "broker forced connection closure with reason 'shutdown'")
 }
 
-// account is the user's. One whom a backend knows may have none, and no limits then. There is none where the one that
-// was logged in with is gone: who is called so now is somebody else. REQUIRES: topo is held.
+// account returns the user's account. A client that a backend knows may have none, and has no limits then. ok is
+// false if the account that logged in is gone: an account of the same name is another user. REQUIRES: topo is held.
 func (c *Connection) account() (u *auth.User, ok bool) {
 	if !c.id.stands(c.b.users) {
 		return nil, false
@@ -326,7 +324,7 @@ func (c *Connection) account() (u *auth.User, ok bool) {
 	return u, ok
 }
 
-// resolve finds the user's permissions if the accounts have changed. REQUIRES: topo is held.
+// resolve reads the user's permissions again if the accounts have changed. REQUIRES: topo is held.
 func (c *Connection) resolve() error {
 	if revision := c.b.users.Revision(); c.grants == nil || c.granted != revision {
 		if _, ok := c.account(); !ok {
@@ -352,8 +350,7 @@ func (c *Connection) Impersonates() bool {
 	return ok && u.HasTag(auth.Impersonator)
 }
 
-// OpenChannel counts a channel and refuses it if the user or the node has too many
-// (BR-3.7).
+// OpenChannel counts a channel, or refuses it if the user or the node has too many (BR-3.7).
 func (c *Connection) OpenChannel() error {
 	b := c.b
 	b.topo.RLock()
@@ -366,7 +363,7 @@ func (c *Connection) OpenChannel() error {
 	defer b.conns.Unlock()
 	used := c.usage
 	if used == nil {
-		used = new(usage) // a connection that is not open counts for nobody
+		used = new(usage) // a connection that is not open counts for no user
 	}
 	if err := user.CheckChannels(used.channels); err != nil {
 		return err
@@ -381,7 +378,7 @@ func (c *Connection) OpenChannel() error {
 	return nil
 }
 
-// CloseChannel is the end of a channel that OpenChannel counted.
+// CloseChannel counts the end of a channel that OpenChannel has counted.
 func (c *Connection) CloseChannel() {
 	c.b.conns.Lock()
 	c.channels--
@@ -396,18 +393,18 @@ func (c *Connection) CloseChannel() {
 // Broker is the broker behind the connection.
 func (c *Connection) Broker() *Broker { return c.b }
 
-// Run carries out operations on queues, in order: see partition.Node.Run about what
-// has not happened when it returns.
+// Run carries out operations on queues, in order. See partition.Node.Run for those that are only proposed when it
+// returns.
 func (c *Connection) Run(ops []partition.Op) partition.Receipt {
 	c.countPassed()
 	if l := &c.b.ledger; l.removed.Load() > l.stored.Load() && slices.ContainsFunc(ops, func(op partition.Op) bool { return op.Owner != nil }) {
-		_ = c.b.awaitRemovals() // groups answer without asking; a failure ends the node
+		_ = c.b.awaitRemovals() // groups answer without asking for that; a failure ends the node
 	}
 	return c.b.node.Run(ops)
 }
 
-// Enter carries out publishes and returns when they may be answered for: Op.Refused says of each whether a queue has
-// refused it. An error means that nobody knows what became of some.
+// Enter carries out publishes and returns when they may be answered: Op.Refused says of each whether a queue has
+// refused it. After an error the fate of some is unknown.
 func (c *Connection) Enter(ops []partition.Op) error {
 	c.countPassed()
 	return cmp.Or(c.b.node.Enter(ops), c.b.awaitRemovals())
@@ -419,11 +416,12 @@ func (c *Connection) RunWhole(ops []partition.Op) error {
 	return c.b.node.RunWhole(ops)
 }
 
-// Settle waits until all that was proposed to replicated queues has happened.
+// Settle waits until everything proposed to replicated queues was applied.
 func (c *Connection) Settle() { c.b.node.SettleAll() }
 
-// Await returns when what the receipt is for may be answered for (partition.Node.Await), and what a message did not reach since it was
-// deleted is stored as gone. An error means that the disk failed and the node is stopping.
+// Await returns when the operations of the receipt may be answered (partition.Node.Await), and the store has the
+// deletion of every queue that a message did not reach for that reason. An error means that the disk failed and the
+// node is stopping.
 func (c *Connection) Await(r partition.Receipt) error {
 	if err := c.b.node.Await(r); err != nil {
 		return fmt.Errorf("journal: %w", err)

@@ -9,14 +9,14 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// Got is a message taken by basic.get. Its references are the caller's.
+// Got is a message that basic.get took. Its references are the caller's.
 type Got struct {
 	Queue *partition.Queue
 	queue.Delivery
-	Left int // ready messages that remain
+	Left int // number of ready messages left
 }
 
-// Get takes one message from a queue (BR-9.10); ok is false if there is none.
+// Get takes one message from a queue (BR-9.10). ok is false if there is none.
 func (c *Connection) Get(name message.QueueName, noAck bool) (g Got, ok bool, err error) {
 	q, err := c.find(name, c.readable)
 	if err != nil {
@@ -31,8 +31,8 @@ func (c *Connection) Get(name message.QueueName, noAck bool) (g Got, ok bool, er
 	return g, ok, c.missing(err, q)
 }
 
-// Consume attaches a consumer to a queue (BR-9.1). attached is called before the
-// first delivery, with the queue locked.
+// Consume attaches a consumer to a queue (BR-9.1). attached is called before the first delivery, with the queue
+// locked.
 func (c *Connection) Consume(name message.QueueName, consumer *queue.Consumer, attached func(*partition.Queue)) (*partition.Queue, error) {
 	q, err := c.find(name, c.readable)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Connection) Consume(name message.QueueName, consumer *queue.Consumer, a
 	return rt, nil
 }
 
-// missing is what a client is told of an error of a partition about the queue.
+// missing turns a partition's error about the queue into the client's error.
 func (c *Connection) missing(err error, q *topology.Queue) error {
 	switch {
 	case partition.Gone(err):
@@ -60,15 +60,14 @@ func (c *Connection) missing(err error, q *topology.Queue) error {
 	return err
 }
 
-// FindReadable returns the declaration of a queue that the client may read, so
-// that a session can check what it was asked before it consumes.
+// FindReadable returns the declaration of a queue that the client may read. A session checks the client's request
+// with it before it consumes.
 func (c *Connection) FindReadable(name message.QueueName) (*topology.Queue, error) {
 	return c.find(name, c.readable)
 }
 
-// Cancel detaches a consumer, whose deliveries stay unsettled. detached is called
-// with the queue locked: no delivery comes after it. An auto-delete queue goes with
-// its last consumer (BR-7.6).
+// Cancel detaches a consumer; its deliveries stay unsettled. detached is called with the queue locked, and no
+// delivery follows. An auto-delete queue is deleted with its last consumer (BR-7.6).
 func (c *Connection) Cancel(q *partition.Queue, consumer *queue.Consumer, detached func()) {
 	left, was := c.b.node.Detach(q, consumer, detached)
 	if was && left == 0 {
@@ -76,12 +75,12 @@ func (c *Connection) Cancel(q *partition.Queue, consumer *queue.Consumer, detach
 	}
 }
 
-// Quit detaches consumers and returns all they hold, and other deliveries: see
-// partition.Node.Quit. Auto-delete queues go with their last consumers.
+// Quit detaches consumers, and gives back everything they hold and other deliveries: see partition.Node.Quit.
+// Auto-delete queues are deleted with their last consumers.
 func (c *Connection) Quit(seats []partition.Seat, returns iter.Seq[partition.Delivered]) (applied func()) {
 	applied = c.b.node.Quit(seats, returns)
 	left := map[*partition.Queue]bool{}
-	for _, s := range seats { // each once: it is a change of declarations, also where others still consume
+	for _, s := range seats { // each queue once: it is a change of declarations, even if others still consume
 		if !left[s.Queue] {
 			left[s.Queue] = true
 			c.b.unconsumed(s.Queue)
@@ -90,7 +89,7 @@ func (c *Connection) Quit(seats []partition.Seat, returns iter.Seq[partition.Del
 	return applied
 }
 
-// unconsumed removes an auto-delete queue that has lost a consumer if it has no other.
+// unconsumed deletes an auto-delete queue that has lost its last consumer.
 func (b *Broker) unconsumed(q *partition.Queue) {
 	decl := q.Info.(*topology.Queue)
 	if !decl.AutoDelete {
@@ -109,7 +108,7 @@ func (c *Connection) Resume(q *partition.Queue, consumer *queue.Consumer) {
 	c.b.node.Resume(q, consumer)
 }
 
-// Open lets the queue look for consumers with that gate that can take messages again.
+// Open makes the queue try its consumers with this gate again.
 func (c *Connection) Open(q *partition.Queue, gate queue.Gate) { c.b.node.Open(q, gate) }
 
 // Share puts consumers of the queue under a gate: see partition.Node.Share.

@@ -13,8 +13,7 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// whatToDo adds to an error of opening a data directory what an operator is to do, if
-// the error is of damage.
+// whatToDo adds to an error of opening a data directory what an operator can do, if the error is about damage.
 func whatToDo(dir string, err error) error {
 	var log *journal.DamageError
 	var state *partition.DamageError
@@ -26,36 +25,35 @@ func whatToDo(dir string, err error) error {
 	return fmt.Errorf("%w\nrun: bartleby journal check --data-dir %s", err, dir)
 }
 
-// OpenStopped is Open for an examination or a repair: no worker begins, so that
-// nothing happens to messages but what a start does to those whose time has come, and
-// files of messages that are missing are no failure. The broker serves nobody.
+// OpenStopped is Open for an examination or a repair. No worker starts, so messages change only as at any start:
+// those that are due expire. Missing files of messages are not an error. The broker serves nobody.
 func OpenStopped(o Options, how Stopped) (*Broker, error) {
 	return openNode(o, opening{stopped: true, Stopped: how})
 }
 
-// Stopped says what OpenStopped bears.
-type Stopped struct {
+// Stopped says what OpenStopped tolerates.
+type Stopped struct { // parts of the data directory are missing, or differ in age
 	Incomplete bool // parts of the data directory are missing, or of different age
-	// KeepUndeclared makes queues with messages that nobody has declared a *partition.UndeclaredError; a
-	// start takes them for deleted.
+	// KeepUndeclared turns undeclared queues with messages into a *partition.UndeclaredError. A start would take them
+	// for deleted.
 	KeepUndeclared bool
-	// Salvage brings back what is on disk where the index is lost.
+	// Salvage recovers what is on disk if the index is lost.
 	Salvage *partition.Salvage
 }
 
-// opening says what a data directory is opened for.
+// opening says for what a data directory is opened.
 type opening struct {
 	stopped bool // for OpenStopped
 	Stopped
 }
 
-// SetAside shows what was put aside since it could not be used: limit files at most.
+// SetAside lists the files that were set aside, at most limit.
 func (b *Broker) SetAside(limit int) ([]bodyfile.PutAside, error) { return b.data.Aside.List(limit) }
 
-// FilesSetAside is how many files there are of what was put aside.
+// FilesSetAside is the number of files that were set aside.
 func (b *Broker) FilesSetAside() int { return b.data.Aside.Count() }
 
-// QueueMessages is what Verify found of a durable queue.
+// QueueMessages is what Verify found in a durable queue.
 type QueueMessages struct {
 	VHost, Queue string
 	Incarnation  uint64
@@ -76,7 +74,7 @@ func (b *Broker) Verify() (found []QueueMessages, err error) {
 	})
 	for i := range found {
 		q := &found[i]
-		// A group may have deleted a queue whose declaration is back: a start deletes that (buryGhosts).
+		// A group may have deleted a queue whose declaration is back; a start deletes the declaration (buryGhosts).
 		if q.Messages, q.Unreadable, err = b.node.Verify(q.runtime); err != nil && !partition.Gone(err) {
 			return nil, err
 		}
@@ -94,5 +92,5 @@ func (b *Broker) Forget(found []QueueMessages) error {
 	return nil
 }
 
-// PassOver writes a checkpoint, so that no start meets again what was set aside.
+// PassOver writes a checkpoint, so that no later start reads again what was set aside.
 func (b *Broker) PassOver() error { return b.node.Checkpoint() }

@@ -12,15 +12,16 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// deadRouter is what partitions ask about dead letters.
+// deadRouter answers the partitions' questions about dead letters.
 type deadRouter struct{ b *Broker }
 
-// RouteDead implements partition.Router (DL-6.1, steps 1 and 5). Nothing is
-// checked here: no permission, no internal flag, no exclusiveness (DL-5.4).
+// RouteDead implements partition.Router (DL-6.1, steps 1 and 5). It checks neither permissions, nor the internal
+// flag, nor exclusiveness (DL-5.4).
 func (r deadRouter) RouteDead(q *partition.Queue, exchange string, keys []string, rec message.Record, h *deadletter.History, out []*partition.Queue) (targets []*partition.Queue, exists, byKeys bool) {
 	targets, exists, byKeys = r.route(q, exchange, keys, rec, h, out)
-	// A letter that goes nowhere is gone for good: what was not found has to be gone for good, too. It is awaited behind
-	// the look, which may see what was taken away a moment ago. A failure ends the node.
+	// A letter without a target is gone for good, so an exchange or queue that was missing must be gone for good,
+	// too. The wait comes after the look, because the look may see a deletion of a moment ago. A failure ends the
+	// node.
 	_ = r.b.awaitRemovals()
 	return targets, exists, byKeys
 }
@@ -60,7 +61,7 @@ func (r deadRouter) HasVHost(name message.VHost, incarnation uint64) bool {
 	v, ok := r.b.state.VHost(name)
 	ok = ok && v.Had(incarnation)
 	r.b.topo.RUnlock()
-	_ = r.b.awaitRemovals() // behind the look, as in RouteDead; a failure ends the node
+	_ = r.b.awaitRemovals() // after the look, as in RouteDead; a failure ends the node
 	return ok
 }
 

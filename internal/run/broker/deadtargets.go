@@ -10,10 +10,9 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// DeadLetterTargets are the queues that dead letters of another are routed to, as
-// far as that is known without a message: through the default exchange by the key,
-// through others all that are bound to them. The declarations are let go between any
-// two exchanges, each of which is looked at once, however many queues share it.
+// DeadLetterTargets returns the queues that get dead letters of others, as far as that is known without a message:
+// from the default exchange the queue that the key names, from other exchanges all queues bound to them. It unlocks
+// the declarations after each exchange, and looks at each exchange once, even if many queues share it.
 func (b *Broker) DeadLetterTargets() map[*topology.Queue]bool {
 	targets := map[*topology.Queue]bool{}
 	for x, from := range b.deadLetterExchanges(targets) {
@@ -34,8 +33,8 @@ type deadSources struct {
 	others bool
 }
 
-// deadLetterExchanges are those that queues have, but for the default one: where that leads
-// is added to targets.
+// deadLetterExchanges returns the dead-letter exchanges of queues. For the default exchange it adds the target to
+// targets.
 func (b *Broker) deadLetterExchanges(targets map[*topology.Queue]bool) map[*topology.Exchange]deadSources {
 	found := map[*topology.Exchange]deadSources{}
 	b.topo.RLock()
@@ -69,9 +68,8 @@ func (b *Broker) deadLetterExchanges(targets map[*topology.Queue]bool) map[*topo
 	return found
 }
 
-// Oldest is since when the first message that is ready has been in the queue: since
-// its last death if it has died, else since it was published; ok is false if none is
-// ready at the front.
+// Oldest is since when the first ready message has been in the queue: since its last death, or since it was published
+// if it has not died. ok is false if no message at the front is ready.
 func (b *Broker) Oldest(q QueueInfo) (since time.Time, ok bool) {
 	_, _, _ = b.node.Browse(q.runtime, queue.Cursor{}, queueFront, func(v queue.View, r message.Record, history []byte) bool {
 		if v.Out || v.Dead || v.NotBefore != 0 {
@@ -86,12 +84,11 @@ func (b *Broker) Oldest(q QueueInfo) (since time.Time, ok bool) {
 	return since, ok
 }
 
-// queueFront is how many entries are looked at to find the first that is ready:
-// deliveries that are out may hide it.
+// queueFront is how many entries are looked at to find the first ready one. Deliveries that are out come before it.
 const queueFront = 16
 
-// HeadTimestamp is the timestamp property of the first message that is ready, in
-// seconds since 1970; ok is false if there is none at the front.
+// HeadTimestamp is the timestamp property of the first ready message, in seconds since 1970. ok is false if there is
+// none at the front.
 func (b *Broker) HeadTimestamp(q QueueInfo) (seconds uint64, ok bool) {
 	_, _, _ = b.node.Browse(q.runtime, queue.Cursor{}, queueFront, func(v queue.View, r message.Record, _ []byte) bool {
 		if v.Out || v.Dead || v.NotBefore != 0 {

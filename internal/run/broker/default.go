@@ -8,7 +8,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// Default is what a node has after its first start (BR-18.1).
+// Default is what the first start of a node creates (BR-18.1).
 type Default struct {
 	VHost                  message.VHost
 	User, Password         string
@@ -16,7 +16,7 @@ type Default struct {
 	Configure, Write, Read string
 }
 
-// Empty says whether nothing was ever declared: the node starts for the first time.
+// Empty says whether nothing was ever declared, so that this is the first start.
 func (b *Broker) Empty() bool {
 	b.topo.RLock()
 	defer b.topo.RUnlock()
@@ -29,7 +29,7 @@ func (b *Broker) CreateDefault(d Default) error {
 		if _, _, err := b.state.PutVHost(d.VHost, topology.Metadata{Description: "Default virtual host"}); err != nil {
 			return err
 		}
-		for b.state.Orphan(d.User) { // all users may be deleted before a start; nobody waits yet
+		for b.state.Orphan(d.User) { // all users may have been deleted before a start; nobody waits yet
 		}
 		if _, err := b.users.PutUser(d.User, hashPassword(b.rules.Load().Hashing, d.Password), d.Tags); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (b *Broker) CreateDefault(d Default) error {
 	})
 }
 
-// salt is chance for a password's hash.
+// salt is random bytes for a password's hash.
 func salt(size int) []byte {
 	s := make([]byte, size)
 	_, _ = rand.Read(s) // never fails

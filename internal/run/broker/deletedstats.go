@@ -8,14 +8,13 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// deletedStats are what queues did that are gone, by their type, so that the node's
-// counters never fall.
+// deletedStats are the counters of deleted queues by type, so that the node's counters never fall.
 type deletedStats struct {
 	mu     sync.Mutex // guards byType
 	byType map[topology.QueueType]*partition.Stats
 }
 
-// keepStats keeps the counters of a queue that was deleted.
+// keepStats adds the counters of a deleted queue.
 func (b *Broker) keepStats(t topology.QueueType, st *partition.Stats) {
 	b.Totals.QueuesGone.Add(1)
 	r := &b.deleted
@@ -30,8 +29,8 @@ func (b *Broker) keepStats(t topology.QueueType, st *partition.Stats) {
 	r.byType[t].Add(st)
 }
 
-// StatsOfDeleted is what the deleted queues of a type did since the node started, and what became
-// of their dead since.
+// StatsOfDeleted returns the counters of the deleted queues of a type since the node started, including what became
+// of their dead later.
 func (b *Broker) StatsOfDeleted(t topology.QueueType) (st partition.Stats) {
 	kind := queue.Classic
 	if t == topology.Quorum {

@@ -20,7 +20,7 @@ func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err
 }
 
 func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err error) {
-	// Most declarations are of what is there: they cost no exclusive lock.
+	// Most declarations are of existing exchanges: these need no exclusive lock.
 	var x *topology.Exchange
 	ticket := c.b.glance(func() { x, err = c.b.state.CheckExchange(d, c.permit) })
 	if x != nil || err != nil {
@@ -36,7 +36,7 @@ func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err
 	return created, err
 }
 
-// PassiveExchange asks for an exchange (BR-5.6).
+// PassiveExchange checks that an exchange exists (BR-5.6).
 func (c *Connection) PassiveExchange(name message.ExchangeName) error {
 	return c.decided(func() error { return c.passiveExchange(name) })
 }
@@ -46,12 +46,12 @@ func (c *Connection) passiveExchange(name message.ExchangeName) (err error) {
 	return cmp.Or(failed, err)
 }
 
-// seeExchange is PassiveExchange. REQUIRES: topo is held.
+// seeExchange does the work of PassiveExchange. REQUIRES: topo is held.
 func (c *Connection) seeExchange(name message.ExchangeName) error {
-	name = topology.CleanName(name) // the permission is asked for what is found
+	name = topology.CleanName(name) // the permission check uses the name that is looked up
 	_, err := c.b.state.PassiveExchange(c.VHost, name)
 	if name == "" {
-		return err // refused whoever asks (BR-5.3)
+		return err // refused for everybody (BR-5.3)
 	}
 	if denied := c.anyPermission(topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(name)}); denied != nil {
 		return denied
@@ -67,15 +67,13 @@ func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) er
 	})
 }
 
-// ExchangeStats count what was published to an exchange since it was declared or
-// the node started (BR-15.13).
+// ExchangeStats count what was published to an exchange since it was declared or the node started (BR-15.13).
 type ExchangeStats struct {
-	In, Out           atomic.Uint64 // messages published to it, and copies it gave to queues
-	Dropped, Returned atomic.Uint64 // unroutable ones, not mandatory and mandatory
+	In, Out           atomic.Uint64 // messages published to it, and copies it sent to queues
+	Dropped, Returned atomic.Uint64 // unroutable messages: without and with mandatory
 }
 
-// statsOf finds the counters of an exchange, which begin when they are first asked for.
-// REQUIRES: topo is held.
+// statsOf returns the counters of an exchange, and makes them at the first call. REQUIRES: topo is held.
 func (b *Broker) statsOf(x *topology.Exchange) *ExchangeStats {
 	b.exchangeStats.Lock()
 	defer b.exchangeStats.Unlock()
@@ -85,32 +83,31 @@ func (b *Broker) statsOf(x *topology.Exchange) *ExchangeStats {
 	return x.Runtime.(*ExchangeStats)
 }
 
-// ExchangeStats are the counters of an exchange. REQUIRES: called within Read.
+// ExchangeStats returns the counters of an exchange. REQUIRES: called within Read.
 func (b *Broker) ExchangeStats(x *topology.Exchange) *ExchangeStats { return b.statsOf(x) }
 
-// ExchangeInfo is an exchange at one moment. It may be kept.
+// ExchangeInfo is an exchange at one moment. The caller may keep it.
 type ExchangeInfo struct {
 	topology.ExchangeDecl
 	// Policy and OperatorPolicy are those in force, or nil.
 	Policy, OperatorPolicy *topology.Policy
-	Bindings               int // it is the source of
+	Bindings               int // number of bindings from it
 	Stats                  *ExchangeStats
 }
 
-// DescribeExchange takes what is to be known of an exchange out of the topology.
-// REQUIRES: called within Read.
+// DescribeExchange copies an exchange out of the topology. REQUIRES: called within Read.
 func (b *Broker) DescribeExchange(x *topology.Exchange) ExchangeInfo {
 	return ExchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, x.BindingsFromCount(), b.statsOf(x)}
 }
 
-// SortExchanges puts exchanges in the order of their virtual hosts and names.
+// SortExchanges sorts exchanges by virtual host and name.
 func SortExchanges(list []ExchangeInfo) []ExchangeInfo {
 	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.Name, b.Name)) })
 	return list
 }
 
-// passage is what a connection has published to one exchange and not counted yet:
-// publishers that share an exchange would otherwise share a cache line for each message.
+// passage counts what a connection has published to one exchange since it last updated the shared counters. Otherwise
+// publishers to the same exchange would share a cache line for each message.
 type passage struct {
 	to      *ExchangeStats
 	in, out uint64
@@ -118,7 +115,7 @@ type passage struct {
 	sizes   [len(SizeBounds) + 1]uint32
 }
 
-// passed counts a message of a size that the exchange gave to so many queues.
+// passed counts a message of this size that the exchange sent to so many queues.
 func (c *Connection) passed(x *ExchangeStats, queues, size int) {
 	p := &c.passing
 	if p.to != x {
@@ -130,11 +127,11 @@ func (c *Connection) passed(x *ExchangeStats, queues, size int) {
 	p.bytes += uint64(size)
 	p.sizes[sizeClass(size)]++
 	if queues == 0 {
-		c.countPassed() // no operation follows that would
+		c.countPassed() // no operation follows that would do it
 	}
 }
 
-// countPassed makes what was published visible.
+// countPassed adds the counts to the shared counters.
 func (c *Connection) countPassed() {
 	p, t := &c.passing, &c.b.Totals
 	if p.in == 0 {
@@ -154,10 +151,11 @@ func (c *Connection) countPassed() {
 	p.in, p.out, p.bytes = 0, 0, 0
 }
 
-// Unroutable are messages that go nowhere, by exchange, if their transaction is committed: how many are to be dropped, and returned.
+// Unroutable counts, by exchange, messages without a queue in a transaction: how many are dropped and how many
+// returned if it is committed.
 type Unroutable map[*ExchangeStats]*[2]uint64
 
-// NoteUnroutable notes the message that Route has just found no queue for.
+// NoteUnroutable notes the message for which Route has just found no queue.
 func (c *Connection) NoteUnroutable(u *Unroutable, returned bool) {
 	if *u == nil {
 		*u = Unroutable{}
@@ -174,7 +172,7 @@ func (c *Connection) NoteUnroutable(u *Unroutable, returned bool) {
 	}
 }
 
-// CountNoted counts what was noted, and says how many that were.
+// CountNoted counts what was noted, and returns how many messages that were.
 func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
 	for x, n := range u {
 		x.Dropped.Add(n[0])
@@ -186,7 +184,7 @@ func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
 	return dropped, returned
 }
 
-// CountUnroutable counts the message that Route has just found no queue for.
+// CountUnroutable counts the message for which Route has just found no queue.
 func (c *Connection) CountUnroutable(returned bool) {
 	x := c.passing.to
 	if returned {

@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// assignGroup gives a quorum queue that was just declared its group of replicas: near, where that is one, and otherwise one
-// that its name tells. REQUIRES: topo is held for writing.
+// assignGroup gives a new quorum queue its group: near if that is not 0, otherwise the one that its name determines.
+// REQUIRES: topo is held for writing.
 func (b *Broker) assignGroup(q *topology.Queue, near uint64) {
 	if q.Type != topology.Quorum {
 		return
@@ -18,9 +18,9 @@ func (b *Broker) assignGroup(q *topology.Queue, near uint64) {
 	b.state.Place(q, near)
 }
 
-// groupOfDead is the group of the first quorum queue that the dead of a queue are routed to now, which is to be
-// declared: within a group a death is one command. 0 is none. That keys may lead elsewhere when it is declared does no harm.
-// REQUIRES: topo is held for reading, and nothing else. Others may be let in.
+// groupOfDead returns the group of the first quorum queue that gets the dead letters of the queue d, which will be
+// declared; 0 if there is none. Within one group a death is one command. It does no harm if keys lead elsewhere
+// later. REQUIRES: topo is held for reading, and nothing else is held. It may let others in.
 func (b *Broker) groupOfDead(d topology.QueueDecl) uint64 {
 	q := b.state.PlannedQuorumQueue(d)
 	if q == nil || q.Effective.DeadLetterExchange == nil {
@@ -35,7 +35,7 @@ func (b *Broker) groupOfDead(d topology.QueueDecl) uint64 {
 	if !ok {
 		return 0
 	}
-	m := routing.Message{Key: []byte(q.Name), Pause: b.onPause} // as published to the default exchange
+	m := routing.Message{Key: []byte(q.Name), Pause: b.onPause} // as a message published to the default exchange
 	if e.DeadLetterRoutingKey != nil {
 		m.Key = []byte(*e.DeadLetterRoutingKey)
 	}

@@ -11,44 +11,43 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// A node has two logs: the journal, of messages, and the store, of declarations and
-// accounts. One rule keeps them in order (docs/internals/logs.md), and it is kept here:
+// A node has two logs: the journal for messages, and the store for declarations and accounts. One rule keeps them in
+// order (docs/internals/logs.md). This file enforces it:
 //
-//  1. Nothing enters a queue that the store does not have yet. Its name is taken, but no
-//     key leads to it and nothing can be bound to it.
-//  2. An answer that rests on declarations leaves when the store has them as they were
-//     when it looked, whoever made them.
-//  3. The store takes something away only when the journal has all that was done before,
-//     and no answer to a publish, no dead letter and no checkpoint that comes after it
-//     counts before it is stored.
+//  1. Nothing enters a queue that the store does not have yet. Its name is taken, but no key leads to it, and
+//     nothing can be bound to it.
+//  2. An answer that depends on declarations leaves when the store has them as they were when it was decided,
+//     whoever made them.
+//  3. The store deletes something only when the journal has everything that happened before. Until the deletion is
+//     stored, nothing that comes after it is final: no answer to a publish, no dead letter, no checkpoint.
 //
-// The store has changes in the order in which they were made. Nobody who waits for it
-// holds a lock, and who waits first writes for all who wait.
+// The store gets changes in the order in which they were made. A goroutine that waits for the store holds no lock.
+// The first one to wait writes for all that wait.
 
-// ledger is what was declared and is on its way to the store.
+// ledger has the changes of declarations that are on their way to the store.
 type ledger struct {
-	issued  atomic.Uint64 // the ticket of the last change; raised with topo held for writing
-	removed atomic.Uint64 // that of the last one which took something away; likewise
-	stored  atomic.Uint64 // the last one that is stored and in force
-	owing   atomic.Int32  // how many have something leaving
+	issued  atomic.Uint64 // ticket of the last change; raised with topo held for writing
+	removed atomic.Uint64 // ticket of the last change that deletes something; likewise
+	stored  atomic.Uint64 // ticket of the last change that is stored and in force
+	owing   atomic.Int32  // number of changes whose bindings are still leaving
 
-	mu      held.Mutex // guards what follows; nothing else is taken under it
-	turn    sync.Cond  // somebody has written, or issued what was awaited
+	mu      held.Mutex // guards what follows; no other lock is taken under it
+	turn    sync.Cond  // a write has ended, or an awaited change was issued
 	waiting []entry    // issued and not written, in order
-	busy    bool       // somebody writes, and owns what follows
+	busy    bool       // a goroutine writes, and owns what follows
 	leaving []leaving
-	err     error // writing failed: the node is ending
+	err     error // a write failed: the node is stopping
 }
 
-// leaving are the bindings of what a change has deleted, which are stored as deleted behind it.
+// leaving are the bindings of a deleted object. The store deletes them after the change that deleted the object.
 type leaving struct {
-	ticket   uint64            // of the change
-	marks    []mutation.Change // that delete the records which tell a start of it
+	ticket   uint64            // ticket of that change
+	marks    []mutation.Change // delete the records that tell a start about it
 	ends     []string
 	bindings []mutation.Change
 }
 
-// How many bindings may go with a change itself, and how many at once behind it.
+// How many bindings may be deleted with a change itself, and how many at a time after it.
 const (
 	leaveAtOnce = 1024
 	leaveSlice  = 256
@@ -58,19 +57,19 @@ const (
 type entry struct {
 	ticket  uint64
 	changes []mutation.Change
-	made    topology.Made // to be put in force once they are stored
+	made    topology.Made // put in force once they are stored
 	removes bool
 }
 
-// The steps of a change at which tests may stop it. Each comes after the one before.
+// The steps of a change at which tests may stop it, in order.
 const (
-	FailDeclareChanged = "declare-changed" // memory has it
-	FailDeclareLogged  = "declare-logged"  // the journal has what was done before
+	FailDeclareChanged = "declare-changed" // it is in memory
+	FailDeclareLogged  = "declare-logged"  // the journal has everything before
 	FailDeclareStored  = "declare-stored"  // the store has it
 	FailDeclareOpened  = "declare-opened"  // it is in force
 )
 
-// Failpoints are the names that Options.Failpoint is called with by this package.
+// Failpoints are the names with which this package calls Options.Failpoint.
 var Failpoints = []string{FailDeclareChanged, FailDeclareLogged, FailDeclareStored, FailDeclareOpened}
 
 func (b *Broker) at(step string) {
@@ -79,12 +78,12 @@ func (b *Broker) at(step string) {
 	}
 }
 
-// removing says that the change under way takes something away that others may find gone
-// before they can take topo: who does waits for it. REQUIRES: topo is held for writing.
+// removing says that the change in progress deletes something. Others may find it gone before they can lock topo, so
+// they wait for this change. REQUIRES: topo is held for writing.
 func (b *Broker) removing() { b.ledger.removed.Store(b.ledger.issued.Load() + 1) }
 
-// issue takes what has just changed into the ledger, and returns the ticket of the last
-// change there is. REQUIRES: topo is held for writing.
+// issue enters the change just made into the ledger. It returns the ticket of the last change. REQUIRES: topo is held
+// for writing.
 func (b *Broker) issue(changes []mutation.Change, made topology.Made) uint64 {
 	l := &b.ledger
 	e := entry{ticket: l.issued.Load() + 1, changes: changes, made: made}
@@ -97,7 +96,7 @@ func (b *Broker) issue(changes []mutation.Change, made topology.Made) uint64 {
 	l.mu.Lock()
 	l.waiting = append(l.waiting, e)
 	if l.removed.Load() == e.ticket {
-		l.turn.Broadcast() // somebody may wait for it already
+		l.turn.Broadcast() // awaitRemovals may wait for it already
 	}
 	l.mu.Unlock()
 	if e.removes {
@@ -107,17 +106,17 @@ func (b *Broker) issue(changes []mutation.Change, made topology.Made) uint64 {
 	return e.ticket
 }
 
-// await returns when the store has all changes up to a ticket and they are in force. An
-// error means that the disk failed and the node is stopping. REQUIRES: nothing is locked.
+// await returns when all changes up to this ticket are stored and in force. An error means that the disk failed and
+// the node is stopping. REQUIRES: nothing is locked.
 func (b *Broker) await(ticket uint64) error {
 	held.Nothing("the log of declarations")
 	l := &b.ledger
 	if l.stored.Load() >= ticket {
 		return nil
 	}
-	l.mu.Lock() // and no deferred unlock: a panic of write would run it
+	l.mu.Lock() // no deferred unlock: a panic of write would run it
 	for l.stored.Load() < ticket && l.err == nil {
-		if l.busy || len(l.waiting) == 0 { // the last one is said to come (removing), and is still being made
+		if l.busy || len(l.waiting) == 0 { // the last change was announced (removing), and is still being made
 			l.turn.Wait()
 			continue
 		}
@@ -142,12 +141,12 @@ func (b *Broker) await(ticket uint64) error {
 func (b *Broker) write(batch []entry) error {
 	b.at(FailDeclareChanged)
 	if err := b.writeAll(batch); err != nil {
-		// What was changed in memory is not on disk, and nobody knows what is.
+		// Memory has changes that may not be on disk.
 		b.OnFatal(err)
 		return err
 	}
 	b.at(FailDeclareStored)
-	b.node.Declared(b.data.State.Reached()) // before anything enters a queue that was made
+	b.node.Declared(b.data.State.Reached()) // before anything enters a queue of this batch
 	b.topo.Lock()
 	for i := range batch {
 		if b.state.Stored(batch[i].made) {
@@ -167,7 +166,7 @@ func (b *Broker) writeAll(batch []entry) error {
 		}
 	}
 	if removes {
-		// What has left a queue must be where it went before the queue is gone.
+		// Messages that left a queue must be durable at their targets before the queue is deleted.
 		if err := b.data.Journal.Sync(); err != nil {
 			return fmt.Errorf("journal: %w", err)
 		}
@@ -181,10 +180,10 @@ func (b *Broker) writeAll(batch []entry) error {
 	return nil
 }
 
-// postpones says whether changes are so many that some are to be stored behind the others.
+// postpones says whether there are so many changes that some must be stored later.
 func postpones(changes []mutation.Change) bool { return mutation.CountLate(changes) > leaveAtOnce }
 
-// postpone returns the changes of e that are to be stored at once. What is left is noted as leaving.
+// postpone returns the changes of e to be stored at once, and notes the others as leaving.
 func (b *Broker) postpone(e *entry) []mutation.Change {
 	if !postpones(e.changes) {
 		return e.changes
@@ -201,7 +200,7 @@ func (b *Broker) postpone(e *entry) []mutation.Change {
 	return now
 }
 
-// leave stores the next of what is leaving with a change as deleted. REQUIRES: the caller is the one who writes.
+// leave stores the deletion of the next bindings that are leaving. REQUIRES: the caller owns the writing (busy).
 func (b *Broker) leave(l *leaving) error {
 	some := l.bindings[:min(len(l.bindings), leaveSlice)]
 	l.bindings = l.bindings[len(some):]
@@ -222,11 +221,13 @@ func (b *Broker) leave(l *leaving) error {
 	return nil
 }
 
-// sweep stores what is leaving with the change of a ticket, or of any if that is 0, as deleted, with others in between. Who has
-// made the change does it, when it is in force, and who needs one of the names. REQUIRES: nothing is locked.
+// sweep stores the deletion of all bindings that leave with the change of this ticket (0: with any change), in slices
+// with other writes in between. The goroutine that made the change calls it once the change is in force, as does one
+// that needs one of the names. REQUIRES: nothing is locked.
 func (b *Broker) sweep(ticket uint64) (err error) {
 	for left := b.ledger.owing.Load() > 0; left; {
-		// Whoever waits for a turn finds it taken again when he is woken: so what there is, is written first.
+		// A goroutine that waits for its turn may find it taken again. So first everything that was issued is
+		// written.
 		if err = b.awaitAll(); err != nil {
 			return err
 		}
@@ -244,10 +245,10 @@ func (b *Broker) sweep(ticket uint64) (err error) {
 	return nil
 }
 
-// awaitAll returns when all that was changed so far is stored.
+// awaitAll returns when every change so far is stored.
 func (b *Broker) awaitAll() error { return b.await(b.ledger.issued.Load()) }
 
-// awaitRemovals returns when all that was taken away is stored as gone.
+// awaitRemovals returns when every deletion so far is stored.
 func (b *Broker) awaitRemovals() error { return b.await(b.ledger.removed.Load()) }
 
 // between runs f while nobody writes to the store.
@@ -266,14 +267,14 @@ func (b *Broker) between(f func()) {
 	l.mu.Unlock()
 }
 
-// look runs f with the topology locked for reading, and returns when what it saw is
-// stored. f must not wait for anything. REQUIRES: nothing is locked.
+// look runs f with the topology locked for reading, and returns when what f saw is stored. f must not wait for
+// anything. REQUIRES: nothing is locked.
 func (b *Broker) look(f func()) error {
 	return b.await(b.glance(f))
 }
 
-// glance runs f with the topology locked for reading, and returns the ticket that an
-// answer which rests on what it saw has to wait for.
+// glance runs f with the topology locked for reading. It returns the ticket that an answer must wait for if it
+// depends on what f saw.
 func (b *Broker) glance(f func()) (ticket uint64) {
 	b.topo.RLock()
 	defer b.topo.RUnlock()

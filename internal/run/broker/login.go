@@ -17,24 +17,23 @@ import (
 	"bartleby.mq/internal/run/admission"
 )
 
-// AuthBackend is one of those who are asked in turn: Authn who a client is, Authz what
-// it may do. nil is the node's own accounts.
+// AuthBackend is a pair of backends: Authn knows who a client is, Authz what it may do. nil means the node's own
+// accounts.
 type AuthBackend struct{ Authn, Authz admission.Backend }
 
-// AccountRules are what holds for logins and passwords; they may change at any time.
+// AccountRules are the rules for logins and passwords. They may change at any time.
 type AccountRules struct {
-	// Hashing is how new passwords are kept; "": SHA256 (BR-2.7).
+	// Hashing is the algorithm for new passwords; "": SHA256 (BR-2.7).
 	Hashing auth.Algorithm
-	// MinPassword and PasswordPattern are what a new password must have; 0 and nil
-	// demand nothing.
+	// MinPassword and PasswordPattern are requirements for new passwords; 0 and nil require nothing.
 	MinPassword     int
 	PasswordPattern *regexp.Regexp
 	Throttle        admission.ThrottleLimits
-	// MaxChannels limits the channels open on the node; 0: no limit.
+	// MaxChannels limits the open channels of the node; 0: no limit.
 	MaxChannels int64
 }
 
-// SetAccountRules changes the rules for what comes.
+// SetAccountRules changes the rules from now on.
 func (b *Broker) SetAccountRules(r AccountRules) {
 	if r.Hashing == "" {
 		r.Hashing = auth.SHA256
@@ -43,17 +42,17 @@ func (b *Broker) SetAccountRules(r AccountRules) {
 	b.throttle.SetLimits(r.Throttle)
 }
 
-// Identity is a client that has proven who it is. It never changes.
+// Identity is an authenticated client. It never changes.
 type Identity struct {
 	Name  string
 	Tags  []auth.Tag
 	authz admission.Backend // nil: the node's accounts
-	// account is that of the node which the client has shown to be its own, or which says what it may do;
-	// nil: none, or whichever has its name.
+	// account is the node's account that the client has proven to own, or that says what it may do; nil: none, or
+	// whichever account has its name.
 	account *auth.User
 }
 
-// stands says whether the account that the client has logged in with is still there. REQUIRES: topo is held.
+// stands says whether the account that the client logged in with still exists. REQUIRES: topo is held.
 func (i *Identity) stands(u *auth.Users) bool {
 	if i.account == nil {
 		return true
@@ -65,27 +64,27 @@ func (i *Identity) stands(u *auth.Users) bool {
 // MayManage says whether the client may use the management API at all (BR-15.3).
 func (i *Identity) MayManage() bool { return auth.MayManage(i.Tags) }
 
-// Elsewhere says that others than the node's accounts know what the client may do.
+// Elsewhere says that a backend, not the node's accounts, knows what the client may do.
 func (i *Identity) Elsewhere() bool { return i.authz != nil }
 
-// Standing is what can be said of a client that is not let in yet, for whoever needs its place.
+// Standing says how far a client's login is. Others may need its place while it waits.
 type Standing uint8
 
 // The standings.
 const (
 	Undecided Standing = iota
-	PutOff             // in a flood of guesses its password is not looked at yet
-	Refused            // and is told late
+	PutOff             // in a flood of guesses: its password is not checked yet
+	Refused            // refused, and will be told later
 )
 
-// Authenticate checks a client's credentials from a peer; nil is the node itself. The
-// error is for the log: clients are told the same whatever was wrong (BR-2.4, BR-2.6).
-// After several failures a further one is told late; see admission.Throttle.
+// Authenticate checks a client's credentials. peer is its address; nil is the node itself. The error is for the log:
+// clients get the same text for every reason (BR-2.4, BR-2.6). After several failures the answer to the next one is
+// delayed; see admission.Throttle.
 func (b *Broker) Authenticate(ctx context.Context, given auth.Credentials, peer net.IP) (*Identity, error) {
 	return b.AuthenticateTelling(ctx, given, peer, func(Standing) {})
 }
 
-// AuthenticateTelling is Authenticate that tells how the client stands whenever that changes.
+// AuthenticateTelling is Authenticate, and calls stands whenever the client's standing changes.
 func (b *Broker) AuthenticateTelling(ctx context.Context, given auth.Credentials, peer net.IP, stands func(Standing)) (*Identity, error) {
 	login := func(from loginOrigin) (*Identity, error) { return b.identify(ctx, given, from) }
 	if given.Verified || given.Password == "" {
@@ -98,9 +97,8 @@ func (b *Broker) AuthenticateTelling(ctx context.Context, given auth.Credentials
 	return id, err
 }
 
-// AuthenticateKey is Authenticate for a request that is signed with a key instead of
-// showing a password. prove looks at the signature and returns whose the key is; if
-// it does not prove that, it counts as a failed login.
+// AuthenticateKey is Authenticate for a request that is signed with a key and shows no password. prove checks the
+// signature and returns the owner of the key. If it fails, that counts as a failed login.
 func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, prove func() (user string, err error)) (*Identity, error) {
 	return b.throttled(ctx, key, peer, false, func(Standing) {}, func(from loginOrigin) (*Identity, error) {
 		user, err := prove()
@@ -111,15 +109,14 @@ func (b *Broker) AuthenticateKey(ctx context.Context, key string, peer net.IP, p
 	})
 }
 
-// loginOrigin is where a login comes from.
+// loginOrigin is the origin of a login.
 type loginOrigin struct {
 	netip.Addr      // zero: the node itself
-	loopback   bool // or the node itself
+	loopback   bool // also true for the node itself
 }
 
-// throttled lets identify find out who is meant by a name, and is slow to say that it is
-// nobody who has failed too often. Who was let in lately by the same password is asked for
-// it before the guesses of a flood.
+// throttled runs identify, and delays the answer to a client that has failed too often. In a flood of guesses, a
+// client that logged in lately with the same password is checked before the guesses.
 func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately bool, stands func(Standing), identify func(loginOrigin) (*Identity, error)) (*Identity, error) {
 	from, remote := netip.AddrFromSlice(peer)
 	if !remote {
@@ -141,13 +138,14 @@ func (b *Broker) throttled(ctx context.Context, name string, peer net.IP, lately
 	if b.life.Err() != nil {
 		return nil, err
 	}
-	// Where a backend gave no answer, or the client left before, another may have been asked about the password: that was a guess, too.
+	// A failure without an answer counts too, as when a backend did not answer or the client left: another backend
+	// may have checked the password.
 	stands(Refused)
-	_ = b.pause(ctx, attempt.Failed()) // the answer is the same
+	_ = b.pause(ctx, attempt.Failed()) // the result is the same if the pause is cut short
 	return nil, err
 }
 
-// pause waits for d. It is an error if the client or the node ends before.
+// pause waits for d. It returns an error if the client or the node ends before.
 func (b *Broker) pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -164,13 +162,13 @@ func (b *Broker) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// identify asks the backends in turn until one knows the client. Nobody is called "": who sets
-// a parameter under that name is whoever runs the node (PutParameter).
+// identify asks the backends in turn until one knows the client. No client may have the name "": parameters under
+// that name were set by the operator (PutParameter).
 func (b *Broker) identify(ctx context.Context, given auth.Credentials, from loginOrigin) (id *Identity, err error) {
 	if given.User == "" {
 		return nil, &auth.LoginError{Reason: "has no name"}
 	}
-	if len(given.User) > message.MaxName && !given.Verified { // a certificate's may be long, and only backends may know it
+	if len(given.User) > message.MaxName && !given.Verified { // a certificate's name may be long, and only backends may know it
 		return nil, &auth.LoginError{User: given.User, Reason: "has a name that is too long"}
 	}
 	if len(b.AuthBackends) == 0 {
@@ -199,13 +197,13 @@ func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Cred
 		}
 		id.Tags = tags
 	}
-	if by.Authz != nil && !from.loopback && slices.Contains(b.LoopbackUsers, given.User) { // else the account says so
+	if by.Authz != nil && !from.loopback && slices.Contains(b.LoopbackUsers, given.User) { // otherwise the account says so
 		return nil, &auth.LoginError{User: given.User, Reason: "may log in from loopback addresses only"}
 	}
 	if by.Authz == by.Authn {
 		return id, nil
 	}
-	// Who decides what the client may do must know it too.
+	// The backend that decides what the client may do must know it, too.
 	if by.Authz != nil {
 		if _, err := by.Authz.Login(ctx, given); err != nil {
 			return nil, loginFailed(by.Authz, given.User, err)
@@ -223,7 +221,7 @@ func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Cred
 	return id, nil
 }
 
-// loginFailed is a *auth.LoginError if the backend has said no.
+// loginFailed returns an *auth.LoginError if the backend refused the client.
 func loginFailed(by admission.Backend, user string, err error) error {
 	var refused *admission.Refusal
 	if errors.As(err, &refused) {
@@ -232,7 +230,7 @@ func loginFailed(by admission.Backend, user string, err error) error {
 	return &unanswered{by.Name(), user, err}
 }
 
-// unanswered is a login that a backend could say nothing about.
+// unanswered is a login without an answer from a backend.
 type unanswered struct {
 	backend, user string
 	cause         error
@@ -256,7 +254,7 @@ func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from
 	if hash := candidate.Hash(); hash != "" && b.verified.Was(given.User, hash, given.Password) {
 		return candidate.Known(from.loopback)
 	}
-	// So many at once as there are processors: each takes memory and time.
+	// As many at a time as there are processors: each takes memory and time.
 	if !b.hashing.Begin(from.Addr, ctx.Done(), b.life.Done()) {
 		return nil, cmp.Or(ctx.Err(), b.life.Err())
 	}
@@ -268,8 +266,8 @@ func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from
 	return user, err
 }
 
-// HashPassword hashes a new password with a new salt (BR-2.7). One that does not have
-// what passwords must have is Invalid.
+// HashPassword hashes a new password with a new salt (BR-2.7). A password that does not meet the rules is refused as
+// Invalid.
 func (b *Broker) HashPassword(password string) (auth.PasswordHash, error) {
 	rules := b.rules.Load()
 	if len([]rune(password)) < rules.MinPassword {
@@ -285,5 +283,5 @@ func hashPassword(a auth.Algorithm, password string) auth.PasswordHash {
 	return a.Hash(password, salt(a.SaltSize()))
 }
 
-// tagText is how backends are told a client's tags.
+// tagText is a client's tags in the form that backends get.
 func tagText(tags []auth.Tag) string { return strings.Join(tags, " ") }

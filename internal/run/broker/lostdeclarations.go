@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/run/datadir"
 )
 
-// LostDeclarationsError says that the log of declarations has lost its end: the journal tells of declarations
-// that it does not have. Nothing was changed.
+// LostDeclarationsError says that the log of declarations has lost its end: the journal refers to declarations that
+// it does not have. Nothing was changed.
 type LostDeclarationsError struct {
 	File   string // of the log
 	Offset int64  // where it ends
@@ -22,8 +22,8 @@ func (e *LostDeclarationsError) Error() string {
 	return fmt.Sprintf("%s has lost its end, from offset %d on: %s. A start would give up the messages of queues whose declarations are lost", e.File, e.Offset, e.Why)
 }
 
-// checkDeclarations compares what the journal and the index say of declarations with what there is. With keep the
-// loss is accepted: what there is counts from now on.
+// checkDeclarations compares what the journal and the index say about declarations with the store. With keep, the
+// loss is accepted: the store's declarations count from now on.
 func (b *Broker) checkDeclarations(noted store.Reach, highest uint64, keep bool) error {
 	e := &LostDeclarationsError{File: filepath.Join(b.Dir, datadir.StateLogDir)}
 	end, reached := b.data.State.Reaches(noted)
@@ -34,7 +34,7 @@ func (b *Broker) checkDeclarations(noted store.Reach, highest uint64, keep bool)
 	case !reached:
 		e.Why = fmt.Sprintf("the journal says that it was durable beyond %s", noted.Pos)
 	case highest > b.state.Reserved():
-		// Nothing enters a queue before its number is reserved on disk: see topology.State.
+		// Before anything enters a queue, its number is reserved on disk: see topology.State.
 		e.Why = fmt.Sprintf("there are operations on queue number %d, and no number beyond %d was ever given", highest, b.state.Reserved())
 	default:
 		return nil
@@ -50,7 +50,7 @@ func (b *Broker) checkDeclarations(noted store.Reach, highest uint64, keep bool)
 }
 
 // buryGhosts deletes the declarations of queues that their group has deleted. The store forgets a queue before its
-// group does, so they are there only where a repair went on without the end of the declarations' log. REQUIRES: topo
+// group does, so such declarations exist only after a repair without the end of the declarations' log. REQUIRES: topo
 // is held for writing.
 func (b *Broker) buryGhosts() {
 	for _, v := range b.state.VHosts() {

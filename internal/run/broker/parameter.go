@@ -9,23 +9,22 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// ParameterHandler gives parameters of one component a meaning. Its methods are
-// called with nothing locked.
+// ParameterHandler acts on the parameters of one component. Its methods are called with nothing locked.
 type ParameterHandler interface {
-	// Check refuses a value with an error of kind Invalid. by is whoever sets it.
+	// Check refuses a value with an error of kind Invalid. by is who sets it.
 	Check(p topology.Parameter, by Setter) error
-	// Changed is called after each change that may have been of the component, or of what users may do.
+	// Changed is called after each change that may concern the component, or what users may do.
 	Changed()
 }
 
-// Setter is on whose behalf a parameter is set.
+// Setter is the user on whose behalf a parameter is set.
 type Setter struct {
 	b    *Broker
-	id   *Identity // nil: whoever runs the node, who may do everything
-	gone bool      // its account; one of the same name is somebody else's
+	id   *Identity // nil: the operator of the node, who may do everything
+	gone bool      // its account is gone; one of the same name is another user
 }
 
-// Setter is whoever has set a parameter as it is. REQUIRES: the topology is read.
+// Setter returns who set a parameter. REQUIRES: called within Read.
 func (b *Broker) Setter(p topology.Parameter, users *auth.Users) Setter {
 	if p.By == "" {
 		return Setter{b: b}
@@ -34,7 +33,7 @@ func (b *Broker) Setter(p topology.Parameter, users *auth.Users) Setter {
 	return Setter{b: b, id: &Identity{Name: p.By, account: account}, gone: p.Orphaned || !ok}
 }
 
-// Same says whether two that Setter has returned are one, and have an account or none alike.
+// Same says whether two results of Broker.Setter are the same user, with the same account or both without.
 func (s Setter) Same(other Setter) bool {
 	if s.gone || other.gone || s.id == nil || other.id == nil {
 		return s.gone == other.gone && s.Name() == other.Name()
@@ -42,7 +41,7 @@ func (s Setter) Same(other Setter) bool {
 	return s.Name() == other.Name() && s.id.account.Same(other.id.account)
 }
 
-// Name is the user, "" for whoever runs the node.
+// Name is the user's name, "" for the operator.
 func (s Setter) Name() string {
 	if s.id == nil {
 		return ""
@@ -50,7 +49,7 @@ func (s Setter) Name() string {
 	return s.id.Name
 }
 
-// Known says whether the user is still there.
+// Known says whether the user still exists.
 func (s Setter) Known() bool {
 	if s.id == nil {
 		return true
@@ -61,11 +60,11 @@ func (s Setter) Known() bool {
 	return ok && s.has()
 }
 
-// has says whether the user may have permissions of its account. Whom a backend knows has none: an account of the same
-// name is somebody else's. REQUIRES: topo is held.
+// has says whether the user has the permissions of its account. A client that a backend knows does not: an account of
+// the same name is another user. REQUIRES: topo is held.
 func (s Setter) has() bool { return !s.gone && !s.id.Elsewhere() && s.id.stands(s.b.users) }
 
-// AccountsRevision changes with whatever a user may do.
+// AccountsRevision changes with anything that a user may do.
 func (b *Broker) AccountsRevision() uint64 {
 	b.topo.RLock()
 	defer b.topo.RUnlock()
@@ -83,13 +82,13 @@ func (s Setter) Enters(v message.VHost) bool {
 	return ok && s.has()
 }
 
-// Permits is an error where the setter may not use a queue or an exchange so. Of the keys of exchanges only those of
-// topic exchanges are asked for (BR-3.5), and of one that is not there: it may become one.
+// Permits returns an error if the setter may not use a queue or an exchange in this way. Keys count only for topic
+// exchanges (BR-3.5), and for an exchange that does not exist: it may become one.
 func (s Setter) Permits(a topology.Access, r topology.Resource) error {
 	if s.id == nil {
 		return nil
 	}
-	c := s.b.For(s.id, r.VHost) // which looks at the topology itself
+	c := s.b.For(s.id, r.VHost) // takes topo itself
 	s.b.topo.RLock()
 	defer s.b.topo.RUnlock()
 	if !s.has() {
@@ -103,8 +102,8 @@ func (s Setter) Permits(a topology.Access, r topology.Resource) error {
 	return c.permit(a, r)
 }
 
-// Publisher asks whether the setter may publish messages in a virtual host, nil being that it may publish all.
-// It is for a few messages: what the setter may do changes.
+// Publisher returns a check whether the setter may publish a message in a virtual host; nil means that it may publish
+// any. Use it for a few messages only, because permissions change.
 func (s Setter) Publisher(v message.VHost) func(*Publication) error {
 	if s.id == nil {
 		return nil
@@ -120,13 +119,12 @@ func (s Setter) Publisher(v message.VHost) func(*Publication) error {
 	}
 }
 
-// MaySay says whether the setter may publish messages that have this user-id (BR-8.13).
+// MaySay says whether the setter may publish messages with this user-id (BR-8.13).
 func (s Setter) MaySay(userID string) bool {
 	return s.id == nil || userID == s.id.Name || !s.gone && !s.id.Elsewhere() && s.b.For(s.id, "").Impersonates()
 }
 
-// HandleParameters has a component's parameters handled. It is called before the
-// node serves anybody.
+// HandleParameters registers a component's handler. It is called before the node serves.
 func (b *Broker) HandleParameters(component string, h ParameterHandler) {
 	if b.parameters == nil {
 		b.parameters = map[string]ParameterHandler{}
@@ -134,11 +132,11 @@ func (b *Broker) HandleParameters(component string, h ParameterHandler) {
 	b.parameters[component] = h
 }
 
-// HandlesParameters says whether a component's parameters are acted upon.
+// HandlesParameters says whether a component has a handler.
 func (b *Broker) HandlesParameters(component string) bool { return b.parameters[component] != nil }
 
-// PutParameter sets a run-time parameter on behalf of a user, "" being whoever runs
-// the node. Parameters that nobody handles are kept for tools that ask.
+// PutParameter sets a run-time parameter on behalf of a user, "" being the operator. Parameters without a handler are
+// kept for tools that read them.
 func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, err error) {
 	if by == "" {
 		return b.PutParameterFor(p, nil)
@@ -146,8 +144,8 @@ func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, er
 	return b.PutParameterFor(p, &Identity{Name: by})
 }
 
-// PutParameterFor is PutParameter for a client that has proven who it is, nil being whoever runs the node. Where a
-// backend knows what the client may do it has no permissions here: it is not there to be asked while what it sets runs.
+// PutParameterFor is PutParameter for an authenticated client, nil being the operator. A client that a backend knows
+// has no permissions here: the backend cannot be asked while the component runs.
 func (b *Broker) PutParameterFor(p topology.Parameter, id *Identity) (created bool, err error) {
 	by := Setter{b: b, id: id}
 	p.By, p.Orphaned = by.Name(), false
@@ -158,7 +156,7 @@ func (b *Broker) PutParameterFor(p topology.Parameter, id *Identity) (created bo
 		}
 	}
 	err = b.change(func() (err error) {
-		if id != nil && !id.stands(b.users) { // it would run with the permissions of whoever is called so now
+		if id != nil && !id.stands(b.users) { // otherwise it would run with the permissions of another user of this name
 			return topology.Refuse(topology.AccessRefused, "%s", auth.UserDeleted(id.Name))
 		}
 		created, err = b.state.PutParameter(p)
@@ -170,17 +168,17 @@ func (b *Broker) PutParameterFor(p topology.Parameter, id *Identity) (created bo
 	return created, err
 }
 
-// DeleteParameter removes a parameter and says whether there was one.
+// DeleteParameter deletes a parameter and says whether it existed.
 func (b *Broker) DeleteParameter(vhost message.VHost, component, name string) (existed bool, err error) {
 	return b.deleteParameter(vhost, component, name, nil)
 }
 
-// DeleteThisParameter is DeleteParameter of one that still has its value.
+// DeleteThisParameter is DeleteParameter, unless the value has changed.
 func (b *Broker) DeleteThisParameter(p topology.Parameter) (existed bool, err error) {
 	return b.deleteParameter(p.VHost, p.Component, p.Name, p.Value)
 }
 
-// deleteParameter removes a parameter, if it has this value; nil is any.
+// deleteParameter deletes a parameter if it has this value; nil means any value.
 func (b *Broker) deleteParameter(vhost message.VHost, component, name string, value []byte) (existed bool, err error) {
 	err = b.change(func() (err error) {
 		if v, ok := b.state.VHost(vhost); ok && value != nil {
@@ -197,14 +195,14 @@ func (b *Broker) deleteParameter(vhost message.VHost, component, name string, va
 	return existed, err
 }
 
-// parametersTouched tells all handlers that parameters went with their virtual host, or what users may do has changed.
+// parametersTouched calls all handlers: parameters went with their virtual host, or what users may do has changed.
 func (b *Broker) parametersTouched() {
 	for _, h := range b.parameters {
 		h.Changed()
 	}
 }
 
-// PutGlobalParameter keeps a parameter of the whole broker.
+// PutGlobalParameter sets a parameter of the whole broker.
 func (b *Broker) PutGlobalParameter(p topology.GlobalParameter) (created bool, err error) {
 	err = b.change(func() (err error) {
 		created, err = b.state.PutGlobalParameter(p)
@@ -213,7 +211,7 @@ func (b *Broker) PutGlobalParameter(p topology.GlobalParameter) (created bool, e
 	return created, err
 }
 
-// DeleteGlobalParameter removes a parameter and says whether there was one.
+// DeleteGlobalParameter deletes a parameter and says whether it existed.
 func (b *Broker) DeleteGlobalParameter(name string) (existed bool, err error) {
 	err = b.change(func() error {
 		existed = b.state.DeleteGlobalParameter(name)
@@ -222,13 +220,13 @@ func (b *Broker) DeleteGlobalParameter(name string) (existed bool, err error) {
 	return existed, err
 }
 
-// ClusterIDParameter is the global parameter that tells one cluster from all others.
+// ClusterIDParameter is the global parameter with the cluster's unique id.
 const ClusterIDParameter = "internal_cluster_id"
 
 // clusterIDPrefix is RabbitMQ's.
 const clusterIDPrefix = "rabbitmq-cluster-id-"
 
-// EnsureClusterID gives the node its cluster's id, if it has none yet.
+// EnsureClusterID gives the cluster an id if it has none.
 func (b *Broker) EnsureClusterID() error {
 	if b.ClusterID() != "" {
 		return nil
@@ -237,7 +235,7 @@ func (b *Broker) EnsureClusterID() error {
 	return err
 }
 
-// ClusterID is what EnsureClusterID has made, or "".
+// ClusterID is the id from EnsureClusterID, or "".
 func (b *Broker) ClusterID() (id string) {
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		for _, p := range s.GlobalParameters() {

@@ -9,16 +9,14 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// peekSlice is how many messages are read under one hold of the queue.
+// peekSlice is how many messages are read in one hold of the queue.
 const peekSlice = 32
 
-// peekBytes is how many bytes of messages a slice ends at: they are copied.
+// peekBytes is the size at which a slice ends, because the messages are copied.
 const peekBytes = 1 << 20
 
-// Peek shows the messages that are ready, at most limit, 0 meaning all, without
-// changing anything about them: their order, redelivered flags and counts stay
-// as they are, and consumers get them as if nobody had looked. It ends early
-// when f returns false.
+// Peek shows the ready messages, at most limit (0: all), without changing anything: their order, redelivered flags
+// and counters stay, and consumers get them as if nobody had looked. It ends when f returns false.
 func (c *Connection) Peek(name message.QueueName, limit int, f func(*Shown) bool) error {
 	decl, err := c.find(name, c.readable)
 	if err != nil {

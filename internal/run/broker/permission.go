@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// PutPermission sets what a user may do in a virtual host (BR-3.2). If one of
-// them is missing it is Invalid (BR-15.9).
+// PutPermission sets what a user may do in a virtual host (BR-3.2). If the user or the virtual host does not exist,
+// it is refused as Invalid (BR-15.9).
 func (b *Broker) PutPermission(p auth.Permission) (created bool, err error) {
 	err = b.change(func() error {
 		if err := b.checkVHost(p.VHost); err != nil {
@@ -27,8 +27,8 @@ func (b *Broker) checkVHost(name message.VHost) error {
 	return nil
 }
 
-// DeletePermission takes a user's permissions away and says whether there were
-// any. Connections stay; what they do next is refused (BR-3.6).
+// DeletePermission deletes a user's permissions and says whether there were any. Connections stay; their next
+// operations are refused (BR-3.6).
 func (b *Broker) DeletePermission(vhost message.VHost, user string) (existed bool, err error) {
 	err = b.change(func() error {
 		existed = b.users.DeletePermission(vhost, user)
@@ -51,8 +51,8 @@ func (b *Broker) PutTopicPermission(p auth.TopicPermission) (created bool, err e
 	return created, err
 }
 
-// DeleteTopicPermissions removes a user's entry for an exchange, or all in the
-// virtual host if exchange is nil, and says whether there were any.
+// DeleteTopicPermissions deletes a user's permissions for an exchange, or all in the virtual host if exchange is nil.
+// It says whether there were any.
 func (b *Broker) DeleteTopicPermissions(vhost message.VHost, user string, exchange *message.ExchangeName) (existed bool, err error) {
 	err = b.change(func() error {
 		existed = b.users.DeleteTopicPermissions(vhost, user, exchange)

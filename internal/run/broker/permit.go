@@ -10,8 +10,7 @@ import (
 	"bartleby.mq/internal/run/admission"
 )
 
-// permit checks the user's permissions; it is a topology.Permit. REQUIRES: topo is held
-// when it is called.
+// permit checks the user's permissions; it is a topology.Permit. REQUIRES: topo is held.
 func (c *Connection) permit(a topology.Access, r topology.Resource) error {
 	if c.operator {
 		return nil
@@ -25,7 +24,7 @@ func (c *Connection) permit(a topology.Access, r topology.Resource) error {
 	return c.grants.Check(a, r)
 }
 
-// anyPermission is what passive declarations need (BR-3.3). REQUIRES: topo is held.
+// anyPermission checks what passive declarations need (BR-3.3). REQUIRES: topo is held.
 func (c *Connection) anyPermission(r topology.Resource) error {
 	switch {
 	case c.operator:
@@ -54,31 +53,30 @@ func refusedAccess(a topology.Access, r topology.Resource, user string) error {
 	return topology.RefuseAccess(a, r, user, "")
 }
 
-// answersHold is how long a connection goes by what a backend has answered (BR-3.6).
+// answersHold is how long a connection uses a backend's answer (BR-3.6).
 const answersHold = 5 * time.Second
 
 // maxAnswers is how many answers a connection remembers between two operations.
 const maxAnswers = 1000
 
-// elsewhere are the permissions of a client whom a backend knows. A backend cannot be
-// asked while the topology is locked: check answers from memory, or notes what it would
-// have to know and fails; decided then asks and tries again.
+// elsewhere has the permissions of a client that a backend knows. A backend cannot be asked while the topology is
+// locked. So check answers from memory, or notes the question and fails; then decided asks and tries again.
 type elsewhere struct {
 	by     admission.Backend
-	who    admission.Question // as far as all questions are the same
+	who    admission.Question // the common part of all questions
 	known  map[admission.Question]answer
-	wanted []admission.Question // by the operation at hand, in the order in which it needs them
-	oldest time.Time            // when the first of known ceases to hold; zero: none is
+	wanted []admission.Question // asked by the present operation, in its order
+	oldest time.Time            // when the first of known expires; zero: known is empty
 }
 
-// answer is what a backend said; nil is yes.
+// answer is a backend's answer; err is nil for yes.
 type answer struct {
 	err   error
 	until time.Time
 }
 
-// errUndecided means that a permission must be asked for first. It is an error of no
-// operation: nothing has happened yet.
+// errUndecided means that a backend must be asked first. No operation returns it to its caller: nothing has happened
+// yet.
 var errUndecided = errors.New("a permission is not known yet")
 
 func (e *elsewhere) check(a topology.Access, r topology.Resource) error {
@@ -94,7 +92,7 @@ func (e *elsewhere) check(a topology.Access, r topology.Resource) error {
 	return errUndecided
 }
 
-// forget drops answers that hold no more, and says whether there were any.
+// forget drops expired answers, and says whether there were any.
 func (e *elsewhere) forget(now time.Time) bool {
 	if len(e.known) < maxAnswers && (e.oldest.IsZero() || now.Before(e.oldest)) {
 		return false
@@ -104,8 +102,7 @@ func (e *elsewhere) forget(now time.Time) bool {
 	return true
 }
 
-// decided runs an operation that asks for permissions, again and again until all that
-// it needs are known. REQUIRES: nothing is locked.
+// decided runs an operation that needs permissions until all of them are known. REQUIRES: nothing is locked.
 func (c *Connection) decided(op func() error) error {
 	if c.elsewhere == nil {
 		return op()
@@ -121,14 +118,14 @@ func (c *Connection) decided(op func() error) error {
 	}
 }
 
-// forgetAnswers drops what rests on answers that hold no more.
+// forgetAnswers drops expired answers and everything derived from them.
 func (c *Connection) forgetAnswers() {
 	if c.elsewhere != nil && c.elsewhere.forget(time.Now()) {
 		c.cache.forget()
 	}
 }
 
-// ask asks for what was wanted, up to the first no.
+// ask asks the noted questions, up to the first no.
 func (e *elsewhere) ask(b *Broker) {
 	for _, q := range e.wanted {
 		if !e.allowed(b, q) {
@@ -137,7 +134,7 @@ func (e *elsewhere) ask(b *Broker) {
 	}
 }
 
-// allowed asks one question. An answer that did not come is a no for this operation.
+// allowed asks one question. A missing answer counts as no for this operation.
 func (e *elsewhere) allowed(b *Broker, q admission.Question) bool {
 	err := e.by.Allow(b.life, q)
 	until := time.Now().Add(answersHold)
@@ -156,7 +153,7 @@ func (e *elsewhere) allowed(b *Broker, q admission.Question) bool {
 	return err == nil
 }
 
-// because is what RabbitMQ adds to a refusal that a backend gave.
+// because is what RabbitMQ adds to a backend's refusal.
 func because(by admission.Backend, err error) string {
 	var refused *admission.Refusal
 	switch {
@@ -168,8 +165,8 @@ func because(by admission.Backend, err error) string {
 	return ""
 }
 
-// MayEnter says whether a client may enter a virtual host, which must be there. What
-// the node's own accounts know of it is nil or a refusal with BR-3.1's text too.
+// MayEnter says whether a client may enter an existing virtual host. For a client of the node's own accounts, the
+// error may be a refusal with the text of BR-3.1.
 func (b *Broker) MayEnter(id *Identity, vhost message.VHost, peer netip.Addr) error {
 	b.topo.RLock()
 	stands := id.stands(b.users)

@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// PutPolicy sets a policy or operator policy and puts it in force (DL-4). A
-// refusal is Invalid, with the management API's text (DL-4.3).
+// PutPolicy sets a policy or operator policy and puts it in force (DL-4). A refusal is Invalid, with the management
+// API's text (DL-4.3).
 func (b *Broker) PutPolicy(vhost message.VHost, d topology.PolicyDecl, operator bool) (created bool, err error) {
 	err = b.change(func() error {
 		created, err = b.state.PutPolicy(vhost, d, operator)
@@ -22,7 +22,7 @@ func (b *Broker) PutPolicy(vhost message.VHost, d topology.PolicyDecl, operator 
 	return created, err
 }
 
-// DeletePolicy removes a policy or operator policy and says whether there was one.
+// DeletePolicy deletes a policy or operator policy and says whether it existed.
 func (b *Broker) DeletePolicy(vhost message.VHost, name string, operator bool) (existed bool, err error) {
 	err = b.change(func() error {
 		existed, err = b.state.DeletePolicy(vhost, name, operator)
@@ -34,10 +34,9 @@ func (b *Broker) DeletePolicy(vhost message.VHost, name string, operator bool) (
 	return existed, err
 }
 
-// takeover has all queues and exchanges of a virtual host go by the policies there are: a
-// few at a time, of which the names are matched with the topology unlocked. One takeover
-// runs at a time, settings of queues included: else an older change could reach a queue
-// after a newer one.
+// takeover applies the present policies to all queues and exchanges of a virtual host. It takes a few at a time, and
+// matches their names with the topology unlocked. Only one takeover runs at a time, including the change of queues'
+// settings: otherwise an older change could reach a queue after a newer one.
 func (b *Broker) takeover(vhost message.VHost) {
 	const few, soon = 256, 2 * time.Millisecond
 	b.policies.Lock()
@@ -64,7 +63,7 @@ func (b *Broker) takeover(vhost message.VHost) {
 	}
 }
 
-// settings turns what arguments and policies come to into what a machine wants.
+// settings turns the effective arguments and policies of a queue into a machine's settings.
 func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLetter) {
 	e := q.Effective
 	or := func(v *int64) int64 {
@@ -92,7 +91,7 @@ func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLett
 	return s, dead
 }
 
-// reconfigure carries changed settings to the queues. REQUIRES: topo is not held.
+// reconfigure passes changed settings to the queues. REQUIRES: topo is not held.
 func (b *Broker) reconfigure(queues []*topology.Queue) {
 	for _, q := range queues {
 		b.topo.RLock()

@@ -17,32 +17,32 @@ import (
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// Publication is a message on its way in.
+// Publication is a message that a client publishes.
 type Publication struct {
-	Exchange, Key []byte
+	Exchange, Key []byte // Raw are the properties as the client sent them, Props their values.
 	// Raw are the properties as the client sent them, Props what they hold.
 	Raw   []byte
 	Props amqp091.Props
-	// Body is the content, in as many pieces as it came.
+	// Body is the content, in as many pieces as it arrived.
 	Body [][]byte
 	Size int // of all pieces, in bytes
 
-	// What Check found.
+	// Set by Check.
 	ttl    int64
 	delay  int64 // milliseconds (DL-22.12)
-	flat   bool  // its priority means nothing here (DL-22.14)
+	flat   bool  // its priority does not count (DL-22.14)
 	cc     [][]byte
 	bcc    []byte // short strings
 	edit   amqp091.PropsEdit
 	edited bool
-	// FromAnother: Check refused it for its user-id.
+	// FromAnother says that Check refused it because of its user-id.
 	FromAnother bool
 }
 
-// HasMoreKeys says whether CC or BCC have routing keys. Check has found them.
+// HasMoreKeys says whether CC or BCC have routing keys. REQUIRES: Check.
 func (p *Publication) HasMoreKeys() bool { return len(p.cc)+len(p.bcc) > 0 }
 
-// MoreKeys are the routing keys of CC and BCC, as often as they were given.
+// MoreKeys are the routing keys of CC and BCC, with repetitions.
 func (p *Publication) MoreKeys() [][]byte {
 	return append(append([][]byte{}, p.cc...), shortStrings(p.bcc)...)
 }
@@ -57,9 +57,8 @@ func distinctKeys(first []byte, more [][]byte) [][]byte {
 // maxTTL is ten years in milliseconds (DL-8.3).
 const maxTTL = 315360000000
 
-// Check validates what a publisher may get wrong about the message itself, in RabbitMQ's
-// order: expiration (DL-8.3), CC and BCC (BR-8.5), user-id (BR-8.13). The message is not
-// routed yet.
+// Check validates the message itself, in RabbitMQ's order: expiration (DL-8.3), CC and BCC (BR-8.5), user-id
+// (BR-8.13). It does not route.
 func (c *Connection) Check(p *Publication) error {
 	p.ttl, p.delay, p.flat, p.edited, p.edit, p.FromAnother = -1, 0, false, false, amqp091.PropsEdit{}, false
 	p.cc, p.bcc = p.cc[:0], p.bcc[:0]
@@ -72,7 +71,7 @@ func (c *Connection) Check(p *Publication) error {
 		}
 	}
 	if p.Size > c.MaxMessageSize() {
-		return c.TooLarge(uint64(p.Size)) // a session has asked before it took the body
+		return c.TooLarge(uint64(p.Size)) // a session has checked this before it took the body
 	}
 	if a := c.apsara; a != nil {
 		p.delay, p.flat = a.delay(p.Props.Headers), !a.Priorities
@@ -89,7 +88,8 @@ func (c *Connection) Check(p *Publication) error {
 	return nil
 }
 
-// checkNames refuses what no record has room for. On the wire a name is no longer; an exchange of an earlier version may be.
+// checkNames refuses names that a record has no room for. Names from the wire fit; an exchange of an earlier version
+// may have a longer one.
 func (p *Publication) checkNames() error {
 	if len(p.Exchange) <= message.MaxName && len(p.Key) <= message.MaxName {
 		return nil
@@ -114,9 +114,8 @@ func (p *Publication) checkExpiration() error {
 	return nil
 }
 
-// parseExpiration reads the property as RabbitMQ does: an integer at the
-// beginning, and nothing after it. A reason means that it is refused; it is written
-// behind column characters.
+// parseExpiration reads the property as RabbitMQ does: an integer and nothing after it. A reason means a refusal.
+// column is where the reason is written in its line.
 func parseExpiration(text string, column int) (ttl int64, reason string) {
 	n := 0
 	if n < len(text) && (text[n] == '+' || text[n] == '-') {
@@ -157,8 +156,7 @@ func trimZeros(digits string) string {
 	return digits
 }
 
-// checkExtraKeys finds the keys of the CC and BCC headers; BCC is taken out of
-// the message.
+// checkExtraKeys reads the keys of the CC and BCC headers, and removes BCC from the message.
 func (p *Publication) checkExtraKeys() error {
 	keys := func(name string, add func(key []byte)) (bool, error) {
 		kind, value, ok := amqp091.HeaderField(p.Props.Headers, name)
@@ -203,7 +201,7 @@ var removeBCC = []string{"BCC"}
 // SetReplyTo replaces the reply-to property (BR-12.2).
 func (p *Publication) SetReplyTo(name string) { p.edit.ReplyTo, p.edited = &name, true }
 
-// Canonical are the properties as they are stored and sent on.
+// Canonical are the properties as they are stored and delivered.
 func (p *Publication) Canonical() []byte {
 	if p.edited || !amqp091.Canonical(&p.Props) {
 		return amqp091.AppendProps(nil, p.Raw, &p.Props, &p.edit)
@@ -211,7 +209,7 @@ func (p *Publication) Canonical() []byte {
 	return p.Raw
 }
 
-// Store keeps the message and returns the one reference to it.
+// Store stores the message and returns the only reference to it.
 func (c *Connection) Store(p *Publication) message.Ref {
 	e := message.Envelope{
 		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), BodySize: p.Size,
@@ -223,18 +221,18 @@ func (c *Connection) Store(p *Publication) message.Ref {
 	for _, piece := range p.Body {
 		body = body[copy(body, piece):]
 	}
-	if e.Persistent { // what else goes to disk is sealed there
+	if e.Persistent { // other messages are sealed when they are written to disk
 		message.Record(b).Seal()
 	}
 	return ref
 }
 
-// Op is the publish of a message that was checked and routed. It stores the message.
+// Op is the publish operation of a checked and routed message. It stores the message.
 func (c *Connection) Op(p *Publication, targets []*partition.Queue) partition.Op {
 	return partition.Op{Kind: partition.Publish, Targets: targets, Body: c.Store(p), TTL: p.ttl, Priority: p.Priority(), Delay: p.delay}
 }
 
-// Priority is the message's priority property, -1 if it has none or the virtual host knows of none.
+// Priority is the message's priority property, -1 if it has none or if priorities do not count in the virtual host.
 func (p *Publication) Priority() int {
 	if p.Props.Has(amqp091.FlagPriority) && !p.flat {
 		return int(p.Props.Priority)
@@ -242,16 +240,16 @@ func (p *Publication) Priority() int {
 	return -1
 }
 
-// routes remembers where keys lead, as long as nothing is declared.
+// routes caches where keys lead, until a declaration changes.
 type routes struct {
 	revision uint64
 	byKey    map[string]routed
-	// The last one, for publishers that always use the same.
+	// The last route, for publishers that always use the same one.
 	exchange, key []byte
 	last          routed
 	valid         bool
 	scratch       []byte
-	targets       int // of all of byKey
+	targets       int // in all of byKey
 }
 
 // routed is where an exchange sends a key.
@@ -260,8 +258,8 @@ type routed struct {
 	targets  []*partition.Queue
 }
 
-// routesLimit bounds how many keys are remembered, and targetsLimit how many queues they
-// lead to: a client may send ever other keys to a fanout of ten thousand.
+// routesLimit is how many keys are cached, targetsLimit how many queues they lead to in all: a client may use ever
+// new keys with a fanout to ten thousand queues.
 const routesLimit, targetsLimit = 4096, 1 << 16
 
 func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
@@ -277,7 +275,7 @@ func (r *routes) find(revision uint64, exchange, key []byte) (routed, bool) {
 	return to, ok
 }
 
-// since drops all of it where what is declared has changed.
+// since empties the cache if declarations have changed.
 func (r *routes) since(revision uint64) {
 	if r.revision != revision {
 		r.forget()
@@ -285,7 +283,7 @@ func (r *routes) since(revision uint64) {
 	}
 }
 
-// forget drops all of it.
+// forget empties the cache.
 func (r *routes) forget() {
 	clear(r.byKey)
 	r.valid, r.targets = false, 0
@@ -309,14 +307,14 @@ func (r *routes) keep(exchange, key []byte, to routed) {
 	r.remember(exchange, key, to)
 }
 
-// appendRoute appends what tells an exchange and a key from all others. Either may have
-// any byte in it; Check has seen to it that the length of a name is one.
+// appendRoute appends a unique form of an exchange and a key. Both may contain any byte; Check has made sure that a
+// name's length fits into one byte.
 func appendRoute(b, exchange, key []byte) []byte {
 	return append(append(append(b, byte(len(exchange))), exchange...), key...)
 }
 
-// Route finds the queues the message goes to, after checking that the client may
-// publish there (BR-8.1, BR-3.3, BR-3.5, BR-5.11). The slice must not be changed.
+// Route returns the queues that the message goes to, after checking that the client may publish there (BR-8.1,
+// BR-3.3, BR-3.5, BR-5.11). The slice must not be changed.
 func (c *Connection) Route(p *Publication) (targets []*partition.Queue, err error) {
 	if c.elsewhere == nil {
 		targets, err = c.route(p)
@@ -368,8 +366,8 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 	return targets, nil
 }
 
-// MayPublish checks the exchange of a publish, and whether the client may write to it;
-// topics and the message itself are for MayUseTopics and Check.
+// MayPublish checks that the exchange of a publish exists and that the client may write to it. Topics and the message
+// are checked by MayUseTopics and Check.
 func (c *Connection) MayPublish(p *Publication) error {
 	return c.decided(func() error {
 		c.b.topo.RLock()
@@ -379,8 +377,7 @@ func (c *Connection) MayPublish(p *Publication) error {
 	})
 }
 
-// MayUseTopics checks the permissions on the routing keys of a publish to a topic exchange
-// that is there (BR-3.5).
+// MayUseTopics checks the permissions on the routing keys of a publish to an existing topic exchange (BR-3.5).
 func (c *Connection) MayUseTopics(p *Publication) error {
 	return c.decided(func() error {
 		c.b.topo.RLock()
@@ -390,8 +387,8 @@ func (c *Connection) MayUseTopics(p *Publication) error {
 	})
 }
 
-// publishable finds the exchange of a publish that the client may make.
-// REQUIRES: topo is held for reading, and nothing else: others may be let in.
+// publishable returns the exchange of a publish, if the client may make it. REQUIRES: topo is held for reading, and
+// nothing else is held. It may let others in.
 func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exchange, error) {
 	for {
 		v, x, err := c.exchangeOf(p)
@@ -408,7 +405,7 @@ func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exc
 	}
 }
 
-// still says whether an exchange is there that was. REQUIRES: topo is held.
+// still says whether this exchange still exists. REQUIRES: topo is held.
 func (c *Connection) still(v *topology.VHost, x *topology.Exchange) bool {
 	if now, ok := c.b.state.VHost(c.VHost); !ok || now != v {
 		return false
@@ -417,12 +414,12 @@ func (c *Connection) still(v *topology.VHost, x *topology.Exchange) bool {
 	return ok && now == x
 }
 
-// keysAtOnce is how many bytes of keys are compared with permissions before others are let in: a key may take as many steps
-// as a permission has for each of them.
+// keysAtOnce is how many bytes of keys are compared with permissions before others are let in. For each byte, a
+// comparison may take as many steps as the permission has.
 const keysAtOnce = 256
 
-// permitKeys checks whether the client may publish with the keys, of which permissions are those of topic
-// exchanges (BR-3.5), and says whether others were let in. REQUIRES: topo is held for reading, and nothing else: others may be let in.
+// permitKeys checks whether the client may publish with these keys; only topic exchanges have such permissions
+// (BR-3.5). paused says that others were let in. REQUIRES: topo is held for reading, and nothing else is held.
 func (c *Connection) permitKeys(x *topology.Exchange, first []byte, more [][]byte) (paused bool, err error) {
 	if x.Type != routing.Topic {
 		return false, nil
@@ -437,21 +434,20 @@ func (c *Connection) permitKeys(x *topology.Exchange, first []byte, more [][]byt
 		r := topology.Resource{VHost: c.VHost, Kind: topology.TopicResource, Name: string(x.Name), Key: string(key)}
 		switch err := c.permit(topology.Write, r); {
 		case errors.Is(err, errUndecided):
-			undecided = err // the others are asked for at once, too
+			undecided = err // go on: the backend is then asked about the others as well
 		case err != nil:
-			return paused, cmp.Or(undecided, err) // the first that is refused is what counts
+			return paused, cmp.Or(undecided, err) // the first refusal counts
 		}
 	}
 	return paused, undecided
 }
 
-// internalExchange is the refusal of a publish to an exchange that takes none of clients (BR-5.11).
+// internalExchange is the refusal of a client's publish to an internal exchange (BR-5.11).
 func internalExchange(x *topology.Exchange) error {
 	return topology.Refuse(topology.AccessRefused, "cannot publish to internal %s", x.Resource())
 }
 
-// exchangeOf finds the exchange of a publish, if the client may write to it.
-// REQUIRES: topo is held.
+// exchangeOf returns the exchange of a publish, if the client may write to it. REQUIRES: topo is held.
 func (c *Connection) exchangeOf(p *Publication) (*topology.VHost, *topology.Exchange, error) {
 	name := message.ExchangeName(p.Exchange)
 	v, ok := c.b.state.VHost(c.VHost)
@@ -480,8 +476,8 @@ func shortStrings(b []byte) (list [][]byte) {
 	return list
 }
 
-// PublishOne publishes one message and waits until it is safe: for callers that
-// are no session, such as the management API.
+// PublishOne publishes one message and waits until it is durable. It is for callers without a session, such as the
+// management API.
 func (c *Connection) PublishOne(p *Publication) (routed bool, err error) {
 	if err := c.Check(p); err != nil {
 		return false, err

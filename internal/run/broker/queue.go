@@ -9,15 +9,15 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// Declared is a queue as declare-ok tells of it.
+// Declared is a queue as declare-ok describes it.
 type Declared struct {
 	Name      message.QueueName
-	Messages  int // ready ones (BR-7.1)
+	Messages  int // number of ready messages (BR-7.1)
 	Consumers int
 	Created   bool
 }
 
-// DeclareQueue declares a queue; an empty name asks for one of the broker's (BR-7.2).
+// DeclareQueue declares a queue. An empty name asks the broker for one (BR-7.2).
 func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
 	d.VHost, d.Owner, d.Name = c.VHost, c.owner, topology.CleanName(d.Name)
 	c.b.Totals.QueuesDeclared.Add(1)
@@ -44,7 +44,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	near := uint64(0)
 	ticket := c.b.glance(func() {
 		if q, err = c.b.state.CheckQueue(d, c.permit); q == nil && err == nil {
-			near = c.b.groupOfDead(d) // here, where others may look at the declarations, too
+			near = c.b.groupOfDead(d) // under the shared lock, so that others can read the declarations meanwhile
 		}
 	})
 	if q != nil || err != nil {
@@ -88,7 +88,7 @@ func (c *Connection) declared(q *topology.Queue, created bool) Declared {
 	return Declared{Name: q.Name, Messages: n.Ready, Consumers: n.Consumers, Created: created}
 }
 
-// noteDeclared logs what whoever declared the queue with these settings may not expect of it.
+// noteDeclared logs surprises about the settings that the queue was declared with.
 func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
 	log := b.Logger.With("vhost", string(q.VHost), "queue", string(q.Name))
 	if q.Type == topology.Quorum {
@@ -106,7 +106,7 @@ func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
 	}
 }
 
-// PassiveQueue asks for a queue (BR-7.15).
+// PassiveQueue checks that a queue exists (BR-7.15).
 func (c *Connection) PassiveQueue(name message.QueueName) (Declared, error) {
 	q, err := c.find(name, func(r topology.Resource) error { return c.anyPermission(r) })
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *Connection) PassiveQueue(name message.QueueName) (Declared, error) {
 	return c.declared(q, false), nil
 }
 
-// find returns a queue the connection may use, after the permission check.
+// find returns a queue that the connection may use, after the permission check.
 func (c *Connection) find(name message.QueueName, permit func(topology.Resource) error) (q *topology.Queue, err error) {
 	err = c.decided(func() error {
 		q, err = c.findDecided(name, permit)
@@ -136,7 +136,7 @@ func (c *Connection) findDecided(name message.QueueName, permit func(topology.Re
 	return q, err
 }
 
-// seeQueue is find. REQUIRES: topo is held.
+// seeQueue does the work of find. REQUIRES: topo is held.
 func (c *Connection) seeQueue(name message.QueueName, permit func(topology.Resource) error) (*topology.Queue, error) {
 	if err := permit(topology.Resource{VHost: c.VHost, Kind: topology.QueueResource, Name: string(topology.CleanName(name))}); err != nil {
 		return nil, err
@@ -146,8 +146,7 @@ func (c *Connection) seeQueue(name message.QueueName, permit func(topology.Resou
 
 func (c *Connection) readable(r topology.Resource) error { return c.permit(topology.Read, r) }
 
-// DeleteQueue deletes a queue and returns how many ready messages it held
-// (BR-7.9). A missing queue is no error.
+// DeleteQueue deletes a queue and returns how many ready messages it held (BR-7.9). A missing queue is not an error.
 func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool) (messages int, err error) {
 	q, err := c.find(name, func(r topology.Resource) error { return c.permit(topology.Configure, r) })
 	if err != nil {
@@ -160,7 +159,7 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 		set  bool
 		flag string
 	}{{ifUnused, "if-unused"}, {ifEmpty, "if-empty"}} {
-		if asked.set && q.Type == topology.Quorum && c.client != nil { // the API does what it is asked
+		if asked.set && q.Type == topology.Quorum && c.client != nil { // the API may use these flags
 			return 0, topology.Refuse(topology.NotImplemented,
 				"cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues", q.Resource(), asked.flag)
 		}
@@ -169,7 +168,7 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 		switch {
 		case ifUnused && n.Consumers > 0:
 			return topology.Refuse(topology.PreconditionFailed, "%s in use", q.Resource())
-		case ifEmpty && n.Ready+n.Offered > 0: // what is offered may be ready again
+		case ifEmpty && n.Ready+n.Offered > 0: // an offered message may become ready again
 			return topology.Refuse(topology.PreconditionFailed, "%s not empty", q.Resource())
 		}
 		return nil
@@ -180,16 +179,16 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 	return n.Ready + n.Offered, err
 }
 
-// errUnsettled is that something has died in a queue since SettleDeaths, which would be lost with it.
+// errUnsettled means that messages have died in a queue since SettleDeaths: they would be lost with it.
 var errUnsettled = errors.New("deaths of the queue are to be routed")
 
-// mostUnsettled is how often a removal lets such deaths leave: in some queues there is no end of them.
+// mostUnsettled is how often a removal waits for such deaths: in some queues there is always another one.
 const mostUnsettled = 10
 
-// remove deletes a queue unless check objects: from the topology first, so that
-// nothing is routed to it any more, then from its partition.
+// remove deletes a queue unless check returns an error: first from the topology, so that nothing is routed to it any
+// longer, then from its partition.
 func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (n partition.Counts, err error) {
-	b.node.Settle(runtimeOf(q)) // check is to see what the client did before
+	b.node.Settle(runtimeOf(q)) // check must see the client's earlier operations
 	for tries := 0; ; tries++ {
 		b.node.SettleDeaths(runtimeOf(q))
 		err = b.change(func() error {

@@ -8,15 +8,15 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// CountedQueue is a queue and its counts at one moment.
+// CountedQueue is a queue and its counters at one moment.
 type CountedQueue struct {
 	Queue  *topology.Queue
 	Info   QueueInfo
 	Counts partition.Counts
 }
 
-// CountQueues counts every queue, one after the other: each is right for itself, their
-// sum for no one moment. Queues are in the order of their virtual hosts and names.
+// CountQueues counts every queue, one after the other. Each is right by itself, but their sum belongs to no one
+// moment. Queues are sorted by virtual host and name.
 func (b *Broker) CountQueues() []CountedQueue {
 	var all []CountedQueue
 	b.Read(func(s *topology.State, _ *auth.Users) {

@@ -11,17 +11,16 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// RenderProps appends the AMQP 0-9-1 properties with which a message is
-// delivered: those it was published with, its death history (DL-7), and on quorum
-// queues what was counted (DL-11.2). h is nil if it has not died; headers are those
-// of h. quorum says whether the queue is one.
+// RenderProps appends the AMQP 0-9-1 properties with which a message is delivered: those it was published with, its
+// death history (DL-7), and on quorum queues its counters (DL-11.2). h is nil if it has not died; headers are those
+// of h. quorum says whether the queue is a quorum queue.
 func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers []amqp091.RawField, n queue.Counts, quorum bool) []byte {
 	counted := n != queue.Counts{} && (quorum || n.Acquired > 0)
 	if h == nil && !counted {
 		return append(dst, rec.Properties()...)
 	}
 	props, err := amqp091.ParseProps(rec.Properties())
-	if err != nil { // checked when it was published
+	if err != nil { // impossible: they were checked when it was published
 		return append(dst, rec.Properties()...)
 	}
 	edit := amqp091.PropsEdit{Set: headers}
@@ -29,8 +28,8 @@ func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers 
 		edit.Remove, edit.Expiration = h.Removed(), &noExpiration // DL-6.10
 	}
 	if counted {
-		edit.Set = slices.Clip(edit.Set) // the caller may use headers again
-		// What failed before it came here counts as acquired, until it is here.
+		edit.Set = slices.Clip(edit.Set) // the caller may reuse headers
+		// Failed deliveries in an earlier queue count as acquired, until the message is acquired here.
 		if acquired := cmp.Or(n.Acquired, n.Deliveries); acquired > 0 {
 			edit.Set = append(edit.Set, deadletter.LongField("x-acquired-count", int64(acquired)))
 		}
@@ -44,8 +43,7 @@ func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers 
 
 var noExpiration string
 
-// Rendered is a message as a consumer would get it: its properties, and where it is
-// published to now (DL-6.2).
+// Rendered returns a message as a consumer would get it: its properties, and its present exchange and key (DL-6.2).
 func Rendered(rec message.Record, history []byte, n queue.Counts, quorum bool) (props []byte, exchange, key string) {
 	h, err := deadletter.Parse(history)
 	if err != nil {

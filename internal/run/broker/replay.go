@@ -20,48 +20,47 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// ReplayRequest says which dead letters of a queue go back where they were first
-// published to (DL-19.6).
+// ReplayRequest says which dead letters of a queue go back to where they were first published (DL-19.6).
 type ReplayRequest struct {
-	// Reason and Queue choose messages that died so, or there; both must hold of
-	// the same death. Zero values choose all.
+	// Reason and Queue select messages that died for this reason, and in this queue; both must hold for the same
+	// death. Zero values select all.
 	Reason deadletter.Reason
 	Queue  string
-	// OlderThan and NewerThan choose by the time since the last death; 0 = all.
+	// OlderThan and NewerThan select by the time since the last death; 0 = all.
 	OlderThan, NewerThan time.Duration
 
 	Limit  int  // messages at most; 0 = no limit
-	Rate   int  // messages a second at most; 0 = as fast as it goes
+	Rate   int  // messages a second at most; 0 = no limit
 	DryRun bool // only count
 }
 
-// ReplayResult is what a replay did, or in a dry run would do.
+// ReplayResult is what a replay did, or would do in a dry run.
 type ReplayResult struct {
 	Examined   int `json:"examined"`
 	Matched    int `json:"matched"`
 	Replayed   int `json:"replayed"`
-	Unroutable int `json:"unroutable"` // their exchange is gone or leads nowhere: they stay
-	Refused    int `json:"refused"`    // a target is full, or was deleted meanwhile: they stay
-	NoOrigin   int `json:"no_origin"`  // nothing tells where they came from: they stay
-	Gone       int `json:"gone"`       // somebody else took them meanwhile
+	Unroutable int `json:"unroutable"` // their exchange is gone or leads nowhere; they stay
+	Refused    int `json:"refused"`    // a target is full, or was deleted meanwhile; they stay
+	NoOrigin   int `json:"no_origin"`  // their origin is unknown; they stay
+	Gone       int `json:"gone"`       // they left the queue meanwhile
 
-	// To counts the messages by where they went, or would go; RefusedBy those that stay by the
-	// queue that did not take them, and why. Of either there are at most MaxReplayPlaces, the first
-	// that came up; ToOthers and RefusedByOthers are the messages of all others.
+	// To counts messages by where they went, or would go. RefusedBy counts messages that stay, by the queue that
+	// refused them and why. Each has the first MaxReplayPlaces places; ToOthers and RefusedByOthers count the
+	// messages of all others.
 	To              map[string]int `json:"to,omitempty"`
 	ToOthers        int            `json:"to_others,omitempty"`
 	RefusedBy       map[string]int `json:"refused_by,omitempty"`
 	RefusedByOthers int            `json:"refused_by_others,omitempty"`
 }
 
-// MaxReplayPlaces is how many places a result names, and maxPlaceQueues how many queues of one: dead letters
-// may have come from any number of them, and a result is kept in memory and sent as a whole.
+// MaxReplayPlaces is how many places a result names, and maxPlaceQueues how many queues of one place. Dead letters
+// may come from any number of places, and a result is kept in memory and sent as a whole.
 const (
 	MaxReplayPlaces = 100
 	maxPlaceQueues  = 10
 )
 
-// count counts a message by what becomes of it, or among the others.
+// count counts a message in by, or in others if by is full.
 func count(by map[string]int, others *int, what string) {
 	if _, known := by[what]; !known && len(by) >= MaxReplayPlaces {
 		*others++
@@ -72,14 +71,13 @@ func count(by map[string]int, others *int, what string) {
 
 const replaySlice = 128
 
-// Replay moves dead letters of the queue back to the exchange and with the keys
-// they were first published with. Each message is at its targets afterwards or where it
-// was, and what the result says of it is durable: after a crash it is in one place. Its death
-// headers are gone once it has moved, its own TTL stays spent, and x-replayed-from names the
-// queue. An error says what was done before it; nobody knows what becomes of the slice it came in.
+// Replay moves dead letters of the queue back to the exchange and the keys with which they were first published.
+// Afterwards each message is at its targets or stays, and the result is durable: after a crash each message is in one
+// place. A message that has moved has no death headers; its own TTL stays spent, and x-replayed-from names the queue.
+// An error says what was done before; the fate of the slice in which it happened is unknown.
 //
-// It looks at what is in the queue when it begins, once, so that what it brings back to the queue
-// itself, or what dies of a cause that still holds, cannot make it run for ever.
+// Replay looks once at the messages that are in the queue when it begins. So it ends even if it moves messages into
+// the same queue, or if they die again of the same cause.
 func (c *Connection) Replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
 	result, err := c.replay(ctx, name, r)
 	return result, ended(err, &result)
@@ -144,7 +142,7 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 	return result, nil
 }
 
-// ended is an error that ends a replay, with what was done before: whoever asked gets no result.
+// ended adds what was done before to an error that ends a replay, because the caller then gets no result.
 func ended(err error, r *ReplayResult) error {
 	var refused *topology.Error
 	if r.Replayed+r.Refused == 0 || !errors.As(err, &refused) {
@@ -191,12 +189,11 @@ type replayed struct {
 	history  []byte
 }
 
-// past is the message's history: the broker's own, or what a client that parked
-// it has sent along. One that was replayed and did not die since has none: it has been where
-// its headers say, and would go there again and again.
+// past returns the message's history: the broker's own, or the one in the headers of a client that parked it. A
+// message that was replayed and has not died since has none: it would go to the same place again and again.
 func past(rec message.Record, history []byte) (deadletter.History, bool) {
 	if h, err := deadletter.Parse(history); err == nil && (len(h.Deaths) > 0 || h.ReplayedFrom != "") {
-		_, _, known := h.Origin() // it may go on from what a client said (DL-7.10)
+		_, _, known := h.Origin() // it may continue a history from a client (DL-7.10)
 		return h, known
 	}
 	if !rec.HasHeaders() {
@@ -213,7 +210,7 @@ func past(rec message.Record, history []byte) (deadletter.History, bool) {
 	return h, ok
 }
 
-// origin notes where a message was first published to. rec is valid only now.
+// origin notes where a message was first published. rec is valid only during the call.
 func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue) replayed {
 	exchange, keys, _ := h.Origin()
 	p := replayed{id: id, exchange: message.ExchangeName(exchange)}
@@ -231,7 +228,7 @@ func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topolo
 	return p
 }
 
-// replaySlice moves the messages chosen, after checking that the user may publish there.
+// replaySlice moves the chosen messages, after checking that the user may publish there.
 func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen []replayed, dryRun bool, result *ReplayResult) error {
 	var moves []partition.Move
 	var to []string
@@ -249,7 +246,7 @@ func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen
 		moves = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history})
 		to = append(to, place(p.exchange, p.m.Key, targets))
 	}
-	if err := c.b.await(seen); err != nil { // once, for where others declare all the time each is a sync
+	if err := c.b.await(seen); err != nil { // once for all: if others declare all the time, each wait is a sync
 		return err
 	}
 	if dryRun {
@@ -280,7 +277,7 @@ func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen
 	return err
 }
 
-// target is the name of one of the targets.
+// target is the name of the target with this incarnation.
 func target(targets []*partition.Queue, incarnation uint64) string {
 	for _, t := range targets {
 		if t.Incarnation == incarnation {
@@ -290,7 +287,7 @@ func target(targets []*partition.Queue, incarnation uint64) string {
 	return ""
 }
 
-// place is how a result names where a message went.
+// place is the name of a destination in a result.
 func place(x message.ExchangeName, key []byte, targets []*partition.Queue) string {
 	var names []string
 	for _, t := range targets[:min(len(targets), maxPlaceQueues)] {
@@ -302,7 +299,7 @@ func place(x message.ExchangeName, key []byte, targets []*partition.Queue) strin
 	return fmt.Sprintf("exchange '%s' key '%s' -> %s", x, key, strings.Join(names, ", "))
 }
 
-// replayTargets also returns the ticket that what rests on them has to wait for.
+// replayTargets returns the targets, and the ticket that results depending on them must wait for.
 func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, ticket uint64, err error) {
 	err = c.decided(func() error {
 		ticket = c.b.glance(func() { targets, err = c.replayRoute(p) })
@@ -311,9 +308,9 @@ func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, tic
 	return targets, ticket, err
 }
 
-// replayRoute finds the queues a replayed message goes to, none where its exchange is gone. Where
-// it came from is the word of whoever published it: what the user may not publish is refused.
-// REQUIRES: topo is held for reading, and nothing else: others may be let in.
+// replayRoute returns the queues that a replayed message goes to, none if its exchange is gone. The origin is the
+// word of the publisher, so the user must have permission to publish there. REQUIRES: topo is held for reading, and
+// nothing else is held. It may let others in.
 func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(p.exchange)}); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// ConnectionStatus is a connection as its session tells of it. Edges show it each in its own form.
+// ConnectionStatus is a connection as its session reports it. Each edge renders it in its own form.
 type ConnectionStatus struct {
 	Peer
 	User, Mechanism string
@@ -18,26 +18,24 @@ type ConnectionStatus struct {
 	ChannelMax      int
 	FrameMax        int           // bytes
 	Heartbeat       time.Duration // 0: none
-	Properties      amqp091.Table // what the client says of itself; not to be changed
-	TLS             *TLS          // nil where it came without
+	Properties      amqp091.Table // from the client; not to be changed
+	TLS             *TLS          // nil without TLS
 	ReceivedBytes   uint64
 	ReceivedFrames  uint64
 	SentBytes       uint64
-	Writes          uint64 // of the socket
+	Writes          uint64 // writes to the socket
 }
 
-// TLS is what the handshake of TLS told of a client.
+// TLS is what the TLS handshake says about a client.
 type TLS struct {
 	Protocol, Cipher string
-	// Subject, Issuer and Validity are of the client's certificate; "" where it showed
-	// none.
+	// Subject, Issuer and Validity describe the client's certificate; "" if it showed none.
 	Subject, Issuer, Validity string
-	// User is the name that a certificate which was verified gives the client, for
-	// EXTERNAL (BR-2.3); "" where it gives none.
+	// User is the name from the client's verified certificate, for EXTERNAL (BR-2.3); "" if there is none.
 	User string
 }
 
-// ChannelStatus likewise is a channel.
+// ChannelStatus is a channel as its session reports it.
 type ChannelStatus struct {
 	Peer                   // of its connection
 	Name                   string
@@ -45,7 +43,7 @@ type ChannelStatus struct {
 	User                   string
 	VHost                  message.VHost
 	Consumers              int
-	Unacked                int   // deliveries that wait for the client
+	Unacked                int   // deliveries that wait for the client's acknowledgement
 	Prefetch               int64 // for consumers started from now on; 0: no limit
 	Confirm, Transactional bool
 	Unconfirmed            int   // publishes that wait for a confirm
@@ -60,12 +58,12 @@ type ChannelStats struct {
 	Delivered, DeliveredNoAck               uint64
 	Got, GotNoAck, GotNothing               uint64
 	Redelivered, Acked                      uint64
-	Active                                  int64 // when its client was last heard, in milliseconds since 1970
+	Active                                  int64 // when its client last used it, in milliseconds since 1970
 }
 
-// ConsumerInfo says whose a consumer is.
+// ConsumerInfo says to whom a consumer belongs.
 type ConsumerInfo struct {
-	Connection, Channel string // their names; Channel is "" where the protocol has none
+	Connection, Channel string // their names; Channel is "" in a protocol without channels
 	Number              uint16 // of the channel
 	User                string
 	PeerHost            string
@@ -73,7 +71,7 @@ type ConsumerInfo struct {
 	Arguments           amqp091.Table // of basic.consume; not to be changed
 }
 
-// Informant is a session's side of a consumer that can say whose it is.
+// Informant is a session's side of a consumer that can report its ConsumerInfo.
 type Informant interface{ Info() ConsumerInfo }
 
 // AttachedConsumer is a consumer of a queue.

@@ -9,10 +9,9 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// RelocateStranded sends messages of a virtual host that are stranded on their way to
-// another queue, or with an empty name back to the queue they left: those that left
-// the queue from, or if that is empty any. limit is how many at most, 0 all. It
-// returns how many went; what has no place there stays stranded. Nothing more goes once ctx has ended.
+// RelocateStranded sends stranded messages of a virtual host to the queue `to`, or back to the queue they left if
+// `to` is empty. `from` limits it to messages that left that queue; empty means all. limit is how many at most, 0
+// all. It returns how many went; messages without a place there stay stranded. It stops when ctx ends.
 func (b *Broker) RelocateStranded(ctx context.Context, v message.VHost, from, to message.QueueName, limit int) (moved int, err error) {
 	r := partition.Relocation{VHost: v, Limit: limit}
 	b.Read(func(s *topology.State, _ *auth.Users) {

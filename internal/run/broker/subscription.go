@@ -14,8 +14,8 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
-// Subscription is a consumer of callers that are no session, such as a shovel on
-// this node. Its methods may be used by one goroutine at a time.
+// Subscription is a consumer for callers without a session, such as a shovel on this node. One goroutine at a time
+// may use its methods.
 type Subscription struct {
 	c        *Connection
 	info     ConsumerInfo
@@ -25,20 +25,20 @@ type Subscription struct {
 	mu      held.Mutex // guards what follows; taken while the partition is locked
 	waiting []queue.Delivery
 	ended   error
-	wakec   chan struct{} // has one token when something was added
+	wakec   chan struct{} // has one token if something was added
 }
 
-// Taken is a message that a Subscription has got. It must be settled.
+// Taken is a message from a Subscription. It must be settled.
 type Taken struct {
 	Shown
 	delivery queue.Delivery
 }
 
-// ErrQueueGone is what Next returns once the queue was deleted.
+// ErrQueueGone is what Next returns after the queue was deleted.
 var ErrQueueGone = errors.New("the queue was deleted")
 
-// Subscribe consumes from a queue under a tag; prefetch bounds what is out and not
-// settled, 0 being no bound. The caller calls Cancel in the end.
+// Subscribe consumes from a queue under a tag. prefetch limits the unsettled messages, 0 meaning no limit. The caller
+// calls Cancel at the end.
 func (c *Connection) Subscribe(name message.QueueName, tag string, prefetch int) (*Subscription, error) {
 	s := &Subscription{c: c, wakec: make(chan struct{}, 1), info: ConsumerInfo{Connection: c.Name, User: c.User}}
 	s.consumer = queue.Consumer{Target: s, Tag: tag, Prefetch: prefetch}
@@ -60,8 +60,7 @@ func (s *Subscription) Deliver(_ *partition.Queue, _ *queue.Consumer, d *queue.D
 	return s.consumer.Prefetch > 0 || len(s.waiting) < unsettledLimit
 }
 
-// unsettledLimit is how many messages a subscription without a prefetch limit
-// may have before it pauses.
+// unsettledLimit is how many messages a subscription without a prefetch limit may have waiting before it pauses.
 const unsettledLimit = 1000
 
 // Flush implements partition.Subscriber.
@@ -95,16 +94,15 @@ func (s *Subscription) Cause() deadletter.Cause {
 	return deadletter.Cause{ConsumerTag: s.consumer.Tag, Connection: s.info.Connection, User: s.info.User}
 }
 
-// shownBytes is how much a subscription shows at once, and so reads into memory, unless a single
-// message has more.
+// shownBytes is how much a subscription shows at a time, and so reads into memory, unless a single message is larger.
 const shownBytes = 8 << 20
 
-// DecodedTimes is how many times the memory of its bytes a message's properties may take once they are decoded: headers are
-// many small values.
+// DecodedTimes is how many times its size in bytes a message's properties may take in memory once they are decoded:
+// headers are many small values.
 const DecodedTimes = 16
 
-// Next waits for messages and returns at most limit of them, or 8 MiB. Once ctx has ended it
-// returns the error of it, also if there are messages: some queues never get empty.
+// Next waits for messages and returns at most limit of them, or about 8 MiB. When ctx has ended it returns ctx's
+// error even if there are messages, because some queues are never empty.
 func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -136,9 +134,9 @@ func (s *Subscription) Next(ctx context.Context, limit int) ([]Taken, error) {
 	}
 }
 
-// show reads the messages, from the first on as many as are shown at once; the others wait on. What they
-// refer to is released: they are copies. One that is lost on disk is set aside and left out; if one cannot
-// be read for another reason all go back.
+// show reads the first messages of a batch, as many as are shown at a time; the others go on waiting. The results are
+// copies, so the references are released. A message that is lost on disk is set aside and left out. If one cannot be
+// read for another reason, all go back.
 func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 	b := s.c.b
 	var window bodies.Window
@@ -180,7 +178,7 @@ func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 	return taken, nil
 }
 
-// wait has those of the batch from the nth on wait on, before all others, and returns the rest.
+// wait puts the batch from index n on back in front of the waiting messages, and returns the rest.
 func (s *Subscription) wait(batch []queue.Delivery, n int) []queue.Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +210,7 @@ func (s *Subscription) settle(taken []Taken, op partition.Op) {
 	s.c.Run(ops)
 }
 
-// Cancel ends the subscription. What is not settled goes back, in its order.
+// Cancel ends the subscription. Unsettled messages go back to their places.
 func (s *Subscription) Cancel() {
 	s.c.Quit([]partition.Seat{{Queue: s.q, Consumer: &s.consumer}}, nil)()
 	s.mu.Lock()
@@ -224,9 +222,9 @@ func (s *Subscription) Cancel() {
 	}
 }
 
-// PublishAll publishes messages, and waits until they are safe. It says of each whether a
-// queue refused it. Unroutable ones are dropped or, if they are mandatory, cannot be published.
-// If one cannot be those before it are, and it says so of them.
+// PublishAll publishes messages and waits until they are durable. It says of each whether a queue refused it. An
+// unroutable message is dropped, or is an error if mandatory is set. After an error, the messages before it are
+// published, and the result covers them.
 func (c *Connection) PublishAll(list []Publication, mandatory bool) (refused []bool, err error) {
 	refused = make([]bool, len(list))
 	var ops []partition.Op

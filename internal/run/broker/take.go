@@ -9,32 +9,29 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// After says what becomes of messages once they were shown (BR-15.8).
+// After says what becomes of messages after they were shown (BR-15.8).
 type After uint8
 
 // The four ways.
 const (
-	AckRemoves     After = iota // they are gone
+	AckRemoves     After = iota // they are removed
 	AckRequeues                 // they go back as by basic.nack: nothing failed
 	RejectRequeues              // they go back as by basic.reject: a failed delivery (DL-11.3)
 	RejectRemoves               // they die (DL-1.2)
 )
 
-// Shown is a message that Take shows. Its bytes are valid during the call only.
-type Shown struct {
+// Shown is a message that Take shows. Its bytes are valid only during the call.
+type Shown struct { // its present exchange and key (DL-6.2)
 	Exchange, Key string // where it is published to now (DL-6.2)
 	Properties    []byte // as a consumer would get them
 	Body          []byte
 	Redelivered   bool
-	Left          int // ready messages behind it
+	Left          int // number of ready messages behind it
 }
 
-// Take gets messages from a queue, at most limit, 0 meaning all that are ready,
-// shows each to f and then does with them what after says. It ends early when f
-// says that there is to be no more. An error, be it one of f or of the queue, means
-// that nothing was shown: all that were taken go back as if nobody had had them.
-// What becomes of them happens to all in the end, so that none is shown twice and an
-// error finds all still there.
+// Take gets messages from a queue, at most limit (0: all ready ones), and shows each to f. At the end it does with
+// all of them what after says, so that none is shown twice. It ends early if f returns more = false. After an error,
+// of f or of the queue, all messages go back as if nobody had had them.
 func (c *Connection) Take(name message.QueueName, limit int, after After, f func(*Shown) (more bool, err error)) (err error) {
 	var taken []partition.Op
 	defer func() {
@@ -45,7 +42,7 @@ func (c *Connection) Take(name message.QueueName, limit int, after After, f func
 		}
 		c.Run(taken)
 	}()
-	defer bug.End(c.b.Logger, "getting messages") // before it: partitions may be locked
+	defer bug.End(c.b.Logger, "getting messages") // runs before the other deferred function: partitions may be locked
 	var window bodies.Window
 	defer window.Free()
 	for n := 0; limit == 0 || n < limit; n++ {
@@ -74,7 +71,7 @@ func (c *Connection) Take(name message.QueueName, limit int, after After, f func
 	return nil
 }
 
-// op is the operation that does with a message what is to be done.
+// op is the operation that settles the message.
 func (a After) op(g *Got) partition.Op {
 	op := partition.Op{Queue: g.Queue, ID: g.ID, Consumer: g.By}
 	switch a {
@@ -90,7 +87,7 @@ func (a After) op(g *Got) partition.Op {
 	return op
 }
 
-// shown is a message as Take shows it. Its record may be on disk.
+// shown is a message in the form that Take shows. Its record may be on disk.
 func (b *Broker) shown(g *Got, w *bodies.Window) (*Shown, error) {
 	r, err := b.bodies.Read(g.Body, w)
 	if err != nil {

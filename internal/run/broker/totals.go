@@ -2,14 +2,14 @@ package broker
 
 import "sync/atomic"
 
-// Totals are counters over the node's life that no queue keeps.
+// Totals are counters of the node that no queue has.
 type Totals struct {
 	ConnectionsOpened, ConnectionsClosed      atomic.Uint64
 	ChannelsOpened, ChannelsClosed            atomic.Uint64
 	QueuesDeclared, QueuesCreated, QueuesGone atomic.Uint64
-	// Published are messages from clients, Routed the copies of them that queues got.
+	// Published are messages from clients, Routed their copies in queues.
 	Published, Routed atomic.Uint64
-	// Confirmed are answers to publishers who wanted one, Refused those that were nacks.
+	// Confirmed are the answers to publishers who asked for confirms, Refused those of them that were nacks.
 	Confirmed, Refused                    atomic.Uint64
 	UnroutableDropped, UnroutableReturned atomic.Uint64
 
@@ -17,10 +17,10 @@ type Totals struct {
 	Sizes  Sizes
 }
 
-// Logins count who tried to come in.
+// Logins count attempts to log in.
 type Logins struct{ Succeeded, Failed atomic.Uint64 }
 
-// Note counts one.
+// Note counts one attempt.
 func (l *Logins) Note(ok bool) {
 	if ok {
 		l.Succeeded.Add(1)
@@ -29,16 +29,16 @@ func (l *Logins) Note(ok bool) {
 	}
 }
 
-// Reset counts anew.
+// Reset sets the counters to 0.
 func (l *Logins) Reset() {
 	l.Succeeded.Store(0)
 	l.Failed.Store(0)
 }
 
-// LoginProtocol is a way in.
+// LoginProtocol is a protocol to log in with.
 type LoginProtocol int
 
-// The ways in, and how many there are.
+// The protocols, and how many there are.
 const (
 	LoginAMQP091 LoginProtocol = iota
 	LoginHTTP
@@ -53,11 +53,10 @@ func (p LoginProtocol) String() string {
 	return "amqp091"
 }
 
-// SizeBounds are the upper bounds of the classes of message sizes, in bytes, which
-// are RabbitMQ's.
+// SizeBounds are the upper bounds of the classes of message sizes, in bytes. They are RabbitMQ's.
 var SizeBounds = [...]int{100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000}
 
-// Sizes are how large the messages published were.
+// Sizes count published messages by size.
 type Sizes struct {
 	Counts [len(SizeBounds) + 1]atomic.Uint64 // by class; the last is above all bounds
 	Bytes  atomic.Uint64

@@ -11,16 +11,15 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// PutVHost creates a virtual host or replaces the metadata of one there is
-// (BR-3.9). The user who creates one may do everything in it. If the profile
-// changes its connections are closed: they go by the one that was.
+// PutVHost creates a virtual host, or replaces the metadata of an existing one (BR-3.9). The user who creates it may
+// do everything in it. If the profile changes, its connections are closed, because they follow the old one.
 func (b *Broker) PutVHost(name message.VHost, m topology.Metadata, creator string) (created bool, err error) {
 	return b.ReviseVHost(name, func(topology.Metadata) topology.Metadata { return m }, &Identity{Name: creator})
 }
 
-// ReviseVHost is PutVHost for a client that has proven who it is, nil being whoever runs the node, of what revise makes of the metadata there is, the zero value for a
-// new virtual host. Everything is locked while it runs, which may be more than once: it must
-// not wait for anything.
+// ReviseVHost is PutVHost for an authenticated client, nil being the operator. revise computes the new metadata from
+// the present ones, the zero value for a new virtual host. revise runs under the lock, perhaps more than once, so it
+// must not wait for anything.
 func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator *Identity) (created bool, err error) {
 	changed := false
 	var connected []*Connection
@@ -43,7 +42,7 @@ func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) 
 	return created, err
 }
 
-// CreateVHost is ReviseVHost that leaves a virtual host there is as it is.
+// CreateVHost is ReviseVHost, but leaves an existing virtual host unchanged.
 func (b *Broker) CreateVHost(name message.VHost, m topology.Metadata, creator *Identity) (created bool, err error) {
 	err = b.change(func() (err error) {
 		if _, exists := b.state.VHost(name); exists {
@@ -55,8 +54,8 @@ func (b *Broker) CreateVHost(name message.VHost, m topology.Metadata, creator *I
 	return created, err
 }
 
-// putVHost is PutVHost. Whom a backend knows, or whose account is gone, gets no permissions: an account of the same name is
-// somebody else's. REQUIRES: called within change.
+// putVHost does the work of PutVHost. A creator that a backend knows, or whose account is gone, gets no permissions:
+// an account of the same name is another user. REQUIRES: called within change.
 func (b *Broker) putVHost(name message.VHost, m topology.Metadata, creator *Identity) (v *topology.VHost, created bool, err error) {
 	if v, created, err = b.state.PutVHost(name, m); !created || err != nil {
 		return v, false, err
@@ -65,18 +64,18 @@ func (b *Broker) putVHost(name message.VHost, m topology.Metadata, creator *Iden
 		return v, true, nil
 	}
 	if _, ok := b.users.User(creator.Name); !ok {
-		return v, true, nil // an administrator by other means than an account
+		return v, true, nil // an administrator without an account
 	}
 	_, err = b.users.PutPermission(auth.Permission{VHost: name, User: creator.Name, Configure: ".*", Write: ".*", Read: ".*"})
 	return v, true, err
 }
 
-// DeleteVHost deletes a virtual host with everything in it, and closes its
-// connections (BR-3.8). A missing one is NotFound, a protected one Protected.
+// DeleteVHost deletes a virtual host with everything in it, and closes its connections (BR-3.8). A missing one is
+// NotFound, a protected one Protected.
 func (b *Broker) DeleteVHost(name message.VHost) error { return b.deleteVHost(name, nil) }
 
-// DeleteEmptyVHost is DeleteVHost for one without queues and exchanges other than those
-// it was made with; another is PreconditionFailed (DL-22.17).
+// DeleteEmptyVHost is DeleteVHost for a virtual host without queues and with only the predeclared exchanges; any
+// other is PreconditionFailed (DL-22.17).
 func (b *Broker) DeleteEmptyVHost(name message.VHost) error {
 	return b.deleteVHost(name, func(v *topology.VHost) error {
 		declared := func(x *topology.Exchange) bool { return !x.Predeclared }
@@ -87,18 +86,18 @@ func (b *Broker) DeleteEmptyVHost(name message.VHost) error {
 	})
 }
 
-// endedQueue is a queue that went with its virtual host, and what it held.
+// endedQueue is a queue that was deleted with its virtual host, and what it held.
 type endedQueue struct {
 	q    *topology.Queue
 	held partition.Counts
 }
 
-// inVHost are the connections to a virtual host.
+// inVHost returns the connections to a virtual host.
 func (b *Broker) inVHost(name message.VHost) []*Connection {
 	return b.matching(func(c *Connection) bool { return c.VHost == name })
 }
 
-// deleteVHost deletes a virtual host unless check, if there is one, objects.
+// deleteVHost deletes a virtual host unless check, if not nil, returns an error.
 func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) error) error {
 	var ended []endedQueue
 	var connected []*Connection
@@ -129,13 +128,13 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 		n := b.node.Deleted(runtimeOf(e.q), e.held)
 		b.keepStats(e.q.Type, &n.Stats)
 	}
-	b.node.RetryStranded() // what was on its way in it goes with it
+	b.node.RetryStranded() // stranded messages of the virtual host end with it
 	b.parametersTouched()
 	terminate(connected, 320, fmt.Sprintf("vhost '%s' is down", name))
 	return nil
 }
 
-// SetVHostProtection switches the protection of a virtual host from deletion (BR-3.8).
+// SetVHostProtection sets whether a virtual host is protected from deletion (BR-3.8).
 func (b *Broker) SetVHostProtection(name message.VHost, on bool) error {
 	return b.change(func() error { return b.state.SetVHostProtection(name, on) })
 }
@@ -145,12 +144,12 @@ func (b *Broker) SetVHostLimit(name message.VHost, l topology.Limit, value any) 
 	return b.change(func() error { return b.state.SetVHostLimit(name, l, value) })
 }
 
-// SetVHostLimits sets several, all of them or none; if they are the only ones the others are removed.
+// SetVHostLimits sets several limits, all or none. With only, it removes all others.
 func (b *Broker) SetVHostLimits(name message.VHost, limits map[topology.Limit]any, only bool) error {
 	return b.change(func() error { return b.state.SetVHostLimits(name, limits, only) })
 }
 
-// ClearVHostLimit removes a limit; that it was not set is no error.
+// ClearVHostLimit removes a limit; a limit that was not set is not an error.
 func (b *Broker) ClearVHostLimit(name message.VHost, l topology.Limit) error {
 	return b.change(func() error { return b.state.ClearVHostLimit(name, l) })
 }

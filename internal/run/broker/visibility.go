@@ -9,20 +9,20 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// Visibility is which virtual hosts somebody who administers may look into: an administrator
-// into all, others where they have permissions (BR-15.3). It never changes.
+// Visibility says which virtual hosts a user of the management API may see: an administrator all, others those where
+// they have permissions (BR-15.3). It never changes.
 type Visibility struct {
 	user string
 	all  bool
-	// enters are those that a client whom a backend knows may enter; else nil.
+	// enters are the virtual hosts that a client known to a backend may enter; nil for other clients.
 	enters map[message.VHost]bool
 }
 
-// AllVisible is that of whoever runs the node.
+// AllVisible is the visibility of the operator of the node.
 var AllVisible = Visibility{all: true}
 
-// VisibilityOf finds out what a client sees. A backend that knows it is asked of every
-// virtual host: later, with the topology locked, nobody can be asked.
+// VisibilityOf returns what a client sees. If a backend knows the client, it is asked about every virtual host now,
+// because it cannot be asked later with the topology locked.
 func (b *Broker) VisibilityOf(id *Identity, peer netip.Addr) Visibility {
 	s := Visibility{user: id.Name, all: slices.Contains(id.Tags, auth.Administrator)}
 	if s.all || !id.Elsewhere() {
@@ -41,7 +41,7 @@ func (b *Broker) VisibilityOf(id *Identity, peer netip.Addr) Visibility {
 	return s
 }
 
-// Sees says whether a virtual host is to be seen. REQUIRES: called within Read.
+// Sees says whether a virtual host is visible. REQUIRES: called within Read.
 func (s Visibility) Sees(u *auth.Users, v message.VHost) bool {
 	if s.all {
 		return true

@@ -150,8 +150,8 @@ func (o *outboxes) send(h *hold, q *Queue, d *queue.Death, p *plan, t target, fa
 	o.put(h, t.log, &e, q, d)
 }
 
-// put puts an entry into the outbox for a log, and writes that into the frame. d says where the journal already has
-// the record.
+// put puts an entry into the outbox for a log, and writes that into the frame. If d.Logged, the journal has the
+// record already, as that of the entry d.ID.
 func (o *outboxes) put(h *hold, to uint64, e *outbox.Entry, q *Queue, d *queue.Death) {
 	e = o.heldBy(h).Put(to, *e, q.tally())
 	if o.g == nil {
