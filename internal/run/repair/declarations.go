@@ -89,8 +89,8 @@ func declareRepaired(files vfs.FS, dir string) (incarnation uint64, err error) {
 	return incarnation, err
 }
 
-// mendDeclarations makes declarations agree of which some are lost. It says what it has done.
-func mendDeclarations(files vfs.FS, dir string, onFatal func(error)) (lost []string, err error) {
+// repairDeclarations makes the declarations agree if some are lost. It returns what was lost and what it did about it.
+func repairDeclarations(files vfs.FS, dir string, onFatal func(error)) (lost []string, err error) {
 	err = withDeclarations(files, dir, onFatal, true, func(_ *topology.State, missing []string) (bool, error) {
 		lost = missing
 		return len(lost) > 0, nil

@@ -5,7 +5,7 @@
 // It owns no state. An examination works on a second tree of links and copies, on which it
 // does what a start would do. It does not change the data directory itself:
 //
-//	data directory ──links, copies──► examination/ ──mend, open, read all──► Report
+//	data directory ──links, copies──► examination/ ─repair, open, read all─► Report
 //	       │                                                                   │
 //	       └── files that will change ──► quarantine/TIME ◄── report.txt ──────┘
 //	       then the same steps on the data directory itself (apply)

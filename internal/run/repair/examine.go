@@ -72,12 +72,12 @@ func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examina
 			break // the next steps need this one
 		}
 	}
-	e.mended()
+	e.markRestorable()
 	return e, nil
 }
 
-// mended marks the damage of a lost index as repairable if the journal has all of its content.
-func (e *examination) mended() {
+// markRestorable marks the damage of a lost index as restorable if the journal has all of its content.
+func (e *examination) markRestorable() {
 	if !e.lacks(indexDir) || e.salvaging || len(e.log.Holes) > 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func (e *examination) mended() {
 	for i := range e.report.Damages {
 		d := &e.report.Damages[i]
 		if what, ok := strings.CutSuffix(d.What, lostWith[indexDir]); ok && (d.File == index || e.fs.PathDir(d.File) == index) {
-			d.What, d.Mended = what+": the journal has all that was in it, and nothing is lost by that", true
+			d.What, d.Restorable = what+": the journal has all that was in it, and nothing is lost by that", true
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (e *examination) parts() error {
 			"Where a part is gone for good, move the other's away: what is missing can be repaired, and what was in it is lost"
 	}
 	for _, part := range incomplete.Unnamed {
-		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "its identity is damaged, or not there: it does not say which data directory it is of, and is taken for one of this. Nothing in it is lost by that", Mended: true})
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "its identity is damaged, or not there: it does not say which data directory it is of, and is taken for one of this. Nothing in it is lost by that", Restorable: true})
 	}
 	for _, part := range incomplete.Missing {
 		e.missing = append(e.missing, part)
@@ -277,7 +277,7 @@ func (e *examination) logs() (err error) {
 	if err := e.tree.addLog(stateLogDir, &e.stateLog); err != nil {
 		return err
 	}
-	if err := mend(e.fs, e.tree.to, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
+	if err := repairLog(e.fs, e.tree.to, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
 		e.report.Failed = err.Error()
 	} else if e.names, err = e.readDeclarations(); err != nil {
 		e.found(Damage{File: e.fs.PathJoin(e.dir, stateDir), What: err.Error()})
@@ -324,7 +324,7 @@ func (e *examination) readDeclarations() (names, error) {
 // the whole log is ignored.
 func (e *examination) declarations() (names, error) {
 	if e.torn() {
-		lost, err := mendDeclarations(e.fs, e.tree.to, e.onFatal)
+		lost, err := repairDeclarations(e.fs, e.tree.to, e.onFatal)
 		if err != nil {
 			return nil, err
 		}
@@ -402,7 +402,7 @@ func (e *examination) linkRest() error {
 	if err := e.tree.add(keepDir, never, never); err != nil {
 		return err
 	}
-	if err := e.mendJournal(e.tree.to); err != nil {
+	if err := e.repairJournal(e.tree.to); err != nil {
 		e.report.Failed = err.Error()
 	}
 	return nil

@@ -275,15 +275,15 @@ func (e *examination) apply(quarantine string) error {
 		if err := e.fs.RemoveAll(e.fs.PathJoin(e.dir, stateLogDir)); err != nil { // it is in quarantine
 			return err
 		}
-	} else if err := mend(e.fs, e.dir, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
+	} else if err := repairLog(e.fs, e.dir, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
 		return err
 	}
 	if e.torn() {
-		if _, err := mendDeclarations(e.fs, e.dir, e.onFatal); err != nil {
+		if _, err := repairDeclarations(e.fs, e.dir, e.onFatal); err != nil {
 			return err
 		}
 	}
-	if err := e.mendJournal(e.dir); err != nil {
+	if err := e.repairJournal(e.dir); err != nil {
 		return err
 	}
 	b, err := e.open(e.dir)

@@ -18,8 +18,8 @@ type Damage struct {
 	What   string `json:"what"`
 	// Harmless says that no queue needs the damaged bytes: a start does not notice.
 	Harmless bool `json:"harmless,omitempty"`
-	// Mended says that a repair restores the damaged part completely from other files.
-	Mended bool `json:"mended,omitempty"`
+	// Restorable says that a repair restores the damaged part completely from other files.
+	Restorable bool `json:"restorable,omitempty"`
 	// Held is what can still be read of a damaged frame: the number of messages by
 	// queue. It is a lower bound.
 	Held []Touched `json:"held,omitempty"`
@@ -75,7 +75,7 @@ func (r *Report) Clean() bool {
 // Lossless says whether the repair that the report was made for loses nothing.
 func (r *Report) Lossless() bool {
 	return r.Failed == "" && len(r.Unreadable)+len(r.Readmitted)+len(r.Dropped)+len(r.Behind)+r.Senseless == 0 && !r.Replicated && r.Salvaged == nil &&
-		!slices.ContainsFunc(r.Damages, func(d Damage) bool { return !d.Harmless && !d.Mended })
+		!slices.ContainsFunc(r.Damages, func(d Damage) bool { return !d.Harmless && !d.Restorable })
 }
 
 // writeLost writes what the repair loses.

@@ -105,14 +105,14 @@ func (e *examination) behindKept() (journal.Pos, error) {
 	return journal.MakePos(newest+1, journal.FirstFrame), nil
 }
 
-// mendJournal makes the journal of a directory readable. A journal that is lost together with the index starts anew;
+// repairJournal makes the journal of a directory readable. A journal that is lost together with the index starts anew;
 // there is nothing to cut.
-func (e *examination) mendJournal(dir string) error {
+func (e *examination) repairJournal(dir string) error {
 	how := e.report.How
 	if e.behind != 0 {
 		how = SkipFrame
 	}
-	return mend(e.fs, dir, journalDir, &e.log, e.cut, how)
+	return repairLog(e.fs, dir, journalDir, &e.log, e.cut, how)
 }
 
 // salvaged notes the messages that came back.

@@ -21,8 +21,8 @@ const (
 	Cut How = "cut"
 )
 
-// mend repairs a log so that a start can read it.
-func mend(files vfs.FS, dir, log string, in *journal.Inspection, from journal.Pos, how How) error {
+// repairLog repairs a log so that a start can read it.
+func repairLog(files vfs.FS, dir, log string, in *journal.Inspection, from journal.Pos, how How) error {
 	path := files.PathJoin(dir, log)
 	var head []byte // the log of declarations gets no frame in place of lost ones
 	if log == journalDir {
