@@ -98,12 +98,12 @@ func (e *IncompleteError) Error() string {
 		what = append(what, p+"/ belongs to another data directory")
 	}
 	for _, p := range e.Unnamed {
-		what = append(what, p+"/ does not say which data directory it is of: its identity is damaged, or not there")
+		what = append(what, p+"/ does not say which data directory it belongs to: its identity is damaged or missing")
 	}
 	if e.Stale != "" {
 		what = append(what, e.Stale)
 	}
-	return fmt.Sprintf("data directory %s is not whole: %s. It was left as it is: a start would lose messages. Put back what a copy has left out, or see what can be brought back without it",
+	return fmt.Sprintf("data directory %s is not whole: %s. Nothing was changed: a start would lose messages. Put back what a copy has left out, or see what a repair can bring back without it",
 		e.Dir, strings.Join(what, "; "))
 }
 

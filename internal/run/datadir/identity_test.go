@@ -50,7 +50,7 @@ func TestAnIdentityIsReadBackOrNamed(t *testing.T) {
 		}
 		var lacks *IncompleteError
 		if !errors.As(err, &lacks) || fmt.Sprint(lacks.Unnamed) != "["+KeepDir+"]" || len(lacks.Missing)+len(lacks.Foreign) > 0 || lacks.Stale != "" ||
-			!strings.Contains(err.Error(), KeepDir+"/ does not say which data directory it is of: its identity is damaged, or not there") {
+			!strings.Contains(err.Error(), KeepDir+"/ does not say which data directory it belongs to: its identity is damaged or missing") {
 			t.Errorf("%s: %q: %v", what, text, err)
 		}
 	}

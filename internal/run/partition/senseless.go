@@ -38,7 +38,7 @@ func (n *Node) passOver(s Senseless) error {
 		n.senseless.list = append(n.senseless.list, told)
 	}
 	n.senseless.mu.Unlock()
-	n.Logger.Error("the journal holds what makes no sense; it is passed over and set aside",
+	n.Logger.Error("the journal has a frame or command that makes no sense; it is skipped and set aside",
 		slog.String("what", s.Why), slog.String("position", s.Pos.String()), slog.Int("from", s.From), slog.Int("to", s.To))
 	if n.KeepSenseless == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// withDeclarations opens the declarations of a data directory for f, and stores what f has changed if it says so. Where some
-// may be lost, torn has the others made to agree, and f is told which: see topology.LoadTorn.
+// withDeclarations opens the declarations of a data directory for f, and stores what f has changed if f says so. With
+// torn, some declarations may be lost: the others are made to agree, and lost says what was done (topology.LoadTorn).
 func withDeclarations(files vfs.FS, dir string, onFatal func(error), torn bool, f func(state *topology.State, lost []string) (changed bool, err error)) (err error) {
 	s, err := store.Open(files, files.PathJoin(dir, datadir.StateDir), slog.New(slog.DiscardHandler), onFatal)
 	if err != nil {
@@ -42,8 +42,8 @@ func withDeclarations(files vfs.FS, dir string, onFatal func(error), torn bool, 
 	return s.Apply(mutation.All(state.TakeChanges()), true)
 }
 
-// readmit declares queues that have messages under the numbers that they had. It returns how they are
-// called: what is not known any more is made up.
+// readmit declares queues that have messages, under their old numbers. It returns their names; a name that is unknown
+// is made up.
 func readmit(files vfs.FS, dir string, queues []partition.Undeclared) (called []Touched, err error) {
 	err = withDeclarations(files, dir, nil, false, func(state *topology.State, _ []string) (bool, error) {
 		for _, q := range queues {
@@ -59,22 +59,21 @@ func readmit(files vfs.FS, dir string, queues []partition.Undeclared) (called []
 	return called, err
 }
 
-// repairedVHost and repairedQueue name where a repair puts messages of which nobody knows the queue. The virtual
-// host has nothing else: no policy holds there, and nobody may read what may be of any other virtual host before an
-// administrator says so.
+// repairedVHost and repairedQueue name the queue for messages whose queue is unknown. The virtual host has nothing
+// else: no policy applies, and nobody may read messages that may belong to any other virtual host before an
+// administrator allows it.
 const (
 	repairedVHost = "journal.repaired"
 	repairedQueue = "journal.repaired"
 )
 
-// declareRepaired returns the number of the queue for messages of which nobody knows the queue. It is made if it is
-// not there.
+// declareRepaired returns the number of that queue, and declares it if it does not exist.
 func declareRepaired(files vfs.FS, dir string) (incarnation uint64, err error) {
 	err = withDeclarations(files, dir, nil, false, func(state *topology.State, _ []string) (bool, error) {
 		for _, v := range state.VHosts() {
 			for _, q := range v.Queues() {
 				mine := v.Name == repairedVHost && q.Name == repairedQueue
-				if mine && q.Durable && q.Type == topology.Classic && len(q.Arguments) <= 1 { // its type: nobody else has made it
+				if mine && q.Durable && q.Type == topology.Classic && len(q.Arguments) <= 1 { // only x-queue-type: no client has made it
 					incarnation = q.Incarnation
 					return false, nil
 				}
@@ -98,7 +97,7 @@ func repairDeclarations(files vfs.FS, dir string, onFatal func(error)) (lost []s
 	return lost, err
 }
 
-// readNames reads the declarations of a data directory, which is changed by that.
+// readNames reads the declarations of a data directory. Opening the store changes its files.
 func readNames(files vfs.FS, dir string, onFatal func(error)) (n names, err error) {
 	n = names{}
 	err = withDeclarations(files, dir, onFatal, false, func(state *topology.State, _ []string) (bool, error) {

@@ -85,7 +85,7 @@ func (e *examination) markRestorable() {
 	for i := range e.report.Damages {
 		d := &e.report.Damages[i]
 		if what, ok := strings.CutSuffix(d.What, lostWith[indexDir]); ok && (d.File == index || e.fs.PathDir(d.File) == index) {
-			d.What, d.Restorable = what+": the journal has all that was in it, and nothing is lost by that", true
+			d.What, d.Restorable = what+": the journal has all of its content, so nothing is lost", true
 		}
 	}
 }
@@ -105,15 +105,15 @@ func (e *examination) parts() error {
 	}
 	for _, part := range incomplete.Foreign {
 		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "it belongs to another data directory"})
-		e.report.Failed = "put the right parts in place. A part that you know to be of this directory is taken for that without its file \"identity\": put that away. " +
-			"Where a part is gone for good, move the other's away: what is missing can be repaired, and what was in it is lost"
+		e.report.Failed = "put the right parts in place. If you know that a part belongs to this directory, remove its file \"identity\". " +
+			"If the right part is gone for good, move the wrong one away: the repair makes a missing part anew, and what was in it is lost"
 	}
 	for _, part := range incomplete.Unnamed {
-		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "its identity is damaged, or not there: it does not say which data directory it is of, and is taken for one of this. Nothing in it is lost by that", Restorable: true})
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "its identity is damaged or missing, so it does not say which data directory it belongs to. The repair takes it for a part of this one; nothing in it is lost", Restorable: true})
 	}
 	for _, part := range incomplete.Missing {
 		e.missing = append(e.missing, part)
-		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "it is missing, or empty" + lostWith[part]})
+		e.found(Damage{File: e.fs.PathJoin(e.dir, part), What: "it is missing or empty" + lostWith[part]})
 	}
 	e.incomplete = true
 	if e.lacks(indexDir) {
@@ -147,9 +147,9 @@ func (e *examination) withoutIndex() error {
 
 // lostWith names what is lost with each part.
 var lostWith = map[string]string{
-	journalDir:  ": what happened since the last checkpoint is lost, and messages that came since",
-	keepDir:     ": messages that are older than the journal are lost",
-	indexDir:    ": which of the older messages are in which queue is not known any more",
+	journalDir:  ": everything since the last checkpoint is lost, including the messages that came since",
+	keepDir:     ": messages older than the journal are lost",
+	indexDir:    ": the record of which older messages are in which queue is lost",
 	stateDir:    ": queues, users and policies are lost",
 	stateLogDir: ": the latest declarations are lost",
 }
@@ -414,7 +414,7 @@ func (e *examination) recover() error {
 	if err != nil {
 		e.report.Failed = err.Error()
 		if e.report.How == SkipFrame && len(e.log.Holes) > 0 {
-			e.report.Failed += "; what is behind the damage cannot do without it: try --cut"
+			e.report.Failed += "; frames after the damage depend on what is lost: try --cut"
 			e.report.TryCut = true
 		}
 		return nil
@@ -468,7 +468,7 @@ func (d *Damage) lost(vhost, queue string) {
 // senseless notes the frames that a start skips.
 func (e *examination) senseless(list []partition.Senseless, total int) {
 	for _, s := range list {
-		d := Damage{File: e.fs.PathJoin(e.dir, journalDir), Bytes: int64(s.To - s.From), What: s.Why + ": a start passes over it"}
+		d := Damage{File: e.fs.PathJoin(e.dir, journalDir), Bytes: int64(s.To - s.From), What: s.Why + ": a start skips it"}
 		if s.Pos != 0 {
 			d.File, d.Offset = e.fs.PathJoin(d.File, fmt.Sprintf("%010d.seg", s.Pos.Segment())), s.Pos.Offset()
 		}

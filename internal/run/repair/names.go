@@ -11,12 +11,12 @@ import (
 // names are the declared queues, by incarnation.
 type names map[uint64]Touched
 
-// of names a queue, even a deleted one.
+// of returns the name of a queue, even of a deleted one.
 func (n names) of(incarnation uint64) Touched {
 	if t, ok := n[incarnation]; ok {
 		return t
 	}
-	return Touched{Queue: fmt.Sprintf("#%d, not declared any more", incarnation)}
+	return Touched{Queue: fmt.Sprintf("#%d, no longer declared", incarnation)}
 }
 
 // namesIn returns the queues of a broker.

@@ -56,9 +56,9 @@ func repair(files vfs.FS, dir string, o Options, w io.Writer, onFatal func(error
 	if err := errors.Join(r.Write(w), e.plan(&p, changes, quarantine)); err != nil || !o.Apply {
 		if err == nil && !o.Apply {
 			if r.Lossless() {
-				p.line("nothing is lost by it")
+				p.line("this repair loses nothing")
 			}
-			p.line("nothing was done; --yes does it")
+			p.line("nothing was changed; --yes does it")
 		}
 		return r, errors.Join(err, p.err)
 	}
@@ -77,7 +77,7 @@ func repair(files vfs.FS, dir string, o Options, w io.Writer, onFatal func(error
 		return after, errors.Join(after.Write(w), errors.New("some damage is left: run the repair again"))
 	}
 	if s := r.Salvaged; s != nil && s.Apart > 0 {
-		p.line("%d messages are in queue %q of vhost %q, which nobody may read yet: bartleby set_permissions -p %s USER '.*' '.*' '.*'", s.Apart, s.ApartQueue, s.ApartVHost, s.ApartVHost)
+		p.line("%d messages are in queue %q of vhost %q, which no user may read yet: bartleby set_permissions -p %s USER '.*' '.*' '.*'", s.Apart, s.ApartQueue, s.ApartVHost, s.ApartVHost)
 	}
 	if report := files.PathJoin(quarantine, reportFile); lossless {
 		p.line("repaired; nothing was lost. What was done is in %s", report)
@@ -102,7 +102,7 @@ func (e *examination) plan(p *printer, changes map[string][]string, quarantine s
 			switch {
 			case h.Before:
 			case e.report.How == Cut && (log == stateLogDir || h.Pos() >= e.cut):
-				p.line("  cuts %s at %s: nothing behind it counts any more", log, h.Pos())
+				p.line("  cuts %s at %s: everything after that is lost", log, h.Pos())
 			default:
 				p.line("  skips %d bytes of %s at %s", h.To-h.From, log, h.Pos())
 			}
@@ -115,10 +115,10 @@ func (e *examination) plan(p *printer, changes map[string][]string, quarantine s
 		p.line("  moves %s/ to %s", part, quarantine)
 	}
 	if e.salvaging {
-		p.line("  puts all of %s/ and %s/ as it is into %s, most of it as links: remove that when you miss nothing", journalDir, keepDir, quarantine)
+		p.line("  puts all files of %s/ and %s/ into %s, most of them as links: remove them when nothing is missing", journalDir, keepDir, quarantine)
 	}
 	for _, part := range e.missing {
-		p.line("  makes %s/ anew, empty but for what is found elsewhere", part)
+		p.line("  makes %s/ anew, empty except for what the other parts tell", part)
 	}
 	for _, t := range e.report.Readmitted {
 		p.line("  declares %s", t)
@@ -127,10 +127,10 @@ func (e *examination) plan(p *printer, changes map[string][]string, quarantine s
 		p.line("  %s", what)
 	}
 	for _, t := range e.report.Unreadable {
-		p.line("  drops what cannot be read of %s", t)
+		p.line("  drops the unreadable messages of %s", t)
 	}
 	if n := e.report.Senseless; n > 0 {
-		p.line("  passes over %d frames or commands that make no sense; what was in them is kept in senseless/", n)
+		p.line("  skips %d frames or commands that make no sense; their bytes are kept in senseless/", n)
 	}
 	if n := len(e.pages); n > 0 {
 		p.line("  drops %d pages of the index, with up to 256 messages each", n)

@@ -595,7 +595,7 @@ func TestAFrameThatMakesNoSense(t *testing.T) {
 		if err != nil || len(names) != 2 {
 			t.Errorf("set aside: %v, %v", names, err)
 		}
-		if text := repaired(t, files, how); !strings.Contains(text, "passes over 1 frames") {
+		if text := repaired(t, files, how); !strings.Contains(text, "skips 1 frames") {
 			t.Errorf("the repair says\n%s", text)
 		}
 		if got := bodies(t, files, "orders"); len(got) != 10 {
@@ -842,7 +842,7 @@ func TestDamagedTables(t *testing.T) {
 			rot(t, files, path, 10)
 			b, err := broker.Open(broker.Options{FS: files, Dir: dataDir})
 			if err == nil {
-				t.Errorf("%s: a start passes over it", path)
+				t.Errorf("%s: a start skips it", path)
 				stop(t, b)
 				continue
 			}

@@ -43,7 +43,7 @@ func repairLog(files vfs.FS, dir, log string, in *journal.Inspection, from journ
 			return journal.Cut(files, path, h)
 		}
 		if err := journal.Fill(files, path, h, head); err != nil {
-			return fmt.Errorf("%w\nthis damage can only be cut off: use --cut", err)
+			return fmt.Errorf("%w\nonly --cut can repair this damage", err)
 		}
 	}
 	return nil

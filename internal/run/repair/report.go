@@ -91,7 +91,7 @@ func (r *Report) writeLost(p *printer) {
 		}
 		p.line("  %s at offset %d: %s", d.File, d.Offset, d.What)
 		for _, t := range d.Held {
-			p.line("    as far as it can be read, it was about %s", t)
+			p.line("    as far as it can be read, it concerned %s", t)
 		}
 	}
 	for _, t := range r.Unreadable {
@@ -105,14 +105,14 @@ func (r *Report) writeLost(p *printer) {
 	}
 	if r.How == Cut {
 		for _, t := range r.Behind {
-			p.line("  behind the damage: operations on %s", t)
+			p.line("  after the damage: operations on %s", t)
 		}
 		if r.Replicated {
-			p.line("  behind the damage: frames of replicated queues, which name no queue")
+			p.line("  after the damage: frames of replicated queues, which name no queue")
 		}
 	}
 	if r.Senseless > 0 {
-		p.line("  %d frames or commands that make no sense, which are kept in senseless/", r.Senseless)
+		p.line("  %d frames or commands that make no sense; their bytes are kept in senseless/", r.Senseless)
 	}
 	if r.Salvaged != nil {
 		r.Salvaged.write(p)
@@ -124,7 +124,7 @@ func (r *Report) Write(w io.Writer) error {
 	p := printer{w: w}
 	p.line("journal: %d segments, %d frames, ends at %s", r.Segments, r.Frames, r.End)
 	if r.TornBytes > 0 {
-		p.line("  %d bytes at its end are no whole frames. A crash leaves such: then nobody was told that they are safe", r.TornBytes)
+		p.line("  %d bytes at its end are incomplete frames, as a crash leaves them: no client got a confirm for them", r.TornBytes)
 	}
 	for _, d := range r.Damages {
 		kind := "DAMAGE"
@@ -136,7 +136,7 @@ func (r *Report) Write(w io.Writer) error {
 			p.line("  no queue needs it")
 		}
 		for _, t := range d.Held {
-			p.line("  as far as it can be read, it was about %s", t)
+			p.line("  as far as it can be read, it concerned %s", t)
 		}
 	}
 	for _, t := range r.Unreadable {
@@ -149,10 +149,10 @@ func (r *Report) Write(w io.Writer) error {
 		p.line("DECLARATION LOST: %s", what)
 	}
 	for _, t := range r.Behind {
-		p.line("behind the damage, intact, and lost by --cut: operations on %s", t)
+		p.line("after the damage, intact, but lost by --cut: operations on %s", t)
 	}
 	if r.Replicated {
-		p.line("behind the damage are frames of replicated queues, too, which name no queue")
+		p.line("after the damage there are frames of replicated queues too, which name no queue")
 	}
 	if r.Salvaged != nil {
 		r.Salvaged.write(&p)
@@ -160,7 +160,7 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Failed != "" {
 		p.line("a node would not start: %s", r.Failed)
 	}
-	p.line("%d queues with %d messages looked at", r.Queues, r.Messages)
+	p.line("checked %d queues with %d messages", r.Queues, r.Messages)
 	if r.Clean() {
 		p.line("no damage")
 	}

@@ -139,8 +139,8 @@ func (s *Salvaged) write(p *printer) {
 	for _, q := range s.Queues {
 		all += q.Messages
 	}
-	p.line("WITHOUT THE INDEX a repair brings back %d messages that are on disk, at least once: %d of them may have been settled already,", all, s.Settled)
-	p.line("  and will be delivered again. One that was dead-lettered or moved may be in the queue where it was before")
+	p.line("WITHOUT THE INDEX a repair brings back %d messages that are on disk. %d of them may have been settled already and will be", all, s.Settled)
+	p.line("  delivered again. A message that was dead-lettered or moved may be back in the queue that it had left")
 	for _, q := range s.Queues {
 		if q.Settled == 0 {
 			p.line("  %s, none of them settled", q.Touched)
@@ -149,12 +149,12 @@ func (s *Salvaged) write(p *printer) {
 		p.line("  %s, of which %d may have been settled", q.Touched, q.Settled)
 	}
 	if s.Apart > 0 {
-		p.line("  queue %q in vhost %q: %d messages that nobody knows the queue of, or that may be elsewhere. Each may have been settled", s.ApartQueue, s.ApartVHost, s.Apart)
+		p.line("  queue %q in vhost %q: %d messages whose queue is unknown, or that may have moved elsewhere. Each may have been settled", s.ApartQueue, s.ApartVHost, s.Apart)
 	}
 	if s.Surplus > 0 {
-		p.line("    of these, %d had a queue that may not have so many: it would have dropped them", s.Surplus)
+		p.line("    of these, %d belong to a queue that is over its limit and would drop them", s.Surplus)
 	}
 	if s.Deleted > 0 {
-		p.line("  left behind: %d messages that were deleted with their queues", s.Deleted)
+		p.line("  not brought back: %d messages that were deleted with their queues", s.Deleted)
 	}
 }

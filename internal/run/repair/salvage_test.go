@@ -487,7 +487,7 @@ func TestLostIndexOfAQueueWithALimit(t *testing.T) {
 			count[q]++
 		}
 	}
-	if count["few"] != limit || count[repairedQueue] == 0 || !strings.Contains(out, "may not have so many") {
+	if count["few"] != limit || count[repairedQueue] == 0 || !strings.Contains(out, "is over its limit") {
 		t.Errorf("found %v\n%s", count, out)
 	}
 }
