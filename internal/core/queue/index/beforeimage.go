@@ -7,8 +7,7 @@ package index
 // more than most have. So the first death in a page after a cut costs hardly more
 // than the next, where it would cost the saving of the page.
 //
-// Invariant: a page has before-images only while it belongs to the checkpoint
-// being written and has not been saved for it.
+// Invariant: a page has before-images only while it is owed (pageState).
 type before struct {
 	at   uint64 // where the body is
 	due  int64
@@ -37,15 +36,10 @@ func (ix *Index) touchEntry(p *page, i uint) {
 
 // noteBefore says whether the page need not be saved before the entry changes.
 func (ix *Index) noteBefore(p *page, i uint) bool {
-	if !ix.pages.saving || p.dirty == 0 || !ix.Terms.Durable || ix.cold == nil {
+	if !ix.pages.owes(p.dirty) || !ix.Terms.Durable || ix.cold == nil {
 		return false
 	}
-	for k := len(p.before) - 1; k >= 0; k-- {
-		if uint(p.before[k].slot) == i {
-			return true
-		}
-	}
-	if !ix.saves(p, i) {
+	if p.had(i) || !ix.saves(p, i) {
 		return true
 	}
 	j := p.at(i)
@@ -55,14 +49,6 @@ func (ix *Index) noteBefore(p *page, i uint) bool {
 		p.rows != nil && p.rows[j] != 0 || p.histories != nil && p.histories[j] != 0 || p.counts != nil && p.counts[j] != (Counts{}) {
 		return false
 	}
-	room := cap(p.before)
-	p.before = append(p.before, before{at: ix.cold.Locate(p.refs[j]), due: p.dueAt(i), size: p.sizes[j], slot: uint8(i), mark: p.marks[j]})
-	ix.pages.bytes += beforeBytes * (cap(p.before) - room)
+	ix.pages.bytes += p.noted(before{at: ix.cold.Locate(p.refs[j]), due: p.dueAt(i), size: p.sizes[j], slot: uint8(i), mark: p.marks[j]})
 	return true
-}
-
-// forgetBefore gives up the before-images of a page that was saved.
-func (ps *Pages) forgetBefore(p *page) {
-	ps.bytes -= beforeBytes * cap(p.before)
-	p.before = nil
 }

@@ -30,7 +30,7 @@ func (ix *Index) Check() (err error) {
 		}
 		l := ix.lanes[id.Lane()]
 		k, _ := l.search(p.number)
-		looked := l.slots[k].page != p || p.rest != nil && p.rest.has(i) // it is in memory for us only
+		looked := l.slots[k].page != p || p.isAway(i) // it is in memory for us only
 		if !looked && p.rows != nil && p.rows[p.at(i)] != 0 {
 			row := p.rows[p.at(i)]
 			if rows[row] || row > ix.sides.made {
@@ -46,7 +46,7 @@ func (ix *Index) Check() (err error) {
 		return err
 	}
 	for _, p := range ix.late {
-		if err := ix.checkBefore(p); err != nil || p.used != 0 || p.rest != nil || len(p.before) == 0 {
+		if err := p.check(ix.pages.version, ix.pages.owes(p.dirty)); err != nil || p.used != 0 || p.rest != nil || len(p.before) == 0 {
 			return fmt.Errorf("a page that has gone has %d entries and %d before-images: %w", p.used, len(p.before), err)
 		}
 	}
@@ -59,27 +59,20 @@ func (ix *Index) Check() (err error) {
 	return ix.checkRows(rows)
 }
 
-// checkBefore checks what beforeimage.go says of before-images.
-func (ix *Index) checkBefore(p *page) error {
-	if p == nil || len(p.before) == 0 {
+// checkState compares the state of a page with the page and its copy.
+func (ix *Index) checkState(p *page) error {
+	if p == nil {
 		return nil
 	}
-	if !ix.pages.saving || p.dirty == 0 || p.dirty == ix.pages.version {
-		return fmt.Errorf("it has %d before-images, and version %d does not wait to be saved", len(p.before), p.dirty)
+	if err := p.check(ix.pages.version, ix.pages.owes(p.dirty)); err != nil {
+		return err
 	}
-	var of bitmap
-	for _, b := range p.before {
-		if of.has(uint(b.slot)) {
-			return fmt.Errorf("entry %d has two before-images", b.slot)
+	for i := p.live.next(0); i < PageSize && p.bodies == bodiesGone; i = p.live.next(i + 1) {
+		if !p.ref(i).OnDisk() {
+			return fmt.Errorf("entry %d has its body in memory", i)
 		}
-		of.set(uint(b.slot))
 	}
-	return nil
-}
-
-// checkSame compares a page that says so with its copy.
-func (ix *Index) checkSame(p *page) error {
-	if p == nil || !p.lessened() {
+	if !p.exact() {
 		return nil
 	}
 	d, err := ix.pages.parse(ix.cold.Read(p.id(p.saved)))
@@ -118,13 +111,10 @@ func (ix *Index) checkLane(level int, l *lane) error {
 		if rest != (bitmap{}) {
 			sum = ix.pages.summarize(ix.flatten(p), rest)
 		}
-		if err := ix.checkSame(s.page); err != nil {
+		if err := ix.checkState(s.page); err != nil {
 			return fmt.Errorf("level %d: page %d: %w", level, number, err)
 		}
 		if err := ix.checkComing(s.page); err != nil {
-			return fmt.Errorf("level %d: page %d: %w", level, number, err)
-		}
-		if err := ix.checkBefore(s.page); err != nil {
 			return fmt.Errorf("level %d: page %d: %w", level, number, err)
 		}
 		if sum.used() != uint64(s.used) || sum.logged != int(s.logged) || sum.size() != uint64(s.bytes) || sum.n[Ready] != uint64(s.ready) || s.used > 0 && s.plain != (s.used == s.ready) {
@@ -303,7 +293,7 @@ func (ix *Index) Survey(level int) (list []PageView) {
 	for _, s := range ix.lanes[level].slots {
 		v := PageView{Number: s.number, Cold: s.page == nil}
 		if p := s.page; p != nil {
-			v.Split, v.Cool, v.Used, v.Before, v.Seen = p.rest != nil, p.cool, int(p.used), len(p.before), p.seen
+			v.Split, v.Cool, v.Used, v.Before, v.Seen = p.rest != nil, p.bodies == bodiesGone, int(p.used), len(p.before), p.seen
 			v.Rows, v.Late = p.rows != nil, p.dirty == ix.pages.version
 		}
 		list = append(list, v)
@@ -343,7 +333,7 @@ func (ix *Index) Middle() error {
 		}
 		begin, end := ix.middle(l)
 		for k := begin; k < end; k++ {
-			if s := l.slots[k]; s.page != nil && s.used == 0 && !s.page.cool {
+			if s := l.slots[k]; s.page != nil && s.used == 0 && s.page.bodies != bodiesGone {
 				return fmt.Errorf("page %d of level %d has bodies in memory; those from %d to %d were looked at", s.number, level, l.swept.from, l.swept.to)
 			}
 		}

@@ -42,10 +42,10 @@ func (ix *Index) touch(p *page) {
 
 func (ix *Index) soil(p *page) {
 	ix.touchMeta()
-	if ix.pages.saving && p.dirty != 0 && ix.Terms.Durable {
+	if ix.pages.owes(p.dirty) && ix.Terms.Durable {
 		ix.save(p)
 	}
-	p.dirty = ix.pages.version
+	p.touched(ix.pages.version)
 }
 
 // touchMeta is called before something changes that saveMeta is about.
@@ -53,19 +53,22 @@ func (ix *Index) touchMeta() {
 	if ix.dirty == ix.pages.version {
 		return
 	}
-	if ix.pages.saving && ix.dirty != 0 {
+	if ix.pages.owes(ix.dirty) {
 		ix.saveMeta()
 	}
 	ix.dirty = ix.pages.version
 }
 
-// savingAs is the version that a page or the rest is saved as whose last change
-// belongs to the version given.
-func (ix *Index) savingAs(dirty uint32) uint32 {
-	if ix.pages.saving && dirty != 0 && dirty < ix.pages.version {
-		return ix.pages.version - 1
+// owes says whether the checkpoint being written has what last changed in a version, 0 being none, and it has not been
+// saved for it.
+func (ps *Pages) owes(dirty uint32) bool { return ps.saving && dirty != 0 && dirty < ps.version }
+
+// savingAs is the version that is saved of what last changed in a version.
+func (ps *Pages) savingAs(dirty uint32) uint32 {
+	if ps.owes(dirty) {
+		return ps.version - 1
 	}
-	return ix.pages.version
+	return ps.version
 }
 
 // save writes what is needed of the page beside its copy, or another copy.
@@ -75,7 +78,7 @@ func (ix *Index) save(p *page) {
 	}
 	d := ix.flatten(p)
 	switch {
-	case p.lessened() && d.live != (bitmap{}):
+	case p.exact() && d.live != (bitmap{}):
 		rest := d.live
 		ix.pages.sum = ix.pages.summarize(d, rest).append(ix.pages.sum[:0])
 		d.live = bitmap{}
@@ -104,34 +107,19 @@ func (ps *Pages) Saves() int { return ps.saves }
 // saveCopy writes a copy of the page, which is in memory; d are its entries.
 func (ix *Index) saveCopy(p *page, d *plain) {
 	ix.pages.saves += saveWeight
-	version := ix.savingAs(p.dirty)
+	version := ix.pages.savingAs(p.dirty)
 	empty := d.live == (bitmap{}) // nothing of it would outlive this process
 	if p.saved != 0 && (p.saved != version || empty) {
 		ix.cold.Discard(p.id(p.saved), version)
 	}
 	ix.discardDelta(p, version)
-	p.saved, p.part, p.same = version, d.live.and(p.live) != p.live, true
-	for k := range p.before {
-		p.same = p.same && !p.live.has(uint(p.before[k].slot))
+	if !empty {
+		ix.encode(p, d)
+		ix.pages.sum = ix.pages.summarize(d, d.live).append(ix.pages.sum[:0])
+		ix.cold.Write(p.id(version), ix.pages.blob, ix.pages.sum)
 	}
-	if empty {
-		p.saved = 0
-		ix.isSaved(p)
-		return
-	}
-	ix.encode(p, d)
-	ix.isSaved(p)
-	sum := ix.pages.summarize(d, d.live)
-	ix.pages.sum = sum.append(ix.pages.sum[:0])
-	ix.cold.Write(p.id(version), ix.pages.blob, ix.pages.sum)
-}
-
-// isSaved notes that the copy in the store is true, or was before the last changes.
-func (ix *Index) isSaved(p *page) {
-	if p.dirty = 0; len(p.before) > 0 {
-		p.dirty = ix.pages.version
-		ix.pages.forgetBefore(p)
-	}
+	ix.pages.bytes -= beforeBytes * cap(p.before)
+	p.copied(version, ix.pages.version, p.live, d.live)
 }
 
 // SaveSome saves pages that belong to the checkpoint being written, from the
@@ -145,7 +133,7 @@ func (ix *Index) SaveSome(from SaveCursor, limit int) (next SaveCursor, done boo
 	if ix.BuryRest(limit * PageSize) {
 		return from, false
 	}
-	if ix.dirty != 0 && ix.dirty < ix.pages.version {
+	if ix.pages.owes(ix.dirty) {
 		ix.saveMeta()
 	}
 	looks := 64 * limit
@@ -161,7 +149,7 @@ func (ix *Index) SaveSome(from SaveCursor, limit int) (next SaveCursor, done boo
 				return from, false
 			}
 			looks--
-			if p := l.slots[k].page; p != nil && p.dirty != 0 && p.dirty < ix.pages.version {
+			if p := l.slots[k].page; p != nil && ix.pages.owes(p.dirty) {
 				ix.save(p)
 				limit--
 			}
@@ -179,7 +167,7 @@ func (ix *Index) saveMeta() {
 	if ix.cold == nil {
 		return
 	}
-	version := ix.savingAs(ix.dirty)
+	version := ix.pages.savingAs(ix.dirty)
 	b := ix.encodeMeta()
 	ix.dirty = 0
 	ix.cold.WriteMeta(version, b)
@@ -187,7 +175,7 @@ func (ix *Index) saveMeta() {
 
 // oweMeta leaves what touchMeta would write to BuryRest: who closes a queue waits for no disk.
 func (ix *Index) oweMeta() {
-	if ix.cold != nil && ix.pages.saving && ix.dirty != 0 && ix.dirty < ix.pages.version {
+	if ix.cold != nil && ix.pages.owes(ix.dirty) {
 		ix.owed = bytes.Clone(ix.encodeMeta())
 	}
 	ix.dirty = ix.pages.version

@@ -113,7 +113,7 @@ func (ix *Index) putAway(r *relief, index bool) {
 	put := func(l *lane, level, k int) (done bool) {
 		s := &l.slots[k]
 		p := s.page
-		if p == nil || s.used > 0 || p.cool && !index { // cold or split; there may be very many
+		if p == nil || s.used > 0 || p.bodies == bodiesGone && !index { // cold or split; there may be very many
 			if looks++; looks%64 == 0 {
 				r.pages--
 			}
@@ -123,8 +123,8 @@ func (ix *Index) putAway(r *relief, index bool) {
 		if !ix.chill(p, r) {
 			return false
 		}
-		l.stirred = l.stirred || !p.cool
-		if index && p.cool && ix.quiet(p) {
+		l.stirred = l.stirred || p.bodies != bodiesGone
+		if index && p.bodies == bodiesGone && ix.quiet(p) {
 			ix.spill(l, level, k)
 		}
 		return true
@@ -210,10 +210,10 @@ func (l *lane) stir(p *page) {
 
 // chill lets the bodies of a page go to disk, as far as r allows, and says whether that was far enough.
 func (ix *Index) chill(p *page, r *relief) (done bool) {
-	if p.cool {
+	if p.bodies == bodiesGone {
 		return true
 	}
-	cool := true
+	gone := true
 	for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
 		j := p.at(i)
 		if p.refs[j].OnDisk() {
@@ -222,10 +222,9 @@ func (ix *Index) chill(p *page, r *relief) (done bool) {
 		if r.write <= 0 || r.give <= 0 {
 			return false
 		}
-		cool = ix.banish(p, j, r) && cool
+		gone = ix.banish(p, j, r) && gone
 	}
-	p.cool = cool
-	p.large, p.fresh = p.large && !cool, p.fresh && !cool
+	p.chilled(gone)
 	return true
 }
 
@@ -272,13 +271,13 @@ func (ix *Index) spill(l *lane, level, k int) {
 	if !ok || rest == (bitmap{}) {
 		return // it goes soon
 	}
-	if p.dirty != 0 || p.part || p.saved == 0 || p.delta != 0 {
+	if !p.stored() {
 		ix.saveCopy(p, ix.flatten(p))
 	}
 	if p.dirty != 0 {
 		ix.saveCopy(p, ix.flatten(p)) // that was for the checkpoint being written, of what it was at its cut
 	}
-	if p.part {
+	if !p.stored() {
 		return
 	}
 	ix.leave(s, p, rest, ix.pages.summarize(ix.flatten(p), rest))
@@ -322,8 +321,8 @@ func (ix *Index) resident(l *lane, level, k int) *page {
 
 // load returns a cold page, in memory.
 func (ix *Index) load(s *slot, level int) *page {
-	p := ix.pages.get(0)
-	p.number, p.level, p.saved, p.cool, p.same = s.number, uint8(level), s.saved, true, true
+	p := ix.pages.get(level, s.number, 0)
+	p.loaded(s.saved, 0)
 	id := PageID{level, s.number, s.saved}
 	d, err := ix.pages.parse(ix.cold.Read(id))
 	if err == nil {

@@ -200,7 +200,6 @@ func (ix *Index) decode(p *page, d *decoded, only bitmap) error {
 		if d.marks[i]&stateMask == Ready {
 			p.ready.set(i)
 		}
-		p.cool = p.cool && p.refs[j].OnDisk()
 	}
 	ix.decodeDues(p, d, only)
 	r := &d.rest

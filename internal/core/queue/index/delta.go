@@ -27,18 +27,11 @@ func (d *plain) inDelta() bool {
 	return true
 }
 
-// lessened says whether the copy has all that the page has, which is in memory: since it was
-// made, entries have gone and no other has changed.
-func (p *page) lessened() bool { return p.rest == nil && p.saved != 0 && p.same && !p.part }
-
-// altered is called when an entry comes or changes other than by going.
-func (p *page) altered() { p.same = false }
-
 // saveDelta writes what has changed of a page since its copy was made: these entries
 // of the copy still count, which are summed up in sum, and beside them there are d.
 func (ix *Index) saveDelta(p *page, rest *bitmap, sum []byte, d *plain) {
 	ix.pages.saves += deltaWeight
-	version := ix.savingAs(p.dirty)
+	version := ix.pages.savingAs(p.dirty)
 	ix.discardDelta(p, version)
 	ix.encode(p, d)
 	b := binary.AppendUvarint(append(ix.pages.delta[:0], deltaFormat), uint64(p.saved))
@@ -47,9 +40,9 @@ func (ix *Index) saveDelta(p *page, rest *bitmap, sum []byte, d *plain) {
 	b = append(b, sum...)
 	b = append(b, ix.pages.blob...)
 	ix.pages.delta = b
-	p.delta = version
-	ix.isSaved(p)
 	ix.cold.WriteDelta(p.id(version), b)
+	ix.pages.bytes -= beforeBytes * cap(p.before)
+	p.lessened(version, ix.pages.version)
 }
 
 // discardDelta is called when the delta is not needed any more once the
@@ -58,7 +51,6 @@ func (ix *Index) discardDelta(p *page, by uint32) {
 	if p.delta != 0 && p.delta != by {
 		ix.cold.DiscardDelta(p.id(p.delta), by)
 	}
-	p.delta = 0
 }
 
 // DeltaOf is the version of the copy that a delta belongs to.
@@ -124,13 +116,13 @@ func (ix *Index) RestoreSplit(id PageID, version uint32, delta []byte, placed fu
 	}
 	l.ready += int(near.n[Ready])
 	ix.Count.Persistent += near.logged
-	p := ix.pages.get(0)
-	p.number, p.level, p.saved, p.delta, p.cool = id.Number, uint8(id.Lane), id.Version, version, true
+	p := ix.pages.get(id.Lane, id.Number, 0)
+	p.loaded(id.Version, version)
 	if err := ix.decode(p, d, d.live); err != nil {
 		return err
 	}
 	l.slots[k].page = p
-	p.rest = &x.rest
+	p.leave(x.rest)
 	ix.pages.told(p, &x.sum)
 	ix.restoreCold(id.Lane, k, &x.sum, placed)
 	ix.noteLeast(l, k)

@@ -211,7 +211,7 @@ func (ix *Index) Enter(level int, seq uint64, c *Content, due int64) (ID, Place)
 	ix.touch(p)
 	p.altered()
 	j := ix.pages.admit(p, i)
-	if !c.Body.OnDisk() && (p.cool || !p.fresh || c.Size > LargeBody) {
+	if !c.Body.OnDisk() && (p.bodies < bodiesCame || c.Size > LargeBody) {
 		ix.warmed(l, p, c.Size)
 	}
 	mark := uint8(stateMask) // none, until SetState

@@ -124,7 +124,7 @@ func FuzzDecodePage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, page, summary []byte) {
 		ix, s := fill(0, nil)
 		if d, err := ix.pages.parse(page); err == nil {
-			_ = ix.decode(ix.pages.get(0), d, d.live)
+			_ = ix.decode(ix.pages.get(4, 0, 0), d, d.live)
 		}
 		s.pages[PageID{4, 0, 1}] = page
 		ix.Reserve(MakeID(4, 999))

@@ -72,7 +72,7 @@ type slot struct {
 }
 
 // cold says whether the entry at i, if it is there, is in the copy only.
-func (s *slot) cold(i uint) bool { return s.page == nil || s.page.rest != nil && s.page.rest.has(i) }
+func (s *slot) cold(i uint) bool { return s.page == nil || s.page.isAway(i) }
 
 // search returns where the page with number n is in slots, or would be.
 func (l *lane) search(n uint64) (k int, ok bool) {
@@ -130,10 +130,7 @@ func (ix *Index) slotFor(l *lane, level int, seq uint64) (*page, uint) {
 	}
 	k, ok := l.search(n)
 	if !ok {
-		p := ix.pages.get(room)
-		p.number, p.level = n, uint8(level)
-		l.stir(p)
-		l.slots = slices.Insert(l.slots, k, slot{page: p, number: n, wake: never})
+		l.slots = slices.Insert(l.slots, k, slot{page: ix.pages.get(level, n, room), number: n, wake: never})
 		ix.grown(l)
 	}
 	return ix.resident(l, level, k), uint(seq % PageSize)
@@ -212,7 +209,7 @@ func (ix *Index) giveUp(p *page) {
 		ix.late = append(ix.late, p) // not saved here: where a queue ends many go at once
 		return
 	}
-	ix.discard(p, ix.savingAs(p.dirty)) // it may have been empty at the cut
+	ix.discard(p, ix.pages.savingAs(p.dirty)) // it may have been empty at the cut
 	ix.pages.put(p)
 }
 

@@ -23,32 +23,24 @@ const PageSize = 256
 type page struct {
 	number uint64 // it holds the sequence numbers from number*PageSize on
 	live   bitmap
-	rest   *bitmap // entries that are in the copy only, nil if there are none (split.go)
-	base   int64   // the moment dues count from, in milliseconds since 1970
-	min    int64   // not later than the moment of any entry
+	base   int64 // the moment dues count from, in milliseconds since 1970
+	min    int64 // not later than the moment of any entry
 
 	ready  bitmap
-	dirty  uint32 // the version that its last change belongs to; 0: the copy in the store is true
-	saved  uint32 // the version of the copy in the store, 0 = none
-	delta  uint32 // the version of what the copy is to be read with, 0 = nothing (delta.go)
-	used   uint16 // entries live
-	mask   uint8  // the columns' length, less one
-	ranked bool   // its form
-	level  uint8  // of its lane
-	cool   bool   // put away but for the index: no body of it is in memory
-	part   bool   // the copy in the store lacks entries that are not logged
-	large  bool   // there may be bodies of large messages in memory
-	fresh  bool   // bodies have come in memory since somebody looked for them
-	same   bool   // what would be saved of the entries in memory is what the copy has, unless part is set
-
+	used   uint16            // entries live
+	mask   uint8             // the columns' length, less one
+	ranked bool              // its form
+	level  uint8             // of its lane
 	comes  uint8             // how many slots of coming count
 	coming [mostComing]uint8 // the slots whose moments come next, in their order: see dueBy
-	seen   int64             // the records of what is due by then have been read ahead: see ComingBodies
+
+	pageState
+
+	seen int64 // the records of what is due by then have been read ahead: see ComingBodies
 
 	columns
 
 	summary []byte // of rest
-	before  []before
 }
 
 // The states of an entry: the low bits of its mark.

@@ -73,7 +73,7 @@ const PageBytes = pageHead + (8+4+1+4)*PageSize
 const keepPages = 256
 
 // get returns an empty page with columns of the class given.
-func (ps *Pages) get(class int) *page {
+func (ps *Pages) get(level int, number uint64, class int) *page {
 	ps.lent++
 	ps.bytes += pageHead
 	var p *page
@@ -83,7 +83,7 @@ func (ps *Pages) get(class int) *page {
 	} else {
 		p = new(page)
 	}
-	*p = page{columns: ps.columns(class), mask: uint8(minRoom<<class - 1), min: never}
+	*p = page{level: uint8(level), number: number, columns: ps.columns(class), mask: uint8(minRoom<<class - 1), min: never}
 	return p
 }
 

@@ -190,7 +190,7 @@ func (ix *Index) detach(level int, l *lane, s slot) {
 
 // inter puts a page into the graveyard; closed says whether with its queue.
 func (ix *Index) inter(level int, s slot, closed bool) {
-	owed := ix.pages.saving && s.page != nil && s.page.dirty != 0 && s.page.dirty < ix.pages.version
+	owed := s.page != nil && ix.pages.owes(s.page.dirty)
 	ix.graveyard = append(ix.graveyard, grave{level, s, ix.pages.version, owed, closed})
 }
 
@@ -248,7 +248,7 @@ func (ix *Index) BuryRest(limit int) (more bool) {
 			p = ix.load(&g.slot, g.level)
 		} else if p.rest != nil {
 			ix.join(p)
-			p.rest = nil
+			p.joined()
 		}
 		ix.discard(p, g.version)
 		for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {

@@ -68,7 +68,7 @@ func (r *Relocation) End() {
 		return
 	}
 	l := r.X.lanes[r.level]
-	if k, ok := l.search(r.number); ok && l.slots[k].page == r.page && r.page.cool && r.X.quiet(r.page) {
+	if k, ok := l.search(r.number); ok && l.slots[k].page == r.page && r.page.bodies == bodiesGone && r.X.quiet(r.page) {
 		r.X.spill(l, r.level, k)
 	}
 	r.page = nil

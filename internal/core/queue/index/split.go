@@ -124,8 +124,8 @@ func (ix *Index) fetch(now int64, l *lane, level, k int) {
 	s := &l.slots[k]
 	p := s.page
 	if p == nil {
-		p = ix.pages.get(0)
-		p.number, p.level, p.saved, p.cool, p.same = s.number, uint8(level), s.saved, true, true
+		p = ix.pages.get(level, s.number, 0)
+		p.loaded(s.saved, 0)
 	}
 	id := p.id(p.saved)
 	d, err := ix.pages.parse(ix.cold.Read(id))
@@ -158,14 +158,14 @@ func (ix *Index) fetch(now int64, l *lane, level, k int) {
 
 // leave notes that the rest of the page is in the copy only.
 func (ix *Index) leave(s *slot, p *page, rest bitmap, sum *summary) {
-	p.rest = &rest
+	p.leave(rest)
 	s.remember(sum)
 	ix.pages.told(p, sum)
 }
 
 // forgetRest notes that no entry of the page is in the copy only.
 func (ix *Index) forgetRest(s *slot) {
-	s.page.rest = nil
+	s.page.joined()
 	ix.pages.told(s.page, nil)
 	s.remember(&summary{})
 	s.wake = never
@@ -202,7 +202,7 @@ func (ix *Index) noteLeast(l *lane, k int) {
 }
 
 // join brings the rest of a split page into memory. It changes nothing else: the
-// caller sets p.rest to nil, or gives the rest up again by part.
+// caller calls joined, or gives the rest up again by part.
 func (ix *Index) join(p *page) {
 	id := p.id(p.saved)
 	d, err := ix.pages.parse(ix.cold.Read(id))

@@ -56,17 +56,16 @@ func (ix *Index) warm(to warmth) {
 
 // warmed is called when an entry comes into a page whose body is in memory.
 func (ix *Index) warmed(l *lane, p *page, size uint32) {
-	if p.cool {
-		p.cool = false
+	was := p.bodies
+	p.warmed(size > LargeBody)
+	if was == bodiesGone {
 		l.stir(p)
 	}
-	if !p.fresh {
-		p.fresh = true
+	if was < bodiesCame {
 		lower(&l.fresh, p.number+1)
 		ix.warmer(warm)
 	}
-	if size > LargeBody && !p.large {
-		p.large = true
+	if was < p.bodies && p.bodies == bodiesLarge {
 		lower(&l.large, p.number+1)
 		ix.warmer(hot)
 	}
@@ -120,7 +119,10 @@ func (ix *Index) breakOff() {
 // putEndsAway puts bodies away that PutAway has left, those of large messages, or all that are on disk
 // already. It says whether r was enough.
 func (ix *Index) putEndsAway(r *relief, all bool) (done bool) {
-	looks := 0
+	looks, least := 0, bodiesLarge
+	if all {
+		least = bodiesCame
+	}
 	c := &ix.ends
 	for c.all = all; c.level < len(ix.lanes); *c = (endsCursor{level: c.level + 1, all: all}) {
 		l := ix.lanes[c.level]
@@ -140,7 +142,7 @@ func (ix *Index) putEndsAway(r *relief, all bool) (done bool) {
 			if r.over() {
 				return false
 			}
-			if p := s.page; p == nil || s.used > 0 || !all && !p.large || all && !p.fresh {
+			if p := s.page; p == nil || s.used > 0 || p.bodies < least {
 				if looks++; looks%64 == 0 {
 					r.pages--
 				}
@@ -156,7 +158,7 @@ func (ix *Index) putEndsAway(r *relief, all bool) (done bool) {
 
 // cool puts bodies of a page away, the last ones first, and says whether r was enough.
 func (ix *Index) cool(p *page, r *relief, all bool) (done bool) {
-	cool := true
+	gone := true
 	for i := uint(PageSize); i > 0; {
 		if i--; !p.live.has(i) {
 			continue
@@ -166,14 +168,14 @@ func (ix *Index) cool(p *page, r *relief, all bool) (done bool) {
 		case p.refs[j].OnDisk():
 			continue
 		case !all && p.sizes[j] <= LargeBody, ix.cold.Locate(p.refs[j]) == 0:
-			cool = false
+			gone = false
 			continue
 		case r.give <= 0:
 			return false
 		}
-		cool = ix.banish(p, j, r) && cool
+		gone = ix.banish(p, j, r) && gone
 	}
-	p.cool, p.large, p.fresh = cool, false, p.fresh && !all && !cool
+	p.cooled(all, gone)
 	return true
 }
 
