@@ -17,7 +17,7 @@ func (m *Machine) Tick(now int64, limit int) (more bool) {
 	if m.timeOut(now, limit) {
 		return true // what has come back may itself be due, so all of it comes back before anything expires
 	}
-	if !m.pages.Exact { // with Exact, expire reads everything that is due, and results must not depend on what was read before
+	if !m.pages.Log.ReadsAllDue() { // with it, expire reads everything that is due
 		more = m.ReadSome(now)
 	}
 	if m.expire(now, limit) || more || m.Trim(now, limit) {

@@ -28,10 +28,9 @@ func (m *Machine) die(now int64, id ID, p index.Place, reason deadletter.Reason,
 		return
 	}
 	m.SetState(id, p, index.Dying)
-	// An expired entry gets a side row only when it is held, unless copies of pages must hold everything (Exact). In
-	// a long queue something dies in every page, and a row for each death would cost as much memory as another
-	// column.
-	if reason != deadletter.Expired || by != nil || m.pages.Exact || m.Side(p) != nil {
+	// An expired entry gets a side row only when it is held, unless copies of pages have it as dying. In a long queue
+	// something dies in every page, and a row for each death would cost as much memory as another column.
+	if reason != deadletter.Expired || by != nil || m.pages.Log.SavesDying() || m.Side(p) != nil {
 		s := m.SideOf(p)
 		s.Reason, s.DiedAt, s.By = reason, now, by
 	}

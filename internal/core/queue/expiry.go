@@ -44,7 +44,7 @@ func (m *Machine) expireDue(now int64, limit int) (more bool) {
 		if m.ripe(now, id, p) {
 			limit--
 		}
-		if !m.pages.Exact { // the number of deaths of one command must not depend on whether a checkpoint is being written
+		if m.pages.Log.CountsSaves() {
 			limit -= m.pages.Saves() - before
 		}
 	}

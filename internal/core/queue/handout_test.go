@@ -26,13 +26,13 @@ func newHanded(quorum bool) (*handed, *Consumer) {
 	settings := Unlimited()
 	settings.ConsumerTimeout = 30 * 60_000
 	settings.Retry = Retry{Type: RetryAll, Min: 60_000, Max: 60_000}
-	config := Config{MaxPriority: -1, Durable: true}
+	config, log := Config{MaxPriority: -1, Durable: true}, index.Outcomes
 	if quorum {
-		config.Type = Quorum
+		config.Type, log = Quorum, index.Commands
 	} else {
 		settings.Rules.Profile = deadletter.ApsaraMQ
 	}
-	h := &handed{&away{pages: &Pages{Pages: index.Pages{Hot: 1, Exact: quorum}}, cold: &attic{pages: map[index.PageID][]byte{}}, now: 1_700_000_000_000}, map[ID]message.Ref{}}
+	h := &handed{&away{pages: &Pages{Pages: index.Pages{Hot: 1, Log: log}}, cold: &attic{pages: map[index.PageID][]byte{}}, now: 1_700_000_000_000}, map[ID]message.Ref{}}
 	h.Machine = New(config, settings, h.pages, h, h.now)
 	h.SetCold(h.cold)
 	h.pages.Begin(1)

@@ -114,7 +114,7 @@ func newLockstep(d draw) *lockstep {
 	x := &lockstep{draw: d, now: 1_700_000_000_000, apsara: d.IntN(3) == 0, long: d.bool(), shelf: newShelf(), count: map[string]int{}}
 	x.config = Config{Type: Quorum, Durable: true, MaxPriority: -1, Strict: d.IntN(3) == 0, SingleActive: d.IntN(3) == 0, CountNack: d.bool()}
 	x.settings = x.drawSettings()
-	x.plain = x.replica(x.settings, &Pages{Pages: index.Pages{Exact: true, Hot: 16, Hash: x.shelf.Bytes}})
+	x.plain = x.replica(x.settings, &Pages{Pages: index.Pages{Log: index.Commands, Hot: 16, Hash: x.shelf.Bytes}})
 	x.paged = x.pagedReplica(x.settings)
 	x.paged.SetCold(x.shelf)
 	x.paged.pages.Begin(1)
@@ -135,7 +135,7 @@ func (x *lockstep) replica(s Settings, pages *Pages) *replica {
 
 // pagedReplica is one that has nothing in memory but what it must.
 func (x *lockstep) pagedReplica(s Settings) *replica {
-	return x.replica(s, &Pages{Pages: index.Pages{Exact: true, Horizon: pick[int64](x.draw, 8, 60, 1000, 0, 100*day), Hash: x.shelf.Bytes}})
+	return x.replica(s, &Pages{Pages: index.Pages{Log: index.Commands, Horizon: pick[int64](x.draw, 8, 60, 1000, 0, 100*day), Hash: x.shelf.Bytes}})
 }
 
 func (x *lockstep) drawSettings() Settings {

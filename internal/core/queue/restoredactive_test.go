@@ -1,6 +1,10 @@
 package queue
 
-import "testing"
+import (
+	"testing"
+
+	"bartleby.mq/internal/core/queue/index"
+)
 
 // All consumers of a queue with a single active one have let the delivery time out. The first that settles it becomes the active
 // one and stays it, also on a replica that was restored before that; else replicas had the next message out at two consumers.
@@ -9,7 +13,7 @@ func TestWhoSettlesFirstIsTheActiveOneAfterARestoreToo(t *testing.T) {
 	config := Config{Type: Quorum, SingleActive: true, MaxPriority: -1, Durable: true}
 	play := func(restored bool) uint64 {
 		s := newScript(config, settings)
-		s.pages.Exact = true
+		s.pages.Log = index.Commands
 		consumers := map[uint64]*Consumer{}
 		for number := uint64(1); number <= 3; number++ {
 			consumers[number] = &Consumer{Number: number, Tag: "c", Prefetch: 1}
@@ -23,7 +27,7 @@ func TestWhoSettlesFirstIsTheActiveOneAfterARestoreToo(t *testing.T) {
 		if restored {
 			rest := s.AppendRest(nil)
 			s = newScript(config, settings)
-			s.pages.Exact = true
+			s.pages.Log = index.Commands
 			if _, err := s.RestoreRest(rest, func(c *Consumer) { consumers[c.Number] = c }); err != nil {
 				t.Fatal(err)
 			}

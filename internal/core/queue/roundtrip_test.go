@@ -54,18 +54,18 @@ func (d draw) body(n int) message.Ref {
 }
 
 // queueByChance is one in which every kind of entry is, with extreme values.
-func queueByChance(d draw, exact bool) (*Machine, *shelf) {
+func queueByChance(d draw, log index.Log) (*Machine, *shelf) {
 	s := newShelf()
 	config := Config{Type: Classic, Durable: true, MaxPriority: pick(d, -1, 0, 9, 255)}
-	if exact {
+	if log == index.Commands {
 		config = Config{Type: Quorum, Durable: true, MaxPriority: -1, Strict: d.bool(), SingleActive: d.bool()}
 	}
 	settings := Unlimited()
 	settings.DeadLetter = true
-	m := New(config, settings, &Pages{Pages: index.Pages{Exact: exact, Hash: s.Bytes}}, &restored{}, d.moment())
+	m := New(config, settings, &Pages{Pages: index.Pages{Log: log, Hash: s.Bytes}}, &restored{}, d.moment())
 	m.SetCold(s)
 	m.pages.Begin(1)
-	m.refusing, m.lastUse = exact && d.bool(), d.moment()
+	m.refusing, m.lastUse = log == index.Commands && d.bool(), d.moment()
 	begin := pick[uint64](d, 1, 255, 256, 1<<32, 1<<55)
 	for n := range pick(d, 1, 4, 60, 600) {
 		r := Restored{Returned: d.bool()}
@@ -88,7 +88,7 @@ func queueByChance(d draw, exact bool) (*Machine, *shelf) {
 		m.Restore(id, &r)
 		p := m.Find(id)
 		switch state := p.State(); {
-		case exact && state == index.Out:
+		case log.SavesOwners() && state == index.Out:
 			m.GiveTo(p, pick(d, 0, d.uint32()))
 		case state == index.Ready && d.IntN(4) == 0:
 			m.die(d.moment(), id, p, d.reason(), nil)
@@ -112,7 +112,7 @@ func checkpointed(t *testing.T, m *Machine, s *shelf) *Machine {
 	t.Helper()
 	version := save(m)
 	s.saved(version)
-	back := New(m.config, m.settings, &Pages{Pages: index.Pages{Exact: m.pages.Exact, Hash: s.Bytes}}, &restored{}, m.born)
+	back := New(m.config, m.settings, &Pages{Pages: index.Pages{Log: m.pages.Log, Hash: s.Bytes}}, &restored{}, m.born)
 	if err := s.restore(back, version); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func told(m *Machine) (all []string) {
 		var row index.Side
 		var c Content
 		p.Read(&c)
-		if state == index.Out && m.pages.Exact {
+		if state == index.Out && m.pages.Log.SavesOwners() {
 			owner = p.Owner()
 		}
 		if s := m.Side(p); s != nil {
@@ -158,15 +158,15 @@ func FuzzPagesAreReadBackEqual(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		d := drawing(seed)
-		m, s := queueByChance(d, d.bool())
+		m, s := queueByChance(d, pick(d, index.Commands, index.Outcomes))
 		for round := range 3 { // the second has pages that have lessened, and split ones
 			what := fmt.Sprintf("checkpoint %d", round+1)
 			wrote, totals, returns := told(m), m.Totals(), m.Returned()
 			back := checkpointed(t, m, s)
-			if err := back.Check(); err != nil && !m.pages.Exact { // the consumers are not there yet
+			if err := back.Check(); err != nil && m.pages.Log == index.Outcomes { // the consumers are not there yet
 				t.Fatalf("%s: %v", what, err)
 			}
-			if m.pages.Exact && back.Totals() != totals {
+			if m.pages.Log == index.Commands && back.Totals() != totals {
 				t.Fatalf("%s: the totals were %+v, are %+v", what, totals, back.Totals())
 			}
 			sameLines(t, what, wrote, told(back))
@@ -223,12 +223,12 @@ func FuzzSnapshotsAreReadBackEqual(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		d := drawing(seed)
-		m, _ := queueByChance(d, true)
+		m, _ := queueByChance(d, index.Commands)
 		sound := m.Check() == nil // else deliveries have slots that no consumer has
 		withConsumers(d, m)
 		bytesOf := func(ref message.Ref) []byte { return binary.AppendUvarint(nil, uint64(ref)) }
 		entries, rest := m.AppendEntries(nil, bytesOf, bytesOf), m.AppendRest(nil)
-		back := New(m.config, m.settings, &Pages{Pages: index.Pages{Exact: true}}, &restored{}, m.born)
+		back := New(m.config, m.settings, &Pages{Pages: index.Pages{Log: index.Commands}}, &restored{}, m.born)
 		keep := func(b []byte, _ bool, _ int) (message.Ref, error) {
 			ref, _ := binary.Uvarint(b)
 			return message.Ref(ref), nil
@@ -259,12 +259,12 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	bytesOf := func(ref message.Ref) []byte { return binary.AppendUvarint(nil, uint64(ref)) }
 	for seed := range uint64(20) {
 		d := drawing(seed)
-		m, _ := queueByChance(d, true)
+		m, _ := queueByChance(d, index.Commands)
 		withConsumers(d, m)
 		f.Add(m.AppendEntries(nil, bytesOf, bytesOf), m.AppendRest(nil))
 	}
 	f.Fuzz(func(t *testing.T, entries, rest []byte) {
-		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Pages: index.Pages{Exact: true}}, &restored{}, 1)
+		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Pages: index.Pages{Log: index.Commands}}, &restored{}, 1)
 		if _, err := m.RestoreEntries(entries, func([]byte, bool, int) (message.Ref, error) { return diskBit, nil }); err != nil {
 			return
 		}
@@ -278,7 +278,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 // FuzzRestoreMeta: what is saved of a queue beside its pages is an error if it is nonsense.
 func FuzzRestoreMeta(f *testing.F) {
 	for seed := range uint64(20) {
-		m, s := queueByChance(drawing(seed), seed%2 == 0)
+		m, s := queueByChance(drawing(seed), index.Log(1-seed%2))
 		save(m)
 		for _, b := range s.metas {
 			f.Add(b)

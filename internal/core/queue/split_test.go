@@ -360,7 +360,7 @@ func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 	const start = 1_700_000_000_000
 	var left []Totals
 	for _, away := range []bool{false, true} {
-		pages := &Pages{Pages: index.Pages{Exact: true}}
+		pages := &Pages{Pages: index.Pages{Log: index.Commands}}
 		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
 		m.SetCold(&attic{pages: map[index.PageID][]byte{}})
 		pages.Begin(1)

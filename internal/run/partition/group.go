@@ -126,7 +126,7 @@ func newGroup(n *Node, k int) *group {
 	g := &group{
 		node: n, p: p, id: uint64(k) + 1, consumers: map[uint64]*seat{}, declared: map[uint64]*Queue{},
 	}
-	p.pages.Hot, p.pages.Exact = cmp.Or(n.Budget.HotPages, index.HotPages), true
+	p.pages.Hot, p.pages.Log = cmp.Or(n.Budget.HotPages, index.HotPages), index.Commands
 	held.Name(&g.proposals.mu, "a group's proposals")
 	g.proposals.room.L = &g.proposals.mu
 	g.proposals.closed = true

@@ -44,7 +44,7 @@ func (ix *Index) noteBefore(p *page, i uint) bool {
 	}
 	j := p.at(i)
 	state := p.marks[j] & stateMask
-	simple := state == Ready || state == Returned || state == Out && !ix.pages.Exact
+	simple := state == Ready || state == Returned || state == Out && !ix.pages.Log.SavesOwners()
 	if !simple || len(p.before) == mostBefore ||
 		p.rows != nil && p.rows[j] != 0 || p.histories != nil && p.histories[j] != 0 || p.counts != nil && p.counts[j] != (Counts{}) {
 		return false

@@ -141,9 +141,7 @@ type ripeEntry struct {
 // IsDue says whether Ripe would find something at now. It is asked with every command.
 func (ix *Index) IsDue(now int64) bool {
 	ix.clock = max(ix.clock, now)
-	if ix.pages.Exact && now >= ix.nextWake {
-		// What dies now must not depend on what is in memory: another replica, or
-		// this one after a restart, has other pages there.
+	if now >= ix.nextWake && ix.pages.Log.ReadsAllDue() {
 		ix.readAhead(now, math.MaxInt)
 	}
 	return now >= ix.nextDue

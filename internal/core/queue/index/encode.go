@@ -42,7 +42,7 @@ const (
 // refused, it is held: somebody knows that it is not in the queue.
 func (ix *Index) kept(p *page, i uint) uint8 {
 	state := p.state(i)
-	if state == Dying && !ix.pages.Exact {
+	if state == Dying && !ix.pages.Log.SavesDying() {
 		if s := ix.peekSide(p, i); s != nil && s.Told {
 			return Held
 		}
@@ -67,7 +67,7 @@ func (ix *Index) DiedOf(at Place) (reason deadletter.Reason, when int64, by any)
 // over when it is saved, nothing is counted yet.
 func (ix *Index) keptCounts(p *page, i uint) Counts {
 	n := p.countsOf(i)
-	if s := ix.peekSide(p, i); s != nil && s.Failed && !s.Told && p.state(i) == Dying && !ix.pages.Exact {
+	if s := ix.peekSide(p, i); s != nil && s.Failed && !s.Told && p.state(i) == Dying && !ix.pages.Log.SavesDying() {
 		n.Deliveries--
 	}
 	return n
@@ -215,7 +215,7 @@ func (e *encoder) owners() {
 			continue
 		}
 		var owner uint32
-		if e.ix.pages.Exact && e.own.has(i) {
+		if e.ix.pages.Log.SavesOwners() && e.own.has(i) {
 			owner = e.p.owner(i)
 		}
 		e.uint(uint64(owner))

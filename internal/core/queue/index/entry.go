@@ -171,7 +171,7 @@ func (ix *Index) SetState(id ID, at Place, to uint8) {
 	ix.touchEntry(p, i)
 	j := p.at(i)
 	from, size := p.marks[j]&stateMask, int64(p.sizes[j])
-	if from != Ready || to != Dying || ix.pages.Exact { // else it is saved as ready (kept)
+	if from != Ready || to != Dying || ix.pages.Log.SavesDying() { // else it is saved as ready (kept)
 		p.altered()
 	}
 	ix.tally(from, -1, -size)

@@ -8,9 +8,8 @@ import (
 // knows how much is lent, where those go that have no room in memory, and which
 // checkpoint is being written.
 type Pages struct {
-	// Exact says that copies of pages tell all: what happens is decided again from
-	// a log of commands. Otherwise it is redone from a log of outcomes.
-	Exact bool
+	// Log is what a recovery goes on with after a checkpoint.
+	Log Log
 	// Hot is how many pages at each end of a lane are not put away.
 	Hot int
 	// Horizon is how far ahead, in milliseconds, pages that were put away are read

@@ -105,7 +105,7 @@ const readLead = 1000
 
 // NextRead is the moment at which ReadAhead, or the rules by ReadSome, should read a page.
 func (ix *Index) NextRead() int64 {
-	if ix.pages.Exact && ix.nextWake != never {
+	if ix.nextWake != never && ix.pages.Log.ReadsAllDue() {
 		return max(0, ix.nextWake-readLead)
 	}
 	return ix.nextWake
@@ -115,7 +115,7 @@ func (ix *Index) NextRead() int64 {
 func (ix *Index) ReadsAhead(now int64) bool { return ix.nextWake <= now+readLead }
 
 // ReadAhead reads some of the pages that will be needed soon, at most readSlice, and says whether there are
-// more. It is for whoever proposes commands: a command reads all that are needed by then (Pages.Exact), and
+// more. It is for whoever proposes commands: a command reads all that are needed by then (Log.ReadsAllDue), and
 // finds none where they are in memory already. Nothing else changes by it.
 func (ix *Index) ReadAhead(now int64) (more bool) { return ix.readAhead(now+readLead, readSlice) }
 
