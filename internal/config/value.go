@@ -65,6 +65,25 @@ func flag(field func(*Config) *bool) value {
 	}
 }
 
+// flagIfSaid is a flag whose default depends on others: nil until it is said.
+func flagIfSaid(field func(*Config) **bool) value {
+	return value{
+		set: func(p *parser, _, value string) (string, error) {
+			on, err := boolean(value)
+			if err == nil {
+				*field(p.c) = &on
+			}
+			return "", err
+		},
+		show: func(c *Config) []named {
+			if on := *field(c); on != nil {
+				return one(strconv.FormatBool(*on))
+			}
+			return nil
+		},
+	}
+}
+
 // word is one of two words; the second means true.
 func word(no, yes string, field func(*Config) *bool) value {
 	return value{

@@ -29,8 +29,8 @@
 //     time without the flag (BR-9.4, BR-9.15, DL-2.5, BR-4.5);
 //   - what was rolled back, not committed, refused or returned can be seen (BR-8.2, BR-8.9,
 //     BR-8.11), or a return follows its confirm (BR-8.2);
-//   - more deliveries count as failed than can have: one by basic.reject, or by the end of a
-//     channel or of a connection, however many channels that has (DL-11.3);
+//   - more deliveries count as failed than can have: one by basic.reject, by basic.nack with requeue, or by the end
+//     of a channel or of a connection, however many channels that has (DL-11.3, DL-11.5);
 //   - a single active consumer gets what its predecessor left behind later messages (BR-9.5);
 //   - the server closes a connection, or a channel for no reason that the episode knows
 //     (BR-4.1); answers in another order than it was asked, or not within some seconds;

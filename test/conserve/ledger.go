@@ -46,7 +46,7 @@ type message struct {
 	fate       fate
 	committing bool // a commit was sent
 	copies     []*copied
-	rejects    int // how often basic.reject was sent for it
+	failures   int // how often a basic.reject or basic.nack was sent for it that counts (DL-11.3, DL-11.5)
 	replied    int
 }
 
@@ -613,7 +613,7 @@ func (l *ledger) comesRound(c *copied) bool {
 }
 
 // deliveryCount checks that no more deliveries count as failed than could fail: one for
-// each basic.reject, and one for each end of a channel or, with all its channels, of a
+// each basic.reject and each basic.nack with requeue, and one for each end of a channel or, with all its channels, of a
 // connection (DL-11.3).
 func (l *ledger) deliveryCount(d *delivery, x *content) {
 	v, ok := x.props.Headers.Get("x-delivery-count")
@@ -659,7 +659,7 @@ func (l *ledger) deliveryCount(d *delivery, x *content) {
 
 // failures is how many deliveries of a message can have failed at most.
 func (l *ledger) failures(m *message) int {
-	n := m.rejects + len(l.kills) + 2*len(l.shovels)
+	n := m.failures + len(l.kills) + 2*len(l.shovels)
 	for _, e := range l.ends {
 		switch {
 		case len(e.queues) == 0:
@@ -750,8 +750,8 @@ func (l *ledger) settling(ch *channel, a *act, tag uint64, multiple bool, how se
 		if how == requeued || how == failed {
 			l.unordered[d.copied.queue] = true
 		}
-		if a.what == "settle reject" {
-			d.copied.m.rejects++
+		if a.what == "settle reject" || a.what == "settle nack requeue" && !l.peer {
+			d.copied.m.failures++
 		}
 	}
 	ch.settled = append(ch.settled, settled...)

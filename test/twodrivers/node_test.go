@@ -46,6 +46,7 @@ func newNode(quorum bool, e episode) *node {
 	n.options = broker.Options{
 		FS: n.fs, Dir: "/data", Partitions: 2, LoopbackUsers: []string{},
 		Topology:  topology.Options{ClassicAtLeastOnce: true}, // else classic queues have no strategy at all (DL-21.5)
+		CountNack: new(bool),                                  // DL-11.5
 		RetryHeld: retryHeld,
 	}
 	if e.apsara {

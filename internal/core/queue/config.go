@@ -64,7 +64,6 @@ type Config struct {
 	Durable      bool // entries are logged: of persistent messages on classic queues, of all on quorum queues
 	MaxPriority  int  // classic: levels above 0; -1 without x-max-priority (BR-11.1)
 	SingleActive bool // BR-9.5
-	CountNack    bool // basic.nack counts as a failed delivery, as RabbitMQ 4.0 did (DL-11.5)
 }
 
 // Settings are the properties that policies may change. A limit of -1 means none.
@@ -77,6 +76,7 @@ type Settings struct {
 	MaxBytes        int64
 	Overflow        Overflow
 	DeliveryLimit   int64 // quorum queues (DL-11.1)
+	CountNack       bool  // basic.nack with requeue counts as a failed delivery (DL-11.5)
 	ConsumerTimeout int64 // milliseconds, quorum queues (DL-12.7)
 	Retry           Retry
 	Rules           deadletter.Rules // of the virtual host's profile

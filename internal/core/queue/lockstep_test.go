@@ -112,7 +112,7 @@ func TestReplicasInLockstepDoTheSame(t *testing.T) {
 
 func newLockstep(d draw) *lockstep {
 	x := &lockstep{draw: d, now: 1_700_000_000_000, apsara: d.IntN(3) == 0, long: d.bool(), shelf: newShelf(), count: map[string]int{}}
-	x.config = Config{Type: Quorum, Durable: true, MaxPriority: -1, Strict: d.IntN(3) == 0, SingleActive: d.IntN(3) == 0, CountNack: d.bool()}
+	x.config = Config{Type: Quorum, Durable: true, MaxPriority: -1, Strict: d.IntN(3) == 0, SingleActive: d.IntN(3) == 0}
 	x.settings = x.drawSettings()
 	x.plain = x.replica(x.settings, &Pages{Pages: index.Pages{Log: index.Commands, Hot: 16, Hash: x.shelf.Bytes}})
 	x.paged = x.pagedReplica(x.settings)

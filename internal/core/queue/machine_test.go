@@ -171,7 +171,6 @@ func newPair(t *rapid.T) *pair {
 		Durable:      true,
 		MaxPriority:  rapid.SampledFrom([]int{-1, -1, 0, 3, 255}).Draw(t, "max priority"),
 		SingleActive: rapid.IntRange(0, 3).Draw(t, "single active") == 0,
-		CountNack:    rapid.Bool().Draw(t, "count nack"),
 	}
 	p := &pair{now: 1_700_000_000_000, owed: map[message.Ref]bool{}, purged: map[message.Ref]bool{}, told: map[ID]deadletter.Reason{}}
 	settings := drawSettings(t)
@@ -213,6 +212,7 @@ func drawSettings(t *rapid.T) Settings {
 		MaxBytes:        rapid.SampledFrom([]int64{-1, -1, -1, 0, 10, 100}).Draw(t, "max bytes"),
 		Overflow:        rapid.SampledFrom([]Overflow{DropHead, RejectPublish, RejectPublishDLX}).Draw(t, "overflow"),
 		DeliveryLimit:   rapid.SampledFrom([]int64{-1, 0, 1, 3}).Draw(t, "delivery limit"),
+		CountNack:       rapid.Bool().Draw(t, "count nack"),
 		ConsumerTimeout: rapid.SampledFrom([]int64{-1, -1, 40, 2000}).Draw(t, "consumer timeout"),
 		Retry: Retry{
 			Type: rapid.SampledFrom([]RetryType{RetryDisabled, RetryAll, RetryFailed, RetryReturned}).Draw(t, "retry"),

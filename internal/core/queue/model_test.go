@@ -532,12 +532,13 @@ func (q *model) settled(id ID, c *modelConsumer) *modelEntry {
 }
 
 func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
-	failed := kind == ReturnReject || kind == ReturnClosed || kind == ReturnFailed || kind == ReturnNack && q.config.CountNack
+	r := &q.settings.Retry
+	delays := r.Min > 0 && r.Type != RetryDisabled
+	failed := kind == ReturnReject || kind == ReturnClosed || kind == ReturnFailed || kind == ReturnNack && q.settings.CountNack && (q.quorum() || delays)
 	if q.apsara() {
 		failed = e.owner != nil // DL-22.1
 	}
-	r := &q.settings.Retry
-	waits := r.Min > 0 && (r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed)
+	waits := delays && (r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && (!failed || kind == ReturnNack))
 	if q.quorum() || waits {
 		e.e.Counts.Acquired++
 	}

@@ -9,10 +9,22 @@ import (
 
 // Delayed retry (DL-12): how long an entry that came back waits, and how it comes back.
 
-// retries says whether a returned delivery waits before the next one (DL-12.3).
-func (m *Machine) retries(failed bool) bool {
+// on says whether any returned delivery waits.
+func (r *Retry) on() bool { return r.Min > 0 && r.Type != RetryDisabled }
+
+// retries says whether a returned delivery waits before the next one (DL-12.3). A nack that counts as a failure is delayed
+// by RetryFailed, and by RetryReturned as in RabbitMQ.
+func (m *Machine) retries(kind ReturnKind, failed bool) bool {
 	r := &m.settings.Retry
-	return r.Min > 0 && (r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed)
+	switch {
+	case !r.on():
+		return false
+	case r.Type == RetryFailed:
+		return failed
+	case r.Type == RetryReturned:
+		return !failed || kind == ReturnNack && !m.pages.FailedNack
+	}
+	return true
 }
 
 // delay hides a returned entry until the given moment and tells the sink (DL-12.4).

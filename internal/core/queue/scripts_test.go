@@ -152,7 +152,6 @@ func (p *player) command(words []string) {
 func (p *player) create(args arguments) {
 	p.config = queue.Config{
 		Durable: true, Strict: args.has("strict"), SingleActive: args.has("single-active"), MaxPriority: args.int("max-priority", -1),
-		CountNack: args.has("count-nack"),
 	}
 	if args.has("quorum") {
 		p.config.Type = queue.Quorum
@@ -173,6 +172,7 @@ func (p *player) configure(args arguments) {
 	s.Expires = args.milliseconds("expires", s.Expires)
 	s.MaxLength = int64(args.int("max-length", int(s.MaxLength)))
 	s.MaxBytes = int64(args.int("max-length-bytes", int(s.MaxBytes)))
+	s.CountNack = (s.CountNack || args.has("count-nack")) && args.values["count-nack"] != "off"
 	s.DeliveryLimit = int64(args.int("delivery-limit", int(s.DeliveryLimit)))
 	s.ConsumerTimeout = args.milliseconds("consumer-timeout", s.ConsumerTimeout)
 	for _, o := range []queue.Overflow{queue.DropHead, queue.RejectPublish, queue.RejectPublishDLX} {

@@ -73,12 +73,13 @@ const (
 )
 
 // failed says whether a return of this kind counts as a failed delivery (DL-11.3). Where every return counts, those
-// of basic.get still do not (DL-22.1).
+// of basic.get still do not (DL-22.1). A nack counts only where the count has a use: a delivery limit, or a delay that
+// grows. Other queues would keep a side row for each message that was nacked.
 func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
 	if m.settings.Rules.CountReturns() {
 		return k == returnRestart || c != nil && !c.got()
 	}
-	return k == ReturnReject || k == ReturnClosed || k == returnRestart || k == ReturnFailed || m.config.CountNack && k == ReturnNack
+	return k == ReturnReject || k == ReturnClosed || k == returnRestart || k == ReturnFailed || k == ReturnNack && m.settings.CountNack && (m.config.Type == Quorum || m.settings.Retry.on())
 }
 
 // limits says whether a delivery limit and a consumer timeout apply: on quorum queues, and on all queues of virtual
@@ -107,7 +108,8 @@ func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
 
 func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind ReturnKind) {
 	failed := m.failed(c, kind)
-	counted := m.config.Type == Quorum || m.retries(failed)
+	retries := m.retries(kind, failed)
+	counted := m.config.Type == Quorum || retries
 	var counts Counts
 	if m.settings.Rules.CountReturns() {
 		counts = p.Counts()
@@ -126,7 +128,7 @@ func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind Re
 		m.dieOf(now, id, p, deadletter.DeliveryLimit, c, failed)
 		return
 	}
-	if m.retries(failed) {
+	if retries {
 		m.delay(id, p, ending(now, m.settings.Retry.wait(id, counts)), counts)
 		return
 	}

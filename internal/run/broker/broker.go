@@ -57,7 +57,7 @@ type Options struct {
 
 	ApsaraMQ ApsaraMQ // the zero value: DefaultApsaraMQ
 
-	CountNack         bool          // DL-11.5
+	CountNack         *bool         // DL-11.5; nil: in all queues but strict ones
 	ResetOnDeadLetter bool          // DL-11.6
 	StripCC           bool          // DL-20.1
 	TrustClientDeath  bool          // DL-7.10
@@ -394,7 +394,7 @@ func (b *Broker) letIn() {
 // runs yet.
 func (b *Broker) create(q *topology.Queue) {
 	rt := &partition.Queue{Incarnation: q.Incarnation, VHost: q.VHost, Name: string(q.Name), Durable: q.Durable, Info: q, Group: q.Group}
-	config := queue.Config{Type: queue.Classic, Strict: q.Strict, Durable: q.Durable, MaxPriority: -1, CountNack: b.CountNack}
+	config := queue.Config{Type: queue.Classic, Strict: q.Strict, Durable: q.Durable, MaxPriority: -1}
 	if q.Type == topology.Quorum {
 		config.Type = queue.Quorum
 	}

@@ -57,7 +57,7 @@ func TestARestartIsNoFailureOfWhatHadComeBack(t *testing.T) {
 			if !offer(t, c, "work", "m") {
 				t.Fatal("not routed")
 			}
-			if err := c.Take("work", 1, AckRequeues, func(*Shown) (bool, error) { return true, nil }); err != nil { // as by basic.nack
+			if err := c.Take("work", 1, AckRequeues, func(*Shown) (bool, error) { return true, nil }); err != nil { // nothing failed
 				t.Fatal(err)
 			}
 			if !offer(t, c, "work", "n") { // the journal has the return when it has this

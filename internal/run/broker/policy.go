@@ -75,10 +75,13 @@ func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLett
 	s := queue.Settings{
 		DeadLetter: e.DeadLetterExchange != nil, AtLeastOnce: e.Strategy == topology.AtLeastOnce,
 		TTL: or(e.MessageTTL), Expires: or(e.Expires), MaxLength: or(e.MaxLength), MaxBytes: or(e.MaxLengthBytes),
-		Overflow: e.Overflow, DeliveryLimit: or(e.DeliveryLimit), ConsumerTimeout: or(e.ConsumerTimeout), Retry: e.DelayedRetry,
+		Overflow: e.Overflow, DeliveryLimit: or(e.DeliveryLimit), CountNack: !q.Strict, ConsumerTimeout: or(e.ConsumerTimeout), Retry: e.DelayedRetry,
 	}
 	if e.ConsumerTimeout == nil && b.ConsumerTimeout > 0 {
 		s.ConsumerTimeout = b.ConsumerTimeout.Milliseconds()
+	}
+	if b.CountNack != nil {
+		s.CountNack = *b.CountNack
 	}
 	b.govern(q, &s)
 	var dead partition.DeadLetter

@@ -196,9 +196,9 @@ func (s *Subscription) Ack(taken []Taken) {
 	s.settle(taken, partition.Op{Kind: partition.Ack})
 }
 
-// Return puts messages back, as by basic.nack.
+// Return puts messages back. It counts as no failure: a target that is full must not kill what waits for it.
 func (s *Subscription) Return(taken []Taken) {
-	s.settle(taken, partition.Op{Kind: partition.Return, How: queue.ReturnNack})
+	s.settle(taken, partition.Op{Kind: partition.Return, How: queue.ReturnReleased})
 }
 
 func (s *Subscription) settle(taken []Taken, op partition.Op) {

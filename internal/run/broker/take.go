@@ -15,7 +15,7 @@ type After uint8
 // The four ways.
 const (
 	AckRemoves     After = iota // they are removed
-	AckRequeues                 // they go back as by basic.nack: nothing failed
+	AckRequeues                 // they go back: nothing failed, whatever a nack counts as (DL-11.5)
 	RejectRequeues              // they go back as by basic.reject: a failed delivery (DL-11.3)
 	RejectRemoves               // they die (DL-1.2)
 )
@@ -78,7 +78,7 @@ func (a After) op(g *Got) partition.Op {
 	case AckRemoves:
 		op.Kind = partition.Ack
 	case AckRequeues:
-		op.Kind, op.How = partition.Return, queue.ReturnNack
+		op.Kind, op.How = partition.Return, queue.ReturnReleased
 	case RejectRequeues:
 		op.Kind, op.How = partition.Return, queue.ReturnReject
 	case RejectRemoves:

@@ -63,8 +63,10 @@ import (
 //	    (queue.Pages.AllTimeouts), and they did not count in the slice
 //	6   a single active consumer stayed active after a timeout (queue.Pages.StaleActive); each copy of a dead letter whose
 //	    queue was gone was stranded, even if others arrived; each entry of an outIn had its own record and history; no leave
+//	7   whether a nack counts was part of the config, and configure left it; RetryReturned did not delay a nack that counted
+//	    (queue.Pages.FailedNack)
 const (
-	commandVersion  = 7
+	commandVersion  = 8
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4
@@ -74,6 +76,7 @@ const (
 	activeVersion   = 7
 	sharedVersion   = 7
 	againVersion    = 7
+	nackVersion     = 8
 )
 
 const (
@@ -118,7 +121,7 @@ const (
 const (
 	configStrict = 1 << iota
 	configSingleActive
-	configCountNack
+	configCountNack // before version 8, of the settings since
 )
 
 // The flags of settings.
@@ -127,6 +130,7 @@ const (
 	settingsAtLeastOnce
 	settingsDeadKey
 	settingsRules // the rules follow
+	settingsCountNack
 )
 
 // The flags of rules.
@@ -273,9 +277,6 @@ func (w *commandWriter) config(c queue.Config) {
 	if c.SingleActive {
 		flags |= configSingleActive
 	}
-	if c.CountNack {
-		flags |= configCountNack
-	}
 	w.b = append(w.b, flags)
 }
 
@@ -293,6 +294,9 @@ func (w *commandWriter) settings(s *queue.Settings, d *DeadLetter) {
 	}
 	if s.Rules != (deadletter.Rules{}) {
 		flags |= settingsRules
+	}
+	if s.CountNack {
+		flags |= settingsCountNack
 	}
 	w.b = append(w.b, flags)
 	for _, v := range []int64{s.TTL, s.Expires, s.MaxLength, s.MaxBytes, s.DeliveryLimit, s.ConsumerTimeout} {
@@ -385,17 +389,19 @@ func (r *commandReader) record() (b []byte, at int) {
 	return b, at
 }
 
-func (r *commandReader) config() queue.Config {
+// config also returns what is part of the settings since version 8.
+func (r *commandReader) config() (c queue.Config, countNack bool) {
 	flags := r.byte()
-	return queue.Config{
+	c = queue.Config{
 		Type: queue.Quorum, Durable: true, MaxPriority: -1,
-		Strict: flags&configStrict != 0, SingleActive: flags&configSingleActive != 0, CountNack: flags&configCountNack != 0,
+		Strict: flags&configStrict != 0, SingleActive: flags&configSingleActive != 0,
 	}
+	return c, flags&configCountNack != 0
 }
 
 func (r *commandReader) settings() (s queue.Settings, d DeadLetter) {
 	flags := r.byte()
-	s.DeadLetter, s.AtLeastOnce = flags&settingsDeadLetter != 0, flags&settingsAtLeastOnce != 0
+	s.DeadLetter, s.AtLeastOnce, s.CountNack = flags&settingsDeadLetter != 0, flags&settingsAtLeastOnce != 0, flags&settingsCountNack != 0
 	d.HasKey = flags&settingsDeadKey != 0
 	s.TTL, s.Expires, s.MaxLength = r.wide(), r.wide(), r.wide()
 	s.MaxBytes, s.DeliveryLimit, s.ConsumerTimeout = r.wide(), r.wide(), r.wide()

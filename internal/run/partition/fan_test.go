@@ -64,7 +64,7 @@ type fanVariant struct {
 
 var (
 	fanStrict       = queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1, Strict: true}
-	fanSingle       = queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1, SingleActive: true, CountNack: true}
+	fanSingle       = queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1, SingleActive: true}
 	fanPriorities   = queue.Config{Strict: true, Durable: true, MaxPriority: 5}
 	fanDeadVariants = []fanVariant{
 		{

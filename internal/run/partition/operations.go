@@ -408,6 +408,9 @@ func (o configure) apply(x *execution, q *Queue) {
 	if forget && x.g != nil {
 		q.dropHeld(x.h)
 	}
+	if x.g != nil && x.g.version < nackVersion {
+		o.settings.CountNack = before.CountNack
+	}
 	q.dead = o.dead
 	q.m.Configure(x.h.now, o.settings)
 	if q.m.Trim(x.h.now, sliceLimit) {
@@ -442,7 +445,10 @@ func (o *create) write(w *commandWriter, queue uint64) {
 }
 
 func (r *commandReader) create() (o create) {
-	o.vhost, o.name, o.config = message.VHost(r.text()), r.text(), r.config()
+	var countNack bool
+	o.vhost, o.name = message.VHost(r.text()), r.text()
+	o.config, countNack = r.config()
 	o.settings, o.dead = r.settings()
+	o.settings.CountNack = o.settings.CountNack || countNack
 	return o
 }

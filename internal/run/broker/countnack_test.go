@@ -1,0 +1,59 @@
+package broker
+
+import (
+	"testing"
+
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// DL-11.5: a nack with requeue counts as a failed delivery, unless the node is strict or its operator says otherwise. What
+// the node starts with is in force for the queues that are there already, if these were not made by a strict one. A message
+// that was only looked at has not failed.
+func TestDL_11_5_ANackCountsUnlessTheNodeIsStrict(t *testing.T) {
+	yes, no := new(bool), new(bool)
+	*yes = true
+	for _, c := range []struct {
+		name            string
+		before, after   Options
+		counts, counts2 bool
+	}{
+		{"default", Options{}, Options{}, true, true},
+		{"strict", Options{Strict: true}, Options{Strict: true}, false, false},
+		{"made strict", Options{Strict: true}, Options{}, false, false},
+		{"switched off", Options{}, Options{CountNack: no}, true, false},
+		{"switched on", Options{Strict: true}, Options{Strict: true, CountNack: yes}, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDisk()
+			node := startWith(t, d, c.before)
+			declare(t, node, "work", amqp091.Field{Key: "x-queue-type", Value: "quorum"}, amqp091.Field{Key: "x-delivery-limit", Value: int32(0)})
+			declare(t, node, "marker", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
+			for _, counts := range []bool{c.counts, c.counts2} {
+				if !offer(t, node, "work", "m") {
+					t.Fatal("not routed")
+				}
+				if err := node.Take("work", 1, AckRequeues, func(*Shown) (bool, error) { return true, nil }); err != nil {
+					t.Fatal(err)
+				}
+				g, ok, err := node.Get("work", false)
+				if err != nil || !ok {
+					t.Fatalf("after it was looked at: %v, %v", ok, err)
+				}
+				node.b.release(&g.Delivery)
+				node.Run([]partition.Op{{Kind: partition.Return, Queue: g.Queue, ID: g.ID, Consumer: g.By, How: queue.ReturnNack}})
+				if left := holds(t, node, "work"); left != map[bool]int{true: 0, false: 1}[counts] {
+					t.Errorf("%d messages are left after a nack over the limit, and it counts is %v", left, counts)
+				}
+				if _, err := node.Purge("work"); err != nil {
+					t.Fatal(err)
+				}
+				if !offer(t, node, "marker", "m") { // with it all that was before is on disk
+					t.Fatal("not routed")
+				}
+				node = startWith(t, d.crash(), c.after)
+			}
+		})
+	}
+}
