@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bartleby.mq/internal/client/ctl"
+	"bartleby.mq/internal/config"
 )
 
 func main() {
@@ -26,13 +27,23 @@ func command(path string) *cobra.Command {
 	name := strings.TrimSuffix(strings.ToLower(filepath.Base(path)), ".exe") // on Windows in any case
 	for _, tool := range ctl.Names {
 		if strings.HasPrefix(name, tool) {
-			return ctl.Command(tool)
+			return withVersion(ctl.Command(tool), config.CompatibleVersion)
 		}
 	}
-	root := ctl.Command("bartleby")
+	root := withVersion(ctl.Command("bartleby"), versionLine())
 	root.Short = "A RabbitMQ-compatible message broker"
 	root.AddCommand(serverCommand(), configCommand(), journalCommand(), demoCommand(), versionCommand(), manCommand())
 	arrange(root)
+	return root
+}
+
+// withVersion lets a program answer --version and -v.
+func withVersion(root *cobra.Command, text string) *cobra.Command {
+	root.Version = text
+	if root.Name() == "rabbitmqadmin" {
+		text = root.Name() + " " + text // as RabbitMQ's does
+	}
+	root.SetVersionTemplate(text + "\n")
 	return root
 }
 

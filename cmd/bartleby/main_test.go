@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+
+	"bartleby.mq/internal/config"
 )
 
 // The binary is what it is called: RabbitMQ's tool by that name, everything else otherwise.
@@ -44,6 +47,23 @@ func TestCommandsKnowTheDataDirectoryOfTheEnvironment(t *testing.T) {
 	} {
 		if code, out := say(t, c.args...); code != c.code || !strings.Contains(out, c.says) {
 			t.Errorf("%v: exit %d, %q; want %d and %q", c.args, code, out, c.code, c.says)
+		}
+	}
+}
+
+// Every program says its version when it is asked by an option.
+func TestVersionOption(t *testing.T) {
+	for name, want := range map[string]string{
+		"bartleby": "bartleby " + programVersion() + " (as RabbitMQ ", "rabbitmqctl": config.CompatibleVersion + "\n", "rabbitmqadmin": "rabbitmqadmin " + config.CompatibleVersion + "\n",
+	} {
+		for _, option := range []string{"--version", "-v"} {
+			var out bytes.Buffer
+			c := command(name)
+			c.SetArgs([]string{option})
+			c.SetOut(&out)
+			if err := c.Execute(); err != nil || !strings.HasPrefix(out.String(), want) {
+				t.Errorf("%s %s: %q, %v; want %q", name, option, out.String(), err, want)
+			}
 		}
 	}
 }

@@ -24,11 +24,16 @@ func programVersion() string {
 	return "unknown"
 }
 
+// versionLine is what "bartleby version" and "bartleby --version" print.
+func versionLine() string {
+	return fmt.Sprintf("bartleby %s (as RabbitMQ %s, %s)", programVersion(), config.CompatibleVersion, runtime.Version())
+}
+
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Show the version", Args: cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
-			_, _ = fmt.Fprintf(c.OutOrStdout(), "bartleby %s (as RabbitMQ %s, %s)\n", programVersion(), config.CompatibleVersion, runtime.Version())
+			_, _ = fmt.Fprintln(c.OutOrStdout(), versionLine())
 		},
 	}
 }

@@ -26,7 +26,7 @@ const (
 	golden = "testdata/rabbitmq-4.0.txt"
 )
 
-// Every verb prints what it printed against RabbitMQ 4.0.
+// RabbitMQ's own program prints with this node what it printed with RabbitMQ 4.0.
 func TestEveryVerb(t *testing.T) {
 	bin, err := exec.LookPath(*program)
 	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") != "true" {
@@ -45,12 +45,29 @@ func TestEveryVerb(t *testing.T) {
 		}
 		return
 	}
+	_, address := start(t)
+	printsAsRecorded(t, bin, address)
+}
+
+// And so does the rabbitmqadmin that comes with this node.
+func TestOwnRabbitmqadmin(t *testing.T) {
+	built, address := start(t)
+	own := filepath.Join(t.TempDir(), "rabbitmqadmin")
+	if err := os.Link(built, own); err != nil {
+		t.Fatal(err)
+	}
+	printsAsRecorded(t, own, address)
+}
+
+// start builds the program and starts a node.
+func start(t *testing.T) (bin, address string) {
+	t.Helper()
 	dir := t.TempDir()
-	built, err := node.Build(dir)
+	bin, err := node.Build(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := node.Start(node.Options{Bin: built, Dir: dir})
+	n, err := node.Start(node.Options{Bin: bin, Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +76,20 @@ func TestEveryVerb(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return bin, n.HTTP
+}
+
+func printsAsRecorded(t *testing.T, bin, address string) {
+	t.Helper()
+	text, err := os.ReadFile(script)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, play(t, bin, n.HTTP, string(text)), string(want))
+	compare(t, play(t, bin, address, string(text)), string(want))
 }
 
 // play runs every line of the script and returns what was printed.
@@ -80,7 +106,9 @@ func play(t *testing.T, bin, address, script string) string {
 			continue
 		}
 		args := append([]string{"-H", host, "-P", port}, strings.Fields(line)...)
-		printed, err := exec.Command(bin, args...).CombinedOutput()
+		call := exec.Command(bin, args...)
+		call.Env = append(os.Environ(), "HOME="+t.TempDir()) // where no configuration is
+		printed, err := call.CombinedOutput()
 		code := 0
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			code = exit.ExitCode()

@@ -1,135 +1,133 @@
 package ctl
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
 	"unicode/utf8"
 )
 
-// adminMessageVerb is a verb of rabbitmqadmin about messages.
-type adminMessageVerb struct {
-	name, short string
-	mandatory   string            // the key that must be given
-	optional    map[string]string // keys and their defaults
-	run         func(*invocation, map[string]string) error
+var publishable = adminObject{
+	mandatory: []string{"routing_key"}, json: []string{"properties"}, path: "/exchanges/{vhost}/{exchange}/publish",
+	optional: []adminFlag{{"payload", nil}, {"properties", object{}}, {"exchange", "amq.default"}, {"payload_encoding", "string"}},
 }
 
-var publishMessage = adminMessageVerb{
-	name: "publish", short: "Publishes a message, given by KEY=VALUE", mandatory: "routing_key",
-	optional: map[string]string{"exchange": "amq.default", "payload": "", "payload_encoding": "string", "properties": "{}"},
-	run: func(i *invocation, given map[string]string) error {
-		properties, err := jsonValue(given["properties"])
-		if err != nil {
-			return fail(exitUsage, "ERROR: Could not parse JSON:\n  %s", given["properties"])
-		}
-		var reply struct{ Routed bool }
-		err = i.post(path("exchanges", i.vhost, given["exchange"], "publish"), object{
-			"routing_key": given["routing_key"], "payload": given["payload"], "payload_encoding": given["payload_encoding"], "properties": properties,
-		}, &reply)
-		if err != nil {
-			return explain(err)
-		}
-		if reply.Routed {
-			i.say("Message published")
-		} else {
-			i.say("Message published but NOT routed")
-		}
-		return nil
+var gettable = adminObject{
+	mandatory: []string{"queue"}, path: "/queues/{vhost}/{queue}/get",
+	optional: []adminFlag{
+		{"count", "1"}, {"ackmode", "ack_requeue_true"}, {"payload_file", nil}, {"encoding", "auto"},
+		{"requeue", nil}, // RabbitMQ's before 3.7, in place of ackmode
 	},
 }
 
-var getMessages = adminMessageVerb{
-	name: "get", short: "Gets messages of a queue, given by KEY=VALUE", mandatory: "queue",
-	optional: map[string]string{"count": "1", "ackmode": "ack_requeue_true", "encoding": "auto"},
-	run: func(i *invocation, given map[string]string) error {
-		count, err := strconv.Atoi(given["count"])
-		if err != nil {
-			return fail(exitUsage, "ERROR: count %q is not a number", given["count"])
-		}
-		var items []object
-		err = i.post(path("queues", i.vhost, given["queue"], "get"), object{
-			"count": count, "ackmode": given["ackmode"], "encoding": given["encoding"],
-		}, &items)
-		if err != nil {
-			return explain(err)
-		}
-		if len(items) == 0 {
-			i.say("No items")
-			return nil
-		}
-		columns := fields("routing_key", "exchange", "message_count", "payload", "payload_bytes", "payload_encoding", "redelivered")
-		rows := [][]string{names(columns)}
-		for _, o := range items {
-			row := make([]string, len(columns))
-			for k, c := range columns {
-				row[k] = pythonText(c.value(o))
-			}
-			rows = append(rows, row)
-		}
-		i.printPlainBox(rows)
-		return nil
-	},
-}
-
-// complete reads the arguments and adds the defaults.
-func (v *adminMessageVerb) complete(args []string) (map[string]string, error) {
-	given, err := keysAndValues(args)
+func (a *admin) publish() error {
+	at, body, err := a.parse(&publishable, a.args)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if _, optional := v.optional[key]; !optional && key != v.mandatory {
-			return nil, fail(exitUsage, "ERROR: Argument %q not recognised", key)
+	payload, given := body["payload"].(string)
+	if !given {
+		input, err := io.ReadAll(a.in)
+		if err != nil {
+			return adminError("standard input: %v", err)
 		}
+		payload = string(input)
 	}
-	if _, ok := given[v.mandatory]; !ok {
-		return nil, fail(exitUsage, "ERROR: mandatory argument %q required", v.mandatory)
+	if !given || !utf8.ValidString(payload) { // text of JSON cannot carry other bytes
+		body["payload"], body["payload_encoding"] = base64.StdEncoding.EncodeToString([]byte(payload)), "base64"
 	}
-	all := maps.Clone(v.optional)
-	maps.Copy(all, given)
-	return all, nil
+	text, err := encode(body)
+	if err != nil {
+		return err
+	}
+	answer, err := a.send(http.MethodPost, at, []byte(text))
+	if err != nil {
+		return err
+	}
+	var reply struct{ Routed bool }
+	if err := json.Unmarshal([]byte(answer), &reply); err != nil {
+		return adminError("cannot read the answer: %v", err)
+	}
+	if reply.Routed {
+		a.say("Message published")
+	} else {
+		a.say("Message published but NOT routed")
+	}
+	return nil
 }
 
-// pythonText prints a value like rabbitmqadmin, which is written in Python.
-func pythonText(v any) string {
-	switch v {
-	case true:
-		return "True"
-	case false:
-		return "False"
+func (a *admin) get() error {
+	at, body, err := a.parse(&gettable, a.args)
+	if err != nil {
+		return err
 	}
-	return controls.Replace(sprint(v))
+	show, err := a.format()
+	if err != nil {
+		return err
+	}
+	if requeue, ok := body["requeue"].(string); ok {
+		body["ackmode"] = "ack_requeue_" + requeue
+		delete(body, "requeue")
+	}
+	file, _ := body["payload_file"].(string)
+	if file != "" && body["count"] != "1" {
+		return adminUsageError("Cannot get multiple messages using payload_file")
+	}
+	text, err := encode(body)
+	if err != nil {
+		return err
+	}
+	if file == "" {
+		answer, err := a.send(http.MethodPost, at, []byte(text))
+		if err != nil {
+			return err
+		}
+		return show(&listing{}, answer)
+	}
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o644) // before a message is taken for it
+	if err != nil {
+		return adminError("%v", err)
+	}
+	answer, err := a.send(http.MethodPost, at, []byte(text))
+	if err == nil {
+		err = writePayload(out, answer)
+	}
+	if closed := out.Close(); err == nil && closed != nil {
+		err = adminError("%v", closed)
+	}
+	if err != nil {
+		return err
+	}
+	return show(&listing{columns: []string{"routing_key", "exchange", "message_count", "payload_bytes", "redelivered"}}, answer)
 }
 
-// printPlainBox frames a table as rabbitmqadmin does; the first row is its header.
-func (i *invocation) printPlainBox(rows [][]string) {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for k, text := range row {
-			widths[k] = max(widths[k], utf8.RuneCountInString(text))
+// writePayload replaces the content of a file by the payload of the one message of an answer.
+func writePayload(file *os.File, answer string) error {
+	var messages []struct {
+		Payload  string
+		Encoding string `json:"payload_encoding"`
+	}
+	if err := json.Unmarshal([]byte(answer), &messages); err != nil {
+		return adminError("cannot read the answer: %v", err)
+	}
+	if len(messages) == 0 {
+		return adminError("there is no message for %s: the queue is empty", file.Name())
+	}
+	payload := []byte(messages[0].Payload)
+	if messages[0].Encoding == "base64" {
+		var err error
+		if payload, err = base64.StdEncoding.DecodeString(messages[0].Payload); err != nil {
+			return adminError("cannot read the payload: %v", err)
 		}
 	}
-	var line strings.Builder
-	for _, w := range widths {
-		line.WriteString("+" + strings.Repeat("-", w+2))
+	_, err := file.Write(payload)
+	if err == nil {
+		err = file.Truncate(int64(len(payload)))
 	}
-	line.WriteString("+")
-	for n, row := range rows {
-		if n < 2 {
-			i.print("%s", line.String())
-		}
-		var b strings.Builder
-		for k, text := range row {
-			left := 0
-			if n == 0 {
-				left = (widths[k] - utf8.RuneCountInString(text)) / 2
-			}
-			fmt.Fprintf(&b, "| %s%-*s ", strings.Repeat(" ", left), widths[k]-left, text)
-		}
-		i.print("%s|", b.String())
+	if err != nil {
+		return adminError("%v", err)
 	}
-	i.print("%s", line.String())
+	return nil
 }

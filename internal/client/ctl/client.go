@@ -142,36 +142,20 @@ func (c *client) do(ctx context.Context, method, path string, body, reply any) e
 }
 
 func (c *client) doWith(ctx context.Context, method, path string, body, reply any, header http.Header) error {
-	var content io.Reader
+	var content []byte
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
 			return err
 		}
-		content = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+"/api/"+path, content)
+	text, err := c.send(ctx, method, path, content, header)
 	if err != nil {
-		return fail(exitUsage, "%v", err)
-	}
-	req.Header = header
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if c.dir == "" {
-		req.SetBasicAuth(c.user, c.password)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return c.unreachable(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err != nil {
-		return c.unreachable(err)
-	}
-	if resp.StatusCode >= 300 {
-		return refusal(resp.StatusCode, text)
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			return c.unreachable(err)
+		}
+		return err
 	}
 	if reply == nil {
 		return nil
@@ -182,6 +166,34 @@ func (c *client) doWith(ctx context.Context, method, path string, body, reply an
 		return fail(exitSoftware, "%s %s: cannot read the answer: %v", method, path, err)
 	}
 	return nil
+}
+
+// send sends a request and returns the answer. The error is a refusal (apiError), or a url.Error if there is no answer.
+func (c *client) send(ctx context.Context, method, path string, content []byte, header http.Header) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+"/api/"+path, bytes.NewReader(content))
+	if err != nil {
+		return nil, fail(exitUsage, "%v", err)
+	}
+	req.Header = header
+	if content != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.dir == "" {
+		req.SetBasicAuth(c.user, c.password)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil {
+		return nil, &url.Error{Op: method, URL: req.URL.String(), Err: err}
+	}
+	if resp.StatusCode >= 300 {
+		return nil, refusal(resp.StatusCode, text)
+	}
+	return text, nil
 }
 
 func (c *client) unreachable(err error) error {

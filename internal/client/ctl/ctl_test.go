@@ -282,17 +282,6 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// admin runs rabbitmqadmin.
-func admin(args ...string) (code int, out, errs string) {
-	var stdout, stderr bytes.Buffer
-	root := ctl.Command("rabbitmqadmin")
-	root.SetArgs(args)
-	root.SetOut(&stdout)
-	root.SetErr(&stderr)
-	code = ctl.Execute(context.Background(), root)
-	return code, stdout.String(), stderr.String()
-}
-
 // await_startup waits for a node that has not begun to make its data directory yet.
 func TestAwaitStartupByDataDirectory(t *testing.T) {
 	_, b := node(t)
