@@ -55,6 +55,8 @@ type History struct {
 
 	// StripCC is set if the CC header is no longer shown (DL-20.1).
 	StripCC bool
+	// Delayed is set if the message has waited in an exchange that delays messages. This is no death.
+	Delayed bool
 
 	// Profile is the virtual host's profile, unset for RabbitMQ's. It selects the headers (DL-22.6).
 	Profile Profile
@@ -154,6 +156,21 @@ func (h *History) Origin() (exchange string, keys []string, ok bool) {
 	return d.Exchange, d.Keys, len(d.Keys) > 0
 }
 
+// KeepsTTL says whether the message still has its own TTL, which a death or a replay takes away (DL-6.10).
+func (h *History) KeepsTTL() bool { return len(h.Deaths) == 0 && h.ReplayedFrom == "" }
+
+// StoredKeepsTTL is KeepsTTL of a stored form.
+func StoredKeepsTTL(stored []byte) bool {
+	if !HeadDelayed(stored) {
+		return false // all others begin with a death or a replay
+	}
+	h, err := Parse(stored)
+	return err == nil && h.KeepsTTL()
+}
+
+// HeadDelayed says whether Delayed is set in a stored form, or in the shared part of one.
+func HeadDelayed(stored []byte) bool { return len(stored) > 1 && stored[1]&flagDelayed != 0 }
+
 // Total counts all deaths of the message.
 func (h *History) Total() (n uint64) {
 	for i := range h.Deaths {
@@ -167,7 +184,8 @@ const historyVersion = 1
 const (
 	flagKeysReplaced = 1 << iota
 	flagStripCC
-	flagApsara   // LimitReason follows ReplayedFrom
+	flagApsara // LimitReason follows ReplayedFrom
+	flagDelayed
 	historyFlags = 1<<iota - 1
 )
 
@@ -193,6 +211,9 @@ func (h *History) Append(b []byte) []byte {
 	}
 	if h.Profile == ApsaraMQ {
 		flags |= flagApsara
+	}
+	if h.Delayed {
+		flags |= flagDelayed
 	}
 	b = append(b, flags)
 	b = appendString(b, h.Exchange)
@@ -235,7 +256,7 @@ func Parse(b []byte) (h History, err error) {
 		return h, errHistory
 	}
 	flags := r.byte()
-	h.KeysReplaced, h.StripCC = flags&flagKeysReplaced != 0, flags&flagStripCC != 0
+	h.KeysReplaced, h.StripCC, h.Delayed = flags&flagKeysReplaced != 0, flags&flagStripCC != 0, flags&flagDelayed != 0
 	h.Exchange = r.string()
 	h.Keys = r.strings()
 	h.LastExchange = r.string()

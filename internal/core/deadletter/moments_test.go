@@ -37,7 +37,7 @@ func FuzzHistoryIsReadBackEqual(f *testing.F) {
 	f.Add(uint64(math.MaxUint64), moment.Last, moment.Last, int64(math.MaxInt64), byte(Expired), "", "", false)
 	f.Add(uint64(0), int64(math.MinInt64), int64(math.MaxInt64), int64(math.MaxInt64-1), byte(MaxLen), "q", "\xff", false)
 	f.Fuzz(func(t *testing.T, count uint64, first, last, expiration int64, reason byte, queue, key string, ours bool) {
-		h := History{KeysReplaced: ours, StripCC: !ours, Exchange: key, Keys: []string{key}, LastExchange: queue, ReplayedFrom: key}
+		h := History{KeysReplaced: ours, StripCC: !ours, Delayed: ours, Exchange: key, Keys: []string{key}, LastExchange: queue, ReplayedFrom: key}
 		h.Cause = Cause{queue, key, queue, key}
 		d := Death{Reason: Reason(reason), Count: count, First: first, Last: last, Expiration: max(-1, expiration), Queue: queue, Exchange: key, Keys: []string{key, queue}}
 		if !d.Reason.Valid() {
@@ -53,6 +53,13 @@ func FuzzHistoryIsReadBackEqual(f *testing.F) {
 		}
 		if err != nil || !reflect.DeepEqual(back, h) {
 			t.Errorf("%+v is read back as %+v, %v", h, back, err)
+		}
+		if HeadDelayed(h.Append(nil)) != ours || StoredKeepsTTL(h.Append(nil)) {
+			t.Errorf("%+v: that it has waited and died is not told by its stored form", h)
+		}
+		h.Deaths, h.First, h.ReplayedFrom = nil, 0, ""
+		if StoredKeepsTTL(h.Append(nil)) != ours || !h.KeepsTTL() {
+			t.Errorf("%+v has not died: its TTL is its own", h)
 		}
 	})
 }

@@ -64,6 +64,7 @@ type Config struct {
 	Durable      bool // entries are logged: of persistent messages on classic queues, of all on quorum queues
 	MaxPriority  int  // classic: levels above 0; -1 without x-max-priority (BR-11.1)
 	SingleActive bool // BR-9.5
+	Delays       bool // the queue of an exchange that delays messages: what expires here has waited long enough and goes on
 }
 
 // Settings are the properties that policies may change. A limit of -1 means none.

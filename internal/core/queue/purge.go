@@ -13,11 +13,12 @@ func (m *Machine) Purge(told func(first ID, n int)) int {
 	return purged
 }
 
-// PurgeSome removes messages that are ready and, on quorum queues, those that are delayed or held (DL-2.1). It
-// returns how many. See index.Purge for limit, told, and how it goes on with more.
+// PurgeSome removes messages that are ready and, on quorum queues and in the queue of an exchange that delays messages,
+// those that are delayed or held (DL-2.1). It returns how many. See index.Purge for limit, told, and how it goes on with
+// more.
 func (m *Machine) PurgeSome(to *index.Purging, limit int, told func(first ID, n int)) (purged int, more bool) {
 	var of index.States = 1<<index.Ready | 1<<index.Returned
-	if m.config.Type == Quorum {
+	if m.config.Type == Quorum || m.config.Delays {
 		of |= 1<<index.Delayed | 1<<index.Held
 	}
 	before := m.Count.Ready + m.Count.Delayed + m.Count.Held

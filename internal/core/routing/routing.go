@@ -8,6 +8,7 @@ package routing
 
 import (
 	"fmt"
+	"slices"
 
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -29,7 +30,7 @@ const (
 
 // Kinds returns every exchange type, in the order of their names.
 func Kinds() []Kind {
-	return []Kind{Direct, Fanout, Headers, Topic, ConsistentHash, LocalRandom, ModulusHash, Random}
+	return []Kind{Direct, Fanout, Headers, Topic, ConsistentHash, Delayed, LocalRandom, ModulusHash, Random}
 }
 
 // Destination is what a binding leads to. Topology puts pointers in it; the package only copies them.
@@ -59,6 +60,8 @@ type Message struct {
 	CorrelationID []byte
 	Timestamp     uint64 // seconds; meaningful if HasTimestamp
 	HasTimestamp  bool
+	// Waited says that an exchange has delayed the message already: none does again.
+	Waited bool
 	// Chance is a random number for the types that draw lots. The core has no random source of its own.
 	Chance uint64
 	// Pause, if it is not nil, is called when much has been looked at, so that whoever has locked the tables may let others
@@ -105,6 +108,10 @@ type Table interface {
 // New returns an empty table for an exchange of a type, declared with args. An error is RabbitMQ's text for arguments
 // that the type refuses, or for a kind there is not (BR-5.5).
 func New(kind Kind, args amqp091.Table) (Table, error) {
+	kind, err := Acts(kind, args)
+	if err != nil {
+		return nil, err
+	}
 	switch kind {
 	case Direct:
 		return newDirect(), nil
@@ -123,10 +130,22 @@ func New(kind Kind, args amqp091.Table) (Table, error) {
 	case Random:
 		return &random{}, nil
 	}
-	if pluginName(kind) {
-		return nil, fmt.Errorf("invalid exchange type '%s'", kind)
+	return nil, noKind(kind)
+}
+
+// Check says whether there is an exchange type of that name, whatever arguments it needs.
+func Check(kind Kind) error {
+	if slices.Contains(Kinds(), kind) {
+		return nil
 	}
-	return nil, fmt.Errorf("unknown exchange type '%s'", kind)
+	return noKind(kind)
+}
+
+func noKind(kind Kind) error {
+	if pluginName(kind) {
+		return fmt.Errorf("invalid exchange type '%s'", kind)
+	}
+	return fmt.Errorf("unknown exchange type '%s'", kind)
 }
 
 // pluginName tells names that RabbitMQ's registry knows, though not as exchange types.

@@ -69,9 +69,47 @@ func TestBR_5_5_TypeErrors(t *testing.T) {
 		}
 	}
 	for _, kind := range Kinds() {
-		if _, err := New(kind, nil); err != nil {
+		if err := Check(kind); err != nil {
+			t.Errorf("Check(%q): %v", kind, err)
+		}
+		if _, err := New(kind, amqp091.Table{{Key: "x-delayed-type", Value: "direct"}}); err != nil {
 			t.Errorf("New(%q): %v", kind, err)
 		}
+	}
+}
+
+// An exchange that delays messages routes as the type does that it names, with that type's arguments.
+func TestDelayedRoutesByAnotherType(t *testing.T) {
+	for _, test := range []struct {
+		value any
+		err   string
+	}{
+		{"topic", ""},
+		{[]byte("topic"), ""},
+		{nil, "Invalid argument, 'x-delayed-type' must be an existing exchange type"},
+		{int64(1), "Invalid argument, 'x-delayed-type' must be an existing exchange type"},
+		{"x-delayed-message", "Invalid argument, 'x-delayed-message' can't be used for 'x-delayed-type'"},
+		{"bogus", "unknown exchange type 'bogus'"},
+		{"", "unknown exchange type ''"},
+		{"quorum", "invalid exchange type 'quorum'"},
+	} {
+		args := amqp091.Table{{Key: "x-delayed-type", Value: test.value}}
+		table, err := New(Delayed, args)
+		if test.err != "" {
+			if err == nil || err.Error() != test.err {
+				t.Errorf("%v: %v, want %q", test.value, err, test.err)
+			}
+			continue
+		}
+		if _, ok := table.(*topic); !ok || err != nil {
+			t.Errorf("%v makes a %T, %v", test.value, table, err)
+		}
+		if kind, err := Acts(Delayed, args); kind != Topic || err != nil {
+			t.Errorf("%v acts as %s, %v", test.value, kind, err)
+		}
+	}
+	if _, err := New(Delayed, nil); err == nil {
+		t.Error("an exchange delays messages without a type by which it routes them")
 	}
 }
 

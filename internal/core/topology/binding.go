@@ -200,7 +200,7 @@ func (s *State) findEnds(d *BindingDecl, permit Permit) (v *VHost, b *Binding, m
 	if !ok {
 		return v, nil, NoExchange(d.VHost, d.Source), nil
 	}
-	if source.Type == routing.Topic {
+	if source.acts == routing.Topic {
 		topic := Resource{VHost: d.VHost, Kind: TopicResource, Name: string(d.Source), Key: string(d.Key)}
 		if err := permit.check(Read, topic); err != nil {
 			return nil, nil, nil, err

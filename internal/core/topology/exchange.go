@@ -36,9 +36,13 @@ type Exchange struct {
 	Policy, OperatorPolicy *Policy
 	// Alternate is the exchange for messages that match no binding, from the argument or else the policy (BR-5.8); nil: none.
 	Alternate *message.ExchangeName
+	// Waiting is the queue of an exchange that delays messages (routing.Delayed), nil for all others. It holds them until
+	// their moment comes. It is the exchange's own: it has no name that anything could lead to, and is not listed.
+	Waiting *Queue
 	// Runtime belongs to the broker.
 	Runtime any
 
+	acts  routing.Kind // the type by which it routes
 	table routing.Table
 	out   bindings
 	in    bindings
@@ -46,13 +50,18 @@ type Exchange struct {
 }
 
 func newExchange(d ExchangeDecl, table routing.Table) *Exchange {
+	acts, _ := routing.Acts(d.Type, d.Arguments) // there is a table of it
 	return &Exchange{
 		ExchangeDecl: d,
+		acts:         acts,
 		table:        table,
 		out:          newBindings(atSource),
 		in:           newBindings(atDestination),
 	}
 }
+
+// Acts is the type by which the exchange routes: its own, or if it delays messages the one it does so for.
+func (x *Exchange) Acts() routing.Kind { return x.acts }
 
 // Resource names the exchange for permissions and texts.
 func (x *Exchange) Resource() Resource { return exchangeResource(x.VHost, x.Name) }
@@ -115,6 +124,11 @@ func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, cre
 		return nil, false, err
 	}
 	x = newExchange(d, table)
+	if d.Type == routing.Delayed {
+		if x.wait(s.nextIncarnation(), s.options.Strict); x.Durable {
+			s.made = append(s.made, x.Waiting)
+		}
+	}
 	s.addExchange(s.vhosts[d.VHost], x)
 	s.revision++
 	if d.Durable {
@@ -135,7 +149,7 @@ func (s *State) checkExchange(d *ExchangeDecl, permit Permit) (*Exchange, routin
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := routing.New(d.Type, nil); err != nil {
+	if err := routing.Check(d.Type); err != nil {
 		return nil, nil, Refuse(PreconditionFailed, "%s", err)
 	}
 	d.Name = CleanName(d.Name)
@@ -277,6 +291,9 @@ func (s *State) takeOut(v *VHost, x *Exchange, removed *Removed) []*Binding {
 		s.log.Delete(exchangeKey(x.VHost, x.Name))
 	}
 	removed.Exchanges = append(removed.Exchanges, x)
+	if x.Waiting != nil {
+		s.ended = append(s.ended, x.Waiting)
+	}
 	x.table = nowhere // as a whole, and not one binding by one
 	out := x.out.takeAll()
 	s.makeRoom(len(out)+len(x.in.list), removed)

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"regexp"
@@ -301,9 +302,17 @@ func (l *loader) addExchange(r exchangeRecord) error {
 	if err != nil {
 		return err
 	}
-	l.state.addExchange(v, newExchange(ExchangeDecl{
+	x := newExchange(ExchangeDecl{
 		VHost: r.VHost, Name: r.Name, Type: r.Type, Durable: true, AutoDelete: r.AutoDelete, Internal: r.Internal, Arguments: args, User: r.User,
-	}, table))
+	}, table)
+	if r.Type == routing.Delayed {
+		if r.Waiting == 0 {
+			return errors.New("no number of the queue in which messages wait")
+		}
+		x.wait(r.Waiting, r.Strict)
+		l.state.incarnation = max(l.state.incarnation, r.Waiting)
+	}
+	l.state.addExchange(v, x)
 	return nil
 }
 

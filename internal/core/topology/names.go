@@ -71,7 +71,7 @@ func (v *VHost) checkKey(x *Exchange, key message.RoutingKey) error {
 		return &Error{Kind: PreconditionFailed, Fault: BadName, Resource: r, Text: err.Error()}
 	}
 	more := ""
-	switch x.Type {
+	switch x.acts {
 	case routing.Topic:
 		more = "*"
 	case routing.Direct:

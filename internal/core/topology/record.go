@@ -51,6 +51,8 @@ type exchangeRecord struct {
 	Internal   bool                 `json:"internal,omitempty"`
 	Arguments  typedTable           `json:"arguments,omitempty"`
 	User       string               `json:"user,omitempty"`
+	Waiting    uint64               `json:"waiting,omitempty"` // the incarnation of the queue in which messages wait
+	Strict     bool                 `json:"strict,omitempty"`  // that of this queue
 }
 
 type queueRecord struct {
@@ -136,9 +138,13 @@ func (s *State) logVHost(v *VHost) {
 }
 
 func (s *State) logExchange(x *Exchange) {
-	s.log.PutText(exchangeKey(x.VHost, x.Name), withArguments(exchangeRecord{
-		recordVersion, x.VHost, x.Name, x.Type, x.AutoDelete, x.Internal, nil, x.User,
-	}, x.encoded))
+	r := exchangeRecord{
+		Version: recordVersion, VHost: x.VHost, Name: x.Name, Type: x.Type, AutoDelete: x.AutoDelete, Internal: x.Internal, User: x.User,
+	}
+	if x.Waiting != nil {
+		r.Waiting, r.Strict = x.Waiting.Incarnation, x.Waiting.Strict
+	}
+	s.log.PutText(exchangeKey(x.VHost, x.Name), withArguments(r, x.encoded))
 }
 
 func (s *State) logParameter(p Parameter) {

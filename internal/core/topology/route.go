@@ -14,6 +14,10 @@ type Router struct {
 	// ByKeys says whether the result of the last Route depends only on the exchange and the keys, so that it holds for
 	// other messages as long as the topology does not change.
 	ByKeys bool
+	// Delaying is how many of the queues that the last Route has found are those of exchanges that delay the message, and
+	// BadDelay why one could not tell whether it is to.
+	Delaying int
+	BadDelay error
 
 	found         []routing.Destination
 	exchanges     []*Exchange // the exchanges reached so far, in order; each is visited once (BR-6.3)
@@ -79,7 +83,7 @@ const settled = math.MaxUint64
 // exchange again if it got a binding after the visit.
 func (r *Router) Route(v *VHost, x *Exchange, m *routing.Message, out []*Queue) []*Queue {
 	start := len(out)
-	r.ByKeys = true
+	r.ByKeys, r.Delaying, r.BadDelay = true, 0, nil
 	r.exchanges, r.asOf, r.led = append(r.exchanges[:0], x), r.asOf[:0], r.led[:0]
 	r.bound, r.again = v.bound, 0
 	for next := 0; next < len(r.exchanges); { // the first whose alternate was not followed
@@ -145,6 +149,15 @@ func (r *Router) look(v *VHost, i int, m *routing.Message, out []*Queue, start i
 		m.Rest(1 + len(m.More))
 		return out
 	}
+	if x.Waiting != nil && !m.Waited {
+		r.ByKeys = false
+		var waits bool
+		if out, waits = r.delay(x, m, out, start); waits {
+			r.led[i], r.asOf[i] = true, settled
+			m.Rest(1)
+			return out
+		}
+	}
 	out = r.routeThrough(v, x, m, out, start)
 	if len(r.found) > 0 {
 		if r.led[i] = true; x.chooses() {
@@ -153,6 +166,20 @@ func (r *Router) look(v *VHost, i int, m *routing.Message, out []*Queue, start i
 	}
 	m.Rest(1 + len(r.found) + len(m.More))
 	return out
+}
+
+// delay adds the queue of an exchange that keeps the message for now, and says whether it does. What it is bound to is
+// looked at when the message has waited, and its alternate then.
+func (r *Router) delay(x *Exchange, m *routing.Message, out []*Queue, start int) (_ []*Queue, waits bool) {
+	ms, err := x.delays(m)
+	if err != nil {
+		r.BadDelay = err
+	}
+	if ms == 0 {
+		return out, false
+	}
+	r.Delaying++ // each exchange is looked at once
+	return r.seen.appendNew(out, start, x.Waiting), true
 }
 
 // routeThrough follows the bindings of one exchange that match.
@@ -190,7 +217,7 @@ func (r *Router) visit(x *Exchange) {
 
 // chooses says whether the exchange sends a message to one of its destinations: on a second visit it might choose another.
 func (x *Exchange) chooses() bool {
-	switch x.Type {
+	switch x.acts {
 	case routing.ConsistentHash, routing.ModulusHash, routing.LocalRandom, routing.Random:
 		return true
 	}
@@ -199,7 +226,7 @@ func (x *Exchange) chooses() bool {
 
 // routesByKeys says whether the exchange routes by keys only.
 func (x *Exchange) routesByKeys() bool {
-	switch x.Type {
+	switch x.acts {
 	case routing.Headers, routing.LocalRandom, routing.Random:
 		return false
 	case routing.ConsistentHash:

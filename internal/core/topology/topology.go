@@ -58,6 +58,7 @@ type State struct {
 	reserved    uint64   // the last number before the next reservation
 	numbered    uint64   // the last number whose reservation is stored
 	made        []*Queue // durable queues since TakeMade
+	ended       []*Queue // queues of deleted exchanges since TakeEnded
 }
 
 // Made lists new objects that are in force only after their changes are stored.

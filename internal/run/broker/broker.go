@@ -262,6 +262,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		for _, q := range v.Queues() {
 			b.create(q)
 		}
+		v.EachWaiting(b.create)
 	}
 	if err = b.node.Recover(); err != nil {
 		return nil, err
@@ -346,8 +347,11 @@ func (b *Broker) Close() error {
 // changed nothing; it runs again when the store has everything.
 func (b *Broker) change(f func() error) error {
 	for {
-		ticket, owes, err := b.mutating(f)
+		ticket, owes, ended, err := b.mutating(f)
 		failed := b.await(ticket)
+		if failed == nil {
+			b.dropDelayed(ended)
+		}
 		if failed == nil && owes {
 			failed = b.sweep(ticket)
 		}
@@ -370,17 +374,19 @@ func (c *Connection) changing(f func() error) error {
 	return c.decided(func() error { return c.b.change(f) })
 }
 
-// mutating runs f. It returns the ticket to wait for, and whether the change leaves bindings to sweep.
-func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, err error) {
+// mutating runs f. It returns the ticket to wait for, whether the change leaves bindings to sweep, and the queues of
+// delaying exchanges that the change has deleted.
+func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, ended []endedQueue, err error) {
 	b.topo.Lock()
 	defer b.topo.Unlock()
 	err = f()
+	ended = b.endDelayed()
 	b.revision.Add(1)
 	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
 	if owes = postpones(changes); owes {
 		b.state.Leave(topology.Ends(changes))
 	}
-	return b.issue(changes, b.state.TakeMade()), owes, err
+	return b.issue(changes, b.state.TakeMade()), owes, ended, err
 }
 
 // letIn lets goroutines that wait to change the topology have it. REQUIRES: topo is held for reading, and nothing
@@ -403,6 +409,10 @@ func (b *Broker) create(q *topology.Queue) {
 		if e.MaxPriority != nil {
 			config.MaxPriority = int(*e.MaxPriority)
 		}
+	}
+	if q.Delays != nil {
+		config.Strict, config.Delays = false, true // every moment is exact
+		rt.Released = b.released(q.Delays)
 	}
 	settings, dead := b.settings(q)
 	q.Runtime = rt // before a timer could delete the queue

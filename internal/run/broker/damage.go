@@ -67,9 +67,13 @@ type QueueMessages struct {
 func (b *Broker) Verify() (found []QueueMessages, err error) {
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		for _, v := range s.VHosts() {
-			for _, q := range v.Queues() {
+			note := func(q *topology.Queue) {
 				found = append(found, QueueMessages{VHost: string(q.VHost), Queue: string(q.Name), Incarnation: q.Incarnation, runtime: runtimeOf(q)})
 			}
+			for _, q := range v.Queues() {
+				note(q)
+			}
+			v.EachWaiting(note)
 		}
 	})
 	for i := range found {

@@ -37,7 +37,7 @@ func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, re
 	if !ok {
 		return out, false, false
 	}
-	m := routing.Message{Key: []byte(keys[0]), Chance: rand.Uint64(), Extra: h.Matchable(), Pause: r.b.onPause}
+	m := routing.Message{Key: []byte(keys[0]), Chance: rand.Uint64(), Extra: h.Matchable(), Waited: h.Delayed, Pause: r.b.onPause}
 	for _, k := range keys[1:] {
 		m.More = append(m.More, []byte(k))
 	}
@@ -47,7 +47,7 @@ func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, re
 	}
 	router := r.b.routers.Get().(*topology.Router)
 	found := router.Route(v, x, &m, nil)
-	byKeys = router.ByKeys
+	byKeys = router.ByKeys && (!h.Delayed || q.Config().Delays) // of others some have waited, and some not
 	r.b.routers.Put(router)
 	for _, t := range found {
 		out = append(out, runtimeOf(t))

@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
 )
 
 // DeclareExchange declares an exchange (BR-5); created says whether it is new.
@@ -30,7 +32,13 @@ func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err
 		return false, err
 	}
 	err = c.b.change(func() error {
-		_, created, err = c.b.state.DeclareExchange(d, c.permit)
+		if d.Type == routing.Delayed && !c.b.state.Numbered() {
+			return topology.ErrUnstored
+		}
+		var x *topology.Exchange
+		if x, created, err = c.b.state.DeclareExchange(d, c.permit); created && x.Waiting != nil {
+			c.b.create(x.Waiting)
+		}
 		return err
 	})
 	return created, err
@@ -93,11 +101,16 @@ type ExchangeInfo struct {
 	Policy, OperatorPolicy *topology.Policy
 	Bindings               int // number of bindings from it
 	Stats                  *ExchangeStats
+	waiting                *partition.Queue // see Broker.Delayed; nil: it delays no messages
 }
 
 // DescribeExchange copies an exchange out of the topology. REQUIRES: called within Read.
 func (b *Broker) DescribeExchange(x *topology.Exchange) ExchangeInfo {
-	return ExchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, x.BindingsFromCount(), b.statsOf(x)}
+	d := ExchangeInfo{x.ExchangeDecl, x.Policy, x.OperatorPolicy, x.BindingsFromCount(), b.statsOf(x), nil}
+	if x.Waiting != nil {
+		d.waiting = runtimeOf(x.Waiting)
+	}
+	return d
 }
 
 // SortExchanges sorts exchanges by virtual host and name.

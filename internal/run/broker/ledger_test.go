@@ -904,6 +904,6 @@ func TestOthersGoOnWhileAPolicyIsMatched(t *testing.T) {
 
 // mutate changes something as change does, and waits for nothing.
 func (b *Broker) mutate(f func() error) (ticket uint64, err error) {
-	ticket, _, err = b.mutating(f)
+	ticket, _, _, err = b.mutating(f)
 	return ticket, err
 }

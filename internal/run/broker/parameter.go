@@ -95,7 +95,7 @@ func (s Setter) Permits(a topology.Access, r topology.Resource) error {
 		return topology.RefuseAccess(a, r, s.id.Name, "")
 	}
 	if v, ok := s.b.state.VHost(r.VHost); ok && r.Kind == topology.TopicResource {
-		if x, ok := v.Exchange(message.ExchangeName(r.Name)); ok && x.Type != routing.Topic {
+		if x, ok := v.Exchange(message.ExchangeName(r.Name)); ok && x.Acts() != routing.Topic {
 			return nil
 		}
 	}

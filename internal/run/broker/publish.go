@@ -353,12 +353,15 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 		m.More = p.MoreKeys()
 	}
 	found := c.router.Route(v, x, &m, nil)
+	if err := c.router.BadDelay; err != nil {
+		return nil, topology.Refuse(topology.PreconditionFailed, "%s", err)
+	}
 	targets := make([]*partition.Queue, len(found))
 	for i, q := range found {
 		targets[i] = runtimeOf(q)
 	}
 	to := routed{c.b.statsOf(x), targets}
-	c.passed(to.exchange, len(targets), p.Size)
+	c.passed(to.exchange, len(targets)-c.router.Delaying, p.Size)
 	if plain && c.router.ByKeys {
 		c.cache.since(revision)
 		c.cache.keep(p.Exchange, p.Key, to)
@@ -392,7 +395,7 @@ func (c *Connection) MayUseTopics(p *Publication) error {
 func (c *Connection) publishable(p *Publication) (*topology.VHost, *topology.Exchange, error) {
 	for {
 		v, x, err := c.exchangeOf(p)
-		if err != nil || x.Type != routing.Topic {
+		if err != nil || x.Acts() != routing.Topic {
 			return v, x, err
 		}
 		paused, err := c.permitKeys(x, p.Key, p.MoreKeys())
@@ -421,7 +424,7 @@ const keysAtOnce = 256
 // permitKeys checks whether the client may publish with these keys; only topic exchanges have such permissions
 // (BR-3.5). paused says that others were let in. REQUIRES: topo is held for reading, and nothing else is held.
 func (c *Connection) permitKeys(x *topology.Exchange, first []byte, more [][]byte) (paused bool, err error) {
-	if x.Type != routing.Topic {
+	if x.Acts() != routing.Topic {
 		return false, nil
 	}
 	compared := 0

@@ -12,8 +12,8 @@ import (
 )
 
 // RenderProps appends the AMQP 0-9-1 properties with which a message is delivered: those it was published with, its
-// death history (DL-7), and on quorum queues its counters (DL-11.2). h is nil if it has not died; headers are those
-// of h. quorum says whether the queue is a quorum queue.
+// death history (DL-7), its delay if it has waited in an exchange, and on quorum queues its counters (DL-11.2). h is nil
+// if it has neither died nor waited; headers are those of h. quorum says whether the queue is a quorum queue.
 func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers []amqp091.RawField, n queue.Counts, quorum bool) []byte {
 	counted := n != queue.Counts{} && (quorum || n.Acquired > 0)
 	if h == nil && !counted {
@@ -23,12 +23,18 @@ func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers 
 	if err != nil { // impossible: they were checked when it was published
 		return append(dst, rec.Properties()...)
 	}
-	edit := amqp091.PropsEdit{Set: headers}
+	edit := amqp091.PropsEdit{Set: slices.Clip(headers)} // the caller may use headers again
 	if h != nil {
-		edit.Remove, edit.Expiration = h.Removed(), &noExpiration // DL-6.10
+		if edit.Remove = h.Removed(); !h.KeepsTTL() {
+			edit.Expiration = &noExpiration // DL-6.10
+		}
+		if h.Delayed {
+			if ms, _ := message.Delay(props.Headers); ms > 0 {
+				edit.Set = append(edit.Set, deadletter.LongField(message.DelayHeader, -ms))
+			}
+		}
 	}
 	if counted {
-		edit.Set = slices.Clip(edit.Set) // the caller may reuse headers
 		// Failed deliveries in an earlier queue count as acquired, until the message is acquired here.
 		if acquired := cmp.Or(n.Acquired, n.Deliveries); acquired > 0 {
 			edit.Set = append(edit.Set, deadletter.LongField("x-acquired-count", int64(acquired)))
@@ -36,6 +42,8 @@ func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers 
 		if n.Deliveries > 0 {
 			edit.Set = append(edit.Set, deadletter.LongField("x-delivery-count", int64(n.Deliveries)))
 		}
+	}
+	if len(edit.Set) > len(headers) {
 		slices.SortFunc(edit.Set, func(a, b amqp091.RawField) int { return strings.Compare(a.Key, b.Key) })
 	}
 	return amqp091.AppendProps(dst, rec.Properties(), &props, &edit)

@@ -214,7 +214,7 @@ func past(rec message.Record, history []byte) (deadletter.History, bool) {
 func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue) replayed {
 	exchange, keys, _ := h.Origin()
 	p := replayed{id: id, exchange: message.ExchangeName(exchange)}
-	p.m.Key, p.m.Chance = []byte(keys[0]), rand.Uint64()
+	p.m.Key, p.m.Chance, p.m.Waited = []byte(keys[0]), rand.Uint64(), h.Delayed
 	for _, k := range keys[1:] {
 		p.m.More = append(p.m.More, []byte(k))
 	}
@@ -223,7 +223,7 @@ func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topolo
 		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
 		p.m.Timestamp, p.m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
 	}
-	next := deadletter.History{Exchange: exchange, Keys: keys, ReplayedFrom: string(from.Name), Profile: from.Profile}
+	next := deadletter.History{Exchange: exchange, Keys: keys, ReplayedFrom: string(from.Name), Profile: from.Profile, Delayed: h.Delayed}
 	p.history = next.Append(nil)
 	return p
 }

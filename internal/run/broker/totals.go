@@ -12,6 +12,7 @@ type Totals struct {
 	// Confirmed are the answers to publishers who asked for confirms, Refused those of them that were nacks.
 	Confirmed, Refused                    atomic.Uint64
 	UnroutableDropped, UnroutableReturned atomic.Uint64
+	DelayedDropped                        atomic.Uint64 // with their exchange, or by a purge of it
 
 	Logins [LoginProtocols]Logins
 	Sizes  Sizes

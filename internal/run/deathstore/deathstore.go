@@ -66,6 +66,15 @@ func Parts(s *bodies.Store, ref message.Ref) (shared message.Ref, own []byte) {
 	return s.Base(ref), s.Bytes(ref)
 }
 
+// KeepsTTL says whether the message of the history still has its own TTL: see deadletter.History.KeepsTTL.
+func KeepsTTL(s *bodies.Store, ref message.Ref) bool {
+	head := s.Base(ref)
+	if head == 0 {
+		head = ref
+	}
+	return deadletter.HeadDelayed(s.Bytes(head)) && deadletter.StoredKeepsTTL(Bytes(s, ref))
+}
+
 // Size is the approximate length of the stored form, in bytes.
 func Size(s *bodies.Store, ref message.Ref) int {
 	if ref == 0 {

@@ -139,7 +139,7 @@ func (c *carry) enter(how entrance) (refused int) {
 	c.h.entered = c.h.entered[:0]
 	rec, priority := c.record()
 	in := arrival{
-		entry: queue.Entry{Priority: priority, TTL: -1, Content: queue.Content{
+		entry: queue.Entry{Priority: priority, TTL: c.plan.ttl(rec), Content: queue.Content{
 			Body: c.d.Body, History: c.plan.history, Counts: c.counts, Size: c.d.Size, Logged: true, Redelivered: c.counts.Deliveries > 0,
 		}},
 		rec: rec, how: how, stays: c.d.Stays,

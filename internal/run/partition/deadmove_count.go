@@ -120,6 +120,9 @@ func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 			return
 		}
 	}
+	if q.config.Delays {
+		return
+	}
 	strategy := AtMostOnce
 	if s := q.m.Settings(); s.DeadLetter && s.AtLeastOnce {
 		strategy = AtLeastOnce

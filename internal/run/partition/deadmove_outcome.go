@@ -13,7 +13,7 @@ import "bartleby.mq/internal/core/deadletter"
 func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	h, q, d := c.h, c.q, c.d
 	taken := len(q.waiting.taken[d.ID]) > 0 // by targets of an earlier try
-	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && !taken) {
+	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && !taken && !c.nowhere()) {
 		c.hold()
 		q.waiting.note(d.ID, refused > 0)
 		return false
@@ -23,13 +23,16 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 		return false
 	}
 	h.drop(body, history)
+	if q.Released != nil {
+		q.Released(len(q.waiting.taken[d.ID]) + len(h.entered))
+	}
 	q.waiting.forget(d.ID)
 	c.log(false)
 	outcome := c.outcome(taken, refused, sent)
 	if sent == 0 || len(h.entered) > 0 || taken {
 		q.count(d.Reason, outcome) // otherwise the answer decides
 	}
-	if atLeastOnce {
+	if atLeastOnce && !q.config.Delays {
 		c.n.deaths.confirmed.Add(1)
 	}
 	return outcome != deadletter.Routed

@@ -81,18 +81,22 @@ func (m *deadmove) plan() {
 		d := &m.deaths[i]
 		rec := message.Record(m.n.bodies.Bytes(d.Body))
 		expiration := int64(-1)
-		if d.History == 0 && rec.HasExpiration() {
+		if rec.HasExpiration() && (d.History == 0 || deathstore.KeepsTTL(m.n.bodies, d.History)) {
 			expiration = expirationOf(rec)
 		}
 		var p *deathPlan
 		if last := m.last; last != nil && last.agrees(d, rec, m.n.DeadLettering.TrustHistories) {
-			if last.at == d.At && last.expiration == expiration {
+			if m.q.config.Delays || last.at == d.At && last.expiration == expiration {
 				m.plans = append(m.plans, last)
 				continue
 			}
 			p = m.planAlike(d, expiration)
 		}
-		if p == nil {
+		switch {
+		case p != nil:
+		case m.q.config.Delays:
+			p = m.planRelease(d, rec)
+		default:
 			p = m.planDeath(d, rec, expiration)
 		}
 		m.plans, m.last = append(m.plans, p), p
@@ -190,7 +194,7 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	case d.Reason.Counted() != deadletter.Rejected && settings.Rules.CutCycles():
 		kept := p.targets[:0]
 		for _, t := range p.targets {
-			if !h.ClosesCycle(t.Name) {
+			if t.config.Delays || !h.ClosesCycle(t.Name) {
 				kept = append(kept, t)
 			}
 		}

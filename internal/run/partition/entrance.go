@@ -41,6 +41,10 @@ func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 	if a.rec != nil {
 		e.Size, e.Logged = t.size(a.rec), t.logs(a.rec.Persistent())
 	}
+	ttl, delay := e.TTL, e.Delay
+	if t.config.Delays {
+		e.TTL, e.Delay = delayOf(a.rec), 0
+	}
 	n.bodies.Retain(body, 1)
 	if e.History != 0 {
 		n.bodies.Retain(e.History, 1)
@@ -58,6 +62,7 @@ func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 		id, result = t.m.Impose(h.now, e)
 	}
 	taken := e.Body
+	e.TTL, e.Delay = ttl, delay
 	if e.Body = body; result == queue.Refused {
 		n.bodies.Release(taken)
 		n.bodies.Release(e.History)
@@ -94,7 +99,7 @@ func (n *Node) admitted(h *hold, in *arrival) {
 		h.logRefused()
 		if in.entry.Delay > 0 {
 			for _, in := range h.entered {
-				if in.logged && !in.refused {
+				if in.logged && !in.refused && !in.q.config.Delays {
 					h.frame.delay(in.q.Incarnation, in.id, in.q.m.NotBefore(in.id))
 				}
 			}

@@ -95,9 +95,13 @@ func (o *outboxes) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.A
 	d, _ := q.m.Held(e.ID)
 	body, history, _ := q.m.Bury(e.ID)
 	h.drop(body, history)
+	if q.Released != nil {
+		q.Released(len(q.waiting.taken[e.ID]))
+	} else {
+		q.count(d.Reason, deadletter.Routed)
+		o.n.deaths.confirmed.Add(1)
+	}
 	q.waiting.forget(e.ID)
-	q.count(d.Reason, deadletter.Routed)
-	o.n.deaths.confirmed.Add(1)
 	if d.Logged {
 		h.frame.settle(q.Incarnation, e.ID)
 	}

@@ -67,15 +67,15 @@ func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
 		h.drop(0, c.history)
 	}
 	rec := message.Record(in.record)
+	p := plan{stored: in.history}
 	a := arrival{
-		entry: queue.Entry{Priority: priorityOf(rec), TTL: -1, Content: queue.Content{
+		entry: queue.Entry{Priority: priorityOf(rec), TTL: p.ttl(rec), Content: queue.Content{
 			Body: c.body, History: c.history, Counts: queue.Counts{Deliveries: in.failed}, Redelivered: in.failed > 0,
 		}},
 		rec: rec,
 	}
 	if in.flags&outbox.Move == 0 {
-		died := plan{stored: in.history}
-		a.entry.Rests = died.rests(q)
+		a.entry.Rests = p.rests(q)
 	}
 	switch {
 	case in.flags&outbox.Impose != 0:

@@ -16,8 +16,11 @@ type Queue struct {
 	Durable     bool
 	Info        any    // the declaration; the partition only carries it
 	Group       uint64 // group of a replicated queue; 0: Node.DefaultGroup
-	part        *Partition
-	config      queue.Config
+	// Released, on the queue of an exchange that delays messages (queue.Config.Delays), is called for each message that has
+	// waited long enough, with the number of queues that have it now, 0 if it was dropped. It must not block.
+	Released func(copies int)
+	part     *Partition
+	config   queue.Config
 
 	// Guarded by the partition's mutex.
 	m        *queue.Machine
@@ -167,6 +170,7 @@ func (q *Queue) Removed(id queue.ID, body, history message.Ref, logged bool) {
 // take. Other deaths count when they are settled.
 func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 	switch {
+	case q.config.Delays: // no death
 	case !routed:
 		q.count(reason, deadletter.NoExchange)
 	case q.m.Settings().AtLeastOnce:
@@ -191,6 +195,9 @@ func (q *Queue) TimedOut(c *queue.Consumer, n int) {
 }
 
 func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {
+	if q.config.Delays {
+		return // no death: see delayed.go
+	}
 	reason = reason.Counted()
 	q.stats.Dead[reason][outcome]++
 	s := q.m.Settings()
@@ -204,9 +211,9 @@ func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {
 }
 
 // logs says whether a message is logged when it enters this queue: on durable classic queues persistent messages, on
-// quorum queues all (DL-16.3).
+// quorum queues and queues of delaying exchanges all (DL-16.3).
 func (q *Queue) logs(persistent bool) bool {
-	return q.Durable && (persistent || q.config.Type == queue.Quorum)
+	return q.Durable && (persistent || q.config.Type == queue.Quorum || q.config.Delays)
 }
 
 // size is the record's size for the queue's length limits (DL-10.2).

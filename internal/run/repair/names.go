@@ -31,5 +31,6 @@ func (n names) add(s *topology.State) {
 		for _, q := range v.Queues() {
 			n[q.Incarnation] = Touched{VHost: string(q.VHost), Queue: string(q.Name)}
 		}
+		v.EachWaiting(func(q *topology.Queue) { n[q.Incarnation] = Touched{VHost: string(q.VHost), Queue: string(q.Name)} })
 	}
 }
