@@ -17,8 +17,8 @@ type argonParameters struct {
 	lanes  uint8
 }
 
-// argonDefault is the least that OWASP's Password Storage Cheat Sheet recommends for Argon2id: some 20 ms and 19 MiB
-// on a server of today.
+// argonDefault is the minimum that OWASP's Password Storage Cheat Sheet recommends for Argon2id: about 20 ms and 19
+// MiB on a present server.
 var argonDefault = argonParameters{memory: 19 << 10, passes: 2, lanes: 1}
 
 const (
@@ -31,7 +31,7 @@ const (
 	argonMaxMemory = 256 << 10 // KiB
 	argonMaxPasses = 16
 	argonMaxLanes  = 16
-	argonMaxBytes  = 128 // of salt and of hash
+	argonMaxBytes  = 128 // of the salt and of the hash
 )
 
 // argonHash hashes a password and writes it in the usual form: $argon2id$v=19$m=19456,t=2,p=1$SALT$HASH.
@@ -46,7 +46,7 @@ func argonEncode(salt, sum []byte, p argonParameters) string {
 
 var errArgon = errors.New("not of the form $argon2id$v=19$m=KIB,t=PASSES,p=LANES$SALT$HASH")
 
-// parseArgon parses a written hash.
+// parseArgon parses a hash in that form.
 func parseArgon(text string) (p argonParameters, salt, sum []byte, err error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != string(Argon2id) || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {

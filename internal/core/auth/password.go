@@ -12,10 +12,10 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// Algorithm names how passwords are hashed, as definitions files do (BR-2.7).
+// Algorithm names a hashing algorithm for passwords, as definitions files do (BR-2.7).
 type Algorithm string
 
-// The algorithms. Those but Argon2id are RabbitMQ's; MD5 comes with imports only.
+// The algorithms. All except Argon2id are RabbitMQ's. MD5 is accepted only for imported hashes.
 const (
 	SHA256   Algorithm = "rabbit_password_hashing_sha256"
 	SHA512   Algorithm = "rabbit_password_hashing_sha512"
@@ -35,10 +35,10 @@ func (a Algorithm) newHash() hash.Hash {
 	return nil
 }
 
-// saltSize is RabbitMQ's.
+// saltSize is the size of RabbitMQ's salts in bytes.
 const saltSize = 4
 
-// SaltSize is how many bytes of salt the algorithm wants.
+// SaltSize is the size of the algorithm's salts in bytes.
 func (a Algorithm) SaltSize() int {
 	if a == Argon2id {
 		return argonSalt
@@ -46,15 +46,15 @@ func (a Algorithm) SaltSize() int {
 	return saltSize
 }
 
-// PasswordHash is a password that can be checked but not read: base64 of the salt and of the hash of salt and password,
-// or what argonHash writes. The zero value is of a user that cannot log in by password.
+// PasswordHash is a password that can be checked but not read: base64 of the salt and the hash of salt and password,
+// or the form of argonHash. A user with the zero value cannot log in by password.
 type PasswordHash struct {
 	Hash      string // empty: no password
 	Algorithm Algorithm
 }
 
-// Hash hashes a password with a salt that the caller has drawn at random, of the algorithm's size. The empty password
-// gives a hash that nobody logs in with (BR-2.6).
+// Hash hashes a password with a random salt from the caller, of SaltSize bytes. The empty password gets a hash that
+// no login matches (BR-2.6).
 func (a Algorithm) Hash(password string, salt []byte) PasswordHash {
 	switch {
 	case password == "":
@@ -65,7 +65,7 @@ func (a Algorithm) Hash(password string, salt []byte) PasswordHash {
 	return PasswordHash{base64.StdEncoding.EncodeToString(a.digest(salt, password)), a}
 }
 
-// ImportHash takes a hash as RabbitMQ exports it, or as we do; an empty algorithm is SHA256. An unknown algorithm is
+// ImportHash accepts a hash as RabbitMQ or this broker exports it. An empty algorithm means SHA256; an unknown one is
 // Invalid.
 func ImportHash(text string, a Algorithm) (PasswordHash, error) {
 	if a == "" {
@@ -94,7 +94,7 @@ func (a Algorithm) digest(salt []byte, password string) []byte {
 	return h.Sum(append([]byte(nil), salt...))
 }
 
-// Matches says whether it is this password, in a time that does not depend on how much of it is right.
+// Matches says whether the password is right. Its time does not depend on how much of the password is right.
 func (p PasswordHash) Matches(password string) bool {
 	if password == "" {
 		return false
@@ -109,7 +109,8 @@ func (p PasswordHash) Matches(password string) bool {
 	return subtle.ConstantTimeCompare(stored, p.Algorithm.digest(stored[:saltSize], password)) == 1
 }
 
-// LoginError says why a login failed. The client is told only that it did (BR-2.4); the reason is for the log.
+// LoginError says why a login failed. The reason is for the log; the client learns only that the login failed
+// (BR-2.4).
 type LoginError struct {
 	User   string
 	Reason string
@@ -120,41 +121,42 @@ func (e *LoginError) Error() string {
 	return fmt.Sprintf("user '%s': %s", LoggedName(e.User), e.Reason)
 }
 
-// LoggedName is a name that a client has said, as the log shows it. Nobody's is longer, and whoever says one may
-// fill the log with it.
+// LoggedName is a name from a client in the form for the log. It is cut to the longest name that a user may have,
+// because any client could fill the log with it.
 func LoggedName(said string) string { return said[:min(len(said), maxLoggedName)] }
 
 const maxLoggedName = 255 // bytes
 
-// LoginRefused is what a client is told whose login failed (BR-2.4).
+// LoginRefused is the error that the client gets for a failed login (BR-2.4).
 func LoginRefused(mechanism string) error {
 	return topology.Refuse(topology.AccessRefused,
 		"Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism)
 }
 
-// Decoys are checked where there is no hash to check, so that the time of a refusal does not tell which names exist.
+// Decoys are checked if there is no hash to check, so that the time of a refusal does not show which names exist.
 var (
 	decoy      = SHA256.Hash("decoy", make([]byte, saltSize))
 	argonDecoy = PasswordHash{argonEncode(make([]byte, argonSalt), make([]byte, argonSize), argonDefault), Argon2id}
 )
 
-// Candidate is whom somebody says to be, to be checked with nothing locked: a check may take long. It never changes.
+// Candidate is the user that a client claims to be. It is checked with nothing locked, because a check may take long.
+// It never changes.
 type Candidate struct {
 	name     string
-	user     *User // nil: there is none
-	loopback bool  // may log in from loopback only
-	slow     bool  // some check takes as long as one of Argon2id, so all do
+	user     *User // nil: there is no such user
+	loopback bool  // may log in from loopback addresses only
+	slow     bool  // some user's check takes as long as Argon2id, so every check does
 }
 
-// Candidate finds the user of a name, if there is one. slow says that new passwords are hashed by Argon2id.
+// Candidate returns the candidate for a name. slow says that new passwords are hashed with Argon2id.
 func (u *Users) Candidate(name string, slow bool) Candidate {
 	return Candidate{name, u.users[name], u.loopback[name], slow || u.argon > 0}
 }
 
-// Slow says whether a check takes so long that many at once must not be made.
+// Slow says whether a check takes so long that the caller must limit how many run at a time.
 func (c Candidate) Slow() bool { return c.slow }
 
-// Hash is what the candidate's password is checked by; "" if there is nothing.
+// Hash is the hash that the candidate's password is checked against, "" if there is none.
 func (c Candidate) Hash() string {
 	if c.user == nil {
 		return ""
@@ -162,8 +164,8 @@ func (c Candidate) Hash() string {
 	return c.user.Password.Hash
 }
 
-// Check says whether these are the credentials of the candidate. fromLoopback says where the client connects from, which
-// matters for users that may not log in remotely (BR-2.6). The error is a *LoginError.
+// Check checks the candidate's credentials. fromLoopback says that the client connects from a loopback address, which
+// some users must (BR-2.6). The error is a *LoginError.
 func (c Candidate) Check(given Credentials, fromLoopback bool) (*User, error) {
 	if !given.Verified && !c.matches(given.Password) {
 		if c.user == nil {
@@ -174,7 +176,7 @@ func (c Candidate) Check(given Credentials, fromLoopback bool) (*User, error) {
 	return c.Known(fromLoopback)
 }
 
-// Known is Check for somebody who is proven already.
+// Known is Check for a client that is already authenticated.
 func (c Candidate) Known(fromLoopback bool) (*User, error) {
 	switch {
 	case c.user == nil:
@@ -185,7 +187,7 @@ func (c Candidate) Known(fromLoopback bool) (*User, error) {
 	return c.user, nil
 }
 
-// matches takes as long for a user there is not, or one without a password, as for others.
+// matches takes as long for a missing user, and for one without a password, as for any other.
 func (c Candidate) matches(password string) bool {
 	stored := decoy
 	real := c.user != nil && c.user.Password.Hash != ""
@@ -198,7 +200,7 @@ func (c Candidate) matches(password string) bool {
 	return stored.Matches(password) && real
 }
 
-// Authenticate finds the user of the credentials; see Candidate.
+// Authenticate checks credentials and returns their user; see Candidate.
 func (u *Users) Authenticate(given Credentials, fromLoopback bool) (*User, error) {
 	return u.Candidate(given.User, false).Check(given, fromLoopback)
 }

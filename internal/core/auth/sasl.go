@@ -51,7 +51,7 @@ type plain struct{}
 func (plain) Name() string { return "PLAIN" }
 
 func (plain) Step(response []byte) ([]byte, *Credentials, error) {
-	parts := strings.SplitN(string(response), "\x00", 4) // one more than there may be
+	parts := strings.SplitN(string(response), "\x00", 4) // one more part than allowed
 	if len(parts) != 3 {
 		return nil, nil, ErrMalformed
 	}
@@ -64,7 +64,7 @@ type amqplain struct{}
 func (amqplain) Name() string { return "AMQPLAIN" }
 
 func (amqplain) Step(response []byte) ([]byte, *Credentials, error) {
-	if amqp091.CheckTable(response) != nil { // nothing is made of the rest: nobody knows the client yet
+	if amqp091.CheckTable(response) != nil { // nothing is built from the response before this check: the client is not authenticated yet
 		return nil, nil, ErrMalformed
 	}
 	loginType, login, _ := amqp091.HeaderField(response, "LOGIN")
