@@ -11,13 +11,13 @@ import (
 )
 
 // ArgumentsJSON returns arguments as the management API shows them: an object of plain JSON values. Timestamps are
-// seconds and binary data is text; which type a field had is lost.
+// seconds and binary data is text; the types of fields are lost.
 func ArgumentsJSON(t amqp091.Table) map[string]any { return argumentsForm.Object(t) }
 
-// TableForm is how a table is shown as plain JSON values where there are several ways.
+// TableForm says how to show values in plain JSON where there are several ways.
 type TableForm struct {
-	Text   func(string) string // of text and of binary data
-	Unreal func(float64) any   // what JSON has no number for
+	Text   func(string) string // for text and binary data
+	Unreal func(float64) any   // for a number that JSON cannot have
 }
 
 var argumentsForm = TableForm{
@@ -25,11 +25,11 @@ var argumentsForm = TableForm{
 	Unreal: func(float64) any { return nil },
 }
 
-// Object shows a table.
+// Object returns a table as an object.
 func (form *TableForm) Object(t amqp091.Table) map[string]any {
 	object := make(map[string]any, len(t))
 	for _, f := range t {
-		if _, ok := object[f.Key]; !ok { // of equal keys the first counts
+		if _, ok := object[f.Key]; !ok { // among equal keys the first counts
 			object[f.Key] = form.value(f.Value)
 		}
 	}
@@ -39,7 +39,7 @@ func (form *TableForm) Object(t amqp091.Table) map[string]any {
 func (form *TableForm) value(v any) any {
 	switch v := v.(type) {
 	case nil:
-		return "undefined" // as RabbitMQ, whose tools and clients do not expect null
+		return "undefined" // as RabbitMQ: its tools and clients do not expect null
 	case string:
 		return form.Text(v)
 	case []byte:
@@ -66,8 +66,8 @@ func (form *TableForm) value(v any) any {
 	return v
 }
 
-// ParseArguments turns a decoded JSON object (see ParseJSON) into arguments, sorted by key: integers become int64 (l),
-// strings long strings (BR-15.5).
+// ParseArguments turns a decoded JSON object (see ParseJSON) into arguments, sorted by key. Integers become int64
+// (l), strings long strings (BR-15.5).
 func ParseArguments(object map[string]any) (amqp091.Table, error) {
 	table, err := parseArguments(object)
 	if err != nil {
@@ -77,21 +77,23 @@ func ParseArguments(object map[string]any) (amqp091.Table, error) {
 }
 
 const (
-	// maxTable is how many bytes a table by HTTP may have as the wire has it: what is in a frame of the usual size.
+	// maxTable is the maximal size of a table from HTTP, in bytes of its wire form: that of a frame of the usual
+	// size.
 	maxTable = 128 << 10
-	// maxArguments is how many bytes the arguments of a queue, an exchange, a binding or a consumer may have, and
-	// maxArgumentValues how many values, those in tables and lists included. They stay for as long as what they are of,
-	// no alarm keeps a client from declaring more, and a value of three bytes takes twenty times as many when it is decoded.
+	// maxArguments is the maximal size in bytes of the arguments of a queue, an exchange, a binding or a consumer.
+	// maxArgumentValues is the maximal number of values, including those in tables and lists. Arguments stay in
+	// memory as long as their object, no alarm stops clients from declaring more, and a decoded value takes up to
+	// twenty times its encoded size.
 	maxArguments      = 64 << 10
 	maxArgumentValues = 1024
-	// queueTypeBytes is what x-queue-type takes at most of those that are known.
+	// queueTypeBytes is the largest encoding of x-queue-type with a known type.
 	queueTypeBytes = 1 + len("x-queue-type") + 1 + 4 + len("classic")
 )
 
-// CheckArguments refuses arguments that are too deep, too large or too many to be kept with what is declared.
+// CheckArguments refuses arguments that are too deep, too large or too many to be kept with a declaration.
 func CheckArguments(t amqp091.Table) error {
 	values, most := values(t), maxArguments
-	if _, ok := t.Get("x-queue-type"); ok { // which every queue has that is exported, whether it was declared with it or not
+	if _, ok := t.Get("x-queue-type"); ok { // an exported queue has it even if it was declared without
 		values, most = values-1, maxArguments+queueTypeBytes
 	}
 	if err := checkTable(t, most); err != nil {

@@ -202,7 +202,7 @@ func checkReferredExchange(args amqp091.Table, arg string, r Resource, permit Pe
 	return permit.check(Write, exchangeResource(r.VHost, message.ExchangeName(name)))
 }
 
-// checkEquivalent compares a declaration with the exchange there is (BR-5.7).
+// checkEquivalent compares a declaration with the existing exchange (BR-5.7).
 func (x *Exchange) checkEquivalent(d *ExchangeDecl) error {
 	r := x.Resource()
 	return firstDifference(
@@ -294,7 +294,7 @@ func (s *State) takeOut(v *VHost, x *Exchange, removed *Removed) []*Binding {
 	if x.Waiting != nil {
 		s.ended = append(s.ended, x.Waiting)
 	}
-	x.table = nowhere // as a whole, and not one binding by one
+	x.table = nowhere // as a whole, not one binding at a time
 	out := x.out.takeAll()
 	s.makeRoom(len(out)+len(x.in.list), removed)
 	for _, b := range out {
@@ -341,7 +341,7 @@ func (x *Exchange) EachBindingFrom(f func(*Binding)) {
 // BindingsTo lists the bindings whose destination is the exchange in no order: see SortBindings.
 func (x *Exchange) BindingsTo() []*Binding { return slices.Clone(x.in.list) }
 
-// SortBindings puts bindings of one virtual host in order, by source, destination and key, which needs no lock.
+// SortBindings sorts bindings of one virtual host by source, destination and key. It needs no lock.
 func SortBindings(list []*Binding) []*Binding {
 	slices.SortFunc(list, func(a, b *Binding) int { return a.id.compare(b.id) })
 	return list

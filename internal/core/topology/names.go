@@ -17,7 +17,7 @@ func CheckName(p deadletter.Profile, name string) error {
 	return checkCharacters(p, "name", name, "")
 }
 
-// checkCharacters is CheckName for any text that ApsaraMQ limits, with more characters allowed.
+// checkCharacters is CheckName for other texts that ApsaraMQ limits; more are further allowed characters.
 func checkCharacters(p deadletter.Profile, what, text, more string) error {
 	if p != deadletter.ApsaraMQ {
 		return nil

@@ -30,7 +30,7 @@ type GlobalParameter struct {
 	Value json.RawMessage
 }
 
-// PutParameter sets a parameter, replacing one there was.
+// PutParameter creates or replaces a parameter.
 func (s *State) PutParameter(p Parameter) (created bool, err error) {
 	v, err := s.vhost(p.VHost)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *State) Orphan(user string) (more bool) {
 	return false
 }
 
-// checkValue refuses a value that is not JSON, or too deep or too large to be kept.
+// checkValue refuses a value that is not JSON, or is too deep or too large to be kept.
 func checkValue(value json.RawMessage) error {
 	switch {
 	case !json.Valid(value):
@@ -93,7 +93,7 @@ func checkValue(value json.RawMessage) error {
 	return nil
 }
 
-// DeleteParameter removes a parameter and says whether there was one.
+// DeleteParameter deletes a parameter and says whether it existed.
 func (s *State) DeleteParameter(vhost message.VHost, component, name string) (bool, error) {
 	v, err := s.vhost(vhost)
 	if err != nil {
@@ -117,7 +117,7 @@ func (v *VHost) Parameter(component, name string) (Parameter, bool) {
 	return p, ok
 }
 
-// PutGlobalParameter sets a parameter, replacing one there was.
+// PutGlobalParameter creates or replaces a parameter.
 func (s *State) PutGlobalParameter(p GlobalParameter) (created bool, err error) {
 	if err := checkNamed("global parameter name", p.Name); err != nil {
 		return false, err
@@ -132,7 +132,7 @@ func (s *State) PutGlobalParameter(p GlobalParameter) (created bool, err error) 
 	return !existed, nil
 }
 
-// DeleteGlobalParameter removes a parameter and says whether there was one.
+// DeleteGlobalParameter deletes a parameter and says whether it existed.
 func (s *State) DeleteGlobalParameter(name string) bool {
 	if _, ok := s.parameters[name]; !ok {
 		return false

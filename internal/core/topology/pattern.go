@@ -27,7 +27,7 @@ func CompilePattern(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(text)
 }
 
-// CheckPatternSize is nil for an expression that is wrong in other ways.
+// CheckPatternSize refuses an expression that is too large. It accepts one that is wrong in other ways.
 func CheckPatternSize(text string) error {
 	if len(text) > maxPattern {
 		return &PatternTooLarge{fmt.Sprintf("regular expression of %d bytes", len(text))}

@@ -11,9 +11,9 @@ import (
 
 const invalidPattern = "pattern should be regular expression but is invalid: "
 
-// patternComplaint says what is wrong with a pattern, as RabbitMQ does: its library's words
-// and how many bytes it has read (DL-4.3). For syntax that only that library knows, such as
-// look-ahead, it uses Go's words: RabbitMQ would accept the pattern.
+// patternComplaint says what is wrong with a pattern as RabbitMQ does: in the words of PCRE, with the number of bytes
+// that PCRE has read (DL-4.3). For syntax that only PCRE knows, such as look-ahead, it uses Go's words: RabbitMQ
+// would accept the pattern.
 func patternComplaint(pattern string, err error) string {
 	if tooLarge := (*PatternTooLarge)(nil); errors.As(err, &tooLarge) {
 		return "pattern is too large: " + tooLarge.Error()
@@ -29,7 +29,7 @@ func patternComplaint(pattern string, err error) string {
 	return invalidPattern + erlterm.Tagged(len(invalidPattern), erlterm.String(what), strconv.Itoa(read))
 }
 
-// inPCREWords is "" where PCRE would not complain, or in ways of its own.
+// inPCREWords returns PCRE's words, or "" if PCRE accepts the pattern or reports another fault.
 func inPCREWords(pattern string, e *syntax.Error) (what string, read int) {
 	end := strings.Index(pattern, e.Expr) + len(e.Expr)
 	switch e.Code {
@@ -65,10 +65,10 @@ func inPCREWords(pattern string, e *syntax.Error) (what string, read int) {
 	return "", 0
 }
 
-// maxPCRERepeat is how often PCRE repeats at most; Go stops at 1000.
+// maxPCRERepeat is the largest repetition that PCRE accepts; Go's is 1000.
 const maxPCRERepeat = 65535
 
-// unmatched is where the first parenthesis that closes nothing ends.
+// unmatched returns the end of the first parenthesis that closes nothing.
 func unmatched(pattern string) (end int) {
 	depth := 0
 	eachSign(pattern, func(i int) bool {
@@ -84,7 +84,7 @@ func unmatched(pattern string) (end int) {
 	return end
 }
 
-// unrepeatable is where the first quantifier ends that has nothing to repeat.
+// unrepeatable returns the end of the first quantifier that has nothing to repeat.
 func unrepeatable(pattern string) (end int) {
 	last := -1
 	eachSign(pattern, func(i int) bool {
@@ -98,8 +98,7 @@ func unrepeatable(pattern string) (end int) {
 	return end
 }
 
-// eachSign calls f with the place of each byte that is neither escaped nor in a class,
-// until f returns false.
+// eachSign calls f with the index of each byte that is neither escaped nor in a class, until f returns false.
 func eachSign(pattern string, f func(i int) bool) {
 	class := false
 	for i := 0; i < len(pattern); i++ {

@@ -102,7 +102,7 @@ func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (cre
 	return !replaced, nil
 }
 
-// DeletePolicy removes a policy or operator policy and says whether there was one. It needs a Takeover, too.
+// DeletePolicy deletes a policy or operator policy and says whether it existed. A Takeover must follow.
 func (s *State) DeletePolicy(vhost message.VHost, name string, operator bool) (existed bool, err error) {
 	v, err := s.vhost(vhost)
 	if err != nil {
@@ -220,7 +220,7 @@ func (s *State) Apply(t *Takeover) (queues []*Queue, rerouted bool) {
 	return queues, rerouted
 }
 
-// goBy puts policies in force, and says whether they have changed.
+// goBy sets the policies in force, and says whether they have changed.
 func (q *Queue) goBy(f inForce) (changed bool) {
 	if q.Effective != nil && f.policy == q.Policy && f.operator == q.OperatorPolicy {
 		return false
@@ -230,8 +230,8 @@ func (q *Queue) goBy(f inForce) (changed bool) {
 	return true
 }
 
-// goBy puts policies in force, and says whether they have changed. The default exchange has none, because its empty name
-// would match many patterns.
+// goBy sets the policies in force, and says whether they have changed. The default exchange has none, because its
+// empty name would match many patterns.
 func (x *Exchange) goBy(f inForce) (changed bool) {
 	if x.Name == "" {
 		return false
@@ -291,7 +291,7 @@ func mergeOperator(key string, policy, operator any) any {
 	case "delayed-retry-min":
 		return max(p, o)
 	case "queue-version", "delayed-retry-multiplier", "delayed-retry-jitter":
-		return operator // also where both happen to be whole
+		return operator // also if both happen to be whole numbers
 	}
 	return min(p, o)
 }

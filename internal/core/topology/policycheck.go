@@ -51,7 +51,7 @@ func (a ApplyTo) exchange() bool { return a == ApplyToAll || a == ApplyToExchang
 // policyKey describes one key of a definition (DL-4.1, DL-4.2).
 type policyKey struct {
 	valid    func(v any) bool
-	complain string // follows "is not a valid " for a bad value
+	complain string // follows "is not a valid " in the complaint about a bad value
 	operator bool   // operator policies may set it
 	ours     bool   // Bartleby's own, unknown in strict mode
 	name     bool   // it is a name or a key: see message.CheckName
@@ -108,7 +108,7 @@ func isOneOf(allowed ...string) func(any) bool {
 
 func isMaxAge(v any) bool { s, ok := v.(string); return ok && validMaxAge(s) }
 
-// PolicyDecl is a policy or operator policy as it is set.
+// PolicyDecl is the declaration of a policy or operator policy.
 type PolicyDecl struct {
 	Name       string
 	Pattern    string

@@ -10,10 +10,10 @@ import (
 
 // Readmitted is a queue that has lost its declaration but not its messages.
 type Readmitted struct {
-	VHost       message.VHost     // "": not known
-	Name        message.QueueName // "": not known
-	Incarnation uint64            // 0: it is a new queue, and gets a number
-	Group       uint64            // of a quorum queue; 0: it is classic
+	VHost       message.VHost     // "": unknown
+	Name        message.QueueName // "": unknown
+	Incarnation uint64            // 0: a new queue, which gets a number
+	Group       uint64            // of a quorum queue; 0: a classic queue
 	MaxPriority int               // the highest known priority
 }
 

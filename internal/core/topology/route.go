@@ -230,7 +230,7 @@ func (x *Exchange) routesByKeys() bool {
 	case routing.Headers, routing.LocalRandom, routing.Random:
 		return false
 	case routing.ConsistentHash:
-		return len(x.Arguments) == 0 // else it may hash a header or a property
+		return len(x.Arguments) == 0 // with arguments it may hash a header or a property
 	}
 	return true
 }

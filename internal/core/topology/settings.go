@@ -8,7 +8,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// Strategy is how hard a quorum queue tries to pass a dead letter on (DL-13.1).
+// Strategy is the strategy of dead-lettering (DL-13.1).
 type Strategy uint8
 
 // The strategies.
@@ -23,12 +23,12 @@ func (s Strategy) String() string { return [...]string{"at-most-once", "at-least
 // DefaultDeliveryLimit is the limit of a quorum queue that sets none (DL-11.1).
 const DefaultDeliveryLimit = 20
 
-// Settings are what a queue's arguments, its policy and its operator policy come to (DL-4.6 to DL-4.8). A nil pointer
-// is a setting not made. Settings never change once they are computed.
+// Settings are the result of a queue's arguments, its policy and its operator policy (DL-4.6 to DL-4.8). A nil
+// pointer means that the setting is not set. Settings never change once they are computed.
 type Settings struct {
 	DeadLetterExchange   *string
-	DeadLetterRoutingKey *string // may be set without an exchange; it then means nothing (DL-4.8)
-	// Strategy is AtLeastOnce only where it is in force (DL-13.1); ConfiguredStrategy is what was asked for.
+	DeadLetterRoutingKey *string // may be set without an exchange, and then has no effect (DL-4.8)
+	// Strategy is AtLeastOnce only if it is in force (DL-13.1); ConfiguredStrategy is the configured one.
 	Strategy, ConfiguredStrategy Strategy
 
 	MessageTTL                  *int64 // ms
@@ -36,7 +36,7 @@ type Settings struct {
 	MaxLength                   *int64
 	MaxLengthBytes              *int64
 	Overflow                    queue.Overflow
-	DeliveryLimit               *int64      // nil for classic queues; negative is unlimited
+	DeliveryLimit               *int64      // nil for classic queues; negative: no limit
 	ConsumerTimeout             *int64      // ms
 	ConsumerDisconnectedTimeout *int64      // ms
 	DelayedRetry                queue.Retry // Min is positive and at most Max, or the type is RetryDisabled
@@ -44,7 +44,7 @@ type Settings struct {
 	SingleActiveConsumer        bool
 }
 
-// effectiveSettings merges the arguments with what the policies come to.
+// effectiveSettings merges the arguments with the policies.
 func effectiveSettings(q *Queue) *Settings {
 	policy := q.EffectiveDefinition()
 	args := q.Arguments
@@ -78,7 +78,8 @@ func effectiveSettings(q *Queue) *Settings {
 	return s
 }
 
-// setStrategy: at-least-once needs a quorum queue, a dead letter exchange and reject-publish (DL-13.1).
+// setStrategy sets both strategies. At-least-once needs a quorum queue, a dead-letter exchange and reject-publish
+// (DL-13.1).
 func (s *Settings) setStrategy(q *Queue, configured *string) {
 	if configured == nil || *configured != AtLeastOnce.String() || q.Type == Classic && !q.AtLeastOnce {
 		return
@@ -89,8 +90,8 @@ func (s *Settings) setStrategy(q *Queue, configured *string) {
 	}
 }
 
-// effectiveOverflow: on classic queues the argument wins, on quorum queues the policy; a quorum queue takes
-// reject-publish-dlx for drop-head (DL-4.6, DL-3.7).
+// effectiveOverflow returns the overflow mode in force. On a classic queue the argument wins, on a quorum queue the
+// policy. A quorum queue treats reject-publish-dlx as drop-head (DL-4.6, DL-3.7).
 func effectiveOverflow(t QueueType, argument, policy *string) queue.Overflow {
 	chosen := first(argument, policy)
 	if t == Quorum {
@@ -123,7 +124,7 @@ func effectiveDeliveryLimit(argument, policy *int64) *int64 {
 	return &limit
 }
 
-// mergeDeliveryLimits takes the smaller, but a real limit beats a negative one, which is none (DL-4.6).
+// mergeDeliveryLimits returns the smaller limit. A negative limit means none, so the other one wins (DL-4.6).
 func mergeDeliveryLimits(a, b int64) int64 {
 	if a < 0 || b < 0 {
 		return max(a, b)
@@ -131,8 +132,9 @@ func mergeDeliveryLimits(a, b int64) int64 {
 	return min(a, b)
 }
 
-// effectiveDelayedRetry: the policy's type wins, the smaller minimum and maximum do. Without a positive minimum or with
-// an unknown type there is no delay; without a maximum it is the minimum (DL-12.2, DL-4.6).
+// effectiveDelayedRetry returns the delayed retry in force. The policy's type wins, and the smaller minimum and
+// maximum. Without a positive minimum, or with an unknown type, there is no delay. Without a maximum, the maximum is
+// the minimum (DL-12.2, DL-4.6).
 func effectiveDelayedRetry(q *Queue, policy Definition) queue.Retry {
 	var r queue.Retry
 	if t := first(policy.text("delayed-retry-type"), textArgument(q.Arguments, "x-delayed-retry-type")); t != nil {
@@ -161,7 +163,7 @@ func effectiveDelayedRetry(q *Queue, policy Definition) queue.Retry {
 	return r
 }
 
-// IneffectiveArguments lists arguments that were accepted without a check and mean nothing as they are; the broker warns of
+// IneffectiveArguments lists arguments that were accepted without a check and have no effect. The broker warns about
 // them (DL-3.6).
 func (q *Queue) IneffectiveArguments() []string {
 	var names []string
@@ -178,7 +180,7 @@ func (q *Queue) IneffectiveArguments() []string {
 	return names
 }
 
-// numberSetting reads one of Bartleby's own settings: the argument wins.
+// numberSetting reads one of Bartleby's own settings. The argument wins over the policy.
 func numberSetting(args amqp091.Table, policy Definition, key string) float64 {
 	if v, ok := args.Get("x-" + key); ok {
 		f, _ := number(v)
@@ -206,7 +208,7 @@ func textArgument(args amqp091.Table, key string) *string {
 	return nil
 }
 
-// first returns the first setting that was made.
+// first returns the first setting that is set.
 func first[T any](a, b *T) *T {
 	if a != nil {
 		return a
@@ -214,7 +216,7 @@ func first[T any](a, b *T) *T {
 	return b
 }
 
-// smaller returns the smaller of the settings that were made.
+// smaller returns the smaller of the settings that are set.
 func smaller(a, b *int64) *int64 {
 	if a == nil || b == nil {
 		return first(a, b)
