@@ -9,10 +9,10 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// involved holds the names in an error in ApsaraMQ's style (DL-22.15).
+// involved has the names for an error in ApsaraMQ's style (DL-22.15).
 type involved struct{ queue, exchange, key string }
 
-// involvedIn reads it off a method.
+// involvedIn reads the names from a method.
 func involvedIn(m amqp091.Method) (i involved) {
 	switch m := m.(type) {
 	case *amqp091.ExchangeDeclare:
@@ -41,13 +41,13 @@ func involvedIn(m amqp091.Method) (i involved) {
 	return i
 }
 
-// styled says whether errors on the channel's virtual host read as ApsaraMQ's do.
+// styled says whether errors on the channel have ApsaraMQ's style.
 func (ch *channel) styled() bool {
 	a := ch.c.link.Apsara()
 	return a != nil && a.ErrorStyle
 }
 
-// inStyle gives a failure ApsaraMQ's code and text, if it has them.
+// inStyle gives a failure ApsaraMQ's code and text, if ApsaraMQ has them.
 func (ch *channel) inStyle(f *failure, i involved) *failure {
 	if f.refused == nil || !ch.styled() {
 		return f
@@ -64,7 +64,7 @@ func (ch *channel) inStyle(f *failure, i involved) *failure {
 	return f
 }
 
-// apsaraError is ApsaraMQ's code and name of a refusal, "" if it has none.
+// apsaraError returns ApsaraMQ's code and name for a refusal, "" if it has none.
 func apsaraError(e *topology.Error) (code uint16, name string) {
 	switch {
 	case e.Fault == topology.TooLarge:
@@ -87,7 +87,8 @@ func apsaraError(e *topology.Error) (code uint16, name string) {
 	return 0, ""
 }
 
-// badName: the documents have no word for the name of an exchange that is not empty, so it gets that of the others.
+// badName returns the name of the field with a bad name. The documents have none for a non-empty exchange name, so it
+// gets that of the others.
 func badName(r topology.Resource) string {
 	switch {
 	case r.Kind == topology.TopicResource:

@@ -46,8 +46,8 @@ func (ch *channel) share() {
 	}
 }
 
-// pumpGated makes the queues of consumers under the channel's shared limit deliver again, each once, until the limit is
-// reached. Their order is random, so that no queue is always last. Any goroutine without locks may call it.
+// pumpGated makes each queue with consumers under the channel's shared limit deliver again, until the limit is
+// reached. The order is random, so that no queue is always last. Any goroutine may call it while it holds no lock.
 func (ch *channel) pumpGated() {
 	ch.mu.Lock()
 	queues := make([]*partition.Queue, 0, len(ch.queues))
@@ -63,7 +63,7 @@ func (ch *channel) pumpGated() {
 	}
 }
 
-// pumpGated is that of the channels in which settlements have made room.
+// pumpGated calls it for the channels in which settlements have made room.
 func (c *conn) pumpGated() {
 	for _, ch := range c.ungated {
 		ch.ungated = false
@@ -97,7 +97,7 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	_, used := ch.consumers[tag]
 	count := len(ch.consumers)
 	ch.mu.Unlock()
-	if used { // that of the reply consumer may be taken, as in RabbitMQ
+	if used { // the tag of the reply consumer may be used, as in RabbitMQ
 		return fail(amqp091.CodeNotAllowed, "attempt to reuse consumer tag '%s'", tag)
 	}
 	if c.MaxChannelConsumers > 0 && count >= c.MaxChannelConsumers {
@@ -156,7 +156,7 @@ func (k *consumer) arguments(decl *topology.Queue, args amqp091.Table) error {
 	if len(args) == 0 {
 		return nil
 	}
-	k.args = bytes.Clone(amqp091.AppendTable(nil, args)) // with no room for more
+	k.args = bytes.Clone(amqp091.AppendTable(nil, args)) // a clone, without spare capacity
 	return topology.CheckArguments(args)
 }
 
@@ -208,7 +208,7 @@ func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
 		answered = true
 		ch.reply(ok, m.NoWait)
 	})
-	if !answered { // the queue went at the same time
+	if !answered { // the queue was deleted at the same time
 		ch.reply(ok, m.NoWait)
 	}
 	return nil
@@ -216,7 +216,7 @@ func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
 
 func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 	if ch.c.dead.Load() {
-		return errBroken // it could not be answered, and nothing would bound what is got
+		return errBroken // it could not be answered, and unanswered gets would pile up
 	}
 	name, err := ch.queueName(m.Queue)
 	if err != nil {
@@ -237,8 +237,8 @@ func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 	return ch.c.makeRoom()
 }
 
-// get gets a readable message; it sets aside messages that are lost on disk. It does so here because
-// the holder of the pen may be the goroutine that applies a group's commands, and could not wait for it.
+// get gets a readable message, and sets aside messages that are lost on disk. It must do so here: later the holder of
+// the pen may be the goroutine that applies a group's commands, and that cannot wait for a command.
 func (ch *channel) get(name message.QueueName, noAck bool) (g broker.Got, ok bool, err error) {
 	store, node := ch.c.broker.Bodies(), ch.c.broker.Node()
 	for {

@@ -20,7 +20,7 @@ func (c *conn) addOp(op partition.Op, owner opOwner) {
 	}
 }
 
-// addPublish is addOp of a publish whose record has size bytes.
+// addPublish is addOp for a publish whose record has size bytes.
 func (c *conn) addPublish(op partition.Op, owner opOwner, size int) {
 	c.opBytes += size
 	c.targets += len(op.Targets)

@@ -24,20 +24,20 @@ type channel struct {
 	prefetch  int // for later consumers
 	confirms  *confirms
 	tx        *transaction
-	requester string     // name for direct replies, "" if it is none
-	replies   *requester // under that name; nil if there is none
-	sharing   bool       // gate is in force: basic.qos global is permitted and was called
-	ungated   bool       // it stands in conn.ungated
+	requester string     // name for direct replies, "" if there is none
+	replies   *requester // with that name; nil if there is none
+	sharing   bool       // gate is in force: basic.qos with global was called and is enabled
+	ungated   bool       // it is in conn.ungated
 
 	shown struct { // for the management API
 		prefetch    atomic.Int64
-		confirm, tx atomic.Bool
+		confirm, tx atomic.Bool // for the management API
 	}
 	stats    received
 	gate     gate         // shared prefetch limit
 	untagged atomic.Int32 // gets in the outbox: they have no delivery tag yet
 
-	mu     held.Mutex // guards what follows; the writer takes it, and a goroutine that deletes a queue
+	mu     held.Mutex // guards what follows; the writer and goroutines that delete queues take it
 	sent   sent
 	closed bool
 	// recovering is the number of recover-oks in the outbox. Deliveries before the last of them
@@ -60,7 +60,7 @@ type content struct {
 	props    []byte
 	body     []byte
 	size     uint64
-	counted  int // in what the connection holds unfinished
+	counted  int // bytes of it in conn.unfinished
 }
 
 const (
@@ -118,9 +118,8 @@ func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
 	}
 }
 
-// tellCancelled sends basic.cancel, unless the channel is closed: after its close the client could take the
-// method for that of a new channel with the same number, or for an error.
-// REQUIRES: mu is held.
+// tellCancelled sends basic.cancel, unless the channel is closed: after the close the client might take the method
+// for one of a new channel with the same number, or for an error. REQUIRES: mu is held.
 func (ch *channel) tellCancelled(tag string) {
 	if !ch.closed {
 		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
@@ -223,8 +222,8 @@ func (g *gate) full() bool {
 	return limit != 0 && g.used.Load() >= limit
 }
 
-// givesBack is called when a delivery to k that the client never got goes back. Any goroutine without locks may call
-// it.
+// givesBack is called when a delivery to k that the client never got goes back. Any goroutine may call it while it
+// holds no lock.
 func (k *consumer) givesBack() {
 	if !k.limited {
 		return
@@ -279,7 +278,7 @@ func (ch *channel) interrupted(amqp091.Frame) error {
 	return &failure{code: amqp091.CodeUnexpectedFrame, text: "expected content " + what + " for class 60, got non content " + what + " frame instead", method: amqp091.BasicPublishID}
 }
 
-// openChannel handles a frame on a number that is not open.
+// openChannel handles a frame on a channel number that is not open.
 func (c *conn) openChannel(f amqp091.Frame) error {
 	if f.Type != amqp091.FrameMethod {
 		return fail(amqp091.CodeUnexpectedFrame, "expected method frame, got non method frame instead")
@@ -342,8 +341,7 @@ func (c *conn) closeChannel(ch *channel, f *failure) {
 	})
 }
 
-// closeChannels ends all channels with the connection. None of them gets a delivery after
-// it.
+// closeChannels ends all channels with the connection. None of them gets a delivery afterwards.
 func (c *conn) closeChannels() {
 	channels := c.sortedChannels()
 	applied := c.releaseAll(channels)
@@ -366,8 +364,8 @@ type abortion struct {
 	f  *failure
 }
 
-// release ends the channel's consumers, requeues its unsettled deliveries in order (BR-4.5),
-// and drops its transaction. The channel gets no delivery after it.
+// release ends the channel's consumers, requeues its unsettled deliveries in order (BR-4.5), and drops its
+// transaction. The channel gets no delivery afterwards.
 func (ch *channel) release() { ch.c.releaseAll([]*channel{ch})() }
 
 // releaseAll is release for several channels at once: no channel gets a delivery that another

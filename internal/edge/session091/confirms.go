@@ -14,7 +14,7 @@ type confirms struct {
 
 	mu    held.Mutex // guards what follows: answers come from goroutines that apply commands
 	list  []partition.Pending
-	start int    // of the first in list
+	start int    // index of the first pending one
 	first uint64 // its tag
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 	Logger     *slog.Logger
 	ChannelMax uint16        // BR-1.6; 0: 2047
 	FrameMax   uint32        // BR-1.6; 0: 131072
-	Heartbeat  time.Duration // BR-1.6; 0: 60 s; negative: none suggested
+	Heartbeat  time.Duration // BR-1.6; 0: 60 s; negative: no suggestion
 	Mechanisms []string      // BR-2.1; nil: PLAIN and AMQPLAIN
 	// Anonymous are the credentials of ANONYMOUS, if it is offered (BR-2.1).
 	Anonymous auth.Credentials
@@ -69,7 +69,7 @@ const (
 
 	readSize    = 8 << 10   // of an idle connection's buffer
 	maxReadSize = 256 << 10 // of a busy one's
-	idleReads   = 8         // after this many small reads in a row a connection is no longer busy
+	idleReads   = 8         // a connection is no longer busy after so many small reads in a row
 
 	strangerReadSize = 1 << 10 // before the login: start-ok takes half of it; it grows up to openFrameMax
 	// maxStrangerBytes is how much is read from a client before its login. The handshake has three
@@ -100,39 +100,39 @@ type conn struct {
 
 	// Owned by the reader.
 	in      []byte
-	begin   int // of what is not consumed in in
-	little  int // reads of little into an empty buffer since the last of more
+	begin   int // start of the unconsumed bytes in in
+	little  int // small reads into an empty buffer since the last large one
 	ops     []partition.Op
 	opOwner []opOwner
-	opBytes int // of the records that ops publish
-	targets int // how many queues they go to
+	opBytes int // bytes of the records that ops publish
+	targets int // number of queues that they go to
 	// unfinished is the size of the channels' buffers for incomplete messages.
 	unfinished int
-	// What the next message that comes in several frames is put into; nil while one is.
+	// Buffers for the next message that comes in several frames; nil while one uses them.
 	spareProps, spareBody []byte
 
-	settling []unacked // scratch of settle
-	// Channels with publishes that were run and are to be confirmed.
+	settling []unacked // scratch space of settle
+	// Channels with publishes that were run and must be confirmed.
 	confirming []*channel
-	receipt    partition.Receipt // to be awaited before they are
-	ungated    []*channel        // those whose shared prefetch limit has room again
+	receipt    partition.Receipt // to be awaited before these confirms
+	ungated    []*channel        // channels whose shared prefetch limit has room again
 	state      state
-	told       *failure // the shutdown that the client was told of
-	answered   bool     // its connection.close, which came while ours was not answered
+	told       *failure // the shutdown that was sent to the client
+	answered   bool     // to its connection.close, which came before the answer to ours
 	pub        broker.Publication
 	deadline   time.Time // the socket's read deadline
 	heard      int64     // when something was last read, in milliseconds since 1970
 
-	channels map[uint16]*channel // written under chMu by the reader, read by others under it
+	channels map[uint16]*channel // the reader writes it under chMu; others read it under chMu
 	chMu     held.Mutex
 
 	out      outbox
 	renderer renderer      // owned by the holder of the pen
 	window   bodies.Window // for records on disk; owned by the holder of the pen
 	writeBy  time.Time     // the socket's write deadline; owned by the holder of the pen
-	// toldTooLarge: the log knows of headers larger than frameMax; owned by the holder of the pen.
+	// toldTooLarge: headers larger than frameMax were logged; owned by the holder of the pen.
 	toldTooLarge bool
-	beat         atomic.Int64 // the heartbeat once it is negotiated, a time.Duration
+	beat         atomic.Int64 // the negotiated heartbeat, a time.Duration
 
 	ended   chan struct{} // closed when the reader ends
 	writing sync.WaitGroup
@@ -142,9 +142,9 @@ type conn struct {
 
 	// Requests of other goroutines to the reader: see interrupt.
 	interrupted atomic.Bool
-	heedc       chan struct{}           // for a reader that waits for an alarm to end
-	shutdown    atomic.Pointer[failure] // the connection is to be closed
-	aborts      []abortion              // channels are; guarded by chMu
+	heedc       chan struct{}           // wakes a reader that waits for an alarm to end
+	shutdown    atomic.Pointer[failure] // closes the connection
+	aborts      []abortion              // channels to be closed; guarded by chMu
 }
 
 // traffic counts bytes and frames.
@@ -152,7 +152,7 @@ type traffic struct {
 	recvBytes, recvFrames, sentBytes, writes atomic.Uint64
 }
 
-// sent counts a write that the socket has taken n bytes of.
+// sent counts a write of n bytes.
 func (t *traffic) sent(n int) {
 	t.sentBytes.Add(uint64(n))
 	t.writes.Add(1)
@@ -209,7 +209,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	// However the reader ends, even with a panic, the client's deliveries go back.
 	err := errPanic
 	defer func() { c.end(err) }()
-	defer bug.Contain(c.log, entry, c.free) // first: the end of a session takes what is shared
+	defer bug.Contain(c.log, entry, c.free) // runs first: the end of a session needs shared state
 	c.sendStart()
 	c.deadline = time.Now().Add(o.HandshakeTimeout)
 	_ = nc.SetReadDeadline(c.deadline)
@@ -346,7 +346,7 @@ func (c *conn) fill() error {
 				c.setDeadline()
 				return nil
 			}
-		case c.deadline.IsZero() || time.Now().Before(c.deadline): // not ours: interrupt has set it when it was heeded
+		case c.deadline.IsZero() || time.Now().Before(c.deadline): // the deadline was not ours: interrupt set it, and was handled before
 			c.setDeadline()
 			return nil
 		}
@@ -489,7 +489,7 @@ func (c *conn) close(f *failure) error {
 	c.log.Error("closing connection", "code", f.code, "reason", f.text, "user", c.login.User)
 	c.closeChannels()
 	if c.link != nil {
-		c.link.RemoveExclusive() // and it counts until its client has answered, as in RabbitMQ
+		c.link.RemoveExclusive() // afterwards; the connection counts until its client has answered, as in RabbitMQ
 	}
 	c.out.putMethod(0, amqp091.ConnectionClose{
 		ReplyCode: f.code, ReplyText: f.replyText(),
@@ -509,7 +509,7 @@ func (c *conn) close(f *failure) error {
 // setDeadline sets the socket's read deadline to the reader's, or to that of interrupt.
 func (c *conn) setDeadline() {
 	_ = c.nc.SetReadDeadline(c.deadline)
-	if c.interrupted.Load() { // its deadline may just have been overwritten, which would delay it until ours
+	if c.interrupted.Load() { // the line above may have overwritten the deadline of interrupt, and delayed it until ours
 		_ = c.nc.SetReadDeadline(time.Now())
 	}
 }
@@ -523,7 +523,7 @@ func (c *conn) closingFrame(f amqp091.Frame) error {
 	case amqp091.ConnectionCloseOkID:
 		return errEnd
 	case amqp091.ConnectionCloseID:
-		if c.answered { // a client could request answers without end
+		if c.answered { // otherwise a client could request answers without end
 			return errEnd
 		}
 		c.answered = true
@@ -630,11 +630,11 @@ func (c *conn) end(cause error) {
 	}
 	c.flushOps()
 	c.closeChannels()
-	if len(c.confirming) > 0 { // else nobody waits
+	if len(c.confirming) > 0 { // otherwise nobody waits
 		_ = c.link.Await(c.receipt)
 	}
 	close(c.ended)
-	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also of a write under way
+	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also for a write in progress
 	c.writing.Wait()
 	lingers := c.state == stateClosed && c.endOutput()
 	if !lingers {

@@ -8,15 +8,15 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// failure is an exception of the protocol: it closes the channel, or, for the
-// codes that say so, the connection (BR-4.1).
+// failure is an exception of the protocol. It closes the channel, or the connection for codes that require it
+// (BR-4.1).
 type failure struct {
 	code   uint16
 	text   string // without the code's name
 	method amqp091.MethodID
-	hard   bool // closes the connection whatever the code
+	hard   bool // closes the connection, whatever the code
 
-	refused *topology.Error // the refusal behind it, if there is one
+	refused *topology.Error // the refusal that caused it, if any
 	said    string          // the text in another style, "" for RabbitMQ's
 }
 

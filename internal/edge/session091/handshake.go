@@ -144,7 +144,7 @@ func (c *conn) authenticate(given auth.Credentials, peer net.IP) (*broker.Identi
 	watch.Wait()
 	_ = c.nc.SetReadDeadline(c.deadline)
 	c.received(len(ahead))
-	c.in = append(c.in, ahead...) // the frame at hand is in front of it
+	c.in = append(c.in, ahead...) // the frame at hand comes before them
 	return id, err
 }
 
@@ -207,7 +207,7 @@ func (c *conn) refuse() error {
 type propertyKeeper struct{ known, others int }
 
 const (
-	maxKnownProperties = 16 // a client may send one many times
+	maxKnownProperties = 16 // a client may send a property many times
 	maxOtherProperties = 8
 	maxCapabilities    = 1 << 10 // bytes
 )
@@ -252,7 +252,7 @@ func (c *conn) tuneOk(m *amqp091.ConnectionTuneOk) error {
 }
 
 func (c *conn) openVHost(m *amqp091.ConnectionOpen) error {
-	c.vhost = message.VHost(m.VirtualHost) // Connect lists the connection: others may show it before it returns
+	c.vhost = message.VHost(m.VirtualHost) // Connect lists the connection, and others may show it before Connect returns
 	link, err := c.broker.Connect(c.login, c.peer, c.vhost, c)
 	if err != nil {
 		f := asFailure(err, m.ID())

@@ -4,12 +4,12 @@ package session091
 // have its window there. They are in chunks, as in an unackedList: one slice would copy all of them when it grows, while
 // other goroutines wait for the partition that delivers.
 type itemList struct {
-	full  [][]item // chunks of chunkItems each, which precede last
+	full  [][]item // chunks of chunkItems each, before last
 	last  []item
 	spare [][]item // empty chunks
 }
 
-// chunkItems is how many items a chunk has room for.
+// chunkItems is the capacity of a chunk.
 const chunkItems = 1024
 
 func (l *itemList) len() int { return len(l.full)*chunkItems + len(l.last) }
@@ -36,15 +36,15 @@ func (l *itemList) grow() {
 	l.last = make([]item, 0, chunkItems)
 }
 
-// newest is the item added last, nil if there is none.
+// newest is the item added last, nil if the list is empty.
 func (l *itemList) newest() *item {
 	if k := len(l.last); k > 0 {
 		return &l.last[k-1]
 	}
-	return nil // a chunk is made for an item that follows
+	return nil // a chunk is made only for a following item
 }
 
-// chunk is the k-th chunk; the last is that of len(l.full).
+// chunk is the k-th chunk; the last has index len(l.full).
 func (l *itemList) chunk(k int) []item {
 	if k < len(l.full) {
 		return l.full[k]

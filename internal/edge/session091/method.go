@@ -105,8 +105,8 @@ func (ch *channel) reply(m amqp091.Method, noWait bool) {
 	}
 }
 
-// queueName is the queue that a method names: an empty name means the queue that was
-// declared last on the channel (BR-6.1).
+// queueName returns the queue that a method names. An empty name means the queue that was last declared on the
+// channel (BR-6.1).
 func (ch *channel) queueName(name string) (message.QueueName, error) {
 	if name != "" {
 		return message.QueueName(name), nil

@@ -24,14 +24,14 @@ type outbox struct {
 	mu      held.Mutex
 	items   itemList
 	raw     []byte // the bytes of raw items, one after the other
-	held    bool   // somebody has the pen
+	held    bool   // a goroutine has the pen
 	shut    bool   // it accepts nothing more
 	paused  []pausedConsumer
-	pending atomic.Int64 // bytes of messages waiting, roughly
+	pending atomic.Int64 // approximate bytes of waiting messages
 	owed    int          // bytes of waiting answers, without deliveries
 	wakec   chan struct{}
-	roomc   chan struct{} // for a reader that waits for owed to fall
-	tagc    chan struct{} // for a reader that waits for the tags of what it got
+	roomc   chan struct{} // wakes a reader that waits for owed to fall
+	tagc    chan struct{} // wakes a reader that waits for the tags of its gets
 
 	// stuck are deliveries of a connection whose socket is broken, or which must be closed because
 	// a message can neither be read nor set aside. They go back to their queues when the connection
@@ -47,12 +47,12 @@ type outbox struct {
 // item is one thing to send.
 type item struct {
 	kind     uint8
-	bytes    int // of an itemRaw, an itemRecovered or an itemOwn its length, of others what they weigh while they wait
+	bytes    int // length of an itemRaw, an itemRecovered or an itemOwn; of others, what they count while they wait
 	ch       *channel
 	consumer *consumer // of an itemDelivery
 	q        *partition.Queue
 	d        queue.Delivery
-	left     uint32 // of an itemGet, messages that remain
+	left     uint32 // of an itemGet: number of ready messages left
 	reply    *reply
 	own      *[]byte // of an itemOwn
 }
@@ -140,18 +140,18 @@ func (o *outbox) recovered(ch *channel) {
 	ch.recovering++
 }
 
-// coldBytes is what a delivery weighs whose record is on disk, beside its body.
+// coldBytes is what a waiting delivery counts if its record is on disk, besides the size of its body.
 const coldBytes = 128
 
-// itemBytes is what a message that waits takes beside its record: the item, in a list that may have grown
-// beyond it. Messages may be empty.
+// itemBytes is the memory of a waiting message besides its record: the item, and spare room in the list. Messages may
+// be empty.
 const itemBytes = 160
 
 // replyBytes is the memory of a reply besides its record and its names, including its item. Only maxReplies limits how many
 // wait.
 const replyBytes = 512
 
-// keptItems is for how many items an empty list keeps memory.
+// keptItems is the number of items for which an empty list keeps memory.
 const keptItems = 32 << 10
 
 // deliver appends a delivery and says whether there is room for more. If there is none, it also
@@ -170,7 +170,7 @@ func (c *conn) deliver(it *item) (more bool) {
 		it.bytes += itemBytes
 	}
 	o.mu.Lock()
-	if it.kind == itemReply && (o.shut || it.reply.to.gone) { // nothing else comes so late: its sender has found the requester before
+	if it.kind == itemReply && (o.shut || it.reply.to.gone) { // only a reply comes so late: its sender has found the requester before
 		o.mu.Unlock()
 		c.broker.Bodies().Release(it.d.Body)
 		return false
@@ -215,7 +215,7 @@ func (o *outbox) wake() {
 
 // take takes everything to send. REQUIRES: o.mu and the pen are held.
 func (o *outbox) take() {
-	o.taken, o.items = o.items, o.taken // which is empty
+	o.taken, o.items = o.items, o.taken // o.taken is empty
 	o.takenRaw, o.raw = o.raw, o.takenRaw[:0]
 	if o.owed > maxOwed {
 		select {
@@ -275,7 +275,7 @@ func (c *conn) awaitTags(ch *channel) error {
 		}
 		select {
 		case <-c.out.tagc:
-		case <-c.heedc: // another channel is to be closed: fill sees to it
+		case <-c.heedc: // another channel must be closed: fill does that
 		}
 	}
 	return nil

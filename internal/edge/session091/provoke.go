@@ -4,7 +4,7 @@ package session091
 
 import "bartleby.mq/internal/core/message"
 
-// Names of queues that no session declares when it is built for crash tests: it panics.
+// Names of queues that make a session of a crash-test build panic.
 const (
 	provokesSession = "bartleby.provoke.session"
 	provokesLocked  = "bartleby.provoke.locked"
@@ -20,7 +20,7 @@ func (ch *channel) provoke(name message.QueueName) {
 	case provokesSession:
 		panic("provoked in a session")
 	case provokesEnd:
-		ch.c.channels[0] = nil // the end of the connection trips over it
+		ch.c.channels[0] = nil // makes the end of the connection panic
 		panic("provoked in a session and its end")
 	}
 }

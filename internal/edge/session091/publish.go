@@ -54,8 +54,8 @@ func (ch *channel) contentHeader(payload []byte) error {
 	return c.holds(in)
 }
 
-// holds counts the buffers of an incomplete message, again whenever more of it arrives. The
-// buffers may be much larger than their content.
+// holds counts the buffers of an incomplete message, and is called again when more of it arrives. The buffers may be
+// much larger than their content.
 func (c *conn) holds(in *content) error {
 	counted := cap(in.props) + cap(in.body)
 	c.unfinished += counted - in.counted
@@ -66,19 +66,19 @@ func (c *conn) holds(in *content) error {
 	return nil
 }
 
-// laidDown gives up the buffers of the channel's present message. The connection keeps one pair of buffers:
-// there are many channels, but few of them are in the middle of a message.
+// laidDown releases the buffers of the channel's present message. The connection keeps one pair of buffers for all
+// its channels, because few channels have an incomplete message at a time.
 func (in *content) laidDown(c *conn) {
 	c.unfinished -= in.counted
 	in.counted = 0
-	if in.body != nil && cap(in.body) <= keepBody { // the last, or one that is too large for most would stay, and be of no use
+	if in.body != nil && cap(in.body) <= keepBody { // a larger buffer would stay without use
 		c.spareBody = in.body[:0]
 	}
 	if cap(in.props) <= keepProps && cap(in.props) > cap(c.spareProps) {
 		c.spareProps = in.props[:0]
 	}
 	in.props, in.body = nil, nil
-	clear(c.pub.Body) // or it stays with a connection that publishes no more
+	clear(c.pub.Body) // otherwise it stays with a connection that no longer publishes
 }
 
 // maxUnfinished is how many bytes of incomplete messages the channels of a connection may
@@ -86,11 +86,11 @@ func (in *content) laidDown(c *conn) {
 // the excess size of their buffers.
 const maxUnfinished = 64 << 20
 
-// keepBody is the size up to which a connection keeps a buffer for large bodies.
+// keepBody is the largest body buffer that a connection keeps.
 const keepBody = 1 << 20
 
-// keepProps is that for properties. It is small, as the next message takes the buffer
-// however little its own properties are.
+// keepProps is the same for properties. It is small, because the next message takes the buffer even if its own
+// properties are small.
 const keepProps = 16 << 10
 
 func (ch *channel) contentBody(b []byte) error {
@@ -106,10 +106,10 @@ func (ch *channel) contentBody(b []byte) error {
 		in.laidDown(ch.c)
 		return err
 	}
-	if on, err := ch.passAlarm(); !on { // or many channels would go on with large messages
+	if on, err := ch.passAlarm(); !on { // otherwise many channels would go on with large messages
 		return err
 	}
-	if c := ch.c; in.body == nil && uint64(cap(c.spareBody)) <= 4*in.size { // not one much too large: it counts
+	if c := ch.c; in.body == nil && uint64(cap(c.spareBody)) <= 4*in.size { // not a much larger buffer: its whole size counts
 		in.body, c.spareBody = c.spareBody, nil
 	}
 	in.body = append(in.body, b...) // grows with what arrives, not with what was announced
@@ -130,7 +130,7 @@ func (ch *channel) published(props, body []byte) error {
 	p.Body = append(p.Body[:0], body)
 	var err error
 	if p.Props, err = amqp091.ParseProps(props); err != nil {
-		return &failure{code: amqp091.CodeInternalError} // RabbitMQ's reader crashes, and says no more
+		return &failure{code: amqp091.CodeInternalError} // RabbitMQ's reader crashes here, without a text
 	}
 	requests := p.Props.Has(amqp091.FlagReplyTo) && string(p.Props.ReplyTo) == broker.ReplyTo
 	if err := c.link.Check(p); err != nil || requests && ch.requester == "" {
@@ -145,15 +145,15 @@ func (ch *channel) published(props, body []byte) error {
 	}
 	targets, err := c.link.Route(p)
 	if err != nil {
-		c.flushOps() // what came before on this channel is done before it closes
+		c.flushOps() // operations before it on this channel are done before the channel closes
 		return ch.refusedPublish(err)
 	}
 	if ch.tx == nil {
-		ch.stats.published.Add(1) // else at commit
+		ch.stats.published.Add(1) // in a transaction they count at commit
 	} else {
 		ch.tx.messages.Add(1)
 	}
-	replied := ch.copyReplies(p) || isReply // who asked may have gone (BR-12.4)
+	replied := ch.copyReplies(p) || isReply // the requester may be gone (BR-12.4)
 	switch {
 	case len(targets) > 0:
 	case !replied:
@@ -179,7 +179,7 @@ func (ch *channel) published(props, body []byte) error {
 	return nil
 }
 
-// refusedPublish is the failure of the channel's present publish.
+// refusedPublish is the failure for the channel's present publish.
 func (ch *channel) refusedPublish(err error) error {
 	in := &ch.content
 	return ch.inStyle(asFailure(err, amqp091.BasicPublishID), involved{exchange: string(in.exchange), key: string(in.key)})

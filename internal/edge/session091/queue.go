@@ -29,8 +29,7 @@ func (ch *channel) queueDeclare(m *amqp091.QueueDeclare) error {
 	return nil
 }
 
-// declareReplyQueue answers for the queues of direct reply-to, which do not
-// exist (BR-12.3, BR-12.5).
+// declareReplyQueue answers declarations of direct reply-to queues, which do not exist (BR-12.3, BR-12.5).
 func (ch *channel) declareReplyQueue(m *amqp091.QueueDeclare) error {
 	if m.Queue != broker.ReplyTo {
 		if _, ok := ch.c.broker.Requester(m.Queue); !ok {
@@ -65,8 +64,8 @@ func (ch *channel) queueUnbind(m *amqp091.QueueUnbind) error {
 	return nil
 }
 
-// binding is what queue.bind and queue.unbind mean: with queue and key empty the
-// key is the queue's name (BR-6.1).
+// binding is the binding that queue.bind and queue.unbind name. If queue and key are empty, the key is the queue's
+// name (BR-6.1).
 func (ch *channel) binding(queue, exchange, key string, args amqp091.Table) (topology.BindingDecl, error) {
 	name, err := ch.queueName(queue)
 	if err != nil {
@@ -90,7 +89,7 @@ func (ch *channel) queuePurge(m *amqp091.QueuePurge) error {
 		return err
 	}
 	if _, live := ch.c.broker.Requester(string(name)); live {
-		ch.reply(amqp091.QueuePurgeOk{}, m.NoWait) // replies wait nowhere
+		ch.reply(amqp091.QueuePurgeOk{}, m.NoWait) // there is nothing to purge: replies do not wait in a queue
 		return nil
 	}
 	n, err := ch.c.link.Purge(name)
@@ -110,7 +109,7 @@ func (ch *channel) queueDelete(m *amqp091.QueueDelete) error {
 		return err
 	}
 	if _, live := ch.c.broker.Requester(string(name)); live {
-		ch.reply(amqp091.QueueDeleteOk{}, m.NoWait) // it stays, as the name without a requester does
+		ch.reply(amqp091.QueueDeleteOk{}, m.NoWait) // it stays, as a name without a requester does
 		return nil
 	}
 	return ch.deleteQueue(name, m.IfUnused, m.IfEmpty, func(messages int) {

@@ -4,8 +4,8 @@ package session091
 
 import "net"
 
-// rawWriter writes to a socket what it takes without blocking; elsewhere than on
-// Unix all is left to the writer goroutine.
+// rawWriter writes what a socket accepts without blocking. On systems other than Unix the writer goroutine does
+// everything.
 type rawWriter struct{}
 
 func newRawWriter(net.Conn) *rawWriter { return nil }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// rawWriter writes to a socket what it takes without blocking.
+// rawWriter writes what a socket accepts without blocking.
 type rawWriter struct {
 	rc  syscall.RawConn
 	buf []byte
@@ -50,7 +50,7 @@ func newRawWriter(nc net.Conn) *rawWriter {
 	return w
 }
 
-// write writes the beginning of b and leaves the rest in it. REQUIRES: the pen.
+// write writes the beginning of b and leaves the rest in b. REQUIRES: the pen.
 func (w *rawWriter) write(b *[]byte) error {
 	if len(*b) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (w *rawWriter) write(b *[]byte) error {
 	err := w.rc.Write(w.try)
 	w.buf = nil
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = nil // of an earlier write; the writer goroutine sets another
+		err = nil // from an earlier write; the writer goroutine sets another deadline
 	}
 	if err == nil {
 		err = w.err

@@ -9,21 +9,21 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// renderer remembers the death headers it rendered last: messages that died
-// together share their history, and so the headers. Owned by whoever has the pen.
+// renderer keeps the death headers that it rendered last: messages that died together share their history, and so
+// their headers. Owned by the holder of the pen.
 type renderer struct {
-	ref      message.Ref // held, so that it is not another history meanwhile
-	shared   message.Ref // what it has in common with others, 0 if nothing
+	ref      message.Ref // retained, so that its number is not reused for another history
+	shared   message.Ref // the part of it that similar histories share, 0 if none
 	history  deadletter.History
 	headers  []amqp091.RawField
-	values   []byte // of these
+	values   []byte // of headers
 	exchange []byte
 	key      []byte
-	props    []byte // scratch
+	props    []byte // scratch space
 }
 
-// render returns the properties of a delivery if they are others than those of
-// the record, and puts in exchange and key where a dead letter is published to now.
+// render returns the properties of a delivery if they differ from those of the record. It sets exchange and key to
+// where a dead letter is published now.
 func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byte {
 	quorum := it.q != nil && it.q.Type() == queue.Quorum
 	r := &c.renderer
@@ -40,8 +40,8 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 		if shared == 0 || shared != r.shared || !r.history.Renumber(own) {
 			h, err := deadletter.Parse(deathstore.Bytes(store, it.d.History))
 			if err != nil {
-				r.shared = 0 // Renumber may have tried
-				return nil   // our own bytes: the message is more than its history
+				r.shared = 0 // Renumber may have changed the history
+				return nil   // the bytes are our own; the message matters more than its history
 			}
 			r.history = h
 			r.exchange = append(r.exchange[:0], h.Exchange...)
@@ -60,7 +60,7 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 	return r.props
 }
 
-// forgetRendered lets go of the history remembered. REQUIRES: the pen.
+// forgetRendered releases the kept history. REQUIRES: the pen.
 func (c *conn) forgetRendered() {
 	c.broker.Bodies().Release(c.renderer.ref)
 	c.renderer.ref, c.renderer.shared = 0, 0

@@ -53,8 +53,8 @@ func (ch *channel) replyTo(p *broker.Publication, names ...[]byte) bool {
 			continue
 		}
 		if body == 0 {
-			c.flushOps()           // what came before on the channel precedes it
-			body = c.link.Store(p) // ours until all have theirs
+			c.flushOps()           // operations before it on the channel come first
+			body = c.link.Store(p) // our reference, until all requesters have theirs
 			if ch.tx != nil {
 				ch.tx.size += store.Size(body)
 			}
@@ -71,8 +71,8 @@ func (ch *channel) replyTo(p *broker.Publication, names ...[]byte) bool {
 	return body != 0
 }
 
-// maxReplies is how many bytes may wait for a requester before replies are
-// dropped: a reply has no queue to wait in, and is delivered at most once (BR-12.4).
+// maxReplies is how many bytes may wait for a requester before further replies are dropped. A reply has no queue to
+// wait in, and is delivered at most once (BR-12.4).
 const maxReplies = 64 << 20
 
 // requester is a consumer of direct replies: a channel has one at a time, each with a name of its
@@ -98,7 +98,7 @@ func (r *requester) Reply(exchange, key []byte, body message.Ref) {
 	c.flush(true)
 }
 
-// end refuses further replies: later answers come after the last reply.
+// end refuses further replies, so that later answers come after the last reply.
 func (r *requester) end() {
 	o := &r.ch.c.out
 	o.mu.Lock()

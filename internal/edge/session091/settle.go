@@ -38,14 +38,14 @@ func (ch *channel) basicReject(args []byte) error {
 	return ch.settle(m.DeliveryTag, false, amqp091.BasicRejectID, op)
 }
 
-// settle settles one delivery or all up to a tag, 0 meaning all there are (BR-9.7).
+// settle settles one delivery, or all up to a tag (0: all) (BR-9.7).
 func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op partition.Op) error {
 	c := ch.c
 	ch.mu.Lock()
 	if ch.untagged.Load() > 0 && ch.unacked.get(tag) == nil {
 		ch.mu.Unlock()
 		if err := c.awaitTags(ch); err != nil || c.state != stateRunning {
-			return err // all it holds goes back with the connection
+			return err // everything that it holds goes back with the connection
 		}
 		ch.mu.Lock()
 	}
@@ -70,7 +70,7 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 	}
 	if tag == 0 {
 		tag = ch.nextTag
-	} else if ch.unacked.get(tag) == nil { // settled already: RabbitMQ does not find it either
+	} else if ch.unacked.get(tag) == nil { // settled before: RabbitMQ does not find it either
 		ch.mu.Unlock()
 		return unknownTag(tag, method)
 	}
@@ -114,7 +114,7 @@ func (ch *channel) settled(op partition.Op) error {
 		}
 		return ch.tx.check()
 	}
-	ch.freed(op.Consumer) // before addOp, which may run it: otherwise nothing would check the gate again
+	ch.freed(op.Consumer) // before addOp, which may run it: otherwise nobody would check the gate again
 	ch.c.addOp(op, opOwner{})
 	return nil
 }

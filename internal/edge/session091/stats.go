@@ -35,7 +35,7 @@ func (s *sent) count(it *item) {
 	}
 }
 
-// counted is both. REQUIRES: ch.mu is held.
+// counted returns both. REQUIRES: ch.mu is held.
 func (ch *channel) counted() broker.ChannelStats {
 	r, s := &ch.stats, &ch.sent
 	return broker.ChannelStats{

@@ -60,7 +60,7 @@ func (k *consumer) Info() broker.ConsumerInfo {
 	c := k.ch.c
 	var args amqp091.Table
 	if len(k.args) > 0 {
-		args, _ = amqp091.DecodeTable(k.args[4:]) // behind its length; it was encoded here
+		args, _ = amqp091.DecodeTable(k.args[4:]) // after the length; it was encoded here
 	}
 	return broker.ConsumerInfo{
 		Connection: c.peer.Name, Channel: k.ch.name(), Number: k.ch.number,

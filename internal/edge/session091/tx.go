@@ -15,11 +15,11 @@ import (
 // settlements take effect at commit, as one frame of the journal.
 type transaction struct {
 	ops     []partition.Op
-	settles []uint64 // tags of the deliveries settled
+	settles []uint64 // tags of the settled deliveries
 	returns []byte   // frames of unroutable mandatory messages
 	replies []heldReply
 	nowhere broker.Unroutable
-	size    int // of it all, in bytes as partition.MaxWhole counts them
+	size    int // of everything, in bytes as partition.MaxWhole counts them
 	steps   int // of ops
 
 	// For the management API: messages published, routable or not, and deliveries
@@ -27,17 +27,18 @@ type transaction struct {
 	messages, acks atomic.Int64
 }
 
-// add collects an operation, size being that of the message it publishes.
+// add collects an operation. size is that of the message it publishes.
 func (t *transaction) add(op partition.Op, size int) {
 	t.ops = append(t.ops, op)
 	t.size += op.Cost(size)
 	t.steps += op.Steps()
 }
 
-// What an empty transaction keeps for the next: a channel may live long after its largest.
+// keptOps is the number of operations for which an empty transaction keeps memory: a channel may live long after its
+// largest one.
 const keptOps = 256
 
-// emptied is s without elements, and without memory for more than most.
+// emptied is s without elements, and without memory for more than most elements.
 func emptied[T any](s []T, most int) []T {
 	if cap(s) > most {
 		return nil
@@ -57,7 +58,7 @@ func (t *transaction) reset() {
 // check fails if the transaction is too large to be carried out at once, because others would wait for it.
 // In RabbitMQ only memory limits it.
 func (t *transaction) check() error {
-	if t.size+len(t.returns) > partition.MaxWhole && t.messages.Load()+int64(len(t.settles)) > 1 { // one message may be larger
+	if t.size+len(t.returns) > partition.MaxWhole && t.messages.Load()+int64(len(t.settles)) > 1 { // a single message may be larger
 		return fail(amqp091.CodePreconditionFailed, "transaction is larger than %d bytes", partition.MaxWhole)
 	}
 	if t.steps > partition.MaxSteps {
@@ -79,8 +80,7 @@ func (t *transaction) drop(c *conn) {
 	t.reset()
 }
 
-// arrange puts the publishes first, and then the settlements in the order of their
-// deliveries, as RabbitMQ does.
+// arrange puts publishes first, then settlements in the order of their deliveries, as RabbitMQ does.
 func (t *transaction) arrange() {
 	type settlement struct {
 		tag uint64
@@ -102,7 +102,7 @@ func (t *transaction) arrange() {
 	t.ops = ordered
 }
 
-// noTransactions says whether methods of this class are answered without effect (DL-22.14).
+// noTransactions says whether methods of this class are answered but have no effect (DL-22.14).
 func (ch *channel) noTransactions() bool { return ch.c.link.Apsara() != nil }
 
 func (ch *channel) txSelect() error {
@@ -135,13 +135,13 @@ func (ch *channel) txCommit() error {
 	}
 	c := ch.c
 	if over, err := c.over(); over {
-		return err // a get that cannot be read has ended the connection: what was to be settled of it may be missing
+		return err // a get that cannot be read has ended the connection: its settlement may be missing
 	}
 	t.arrange()
 	ops := t.ops
-	t.ops = nil // the messages are not ours any more, whatever fails from here on
+	t.ops = nil // from here on the messages are no longer ours, whatever fails
 	if err := c.link.RunWhole(ops); err != nil {
-		return err // what was not settled goes back with the channel
+		return err // unsettled deliveries go back with the channel
 	}
 	ch.mu.Lock()
 	for _, tag := range t.settles {
@@ -176,7 +176,7 @@ func (ch *channel) txCommit() error {
 			c.broker.Bodies().Release(r.body)
 		}
 	}
-	t.ops = ops // to be used again
+	t.ops = ops // for reuse
 	t.reset()
 	if refused {
 		return fail(amqp091.CodePreconditionFailed, "partial tx completion") // DL-10.7

@@ -44,16 +44,16 @@ type unackedList struct {
 }
 
 const (
-	// keptUnacked is how many holes a list may have however short it is.
+	// keptUnacked is how many holes even a short list may have.
 	keptUnacked = 1024
-	// chunkUnacked is how many entries a chunk has room for.
+	// chunkUnacked is the capacity of a chunk.
 	chunkUnacked = 4 * keptUnacked
 )
 
-// len is how many entries there are, with the holes.
+// len is the number of entries, including holes.
 func (l *unackedList) len() int { return len(l.full)*chunkUnacked + len(l.list) }
 
-// chunk is the k-th chunk; the last is that of len(l.full).
+// chunk is the k-th chunk; the last has index len(l.full).
 func (l *unackedList) chunk(k int) []unacked {
 	if k < len(l.full) {
 		return l.full[k]
@@ -61,7 +61,7 @@ func (l *unackedList) chunk(k int) []unacked {
 	return l.list
 }
 
-// push adds a delivery. REQUIRES: its tag is larger than those before it.
+// push adds a delivery. REQUIRES: its tag is larger than all earlier ones.
 func (l *unackedList) push(u unacked) {
 	if len(l.list) == cap(l.list) {
 		l.grow()
@@ -83,7 +83,7 @@ func (l *unackedList) grow() {
 	}
 }
 
-// where is the number of the chunk that has the entry of a tag, or would have it.
+// where is the index of the chunk that has, or would have, the entry of a tag.
 func (l *unackedList) where(tag uint64) int {
 	if len(l.full) == 0 || tag >= l.list[0].tag {
 		return len(l.full)
@@ -123,8 +123,8 @@ func (u *unacked) unsettled() *unacked {
 	return u
 }
 
-// get returns the unsettled entry of tag, nil if there is none. What a transaction
-// settles is none.
+// get returns the unsettled entry of tag, nil if there is none. An entry that a transaction settles counts as
+// settled.
 func (l *unackedList) get(tag uint64) *unacked {
 	if u := l.find(tag); u != nil && !u.pending {
 		return u
@@ -146,14 +146,14 @@ func (l *unackedList) pend(u *unacked) {
 	l.pending++
 }
 
-// unpend takes pend back.
+// unpend undoes pend.
 func (l *unackedList) unpend(u *unacked) {
 	u.pending = false
 	l.pending--
 	l.passed = 0
 }
 
-// settled removes an entry that get or inTx returned, which is not valid any more.
+// settled removes an entry that get or inTx returned. The entry is no longer valid afterwards.
 func (l *unackedList) settled(u *unacked) {
 	if u.pending {
 		l.pending--
@@ -163,7 +163,7 @@ func (l *unackedList) settled(u *unacked) {
 	l.trim()
 }
 
-// trim gives back what the holes take.
+// trim frees the memory of holes.
 func (l *unackedList) trim() {
 	if l.n == 0 {
 		l.full, l.list, l.spare = nil, l.list[:0], nil
@@ -181,9 +181,9 @@ func (l *unackedList) trim() {
 	}
 }
 
-// pack moves what is left together.
+// pack closes the gaps.
 func (l *unackedList) pack() {
-	k, n := 0, 0 // where the next one goes
+	k, n := 0, 0 // index of the next entry
 	for from := range len(l.full) + 1 {
 		for _, u := range l.chunk(from) {
 			if u.q == nil {
@@ -203,8 +203,8 @@ func (l *unackedList) pack() {
 	l.full = l.full[:k]
 }
 
-// upTo calls f for unsettled entries with a tag up to the one given, in order, the first most of
-// them. f settles it, at once or in a transaction.
+// upTo calls f for the first most unsettled entries with a tag up to the given one, in order. f settles each, at once
+// or in a transaction.
 func (l *unackedList) upTo(tag uint64, most int, f func(u *unacked)) {
 	for k := l.where(l.passed + 1); k <= len(l.full); k++ {
 		chunk := l.chunk(k)
@@ -223,8 +223,7 @@ func (l *unackedList) upTo(tag uint64, most int, f func(u *unacked)) {
 	}
 }
 
-// takeUpTo removes the unsettled entries with a tag up to the one given, or the first most of them, and
-// appends them to dst in order.
+// takeUpTo removes the first most unsettled entries with a tag up to the given one and appends them to dst, in order.
 func (l *unackedList) takeUpTo(tag uint64, most int, dst []unacked) []unacked {
 	l.upTo(tag, most, func(u *unacked) {
 		dst = append(dst, *u)
@@ -235,7 +234,7 @@ func (l *unackedList) takeUpTo(tag uint64, most int, dst []unacked) []unacked {
 	return dst
 }
 
-// all walks the entries that are not settled, or only in a transaction, in order.
+// all iterates over the entries that are not settled, or only in a transaction, in order.
 func (l *unackedList) all() iter.Seq[*unacked] {
 	return func(yield func(*unacked) bool) {
 		for k := range len(l.full) + 1 {

@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// writeTimeout is the longest time that a client may take for writePiece bytes; it always has at least half of it.
+// writeTimeout is how long a client may take for writePiece bytes. It always has at least half of that.
 const writeTimeout = 2 * time.Minute
 
 // writePiece is larger than a usual write.
@@ -47,7 +47,7 @@ func (c *conn) writeLast() {
 	for c.writeAll(); !c.out.keep(); c.writeAll() {
 		<-c.out.wakec // another goroutine has the pen, and may be waiting for the disk
 	}
-	c.writeTaken() // which may have been left to us just then
+	c.writeTaken() // others may have left items just then
 }
 
 // writeAll sends until the outbox is empty.
@@ -56,7 +56,7 @@ func (c *conn) writeAll() {
 	for {
 		o.mu.Lock()
 		if c.dead.Load() || !o.held && len(o.stuck) > 0 {
-			o.paused = nil // its consumers are on their way out; what is stuck leaves no room for more
+			o.paused = nil // its consumers are being detached; stuck items leave no room for more
 		}
 		if o.held || o.items.len() == 0 && len(o.wire) == 0 && len(o.paused) == 0 {
 			if !o.held {
@@ -119,8 +119,8 @@ func (c *conn) writePieces(b []byte) error {
 	return nil
 }
 
-// extendWriteDeadline keeps the write deadline ahead; it is moved only when it
-// has come near. REQUIRES: the pen.
+// extendWriteDeadline keeps the write deadline in the future. It moves the deadline only when it is near. REQUIRES:
+// the pen.
 func (c *conn) extendWriteDeadline() {
 	select {
 	case <-c.ended:
@@ -131,7 +131,7 @@ func (c *conn) extendWriteDeadline() {
 		c.writeBy = now.Add(writeTimeout)
 		_ = c.nc.SetWriteDeadline(c.writeBy)
 		select {
-		case <-c.ended: // just now: the last one may be overwritten
+		case <-c.ended: // it ended just now: the last deadline may be overwritten
 			_ = c.nc.SetWriteDeadline(now.Add(lastWords))
 		default:
 		}
@@ -153,7 +153,7 @@ func (c *conn) giveBack(items []item) {
 	var ops []partition.Op
 	for i := range items {
 		it := &items[i]
-		if it.kind == itemRaw || it.kind == itemRecovered || it.kind == itemOwn { // never stuck, but in an outbox
+		if it.kind == itemRaw || it.kind == itemRecovered || it.kind == itemOwn { // these are never stuck, but an outbox has them
 			continue
 		}
 		if it.kind != itemReply && !it.d.NoAck {
@@ -178,7 +178,7 @@ func returnOp(it *item, how queue.ReturnKind) partition.Op {
 	return op
 }
 
-// returnLate returns one delivery whose channel closed, or recovered, before it was sent.
+// returnLate returns one delivery whose channel was closed, or recovered, before it was sent.
 func (c *conn) returnLate(it *item, how queue.ReturnKind) {
 	op := returnOp(it, how)
 	c.broker.Node().Run([]partition.Op{op})
