@@ -115,7 +115,7 @@ func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *
 // set puts settings in force.
 func (m *Machine) set(s Settings) {
 	m.settings = s
-	m.Terms.Routes, m.Terms.Parity = s.DeadLetter, s.Rules.Limited()
+	m.Terms.Routes, m.Terms.Marked = s.DeadLetter, s.Rules.Limited()
 }
 
 // Config returns what the queue was made with.

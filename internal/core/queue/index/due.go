@@ -55,8 +55,8 @@ func (ix *Index) tell(p *page, i uint, due int64) {
 	if off < 1 { // it has passed
 		p.altered()
 		off = 1
-		if ix.Terms.Parity && (p.base+off)&1 != due&1 {
-			off = 2
+		if ix.Terms.Marked {
+			off = MarkOf(due).From(p.base+1) - p.base
 		}
 	}
 	p.dues[p.at(i)] = uint32(off)
@@ -112,7 +112,7 @@ func (ix *Index) approach(now int64, p *page) {
 			first = min(first, due)
 		}
 	}
-	ix.rebase(p, first-2) // so that what has passed still has when it is told with its last bit
+	ix.rebase(p, first-marks) // so that what has passed still has when it is told with its mark
 	ix.noteAll(p)
 }
 

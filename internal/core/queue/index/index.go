@@ -25,7 +25,7 @@ type Terms struct {
 	Durable bool // a checkpoint needs every page as it was at the cut
 	Strict  bool // nothing happens to a ready entry when its moment comes: it expires at the head only
 	Routes  bool // what dies is read, since it is routed; else it just goes
-	Parity  bool // the last bit of a moment tells something, and must not be lost: see queue's retention.go
+	Marked  bool // moments bear marks
 }
 
 // Sink takes the references of entries that leave the index by Purge or Close. Its methods must not call the index.
