@@ -80,6 +80,7 @@ openapi: build ## Alibaba Cloud's own clients, as released, against ApsaraMQ's A
 
 docs: ## the commands of the user's pages, with the programs in Java too
 	test/interop/java/setup
+	test/interop/spring/setup
 	$(GO) test -count=1 ./test/docs -java
 
 rabbithole: build ## rabbit-hole's own tests, of its versions 2 and 3

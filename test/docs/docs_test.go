@@ -15,7 +15,7 @@ import (
 	"bartleby.mq/test/node"
 )
 
-var withJava = flag.Bool("java", false, "run the commands that need Java too: test/interop/java/setup must have been run")
+var withJava = flag.Bool("java", false, "run the commands that need Java too: test/interop/java/setup and test/interop/spring/setup must have been run")
 
 // Every command of a page does what it says: it ends well, on an empty node, in the
 // order of the page, and prints what the page shows.

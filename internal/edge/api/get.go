@@ -12,16 +12,17 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// ackModes are the four of BR-15.8.
+// ackModes are the four of BR-15.8, and nack_requeue_true: as a consumer would whose listener failed. That one and peek are
+// ours. They are not named among the valid values of an error, whose text tools compare with RabbitMQ's.
 var ackModes = map[string]broker.After{
 	"ack_requeue_true":     broker.AckRequeues,
 	"ack_requeue_false":    broker.AckRemoves,
+	"nack_requeue_true":    broker.NackRequeues,
 	"reject_requeue_true":  broker.RejectRequeues,
 	"reject_requeue_false": broker.RejectRemoves,
 }
 
-// peek is ours: it looks and changes nothing. It is not named among the valid
-// values of an error, whose text tools compare with RabbitMQ's.
+// peek looks and changes nothing.
 const peek = "peek"
 
 // maxShown is the maximal size of the messages in one answer, in bytes of JSON, because the answer is made in memory. Each

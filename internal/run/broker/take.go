@@ -12,10 +12,11 @@ import (
 // After says what becomes of messages after they were shown (BR-15.8).
 type After uint8
 
-// The four ways.
+// The ways.
 const (
 	AckRemoves     After = iota // they are removed
 	AckRequeues                 // they go back: nothing failed, whatever a nack counts as (DL-11.5)
+	NackRequeues                // they go back as by basic.nack (DL-11.5)
 	RejectRequeues              // they go back as by basic.reject: a failed delivery (DL-11.3)
 	RejectRemoves               // they die (DL-1.2)
 )
@@ -79,6 +80,8 @@ func (a After) op(g *Got) partition.Op {
 		op.Kind = partition.Ack
 	case AckRequeues:
 		op.Kind, op.How = partition.Return, queue.ReturnReleased
+	case NackRequeues:
+		op.Kind, op.How = partition.Return, queue.ReturnNack
 	case RejectRequeues:
 		op.Kind, op.How = partition.Return, queue.ReturnReject
 	case RejectRemoves:

@@ -64,7 +64,7 @@ final class FailingListener {
     }
 
     private static void print(String... row) {
-        System.out.println(String.format("%-38s %-36s %s", (Object[]) row).stripTrailing());
+        System.out.println(String.format("%-40s %-33s %s", (Object[]) row).stripTrailing());
     }
 
     static class Listeners {
