@@ -26,6 +26,9 @@ func (r *request) showExchange(x broker.ExchangeInfo) map[string]any {
 		"features":                  features(properties, arguments, namedPolicy{"Policy", x.Policy}),
 		"user_who_performed_action": x.User,
 	}
+	if n, delays := r.s.b.Delayed(x); delays {
+		object["messages_delayed"] = n
+	}
 	if x.Policy != nil {
 		object["policy"] = x.Policy.Name
 	}
@@ -85,6 +88,15 @@ func (s *server) deleteExchange(r *request) (any, error) {
 		return nil, err
 	}
 	return nil, r.link().DeleteExchange(r.exchangeName(), r.flag("if-unused"))
+}
+
+// purgeExchange drops what waits in an exchange that delays messages. It is ours.
+func (s *server) purgeExchange(r *request) (any, error) {
+	if _, err := r.findExchange(); err != nil {
+		return nil, err
+	}
+	_, err := r.link().PurgeExchange(r.exchangeName())
+	return nil, err
 }
 
 func (s *server) listBindingsFrom(r *request) (any, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,13 +60,13 @@ func (r *request) showNode() map[string]any {
 		"fd_total": limits.FilesLimit, "sockets_total": limits.FilesLimit,
 		"proc_total": 1048576, "mem_calculation_strategy": "rss",
 		"rabbitmq_version": s.Version, "erlang_version": erlangVersion, "erlang_full_version": erlangFullVersion(),
-		"crypto_lib_version": cryptoLibrary, "exchange_types": exchangeTypes,
+		"crypto_lib_version": cryptoLibrary, "exchange_types": s.exchangeTypes(),
 		"auth_mechanisms": []any{
 			mechanism("PLAIN", "SASL PLAIN authentication mechanism"), mechanism("AMQPLAIN", "QPid AMQPLAIN mechanism"),
 		},
 		"applications": []any{map[string]any{"name": "rabbit", "description": s.Product, "version": s.Version}},
 		"contexts":     s.showContexts(false), "log_files": []string{"<stderr>"}, "db_dir": s.b.Dir,
-		"config_files": []string{}, "enabled_plugins": plugins, "cluster_links": []any{},
+		"config_files": []string{}, "enabled_plugins": s.plugins(), "cluster_links": []any{},
 		"ra_open_file_metrics": map[string]any{"ra_log_wal": 0, "ra_log_segment_writer": 0},
 		"metrics_gc_queue_length": map[string]any{
 			"connection_closed": 0, "channel_closed": 0, "consumer_deleted": 0, "exchange_deleted": 0, "queue_deleted": 0,
@@ -83,8 +84,16 @@ func (r *request) showNode() map[string]any {
 	return object
 }
 
-// plugins are RabbitMQ's plugins whose features exist here.
-var plugins = []string{
+// plugins lists RabbitMQ's plugins whose features exist here.
+func (s *server) plugins() []string {
+	if s.b.Strict {
+		return bundledPlugins
+	}
+	return slices.Insert(slices.Clone(bundledPlugins), 1, "rabbitmq_delayed_message_exchange")
+}
+
+// bundledPlugins are those that come with RabbitMQ.
+var bundledPlugins = []string{
 	"rabbitmq_consistent_hash_exchange", "rabbitmq_management", "rabbitmq_management_agent", "rabbitmq_prometheus",
 	"rabbitmq_shovel", "rabbitmq_shovel_management", "rabbitmq_web_dispatch",
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"bartleby.mq/internal/core/auth"
@@ -21,7 +22,18 @@ func erlangFullVersion() string {
 // cryptoLibrary is the TLS library.
 const cryptoLibrary = "Go crypto/tls"
 
-var exchangeTypes = []map[string]any{
+// exchangeTypes lists the types of exchanges, in strict mode those that come with RabbitMQ.
+func (s *server) exchangeTypes() []map[string]any {
+	if s.b.Strict {
+		return bundledTypes
+	}
+	return slices.Insert(slices.Clone(bundledTypes), 5, delayedType)
+}
+
+// delayedType is listed as RabbitMQ lists the type of its plugin.
+var delayedType = map[string]any{"name": "x-delayed-message", "description": "Delayed Message Exchange.", "enabled": true}
+
+var bundledTypes = []map[string]any{
 	{"name": "direct", "description": "AMQP direct exchange, as per the AMQP specification", "enabled": true},
 	{"name": "fanout", "description": "AMQP fanout exchange, as per the AMQP specification", "enabled": true},
 	{"name": "headers", "description": "AMQP headers exchange, as per the AMQP specification", "enabled": true},
@@ -37,7 +49,7 @@ func (s *server) overview(r *request) (any, error) {
 		"product_name": s.Product, "product_version": s.ProductVersion, "cluster_name": s.clusterName(),
 		"cluster_tags": map[string]any{}, "node_tags": map[string]any{}, "node": s.NodeName,
 		"erlang_version": erlangVersion, "erlang_full_version": erlangFullVersion(), "crypto_lib_version": cryptoLibrary,
-		"rates_mode": "basic", "exchange_types": exchangeTypes, "default_queue_type": string(s.defaultQueueType()),
+		"rates_mode": "basic", "exchange_types": s.exchangeTypes(), "default_queue_type": string(s.defaultQueueType()),
 		"sample_retention_policies": map[string]any{
 			"global": []int{600, 3600, 28800, 86400}, "basic": []int{600, 3600}, "detailed": []int{600},
 		},

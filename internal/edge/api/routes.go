@@ -117,6 +117,7 @@ func (s *server) routes() []route {
 		{"GET", "exchanges/{vhost}/{exchange}", managing, s.getExchange},
 		{"PUT", "exchanges/{vhost}/{exchange}", managing, s.putExchange},
 		{"DELETE", "exchanges/{vhost}/{exchange}", managing, s.deleteExchange},
+		{"DELETE", "exchanges/{vhost}/{exchange}/contents", managing, s.purgeExchange},
 		{"GET", "exchanges/{vhost}/{exchange}/bindings/source", managing, s.listBindingsFrom},
 		{"GET", "exchanges/{vhost}/{exchange}/bindings/destination", managing, s.listBindingsTo},
 		{"POST", "exchanges/{vhost}/{exchange}/publish", managing, s.publish},

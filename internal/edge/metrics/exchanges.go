@@ -44,6 +44,27 @@ var exchangeFamily = &family{
 	},
 }
 
+var (
+	delayedMessages = gauge("bartleby_exchange_messages_delayed", "Messages that wait in an x-delayed-message exchange", "vhost", "exchange").whole()
+	allDelayed      = gauge("bartleby_messages_delayed", "Messages that wait in x-delayed-message exchanges").whole()
+	delayedDropped  = counter("bartleby_delayed_messages_dropped_total", "Messages that were dropped while they waited, as their exchange was deleted or purged").whole()
+)
+
+// delayedFamily is ours: what waits in the exchanges that delay messages.
+var delayedFamily = &family{name: "delayed_messages", collect: func(s *scrape) {
+	total := 0
+	for _, x := range s.exchanges() {
+		n, delays := s.Broker.Delayed(x)
+		if total += n; delays && !s.total {
+			s.put(delayedMessages, float64(n), string(x.VHost), string(x.Name))
+		}
+	}
+	if s.total {
+		s.put(allDelayed, float64(total))
+		s.put(delayedDropped, float64(s.Broker.Totals.DelayedDropped.Load()))
+	}
+}}
+
 var vhostStatus = gauge("rabbitmq_cluster_vhost_status", "Whether a given vhost is running", "vhost").whole()
 
 var vhostFamily = &family{name: "vhost_status", onRequest: true, collect: func(s *scrape) {

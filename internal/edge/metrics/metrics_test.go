@@ -61,9 +61,9 @@ func (n *node) declare(link *broker.Connection, name string, arguments ...amqp09
 
 func arg(key string, value any) amqp091.Field { return amqp091.Field{Key: key, Value: value} }
 
-func (n *node) publish(exchange, key string) {
+func (n *node) publish(exchange, key string, headers ...amqp091.Field) {
 	n.Helper()
-	p := broker.Publication{Exchange: []byte(exchange), Key: []byte(key), Raw: amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: new(uint8(2))}), Body: [][]byte{[]byte("body")}, Size: 4}
+	p := broker.Publication{Exchange: []byte(exchange), Key: []byte(key), Raw: amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: new(uint8(2)), Headers: headers}), Body: [][]byte{[]byte("body")}, Size: 4}
 	var err error
 	if p.Props, err = amqp091.ParseProps(p.Raw); err != nil {
 		n.Fatal(err)
@@ -309,6 +309,26 @@ func TestDeathsByStrategy(t *testing.T) {
 	}
 	n.has(e, name, want)
 	n.has(e, "rabbitmq_global_messages_dead_lettered_confirmed_total", confirmed)
+}
+
+// What waits in exchanges that delay messages is shown by exchange and in total, and what was dropped of it.
+func TestDelayedMessages(t *testing.T) {
+	n := start(t)
+	for _, name := range []message.ExchangeName{"a", "b"} {
+		d := topology.ExchangeDecl{Name: name, Type: "x-delayed-message", Durable: true, Arguments: amqp091.Table{arg("x-delayed-type", "direct")}}
+		if _, err := n.link.DeclareExchange(d); err != nil {
+			t.Fatal(err)
+		}
+		n.publish(string(name), "k", arg("x-delay", int64(1e9)))
+	}
+	n.publish("b", "k", arg("x-delay", int64(1e9)))
+	n.has(n.scrape("/metrics/per-object"), "bartleby_exchange_messages_delayed", map[string]float64{"exchange=a,vhost=/": 1, "exchange=b,vhost=/": 2})
+	n.has(n.scrape("/metrics"), "bartleby_messages_delayed", map[string]float64{"": 3})
+	if err := n.link.DeleteExchange("b", false); err != nil {
+		t.Fatal(err)
+	}
+	n.has(n.scrape("/metrics"), "bartleby_messages_delayed", map[string]float64{"": 1})
+	n.has(n.scrape("/metrics"), "bartleby_delayed_messages_dropped_total", map[string]float64{"": 2})
 }
 
 // DL-18.4: what became of a queue's dead, and how deep the queue is in which they are.
