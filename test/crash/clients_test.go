@@ -45,6 +45,7 @@ type publisher struct {
 type publishing struct {
 	exchange, key string
 	expiration    string
+	delay         int // milliseconds, where the exchange delays
 	lines         []string
 }
 
@@ -82,9 +83,11 @@ func (p *publisher) run(ctx context.Context, c *clients, message func(r *rand.Ra
 			size = rng.IntN(200_000) // several frames
 		}
 		ids = append(ids, id)
-		err := ch.Publish(out.exchange, out.key, false, false, amqp.Publishing{
-			MessageId: id, DeliveryMode: amqp.Persistent, Expiration: out.expiration, Body: content(id, size),
-		})
+		m := amqp.Publishing{MessageId: id, DeliveryMode: amqp.Persistent, Expiration: out.expiration, Body: content(id, size)}
+		if out.delay > 0 {
+			m.Headers = amqp.Table{"x-delay": out.delay}
+		}
+		err := ch.Publish(out.exchange, out.key, false, false, m)
 		if err != nil {
 			break
 		}

@@ -32,6 +32,7 @@ type declared struct {
 	kind  string // "classic" or "quorum"; "": as the seed says
 	args  amqp.Table
 	bound string // a fanout exchange; "": none
+	later bool   // which delays messages
 }
 
 // worker is a client that works until ctx ends or the server dies.
@@ -102,7 +103,11 @@ func (s *scenario) declare(conn *amqp.Connection, kinds map[string]string) error
 		if q.bound == "" {
 			continue
 		}
-		if err := ch.ExchangeDeclare(q.bound, "fanout", true, false, false, false, nil); err != nil {
+		kind, args := "fanout", amqp.Table(nil)
+		if q.later {
+			kind, args = "x-delayed-message", amqp.Table{"x-delayed-type": "fanout"}
+		}
+		if err := ch.ExchangeDeclare(q.bound, kind, true, false, false, false, args); err != nil {
 			return fmt.Errorf("declare exchange %s: %w", q.bound, err)
 		}
 		if err := ch.QueueBind(q.name, "", q.bound, false, nil); err != nil {

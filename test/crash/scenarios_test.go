@@ -12,7 +12,7 @@ import (
 func scenarios() []*scenario {
 	return []*scenario{
 		rejectSingle(), rejectMultiple(), expireQueue(), expireMessage(), expireMass(), overflow(), deliveryLimit(),
-		fanOut(), retryLoop(), chain(), atLeastOnce(), publishFanout(), transactions(), replay("replay"), replay("replay-full", "x-max-length", 25, "x-overflow", "reject-publish"), delayedRetry(), together(),
+		fanOut(), retryLoop(), chain(), atLeastOnce(), publishFanout(), delayed(), transactions(), replay("replay"), replay("replay-full", "x-max-length", 25, "x-overflow", "reject-publish"), delayedRetry(), together(),
 	}
 }
 
@@ -307,6 +307,29 @@ func atLeastOnce() *scenario {
 			message := func(*rand.Rand) publishing { return publishing{key: "source", lines: []string{"full", "free"}} }
 			return []worker{
 				publish(&publisher{name: "p1", limit: 400}, message),
+				consume(&consumer{queue: "full", prefetch: 30, decide: func(r *rand.Rand, _ *amqp.Delivery) deed {
+					return []deed{ack, ack, ack, slowly, hold}[r.IntN(5)]
+				}}),
+			}
+		},
+	}
+}
+
+// delayed publishes to an exchange that delays messages, to three queues of which one is full at times.
+func delayed() *scenario {
+	return &scenario{
+		name: "delayed", covers: func(queue string) []string { return []string{queue} },
+		queues: []declared{
+			{name: "a", kind: "classic", bound: "later", later: true}, {name: "b", kind: "quorum", bound: "later", later: true},
+			{name: "full", bound: "later", later: true, args: amqp.Table{"x-max-length": 40, "x-overflow": "reject-publish"}},
+		},
+		history: func(_ *known, c place, _ int) error { return died(c, nil, "") },
+		work: func(l *life) []worker {
+			message := func(r *rand.Rand) publishing {
+				return publishing{exchange: "later", delay: []int{1, 30, 1 + r.IntN(400)}[r.IntN(3)], lines: []string{"a", "b", "full"}}
+			}
+			return []worker{
+				publish(&publisher{name: "p1", limit: 400}, message), publish(&publisher{name: "p2", limit: 400}, message),
 				consume(&consumer{queue: "full", prefetch: 30, decide: func(r *rand.Rand, _ *amqp.Delivery) deed {
 					return []deed{ack, ack, ack, slowly, hold}[r.IntN(5)]
 				}}),
