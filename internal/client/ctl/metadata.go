@@ -49,16 +49,16 @@ func updateVHost() verb {
 				return badArgument("No metadata arguments were provided")
 			}
 			i.say(`Updating metadata of vhost "%s" ...`, i.args[0])
-			return i.changeVHost(body)
+			return i.changeVHost(i.args[0], body)
 		},
 	}
 }
 
 // changeVHost changes an existing virtual host; a PUT would create a missing one.
-func (i *invocation) changeVHost(body object) error {
-	at := path("vhosts", i.args[0])
+func (i *invocation) changeVHost(name string, body object) error {
+	at := path("vhosts", name)
 	if err := i.get(at+"?columns=name", nil); is(err, http.StatusNotFound) {
-		return noVHost(i.args[0])
+		return noVHost(name)
 	} else if err != nil {
 		return explain(err)
 	}
@@ -70,7 +70,7 @@ func setVHostTags() verb {
 		name: "set_vhost_tags", short: "Sets virtual host tags", min: 1, max: -1, usage: "<vhost> <tag> [...]",
 		run: func(i *invocation) error {
 			i.say(`Setting tags for virtual host "%s" to [%s] ...`, i.args[0], strings.Join(i.args[1:], ", "))
-			return i.changeVHost(object{"tags": i.args[1:]})
+			return i.changeVHost(i.args[0], object{"tags": i.args[1:]})
 		},
 	}
 }

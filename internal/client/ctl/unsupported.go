@@ -15,8 +15,6 @@ func unsupportedVerbs() []verb {
 		{"force_boot", "there is one node"},
 		{"join_cluster", "there is one node"},
 		{"forget_cluster_node", "there is one node"},
-		{"trace_on", "there is no firehose: read messages with get of the API and ackmode peek"},
-		{"trace_off", "there is no firehose"},
 		{"suspend_listeners", "stop the node"},
 		{"resume_listeners", "start the node"},
 		{"drain", "stop the node: it closes its connections in order"},

@@ -25,7 +25,20 @@ func vhostVerbs() []verb {
 			func(i *invocation, at string) error { return i.post(at, nil, nil) }),
 		protect("disable_vhost_deletion_protection", "Removes deletion protection from a virtual host (so that it can be deleted)",
 			func(i *invocation, at string) error { return i.delete(at) }),
+		trace("trace_on", true, "Starts tracing: copies of what is published and delivered go to the exchange amq.rabbitmq.trace", "Starting", "enabled"),
+		trace("trace_off", false, "Stops tracing", "Stopping", "disabled"),
 	}
+}
+
+func trace(name string, on bool, short, doing, done string) verb {
+	return verb{name: name, short: short, max: 0, usage: "[--vhost <vhost>]", run: func(i *invocation) error {
+		i.say(`%s tracing for vhost "%s" ...`, doing, i.vhost)
+		if err := i.changeVHost(i.vhost, object{"tracing": on}); err != nil {
+			return err
+		}
+		i.print("Trace %s for vhost %s", done, i.vhost)
+		return nil
+	}}
 }
 
 func addVHost() verb {

@@ -33,6 +33,18 @@ type Ref uint64
 // and records keep its length in a byte.
 const MaxName = 255
 
+// CutName cuts a text that is no client's to MaxName bytes, at a rune.
+func CutName(s string) string {
+	if len(s) <= MaxName {
+		return s
+	}
+	n := MaxName
+	for n > MaxName-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
 // CheckName returns an error unless a name or a key is UTF-8 and has at most MaxName bytes. Code that takes a name from
 // outside checks it, so that code that stores and sends it need not. what is the kind of name, for the error.
 func CheckName[T ~string](what string, name T) error {

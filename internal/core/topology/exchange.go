@@ -94,6 +94,9 @@ func NoExchange(vhost message.VHost, name message.ExchangeName) error {
 	return &Error{Kind: NotFound, Resource: r, Text: "no " + r.String()}
 }
 
+// leads says whether a message to the exchange can reach anything.
+func (x *Exchange) leads() bool { return len(x.out.list) > 0 || x.Alternate != nil }
+
 // checkNotDefault refuses to name the default exchange in a declaration (BR-5.3).
 func checkNotDefault(name message.ExchangeName) error {
 	if name == "" {

@@ -103,7 +103,7 @@ func declareAnything(t *rapid.T, s *State) {
 	switch rapid.IntRange(0, 8).Draw(t, "kind") {
 	case 0:
 		m := Metadata{
-			Description: texts.Filter(func(s string) bool { return s != "\xff" }).Draw(t, "description"), Tracing: flag.Draw(t, "tracing"), Protected: flag.Draw(t, "protected"),
+			Description: texts.Filter(func(s string) bool { return s != "\xff" }).Draw(t, "description"), Protected: flag.Draw(t, "protected"),
 			DefaultQueueType: rapid.SampledFrom([]QueueType{"", Classic, Quorum}).Draw(t, "type"), Profile: rapid.SampledFrom([]deadletter.Profile{deadletter.RabbitMQ, deadletter.ApsaraMQ}).Draw(t, "profile"),
 		}
 		if flag.Draw(t, "tags") {

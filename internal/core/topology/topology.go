@@ -49,7 +49,8 @@ type State struct {
 	revision   uint64
 	policySeq  uint64 // orders policies of equal priority: the last set wins
 	log        mutation.Log
-	leaving    map[string]int // keys of deleted objects whose bindings are still stored: number of deletions
+	traced     map[message.VHost]*VHost // those with Metadata.Tracing
+	leaving    map[string]int           // keys of deleted objects whose bindings are still stored: number of deletions
 
 	// Incarnations come from a block that is reserved on disk, so that transient queues cost no write of their own. The
 	// reservation is an earlier change than the one that makes the queue: a group may create the queue before that change

@@ -17,8 +17,9 @@ type Metadata struct {
 	Tags        []string `json:"tags"`
 	// DefaultQueueType is used for declarations without a type; empty means the server's (BR-7.3).
 	DefaultQueueType QueueType `json:"default_queue_type,omitempty"`
-	Tracing          bool      `json:"tracing,omitempty"`
-	Protected        bool      `json:"protected_from_deletion,omitempty"`
+	// Tracing says whether messages are copied to TraceExchange. It ends with the process, as in RabbitMQ.
+	Tracing   bool `json:"-"`
+	Protected bool `json:"protected_from_deletion,omitempty"`
 	// Profile is the product whose rules apply. If it is unset, PutVHost uses the server's default for a new virtual host, and
 	// does not change the profile of an existing one.
 	Profile deadletter.Profile `json:"profile,omitempty"`
@@ -113,6 +114,7 @@ func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool
 	}
 	v.Metadata = m
 	v.Metadata.Tags = slices.Clone(m.Tags)
+	s.noteTracing(v)
 	s.revision++
 	s.logVHost(v)
 	return v, !ok, nil
@@ -137,7 +139,7 @@ func (s *State) addVHost(name message.VHost) *VHost {
 		{"amq.fanout", routing.Fanout, false},
 		{"amq.headers", routing.Headers, false},
 		{"amq.match", routing.Headers, false},
-		{"amq.rabbitmq.trace", routing.Topic, true},
+		{TraceExchange, routing.Topic, true},
 		{"amq.topic", routing.Topic, false},
 	} {
 		table, err := routing.New(p.kind, nil)
@@ -150,6 +152,33 @@ func (s *State) addVHost(name message.VHost) *VHost {
 	}
 	s.vhosts[name] = v
 	return v
+}
+
+// TraceExchange is the exchange of each virtual host that gets the copies of traced messages.
+const TraceExchange message.ExchangeName = "amq.rabbitmq.trace"
+
+func (s *State) noteTracing(v *VHost) {
+	if !v.Metadata.Tracing {
+		delete(s.traced, v.Name)
+		return
+	}
+	if s.traced == nil {
+		s.traced = map[message.VHost]*VHost{}
+	}
+	s.traced[v.Name] = v
+}
+
+// TracedTo lists the virtual hosts with tracing whose TraceExchange leads somewhere, nil if there are none.
+func (s *State) TracedTo() (list map[message.VHost]bool) {
+	for name, v := range s.traced {
+		if v.exchanges[TraceExchange].leads() {
+			if list == nil {
+				list = map[message.VHost]bool{}
+			}
+			list[name] = true
+		}
+	}
+	return list
 }
 
 // internalUser is RabbitMQ's name of the user who declares predeclared objects.
@@ -185,6 +214,7 @@ func (s *State) DeleteVHost(name message.VHost) ([]*Queue, error) {
 	}
 	s.log.Delete(vhostKey(name))
 	delete(s.vhosts, name)
+	delete(s.traced, name)
 	s.revision++
 	return queues, nil
 }

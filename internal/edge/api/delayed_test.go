@@ -85,4 +85,3 @@ func TestDelayedTypeIsListed(t *testing.T) {
 		}
 	}
 }
-

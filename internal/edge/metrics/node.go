@@ -164,6 +164,8 @@ var (
 	stranded    = gauge("bartleby_messages_stranded", "Messages that have left their queues for one that is gone, and wait for another").whole()
 	asides      = counter("bartleby_messages_set_aside_total", "Messages that could not be read from disk, and were set aside").whole()
 	asideFiles  = gauge("bartleby_set_aside_files", "Files of what was set aside, which an operator is to look at").whole()
+	noticed     = counter("bartleby_notices_published_total", "Messages that the node itself has published to queues: copies of traced messages", "kind").whole()
+	unnoticed   = counter("bartleby_notices_dropped_total", "Messages that the node itself has dropped, since too many waited or an alarm was in force", "kind").whole()
 	relocated   = counter("bartleby_messages_relocated_total", "Messages that waited for another queue, and were sent to one by an operator").whole()
 )
 
@@ -184,6 +186,10 @@ var totalsFamily = &family{collect: func(s *scrape) {
 	s.put(senseless, float64(n))
 	s.put(stranded, float64(s.Broker.Node().Stranded()))
 	s.put(relocated, float64(s.Broker.Node().Relocated()))
+	for _, n := range s.Broker.Notices() {
+		s.put(noticed, float64(n.Published), n.Kind)
+		s.put(unnoticed, float64(n.Dropped), n.Kind)
+	}
 	s.put(asides, float64(s.Broker.Node().SetAsides()))
 	s.put(asideFiles, float64(s.Broker.FilesSetAside()))
 }}

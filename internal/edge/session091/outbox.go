@@ -517,6 +517,9 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	default:
 		o.wire = amqp091.AppendDeliver(o.wire, ch.number, it.consumer.Tag, tag, it.d.Redelivered, exchange, key)
 	}
+	if c.link.Traced() {
+		c.trace(it, rec, exchange, key, props)
+	}
 	body := rec.Body()
 	before := len(o.wire)
 	o.wire = amqp091.AppendContentHeader(o.wire, ch.number, amqp091.ClassBasic, uint64(len(body)), props)

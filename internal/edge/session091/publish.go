@@ -126,7 +126,7 @@ func (ch *channel) contentBody(b []byte) error {
 func (ch *channel) published(props, body []byte) error {
 	c := ch.c
 	p := &c.pub
-	p.Exchange, p.Key, p.Raw, p.Size = ch.content.exchange, ch.content.key, props, len(body)
+	p.Exchange, p.Key, p.Raw, p.Size, p.Channel = ch.content.exchange, ch.content.key, props, len(body), ch.number
 	p.Body = append(p.Body[:0], body)
 	var err error
 	if p.Props, err = amqp091.ParseProps(props); err != nil {

@@ -16,6 +16,9 @@ func (ch *channel) replied(p *broker.Publication) error {
 		return ch.refusedPublish(err)
 	}
 	c.broker.Totals.Published.Add(1)
+	if c.link.Traced() {
+		c.link.TracePublish(p, string(p.Key))
+	}
 	ch.replyTo(p, p.Key)
 	if ch.tx != nil {
 		ch.tx.messages.Add(1)

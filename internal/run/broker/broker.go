@@ -145,6 +145,9 @@ type Broker struct {
 	intake  intake
 	deleted deletedStats
 
+	traced  atomic.Pointer[traceTo] // nil: nothing is traced
+	notices *notices                // copies of traced messages
+
 	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals
 }
@@ -213,6 +216,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	held.Name(&b.ledger.mu, "the ledger")
 	b.ledger.turn.L = &b.ledger.mu
 	b.life, b.endLife = context.WithCancel(context.Background())
+	b.notices = newNotices(b, "copies of traced messages", tracingBytes, true)
 	b.routers.New = func() any { return new(topology.Router) }
 	b.serial.Store(uint64(time.Now().UnixMilli()) << message.SerialBits)
 	data, err := datadir.Open(datadir.Options{
@@ -272,6 +276,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 			return nil, err
 		}
 		b.node.Start()
+		b.notices.start()
 	}
 	return b, nil
 }
@@ -338,6 +343,7 @@ func (b *Broker) copyTo(ctx context.Context, part string) error {
 // listeners has told the connections.
 func (b *Broker) Close() error {
 	b.endLife()
+	b.notices.stop()
 	b.node.Stop()
 	return b.data.Close()
 }
@@ -382,6 +388,7 @@ func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, ended []end
 	err = f()
 	ended = b.endDelayed()
 	b.revision.Add(1)
+	b.retap()
 	changes := append(b.state.TakeChanges(), b.users.TakeChanges()...)
 	if owes = postpones(changes); owes {
 		b.state.Leave(topology.Ends(changes))

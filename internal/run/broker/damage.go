@@ -32,8 +32,8 @@ func OpenStopped(o Options, how Stopped) (*Broker, error) {
 }
 
 // Stopped says what OpenStopped tolerates.
-type Stopped struct { // parts of the data directory are missing, or differ in age
-	Incomplete bool // parts of the data directory are missing, or of different age
+type Stopped struct {
+	Incomplete bool // parts of the data directory are missing, or differ in age
 	// KeepUndeclared turns undeclared queues with messages into a *partition.UndeclaredError. A start would take them
 	// for deleted.
 	KeepUndeclared bool

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"math/rand/v2"
 	"strings"
 
 	"bartleby.mq/internal/core/deadletter"
@@ -9,7 +8,6 @@ import (
 	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/partition"
-	"bartleby.mq/internal/wire/amqp091"
 )
 
 // deadRouter answers the partitions' questions about dead letters.
@@ -37,22 +35,12 @@ func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, re
 	if !ok {
 		return out, false, false
 	}
-	m := routing.Message{Key: []byte(keys[0]), Chance: rand.Uint64(), Extra: h.Matchable(), Waited: h.Delayed, Pause: r.b.onPause}
+	m := routing.Message{Key: []byte(keys[0]), Extra: h.Matchable(), Waited: h.Delayed}
 	for _, k := range keys[1:] {
 		m.More = append(m.More, []byte(k))
 	}
-	if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
-		m.Headers, m.MessageID, m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
-		m.Timestamp, m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
-	}
-	router := r.b.routers.Get().(*topology.Router)
-	found := router.Route(v, x, &m, nil)
-	byKeys = router.ByKeys && (!h.Delayed || q.Config().Delays) // of others some have waited, and some not
-	r.b.routers.Put(router)
-	for _, t := range found {
-		out = append(out, runtimeOf(t))
-	}
-	return out, true, byKeys
+	targets, byKeys = r.b.routeRecord(v, x, &m, rec, out)
+	return targets, true, byKeys && (!h.Delayed || q.Config().Delays) // of others some have waited, and some not
 }
 
 // HasVHost implements partition.Router.

@@ -57,6 +57,7 @@ func (b *Broker) takeover(vhost message.VHost) {
 		queues, rerouted := b.state.Apply(t)
 		if rerouted {
 			b.revision.Add(1)
+			b.retap()
 		}
 		b.topo.Unlock()
 		b.reconfigure(queues)

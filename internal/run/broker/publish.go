@@ -26,6 +26,8 @@ type Publication struct {
 	// Body is the content, in as many pieces as it arrived.
 	Body [][]byte
 	Size int // of all pieces, in bytes
+	// Channel is the number of the client's channel, 0 if it has none.
+	Channel uint16
 
 	// Set by Check.
 	ttl    int64
@@ -326,6 +328,8 @@ func (c *Connection) Route(p *Publication) (targets []*partition.Queue, err erro
 	}
 	if err != nil {
 		err = cmp.Or(c.b.awaitAll(), err)
+	} else if c.Traced() {
+		c.tracePublish(p, targets)
 	}
 	return targets, err
 }

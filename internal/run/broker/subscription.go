@@ -143,6 +143,7 @@ func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 	defer window.Free()
 	size := 0
 	for i := range batch {
+		g := Got{Queue: s.q, Delivery: batch[i]}
 		if size += int(batch[i].Size); i > 0 && size > shownBytes {
 			batch = s.wait(batch, i)
 			break
@@ -150,7 +151,7 @@ func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 		var m *Shown
 		if err == nil {
 			var failed error
-			if m, failed = b.shown(&Got{Queue: s.q, Delivery: batch[i]}, &window); failed != nil {
+			if m, failed = b.shown(&g, &window); failed != nil {
 				if b.node.SetAside(s.q, &batch[i], &s.consumer, failed) {
 					continue
 				}
@@ -163,8 +164,9 @@ func (s *Subscription) show(batch []queue.Delivery) (taken []Taken, err error) {
 				batch = s.wait(batch, i)
 				break
 			}
+			s.c.traceShown(&g, m)
 			t.Shown = *m
-			t.Body, t.Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
+			t.record, t.Body, t.Properties = nil, slices.Clone(m.Body), slices.Clone(m.Properties)
 		}
 		taken = append(taken, t)
 	}

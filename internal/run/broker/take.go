@@ -22,12 +22,14 @@ const (
 )
 
 // Shown is a message that Take shows. Its bytes are valid only during the call.
-type Shown struct { // its present exchange and key (DL-6.2)
-	Exchange, Key string // where it is published to now (DL-6.2)
+type Shown struct {
+	Exchange, Key string // its present exchange and key (DL-6.2)
 	Properties    []byte // as a consumer would get them
 	Body          []byte
 	Redelivered   bool
 	Left          int // number of ready messages behind it
+
+	record message.Record
 }
 
 // Take gets messages from a queue, at most limit (0: all ready ones), and shows each to f. At the end it does with
@@ -63,6 +65,7 @@ func (c *Connection) Take(name message.QueueName, limit int, after After, f func
 			return err
 		}
 		taken = append(taken, after.op(&g))
+		c.traceShown(&g, s)
 		more, err := f(s)
 		c.b.release(&g.Delivery)
 		if err != nil || !more {
@@ -97,7 +100,7 @@ func (b *Broker) shown(g *Got, w *bodies.Window) (*Shown, error) {
 		return nil, err
 	}
 	rec := message.Record(r)
-	s := &Shown{Body: rec.Body(), Redelivered: g.Redelivered, Left: g.Left}
+	s := &Shown{record: rec, Body: rec.Body(), Redelivered: g.Redelivered, Left: g.Left}
 	s.Properties, s.Exchange, s.Key = Rendered(rec, deathstore.Bytes(b.bodies, g.History), g.Counts, g.Queue.Type() == queue.Quorum)
 	return s, nil
 }

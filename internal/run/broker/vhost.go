@@ -21,7 +21,7 @@ func (b *Broker) PutVHost(name message.VHost, m topology.Metadata, creator strin
 // the present ones, the zero value for a new virtual host. revise runs under the lock, perhaps more than once, so it
 // must not wait for anything.
 func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator *Identity) (created bool, err error) {
-	changed := false
+	changed, untraced := false, false
 	var connected []*Connection
 	err = b.change(func() error {
 		var before deadletter.Profile
@@ -30,12 +30,15 @@ func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) 
 			before, old = v.Profile(), v.Metadata
 		}
 		v, made, err := b.putVHost(name, revise(old), creator)
-		created = made
+		created, untraced = made, err == nil && old.Tracing && !v.Metadata.Tracing
 		if changed = err == nil && !made && v.Profile() != before; changed {
 			connected = b.inVHost(name)
 		}
 		return err
 	})
+	if untraced {
+		b.notices.flush() // who turns tracing off finds all copies in their queues
+	}
 	if changed {
 		terminate(connected, 320, fmt.Sprintf("the profile of vhost '%s' has changed", name))
 	}

@@ -213,11 +213,14 @@ func TestAppendPropsOfMoreHeadersThanItsRoom(t *testing.T) {
 	}
 }
 
-// checkAppendProps checks what has to hold for whatever ParseProps accepts.
-func checkAppendProps(t interface {
+// fatal is a testing.T or a rapid.T.
+type fatal interface {
 	Helper()
 	Fatalf(string, ...any)
-}, raw []byte) {
+}
+
+// checkAppendProps checks what has to hold for whatever ParseProps accepts.
+func checkAppendProps(t fatal, raw []byte) {
 	t.Helper()
 	p, err := ParseProps(raw)
 	if err != nil {
@@ -249,9 +252,44 @@ func checkAppendProps(t interface {
 	if want, got := AppendPropsFrom(nil, before), AppendPropsFrom(nil, after); !bytes.Equal(want, got) || !bytes.Equal(got, once) {
 		t.Fatalf("got  % x\nwant % x", got, want)
 	}
+	checkPropsTable(t, &q, after)
 	q.headers = formUnknown
 	if byHand := AppendProps(nil, once, &q, nil); !bytes.Equal(byHand, once) {
 		t.Fatalf("the fast path writes % x, the slow one % x", once, byHand)
+	}
+}
+
+// checkPropsTable checks the table of properties p, which are l.
+func checkPropsTable(t fatal, p *Props, l PropertyList) {
+	b := AppendPropsTable(nil, p)
+	v, err := DecodeValue(b[0], b[5:])
+	if err != nil {
+		t.Fatalf("the table of the properties: %v", err)
+	}
+	var want Table
+	add := func(key string, there bool, value func() any) {
+		if there {
+			want = append(want, Field{key, value()})
+		}
+	}
+	str := func(key string, s *string) { add(key, s != nil, func() any { return *s }) }
+	str("cluster_id", l.ClusterID)
+	str("app_id", l.AppID)
+	str("user_id", l.UserID)
+	str("type", l.Type)
+	add("timestamp", l.Timestamp != nil, func() any { return int32(*l.Timestamp) })
+	str("message_id", l.MessageID)
+	str("expiration", l.Expiration)
+	str("reply_to", l.ReplyTo)
+	str("correlation_id", l.CorrelationID)
+	add("priority", l.Priority != nil, func() any { return int32(*l.Priority) })
+	add("delivery_mode", l.DeliveryMode != nil, func() any { return int32(*l.DeliveryMode) })
+	deep := Table{{"headers", Table{{"properties", l.Headers}}}}
+	add("headers", l.Headers != nil && deep.CheckDepth() == nil, func() any { return l.Headers })
+	str("content_encoding", l.ContentEncoding)
+	str("content_type", l.ContentType)
+	if got, want := AppendTable(nil, v.(Table)), AppendTable(nil, want); !bytes.Equal(got, want) {
+		t.Fatalf("the table of the properties is % x, want % x", got, want)
 	}
 }
 
