@@ -4,8 +4,8 @@ package queue
 
 import "testing"
 
-// A message comes in, goes to a consumer and is acknowledged without an allocation, in the
-// steady state; the race detector makes some of its own.
+// In the steady state a message comes in, goes to a consumer and is acknowledged without an allocation. The race
+// detector makes some of its own.
 func TestEnqueueDeliverAckDoesNotAllocate(t *testing.T) {
 	for name, config := range map[string]Config{"classic": {MaxPriority: -1}, "quorum": {Type: Quorum}} {
 		sink := &nobody{}

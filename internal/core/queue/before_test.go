@@ -7,8 +7,8 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// After the cut of a checkpoint a page is saved when its turn comes, and as it was
-// at the cut, whatever has become of its entries.
+// After the cut of a checkpoint a page is saved when its turn comes, as it was at the cut, whatever has happened to
+// its entries.
 func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
 	const n = 2*index.PageSize + 1
 	a := newAway(Unlimited(), 0)
@@ -41,8 +41,7 @@ func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
 	}
 }
 
-// What a page was at the cut is saved too if its last entry goes before its turn, if
-// too many go, or if one comes.
+// A page is saved as it was at the cut even if its last entry goes before its turn, if too many go, or if one enters.
 func TestPagesThatGoAreSaved(t *testing.T) {
 	for name, change := range map[string]func(*away){
 		"many go":    func(a *away) { a.getMany(33) },
@@ -55,7 +54,7 @@ func TestPagesThatGoAreSaved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAway(Unlimited(), 0)
 			a.fill(100, func() int64 { return -1 })
-			a.Reserve(index.PageSize - 1) // that page is not being filled any more
+			a.Reserve(index.PageSize - 1) // so that the page is no longer being filled
 			a.fill(7, func() int64 { return 1 })
 			a.pages.Cut()
 			change(a)
@@ -77,7 +76,7 @@ func TestPagesThatGoAreSaved(t *testing.T) {
 	}
 }
 
-// copyOf is what a copy of a page has.
+// copyOf is what a copy of a page contains.
 func (a *away) copyOf(t *testing.T, id index.PageID) []View {
 	t.Helper()
 	m := New(a.Config(), Unlimited(), &Pages{}, &nobody{}, a.now)
@@ -95,7 +94,7 @@ func (a *away) getMany(n int) {
 	}
 }
 
-// Pages that become empty in the middle of a lane go many at a time.
+// Pages that become empty in the middle of a lane are removed many at a time.
 func TestEmptyPagesGoTogether(t *testing.T) {
 	const pages = 1000
 	a := newAway(Unlimited(), 0)
@@ -127,7 +126,7 @@ func TestEmptyPagesGoTogether(t *testing.T) {
 	}
 }
 
-// A purge that is redone leaves what was kept and nothing else, however many pages go.
+// A purge that is repeated leaves what was kept and nothing else, however many pages it removes.
 func TestRestorePurgeOfManyPages(t *testing.T) {
 	const pages = 100
 	a := newAway(Unlimited(), 0)
@@ -142,8 +141,8 @@ func TestRestorePurgeOfManyPages(t *testing.T) {
 	}
 }
 
-// A page that was put away and has lost everything since is in no checkpoint, also if
-// it was put away after the last one and its place is kept for a while.
+// A page that was put away and has lost all its entries since is in no checkpoint. That holds even if it was put away
+// after the last one and its place is kept for a while.
 func TestWhatIsEmptyAtTheCutIsNotInTheCheckpoint(t *testing.T) {
 	const pages = 8
 	a := newAway(Unlimited(), 1)

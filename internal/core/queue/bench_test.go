@@ -16,8 +16,7 @@ func (n *nobody) Returned(ID, Counts, int64)                 {}
 func (n *nobody) TimedOut(*Consumer, int)                    {}
 func (n *nobody) Ended(ID, deadletter.Reason, bool)          {}
 
-// A message in, out to a consumer, and acknowledged, with so many before it that
-// nobody takes.
+// A message in, out to a consumer, and acknowledged, behind a number of messages that no consumer takes.
 func BenchmarkEnqueueDeliverAck(b *testing.B) {
 	for name, config := range map[string]Config{"classic": {MaxPriority: -1}, "quorum": {Type: Quorum}} {
 		b.Run(name, func(b *testing.B) {

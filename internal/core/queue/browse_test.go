@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// Who browses what is in a queue meets nothing that comes meanwhile, at whatever level.
+// A browse does not meet messages that enter meanwhile, at any level.
 func TestWhatIsThereEndsWithIt(t *testing.T) {
 	m := New(Config{Type: Classic, MaxPriority: 3}, Unlimited(), &Pages{}, &restored{}, 1)
 	there := 0

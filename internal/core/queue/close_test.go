@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A queue is deleted with the declarations locked: Close asks nothing of the disk, and BuryRest saves what the
+// A queue is deleted with the declarations locked: Close reads nothing from disk, and BuryRest saves what the
 // checkpoint being written has of the queue.
 func TestCloseLeavesTheDiskToBuryRest(t *testing.T) {
 	ps := new(Pages)

@@ -15,13 +15,13 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// shelf is a Cold in memory. A body's location is its number; a history's bytes are its number,
-// and what it has in common with others is another.
+// shelf is a Cold in memory. The location of a body is its number. The bytes of a history are its number, and the
+// part that it shares with others is another number.
 type shelf struct {
 	pages map[index.PageID]shelved
 	metas map[uint32][]byte
 	away  map[message.Ref]int       // histories, less the references in memory
-	gone  map[uint32][]index.PageID // by the version that makes them so
+	gone  map[uint32][]index.PageID // copies by the version that makes them needless
 
 	deltas     map[index.PageID][]byte
 	goneDeltas map[uint32][]index.PageID
@@ -30,8 +30,8 @@ type shelf struct {
 	logFrom int
 	cursor  index.SaveCursor
 
-	nonsense bool // what comes back may be anything
-	locked   bool // whoever comes now would wait for a disk while all declarations wait for him
+	nonsense bool // copies that come back may be anything
+	locked   bool // a read now would make all declarations wait for a disk
 }
 
 type shelved struct{ page, summary []byte }
@@ -43,7 +43,7 @@ func newShelf() *shelf {
 
 const diskBit message.Ref = 1 << 63
 
-// name is the number of a body wherever it is.
+// name is the number of a body, wherever the body is.
 func name(body message.Ref) message.Ref { return body &^ diskBit }
 
 func (s *shelf) Locate(body message.Ref) uint64    { return uint64(name(body)) }
@@ -119,7 +119,7 @@ func (s *shelf) DiscardDelta(id index.PageID, by uint32) {
 }
 func (s *shelf) Fail(id index.PageID, err error) { panic(fmt.Sprintf("page %+v: %v", id, err)) }
 
-// putAway takes pages out of memory, which changes nothing that can be seen.
+// putAway takes pages out of memory. Nothing that can be seen changes.
 func (p *pair) putAway(t *rapid.T) {
 	if rapid.Bool().Draw(t, "again") {
 		p.m.SweepAgain(rapid.Bool().Draw(t, "index again"))
@@ -127,8 +127,8 @@ func (p *pair) putAway(t *rapid.T) {
 	p.m.PutAway(rapid.IntRange(1, 5).Draw(t, "pages"), rapid.IntRange(0, 3).Draw(t, "index") > 0)
 }
 
-// putBodiesAway takes all bodies out of memory that it can, and all that are left then
-// are those of pages at the ends of a lane, and of split ones.
+// putBodiesAway takes all bodies out of memory that may leave. The bodies that stay belong to pages at the ends of a
+// lane, or to split pages.
 func (p *pair) putBodiesAway(t *rapid.T) {
 	p.m.SweepAgain(false)
 	p.m.PutAway(math.MaxInt, false)
@@ -149,14 +149,14 @@ func (p *pair) putEveryBodyAway(t *rapid.T) {
 	}
 }
 
-// putAllAway takes all pages out of memory that it can.
+// putAllAway takes all pages out of memory that may leave.
 func (p *pair) putAllAway(*rapid.T) {
 	p.m.SweepAgain(true)
 	p.m.PutAway(math.MaxInt, true)
 }
 
-// move moves the bodies that lie on disk, wherever their pages are. The new place has
-// the old one's name, by which the model knows a body.
+// move moves the bodies on disk, wherever their pages are. A new place has the name of the old one, by which the
+// model knows a body.
 func (p *pair) move(t *rapid.T) {
 	type found struct {
 		id   ID
@@ -184,7 +184,7 @@ func (p *pair) soon(t *rapid.T) {
 	p.tickAll(t, sliceLimit)
 }
 
-// leap makes the next entries stand in other pages.
+// leap makes the next entries go into other pages.
 func (p *pair) leap(t *rapid.T) {
 	by := rapid.Uint64Range(100, 300).Draw(t, "numbers")
 	for level := range p.q.next {
@@ -193,7 +193,7 @@ func (p *pair) leap(t *rapid.T) {
 	}
 }
 
-// cut begins a checkpoint, which save goes on with while the queue is used.
+// cut begins a checkpoint. save continues it while the queue is used.
 func (p *pair) cut(t *rapid.T) {
 	if p.cold.cut != 0 {
 		t.Skip("one is being written")
@@ -206,7 +206,7 @@ func (p *pair) save(t *rapid.T) {
 		t.Skip("none is being written")
 	}
 	var done bool
-	p.purging = true // what it buries was purged
+	p.purging = true // the queue buries what it purged
 	p.cold.cursor, done = p.m.SaveSome(p.cold.cursor, rapid.IntRange(1, 3).Draw(t, "pages"))
 	p.purging = false
 	if !done {
@@ -219,8 +219,8 @@ func (p *pair) save(t *rapid.T) {
 	p.restoreFrom(t, version)
 }
 
-// restoreFrom makes the queue anew from its checkpoint and what was logged after
-// the cut, and compares it with the one that lived.
+// restoreFrom makes the queue anew from its checkpoint and what was logged after the cut, and compares it with the
+// queue that went on.
 func (p *pair) restoreFrom(t *rapid.T, version uint32) {
 	sink := &restored{}
 	was := p.cold.asOf(version)
@@ -243,7 +243,7 @@ func (p *pair) restoreFrom(t *rapid.T, version uint32) {
 	p.compare(t, m, sink)
 }
 
-// saved forgets what no checkpoint has any more once that of version is complete.
+// saved drops the copies that no checkpoint has any longer once that of version is complete.
 func (s *shelf) saved(version uint32) {
 	for by, ids := range s.gone {
 		if by <= version {
@@ -284,7 +284,7 @@ func (s *shelf) asOf(version uint32) *shelf {
 	return was
 }
 
-// restore gives a machine that is new the pages of the checkpoint of version, which is all that the shelf has.
+// restore gives a new machine the pages of the checkpoint of version. The shelf then has only these.
 func (s *shelf) restore(m *Machine, version uint32) error {
 	m.SetCold(s)
 	m.pages.Begin(version + 1)
@@ -315,7 +315,7 @@ func (s *shelf) restore(m *Machine, version uint32) error {
 	return nil
 }
 
-// deltaFor is the version of the delta that belongs to a copy; 0 = there is none.
+// deltaFor is the version of the delta that belongs to a copy; 0: there is none.
 func (s *shelf) deltaFor(copy index.PageID) (found uint32, err error) {
 	for id, delta := range s.deltas {
 		if id.Lane != copy.Lane || id.Number != copy.Number {

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// fewLooks is at how many consumers so many steps may look where there are n.
+// fewLooks is how many consumers a number of steps may look at if there are n.
 func fewLooks(steps, n int) int { return 4 * steps * bits.Len(uint(n)) }
 
-// Whoever has very many consumers at a queue ends them one by one, or all in one command: none
-// of them is looked for among the others, with the queue locked.
+// A client with very many consumers of a queue ends them one by one, or all in one command. No consumer is searched
+// for among the others with the queue locked.
 func TestConsumersComeAndGoWithoutALookAtAll(t *testing.T) {
 	const n = 2000
 	for _, kind := range []Type{Classic, Quorum} {
@@ -46,8 +46,8 @@ func TestConsumersComeAndGoWithoutALookAtAll(t *testing.T) {
 	}
 }
 
-// Consumers that cannot take more are not asked again for each message that comes, and
-// whoever settles one gets the next.
+// Consumers that cannot take more are not asked again for each message. A consumer that settles a message gets the
+// next.
 func TestBlockedConsumersAreNotAskedForEachMessage(t *testing.T) {
 	const n = 2000
 	m, list := share(0, 0)
@@ -79,8 +79,7 @@ func TestBlockedConsumersAreNotAskedForEachMessage(t *testing.T) {
 	}
 }
 
-// Each client that ends asks what its consumers hold: however many others the queue has, it
-// needs no list of them.
+// Each client that ends asks what its consumers hold. That needs no list of the queue's other consumers.
 func TestWhatAFewHoldNeedsNoListOfAllConsumers(t *testing.T) {
 	m, list := share(1000, 0)
 	if n := testing.AllocsPerRun(10, func() { m.HeldBy(list[7]) }); n != 0 {
@@ -99,8 +98,8 @@ func (g *asked) TryTake() bool {
 	return g.gate.TryTake()
 }
 
-// BR-9.9: who waits for a shared limit is not asked for each message that comes, nor one after the other once
-// the limit is reached; who shares it gets messages in turn all the same.
+// BR-9.9: consumers that wait for a shared limit are not asked for each message, nor one after the other once the
+// limit is reached. Consumers that share a limit still get messages in turn.
 func TestConsumersThatShareALimitAreNotAskedForEachMessage(t *testing.T) {
 	const n = 2000
 	m := New(Config{MaxPriority: -1}, Unlimited(), &Pages{}, &nobody{}, 1)
@@ -155,7 +154,7 @@ func TestConsumersThatShareALimitAreNotAskedForEachMessage(t *testing.T) {
 	}
 }
 
-// BR-9.9: of many that come under a limit with what they hold, none is looked for among the others.
+// BR-9.9: when many consumers with deliveries come under a limit, none is searched for among the others.
 func TestConsumersComeUnderALimitWithoutALookAtAll(t *testing.T) {
 	const n = 2000
 	m, list := share(0, 0)

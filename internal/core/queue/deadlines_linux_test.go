@@ -16,7 +16,7 @@ import (
 
 var deadlines = flag.Int("deadlines", 1_000_000, "how many messages BenchmarkDeadlines has")
 
-// used is the time that the thread has had, whoever else wants the processor.
+// used is the processor time of this thread, whatever else runs.
 func used() time.Duration {
 	const threadCPUTime = 3 // CLOCK_THREAD_CPUTIME_ID
 	var ts syscall.Timespec
@@ -26,9 +26,8 @@ func used() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Messages with random deadlines over two minutes, which pass while nobody takes
-// any: in memory, and with all pages put away but those at the ends. What dies is
-// picked and buried in slices, as routing does.
+// Messages with random deadlines over two minutes expire while no consumer takes any: in memory, and with all pages
+// put away except those at the ends. Deaths are picked and buried in slices, as routing does it.
 func BenchmarkDeadlines(b *testing.B) {
 	const over = 120_000
 	for _, away := range []bool{false, true} {

@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/deadletter"
 )
 
-// What expires needs no side row, and tells all the same why and when it died, whatever
-// becomes of it before it is routed.
+// An expired message needs no side row, and still has its reason and time of death, whatever happens before it is
+// routed.
 func TestWhatExpiresTellsWhyByItself(t *testing.T) {
 	const n, late = 10, 7
 	for name, then := range map[string]func(a *away, id ID){
@@ -45,7 +45,7 @@ func TestWhatExpiresTellsWhyByItself(t *testing.T) {
 	}
 }
 
-// rebased gives the entry a side row, since its column cannot tell its moment any more.
+// rebased gives the entry a side row, because its column can no longer hold its moment.
 func rebased(a *away, id ID) {
 	a.SetMoment(a.Find(id), a.now+1<<40)
 }

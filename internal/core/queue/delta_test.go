@@ -13,8 +13,8 @@ func (a *away) saveAll() {
 	a.pages.CutDone()
 }
 
-// Of a page that is in memory and whose entries have only gone since it was saved, a
-// checkpoint needs a delta; of one with other changes, a copy.
+// If entries have only left a page in memory since it was saved, a checkpoint needs a delta. If it changed in another
+// way, a copy.
 func TestPagesThatLessenAreSavedAsDeltas(t *testing.T) {
 	const pages = 4
 	for name, c := range map[string]struct {

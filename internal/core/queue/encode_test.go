@@ -8,7 +8,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// encoded is the copy of a page of n entries that have a history each.
+// encoded is the copy of a page with n entries that each have a history.
 func encoded(t *testing.T, n int, history func(i int) message.Ref) (s *shelf, page []byte) {
 	t.Helper()
 	s = newShelf()
@@ -28,12 +28,11 @@ func encoded(t *testing.T, n int, history func(i int) message.Ref) (s *shelf, pa
 	return s, page
 }
 
-// What histories have in common stands once in a page, and so does a history that
-// neighbours share.
+// The shared part of histories is in a page once, and so is a history that neighbours share.
 func TestWhatHistoriesHaveInCommonStandsOnce(t *testing.T) {
 	_, none := encoded(t, index.PageSize-1, func(int) message.Ref { return 0 })
 	_, one := encoded(t, index.PageSize-1, func(int) message.Ref { return 1 << 50 })
-	// Of three of these in the shelf's way two have eight bytes in common with all.
+	// As the shelf divides histories, two of these three have eight bytes in common with all.
 	_, each := encoded(t, index.PageSize-1, func(i int) message.Ref { return 1<<50 + message.Ref(i%8) })
 	for _, c := range []struct {
 		what      string
@@ -48,9 +47,9 @@ func TestWhatHistoriesHaveInCommonStandsOnce(t *testing.T) {
 	}
 }
 
-// A page of the version before, where histories stood whole, is read.
+// A page of the previous version, with whole histories, is read.
 func TestAPageOfVersion1IsRead(t *testing.T) {
-	const history message.Ref = 300 // of those that have nothing in common with others
+	const history message.Ref = 300 // a history with no shared part
 	s, page := encoded(t, 1, func(int) message.Ref { return history })
 	own := s.Bytes(history)
 	tail := append([]byte{1, 0, byte(len(own))}, own...) // the first history, nothing in common, its bytes

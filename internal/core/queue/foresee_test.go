@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// foresee looks at what is due soon, and finds all that has to be read then and nothing else.
+// foresee finds exactly the bodies that will have to be read soon.
 func (p *pair) foresee(t *rapid.T) {
 	m := p.m
 	until := p.now + rapid.SampledFrom([]int64{1, 50, 500, 1 << 40}).Draw(t, "for")

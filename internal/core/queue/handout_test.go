@@ -20,8 +20,8 @@ func (h *handed) Deliver(_ *Consumer, d *Delivery) bool {
 	return true
 }
 
-// newHanded returns an empty queue whose consumers have half an hour for a delivery and whose failures wait for a minute,
-// and a consumer of it.
+// newHanded returns an empty queue and a consumer of it. Consumers may take half an hour for a delivery, and failed
+// messages wait for a minute.
 func newHanded(quorum bool) (*handed, *Consumer) {
 	settings := Unlimited()
 	settings.ConsumerTimeout = 30 * 60_000
@@ -39,7 +39,7 @@ func newHanded(quorum bool) (*handed, *Consumer) {
 	return h, &Consumer{Tag: "c"}
 }
 
-// deliverAll enqueues n messages, the first of which is offered to others, and delivers the rest.
+// deliverAll enqueues n messages. The first is offered to other queues, the others are delivered.
 func (h *handed) deliverAll(n int, c *Consumer) (offered ID) {
 	level := h.level(-1)
 	h.fill(1, func() int64 { return -1 })
@@ -55,8 +55,8 @@ func (h *handed) deliverAll(n int, c *Consumer) (offered ID) {
 	return offered
 }
 
-// A delivery has the body of its entry, also where the consumer's watch is looked through before it and finds entries of
-// the same page.
+// A delivery has the body of its entry, even if the consumer's watch is searched before it and meets entries of the
+// same page.
 func TestDeliveryHasItsOwnBody(t *testing.T) {
 	for name, quorum := range map[string]bool{"classic": false, "quorum": true} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestDeliveryHasItsOwnBody(t *testing.T) {
 	}
 }
 
-// Looking for what was settled of a consumer's deliveries reads no page that was put away.
+// The search for settled deliveries of a consumer reads no page that was put away.
 func TestWatchReadsNothing(t *testing.T) {
 	for name, quorum := range map[string]bool{"classic": false, "quorum": true} {
 		t.Run(name, func(t *testing.T) {

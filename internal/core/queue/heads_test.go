@@ -2,8 +2,8 @@ package queue
 
 import "testing"
 
-// DL-8.4: in strict mode the heads of a queue that have expired die a slice at a time, so that nobody waits
-// for all of them, and what is left is due at once; as earlier releases had it all of a quorum queue do.
+// DL-8.4: in strict mode the expired heads of a queue die a slice at a time, so that nobody waits for all of them,
+// and the rest is due at once. By the rule of earlier releases, all of a quorum queue die.
 func TestDL_8_4_ExpiredHeadsDieInSlices(t *testing.T) {
 	const n = 3*sliceLimit + 10
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// share is a queue of which each of many consumers holds an equal part, in turn.
+// share is a queue whose many consumers each hold an equal part, in turn.
 func share(consumers, entries int) (*Machine, []*Consumer) {
 	m := New(Config{Type: Quorum}, Unlimited(), &Pages{}, &nobody{}, 1)
 	var list []*Consumer
@@ -26,8 +26,8 @@ func share(consumers, entries int) (*Machine, []*Consumer) {
 	return m, list
 }
 
-// BR-4.5: what several consumers hold comes back in the order of the queue, each entry once
-// and with who holds it; what others hold stays.
+// BR-4.5: what several consumers hold comes back in the order of the queue, each entry once with its holder. What
+// other consumers hold stays.
 func TestWhatConsumersHoldIsFoundInOrder(t *testing.T) {
 	const consumers, entries = 5, 3 * index.PageSize
 	m, list := share(consumers, entries)
@@ -48,8 +48,8 @@ func TestWhatConsumersHoldIsFoundInOrder(t *testing.T) {
 	}
 }
 
-// What the consumers of a client hold is found in one walk through the queue, however many
-// they are: who waits for the queue meanwhile waits for that.
+// One walk through the queue finds what all consumers of a client hold, however many they are: other goroutines wait
+// for the queue meanwhile.
 func BenchmarkHeldBy(b *testing.B) {
 	for _, consumers := range []int{1, 500} {
 		b.Run(fmt.Sprint(consumers), func(b *testing.B) {
@@ -61,8 +61,8 @@ func BenchmarkHeldBy(b *testing.B) {
 	}
 }
 
-// A get has a place among the consumers until it is acknowledged: the next one's is found
-// without a look at all of them, and is the first that is free, as on every replica.
+// A get has a slot among the consumers until it is acknowledged. The slot of the next get is found without looking at
+// all of them, and is the first free one, as on every replica.
 func TestAGetDoesNotLookAtThoseBeforeIt(t *testing.T) {
 	const gets = 200_000
 	s := newScript(Config{Type: Quorum, MaxPriority: -1}, Unlimited())

@@ -2,9 +2,9 @@ package queue
 
 import "testing"
 
-// While what a client held comes back nobody gets anything but what cannot wait: a message
-// with a TTL of 0 goes to another consumer that can take it, as if it had come a moment
-// before, and dies of nobody's end. A single active consumer is not passed by.
+// While the deliveries of a client come back, no message is delivered, with one exception. A message with a TTL of 0
+// goes to another consumer that can take it, as if it had come a moment before; it does not die of another client's
+// end. A single active consumer is not passed by.
 func TestAMessageThatCannotWaitIsDeliveredWhileOthersComeBack(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		s := newScript(Config{MaxPriority: -1, SingleActive: single}, unlimited(func(*Settings) {}))

@@ -7,10 +7,10 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A death that a checkpoint meets before it is routed is undone by a crash, since the journal
-// does not tell of it: what has expired, is too much or has failed too often dies again before
-// anybody gets it, and what a consumer rejected comes back as one more attempt, as if there had
-// been no checkpoint. No attempt is counted twice.
+// A checkpoint may meet a death before it is routed. A crash undoes such a death, because the journal does not have
+// it. An expired message, one beyond the limit, or one that failed too often dies again before a consumer gets it; a
+// rejected message comes back as one more attempt. That is the same without the checkpoint, and no attempt is counted
+// twice.
 func TestWhatACheckpointMeetsDyingDiesAgain(t *testing.T) {
 	apsara := deadletter.Rules{Profile: deadletter.ApsaraMQ}
 	for _, c := range []struct {

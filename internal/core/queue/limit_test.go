@@ -7,8 +7,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// DL-10.8: a strict quorum queue that was full takes messages again once it is at 80 % of its limits, however large one of
-// them is.
+// DL-10.8: a strict quorum queue that was full takes messages again at 80 % of its limits, however large a limit is.
 func TestDL_10_8_LargeLimitDoesNotRefuseForEver(t *testing.T) {
 	for _, limit := range []int64{-1, 1 << 59, 1 << 60, 1_300_000_000_000_000_000, math.MaxInt64} {
 		for name, limited := range map[string]func(s *Settings){

@@ -50,7 +50,7 @@ func (r *replica) TimedOut(c *Consumer, n int) { r.note("timed out %d %d", c.Num
 // Ended implements Sink.
 func (r *replica) Ended(ID, deadletter.Reason, bool) {}
 
-// run runs a command, and forgets the consumers that are gone then and hold nothing.
+// run runs a command, and forgets consumers that are detached and hold nothing afterwards.
 func (r *replica) run(command func(*replica)) {
 	command(r)
 	maps.DeleteFunc(r.consumers, func(_ uint64, c *Consumer) bool { return c.Idle() })
@@ -62,22 +62,22 @@ type lockstep struct {
 	config   Config
 	settings Settings
 	apsara   bool
-	long     bool // its backlog is
+	long     bool // its backlog is long
 	now      int64
 
-	plain *replica // on the node that has all in memory, and never restarts
-	paged *replica // on the other one, see disk
-	shelf *shelf   // which that one's pages are on
+	plain *replica // on the node that has everything in memory and never restarts
+	paged *replica // on the other node, see disk
+	shelf *shelf   // where its pages are
 
-	refs      message.Ref // given out
-	consumers uint64      // numbers given out
+	refs      message.Ref // the last one given out
+	consumers uint64      // the last number given out
 
-	// Of the checkpoint that is being written, or was.
+	// Of the last checkpoint.
 	rest      *Rest
-	restBytes []byte // what rest must come to
+	restBytes []byte // what rest must encode to
 	collected bool
-	then      Settings         // those in force at the cut
-	since     []func(*replica) // commands since then
+	then      Settings         // the settings at the cut
+	since     []func(*replica) // commands since the cut
 
 	log   []string // what was done
 	count map[string]int
@@ -86,10 +86,11 @@ type lockstep struct {
 
 const lockstepSteps = 400
 
-// A quorum queue with any settings gets the same commands on two nodes. On one of them all is in memory; on the other
-// pages are put away and read ahead, checkpoints are written while the queue goes on, and it is restarted from them
-// with the commands since, or from a snapshot. Both do the same to the outside, command by command, and have the same
-// entries and the same rest; what a Rest collects is what there was at the cut; and nobody waits for what is ready.
+// Two nodes get the same commands for a quorum queue with any settings. One node has everything in memory. On the
+// other, pages are put away and read ahead, checkpoints are written while the queue goes on, and the queue is
+// restored from them with the commands since, or from a snapshot. After each command both have done the same to the
+// outside, and have the same entries and the same rest. A Rest is what the queue was at the cut, and no consumer
+// waits while a message is ready for it.
 func TestReplicasInLockstepDoTheSame(t *testing.T) {
 	seeds.Run(t, "./internal/core/queue", 2, func(_ *testing.T, seed uint64) (sim.Result, error) {
 		x := newLockstep(drawing(seed))
@@ -133,7 +134,7 @@ func (x *lockstep) replica(s Settings, pages *Pages) *replica {
 	return r
 }
 
-// pagedReplica is one that has nothing in memory but what it must.
+// pagedReplica keeps nothing in memory that may leave.
 func (x *lockstep) pagedReplica(s Settings) *replica {
 	return x.replica(s, &Pages{Pages: index.Pages{Log: index.Commands, Horizon: pick[int64](x.draw, 8, 60, 1000, 0, 100*day), Hash: x.shelf.Bytes}})
 }
@@ -164,7 +165,7 @@ func (x *lockstep) fail(format string, args ...any) {
 	}
 }
 
-// do runs a command on both nodes, and compares what it does.
+// do runs a command on both nodes and compares what it does.
 func (x *lockstep) do(command func(*replica), format string, args ...any) {
 	x.log = append(x.log, fmt.Sprintf("at %d: %s", x.now, fmt.Sprintf(format, args...)))
 	x.since = append(x.since, command)
@@ -180,7 +181,7 @@ func (x *lockstep) do(command func(*replica), format string, args ...any) {
 
 func refBytes(ref message.Ref) []byte { return binary.AppendUvarint(nil, uint64(name(ref))) }
 
-// compare compares all of both.
+// compare compares the whole state of both.
 func (x *lockstep) compare() {
 	a, b := x.plain, x.paged
 	for _, r := range []*replica{a, b} {
@@ -359,7 +360,7 @@ func (x *lockstep) get() {
 	}, "get, no ack %v", noAck)
 }
 
-// held are the deliveries that nobody has settled, of whatever consumer.
+// held returns the deliveries that are not settled, of any consumer.
 func (x *lockstep) held() []Holding {
 	var all []*Consumer
 	for _, number := range x.numbers() {
@@ -368,7 +369,7 @@ func (x *lockstep) held() []Holding {
 	return x.plain.HeldBy(all...)
 }
 
-// settle settles some deliveries, of which one may be settled twice.
+// settle settles some deliveries. One may be settled twice.
 func (x *lockstep) settle() {
 	held := x.held()
 	for range x.IntN(1 + min(len(held), 20)) {
@@ -392,7 +393,7 @@ func (x *lockstep) settle() {
 	}
 }
 
-// settleStale settles for a consumer what is not out at it: the timeout may have taken it back.
+// settleStale settles entries for a consumer that are not out at it: the timeout may have taken them back.
 func (x *lockstep) settleStale() {
 	number, now := x.consumer(), x.now
 	for range 1 + x.IntN(10) {
@@ -405,7 +406,7 @@ func (x *lockstep) settleStale() {
 	}
 }
 
-// quit ends a connection: it gives some of what its consumers have back itself, in any order.
+// quit ends a connection. The client itself gives back some deliveries of its consumers, in any order.
 func (x *lockstep) quit() {
 	numbers, held, now := x.numbers(), x.held(), x.now
 	numbers = numbers[:x.IntN(len(numbers)+1)]
@@ -459,7 +460,7 @@ func (x *lockstep) tick() {
 	}
 }
 
-// bury ends the routing of what has died, or holds it until its targets have it.
+// bury ends the routing of deaths, or holds them for their targets.
 func (x *lockstep) bury() {
 	deaths, same := x.plain.Deaths(1+x.IntN(60), nil), x.paged.Deaths(math.MaxInt, nil)
 	for i, d := range deaths {
@@ -495,7 +496,7 @@ func (x *lockstep) buryHeld() {
 	}, "bury %d, which is held", id)
 }
 
-// offer offers, takes or discards what may be anywhere in the queue.
+// offer offers, takes or discards an entry in any state.
 func (x *lockstep) offer() {
 	all := browse(x.plain.Machine, math.MaxInt)
 	for range x.IntN(1 + min(len(all), 8)) {
@@ -514,7 +515,7 @@ func (x *lockstep) offer() {
 	}
 }
 
-// answer answers some of what was offered.
+// answer answers some of the offers.
 func (x *lockstep) answer() {
 	var offered []ID
 	x.plain.RangeOffered(func(id ID) bool { offered = append(offered, id); return true })
@@ -536,7 +537,7 @@ func (x *lockstep) answer() {
 	}
 }
 
-// disk does what one node has to do with its disk and the other has not, which changes nothing; and goes on with the checkpoint.
+// disk does what only one node has to do with its disk. That changes nothing. It also continues the checkpoint.
 func (x *lockstep) disk() {
 	switch x.IntN(6) {
 	case 0:
@@ -569,8 +570,8 @@ func (x *lockstep) cut() {
 	x.since, x.then = nil, x.settings
 }
 
-// save goes on with a checkpoint; once it is complete a node is started from it, which takes the place of the
-// one that wrote it, or not.
+// save continues a checkpoint. When it is complete, a new replica is restored from it, and may replace the one that
+// wrote it.
 func (x *lockstep) save() {
 	if !x.collected {
 		_, more := x.rest.Collect(1 + x.IntN(5))
@@ -620,7 +621,7 @@ func (x *lockstep) restart(version uint32) {
 	}
 }
 
-// snapshot has the paged replica begin anew with a snapshot that it wrote itself.
+// snapshot restores the paged replica from a snapshot that it wrote itself.
 func (x *lockstep) snapshot() {
 	entries, rest := x.paged.AppendEntries(nil, refBytes, refBytes), x.paged.AppendRest(nil)
 	r := x.pagedReplica(x.settings)

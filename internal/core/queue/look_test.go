@@ -2,8 +2,8 @@ package queue
 
 import "testing"
 
-// What has waited and is made ready by somebody who only looks, or whose message is refused then, or who gets
-// another one, goes to the consumers: a Tick is due at once, and hands it out.
+// A delayed message may become ready because somebody looks at the queue, because a message is refused, or because a
+// get takes another one. It then goes to the consumers: a Tick is due at once and delivers it.
 func TestALookHandsOutWhatHasWaited(t *testing.T) {
 	for name, look := range map[string]func(s *script, now int64){
 		"a look": func(s *script, now int64) { s.Expire(now) },

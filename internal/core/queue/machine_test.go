@@ -14,10 +14,8 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// The machine does what the model does, whatever is asked of it in whatever
-// order, its invariants hold after every command, every reference that was handed
-// in is handed back exactly once, and what a journal would have recorded of it
-// leads to the same queue.
+// The machine does what the model does, for any commands in any order. Its invariants hold after every command. Every
+// reference that it takes is given back exactly once. What a journal would have recorded restores the same queue.
 func TestMachineAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPair(t)
@@ -59,8 +57,8 @@ func TestMachineAgainstModel(t *testing.T) {
 	})
 }
 
-// The same where most pages are split: long lanes out of which messages die, put
-// away, with a checkpoint now and then.
+// The same with mostly split pages: messages die out of long lanes whose pages are put away, with a checkpoint now
+// and then.
 func TestSplitPagesAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPair(t)
@@ -99,7 +97,7 @@ func TestSplitPagesAgainstModel(t *testing.T) {
 	})
 }
 
-// The same where whole pages come, are put away and go between and during checkpoints.
+// The same while whole pages are filled, put away and emptied, between and during checkpoints.
 func TestCheckpointsAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPair(t)
@@ -135,16 +133,16 @@ type pair struct {
 	effects   []string
 	owed      map[message.Ref]bool // references the machine holds
 	ended     int                  // deaths that went with the queue
-	purged    map[message.Ref]bool // of these, those a purge took out
+	purged    map[message.Ref]bool // those of them that a purge removed
 	purging   bool
 	nextRef   message.Ref
 	consumers []*twins
 	gates     []*gates
-	unsettled []delivered // what clients have not settled, in the order of delivery
-	routing   []Death     // taken by Deaths, not yet buried or held
+	unsettled []delivered // deliveries that clients have not settled, in order
+	routing   []Death     // taken from Deaths, not yet buried or held
 	log       []func(*Machine)
 	cold      *shelf
-	told      map[ID]deadletter.Reason // of what died so, which is dead for whoever restores it, too
+	told      map[ID]deadletter.Reason // deaths that the journal records: a restored queue has them too
 }
 
 // twins are a consumer of the machine and that of the model.
@@ -287,7 +285,7 @@ func (p *pair) Removed(id ID, body, history message.Ref, logged bool) {
 func (p *pair) Died(reason deadletter.Reason, routed bool) { p.note("died %v %v", reason, routed) }
 
 func (p *pair) Returned(id ID, n Counts, notBefore int64) {
-	if p.m.config.Type == Quorum || notBefore != 0 || p.profile != "" { // others go where they were, and nobody notes it
+	if p.m.config.Type == Quorum || notBefore != 0 || p.profile != "" { // others take their old place, and nothing is noted
 		p.note("returned %d %v until=%d", id, n, notBefore)
 		p.journal(func(m *Machine) { m.RestoreReturned(id, n, notBefore) })
 	}
@@ -440,7 +438,7 @@ func (p *pair) giveBack(t *rapid.T, d delivered, kind ReturnKind) {
 		func(e *modelEntry) { p.q.giveBack(p.now, e, kind) })
 }
 
-// tell has the journal tell of a death.
+// tell makes the journal record a death.
 func (p *pair) tell(id ID) {
 	d, ok := p.m.Tell(id)
 	if !ok {
@@ -496,7 +494,7 @@ func (p *pair) attach(t *rapid.T) {
 	p.pump()
 }
 
-// gate is a limit that consumers may share already.
+// gate is a limit, which other consumers may share already.
 func (p *pair) gate(t *rapid.T) *gates {
 	if len(p.gates) == 0 || rapid.IntRange(0, 3).Draw(t, "new limit") == 0 {
 		room := rapid.IntRange(0, 5).Draw(t, "shared room")
@@ -505,7 +503,7 @@ func (p *pair) gate(t *rapid.T) *gates {
 	return rapid.SampledFrom(p.gates).Draw(t, "gate")
 }
 
-// open gives the gate of a consumer room, if it has one.
+// open gives room to the gate of a consumer, if it has one.
 func (p *pair) open(to *twins, room int) {
 	if to.mc.gate != nil {
 		to.c.Gate.(*gate).room, to.mc.gate.room = room, room
@@ -577,7 +575,7 @@ func (p *pair) tick(t *rapid.T) {
 	p.now += rapid.SampledFrom([]int64{0, 1, 2, 10, 60, 1000, 50 * day, 200 * day}).Draw(t, "later")
 	limit := rapid.SampledFrom([]int{1, 2, 50, sliceLimit}).Draw(t, "limit")
 	if p.q.config.Strict {
-		limit = sliceLimit // slices change the order of deaths among levels
+		limit = sliceLimit // slices change the order of deaths between levels
 	}
 	p.tickAll(t, limit)
 }
@@ -696,7 +694,7 @@ func (p *pair) deaths(t *rapid.T) {
 	}
 }
 
-// bury ends the routing of a death: it is moved, or held until its targets take it.
+// bury ends the routing of a death: it is moved, or held for its targets.
 func (p *pair) bury(t *rapid.T) {
 	if len(p.routing) == 0 {
 		t.Skip("nothing is being routed")
@@ -704,7 +702,7 @@ func (p *pair) bury(t *rapid.T) {
 	i := rapid.IntRange(0, len(p.routing)-1).Draw(t, "death")
 	d := p.routing[i]
 	e := p.q.find(d.ID)
-	gone := e == nil // a purge took it while it was held
+	gone := e == nil // a purge removed it while it was held
 	if !gone && rapid.IntRange(0, 2).Draw(t, "hold") == 0 {
 		if held := p.m.Hold(d.ID); held != (e.state == index.Dying) {
 			t.Fatalf("death %d was held: %v", d.ID, held)
@@ -740,7 +738,7 @@ func (p *pair) take(t *rapid.T) {
 	p.takeEntry(t, rapid.SampledFrom(p.q.entries).Draw(t, "entry"))
 }
 
-// takePage takes what can be taken of a page, which is empty then, maybe.
+// takePage takes the entries of a page that can be taken. The page may be empty then.
 func (p *pair) takePage(t *rapid.T) {
 	if len(p.q.entries) == 0 {
 		t.Skip("the queue is empty")
@@ -788,7 +786,7 @@ func (p *pair) offer(t *rapid.T) {
 	}
 }
 
-// answerOffer ends the offer of an entry: somebody has taken it, or nobody.
+// answerOffer ends the offer of an entry: it was taken or not.
 func (p *pair) answerOffer(t *rapid.T) {
 	offered := slices.DeleteFunc(slices.Clone(p.q.entries), func(e *modelEntry) bool { return e.state != index.Offered })
 	if len(offered) == 0 {
@@ -825,7 +823,7 @@ func (p *pair) answerOffer(t *rapid.T) {
 	p.q.flow(p.now, false)
 }
 
-// check compares all that can be seen of the two.
+// check compares everything that can be seen of the two.
 func (p *pair) check(t *rapid.T) {
 	if diff := cmp.Diff(p.q.effects, p.effects); diff != "" {
 		t.Fatalf("effects (-want +got):\n%s", diff)
@@ -877,8 +875,8 @@ func (p *pair) want() (list []View) {
 	return list
 }
 
-// settleDues makes all moments that have passed equal: a page that counts from a
-// later moment forgets how long ago they did.
+// settleDues makes all past moments equal: a page that counts from a later moment no longer knows how long ago they
+// were.
 func (p *pair) settleDues(list []View) []View {
 	for i := range list {
 		if list[i].Due != 0 && list[i].Due <= p.now {
@@ -908,7 +906,7 @@ func (p *pair) close(t *rapid.T) {
 			p.purged[e.e.History] = true
 		}
 	}
-	before := p.m.Count // Totals counts what is too much for the queue as dying, before it dies
+	before := p.m.Count // Totals counts messages beyond the limit as dying before they die
 	p.cold.locked = true
 	if got := len(p.m.Close()); got != len(p.consumers) {
 		t.Fatalf("close returned %d consumers, want %d", got, len(p.consumers))
@@ -929,8 +927,8 @@ func (p *pair) close(t *rapid.T) {
 	}
 }
 
-// Strictly, an unused quorum queue goes at the first tick of 5 s, counted from
-// its declaration, that finds it unused for long enough (DL-8.12).
+// In strict mode an unused quorum queue is deleted at the first tick of 5 s, counted from its declaration, that finds
+// it unused for long enough (DL-8.12).
 func TestDL_8_12_StrictTick(t *testing.T) {
 	const born = 1_234_567
 	settings := Unlimited()

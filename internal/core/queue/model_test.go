@@ -12,9 +12,8 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// model is a queue written down as plainly as the rules allow: one slice of
-// entries, searched from the beginning for everything. It shares no code with
-// Machine but the types of its arguments.
+// model is a queue written as plainly as the rules allow: one slice of entries, searched from the beginning for
+// everything. It shares no code with Machine except the types of its arguments.
 type model struct {
 	config   Config
 	settings Settings
@@ -55,7 +54,7 @@ type modelConsumer struct {
 	order        int
 	out, stale   int
 	paused, gone bool
-	room         int // deliveries until it says that it is full
+	room         int // deliveries until it reports that it is full
 	gate         *gate
 }
 
@@ -114,7 +113,7 @@ func (q *model) level(priority int) int {
 	return min(priority, max(1, q.config.MaxPriority)) // BR-11.1
 }
 
-// order returns the deliverable entries, next one first.
+// order returns the deliverable entries in order.
 func (q *model) order() (list []*modelEntry) {
 	for _, e := range q.entries {
 		if e.state == index.Ready || e.state == index.Returned {
@@ -154,7 +153,7 @@ func (q *model) die(now int64, e *modelEntry, reason deadletter.Reason) {
 // apsara says whether the queue follows ApsaraMQ's profile.
 func (q *model) apsara() bool { return q.settings.Rules.Profile == deadletter.ApsaraMQ }
 
-// lapse is what happens at an entry's moment: it expires, or is kept no longer (DL-22.14).
+// lapse happens at an entry's moment: it expires, or its retention ends (DL-22.14).
 func (q *model) lapse(now int64, e *modelEntry) {
 	if e.lastly {
 		q.note("died %v %v", deadletter.Expired, false)
@@ -164,7 +163,7 @@ func (q *model) lapse(now int64, e *modelEntry) {
 	q.die(now, e, deadletter.Expired)
 }
 
-// keep limits the entry's time here, which begins at begin. Moments are even for a TTL and odd for a retention.
+// keep limits how long the entry stays, from begin on. Moments are even for a TTL and odd for a retention.
 func (q *model) keep(begin int64, e *modelEntry) {
 	if !q.apsara() {
 		return
@@ -191,8 +190,7 @@ func (e *modelEntry) moment() int64 {
 	return e.due
 }
 
-// expire is DL-8.4 and DL-8.8: everywhere, in the order of the moments, in strict
-// mode at the heads.
+// expire is DL-8.4 and DL-8.8: everywhere in the order of moments, in strict mode at the heads.
 func (q *model) expire(now int64) {
 	list := slices.Clone(q.entries)
 	slices.SortStableFunc(list, func(a, b *modelEntry) int {
@@ -231,7 +229,7 @@ func (q *model) expireHeads(now int64) {
 	}
 }
 
-// comeBack says false if the entry dies instead (DL-8.5).
+// comeBack returns false if the entry dies instead (DL-8.5).
 func (q *model) comeBack(now int64, e *modelEntry) bool {
 	if e.due != 0 && e.due <= now {
 		q.lapse(now, e)
@@ -443,7 +441,7 @@ func (q *model) nextConsumer() *modelConsumer {
 	return nil
 }
 
-// stepBack moves c behind all of its priority.
+// stepBack moves c behind all consumers of its priority.
 func (q *model) stepBack(c *modelConsumer) {
 	q.list = slices.DeleteFunc(q.list, func(x *modelConsumer) bool { return x == c })
 	q.list = append(q.list, c)
@@ -466,7 +464,7 @@ func (q *model) choose() {
 	}
 }
 
-// best is the first consumer that has let no delivery time out (DL-12.7).
+// best is the first consumer of which no delivery has timed out (DL-12.7).
 func (q *model) best() *modelConsumer {
 	for _, c := range q.list {
 		if c.stale == 0 {
@@ -628,7 +626,7 @@ func (q *model) get(now int64, noAck bool) (d Delivery, ok bool) {
 	return d, true
 }
 
-// purge is DL-2.1; it returns the references of what it took out.
+// purge is DL-2.1. It returns the references of what it removed.
 func (q *model) purge() (refs []message.Ref) {
 	for _, e := range slices.Clone(q.entries) {
 		switch e.state {

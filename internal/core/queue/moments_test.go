@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/moment"
 )
 
-// far are spans of time that somebody may ask for and nobody lives to see the end of.
+// far are spans that somebody may configure and nobody will see the end of.
 var far = []int64{1 << 53, 1 << 62, 1<<62 + 1, math.MaxInt64 - 1_750_000_000_000, math.MaxInt64 - 1, math.MaxInt64}
 
 const today = 1_750_000_000_000
@@ -61,7 +61,7 @@ func TestADeliveryWithAgesToSettleItStaysOut(t *testing.T) {
 	})
 }
 
-// returned notes the moments that a queue has its entries wait for.
+// returned notes until when entries of a queue wait.
 type returned struct {
 	nobody
 	until []int64
@@ -128,8 +128,8 @@ func TestMomentsAtTheEndOfTimeAreKept(t *testing.T) {
 	}
 }
 
-// A moment that the column of a page cannot tell, near the end of time, is looked at again when
-// the column says, and not at once.
+// A moment near the end of time, which a page's column cannot hold, is looked at again when the column says so, not
+// at once.
 func TestTheWorkerDoesNotLookAtWhatIsDueInAges(t *testing.T) {
 	types(t, func(t *testing.T, config Config) {
 		for _, span := range far {

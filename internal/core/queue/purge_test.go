@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A purge costs what it removes: of what is held it reads nothing, however much that is.
+// A purge costs what it removes: it reads no pages of held entries, however many there are.
 func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
 	const held = 100 * index.PageSize
 	settings := Unlimited()
@@ -20,7 +20,7 @@ func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
 		a.Reject(a.now, d.ID, nil, false)
 		a.Hold(d.ID)
 	}
-	a.Return(a.now, first.ID, nil, ReturnNack) // so that the others are looked at by who puts pages away
+	a.Return(a.now, first.ID, nil, ReturnNack) // so that the pages of the others may be put away
 	a.putAllAway()
 	if !a.Survey(0)[50].Cold {
 		t.Fatal("what is held stays in memory")
@@ -39,7 +39,7 @@ func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
 	if len(gone) != 2*index.PageSize+1 || gone[0] != first.ID || gone[1] != index.MakeID(0, held+1) {
 		t.Errorf("it tells of %d entries, the first is %x", len(gone), gone[0])
 	}
-	if a.cold.reads > 1 { // the page where both meet
+	if a.cold.reads > 1 { // the page that has both
 		t.Errorf("%d pages are read", a.cold.reads)
 	}
 	if n := a.Totals(); n.Held != held-1 || n.Ready != 0 {
@@ -50,7 +50,7 @@ func TestAPurgeReadsNothingOfWhatStays(t *testing.T) {
 	}
 }
 
-// A page that was empty already is no more kept than others when a slice of a purge makes it the lane's first.
+// A page that was empty before is kept no longer than others when a slice of a purge makes it the lane's first.
 func TestAPurgeLeavesNoEmptyPageInFront(t *testing.T) {
 	a := newAway(Unlimited(), 0)
 	a.fill(3*index.PageSize, func() int64 { return -1 })

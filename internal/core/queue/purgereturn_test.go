@@ -6,7 +6,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// DL-2.1: what comes back while a purge goes on in slices, to a place that the purge has passed, is delivered.
+// DL-2.1: an entry that comes back during a purge in slices, to a place that the purge has passed, is delivered.
 func TestWhatComesBackDuringAPurgeIsDelivered(t *testing.T) {
 	m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Pages: index.Pages{Hot: 16}}, &nobody{}, 1)
 	for range 3000 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// restless is a queue to which everything happens that a Rest tells of.
+// restless is a queue that goes through everything that a Rest contains.
 type restless struct {
 	*Machine
 	*rand.Rand
@@ -83,7 +83,7 @@ func (q *restless) step() {
 	}
 }
 
-// What a Rest has is what the queue was when it began, whatever happens to the queue before it is complete.
+// A Rest is what the queue was when it began, whatever happens to the queue before it is complete.
 func TestARestIsWhatTheQueueWas(t *testing.T) {
 	for seed := range uint64(400) {
 		s := Unlimited()
@@ -133,8 +133,8 @@ func TestARestIsWhatTheQueueWas(t *testing.T) {
 	}
 }
 
-// However many deliveries consumers have, and whatever has come back: to begin a Rest copies none of it, and what the
-// queue does then writes into none of it.
+// Beginning a Rest copies no deliveries and no returned entries, however many there are, and the queue writes into
+// none of what the Rest shares afterwards.
 func TestTheBeginOfARestCopiesNothing(t *testing.T) {
 	const consumers, entries = 10, 1000
 	s := Unlimited()

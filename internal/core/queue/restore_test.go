@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// restore redoes what a journal would hold and compares the queue it makes with
-// the one that lived: the logged entries, each in the state last recorded.
+// restore repeats what a journal would contain and compares the new queue with the one that went on: the logged
+// entries, each in the state last recorded.
 func (p *pair) restore(t *rapid.T) {
 	sink := &restored{}
 	m := New(p.m.config, p.m.settings, &Pages{}, sink, p.now)
@@ -23,7 +23,7 @@ func (p *pair) restore(t *rapid.T) {
 	p.compare(t, m, sink)
 }
 
-// compare finds in m, which was restored, what p.m holds.
+// compare compares m, which was restored, with p.m.
 func (p *pair) compare(t *rapid.T, m *Machine, sink *restored) {
 	want := slices.DeleteFunc(p.settleDues(browse(p.m, 100)), func(v View) bool { return !v.Logged })
 	got := p.settleDues(browse(m, 100))
@@ -34,13 +34,13 @@ func (p *pair) compare(t *rapid.T, m *Machine, sink *restored) {
 	for i, w := range want {
 		g := got[i]
 		if reason := p.told[w.ID]; reason != 0 {
-			w.Held, w.DiedAt = reason, g.DiedAt // whether it waits to be routed or for its targets
+			w.Held, w.DiedAt = reason, g.DiedAt // whether it waits to be routed or is held
 		}
 		if g.ID != w.ID || g.Body != w.Body || g.History != w.History || g.Size != w.Size || g.Held != w.Held || g.Offered != w.Offered || g.Due != w.Due {
 			t.Fatalf("an entry was restored as %+v, it was %+v", g, w)
 		}
 		if w.Dead {
-			continue // what its consumer did last is not recorded before the death is
+			continue // its consumer's last action is recorded only with the death
 		}
 		if quorum && (g.Out != w.Out || g.Counts != w.Counts || g.Redelivered != w.Redelivered) {
 			t.Fatalf("an entry was restored as %+v, it was %+v", g, w)
@@ -52,8 +52,7 @@ func (p *pair) compare(t *rapid.T, m *Machine, sink *restored) {
 	p.restoreEnd(t, m, sink)
 }
 
-// restoreEnd ends the recovery: nothing is out any more, and nothing is lost but
-// by deaths and TTLs.
+// restoreEnd ends the recovery: no delivery is out any longer, and entries are lost only by deaths and TTLs.
 func (p *pair) restoreEnd(t *rapid.T, m *Machine, sink *restored) {
 	before := len(browse(m, 100))
 	sink.removed = 0

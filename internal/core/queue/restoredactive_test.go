@@ -6,8 +6,9 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// All consumers of a queue with a single active one have let the delivery time out. The first that settles it becomes the active
-// one and stays it, also on a replica that was restored before that; else replicas had the next message out at two consumers.
+// Deliveries of all consumers of a queue with a single active one have timed out. The first consumer that settles
+// becomes the active one and stays it, also on a replica that was restored before that. Otherwise two replicas would
+// deliver the next message to different consumers.
 func TestWhoSettlesFirstIsTheActiveOneAfterARestoreToo(t *testing.T) {
 	settings := unlimited(func(s *Settings) { s.ConsumerTimeout = 10 })
 	config := Config{Type: Quorum, SingleActive: true, MaxPriority: -1, Durable: true}

@@ -16,7 +16,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// draw chooses values of what a queue saves, most often extreme ones.
+// draw chooses values that a queue saves, mostly extreme ones.
 type draw struct{ *rand.Rand }
 
 func drawing(seed uint64) draw { return draw{rand.New(rand.NewPCG(seed, 2))} }
@@ -35,7 +35,7 @@ func (d draw) uint64() uint64 {
 
 func (d draw) int64() int64 { return int64(d.uint64()) }
 
-// moment chooses one, 0 included; far is one that no test comes to.
+// moment chooses a moment, 0 included. far is one that no test reaches.
 func (d draw) moment() int64 {
 	return pick(d, 0, 1, 1000, math.MaxUint32, math.MaxUint32+1, 1<<53, moment.Last-1, moment.Last, d.Int64N(moment.Last))
 }
@@ -44,7 +44,7 @@ func (d draw) reason() deadletter.Reason {
 	return pick(d, deadletter.Expired, deadletter.Rejected, deadletter.MaxLen, deadletter.DeliveryLimit)
 }
 
-// body chooses a place that no other entry has been given: in memory, or on disk.
+// body chooses a place in memory or on disk that no other entry has.
 func (d draw) body(n int) message.Ref {
 	ref := message.Ref(pick(d, 0, 1<<32, 1<<61, 1<<62, d.Uint64N(1<<62))+uint64(n)) | diskBit
 	if d.bool() {
@@ -53,7 +53,7 @@ func (d draw) body(n int) message.Ref {
 	return ref
 }
 
-// queueByChance is one in which every kind of entry is, with extreme values.
+// queueByChance is a queue with every kind of entry, with extreme values.
 func queueByChance(d draw, log index.Log) (*Machine, *shelf) {
 	s := newShelf()
 	config := Config{Type: Classic, Durable: true, MaxPriority: pick(d, -1, 0, 9, 255)}
@@ -107,7 +107,7 @@ func save(m *Machine) (version uint32) {
 	return version
 }
 
-// checkpointed saves all of the queue, and returns what a start makes of it.
+// checkpointed saves the whole queue and returns what a start makes of it.
 func checkpointed(t *testing.T, m *Machine, s *shelf) *Machine {
 	t.Helper()
 	version := save(m)
@@ -119,7 +119,8 @@ func checkpointed(t *testing.T, m *Machine, s *shelf) *Machine {
 	return back
 }
 
-// told is all that is kept of each entry, as text; of one that dies and is not kept so, as it is kept.
+// told is everything that is kept of each entry, as text; for a dying entry that is not kept as such, what is kept
+// instead.
 func told(m *Machine) (all []string) {
 	m.Each(false, func(id ID, p index.Place) {
 		state, counts := m.Kept(p)
@@ -150,8 +151,8 @@ func sameLines(t *testing.T, what string, wrote, read []string) {
 	}
 }
 
-// FuzzPagesAreReadBackEqual: what a checkpoint has of a queue, pages, their summaries, deltas
-// and the rest, is what the queue was, whatever the values are.
+// FuzzPagesAreReadBackEqual: a checkpoint of a queue (pages, summaries, deltas and the rest) restores the queue,
+// whatever the values are.
 func FuzzPagesAreReadBackEqual(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -159,11 +160,11 @@ func FuzzPagesAreReadBackEqual(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		d := drawing(seed)
 		m, s := queueByChance(d, pick(d, index.Commands, index.Outcomes))
-		for round := range 3 { // the second has pages that have lessened, and split ones
+		for round := range 3 { // the second has smaller and split pages
 			what := fmt.Sprintf("checkpoint %d", round+1)
 			wrote, totals, returns := told(m), m.Totals(), m.Returned()
 			back := checkpointed(t, m, s)
-			if err := back.Check(); err != nil && m.pages.Log == index.Outcomes { // the consumers are not there yet
+			if err := back.Check(); err != nil && m.pages.Log == index.Outcomes { // the consumers are not restored yet
 				t.Fatalf("%s: %v", what, err)
 			}
 			if m.pages.Log == index.Commands && back.Totals() != totals {
@@ -193,7 +194,7 @@ func FuzzPagesAreReadBackEqual(f *testing.F) {
 	})
 }
 
-// withConsumers gives the queue consumers, who have what is out, and others who are gone.
+// withConsumers adds consumers that hold the deliveries that are out, and detached ones.
 func withConsumers(d draw, m *Machine) {
 	number := uint64(0)
 	for range d.IntN(5) {
@@ -215,8 +216,7 @@ func withConsumers(d draw, m *Machine) {
 	m.cs.count = d.uint64()
 }
 
-// FuzzSnapshotsAreReadBackEqual: what a snapshot has of a queue is what the queue was, and who
-// is restored from it has the same snapshot.
+// FuzzSnapshotsAreReadBackEqual: a snapshot restores the queue, and the restored queue has the same snapshot.
 func FuzzSnapshotsAreReadBackEqual(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -224,7 +224,7 @@ func FuzzSnapshotsAreReadBackEqual(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		d := drawing(seed)
 		m, _ := queueByChance(d, index.Commands)
-		sound := m.Check() == nil // else deliveries have slots that no consumer has
+		sound := m.Check() == nil // otherwise deliveries have slots of no consumer
 		withConsumers(d, m)
 		bytesOf := func(ref message.Ref) []byte { return binary.AppendUvarint(nil, uint64(ref)) }
 		entries, rest := m.AppendEntries(nil, bytesOf, bytesOf), m.AppendRest(nil)
@@ -253,8 +253,7 @@ func FuzzSnapshotsAreReadBackEqual(f *testing.F) {
 	})
 }
 
-// FuzzDecodeSnapshot: nonsense in the place of a snapshot is an error, and takes no more memory
-// than there are bytes.
+// FuzzDecodeSnapshot: nonsense instead of a snapshot is an error, and takes no more memory than its own size.
 func FuzzDecodeSnapshot(f *testing.F) {
 	bytesOf := func(ref message.Ref) []byte { return binary.AppendUvarint(nil, uint64(ref)) }
 	for seed := range uint64(20) {
@@ -275,7 +274,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	})
 }
 
-// FuzzRestoreMeta: what is saved of a queue beside its pages is an error if it is nonsense.
+// FuzzRestoreMeta: nonsense instead of a queue's state beside its pages is an error.
 func FuzzRestoreMeta(f *testing.F) {
 	for seed := range uint64(20) {
 		m, s := queueByChance(drawing(seed), index.Log(1-seed%2))

@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// script is a machine whose effects are kept as a list of deliveries.
+// script is a machine that keeps its deliveries as a list.
 type script struct {
 	nobody
 	*Machine
@@ -39,8 +39,8 @@ func unlimited(change func(*Settings)) Settings {
 	return s
 }
 
-// DL-8.7: a message with a TTL of 0 that goes to a consumer that does not
-// acknowledge is gone, even if others on the queue do.
+// DL-8.7: a message with a TTL of 0 that goes to a consumer without acknowledgements is gone, even if other consumers
+// of the queue acknowledge.
 func TestTTLZeroToMixedConsumers(t *testing.T) {
 	s := newScript(Config{MaxPriority: -1}, Unlimited())
 	s.Attach(1000, &Consumer{NoAck: true})
@@ -51,8 +51,8 @@ func TestTTLZeroToMixedConsumers(t *testing.T) {
 	}
 }
 
-// DL-12.7, BR-9.5: a single active consumer that lets a delivery time out gives its place to the first that
-// has not, which gets what came back. It is the next again once it has settled.
+// DL-12.7, BR-9.5: when a delivery to a single active consumer times out, the first consumer without timeouts takes
+// its place and gets what came back. The former one is the next again once it has settled.
 func TestDL_12_7_ASingleActiveConsumerThatTimesOutGivesItsPlace(t *testing.T) {
 	s := newScript(Config{Type: Quorum, SingleActive: true, MaxPriority: -1}, unlimited(func(s *Settings) { s.ConsumerTimeout = 100 }))
 	a, b := &Consumer{Tag: "a", Prefetch: 2}, &Consumer{Tag: "b", Prefetch: 2}
@@ -79,7 +79,7 @@ func TestDL_12_7_ASingleActiveConsumerThatTimesOutGivesItsPlace(t *testing.T) {
 	}
 }
 
-// Commands of earlier releases are applied as they were decided: the active one stays, whatever has timed out.
+// Commands of earlier releases are applied as they were decided: the active consumer stays active after a timeout.
 func TestASingleActiveConsumerThatTimedOutStayedInEarlierReleases(t *testing.T) {
 	s := newScript(Config{Type: Quorum, SingleActive: true, MaxPriority: -1}, unlimited(func(s *Settings) { s.ConsumerTimeout = 100 }))
 	s.pages.StaleActive = true
@@ -92,8 +92,8 @@ func TestASingleActiveConsumerThatTimedOutStayedInEarlierReleases(t *testing.T) 
 	}
 }
 
-// DL-12.7: the time of a delivery counts from that delivery, not from an earlier
-// one of the same message to the same consumer.
+// DL-12.7: the time of a delivery begins with that delivery, not with an earlier one of the same message to the same
+// consumer.
 func TestTimeoutCountsFromTheLastDelivery(t *testing.T) {
 	s := newScript(Config{Type: Quorum}, unlimited(func(s *Settings) { s.ConsumerTimeout = 100 }))
 	c := &Consumer{}
@@ -126,8 +126,8 @@ func TestReturnsInOrderOfReturn(t *testing.T) {
 	}
 }
 
-// DL-12.4: what waits for its retry keeps its TTL, also where either lies further
-// away than a page's column can tell, and through a recovery.
+// DL-12.4: a message that waits for its retry keeps its TTL, also if either moment is further away than a page's
+// column can hold, and through a recovery.
 func TestDelayAndTTLFarAway(t *testing.T) {
 	const days = 24 * 60 * 60 * 1000
 	retry := unlimited(func(s *Settings) { s.Retry = Retry{Type: RetryAll, Min: 60 * days} })
@@ -153,7 +153,7 @@ func TestDelayAndTTLFarAway(t *testing.T) {
 	s.Restore(id, &Restored{Entry: Entry{Content: Content{Body: 1}, Due: 0}})
 	s.RestoreOut(id)
 	s.RestoreReturned(id, Counts{Acquired: 1}, 2000)
-	s.RestoreOut(id) // its wait ended, which nobody wrote down
+	s.RestoreOut(id) // its wait ended, which nothing recorded
 	s.Restored(5000)
 	if n := s.Totals(); n.Ready != 1 {
 		t.Errorf("a message that had waited is %+v after recovery, want ready: the end of its wait is no TTL", n)
@@ -200,7 +200,7 @@ func TestExclusiveConsumer(t *testing.T) {
 	}
 }
 
-// DL-6.12, DL-6.13: what a dead letter meets in a full target.
+// DL-6.12, DL-6.13: how a full target treats a dead letter.
 func TestForce(t *testing.T) {
 	for _, c := range []struct {
 		config   Config
@@ -220,7 +220,8 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// What has come back is mostly offered in the order in which it came back. No other of very many is moved for it.
+// Returned entries are mostly offered in the order in which they came back. None of the many others is moved for
+// that.
 func TestAnOfferFromTheFrontOfTheReturns(t *testing.T) {
 	s := newScript(Config{Type: Quorum, MaxPriority: -1}, Unlimited())
 	const messages = 4
@@ -247,8 +248,8 @@ func TestAnOfferFromTheFrontOfTheReturns(t *testing.T) {
 	}
 }
 
-// Those that are offered in another order leave the list as it is: none of very many is moved for any of them. They are
-// not in it for who reads it.
+// Entries offered in another order leave the list as it is: none of the many others is moved. A reader of the list
+// does not see them.
 func TestAnOfferFromTheMiddleOfTheReturns(t *testing.T) {
 	s := newScript(Config{Type: Quorum, MaxPriority: -1}, Unlimited())
 	const messages = 6

@@ -20,8 +20,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts do now into their files; read the difference before you keep it")
 
-// Each file of testdata/scripts is one rule, told to one queue: commands at the margin, what the queue does
-// about each indented below it. README.md there explains the commands and the effects.
+// Each file of testdata/scripts is one rule for one queue: commands at the margin, and indented below each what the
+// queue does. README.md there explains the commands and the effects.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
 	if err != nil || len(files) == 0 {
@@ -50,7 +50,7 @@ func TestScripts(t *testing.T) {
 // start is the moment 0 of a script, in milliseconds since 1970.
 const start = 1_700_000_000_000
 
-// player plays a script. It is the sink of the queue, and stands for whoever runs one: it has a clock, sends
+// player plays a script. It is the queue's sink and stands for the code that runs a queue: it has a clock, sends
 // deliveries to clients, and routes the dead to another queue at once.
 type player struct {
 	t         *testing.T
@@ -60,17 +60,17 @@ type player struct {
 	now       int64
 	consumers map[string]*queue.Consumer
 	names     []string            // of messages; their bodies are 1, 2, ...
-	entries   map[string]queue.ID // by message, as long as it is in the queue
-	holders   map[string]holder   // who has a message that is out
-	died      deadletter.Reason   // of the entry that Removed is about to be called for
-	unused    bool                // and that was said
+	entries   map[string]queue.ID // by message, while it is in the queue
+	holders   map[string]holder   // the holder of each message that is out
+	died      deadletter.Reason   // of the entry for which Removed follows
+	unused    bool                // and that was printed
 	effects   strings.Builder
-	prefix    string // of effects: the moment, while time passes
+	prefix    string // the moment in front of effects, while time passes
 }
 
 type holder struct{ c *queue.Consumer }
 
-// play returns the script with the effects that its commands have.
+// play returns the script with the effects of its commands.
 func (p *player) play(script string) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {
@@ -163,7 +163,7 @@ func (p *player) create(args arguments) {
 	p.m = queue.New(p.config, p.settings, &queue.Pages{}, p, p.now)
 }
 
-// configure changes the settings that are given.
+// configure changes the given settings.
 func (p *player) configure(args arguments) {
 	s := &p.settings
 	s.DeadLetter = (s.DeadLetter || args.has("dead-letter")) && args.values["dead-letter"] != "off"
@@ -213,7 +213,7 @@ func (p *player) consumer(args arguments) *queue.Consumer {
 	return c
 }
 
-// close is the end of a consumer's channel.
+// close ends the channel of a consumer.
 func (p *player) close(c *queue.Consumer) {
 	p.m.Detach(p.now, c)
 	for _, held := range p.m.HeldBy(c) {
@@ -282,13 +282,13 @@ func (p *player) settle(how string, args arguments) {
 	p.flow(0)
 }
 
-// flow is what whoever runs a queue calls after a command.
+// flow is called after a command, as by the code that runs a queue.
 func (p *player) flow(id queue.ID) {
 	p.m.Flow(p.now, id)
 	p.routeDeaths()
 }
 
-// wait lets time pass, in steps from one moment at which the queue has something to do to the next.
+// wait lets time pass, step by step to each moment at which the queue has something to do.
 func (p *player) wait(ms int64) {
 	end := p.now + ms
 	for due := p.m.NextDue(); due <= end; due = max(p.m.NextDue(), p.now+1) {
@@ -310,8 +310,8 @@ func (p *player) tick() {
 	}
 }
 
-// routeDeaths does what becomes of the dead: another queue has taken them already, or, at least once, they are
-// held until it has.
+// routeDeaths decides what becomes of the dead: another queue takes them at once, or, at least once, they are held
+// until it has.
 func (p *player) routeDeaths() {
 	for _, d := range p.m.Deaths(math.MaxInt, nil) {
 		name := p.name(d.Body)
@@ -326,8 +326,8 @@ func (p *player) routeDeaths() {
 	}
 }
 
-// restart is a crash and a start some time after it. The queue is as its log tells: what was not logged is gone, and
-// what was out comes back.
+// restart is a crash and a later start. The queue is as its log says: what was not logged is gone, and what was out
+// comes back.
 func (p *player) restart() {
 	old := p.m
 	p.m = queue.New(p.config, p.settings, &queue.Pages{}, p, p.now)
@@ -346,7 +346,7 @@ func (p *player) restart() {
 	p.tick()
 }
 
-// show tells how many messages are in each state.
+// show prints how many messages are in each state.
 func (p *player) show() {
 	n := p.m.Totals()
 	var list []string
@@ -371,7 +371,7 @@ func (p *player) nameOf(id queue.ID) string {
 	return p.name(v.Body)
 }
 
-// moment is a moment as the scripts have it: since the queue was made.
+// moment is a moment in the form of scripts: since the queue was made.
 func (p *player) moment(at int64) string {
 	return (time.Duration(at-start) * time.Millisecond).String()
 }
@@ -388,7 +388,7 @@ func counts(n queue.Counts) string {
 	return fmt.Sprintf(" (back %d, failed %d)", n.Acquired, n.Deliveries)
 }
 
-// given tells of a delivery.
+// given prints a delivery.
 func (p *player) given(to string, c *queue.Consumer, d *queue.Delivery) {
 	name, how := p.name(d.Body), ""
 	if d.Redelivered {
@@ -403,7 +403,7 @@ func (p *player) given(to string, c *queue.Consumer, d *queue.Delivery) {
 	p.say("%s: %s%s%s", to, name, how, counts(d.Counts))
 }
 
-// Deliver implements queue.Sink, as what follows does.
+// Deliver implements queue.Sink, as do the following methods.
 func (p *player) Deliver(c *queue.Consumer, d *queue.Delivery) bool {
 	p.given(c.Tag, c, d)
 	return true
@@ -449,7 +449,7 @@ type arguments struct {
 	values map[string]string
 }
 
-// flagWords are the words that name nothing.
+// flagWords are the words without a value.
 const flagWords = " classic quorum strict single-active dead-letter at-least-once no-ack exclusive metered transient requeue count-nack "
 
 func parseArguments(words []string) arguments {

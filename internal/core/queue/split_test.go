@@ -10,11 +10,11 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// What the index is tuned to.
+// The tuning of the index.
 const (
-	horizon    = 16_000 // milliseconds that a page is read ahead
+	horizon    = 16_000 // how many milliseconds ahead a page is read
 	readSlice  = 16     // pages that one Tick reads
-	saveWeight = 24     // as how many entries the saving of a page counts in a slice
+	saveWeight = 24     // how many entries saving a page counts in a slice
 	pageHead   = index.PageBytes - 17*index.PageSize
 )
 
@@ -24,7 +24,7 @@ type attic struct {
 	reads, deltas int
 	onDelta       func([]byte)
 	onWrite       func()
-	ever          map[index.PageID][]byte // all that was written
+	ever          map[index.PageID][]byte // everything that was written
 	summaries     map[index.PageID][]byte
 }
 
@@ -58,7 +58,7 @@ func (a *attic) WriteDelta(_ index.PageID, delta []byte) {
 func (a *attic) DiscardDelta(index.PageID, uint32) {}
 func (a *attic) Fail(id index.PageID, err error)   { panic(err) }
 
-// away is a machine whose pages are put away, and the moments of its deaths.
+// away is a machine whose pages are put away, with the moments of its deaths.
 type away struct {
 	nobody
 	*Machine
@@ -84,7 +84,7 @@ func (a *away) Removed(id ID, _, _ message.Ref, _ bool) {
 	a.ids = append(a.ids, id)
 }
 
-// fill enqueues n messages; ttl is asked for the TTL of each.
+// fill enqueues n messages. ttl returns the TTL of each.
 func (a *away) fill(n int, ttl func() int64) {
 	for i := range n {
 		a.Enqueue(a.now, &Entry{Content: Content{Body: message.Ref(1000 + 100*i), Size: 10, Logged: true, Counts: a.counts}, Priority: -1, TTL: ttl()})
@@ -97,7 +97,7 @@ func (a *away) putAllAway() {
 	}
 }
 
-// run lets the time pass to the end, tick after tick as NextDue says.
+// run lets time pass up to end, with a tick whenever NextDue says so.
 func (a *away) run(t *testing.T, end int64) {
 	t.Helper()
 	for due := a.NextDue(); due <= end; due = a.NextDue() {
@@ -111,8 +111,8 @@ func (a *away) run(t *testing.T, end int64) {
 	a.now = end
 }
 
-// Messages in pages that were put away die at their moments, one by one, and of
-// each page only what is soon due is in memory.
+// Messages in pages that were put away die at their moments, one by one. Only what is due soon is in memory of each
+// page.
 func TestDeathsInColdPagesComeAtTheirMoment(t *testing.T) {
 	const n, over = 100_000, 120_000
 	a := newAway(Unlimited(), 1)
@@ -153,8 +153,8 @@ func TestDeathsInColdPagesComeAtTheirMoment(t *testing.T) {
 	}
 }
 
-// A page all of which is due at once is not read for each message: once to find
-// that too much of it is due, and once for all.
+// A page whose messages are all due at once is not read for each message: it is read once to find that too many are
+// due, and once for all.
 func TestWhatIsDueTogetherIsReadTogether(t *testing.T) {
 	const n, ttl = 20 * index.PageSize, 60_000
 	a := newAway(Unlimited(), 1)
@@ -169,7 +169,7 @@ func TestWhatIsDueTogetherIsReadTogether(t *testing.T) {
 	}
 }
 
-// A page whose messages go soon is not put away.
+// A page whose messages are due soon is not put away.
 func TestWhatGoesSoonStays(t *testing.T) {
 	a := newAway(Unlimited(), 1)
 	a.fill(20*index.PageSize, func() int64 { return 500 })
@@ -179,7 +179,7 @@ func TestWhatGoesSoonStays(t *testing.T) {
 	}
 }
 
-// One Tick reads so many pages at most, and does not say that all is done.
+// One Tick reads a limited number of pages, and does not say that everything is done.
 func TestATickReadsSoManyPages(t *testing.T) {
 	a := newAway(Unlimited(), 1)
 	a.fill(10*readSlice*index.PageSize, func() int64 { return 60_000 })
@@ -197,8 +197,8 @@ func TestATickReadsSoManyPages(t *testing.T) {
 	}
 }
 
-// Whoever takes from the head of a long queue while memory is short has each page
-// read once, and no page is put away that comes next.
+// If messages are taken from the head of a long queue while memory is short, each page is read once, and no page is
+// put away that comes next.
 func TestDrainingDoesNotReadTwice(t *testing.T) {
 	const pages = 200
 	a := newAway(Unlimited(), 4)
@@ -217,7 +217,7 @@ func TestDrainingDoesNotReadTwice(t *testing.T) {
 	}
 }
 
-// What is furthest from the head is put away first.
+// Pages furthest from the head are put away first.
 func TestTheNextPagesArePutAwayLast(t *testing.T) {
 	a := newAway(Unlimited(), 2)
 	a.fill(20*index.PageSize, func() int64 { return -1 })
@@ -269,7 +269,7 @@ func TestPurgeAndCloseOfSplitPages(t *testing.T) {
 	}
 }
 
-// A queue with few messages takes little, and so does what is left of a long one.
+// A queue with few messages takes little memory, and so does the rest of a long one.
 func TestPagesTakeWhatTheyHold(t *testing.T) {
 	pages := &Pages{}
 	m := New(Config{MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
@@ -310,9 +310,8 @@ func TestPagesTakeWhatTheyHold(t *testing.T) {
 	}
 }
 
-// While a checkpoint is being written, a Tick that changes many pages saves none of
-// them if what dies is told by its before-image; else few, and it leaves the rest to
-// the next.
+// While a checkpoint is being written, a Tick that changes many pages saves none of them if before-images have what
+// dies. Otherwise it saves few, and leaves the rest to the next Tick.
 func TestATickSavesSoManyPages(t *testing.T) {
 	t.Run("told", func(t *testing.T) {
 		if a := tickAfterCut(t, Counts{}); a.cold.deltas != 0 {
@@ -353,9 +352,8 @@ func tickAfterCut(t *testing.T, counts Counts) *away {
 	return a
 }
 
-// What dies at a moment is the same on a replica whose pages are in memory and on one
-// that has put them away, or has just started, whoever asks: not only a Tick. It found
-// seed 9 of the quorum queues' simulation.
+// At each moment the same entries die on a replica whose pages are in memory and on one that has put them away or has
+// just started, for whatever command, not only a Tick. It found seed 9 of the simulation of quorum queues.
 func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 	const start = 1_700_000_000_000
 	var left []Totals
@@ -378,8 +376,8 @@ func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 	}
 }
 
-// What has been due for long, since the node was not running or stood still, dies in
-// the order of its moments, though a tick reads few of the pages that were put away.
+// Messages that are long overdue, because the node did not run or stood still, die in the order of their moments,
+// although a tick reads few of the pages that were put away.
 func TestWhatIsLongOverdueDiesInItsOrder(t *testing.T) {
 	const pages = 8 * readSlice
 	a := newAway(Unlimited(), 1)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A death that cannot be read keeps nothing behind it: what died later and was routed is forgotten. It stays in the
-// queue, dead, and in its place of what is restored.
+// A death that cannot be read keeps nothing behind it: later deaths that were routed are forgotten. It stays in the
+// queue, dead, and in its place after a restore.
 func TestSpoiltDeathKeepsNothingBehindIt(t *testing.T) {
 	const n, rounds = 4, 100
 	s := Unlimited()

@@ -10,17 +10,17 @@ import (
 	"bartleby.mq/internal/sim"
 )
 
-// seeds are those of the plays by chance of a queue.
+// seeds are the seeds of random plays of a queue.
 var seeds = sim.SeedFlags(12)
 
-// starving returns a consumer that waits for a message while one is ready for it, nil if there is none. A queue that
-// has more to do (NextDue) may have one, and one that is hushed.
+// starving returns a consumer that waits although a message is ready for it, nil if there is none. A queue that has
+// more to do (NextDue), or that is hushed, may have one.
 func starving(m *Machine, now int64) *Consumer {
 	if m.busy || m.cs.hushed > 0 || m.Count.Ready == 0 {
 		return nil
 	}
 	if _, p, ok := m.First(); ok && m.Moment(p) != 0 && m.Moment(p) <= now {
-		return nil // it will have expired
+		return nil // it has expired by now
 	}
 	takes := func(c *Consumer) bool {
 		g, gated := c.Gate.(*gate)
@@ -36,7 +36,7 @@ func starving(m *Machine, now int64) *Consumer {
 	for _, c := range m.cs.list {
 		if m.config.Type == Quorum && a != nil && m.cs.belongs(c) && c.Priority > a.Priority {
 			if a.out > 0 {
-				return nil // the active one finishes what it has before a better one takes over
+				return nil // the active one finishes its deliveries before a better one takes over
 			}
 			a = c
 		}
@@ -58,11 +58,11 @@ type ledger struct {
 	consumers []*Consumer
 	room      map[*Consumer]int // deliveries until it is paused
 	gates     []*gate           // limits that consumers share
-	out       []Holding         // deliveries that nobody has settled
+	out       []Holding         // deliveries that are not settled
 	hushed    int
 
-	refs             message.Ref // given out
-	entered, left    int         // messages
+	refs             message.Ref // the last one given out
+	entered, left    int         // number of messages
 	delivered, ticks int
 }
 
@@ -86,9 +86,10 @@ const (
 	ledgerSteps = 400
 )
 
-// Queues of any kind, with settings that change, have consumers that share limits, are paused, hushed, go, settle in all
-// ways, and let deliveries time out. All that has entered a queue is in it or has left it, by count, after each step;
-// and whenever all is done that NextDue asks for, no consumer is without a message that it could have.
+// Queues of any kind, with changing settings, have consumers that share limits, are paused, hushed and detached,
+// settle in all ways, and let deliveries time out. After each step the number of messages in the queue is the number
+// that entered minus the number that left. Whenever everything is done that NextDue asks for, no consumer lacks a
+// message that it could have.
 func TestNobodyStarvesAndEachMessageIsCounted(t *testing.T) {
 	seeds.Run(t, "./internal/core/queue", 2, func(_ *testing.T, seed uint64) (sim.Result, error) {
 		d, count := drawing(seed), map[string]int{}
@@ -212,7 +213,7 @@ func (q *ledger) attach() {
 	}
 }
 
-// settle settles one of the deliveries, also to a consumer that is gone.
+// settle settles one of the deliveries, perhaps of a detached consumer.
 func (q *ledger) settle() {
 	if len(q.out) == 0 {
 		return
@@ -243,11 +244,11 @@ func (q *ledger) get() {
 		q.out = append(q.out, Holding{d.ID, nil})
 	}
 	if q.bool() {
-		q.Expire(q.now) // and somebody looks at the counts
+		q.Expire(q.now) // as when somebody looks at the counters
 	}
 }
 
-// resume has some of those that were paused go on.
+// resume resumes some of the paused consumers.
 func (q *ledger) resume() {
 	for _, c := range q.consumers {
 		if q.room[c] <= 0 && q.bool() {
@@ -285,7 +286,7 @@ func (q *ledger) work() error {
 	return nil
 }
 
-// check looks for what is wrong, and for each message that entered.
+// check looks for faults, and for each message that entered.
 func (q *ledger) check() error {
 	if err := q.Check(); err != nil {
 		return err

@@ -2,8 +2,8 @@ package queue
 
 import "testing"
 
-// Very many that came back and have expired behind one that has not cost nothing when that one goes: they are not looked
-// at one by one, in one command.
+// Very many entries came back, and expired behind one that did not. When that one goes, they are not looked at one by
+// one in one command.
 func TestWhatHasExpiredInTheReturnsListIsPassedAsAWhole(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		const n = 1000
@@ -19,7 +19,7 @@ func TestWhatHasExpiredInTheReturnsListIsPassedAsAWhole(t *testing.T) {
 			s.Return(1000, id, c, ReturnNack)
 		}
 		if kept {
-			s.KeepRest() // of a checkpoint, which is not collected yet
+			s.KeepRest() // for a checkpoint, not collected yet
 		}
 		for s.Tick(2000, sliceLimit) {
 		}

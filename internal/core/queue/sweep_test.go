@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// warm are the places of the pages of the lane that have bodies in memory.
+// warm lists the places of the lane's pages that have bodies in memory.
 func (a *away) warm() (list []int) {
 	for k, p := range a.Survey(0) {
 		if !p.Cold && !p.Cool {
@@ -17,8 +17,8 @@ func (a *away) warm() (list []int) {
 	return list
 }
 
-// However often bodies are put away, those go first that are needed last, and none is
-// looked for where there cannot be any.
+// However often bodies are put away, those that are needed last go first, and nothing is searched where there are
+// none.
 func TestBodiesArePutAwayFromTheTailOn(t *testing.T) {
 	const pages, hot = 40, 2
 	a := newAway(Unlimited(), hot)
@@ -72,8 +72,8 @@ func (u *unwritten) Cool(body message.Ref) message.Ref {
 	return u.attic.Cool(body)
 }
 
-// Who has the partition waits while bodies are written: not for all of some pages, which may be
-// gigabytes, and what is left of a page goes with the next sweep.
+// The holder of the partition waits while bodies are written. It does not wait for all bodies of several pages, which
+// may be gigabytes: the rest of a page is written by the next sweep.
 func TestLargeBodiesArePutAwayAFewAtATime(t *testing.T) {
 	const messages, size, most = 6 * index.PageSize, (8 << 20) / 16, 17
 	pages := &Pages{Pages: index.Pages{Hot: 1}}
@@ -84,7 +84,7 @@ func TestLargeBodiesArePutAwayAFewAtATime(t *testing.T) {
 	for i := range messages {
 		m.Enqueue(1, &Entry{Content: Content{Body: message.Ref(i + 1), Size: size}, Priority: -1, TTL: -1})
 	}
-	want := 4 * index.PageSize // but for what is at the ends
+	want := 4 * index.PageSize // except those at the ends
 	for range 2 * want {
 		m.SweepAgain(false)
 		before := cold.wrote

@@ -6,7 +6,7 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// scolded is a handed that notes for how many deliveries a consumer was told that it has timed out.
+// scolded is a handed that notes how many timed-out deliveries were reported for a consumer.
 type scolded struct {
 	*handed
 	told []int
@@ -14,9 +14,9 @@ type scolded struct {
 
 func (s *scolded) TimedOut(_ *Consumer, n int) { s.told = append(s.told, n) }
 
-// DL-12.7: what a consumer left unsettled for too long comes back a slice at a time, so that nobody waits for all of it, and
-// what is left is due at once; the consumer gets nothing meanwhile, and is told once. As earlier releases had it, all of a
-// quorum queue comes back.
+// DL-12.7: deliveries that stay unsettled for too long come back a slice at a time, so that nobody waits for all of
+// them, and the rest is due at once. The consumer gets nothing meanwhile, and the timeout is reported once. By the
+// rule of earlier releases, all of a quorum queue come back.
 func TestDL_12_7_TimeoutsComeInSlices(t *testing.T) {
 	const n = 3*sliceLimit + 10
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestDL_12_7_TimeoutsComeInSlices(t *testing.T) {
 	}
 }
 
-// A consumer that settles the rest itself, while it is being taken back, is told of what was.
+// If a consumer settles the rest itself while it is being taken back, the timeout of what was taken back is reported.
 func TestDL_12_7_WhoSettlesTheRestIsTold(t *testing.T) {
 	h, consumer := newHanded(true)
 	s := &scolded{handed: h}

@@ -18,7 +18,8 @@ func (h half) Locate(body message.Ref) uint64 {
 	return h.attic.Locate(body)
 }
 
-// hold counts the bodies of the queue that are in memory: those of large messages and of small ones that are on disk, and those that are nowhere there.
+// hold counts the queue's bodies in memory: of large messages, of small ones that are on disk, and of those that are
+// nowhere on disk.
 func (m *Machine) hold(cold index.Cold) (large, small, nowhere int) {
 	m.RangeInMemory(func(_ ID, p index.Place, split bool) {
 		switch body := p.Body(); {
@@ -34,8 +35,8 @@ func (m *Machine) hold(cold index.Cold) (large, small, nowhere int) {
 	return large, small, nowhere
 }
 
-// However queues grow and shrink while bodies are put away, a few at a time, none is overlooked that is on
-// disk, of a large message or a small one, at the ends of a queue or between.
+// However queues grow and shrink while bodies are put away a few at a time, no body that is on disk is overlooked: of
+// a large message or a small one, at the ends of a queue or between.
 func TestNoBodyIsOverlooked(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
