@@ -11,8 +11,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// Of histories that differ in their numbers only a frame of the journal has once what they
-// have in common; and each is redone as it was.
+// If histories differ only in their numbers, a frame of the journal has their shared part once, and recovery restores
+// each history.
 func TestHistoriesThatAreAlikeAreRedone(t *testing.T) {
 	const messages = 200
 	defs := []definition{
@@ -26,7 +26,7 @@ func TestHistoriesThatAreAlikeAreRedone(t *testing.T) {
 	for i := range messages {
 		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{in}, Body: w.record(message.Serial(i+1), true, 10), TTL: int64(100 + i), Priority: -1}})
 	}
-	in.routing = true // so that they wait for each other
+	in.routing = true // so that the deaths wait for each other
 	for range 100 + messages {
 		w.now++
 		in.part.tick()
@@ -58,7 +58,7 @@ func TestHistoriesThatAreAlikeAreRedone(t *testing.T) {
 	w.close()
 }
 
-// histories are those of all messages, each of which is in one place.
+// histories returns the histories of all messages. Each message is in one place.
 func (w *world) histories() map[message.Serial]deadletter.History {
 	all := map[message.Serial]deadletter.History{}
 	for serial, places := range w.find() {

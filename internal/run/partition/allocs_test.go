@@ -8,8 +8,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A message is published, delivered and acknowledged without an allocation, in the steady
-// state. The race detector makes some of its own, and so do locks that know who holds them.
+// In the steady state a message is published, delivered and acknowledged without an allocation. The race detector
+// makes some of its own, and so do locks that know their holders.
 func TestPublishDeliverAckDoesNotAllocate(t *testing.T) {
 	for name, persistent := range map[string]bool{"transient": false, "persistent": true} {
 		w := benchWorld(t)
@@ -29,7 +29,7 @@ func TestPublishDeliverAckDoesNotAllocate(t *testing.T) {
 		for range 10_000 {
 			turn()
 		}
-		if err := w.j.Flush(); err != nil { // whose files are small here, and made anew
+		if err := w.j.Flush(); err != nil { // the journal's files are small here, and new ones are made
 			t.Fatal(err)
 		}
 		if n := testing.AllocsPerRun(1000, turn); n != 0 {

@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// taker is a consumer's side that keeps nothing but the last delivery.
+// taker is a consumer's side that keeps only the last delivery.
 type taker struct {
 	n    *Node
 	last queue.ID

@@ -9,8 +9,7 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// busy has the logs refuse proposals because too much is undecided, or lets them have room
-// and says so.
+// busy makes the logs refuse proposals because too much is undecided, or lets them have room again and says so.
 func (f *fleet) busy(busy bool) {
 	for k, l := range f.logs {
 		l.mu.Lock()
@@ -22,7 +21,7 @@ func (f *fleet) busy(busy bool) {
 	}
 }
 
-// What a client asks of a group whose log is busy happens later, in order: nothing of it is dropped.
+// Operations on a group whose log is busy happen later, in order; none is dropped.
 func TestBusyLogDropsNothing(t *testing.T) {
 	f := newFleet(t, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}, {"r", quorum, queue.Unlimited(), DeadLetter{}}}, nil)
 	q, sessions := f.queues["q"], &client{}
@@ -68,7 +67,7 @@ func TestBusyLogDropsNothing(t *testing.T) {
 	f.agree()
 }
 
-// waitProposed waits until n commands are under way in a queue's group, or what is done is.
+// waitProposed waits until n commands are pending in a queue's group, or done returns true.
 func (f *fleet) waitProposed(q *Queue, n int, done <-chan error) {
 	ps := &q.group().proposals
 	for len(done) == 0 {
@@ -91,7 +90,7 @@ func (f *fleet) record() message.Ref {
 	return ref
 }
 
-// A transaction that a group does not take fails, and settles nothing there.
+// If a group does not take a transaction, the transaction fails and settles nothing there.
 func TestTransactionOfLostGroupFails(t *testing.T) {
 	f := newFleet(t, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, nil)
 	q := f.queues["q"]
@@ -107,13 +106,13 @@ func TestTransactionOfLostGroupFails(t *testing.T) {
 	}
 }
 
-// forwards is a Forwarder that keeps what it is given.
+// forwards is a Forwarder that keeps what it gets.
 type forwards []Forwarded
 
 func (c *forwards) Forward(_ uint64, f Forwarded) { *c = append(*c, f) }
 
-// A log that was busy when it lost its leader takes what comes once it has one again, even if what waited
-// then has happened by another leader.
+// A log that was busy when it lost its leader takes new commands once it has a leader again, even if the waiting ones
+// were applied by another leader meanwhile.
 func TestALogThatWasBusyTakesWhatComesAfterwards(t *testing.T) {
 	f := newFleet(t, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, nil)
 	g := f.queues["q"].group()
@@ -125,7 +124,7 @@ func TestALogThatWasBusyTakesWhatComesAfterwards(t *testing.T) {
 	g.Following(2)
 	l := f.logs[g.id-1]
 	l.mu.Lock()
-	l.busy = false // and nobody is told that there is room
+	l.busy = false // and nobody reports that there is room
 	l.mu.Unlock()
 	for _, commands := range sent {
 		for _, data := range commands.Commands {
@@ -145,7 +144,7 @@ func TestALogThatWasBusyTakesWhatComesAfterwards(t *testing.T) {
 	}
 }
 
-// The end of a client that comes while a group has no leader happens once it has one.
+// A client's end that comes while a group has no leader happens when there is one.
 func TestTheEndOfAClientWaitsForALeader(t *testing.T) {
 	f := newFleet(t, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, nil)
 	q := f.queues["q"]

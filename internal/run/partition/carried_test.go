@@ -12,8 +12,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// DL-7.10: what a client sent along is this message's own history, whatever died right
-// before it.
+// DL-7.10: a history that a client has sent along belongs to this message only, whatever died right before it.
 func TestCarriedHistoryBesideOneWithout(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), []definition{
 		{"q", classic, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "dlx"}},
@@ -37,7 +36,7 @@ func TestCarriedHistoryBesideOneWithout(t *testing.T) {
 			body = ref
 		}
 		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{w.queues["q"]}, Body: body, TTL: 5, Priority: -1}})
-		w.now++ // each dies at a moment of its own
+		w.now++ // each dies at its own moment
 	}
 	w.now += 10
 	w.settle()

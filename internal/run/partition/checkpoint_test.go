@@ -11,11 +11,11 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A checkpoint is written when so many operations are in the journal, however few bytes
-// and however little time they took; and not again before there are as many more.
+// A checkpoint is written when enough operations are in the journal, however few bytes and however little time they
+// took. The next one needs as many more.
 func TestCheckpointsByOperations(t *testing.T) {
 	w := open(t, vfs.NewCrashableMem(), []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}, nil, 1_700_000_000_000, nil)
-	w.n.Checkpointing.Operations = 200 // of which a message takes two here, with the hash of its queue
+	w.n.Checkpointing.Operations = 200 // a message takes two here, with the hash of its queue
 	q, serial := w.queues["q"], message.Serial(0)
 	publish := func(n int) {
 		for range n {
@@ -39,7 +39,7 @@ func TestCheckpointsByOperations(t *testing.T) {
 	written(false)
 	publish(99)
 	written(false)
-	// Each entry of a run of settlements is one.
+	// Each entry of a run of settlements counts as one.
 	if n, err := w.n.Purge(q); n != 199 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -47,8 +47,8 @@ func TestCheckpointsByOperations(t *testing.T) {
 	w.close()
 }
 
-// Where room gets short a checkpoint is written at once, and gives back what was drained
-// before, but for the newest segment; another one follows soon after more was drained.
+// When room gets short, a checkpoint is written at once, and frees what was drained before, except the newest
+// segment. Another one follows soon after more was drained.
 func TestShortOfRoomGivesBackAtOnce(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	w := open(t, fs, []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}, nil, 1_700_000_000_000, nil)
@@ -86,8 +86,8 @@ func TestShortOfRoomGivesBackAtOnce(t *testing.T) {
 	w.close()
 }
 
-// Compaction needs room for copies before files go: where there is little, it begins with
-// those files that give back most, and takes no more than fit.
+// Compaction needs room for copies before files go. With little room it begins with the files that free the most, and
+// takes only as many as fit.
 func TestCompactionFitsIntoTheRoom(t *testing.T) {
 	files := func() []sparseFile { return []sparseFile{{1, 50, 100}, {2, 10, 100}, {3, 1, 4}} }
 	for _, tt := range []struct {

@@ -20,13 +20,14 @@ import (
 const (
 	killedNodes = 8   // of one seed
 	killedSteps = 200 // of one node
-	killedEvery = 25  // steps it is killed
+	killedEvery = 25  // number of steps after which it is killed
 )
 
-// killedRoutes leads what dies from each queue to others, and back to the last one itself.
+// killedRoutes sends the dead of each queue to others, and those of the last one back to itself.
 var killedRoutes = table{"to b": {"b"}, "to c and d": {"c", "d"}, "to d": {"d"}}
 
-// killed is a node with classic queues, which is looked at again and again as a start finds it after a kill; it goes on itself.
+// killed is a node with classic queues. Again and again the test looks at what a start after a kill would find; the
+// node itself goes on.
 type killed struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -37,14 +38,14 @@ type killed struct {
 	serial     message.Serial
 	persistent map[message.Serial]bool
 	clients    []*livesClient
-	out        []outstanding // deliveries that nobody has settled
+	out        []outstanding // deliveries that are not settled
 	log        []string
 	count      map[string]int
 }
 
-// Classic queues of several kinds, with and without ApsaraMQ's rules, with priorities, delays, retries, replays, dead letters
-// at most once and at least once, whose pages are put away and saved: what is persistent, and not out or dead
-// at the moment, is after a kill what it was, in each field. Nothing is where it was not.
+// Classic queues of several kinds: with and without ApsaraMQ's rules, with priorities, delays, retries, replays, and
+// dead letters at most once and at least once. Their pages are put away and saved. A persistent message that is
+// neither out nor dead at a kill is the same afterwards in each field. No message is where it was not before.
 func TestAClassicQueueIsAfterAKillWhatItWas(t *testing.T) {
 	seeds.Run(t, "./internal/run/partition", 1, func(t *testing.T, seed uint64) (sim.Result, error) {
 		rng, count := rand.New(rand.NewPCG(seed, 3)), map[string]int{}
@@ -155,7 +156,7 @@ func (x *killed) attach() {
 	}
 	c := &livesClient{q: x.anyQueue(), s: &client{}}
 	c.c = &queue.Consumer{Target: c.s, Tag: "t", Prefetch: x.rng.IntN(6), NoAck: x.rng.IntN(8) == 0, Priority: x.rng.Int64N(2)}
-	if ok, err := x.w.n.Attach(c.q, c.c, func() {}); ok && err == nil { // else another one is the only one
+	if ok, err := x.w.n.Attach(c.q, c.c, func() {}); ok && err == nil { // otherwise another consumer is the only one
 		x.clients = append(x.clients, c)
 	}
 }
@@ -181,7 +182,7 @@ func (x *killed) get() {
 	}
 }
 
-// settle settles some deliveries in any way, also those that were taken back.
+// settle settles some deliveries in any way, including deliveries that were taken back.
 func (x *killed) settle() {
 	for _, c := range x.clients {
 		for _, o := range c.s.take() {
@@ -209,7 +210,7 @@ func (x *killed) settle() {
 	}
 }
 
-// manage is what an operator does: held dead letters are tried again, a queue is purged, messages are replayed.
+// manage does what an operator does: held deaths are retried, a queue is purged, messages are replayed.
 func (x *killed) manage() {
 	x.w.n.RetryAllHeld()
 	if x.rng.IntN(6) == 0 {
@@ -279,7 +280,7 @@ func (x *killed) kill() {
 	x.count["kills"]++
 }
 
-// passes says whether a kill changes what a message is: what is out comes back, and what is dead goes on.
+// passes says whether a kill changes what a message is: a delivery comes back, and a dead message goes on.
 func passes(p place) bool { return p.view.Out || p.view.Dead }
 
 // in finds the same entry.
@@ -291,7 +292,8 @@ func (p place) in(list []place) (place, bool) {
 	return list[k], true
 }
 
-// equal compares two of the same entry. Where its bytes are is no matter, and nobody notes that it was delivered before.
+// equal compares two states of the same entry. The place of its bytes does not matter, and earlier deliveries are not
+// recorded.
 func (p place) equal(o place) bool {
 	a, b := p.view, o.view
 	a.Body, a.History, a.Redelivered = b.Body, b.History, b.Redelivered

@@ -14,7 +14,7 @@ import (
 
 var singleQuorum = queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1, SingleActive: true}
 
-// departing is a node with quorum queues of one group, which clients leave.
+// departing is a node with quorum queues of one group that clients leave.
 type departing struct {
 	*mailWorld
 	serial message.Serial
@@ -54,7 +54,7 @@ func (w *departing) attach(s *client, name string) *queue.Consumer {
 	return c
 }
 
-// got are the next n deliveries of a client.
+// got returns the next n deliveries of a client.
 func (w *departing) got(s *client, n int) (list []outstanding) {
 	w.t.Helper()
 	within(w.t, fmt.Sprintf("%d deliveries", n), func() {
@@ -69,8 +69,8 @@ func (w *departing) got(s *client, n int) (list []outstanding) {
 	return list
 }
 
-// inOrder finds a queue's messages in the order of their serials from first on, those up to failed, which have been delivered in
-// vain once, before those that were not.
+// inOrder checks that a queue has its messages in the order of their serials from first on: those up to failed, which
+// had one failed delivery, before those that were never delivered.
 func (w *departing) inOrder(what string, list []outstanding, failed int) {
 	w.t.Helper()
 	for i, o := range list {
@@ -104,7 +104,7 @@ func each[E any](list []E, between func(i int)) func(func(E) bool) {
 	}
 }
 
-// longest is for how many entries a group was held since before was called.
+// longest is how many entries a hold of the group handled at most since before was called.
 func (w *departing) longest(during func()) int {
 	p := w.queues["q"].part
 	p.mu.Lock()
@@ -116,7 +116,8 @@ func (w *departing) longest(during func()) int {
 	return p.longest
 }
 
-// BR-4.5: whatever a client has of quorum queues when it ends, nobody of the group waits for more than slices of it.
+// BR-4.5: however much a client has of quorum queues when it ends, nobody of the group waits for more than slices of
+// it.
 func TestTheEndOfAClientGoesInSlices(t *testing.T) {
 	const many, most = 20_000, 2*sliceSteps + 3*sliceLimit
 	w := startDeparting(t, vfs.NewMem(), 1, sliceSteps)
@@ -146,7 +147,7 @@ func TestTheEndOfAClientGoesInSlices(t *testing.T) {
 	w.idle()
 }
 
-// Nor does anybody where it has consumers of very many queues, each of which has something for others by then.
+// The same if it has consumers of very many queues, each of which has a message for others by then.
 func TestTheEndOfAClientOfManyQueuesGoesInSlices(t *testing.T) {
 	const queues, messages, slice = 30, 2 * sliceLimit, 10
 	w := startDeparting(t, vfs.NewMem(), 1, slice)
@@ -174,7 +175,7 @@ func TestTheEndOfAClientOfManyQueuesGoesInSlices(t *testing.T) {
 	w.idle()
 }
 
-// idle finds nothing hushed.
+// idle checks that nothing is hushed.
 func (w *departing) idle() {
 	w.t.Helper()
 	w.n.SettleAll()
@@ -187,8 +188,8 @@ func (w *departing) idle() {
 	}
 }
 
-// BR-9.5: a single active consumer that follows gets all that comes back first, in its order, though that goes in slices and
-// others publish in between; and each message has failed once.
+// BR-9.5: the next single active consumer first gets everything that comes back, in order, although that comes in
+// slices and others publish in between. Each message has failed once.
 func TestWhoFollowsGetsWhatComesBackInSlicesFirst(t *testing.T) {
 	const out, slice = 60, 7
 	w := startDeparting(t, vfs.NewMem(), 1, slice)
@@ -209,7 +210,7 @@ func TestWhoFollowsGetsWhatComesBackInSlicesFirst(t *testing.T) {
 			t.Fatalf("who follows has %d before all are back", n)
 		}
 	}))
-	failed = out + published // what is published until then is delivered to who leaves
+	failed = out + published // messages published until then are delivered to the leaving client
 	published = 0
 	applied()
 	all := w.got(&stays, failed+published)
@@ -223,8 +224,8 @@ func TestWhoFollowsGetsWhatComesBackInSlicesFirst(t *testing.T) {
 	w.idle()
 }
 
-// After a crash between the slices nothing stays out, nothing stays silent, and each message is there once, in order; whether
-// recovery begins at a checkpoint that was made in between, or not.
+// After a crash between the slices no delivery stays out, no queue stays hushed, and each message is there once, in
+// order, whether or not recovery begins at a checkpoint from in between.
 func TestACrashBetweenTheSlicesOfAnEnd(t *testing.T) {
 	const out, never, slice = 40, 5, 8
 	for _, checkpoint := range []bool{false, true} {
@@ -240,7 +241,7 @@ func TestACrashBetweenTheSlicesOfAnEnd(t *testing.T) {
 				var image *vfs.MemFS
 				look := func(i int) {
 					if applies && i == 0 {
-						w.publish("q", never) // nobody gets them
+						w.publish("q", never) // no consumer gets them
 					}
 					if !applies || i != stop {
 						return
@@ -262,7 +263,7 @@ func TestACrashBetweenTheSlicesOfAnEnd(t *testing.T) {
 							return
 						}
 					}
-					look(out) // all are back, but nobody has said so
+					look(out) // all are back, but the end was not applied
 				})
 				applies = true
 				applied()
@@ -284,8 +285,8 @@ func TestACrashBetweenTheSlicesOfAnEnd(t *testing.T) {
 	}
 }
 
-// A queue that is deleted while a client leaves it does not keep the others from coming to their end; one that is declared
-// anew is not silent.
+// A queue that is deleted while a client leaves it does not stop the end in other queues. A queue that is declared
+// anew is not hushed.
 func TestAQueueIsDeletedInTheMiddleOfAnEnd(t *testing.T) {
 	const messages, slice = 20, 6
 	w := startDeparting(t, vfs.NewMem(), 1, slice)
@@ -314,8 +315,8 @@ func TestAQueueIsDeletedInTheMiddleOfAnEnd(t *testing.T) {
 	w.idle()
 }
 
-// What a consumer holds that was cancelled stays out while another client ends, and while it does itself if its deliveries are not
-// among those that come back.
+// Deliveries of a cancelled consumer stay out while another client ends. They also stay out while their own client
+// ends, if they are not among the deliveries that come back.
 func TestWhatACancelledConsumerHoldsStaysOut(t *testing.T) {
 	const messages, slice = 20, 6
 	w := startDeparting(t, vfs.NewMem(), 1, slice)
@@ -338,8 +339,8 @@ func TestWhatACancelledConsumerHoldsStaysOut(t *testing.T) {
 	w.idle()
 }
 
-// Who is restored from what a group is in the middle of an end goes on as the others do, and so does one whose proposals
-// nobody has taken for a while.
+// A replica that is restored from the group's state in the middle of an end continues as the others do. So does one
+// whose proposals were not taken for a while.
 func TestAnEndGoesOnWhereItIsRestored(t *testing.T) {
 	const messages, slice = 40, 8
 	for _, interrupted := range []bool{false, true} {
@@ -405,7 +406,7 @@ func TestAnEndGoesOnWhereItIsRestored(t *testing.T) {
 	}
 }
 
-// The queues of one group do not stay silent until what is another group's is back.
+// The queues of one group do not stay hushed until those of another group have everything back.
 func TestOneGroupDoesNotWaitForAnothersEnd(t *testing.T) {
 	const few, many, slice = 9, 60, 4
 	w := startDeparting(t, vfs.NewMem(), 1, slice)

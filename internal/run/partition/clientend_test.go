@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// While a client's deliveries come back into one queue, another of its queues hands out to others as soon
-// as all of its own are back, and not before.
+// While a client's deliveries come back into one queue, another of its queues delivers to others as soon as it has
+// its own deliveries back, and not before.
 func TestAQueueThatAClientLeavesWaitsForNoOther(t *testing.T) {
 	defs := []definition{{"long", classic, queue.Unlimited(), DeadLetter{}}, {"own", classic, queue.Unlimited(), DeadLetter{}}, {"none", classic, queue.Unlimited(), DeadLetter{}}}
 	w := open(t, vfs.NewMem(), defs, nil, 1_700_000_000_000, nil)

@@ -8,8 +8,8 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// A clock that is a day ahead for one command does not stop the time of a group until
-// the others have got there: neither for who goes on, nor for who starts from a snapshot.
+// A clock that is a day ahead for one command does not stop a group's time until other clocks get there: not on a
+// replica that goes on, and not on one that starts from a snapshot.
 func TestAClockThatWasAheadStopsNothing(t *testing.T) {
 	const day, now = 24 * 3600 * 1000, 1_750_000_000_000
 	for _, restart := range []bool{false, true} {
@@ -52,7 +52,7 @@ func TestAClockThatWasAheadStopsNothing(t *testing.T) {
 	}
 }
 
-// The same of what is delayed by a failure, also where an earlier message got its moment meanwhile, and of
+// The same for messages that wait after a failure, also if an earlier message got its moment meanwhile, and for
 // deliveries that time out.
 func TestRetriesAndTimeoutsOutliveAClockThatWasAhead(t *testing.T) {
 	const day, now, wait = 24 * 3600 * 1000, 1_750_000_000_000, 100_000
@@ -62,7 +62,7 @@ func TestRetriesAndTimeoutsOutliveAClockThatWasAhead(t *testing.T) {
 		for _, meanwhile := range []bool{false, true} {
 			for _, what := range []string{"retry", "timeout"} {
 				if what == "timeout" && meanwhile {
-					continue // open: the deliveries of a consumer are looked at in their order, and the first is not due for a day
+					continue // an open fault: deliveries of a consumer are checked in their order, and the first is not due for a day
 				}
 				t.Run(fmt.Sprintf("%s, restart %t, meanwhile %t", what, restart, meanwhile), func(t *testing.T) {
 					n, fatal := follower(t)
@@ -114,7 +114,7 @@ func TestRetriesAndTimeoutsOutliveAClockThatWasAhead(t *testing.T) {
 					})
 					q := g.p.queues[1]
 					before := q.m.Totals()
-					if due := q.m.NextDue(); due > now+2+wait { // a delay is over with the next millisecond
+					if due := q.m.NextDue(); due > now+2+wait { // a wait ends with the next millisecond
 						t.Errorf("the message is due %d ms too late", due-now-1-wait)
 					}
 					apply(now+wait, func(w *commandWriter) { w.op(cmdTick, 1) })
@@ -123,7 +123,7 @@ func TestRetriesAndTimeoutsOutliveAClockThatWasAhead(t *testing.T) {
 					}
 					apply(now+2+wait, func(w *commandWriter) { w.op(cmdTick, 1) })
 					after := q.m.Totals()
-					moved := before.Out-after.Out == 1 // back from its consumer, or from its delay
+					moved := before.Out-after.Out == 1 // back from its consumer, or from its wait
 					if what == "retry" {
 						moved = before.Delayed-after.Delayed == 1
 					}
@@ -136,7 +136,7 @@ func TestRetriesAndTimeoutsOutliveAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// restored is the group of another node that has begun with a snapshot of g, and where its node's failure would be.
+// restored is the group on another node that has begun with a snapshot of g, and the node's fatal error, if any.
 func restored(t *testing.T, g *group) (*group, *error) {
 	t.Helper()
 	state, err := g.Snapshot()

@@ -13,7 +13,7 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// numbersOf are extreme values that a field of a command may be given.
+// numbersOf are extreme values for a field of a command.
 var extremes = []int64{0, 1, -1, 255, 256, 1<<31 - 1, 1 << 31, -1 << 31, -1<<31 - 1, 1<<32 - 1, 1 << 32, 1 << 53, 1 << 62, math.MaxInt64 - 1, math.MaxInt64, math.MinInt64}
 
 // A consumer may have any priority that fits its argument (BR-9.4): no replica may die of it.
@@ -41,8 +41,8 @@ func TestAConsumerOfAnyPriorityIsAttached(t *testing.T) {
 	}
 }
 
-// Whatever is written into a command is read back equal; what no command can hold is
-// made fit by the writer, which is the only one who can.
+// What is written into a command is read back equal. The writer makes values fit that no command can hold; only the
+// writer can.
 func FuzzCommandsAreReadBackEqual(f *testing.F) {
 	for i, v := range extremes {
 		f.Add(v, extremes[len(extremes)-1-i], uint64(v), "tag", []byte("x"), math.Float64frombits(uint64(v)), byte(i))
@@ -103,10 +103,10 @@ func FuzzCommandsAreReadBackEqual(f *testing.F) {
 		if math.Float64bits(gotS.Retry.Multiplier) != math.Float64bits(x) || config.Strict != (flags&1 != 0) || config.SingleActive != (flags&2 != 0) {
 			t.Errorf("%+v %+v", gotS, config)
 		}
-		gotS.Retry.Multiplier, s.Retry.Multiplier, gotS.Retry.Jitter, s.Retry.Jitter = 0, 0, 0, 0 // a NaN is not equal to itself
+		gotS.Retry.Multiplier, s.Retry.Multiplier, gotS.Retry.Jitter, s.Retry.Jitter = 0, 0, 0, 0 // a NaN does not equal itself
 		done("settings", r, []any{gotS, gotD}, []any{s, d})
 
-		// Whatever the fields are, a reader takes what is written.
+		// A reader accepts what is written, whatever the fields are.
 		w.begin(u, max(a, 0))
 		w.publish(a, int(int32(b)), b, record)
 		r = read()

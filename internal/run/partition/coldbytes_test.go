@@ -9,9 +9,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// What lies on disk since a start is brought into memory a few megabytes at a time, however
-// many messages a slice may have: whoever has more large messages than memory must be able
-// to have them die, be tried again, and be replayed.
+// After a start, records on disk are read into memory a few megabytes at a time, however many messages a slice may
+// have. Large messages that exceed memory can still die, be retried, and be replayed.
 func TestLargeMessagesOnDiskAreReadAFewAtATime(t *testing.T) {
 	const messages, size, most = 64, warmBytes / 8, 2 * warmBytes
 	atLeastOnce := func(s *queue.Settings) { s.DeadLetter, s.AtLeastOnce, s.Overflow = true, true, queue.RejectPublish }

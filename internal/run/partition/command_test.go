@@ -17,7 +17,7 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// follower is a node whose groups follow: it applies what it is given.
+// follower is a node whose groups follow: it applies the commands it gets.
 func follower(t testing.TB) (n *Node, fatal *error) {
 	t.Helper()
 	j, err := journal.Open(journal.Options{FS: vfs.NewMem(), Dir: "journal"})
@@ -100,7 +100,7 @@ func everyCommand() []byte {
 	w.uint(5)
 	w.uint(4)
 	w.planTargets(&plan{targets: []*Queue{{Incarnation: 3}}})
-	w.op(cmdRelocate, 2) // there is none any more
+	w.op(cmdRelocate, 2) // it is gone
 	w.uint(1)
 	w.uint(5)
 	w.uint(4)
@@ -116,7 +116,7 @@ func everyCommand() []byte {
 	w.raw(history)
 	w.raw(record)
 	w.uint(2)
-	w.b = append(w.b, byte(outbox.Force)|mailAgain) // with that history, and that record
+	w.b = append(w.b, byte(outbox.Force)|mailAgain) // with that history and that record
 	w.uint(1)
 	w.raw(nil)
 	w.op(cmdTake, 2)
@@ -131,7 +131,7 @@ func everyCommand() []byte {
 	w.detach(1, &queue.Consumer{Number: 5})
 	w.op(cmdQuit, 1)
 	w.uint(2)
-	w.uint(9) // nobody
+	w.uint(9) // no such consumer
 	w.uint(1)
 	w.uint(2)
 	w.uint(9)
@@ -146,8 +146,8 @@ func everyCommand() []byte {
 	return append([]byte(nil), w.numbered(1)...)
 }
 
-// A transient message has no check when a client has published it. In a command, which goes
-// to disk, it has one; the message itself is left alone, since others read it.
+// A transient message from a client has no check. A command goes to disk, so its copy is sealed; the message itself
+// is not changed, because others read it.
 func TestARecordGetsItsCheckInACommand(t *testing.T) {
 	e := message.Envelope{Serial: 7, Exchange: []byte("x"), Key: []byte("key"), Properties: []byte{0, 0}, BodySize: 300}
 	record := make(message.Record, e.Size())
@@ -197,7 +197,7 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
-// A command that is nonsense stops the replica, whatever it is, and breaks nothing.
+// A nonsensical command stops the replica, whatever it is, and breaks nothing.
 func FuzzCommand(f *testing.F) {
 	all := everyCommand()
 	f.Add(all[commandHead:])
@@ -219,7 +219,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// The snapshot of a group that is nonsense is refused.
+// A nonsensical snapshot of a group is refused.
 func FuzzSnapshot(f *testing.F) {
 	n, _ := follower(f)
 	g := n.groups[0].group

@@ -14,8 +14,7 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// A file out of which messages go quickly is left alone: soon it is empty. One that
-// has come to rest half empty is not.
+// A file that is emptying quickly is left alone, because it is empty soon. A file that has stayed half empty is not.
 func TestCompactionLeavesFilesThatEmptyThemselves(t *testing.T) {
 	w := open(t, vfs.NewCrashableMem(), []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}, nil, 1000, nil)
 	q := w.queues["q"]
@@ -59,14 +58,14 @@ func TestCompactionLeavesFilesThatEmptyThemselves(t *testing.T) {
 	w.check(0)
 }
 
-// A dense file is full at its size, not at the end of what was found under one lock: a few hundred large
-// messages would be more than a file can have.
+// A dense file is full at its size, even within what one hold has found: a few hundred large messages would exceed a
+// file.
 func TestCompactionFillsFilesUpToTheirSize(t *testing.T) {
 	const pairs, size = 60, compactFile / 40
 	fs := vfs.NewMem()
 	defs := []definition{{"stays", classic, queue.Unlimited(), DeadLetter{}}, {"goes", classic, queue.Unlimited(), DeadLetter{}}}
 	w := open(t, fs, defs, nil, 1000, nil)
-	w.halfGone(pairs, size) // each two lie in a segment of their own
+	w.halfGone(pairs, size) // each pair is in a segment of its own
 	if did, err := w.n.Compact(); !did || err != nil {
 		t.Fatalf("Compact: %v, %v", did, err)
 	}
@@ -98,11 +97,11 @@ func TestCompactionFillsFilesUpToTheirSize(t *testing.T) {
 	w.check(0)
 }
 
-// A record that cannot be read for a reason that may pass keeps its own file, and no other, from being given back.
+// A record that cannot be read, for a reason that may pass, keeps its own file from being freed, and no other.
 func TestCompactionPassesUnreadRecord(t *testing.T) {
 	const pairs, size = 60, 1000
 	fs := vfs.NewMem()
-	left := -1 // reads until one fails
+	left := -1 // reads left until one fails
 	defs := []definition{{"stays", classic, queue.Unlimited(), DeadLetter{}}, {"goes", classic, queue.Unlimited(), DeadLetter{}}}
 	w := &world{t: t, fs: fs, now: 1000, queues: map[string]*Queue{}}
 	w.disk = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -141,8 +140,8 @@ func TestCompactionPassesUnreadRecord(t *testing.T) {
 	}
 }
 
-// halfGone publishes pairs of messages, one to the queue stays and one to goes, which is purged: each file that they
-// lie in is needed for half of what it has. It ends with a checkpoint.
+// halfGone publishes pairs of messages, one to the queue "stays" and one to "goes", which is purged. So each of their
+// files is half needed. It ends with a checkpoint.
 func (w *world) halfGone(pairs message.Serial, size int) {
 	w.t.Helper()
 	for serial := range pairs {

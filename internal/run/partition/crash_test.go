@@ -16,10 +16,9 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// The topology of the crash test. Each family is the queues one message may go
-// through, as alternatives of which it is in exactly one: a chain a, b, c; a
-// fan-out from d to e and f; an at-least-once one from q to g and h, of which g is
-// often full; a retry loop between m and w; a transient source t before c.
+// The topology of the crash test. A family is the set of queues that one message may go through; it is in exactly one
+// of them. There are a chain a, b, c; a fan-out from d to e and f; an at-least-once death from q to g and h, of which
+// g is often full; a retry loop between m and w; and a transient source t before c.
 func crashTopology() ([]definition, table) {
 	dlx := func(x string, more func(*queue.Settings)) queue.Settings {
 		return settings(func(s *queue.Settings) {
@@ -49,8 +48,8 @@ func crashTopology() ([]definition, table) {
 	}, table{"b": {"b"}, "c": {"c"}, "ef": {"e", "f"}, "gh": {"g", "h"}, "w": {"w"}, "m": {"m"}}
 }
 
-// branches are, for the queue a message is published to, the ways its copies go:
-// on each it is in exactly one queue, or was settled.
+// branches are the ways of the copies of a message, by the queue it is published to. On each way the message is in
+// exactly one queue, or was settled.
 var branches = map[string][][]string{
 	"a": {{"a", "b", "c"}},
 	"d": {{"d", "e"}, {"d", "f"}},
@@ -65,7 +64,7 @@ type fate struct {
 	persistent bool
 	pos        journal.Pos
 	committed  bool
-	acked      map[string]bool // true: and that is safe
+	acked      map[string]bool // true: and that is durable
 	rejects    int             // by a client, in m
 }
 
@@ -81,8 +80,8 @@ func (l ledger) clone() ledger {
 	return c
 }
 
-// verify is Invariant I: every committed message is in exactly one place, one for
-// each target of a fan-out, unless it was settled. live says that nothing crashed.
+// verify is Invariant I: every committed message is in exactly one place (one for each target of a fan-out) unless it
+// was settled. live says that nothing crashed.
 func (l ledger) verify(t testing.TB, found map[message.Serial][]place, live bool) {
 	t.Helper()
 	for serial, places := range found {
@@ -118,7 +117,7 @@ func (l ledger) verify(t testing.TB, found map[message.Serial][]place, live bool
 	}
 }
 
-// checkHistory compares what a copy says of its deaths with where it has been.
+// checkHistory compares the deaths in a copy's history with where it was.
 func checkHistory(t testing.TB, serial message.Serial, f *fate, p *place, live bool) {
 	t.Helper()
 	var got []string
@@ -162,14 +161,14 @@ type player struct {
 	out    []outstanding
 	serial message.Serial
 	crash  []crashed // taken at failpoints
-	busy   bool      // a failpoint inside of a failpoint is none
+	busy   bool      // a failpoint inside a failpoint does not count
 }
 
 type outstanding struct {
 	q      *Queue
 	d      queue.Delivery
 	serial message.Serial
-	by     string // the consumer's tag, where a test wants to know
+	by     string // the consumer's tag, if a test needs it
 }
 
 // crashed is the disk as a crash would have left it, and what was known then.
@@ -248,7 +247,7 @@ func (p *player) publish() {
 	}
 }
 
-// commit waits until all that has happened is safe, as a confirm does.
+// commit waits until everything so far is durable, as a confirm does.
 func (p *player) commit() {
 	if err := p.j.Commit(p.j.Append([]byte{frameVersion})); err != nil {
 		p.failed(err)
@@ -274,7 +273,7 @@ func (p *player) get() {
 		return
 	}
 	r, err := p.n.bodies.Read(d.Body, new(bodies.Window))
-	if err != nil { // as a session does it: the message goes back
+	if err != nil { // as a session does: the message goes back
 		p.n.Run([]Op{{Kind: Return, Queue: q, ID: d.ID, How: queue.ReturnNack}})
 		p.n.bodies.Release(d.Body)
 		p.n.bodies.Release(d.History)
@@ -299,7 +298,7 @@ func (p *player) settleOne() {
 	h := p.out[i]
 	p.out = slices.Delete(p.out, i, i+1)
 	op := Op{Queue: h.q, ID: h.d.ID}
-	// c, e, f, g and h have no dead-letter exchange: what is rejected there is gone.
+	// c, e, f, g and h have no dead-letter exchange: a message rejected there is gone.
 	switch name := h.q.Name; p.rng.IntN(4) {
 	case 0:
 		op.Kind = Ack
@@ -322,7 +321,7 @@ func (p *player) settleOne() {
 	p.n.bodies.Release(h.d.History)
 }
 
-// purge removes all that is not out; it is settled like what is acknowledged.
+// purge removes the messages that are not out. They are settled, as if acknowledged.
 func (p *player) purge() {
 	name := []string{"a", "b", "c", "e", "f", "g", "h", "m", "q"}[p.rng.IntN(9)]
 	for serial, places := range p.find() {
@@ -334,7 +333,7 @@ func (p *player) purge() {
 				p.ledger[serial].acked[name] = false
 				continue
 			}
-			for _, target := range []string{"g", "h"} { // those that it has not reached are lost to it
+			for _, target := range []string{"g", "h"} { // targets that it had not reached lose it
 				if !slices.ContainsFunc(places, func(x place) bool { return x.queue == target }) {
 					p.ledger[serial].acked[target] = false
 				}
@@ -365,15 +364,15 @@ func (p *player) failed(err error) {
 	panic(err)
 }
 
-// unreadable is told of an error after which the node goes on.
+// unreadable is called with an error after which the node goes on.
 func (p *player) unreadable(err error) {
 	if !p.faulty || !errors.Is(err, errInjected) {
 		p.t.Fatal(err)
 	}
 }
 
-// After a kill at any moment, in any step of the journal, in the middle of a
-// checkpoint, and once more while recovering, every message is in exactly one place.
+// After a kill at any moment, in any step of the journal or in the middle of a checkpoint, and another one during
+// recovery, every message is in exactly one place.
 func TestInvariantI(t *testing.T) {
 	rounds := 60
 	if testing.Short() {
@@ -415,7 +414,7 @@ func TestInvariantI(t *testing.T) {
 
 func recoverAndVerify(t *testing.T, c crashed, defs []definition, routes table, rng *rand.Rand) {
 	t.Helper()
-	// The first recovery is cut short by another crash, at any step of it.
+	// Another crash ends the first recovery, at any step of it.
 	var again *vfs.MemFS
 	w := open(t, c.fs, defs, routes, c.now, func(string) {
 		if again == nil || rng.IntN(3) == 0 {
@@ -434,13 +433,13 @@ func recoverAndVerify(t *testing.T, c crashed, defs []definition, routes table, 
 	w.close()
 }
 
-// drain settles everything and expects that nothing is left in memory.
+// drain settles everything and checks that memory is empty.
 func (p *player) drain() {
 	for _, h := range p.out {
 		p.n.bodies.Release(h.d.Body)
 		p.n.bodies.Release(h.d.History)
 	}
-	p.lenient.Store(true) // what dies meanwhile may find its target deleted
+	p.lenient.Store(true) // messages that die meanwhile may find their target deleted
 	for name, q := range p.queues {
 		var err error
 		if name < "e" {

@@ -12,7 +12,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// slow is a session that takes no more once it has taken so many, until it is told to go on.
+// slow is a session that takes a number of messages and then no more until it is told to go on.
 type slow struct {
 	client
 	taken atomic.Int64
@@ -25,8 +25,8 @@ func (s *slow) Deliver(q *Queue, c *queue.Consumer, d *queue.Delivery) bool {
 	return taken < s.limit.Load()
 }
 
-// A consumer of a quorum queue without a prefetch limit gets everything, in
-// windows, and no more than a window once its session is full.
+// A consumer of a quorum queue without a prefetch limit gets everything, in windows, and at most a window once its
+// session is full.
 func TestCredit(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := startMail(t, vfs.NewMem(), 1, nil)

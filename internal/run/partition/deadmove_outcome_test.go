@@ -7,13 +7,13 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A death is routed if any target has it, or is sent it; else a refusal tells, and else what was planned. A plan
-// whose targets have gone since leads nowhere.
+// A death is routed if any target has it or it was sent to one. Otherwise a refusal decides, and else the plan. A
+// plan whose targets are gone leads nowhere.
 func TestTheOutcomeOfADeath(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		planned       deadletter.Outcome
-		taken         bool // by targets that were tried before
+		taken         bool // by targets of an earlier try
 		entered       int
 		refused, sent int
 		want          deadletter.Outcome
@@ -35,7 +35,8 @@ func TestTheOutcomeOfADeath(t *testing.T) {
 	}
 }
 
-// A held death waits for each target that was asked once, whatever the order of the answers, and remembers who has it.
+// A held death waits for each target that was asked once, in any order of answers, and remembers which targets have
+// it.
 func TestAHeldDeathWaitsForEachTarget(t *testing.T) {
 	const id = queue.ID(7)
 	var w waiting

@@ -16,9 +16,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-8.12, BR-7.9: what was due before its queue is removed has died, and left, whether its
-// x-expires has passed meanwhile or not, and however much it is. What comes while it is
-// removed does not keep it.
+// DL-8.12, BR-7.9: messages that were due before their queue is removed have died and left, whether or not its
+// x-expires has passed meanwhile, and however many they are. Messages that come during the removal do not delay it.
 func TestWhatIsDueLeavesItsQueueBeforeItGoes(t *testing.T) {
 	const messages = 6000
 	for _, source := range []queue.Config{classic, quorum} {
@@ -39,7 +38,7 @@ func TestWhatIsDueLeavesItsQueueBeforeItGoes(t *testing.T) {
 				_ = w.n.Await(w.n.Run(ops))
 				w.n.Settle(q)
 			}
-			// Nobody ticks it any more, as when the node starts after its x-expires has passed.
+			// Nothing ticks it any longer, as when a node starts after its x-expires has passed.
 			w.n.Configure(q, settings(func(s *queue.Settings) { s.DeadLetter, s.Expires = true, 0 }), DeadLetter{Exchange: "x"})
 			publish(0, messages, 5)
 			publish(messages, messages+10, 1<<40)
@@ -60,8 +59,8 @@ func TestWhatIsDueLeavesItsQueueBeforeItGoes(t *testing.T) {
 	}
 }
 
-// BR-7.9, DL-2.2: a deletion kills nothing. What becomes due while it is under way goes with its
-// queue as what it is, a message, and is counted with those.
+// BR-7.9, DL-2.2: a deletion kills nothing. A message that becomes due during the deletion is deleted with its queue,
+// and counted as a message.
 func TestWhatBecomesDueDuringADeletionIsDeleted(t *testing.T) {
 	const messages = 10
 	for _, source := range []queue.Config{classic, quorum} {
@@ -75,7 +74,7 @@ func TestWhatBecomesDueDuringADeletionIsDeleted(t *testing.T) {
 			defer w.stop()
 			w.drops.Store(true)
 			q := w.queues["source"]
-			// The worker kills nothing of a queue that is to go, only the deletion could.
+			// The worker expires nothing in a queue that is to be deleted; only the deletion could.
 			w.n.Configure(q, settings(func(s *queue.Settings) { s.DeadLetter, s.Expires = true, 0 }), DeadLetter{Exchange: "x"})
 			var ops []Op
 			for s := range message.Serial(messages) {
@@ -101,8 +100,8 @@ func TestWhatBecomesDueDuringADeletionIsDeleted(t *testing.T) {
 	}
 }
 
-// A clock that is set back while a queue is removed makes nothing due that is not: whoever removes it
-// does not wait, and keeps nobody from the queue, until the clock is where it was.
+// If the clock is set back while a queue is removed, nothing becomes due early. The removal neither waits nor blocks
+// the queue until the clock is back where it was.
 func TestARemovalDoesNotWaitForAClockThatWentBack(t *testing.T) {
 	defs := []definition{{"source", classic, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}}, {"target", classic, queue.Unlimited(), DeadLetter{}}}
 	w := open(t, vfs.NewMem(), defs, table{"x": {"target"}}, 1000, nil)
@@ -133,13 +132,13 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// Whoever removes a queue waits for what has died, not for what goes on dying without end: also
-// where the clock is set back meanwhile, and behind a death that cannot be read and stays.
+// The removal of a queue waits for what has died, not for what goes on dying without end. That also holds if the
+// clock is set back meanwhile, and if a death that cannot be read stays.
 func TestARemovalDoesNotWaitForEndlessDeaths(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		for _, c := range []struct {
 			name       string
-			back       int64 // by how many milliseconds the clock is set back
+			back       int64 // milliseconds by which the clock is set back
 			unreadable bool  // there is a death that cannot be read
 		}{{"plain", 0, false}, {"the clock is set back", 3_600_000, false}, {"one cannot be read", 0, true}} {
 			t.Run(source.Type.String()+", "+c.name, func(t *testing.T) { removeAmidDeaths(t, source, c.back, c.unreadable) })
@@ -210,7 +209,7 @@ func removeAmidDeaths(t *testing.T, source queue.Config, back int64, unreadable 
 	}
 }
 
-// leaveDead has something die in a queue that is not routed, as where it cannot be read.
+// leaveDead makes a message die in a queue that is not routed, as if it could not be read.
 func leaveDead(t *testing.T, w *mailWorld, q *Queue, publish func()) {
 	t.Helper()
 	route := func(on bool) {
@@ -231,7 +230,7 @@ func leaveDead(t *testing.T, w *mailWorld, q *Queue, publish func()) {
 	route(false)
 }
 
-// Whoever waits for the dead of a queue that somebody else deletes meanwhile goes on.
+// A caller that waits for the deaths of a queue goes on when another one deletes the queue.
 func TestWhoWaitsForDeathsIsToldThatTheQueueIsGone(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
@@ -275,13 +274,13 @@ func TestWhoWaitsForDeathsIsToldThatTheQueueIsGone(t *testing.T) {
 	}
 }
 
-// Deadlines of other queues do not wait for the removal of one that has expired.
+// Deadlines of other queues do not wait for the removal of an expired one.
 func TestTheRemovalOfAnUnusedQueueHoldsUpNoOther(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			defs := []definition{mailQueue("target", source, "", false)}
-			for i := range 8 { // several share a partition with the one that goes
+			for i := range 8 { // several share a partition with the expired one
 				name := fmt.Sprint("source-", i)
 				defs = append(defs, definition{name, source, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}})
 			}
@@ -316,9 +315,9 @@ func TestTheRemovalOfAnUnusedQueueHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// DL-8.12: the removals of queues whose x-expires passes at one moment do not wait for each
-// other. One after the other, each would wait for two syncs of its own, and dead letters that
-// may meet a removal for them all; and one that never ends would be in the way of all others.
+// DL-8.12: queues whose x-expires passes at the same moment are removed without waiting for each other. One after the
+// other, each would wait for two syncs of its own, and dead letters might meet a removal for all that time; a removal
+// that never ends would block all others.
 func TestDL_8_12_QueuesThatExpireTogetherGoTogether(t *testing.T) {
 	const queues = 8
 	for _, config := range []queue.Config{classic, quorum} {
@@ -334,7 +333,7 @@ func TestDL_8_12_QueuesThatExpireTogetherGoTogether(t *testing.T) {
 			w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, defs, table{}, func(w *mailWorld) {
 				w.unused = func(*Queue) {
 					select {
-					case <-goOn: // found again, since nothing removes it here
+					case <-goOn: // found again, because nothing removes it here
 						return
 					default:
 					}

@@ -12,7 +12,7 @@ import (
 	"bartleby.mq/internal/run/deathstore"
 )
 
-// idle is a queue's sink that nothing is delivered to.
+// idle is a queue's sink that gets no deliveries.
 type idle struct{}
 
 func (idle) Deliver(*queue.Consumer, *queue.Delivery) bool    { return true }

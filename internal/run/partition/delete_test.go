@@ -14,7 +14,7 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// guarded is a Router that must not be asked while its caller has the topology locked.
+// guarded is a Router that must not be called while its caller has the topology locked.
 type guarded struct {
 	*world
 	locked bool
@@ -27,8 +27,8 @@ func (g *guarded) RouteDead(q *Queue, exchange string, keys []string, r message.
 	return g.world.RouteDead(q, exchange, keys, r, h, out)
 }
 
-// BR-7.9: what has expired when a deletion is refused dies all the same, but is not
-// routed by whoever wanted to delete.
+// BR-7.9: what has expired when a deletion is refused dies all the same. The goroutine that wanted to delete does not
+// route it.
 func TestRefusedDeleteLeavesTheDead(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), []definition{
 		{"q", queue.Config{MaxPriority: -1}, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "dlx"}},
@@ -63,8 +63,8 @@ func TestRefusedDeleteLeavesTheDead(t *testing.T) {
 	w.settle()
 }
 
-// A queue that a checkpoint has and that was deleted since is redone with what the
-// journal says of it, page by page, and then forgotten.
+// A queue that is in a checkpoint and was deleted since is recovered with the journal, page by page, and then
+// forgotten.
 func TestAQueueDeletedSinceTheCheckpointIsForgotten(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	defs := []definition{
@@ -107,8 +107,8 @@ func TestAQueueDeletedSinceTheCheckpointIsForgotten(t *testing.T) {
 	}
 }
 
-// What was logged of a queue between the cut of a checkpoint and its deletion is about
-// what it was at the cut, and so the checkpoint has that, deleted or not.
+// Operations that were logged between the cut of a checkpoint and a queue's deletion refer to the queue at the cut.
+// So the checkpoint has the queue, deleted or not.
 func TestAQueueDeletedWhileACheckpointIsWritten(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	defs := []definition{
@@ -122,7 +122,7 @@ func TestAQueueDeletedWhileACheckpointIsWritten(t *testing.T) {
 	deleted := false
 	w = open(t, fs, defs, routes, 1000, func(step string) {
 		if step != FailCheckpointPages || w.queues["goes"].part.store.written < saveSlice || deleted {
-			return // some pages of the queue have been saved, and some have not
+			return // some pages of the queue are saved, some are not
 		}
 		deleted = true
 		w.now += 100
@@ -156,8 +156,7 @@ func TestAQueueDeletedWhileACheckpointIsWritten(t *testing.T) {
 	w.check(0)
 }
 
-// A queue that nothing happened to between the cut of a checkpoint and its deletion is
-// there whole too.
+// So has a queue to which nothing happened between the cut and its deletion.
 func TestAQueueDeletedRightAfterTheCut(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	defs := []definition{{"stays", classic, queue.Unlimited(), DeadLetter{}}, {"goes", classic, queue.Unlimited(), DeadLetter{}}}
@@ -186,8 +185,8 @@ func TestAQueueDeletedRightAfterTheCut(t *testing.T) {
 	w.check(0)
 }
 
-// The deletion of a replicated queue takes out its own consumers, those that only hold something among them, and
-// looks at no others: its group may have very many.
+// The deletion of a replicated queue removes its own consumers, including those that only hold a message, and looks
+// at no others: its group may have very many.
 func TestTheDeletionOfAQueueLooksAtItsOwnConsumersOnly(t *testing.T) {
 	n, fatal := follower(t)
 	g := n.groups[0].group
@@ -214,7 +213,7 @@ func TestTheDeletionOfAQueueLooksAtItsOwnConsumersOnly(t *testing.T) {
 	if len(g.consumers) != 4 {
 		t.Fatalf("%d consumers", len(g.consumers))
 	}
-	g.consumers[99] = nil // who looks at it fails
+	g.consumers[99] = nil // looking at it fails
 	w.begin(NewOrigin(2, 1), 1000)
 	w.op(cmdDelete, 1)
 	apply(2)

@@ -11,8 +11,7 @@ import (
 	"bartleby.mq/internal/core/message"
 )
 
-// Invariant I where messages die out of pages, in memory or on disk, of which
-// checkpoints have deltas.
+// Invariant I while messages die out of pages, in memory or on disk, for which checkpoints have deltas.
 func TestInvariantIOfDeltas(t *testing.T) {
 	t.Run("whole", func(t *testing.T) { invariantIOfDeltas(t, false) })
 	t.Run("split", func(t *testing.T) { invariantIOfDeltas(t, true) })
@@ -65,8 +64,7 @@ func invariantIOfDeltas(t *testing.T, away bool) {
 	}
 }
 
-// publishSpread publishes messages to a that are due at random in the next half a
-// minute, or never.
+// publishSpread publishes messages to a that are due at random in the next half minute, or never.
 func (p *player) publishSpread(n int) {
 	ops := make([]Op, n)
 	for i := range ops {
@@ -90,7 +88,7 @@ func (p *player) publishSpread(n int) {
 	p.commit()
 }
 
-// deltas is how many there are in the store.
+// deltas is the number of deltas in the store.
 func (p *player) deltas() (n int) {
 	err := p.index.Range([]byte{keyDelta}, func(_, _ []byte) error {
 		n++

@@ -12,7 +12,7 @@ import (
 )
 
 // A message is moved to a queue that has room by its ready messages, while delayed ones are due that nobody has
-// looked at: it is let in once it has been asked for.
+// looked at. Once it was asked for, it is let in.
 func TestAMoveToAQueueThatDueMessagesFillIsNotLost(t *testing.T) {
 	fs := vfs.NewMem()
 	defs := []definition{{"src", classic, queue.Unlimited(), DeadLetter{}}, full("dst", classic, 2)}
@@ -31,7 +31,7 @@ func TestAMoveToAQueueThatDueMessagesFillIsNotLost(t *testing.T) {
 	publish("src", 0)
 	publish("src", 0)
 	w.settle()
-	w.now += 1002 // due, and the worker has not come to it yet
+	w.now += 1002 // due, but the worker has not run
 	h := deadletter.History{Exchange: "x", Keys: []string{"k"}, ReplayedFrom: "src"}
 	var moves []Move
 	_, _, _ = w.n.Browse(w.queues["src"], queue.Cursor{}, 10, func(v queue.View, _ message.Record, _ []byte) bool {
@@ -50,7 +50,7 @@ func TestAMoveToAQueueThatDueMessagesFillIsNotLost(t *testing.T) {
 	w.check(0)
 }
 
-// The same for what is stranded and relocated to a classic queue.
+// The same for a stranded message that is relocated to a classic queue.
 func TestARelocationToAQueueThatDueMessagesFillIsNotLost(t *testing.T) {
 	f := newFleet(t, []definition{
 		dying("q", classic, "x"), {"gone", quorum, queue.Unlimited(), DeadLetter{}}, full("dst", classic, 2),
@@ -80,7 +80,7 @@ func TestARelocationToAQueueThatDueMessagesFillIsNotLost(t *testing.T) {
 	}
 }
 
-// And for what is routed anew by itself.
+// And for one that is routed again by itself.
 func TestAStrandedMessageRoutedToAQueueThatDueMessagesFillIsNotLost(t *testing.T) {
 	f := newFleet(t, []definition{
 		dying("q", classic, "x"), {"gone", quorum, queue.Unlimited(), DeadLetter{}}, full("dst", classic, 2),

@@ -27,14 +27,14 @@ func holding(t *testing.T, messages message.Serial) (*world, *Queue) {
 	return w, q
 }
 
-// ends are how many deaths of the queue were counted as this, before it was deleted and since.
+// ends are how many deaths of the queue were counted with this outcome, before it was deleted and since.
 func (w *world) ends(before *Stats, o deadletter.Outcome) uint64 {
 	late := w.n.Late(queue.Classic)
 	return before.Dead[deadletter.Expired][o] + late.Dead[deadletter.Expired][o]
 }
 
-// A queue is deleted with the declarations locked: the deaths that it holds, however many, are not looked at
-// then, and all are counted when they are buried, in slices.
+// A queue is deleted with the declarations locked. The deletion does not look at its held deaths, however many they
+// are. They are counted when they are buried, in slices.
 func TestHeldDeathsEndInSlices(t *testing.T) {
 	const messages = 10 * sliceLimit
 	w, q := holding(t, messages)
@@ -59,11 +59,12 @@ func TestHeldDeathsEndInSlices(t *testing.T) {
 	w.check(0)
 }
 
-// A held death that was sent elsewhere counts once, by the answers: those that come before it is buried, and after.
+// A held death that was sent to other logs is counted once, by the answers, whether they come before or after it is
+// buried.
 func TestAHeldDeathCountsOnceByItsAnswers(t *testing.T) {
 	const yes, no = outbox.Taken, outbox.Gone
 	for name, c := range map[string]struct {
-		before, after []outbox.Answer // of three targets
+		before, after []outbox.Answer // from three targets
 		want          deadletter.Outcome
 	}{
 		"taken before":             {[]outbox.Answer{yes, yes, yes}, nil, deadletter.Routed},

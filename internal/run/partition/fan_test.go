@@ -23,14 +23,14 @@ import (
 	"bartleby.mq/internal/sim"
 )
 
-// fanQueue is a queue in one of the three logs of a node: that of classic queues (0), and of two groups.
+// fanQueue is a queue in one of the three logs of a node: that of classic queues (0), or of one of two groups.
 type fanQueue struct {
 	definition
 	log uint64
 }
 
-// fanTargets are what dead letters of all variants go to. Clients drain "td" and "te", which are small and refuse what is too
-// much; "tx" and "ty" are deleted, and made again.
+// fanTargets are the targets of the dead letters of all variants. Clients drain "td" and "te", which are small and
+// refuse more; "tx" and "ty" are deleted and made again.
 var fanTargets = []fanQueue{
 	fanTarget("ta", classic, 0, -1), fanTarget("tb", quorum, 1, -1), fanTarget("tc", quorum, 2, -1),
 	fanTarget("td", classic, 0, 12), fanTarget("te", quorum, 1, 12),
@@ -53,7 +53,7 @@ func fanSource(name string, config queue.Config, log uint64, exchange string, st
 	}), DeadLetter{Exchange: exchange}}, log}
 }
 
-// fanVariant is where messages begin, what is done with them beside letting them die, and where they may be then.
+// fanVariant says where messages begin, what is done with them besides letting them die, and where they may be then.
 type fanVariant struct {
 	name    string
 	sources []fanQueue
@@ -105,11 +105,12 @@ const (
 	fanSteps = 120 // in one life
 )
 
-// Dead letters go from queues of three logs to several queues of all logs, some full, some deleted while copies are on
-// their way, and made anew; or to one, which is deleted, so that they are stranded and relocated; or messages are replayed
-// to several queues. Meanwhile the node crashes at every point. Then each message that was confirmed is once in each place
-// where it must be and nowhere twice, nothing is stuck in an outbox or stranded that has a place to go to, and counts
-// agree. The goroutines are not the seed's: what has failed may need -count to fail again.
+// Dead letters go from queues of three logs to several queues of all logs. Some targets are full; some are deleted
+// while copies are on their way, and made anew. Or they go to one target, which is deleted, so that they are stranded
+// and relocated. Or messages are replayed to several queues. Meanwhile the node crashes at every point. Then each
+// confirmed message is once in each place where it must be and nowhere twice, nothing that has a place to go is stuck
+// in an outbox or stranded, and counters agree. The goroutines do not follow the seed: a failure may need -count to
+// appear again.
 func TestDeadLettersToSeveralLogs(t *testing.T) {
 	for _, v := range fanDeadVariants {
 		t.Run(v.name, func(t *testing.T) {
@@ -130,22 +131,22 @@ type fan struct {
 	*fanVariant
 	t      *testing.T
 	rng    *rand.Rand // what clients do, and when the node crashes
-	disk   *rand.Rand // what is left of what was not synced
+	disk   *rand.Rand // what a crash leaves of what was not synced
 	fs     *vfs.MemFS
 	clock  atomic.Int64
-	queues []fanQueue // as configured by now
+	queues []fanQueue // with the present settings
 
 	life    int
-	ended   string // how the life before has ended
+	ended   string // how the last life ended
 	steps   int
 	serial  message.Serial
-	last    uint64                             // incarnation
-	since   map[string]int                     // the step at which a target was made or deleted last
+	last    uint64                             // the last incarnation
+	since   map[string]int                     // the step at which a target was last made or deleted
 	drained map[message.Serial]map[string]bool // copies that clients have taken
 	log     []string                           // the last steps
 	count   map[string]int
 
-	// Of the life that is.
+	// Of the present life.
 	w     *mailWorld
 	r     *fanRouter
 	moves sync.WaitGroup
@@ -154,15 +155,15 @@ type fan struct {
 	mu    sync.Mutex
 	now   fanState
 	then  fanState   // at the crash
-	left  *vfs.MemFS // by the crash; nil: it has not come yet
-	point string     // where it comes
-	times int        // that point is come to before; 0: it is not time yet
+	left  *vfs.MemFS // by the crash; nil: it has not happened yet
+	point string     // where it happens
+	times int        // how often that point is passed before; 0: it is not time yet
 }
 
 // fanState is what a crash takes back.
 type fanState struct {
-	known map[message.Serial]fanned // those confirmed
-	made  map[string]uint64         // the queues there are, and their incarnations
+	known map[message.Serial]fanned // confirmed messages
+	made  map[string]uint64         // the existing queues and their incarnations
 }
 
 func (s fanState) clone() fanState { return fanState{maps.Clone(s.known), maps.Clone(s.made)} }
@@ -187,7 +188,7 @@ func (f *fanPlaces) total() (n int) {
 	return n
 }
 
-// fanRouter knows queues of their own accord: they go while something is routed.
+// fanRouter keeps its own list of queues: they are deleted while something is routed.
 type fanRouter struct {
 	*mailWorld
 	mu     sync.Mutex
@@ -259,7 +260,7 @@ func (x *fan) live() {
 	x.count[x.ended]++
 }
 
-// at crashes the node if it is time to. It goes on, but nothing of that is ever seen.
+// at crashes the node if it is time. The node goes on, but nothing of that is ever seen.
 func (x *fan) at(point string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -307,7 +308,7 @@ func (x *fan) create(name string, incarnation uint64) {
 	x.r.set(name, q)
 }
 
-// must takes an error, which there never may be.
+// must checks for an error, of which there must be none.
 func (x *fan) must(err error) {
 	x.t.Helper()
 	if err != nil {
@@ -315,7 +316,7 @@ func (x *fan) must(err error) {
 	}
 }
 
-// step does something by chance.
+// step does something at random.
 func (x *fan) step() {
 	x.steps++
 	source, k := x.sources[x.rng.IntN(len(x.sources))].name, x.rng.IntN(100)
@@ -373,7 +374,7 @@ func (x *fan) publish(source string) {
 	}
 }
 
-// get gets a message. It returns its serial, too.
+// get gets a message, and returns its serial too.
 func (x *fan) get(q *Queue, noAck bool) (d queue.Delivery, s message.Serial, ok bool) {
 	n := x.w.n
 	d, _, ok, err := n.Get(q, noAck)
@@ -450,7 +451,7 @@ func (x *fan) passQueue(name string) {
 	x.count["deletions"]++
 }
 
-// relocate gives what is stranded another place, or tries its exchange again.
+// relocate relocates stranded messages, or tries their exchange again.
 func (x *fan) relocate() {
 	if x.rng.IntN(2) == 0 {
 		x.w.n.RetryAllHeld()
@@ -464,7 +465,7 @@ func (x *fan) relocate() {
 	x.must(err)
 }
 
-// replay moves what is in front of a source to several queues, while other things are done.
+// replay moves messages from the front of a source to several queues, while other things happen.
 func (x *fan) replay() {
 	q := x.w.queues[x.sources[x.rng.IntN(len(x.sources))].name]
 	var to []*Queue
@@ -507,7 +508,7 @@ func (x *fan) verify() {
 	}
 }
 
-// look finds what is wrong with where messages are.
+// look finds messages in wrong places.
 func (x *fan) look() (wrong []string) {
 	n := x.w.n
 	for _, o := range n.Outboxes() {
@@ -547,7 +548,7 @@ func (x *fan) look() (wrong []string) {
 	return wrong
 }
 
-// browse adds what is in a queue to found, and returns how much that is.
+// browse adds the messages of a queue to found, and returns how many there are.
 func (x *fan) browse(name string, found map[message.Serial]*fanPlaces) (n int) {
 	var cursor queue.Cursor
 	for done := false; !done; {
@@ -576,8 +577,9 @@ func (x *fan) browse(name string, found map[message.Serial]*fanPlaces) (n int) {
 	return n
 }
 
-// wrongOfSeveral: it is in its source, and nowhere else unless it is held there; or it is in all of its targets, but for those
-// that have gone since it was published, and for what was drained, or may have been refused since it died at most once.
+// wrongOfSeveral: the message is in its source, and nowhere else unless it is held there; or it is in all its
+// targets, except those deleted since it was published, those that were drained, and those that may have refused it
+// since it died at most once.
 func (x *fan) wrongOfSeveral(m fanned, f *fanPlaces) (wrong string) {
 	if f.in[m.source] > 0 {
 		if !f.held && f.total() > 1 {
@@ -601,18 +603,18 @@ func (x *fan) wrongOfSeveral(m fanned, f *fanPlaces) (wrong string) {
 	return wrong
 }
 
-// lasts says whether a target has been there since the message was published.
+// lasts says whether a target has existed since the message was published.
 func (x *fan) lasts(target string, m fanned) bool {
 	return x.now.made[target] != 0 && x.since[target] < m.step
 }
 
-// wrongOfOne: it is in one place, unless it was drained from where it was relocated to, or its target has gone since it was
-// published.
+// wrongOfOne: the message is in one place, unless it was drained from where it was relocated to, or its target was
+// deleted since it was published.
 func (x *fan) wrongOfOne(m fanned, f *fanPlaces) string {
 	target := fanRoutes[x.definition(m.source).dead.Exchange][0]
 	switch n := f.total(); {
 	case n == 2 && f.held && f.in[m.source] == 1:
-		// A target that has gone was asked as well: it is buried once it is tried again.
+		// A deleted target was asked as well: the message is buried at the next retry.
 		x.w.n.RetryAllHeld()
 		return " in its target, and held"
 	case n > 1:
@@ -623,7 +625,8 @@ func (x *fan) wrongOfOne(m fanned, f *fanPlaces) string {
 	return ""
 }
 
-// wrongOfReplayed: it is somewhere, or was drained; if it is in its source it is nowhere else unless it is held there.
+// wrongOfReplayed: the message is somewhere, or was drained. If it is in its source, it is nowhere else unless it is
+// held there.
 func (x *fan) wrongOfReplayed(m fanned, f *fanPlaces) string {
 	switch n := f.total(); {
 	case n == 0 && len(x.drained[m.serial]) == 0:

@@ -17,7 +17,7 @@ import (
 
 var errInjected = errors.New("injected")
 
-// faultKinds are the operations on files that are made to fail.
+// faultKinds are the file operations that are made to fail.
 var faultKinds = map[string][]errorfs.OpKind{
 	"create": {errorfs.OpCreate, errorfs.OpOpen},
 	"write":  {errorfs.OpFileWrite, errorfs.OpFileWriteAt},
@@ -27,8 +27,7 @@ var faultKinds = map[string][]errorfs.OpKind{
 	"read":   {errorfs.OpFileRead, errorfs.OpFileReadAt},
 }
 
-// fault fails one operation of a kind, once: what comes after must not depend on
-// the disk failing again.
+// fault fails one operation of a kind, once: later steps must not depend on the disk failing again.
 type fault struct {
 	kinds []errorfs.OpKind
 	left  atomic.Int64 // 0: not armed, or done
@@ -38,8 +37,7 @@ type fault struct {
 func (f *fault) String() string { return "fault" }
 
 func (f *fault) MaybeError(op errorfs.Op) error {
-	// A failure of Pebble's manifest ends the process from a goroutine of Pebble's:
-	// test/crash has that.
+	// A failure of Pebble's manifest ends the process in a goroutine of Pebble: test/crash covers that.
 	if strings.Contains(op.Path, "MANIFEST") || strings.Contains(op.Path, "marker.") {
 		return nil
 	}
@@ -52,10 +50,9 @@ func (f *fault) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// One operation on a file fails, whichever it is, while messages are published,
-// settled and die, pages put away, checkpoints written and files compacted. Either
-// the node goes on, or it says that it cannot; then a recovery from what is on
-// disk finds everything that was committed.
+// Any one file operation fails while messages are published, settled and die, pages are put away, checkpoints are
+// written and files compacted. Either the node goes on, or it says that it cannot. Then a recovery from the disk
+// finds everything that was committed.
 func TestFaults(t *testing.T) {
 	rounds := 20
 	if testing.Short() {
@@ -100,7 +97,7 @@ func playWithFault(t *testing.T, kind string, seed uint64) (failed *errorfs.Op) 
 	p := &player{world: w, rng: rng, ledger: ledger{}}
 	f.left.Store(1 + int64(rng.ExpFloat64()*20))
 	var stopped error
-	held.Apart(func() { stopped = p.playUntilFailure() }) // a failure leaves the locks of its node behind
+	held.Apart(func() { stopped = p.playUntilFailure() }) // a failure leaves the locks of its node locked
 	failed = f.hit.Load()
 	if stopped == nil && w.fatals.Load() == 0 {
 		p.ledger.verify(t, p.find(), true) // it went on
@@ -114,8 +111,7 @@ func playWithFault(t *testing.T, kind string, seed uint64) (failed *errorfs.Op) 
 	return failed
 }
 
-// playUntilFailure plays until the node says that the disk failed, which it returns, or
-// for a while.
+// playUntilFailure plays for a while, or until the node says that the disk failed. It returns that error.
 func (p *player) playUntilFailure() (stopped error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -25,8 +25,7 @@ func (r *reads) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// What is due soon is read before it is due, in few parts, if reading takes a disk; and
-// not twice.
+// If reading takes a disk, messages that are due soon are read before that, in few parts and only once.
 func TestWhatIsDueSoonIsReadAhead(t *testing.T) {
 	const n, size = 2000, 100
 	fs := vfs.NewCrashableMem()
@@ -39,7 +38,7 @@ func TestWhatIsDueSoonIsReadAhead(t *testing.T) {
 	}
 	q := w.queues["waits"]
 	for k := range n {
-		// Any two that are due one after the other lie far apart.
+		// Messages that are due one after the other are far apart on disk.
 		ttl := int64(10_000 + k*7919%n)
 		w.n.Run([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(message.Serial(k+1), true, size), TTL: ttl, Priority: -1}})
 	}

@@ -37,7 +37,7 @@ func (w *wire) take() []Forwarded {
 	return sent
 }
 
-// twoNodes is a fleet of which one follower is a node of its own, and its way to the leader.
+// twoNodes is a fleet in which one follower is a node of its own, with its way to the leader.
 func twoNodes(t *testing.T) (f *fleet, there *Node, way *wire) {
 	f = newFleet(t, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, table{})
 	there, way = f.others[0], &wire{}
@@ -67,8 +67,7 @@ func (f *fleet) queueAt(n *Node, name string) *Queue {
 	return n.groupByID(q.part.group.id).p.queues[q.Incarnation]
 }
 
-// Commands that are repeated, lost and overtaken happen once and in order, each is
-// answered once, and where it was asked.
+// Commands that are repeated, lost and overtaken happen once and in order. Each is answered once, where it was asked.
 func TestForwardedOnceInOrder(t *testing.T) {
 	f, there, way := twoNodes(t)
 	owner := &answers{got: map[uint64]bool{}}
@@ -117,7 +116,7 @@ func TestForwardedOnceInOrder(t *testing.T) {
 			t.Errorf("publish %d was refused", s)
 		}
 	}
-	// What it was has an end: a node that starts anew begins to number anew.
+	// An old process has an end: a node that starts anew numbers its commands from 1.
 	next := commandWriter{}
 	next.begin(NewOrigin(2, 8), f.now.Load())
 	next.op(cmdPurge, q.Incarnation)
@@ -131,7 +130,7 @@ func TestForwardedOnceInOrder(t *testing.T) {
 	f.agree()
 }
 
-// Consumers of a node that does not lead get what there is, there.
+// Consumers of a node that does not lead get messages there.
 func TestConsumeWhereNobodyLeads(t *testing.T) {
 	f, there, way := twoNodes(t)
 	way.to = f.leader
@@ -167,8 +166,8 @@ func TestConsumeWhereNobodyLeads(t *testing.T) {
 	f.agree()
 }
 
-// What was on its way when the leader went is asked again of whoever leads next; while
-// nobody does, nothing is taken.
+// Commands that were on their way when the leader was lost are sent to the next leader. While there is none, nothing
+// is taken.
 func TestForwardedToTheNextLeader(t *testing.T) {
 	f, there, way := twoNodes(t)
 	owner := &answers{got: map[uint64]bool{}}
@@ -189,7 +188,7 @@ func TestForwardedToTheNextLeader(t *testing.T) {
 		f.leader.groups[k].group.Following(2)
 		p.group.Leading(2)
 	}
-	f.leader.Forwarded(sent[0]) // late, and to one that does not lead any more
+	f.leader.Forwarded(sent[0]) // late, and to a node that no longer leads
 	there.Forwarded(sent[0])    // late
 	f.quiesce()
 	if refused, answered := owner.got[1]; !answered || refused {
@@ -200,14 +199,13 @@ func TestForwardedToTheNextLeader(t *testing.T) {
 	}
 }
 
-// A replica that is given a snapshot tells those who wait for what is in it that
-// nobody knows what became of it.
+// A replica that gets a snapshot tells callers whose commands are in it that the result is unknown.
 func TestForwardedIntoASnapshot(t *testing.T) {
 	f, there, way := twoNodes(t)
 	owner := &answers{got: map[uint64]bool{}}
 	q := f.queueAt(there, "q")
 	g := q.part.group
-	for _, l := range f.logs { // it hears of nothing
+	for _, l := range f.logs { // it hears nothing
 		l.replicas = slices.DeleteFunc(slices.Clone(l.replicas), func(g *group) bool { return g.node == there })
 	}
 	publishAt(there, q, owner, 1)
@@ -228,8 +226,8 @@ func TestForwardedIntoASnapshot(t *testing.T) {
 	}
 }
 
-// A process is newer than all of its node before it, whatever the clock says, and its
-// consumers have numbers of their own.
+// A process is newer than all earlier ones of its node, whatever the clock says, and its consumers have numbers of
+// their own.
 func TestNewestProcess(t *testing.T) {
 	n, _ := follower(t)
 	old := NewOrigin(1, 1<<40)

@@ -79,7 +79,7 @@ func redo(t testing.TB, payload []byte) (*world, error) {
 	return w, w.n.Recover()
 }
 
-// The frame with everything is redone, its end and its beginning with it.
+// The frame with everything is repeated, from its beginning to its end.
 func TestFrameRoundTrip(t *testing.T) {
 	w, err := redo(t, everyFrame())
 	if err != nil {
@@ -100,7 +100,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	_ = w.j.Close()
 }
 
-// A frame of the versions before is redone: there is only what they lack.
+// A frame of an earlier version is repeated: it only lacks later features.
 func TestFramesOfEarlierVersionsAreRedone(t *testing.T) {
 	payload := everyFrame()
 	for payload[0] = range byte(7) {
@@ -112,7 +112,7 @@ func TestFramesOfEarlierVersionsAreRedone(t *testing.T) {
 	}
 }
 
-// A frame cut short anywhere counts up to there.
+// A frame that is cut short anywhere counts up to there.
 func TestFrameTruncated(t *testing.T) {
 	whole := everyFrame()
 	clean := 0
@@ -135,7 +135,7 @@ func TestFrameTruncated(t *testing.T) {
 	}
 }
 
-// Recovery returns an error or a sound node whatever stands in a frame.
+// Recovery returns an error or a sound node, whatever a frame contains.
 func FuzzFrame(f *testing.F) {
 	f.Add(everyFrame()[1:])
 	f.Add([]byte{opSettle, 1, 1, 255, 255, 3})
@@ -150,7 +150,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// Runs of entries become one operation, and end where a reader wants them to.
+// Runs of entries become one operation, and end where a reader requires it.
 func TestFrameRuns(t *testing.T) {
 	var f frame
 	f.reset()
@@ -180,7 +180,7 @@ func TestFrameRuns(t *testing.T) {
 	}
 }
 
-// purge writes what releases before have written for a purge.
+// purge writes what earlier releases wrote for a purge.
 func (f *frame) purge(q uint64, keep []queue.ID) {
 	f.begin(opPurge)
 	f.uint(q)

@@ -10,8 +10,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// frameTrips has, for each operation of a frame, what writes one by chance, and what has to
-// be told of it.
+// frameTrips has, for each operation of a frame, a function that writes a random one and what must be read of it.
 var frameTrips = map[byte]func(chooser, *frame) Operation{
 	opPublish: func(c chooser, f *frame) (o Operation) {
 		ref, r := c.kept()
@@ -139,7 +138,7 @@ func (c chooser) entries() (list []Target) {
 	return list
 }
 
-// run writes that consecutive entries were settled, or delivered.
+// run writes that consecutive entries were settled or delivered.
 func (c chooser) run(kind string, write func(uint64, queue.ID)) Operation {
 	o := c.entry(kind)
 	o.Count = []uint64{1, 2, 255, maxRun}[c.IntN(4)]
@@ -151,7 +150,7 @@ func (c chooser) run(kind string, write func(uint64, queue.ID)) Operation {
 
 // Every operation of a frame has a round trip here, so that a new one gets its own.
 func TestEveryOperationOfAFrameHasARoundTrip(t *testing.T) {
-	const unused = 9 // nobody writes it
+	const unused = 9 // no longer written
 	for code := byte(1); code < opEnd; code++ {
 		if frameTrips[code] == nil && code != unused {
 			t.Errorf("operation %d has none", code)
@@ -159,8 +158,8 @@ func TestEveryOperationOfAFrameHasARoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzFramesAreReadBackEqual: all that is written into one frame, in any order, is read back
-// as it was written, and to its end, by the reader that recovery passes over operations with.
+// FuzzFramesAreReadBackEqual: everything that is written into one frame, in any order, is read back as written, to
+// its end, by the reader with which recovery skips operations.
 func FuzzFramesAreReadBackEqual(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -192,14 +191,14 @@ func FuzzFramesAreReadBackEqual(f *testing.F) {
 	})
 }
 
-// FuzzARecoveredEntryIsAsItWas: what a frame says of an entry is what recovery makes of it.
+// FuzzARecoveredEntryIsAsItWas: recovery makes of an entry what a frame says of it.
 func FuzzARecoveredEntryIsAsItWas(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		c := choosing(seed)
-		later := func() int64 { // than the world's clock, so that nothing happens
+		later := func() int64 { // than the real clock, so that nothing happens
 			if c.bool() {
 				return 0
 			}

@@ -6,7 +6,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// FuzzReadOperations: nonsense is an error, and what a frame says is read back.
+// FuzzReadOperations: nonsense is an error, and a frame's operations are read back.
 func FuzzReadOperations(f *testing.F) {
 	var fr frame
 	fr.reset()

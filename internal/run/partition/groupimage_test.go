@@ -12,8 +12,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A checkpoint holds all partitions for none of the deliveries that consumers of replicated queues have, nor for the
-// consumers, and a group alone for slices. What it has of them is what was there at the cut, whatever happens then.
+// A checkpoint does not hold all partitions while it copies consumers of replicated queues and their deliveries; it
+// holds one group at a time, for slices. The copies are as of the cut, whatever happens then.
 func TestACheckpointCollectsConsumersInSlices(t *testing.T) {
 	const deliveries, consumers = 5 * sliceLimit, 3 * sliceLimit
 	var cut atomic.Pointer[func()]

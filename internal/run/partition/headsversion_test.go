@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-8.4: one command lets only so many expired heads of a strict queue die, as all others of its group wait
-// meanwhile. A command of an earlier release does what it did when it was decided.
+// DL-8.4: one command lets only a slice of expired heads of a strict queue die, because the other commands of its
+// group wait meanwhile. A command of an earlier release does what it did when it was decided.
 func TestDL_8_4_ACommandLetsOnlySoManyHeadsDie(t *testing.T) {
 	const messages = sliceLimit + 10
 	strict := quorum
@@ -35,7 +35,7 @@ func TestDL_8_4_ACommandLetsOnlySoManyHeadsDie(t *testing.T) {
 			t.Errorf("%d are left by a command of version %d, want %d", left, c.version, c.left)
 		}
 		f.agree()
-		f.work() // what is left is due
+		f.work() // the rest is due
 		if left := q.m.Totals().Ready; left != 0 {
 			t.Errorf("%d are left in the end", left)
 		}

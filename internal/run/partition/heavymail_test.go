@@ -22,8 +22,8 @@ func heavy(n *Node, s message.Serial, size int) message.Ref {
 	return body
 }
 
-// A load of an outbox is one frame, or one command, and all of it is in memory. So it is
-// bounded by the bytes of its records, wherever they lie: after a start all lie on disk.
+// A load of an outbox is one frame or one command, and all of it is in memory. So the bytes of its records limit it,
+// wherever they are: after a start all are on disk.
 func TestALoadOfRecordsOnDiskIsBoundedInBytes(t *testing.T) {
 	const messages, size = 64, sendBytes / 4
 	blocked, release := make(chan struct{}, messages), make(chan struct{})
@@ -67,7 +67,7 @@ func TestALoadOfRecordsOnDiskIsBoundedInBytes(t *testing.T) {
 	w.await("all have arrived", func() bool { return w.n.Counts(w.queues["target"]).Ready == messages })
 }
 
-// No outbox waits until another is empty, which may never be.
+// No outbox waits until another is empty, which may never happen.
 func TestOutboxesTakeTurns(t *testing.T) {
 	const messages, targets = 4 * sendEntries, 8
 	defs := []definition{mailQueue("source", classic, "x", false)}
@@ -87,7 +87,7 @@ func TestOutboxesTakeTurns(t *testing.T) {
 		case 1:
 			close(began)
 			<-goOn
-		case 3: // two loads have been sent
+		case 3: // two loads were sent
 			got := map[uint64]int{}
 			for _, name := range names {
 				c := w.n.Counts(w.queues[name])
@@ -120,7 +120,7 @@ func TestOutboxesTakeTurns(t *testing.T) {
 	}
 }
 
-// What is stranded is read one message after the other.
+// Stranded messages are read one after the other.
 func TestStrandedRecordsOnDiskAreReadOneByOne(t *testing.T) {
 	const messages, size = 64, warmBytes / 8
 	for _, source := range []queue.Config{classic, quorum} {
@@ -167,7 +167,7 @@ func TestStrandedRecordsOnDiskAreReadOneByOne(t *testing.T) {
 	}
 }
 
-// weigher is a log that notes how large the largest proposal was.
+// weigher is a log that notes the size of the largest proposal.
 type weigher struct {
 	Log
 	most int
@@ -178,7 +178,7 @@ func (w *weigher) Append(data []byte) (journal.Pos, error) {
 	return w.Log.Append(data)
 }
 
-// What somebody enters who waits for it is commands that a group takes, however large the messages are.
+// Publishes that a caller waits for become commands that a group takes, however large the messages are.
 func TestManyLargePublishesAreSeveralCommands(t *testing.T) {
 	const messages, size = 16, frameBytes / 4
 	f := newFleet(t, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, nil)
@@ -200,7 +200,7 @@ func TestManyLargePublishesAreSeveralCommands(t *testing.T) {
 	}
 }
 
-// The journal has no copy of what dies unlogged. Its frame has one for all targets together.
+// The journal has no copy of a message that dies unlogged. Its frame has one for all targets together.
 func TestTheRecordOfADeathThatWasNotLoggedIsOnceInItsFrame(t *testing.T) {
 	const targets, size = 16, frameBytes / 4
 	defs := []definition{{"source", transient, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "x"}}}
@@ -218,7 +218,7 @@ func TestTheRecordOfADeathThatWasNotLoggedIsOnceInItsFrame(t *testing.T) {
 	if err := w.j.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range w.j.Segments() { // a large frame has one of its own
+	for _, s := range w.j.Segments() { // a large frame has a segment of its own
 		if s.Bytes > frameBytes+2*size {
 			t.Errorf("a frame of %d bytes, want about %d", s.Bytes, frameBytes)
 		}
@@ -230,8 +230,8 @@ func TestTheRecordOfADeathThatWasNotLoggedIsOnceInItsFrame(t *testing.T) {
 	}
 }
 
-// What has died and lies on disk is brought into memory to be routed. If it goes to another log it does
-// not stay there until that has taken it: many may wait.
+// A dead message on disk is read into memory for routing. If it goes to another log, it does not stay in memory until
+// that log has taken it: many may wait.
 func TestDeathsOnDiskWaitForAnotherLogOnDisk(t *testing.T) {
 	const messages, size = 64, warmBytes / 8
 	fs := vfs.NewMem()

@@ -7,9 +7,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-13.10: at-least-once is switched off while a death is held and another log was
-// asked to take it. It arrives once; and if its target refused what was asked, it is
-// tried again as any death is, beyond the limit of a quorum queue (DL-6.12).
+// DL-13.10: at-least-once is switched off while a death is held and another log was asked to take it. It arrives
+// once. If its target refused, it is retried like any death, beyond the limit of a quorum queue (DL-6.12).
 func TestHeldDeathWhenAtLeastOnceEnds(t *testing.T) {
 	for _, source := range []queue.Config{quorum, classic} {
 		for _, full := range []bool{false, true} {
@@ -37,7 +36,7 @@ func TestHeldDeathWhenAtLeastOnceEnds(t *testing.T) {
 				}
 				f.leader.RetryAllHeld()
 				f.work()
-				f.leader.RetryAllHeld() // what was refused
+				f.leader.RetryAllHeld() // the one that was refused
 				f.work()
 				if n := f.ready("f"); n != 1 {
 					t.Errorf("it is %d times in its target", n)

@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-13.6: when a change of a classic queue's policy returns, its held deaths have been tried with the new settings: also where
-// the change itself makes something die. So a deletion right after it loses none.
+// DL-13.6: when a change of a classic queue's policy returns, its held deaths were retried with the new settings,
+// even if the change itself made messages die. So a deletion right after it loses none.
 func TestHeldDeathsAreTriedBeforeAPolicyChangeReturns(t *testing.T) {
 	held := settings(func(s *queue.Settings) { s.DeadLetter, s.AtLeastOnce, s.Overflow = true, true, queue.RejectPublish })
 	full := settings(func(s *queue.Settings) { s.MaxLength, s.Overflow = 0, queue.RejectPublish })

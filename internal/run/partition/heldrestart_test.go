@@ -10,9 +10,9 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-13.4, DL-13.5: a death is held until all its targets have taken it. One in the log of the
-// source has no room, one in another log takes it: whatever stands between the refusal and the
-// answer, or after it, the death is still held then, and goes to the first once there is room.
+// DL-13.4, DL-13.5: a death is held until all its targets have taken it. One target, in the log of the source, has no
+// room; another, in another log, takes it. Whatever happens between the refusal and the answer, or after it, the
+// death is still held, and goes to the first once there is room.
 func TestRefusalOfAHeldDeathOutlivesTheProcess(t *testing.T) {
 	defs := []definition{
 		mailQueue("source", classic, "both", true),
@@ -70,7 +70,7 @@ func TestRefusalOfAHeldDeathOutlivesTheProcess(t *testing.T) {
 					<-answeredc
 				}
 				w.n.Configure(w.queues["full"], queue.Unlimited(), DeadLetter{})
-				w.await("it has gone on", func() bool { // somebody else may be at it already
+				w.await("it has gone on", func() bool { // another goroutine may be at it already
 					w.n.RetryAllHeld()
 					w.n.SettleAll()
 					return w.n.Counts(w.queues["full"]).Ready > 0 && w.n.Counts(w.queues["far"]).Ready > 0

@@ -12,8 +12,8 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// DL-13.4: held deaths are tried again in slices, however many there are: nobody else's queue waits for
-// all of them to be found. Each is found once, whether in memory or on disk.
+// DL-13.4: held deaths are retried in slices, however many there are: no other queue waits until all are found. Each
+// is found once, in memory or on disk.
 func TestHeldDeathsAreFoundInSlices(t *testing.T) {
 	const messages = 10 * sliceLimit
 	source := settings(func(s *queue.Settings) { s.DeadLetter, s.AtLeastOnce, s.Overflow = true, true, queue.RejectPublish })
@@ -72,7 +72,7 @@ func TestHeldDeathsAreFoundInSlices(t *testing.T) {
 	}
 }
 
-// DL-13.10, strictly: what is held is deleted in slices when at-least-once is switched off, and none of it goes to
+// DL-13.10, strict: held deaths are deleted in slices when at-least-once is switched off, and none of them goes to
 // its target.
 func TestHeldDeathsAreForgottenInSlices(t *testing.T) {
 	const messages = 10 * sliceLimit

@@ -53,7 +53,7 @@ func copyOf(fs *vfs.MemFS) *vfs.MemFS {
 	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
 
-// pairs are those that stand in the index on fs.
+// pairs are the pairs of the index on fs.
 func pairs(t testing.TB, fs *vfs.MemFS) (keys, values [][]byte) {
 	t.Helper()
 	w := newWorld(t, copyOf(fs), nil, nil, 0, nil)
@@ -68,8 +68,8 @@ func pairs(t testing.TB, fs *vfs.MemFS) (keys, values [][]byte) {
 	return keys, values
 }
 
-// recoverWith recovers from the index with another value for a key. What it finds of no use it
-// refuses, or the node ends as it does when the disk fails; nothing else may panic.
+// recoverWith recovers from the index with another value for a key. A useless value is refused, or the node ends as
+// when the disk fails; nothing else may panic.
 func recoverWith(t testing.TB, fs *vfs.MemFS, key, value []byte) (err error) {
 	t.Helper()
 	w := newWorld(t, copyOf(fs), indexQueues, table{"x": {"d"}}, 1_700_000_001_000, nil)
@@ -87,7 +87,7 @@ func recoverWith(t testing.TB, fs *vfs.MemFS, key, value []byte) (err error) {
 	return w.n.Recover()
 }
 
-// Recovery returns an error or a sound node whatever stands in the index.
+// Recovery returns an error or a sound node, whatever the index contains.
 func FuzzIndex(f *testing.F) {
 	fs := indexed(f)
 	keys, values := pairs(f, fs)
@@ -106,8 +106,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// A place on disk that cannot be one, in a page or in its summary or in a checkpoint, is an
-// error like any other nonsense.
+// An impossible place on disk, in a page, a summary or a checkpoint, is an error like any other nonsense.
 func TestAPlaceThatCannotBeIsRefused(t *testing.T) {
 	fs := indexed(t)
 	keys, values := pairs(t, fs)
@@ -119,7 +118,7 @@ func TestAPlaceThatCannotBeIsRefused(t *testing.T) {
 		switch inc, _, _ := splitPageKey(key); key[0] {
 		case keySummary:
 			if inc != 1 {
-				continue // it may not be read, since there is a delta
+				continue // it may not be read, because there is a delta
 			}
 			for what, value := range map[string][]byte{
 				"a space that is none":           summary(3<<29|7, 1),

@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A history grows with every queue and every key of a message. However large those of many messages are, moves, deaths
-// and what is sent to another log are commands and frames of about frameBytes: more than a journal takes would go nowhere.
+// A history grows with every queue and every key of a message. However large many histories are, moves, deaths and
+// entries to another log become commands and frames of about frameBytes: the journal would refuse larger ones.
 func TestCommandsAreBoundedByTheBytesOfHistories(t *testing.T) {
 	const messages, size = 16, frameBytes / 4
 	dying := func(config queue.Config, name, to string) definition {
