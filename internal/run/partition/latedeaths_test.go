@@ -43,7 +43,7 @@ func (w *mailWorld) remove(name string) Stats {
 	return c.Stats
 }
 
-// buried waits until all that was deleted is given up: the deaths that went with it are counted then.
+// buried waits until everything that was deleted is buried: then the deaths that went with it are counted.
 func (w *mailWorld) buried() {
 	w.t.Helper()
 	w.await("all is buried", func() bool {
@@ -56,7 +56,7 @@ func (w *mailWorld) buried() {
 	})
 }
 
-// await waits until f holds.
+// await waits until f is true.
 func (w *mailWorld) await(what string, f func() bool) {
 	w.t.Helper()
 	within(w.t, what, func() {
@@ -66,8 +66,8 @@ func (w *mailWorld) await(what string, f func() bool) {
 	})
 }
 
-// DL-18.3, DL-18.4: every death is counted once with what became of it, whenever its queue is deleted: what
-// is on its way to another log arrives, or is refused there, and so it is counted.
+// DL-18.3, DL-18.4: every death is counted once with its outcome, whenever its queue is deleted. A death on its way
+// to another log arrives or is refused there, and counts so.
 func TestADeathIsCountedWhenItsQueueIsGone(t *testing.T) {
 	full := settings(func(s *queue.Settings) { s.MaxLength, s.Overflow = 0, queue.RejectPublish })
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestADeathIsCountedWhenItsQueueIsGone(t *testing.T) {
 	}
 }
 
-// What a queue has that died and was not routed yet when it is deleted is counted.
+// Deaths that were not routed yet when their queue is deleted are counted.
 func TestADeathThatGoesWithItsQueueIsCounted(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		t.Run(source.Type.String(), func(t *testing.T) {
@@ -192,8 +192,8 @@ func TestADeathThatGoesWithItsQueueIsCounted(t *testing.T) {
 	}
 }
 
-// A death that is stranded is counted when it has a place again, in whatever log, once; or when
-// its virtual host is gone, with which it goes.
+// A stranded death is counted once: when it has a place again, in whatever log, or when it is deleted with its
+// virtual host.
 func TestAStrandedDeathIsCountedOnce(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		other := quorum
@@ -255,8 +255,8 @@ func TestAStrandedDeathIsCountedOnce(t *testing.T) {
 	}
 }
 
-// BR-14.1, DL-21.1: a death whose target is deleted between the look for targets and the move is routed
-// anew: the deletion may not be stored yet, and after a crash the target would be there without it.
+// BR-14.1, DL-21.1: if a death's target is deleted between routing and the move, the death is routed again. The
+// deletion may not be stored yet, and after a crash the target would be back without the message.
 func TestADeathWhoseTargetGoesMeanwhileIsRoutedAnew(t *testing.T) {
 	for _, atLeastOnce := range []bool{false, true} {
 		t.Run(fmt.Sprint("at least once ", atLeastOnce), func(t *testing.T) {
@@ -284,8 +284,9 @@ func TestADeathWhoseTargetGoesMeanwhileIsRoutedAnew(t *testing.T) {
 	}
 }
 
-// Deaths that went with a queue of a group were counted by the process that let them go, and not once more by the next, which
-// applies the log again and buries them after it has forgotten what it counted by that.
+// Deaths that were deleted with a queue of a group are counted by the process that buried them. The next process
+// applies the log again and buries them again, but does not count them, because it has reset its counters before
+// that.
 func TestDeathsOfTheProcessBeforeAreNotCounted(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	w := startQueues(t, fs, 1, nil, []definition{mailQueue("source", quorum, "x", true)}, table{"x": nil})

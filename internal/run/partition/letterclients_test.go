@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// Act implements sim.Replica: a client does something. Most are connected to whoever
-// leads, and stay there when somebody else does.
+// Act implements sim.Replica: a client does something. Most clients are connected to the leader, and stay on that
+// node when it no longer leads.
 func (r *letterReplica) Act(rng *rand.Rand) {
 	r.host.answers()
 	r.hangUp(rng)
@@ -44,15 +44,15 @@ func (r *letterReplica) Act(rng *rand.Rand) {
 	}
 }
 
-// purge ends what is ready in a queue.
+// purge ends the ready messages of a queue.
 func (r *letterReplica) purge(rng *rand.Rand) {
 	if q := r.pick(rng); q != nil {
 		r.host.ask(r.group, newAsk(), func(w *commandWriter) { w.op(cmdPurge, q.Incarnation) }, func(*ask) {})
 	}
 }
 
-// deleteQueue deletes one of the queues that no death in the same log leads to, and
-// declares it again, which all nodes know at once.
+// deleteQueue deletes a queue that gets no deaths from its own log, and declares it again. All nodes know that at
+// once.
 func (r *letterReplica) deleteQueue(rng *rand.Rand) {
 	name := []string{"e", "d", unseen}[rng.IntN(3)]
 	i := slices.IndexFunc(letterQueues, func(d letterQueue) bool { return d.name == name })
@@ -62,7 +62,7 @@ func (r *letterReplica) deleteQueue(rng *rand.Rand) {
 	}
 	old := r.host.queues[d.name]
 	if _, err := r.host.n.Delete(old, nil); err != nil {
-		return // nobody leads
+		return // there is no leader
 	}
 	m.policy[d.name].declared++
 	m.deleted[old.Incarnation] = true
@@ -85,7 +85,7 @@ func (m *letters) configure(rng *rand.Rand) {
 	}
 }
 
-// living are the hosts that run, in order.
+// living returns the running hosts, in order.
 func (m *letters) living() (list []*letterHost) {
 	for _, origin := range slices.Sorted(maps.Keys(m.hosts)) {
 		list = append(list, m.hosts[origin])
@@ -93,7 +93,7 @@ func (m *letters) living() (list []*letterHost) {
 	return list
 }
 
-// pick is one of the group's queues.
+// pick returns one of the group's queues.
 func (r *letterReplica) pick(rng *rand.Rand) *Queue {
 	queues := r.sorted()
 	if len(queues) == 0 || !r.host.ready {
@@ -152,7 +152,7 @@ func (r *letterReplica) consume(rng *rand.Rand) {
 	r.host.ask(r.group, a, func(w *commandWriter) { o.write(w, q.Incarnation) }, func(*ask) {})
 }
 
-// cancel detaches somebody, wherever they are connected.
+// cancel detaches a consumer, wherever its session is.
 func (r *letterReplica) cancel(rng *rand.Rand) {
 	if seats := r.seats(); len(seats) > 0 {
 		s := seats[rng.IntN(len(seats))]
@@ -166,7 +166,7 @@ func (r *letterReplica) cancel(rng *rand.Rand) {
 	}
 }
 
-// part begins to end a client that has some of the consumers, in slices.
+// part begins to end a client with some of the consumers, in slices.
 func (r *letterReplica) part(rng *rand.Rand, seats []*seat) {
 	number := r.host.n.numbers.Add(1)
 	var steps []func(*commandWriter)
@@ -205,7 +205,7 @@ func (r *letterReplica) part(rng *rand.Rand, seats []*seat) {
 	r.partings = append(r.partings, steps)
 }
 
-// goOn ends a client a little more. If nobody leads it tries that again some time.
+// goOn continues the end of a client. Without a leader it tries again later.
 func (r *letterReplica) goOn(rng *rand.Rand) {
 	if len(r.partings) == 0 || rng.IntN(2) == 0 {
 		return
@@ -248,7 +248,7 @@ func (r *letterReplica) note(q *Queue, c *queue.Consumer, d *queue.Delivery) {
 	m.out[r.id] = append(m.out[r.id], outLetter{r.host.n.Origin, q.Name, d.ID, c.Number, r.host.serialOf(d.Body)})
 }
 
-// settle answers a delivery, through whoever leads.
+// settle answers a delivery, through the leader.
 func (r *letterReplica) settle(rng *rand.Rand) {
 	m := r.host.m
 	out := m.out[r.id]
@@ -271,7 +271,7 @@ func (r *letterReplica) settle(rng *rand.Rand) {
 	r.host.n.Run([]Op{op})
 }
 
-// hangUp forgets clients of processes that are no more, some time after their end.
+// hangUp forgets clients of dead processes, some time after their end.
 func (r *letterReplica) hangUp(rng *rand.Rand) {
 	m := r.host.m
 	m.out[r.id] = slices.DeleteFunc(m.out[r.id], func(d outLetter) bool { return m.hosts[d.origin] == nil })

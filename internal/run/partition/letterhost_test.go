@@ -16,8 +16,8 @@ import (
 	"bartleby.mq/internal/sim"
 )
 
-// letterHost is a Node on a simulated machine. Nobody waits in it: whoever asks a group
-// looks for the answer later.
+// letterHost is a Node on a simulated machine. Nothing waits in it: a caller that asks a group looks for the answer
+// later.
 type letterHost struct {
 	m        *letters
 	env      sim.HostEnv
@@ -28,11 +28,11 @@ type letterHost struct {
 	asked    []asked
 	sending  map[[2]uint64]bool // from log to log: on its way
 	window   bodies.Window      // of serialOf
-	ready    bool               // recovered: what is on disk can be read
-	err      error              // an invariant that is broken
+	ready    bool               // recovered: the disk can be read
+	err      error              // a broken invariant
 }
 
-// asked is a question to a group, and what follows from the answer.
+// asked is a question to a group, and what to do with the answer.
 type asked struct {
 	a    *ask
 	then func(a *ask)
@@ -42,7 +42,7 @@ type asked struct {
 func (m *letters) Start(env sim.HostEnv) (sim.Host, error) {
 	h := &letterHost{m: m, env: env, queues: map[string]*Queue{}, sending: map[[2]uint64]bool{}, disk: &world{fs: env.FS, disk: env.FS, j: env.Journal}}
 	defer func() {
-		if !h.ready { // it has crashed within its start
+		if !h.ready { // it has crashed during its start
 			h.closeDisk()
 		}
 	}()
@@ -72,7 +72,7 @@ func (m *letters) Start(env sim.HostEnv) (sim.Host, error) {
 	return h, nil
 }
 
-// declare makes a queue known on this node, as it is by now.
+// declare makes a queue known on this node, as it is now.
 func (h *letterHost) declare(i int, d *letterQueue) {
 	policy := h.m.policy[d.name]
 	q := &Queue{Incarnation: letterIncarnation(i, policy.declared), VHost: letterVHost, Name: d.name, Durable: true, Group: d.group}
@@ -87,7 +87,7 @@ func (h *letterHost) declare(i int, d *letterQueue) {
 // Stop implements sim.Host.
 func (h *letterHost) Stop() {
 	delete(h.m.hosts, h.n.Origin)
-	for _, p := range h.n.all { // the memory of bodies is not the collector's
+	for _, p := range h.n.all { // the garbage collector does not free the memory of bodies
 		hold := h.n.lock(p)
 		if p.group != nil {
 			p.group.forgetState()
@@ -155,14 +155,14 @@ func (h *letterHost) Work(rng *rand.Rand) {
 		g := h.n.groups[rng.IntN(Groups)].group
 		if rng.IntN(20) == 0 {
 			g.p.mu.Lock()
-			g.p.outboxes.Resend() // and so it is sent again
+			g.p.outboxes.Resend() // so it is sent again
 			g.p.mu.Unlock()
 		}
 		h.send(g.p.outboxes)
 	}
 }
 
-// relocate does what Node.Relocate does, and does not wait.
+// relocate does what Node.Relocate does, without waiting.
 func (h *letterHost) relocate(rng *rand.Rand) {
 	for _, o := range h.n.allOutboxes() {
 		found := o.pinStranded(o.Numbers(), func(*outbox.Entry) bool { return true }, 0, 1+rng.IntN(3))
@@ -187,7 +187,7 @@ func (h *letterHost) relocate(rng *rand.Rand) {
 	}
 }
 
-// ask proposes a command and has then called once it is answered, or was lost.
+// ask proposes a command, and calls then when it was answered or lost.
 func (h *letterHost) ask(g *group, a *ask, build func(*commandWriter), then func(*ask)) (proposed bool) {
 	w := h.n.writer()
 	build(w)
@@ -213,7 +213,7 @@ func (h *letterHost) answers() {
 	}
 }
 
-// send does what a sender does, but over the network, and it does not wait.
+// send does what a sender does, but over the network and without waiting.
 func (h *letterHost) send(s *outboxes) {
 	for k := 0; ; k++ {
 		b, ok := s.load(k)
@@ -312,7 +312,7 @@ type letterReplica struct {
 	hashValue uint64
 }
 
-// Apply implements sim.Replica. It looks at what a purge or a deletion ends.
+// Apply implements sim.Replica. It notes which messages a purge or a deletion ends.
 func (r *letterReplica) Apply(entries []cluster.Entry) {
 	for len(entries) > 0 {
 		n := 0
@@ -336,7 +336,7 @@ func endsQueue(command []byte) bool {
 // end applies a command that ends messages.
 func (r *letterReplica) end(entry []cluster.Entry) {
 	m, e := r.host.m, ending{r.id, entry[0].Index}
-	if !r.host.ready { // what is on disk cannot be read yet
+	if !r.host.ready { // the disk cannot be read yet
 		if !m.ends[e] {
 			m.ends[e] = false // known, and seen by nobody
 		}
@@ -359,7 +359,7 @@ func (r *letterReplica) end(entry []cluster.Entry) {
 	m.ends[e] = true
 }
 
-// contents are the messages of a queue, each with whether a purge takes it (DL-2.1).
+// contents returns the messages of a queue, and for each whether a purge removes it (DL-2.1).
 func (r *letterReplica) contents(inc uint64) (list map[message.Serial]bool, live bool) {
 	q := r.p.queues[inc]
 	if q == nil {
@@ -380,7 +380,7 @@ func (r *letterReplica) Joined(*cluster.Group) {}
 // Checkpoint implements sim.Replica; the host has its own.
 func (r *letterReplica) Checkpoint() []byte { panic("the host has checkpoints") }
 
-// hashEvery is how many commands lie between two states that replicas compare.
+// hashEvery is the number of commands between two states that replicas compare.
 const hashEvery = 8
 
 // Hash implements sim.Replica.
@@ -392,7 +392,7 @@ func (r *letterReplica) Hash() (applied, hash uint64) {
 	}
 	if !r.hashed || r.hashedAt != r.applied {
 		r.hashed, r.hashedAt = true, r.applied
-		held.Apart(func() { r.hashValue = r.hash() }) // it reads bodies; nobody else is there to wait
+		held.Apart(func() { r.hashValue = r.hash() }) // it reads bodies; no other goroutine runs that could wait
 		for _, q := range r.sorted() {
 			list := q.m.Attached()
 			queue.SortAttached(list)
@@ -441,7 +441,7 @@ func (r *letterReplica) Check() error {
 		var err error
 		q.m.Browse(queue.Cursor{}, 1<<30, func(v queue.View) bool {
 			if len(q.waiting.asked[v.ID]) > 0 {
-				return true // its target may have it, and whoever comes after; the answer is on its way
+				return true // its target may have it, and pass it on; the answer is on its way
 			}
 			err = see(r.host.serialOf(v.Body), q.Name)
 			return err == nil
@@ -451,7 +451,7 @@ func (r *letterReplica) Check() error {
 		}
 	}
 	for _, b := range r.p.outboxes.Outboxes() {
-		for _, e := range b.Stranded() { // entries that wait for an answer may be in their target, and have gone on; see End
+		for _, e := range b.Stranded() { // an entry that waits for an answer may be in its target, and have gone on; see End
 			if err := see(r.host.serialOf(e.Body), fmt.Sprintf("the outbox to %d", b.To())); err != nil {
 				return err
 			}

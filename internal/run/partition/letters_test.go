@@ -13,24 +13,23 @@ import (
 	"bartleby.mq/internal/sim"
 )
 
-// letters is a sim.Model: messages on their way through a chain of queues that dead-letter
-// into each other, within a group, from group to group, to classic queues and
-// back. What is not settled by a client ends in the last.
+// letters is a sim.Model: messages move through a chain of queues that dead-letter into each other, within a group,
+// between groups, to classic queues and back. A message that no client settles ends in the last queue.
 type letters struct {
 	serial  message.Serial
 	origins uint64
-	backlog int // how many messages a group has before nobody publishes
+	backlog int // number of messages in a group at which publishing stops
 	known   map[message.Serial]*letter
 	hosts   map[uint64]*letterHost // by origin: those that live
 	lost    []uint64               // nodes that have left for good
 	out     [Groups + 1][]outLetter
 	seen    map[sighting]seenCounts
-	ends    map[ending]bool // whether somebody has seen what it ended
+	ends    map[ending]bool // whether a replica has seen what it ended
 	policy  map[string]*letterPolicy
 	deleted map[uint64]bool // incarnations
 }
 
-// letterPolicy is what is in force for a queue, on all nodes at once.
+// letterPolicy is the policy of a queue, in force on all nodes at once.
 type letterPolicy struct {
 	settings queue.Settings
 	declared uint64 // how often it was declared anew
@@ -42,10 +41,10 @@ type ending struct{ group, index uint64 }
 // letter is what clients know of a message.
 type letter struct {
 	confirmed bool
-	settled   bool   // somebody asked for its end
-	queue     *Queue // it was published to
-	free      bool   // nobody sees its end: it may be delivered to somebody who does not acknowledge
-	classic   uint64 // the node whose classic queue has taken it last, 0: none has
+	settled   bool   // a client asked for its end
+	queue     *Queue // the queue it was published to
+	free      bool   // its end is not seen: it may go to a consumer without acknowledgements
+	classic   uint64 // the node whose classic queue took it last, 0: none did
 }
 
 // outLetter is a delivery that a client has not answered.
@@ -57,7 +56,7 @@ type outLetter struct {
 	serial   message.Serial
 }
 
-// sighting names an entry, seenCounts are its counts when it was delivered last.
+// sighting names an entry; seenCounts are its counters at its last delivery.
 type sighting struct {
 	queue uint64
 	id    queue.ID
@@ -73,14 +72,14 @@ const letterVHost = message.VHost("/")
 // letterQueue is a queue of the chain.
 type letterQueue struct {
 	name     string
-	group    uint64 // 0: a classic one, of which each node has its own
+	group    uint64 // 0: a classic queue, of which each node has its own
 	single   bool
 	settings queue.Settings
 	dead     string
 }
 
-// letterQueues is the chain. Nothing leaves it but what is acknowledged, purged or
-// deleted. Beside it is one with consumers that do not acknowledge.
+// letterQueues is the chain. Messages leave it only when they are acknowledged, purged or deleted. Beside it is a
+// queue whose consumers do not acknowledge.
 var letterQueues = []letterQueue{
 	{"e", 1, false, settings(func(s *queue.Settings) { s.DeadLetter, s.TTL = true, 2000 }), "to-a"},
 	{"a", 1, false, settings(func(s *queue.Settings) {
@@ -98,7 +97,7 @@ var letterQueues = []letterQueue{
 
 const unseen = "n"
 
-// letterChanges are other settings for a queue that a policy may put in force.
+// letterChanges are other settings that a policy may put in force for a queue.
 var letterChanges = map[string][]func(*queue.Settings){
 	"e":    {func(s *queue.Settings) { s.TTL = 100 }, func(s *queue.Settings) { s.TTL = 60_000 }},
 	"a":    {func(s *queue.Settings) { s.AtLeastOnce = false }, func(s *queue.Settings) { s.DeliveryLimit = 1 }, func(s *queue.Settings) { s.MaxLength = 30 }},
@@ -107,7 +106,7 @@ var letterChanges = map[string][]func(*queue.Settings){
 	unseen: {func(s *queue.Settings) { s.MaxLength = 2 }, func(s *queue.Settings) { s.TTL = -1 }},
 }
 
-// letterIncarnation is the name of a queue of a group that was declared so often before.
+// letterIncarnation is the name of a group's queue that was declared anew this many times.
 func letterIncarnation(i int, declared uint64) uint64 { return uint64(i+1) + 1000*declared }
 
 var letterRoutes = map[string]string{"to-a": "a", "to-b": "b", "to-c": "c", "to-x": "x", "to-d": "d"}
@@ -124,7 +123,7 @@ func newLetters(seed uint64) *letters {
 	return m
 }
 
-// Open is not asked for: see Start.
+// Open is not used: see Start.
 func (m *letters) Open(sim.Env, []byte) (sim.Replica, error) { panic("letters has hosts") }
 
 // Done implements sim.Model.
@@ -150,13 +149,13 @@ func (m *letters) note(s message.Serial) *letter {
 func (m *letters) Answered(list []Answer) {
 	for _, a := range list {
 		l := m.note(message.Serial(a.Token))
-		if !a.Refused && !m.deleted[l.queue.Incarnation] { // else it may have come too late
+		if !a.Refused && !m.deleted[l.queue.Incarnation] { // otherwise it may have come too late
 			l.confirmed = true
 		}
 	}
 }
 
-// delivered checks the counts of a delivery.
+// delivered checks the counters of a delivery.
 func (m *letters) delivered(g *group, q *Queue, d *queue.Delivery) error {
 	if d.NoAck {
 		return nil // it may never have had a place
@@ -224,7 +223,7 @@ func (m *letters) End(hosts []sim.Host) error {
 	return nil
 }
 
-// census is where messages were found. The first node stands for all that is replicated.
+// census says where messages were found. The first node stands for everything that is replicated.
 type census struct {
 	nodes map[uint64]*letterHost
 	found map[message.Serial][]string
@@ -240,8 +239,8 @@ func (c *census) queues(h *letterHost, p *Partition) {
 	}
 }
 
-// outboxes counts what the destination has not taken, and takes out of its queue
-// what waits there for an answer that the destination has given.
+// outboxes counts entries that the destination has not taken. It removes from their queue the messages that wait for
+// an answer which the destination has given already.
 func (c *census) outboxes(h *letterHost, m *outboxes, from uint64) {
 	for _, b := range m.Outboxes() {
 		for _, e := range b.Stranded() {
@@ -263,7 +262,7 @@ func (c *census) outboxes(h *letterHost, m *outboxes, from uint64) {
 	}
 }
 
-// taken is up to where a log has taken what another has for it, and what it refused.
+// taken returns up to which number a log has taken another's entries, and which of them it refused.
 func (h *letterHost) taken(nodes map[uint64]*letterHost, from, to uint64) (uint64, outbox.Refusals) {
 	var m *outboxes
 	switch {
@@ -282,9 +281,9 @@ func (h *letterHost) taken(nodes map[uint64]*letterHost, from, to uint64) (uint6
 	return 0, nil
 }
 
-// serialOf is the serial of a record wherever it is.
+// serialOf is the serial of a record, in memory or on disk.
 func (h *letterHost) serialOf(body message.Ref) (serial message.Serial) {
-	held.Apart(func() { // whoever looks may hold a partition; nobody else is there to wait
+	held.Apart(func() { // the caller may hold a partition; no other goroutine runs that could wait
 		b, err := h.n.bodies.Read(body, &h.window)
 		if err != nil {
 			panic(err)

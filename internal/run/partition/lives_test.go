@@ -24,8 +24,8 @@ import (
 	"bartleby.mq/internal/sim"
 )
 
-// livesQueues are queues of all kinds, whose dead go from log to log and round in circles. "y" and "z", which
-// are nobody's targets, are purged, deleted and made again.
+// livesQueues are queues of all kinds, whose dead go from log to log and in circles. "y" and "z", which are nobody's
+// targets, are purged, deleted and made again.
 func livesQueues() []definition {
 	q := func(name string, config queue.Config, exchange string, change func(*queue.Settings)) definition {
 		return definition{name, config, settings(func(s *queue.Settings) {
@@ -64,21 +64,21 @@ var livesRoutes = table{
 	"to a": {"a"}, "to b": {"b"}, "to c": {"c"}, "to d": {"d"}, "to e": {"e"}, "to f": {"f"}, "to h": {"h"}, "to i": {"i"}, "to j": {"j"},
 }
 
-// passing says whether the queue is purged and deleted, and its messages with it.
+// passing says whether the queue is purged and deleted, with its messages.
 func passing(name string) bool { return name == "y" || name == "z" }
 
-// ends says whether nothing that dies in the queue goes anywhere.
+// ends says whether deaths in the queue go nowhere.
 func ends(q *Queue) bool { return q.Name == "f" || q.Name == "j" }
 
 const (
 	livesOfOne = 7        // the last of them only looks
 	livesSteps = 150      // in one life
 	livesBegin = 1.7e12   // by the clock
-	livesHour  = 3600_000 // by which it jumps
+	livesHour  = 3600_000 // the jumps of the clock
 )
 
-// lives is a node that is started again and again on one disk, which forgets part of what
-// was not synced whenever the node crashes, or on a backup.
+// lives is a node that is started again and again on one disk. At each crash, and in each backup, the disk forgets a
+// part of what was not synced.
 type lives struct {
 	t     *testing.T
 	seed  uint64
@@ -86,16 +86,16 @@ type lives struct {
 	disk  *rand.Rand // what is left of what was not synced
 	fs    *vfs.MemFS
 	clock atomic.Int64
-	defs  []definition // as configured by now
-	many  bool         // moves have several targets, so one message may be in several queues
+	defs  []definition // with the present settings
+	many  bool         // moves have several targets, so a message may be in several queues
 	count map[string]int
 
 	life   int
 	book   book
 	serial message.Serial
-	ended  string // how the life before has ended
+	ended  string // how the last life ended
 
-	// Of the life that is.
+	// Of the present life.
 	w       *mailWorld
 	queues  map[string]*Queue
 	clients []*livesClient
@@ -104,10 +104,11 @@ type lives struct {
 	reads   atomic.Uint64
 }
 
-// A node lives through crashes at every point, stops, and being restored from a backup, while clients do whatever they may with queues of all kinds.
-// Afterwards each message that was confirmed and not settled is in exactly one place, none that was settled
-// durably is there, no body is another's, and counts agree with what is there. Every third node is on a disk that
-// some reads fail of. The goroutines are not the seed's: what has failed may need -count to fail again.
+// A node lives through crashes at every point, stops, and restores from a backup, while clients do whatever they may
+// with queues of all kinds. Afterwards each message that was confirmed and not settled is in exactly one place, no
+// durably settled message is there, no body belongs to another message, and counters agree with the content. Every
+// third node has a disk on which some reads fail. The goroutines do not follow the seed: a failure may need -count to
+// appear again.
 func TestLives(t *testing.T) {
 	seeds.Run(t, "./internal/run/partition", 1, playLives)
 }
@@ -129,7 +130,7 @@ func playLives(t *testing.T, seed uint64) (sim.Result, error) {
 	return sim.Result{Counts: x.count}, nil
 }
 
-// live plays one life: it looks at what the one before has left, and the disk is then what this one leaves.
+// live plays one life. It begins with the disk that the last one left.
 func (x *lives) live() {
 	points := slices.Concat(Failpoints, cluster.Failpoints, journal.Failpoints)
 	c := &livesCrash{x: x, point: points[x.rng.IntN(len(points))], left: 1 + x.rng.IntN(120)}
@@ -156,7 +157,7 @@ func (x *lives) live() {
 	x.count[x.ended]++
 }
 
-// start runs a node on what the disk has. fail gets the names of failpoints.
+// start runs a node on the disk. fail gets the names of failpoints.
 func (x *lives) start(fail func(string)) {
 	x.w = openMail(x.t, x.fs, uint64(x.life), fail, livesRoutes, func(w *mailWorld) {
 		w.now = x.clock.Load
@@ -175,7 +176,7 @@ func (x *lives) start(fail func(string)) {
 	x.w.start()
 }
 
-// fault is a read that fails of the files that records are in, for a reason that passes.
+// fault is a failed read of a file with records, for a reason that passes.
 func (x *lives) fault(op errorfs.Op) error {
 	if !x.failing.Load() || op.Kind != errorfs.OpFileReadAt {
 		return nil
@@ -197,7 +198,7 @@ func (x *lives) stop() {
 	x.ended = "a stop"
 }
 
-// restore ends the life with what a backup has that is made while moves are under way.
+// restore ends the life with a backup that is made while moves are in progress.
 func (x *lives) restore() {
 	x.failing.Store(false)
 	must := func(err error) {
@@ -229,7 +230,7 @@ func (x *lives) restore() {
 type livesCrash struct {
 	x     *lives
 	point string
-	left  int // times that it is come to before
+	left  int // how often its point is passed before
 	armed atomic.Bool
 
 	// Guarded by the book's mutex.
@@ -237,7 +238,7 @@ type livesCrash struct {
 	book pages
 }
 
-// at crashes the node if it is time to. It goes on, but nothing of that is ever seen.
+// at crashes the node if it is time. The node goes on, but nothing of that is ever seen.
 func (c *livesCrash) at(point string) {
 	if point != c.point || !c.armed.Load() {
 		return
@@ -261,7 +262,7 @@ func (c *livesCrash) over() bool {
 	return c.fs != nil
 }
 
-// end ends the life with the crash, which comes now at the latest.
+// end ends the life with the crash, which happens now at the latest.
 func (c *livesCrash) end() {
 	x := c.x
 	x.ended = "a crash at " + c.point
@@ -299,7 +300,7 @@ func (x *lives) verify() {
 	}
 }
 
-// look finds what is wrong with where messages are, and which it is wrong with.
+// look finds messages in wrong places.
 func (x *lives) look(known map[message.Serial]bounds) (wrong []string, messages []message.Serial) {
 	for _, o := range x.w.n.Outboxes() {
 		if o.Waiting > 0 || o.Stranded > 0 {
@@ -326,7 +327,7 @@ func (x *lives) look(known map[message.Serial]bounds) (wrong []string, messages 
 	return wrong, messages
 }
 
-// browse adds what is in a queue to found, and returns how much that is.
+// browse adds the messages of a queue to found, and returns how many there are.
 func (x *lives) browse(name string, found map[message.Serial][]string) (n int) {
 	var cursor queue.Cursor
 	for done := false; !done; {
@@ -350,23 +351,22 @@ func (x *lives) browse(name string, found map[message.Serial][]string) (n int) {
 	return n
 }
 
-// book is what is known of messages, and of what was promised. The first of it is what a crash ends as it
-// was then.
+// book is what is known of messages, and of promises. A crash takes its first fields back to what they were then.
 type book struct {
 	mu sync.Mutex
 
 	known   map[message.Serial]bounds
-	made    map[string]uint64 // the queues there are, and their incarnations
-	last    uint64            // incarnation
+	made    map[string]uint64 // the existing queues and their incarnations
+	last    uint64            // the last incarnation
 	loose   map[message.Serial]bool
 	settled []message.Serial // not synced yet
 	trace   map[message.Serial][]string
 }
 
-// bounds are in how many places a message is.
+// bounds say in how many places a message is.
 type bounds struct{ least, most int }
 
-// pages are the part of a book that a crash takes back to what it was.
+// pages are the part of a book that a crash takes back.
 type pages struct {
 	known map[message.Serial]bounds
 	made  map[string]uint64
@@ -375,8 +375,8 @@ type pages struct {
 // copy copies them. REQUIRES: mu is held, or nobody writes.
 func (b *book) copy() pages { return pages{maps.Clone(b.known), maps.Clone(b.made)} }
 
-// restore takes them back. What was settled since is not known any more; what was let go since, by a move
-// that a backup saw, is.
+// restore takes them back. What was settled since is no longer known. What a move gave up since is, if a backup saw
+// the move.
 func (b *book) restore(p pages) {
 	b.known, b.made, b.settled = p.known, p.made, nil
 	for s := range b.loose {
@@ -386,7 +386,7 @@ func (b *book) restore(p pages) {
 	}
 }
 
-// make notes a queue that is made, and returns its incarnation.
+// make notes a new queue, and returns its incarnation.
 func (b *book) make(name string) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -395,21 +395,21 @@ func (b *book) make(name string) uint64 {
 	return b.last
 }
 
-// remove notes that a queue is gone.
+// remove notes that a queue was deleted.
 func (b *book) remove(name string) {
 	b.mu.Lock()
 	delete(b.made, name)
 	b.mu.Unlock()
 }
 
-// publishes notes that a message may come to be.
+// publishes notes a message that is being published.
 func (b *book) publishes(s message.Serial) {
 	b.mu.Lock()
 	b.known[s] = bounds{0, 1}
 	b.mu.Unlock()
 }
 
-// confirmed notes that a message is there for good, unless it goes with its queue, or may be settled.
+// confirmed notes that a message stays, unless it is deleted with its queue or settled.
 func (b *book) confirmed(s message.Serial) {
 	b.mu.Lock()
 	if !b.loose[s] {
@@ -418,28 +418,28 @@ func (b *book) confirmed(s message.Serial) {
 	b.mu.Unlock()
 }
 
-// goes notes that a message may go with a queue that it may come to.
+// goes notes that a message may be deleted with a queue that it may come to.
 func (b *book) goes(s message.Serial) {
 	b.mu.Lock()
 	b.known[s], b.loose[s] = bounds{0, b.known[s].most}, true
 	b.mu.Unlock()
 }
 
-// settles notes that somebody is about to settle a message.
+// settles notes that a client is about to settle a message.
 func (b *book) settles(s message.Serial) {
 	b.mu.Lock()
 	b.known[s] = bounds{0, b.known[s].most}
 	b.mu.Unlock()
 }
 
-// hasSettled notes that messages are settled, which the next sync makes durable.
+// hasSettled notes that messages are settled; the next sync makes that durable.
 func (b *book) hasSettled(list []message.Serial) {
 	b.mu.Lock()
 	b.settled = append(b.settled, list...)
 	b.mu.Unlock()
 }
 
-// sync calls f, which syncs, and notes what is durable then.
+// sync calls f, which syncs, and notes what is durable afterwards.
 func (b *book) sync(f func()) {
 	b.mu.Lock()
 	settled := b.settled

@@ -18,13 +18,13 @@ type livesClient struct {
 	q  *Queue
 	s  *client
 	c  *queue.Consumer
-	in []outstanding // that it has not settled
+	in []outstanding // deliveries that it has not settled
 }
 
 // receive takes what was delivered.
 func (c *livesClient) receive() { c.in = append(c.in, c.s.take()...) }
 
-// step does something by chance.
+// step does something at random.
 func (x *lives) step() {
 	switch k := x.rng.IntN(100); {
 	case k < 22:
@@ -57,7 +57,7 @@ func (x *lives) step() {
 	}
 }
 
-// must takes an error, which there may be where reads fail.
+// must checks for an error, which is allowed only where reads fail.
 func (x *lives) must(what string, err error) {
 	if err != nil && !x.passes(err) {
 		x.t.Errorf("seed %d, life %d: %s: %v", x.seed, x.life, what, err)
@@ -118,7 +118,7 @@ func (x *lives) newMessage(persistent bool) Op {
 // publish publishes some messages and waits for the confirms.
 func (x *lives) publish() {
 	var ops []Op
-	var serials []message.Serial // of the persistent; 0: another
+	var serials []message.Serial // of persistent messages; 0: another
 	for range 1 + x.rng.IntN(20) {
 		persistent := x.rng.IntN(6) > 0
 		op := x.newMessage(persistent)
@@ -127,7 +127,7 @@ func (x *lives) publish() {
 			op.TTL = int64(x.rng.IntN(300))
 		}
 		ops, serials = append(ops, op), append(serials, 0)
-		if persistent { // what is transient dies from a quorum queue into a classic one, which does not log it
+		if persistent { // a transient message may die from a quorum queue into a classic one, which does not log it
 			serials[len(serials)-1] = x.serial
 		}
 	}
@@ -163,7 +163,7 @@ func (x *lives) withClient(f func(*livesClient)) {
 	}
 }
 
-// settle settles some of what a client has, each in any way.
+// settle settles some deliveries of a client, each in any way.
 func (x *lives) settle(c *livesClient) {
 	c.receive()
 	if len(c.in) == 0 {
@@ -194,7 +194,7 @@ func (x *lives) settle(c *livesClient) {
 	x.book.hasSettled(acked)
 }
 
-// quit closes a client, which gives some back itself.
+// quit closes a client. It gives some deliveries back itself.
 func (x *lives) quit(c *livesClient) {
 	x.clients = slices.DeleteFunc(x.clients, func(other *livesClient) bool { return other == c })
 	c.receive()
@@ -209,7 +209,7 @@ func (x *lives) quit(c *livesClient) {
 	x.release(c.in)
 }
 
-// transaction publishes, and acknowledges all that a client has, in one.
+// transaction publishes, and acknowledges all deliveries of a client, in one transaction.
 func (x *lives) transaction() {
 	var ops []Op
 	var published, acked []message.Serial
@@ -235,7 +235,7 @@ func (x *lives) transaction() {
 	x.book.hasSettled(acked)
 }
 
-// move moves what is in front of a queue to others, while other things are done.
+// move moves messages from the front of a queue to others, while other things happen.
 func (x *lives) move() {
 	from, to := x.anyQueue(), []*Queue{x.anyQueue()}
 	if x.many && x.rng.IntN(3) == 0 {
@@ -259,7 +259,7 @@ func (x *lives) move() {
 	})
 }
 
-// pick finds what is to be moved.
+// pick finds messages to move.
 func (x *lives) pick(n *Node, from *Queue, to []*Queue, limit int) (moves []Move, serials []message.Serial) {
 	h := deadletter.History{Exchange: "x", Keys: []string{"k"}, ReplayedFrom: from.Name}
 	_, _, err := n.Browse(from, queue.Cursor{}, limit, func(v queue.View, rec message.Record, _ []byte) bool {
@@ -288,7 +288,7 @@ func names(queues []*Queue) (list []string) {
 	return list
 }
 
-// passQueue purges or deletes one of the queues that this is done to, or makes it again.
+// passQueue purges or deletes one of the queues for that, or makes it again.
 func (x *lives) passQueue() {
 	name := []string{"y", "z"}[x.rng.IntN(2)]
 	q := x.queues[name]

@@ -11,8 +11,8 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// loseFrames puts in the place of frames of the local partitions what a repair puts in the place of damage.
-// lost is asked for each with what its operations are and of which messages.
+// loseFrames replaces frames of the local partitions by what a repair writes over damage. For each frame it calls
+// lost with the operations and their messages.
 func loseFrames(t *testing.T, fs *vfs.MemFS, lost func(kinds map[string]bool) bool) {
 	t.Helper()
 	options := journal.Options{FS: fs, Dir: "journal", KeepDir: "keep", SegmentBytes: 16 << 10}
@@ -57,15 +57,15 @@ func loseFrames(t *testing.T, fs *vfs.MemFS, lost func(kinds map[string]bool) bo
 	}
 }
 
-// What a frame that a repair has passed over said of mail is lost, and nothing else is: the node starts, what both logs know
-// of each other's numbers is brought together, and whatever comes after it arrives.
+// A repair has skipped a frame: what it said about mail is lost, and nothing else. The node starts, the numbers that
+// both logs know are reconciled, and later entries arrive.
 func TestMailAfterLostFrames(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		source, target queue.Config
-		blocked        bool // nothing has been sent before the damage
+		blocked        bool // nothing was sent before the damage
 		lost           func() func(map[string]bool) bool
-		arrive         []message.Serial // at least
+		arrive         []message.Serial // at least these
 	}{
 		{"a gap in an outbox", classic, quorum, true, func() func(map[string]bool) bool {
 			sent := 0
@@ -177,7 +177,8 @@ func TestMailAfterLostFrames(t *testing.T) {
 	}
 }
 
-// What takes the place of lost entries is in a checkpoint as well, and nothing of the next crash depends on the frames before it.
+// A checkpoint has the entries that replace lost ones, too: after the next crash nothing depends on the frames before
+// it.
 func TestWhatTakesThePlaceOfLostMailIsInACheckpoint(t *testing.T) {
 	defs := []definition{mailQueue("source", classic, "x", false), mailQueue("target", quorum, "", false)}
 	routes := table{"x": {"target"}}

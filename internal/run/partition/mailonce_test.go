@@ -33,8 +33,8 @@ func fanout(source queue.Config, targets int) (defs []definition, names []string
 	return defs, names
 }
 
-// A dead letter of many queues of another log has one copy of its body there, in memory and in the journal, and each
-// queue has the message once: also after a crash before or behind what the other log has taken.
+// A dead letter to many queues of another log has one copy of its body there, in memory and in the journal, and each
+// queue has the message once. That also holds after a crash before or after the other log has taken it.
 func TestADeathOfManyQueuesHasItsBodyOnce(t *testing.T) {
 	const targets, size = 50, 1 << 20
 	for _, source := range []queue.Config{classic, quorum} {
@@ -44,7 +44,7 @@ func TestADeathOfManyQueuesHasItsBodyOnce(t *testing.T) {
 			fs := vfs.NewCrashableMem()
 			var mu sync.Mutex
 			rng := rand.New(rand.NewPCG(1, 1))
-			crashed := map[string]*vfs.MemFS{} // at the first time of each step
+			crashed := map[string]*vfs.MemFS{} // the first time at each step
 			w := startQueues(t, fs, 1, func(step string) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -117,8 +117,8 @@ func TestADeathOfManyQueuesHasItsBodyOnce(t *testing.T) {
 	}
 }
 
-// What is sent is cut by the bytes that are sent: a large message for many queues is one command for each group, and as
-// many as it takes if each has another. What lies on disk is in memory once meanwhile.
+// Loads are limited by their bytes. One large message to many queues is one command for each group; many large
+// messages are as many commands as they need. Messages on disk are in memory once meanwhile.
 func TestALoadCountsARecordOnce(t *testing.T) {
 	const targets, size = 40, sendBytes * 2
 	defs, names := fanout(classic, targets)
@@ -194,7 +194,8 @@ func groupNames(f *fleet, names []string, group uint64) (list []string) {
 	return list
 }
 
-// likeBefore is what an outbox sends: records and histories, some as those of the entry before, to queues of which 3 is full and 9 is gone.
+// likeBefore is a load of an outbox: records and histories, some the same as in the entry before, to queues of which
+// 3 is full and 9 is gone.
 func likeBefore() (all []incoming, records [][]byte) {
 	first, second := recordFor(1, "first"), recordFor(2, "second")
 	h := deadletter.History{Exchange: "x", Keys: []string{"k"}}
@@ -216,7 +217,7 @@ func likeBefore() (all []incoming, records [][]byte) {
 	}, [][]byte{first, second}
 }
 
-// finds looks whether a queue has these entries, of likeBefore, and no others.
+// finds checks that a queue has these entries of likeBefore, and no others.
 func finds(t *testing.T, what string, n *Node, q *Queue, all []incoming, want ...int) {
 	t.Helper()
 	q.part.mu.Lock()
@@ -237,12 +238,12 @@ func finds(t *testing.T, what string, n *Node, q *Queue, all []incoming, want ..
 	}
 }
 
-// Whatever becomes of an entry, those behind it that have its record and its history have them. Each log keeps them once, and
-// gives them up with the last.
+// Whatever becomes of an entry, later entries with the same record and history have them. Each log keeps them once,
+// and releases them with the last entry.
 func TestAnEntryHasTheRecordOfTheOneBefore(t *testing.T) {
 	all, records := likeBefore()
 	full := settings(func(s *queue.Settings) { s.MaxLength, s.Overflow = 0, queue.RejectPublish })
-	const most = 2 + 2*2 // records, histories, each on what it has in common with others
+	const most = 2 + 2*2 // records, histories, and for each history the shared part
 	limits := []queue.Settings{queue.Unlimited(), queue.Unlimited(), full}
 	for _, taken := range []uint64{0, 1, 3, 5, 6} { // before, by another command
 		what := fmt.Sprint(taken, " taken before")
@@ -348,14 +349,15 @@ func TestAnEntryHasTheRecordOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// Only commands of a version that knows it have records that are those of entries before, and not the first of them.
+// An empty record means that of the entry before only in commands of a version that has this, and not in the first
+// entry.
 func TestARecordThatIsNoneIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		version byte
-		number  int // of the entry that has none
+		number  int // of the entry without a record
 		again   bool
-		last    uint64 // that is answered
+		last    uint64 // last number that is answered
 		ready   int
 		refused outbox.Refusals
 	}{
@@ -399,7 +401,7 @@ func TestARecordThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// What is brought back without an index has the record of the entry before it as well.
+// A message that a repair without an index brings back also has the record of the entry before it.
 func TestASalvageReadsTheRecordOfTheEntryBefore(t *testing.T) {
 	n, _ := follower(t)
 	n.Repair.KeepUndeclared = true

@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// The worker of a queue whose moment is ages away sleeps.
+// The worker of a queue whose next moment is ages away sleeps.
 func TestTheWorkerSleepsUntilAMomentAgesAway(t *testing.T) {
 	for _, span := range []int64{1 << 53, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
 		defs := []definition{{"q", classic, settings(func(s *queue.Settings) { s.Expires = span }), DeadLetter{}}}

@@ -10,12 +10,12 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// full is a queue's definition that refuses what is more than limit messages.
+// full is the definition of a queue that refuses more than limit messages.
 func full(name string, config queue.Config, limit int64) definition {
 	return definition{name, config, settings(func(s *queue.Settings) { s.MaxLength, s.Overflow = limit, queue.RejectPublish }), DeadLetter{}}
 }
 
-// movesTo are moves of all that is ready in a queue.
+// movesTo returns moves of all ready messages of a queue.
 func (f *fleet) movesTo(name string, to ...string) (moves []Move) {
 	f.quiesce()
 	var targets []*Queue
@@ -33,7 +33,7 @@ func (f *fleet) movesTo(name string, to ...string) (moves []Move) {
 	return moves
 }
 
-// moved carries moves out, with what happens while they are on offer, and returns what became of them.
+// moved carries moves out, with something happening while they are on offer, and returns their results.
 func (f *fleet) moved(name string, meanwhile func(), to ...string) []Moved {
 	f.t.Helper()
 	e, err := f.leader.move(f.queues[name], f.movesTo(name, to...))
@@ -50,7 +50,7 @@ func (f *fleet) moved(name string, meanwhile func(), to ...string) []Moved {
 	return e.moved
 }
 
-// in is what a queue has, in order, and where its history says each was replayed from.
+// in returns the messages of a queue, in order, and where each was replayed from by its history.
 func (f *fleet) in(name string) (serials []message.Serial, from []string) {
 	f.quiesce()
 	_, _, err := f.leader.Browse(f.queues[name], queue.Cursor{}, 1<<10, func(v queue.View, r message.Record, history []byte) bool {
@@ -64,7 +64,7 @@ func (f *fleet) in(name string) (serials []message.Serial, from []string) {
 	return serials, from
 }
 
-// has checks what a queue has, in order.
+// has checks the messages of a queue, in order.
 func (f *fleet) has(name string, want ...message.Serial) {
 	f.t.Helper()
 	if got, _ := f.in(name); !slices.Equal(got, want) {
@@ -98,7 +98,7 @@ func results(moved []Moved) (what []MoveResult) {
 	return what
 }
 
-// ways are those from a queue to another: from log to log, and last within one.
+// ways are the ways from a queue to another: from log to log, and last within one.
 var ways = []struct {
 	name           string
 	source, target queue.Config
@@ -106,8 +106,8 @@ var ways = []struct {
 	{"classic to quorum", classic, quorum}, {"quorum to classic", quorum, classic}, {"group to group", quorum, quorum}, {"within the local partitions", classic, classic},
 }
 
-// moving is a fleet with a queue dlq and targets t0, t1, ... in another log, if there is one of
-// their type; each has a limit, or none if that is below 0.
+// moving is a fleet with a queue dlq and targets t0, t1, ... in another log, if there is one of their type. Each
+// target has a limit, or none if it is negative.
 func moving(t *testing.T, source, target queue.Config, limits ...int64) *fleet {
 	// Queues go to groups by their names: the targets are those that are not in the source's log.
 	defs := []definition{{"dlq", source, queue.Unlimited(), DeadLetter{}}}
@@ -134,8 +134,8 @@ func moving(t *testing.T, source, target queue.Config, limits ...int64) *fleet {
 	return f
 }
 
-// DL-19.6: what a target in another log has no room for stays where it was, in its order, and
-// what it has room for arrives, once.
+// DL-19.6: messages for which a target in another log has no room stay where they were, in order. The others arrive,
+// once.
 func TestDL_19_6_WhatAFullTargetRefusesStaysInItsPlace(t *testing.T) {
 	for _, way := range ways {
 		for _, limit := range []int64{0, 2} {
@@ -166,8 +166,8 @@ func TestDL_19_6_WhatAFullTargetRefusesStaysInItsPlace(t *testing.T) {
 	}
 }
 
-// A target that fills while the messages are on their way to it refuses them as it refuses a publish:
-// they are back where they were, before what came behind them.
+// If a target fills up while messages are on their way to it, it refuses them like publishes. They are back in their
+// places, before later messages.
 func TestDL_19_6_ATargetThatFillsMeanwhile(t *testing.T) {
 	for _, way := range ways[:3] {
 		t.Run(way.name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestDL_19_6_ATargetThatFillsMeanwhile(t *testing.T) {
 	}
 }
 
-// A target that is deleted while the messages are on their way to it leaves them where they were.
+// If a target is deleted while messages are on their way to it, they stay where they were.
 func TestDL_19_6_ATargetThatIsDeletedMeanwhile(t *testing.T) {
 	for _, way := range ways[:3] {
 		t.Run(way.name, func(t *testing.T) {
@@ -217,8 +217,8 @@ func TestDL_19_6_ATargetThatIsDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// A source that is deleted while its messages are on their way takes what it has with it; what
-// arrives has arrived, and nothing is in two places or remembered.
+// If a source is deleted while its messages are on their way, the messages in it are deleted too. Messages that
+// arrive have arrived, and nothing is in two places or remembered.
 func TestDL_19_6_ASourceThatIsDeletedMeanwhile(t *testing.T) {
 	for _, way := range ways[:3] {
 		t.Run(way.name, func(t *testing.T) {
@@ -240,8 +240,8 @@ func TestDL_19_6_ASourceThatIsDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// What is purged, consumed or asked for again while it is on offer: a purge and consumers leave
-// it, and a second move does not find it ready.
+// An offered message stays during a purge and is not delivered to consumers, and a second move does not find it
+// ready.
 func TestWhatIsOnOfferIsNotReady(t *testing.T) {
 	for _, way := range ways[:3] {
 		t.Run(way.name, func(t *testing.T) {
@@ -275,9 +275,9 @@ func TestWhatIsOnOfferIsNotReady(t *testing.T) {
 	}
 }
 
-// A message with several targets goes to all of them or to none: it stays if one of them has no
-// room. If one fills when another has it already, it is let in beyond the limit. One that is
-// deleted has nothing, as if it had been deleted a moment later.
+// A message with several targets goes to all of them or to none: it stays if one has no room. If one fills up when
+// another has the message already, the message is let in beyond the limit. A target that is deleted has nothing, as
+// if it had been deleted a moment later.
 func TestDL_19_6_SeveralTargets(t *testing.T) {
 	for _, way := range ways[:3] {
 		t.Run(way.name, func(t *testing.T) {
@@ -309,8 +309,8 @@ func TestDL_19_6_SeveralTargets(t *testing.T) {
 	}
 }
 
-// The targets of a message are in its own log and in another: those in its own are not let in
-// and then the others asked, and have refused.
+// A message has targets in its own log and in another. Its own log does not let it in before the others were asked
+// and have refused.
 func TestDL_19_6_TargetsInTwoLogs(t *testing.T) {
 	f := newFleet(t, []definition{
 		{"dlq", classic, queue.Unlimited(), DeadLetter{}}, full("near", classic, 2), full("far", quorum, 1),
@@ -338,7 +338,7 @@ func TestDL_19_6_TargetsInTwoLogs(t *testing.T) {
 	f.settled()
 }
 
-// What a queue with reject-publish-dlx has no room for does not die of a replay (DL-10.9).
+// DL-10.9: a message for which a queue with reject-publish-dlx has no room does not die of a replay.
 func TestDL_19_6_AFullTargetThatDeadLettersWhatItRefuses(t *testing.T) {
 	f := newFleet(t, []definition{
 		{"dlq", quorum, queue.Unlimited(), DeadLetter{}},
@@ -358,7 +358,7 @@ func TestDL_19_6_AFullTargetThatDeadLettersWhatItRefuses(t *testing.T) {
 	f.settled()
 }
 
-// What time has passed for while it was on offer dies when it is back.
+// A message whose TTL ended while it was on offer dies when it is back.
 func TestWhatExpiresOnOffer(t *testing.T) {
 	for _, way := range ways[:3] {
 		t.Run(way.name, func(t *testing.T) {
@@ -378,8 +378,8 @@ func TestWhatExpiresOnOffer(t *testing.T) {
 	}
 }
 
-// A command of version 3, which another release has logged, does what it did: the message has
-// left, and what is refused is stranded. Else what follows in that log would not fit.
+// A command of version 3, logged by an earlier release, does what it did: the message leaves at once, and is stranded
+// if it is refused. Otherwise the rest of that log would not fit.
 func TestMovesOfVersion3AreAsTheyWere(t *testing.T) {
 	f := newFleet(t, []definition{{"dlq", quorum, queue.Unlimited(), DeadLetter{}}, full("t", classic, 0)}, table{})
 	f.publish("dlq", nil, -1)
@@ -399,8 +399,8 @@ func TestMovesOfVersion3AreAsTheyWere(t *testing.T) {
 	f.agree()
 }
 
-// A node that will never come back has taken nothing that it has not told of: what is on offer to
-// it is ready again, and later it is offered nothing.
+// A node that will never come back has taken nothing that it has not acknowledged: messages on offer to it are ready
+// again, and later nothing is offered to it.
 func TestWhatIsOnOfferToANodeThatIsForgotten(t *testing.T) {
 	f := newFleet(t, []definition{{"dlq", quorum, queue.Unlimited(), DeadLetter{}}}, table{})
 	f.publish("dlq", nil, -1)
@@ -428,8 +428,7 @@ func TestWhatIsOnOfferToANodeThatIsForgotten(t *testing.T) {
 	offer()
 }
 
-// A message that is asked to go to its own queue, which is full, and to one in another log goes to
-// both or stays.
+// A message that is moved to its own queue, which is full, and to one in another log, goes to both or stays.
 func TestDL_19_6_TheSourceIsATargetAndFull(t *testing.T) {
 	f := newFleet(t, []definition{full("dlq", classic, 2), {"far", quorum, queue.Unlimited(), DeadLetter{}}}, table{})
 	for range 2 {
@@ -444,8 +443,8 @@ func TestDL_19_6_TheSourceIsATargetAndFull(t *testing.T) {
 	f.settled()
 }
 
-// What clients give back counts for no limit, so that a queue may have more than it takes. A message that is
-// asked to go to its own queue, alone or beside another of its log, is there afterwards all the same.
+// Messages that clients give back count for no limit, so a queue may exceed it. A message that is moved to its own
+// queue, alone or with another of its log, is there afterwards all the same.
 func TestDL_19_6_TheSourceIsATargetAndHasMoreThanItsLimit(t *testing.T) {
 	for _, to := range [][]string{{"dlq"}, {"dlq", "near"}} {
 		f := newFleet(t, []definition{full("dlq", classic, 1), {"near", classic, queue.Unlimited(), DeadLetter{}}}, table{})
@@ -469,7 +468,7 @@ func TestDL_19_6_TheSourceIsATargetAndHasMoreThanItsLimit(t *testing.T) {
 	}
 }
 
-// An entry that cannot be read is dropped from a group's queue whatever it waits for: while it is on offer, or dead and held.
+// An entry that cannot be read is dropped from a group's queue in any state: on offer, or dead and held.
 func TestForgetAnEntryThatWaits(t *testing.T) {
 	f := newFleet(t, []definition{
 		{"q", quorum, queue.Unlimited(), DeadLetter{}}, full("there", classic, 100),

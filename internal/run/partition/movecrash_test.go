@@ -21,8 +21,8 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// Nothing leaves the queues of moveQueues but by the moves of moveRoutes, and each refuses what is
-// more than so many.
+// Messages leave the queues of moveQueues only by the moves of moveRoutes, and each queue refuses more than its
+// limit.
 var (
 	moveQueues = []definition{
 		full("q", quorum, 1000), full("x", classic, 40), full("q2", quorum, 60), full("x2", classic, 1000), full("end", quorum, 1000),
@@ -33,8 +33,8 @@ var (
 	}{{"q", []string{"x"}}, {"x", []string{"q2"}}, {"q2", []string{"end", "x2"}}, {"q", []string{"end"}}, {"x", []string{"x2"}}}
 )
 
-// movePlaces is what a client knows of messages: where the last answer said that each is, and
-// where it may be by a move that has no answer yet.
+// movePlaces is what a client knows of messages: where each is by the last answer, and where it may be by a move
+// without an answer yet.
 type movePlaces struct {
 	mu       sync.Mutex
 	told     map[message.Serial][]string
@@ -44,7 +44,7 @@ type movePlaces struct {
 	inFlight bool
 }
 
-// moveSome asks for moves of some of what is ready in a queue.
+// moveSome asks for moves of some ready messages of a queue.
 func (w *mailWorld) moveSome(from string, to []string, known *movePlaces) {
 	q := w.queues[from]
 	var targets []*Queue
@@ -86,7 +86,7 @@ func (w *mailWorld) moveSome(from string, to []string, known *movePlaces) {
 	}
 }
 
-// fill publishes to a queue so that it fills while something else comes.
+// fill publishes to a queue, so that it fills up while other messages arrive.
 func (w *mailWorld) fill(name string, serial *message.Serial, n int) {
 	for range n {
 		*serial++
@@ -94,9 +94,9 @@ func (w *mailWorld) fill(name string, serial *message.Serial, n int) {
 	}
 }
 
-// DL-19.6: a node dies at some step of replays between groups and local queues. In its next life
-// each message is where the last answer said, at all of the targets that it names, or where a move
-// had it that nobody was told of; and nowhere else. Nothing stays on its way or is stranded.
+// DL-19.6: a node dies at some step of replays between groups and local queues. In its next life each message is
+// where the last answer said, at all targets that it names, or where a move without an answer had it, and nowhere
+// else. Nothing stays on its way or is stranded.
 func TestDL_19_6_MovesAfterACrash(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	total := movePlaces{}
@@ -108,7 +108,7 @@ func TestDL_19_6_MovesAfterACrash(t *testing.T) {
 			point = []string{FailMailSent, FailMailTaken}[rng.IntN(2)]
 		}
 		fs := vfs.NewCrashableMem()
-		chance := rand.New(rand.NewPCG(seed, 18)) // of the crash
+		chance := rand.New(rand.NewPCG(seed, 18)) // for the crash
 		known := &movePlaces{told: map[message.Serial][]string{}, open: map[message.Serial][]string{}}
 		var clone *vfs.MemFS
 		var told, open map[message.Serial][]string
@@ -176,7 +176,7 @@ func TestDL_19_6_MovesAfterACrash(t *testing.T) {
 	}
 }
 
-// verifyMoves starts a node on what a crash left, and looks where its messages are.
+// verifyMoves starts a node on what a crash left, and checks where its messages are.
 func verifyMoves(t *testing.T, seed uint64, point string, fs *vfs.MemFS, told, open map[message.Serial][]string) {
 	t.Helper()
 	w := startQueues(t, fs, 2*seed+2, nil, moveQueues, table{})
@@ -214,8 +214,8 @@ func verifyMoves(t *testing.T, seed uint64, point string, fs *vfs.MemFS, told, o
 	}
 }
 
-// Large messages on disk are moved a few at a time, and the first may have arrived before the next are
-// asked for. Whoever waits waits for all of them, and what has arrived takes its room once.
+// Large messages on disk are moved a few at a time, and the first may have arrived before the next are asked for. The
+// caller waits for all of them, and messages that have arrived take their room once.
 func TestMovesOfWhichSomeAreAnsweredBeforeOthersAreOffered(t *testing.T) {
 	const messages, size = 4, warmBytes * 3 / 4
 	defs := []definition{mailQueue("source", classic, "", false), full("target", quorum, messages)}
@@ -233,7 +233,7 @@ func TestMovesOfWhichSomeAreAnsweredBeforeOthersAreOffered(t *testing.T) {
 	var armed atomic.Bool
 	w = startQueues(t, fs, 2, nil, defs, table{}, func(w *mailWorld) {
 		w.files = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
-			bySender := strings.Contains(string(debug.Stack()), "(*outboxes)") // it reads what has not arrived
+			bySender := strings.Contains(string(debug.Stack()), "(*outboxes)") // it reads messages that have not arrived
 			if armed.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasPrefix(op.Path, "keep") && !bySender {
 				w.await("what was offered before has arrived", func() bool { return w.n.Counts(source).Transit == 0 })
 			}
@@ -250,8 +250,8 @@ func TestMovesOfWhichSomeAreAnsweredBeforeOthersAreOffered(t *testing.T) {
 	}
 }
 
-// A transient message is on offer when its node dies. Its number is given again in the next life, and the
-// answer for it says nothing about who has that number then.
+// A transient message is on offer when its node dies. Its number is given again in the next life, and the old answer
+// says nothing about the new holder of the number.
 func TestAnAnswerForATransientMessageOfAnEarlierLife(t *testing.T) {
 	defs := []definition{mailQueue("source", classic, "", false), full("target", quorum, 1)}
 	begin := func(fs *vfs.MemFS, life uint64) (w *mailWorld, goOn chan struct{}) {
@@ -307,9 +307,9 @@ func TestAnAnswerForATransientMessageOfAnEarlierLife(t *testing.T) {
 	}
 }
 
-// Of a message that goes to several logs a consumer that does not acknowledge has the copy of the local target, which
-// is in no log therefore. That this target has it is: if the others are gone after a crash, it is nowhere else, and
-// nobody gets it again.
+// A message goes to several logs, and a consumer without acknowledgements has the copy of the local target, which is
+// therefore in no log. The journal records that this target has it: if the other targets are gone after a crash, the
+// message is nowhere else, and nobody gets it again.
 func TestATargetThatKeepsNothingHasAnsweredAfterACrash(t *testing.T) {
 	for name, atLeastOnce := range map[string]bool{"moved": false, "dead": true} {
 		t.Run(name, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestATargetThatKeepsNothingHasAnsweredAfterACrash(t *testing.T) {
 				}
 			}
 			<-s.arrivedc
-			w.n.Counts(source) // who delivered has written its frame when it lets go of the queue
+			w.n.Counts(source) // the hold that delivered has written its frame when it releases the queue
 			w.remove("there")
 			if err := w.j.Sync(); err != nil {
 				t.Fatal(err)

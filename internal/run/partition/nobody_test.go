@@ -12,8 +12,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-22.2: a consumer that was cancelled and whose deliveries timed out is nobody any more: its group forgets it, and what its session asks
-// for, while a checkpoint is made, is asked of nobody. The checkpoint can be read.
+// DL-22.2: a cancelled consumer whose deliveries have timed out is forgotten by its group. Requests of its session
+// while a checkpoint is made have no effect, and the checkpoint can be read.
 func TestDL_22_2_WhoHasTimedOutIsForgotten(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	var atCut atomic.Pointer[func()]

@@ -11,9 +11,9 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-11.3: a process that gives more numbers to consumers and gets than there are before those of the
-// next one leaves some that this one gives again. What has them is gone before it gives any: nobody
-// is refused for them, and what was unsettled comes to whoever has them now.
+// DL-11.3: a process gives consumers and gets more numbers than there are before those of the next process, so the
+// next one gives some again. The old holders are gone before that: no request is refused, and unsettled messages go
+// to the new holders.
 func TestNumbersOfAnEarlierProcessAreGivenAgain(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const messages = 2
@@ -67,7 +67,7 @@ func TestNumbersOfAnEarlierProcessAreGivenAgain(t *testing.T) {
 		release(w, &h.d)
 	}
 	w.n.Settle(q)
-	if _, _, ok, err := w.n.Get(q, false); ok || err != nil { // with the number that the other get had
+	if _, _, ok, err := w.n.Get(q, false); ok || err != nil { // with the number of the other get
 		t.Errorf("a get: %v, %v", ok, err)
 	}
 	counts := w.n.Counts(q)

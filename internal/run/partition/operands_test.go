@@ -16,7 +16,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// chooser chooses values, most often extreme ones.
+// chooser chooses values, mostly extreme ones.
 type chooser struct{ *rand.Rand }
 
 func choosing(seed uint64) chooser { return chooser{rand.New(rand.NewPCG(seed, 1))} }
@@ -36,7 +36,7 @@ func (c chooser) uint32() uint32 { return uint32(c.uint64()) }
 func (c chooser) id() queue.ID   { return queue.ID(c.uint64()) }
 func (c chooser) bool() bool     { return c.IntN(2) == 0 }
 
-// moment chooses a moment or a span, small chooses a number that a command has in 31 bits.
+// moment chooses a moment or a span, small a number that a command stores in 31 bits.
 func (c chooser) moment() int64 { return min(max(c.int64(), 0), moment.Last) }
 func (c chooser) small() int    { return int(c.uint64() & math.MaxInt32) }
 
@@ -60,11 +60,11 @@ func (c chooser) record() []byte {
 	}
 	r := make([]byte, e.Size())
 	e.Put(r)
-	message.Record(r).Seal() // as all that is read back
+	message.Record(r).Seal() // as all records that are read back
 	return r
 }
 
-// targets chooses a plan, and what is read of it.
+// targets chooses a plan, and the targets that must be read.
 func (c chooser) targets() (p plan, list []target) {
 	for range c.IntN(4) {
 		t := target{0, c.uint64()}
@@ -102,7 +102,7 @@ func (c chooser) config() queue.Config {
 	return queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1, Strict: c.bool(), SingleActive: c.bool()}
 }
 
-// bare writes and reads operations that have a queue, or another number, and no more.
+// bare writes and reads operations that have only a queue or another number.
 func bare(code byte) func(chooser, *commandWriter) func(*commandReader, byte) (any, any) {
 	return func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		q := c.uint64()
@@ -120,8 +120,8 @@ func whole(choose func(chooser) operation) func(chooser, *commandWriter) func(*c
 	}
 }
 
-// roundTrips has, for each operation of a command, what writes one by chance, and returns
-// what reads it: what it has read, and what was written.
+// roundTrips has, for each operation of a command, a function that writes a random one. It returns a function that
+// reads it, which returns what was read and what was written.
 var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byte) (got, want any){
 	cmdDelete: whole(func(chooser) operation { return remove{} }),
 	cmdPurge:  whole(func(chooser) operation { return &purge{} }),
@@ -336,8 +336,8 @@ func TestEveryOperationOfACommandHasARoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzOperationsAreReadBackEqual: all that is written into one command, in any order, is
-// read back as it was written, and to its end.
+// FuzzOperationsAreReadBackEqual: everything that is written into one command, in any order, is read back as written,
+// to its end.
 func FuzzOperationsAreReadBackEqual(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -382,7 +382,7 @@ func equal(t *testing.T, code byte, r *commandReader, got, want any) {
 
 func short(v any) string { return fmt.Sprintf("%.600v", v) }
 
-// Every operation that a salvage does not redo is passed over to its end.
+// Every operation that a salvage does not repeat is skipped to its end.
 func TestASalvagePassesOverWholeOperations(t *testing.T) {
 	redone := map[byte]bool{cmdPublish: true, cmdDelayed: true, cmdOutIn: true, cmdCreate: true}
 	for seed := range uint64(50) {

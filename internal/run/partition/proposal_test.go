@@ -2,7 +2,7 @@ package partition
 
 import "testing"
 
-// What is applied is forgotten also where something else is always under way.
+// Applied proposals are forgotten even if something is always pending.
 func TestProposalsThatAreAppliedAreForgotten(t *testing.T) {
 	var ps proposals
 	const under = 3

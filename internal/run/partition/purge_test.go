@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A purge costs what it removes: the journal does not name each message that stays if these are
-// more than go, and a restart finds the same messages either way.
+// A purge costs what it removes: the journal does not name each message that stays if more stay than go. A restart
+// finds the same messages either way.
 func TestAPurgeWritesNoMoreThanWhatGoes(t *testing.T) {
 	for _, c := range []struct{ out, ready, most int }{{1000, 3, 100}, {3, 1000, 100}, {2, 2, 100}, {1000, 0, 100}} {
 		fs, defs := vfs.NewCrashableMem(), []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}

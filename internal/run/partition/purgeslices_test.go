@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A purge goes in slices, however many messages go from among those that stay; what stays is not read. What
-// comes meanwhile stays, and so does what a consumer has got.
+// A purge works in slices, however many messages it removes from among those that stay, and does not read those that
+// stay. Messages that come meanwhile stay, and so do deliveries.
 func TestAPurgeGoesInSlices(t *testing.T) {
 	const messages = 20 * sliceLimit
 	defs := []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}

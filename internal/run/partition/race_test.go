@@ -14,11 +14,11 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// client is a consumer's side: it collects what is delivered.
+// client is a consumer's side that collects deliveries.
 type client struct {
 	mu       sync.Mutex
 	got      []outstanding
-	arrivedc chan struct{} // of one element: something was delivered; nil: nobody waits
+	arrivedc chan struct{} // capacity 1: something was delivered; nil: nobody waits
 }
 
 func (c *client) Deliver(q *Queue, _ *queue.Consumer, d *queue.Delivery) bool {
@@ -42,9 +42,8 @@ func (c *client) take() (got []outstanding) {
 	return got
 }
 
-// Several clients publish, consume and reject at once while the journal is
-// rewritten; then the machine is killed. Every message whose publish was committed
-// is in exactly one place, and no reference is left once all is gone.
+// Several clients publish, consume and reject at once while checkpoints are written; then the machine is killed.
+// Every message whose publish was committed is in exactly one place, and no reference is left when all are gone.
 func TestInvariantIWithManyClients(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defs, routes := crashTopology()
@@ -136,7 +135,7 @@ func TestInvariantIWithManyClients(t *testing.T) {
 	w.close()
 }
 
-// settleAll settles what the client got, in the ways there are.
+// settleAll settles the client's deliveries in all ways.
 func (w *world) settleAll(rng *rand.Rand, c *client, consumer *queue.Consumer, known ledger, mu *sync.Mutex) {
 	for _, h := range c.take() {
 		serial := w.read(h.d.Body).Serial()

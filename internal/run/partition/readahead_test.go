@@ -13,8 +13,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// What is due in a quorum queue of which much is on disk is read a few pages at a time: clients of all other
-// queues of its group wait while one is read.
+// If much of a quorum queue is on disk, due messages are read a few pages at a time: clients of all other queues of
+// its group wait while one page is read.
 func TestATickOfAGroupReadsFewPagesAtOnce(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const messages, ttl, most = 12_000, 60_000, 16

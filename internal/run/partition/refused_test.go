@@ -11,8 +11,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-10.9: what a queue has refused is dead after a kill, too, whatever was done with it before: its
-// publisher was told that it is not in the queue, which would have more than it may.
+// DL-10.9: a message that a queue has refused is dead after a kill, too, whatever was done with it before. Its
+// publisher knows that it was refused, and the queue would exceed its limit.
 func TestARefusedMessageIsDeadAfterAKill(t *testing.T) {
 	full := settings(func(s *queue.Settings) {
 		s.MaxLength, s.Overflow, s.DeadLetter = 1, queue.RejectPublishDLX, true
@@ -59,7 +59,7 @@ func TestARefusedMessageIsDeadAfterAKill(t *testing.T) {
 			if n := w.queues["full"].m.Totals(); n.Ready != 1 || n.Delayed != 0 {
 				t.Errorf("%s, checkpointed %t: the queue has %+v", way, checkpointed, n)
 			}
-			w.n.RetryAllHeld() // as the node does when it has started
+			w.n.RetryAllHeld() // as the node does at its start
 			w.settle()
 			found := w.find()
 			for serial, name := range map[message.Serial]string{1: "full", 2: "dead"} {
@@ -76,8 +76,8 @@ func TestARefusedMessageIsDeadAfterAKill(t *testing.T) {
 	}
 }
 
-// imageAtDeath is a hook for open that takes an image of the disk when an entry has died and was not moved yet, and dies says that it is
-// the one meant: synced, and behind a checkpoint if so it is said.
+// imageAtDeath is a hook for open that takes an image of the disk when an entry has died and was not moved yet. dies
+// says that it is the right entry: synced, and after a checkpoint if that is asked for.
 func imageAtDeath(t *testing.T, fs *vfs.MemFS, w **world, left **vfs.MemFS, checkpointed bool, dies func() bool) func(point string) {
 	return func(point string) {
 		if *w == nil || point != FailDeathMarked || *left != nil || !dies() {

@@ -22,7 +22,7 @@ const (
 	awayIndex  = 1 << 30
 )
 
-// awayNode starts a node with so much memory for bodies and enough for the index, and pages as hot as they usually are.
+// awayNode starts a node with this budget for bodies, enough for the index, and the usual number of hot pages.
 func awayNode(t *testing.T, fs *vfs.MemFS, life uint64, defs []definition, budget int64, prepare ...func(*mailWorld)) *mailWorld {
 	w := openMail(t, fs, life, nil, nil, prepare...)
 	w.n.Budget.Bodies, w.n.Budget.Index = budget, awayIndex
@@ -36,7 +36,7 @@ func awayNode(t *testing.T, fs *vfs.MemFS, life uint64, defs []definition, budge
 	return w
 }
 
-// awayBody is the byte of which the body of a message consists.
+// awayBody is the byte of which a message's body consists.
 func awayBody(s message.Serial) byte { return byte(s%251) + 1 }
 
 // pour publishes messages of size bytes to the queues, each to one of them.
@@ -57,7 +57,7 @@ func (w *mailWorld) pour(defs []definition, from, n message.Serial, size int, pe
 	}
 }
 
-// overBudget says whether bodies take more memory than they may.
+// overBudget says whether bodies exceed their budget.
 func (w *mailWorld) overBudget() bool { return w.n.bodies.Memory() > w.n.Budget.Bodies }
 
 // drain takes all messages from the queues and returns how many there were. Each must be what was published.
@@ -96,8 +96,8 @@ func awayQueues(n int, config queue.Config) (defs []definition) {
 	return defs
 }
 
-// However short a queue is, what the journal has of it leaves memory when there is too much: large messages, those of
-// which there are few in many queues, and small ones where these are all that there is.
+// However short a queue is, messages that the journal has leave memory when there are too many: large messages, of
+// which many queues have a few, and small ones if there are only small ones.
 func TestBodiesLeaveMemoryFromShortQueues(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -134,7 +134,7 @@ func TestBodiesLeaveMemoryFromShortQueues(t *testing.T) {
 			if err := w.n.Checkpoint(); err != nil {
 				t.Fatal(err)
 			}
-			w.pour(defs, c.messages+1, c.messages/2, c.size, true) // these are in the journal only
+			w.pour(defs, c.messages+1, c.messages/2, c.size, true) // these are only in the journal
 			w.await("bodies leave memory with a checkpoint", func() bool { return !w.overBudget() })
 			w.stop()
 			w = awayNode(t, fs, 2, defs, awayBudget)
@@ -146,7 +146,8 @@ func TestBodiesLeaveMemoryFromShortQueues(t *testing.T) {
 	}
 }
 
-// A transient message that cannot be written, as on a full disk, stays in memory: the node goes on, and comes back to it later.
+// A transient message that cannot be written, as on a full disk, stays in memory: the node goes on, and tries again
+// later.
 func TestWhatCannotBePutAwayStaysInMemory(t *testing.T) {
 	const messages, size = 12_000, 3 << 10
 	var refused atomic.Int64
@@ -172,7 +173,7 @@ func TestWhatCannotBePutAwayStaysInMemory(t *testing.T) {
 	w.stop()
 }
 
-// The head of a queue is needed first: what is furthest from it leaves memory before.
+// The head of a queue is needed first, so messages furthest from it leave memory first.
 func TestTheHeadOfAShortQueueStaysInMemory(t *testing.T) {
 	for _, config := range []queue.Config{classic, quorum} {
 		const messages, size = 300, 128 << 10
@@ -198,7 +199,7 @@ func TestTheHeadOfAShortQueueStaysInMemory(t *testing.T) {
 	}
 }
 
-// While the node's memory is nearly used up bodies have less of it, and nobody has to publish for that.
+// While the node's memory is nearly used up, bodies have less of it, even if nobody publishes.
 func TestBodiesLeaveMemoryWhenTheNodeIsShortOfIt(t *testing.T) {
 	const messages, size = 200, 64 << 10
 	defs := awayQueues(1, classic)
@@ -216,7 +217,7 @@ func TestBodiesLeaveMemoryWhenTheNodeIsShortOfIt(t *testing.T) {
 	}
 }
 
-// Where nothing is left to be put away, nobody looks at every queue again.
+// If nothing is left to be put away, the queues are not all looked at again.
 func TestSweepsDoNotLookAtWhatIsCold(t *testing.T) {
 	const messages, size = 3000, 10 << 10
 	defs := awayQueues(1000, classic)
@@ -233,8 +234,8 @@ func TestSweepsDoNotLookAtWhatIsCold(t *testing.T) {
 	}
 }
 
-// After relief has put away what it could it pauses, longer after a sweep in vain, unless the index has grown much; what
-// it is in the middle of goes on. While nothing can be written no bodies are put away.
+// After relief has put away what it could, it pauses; after a sweep in vain it pauses longer, unless the index has
+// grown much. A sweep in progress goes on. While nothing can be written, no bodies are put away.
 func TestReliefPauses(t *testing.T) {
 	for _, tt := range []struct {
 		name          string

@@ -12,12 +12,12 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// dying is a queue's definition whose dead go to an exchange.
+// dying is the definition of a queue whose dead go to an exchange.
 func dying(name string, config queue.Config, exchange string) definition {
 	return definition{name, config, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: exchange}}
 }
 
-// die has n messages die of their own TTL in a queue; they are in the outbox then.
+// die lets n messages die of their own TTL in a queue; then they are in the outbox.
 func (f *fleet) die(name string, n int) {
 	for range n {
 		f.publish(name, nil, 10)
@@ -37,12 +37,12 @@ func (f *fleet) remove(name string) {
 
 func (f *fleet) ready(name string) int { return f.leader.Counts(f.queues[name]).Ready }
 
-// What is stranded goes where an operator says, or back to the queue it left, as many
-// as were asked for, and is counted.
+// Stranded messages go where an operator says, or back to the queue they left, as many as were asked for, and are
+// counted.
 func TestRelocate(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
-		source, other queue.Config // of the queue they leave, and of their target, which is in another log
+		source, other queue.Config // of the queue they leave, and of their target in another log
 	}{
 		{"from a group", quorum, classic},
 		{"from the local partitions", classic, quorum},
@@ -105,8 +105,8 @@ func TestRelocate(t *testing.T) {
 	}
 }
 
-// A dead letter that was stranded has no TTL where it goes then, as it would have had none where it was to go (DL-22.8):
-// not in queues of the log that it is in, and not in those of others.
+// A dead letter that was stranded has no TTL at its new place, as it would have had none at its first target
+// (DL-22.8): in queues of its own log, and in those of others.
 func TestDL_22_8_WhatWasStrandedRests(t *testing.T) {
 	for _, source := range []queue.Config{classic, quorum} {
 		rested := settings(func(s *queue.Settings) {
@@ -149,8 +149,8 @@ func TestDL_22_8_WhatWasStrandedRests(t *testing.T) {
 	}
 }
 
-// What a group sends to a classic queue that is full is stranded again while whoever sends it there, or routes it, is
-// still at work. It is not taken again: there would be no end of it.
+// A message from a group to a full classic queue is stranded again while it is still being relocated, or routed
+// again. That loop does not take it again: it would never end.
 func TestWhatIsStrandedAgainIsNotTakenAgain(t *testing.T) {
 	full := settings(func(s *queue.Settings) { s.MaxLength, s.Overflow = 0, queue.RejectPublish })
 	f := newFleet(t, []definition{
@@ -197,8 +197,8 @@ func TestWhatIsStrandedAgainIsNotTakenAgain(t *testing.T) {
 	}
 }
 
-// A node that never comes back leaves nothing on its way to it, and nothing is sent
-// there from then on; a snapshot tells so.
+// Nothing stays on its way to a node that never comes back, and nothing is sent there from then on. A snapshot has
+// that, too.
 func TestForgetNode(t *testing.T) {
 	f := newFleet(t, []definition{dying("q", quorum, "nowhere"), {"e", quorum, queue.Unlimited(), DeadLetter{}}}, table{})
 	g := f.queues["q"].part.group
@@ -251,8 +251,8 @@ func TestForgetNode(t *testing.T) {
 	}
 }
 
-// What the local partitions took from a group goes on to another log only when the
-// group knows; see outbox.Boxes.Took.
+// Messages that the local partitions took from a group go on to another log only when the group knows that they were
+// taken; see outbox.Boxes.Took.
 func TestOnwardWhenTheSourceKnows(t *testing.T) {
 	f := newFleet(t, []definition{
 		dying("q", quorum, "x"), {"x", classic, settings(func(s *queue.Settings) { s.DeadLetter, s.TTL = true, 10 }), DeadLetter{Exchange: "e"}},
@@ -301,7 +301,7 @@ func TestOnwardWhenTheSourceKnows(t *testing.T) {
 	f.agree()
 }
 
-// The state of a group as it was before outboxes could be closed, and before departures, is still read.
+// A state from before outboxes could be closed, and from before departures, is still read.
 func TestEarlierStateVersions(t *testing.T) {
 	n, _ := follower(t)
 	g := n.groups[0].group
@@ -310,7 +310,7 @@ func TestEarlierStateVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It ends in: no departure; no process; 1 outbox, to 2, first 1, not closed, no entries, none stranded; no inbox.
+	// Its end is: no departure; no process; 1 outbox, to 2, first 1, not closed, no entries, none stranded; no inbox.
 	before, mail := state[1:len(state)-9], state[len(state)-7:]
 	for _, old := range [][]byte{
 		slices.Concat([]byte{1}, before, []byte{1, 2, 1, 0, 0, 0}),

@@ -21,8 +21,7 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// tee is the log of a group in a test: what the leader proposes is applied by all
-// replicas, by the followers in other pieces.
+// tee is the log of a group in a test: all replicas apply what the leader proposes, the followers in other pieces.
 type tee struct {
 	mu       sync.Mutex
 	idle     sync.Cond
@@ -31,8 +30,8 @@ type tee struct {
 	index    uint64
 	replicas []*group // the leader first
 	down     bool     // nothing can be proposed
-	busy     bool     // nothing can for now: too much is undecided
-	most     int      // bytes of the largest command
+	busy     bool     // nothing can be proposed for now: too much is undecided
+	most     int      // size of the largest command in bytes
 }
 
 func (l *tee) Leader() (uint64, bool) { return 1, true }
@@ -110,7 +109,7 @@ type fleet struct {
 	serial  message.Serial
 	origins uint64
 	fs      *vfs.MemFS
-	asked   func() // is called when the router is asked something; nil: nothing
+	asked   func() // called when the router is asked; may be nil
 }
 
 func (f *fleet) RouteDead(_ *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
@@ -188,7 +187,7 @@ func (f *fleet) quiesce() {
 	}
 }
 
-// work does by hand what workers and senders would, until there is nothing to do.
+// work does by hand the work of workers and senders, until there is nothing to do.
 func (f *fleet) work() {
 	for again := true; again; {
 		again = f.route()
@@ -196,7 +195,7 @@ func (f *fleet) work() {
 	}
 }
 
-// route does what workers would, once, and says whether there was something to do.
+// route does the work of workers once, and says whether there was any.
 func (f *fleet) route() (worked bool) {
 	n := f.leader
 	f.quiesce()
@@ -220,7 +219,7 @@ func (f *fleet) route() (worked bool) {
 	return worked
 }
 
-// send runs the senders once and says whether there was something to send.
+// send runs the senders once, and says whether there was anything to send.
 func (f *fleet) send() (busy bool) {
 	n := f.leader
 	for _, s := range n.allOutboxes() {
@@ -239,7 +238,7 @@ func (f *fleet) send() (busy bool) {
 	return busy
 }
 
-// agree finds the replicas of every group in the same state.
+// agree checks that the replicas of every group are in the same state.
 func (f *fleet) agree() {
 	f.quiesce()
 	for k := range Groups {
@@ -263,7 +262,7 @@ func (f *fleet) agree() {
 	}
 }
 
-// replace gives a group of a follower the leader's snapshot, as to one that is new.
+// replace gives the leader's snapshot to a group of a follower, as to a new replica.
 func (f *fleet) replace(node, k int) {
 	f.quiesce()
 	snapshot, err := f.leader.groups[k].group.Snapshot()
@@ -300,7 +299,7 @@ func (f *fleet) places() map[message.Serial][]string {
 	}
 	eachOutbox(n, func(b *outbox.Outbox) {
 		for _, e := range slices.Concat(b.Waiting(), b.Stranded()) {
-			if e.ID == 0 { // else it is in its queue
+			if e.ID == 0 { // otherwise it is in its queue
 				s := message.Record(n.bodies.Bytes(e.Body)).Serial()
 				found[s] = append(found[s], "outbox")
 			}
@@ -320,7 +319,7 @@ func eachOutbox(n *Node, f func(*outbox.Outbox)) {
 	}
 }
 
-// answers collects what an Owner is told.
+// answers collects the answers to an Owner.
 type answers struct {
 	mu  sync.Mutex
 	got map[uint64]bool
@@ -337,9 +336,8 @@ func (a *answers) Answered(list []Answer) {
 	}
 }
 
-// Replicas that apply the same commands are in the same state, whatever they are
-// told to do, in whatever pieces, or from a snapshot; and every message is in one
-// place, across groups and local queues.
+// Replicas that apply the same commands are in the same state, whatever the commands are, in whatever pieces they
+// come, or from a snapshot. Every message is in one place, across groups and local queues.
 func TestReplicasAgree(t *testing.T) {
 	dead := func(exchange string) (func(*queue.Settings), DeadLetter) {
 		return func(s *queue.Settings) { s.DeadLetter = true }, DeadLetter{Exchange: exchange}

@@ -20,8 +20,8 @@ import (
 	"bartleby.mq/internal/run/cluster"
 )
 
-// mailWorld is a running node whose messages die from quorum queues into classic
-// ones and back, until they are at the end: every hop but one crosses logs.
+// mailWorld is a running node. Its messages die from quorum queues into classic ones and back, until they are at the
+// end. All hops but one cross logs.
 type mailWorld struct {
 	t      *testing.T
 	n      *Node
@@ -29,14 +29,14 @@ type mailWorld struct {
 	disk   *world
 	queues map[string]*Queue
 	routes table
-	route  func(q *Queue) // is called before q's dead are routed, with nothing locked; nil: nothing
-	unused func(q *Queue) // likewise of what has expired
+	route  func(q *Queue) // called before q's dead are routed, with nothing locked; may be nil
+	unused func(q *Queue) // the same for a queue that has expired
 	now    func() int64   // nil: the system's clock
-	drops  atomic.Bool    // what is dropped is no failure
-	files  vfs.FS         // what it is on; nil: what it was started on
+	drops  atomic.Bool    // dropped messages are no failure
+	files  vfs.FS         // the file system it runs on; nil: the one it was started on
 
 	vhostGone atomic.Bool
-	rerouted  atomic.Pointer[table] // what takes the place of routes, once it is set
+	rerouted  atomic.Pointer[table] // replaces routes once it is set
 
 	mu        sync.Mutex
 	answered  sync.Cond
@@ -107,13 +107,13 @@ func (w *mailWorld) waitConfirmed(n int) {
 	}
 }
 
-// startMail runs a node on what is on fs.
+// startMail runs a node on fs.
 func startMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string)) *mailWorld {
 	t.Helper()
 	return startQueues(t, fs, life, fail, mailQueues, mailRoutes)
 }
 
-// startQueues is startMail with the queues and exchanges given.
+// startQueues is startMail with the given queues and exchanges.
 func startQueues(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), defs []definition, routes table, prepare ...func(*mailWorld)) *mailWorld {
 	t.Helper()
 	w := openMail(t, fs, life, fail, routes, prepare...)
@@ -139,7 +139,7 @@ func (w *mailWorld) start() {
 	w.n.Start()
 }
 
-// openMail makes a node that has no queues yet, and does not run.
+// openMail makes a node without queues that does not run yet.
 func openMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), routes table, prepare ...func(*mailWorld)) *mailWorld {
 	t.Helper()
 	w := &mailWorld{t: t, queues: map[string]*Queue{}, routes: routes, confirmed: map[message.Serial]bool{}}
@@ -229,7 +229,7 @@ func (w *mailWorld) publish(serial *message.Serial, batch int) {
 	_ = w.n.Await(w.n.Run(ops))
 }
 
-// where is in which queues each message stands that is ready there.
+// where returns the queues in which each message is ready.
 func (w *mailWorld) where() (found map[message.Serial][]string, moving int) {
 	found = map[message.Serial][]string{}
 	for _, d := range mailQueues {
@@ -256,9 +256,8 @@ func (w *mailWorld) where() (found map[message.Serial][]string, moving int) {
 	return found, moving
 }
 
-// A node dies at some step of moves between groups and local queues; in its next
-// life every message whose publish was confirmed is in one place, and nothing stays
-// on its way.
+// A node dies at some step of moves between groups and local queues. In its next life every message whose publish was
+// confirmed is in one place, and nothing stays on its way.
 func TestMailAfterACrash(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ends := map[string]int{}
@@ -272,7 +271,7 @@ func TestMailAfterACrash(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		point, left := points[rng.IntN(len(points))], rng.IntN(60)
 		fs := vfs.NewCrashableMem()
-		chance := rand.New(rand.NewPCG(seed, 8)) // of the crash, guarded by mu
+		chance := rand.New(rand.NewPCG(seed, 8)) // for the crash, guarded by mu
 		var running atomic.Pointer[mailWorld]
 		var mu sync.Mutex
 		var clone *vfs.MemFS
@@ -310,7 +309,7 @@ func TestMailAfterACrash(t *testing.T) {
 					t.Error("compaction: ", err)
 				}
 			}
-			w.waitConfirmed(int(serial) - rng.IntN(60)) // some are under way when the next come
+			w.waitConfirmed(int(serial) - rng.IntN(60)) // some are pending when the next come
 		}
 		close(done)
 		clients.Wait()

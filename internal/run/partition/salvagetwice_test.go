@@ -10,8 +10,9 @@ import (
 	"bartleby.mq/internal/core/outbox"
 )
 
-// A second loss of the index: the numbers of outboxes began anew with the first repair. What was on its way then is
-// brought back again, whatever was answered for its number since; and nothing that has its number since is taken for it.
+// The index is lost a second time. The numbers of outboxes began anew with the first repair. Messages that were on
+// their way then are brought back again, whatever was answered for their numbers since, and later entries with the
+// same numbers are not taken for them.
 func TestNumbersThatBeganAnewInASalvage(t *testing.T) {
 	w := startQueues(t, vfs.NewMem(), 1, nil, nil, nil)
 	defer w.stop()
@@ -43,7 +44,7 @@ func TestNumbersThatBeganAnewInASalvage(t *testing.T) {
 	for n := range uint64(4) {
 		send(n+1, message.Serial(n+1))
 	}
-	send(3, 3) // told anew
+	send(3, 3) // logged again
 	s.acknowledged(to, 2, nil)
 	left("before the first loss", []message.Serial{3, 4}, nil)
 	for n := range uint64(4) {

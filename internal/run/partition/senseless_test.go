@@ -17,9 +17,8 @@ func recordFor(serial message.Serial, text string) []byte {
 	return r
 }
 
-// What stands in a frame whose checksum is right and makes no sense is passed over, and
-// all that stands around it counts: an earlier release has written negative moments,
-// and records whose lengths had wrapped.
+// Content of a frame that makes no sense, although its checksum is right, is skipped, and everything around it
+// counts. An earlier release has written negative moments, and records whose lengths had overflowed.
 func TestWhatMakesNoSenseInAFrameIsPassedOver(t *testing.T) {
 	torn := recordFor(9, "torn")
 	torn[16], torn[17], torn[18], torn[19] = 0xff, 0xff, 0xff, 0xff // lengths that do not add up
@@ -29,8 +28,8 @@ func TestWhatMakesNoSenseInAFrameIsPassedOver(t *testing.T) {
 	negative := uint64(1<<63 + 12345)
 	for name, c := range map[string]struct {
 		write func(f *frame)
-		rest  bool // what follows is known
-		want  int  // messages of c
+		rest  bool // the rest of the frame is known
+		want  int  // number of messages of c
 	}{
 		"a negative moment of a return": {func(f *frame) {
 			f.deliver(1, 1)
@@ -77,7 +76,7 @@ func TestWhatMakesNoSenseInAFrameIsPassedOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.settle()
-			if name != "a negative moment of a publish" { // whose other target may be there or not
+			if name != "a negative moment of a publish" { // its other target may be there or not
 				if got := w.n.Counts(w.queues["c"]).Ready; got != c.want {
 					t.Errorf("%d messages are there, want %d", got, c.want)
 				}
@@ -95,8 +94,7 @@ func TestWhatMakesNoSenseInAFrameIsPassedOver(t *testing.T) {
 	}
 }
 
-// A command that makes no sense has no effect from there on, on no replica, and whoever
-// waits for it is told so.
+// The rest of a command that makes no sense has no effect on any replica, and a waiting caller gets an error.
 func TestWhatMakesNoSenseInACommandIsPassedOverByEveryReplica(t *testing.T) {
 	torn := recordFor(9, "torn")
 	torn[16], torn[17], torn[18], torn[19] = 0xff, 0xff, 0xff, 0xff
@@ -152,7 +150,7 @@ func TestWhatMakesNoSenseInACommandIsPassedOverByEveryReplica(t *testing.T) {
 	}
 }
 
-// What another log sends is answered even if it makes no sense: else it is sent for ever.
+// Entries from another log are answered even if they make no sense: otherwise they would be sent for ever.
 func TestARecordOfAnotherLogThatMakesNoSenseIsRefused(t *testing.T) {
 	torn := recordFor(9, "torn")
 	torn[16], torn[17], torn[18], torn[19] = 0xff, 0xff, 0xff, 0xff

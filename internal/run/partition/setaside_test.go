@@ -9,9 +9,8 @@ import (
 	"bartleby.mq/internal/disk/bodyfile"
 )
 
-// A message whose record is lost on its way to another log does not keep those behind it
-// from getting there. It is stranded, and set aside when that is tried again; where its
-// queue holds it until its targets have it, the queue finds that out.
+// A message whose record is lost on its way to another log does not hold up later messages. It is stranded, and set
+// aside at the next retry. If its queue holds it for its targets, the queue finds out.
 func TestMailPassesLostRecord(t *testing.T) {
 	for _, tc := range []struct {
 		name          string

@@ -6,8 +6,9 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A dead letter goes to each of its targets once. One of several that is deleted while its copy is on its way
-// to another log has had it, as if it had gone a moment later: the others do not get the message once more.
+// A dead letter goes to each of its targets once. If one of several is deleted while its copy is on its way to
+// another log, that target counts as reached, as if it had been deleted a moment later: the others do not get the
+// message again.
 func TestADeadLetterOfSeveralQueuesIsNotDoubledWhenOneGoes(t *testing.T) {
 	for name, kinds := range map[string][3]queue.Config{
 		"quorum to classic":            {quorum, classic, classic},
@@ -23,7 +24,7 @@ func TestADeadLetterOfSeveralQueuesIsNotDoubledWhenOneGoes(t *testing.T) {
 			}, table{"x": {"dlq", "tap"}})
 			f.die("q", 3)
 			f.remove("tap")
-			f.routes["x"] = []string{"dlq"} // its binding has gone with it
+			f.routes["x"] = []string{"dlq"} // its binding is gone, too
 			f.work()
 			f.leader.RetryStranded()
 			f.work()
@@ -34,7 +35,7 @@ func TestADeadLetterOfSeveralQueuesIsNotDoubledWhenOneGoes(t *testing.T) {
 	}
 }
 
-// The only target is gone: the dead letter waits until its exchange leads somewhere, and is not lost.
+// If the only target is gone, the dead letter waits until its exchange leads somewhere, and is not lost.
 func TestADeadLetterOfOneQueueIsStrandedWhenThatGoes(t *testing.T) {
 	f := newFleet(t, []definition{
 		dying("q", quorum, "x"), {"dlq", classic, settings(func(*queue.Settings) {}), DeadLetter{}}, {"tap", classic, settings(func(*queue.Settings) {}), DeadLetter{}},

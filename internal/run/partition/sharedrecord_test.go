@@ -15,8 +15,7 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// largestFrame is how many bytes the largest frame has of the local partitions' in a journal
-// that nobody has open.
+// largestFrame is the size of the local partitions' largest frame in a journal that is not open.
 func largestFrame(t *testing.T, fs vfs.FS) (largest int) {
 	t.Helper()
 	j, err := journal.Open(journal.Options{FS: fs, Dir: "journal", SegmentBytes: 16 << 10})
@@ -37,8 +36,8 @@ func largestFrame(t *testing.T, fs vfs.FS) (largest int) {
 	return largest
 }
 
-// What is stranded goes to all its targets, in its own log and in others, in one frame: which has its record and
-// its history once, since with a copy for each target it would be more than the journal takes.
+// A stranded message goes to all its targets, in its own log and in others, in one frame. The frame has the record
+// and the history once: with a copy for each target it would exceed what the journal takes.
 func TestAStrandedMessageIsOnceInItsFrame(t *testing.T) {
 	const targets, size = 8, frameBytes / 2
 	defs := []definition{mailQueue("source", classic, "x", false), mailQueue("gone", quorum, "", false)}
@@ -110,7 +109,7 @@ func TestAStrandedMessageIsOnceInItsFrame(t *testing.T) {
 	}
 }
 
-// A frame has the record of several entries once, and their history: each reads what the one before had.
+// A frame has the record and the history of several entries once: each entry reads those of the one before.
 func TestRecordsAndHistoriesOnceInAFrame(t *testing.T) {
 	c := choosing(1)
 	record, other := c.record(), c.record()
@@ -160,7 +159,7 @@ func TestRecordsAndHistoriesOnceInAFrame(t *testing.T) {
 	}
 }
 
-// hasty is a consumer that is done with whatever it gets at once.
+// hasty is a consumer that settles everything at once.
 type hasty struct {
 	client
 	n *Node
@@ -175,14 +174,15 @@ func (p *hasty) Deliver(_ *Queue, c *queue.Consumer, d *queue.Delivery) bool {
 	return true
 }
 
-// What arrives from another log may leave at once, to a consumer that does not acknowledge. Its history is gone then, and
-// that of what arrives next in the same frame may have its place in memory: it is another all the same.
+// A message from another log may leave at once, to a consumer without acknowledgements. Its history is freed then,
+// and the history of the next message in the same frame may get its place in memory: it is a different one all the
+// same.
 func TestAHistoryInThePlaceOfAnotherIsNotLeftOut(t *testing.T) {
 	defs := []definition{mailQueue("target", classic, "", false)}
 	fs := vfs.NewMem()
 	w := startQueues(t, fs, 1, nil, defs, nil)
 	q := w.queues["target"]
-	for _, noAck := range []bool{true, false} { // of which the second is served second
+	for _, noAck := range []bool{true, false} { // the second of them is served second
 		if ok, err := w.n.Attach(q, &queue.Consumer{Target: &hasty{n: w.n}, Tag: fmt.Sprint(noAck), NoAck: noAck, Prefetch: 1}, func() {}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}

@@ -16,14 +16,14 @@ func simulate(t *testing.T, seed uint64) (sim.Result, error) {
 	return sim.Run(sim.Options{Seed: seed, Model: newLetters(seed), Groups: Groups, SegmentBytes: 128 << 10, TailBytes: 64 << 10})
 }
 
-// Nodes with quorum queues live through everything that package sim can do to them:
-// what was confirmed is never lost, each message is in one place, replicas agree,
-// counts never go back, and one consumer at a time is the active one.
+// Nodes with quorum queues live through everything that package sim can do to them. Confirmed messages are never
+// lost, each message is in one place, replicas agree, counters never go back, and only one consumer at a time is the
+// active one.
 func TestSimulation(t *testing.T) {
 	seeds.Run(t, "./internal/run/partition", 1, simulate)
 }
 
-// The same seed is the same history, whoever runs it.
+// The same seed gives the same history on every machine.
 func TestSameSeedSameHistory(t *testing.T) {
 	seed := uint64(1 + rand.IntN(1000))
 	a, err := simulate(t, seed)

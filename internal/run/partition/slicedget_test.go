@@ -7,7 +7,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// BR-9.10, DL-8.4: a get lets what is due die in slices, with others in between, and returns nothing that has expired.
+// BR-9.10, DL-8.4: a get lets due messages die in slices, with other commands in between, and returns no expired
+// message.
 func TestBR_9_10_AGetLetsOnlySoManyDieAtATime(t *testing.T) {
 	const messages, most = 5*sliceLimit + 10, 2 * sliceLimit
 	for _, source := range []queue.Config{classic, quorum} {
@@ -54,8 +55,8 @@ func TestBR_9_10_AGetLetsOnlySoManyDieAtATime(t *testing.T) {
 	}
 }
 
-// A command of many ticks handles a slice over all its queues, and about one more, as their group waits meanwhile;
-// what is left comes with the next. A command of an earlier release does what it did.
+// A command of many ticks handles a slice over all its queues, and about one more, because their group waits
+// meanwhile. The rest comes with the next command. A command of an earlier release does what it did.
 func TestACommandOfManyTicksHandlesASlice(t *testing.T) {
 	const queues, each = 8, sliceLimit / 2
 	for _, version := range []byte{headsVersion - 1, headsVersion} {
@@ -88,7 +89,7 @@ func TestACommandOfManyTicksHandlesASlice(t *testing.T) {
 		if version < headsVersion {
 			want = 0
 			for _, q := range f.queues {
-				if q.part != f.queues["0"].part { // it passed over those of other groups
+				if q.part != f.queues["0"].part { // it skipped those of other groups
 					want += each
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/disk/journal"
 )
 
-// However large the messages of a batch or of a slice of deaths are, no frame
-// grows far beyond its bound: the journal panics on one of more than 1 GiB.
+// However large the messages of a batch or of a slice of deaths are, no frame grows far beyond its bound: the journal
+// panics at more than 1 GiB.
 func TestFramesAreBounded(t *testing.T) {
 	const messages, size = 200, 100 << 10
 	defs := []definition{
@@ -22,7 +22,7 @@ func TestFramesAreBounded(t *testing.T) {
 	w := open(t, fs, defs, table{"out": {"out"}}, 1_700_000_000_000, nil)
 	ops := make([]Op, messages)
 	for i := range ops {
-		// Half of them transient: a death writes those inline.
+		// Half of them are transient: a death writes those inline.
 		ops[i] = Op{Kind: Publish, Targets: []*Queue{w.queues["in"]}, Body: w.record(message.Serial(i+1), i%2 == 0, size), TTL: -1, Priority: -1}
 	}
 	w.n.Run(ops)

@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// What dies behind a death that cannot be read is routed and forgotten: nobody walks over it again.
+// Deaths behind one that cannot be read are routed and forgotten: nobody walks over them again.
 func TestNothingIsKeptBehindADeathThatCannotBeRead(t *testing.T) {
 	const messages = 3 * sliceLimit
 	for _, source := range []queue.Config{classic, quorum} {

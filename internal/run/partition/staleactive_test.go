@@ -13,8 +13,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A queue with a single active consumer is, after a checkpoint, a crash and the commands since, what it was: nothing
-// is lost of what dies in it, though all its consumers had let deliveries time out at the cut.
+// A queue with a single active consumer is the same after a checkpoint, a crash and the commands since. No death in
+// it is lost, although deliveries of all its consumers had timed out at the cut.
 func TestASingleActiveConsumerAfterAllTimedOutIsReplayed(t *testing.T) {
 	single := quorum
 	single.SingleActive = true
@@ -64,7 +64,7 @@ func TestASingleActiveConsumerAfterAllTimedOutIsReplayed(t *testing.T) {
 	clock.Add(1500)
 	w.n.Counts(q)
 	w.await("both have timed out", func() bool { return w.n.Counts(q).Ready == 1 })
-	if _, _, ok, err := w.n.Get(q, true); !ok || err != nil { // or it expires
+	if _, _, ok, err := w.n.Get(q, true); !ok || err != nil { // otherwise it expires
 		t.Fatal(ok, err)
 	}
 	if err := w.n.Checkpoint(); err != nil {
@@ -93,7 +93,7 @@ func TestASingleActiveConsumerAfterAllTimedOutIsReplayed(t *testing.T) {
 	if n := w.n.Counts(q).Ready; n != 1 {
 		t.Errorf("q has %d messages ready, want one", n)
 	}
-	// Whatever dies now comes to d: the newest first.
+	// From now on dead messages go to d: the newest first.
 	var got []queue.Delivery
 	for w.n.Counts(q).Ready > 0 {
 		d, _, ok, err := w.n.Get(q, false)
@@ -119,7 +119,7 @@ func TestASingleActiveConsumerAfterAllTimedOutIsReplayed(t *testing.T) {
 	}
 }
 
-// standing is in which queues each message is.
+// standing returns the queues that each message is in.
 func (w *mailWorld) standing() (found map[message.Serial][]string) {
 	found = map[message.Serial][]string{}
 	for name, q := range w.queues {

@@ -20,8 +20,7 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// hash is a hash of the group's state, without the index it was reached at.
-// REQUIRES: the partition is held.
+// hash is a hash of the group's state, without the index of its last entry. REQUIRES: the partition is held.
 func (g *group) hash() uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(g.appendState(nil))
@@ -33,14 +32,14 @@ func (g *group) appendMeta(b []byte) []byte {
 	return g.image((*queue.Machine).NowRest, g.node.locate).append(b, nil)
 }
 
-// stored puts bytes of a message into memory; the reference is the caller's.
+// stored stores bytes of a message. The reference is the caller's.
 func stored(b *bodies.Store, record []byte) message.Ref {
 	ref, room := b.Alloc(len(record))
 	copy(room, record)
 	return ref
 }
 
-// history is the stored form of one, or nothing, or what is none.
+// history is the stored form of a history, or nothing, or bytes that are none.
 func (c chooser) history() []byte {
 	switch c.IntN(4) {
 	case 0:
@@ -66,8 +65,8 @@ func (c chooser) targetsAsked() (list []uint64) {
 	return list
 }
 
-// fillMail puts into mail what outboxes and inboxes may have, with extreme values. sources
-// are the queues it may come from.
+// fillMail fills mail with what outboxes and inboxes may have, with extreme values. sources are the queues it may
+// come from.
 func (c chooser) fillMail(o *outboxes, n *Node, sources []uint64) {
 	entry := func(number uint64) outbox.Entry {
 		e := outbox.Entry{
@@ -96,7 +95,7 @@ func (c chooser) fillMail(o *outboxes, n *Node, sources []uint64) {
 	}
 }
 
-// groupByChance gives a group all that it may have, with extreme values.
+// groupByChance gives a group everything that it may have, with extreme values.
 func groupByChance(c chooser, n *Node, entries bool) *group {
 	g := n.groups[0].group
 	g.applied, g.clock = c.uint64(), c.moment()
@@ -163,8 +162,8 @@ func bit(set bool) int {
 	return 0
 }
 
-// FuzzGroupsAreReadBackEqual: what a snapshot, or a checkpoint, has of a group is what the
-// group was: who is restored from it has the same.
+// FuzzGroupsAreReadBackEqual: a snapshot or a checkpoint of a group restores the group, and the restored group has
+// the same one.
 func FuzzGroupsAreReadBackEqual(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)
@@ -205,7 +204,7 @@ func FuzzGroupsAreReadBackEqual(f *testing.F) {
 	})
 }
 
-// sameMail compares mail field by field, in case the writer has forgotten one.
+// sameMail compares mail field by field, in case the writer forgets one.
 func sameMail(t *testing.T, wrote, read *outboxes, from, to *Node) {
 	t.Helper()
 	plain := func(o *outboxes, n *Node) (list []any) {
@@ -243,7 +242,7 @@ func (r *recovery) ended() {
 	r.node.finish(r.hold)
 }
 
-// FuzzLocalMailIsReadBackEqual: what a checkpoint has of the local partitions is what they had.
+// FuzzLocalMailIsReadBackEqual: a checkpoint of the local partitions' mail restores it.
 func FuzzLocalMailIsReadBackEqual(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)
@@ -275,7 +274,7 @@ func FuzzLocalMailIsReadBackEqual(f *testing.F) {
 	})
 }
 
-// FuzzDecodeLocal: nonsense in the place of the local partitions' mail is an error.
+// FuzzDecodeLocal: nonsense instead of the local partitions' mail is an error.
 func FuzzDecodeLocal(f *testing.F) {
 	for seed := range uint64(20) {
 		c := choosing(seed)
@@ -291,7 +290,7 @@ func FuzzDecodeLocal(f *testing.F) {
 	})
 }
 
-// FuzzDecodeGroup: nonsense in the place of a group's state in a checkpoint is an error.
+// FuzzDecodeGroup: nonsense instead of a group's state in a checkpoint is an error.
 func FuzzDecodeGroup(f *testing.F) {
 	for seed := range uint64(20) {
 		n, _ := follower(f)
@@ -305,7 +304,7 @@ func FuzzDecodeGroup(f *testing.F) {
 	})
 }
 
-// What a checkpoint says of itself is read back equal.
+// A checkpoint's record of itself is read back equal.
 func TestACheckpointIsReadBackEqual(t *testing.T) {
 	for seed := range uint64(300) {
 		c := choosing(seed)

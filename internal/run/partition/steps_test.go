@@ -10,11 +10,11 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// Whatever goes to very many queues, nobody else waits for more than a slice of the entries that it makes: publishes, deaths and moves,
-// in local queues and in those of groups.
+// If a message goes to very many queues, others wait for no more than a slice of the entries that it makes: for
+// publishes, deaths and moves, in local queues and in groups.
 func TestASliceIsBoundedByWhatItMakes(t *testing.T) {
 	const targets, messages = 200, 300
-	const most = sliceSteps + 2*targets + sliceLimit // in a group a command may come behind others of the same hold
+	const most = sliceSteps + 2*targets + sliceLimit // in a group a command may follow others of the same hold
 	for _, kind := range []queue.Config{classic, quorum} {
 		t.Run(kind.Type.String(), func(t *testing.T) {
 			defs := []definition{dying("q", kind, "fan"), {"held", kind, settings(func(s *queue.Settings) { s.DeadLetter, s.AtLeastOnce = true, true }), DeadLetter{Exchange: "fan"}}, {"plain", kind, queue.Unlimited(), DeadLetter{}}}

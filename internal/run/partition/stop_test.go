@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// busyOwner keeps whoever tells it of an answer.
+// busyOwner blocks the goroutine that gives it an answer.
 type busyOwner struct{ told, goOn chan struct{} }
 
 // Answered implements Owner.
@@ -20,9 +20,9 @@ func (o *busyOwner) Answered([]Answer) {
 	<-o.goOn
 }
 
-// Whoever waits for what was asked of a group, and comes after a stop has let go of it, while
-// what came before is still being applied, goes on: nobody else would ever tell it. The stop
-// waits for it, as for the removal of a queue whose x-expires has passed.
+// A caller that waits for a group's commands begins to wait after a stop has abandoned later ones, while earlier ones
+// are still being applied. It goes on: nothing else would ever wake it. The stop waits for it, as for the removal of
+// a queue whose x-expires has passed.
 func TestNobodyWaitsForAGroupThatAStopHasLetGo(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := startQueues(t, vfs.NewCrashableMem(), 1, func(string) {}, []definition{{"q", quorum, queue.Unlimited(), DeadLetter{}}}, table{})
@@ -63,7 +63,7 @@ func TestNobodyWaitsForAGroupThatAStopHasLetGo(t *testing.T) {
 	within(t, "whoever waits goes on", func() { <-settled })
 }
 
-// Whoever begins to lead a group while a node stops is asked nothing any more: no answer would come.
+// A node that begins to lead a group while it stops is asked nothing any longer: no answer would come.
 func TestANodeThatStopsAsksNoNewLeader(t *testing.T) {
 	f, there, _ := twoNodes(t)
 	q := f.queueAt(there, "q")

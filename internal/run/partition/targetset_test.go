@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A set with many more is what it is with one after the other.
+// union gives the same set as with for each element.
 func TestTargetSetUnion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		some := rapid.SliceOf(rapid.Uint64Range(1, 20))

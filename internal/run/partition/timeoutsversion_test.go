@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// DL-12.7: one command takes back only so many deliveries that a consumer left unsettled for too long, as all others of its
-// group wait meanwhile. A command of an earlier release does what it did when it was decided.
+// DL-12.7: one command takes back only a slice of timed-out deliveries, because the other commands of its group wait
+// meanwhile. A command of an earlier release does what it did when it was decided.
 func TestDL_12_7_ACommandTakesOnlySoManyBack(t *testing.T) {
 	const messages = sliceLimit + 10
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestDL_12_7_ACommandTakesOnlySoManyBack(t *testing.T) {
 			t.Errorf("%d are left by a command of version %d, want %d", n.Out, c.version, c.left)
 		}
 		f.agree()
-		f.work() // what is left is due
+		f.work() // the rest is due
 		if n := q.m.Totals(); n.Out != 0 {
 			t.Errorf("%d are left in the end", n.Out)
 		}

@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A queue that is deleted before its group has created it is made all the same, and lives until the group has
-// deleted it. Nobody has declared it any more: it does not expire meanwhile, and neither does what is in it.
+// A queue that is deleted before its group has created it is created all the same, and exists until the group has
+// deleted it. It is no longer declared: meanwhile neither it nor its messages expire.
 func TestNothingExpiresOfAQueueThatWasDeletedBeforeItWasMade(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -15,12 +15,12 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// unreadMail is a queue whose dead are on their way to a target in another log, one of them in a
-// file that cannot be read for a reason that may pass.
+// unreadMail is a queue whose dead are on their way to a target in another log. One of them is in a file that cannot
+// be read, for a reason that may pass.
 type unreadMail struct {
 	*fleet
 	unread atomic.Bool
-	serial message.Serial // of the one
+	serial message.Serial // of that one
 }
 
 func newUnreadMail(t *testing.T, source, other queue.Config, held bool) *unreadMail {
@@ -46,7 +46,7 @@ func newUnreadMail(t *testing.T, source, other queue.Config, held bool) *unreadM
 	return u
 }
 
-// onDisk takes the record of the i-th on its way to a file of the keep.
+// onDisk moves the record of the i-th entry on its way to a file of the keep.
 func (u *unreadMail) onDisk(keep *bodyfile.Keep, i int, held bool) {
 	n := u.leader
 	out, err := keep.Create()
@@ -77,7 +77,7 @@ func (u *unreadMail) onDisk(keep *bodyfile.Keep, i int, held bool) {
 	}
 }
 
-// try has each sender do what it can, once, and says whether all was sent.
+// try runs each sender once, and says whether everything was sent.
 func (u *unreadMail) try() (all bool) {
 	all = true
 	for _, o := range u.leader.allOutboxes() {
@@ -87,7 +87,7 @@ func (u *unreadMail) try() (all bool) {
 	return all
 }
 
-// arrived are the messages of the target, in its order.
+// arrived returns the messages of the target, in order.
 func (u *unreadMail) arrived() (list []message.Serial) {
 	_, _, err := u.leader.Browse(u.queues["target"], queue.Cursor{}, 100, func(_ queue.View, r message.Record, _ []byte) bool {
 		list = append(list, r.Serial())
@@ -99,8 +99,8 @@ func (u *unreadMail) arrived() (list []message.Serial) {
 	return list
 }
 
-// A message on its way that cannot be read for a moment holds up those behind it only, and the order stays.
-// After a while it holds up nobody: they pass it, and it goes when it can be read, with those that wait for a retry.
+// A message on its way that cannot be read for a moment holds up only later ones, and the order stays. After a while
+// it holds up nothing: later messages pass it, and it goes when it can be read, at a retry of stranded messages.
 func TestMailWaitsForUnreadRecordForAWhile(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -155,7 +155,7 @@ func TestMailWaitsForUnreadRecordForAWhile(t *testing.T) {
 	}
 }
 
-// The time counts from when all could be read.
+// The time counts from when everything could be read.
 func TestMailWaitsAnewForAnotherUnreadRecord(t *testing.T) {
 	u := newUnreadMail(t, quorum, classic, false)
 	box := func() (since int64) {

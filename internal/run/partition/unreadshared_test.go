@@ -14,7 +14,8 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// A dead letter on its way to two queues of another log that cannot be read for long is not lost: it goes to both once it can be read.
+// A dead letter on its way to two queues of another log that cannot be read for long is not lost: it goes to both
+// once it can be read.
 func TestSharedMailWaitsForUnreadRecord(t *testing.T) {
 	for _, tc := range []struct {
 		name          string

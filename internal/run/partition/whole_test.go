@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A message that a transaction has rejected is dead after a kill, too, where it was not moved yet; it has as
-// many failed deliveries behind it as its consumer saw.
+// A message that a transaction has rejected is dead after a kill, too, even if it was not moved yet. It has as many
+// failed deliveries as its consumer saw.
 func TestWhatATransactionRejectsIsDeadAfterAKill(t *testing.T) {
 	defs := []definition{
 		{"q", classic, settings(func(s *queue.Settings) { s.DeadLetter = true }), DeadLetter{Exchange: "dead"}},
@@ -45,7 +45,7 @@ func TestWhatATransactionRejectsIsDeadAfterAKill(t *testing.T) {
 		if n := w.queues["q"].m.Totals(); n.Ready != 0 || n.Held != 1 {
 			t.Errorf("checkpointed %t: the queue has %+v", checkpointed, n)
 		}
-		w.n.RetryAllHeld() // as the node does when it has started
+		w.n.RetryAllHeld() // as the node does at its start
 		w.settle()
 		found := w.find()
 		for serial, name := range map[message.Serial]string{1: "dead", 2: "other"} {

@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// A message that goes to more queues than a hold should handle goes to so many at a time, each in a hold of its own. All of
-// them have it, once, also after a restart.
+// A message to more queues than a hold should handle is published in several holds. All queues have it, once, also
+// after a restart.
 func TestAPublishToVeryManyQueuesIsSeveralHolds(t *testing.T) {
 	const targets = 2*sliceSteps + 1
 	var defs []definition

@@ -25,8 +25,7 @@ func aboutToDie(t *testing.T, messages int) *world {
 	return w
 }
 
-// What is due does not go ahead of routing for ever: so many deaths wait, and the
-// others die when these have been routed.
+// Expiry does not run ahead of routing for ever: a number of deaths wait, and the others die when these were routed.
 func TestDeathsWaitForRouting(t *testing.T) {
 	const messages = 3 * mostWaiting
 	w := aboutToDie(t, messages)
@@ -54,8 +53,7 @@ func TestDeathsWaitForRouting(t *testing.T) {
 	w.close()
 }
 
-// Where a proposal is refused for a moment, what is due and what died is looked at
-// again, however much of it there is.
+// If a proposal is refused for a moment, due messages and deaths are looked at again, however many there are.
 func TestRefusedProposalsAreMadeAgain(t *testing.T) {
 	const messages = 2*mostWaiting + sliceLimit
 	defs := []definition{
@@ -97,7 +95,7 @@ func TestRefusedProposalsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// refuse has the logs take no proposals.
+// refuse makes the logs take no proposals.
 func (f *fleet) refuse(down bool) {
 	for _, l := range f.logs {
 		l.mu.Lock()
@@ -106,8 +104,7 @@ func (f *fleet) refuse(down bool) {
 	}
 }
 
-// Work that nobody waits for knows how late the others are: by what is due, and by the
-// deaths that wait for their routing.
+// Work that nobody waits for knows how late other work is: by what is due, and by the deaths that wait for routing.
 func TestLateness(t *testing.T) {
 	const messages = 3 * mostWaiting
 	w := aboutToDie(t, messages)
@@ -128,7 +125,7 @@ func TestLateness(t *testing.T) {
 		p.tick()
 	}
 	w.now += 20
-	w.n.moveSlice(w.queues["in"]) // whose moment was 26 ms ago
+	w.n.moveSlice(w.queues["in"]) // its moment was 26 ms ago
 	late(26)
 	w.settle()
 	late(0)

@@ -22,7 +22,7 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// definition is a queue as the topology of a test knows it.
+// definition is a queue of a test's topology.
 type definition struct {
 	name     string
 	config   queue.Config
@@ -33,11 +33,11 @@ type definition struct {
 // table is a Router: exchanges by name, each a fanout.
 type table map[string][]string
 
-// world is a node with its queues on a file system that can crash.
+// world is a node with its queues, on a file system that can crash.
 type world struct {
 	t      testing.TB
 	fs     *vfs.MemFS
-	disk   vfs.FS // fs, maybe with faults
+	disk   vfs.FS // fs, perhaps with faults
 	j      *journal.Journal
 	n      *Node
 	index  *store.Store
@@ -90,7 +90,7 @@ func newWorld(t testing.TB, fs *vfs.MemFS, defs []definition, routes table, now 
 	return w
 }
 
-// fatal is told that the disk failed.
+// fatal is called when the disk failed.
 func (w *world) fatal(err error) {
 	if w.fatals.Add(1); !w.faulty {
 		w.t.Error(err)
@@ -121,7 +121,7 @@ func (w *world) make(defs []definition, hook func(string)) {
 		q := &Queue{Incarnation: uint64(i + 1), VHost: "/", Name: d.name, Durable: d.config.Durable}
 		w.n.Create(q, d.config, d.settings, d.dead)
 		w.queues[d.name] = q
-		// Its entries begin in the middle of a page, so that there are soon several.
+		// Its entries begin in the middle of a page, so that there are soon several pages.
 		meta := append([]byte{1}, 1)
 		if d.config.Type == queue.Quorum {
 			meta = append([]byte{1}, 32)
@@ -135,7 +135,7 @@ func (w *world) make(defs []definition, hook func(string)) {
 	}
 }
 
-// openDisk opens what messages lie in beside the journal.
+// openDisk opens the stores of messages besides the journal.
 func (w *world) openDisk(hook func(string)) (err error) {
 	if hook == nil {
 		hook = func(string) {}
@@ -155,7 +155,7 @@ func (w *world) openDisk(hook func(string)) (err error) {
 	return nil
 }
 
-// close closes what is on disk; again, it does nothing.
+// close closes what is on disk. A second call does nothing.
 func (w *world) close() {
 	if w.index == nil {
 		return
@@ -166,7 +166,7 @@ func (w *world) close() {
 	w.index = nil
 }
 
-// putAway takes what it can out of memory.
+// putAway takes everything out of memory that may leave.
 func (w *world) putAway(index bool) {
 	for _, q := range w.queues {
 		h := w.n.lock(q.part)
@@ -178,7 +178,7 @@ func (w *world) putAway(index bool) {
 	}
 }
 
-// settle does by hand what the workers would: everything that is due or left.
+// settle does by hand the work of the workers: everything that is due or left to them.
 func (w *world) settle() {
 	for again := true; again; {
 		again = false
@@ -201,11 +201,11 @@ func (w *world) record(serial message.Serial, persistent bool, size int) message
 	for i := range body {
 		body[i] = byte(serial)
 	}
-	message.Record(b).Seal() // as whatever a client sends
+	message.Record(b).Seal() // as everything from a client
 	return ref
 }
 
-// read returns a record wherever it is.
+// read returns a record, in memory or on disk.
 func (w *world) read(ref message.Ref) message.Record {
 	b, err := w.bodies.Read(ref, new(bodies.Window))
 	if err != nil {
@@ -248,7 +248,7 @@ func (w *world) find() map[message.Serial][]place {
 			switch {
 			case err == nil:
 			case w.faulty && errors.Is(err, errInjected):
-				done = false // it fails once, and the look goes on where it was
+				done = false // it fails once, and the next look continues there
 			default:
 				w.t.Fatal(err)
 			}
@@ -257,8 +257,8 @@ func (w *world) find() map[message.Serial][]place {
 	return found
 }
 
-// check finds what is wrong inside the node: machines, and references lost or
-// held for nothing. outside is how many references the test holds itself.
+// check finds faults inside the node: in machines, and references that are lost or kept for nothing. outside is how
+// many references the test itself holds.
 func (w *world) check(outside int) {
 	w.t.Helper()
 	refs := map[message.Ref]bool{}
