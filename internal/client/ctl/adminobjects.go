@@ -155,6 +155,9 @@ func (o *adminObject) at(values object) (string, error) {
 			key = "destination_type"
 		}
 		value, _ := values[key].(string)
+		if value == "" && key == "exchange" {
+			value = "amq.default" // the API's name of the exchange without one
+		}
 		if value == "" {
 			return "", adminUsageError("Argument %q must not be empty", key)
 		}
