@@ -4,21 +4,24 @@ import contextlib
 import signal
 import subprocess
 import sys
+import time
+from datetime import datetime, timedelta, timezone
 
 from celery.result import ResultSet
 from kombu import Exchange, Queue
 
+import delayed
 from interop import PATIENCE, check, check_rejected, main, restart_broker, story, until
 from tasks import add, app, fail, flaky, loop, outlive, refuse
 
 
 @contextlib.contextmanager
-def worker(*queues, pool="solo"):
+def worker(*queues, pool="solo", of=app):
     """A worker process that answers; it is killed at the end if it still runs."""
-    command = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "tasks", "worker", "-c", "2", "--pool", pool, "-l", "warning", "-Q", ",".join(queues)]
+    command = [sys.executable, "-W", "ignore", "-m", "celery", "-A", of.main, "worker", "-c", "2", "--pool", pool, "-l", "warning", "-Q", ",".join(queues)]
     process = subprocess.Popen(command, start_new_session=True)
     try:
-        until("the worker answers", lambda: app.control.ping(timeout=0.3), lambda: check("the worker's end", process.poll(), None))
+        until("the worker answers", lambda: of.control.ping(timeout=0.3), lambda: check("the worker's end", process.poll(), None))
         yield process
     finally:
         process.kill()
@@ -121,6 +124,26 @@ def failing():
 def countdown():
     with worker("default"):
         check("retries", flaky.delay().get(timeout=PATIENCE), 3)
+
+
+@story
+def native_delay():
+    with worker("later", of=delayed.app):
+        pass  # it has declared the queues in which tasks wait
+    began = time.monotonic()
+    eta = datetime.now(timezone.utc) + timedelta(seconds=2)
+    results = [delayed.add.apply_async((1, 1), countdown=3), delayed.add.apply_async((1, 2), eta=eta), delayed.add.delay(1, 3)]
+    far = delayed.add.apply_async((1, 4), countdown=50 * 24 * 3600)
+    check("tasks that wait for nobody", ready("later"), 1)
+    check("tasks that wait longest", ready("celery_delayed_22"), 1)  # 2^22 s of 50 days
+    until("both others wait in the queue", lambda: ready("later") == 3)
+    if time.monotonic() - began < 2.9:
+        raise AssertionError("they came too early")
+    with worker("later", of=delayed.app):
+        check("results", [r.get(timeout=PATIENCE) for r in results], [2, 3, 4])
+        check("a task of the far future", far.state, "PENDING")
+        [scheduled] = delayed.app.control.inspect().scheduled().values()
+        check("tasks that wait in the worker", scheduled, [])
 
 
 @story
