@@ -213,7 +213,7 @@ func TestDashboardAndAlerts(t *testing.T) {
 	})
 	die(t, ch)
 	p.wait(p.panelsWithoutData)
-	want := []string{"BartlebyDeadLettersLost", "BartlebyDeadWithoutExchange", "BartlebyDeadLetterQueueDeep", "BartlebyDeadLetterQueueGrows", "BartlebyParkingLotNotEmpty", "BartlebyDeadLettersHeld"}
+	want := []string{"BartlebyDeadLettersLost", "BartlebyDeadLetterExchangeMissing", "BartlebyDeadWithoutExchange", "BartlebyDeadLetterQueueDeep", "BartlebyDeadLetterQueueGrows", "BartlebyParkingLotNotEmpty", "BartlebyDeadLettersHeld"}
 	p.wait(func() string {
 		firing := p.firing()
 		for _, name := range want {
@@ -244,13 +244,14 @@ func declareAll(t *testing.T, ch *amqp.Channel) {
 	declare("parking-lot", nil)
 	declare("orders", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dlq"})
 	declare("unroutable", amqp.Table{"x-dead-letter-exchange": "amq.direct", "x-dead-letter-routing-key": "nobody"})
+	declare("misspelt", amqp.Table{"x-dead-letter-exchange": "typo-dlx"})
 	declare("plain", nil)
 	declare("held", amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "amq.direct", "x-dead-letter-routing-key": "nobody",
 		"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
 	declare("retry", amqp.Table{"x-queue-type": "quorum", "x-delayed-retry-type": "all", "x-delayed-retry-min": int64(600_000), "x-delayed-retry-max": int64(600_000)})
 }
 
-// die publishes and rejects: into a dead-letter queue, into nowhere, without an
+// die publishes and rejects: into a dead-letter queue, into nowhere, with an exchange that does not exist, without an
 // exchange, held by at-least-once, and waiting for a retry.
 func die(t *testing.T, ch *amqp.Channel) {
 	t.Helper()
@@ -274,7 +275,7 @@ func die(t *testing.T, ch *amqp.Channel) {
 	}
 	send("dlq", 1100)
 	send("parking-lot", 1)
-	for _, queue := range []string{"orders", "unroutable", "plain", "held"} {
+	for _, queue := range []string{"orders", "unroutable", "misspelt", "plain", "held"} {
 		send(queue, 3)
 		reject(queue, false, 3)
 	}

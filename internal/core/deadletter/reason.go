@@ -76,17 +76,18 @@ func ParseReason(s string) (r Reason, ok bool) {
 // counts them (DL-18.4).
 type Outcome uint8
 
-// The outcomes.
+// The outcomes. The numbers are part of the log of quorum queues.
 const (
-	Routed        Outcome = iota // it is in at least one other queue now
-	NoExchange                   // the queue has no dead-letter exchange, or it does not exist
-	NoRoute                      // the exchange routed it nowhere
-	Cycle                        // every target would have closed an automatic cycle (DL-9)
-	TargetRefused                // every target was full (DL-6.12)
-	Deleted                      // it was deleted, mostly with its queue, before it reached another queue
-	Outcomes                     // number of outcomes
+	Routed          Outcome = iota // it is in at least one other queue now
+	NoExchange                     // the queue has no dead-letter exchange
+	NoRoute                        // the exchange routed it nowhere
+	Cycle                          // every target would have closed an automatic cycle (DL-9)
+	TargetRefused                  // every target was full (DL-6.12)
+	Deleted                        // it was deleted, mostly with its queue, before it reached another queue
+	MissingExchange                // the queue's dead-letter exchange does not exist
+	Outcomes                       // number of outcomes
 )
 
 func (o Outcome) String() string {
-	return [...]string{"routed", "no_dlx", "no_route", "cycle", "target_refused", "deleted"}[o]
+	return [...]string{"routed", "no_dlx", "no_route", "cycle", "target_refused", "deleted", "dlx_missing"}[o]
 }

@@ -404,7 +404,7 @@ func (l *leaving) lived(f *fate) {
 	})
 	l.once(found, "without a crash")
 	dead := l.deaths()
-	if n := dead[deadletter.NoExchange] + dead[deadletter.NoRoute] + dead[deadletter.Cycle] + dead[deadletter.TargetRefused]; n > 0 {
+	if n := dead[deadletter.NoExchange] + dead[deadletter.NoRoute] + dead[deadletter.Cycle] + dead[deadletter.TargetRefused] + dead[deadletter.MissingExchange]; n > 0 {
 		l.t.Errorf("%d dead letters went nowhere: %v", n, dead)
 	}
 }

@@ -140,7 +140,8 @@ type Broker struct {
 	endLife context.CancelFunc
 
 	replies replies
-	cycles  seen
+	cycles  seen // of dead letters, that were logged
+	missing seen // dead-letter exchanges that do not exist, likewise
 	alarms  alarms
 	intake  intake
 	deleted deletedStats

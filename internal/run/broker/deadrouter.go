@@ -33,6 +33,7 @@ func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, re
 	}
 	x, ok := v.Exchange(message.ExchangeName(exchange))
 	if !ok {
+		r.missing(q, exchange)
 		return out, false, false
 	}
 	m := routing.Message{Key: []byte(keys[0]), Extra: h.Matchable(), Waited: h.Delayed}
@@ -41,6 +42,19 @@ func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, re
 	}
 	targets, byKeys = r.b.routeRecord(v, x, &m, rec, out)
 	return targets, true, byKeys && (!h.Delayed || q.Config().Delays) // of others some have waited, and some not
+}
+
+// missing logs that a queue's dead letters go to an exchange that does not exist, once for both.
+func (r deadRouter) missing(q *partition.Queue, exchange string) {
+	if !r.b.missing.first(string(q.VHost) + "\x00" + q.Name + "\x00" + exchange) {
+		return
+	}
+	becomes := "are dropped"
+	if decl, ok := q.Info.(*topology.Queue); ok && decl.Effective.Strategy == topology.AtLeastOnce {
+		becomes = "wait in the queue"
+	}
+	r.b.Logger.Warn("The dead-letter exchange of a queue does not exist: its dead letters "+becomes+" until somebody declares the exchange. This is logged once",
+		"vhost", string(q.VHost), "queue", q.Name, "exchange", exchange)
 }
 
 // HasVHost implements partition.Router.

@@ -25,6 +25,8 @@ func TestTheOutcomeOfADeath(t *testing.T) {
 		{"all refuse it", deadletter.Routed, false, 0, 2, 0, deadletter.TargetRefused},
 		{"its targets are gone", deadletter.Routed, false, 0, 0, 0, deadletter.NoRoute},
 		{"there is no exchange", deadletter.NoExchange, false, 0, 0, 0, deadletter.NoExchange},
+		{"its exchange does not exist", deadletter.MissingExchange, false, 0, 0, 0, deadletter.MissingExchange},
+		{"one had it before the exchange was deleted", deadletter.MissingExchange, true, 0, 0, 0, deadletter.Routed},
 		{"nothing is bound", deadletter.NoRoute, false, 0, 0, 0, deadletter.NoRoute},
 		{"it would go in a circle", deadletter.Cycle, false, 0, 0, 0, deadletter.Cycle},
 	} {

@@ -187,8 +187,10 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 		p.targets, exists, byKeys = m.route.find(m, dead.Exchange, routes, rec, &h)
 	}
 	switch {
-	case !exists:
+	case !settings.DeadLetter:
 		p.outcome = deadletter.NoExchange
+	case !exists:
+		p.outcome = deadletter.MissingExchange
 	case len(p.targets) == 0:
 		p.outcome = deadletter.NoRoute
 	case d.Reason.Counted() != deadletter.Rejected && settings.Rules.CutCycles():

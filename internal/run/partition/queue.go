@@ -203,7 +203,7 @@ func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {
 	s := q.m.Settings()
 	switch {
 	case s.DeadLetter && s.AtLeastOnce: // see Died
-	case outcome == deadletter.NoExchange:
+	case outcome == deadletter.NoExchange || outcome == deadletter.MissingExchange: // RabbitMQ counts them alike
 		q.part.node.deaths.count(q.config.Type, Disabled, reason)
 	default:
 		q.part.node.deaths.count(q.config.Type, AtMostOnce, reason)
