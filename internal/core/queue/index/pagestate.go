@@ -104,11 +104,7 @@ func (s *pageState) had(i uint) bool {
 func (s *pageState) touched(now uint32) { s.dirty = now }
 
 // altered is called when an entry comes, or changes other than by going.
-func (s *pageState) altered() {
-	if s.copy == copyExact {
-		s.copy = copyDiffers
-	}
-}
+func (s *pageState) altered() { s.copy = min(s.copy, copyDiffers) }
 
 // noted keeps what an entry is before it changes, and returns how many bytes of memory that takes. REQUIRES: the page is owed.
 func (s *pageState) noted(b before) (bytes int) {
