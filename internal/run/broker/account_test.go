@@ -10,9 +10,9 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// A login is that of the account it was made with: one that is made under the same name when it has gone lends it
-// nothing, be it before the client opens its virtual host, on a connection that is still to be closed, or in a request.
-// Another password, tags or limits leave the account what it was (BR-2.8, BR-3.1).
+// A login belongs to the account it was made with. If that account is deleted and a new one of the same name is made,
+// the new one lends it nothing: not before the client opens its virtual host, not on a connection that is still to be
+// closed, not in a request. Another password, tags or limits leave it the same account (BR-2.8, BR-3.1).
 func TestBR_2_8_ALoginHasNothingOfASuccessorsAccount(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, b *Broker)

@@ -2,7 +2,7 @@ package broker
 
 import "testing"
 
-// BR-13.2: the reasons, and that a change is told once.
+// BR-13.2: the reasons; and each change is reported once.
 func TestAlarmReasonsAndSubscribers(t *testing.T) {
 	var b Broker
 	told := 0

@@ -18,8 +18,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// What was confirmed before a backup began is in it exactly once, wherever it moved
-// meanwhile; publishers and dead letters go on.
+// Messages that were confirmed before a backup began are in it exactly once, wherever they moved meanwhile.
+// Publishers and dead letters go on.
 func TestBackupUnderLoad(t *testing.T) {
 	files := vfs.NewMem()
 	o := Options{FS: files, Dir: "/data", Partitions: 2, Storage: Storage{SegmentBytes: 64 << 10}}
@@ -88,7 +88,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	if _, err := b.BackUp(t.Context(), "backup"); err == nil {
 		t.Error("a backup to a relative path")
 	}
-	// The node goes on, and lets its files be used again: that does not reach the copies.
+	// The node goes on and recycles its files: that does not reach the copies.
 	for range 300 {
 		send()
 		kill()
@@ -142,7 +142,7 @@ func checkBackup(t *testing.T, o Options, upTo int64) {
 	publish(t, c, "", "work", "after", amqp091.PropertyList{})
 }
 
-// What a backup says of itself is read back as it was told, whatever the node is called.
+// A backup's record of itself is read back as written, whatever the node's name is.
 func TestABackupsNoteIsReadBack(t *testing.T) {
 	for _, name := range []string{"rabbit@host", "rabbit@<&>\u2028\"\\", "null", strings.Repeat("é", 1000)} {
 		files := vfs.NewMem()
@@ -181,8 +181,7 @@ func (c *creating) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 	return c.FS.Create(name, category)
 }
 
-// A backup ends when whoever asked for it is gone, and leaves nothing; while there is one another is
-// refused at once.
+// A backup ends when its caller is gone, and leaves nothing. While one runs, another is refused at once.
 func TestABackupEndsWithWhoAsksForIt(t *testing.T) {
 	fs := &creating{FS: vfs.NewMem(), in: "/copy.unfinished/journal/0", f: func() {}}
 	b, err := Open(Options{FS: fs, Dir: "/data"})

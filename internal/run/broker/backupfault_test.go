@@ -15,7 +15,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// failingDisk is a file system of which what is below a directory is on a disk that fails.
+// failingDisk is a file system on which everything below one directory is on a failing disk.
 type failingDisk struct {
 	vfs.FS        // the same, with the operations failed that errorfs knows
 	below  string // the directory
@@ -66,22 +66,22 @@ func (d *failingDisk) Link(from, to string) error {
 	return d.FS.Link(from, to)
 }
 
-// arm has the operation of that number fail.
+// arm makes the operation with this number fail.
 func (d *failingDisk) arm(at int, forever bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.at, d.forever, d.seen, d.first = at, forever, 0, ""
 }
 
-// met is what failed; "" if nothing did.
+// met is what failed, "" if nothing did.
 func (d *failingDisk) met() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.first
 }
 
-// Whichever operation of the disk that a backup goes to fails, once or from then on, the backup ends with an error
-// that names it, nothing half is there under its name, and the node goes on.
+// Any operation of the disk that a backup goes to fails, once or from then on. The backup ends with an error that
+// names it, nothing half done is there under its name, and the node goes on.
 func TestABackupToADiskThatFails(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		for _, forever := range []bool{false, true} {

@@ -86,8 +86,8 @@ type Storage struct {
 	IndexBudget          int64         // bytes of memory for the index of queues
 	CacheBudget          int64         // bytes of memory for messages
 	HotPages             int           // pages of 256 messages at each end of a queue that stay in memory
-	CheckpointBytes      int64         // a checkpoint follows after so many bytes of the journal
-	CheckpointOperations int64         // and after so many operations in the journal
+	CheckpointBytes      int64         // a checkpoint follows after this many bytes of the journal
+	CheckpointOperations int64         // and after this many operations in the journal
 	CheckpointEvery      time.Duration // and after this time, if anything was logged
 	SegmentBytes         int64         // of the journal's files
 	CompactBelow         int64         // files with less than this percentage of their messages in use are compacted

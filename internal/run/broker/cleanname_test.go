@@ -13,8 +13,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// BR-5.12, BR-3.3: a carriage return or a line feed in a name leads nobody to what the user may not use. Whoever cleans
-// a name asks for the cleaned one; whoever does not, finds nothing by it.
+// BR-5.12, BR-3.3: a carriage return or line feed in a name does not give access to objects that the user may not
+// use. Operations that clean a name ask permission for the clean one; others find nothing under the name.
 func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 	c := open(t, Options{})
 	mustDeclare := func(name message.ExchangeName) {
@@ -129,7 +129,7 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 			return binding(f, topology.BindingDecl{Source: "x", DestinationKind: topology.ExchangeResource, Destination: x})
 		}
 	}
-	// These name the exchange as it is: a strange name is of none, and what is to go there goes nowhere.
+	// These use the name as it is: no exchange has the strange name, and messages to it go nowhere.
 	asItIs := map[string]func(_, x string) error{
 		"dead letter exchange": func(_, x string) error {
 			_, err := bob.DeclareQueue(topology.QueueDecl{Name: "dying", Durable: true, Arguments: argument("x-dead-letter-exchange", x)})
@@ -218,7 +218,7 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 	}
 }
 
-// BR-5.12, BR-7.2: a name of which nothing is left asks for one of the broker's.
+// BR-5.12, BR-7.2: a name that is empty after cleaning asks for one of the broker's.
 func TestBR_5_12_ANameOfWhichNothingIsLeft(t *testing.T) {
 	c := open(t, Options{})
 	d, err := c.DeclareQueue(topology.QueueDecl{Name: "\r\n", Exclusive: true})

@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// What a start redoes was counted by the process before it: counters begin at 0 with the node,
-// on quorum queues as on classic ones (BR-15.13, DL-18.1).
+// What a start repeats was counted by the previous process: counters begin at 0 with the node, on quorum queues as on
+// classic ones (BR-15.13, DL-18.1).
 func TestARestartCountsNothingAgain(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestARestartCountsNothingAgain(t *testing.T) {
 	}
 }
 
-// A message that was given back, and counted as no failure, is ready when the node starts, as
-// it was: nobody had it when the node ended, so nothing has failed (DL-11.3, DL-12.3, DL-22.1).
+// A message that was returned without a failure is ready when the node starts, as it was: no consumer had it when the
+// node ended, so nothing has failed (DL-11.3, DL-12.3, DL-22.1).
 func TestARestartIsNoFailureOfWhatHadComeBack(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {

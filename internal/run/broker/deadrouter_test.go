@@ -14,8 +14,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// What a dead letter does not find because somebody takes it away at that moment is gone for good before the letter is: a
-// crash could bring the one back, and the other not.
+// If a dead letter misses a target that is being deleted at that moment, the deletion is stored before the letter is
+// dropped: otherwise a crash could bring back the target without the letter.
 func TestADeadLetterWaitsForRemovalsThatItSees(t *testing.T) {
 	d := newDisk()
 	c := start(t, d, nil)

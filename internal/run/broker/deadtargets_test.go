@@ -11,8 +11,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// An exchange that many queues have for their dead is looked at once: what is made does not grow with their number
-// times that of its bindings. A queue is no target of its own.
+// A dead-letter exchange of many queues is looked at once: the memory used does not grow with the number of queues
+// times the number of bindings. A queue is not its own target.
 func TestDeadLetterTargetsOfASharedExchange(t *testing.T) {
 	c := open(t, Options{})
 	for _, name := range []string{"shared", "own"} {

@@ -9,8 +9,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// A queue that expires at once goes while it is still being declared (DL-8.12):
-// whoever deletes it finds it whole. The race detector sees it if not.
+// A queue that expires at once may be deleted while it is still being declared (DL-8.12): the deletion finds it
+// complete. Otherwise the race detector sees it.
 func TestDL_8_12_AQueueMayExpireWhileItIsDeclared(t *testing.T) {
 	c := start(t, newDisk(), nil)
 	for i := range 200 {

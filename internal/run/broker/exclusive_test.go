@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// BR-7.5: a connection that declares exclusive queues and deletes them, for ever, has the node
-// remember those that are there, which go with it.
+// BR-7.5: a connection that declares and deletes exclusive queues for ever makes the node remember only the existing
+// ones, which are deleted with it.
 func TestAConnectionForgetsExclusiveQueuesThatAreGone(t *testing.T) {
 	c := open(t, Options{})
 	declare := func() Declared {

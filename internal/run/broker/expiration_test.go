@@ -35,7 +35,7 @@ func TestDL_8_3_Expiration(t *testing.T) {
 	}
 }
 
-// What is accepted is within bounds and reads the same once normalised.
+// Accepted values are within bounds and read the same once normalised.
 func FuzzParseExpiration(f *testing.F) {
 	f.Add("+0060000")
 	f.Add("-0")

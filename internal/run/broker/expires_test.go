@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// DL-8.12, DL-8.1: what has expired in a queue while the node was down dies and leaves before the
-// queue goes, whose x-expires ran out in the same time.
+// DL-8.12, DL-8.1: messages that expired while the node was down die and leave before their queue is deleted, whose
+// x-expires ran out in the same time.
 func TestDL_8_12_WhatExpiredWhileTheNodeWasDownLeavesItsQueue(t *testing.T) {
 	const messages = 2000
 	for _, kind := range []string{"classic", "quorum"} {

@@ -11,10 +11,10 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// These let the node wait for its disks where it has something locked that it should not have, or may: a program built
-// with the tag invariants ends if it does. See package held.
+// These tests make the node wait for its disks where it might have something locked that it should not have. A
+// program built with the tag invariants ends if it does. See package held.
 
-// Queues are deleted while a checkpoint is written that has them.
+// Queues are deleted while a checkpoint that has them is being written.
 func TestNoLockWhileQueuesAreDeletedInACheckpoint(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestNoLockWhileQueuesAreDeletedInACheckpoint(t *testing.T) {
 	}
 }
 
-// A policy reaches queues whose pages are on disk, and what dies of it is routed.
+// A policy reaches queues whose pages are on disk, and the deaths that it causes are routed.
 func TestNoLockWhileAPolicyReachesPagesOnDisk(t *testing.T) {
 	var spills atomic.Int32
 	c := startWith(t, newDisk(), Options{Storage: Storage{IndexBudget: 1, CacheBudget: 1 << 12, HotPages: 1}, Failpoint: func(at string) {

@@ -31,7 +31,7 @@ func mustOpen(t *testing.T, files vfs.FS) *Broker {
 	return b
 }
 
-// copies are two states of one data directory, with a checkpoint between them, and one of another node.
+// copies are two states of one data directory, with a checkpoint between them, and a state of another node.
 func copies(t *testing.T) (older, newer, other *vfs.MemFS) {
 	t.Helper()
 	files := vfs.NewCrashableMem()
@@ -90,7 +90,7 @@ func whole(files *vfs.MemFS) *vfs.MemFS {
 	return files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
 
-// contents are all files below a directory.
+// contents returns all files below a directory.
 func contents(t *testing.T, files vfs.FS, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -152,8 +152,8 @@ func unname(t *testing.T, files *vfs.MemFS) {
 	}
 }
 
-// A data directory that lacks a part, or has one of another directory or of another day,
-// is refused, with the name of the part and what to do; and is left as it is.
+// A data directory that lacks a part, or has a part of another directory or of another day, is refused. The error
+// names the part and what to do, and nothing is changed.
 func TestRefusesPartsThatAreMissing(t *testing.T) {
 	older, newer, other := copies(t)
 	for _, part := range datadir.Parts {
@@ -227,7 +227,7 @@ func TestRefusesPartsThatAreMissing(t *testing.T) {
 	})
 }
 
-// Wherever a crash comes while the parts are given their names, the next start goes on.
+// Wherever a crash comes while the parts are named, the next start goes on.
 func TestNamingSurvivesCrash(t *testing.T) {
 	_, newer, _ := copies(t)
 	unname(t, newer)
@@ -283,8 +283,8 @@ func (f failing) Remove(name string) error {
 	return f.FS.Remove(name)
 }
 
-// What a first start has told of is there after a crash, however many directories above the
-// data directory were made with it.
+// Everything that a first start has reported is there after a crash, however many directories above the data
+// directory it has made.
 func TestDataDirectoryIsThereAfterACrash(t *testing.T) {
 	files := vfs.NewCrashableMem()
 	open := func(files vfs.FS) *Broker {

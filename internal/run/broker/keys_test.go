@@ -6,7 +6,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// BR-3.5, BR-8.5: what is done for each key of a message, such as asking for a permission, is done once for equal ones.
+// BR-3.5, BR-8.5: work for each key of a message, such as a permission check, is done once for equal keys.
 func TestBR_8_5_EqualKeysAreOneKey(t *testing.T) {
 	c := open(t, Options{})
 	cc := make(amqp091.Array, 1000)

@@ -13,7 +13,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// manyBindings makes a durable exchange and a durable queue with so many bindings between them.
+// manyBindings makes a durable exchange and a durable queue with this many bindings between them.
 func manyBindings(t *testing.T, c *Connection, n int) {
 	t.Helper()
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "x", Type: routing.Direct, Durable: true}); err != nil {
@@ -32,7 +32,7 @@ func bindOne(t *testing.T, c *Connection, key message.RoutingKey) {
 	}
 }
 
-// stored is how many records of bindings and of what is leaving the store has.
+// stored is how many records of bindings, and of leaving objects, the store has.
 func stored(t *testing.T, c *Connection) (bindings, marks int) {
 	t.Helper()
 	count := func(prefix string, n *int) {
@@ -45,7 +45,7 @@ func stored(t *testing.T, c *Connection) (bindings, marks int) {
 	return bindings, marks
 }
 
-// bound is how many bindings lead to a queue of the default virtual host, but for that of the default exchange.
+// bound is how many bindings lead to a queue of the default virtual host, without that of the default exchange.
 func bound(c *Connection) (n int) {
 	c.b.Read(func(s *topology.State, _ *auth.Users) {
 		v, _ := s.VHost("/")
@@ -72,8 +72,8 @@ var manyDeletions = map[string]func(b *Broker) error{
 	},
 }
 
-// What is deleted with very many bindings is stored as deleted by itself, and answers wait for nothing else. The bindings go
-// behind it: a crash in between brings none of them back, neither then nor to what has the name next.
+// The deletion of an object with very many bindings is stored first, and answers wait for nothing else. The bindings
+// follow: a crash in between brings none of them back, neither then nor for the next object of the name.
 func TestBindingsOfWhatIsDeletedGoBehindIt(t *testing.T) {
 	const n = leaveAtOnce + leaveSlice + 1
 	for name, deletion := range manyDeletions {
@@ -107,7 +107,7 @@ func TestBindingsOfWhatIsDeletedGoBehindIt(t *testing.T) {
 	}
 }
 
-// Whoever declares the name again before all bindings are gone has them gone first.
+// A declaration of the name before all bindings are gone makes them go first.
 func TestWhatHasTheNameNextGetsNoOldBindings(t *testing.T) {
 	const n = leaveAtOnce + 1
 	for name, deletion := range manyDeletions {
@@ -141,7 +141,7 @@ func TestWhatHasTheNameNextGetsNoOldBindings(t *testing.T) {
 	}
 }
 
-// Who deletes has nothing left to do when it is answered.
+// When a deletion is answered, the deleting client has nothing left to wait for.
 func TestADeletionLeavesNothingBehind(t *testing.T) {
 	c := start(t, newDisk(), nil)
 	manyBindings(t, c, leaveAtOnce+3*leaveSlice)
@@ -153,7 +153,7 @@ func TestADeletionLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// While bindings are stored as gone, what others have changed is written before each slice; who changes
+// While the deletions of bindings are stored, changes of others are written before each slice. A client that changes
 // nothing does none of that work.
 func TestASweepLetsOthersIn(t *testing.T) {
 	var c *Connection
@@ -196,7 +196,7 @@ func TestASweepLetsOthersIn(t *testing.T) {
 	}
 }
 
-// Who waits for something else that is not stored yet does none of the work either.
+// A client that waits for another change that is not stored yet does none of the work either.
 func TestWhoNeedsNoNameThatLeavesDoesNotSweep(t *testing.T) {
 	c := start(t, newDisk(), nil)
 	manyBindings(t, c, leaveAtOnce+1)

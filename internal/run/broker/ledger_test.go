@@ -23,7 +23,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// disk is one whose syncs of declarations can be held, or those of the journal, and which can crash.
+// disk is a disk that can hold back syncs of declarations, or of the journal, and that can crash.
 type disk struct {
 	*vfs.MemFS
 	syncs atomic.Int64 // of declarations
@@ -60,7 +60,7 @@ func (d *disk) fs() vfs.FS {
 	}))
 }
 
-// holdSyncs holds syncs of declarations until the function returned is called.
+// holdSyncs holds back syncs of declarations until the returned function is called.
 func (d *disk) holdSyncs() (release func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,7 +74,7 @@ func (d *disk) holdSyncs() (release func()) {
 	})
 }
 
-// crash is what is on disk when the power fails now.
+// crash is what is on disk if the power fails now.
 func (d *disk) crash() *disk {
 	return &disk{MemFS: d.CrashClone(vfs.CrashCloneCfg{}), held: make(chan struct{}, 1)}
 }
@@ -114,7 +114,7 @@ func startWith(t *testing.T, d *disk, o Options) *Connection {
 	return b.As("guest", "/")
 }
 
-// offer publishes a persistent message to a queue and says whether it is there.
+// offer publishes a persistent message to a queue and says whether the queue exists.
 func offer(t *testing.T, c *Connection, key, body string) (routed bool) {
 	t.Helper()
 	persistent := uint8(2)
@@ -130,7 +130,7 @@ func offer(t *testing.T, c *Connection, key, body string) (routed bool) {
 	return routed
 }
 
-// holds is how many messages a queue has, -1 if it is not there.
+// holds is how many messages a queue has, -1 if it does not exist.
 func holds(t *testing.T, c *Connection, name string) (n int) {
 	t.Helper()
 	n = -1
@@ -161,7 +161,7 @@ func kill(t *testing.T, c *Connection, name message.QueueName) {
 	}
 }
 
-// consuming is somebody who consumes and settles nothing.
+// consuming is a consumer that settles nothing.
 type consuming struct{}
 
 func (consuming) Deliver(_ *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool { return true }
@@ -169,7 +169,7 @@ func (consuming) Flush()                                                        
 func (consuming) QueueGone(*partition.Queue, *queue.Consumer)                           {}
 func (consuming) TimedOut(*partition.Queue, *queue.Consumer, int)                       {}
 
-// deletions are the ways in which a queue goes, but for that with its virtual host.
+// deletions are the ways to delete a queue, except with its virtual host.
 var deletions = []struct {
 	name       string
 	arguments  []amqp091.Field
@@ -203,8 +203,8 @@ var deletions = []struct {
 	}},
 }
 
-// A dead letter that has left a queue is where it went when the queue's deletion is
-// known, however the queue goes, and in whatever log the dead letter is.
+// When a client learns of a queue's deletion, a dead letter that had left the queue is at its target, in whatever way
+// the queue was deleted and in whatever log the target is.
 func TestADeletionIsStoredAfterWhatLeftTheQueue(t *testing.T) {
 	for _, way := range deletions {
 		for _, target := range []string{"classic", "quorum"} {
@@ -232,8 +232,8 @@ func TestADeletionIsStoredAfterWhatLeftTheQueue(t *testing.T) {
 	}
 }
 
-// The same of a dead letter that is still on its way to another log when its queue is deleted, and is in the journal's
-// memory alone: whoever deletes waits for that.
+// The same for a dead letter that is still on its way to another log when its queue is deleted, and only in the
+// journal's memory: the deletion waits for it.
 func TestADeletionWaitsForADeadLetterOnItsWay(t *testing.T) {
 	for _, target := range []string{"classic", "quorum"} {
 		t.Run("classic to "+target, func(t *testing.T) {
@@ -282,8 +282,8 @@ func TestADeletionWaitsForADeadLetterOnItsWay(t *testing.T) {
 	}
 }
 
-// Nothing enters a queue whose number is not reserved on disk, transient or not: its dead letters may be in a group that
-// outlives it.
+// Nothing enters a queue whose number is not reserved on disk, transient or not: its dead letters may be in a group
+// that outlives it.
 func TestTransientQueuesHaveNumbersThatAreStored(t *testing.T) {
 	d := newDisk()
 	c := start(t, d, nil)
@@ -333,7 +333,7 @@ func TestTransientQueuesHaveNumbersThatAreStored(t *testing.T) {
 	all.Wait()
 }
 
-// blocked waits until n goroutines wait for what is not stored.
+// blocked waits until n goroutines wait for the store.
 func blocked(t *testing.T, n int) {
 	t.Helper()
 	stacks := make([]byte, 8<<20)
@@ -342,7 +342,7 @@ func blocked(t *testing.T, n int) {
 	})
 }
 
-// Nobody sees a declaration before it is stored, and nobody else waits for it.
+// Nobody sees a declaration before it is stored, and no other client waits for it.
 func TestADeclarationIsSeenWhenItIsStored(t *testing.T) {
 	d := newDisk()
 	c := start(t, d, nil)
@@ -399,7 +399,7 @@ func TestADeclarationIsSeenWhenItIsStored(t *testing.T) {
 		return nil
 	})
 	blocked(t, waits)
-	// What does not ask for it goes on, and does not find it.
+	// An operation that does not name it goes on, and does not find it.
 	if !offer(t, c, "other", "m") {
 		t.Error("a message to another queue found none")
 	}
@@ -426,7 +426,7 @@ func TestADeclarationIsSeenWhenItIsStored(t *testing.T) {
 	}
 }
 
-// What is deleted is answered for as gone when the store knows.
+// A deletion is answered when the store has it.
 func TestADeletionIsSeenWhenItIsStored(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -497,7 +497,7 @@ func TestADeletionIsSeenWhenItIsStored(t *testing.T) {
 	}
 }
 
-// listening is a consumer who wants to know when its queue is gone.
+// listening is a consumer that notes when its queue is gone.
 type listening struct {
 	consuming
 	gone func()
@@ -505,7 +505,7 @@ type listening struct {
 
 func (l listening) QueueGone(*partition.Queue, *queue.Consumer) { l.gone() }
 
-// A consumer is told that its queue is gone when the store knows, and with nothing locked.
+// A consumer learns that its queue is gone when the store has the deletion, and with nothing locked.
 func TestConsumersAreToldWhenTheDeletionIsStored(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		for _, way := range []string{"queue", "vhost"} {
@@ -555,7 +555,7 @@ func TestConsumersAreToldWhenTheDeletionIsStored(t *testing.T) {
 	}
 }
 
-// Who declares at the same time shares a sync.
+// Declarations at the same time share a sync.
 func TestDeclarationsShareASync(t *testing.T) {
 	d := newDisk()
 	c := start(t, d, nil)
@@ -594,8 +594,8 @@ func TestDeclarationsShareASync(t *testing.T) {
 	})
 }
 
-// A crash at any step of a declaration or a deletion leaves what was there before or what
-// was there after, and messages in one place.
+// A crash at any step of a declaration or a deletion leaves the state before or after it, and each message in one
+// place.
 func TestCrashAtEachStepOfAChange(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		for _, step := range Failpoints {
@@ -652,7 +652,7 @@ func TestCrashAtEachStepOfAChange(t *testing.T) {
 	}
 }
 
-// A queue whose virtual host goes before it is stored goes with it.
+// A queue whose virtual host is deleted before the queue is stored is deleted with it.
 func TestAVirtualHostGoesWithWhatIsNotStored(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -690,7 +690,7 @@ func TestAVirtualHostGoesWithWhatIsNotStored(t *testing.T) {
 	}
 }
 
-// Whoever waits for a store that fails is told, once it has ended the node.
+// Callers that wait for a failing store get its error, after it has ended the node.
 func TestAStoreThatFailsEndsTheNode(t *testing.T) {
 	d := newDisk()
 	var failing atomic.Bool
@@ -724,8 +724,8 @@ func TestAStoreThatFailsEndsTheNode(t *testing.T) {
 	}
 }
 
-// A backup has what has left a queue that is deleted while it is made, or has the queue,
-// whatever is being copied at that moment.
+// A backup has the messages that left a queue which is deleted meanwhile, or has the queue, whatever is being copied
+// at that moment.
 func TestBackupOfAQueueThatGoes(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		for _, part := range []string{datadir.IndexDir, datadir.JournalDir, datadir.StateDir} {
@@ -788,7 +788,7 @@ func backUpWhileAQueueGoes(t *testing.T, kind, part string) {
 	}
 }
 
-// What policies change is read with the topology locked. The race detector fails it.
+// Fields that policies change are read with the topology locked. Otherwise the race detector fails this test.
 func TestPoliciesChangeWhileQueuesAreUsed(t *testing.T) {
 	c := open(t, Options{})
 	quorum := amqp091.Field{Key: "x-queue-type", Value: "quorum"}
@@ -823,7 +823,7 @@ func TestPoliciesChangeWhileQueuesAreUsed(t *testing.T) {
 	all.Wait()
 }
 
-// A confirm that comes while a deletion is being made waits until that is stored, or has failed.
+// A confirm that comes while a deletion is being made waits until the deletion is stored or has failed.
 func TestConfirmWaitsForADeletionThatIsBeingMade(t *testing.T) {
 	for _, refused := range []error{nil, topology.Refuse(topology.PreconditionFailed, "in use")} {
 		c := start(t, newDisk(), nil)
@@ -902,7 +902,7 @@ func TestOthersGoOnWhileAPolicyIsMatched(t *testing.T) {
 	})
 }
 
-// mutate changes something as change does, and waits for nothing.
+// mutate changes something as change does, without waiting.
 func (b *Broker) mutate(f func() error) (ticket uint64, err error) {
 	ticket, _, _, err = b.mutating(f)
 	return ticket, err

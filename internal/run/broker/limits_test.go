@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// What a user or a virtual host may have is known without a look at all connections there are.
+// The limits of a user or a virtual host are checked without a look at all connections.
 func TestLimitsLookAtNoOtherConnection(t *testing.T) {
 	b := openWith(t, Options{})
 	if err := b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxConnections: int64(10), auth.MaxChannels: int64(10)}); err != nil {
@@ -42,7 +42,7 @@ func TestLimitsLookAtNoOtherConnection(t *testing.T) {
 	}
 }
 
-// The limits hold for what is open, whatever came and went before, in whatever order.
+// The limits apply to what is open, whatever was opened and closed before, in any order.
 func TestLimitsCountWhatIsOpen(t *testing.T) {
 	b := openWith(t, Options{})
 	if _, err := b.PutVHost("v", topology.Metadata{}, "guest"); err != nil {

@@ -132,8 +132,8 @@ func TestLoopbackUsersOfBackends(t *testing.T) {
 	}
 }
 
-// BR-3.3, BR-3.4: operations of a client whom a backend knows are permitted by that
-// backend, asked for exactly what the table of permissions says, and with its texts.
+// BR-3.3, BR-3.4: a backend that knows a client permits its operations. It is asked for exactly what the table of
+// permissions says, and errors have the table's texts.
 func TestPermissionsOfBackends(t *testing.T) {
 	args := amqp091.Table{{Key: "x-dead-letter-exchange", Value: "amq.fanout"}}
 	for _, tt := range []struct {
@@ -214,8 +214,8 @@ func TestPermissionsOfBackends(t *testing.T) {
 	}
 }
 
-// BR-3.5: of many keys each is asked for once, in their order and up to the first that is refused, and few looks at
-// the publish tell which they are.
+// BR-3.5: of many keys each is asked for once, in order up to the first refusal, and a few looks at the publish find
+// out which ones are needed.
 func TestManyKeysOfBackends(t *testing.T) {
 	const keys = 100
 	o := &oracle{passwords: map[string]string{"ada": "a"}}
@@ -249,7 +249,7 @@ func TestManyKeysOfBackends(t *testing.T) {
 	}
 }
 
-// BR-3.6: an answer holds for a few seconds, and what was routed by it no longer.
+// BR-3.6: an answer counts for a few seconds, and routes that depend on it no longer than that.
 func TestAnswersOfBackendsGetOld(t *testing.T) {
 	o := &oracle{passwords: map[string]string{"ada": "a"}}
 	b := openWith(t, Options{AuthBackends: []AuthBackend{{o, o}}})
@@ -272,8 +272,7 @@ func TestAnswersOfBackendsGetOld(t *testing.T) {
 	}
 }
 
-// BR-3.1, BR-3.7: a backend says who may enter a virtual host; one that is not there is
-// told as ever.
+// BR-3.1, BR-3.7: a backend says who may enter a virtual host. A missing virtual host gives the usual error.
 func TestVHostsOfBackends(t *testing.T) {
 	o := &oracle{passwords: map[string]string{"ada": "a"}}
 	b := openWith(t, Options{AuthBackends: []AuthBackend{{o, o}}})
@@ -319,7 +318,7 @@ func TestChannelsOfTheNode(t *testing.T) {
 	}
 }
 
-// BR-2.7: new passwords are kept as the rules say, and old ones go on.
+// BR-2.7: new passwords are hashed as the rules say, and old ones still work.
 func TestPasswordRules(t *testing.T) {
 	b := openWith(t, Options{})
 	b.SetAccountRules(AccountRules{Hashing: auth.Argon2id, MinPassword: 4, PasswordPattern: regexp.MustCompile("[0-9]")})
@@ -352,7 +351,7 @@ func TestPasswordRules(t *testing.T) {
 	}
 }
 
-// A login that failed often is answered late; one that is right is not.
+// A login that failed often is answered late; a correct one is not.
 func TestLateAnswers(t *testing.T) {
 	b := openWith(t, Options{AccountRules: AccountRules{Throttle: admission.ThrottleLimits{Free: 2, Most: 80 * time.Millisecond}}})
 	try := func(password string) time.Duration {
@@ -373,8 +372,8 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// While guesses come in a flood from an address, at other names and at the same, who knows the
-// password is let in from there, the first time too, and who does not is not.
+// In a flood of guesses from an address, for other names and for the same one, a client with the right password is
+// let in from there, even the first time, and one without is not.
 func TestTheRightPasswordInAFlood(t *testing.T) {
 	b := openWith(t, Options{AccountRules: AccountRules{Throttle: admission.ThrottleLimits{Free: 1, Most: time.Minute}}})
 	from, _ := netip.AddrFromSlice(loopback)
@@ -398,7 +397,8 @@ func TestTheRightPasswordInAFlood(t *testing.T) {
 	}
 }
 
-// A login counts as failed, too, where the accounts have refused it and the backend behind them says nothing, or where the client has left meanwhile.
+// A login counts as failed, too, if the accounts have refused it and the backend after them gives no answer, or if
+// the client has left meanwhile.
 func TestLoginsWithoutAnAnswerCount(t *testing.T) {
 	left, leave := context.WithCancel(context.Background())
 	leave()
@@ -420,7 +420,7 @@ func TestLoginsWithoutAnAnswerCount(t *testing.T) {
 	}
 }
 
-// Whoever needs a client's place is told of what it waits for.
+// The standing of a waiting client is reported to code that may need its place.
 func TestHowClientsStand(t *testing.T) {
 	b := openWith(t, Options{AccountRules: AccountRules{Throttle: admission.ThrottleLimits{Free: 1, Most: time.Millisecond}}})
 	from, _ := netip.AddrFromSlice(loopback)
@@ -445,7 +445,7 @@ func TestHowClientsStand(t *testing.T) {
 	}
 }
 
-// No account has a longer name than any other thing; what is longer is refused before anybody is asked about it.
+// An account's name is as limited as any other name; a longer one is refused before anybody is asked.
 func TestNobodyIsAskedAboutLongNames(t *testing.T) {
 	long := strings.Repeat("u", 256)
 	o := &oracle{passwords: map[string]string{long: "p", long[1:]: "p"}}
@@ -465,7 +465,7 @@ func TestNobodyIsAskedAboutLongNames(t *testing.T) {
 	}
 }
 
-// Who waits for a slow hash, and goes away, has no turn and takes none.
+// A client that leaves while it waits for a slow hash has no turn and takes none.
 func TestWhoGoesAwayHasNoTurn(t *testing.T) {
 	b := openWith(t, Options{})
 	b.SetAccountRules(AccountRules{Hashing: auth.Argon2id})

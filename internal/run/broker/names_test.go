@@ -23,7 +23,7 @@ func bccOf(n int, queue string) amqp091.PropertyList {
 	return amqp091.PropertyList{DeliveryMode: &two, Headers: amqp091.Table{{Key: "BCC", Value: append(keys, queue)}, {Key: "h", Value: "v"}}}
 }
 
-// A header frame has room for more BCC keys than 64 KiB: the message is carried as it is, also by a restart.
+// A header frame has room for more BCC keys than 64 KiB: the message is carried unchanged, also through a restart.
 func TestBR_8_5_ManyBCCKeysAreCarried(t *testing.T) {
 	fs := vfs.NewMem()
 	start := func() *Connection {
@@ -64,7 +64,7 @@ func TestBR_8_5_ManyBCCKeysAreCarried(t *testing.T) {
 	}
 }
 
-// What no record has room for is refused before anything is done.
+// Names that a record has no room for are refused before anything is done.
 func TestMessagesThatCannotBeKeptAreRefused(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "q")

@@ -8,8 +8,8 @@ import (
 	"bartleby.mq/internal/core/auth"
 )
 
-// Nobody is let in as "": that is how whoever runs the node is spoken of where a setter is named,
-// and may do everything. An import may have made such a user.
+// No client is let in with the name "": as a setter it means the operator, who may do everything. An import may have
+// made such a user.
 func TestNobodyIsCalledNothing(t *testing.T) {
 	c := open(t, Options{})
 	if _, err := c.b.PutUser("", hashPassword(auth.SHA256, "p"), []auth.Tag{auth.PolicyMaker}); err != nil {

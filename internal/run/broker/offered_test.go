@@ -14,8 +14,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// A queue is deleted while a message of it is offered to a queue in another log, which takes it. The node dies before the
-// deletion is stored: the queue is there again, and the message is where it was taken, and nowhere else.
+// A queue is deleted while a message of it is offered to a queue in another log, which takes it. The node dies before
+// the deletion is stored: the queue is back, and the message is at its target and nowhere else.
 func TestAnOfferedMessageIsNotDoubledByADeletion(t *testing.T) {
 	d := newDisk()
 	var armed atomic.Bool

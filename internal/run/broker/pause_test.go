@@ -11,7 +11,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// Whoever publishes with very many keys to an exchange with very many patterns lets others change the topology meanwhile.
+// A publisher with very many keys to an exchange with very many patterns lets others change the topology meanwhile.
 func TestADeclarationDoesNotWaitForAllKeysOfAMessage(t *testing.T) {
 	c := open(t, Options{})
 	if _, err := c.DeclareQueue(topology.QueueDecl{Name: "q", Durable: true}); err != nil {
@@ -64,7 +64,8 @@ func TestADeclarationDoesNotWaitForAllKeysOfAMessage(t *testing.T) {
 	}
 }
 
-// Where the dead of a queue go is looked up before it is declared, with the topology held for reading.
+// Before a queue is declared, the targets of its dead letters are looked up with the topology locked for reading
+// only.
 func TestADeclarationLooksForItsDeadWhileOthersRead(t *testing.T) {
 	c := open(t, Options{})
 	quorum := amqp091.Field{Key: "x-queue-type", Value: "quorum"}
@@ -121,8 +122,8 @@ func TestADeclarationLooksForItsDeadWhileOthersRead(t *testing.T) {
 	}
 }
 
-// Whoever publishes with very many keys lets others change the topology while these are compared with permissions. The
-// exchange that is there then counts.
+// A publisher with very many keys lets others change the topology while its keys are compared with permissions. The
+// exchange that exists afterwards counts.
 func TestADeclarationDoesNotWaitForAllPermissions(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, b *Broker) // nil: nothing changes

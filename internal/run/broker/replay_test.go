@@ -93,8 +93,8 @@ func replay(t *testing.T, c *Connection, name string, r ReplayRequest) ReplayRes
 
 var toDLQ = []amqp091.Field{{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "dlq"}}
 
-// A replay brings each message back to the exchange and key it came from, with
-// its death headers gone, and a dry run brings none.
+// A replay moves each message back to the exchange and key it came from, without its death headers. A dry run moves
+// none.
 func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "dlq")
@@ -139,7 +139,7 @@ func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 	}
 }
 
-// A result names so many places, and so many queues of each, however many there are. The rest is counted.
+// A result names a limited number of places, and of queues of each place. The rest is counted.
 func TestAReplaysResultIsBounded(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "dlq")
@@ -170,7 +170,7 @@ func TestAReplaysResultIsBounded(t *testing.T) {
 	}
 }
 
-// Filters choose by reason, queue and age; a limit is kept.
+// Filters select by reason, queue and age. A limit is respected.
 func TestDL_19_6_Filters(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "dlq")
@@ -209,7 +209,7 @@ func TestDL_19_6_Filters(t *testing.T) {
 	}
 }
 
-// What cannot go back stays where it is: no route, a full target, no origin.
+// Messages that cannot go back stay where they are: no route, a full target, no origin.
 func TestDL_19_6_NothingIsLost(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "dlq")
@@ -260,8 +260,8 @@ func TestDL_19_6_CarriedHistory(t *testing.T) {
 	}
 }
 
-// What a replay brings to the queue that it takes from stays there, for it and for all that follow: it has no
-// origin until it dies anew, whatever its headers say.
+// Messages that a replay moves into the same queue stay there in this and later replays: they have no origin until
+// they die again, whatever their headers say.
 func TestDL_19_6_WhatWasReplayedIsNotReplayedAgain(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "dlq")
@@ -304,8 +304,8 @@ func TestDL_19_6_WhatWasReplayedIsNotReplayedAgain(t *testing.T) {
 	}
 }
 
-// What a client says about the past of a message may be anything: it dies, is shown and is
-// replayed all the same, or stays where it is.
+// A client may say anything about a message's past: the message still dies, is shown and is replayed, or stays where
+// it is.
 func TestDL_7_10_HostileHistories(t *testing.T) {
 	long := strings.Repeat("k", 300)
 	entry := func(change ...amqp091.Field) amqp091.Table {
@@ -378,7 +378,7 @@ func TestDL_7_10_HostileHistories(t *testing.T) {
 	}
 }
 
-// Looking changes nothing: not the order, not the redelivered flags, not the counts.
+// Looking changes nothing: not the order, the redelivered flags, or the counters.
 func TestPeekChangesNothing(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "q")
@@ -406,8 +406,8 @@ func TestPeekChangesNothing(t *testing.T) {
 	}
 }
 
-// What a full target in another log refuses stays where it is, in its order; the answer says how
-// many, by the queue that had no room, and what it says is so when it is given.
+// Messages that a full target in another log refuses stay where they are, in order. The answer says how many there
+// are for each queue without room, and is true when it is given.
 func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
 	for _, way := range []struct{ dlq, work string }{{"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
 		t.Run(way.dlq+" to "+way.work, func(t *testing.T) {
@@ -451,7 +451,8 @@ func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
 	}
 }
 
-// BR-7.9: a queue whose messages are being replayed is not empty. What a full target has no room for is there still.
+// BR-7.9: a queue whose messages are being replayed is not empty. Messages for which a full target has no room are
+// still there.
 func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
 	goOn := make(chan struct{})
 	c := open(t, Options{Failpoint: func(name string) {
@@ -489,7 +490,8 @@ func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
 	}
 }
 
-// BR-7.9: what a deletion says that was there has what is being replayed: it is deleted as what is ready is.
+// BR-7.9: the count in the answer to a deletion includes messages that are being replayed: they are deleted like
+// ready ones.
 func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
 	for _, config := range []struct{ source, target string }{{"classic", "quorum"}, {"quorum", "classic"}} {
 		goOn := make(chan struct{})
@@ -522,7 +524,7 @@ func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
 	}
 }
 
-// asking is a backend that permits everything, and passes on what it is asked.
+// asking is a backend that permits everything and passes the questions on.
 type asking struct {
 	oracle
 	questions chan admission.Question
@@ -533,7 +535,7 @@ func (a *asking) Allow(_ context.Context, q admission.Question) error {
 	return nil
 }
 
-// Where others declare all the time, whoever waits for what is being stored waits for a sync. A replay does so once a
+// If others declare all the time, waiting for the store means waiting for a sync. A replay does that once for each
 // slice, not for each message.
 func TestAReplayWaitsOnceForWhatItHasSeen(t *testing.T) {
 	o := &asking{oracle{passwords: map[string]string{"ada": "a"}}, make(chan admission.Question, 10)}

@@ -11,8 +11,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// BR-3.5, BR-5.11: a replay is a publish of whoever asks for it. What a message says of its past is its
-// publisher's word: it leads nobody to keys that he may not use, nor into an internal exchange.
+// BR-3.5, BR-5.11: a replay is a publish by its caller. The origin in a message is its publisher's word: it gives
+// nobody access to keys that he may not use, nor to an internal exchange.
 func TestBR_3_5_AReplayKeepsToWhatItsUserMayPublish(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "parking")

@@ -10,7 +10,7 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// BR-8.1: names and keys may have any byte in them, and what is remembered of one exchange is not told of another.
+// BR-8.1: names and keys may contain any byte, and the cached route of one exchange is not used for another.
 func TestARememberedRouteIsOfItsExchange(t *testing.T) {
 	c := open(t, Options{})
 	bind := func(exchange, key, queue string) {
@@ -41,7 +41,8 @@ func TestARememberedRouteIsOfItsExchange(t *testing.T) {
 	}
 }
 
-// A client that sends ever other keys to a fanout has the node remember so many of its queues, however many there are.
+// A client that sends ever new keys to a fanout makes the node cache a limited number of routes, however many queues
+// there are.
 func TestRememberedRoutesAreBounded(t *testing.T) {
 	var r routes
 	to := routed{targets: make([]*partition.Queue, 1000)}

@@ -22,8 +22,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// spoilt is a node that was started on messages 0 to 9 of a queue, the record of one of
-// which has rotted on disk.
+// spoilt is a node that was started on messages 0 to 9 of a queue. The record of one of them has rotted on disk.
 type spoilt struct {
 	t     *testing.T
 	files *vfs.MemFS
@@ -87,7 +86,7 @@ func (s *spoilt) stop() {
 	s.b = nil
 }
 
-// rot changes a byte of the message wherever it lies on disk.
+// rot changes a byte of the message, wherever it is on disk.
 func (s *spoilt) rot(text string) {
 	s.t.Helper()
 	for _, dir := range []string{"/data/journal", "/data/keep"} {
@@ -148,7 +147,7 @@ func (s *spoilt) counts(name string) *partition.Counts {
 	return &c
 }
 
-// wants are all messages but the one that has rotted.
+// wants returns all messages except the one that has rotted.
 func wants() (list []string) {
 	for i := range 10 {
 		if i != rotten {
@@ -158,7 +157,7 @@ func wants() (list []string) {
 	return list
 }
 
-// aside demands that the message was set aside, once, and is in no queue.
+// aside checks that the message was set aside, once, and is in no queue.
 func (s *spoilt) aside(left int) {
 	s.t.Helper()
 	list, err := s.b.data.Aside.List(0)
@@ -200,8 +199,8 @@ func same(t *testing.T, got []string) {
 	}
 }
 
-// A consumer that comes to a message that has rotted gets all the others; the message is
-// set aside and stays so after a restart.
+// A consumer that reaches a rotten message gets all the others. The message is set aside, and stays so after a
+// restart.
 func TestConsumerPassesRottenMessage(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *spoilt) {
 		sub, err := s.c.Subscribe("q", "tag", 3)
@@ -232,7 +231,7 @@ func TestConsumerPassesRottenMessage(t *testing.T) {
 	})
 }
 
-// To take messages, to peek and to look for what is to be replayed pass it over as well.
+// Taking messages, peeking, and searching for messages to replay skip it as well.
 func TestReadersPassRottenMessage(t *testing.T) {
 	for name, after := range map[string]After{"removes": AckRemoves, "requeues": AckRequeues} {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +265,7 @@ func TestReadersPassRottenMessage(t *testing.T) {
 	})
 }
 
-// Taking messages that fails halfway leaves all of them where they were: nobody has seen them.
+// If taking messages fails halfway, all of them stay where they were: nobody has seen them.
 func TestWhatCouldNotBeShownGoesBack(t *testing.T) {
 	refused := errors.New("it cannot be shown")
 	for name, after := range map[string]After{
@@ -301,7 +300,7 @@ func TestWhatCouldNotBeShownGoesBack(t *testing.T) {
 	}
 }
 
-// A router of the dead that comes to it carries the others on.
+// A router of deaths that reaches it goes on with the others.
 func TestDeadPassRottenMessage(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *spoilt) {
 		var got []Got
@@ -333,7 +332,7 @@ func TestDeadPassRottenMessage(t *testing.T) {
 	})
 }
 
-// A file that has one does not keep compaction from moving what lives in it.
+// A rotten message does not stop compaction from moving the others out of its file.
 func TestCompactionPassesRottenMessage(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *spoilt) {
 		s.b.node.Checkpointing.CompactBelow = 1000 // every file

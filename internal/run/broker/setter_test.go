@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// asks is a handler that notes what whoever sets a parameter may do.
+// asks is a handler that notes what the setter of a parameter may do.
 type asks struct{ enters, permits bool }
 
 func (h *asks) Check(_ topology.Parameter, by Setter) error {
@@ -19,7 +19,7 @@ func (h *asks) Check(_ topology.Parameter, by Setter) error {
 }
 func (h *asks) Changed() {}
 
-// Whom a backend knows has no permissions of the account that has the same name.
+// A client that a backend knows does not have the permissions of the account of the same name.
 func TestASetterWhomABackendKnowsIsNoAccount(t *testing.T) {
 	o := &oracle{passwords: map[string]string{"guest": "elsewhere"}, tags: []auth.Tag{auth.PolicyMaker}}
 	b := openWith(t, Options{AuthBackends: []AuthBackend{{o, o}, {}}})
@@ -39,8 +39,8 @@ func TestASetterWhomABackendKnowsIsNoAccount(t *testing.T) {
 	}
 }
 
-// The setter of a parameter is the account that has set it. One that is made under its name when that has gone has set
-// nothing, whoever looks when. Another password leaves the account what it was.
+// The setter of a parameter is the account that has set it. A new account of the same name has set nothing, at
+// whatever moment the setter is read. Another password leaves it the same account.
 func TestASetterHasNothingOfASuccessorsAccount(t *testing.T) {
 	b := openWith(t, Options{})
 	p := topology.Parameter{VHost: "/", Component: "test", Name: "p", Value: []byte("1")}
@@ -93,7 +93,7 @@ func TestASetterHasNothingOfASuccessorsAccount(t *testing.T) {
 	check("when it has set it", true, now())
 }
 
-// So it is with very many parameters, and with the first user of a start that finds none.
+// The same with very many parameters, and with the first user of a start that finds no users.
 func TestVeryManyParametersAreNoSuccessors(t *testing.T) {
 	b := openWith(t, Options{})
 	for name, create := range map[string]func() error{

@@ -11,9 +11,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// BR-7.9, DL-2.2: whatever becomes due while its queue is deleted, each message comes to the
-// dead letter queue, or is counted by the deletion. The deletions come at about the moment when
-// messages are due.
+// BR-7.9, DL-2.2: whatever becomes due while its queue is deleted, each message reaches the dead-letter queue or is
+// counted by the deletion. The deletions come at about the moment at which messages are due.
 func TestADeletionLosesNoDeath(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -52,8 +51,8 @@ func TestADeletionLosesNoDeath(t *testing.T) {
 	}
 }
 
-// What dies in a queue when its deletion has waited for the dead of before, and waits for its
-// turn to change the topology, is not lost either.
+// A message that dies after a deletion has waited for earlier deaths, while it waits to change the topology, is not
+// lost either.
 func TestADeletionLetsGoWhatDiesMeanwhile(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {

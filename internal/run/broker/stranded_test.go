@@ -21,8 +21,8 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// A dead letter whose target is deleted while it is on its way to another log is stranded; it
-// goes to the queue it is sent to, or back to where it was.
+// A dead letter whose target is deleted while it is on its way to another log is stranded. An operator sends it to
+// another queue, or back to the one it left.
 func TestRelocateStranded(t *testing.T) {
 	sent := make(chan struct{})
 	c := open(t, Options{Failpoint: func(name string) {
@@ -73,8 +73,8 @@ func TestRelocateStranded(t *testing.T) {
 	}
 }
 
-// What was on its way in a virtual host that is deleted goes with it, also what arrives nowhere only when there is
-// another of the same name, and after a crash.
+// Messages on their way in a virtual host that is deleted end with it. That also holds for a message that is stranded
+// only when there is another virtual host of the same name, and after a crash.
 func TestNothingOfADeletedVHostComesIntoTheNext(t *testing.T) {
 	for _, kinds := range [][2]string{{"quorum", "classic"}, {"classic", "quorum"}} {
 		for _, end := range []string{"running", "killed"} {

@@ -12,8 +12,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// What a subscription shows at once is bounded by bytes: it reads whole bodies into memory, however
-// many messages are asked for, and one is shown however large it is.
+// The bytes of what a subscription shows at a time are limited, because it reads whole bodies into memory, however
+// many messages are asked for. One message is shown however large it is.
 func TestSubscriptionShowsABoundedPieceAtOnce(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestSubscriptionShowsABoundedPieceAtOnce(t *testing.T) {
 	}
 }
 
-// What a subscription shows at once is bounded by what headers take in memory, too.
+// They are also limited by what decoded headers take in memory.
 func TestSubscriptionShowsFewLargeHeadersAtOnce(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "q")
@@ -85,7 +85,7 @@ func TestSubscriptionShowsFewLargeHeadersAtOnce(t *testing.T) {
 	}
 }
 
-// A message that is larger than messages may be comes in by no shovel; those before it are in.
+// A message that exceeds the maximal size is not published by a shovel; those before it are.
 func TestPublishAllTakesNothingTooLarge(t *testing.T) {
 	c := open(t, Options{MaxMessageSize: 1000})
 	declare(t, c, "q")
@@ -106,8 +106,8 @@ func TestPublishAllTakesNothingTooLarge(t *testing.T) {
 	}
 }
 
-// What a shovel moves is in all its queues after a crash that comes as soon as PublishAll has returned:
-// the shovel acknowledges it at its source then.
+// Messages that a shovel moves are in all their queues after a crash right after PublishAll has returned: then the
+// shovel acknowledges them at its source.
 func TestWhatPublishAllHasTakenIsDurable(t *testing.T) {
 	for name, kinds := range map[string][]string{"classic": {"classic"}, "quorum": {"quorum"}, "both": {"classic", "quorum"}} {
 		t.Run(name, func(t *testing.T) {

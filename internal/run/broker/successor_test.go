@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 )
 
-// told is a client that notes whether it was told to go.
+// told is a client that notes whether it was terminated.
 type told struct{ gone bool }
 
 func (c *told) Terminate(uint16, string)         { c.gone = true }
@@ -27,7 +27,8 @@ func (h *afterwards) Changed() {
 	}
 }
 
-// BR-2.8, BR-3.8: the connections of what is deleted are closed, and not those of a successor of the same name that is made before they are.
+// BR-2.8, BR-3.8: the connections of a deleted object are closed. Those of a successor of the same name, made before
+// that, are not.
 func TestBR_2_8_DeletionsCloseNoConnectionOfASuccessor(t *testing.T) {
 	for name, remove := range map[string]func(*Broker) error{
 		"user":  func(b *Broker) error { _, err := b.DeleteUser("u"); return err },
@@ -68,7 +69,7 @@ func TestBR_2_8_DeletionsCloseNoConnectionOfASuccessor(t *testing.T) {
 	}
 }
 
-// DL-22.1: a client that connects while its virtual host is made anew has the rules of the new one.
+// DL-22.1: a client that connects while its virtual host is made anew gets the rules of the new one.
 func TestDL_22_1_AConnectionHasTheProfileOfTheVirtualHostThatItEnters(t *testing.T) {
 	b := openWith(t, Options{})
 	if _, err := b.CreateVHost("v", topology.Metadata{}, &Identity{Name: "guest"}); err != nil {

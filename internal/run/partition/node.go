@@ -127,8 +127,8 @@ type Budget struct {
 
 // Checkpointing configures when checkpoints are written, and which callbacks they need.
 type Checkpointing struct {
-	Bytes         int64              // a checkpoint follows after so many bytes of the journal; 0 = 256 MiB
-	Operations    int64              // and after so many operations in the journal; 0 = 8,000,000
+	Bytes         int64              // a checkpoint follows after this many bytes of the journal; 0 = 256 MiB
+	Operations    int64              // and after this many operations in the journal; 0 = 8,000,000
 	Every         time.Duration      // and after this time, if anything was logged; 0 = a minute
 	CompactBelow  int64              // files with less than this percentage of their bytes in use are compacted; 0 = 55
 	Short         bool               // the disk has little room when the node starts: see ShortOfRoom

@@ -42,8 +42,9 @@ func (c *client) take() (got []outstanding) {
 	return got
 }
 
-// Several clients publish, consume and reject at once while checkpoints are written; then the machine is killed.
-// Every message whose publish was committed is in exactly one place, and no reference is left when all are gone.
+// Several clients publish, consume and reject at once while checkpoints are written and files compacted; then the
+// machine is killed. Every message whose publish was committed is in exactly one place, and no reference is left when
+// all are gone.
 func TestInvariantIWithManyClients(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defs, routes := crashTopology()

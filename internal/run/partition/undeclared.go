@@ -12,7 +12,7 @@ import (
 type Undeclared struct {
 	Incarnation uint64
 	VHost       message.VHost // of a replicated queue, from its log; else ""
-	Name        string        // likewise
+	Name        string        // the same
 	Group       uint64        // of a replicated queue
 	MaxPriority int           // the highest level that it is known to have had
 	Messages    int

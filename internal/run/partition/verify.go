@@ -12,15 +12,15 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// Unreadable is an entry whose record cannot be had from disk.
+// Unreadable is an entry whose record cannot be read from disk.
 type Unreadable struct {
 	ID  queue.ID
 	At  message.Location
 	Err error
 }
 
-// Verify reads the record of every entry of the queue, and returns how many there
-// are and those that cannot be read. It changes nothing.
+// Verify reads the record of every entry of the queue. It returns how many entries there are, and the unreadable
+// ones. It changes nothing.
 func (n *Node) Verify(q *Queue) (messages int, bad []Unreadable, err error) {
 	var w bodies.Window
 	defer w.Free()
@@ -49,8 +49,7 @@ func (n *Node) Verify(q *Queue) (messages int, bad []Unreadable, err error) {
 	return messages, bad, nil
 }
 
-// DropUnreadable removes entries that cannot be read, as if they had been settled. It
-// returns when that is on disk.
+// DropUnreadable removes unreadable entries as if they were settled, and returns when that is on disk.
 func (n *Node) DropUnreadable(q *Queue, entries []Unreadable) error {
 	if q.part.group != nil {
 		return n.dropReplicated(q, entries)
@@ -76,7 +75,8 @@ func (n *Node) DropUnreadable(q *Queue, entries []Unreadable) error {
 	return nil
 }
 
-// dropReplicated is DropUnreadable in a group, whose log has it as it has what is set aside: whatever the entries wait for.
+// dropReplicated is DropUnreadable in a group, in whatever state the entries are. Its log has the same commands as
+// for messages that are set aside.
 func (n *Node) dropReplicated(q *Queue, entries []Unreadable) error {
 	for len(entries) > 0 {
 		some := entries[:min(len(entries), sliceLimit)]
@@ -108,7 +108,7 @@ func (n *Node) dropped(q *Queue, entries []Unreadable) (err error) {
 	return cmp.Or(err, gone)
 }
 
-// LostPage is a page of a queue's index that cannot be had from disk, with up to 256 entries.
+// LostPage is a page of a queue's index that cannot be read from disk, with up to 256 entries.
 type LostPage struct {
 	Incarnation uint64
 	Lane        int
@@ -118,15 +118,14 @@ type LostPage struct {
 	key []byte // of its summary
 }
 
-// VerifyPages reads every page that the last whole checkpoint may need, and returns
-// those that cannot be read.
+// VerifyPages reads every page that the last whole checkpoint may need, and returns the unreadable ones.
 func VerifyPages(pages *store.Store) (bad []LostPage, err error) {
 	c, err := readCheckpoint(pages)
 	if err != nil {
 		return nil, err
 	}
 	var page []byte
-	spoilt := map[string]error{} // deltas that cannot be read, by the key of their page without its kind and version
+	spoilt := map[string]error{} // unreadable deltas, by the key of their page without kind and version
 	err = pages.Range([]byte{keyDelta}, func(key, value []byte) error {
 		_, id, ok := splitPageKey(key)
 		if !ok {
@@ -168,7 +167,7 @@ func VerifyPages(pages *store.Store) (bad []LostPage, err error) {
 }
 
 // DropPages removes pages that cannot be read, and with them their entries.
-func DropPages(index *store.Store, pages []LostPage) error {
+func DropPages(index *store.Store, pages []LostPage) error { // DropPages removes unreadable pages with their entries.
 	var keys [][]byte
 	for i := range pages {
 		page := append([]byte(nil), pages[i].key...)

@@ -12,8 +12,9 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// Where the counter of queue numbers is lost, and a virtual host was made behind the first queues, a queue that is declared
-// after the repair has a number that no other has: else it would get what is another's, and its deletion would take that.
+// The counter of queue numbers is lost, and a virtual host was made after the first queues. A queue that is declared
+// after the repair gets a number that no other queue has: otherwise it would get another queue's messages, and its
+// deletion would delete them.
 func TestTheCounterOfNumbersIsLost(t *testing.T) {
 	files := vfs.NewCrashableMem()
 	b, c := start(t, files)

@@ -13,8 +13,8 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// The deletion of a queue is lost from the log of declarations. After a repair either the queue is not
-// there, or it is one like any other: it is used, and deleted, and what it had does not come back.
+// The deletion of a queue is lost from the log of declarations. After a repair the queue does not exist, or it is an
+// ordinary one: it can be used and deleted, and its former messages do not come back.
 func TestAQueueWhoseDeletionIsLostIsNoGhost(t *testing.T) {
 	for _, kind := range []string{"orders", "critical"} {
 		for _, how := range []How{SkipFrame, Cut} {
@@ -73,7 +73,7 @@ func there(b *broker.Broker, name string) (ok bool) {
 	return ok
 }
 
-// lastIn is where a text stands last in the files of a part.
+// lastIn is where a text is last in the files of a part.
 func lastIn(t *testing.T, files vfs.FS, part, text string) (path string, offset int64) {
 	t.Helper()
 	names, err := files.List(files.PathJoin(dataDir, part))

@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/run/datadir"
 )
 
-// An identity that has rotted, of this release or of one before, is not another directory's: nothing is lost.
+// A rotten identity, of this release or an earlier one, does not make its part another directory's: nothing is lost.
 func TestARottenIdentityLosesNothing(t *testing.T) {
 	for _, part := range datadir.Parts {
 		for name, spoil := range map[string]func(text string) string{

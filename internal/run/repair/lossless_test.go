@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A repair says whether it loses anything, before and after, and its report tells of what it has lost and
-// done, not of what another repair would.
+// A repair says whether it loses anything, before and after. Its report says what it has lost and done, not what
+// another repair would do.
 func TestARepairSaysWhatItLoses(t *testing.T) {
 	for name, c := range map[string]struct {
 		how      How

@@ -14,7 +14,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// killed is what a node with a queue of each kind leaves that is killed after n messages to each.
+// killed is what a node with a queue of each kind leaves when it is killed after n messages to each.
 func killed(t *testing.T, n int, checkpoint bool) *vfs.MemFS {
 	t.Helper()
 	files := vfs.NewCrashableMem()
@@ -53,7 +53,7 @@ func overwrite(t *testing.T, files vfs.FS, path string, offset int64, b []byte) 
 	}
 }
 
-// counted are the messages there are of each kind.
+// counted is the number of messages of each kind.
 func counted(t *testing.T, files vfs.FS) map[string]int {
 	t.Helper()
 	count := map[string]int{}
@@ -66,8 +66,9 @@ func counted(t *testing.T, files vfs.FS) map[string]int {
 	return count
 }
 
-// The log of declarations has lost its end, and nothing in it tells: all of it in one block, or the last declaration. The
-// journal knows. No start gives up the messages of queues that it has no declaration of, and a repair brings them back.
+// The log of declarations has lost its end, all of it in one block or the last declaration, and nothing in it shows
+// that. The journal knows. A start refuses to drop the messages of queues without a declaration, and a repair brings
+// them back.
 func TestTheLogOfDeclarationsThatLostItsEnd(t *testing.T) {
 	block := make([]byte, 4096)
 	rubbish := make([]byte, 4096)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const dataDir = "data"
 
-// start opens a broker on files; small segments make for several.
+// start opens a broker on files. Segments are small, so that there are several.
 func start(t *testing.T, files vfs.FS) (*broker.Broker, *broker.Connection) {
 	t.Helper()
 	b, err := broker.Open(broker.Options{FS: files, Dir: dataDir, Partitions: 2, Storage: broker.Storage{SegmentBytes: 64 << 10}})
@@ -58,8 +58,7 @@ func publish(t *testing.T, c *broker.Connection, queue, body string) {
 	}
 }
 
-// filled is a data directory with n messages in each of two queues; their bodies
-// tell queue and number.
+// filled is a data directory with n messages in each of two queues. A body names its queue and number.
 func filled(t *testing.T, n int) *vfs.MemFS {
 	t.Helper()
 	files := vfs.NewCrashableMem()
@@ -85,7 +84,7 @@ func body(queue string, i int) string {
 	return fmt.Sprintf("%s %d ", queue, i) + strings.Repeat("x", 1000)
 }
 
-// bodies are what a queue holds after a start.
+// bodies returns the bodies in a queue after a start.
 func bodies(t *testing.T, files vfs.FS, queue string) (found []string) {
 	t.Helper()
 	b, c := start(t, files)
@@ -220,7 +219,7 @@ func TestCleanDirectory(t *testing.T) {
 	}
 }
 
-// A start says which command tells more, and changes nothing.
+// A start says which command to run, and changes nothing.
 func TestStartNamesTheCommand(t *testing.T) {
 	files := filled(t, 100)
 	path, offset := whereIs(t, files, "orders 40 ")
@@ -237,7 +236,7 @@ func TestStartNamesTheCommand(t *testing.T) {
 	}
 }
 
-// One frame is damaged: skipping it loses one message, cutting all that came after.
+// One frame is damaged: skipping it loses one message, cutting loses everything after it.
 func TestDamagedFrame(t *testing.T) {
 	for _, how := range []How{SkipFrame, Cut} {
 		t.Run(string(how), func(t *testing.T) {
@@ -277,7 +276,7 @@ func TestDamagedFrame(t *testing.T) {
 	}
 }
 
-// A segment that is gone altogether, or whose header is.
+// A whole segment is missing, or its header is.
 func TestLostSegment(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, files vfs.FS, path string){
 		"file":   func(t *testing.T, files vfs.FS, path string) { _ = files.Remove(path) },
@@ -304,8 +303,7 @@ func TestLostSegment(t *testing.T) {
 	}
 }
 
-// A body that a checkpoint refers to and that has rotted: no start reads its frame, but
-// the message is named and dropped.
+// A body of a checkpoint has rotted. No start reads its frame, but the message is named and dropped.
 func TestRottenBody(t *testing.T) {
 	files := filled(t, 100)
 	b, _ := start(t, files)
@@ -329,8 +327,7 @@ func TestRottenBody(t *testing.T) {
 	}
 }
 
-// A lost block of a disk reads as zeros: the messages in it are damage as any other, of
-// which the report lists each.
+// A lost block of a disk reads as zeros: the messages in it are damaged like any others, and the report lists each.
 func TestZerosAreDamage(t *testing.T) {
 	for _, queue := range []string{"orders", "critical"} {
 		files := checkpointed(t, 100)
@@ -370,7 +367,7 @@ func TestZerosAreDamage(t *testing.T) {
 	}
 }
 
-// A kept file that is missing takes its messages along, and no others.
+// A missing kept file takes its messages along, and no others.
 func TestLostKeptFile(t *testing.T) {
 	files := filled(t, 200)
 	b, _ := start(t, files)
@@ -435,8 +432,8 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// A message whose publish is lost, and which has died since: skipping takes it out
-// of the place that it went to as well, and touches no other.
+// The publish of a message is lost, and the message has died since: skipping the frame removes it from its target as
+// well, and touches no other message.
 func TestSkippedMessageThatMoved(t *testing.T) {
 	files := filled(t, 30)
 	b, c := start(t, files)
@@ -468,7 +465,7 @@ func TestSkippedMessageThatMoved(t *testing.T) {
 	}
 }
 
-// The same in a quorum queue, whose log is not to have gaps.
+// The same in a quorum queue, whose log must not have gaps.
 func TestRottenBodyOfQuorumQueue(t *testing.T) {
 	files := filled(t, 10)
 	b, c := start(t, files)
@@ -498,8 +495,8 @@ func TestRottenBodyOfQuorumQueue(t *testing.T) {
 	}
 }
 
-// crowded is a file system that has room for so many more directories and links of an examination's tree,
-// and for no copy in the place of a link.
+// crowded is a file system with room for this many more directories and links of an examination's tree, and for no
+// copy in place of a link.
 type crowded struct {
 	vfs.FS
 	left    int
@@ -538,8 +535,8 @@ func (f *crowded) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error)
 	return f.FS.Create(name, c)
 }
 
-// An examination without the room it needs is an error, or says what it could not do, and leaves nothing
-// behind, at whichever step of making its tree the disk is full.
+// An examination without enough disk space is an error, or says what it could not do. It leaves nothing behind, at
+// whatever step of making its tree the disk is full.
 func TestExaminationWithoutRoom(t *testing.T) {
 	files := filled(t, 50)
 	failed := 0
@@ -565,8 +562,8 @@ func TestExaminationWithoutRoom(t *testing.T) {
 	}
 }
 
-// A frame that is as it was written and makes no sense keeps no node from starting: it is
-// passed over and kept, the check names it, and after a repair no start meets it again.
+// An intact frame that makes no sense does not stop a node from starting. It is skipped and kept, the check names it,
+// and after a repair no start meets it again.
 func TestAFrameThatMakesNoSense(t *testing.T) {
 	for _, how := range []How{SkipFrame, Cut} {
 		files := filled(t, 10)
@@ -604,7 +601,7 @@ func TestAFrameThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// What a repair has put into quarantine is there after a crash: the originals are changed.
+// The files that a repair has put into quarantine are there after a crash: the originals are changed.
 func TestQuarantineIsThereAfterACrash(t *testing.T) {
 	files := filled(t, 100)
 	path, offset := whereIs(t, files, "orders 40 ")
@@ -618,7 +615,7 @@ func TestQuarantineIsThereAfterACrash(t *testing.T) {
 	}
 }
 
-// checkpointed is filled with a checkpoint in the middle, and a quorum queue beside it, critical, of as many messages.
+// checkpointed is filled with a checkpoint in the middle, and a quorum queue, critical, with as many messages.
 func checkpointed(t *testing.T, n int) *vfs.MemFS {
 	t.Helper()
 	files := filled(t, n/2)
@@ -645,7 +642,7 @@ func checkpointed(t *testing.T, n int) *vfs.MemFS {
 	return files
 }
 
-// lost removes a part of the data directory, or what is in it.
+// lost removes a part of the data directory, or its content.
 func lost(t *testing.T, files vfs.FS, part string, emptied bool) {
 	t.Helper()
 	path := files.PathJoin(dataDir, part)
@@ -666,7 +663,7 @@ func lost(t *testing.T, files vfs.FS, part string, emptied bool) {
 	}
 }
 
-// all are the bodies of queues after a start, whose order is theirs.
+// all returns the bodies of queues after a start, in the order of the queues.
 func all(t *testing.T, files vfs.FS) map[string][]string {
 	t.Helper()
 	b, c := start(t, files)
@@ -695,8 +692,8 @@ func all(t *testing.T, files vfs.FS) map[string][]string {
 	return found
 }
 
-// The declarations are lost, and with them the names of queues: the messages are all there, in queues that
-// are declared anew.
+// The declarations are lost, and with them the names of queues: all messages are there, in queues that are declared
+// anew.
 func TestLostDeclarations(t *testing.T) {
 	for _, parts := range [][]string{{stateDir}, {stateDir, stateLogDir}, {stateLogDir}} {
 		for _, emptied := range []bool{false, true} {
@@ -723,7 +720,7 @@ func TestLostDeclarations(t *testing.T) {
 	}
 }
 
-// Damage in the log of declarations takes names, and no messages.
+// Damage in the log of declarations loses names, but no messages.
 func TestDamagedDeclarationsLoseNoMessages(t *testing.T) {
 	for _, how := range []How{SkipFrame, Cut} {
 		files := checkpointed(t, 20)
@@ -743,7 +740,7 @@ func TestDamagedDeclarationsLoseNoMessages(t *testing.T) {
 	}
 }
 
-// Without its index a directory is as it was if the journal has everything.
+// A directory without its index is as it was if the journal has everything.
 func TestLostIndex(t *testing.T) {
 	files := filled(t, 200)
 	lost(t, files, indexDir, true)
@@ -754,8 +751,8 @@ func TestLostIndex(t *testing.T) {
 	}
 }
 
-// What is missing is told once, however many messages were in it: the lines that count are not
-// below hundreds of others.
+// A missing part is reported once, however many messages were in it: the lines that matter are not below hundreds of
+// others.
 func TestWhatIsMissingIsToldOnce(t *testing.T) {
 	files := checkpointed(t, 200)
 	if err := files.RemoveAll(files.PathJoin(dataDir, keepDir)); err != nil {
@@ -777,7 +774,7 @@ func TestWhatIsMissingIsToldOnce(t *testing.T) {
 	}
 }
 
-// What lay in keep/, or happened in the journal, is gone with it; what is elsewhere is there.
+// The content of keep/, or of the journal, is lost with it; everything else is there.
 func TestLostBodies(t *testing.T) {
 	for _, part := range []string{keepDir, journalDir} {
 		t.Run(part, func(t *testing.T) {
@@ -799,9 +796,9 @@ func TestLostBodies(t *testing.T) {
 	}
 }
 
-// A table of the index or of the declarations that is damaged: a start names the file and the
-// command, a check finds it, and a repair moves the part away and makes it anew, as if it were
-// missing. Pebble's stacks are nobody's business.
+// A table of the index or of the declarations is damaged. A start names the file and the command, a check finds the
+// damage, and a repair moves the part away and makes it anew, as if it were missing. No output contains Pebble's
+// stacks.
 func TestDamagedTables(t *testing.T) {
 	whole := vfs.NewCrashableMem()
 	b, c := start(t, whole)
@@ -875,7 +872,7 @@ func TestDamagedTables(t *testing.T) {
 	}
 }
 
-// The same of one that a consumer had when the node was killed.
+// The same for a message that a consumer had when the node was killed.
 func TestRottenBodyOfQuorumQueueAtAConsumer(t *testing.T) {
 	files := filled(t, 10)
 	b, c := start(t, files)

@@ -27,16 +27,16 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// busy is a data directory of a node that had much to do: its journal does not go back to the beginning, and keep/ has
-// retired segments and dense files.
+// busy is a data directory of a node that has worked much: its journal does not begin with its first segment, and
+// keep/ has retired segments and dense files.
 type busy struct {
 	files *vfs.MemFS
-	// unsettled are the messages that were confirmed and not settled, by their bodies: the queue that they are in.
+	// unsettled are the messages that were confirmed and not settled: for each body, its queue.
 	unsettled map[string]string
 	settled   int // messages
 }
 
-// busyQueues are its queues. What is rejected in one of them goes to the one named.
+// busyQueues are its queues. Messages rejected in one of them go to the named one.
 var busyQueues = []struct{ name, kind, dead string }{
 	{"classic", "classic", ""}, {"quorum", "quorum", ""}, {"work", "classic", "classic"}, {"far", "classic", "quorum"}, {"near", "quorum", "quorum"},
 }
@@ -137,7 +137,7 @@ func has(t *testing.T, files vfs.FS, part, suffix string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, suffix) })
 }
 
-// everywhere are the bodies of all queues of all virtual hosts after a start: the queues that each is in.
+// everywhere returns the bodies in all queues of all virtual hosts after a start: for each, its queues.
 func everywhere(t *testing.T, files vfs.FS) map[string][]string {
 	t.Helper()
 	b, _ := start(t, files)
@@ -167,8 +167,8 @@ func everywhere(t *testing.T, files vfs.FS) map[string][]string {
 	return where
 }
 
-// missingFrom are the messages that were confirmed and not settled, and are in no queue, or, where the queue is known by what is
-// on disk, not in it.
+// missingFrom returns the messages that were confirmed and not settled and are in no queue, or not in their queue if
+// the disk shows which one that is.
 func (d *busy) missingFrom(where map[string][]string) (missing []string) {
 	for text := range d.unsettled {
 		if len(where[text]) == 0 {
@@ -179,7 +179,7 @@ func (d *busy) missingFrom(where map[string][]string) (missing []string) {
 	return missing
 }
 
-// checkTold compares what was told of messages that may have been settled with what there is.
+// checkTold compares what was said about messages that may have been settled with what there is.
 func (d *busy) checkTold(t *testing.T, told *Salvaged, where map[string][]string) {
 	t.Helper()
 	sure := map[string]bool{}
@@ -237,8 +237,8 @@ func removeAll(t *testing.T, files vfs.FS, part string) {
 	}
 }
 
-// The index of a node is lost whose journal does not go back to the beginning. No start, and a repair brings back every
-// message that was confirmed and not settled; twice is fine.
+// The index is lost on a node whose journal does not begin with its first segment. No start succeeds, and a repair
+// brings back every message that was confirmed and not settled; twice is fine.
 func TestLostIndexOfABusyNode(t *testing.T) {
 	for name, lose := range loseIndex {
 		for _, killed := range []bool{false, true} {
@@ -268,7 +268,7 @@ func TestLostIndexOfABusyNode(t *testing.T) {
 	}
 }
 
-// repairedAs repairs, with that name for the quarantine, and returns what was told.
+// repairedAs repairs with that name for the quarantine, and returns the output.
 func repairedAs(t *testing.T, files vfs.FS, name string) string {
 	t.Helper()
 	var out strings.Builder
@@ -281,8 +281,8 @@ func repairedAs(t *testing.T, files vfs.FS, name string) string {
 	return out.String()
 }
 
-// A crash in the middle of the repair, at whatever step: no start takes what there is for whole unless it is, and another
-// repair brings everything back.
+// The repair crashes at any step: a start refuses the directory unless it is whole, and another repair brings
+// everything back.
 func TestRepairWithoutIndexInterrupted(t *testing.T) {
 	for _, table := range []string{"missing", "a damaged table"} {
 		d := makeBusy(t, 2, true)
@@ -370,7 +370,8 @@ func TestRepairWithoutIndexOnAFullDisk(t *testing.T) {
 	}
 }
 
-// Another part is lost with the index: what lies in the other comes back, and stays when the journal grows.
+// Another part is lost with the index: the messages in the remaining parts come back, and stay when the journal
+// grows.
 func TestLostIndexAndAnotherPart(t *testing.T) {
 	for _, part := range []string{journalDir, keepDir} {
 		for _, how := range []How{SkipFrame, Cut} {
@@ -411,7 +412,7 @@ func TestLostIndexAndAnotherPart(t *testing.T) {
 	}
 }
 
-// What was put away is as it was, whatever the node does with its files later.
+// The files that were put away stay as they are, whatever the node does with its own files later.
 func TestQuarantineOfALostIndexKeepsItsBytes(t *testing.T) {
 	d := makeBusy(t, 4, false)
 	loseIndex["missing"](t, d.files)
@@ -441,8 +442,8 @@ func TestQuarantineOfALostIndexKeepsItsBytes(t *testing.T) {
 	}
 }
 
-// More comes back than a queue may have: what it would drop for that is set apart. The oldest are those that were
-// not settled.
+// More messages come back than a queue's limit allows: those that it would drop are put into the other queue. The
+// oldest are those that were not settled.
 func TestLostIndexOfAQueueWithALimit(t *testing.T) {
 	files := vfs.NewCrashableMem()
 	b, c := start(t, files)
@@ -492,7 +493,7 @@ func TestLostIndexOfAQueueWithALimit(t *testing.T) {
 	}
 }
 
-// A queue that was deleted stays deleted: what is left of its messages is counted, and put away.
+// A deleted queue stays deleted: its remaining messages are counted and put away.
 func TestLostIndexAfterADeletion(t *testing.T) {
 	d := makeBusy(t, 5, false)
 	b, c := start(t, d.files)
@@ -517,7 +518,7 @@ func TestLostIndexAfterADeletion(t *testing.T) {
 	}
 }
 
-// A record in a dense file that has rotted takes no other along, whichever part of it has rotted.
+// A rotten record in a dense file takes no other along, whichever part of it has rotted.
 func TestLostIndexAndARottenRecord(t *testing.T) {
 	for _, at := range []int64{-30, 0, 500} {
 		d := makeBusy(t, 6, false)
@@ -571,8 +572,8 @@ func awaitIn(t *testing.T, c *broker.Connection, name message.QueueName, want in
 	}
 }
 
-// A message leaves its queue by a move, and the frame that says so is given back, since no message came with it. Then the
-// queue is purged, or deleted, or the time of what is in it is over: the message is where it went, and is not lost by that.
+// A message leaves its queue by a move, and the segment with that frame is freed, because it has no records. Then the
+// queue is purged or deleted, or its messages expire: the message is at its target, and is not lost by that.
 func TestLostIndexAndAMessageThatWasMoved(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		for name, end := range map[string]func(t *testing.T, b *broker.Broker, c *broker.Connection){

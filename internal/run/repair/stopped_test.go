@@ -10,7 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A log of a node that was stopped in order and ends before it did then has lost what its clients were told is safe.
+// A log of a node that was stopped in order, and that ends earlier than it did then, has lost what clients have
+// confirms for.
 func TestATruncatedLogOfAStoppedNodeIsDamage(t *testing.T) {
 	for _, log := range []string{journalDir, stateLogDir} {
 		for _, how := range []How{SkipFrame, Cut} {

@@ -51,13 +51,13 @@ func rewrite(t *testing.T, files vfs.FS, path string, text []byte) {
 	}
 }
 
-// Whatever file of the index or of the declarations is lost or spoilt: a node starts with all it had, or says what to
-// run, and what that says to run brings the messages back.
+// Any file of the index or of the declarations is lost or spoilt. A node starts with everything it had, or says what
+// to run, and that command brings the messages back.
 func TestEveryFileOfAStore(t *testing.T) {
 	everyFile(t, checkpointed(t, 40), map[string]int{"orders": 40, "parked": 40, "critical": 40})
 }
 
-// The same where the log of declarations has given back its beginning, so that only the tables have the oldest.
+// The same if the beginning of the log of declarations was freed, so that only the tables have the oldest ones.
 func TestEveryFileOfAStoreWithAShortLog(t *testing.T) {
 	whole := checkpointed(t, 40)
 	b, c := start(t, whole)
@@ -119,8 +119,8 @@ func everyFile(t *testing.T, whole *vfs.MemFS, want map[string]int) {
 	}
 }
 
-// The same of the index of a node whose journal does not go back to its beginning: every message that was not
-// settled is there again.
+// The same for the index of a node whose journal does not begin with its first segment: every message that was not
+// settled is back.
 func TestEveryFileOfABusyIndex(t *testing.T) {
 	d := makeBusy(t, 4, false)
 	names, err := d.files.List(d.files.PathJoin(dataDir, indexDir))
@@ -153,7 +153,7 @@ func TestEveryFileOfABusyIndex(t *testing.T) {
 	}
 }
 
-// What the system refuses, and what a later version has written, is no damage: nothing is given up for it.
+// A refusal by the system, or a file that a later version has written, is not damage: nothing is given up for it.
 func TestARefusalIsNoDamage(t *testing.T) {
 	whole := checkpointed(t, 10)
 	for _, part := range []string{indexDir, stateDir} {

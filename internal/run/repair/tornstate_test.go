@@ -11,8 +11,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// One declaration is lost, and others refer to it: a virtual host with a policy, an exchange with a binding, a queue with
-// priorities, some of whose levels are empty now. Each kind of repair works, and keeps every message.
+// One declaration is lost, and others refer to it: a virtual host with a policy, an exchange with a binding, a queue
+// with priorities of which some levels are empty now. Each kind of repair works, and keeps every message.
 func TestDeclarationsThatReferToALostOne(t *testing.T) {
 	for name, text := range map[string]string{
 		"virtual host": "Default virtual host", "exchange": `"name":"dlx"`, "priorities": `"name":"prio"`,
