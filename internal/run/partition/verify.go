@@ -167,7 +167,7 @@ func VerifyPages(pages *store.Store) (bad []LostPage, err error) {
 }
 
 // DropPages removes pages that cannot be read, and with them their entries.
-func DropPages(index *store.Store, pages []LostPage) error { // DropPages removes unreadable pages with their entries.
+func DropPages(index *store.Store, pages []LostPage) error {
 	var keys [][]byte
 	for i := range pages {
 		page := append([]byte(nil), pages[i].key...)
