@@ -66,7 +66,8 @@ type Pages struct {
 	AllTimeouts bool
 	// StaleActive lets a single active consumer stay active although its deliveries have timed out.
 	StaleActive bool
-	// FailedNack has RetryReturned not delay a nack that counts as a failure, likewise.
+	// FailedNack has RetryReturned not delay a nack that counts as a failure, and delivery limits count what failed in
+	// earlier queues, likewise.
 	FailedNack bool
 }
 

@@ -543,8 +543,10 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 	if failed {
 		e.e.Counts.Deliveries++
 	}
-	switch limit := q.settings.DeliveryLimit; {
-	case (q.quorum() || q.apsara()) && limit >= 0 && int64(e.e.Counts.Deliveries) > limit:
+	over := func(n uint32) bool { return q.settings.DeliveryLimit >= 0 && int64(n) > q.settings.DeliveryLimit }
+	anew := q.quorum() && q.settings.CountNack && !q.apsara() // DL-11.6
+	switch {
+	case (q.quorum() || q.apsara()) && over(e.e.Counts.Deliveries) && (!anew || over(e.e.Counts.Acquired)):
 		q.die(now, e, deadletter.DeliveryLimit)
 	case waits: // DL-12.2
 		wait := min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))

@@ -82,6 +82,18 @@ func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
 	return k == ReturnReject || k == ReturnClosed || k == returnRestart || k == ReturnFailed || k == ReturnNack && m.settings.CountNack && (m.config.Type == Quorum || m.settings.Retry.on())
 }
 
+// overLimit says whether an entry that has come back so often dies of the delivery limit. A dead letter brings its failures
+// along (DL-11.6), and may be over the limit when it arrives. Where nacks count it dies only after it has come back more
+// often than the limit from here: else the first nack in a parking queue, by somebody who only looks, would drop it.
+func (m *Machine) overLimit(n Counts) bool {
+	limit := m.settings.DeliveryLimit
+	if !m.limits() || limit < 0 || int64(n.Deliveries) <= limit {
+		return false
+	}
+	anew := m.config.Type == Quorum && m.settings.CountNack && !m.settings.Rules.CountReturns() && !m.pages.FailedNack
+	return !anew || int64(n.Acquired) > limit
+}
+
 // limits says whether a delivery limit and a consumer timeout apply: on quorum queues, and on all queues of virtual
 // hosts where every return counts (DL-22.1).
 func (m *Machine) limits() bool { return m.config.Type == Quorum || m.settings.Rules.CountReturns() }
@@ -124,7 +136,7 @@ func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind Re
 		}
 		counts = *n
 	}
-	if m.limits() && m.settings.DeliveryLimit >= 0 && int64(counts.Deliveries) > m.settings.DeliveryLimit {
+	if m.overLimit(counts) {
 		m.dieOf(now, id, p, deadletter.DeliveryLimit, c, failed)
 		return
 	}

@@ -142,6 +142,7 @@ type Broker struct {
 	replies replies
 	cycles  seen // of dead letters, that were logged
 	missing seen // dead-letter exchanges that do not exist, likewise
+	limited seen // queues without one that drop messages by their delivery limit, likewise
 	alarms  alarms
 	intake  intake
 	deleted deletedStats

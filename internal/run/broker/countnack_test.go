@@ -1,8 +1,11 @@
 package broker
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
@@ -53,6 +56,58 @@ func TestDL_11_5_ANackCountsUnlessTheNodeIsStrict(t *testing.T) {
 					t.Fatal("not routed")
 				}
 				node = startWith(t, d.crash(), c.after)
+			}
+		})
+	}
+}
+
+// DL-11.6: where a nack counts, the limit begins anew in each queue. A dead letter that died of its limit brings its count along,
+// and the first nack in a parking queue without a dead-letter exchange would else drop it. What is dropped so is in the log, once
+// for a queue. Strict queues count on, as RabbitMQ 4.3.
+func TestDL_11_6_AParkedMessageIsNotDroppedByTheFirstNack(t *testing.T) {
+	yes := true
+	for _, c := range []struct {
+		name    string
+		options Options
+		nacks   int // until it is gone
+	}{
+		{"default", Options{}, 2},
+		{"RabbitMQ 4.3", Options{Strict: true}, 1},
+		{"strict, and nacks count", Options{Strict: true, CountNack: &yes}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var logged lockedBuffer
+			c.options.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+			node := startWith(t, newDisk(), c.options)
+			quorum, limit := amqp091.Field{Key: "x-queue-type", Value: "quorum"}, amqp091.Field{Key: "x-delivery-limit", Value: int32(1)}
+			declare(t, node, "park", quorum, limit)
+			declare(t, node, "work", quorum, limit, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "park"})
+			for range 2 {
+				if !offer(t, node, "work", "m") {
+					t.Fatal("not routed")
+				}
+				failing := func(name message.QueueName, how After) {
+					t.Helper()
+					if err := node.Take(name, 1, how, func(*Shown) (bool, error) { return true, nil }); err != nil {
+						t.Fatal(err)
+					}
+				}
+				failing("work", RejectRequeues)
+				failing("work", RejectRequeues)
+				eventually(t, "it is parked", func() bool { return holds(t, node, "park") == 1 })
+				for n := range 3 {
+					failing("park", NackRequeues)
+					if left, want := holds(t, node, "park"), map[bool]int{true: 1}[n+1 < c.nacks]; left != want {
+						t.Errorf("%d messages are parked after %d nacks, want %d", left, n+1, want)
+					}
+				}
+				if _, err := node.Purge("park"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const line = "failed more often than the delivery limit of their queue"
+			if n, want := strings.Count(logged.String(), line), 1; n != want {
+				t.Errorf("the log says %d times that messages were dropped, want %d:\n%s", n, want, logged.String())
 			}
 		})
 	}

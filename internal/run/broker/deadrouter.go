@@ -80,6 +80,10 @@ func (r deadRouter) QueueUnused(q *partition.Queue) {
 
 // Dropped implements partition.Router.
 func (r deadRouter) Dropped(q *partition.Queue, reason deadletter.Reason, outcome deadletter.Outcome, rec message.Record, h *deadletter.History) {
+	if reason == deadletter.DeliveryLimit && outcome == deadletter.NoExchange && r.b.limited.first(string(q.VHost)+"\x00"+q.Name) {
+		r.b.Logger.Warn("Messages are dropped that have failed more often than the delivery limit of their queue, which has no dead-letter exchange. This is logged once",
+			"vhost", string(q.VHost), "queue", q.Name)
+	}
 	if outcome != deadletter.Cycle {
 		return
 	}

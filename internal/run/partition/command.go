@@ -64,7 +64,7 @@ import (
 //	6   a single active consumer stayed active after a timeout (queue.Pages.StaleActive); each copy of a dead letter whose
 //	    queue was gone was stranded, even if others arrived; each entry of an outIn had its own record and history; no leave
 //	7   whether a nack counts was part of the config, and configure left it; RetryReturned did not delay a nack that counted
-//	    (queue.Pages.FailedNack); no outcome MissingExchange
+//	    (queue.Pages.FailedNack), and failures in earlier queues counted to a limit where nacks did; no outcome MissingExchange
 const (
 	commandVersion  = 8
 	numberedVersion = 2

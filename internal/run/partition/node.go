@@ -68,7 +68,8 @@ type Router interface {
 	HasVHost(v message.VHost, incarnation uint64) bool
 	// QueueUnused reports that a queue's x-expires has passed. It may wait: only other expired queues wait for it.
 	QueueUnused(q *Queue)
-	// Dropped reports a dead message that went nowhere. A partition may be locked. Dropped must not block, and must
+	// Dropped reports a dead message that went nowhere: that had no way out of a cycle or, with nil for r and h, that failed too
+	// often in a queue without a dead-letter exchange. A partition may be locked. Dropped must not block, and must
 	// not keep r or h.
 	Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, h *deadletter.History)
 }

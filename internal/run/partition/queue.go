@@ -173,6 +173,9 @@ func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 	case q.config.Delays: // no death
 	case !routed:
 		q.count(reason, deadletter.NoExchange)
+		if reason == deadletter.DeliveryLimit { // nobody asked for that
+			q.part.node.Router.Dropped(q, reason, deadletter.NoExchange, nil, nil)
+		}
 	case q.m.Settings().AtLeastOnce:
 		q.part.node.deaths.count(q.config.Type, AtLeastOnce, reason)
 	}
