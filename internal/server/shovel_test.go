@@ -139,6 +139,46 @@ func TestShovelsBetweenBrokers(t *testing.T) {
 	}
 }
 
+// A quorum queue on another broker does not lose what a full destination refuses, however often: an attempt is no failure.
+func TestAShovelKeepsWhatIsRefused(t *testing.T) {
+	here, _ := options(t.TempDir())
+	there, _ := options(t.TempDir())
+	a, b := mustStart(t, here), mustStart(t, there)
+	defer func() { mustStop(t, a); mustStop(t, b) }()
+	c := dial(t, b, "guest:guest")
+	defer func() { _ = c.Close() }()
+	ch, err := c.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("source", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(0)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if sent, err := ch.PublishWithDeferredConfirm("", "source", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: fmt.Append(nil, i)}); err != nil || !sent.Wait() {
+			t.Fatal(err)
+		}
+	}
+	putShovel(t, a, "in", `{"src-uri":"amqp://guest:guest@`+b.Addresses().AMQP[0].String()+`/%2F","src-queue":"source",
+		"dest-uri":"amqp://","dest-queue":"full","dest-queue-args":{"x-max-length":1,"x-overflow":"reject-publish"}}`)
+	eventually(t, a, "a refusal", func() bool { return depth(a, "full") == 1 && shovelsOf(a)[0]["blocked_status"] == "flow" })
+	home := dial(t, a, "guest:guest")
+	defer func() { _ = home.Close() }()
+	reader, err := home.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		eventually(t, a, "the next message", func() bool { return depth(a, "full") == 1 })
+		if d, ok, err := reader.Get("full", true); err != nil || !ok || string(d.Body) != fmt.Sprint(i) {
+			t.Fatalf("got %q, %v, %v, want %d", d.Body, ok, err, i)
+		}
+	}
+}
+
 // Who may not read a queue does not have a shovel fetch it as the user who logs in from this machine
 // only, whatever the address calls this machine.
 func TestAShovelIsNoWayInFromThisMachine(t *testing.T) {

@@ -544,9 +544,9 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 		e.e.Counts.Deliveries++
 	}
 	over := func(n uint32) bool { return q.settings.DeliveryLimit >= 0 && int64(n) > q.settings.DeliveryLimit }
-	anew := q.quorum() && q.settings.CountNack && !q.apsara() // DL-11.6
+	lenient := q.quorum() && q.settings.CountNack && !q.apsara() // DL-11.6
 	switch {
-	case (q.quorum() || q.apsara()) && over(e.e.Counts.Deliveries) && (!anew || over(e.e.Counts.Acquired)):
+	case (q.quorum() || q.apsara()) && over(e.e.Counts.Deliveries) && (!lenient || failed && over(e.e.Counts.Acquired)):
 		q.die(now, e, deadletter.DeliveryLimit)
 	case waits: // DL-12.2
 		wait := min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))

@@ -82,16 +82,17 @@ func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
 	return k == ReturnReject || k == ReturnClosed || k == returnRestart || k == ReturnFailed || k == ReturnNack && m.settings.CountNack && (m.config.Type == Quorum || m.settings.Retry.on())
 }
 
-// overLimit says whether an entry that has come back so often dies of the delivery limit. A dead letter brings its failures
-// along (DL-11.6), and may be over the limit when it arrives. Where nacks count it dies only after it has come back more
-// often than the limit from here: else the first nack in a parking queue, by somebody who only looks, would drop it.
-func (m *Machine) overLimit(n Counts) bool {
+// overLimit says whether an entry that has come back so often dies of the delivery limit. It may be over the limit without a
+// failure here: a dead letter brings its failures along (DL-11.6), and a policy may lower the limit. RabbitMQ lets it die at its
+// next return, whatever that is. Where nacks count it dies only of a failure, and only after it has come back more often than
+// the limit from here: else whoever looks at a message in a parking queue, and gives it back, would drop it.
+func (m *Machine) overLimit(n Counts, failed bool) bool {
 	limit := m.settings.DeliveryLimit
 	if !m.limits() || limit < 0 || int64(n.Deliveries) <= limit {
 		return false
 	}
-	anew := m.config.Type == Quorum && m.settings.CountNack && !m.settings.Rules.CountReturns() && !m.pages.FailedNack
-	return !anew || int64(n.Acquired) > limit
+	lenient := m.config.Type == Quorum && m.settings.CountNack && !m.settings.Rules.CountReturns() && !m.pages.FailedNack
+	return !lenient || failed && int64(n.Acquired) > limit
 }
 
 // limits says whether a delivery limit and a consumer timeout apply: on quorum queues, and on all queues of virtual
@@ -136,7 +137,7 @@ func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind Re
 		}
 		counts = *n
 	}
-	if m.overLimit(counts) {
+	if m.overLimit(counts, failed) {
 		m.dieOf(now, id, p, deadletter.DeliveryLimit, c, failed)
 		return
 	}

@@ -24,7 +24,7 @@ type source interface {
 	// returns the error of ctx.
 	next(ctx context.Context, limit int) ([]carried, error)
 	ack(list []carried) error
-	// giveBack requeues messages that the target refused.
+	// giveBack is called with messages that the target refused. next returns them again.
 	giveBack(list []carried) error
 	close()
 }

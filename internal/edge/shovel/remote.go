@@ -149,6 +149,7 @@ type remoteSource struct {
 	*remote
 	deliveries <-chan client.Delivery
 	ready      int
+	again      []client.Delivery // refused by the target: next returns them first
 	intake     *intake
 	noteSize   func(int) // of each message
 }
@@ -214,14 +215,20 @@ func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err
 	if err := ctx.Err(); err != nil { // the select below chooses randomly
 		return nil, err
 	}
+	if len(s.again) > 0 && s.ch.IsClosed() { // the source has them back
+		return nil, s.reason("the source's connection or queue is gone")
+	}
 	for size := 0; len(list) < limit && size < batchBytes; {
 		var d client.Delivery
 		var ok bool
-		if len(list) == 0 {
+		switch {
+		case len(s.again) > 0:
+			d, s.again, ok = s.again[0], s.again[1:], true
+		case len(list) == 0:
 			if d, ok, err = s.first(ctx); err != nil {
 				return nil, err
 			}
-		} else {
+		default:
 			select {
 			case d, ok = <-s.deliveries:
 			default:
@@ -276,23 +283,24 @@ func (r *remote) reason(otherwise string) error {
 }
 
 func (s *remoteSource) ack(list []carried) error {
-	return s.settle(list, func(d *client.Delivery) error { return d.Ack(false) })
-}
-
-func (s *remoteSource) giveBack(list []carried) error {
-	return s.settle(list, func(d *client.Delivery) error { return d.Nack(false, true) })
-}
-
-func (s *remoteSource) settle(list []carried, f func(*client.Delivery) error) error {
 	for i := range list {
 		d := list[i].handle.(client.Delivery)
 		if d.Acknowledger == nil || d.DeliveryTag == 0 {
 			continue
 		}
-		if err := f(&d); err != nil {
+		if err := d.Ack(false); err != nil {
 			return err
 		}
 		s.intake.release(list[i].took)
+	}
+	return nil
+}
+
+// giveBack keeps the messages, unacknowledged, for next. By basic.nack they would come back at once as well, but in a
+// quorum queue each attempt on a full destination could count as a failed delivery, until they die of that.
+func (s *remoteSource) giveBack(list []carried) error {
+	for i := range list {
+		s.again = append(s.again, list[i].handle.(client.Delivery))
 	}
 	return nil
 }
