@@ -477,3 +477,41 @@ func TestDelayedAwaitsRoom(t *testing.T) {
 		})
 	}
 }
+
+// A message that one of its targets has, and another refuses, is held in its exchange. After a stop in order and a start it
+// does not come again to the target that has had it, whether it is persistent or not.
+func TestADelayedMessageComesOnceOverARestart(t *testing.T) {
+	for name, mode := range map[string]uint8{"transient": amqp.Transient, "persistent": amqp.Persistent} {
+		t.Run(name, func(t *testing.T) {
+			o := broker.Options{FS: vfs.NewMem(), RetryHeld: 20 * time.Millisecond}
+			s := serve(t, o)
+			c := s.client(t)
+			c.delaying("later", "fanout", nil)
+			c.declare("q", nil)
+			c.declare("full", amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+			c.bind("q", "", "later")
+			c.bind("full", "", "later")
+			if err := c.Confirm(false); err != nil {
+				t.Fatal(err)
+			}
+			c.confirmed("", "full", amqp.Publishing{Body: []byte("first"), DeliveryMode: amqp.Persistent})
+			p := delayed(10, "m")
+			p.DeliveryMode = mode
+			c.confirmed("later", "", p)
+			if d := c.await("q"); string(d.Body) != "m" {
+				t.Fatalf("q has %q", d.Body)
+			}
+			s.nowWait(t, "later", 1)
+			s.stop()
+			s = serve(t, o)
+			c = s.client(t)
+			if d := c.await("full"); string(d.Body) != "first" {
+				t.Fatalf("full has %q", d.Body)
+			}
+			s.nowWait(t, "later", 0) // it was tried again, and has gone everywhere
+			if n := c.length("q"); n != 0 {
+				t.Errorf("%d messages came to q again", n)
+			}
+		})
+	}
+}

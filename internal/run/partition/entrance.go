@@ -126,9 +126,10 @@ func (h *hold) loggedOnes() (n int) {
 	return n
 }
 
-// told says whether the frame must record the entry. That includes a message that went straight to a consumer, and is
-// in no queue, if keep is set: the source keeps what it moved until all targets have answered, and this one has.
-func (e *newEntry) told(keep bool) bool { return e.logged || keep && e.id == 0 }
+// told says whether the frame must record the entry. With keep that is any: the source keeps what it moved until all
+// targets have answered, and this one has, whether the message went straight to a consumer and is in no queue, or is
+// one that does not outlive the process in this queue.
+func (e *newEntry) told(keep bool) bool { return e.logged || keep }
 
 // logRefused writes into the frame which of the entries just logged are dead.
 func (h *hold) logRefused() {
