@@ -261,7 +261,11 @@ func (s *Server) brokerOptions() broker.Options {
 		Storage: s.storage(), Short: s.short,
 		OnFatal: func(err error) {
 			s.fatal.Do(func() {
-				s.Logger.Error("the disk failed, the node stops", "data_dir", s.DataDir, "error", err)
+				why := "the disk failed, the node stops"
+				if errors.Is(err, broker.ErrLaterRelease) {
+					why = "the node stops"
+				}
+				s.Logger.Error(why, "data_dir", s.DataDir, "error", err)
 				if s.OnFatal != nil {
 					s.OnFatal(err)
 				}

@@ -36,6 +36,9 @@ import (
 	"bartleby.mq/internal/safety/held"
 )
 
+// ErrLaterRelease is what OnFatal gets if the data directory was written by a later release.
+var ErrLaterRelease = partition.ErrLaterRelease
+
 // Options configure a Broker. The zero value of each field is a usable default.
 type Options struct {
 	Dir        string // data directory

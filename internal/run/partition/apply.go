@@ -43,7 +43,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	origin, number, now, ok := a.r.head(e.Data)
 	if !ok {
 		if len(e.Data) > 0 && e.Data[0] > commandVersion {
-			g.broken(e.Index)
+			g.broken(e.Index, e.Data[0])
 			return
 		}
 		g.senseless(e, 0)

@@ -122,6 +122,7 @@ const (
 	configStrict = 1 << iota
 	configSingleActive
 	configCountNack // before version 8, of the settings since
+	configFlags     = 1<<iota - 1
 )
 
 // The flags of settings.
@@ -131,12 +132,14 @@ const (
 	settingsDeadKey
 	settingsRules // the rules follow
 	settingsCountNack
+	settingsFlags = 1<<iota - 1
 )
 
 // The flags of rules.
 const (
 	rulesExpireDead = 1 << iota
 	rulesResetCounts
+	rulesFlags = 1<<iota - 1
 )
 
 // commandWriter builds a command. Acknowledgements of consecutive entries become one operation.
@@ -389,9 +392,16 @@ func (r *commandReader) record() (b []byte, at int) {
 	return b, at
 }
 
+// flags reads flags. One that is not among those known is a fault: a later release has written it.
+func (r *commandReader) flags(known byte) byte {
+	flags := r.byte()
+	r.bad = r.bad || flags&^known != 0
+	return flags
+}
+
 // config also returns what is part of the settings since version 8.
 func (r *commandReader) config() (c queue.Config, countNack bool) {
-	flags := r.byte()
+	flags := r.flags(configFlags)
 	c = queue.Config{
 		Type: queue.Quorum, Durable: true, MaxPriority: -1,
 		Strict: flags&configStrict != 0, SingleActive: flags&configSingleActive != 0,
@@ -400,7 +410,7 @@ func (r *commandReader) config() (c queue.Config, countNack bool) {
 }
 
 func (r *commandReader) settings() (s queue.Settings, d DeadLetter) {
-	flags := r.byte()
+	flags := r.flags(settingsFlags)
 	s.DeadLetter, s.AtLeastOnce, s.CountNack = flags&settingsDeadLetter != 0, flags&settingsAtLeastOnce != 0, flags&settingsCountNack != 0
 	d.HasKey = flags&settingsDeadKey != 0
 	s.TTL, s.Expires, s.MaxLength = r.wide(), r.wide(), r.wide()
@@ -420,7 +430,7 @@ func (r *commandReader) settings() (s queue.Settings, d DeadLetter) {
 
 func (r *commandReader) rules() (rules deadletter.Rules) {
 	profile, ok := deadletter.ParseProfile(r.text())
-	flags := r.byte()
+	flags := r.flags(rulesFlags)
 	r.bad = r.bad || !ok
 	return deadletter.Rules{
 		Profile: profile, ExpireDead: flags&rulesExpireDead != 0, ResetCounts: flags&rulesResetCounts != 0,

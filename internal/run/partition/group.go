@@ -2,6 +2,7 @@ package partition
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -281,11 +282,15 @@ func (g *group) seats() []*seat {
 	return list
 }
 
+// ErrLaterRelease ends a node that has opened the data of a later release.
+var ErrLaterRelease = errors.New("the data directory was written by a later release: start that one, or this one on a backup from before")
+
 // broken is called for a command of a later release, which this one cannot apply. To continue would make this replica
 // differ from the others.
-func (g *group) broken(index uint64) {
-	g.node.Logger.Error("a command of a group cannot be applied", slog.Uint64("group", g.id), slog.Uint64("index", index))
-	g.node.OnFatal(errFrame)
+func (g *group) broken(index uint64, version byte) {
+	g.node.Logger.Error("a command of a group was written by a later release", slog.Uint64("group", g.id), slog.Uint64("index", index),
+		slog.Int("version", int(version)), slog.Int("known", commandVersion))
+	g.node.OnFatal(ErrLaterRelease)
 }
 
 // senseless skips the rest of a command that makes no sense, from the byte `from` on: it has no effect on any
