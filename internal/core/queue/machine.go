@@ -54,9 +54,9 @@ type Counts = index.Counts
 // Totals are the counters of all entries of a queue.
 type Totals = index.Totals
 
-// Pages is what the queues of one partition share: the budget and store of their pages, and which rules of earlier
-// releases are in force. A rule of an earlier release applies while a log is replayed that was decided under it, so
-// that the same commands give the same results again.
+// Pages is what the queues of one partition share: the memory of their pages (index.Pages), and which rules of earlier
+// releases are in force. Such a rule applies while a log is replayed that was decided under it, so that the same
+// commands give the same results again.
 type Pages struct {
 	index.Pages
 	// AllHeads makes all expired heads of a strict quorum queue die at once, and makes a get expire everything that
