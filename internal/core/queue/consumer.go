@@ -47,8 +47,8 @@ type Consumer struct {
 // Gate is a prefetch limit that consumers of one channel share, perhaps on several queues (BR-9.9). Gates are
 // compared, so a pointer must implement it.
 //
-// After a Gate has refused, a queue does not ask it again before Machine.Open. Whoever makes room must then call Open
-// on all queues of the Gate's consumers.
+// After a Gate has refused, a queue does not ask it again before Machine.Open. When the Gate has room again, the
+// caller must call Open on all queues of the Gate's consumers.
 type Gate interface {
 	// TryTake takes room for one delivery and says whether there was room.
 	TryTake() bool

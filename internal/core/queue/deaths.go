@@ -113,7 +113,7 @@ func (m *Machine) Waiting() int { return len(m.dying) }
 
 // Spoil takes a death out of Deaths because its record cannot be read. The entry stays in the queue, dead and
 // counted. It leaves Machine.dying when it reaches the front, so that later deaths do not pile up behind an entry
-// that nobody routes.
+// that is never routed.
 func (m *Machine) Spoil(id ID) {
 	if p := m.waits(id); !p.There() {
 		return

@@ -92,7 +92,7 @@ func (m *Machine) headsDue() int64 {
 }
 
 // expireHeads lets expired heads die, as RabbitMQ does: on classic queues the heads of the highest level that has
-// messages (DL-8.9), on quorum queues those of each level. At most sliceLimit die in one call. The rest is safe:
+// messages (DL-8.9), on quorum queues the heads of each level. At most sliceLimit die in one call. The rest can wait:
 // expired messages are never delivered, and NextDue returns a moment for them.
 func (m *Machine) expireHeads(now int64) {
 	limit := sliceLimit

@@ -6,8 +6,8 @@ import (
 )
 
 // An entry is offered while a client or an operator moves it to queues in other logs and these have not answered yet.
-// It keeps its place; nobody gets it, its TTL does not end, and length limits count it. If no queue takes it, the
-// entry must be as if nobody had asked.
+// It keeps its place; it is not delivered, its TTL does not end, and length limits count it. If no queue takes it, the
+// entry must be as if it had never been offered.
 
 // Offer makes a ready entry wait for the answers of the queues it is offered to. It says whether the entry was there
 // and ready.

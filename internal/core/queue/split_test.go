@@ -288,7 +288,7 @@ func TestPagesTakeWhatTheyHold(t *testing.T) {
 	}
 	for _, left := range []int{64, 32, 16, 4} {
 		for id := range ID(100 * index.PageSize) {
-			if int(id%index.PageSize)*left%index.PageSize != 0 { // every so many slots, of every page
+			if int(id%index.PageSize)*left%index.PageSize != 0 { // keep `left` messages of every page
 				m.Take(id)
 			}
 		}

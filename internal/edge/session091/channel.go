@@ -31,7 +31,7 @@ type channel struct {
 
 	shown struct { // for the management API
 		prefetch    atomic.Int64
-		confirm, tx atomic.Bool // for the management API
+		confirm, tx atomic.Bool
 	}
 	stats    received
 	gate     gate         // shared prefetch limit

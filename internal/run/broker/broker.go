@@ -52,7 +52,7 @@ type Options struct {
 	LoopbackUsers []string
 	// AuthBackends are asked in this order who a client is; nil: only the node's own accounts.
 	AuthBackends []AuthBackend
-	AccountRules AccountRules // may be changed later
+	AccountRules AccountRules // the rules at first; SetAccountRules changes them
 
 	ConsumerTimeout time.Duration // 0: 30 minutes; negative: none (BR-9.16)
 	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
@@ -134,10 +134,10 @@ type Broker struct {
 	closing  bool
 
 	rules    atomic.Pointer[AccountRules]
-	throttle *admission.Throttle // of slow hashes
-	verified *admission.Verified // whatever backend knows the user; only for priority in a flood
-	recent   *admission.Verified // limits how many slow hashes run at a time
-	hashing  *admission.Turns    // of the slow hashes
+	throttle *admission.Throttle
+	verified *admission.Verified // passwords that were right a moment ago, by stored hash
+	recent   *admission.Verified // the same for every backend; only for priority in a flood
+	hashing  *admission.Turns    // limits how many slow hashes run at a time
 	// life ends when the node stops. Backends are asked within it.
 	life    context.Context
 	endLife context.CancelFunc

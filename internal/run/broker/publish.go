@@ -19,8 +19,8 @@ import (
 
 // Publication is a message that a client publishes.
 type Publication struct {
-	Exchange, Key []byte // Raw are the properties as the client sent them, Props their values.
-	// Raw are the properties as the client sent them, Props what they hold.
+	Exchange, Key []byte
+	// Raw are the properties as the client sent them, Props their values.
 	Raw   []byte
 	Props amqp091.Props
 	// Body is the content, in as many pieces as it arrived.

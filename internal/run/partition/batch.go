@@ -85,8 +85,8 @@ func sliceOf(ops []Op) []Op {
 	return ops
 }
 
-// someOf is sliceOf for publishes of which nobody has limited the bytes: they may become one command of a group, and
-// that must fit into a frame of the journal.
+// someOf is sliceOf for publishes whose bytes were not limited yet: they may become one command of a group, and a
+// command must fit into a frame of the journal.
 func (n *Node) someOf(ops []Op) []Op {
 	size := 0
 	for i := range ops {

@@ -139,8 +139,8 @@ func (c *checkpointer) write() error {
 
 // stateAtCut is what a checkpoint notes with all partitions held.
 type stateAtCut struct {
-	cut     journal.Pos // operations since the start
-	logged  int64       // operations, since the start
+	cut     journal.Pos
+	logged  int64 // operations since the start
 	version uint32
 	queues  [][]*Queue // the durable ones of each partition
 	files   []bodyFile

@@ -56,8 +56,8 @@ func (n *Node) Quit(seats []Seat, returns iter.Seq[Delivered]) (applied func()) 
 
 // leaving is a classic queue that a client leaves. It is hushed.
 type leaving struct {
-	q     *Queue            // the client's consumers
-	seats []*queue.Consumer // those of the client
+	q     *Queue
+	seats []*queue.Consumer // the client's consumers
 	left  int               // how many deliveries must still come back
 }
 

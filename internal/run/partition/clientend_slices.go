@@ -202,9 +202,9 @@ func (a *application) comeBack() *seat {
 	return s
 }
 
-// done ends a departure in so many of its queues. What its consumers still hold there comes back; these are few
-// deliveries that were on their way. Then the queue delivers again: at most a slice for all queues, the rest with the
-// next ticks.
+// done ends a departure in the next queues of its list, as many as the command says. Deliveries that its consumers
+// still hold there come back; these are few, which were on their way. Then the queue delivers again: at most a slice
+// for all queues, the rest with the next ticks.
 func (a *application) done(d *departure, queues uint64) {
 	handed := 0
 	for ; queues > 0 && len(d.queues) > 0; queues-- {

@@ -147,7 +147,7 @@ func TestTheEndOfAClientGoesInSlices(t *testing.T) {
 	w.idle()
 }
 
-// The same if it has consumers of very many queues, each of which has a message for others by then.
+// The end of a client goes in slices also if it has consumers of very many queues, each with a message for others.
 func TestTheEndOfAClientOfManyQueuesGoesInSlices(t *testing.T) {
 	const queues, messages, slice = 30, 2 * sliceLimit, 10
 	w := startDeparting(t, vfs.NewMem(), 1, slice)

@@ -20,7 +20,7 @@ import (
 //	delete    queue
 //	configure queue | settings
 //	publish   ttl+1 | priority+1 | record bytes | n | n × queue
-//	delayed   delay | as in publish                  a publish to be delivered only after so many milliseconds
+//	delayed   delay | as in publish                  a publish to be delivered only after "delay" milliseconds
 //	ack       queue | consumer | first id | count
 //	reject    queue | consumer | id | failed
 //	return    queue | consumer | id | kind
@@ -29,7 +29,7 @@ import (
 //	credit    queue | consumer | n
 //	get       queue | consumer | no ack
 //	purge     queue
-//	tick      queue                       do what is due
+//	tick      queue                       one slice of the work that is due
 //	touch     queue                       note a use (DL-8.12)
 //	dead      queue | how | outcome | history bytes | n | n × target | n | n × id
 //	take      queue | id | history bytes | n | n × target     an operator's move; the entry is offered if a target is in another log
@@ -39,7 +39,7 @@ import (
 //	          the record of the entry before; a flag (mailAgain) says that the history is that of the entry before
 //	outAck    destination | up to | n | n × (number | answer)  the answer: all up to this number were taken, except for the n listed
 //	reroute   destination | number | size | priority+1 | n | n × target     where an entry stranded in an outbox goes now
-//	close     destination                 it is gone for good: its outbox is stranded
+//	close     destination                 the destination is gone for good: the outbox to it is stranded
 //	quit      n | n × (queue | consumer) | n | n × (queue | consumer | id)
 //	          these consumers are detached; these deliveries come back, and everything else that the consumers hold
 //	relocate  as reroute                  an operator asked for it: what a full target refuses is stranded again

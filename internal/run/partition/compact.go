@@ -148,8 +148,8 @@ func thatFit(files []sparseFile, room int64) []sparseFile {
 	return files
 }
 
-// emptiesItself says whether a file will soon be empty anyway, so that copies would be in vain: it had `had` live
-// bodies at the last look (0 = not looked at) and has `has` now.
+// emptiesItself says whether a file will soon be empty without copying: it had `had` live bodies at the last look
+// (0 = not looked at) and has `has` now.
 func emptiesItself(had, has int64) bool { return had > has && (had-has)*3 >= has }
 
 // afterCheckpoint compacts, and writes another checkpoint if anything was moved.

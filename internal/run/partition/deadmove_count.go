@@ -25,7 +25,7 @@ func (s Strategy) String() string {
 // deathCounts counts deaths since the node started.
 type deathCounts struct {
 	died      [2][3][5]atomic.Uint64                   // by type of queue, strategy and reason
-	late      [2][5][deadletter.Outcomes]atomic.Uint64 // those of Node.Late, by type, reason and outcome
+	late      [2][5][deadletter.Outcomes]atomic.Uint64 // the outcomes that Node.Late counts, by type, reason and outcome
 	confirmed atomic.Uint64                            // at-least-once deaths that all targets have taken
 }
 

@@ -165,8 +165,8 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	if d.History == 0 || len(h.Keys) == 0 {
 		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
 	} else {
-		e.Exchange, e.Keys = h.Exchange, h.Keys // where a death or a replay brought it
-	} // where the last death or replay sent it
+		e.Exchange, e.Keys = h.Exchange, h.Keys // where the last death or replay sent it
+	}
 	e.NextKeys = e.Keys
 	if dead.HasKey {
 		e.NextKeys = []string{dead.Key}

@@ -197,8 +197,8 @@ func stretches(entries []index.Coming) (list []stretch) {
 	return list
 }
 
-// read reads parts of files, at most `most` bytes, and returns what is left of most. buf has foreseeRead bytes for
-// each reader.
+// read reads parts of files, at most `most` bytes, and returns most less the bytes read: negative if the list has more.
+// buf has foreseeRead bytes for each reader.
 func (f *foresight) read(list []stretch, buf []byte, most int64) (left int64) {
 	n := f.n
 	next := make(chan stretch)

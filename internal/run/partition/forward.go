@@ -33,8 +33,8 @@ type Forwarded struct {
 // forwardBytes is how many bytes of pending commands are sent again at once.
 const forwardBytes = 1 << 20
 
-// Forwarded receives commands from another node. It ignores them if this node does not lead the group, and ignores
-// those it has had before. The sender repeats them.
+// Forwarded receives commands from another node. It ignores them if this node does not lead the group. The sender
+// repeats commands; Forwarded ignores repetitions.
 func (n *Node) Forwarded(f Forwarded) {
 	g := n.groupByID(f.Group)
 	if g == nil {
@@ -64,7 +64,7 @@ func (n *Node) Forwarded(f Forwarded) {
 	}
 }
 
-// process is the newest process of a node of which the group has had a command.
+// process is the newest process of a node: the newest of which the group has had a command.
 type process struct {
 	origin uint64
 	last   uint64 // the number of its last command
@@ -113,8 +113,8 @@ func (n *Node) newest() {
 	}
 }
 
-// errClock ends a process whose commands groups would take for those of an earlier one: the last process has a later
-// origin, and recovery could not know it yet.
+// errClock ends a process whose commands groups would take for commands of an earlier process: the last process has a
+// later origin, and recovery could not know it yet.
 var errClock = errors.New("partition: the clock went back since the node ran last; start it again")
 
 // checkNewest checks that again, once everything that earlier leaders decided is applied. REQUIRES: the partition is
@@ -135,8 +135,8 @@ func (g *group) lead(leader uint64) {
 	g.again()
 }
 
-// again sends pending proposals to the leader. If that is this node, it proposes those that the log has not had (from
-// proposals.from on). REQUIRES: proposals are locked.
+// again sends pending proposals to the leader. If this node leads, it proposes the ones that the log has not had, from
+// proposals.from on. REQUIRES: proposals are locked.
 func (g *group) again() {
 	ps := &g.proposals
 	list := ps.list[ps.start:]

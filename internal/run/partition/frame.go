@@ -179,9 +179,9 @@ func (f *frame) settleRun(q uint64, first queue.ID, n int) {
 
 func (f *frame) deliver(q uint64, id queue.ID) { f.extend(opDeliver, q, id) }
 
-// record writes a record and remembers its place, of which writeFrame tells the bodies. The frame holds a reference
-// until then, because a consumer may get the message and settle it meanwhile. Every record on disk is sealed. The
-// record of the operation before is not repeated.
+// record writes a record and remembers its place in the frame; writeFrame tells the bodies where it then is. The frame
+// holds a reference until then, because a consumer may get the message and settle it meanwhile. Every record on disk
+// is sealed. The record of the operation before is not repeated.
 func (f *frame) record(body message.Ref, r []byte) {
 	if k := len(f.records); body != 0 && k > 0 && f.records[k-1].body == body {
 		f.uint(0)

@@ -2,17 +2,17 @@ package partition
 
 import "sync/atomic"
 
-// What does not fit into memory goes to disk: first the bodies of pages that are not needed soon, then those of large
-// messages, then all bodies that the journal has (queue.PutBodiesAway); and pages of the index. This file compares
-// memory with its budget and asks for relief. Each partition relieves its own queues (relief.go).
+// Messages that do not fit into memory go to disk: first the bodies of pages that are not needed soon, then the bodies
+// of large messages, then all bodies that the journal has (queue.PutBodiesAway); and pages of the index. This file
+// compares memory with its budget and asks for relief. Each partition relieves its own queues (relief.go).
 
 const (
 	// coolShare: a relief frees 1/16 of the bodies' budget more than it must, so that it need not run for each
 	// message.
 	coolShare = 16
-	// tightShare: bodies have 1/8 of their budget while the node's memory is nearly used up, by whatever else.
+	// tightShare: bodies have 1/8 of their budget while other things have nearly used up the node's memory.
 	tightShare = 8
-	// scratchPause is how many milliseconds no body is written to disk after one could not be.
+	// scratchPause: after a body could not be written to disk, none is written for so many milliseconds.
 	scratchPause = 5000
 )
 

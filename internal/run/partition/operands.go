@@ -6,8 +6,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// The operands of commands about entries and outboxes. Each writer has its reader beside it. Those about queues,
-// publishes and consumers are in command.go.
+// The operands of commands about entries and outboxes. Each writer has its reader beside it. The operands of commands
+// about queues, publishes and consumers are in command.go.
 
 func (w *commandWriter) reject(q, consumer uint64, id queue.ID, failed bool) {
 	w.op(cmdReject, q)
@@ -64,11 +64,10 @@ func (w *commandWriter) asideSent(to, number uint64) {
 
 func (r *commandReader) asideSent() (to, number uint64) { return r.uint(), r.uint() }
 
-// quit begins a quit of so many consumers; seat writes each. The returns follow.
+// quit begins a quit, with the number of its consumers; seat writes each. The returns follow.
 func (w *commandWriter) quit(consumers int) { w.op(cmdQuit, uint64(consumers)) }
 
-// leave begins a leave of so many consumers, and continues like a quit. With it, so many queues of the departure are
-// done.
+// leave begins a leave, and continues like a quit. queues is how many queues of the departure are done with it.
 func (w *commandWriter) leave(number, queues uint64, consumers int) {
 	w.op(cmdLeave, number)
 	w.uint(queues)

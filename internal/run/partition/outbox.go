@@ -20,8 +20,8 @@ import (
 //	outbox_stranded.go  entries without a place: they are routed again, relocated, or given up
 //	outbox_codec.go     the bytes of all this in frames, checkpoints and snapshots, and recovery from them
 //
-// The outboxes of a group change when a command is applied; those of the local partitions change in a hold, which
-// writes a frame.
+// The outboxes of a group change when a command is applied; the outboxes of the local partitions change in a hold,
+// which writes a frame.
 //
 // Invariant: the frame or command that takes an entry out of its queue puts it into the outbox, under the next
 // number. The destination takes number n+1 only after n. So every message is in one place after a crash, and arrives
@@ -38,8 +38,7 @@ type outboxes struct {
 	outbox.Boxes
 	// Held deaths whose queue was deleted and that no target has taken yet, for counters. Only of this process.
 	late map[heldDeath]*lateDeath
-	// Queues that were deleted and are not buried yet, and of whose held deaths some were sent to other logs: by
-	// incarnation.
+	// Deleted queues that are not buried yet because some of their held deaths were sent to other logs: by incarnation.
 	ended map[uint64]*Queue
 
 	// Only of this process.
@@ -84,8 +83,8 @@ func (o *outboxes) forget(h *hold) {
 	clear(o.unread)
 }
 
-// heldBy locks the outboxes until the hold ends. Those of the local partitions are unlocked when the hold has written
-// its frame, so that numbers and frames have the same order. REQUIRES: h holds a partition of the log.
+// heldBy locks the outboxes until the hold ends. The outboxes of the local partitions are unlocked when the hold has
+// written its frame, so that numbers and frames have the same order. REQUIRES: h holds a partition of the log.
 func (o *outboxes) heldBy(h *hold) *outboxes {
 	if o.g == nil && h.outboxes == nil {
 		o.mu.Lock()

@@ -129,7 +129,7 @@ func (a *application) outAck() {
 		return
 	}
 	a.g.p.outboxes.acknowledged(a.h, to, upTo, refused)
-	if local := a.g.node.outboxes; to == local.log { // the local partitions may send on what this group now knows to be taken (Boxes.Took)
-		local.wake() // the local partitions may send on what this group knows of now
+	if local := a.g.node.outboxes; to == local.log {
+		local.wake() // the local partitions may send on what this group now knows to be taken (Boxes.Took)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// The bytes of the outboxes. The journal's frames have what happens to those of the local partitions, and recovery
-// repeats it. Commands have what happens to those of a group (operands.go). Checkpoints and snapshots have both in
-// one form:
+// The bytes of the outboxes. The journal's frames have the changes to the outboxes of the local partitions, and
+// recovery repeats them. Commands have the changes to the outboxes of a group (operands.go). Checkpoints and snapshots
+// have all outboxes of a log in one form:
 //
 //	n | n × outbox (to | first | closed | n × entry | n × stranded entry) | n | n × inbox (from | last | n × (number | answer))
 //	entry: number | target | source | id | flags | reason | vhost bytes | failed | history bytes | body

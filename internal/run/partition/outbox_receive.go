@@ -94,7 +94,7 @@ func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
 	return outbox.Taken
 }
 
-// roomNow says whether the queue has room for the message after what is due has expired.
+// roomNow lets messages expire that are due, and says whether the queue then has room for the message.
 func (q *Queue) roomNow(h *hold, rec message.Record) bool {
 	h.touch(q)
 	q.m.Expire(h.now)

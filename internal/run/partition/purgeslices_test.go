@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/core/queue/index"
 )
 
-// A purge works in slices, however many messages it removes from among those that stay, and does not read those that
-// stay. Messages that come meanwhile stay, and so do deliveries.
+// A purge of many messages works in slices, also if the messages that it removes lie between others that stay, and it
+// does not read the others. Messages that come meanwhile stay, and so do deliveries.
 func TestAPurgeGoesInSlices(t *testing.T) {
 	const messages = 20 * sliceLimit
 	defs := []definition{{"q", classic, queue.Unlimited(), DeadLetter{}}}

@@ -48,13 +48,13 @@ type Answer struct {
 // A Pending is a publish that its Owner must answer for. It is done when it has run, is durable, and every group has
 // answered; these come in any order. The zero value has not run. Its owner guards it.
 type Pending struct {
-	waits   int32 // answers still to come; negative while answers came before it ran
+	waits   int32 // answers still to come; negative while groups have answered before Ran
 	ran     bool
 	durable bool
 	refused bool
 }
 
-// Ran notes what is known of the publish when Run returns.
+// Ran notes the result of the publish when Run returns.
 func (p *Pending) Ran(op *Op) {
 	p.waits += op.Waits
 	p.refused = p.refused || op.Refused
@@ -67,7 +67,8 @@ func (p *Pending) Answer(refused bool) {
 	p.refused = p.refused || refused
 }
 
-// Durable notes that the Receipt of everything that has run was awaited. It says whether that was noted before.
+// Durable is called when the Receipt of everything that has run was awaited: if the publish has run, it is durable. It
+// says whether the publish was known to be durable before.
 func (p *Pending) Durable() (known bool) {
 	known = p.durable
 	p.durable = p.ran

@@ -33,7 +33,7 @@ func (n *Node) Recover() error {
 	}
 	err := n.outboxes.fill()
 	if err == nil && n.Repair.KeepUndeclared {
-		err = undeclared(n.undeclaredOfGroups()) // those that no checkpoint has
+		err = undeclared(n.undeclaredOfGroups()) // queues that no checkpoint has
 	}
 	if err != nil {
 		n.Cluster.Stop()
@@ -149,10 +149,10 @@ func (q *Queue) withdrawLost() {
 // DamageError says that something on disk is not what was written there.
 type DamageError struct{ Err error }
 
-// Error says what is wrong.
+// Error describes the damage.
 func (e *DamageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *DamageError) Unwrap() error { return e.Err }
 
 type recovery struct {
@@ -165,7 +165,7 @@ type recovery struct {
 	lost bool // frames were lost: later operations may name entries that they made
 	gap  bool // an outbox misses a number, and nothing can fill it
 
-	salvage *salvager // set if the index is lost: it recovers what is left
+	salvage *salvager // set if the index is lost: it recovers the records that are left
 
 	history message.Ref // the history of the last move; holds a reference
 	common  []byte      // the part of history that similar ones share (deadletter.Divide); empty if not computed
@@ -359,7 +359,7 @@ func (r *recovery) alike(fr *frameReader) {
 	}
 }
 
-// placed returns a reference to a record in the journal. The record stays on disk: memory is for what is read.
+// placed returns a reference to a record in the journal. The record stays on disk until it is read.
 func (r *recovery) placed(location uint64) message.Ref {
 	at := message.Location(location)
 	r.node.bodies.Place(at.Space(), at.Segment(), 1)

@@ -98,7 +98,7 @@ func (w *mailWorld) Answered(list []Answer) {
 	w.answered.Broadcast()
 }
 
-// waitConfirmed waits until so many publishes are confirmed.
+// waitConfirmed waits until n publishes are confirmed.
 func (w *mailWorld) waitConfirmed(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -89,8 +89,8 @@ func (r *recovery) beginSalvage() error {
 	}
 	own := r.node.Journal.First()
 	damaged, err := o.Retired(func(pos journal.Pos, payload []byte) error {
-		if own != 0 && pos.Segment() >= own { // after a crash it may be in both places, see journal.Retire
-			return nil // a crash has left it in both places, see journal.Retire
+		if own != 0 && pos.Segment() >= own {
+			return nil // after a crash it may be in both places, see journal.Retire
 		}
 		return r.frame(pos, payload)
 	})

@@ -10,10 +10,10 @@ import (
 	"bartleby.mq/internal/run/bodies"
 )
 
-// A damaged record on disk costs one message and no more. Whoever reads it, a consumer, a router of deaths or a
-// compaction, sets it aside. First what is left of its bytes goes to a file, with where it was and what is wrong.
-// When the file is durable, the entry leaves its queue; the journal or the group's log records that like a
-// settlement. A crash between the two steps leaves the entry: it is set aside again, into the same file.
+// A damaged record on disk costs only its own message. The reader that finds it (a consumer, a router of deaths or a
+// compaction) sets the message aside. First the remaining bytes go to a file, with their place and the error. When the
+// file is durable, the entry leaves its queue; the journal or the group's log records that like a settlement. After a
+// crash between the two steps the entry is still there: it is set aside again, into the same file.
 
 // asidePrefix begins the names of these files.
 const asidePrefix = "message-"

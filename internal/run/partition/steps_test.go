@@ -10,8 +10,8 @@ import (
 	"bartleby.mq/internal/core/queue"
 )
 
-// If a message goes to very many queues, others wait for no more than a slice of the entries that it makes: for
-// publishes, deaths and moves, in local queues and in groups.
+// If messages go to very many queues, each slice is bounded by the entries that it makes: for publishes, deaths and
+// moves, in local queues and in groups.
 func TestASliceIsBoundedByWhatItMakes(t *testing.T) {
 	const targets, messages = 200, 300
 	const most = sliceSteps + 2*targets + sliceLimit // in a group a command may follow others of the same hold

@@ -105,8 +105,8 @@ func (p *Partition) wakeRouter() {
 const (
 	// mostLate is how many milliseconds of lateness slow down work that nobody waits for; more has no further effect.
 	mostLate = 7
-	// mostOwed is the longest piece of such work that earns others time in return. The disk, or another goroutine,
-	// accounts for what is longer.
+	// mostOwed is how much of one piece of such work counts for the pause after it. A longer piece has waited for the
+	// disk or for another goroutine, and others had the processor meanwhile.
 	mostOwed = 20 * time.Millisecond
 )
 
