@@ -313,7 +313,11 @@ func (ix *Index) dropUnlogged(l *lane, level, k int) {
 	p := ix.resident(l, level, k)
 	for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
 		if !p.logged(i) {
-			body, history, _ := ix.Forget(MakeID(level, p.number*PageSize+uint64(i)), Place{p, i})
+			id := MakeID(level, p.number*PageSize+uint64(i))
+			body, history, _ := ix.Forget(id, Place{p, i})
+			// It may have come back after the cut, and not be in the returns list as that was then: copies have what is not
+			// logged as it is when they are made. If it is in the list it is a ghost.
+			delete(ix.returns.strays, id)
 			ix.cold.Release(body)
 			ix.cold.Release(history)
 		}
