@@ -178,6 +178,9 @@ func (r *Router) delay(x *Exchange, m *routing.Message, out []*Queue, start int)
 	if ms == 0 {
 		return out, false
 	}
+	if x.Waiting.unstored {
+		return out, true // it is as if the exchange were declared later, and not as if the message asked for nothing
+	}
 	r.Delaying++ // each exchange is looked at once
 	return r.seen.appendNew(out, start, x.Waiting), true
 }

@@ -27,11 +27,8 @@ func (x *Exchange) wait(incarnation uint64, strict bool) {
 	}
 }
 
-// delays says whether the exchange keeps the message first, and how long. An error means that nobody can tell.
+// delays says how long the exchange keeps the message first; 0: it does not. An error means that nobody can tell.
 func (x *Exchange) delays(m *routing.Message) (ms int64, err error) {
-	if x.Waiting.unstored {
-		return 0, nil
-	}
 	ms, err = message.Delay(m.Headers)
 	if x.Waiting.Strict && ms > mostDelay {
 		return 0, nil

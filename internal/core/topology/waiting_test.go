@@ -22,7 +22,7 @@ func (f *fixture) waits(x *Exchange, delay any, waited bool) bool {
 }
 
 // An exchange that delays has a queue of its own, with the same number after a restart, and nothing else leads to it. It
-// is empty, and in no list.
+// is in no list.
 func TestAnExchangeThatDelaysHasAQueue(t *testing.T) {
 	f := newFixture(t, Options{})
 	x := f.exchange(durableExchange("x", routing.Delayed, arg("x-delayed-type", "direct")))
@@ -71,9 +71,17 @@ func TestAnExchangeThatDelaysHasAQueue(t *testing.T) {
 func TestNothingWaitsInAnExchangeThatIsNotStored(t *testing.T) {
 	f := newFixture(t, Options{})
 	x := f.exchange(durableExchange("x", routing.Delayed, arg("x-delayed-type", "direct")))
-	made := f.TakeMade()
+	f.queue(durableQueue("q"))
+	f.Stored(f.TakeMade())
+	x.Waiting.unstored = true
+	f.bind(toQueue("x", "q", "k"))
+	made := Made{queues: []*Queue{x.Waiting}}
 	if f.waits(x, int32(1), false) {
 		t.Error("a message waits before the exchange is stored")
+	}
+	m := &routing.Message{Key: []byte("k"), Headers: amqp091.AppendTable(nil, amqp091.Table{arg("x-delay", int32(1))})[4:]}
+	if found := new(Router).Route(f.vhost(), x, m, nil); len(found) > 0 {
+		t.Errorf("the message goes to %s at once", found[0].Name)
 	}
 	if f.Stored(made); !f.waits(x, int32(1), false) {
 		t.Error("nothing waits once it is stored")

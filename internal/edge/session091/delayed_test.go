@@ -442,6 +442,32 @@ func TestDelayedDropped(t *testing.T) {
 	}
 }
 
+// What is published in a transaction waits from its commit on.
+func TestDelayedInATransaction(t *testing.T) {
+	s := serve(t, broker.Options{})
+	c := s.client(t)
+	c.delaying("later", "direct", nil)
+	c.declare("q", amqp.Table{"x-queue-type": "quorum"})
+	c.bind("q", "k", "later")
+	if err := c.Tx(); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []func() error{c.TxRollback, c.TxCommit} {
+		c.publish("later", "k", delayed(50, "m"))
+		c.publish("later", "k", delayed(math.MaxInt32, "m"))
+		if n := s.waiting(t, "later"); n != 0 {
+			t.Errorf("%d messages wait before the commit", n)
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := c.await("q"); d.Headers["x-delay"] != int64(-50) {
+		t.Errorf("headers %v", d.Headers)
+	}
+	s.nowWait(t, "later", 1)
+}
+
 // A message that a full queue refuses stays with its exchange until there is room.
 func TestDelayedAwaitsRoom(t *testing.T) {
 	for _, kind := range bothTypes {

@@ -16,6 +16,7 @@
 //	command.go, apply.go, group.go    groups: commands, their application, proposals (proposal.go, replicated.go, forward.go)
 //	clientend*.go                     the end of a client, with everything that it holds
 //	deadmove*.go, move.go             the way of a death, in three steps; the moves that operators ask for
+//	delayed.go                        the same way for messages that an exchange has delayed
 //	outbox*.go                        moves between logs
 //	frame.go, recover.go, salvage.go  the journal: what is written, a start, a repair
 //	checkpoint*.go, shelf.go          copies of the index; compact.go: sparse files made dense
