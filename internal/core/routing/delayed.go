@@ -27,10 +27,10 @@ func Acts(kind Kind, args amqp091.Table) (Kind, error) {
 	case []byte:
 		inner = Kind(v)
 	default:
-		return "", errors.New("Invalid argument, 'x-delayed-type' must be an existing exchange type")
+		return "", errors.New("Invalid argument, 'x-delayed-type' must be an existing exchange type") //nolint:staticcheck // the plugin's text
 	}
 	if inner == Delayed {
-		return "", errors.New("Invalid argument, 'x-delayed-message' can't be used for 'x-delayed-type'")
+		return "", errors.New("Invalid argument, 'x-delayed-message' can't be used for 'x-delayed-type'") //nolint:staticcheck // the plugin's text
 	}
 	return inner, nil
 }

@@ -12,9 +12,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
 )
 
 // delaying declares a durable exchange that delays messages and routes them by a type.
@@ -280,6 +283,11 @@ func TestDelayedUnroutable(t *testing.T) {
 	eventually(t, "the message is dropped", func() bool {
 		return s.waiting(t, "nowhere") == 0 && s.b.Totals.UnroutableDropped.Load() == 1
 	})
+	for _, strategy := range []partition.Strategy{partition.Disabled, partition.AtMostOnce, partition.AtLeastOnce} {
+		if n := s.b.Node().Deaths(queue.Classic, strategy, deadletter.Expired); n != 0 {
+			t.Errorf("%d messages count as dead, %s", n, strategy)
+		}
+	}
 	if err := c.Publish("nowhere", "k", true, false, delayed(0, "m")); err != nil {
 		t.Fatal(err)
 	}
