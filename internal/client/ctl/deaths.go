@@ -14,8 +14,12 @@ import (
 )
 
 // deathColumns are the columns of the listing: values of the message, and of one entry of
-// its x-death.
-var deathColumns = fields("message", "payload", "routing_key", "reason", "queue", "count", "exchange", "routing_keys", "time", "original_expiration")
+// its x-death. headers are all but x-death.
+var (
+	deathColumns = fields("message", "message_id", "payload", "routing_key", "headers", "replayed_from",
+		"reason", "queue", "count", "exchange", "routing_keys", "time", "original_expiration")
+	standardDeathColumns = []string{"message", "payload", "reason", "queue", "count", "exchange", "routing_keys", "time"}
+)
 
 const (
 	defaultDeaths = 20 // messages
@@ -27,6 +31,7 @@ func deathVerbs() []verb {
 	return []verb{{
 		name: "deaths", short: "Shows where, why and how often the messages of a queue died", min: 1, max: -1,
 		usage: "[--vhost <vhost>] [--limit <n>] [--no-table-headers] <queue> [<column>, ...]",
+		long:  "One line for each death of a message, the latest first. " + columnHelp(deathColumns, standardDeathColumns...),
 		flags: func(f *pflag.FlagSet) {
 			f.IntVar(&limit, "limit", defaultDeaths, "number of messages to read, from the head of the queue")
 		},
@@ -34,7 +39,7 @@ func deathVerbs() []verb {
 			if limit < 1 {
 				return badArgument("--limit must be positive")
 			}
-			columns, err := chooseColumns(i.args[1:], deathColumns, "message", "payload", "reason", "queue", "count", "exchange", "routing_keys", "time")
+			columns, err := chooseColumns(i.args[1:], deathColumns, standardDeathColumns...)
 			if err != nil {
 				return err
 			}
@@ -52,7 +57,11 @@ func deathVerbs() []verb {
 			for n, m := range messages {
 				lines = append(lines, m.deaths(n+1)...)
 			}
-			return i.list(fmt.Sprintf("Deaths of the first messages in queue '%s' in vhost '%s', changing nothing ...", i.args[0], i.vhost), columns, lines)
+			all := len(messages)
+			if all > 0 {
+				all += messages[all-1].Left
+			}
+			return i.list(fmt.Sprintf("Deaths of %d of %d messages in queue '%s' in vhost '%s', changing nothing ...", len(messages), all, i.args[0], i.vhost), columns, lines)
 		},
 	}}
 }
@@ -62,8 +71,11 @@ type deadMessage struct {
 	Payload    string
 	Encoding   string `json:"payload_encoding"`
 	RoutingKey string `json:"routing_key"`
+	Left       int    `json:"message_count"` // ready messages behind it
 	// Properties is an empty list if there are none.
 	Properties json.RawMessage
+
+	id, headers, from string // what is in them: see deaths
 }
 
 // text is the beginning of the payload. A payload that was cut within a character arrives as
@@ -85,25 +97,37 @@ func (m *deadMessage) text() string {
 // its x-death, and one that has no death if there is none.
 func (m *deadMessage) deaths(n int) []object {
 	var properties struct {
-		Headers struct {
-			Deaths []object `json:"x-death"`
-		}
+		ID      string `json:"message_id"`
+		Headers object
 	}
 	d := json.NewDecoder(bytes.NewReader(m.Properties))
 	d.UseNumber()
+	_ = d.Decode(&properties) // an empty list if there are none
 	// Headers from a client may have any form.
-	if d.Decode(&properties) != nil || len(properties.Headers.Deaths) == 0 {
-		return []object{m.line(n, object{})}
+	deaths, _ := properties.Headers["x-death"].([]any)
+	delete(properties.Headers, "x-death")
+	m.id, m.headers, m.from = properties.ID, "", sprint(properties.Headers[replayedFrom])
+	if len(properties.Headers) > 0 {
+		m.headers, _ = encode(properties.Headers)
 	}
 	var lines []object
-	for _, death := range properties.Headers.Deaths {
-		lines = append(lines, m.line(n, death))
+	for _, death := range deaths {
+		if death, ok := death.(object); ok {
+			lines = append(lines, m.line(n, death))
+		}
+	}
+	if lines == nil {
+		lines = []object{m.line(n, object{})}
 	}
 	return lines
 }
 
+const replayedFrom = "x-replayed-from"
+
 func (m *deadMessage) line(n int, death object) object {
-	line := object{"message": n, "payload": m.text(), "routing_key": m.RoutingKey}
+	line := object{
+		"message": n, "payload": m.text(), "routing_key": m.RoutingKey, "message_id": m.id, "headers": m.headers, "replayed_from": m.from,
+	}
 	for _, key := range []string{"reason", "queue", "exchange"} {
 		line[key] = sprint(death[key])
 	}

@@ -33,7 +33,7 @@ func TestDeaths(t *testing.T) {
 	for _, args := range [][]string{
 		{"declare", "queue", "name=dead"},
 		{"declare", "queue", "name=work", `arguments={"x-dead-letter-exchange":"","x-dead-letter-routing-key":"dead"}`},
-		{"publish", "routing_key=work", "payload=two books", `properties={"headers":{"CC":["b"]},"expiration":"60000"}`},
+		{"publish", "routing_key=work", "payload=two books", `properties={"headers":{"CC":["b"],"tenant":7},"expiration":"60000","message_id":"order-1"}`},
 		{"get", "queue=work", "ackmode=reject_requeue_false"},
 		{"publish", "routing_key=dead", "payload=never died"},
 		{"publish", "routing_key=dead", `payload=made up`, `properties={"headers":{"x-death":"yesterday"}}`},
@@ -43,7 +43,7 @@ func TestDeaths(t *testing.T) {
 	}
 	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	for _, step := range []struct{ args, want string }{
-		{"deaths dead", "Deaths of the first messages in queue 'dead' in vhost '/', changing nothing ...\n" +
+		{"deaths dead", "Deaths of 4 of 4 messages in queue 'dead' in vhost '/', changing nothing ...\n" +
 			"message\tpayload\treason\tqueue\tcount\texchange\trouting_keys\ttime\n" +
 			"1\ttwo books\trejected\twork\t1\t\twork b\tTIME\n" +
 			"2\tnever died\t\t\t\t\t\t\n" +
@@ -51,6 +51,10 @@ func TestDeaths(t *testing.T) {
 			"4\tx" + strings.Repeat("信", 19) + "\t\t\t\t\t\t\n"},
 		{"deaths -s --limit 1 dead reason original_expiration", "rejected\t60000\n"},
 		{"deaths --formatter json --limit 1 dead reason,count", "[\n{\"reason\":\"rejected\",\"count\":1}\n]\n"},
+		{"deaths --limit 1 dead message_id,headers,replayed_from", "Deaths of 1 of 4 messages in queue 'dead' in vhost '/', changing nothing ...\n" +
+			"message_id\theaders\treplayed_from\n" +
+			`order-1	{"CC":["b"],"tenant":7,"x-first-death-exchange":"","x-first-death-queue":"work","x-first-death-reason":"rejected",` +
+			`"x-last-death-exchange":"","x-last-death-queue":"work","x-last-death-reason":"rejected"}` + "\t\n"},
 		{"deaths missing", "Object (queue, stream, exchange, etc) was not found\nexit 65\n"},
 	} {
 		got := times.ReplaceAllString(tool(t, append([]string{"bartleby"}, strings.Fields(step.args)...)...), "TIME")
@@ -61,6 +65,16 @@ func TestDeaths(t *testing.T) {
 	for _, args := range []string{"deaths dead --limit 0", "deaths dead colour", "deaths"} {
 		if got := tool(t, append([]string{"bartleby"}, strings.Fields(args)...)...); !strings.HasSuffix(got, "exit 64\n") {
 			t.Errorf("%s\n%swant exit code 64", args, got)
+		}
+	}
+	for _, c := range []struct{ args, has string }{
+		{"deaths dead colour", "Info key(s) colour are not supported\nThe columns are: message, message_id, payload, routing_key, headers, replayed_from, reason, "},
+		{"list_queues colour", "Info key(s) colour are not supported\nThe columns are: name, durable, "},
+		{"deaths --help", "Columns: message, message_id, payload, routing_key, headers, replayed_from, reason, "},
+		{"list_queues --help", "Columns: name, durable, "},
+	} {
+		if got := tool(t, append([]string{"bartleby"}, strings.Fields(c.args)...)...); !strings.Contains(got, c.has) {
+			t.Errorf("%s\n%swant it to name the columns", c.args, got)
 		}
 	}
 	if got := tool(t, "bartleby", "list_queues", "-s", "name", "messages"); got != "dead\t4\nwork\t0\n" {

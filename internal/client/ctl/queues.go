@@ -31,6 +31,7 @@ func queueVerbs() []verb {
 func listQueues() verb {
 	return verb{
 		name: "list_queues", short: "Lists queues and their properties", max: -1,
+		long:  columnHelp(queueColumns, "name", "messages"),
 		usage: "[--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...] [--timeout <timeout>]",
 		flags: func(f *pflag.FlagSet) {
 			for _, name := range []string{"online", "offline", "local"} {

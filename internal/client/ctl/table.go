@@ -29,6 +29,11 @@ func fields(names ...string) (list []column) {
 	return list
 }
 
+// columnHelp is the part of a verb's help that names its columns.
+func columnHelp(known []column, standard ...string) string {
+	return "Columns: " + strings.Join(names(known), ", ") + ".\n\nWithout columns it shows " + strings.Join(standard, ", ") + "."
+}
+
 // chooseColumns returns the requested columns, or the default ones.
 func chooseColumns(args []string, known []column, standard ...string) ([]column, error) {
 	if len(args) == 0 {
@@ -51,7 +56,7 @@ func chooseColumns(args []string, known []column, standard ...string) ([]column,
 		}
 	}
 	if unknown != nil {
-		return nil, badArgument("Info key(s) %s are not supported", strings.Join(unknown, ","))
+		return nil, badArgument("Info key(s) %s are not supported\nThe columns are: %s", strings.Join(unknown, ","), strings.Join(names(known), ", "))
 	}
 	return chosen, nil
 }
