@@ -17,6 +17,7 @@ const (
 	exitSoftware    = 70
 	exitTempFail    = 75
 	exitNoPerm      = 77
+	exitInterrupted = 130 // as a shell shows SIGINT; ours
 )
 
 // failure ends the program with a code. text is printed as it is.

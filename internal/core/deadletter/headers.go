@@ -21,8 +21,8 @@ const (
 	headerLastQueue     = "x-last-death-queue"
 	headerLastReason    = "x-last-death-reason"
 
-	// headerReplayedFrom names the queue that a replay took the message from (DL-19.6).
-	headerReplayedFrom = "x-replayed-from"
+	// HeaderReplayedFrom names the queue that a replay took the message from (DL-19.6).
+	HeaderReplayedFrom = "x-replayed-from"
 )
 
 // HeaderNames are the seven headers that a replay removes, sorted (DL-19.6).
@@ -45,7 +45,7 @@ func (h *History) AppendHeaders(fields []amqp091.RawField, values []byte) ([]amq
 		h.summary(&f)
 	}
 	if h.ReplayedFrom != "" {
-		f.string(headerReplayedFrom, h.ReplayedFrom)
+		f.string(HeaderReplayedFrom, h.ReplayedFrom)
 	}
 	return f.fields, f.values
 }

@@ -24,6 +24,7 @@ func TestTheAuditLogHasTheCountsOfAReplay(t *testing.T) {
 		}}))
 	})
 	n.must("PUT", "/queues/%2F/dead", "{}")
+	n.must("PUT", "/queues/%2F/other", "{}")
 	n.must("POST", "/exchanges/%2F/amq.default/publish", `{"properties":{},"routing_key":"dead","payload":"x","payload_encoding":"string"}`)
 	const (
 		path   = "/queues/%2F/dead/replay"
@@ -38,6 +39,9 @@ func TestTheAuditLogHasTheCountsOfAReplay(t *testing.T) {
 		want []string
 	}{
 		{"{}", t.Context(), []string{"result=begun", "result=done" + counts + " status=200"}},
+		{`{"reason":"rejected","message_id":"a","to_queue":"other"}`, t.Context(), []string{
+			"result=begun asked.reason=rejected asked.message_id=a asked.to_queue=other", "result=done asked.reason=rejected asked.message_id=a asked.to_queue=other" + counts + " status=200",
+		}},
 		{`{"dry_run":true}`, t.Context(), []string{"result=done" + strings.Replace(counts, "false", "true", 1) + " status=200"}},
 		{"{}", gone, []string{"result=begun", `result="cut off"` + strings.NewReplacer("=1", "=0").Replace(counts) + " status=500"}},
 	} {

@@ -20,20 +20,6 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// ReplayRequest says which dead letters of a queue go back to where they were first published (DL-19.6).
-type ReplayRequest struct {
-	// Reason and Queue select messages that died for this reason, and in this queue; both must hold for the same
-	// death. Zero values select all.
-	Reason deadletter.Reason
-	Queue  string
-	// OlderThan and NewerThan select by the time since the last death; 0 = all.
-	OlderThan, NewerThan time.Duration
-
-	Limit  int  // messages at most; 0 = no limit
-	Rate   int  // messages a second at most; 0 = no limit
-	DryRun bool // only count
-}
-
 // ReplayResult is what a replay did, or would do in a dry run.
 type ReplayResult struct {
 	Examined   int `json:"examined"`
@@ -45,12 +31,17 @@ type ReplayResult struct {
 	Gone       int `json:"gone"`       // they left the queue meanwhile
 
 	// To counts messages by where they went, or would go. RefusedBy counts messages that stay, by the queue that
-	// refused them and why. Each has the first MaxReplayPlaces places; ToOthers and RefusedByOthers count the
+	// refused them and why; UnroutableBy those that lead nowhere, by exchange and key; PassedBy the dead letters that
+	// the filters left out, by their last death. Each has the first MaxReplayPlaces places; its "others" count the
 	// messages of all others.
-	To              map[string]int `json:"to,omitempty"`
-	ToOthers        int            `json:"to_others,omitempty"`
-	RefusedBy       map[string]int `json:"refused_by,omitempty"`
-	RefusedByOthers int            `json:"refused_by_others,omitempty"`
+	To                 map[string]int `json:"to,omitempty"`
+	ToOthers           int            `json:"to_others,omitempty"`
+	RefusedBy          map[string]int `json:"refused_by,omitempty"`
+	RefusedByOthers    int            `json:"refused_by_others,omitempty"`
+	UnroutableBy       map[string]int `json:"unroutable_by,omitempty"`
+	UnroutableByOthers int            `json:"unroutable_by_others,omitempty"`
+	PassedBy           map[string]int `json:"passed_by,omitempty"`
+	PassedByOthers     int            `json:"passed_by_others,omitempty"`
 }
 
 // MaxReplayPlaces is how many places a result names, and maxPlaceQueues how many queues of one place. Dead letters
@@ -71,10 +62,11 @@ func count(by map[string]int, others *int, what string) {
 
 const replaySlice = 128
 
-// Replay moves dead letters of the queue back to the exchange and the keys with which they were first published.
-// Afterwards each message is at its targets or stays, and the result is durable: after a crash each message is in one
-// place. A message that has moved has no death headers; its own TTL stays spent, and x-replayed-from names the queue.
-// An error says what was done before; the fate of the slice in which it happened is unknown.
+// Replay moves dead letters of the queue back to the exchange and the keys with which they were first published, or to
+// where the request says. Afterwards each message is at its targets or stays, and the result is durable: after a crash
+// each message is in one place. A message that has moved has no death headers; its own TTL stays spent, and
+// x-replayed-from names the queue. An error says what was done before; the fate of the slice in which it happened is
+// unknown.
 //
 // Replay looks once at the messages that are in the queue when it begins. So it ends even if it moves messages into
 // the same queue, or if they die again of the same cause.
@@ -84,13 +76,16 @@ func (c *Connection) Replay(ctx context.Context, name message.QueueName, r Repla
 }
 
 func (c *Connection) replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
-	result := ReplayResult{To: map[string]int{}, RefusedBy: map[string]int{}}
+	result := ReplayResult{To: map[string]int{}, RefusedBy: map[string]int{}, UnroutableBy: map[string]int{}, PassedBy: map[string]int{}}
 	decl, err := c.find(name, c.readable)
 	if err != nil {
 		return result, err
 	}
 	if r.Limit < 0 || r.Rate < 0 || r.OlderThan < 0 || r.NewerThan < 0 {
 		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: limit, rate and ages must not be negative", decl.Resource())
+	}
+	if err := c.mayReplay(&r.To, decl); err != nil {
+		return result, err
 	}
 	q := runtimeOf(decl)
 	began := time.Now()
@@ -117,9 +112,12 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 				result.NoOrigin++
 				return true
 			}
-			if r.matches(&h, began) && (r.Limit == 0 || result.Matched < r.Limit) {
+			switch {
+			case !r.matches(&h, began) || !r.fits(rec, history, v.Counts, q.Type() == queue.Quorum):
+				count(result.PassedBy, &result.PassedByOthers, fmt.Sprintf("%s in queue '%s'", h.Deaths[0].Reason.Counted(), h.Deaths[0].Queue))
+			case r.Limit == 0 || result.Matched < r.Limit:
 				result.Matched++
-				chosen = append(chosen, origin(v.ID, rec, &h, decl))
+				chosen = append(chosen, r.To.lead(v.ID, rec, &h, decl))
 			}
 			return true
 		})
@@ -167,24 +165,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (r *ReplayRequest) matches(h *deadletter.History, began time.Time) bool {
-	last := time.UnixMilli(h.Deaths[0].Last)
-	if !last.Before(began) {
-		return false
-	}
-	age := began.Sub(last)
-	if r.OlderThan > 0 && age < r.OlderThan || r.NewerThan > 0 && age > r.NewerThan {
-		return false
-	}
-	return slices.ContainsFunc(h.Deaths, func(d deadletter.Death) bool {
-		return (r.Reason == 0 || d.Reason.Counted() == r.Reason) && (r.Queue == "" || d.Queue == r.Queue)
-	})
-}
-
 // replayed is a message chosen for a replay.
 type replayed struct {
 	id       queue.ID
 	exchange message.ExchangeName
+	missing  bool // there is no such exchange
 	m        routing.Message
 	history  []byte
 }
@@ -210,20 +195,32 @@ func past(rec message.Record, history []byte) (deadletter.History, bool) {
 	return h, ok
 }
 
-// origin notes where a message was first published. rec is valid only during the call.
-func origin(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue) replayed {
+// lead notes where a message goes: to where it was first published, or to what d says instead. rec is valid only now.
+func (d *Destination) lead(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue) replayed {
 	exchange, keys, _ := h.Origin()
+	replaced := d.Key != nil || d.Queue != ""
+	switch {
+	case d.Queue != "":
+		exchange, keys = "", []string{string(d.Queue)}
+	case d.Key != nil:
+		keys = []string{*d.Key}
+	}
+	if d.Exchange != nil {
+		exchange = string(*d.Exchange)
+	}
 	p := replayed{id: id, exchange: message.ExchangeName(exchange)}
 	p.m.Key, p.m.Chance, p.m.Waited = []byte(keys[0]), rand.Uint64(), h.Delayed
 	for _, k := range keys[1:] {
 		p.m.More = append(p.m.More, []byte(k))
 	}
-	p.m.More = append(p.m.More, shortStrings(slices.Clone(rec.BCC()))...)
+	if !replaced {
+		p.m.More = append(p.m.More, shortStrings(slices.Clone(rec.BCC()))...)
+	}
 	if props, err := amqp091.ParseProps(slices.Clone(rec.Properties())); err == nil {
 		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
 		p.m.Timestamp, p.m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
 	}
-	next := deadletter.History{Exchange: exchange, Keys: keys, ReplayedFrom: string(from.Name), Profile: from.Profile, Delayed: h.Delayed}
+	next := deadletter.History{Exchange: exchange, Keys: keys, KeysReplaced: replaced, ReplayedFrom: string(from.Name), Profile: from.Profile, Delayed: h.Delayed}
 	p.history = next.Append(nil)
 	return p
 }
@@ -241,6 +238,11 @@ func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen
 		}
 		if len(targets) == 0 {
 			result.Unroutable++
+			why := fmt.Sprintf("exchange '%s' routes key '%s' to no queue", p.exchange, p.m.Key)
+			if p.missing {
+				why = fmt.Sprintf("exchange '%s' does not exist", p.exchange)
+			}
+			count(result.UnroutableBy, &result.UnroutableByOthers, why)
 			continue
 		}
 		moves = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history})
@@ -320,7 +322,7 @@ func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 		return nil, topology.Refuse(topology.NotFound, "vhost '%s' is gone", c.VHost)
 	}
 	x, ok := v.Exchange(p.exchange)
-	if !ok {
+	if p.missing = !ok; p.missing {
 		return nil, nil
 	}
 	if x.Internal {
