@@ -48,6 +48,8 @@ type checkpointer struct {
 	room   atomic.Int64 // free bytes, while scarce
 	hurry  atomic.Bool  // a checkpoint is to be written at once
 
+	hurried chan struct{} // wakes run when hurry is set
+
 	compactor compactor
 }
 
@@ -344,9 +346,9 @@ func (n *Node) stopped() bool {
 	}
 }
 
-// shortEvery is the interval of checkpoints while the disk is short of room: only a checkpoint frees the space of
-// consumed messages.
-const shortEvery = 5 * time.Second
+// While the disk is short of room a checkpoint is written after shortEvery, because only a checkpoint frees the space of
+// consumed messages, and after emptiedEvery if it would free a file.
+const shortEvery, emptiedEvery = 5 * time.Second, time.Second
 
 // ShortOfRoom sets whether the disk has little room, and how much in bytes. While it has little, no file is kept just
 // to save time, and the space of consumed messages is freed soon.
@@ -360,21 +362,34 @@ func (n *Node) ShortOfRoom(short bool, room int64) {
 		n.Logger.Error("recycled files of the journal cannot be removed", "error", err)
 	}
 	c.hurry.Store(short)
+	select {
+	case c.hurried <- struct{}{}:
+	default:
+	}
 }
+
+// A checkpointer looks whether a checkpoint is due after lookEvery, and after lookIdle if nothing was logged since the last one.
+const lookEvery, lookIdle = 200 * time.Millisecond, time.Second
 
 // run writes checkpoints when they are due and compacts files after them.
 func (c *checkpointer) run() {
-	look := time.NewTicker(200 * time.Millisecond)
+	look := time.NewTimer(lookEvery)
 	defer look.Stop()
 	for last := time.Now(); ; {
 		select {
 		case <-c.n.stop:
 			return
+		case <-c.hurried:
 		case <-look.C:
-			if c.ifDue(last) {
-				last = time.Now()
-				c.compactor.afterCheckpoint()
-			}
+		}
+		if c.ifDue(last) {
+			last = time.Now()
+			c.compactor.afterCheckpoint()
+		}
+		if c.logged.Load() == c.loggedAtCut.Load() && !c.scarce.Load() {
+			look.Reset(lookIdle)
+		} else {
+			look.Reset(lookEvery)
 		}
 	}
 }
@@ -384,15 +399,43 @@ func (c *checkpointer) ifDue(last time.Time) (did bool) {
 	n := c.n
 	logged := c.loggedSince()
 	operations := c.logged.Load() - c.loggedAtCut.Load()
-	short := c.scarce.Load() && time.Since(last) >= min(shortEvery, n.Checkpointing.Every) && (operations > 0 || c.compactor.later.Load())
 	if logged < n.Checkpointing.Bytes && operations < n.Checkpointing.Operations && (time.Since(last) < n.Checkpointing.Every || logged == 0) &&
-		!short && !c.hurry.Swap(false) {
+		!c.dueForRoom(time.Since(last), operations) && !c.hurry.Swap(false) {
 		return false
 	}
 	if err := n.Checkpoint(); err != nil && !errors.Is(err, errStopped) {
 		n.Logger.Error("the checkpoint failed", "error", err)
 	}
 	return true
+}
+
+// dueForRoom says whether room is short and a checkpoint may give some back. passed is the time since the last one, in which
+// so many operations were logged.
+func (c *checkpointer) dueForRoom(passed time.Duration, operations int64) bool {
+	if !c.scarce.Load() {
+		return false
+	}
+	every := c.n.Checkpointing.Every
+	return passed >= min(shortEvery, every) && (operations > 0 || c.compactor.later.Load()) || passed >= min(emptiedEvery, every) && c.emptied()
+}
+
+// emptied says whether a checkpoint would give back a file because the last body in it has gone. It may have gone after the
+// cut of the last checkpoint, though all that was logged about it was before: the client or a move still had it.
+func (c *checkpointer) emptied() (found bool) {
+	n := c.n
+	if n.Repair.Salvage != nil {
+		return false // nothing is given back: see giveBack
+	}
+	segments := n.Journal.Segments()
+	if len(segments) == 0 {
+		return false
+	}
+	newest := segments[len(segments)-1].Number
+	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, _ int64) bool {
+		found = live == 0 && (space == message.InKeep || space == message.InJournal && segment < newest)
+		return !found
+	})
+	return found
 }
 
 // loggedSince is how many bytes of the journal a recovery would read now.

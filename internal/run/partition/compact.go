@@ -47,7 +47,7 @@ type moved struct {
 type compactor struct {
 	n     *Node
 	lived map[uint64]int64 // live bodies in each old file at the last look; guarded by checkpointer.mu
-	later atomic.Bool      // a file was left alone because it will soon be empty
+	later atomic.Bool      // a file was left alone because it will soon be empty, or because there was no room for it
 }
 
 // A compaction is one run.
@@ -103,10 +103,12 @@ func (c *compactor) sparse() (sparse []sparseFile) {
 		}
 		return true
 	})
-	c.later.Store(later)
 	if n.checkpoints.scarce.Load() {
-		sparse = thatFit(sparse, n.checkpoints.room.Load()/2)
+		fit := thatFit(sparse, n.checkpoints.room.Load()/2)
+		later = later || len(fit) < len(sparse) // what these give back may make room for the others
+		sparse = fit
 	}
+	c.later.Store(later)
 	return sparse
 }
 

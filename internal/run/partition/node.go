@@ -194,6 +194,7 @@ func New(o Options) *Node {
 		n.OnFatal = func(error) {}
 	}
 	n.checkpoints.n, n.checkpoints.compactor.n, n.memory.n = n, n, n
+	n.checkpoints.hurried = make(chan struct{}, 1)
 	n.checkpoints.scarce.Store(n.Checkpointing.Short)
 	n.checkpoints.hurry.Store(n.Checkpointing.Short)
 	n.holds.New = func() any { return new(hold) }
