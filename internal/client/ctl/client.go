@@ -37,6 +37,7 @@ type client struct {
 	base           string // without /api
 	where          string // the node, for error messages
 	dir            string // the data directory of the control socket; "": base is used
+	named          bool   // an address or a data directory was given, not found
 	user, password string
 	http           http.Client
 }
@@ -50,7 +51,7 @@ func newClient(o *options) (*client, error) {
 	}
 	c := &client{
 		base: cmp.Or(o.url, os.Getenv(urlVariable)), user: cmp.Or(o.user, os.Getenv(userVariable)),
-		password: password,
+		password: password, named: o.url != "" || o.dataDir != "" || os.Getenv(urlVariable) != "",
 	}
 	c.http.Timeout = time.Minute
 	if o.timeout > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -22,9 +23,8 @@ type options struct {
 	formatter                    string
 	timeout                      float64 // seconds
 
-	// RabbitMQ's, without a meaning here: there is one node, and it is found by URL.
-	node      string
-	longNames bool
+	node      string // does not choose a node, but must not name another one: see meant
+	longNames bool   // RabbitMQ's, without a meaning here
 }
 
 // verb is one command.
@@ -82,7 +82,7 @@ func Command(name string) *cobra.Command {
 	f.BoolVar(&o.noHeaders, "no-table-headers", false, "no table headers")
 	f.StringVar(&o.formatter, "formatter", "", "table, json, csv or pretty_table")
 	f.Float64VarP(&o.timeout, "timeout", "t", 0, "seconds to wait for the node's answer")
-	f.StringVarP(&o.node, "node", "n", "", "accepted for compatibility and ignored; use --url")
+	f.StringVarP(&o.node, "node", "n", "", "the node's name, for texts; a name on another machine needs --url")
 	f.BoolVarP(&o.longNames, "longnames", "l", false, "accepted for compatibility and ignored")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return invalidOption(c, err) })
 	for _, group := range groupsOf(name) {
@@ -147,6 +147,9 @@ func (v verb) command(o *options) *cobra.Command {
 		if i.name = o.node; i.name == "" {
 			i.name = "bartleby@localhost"
 		}
+		if err := i.meant(); err != nil {
+			return err
+		}
 		err = v.run(i)
 		var wrong *argumentError
 		if errors.As(err, &wrong) {
@@ -155,6 +158,27 @@ func (v verb) command(o *options) *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// meant refuses a node on another machine if only this machine was looked at: the command would act on the wrong node. A script
+// for RabbitMQ names a node by -n, and the node here may have another name; so any name on this machine is accepted.
+func (i *invocation) meant() error {
+	_, host, _ := strings.Cut(i.options.node, "@")
+	if host == "" || i.api.named || isHere(host) {
+		return nil
+	}
+	var o struct{ Node string }
+	if err := i.get("overview?columns=node", &o); err != nil || o.Node == i.options.node {
+		return explain(err)
+	}
+	return fail(exitUnavailable, "node %s is not the node at %s, which is %s. To administer another node, name its address by --url.", i.options.node, i.api.where, o.Node)
+}
+
+// isHere says whether a host name is this machine's.
+func isHere(host string) bool {
+	short := func(name string) string { return strings.ToLower(strings.SplitN(name, ".", 2)[0]) }
+	here, err := os.Hostname()
+	return strings.EqualFold(host, "localhost") || host == "127.0.0.1" || err == nil && short(host) == short(here)
 }
 
 // Execute runs the command that the process was called with, prints what went

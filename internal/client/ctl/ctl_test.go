@@ -282,6 +282,30 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// Who names a node on another machine does not mean the one that was found here.
+func TestANodeElsewhereIsNotTheOneHere(t *testing.T) {
+	_, b := node(t)
+	if err := os.Mkdir("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open(t, b, "data")
+	here, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{
+		"rabbit@elsewhere": 69, "rabbit@elsewhere.example": 69, "rabbit@test": 0, "rabbit": 0, "rabbit@localhost": 0, "rabbit@" + here: 0, "rabbit@" + here + ".example": 0,
+	} {
+		code, _, errs := run("-n", name, "list_queues")
+		if code != want || code != 0 && !strings.Contains(errs, "node "+name+" is not the node at data directory data, which is rabbit@test.") {
+			t.Errorf("-n %s: exit %d, %s, want %d", name, code, errs, want)
+		}
+	}
+	if code, _, errs := run("--data-dir", "data", "-n", "rabbit@elsewhere", "list_queues"); code != 0 {
+		t.Errorf("a data directory that is named: exit %d, %s", code, errs)
+	}
+}
+
 // await_startup waits for a node that has not begun to make its data directory yet.
 func TestAwaitStartupByDataDirectory(t *testing.T) {
 	_, b := node(t)
