@@ -67,6 +67,8 @@ type Config struct {
 
 	Log Log
 
+	EventExchange EventExchange
+
 	Profile  string // profile: that of virtual hosts that are not told one, rabbitmq or apsaramq
 	ApsaraMQ ApsaraMQ
 

@@ -9,5 +9,5 @@ var keys = slices.Concat(
 	tlsKeys(true, "prometheus.ssl", func(c *Config) *TLS { return &c.PrometheusTLS.TLS }),
 	tlsKeys(false, "auth_http.ssl_options", func(c *Config) *TLS { return &c.Auth.HTTP.TLS }),
 	tlsKeys(false, "definitions.tls", func(c *Config) *TLS { return &c.Definitions.TLS }),
-	limitKeys, authKeys, firstStartKeys, definitionKeys, logKeys, ownKeys, apsaraKeys, openAPIKeys, idleKeys,
+	limitKeys, authKeys, firstStartKeys, definitionKeys, logKeys, ownKeys, eventKeys, apsaraKeys, openAPIKeys, idleKeys,
 )

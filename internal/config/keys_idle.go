@@ -28,7 +28,7 @@ var idleKeys = idle(map[string][]string{
 	"MQTT is not supported":                                                   {"mqtt.**", "web_mqtt.**"},
 	"STOMP is not supported":                                                  {"stomp.**", "web_stomp.**"},
 	"there are no streams yet":                                                {"stream.**", "queue_types.stream.enabled"},
-	"there is no such plugin":                                                 {"auth_ldap.**", "auth_oauth2.**", "tracing.**", "event_exchange.**", "trust_store.**", "federation.**", "exchange_federation.**", "queue_federation.**", "aws.**"},
+	"there is no such plugin":                                                 {"auth_ldap.**", "auth_oauth2.**", "tracing.**", "trust_store.**", "federation.**", "exchange_federation.**", "queue_federation.**", "aws.**"},
 	"shovels are not there yet":                                               {"shovel.**", "amqp_client.**", "amqp10_client.**"},
 	"AMQP 1.0 is not supported yet":                                           {"session_max_per_connection", "link_max_per_session"},
 	"passwords are stored only as hashes":                                     {"credentials_obfuscation.**"},

@@ -82,6 +82,11 @@ func TestKeys(t *testing.T) {
 		{"delivery_limit.count_nack = on", func(c *Config) { on := true; c.CountNack = &on }},
 		{"delivery_limit.count_nack = false", func(c *Config) { c.CountNack = new(bool) }},
 		{"delivery_limit.reset_on_dead_letter = true", func(c *Config) { c.ResetOnDeadLetter = true }},
+		{"event_exchange.enabled = off\nevent_exchange.vhost = ops\nevent_exchange.protocol = amqp_0_9_1", func(c *Config) {
+			c.EventExchange = EventExchange{Enabled: new(bool), VHost: "ops"}
+		}},
+		{"event_exchange.enabled = maybe", nil},
+		{"event_exchange.protocol = mqtt", nil},
 		{"dead_letter.strip_cc = true", func(c *Config) { c.StripCC = true }},
 		{"dead_letter.strip_cc = false", func(*Config) {}},
 		{"dead_letter.strip_cc = maybe", nil},
@@ -287,4 +292,20 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("the error names no line: %v", err)
 		}
 	})
+}
+
+// RabbitMQ has no exchange for events without a plugin, so there is none in strict mode unless the configuration asks for it.
+func TestEventsAreOffInStrictMode(t *testing.T) {
+	on := true
+	for _, tt := range []struct {
+		strict bool
+		said   *bool
+		want   bool
+	}{{false, nil, true}, {true, nil, false}, {true, &on, true}, {false, new(bool), false}} {
+		c := Default()
+		c.Strict, c.EventExchange.Enabled = tt.strict, tt.said
+		if c.EventsEnabled() != tt.want {
+			t.Errorf("%+v: %t", tt, !tt.want)
+		}
+	}
 }

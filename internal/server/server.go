@@ -254,6 +254,7 @@ func (s *Server) brokerOptions() broker.Options {
 			DefaultQueueType:          topology.QueueType(c.DefaultQueueType),
 			DefaultProfile:            deadletter.Profile(c.Profile),
 		},
+		Events:        broker.EventExchange{Enabled: c.EventsEnabled(), VHost: message.VHost(c.EventsVHost())},
 		ApsaraMQ:      apsara(&c.ApsaraMQ),
 		LoopbackUsers: c.LoopbackUsers, AccountRules: accountRules(&c), ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
 		GlobalQos: c.Permit[config.GlobalQos], CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,

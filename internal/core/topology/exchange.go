@@ -94,6 +94,9 @@ func NoExchange(vhost message.VHost, name message.ExchangeName) error {
 	return &Error{Kind: NotFound, Resource: r, Text: "no " + r.String()}
 }
 
+// BelongsToNode says whether the node declares the exchange, so that no export needs to have it.
+func (x *Exchange) BelongsToNode() bool { return x.Predeclared || x.Name == EventExchange }
+
 // leads says whether a message to the exchange can reach anything.
 func (x *Exchange) leads() bool { return len(x.out.list) > 0 || x.Alternate != nil }
 

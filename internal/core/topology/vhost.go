@@ -157,6 +157,39 @@ func (s *State) addVHost(name message.VHost) *VHost {
 // TraceExchange is the exchange of each virtual host that gets the copies of traced messages.
 const TraceExchange message.ExchangeName = "amq.rabbitmq.trace"
 
+// EventExchange is the exchange for events, in one virtual host.
+const EventExchange message.ExchangeName = "amq.rabbitmq.event"
+
+// EnsureEventExchange declares EventExchange in a virtual host, if that is there. It is stored, since its bindings are.
+func (s *State) EnsureEventExchange(vhost message.VHost) error {
+	v, ok := s.vhosts[vhost]
+	if !ok || v.exchanges[EventExchange] != nil {
+		return nil
+	}
+	if err := s.mayMake(func() string { return exchangeKey(vhost, EventExchange) }); err != nil {
+		return err
+	}
+	table, err := routing.New(routing.Topic, nil)
+	if err != nil {
+		return err
+	}
+	x := newExchange(ExchangeDecl{VHost: vhost, Name: EventExchange, Type: routing.Topic, Durable: true, Internal: true, User: internalUser}, table)
+	s.addExchange(v, x)
+	s.revision++
+	s.logExchange(x)
+	return nil
+}
+
+// EventsLead says whether an event to EventExchange in a virtual host can reach anything.
+func (s *State) EventsLead(vhost message.VHost) bool {
+	v, ok := s.vhosts[vhost]
+	if !ok {
+		return false
+	}
+	x := v.exchanges[EventExchange]
+	return x != nil && x.leads()
+}
+
 func (s *State) noteTracing(v *VHost) {
 	if !v.Metadata.Tracing {
 		delete(s.traced, v.Name)

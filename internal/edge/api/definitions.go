@@ -139,7 +139,7 @@ func (o objectsOfVHosts) add(v *topology.Snapshot) {
 		})
 	}
 	for _, x := range v.Exchanges() {
-		if x.Predeclared {
+		if x.BelongsToNode() {
 			continue
 		}
 		object := map[string]any{

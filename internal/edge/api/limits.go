@@ -25,14 +25,14 @@ func (s *server) putVHostLimit(r *request) (any, error) {
 	if err := s.mustVHost(r.vhost()); err != nil {
 		return nil, vhostMissing
 	}
-	return nil, s.b.SetVHostLimit(r.vhost(), topology.Limit(r.params["limit"]), r.body["value"])
+	return nil, r.admin().SetVHostLimit(r.vhost(), topology.Limit(r.params["limit"]), r.body["value"])
 }
 
 func (s *server) deleteVHostLimit(r *request) (any, error) {
 	if err := s.mustVHost(r.vhost()); err != nil {
 		return nil, err
 	}
-	return nil, s.b.ClearVHostLimit(r.vhost(), topology.Limit(r.params["limit"]))
+	return nil, r.admin().ClearVHostLimit(r.vhost(), topology.Limit(r.params["limit"]))
 }
 
 func (s *server) listUserLimits(r *request) (any, error) {
@@ -64,7 +64,7 @@ func (s *server) putUserLimit(r *request) (any, error) {
 	if _, err := s.user(r.params["user"]); err != nil {
 		return nil, badRequest("no_such_user", r.params["user"])
 	}
-	err := s.b.SetUserLimits(r.params["user"], map[auth.Limit]any{auth.Limit(r.params["limit"]): r.body["value"]})
+	err := r.admin().SetUserLimits(r.params["user"], map[auth.Limit]any{auth.Limit(r.params["limit"]): r.body["value"]})
 	if f := asFailureOrNil(err); f != nil && f.status == http.StatusBadRequest {
 		// Limits of users are not parameters: RabbitMQ returns only the complaint.
 		return nil, badRequest(strings.TrimSpace(strings.TrimPrefix(f.Error(), "Validation failed")))
@@ -76,5 +76,5 @@ func (s *server) deleteUserLimit(r *request) (any, error) {
 	if _, err := s.user(r.params["user"]); err != nil {
 		return nil, err
 	}
-	return nil, s.b.ClearUserLimit(r.params["user"], auth.Limit(r.params["limit"]))
+	return nil, r.admin().ClearUserLimit(r.params["user"], auth.Limit(r.params["limit"]))
 }

@@ -207,7 +207,7 @@ func (s *server) putClusterName(r *request) (any, error) {
 	if err := missingKeys(r.body, "name"); err != nil {
 		return nil, err
 	}
-	_, err := s.putGlobal(clusterNameParameter, r.body["name"])
+	_, err := r.putGlobal(clusterNameParameter, r.body["name"])
 	return nil, err
 }
 

@@ -112,12 +112,12 @@ func (s *server) putParameter(r *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return putDone(s.b.PutPolicy(r.vhost(), d, true))
+		return putDone(r.admin().PutPolicy(r.vhost(), d, true))
 	case component == definitions.VHostLimitsComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		return nil, definitions.SetVHostLimits(s.b, r.vhost(), value)
+		return nil, definitions.SetVHostLimits(r.admin(), r.vhost(), value)
 	case component == upstreamComponent && !hasURI(value):
 		return nil, badRequest(fmt.Sprintf("Validation failed\n\nKey \"uri\" not found in %s\n", name))
 	case !keptComponents[component]:
@@ -127,7 +127,7 @@ func (s *server) putParameter(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return putDone(s.b.PutParameterFor(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}, r.identity))
+	return putDone(r.admin().PutParameterFor(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}, r.identity))
 }
 
 func (s *server) deleteParameter(r *request) (any, error) {
@@ -142,14 +142,14 @@ func (s *server) deleteParameter(r *request) (any, error) {
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		return deleteDone(s.b.DeletePolicy(r.vhost(), name, true))
+		return deleteDone(r.admin().DeletePolicy(r.vhost(), name, true))
 	case definitions.VHostLimitsComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		return nil, definitions.SetVHostLimits(s.b, r.vhost(), nil)
+		return nil, definitions.SetVHostLimits(r.admin(), r.vhost(), nil)
 	}
-	return deleteDone(s.b.DeleteParameter(r.vhost(), component, name))
+	return deleteDone(r.admin().DeleteParameter(r.vhost(), component, name))
 }
 
 func (s *server) listGlobalParameters(*request) (any, error) {
@@ -181,17 +181,17 @@ func (s *server) putGlobalParameter(r *request) (any, error) {
 	if err := missingKeys(r.body, "value"); err != nil {
 		return nil, err
 	}
-	return putDone(s.putGlobal(r.params["name"], r.body["value"]))
+	return putDone(r.putGlobal(r.params["name"], r.body["value"]))
 }
 
-func (s *server) putGlobal(name string, value any) (bool, error) {
+func (r *request) putGlobal(name string, value any) (bool, error) {
 	text, err := definitions.Encode(value)
 	if err != nil {
 		return false, err
 	}
-	return s.b.PutGlobalParameter(topology.GlobalParameter{Name: name, Value: text})
+	return r.admin().PutGlobalParameter(topology.GlobalParameter{Name: name, Value: text})
 }
 
 func (s *server) deleteGlobalParameter(r *request) (any, error) {
-	return deleteDone(s.b.DeleteGlobalParameter(r.params["name"]))
+	return deleteDone(r.admin().DeleteGlobalParameter(r.params["name"]))
 }

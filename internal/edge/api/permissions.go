@@ -66,9 +66,9 @@ func (s *server) putPermission(r *request) (any, error) {
 	if err := r.patterns(map[string]*string{"configure": &p.Configure, "write": &p.Write, "read": &p.Read}); err != nil {
 		return nil, err
 	}
-	return putDone(s.b.PutPermission(p))
+	return putDone(r.admin().PutPermission(p))
 }
 
 func (s *server) deletePermission(r *request) (any, error) {
-	return deleteDone(s.b.DeletePermission(r.vhost(), r.params["user"]))
+	return deleteDone(r.admin().DeletePermission(r.vhost(), r.params["user"]))
 }

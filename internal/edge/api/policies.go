@@ -45,7 +45,7 @@ func (s *server) putPolicy(operator bool) func(*request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return putDone(s.b.PutPolicy(r.vhost(), d, operator))
+		return putDone(r.admin().PutPolicy(r.vhost(), d, operator))
 	}
 }
 
@@ -54,6 +54,6 @@ func (s *server) deletePolicy(operator bool) func(*request) (any, error) {
 		if err := s.mustVHost(r.vhost()); err != nil {
 			return nil, err
 		}
-		return deleteDone(s.b.DeletePolicy(r.vhost(), r.params["policy"], operator))
+		return deleteDone(r.admin().DeletePolicy(r.vhost(), r.params["policy"], operator))
 	}
 }

@@ -40,7 +40,7 @@ func (s *server) getShovel(r *request) (any, error) {
 }
 
 func (s *server) deleteShovel(r *request) (any, error) {
-	return deleteDone(s.b.DeleteParameter(r.vhost(), shovelComponent, r.params["name"]))
+	return deleteDone(r.admin().DeleteParameter(r.vhost(), shovelComponent, r.params["name"]))
 }
 
 func (s *server) restartShovel(r *request) (any, error) {

@@ -73,7 +73,7 @@ func (s *server) putTopicPermission(r *request) (any, error) {
 	if missing {
 		return nil, badRequest("no_such_exchange", name)
 	}
-	return putDone(s.b.PutTopicPermission(p))
+	return putDone(r.admin().PutTopicPermission(p))
 }
 
 func (s *server) deleteTopicPermissions(r *request) (any, error) {
@@ -81,5 +81,5 @@ func (s *server) deleteTopicPermissions(r *request) (any, error) {
 	if _, one := r.params["exchange"]; one {
 		exchange = new(r.exchangeName())
 	}
-	return deleteDone(s.b.DeleteTopicPermissions(r.vhost(), r.params["user"], exchange))
+	return deleteDone(r.admin().DeleteTopicPermissions(r.vhost(), r.params["user"], exchange))
 }

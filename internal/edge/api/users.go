@@ -78,11 +78,11 @@ func (s *server) putUser(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return putDone(s.b.PutUser(r.params["user"], hash, tags))
+	return putDone(r.admin().PutUser(r.params["user"], hash, tags))
 }
 
 func (s *server) deleteUser(r *request) (any, error) {
-	return deleteDone(s.b.DeleteUser(r.params["user"]))
+	return deleteDone(r.admin().DeleteUser(r.params["user"]))
 }
 
 func (s *server) deleteUsers(r *request) (any, error) {
@@ -99,7 +99,7 @@ func (s *server) deleteUsers(r *request) (any, error) {
 		}
 	}
 	for _, n := range names {
-		if _, err := s.b.DeleteUser(n.(string)); err != nil {
+		if _, err := r.admin().DeleteUser(n.(string)); err != nil {
 			return nil, err
 		}
 	}

@@ -144,11 +144,11 @@ func (s *server) putVHost(r *request) (any, error) {
 		}
 		return m
 	}
-	return putDone(s.b.ReviseVHost(r.vhost(), revise, r.identity))
+	return putDone(r.admin().ReviseVHost(r.vhost(), revise, r.identity))
 }
 
 func (s *server) deleteVHost(r *request) (any, error) {
-	err := s.b.DeleteVHost(r.vhost())
+	err := r.admin().DeleteVHost(r.vhost())
 	if f := asFailureOrNil(err); f != nil && f.status == http.StatusNotFound {
 		return nil, notFound
 	}

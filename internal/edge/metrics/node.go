@@ -164,7 +164,7 @@ var (
 	stranded    = gauge("bartleby_messages_stranded", "Messages that have left their queues for one that is gone, and wait for another").whole()
 	asides      = counter("bartleby_messages_set_aside_total", "Messages that could not be read from disk, and were set aside").whole()
 	asideFiles  = gauge("bartleby_set_aside_files", "Files of what was set aside, which an operator is to look at").whole()
-	noticed     = counter("bartleby_notices_published_total", "Messages that the node itself has published to queues: copies of traced messages", "kind").whole()
+	noticed     = counter("bartleby_notices_published_total", "Messages that the node itself has published to queues: copies of traced messages, and events", "kind").whole()
 	unnoticed   = counter("bartleby_notices_dropped_total", "Messages that the node itself has dropped, since too many waited or an alarm was in force", "kind").whole()
 	relocated   = counter("bartleby_messages_relocated_total", "Messages that waited for another queue, and were sent to one by an operator").whole()
 )

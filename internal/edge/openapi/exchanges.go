@@ -59,7 +59,7 @@ func deleteExchange(c *call) (any, error) {
 		switch {
 		case !ok:
 			return noExchange
-		case x.Predeclared:
+		case x.BelongsToNode():
 			return invalid("ExchangeName", "Built-in exchanges cannot be deleted.")
 		case x.Type == routing.Headers || x.Type == "x-jms-topic":
 			return invalid("ExchangeName", "Exchanges of the types headers and x-jms-topic cannot be deleted.")

@@ -20,7 +20,7 @@ func createVirtualHost(c *call) (any, error) {
 	if !c.administers() {
 		return nil, forbidden
 	}
-	_, err := c.s.b.CreateVHost(name, newVHost, c.who)
+	_, err := c.s.b.By(c.who.Name).CreateVHost(name, newVHost, c.who)
 	return nil, err
 }
 
@@ -40,7 +40,7 @@ func deleteVirtualHost(c *call) (any, error) {
 	if err := c.findVHost(name); err != nil {
 		return nil, err
 	}
-	err := c.s.b.DeleteEmptyVHost(name)
+	err := c.s.b.By(c.who.Name).DeleteEmptyVHost(name)
 	if isKind(err, topology.PreconditionFailed) {
 		return nil, notEmpty
 	}

@@ -211,6 +211,7 @@ func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
 	if !answered { // the queue was deleted at the same time
 		ch.reply(ok, m.NoWait)
 	}
+	ch.c.link.NotifyConsumerGone(k.q, k.tag, ch.number, true)
 	return nil
 }
 

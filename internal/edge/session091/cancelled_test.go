@@ -3,18 +3,26 @@ package session091
 import (
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
 // BR-4.5: nothing follows the close of a channel: a consumer that times out, or whose queue goes,
 // just when its channel ends is not told of behind it. The number may be another channel's by then.
 func TestBR_4_5_NoCancelFollowsTheCloseOfItsChannel(t *testing.T) {
+	b, err := broker.Open(broker.Options{FS: vfs.NewMem(), Dir: "data"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
 	for name, ends := range map[string]func(k *consumer){
 		"its queue goes": func(k *consumer) { k.QueueGone(nil, nil) },
 		"it times out":   func(k *consumer) { k.TimedOut(nil, nil, 1) },
 	} {
 		for _, closed := range []bool{false, true} {
-			c := &conn{capabilities: capabilities{cancelNotify: true}}
+			c := &conn{capabilities: capabilities{cancelNotify: true}, link: b.As("guest", "/")}
 			c.out.wakec = make(chan struct{}, 1)
 			ch := &channel{c: c, number: 1, consumers: map[string]*consumer{}, closed: closed}
 			k := &consumer{ch: ch, tag: "c"}

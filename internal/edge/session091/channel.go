@@ -97,7 +97,7 @@ func (k *consumer) Deliver(q *partition.Queue, _ *queue.Consumer, d *queue.Deliv
 func (k *consumer) Flush() { k.ch.c.flush(true) }
 
 // QueueGone implements partition.Subscriber (BR-9.14).
-func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
+func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 	ch := k.ch
 	ch.mu.Lock()
 	known := ch.consumers[k.tag] == k
@@ -113,6 +113,9 @@ func (k *consumer) QueueGone(*partition.Queue, *queue.Consumer) {
 		ch.tellCancelled(k.tag)
 	}
 	ch.mu.Unlock()
+	if known {
+		ch.c.link.NotifyConsumerGone(q, k.tag, ch.number, false)
+	}
 	if tell {
 		ch.c.flush(false)
 	}
@@ -305,6 +308,7 @@ func (c *conn) openChannel(f amqp091.Frame) error {
 	c.chMu.Lock()
 	c.channels[f.Channel] = ch
 	c.chMu.Unlock()
+	c.link.NotifyChannel(f.Channel)
 	c.out.putMethod(f.Channel, amqp091.ChannelOpenOk{})
 	return nil
 }
@@ -374,6 +378,7 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 	var seats []partition.Seat
 	var held []unackedList
 	open := channels[:0:0]
+	var consumed []int // by the channels in open: how many consumers they had
 	for _, ch := range channels {
 		ch.mu.Lock()
 		if ch.closed {
@@ -387,6 +392,7 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 			k.quits = true
 			consumers = append(consumers, k)
 		}
+		consumed = append(consumed, len(consumers))
 		clear(ch.consumers)
 		clear(ch.queues)
 		if ch.unacked.n > 0 {
@@ -407,7 +413,7 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 	if len(seats)+len(held) > 0 {
 		applied = c.link.Quit(seats, deliveries(held))
 	}
-	for _, ch := range open {
+	for i, ch := range open {
 		if ch.requester != "" {
 			c.broker.RemoveRequester(ch.requester)
 		}
@@ -415,6 +421,7 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 			ch.tx.drop(c)
 		}
 		c.link.CloseChannel()
+		c.link.NotifyChannelClosed(ch.number, consumed[i])
 	}
 	return applied
 }

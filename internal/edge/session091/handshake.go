@@ -109,6 +109,7 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	}
 	id, err := c.authenticate(*credentials, peer)
 	c.broker.Totals.Logins[broker.LoginAMQP091].Note(err == nil)
+	c.broker.NotifyLogin(credentials.User, m.Mechanism, &c.peer, c.TLS, err == nil)
 	if err != nil {
 		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
 		if !c.capabilities.authFailureClose {

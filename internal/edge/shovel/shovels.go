@@ -189,7 +189,7 @@ func (s *Shovels) newWorker(name shovelName, p described) *worker {
 // again meanwhile.
 func (s *Shovels) finished(w *worker) {
 	p := topology.Parameter{VHost: w.vhost, Component: Component, Name: w.name, Value: json.RawMessage(w.value)}
-	if _, err := s.Broker.DeleteThisParameter(p); err != nil {
+	if _, err := s.Broker.By(p.By).DeleteThisParameter(p); err != nil {
 		w.log.Warn("cannot delete the parameter of a finished shovel", "error", err)
 	}
 }

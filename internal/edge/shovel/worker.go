@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -113,24 +114,30 @@ func (w *worker) run(ctx context.Context) {
 	defer close(w.done)
 	for {
 		w.change(func(s *status) { s.state, s.reason = starting, "" })
+		w.notify()
 		complete, err := w.try(ctx)
 		switch {
 		case ctx.Err() != nil:
+			w.notifyRemoved()
 			return
 		case complete:
 			w.log.Info("shovel has finished", "messages", w.shown().forwarded)
 			w.finished(w)
+			w.notifyRemoved()
 			return
 		}
 		w.log.Warn("shovel failed", "error", err)
 		w.change(func(s *status) {
 			s.state, s.reason, s.triedEvery, s.waitsFor, s.refused = terminated, reasonOf(err), w.definition.reconnectDelay, "", 0
 		})
+		w.notify()
 		if w.definition.reconnectDelay <= 0 {
 			<-ctx.Done()
+			w.notifyRemoved()
 			return
 		}
 		if pause(ctx, w.definition.reconnectDelay) != nil {
+			w.notifyRemoved()
 			return
 		}
 	}
@@ -209,6 +216,31 @@ func (w *worker) shown() status {
 	return w.status
 }
 
+// notify publishes an event about the present state.
+func (w *worker) notify() {
+	st := w.shown()
+	w.b.Notify("shovel.worker.status", func() amqp091.Table {
+		t := append(w.facts(), amqp091.Field{Key: "status", Value: string(st.state)})
+		switch st.state {
+		case running:
+			ends := map[string]any{}
+			w.showEnds(ends, &st)
+			for _, key := range slices.Sorted(maps.Keys(ends)) {
+				t = append(t, amqp091.Field{Key: key, Value: ends[key]})
+			}
+		case terminated:
+			t = append(t, amqp091.Field{Key: "reason", Value: st.reason})
+		}
+		return t
+	})
+}
+
+func (w *worker) notifyRemoved() { w.b.Notify("shovel.worker.removed", w.facts) }
+
+func (w *worker) facts() amqp091.Table {
+	return amqp091.Table{{Key: "name", Value: w.name}, {Key: "vhost", Value: string(w.vhost)}}
+}
+
 // once opens both ends and moves messages until something fails, or complete.
 func (w *worker) once(ctx context.Context) (complete bool, err error) {
 	asOf := w.b.AccountsRevision()
@@ -233,6 +265,7 @@ func (w *worker) once(ctx context.Context) (complete bool, err error) {
 	defer bug.End(w.log, "a shovel") // likewise
 	left := w.toMove(in)
 	w.change(func(s *status) { s.state, s.remaining = running, left })
+	w.notify()
 	return w.move(ctx, in, out, left, asOf)
 }
 

@@ -79,7 +79,8 @@ func (b *Broker) SetAlarm(a Alarm, on bool) {
 	} else {
 		l.active &^= a
 	}
-	changed := before != l.active
+	now := l.active
+	changed := before != now
 	l.any.Store(l.active != 0)
 	var tell []func()
 	if changed {
@@ -88,6 +89,7 @@ func (b *Broker) SetAlarm(a Alarm, on bool) {
 		}
 	}
 	l.mu.Unlock()
+	b.notifyAlarms(before, now)
 	for _, f := range tell {
 		f()
 	}

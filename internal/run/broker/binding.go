@@ -21,6 +21,9 @@ func (c *Connection) bind(d topology.BindingDecl) (b *topology.Binding, created 
 		b, created, err = c.b.state.Bind(d, c.permit)
 		return err
 	})
+	if err == nil && b != nil {
+		c.b.notifyBinding("binding.created", b, c.User)
+	}
 	return b, created, err
 }
 
@@ -28,8 +31,13 @@ func (c *Connection) bind(d topology.BindingDecl) (b *topology.Binding, created 
 func (c *Connection) Unbind(d topology.BindingDecl) error {
 	d.VHost, d.Owner = c.VHost, c.owner
 	d.Identify()
-	return c.changing(func() error {
-		_, err := c.b.state.Unbind(d, c.permit)
+	var removed topology.Removed
+	err := c.changing(func() (err error) {
+		removed, err = c.b.state.Unbind(d, c.permit)
 		return err
 	})
+	if err == nil {
+		c.b.notifyRemoved(removed, c.User)
+	}
+	return err
 }

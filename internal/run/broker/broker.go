@@ -58,6 +58,8 @@ type Options struct {
 	MaxMessageSize  int           // bytes; 0: 16 MiB (BR-4.9)
 	GlobalQos       bool          // basic.qos with global does what the standard says (BR-9.9)
 
+	Events EventExchange
+
 	ApsaraMQ ApsaraMQ // the zero value: DefaultApsaraMQ
 
 	CountNack         *bool         // DL-11.5; nil: in all queues but strict ones
@@ -153,6 +155,9 @@ type Broker struct {
 	traced  atomic.Pointer[traceTo] // nil: nothing is traced
 	notices *notices                // copies of traced messages
 
+	eventful atomic.Bool // somebody listens to events
+	events   *notices
+
 	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals
 }
@@ -222,6 +227,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	b.ledger.turn.L = &b.ledger.mu
 	b.life, b.endLife = context.WithCancel(context.Background())
 	b.notices = newNotices(b, "copies of traced messages", tracingBytes, true)
+	b.events = newNotices(b, "events", eventBytes, false)
 	b.routers.New = func() any { return new(topology.Router) }
 	b.serial.Store(uint64(time.Now().UnixMilli()) << message.SerialBits)
 	data, err := datadir.Open(datadir.Options{
@@ -280,8 +286,12 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		if err = b.change(func() error { b.state.Reserve(); b.buryGhosts(); return nil }); err != nil {
 			return nil, err
 		}
+		if err = b.ensureEventExchange(); err != nil {
+			return nil, err
+		}
 		b.node.Start()
 		b.notices.start()
+		b.events.start()
 	}
 	return b, nil
 }
@@ -349,6 +359,7 @@ func (b *Broker) copyTo(ctx context.Context, part string) error {
 func (b *Broker) Close() error {
 	b.endLife()
 	b.notices.stop()
+	b.events.stop()
 	b.node.Stop()
 	return b.data.Close()
 }

@@ -100,6 +100,7 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 	if err = cmp.Or(failed, err); err != nil {
 		return nil, err
 	}
+	c.notifyOpened()
 	return c, nil
 }
 
@@ -249,6 +250,7 @@ func (c *Connection) Disconnect() {
 	c.b.conns.Unlock()
 	if was {
 		c.b.Totals.ConnectionsClosed.Add(1)
+		c.notifyClosed()
 	}
 	c.RemoveExclusive()
 }
@@ -261,7 +263,7 @@ func (c *Connection) RemoveExclusive() {
 	c.exclusive = nil
 	c.mu.Unlock()
 	for _, q := range queues {
-		_, _ = c.b.remove(q, nil) // already deleted is fine
+		_, _ = c.b.remove(q, internalUser, nil) // already deleted is fine
 	}
 }
 

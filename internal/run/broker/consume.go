@@ -46,6 +46,7 @@ func (c *Connection) Consume(name message.QueueName, consumer *queue.Consumer, a
 	if !ok {
 		return nil, topology.Refuse(topology.AccessRefused, "%s in exclusive use", q.Resource())
 	}
+	c.notifyConsumer(rt, consumer)
 	return rt, nil
 }
 
@@ -95,7 +96,7 @@ func (b *Broker) unconsumed(q *partition.Queue) {
 	if !decl.AutoDelete {
 		return
 	}
-	_, _ = b.remove(decl, func(n partition.Counts) error {
+	_, _ = b.remove(decl, internalUser, func(n partition.Counts) error {
 		if n.Consumers > 0 {
 			return topology.Refuse(topology.PreconditionFailed, "%s in use", decl.Resource())
 		}

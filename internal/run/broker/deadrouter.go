@@ -70,7 +70,7 @@ func (r deadRouter) HasVHost(name message.VHost, incarnation uint64) bool {
 // QueueUnused implements partition.Router: the queue's x-expires has passed (DL-8.12).
 func (r deadRouter) QueueUnused(q *partition.Queue) {
 	decl := q.Info.(*topology.Queue)
-	_, _ = r.b.remove(decl, func(n partition.Counts) error {
+	_, _ = r.b.remove(decl, internalUser, func(n partition.Counts) error {
 		if !n.Unused {
 			return topology.Refuse(topology.PreconditionFailed, "%s in use", decl.Resource())
 		}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"crypto/rand"
 
 	"bartleby.mq/internal/core/auth"
@@ -25,7 +26,7 @@ func (b *Broker) Empty() bool {
 
 // CreateDefault makes the first virtual host and the first user.
 func (b *Broker) CreateDefault(d Default) error {
-	return b.change(func() error {
+	err := b.change(func() error {
 		if _, _, err := b.state.PutVHost(d.VHost, topology.Metadata{Description: "Default virtual host"}); err != nil {
 			return err
 		}
@@ -39,6 +40,7 @@ func (b *Broker) CreateDefault(d Default) error {
 		})
 		return err
 	})
+	return cmp.Or(err, b.ensureEventExchange())
 }
 
 // salt is random bytes for a password's hash.

@@ -41,6 +41,9 @@ func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err
 		}
 		return err
 	})
+	if created && err == nil {
+		c.b.notifyExchange(&d, c.User)
+	}
 	return created, err
 }
 
@@ -69,10 +72,15 @@ func (c *Connection) seeExchange(name message.ExchangeName) error {
 
 // DeleteExchange deletes an exchange (BR-5.9).
 func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) error {
-	return c.changing(func() error {
-		_, err := c.b.state.DeleteExchange(c.VHost, name, ifUnused, c.permit)
+	var removed topology.Removed
+	err := c.changing(func() (err error) {
+		removed, err = c.b.state.DeleteExchange(c.VHost, name, ifUnused, c.permit)
 		return err
 	})
+	if err == nil {
+		c.b.notifyRemoved(removed, c.User)
+	}
+	return err
 }
 
 // ExchangeStats count what was published to an exchange since it was declared or the node started (BR-15.13).

@@ -838,7 +838,7 @@ func TestConfirmWaitsForADeletionThatIsBeingMade(t *testing.T) {
 		defer done()
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := c.b.remove(q, func(partition.Counts) error {
+			if _, err := c.b.remove(q, "", func(partition.Counts) error {
 				close(making)
 				<-goOn
 				return refused

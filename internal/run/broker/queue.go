@@ -76,6 +76,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	if created {
 		c.b.Totals.QueuesCreated.Add(1)
 		c.b.noteDeclared(q, e)
+		c.b.notifyQueue(q, c, c.User)
 		if q.Exclusive {
 			c.own(q)
 		}
@@ -164,7 +165,7 @@ func (c *Connection) DeleteQueue(name message.QueueName, ifUnused, ifEmpty bool)
 				"cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues", q.Resource(), asked.flag)
 		}
 	}
-	n, err := c.b.remove(q, func(n partition.Counts) error {
+	n, err := c.b.remove(q, c.User, func(n partition.Counts) error {
 		switch {
 		case ifUnused && n.Consumers > 0:
 			return topology.Refuse(topology.PreconditionFailed, "%s in use", q.Resource())
@@ -185,9 +186,10 @@ var errUnsettled = errors.New("deaths of the queue are to be routed")
 // mostUnsettled is how often a removal waits for such deaths: in some queues there is always another one.
 const mostUnsettled = 10
 
-// remove deletes a queue unless check returns an error: first from the topology, so that nothing is routed to it any
-// longer, then from its partition.
-func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (n partition.Counts, err error) {
+// remove deletes a queue on behalf of a user unless check returns an error: first from the topology, so that nothing is
+// routed to it any longer, then from its partition.
+func (b *Broker) remove(q *topology.Queue, by string, check func(partition.Counts) error) (n partition.Counts, err error) {
+	var removed topology.Removed
 	b.node.Settle(runtimeOf(q)) // check must see the client's earlier operations
 	for tries := 0; ; tries++ {
 		b.node.SettleDeaths(runtimeOf(q))
@@ -208,7 +210,7 @@ func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (
 			if err != nil {
 				return err
 			}
-			b.state.DeleteQueue(q)
+			removed = b.state.DeleteQueue(q)
 			return nil
 		})
 		if !errors.Is(err, errUnsettled) {
@@ -218,6 +220,7 @@ func (b *Broker) remove(q *topology.Queue, check func(partition.Counts) error) (
 	if err == nil {
 		n = b.node.Deleted(runtimeOf(q), n)
 		b.keepStats(q.Type, &n.Stats)
+		b.notifyRemoved(removed, by)
 	}
 	return n, err
 }

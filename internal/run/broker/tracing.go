@@ -2,9 +2,7 @@ package broker
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
@@ -25,6 +23,7 @@ type traceTo map[message.VHost]bool
 
 // retap notes where copies and events lead since a change. REQUIRES: topo is held for writing.
 func (b *Broker) retap() {
+	b.eventful.Store(b.Events.Enabled && b.state.EventsLead(b.Events.VHost))
 	traced := traceTo(b.state.TracedTo())
 	if traced == nil {
 		if b.traced.Load() != nil {
@@ -151,7 +150,7 @@ func (c *Connection) trace(t traced) {
 	}
 	fields := append([]amqp091.RawField{
 		headerField("channel", int32(cmp.Or(t.channel, 1))), // what has no channel shows one, as in RabbitMQ
-		headerField("connection", cmp.Or(c.Name, c.unnamed())),
+		headerField("connection", cmp.Or(c.Name, c.pid(0))),
 		headerField("exchange_name", string(t.exchange)),
 		headerField("node", c.b.NodeName),
 		{Key: "properties", Encoded: amqp091.AppendPropsTable(nil, t.props)},
@@ -163,12 +162,6 @@ func (c *Connection) trace(t traced) {
 		vhost: c.VHost, exchange: topology.TraceExchange, key: message.CutName(t.key), headers: fields, body: t.body, size: t.size,
 	}
 	c.b.notices.send(&n)
-}
-
-// unnamed stands for the name of a connection that has no socket, in RabbitMQ's form.
-func (c *Connection) unnamed() string {
-	_, number, _ := strings.Cut(c.owner, "\x00")
-	return fmt.Sprintf("<%s.%d.%s.0>", c.b.NodeName, c.b.started.Unix(), number)
 }
 
 // headerField is a header with its encoded value.

@@ -36,6 +36,9 @@ func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) 
 		}
 		return err
 	})
+	if created && err == nil {
+		err = b.ensureEventExchange()
+	}
 	if untraced {
 		b.notices.flush() // who turns tracing off finds all copies in their queues
 	}
@@ -54,6 +57,9 @@ func (b *Broker) CreateVHost(name message.VHost, m topology.Metadata, creator *I
 		_, created, err = b.putVHost(name, m, creator)
 		return err
 	})
+	if created && err == nil {
+		err = b.ensureEventExchange()
+	}
 	return created, err
 }
 
@@ -75,18 +81,23 @@ func (b *Broker) putVHost(name message.VHost, m topology.Metadata, creator *Iden
 
 // DeleteVHost deletes a virtual host with everything in it, and closes its connections (BR-3.8). A missing one is
 // NotFound, a protected one Protected.
-func (b *Broker) DeleteVHost(name message.VHost) error { return b.deleteVHost(name, nil) }
+func (b *Broker) DeleteVHost(name message.VHost) error { return b.deleteVHost(name, nil, func() {}) }
 
 // DeleteEmptyVHost is DeleteVHost for a virtual host without queues and with only the predeclared exchanges; any
 // other is PreconditionFailed (DL-22.17).
 func (b *Broker) DeleteEmptyVHost(name message.VHost) error {
-	return b.deleteVHost(name, func(v *topology.VHost) error {
-		declared := func(x *topology.Exchange) bool { return !x.Predeclared }
+	return b.deleteVHost(name, onlyEmpty(name), func() {})
+}
+
+// onlyEmpty objects to the deletion of a virtual host in which something was declared.
+func onlyEmpty(name message.VHost) func(*topology.VHost) error {
+	return func(v *topology.VHost) error {
+		declared := func(x *topology.Exchange) bool { return !x.BelongsToNode() }
 		if v.QueueCount() > 0 || slices.ContainsFunc(v.Exchanges(), declared) {
 			return topology.Refuse(topology.PreconditionFailed, "vhost '%s' is not empty", name)
 		}
 		return nil
-	})
+	}
 }
 
 // endedQueue is a queue that was deleted with its virtual host, and what it held.
@@ -100,8 +111,9 @@ func (b *Broker) inVHost(name message.VHost) []*Connection {
 	return b.matching(func(c *Connection) bool { return c.VHost == name })
 }
 
-// deleteVHost deletes a virtual host unless check, if not nil, returns an error.
-func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) error) error {
+// deleteVHost deletes a virtual host unless check, if not nil, returns an error. note is called right before the virtual
+// host goes, with the topology locked.
+func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) error, note func()) error {
 	var ended []endedQueue
 	var connected []*Connection
 	err := b.change(func() error {
@@ -110,6 +122,7 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 				return err
 			}
 		}
+		note()
 		queues, err := b.state.DeleteVHost(name)
 		if err != nil {
 			return err

@@ -38,14 +38,14 @@ var ErrEnded = errors.New("the import was stopped before it was complete")
 //
 // An error is a *MalformedError, or the broker's.
 func Import(b *broker.Broker, text []byte) (warnings []string, err error) {
-	im := &importer{b: b, user: internalUser, starts: true}
+	im := &importer{b: b.By(internalUser), user: internalUser, starts: true}
 	err = im.all(context.Background(), text)
 	return im.warnings, err
 }
 
 // importer is one import.
 type importer struct {
-	b        *broker.Broker
+	b        broker.Admin
 	user     string
 	by       *broker.Identity // see Broker.PutParameterFor
 	vhost    message.VHost    // of all objects; "" if each names its own
@@ -57,7 +57,7 @@ type importer struct {
 // identity that owns the parameters and creates virtual hosts, nil for the node's operator, who needs no permissions. When
 // ctx ends, the import stops between two objects with ErrEnded.
 func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
-	im := &importer{b: b, user: user, by: by, vhost: vhost}
+	im := &importer{b: b.By(user), user: user, by: by, vhost: vhost}
 	err := im.all(ctx, text)
 	return im.warnings, err
 }
@@ -165,7 +165,7 @@ func (im *importer) importUser(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	hash, err := Password(im.b, o)
+	hash, err := Password(im.b.Broker, o)
 	if err != nil {
 		return err
 	}

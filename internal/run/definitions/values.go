@@ -168,7 +168,7 @@ func Policy(name string, body map[string]any) (d topology.PolicyDecl, err error)
 }
 
 // SetVHostLimits replaces all limits of a virtual host by the limits of a JSON object.
-func SetVHostLimits(b *broker.Broker, name message.VHost, value any) error {
+func SetVHostLimits(b broker.Admin, name message.VHost, value any) error {
 	limits, err := Object(value, "value")
 	if err != nil {
 		return err

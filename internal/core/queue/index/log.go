@@ -5,9 +5,9 @@ package index
 type Log uint8
 
 const (
-	// Outcomes: what has become of entries. What the log does not tell has not happened. So it is with a local queue.
+	// Outcomes say what has become of entries. What the log does not tell has not happened. So it is with a local queue.
 	Outcomes Log = iota
-	// Commands: what was asked for. All is decided again, by this node and by other replicas, and must become the same.
+	// Commands say what was asked for. All is decided again, by this node and by other replicas, and must become the same.
 	Commands
 )
 
