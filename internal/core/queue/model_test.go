@@ -546,7 +546,7 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 	over := func(n uint32) bool { return q.settings.DeliveryLimit >= 0 && int64(n) > q.settings.DeliveryLimit }
 	lenient := q.quorum() && q.settings.CountNack && !q.apsara() // DL-11.6
 	switch {
-	case (q.quorum() || q.apsara()) && over(e.e.Counts.Deliveries) && (!lenient || failed && over(e.e.Counts.Acquired)):
+	case (q.quorum() || q.apsara()) && over(e.e.Counts.Deliveries) && (!lenient || failed && over(e.e.Counts.Acquired) && (kind != ReturnNack || q.settings.DeadLetter)):
 		q.die(now, e, deadletter.DeliveryLimit)
 	case waits: // DL-12.2
 		wait := min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))

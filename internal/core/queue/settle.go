@@ -84,15 +84,16 @@ func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
 
 // overLimit says whether an entry that has come back so often dies of the delivery limit. It may be over the limit without a
 // failure here: a dead letter brings its failures along (DL-11.6), and a policy may lower the limit. RabbitMQ lets it die at its
-// next return, whatever that is. Where nacks count it dies only of a failure, and only after it has come back more often than
-// the limit from here: else whoever looks at a message in a parking queue, and gives it back, would drop it.
-func (m *Machine) overLimit(n Counts, failed bool) bool {
+// next return, whatever that is. Where nacks count it dies of a failure only, and only after it has come back more often than
+// the limit from here: else whoever looks at a message in a parking queue, and gives it back, would send it on. A nack sends
+// it to a dead-letter exchange, but never drops it: RabbitMQ 4.3 would not.
+func (m *Machine) overLimit(n Counts, failed bool, kind ReturnKind) bool {
 	limit := m.settings.DeliveryLimit
 	if !m.limits() || limit < 0 || int64(n.Deliveries) <= limit {
 		return false
 	}
 	lenient := m.config.Type == Quorum && m.settings.CountNack && !m.settings.Rules.CountReturns() && !m.pages.FailedNack
-	return !lenient || failed && int64(n.Acquired) > limit
+	return !lenient || failed && int64(n.Acquired) > limit && (kind != ReturnNack || m.settings.DeadLetter)
 }
 
 // limits says whether a delivery limit and a consumer timeout apply: on quorum queues, and on all queues of virtual
@@ -137,7 +138,7 @@ func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind Re
 		}
 		counts = *n
 	}
-	if m.overLimit(counts, failed) {
+	if m.overLimit(counts, failed, kind) {
 		m.dieOf(now, id, p, deadletter.DeliveryLimit, c, failed)
 		return
 	}

@@ -87,7 +87,7 @@ func TestMessagesStayForWhomNobodyWaits(t *testing.T) {
 func TestDL_11_5_OnlyTheAckmodesThatFailCountTowardsTheDeliveryLimit(t *testing.T) {
 	for mode, left := range map[string]int{"peek": 1, "ack_requeue_true": 1, "nack_requeue_true": 0, "reject_requeue_true": 0} {
 		n := start(t)
-		n.must("PUT", "/queues/%2F/q", `{"durable":true,"arguments":{"x-queue-type":"quorum","x-delivery-limit":0}}`)
+		n.must("PUT", "/queues/%2F/q", `{"durable":true,"arguments":{"x-queue-type":"quorum","x-delivery-limit":0,"x-dead-letter-exchange":"","x-dead-letter-routing-key":"none"}}`)
 		n.must("POST", "/exchanges/%2F/amq.default/publish", `{"routing_key":"q","properties":{},"payload_encoding":"string","payload":"m"}`)
 		if got := n.must("POST", "/queues/%2F/q/get", `{"ackmode":"`+mode+`","count":1,"encoding":"auto"}`).list(t); len(got) != 1 {
 			t.Errorf("%s shows %d messages, want one", mode, len(got))
