@@ -150,6 +150,7 @@ type remoteSource struct {
 	deliveries <-chan client.Delivery
 	ready      int
 	again      []client.Delivery // refused by the target: next returns them first
+	cancelled  chan string       // the source has ended the consumer
 	intake     *intake
 	noteSize   func(int) // of each message
 }
@@ -178,6 +179,7 @@ func (s *remoteSource) open(w *worker) error {
 	if err := s.ch.Qos(window(e.prefetch, w.largest), 0, false); err != nil {
 		return err
 	}
+	s.cancelled = s.ch.NotifyCancel(make(chan string, 1))
 	s.deliveries, err = s.ch.Consume(q.Name, "", false, false, false, false, nil)
 	return err
 }
@@ -215,8 +217,12 @@ func (s *remoteSource) next(ctx context.Context, limit int) (list []carried, err
 	if err := ctx.Err(); err != nil { // the select below chooses randomly
 		return nil, err
 	}
-	if len(s.again) > 0 && s.ch.IsClosed() { // the source has them back
-		return nil, s.reason("the source's connection or queue is gone")
+	if len(s.again) > 0 { // else what is in deliveries still comes
+		select {
+		case <-s.cancelled: // by a consumer timeout: the source has them back, and would send them once more. Or closed
+			return nil, s.reason("the source has taken back what the destination refused, or is gone")
+		default:
+		}
 	}
 	for size := 0; len(list) < limit && size < batchBytes; {
 		var d client.Delivery

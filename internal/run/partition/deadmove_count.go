@@ -111,7 +111,7 @@ func (q *Queue) Ended(id queue.ID, reason deadletter.Reason, held bool) {
 		outcome = q.waiting.outcome(id)
 		delete(q.waiting.asked, id)
 		delete(q.waiting.taken, id)
-		if outcome == deadletter.Deleted && asked > 0 {
+		if outcome == deadletter.Deleted && asked > 0 && !q.config.Delays {
 			o := q.part.outboxes.heldBy(q.part.hold)
 			if o.late == nil {
 				o.late = map[heldDeath]*lateDeath{}
