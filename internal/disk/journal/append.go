@@ -114,6 +114,12 @@ func (j *Journal) put(kind frameKind, n int, parts ...[]byte) Pos {
 	if at == 0 || b.spans[len(b.spans)-1].key.segment != j.tail.key.segment {
 		b.spans = append(b.spans, span{tail: j.tail, from: at})
 	}
+	if at == 0 {
+		select {
+		case j.filled <- struct{}{}:
+		default: // nobody has taken the last one
+		}
+	}
 	n += frameHeaderBytes
 	b.buf = slices.Grow(b.buf, n)[:at+n]
 	j.marked = Pos(j.durable.Load())
@@ -154,6 +160,10 @@ func (j *Journal) exhausted() Pos {
 
 // PayloadPos is the position of the first payload byte of the frame at pos.
 func (j *Journal) PayloadPos(pos Pos) Pos { return pos + frameHeaderBytes }
+
+// Filled gets a value when the first frame enters an empty buffer. Who calls Flush needs no clock to know when: if there are
+// frames in the buffer, a value is in the channel or was taken out of it after the last Flush.
+func (j *Journal) Filled() <-chan struct{} { return j.filled }
 
 // Buffered is the number of bytes appended and not yet written to a file, by
 // which callers hold back.

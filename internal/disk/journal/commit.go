@@ -105,8 +105,8 @@ func (j *Journal) Sync() error {
 
 // Flush writes what is buffered to the file without syncing it, so that a killed
 // process loses nothing (a dead machine may). It also leaves a mark that proves
-// the last sync, if no frame does yet. The owner calls it every few milliseconds
-// and before it exits. Where the buffer goes over into a new segment the old one is
+// the last sync, if no frame does yet. The owner calls it a few milliseconds after
+// the buffer was filled and before it exits. Where the buffer goes over into a new segment the old one is
 // synced. The error is final, as Commit's.
 func (j *Journal) Flush() error {
 	held.Nothing("the journal")

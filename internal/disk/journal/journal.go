@@ -48,7 +48,8 @@ type Journal struct {
 	closed bool  // Close was called
 	err    error // final: the first failure, or ErrClosed
 	tail   tail
-	active batch // frames not handed to a leader yet
+	active batch         // frames not handed to a leader yet
+	filled chan struct{} // see Filled
 	// writing is the batch the leader is writing. The leader reads it without mu;
 	// nobody changes it until the leader is done.
 	writing batch
@@ -82,7 +83,7 @@ func Open(opts Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{opts: opts}
+	j := &Journal{opts: opts, filled: make(chan struct{}, 1)}
 	if j.dir, err = openDirectory(opts.FS, opts.Dir); err != nil {
 		return nil, err
 	}

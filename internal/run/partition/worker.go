@@ -315,27 +315,39 @@ func (p *Partition) bury() (more bool) {
 	return more
 }
 
-// housekeep flushes the journal, so that a killed process loses little, and retries held deaths.
+// flushAfter is the time after which a frame that nobody has synced is written.
+const flushAfter = 5 * time.Millisecond
+
+// housekeep flushes the journal, so that a killed process loses little, and retries held deaths. It sleeps while nothing
+// is appended.
 func (n *Node) housekeep() {
-	const flushEvery = 5 * time.Millisecond
-	flush := time.NewTicker(flushEvery)
+	flush := time.NewTimer(flushAfter)
 	defer flush.Stop()
 	retry := time.NewTicker(n.DeadLettering.RetryEvery)
 	defer retry.Stop()
-	slow := time.NewTicker(200 * time.Millisecond)
-	defer slow.Stop()
+	var again <-chan time.Time
+	if n.Forwarder != nil {
+		slow := time.NewTicker(200 * time.Millisecond)
+		defer slow.Stop()
+		again = slow.C
+	}
 	n.RetryAllHeld() // held deaths from before the last stop (DL-13.11)
+	filled := n.Journal.Filled()
 	for {
 		select {
 		case <-n.stop:
 			return
+		case <-filled:
+			flush.Reset(flushAfter)
+			filled = nil // until that is over
 		case <-flush.C:
+			filled = n.Journal.Filled()
 			if n.Journal.Buffered() > 0 {
 				_ = n.Journal.Flush() // a failure stops the node
 			}
 		case <-retry.C:
 			n.RetryAllHeld()
-		case <-slow.C:
+		case <-again:
 			n.ForwardAgain()
 		}
 	}
