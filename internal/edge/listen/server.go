@@ -231,13 +231,15 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 // shakeHands speaks TLS with a client from here on.
 func (s *Server) shakeHands(nc net.Conn, secure *tls.Config, timeout time.Duration) (net.Conn, bool) {
 	_ = nc.SetDeadline(time.Now().Add(timeout))
-	client := tls.Server(nc, secure)
+	raw := &alertReader{Conn: nc}
+	client := tls.Server(raw, secure)
 	if err := client.Handshake(); err != nil {
 		if !errors.Is(err, io.EOF) { // a health check opens and closes
-			s.Logger.Warn("TLS handshake failed", "peer", nc.RemoteAddr().String(), "error", err)
+			s.Logger.Warn("TLS handshake failed", "peer", nc.RemoteAddr().String(), "error", raw.explain(err))
 		}
 		return nc, false
 	}
+	raw.done = true
 	return client, true
 }
 
