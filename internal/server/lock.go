@@ -6,12 +6,20 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
 // dirLock keeps other processes out of a data directory. The kernel releases it when
 // the process ends, however it ends.
-type dirLock struct{ f *os.File }
+type dirLock struct {
+	f *os.File
+	// killed says that the last node on the directory did not stop in order: it has left upMark.
+	killed bool
+}
+
+// upMark stands behind the number of a node's process while the node runs.
+const upMark = "up"
 
 // errLocked means that another process has the lock.
 var errLocked = errors.New("locked")
@@ -25,8 +33,8 @@ func lockDir(dir string) (*dirLock, error) {
 	}
 	if err := tryLock(f); err != nil {
 		owner := "another process"
-		if pid, _ := io.ReadAll(io.LimitReader(f, 20)); len(pid) > 0 {
-			owner = "process " + strings.TrimSpace(string(pid))
+		if said := saidIn(f); len(said) > 0 {
+			owner = "process " + said[0]
 		}
 		_ = f.Close()
 		if errors.Is(err, errLocked) {
@@ -34,11 +42,27 @@ func lockDir(dir string) (*dirLock, error) {
 		}
 		return nil, fmt.Errorf("data directory %s: cannot lock: %w", dir, err)
 	}
-	// The number is only for people; the lock itself counts.
-	if err := f.Truncate(0); err == nil {
-		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
+	said := saidIn(f)
+	l := &dirLock{f, len(said) > 1 && said[1] == upMark}
+	l.write(l.killed) // a command beside a node that was killed leaves the mark to the next node
+	return l, nil
+}
+
+// saidIn are the words in the file: the number of the process and, of a node, upMark.
+func saidIn(f *os.File) []string {
+	text, _ := io.ReadAll(io.LimitReader(f, 40))
+	return strings.Fields(string(text))
+}
+
+// write writes the words, which are only for people; the lock itself counts.
+func (l *dirLock) write(up bool) {
+	words := strconv.Itoa(os.Getpid())
+	if up {
+		words += " " + upMark
 	}
-	return &dirLock{f}, nil
+	if err := l.f.Truncate(0); err == nil {
+		_, _ = l.f.WriteAt([]byte(words+"\n"), 0)
+	}
 }
 
 // release releases the lock. The file stays: if it were removed, two processes could

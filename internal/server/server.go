@@ -141,6 +141,10 @@ func Start(o Options) (s *Server, err error) {
 		if s.lock, err = lockDir(o.DataDir); err != nil {
 			return s, err
 		}
+		if s.lock.killed {
+			s.Logger.Warn("the last node on this data directory was not stopped in order; it recovers what is on disk", "data_dir", o.DataDir)
+		}
+		s.lock.write(true)
 		tighten(o.DataDir, s.Logger)
 		s.giveReserve()
 	}
@@ -290,12 +294,18 @@ func apsara(c *config.ApsaraMQ) broker.ApsaraMQ {
 // definitions have made users. A node without users counts as empty, because no client
 // could ever log in.
 func (s *Server) firstStart() error {
-	users := 0
-	s.broker.Read(func(_ *topology.State, u *auth.Users) { users = len(u.List()) })
+	f := s.Config.FirstStart
+	users, known := 0, false
+	s.broker.Read(func(_ *topology.State, u *auth.Users) {
+		users = len(u.List())
+		_, known = u.User(f.User)
+	})
 	if users > 0 {
+		if f.User != config.Default().FirstStart.User && !known {
+			s.Logger.Warn("default_user has no effect: there are users already, from definitions or an earlier start", "user", f.User)
+		}
 		return nil
 	}
-	f := s.Config.FirstStart
 	s.Logger.Info("first start", "vhost", f.VHost, "user", f.User)
 	return s.broker.CreateDefault(broker.Default{
 		VHost: message.VHost(f.VHost), User: f.User, Password: f.Password, Tags: f.Tags,
@@ -359,6 +369,9 @@ func (s *Server) Stop() error {
 		f()
 	}
 	if s.lock != nil {
+		if failed == nil {
+			s.lock.write(false)
+		}
 		failed = errors.Join(failed, s.lock.release())
 	}
 	return failed
