@@ -51,4 +51,9 @@ func (s *server) restartShovel(r *request) (any, error) {
 }
 
 // listFederationLinks: there is no federation, and tools ask for its links.
-func (s *server) listFederationLinks(*request) (any, error) { return objects([]map[string]any{}), nil }
+func (s *server) listFederationLinks(*request) (any, error) {
+	if s.Broker.Strict {
+		return nil, notFound // as RabbitMQ without the plugin
+	}
+	return objects([]map[string]any{}), nil
+}
