@@ -55,8 +55,8 @@ var nobodyWaits = &failure{http.StatusServiceUnavailable, "gone", "the request w
 // ended says, once in a stride, whether the client of an answer with i objects no longer waits.
 func ended(ctx context.Context, i int) bool { return i%stride == 0 && ctx.Err() != nil }
 
-// page returns all objects, or the page that the query requests.
-func (l list) page(ctx context.Context, query url.Values) (any, *failure) {
+// page returns all objects, or the page that the query requests, each as shown makes it.
+func (l list) page(ctx context.Context, query url.Values, shown func(map[string]any, columns) any) (any, *failure) {
 	paged := query.Get("page") != ""
 	number, size, bad := pageOf(query)
 	if bad != nil {
@@ -79,13 +79,13 @@ func (l list) page(ctx context.Context, query url.Values) (any, *failure) {
 			chosen = append(chosen, i)
 		}
 	}
-	item := func(i int) map[string]any { return wanted.of(l.item(i)) }
+	item := func(i int) any { return shown(l.item(i), wanted) }
 	if by := query.Get("sort"); by != "" {
-		made, bad := l.sort(ctx, chosen, by, wanted)
+		made, bad := l.sort(ctx, chosen, by, func(object map[string]any) any { return shown(object, wanted) })
 		if bad != nil {
 			return nil, bad
 		}
-		item = func(i int) map[string]any { return made[i] }
+		item = func(i int) any { return made[i] }
 	}
 	if query.Get("sort_reverse") == "true" {
 		slices.Reverse(chosen)
@@ -99,31 +99,31 @@ func (l list) page(ctx context.Context, query url.Values) (any, *failure) {
 		}
 		chosen = chosen[min(filtered, (number-1)*size):min(filtered, number*size)]
 	}
-	shown := make([]any, 0, len(chosen))
+	items := make([]any, 0, len(chosen))
 	for n, i := range chosen {
 		if ended(ctx, n) {
 			return nil, nobodyWaits
 		}
-		shown = append(shown, item(i))
+		items = append(items, item(i))
 	}
 	if !paged {
-		return shown, nil
+		return items, nil
 	}
 	return map[string]any{
-		"filtered_count": filtered, "item_count": len(shown), "items": shown, "page": number,
+		"filtered_count": filtered, "item_count": len(items), "items": items, "page": number,
 		"page_count": pages, "page_size": size, "total_count": l.n,
 	}, nil
 }
 
 // sort sorts objects by a column, which it reads once for each, and returns the shown objects.
-func (l list) sort(ctx context.Context, chosen []int, by string, wanted columns) ([]map[string]any, *failure) {
-	keys, made := make([]sortKey, l.n), make([]map[string]any, l.n)
+func (l list) sort(ctx context.Context, chosen []int, by string, shown func(map[string]any) any) ([]any, *failure) {
+	keys, made := make([]sortKey, l.n), make([]any, l.n)
 	for n, i := range chosen {
 		if ended(ctx, n) {
 			return nil, nobodyWaits
 		}
 		object := l.item(i)
-		keys[i], made[i] = sortKeyOf(lookup(object, by)), wanted.of(object)
+		keys[i], made[i] = sortKeyOf(lookup(object, by)), shown(object)
 	}
 	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(keys[a].compare(&keys[b]), a-b) })
 	return made, nil

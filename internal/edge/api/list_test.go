@@ -17,6 +17,8 @@ func counted(n int, made *int, at func(i int)) list {
 	}}
 }
 
+func reduced(object map[string]any, wanted columns) any { return wanted.of(object) }
+
 // Nobody reads an answer whose client has gone, and a node that stops waits for who makes it.
 func TestAListEndsSoonAfterItsClientHasGone(t *testing.T) {
 	for _, query := range []string{"", "sort=i", "columns=name", "page=1&sort=i"} {
@@ -31,7 +33,7 @@ func TestAListEndsSoonAfterItsClientHasGone(t *testing.T) {
 				leave()
 			}
 		})
-		if _, bad := l.page(ctx, values); bad != nobodyWaits || made > 2*stride {
+		if _, bad := l.page(ctx, values, reduced); bad != nobodyWaits || made > 2*stride {
 			t.Errorf("%q: %v after %d of %d objects", query, bad, made, 10*stride)
 		}
 		leave()
@@ -41,7 +43,7 @@ func TestAListEndsSoonAfterItsClientHasGone(t *testing.T) {
 // The column that a list is sorted by is read once of each object, and equal ones stay as they were.
 func TestASortedListMakesEachObjectOnce(t *testing.T) {
 	made := 0
-	page, bad := counted(100, &made, func(int) {}).page(context.Background(), url.Values{"sort": {"inner.nothing"}})
+	page, bad := counted(100, &made, func(int) {}).page(context.Background(), url.Values{"sort": {"inner.nothing"}}, reduced)
 	if bad != nil {
 		t.Fatal(bad)
 	}

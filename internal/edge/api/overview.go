@@ -115,7 +115,7 @@ func (s *server) overview(r *request) (any, error) {
 	if bad != nil {
 		return nil, bad
 	}
-	return withStatus{http.StatusOK, wanted.of(object)}, nil
+	return withStatus{http.StatusOK, r.shown(object, wanted)}, nil
 }
 
 // churn counts opened and closed connections and channels, and declared and deleted queues.
@@ -141,7 +141,7 @@ func (s *server) showListeners() []any {
 	for _, l := range s.listeners() {
 		shown = append(shown, map[string]any{
 			"node": s.NodeName, "protocol": l.Protocol, "ip_address": l.Host, "port": l.Port, "tls": l.TLS,
-			"socket_opts": map[string]any{"backlog": 128, "nodelay": true},
+			"socket_opts": map[string]any{"backlog": 128, "nodelay": true, "linger": []any{true, 0}, "exit_on_close": false},
 		})
 	}
 	return shown
@@ -162,10 +162,12 @@ func (s *server) showContexts(withNode bool) []any {
 			continue
 		}
 		c := map[string]any{
-			"description": description, "path": "/", "ip": l.Host, "port": strconv.Itoa(l.Port), "protocol": l.Protocol, "cowboy_opts": "",
+			"description": description, "path": "/", "ip": l.Host, "port": strconv.Itoa(l.Port), "cowboy_opts": "",
 		}
 		if withNode {
 			c["node"], c["ssl_opts"] = s.NodeName, []any{}
+		} else {
+			c["protocol"] = l.Protocol
 		}
 		shown = append(shown, c)
 	}

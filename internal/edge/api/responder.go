@@ -62,19 +62,19 @@ func (out *responder) answer(r *request, v any) {
 	case withStatus:
 		out.json(v.status, v.body)
 	case list:
-		page, err := v.page(r.Context(), r.URL.Query())
+		page, err := v.page(r.Context(), r.query(), r.shown)
 		if err != nil {
 			out.fail(err)
 			return
 		}
 		out.json(http.StatusOK, page)
 	case map[string]any:
-		wanted, err := columnsOf(r.URL.Query())
+		wanted, err := columnsOf(r.query())
 		if err != nil {
 			out.fail(err)
 			return
 		}
-		out.json(http.StatusOK, wanted.of(v))
+		out.json(http.StatusOK, r.shown(v, wanted))
 	default:
 		out.json(http.StatusOK, v)
 	}
