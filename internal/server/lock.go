@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,14 +13,7 @@ import (
 
 // dirLock keeps other processes out of a data directory. The kernel releases it when
 // the process ends, however it ends.
-type dirLock struct {
-	f *os.File
-	// killed says that the last node on the directory did not stop in order: it has left upMark.
-	killed bool
-}
-
-// upMark stands behind the number of a node's process while the node runs.
-const upMark = "up"
+type dirLock struct{ f *os.File }
 
 // errLocked means that another process has the lock.
 var errLocked = errors.New("locked")
@@ -33,8 +27,8 @@ func lockDir(dir string) (*dirLock, error) {
 	}
 	if err := tryLock(f); err != nil {
 		owner := "another process"
-		if said := saidIn(f); len(said) > 0 {
-			owner = "process " + said[0]
+		if text, _ := io.ReadAll(io.LimitReader(f, 20)); len(text) > 0 {
+			owner = "process " + strings.TrimSpace(string(text))
 		}
 		_ = f.Close()
 		if errors.Is(err, errLocked) {
@@ -42,28 +36,27 @@ func lockDir(dir string) (*dirLock, error) {
 		}
 		return nil, fmt.Errorf("data directory %s: cannot lock: %w", dir, err)
 	}
-	said := saidIn(f)
-	l := &dirLock{f, len(said) > 1 && said[1] == upMark}
-	l.write(l.killed) // a command beside a node that was killed leaves the mark to the next node
-	return l, nil
+	if err := f.Truncate(0); err == nil { // the number is only for people, and for kill; the lock itself counts
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	return &dirLock{f}, nil
 }
 
-// saidIn are the words in the file: the number of the process and, of a node, upMark.
-func saidIn(f *os.File) []string {
-	text, _ := io.ReadAll(io.LimitReader(f, 40))
-	return strings.Fields(string(text))
+// upFile is there while a node runs on the data directory. A node that finds it was killed the last time.
+const upFile = "up"
+
+// markUp notes that a node runs on the directory, and says whether the last one did not stop in order.
+func markUp(dir string) (killed bool) {
+	f, err := os.OpenFile(filepath.Join(dir, upFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return errors.Is(err, fs.ErrExist) // another error only costs a line of the log
+	}
+	_ = f.Close()
+	return false
 }
 
-// write writes the words, which are only for people; the lock itself counts.
-func (l *dirLock) write(up bool) {
-	words := strconv.Itoa(os.Getpid())
-	if up {
-		words += " " + upMark
-	}
-	if err := l.f.Truncate(0); err == nil {
-		_, _ = l.f.WriteAt([]byte(words+"\n"), 0)
-	}
-}
+// markStopped notes that the node has stopped in order.
+func markStopped(dir string) { _ = os.Remove(filepath.Join(dir, upFile)) }
 
 // release releases the lock. The file stays: if it were removed, two processes could
 // lock two files of that name.

@@ -141,10 +141,9 @@ func Start(o Options) (s *Server, err error) {
 		if s.lock, err = lockDir(o.DataDir); err != nil {
 			return s, err
 		}
-		if s.lock.killed {
+		if markUp(o.DataDir) {
 			s.Logger.Warn("the last node on this data directory was not stopped in order; it recovers what is on disk", "data_dir", o.DataDir)
 		}
-		s.lock.write(true)
 		tighten(o.DataDir, s.Logger)
 		s.giveReserve()
 	}
@@ -370,7 +369,7 @@ func (s *Server) Stop() error {
 	}
 	if s.lock != nil {
 		if failed == nil {
-			s.lock.write(false)
+			markStopped(s.DataDir)
 		}
 		failed = errors.Join(failed, s.lock.release())
 	}

@@ -5,8 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,8 +32,8 @@ func TestAStartAfterAKillSaysSo(t *testing.T) {
 			t.Fatalf("after a stop: %s", log)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("4711 up\n"), 0o600); err != nil {
-		t.Fatal(err)
+	if killed := markUp(dir); killed { // as a node does that is killed then
+		t.Error("a node that was stopped counts as killed")
 	}
 	release, err := LockDataDir(dir)
 	if err != nil {

@@ -162,12 +162,10 @@ func (s *server) showContexts(withNode bool) []any {
 			continue
 		}
 		c := map[string]any{
-			"description": description, "path": "/", "ip": l.Host, "port": strconv.Itoa(l.Port), "cowboy_opts": "",
+			"description": description, "path": "/", "ip": l.Host, "port": strconv.Itoa(l.Port), "protocol": l.Protocol, "cowboy_opts": "",
 		}
 		if withNode {
 			c["node"], c["ssl_opts"] = s.NodeName, []any{}
-		} else {
-			c["protocol"] = l.Protocol
 		}
 		shown = append(shown, c)
 	}
