@@ -7,10 +7,11 @@ import (
 )
 
 // frontPage answers a browser that asks for / with a page that says what this is and where its parts are. It needs no login
-// and says nothing that RabbitMQ's own page and the greeting of a connection do not. All else goes to next.
+// and says nothing that RabbitMQ's own page and the greeting of a connection do not. All else goes to next, a request of ApsaraMQ's
+// OpenAPI (/?Action=...) too.
 func (s *Server) frontPage(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.URL.Path != "/" || r.URL.RawQuery != "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			next.ServeHTTP(w, r)
 			return
 		}
