@@ -259,7 +259,7 @@ func (ch *channel) get(name message.QueueName, noAck bool) (g broker.Got, ok boo
 	}
 }
 
-// basicRecover requeues all unsettled deliveries of the channel, and all deliveries in the outbox before
+// basicRecover requeues all unsettled deliveries of the channel, and all deliveries in the output before
 // the answer, because the client cannot distinguish them (BR-9.11).
 func (ch *channel) basicRecover(requeue, async bool) error {
 	if !requeue {

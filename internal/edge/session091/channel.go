@@ -35,12 +35,12 @@ type channel struct {
 	}
 	stats    received
 	gate     gate         // shared prefetch limit
-	untagged atomic.Int32 // gets in the outbox: they have no delivery tag yet
+	untagged atomic.Int32 // gets in the output: they have no delivery tag yet
 
 	mu     held.Mutex // guards what follows; the writer and goroutines that delete queues take it
 	sent   sent
 	closed bool
-	// recovering is the number of recover-oks in the outbox. Deliveries before the last of them
+	// recovering is the number of recover-oks in the output. Deliveries before the last of them
 	// go back to their queues, because the client considers them requeued.
 	recovering int
 	nextTag    uint64
@@ -373,7 +373,7 @@ type abortion struct {
 func (ch *channel) release() { ch.c.releaseAll([]*channel{ch})() }
 
 // releaseAll is release for several channels at once: no channel gets a delivery that another
-// gives back. Their deliveries in the outbox go back with it too.
+// gives back. Their deliveries in the output go back with it too.
 func (c *conn) releaseAll(channels []*channel) (applied func()) {
 	var seats []partition.Seat
 	var held []unackedList

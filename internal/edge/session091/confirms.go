@@ -96,7 +96,7 @@ func (ch *channel) wait() {
 	}
 }
 
-// sendConfirms puts the possible confirms into the outbox, in order.
+// sendConfirms puts the possible confirms into the output, in order.
 func (ch *channel) sendConfirms() {
 	w := ch.confirms
 	ch.mu.Lock() // no frame may follow the channel's close

@@ -5,8 +5,8 @@
 //
 // Goroutines: the reader owns the connection and its channels, except what channel.mu
 // guards. It decodes all frames that have arrived, collects their queue operations, and runs
-// them as one batch. The writer sends the content of the outbox. Partitions put deliveries
-// into the outbox from any goroutine. The reader ends the writer and waits for it.
+// them as one batch. The writer sends the content of the output. Partitions put deliveries
+// into the output from any goroutine. The reader ends the writer and waits for it.
 package session091
 
 import (
@@ -126,7 +126,7 @@ type conn struct {
 	channels map[uint16]*channel // the reader writes it under chMu; others read it under chMu
 	chMu     held.Mutex
 
-	out      outbox
+	out      output
 	renderer renderer      // owned by the holder of the pen
 	window   bodies.Window // for records on disk; owned by the holder of the pen
 	writeBy  time.Time     // the socket's write deadline; owned by the holder of the pen
@@ -200,7 +200,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		Options: o, broker: o.Broker, nc: nc, raw: newRawWriter(nc), peer: peerOf(nc), since: time.Now(),
 		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
 	}
-	held.Name(&c.out.mu, "the outbox of a connection")
+	held.Name(&c.out.mu, "the output of a connection")
 	held.Name(&c.chMu, "the channels of a connection")
 	c.log = o.Logger.With("conn", c.peer.Name)
 	c.out.wakec, c.out.roomc, c.out.tagc, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)

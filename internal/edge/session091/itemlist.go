@@ -1,6 +1,6 @@
 package session091
 
-// itemList holds the items of an outbox. There may be millions of deliveries, because each consumer of a quorum queue may
+// itemList holds the items of an output. There may be millions of deliveries, because each consumer of a quorum queue may
 // have its window there. They are in chunks, as in an unackedList: one slice would copy all of them when it grows, while
 // other goroutines wait for the partition that delivers.
 type itemList struct {

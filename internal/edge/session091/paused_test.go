@@ -30,7 +30,7 @@ func TestAPausedConsumerIsNotedWithItsDelivery(t *testing.T) {
 	}
 }
 
-// BR-9.8: what waits for a client takes room in its outbox, too. A client that does not read has a bounded number of empty messages wait.
+// BR-9.8: what waits for a client takes room in its output, too. A client that does not read has a bounded number of empty messages wait.
 func TestEmptyMessagesFillAnOutbox(t *testing.T) {
 	b := brokerOn(t, vfs.NewMem())
 	defer b.Close()

@@ -83,7 +83,7 @@ const maxReplies = 64 << 20
 type requester struct {
 	ch   *channel
 	tag  string
-	gone bool // cancelled; guarded by the outbox's lock
+	gone bool // cancelled; guarded by the output's lock
 }
 
 var _ broker.Requester = (*requester)(nil)

@@ -10,7 +10,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// What is returned is not copied while the outbox is locked, which a partition waits for that delivers to the same
+// What is returned is not copied while the output is locked, which a partition waits for that delivers to the same
 // connection; it comes whole, and before what answers it.
 func TestReturnsAreHandedOver(t *testing.T) {
 	const size, n = 2 * writeSize, 3

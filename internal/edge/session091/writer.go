@@ -50,7 +50,7 @@ func (c *conn) writeLast() {
 	c.writeTaken() // others may have left items just then
 }
 
-// writeAll sends until the outbox is empty.
+// writeAll sends until the output is empty.
 func (c *conn) writeAll() {
 	o := &c.out
 	for {
@@ -140,7 +140,7 @@ func (c *conn) extendWriteDeadline() {
 
 // idle says whether there is nothing to send and nobody sends. It checks the pen first, because
 // encoded bytes belong to its holder.
-func (o *outbox) idle() bool {
+func (o *output) idle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.held && o.items.len() == 0 && len(o.wire) == 0
@@ -153,7 +153,7 @@ func (c *conn) giveBack(items []item) {
 	var ops []partition.Op
 	for i := range items {
 		it := &items[i]
-		if it.kind == itemRaw || it.kind == itemRecovered || it.kind == itemOwn { // these are never stuck, but an outbox has them
+		if it.kind == itemRaw || it.kind == itemRecovered || it.kind == itemOwn { // these are never stuck, but an output has them
 			continue
 		}
 		if it.kind != itemReply && !it.d.NoAck {

@@ -12,7 +12,7 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// outbox holds the output of a connection in order: ready bytes, and deliveries that are
+// output holds what is to be sent to a client, in order: ready bytes, and deliveries that are
 // not encoded yet. Partitions put deliveries in while they are locked; the reader puts
 // answers in. The holder of the pen, one goroutine at a time, takes all items, assigns
 // delivery tags, encodes and writes.
@@ -20,7 +20,7 @@ import (
 // Usually the writer goroutine holds the pen. If the pen is free and there is little to
 // send, the goroutine that put it in takes the pen itself and writes what the socket accepts
 // without blocking. So an answer to a single request needs no switch of goroutines.
-type outbox struct {
+type output struct {
 	mu      held.Mutex
 	items   itemList
 	raw     []byte // the bytes of raw items, one after the other
@@ -92,7 +92,7 @@ const (
 )
 
 // put appends ready bytes by letting f append them.
-func (o *outbox) put(f func(b []byte) []byte) {
+func (o *output) put(f func(b []byte) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.shut {
@@ -109,9 +109,9 @@ func (o *outbox) put(f func(b []byte) []byte) {
 	o.items.push(&item{kind: itemRaw, bytes: n})
 }
 
-// putOwn is put for many bytes, which then belong to the outbox. It copies nothing, because a partition that delivers may
+// putOwn is put for many bytes, which then belong to the output. It copies nothing, because a partition that delivers may
 // wait for o.mu.
-func (o *outbox) putOwn(b []byte) {
+func (o *output) putOwn(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.shut {
@@ -122,13 +122,13 @@ func (o *outbox) putOwn(b []byte) {
 }
 
 // putMethod appends a method frame.
-func (o *outbox) putMethod(channel uint16, m amqp091.Method) {
+func (o *output) putMethod(channel uint16, m amqp091.Method) {
 	o.put(func(b []byte) []byte { return amqp091.AppendMethod(b, channel, m) })
 }
 
-// recovered puts recover-ok into the outbox. REQUIRES: ch.mu is held, so that later deliveries come
+// recovered puts recover-ok into the output. REQUIRES: ch.mu is held, so that later deliveries come
 // after it.
-func (o *outbox) recovered(ch *channel) {
+func (o *output) recovered(ch *channel) {
 	const size = amqp091.FrameOverhead + 4 // class and method
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -187,14 +187,14 @@ func (c *conn) deliver(it *item) (more bool) {
 	return more
 }
 
-// flush makes the content of the outbox be sent: by the caller if inline is set and there is
+// flush makes the content of the output be sent: by the caller if inline is set and there is
 // little, otherwise by the writer.
 func (c *conn) flush(inline bool) {
 	o := &c.out
 	o.mu.Lock()
 	if o.items.len() == 0 || o.held {
 		o.mu.Unlock()
-		return // the holder of the pen checks the outbox again before it releases the pen
+		return // the holder of the pen checks the output again before it releases the pen
 	}
 	if inline && o.items.len() <= inlineItems && o.owed < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
 		o.held = true
@@ -206,7 +206,7 @@ func (c *conn) flush(inline bool) {
 	o.wake()
 }
 
-func (o *outbox) wake() {
+func (o *output) wake() {
 	select {
 	case o.wakec <- struct{}{}:
 	default:
@@ -214,7 +214,7 @@ func (o *outbox) wake() {
 }
 
 // take takes everything to send. REQUIRES: o.mu and the pen are held.
-func (o *outbox) take() {
+func (o *output) take() {
 	o.taken, o.items = o.items, o.taken // o.taken is empty
 	o.takenRaw, o.raw = o.raw, o.takenRaw[:0]
 	if o.owed > maxOwed {
@@ -242,7 +242,7 @@ func (c *conn) waitForRoom() {
 }
 
 // full says whether too many answers wait.
-func (o *outbox) full() bool {
+func (o *output) full() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.owed > maxOwed
@@ -326,7 +326,7 @@ func (c *conn) layDown() {
 
 // keep takes the pen for good, if it is free, and all items. If it is not free, its holder wakes the writer
 // when it releases the pen.
-func (o *outbox) keep() (kept bool) {
+func (o *output) keep() (kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.shut = true
