@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
@@ -31,6 +32,24 @@ const eventBytes = 8 << 20
 
 // internalUser is RabbitMQ's name of whoever does what no user has asked for.
 const internalUser = "rmq-internal"
+
+// hasEvents says whether a client that has this access would get events. They tell of every virtual host and every user, so
+// that a permission in one virtual host is not enough: the user needs a tag that shows the node (mayMonitor). RabbitMQ, whose
+// operators enable the plugin, and strict mode ask for the permission only.
+func (b *Broker) hasEvents(a topology.Access, r topology.Resource) bool {
+	return a == topology.Read && r.Kind == topology.ExchangeResource && r.Name == string(topology.EventExchange) && r.VHost == b.Events.VHost && b.Events.Enabled && !b.Strict
+}
+
+// mayMonitor says whether the user sees the whole node: administrators do, and those with the tag monitoring. REQUIRES: topo is held.
+func (c *Connection) mayMonitor() bool {
+	u, ok := c.account()
+	if c.elsewhere != nil {
+		return ok && slices.ContainsFunc(c.id.Tags, showsNode)
+	}
+	return ok && slices.ContainsFunc(u.Tags, showsNode)
+}
+
+func showsNode(t auth.Tag) bool { return t == auth.Administrator || t == auth.Monitoring }
 
 // ensureEventExchange makes the exchange for events, if there is to be one, and its virtual host is there.
 func (b *Broker) ensureEventExchange() error {

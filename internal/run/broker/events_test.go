@@ -232,7 +232,7 @@ func TestTheEventExchangeStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b.Empty() {
-			if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+			if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -309,6 +309,30 @@ func TestAddressesInEvents(t *testing.T) {
 	for uri, want := range map[string]string{"amqp://": "amqp://", "amqp://h/v": "amqp://h/v", "amqp://u@h": "amqp://u@h", "amqp://u:p@h:1/v?a=b": "amqp://u:****@h:1/v?a=b", "text": "text"} {
 		if got := withoutPassword(uri); got != want {
 			t.Errorf("%q is shown as %q, want %q", uri, got, want)
+		}
+	}
+}
+
+// Events tell of all virtual hosts and users: a client that may read every exchange of the virtual host binds a queue to them
+// only with the tag administrator or monitoring, except in strict mode.
+func TestEventsAreForThoseWhoSeeTheNode(t *testing.T) {
+	for _, c := range []struct {
+		tags   []auth.Tag
+		strict bool
+		may    bool
+	}{{nil, false, false}, {[]auth.Tag{auth.Management}, false, false}, {[]auth.Tag{auth.Monitoring}, false, true}, {[]auth.Tag{auth.Administrator}, false, true}, {nil, true, true}} {
+		node := startWith(t, newDisk(), Options{Strict: c.strict, Events: EventExchange{Enabled: true, VHost: "/"}})
+		if _, err := node.b.PutUser("ada", auth.PasswordHash{}, c.tags); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := node.b.PutPermission(auth.Permission{User: "ada", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+			t.Fatal(err)
+		}
+		ada := node.b.As("ada", "/")
+		declare(t, ada, "q")
+		_, err := ada.Bind(topology.BindingDecl{Source: topology.EventExchange, DestinationKind: topology.QueueResource, Destination: "q", Key: "#"})
+		if (err == nil) != c.may {
+			t.Errorf("with the tags %v, strict %v: %v", c.tags, c.strict, err)
 		}
 	}
 }

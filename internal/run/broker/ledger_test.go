@@ -102,7 +102,7 @@ func startWith(t *testing.T, d *disk, o Options) *Connection {
 		}
 	})
 	if b.Empty() {
-		if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 			t.Fatal(err)
 		}
 	}

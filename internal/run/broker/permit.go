@@ -15,6 +15,9 @@ func (c *Connection) permit(a topology.Access, r topology.Resource) error {
 	if c.operator {
 		return nil
 	}
+	if c.b.hasEvents(a, r) && !c.mayMonitor() {
+		return refusedAccess(a, r, c.User)
+	}
 	if c.elsewhere != nil && c.id.stands(c.b.users) {
 		return c.elsewhere.check(a, r)
 	}

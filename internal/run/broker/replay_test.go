@@ -35,7 +35,7 @@ func open(t *testing.T, o Options) *Connection {
 			t.Error(err)
 		}
 	})
-	if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+	if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 		t.Fatal(err)
 	}
 	return b.As("guest", "/")
