@@ -72,10 +72,10 @@ const (
 	returnRestart                    // the node ended; the holder is unknown
 )
 
-// failed says whether a return of this kind counts as a failed delivery (DL-11.3). Where every return counts, those
+// countsAsFailed says whether a return of this kind counts as a failed delivery (DL-11.3). Where every return counts, those
 // of basic.get still do not (DL-22.1). A nack counts only where the count has a use: a delivery limit, or a delay that
 // grows. Other queues would keep a side row for each message that was nacked.
-func (m *Machine) failed(c *Consumer, k ReturnKind) bool {
+func (m *Machine) countsAsFailed(c *Consumer, k ReturnKind) bool {
 	if m.settings.Rules.CountReturns() {
 		return k == returnRestart || c != nil && !c.got()
 	}
@@ -121,7 +121,7 @@ func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
 }
 
 func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind ReturnKind) {
-	failed := m.failed(c, kind)
+	failed := m.countsAsFailed(c, kind)
 	retries := m.retries(kind, failed)
 	counted := m.config.Type == Quorum || retries
 	var counts Counts

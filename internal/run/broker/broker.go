@@ -152,8 +152,8 @@ type Broker struct {
 	intake  intake
 	deleted deletedStats
 
-	traced  atomic.Pointer[traceTo] // nil: nothing is traced
-	notices *notices                // copies of traced messages
+	traced atomic.Pointer[traceTo] // nil: nothing is traced
+	traces *notices                // copies of traced messages
 
 	eventful atomic.Bool // somebody listens to events
 	events   *notices
@@ -226,7 +226,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	held.Name(&b.ledger.mu, "the ledger")
 	b.ledger.turn.L = &b.ledger.mu
 	b.life, b.endLife = context.WithCancel(context.Background())
-	b.notices = newNotices(b, "copies of traced messages", tracingBytes, true)
+	b.traces = newNotices(b, "copies of traced messages", tracingBytes, true)
 	b.events = newNotices(b, "events", eventBytes, false)
 	b.routers.New = func() any { return new(topology.Router) }
 	b.serial.Store(uint64(time.Now().UnixMilli()) << message.SerialBits)
@@ -290,7 +290,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 			return nil, err
 		}
 		b.node.Start()
-		b.notices.start()
+		b.traces.start()
 		b.events.start()
 	}
 	return b, nil
@@ -358,7 +358,7 @@ func (b *Broker) copyTo(ctx context.Context, part string) error {
 // listeners has told the connections.
 func (b *Broker) Close() error {
 	b.endLife()
-	b.notices.stop()
+	b.traces.stop()
 	b.events.stop()
 	b.node.Stop()
 	return b.data.Close()

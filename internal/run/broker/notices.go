@@ -59,7 +59,7 @@ type NoticeCounts struct {
 
 // Notices counts the node's own messages, since its start.
 func (b *Broker) Notices() []NoticeCounts {
-	return []NoticeCounts{{"trace", b.notices.sent.Load(), b.notices.dropped.Load()}, {"event", b.events.sent.Load(), b.events.dropped.Load()}}
+	return []NoticeCounts{{"trace", b.traces.sent.Load(), b.traces.dropped.Load()}, {"event", b.events.sent.Load(), b.events.dropped.Load()}}
 }
 
 // letter is a notice that waits.

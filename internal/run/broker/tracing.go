@@ -13,7 +13,7 @@ import (
 )
 
 // Tracing copies what clients publish to a virtual host, and what its queues deliver, to topology.TraceExchange, as RabbitMQ's
-// firehose does. The copies go through Broker.notices, so that no traced client waits for them or learns of their fate.
+// firehose does. The copies go through Broker.traces, so that no traced client waits for them or learns of their fate.
 
 // tracingBytes is how many bytes of copies may wait to be published.
 const tracingBytes = 32 << 20
@@ -161,7 +161,7 @@ func (c *Connection) trace(t traced) {
 	n := notice{
 		vhost: c.VHost, exchange: topology.TraceExchange, key: message.CutName(t.key), headers: fields, body: t.body, size: t.size,
 	}
-	c.b.notices.send(&n)
+	c.b.traces.send(&n)
 }
 
 // headerField is a header with its encoded value.

@@ -34,7 +34,7 @@ func setTracing(t *testing.T, c *Connection, on bool) {
 // copied takes the copies from a queue, in order: "publish.x k1,k2 -> q1,q2".
 func copied(t *testing.T, c *Connection, queue string) (list []string) {
 	t.Helper()
-	c.b.notices.flush()
+	c.b.traces.flush()
 	var window bodies.Window
 	defer window.Free()
 	for {
@@ -150,7 +150,7 @@ func TestTracedClientsDoNotLearnOfTheCopies(t *testing.T) {
 		for range 10 {
 			publish(t, c, "", "q", "m", amqp091.PropertyList{}) // fails the test if it is refused
 		}
-		c.b.notices.flush()
+		c.b.traces.flush()
 		if n := ready(t, c, "copies"); n < 1 || n > 2 { // a quorum queue of RabbitMQ takes one more
 			t.Errorf("%s: %d copies, want 1", kind, n)
 		}
@@ -169,13 +169,13 @@ func TestTracingDropsCopiesDuringAnAlarm(t *testing.T) {
 	publish(t, c, "", "q", "m1", amqp091.PropertyList{})
 	c.b.SetAlarm(Memory, false)
 	publish(t, c, "", "q", "m2", amqp091.PropertyList{})
-	if n := c.b.notices.dropped.Load(); n != 1 {
+	if n := c.b.traces.dropped.Load(); n != 1 {
 		t.Errorf("%d copies are dropped, want 1", n)
 	}
 	want(t, "copies", copied(t, c, "copies"), "publish. q -> q")
-	c.b.notices.stop()
+	c.b.traces.stop()
 	publish(t, c, "", "q", "m3", amqp091.PropertyList{})
-	if n := c.b.notices.dropped.Load(); n != 2 {
+	if n := c.b.traces.dropped.Load(); n != 2 {
 		t.Errorf("%d copies are dropped, want 2", n)
 	}
 }

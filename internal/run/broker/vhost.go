@@ -40,7 +40,7 @@ func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) 
 		err = b.ensureEventExchange()
 	}
 	if untraced {
-		b.notices.flush() // who turns tracing off finds all copies in their queues
+		b.traces.flush() // who turns tracing off finds all copies in their queues
 	}
 	if changed {
 		terminate(connected, 320, fmt.Sprintf("the profile of vhost '%s' has changed", name))

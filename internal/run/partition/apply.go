@@ -65,7 +65,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	begins := a.r.at
 	for a.r.more() {
 		begins = a.r.at
-		a.operation(a.r.byte())
+		a.applyOperation(a.r.byte())
 		g.node.checkpoints.logged.Add(1)
 	}
 	if a.r.bad {
@@ -113,8 +113,8 @@ func (a *application) moment(clock, now int64) int64 {
 	return max(clock, now)
 }
 
-// operation applies one operation.
-func (a *application) operation(code byte) {
+// applyOperation applies one operation.
+func (a *application) applyOperation(code byte) {
 	a.h.entries++
 	switch code {
 	case cmdPublish, cmdDelayed:

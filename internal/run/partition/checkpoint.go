@@ -97,7 +97,7 @@ func (c *checkpointer) write() error {
 	n := c.n
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.atCut()
+	s, ok := c.beginCut()
 	if !ok {
 		return nil // not now: the next one will do
 	}
@@ -150,8 +150,8 @@ type stateAtCut struct {
 	floor   uint32 // the first segment that recovery may need for groups: see extrasAtCut
 }
 
-// atCut begins a checkpoint. ok is false if this is not the moment for one.
-func (c *checkpointer) atCut() (s *stateAtCut, ok bool) {
+// beginCut begins a checkpoint. ok is false if this is not the moment for one.
+func (c *checkpointer) beginCut() (s *stateAtCut, ok bool) {
 	n := c.n
 	h := n.lock(n.all...)
 	n.outboxes.mu.Lock()

@@ -77,7 +77,7 @@ func (n *Node) redo() error {
 		err = r.beginSalvage()
 	}
 	if err == nil {
-		err = n.Journal.Recover(cut, r.frame)
+		err = n.Journal.Recover(cut, r.redoFrame)
 	}
 	if err == nil && n.Known != nil {
 		held.Apart(func() { err = n.Known(n.declared.at, r.highest) }) // Known may wait for disks; no other goroutine runs yet
@@ -189,8 +189,8 @@ func (r *recovery) queue(incarnation uint64) *Queue {
 	return q
 }
 
-// frame repeats one frame of the journal.
-func (r *recovery) frame(pos journal.Pos, payload []byte) error {
+// redoFrame repeats one frame of the journal.
+func (r *recovery) redoFrame(pos journal.Pos, payload []byte) error {
 	r.node.at(FailRecoverFrame)
 	if r.salvage != nil {
 		if r.salvage.see(pos); len(payload) > 0 && payload[0] == cluster.FrameFirstByte {

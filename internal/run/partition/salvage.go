@@ -92,7 +92,7 @@ func (r *recovery) beginSalvage() error {
 		if own != 0 && pos.Segment() >= own {
 			return nil // after a crash it may be in both places, see journal.Retire
 		}
-		return r.frame(pos, payload)
+		return r.redoFrame(pos, payload)
 	})
 	s.gap(damaged + 1)
 	return err
