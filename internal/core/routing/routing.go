@@ -133,9 +133,10 @@ func New(kind Kind, args amqp091.Table) (Table, error) {
 	return nil, noKind(kind)
 }
 
-// Check says whether there is an exchange type of that name, whatever arguments it needs.
-func Check(kind Kind) error {
-	if slices.Contains(Kinds(), kind) {
+// Check says whether there is an exchange type of that name, whatever arguments it needs. A strict broker has none that RabbitMQ
+// has by a plugin of its own only.
+func Check(kind Kind, strict bool) error {
+	if slices.Contains(Kinds(), kind) && (kind != Delayed || !strict) {
 		return nil
 	}
 	return noKind(kind)

@@ -69,7 +69,7 @@ func TestBR_5_5_TypeErrors(t *testing.T) {
 		}
 	}
 	for _, kind := range Kinds() {
-		if err := Check(kind); err != nil {
+		if err := Check(kind, false); err != nil {
 			t.Errorf("Check(%q): %v", kind, err)
 		}
 		if _, err := New(kind, amqp091.Table{{Key: "x-delayed-type", Value: "direct"}}); err != nil {

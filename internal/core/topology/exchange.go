@@ -131,7 +131,7 @@ func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, cre
 	}
 	x = newExchange(d, table)
 	if d.Type == routing.Delayed {
-		if x.wait(s.nextIncarnation(), s.options.Strict); x.Durable {
+		if x.wait(s.nextIncarnation()); x.Durable {
 			s.made = append(s.made, x.Waiting)
 		}
 	}
@@ -155,7 +155,7 @@ func (s *State) checkExchange(d *ExchangeDecl, permit Permit) (*Exchange, routin
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := routing.Check(d.Type); err != nil {
+	if err := routing.Check(d.Type, s.options.Strict); err != nil {
 		return nil, nil, Refuse(PreconditionFailed, "%s", err)
 	}
 	d.Name = CleanName(d.Name)

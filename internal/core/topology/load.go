@@ -309,7 +309,7 @@ func (l *loader) addExchange(r exchangeRecord) error {
 		if r.Waiting == 0 {
 			return errors.New("no number of the queue in which messages wait")
 		}
-		x.wait(r.Waiting, r.Strict)
+		x.wait(r.Waiting)
 		l.state.incarnation = max(l.state.incarnation, r.Waiting)
 	}
 	l.state.addExchange(v, x)

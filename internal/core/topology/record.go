@@ -52,7 +52,6 @@ type exchangeRecord struct {
 	Arguments  typedTable           `json:"arguments,omitempty"`
 	User       string               `json:"user,omitempty"`
 	Waiting    uint64               `json:"waiting,omitempty"` // the incarnation of the queue in which messages wait
-	Strict     bool                 `json:"strict,omitempty"`  // that of this queue
 }
 
 type queueRecord struct {
@@ -142,7 +141,7 @@ func (s *State) logExchange(x *Exchange) {
 		Version: recordVersion, VHost: x.VHost, Name: x.Name, Type: x.Type, AutoDelete: x.AutoDelete, Internal: x.Internal, User: x.User,
 	}
 	if x.Waiting != nil {
-		r.Waiting, r.Strict = x.Waiting.Incarnation, x.Waiting.Strict
+		r.Waiting = x.Waiting.Incarnation
 	}
 	s.log.PutText(exchangeKey(x.VHost, x.Name), withArguments(r, x.encoded))
 }

@@ -1,8 +1,6 @@
 package topology
 
 import (
-	"math"
-
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/routing"
@@ -12,15 +10,12 @@ import (
 // with an incarnation like any other, so that journal, checkpoints, memory and repair know nothing new. It is in no list of
 // queues, and only two things lead to it: the exchange, for a message that asks to wait, and the end of the exchange.
 
-// mostDelay is the longest delay of RabbitMQ's plugin, in milliseconds. What asks for more is not delayed there.
-const mostDelay = math.MaxUint32
-
-// wait gives the exchange its queue, which is strict if the exchange goes by RabbitMQ's limits.
-func (x *Exchange) wait(incarnation uint64, strict bool) {
+// wait gives the exchange its queue.
+func (x *Exchange) wait(incarnation uint64) {
 	name := string(x.Name)
 	x.Waiting = &Queue{
 		VHost: x.VHost, Name: message.QueueName("exchange " + name), Type: Classic, Durable: x.Durable, Incarnation: incarnation,
-		Strict: strict, Delays: x,
+		Delays: x,
 		// What has waited goes back to the exchange, and stays as long as a queue that it is for refuses it.
 		Effective: &Settings{DeadLetterExchange: &name, Strategy: AtLeastOnce, ConfiguredStrategy: AtLeastOnce, Overflow: queue.RejectPublish},
 		in:        newBindings(atDestination),
@@ -29,11 +24,7 @@ func (x *Exchange) wait(incarnation uint64, strict bool) {
 
 // delays says how long the exchange keeps the message first; 0: it does not. An error means that nobody can tell.
 func (x *Exchange) delays(m *routing.Message) (ms int64, err error) {
-	ms, err = message.Delay(m.Headers)
-	if x.Waiting.Strict && ms > mostDelay {
-		return 0, nil
-	}
-	return ms, err
+	return message.Delay(m.Headers)
 }
 
 // EachWaiting calls f for the queue of each exchange that delays messages, by the names of the exchanges.

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"bartleby.mq/internal/core/routing"
@@ -93,14 +94,20 @@ func TestNothingWaitsInAnExchangeThatIsNotStored(t *testing.T) {
 	}
 }
 
-// A strict exchange delays for as long as RabbitMQ's plugin does at most, and stays strict.
-func TestAStrictExchangeDelaysForFiftyDays(t *testing.T) {
-	f := newFixture(t, Options{Strict: true})
+// A strict node knows no such exchanges, as RabbitMQ without its plugin. Those that are there go on.
+func TestAStrictNodeDeclaresNoDelayingExchange(t *testing.T) {
+	f := newFixture(t, Options{})
 	f.exchange(durableExchange("x", routing.Delayed, arg("x-delayed-type", "direct")))
-	f.options.Strict = false
+	f.options.Strict = true
 	f = f.restart()
 	x, _ := f.vhost().Exchange("x")
-	if !f.waits(x, int64(math.MaxUint32), false) || f.waits(x, int64(math.MaxUint32+1), false) {
-		t.Error("the limit is not 2^32 - 1 ms")
+	if !f.waits(x, int32(1), false) {
+		t.Error("the exchange that was there does not delay")
+	}
+	for _, name := range []string{"x", "y"} {
+		d := durableExchange(name, routing.Delayed, arg("x-delayed-type", "direct"))
+		if _, _, err := f.DeclareExchange(d, nil); err == nil || !strings.Contains(err.Error(), "unknown exchange type 'x-delayed-message'") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -172,25 +172,6 @@ func TestDelayHeader(t *testing.T) {
 	}
 }
 
-// In strict mode what asks for more than RabbitMQ's plugin can wait for does not wait, as there.
-func TestDelayLimitStrict(t *testing.T) {
-	s := serve(t, broker.Options{Strict: true})
-	c := s.client(t)
-	c.delaying("later", "fanout", nil)
-	c.declare("q", nil)
-	c.bind("q", "", "later")
-	c.publish("later", "", delayed(int64(math.MaxUint32+1), "at once"))
-	if d := c.await("q"); d.Headers["x-delay"] != int64(math.MaxUint32+1) {
-		t.Errorf("x-delay is %v", d.Headers["x-delay"])
-	}
-	c.publish("later", "", delayed(int64(math.MaxUint32), "waits"))
-	c.publish("later", "", delayed(20, "short"))
-	if d := c.await("q"); string(d.Body) != "short" {
-		t.Errorf("got %q", d.Body)
-	}
-	s.nowWait(t, "later", 1)
-}
-
 // Messages come in the order of their moments, and those of one moment in the order in which they were published.
 func TestDelayedOrder(t *testing.T) {
 	s := serve(t, broker.Options{})
