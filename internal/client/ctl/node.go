@@ -214,6 +214,7 @@ func (i *invocation) up() (bool, error) {
 func stop(name string) verb {
 	return verb{
 		name: name, short: "Stops the node and waits until it has stopped", max: 1, usage: "[<pidfile>]",
+		long: "A node that is reached by its data directory has stopped when it has released the directory: another may start on it then. With --url the command waits until the node answers no longer.",
 		run: func(i *invocation) error {
 			i.say("Stopping and halting node %s ...", i.name)
 			if err := i.post("control/stop", nil, nil); err != nil {
@@ -221,7 +222,8 @@ func stop(name string) verb {
 			}
 			gone, err := i.until(i.limit(5*time.Minute), func() (bool, error) {
 				up, err := i.up()
-				return !up || err != nil, nil // a refusal comes from another node
+				gone := !up || err != nil // a refusal comes from another node
+				return gone && (i.api.dir == "" || isFree(i.api.dir)), nil
 			})
 			if err != nil {
 				return err
