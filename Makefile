@@ -129,7 +129,7 @@ debtest: deb ## install, use, remove and purge the Debian package in a throw-awa
 
 release: build $(BIN)/nfpm $(BIN)/goreleaser $(BIN)/cyclonedx-gomod ## all files of a release, in bin/release/; nothing is published
 	rm -rf $(BIN)/deb && for arch in amd64 arm64; do scripts/deb $$arch $(VERSION) || exit 1; done
-	VERSION=$(VERSION) SNAPSHOT=$(VERSION) CYCLONEDX=$(BIN)/cyclonedx-gomod $(BIN)/goreleaser release --clean $$(git describe --exact-match --match 'v*' >/dev/null 2>&1 || echo --snapshot)
+	PATH=$(BIN):$$PATH VERSION=$(VERSION) SNAPSHOT=$(VERSION) $(BIN)/goreleaser release --clean $$(git describe --exact-match --match 'v*' >/dev/null 2>&1 || echo --snapshot)
 	mv $(BIN)/deb/*.deb $(BIN)/release/
 	cd $(BIN)/release && sha256sum --check --quiet SHA256SUMS
 
