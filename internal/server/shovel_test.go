@@ -141,38 +141,44 @@ func TestShovelsBetweenBrokers(t *testing.T) {
 	}
 }
 
-// A quorum queue on another broker does not lose what a full destination refuses, however often: an attempt is no failure.
-func TestAShovelKeepsWhatIsRefused(t *testing.T) {
+// refusing has a shovel bring n messages from a quorum queue of another broker, declared with the argument given, to a queue that
+// is full with the first, and returns both brokers and a channel on which to read that queue.
+func refusing(t *testing.T, argument string, value any, n int) (a, b *Server, reader *amqp.Channel) {
+	t.Helper()
 	here, _ := options(t.TempDir())
 	there, _ := options(t.TempDir())
-	a, b := mustStart(t, here), mustStart(t, there)
-	defer func() { mustStop(t, a); mustStop(t, b) }()
-	c := dial(t, b, "guest:guest")
-	defer func() { _ = c.Close() }()
-	ch, err := c.Channel()
-	if err != nil {
-		t.Fatal(err)
+	a, b = mustStart(t, here), mustStart(t, there)
+	t.Cleanup(func() { mustStop(t, a); mustStop(t, b) })
+	channel := func(s *Server) *amqp.Channel {
+		c := dial(t, s, "guest:guest")
+		t.Cleanup(func() { _ = c.Close() })
+		ch, err := c.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ch
 	}
-	if _, err := ch.QueueDeclare("source", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(0)}); err != nil {
+	ch := channel(b)
+	if _, err := ch.QueueDeclare("source", true, false, false, false, amqp.Table{"x-queue-type": "quorum", argument: value}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3 {
+	for i := range n {
 		if sent, err := ch.PublishWithDeferredConfirm("", "source", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: fmt.Append(nil, i)}); err != nil || !sent.Wait() {
 			t.Fatal(err)
 		}
 	}
-	putShovel(t, a, "in", `{"src-uri":"amqp://guest:guest@`+b.Addresses().AMQP[0].String()+`/%2F","src-queue":"source",
+	putShovel(t, a, "in", `{"src-uri":"amqp://guest:guest@`+b.Addresses().AMQP[0].String()+`/%2F","src-queue":"source","reconnect-delay":1,
 		"dest-uri":"amqp://","dest-queue":"full","dest-queue-args":{"x-max-length":1,"x-overflow":"reject-publish"}}`)
 	eventually(t, a, "a refusal", func() bool { return depth(a, "full") == 1 && shovelsOf(a)[0]["blocked_status"] == "flow" })
-	home := dial(t, a, "guest:guest")
-	defer func() { _ = home.Close() }()
-	reader, err := home.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return a, b, channel(a)
+}
+
+// A quorum queue on another broker does not lose what a full destination refuses, however often: an attempt is no failure.
+func TestAShovelKeepsWhatIsRefused(t *testing.T) {
+	a, _, reader := refusing(t, "x-delivery-limit", int32(0), 3)
 	for i := range 3 {
 		eventually(t, a, "the next message", func() bool { return depth(a, "full") == 1 })
 		if d, ok, err := reader.Get("full", true); err != nil || !ok || string(d.Body) != fmt.Sprint(i) {
@@ -184,41 +190,12 @@ func TestAShovelKeepsWhatIsRefused(t *testing.T) {
 // What a full destination refuses until the source's consumer timeout takes it back is not sent twice: the shovel begins anew
 // with what the source has.
 func TestAShovelSendsNothingThatWasTakenBack(t *testing.T) {
-	here, _ := options(t.TempDir())
-	there, _ := options(t.TempDir())
-	a, b := mustStart(t, here), mustStart(t, there)
-	defer func() { mustStop(t, a); mustStop(t, b) }()
-	c := dial(t, b, "guest:guest")
-	defer func() { _ = c.Close() }()
-	ch, err := c.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare("source", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-consumer-timeout": int32(1500)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
 	const n = 4
-	for i := range n {
-		if sent, err := ch.PublishWithDeferredConfirm("", "source", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: fmt.Append(nil, i)}); err != nil || !sent.Wait() {
-			t.Fatal(err)
-		}
-	}
-	putShovel(t, a, "in", `{"src-uri":"amqp://guest:guest@`+b.Addresses().AMQP[0].String()+`/%2F","src-queue":"source","reconnect-delay":1,
-		"dest-uri":"amqp://","dest-queue":"full","dest-queue-args":{"x-max-length":1,"x-overflow":"reject-publish"}}`)
-	eventually(t, a, "a refusal", func() bool { return depth(a, "full") == 1 && shovelsOf(a)[0]["blocked_status"] == "flow" })
+	a, b, reader := refusing(t, "x-consumer-timeout", int32(1500), n)
 	eventually(t, a, "the timeout", func() bool {
 		reason, _ := shovelsOf(a)[0]["reason"].(string)
 		return strings.Contains(reason, "taken back")
 	})
-	home := dial(t, a, "guest:guest")
-	defer func() { _ = home.Close() }()
-	reader, err := home.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
 	got := map[string]int{}
 	eventually(t, a, "the end of the source", func() bool {
 		if d, ok, err := reader.Get("full", true); err != nil {

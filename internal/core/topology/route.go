@@ -171,7 +171,7 @@ func (r *Router) look(v *VHost, i int, m *routing.Message, out []*Queue, start i
 // delay adds the queue of an exchange that keeps the message for now, and says whether it does. What it is bound to is
 // looked at when the message has waited, and its alternate then.
 func (r *Router) delay(x *Exchange, m *routing.Message, out []*Queue, start int) (_ []*Queue, waits bool) {
-	ms, err := x.delays(m)
+	ms, err := message.Delay(m.Headers)
 	if err != nil {
 		r.BadDelay = err
 	}

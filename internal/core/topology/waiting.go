@@ -3,7 +3,6 @@ package topology
 import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
-	"bartleby.mq/internal/core/routing"
 )
 
 // An exchange that delays messages has a queue of its own, in which they wait (Exchange.Waiting). It is a classic queue
@@ -20,11 +19,6 @@ func (x *Exchange) wait(incarnation uint64) {
 		Effective: &Settings{DeadLetterExchange: &name, Strategy: AtLeastOnce, ConfiguredStrategy: AtLeastOnce, Overflow: queue.RejectPublish},
 		in:        newBindings(atDestination),
 	}
-}
-
-// delays says how long the exchange keeps the message first; 0: it does not. An error means that nobody can tell.
-func (x *Exchange) delays(m *routing.Message) (ms int64, err error) {
-	return message.Delay(m.Headers)
 }
 
 // EachWaiting calls f for the queue of each exchange that delays messages, by the names of the exchanges.

@@ -29,22 +29,7 @@ func listen(t *testing.T, c *Connection) {
 func heard(t *testing.T, c *Connection) (list []string) {
 	t.Helper()
 	c.b.events.flush()
-	var window bodies.Window
-	defer window.Free()
-	for {
-		g, ok, err := c.Get("events", true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			return list
-		}
-		b, err := c.b.bodies.Read(g.Body, &window)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec := message.Record(b)
-		p, err := amqp091.DecodeProps(rec.Properties())
+	takeAll(t, c, "events", func(rec message.Record, p amqp091.PropertyList, err error) {
 		if err != nil || p.DeliveryMode == nil || *p.DeliveryMode != 2 || p.Timestamp == nil || len(rec.Body()) > 0 {
 			t.Fatalf("event %s with properties %+v, %v and body %q", rec.Key(), p, err, rec.Body())
 		}
@@ -58,6 +43,30 @@ func heard(t *testing.T, c *Connection) (list []string) {
 			}
 		}
 		list = append(list, line)
+	})
+	return list
+}
+
+// takeAll takes what is ready in a queue, and calls f with each record and its properties, which may be malformed.
+func takeAll(t *testing.T, c *Connection, queue message.QueueName, f func(message.Record, amqp091.PropertyList, error)) {
+	t.Helper()
+	var window bodies.Window
+	defer window.Free()
+	for {
+		g, ok, err := c.Get(queue, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return
+		}
+		b, err := c.b.bodies.Read(g.Body, &window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := message.Record(b)
+		p, err := amqp091.DecodeProps(rec.Properties())
+		f(rec, p, err)
 		c.b.release(&g.Delivery)
 	}
 }

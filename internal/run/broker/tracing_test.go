@@ -9,7 +9,6 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
-	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -35,22 +34,7 @@ func setTracing(t *testing.T, c *Connection, on bool) {
 func copied(t *testing.T, c *Connection, queue string) (list []string) {
 	t.Helper()
 	c.b.traces.flush()
-	var window bodies.Window
-	defer window.Free()
-	for {
-		g, ok, err := c.Get(message.QueueName(queue), true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			return list
-		}
-		b, err := c.b.bodies.Read(g.Body, &window)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec := message.Record(b)
-		props, err := amqp091.DecodeProps(rec.Properties())
+	takeAll(t, c, message.QueueName(queue), func(rec message.Record, props amqp091.PropertyList, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,8 +43,8 @@ func copied(t *testing.T, c *Connection, queue string) (list []string) {
 			line += " -> " + join(props.Headers, "routed_queues")
 		}
 		list = append(list, line)
-		c.b.release(&g.Delivery)
-	}
+	})
+	return list
 }
 
 func join(headers amqp091.Table, key string) string {
