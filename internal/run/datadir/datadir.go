@@ -4,6 +4,7 @@
 package datadir
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -79,9 +80,16 @@ func Open(o Options) (*Directory, error) {
 	return &Directory{Options: o, State: state, Bodies: bodies.New()}, nil
 }
 
+// RecordPrefix begins the keys of what the store of declarations keeps beside declarations and accounts: the records of
+// the Dead Letter Office.
+const RecordPrefix = "office/"
+
 // Declarations are all records of a store of declarations and accounts.
 func Declarations(s *store.Store) (records []mutation.Change, err error) {
 	err = s.Range(nil, func(key, value []byte) error {
+		if bytes.HasPrefix(key, []byte(RecordPrefix)) {
+			return nil
+		}
 		records = append(records, mutation.Change{Key: slices.Clone(key), Value: slices.Clone(value)})
 		return nil
 	})
