@@ -100,6 +100,7 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 		DataCorruption: func(pebble.DataCorruptionInfo) {},
 		FlushBegin:     func(pebble.FlushInfo) { flushing() },
 	}
+	o.Experimental.CompactionScheduler = newScheduler()
 	err := whole(fs, dir)
 	var db *pebble.DB
 	if err == nil {
