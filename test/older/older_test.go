@@ -50,7 +50,8 @@ func TestDataOfOlderReleasesIsOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, archive := range archives {
-		t.Run(strings.TrimSuffix(filepath.Base(archive), ".tar.gz"), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(archive), ".tar.gz")
+		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := unpack(archive, dir); err != nil {
 				t.Fatal(err)
@@ -63,6 +64,9 @@ func TestDataOfOlderReleasesIsOpened(t *testing.T) {
 					t.Fatalf("%v\n%s", err, log)
 				}
 				look(t, n, again)
+				if !strings.HasPrefix(name, withoutDelays) {
+					lookDelayed(t, n)
+				}
 				n.Kill()
 			}
 		})
@@ -140,6 +144,9 @@ func text(format string, args ...any) amqp.Publishing {
 // large is the body of a message that is too large for a page of anything.
 var large = strings.Repeat("0123456789", 40_000)
 
+// withoutDelays is the release that has no exchanges that delay messages.
+const withoutDelays = "5eaefb7"
+
 // The queues, and what they are declared with.
 var queues = map[string]amqp.Table{
 	"classic":    {"x-dead-letter-exchange": "dlx"},
@@ -169,6 +176,9 @@ func fill(t *testing.T, n *node.Node) {
 			t.Fatal(err)
 		}
 	}
+	if err := ch.ExchangeDeclare("later", "x-delayed-message", true, false, false, false, amqp.Table{"x-delayed-type": "topic"}); err != nil {
+		t.Fatal(err)
+	}
 	for name, args := range queues {
 		must[amqp.Queue](t)(ch.QueueDeclare(name, true, false, false, false, args))
 	}
@@ -196,6 +206,9 @@ func fill(t *testing.T, n *node.Node) {
 	}
 	publish(t, ch, "", "delayed", text("delayed"))
 	must[amqp.Delivery](t)(first(ch.Get("delayed", false)))
+	for i := range 2 {
+		publish(t, ch, "later", "orders", amqp.Publishing{Body: fmt.Appendf(nil, "later %d", i), Headers: amqp.Table{"x-delay": int64(1000 * 3600 * 24 * 365 * 100)}})
+	}
 	publish(t, ch, "full", "", text("fills"))
 	for i := range 2 {
 		publish(t, ch, "", "held", text("held %d", i))
@@ -320,6 +333,20 @@ func look(t *testing.T, n *node.Node, again bool) {
 	api(t, n, "GET", "/queues/shop/held", "", &q)
 	if q.Held != 2 {
 		t.Errorf("held has %d that must arrive, want 2", q.Held)
+	}
+}
+
+// lookDelayed looks whether what fill has published with a delay waits for its moment.
+func lookDelayed(t *testing.T, n *node.Node) {
+	t.Helper()
+	var x struct {
+		Type      string         `json:"type"`
+		Arguments map[string]any `json:"arguments"`
+		Delayed   int            `json:"messages_delayed"`
+	}
+	api(t, n, "GET", "/exchanges/shop/later", "", &x)
+	if x.Type != "x-delayed-message" || x.Arguments["x-delayed-type"] != "topic" || x.Delayed != 2 {
+		t.Errorf("the exchange that delays messages is %+v, and 2 messages wait there", x)
 	}
 }
 
