@@ -38,6 +38,7 @@ type client struct {
 	where          string // the node, for error messages
 	dir            string // the data directory of the control socket; "": base is used
 	named          bool   // an address or a data directory was given, not found
+	guessed        bool   // nothing was given or found: base is the default address
 	user, password string
 	http           http.Client
 }
@@ -69,6 +70,7 @@ func newClient(o *options) (*client, error) {
 			c.useDataDir(dir)
 			return c, nil
 		}
+		c.guessed = true
 	}
 	c.base = strings.TrimSuffix(cmp.Or(c.base, defaultURL), "/")
 	c.where = c.base

@@ -93,7 +93,27 @@ func Command(name string) *cobra.Command {
 			root.AddCommand(v.command(o))
 		}
 	}
+	helpKnowsItsVerbs(root)
 	return root
+}
+
+// helpKnowsItsVerbs makes the help of a verb that is not there the error that the verb would be.
+func helpKnowsItsVerbs(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		show := help.Run
+		help.RunE = func(c *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 && found.HasSubCommands() {
+				return unknownVerb(root, strings.Join(args, " "))
+			}
+			show(c, args)
+			return nil
+		}
+	}
 }
 
 // ownName is the program that is the broker too.

@@ -367,6 +367,32 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// A second stop finds no data directory with a node, and leaves whatever answers at the default address alone.
+func TestStopStopsNoNodeThatNobodyNamed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"BARTLEBY_URL", "BARTLEBY_USER", "BARTLEBY_DATA_DIR"} {
+		t.Setenv(name, "")
+	}
+	for _, verb := range []string{"stop", "shutdown"} {
+		if code, _, errs := run(verb); code != 69 || !strings.Contains(errs, "name the node by --data-dir or --url") {
+			t.Errorf("%s: exit %d, %s; want 69 and how to name a node", verb, code, errs)
+		}
+	}
+}
+
+func TestHelpOfAVerbThatIsNotThere(t *testing.T) {
+	for _, args := range [][]string{{"help", "nosuch"}, {"help", "lst_queues"}} {
+		if code, _, errs := run(args...); code != 64 || !strings.Contains(errs, "Command '"+args[1]+"' not found") {
+			t.Errorf("%q: exit %d, %s; want 64", args, code, errs)
+		}
+	}
+	for _, args := range [][]string{{"help"}, {"help", "stop"}, {"help", "stop", "now"}, {"stop", "--help"}} {
+		if code, out, errs := run(args...); code != 0 || out == "" {
+			t.Errorf("%q: exit %d, %s", args, code, errs)
+		}
+	}
+}
+
 // A replay whose node goes in the middle says what became of it, and what to do.
 func TestAReplayThatIsCutOffTellsHowToGoOn(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
@@ -380,7 +406,7 @@ func TestAReplayThatIsCutOffTellsHowToGoOn(t *testing.T) {
 	}
 }
 
-// A replay that leaves messages where they were ends with a code that says so, and a dry run does not. What is
+// A replay that leaves messages where they were ends with a code that says so, and a dry run if all would stay. What is
 // of no death counts only where nothing else went.
 func TestAReplayThatLeavesMessagesHasACodeOfItsOwn(t *testing.T) {
 	for answer, want := range map[string]int{
@@ -402,8 +428,12 @@ func TestAReplayThatLeavesMessagesHasACodeOfItsOwn(t *testing.T) {
 				t.Errorf("%s: %s, and nothing of others", answer, out)
 			}
 		}
-		if code, _, errs := run("--url", s.URL, "replay", "q", "--dry-run"); code != 0 {
-			t.Errorf("dry run of %s: exit %d, %s", answer, code, errs)
+		dry := want
+		if strings.Contains(answer, `"to"`) { // something would go
+			dry = 0
+		}
+		if code, _, errs := run("--url", s.URL, "replay", "q", "--dry-run"); code != dry || dry == 75 && !strings.Contains(errs, " would stay in queue 'q'") {
+			t.Errorf("dry run of %s: exit %d, %s; want %d", answer, code, errs, dry)
 		}
 		s.Close()
 	}

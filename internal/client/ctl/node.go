@@ -214,8 +214,12 @@ func (i *invocation) up() (bool, error) {
 func stop(name string) verb {
 	return verb{
 		name: name, short: "Stops the node and waits until it has stopped", max: 1, usage: "[<pidfile>]",
-		long: "A node that is reached by its data directory has stopped when it has released the directory: another may start on it then. With --url the command waits until the node answers no longer.",
+		long: "A node that is reached by its data directory has stopped when it has released the directory: another may start on it then. With --url the command waits until the node answers no longer. " +
+			"A node that was found neither by a data directory nor by an option is not stopped.",
 		run: func(i *invocation) error {
+			if i.api.guessed {
+				return fail(exitUnavailable, "no node of yours runs on ./%s or %s. A node that is only at the default address may be another one: name the node by --data-dir or --url.", ownDataDir, systemDataDir)
+			}
 			i.say("Stopping and halting node %s ...", i.name)
 			if err := i.post("control/stop", nil, nil); err != nil {
 				return explain(err)

@@ -40,6 +40,9 @@ func (r *replayReport) stay() int {
 	return r.Unroutable + r.Refused
 }
 
+// allStay says whether a dry run has found that every selected message would stay.
+func (r *replayReport) allStay() bool { return len(r.To) == 0 && r.ToOthers == 0 && r.stay() > 0 }
+
 // replayOptions are those of the verb.
 type replayOptions struct {
 	reason, from, id, replayed string
@@ -75,12 +78,15 @@ expiration, and adds x-replayed-from, the name of the queue. All other headers, 
 
 Needed permissions: read on the queue; write on the exchange of the target, which is amq.default for --to-queue.
 
-Exit codes: 0: all selected messages were replayed, or none were selected, or it was a dry run; 65: a name or value is wrong; 75: some messages stay, as the answer says; 77: not allowed; 130: interrupted; other codes: it failed.`
+Exit codes: 0: all selected messages were replayed, or none were selected, or it was a dry run in which something would be replayed; 65: a name or value is wrong; 75: some messages stay, in a dry run all, as the answer says; 77: not allowed; 130: interrupted; other codes: it failed.`
 
 // request is the body of the API's request.
 func (o *replayOptions) request(set func(string) bool) (object, error) {
 	if o.limit < 0 || o.rate < 0 {
 		return nil, badArgument("--limit and --rate must not be negative")
+	}
+	if set("newer-than") && o.newer == 0 {
+		return nil, badArgument("--newer-than must be more than 0")
 	}
 	for _, name := range []string{"reason", "from-queue", "message-id", "to-queue"} {
 		if value := map[string]string{"reason": o.reason, "from-queue": o.from, "message-id": o.id, "to-queue": o.toQueue}[name]; set(name) && value == "" {
@@ -147,6 +153,9 @@ func replayVerbs() []verb {
 			}
 			if err := i.printReplay(&report, o.dryRun); err != nil {
 				return err
+			}
+			if o.dryRun && report.allStay() {
+				return fail(exitTempFail, "All %d messages would stay in queue '%s'", report.stay(), i.args[0])
 			}
 			if n := report.stay(); n > 0 && !o.dryRun {
 				return fail(exitTempFail, "%d messages stay in queue '%s', %d were replayed", n, i.args[0], report.Replayed)

@@ -36,6 +36,8 @@ func TestReplay(t *testing.T) {
 		{"replay -q dead --replayed yes", "examined: 4, matched: 0, replayed: 0\n       4  not selected: rejected in queue 'work'\n"},
 		{"replay -q dead --from-queue typo", "examined: 4, matched: 0, replayed: 0\n       4  not selected: rejected in queue 'work'\nError:\nNo message was selected, and no queue has the name 'typo'\nexit 65\n"},
 		{"replay dead --to-exchange nowhere --limit 1", replaying + "examined: 4, matched: 1, replayed: 0\n       1  stay: exchange 'nowhere' routes key 'work' to no queue\nError:\n1 messages stay in queue 'dead', 0 were replayed\nexit 75\n"},
+		{"replay -q dead --dry-run --to-exchange nowhere", "examined: 4, matched: 4, replayed: 0\n       4  stay: exchange 'nowhere' routes key 'work' to no queue\nError:\nAll 4 messages would stay in queue 'dead'\nexit 75\n"},
+		{"replay -q dead --dry-run --older-than 2h --newer-than 1h", "Error:\nreplay of queue 'dead' in vhost '/': no message died both more than 2h0m0s and less than 1h0m0s ago: the age of older-than must be less than that of newer-than\nexit 65\n"},
 		{"replay dead --to-queue typo", replaying + "Error:\nreplay of queue 'dead' in vhost '/': the queue 'typo' does not exist\nexit 65\n"},
 		{"replay -q dead --user reader --password reader --to-queue other", "Error:\nwrite access to exchange 'amq.default' in vhost '/' refused for user 'reader'\nexit 77\n"},
 		{"replay -q dead --message-id a --to-queue other", "examined: 4, matched: 1, replayed: 1\n       1  exchange '' key 'other' -> other\n       3  not selected: rejected in queue 'work'\n"},
@@ -49,7 +51,7 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	for _, args := range []string{
-		"--older-than 1x", "--older-than -1h", "--older-than 1d-1h", "--newer-than 99999999999d", "--older-than d", "--replayed maybe", "--header tenant", "--header =x", "--header a=1 --header a=2",
+		"--older-than 1x", "--older-than -1h", "--older-than 1d-1h", "--newer-than 99999999999d", "--older-than d", "--newer-than 0s", "--replayed maybe", "--header tenant", "--header =x", "--header a=1 --header a=2",
 		"--to-queue=", "--message-id=", "--from-queue=", "--reason=", "--to-queue other --routing-key k", "--to-queue other --to-exchange x", "--limit -1",
 	} {
 		if got := ours("replay dead " + args); !strings.Contains(got, "Error (argument validation)") || !strings.HasSuffix(got, "exit 64\n") {

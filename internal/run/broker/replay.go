@@ -84,6 +84,10 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 	if r.Limit < 0 || r.Rate < 0 || r.OlderThan < 0 || r.NewerThan < 0 {
 		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: limit, rate and ages must not be negative", decl.Resource())
 	}
+	if r.NewerThan > 0 && r.OlderThan >= r.NewerThan {
+		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: no message died both more than %v and less than %v ago: the age of older-than must be less than that of newer-than",
+			decl.Resource(), r.OlderThan, r.NewerThan)
+	}
 	if err := c.mayReplay(&r.To, decl); err != nil {
 		return result, err
 	}

@@ -204,6 +204,12 @@ func TestDL_19_6_Filters(t *testing.T) {
 	if _, err := c.Replay(context.Background(), "dlq", ReplayRequest{Limit: -1}); err == nil {
 		t.Error("a negative limit was taken")
 	}
+	for _, same := range []time.Duration{0, time.Minute} {
+		_, err := c.Replay(context.Background(), "dlq", ReplayRequest{OlderThan: time.Hour + same, NewerThan: time.Hour})
+		if err == nil || !strings.Contains(err.Error(), "no message died both more than") {
+			t.Errorf("ages between which there is nothing: %v", err)
+		}
+	}
 	if _, err := c.Replay(context.Background(), "nope", ReplayRequest{}); err == nil {
 		t.Error("a missing queue was taken")
 	}
