@@ -2,10 +2,13 @@ package ctl
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -19,27 +22,46 @@ var (
 	deathColumns = fields("message", "message_id", "payload", "routing_key", "headers", "replayed_from",
 		"reason", "queue", "count", "exchange", "routing_keys", "time", "original_expiration")
 	standardDeathColumns = []string{"message", "payload", "reason", "queue", "count", "exchange", "routing_keys", "time"}
+
+	// causeColumns are those of --by-cause.
+	causeColumns = fields("reason", "queue", "messages", "earliest", "latest")
 )
 
 const (
-	defaultDeaths = 20 // messages
-	payloadShown  = 60 // bytes
+	defaultDeaths = 20     // messages
+	searchDeaths  = 10_000 // messages, if not all of them are shown
+	payloadShown  = 60     // bytes
 )
 
 func deathVerbs() []verb {
 	var limit int
+	var reason string
+	var byCause bool
 	return []verb{{
 		name: "deaths", short: "Shows where, why and how often the messages of a queue died", min: 1, max: -1,
-		usage: "[--vhost <vhost>] [--limit <n>] [--no-table-headers] <queue> [<column>, ...]",
-		long:  "One line for each death of a message, the latest first. " + columnHelp(deathColumns, standardDeathColumns...),
+		usage: "[--vhost <vhost>] [--reason <reason>] [--by-cause] [--limit <n>] [--no-table-headers] <queue> [<column>, ...]",
+		long: "One line for each death of a message, the latest first. " + columnHelp(deathColumns, standardDeathColumns...) +
+			"\n\nWith --by-cause one line for each reason and queue of a last death, with the number of its messages, the most first. " + columnHelp(causeColumns, names(causeColumns)...),
 		flags: func(f *pflag.FlagSet) {
-			f.IntVar(&limit, "limit", defaultDeaths, "number of messages to read, from the head of the queue")
+			f.IntVar(&limit, "limit", defaultDeaths, fmt.Sprintf("number of messages to read, from the head of the queue; %d with --reason or --by-cause", searchDeaths))
+			f.StringVar(&reason, "reason", "", "only messages whose last death has this reason: "+strings.Join(deathReasons, ", "))
+			f.BoolVar(&byCause, "by-cause", false, "count the messages by the reason and the queue of their last death")
 		},
 		run: func(i *invocation) error {
 			if limit < 1 {
 				return badArgument("--limit must be positive")
 			}
-			columns, err := chooseColumns(i.args[1:], deathColumns, standardDeathColumns...)
+			if i.set("reason") && !slices.Contains(deathReasons, reason) {
+				return badArgument("--reason must be one of %s", strings.Join(deathReasons, ", "))
+			}
+			if (reason != "" || byCause) && !i.set("limit") {
+				limit = searchDeaths
+			}
+			known, standard := deathColumns, standardDeathColumns
+			if byCause {
+				known, standard = causeColumns, names(causeColumns)
+			}
+			columns, err := chooseColumns(i.args[1:], known, standard...)
 			if err != nil {
 				return err
 			}
@@ -54,8 +76,18 @@ func deathVerbs() []verb {
 				return explain(err)
 			}
 			var lines []object
+			causes := causes{}
 			for n, m := range messages {
-				lines = append(lines, m.deaths(n+1)...)
+				deaths := m.deaths(n + 1)
+				if reason != "" && deaths[0]["reason"] != reason {
+					continue
+				}
+				if causes.add(deaths[0]); !byCause {
+					lines = append(lines, deaths...)
+				}
+			}
+			if byCause {
+				lines = causes.lines()
 			}
 			all := len(messages)
 			if all > 0 {
@@ -64,6 +96,31 @@ func deathVerbs() []verb {
 			return i.list(fmt.Sprintf("Deaths of %d of %d messages in queue '%s' in vhost '%s', changing nothing ...", len(messages), all, i.args[0], i.vhost), columns, lines)
 		},
 	}}
+}
+
+// deathReasons are RabbitMQ's.
+var deathReasons = []string{"rejected", "expired", "maxlen", "delivery_limit"}
+
+// causes counts messages by the reason and the queue of their last death.
+type causes map[[2]string]object
+
+// add counts a message by the line of its last death. The times of x-death are texts that sort as they follow each other.
+func (c causes) add(death object) {
+	reason, queue, at := sprint(death["reason"]), sprint(death["queue"]), sprint(death["time"])
+	line := c[[2]string{reason, queue}]
+	if line == nil {
+		line = object{"reason": reason, "queue": queue, "messages": 0, "earliest": at, "latest": at}
+		c[[2]string{reason, queue}] = line
+	}
+	line["messages"] = line["messages"].(int) + 1
+	line["earliest"], line["latest"] = min(line["earliest"].(string), at), max(line["latest"].(string), at)
+}
+
+// lines are those of the listing, the cause with the most messages first.
+func (c causes) lines() []object {
+	return slices.SortedFunc(maps.Values(c), func(a, b object) int {
+		return cmp.Or(b["messages"].(int)-a["messages"].(int), cmp.Compare(a["reason"].(string), b["reason"].(string)), cmp.Compare(a["queue"].(string), b["queue"].(string)))
+	})
 }
 
 // deadMessage is a message as the API shows it.

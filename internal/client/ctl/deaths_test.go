@@ -55,6 +55,12 @@ func TestDeaths(t *testing.T) {
 			"message_id\theaders\treplayed_from\n" +
 			`order-1	{"CC":["b"],"tenant":7,"x-first-death-exchange":"","x-first-death-queue":"work","x-first-death-reason":"rejected",` +
 			`"x-last-death-exchange":"","x-last-death-queue":"work","x-last-death-reason":"rejected"}` + "\t\n"},
+		{"deaths --reason rejected dead message payload reason", "Deaths of 4 of 4 messages in queue 'dead' in vhost '/', changing nothing ...\nmessage\tpayload\treason\n1\ttwo books\trejected\n"},
+		{"deaths -s --reason expired dead", ""},
+		{"deaths -q --by-cause dead", "reason\tqueue\tmessages\tearliest\tlatest\n\t\t3\t\t\nrejected\twork\t1\tTIME\tTIME\n"},
+		{"deaths -s --by-cause --reason rejected dead messages queue", "1\twork\n"},
+		{"deaths -s --by-cause --limit 1 dead messages queue", "1\twork\n"},
+		{"deaths --formatter json --by-cause --reason rejected dead reason messages", "[\n{\"reason\":\"rejected\",\"messages\":1}\n]\n"},
 		{"deaths missing", "Object (queue, stream, exchange, etc) was not found\nexit 65\n"},
 	} {
 		got := times.ReplaceAllString(tool(t, append([]string{"bartleby"}, strings.Fields(step.args)...)...), "TIME")
@@ -62,7 +68,7 @@ func TestDeaths(t *testing.T) {
 			t.Errorf("%s\n%swant\n%s", step.args, got, step.want)
 		}
 	}
-	for _, args := range []string{"deaths dead --limit 0", "deaths dead colour", "deaths"} {
+	for _, args := range []string{"deaths dead --limit 0", "deaths dead colour", "deaths", "deaths dead --reason old", "deaths dead --reason=", "deaths dead --by-cause payload"} {
 		if got := tool(t, append([]string{"bartleby"}, strings.Fields(args)...)...); !strings.HasSuffix(got, "exit 64\n") {
 			t.Errorf("%s\n%swant exit code 64", args, got)
 		}
