@@ -209,7 +209,9 @@ func (n *Node) finish(h *hold) (work []*Queue) {
 	for _, s := range h.wake {
 		s.Flush()
 	}
-	for _, t := range h.timeouts {
+	for i := range h.timeouts {
+		t := &h.timeouts[i]
+		n.logTimeout(t)
 		t.c.Target.(Subscriber).TimedOut(t.q, t.c, t.n)
 	}
 	for _, ref := range h.dropped {

@@ -133,6 +133,7 @@ type Node struct {
 	checkpoints checkpointer
 	declared    declaredNote
 	senseless   senseless
+	timeouts    timeoutLog
 	memory      memory
 	diskTakes   time.Duration // a read that takes longer came from a disk: fromDisk, except in tests
 
