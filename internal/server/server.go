@@ -34,6 +34,7 @@ import (
 	"bartleby.mq/internal/edge/session091"
 	"bartleby.mq/internal/edge/shovel"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/office"
 	"bartleby.mq/internal/safety/bug"
 )
 
@@ -77,6 +78,7 @@ type Server struct {
 	listen  *listen.Server
 	tls     certificates
 	shovels *shovel.Shovels
+	drops   *office.Drops
 
 	stopc chan struct{}  // closed by Stop
 	done  sync.WaitGroup // goroutines of the server's own
@@ -162,6 +164,9 @@ func Start(o Options) (s *Server, err error) {
 		return s, err
 	}
 	if err = s.broker.EnsureClusterID(); err != nil {
+		return s, err
+	}
+	if s.drops, err = office.OpenDrops(s.broker, s.Logger, time.Now); err != nil {
 		return s, err
 	}
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
@@ -361,6 +366,9 @@ func (s *Server) Stop() error {
 	}
 	s.requests.under.Wait() // after sessions were cut: a request may wait for one
 	s.done.Wait()
+	if s.drops != nil {
+		s.drops.Close()
+	}
 	if s.broker != nil {
 		failed = errors.Join(failed, s.broker.Close())
 	}

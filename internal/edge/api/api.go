@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/office"
 )
 
 // Options configure the API. Broker is required; the zero value of every other
@@ -52,6 +53,8 @@ type Options struct {
 	Limits func() NodeLimits
 	// Shovels runs shovels; nil: none.
 	Shovels Shovels
+	// Drops is the ledger of dropped messages; nil: none is kept.
+	Drops *office.Drops
 	// MaxBody is the maximal size of a request's body, in bytes; 0: 20,000,000, as in RabbitMQ.
 	MaxBody int64
 	// Known, if not nil, is called with the context of each request when its user is

@@ -183,6 +183,10 @@ func (s *server) routes() []route {
 		{"PUT", "control/log-level", administers, s.setLogLevel},
 		{"POST", "control/authenticate", administers, s.checkLogin},
 	}
+	routes = append(routes,
+		route{"GET", "office/drops", managing, s.listDrops},
+		route{"GET", "office/drops/{vhost}", managing, s.listDrops},
+	)
 	for _, destination := range []string{"q/{queue}", "e/{destination}"} {
 		between := "bindings/{vhost}/e/{source}/" + destination
 		routes = append(routes,

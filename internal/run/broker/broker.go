@@ -155,6 +155,10 @@ type Broker struct {
 	traced atomic.Pointer[traceTo] // nil: nothing is traced
 	traces *notices                // copies of traced messages
 
+	watchesDrops   atomic.Bool
+	dropWake       chan struct{} // set before watchesDrops
+	toldUnroutable uint64        // of Totals.UnroutableDropped, by TakeDrops
+
 	eventful atomic.Bool // somebody listens to events
 	events   *notices
 

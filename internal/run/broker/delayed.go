@@ -18,7 +18,7 @@ func (b *Broker) released(x *topology.Exchange) func(copies int) {
 	return func(copies int) {
 		if copies == 0 {
 			s.Dropped.Add(1)
-			t.UnroutableDropped.Add(1)
+			b.unroutable(1)
 			return
 		}
 		s.Out.Add(uint64(copies))

@@ -87,6 +87,7 @@ func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) er
 type ExchangeStats struct {
 	In, Out           atomic.Uint64 // messages published to it, and copies it sent to queues
 	Dropped, Returned atomic.Uint64 // unroutable messages: without and with mandatory
+	told              uint64        // of Dropped, by TakeDrops, which alone uses it
 }
 
 // statsOf returns the counters of an exchange, and makes them at the first call. REQUIRES: topo is held.
@@ -200,7 +201,7 @@ func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
 		x.Returned.Add(n[1])
 		dropped, returned = dropped+n[0], returned+n[1]
 	}
-	c.b.Totals.UnroutableDropped.Add(dropped)
+	c.b.unroutable(dropped)
 	c.b.Totals.UnroutableReturned.Add(returned)
 	return dropped, returned
 }
@@ -213,6 +214,6 @@ func (c *Connection) CountUnroutable(returned bool) {
 		x.Returned.Add(1)
 		return
 	}
-	c.b.Totals.UnroutableDropped.Add(1)
 	x.Dropped.Add(1)
+	c.b.unroutable(1)
 }

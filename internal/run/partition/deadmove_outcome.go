@@ -30,7 +30,7 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	c.log(false)
 	outcome := c.outcome(taken, refused, sent)
 	if sent == 0 || len(h.entered) > 0 || taken {
-		q.count(d.Reason, outcome) // otherwise the answer decides
+		q.count(d.Reason, outcome, body, c.plan.history) // otherwise the answer decides
 	}
 	if atLeastOnce && !q.config.Delays {
 		c.n.deaths.confirmed.Add(1)

@@ -138,6 +138,7 @@ type Node struct {
 	diskTakes   time.Duration // a read that takes longer came from a disk: fromDisk, except in tests
 
 	deaths    deathCounts
+	drops     dropWatch
 	relocated atomic.Uint64 // stranded messages that operators have relocated
 	asides    atomic.Uint64 // messages set aside
 
@@ -263,10 +264,11 @@ type Partition struct {
 	store      pageStore
 	relief     relief
 
-	leaving held.Mutex // guards the lists below; held only for a moment, perhaps under mu
-	later   []*Queue   // queues whose deaths route is to go on routing
-	retry   []*Queue   // queues whose held deaths route is to retry
-	unused  []*Queue   // queues whose x-expires has passed, for expire
+	leaving  held.Mutex // guards the lists below; held only for a moment, perhaps under mu
+	later    []*Queue   // queues whose deaths route is to go on routing
+	dropping []*Queue   // queues that have dropped something since TakeDrops
+	retry    []*Queue   // queues whose held deaths route is to retry
+	unused   []*Queue   // queues whose x-expires has passed, for expire
 
 }
 

@@ -55,7 +55,7 @@ func (o *outboxes) count(q *Queue, e *outbox.Entry, outcome deadletter.Outcome) 
 	switch {
 	case e.Flags&outbox.Counts == 0 || e.Reason == 0:
 	case q != nil:
-		q.count(e.Reason, outcome)
+		q.count(e.Reason, outcome, e.Body, e.History)
 	default:
 		o.n.deaths.countLate(o.queueType(), AtMostOnce, e.Reason, outcome)
 	}
@@ -98,7 +98,7 @@ func (o *outboxes) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.A
 	if q.Released != nil {
 		q.Released(len(q.waiting.taken[e.ID]))
 	} else {
-		q.count(d.Reason, deadletter.Routed)
+		q.count(d.Reason, deadletter.Routed, body, history)
 		o.n.deaths.confirmed.Add(1)
 	}
 	q.waiting.forget(e.ID)

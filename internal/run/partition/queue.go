@@ -36,6 +36,7 @@ type Queue struct {
 	offers   map[queue.ID]onOffer // callers in this process who wait for moves to other logs
 	away     outbox.Tally         // its messages in outboxes
 	stats    Stats
+	drops    *drops // nil until it drops something
 	// Consumers at the time Delete accepted the deletion; Deleted notifies them.
 	left     []*queue.Consumer
 	calmc    []calmWait // callers who wait until what has died has left
@@ -74,7 +75,7 @@ type Stats struct {
 	// Active is when a message was last published, taken or settled, in milliseconds since 1970; 0: not since the
 	// node started.
 	Active int64
-	Dead   [5][deadletter.Outcomes]uint64 // by counted reason and outcome
+	Dead   dropCounts // by counted reason and outcome
 }
 
 // Counts are the counters of a queue.
@@ -163,6 +164,9 @@ func (q *Queue) Removed(id queue.ID, body, history message.Ref, logged bool) {
 	if logged {
 		h.frame.settle(q.Incarnation, id)
 	}
+	if q.drops != nil && q.drops.awaited {
+		q.exampleDrop(body, history)
+	}
 	h.drop(body, history)
 }
 
@@ -172,7 +176,7 @@ func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 	switch {
 	case q.config.Delays: // no death
 	case !routed:
-		q.count(reason, deadletter.NoExchange)
+		q.count(reason, deadletter.NoExchange, 0, 0)
 		if reason == deadletter.DeliveryLimit { // nobody asked for that
 			q.part.node.Router.Dropped(q, reason, deadletter.NoExchange, nil, nil)
 		}
@@ -197,12 +201,17 @@ func (q *Queue) TimedOut(c *queue.Consumer, n int) {
 	}
 }
 
-func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome) {
+// count counts the outcome of a death. body and history are the message with its new history; body is 0 if Removed will
+// be called for it next, which gets them.
+func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome, body, history message.Ref) {
 	if q.config.Delays {
 		return // no death: see delayed.go
 	}
 	reason = reason.Counted()
 	q.stats.Dead[reason][outcome]++
+	if outcome != deadletter.Routed {
+		q.noteDrop(reason, outcome, body, history)
+	}
 	s := q.m.Settings()
 	switch {
 	case s.DeadLetter && s.AtLeastOnce: // see Died
