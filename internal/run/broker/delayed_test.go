@@ -163,6 +163,39 @@ func TestManyDelayedMessagesLeaveMemory(t *testing.T) {
 }
 
 // Permissions on topics hold for an exchange that routes by topic, whether a message waits or not.
+func TestWhatAFullQueueRefusesComesWhenItHasRoom(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			c := openOn(t, Options{Dir: "data", FS: vfs.NewMem(), RetryHeld: time.Hour})
+			defer func() { _ = c.b.Close() }()
+			declare(t, c, "small", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-max-length", Value: int64(10)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+			delaying(t, c, "later", "topic", "small")
+			const messages = 60
+			for range messages {
+				publish(t, c, "later", "k", "m", delayBy(1))
+			}
+			got := 0
+			soon(t, "all have come", func() bool {
+				for {
+					g, ok, err := c.Get("small", true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !ok {
+						return got == messages
+					}
+					c.b.bodies.Release(g.Body)
+					c.b.bodies.Release(g.History)
+					got++
+				}
+			})
+			if n := delayedIn(t, c.b, "later"); n != 0 {
+				t.Errorf("%d messages wait in the exchange", n)
+			}
+		})
+	}
+}
+
 func TestDelayedTopicPermissions(t *testing.T) {
 	c := open(t, Options{})
 	declare(t, c, "q")

@@ -113,15 +113,21 @@ func (q *Queue) retryHeld() {
 		held, cursor, done = q.m.HeldFrom(cursor, 2*sliceLimit, held[:0])
 		h.entries = len(held)
 		n.unlock(h)
-		for left := held; len(left) > 0; {
-			h := n.lock(q.part)
-			m, picked := q.pickHeld(left[:min(len(left), sliceLimit/2)])
-			_, caused := m.run(n.finishHold(h))
-			left = left[picked:]
-			n.moveDead(caused)
-		}
+		q.tryHeld(held)
 	}
 	n.moveDead([]*Queue{q}) // what died meanwhile, and the end of routing
+}
+
+// tryHeld tries held deaths again. REQUIRES: the caller has set q.routing, and holds nothing.
+func (q *Queue) tryHeld(held []queue.Death) {
+	n := q.part.node
+	for left := held; len(left) > 0; {
+		h := n.lock(q.part)
+		m, picked := q.pickHeld(left[:min(len(left), sliceLimit/2)])
+		_, caused := m.run(n.finishHold(h))
+		left = left[picked:]
+		n.moveDead(caused)
+	}
 }
 
 // pickHeld pins the first of some held deaths, and says how many of the list it has passed. REQUIRES: q is held, and

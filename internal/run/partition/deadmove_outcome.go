@@ -16,6 +16,9 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	if atLeastOnce && (refused > 0 || sent > 0 || len(h.entered) == 0 && !taken && !c.nowhere()) {
 		c.hold()
 		q.waiting.note(d.ID, refused > 0)
+		if q.config.Delays {
+			c.n.late.add(q)
+		}
 		return false
 	}
 	body, history, ok := q.m.Bury(d.ID)

@@ -134,6 +134,7 @@ type Node struct {
 	declared    declaredNote
 	senseless   senseless
 	timeouts    timeoutLog
+	late        late
 	memory      memory
 	diskTakes   time.Duration // a read that takes longer came from a disk: fromDisk, except in tests
 
@@ -155,6 +156,7 @@ type Node struct {
 // New returns a node without queues. The caller then creates queues, calls Recover, and calls Start.
 func New(o Options) *Node {
 	n := &Node{Options: o, bodies: o.Bodies, seed: maphash.MakeSeed(), stop: make(chan struct{}), diskTakes: fromDisk}
+	n.late.addedc = make(chan struct{}, 1)
 	n.DeadLettering.RetryEvery = cmp.Or(n.DeadLettering.RetryEvery, 3*time.Minute)
 	if n.OpenGroup == nil {
 		n.OpenGroup = n.openGroup

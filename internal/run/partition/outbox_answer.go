@@ -118,6 +118,9 @@ func (q *Queue) heard(e *outbox.Entry, answer outbox.Answer) (all bool) {
 		q.waiting.take(e.ID, e.Target)
 	} else {
 		q.waiting.note(e.ID, true) // retried with the held deaths
+		if q.config.Delays {
+			q.part.node.late.add(q)
+		}
 	}
 	return left == 0 && !q.waiting.refused[e.ID]
 }

@@ -31,6 +31,7 @@ type Queue struct {
 	touched  bool                 // it is in the touched list of the current hold
 	routing  bool                 // a goroutine routes its deaths
 	retrying bool                 // the router is to retry its held deaths
+	heldThen int                  // held deaths after the last try of retryLate
 	next     *deadmove            // the deaths to be moved next, if already pinned; only the routing goroutine uses it
 	waiting  waiting              // the answers of targets for held and offered entries
 	offers   map[queue.ID]onOffer // callers in this process who wait for moves to other logs

@@ -331,7 +331,10 @@ func (n *Node) housekeep() {
 		defer slow.Stop()
 		again = slow.C
 	}
-	n.RetryAllHeld() // held deaths from before the last stop (DL-13.11)
+	late := time.NewTimer(lateEvery)
+	defer late.Stop()
+	latec, addedc := (<-chan time.Time)(nil), n.late.addedc // one of them is nil
+	n.RetryAllHeld()                                        // held deaths from before the last stop (DL-13.11)
 	filled := n.Journal.Filled()
 	for {
 		select {
@@ -347,6 +350,15 @@ func (n *Node) housekeep() {
 			}
 		case <-retry.C:
 			n.RetryAllHeld()
+		case <-addedc:
+			late.Reset(lateEvery)
+			latec, addedc = late.C, nil
+		case <-latec:
+			if next := n.retryLate(); next > 0 {
+				late.Reset(next)
+			} else {
+				latec, addedc = nil, n.late.addedc
+			}
 		case <-again:
 			n.ForwardAgain()
 		}
