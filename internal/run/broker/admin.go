@@ -113,6 +113,7 @@ type vanished struct {
 	topics      []auth.TopicPermission
 	removed     topology.Removed
 	queues      []*topology.Queue
+	rules       *topology.RuleSet // nil: nobody listens
 }
 
 // vanishing notes what goes with a virtual host, if anybody listens. REQUIRES: topo is held.
@@ -131,7 +132,7 @@ func (b *Broker) vanishing(name message.VHost) (list vanished) {
 			list.topics = append(list.topics, p)
 		}
 	}
-	list.queues, list.removed.Exchanges = v.Queues(), v.Exchanges()
+	list.rules, list.queues, list.removed.Exchanges = v.RuleSet(), v.Queues(), v.Exchanges()
 	for _, x := range list.removed.Exchanges {
 		list.removed.Bindings = append(list.removed.Bindings, x.BindingsFrom()...)
 	}
@@ -161,8 +162,35 @@ func (a Admin) vanish(name message.VHost, check func(*topology.VHost) error) err
 		a.notifyRemoved(topology.Removed{Queue: q}, a.by)
 	}
 	a.notifyRemoved(topology.Removed{Exchanges: list.removed.Exchanges}, a.by)
+	a.cleared(list.rules)
 	a.Notify("vhost.deleted", func() amqp091.Table { return amqp091.Table{fact("name", string(name)), doneBy(a.by)} })
 	return nil
+}
+
+// cleared tells of the parameters, limits and policies that went with a virtual host.
+func (a Admin) cleared(r *topology.RuleSet) {
+	if r == nil {
+		return
+	}
+	for _, p := range r.Parameters("") {
+		a.about("parameter.cleared", r.VHost, fact("component", p.Component), fact("name", p.Name))
+	}
+	if len(r.Limits) > 0 {
+		a.about("parameter.cleared", r.VHost, fact("component", "vhost-limits"), fact("name", "limits"))
+		a.about("vhost.limits.cleared", r.VHost, fact("name", "limits"))
+	}
+	for _, p := range r.Policies(true) {
+		a.aboutOperatorPolicyCleared(r.VHost, p.Name)
+	}
+	for _, p := range r.Policies(false) {
+		a.about("policy.cleared", r.VHost, fact("name", p.Name))
+	}
+}
+
+// aboutOperatorPolicyCleared tells of an operator policy that is gone: it is a parameter too.
+func (a Admin) aboutOperatorPolicyCleared(vhost message.VHost, name string) {
+	a.about("parameter.cleared", vhost, fact("component", "operator_policy"), fact("name", name))
+	a.about("operator.policy.cleared", vhost, fact("name", name))
 }
 
 // SetVHostLimit is that of Broker.
@@ -319,8 +347,7 @@ func (a Admin) DeletePolicy(vhost message.VHost, name string, operator bool) (ex
 		a.about("policy.cleared", vhost, fact("name", name))
 		return existed, err
 	}
-	a.about("parameter.cleared", vhost, fact("component", "operator_policy"), fact("name", name))
-	a.about("operator.policy.cleared", vhost, fact("name", name))
+	a.aboutOperatorPolicyCleared(vhost, name)
 	return existed, err
 }
 

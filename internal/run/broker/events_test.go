@@ -206,11 +206,20 @@ func TestEventsOfVirtualHosts(t *testing.T) {
 	if _, err := v.Bind(topology.BindingDecl{Source: "amq.topic", DestinationKind: topology.QueueResource, Destination: "q", Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
+	for _, operator := range []bool{false, true} {
+		if _, err := a.PutPolicy("v", topology.PolicyDecl{Name: "p", Pattern: "^x", Definition: topology.Definition{"max-length": int64(5)}}, operator); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.SetVHostLimit("v", topology.MaxQueues, int64(5)); err != nil {
+		t.Fatal(err)
+	}
 	heard(t, c)
 	if err := a.DeleteVHost("v"); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "deleted", keys(), slices.Concat([]string{"permission.deleted", "binding.deleted", "queue.deleted"}, slices.Repeat([]string{"exchange.deleted"}, 7), []string{"vhost.deleted"})...)
+	want(t, "deleted", keys(), slices.Concat([]string{"permission.deleted", "binding.deleted", "queue.deleted"}, slices.Repeat([]string{"exchange.deleted"}, 7),
+		[]string{"parameter.cleared", "vhost.limits.cleared", "parameter.cleared", "operator.policy.cleared", "policy.cleared", "vhost.deleted"})...)
 }
 
 // Where nobody listens facts are not looked for, and an event costs nothing.
