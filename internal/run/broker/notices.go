@@ -42,7 +42,8 @@ type notices struct {
 	mu      held.Mutex // guards what follows; no other lock is taken under it
 	turn    sync.Cond  // carried has changed, or ended
 	waiting []letter
-	bytes   int
+	bytes   int    // of these and of the batch under way
+	taken   int    // bytes of that batch
 	issued  uint64 // number of messages accepted
 	carried uint64 // number of these that are where they go
 	ended   bool
@@ -97,7 +98,10 @@ func (n *notices) stop() {
 	n.mu.Lock()
 	n.ended = true
 	waiting := n.waiting
-	n.waiting, n.bytes = nil, 0
+	for i := range waiting {
+		n.bytes -= waiting[i].size
+	}
+	n.waiting = nil
 	n.turn.Broadcast()
 	n.mu.Unlock()
 	for i := range waiting {
@@ -198,6 +202,7 @@ func (n *notices) carry() {
 func (n *notices) take() (batch []letter, ended bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.bytes -= n.taken
 	size, k := 0, 0
 	for k < len(n.waiting) && k < batchLetters && size < batchBytes {
 		size += n.waiting[k].size
@@ -207,7 +212,7 @@ func (n *notices) take() (batch []letter, ended bool) {
 	if len(n.waiting) == 0 {
 		n.waiting = nil // or the array would stay as large as it once was
 	}
-	n.bytes -= size
+	n.taken = size
 	return batch, n.ended
 }
 
