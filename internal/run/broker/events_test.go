@@ -71,6 +71,38 @@ func takeAll(t *testing.T, c *Connection, queue message.QueueName, f func(messag
 	}
 }
 
+// A client that keeps to the usual frame_max can read every event and copy, however large what they tell of.
+func TestNoticesFitIntoAFrame(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		t.Run(fmt.Sprintf("strict=%v", strict), func(t *testing.T) {
+			o := withEvents
+			o.Strict = strict
+			c := open(t, o)
+			listen(t, c)
+			traceInto(t, c, "copies")
+			heard(t, c)
+			large := amqp091.Field{Key: "x-large", Value: strings.Repeat("\x01\x02\"\\", 15000)} // 60 KB, as an Erlang term 150
+			declare(t, c, "large", large)
+			publish(t, c, "", "large", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "large", Value: strings.Repeat("x", 130<<10)}}})
+			c.b.events.flush()
+			c.b.traces.flush()
+			for queue, name := range map[message.QueueName]string{"events": "arguments", "copies": "properties"} {
+				left, n := "", 0
+				takeAll(t, c, queue, func(rec message.Record, p amqp091.PropertyList, err error) {
+					n++
+					if size := len(rec.Properties()); !strict && size > 128<<10 {
+						t.Errorf("%s has properties of %d bytes", rec.Key(), size)
+					}
+					left += join(p.Headers, "left_out")
+				})
+				if n == 0 || strict && left != "" || !strict && left != name {
+					t.Errorf("%d messages in %s, left out: %q; want %q, none in strict mode", n, queue, left, name)
+				}
+			}
+		})
+	}
+}
+
 var withEvents = Options{NodeName: "rabbit@here", Events: EventExchange{Enabled: true, VHost: "/"}}
 
 // Each operation is told with RabbitMQ's key and facts: see what rabbitmq_event_exchange of 4.3.6 publishes for the same.

@@ -74,6 +74,36 @@ type letter struct {
 // letterBytes is the memory of a letter beside its record.
 const letterBytes = 64
 
+// headersLimit is how many bytes of headers a message has at most. A client that has agreed to the usual frame_max of 128 KiB
+// ends its connection when it gets more, and a classic queue would give it the same message again and again. So whoever declares
+// or publishes something large could keep events and copies from everybody.
+const headersLimit = 120 << 10
+
+// fit leaves out the largest headers until the others are within headersLimit, and names them in the header left_out.
+func fit(headers []amqp091.RawField) []amqp091.RawField {
+	bytes := func(f amqp091.RawField) int { return 1 + len(f.Key) + len(f.Encoded) }
+	size := 0
+	for _, f := range headers {
+		size += bytes(f)
+	}
+	if size <= headersLimit {
+		return headers
+	}
+	var left amqp091.Array
+	for size > headersLimit {
+		largest := 0
+		for i, f := range headers {
+			if bytes(f) > bytes(headers[largest]) {
+				largest = i
+			}
+		}
+		size -= bytes(headers[largest])
+		left = append(left, headers[largest].Key)
+		headers = slices.Delete(headers, largest, largest+1)
+	}
+	return append(headers, headerField("left_out", left))
+}
+
 // A batch is carried at once: so many letters at most, and no more once they have so many bytes.
 const (
 	batchLetters = 512
@@ -154,6 +184,9 @@ func (n *notices) room(size int) bool {
 
 // record makes the record of a message and returns the one reference to it.
 func (n *notices) record(m *notice) message.Ref {
+	if !n.b.Strict {
+		m.headers = fit(m.headers)
+	}
 	slices.SortFunc(m.headers, func(a, b amqp091.RawField) int { return strings.Compare(a.Key, b.Key) })
 	raw := amqp091.AppendPropsFrom(nil, m.properties)
 	props, _ := amqp091.ParseProps(raw) // of our own
