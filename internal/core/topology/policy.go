@@ -243,7 +243,7 @@ func (x *Exchange) goBy(f inForce) (changed bool) {
 		if name, ok := value.(string); ok {
 			x.Alternate = (*message.ExchangeName)(&name)
 		}
-	} else if f.policy != nil {
+	} else if f.policy != nil && x.Name != EventExchange { // a policy must not lead events past the right to read them
 		x.Alternate = (*message.ExchangeName)(f.policy.Definition.text(alternateExchange))
 	}
 	return changed

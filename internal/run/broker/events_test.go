@@ -386,3 +386,25 @@ func TestEventsAreForThoseWhoSeeTheNode(t *testing.T) {
 		}
 	}
 }
+
+// A policymaker gets no events by an alternate exchange, also while somebody else listens to a few.
+func TestNoPolicyLeadsEventsElsewhere(t *testing.T) {
+	c := open(t, withEvents)
+	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "mine", Type: routing.Fanout, Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	declare(t, c, "events")
+	if _, err := c.Bind(topology.BindingDecl{Source: "mine", DestinationKind: topology.QueueResource, Destination: "events"}); err != nil {
+		t.Fatal(err)
+	}
+	policy := topology.PolicyDecl{Name: "steal", Pattern: ".*", ApplyTo: "exchanges", Definition: topology.Definition{"alternate-exchange": "mine"}}
+	if _, err := c.b.PutPolicy("/", policy, false); err != nil {
+		t.Fatal(err)
+	}
+	declare(t, c, "other")
+	if _, err := c.Bind(topology.BindingDecl{Source: topology.EventExchange, DestinationKind: topology.QueueResource, Destination: "other", Key: "alarm.#"}); err != nil {
+		t.Fatal(err)
+	}
+	declare(t, c, "one more")
+	want(t, "by the alternate exchange", heard(t, c))
+}
