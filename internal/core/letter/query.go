@@ -1,0 +1,285 @@
+package letter
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/deadletter"
+)
+
+// QueryError is a filter that cannot be understood.
+type QueryError struct {
+	Filter string // its name
+	Value  string
+	Rule   string // what it must be
+}
+
+// Error names the filter and the rule.
+func (e *QueryError) Error() string {
+	value := e.Value
+	if len(value) > 100 {
+		value = clean(value, 100) + "…"
+	}
+	return fmt.Sprintf("filter '%s': '%s' %s", e.Filter, value, e.Rule)
+}
+
+// Filters are the names of the filters of a query, as the API and the command line have them.
+var Filters = []string{
+	"group", "reason", "source", "exchange", "key", "class", "error", "older_than", "newer_than", "died", "size", "job", "message_id",
+	"type", "body", "where",
+}
+
+// Bounds of a query.
+const (
+	maxConditions = 32
+	maxExpression = 1 << 10 // bytes of a regular expression
+)
+
+// Query selects letters: all filters that are set must hold. The zero value selects all.
+type Query struct {
+	Group GroupID // of VHost; 0: all
+
+	vhost       string
+	reason      deadletter.Reason
+	source      *string
+	exchange    *string
+	key         *string
+	class       *string
+	err         *regexp.Regexp
+	diedAfter   int64 // 0: all; milliseconds since 1970, exclusive
+	diedBefore  int64
+	times, size *compare
+	job         *uint64
+	messageID   *string
+	typ         *string
+	body        []byte
+	where       []condition
+}
+
+// ParseQuery reads filters of a virtual host: names with values, of which only "where" may have several. now is
+// milliseconds since 1970. An error is a *QueryError.
+func ParseQuery(vhost string, filters map[string][]string, now int64) (q Query, err error) {
+	q.vhost = vhost
+	for _, name := range slices.Sorted(maps.Keys(filters)) {
+		values := filters[name]
+		if !slices.Contains(Filters, name) {
+			return q, &QueryError{name, strings.Join(values, " "), "is no filter; the filters are: " + strings.Join(Filters, ", ")}
+		}
+		if len(values) > 1 && name != "where" {
+			return q, &QueryError{name, strings.Join(values, " "), "is more than one value; only where may be given several times"}
+		}
+		if len(values) > maxConditions {
+			return q, &QueryError{name, strconv.Itoa(len(values)), fmt.Sprintf("conditions are too many; at most %d are allowed", maxConditions)}
+		}
+		for _, v := range values {
+			if rule := q.set(name, v, now); rule != "" {
+				return q, &QueryError{name, v, rule}
+			}
+		}
+	}
+	return q, nil
+}
+
+// set returns the rule that the value breaks, "" if it breaks none.
+func (q *Query) set(name, v string, now int64) (rule string) {
+	var ok bool
+	switch name {
+	case "group":
+		if q.Group, ok = ParseGroupID(v); !ok {
+			return "is no group; a group id has the digits 0 to 9 and a to z, such as 1a2b3c"
+		}
+	case "reason":
+		if q.reason, ok = deadletter.ParseReason(v); !ok {
+			return "is no reason; it must be rejected, expired, maxlen or delivery_limit"
+		}
+	case "source":
+		q.source = &v
+	case "exchange":
+		if v == "amq.default" {
+			v = ""
+		}
+		q.exchange = &v
+	case "key":
+		q.key = &v
+	case "class":
+		q.class = &v
+	case "type":
+		q.typ = &v
+	case "message_id":
+		q.messageID = &v
+	case "error":
+		q.err, rule = expression(v)
+	case "older_than", "newer_than":
+		age, ok := ParseAge(v)
+		if !ok {
+			return "is no age; it must be such as 90s, 15m, 12h, 2d or 1d12h"
+		}
+		at := max(1, now-age.Milliseconds())
+		if name == "older_than" {
+			q.diedBefore = at
+		} else {
+			q.diedAfter = at
+		}
+	case "died":
+		q.times, rule = parseCompare(v)
+	case "size":
+		q.size, rule = parseCompare(v)
+	case "job":
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			return "is no job; the id of a job is a number"
+		}
+		q.job = &n
+	case "body":
+		if v == "" {
+			return "is empty; it must be a text to look for"
+		}
+		q.body = []byte(v)
+	case "where":
+		var c condition
+		if c, rule = parseCondition(v); rule == "" {
+			q.where = append(q.where, c)
+		}
+	}
+	return rule
+}
+
+func expression(v string) (*regexp.Regexp, string) {
+	if len(v) > maxExpression {
+		return nil, fmt.Sprintf("is too long; a regular expression has at most %d bytes", maxExpression)
+	}
+	re, err := regexp.Compile(v)
+	if err != nil {
+		return nil, "is no regular expression: " + strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+	}
+	return re, ""
+}
+
+// ParseAge reads a span of time that may begin with days: 90s, 12h, 2d, 1d12h.
+func ParseAge(s string) (time.Duration, bool) {
+	const day = 24 * time.Hour
+	var days uint64
+	rest := s
+	if number, after, ok := strings.Cut(s, "d"); ok {
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || n > uint64(math.MaxInt64/day)-1 {
+			return 0, false
+		}
+		if days, rest = n, after; rest == "" {
+			rest = "0s"
+		}
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 || d > math.MaxInt64-time.Duration(days)*day {
+		return 0, false
+	}
+	return time.Duration(days)*day + d, true
+}
+
+// compare is a comparison with a number.
+type compare struct {
+	op operator
+	n  float64
+}
+
+type operator uint8
+
+const (
+	exists operator = iota
+	equal
+	notEqual
+	matches
+	less
+	atMost
+	more
+	atLeast
+)
+
+// operators are written so; a longer one goes before its beginning.
+var operators = []struct {
+	text string
+	op   operator
+}{{"!=", notEqual}, {"<=", atMost}, {">=", atLeast}, {"=", equal}, {"~", matches}, {"<", less}, {">", more}}
+
+func parseCompare(s string) (*compare, string) {
+	const rule = "is no comparison; it must be a number, or such as >=3, >3, <=3, <3, =3 or !=3"
+	c := compare{op: equal}
+	for _, o := range operators {
+		if rest, ok := strings.CutPrefix(s, o.text); ok {
+			c.op, s = o.op, rest
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	if err != nil || c.op == matches || math.IsNaN(n) {
+		return nil, rule
+	}
+	c.n = n
+	return &c, ""
+}
+
+func (c *compare) holds(n float64) bool {
+	switch c.op {
+	case equal:
+		return n == c.n
+	case notEqual:
+		return n != c.n
+	case less:
+		return n < c.n
+	case atMost:
+		return n <= c.n
+	case more:
+		return n > c.n
+	case atLeast:
+		return n >= c.n
+	}
+	return false
+}
+
+// Match says whether the query selects the letter. What is cheap to know is looked at first.
+func (q *Query) Match(l *Letter) bool {
+	switch {
+	case q.reason != 0 && l.Reason() != q.reason,
+		q.source != nil && l.Source() != *q.source,
+		q.diedBefore != 0 && l.Died > q.diedBefore,
+		q.diedAfter != 0 && l.Died < q.diedAfter,
+		q.times != nil && !q.times.holds(float64(l.TimesDied())),
+		q.size != nil && !q.size.holds(float64(l.Record.BodySize())),
+		q.job != nil && !l.sentBy(*q.job),
+		(q.exchange != nil || q.key != nil) && !q.from(l),
+		q.messageID != nil && string(l.Props().MessageID) != *q.messageID,
+		q.typ != nil && l.Type() != *q.typ,
+		q.class != nil && !q.isClass(l.Cause().Class),
+		q.err != nil && !q.err.MatchString(l.Cause().Error),
+		q.body != nil && !bytes.Contains(l.Record.Body(), q.body):
+		return false
+	}
+	for i := range q.where {
+		if !q.where[i].holds(l) {
+			return false
+		}
+	}
+	if q.Group != 0 {
+		k := l.Group()
+		return k.ID(q.vhost) == q.Group
+	}
+	return true
+}
+
+// from says whether the letter was first published so.
+func (q *Query) from(l *Letter) bool {
+	exchange, keys := l.Origin()
+	return (q.exchange == nil || exchange == *q.exchange) && (q.key == nil || slices.Contains(keys, *q.key))
+}
+
+// isClass takes the whole name of a class, or its last part.
+func (q *Query) isClass(class string) bool {
+	return class == *q.class || strings.HasSuffix(class, "."+*q.class)
+}
