@@ -11,6 +11,8 @@ import "encoding/binary"
 //	shared   head | death 1             | death 2             | ...
 //	own                       numbers 1 |           numbers 2 | ...
 //
+// Earlier deaths (Marks) follow the others and are divided like them.
+//
 // The numbers of a death are count, first, last - first and expiration. Divide appends to
 // shared and own. ok is false if stored is not a stored form.
 func Divide(stored, shared, own []byte) (s, o []byte, ok bool) {
@@ -65,18 +67,20 @@ func Unite(b, shared, own []byte) []byte {
 // of all deaths. If own does not fit, it returns false and h must not be used any more.
 func (h *History) Renumber(own []byte) bool {
 	r := reader{b: own}
-	for i := range h.Deaths {
-		h.Deaths[i].readNumbers(&r)
+	for _, list := range [][]Death{h.Deaths, h.Earlier} {
+		for i := range list {
+			list[i].readNumbers(&r)
+		}
 	}
 	return !r.bad && len(r.b) == 0
 }
 
 // DiedAlike appends the stored form of a first death that differs from another first death,
 // stored, only in its time and in the message's own TTL. The last own bytes of alike are
-// the own part. ok is false if stored has no death, or several.
+// the own part. ok is false if stored has no death, or several, or marks.
 func DiedAlike(b, stored []byte, at, expiration int64) (alike []byte, own int, ok bool) {
 	r := reader{b: stored}
-	if r.head() != 1 {
+	if r.head() != 1 || stored[1]&flagMarks != 0 {
 		return b, 0, false
 	}
 	r.death()
@@ -90,16 +94,19 @@ func DiedAlike(b, stored []byte, at, expiration int64) (alike []byte, own int, o
 	return b, len(b) - before, true
 }
 
-// head skips everything before the deaths and returns their number.
+// head skips everything before the deaths and returns the number of all deaths, earlier ones included.
 func (r *reader) head() uint64 {
 	if r.byte() != historyVersion {
 		r.bad = true
 		return 0
 	}
 	texts := 6
-	if r.byte()&flagApsara != 0 {
+	flags := r.byte()
+	if flags&flagApsara != 0 {
 		texts++
 	}
+	var m Marks
+	earlier := r.marks(flags, &m)
 	r.skip()
 	r.skips()
 	for range texts {
@@ -111,7 +118,7 @@ func (r *reader) head() uint64 {
 		r.bad = true
 		return 0
 	}
-	return n
+	return n + earlier
 }
 
 // death skips a death up to its numbers.

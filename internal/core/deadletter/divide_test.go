@@ -70,6 +70,8 @@ func TestDiedAlike(t *testing.T) {
 func FuzzDivide(f *testing.F) {
 	h := record(death{"a", Expired, "", []string{"k"}, 5}, death{"b", Rejected, "x", []string{"k", "cc"}, -1})
 	f.Add(h.Append(nil), []byte{1, 2})
+	h.Marks = h.Replayed(1000)
+	f.Add(h.Append(nil), []byte{1, 2})
 	f.Add(apsaraRecord(Rules{LimitReason: "l"}, death{"a", Nacked, "", []string{"k"}, 5}).Append(nil), []byte{1, 2})
 	f.Fuzz(func(t *testing.T, b, other []byte) {
 		Unite(nil, b, other)

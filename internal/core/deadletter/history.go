@@ -72,7 +72,40 @@ type History struct {
 
 	// ReplayedFrom is the queue that a replay last took the message from, "" if there was no replay.
 	ReplayedFrom string
+
+	Marks
 }
+
+// Marks are what replays and jobs leave in a history. Clients do not see them. Deaths that follow keep all but Sent.
+type Marks struct {
+	Job uint64 // the job that last moved the message, 0 = none
+	// Sent is set while the message is where the job put it. The queue counts what becomes of it for the job. A death
+	// ends that: what dies again and again is counted once.
+	Sent    bool
+	Replays uint64  // how often the message was replayed
+	Earlier []Death // its deaths before the last replay, most recent first; the last maxEarlier of them are kept
+}
+
+// maxEarlier bounds Earlier, and with it the memory of a message that dies and is replayed for ever.
+const maxEarlier = 8
+
+// Replayed returns the marks of a message with this history after a replay by a job, 0 if no job did it: its deaths are
+// over, and stand in front of the earlier ones.
+func (h *History) Replayed(job uint64) Marks {
+	earlier := make([]Death, 0, min(len(h.Deaths)+len(h.Earlier), maxEarlier))
+	for _, list := range [][]Death{h.Deaths, h.Earlier} {
+		earlier = append(earlier, list[:min(len(list), maxEarlier-len(earlier))]...)
+	}
+	return Marks{Job: job, Sent: job != 0, Replays: h.Replays + 1, Earlier: earlier}
+}
+
+// Moved returns the marks after a job has moved the message without ending its deaths.
+func (h *History) Moved(job uint64) Marks {
+	return Marks{Job: job, Sent: job != 0, Replays: h.Replays, Earlier: h.Earlier}
+}
+
+// any says whether there are marks to be stored.
+func (m *Marks) any() bool { return m.Job != 0 || m.Replays != 0 || len(m.Earlier) > 0 }
 
 // Event is one death.
 type Event struct {
@@ -125,6 +158,7 @@ func (h *History) Record(e *Event) {
 	h.Deaths[0] = entry
 	h.LastExchange = e.Exchange
 	h.Cause = e.Cause
+	h.Sent = false
 	if e.Rules != nil && e.Rules.apsara() {
 		h.Profile, h.LimitReason = e.Rules.Profile, e.Rules.LimitReason
 	}
@@ -156,13 +190,13 @@ func (h *History) Origin() (exchange string, keys []string, ok bool) {
 	return d.Exchange, d.Keys, len(d.Keys) > 0
 }
 
-// KeepsTTL says whether the message still has its own TTL, which a death or a replay takes away (DL-6.10).
-func (h *History) KeepsTTL() bool { return len(h.Deaths) == 0 && h.ReplayedFrom == "" }
+// KeepsTTL says whether the message still has its own TTL, which a death, a replay or a job takes away (DL-6.10).
+func (h *History) KeepsTTL() bool { return len(h.Deaths) == 0 && h.ReplayedFrom == "" && h.Job == 0 }
 
 // StoredKeepsTTL is KeepsTTL of a stored form.
 func StoredKeepsTTL(stored []byte) bool {
 	if !HeadDelayed(stored) {
-		return false // all others begin with a death or a replay
+		return false // all others begin with a death, a replay or a job
 	}
 	h, err := Parse(stored)
 	return err == nil && h.KeepsTTL()
@@ -171,7 +205,17 @@ func StoredKeepsTTL(stored []byte) bool {
 // HeadDelayed says whether Delayed is set in a stored form, or in the shared part of one.
 func HeadDelayed(stored []byte) bool { return len(stored) > 1 && stored[1]&flagDelayed != 0 }
 
-// Total counts all deaths of the message.
+// HeadSent returns the job that counts what becomes of the message in its queue (Marks.Sent), 0 if none does. It reads a
+// stored form, or the shared part of one.
+func HeadSent(stored []byte) (job uint64) {
+	if len(stored) < 3 || stored[1]&flagSent == 0 {
+		return 0
+	}
+	job, _ = binary.Uvarint(stored[2:]) // 0 if malformed
+	return job
+}
+
+// Total counts all deaths of the message since the last replay.
 func (h *History) Total() (n uint64) {
 	for i := range h.Deaths {
 		n += h.Deaths[i].Count
@@ -186,18 +230,22 @@ const (
 	flagStripCC
 	flagApsara // LimitReason follows ReplayedFrom
 	flagDelayed
+	flagMarks    // there are Marks
+	flagSent     // Marks.Sent
 	historyFlags = 1<<iota - 1
 )
 
 // Append appends the history's stored form to b:
 //
 //	version u8 | flags u8
+//	job uvarint | replays uvarint | number of earlier deaths uvarint     if flagMarks
 //	exchange | keys | last exchange
 //	consumer tag | connection | user | error     the Cause
 //	replayed from | limit reason (if flagApsara)
 //	first uvarint | number of deaths uvarint
 //	each death: reason u8 | queue | exchange | keys
 //	            count uvarint | first varint | last - first varint | expiration + 1 uvarint
+//	each earlier death likewise
 //
 // A string has its length, a uvarint, in front; keys are a uvarint and this many strings.
 func (h *History) Append(b []byte) []byte {
@@ -215,7 +263,18 @@ func (h *History) Append(b []byte) []byte {
 	if h.Delayed {
 		flags |= flagDelayed
 	}
+	if h.Marks.any() {
+		flags |= flagMarks
+		if h.Sent {
+			flags |= flagSent
+		}
+	}
 	b = append(b, flags)
+	if flags&flagMarks != 0 {
+		b = binary.AppendUvarint(b, h.Job)
+		b = binary.AppendUvarint(b, h.Replays)
+		b = binary.AppendUvarint(b, uint64(len(h.Earlier)))
+	}
 	b = appendString(b, h.Exchange)
 	b = appendStrings(b, h.Keys)
 	b = appendString(b, h.LastExchange)
@@ -230,14 +289,20 @@ func (h *History) Append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(h.First))
 	b = binary.AppendUvarint(b, uint64(len(h.Deaths)))
 	for i := range h.Deaths {
-		d := &h.Deaths[i]
-		b = append(b, byte(d.Reason))
-		b = appendString(b, d.Queue)
-		b = appendString(b, d.Exchange)
-		b = appendStrings(b, d.Keys)
-		b = d.appendNumbers(b)
+		b = h.Deaths[i].append(b)
+	}
+	for i := range h.Earlier {
+		b = h.Earlier[i].append(b)
 	}
 	return b
+}
+
+func (d *Death) append(b []byte) []byte {
+	b = append(b, byte(d.Reason))
+	b = appendString(b, d.Queue)
+	b = appendString(b, d.Exchange)
+	b = appendStrings(b, d.Keys)
+	return d.appendNumbers(b)
 }
 
 func (d *Death) appendNumbers(b []byte) []byte {
@@ -257,6 +322,8 @@ func Parse(b []byte) (h History, err error) {
 	}
 	flags := r.byte()
 	h.KeysReplaced, h.StripCC, h.Delayed = flags&flagKeysReplaced != 0, flags&flagStripCC != 0, flags&flagDelayed != 0
+	h.Sent = flags&flagSent != 0
+	earlier := r.marks(flags, &h.Marks)
 	h.Exchange = r.string()
 	h.Keys = r.strings()
 	h.LastExchange = r.string()
@@ -272,21 +339,43 @@ func Parse(b []byte) (h History, err error) {
 	}
 	h.Deaths = make([]Death, 0, n+1) // room for the death that is usually added
 	for range n {
-		d := Death{Reason: Reason(r.byte())}
-		d.Queue = r.string()
-		d.Exchange = r.string()
-		d.Keys = r.strings()
-		d.readNumbers(&r)
-		if !d.Reason.Valid() {
-			r.bad = true
-		}
-		h.Deaths = append(h.Deaths, d)
+		h.Deaths = append(h.Deaths, r.whole())
+	}
+	for range earlier {
+		h.Earlier = append(h.Earlier, r.whole())
 	}
 	if r.bad || len(r.b) > 0 || flags&^historyFlags != 0 || first >= max(n, 1) {
 		return History{}, errHistory
 	}
 	h.First = int(first)
 	return h, nil
+}
+
+// marks reads the marks except Sent, and returns how many earlier deaths follow.
+func (r *reader) marks(flags byte, m *Marks) (earlier uint64) {
+	if flags&flagMarks == 0 {
+		r.bad = r.bad || flags&flagSent != 0
+		return 0
+	}
+	m.Job, m.Replays, earlier = r.uvarint(), r.uvarint(), r.uvarint()
+	if earlier > maxEarlier || m.Sent && m.Job == 0 || m.Job == 0 && m.Replays == 0 && earlier == 0 {
+		r.bad = true
+		return 0
+	}
+	return earlier
+}
+
+// whole reads a death.
+func (r *reader) whole() Death {
+	d := Death{Reason: Reason(r.byte())}
+	d.Queue = r.string()
+	d.Exchange = r.string()
+	d.Keys = r.strings()
+	d.readNumbers(r)
+	if !d.Reason.Valid() {
+		r.bad = true
+	}
+	return d
 }
 
 func (d *Death) readNumbers(r *reader) {

@@ -76,10 +76,18 @@ func FuzzParse(f *testing.F) {
 	h.Cause, h.ReplayedFrom = Cause{"tag", "peer", "user", "error"}, "dlq"
 	f.Add(h.Append(nil))
 	f.Add((&History{}).Append(nil))
+	h.Marks = h.Replayed(7)
+	f.Add(h.Append(nil))
+	h.Marks = h.Moved(300)
+	f.Add(h.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		job := HeadSent(b)
 		h, err := Parse(b)
 		if err != nil {
 			return
+		}
+		if h.Sent != (job != 0) || h.Sent && h.Job != job {
+			t.Fatalf("the head says that job %d sent it: %+v", job, h)
 		}
 		again, err := Parse(h.Append(nil))
 		if diff := cmp.Diff(h, again); err != nil || diff != "" {
