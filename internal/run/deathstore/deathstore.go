@@ -75,6 +75,15 @@ func KeepsTTL(s *bodies.Store, ref message.Ref) bool {
 	return deadletter.HeadDelayed(s.Bytes(head)) && deadletter.StoredKeepsTTL(Bytes(s, ref))
 }
 
+// Sent returns the job that counts what becomes of the message of the history, 0 if none does: see deadletter.HeadSent.
+func Sent(s *bodies.Store, ref message.Ref) (job uint64) {
+	head := s.Base(ref)
+	if head == 0 {
+		head = ref
+	}
+	return deadletter.HeadSent(s.Bytes(head))
+}
+
 // Size is the approximate length of the stored form, in bytes.
 func Size(s *bodies.Store, ref message.Ref) int {
 	if ref == 0 {

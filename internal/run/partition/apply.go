@@ -147,6 +147,9 @@ func (a *application) applyOperation(code byte) {
 	case cmdLeave:
 		a.leave()
 		return
+	case cmdForget:
+		a.forget()
+		return
 	}
 	inc := a.r.uint()
 	if code == cmdCreate {

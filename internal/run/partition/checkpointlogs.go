@@ -16,8 +16,8 @@ import (
 // begins an image of them (groupImage). All is written in the batch that makes the checkpoint count.
 //
 //	group  'g' | id u64      state length | cluster.State | the group's state, see state.go
-//	local  'l'               version byte | outboxes | n | n × (queue | id | n × answered)
-const localVersion = 2 // 1 had outboxes without closed sources
+//	local  'l'               version byte | outboxes | n | n × (queue | id | n × answered) | tallies | n | n × (queue | sent)
+const localVersion = 3 // 1 had outboxes without closed sources, 2 no tallies
 
 // extra is such a part as key and value. The value of a group is completed by completeExtras.
 type extra struct {
@@ -90,6 +90,20 @@ func (n *Node) appendLocal(b []byte) []byte {
 		w.uint(h.queue)
 		w.uint(h.id)
 		w.numbers(h.answered)
+	}
+	n.tallies.append(&w)
+	var sent []*Queue
+	for _, p := range n.parts {
+		for _, q := range p.queues {
+			if q.Durable && len(q.sent) > 0 {
+				sent = append(sent, q)
+			}
+		}
+	}
+	w.uint(uint64(len(sent)))
+	for _, q := range sent {
+		w.uint(q.Incarnation)
+		q.appendSent(&w)
 	}
 	return w.b
 }
@@ -196,6 +210,12 @@ func (r *recovery) readLocal(value []byte) error {
 		q, id := r.queue(cr.uint()), cr.id()
 		for range cr.count(1) {
 			q.waiting.take(id, cr.uint())
+		}
+	}
+	if version > 2 {
+		n.tallies.restore(cr)
+		for range cr.count(2) {
+			cr.sentTo(r.queue(cr.uint()))
 		}
 	}
 	if cr.bad || cr.at != len(value) {

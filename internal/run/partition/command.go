@@ -45,6 +45,7 @@ import (
 //	relocate  as reroute                  an operator asked for it: what a full target refuses is stranded again
 //	aside     queue | consumer | id       the entry's record cannot be read, so it leaves. Consumer 0: nobody has it
 //	asideSent destination | number        the same for an entry stranded in an outbox
+//	forget    n | n × job                 the tallies of these jobs are dropped
 //	leave     number | queues | n | n × (queue | consumer) | n | n × (queue | consumer | id)
 //	          like quit, but other commands come in between: the departure "number" keeps its queues hushed until "queues" of
 //	          them are done
@@ -65,8 +66,9 @@ import (
 //	    queue was gone was stranded, even if others arrived; each entry of an outIn had its own record and history; no leave
 //	7   whether a nack counts was part of the config, and configure left it; RetryReturned did not delay a nack that counted
 //	    (queue.Pages.FailedNack), and failures in earlier queues counted to a limit where nacks did; no outcome MissingExchange
+//	8   no forget
 const (
-	commandVersion  = 8
+	commandVersion  = 9
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4
@@ -107,6 +109,7 @@ const (
 	cmdAsideSent
 	cmdQuit
 	cmdLeave
+	cmdForget
 
 	cmdEnd // one more than the last
 )

@@ -200,7 +200,9 @@ func (f *heldDrop) one(h *hold, d *queue.Death) {
 	if !ok {
 		return
 	}
-	q.stats.Dead[d.Reason.Counted()][q.waiting.outcome(d.ID)]++ // the node counted it when it died
+	outcome := q.waiting.outcome(d.ID)
+	q.stats.Dead[d.Reason.Counted()][outcome]++ // the node counted it when it died
+	q.leftDead(history, d.Logged, d.Reason, outcome)
 	h.drop(body, history)
 	if d.Logged {
 		h.frame.settle(q.Incarnation, d.ID)

@@ -32,6 +32,7 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	q.waiting.forget(d.ID)
 	c.log(false)
 	outcome := c.outcome(taken, refused, sent)
+	q.leftDead(history, d.Logged, d.Reason, outcome)
 	if sent == 0 || len(h.entered) > 0 || taken {
 		q.count(d.Reason, outcome, body, c.plan.history) // otherwise the answer decides
 	}

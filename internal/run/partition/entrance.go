@@ -69,6 +69,9 @@ func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 		return result
 	}
 	t.stats.Published++
+	if e.History != 0 {
+		t.came(id, e.History, e.Logged)
+	}
 	h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0, result == queue.RefusedDead})
 	return result
 }

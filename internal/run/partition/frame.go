@@ -37,6 +37,7 @@ import (
 //	mailIn   log | number | answer | heard             an entry from that log was taken or refused
 //	mailBack log | number                              an entry stranded in the outbox for that log was relocated
 //	delay    queue | id | notBefore           an entry just published is delivered only from then on
+//	tally    queue | job | outcome | count    entries that the job has sent to the queue came, or went so (JobOutcome)
 //	hash     queue | u64                  in tests: the state hash of the queue now, see queue.StateHash
 //	cut                                   a checkpoint has everything before
 //	lost     the rest of the frame        damage was here, and an operator chose to go on without it: later operations may name
@@ -45,8 +46,9 @@ import (
 // Empty record bytes mean the record of the last operation that had one. Otherwise a message to many queues might not
 // fit into a frame.
 const (
-	frameVersion = 5
-	frameBefore  = 3 // before histories and records could be left out
+	frameVersion = 6
+	frameUnsent  = 5 // before tally
+	frameBefore  = 3 // before histories and records could be left out, too
 	frameFirst   = 1 // before alike, too; 2 is the first byte of a group's log, 4 of a note (IsDeclared)
 )
 
@@ -68,6 +70,7 @@ const (
 	opHash
 	opDelay
 	opAlike
+	opTally
 
 	opEnd // one more than the last
 )

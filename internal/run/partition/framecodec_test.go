@@ -108,6 +108,15 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		f.mailBack(c.uint64(), c.uint64())
 		return Operation{Kind: "mailBack"}
 	},
+	opTally: func(c chooser, f *frame) Operation {
+		change := jobChange{queue: c.uint64(), job: c.uint64() | 1, outcome: JobOutcome(c.IntN(int(jobOutcomes))), n: c.uint64() | 1, logged: true}
+		f.tally(&change)
+		r := frameReader{all: tallyOperands(&change)}
+		if got := r.tally(); got != change || r.bad || r.more() {
+			panic(fmt.Sprintf("%+v is read as %+v", change, got))
+		}
+		return Operation{Kind: "tally", Queue: change.queue, Count: change.n}
+	},
 	opHash: func(c chooser, f *frame) Operation {
 		q := c.uint64()
 		f.hash(q, c.uint64())
@@ -125,6 +134,13 @@ func (c chooser) kept() (message.Ref, []byte) {
 		return 1, choosing(1).record()
 	}
 	return message.Ref(c.Uint64() | 2), c.record()
+}
+
+// tallyOperands are the bytes behind the code of the operation.
+func tallyOperands(c *jobChange) []byte {
+	var f frame
+	f.tally(c)
+	return f.b[1:]
 }
 
 func (c chooser) entry(kind string) Operation {

@@ -30,7 +30,7 @@ type Target struct {
 // IsFrame says whether a payload of the journal is a frame of this package. The logs of groups are in the same
 // journal.
 func IsFrame(payload []byte) bool {
-	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == frameBefore || payload[0] == frameFirst)
+	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == frameUnsent || payload[0] == frameBefore || payload[0] == frameFirst)
 }
 
 // ReadOperations calls f for each operation of a frame, until it meets one that it cannot read. REQUIRES:
@@ -131,6 +131,10 @@ func (r *frameReader) operation(code byte) (o Operation) {
 		o.Kind = "mailBack"
 		r.uint()
 		r.uint()
+	case opTally:
+		o.Kind = "tally"
+		c := r.tally()
+		o.Queue, o.Count = c.queue, c.n
 	case opHash:
 		o.Kind, o.Queue = "hash", r.uint()
 		r.uint()

@@ -131,7 +131,7 @@ func newGroup(n *Node, k int) *group {
 	held.Name(&g.proposals.mu, "a group's proposals")
 	g.proposals.room.L = &g.proposals.mu
 	g.proposals.closed = true
-	p.group, p.driver, p.outboxes = g, g, newOutboxes(n, g)
+	p.group, p.driver, p.outboxes, p.tallies = g, g, newOutboxes(n, g), newTallies()
 	return g
 }
 

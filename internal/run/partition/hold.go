@@ -30,6 +30,8 @@ type hold struct {
 	owed      bool        // a caller may wait until the frame is durable
 	outboxes  *outboxes   // the outboxes of the local partitions, if they are locked
 	sends     bool        // an outbox has something new
+	tally     []jobChange // changes of jobs' tallies, for the frame
+	redoes    bool        // recovery repeats frames: these say which tallies change
 }
 
 // steps are the failpoints that a hold passes when it ends; "" is none.
@@ -58,7 +60,7 @@ func (n *Node) lock(parts ...*Partition) *hold {
 	}
 	h.frame.reset()
 	h.now, h.pos, h.entries, h.step = n.Now(), 0, 0, steps{}
-	h.outboxes, h.sends, h.owed = nil, false, false
+	h.outboxes, h.sends, h.owed, h.redoes = nil, false, false, false
 	return h
 }
 
@@ -174,6 +176,7 @@ func (h *hold) hashes() {
 
 // writeFrame appends the hold's frame to the journal.
 func (n *Node) writeFrame(h *hold) {
+	h.tallied()
 	b := h.frame.bytes()
 	if b == nil {
 		return

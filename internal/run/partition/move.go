@@ -295,7 +295,9 @@ func (c *carry) move(asked int, offer bool) Moved {
 	if offer {
 		ok = q.m.Offer(d.ID)
 	} else {
-		body, history, _, ok = q.m.Take(d.ID)
+		var logged bool
+		body, history, logged, ok = q.m.Take(d.ID)
+		q.leaves(history, JobRemoved, logged)
 	}
 	if !ok {
 		return Moved{What: MoveGone}
@@ -348,6 +350,7 @@ func (n *Node) takenOffer(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answ
 	if !ok {
 		return // it was set aside meanwhile
 	}
+	q.leaves(history, JobRemoved, logged)
 	h.drop(body, history)
 	if logged {
 		h.frame.settle(q.Incarnation, e.ID)

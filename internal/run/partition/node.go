@@ -144,6 +144,7 @@ type Node struct {
 	asides    atomic.Uint64 // messages set aside
 
 	outboxes *outboxes // of the local partitions
+	tallies  *tallies  // likewise
 	writers  sync.Pool
 	numbers  atomic.Uint64 // numbers of consumers of replicated queues and of departures
 
@@ -177,7 +178,7 @@ func New(o Options) *Node {
 	n.checkpoints.hurry.Store(n.Checkpointing.Short)
 	n.holds.New = func() any { return new(hold) }
 	n.writers.New = func() any { return new(commandWriter) }
-	n.outboxes = newOutboxes(n, nil)
+	n.outboxes, n.tallies = newOutboxes(n, nil), newTallies()
 	n.numbers.Store(firstNumber(n.Origin))
 	for i := range max(1, o.Partitions) {
 		p := newPartition(n, i)
@@ -248,6 +249,7 @@ type Partition struct {
 	group    *group        // set if the partition is replicated
 	driver   driver        // carries out operations on its queues
 	outboxes *outboxes     // the outboxes of its log
+	tallies  *tallies      // the tallies of its log
 	wakec    chan struct{} // wakes the worker
 	routec   chan struct{} // wakes route
 	endc     chan struct{} // wakes expire
@@ -275,7 +277,7 @@ type Partition struct {
 }
 
 func newPartition(n *Node, index int) *Partition {
-	p := &Partition{node: n, index: index, outboxes: n.outboxes, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1), endc: make(chan struct{}, 1)}
+	p := &Partition{node: n, index: index, outboxes: n.outboxes, tallies: n.tallies, queues: map[uint64]*Queue{}, wakec: make(chan struct{}, 1), routec: make(chan struct{}, 1), endc: make(chan struct{}, 1)}
 	p.driver, p.relief.p = local{p}, p
 	held.Name(&p.mu, "a partition")
 	held.Name(&p.turn, "a partition's turn")

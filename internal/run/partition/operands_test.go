@@ -261,6 +261,11 @@ var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byt
 	cmdQuit: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		return quitting(c, w, w.quit)
 	},
+	cmdForget: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
+		want := []uint64{c.uint64(), c.uint64()}
+		w.forget(want)
+		return func(r *commandReader, _ byte) (any, any) { return r.jobs(), want }
+	},
 	cmdLeave: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		number, queues := c.uint64(), c.uint64()
 		rest := quitting(c, w, func(consumers int) { w.leave(number, queues, consumers) })

@@ -264,6 +264,7 @@ func (o get) apply(x *execution, q *Queue) {
 		q.stats.GetNone++
 	case o.noAck:
 		q.stats.GotNoAck++
+		q.leaves(d.History, JobAcknowledged, d.Logged)
 		if d.Logged {
 			x.h.frame.settle(q.Incarnation, d.ID)
 		}
@@ -317,7 +318,12 @@ func (o *purge) apply(x *execution, q *Queue) {
 			told = func(first queue.ID, n int) { x.h.frame.settleRun(q.Incarnation, first, n) }
 		}
 	}
+	if o.at.Gone = nil; len(q.sent) > 0 {
+		o.at.Gone = func(history message.Ref, logged bool) { q.leaves(history, JobRemoved, logged) }
+	}
+	q.why = jobCounted
 	purged, more := q.m.PurgeSome(&o.at, limit, told)
+	q.why = 0
 	x.h.entries += purged
 	q.stats.Purged += uint64(purged)
 	if x.ask != nil {
@@ -350,6 +356,7 @@ func (remove) apply(x *execution, q *Queue) {
 	if x.g != nil {
 		x.g.leaveQueue(q)
 	}
+	q.leftWithQueue(x.h)
 	left := q.m.Close()
 	q.gone, q.live, q.away.Transit = true, false, 0
 	q.calm()

@@ -94,6 +94,7 @@ func (o *outboxes) takenHeld(h *hold, q *Queue, e *outbox.Entry, answer outbox.A
 	}
 	d, _ := q.m.Held(e.ID)
 	body, history, _ := q.m.Bury(e.ID)
+	q.leftDead(history, d.Logged, d.Reason, deadletter.Routed)
 	h.drop(body, history)
 	if q.Released != nil {
 		q.Released(len(q.waiting.taken[e.ID]))

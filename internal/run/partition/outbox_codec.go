@@ -8,6 +8,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/deathstore"
 )
 
 // The bytes of the outboxes. The journal's frames have the changes to the outboxes of the local partitions, and
@@ -182,7 +183,12 @@ func (r *recovery) mailAck(fr *frameReader) {
 			q.m.Withdraw(e.ID)
 		} else if all {
 			// The frame has that too, unless the queue was being deleted and is back.
-			body, history, _, _ := q.m.Accept(e.ID)
+			body, history, _, ok := q.m.Accept(e.ID)
+			if ok && history != 0 {
+				if job := deathstore.Sent(r.node.bodies, history); job != 0 {
+					r.change(q, &jobChange{queue: e.Source, job: job, n: 1, outcome: JobRemoved, logged: true})
+				}
+			}
 			r.hold.drop(body, history)
 		}
 		r.hold.drop(e.Body, e.History)

@@ -37,7 +37,9 @@ type Queue struct {
 	offers   map[queue.ID]onOffer // callers in this process who wait for moves to other logs
 	away     outbox.Tally         // its messages in outboxes
 	stats    Stats
-	drops    *drops // nil until it drops something
+	drops    *drops                // nil until it drops something
+	sent     map[uint64]sentCounts // its entries that jobs have sent here, by job
+	why      JobOutcome            // of the entry that Removed is about to be told of; 0: acknowledged
 	// Consumers at the time Delete accepted the deletion; Deleted notifies them.
 	left     []*queue.Consumer
 	calmc    []calmWait // callers who wait until what has died has left
@@ -127,6 +129,9 @@ func (q *Queue) Deliver(c *queue.Consumer, d *queue.Delivery) (more bool) {
 	} else {
 		q.stats.Delivered++
 	}
+	if d.NoAck && d.ID != 0 { // else came counts it
+		q.leaves(d.History, JobAcknowledged, d.Logged)
+	}
 	if d.Logged {
 		if d.NoAck {
 			h.frame.settle(q.Incarnation, d.ID)
@@ -168,12 +173,19 @@ func (q *Queue) Removed(id queue.ID, body, history message.Ref, logged bool) {
 	if q.drops != nil && q.drops.awaited {
 		q.exampleDrop(body, history)
 	}
+	if id != 0 && q.why != jobCounted { // what has no id was purged or deleted before
+		q.leaves(history, max(q.why, JobAcknowledged), logged)
+		q.why = 0
+	}
 	h.drop(body, history)
 }
 
 // Died implements queue.Sink. An at-least-once death counts for the node now (DL-18.3), however long its targets
 // take. Other deaths count when they are settled.
 func (q *Queue) Died(reason deadletter.Reason, routed bool) {
+	if !routed {
+		q.why = lostBy(reason)
+	}
 	switch {
 	case q.config.Delays: // no death
 	case !routed:

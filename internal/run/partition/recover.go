@@ -70,7 +70,7 @@ func (n *Node) redo() error {
 		}
 	}
 	h := n.lock(n.parts...) // one hold for all partitions; its frame is discarded
-	r.hold = h
+	r.hold, h.redoes = h, true
 	cut, err := r.loadCheckpoint()
 	r.highest = max(r.highest, r.named) // includes the queues of the checkpoint
 	if err == nil && n.Repair.Salvage != nil {
@@ -106,7 +106,9 @@ func (n *Node) redo() error {
 		n.finish(h)
 		return err
 	}
+	h.redoes = false
 	for _, q := range r.ghosts {
+		q.leftWithQueue(h)
 		q.m.Close()
 		shelf{q}.discardMeta(q.part.pages.Version())
 		q.part.dig(q)
@@ -283,6 +285,8 @@ func (r *recovery) redoFrame(pos journal.Pos, payload []byte) error {
 			r.mailIn(fr)
 		case opMailBack:
 			r.mailBack(fr)
+		case opTally:
+			r.tally(fr)
 		default:
 			fr.tear()
 		}

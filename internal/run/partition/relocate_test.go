@@ -301,7 +301,7 @@ func TestOnwardWhenTheSourceKnows(t *testing.T) {
 	f.agree()
 }
 
-// A state from before outboxes could be closed, and from before departures, is still read.
+// A state from before outboxes could be closed, from before departures, and from before tallies is still read.
 func TestEarlierStateVersions(t *testing.T) {
 	n, _ := follower(t)
 	g := n.groups[0].group
@@ -310,11 +310,12 @@ func TestEarlierStateVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its end is: no departure; no process; 1 outbox, to 2, first 1, not closed, no entries, none stranded; no inbox.
-	before, mail := state[1:len(state)-9], state[len(state)-7:]
+	// Its end is: no departure; no process; 1 outbox, to 2, first 1, not closed, no entries, none stranded; no inbox; no tally.
+	before, mail := state[1:len(state)-10], state[len(state)-8:len(state)-1]
 	for _, old := range [][]byte{
 		slices.Concat([]byte{1}, before, []byte{1, 2, 1, 0, 0, 0}),
 		slices.Concat([]byte{2}, before, []byte{0}, mail),
+		slices.Concat([]byte{3}, before, []byte{0, 0}, mail),
 	} {
 		other, _ := follower(t)
 		if err := other.groups[0].group.Restore(old, 0); err != nil {

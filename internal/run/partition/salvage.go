@@ -546,6 +546,9 @@ func (r *commandReader) skip(code byte) {
 	case cmdGone, cmdClose:
 		r.uint()
 		return
+	case cmdForget:
+		r.jobs()
+		return
 	case cmdOutAck:
 		r.outAck()
 		return

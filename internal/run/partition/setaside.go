@@ -69,9 +69,11 @@ func (n *Node) setAside(s *spoilt) bool {
 		return err == nil
 	default:
 		_ = n.with(q, func(h *hold) {
+			q.why = JobDropped
 			if q.m.Discard(s.id, s.by, s.out) {
 				q.asideGone(s.id)
 			}
+			q.why = 0
 			q.m.Flow(h.now, 0)
 		})
 	}
@@ -119,9 +121,11 @@ func (a *application) aside(q *Queue) {
 	if s != nil && s.q == q {
 		by = s.c
 	}
+	q.why = JobDropped
 	if q.m.Discard(id, by, by != nil) {
 		q.asideGone(id)
 	}
+	q.why = 0
 	q.m.Flow(a.h.now, 0)
 	if by != nil {
 		a.g.forgetIdle(s)

@@ -20,15 +20,16 @@ import (
 // of the same pieces as commands.
 //
 //	version byte | with entries | applied | clock
-//	queues:    n | n × (create operation's operands | held: n × (id | n × answered | n × asked | refused) | entries | rest bytes)
+//	queues:    n | n × (create operation's operands | held: n × (id | n × answered | n × asked | refused) | sent | entries | rest bytes)
 //	consumers: n | n × (number | queue | origin)
 //	departures: n | n × (origin | number | n × (queue | n × consumer))
 //	processes: n | n × (origin | last)
 //	outboxes:  see outbox_codec.go
+//	tallies:   see tally_codec.go, as for sent
 //
 // A checkpoint saves entries page by page, so its state has none, and names bodies in outboxes by their place on
-// disk. Version 1 had no processes and no closed sources, version 2 no departures.
-const stateVersion = 3
+// disk. Version 1 had no processes and no closed sources, version 2 no departures, version 3 no tallies.
+const stateVersion = 4
 
 var errState = errors.New("partition: the snapshot of a group is malformed")
 
@@ -58,7 +59,7 @@ type queueImage struct {
 	q        *Queue
 	settings queue.Settings
 	dead     DeadLetter
-	held     []byte // see appendHeld
+	held     []byte // see appendHeld and appendSent
 	rest     *queue.Rest
 }
 
@@ -78,6 +79,7 @@ func (g *group) image(rest func(*queue.Machine) *queue.Rest, body func(*commandW
 		w.uint(p.last)
 	}
 	g.p.outboxes.append(&w, body)
+	g.p.tallies.append(&w)
 	im.tail = w.b
 	return im
 }
@@ -154,7 +156,8 @@ func (g *group) reader() func(message.Ref) []byte {
 	}
 }
 
-// appendHeld appends the answers of targets that the queue's dead and offered entries wait for.
+// appendHeld appends the answers of targets that the queue's dead and offered entries wait for, and its entries that jobs
+// have sent.
 func (q *Queue) appendHeld(b []byte) []byte {
 	w := commandWriter{b: b}
 	ids := map[queue.ID]bool{}
@@ -173,6 +176,7 @@ func (q *Queue) appendHeld(b []byte) []byte {
 		w.numbers(q.waiting.asked[id])
 		w.bool(q.waiting.refused[id])
 	}
+	q.appendSent(&w)
 	return w.b
 }
 
@@ -210,7 +214,7 @@ func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, 
 	g.forgetState()
 	g.applied, g.clock = r.uint(), r.time()
 	for range r.count(8) {
-		if !r.queue(entries) {
+		if !r.queue(entries, version) {
 			return errState
 		}
 	}
@@ -235,6 +239,9 @@ func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, 
 		}
 	}
 	r.outboxes(g.p.outboxes, version, body, g.p.outboxes.queue)
+	if version > 3 {
+		g.p.tallies.restore(&r.commandReader)
+	}
 	if r.bad || r.at != len(r.all) {
 		return errState
 	}
@@ -278,10 +285,11 @@ func (g *group) forgetState() {
 			shelf{q}.discardMeta(g.p.pages.Version())
 		}
 		q.endOffers()
-		q.live, q.waiting, q.away = false, waiting{}, outbox.Tally{}
+		q.live, q.waiting, q.away, q.sent = false, waiting{}, outbox.Tally{}, nil
 		delete(g.p.queues, inc)
 	}
 	g.p.outboxes.forget(g.p.hold)
+	g.p.tallies.forgetAll()
 	g.consumers, g.processes, g.departures = map[uint64]*seat{}, nil, nil
 }
 
@@ -317,7 +325,7 @@ func (r *stateReader) keep(b []byte, record bool, fromEnd int) (message.Ref, err
 	return r.g.keep(b, place), nil
 }
 
-func (r *stateReader) queue(entries bool) bool {
+func (r *stateReader) queue(entries bool, version byte) bool {
 	g := r.g
 	inc := r.uint()
 	o := r.create()
@@ -336,6 +344,9 @@ func (r *stateReader) queue(entries bool) bool {
 		if r.byte() != 0 {
 			q.waiting.note(id, true)
 		}
+	}
+	if version > 3 {
+		r.sentTo(q)
 	}
 	if r.bad {
 		return false

@@ -63,6 +63,7 @@ func (n *Node) DropUnreadable(q *Queue, entries []Unreadable) error {
 			if body, history, ok := q.m.RestoreRemoved(some[i].ID); ok {
 				delete(q.waiting.taken, some[i].ID)
 				h.frame.settle(q.Incarnation, some[i].ID)
+				q.leaves(history, JobDropped, true)
 				h.drop(body, history)
 			}
 		}

@@ -1,6 +1,10 @@
 package index
 
-import "slices"
+import (
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+)
 
 // grave is a page taken out of the queue whose references are still to be given up.
 type grave struct {
@@ -13,6 +17,10 @@ type grave struct {
 
 // Purging is how far a purge has come; the zero value begins one.
 type Purging struct {
+	// Gone, unless it is nil, is called for each entry with a history that the purge removes. Then pages are read that would
+	// otherwise go unread.
+	Gone func(history message.Ref, logged bool)
+
 	at   SaveCursor
 	ends []uint64 // by level, the number that ends what is purged: what comes later stays
 }
@@ -78,7 +86,7 @@ func (ix *Index) purgeLane(to *Purging, l *lane, limit int, of States, told func
 			limit -= purgePassed
 			continue
 		}
-		if s.used > 0 && !s.plain {
+		if s.used > 0 && (!s.plain || to.Gone != nil) {
 			ix.resident(l, level, k)
 			limit -= PageSize
 		}
@@ -87,7 +95,7 @@ func (ix *Index) purgeLane(to *Purging, l *lane, limit int, of States, told func
 			if told != nil {
 				limit -= ix.tellLogged(l, level, k, told)
 			}
-			ix.detach(level, l, *s)
+			ix.detach(level, l, *s, to.Gone)
 			continue
 		}
 		mixed = append(mixed, ix.resident(l, level, k))
@@ -106,6 +114,9 @@ func (ix *Index) purgeLane(to *Purging, l *lane, limit int, of States, told func
 			if of.has(p.state(i)) {
 				id := MakeID(level, p.number*PageSize+uint64(i))
 				body, history, logged := ix.Forget(id, Place{p, i})
+				if to.Gone != nil && history != 0 {
+					to.Gone(history, logged)
+				}
 				ix.sink.Removed(id, body, history, false)
 				if logged && told != nil {
 					told(id, 1)
@@ -158,7 +169,7 @@ func (ix *Index) tellLogged(l *lane, level, k int, told func(first ID, n int)) (
 
 // detach takes a page with all its entries out of the counts and puts it into
 // the graveyard; the caller takes it out of the lane.
-func (ix *Index) detach(level int, l *lane, s slot) {
+func (ix *Index) detach(level int, l *lane, s slot, gone func(history message.Ref, logged bool)) {
 	if s.used > 0 && (!s.plain || ix.pages.Hash != nil) {
 		if s.page == nil {
 			s.page = ix.load(&s, level)
@@ -170,6 +181,9 @@ func (ix *Index) detach(level int, l *lane, s slot) {
 	if p := s.page; p != nil {
 		for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
 			ix.tally(p.state(i), -1, -int64(p.size(i)))
+			if h := p.history(i); gone != nil && h != 0 {
+				gone(h, p.logged(i))
+			}
 			if p.logged(i) {
 				if ix.pages.Hash != nil {
 					ix.mixIn(minus, MakeID(level, p.number*PageSize+uint64(i)), p.size(i), p.history(i))
