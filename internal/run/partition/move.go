@@ -296,8 +296,9 @@ func (c *carry) move(asked int, offer bool) Moved {
 		ok = q.m.Offer(d.ID)
 	} else {
 		var logged bool
-		body, history, logged, ok = q.m.Take(d.ID)
-		q.leaves(history, JobRemoved, logged)
+		if body, history, logged, ok = q.m.Take(d.ID); ok {
+			q.movedOut(history, p.history, logged)
+		}
 	}
 	if !ok {
 		return Moved{What: MoveGone}
@@ -350,7 +351,7 @@ func (n *Node) takenOffer(h *hold, q *Queue, e *outbox.Entry, answer outbox.Answ
 	if !ok {
 		return // it was set aside meanwhile
 	}
-	q.leaves(history, JobRemoved, logged)
+	q.movedOut(history, e.History, logged)
 	h.drop(body, history)
 	if logged {
 		h.frame.settle(q.Incarnation, e.ID)

@@ -8,7 +8,6 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
-	"bartleby.mq/internal/run/deathstore"
 )
 
 // The bytes of the outboxes. The journal's frames have the changes to the outboxes of the local partitions, and
@@ -184,10 +183,8 @@ func (r *recovery) mailAck(fr *frameReader) {
 		} else if all {
 			// The frame has that too, unless the queue was being deleted and is back.
 			body, history, _, ok := q.m.Accept(e.ID)
-			if ok && history != 0 {
-				if job := deathstore.Sent(r.node.bodies, history); job != 0 {
-					r.change(q, &jobChange{queue: e.Source, job: job, n: 1, outcome: JobRemoved, logged: true})
-				}
+			if ok {
+				r.accepted = append(r.accepted, accepted{q, e.ID, history, e.History})
 			}
 			r.hold.drop(body, history)
 		}

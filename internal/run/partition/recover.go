@@ -169,6 +169,8 @@ type recovery struct {
 
 	salvage *salvager // set if the index is lost: it recovers the records that are left
 
+	accepted []accepted // entries that answers in the present frame have taken out of their queues
+
 	history message.Ref // the history of the last move; holds a reference
 	common  []byte      // the part of history that similar ones share (deadletter.Divide); empty if not computed
 	own     []byte      // scratch space for computing common
@@ -231,6 +233,7 @@ func (r *recovery) redoFrame(pos journal.Pos, payload []byte) error {
 			}
 		case opSettle:
 			q, id, count := r.queue(fr.uint()), fr.id(), fr.run()
+			r.settled(q, id, count)
 			for k := uint64(0); k < count && !fr.bad; k++ {
 				if body, history, ok := q.m.RestoreRemoved(id + queue.ID(k)); ok {
 					r.hold.drop(body, history)
@@ -302,6 +305,7 @@ func (r *recovery) redoFrame(pos journal.Pos, payload []byte) error {
 		r.highest = max(r.highest, r.named)
 	}
 	r.setHistory(nil)
+	r.leftUntold()
 	for _, ref := range r.hold.dropped {
 		r.node.bodies.Release(ref)
 	}

@@ -37,6 +37,7 @@ const (
 	JobExpired                        // its TTL passed, and it was sent nowhere
 	JobDropped                        // it died for another reason, and was sent nowhere; or it could not be read
 	JobRemoved                        // it was purged, deleted with its queue, or moved by an operator
+	JobMoved                          // not of such an entry: the job has moved an entry out of the queue
 	// jobPassed is an entry that a delaying exchange has sent on: it counts where it has come now.
 	jobPassed
 
@@ -47,6 +48,8 @@ const (
 // JobTally counts what became of the entries that a job has sent.
 type JobTally struct {
 	Came, Acknowledged, DiedAgain, Expired, Dropped, Removed uint64
+	// Moved is how many entries the job has taken out of queues: one that has gone to several queues has come several times.
+	Moved uint64
 }
 
 // Waiting is how many have had no outcome yet.
@@ -55,8 +58,8 @@ func (t *JobTally) Waiting() uint64 {
 }
 
 // numbers are the fields in the order of their outcomes.
-func (t *JobTally) numbers() [6]*uint64 {
-	return [...]*uint64{&t.Came, &t.Acknowledged, &t.DiedAgain, &t.Expired, &t.Dropped, &t.Removed}
+func (t *JobTally) numbers() [7]*uint64 {
+	return [...]*uint64{&t.Came, &t.Acknowledged, &t.DiedAgain, &t.Expired, &t.Dropped, &t.Removed, &t.Moved}
 }
 
 // add adds another tally.
@@ -106,7 +109,7 @@ func (t *tallies) apply(c *jobChange) {
 	}
 	j := of[c.job]
 	switch {
-	case j == nil && c.outcome != JobCame:
+	case j == nil && c.outcome != JobCame && c.outcome != JobMoved:
 		return
 	case j == nil:
 		j = &JobTally{}
@@ -168,6 +171,8 @@ func (q *Queue) changeSent(job uint64, outcome JobOutcome, n uint64, logged bool
 	c := q.sent[job]
 	of := c.of(logged)
 	switch {
+	case outcome == JobMoved:
+		return true
 	case outcome == JobCame:
 		*of += n
 	case *of < n:
@@ -206,6 +211,18 @@ func (q *Queue) leaves(history message.Ref, outcome JobOutcome, logged bool) {
 	}
 	if job := deathstore.Sent(q.part.node.bodies, history); job != 0 {
 		q.countSent(job, outcome, 1, logged)
+	}
+}
+
+// movedOut counts an entry that an operator's move has just taken out of the queue: as gone, if a job had sent it, and for
+// the job that has moved it, if the history that it has now says so. REQUIRES: q is held.
+func (q *Queue) movedOut(before, now message.Ref, logged bool) {
+	q.leaves(before, JobRemoved, logged)
+	if now == 0 {
+		return
+	}
+	if job := deathstore.Sent(q.part.node.bodies, now); job != 0 {
+		q.countSent(job, JobMoved, 1, true)
 	}
 }
 

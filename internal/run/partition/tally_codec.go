@@ -3,11 +3,15 @@ package partition
 import (
 	"maps"
 	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/deathstore"
 )
 
 // The bytes of tallies. A frame has the changes of the local partitions' tallies, a checkpoint and a group's state have:
 //
-//	tallies   n | n × (job | came | acknowledged | died again | expired | dropped | removed)
+//	tallies   n | n × (job | came | acknowledged | died again | expired | dropped | removed | moved)
 //	sent      n | n × (job | entries)            of each queue
 
 // tally writes a change.
@@ -51,6 +55,36 @@ func (r *recovery) change(q *Queue, c *jobChange) {
 	t.apply(c)
 }
 
+// accepted is an entry that the answer of its targets has taken out of its queue. Its frame then also says that it is
+// settled, and which tallies change; but not if the queue was being deleted, and is back.
+type accepted struct {
+	q           *Queue
+	id          queue.ID
+	before, now message.Ref // its history, and the one it has in its targets; the hold has references
+}
+
+// settled notes that the frame says what followed from the answers for these entries.
+func (r *recovery) settled(q *Queue, first queue.ID, count uint64) {
+	r.accepted = slices.DeleteFunc(r.accepted, func(a accepted) bool {
+		return a.q == q && a.id >= first && uint64(a.id-first) < count
+	})
+}
+
+// leftUntold counts the entries that have left queues that are back. REQUIRES: the frame is repeated.
+func (r *recovery) leftUntold() {
+	for _, a := range r.accepted {
+		for i, history := range []message.Ref{a.before, a.now} {
+			if history == 0 {
+				continue
+			}
+			if job := deathstore.Sent(r.node.bodies, history); job != 0 {
+				r.change(a.q, &jobChange{queue: a.q.Incarnation, job: job, n: 1, outcome: []JobOutcome{JobRemoved, JobMoved}[i], logged: true})
+			}
+		}
+	}
+	r.accepted = r.accepted[:0]
+}
+
 // append appends the tallies of logged entries.
 func (t *tallies) append(w *commandWriter) {
 	t.mu.Lock()
@@ -68,7 +102,7 @@ func (t *tallies) append(w *commandWriter) {
 func (t *tallies) restore(r *commandReader) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for range r.count(7) {
+	for range r.count(8) {
 		job, j := r.uint(), new(JobTally)
 		for _, v := range j.numbers() {
 			*v = r.uint()
