@@ -208,7 +208,7 @@ func (r *request) serve(out *responder) {
 	answer, err := r.rt.handle(r)
 	if err != nil {
 		f := asFailure(err)
-		if f.status >= http.StatusInternalServerError && f != nobodyWaits {
+		if f.status >= http.StatusInternalServerError && f != nobodyWaits && f != crashed {
 			s.Logger.Error("management request failed", "method", hr.Method, "path", hr.URL.Path, "error", err)
 		}
 		out.fail(f)

@@ -16,7 +16,7 @@ func (s *server) checkCertificates(r *request) (any, error) {
 		return nil, badRequest("Time unit not recognised. Supported units: days, weeks, months, years.")
 	}
 	n, err := strconv.Atoi(r.params["within"])
-	if err != nil || n < 0 || n > math.MaxInt32/days {
+	if err != nil || n < 0 && !s.b.Strict || n > math.MaxInt32/days {
 		return nil, badRequest("Invalid expiration value.")
 	}
 	by := time.Now().AddDate(0, 0, n*days)

@@ -28,7 +28,7 @@ func (r *request) showChannel(st *broker.ChannelStatus) map[string]any {
 		"messages_unconfirmed": st.Unconfirmed, "messages_uncommitted": st.Uncommitted, "acks_uncommitted": st.UncommittedAcks,
 		"pending_raft_commands": 0, "cached_segments": 0, "node": r.s.b.NodeName,
 		"connection_details": map[string]any{"name": st.Peer.Name, "peer_host": st.PeerHost, "peer_port": st.PeerPort},
-		"reductions":         0, "reductions_details": map[string]any{"rate": 0.0},
+		"reductions":         0, "reductions_details": map[string]any{"rate": decimal(0)},
 		"garbage_collection": noGarbageCollection(),
 	}
 	r.s.putStats(object, "channel\x00"+st.Name, r.spans(), false,
@@ -50,6 +50,9 @@ func putIdle(object map[string]any, active int64) {
 
 func (s *server) listConnectionChannels(r *request) (any, error) {
 	c, err := r.findConnection()
+	if err != nil && r.s.b.Strict {
+		return nil, crashed
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -81,6 +81,9 @@ func (s *server) exportVHostDefinitions(r *request) (any, error) {
 		doc["description"], doc["limits"], doc["metadata"] = v.Metadata.Description, v.Limits(), exportMetadata(state, v)
 		rules, taken = v.RuleSet(), v.Snapshot()
 	})
+	if taken == nil && s.b.Strict {
+		return nil, badRequest("vhost_not_found")
+	}
 	if taken == nil {
 		return nil, notFound
 	}

@@ -35,6 +35,9 @@ func (r *request) showExchange(x broker.ExchangeInfo) map[string]any {
 	if x.OperatorPolicy != nil {
 		object["operator_policy"] = x.OperatorPolicy.Name
 	}
+	if r.without() {
+		return object
+	}
 	r.s.putStats(object, "exchange\x00"+string(x.VHost)+"\x00"+string(x.Name), r.spans(), false,
 		statGroup{"publish_in": x.Stats.In.Load(), "publish_out": x.Stats.Out.Load()})
 	return object
@@ -56,6 +59,9 @@ func (s *server) getExchange(r *request) (any, error) {
 		return nil, err
 	}
 	object := r.showExchange(x)
+	if r.without() {
+		return object, nil
+	}
 	object["incoming"], object["outgoing"] = []any{}, []any{}
 	return object, nil
 }

@@ -29,7 +29,9 @@ var (
 	wrongPassword = &failure{http.StatusUnauthorized, "not_authorized", "Not_Authorized"}
 	accessRefused = notAuthorised("Access refused.")
 	wrongType     = &failure{http.StatusUnsupportedMediaType, "bad_request", "the body must be application/json"}
-	bodyTooLarge  = &failure{http.StatusRequestEntityTooLarge, "bad_request", "Exceeded HTTP request body size limit"}
+	// crashed is what RabbitMQ answers when it fails: a status without a body.
+	crashed      = &failure{status: http.StatusInternalServerError}
+	bodyTooLarge = &failure{http.StatusRequestEntityTooLarge, "bad_request", "Exceeded HTTP request body size limit"}
 )
 
 func notAuthorised(reason string) *failure {

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -34,11 +36,12 @@ type past struct {
 }
 
 const (
-	sampleInterval = 5 * time.Second  // RabbitMQ's interval of statistics (BR-15.16)
-	historyKept    = 10 * time.Minute // of objects, and of those nobody asked about
-	maxSamples     = 120              // of an object: ten minutes of change
-	maxPoints      = 1000             // of one value
-	maxAllPoints   = 1 << 17          // of one answer, which may be about many objects, and is made in memory
+	sampleInterval  = 5 * time.Second  // RabbitMQ's interval of statistics (BR-15.16)
+	historyKept     = 10 * time.Minute // of objects, and of those nobody asked about
+	maxSamples      = 120              // of an object: ten minutes of change
+	maxPoints       = 1000             // of one value
+	maxStrictPoints = 500              // of one value, in RabbitMQ
+	maxAllPoints    = 1 << 17          // of one answer, which may be about many objects, and is made in memory
 )
 
 // span is how far back an answer reaches, and its steps; the zero span has only rates.
@@ -70,11 +73,17 @@ const (
 	spanStepName = "_incr"
 )
 
-func spanOf(r *http.Request, name string) span {
+// numbersOf reads the parameters of a span.
+func numbersOf(r *http.Request, name string) (age, step int64, ok bool) {
 	q := r.URL.Query()
 	age, err := strconv.ParseInt(q.Get(name+spanSuffix), 10, 64)
 	step, err2 := strconv.ParseInt(q.Get(name+spanStepName), 10, 64)
-	if err != nil || err2 != nil || age <= 0 || step <= 0 || age/step > maxPoints {
+	return age, step, err == nil && err2 == nil
+}
+
+func spanOf(r *http.Request, name string) span {
+	age, step, ok := numbersOf(r, name)
+	if !ok || age <= 0 || step <= 0 || age/step > maxPoints {
 		return span{}
 	}
 	return span{age: moment.Duration(age, time.Second), step: moment.Duration(step, time.Second)}
@@ -129,9 +138,9 @@ func (h *history) note(object string, now time.Time, s span, values map[string]f
 	}
 	details := make(map[string]map[string]any, len(values))
 	for i, name := range p.names {
-		d := map[string]any{"rate": 0.0}
+		d := map[string]any{"rate": decimal(0)}
 		if p.rates != nil {
-			d["rate"] = p.rates[i]
+			d["rate"] = decimal(p.rates[i])
 		}
 		if s.take() {
 			p.draw(d, i, now, s)
@@ -205,8 +214,20 @@ func (p *past) draw(details map[string]any, value int, now time.Time, s span) {
 		points = append(points, map[string]any{"sample": int64(n), "timestamp": at.UnixMilli()})
 	}
 	details["samples"] = points
-	details["avg"] = sum / float64(len(points))
-	details["avg_rate"] = (newest - oldest) / s.age.Seconds()
+	details["avg"] = decimal(sum / float64(len(points)))
+	details["avg_rate"] = decimal((newest - oldest) / s.age.Seconds())
+}
+
+// decimal is a number that is a fraction in JSON even if it is whole, as in RabbitMQ: some clients decode 0 and 0.0 differently.
+type decimal float64
+
+// MarshalJSON implements json.Marshaler.
+func (d decimal) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(float64(d))
+	if err == nil && !bytes.ContainsAny(text, ".e") {
+		text = append(text, ".0"...)
+	}
+	return text, err
 }
 
 // valueAt is a value at a time; before the first sample it is the value of the first.

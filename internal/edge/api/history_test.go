@@ -26,7 +26,7 @@ func TestRates(t *testing.T) {
 	}
 	for i, step := range steps {
 		at = at.Add(step.after)
-		if got := h.note("q", at, span{}, map[string]float64{"publish": step.n})["publish"]["rate"]; got != step.want {
+		if got := h.note("q", at, span{}, map[string]float64{"publish": step.n})["publish"]["rate"]; got != decimal(step.want) {
 			t.Errorf("step %d: rate %v, want %g", i, got, step.want)
 		}
 	}
@@ -59,8 +59,8 @@ func TestSamples(t *testing.T) {
 		same("sample", points[i]["sample"], want)
 		same("timestamp", points[i]["timestamp"], began.Add(time.Duration(15-5*i)*time.Second).UnixMilli())
 	}
-	same("avg", d["avg"], 20.0)
-	same("avg_rate", d["avg_rate"], 1.5)
+	same("avg", d["avg"], decimal(20))
+	same("avg_rate", d["avg_rate"], decimal(1.5))
 }
 
 // An object that somebody looks at for ten minutes takes little, and hardly anything if no curve is drawn of it, or any more.
@@ -100,7 +100,7 @@ func TestHistoriesAreSmall(t *testing.T) {
 	d := curves.note("0", at, drawn, map[string]float64{
 		"deliver": 1, "deliver_no_ack": 1, "get": 1, "get_no_ack": 1, "get_empty": 1, "deliver_get": 1, "ack": 1, "redeliver": 1,
 	})["deliver"]
-	if n := len(d["samples"].([]map[string]any)); n != 13 || d["rate"] != 1.0 {
+	if n := len(d["samples"].([]map[string]any)); n != 13 || d["rate"] != decimal(1) {
 		t.Errorf("%d points and a rate of %v where curves are drawn again, want 13 and 1", n, d["rate"])
 	}
 }

@@ -44,6 +44,7 @@ func objects(items []map[string]any) list {
 const (
 	defaultPageSize = 100
 	maxPageSize     = 500
+	maxNameFilter   = 1024 // bytes of a regular expression
 )
 
 // stride is how many objects are made between two checks whether the client still waits.
@@ -57,7 +58,7 @@ func ended(ctx context.Context, i int) bool { return i%stride == 0 && ctx.Err() 
 
 // page returns all objects, or the page that the query requests, each as shown makes it.
 func (l list) page(ctx context.Context, query url.Values, shown func(map[string]any, columns) any) (any, *failure) {
-	paged := query.Get("page") != ""
+	paged := query.Has("page")
 	number, size, bad := pageOf(query)
 	if bad != nil {
 		return nil, bad
@@ -131,21 +132,28 @@ func (l list) sort(ctx context.Context, chosen []int, by string, shown func(map[
 
 func pageOf(query url.Values) (number, size int, bad *failure) {
 	number, size = 1, defaultPageSize
+	shownSize := "undefined"
 	for _, p := range []struct {
 		name string
 		to   *int
 	}{{"page", &number}, {"page_size", &size}} {
-		if text := query.Get(p.name); text != "" {
-			n, err := strconv.Atoi(text)
+		if query.Has(p.name) {
+			n, err := strconv.Atoi(query.Get(p.name))
 			if err != nil {
 				return 0, 0, badRequest("Pagination parameters are invalid")
 			}
 			*p.to = n
 		}
 	}
+	if !query.Has("page") {
+		return 1, defaultPageSize, nil
+	}
+	if query.Has("page_size") {
+		shownSize = strconv.Itoa(size)
+	}
 	if number < 1 || size < 1 || size > maxPageSize {
 		return 0, 0, &failure{http.StatusBadRequest, "invalid_pagination_parameters",
-			fmt.Sprintf("Invalid pagination parameters: page number %d, page size %d", number, size)}
+			fmt.Sprintf("Invalid pagination parameters: page number %d, page size %s", number, shownSize)}
 	}
 	return number, size, nil
 }
@@ -157,6 +165,9 @@ func nameFilter(query url.Values) (matches func(string) bool, bad *failure) {
 		return nil, nil
 	}
 	if query.Get("use_regex") == "true" {
+		if len(want) > maxNameFilter {
+			return nil, &failure{http.StatusBadRequest, "invalid_pagination_parameters", "name filter regex is too long"}
+		}
 		re, err := topology.CompilePattern("(?i)" + want)
 		if tooLarge := (*topology.PatternTooLarge)(nil); errors.As(err, &tooLarge) {
 			return nil, badRequest(err.Error())
@@ -229,6 +240,8 @@ func numberOf(v any) (float64, bool) {
 		return float64(v), true
 	case float64:
 		return v, true
+	case decimal:
+		return float64(v), true
 	}
 	return 0, false
 }
@@ -247,23 +260,26 @@ func columnText(v any) string {
 // maxColumns is the maximal number of different columns in a request: more than any object has.
 const maxColumns = 200
 
-// columns are the paths of the shown values of an object, each once; nil: all. A path comes before the paths
-// that extend it, so that a value that was copied whole is never written to: it may be shared.
+// columns are the paths of the shown values of an object, each once; nil: all.
 type columns []string
 
 // columnsOf are the columns that a query names.
-func columnsOf(query url.Values) (columns, *failure) { return newColumns(query.Get("columns"), false) }
+func columnsOf(query url.Values) (columns, *failure) { return columnsIn(query, false) }
 
 // topColumnsOf is columnsOf as RabbitMQ does it for the overview: a path selects the whole value of its
 // first name.
 func topColumnsOf(query url.Values) (columns, *failure) {
-	return newColumns(query.Get("columns"), true)
+	return columnsIn(query, true)
+}
+
+func columnsIn(query url.Values, top bool) (columns, *failure) {
+	if !query.Has("columns") {
+		return nil, nil
+	}
+	return newColumns(query.Get("columns"), top)
 }
 
 func newColumns(text string, top bool) (columns, *failure) {
-	if text == "" {
-		return nil, nil
-	}
 	c := columns(strings.Split(text, ","))
 	if top {
 		for i, path := range c {
@@ -283,28 +299,36 @@ func (c columns) of(object map[string]any) map[string]any {
 	if c == nil {
 		return object
 	}
-	chosen := map[string]any{}
+	chosen, below := map[string]any{}, map[string]columns{}
 	for _, path := range c {
-		copyColumn(chosen, object, path)
+		if v, ok := object[path]; ok {
+			chosen[path] = v
+		} else if first, rest, more := strings.Cut(path, "."); more {
+			below[first] = append(below[first], rest)
+		}
+	}
+	for name, rest := range below {
+		if _, whole := chosen[name]; whole {
+			continue
+		}
+		if v, ok := object[name]; ok {
+			chosen[name] = rest.ofValue(v)
+		}
 	}
 	return chosen
 }
 
-// copyColumn copies the value at a path. It makes the objects below to itself: see columns.
-func copyColumn(to, from map[string]any, path string) {
-	if v, ok := from[path]; ok {
-		to[path] = v
-		return
+// ofValue reduces what a path leads to: an object or each object of a list. Other values stay whole.
+func (c columns) ofValue(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		return c.of(v)
+	case []map[string]any:
+		reduced := make([]any, len(v))
+		for i, object := range v {
+			reduced[i] = c.of(object)
+		}
+		return reduced
 	}
-	first, rest, more := strings.Cut(path, ".")
-	inner, ok := from[first].(map[string]any)
-	if !more || !ok {
-		return
-	}
-	target, ok := to[first].(map[string]any)
-	if !ok {
-		target = map[string]any{}
-		to[first] = target
-	}
-	copyColumn(target, inner, rest)
+	return v
 }

@@ -81,6 +81,9 @@ func (r *request) showNode() map[string]any {
 	values["fd_used"], values["sockets_used"] = float64(limits.FilesUsed), float64(limits.Sockets)
 	values["proc_used"] = float64(runtime.NumGoroutine())
 	s.history.put(object, "node", r.span(nodeSpan), values)
+	for _, name := range []string{"io_read_avg_time", "io_seek_avg_time", "io_sync_avg_time", "io_write_avg_time"} {
+		object[name] = decimal(0)
+	}
 	return object
 }
 

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/topology"
@@ -111,11 +112,32 @@ func (s *server) overview(r *request) (any, error) {
 	churn := map[string]any{}
 	s.history.put(churn, "churn", sp.rates, s.churn())
 	object["churn_rates"] = churn
-	wanted, bad := topColumnsOf(r.URL.Query())
+	if s.b.Strict {
+		r.trimOverview(object)
+	}
+	wanted, bad := topColumnsOf(r.query())
 	if bad != nil {
 		return nil, bad
 	}
 	return withStatus{http.StatusOK, r.shown(object, wanted)}, nil
+}
+
+// trimOverview leaves out what RabbitMQ does not show: without statistics all of them, and to users who may not monitor what they may
+// not see.
+func (r *request) trimOverview(object map[string]any) {
+	object["disable_stats"], object["enable_queue_totals"] = r.without(), r.flag("enable_queue_totals")
+	if r.without() {
+		for _, key := range []string{"churn_rates", "contexts", "dead_letters", "listeners", "message_stats", "queue_totals", "statistics_db_event_queue"} {
+			delete(object, key)
+		}
+		totals := object["object_totals"].(map[string]any)
+		delete(totals, "channels")
+		delete(totals, "consumers")
+		if !r.may(monitoring) {
+			delete(totals, "connections")
+		}
+		return
+	}
 }
 
 // churn counts opened and closed connections and channels, and declared and deleted queues.
@@ -163,6 +185,12 @@ func (s *server) showContexts(withNode bool) []any {
 		}
 		c := map[string]any{
 			"description": description, "path": "/", "ip": l.Host, "port": strconv.Itoa(l.Port), "protocol": l.Protocol, "cowboy_opts": "",
+		}
+		if s.b.Strict {
+			delete(c, "protocol")
+			if strings.HasPrefix(description, "RabbitMQ Management") {
+				c["cowboy_opts"] = "[{sendfile,false}]"
+			}
 		}
 		if withNode {
 			c["node"], c["ssl_opts"] = s.NodeName, []any{}

@@ -104,12 +104,29 @@ func (s *server) ownerOf(d *topology.Queue) map[string]any {
 func (r *request) showQueueBriefly(q broker.QueueInfo) map[string]any {
 	object := r.s.showQueueDeclaration(q)
 	if r.flag("enable_queue_totals") {
+		if r.s.b.Strict {
+			leaveOutOfTotals(object, q)
+		}
 		c := r.s.b.Counts(q)
 		object["messages"] = c.Messages()
 		object["messages_ready"] = c.Ready
 		object["messages_unacknowledged"] = c.Out
 	}
 	return object
+}
+
+// leaveOutOfTotals makes of a declaration what RabbitMQ shows beside totals.
+func leaveOutOfTotals(object map[string]any, q broker.QueueInfo) {
+	if q.Policy == nil {
+		delete(object, "policy")
+	}
+	if q.Decl.Type == topology.Quorum {
+		object["exclusive"] = nil
+		return
+	}
+	object["online"] = nil
+	delete(object, "operator_policy")
+	delete(object, "effective_policy_definition")
 }
 
 // showQueueDeclaration shows the declaration of a queue, without its counts.
@@ -154,8 +171,10 @@ func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 	s.putStats(object, name, sp, false, statGroup{"publish": c.Stats.Published}, deliveries(&c.Stats))
 	bytes := bytesIn(&c)
 	object["consumers"] = c.Consumers
-	object["consumer_utilisation"] = boolInt(c.Consumers > 0)
-	object["consumer_capacity"] = boolInt(c.Consumers > 0)
+	object["consumer_utilisation"], object["consumer_capacity"] = 0, 0
+	if c.Consumers > 0 {
+		object["consumer_utilisation"], object["consumer_capacity"] = decimal(1), decimal(1)
+	}
 	object["message_bytes"] = bytes
 	object["message_bytes_ready"] = c.ReadyBytes
 	object["message_bytes_unacknowledged"] = c.OutBytes
@@ -164,7 +183,7 @@ func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 	object["messages_ram"] = c.Messages()
 	object["message_bytes_ram"] = bytes
 	object["memory"] = bytes + queueMemory
-	object["reductions"], object["reductions_details"] = 0, map[string]any{"rate": 0.0}
+	object["reductions"], object["reductions_details"] = 0, map[string]any{"rate": decimal(0)}
 	object["messages_in_transit"] = c.Transit
 	object["messages_stranded"] = c.Stranded
 	object["messages_set_aside"] = c.Stats.SetAside

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 )
@@ -47,6 +48,12 @@ type withStatus struct {
 
 // answer writes what a handler returned: nil is 204.
 func (out *responder) answer(r *request, v any) {
+	if v != nil {
+		if bad := cmp.Or(r.checkQuery(), r.checkPaging()); bad != nil {
+			out.fail(bad)
+			return
+		}
+	}
 	switch v := v.(type) {
 	case nil:
 		out.begin(http.StatusNoContent)
@@ -81,6 +88,10 @@ func (out *responder) answer(r *request, v any) {
 }
 
 func (out *responder) fail(f *failure) {
+	if f == crashed {
+		out.begin(f.status)
+		return
+	}
 	out.json(f.status, map[string]any{"error": f.kind, "reason": f.reason})
 }
 

@@ -43,7 +43,7 @@ func (s *server) listUserTopicPermissions(r *request) (any, error) {
 func (s *server) getTopicPermissions(r *request) (any, error) {
 	exchange, one := r.params["exchange"]
 	l := s.topicPermissions(func(p auth.TopicPermission) bool {
-		return p.VHost == r.vhost() && p.User == r.params["user"] && (!one || p.Exchange == exchangeName(exchange))
+		return p.VHost == r.vhost() && p.User == r.params["user"] && (!one || s.b.Strict || p.Exchange == exchangeName(exchange)) // RabbitMQ does not look at the exchange
 	})
 	if l.n == 0 {
 		return nil, notFound

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
@@ -76,8 +77,19 @@ func (r *request) showVHost(i vhostInfo) map[string]any {
 		},
 		"cluster_state": map[string]any{s.NodeName: "running"}, "profile": string(i.profile),
 	}
+	if s.b.Strict && !i.metadata.Protected {
+		delete(object["metadata"].(map[string]any), "protected_from_deletion")
+	}
+	if r.withoutStatistics() {
+		return object
+	}
 	name := "vhost\x00" + i.name
-	s.putLengths(object, name, sp, &total)
+	if s.b.Strict {
+		sp.lengths = sp.rates // RabbitMQ reads this span here
+	}
+	if !s.b.Strict || len(i.queues) > 0 {
+		s.putLengths(object, name, sp, &total)
+	}
 	published, dropped, returned := uint64(0), uint64(0), uint64(0)
 	for _, x := range i.exchanges {
 		published += x.In.Load()
@@ -85,16 +97,40 @@ func (r *request) showVHost(i vhostInfo) map[string]any {
 		returned += x.Returned.Load()
 	}
 	s.putStats(object, name, sp, false, publishes(published, total.Stats.Confirmed, returned, dropped), deliveries(&total.Stats))
-	traffic := map[string]float64{"recv_oct": 0, "send_oct": 0}
+	traffic, connected := map[string]float64{"recv_oct": 0, "send_oct": 0}, false
 	for _, c := range s.b.Connections() {
 		if client := c.Client(); client != nil && string(c.VHost) == i.name {
 			st := client.Status()
+			connected = true
 			traffic["recv_oct"] += float64(st.ReceivedBytes)
 			traffic["send_oct"] += float64(st.SentBytes)
 		}
 	}
-	s.history.put(object, name+"\x00traffic", sp.data, traffic)
+	if !s.b.Strict || connected {
+		s.history.put(object, name+"\x00traffic", sp.data, traffic)
+	}
 	return object
+}
+
+// withoutStatistics says whether the answer has virtual hosts without statistics: RabbitMQ leaves them out of the list, too, where the
+// columns do not need them, although it then shows the other columns all the same.
+func (r *request) withoutStatistics() bool {
+	if r.without() {
+		return true
+	}
+	query := r.URL.Query()
+	return r.s.b.Strict && r.rt.pattern == "vhosts" && query.Has("columns") && !query.Has("page") && basicVHostColumns(query.Get("columns")) &&
+		basicVHostColumns(query.Get("sort"))
+}
+
+// basicVHostColumns says whether the columns are those of virtual hosts that need no statistics in RabbitMQ.
+func basicVHostColumns(list string) bool {
+	for _, column := range strings.Split(list, ",") {
+		if first, _, _ := strings.Cut(column, "."); first != "" && first != "name" && first != "tracing" && first != "pid" {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *server) putVHost(r *request) (any, error) {
