@@ -34,6 +34,9 @@ func (r *request) authenticate() *failure {
 		return nil
 	}
 	name, password, ok := r.BasicAuth()
+	if !ok && r.s.b.Strict && r.Header.Get("Authorization") == "" {
+		return noCredentials
+	}
 	if !ok {
 		return wrongPassword
 	}
@@ -87,8 +90,8 @@ var accessTexts = map[access]string{
 
 // authorise checks the tags, then the virtual host in the path.
 func (r *request) authorise() *failure {
-	if !r.may(r.rt.access) {
-		return notAuthorised(accessTexts[r.rt.access])
+	if !r.may(r.needs()) {
+		return notAuthorised(r.refusal())
 	}
 	v, named := r.params["vhost"]
 	if !named {
@@ -103,7 +106,7 @@ func (r *request) authorise() *failure {
 	switch {
 	case exists && !visible:
 		return notVisible
-	case !exists && r.rt.access != administers:
+	case !exists && r.rt.access != administers && r.needsVHost():
 		if r.Method == http.MethodPut || r.Method == http.MethodPost {
 			return vhostMissing
 		}

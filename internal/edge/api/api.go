@@ -163,7 +163,7 @@ func (s *server) serve(out *responder, hr *http.Request) {
 	}
 	methods, params := s.table.find(segments)
 	if methods == nil {
-		out.fail(notFound)
+		s.unknown(out, hr.Method)
 		return
 	}
 	h.Set("Allow", methods.allow)
@@ -187,11 +187,23 @@ func (s *server) serve(out *responder, hr *http.Request) {
 	s.audit(r, out)
 }
 
+// unknown answers a request for what there is not. RabbitMQ looks for a file of its page there, which can only be read.
+func (s *server) unknown(out *responder, method string) {
+	switch {
+	case !s.b.Strict || method == http.MethodGet || method == http.MethodHead:
+		out.fail(notFound)
+	case method == http.MethodOptions:
+		out.begin(http.StatusOK)
+	default:
+		out.begin(http.StatusMethodNotAllowed)
+	}
+}
+
 // serve answers a request whose route is known.
 func (r *request) serve(out *responder) {
 	s, hr := r.s, r.Request
 	if err := r.admit(); err != nil {
-		if err == wrongPassword {
+		if err == wrongPassword || err == noCredentials {
 			out.Header().Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
 		}
 		out.fail(err)

@@ -31,6 +31,12 @@ func (r *request) showChannel(st *broker.ChannelStatus) map[string]any {
 		"reductions":         0, "reductions_details": map[string]any{"rate": decimal(0)},
 		"garbage_collection": noGarbageCollection(),
 	}
+	if r.without() {
+		return r.brief("channel", object)
+	}
+	if sp := r.span(dataSpan); r.s.b.Strict && sp.step > 0 {
+		r.s.history.put(object, "channel\x00"+st.Name+"\x00reductions", sp, map[string]float64{"reductions": 0})
+	}
 	r.s.putStats(object, "channel\x00"+st.Name, r.spans(), false,
 		publishes(st.Stats.Published, st.Stats.Confirmed, st.Stats.Returned, st.Stats.Dropped), channelDeliveries(&st.Stats))
 	putIdle(object, st.Stats.Active)
@@ -50,7 +56,7 @@ func putIdle(object map[string]any, active int64) {
 
 func (s *server) listConnectionChannels(r *request) (any, error) {
 	c, err := r.findConnection()
-	if err != nil && r.s.b.Strict {
+	if err == error(notFound) && r.s.b.Strict {
 		return nil, crashed
 	}
 	if err != nil {
@@ -74,6 +80,9 @@ func (s *server) getChannel(r *request) (any, error) {
 		for _, st := range c.Client().ChannelStatuses() {
 			if st.Name == name {
 				object := r.showChannel(&st)
+				if r.without() {
+					return object, nil
+				}
 				object["consumer_details"] = s.consumersOfChannel(c.VHost, name)
 				object["publishes"], object["deliveries"] = []any{}, []any{}
 				return object, nil

@@ -43,6 +43,12 @@ func (r *request) showConnection(c *broker.Connection) map[string]any {
 		object["user_provided_name"] = v
 	}
 	putTLS(object, st.TLS)
+	if r.without() {
+		for _, key := range []string{"channels", "recv_cnt", "send_cnt", "send_pend", "state"} {
+			delete(object, key)
+		}
+		return object
+	}
 	r.s.history.put(object, "connection\x00"+c.Name, r.span(dataSpan), map[string]float64{
 		"recv_oct": float64(st.ReceivedBytes), "send_oct": float64(st.SentBytes), "reductions": 0,
 	})
@@ -83,6 +89,9 @@ func (s *server) listVHostConnections(r *request) (any, error) {
 
 // listUserConnections is the short form, from RabbitMQ's tracking of connections.
 func (s *server) listUserConnections(r *request) (any, error) {
+	if s.b.Strict && r.params["user"] != r.user && !r.may(monitoring) {
+		return nil, notAuthorised(accessTexts[policies])
+	}
 	return listOf(r.connectionsOfUser(), func(c *broker.Connection) string { return c.Name }, func(c *broker.Connection) map[string]any {
 		return map[string]any{"name": c.Name, "node": s.NodeName, "user": c.User, "vhost": string(c.VHost)}
 	}), nil
@@ -96,6 +105,11 @@ func (r *request) findConnection() (*broker.Connection, error) {
 	for _, c := range r.connections() {
 		if c.Name == r.params["connection"] {
 			return c, nil
+		}
+	}
+	for _, c := range r.s.b.Connections() {
+		if r.s.b.Strict && c.Client() != nil && c.Name == r.params["connection"] {
+			return nil, notAuthorised(accessTexts[policies]) // another user's
 		}
 	}
 	return nil, notFound
@@ -143,6 +157,9 @@ func (s *server) deleteConnection(r *request) (any, error) {
 }
 
 func (s *server) deleteUserConnections(r *request) (any, error) {
+	if s.b.Strict && r.params["user"] != r.user && !r.may(administers) {
+		return nil, notAuthorised(accessTexts[policies])
+	}
 	for _, c := range r.connectionsOfUser() {
 		c.Terminate(connectionForced, r.closeReason())
 	}

@@ -30,6 +30,9 @@ func (s *server) listConsumers(r *request) (any, error) {
 	r.eachVHost(func(v *topology.VHost) { chosen[v.Name] = true })
 	items := []map[string]any{}
 	s.eachConsumer(func(v message.VHost) bool { return chosen[v] }, func(q broker.QueueInfo, c broker.AttachedConsumer) {
+		if s.b.Strict && c.User != r.user && !r.may(monitoring) {
+			return
+		}
 		items = append(items, s.showConsumer(q, c))
 	})
 	return objects(items), nil

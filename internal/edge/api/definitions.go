@@ -56,7 +56,7 @@ func (s *server) exportDefinitions(*request) (any, error) {
 		all.addRules(r)
 	}
 	for _, t := range taken {
-		all.add(t)
+		all.add(t, !s.b.Strict)
 	}
 	doc["users"], doc["vhosts"], doc["permissions"], doc["topic_permissions"] = users, vhosts, permissions, topicPermissions
 	doc["global_parameters"] = globals
@@ -88,7 +88,7 @@ func (s *server) exportVHostDefinitions(r *request) (any, error) {
 		return nil, notFound
 	}
 	all.addRules(rules)
-	all.add(taken)
+	all.add(taken, !s.b.Strict)
 	all.forgetVHost()
 	all.put(doc)
 	return doc, nil
@@ -131,7 +131,7 @@ func (o objectsOfVHosts) addRules(v *topology.RuleSet) {
 // add collects the queues, exchanges and bindings of a virtual host. It skips objects
 // that the broker or a connection makes again: predeclared exchanges, bindings of the
 // default exchange, exclusive and transient queues (BR-16.2).
-func (o objectsOfVHosts) add(v *topology.Snapshot) {
+func (o objectsOfVHosts) add(v *topology.Snapshot, withInternal bool) {
 	for _, q := range v.Queues() {
 		if !exported(q) {
 			continue
@@ -142,7 +142,7 @@ func (o objectsOfVHosts) add(v *topology.Snapshot) {
 		})
 	}
 	for _, x := range v.Exchanges() {
-		if x.BelongsToNode() {
+		if x.BelongsToNode() || x.Internal && !withInternal {
 			continue
 		}
 		object := map[string]any{

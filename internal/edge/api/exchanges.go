@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"strings"
 
 	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/core/topology"
@@ -86,7 +87,13 @@ func (s *server) putExchange(r *request) (any, error) {
 	if d.Arguments, err = topology.ParseArguments(arguments); err != nil {
 		return nil, badRequest(err.Error())
 	}
-	return putDone(r.link().DeclareExchange(d))
+	declared, err := r.link().DeclareExchange(d)
+	if f := asFailureOrNil(err); f != nil && s.b.Strict {
+		if name, unknown := strings.CutPrefix(f.Error(), "unknown exchange type "); unknown {
+			return nil, badRequest("invalid exchange type " + name)
+		}
+	}
+	return putDone(declared, err)
 }
 
 func (s *server) deleteExchange(r *request) (any, error) {

@@ -29,9 +29,11 @@ var (
 	wrongPassword = &failure{http.StatusUnauthorized, "not_authorized", "Not_Authorized"}
 	accessRefused = notAuthorised("Access refused.")
 	wrongType     = &failure{http.StatusUnsupportedMediaType, "bad_request", "the body must be application/json"}
-	// crashed is what RabbitMQ answers when it fails: a status without a body.
-	crashed      = &failure{status: http.StatusInternalServerError}
-	bodyTooLarge = &failure{http.StatusRequestEntityTooLarge, "bad_request", "Exceeded HTTP request body size limit"}
+	// Of these RabbitMQ answers the status alone. crashed is what RabbitMQ answers when it fails: a status without a body.
+	crashed         = &failure{status: http.StatusInternalServerError}
+	unsupportedType = &failure{status: http.StatusUnsupportedMediaType}
+	noCredentials   = &failure{status: http.StatusUnauthorized}
+	bodyTooLarge    = &failure{http.StatusRequestEntityTooLarge, "bad_request", "Exceeded HTTP request body size limit"}
 )
 
 func notAuthorised(reason string) *failure {

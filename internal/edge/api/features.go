@@ -47,6 +47,15 @@ var featureFlags = []featureFlag{
 	{"virtual_host_metadata", "Virtual host metadata (description, tags, etc)", required, "hard", "rabbit", nil},
 }
 
+// featureFlagPages are the pages about some of them.
+var featureFlagPages = map[string]string{
+	"classic_queue_type_delivery_support": "https://github.com/rabbitmq/rabbitmq-server/issues/5931",
+	"khepri_db":                           "https://www.rabbitmq.com/docs/next/metadata-store",
+	"message_containers_deaths_v2":        "https://github.com/rabbitmq/rabbitmq-server/issues/11159",
+	"quorum_queue":                        "https://www.rabbitmq.com/docs/quorum-queues",
+	"stream_queue":                        "https://www.rabbitmq.com/docs/stream",
+}
+
 func (s *server) listFeatureFlags(*request) (any, error) {
 	items := make([]map[string]any, 0, len(featureFlags))
 	for _, f := range featureFlags {
@@ -55,7 +64,7 @@ func (s *server) listFeatureFlags(*request) (any, error) {
 			callbacks = []string{}
 		}
 		items = append(items, map[string]any{
-			"name": f.name, "desc": f.desc, "doc_url": "", "state": "enabled", "stability": f.stability, "provided_by": f.provider,
+			"name": f.name, "desc": f.desc, "doc_url": featureFlagPages[f.name], "state": "enabled", "stability": f.stability, "provided_by": f.provider,
 			"require_level": f.level, "experiment_level": "supported", "callbacks": callbacks,
 		})
 	}

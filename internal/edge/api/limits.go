@@ -30,7 +30,7 @@ func (s *server) putVHostLimit(r *request) (any, error) {
 
 func (s *server) deleteVHostLimit(r *request) (any, error) {
 	if err := s.mustVHost(r.vhost()); err != nil {
-		return nil, err
+		return nil, vhostMissing
 	}
 	return nil, r.admin().ClearVHostLimit(r.vhost(), topology.Limit(r.params["limit"]))
 }
@@ -74,7 +74,7 @@ func (s *server) putUserLimit(r *request) (any, error) {
 
 func (s *server) deleteUserLimit(r *request) (any, error) {
 	if _, err := s.user(r.params["user"]); err != nil {
-		return nil, err
+		return nil, vhostMissing // as RabbitMQ
 	}
 	return nil, r.admin().ClearUserLimit(r.params["user"], auth.Limit(r.params["limit"]))
 }

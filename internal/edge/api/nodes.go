@@ -84,7 +84,7 @@ func (r *request) showNode() map[string]any {
 	for _, name := range []string{"io_read_avg_time", "io_seek_avg_time", "io_sync_avg_time", "io_write_avg_time"} {
 		object[name] = decimal(0)
 	}
-	return object
+	return r.brief("node", object)
 }
 
 // plugins lists RabbitMQ's plugins whose features exist here.

@@ -115,7 +115,11 @@ func (s *server) overview(r *request) (any, error) {
 	if s.b.Strict {
 		r.trimOverview(object)
 	}
-	wanted, bad := topColumnsOf(r.query())
+	query := r.query()
+	if s.b.Strict && r.URL.Query().Has("page") {
+		query.Del("columns")
+	}
+	wanted, bad := topColumnsOf(query)
 	if bad != nil {
 		return nil, bad
 	}
@@ -137,6 +141,12 @@ func (r *request) trimOverview(object map[string]any) {
 			delete(totals, "connections")
 		}
 		return
+	}
+	if !r.may(monitoring) {
+		delete(object, "contexts")
+		delete(object, "listeners")
+		delete(object, "node")
+		delete(object["object_totals"].(map[string]any), "consumers")
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *server) getParameter(r *request) (any, error) {
 	var found map[string]any
 	for _, rules := range r.rules() {
 		for _, p := range parametersOf(rules, r.params["component"]) {
-			if p["name"] == r.params["name"] && p["component"] != policyComponent {
+			if p["name"] == r.params["name"] && (s.b.Strict || p["component"] != policyComponent) {
 				found = p
 			}
 		}
@@ -118,6 +118,8 @@ func (s *server) putParameter(r *request) (any, error) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
 		return nil, definitions.SetVHostLimits(r.admin(), r.vhost(), value)
+	case s.b.Strict && component != shovelComponent: // RabbitMQ's other components belong to plugins
+		return nil, badRequest(fmt.Sprintf("Validation failed\n\ncomponent %s not found\n", component))
 	case component == upstreamComponent && !hasURI(value):
 		return nil, badRequest(fmt.Sprintf("Validation failed\n\nKey \"uri\" not found in %s\n", name))
 	case !keptComponents[component]:

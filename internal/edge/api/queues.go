@@ -3,7 +3,10 @@ package api
 import (
 	"fmt"
 	"maps"
+	"math"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +24,12 @@ const queueMemory = 4096
 func (s *server) listQueues(r *request) (any, error) {
 	return r.queueList(func(q broker.QueueInfo) map[string]any {
 		object := s.showQueue(q, r.spans())
+		if s.b.Strict {
+			if r.URL.Query().Has("columns") {
+				return object
+			}
+			delete(object, "idle_since")
+		}
 		maps.DeleteFunc(object, func(_ string, v any) bool { return v == nil })
 		return object
 	}), nil
@@ -111,6 +120,10 @@ func (r *request) showQueueBriefly(q broker.QueueInfo) map[string]any {
 		object["messages"] = c.Messages()
 		object["messages_ready"] = c.Ready
 		object["messages_unacknowledged"] = c.Out
+		if _, one := r.params["queue"]; r.s.b.Strict && !one {
+			delete(object, "internal")
+			delete(object, "internal_owner")
+		}
 	}
 	return object
 }
@@ -184,6 +197,9 @@ func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 	object["message_bytes_ram"] = bytes
 	object["memory"] = bytes + queueMemory
 	object["reductions"], object["reductions_details"] = 0, map[string]any{"rate": decimal(0)}
+	if s.b.Strict && sp.data.step > 0 {
+		s.history.put(object, name+"\x00reductions", sp.data, map[string]float64{"reductions": 0})
+	}
 	object["messages_in_transit"] = c.Transit
 	object["messages_stranded"] = c.Stranded
 	object["messages_set_aside"] = c.Stats.SetAside
@@ -249,6 +265,9 @@ func (s *server) putDelayed(object map[string]any, q broker.QueueInfo, c *partit
 func (s *server) putConsumerTags(object map[string]any, q broker.QueueInfo, c partition.Counts) {
 	if q.Decl.Type == topology.Quorum {
 		object["single_active_consumer_tag"] = ""
+		if s.b.Strict {
+			object["single_active_consumer_tag"] = nil
+		}
 	} else {
 		object["exclusive_consumer_tag"], object["single_active_consumer_tag"] = nil, nil
 	}
@@ -256,6 +275,12 @@ func (s *server) putConsumerTags(object map[string]any, q broker.QueueInfo, c pa
 		return
 	}
 	exclusive, active := s.b.DistinguishedConsumers(q)
+	if active == "" && s.b.Strict && q.Decl.Type == topology.Quorum {
+		// RabbitMQ names the first one there, whether it is the only one or not.
+		if i := slices.IndexFunc(s.b.Consumers(q), func(c broker.AttachedConsumer) bool { return c.Active }); i >= 0 {
+			active = s.b.Consumers(q)[i].Tag
+		}
+	}
 	if exclusive != "" {
 		object["exclusive_consumer_tag"] = exclusive
 	}
@@ -296,6 +321,12 @@ func showDelayedRetry(d queue.Retry) string {
 
 func (s *server) putQueue(r *request) (any, error) {
 	d := topology.QueueDecl{Name: r.queueName()}
+	if n := len(d.Name); n > math.MaxUint8 && s.b.Strict {
+		return nil, badRequest(fmt.Sprintf("queue should be less than 255 bytes, actually was %d\n", n))
+	}
+	if node, ok := r.body["node"].(string); ok && s.b.Strict && node != s.NodeName {
+		return nil, badRequest("Node " + node + " is not a cluster member")
+	}
 	if err := definitions.Flags(r.body, definitions.Flag{Key: "durable", To: &d.Durable}, definitions.Flag{Key: "auto_delete", To: &d.AutoDelete}); err != nil {
 		return nil, err
 	}
@@ -329,7 +360,7 @@ func (s *server) purgeQueue(r *request) (any, error) {
 // queueAction: the actions of RabbitMQ 3 concerned mirrors, and none is left (BR-15.4).
 func (s *server) queueAction(r *request) (any, error) {
 	if _, err := r.findQueue(); err != nil {
-		return nil, err
+		return nil, &failure{http.StatusNotFound, "not_found", "queue_not_found"}
 	}
 	if err := missingKeys(r.body, "action"); err != nil {
 		return nil, err
@@ -339,11 +370,16 @@ func (s *server) queueAction(r *request) (any, error) {
 
 func (s *server) listQueueBindings(r *request) (any, error) {
 	var found []*topology.Binding
+	inVHost := false
 	r.eachVHost(func(v *topology.VHost) {
+		inVHost = true
 		if q, ok := v.Queue(r.queueName()); ok {
 			found = q.Bindings()
 		}
 	})
+	if !inVHost {
+		return objects(nil), nil
+	}
 	if len(found) == 0 {
 		// RabbitMQ makes the default binding up of the name, be there such a queue or not.
 		return objects([]map[string]any{defaultBinding(r.vhost(), r.queueName())}), nil

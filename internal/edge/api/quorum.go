@@ -1,6 +1,8 @@
 package api
 
 import (
+	"net/http"
+
 	"bartleby.mq/internal/core/topology"
 )
 
@@ -23,6 +25,14 @@ func (s *server) quorumStatus(r *request) (any, error) {
 }
 
 // oneNode refuses to move replicas.
-func (s *server) oneNode(*request) (any, error) {
+func (s *server) oneNode(r *request) (any, error) {
+	if _, named := r.params["queue"]; named && r.Method == http.MethodPost {
+		if err := missingKeys(r.body, "node"); err != nil {
+			return nil, err
+		}
+		if r.body["node"] != s.NodeName {
+			return nil, badRequest("Node is not a cluster member")
+		}
+	}
 	return nil, badRequest("there is one node, which has the only replica")
 }

@@ -167,7 +167,15 @@ func (r *request) readBody(w http.ResponseWriter) error {
 		}
 		return badRequest("the request body could not be read")
 	}
-	if len(strings.TrimSpace(string(r.raw))) == 0 {
+	if r.s.b.Strict {
+		if r.wantsOtherType() {
+			return unsupportedType
+		}
+		if text := string(r.raw); text == "null" || text == "undefined" {
+			return nil // RabbitMQ takes them for an empty object
+		}
+	}
+	if blank := strings.TrimSpace(string(r.raw)) == ""; blank && (!r.s.b.Strict || len(r.raw) == 0) {
 		return nil
 	}
 	if !r.mayBeOfThisType() {

@@ -76,7 +76,11 @@ func (out *responder) answer(r *request, v any) {
 		}
 		out.json(http.StatusOK, page)
 	case map[string]any:
-		wanted, err := columnsOf(r.query())
+		query := r.query()
+		if r.s.b.Strict && r.URL.Query().Has("page") {
+			query.Del("columns") // as RabbitMQ, if it does not fail
+		}
+		wanted, err := columnsOf(query)
 		if err != nil {
 			out.fail(err)
 			return
@@ -88,7 +92,7 @@ func (out *responder) answer(r *request, v any) {
 }
 
 func (out *responder) fail(f *failure) {
-	if f == crashed {
+	if f.kind == "" {
 		out.begin(f.status)
 		return
 	}

@@ -15,7 +15,7 @@ import (
 // a line with method, path and body; the line below holds the status expected, and
 // what else there is: a Location, a body, or after ~ a part of the body (members of
 // an object, or in a list the elements in order). "as user:password" changes who
-// asks. Unless marked [Bartleby], the answers are RabbitMQ 4.3.6's.
+// asks. Scripts named strict-* are played in strict mode. Unless marked [Bartleby], the answers are RabbitMQ 4.3.6's.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -28,6 +28,9 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := start(t)
+			if strings.HasPrefix(filepath.Base(file), "strict-") {
+				n.b.Strict = true
+			}
 			lines := strings.Split(string(text), "\n")
 			for i := 0; i < len(lines); i++ {
 				line := strings.TrimSpace(lines[i])

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"maps"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -36,7 +37,7 @@ var rangedAnswers = []string{
 }
 
 // statisticsOnly are the answers that have nothing to show without statistics.
-var statisticsOnly = []string{"channels", "channels/{channel}", "consumers", "consumers/{vhost}", "vhosts/{vhost}/channels"}
+var statisticsOnly = []string{"consumers", "consumers/{vhost}", "vhosts/{vhost}/channels"}
 
 // wholeAnswers are what RabbitMQ does not reduce to columns.
 var wholeAnswers = []string{
@@ -91,6 +92,66 @@ func (r *request) checkPaging() *failure {
 	return bad
 }
 
+// briefKeys are the keys of connections, channels and nodes that RabbitMQ shows without statistics.
+var briefKeys = map[string][]string{
+	"channel": {"connection_details", "name", "node", "number", "user", "user_who_performed_action", "vhost"},
+	"node":    {"being_drained", "name", "running", "type"},
+}
+
+// brief leaves of an object only what RabbitMQ shows without statistics, where the request asks for that.
+func (r *request) brief(kind string, object map[string]any) map[string]any {
+	if !r.without() {
+		return object
+	}
+	keys := briefKeys[kind]
+	maps.DeleteFunc(object, func(key string, _ any) bool { return !slices.Contains(keys, key) })
+	return object
+}
+
+// jsonOnly are the first segments of the patterns whose bodies RabbitMQ takes as application/json only, definitions also as a form.
+var jsonOnly = []string{"definitions", "feature-flags", "operator-policies", "user-limits", "vhost-limits"}
+
+// wantsOtherType says whether RabbitMQ would refuse the content type of the body.
+func (r *request) wantsOtherType() bool {
+	first, _, _ := strings.Cut(r.rt.pattern, "/")
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return slices.Contains(jsonOnly, first) && (err != nil || kind != "application/json" && (first != "definitions" || kind != "multipart/form-data"))
+}
+
+// strictAccess is what RabbitMQ asks for where we ask for more, by pattern.
+var strictAccess = map[string]access{
+	"healthchecks/node": managing, "healthchecks/node/{node}": managing,
+	"user-limits": monitoring, "user-limits/{user}": monitoring, "users/{user}/queues": managing,
+}
+
+// needs is what a user's tags must allow for the request.
+func (r *request) needs() access {
+	if a, other := strictAccess[r.rt.pattern]; other && r.s.b.Strict {
+		return a
+	}
+	return r.rt.access
+}
+
+// refusal is the text for a user whose tags do not allow the request.
+func (r *request) refusal() string {
+	if r.s.b.Strict && (strings.HasPrefix(r.rt.pattern, "user-limits") && r.Method == http.MethodGet || strings.HasPrefix(r.rt.pattern, "global-parameters")) {
+		return accessTexts[policies]
+	}
+	return accessTexts[r.needs()]
+}
+
+// everywhere are the patterns that RabbitMQ answers for virtual hosts that do not exist, too.
+var everywhere = []string{
+	"bindings/{vhost}/e/{source}/e/{destination}", "bindings/{vhost}/e/{source}/q/{queue}",
+	"health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}",
+	"health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}", "queues/{vhost}/{queue}/bindings",
+}
+
+// needsVHost says whether the virtual host of the path must exist.
+func (r *request) needsVHost() bool {
+	return !r.s.b.Strict || r.Method != http.MethodGet || !slices.Contains(everywhere, r.rt.pattern)
+}
+
 // query is the part of the query that the answer heeds.
 func (r *request) query() url.Values {
 	q := r.URL.Query()
@@ -116,6 +177,9 @@ func (r *request) query() url.Values {
 // nothing is left is an empty list there, as it is in Erlang.
 func (r *request) shown(object map[string]any, wanted columns) any {
 	if wanted != nil {
+		if r.s.b.Strict {
+			wanted = wanted.whole()
+		}
 		if object = wanted.of(object); r.s.b.Strict && len(object) == 0 {
 			return []any{}
 		}
@@ -128,4 +192,19 @@ func (r *request) shown(object map[string]any, wanted columns) any {
 		}
 	}
 	return object
+}
+
+// wholeColumns are the values in which RabbitMQ selects nothing.
+var wholeColumns = []string{"arguments", "client_properties", "definition", "effective_policy_definition"}
+
+// whole are the columns as RabbitMQ reads them.
+func (c columns) whole() columns {
+	read := make(columns, len(c))
+	for i, path := range c {
+		read[i] = path
+		if first, _, more := strings.Cut(path, "."); more && slices.Contains(wholeColumns, first) {
+			read[i] = first
+		}
+	}
+	return read
 }
