@@ -447,12 +447,26 @@ func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.Vi
 	var views []queue.View
 	err = n.with(q, func(h *hold) {
 		next, done = q.m.Browse(after, limit, func(v queue.View) bool {
-			n.bodies.Retain(v.Body, 1)
-			n.bodies.Retain(v.History, 1)
-			views = append(views, v)
+			views = append(views, n.pin(v))
 			return true
 		})
 	})
+	if at, whole, failed := n.show(q, after, views, f); !whole {
+		return at, false, failed
+	}
+	return next, done, err
+}
+
+// pin holds the bytes of an entry until show has shown it.
+func (n *Node) pin(v queue.View) queue.View {
+	n.bodies.Retain(v.Body, 1)
+	n.bodies.Retain(v.History, 1)
+	return v
+}
+
+// show reads the messages of pinned entries, calls f for them until it returns false, and unpins all. at is the place
+// behind the last one; whole says whether f has seen all.
+func (n *Node) show(q *Queue, after queue.Cursor, views []queue.View, f func(v queue.View, r message.Record, history []byte) bool) (at queue.Cursor, whole bool, err error) {
 	defer func() {
 		for i := range views {
 			n.bodies.Release(views[i].Body)
@@ -477,7 +491,7 @@ func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.Vi
 			return after, false, nil
 		}
 	}
-	return next, done, err
+	return after, true, nil
 }
 
 func (n *Node) historyBytes(ref message.Ref) []byte { return deathstore.Bytes(n.bodies, ref) }

@@ -129,6 +129,24 @@ func (ix *Index) WhatIsThere() Cursor {
 	return c
 }
 
+// Ends are by level the numbers that end what the cursor shows, nil if it shows all.
+func (c Cursor) Ends() []uint64 { return c.ends }
+
+// Last is the entry that the cursor is behind; ok is false if it is before the first.
+func (c Cursor) Last() (id ID, ok bool) { return c.id, c.begun }
+
+// At is the place right before the entry with this number of a level, with the end that c has. REQUIRES: c is from
+// WhatIsThere, and the level is one of those in Ends.
+func (c Cursor) At(level int, seq uint64) Cursor {
+	switch {
+	case seq > 0:
+		return c.Behind(MakeID(level, seq-1))
+	case level+1 < len(c.ends):
+		return c.Behind(MakeID(level+1, 1<<seqBits-1))
+	}
+	return Cursor{ends: c.ends}
+}
+
 // Browse calls f for the entries after the cursor, in the order of levels,
 // highest first, and numbers, until f returns false or limit entries were
 // shown; it returns the cursor to go on from, and done at the end, which is

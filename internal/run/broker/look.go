@@ -1,0 +1,97 @@
+package broker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+)
+
+// What follows looks into queues and changes nothing. The Dead Letter Office calls it, after it has checked what its
+// client may see.
+
+// Incarnation is the number of the queue that is called so now.
+func (q *QueueInfo) Incarnation() uint64 { return q.runtime.Incarnation }
+
+// Quorum says whether it is a quorum queue.
+func (q *QueueInfo) Quorum() bool { return q.runtime.Type() == queue.Quorum }
+
+// Extent returns what the queue holds now.
+func (b *Broker) Extent(q QueueInfo) (partition.Extent, error) { return b.node.Extent(q.runtime) }
+
+// Glance is partition.Node.Glance.
+func (b *Broker) Glance(q QueueInfo, after queue.Cursor, limit int, f func(v queue.View) bool) (next queue.Cursor, done bool, err error) {
+	return b.node.Glance(q.runtime, after, limit, f)
+}
+
+// Browse is partition.Node.Browse.
+func (b *Broker) Browse(q QueueInfo, after queue.Cursor, limit int, f func(v queue.View, r message.Record, history []byte) bool) (next queue.Cursor, done bool, err error) {
+	return b.node.Browse(q.runtime, after, limit, f)
+}
+
+// Look is partition.Node.Look.
+func (b *Broker) Look(q QueueInfo, ids []queue.ID, f func(v queue.View, r message.Record, history []byte) bool) error {
+	return b.node.Look(q.runtime, ids, f)
+}
+
+// MayRead says whether the client may read a queue, whether or not there is one. The answer of a backend is waited for.
+func (c *Connection) MayRead(name message.QueueName) bool {
+	err := c.decided(func() (err error) {
+		c.b.glance(func() {
+			err = c.readable(topology.Resource{VHost: c.VHost, Kind: topology.QueueResource, Name: string(name)})
+		})
+		return err
+	})
+	return err == nil
+}
+
+// Readable returns a queue that the client may read.
+func (c *Connection) Readable(name message.QueueName) (q QueueInfo, err error) {
+	decl, err := c.find(name, c.readable)
+	if err != nil {
+		return q, err
+	}
+	c.b.glance(func() { q = Describe(decl) })
+	return q, nil
+}
+
+// Forecast is where a replay would put a message now.
+type Forecast struct {
+	Exchange string   `json:"exchange"`
+	Keys     []string `json:"routing_keys"`
+	Queues   []string `json:"queues"`
+	Problem  string   `json:"problem"` // why nowhere; "" if there is none
+}
+
+// Forecast says where a replay of a message of the queue would put it now: by the same rules as Replay, permissions too.
+func (c *Connection) Forecast(from QueueInfo, rec message.Record, history []byte) (f Forecast, err error) {
+	h, ok := past(rec, history)
+	if f.Exchange, f.Keys, _ = h.Origin(); !ok {
+		f.Problem = "nobody knows where it was first published"
+		return f, nil
+	}
+	var to Destination
+	p := to.lead(0, rec, &h, from.Decl)
+	targets, ticket, err := c.replayTargets(&p)
+	err = cmp.Or(c.b.await(ticket), err)
+	var refused *topology.Error
+	switch {
+	case errors.As(err, &refused):
+		f.Problem = refused.Text
+		return f, nil
+	case err != nil:
+		return f, err
+	case p.missing:
+		f.Problem = fmt.Sprintf("exchange '%s' does not exist", f.Exchange)
+	case len(targets) == 0:
+		f.Problem = fmt.Sprintf("exchange '%s' routes key '%s' to no queue", f.Exchange, p.m.Key)
+	}
+	for _, t := range targets {
+		f.Queues = append(f.Queues, t.Name)
+	}
+	return f, nil
+}
