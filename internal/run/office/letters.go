@@ -1,0 +1,391 @@
+package office
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/letter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+)
+
+// The id of a letter is INCARNATION.ENTRY, both in base 36. A queue that is made anew has another incarnation.
+func letterID(incarnation uint64, id queue.ID) string {
+	return strconv.FormatUint(incarnation, 36) + "." + strconv.FormatUint(uint64(id), 36)
+}
+
+// ParseLetterID reads an id.
+func ParseLetterID(s string) (incarnation uint64, id queue.ID, ok bool) {
+	first, second, _ := strings.Cut(s, ".")
+	incarnation, err := strconv.ParseUint(first, 36, 64)
+	n, err2 := strconv.ParseUint(second, 36, 64)
+	id = queue.ID(n)
+	return incarnation, id, err == nil && err2 == nil && letterID(incarnation, id) == s
+}
+
+// LettersRequest selects letters of one queue.
+type LettersRequest struct {
+	Query  letter.Query
+	Oldest bool // in the order of the queue; otherwise against it
+	Limit  int  // letters; 0: no limit
+	Cursor string
+	Bytes  int64         // of messages to read; 0: no limit
+	Time   time.Duration // to look; 0: no limit
+}
+
+// LettersEnd says how far a look has come.
+type LettersEnd struct {
+	Next     *string `json:"next"` // the cursor to go on with; nil: that was all
+	Examined int     `json:"examined"`
+	Stopped  *string `json:"stopped"` // limit, bytes or time; nil: that was all
+}
+
+// Row is a letter in a list.
+type Row struct {
+	ID          string            `json:"id"`
+	VHost       message.VHost     `json:"vhost"`
+	Queue       message.QueueName `json:"queue"`
+	State       string            `json:"state"`
+	Died        int64             `json:"died_ms"`
+	Reason      string            `json:"reason"`
+	Source      string            `json:"source"`
+	TimesDied   uint64            `json:"times_died"`
+	Exchange    string            `json:"exchange"`
+	Keys        []string          `json:"routing_keys"`
+	ErrorClass  string            `json:"error_class"`
+	Error       string            `json:"error"`
+	Type        string            `json:"type"`
+	MessageID   string            `json:"message_id"`
+	Size        int               `json:"size"`
+	Priority    *uint8            `json:"priority"`
+	Redelivered bool              `json:"redelivered"`
+	Group       string            `json:"group"`
+	Job         *string           `json:"job"`
+	Replays     int               `json:"replays"`
+	Preview     string            `json:"preview"`
+}
+
+// lookSlice is how many messages are read in one hold of the queue.
+const lookSlice = 256
+
+// Letters calls row for each letter of the queue that the query selects, and progress, which may be nil, with how many entries
+// it has looked at, of about how many. It ends when row returns false.
+func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersRequest, row func(*Row) bool, progress func(examined, total int)) (end LettersEnd, err error) {
+	e, err := f.b.Extent(q)
+	if err != nil {
+		return end, gone(q, err)
+	}
+	w := walk{f: f, q: q, e: e, oldest: r.Oldest, cursor: e.There}
+	if err := w.start(r.Cursor); err != nil {
+		return end, err
+	}
+	reader := letter.NewReader(f.Names)
+	began, bytes, found := time.Now(), int64(0), 0
+	var last queue.ID
+	stop := ""
+	for more := true; more && stop == ""; {
+		if err := ctx.Err(); err != nil {
+			return end, err
+		}
+		more, err = w.next(func(v queue.View, rec message.Record, history []byte) bool {
+			last = v.ID
+			end.Examined++
+			bytes += int64(len(rec))
+			if l, ok := reader.Read(rec, history); ok && r.Query.Match(l) {
+				found++
+				made := makeRow(q, &v, l)
+				if !row(&made) {
+					stop = "limit"
+				}
+			}
+			switch {
+			case stop != "":
+			case r.Limit > 0 && found >= r.Limit:
+				stop = "limit"
+			case r.Bytes > 0 && bytes >= r.Bytes:
+				stop = "bytes"
+			}
+			return stop == ""
+		})
+		if err != nil {
+			return end, gone(q, err)
+		}
+		if stop == "" && more && r.Time > 0 && time.Since(began) >= r.Time && end.Examined > 0 {
+			stop = "time"
+		}
+		if progress != nil {
+			progress(end.Examined, max(e.Entries, end.Examined))
+		}
+	}
+	if stop != "" {
+		next := letterID(q.Incarnation(), last)
+		end.Next, end.Stopped = &next, &stop
+	}
+	return end, nil
+}
+
+// gone translates the error of a queue that was deleted meanwhile.
+func gone(q broker.QueueInfo, err error) error {
+	if partition.Gone(err) {
+		return topology.NoQueue(q.Decl.VHost, q.Decl.Name)
+	}
+	return err
+}
+
+// walk goes through the entries that were in a queue at one moment: in the queue's order, which is by level, highest first,
+// and number, or against it.
+type walk struct {
+	f      *Office
+	q      broker.QueueInfo
+	e      partition.Extent
+	oldest bool
+	cursor queue.Cursor // of the queue's order
+
+	// Against it: what is below end of the level is still to be seen; span is how many numbers are looked at together.
+	level int
+	end   uint64
+	span  uint64
+}
+
+func (w *walk) start(cursor string) error {
+	w.span = lookSlice
+	ends := w.e.There.Ends()
+	if len(ends) > 0 {
+		w.end = ends[0]
+	}
+	if cursor == "" {
+		return nil
+	}
+	incarnation, id, ok := ParseLetterID(cursor)
+	switch {
+	case !ok || id.Lane() >= len(ends):
+		return topology.Refuse(topology.PreconditionFailed, "cursor '%s' is none; it must be next of the page before", cursor)
+	case incarnation != w.q.Incarnation():
+		return topology.Refuse(topology.PreconditionFailed, "cursor '%s' is of another queue, or of an earlier one with this name", cursor)
+	}
+	w.cursor = w.e.There.Behind(id)
+	w.level, w.end = id.Lane(), id.Seq()
+	return nil
+}
+
+// next shows the next slice and says whether there is more.
+func (w *walk) next(show func(v queue.View, r message.Record, history []byte) bool) (more bool, err error) {
+	if w.oldest {
+		next, done, err := w.f.b.Browse(w.q, w.cursor, lookSlice, show)
+		w.cursor = next
+		return !done, err
+	}
+	ends := w.e.There.Ends()
+	for w.level < len(ends) {
+		if w.end == 0 {
+			if w.level++; w.level < len(ends) {
+				w.end = ends[w.level]
+			}
+			continue
+		}
+		begin := w.end - min(w.end, w.span)
+		ids, whole, err := w.idsBetween(begin, w.end)
+		if err != nil {
+			return false, err
+		}
+		if !whole { // more than lookSlice: there is no gap
+			w.span = max(lookSlice, w.span/4)
+			continue
+		}
+		w.end = begin
+		if len(ids) == 0 {
+			w.span = min(4*w.span, 1<<40) // a gap, which may be very long
+			continue
+		}
+		slices.Reverse(ids)
+		return true, w.f.b.Look(w.q, ids, show)
+	}
+	return false, nil
+}
+
+// idsBetween are the entries of the level with numbers from begin to end. whole is false if there are more than lookSlice.
+func (w *walk) idsBetween(begin, end uint64) (ids []queue.ID, whole bool, err error) {
+	whole = true
+	_, _, err = w.f.b.Glance(w.q, w.e.There.At(w.level, begin), lookSlice+1, func(v queue.View) bool {
+		if v.ID.Lane() != w.level || v.ID.Seq() >= end {
+			return false
+		}
+		whole = len(ids) < lookSlice
+		if whole {
+			ids = append(ids, v.ID)
+		}
+		return whole
+	})
+	return ids, whole, err
+}
+
+func makeRow(q broker.QueueInfo, v *queue.View, l *letter.Letter) Row {
+	c, k := l.Cause(), l.Group()
+	exchange, keys := l.Origin()
+	r := Row{
+		ID: letterID(q.Incarnation(), v.ID), VHost: q.Decl.VHost, Queue: q.Decl.Name, State: state(v), Died: l.Died, Reason: l.Reason().String(), Source: l.Source(),
+		TimesDied: l.TimesDied(), Exchange: exchange, Keys: slices.Clone(keys), ErrorClass: c.Class, Error: c.Error, Type: k.Type, MessageID: string(l.Props().MessageID),
+		Size: l.Record.BodySize(), Redelivered: v.Redelivered, Group: k.ID(string(q.Decl.VHost)).String(), Preview: preview(l.Record.Body()),
+	}
+	if r.Keys == nil {
+		r.Keys = []string{}
+	}
+	if p, ok := l.Record.Priority(); ok {
+		r.Priority = &p
+	}
+	return r
+}
+
+func state(v *queue.View) string {
+	switch {
+	case v.Out:
+		return "out"
+	case v.Dead || v.Offered:
+		return "moving"
+	case v.NotBefore != 0:
+		return "waiting"
+	}
+	return "ready"
+}
+
+// previewBytes is how much of a body a list shows.
+const previewBytes = 100
+
+// preview is the beginning of a body as one line of text, "" if it is no text.
+func preview(body []byte) string {
+	b := body[:min(len(body), previewBytes)]
+	for n := 0; n < utf8.UTFMax-1 && len(b) < len(body) && len(b) > 0 && !utf8.Valid(b); n++ {
+		b = b[:len(b)-1] // it was cut within a character
+	}
+	if !utf8.Valid(b) {
+		return ""
+	}
+	return strings.Join(strings.FieldsFunc(string(b), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+}
+
+// Stop is a place at which a letter died.
+type Stop struct {
+	Queue      string   `json:"queue"`
+	Reason     string   `json:"reason"`
+	Count      uint64   `json:"count"`
+	First      int64    `json:"first_ms"`
+	Last       int64    `json:"last_ms"`
+	Exchange   string   `json:"exchange"`
+	Keys       []string `json:"routing_keys"`
+	Expiration *int64   `json:"expiration_ms"`
+	Earlier    bool     `json:"earlier"` // before a client published the message, by its word
+}
+
+// Whole is all of one letter.
+type Whole struct {
+	Row
+	Timeline   []Stop
+	RejectedBy deadletter.Cause
+	Cause      letter.Cause
+	Properties []byte // raw, with headers, as a consumer would get them
+	Body       []byte // the first part
+	Replay     broker.Forecast
+}
+
+// ErrGone and ErrNever say why there is no letter with an id.
+var (
+	ErrGone  = errors.New("the letter has left the queue")
+	ErrNever = errors.New("no letter of the queue has ever had this id")
+)
+
+// find calls show with the letter, or returns why it is not there.
+func (f *Office) find(q broker.QueueInfo, text string, show func(queue.View, *letter.Letter, []byte)) error {
+	incarnation, id, ok := ParseLetterID(text)
+	switch {
+	case !ok || incarnation > q.Incarnation():
+		return ErrNever
+	case incarnation < q.Incarnation():
+		return ErrGone // incarnations rise: it was in a queue before this one, if anywhere
+	}
+	there, isLetter := false, false
+	err := f.b.Look(q, []queue.ID{id}, func(v queue.View, r message.Record, history []byte) bool {
+		there = true
+		var l *letter.Letter
+		if l, isLetter = letter.NewReader(f.Names).Read(r, history); isLetter {
+			show(v, l, history)
+		}
+		return true
+	})
+	switch {
+	case err != nil:
+		return gone(q, err)
+	case isLetter:
+		return nil
+	case there:
+		return ErrNever // a message that has not died
+	}
+	e, err := f.b.Extent(q)
+	if err != nil {
+		return gone(q, err)
+	}
+	if ends := e.There.Ends(); id.Lane() < len(ends) && id.Seq() < ends[id.Lane()] {
+		return ErrGone
+	}
+	return ErrNever
+}
+
+// Letter returns all of one letter, with the first bodyBytes of its body. as is the client, who may read the queue.
+func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bodyBytes int) (w Whole, err error) {
+	var rec message.Record
+	var stored []byte
+	err = f.find(q, id, func(v queue.View, l *letter.Letter, history []byte) {
+		w.Row, w.Cause, w.RejectedBy = makeRow(q, &v, l), l.WholeCause(), l.History.Cause
+		w.Properties, _, _ = broker.Rendered(l.Record, history, v.Counts, q.Quorum())
+		w.Timeline = timeline(l)
+		body := l.Record.Body()
+		w.Body = slices.Clone(body[:min(len(body), bodyBytes)])
+		rec, stored = slices.Clone(l.Record), slices.Clone(history)
+	})
+	if err != nil {
+		return w, err
+	}
+	w.Replay, err = as.Forecast(q, rec, stored)
+	return w, err
+}
+
+// Body returns the body of a letter.
+func (f *Office) Body(q broker.QueueInfo, id string) (body []byte, died int64, err error) {
+	err = f.find(q, id, func(_ queue.View, l *letter.Letter, _ []byte) { body, died = slices.Clone(l.Record.Body()), l.Died })
+	return body, died, err
+}
+
+// timeline are the deaths of a letter, the last one first; those before a client published it come last.
+func timeline(l *letter.Letter) []Stop {
+	stops := appendStops([]Stop{}, l.History, l.Parked)
+	if h, ok := deadletter.Carried(l.Props().Headers); ok && !l.Parked {
+		stops = appendStops(stops, &h, true)
+	}
+	return stops
+}
+
+func appendStops(stops []Stop, h *deadletter.History, earlier bool) []Stop {
+	for i := range h.Deaths {
+		d := &h.Deaths[i]
+		s := Stop{
+			Queue: d.Queue, Reason: d.Reason.Counted().String(), Count: d.Count, First: d.First, Last: d.Last, Exchange: d.Exchange, Keys: slices.Clone(d.Keys), Earlier: earlier,
+		}
+		if s.Keys == nil {
+			s.Keys = []string{}
+		}
+		if d.Expiration >= 0 {
+			s.Expiration = new(d.Expiration)
+		}
+		stops = append(stops, s)
+	}
+	return stops
+}
