@@ -33,6 +33,9 @@ func (r *request) authenticate() *failure {
 		r.user, r.tags, r.local, r.visible = operator, []auth.Tag{auth.Administrator}, true, broker.AllVisible
 		return nil
 	}
+	if usesSession(r.Request) {
+		return r.resume()
+	}
 	name, password, ok := r.BasicAuth()
 	if !ok && r.s.b.Strict && r.Header.Get("Authorization") == "" {
 		return noCredentials
@@ -51,13 +54,7 @@ func (r *request) logIn(name, password string) *failure {
 		r.s.Logger.Warn("management login refused", "peer", r.RemoteAddr, "error", err)
 		return wrongPassword
 	}
-	r.identity, r.user, r.tags = id, id.Name, id.Tags
-	if !id.MayManage() {
-		return notAuthorised("Not management user")
-	}
-	peer, _ := netip.AddrFromSlice(peerIP(r.Request))
-	r.visible = r.s.b.VisibilityOf(id, peer)
-	return nil
+	return r.welcome(id)
 }
 
 // peerIP is the client's address; one that cannot be read counts as remote.

@@ -3,7 +3,7 @@
 //
 // The server uses its handler. A handler translates requests into operations of package
 // broker, and their results into RabbitMQ's JSON, including its error texts. It owns only
-// the history of counters from which it computes rates. It never opens a listener, sets
+// the history of counters from which it computes rates, and the console's sessions. It never opens a listener, sets
 // time limits or serves files: the server and the console do.
 package api
 
@@ -92,9 +92,10 @@ const defaultMaxBody = 20_000_000
 // server answers requests. It is safe for use by many goroutines.
 type server struct {
 	Options
-	b       *broker.Broker
-	table   *routeTable
-	history history
+	b        *broker.Broker
+	table    *routeTable
+	history  history
+	sessions sessions
 	// plainBodies and largeBodies count the bodies in memory: see request.waitForRoom.
 	plainBodies, largeBodies chan struct{}
 }

@@ -68,6 +68,9 @@ func (out *responder) answer(r *request, v any) {
 		_, _ = out.Write([]byte(v)) // as in json
 	case withStatus:
 		out.json(v.status, v.body)
+	case withCookie:
+		http.SetCookie(out, v.cookie)
+		out.answer(r, v.body)
 	case list:
 		page, err := v.page(r.Context(), r.query(), r.shown)
 		if err != nil {

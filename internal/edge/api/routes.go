@@ -172,6 +172,9 @@ func (s *server) routes() []route {
 		{"GET", "federation-links/{vhost}", monitoring, s.listFederationLinks},
 
 		{"POST", "queues/{vhost}/{queue}/replay", managing, s.replay},
+		{"POST", "session", open, s.logInSession},
+		{"GET", "session", managing, s.getSession},
+		{"DELETE", "session", open, s.logOutSession},
 		{"GET", "outboxes", monitoring, s.listOutboxes},
 		{"GET", "set-aside", monitoring, s.listSetAside},
 		{"POST", "stranded/{vhost}/relocate", administers, s.relocateStranded},

@@ -61,6 +61,18 @@ func (i *Identity) stands(u *auth.Users) bool {
 	return ok && now.Same(i.account)
 }
 
+// StillStands says whether a client that was authenticated earlier would be the same now: its account still exists, with the same
+// password and tags. Of a client that a backend knows it is not known.
+func (b *Broker) StillStands(i *Identity) bool {
+	if i.account == nil {
+		return true
+	}
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	now, ok := b.users.User(i.Name)
+	return ok && now.Same(i.account) && now.Password == i.account.Password && slices.Equal(now.Tags, i.account.Tags)
+}
+
 // MayManage says whether the client may use the management API at all (BR-15.3).
 func (i *Identity) MayManage() bool { return auth.MayManage(i.Tags) }
 

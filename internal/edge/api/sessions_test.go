@@ -1,0 +1,55 @@
+package api
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"bartleby.mq/internal/run/broker"
+)
+
+// A session ends an hour after its last use, and twelve hours after the login.
+func TestSessionsRunOut(t *testing.T) {
+	var s sessions
+	now := time.Unix(1e9, 0)
+	ada := &broker.Identity{Name: "ada"}
+	idle, busy := s.begin(ada, false, now), s.begin(ada, false, now)
+	for range 11 {
+		now = now.Add(sessionIdle - time.Second)
+		if s.use(busy, now) == nil {
+			t.Fatal("a session that is in use ended")
+		}
+	}
+	if s.use(idle, now) != nil {
+		t.Error("an idle session is still open")
+	}
+	if now = now.Add(sessionIdle - time.Second); s.use(busy, now) == nil {
+		t.Error("a session ended before its time")
+	}
+	if now = now.Add(time.Hour / 2); s.use(busy, now) != nil {
+		t.Error("a session is open for longer than twelve hours")
+	}
+	if len(s.open) != 0 {
+		t.Errorf("%d sessions are kept that are over", len(s.open))
+	}
+}
+
+// Whatever users do, a node keeps a bounded number of sessions, and none that is over while it needs room.
+func TestSessionsAreBounded(t *testing.T) {
+	var s sessions
+	now := time.Unix(1e9, 0)
+	for i := range 2 * maxSessions {
+		now = now.Add(time.Millisecond)
+		s.begin(&broker.Identity{Name: fmt.Sprintf("user-%d", i%200)}, false, now)
+		if len(s.open) > maxSessions {
+			t.Fatalf("%d sessions are open", len(s.open))
+		}
+	}
+	if len(s.open) != maxSessions {
+		t.Errorf("%d sessions are open, want %d", len(s.open), maxSessions)
+	}
+	s.begin(&broker.Identity{Name: "late"}, false, now.Add(sessionLife))
+	if len(s.open) != 1 {
+		t.Errorf("%d sessions are kept, all but one of which are over", len(s.open))
+	}
+}
