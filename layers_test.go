@@ -44,7 +44,6 @@ var layers = []struct {
 var exceptions = map[[2]string]string{
 	{"disk/store", "disk/journal"}:      "the log of declarations is a journal of its own: two kinds of write-ahead log would be one too many",
 	{"edge/session091", "disk/journal"}: "it carries a journal.Pos from the batch to the commit, and does nothing else with it",
-	{"edge/console", "edge/api"}:        "the console is served beside the API",
 }
 
 // forbidden are imports that the layers would allow, each with why it is wrong.

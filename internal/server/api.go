@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bartleby.mq/internal/edge/api"
+	"bartleby.mq/internal/edge/console"
 	"bartleby.mq/internal/edge/openapi"
 )
 
@@ -20,7 +21,7 @@ func (s *Server) managementAPI() http.Handler {
 		Audit: s.Audit, Settings: s.settings,
 		SetMemoryWatermark: s.setLimit(&s.memory), SetDiskFreeLimit: s.setLimit(&s.disk), LogLevel: s.LogLevel, SetLogLevel: s.SetLogLevel,
 	})
-	return s.sameOrigin(openapi.New(openapi.Options{Broker: s.broker, Access: s.openAPIAccess, Next: s.frontPage(s.adminScript(h)), Logger: s.Logger, Audit: s.Audit, Known: known}))
+	return s.sameOrigin(openapi.New(openapi.Options{Broker: s.broker, Access: s.openAPIAccess, Next: console.Handler(s.adminScript(h)), Logger: s.Logger, Audit: s.Audit, Known: known}))
 }
 
 // sameOrigin refuses requests that a page of another site makes a browser send: browsers add
