@@ -29,11 +29,18 @@ RACE = . ./cmd/... ./test/peer ./test/twodrivers $$($(GO) list ./internal/... | 
 # any. Results of packages that have nothing to check are those of "make test".
 INVARIANTS := ./internal/... ./test/peer ./test/twodrivers
 
-.PHONY: build run test race invariants lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
+.PHONY: build console consoletest run test race invariants lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
 
-build: ## build bin/bartleby
+build: console ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
 	for tool in rabbitmqctl rabbitmqadmin rabbitmq-diagnostics rabbitmq-queues rabbitmq-upgrade rabbitmq-plugins; do ln -sf bartleby $(BIN)/$$tool; done
+
+console: ## the pages of the console, which the binary gets; without Node 20 or newer it goes without
+	scripts/console
+
+consoletest: build ## the console in a real browser, Debian's chromium, in front of a node
+	scripts/console check
+	cd console && npm test
 
 run: build ## run a node with its data in ./data
 	$(BIN)/bartleby server

@@ -1,0 +1,138 @@
+// What the API answers, as far as the console reads it.
+
+export interface Session {
+  name: string; tags: string[]; vhosts: string[]; node: string; cluster_name: string;
+  product: string; product_version: string; rabbitmq_version: string; strict: boolean;
+}
+
+export interface Sample { sample: number; timestamp: number; }
+export interface Details { rate: number; samples?: Sample[]; avg_rate?: number; }
+export type Stats = { [key: string]: number | Details | undefined };
+export type Args = Record<string, unknown>;
+export interface Feature { code: string; title: string; }
+export interface Listener { protocol: string; ip_address: string; port: number; tls: boolean; }
+
+export interface Overview {
+  management_version: string; rabbitmq_version: string; product_version: string; cluster_name: string; node: string;
+  queue_totals: Stats; message_stats: Stats; churn_rates: Stats; object_totals: Record<string, number>;
+  listeners: Listener[]; dead_letters?: Record<string, Record<string, number>>; exchange_types: { name: string }[]; default_queue_type: string;
+}
+
+export interface Node {
+  name: string; uptime: number; mem_used: number; mem_limit: number; mem_alarm: boolean; disk_free: number; disk_free_limit: number; disk_free_alarm: boolean;
+  fd_used: number; fd_total: number; sockets_used: number; processors: number; os_pid: string; db_dir: string; erlang_full_version: string; proc_used: number;
+}
+
+export interface Queue {
+  name: string; vhost: string; type: string; durable: boolean; auto_delete: boolean; exclusive: boolean; arguments: Args; state: string;
+  policy?: string | null; operator_policy?: string | null; effective_policy_definition?: Args; features?: Feature[];
+  messages?: number; messages_ready?: number; messages_unacknowledged?: number; messages_details?: Details; messages_ready_details?: Details;
+  messages_unacknowledged_details?: Details; message_stats?: Stats; consumers?: number; message_bytes?: number; idle_since?: string;
+  consumer_details?: Consumer[]; dead_letters?: Record<string, Record<string, number>>; delivery_limit?: number | string;
+  messages_delayed?: number; messages_dlx?: number; messages_persistent?: number; owner_pid_details?: { name: string };
+}
+
+export interface Exchange {
+  name: string; vhost: string; type: string; durable: boolean; auto_delete: boolean; internal: boolean; arguments: Args; features?: Feature[];
+  policy?: string; message_stats?: Stats; messages_delayed?: number;
+}
+
+export interface Binding {
+  source: string; vhost: string; destination: string; destination_type: "queue" | "exchange"; routing_key: string; arguments: Args; properties_key: string;
+}
+
+export interface Connection {
+  name: string; user: string; vhost: string; state: string; channels: number; protocol: string; peer_host: string; peer_port: number; host: string; port: number;
+  ssl: boolean; ssl_protocol?: string | null; ssl_cipher?: string | null; peer_cert_subject?: string | null; connected_at: number; recv_oct: number; send_oct: number;
+  recv_oct_details?: Details; send_oct_details?: Details; client_properties: Record<string, unknown>; user_provided_name?: string; timeout: number; frame_max: number;
+  channel_max: number; auth_mechanism: string; node: string; type?: string;
+}
+
+export interface Channel {
+  name: string; number: number; user: string; vhost: string; state: string; consumer_count: number; messages_unacknowledged: number; prefetch_count: number;
+  confirm: boolean; transactional: boolean; messages_unconfirmed: number; messages_uncommitted: number; acks_uncommitted: number; connection_details: { name: string };
+  message_stats?: Stats; idle_since?: string; consumer_details?: Consumer[];
+}
+
+export interface Consumer {
+  consumer_tag: string; queue: { name: string; vhost: string }; ack_required: boolean; exclusive: boolean; prefetch_count: number; active: boolean;
+  activity_status: string; arguments: Args; consumer_timeout: number;
+  channel_details: { name: string; connection_name: string; user: string; peer_host: string; peer_port: number };
+}
+
+export interface Message {
+  payload: string; payload_encoding: "string" | "base64"; payload_bytes: number; redelivered: boolean; exchange: string; routing_key: string;
+  message_count: number; properties: Record<string, unknown> | [];
+}
+
+export interface Page<T> { items: T[]; filtered_count: number; total_count: number; page: number; page_count: number; page_size: number; }
+
+export interface Policy { vhost: string; name: string; pattern: string; "apply-to": string; definition: Args; priority: number; }
+
+export interface VHost {
+  name: string; description: string; tags: string[]; default_queue_type: string; protected_from_deletion: boolean; tracing: boolean; profile?: string;
+  messages?: number; messages_ready?: number; messages_unacknowledged?: number; message_stats?: Stats;
+}
+
+export interface User { name: string; tags: string[]; limits: Record<string, number>; password_hash: string; }
+export interface Permission { user: string; vhost: string; configure: string; write: string; read: string; }
+export interface TopicPermission { user: string; vhost: string; exchange: string; write: string; read: string; }
+
+// The office: docs/internals/office.md.
+
+export interface OfficeQueue {
+  vhost: string; name: string; type: string; letters: number; others: number; oldest_ms: number | null; arrived: { "5m": number; "1h": number; "24h": number };
+  sources: string[]; consumers: number; max_length?: number | null; max_length_bytes?: number | null; bytes: number; reading: boolean; read: number; total: number;
+}
+
+export type GroupState = "new" | "triaged" | "replaying" | "resolved" | "archived";
+
+export interface Group {
+  id: string; vhost: string; source: string; reason: string; error_class: string; error: string; type: string; letters: number; first_ms: number; last_ms: number;
+  arrivals: { from_ms: number; step_ms: number; counts: number[] } | null; queues: { name: string; letters: number }[]; sample: { queue: string; id: string } | null;
+  state: GroupState; owner?: string; note?: string; noted_by?: string; noted_ms?: number;
+}
+
+export interface Groups { items: Group[]; next: string | null; total: number; letters: number; reading: boolean; read: number; entries: number; }
+
+export interface Row {
+  id: string; vhost: string; queue: string; state: string; died_ms: number; reason: string; source: string; times_died: number; exchange: string;
+  routing_keys: string[]; error_class: string; error: string; type: string; message_id: string; size: number; priority?: number; redelivered?: boolean;
+  group: string; job: string | number | null; replays: number; preview: string;
+}
+
+export interface Letters { items: Row[]; next: string | null; examined: number; stopped: string | null; }
+
+export interface Stop {
+  queue: string; reason: string; count: number; first_ms: number; last_ms: number; exchange: string; routing_keys: string[]; expiration_ms?: number | null; earlier?: boolean;
+}
+
+export interface Letter extends Row {
+  timeline: Stop[]; rejected_by?: Record<string, unknown> | null; cause?: { class?: string; error?: string; detail?: string; from?: string } | null;
+  properties: Record<string, unknown>; headers: Record<string, unknown>;
+  body: { bytes: number; encoding: "json" | "text" | "base64"; text: string; cut: boolean };
+  replay?: { exchange: string; routing_keys: string[]; queues: string[]; problem: string | null } | null;
+}
+
+export interface Filter {
+  group?: string; reason?: string; source?: string; exchange?: string; key?: string; class?: string; error?: string; older_than?: string; newer_than?: string;
+  died?: string; size?: string; job?: string; message_id?: string; type?: string; body?: string; where?: string[];
+}
+
+export interface JobRequest {
+  action: "replay" | "move" | "discard"; vhost: string; queues: string[]; filter?: Filter; ids?: string[]; to_queue?: string; to_exchange?: string;
+  routing_key?: string; rate?: number; order?: "oldest" | "newest"; limit?: number; canary?: { first: number; wait_ms: number; percent: number };
+  max_replays?: number; reason?: string; token?: string; count?: number; allow_growth?: boolean;
+}
+
+export interface DryRun {
+  token: string; count: number; routes: { exchange: string; routing_key: string; queues: string[]; letters: number }[];
+  unroutable: { why: string; letters: number }[]; no_origin: number; too_often: number; of: number;
+}
+
+export interface Job {
+  id: string | number; action: string; vhost: string; queues: string[]; filter?: Filter; options?: Record<string, unknown>; state: string; why?: string; by: string;
+  reason: string; made_ms: number; began_ms?: number; ended_ms?: number; planned: number; examined: number; moved: number; unroutable: number; refused: number;
+  no_origin: number; too_often: number; gone: number;
+  outcomes?: { waiting: number; acknowledged: number; died_again: number; expired: number; dropped: number; removed: number };
+}
