@@ -1,22 +1,35 @@
 // The pages by their addresses.
 import type { ComponentChildren } from "preact";
 import type { Route } from "../router";
-import { may } from "../state";
 import type { Session } from "../types";
 import { Empty } from "../ui/parts";
+import { ChannelPage, ChannelsPage, ConnectionPage, ConnectionsPage } from "./connections";
+import { ConsumersPage } from "./consumers";
+import { ExchangePage, ExchangesPage } from "./exchanges";
 import { OverviewPage } from "./overview";
+import { QueuePage } from "./queue";
+import { QueuesPage } from "./queues";
 
 interface Entry { path: string; title: string; also?: string[]; }
 
 export function sections(_s: Session): { title?: string; pages: Entry[] }[] {
-  void may;
-  return [{ pages: [{ path: "", title: "Overview" }] }];
+  return [
+    { pages: [{ path: "", title: "Overview" }] },
+    { title: "Broker", pages: [
+      { path: "queues", title: "Queues" }, { path: "exchanges", title: "Exchanges" }, { path: "connections", title: "Connections" },
+      { path: "channels", title: "Channels" }, { path: "consumers", title: "Consumers" }] },
+  ];
 }
 
 export function Page(props: { route: Route }): ComponentChildren {
-  const [first = ""] = props.route.path;
+  const [first = "", second, third] = props.route.path;
   switch (first) {
     case "": return <OverviewPage />;
+    case "queues": return second !== undefined && third !== undefined ? <QueuePage vhost={second} name={third} /> : <QueuesPage />;
+    case "exchanges": return second !== undefined && third !== undefined ? <ExchangePage vhost={second} name={third} /> : <ExchangesPage />;
+    case "connections": return second !== undefined ? <ConnectionPage name={second} /> : <ConnectionsPage />;
+    case "channels": return second !== undefined ? <ChannelPage name={second} /> : <ChannelsPage />;
+    case "consumers": return <ConsumersPage />;
   }
   return <Empty title="There is no such page"><p>The address may be of another version. <a href="#/">Go to the overview</a>.</p></Empty>;
 }

@@ -62,7 +62,7 @@ export const exchangeTitle = (name: string) => name === "" ? "(default exchange)
 export function QueueLink(props: { vhost: string; name: string }) { return <a class="name" href={to(["queues", props.vhost, props.name])}>{props.name}</a>; }
 export function ExchangeLink(props: { vhost: string; name: string }) { return <a class="name" href={to(["exchanges", props.vhost, props.name])}>{exchangeTitle(props.name)}</a>; }
 
-export function Choices<T extends string>(props: { label: string; value: T; of: readonly (readonly [T, string])[]; set(v: T): void }) {
+export function Choices<T extends string>(props: { label: string; value: T; of: readonly (readonly [NoInfer<T>, string])[]; set(v: NoInfer<T>): void }) {
   return <div class="choices" role="group" aria-label={props.label}>{props.of.map(([v, text]) => <button key={v} type="button" aria-pressed={props.value === v} onClick={() => props.set(v)}>{text}</button>)}</div>;
 }
 

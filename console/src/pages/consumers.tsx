@@ -1,0 +1,39 @@
+import { count, span } from "../format";
+import { p } from "../api";
+import { to } from "../router";
+import { useApp, useTitle } from "../state";
+import type { Consumer } from "../types";
+import { Arguments, Empty, PageHead, QueueLink, Tag } from "../ui/parts";
+import { Small, Table, useListState, useServerList, type Column } from "../ui/table";
+
+const channel = (c: Consumer) => <a class="name" href={to(["channels", c.channel_details.name])}>{c.channel_details.name}</a>;
+const status = (c: Consumer) => c.activity_status === "up" ? <Tag kind="good">up</Tag> : c.activity_status === "single_active" ? <Tag kind="good">active alone</Tag> : <Tag>waiting</Tag>;
+
+/** ConsumerTable shows the consumers of a queue or of a channel. */
+export function ConsumerTable(props: { of: Consumer[]; queue?: boolean }) {
+  return <Small label="Consumers" wrapped empty="None: nobody takes messages from it." head={[props.queue ? "Channel" : "Queue", "Tag", "Acknowledges", "Exclusive", ["Prefetch", "num"], "State", "Arguments"]}
+    rows={props.of.slice(0, 500).map((c) => [props.queue ? channel(c) : <QueueLink vhost={c.queue.vhost} name={c.queue.name} />, <code class="name">{c.consumer_tag}</code>, c.ack_required ? "yes" : "no", c.exclusive ? "yes" : "no", count(c.prefetch_count), status(c), <Arguments of={c.arguments} />])} />;
+}
+
+const columns: Column<Consumer>[] = [
+  { key: "vhost", title: "Virtual host", sort: "queue.vhost", cell: (c) => c.queue.vhost },
+  { key: "queue", title: "Queue", sort: "queue.name", name: true, cell: (c) => <a href={to(["queues", c.queue.vhost, c.queue.name])}>{c.queue.name}</a> },
+  { key: "tag", title: "Tag", sort: "consumer_tag", text: true, cell: (c) => <code>{c.consumer_tag}</code> },
+  { key: "channel", title: "Channel", sort: "channel_details.name", name: true, cell: (c) => <a href={to(["channels", c.channel_details.name])}>{c.channel_details.name}</a> },
+  { key: "user", title: "User", sort: "channel_details.user", cell: (c) => c.channel_details.user },
+  { key: "prefetch", title: "Prefetch", sort: "prefetch_count", num: true, cell: (c) => count(c.prefetch_count) },
+  { key: "ack", title: "Acknowledges", sort: "ack_required", cell: (c) => c.ack_required ? "yes" : "no" },
+  { key: "status", title: "State", sort: "activity_status", cell: status },
+  { key: "timeout", title: "Timeout", sort: "consumer_timeout", num: true, hide: true, cell: (c) => c.consumer_timeout ? span(c.consumer_timeout) : "none" },
+];
+
+export function ConsumersPage() {
+  const { vhost } = useApp();
+  useTitle("Consumers");
+  const list = useListState();
+  const source = useServerList<Consumer>(vhost ? p`consumers/${vhost}` : "consumers", list);
+  return <>
+    <PageHead title="Consumers" lead="Clients that take messages from queues." />
+    <Table label="Consumers" what="consumers" choose="consumers" server noFilter source={source} list={list} columns={columns} rowKey={(c) => `${c.channel_details.name} ${c.consumer_tag}`} empty={<Empty title="Nobody consumes"><p>No client takes messages from a queue now, so messages stay where they are.</p></Empty>} />
+  </>;
+}
