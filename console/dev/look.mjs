@@ -1,11 +1,19 @@
-// Takes pictures of pages for whoever works on them: node dev/look.mjs NAME=HASH... (BARTLEBY names the binary).
+// Takes pictures of pages for whoever works on them: node dev/look.mjs NAME=HASH... (BARTLEBY names the
+// binary; --mock makes up the office).
 import { join } from "node:path";
+import { mock } from "./mock.mjs";
 import { fill, openBrowser, openPage, pictures, signIn, startNode, visit } from "../test/harness.mjs";
 
 const node = await startNode();
+let front;
 const browser = await openBrowser();
 try {
   await fill(node);
+  if (process.argv.includes("--mock")) {
+    front = mock(node.base);
+    await new Promise((f) => front.listen(0, "127.0.0.1", f));
+    node.base = `http://127.0.0.1:${front.address().port}`;
+  }
   for (const [mode, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 360, height: 740 } }]]) {
     const page = await openPage(browser, node, options);
     await page.goto(node.base + "/");
@@ -22,5 +30,7 @@ try {
   }
 } finally {
   await browser.close();
+  front?.closeAllConnections();
+  front?.close();
   await node.stop();
 }

@@ -24,7 +24,7 @@ export function Bindings(props: { path: string; title: string; side: "from" | "t
   const shown = (data ?? []).slice(0, 500);
   return <Card title={props.title} bare>
     <Failed error={error} what="the bindings" stale={!!data} retry={reload} />
-    {data && <Small label={props.title} wrapped head={[props.side === "from" ? "From exchange" : "To", "Routing key", "Arguments", ""]} empty={props.side === "from" ? "Nothing is bound to it: only the default exchange leads here." : "Nothing is bound to it. What is published here is dropped or returned."}
+    {data && <Small label={props.title} wrapped head={[props.side === "from" ? "From exchange" : "To", "Routing key", "Arguments", ""]} empty={props.side === "from" ? "It is bound to no exchange: messages come from clients alone." : "Nothing is bound to it. What is published here is dropped or returned."}
       rows={shown.map((b) => [
         props.side === "from" ? <ExchangeLink vhost={b.vhost} name={b.source} /> : b.destination_type === "queue" ? <>queue <QueueLink vhost={b.vhost} name={b.destination} /></> : <>exchange <ExchangeLink vhost={b.vhost} name={b.destination} /></>,
         b.routing_key === "" ? <span class="muted">(empty)</span> : <code class="name">{b.routing_key}</code>, brief(b.arguments),

@@ -8,7 +8,7 @@ import { rateOf } from "../ui/chart";
 import { Dialog } from "../ui/dialog";
 import { Text } from "../ui/form";
 import { Arguments, Card, Empty, Facts, Failed, Loading, PageHead, Tag, When, Zero } from "../ui/parts";
-import { Table, useListState, useLocalList, useServerList, type Column } from "../ui/table";
+import { Table, useListState, useVHostColumn, useLocalList, useServerList, type Column } from "../ui/table";
 import { say } from "../ui/toast";
 import { ConsumerTable } from "./consumers";
 
@@ -16,8 +16,8 @@ const state = (s: string) => <Tag kind={s === "running" ? "good" : s === "blocke
 const product = (c: Connection) => [c.client_properties["product"], c.client_properties["version"]].filter((v) => typeof v === "string").join(" ");
 
 const columns: Column<Connection>[] = [
-  { key: "vhost", title: "Virtual host", sort: "vhost", cell: (c) => c.vhost },
   { key: "name", title: "Name", sort: "name", name: true, cell: (c) => <a href={to(["connections", c.name])} title={c.name}>{c.user_provided_name ? `${c.user_provided_name} · ${c.peer_host}:${c.peer_port}` : c.name}</a> },
+  { key: "vhost", title: "Virtual host", sort: "vhost", cell: (c) => c.vhost },
   { key: "user", title: "User", sort: "user", cell: (c) => <span class="clip">{c.user}</span> },
   { key: "state", title: "State", sort: "state", cell: (c) => state(c.state) },
   { key: "tls", title: "TLS", sort: "ssl", cell: (c) => c.ssl ? "yes" : <span class="muted">no</span> },
@@ -37,7 +37,7 @@ export function ConnectionsPage() {
   const source = useServerList<Connection>(vhost ? p`vhosts/${vhost}/connections` : "connections", list);
   return <>
     <PageHead title="Connections" lead="Clients of AMQP that are connected now." />
-    <Table label="Connections" what="connections" choose="connections" server source={source} list={list} columns={vhost ? columns.slice(1) : columns} rowKey={(c) => c.name} href={(c) => to(["connections", c.name])} empty={<Empty title="Nobody is connected"><p>Clients of AMQP appear here. The ports that they can use are on the <a href="#/">overview</a>.</p></Empty>} />
+    <Table label="Connections" what="connections" choose="connections" server source={source} list={list} columns={useVHostColumn(columns)} rowKey={(c) => c.name} href={(c) => to(["connections", c.name])} empty={<Empty title="Nobody is connected"><p>Clients of AMQP appear here. The ports that they can use are on the <a href="#/">overview</a>.</p></Empty>} />
   </>;
 }
 
@@ -70,8 +70,8 @@ export function ConnectionPage(props: { name: string }) {
 
 const speed = (key: string) => (c: Channel) => { const n = rateOf(c.message_stats, key); return <Zero n={n} text={n === undefined ? "" : rate(n)} />; };
 const channelColumns: Column<Channel>[] = [
-  { key: "vhost", title: "Virtual host", sort: "vhost", by: (c) => c.vhost, cell: (c) => c.vhost },
   { key: "name", title: "Channel", sort: "name", by: (c) => c.name, name: true, cell: (c) => <a href={to(["channels", c.name])} title={c.name}>{c.name}</a> },
+  { key: "vhost", title: "Virtual host", sort: "vhost", by: (c) => c.vhost, cell: (c) => c.vhost },
   { key: "user", title: "User", sort: "user", by: (c) => c.user, cell: (c) => <span class="clip">{c.user}</span> },
   { key: "mode", title: "Mode", help: "C confirms, T transactions", cell: (c) => <>{c.confirm && <Tag title="publisher confirms">C</Tag>}{c.transactional && <Tag title="transactions">T</Tag>}</> },
   { key: "state", title: "State", sort: "state", cell: (c) => c.idle_since ? <span class="muted">idle</span> : state(c.state) },
@@ -98,7 +98,7 @@ export function ChannelsPage() {
   const source = useServerList<Channel>(vhost ? p`vhosts/${vhost}/channels` : "channels", list);
   return <>
     <PageHead title="Channels" />
-    <Table label="Channels" what="channels" choose="channels" server source={source} list={list} columns={vhost ? channelColumns.slice(1) : channelColumns} rowKey={(c) => c.name} href={(c) => to(["channels", c.name])} empty={<Empty title="There are no channels"><p>Clients open channels on their connections to publish and to consume.</p></Empty>} />
+    <Table label="Channels" what="channels" choose="channels" server source={source} list={list} columns={useVHostColumn(channelColumns)} rowKey={(c) => c.name} href={(c) => to(["channels", c.name])} empty={<Empty title="There are no channels"><p>Clients open channels on their connections to publish and to consume.</p></Empty>} />
   </>;
 }
 
@@ -114,7 +114,7 @@ export function ChannelPage(props: { name: string }) {
       <div><span class="value">{rate(rateOf(c.message_stats, "publish") ?? 0)}</span><span class="label">published</span></div><div><span class="value">{rate(rateOf(c.message_stats, "deliver_get") ?? 0)}</span><span class="label">delivered</span></div><div><span class="value">{rate(rateOf(c.message_stats, "ack") ?? 0)}</span><span class="label">acknowledged</span></div>
       <div><span class="value">{count(c.messages_unacknowledged)}</span><span class="label">unacknowledged</span></div><div><span class="value">{count(c.messages_unconfirmed)}</span><span class="label">unconfirmed</span></div>
     </div>
-    <Card title="Details"><Facts of={[["User", <span class="name">{c.user}</span>], ["Virtual host", <span class="name">{c.vhost}</span>], ["Confirms", c.confirm ? "yes" : "no"], ["Transactions", c.transactional ? `yes; ${count(c.messages_uncommitted)} publishes and ${count(c.acks_uncommitted)} acknowledgements are not committed` : "no"], ["Prefetch", c.prefetch_count ? count(c.prefetch_count) : "no limit"], ["State", c.idle_since ? `idle since ${c.idle_since}` : c.state]]} /></Card>
+    <Card title="Details"><Facts of={[["User", <span class="name">{c.user}</span>], ["Virtual host", <span class="name">{c.vhost}</span>], ["Confirms", c.confirm ? "yes" : "no"], ["Transactions", c.transactional ? `yes; ${count(c.messages_uncommitted)} publishes and ${count(c.acks_uncommitted)} acknowledgements are not committed` : "no"], ["Prefetch", c.prefetch_count ? count(c.prefetch_count) : "no limit"], ["State", c.idle_since ? <>idle, last used <When at={Date.parse(c.idle_since)} /></> : c.state]]} /></Card>
     <Card title={`Consumers (${count(c.consumer_count)})`} bare><ConsumerTable of={c.consumer_details ?? []} /></Card>
   </div>;
 }

@@ -8,7 +8,7 @@ import { Chart, details, rateOf, ratesOf, spanQuery, times } from "../ui/chart";
 import { Dialog } from "../ui/dialog";
 import { Area, Check, Select, Text } from "../ui/form";
 import { Arguments, Card, Empty, exchangeTitle, Facts, Failed, Features, Fold, Loading, PageHead, Tag, Zero } from "../ui/parts";
-import { Table, useListState, useServerList, type Column } from "../ui/table";
+import { Table, useListState, useVHostColumn, useServerList, type Column } from "../ui/table";
 import { say } from "../ui/toast";
 import { table } from "./arguments";
 import { Bindings } from "./bindings";
@@ -16,8 +16,8 @@ import { Publish } from "./publish";
 
 const speed = (key: string) => (x: Exchange) => { const n = rateOf(x.message_stats, key); return <Zero n={n} text={n === undefined ? "" : rate(n)} />; };
 const columns: Column<Exchange>[] = [
-  { key: "vhost", title: "Virtual host", sort: "vhost", cell: (x) => <span class="clip">{x.vhost}</span> },
   { key: "name", title: "Name", sort: "name", name: true, cell: (x) => <a href={to(["exchanges", x.vhost, x.name])} title={x.name}>{exchangeTitle(x.name)}</a> },
+  { key: "vhost", title: "Virtual host", sort: "vhost", cell: (x) => <span class="clip">{x.vhost}</span> },
   { key: "type", title: "Type", sort: "type", cell: (x) => x.type },
   { key: "features", title: "Features", help: "D durable, AD auto-delete, I internal, AE alternate exchange; policies by name", cell: (x) => <Features of={x.features} /> },
   { key: "in", title: "In", sort: "message_stats.publish_in_details.rate", num: true, cell: speed("publish_in") },
@@ -34,7 +34,7 @@ export function ExchangesPage() {
   const [adding, setAdding] = useState(false);
   return <>
     <PageHead title="Exchanges"><button class="primary" onClick={() => setAdding(true)}>Add an exchange</button></PageHead>
-    <Table label="Exchanges" what="exchanges" choose="exchanges" server source={source} list={list} columns={vhost ? columns.slice(1) : columns} rowKey={(x) => `${x.vhost}/${x.name}`} href={(x) => to(["exchanges", x.vhost, x.name])} empty={<Empty title="There are no exchanges" />} />
+    <Table label="Exchanges" what="exchanges" choose="exchanges" server source={source} list={list} columns={useVHostColumn(columns)} rowKey={(x) => `${x.vhost}/${x.name}`} href={(x) => to(["exchanges", x.vhost, x.name])} empty={<Empty title="There are no exchanges" />} />
     {adding && <Add close={() => setAdding(false)} done={source.reload} />}
   </>;
 }

@@ -6,6 +6,10 @@ import { Empty } from "../ui/parts";
 import { ChannelPage, ChannelsPage, ConnectionPage, ConnectionsPage } from "./connections";
 import { ConsumersPage } from "./consumers";
 import { ExchangePage, ExchangesPage } from "./exchanges";
+import { InboxPage } from "./inbox";
+import { JobPage, JobsPage } from "./jobs";
+import { LetterPage } from "./letter";
+import { LettersPage } from "./letters";
 import { OverviewPage } from "./overview";
 import { QueuePage } from "./queue";
 import { QueuesPage } from "./queues";
@@ -15,6 +19,7 @@ interface Entry { path: string; title: string; also?: string[]; }
 export function sections(_s: Session): { title?: string; pages: Entry[] }[] {
   return [
     { pages: [{ path: "", title: "Overview" }] },
+    { title: "Dead letters", pages: [{ path: "inbox", title: "Inbox" }, { path: "letters", title: "Search" }, { path: "jobs", title: "Jobs" }] },
     { title: "Broker", pages: [
       { path: "queues", title: "Queues" }, { path: "exchanges", title: "Exchanges" }, { path: "connections", title: "Connections" },
       { path: "channels", title: "Channels" }, { path: "consumers", title: "Consumers" }] },
@@ -22,9 +27,12 @@ export function sections(_s: Session): { title?: string; pages: Entry[] }[] {
 }
 
 export function Page(props: { route: Route }): ComponentChildren {
-  const [first = "", second, third] = props.route.path;
+  const [first = "", second, third, fourth] = props.route.path;
   switch (first) {
     case "": return <OverviewPage />;
+    case "inbox": return <InboxPage />;
+    case "letters": return second !== undefined && third !== undefined && fourth !== undefined ? <LetterPage vhost={second} queue={third} id={fourth} /> : <LettersPage vhost={second} />;
+    case "jobs": return second !== undefined ? <JobPage id={second} /> : <JobsPage />;
     case "queues": return second !== undefined && third !== undefined ? <QueuePage vhost={second} name={third} /> : <QueuesPage />;
     case "exchanges": return second !== undefined && third !== undefined ? <ExchangePage vhost={second} name={third} /> : <ExchangesPage />;
     case "connections": return second !== undefined ? <ConnectionPage name={second} /> : <ConnectionsPage />;

@@ -8,7 +8,7 @@ import { Body } from "../ui/body";
 import { Chart, depths, details, rateOf, ratesOf, spanQuery, spans, times, type Span } from "../ui/chart";
 import { Dialog } from "../ui/dialog";
 import { Check, Select, Text } from "../ui/form";
-import { Arguments, Card, Choices, Empty, ExchangeLink, Facts, Failed, Features, Fold, Loading, Note, PageHead, Tag } from "../ui/parts";
+import { Arguments, Card, Choices, Empty, ExchangeLink, Facts, Failed, Features, Fold, Loading, Note, PageHead, Tag, When } from "../ui/parts";
 import { say } from "../ui/toast";
 import { Bindings } from "./bindings";
 import { ConsumerTable } from "./consumers";
@@ -52,7 +52,7 @@ export function QueuePage(props: { vhost: string; name: string }) {
     {charts && <div class="grid2"><Card title="Messages"><Chart label="Messages in the queue over time" unit="count" height={160} {...charts.depth} /></Card><Card title="Messages a second"><Chart label="Messages a second over time" unit="rate" height={160} {...charts.rates} /></Card></div>}
     <div class="grid2">
       <Card title="Details"><Facts of={[
-        ["State", <>{q.state}{q.idle_since && <>, idle since {q.idle_since}</>}</>],
+        ["State", <>{q.state}{q.idle_since && <>, last used <When at={Date.parse(q.idle_since)} /></>}</>],
         ["Durable", q.durable ? "yes" : "no"], ["Auto-delete", q.auto_delete ? "yes" : "no"],
         ...(q.owner_pid_details ? [["Exclusive to", <a class="name" href={to(["connections", q.owner_pid_details.name])}>{q.owner_pid_details.name}</a>] as [string, preact.ComponentChildren]] : []),
         ["Arguments", <Arguments of={q.arguments} />],

@@ -8,7 +8,7 @@ import { rateOf } from "../ui/chart";
 import { Dialog } from "../ui/dialog";
 import { Check, Select, Text } from "../ui/form";
 import { Empty, Features, PageHead, Tag, Zero } from "../ui/parts";
-import { Table, useListState, useServerList, type Column } from "../ui/table";
+import { Table, useListState, useVHostColumn, useServerList, type Column } from "../ui/table";
 import { say } from "../ui/toast";
 import { ArgumentFields, build, type Values } from "./arguments";
 
@@ -22,8 +22,8 @@ const messages = (key: string) => (q: Queue) => <Zero n={q[key as "messages"]} t
 const speed = (key: string) => (q: Queue) => { const n = rateOf(q.message_stats, key); return <Zero n={n} text={n === undefined ? "" : rate(n)} />; };
 
 const columns: Column<Queue>[] = [
-  { key: "vhost", title: "Virtual host", sort: "vhost", cell: (q) => <span class="clip">{q.vhost}</span> },
   { key: "name", title: "Name", sort: "name", name: true, cell: (q) => <a href={to(["queues", q.vhost, q.name])} title={q.name}>{q.name}</a> },
+  { key: "vhost", title: "Virtual host", sort: "vhost", cell: (q) => <span class="clip">{q.vhost}</span> },
   { key: "type", title: "Type", sort: "type", cell: (q) => q.type },
   { key: "features", title: "Features", help: "D durable, TTL time to live, Lim length limit, DLX dead-letter exchange, DLK dead-letter key, Pri priorities; policies by name", cell: (q) => <Features of={q.features} /> },
   { key: "state", title: "State", sort: "state", cell: (q) => <QueueState q={q} /> },
@@ -49,7 +49,7 @@ export function QueuesPage() {
   const [adding, setAdding] = useState(false);
   return <>
     <PageHead title="Queues"><button class="primary" onClick={() => setAdding(true)}>Add a queue</button></PageHead>
-    <Table label="Queues" what="queues" choose="queues" server source={source} list={list} columns={vhost ? columns.slice(1) : columns} rowKey={(q) => `${q.vhost}/${q.name}`} href={(q) => to(["queues", q.vhost, q.name])}
+    <Table label="Queues" what="queues" choose="queues" server source={source} list={list} columns={useVHostColumn(columns)} rowKey={(q) => `${q.vhost}/${q.name}`} href={(q) => to(["queues", q.vhost, q.name])}
       empty={<Empty title="There are no queues yet"><p>Clients declare queues when they connect. You can also add one here, with its dead-letter exchange, limits and time to live.</p><button onClick={() => setAdding(true)}>Add a queue</button></Empty>} />
     {adding && <AddQueue close={() => setAdding(false)} done={source.reload} />}
   </>;

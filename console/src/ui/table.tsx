@@ -6,7 +6,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import { get, query, Refusal } from "../api";
 import { count } from "../format";
 import { setParams, useRoute } from "../router";
-import { stored } from "../state";
+import { stored, useApp } from "../state";
 import type { Page } from "../types";
 import { Check } from "./form";
 import { Failed, Loading } from "./parts";
@@ -211,7 +211,7 @@ export function Table<T>(props: TableProps<T>) {
           <thead><tr aria-rowindex={1}>
             {props.picked && <th scope="col" class="check-cell"><input type="checkbox" aria-label="Select all that are shown" checked={allPicked} onChange={() => props.setPicked!(allPicked ? new Map() : new Map(visible.map((r) => [props.rowKey(r), r])))} /></th>}
             {columns.map((c) => <th key={c.key} scope="col" class={c.num ? "num" : undefined} title={c.help} aria-sort={sorted(c) ? list.order.desc ? "descending" : "ascending" : undefined}>
-              {c.sort || c.by ? <button type="button" onClick={() => sortBy(c)}>{c.title}<span class="arrow" aria-hidden="true">{sorted(c) ? list.order.desc ? "▼" : "▲" : ""}</span></button> : c.title}
+              {c.sort || c.by ? <button type="button" onClick={() => sortBy(c)}>{c.title}{sorted(c) && <span class="arrow" aria-hidden="true">{list.order.desc ? "▼" : "▲"}</span>}</button> : c.title}
             </th>)}
           </tr></thead>
           <tbody ref={body}>
@@ -242,4 +242,10 @@ export function Small(props: { head: (string | [string, "num"])[]; rows: Compone
     <thead><tr>{props.head.map((h, i) => <th key={i} scope="col" class={num(i)}>{Array.isArray(h) ? h[0] : h || <span class="visually-hidden">Actions</span>}</th>)}</tr></thead>
     <tbody>{props.rows.map((r, i) => <tr key={i}>{r.map((c, j) => <td key={j} class={num(j)}>{c}</td>)}</tr>)}</tbody>
   </table></div>;
+}
+
+/** useVHostColumn leaves out the column of virtual hosts where all rows have the same. */
+export function useVHostColumn<T>(columns: Column<T>[]): Column<T>[] {
+  const { session, vhost } = useApp();
+  return vhost === "" && session.vhosts.length > 1 ? columns : columns.filter((c) => c.key !== "vhost");
 }

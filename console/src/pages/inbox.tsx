@@ -1,0 +1,66 @@
+import { useState } from "preact/hooks";
+import { p, query } from "../api";
+import { count, plural } from "../format";
+import { setParams, to, useRoute } from "../router";
+import { useApp, usePoll, useTitle } from "../state";
+import type { Group, Groups, OfficeQueue } from "../types";
+import { Dialog } from "../ui/dialog";
+import { Bar, Choices, Empty, PageHead, Spark, When } from "../ui/parts";
+import { Table, useListState, useLocalList, type Column } from "../ui/table";
+import { Actions, cause, GroupEditor, groupSelection, officeError, reasonTag, stateTag } from "./office";
+
+const link = (g: Group) => to(["letters", g.vhost], { group: g.id, queue: g.queues[0]?.name });
+
+const columns: Column<Group>[] = [
+  { key: "cause", title: "Cause", by: cause, name: true, cell: (g) => <a href={link(g)} title={cause(g)}>{g.error_class || g.error ? <>{g.error_class && <code>{g.error_class}</code>}{g.error_class && g.error && " "}{g.error}</> : <span class="muted">no cause given</span>}</a> },
+  { key: "letters", title: "Letters", num: true, by: (g) => g.letters, cell: (g) => <b>{count(g.letters)}</b> },
+  { key: "source", title: "Died in", by: (g) => g.source, cell: (g) => <span class="clip" title={g.source}>{g.source}</span> },
+  { key: "reason", title: "Reason", by: (g) => g.reason, cell: (g) => reasonTag(g.reason) },
+  { key: "arrivals", title: "Arrivals", cell: (g) => <Spark counts={g.arrivals?.counts} label={`Arrivals: ${plural((g.arrivals?.counts ?? []).reduce((a, b) => a + b, 0), "letter")} in the time shown`} /> },
+  { key: "last", title: "Last", num: true, by: (g) => g.last_ms, cell: (g) => <When at={g.last_ms} /> },
+  { key: "first", title: "First", num: true, by: (g) => g.first_ms, cell: (g) => <When at={g.first_ms} /> },
+  { key: "state", title: "State", by: (g) => g.state, cell: (g) => <span title={g.note}>{stateTag(g.state)}{g.owner && <span class="muted"> {g.owner}</span>}</span> },
+  { key: "type", title: "Message type", hide: true, by: (g) => g.type, cell: (g) => <span class="clip">{g.type}</span> },
+  { key: "queues", title: "Are in", hide: true, by: (g) => g.queues.map((q) => q.name).join(), cell: (g) => <span class="clip">{g.queues.map((q) => q.name).join(", ")}</span> },
+  { key: "vhost", title: "Virtual host", hide: true, by: (g) => g.vhost, cell: (g) => g.vhost },
+];
+
+export function InboxPage() {
+  const { vhost } = useApp();
+  const { params } = useRoute();
+  useTitle("Inbox");
+  const show = params.get("show") ?? "open";
+  const path = "office/groups" + (vhost ? "/" + encodeURIComponent(vhost) : "") + query({ limit: 500, state: show === "open" || show === "all" ? undefined : show });
+  const groups = usePoll<Groups>(path);
+  const queues = usePoll<OfficeQueue[]>(groups.data?.items.length === 0 ? (vhost ? p`office/queues/${vhost}` : "office/queues") : null);
+  const list = useListState({ sort: "letters", desc: true });
+  const [picked, setPicked] = useState(new Map<string, Group>()), [editing, setEditing] = useState<Group[] | null>(null), [help, setHelp] = useState(false);
+  const items = groups.data && (show === "open" ? groups.data.items.filter((g) => g.state !== "archived" && g.state !== "resolved") : groups.data.items);
+  const source = useLocalList(items, { ...list, columns, text: (g) => [cause(g), g.source, g.type, g.owner, g.note].join(" "), error: officeError(groups.error), reload: groups.reload });
+  const g = groups.data, chosen = [...picked.values()];
+  return <div>
+    <PageHead title="Inbox" lead={g ? <>{plural(g.letters, "dead letter")}, grouped by what went wrong</> : "Dead letters, grouped by what went wrong"}>
+      <Choices label="Groups shown" value={show} of={[["open", "Open"], ["resolved", "Resolved"], ["archived", "Archived"], ["all", "All"]]} set={(v) => setParams({ show: v === "open" ? undefined : v })} />
+      <button onClick={() => setHelp(true)}>Keys <kbd>?</kbd></button>
+    </PageHead>
+    {g?.reading && <div class="note" role="status"><p>Reading dead letters: {count(g.read)} of {count(g.entries)}. The groups below are what is known so far.</p><Bar label="Letters read" part={g.entries ? g.read / g.entries : 0} /></div>}
+    <Table label="Groups of dead letters" what="groups" choose="inbox" source={source} list={list} columns={columns} rowKey={(g) => g.id} href={link} picked={picked} setPicked={setPicked} help={() => setHelp(true)}
+      empty={show !== "open" && show !== "all" ? <Empty title={`No group is ${show}`}><p>Say what you know of a group with “Note…”: then it appears here.</p></Empty> : <Welcome queues={queues.data} />} />
+    {chosen.length > 0 && <div class="selection" role="region" aria-label="Selected groups">
+      <b>{plural(chosen.length, "group")}, {plural(chosen.reduce((n, g) => n + g.letters, 0), "letter")}</b>
+      <Actions of={chosen.map(groupSelection)} done={() => { setPicked(new Map()); groups.reload(); }} />
+      <button onClick={() => setEditing(chosen)}>Note…</button><button class="quiet" onClick={() => setPicked(new Map())}>Clear</button>
+    </div>}
+    {editing && <GroupEditor groups={editing} close={() => setEditing(null)} done={() => { setPicked(new Map()); groups.reload(); }} />}
+    {help && <Dialog small title="Keys" close={() => setHelp(false)}><dl class="facts">{([["j", "next row"], ["k", "previous row"], ["x", "select the row"], ["Enter", "open the row"], ["/", "filter"], ["Esc", "leave the filter, close a dialog"], ["?", "this list"]] as const).map(([k, text]) => <><dt><kbd>{k}</kbd></dt><dd>{text}</dd></>)}</dl></Dialog>}
+  </div>;
+}
+
+function Welcome(props: { queues: OfficeQueue[] | undefined }) {
+  const targets = props.queues ?? [];
+  return <Empty title="No dead letters">
+    <p>A message that a consumer rejects, that expires or that finds no room becomes a dead letter, if its queue has a dead-letter exchange. Here you see such letters by their cause, and send them back when it is mended.</p>
+    {targets.length > 0 ? <p>Dead letters would go to {targets.slice(0, 5).map((q) => q.name).join(", ")}{targets.length > 5 && ` and ${targets.length - 5} more`}.</p> : <p>No queue has a dead-letter exchange yet. Give one to a queue when you <a href="#/queues">add it</a>, or with a policy.</p>}
+    <p>To see how it works, run <code>bartleby demo --keep</code> on a command line: its orders fail, and stay here.</p>
+  </Empty>;
+}

@@ -1,0 +1,64 @@
+import { p } from "../api";
+import { bytes, count, plural, reason, span } from "../format";
+import { to } from "../router";
+import { usePoll, useTitle } from "../state";
+import type { Letter } from "../types";
+import { Body } from "../ui/body";
+import { Arguments, Card, Empty, ExchangeLink, Facts, Failed, Loading, Note, PageHead, QueueLink, Tag, When } from "../ui/parts";
+import { Actions, cause, officeError, reasonTag } from "./office";
+
+const keys = (list: string[] | undefined) => (list ?? []).length === 0 ? <span class="muted">(empty)</span> : <>{list!.map((k) => <code key={k} class="name">{k || "(empty)"} </code>)}</>;
+
+export function LetterPage(props: { vhost: string; queue: string; id: string }) {
+  const { vhost, queue, id } = props;
+  const path = p`office/letters/${vhost}/${queue}/${id}`;
+  useTitle("Letter");
+  const { data: l, error, loading, reload } = usePoll<Letter>(path, 15000);
+  const back = to(["letters", vhost], { queue });
+  if (!l) return <><PageHead title="Letter" />
+    {error?.status === 410 ? <Empty title="This letter has left the queue"><p>{error.message}</p><a class="button" href={back}>Letters in {queue}</a></Empty>
+      : error?.status === 404 ? <Empty title="There is no such letter"><p>The queue may have been deleted and made anew. {officeError(error)!.message}</p><a class="button" href={back}>Letters in {queue}</a></Empty>
+      : <Failed error={error} what="the letter" retry={reload} />}
+    {loading && <Loading what="the letter" />}</>;
+  const first = l.timeline[l.timeline.length - 1];
+  const by = Object.entries(l.rejected_by ?? {}).filter(([, v]) => v !== "" && v !== null && v !== undefined);
+  const c = l.cause;
+  return <div class="stack">
+    <PageHead title={l.message_id ? <>Letter <span class="name">{l.message_id}</span></> : "Letter"} lead={<>in <QueueLink vhost={vhost} name={queue} />, virtual host <b class="name">{vhost}</b> · {bytes(l.size)}{l.type && <> · <span class="name">{l.type}</span></>} {l.state !== "ready" && <Tag kind="warn">{l.state === "out" ? "with a consumer now" : l.state}</Tag>}</>}>
+      <Actions of={[{ vhost, queues: [queue], ids: [id], name: "this letter" }]} done={reload} />
+    </PageHead>
+    <Failed error={error} what="the letter" stale retry={reload} />
+    <div class="letter-grid">
+      <div class="stack">
+        <Card title="Why it died" side={<span>{reasonTag(l.reason)} <span class="muted small"><When at={l.died_ms} /></span></span>}><div class="stack tight">
+          <p class="cause">{c && (c.class || c.error) ? <>{c.class && <span class="class">{c.class}</span>}{c.class && c.error && ": "}{c.error}</> : <>It {l.reason === "rejected" ? "was rejected by a consumer" : reason(l.reason)} in <b class="name">{l.source}</b>. The consumer gave no cause.</>}</p>
+          {c?.detail && <pre class="code" tabIndex={0} aria-label="Detail">{c.detail}</pre>}
+          {c?.from && <p class="muted small">From {c.from}</p>}
+          {by.length > 0 && <Facts of={by.map(([k, v]) => [k.replaceAll("_", " "), <span class="name">{String(v)}</span>])} />}
+        </div></Card>
+        <Card title="Body"><Body text={l.body.text} encoding={l.body.encoding} bytes={l.body.bytes} cut={l.body.cut} download={"/api/" + path + "/body"} /></Card>
+        <Card title="Headers"><Arguments of={l.headers} /></Card>
+      </div>
+      <div class="stack">
+        <Card title="A replay would put it now">
+          {l.replay ? l.replay.problem ? <Note kind="warn" title="nowhere">{l.replay.problem}</Note> : <Facts of={[["Into", l.replay.queues.length ? <ul class="plain">{l.replay.queues.map((q) => <li key={q}><QueueLink vhost={vhost} name={q} /></li>)}</ul> : "no queue"], ["Through", <ExchangeLink vhost={vhost} name={l.replay.exchange} />], ["Routing key", keys(l.replay.routing_keys)]]} /> : <p class="muted">Its origin is not known.</p>}
+        </Card>
+        <Card title={`What happened to it (${plural(l.times_died, "death")})`}><ol class="timeline">
+          <li style={{ display: "none" }} />
+          {l.timeline.map((s, i) => <li key={i} class={s.earlier ? "earlier" : ""}><div>
+            <p><b>{s.reason === "rejected" ? "Rejected" : s.reason === "expired" ? "Expired" : s.reason === "maxlen" ? "Dropped from a full queue" : s.reason === "delivery_limit" ? "Failed too often" : s.reason}</b> in <QueueLink vhost={vhost} name={s.queue} />{s.count > 1 && <> <Tag>{count(s.count)} times</Tag></>}{s.earlier && <> <Tag>before a replay</Tag></>}</p>
+            <p class="muted small"><When at={s.last_ms || s.first_ms} clock />{s.count > 1 && s.first_ms !== s.last_ms && s.first_ms > 0 && <>, first <When at={s.first_ms} clock /></>}</p>
+            <p class="small">It came from <ExchangeLink vhost={vhost} name={s.exchange} /> with {keys(s.routing_keys)}{s.expiration_ms ? <>, and would have expired after {span(s.expiration_ms)}</> : null}</p>
+          </div></li>)}
+          {first && <li class="origin"><div><p><b>Published</b> to <ExchangeLink vhost={vhost} name={l.exchange} /></p><p class="small">with {keys(l.routing_keys)}</p></div></li>}
+        </ol></Card>
+        <Card title="Properties"><Arguments of={l.properties} /></Card>
+        {(l.group || l.job) && <Card title="More"><Facts of={[
+          ...(l.group ? [["Letters like it", <a href={to(["letters", vhost], { queue, group: l.group })}>{cause({ ...l, error: c?.error ?? l.error, error_class: c?.class ?? l.error_class })}</a>] as [string, preact.ComponentChildren]] : []),
+          ...(l.job ? [["Sent back by", <a href={to(["jobs", String(l.job)])}>job {l.job}</a>] as [string, preact.ComponentChildren]] : []),
+          ...(l.replays ? [["Sent back", plural(l.replays, "time")] as [string, string]] : []),
+        ]} /></Card>}
+      </div>
+    </div>
+  </div>;
+}

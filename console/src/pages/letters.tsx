@@ -1,0 +1,134 @@
+// Search: the letters of a queue that match a filter, or of a group.
+import { useMemo, useState } from "preact/hooks";
+import { p } from "../api";
+import { bytes, count, plural, reason } from "../format";
+import { go, to, useRoute } from "../router";
+import { useApp, usePoll, useTitle } from "../state";
+import type { Filter, OfficeQueue, Row } from "../types";
+import { Area, Select, Text } from "../ui/form";
+import { Bar, Card, Empty, Facts, Failed, Fold, Loading, PageHead, Spark, Tag, When } from "../ui/parts";
+import { Table, useListState, useLocalList, type Column } from "../ui/table";
+import { Actions, cause, filterKeys, filterQuery, GroupEditor, groupSelection, officeError, reasonTag, stateTag, useGroup, useLetters } from "./office";
+
+const columns: Column<Row>[] = [
+  { key: "died", title: "Died", by: (r) => r.died_ms, cell: (r) => <When at={r.died_ms} /> },
+  { key: "cause", title: "Cause", name: true, by: cause, cell: (r) => <a href={to(["letters", r.vhost, r.queue, r.id])} title={cause(r)}>{r.error_class || r.error ? <>{r.error_class && <code>{r.error_class}</code>} {r.error}</> : <span>{reason(r.reason)}</span>}</a> },
+  { key: "id", title: "Message ID", text: true, by: (r) => r.message_id, cell: (r) => r.message_id ? <code>{r.message_id}</code> : <span class="muted">none</span> },
+  { key: "preview", title: "Body", text: true, cell: (r) => <span class="mono muted">{r.preview}</span> },
+  { key: "source", title: "Died in", by: (r) => r.source, cell: (r) => <span class="clip">{r.source}</span> },
+  { key: "reason", title: "Reason", by: (r) => r.reason, cell: (r) => reasonTag(r.reason) },
+  { key: "times", title: "Times", num: true, by: (r) => r.times_died, help: "how often it died", cell: (r) => count(r.times_died) },
+  { key: "size", title: "Size", num: true, by: (r) => r.size, cell: (r) => bytes(r.size) },
+  { key: "state", title: "State", by: (r) => r.state, cell: (r) => r.state === "ready" ? <span class="muted">ready</span> : <Tag kind="warn">{r.state === "out" ? "with a consumer" : r.state}</Tag> },
+  { key: "origin", title: "Origin", hide: true, text: true, by: (r) => r.exchange, cell: (r) => `${r.exchange || "(default exchange)"} ${(r.routing_keys ?? []).join(", ")}` },
+  { key: "type", title: "Type", hide: true, by: (r) => r.type, cell: (r) => <span class="clip">{r.type}</span> },
+  { key: "replays", title: "Sent back", hide: true, num: true, by: (r) => r.replays, cell: (r) => count(r.replays) },
+];
+
+const labels: Record<string, string> = { group: "group", reason: "reason", source: "died in", exchange: "origin exchange", key: "origin key", class: "error class", error: "error text", older_than: "older than", newer_than: "newer than", died: "times died", size: "size", job: "job", message_id: "message ID", type: "type", body: "body" };
+
+function filterOf(params: URLSearchParams): Filter {
+  const f: Filter = {};
+  for (const k of filterKeys) { const v = params.get(k); if (v) f[k] = v; }
+  const where = params.getAll("where").filter(Boolean);
+  if (where.length) f.where = where;
+  return f;
+}
+
+export function LettersPage(props: { vhost?: string }) {
+  const { params } = useRoute();
+  const app = useApp();
+  const vhost = props.vhost ?? (app.vhost || undefined);
+  const queue = params.get("queue") ?? "";
+  const filter = filterOf(params), order = params.get("order") ?? "newest";
+  useTitle(filter.group ? "Group" : "Search");
+  const queues = usePoll<OfficeQueue[]>(vhost === undefined ? "office/queues" : p`office/queues/${vhost}`, 10000);
+  const { group, reload } = useGroup(vhost ?? "/", filter.group);
+  const [editing, setEditing] = useState(false);
+  const text = filterQuery(filter);
+  const found = useLetters(vhost ?? "", vhost === undefined ? "" : queue, text, order);
+  const list = useListState();
+  const shown = useMemo(() => columns.map((c) => ({ ...c, sort: undefined })), []);
+  const source = useLocalList(found.rows, { ...list, columns: shown, text: (r) => [cause(r), r.message_id, r.preview, r.type, r.source].join(" ") });
+  const [picked, setPicked] = useState(new Map<string, Row>());
+  if (vhost === undefined || queue === "" && !group) return <>
+    <PageHead title="Search" lead="Choose the queue whose letters you look for." />
+    <Failed error={officeError(queues.error)} what="the queues" retry={queues.reload} />
+    {queues.loading && <Loading what="the queues" />}
+    {queues.data && <QueueChoice of={queues.data} />}
+  </>;
+  const at = queue || group!.queues[0]?.name || "";
+  const here = (changes: Record<string, string | undefined>) => {
+    const q = new URLSearchParams(params);
+    for (const [k, v] of Object.entries(changes)) if (v) q.set(k, v); else q.delete(k);
+    go(to(["letters", vhost]) + "?" + q);
+  };
+  if (queue === "" && at) { here({ queue: at }); return <Loading />; }
+  const all = { vhost, queues: [at], filter, name: text === "" ? `all letters of ${at}` : `the letters of ${at} that match` };
+  const chips = [...Object.entries(filter).flatMap(([k, v]) => k === "where" ? (v as string[]).map((w) => [k, w] as const) : [[k, v as string] as const])].filter(([k]) => k !== "group" || !group);
+  return <div class="stack">
+    <PageHead title={group ? <span class="cause">{group.error_class && <code>{group.error_class} </code>}{group.error || (group.error_class ? "" : "No cause given")}</span> : <>Letters in <span class="name">{at}</span></>} lead={group ? <>{plural(group.letters, "letter")} that died in <b class="name">{group.source}</b>: {reason(group.reason)}</> : <>in virtual host <b class="name">{vhost}</b></>}>
+      <Actions of={[group && chips.length === 0 ? groupSelection(group) : all]} done={found.again} />
+      {group && <button onClick={() => setEditing(true)}>Note…</button>}
+    </PageHead>
+    {group && <Card title="Group" side={<Spark counts={group.arrivals?.counts} label="Arrivals" />}><div class="grid3">
+      <Facts of={[["Letters", count(group.letters)], ["First", <When at={group.first_ms} clock />], ["Last", <When at={group.last_ms} clock />]]} />
+      <Facts of={[["Message type", group.type || <span class="muted">none</span>], ["Are in", <ul class="plain">{group.queues.map((q) => <li key={q.name}><a href={to(["letters", vhost], { queue: q.name, group: group.id })} aria-current={q.name === at ? "true" : undefined} class="name">{q.name}</a> ({count(q.letters)})</li>)}</ul>]]} />
+      <Facts of={[["State", stateTag(group.state)], ["Owner", group.owner || <span class="muted">nobody</span>], ["Note", group.note ? <span class="name">{group.note}</span> : <span class="muted">none</span>]]} />
+    </div></Card>}
+    <SearchForm key={text + at + order} vhost={vhost} queue={at} queues={queues.data ?? []} filter={filter} order={order} open={chips.length > 0 || !group} />
+    {chips.length > 0 && <div class="row"><span class="muted">Filter:</span>{chips.map(([k, v]) => <span key={k + v} class="tag ink">{k === "where" ? "" : `${labels[k]}: `}{v}</span>)}<button class="quiet" onClick={() => go(to(["letters", vhost], { queue: at, group: group?.id }))}>Clear</button></div>}
+    {found.busy && <div class="note" role="status"><div class="row apart"><span>Looking: {plural(found.rows.length, "letter")} found in {count(found.examined)}{found.total > 0 && ` of ${count(found.total)}`} messages</span><button onClick={found.stop}>Stop</button></div><Bar label="Messages examined" part={found.total ? found.examined / found.total : 0} /></div>}
+    <Failed error={officeError(found.error)} what="the letters" retry={found.again} />
+    {(!found.busy || found.rows.length > 0) && !found.error && <Table label="Letters" what="letters" choose="letters" noFilter source={source} list={list} columns={shown} rowKey={(r) => r.id} href={(r) => to(["letters", r.vhost, r.queue, r.id])} picked={picked} setPicked={setPicked}
+      tools={<div class="row"><button onClick={() => here({ order: order === "newest" ? "oldest" : undefined })}>{order === "newest" ? "Newest first" : "Oldest first"}</button><button class="quiet" onClick={found.again}>Search again</button></div>}
+      empty={<Empty title={text ? "No letter matches" : "No letters in this queue"}><p>{count(found.examined)} messages were looked at. {text ? "Take a part of the filter away, or look in another queue." : ""}</p></Empty>} />}
+    {!found.busy && (found.next || found.stopped) && <div class="row"><button onClick={found.more} disabled={!found.next}>Show more</button><span class="muted">{found.stopped === "bytes" || found.stopped === "time" ? `The search stopped after ${count(found.examined)} messages, so that it does not burden the node.` : `${count(found.rows.length)} are shown.`}</span></div>}
+    {picked.size > 0 && <div class="selection" role="region" aria-label="Selected letters"><b>{plural(picked.size, "letter")}</b><Actions of={[{ vhost, queues: [at], ids: [...picked.keys()], name: plural(picked.size, "letter") }]} done={() => { setPicked(new Map()); found.again(); }} /><button class="quiet" onClick={() => setPicked(new Map())}>Clear</button></div>}
+    {editing && group && <GroupEditor groups={[group]} close={() => setEditing(false)} done={reload} />}
+  </div>;
+}
+
+function SearchForm(props: { vhost: string; queue: string; queues: OfficeQueue[]; filter: Filter; order: string; open: boolean }) {
+  const [f, set] = useState<Filter>(props.filter), [queue, setQueue] = useState(props.queue), [where, setWhere] = useState((props.filter.where ?? []).join("\n")), [order, setOrder] = useState(props.order);
+  const field = (key: (typeof filterKeys)[number], label: string, help?: string) => <Text key={key} label={label} help={help} value={f[key] ?? ""} set={(v) => set({ ...f, [key]: v })} />;
+  const names = props.queues.map((q) => q.name);
+  return <Fold title="Search" open={props.open}><form class="stack" onSubmit={(e) => {
+    e.preventDefault();
+    const q = new URLSearchParams(filterQuery({ ...f, where: where.split("\n").map((w) => w.trim()).filter(Boolean) }));
+    q.set("queue", queue);
+    if (order !== "newest") q.set("order", order);
+    go(to(["letters", props.vhost]) + "?" + q);
+  }}>
+    <div class="fields">
+      <Select label="In queue" value={queue} set={setQueue} of={(names.includes(queue) ? names : [queue, ...names]).map((n) => [n, n] as const)} />
+      {field("class", "Error class")}{field("error", "Error text", "Regular expression")}{field("body", "Body contains")}
+      <Select label="Reason" value={f.reason ?? ""} set={(v) => set({ ...f, reason: v })} of={[["", "any"], ["rejected", "rejected"], ["expired", "expired"], ["maxlen", "queue was full"], ["delivery_limit", "failed too often"]]} />
+      {field("newer_than", "Died in the last", "90s, 1h, 2d")}{field("older_than", "Died longer ago than", "90s, 1h, 2d")}{field("message_id", "Message ID")}
+    </div>
+    <Fold title="More" open={!!(f.source || f.exchange || f.key || f.type || f.died || f.size || f.job || where)}><div class="fields">
+      {field("source", "Died in queue")}{field("exchange", "Origin exchange")}{field("key", "Origin key")}{field("type", "Message type")}{field("died", "Times died", ">=3")}{field("size", "Size in bytes", ">=1024")}{field("job", "Sent back by job")}
+      <Select label="Order" value={order} set={setOrder} of={[["newest", "newest first"], ["oldest", "oldest first"]]} />
+      <Area label="Headers and properties" rows={3} value={where} set={setWhere} wide help={<>One condition a line: <code>header.tenant=north</code>, <code>header.attempt&gt;=3</code>, <code>property.app_id~^shop</code>, or the name alone: it exists</>} />
+    </div></Fold>
+    <div class="row"><button type="submit" class="primary">Search</button></div>
+  </form></Fold>;
+}
+
+const queueColumns: Column<OfficeQueue>[] = [
+  { key: "name", title: "Queue", name: true, by: (q) => q.name, cell: (q) => <a href={to(["letters", q.vhost], { queue: q.name })}>{q.name}</a> },
+  { key: "letters", title: "Letters", num: true, by: (q) => q.letters, cell: (q) => <b>{count(q.letters)}</b> },
+  { key: "others", title: "Other messages", num: true, by: (q) => q.others, cell: (q) => count(q.others) },
+  { key: "hour", title: "In the last hour", num: true, by: (q) => q.arrived?.["1h"] ?? 0, cell: (q) => count(q.arrived?.["1h"]) },
+  { key: "day", title: "24 hours", num: true, by: (q) => q.arrived?.["24h"] ?? 0, cell: (q) => count(q.arrived?.["24h"]) },
+  { key: "oldest", title: "Oldest", num: true, by: (q) => q.oldest_ms ?? 0, cell: (q) => <When at={q.oldest_ms} /> },
+  { key: "sources", title: "Died in", text: true, by: (q) => (q.sources ?? []).join(), cell: (q) => (q.sources ?? []).join(", ") },
+  { key: "consumers", title: "Consumers", num: true, by: (q) => q.consumers, cell: (q) => count(q.consumers) },
+  { key: "vhost", title: "Virtual host", by: (q) => q.vhost, cell: (q) => q.vhost },
+];
+
+function QueueChoice(props: { of: OfficeQueue[] }) {
+  const list = useListState({ sort: "letters", desc: true });
+  const source = useLocalList(props.of, { ...list, columns: queueColumns, text: (q) => q.name });
+  return <Table label="Queues with letters" what="queues" source={source} list={list} columns={queueColumns} rowKey={(q) => `${q.vhost}/${q.name}`} href={(q) => to(["letters", q.vhost], { queue: q.name })} empty={<Empty title="No queue holds dead letters"><p>Queues appear here when a dead-letter exchange leads to them, or when they hold messages that died. To see how it works, run <code>bartleby demo --keep</code>.</p></Empty>} />;
+}

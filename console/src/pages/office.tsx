@@ -1,0 +1,237 @@
+// What the pages of the Dead Letter Office share.
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { p, raw, Refusal, send, words } from "../api";
+import { count, plural, span } from "../format";
+import { go, to } from "../router";
+import { may, useApp, usePoll } from "../state";
+import type { DryRun, Filter, Group, Job, JobRequest, Letters, Queue, Row } from "../types";
+import { Dialog } from "../ui/dialog";
+import { Check, Select, Text, whole } from "../ui/form";
+import { Fold, Note, Tag } from "../ui/parts";
+import { Small } from "../ui/table";
+import { say } from "../ui/toast";
+
+export const reasonTag = (r: string) => <Tag kind={r === "rejected" || r === "delivery_limit" ? "bad" : "warn"}>{r}</Tag>;
+export const stateKinds: Record<string, "good" | "warn" | "bad" | "ink" | ""> = {
+  new: "warn", triaged: "ink", replaying: "ink", resolved: "good", archived: "", planned: "", running: "ink", paused: "warn", halted: "bad", cancelled: "", done: "good", failed: "bad",
+};
+export const stateTag = (s: string) => <Tag kind={stateKinds[s]}>{s}</Tag>;
+export function cause(g: { error_class?: string; error?: string; reason: string }): string {
+  return [g.error_class, g.error].filter(Boolean).join(": ") || "no cause given";
+}
+export const actions = { replay: "Replay", move: "Move", discard: "Discard" } as const;
+export type Action = keyof typeof actions;
+
+/** Missing explains the office on a node that has none. */
+export function officeError(error: Refusal | undefined): Refusal | undefined {
+  return error?.status === 404 && error.kind === "Object Not Found" ? new Refusal(404, "", "This node has no Dead Letter Office: it is older than its console, or you may not see the virtual host.") : error;
+}
+
+export const filterKeys = ["group", "reason", "source", "exchange", "key", "class", "error", "older_than", "newer_than", "died", "size", "job", "message_id", "type", "body"] as const;
+
+export function filterQuery(f: Filter): string {
+  const q = new URLSearchParams();
+  for (const k of filterKeys) if (f[k]) q.set(k, f[k]!);
+  for (const w of f.where ?? []) q.append("where", w);
+  return q.toString();
+}
+
+export interface Found { rows: Row[]; next: string | null; examined: number; total: number; stopped: string | null; busy: boolean; error?: Refusal; }
+
+/** useLetters searches a queue, and shows what it finds while it looks. */
+export function useLetters(vhost: string, queue: string, filter: string, order: string): Found & { more(): void; stop(): void; again(): void } {
+  const [found, set] = useState<Found>({ rows: [], next: null, examined: 0, total: 0, stopped: null, busy: false });
+  const [asked, setAsked] = useState<{ cursor: string | null; n: number }>({ cursor: null, n: 0 });
+  const [stopper, setStopper] = useState<AbortController | null>(null);
+  const key = `${vhost}\0${queue}\0${filter}\0${order}`;
+  useEffect(() => { setAsked((a) => ({ cursor: null, n: a.n + 1 })); }, [key]);
+  useEffect(() => {
+    if (asked.n === 0 || queue === "") { set({ rows: [], next: null, examined: 0, total: 0, stopped: null, busy: false }); return; }
+    const mine = new AbortController();
+    setStopper(mine);
+    const first = asked.cursor === null;
+    set((f) => first ? { rows: [], next: null, examined: 0, total: 0, stopped: null, busy: true } : { ...f, busy: true, error: undefined });
+    const examinedBefore = first ? 0 : found.examined;
+    void (async () => {
+      try {
+        const q = new URLSearchParams(filter);
+        q.set("order", order); q.set("limit", "200");
+        if (asked.cursor) q.set("cursor", asked.cursor);
+        const answer = await raw("GET", p`office/letters/${vhost}/${queue}` + "?" + q, { signal: mine.signal, headers: { Accept: "application/x-ndjson" } });
+        if (!answer.headers.get("Content-Type")?.includes("ndjson") || !answer.body) {
+          const l = await answer.json() as Letters;
+          set((f) => ({ rows: [...f.rows, ...l.items], next: l.next, examined: examinedBefore + l.examined, total: 0, stopped: l.stopped, busy: false }));
+          return;
+        }
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        let rest = "";
+        for (;;) {
+          const { value, done } = await reader.read();
+          const lines = (rest + (value ?? "")).split("\n");
+          rest = done ? "" : lines.pop()!;
+          const rows: Row[] = [];
+          let change: Partial<Found> = {};
+          for (const line of lines) {
+            if (line.trim() === "") continue;
+            const v = JSON.parse(line) as { letter?: Row; progress?: { examined: number; total: number }; end?: { next?: string | null; examined?: number; stopped?: string | null }; error?: string; reason?: string };
+            if (v.letter) rows.push(v.letter);
+            if (v.progress) change = { ...change, examined: examinedBefore + v.progress.examined, total: v.progress.total };
+            if (v.end) change = { ...change, next: v.end.next ?? null, stopped: v.end.stopped ?? null, ...(v.end.examined !== undefined ? { examined: examinedBefore + v.end.examined } : {}) };
+            if (v.error) change = { ...change, error: new Refusal(500, v.error, v.reason ?? v.error) };
+          }
+          if (rows.length || Object.keys(change).length) set((f) => ({ ...f, ...change, rows: [...f.rows, ...rows] }));
+          if (done) break;
+        }
+        set((f) => ({ ...f, busy: false }));
+      } catch (e) {
+        if (mine.signal.aborted) { set((f) => ({ ...f, busy: false })); return; }
+        set((f) => ({ ...f, busy: false, error: e instanceof Refusal ? e : new Refusal(0, "", words(e)) }));
+      }
+    })();
+    return () => mine.abort();
+  }, [asked]);
+  return { ...found, more: () => setAsked((a) => ({ cursor: found.next, n: a.n + 1 })), stop: () => stopper?.abort(), again: () => setAsked((a) => ({ cursor: null, n: a.n + 1 })) };
+}
+
+/** useGroup is one group of a virtual host. */
+export function useGroup(vhost: string, id: string | undefined): { group: Group | undefined; reload(): void } {
+  const { data, reload } = usePoll<{ items: Group[] }>(id ? p`office/groups/${vhost}` + "?limit=500" : null);
+  return { group: data?.items.find((g) => g.id === id), reload };
+}
+
+/** jobsOf reads a list of jobs. */
+export function jobsOf(data: Job[] | { items: Job[] } | undefined): Job[] | undefined { return Array.isArray(data) ? data : data?.items; }
+
+export interface Selection { vhost: string; queues: string[]; filter?: Filter; ids?: string[]; name: string; letters?: number; }
+
+/** groupSelection is all letters of a group. */
+export function groupSelection(g: Group): Selection { return { vhost: g.vhost, queues: g.queues.map((q) => q.name), filter: { group: g.id }, name: `${g.source}: ${cause(g)}`, letters: g.letters }; }
+
+/**
+ * JobDialog plans and begins a job for each selection. It asks the node for the count and the routes while the user fills it in, and
+ * its button names the count.
+ */
+export function JobDialog(props: { action: Action; of: Selection[]; close(): void; done(): void }) {
+  const { session } = useApp();
+  const [action, setAction] = useState<Action>(props.action);
+  const vhost = props.of[0]!.vhost;
+  const [where, setWhere] = useState<"origin" | "queue" | "exchange">("origin"), [queue, setQueue] = useState(""), [exchange, setExchange] = useState(""), [key, setKey] = useState("");
+  const [rate, setRate] = useState(""), [order, setOrder] = useState<"oldest" | "newest">("oldest"), [limit, setLimit] = useState(""), [replays, setReplays] = useState("3");
+  const [canary, setCanary] = useState(props.of.reduce((n, s) => n + (s.letters ?? s.ids?.length ?? 0), 0) > 100 && props.action === "replay"), [first, setFirst] = useState("10"), [wait, setWait] = useState("30"), [percent, setPercent] = useState("20");
+  const [why, setWhy] = useState(""), [growth, setGrowth] = useState(false), [missing, setMissing] = useState(false);
+  const [plans, setPlans] = useState<DryRun[] | null>(null), [problem, setProblem] = useState("");
+  const queues = usePoll<Queue[]>(p`queues/${vhost}` + "?columns=name&disable_stats=true", 0);
+
+  const requests = (): JobRequest[] => props.of.map((s) => {
+    const r: JobRequest = { action, vhost: s.vhost, queues: s.queues };
+    if (s.ids) r.ids = s.ids; else r.filter = s.filter ?? {};
+    if (action === "move") r.to_queue = queue;
+    if (action === "replay" && where === "queue") r.to_queue = queue;
+    if (action === "replay" && where === "exchange") { r.to_exchange = exchange; if (key) r.routing_key = key; }
+    const n = (text: string, what: string, put: (n: number) => void) => { const v = whole(text, what); if (v !== undefined) put(v); };
+    if (action !== "discard") n(rate, "The rate", (v) => { r.rate = v; });
+    n(limit, "The limit", (v) => { r.limit = v; });
+    r.order = order;
+    if (action === "replay") {
+      n(replays, "Times sent back", (v) => { r.max_replays = v; });
+      if (canary) r.canary = { first: whole(first, "The first letters") ?? 10, wait_ms: 1000 * (whole(wait, "The wait") ?? 30), percent: whole(percent, "The share") ?? 20 };
+    }
+    return r;
+  });
+
+  // What would happen now, for what is entered now.
+  const entered = JSON.stringify([action, where, queue, exchange, key, limit, replays, order]);
+  useEffect(() => {
+    setPlans(null); setProblem("");
+    if ((action === "move" || action === "replay" && where === "queue") && queue === "") return;
+    let ended = false;
+    const t = setTimeout(() => void (async () => {
+      try {
+        const made: DryRun[] = [];
+        for (const r of requests()) made.push(await send<DryRun>("POST", "office/jobs?dry_run=true", r));
+        if (!ended) setPlans(made);
+      } catch (e) { if (!ended) setProblem(words(e)); }
+    })(), 250);
+    return () => { ended = true; clearTimeout(t); };
+  }, [entered]);
+
+  const total = plans?.reduce((n, p) => n + p.count, 0);
+  const unroutable = plans?.flatMap((p) => p.unroutable ?? []) ?? [], routes = plans?.flatMap((p) => p.routes ?? []) ?? [];
+  const noOrigin = plans?.reduce((n, p) => n + p.no_origin, 0) ?? 0, tooOften = plans?.reduce((n, p) => n + p.too_often, 0) ?? 0;
+  const begin = async () => {
+    if (why.trim() === "") { setMissing(true); throw new Error("Say why: the reason stands in the audit log with your name."); }
+    if (!plans) throw new Error("The letters are still being counted.");
+    const jobs: Job[] = [];
+    const all = requests();
+    for (let i = 0; i < all.length; i++) {
+      if (plans[i]!.count === 0) continue;
+      jobs.push(await send<Job>("POST", "office/jobs", { ...all[i], reason: why.trim(), token: plans[i]!.token, count: plans[i]!.count, ...(growth ? { allow_growth: true } : {}) }));
+    }
+    say(`${plural(jobs.length, "job")} began: ${actions[action].toLowerCase()} ${plural(total ?? 0, "letter")}.`);
+    props.close(); props.done();
+    go(jobs.length === 1 ? to(["jobs", String(jobs[0]!.id)]) : "#/jobs");
+  };
+  return <Dialog title={`${actions[action]} letters`} danger={action === "discard"} close={props.close} action={begin} busyLabel="Beginning…"
+    label={total === undefined ? actions[action] : `${actions[action]} ${plural(total, "letter")}`} disabled={!plans || total === 0}>
+    <div class="row">{(Object.keys(actions) as Action[]).map((a) => <label key={a} class="check"><input type="radio" name="action" checked={action === a} onChange={() => setAction(a)} /> {actions[a]}</label>)}</div>
+    <ul class="plain">{props.of.map((s) => <li key={s.name} class="name"><b>{s.ids ? plural(s.ids.length, "selected letter") : s.name}</b> <span class="muted">in {s.queues.join(", ")}</span></li>)}</ul>
+    {action === "replay" && <div class="fields">
+      <Select label="Send them to" value={where} set={(v) => setWhere(v as "origin")} of={[["origin", "where they were first published"], ["queue", "a queue"], ["exchange", "an exchange"]]} help="Their history stays with them." />
+      {where === "exchange" && <><Text label="Exchange" value={exchange} set={setExchange} /><Text label="Routing key" value={key} set={setKey} help="Empty: as first published" /></>}
+    </div>}
+    {(action === "move" || action === "replay" && where === "queue") && <Text label="To the queue" value={queue} set={setQueue} list="job-queues" autofocus help="An existing queue of the same virtual host" />}
+    <datalist id="job-queues">{(queues.data ?? []).map((q) => <option key={q.name} value={q.name} />)}</datalist>
+    {action === "discard" && <Note kind="warn">Discarded letters are gone. They do not come back.</Note>}
+    {action !== "discard" && <div class="fields">
+      <Text label="Rate" value={rate} set={setRate} help="Letters a second that the service bears; empty: as fast as possible" />
+      {action === "replay" && <Text label="Sent back at most" value={replays} set={setReplays} help="times. A letter that came back so often stays." />}
+    </div>}
+    {action === "replay" && <div class="stack tight">
+      <Check label="Try a few first" help="The job stops if too many of the first die again." value={canary} set={setCanary} />
+      {canary && <div class="fields"><Text label="First letters" value={first} set={setFirst} /><Text label="Wait, in seconds" value={wait} set={setWait} /><Text label="Stop if more than, in %" value={percent} set={setPercent} help="died again" /></div>}
+    </div>}
+    <Fold title="Order and limit"><div class="fields">
+      <Select label="Order" value={order} set={(v) => setOrder(v as "oldest")} of={[["oldest", "oldest first"], ["newest", "newest first"]]} /><Text label="At most" value={limit} set={setLimit} help="letters; empty: all" />
+      <Check label="Letters that arrive meanwhile too" help="Otherwise the job is refused if there are more than counted." value={growth} set={setGrowth} />
+    </div></Fold>
+    <Text label="Reason" value={why} set={setWhy} error={missing && why.trim() === "" ? "Say why." : undefined} help={`It stands in the audit log, with your name (${session.name}).`} required />
+    <section aria-live="polite" class="stack tight">
+      <h3>What would happen now</h3>
+      {problem && <Note kind="bad">{problem}</Note>}
+      {!problem && !plans && <p class="muted">{(action === "move" || where === "queue") && queue === "" && action !== "discard" ? "Enter the queue that gets them." : "Counting…"}</p>}
+      {plans && total === 0 && <Note kind="warn">No letter would be touched.</Note>}
+      {plans && total! > 0 && <p><b>{plural(total!, "letter")}</b> {action === "discard" ? "would be removed" : "would be sent"}{whole0(rate) && action !== "discard" ? `, in about ${span(1000 * total! / whole0(rate)!)}` : ""}.</p>}
+      {routes.length > 0 && action !== "discard" && <Small label="Routes" head={["Exchange", "Routing key", "Queues", ["Letters", "num"]]} rows={routes.slice(0, 20).map((r) => [r.exchange === "" ? "(default exchange)" : r.exchange, <code>{r.routing_key}</code>, r.queues.join(", ") || "none", count(r.letters)])} />}
+      {unroutable.length > 0 && <Note kind="warn" title={`${plural(unroutable.reduce((n, u) => n + u.letters, 0), "letter")} would stay`}><ul>{unroutable.map((u) => <li key={u.why}>{count(u.letters)}: {u.why}</li>)}</ul></Note>}
+      {noOrigin > 0 && <Note kind="warn">{plural(noOrigin, "letter")} would stay: where they came from is not known. Send them to a queue.</Note>}
+      {tooOften > 0 && <Note kind="warn">{plural(tooOften, "letter")} would stay: they were sent back too often.</Note>}
+    </section>
+  </Dialog>;
+}
+
+function whole0(text: string): number | undefined { const n = Number(text); return text !== "" && Number.isFinite(n) && n > 0 ? n : undefined; }
+
+/** Actions are the buttons for letters. */
+export function Actions(props: { of: Selection[]; done(): void; small?: ComponentChildren }) {
+  const [action, set] = useState<Action | null>(null);
+  return <>
+    <button class="primary" onClick={() => set("replay")}>Replay…</button><button onClick={() => set("move")}>Move…</button><button class="danger" onClick={() => set("discard")}>Discard…</button>
+    {action && <JobDialog action={action} of={props.of} close={() => set(null)} done={props.done} />}
+  </>;
+}
+
+/** GroupEditor says what people know of a group. */
+export function GroupEditor(props: { groups: Group[]; close(): void; done(): void }) {
+  const { session } = useApp();
+  const only = props.groups.length === 1 ? props.groups[0] : undefined;
+  const [state, setState] = useState(only?.state ?? "triaged"), [owner, setOwner] = useState(only?.owner ?? session.name), [note, setNote] = useState(only?.note ?? "");
+  return <Dialog small title={only ? "About this group" : `About ${props.groups.length} groups`} close={props.close} action={async () => {
+    for (const g of props.groups) await send("PUT", p`office/groups/${g.vhost}/${g.id}`, { state, owner, ...(note || only ? { note } : {}) });
+    say("Noted."); props.done(); props.close();
+  }}>
+    {!may(session, "policymaker") && <Note kind="warn">You need the tag policymaker to change this.</Note>}
+    <Select label="State" value={state} set={(v) => setState(v as "new")} of={[["new", "New: nobody has looked"], ["triaged", "Triaged: the cause is known"], ["replaying", "Replaying"], ["resolved", "Resolved"], ["archived", "Archived: out of the way"]]} />
+    <Text label="Owner" value={owner} set={setOwner} /><Text label="Note" value={note} set={setNote} help="A ticket, or what was found out" />
+  </Dialog>;
+}
