@@ -12,7 +12,7 @@ import { Actions, cause, GroupEditor, groupSelection, officeError, reasonTag, st
 const link = (g: Group) => to(["letters", g.vhost], { group: g.id, queue: g.queues[0]?.name });
 
 const columns: Column<Group>[] = [
-  { key: "cause", title: "Cause", by: cause, name: true, cell: (g) => <a href={link(g)} title={cause(g)}>{g.error_class || g.error ? <>{g.error_class && <code>{g.error_class}</code>}{g.error_class && g.error && " "}{g.error}</> : <span class="muted">no cause given</span>}</a> },
+  { key: "cause", title: "Cause", by: cause, name: true, grow: true, cell: (g) => <a href={link(g)} title={cause(g)}>{g.error_class || g.error ? <>{g.error_class && <code>{g.error_class}</code>}{g.error_class && g.error && " "}{g.error}</> : <span class="muted">no cause given</span>}</a> },
   { key: "letters", title: "Letters", num: true, by: (g) => g.letters, cell: (g) => <b>{count(g.letters)}</b> },
   { key: "source", title: "Died in", by: (g) => g.source, cell: (g) => <span class="clip" title={g.source}>{g.source}</span> },
   { key: "reason", title: "Reason", by: (g) => g.reason, cell: (g) => reasonTag(g.reason) },

@@ -12,7 +12,7 @@ import { Actions, cause, filterKeys, filterQuery, GroupEditor, groupSelection, o
 
 const columns: Column<Row>[] = [
   { key: "died", title: "Died", by: (r) => r.died_ms, cell: (r) => <When at={r.died_ms} /> },
-  { key: "cause", title: "Cause", name: true, by: cause, cell: (r) => <a href={to(["letters", r.vhost, r.queue, r.id])} title={cause(r)}>{r.error_class || r.error ? <>{r.error_class && <code>{r.error_class}</code>} {r.error}</> : <span>{reason(r.reason)}</span>}</a> },
+  { key: "cause", title: "Cause", name: true, grow: true, by: cause, cell: (r) => <a href={to(["letters", r.vhost, r.queue, r.id])} title={cause(r)}>{r.error_class || r.error ? <>{r.error_class && <code>{r.error_class}</code>} {r.error}</> : <span>{reason(r.reason)}</span>}</a> },
   { key: "id", title: "Message ID", text: true, by: (r) => r.message_id, cell: (r) => r.message_id ? <code>{r.message_id}</code> : <span class="muted">none</span> },
   { key: "preview", title: "Body", text: true, cell: (r) => <span class="mono muted">{r.preview}</span> },
   { key: "source", title: "Died in", by: (r) => r.source, cell: (r) => <span class="clip">{r.source}</span> },
@@ -76,7 +76,7 @@ export function LettersPage(props: { vhost?: string }) {
       <Facts of={[["Message type", group.type || <span class="muted">none</span>], ["Are in", <ul class="plain">{group.queues.map((q) => <li key={q.name}><a href={to(["letters", vhost], { queue: q.name, group: group.id })} aria-current={q.name === at ? "true" : undefined} class="name">{q.name}</a> ({count(q.letters)})</li>)}</ul>]]} />
       <Facts of={[["State", stateTag(group.state)], ["Owner", group.owner || <span class="muted">nobody</span>], ["Note", group.note ? <span class="name">{group.note}</span> : <span class="muted">none</span>]]} />
     </div></Card>}
-    <SearchForm key={text + at + order} vhost={vhost} queue={at} queues={queues.data ?? []} filter={filter} order={order} open={chips.length > 0 || !group} />
+    <SearchForm key={text + at + order} vhost={vhost} queue={at} queues={queues.data ?? []} filter={filter} order={order} open={!filter.group || Object.keys(filter).some((k) => k !== "group")} />
     {chips.length > 0 && <div class="row"><span class="muted">Filter:</span>{chips.map(([k, v]) => <span key={k + v} class="tag ink">{k === "where" ? "" : `${labels[k]}: `}{v}</span>)}<button class="quiet" onClick={() => go(to(["letters", vhost], { queue: at, group: group?.id }))}>Clear</button></div>}
     {found.busy && <div class="note" role="status"><div class="row apart"><span>Looking: {plural(found.rows.length, "letter")} found in {count(found.examined)}{found.total > 0 && ` of ${count(found.total)}`} messages</span><button onClick={found.stop}>Stop</button></div><Bar label="Messages examined" part={found.total ? found.examined / found.total : 0} /></div>}
     <Failed error={officeError(found.error)} what="the letters" retry={found.again} />

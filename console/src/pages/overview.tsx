@@ -97,7 +97,10 @@ function attention(o: Overview, node: Node | undefined, groups: Groups | undefin
   const lost = Object.values(o.dead_letters ?? {}).flatMap((by) => Object.entries(by)).filter(([outcome]) => outcome === "dlx_missing" || outcome === "no_route").reduce((n, [, c]) => n + c, 0);
   if (lost > 0) list.push({ kind: "bad", title: `${plural(lost, "dead letter was", "dead letters were")} dropped`, text: "A dead-letter exchange does not exist, or nothing is bound to it. Look at the queues with DLX in their features.", href: "#/queues", link: "Queues" });
   for (const j of jobs) if (j.state === "halted" || j.state === "failed") list.push({ kind: "bad", title: `Job ${j.id} is ${j.state}`, text: j.why || j.reason, href: to(["jobs", String(j.id)]), link: "Show job" });
-  for (const g of (groups?.items ?? []).filter((g: Group) => g.state === "new")) list.push({ kind: "warn", title: `${plural(g.letters, "letter")} from ${g.source}`, text: [g.error_class, g.error].filter(Boolean).join(": ") || `No cause was given; reason: ${g.reason}`, href: to(["letters", g.vhost], { group: g.id }), link: "Show letters" });
+  const fresh = (groups?.items ?? []).filter((g: Group) => g.state === "new");
+  for (const g of fresh.slice(0, 5)) list.push({ kind: "warn", title: `${plural(g.letters, "letter")} from ${g.source}`, text: [g.error_class, g.error].filter(Boolean).join(": ") || `No cause was given; reason: ${g.reason}`, href: to(["letters", g.vhost], { group: g.id, queue: g.queues?.[0]?.name }), link: "Show letters" });
+  const others = (groups?.total ?? fresh.length) - Math.min(5, fresh.length);
+  if (others > 0) list.push({ kind: "warn", title: `${plural(others, "more group")} of new dead letters`, text: "All are in the inbox.", href: "#/inbox", link: "Inbox" });
   if (node && !node.mem_alarm && node.mem_limit > 0 && node.mem_used > .85 * node.mem_limit) list.push({ kind: "warn", title: "Memory is nearly at its limit", text: `${bytes(node.mem_used)} of ${bytes(node.mem_limit)}. At the limit publishers are blocked.` });
   if (node && !node.disk_free_alarm && node.disk_free_limit > 0 && node.disk_free < 2 * node.disk_free_limit) list.push({ kind: "warn", title: "Disk is nearly full", text: `${bytes(node.disk_free)} are free; below ${bytes(node.disk_free_limit)} publishers are blocked.` });
   return list;

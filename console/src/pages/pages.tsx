@@ -2,7 +2,12 @@
 import type { ComponentChildren } from "preact";
 import type { Route } from "../router";
 import type { Session } from "../types";
+import { may } from "../state";
 import { Empty } from "../ui/parts";
+import { ConfigurationPage, DefinitionsPage, FeaturesPage, ShovelsPage } from "./admin/node";
+import { PoliciesPage } from "./admin/policies";
+import { PermissionsPage, UserPage, UsersPage } from "./admin/users";
+import { VHostPage, VHostsPage } from "./admin/vhosts";
 import { ChannelPage, ChannelsPage, ConnectionPage, ConnectionsPage } from "./connections";
 import { ConsumersPage } from "./consumers";
 import { ExchangePage, ExchangesPage } from "./exchanges";
@@ -16,13 +21,18 @@ import { QueuesPage } from "./queues";
 
 interface Entry { path: string; title: string; also?: string[]; }
 
-export function sections(_s: Session): { title?: string; pages: Entry[] }[] {
+export function sections(s: Session): { title?: string; pages: Entry[] }[] {
   return [
     { pages: [{ path: "", title: "Overview" }] },
     { title: "Dead letters", pages: [{ path: "inbox", title: "Inbox" }, { path: "letters", title: "Search" }, { path: "jobs", title: "Jobs" }] },
     { title: "Broker", pages: [
       { path: "queues", title: "Queues" }, { path: "exchanges", title: "Exchanges" }, { path: "connections", title: "Connections" },
       { path: "channels", title: "Channels" }, { path: "consumers", title: "Consumers" }] },
+    { title: "Admin", pages: [
+      ...(may(s, "administrator") ? [{ path: "users", title: "Users" }, { path: "vhosts", title: "Virtual hosts" }, { path: "permissions", title: "Permissions" }] : []),
+      { path: "policies", title: "Policies" }, ...(may(s, "monitoring") ? [{ path: "shovels", title: "Shovels" }] : []),
+      ...(may(s, "administrator") ? [{ path: "definitions", title: "Definitions" }] : []), { path: "features", title: "Features" },
+      ...(may(s, "administrator") ? [{ path: "configuration", title: "Configuration" }] : [])] },
   ];
 }
 
@@ -37,6 +47,14 @@ export function Page(props: { route: Route }): ComponentChildren {
     case "exchanges": return second !== undefined && third !== undefined ? <ExchangePage vhost={second} name={third} /> : <ExchangesPage />;
     case "connections": return second !== undefined ? <ConnectionPage name={second} /> : <ConnectionsPage />;
     case "channels": return second !== undefined ? <ChannelPage name={second} /> : <ChannelsPage />;
+    case "users": return second !== undefined ? <UserPage name={second} /> : <UsersPage />;
+    case "vhosts": return second !== undefined ? <VHostPage name={second} /> : <VHostsPage />;
+    case "permissions": return <PermissionsPage />;
+    case "policies": return <PoliciesPage />;
+    case "shovels": return <ShovelsPage />;
+    case "definitions": return <DefinitionsPage />;
+    case "features": return <FeaturesPage />;
+    case "configuration": return <ConfigurationPage />;
     case "consumers": return <ConsumersPage />;
   }
   return <Empty title="There is no such page"><p>The address may be of another version. <a href="#/">Go to the overview</a>.</p></Empty>;

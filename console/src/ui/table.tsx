@@ -12,7 +12,7 @@ import { Check } from "./form";
 import { Failed, Loading } from "./parts";
 
 export interface Column<T> {
-  key: string; title: string; cell(row: T): ComponentChildren; num?: boolean; hide?: boolean; name?: boolean; text?: boolean; help?: string;
+  key: string; title: string; cell(row: T): ComponentChildren; num?: boolean; hide?: boolean; name?: boolean; text?: boolean; grow?: boolean; help?: string;
   /** what the server sorts by, or what the browser does; without either the column cannot be sorted. */
   sort?: string; by?(row: T): string | number;
 }
@@ -187,7 +187,7 @@ export function Table<T>(props: TableProps<T>) {
     const key = props.rowKey(row);
     rows.push(<tr key={key} aria-rowindex={i + 2} class={`${i === cursor ? "cursor" : ""} ${props.picked?.has(key) ? "picked" : ""}`} onClick={() => setCursor(i)}>
       {props.picked && <td class="check-cell"><input type="checkbox" aria-label={`Select ${key}`} checked={props.picked.has(key)} onChange={() => pick(row)} /></td>}
-      {columns.map((c) => <td key={c.key} class={c.num ? "num" : c.name ? "name-cell" : c.text ? "text-cell" : undefined}>{c.cell(row)}</td>)}
+      {columns.map((c) => <td key={c.key} class={c.num ? "num" : c.grow ? "name-cell grow-cell" : c.name ? "name-cell" : c.text ? "text-cell" : undefined}>{c.cell(row)}</td>)}
     </tr>);
   }
   const visible = props.picked ? Array.from({ length: source.total }, (_, i) => source.at(i)).filter((r) => r !== undefined) : [];
@@ -210,7 +210,7 @@ export function Table<T>(props: TableProps<T>) {
         <table aria-rowcount={source.total + 1}>
           <thead><tr aria-rowindex={1}>
             {props.picked && <th scope="col" class="check-cell"><input type="checkbox" aria-label="Select all that are shown" checked={allPicked} onChange={() => props.setPicked!(allPicked ? new Map() : new Map(visible.map((r) => [props.rowKey(r), r])))} /></th>}
-            {columns.map((c) => <th key={c.key} scope="col" class={c.num ? "num" : undefined} title={c.help} aria-sort={sorted(c) ? list.order.desc ? "descending" : "ascending" : undefined}>
+            {columns.map((c) => <th key={c.key} scope="col" class={c.num ? "num" : c.grow ? "grow-cell" : undefined} title={c.help} aria-sort={sorted(c) ? list.order.desc ? "descending" : "ascending" : undefined}>
               {c.sort || c.by ? <button type="button" onClick={() => sortBy(c)}>{c.title}{sorted(c) && <span class="arrow" aria-hidden="true">{list.order.desc ? "▼" : "▲"}</span>}</button> : c.title}
             </th>)}
           </tr></thead>
