@@ -94,13 +94,11 @@ func TestFrontPage(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.Status, err)
 	}
-	for _, want := range []string{"<h1>Bartleby test</h1>", `href="/api/overview"`, "http://" + s.Addresses().Prometheus.String() + "/metrics"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %s in %s", want, text)
-		}
+	if !strings.Contains(string(text), "<title>Bartleby") { // the console, or the page that says how to get it
+		t.Errorf("the page is %s", text)
 	}
-	if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(string(text), "src=") {
-		t.Errorf("policy %q, page %s", csp, text)
+	if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") {
+		t.Errorf("its policy is %q", csp)
 	}
 	for path, want := range map[string]int{"/nothing": http.StatusNotFound, "/api/overview": http.StatusUnauthorized} {
 		resp, err := client.Get(base + path)

@@ -104,7 +104,7 @@ func OpenDrops(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Dr
 	ctx, end := context.WithCancel(context.Background())
 	d.end = end
 	wake := b.WatchDrops()
-	go d.run(ctx, wake)
+	go bug.Guarded(logger, "the ledger of drops", func() { d.run(ctx, wake) })()
 	return d, nil
 }
 
@@ -116,7 +116,6 @@ func (d *Drops) Close() {
 
 func (d *Drops) run(ctx context.Context, wake <-chan struct{}) {
 	defer close(d.ended)
-	defer bug.End(d.logger, "the ledger of drops")
 	for {
 		select {
 		case <-wake:

@@ -6,6 +6,7 @@ import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/bodies"
+	"bartleby.mq/internal/safety/bug"
 )
 
 // A death is dropped if its outcome is not Routed. Queues count drops (Stats.Dead); whoever keeps a ledger of them asks
@@ -113,8 +114,11 @@ func (n *Node) TakeDrops(f func(*Dropped)) {
 
 // reportDrops calls f for what a queue has dropped between d.told and now.
 func (n *Node) reportDrops(q *Queue, d *drops, now *dropCounts, w *bodies.Window, f func(*Dropped)) {
-	defer n.bodies.Release(d.body)
-	defer n.bodies.Release(d.history)
+	defer func() {
+		n.bodies.Release(d.body)
+		n.bodies.Release(d.history)
+	}()
+	defer bug.End(n.Logger, "the report of drops") // runs before the releases above: the store has locks
 	for r := range now {
 		for o := range now[r] {
 			count := now[r][o] - d.told[r][o]
