@@ -79,6 +79,7 @@ type Server struct {
 	tls     certificates
 	shovels *shovel.Shovels
 	drops   *office.Drops
+	office  *office.Office
 
 	stopc chan struct{}  // closed by Stop
 	done  sync.WaitGroup // goroutines of the server's own
@@ -167,6 +168,9 @@ func Start(o Options) (s *Server, err error) {
 		return s, err
 	}
 	if s.drops, err = office.OpenDrops(s.broker, s.Logger, time.Now); err != nil {
+		return s, err
+	}
+	if s.office, err = office.New(office.Options{Broker: s.broker, Logger: o.Logger}); err != nil {
 		return s, err
 	}
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
@@ -366,6 +370,9 @@ func (s *Server) Stop() error {
 	}
 	s.requests.under.Wait() // after sessions were cut: a request may wait for one
 	s.done.Wait()
+	if s.office != nil {
+		s.office.Close()
+	}
 	if s.drops != nil {
 		s.drops.Close()
 	}

@@ -55,6 +55,8 @@ type Options struct {
 	Shovels Shovels
 	// Drops is the ledger of dropped messages; nil: none is kept.
 	Drops *office.Drops
+	// Office is the Dead Letter Office; nil: its resources do not exist.
+	Office *office.Office
 	// MaxBody is the maximal size of a request's body, in bytes; 0: 20,000,000, as in RabbitMQ.
 	MaxBody int64
 	// Known, if not nil, is called with the context of each request when its user is

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/definitions"
 )
@@ -57,6 +58,10 @@ func asFailure(err error) *failure {
 	var malformed *definitions.MalformedError
 	if errors.As(err, &malformed) {
 		return badRequest(malformed.Reason)
+	}
+	var filter *letter.QueryError
+	if errors.As(err, &filter) {
+		return badRequest(filter.Error())
 	}
 	var refusal *topology.Error
 	if !errors.As(err, &refusal) {

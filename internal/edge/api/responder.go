@@ -46,6 +46,9 @@ type withStatus struct {
 	body   any
 }
 
+// written is an answer that writes itself, mostly in parts.
+type written func(out *responder)
+
 // answer writes what a handler returned: nil is 204.
 func (out *responder) answer(r *request, v any) {
 	if v != nil {
@@ -62,6 +65,8 @@ func (out *responder) answer(r *request, v any) {
 			out.Header().Set("Location", v.location)
 		}
 		out.begin(http.StatusCreated)
+	case written:
+		v(out)
 	case plainText:
 		out.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		out.begin(http.StatusOK)

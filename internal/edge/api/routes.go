@@ -199,7 +199,7 @@ func (s *server) routes() []route {
 			route{"DELETE", between + "/{props}", managing, s.deleteBinding},
 		)
 	}
-	return routes
+	return append(routes, s.officeRoutes()...)
 }
 
 // nothingToDo answers requests that only mean something to several nodes.

@@ -1,0 +1,220 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"bartleby.mq/internal/edge/api"
+	"bartleby.mq/internal/run/office"
+)
+
+// withOffice is a node with an office, on which three orders and a bill have died.
+func withOffice(t *testing.T) *node {
+	t.Helper()
+	n := start(t, func(o *api.Options) {
+		f, err := office.New(office.Options{Broker: o.Broker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(f.Close)
+		o.Office = f
+	})
+	for _, q := range []struct{ work, dead string }{{"orders", "orders.dead"}, {"bills", "bills.dead"}} {
+		n.must("PUT", "/queues/%2F/"+q.dead, `{}`)
+		n.must("PUT", "/queues/%2F/"+q.work, `{"arguments": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "`+q.dead+`"}}`)
+	}
+	die := func(queue, body, headers string) {
+		text, _ := json.Marshal(body)
+		n.must("POST", "/exchanges/%2F/amq.default/publish", `{"routing_key": "`+queue+`", "payload": `+string(text)+`, "payload_encoding": "string", "properties": {"message_id": "m", "headers": `+headers+`}}`)
+		n.must("POST", "/queues/%2F/"+queue+"/get", `{"ackmode": "reject_requeue_false", "count": 1, "encoding": "auto"}`)
+	}
+	for i := range 3 {
+		die("orders", fmt.Sprintf(`{"order": %d}`, i), fmt.Sprintf(`{"x-exception-message": "no customer %d", "tenant": "t%d"}`, i, i))
+	}
+	die("bills", "<script>alert(1)</script>", `{}`)
+	n.b.CountQueues() // the dead are where they go
+	return n
+}
+
+func (n *node) groups(path string) []map[string]any {
+	n.t.Helper()
+	var a struct{ Items []map[string]any }
+	for {
+		if err := json.Unmarshal([]byte(n.must("GET", path, "").body), &a); err != nil {
+			n.t.Fatal(err)
+		}
+		return a.Items
+	}
+}
+
+func (n *node) letters(path string) (items []map[string]any) {
+	n.t.Helper()
+	var a struct{ Items []map[string]any }
+	if err := json.Unmarshal([]byte(n.must("GET", path, "").body), &a); err != nil {
+		n.t.Fatal(err)
+	}
+	return a.Items
+}
+
+// Queues, groups, letters and one letter, as the contract has them.
+func TestOffice(t *testing.T) {
+	n := withOffice(t)
+	queues := n.must("GET", "/office/queues", "").list(t)
+	if len(queues) != 2 || queues[1]["name"] != "orders.dead" || queues[1]["letters"] != 3.0 || queues[1]["type"] != "classic" {
+		t.Errorf("%v", queues)
+	}
+	groups := n.groups("/office/groups")
+	if len(groups) != 2 || groups[0]["letters"] != 3.0 || groups[0]["error"] != "no customer #" || groups[0]["state"] != "new" || groups[0]["source"] != "orders" {
+		t.Errorf("%v", groups)
+	}
+	if g := n.groups("/office/groups/%2F/bills.dead?sort=last&order=asc&limit=1"); len(g) != 1 || g[0]["source"] != "bills" {
+		t.Errorf("%v", g)
+	}
+	id := groups[0]["id"].(string)
+	note := n.must("PUT", "/office/groups/%2F/"+id, `{"state": "triaged", "owner": "ann"}`).object(t)
+	if note["state"] != "triaged" || note["noted_by"] != "guest" {
+		t.Errorf("%v", note)
+	}
+	if g := n.groups("/office/groups/%2F?state=triaged"); len(g) != 1 || g[0]["owner"] != "ann" {
+		t.Errorf("%v", g)
+	}
+	all := n.letters("/office/letters/%2F/orders.dead")
+	oldest := n.letters("/office/letters/%2F/orders.dead?order=oldest&limit=1")
+	if len(all) != 3 || all[2]["id"] != oldest[0]["id"] || oldest[0]["preview"] != `{"order": 0}` || oldest[0]["group"] != id || oldest[0]["state"] != "ready" {
+		t.Errorf("%v\n%v", all, oldest)
+	}
+	if found := n.letters("/office/letters/%2F/orders.dead?where=header.tenant%3Dt1&where=header.tenant&group=" + id + "&body=order"); len(found) != 1 || found[0]["error"] != "no customer 1" {
+		t.Errorf("%v", found)
+	}
+	letter := n.must("GET", "/office/letters/%2F/orders.dead/"+oldest[0]["id"].(string), "").object(t)
+	same(t, "cause", letter["cause"], map[string]any{"class": "", "error": "no customer 0", "detail": "", "from": "spring"})
+	same(t, "body", letter["body"], map[string]any{"bytes": 12.0, "encoding": "json", "text": `{"order": 0}`, "cut": false})
+	same(t, "replay", letter["replay"], map[string]any{"exchange": "", "routing_keys": []any{"orders"}, "queues": []any{"orders"}, "problem": nil})
+	if h := letter["headers"].(map[string]any); h["tenant"] != "t0" || h["x-first-death-queue"] != "orders" {
+		t.Errorf("%v", h)
+	}
+	if stops := letter["timeline"].([]any); len(stops) != 1 || stops[0].(map[string]any)["queue"] != "orders" {
+		t.Errorf("%v", stops)
+	}
+}
+
+// The raw body, and parts of it. A browser does not run it.
+func TestALettersBody(t *testing.T) {
+	n := withOffice(t)
+	path := "/office/letters/%2F/bills.dead/" + n.letters("/office/letters/%2F/bills.dead")[0]["id"].(string) + "/body"
+	a := n.must("GET", path, "")
+	if a.body != "<script>alert(1)</script>" || a.header.Get("Content-Type") != "application/octet-stream" || a.header.Get("X-Content-Type-Options") != "nosniff" ||
+		!strings.HasPrefix(a.header.Get("Content-Disposition"), "attachment") || !strings.Contains(a.header.Get("Content-Security-Policy"), "sandbox") {
+		t.Errorf("%+v", a)
+	}
+	r := httptest.NewRequest("GET", "/api"+path, nil)
+	r.Header.Set("Range", "bytes=8-12")
+	if a := n.send(r); a.status != 206 || a.body != "alert" {
+		t.Errorf("%+v", a)
+	}
+	r = httptest.NewRequest("GET", "/api"+path, nil)
+	r.Header.Set("Range", "bytes=100-")
+	if a := n.send(r); a.status != 416 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A stream has a line for each letter, and says at the end that it is one.
+func TestLettersStream(t *testing.T) {
+	n := withOffice(t)
+	r := httptest.NewRequest("GET", "/api/office/letters/%2F/orders.dead?order=oldest", nil)
+	r.Header.Set("Accept", "application/x-ndjson")
+	a := n.send(r)
+	lines := strings.Split(a.body, "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], `{"letter":{"id":`) || lines[3] != `{"end":{"next":null,"examined":3,"stopped":null}}` || a.header.Get("Content-Type") != "application/x-ndjson" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A letter that has gone answers 410, one that never was 404, and what is wrong is named.
+func TestOfficeRefusals(t *testing.T) {
+	n := withOffice(t)
+	id := n.letters("/office/letters/%2F/orders.dead?order=oldest")[0]["id"].(string)
+	n.must("POST", "/queues/%2F/orders.dead/get", `{"ackmode": "ack_requeue_false", "count": 1, "encoding": "auto"}`)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		has                string
+	}{
+		{"GET", "/office/letters/%2F/orders.dead/" + id, "", 410, "has left queue 'orders.dead'"},
+		{"GET", "/office/letters/%2F/orders.dead/" + id + "/body", "", 410, "has left queue"},
+		{"GET", "/office/letters/%2F/orders.dead/1.1", "", 410, ""},
+		{"GET", "/office/letters/%2F/orders.dead/" + id + "zzz", "", 404, "no letter of queue 'orders.dead'"},
+		{"GET", "/office/letters/%2F/orders.dead/x", "", 404, "no letter"},
+		{"GET", "/office/letters/%2F/nowhere", "", 404, "nowhere"},
+		{"GET", "/office/letters/nowhere/orders.dead", "", 404, ""},
+		{"GET", "/office/letters/%2F/orders.dead?reason=tired", "", 400, "filter 'reason': 'tired' is no reason"},
+		{"GET", "/office/letters/%2F/orders.dead?colour=red", "", 400, "filter 'colour'"},
+		{"GET", "/office/letters/%2F/orders.dead?limit=0", "", 400, "limit '0' must be a number from 1 to 1000"},
+		{"GET", "/office/letters/%2F/orders.dead?order=up", "", 400, "must be newest or oldest"},
+		{"GET", "/office/letters/%2F/orders.dead?cursor=x", "", 400, "cursor 'x' is none"},
+		{"GET", "/office/letters/%2F/orders.dead?a;b", "", 400, "cannot be read"},
+		{"GET", "/office/groups?sort=colour", "", 400, "sort 'colour' is unknown"},
+		{"GET", "/office/groups?colour=red", "", 400, "unknown parameter 'colour'"},
+		{"GET", "/office/queues?colour=red", "", 400, "unknown parameter 'colour'"},
+		{"PUT", "/office/groups/%2F/A!", `{}`, 404, "no id of a group"},
+		{"PUT", "/office/groups/%2F/1", `{"state": "lost"}`, 400, "state 'lost' is unknown"},
+		{"PUT", "/office/groups/%2F/1", `{"colour": "red"}`, 400, "unknown key 'colour'"},
+		{"PUT", "/office/groups/%2F/1", `{"owner": 7}`, 400, "owner must be text"},
+	} {
+		if a := n.do(c.method, c.path, c.body); a.status != c.status || !strings.Contains(a.body, c.has) {
+			t.Errorf("%s %s: %d %s, want %d with %q", c.method, c.path, a.status, a.body, c.status, c.has)
+		}
+	}
+}
+
+// Who may not read a queue learns nothing of its letters; who has the tag monitoring sees metadata.
+func TestOfficeRights(t *testing.T) {
+	n := withOffice(t)
+	for _, u := range []struct{ name, tags, read string }{{"reader", "management", "^orders.dead$"}, {"watch", "monitoring", "^$"}, {"policy", "policymaker", "^$"}} {
+		n.must("PUT", "/users/"+u.name, `{"password": "p", "tags": "`+u.tags+`"}`)
+		n.must("PUT", "/permissions/%2F/"+u.name, `{"configure": "^$", "write": "^$", "read": "`+u.read+`"}`)
+	}
+	n.must("PUT", "/users/stranger", `{"password": "p", "tags": "management"}`)
+	count := func(path string) int {
+		t.Helper()
+		if strings.Contains(path, "queues") {
+			return len(n.must("GET", path, "").list(t))
+		}
+		return len(n.groups(path))
+	}
+	for _, c := range []struct {
+		user           string
+		queues, groups int
+	}{{"guest:guest", 2, 2}, {"reader:p", 1, 1}, {"watch:p", 2, 2}, {"policy:p", 0, 0}, {"stranger:p", 0, 0}} {
+		n.user = c.user
+		if q, g := count("/office/queues"), count("/office/groups"); q != c.queues || g != c.groups {
+			t.Errorf("%s sees %d queues and %d groups, want %d and %d", c.user, q, g, c.queues, c.groups)
+		}
+	}
+	n.user = "reader:p"
+	if g := n.groups("/office/groups/%2F/bills.dead"); len(g) != 0 {
+		t.Errorf("%v", g)
+	}
+	id := n.letters("/office/letters/%2F/orders.dead")[0]["id"].(string)
+	if l := n.must("GET", "/office/letters/%2F/orders.dead/"+id, "").object(t); !strings.Contains(fmt.Sprint(l["replay"]), "write access to exchange 'amq.default' in vhost '/' refused") {
+		t.Errorf("%v", l["replay"])
+	}
+	for _, c := range []struct {
+		user, method, path string
+		status             int
+	}{
+		{"reader:p", "GET", "/office/letters/%2F/bills.dead", 401}, {"reader:p", "GET", "/office/letters/%2F/nowhere", 401}, {"watch:p", "GET", "/office/letters/%2F/orders.dead", 401},
+		{"watch:p", "GET", "/office/letters/%2F/orders.dead/" + id, 401}, {"watch:p", "GET", "/office/letters/%2F/orders.dead/" + id + "/body", 401},
+		{"stranger:p", "GET", "/office/letters/%2F/orders.dead", 404}, {"stranger:p", "GET", "/office/groups/%2F", 404}, {"reader:p", "PUT", "/office/groups/%2F/1", 401},
+		{"policy:p", "PUT", "/office/groups/%2F/1", 200}, {"nobody:p", "GET", "/office/queues", 401},
+	} {
+		n.user = c.user
+		if a := n.do(c.method, c.path, "{}"); a.status != c.status {
+			t.Errorf("%s %s %s: %d %s, want %d", c.user, c.method, c.path, a.status, a.body, c.status)
+		}
+	}
+}

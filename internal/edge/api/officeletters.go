@@ -1,0 +1,226 @@
+package api
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"bartleby.mq/internal/core/letter"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/office"
+)
+
+// Bounds of one page of letters. A stream has none of them: it ends with its client.
+const (
+	defaultLetters = 100
+	lettersBytes   = 256 << 20
+	lettersTime    = 2 * time.Second
+)
+
+// shownBody is how much of a body one letter shows.
+const shownBody = 64 << 10
+
+// ndjson is the content type of a stream: one JSON value a line.
+const ndjson = "application/x-ndjson"
+
+// progressEvery is how often a stream says how far it is.
+const progressEvery = 250 * time.Millisecond
+
+// listLetters answers with a page, or streams all letters that the filters select.
+func (s *server) listLetters(r *request) (any, error) {
+	queue, err := r.letterQueue()
+	if err != nil {
+		return nil, err
+	}
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest("the query of the address cannot be read: " + err.Error())
+	}
+	streams := strings.Contains(r.Header.Get("Accept"), ndjson)
+	ask := office.LettersRequest{Cursor: q.Get("cursor"), Limit: defaultLetters, Bytes: lettersBytes, Time: lettersTime}
+	most := maxPage
+	if streams {
+		ask.Limit, ask.Bytes, ask.Time, most = 0, 0, 0, 1<<31-1
+	}
+	if n, err := officeLimit(q, most); err != nil {
+		return nil, err
+	} else if n > 0 {
+		ask.Limit = n
+	}
+	if ask.Oldest, err = officeOrder(q, "newest", "oldest"); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"cursor", "limit", "order"} {
+		delete(q, name)
+	}
+	if ask.Query, err = letter.ParseQuery(string(r.vhost()), q, time.Now().UnixMilli()); err != nil {
+		return nil, err
+	}
+	if streams {
+		return s.streamLetters(r, queue, ask), nil
+	}
+	items := []office.Row{}
+	end, err := s.Office.Letters(r.Context(), queue, ask, func(row *office.Row) bool {
+		items = append(items, *row)
+		return true
+	}, nil)
+	switch {
+	case r.Context().Err() != nil:
+		return nil, nobodyWaits
+	case err != nil:
+		return nil, err
+	}
+	return map[string]any{"items": items, "next": end.Next, "examined": end.Examined, "stopped": end.Stopped}, nil
+}
+
+// streamLetters writes {"letter": …} for each letter, {"progress": …} now and then, and {"end": …} or {"error": …} last.
+func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.LettersRequest) written {
+	return func(out *responder) {
+		out.Header().Set("Content-Type", ndjson)
+		out.Header().Set("Vary", "accept, accept-encoding, origin")
+		out.begin(http.StatusOK)
+		flusher := http.NewResponseController(out.ResponseWriter)
+		var lines bytes.Buffer
+		send := func(what string, v any) bool {
+			if err := writeJSON(&lines, map[string]any{what: v}); err != nil {
+				return false
+			}
+			lines.WriteByte('\n')
+			if what == "letter" && lines.Len() < 32<<10 {
+				return true
+			}
+			_, err := out.Write(lines.Bytes())
+			lines.Reset()
+			return err == nil
+		}
+		told := time.Now()
+		ctx := r.Context()
+		end, err := s.Office.Letters(ctx, queue, ask, func(row *office.Row) bool { return send("letter", row) }, func(examined, total int) {
+			if at := time.Now(); at.Sub(told) >= progressEvery {
+				told = at
+				send("progress", map[string]int{"examined": examined, "total": total})
+				_ = flusher.Flush()
+			}
+		})
+		if err != nil {
+			f := asFailure(err)
+			send("error", map[string]any{"error": f.kind, "reason": f.reason})
+			return
+		}
+		send("end", end)
+	}
+}
+
+// wholeLetter is all of one letter in JSON.
+type wholeLetter struct {
+	office.Row
+	Timeline   []office.Stop     `json:"timeline"`
+	RejectedBy map[string]string `json:"rejected_by"`
+	Cause      map[string]string `json:"cause"`
+	Properties map[string]any    `json:"properties"`
+	Headers    any               `json:"headers"`
+	Body       letterBody        `json:"body"`
+	Replay     replayForecast    `json:"replay"`
+}
+
+type letterBody struct {
+	Bytes    int    `json:"bytes"`
+	Encoding string `json:"encoding"` // json, text or base64
+	Text     string `json:"text"`
+	Cut      bool   `json:"cut"`
+}
+
+type replayForecast struct {
+	Exchange string   `json:"exchange"`
+	Keys     []string `json:"routing_keys"`
+	Queues   []string `json:"queues"`
+	Problem  *string  `json:"problem"`
+}
+
+func (s *server) getLetter(r *request) (any, error) {
+	if _, err := r.officeQuery(); err != nil {
+		return nil, err
+	}
+	queue, err := r.letterQueue()
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.Office.Letter(r.link(), queue, r.params["id"], shownBody)
+	if err != nil {
+		return nil, letterMissing(r, err)
+	}
+	a := wholeLetter{
+		Row: w.Row, Timeline: w.Timeline, RejectedBy: map[string]string{}, Body: showBody(w.Body, w.Size),
+		Cause:  map[string]string{"class": w.Cause.Class, "error": w.Cause.Error, "detail": w.Cause.Detail, "from": w.Cause.From},
+		Replay: replayForecast{Exchange: w.Replay.Exchange, Keys: orEmpty(w.Replay.Keys), Queues: orEmpty(w.Replay.Queues)},
+	}
+	if w.Replay.Problem != "" {
+		a.Replay.Problem = &w.Replay.Problem
+	}
+	for key, value := range map[string]string{"consumer_tag": w.RejectedBy.ConsumerTag, "connection": w.RejectedBy.Connection, "user": w.RejectedBy.User} {
+		if value != "" {
+			a.RejectedBy[key] = value
+		}
+	}
+	if a.Properties, err = showProperties(w.Properties); err != nil {
+		return nil, err
+	}
+	a.Headers = map[string]any{}
+	if h, ok := a.Properties["headers"]; ok {
+		a.Headers = h
+		delete(a.Properties, "headers")
+	}
+	return a, nil
+}
+
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// showBody is the first part of a body of size bytes.
+func showBody(part []byte, size int) letterBody {
+	b := letterBody{Bytes: size, Cut: len(part) < size}
+	text := part
+	for n := 0; b.Cut && n < utf8.UTFMax-1 && len(text) > 0 && !utf8.Valid(text); n++ {
+		text = text[:len(text)-1] // it was cut within a character
+	}
+	switch {
+	case !utf8.Valid(text) || slices.Contains(text, 0):
+		b.Encoding, b.Text = "base64", base64.StdEncoding.EncodeToString(part)
+	case !b.Cut && json.Valid(text):
+		b.Encoding, b.Text = "json", string(text)
+	default:
+		b.Encoding, b.Text = "text", string(text)
+	}
+	return b
+}
+
+// getLetterBody answers with the raw body, or a range of it. Whatever it is, a browser only stores it.
+func (s *server) getLetterBody(r *request) (any, error) {
+	queue, err := r.letterQueue()
+	if err != nil {
+		return nil, err
+	}
+	body, died, err := s.Office.Body(queue, r.params["id"])
+	if err != nil {
+		return nil, letterMissing(r, err)
+	}
+	return written(func(out *responder) {
+		h := out.Header()
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set("Content-Disposition", `attachment; filename="`+r.params["id"]+`"`)
+		h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		h.Set("ETag", `"`+r.params["id"]+`"`) // the body of a letter never changes
+		out.status = http.StatusOK
+		http.ServeContent(out.ResponseWriter, r.Request, "", time.UnixMilli(died), bytes.NewReader(body))
+	}), nil
+}
