@@ -138,9 +138,6 @@ func (l *Letter) Props() *amqp091.Props {
 	return &l.props
 }
 
-// sentBy says whether a job has sent the letter.
-func (l *Letter) sentBy(uint64) bool { return false } // histories bear no marks of jobs yet
-
 // Cause is why it died, without the detail.
 func (l *Letter) Cause() Cause {
 	if !l.hasCause {

@@ -256,7 +256,7 @@ func TestFilters(t *testing.T) {
 		{Key: "text", Value: "12"}, {Key: "x-exception-message", Value: "no customer 42"}, {Key: "x-exception-stacktrace", Value: trace},
 	}
 	rec := record(headers, "order.placed", `{"id": 4711}`)
-	history := died(10_000_000 - 60_000)
+	history := died(10_000_000-60_000, func(h *deadletter.History) { h.Job = 7 })
 	l, _ := letter.NewReader(nil).Read(rec, history)
 	k := l.Group()
 	id := k.ID("/").String()
@@ -274,7 +274,7 @@ func TestFilters(t *testing.T) {
 		{"older_than", "1m", true}, {"older_than", "61s", false}, {"newer_than", "1m", true}, {"newer_than", "59s", false}, {"newer_than", "20000d", true},
 		{"died", "1", true}, {"died", ">=1", true}, {"died", ">1", false}, {"died", "!=1", false},
 		{"size", "<=12", true}, {"size", "<12", false},
-		{"job", "7", false},
+		{"job", "7", true}, {"job", "8", false},
 		{"message_id", "m-1", true}, {"message_id", "m", false},
 		{"type", "order.placed", true}, {"type", "order", false},
 		{"body", "4711", true}, {"body", "4712", false},

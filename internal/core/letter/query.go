@@ -252,7 +252,7 @@ func (q *Query) Match(l *Letter) bool {
 		q.diedAfter != 0 && l.Died < q.diedAfter,
 		q.times != nil && !q.times.holds(float64(l.TimesDied())),
 		q.size != nil && !q.size.holds(float64(l.Record.BodySize())),
-		q.job != nil && !l.sentBy(*q.job),
+		q.job != nil && l.History.Job != *q.job,
 		(q.exchange != nil || q.key != nil) && !q.from(l),
 		q.messageID != nil && string(l.Props().MessageID) != *q.messageID,
 		q.typ != nil && l.Type() != *q.typ,

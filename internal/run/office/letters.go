@@ -71,7 +71,7 @@ type Row struct {
 	Redelivered bool              `json:"redelivered"`
 	Group       string            `json:"group"`
 	Job         *string           `json:"job"`
-	Replays     int               `json:"replays"`
+	Replays     uint64            `json:"replays"`
 	Preview     string            `json:"preview"`
 }
 
@@ -240,6 +240,10 @@ func makeRow(q broker.QueueInfo, v *queue.View, l *letter.Letter) Row {
 	if r.Keys == nil {
 		r.Keys = []string{}
 	}
+	r.Replays = l.History.Replays
+	if l.History.Job != 0 {
+		r.Job = new(strconv.FormatUint(l.History.Job, 10))
+	}
 	if p, ok := l.Record.Priority(); ok {
 		r.Priority = &p
 	}
@@ -283,7 +287,7 @@ type Stop struct {
 	Exchange   string   `json:"exchange"`
 	Keys       []string `json:"routing_keys"`
 	Expiration *int64   `json:"expiration_ms"`
-	Earlier    bool     `json:"earlier"` // before a client published the message, by its word
+	Earlier    bool     `json:"earlier"` // before the last replay, or before a client published the message, by its word
 }
 
 // Whole is all of one letter.
@@ -364,18 +368,19 @@ func (f *Office) Body(q broker.QueueInfo, id string) (body []byte, died int64, e
 	return body, died, err
 }
 
-// timeline are the deaths of a letter, the last one first; those before a client published it come last.
+// timeline are the deaths of a letter, the last one first; those before a replay, and before a client published it, come last.
 func timeline(l *letter.Letter) []Stop {
-	stops := appendStops([]Stop{}, l.History, l.Parked)
+	stops := appendStops([]Stop{}, l.History.Deaths, l.Parked)
+	stops = appendStops(stops, l.History.Earlier, true)
 	if h, ok := deadletter.Carried(l.Props().Headers); ok && !l.Parked {
-		stops = appendStops(stops, &h, true)
+		stops = appendStops(stops, h.Deaths, true)
 	}
 	return stops
 }
 
-func appendStops(stops []Stop, h *deadletter.History, earlier bool) []Stop {
-	for i := range h.Deaths {
-		d := &h.Deaths[i]
+func appendStops(stops []Stop, deaths []deadletter.Death, earlier bool) []Stop {
+	for i := range deaths {
+		d := &deaths[i]
 		s := Stop{
 			Queue: d.Queue, Reason: d.Reason.Counted().String(), Count: d.Count, First: d.First, Last: d.Last, Exchange: d.Exchange, Keys: slices.Clone(d.Keys), Earlier: earlier,
 		}
