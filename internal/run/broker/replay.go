@@ -121,7 +121,7 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 				count(result.PassedBy, &result.PassedByOthers, fmt.Sprintf("%s in queue '%s'", h.Deaths[0].Reason.Counted(), h.Deaths[0].Queue))
 			case r.Limit == 0 || result.Matched < r.Limit:
 				result.Matched++
-				chosen = append(chosen, r.To.lead(v.ID, rec, &h, decl))
+				chosen = append(chosen, r.To.lead(v.ID, rec, &h, decl, replayedBy(0, history)))
 			}
 			return true
 		})
@@ -199,8 +199,16 @@ func past(rec message.Record, history []byte) (deadletter.History, bool) {
 	return h, ok
 }
 
+// replayedBy returns the marks that a replay leaves, by a job or, if that is 0, by a request. What a client says of earlier
+// deaths is not kept.
+func replayedBy(job uint64, history []byte) deadletter.Marks {
+	h, _ := deadletter.Parse(history)
+	return h.Replayed(job)
+}
+
 // lead notes where a message goes: to where it was first published, or to what d says instead. rec is valid only now.
-func (d *Destination) lead(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue) replayed {
+// marks are those that it has then.
+func (d *Destination) lead(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue, marks deadletter.Marks) replayed {
 	exchange, keys, _ := h.Origin()
 	replaced := d.Key != nil || d.Queue != ""
 	switch {
@@ -224,7 +232,7 @@ func (d *Destination) lead(id queue.ID, rec message.Record, h *deadletter.Histor
 		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
 		p.m.Timestamp, p.m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
 	}
-	next := deadletter.History{Exchange: exchange, Keys: keys, KeysReplaced: replaced, ReplayedFrom: string(from.Name), Profile: from.Profile, Delayed: h.Delayed}
+	next := deadletter.History{Exchange: exchange, Keys: keys, KeysReplaced: replaced, ReplayedFrom: string(from.Name), Profile: from.Profile, Delayed: h.Delayed, Marks: marks}
 	p.history = next.Append(nil)
 	return p
 }

@@ -114,6 +114,9 @@ func (c *Cursor) end(level int) uint64 {
 	if c.ends == nil {
 		return math.MaxUint64
 	}
+	if level >= len(c.ends) { // a stored cursor that another queue wrote
+		return 0
+	}
 	return c.ends[level]
 }
 
@@ -154,7 +157,7 @@ func (c Cursor) At(level int, seq uint64) Cursor {
 func (ix *Index) Browse(after Cursor, limit int, f func(id ID, at Place) bool) (next Cursor, done bool) {
 	level, seq := len(ix.lanes)-1, uint64(0)
 	if after.begun {
-		level, seq = after.id.Lane(), after.id.Seq()+1
+		level, seq = min(after.id.Lane(), level), after.id.Seq()+1
 	}
 	for ; level >= 0; level, seq = level-1, 0 {
 		l := ix.lanes[level]

@@ -1,0 +1,251 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// Errand is what a job of the Dead Letter Office does with letters of a queue, slice by slice. The office chooses them,
+// remembers how far it is, and asks again; each slice is checked against the rights that the connection has then.
+type Errand struct {
+	Job    uint64
+	Action Action
+	To     Destination // of a replay; of Park, Queue alone
+	// MaxReplays is how often a letter may have been replayed before: beyond, it is left. 0: any number of times.
+	MaxReplays uint64
+	DryRun     bool
+	// Choose says whether a message is one of them. The bytes are valid only during the call.
+	Choose func(v *queue.View, rec message.Record, history []byte) bool
+}
+
+// Action is what is done with a letter.
+type Action string
+
+// The actions.
+const (
+	Replay  Action = "replay"  // its deaths are over: it is sent to its origin, or where the errand says
+	Park    Action = "move"    // it lies in another queue, with its deaths
+	Discard Action = "discard" // it lies in the archive for a while, with its deaths
+)
+
+// Archive is the queue for discarded letters of a virtual host, and ArchiveTTL how long it keeps them, in milliseconds.
+const (
+	Archive    message.QueueName = "bartleby.archive"
+	ArchiveTTL                   = 7 * 24 * int64(time.Hour/time.Millisecond)
+)
+
+// Place is where letters go, or why they stay.
+type Place struct {
+	Exchange, Key string
+	Queues        []string
+	Why           string
+}
+
+// ErrandSlice is what became of a slice of letters.
+type ErrandSlice struct {
+	Next queue.Cursor
+	Done bool // nothing is left behind Next
+
+	Examined, Chosen, Moved, Unroutable, Refused, NoOrigin, TooOften, Gone int
+}
+
+// LettersOf finds a queue for an errand, with the rights that this takes: to read it, or for Discard to configure it.
+// incarnation is that of the queue, or 0 for any. there is a cursor for what is in it now.
+func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation uint64) (found uint64, there queue.Cursor, err error) {
+	decl, err := c.errandQueue(name, e, incarnation)
+	if err != nil {
+		return 0, there, err
+	}
+	if e.Action == Replay {
+		err = c.mayReplay(&e.To, decl)
+	} else if e.Action == Park {
+		if err = c.mayReplay(&Destination{Queue: e.To.Queue}, decl); err == nil && e.To.Queue == "" {
+			err = topology.Refuse(topology.PreconditionFailed, "move of %s: the queue to move to is missing", decl.Resource())
+		}
+	} else if name == Archive {
+		err = topology.Refuse(topology.PreconditionFailed, "discard of %s: what lies there is discarded already", decl.Resource())
+	}
+	if err != nil {
+		return 0, there, err
+	}
+	q := runtimeOf(decl)
+	if there, err = c.b.node.WhatIsThere(q); err != nil {
+		return 0, there, c.missing(err, decl)
+	}
+	return q.Incarnation, there, nil
+}
+
+func (c *Connection) errandQueue(name message.QueueName, e *Errand, incarnation uint64) (*topology.Queue, error) {
+	permit := c.readable
+	if e.Action == Discard {
+		permit = func(r topology.Resource) error { return c.permit(topology.Configure, r) }
+	}
+	decl, err := c.find(name, permit)
+	if err == nil && incarnation != 0 && runtimeOf(decl).Incarnation != incarnation {
+		err = topology.Refuse(topology.NotFound, "%s was deleted and declared anew", decl.Resource())
+	}
+	return decl, err
+}
+
+// RunErrand looks at messages of the queue behind a cursor, at most limit of them, moves those that are chosen, at most
+// most of them, and returns when the moves are durable. told is called for each chosen letter with its place; nil: not.
+// After an error the letters of the slice are where they were or where they were to go: what has gone is not met again.
+func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, incarnation uint64, e *Errand, after queue.Cursor, limit, most int, told func(*Place)) (r ErrandSlice, err error) {
+	r.Next = after
+	decl, err := c.errandQueue(name, e, incarnation)
+	if err != nil {
+		return r, err
+	}
+	q := runtimeOf(decl)
+	var archive *topology.Queue
+	if e.Action == Discard && !e.DryRun {
+		if archive, err = c.archive(); err != nil {
+			return r, err
+		}
+	}
+	var chosen []replayed
+	next, done, err := c.b.node.Browse(q, after, limit, func(v queue.View, rec message.Record, history []byte) bool {
+		if v.Out || v.Dead || v.Offered || v.NotBefore != 0 {
+			return true
+		}
+		r.Examined++
+		if !e.Choose(&v, rec, history) {
+			return true
+		}
+		r.Chosen++
+		switch own, _ := deadletter.Parse(history); {
+		case e.Action != Replay:
+			chosen = append(chosen, e.park(v.ID, own, decl))
+		case e.MaxReplays > 0 && own.Replays >= e.MaxReplays:
+			r.TooOften++
+		default:
+			h, ok := past(rec, history)
+			if !ok && e.To.Queue == "" && (e.To.Key == nil || e.To.Exchange == nil) {
+				r.NoOrigin++
+				break
+			}
+			if !ok {
+				h.Deaths = []deadletter.Death{{Keys: []string{""}}} // the errand says all of its way
+			}
+			chosen = append(chosen, e.To.lead(v.ID, rec, &h, decl, own.Replayed(e.Job)))
+		}
+		return len(chosen) < most
+	})
+	if err != nil {
+		return r, c.missing(err, decl)
+	}
+	if err := c.carryOut(ctx, q, e, chosen, archive, &r, told); err != nil {
+		return r, c.missing(err, decl)
+	}
+	r.Next, r.Done = next, done
+	return r, nil
+}
+
+// park notes that a letter goes to another queue as it is.
+func (e *Errand) park(id queue.ID, h deadletter.History, from *topology.Queue) replayed {
+	to := e.To.Queue
+	if e.Action == Discard {
+		to = Archive
+	}
+	h.Marks = h.Moved(e.Job)
+	h.Exchange, h.Keys, h.KeysReplaced = "", []string{string(to)}, true
+	if len(h.Deaths) == 0 {
+		h.Profile = from.Profile
+	}
+	p := replayed{id: id, history: h.Append(nil)}
+	p.m.Key = []byte(to)
+	return p
+}
+
+// carryOut moves the chosen messages.
+func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand, chosen []replayed, archive *topology.Queue, r *ErrandSlice, told func(*Place)) error {
+	if told == nil {
+		told = func(*Place) {}
+	}
+	var moves []partition.Move
+	var places []Place
+	var seen uint64
+	for i := range chosen {
+		p := &chosen[i]
+		var targets []*partition.Queue
+		var ticket uint64
+		var err error
+		place := Place{Exchange: string(p.exchange), Key: string(p.m.Key)}
+		switch {
+		case archive != nil:
+			targets = []*partition.Queue{runtimeOf(archive)}
+		case e.Action == Discard: // a dry run: the archive is made when it is needed
+			place.Queues = []string{string(Archive)}
+		default:
+			targets, ticket, err = c.replayTargets(p)
+		}
+		if seen = max(seen, ticket); err != nil {
+			return cmp.Or(c.b.await(seen), err)
+		}
+		if len(targets) == 0 && len(place.Queues) == 0 {
+			r.Unroutable++
+			place.Why = fmt.Sprintf("exchange '%s' routes key '%s' to no queue", p.exchange, p.m.Key)
+			if p.missing {
+				place.Why = fmt.Sprintf("exchange '%s' does not exist", p.exchange)
+			}
+			told(&place)
+			continue
+		}
+		for _, t := range targets[:min(len(targets), maxPlaceQueues)] {
+			place.Queues = append(place.Queues, t.Name)
+		}
+		moves, places = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history}), append(places, place)
+	}
+	if err := c.b.await(seen); err != nil {
+		return err
+	}
+	if e.DryRun {
+		for i := range places {
+			told(&places[i])
+		}
+		return nil
+	}
+	if len(moves) == 0 {
+		return nil
+	}
+	moved, err := c.b.node.Move(ctx, q, moves)
+	for i, m := range moved {
+		switch m.What {
+		case partition.MoveDone:
+			r.Moved++
+		case partition.MoveGone:
+			r.Gone++
+		case partition.MoveRefused:
+			r.Refused++
+			places[i].Why = fmt.Sprintf("queue '%s' is full", target(moves[i].Targets, m.By))
+		case partition.MoveNoTarget:
+			r.Refused++
+			places[i].Why = fmt.Sprintf("queue '%s' was deleted", target(moves[i].Targets, m.By))
+		}
+		if m.What != partition.MoveGone && m.What != partition.MoveOpen {
+			told(&places[i])
+		}
+	}
+	return err
+}
+
+// archive returns the queue for discarded letters of the virtual host, and makes it if need be.
+func (c *Connection) archive() (*topology.Queue, error) {
+	by := c.b.AsOperator("the Dead Letter Office", c.VHost)
+	_, err := by.DeclareQueue(topology.QueueDecl{Name: Archive, Durable: true, Arguments: amqp091.Table{
+		{Key: "x-queue-type", Value: "classic"}, {Key: "x-message-ttl", Value: ArchiveTTL},
+	}})
+	if err != nil {
+		return nil, topology.Refuse(topology.PreconditionFailed, "discarded messages go to the queue '%s', which must be durable and classic with x-message-ttl=%d: %v", Archive, ArchiveTTL, err)
+	}
+	return by.find(Archive, func(topology.Resource) error { return nil })
+}
