@@ -48,6 +48,9 @@ type Content = index.Content
 // Cursor is a place between two entries.
 type Cursor = index.Cursor
 
+// ParseCursor reads what Cursor.Append wrote.
+func ParseCursor(b []byte) (Cursor, error) { return index.ParseCursor(b) }
+
 // Counts are the counters of one entry.
 type Counts = index.Counts
 

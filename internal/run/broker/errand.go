@@ -58,6 +58,9 @@ type ErrandSlice struct {
 	Examined, Chosen, Moved, Unroutable, Refused, NoOrigin, TooOften, Gone int
 }
 
+// IsOperator says whether the connection is the node's operator's, who needs no account.
+func (c *Connection) IsOperator() bool { return c.operator }
+
 // LettersOf finds a queue for an errand, with the rights that this takes: to read it, or for Discard to configure it.
 // incarnation is that of the queue, or 0 for any. there is a cursor for what is in it now.
 func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation uint64) (found uint64, there queue.Cursor, err error) {

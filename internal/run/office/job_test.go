@@ -1,0 +1,509 @@
+package office
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// desk is a broker with its jobs.
+type desk struct {
+	t    *testing.T
+	b    *broker.Broker
+	c    *broker.Connection
+	jobs *Jobs
+	shut bool
+}
+
+func openDesk(t *testing.T, fs vfs.FS, fail func(string)) *desk {
+	t.Helper()
+	b, err := broker.Open(broker.Options{FS: fs, Dir: "data", Failpoint: fail, RetryHeld: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{t: t, b: b, c: b.As("guest", "/")}
+	if d.jobs, err = NewJobs(JobOptions{Broker: b, Failpoint: fail}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.close)
+	return d
+}
+
+func (d *desk) close() {
+	if d.shut {
+		return
+	}
+	d.shut = true
+	d.jobs.Close()
+	if err := d.b.Close(); err != nil {
+		d.t.Error(err)
+	}
+}
+
+func (d *desk) declare(name, kind string, args ...amqp091.Field) {
+	d.t.Helper()
+	args = append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, args...)
+	if _, err := d.c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: args}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// letters declares work, whose dead go to dlq, and kills messages there.
+func (d *desk) letters(source, target string, n int) {
+	d.t.Helper()
+	d.declare("dlq", source)
+	d.declare("work", target, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
+	d.more(0, n)
+}
+
+func (d *desk) more(from, n int) {
+	d.t.Helper()
+	before := d.ready("dlq")
+	for i := range n {
+		d.publish("work", fmt.Sprint(from+i))
+		d.kill("work")
+	}
+	d.eventually("they have died", func() bool { return d.ready("dlq") == before+n })
+}
+
+func (d *desk) publish(key, body string) {
+	d.t.Helper()
+	mode := uint8(2)
+	raw := amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: &mode})
+	props, err := amqp091.ParseProps(raw)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	p := broker.Publication{Key: []byte(key), Raw: raw, Props: props, Body: [][]byte{[]byte(body)}, Size: len(body)}
+	if routed, err := d.c.PublishOne(&p); err != nil || !routed {
+		d.t.Fatal(routed, err)
+	}
+}
+
+func (d *desk) take(name string, kind partition.OpKind) (body string, ok bool) {
+	d.t.Helper()
+	after := broker.AckRemoves
+	if kind == partition.Reject {
+		after = broker.RejectRemoves
+	}
+	err := d.c.Take(message.QueueName(name), 1, after, func(s *broker.Shown) (bool, error) {
+		body, ok = string(s.Body), true
+		return true, nil
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.c.Settle()
+	return body, ok
+}
+
+func (d *desk) kill(name string) {
+	d.t.Helper()
+	if _, ok := d.take(name, partition.Reject); !ok {
+		d.t.Fatalf("%s has no message", name)
+	}
+}
+
+func (d *desk) counts(name string) (c partition.Counts) {
+	d.b.Read(func(s *topology.State, _ *auth.Users) {
+		if v, ok := s.VHost("/"); ok {
+			if q, ok := v.Queue(message.QueueName(name)); ok {
+				c = d.b.Node().Counts(q.Runtime.(*partition.Queue))
+			}
+		}
+	})
+	return c
+}
+
+func (d *desk) ready(name string) int {
+	d.t.Helper()
+	declared, err := d.c.PassiveQueue(message.QueueName(name))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return declared.Messages
+}
+
+func (d *desk) eventually(what string, f func() bool) {
+	d.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			d.t.Fatalf("not in 20 s: %s", what)
+		}
+	}
+}
+
+// start makes a job with its dry run.
+func (d *desk) start(r Request) Job {
+	d.t.Helper()
+	r.VHost = "/"
+	dry := r
+	plan, err := d.jobs.Dry(d.t.Context(), d.c, &dry)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r.Token, r.Count = plan.Token, &plan.Count
+	j, err := d.jobs.Start(d.t.Context(), d.c, &r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return j
+}
+
+func (d *desk) job(id uint64) Job {
+	d.t.Helper()
+	j, ok := d.jobs.Job(id)
+	if !ok {
+		d.t.Fatalf("there is no job %d", id)
+	}
+	return j
+}
+
+func (d *desk) until(id uint64, s State) Job {
+	d.t.Helper()
+	d.eventually(fmt.Sprintf("job %d is %s", id, s), func() bool { return d.job(id).State == s })
+	return d.job(id)
+}
+
+// A dry run says what the job does, and changes nothing; the job does it, and knows what becomes of its letters.
+func TestAJobDoesWhatItsDryRunSaid(t *testing.T) {
+	for _, source := range []string{"classic", "quorum"} {
+		for _, target := range []string{"classic", "quorum"} {
+			for _, order := range []Order{Oldest, Newest} {
+				t.Run(source+" "+target+" "+string(order), func(t *testing.T) {
+					d := openDesk(t, vfs.NewMem(), nil)
+					d.letters(source, target, 6)
+					r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq", Options: Options{Order: order, Limit: 4}}
+					plan, err := d.jobs.Dry(t.Context(), d.c, &r)
+					if err != nil || plan.Count != 4 || plan.Of != 6 || len(plan.Routes) != 1 || plan.Routes[0].RoutingKey != "work" || !slices.Equal(plan.Routes[0].Queues, []string{"work"}) {
+						t.Fatalf("%+v, %v", plan, err)
+					}
+					if d.ready("dlq") != 6 || len(d.jobs.List()) != 0 {
+						t.Error("a dry run has changed something")
+					}
+					r = Request{Action: broker.Replay, VHost: "/", Queues: []string{"dlq"}, Options: r.Options, Token: plan.Token, Count: &plan.Count, Reason: "mended"}
+					j, err := d.jobs.Start(t.Context(), d.c, &r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					j = d.until(j.ID, Done)
+					if j.Moved != 4 || j.Planned != 4 || j.By != "guest" || j.Reason != "mended" || j.Outcomes != (Outcomes{Waiting: 4}) || d.ready("dlq") != 2 || d.ready("work") != 4 {
+						t.Fatalf("%+v; %d and %d", j, d.ready("dlq"), d.ready("work"))
+					}
+					first, _ := d.take("work", partition.Ack)
+					if want := map[Order]string{Oldest: "0", Newest: "2"}[order]; first != want {
+						t.Errorf("the first is %s, want %s", first, want)
+					}
+					d.kill("work")
+					d.eventually("one has died again", func() bool {
+						return d.job(j.ID).Outcomes == Outcomes{Waiting: 2, Acknowledged: 1, DiedAgain: 1}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A job needs what the dry run of the same request said.
+func TestAJobNeedsItsDryRun(t *testing.T) {
+	d := openDesk(t, vfs.NewMem(), nil)
+	d.letters("classic", "classic", 2)
+	plan := func() (Request, Plan) {
+		r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq"}
+		p, err := d.jobs.Dry(t.Context(), d.c, &r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Token, r.Count = p.Token, &p.Count
+		return r, p
+	}
+	for want, change := range map[string]func(r *Request){
+		"missing":          func(r *Request) { r.Token = "" },
+		"not known":        func(r *Request) { r.Token = "x" },
+		"another":          func(r *Request) { r.Rate = 5 },
+		"the dry run said": func(r *Request) { r.Count = new(int) },
+		"has grown":        func(*Request) { d.more(2, 1) },
+		"action":           func(r *Request) { r.Action = "burn" },
+		"canary":           func(r *Request) { r.Canary = &Canary{} },
+		"older_than":       func(r *Request) { r.Filter = map[string][]string{"older_than": {"x"}} },
+	} {
+		r, _ := plan()
+		change(&r)
+		_, err := d.jobs.Start(t.Context(), d.c, &r)
+		var e *Error
+		if want == "older_than" {
+			r.Token = ""
+			_, err = d.jobs.Dry(t.Context(), d.c, &r)
+		}
+		if !errors.As(err, &e) || !strings.Contains(e.Text, want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	r, p := plan()
+	d.more(3, 2)
+	r.AllowGrowth = true
+	j, err := d.jobs.Start(t.Context(), d.c, &r)
+	if err != nil || j.Planned != p.Count+2 {
+		t.Errorf("%+v, %v", j, err)
+	}
+	d.until(j.ID, Done)
+}
+
+// Letters keep their deaths where they are parked and in the archive, from where they find back; what was replayed too often
+// stays.
+func TestLettersAreParkedDiscardedAndComeBack(t *testing.T) {
+	d := openDesk(t, vfs.NewMem(), nil)
+	d.letters("quorum", "classic", 3)
+	d.declare("park", "classic")
+	j := d.until(d.start(Request{Action: broker.Park, Queue: "dlq", Options: Options{ToQueue: "park", Limit: 2}}).ID, Done)
+	if d.ready("park") != 2 || j.Moved != 2 {
+		t.Fatalf("%+v", j)
+	}
+	d.until(d.start(Request{Action: broker.Discard, Queue: "park"}).ID, Done)
+	if d.ready(string(broker.Archive)) != 2 || d.job(j.ID).Outcomes.Removed != 2 {
+		t.Fatalf("%d are discarded, %+v", d.ready(string(broker.Archive)), d.job(j.ID))
+	}
+	for range defaultMaxReplays {
+		d.until(d.start(Request{Action: broker.Replay, Queue: string(broker.Archive)}).ID, Done)
+		if d.ready("work") != 2 {
+			t.Fatalf("%d came back", d.ready("work"))
+		}
+		for range 2 {
+			d.kill("work")
+		}
+		d.eventually("they have died again", func() bool { return d.ready("dlq") == 3 })
+		d.until(d.start(Request{Action: broker.Discard, Queue: "dlq", Filter: map[string][]string{"job": {fmt.Sprint(d.jobs.last)}}}).ID, Done)
+		if d.ready(string(broker.Archive)) == 0 { // the filter job needs what reading knows of marks
+			d.until(d.start(Request{Action: broker.Discard, Queue: "dlq", Options: Options{Order: Newest, Limit: 2}}).ID, Done)
+		}
+	}
+	j = d.until(d.start(Request{Action: broker.Replay, Queue: string(broker.Archive)}).ID, Done)
+	if j.TooOften != 2 || j.Moved != 0 || d.ready(string(broker.Archive)) != 2 {
+		t.Errorf("%+v", j)
+	}
+}
+
+// A queue of the archive's name with other arguments is not used.
+func TestTheArchiveMustBeOurs(t *testing.T) {
+	d := openDesk(t, vfs.NewMem(), nil)
+	d.letters("classic", "classic", 1)
+	d.declare(string(broker.Archive), "classic")
+	j := d.until(d.start(Request{Action: broker.Discard, Queue: "dlq"}).ID, Halted)
+	if !strings.Contains(j.Why, "x-message-ttl") || d.ready("dlq") != 1 {
+		t.Errorf("%+v", j)
+	}
+}
+
+// A canary halts the job if too many of the first letters die again; a resumed job goes on without.
+func TestACanaryHaltsAJob(t *testing.T) {
+	d := openDesk(t, vfs.NewMem(), nil)
+	d.letters("classic", "quorum", 10)
+	j := d.start(Request{Action: broker.Replay, Queue: "dlq", Options: Options{Canary: &Canary{First: 4, WaitMS: 300, Percent: 25}}})
+	d.eventually("the first have moved", func() bool { return d.job(j.ID).Moved == 4 })
+	for range 2 {
+		d.kill("work")
+	}
+	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "2 of the first 4") || j.Moved != 4 {
+		t.Errorf("%+v", j)
+	}
+	if _, err := d.jobs.Resume(j.ID, d.c); err != nil {
+		t.Fatal(err)
+	}
+	if j = d.until(j.ID, Done); j.Moved != 10 {
+		t.Errorf("%+v", j)
+	}
+	if _, err := d.jobs.Pause(j.ID); err == nil {
+		t.Error("what is done was paused")
+	}
+	if d.ready("dlq") != 2 {
+		t.Errorf("%d are left: what died again was met again", d.ready("dlq"))
+	}
+}
+
+// A job pauses, goes on, is cancelled; an alarm halts it for as long as it lasts; a right that is taken away halts it, and it
+// goes on when somebody who has it says so; with its queue it ends.
+func TestAJobIsStoppedInTheMiddle(t *testing.T) {
+	d := openDesk(t, vfs.NewMem(), nil)
+	d.letters("classic", "classic", 40)
+	slow := Request{Action: broker.Replay, Queue: "dlq", Options: Options{Rate: 20}}
+	j := d.start(slow)
+	moves := func() {
+		before := d.job(j.ID).Moved
+		d.eventually("it moves", func() bool { return d.job(j.ID).Moved > before })
+	}
+	moves()
+	if _, err := d.jobs.Pause(j.ID); err != nil || d.job(j.ID).State != Paused {
+		t.Fatal(err, d.job(j.ID).State)
+	}
+	if _, err := d.jobs.Resume(j.ID, d.c); err != nil {
+		t.Fatal(err)
+	}
+	moves()
+	d.b.SetAlarm(broker.Disk, true)
+	if j := d.until(j.ID, Halted); !strings.Contains(j.Why, "low on disk") {
+		t.Errorf("%+v", j)
+	}
+	d.b.SetAlarm(broker.Disk, false)
+	d.until(j.ID, Running)
+	moves()
+	if _, err := d.b.PutPermission(auth.Permission{VHost: "/", User: "guest", Configure: ".*", Write: "", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	if j := d.until(j.ID, Halted); !strings.Contains(j.Why, "refused") {
+		t.Errorf("%+v", j)
+	}
+	if _, err := d.b.PutPermission(auth.Permission{VHost: "/", User: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.jobs.Resume(j.ID, d.c); err != nil {
+		t.Fatal(err)
+	}
+	moves()
+	if _, err := d.jobs.Cancel(j.ID); err != nil {
+		t.Fatal(err)
+	}
+	if d.job(j.ID).State != Cancelled {
+		t.Error("it is not cancelled")
+	}
+	d.eventually("it has stopped", func() bool {
+		d.jobs.mu.Lock()
+		defer d.jobs.mu.Unlock()
+		return d.jobs.jobs[j.ID].wake == nil
+	})
+	if moved := int(d.job(j.ID).Moved); moved+d.ready("dlq") != 40 || moved != d.ready("work") {
+		t.Errorf("%d have moved, %d are left", moved, d.ready("dlq"))
+	}
+	j = d.start(slow)
+	if _, err := d.c.DeleteQueue("dlq", false, false); err != nil {
+		t.Fatal(err)
+	}
+	if j := d.until(j.ID, Done); !strings.Contains(j.Why, "deleted") {
+		t.Errorf("%+v", j)
+	}
+}
+
+// A node is killed at each step of a job's slices, on both types of queues and between them. In its next life the job goes on:
+// each letter is in one place, and all counters are exact. A letter of the queue that came after the job began is not moved.
+func TestAJobGoesOnAfterKill(t *testing.T) {
+	points := slices.Concat(JobFailpoints, []string{partition.FailMailSent, partition.FailMailTaken, partition.FailCheckpointCut, partition.FailDeathAppended})
+	for i, point := range points {
+		for k, kinds := range [][2]string{{"classic", "classic"}, {"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
+			for _, order := range []Order{Oldest, Newest} {
+				fs := vfs.NewCrashableMem()
+				var mu sync.Mutex
+				var clone *vfs.MemFS
+				armed, left := false, 1+(i+k)%3
+				d := openDesk(t, fs, func(name string) {
+					mu.Lock()
+					defer mu.Unlock()
+					if !armed || name != point || clone != nil {
+						return
+					}
+					if left--; left == 0 {
+						clone = fs.CrashClone(vfs.CrashCloneCfg{})
+					}
+				})
+				const letters = 12
+				d.letters(kinds[0], kinds[1], letters)
+				d.publish("dlq", "no letter")
+				mu.Lock()
+				armed = true
+				mu.Unlock()
+				j := d.start(Request{Action: broker.Replay, Queue: "dlq", Options: Options{Rate: 50, Order: order}}) // slices of 5
+				d.publish("dlq", "late")
+				d.until(j.ID, Done)
+				mu.Lock()
+				if clone == nil {
+					clone = fs.CrashClone(vfs.CrashCloneCfg{})
+				}
+				mu.Unlock()
+				d.close()
+
+				d = openDesk(t, clone, nil)
+				j, ok := d.jobs.Job(j.ID)
+				if !ok {
+					t.Fatalf("%s: the job is gone", point)
+				}
+				j = d.until(j.ID, Done)
+				d.eventually("nothing is on its way", func() bool {
+					c := d.counts("dlq")
+					return c.Transit+c.Dying+c.Held == 0
+				})
+				bodies := map[string]int{}
+				for _, q := range []string{"dlq", "work"} {
+					for {
+						body, ok := d.take(q, partition.Ack)
+						if !ok {
+							break
+						}
+						bodies[body]++
+						bodies[q+" "+body]++
+					}
+				}
+				for _, other := range []string{"no letter", "late"} {
+					if bodies["dlq "+other] != 1 && other == "no letter" || bodies["work "+other] != 0 {
+						t.Errorf("%s, %v: %v: what is no letter of the job", point, kinds, bodies)
+					}
+				}
+				for n := range letters {
+					if bodies[fmt.Sprint(n)] != 1 {
+						t.Errorf("%s, %v: letter %d is there %d times", point, kinds, n, bodies[fmt.Sprint(n)])
+					}
+				}
+				now := d.job(j.ID)
+				if now.Moved != letters || now.Outcomes.Waiting != 0 || now.Outcomes.Acknowledged != letters || now.NoOrigin+now.Unroutable+now.Refused+now.TooOften != 0 {
+					t.Errorf("%s, %v, %s: %+v", point, kinds, order, now)
+				}
+				d.close()
+				if t.Failed() {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Finished jobs beyond those that are kept are forgotten, with their tallies.
+func TestOldJobsAreForgotten(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openDesk(t, fs, nil)
+	d.letters("classic", "classic", 1)
+	first := d.until(d.start(Request{Action: broker.Replay, Queue: "dlq"}).ID, Done)
+	for i := range keptJobs - 1 {
+		r := record{Job: Job{ID: first.ID + uint64(i) + 1, State: Done}}
+		d.jobs.mu.Lock()
+		d.jobs.jobs[r.ID] = &job{r: r}
+		d.jobs.last = r.ID
+		err := d.jobs.store(&r, false)
+		d.jobs.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := d.until(d.start(Request{Action: broker.Replay, Queue: "dlq"}).ID, Done)
+	if _, ok := d.jobs.Job(first.ID); ok || last.ID != first.ID+keptJobs {
+		t.Errorf("job %d, the oldest of %d, is still there", first.ID, last.ID)
+	}
+	d.eventually("its tally is forgotten", func() bool { return d.b.Node().JobTally(first.ID) == partition.JobTally{} })
+	d.close()
+	d = openDesk(t, fs, nil)
+	if list := d.jobs.List(); len(list) != keptJobs || list[0].ID != last.ID {
+		t.Errorf("%d jobs after a restart", len(list))
+	}
+}

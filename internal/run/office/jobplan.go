@@ -1,0 +1,191 @@
+package office
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/letter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/broker"
+)
+
+// Plan is what a dry run says.
+type Plan struct {
+	Token      string  `json:"token"`
+	Count      int     `json:"count"` // letters that would be moved
+	Routes     []Route `json:"routes"`
+	Unroutable []Left  `json:"unroutable"`
+	NoOrigin   int     `json:"no_origin"`
+	TooOften   int     `json:"too_often"`
+	Of         int     `json:"of"` // messages that were looked at
+}
+
+// Route is a way that letters go.
+type Route struct {
+	Exchange   string   `json:"exchange"`
+	RoutingKey string   `json:"routing_key"`
+	Queues     []string `json:"queues"`
+	Letters    int      `json:"letters"`
+}
+
+// Left are letters that stay for a reason.
+type Left struct {
+	Why     string `json:"why"`
+	Letters int    `json:"letters"`
+}
+
+// maxRoutes is how many routes, and reasons, a plan names. The last stands for all others then.
+const maxRoutes = 100
+
+// plan is a dry run whose token is out.
+type plan struct {
+	request string
+	count   int
+	at      int64
+}
+
+// keptPlans is how many tokens are valid at a time, and planTTL for how long, in milliseconds.
+const keptPlans, planTTL = 1000, int64(time.Hour / time.Millisecond)
+
+// key is what two requests for the same job share, whoever confirms it.
+func (r *Request) key(user string) string {
+	same := *r
+	same.Token, same.Count, same.AllowGrowth, same.Reason = "", nil, false, ""
+	text, _ := json.Marshal(&same) // strings and numbers
+	return user + "\n" + string(text)
+}
+
+// Dry counts what a job would move, and where to, with the rights of c. Nothing changes.
+func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan, error) {
+	if err := r.check(); err != nil {
+		return Plan{}, err
+	}
+	at := now()
+	p, _, err := m.survey(ctx, c, r, at)
+	if err != nil {
+		return Plan{}, err
+	}
+	p.Token = strings.ToLower(rand.Text())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.plans, func(_ string, p *plan) bool { return at-p.at > planTTL })
+	for len(m.plans) >= keptPlans {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(m.plans)), func(a, b string) int { return cmp.Compare(m.plans[a].at, m.plans[b].at) })
+		delete(m.plans, oldest)
+	}
+	m.plans[p.Token] = &plan{r.key(c.User), p.Count, at}
+	return p, nil
+}
+
+// Start starts the job of a dry run, with the rights of c.
+func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job, error) {
+	if err := r.check(); err != nil {
+		return Job{}, err
+	}
+	m.mu.Lock()
+	planned := m.plans[r.Token]
+	m.mu.Unlock()
+	switch {
+	case r.Token == "" || r.Count == nil:
+		return Job{}, refuse(BadRequest, "token, count: they are missing; ask with dry_run=true first, and send what it answers")
+	case planned == nil || now()-planned.at > planTTL:
+		return Job{}, refuse(Conflict, "token: it is not known, or older than an hour; ask with dry_run=true again")
+	case planned.request != r.key(c.User):
+		return Job{}, refuse(Conflict, "token: it belongs to another request; ask with dry_run=true for this one")
+	case *r.Count != planned.count:
+		return Job{}, refuse(Conflict, "count: the dry run said %d, not %d", planned.count, *r.Count)
+	}
+	at := planned.at // ages count from the dry run
+	found, places, err := m.survey(ctx, c, r, at)
+	if err != nil {
+		return Job{}, err
+	}
+	if found.Count > planned.count && !r.AllowGrowth {
+		return Job{}, refuse(Conflict, "the selection has grown from %d to %d letters since the dry run; ask with dry_run=true again, or with allow_growth", planned.count, found.Count)
+	}
+	j, err := m.create(c, r, places, found.Count, at)
+	if err == nil {
+		m.mu.Lock()
+		delete(m.plans, r.Token)
+		m.mu.Unlock()
+	}
+	return j, err
+}
+
+// survey looks at all letters that are meant, and returns the places at which a job for them begins.
+func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at int64) (p Plan, places []place, err error) {
+	choose, err := newChooser(&record{Job: Job{VHost: r.VHost, Filter: r.Filter}, Names: r.IDs, At: at})
+	if err != nil {
+		return p, nil, err
+	}
+	type way struct{ exchange, key, queues string }
+	routes, stays := map[way]int{}, map[string]int{}
+	reader := letter.NewReader(nil)
+	p.Routes, p.Unroutable = []Route{}, []Left{}
+	for _, name := range r.Queues {
+		e := r.Options.errand(r.Action, 0)
+		incarnation, there, err := c.LettersOf(message.QueueName(name), &e, 0)
+		if err != nil {
+			return p, nil, err
+		}
+		places = append(places, place{Queue: name, Incarnation: incarnation, Cursor: there.Append(nil)})
+		e.DryRun = true
+		e.Choose = func(v *queue.View, rec message.Record, history []byte) bool {
+			return choose.choose(reader, incarnation, v.ID, rec, history)
+		}
+		told := func(at *broker.Place) {
+			if at.Why != "" {
+				why := at.Why
+				if _, known := stays[why]; !known && len(stays) >= maxRoutes {
+					why = "other reasons"
+				}
+				stays[why]++
+				return
+			}
+			w := way{at.Exchange, at.Key, strings.Join(at.Queues, "\x00")}
+			if _, known := routes[w]; !known && len(routes) >= maxRoutes {
+				w = way{key: "(other keys)"}
+			}
+			routes[w]++
+			p.Count++
+		}
+		for done := false; !done; {
+			if err := ctx.Err(); err != nil {
+				return p, nil, err
+			}
+			s, err := c.RunErrand(ctx, message.QueueName(name), incarnation, &e, there, jobLook, jobLook, told)
+			if err != nil {
+				return p, nil, err
+			}
+			there, done = s.Next, s.Done
+			p.Of += s.Examined
+			p.NoOrigin += s.NoOrigin
+			p.TooOften += s.TooOften
+		}
+	}
+	if r.Options.Limit > 0 {
+		p.Count = min(p.Count, r.Options.Limit)
+	}
+	for w, n := range routes {
+		var queues []string
+		if w.queues != "" {
+			queues = strings.Split(w.queues, "\x00")
+		}
+		p.Routes = append(p.Routes, Route{w.exchange, w.key, queues, n})
+	}
+	slices.SortFunc(p.Routes, func(a, b Route) int {
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Exchange, b.Exchange), cmp.Compare(a.RoutingKey, b.RoutingKey))
+	})
+	for why, n := range stays {
+		p.Unroutable = append(p.Unroutable, Left{why, n})
+	}
+	slices.SortFunc(p.Unroutable, func(a, b Left) int { return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Why, b.Why)) })
+	return p, places, nil
+}

@@ -1,0 +1,321 @@
+package office
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/mutation"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/safety/bug"
+)
+
+// JobOptions configure Jobs. Broker is required.
+type JobOptions struct {
+	Broker    *broker.Broker
+	Logger    *slog.Logger
+	Failpoint func(name string) // for tests: see JobFailpoints
+}
+
+// Failpoints of a slice of a job.
+const (
+	FailJobMoved    = "job-moved"    // the letters of a slice have moved, and the record does not say so
+	FailJobRecorded = "job-recorded" // the record of a slice is written
+)
+
+// JobFailpoints lists them.
+var JobFailpoints = []string{FailJobMoved, FailJobRecorded}
+
+// Jobs are the jobs of a node. Any number of goroutines may use them.
+//
+// A job is one record in the store, written after each slice. Invariant: what the record counts was found in front of its
+// cursor, and what the job has moved is in the tallies of the partitions. So a job that ends anywhere goes on from its
+// record: letters of an unfinished slice that have moved are not met again, and the others are.
+type Jobs struct {
+	b    *broker.Broker
+	log  *slog.Logger
+	fail func(string)
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu    sync.Mutex // guards what follows
+	jobs  map[uint64]*job
+	last  uint64
+	plans map[string]*plan
+}
+
+// job is a job in memory.
+type job struct {
+	r    record             // guarded by Jobs.mu
+	conn *broker.Connection // the rights of who started it
+	wake context.CancelFunc // ends a sleep of its goroutine; nil: it has none
+}
+
+// keptJobs is how many finished jobs are kept, activeJobs how many may be unfinished.
+const keptJobs, activeJobs = 1000, 200
+
+const jobPrefix = "job/"
+
+func jobKey(id uint64) []byte {
+	return fmt.Appendf(nil, "%s%s%016x", datadir.RecordPrefix, jobPrefix, id)
+}
+
+// NewJobs reads the jobs of a broker that serves, and goes on with those that were running. Close ends them.
+func NewJobs(o JobOptions) (*Jobs, error) {
+	m := &Jobs{b: o.Broker, log: o.Logger, fail: o.Failpoint, jobs: map[uint64]*job{}, plans: map[string]*plan{}}
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	if m.fail == nil {
+		m.fail = func(string) {}
+	}
+	m.life, m.end = context.WithCancel(context.Background())
+	err := m.b.RangeRecords(jobPrefix, func(key, value []byte) error {
+		j := &job{}
+		if err := json.Unmarshal(value, &j.r); err != nil || j.r.ID == 0 || j.r.Current > len(j.r.Places) {
+			m.log.Error("The record of a job cannot be read: it is passed over", "key", string(key), "error", err)
+			return nil
+		}
+		m.jobs[j.r.ID], m.last = j, max(m.last, j.r.ID)
+		return nil
+	})
+	if err != nil {
+		m.end()
+		return nil, err
+	}
+	for id := range m.b.Node().JobTallies() {
+		m.last = max(m.last, id)
+	}
+	m.forget()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, j := range m.jobs {
+		if j.r.State == Running || j.r.State == Halted && j.r.Alarm {
+			m.start(j)
+		}
+	}
+	return m, nil
+}
+
+// Close ends the goroutines of jobs. Their records say where they go on.
+func (m *Jobs) Close() {
+	m.end()
+	m.work.Wait()
+}
+
+// forget drops tallies of jobs that are not kept.
+func (m *Jobs) forget() {
+	m.mu.Lock()
+	known := map[uint64]bool{}
+	for id := range m.jobs {
+		known[id] = true
+	}
+	last := m.last
+	m.mu.Unlock()
+	if err := m.b.Node().ForgetJobs(func(id uint64) bool { return known[id] || id > last }); err != nil {
+		m.log.Debug("Tallies of forgotten jobs stay for now", "error", err)
+	}
+}
+
+// Job returns a job.
+func (m *Jobs) Job(id uint64) (Job, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j, ok := m.jobs[id]
+	if !ok {
+		return Job{}, false
+	}
+	return m.show(&j.r), true
+}
+
+// List returns all jobs, newest first.
+func (m *Jobs) List() (list []Job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list = make([]Job, 0, len(m.jobs))
+	for _, j := range m.jobs {
+		list = append(list, m.show(&j.r))
+	}
+	slices.SortFunc(list, func(a, b Job) int { return cmp.Compare(b.ID, a.ID) })
+	return list
+}
+
+// create makes a job of a request that was planned and checked, and starts it.
+func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned int, at int64) (Job, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	active := 0
+	for _, j := range m.jobs {
+		if !j.r.State.over() {
+			active++
+		}
+	}
+	if active >= activeJobs {
+		return Job{}, refuse(Conflict, "%d jobs are not finished, which is as many as may be: wait for one, or cancel one", active)
+	}
+	now := now()
+	j := &job{conn: c, r: record{
+		Job: Job{
+			ID: m.last + 1, Action: r.Action, VHost: r.VHost, Queues: r.Queues, Filter: r.Filter, IDs: len(r.IDs), Options: r.Options, State: Running,
+			By: c.User, Reason: r.Reason, MadeMS: now, BeganMS: now, Planned: planned,
+		},
+		Operator: c.IsOperator(), Names: r.IDs, At: at, Places: places,
+	}}
+	m.last++
+	if err := m.store(&j.r, true); err != nil {
+		return Job{}, err
+	}
+	m.jobs[j.r.ID] = j
+	m.start(j)
+	return m.show(&j.r), nil
+}
+
+// store writes the record of a job.
+func (m *Jobs) store(r *record, sync bool) error {
+	value, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return m.b.PutRecords(mutation.All([]mutation.Change{{Key: jobKey(r.ID), Value: value}}), sync)
+}
+
+// set changes the state of a job and stores it. REQUIRES: m.mu is held.
+func (m *Jobs) set(j *job, s State, why string) error {
+	j.r.State, j.r.Why = s, why
+	if s != Halted {
+		j.r.Alarm = false
+	}
+	if s.over() {
+		j.r.EndedMS = now()
+	}
+	if err := m.store(&j.r, true); err != nil {
+		return err
+	}
+	m.log.Info("A job is "+string(s), "job", j.r.ID, "action", string(j.r.Action), "vhost", j.r.VHost, "queues", strings.Join(j.r.Queues, " "), "user", j.r.By, "why", why)
+	if s.over() {
+		return m.prune()
+	}
+	return nil
+}
+
+// prune drops the oldest of too many finished jobs. REQUIRES: m.mu is held.
+func (m *Jobs) prune() error {
+	var over []uint64
+	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
+		if m.jobs[id].r.State.over() {
+			over = append(over, id)
+		}
+	}
+	var gone []mutation.Change
+	for len(over) > keptJobs {
+		delete(m.jobs, over[0])
+		gone = append(gone, mutation.Change{Key: jobKey(over[0])})
+		over = over[1:]
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	m.work.Go(bug.Guarded(m.log, "forgetting jobs", m.forget))
+	return m.b.PutRecords(mutation.All(gone), true)
+}
+
+// find returns a job for a change. REQUIRES: m.mu is held.
+func (m *Jobs) find(id uint64) (*job, error) {
+	j, ok := m.jobs[id]
+	switch {
+	case !ok:
+		return nil, refuse(NotFound, "there is no job %d", id)
+	case j.r.State.over():
+		return nil, refuse(Conflict, "job %d is %s", id, j.r.State)
+	}
+	return j, nil
+}
+
+// Pause stops a job until it is resumed. The slice under way is finished.
+func (m *Jobs) Pause(id uint64) (Job, error) { return m.stop(id, Paused, "") }
+
+// Cancel ends a job. What has moved stays where it is.
+func (m *Jobs) Cancel(id uint64) (Job, error) { return m.stop(id, Cancelled, "") }
+
+func (m *Jobs) stop(id uint64, s State, why string) (Job, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j, err := m.find(id)
+	if err != nil {
+		return Job{}, err
+	}
+	if j.r.State != s {
+		err = m.set(j, s, why)
+	}
+	if j.wake != nil {
+		j.wake()
+	}
+	return m.show(&j.r), err
+}
+
+// Resume goes on with a job that is paused or halted, with the rights of c. One that its canary has halted goes on without
+// a canary.
+func (m *Jobs) Resume(id uint64, c *broker.Connection) (Job, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j, err := m.find(id)
+	if err != nil {
+		return Job{}, err
+	}
+	if j.r.State == Running {
+		return m.show(&j.r), nil
+	}
+	if j.r.State == Halted && j.r.Canary != 0 {
+		j.r.Canary, j.r.Sung = 0, true
+	}
+	j.conn, j.r.By, j.r.Operator = c, c.User, c.IsOperator()
+	if err := m.set(j, Running, ""); err != nil {
+		return Job{}, err
+	}
+	m.start(j)
+	return m.show(&j.r), nil
+}
+
+// start starts the goroutine of a job, unless it has one. REQUIRES: m.mu is held.
+func (m *Jobs) start(j *job) {
+	if m.life.Err() != nil {
+		return
+	}
+	if j.conn == nil {
+		if j.conn = m.b.As(j.r.By, message.VHost(j.r.VHost)); j.r.Operator {
+			j.conn = m.b.AsOperator(j.r.By, message.VHost(j.r.VHost))
+		}
+	}
+	if j.wake != nil {
+		return
+	}
+	sleep, wake := context.WithCancel(m.life)
+	j.wake = wake
+	m.work.Go(bug.Guarded(m.log, "a job of the Dead Letter Office", func() { m.run(j, sleep) }))
+}
+
+// errStopped says that a job is not running any more.
+var errStopped = errors.New("the job is not running")
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
