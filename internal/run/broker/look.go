@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
@@ -75,7 +76,7 @@ func (c *Connection) Forecast(from QueueInfo, rec message.Record, history []byte
 		return f, nil
 	}
 	var to Destination
-	p := to.lead(0, rec, &h, from.Decl)
+	p := to.lead(0, rec, &h, from.Decl, deadletter.Marks{})
 	targets, ticket, err := c.replayTargets(&p)
 	err = cmp.Or(c.b.await(ticket), err)
 	var refused *topology.Error
