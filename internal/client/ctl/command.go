@@ -93,6 +93,9 @@ func Command(name string) *cobra.Command {
 			root.AddCommand(v.command(o))
 		}
 	}
+	if name != "rabbitmq-plugins" {
+		root.AddCommand(dlqCommand(o))
+	}
 	helpKnowsItsVerbs(root)
 	return root
 }

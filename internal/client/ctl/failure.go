@@ -83,7 +83,15 @@ func usageFailure(c *cobra.Command, what, given string) error {
 		code = exitData // as rabbitmqctl
 	}
 	return &failure{code, fmt.Sprintf("Error (argument validation): %s\nArguments given:\n\t%s\n\nUsage\n\n%s %s",
-		what, given, programUsage(c), c.Use)}
+		what, given, programUsage(c), useOf(c))}
+}
+
+// useOf is how a command is called, without the program.
+func useOf(c *cobra.Command) string {
+	if c.Parent() != nil && c.Parent() != c.Root() {
+		return c.Parent().Name() + " " + c.Use
+	}
+	return c.Use
 }
 
 func programUsage(c *cobra.Command) string {

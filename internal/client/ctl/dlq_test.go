@@ -1,0 +1,118 @@
+package ctl_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"bartleby.mq/internal/edge/api"
+	"bartleby.mq/internal/run/office"
+)
+
+// officeNode is a node whose queues hold dead letters.
+func officeNode(t *testing.T) {
+	t.Helper()
+	url, b := node(t, func(o *api.Options) {
+		f, err := office.New(office.Options{Broker: o.Broker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(f.Close)
+		o.Office = f
+	})
+	t.Setenv("BARTLEBY_URL", url)
+	admin := func(args ...string) { tool(t, append([]string{"rabbitmqadmin"}, args...)...) }
+	for _, name := range []string{"orders", "bills"} {
+		admin("declare", "queue", "name="+name+".dead")
+		admin("declare", "queue", "name="+name, `arguments={"x-dead-letter-exchange":"","x-dead-letter-routing-key":"`+name+`.dead"}`)
+	}
+	die := func(queue, body, headers string) {
+		admin("publish", "routing_key="+queue, "payload="+body, `properties={"headers":`+headers+`}`)
+		admin("get", "queue="+queue, "ackmode=reject_requeue_false")
+	}
+	for _, n := range []string{"1", "2", "3"} {
+		die("orders", n, `{"tenant":"t`+n+`","x-exception-message":"no customer `+n+`","x-exception-stacktrace":"com.shop.NoCustomerException: no customer\n\tat a.B"}`)
+	}
+	die("bills", "evil\x1b[31m", `{}`)
+	b.CountQueues() // the dead are where they go
+}
+
+// What the commands print is what somebody at night needs: counts and causes, aligned.
+func TestDLQ(t *testing.T) {
+	officeNode(t)
+	ours := func(args string) string { return tool(t, append([]string{"bartleby"}, strings.Fields(args)...)...) }
+	ages := regexp.MustCompile(`\b\d+s\b`)
+	dates := regexp.MustCompile(`\(\d{4}-[^)]*\)`)
+	clean := func(text string) string { return dates.ReplaceAllString(ages.ReplaceAllString(text, "0s"), "(DATE)") }
+	var page struct{ Items []struct{ ID string } }
+	if err := json.Unmarshal([]byte(ours("dlq groups --json")), &page); err != nil || len(page.Items) != 2 {
+		t.Fatalf("%v: %s", err, ours("dlq groups --json"))
+	}
+	g := page.Items[0].ID
+	var row struct{ ID string }
+	if err := json.Unmarshal([]byte(ours("dlq search orders.dead --json --limit 1 --oldest")), &row); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"dlq ls", `Queues with dead letters ...
+QUEUE        LETTERS  OLDEST  5M  1H  24H  DIED IN
+bills.dead         1      0s   1   1    1  bills
+orders.dead        3      0s   3   3    3  orders
+
+Why they died: bartleby dlq groups
+`},
+		{"dlq ls -p nowhere", "Virtual host 'nowhere' does not exist\nexit 65\n"},
+		{"dlq groups", `4 dead letters in 2 groups, of all queues ...
+GROUP  LETTERS  LAST  FIRST  DIED IN  REASON    ERROR                               IN           STATE
+` + g[:4] + `         3    0s     0s  orders   rejected  NoCustomerException: no customer #  orders.dead  new
+` + page.Items[1].ID[:4] + `         1    0s     0s  bills    rejected                                      bills.dead   new
+
+One of its letters: bartleby dlq show ` + g[:4] + "\n"},
+		{"dlq search -q orders.dead --count --older-than 1h", "0\nexit 1\n"},
+		{"dlq search -q orders.dead --count", "3\n"},
+		{"dlq search orders.dead --reason tired", "Error:\nfilter 'reason': 'tired' is no reason; it must be rejected, expired, maxlen or delivery_limit\nexit 65\n"},
+		{"dlq search nowhere", "Error:\nno queue 'nowhere' in vhost '/'\nexit 65\n"},
+		{"dlq show zzzz", "Error:\nNo group of dead letters has an id that begins with 'zzzz'. 'bartleby dlq groups' lists them.\nexit 65\n"},
+	} {
+		got := clean(ours(c.args))
+		if got != c.want {
+			t.Errorf("%s\n%swant\n%s", c.args, got, c.want)
+		}
+	}
+	for args, has := range map[string]string{
+		"dlq groups -s --formatter csv --reason rejected bills.dead":               `"` + page.Items[1].ID + `","1",`,
+		"dlq search -s orders.dead --group " + g[:5] + " --where header.tenant=t2": "no customer 2",
+		"dlq show orders.dead 1.zzz":                                               "no letter of queue 'orders.dead' in vhost '/' has the id '1.zzz'\nexit 65\n",
+	} {
+		if got := ours(args); !strings.Contains(got, has) || strings.Count(got, "\n") > 3 {
+			t.Errorf("%s\n%swant %q", args, got, has)
+		}
+	}
+	show := clean(ours("dlq show " + g[:4]))
+	for _, want := range []string{
+		"The letter that died last of 3 in group " + g, "died          0s ago (DATE), rejected in queue 'orders', once", "class         com.shop.NoCustomerException", "error         no customer 3",
+		"a replay      would put it into orders", "  tenant: \"t3\"", "Detail:\ncom.shop.NoCustomerException: no customer", "\nBody (json):\n3\n",
+	} {
+		if !strings.Contains(show, want) {
+			t.Errorf("dlq show\n%swant %q", show, want)
+		}
+	}
+	if again := clean(ours("dlq show orders.dead " + row.ID)); !strings.Contains(again, "no customer 1") {
+		t.Errorf("%s", again)
+	}
+	// What a client has written does not steer the terminal.
+	if got := ours("dlq search bills.dead") + ours("dlq show "+page.Items[1].ID); strings.Contains(got, "\x1b") {
+		t.Errorf("%q", got)
+	}
+	for args, has := range map[string]string{
+		"dlq": "dlq groups", "dlq grops": "Did you mean 'dlq groups'?", "dlq groups --limit 0": "bartleby [--node <node>] [--longnames] [--quiet] dlq groups", "dlq search": "not enough arguments", "dlq show a b c": "too many arguments",
+	} {
+		if got := ours(args); !strings.Contains(got, has) || args != "dlq" && !strings.HasSuffix(got, "exit 64\n") {
+			t.Errorf("%s\n%swant %q", args, got, has)
+		}
+	}
+	if got := ours("list_queues -s name messages"); got != "bills\t0\nbills.dead\t1\norders\t0\norders.dead\t3\n" {
+		t.Errorf("looking has changed the queues: %s", got)
+	}
+}
