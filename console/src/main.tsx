@@ -40,7 +40,7 @@ function Frame(props: { session: Session; reloadSession(): Promise<void>; signOu
   useEffect(() => { window.scrollTo(0, 0); }, [route.path.join("/")]);
   const app = useMemo(() => ({ session, vhost, setVHost: (v: string) => { stored.set(key, v); set(v); }, reloadSession: props.reloadSession }), [session, vhost]);
   return <AppContext.Provider value={app}>
-    <a class="visually-hidden" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to the page</a>
+    <a class="visually-hidden skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to the page</a>
     <div class="frame">
       <header class="top">
         <IconButton name={open ? "close" : "menu"} class="quiet icon menu-button" label={open ? "Close the menu" : "Menu"} aria-expanded={open} onClick={() => setOpen(!open)} />

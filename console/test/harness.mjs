@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import amqp from "amqplib";
 import { chromium } from "playwright-core";
+import { mock } from "../dev/mock.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 export const root = join(here, "../..");
@@ -22,7 +23,7 @@ export async function startNode(...flags) {
   const node = {
     base, amqp: `amqp://console:console@${urls.AMQP}`, connections: [],
     async api(method, path, body, user = "console:console") {
-      const answer = await fetch(`${base}/api/${path}`, {
+      const answer = await fetch(`${this.base}/api/${path}`, {
         method, body: body === undefined ? undefined : JSON.stringify(body),
         headers: { authorization: "Basic " + Buffer.from(user).toString("base64"), "content-type": "application/json" },
       });
@@ -32,6 +33,8 @@ export async function startNode(...flags) {
     },
     restart() { execFileSync(join(root, "scripts/node"), ["restart", dir], { stdio: "inherit" }); },
     async stop() {
+      this.front?.closeAllConnections();
+      this.front?.close();
       for (const c of this.connections) await c.close().catch(() => {});
       execFileSync(join(root, "scripts/node"), ["stop", dir], { stdio: "inherit" });
       rmSync(dir, { recursive: true, force: true });
@@ -91,6 +94,15 @@ export async function fill(node) {
   await odd.createChannel();
 }
 
+/** office puts a stand-in in front of a node that has no office yet. */
+export async function office(node) {
+  try { await node.api("GET", "office/groups"); return; } catch (e) { if (!e.message.includes("404")) throw e; }
+  const front = mock(node.base);
+  await new Promise((f) => front.listen(0, "127.0.0.1", f));
+  node.base = `http://127.0.0.1:${front.address().port}`;
+  node.front = front;
+}
+
 export async function openBrowser() {
   return chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
@@ -100,8 +112,9 @@ export async function openBrowser() {
 
 /** openPage opens a page that notes what must not happen: requests to elsewhere, violations of the policy, errors. */
 export async function openPage(browser, node, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, reducedMotion: "reduce", ...options });
+  const context = await browser.newContext({ bypassCSP: false, viewport: { width: 1360, height: 900 }, reducedMotion: "reduce", ...options });
   const page = await context.newPage();
+  page.setDefaultTimeout(10000);
   page.faults = [];
   page.on("request", (r) => { if (!r.url().startsWith(node.base) && !r.url().startsWith("data:")) page.faults.push(`a request to ${r.url()}`); });
   page.on("pageerror", (e) => page.faults.push(`an error: ${e.stack}`));

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { p, query } from "../api";
-import { count, plural } from "../format";
+import { count, plural, reason } from "../format";
 import { setParams, to, useRoute } from "../router";
 import { useApp, usePoll, useTitle } from "../state";
 import type { Group, Groups, OfficeQueue } from "../types";
@@ -12,14 +12,14 @@ import { Actions, cause, GroupEditor, groupSelection, officeError, reasonTag, st
 const link = (g: Group) => to(["letters", g.vhost], { group: g.id, queue: g.queues[0]?.name });
 
 const columns: Column<Group>[] = [
-  { key: "cause", title: "Cause", by: cause, name: true, grow: true, cell: (g) => <a href={link(g)} title={cause(g)}>{g.error_class || g.error ? <>{g.error_class && <code>{g.error_class}</code>}{g.error_class && g.error && " "}{g.error}</> : <span class="muted">no cause given</span>}</a> },
+  { key: "cause", title: "Cause", by: cause, name: true, grow: true, cell: (g) => <a href={link(g)} title={cause(g)} class="two">{g.error_class || g.error ? <><code>{g.error_class || "no class"}</code><span>{g.error || "no text"}</span></> : <><span>No cause given</span><span>{reason(g.reason)}</span></>}</a> },
   { key: "letters", title: "Letters", num: true, by: (g) => g.letters, cell: (g) => <b>{count(g.letters)}</b> },
   { key: "source", title: "Died in", by: (g) => g.source, cell: (g) => <span class="clip" title={g.source}>{g.source}</span> },
   { key: "reason", title: "Reason", by: (g) => g.reason, cell: (g) => reasonTag(g.reason) },
   { key: "arrivals", title: "Arrivals", cell: (g) => <Spark counts={g.arrivals?.counts} label={`Arrivals: ${plural((g.arrivals?.counts ?? []).reduce((a, b) => a + b, 0), "letter")} in the time shown`} /> },
-  { key: "last", title: "Last", num: true, by: (g) => g.last_ms, cell: (g) => <When at={g.last_ms} /> },
-  { key: "first", title: "First", num: true, by: (g) => g.first_ms, cell: (g) => <When at={g.first_ms} /> },
-  { key: "state", title: "State", by: (g) => g.state, cell: (g) => <span title={g.note}>{stateTag(g.state)}{g.owner && <span class="muted"> {g.owner}</span>}</span> },
+  { key: "last", title: "Last seen", num: true, by: (g) => g.last_ms, cell: (g) => <span class="two"><span><When at={g.last_ms} /></span><span>first <When at={g.first_ms} /></span></span> },
+  { key: "first", title: "First seen", hide: true, num: true, by: (g) => g.first_ms, cell: (g) => <When at={g.first_ms} /> },
+  { key: "state", title: "State", by: (g) => g.state, cell: (g) => <span class="two" title={g.note}><span>{stateTag(g.state)}</span>{g.owner && <span>{g.owner}</span>}</span> },
   { key: "type", title: "Message type", hide: true, by: (g) => g.type, cell: (g) => <span class="clip">{g.type}</span> },
   { key: "queues", title: "Are in", hide: true, by: (g) => g.queues.map((q) => q.name).join(), cell: (g) => <span class="clip">{g.queues.map((q) => q.name).join(", ")}</span> },
   { key: "vhost", title: "Virtual host", hide: true, by: (g) => g.vhost, cell: (g) => g.vhost },
@@ -44,7 +44,7 @@ export function InboxPage() {
       <button onClick={() => setHelp(true)}>Keys <kbd>?</kbd></button>
     </PageHead>
     {g?.reading && <div class="note" role="status"><p>Reading dead letters: {count(g.read)} of {count(g.entries)}. The groups below are what is known so far.</p><Bar label="Letters read" part={g.entries ? g.read / g.entries : 0} /></div>}
-    <Table label="Groups of dead letters" what="groups" choose="inbox" source={source} list={list} columns={columns} rowKey={(g) => g.id} href={link} picked={picked} setPicked={setPicked} help={() => setHelp(true)}
+    <Table tall label="Groups of dead letters" what="groups" choose="inbox" source={source} list={list} columns={columns} rowKey={(g) => g.id} href={link} picked={picked} setPicked={setPicked} help={() => setHelp(true)}
       empty={show !== "open" && show !== "all" ? <Empty title={`No group is ${show}`}><p>Say what you know of a group with “Note…”: then it appears here.</p></Empty> : <Welcome queues={queues.data} />} />
     {chosen.length > 0 && <div class="selection" role="region" aria-label="Selected groups">
       <b>{plural(chosen.length, "group")}, {plural(chosen.reduce((n, g) => n + g.letters, 0), "letter")}</b>

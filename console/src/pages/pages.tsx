@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import type { Route } from "../router";
 import type { Session } from "../types";
 import { may } from "../state";
-import { Empty } from "../ui/parts";
+import { PageHead } from "../ui/parts";
 import { ConfigurationPage, DefinitionsPage, FeaturesPage, ShovelsPage } from "./admin/node";
 import { PoliciesPage } from "./admin/policies";
 import { PermissionsPage, UserPage, UsersPage } from "./admin/users";
@@ -57,5 +57,5 @@ export function Page(props: { route: Route }): ComponentChildren {
     case "configuration": return <ConfigurationPage />;
     case "consumers": return <ConsumersPage />;
   }
-  return <Empty title="There is no such page"><p>The address may be of another version. <a href="#/">Go to the overview</a>.</p></Empty>;
+  return <PageHead title="There is no such page" lead={<>The address may be of another version. <a href="#/">Go to the overview</a>.</>} />;
 }

@@ -25,7 +25,7 @@ const columns: Column<Queue>[] = [
   { key: "name", title: "Name", sort: "name", name: true, cell: (q) => <a href={to(["queues", q.vhost, q.name])} title={q.name}>{q.name}</a> },
   { key: "vhost", title: "Virtual host", sort: "vhost", cell: (q) => <span class="clip">{q.vhost}</span> },
   { key: "type", title: "Type", sort: "type", cell: (q) => q.type },
-  { key: "features", title: "Features", help: "D durable, TTL time to live, Lim length limit, DLX dead-letter exchange, DLK dead-letter key, Pri priorities; policies by name", cell: (q) => <Features of={q.features} /> },
+  { key: "features", title: "Features", help: "D durable, TTL time to live, Lim length limit, DLX dead-letter exchange, DLK dead-letter key, Pri priorities; policies by name", cell: (q) => <Features of={q.features?.filter((f) => f.code !== "Args" || !/^x-queue-type: \w+$/.test(f.title))} /> },
   { key: "state", title: "State", sort: "state", cell: (q) => <QueueState q={q} /> },
   { key: "ready", title: "Ready", sort: "messages_ready", num: true, cell: messages("messages_ready") },
   { key: "unacked", title: "Unacked", sort: "messages_unacknowledged", num: true, cell: messages("messages_unacknowledged") },

@@ -117,13 +117,17 @@ export interface TableProps<T> {
   label: string; what: string; source: Source<T>; columns: Column<T>[]; rowKey(row: T): string; list: ReturnType<typeof useListState>;
   /** with a name the choice of columns is kept. */
   choose?: string; open?(row: T): void; href?(row: T): string; empty: ComponentChildren; tools?: ComponentChildren; picked?: Map<string, T>; setPicked?(m: Map<string, T>): void;
-  noFilter?: boolean; help?: () => void; server?: boolean;
+  noFilter?: boolean; help?: () => void; server?: boolean; tall?: boolean;
 }
 
-const rowHeight = 34, spare = 20;
+const spare = 20;
+
+/** named is what a list has, one or many: queue, queues. */
+function named(what: string, n: number): string { return n === 1 ? what.replace(/ies$/, "y").replace(/s$/, "") : what; }
 
 export function Table<T>(props: TableProps<T>) {
   const { source, list } = props;
+  const rowHeight = props.tall ? 52 : 34; // as in the styles
   const body = useRef<HTMLTableSectionElement>(null), filter = useRef<HTMLInputElement>(null);
   const [seen, setSeen] = useState<[number, number]>([0, 60]);
   const [cursor, setCursor] = useState(-1);
@@ -201,13 +205,13 @@ export function Table<T>(props: TableProps<T>) {
       </>}
       {props.tools}
       {props.choose && <ColumnChoice columns={props.columns} hidden={hidden} set={(h) => { setHidden(h); stored.set("columns." + props.choose, [...h].join(",")); }} />}
-      {!source.loading && <span class="total" role="status">{source.total === source.all ? count(source.total) : `${count(source.total)} of ${count(source.all)}`} {props.what}</span>}
+      {!source.loading && <span class="total" role="status">{source.total === source.all ? count(source.total) : `${count(source.total)} of ${count(source.all)}`} {named(props.what, source.all)}</span>}
     </div>
     {badPattern && <p class="field"><span class="error">This is no regular expression: {badPattern}</span></p>}
     <Failed error={source.error} what={props.what} stale={source.all > 0} retry={source.reload} />
     {source.loading ? <Loading what={props.what} /> : source.total === 0 && !source.error ? <div class="table-wrap">{source.all > 0 || list.name !== "" && props.server ? <div class="empty"><h2>No match</h2><p>None of the {props.what} contains “{list.name}”.</p><button type="button" onClick={() => list.setName("")}>Clear the filter</button></div> : props.empty}</div> : source.total > 0 &&
       <div class="table-wrap" tabIndex={0} role="region" aria-label={props.label}>
-        <table aria-rowcount={source.total + 1}>
+        <table aria-rowcount={source.total + 1} class={props.tall ? "tall" : undefined}>
           <thead><tr aria-rowindex={1}>
             {props.picked && <th scope="col" class="check-cell"><input type="checkbox" aria-label="Select all that are shown" checked={allPicked} onChange={() => props.setPicked!(allPicked ? new Map() : new Map(visible.map((r) => [props.rowKey(r), r])))} /></th>}
             {columns.map((c) => <th key={c.key} scope="col" class={c.num ? "num" : c.grow ? "grow-cell" : undefined} title={c.help} aria-sort={sorted(c) ? list.order.desc ? "descending" : "ascending" : undefined}>
