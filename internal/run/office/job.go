@@ -44,7 +44,7 @@ type Request struct {
 	Queues []string            `json:"queues,omitempty"`
 	Filter map[string][]string `json:"filter,omitempty"` // see letter.ParseQuery
 	IDs    []string            `json:"ids,omitempty"`    // of letters; none: all that the filter selects
-	Options
+	How
 	Reason string `json:"reason,omitempty"` // why somebody wants that
 
 	// Of a job that is to run: what the dry run said.
@@ -53,8 +53,8 @@ type Request struct {
 	AllowGrowth bool   `json:"allow_growth,omitempty"`
 }
 
-// Options say where letters go, and how.
-type Options struct {
+// How says where letters go, and how fast.
+type How struct {
 	ToQueue    string  `json:"to_queue,omitempty"`
 	ToExchange *string `json:"to_exchange,omitempty"`
 	RoutingKey *string `json:"routing_key,omitempty"`
@@ -111,7 +111,7 @@ type Job struct {
 	Queues  []string            `json:"queues"`
 	Filter  map[string][]string `json:"filter,omitempty"`
 	IDs     int                 `json:"ids,omitempty"` // how many letters were named
-	Options Options             `json:"options"`
+	Options How                 `json:"options"`
 	State   State               `json:"state"`
 	Why     string              `json:"why,omitempty"`
 	By      string              `json:"by"`
@@ -185,7 +185,7 @@ func (r *Request) check() error {
 	}
 	slices.Sort(r.Queues)
 	r.Queues = slices.Compact(r.Queues)
-	o := &r.Options
+	o := &r.How
 	switch {
 	case r.Action != broker.Replay && r.Action != broker.Park && r.Action != broker.Discard:
 		return refuse(BadRequest, "action: '%s' is none; it must be replay, move or discard", r.Action)
@@ -226,7 +226,7 @@ func (r *Request) check() error {
 }
 
 // errand is what the broker does for the request.
-func (o *Options) errand(action broker.Action, job uint64) broker.Errand {
+func (o *How) errand(action broker.Action, job uint64) broker.Errand {
 	e := broker.Errand{Job: job, Action: action, To: broker.Destination{Queue: message.QueueName(o.ToQueue), Key: o.RoutingKey}, MaxReplays: defaultMaxReplays}
 	if o.MaxReplays != nil {
 		e.MaxReplays = *o.MaxReplays

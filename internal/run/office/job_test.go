@@ -19,8 +19,8 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// desk is a broker with its jobs.
-type desk struct {
+// bureau is a broker with its jobs.
+type bureau struct {
 	t    *testing.T
 	b    *broker.Broker
 	c    *broker.Connection
@@ -28,7 +28,7 @@ type desk struct {
 	shut bool
 }
 
-func openDesk(t *testing.T, fs vfs.FS, fail func(string)) *desk {
+func openBureau(t *testing.T, fs vfs.FS, fail func(string)) *bureau {
 	t.Helper()
 	b, err := broker.Open(broker.Options{FS: fs, Dir: "data", Failpoint: fail, RetryHeld: 10 * time.Millisecond})
 	if err != nil {
@@ -37,7 +37,7 @@ func openDesk(t *testing.T, fs vfs.FS, fail func(string)) *desk {
 	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, b: b, c: b.As("guest", "/")}
+	d := &bureau{t: t, b: b, c: b.As("guest", "/")}
 	if d.jobs, err = NewJobs(JobOptions{Broker: b, Failpoint: fail}); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func openDesk(t *testing.T, fs vfs.FS, fail func(string)) *desk {
 	return d
 }
 
-func (d *desk) close() {
+func (d *bureau) close() {
 	if d.shut {
 		return
 	}
@@ -56,7 +56,7 @@ func (d *desk) close() {
 	}
 }
 
-func (d *desk) declare(name, kind string, args ...amqp091.Field) {
+func (d *bureau) declare(name, kind string, args ...amqp091.Field) {
 	d.t.Helper()
 	args = append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, args...)
 	if _, err := d.c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: args}); err != nil {
@@ -65,14 +65,14 @@ func (d *desk) declare(name, kind string, args ...amqp091.Field) {
 }
 
 // letters declares work, whose dead go to dlq, and kills messages there.
-func (d *desk) letters(source, target string, n int) {
+func (d *bureau) letters(source, target string, n int) {
 	d.t.Helper()
 	d.declare("dlq", source)
 	d.declare("work", target, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
 	d.more(0, n)
 }
 
-func (d *desk) more(from, n int) {
+func (d *bureau) more(from, n int) {
 	d.t.Helper()
 	before := d.ready("dlq")
 	for i := range n {
@@ -82,7 +82,7 @@ func (d *desk) more(from, n int) {
 	d.eventually("they have died", func() bool { return d.ready("dlq") == before+n })
 }
 
-func (d *desk) publish(key, body string) {
+func (d *bureau) publish(key, body string) {
 	d.t.Helper()
 	mode := uint8(2)
 	raw := amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: &mode})
@@ -96,7 +96,7 @@ func (d *desk) publish(key, body string) {
 	}
 }
 
-func (d *desk) take(name string, kind partition.OpKind) (body string, ok bool) {
+func (d *bureau) take(name string, kind partition.OpKind) (body string, ok bool) {
 	d.t.Helper()
 	after := broker.AckRemoves
 	if kind == partition.Reject {
@@ -113,14 +113,14 @@ func (d *desk) take(name string, kind partition.OpKind) (body string, ok bool) {
 	return body, ok
 }
 
-func (d *desk) kill(name string) {
+func (d *bureau) kill(name string) {
 	d.t.Helper()
 	if _, ok := d.take(name, partition.Reject); !ok {
 		d.t.Fatalf("%s has no message", name)
 	}
 }
 
-func (d *desk) counts(name string) (c partition.Counts) {
+func (d *bureau) counts(name string) (c partition.Counts) {
 	d.b.Read(func(s *topology.State, _ *auth.Users) {
 		if v, ok := s.VHost("/"); ok {
 			if q, ok := v.Queue(message.QueueName(name)); ok {
@@ -131,7 +131,7 @@ func (d *desk) counts(name string) (c partition.Counts) {
 	return c
 }
 
-func (d *desk) ready(name string) int {
+func (d *bureau) ready(name string) int {
 	d.t.Helper()
 	declared, err := d.c.PassiveQueue(message.QueueName(name))
 	if err != nil {
@@ -140,7 +140,7 @@ func (d *desk) ready(name string) int {
 	return declared.Messages
 }
 
-func (d *desk) eventually(what string, f func() bool) {
+func (d *bureau) eventually(what string, f func() bool) {
 	d.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -150,7 +150,7 @@ func (d *desk) eventually(what string, f func() bool) {
 }
 
 // start makes a job with its dry run.
-func (d *desk) start(r Request) Job {
+func (d *bureau) start(r Request) Job {
 	d.t.Helper()
 	r.VHost = "/"
 	dry := r
@@ -166,7 +166,7 @@ func (d *desk) start(r Request) Job {
 	return j
 }
 
-func (d *desk) job(id uint64) Job {
+func (d *bureau) job(id uint64) Job {
 	d.t.Helper()
 	j, ok := d.jobs.Job(id)
 	if !ok {
@@ -175,7 +175,7 @@ func (d *desk) job(id uint64) Job {
 	return j
 }
 
-func (d *desk) until(id uint64, s State) Job {
+func (d *bureau) until(id uint64, s State) Job {
 	d.t.Helper()
 	d.eventually(fmt.Sprintf("job %d is %s", id, s), func() bool { return d.job(id).State == s })
 	return d.job(id)
@@ -187,9 +187,9 @@ func TestAJobDoesWhatItsDryRunSaid(t *testing.T) {
 		for _, target := range []string{"classic", "quorum"} {
 			for _, order := range []Order{Oldest, Newest} {
 				t.Run(source+" "+target+" "+string(order), func(t *testing.T) {
-					d := openDesk(t, vfs.NewMem(), nil)
+					d := openBureau(t, vfs.NewMem(), nil)
 					d.letters(source, target, 6)
-					r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq", Options: Options{Order: order, Limit: 4}}
+					r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq", How: How{Order: order, Limit: 4}}
 					plan, err := d.jobs.Dry(t.Context(), d.c, &r)
 					if err != nil || plan.Count != 4 || plan.Of != 6 || len(plan.Routes) != 1 || plan.Routes[0].RoutingKey != "work" || !slices.Equal(plan.Routes[0].Queues, []string{"work"}) {
 						t.Fatalf("%+v, %v", plan, err)
@@ -197,7 +197,7 @@ func TestAJobDoesWhatItsDryRunSaid(t *testing.T) {
 					if d.ready("dlq") != 6 || len(d.jobs.List()) != 0 {
 						t.Error("a dry run has changed something")
 					}
-					r = Request{Action: broker.Replay, VHost: "/", Queues: []string{"dlq"}, Options: r.Options, Token: plan.Token, Count: &plan.Count, Reason: "mended"}
+					r = Request{Action: broker.Replay, VHost: "/", Queues: []string{"dlq"}, How: r.How, Token: plan.Token, Count: &plan.Count, Reason: "mended"}
 					j, err := d.jobs.Start(t.Context(), d.c, &r)
 					if err != nil {
 						t.Fatal(err)
@@ -222,7 +222,7 @@ func TestAJobDoesWhatItsDryRunSaid(t *testing.T) {
 
 // A job needs what the dry run of the same request said.
 func TestAJobNeedsItsDryRun(t *testing.T) {
-	d := openDesk(t, vfs.NewMem(), nil)
+	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "classic", 2)
 	plan := func() (Request, Plan) {
 		r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq"}
@@ -268,10 +268,10 @@ func TestAJobNeedsItsDryRun(t *testing.T) {
 // Letters keep their deaths where they are parked and in the archive, from where they find back; what was replayed too often
 // stays.
 func TestLettersAreParkedDiscardedAndComeBack(t *testing.T) {
-	d := openDesk(t, vfs.NewMem(), nil)
+	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("quorum", "classic", 3)
 	d.declare("park", "classic")
-	j := d.until(d.start(Request{Action: broker.Park, Queue: "dlq", Options: Options{ToQueue: "park", Limit: 2}}).ID, Done)
+	j := d.until(d.start(Request{Action: broker.Park, Queue: "dlq", How: How{ToQueue: "park", Limit: 2}}).ID, Done)
 	if d.ready("park") != 2 || j.Moved != 2 {
 		t.Fatalf("%+v", j)
 	}
@@ -290,7 +290,7 @@ func TestLettersAreParkedDiscardedAndComeBack(t *testing.T) {
 		d.eventually("they have died again", func() bool { return d.ready("dlq") == 3 })
 		d.until(d.start(Request{Action: broker.Discard, Queue: "dlq", Filter: map[string][]string{"job": {fmt.Sprint(d.jobs.last)}}}).ID, Done)
 		if d.ready(string(broker.Archive)) == 0 { // the filter job needs what reading knows of marks
-			d.until(d.start(Request{Action: broker.Discard, Queue: "dlq", Options: Options{Order: Newest, Limit: 2}}).ID, Done)
+			d.until(d.start(Request{Action: broker.Discard, Queue: "dlq", How: How{Order: Newest, Limit: 2}}).ID, Done)
 		}
 	}
 	j = d.until(d.start(Request{Action: broker.Replay, Queue: string(broker.Archive)}).ID, Done)
@@ -301,7 +301,7 @@ func TestLettersAreParkedDiscardedAndComeBack(t *testing.T) {
 
 // A queue of the archive's name with other arguments is not used.
 func TestTheArchiveMustBeOurs(t *testing.T) {
-	d := openDesk(t, vfs.NewMem(), nil)
+	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "classic", 1)
 	d.declare(string(broker.Archive), "classic")
 	j := d.until(d.start(Request{Action: broker.Discard, Queue: "dlq"}).ID, Halted)
@@ -312,9 +312,9 @@ func TestTheArchiveMustBeOurs(t *testing.T) {
 
 // A canary halts the job if too many of the first letters die again; a resumed job goes on without.
 func TestACanaryHaltsAJob(t *testing.T) {
-	d := openDesk(t, vfs.NewMem(), nil)
+	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "quorum", 10)
-	j := d.start(Request{Action: broker.Replay, Queue: "dlq", Options: Options{Canary: &Canary{First: 4, WaitMS: 300, Percent: 25}}})
+	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 4, WaitMS: 300, Percent: 25}}})
 	d.eventually("the first have moved", func() bool { return d.job(j.ID).Moved == 4 })
 	for range 2 {
 		d.kill("work")
@@ -339,9 +339,9 @@ func TestACanaryHaltsAJob(t *testing.T) {
 // A job pauses, goes on, is cancelled; an alarm halts it for as long as it lasts; a right that is taken away halts it, and it
 // goes on when somebody who has it says so; with its queue it ends.
 func TestAJobIsStoppedInTheMiddle(t *testing.T) {
-	d := openDesk(t, vfs.NewMem(), nil)
+	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "classic", 40)
-	slow := Request{Action: broker.Replay, Queue: "dlq", Options: Options{Rate: 20}}
+	slow := Request{Action: broker.Replay, Queue: "dlq", How: How{Rate: 20}}
 	j := d.start(slow)
 	moves := func() {
 		before := d.job(j.ID).Moved
@@ -409,7 +409,7 @@ func TestAJobGoesOnAfterKill(t *testing.T) {
 				var mu sync.Mutex
 				var clone *vfs.MemFS
 				armed, left := false, 1+(i+k)%3
-				d := openDesk(t, fs, func(name string) {
+				d := openBureau(t, fs, func(name string) {
 					mu.Lock()
 					defer mu.Unlock()
 					if !armed || name != point || clone != nil {
@@ -425,7 +425,7 @@ func TestAJobGoesOnAfterKill(t *testing.T) {
 				mu.Lock()
 				armed = true
 				mu.Unlock()
-				j := d.start(Request{Action: broker.Replay, Queue: "dlq", Options: Options{Rate: 50, Order: order}}) // slices of 5
+				j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Rate: 50, Order: order}}) // slices of 5
 				d.publish("dlq", "late")
 				d.until(j.ID, Done)
 				mu.Lock()
@@ -435,7 +435,7 @@ func TestAJobGoesOnAfterKill(t *testing.T) {
 				mu.Unlock()
 				d.close()
 
-				d = openDesk(t, clone, nil)
+				d = openBureau(t, clone, nil)
 				j, ok := d.jobs.Job(j.ID)
 				if !ok {
 					t.Fatalf("%s: the job is gone", point)
@@ -482,7 +482,7 @@ func TestAJobGoesOnAfterKill(t *testing.T) {
 // Finished jobs beyond those that are kept are forgotten, with their tallies.
 func TestOldJobsAreForgotten(t *testing.T) {
 	fs := vfs.NewMem()
-	d := openDesk(t, fs, nil)
+	d := openBureau(t, fs, nil)
 	d.letters("classic", "classic", 1)
 	first := d.until(d.start(Request{Action: broker.Replay, Queue: "dlq"}).ID, Done)
 	for i := range keptJobs - 1 {
@@ -502,7 +502,7 @@ func TestOldJobsAreForgotten(t *testing.T) {
 	}
 	d.eventually("its tally is forgotten", func() bool { return d.b.Node().JobTally(first.ID) == partition.JobTally{} })
 	d.close()
-	d = openDesk(t, fs, nil)
+	d = openBureau(t, fs, nil)
 	if list := d.jobs.List(); len(list) != keptJobs || list[0].ID != last.ID {
 		t.Errorf("%d jobs after a restart", len(list))
 	}

@@ -127,10 +127,10 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 	}
 	type way struct{ exchange, key, queues string }
 	routes, stays := map[way]int{}, map[string]int{}
-	reader := letter.NewReader(nil)
+	reader := letter.NewReader(m.names)
 	p.Routes, p.Unroutable = []Route{}, []Left{}
 	for _, name := range r.Queues {
-		e := r.Options.errand(r.Action, 0)
+		e := r.errand(r.Action, 0)
 		incarnation, there, err := c.LettersOf(message.QueueName(name), &e, 0)
 		if err != nil {
 			return p, nil, err
@@ -170,8 +170,8 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 			p.TooOften += s.TooOften
 		}
 	}
-	if r.Options.Limit > 0 {
-		p.Count = min(p.Count, r.Options.Limit)
+	if r.Limit > 0 {
+		p.Count = min(p.Count, r.Limit)
 	}
 	for w, n := range routes {
 		var queues []string

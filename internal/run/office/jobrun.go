@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"bartleby.mq/internal/core/letter"
@@ -103,7 +101,7 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 		if w.choose, err = newChooser(&r); err != nil {
 			return 0, err
 		}
-		w.reader = letter.NewReader(nil)
+		w.reader = letter.NewReader(m.names)
 	}
 	most := jobSlice
 	if r.Options.Rate > 0 {
@@ -134,7 +132,7 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 		slice, err = w.oldestSlice(conn, &errand, p, most)
 	}
 	switch {
-	case gone(err):
+	case queueGone(err):
 		slice, err = broker.ErrandSlice{Done: true}, nil
 		r.Why = fmt.Sprintf("queue '%s' was deleted", p.Queue)
 	case err != nil:
@@ -162,8 +160,8 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// gone says whether the queue of the slice is gone.
-func gone(err error) bool {
+// queueGone says whether the queue of the slice is gone.
+func queueGone(err error) bool {
 	var refused *topology.Error
 	return partition.Gone(err) || errors.As(err, &refused) && refused.Kind == topology.NotFound
 }
@@ -321,7 +319,7 @@ func newChooser(r *record) (c chooser, err error) {
 	}
 	var named map[entry]bool
 	for _, name := range r.Names {
-		incarnation, id, ok := parseLetterID(name)
+		incarnation, id, ok := ParseLetterID(name)
 		if !ok {
 			return c, refuse(BadRequest, "ids: '%s' is no id of a letter", name)
 		}
@@ -339,16 +337,3 @@ func newChooser(r *record) (c chooser, err error) {
 	}
 	return c, nil
 }
-
-// parseLetterID reads the id of a letter.
-func parseLetterID(s string) (incarnation uint64, id queue.ID, ok bool) {
-	first, second, ok := strings.Cut(s, ".")
-	if !ok {
-		return 0, 0, false
-	}
-	incarnation, err := strconv.ParseUint(first, 36, 64)
-	entry, err2 := strconv.ParseUint(second, 36, 64)
-	return incarnation, queue.ID(entry), err == nil && err2 == nil && incarnation != 0 && entry != 0
-}
-
-func now() int64 { return time.Now().UnixMilli() }

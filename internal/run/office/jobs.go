@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
@@ -24,6 +25,7 @@ import (
 type JobOptions struct {
 	Broker    *broker.Broker
 	Logger    *slog.Logger
+	Names     *letter.Names     // headers that tell of causes, as in Options
 	Failpoint func(name string) // for tests: see JobFailpoints
 }
 
@@ -42,12 +44,13 @@ var JobFailpoints = []string{FailJobMoved, FailJobRecorded}
 // cursor, and what the job has moved is in the tallies of the partitions. So a job that ends anywhere goes on from its
 // record: letters of an unfinished slice that have moved are not met again, and the others are.
 type Jobs struct {
-	b    *broker.Broker
-	log  *slog.Logger
-	fail func(string)
-	life context.Context
-	end  context.CancelFunc
-	work sync.WaitGroup
+	b     *broker.Broker
+	log   *slog.Logger
+	names *letter.Names
+	fail  func(string)
+	life  context.Context
+	end   context.CancelFunc
+	work  sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
 	jobs  map[uint64]*job
@@ -73,7 +76,7 @@ func jobKey(id uint64) []byte {
 
 // NewJobs reads the jobs of a broker that serves, and goes on with those that were running. Close ends them.
 func NewJobs(o JobOptions) (*Jobs, error) {
-	m := &Jobs{b: o.Broker, log: o.Logger, fail: o.Failpoint, jobs: map[uint64]*job{}, plans: map[string]*plan{}}
+	m := &Jobs{b: o.Broker, log: o.Logger, names: o.Names, fail: o.Failpoint, jobs: map[uint64]*job{}, plans: map[string]*plan{}}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
@@ -113,6 +116,9 @@ func (m *Jobs) Close() {
 	m.end()
 	m.work.Wait()
 }
+
+// Closed is closed when the jobs end with their node.
+func (m *Jobs) Closed() <-chan struct{} { return m.life.Done() }
 
 // forget drops tallies of jobs that are not kept.
 func (m *Jobs) forget() {
@@ -167,7 +173,7 @@ func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned 
 	now := now()
 	j := &job{conn: c, r: record{
 		Job: Job{
-			ID: m.last + 1, Action: r.Action, VHost: r.VHost, Queues: r.Queues, Filter: r.Filter, IDs: len(r.IDs), Options: r.Options, State: Running,
+			ID: m.last + 1, Action: r.Action, VHost: r.VHost, Queues: r.Queues, Filter: r.Filter, IDs: len(r.IDs), Options: r.How, State: Running,
 			By: c.User, Reason: r.Reason, MadeMS: now, BeganMS: now, Planned: planned,
 		},
 		Operator: c.IsOperator(), Names: r.IDs, At: at, Places: places,
