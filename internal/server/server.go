@@ -80,6 +80,7 @@ type Server struct {
 	shovels *shovel.Shovels
 	drops   *office.Drops
 	office  *office.Office
+	jobs    *office.Jobs
 
 	stopc chan struct{}  // closed by Stop
 	done  sync.WaitGroup // goroutines of the server's own
@@ -171,6 +172,9 @@ func Start(o Options) (s *Server, err error) {
 		return s, err
 	}
 	if s.office, err = office.New(office.Options{Broker: s.broker, Logger: o.Logger}); err != nil {
+		return s, err
+	}
+	if s.jobs, err = office.NewJobs(office.JobOptions{Broker: s.broker, Logger: o.Logger, Names: s.office.Names}); err != nil {
 		return s, err
 	}
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
@@ -358,6 +362,9 @@ func (s *Server) Stop() error {
 	defer cancel()
 	if s.shovels != nil {
 		s.shovels.Stop()
+	}
+	if s.jobs != nil {
+		s.jobs.Close() // requests that watch a job end
 	}
 	if s.broker != nil {
 		s.broker.Drain()

@@ -12,16 +12,16 @@ import (
 )
 
 // withOffice is a node with an office, on which three orders and a bill have died.
-func withOffice(t *testing.T) *node {
+func withOffice(t *testing.T, change ...func(*api.Options)) *node {
 	t.Helper()
-	n := start(t, func(o *api.Options) {
+	n := start(t, append(change, func(o *api.Options) {
 		f, err := office.New(office.Options{Broker: o.Broker})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(f.Close)
 		o.Office = f
-	})
+	})...)
 	for _, q := range []struct{ work, dead string }{{"orders", "orders.dead"}, {"bills", "bills.dead"}} {
 		n.must("PUT", "/queues/%2F/"+q.dead, `{}`)
 		n.must("PUT", "/queues/%2F/"+q.work, `{"arguments": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "`+q.dead+`"}}`)

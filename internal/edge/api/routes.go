@@ -199,7 +199,7 @@ func (s *server) routes() []route {
 			route{"DELETE", between + "/{props}", managing, s.deleteBinding},
 		)
 	}
-	return append(routes, s.officeRoutes()...)
+	return append(append(routes, s.officeRoutes()...), s.jobRoutes()...)
 }
 
 // nothingToDo answers requests that only mean something to several nodes.

@@ -1,0 +1,274 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/office"
+)
+
+// jobRoutes are the resources of the jobs of the Dead Letter Office (docs/internals/office.md).
+func (s *server) jobRoutes() []route {
+	if s.Jobs == nil {
+		return nil
+	}
+	return []route{
+		{"POST", "office/jobs", managing, s.postJob},
+		{"GET", "office/jobs", managing, s.listJobs},
+		{"GET", "office/jobs/{id}", managing, s.getJob},
+		{"POST", "office/jobs/{id}/pause", managing, s.pauseJob},
+		{"POST", "office/jobs/{id}/resume", managing, s.resumeJob},
+		{"POST", "office/jobs/{id}/cancel", managing, s.cancelJob},
+		{"GET", "office/jobs/{id}/events", managing, s.watchJob},
+	}
+}
+
+// asJobFailure translates an error of a job: whoever sends letters back learns which exchange or queue is refused.
+func asJobFailure(err error) error {
+	var e *office.Error
+	var refused *topology.Error
+	switch {
+	case errors.As(err, &e) && e.Kind == office.NotFound:
+		return &failure{http.StatusNotFound, "not_found", e.Text}
+	case errors.As(err, &e) && e.Kind == office.Conflict:
+		return &failure{http.StatusConflict, "conflict", e.Text}
+	case errors.As(err, &e):
+		return badRequest(e.Text)
+	case errors.As(err, &refused) && refused.Kind == topology.AccessRefused:
+		return notAuthorised(refused.Text)
+	}
+	return err
+}
+
+// seesVHost says whether the user may see the virtual host, which exists.
+func (r *request) seesVHost(name message.VHost) (sees bool) {
+	r.eachVHost(func(v *topology.VHost) { sees = sees || v.Name == name })
+	return sees
+}
+
+// jobRequest reads the body: a filter's value is a text, a number or a list of them.
+func (r *request) jobRequest() (q office.Request, err error) {
+	var body struct {
+		office.Request
+		Filter map[string]any `json:"filter"`
+	}
+	d := json.NewDecoder(bytes.NewReader(r.raw))
+	d.DisallowUnknownFields()
+	d.UseNumber()
+	if err := d.Decode(&body); err != nil {
+		return q, badRequest("the body is no request for a job: " + strings.TrimPrefix(err.Error(), "json: "))
+	}
+	q = body.Request
+	for _, name := range slices.Sorted(maps.Keys(body.Filter)) {
+		values, isList := body.Filter[name].([]any)
+		if !isList {
+			values = []any{body.Filter[name]}
+		}
+		for _, v := range values {
+			text := ""
+			switch v := v.(type) {
+			case string:
+				text = v
+			case json.Number:
+				text = v.String()
+			case nil:
+				continue
+			default:
+				return q, badRequest(fmt.Sprintf("filter '%s': its value must be a text, a number or a list of them", name))
+			}
+			if q.Filter == nil {
+				q.Filter = map[string][]string{}
+			}
+			q.Filter[name] = append(q.Filter[name], text)
+		}
+	}
+	if !r.seesVHost(message.VHost(q.VHost)) {
+		return q, &failure{http.StatusNotFound, "not_found", fmt.Sprintf("vhost: there is no virtual host '%s', or you may not see it", q.VHost)}
+	}
+	return q, nil
+}
+
+// postJob plans a job, or starts one that was planned.
+func (s *server) postJob(r *request) (any, error) {
+	query, err := r.officeQuery("dry_run")
+	if err != nil {
+		return nil, err
+	}
+	q, err := r.jobRequest()
+	if err != nil {
+		return nil, err
+	}
+	link := r.linkTo(message.VHost(q.VHost))
+	switch dry := query.Get("dry_run"); dry {
+	case "true":
+		plan, err := s.Jobs.Dry(r.Context(), link, &q)
+		r.did = []any{slog.Group("job", "dry_run", true, "action", string(q.Action), "vhost", q.VHost, "queues", strings.Join(q.Queues, " "), "count", plan.Count)}
+		if err != nil {
+			return nil, asJobFailure(err)
+		}
+		return plan, nil
+	case "", "false":
+	default:
+		return nil, badRequest(fmt.Sprintf("dry_run '%s' must be true or false", dry))
+	}
+	j, err := s.Jobs.Start(r.Context(), link, &q)
+	if err != nil {
+		r.did = []any{slog.Group("job", "action", string(q.Action), "vhost", q.VHost, "queues", strings.Join(q.Queues, " "))}
+		return nil, asJobFailure(err)
+	}
+	r.did = jobDone(&j)
+	return withStatus{http.StatusCreated, j}, nil
+}
+
+// jobDone is what the audit log shows of a job.
+func jobDone(j *office.Job) []any {
+	options, _ := json.Marshal(j.Options)
+	filter, _ := json.Marshal(j.Filter)
+	return []any{slog.Group("job", "id", j.ID, "action", string(j.Action), "vhost", j.VHost, "queues", strings.Join(j.Queues, " "), "filter", string(filter),
+		"options", string(options), "planned", j.Planned, "moved", j.Moved, "reason", j.Reason)}
+}
+
+func (s *server) listJobs(r *request) (any, error) {
+	if _, err := r.officeQuery(); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	r.eachVHost(func(v *topology.VHost) { seen[string(v.Name)] = true })
+	return slices.DeleteFunc(s.Jobs.List(), func(j office.Job) bool { return !seen[j.VHost] && !r.may(monitoring) }), nil
+}
+
+// job is the job that the path names.
+func (s *server) job(r *request) (office.Job, error) {
+	id, err := strconv.ParseUint(r.params["id"], 10, 64)
+	if err != nil {
+		return office.Job{}, badRequest(fmt.Sprintf("'%s' is no id of a job, which is a number", r.params["id"]))
+	}
+	j, ok := s.Jobs.Job(id)
+	if !ok || !r.may(monitoring) && !r.seesVHost(message.VHost(j.VHost)) {
+		return j, &failure{http.StatusNotFound, "not_found", fmt.Sprintf("there is no job %d", id)}
+	}
+	return j, nil
+}
+
+func (s *server) getJob(r *request) (any, error) {
+	j, err := s.job(r)
+	if err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// mayStop refuses users who have not started the job and are no policymakers.
+func (r *request) mayStop(j *office.Job) error {
+	if r.local || r.user == j.By || r.may(policies) {
+		return nil
+	}
+	return notAuthorised(fmt.Sprintf("job %d is the job of user '%s'; others need the tag policymaker", j.ID, j.By))
+}
+
+func (s *server) pauseJob(r *request) (any, error)  { return s.stopJob(r, s.Jobs.Pause) }
+func (s *server) cancelJob(r *request) (any, error) { return s.stopJob(r, s.Jobs.Cancel) }
+func (s *server) stopJob(r *request, stop func(uint64) (office.Job, error)) (any, error) {
+	j, err := s.job(r)
+	if err == nil {
+		err = r.mayStop(&j)
+	}
+	if err == nil {
+		j, err = stop(j.ID)
+	}
+	if err != nil {
+		return nil, asJobFailure(err)
+	}
+	r.did = jobDone(&j)
+	return j, nil
+}
+
+// resumeJob goes on with a job, with the rights of the user: the job is the user's from now on.
+func (s *server) resumeJob(r *request) (any, error) {
+	j, err := s.job(r)
+	if err == nil {
+		err = r.mayStop(&j)
+	}
+	if err == nil && !r.seesVHost(message.VHost(j.VHost)) {
+		err = &failure{http.StatusNotFound, "not_found", fmt.Sprintf("vhost: there is no virtual host '%s', or you may not see it", j.VHost)}
+	}
+	if err == nil {
+		j, err = s.Jobs.Resume(j.ID, r.linkTo(message.VHost(j.VHost)))
+	}
+	if err != nil {
+		return nil, asJobFailure(err)
+	}
+	r.did = jobDone(&j)
+	return j, nil
+}
+
+// watchJob answers with server-sent events for as long as the job goes on.
+func (s *server) watchJob(r *request) (any, error) {
+	j, err := s.job(r)
+	if err != nil {
+		return nil, err
+	}
+	return written(func(out *responder) { s.writeEvents(out, r, j.ID) }), nil
+}
+
+// How often a job is looked at for its watchers, how long it is watched after its end, since its letters still have outcomes,
+// and how often a silent stream says that it lives.
+const watchEvery, watchAfter, watchAlive = 250 * time.Millisecond, time.Minute, 15 * time.Second
+
+// writeEvents writes server-sent events: "job" with the job, whenever it has changed, and "end".
+func (s *server) writeEvents(out *responder, r *request, id uint64) {
+	out.Header().Set("Content-Type", "text/event-stream")
+	out.Header().Set("Cache-Control", "no-store")
+	out.begin(http.StatusOK)
+	flush := http.NewResponseController(out.ResponseWriter)
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	var last []byte
+	said := time.Now()
+	for {
+		j, ok := s.Jobs.Job(id)
+		text, err := json.Marshal(j)
+		if !ok || err != nil {
+			_, _ = fmt.Fprint(out, "event: end\ndata: {}\n\n")
+			_ = flush.Flush()
+			return
+		}
+		switch {
+		case !bytes.Equal(text, last):
+			if _, err := fmt.Fprintf(out, "event: job\ndata: %s\n\n", text); err != nil {
+				return
+			}
+			last, said = text, time.Now()
+		case time.Since(said) >= watchAlive:
+			if _, err := fmt.Fprint(out, ": alive\n\n"); err != nil {
+				return
+			}
+			said = time.Now()
+		}
+		over := j.EndedMS != 0 && (j.Outcomes.Waiting == 0 || time.Since(time.UnixMilli(j.EndedMS)) >= watchAfter)
+		if over {
+			_, _ = fmt.Fprint(out, "event: end\ndata: {}\n\n")
+		}
+		if flush.Flush() != nil || over {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		case <-s.Jobs.Closed():
+			return
+		}
+	}
+}

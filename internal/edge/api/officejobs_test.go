@@ -1,0 +1,102 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"bartleby.mq/internal/edge/api"
+	"bartleby.mq/internal/run/office"
+)
+
+// withJobs is withOffice with jobs.
+func withJobs(t *testing.T) *node {
+	t.Helper()
+	return withOffice(t, func(o *api.Options) {
+		jobs, err := office.NewJobs(office.JobOptions{Broker: o.Broker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(jobs.Close)
+		o.Jobs = jobs
+	})
+}
+
+// job waits until a job is over.
+func (n *node) job(id any) (j map[string]any) {
+	n.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		j = nil
+		if err := json.Unmarshal([]byte(n.must("GET", fmt.Sprintf("/office/jobs/%v", id), "").body), &j); err != nil {
+			n.t.Fatal(err)
+		}
+		if j["state"] == "done" {
+			return j
+		}
+		if time.Now().After(end) {
+			n.t.Fatalf("not done in 10 s: %v", j)
+		}
+	}
+}
+
+// A job is planned, confirmed, shown, and watched until nothing waits for an outcome.
+func TestJobsOverHTTP(t *testing.T) {
+	n := withJobs(t)
+	const filter = `"action": "replay", "vhost": "/", "queue": "orders.dead", "filter": {"reason": "rejected", "where": ["header.tenant=t1"], "died": 1}`
+	var plan map[string]any
+	if err := json.Unmarshal([]byte(n.must("POST", "/office/jobs?dry_run=true", `{`+filter+`}`).body), &plan); err != nil {
+		t.Fatal(err)
+	}
+	if plan["count"] != 1.0 || plan["of"] != 3.0 || plan["token"] == "" {
+		t.Fatalf("%v", plan)
+	}
+	r := n.must("POST", "/office/jobs", fmt.Sprintf(`{%s, "token": %q, "count": 1, "reason": "mended"}`, filter, plan["token"]))
+	var j map[string]any
+	if err := json.Unmarshal([]byte(r.body), &j); err != nil || j["by"] != "guest" {
+		t.Fatal(r.body, err)
+	}
+	j = n.job(j["id"])
+	if outcomes := j["outcomes"].(map[string]any); j["moved"] != 1.0 || j["reason"] != "mended" || outcomes["waiting"] != 1.0 {
+		t.Errorf("%v", j)
+	}
+	n.must("POST", "/queues/%2F/orders/get", `{"ackmode": "ack_requeue_false", "count": 1, "encoding": "auto"}`)
+	events := n.must("GET", fmt.Sprintf("/office/jobs/%v/events", j["id"]), "").body
+	if !strings.HasPrefix(events, "event: job\ndata: {") || !strings.Contains(events, `"acknowledged":1`) || !strings.HasSuffix(events, "event: end\ndata: {}") {
+		t.Errorf("%q", events)
+	}
+	if list := n.must("GET", "/office/jobs", "").list(t); len(list) != 1 || list[0]["id"] != j["id"] {
+		t.Errorf("%v", list)
+	}
+}
+
+// A request for a job that makes no sense, or comes too late, says what is wrong.
+func TestWrongRequestsForJobs(t *testing.T) {
+	n := withJobs(t)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"POST", "/office/jobs", `{"action": "replay", "vhost": "/", "queue": "orders.dead"}`, 400, "dry_run"},
+		{"POST", "/office/jobs", `{"action": "replay", "vhost": "/", "queue": "orders.dead", "token": "x", "count": 1}`, 409, "token"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "burn", "vhost": "/", "queue": "orders.dead"}`, 400, "replay, move or discard"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "replay", "vhost": "/", "queue": "nowhere"}`, 404, "nowhere"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "replay", "vhost": "gone", "queue": "q"}`, 404, "gone"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "move", "vhost": "/", "queue": "orders.dead"}`, 400, "to_queue"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "move", "vhost": "/", "queue": "orders.dead", "to_queue": "nowhere"}`, 400, "nowhere"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "replay", "vhost": "/", "queue": "orders.dead", "filter": {"resaon": "x"}}`, 400, "resaon"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "replay", "vhost": "/", "queue": "orders.dead", "filter": {"where": [{}]}}`, 400, "where"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "replay", "vhost": "/", "queue": "orders.dead", "speed": 5}`, 400, "speed"},
+		{"POST", "/office/jobs?dry_run=perhaps", `{"action": "replay", "vhost": "/", "queue": "orders.dead"}`, 400, "perhaps"},
+		{"GET", "/office/jobs/7", "", 404, "job 7"},
+		{"GET", "/office/jobs/x", "", 400, "number"},
+		{"POST", "/office/jobs/7/pause", "", 404, "job 7"},
+		{"GET", "/office/jobs/7/events", "", 404, "job 7"},
+	} {
+		if r := n.do(c.method, c.path, c.body); r.status != c.status || !strings.Contains(r.body, c.says) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, r.status, r.body)
+		}
+	}
+}
