@@ -41,7 +41,7 @@ func dlqCommand(o *options) *cobra.Command {
 			return &failure{exitUsage, text + fmt.Sprintf("\nUse '%s dlq' for a list of the commands.", c.Root().Name())}
 		},
 	}
-	for _, group := range [...]func() []verb{dlqReadVerbs} {
+	for _, group := range [...]func() []verb{dlqReadVerbs, dlqJobVerbs} {
 		for _, v := range group() {
 			c.AddCommand(v.command(o))
 		}

@@ -20,6 +20,12 @@ func officeNode(t *testing.T) {
 		}
 		t.Cleanup(f.Close)
 		o.Office = f
+		jobs, err := office.NewJobs(office.JobOptions{Broker: o.Broker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(jobs.Close)
+		o.Jobs = jobs
 	})
 	t.Setenv("BARTLEBY_URL", url)
 	admin := func(args ...string) { tool(t, append([]string{"rabbitmqadmin"}, args...)...) }
@@ -114,5 +120,26 @@ One of its letters: bartleby dlq show ` + g[:4] + "\n"},
 	}
 	if got := ours("list_queues -s name messages"); got != "bills\t0\nbills.dead\t1\norders\t0\norders.dead\t3\n" {
 		t.Errorf("looking has changed the queues: %s", got)
+	}
+}
+
+// A dry run, a job with its outcomes, and what is refused.
+func TestDLQJobs(t *testing.T) {
+	officeNode(t)
+	ours := func(args string) string { return tool(t, append([]string{"bartleby"}, strings.Fields(args)...)...) }
+	if got := ours("dlq replay orders.dead --error customer --dry-run"); !strings.Contains(got, "3 of 3 messages would be moved by replay") || !strings.Contains(got, "3  exchange '' key 'orders' -> orders") {
+		t.Error(got)
+	}
+	if got := ours("dlq replay orders.dead --where header.tenant=t1 --canary 1:1ms:50% --because mended --yes --watch"); !strings.Contains(got, "done: 1 of 1 moved, 1 waiting") {
+		t.Error(got)
+	}
+	if got := ours("dlq discard orders.dead --yes --watch"); !strings.Contains(got, "done: 2 of 2 moved") {
+		t.Error(got)
+	}
+	if got := ours("dlq jobs"); !strings.Contains(got, "discard of orders.dead in /: job 2 done: 2 of 2 moved") || !strings.Contains(got, "replay of orders.dead in /: job 1 done") {
+		t.Error(got)
+	}
+	if got := ours("dlq job 1"); !strings.Contains(got, "job 1 done") {
+		t.Error(got)
 	}
 }

@@ -1,0 +1,321 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// jobReport is a job as the API shows it.
+type jobReport struct {
+	ID                        uint64
+	Action, VHost, State      string
+	Why, By, Reason           string
+	Queues                    []string
+	Planned, Examined         int
+	Moved                     uint64
+	Unroutable, Refused, Gone int
+	NoOrigin                  int `json:"no_origin"`
+	TooOften                  int `json:"too_often"`
+	Outcomes                  struct {
+		Waiting, Acknowledged, Expired, Dropped, Removed uint64
+		DiedAgain                                        uint64 `json:"died_again"`
+	}
+}
+
+// stay is how many letters the job has left.
+func (j *jobReport) stay() int { return j.Unroutable + j.Refused + j.NoOrigin + j.TooOften }
+
+func (j *jobReport) over() bool {
+	return j.State == "done" || j.State == "cancelled" || j.State == "failed"
+}
+
+// line is the job in one line.
+func (j *jobReport) line() string {
+	o := &j.Outcomes
+	text := fmt.Sprintf("job %d %s: %d of %d moved", j.ID, j.State, j.Moved, j.Planned)
+	for _, n := range []struct {
+		n    uint64
+		what string
+	}{
+		{o.Waiting, "waiting"}, {o.Acknowledged, "acknowledged"}, {o.DiedAgain, "died again"}, {o.Expired, "expired"}, {o.Dropped, "dropped"}, {o.Removed, "removed"},
+		{uint64(j.Unroutable), "unroutable"}, {uint64(j.Refused), "refused"}, {uint64(j.NoOrigin), "without origin"}, {uint64(j.TooOften), "replayed too often"}, {uint64(j.Gone), "gone"},
+	} {
+		if n.n > 0 {
+			text += fmt.Sprintf(", %d %s", n.n, n.what)
+		}
+	}
+	if j.Why != "" {
+		text += ". " + j.Why
+	}
+	return text
+}
+
+// jobPlan is what the API answers to a dry run.
+type jobPlan struct {
+	Token  string
+	Count  int
+	Routes []struct {
+		Exchange   string
+		RoutingKey string `json:"routing_key"`
+		Queues     []string
+		Letters    int
+	}
+	Unroutable []struct {
+		Why     string
+		Letters int
+	}
+	NoOrigin int `json:"no_origin"`
+	TooOften int `json:"too_often"`
+	Of       int
+}
+
+type jobOptions struct {
+	values                           map[string]*string
+	where                            []string
+	toQueue, toExchange, key         string
+	canary, because                  string
+	rate, limit                      int
+	maxReplays                       uint64
+	newest, dryRun, yes, watch, json bool
+}
+
+func (o *jobOptions) flags(action string) func(f *pflag.FlagSet) {
+	return func(f *pflag.FlagSet) {
+		o.values = map[string]*string{}
+		for _, filter := range searchFilters {
+			o.values[filter.name] = f.String(filter.name, "", "only letters "+filter.help)
+		}
+		f.StringArrayVar(&o.where, "where", nil, "only letters with this header or property, as in 'dlq search'")
+		f.IntVar(&o.rate, "rate", 0, "letters a second; 0 means as fast as it goes")
+		f.IntVar(&o.limit, "limit", 0, "letters at most; 0 means all")
+		f.BoolVar(&o.newest, "newest", false, "the newest letters first")
+		f.StringVar(&o.because, "because", "", "why: it stands with the job and in the audit log")
+		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
+		f.BoolVar(&o.yes, "yes", false, "do it")
+		f.BoolVar(&o.watch, "watch", false, "wait for the end, and show how far it is")
+		f.BoolVar(&o.json, "json", false, "JSON, as the management API answers")
+		switch action {
+		case "replay":
+			f.StringVar(&o.toQueue, "to-queue", "", "send them to this queue")
+			f.StringVar(&o.toExchange, "to-exchange", "", "send them to this exchange; amq.default is the default exchange")
+			f.StringVar(&o.key, "routing-key", "", "send them with this routing key")
+			f.StringVar(&o.canary, "canary", "", "first:wait:percent, such as 100:30s:10%: move the first, wait, and halt if more died again")
+			f.Uint64Var(&o.maxReplays, "max-replays", 3, "leave letters that were replayed so often; 0 means none")
+		case "move":
+			f.StringVar(&o.toQueue, "to-queue", "", "the queue to move them to")
+		}
+	}
+}
+
+// request is the body of the request for a job.
+func (o *jobOptions) request(i *invocation, action string) (object, error) {
+	filter := object{}
+	for name, v := range o.values {
+		if i.set(name) {
+			filter[strings.ReplaceAll(name, "-", "_")] = *v
+		}
+	}
+	if g := *o.values["group"]; g != "" {
+		found, err := i.findGroup(g)
+		if err != nil {
+			return nil, err
+		}
+		filter["group"] = found.ID
+	}
+	if len(o.where) > 0 {
+		filter["where"] = o.where
+	}
+	body := object{"action": action, "vhost": i.vhost, "queues": i.args, "filter": filter, "rate": o.rate, "limit": o.limit, "reason": o.because}
+	if o.newest {
+		body["order"] = "newest"
+	}
+	for flag, v := range map[string]any{"to-queue": o.toQueue, "to-exchange": o.toExchange, "routing-key": o.key, "max-replays": o.maxReplays} {
+		if i.set(flag) {
+			body[strings.ReplaceAll(flag, "-", "_")] = v
+		}
+	}
+	if o.canary != "" {
+		canary, err := parseCanary(o.canary)
+		if err != nil {
+			return nil, err
+		}
+		body["canary"] = canary
+	}
+	return body, nil
+}
+
+// parseCanary reads 100:30s:10%.
+func parseCanary(s string) (object, error) {
+	bad := badArgument("--canary '%s' must be first:wait:percent, such as 100:30s:10%%", s)
+	parts := strings.Split(s, ":")
+	if len(parts) != 3 {
+		return nil, bad
+	}
+	first, err := strconv.Atoi(parts[0])
+	wait, err2 := time.ParseDuration(parts[1])
+	percent, err3 := strconv.ParseFloat(strings.TrimSuffix(parts[2], "%"), 64)
+	if err != nil || err2 != nil || err3 != nil || first < 1 || wait < 0 {
+		return nil, bad
+	}
+	return object{"first": first, "wait_ms": wait.Milliseconds(), "percent": percent}, nil
+}
+
+const jobHelp = `It says how many letters it would move, and where to; with --yes it does that, as a job of the node: it goes on when this command ends, and after a restart.
+Letters that come meanwhile are not moved. 'dlq jobs' shows what became of letters, 'dlq job ID pause|resume|cancel' changes a job.
+
+Exit codes: 0: the job has begun, or with --watch is done, or it was a dry run; 1: no letter is selected; 64: --yes is missing; 65: a name or value is wrong; 75: with --watch: it is halted, or letters stay; 77: not allowed; 130: interrupted, and the job goes on; other codes: it failed.`
+
+func dlqJobVerbs() (list []verb) {
+	for _, a := range []struct{ action, short, long string }{
+		{"replay", "Sends dead letters of queues back to where they were first published", "Their deaths are over: they have no death headers any more."},
+		{"move", "Moves dead letters to another queue, with their deaths", "They can be sent back from there."},
+		{"discard", "Moves dead letters to the queue bartleby.archive, which keeps them for 7 days", "They can be sent back from there."},
+	} {
+		o := &jobOptions{}
+		list = append(list, verb{
+			name: a.action, short: a.short, long: a.long + "\n\n" + jobHelp, min: 1, max: 100, flags: o.flags(a.action),
+			usage: "[--vhost <vhost>] [filters] [options] --dry-run | --yes <queue> ...", run: func(i *invocation) error { return i.doJob(o, a.action) },
+		})
+	}
+	var asJSON, watch bool
+	jsonFlag := func(f *pflag.FlagSet) {
+		f.BoolVar(&asJSON, "json", false, "JSON, as the management API answers")
+	}
+	return append(list, verb{
+		name: "jobs", short: "Lists jobs and what became of their letters", usage: "[--json]", flags: jsonFlag,
+		run: func(i *invocation) error {
+			if asJSON {
+				return i.raw("office/jobs")
+			}
+			var jobs []jobReport
+			if err := i.get("office/jobs", &jobs); err != nil {
+				return err
+			}
+			for _, j := range jobs {
+				i.print("%s of %s in %s: %s", j.Action, strings.Join(j.Queues, ", "), j.VHost, j.line())
+			}
+			return nil
+		},
+	}, verb{
+		name: "job", short: "Shows a job, or pauses, resumes or cancels it", usage: "[--watch] [--json] <id> [pause|resume|cancel]", min: 1, max: 2,
+		flags: func(f *pflag.FlagSet) {
+			jsonFlag(f)
+			f.BoolVar(&watch, "watch", false, "wait for its end, and show how far it is")
+		},
+		run: func(i *invocation) error {
+			at := path("office", "jobs", i.args[0])
+			var j jobReport
+			if len(i.args) == 2 {
+				switch i.args[1] {
+				case "pause", "resume", "cancel":
+				default:
+					return badArgument("'%s' must be pause, resume or cancel", i.args[1])
+				}
+				if err := i.post(at+"/"+i.args[1], object{}, &j); err != nil {
+					return jobFailed(err)
+				}
+			} else if asJSON {
+				return i.raw(at)
+			} else if err := i.get(at, &j); err != nil {
+				return jobFailed(err)
+			}
+			if watch {
+				return i.watchJob(j.ID)
+			}
+			i.print("%s", j.line())
+			return nil
+		},
+	})
+}
+
+// jobFailed explains what the API refuses.
+func jobFailed(err error) error {
+	if is(err, http.StatusNotFound) || is(err, http.StatusBadRequest) || is(err, http.StatusConflict) {
+		return fail(exitData, "%v", err)
+	}
+	return explain(err)
+}
+
+func (i *invocation) doJob(o *jobOptions, action string) error {
+	body, err := o.request(i, action)
+	if err != nil {
+		return err
+	}
+	i.api.http.Timeout = i.limit(0) // a dry run looks at every letter
+	var plan jobPlan
+	if err := i.post("office/jobs?dry_run=true", body, &plan); err != nil {
+		return jobFailed(err)
+	}
+	i.print("%d of %d messages would be moved by %s.", plan.Count, plan.Of, action)
+	for _, r := range plan.Routes {
+		i.print("  %d  exchange '%s' key '%s' -> %s", r.Letters, r.Exchange, r.RoutingKey, strings.Join(r.Queues, ", "))
+	}
+	for _, u := range plan.Unroutable {
+		i.print("  %d  stay: %s", u.Letters, u.Why)
+	}
+	if plan.NoOrigin > 0 {
+		i.print("  %d  stay: nobody knows where they were first published", plan.NoOrigin)
+	}
+	if plan.TooOften > 0 {
+		i.print("  %d  stay: they were replayed too often", plan.TooOften)
+	}
+	switch {
+	case plan.Count == 0:
+		return noneFound{}
+	case o.dryRun:
+		return nil
+	case !o.yes:
+		return fail(exitUsage, "Nothing was moved. Run the command again with --yes to do it")
+	}
+	body["token"], body["count"] = plan.Token, plan.Count
+	var j jobReport
+	if err := i.post("office/jobs", body, &j); err != nil {
+		return jobFailed(err)
+	}
+	if o.watch {
+		return i.watchJob(j.ID)
+	}
+	i.print("%s", j.line())
+	return nil
+}
+
+// watchJob shows how far a job is until it ends or halts.
+func (i *invocation) watchJob(id uint64) error {
+	var stop context.CancelFunc
+	i.ctx, stop = signal.NotifyContext(i.ctx, os.Interrupt)
+	defer stop()
+	last := ""
+	for {
+		var j jobReport
+		if err := i.get(path("office", "jobs", strconv.FormatUint(id, 10)), &j); err != nil {
+			if i.ctx.Err() != nil {
+				return failPlainly(exitInterrupted, "Interrupted. The job goes on: 'dlq job %d --watch' shows it, 'dlq job %d cancel' ends it.", id, id)
+			}
+			return jobFailed(err)
+		}
+		if line := j.line(); line != last {
+			i.print("%s", line)
+			last = line
+		}
+		switch {
+		case j.State == "halted" || j.State == "paused" || j.State == "failed":
+			return fail(exitTempFail, "Job %d is %s", id, j.State)
+		case j.over() && j.stay() > 0:
+			return fail(exitTempFail, "%d letters stay, %d were moved", j.stay(), j.Moved)
+		case j.over():
+			return nil
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-i.ctx.Done():
+		}
+	}
+}
