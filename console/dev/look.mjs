@@ -1,19 +1,13 @@
 // Takes pictures of pages for whoever works on them: node dev/look.mjs NAME=HASH... (BARTLEBY names the
-// binary; --mock makes up the office).
+// binary).
 import { join } from "node:path";
-import { mock } from "./mock.mjs";
-import { fill, openBrowser, openPage, pictures, signIn, startNode, visit } from "../test/harness.mjs";
+import { fill, office, openBrowser, openPage, pictures, signIn, startNode, visit } from "../test/harness.mjs";
 
 const node = await startNode();
-let front;
 const browser = await openBrowser();
 try {
   await fill(node);
-  if (process.argv.includes("--mock")) {
-    front = mock(node.base);
-    await new Promise((f) => front.listen(0, "127.0.0.1", f));
-    node.base = `http://127.0.0.1:${front.address().port}`;
-  }
+  await office(node);
   for (const [mode, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 360, height: 740 } }]]) {
     const page = await openPage(browser, node, options);
     await page.goto(node.base + "/");
@@ -30,7 +24,5 @@ try {
   }
 } finally {
   await browser.close();
-  front?.closeAllConnections();
-  front?.close();
   await node.stop();
 }

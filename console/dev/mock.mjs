@@ -1,5 +1,5 @@
 // A stand-in for the office while it is built: a proxy in front of a node that answers /api/office by the contract in
-// docs/internals/office.md, with letters that it makes up. It is not part of the console.
+// docs/internals/office.md, with letters that it makes up, or only what the node does not have of it (made). It is not part of the console.
 import http from "node:http";
 
 const minute = 60_000;
@@ -13,7 +13,7 @@ const kinds = [
   ["payments", "rejected", '<script>alert("x")</script>', "‮gnp.exe </td><b>bold</b>", "", 30],
 ];
 
-export function mock(target) {
+export function mock(target, made = ["queues", "groups", "letters", "jobs"]) {
   const now = Date.now();
   const groups = kinds.map(([source, reason, error_class, error, type, letters], i) => ({
     id: `g${i}`, vhost: "/", source, reason, error_class, error, type, letters, first_ms: now - (i + 1) * 97 * minute, last_ms: now - i * 3 * minute,
@@ -45,7 +45,7 @@ export function mock(target) {
   };
   return http.createServer((req, res) => {
     const url = new URL(req.url, "http://x");
-    if (url.pathname.startsWith("/api/office/")) {
+    if (url.pathname.startsWith("/api/office/") && made.includes(url.pathname.split("/")[3])) {
       let text = "";
       req.on("data", (d) => { text += d; }).on("end", () => {
         const answer = api(req.method, url.pathname.slice("/api/office/".length), url.searchParams, text ? JSON.parse(text) : undefined);

@@ -83,21 +83,31 @@ export async function fill(node) {
   });
   await ch.waitForConfirms();
   await ch.prefetch(20);
-  const errors = [["java.lang.NullPointerException", (i) => `price of item ${i} is null`], ["PaymentTimeout", (i) => `payment service did not answer within ${3000 + i} ms`]];
-  void errors;
+  // Consumers park what fails, with its cause, as Spring's recoverer does; others reject.
+  const errors = [["java.lang.NullPointerException", (i) => `price of item ${i} is null`], ["PaymentTimeout", (i) => `payment service did not answer within ${3000 + i} ms`], [hostile[0], () => hostile[1]]];
   let died = 0;
-  const { consumerTag } = await ch.consume("orders", (m) => { if (died < 120) { died++; ch.nack(m, false, false); } }, { noAck: false });
+  await ch.consume("orders", (m) => {
+    if (died >= 120) return;
+    const i = died++;
+    if (i % 2) { ch.nack(m, false, false); return; }
+    const [type, text] = errors[i % 20 === 0 ? 2 : i % 3 ? 0 : 1];
+    ch.publish("orders.dlx", "failed", m.content, { ...m.properties, persistent: true, headers: { ...m.properties.headers, "x-exception-message": text(i), "x-exception-stacktrace": `${type}: ${text(i)}\n\tat shop.Orders.place(Orders.java:112)`, "x-original-exchange": "orders", "x-original-routingKey": m.fields.routingKey } });
+    ch.ack(m);
+  }, { noAck: false });
   while (died < 120) await new Promise((f) => setTimeout(f, 20));
-  void consumerTag;
+  await ch.waitForConfirms();
   await ch.consume("payments", () => {}, { consumerTag: "payment-worker-1" });
   const odd = await node.connect(hostile[0]);
   await odd.createChannel();
 }
 
-/** office puts a stand-in in front of a node that has no office yet. */
+/** office puts a stand-in in front of a node that lacks a part of the office. */
 export async function office(node) {
-  try { await node.api("GET", "office/groups"); return; } catch (e) { if (!e.message.includes("404")) throw e; }
-  const front = mock(node.base);
+  const missing = [];
+  for (const part of ["queues", "groups", "jobs"]) await node.api("GET", "office/" + part).catch((e) => { if (!e.message.includes(": 404 ")) throw e; missing.push(part); });
+  if (missing.includes("groups")) missing.push("letters");
+  if (missing.length === 0) return;
+  const front = mock(node.base, missing);
   await new Promise((f) => front.listen(0, "127.0.0.1", f));
   node.base = `http://127.0.0.1:${front.address().port}`;
   node.front = front;
