@@ -7,10 +7,6 @@ import { after, before, test } from "node:test";
 import { fill, hostile, office, openBrowser, openPage, pictures, signIn, startNode, visit } from "./harness.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-let node, browser;
-before(async () => { node = await startNode(); await fill(node); await office(node); browser = await openBrowser(); });
-after(async () => { await browser?.close(); await node?.stop(); });
-
 const e = encodeURIComponent;
 const pages = {
   overview: "#/", inbox: "#/inbox", search: "#/letters", letters: `#/letters/${e("/")}?queue=orders.dead`, jobs: "#/jobs",
@@ -19,6 +15,14 @@ const pages = {
   policies: "#/policies", operator: "#/policies?kind=operator", shovels: "#/shovels", definitions: "#/definitions", features: "#/features", configuration: "#/configuration",
   hostile: `#/queues/${e("/")}/${e(hostile[0])}`, rtl: `#/queues/${e("/")}/${e(hostile[1])}`, long: `#/exchanges/${e("/")}/${e(hostile[3])}`, odd: `#/queues/${e("/")}/${e(hostile[4])}`, gone: `#/queues/${e("/")}/no-such-queue`, nowhere: "#/no-such-page",
 };
+
+let node, browser;
+before(async () => { node = await startNode(); await fill(node); await office(node); browser = await openBrowser();
+  const { items } = await node.api("GET", "office/groups/%2F?limit=1");
+  pages.group = `#/letters/${e("/")}?queue=orders.dead&group=${items[0].id}`;
+  for (const { sample, error_class } of (await node.api("GET", "office/groups/%2F")).items) pages[error_class ? "letter" : "rejected"] = `#/letters/${e("/")}/${e(sample.queue)}/${sample.id}`;
+});
+after(async () => { await browser?.close(); await node?.stop(); });
 
 for (const [mode, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 360, height: 740 } }]]) {
   test(`every page, ${mode}`, { timeout: 240000 }, async (t) => {

@@ -12,9 +12,9 @@ import { Actions, cause, GroupEditor, groupSelection, officeError, reasonTag, st
 const link = (g: Group) => to(["letters", g.vhost], { group: g.id, queue: g.queues[0]?.name });
 
 const columns: Column<Group>[] = [
-  { key: "cause", title: "Cause", by: cause, name: true, grow: true, cell: (g) => <a href={link(g)} title={cause(g)} class="two">{g.error_class || g.error ? <><code>{g.error_class || "no class"}</code><span>{g.error || "no text"}</span></> : <><span>No cause given</span><span>{reason(g.reason)}</span></>}</a> },
+  { key: "cause", title: "Cause", by: cause, name: true, grow: true, cell: (g) => <a href={link(g)} title={cause(g)} class="two">{g.error_class || g.error ? <>{g.error_class ? <code>{g.error_class}</code> : <span>{g.error}</span>}<span>{g.error_class ? g.error || reason(g.reason) : reason(g.reason)}</span></> : <><span class="plain-cause">{reason(g.reason)}</span><span>no cause was given</span></>}</a> },
   { key: "letters", title: "Letters", num: true, by: (g) => g.letters, cell: (g) => <b>{count(g.letters)}</b> },
-  { key: "source", title: "Died in", by: (g) => g.source, cell: (g) => <span class="clip" title={g.source}>{g.source}</span> },
+  { key: "source", title: "Died in", by: (g) => g.source, cell: (g) => g.source ? <span class="clip" title={g.source}>{g.source}</span> : <span class="muted" title="A consumer put it here itself, with its cause in the headers">parked</span> },
   { key: "reason", title: "Reason", by: (g) => g.reason, cell: (g) => reasonTag(g.reason) },
   { key: "arrivals", title: "Arrivals", cell: (g) => <Spark counts={g.arrivals?.counts} label={`Arrivals: ${plural((g.arrivals?.counts ?? []).reduce((a, b) => a + b, 0), "letter")} in the time shown`} /> },
   { key: "last", title: "Last seen", num: true, by: (g) => g.last_ms, cell: (g) => <span class="two"><span><When at={g.last_ms} /></span><span>first <When at={g.first_ms} /></span></span> },

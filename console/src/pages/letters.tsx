@@ -15,7 +15,7 @@ const columns: Column<Row>[] = [
   { key: "cause", title: "Cause", name: true, grow: true, by: cause, cell: (r) => <a href={to(["letters", r.vhost, r.queue, r.id])} title={cause(r)}>{r.error_class || r.error ? <>{r.error_class && <code>{r.error_class}</code>} {r.error}</> : <span>{reason(r.reason)}</span>}</a> },
   { key: "id", title: "Message ID", text: true, by: (r) => r.message_id, cell: (r) => r.message_id ? <code>{r.message_id}</code> : <span class="muted">none</span> },
   { key: "preview", title: "Body", text: true, cell: (r) => <span class="mono muted">{r.preview}</span> },
-  { key: "source", title: "Died in", by: (r) => r.source, cell: (r) => <span class="clip">{r.source}</span> },
+  { key: "source", title: "Died in", by: (r) => r.source, cell: (r) => r.source ? <span class="clip">{r.source}</span> : <span class="muted">parked</span> },
   { key: "reason", title: "Reason", by: (r) => r.reason, cell: (r) => reasonTag(r.reason) },
   { key: "times", title: "Times", num: true, by: (r) => r.times_died, help: "how often it died", cell: (r) => count(r.times_died) },
   { key: "size", title: "Size", num: true, by: (r) => r.size, cell: (r) => bytes(r.size) },
@@ -67,7 +67,7 @@ export function LettersPage(props: { vhost?: string }) {
   const all = { vhost, queues: [at], filter, name: text === "" ? `all letters of ${at}` : `the letters of ${at} that match` };
   const chips = [...Object.entries(filter).flatMap(([k, v]) => k === "where" ? (v as string[]).map((w) => [k, w] as const) : [[k, v as string] as const])].filter(([k]) => k !== "group" || !group);
   return <div class="stack">
-    <PageHead title={group ? <span class="cause">{group.error_class && <code>{group.error_class} </code>}{group.error || (group.error_class ? "" : "No cause given")}</span> : <>Letters in <span class="name">{at}</span></>} lead={group ? <>{plural(group.letters, "letter")} that died in <b class="name">{group.source}</b>: {reason(group.reason)}</> : <>in virtual host <b class="name">{vhost}</b></>}>
+    <PageHead title={group ? <span class="cause">{group.error_class && <code>{group.error_class} </code>}{group.error || (group.error_class ? "" : "No cause given")}</span> : <>Letters in <span class="name">{at}</span></>} lead={group ? <>{plural(group.letters, "letter")}{group.source ? <> that died in <b class="name">{group.source}</b>: {reason(group.reason)}</> : ", parked by a consumer"}</> : <>in virtual host <b class="name">{vhost}</b></>}>
       <Actions of={[group && chips.length === 0 ? groupSelection(group) : all]} done={found.again} />
       {group && <button onClick={() => setEditing(true)}>Note…</button>}
     </PageHead>

@@ -106,7 +106,7 @@ export function jobsOf(data: Job[] | { items: Job[] } | undefined): Job[] | unde
 export interface Selection { vhost: string; queues: string[]; filter?: Filter; ids?: string[]; name: string; letters?: number; }
 
 /** groupSelection is all letters of a group. */
-export function groupSelection(g: Group): Selection { return { vhost: g.vhost, queues: g.queues.map((q) => q.name), filter: { group: g.id }, name: `${g.source}: ${cause(g)}`, letters: g.letters }; }
+export function groupSelection(g: Group): Selection { return { vhost: g.vhost, queues: g.queues.map((q) => q.name), filter: { group: g.id }, name: g.source ? `${g.source}: ${cause(g)}` : cause(g), letters: g.letters }; }
 
 /**
  * JobDialog plans and begins a job for each selection. It asks the node for the count and the routes while the user fills it in, and

@@ -130,7 +130,9 @@ export function Table<T>(props: TableProps<T>) {
   const rowHeight = props.tall ? 52 : 34; // as in the styles
   const body = useRef<HTMLTableSectionElement>(null), filter = useRef<HTMLInputElement>(null);
   const [seen, setSeen] = useState<[number, number]>([0, 60]);
-  const [cursor, setCursor] = useState(-1);
+  const [cursor, show] = useState(-1);
+  const at = useRef(-1); // the cursor now: keys may come faster than pages are drawn
+  const setCursor = (i: number) => { at.current = i; show(i); };
   const [hidden, setHidden] = useState<Set<string>>(() => {
     const kept = props.choose ? stored.get("columns." + props.choose) : null;
     return new Set(kept === null ? props.columns.filter((c) => c.hide).map((c) => c.key) : kept.split(","));
@@ -158,11 +160,11 @@ export function Table<T>(props: TableProps<T>) {
     if (!m.delete(key)) m.set(key, row);
     props.setPicked(m);
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     const key = (e: KeyboardEvent) => {
       const t = e.target as HTMLElement;
       if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
-      if (/^(INPUT|SELECT|TEXTAREA)$/.test(t.tagName) && !(t instanceof HTMLInputElement && t.type === "checkbox")) { if (e.key === "Escape") t.blur(); return; }
+      if (/^(INPUT|SELECT|TEXTAREA)$/.test(t.tagName) && !(t instanceof HTMLInputElement && t.type === "checkbox")) { if (e.key === "Escape") { e.preventDefault(); t.blur(); } return; }
       const move = (to: number) => {
         const i = Math.max(0, Math.min(source.total - 1, to));
         e.preventDefault();
@@ -170,7 +172,7 @@ export function Table<T>(props: TableProps<T>) {
         const top = (body.current?.getBoundingClientRect().top ?? 0) + i * rowHeight;
         if (top < 96) window.scrollBy(0, top - 96); else if (top > window.innerHeight - 96) window.scrollBy(0, top - window.innerHeight + 96);
       };
-      const row = cursor >= 0 ? source.at(cursor) : undefined;
+      const cursor = at.current, row = cursor >= 0 ? source.at(cursor) : undefined;
       if (e.key === "j" || e.key === "ArrowDown" && cursor >= 0) move(cursor + 1);
       else if (e.key === "k" || e.key === "ArrowUp" && cursor >= 0) move(cursor - 1);
       else if (e.key === "/" && filter.current) { e.preventDefault(); filter.current.focus(); filter.current.select(); }
