@@ -33,7 +33,7 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
         <Card title="Why it died" side={<span>{reasonTag(l.reason)} <span class="muted small"><When at={l.died_ms} /></span></span>}><div class="stack tight">
           <p class="cause">{c && (c.class || c.error) ? <>{c.class && <span class="class">{c.class}</span>}{c.class && c.error && ": "}{c.error}</> : <>It {!l.source ? "was parked by a consumer" : l.reason === "rejected" ? "was rejected by a consumer" : reason(l.reason)}{l.source && <> in <b class="name">{l.source}</b></>}. The consumer gave no cause.</>}</p>
           {c?.detail && <pre class="code" tabIndex={0} aria-label="Detail">{c.detail}</pre>}
-          {c?.from && <p class="muted small">From {c.from}</p>}
+          {c?.from && <p class="muted small">The message says so in its headers ({c.from}).</p>}
           {by.length > 0 && <Facts of={by.map(([k, v]) => [k.replaceAll("_", " "), <span class="name">{String(v)}</span>])} />}
         </div></Card>
         <Card title="Body"><Body text={l.body.text} encoding={l.body.encoding} bytes={l.body.bytes} cut={l.body.cut} download={"/api/" + path + "/body"} /></Card>
@@ -46,7 +46,7 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
         <Card title={`What happened to it (${plural(l.times_died, "death")})`}><ol class="timeline">
           <li style={{ display: "none" }} />
           {l.timeline.map((s, i) => <li key={i} class={s.earlier ? "earlier" : ""}><div>
-            <p>{s.queue === "" ? <b>Parked by a consumer</b> : <><b>{s.reason === "rejected" ? "Rejected" : s.reason === "expired" ? "Expired" : s.reason === "maxlen" ? "Dropped from a full queue" : s.reason === "delivery_limit" ? "Failed too often" : s.reason}</b> in <QueueLink vhost={vhost} name={s.queue} /></>}{s.count > 1 && <> <Tag>{count(s.count)} times</Tag></>}{s.earlier && <> <Tag>before a replay</Tag></>}</p>
+            <p>{s.queue === "" ? <b>Parked by a consumer</b> : <><b>{s.reason === "rejected" ? "Rejected" : s.reason === "expired" ? "Expired" : s.reason === "maxlen" ? "Dropped from a full queue" : s.reason === "delivery_limit" ? "Failed too often" : s.reason}</b> in <QueueLink vhost={vhost} name={s.queue} /></>}{s.count > 1 && <> <Tag>{count(s.count)} times</Tag></>}{s.earlier && s.queue !== "" && <> <Tag>before a replay</Tag></>}</p>
             <p class="muted small"><When at={s.last_ms || s.first_ms} clock />{s.count > 1 && s.first_ms !== s.last_ms && s.first_ms > 0 && <>, first <When at={s.first_ms} clock /></>}</p>
             <p class="small">It came from <ExchangeLink vhost={vhost} name={s.exchange} /> with {keys(s.routing_keys)}{s.expiration_ms ? <>, and would have expired after {span(s.expiration_ms)}</> : null}</p>
           </div></li>)}

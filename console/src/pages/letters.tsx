@@ -67,7 +67,7 @@ export function LettersPage(props: { vhost?: string }) {
   const all = { vhost, queues: [at], filter, name: text === "" ? `all letters of ${at}` : `the letters of ${at} that match` };
   const chips = [...Object.entries(filter).flatMap(([k, v]) => k === "where" ? (v as string[]).map((w) => [k, w] as const) : [[k, v as string] as const])].filter(([k]) => k !== "group" || !group);
   return <div class="stack">
-    <PageHead title={group ? <span class="cause">{group.error_class && <code>{group.error_class} </code>}{group.error || (group.error_class ? "" : "No cause given")}</span> : <>Letters in <span class="name">{at}</span></>} lead={group ? <>{plural(group.letters, "letter")}{group.source ? <> that died in <b class="name">{group.source}</b>: {reason(group.reason)}</> : ", parked by a consumer"}</> : <>in virtual host <b class="name">{vhost}</b></>}>
+    <PageHead title={group ? <span class="cause">{group.error_class && <code>{group.error_class} </code>}{group.error || (group.error_class ? "" : <span class="plain-cause" style={{ display: "inline-block" }}>{reason(group.reason)}, no cause given</span>)}</span> : <>Letters in <span class="name">{at}</span></>} lead={group ? <>{plural(group.letters, "letter")}{group.source ? <> that died in <b class="name">{group.source}</b>: {reason(group.reason)}</> : ", parked by a consumer"}</> : <>in virtual host <b class="name">{vhost}</b></>}>
       <Actions of={[group && chips.length === 0 ? groupSelection(group) : all]} done={found.again} />
       {group && <button onClick={() => setEditing(true)}>Note…</button>}
     </PageHead>
