@@ -140,8 +140,8 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
     return r;
   });
 
-  // What would happen now, for what is entered now.
-  const entered = JSON.stringify([action, where, queue, exchange, key, limit, replays, order]);
+  // What would happen now, for what is entered now: a dry run holds for one request, with all of its options.
+  const entered = JSON.stringify([action, where, queue, exchange, key, rate, limit, replays, order, canary && [first, wait, percent]]);
   useEffect(() => {
     setPlans(null); setProblem("");
     if ((action === "move" || action === "replay" && where === "queue") && queue === "") return;
