@@ -3,6 +3,8 @@ package broker
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"net"
 	"net/netip"
@@ -71,6 +73,19 @@ func (b *Broker) StillStands(i *Identity) bool {
 	defer b.topo.RUnlock()
 	now, ok := b.users.User(i.Name)
 	return ok && now.Same(i.account) && now.Password == i.account.Password && slices.Equal(now.Tags, i.account.Tags)
+}
+
+// AccountMark is a text that stands for an account of this node and its password: an account that is made anew under the
+// same name has another one. It is "" if there is no account, and tells nothing of the password.
+func (b *Broker) AccountMark(user string) string {
+	b.topo.RLock()
+	defer b.topo.RUnlock()
+	u, ok := b.users.User(user)
+	if !ok {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("account\x00" + u.Name + "\x00" + u.Password.Hash))
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
 
 // MayManage says whether the client may use the management API at all (BR-15.3).

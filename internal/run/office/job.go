@@ -130,6 +130,7 @@ type Job struct {
 type record struct {
 	Job
 	Operator bool     `json:"operator,omitempty"` // the operator of the node has started it
+	Account  string   `json:"account,omitempty"`  // broker.AccountMark of who has started it; a restart compares
 	Names    []string `json:"names,omitempty"`    // Request.IDs
 	At       int64    `json:"at"`                 // when its filter began: ages count from then
 	Places   []place  `json:"places"`             // a place for each queue

@@ -104,9 +104,20 @@ func NewJobs(o JobOptions) (*Jobs, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, j := range m.jobs {
-		if j.r.State == Running || j.r.State == Halted && j.r.Alarm {
-			m.start(j)
+		if j.r.State != Running && !(j.r.State == Halted && j.r.Alarm) {
+			continue
 		}
+		if !j.r.Operator && (j.r.Account == "" || j.r.Account != m.b.AccountMark(j.r.By)) {
+			// It may be another person of this name.
+			j.r.Alarm = false
+			err = m.set(j, Halted, fmt.Sprintf("the account of user '%s' is gone, or has another password than when the job began, and the node was restarted: resume goes on with the rights of who resumes", j.r.By))
+			if err != nil {
+				m.end()
+				return nil, err
+			}
+			continue
+		}
+		m.start(j)
 	}
 	return m, nil
 }
@@ -176,7 +187,7 @@ func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned 
 			ID: m.last + 1, Action: r.Action, VHost: r.VHost, Queues: r.Queues, Filter: r.Filter, IDs: len(r.IDs), Options: r.How, State: Running,
 			By: c.User, Reason: r.Reason, MadeMS: now, BeganMS: now, Planned: planned,
 		},
-		Operator: c.IsOperator(), Names: r.IDs, At: at, Places: places,
+		Operator: c.IsOperator(), Account: m.b.AccountMark(c.User), Names: r.IDs, At: at, Places: places,
 	}}
 	m.last++
 	if err := m.store(&j.r, true); err != nil {
@@ -285,7 +296,7 @@ func (m *Jobs) Resume(id uint64, c *broker.Connection) (Job, error) {
 	if j.r.State == Halted && j.r.Canary != 0 {
 		j.r.Canary, j.r.Sung = 0, true
 	}
-	j.conn, j.r.By, j.r.Operator = c, c.User, c.IsOperator()
+	j.conn, j.r.By, j.r.Operator, j.r.Account = c, c.User, c.IsOperator(), m.b.AccountMark(c.User)
 	if err := m.set(j, Running, ""); err != nil {
 		return Job{}, err
 	}
