@@ -11,12 +11,11 @@ type Reader struct {
 	names *Names // nil: none are configured
 
 	// histories are parsed forms by their shared part: a million letters of one queue differ only in times and counts.
-	histories    map[string]*deadletter.History
-	shared, own  []byte
-	letter       Letter
-	lastShared   string
-	lastHistory  *deadletter.History
-	emptyHistory deadletter.History
+	histories   map[string]*deadletter.History
+	shared, own []byte
+	letter      Letter
+	lastShared  string
+	lastHistory *deadletter.History
 }
 
 // maxHistories is how many shared parts a Reader remembers.

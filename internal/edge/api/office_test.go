@@ -42,12 +42,10 @@ func withOffice(t *testing.T, change ...func(*api.Options)) *node {
 func (n *node) groups(path string) []map[string]any {
 	n.t.Helper()
 	var a struct{ Items []map[string]any }
-	for {
-		if err := json.Unmarshal([]byte(n.must("GET", path, "").body), &a); err != nil {
-			n.t.Fatal(err)
-		}
-		return a.Items
+	if err := json.Unmarshal([]byte(n.must("GET", path, "").body), &a); err != nil {
+		n.t.Fatal(err)
 	}
+	return a.Items
 }
 
 func (n *node) letters(path string) (items []map[string]any) {
