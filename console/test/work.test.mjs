@@ -120,7 +120,7 @@ test("the list of queues works by keyboard alone", async () => {
   await visit(page, "#/queues");
   await page.locator("body").press("/");
   await page.keyboard.type("orders");
-  await page.getByText("2 of 11 queues").waitFor();
+  await page.getByText(/^2 of \d+ queues$/).waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
   await page.keyboard.press("j");
@@ -128,7 +128,7 @@ test("the list of queues works by keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Queue orders", exact: true }).waitFor();
   await page.goBack();
-  await page.getByText("2 of 11 queues").waitFor(); // the filter is part of the address
+  await page.getByText(/^2 of \d+ queues$/).waitFor(); // the filter is part of the address
 });
 
 test("everything on a page is reached by the tab key, with a visible focus", async () => {
@@ -150,7 +150,7 @@ test("the search box takes a regular expression, and says when it is none", asyn
   await page.getByLabel("Filter queues").fill("^(pay|pri");
   await page.getByText("This is no regular expression").waitFor();
   await page.getByLabel("Filter queues").fill("^(pay|pri)");
-  await page.getByText("2 of 11 queues").waitFor();
+  await page.getByText(/^2 of \d+ queues$/).waitFor();
 });
 
 test("a page says so while the node is away, and goes on when it is back", { timeout: 60000 }, async () => {
