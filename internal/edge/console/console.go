@@ -44,7 +44,7 @@ func Built() bool {
 func Handler(next http.Handler) http.Handler {
 	files := sync.OnceValue(func() map[string]*file { return load(assets) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		isPage := r.URL.Path == "/"
+		isPage := r.URL.Path == "/" && !r.URL.Query().Has("Action") // of ApsaraMQ's API, which is not there without a key
 		if !isPage && !strings.HasPrefix(r.URL.Path, prefix) || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			next.ServeHTTP(w, r)
 			return
