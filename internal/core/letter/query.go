@@ -40,6 +40,7 @@ var Filters = []string{
 const (
 	maxConditions = 32
 	maxExpression = 1 << 10 // bytes of a regular expression
+	maxValue      = 4 << 10 // bytes of any other value: whoever asks may keep the query
 )
 
 // Query selects letters: all filters that are set must hold. The zero value selects all.
@@ -79,6 +80,9 @@ func ParseQuery(vhost string, filters map[string][]string, now int64) (q Query, 
 			return q, &QueryError{name, strconv.Itoa(len(values)), fmt.Sprintf("conditions are too many; at most %d are allowed", maxConditions)}
 		}
 		for _, v := range values {
+			if len(v) > maxValue {
+				return q, &QueryError{name, v, fmt.Sprintf("is too long; a value has at most %d bytes", maxValue)}
+			}
 			if rule := q.set(name, v, now); rule != "" {
 				return q, &QueryError{name, v, rule}
 			}

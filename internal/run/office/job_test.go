@@ -539,3 +539,53 @@ func TestOldJobsAreForgotten(t *testing.T) {
 		t.Errorf("%d jobs after a restart", len(list))
 	}
 }
+
+// What a user asks for in vain is bounded: tokens and unfinished jobs of one user, and the bytes of a filter.
+func TestOneUserDoesNotKeepOthersFromJobs(t *testing.T) {
+	d := openBureau(t, vfs.NewMem(), nil)
+	d.letters("classic", "classic", 3)
+	ask := func(c *broker.Connection) (Plan, Request) {
+		t.Helper()
+		r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq"}
+		p, err := d.jobs.Dry(t.Context(), c, &r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, r
+	}
+	other := d.b.AsOperator("other", "/")
+	kept, _ := ask(other)
+	for range userPlans + 1 {
+		ask(d.c)
+	}
+	d.jobs.mu.Lock()
+	n, others := len(d.jobs.plans), d.jobs.plans[kept.Token]
+	d.jobs.mu.Unlock()
+	if n != userPlans+1 || others == nil {
+		t.Errorf("%d plans are kept, another user's: %v", n, others)
+	}
+	begin := func(c *broker.Connection) error {
+		p, r := ask(c)
+		r.Token, r.Count, r.Rate = p.Token, &p.Count, 0
+		j, err := d.jobs.Start(t.Context(), c, &r)
+		if err == nil {
+			_, err = d.jobs.Pause(j.ID)
+		}
+		return err
+	}
+	d.jobs.mu.Lock()
+	for i := range uint64(userJobs) {
+		d.jobs.jobs[1000+i] = &job{r: record{Job: Job{ID: 1000 + i, State: Paused, By: "guest"}}}
+	}
+	d.jobs.mu.Unlock()
+	if err := begin(d.c); err == nil || !strings.Contains(err.Error(), "one user") {
+		t.Errorf("one more job of the user: %v", err)
+	}
+	if err := begin(other); err != nil && !strings.Contains(err.Error(), "over") {
+		t.Errorf("a job of another user: %v", err)
+	}
+	_, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: broker.Replay, VHost: "/", Queue: "dlq", Filter: map[string][]string{"body": {strings.Repeat("<", 5000)}}})
+	if err == nil || !strings.Contains(err.Error(), "4096 bytes") {
+		t.Errorf("a filter of 5,000 bytes: %v", err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -46,20 +47,22 @@ const maxRoutes = 100
 
 // plan is a dry run whose token is out.
 type plan struct {
-	request string
+	request [sha256.Size]byte // Request.key
+	user    string
 	count   int
 	at      int64
 }
 
-// keptPlans is how many tokens are valid at a time, and planTTL for how long, in milliseconds.
-const keptPlans, planTTL = 1000, int64(time.Hour / time.Millisecond)
+// keptPlans is how many tokens are valid at a time, userPlans how many of one user, and planTTL for how long, in milliseconds. The
+// oldest makes room for a new one.
+const keptPlans, userPlans, planTTL = 1000, 50, int64(time.Hour / time.Millisecond)
 
-// key is what two requests for the same job share, whoever confirms it.
-func (r *Request) key(user string) string {
+// key is a hash of what two requests of a user for the same job share. A request may be large.
+func (r *Request) key(user string) [sha256.Size]byte {
 	same := *r
 	same.Token, same.Count, same.AllowGrowth, same.Reason = "", nil, false, ""
 	text, _ := json.Marshal(&same) // strings and numbers
-	return user + "\n" + string(text)
+	return sha256.Sum256(append([]byte(user+"\n"), text...))
 }
 
 // Dry counts what a job would move, and where to, with the rights of c. Nothing changes.
@@ -76,12 +79,19 @@ func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.plans, func(_ string, p *plan) bool { return at-p.at > planTTL })
-	for len(m.plans) >= keptPlans {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(m.plans)), func(a, b string) int { return cmp.Compare(m.plans[a].at, m.plans[b].at) })
-		delete(m.plans, oldest)
-	}
-	m.plans[p.Token] = &plan{r.key(c.User), p.Count, at}
+	m.dropPlans(userPlans, func(p *plan) bool { return p.user == c.User })
+	m.dropPlans(keptPlans, func(*plan) bool { return true })
+	m.plans[p.Token] = &plan{r.key(c.User), c.User, p.Count, at}
 	return p, nil
+}
+
+// dropPlans drops the oldest plans that are of a kind, until there may be one more of them. REQUIRES: m.mu is held.
+func (m *Jobs) dropPlans(most int, of func(*plan) bool) {
+	tokens := slices.DeleteFunc(slices.Collect(maps.Keys(m.plans)), func(t string) bool { return !of(m.plans[t]) })
+	slices.SortFunc(tokens, func(a, b string) int { return cmp.Compare(m.plans[a].at, m.plans[b].at) })
+	for ; len(tokens) >= most; tokens = tokens[1:] {
+		delete(m.plans, tokens[0])
+	}
 }
 
 // Start starts the job of a dry run, with the rights of c.

@@ -65,8 +65,8 @@ type job struct {
 	wake context.CancelFunc // ends a sleep of its goroutine; nil: it has none
 }
 
-// keptJobs is how many finished jobs are kept, activeJobs how many may be unfinished.
-const keptJobs, activeJobs = 1000, 200
+// keptJobs is how many finished jobs are kept, activeJobs how many may be unfinished, and userJobs how many of these one user may have.
+const keptJobs, activeJobs, userJobs = 1000, 200, 50
 
 const jobPrefix = "job/"
 
@@ -172,14 +172,20 @@ func (m *Jobs) List() (list []Job) {
 func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned int, at int64) (Job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	active := 0
+	active, own := 0, 0
 	for _, j := range m.jobs {
 		if !j.r.State.over() {
 			active++
+			if j.r.By == c.User {
+				own++
+			}
 		}
 	}
-	if active >= activeJobs {
+	switch {
+	case active >= activeJobs:
 		return Job{}, refuse(Conflict, "%d jobs are not finished, which is as many as may be: wait for one, or cancel one", active)
+	case own >= userJobs:
+		return Job{}, refuse(Conflict, "%d jobs of user '%s' are not finished, which is as many as one user may have: wait for one, or cancel one", own, c.User)
 	}
 	now := now()
 	j := &job{conn: c, r: record{
@@ -214,7 +220,7 @@ func (m *Jobs) set(j *job, s State, why string) error {
 		j.r.Alarm = false
 	}
 	if s.over() {
-		j.r.EndedMS = now()
+		j.r.EndedMS, j.r.Names = now(), nil // nobody asks for them again
 	}
 	if err := m.store(&j.r, true); err != nil {
 		return err
