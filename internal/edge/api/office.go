@@ -127,6 +127,11 @@ func (s *server) listGroups(r *request) (any, error) {
 	if ask.Limit, err = officeLimit(q, maxPage); err != nil {
 		return nil, err
 	}
+	if _, named := r.params["queue"]; named {
+		if _, err := r.findQueue(); err != nil {
+			return nil, &failure{http.StatusNotFound, "not_found", fmt.Sprintf("no queue '%s' in vhost '%s'", r.params["queue"], r.params["vhost"])}
+		}
+	}
 	answer, err := s.Office.Groups(r.Context(), ask)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/edge/api"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/office"
 )
 
@@ -214,5 +215,23 @@ func TestOfficeRights(t *testing.T) {
 		if a := n.do(c.method, c.path, "{}"); a.status != c.status {
 			t.Errorf("%s %s %s: %d %s, want %d", c.user, c.method, c.path, a.status, a.body, c.status)
 		}
+	}
+}
+
+// What was discarded is in the archive, which is shown to those who ask for it: nobody has to do anything about it.
+func TestDiscardedLettersAreNotAmongTheGroups(t *testing.T) {
+	n := withOffice(t)
+	before := len(n.groups("/office/groups"))
+	archive := string(broker.Archive)
+	n.must("PUT", "/queues/%2F/"+archive, `{"durable":true,"arguments":{"x-queue-type":"classic","x-message-ttl":604800000}}`)
+	n.must("PUT", "/queues/%2F/thrown", `{"durable":true,"arguments":{"x-dead-letter-exchange":"","x-dead-letter-routing-key":"bartleby.archive"}}`)
+	n.must("POST", "/exchanges/%2F/amq.default/publish", `{"properties":{},"routing_key":"thrown","payload":"m","payload_encoding":"string"}`)
+	n.must("POST", "/queues/%2F/thrown/get", `{"count":1,"ackmode":"reject_requeue_false","encoding":"auto"}`)
+	waitFor(t, "the discarded letter", func() bool { return len(n.groups("/office/groups/%2F/"+archive)) == 1 })
+	if got := len(n.groups("/office/groups")); got != before {
+		t.Errorf("%d groups, %d before", got, before)
+	}
+	if a := n.do("GET", "/office/groups/%2F/nosuch", ""); a.status != 404 || !strings.Contains(a.body, "no queue 'nosuch'") {
+		t.Errorf("groups of a queue that does not exist: %d %s", a.status, a.body)
 	}
 }

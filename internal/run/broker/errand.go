@@ -69,9 +69,9 @@ func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation ui
 		return 0, there, err
 	}
 	if e.Action == Replay {
-		err = c.mayReplay(&e.To, decl)
+		err = c.mayReplay(&e.To, decl, e.Action)
 	} else if e.Action == Park {
-		if err = c.mayReplay(&Destination{Queue: e.To.Queue}, decl); err == nil && e.To.Queue == "" {
+		if err = c.mayReplay(&Destination{Queue: e.To.Queue}, decl, e.Action); err == nil && e.To.Queue == "" {
 			err = topology.Refuse(topology.PreconditionFailed, "move of %s: the queue to move to is missing", decl.Resource())
 		}
 	} else if name == Archive {

@@ -88,7 +88,7 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: no message died both more than %v and less than %v ago: the age of older-than must be less than that of newer-than",
 			decl.Resource(), r.OlderThan, r.NewerThan)
 	}
-	if err := c.mayReplay(&r.To, decl); err != nil {
+	if err := c.mayReplay(&r.To, decl, Replay); err != nil {
 		return result, err
 	}
 	q := runtimeOf(decl)

@@ -116,9 +116,9 @@ func headerText(v any) (text string, ok bool) {
 
 // mayReplay refuses a destination that makes no sense, that does not exist, or that the user may not write to: whoever
 // asked learns it before anything has moved, and also if no message is chosen. Each message is checked again.
-func (c *Connection) mayReplay(to *Destination, from *topology.Queue) error {
+func (c *Connection) mayReplay(to *Destination, from *topology.Queue, action Action) error {
 	refuse := func(format string, args ...any) error {
-		return topology.Refuse(topology.PreconditionFailed, "replay of %s: %s", from.Resource(), fmt.Sprintf(format, args...))
+		return topology.Refuse(topology.PreconditionFailed, "%s of %s: %s", action, from.Resource(), fmt.Sprintf(format, args...))
 	}
 	switch {
 	case to.Queue != "" && (to.Exchange != nil || to.Key != nil):

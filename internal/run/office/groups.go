@@ -13,6 +13,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 )
 
 // Group is letters that died alike, as the API shows them.
@@ -103,7 +104,11 @@ func (f *Office) Groups(ctx context.Context, r GroupsRequest) (a GroupsAnswer, e
 	if err != nil {
 		return a, err
 	}
-	list := f.freshen(ctx, f.queues(&r.Scope), Patience)
+	queues := f.queues(&r.Scope)
+	if r.Scope.Queue == "" { // what was discarded needs nobody any more
+		queues = slices.DeleteFunc(queues, func(q broker.QueueInfo) bool { return q.Decl.Name == broker.Archive })
+	}
+	list := f.freshen(ctx, queues, Patience)
 	found := map[groupKey]*Group{}
 	for _, c := range list {
 		c.mu.Lock()
