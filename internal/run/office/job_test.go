@@ -123,13 +123,17 @@ func (d *bureau) kill(name string) {
 }
 
 func (d *bureau) counts(name string) (c partition.Counts) {
+	var q *partition.Queue
 	d.b.Read(func(s *topology.State, _ *auth.Users) {
 		if v, ok := s.VHost("/"); ok {
-			if q, ok := v.Queue(message.QueueName(name)); ok {
-				c = d.b.Node().Counts(q.Runtime.(*partition.Queue))
+			if decl, ok := v.Queue(message.QueueName(name)); ok {
+				q = decl.Runtime.(*partition.Queue)
 			}
 		}
 	})
+	if q != nil { // a group may have to be waited for, with nothing locked
+		c = d.b.Node().Counts(q)
+	}
 	return c
 }
 
