@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/office"
 )
@@ -55,6 +56,7 @@ func (s *server) listDrops(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.hideExamples(list.Entries)
 	answer := dropsAnswer{Items: list.Entries, Total: list.Total, Dropped: list.Dropped, Hours: list.Hours}
 	if answer.Items == nil {
 		answer.Items = []office.DropEntry{}
@@ -71,6 +73,28 @@ func (s *server) listDrops(r *request) (any, error) {
 		answer.Next = &next
 	}
 	return answer, nil
+}
+
+// hideExamples takes out what entries say of messages of queues that the user may not read, unless the user sees metadata of all.
+func (r *request) hideExamples(entries []office.DropEntry) {
+	if r.may(monitoring) {
+		return
+	}
+	type name struct{ vhost, queue string }
+	reads := map[name]bool{}
+	for i := range entries {
+		e := &entries[i]
+		if !e.Example || e.Queue == "" {
+			continue
+		}
+		n := name{e.VHost, e.Queue}
+		if _, asked := reads[n]; !asked {
+			reads[n] = r.linkTo(message.VHost(n.vhost)).MayRead(message.QueueName(n.queue))
+		}
+		if !reads[n] {
+			e.Exchange, e.Keys, e.MessageID, e.Type, e.Bytes, e.Example = "", nil, "", "", 0, false
+		}
+	}
 }
 
 // namesVHost returns which virtual hosts an answer may show: the one in the path, or all that the user may see. What is

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +99,34 @@ func TestWrongRequestsForJobs(t *testing.T) {
 		if r := n.do(c.method, c.path, c.body); r.status != c.status || !strings.Contains(r.body, c.says) {
 			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, r.status, r.body)
 		}
+	}
+}
+
+// What letters say is told to those who may read their queue, by no dry run and by no example of a drop either.
+func TestNobodyLearnsOfLettersWithoutReading(t *testing.T) {
+	n := start(t)
+	jobs, err := office.NewJobs(office.JobOptions{Broker: n.b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(jobs.Close)
+	drops, err := office.OpenDrops(n.b, slog.New(slog.DiscardHandler), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(drops.Close)
+	n.handler = api.New(api.Options{Broker: n.b, Drops: drops, Jobs: jobs})
+	n.must("PUT", "/queues/%2F/q", `{"durable":true}`)
+	n.must("PUT", "/users/ada", `{"password":"p","tags":"management"}`)
+	n.must("PUT", "/permissions/%2F/ada", `{"configure":".*","write":"","read":""}`)
+	n.must("POST", "/exchanges/%2F/amq.default/publish", `{"properties":{"message_id":"secret"},"routing_key":"q","payload":"m","payload_encoding":"string"}`)
+	n.must("POST", "/queues/%2F/q/get", `{"count":1,"ackmode":"reject_requeue_false","encoding":"auto"}`)
+	waitFor(t, "the drop", func() bool { return strings.Contains(n.must("GET", "/office/drops", "").body, "secret") })
+	n.user = "ada:p"
+	if a := n.must("GET", "/office/drops", ""); strings.Contains(a.body, "secret") || a.object(t)["total"] != float64(1) {
+		t.Errorf("the drops that she is shown: %s", a.body)
+	}
+	if a := n.do("POST", "/office/jobs?dry_run=true", `{"action":"discard","vhost":"/","queue":"q","filter":{"body":"m"}}`); a.status != 401 {
+		t.Errorf("a dry run of a discard: %d %s", a.status, a.body)
 	}
 }

@@ -81,13 +81,16 @@ func (b *Broker) TakeDrops() []Drop {
 	return list
 }
 
+// maxDropKeys is how many keys of an example are kept: a header CC may have very many, and one message may be dropped by very many queues.
+const maxDropKeys = 8
+
 // show describes the example. Where it was first published is where people know it from.
 func (d *Drop) show(rec message.Record, history []byte) {
 	d.HasExample, d.Size = true, rec.BodySize()
 	d.Exchange, d.Keys = string(rec.Exchange()), []string{string(rec.Key())}
 	if h, err := deadletter.Parse(history); err == nil {
 		if exchange, keys, ok := h.Origin(); ok {
-			d.Exchange, d.Keys = exchange, slices.Clone(keys)
+			d.Exchange, d.Keys = exchange, slices.Clone(keys[:min(len(keys), maxDropKeys)])
 		}
 	}
 	if props, err := amqp091.DecodeProps(rec.Properties()); err == nil {

@@ -61,7 +61,7 @@ type ErrandSlice struct {
 // IsOperator says whether the connection is the node's operator's, who needs no account.
 func (c *Connection) IsOperator() bool { return c.operator }
 
-// LettersOf finds a queue for an errand, with the rights that this takes: to read it, or for Discard to configure it.
+// LettersOf finds a queue for an errand, with the rights that this takes: to read it, and for Discard to configure it.
 // incarnation is that of the queue, or 0 for any. there is a cursor for what is in it now.
 func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation uint64) (found uint64, there queue.Cursor, err error) {
 	decl, err := c.errandQueue(name, e, incarnation)
@@ -89,8 +89,10 @@ func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation ui
 
 func (c *Connection) errandQueue(name message.QueueName, e *Errand, incarnation uint64) (*topology.Queue, error) {
 	permit := c.readable
-	if e.Action == Discard {
-		permit = func(r topology.Resource) error { return c.permit(topology.Configure, r) }
+	if e.Action == Discard { // its filters tell what is in letters
+		permit = func(r topology.Resource) error {
+			return cmp.Or(c.permit(topology.Configure, r), c.readable(r))
+		}
 	}
 	decl, err := c.find(name, permit)
 	if err == nil && incarnation != 0 && runtimeOf(decl).Incarnation != incarnation {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -225,8 +226,13 @@ func (w *dropWriter) startHour(vhost string, l *dropLedger) {
 
 // finish writes what has changed, and deletes what is beyond the bounds.
 func (w *dropWriter) finish() {
+	for l := range w.touched { // of very many queues only the last entries stay
+		maps.DeleteFunc(l.open, func(_ string, e *DropEntry) bool { return l.next-e.ID > MaxDrops })
+	}
 	for e := range w.changed {
-		w.put(appendKey(nil, dropKey, e.VHost, e.ID), e)
+		if w.drops.of(e.VHost).next-e.ID <= MaxDrops {
+			w.put(appendKey(nil, dropKey, e.VHost, e.ID), e)
+		}
 	}
 	for l, vhost := range w.touched {
 		w.put(appendKey(nil, hourKey, vhost, uint64(l.hour.Hour)), &l.hour)
