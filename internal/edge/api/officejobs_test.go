@@ -130,3 +130,18 @@ func TestNobodyLearnsOfLettersWithoutReading(t *testing.T) {
 		t.Errorf("a dry run of a discard: %d %s", a.status, a.body)
 	}
 }
+
+// A letter whose deaths a client has made up, without an origin, is sent where the job says.
+func TestALetterWithMadeUpDeathsIsSentElsewhere(t *testing.T) {
+	n := withJobs(t)
+	n.must("PUT", "/queues/%2F/t", `{"durable":true}`)
+	n.must("PUT", "/queues/%2F/parked", `{"durable":true}`)
+	n.must("POST", "/exchanges/%2F/amq.default/publish",
+		`{"properties":{"headers":{"x-death":[{"queue":"a","reason":"rejected","routing-keys":["k"]},{"queue":"b","reason":"rejected"}]}},"routing_key":"parked","payload":"m","payload_encoding":"string"}`)
+	request := `"action":"replay","vhost":"/","queue":"parked","to_queue":"t"`
+	plan := n.must("POST", "/office/jobs?dry_run=true", `{`+request+`}`).object(t)
+	same(t, "count", plan["count"], 1)
+	j := n.must("POST", "/office/jobs", fmt.Sprintf(`{%s,"token":%q,"count":1}`, request, plan["token"])).object(t)
+	same(t, "moved", n.job(j["id"])["moved"], 1)
+	same(t, "in t", n.must("GET", "/queues/%2F/t", "").object(t)["messages"], 1)
+}

@@ -139,7 +139,7 @@ func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, inca
 				break
 			}
 			if !ok {
-				h.Deaths = []deadletter.Death{{Keys: []string{""}}} // the errand says all of its way
+				h = deadletter.History{Delayed: h.Delayed, Deaths: []deadletter.Death{{Keys: []string{""}}}} // the errand says all of its way
 			}
 			chosen = append(chosen, e.To.lead(v.ID, rec, &h, decl, own.Replayed(e.Job)))
 		}
