@@ -141,13 +141,17 @@ func (h *hold) tallied() {
 	h.tally = h.tally[:0]
 }
 
-// change notes a change, together with an equal one just before.
+// change notes a change, together with an equal one just before. But what leaves is not told before what has come since the equal one:
+// recovery, which makes the changes in their order, would not know of an entry that could leave.
 func (h *hold) change(c jobChange) {
 	for k := len(h.tally) - 1; k >= max(0, len(h.tally)-4); k-- {
 		o := &h.tally[k]
 		if o.queue == c.queue && o.job == c.job && o.outcome == c.outcome && o.logged == c.logged && o.told == c.told {
 			o.n += c.n
 			return
+		}
+		if o.queue == c.queue && o.job == c.job && o.outcome == JobCame && c.outcome != JobMoved {
+			break
 		}
 	}
 	h.tally = append(h.tally, c)
