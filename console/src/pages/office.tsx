@@ -177,19 +177,19 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
     <div class="row">{(Object.keys(actions) as Action[]).map((a) => <label key={a} class="check"><input type="radio" name="action" checked={action === a} onChange={() => setAction(a)} /> {actions[a]}</label>)}</div>
     <ul class="plain">{props.of.map((s) => <li key={s.name} class="name"><b>{s.ids ? plural(s.ids.length, "selected letter") : s.name}</b> <span class="muted">in {s.queues.join(", ")}</span></li>)}</ul>
     {action === "replay" && <div class="fields">
-      <Select label="Send them to" value={where} set={(v) => setWhere(v as "origin")} of={[["origin", "where they were first published"], ["queue", "a queue"], ["exchange", "an exchange"]]} help="Their history stays with them." />
+      <Select label="Send them to" value={where} set={(v) => setWhere(v as "origin")} of={[["origin", "where they were first published"], ["queue", "a queue"], ["exchange", "an exchange"]]} help="The headers of their deaths are removed. The page of a letter still shows where it died before." />
       {where === "exchange" && <><Text label="Exchange" value={exchange} set={setExchange} /><Text label="Routing key" value={key} set={setKey} help="Empty: as first published" /></>}
     </div>}
     {(action === "move" || action === "replay" && where === "queue") && <Text label="To the queue" value={queue} set={setQueue} list="job-queues" autofocus help="An existing queue of the same virtual host" />}
     <datalist id="job-queues">{(queues.data ?? []).map((q) => <option key={q.name} value={q.name} />)}</datalist>
-    {action === "discard" && <Note kind="warn">Discarded letters are gone. They do not come back.</Note>}
+    {action === "discard" && <Note kind="warn">Discarded letters go to the queue bartleby.archive, which keeps them for 7 days. Until then they can be replayed from there.</Note>}
     {action !== "discard" && <div class="fields">
       <Text label="Rate" value={rate} set={setRate} help="Letters a second that the service bears; empty: as fast as possible" />
       {action === "replay" && <Text label="Sent back at most" value={replays} set={setReplays} help="times. A letter that came back so often stays." />}
     </div>}
     {action === "replay" && <div class="stack tight">
       <Check label="Try a few first" help="The job stops if too many of the first die again." value={canary} set={setCanary} />
-      {canary && <div class="fields"><Text label="First letters" value={first} set={setFirst} /><Text label="Wait, in seconds" value={wait} set={setWait} /><Text label="Stop if more than, in %" value={percent} set={setPercent} help="died again" /></div>}
+      {canary && <div class="fields"><Text label="First letters" value={first} set={setFirst} /><Text label="Wait, in seconds" value={wait} set={setWait} /><Text label="Stop if more than this % die again" value={percent} set={setPercent} /></div>}
     </div>}
     <Fold title="Order and limit"><div class="fields">
       <Select label="Order" value={order} set={(v) => setOrder(v as "oldest")} of={[["oldest", "oldest first"], ["newest", "newest first"]]} /><Text label="At most" value={limit} set={setLimit} help="letters; empty: all" />
@@ -201,7 +201,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       {problem && <Note kind="bad">{problem}</Note>}
       {!problem && !plans && <p class="muted">{(action === "move" || where === "queue") && queue === "" && action !== "discard" ? "Enter the queue that gets them." : "Counting…"}</p>}
       {plans && total === 0 && <Note kind="warn">No letter would be touched.</Note>}
-      {plans && total! > 0 && <p><b>{plural(total!, "letter")}</b> {action === "discard" ? "would be removed" : "would be sent"}{whole0(rate) && action !== "discard" ? `, in about ${span(1000 * total! / whole0(rate)!)}` : ""}.</p>}
+      {plans && total! > 0 && <p><b>{plural(total!, "letter")}</b> {action === "discard" ? "would be discarded" : action === "move" ? "would be moved" : "would be sent"}{whole0(rate) && action !== "discard" ? `, in about ${span(1000 * total! / whole0(rate)!)}` : ""}.</p>}
       {routes.length > 0 && action !== "discard" && <Small label="Routes" head={["Exchange", "Routing key", "Queues", ["Letters", "num"]]} rows={routes.slice(0, 20).map((r) => [r.exchange === "" ? "(default exchange)" : r.exchange, <code>{r.routing_key}</code>, r.queues.join(", ") || "none", count(r.letters)])} />}
       {unroutable.length > 0 && <Note kind="warn" title={`${plural(unroutable.reduce((n, u) => n + u.letters, 0), "letter")} would stay`}><ul>{unroutable.map((u) => <li key={u.why}>{count(u.letters)}: {u.why}</li>)}</ul></Note>}
       {noOrigin > 0 && <Note kind="warn">{plural(noOrigin, "letter")} would stay: where they came from is not known. Send them to a queue.</Note>}
