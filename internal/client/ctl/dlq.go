@@ -419,9 +419,9 @@ func (i *invocation) showLetter(asJSON bool) error {
 		return i.inVHost(err)
 	}
 	now := time.Now()
-	item := func(name, format string, args ...any) { i.print("%-12s  %s", name, fmt.Sprintf(format, args...)) }
+	item := func(name, format string, args ...any) { i.print("%-13s %s", name, fmt.Sprintf(format, args...)) }
 	item("letter", "%s in queue '%s', %s, %d bytes", l.ID, queue, l.State, l.Size)
-	item("died", "%s ago (%s), %s in queue '%s', %s", ageOf(l.Died, now), time.UnixMilli(l.Died).Format(time.RFC3339), l.Reason, cell(l.Source), times(l.TimesDied))
+	item("died", "%s ago (%s), %s, %s", ageOf(l.Died, now), time.UnixMilli(l.Died).Format(time.RFC3339), diedHow(l.Reason, l.Source), times(l.TimesDied))
 	if l.Cause.Class != "" {
 		item("class", "%s", cell(l.Cause.Class))
 	}
@@ -452,7 +452,11 @@ func (i *invocation) showLetter(asJSON bool) error {
 		if d.Earlier {
 			earlier = ", before it was published again"
 		}
-		i.print("  %s ago  %s in queue '%s', %s%s", ageOf(d.Last, now), d.Reason, cell(d.Queue), times(d.Count), earlier)
+		when := "time not known"
+		if d.Last != 0 {
+			when = ageOf(d.Last, now) + " ago"
+		}
+		i.print("  %s  %s, %s%s", when, diedHow(d.Reason, d.Queue), times(d.Count), earlier)
 	}
 	if names := sortedKeys(l.Headers); len(names) > 0 {
 		i.print("\nHeaders:")
@@ -787,4 +791,12 @@ func cutText(text string, most int) string {
 		return text
 	}
 	return string([]rune(text)[:most-1]) + "…"
+}
+
+// diedHow says where and how a letter died. A letter that a consumer has parked itself has no queue.
+func diedHow(reason, queue string) string {
+	if queue == "" {
+		return "parked by a consumer"
+	}
+	return fmt.Sprintf("%s in queue '%s'", reason, cell(queue))
 }
