@@ -1,6 +1,7 @@
 package office
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -376,8 +377,8 @@ func appendKey(b []byte, kind, vhost string, n uint64) []byte {
 
 // splitKey is the reverse of appendKey.
 func splitKey(key []byte, kind string) (vhost string, n uint64, ok bool) {
-	key = key[len(kind):]
-	if len(key) < 2 {
+	key, ok = bytes.CutPrefix(key, []byte(kind))
+	if !ok || len(key) < 2 {
 		return "", 0, false
 	}
 	size := int(binary.BigEndian.Uint16(key))

@@ -1,7 +1,6 @@
 package office
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -48,25 +47,18 @@ type notes struct {
 }
 
 func (k groupKey) record() []byte {
-	b := append([]byte(datadir.RecordPrefix), noteKey...)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(k.vhost)))
-	b = append(b, k.vhost...)
-	return binary.BigEndian.AppendUint64(b, uint64(k.id))
+	return appendKey([]byte(datadir.RecordPrefix), noteKey, string(k.vhost), uint64(k.id))
 }
 
 var errNote = errors.New("a note on a group of dead letters is damaged")
 
 // readNote reads a record; key is without datadir.RecordPrefix.
 func readNote(key, value []byte) (k groupKey, n Note, err error) {
-	rest, ok := strings.CutPrefix(string(key), noteKey)
-	if !ok || len(rest) < 2 {
+	vhost, id, ok := splitKey(key, noteKey)
+	if !ok {
 		return k, n, errNote
 	}
-	size := int(binary.BigEndian.Uint16([]byte(rest)))
-	if len(rest) != 2+size+8 {
-		return k, n, errNote
-	}
-	k = groupKey{message.VHost(rest[2 : 2+size]), letter.GroupID(binary.BigEndian.Uint64([]byte(rest[2+size:])))}
+	k = groupKey{message.VHost(vhost), letter.GroupID(id)}
 	if json.Unmarshal(value, &n) != nil || !slices.Contains(States, n.State) {
 		return k, n, errNote
 	}
