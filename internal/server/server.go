@@ -78,9 +78,7 @@ type Server struct {
 	listen  *listen.Server
 	tls     certificates
 	shovels *shovel.Shovels
-	drops   *office.Drops
 	office  *office.Office
-	jobs    *office.Jobs
 
 	stopc chan struct{}  // closed by Stop
 	done  sync.WaitGroup // goroutines of the server's own
@@ -168,13 +166,7 @@ func Start(o Options) (s *Server, err error) {
 	if err = s.broker.EnsureClusterID(); err != nil {
 		return s, err
 	}
-	if s.drops, err = office.OpenDrops(s.broker, s.Logger, time.Now); err != nil {
-		return s, err
-	}
 	if s.office, err = office.New(office.Options{Broker: s.broker, Logger: o.Logger}); err != nil {
-		return s, err
-	}
-	if s.jobs, err = office.NewJobs(office.JobOptions{Broker: s.broker, Logger: o.Logger, Names: s.office.Names}); err != nil {
 		return s, err
 	}
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
@@ -363,8 +355,8 @@ func (s *Server) Stop() error {
 	if s.shovels != nil {
 		s.shovels.Stop()
 	}
-	if s.jobs != nil {
-		s.jobs.Close() // requests that watch a job end
+	if s.office != nil {
+		s.office.Jobs.Close() // requests that watch a job end
 	}
 	if s.broker != nil {
 		s.broker.Drain()
@@ -379,9 +371,6 @@ func (s *Server) Stop() error {
 	s.done.Wait()
 	if s.office != nil {
 		s.office.Close()
-	}
-	if s.drops != nil {
-		s.drops.Close()
 	}
 	if s.broker != nil {
 		failed = errors.Join(failed, s.broker.Close())

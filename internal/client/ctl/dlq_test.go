@@ -20,12 +20,6 @@ func officeNode(t *testing.T) {
 		}
 		t.Cleanup(f.Close)
 		o.Office = f
-		jobs, err := office.NewJobs(office.JobOptions{Broker: o.Broker})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(jobs.Close)
-		o.Jobs = jobs
 	})
 	t.Setenv("BARTLEBY_URL", url)
 	admin := func(args ...string) { tool(t, append([]string{"rabbitmqadmin"}, args...)...) }

@@ -1,12 +1,10 @@
 package ctl_test
 
 import (
-	"log/slog"
 	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"bartleby.mq/internal/edge/api"
 	"bartleby.mq/internal/run/office"
@@ -15,12 +13,12 @@ import (
 // What was dropped is listed with its number, its place and why.
 func TestDrops(t *testing.T) {
 	url, b := node(t)
-	drops, err := office.OpenDrops(b, slog.New(slog.DiscardHandler), time.Now)
+	f, err := office.New(office.Options{Broker: b})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer drops.Close()
-	s := httptest.NewServer(api.New(api.Options{Broker: b, Drops: drops}))
+	defer f.Close()
+	s := httptest.NewServer(api.New(api.Options{Broker: b, Office: f}))
 	defer s.Close()
 	t.Setenv("BARTLEBY_URL", url)
 	for _, args := range [][]string{

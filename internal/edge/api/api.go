@@ -53,12 +53,8 @@ type Options struct {
 	Limits func() NodeLimits
 	// Shovels runs shovels; nil: none.
 	Shovels Shovels
-	// Drops is the ledger of dropped messages; nil: none is kept.
-	Drops *office.Drops
 	// Office is the Dead Letter Office; nil: its resources do not exist.
 	Office *office.Office
-	// Jobs are those of the Dead Letter Office; nil: their resources do not exist.
-	Jobs *office.Jobs
 	// MaxBody is the maximal size of a request's body, in bytes; 0: 20,000,000, as in RabbitMQ.
 	MaxBody int64
 	// Known, if not nil, is called with the context of each request when its user is

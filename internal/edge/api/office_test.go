@@ -12,17 +12,23 @@ import (
 	"bartleby.mq/internal/run/office"
 )
 
-// withOffice is a node with an office, on which three orders and a bill have died.
-func withOffice(t *testing.T, change ...func(*api.Options)) *node {
+// startOffice is start with an office.
+func startOffice(t *testing.T) *node {
 	t.Helper()
-	n := start(t, append(change, func(o *api.Options) {
+	return start(t, func(o *api.Options) {
 		f, err := office.New(office.Options{Broker: o.Broker})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(f.Close)
 		o.Office = f
-	})...)
+	})
+}
+
+// withOffice is a node with an office, on which three orders and a bill have died.
+func withOffice(t *testing.T) *node {
+	t.Helper()
+	n := startOffice(t)
 	for _, q := range []struct{ work, dead string }{{"orders", "orders.dead"}, {"bills", "bills.dead"}} {
 		n.must("PUT", "/queues/%2F/"+q.dead, `{}`)
 		n.must("PUT", "/queues/%2F/"+q.work, `{"arguments": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "`+q.dead+`"}}`)

@@ -28,7 +28,7 @@ type dropsAnswer struct {
 
 // listDrops shows the messages that the node has let go of: ours.
 func (s *server) listDrops(r *request) (any, error) {
-	if s.Drops == nil {
+	if s.Office == nil {
 		return nil, notFound
 	}
 	query := r.URL.Query()
@@ -52,7 +52,7 @@ func (s *server) listDrops(r *request) (any, error) {
 		}
 	}
 	q.VHosts = r.namesVHost()
-	list, err := s.Drops.List(q)
+	list, err := s.Office.Drops.List(q)
 	if err != nil {
 		return nil, err
 	}

@@ -1,26 +1,9 @@
 package api_test
 
 import (
-	"log/slog"
 	"testing"
 	"time"
-
-	"bartleby.mq/internal/edge/api"
-	"bartleby.mq/internal/run/office"
 )
-
-// startWithDrops is start with a ledger of drops.
-func startWithDrops(t *testing.T) *node {
-	t.Helper()
-	n := start(t)
-	drops, err := office.OpenDrops(n.b, slog.New(slog.DiscardHandler), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(drops.Close)
-	n.handler = api.New(api.Options{Broker: n.b, Drops: drops})
-	return n
-}
 
 // lateToNowhere publishes a message to an exchange that leads nowhere. It waits there first: what a request publishes
 // is answered, and is no drop.
@@ -42,7 +25,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 
 // Whatever lets a message go stands in the ledger, with what is known of it.
 func TestDropsAreListed(t *testing.T) {
-	n := startWithDrops(t)
+	n := startOffice(t)
 	n.must("PUT", "/queues/%2F/plain", `{"durable":true}`)
 	n.must("PUT", "/queues/%2F/typo", `{"durable":true,"arguments":{"x-dead-letter-exchange":"tpyo"}}`)
 	n.must("PUT", "/queues/%2F/short", `{"durable":true,"arguments":{"x-max-length":1}}`)
@@ -115,7 +98,7 @@ func TestDropsAreListed(t *testing.T) {
 
 // A user sees the drops of virtual hosts that it may see.
 func TestDropsAreShownToThoseWhoMaySeeTheVirtualHost(t *testing.T) {
-	n := startWithDrops(t)
+	n := startOffice(t)
 	n.must("PUT", "/vhosts/other", "")
 	n.must("PUT", "/permissions/other/guest", `{"configure":".*","write":".*","read":".*"}`)
 	n.must("PUT", "/users/ada", `{"password":"p","tags":"management"}`)

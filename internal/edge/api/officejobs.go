@@ -20,7 +20,7 @@ import (
 
 // jobRoutes are the resources of the jobs of the Dead Letter Office (docs/internals/office.md).
 func (s *server) jobRoutes() []route {
-	if s.Jobs == nil {
+	if s.Office == nil {
 		return nil
 	}
 	return []route{
@@ -112,7 +112,7 @@ func (s *server) postJob(r *request) (any, error) {
 	link := r.linkTo(message.VHost(q.VHost))
 	switch dry := query.Get("dry_run"); dry {
 	case "true":
-		plan, err := s.Jobs.Dry(r.Context(), link, &q)
+		plan, err := s.Office.Jobs.Dry(r.Context(), link, &q)
 		r.did = []any{slog.Group("job", "dry_run", true, "action", string(q.Action), "vhost", q.VHost, "queues", strings.Join(q.Queues, " "), "count", plan.Count)}
 		if err != nil {
 			return nil, asJobFailure(err)
@@ -122,7 +122,7 @@ func (s *server) postJob(r *request) (any, error) {
 	default:
 		return nil, badRequest(fmt.Sprintf("dry_run '%s' must be true or false", dry))
 	}
-	j, err := s.Jobs.Start(r.Context(), link, &q)
+	j, err := s.Office.Jobs.Start(r.Context(), link, &q)
 	if err != nil {
 		r.did = []any{slog.Group("job", "action", string(q.Action), "vhost", q.VHost, "queues", strings.Join(q.Queues, " "))}
 		return nil, asJobFailure(err)
@@ -145,7 +145,7 @@ func (s *server) listJobs(r *request) (any, error) {
 	}
 	seen := map[string]bool{}
 	r.eachVHost(func(v *topology.VHost) { seen[string(v.Name)] = true })
-	return slices.DeleteFunc(s.Jobs.List(), func(j office.Job) bool { return !seen[j.VHost] && !r.may(monitoring) }), nil
+	return slices.DeleteFunc(s.Office.Jobs.List(), func(j office.Job) bool { return !seen[j.VHost] && !r.may(monitoring) }), nil
 }
 
 // job is the job that the path names.
@@ -154,7 +154,7 @@ func (s *server) job(r *request) (office.Job, error) {
 	if err != nil {
 		return office.Job{}, badRequest(fmt.Sprintf("'%s' is no id of a job, which is a number", r.params["id"]))
 	}
-	j, ok := s.Jobs.Job(id)
+	j, ok := s.Office.Jobs.Job(id)
 	if !ok || !r.may(monitoring) && !r.seesVHost(message.VHost(j.VHost)) {
 		return j, &failure{http.StatusNotFound, "not_found", fmt.Sprintf("there is no job %d", id)}
 	}
@@ -177,8 +177,8 @@ func (r *request) mayStop(j *office.Job) error {
 	return notAuthorised(fmt.Sprintf("job %d is the job of user '%s'; others need the tag policymaker", j.ID, j.By))
 }
 
-func (s *server) pauseJob(r *request) (any, error)  { return s.stopJob(r, s.Jobs.Pause) }
-func (s *server) cancelJob(r *request) (any, error) { return s.stopJob(r, s.Jobs.Cancel) }
+func (s *server) pauseJob(r *request) (any, error)  { return s.stopJob(r, s.Office.Jobs.Pause) }
+func (s *server) cancelJob(r *request) (any, error) { return s.stopJob(r, s.Office.Jobs.Cancel) }
 func (s *server) stopJob(r *request, stop func(uint64) (office.Job, error)) (any, error) {
 	j, err := s.job(r)
 	if err == nil {
@@ -204,7 +204,7 @@ func (s *server) resumeJob(r *request) (any, error) {
 		err = &failure{http.StatusNotFound, "not_found", fmt.Sprintf("vhost: there is no virtual host '%s', or you may not see it", j.VHost)}
 	}
 	if err == nil {
-		j, err = s.Jobs.Resume(j.ID, r.linkTo(message.VHost(j.VHost)))
+		j, err = s.Office.Jobs.Resume(j.ID, r.linkTo(message.VHost(j.VHost)))
 	}
 	if err != nil {
 		return nil, asJobFailure(err)
@@ -237,7 +237,7 @@ func (s *server) writeEvents(out *responder, r *request, id uint64) {
 	var last []byte
 	said := time.Now()
 	for {
-		j, ok := s.Jobs.Job(id)
+		j, ok := s.Office.Jobs.Job(id)
 		text, err := json.Marshal(j)
 		if !ok || err != nil {
 			_, _ = fmt.Fprint(out, "event: end\ndata: {}\n\n")
@@ -267,7 +267,7 @@ func (s *server) writeEvents(out *responder, r *request, id uint64) {
 		case <-tick.C:
 		case <-r.Context().Done():
 			return
-		case <-s.Jobs.Closed():
+		case <-s.Office.Jobs.Closed():
 			return
 		}
 	}

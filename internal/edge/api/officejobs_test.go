@@ -3,27 +3,10 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
-
-	"bartleby.mq/internal/edge/api"
-	"bartleby.mq/internal/run/office"
 )
-
-// withJobs is withOffice with jobs.
-func withJobs(t *testing.T) *node {
-	t.Helper()
-	return withOffice(t, func(o *api.Options) {
-		jobs, err := office.NewJobs(office.JobOptions{Broker: o.Broker})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(jobs.Close)
-		o.Jobs = jobs
-	})
-}
 
 // job waits until a job is over.
 func (n *node) job(id any) (j map[string]any) {
@@ -44,7 +27,7 @@ func (n *node) job(id any) (j map[string]any) {
 
 // A job is planned, confirmed, shown, and watched until nothing waits for an outcome.
 func TestJobsOverHTTP(t *testing.T) {
-	n := withJobs(t)
+	n := withOffice(t)
 	const filter = `"action": "replay", "vhost": "/", "queue": "orders.dead", "filter": {"reason": "rejected", "where": ["header.tenant=t1"], "died": 1}`
 	var plan map[string]any
 	if err := json.Unmarshal([]byte(n.must("POST", "/office/jobs?dry_run=true", `{`+filter+`}`).body), &plan); err != nil {
@@ -74,7 +57,7 @@ func TestJobsOverHTTP(t *testing.T) {
 
 // A request for a job that makes no sense, or comes too late, says what is wrong.
 func TestWrongRequestsForJobs(t *testing.T) {
-	n := withJobs(t)
+	n := withOffice(t)
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -104,18 +87,7 @@ func TestWrongRequestsForJobs(t *testing.T) {
 
 // What letters say is told to those who may read their queue, by no dry run and by no example of a drop either.
 func TestNobodyLearnsOfLettersWithoutReading(t *testing.T) {
-	n := start(t)
-	jobs, err := office.NewJobs(office.JobOptions{Broker: n.b})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(jobs.Close)
-	drops, err := office.OpenDrops(n.b, slog.New(slog.DiscardHandler), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(drops.Close)
-	n.handler = api.New(api.Options{Broker: n.b, Drops: drops, Jobs: jobs})
+	n := startOffice(t)
 	n.must("PUT", "/queues/%2F/q", `{"durable":true}`)
 	n.must("PUT", "/users/ada", `{"password":"p","tags":"management"}`)
 	n.must("PUT", "/permissions/%2F/ada", `{"configure":".*","write":"","read":""}`)
@@ -133,7 +105,7 @@ func TestNobodyLearnsOfLettersWithoutReading(t *testing.T) {
 
 // A letter whose deaths a client has made up, without an origin, is sent where the job says.
 func TestALetterWithMadeUpDeathsIsSentElsewhere(t *testing.T) {
-	n := withJobs(t)
+	n := withOffice(t)
 	n.must("PUT", "/queues/%2F/t", `{"durable":true}`)
 	n.must("PUT", "/queues/%2F/parked", `{"durable":true}`)
 	n.must("POST", "/exchanges/%2F/amq.default/publish",

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"bartleby.mq/internal/core/deadletter"
@@ -43,11 +45,41 @@ const (
 	ArchiveTTL                   = 7 * 24 * int64(time.Hour/time.Millisecond)
 )
 
-// Place is where letters go, or why they stay.
+// Place is where a letter goes, or why it stays.
 type Place struct {
+	What          Fate
 	Exchange, Key string
 	Queues        []string
-	Why           string
+	More          int    // queues that are not named
+	Why           string // of LedNowhere and TurnedAway
+}
+
+// Fate is what becomes of a letter.
+type Fate uint8
+
+// The fates.
+const (
+	WouldGo    Fate = iota // of a dry run: it would go there
+	Went                   // it is there
+	LedNowhere             // its exchange is gone or leads nowhere; it stays
+	TurnedAway             // a target is full, or was deleted; it stays
+)
+
+// name names the queues.
+func (p *Place) name(targets []*partition.Queue) {
+	for _, t := range targets[:min(len(targets), maxPlaceQueues)] {
+		p.Queues = append(p.Queues, t.Name)
+	}
+	p.More = max(0, len(targets)-maxPlaceQueues)
+}
+
+// String names the place.
+func (p *Place) String() string {
+	names := p.Queues
+	if p.More > 0 {
+		names = append(slices.Clip(names), fmt.Sprintf("%d more", p.More))
+	}
+	return fmt.Sprintf("exchange '%s' key '%s' -> %s", p.Exchange, p.Key, strings.Join(names, ", "))
 }
 
 // ErrandSlice is what became of a slice of letters.
@@ -198,16 +230,14 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 		}
 		if len(targets) == 0 && len(place.Queues) == 0 {
 			r.Unroutable++
-			place.Why = fmt.Sprintf("exchange '%s' routes key '%s' to no queue", p.exchange, p.m.Key)
+			place.What, place.Why = LedNowhere, fmt.Sprintf("exchange '%s' routes key '%s' to no queue", p.exchange, p.m.Key)
 			if p.missing {
 				place.Why = fmt.Sprintf("exchange '%s' does not exist", p.exchange)
 			}
 			told(&place)
 			continue
 		}
-		for _, t := range targets[:min(len(targets), maxPlaceQueues)] {
-			place.Queues = append(place.Queues, t.Name)
-		}
+		place.name(targets)
 		moves, places = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history}), append(places, place)
 	}
 	if err := c.b.await(seen); err != nil {
@@ -224,21 +254,24 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 	}
 	moved, err := c.b.node.Move(ctx, q, moves)
 	for i, m := range moved {
+		p := &places[i]
 		switch m.What {
 		case partition.MoveDone:
 			r.Moved++
-		case partition.MoveGone:
-			r.Gone++
+			p.What = Went
 		case partition.MoveRefused:
 			r.Refused++
-			places[i].Why = fmt.Sprintf("queue '%s' is full", target(moves[i].Targets, m.By))
+			p.What, p.Why = TurnedAway, fmt.Sprintf("queue '%s' is full", target(moves[i].Targets, m.By))
 		case partition.MoveNoTarget:
 			r.Refused++
-			places[i].Why = fmt.Sprintf("queue '%s' was deleted", target(moves[i].Targets, m.By))
+			p.What, p.Why = TurnedAway, fmt.Sprintf("queue '%s' was deleted", target(moves[i].Targets, m.By))
+		case partition.MoveGone:
+			r.Gone++
+			continue
+		default:
+			continue
 		}
-		if m.What != partition.MoveGone && m.What != partition.MoveOpen {
-			told(&places[i])
-		}
+		told(p)
 	}
 	return err
 }

@@ -1,13 +1,11 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"bartleby.mq/internal/core/deadletter"
@@ -88,14 +86,25 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: no message died both more than %v and less than %v ago: the age of older-than must be less than that of newer-than",
 			decl.Resource(), r.OlderThan, r.NewerThan)
 	}
-	if err := c.mayReplay(&r.To, decl, Replay); err != nil {
-		return result, err
-	}
-	q := runtimeOf(decl)
-	began := time.Now()
-	cursor, err := c.b.node.WhatIsThere(q)
+	began, quorum := time.Now(), runtimeOf(decl).Type() == queue.Quorum
+	e := Errand{Action: Replay, To: r.To, DryRun: r.DryRun, Choose: func(v *queue.View, rec message.Record, history []byte) bool {
+		h, ok := past(rec, history)
+		switch {
+		case !ok:
+			result.NoOrigin++
+			return false
+		case !r.matches(&h, began) || !r.fits(rec, history, v.Counts, quorum):
+			count(result.PassedBy, &result.PassedByOthers, fmt.Sprintf("%s in queue '%s'", h.Deaths[0].Reason.Counted(), h.Deaths[0].Queue))
+			return false
+		case r.Limit > 0 && result.Matched >= r.Limit:
+			return false
+		}
+		result.Matched++
+		return true
+	}}
+	incarnation, cursor, err := c.LettersOf(name, &e, 0)
 	if err != nil {
-		return result, c.missing(err, decl)
+		return result, err
 	}
 	slice := replaySlice
 	if r.Rate > 0 {
@@ -105,36 +114,16 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 		if err := ctx.Err(); err != nil {
 			return result, err
 		}
-		var chosen []replayed
-		cursor, done, err = c.b.node.Browse(q, cursor, slice, func(v queue.View, rec message.Record, history []byte) bool {
-			if v.Out || v.Dead || v.Offered || v.NotBefore != 0 {
-				return true
-			}
-			result.Examined++
-			h, ok := past(rec, history)
-			if !ok {
-				result.NoOrigin++
-				return true
-			}
-			switch {
-			case !r.matches(&h, began) || !r.fits(rec, history, v.Counts, q.Type() == queue.Quorum):
-				count(result.PassedBy, &result.PassedByOthers, fmt.Sprintf("%s in queue '%s'", h.Deaths[0].Reason.Counted(), h.Deaths[0].Queue))
-			case r.Limit == 0 || result.Matched < r.Limit:
-				result.Matched++
-				chosen = append(chosen, r.To.lead(v.ID, rec, &h, decl, replayedBy(0, history)))
-			}
-			return true
-		})
+		s, err := c.RunErrand(ctx, name, incarnation, &e, cursor, slice, slice, result.tell)
+		cursor, done = s.Next, s.Done
+		result.Examined, result.Gone = result.Examined+s.Examined, result.Gone+s.Gone
 		if err != nil {
-			return result, c.missing(err, decl)
-		}
-		if err := c.replaySlice(ctx, q, chosen, r.DryRun, &result); err != nil {
-			return result, c.missing(err, decl)
+			return result, err
 		}
 		if r.Limit > 0 && result.Matched >= r.Limit {
 			break
 		}
-		if r.Rate > 0 && len(chosen) > 0 && !r.DryRun {
+		if r.Rate > 0 && s.Chosen > 0 && !r.DryRun {
 			due := began.Add(moment.Duration(int64(result.Replayed), time.Second) / time.Duration(r.Rate))
 			if err := sleep(ctx, time.Until(due)); err != nil {
 				return result, err
@@ -142,6 +131,23 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 		}
 	}
 	return result, nil
+}
+
+// tell counts a message by its place.
+func (r *ReplayResult) tell(p *Place) {
+	switch p.What {
+	case LedNowhere:
+		r.Unroutable++
+		count(r.UnroutableBy, &r.UnroutableByOthers, p.Why)
+	case TurnedAway:
+		r.Refused++
+		count(r.RefusedBy, &r.RefusedByOthers, p.Why)
+	default:
+		count(r.To, &r.ToOthers, p.String())
+		if p.What == Went {
+			r.Replayed++
+		}
+	}
 }
 
 // ended adds what was done before to an error that ends a replay, because the caller then gets no result.
@@ -199,13 +205,6 @@ func past(rec message.Record, history []byte) (deadletter.History, bool) {
 	return h, ok
 }
 
-// replayedBy returns the marks that a replay leaves, by a job or, if that is 0, by a request. What a client says of earlier
-// deaths is not kept.
-func replayedBy(job uint64, history []byte) deadletter.Marks {
-	h, _ := deadletter.Parse(history)
-	return h.Replayed(job)
-}
-
 // lead notes where a message goes: to where it was first published, or to what d says instead. rec is valid only now.
 // marks are those that it has then.
 func (d *Destination) lead(id queue.ID, rec message.Record, h *deadletter.History, from *topology.Queue, marks deadletter.Marks) replayed {
@@ -237,60 +236,6 @@ func (d *Destination) lead(id queue.ID, rec message.Record, h *deadletter.Histor
 	return p
 }
 
-// replaySlice moves the chosen messages, after checking that the user may publish there.
-func (c *Connection) replaySlice(ctx context.Context, q *partition.Queue, chosen []replayed, dryRun bool, result *ReplayResult) error {
-	var moves []partition.Move
-	var to []string
-	var seen uint64
-	for i := range chosen {
-		p := &chosen[i]
-		targets, ticket, err := c.replayTargets(p)
-		if seen = max(seen, ticket); err != nil {
-			return cmp.Or(c.b.await(seen), err)
-		}
-		if len(targets) == 0 {
-			result.Unroutable++
-			why := fmt.Sprintf("exchange '%s' routes key '%s' to no queue", p.exchange, p.m.Key)
-			if p.missing {
-				why = fmt.Sprintf("exchange '%s' does not exist", p.exchange)
-			}
-			count(result.UnroutableBy, &result.UnroutableByOthers, why)
-			continue
-		}
-		moves = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history})
-		to = append(to, place(p.exchange, p.m.Key, targets))
-	}
-	if err := c.b.await(seen); err != nil { // once for all: if others declare all the time, each wait is a sync
-		return err
-	}
-	if dryRun {
-		for _, t := range to {
-			count(result.To, &result.ToOthers, t)
-		}
-		return nil
-	}
-	if len(moves) == 0 {
-		return nil
-	}
-	moved, err := c.b.node.Move(ctx, q, moves)
-	for i, m := range moved {
-		switch m.What {
-		case partition.MoveGone:
-			result.Gone++
-		case partition.MoveDone:
-			result.Replayed++
-			count(result.To, &result.ToOthers, to[i])
-		case partition.MoveRefused:
-			result.Refused++
-			count(result.RefusedBy, &result.RefusedByOthers, fmt.Sprintf("queue '%s' is full", target(moves[i].Targets, m.By)))
-		case partition.MoveNoTarget:
-			result.Refused++
-			count(result.RefusedBy, &result.RefusedByOthers, fmt.Sprintf("queue '%s' was deleted", target(moves[i].Targets, m.By)))
-		}
-	}
-	return err
-}
-
 // target is the name of the target with this incarnation.
 func target(targets []*partition.Queue, incarnation uint64) string {
 	for _, t := range targets {
@@ -299,18 +244,6 @@ func target(targets []*partition.Queue, incarnation uint64) string {
 		}
 	}
 	return ""
-}
-
-// place is the name of a destination in a result.
-func place(x message.ExchangeName, key []byte, targets []*partition.Queue) string {
-	var names []string
-	for _, t := range targets[:min(len(targets), maxPlaceQueues)] {
-		names = append(names, t.Name)
-	}
-	if more := len(targets) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return fmt.Sprintf("exchange '%s' key '%s' -> %s", x, key, strings.Join(names, ", "))
 }
 
 // replayTargets returns the targets, and the ticket that results depending on them must wait for.

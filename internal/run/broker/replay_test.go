@@ -165,7 +165,9 @@ func TestAReplaysResultIsBounded(t *testing.T) {
 	for i := range 12 {
 		targets = append(targets, &partition.Queue{Name: fmt.Sprint("q", i)})
 	}
-	if got, want := place("x", []byte("k"), targets), "exchange 'x' key 'k' -> q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, 2 more"; got != want {
+	place := Place{Exchange: "x", Key: "k"}
+	place.name(targets)
+	if got, want := place.String(), "exchange 'x' key 'k' -> q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, 2 more"; got != want {
 		t.Errorf("twelve queues are %q, want %q", got, want)
 	}
 }

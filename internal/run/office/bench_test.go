@@ -117,7 +117,7 @@ func BenchmarkOffice(b *testing.B) {
 		}
 		b.ReportMetric(time.Since(began).Seconds()*1000, "ms/letter")
 		for name, filters := range map[string]map[string][]string{"header": {"where": {"header.tenant=none"}}, "error": {"error": {"card .* declined"}}, "body": {"body": {"needle"}}} {
-			query, err := letter.ParseQuery("/", filters, now())
+			query, err := letter.ParseQuery("/", filters, f.now())
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -98,7 +98,7 @@ func (f *Office) catalogueOf(q broker.QueueInfo) *catalogue {
 		cs.of[q.Incarnation()] = c
 	}
 	c.mu.Lock()
-	c.info, c.asked = q, now()
+	c.info, c.asked = q, f.now()
 	c.mu.Unlock()
 	return c
 }

@@ -85,8 +85,8 @@ type dropLedger struct {
 	hour        DropHour
 }
 
-// OpenDrops reads the ledger and begins to keep it.
-func OpenDrops(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Drops, error) {
+// openDrops reads the ledger and begins to keep it.
+func openDrops(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Drops, error) {
 	d := &Drops{b: b, logger: logger, now: now, ended: make(chan struct{}), vhosts: map[string]*dropLedger{}}
 	err := b.RangeRecords(dropKey, func(key, _ []byte) error {
 		vhost, n, ok := splitKey(key, dropKey)
@@ -110,7 +110,7 @@ func OpenDrops(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Dr
 	return d, nil
 }
 
-// Close writes what is not stored and ends. It is called before the broker is closed.
+// Close writes what is not stored and ends.
 func (d *Drops) Close() {
 	d.end()
 	<-d.ended

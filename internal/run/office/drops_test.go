@@ -38,7 +38,7 @@ func (w *world) open() {
 	if w.b, err = broker.Open(broker.Options{Dir: "/data", FS: w.fs}); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.drops, err = OpenDrops(w.b, slog.New(slog.DiscardHandler), func() time.Time { return w.now }); err != nil {
+	if w.drops, err = openDrops(w.b, slog.New(slog.DiscardHandler), func() time.Time { return w.now }); err != nil {
 		w.t.Fatal(err)
 	}
 }

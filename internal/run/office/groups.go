@@ -153,7 +153,7 @@ func (f *Office) Groups(ctx context.Context, r GroupsRequest) (a GroupsAnswer, e
 	if a.Items == nil {
 		a.Items = []*Group{}
 	}
-	draw(list, a.Items, now())
+	draw(list, a.Items, f.now())
 	return a, nil
 }
 

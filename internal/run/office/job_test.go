@@ -21,11 +21,12 @@ import (
 
 // bureau is a broker with its jobs.
 type bureau struct {
-	t    *testing.T
-	b    *broker.Broker
-	c    *broker.Connection
-	jobs *Jobs
-	shut bool
+	t      *testing.T
+	b      *broker.Broker
+	c      *broker.Connection
+	office *Office
+	jobs   *Jobs
+	shut   bool
 }
 
 func openBureau(t *testing.T, fs vfs.FS, fail func(string)) *bureau {
@@ -40,9 +41,11 @@ func openBureau(t *testing.T, fs vfs.FS, fail func(string)) *bureau {
 		}
 	}
 	d := &bureau{t: t, b: b, c: b.As("guest", "/")}
-	if d.jobs, err = NewJobs(JobOptions{Broker: b, Failpoint: fail}); err != nil {
+	f, err := New(Options{Broker: b, Failpoint: fail})
+	if err != nil {
 		t.Fatal(err)
 	}
+	d.office, d.jobs = f, f.Jobs
 	t.Cleanup(d.close)
 	return d
 }
@@ -52,7 +55,7 @@ func (d *bureau) close() {
 		return
 	}
 	d.shut = true
-	d.jobs.Close()
+	d.office.Close()
 	if err := d.b.Close(); err != nil {
 		d.t.Error(err)
 	}

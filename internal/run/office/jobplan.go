@@ -70,7 +70,7 @@ func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan,
 	if err := r.check(); err != nil {
 		return Plan{}, err
 	}
-	at := now()
+	at := m.office.now()
 	p, _, err := m.survey(ctx, c, r, at)
 	if err != nil {
 		return Plan{}, err
@@ -105,7 +105,7 @@ func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job
 	switch {
 	case r.Token == "" || r.Count == nil:
 		return Job{}, refuse(BadRequest, "token, count: they are missing; ask with dry_run=true first, and send what it answers")
-	case planned == nil || now()-planned.at > planTTL:
+	case planned == nil || m.office.now()-planned.at > planTTL:
 		return Job{}, refuse(Conflict, "token: it is not known, or older than an hour; ask with dry_run=true again")
 	case planned.request != r.key(c.User):
 		return Job{}, refuse(Conflict, "token: it belongs to another request; ask with dry_run=true for this one")
@@ -137,7 +137,7 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 	}
 	type way struct{ exchange, key, queues string }
 	routes, stays := map[way]int{}, map[string]int{}
-	reader := letter.NewReader(m.names)
+	reader := letter.NewReader(m.office.Names)
 	p.Routes, p.Unroutable = []Route{}, []Left{}
 	for _, name := range r.Queues {
 		e := r.errand(r.Action, 0)

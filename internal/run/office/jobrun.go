@@ -24,7 +24,7 @@ const alarmEvery, leaderEvery = 250 * time.Millisecond, time.Second
 
 // run carries a job out until it is not running any more.
 func (m *Jobs) run(j *job, sleep context.Context) {
-	w := &worker{m: m, j: j, began: time.Now()}
+	w := &worker{m: m, j: j, began: m.office.Now()}
 	for {
 		m.mu.Lock()
 		goesOn := m.life.Err() == nil && (j.r.State == Running || j.r.State == Halted && j.r.Alarm)
@@ -36,7 +36,7 @@ func (m *Jobs) run(j *job, sleep context.Context) {
 		}
 		if sleep.Err() != nil { // it was stopped and resumed meanwhile
 			sleep, j.wake = context.WithCancel(m.life)
-			w.began, w.moved = time.Now(), 0
+			w.began, w.moved = m.office.Now(), 0
 		}
 		conn := j.conn
 		m.mu.Unlock()
@@ -101,7 +101,7 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 		if w.choose, err = newChooser(&r); err != nil {
 			return 0, err
 		}
-		w.reader = letter.NewReader(m.names)
+		w.reader = letter.NewReader(m.office.Names)
 	}
 	most := jobSlice
 	if r.Options.Rate > 0 {
@@ -155,7 +155,7 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	}
 	m.fail(FailJobRecorded)
 	if rate := r.Options.Rate; rate > 0 && slice.Moved > 0 {
-		return time.Until(w.began.Add(moment.Duration(int64(w.moved), time.Second) / time.Duration(rate))), nil
+		return w.began.Add(moment.Duration(int64(w.moved), time.Second) / time.Duration(rate)).Sub(m.office.Now()), nil
 	}
 	return 0, nil
 }
@@ -191,7 +191,7 @@ func (w *worker) alarm(on bool) error {
 		r.Alarm = true
 		return m.set(w.j, Halted, "the node is "+why+"; the job goes on when that ends")
 	case !on && r.State == Halted && r.Alarm:
-		w.began, w.moved = time.Now(), 0
+		w.began, w.moved = m.office.Now(), 0
 		return m.set(w.j, Running, "")
 	case r.State != Running && !r.Alarm:
 		return errStopped
@@ -205,7 +205,7 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := &w.j.r
-	switch now := now(); {
+	switch now := m.office.now(); {
 	case at.State != Running:
 		return 0, errStopped
 	case r.Canary == 0:
@@ -218,7 +218,7 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 		return 0, m.set(w.j, Halted, fmt.Sprintf("canary: %d of the first %d died again, which is %.3g %%; at most %.3g %% are allowed. Resume goes on without a canary", t.DiedAgain, t.Came, share, c.Percent))
 	}
 	at.Canary, at.Sung = 0, true
-	w.began, w.moved = time.Now(), 0
+	w.began, w.moved = m.office.Now(), 0
 	return 0, m.store(at, true)
 }
 

@@ -13,21 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/safety/bug"
 )
-
-// JobOptions configure Jobs. Broker is required.
-type JobOptions struct {
-	Broker    *broker.Broker
-	Logger    *slog.Logger
-	Names     *letter.Names     // headers that tell of causes, as in Options
-	Failpoint func(name string) // for tests: see JobFailpoints
-}
 
 // Failpoints of a slice of a job.
 const (
@@ -44,13 +35,13 @@ var JobFailpoints = []string{FailJobMoved, FailJobRecorded}
 // cursor, and what the job has moved is in the tallies of the partitions. So a job that ends anywhere goes on from its
 // record: letters of an unfinished slice that have moved are not met again, and the others are.
 type Jobs struct {
-	b     *broker.Broker
-	log   *slog.Logger
-	names *letter.Names
-	fail  func(string)
-	life  context.Context
-	end   context.CancelFunc
-	work  sync.WaitGroup
+	office *Office
+	b      *broker.Broker
+	log    *slog.Logger
+	fail   func(string)
+	life   context.Context
+	end    context.CancelFunc
+	work   sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
 	jobs  map[uint64]*job
@@ -74,15 +65,9 @@ func jobKey(id uint64) []byte {
 	return fmt.Appendf(nil, "%s%s%016x", datadir.RecordPrefix, jobPrefix, id)
 }
 
-// NewJobs reads the jobs of a broker that serves, and goes on with those that were running. Close ends them.
-func NewJobs(o JobOptions) (*Jobs, error) {
-	m := &Jobs{b: o.Broker, log: o.Logger, names: o.Names, fail: o.Failpoint, jobs: map[uint64]*job{}, plans: map[string]*plan{}}
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
-	}
-	if m.fail == nil {
-		m.fail = func(string) {}
-	}
+// newJobs reads the jobs of an office, and goes on with those that were running. Close ends them.
+func newJobs(f *Office) (*Jobs, error) {
+	m := &Jobs{office: f, b: f.b, log: f.Logger, fail: f.Failpoint, jobs: map[uint64]*job{}, plans: map[string]*plan{}}
 	m.life, m.end = context.WithCancel(context.Background())
 	err := m.b.RangeRecords(jobPrefix, func(key, value []byte) error {
 		j := &job{}
@@ -187,7 +172,7 @@ func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned 
 	case own >= userJobs:
 		return Job{}, refuse(Conflict, "%d jobs of user '%s' are not finished, which is as many as one user may have: wait for one, or cancel one", own, c.User)
 	}
-	now := now()
+	now := m.office.now()
 	j := &job{conn: c, r: record{
 		Job: Job{
 			ID: m.last + 1, Action: r.Action, VHost: r.VHost, Queues: r.Queues, Filter: r.Filter, IDs: len(r.IDs), Options: r.How, State: Running,
@@ -220,7 +205,7 @@ func (m *Jobs) set(j *job, s State, why string) error {
 		j.r.Alarm = false
 	}
 	if s.over() {
-		j.r.EndedMS, j.r.Names = now(), nil // nobody asks for them again
+		j.r.EndedMS, j.r.Names = m.office.now(), nil // nobody asks for them again
 	}
 	if err := m.store(&j.r, true); err != nil {
 		return err

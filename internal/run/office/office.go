@@ -11,14 +11,16 @@ import (
 	"bartleby.mq/internal/run/broker"
 )
 
-// Options configure an Office. Broker is required; the zero value of every other field is a usable default.
+// Options configure an Office. Broker, which serves, is required; the zero value of every other field is a usable default.
 type Options struct {
 	Broker *broker.Broker
 	Logger *slog.Logger
+	Now    func() time.Time // nil: time.Now
 	// CatalogueBytes is how much memory the catalogues may take; 0: 128 MiB. The catalogue of one queue may take more.
 	CatalogueBytes int64
 	// Names are headers that tell of causes besides those that are known.
-	Names *letter.Names
+	Names     *letter.Names
+	Failpoint func(name string) // for tests: see JobFailpoints
 }
 
 const defaultCatalogueBytes = 128 << 20
@@ -27,20 +29,28 @@ const defaultCatalogueBytes = 128 << 20
 type Office struct {
 	// Static after construction.
 	Options
-	b    *broker.Broker
-	life context.Context
-	end  context.CancelFunc
-	work sync.WaitGroup // goroutines that read catalogues
-	room chan struct{}  // one for each that may read at a time
+	Drops *Drops
+	Jobs  *Jobs
+	b     *broker.Broker
+	life  context.Context
+	end   context.CancelFunc
+	work  sync.WaitGroup // goroutines that read catalogues
+	room  chan struct{}  // one for each that may read at a time
 
 	catalogues catalogues
 	notes      notes
 }
 
-// New opens the office of a broker. Close ends it.
-func New(o Options) (*Office, error) {
+// New opens the office of a broker, with its ledger of drops, and goes on with its jobs. Close ends it.
+func New(o Options) (_ *Office, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Failpoint == nil {
+		o.Failpoint = func(string) {}
 	}
 	if o.CatalogueBytes == 0 {
 		o.CatalogueBytes = defaultCatalogueBytes
@@ -48,17 +58,31 @@ func New(o Options) (*Office, error) {
 	f := &Office{Options: o, b: o.Broker, room: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.catalogues.of, f.catalogues.looked = map[uint64]*catalogue{}, map[uint64]uint64{}
-	if err := f.loadNotes(); err != nil {
-		f.end()
+	if err = f.loadNotes(); err == nil {
+		f.Drops, err = openDrops(o.Broker, o.Logger, o.Now)
+	}
+	if err == nil {
+		f.Jobs, err = newJobs(f)
+	}
+	if err != nil {
+		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// Close waits until nothing of the office looks into queues. REQUIRES: no request uses it any longer.
+// Close waits until nothing of the office looks into queues, and writes what is not stored. It is called before the broker is closed.
+// REQUIRES: no request uses the office any longer.
 func (f *Office) Close() {
+	if f.Jobs != nil {
+		f.Jobs.Close()
+	}
 	f.end()
 	f.work.Wait()
+	if f.Drops != nil {
+		f.Drops.Close()
+	}
 }
 
-func now() int64 { return time.Now().UnixMilli() }
+// now is milliseconds since 1970.
+func (f *Office) now() int64 { return f.Now().UnixMilli() }

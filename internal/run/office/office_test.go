@@ -150,7 +150,7 @@ func (d *desk) groups(f *Office, r GroupsRequest) GroupsAnswer {
 func (d *desk) letters(name string, filters map[string][]string, r LettersRequest) (rows []Row, end LettersEnd) {
 	d.Helper()
 	var err error
-	if r.Query, err = letter.ParseQuery("/", filters, now()); err != nil {
+	if r.Query, err = letter.ParseQuery("/", filters, d.f.now()); err != nil {
 		d.Fatal(err)
 	}
 	end, err = d.f.Letters(context.Background(), d.info(name), r, func(row *Row) bool { rows = append(rows, *row); return true }, nil)

@@ -142,7 +142,7 @@ func (f *Office) Queues(ctx context.Context, s Scope) []QueueRow {
 }
 
 func (f *Office) row(c *catalogue) QueueRow {
-	at := now() / 1000
+	at := f.now() / 1000
 	c.mu.Lock()
 	info := c.info
 	r := QueueRow{
