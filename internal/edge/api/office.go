@@ -32,6 +32,7 @@ func (s *server) officeRoutes() []route {
 		{"GET", "office/letters/{vhost}/{queue}", managing, s.listLetters},
 		{"GET", "office/letters/{vhost}/{queue}/{id}", managing, s.getLetter},
 		{"GET", "office/letters/{vhost}/{queue}/{id}/body", managing, s.getLetterBody},
+		{"GET", "office/audit", monitoring, s.listAudit},
 	}
 }
 
@@ -158,7 +159,7 @@ func (s *server) putGroup(r *request) (any, error) {
 		}
 		*to = &text
 	}
-	note, err := s.Office.SetNote(r.vhost(), id, n, r.user)
+	note, err := s.Office.SetNote(r.vhost(), id, n, r.actor())
 	if err != nil {
 		return nil, err
 	}

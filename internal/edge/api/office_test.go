@@ -241,3 +241,36 @@ func TestDiscardedLettersAreNotAmongTheGroups(t *testing.T) {
 		t.Errorf("groups of a queue that does not exist: %d %s", a.status, a.body)
 	}
 }
+
+// The audit shows who did what to the letters, to those with the tag monitoring.
+func TestAuditOverHTTP(t *testing.T) {
+	n := withOffice(t)
+	id := n.groups("/office/groups/%2F/bills.dead")[0]["id"].(string)
+	n.must("PUT", "/office/groups/%2F/"+id, `{"state": "triaged", "note": "see ticket 7"}`)
+	n.must("PUT", "/office/groups/%2F/"+id, `{"state": "resolved"}`)
+	read := func(query string) (items []any, next any) {
+		a := n.must("GET", "/office/audit"+query, "").object(t)
+		return a["items"].([]any), a["next"]
+	}
+	items, next := read("?limit=1")
+	if len(items) != 1 || next != "2" {
+		t.Fatalf("%v, %v", items, next)
+	}
+	items, next = read("?limit=1&cursor=2")
+	if e := items[0].(map[string]any); e["who"] != "guest" || e["peer"] != "127.0.0.1:1234" || e["what"] != "group.noted" || e["object"] != id || e["why"] != "see ticket 7" || next != nil {
+		t.Errorf("%v, %v", e, next)
+	}
+	if items, _ := read("?vhost=other"); len(items) != 0 {
+		t.Errorf("%v", items)
+	}
+	for _, query := range []string{"?limit=0", "?cursor=x", "?cursor=0", "?nobody=1"} {
+		if a := n.do("GET", "/office/audit"+query, ""); a.status != 400 {
+			t.Errorf("%s: %d %s", query, a.status, a.body)
+		}
+	}
+	n.must("PUT", "/users/ann", `{"password": "ann", "tags": "policymaker"}`)
+	n.user = "ann:ann"
+	if a := n.do("GET", "/office/audit", ""); a.status != 401 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

@@ -70,6 +70,7 @@ func (r *request) jobRequest() (q office.Request, err error) {
 		return q, badRequest("the body is no request for a job: " + strings.TrimPrefix(err.Error(), "json: "))
 	}
 	q = body.Request
+	q.By = r.actor()
 	for _, name := range slices.Sorted(maps.Keys(body.Filter)) {
 		values, isList := body.Filter[name].([]any)
 		if !isList {
@@ -179,13 +180,13 @@ func (r *request) mayStop(j *office.Job) error {
 
 func (s *server) pauseJob(r *request) (any, error)  { return s.stopJob(r, s.Office.Jobs.Pause) }
 func (s *server) cancelJob(r *request) (any, error) { return s.stopJob(r, s.Office.Jobs.Cancel) }
-func (s *server) stopJob(r *request, stop func(uint64) (office.Job, error)) (any, error) {
+func (s *server) stopJob(r *request, stop func(uint64, office.Actor) (office.Job, error)) (any, error) {
 	j, err := s.job(r)
 	if err == nil {
 		err = r.mayStop(&j)
 	}
 	if err == nil {
-		j, err = stop(j.ID)
+		j, err = stop(j.ID, r.actor())
 	}
 	if err != nil {
 		return nil, asJobFailure(err)
@@ -204,7 +205,7 @@ func (s *server) resumeJob(r *request) (any, error) {
 		err = &failure{http.StatusNotFound, "not_found", fmt.Sprintf("vhost: there is no virtual host '%s', or you may not see it", j.VHost)}
 	}
 	if err == nil {
-		j, err = s.Office.Jobs.Resume(j.ID, r.linkTo(message.VHost(j.VHost)))
+		j, err = s.Office.Jobs.Resume(j.ID, r.linkTo(message.VHost(j.VHost)), r.actor())
 	}
 	if err != nil {
 		return nil, asJobFailure(err)

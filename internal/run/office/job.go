@@ -46,6 +46,7 @@ type Request struct {
 	IDs    []string            `json:"ids,omitempty"`    // of letters; none: all that the filter selects
 	How
 	Reason string `json:"reason,omitempty"` // why somebody wants that
+	By     Actor  `json:"-"`                // for the audit
 
 	// Of a job that is to run: what the dry run said.
 	Token       string `json:"token,omitempty"`

@@ -331,13 +331,13 @@ func TestACanaryHaltsAJob(t *testing.T) {
 	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "2 of the first 4") || j.Moved != 4 {
 		t.Errorf("%+v", j)
 	}
-	if _, err := d.jobs.Resume(j.ID, d.c); err != nil {
+	if _, err := d.jobs.Resume(j.ID, d.c, Actor{Who: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	if j = d.until(j.ID, Done); j.Moved != 10 {
 		t.Errorf("%+v", j)
 	}
-	if _, err := d.jobs.Pause(j.ID); err == nil {
+	if _, err := d.jobs.Pause(j.ID, Actor{Who: "guest"}); err == nil {
 		t.Error("what is done was paused")
 	}
 	if d.ready("dlq") != 2 {
@@ -357,10 +357,10 @@ func TestAJobIsStoppedInTheMiddle(t *testing.T) {
 		d.eventually("it moves", func() bool { return d.job(j.ID).Moved > before })
 	}
 	moves()
-	if _, err := d.jobs.Pause(j.ID); err != nil || d.job(j.ID).State != Paused {
+	if _, err := d.jobs.Pause(j.ID, Actor{Who: "guest"}); err != nil || d.job(j.ID).State != Paused {
 		t.Fatal(err, d.job(j.ID).State)
 	}
-	if _, err := d.jobs.Resume(j.ID, d.c); err != nil {
+	if _, err := d.jobs.Resume(j.ID, d.c, Actor{Who: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	moves()
@@ -380,11 +380,11 @@ func TestAJobIsStoppedInTheMiddle(t *testing.T) {
 	if _, err := d.b.PutPermission(auth.Permission{VHost: "/", User: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.jobs.Resume(j.ID, d.c); err != nil {
+	if _, err := d.jobs.Resume(j.ID, d.c, Actor{Who: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	moves()
-	if _, err := d.jobs.Cancel(j.ID); err != nil {
+	if _, err := d.jobs.Cancel(j.ID, Actor{Who: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	if d.job(j.ID).State != Cancelled {
@@ -429,7 +429,7 @@ func TestAJobIsNotInheritedWithAName(t *testing.T) {
 	if j, _ := d.jobs.Job(j.ID); j.State != Halted || !strings.Contains(j.Why, "account of user 'guest'") {
 		t.Errorf("the job is %s: %s", j.State, j.Why)
 	}
-	if _, err := d.jobs.Resume(j.ID, d.c); err != nil {
+	if _, err := d.jobs.Resume(j.ID, d.c, Actor{Who: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	if j, _ := d.jobs.Job(j.ID); j.State != Running {
@@ -576,7 +576,7 @@ func TestOneUserDoesNotKeepOthersFromJobs(t *testing.T) {
 		r.Token, r.Count, r.Rate = p.Token, &p.Count, 0
 		j, err := d.jobs.Start(t.Context(), c, &r)
 		if err == nil {
-			_, err = d.jobs.Pause(j.ID)
+			_, err = d.jobs.Pause(j.ID, Actor{Who: "guest"})
 		}
 		return err
 	}

@@ -60,13 +60,13 @@ func (m *Jobs) failed(j *job, sleep context.Context, err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if j.r.State == Running {
-			_ = m.set(j, Halted, refused.Text)
+			_ = m.set(j, Actor{}, Halted, refused.Text)
 		}
 	default:
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if j.r.State == Running {
-			_ = m.set(j, Halted, err.Error())
+			_ = m.set(j, Actor{}, Halted, err.Error())
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (w *worker) end(s State, why string) error {
 	if why == "" {
 		why = w.j.r.Why // a queue that was deleted
 	}
-	return m.set(w.j, s, why)
+	return m.set(w.j, Actor{}, s, why)
 }
 
 // alarm halts the job for an alarm, or lets it go on.
@@ -189,10 +189,10 @@ func (w *worker) alarm(on bool) error {
 	case on && r.State == Running:
 		why, _ := m.b.Alarms()
 		r.Alarm = true
-		return m.set(w.j, Halted, "the node is "+why+"; the job goes on when that ends")
+		return m.set(w.j, Actor{}, Halted, "the node is "+why+"; the job goes on when that ends")
 	case !on && r.State == Halted && r.Alarm:
 		w.began, w.moved = m.office.Now(), 0
-		return m.set(w.j, Running, "")
+		return m.set(w.j, Actor{}, Running, "")
 	case r.State != Running && !r.Alarm:
 		return errStopped
 	}
@@ -215,7 +215,7 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 		return moment.Milliseconds(r.Canary - now), nil
 	}
 	if share := 100 * float64(t.DiedAgain) / float64(max(1, t.Came)); share > c.Percent {
-		return 0, m.set(w.j, Halted, fmt.Sprintf("canary: %d of the first %d died again, which is %.3g %%; at most %.3g %% are allowed. Resume goes on without a canary", t.DiedAgain, t.Came, share, c.Percent))
+		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("canary: %d of the first %d died again, which is %.3g %%; at most %.3g %% are allowed. Resume goes on without a canary", t.DiedAgain, t.Came, share, c.Percent))
 	}
 	at.Canary, at.Sung = 0, true
 	w.began, w.moved = m.office.Now(), 0

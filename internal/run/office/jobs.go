@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -95,7 +96,7 @@ func newJobs(f *Office) (*Jobs, error) {
 		if !j.r.Operator && (j.r.Account == "" || j.r.Account != m.b.AccountMark(j.r.By)) {
 			// It may be another person of this name.
 			j.r.Alarm = false
-			err = m.set(j, Halted, fmt.Sprintf("the account of user '%s' is gone, or has another password than when the job began, and the node was restarted: resume goes on with the rights of who resumes", j.r.By))
+			err = m.set(j, Actor{}, Halted, fmt.Sprintf("the account of user '%s' is gone, or has another password than when the job began, and the node was restarted: resume goes on with the rights of who resumes", j.r.By))
 			if err != nil {
 				m.end()
 				return nil, err
@@ -181,7 +182,7 @@ func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned 
 		Operator: c.IsOperator(), Account: m.b.AccountMark(c.User), Names: r.IDs, At: at, Places: places,
 	}}
 	m.last++
-	if err := m.store(&j.r, true); err != nil {
+	if err := m.storeWith(&j.r, m.act(&j.r, r.By, "made")); err != nil {
 		return Job{}, err
 	}
 	m.jobs[j.r.ID] = j
@@ -198,8 +199,42 @@ func (m *Jobs) store(r *record, sync bool) error {
 	return m.b.PutRecords(mutation.All([]mutation.Change{{Key: jobKey(r.ID), Value: value}}), sync)
 }
 
-// set changes the state of a job and stores it. REQUIRES: m.mu is held.
-func (m *Jobs) set(j *job, s State, why string) error {
+// storeWith writes the record of a job and what was done to it.
+func (m *Jobs) storeWith(r *record, act Act) error {
+	value, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return m.office.audit.With(act, []mutation.Change{{Key: jobKey(r.ID), Value: value}})
+}
+
+// act is what the audit tells of a deed. Why somebody wanted the job stands in each entry.
+func (m *Jobs) act(r *record, by Actor, deed string) Act {
+	a := Act{Actor: by, What: "job." + deed, VHost: r.VHost, Object: strconv.FormatUint(r.ID, 10), Why: r.Reason}
+	shown := m.show(r)
+	a.Count = shown.Moved
+	told := map[string]any{"action": r.Action, "queues": r.Queues, "moved": shown.Moved, "stays": r.Stays, "outcomes": shown.Outcomes, "state": r.State, "state_why": r.Why}
+	if deed == "made" {
+		a.Count = uint64(r.Planned)
+		told = map[string]any{"action": r.Action, "queues": r.Queues, "filter": r.Filter, "ids": r.IDs, "options": r.Options}
+	}
+	if len(r.Queues) > actQueues {
+		told["queues"] = append(slices.Clone(r.Queues[:actQueues]), fmt.Sprintf("and %d more", len(r.Queues)-actQueues))
+	}
+	text, _ := json.Marshal(told) // texts and numbers
+	a.Detail = string(text)
+	return a
+}
+
+// actQueues is how many queues of a job the audit names.
+const actQueues = 20
+
+// deeds are what the audit calls it that a job gets into a state.
+var deeds = map[State]string{Running: "resumed", Paused: "paused", Halted: "halted", Cancelled: "cancelled", Done: "done", Failed: "failed"}
+
+// set changes the state of a job, for by, and stores it. REQUIRES: m.mu is held.
+func (m *Jobs) set(j *job, by Actor, s State, why string) error {
+	alarm := by == Actor{} && j.r.Alarm // it comes and goes, and nobody has decided anything
 	j.r.State, j.r.Why = s, why
 	if s != Halted {
 		j.r.Alarm = false
@@ -207,7 +242,13 @@ func (m *Jobs) set(j *job, s State, why string) error {
 	if s.over() {
 		j.r.EndedMS, j.r.Names = m.office.now(), nil // nobody asks for them again
 	}
-	if err := m.store(&j.r, true); err != nil {
+	var err error
+	if alarm {
+		err = m.store(&j.r, true)
+	} else {
+		err = m.storeWith(&j.r, m.act(&j.r, by, deeds[s]))
+	}
+	if err != nil {
 		return err
 	}
 	m.log.Info("A job is "+string(s), "job", j.r.ID, "action", string(j.r.Action), "vhost", j.r.VHost, "queues", strings.Join(j.r.Queues, " "), "user", j.r.By, "why", why)
@@ -251,12 +292,12 @@ func (m *Jobs) find(id uint64) (*job, error) {
 }
 
 // Pause stops a job until it is resumed. The slice under way is finished.
-func (m *Jobs) Pause(id uint64) (Job, error) { return m.stop(id, Paused, "") }
+func (m *Jobs) Pause(id uint64, by Actor) (Job, error) { return m.stop(id, by, Paused, "") }
 
 // Cancel ends a job. What has moved stays where it is.
-func (m *Jobs) Cancel(id uint64) (Job, error) { return m.stop(id, Cancelled, "") }
+func (m *Jobs) Cancel(id uint64, by Actor) (Job, error) { return m.stop(id, by, Cancelled, "") }
 
-func (m *Jobs) stop(id uint64, s State, why string) (Job, error) {
+func (m *Jobs) stop(id uint64, by Actor, s State, why string) (Job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j, err := m.find(id)
@@ -264,7 +305,7 @@ func (m *Jobs) stop(id uint64, s State, why string) (Job, error) {
 		return Job{}, err
 	}
 	if j.r.State != s {
-		err = m.set(j, s, why)
+		err = m.set(j, by, s, why)
 	}
 	if j.wake != nil {
 		j.wake()
@@ -274,7 +315,7 @@ func (m *Jobs) stop(id uint64, s State, why string) (Job, error) {
 
 // Resume goes on with a job that is paused or halted, with the rights of c. One that its canary has halted goes on without
 // a canary.
-func (m *Jobs) Resume(id uint64, c *broker.Connection) (Job, error) {
+func (m *Jobs) Resume(id uint64, c *broker.Connection, by Actor) (Job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j, err := m.find(id)
@@ -288,7 +329,7 @@ func (m *Jobs) Resume(id uint64, c *broker.Connection) (Job, error) {
 		j.r.Canary, j.r.Sung = 0, true
 	}
 	j.conn, j.r.By, j.r.Operator, j.r.Account = c, c.User, c.IsOperator(), m.b.AccountMark(c.User)
-	if err := m.set(j, Running, ""); err != nil {
+	if err := m.set(j, by, Running, ""); err != nil {
 		return Job{}, err
 	}
 	m.start(j)

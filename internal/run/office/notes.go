@@ -97,7 +97,7 @@ func (f *Office) describe(k groupKey, g *Group) {
 type NoteRequest struct{ State, Owner, Note *string }
 
 // SetNote says something of a group, which need not have letters now. It returns when it is on disk.
-func (f *Office) SetNote(v message.VHost, id letter.GroupID, r NoteRequest, by string) (Note, error) {
+func (f *Office) SetNote(v message.VHost, id letter.GroupID, r NoteRequest, by Actor) (Note, error) {
 	k := groupKey{v, id}
 	f.notes.mu.Lock()
 	defer f.notes.mu.Unlock()
@@ -125,12 +125,13 @@ func (f *Office) SetNote(v message.VHost, id letter.GroupID, r NoteRequest, by s
 	if !known && len(f.notes.of) >= maxNotes {
 		return n, topology.Refuse(topology.PreconditionFailed, "there are %d notes on groups, which is the limit; give others the state new, and no owner and note", maxNotes)
 	}
-	n.By, n.At = by, f.now()
+	n.By, n.At = by.Who, f.now()
 	var value []byte
 	if empty := (Note{State: States[0], By: n.By, At: n.At}); n != empty {
 		value, _ = json.Marshal(n) // text and numbers: never fails
 	}
-	if err := f.b.PutRecords(mutation.All([]mutation.Change{{Key: k.record(), Value: value}}), true); err != nil {
+	act := Act{Actor: by, What: "group.noted", VHost: string(v), Object: id.String(), Why: n.Note, Detail: "state " + n.State + ", owner " + n.Owner}
+	if err := f.audit.With(act, []mutation.Change{{Key: k.record(), Value: value}}); err != nil {
 		return n, err
 	}
 	if value == nil {

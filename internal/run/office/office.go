@@ -39,6 +39,7 @@ type Office struct {
 
 	catalogues catalogues
 	notes      notes
+	audit      *Audit
 }
 
 // New opens the office of a broker, with its ledger of drops, and goes on with its jobs. Close ends it.
@@ -59,6 +60,9 @@ func New(o Options) (_ *Office, err error) {
 	f.life, f.end = context.WithCancel(context.Background())
 	f.catalogues.of, f.catalogues.looked = map[uint64]*catalogue{}, map[uint64]uint64{}
 	if err = f.loadNotes(); err == nil {
+		f.audit, err = openAudit(f.b, f.Logger, o.Now)
+	}
+	if err == nil {
 		f.Drops, err = openDrops(o.Broker, o.Logger, o.Now)
 	}
 	if err == nil {
@@ -70,6 +74,12 @@ func New(o Options) (_ *Office, err error) {
 	}
 	return f, nil
 }
+
+// Record writes to the audit what somebody did.
+func (f *Office) Record(act Act) { f.audit.Record(act) }
+
+// Audit is who did what.
+func (f *Office) Audit() *Audit { return f.audit }
 
 // Close waits until nothing of the office looks into queues, and writes what is not stored. It is called before the broker is closed.
 // REQUIRES: no request uses the office any longer.

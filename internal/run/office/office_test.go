@@ -475,10 +475,10 @@ func TestNotes(t *testing.T) {
 	d.declareWork("work", "dead")
 	d.die("work", "a", "no")
 	id := d.groups(d.f, GroupsRequest{}).Items[0].number
-	if _, err := d.f.SetNote("/", id, NoteRequest{State: new("triaged"), Owner: new("ann")}, "guest"); err != nil {
+	if _, err := d.f.SetNote("/", id, NoteRequest{State: new("triaged"), Owner: new("ann")}, Actor{Who: "guest"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.f.SetNote("/", id, NoteRequest{Note: new("see ticket 7")}, "bob"); err != nil {
+	if _, err := d.f.SetNote("/", id, NoteRequest{Note: new("see ticket 7")}, Actor{Who: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	d.close()
@@ -488,11 +488,11 @@ func TestNotes(t *testing.T) {
 		t.Errorf("%+v", g.Note)
 	}
 	for _, r := range []NoteRequest{{State: new("lost")}, {Owner: new(strings.Repeat("x", 256))}, {Note: new("\xff")}} {
-		if _, err := d.f.SetNote("/", id, r, "bob"); err == nil {
+		if _, err := d.f.SetNote("/", id, r, Actor{Who: "bob"}); err == nil {
 			t.Errorf("%+v is taken", r)
 		}
 	}
-	if _, err := d.f.SetNote("/", id, NoteRequest{State: new("resolved")}, "bob"); err != nil {
+	if _, err := d.f.SetNote("/", id, NoteRequest{State: new("resolved")}, Actor{Who: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	if g := d.groups(d.f, GroupsRequest{}).Items[0]; g.State != "resolved" {

@@ -1,0 +1,235 @@
+package office
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"bartleby.mq/internal/core/mutation"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
+)
+
+// Bounds of the audit. The oldest entries go first, auditSlice of them together.
+const (
+	MaxActs    = 10_000
+	auditSlice = 256
+	maxObject  = 1 << 10 // bytes of a text of an act; others have maxReason
+	maxDetail  = 4 << 10 // bytes
+
+	// An act like one of the last actsRecent, within actsRun, is counted there: whoever repeats one act pushes no others out.
+	actsRecent = 64
+	actsRun    = time.Minute
+)
+
+// auditKey begins the keys of acts, after datadir.RecordPrefix. The number is big endian.
+//
+//	audit/ | number u64    an Entry
+const auditKey = "audit/"
+
+// Actor is who does something.
+type Actor struct {
+	Who  string `json:"who"`  // a user; "": the node itself
+	Peer string `json:"peer"` // the address that the request came from; "local": the control socket
+}
+
+// Act is something that was done. Texts that are too long are cut.
+type Act struct {
+	Actor
+	What   string `json:"what"` // the kind and the deed: job.made, letter.revealed
+	VHost  string `json:"vhost"`
+	Object string `json:"object"` // what it was done to: a queue, a job's number, a rule
+	Why    string `json:"why"`    // in the words of who did it
+	Count  uint64 `json:"count"`  // on how many letters, or other things
+	Detail string `json:"detail"`
+}
+
+// Entry is an act in the audit. Its JSON is its form in the store and in the API.
+type Entry struct {
+	ID uint64 `json:"id"`
+	At int64  `json:"time_ms"`
+	Act
+	Times int   `json:"times"`   // how often it was done, within a minute
+	Last  int64 `json:"last_ms"` // the last time
+}
+
+// Audit tells who did what, and why: the last acts of people, and of the node where it decides. Any number of goroutines may use it.
+type Audit struct {
+	b   *broker.Broker
+	log *slog.Logger
+	now func() time.Time
+
+	mu          sync.Mutex // guards what follows, and is held while an entry is written
+	first, next uint64     // numbers of entries: first ≤ number < next
+	recent      []Entry    // the last few
+}
+
+// openAudit reads where the audit of a broker is.
+func openAudit(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Audit, error) {
+	a := &Audit{b: b, log: logger, now: now}
+	err := b.RangeRecords(auditKey, func(key, _ []byte) error {
+		n, ok := actNumber(key)
+		if !ok {
+			return nil
+		}
+		if a.next == 0 {
+			a.first = n
+		}
+		a.next = n + 1
+		return nil
+	})
+	a.next = max(a.next, 1)
+	a.first = max(a.first, 1)
+	return a, err
+}
+
+func appendActKey(b []byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, auditKey...), n)
+}
+
+// actNumber reads a key, which is without datadir.RecordPrefix.
+func actNumber(key []byte) (n uint64, ok bool) {
+	if len(key) != len(auditKey)+8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(key[len(auditKey):]), true
+}
+
+// Record writes an act. It returns when it is on disk; a failure ends the node. REQUIRES: no lock of package held is held.
+func (a *Audit) Record(act Act) { _ = a.With(act, nil) }
+
+// With writes an act together with the records that it is about: all of that is on disk when it returns, or nothing. The keys begin with
+// datadir.RecordPrefix. An error means that the node is stopping. REQUIRES: no lock of package held is held.
+func (a *Audit) With(act Act, records []mutation.Change) error {
+	act.bound()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := a.now().UnixMilli()
+	e, again := a.again(&act, at)
+	if !again {
+		e = Entry{ID: a.next, At: at, Act: act, Times: 1, Last: at}
+	}
+	value, err := json.Marshal(&e)
+	if err != nil {
+		return err // impossible: it has only texts and numbers
+	}
+	changes := append(records[:len(records):len(records)], mutation.Change{Key: appendActKey([]byte(datadir.RecordPrefix), e.ID), Value: value})
+	first := a.first
+	if a.next+1-first > MaxActs+auditSlice {
+		for ; a.next+1-first > MaxActs; first++ {
+			changes = append(changes, mutation.Change{Key: appendActKey([]byte(datadir.RecordPrefix), first)})
+		}
+	}
+	if err := a.b.PutRecords(mutation.All(changes), true); err != nil {
+		return err
+	}
+	a.first, a.next = first, max(a.next, e.ID+1)
+	a.remember(e)
+	return nil
+}
+
+// again returns the entry that tells of such an act already. REQUIRES: mu is held.
+func (a *Audit) again(act *Act, at int64) (Entry, bool) {
+	for _, e := range a.recent {
+		if e.Act == *act && at >= e.At && at-e.At < actsRun.Milliseconds() {
+			e.Times++
+			e.Last = at
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// remember keeps an entry among the recent ones. REQUIRES: mu is held.
+func (a *Audit) remember(e Entry) {
+	for i := range a.recent {
+		if a.recent[i].ID == e.ID {
+			a.recent[i] = e
+			return
+		}
+	}
+	if len(a.recent) == actsRecent {
+		a.recent = append(a.recent[:0], a.recent[1:]...)
+	}
+	a.recent = append(a.recent, e)
+}
+
+// bound cuts the texts.
+func (a *Act) bound() {
+	for _, t := range []struct {
+		text *string
+		most int
+	}{{&a.Who, maxObject}, {&a.Peer, maxObject}, {&a.What, maxObject}, {&a.VHost, maxObject}, {&a.Object, maxObject}, {&a.Why, maxReason}, {&a.Detail, maxDetail}} {
+		if len(*t.text) > t.most {
+			*t.text = (*t.text)[:t.most-len("…")] + "…"
+		}
+		*t.text = strings.ToValidUTF8(*t.text, "")
+	}
+}
+
+// ActQuery chooses entries. What is not set chooses all.
+type ActQuery struct {
+	VHost *string
+	Who   *string
+	What  string // of this kind and deed; with * at its end, all that begin so
+	Limit int    // entries; 0: all
+	// Before is the id of the last entry of the page before; 0: there is none.
+	Before uint64
+}
+
+func (q *ActQuery) chooses(e *Entry) bool {
+	if begin, ok := strings.CutSuffix(q.What, "*"); ok {
+		if !strings.HasPrefix(e.What, begin) {
+			return false
+		}
+	} else if q.What != "" && q.What != e.What {
+		return false
+	}
+	return (q.VHost == nil || *q.VHost == e.VHost) && (q.Who == nil || *q.Who == e.Who)
+}
+
+// List returns entries that the query chooses, the latest first, and the Before of the next page, 0 if there is none.
+func (a *Audit) List(q ActQuery) (list []Entry, next uint64, err error) {
+	a.mu.Lock()
+	first, end := a.first, a.next
+	a.mu.Unlock()
+	if end-first > MaxActs {
+		first = end - MaxActs
+	}
+	if q.Before != 0 {
+		end = min(end, q.Before)
+	}
+	// The numbers of a block begin with the same seven bytes; a block is read forwards, the blocks backwards.
+	for block := int64(end >> 8); block >= int64(first>>8); block-- {
+		var found []Entry
+		prefix := appendActKey(nil, uint64(block)<<8)
+		err = a.b.RangeRecords(string(prefix[:len(prefix)-1]), func(key, value []byte) error {
+			n, ok := actNumber(key)
+			if !ok || n < first || n >= end {
+				return nil
+			}
+			var e Entry
+			if err := json.Unmarshal(value, &e); err != nil {
+				a.log.Warn("an entry of the audit cannot be read", "id", n, "error", err)
+				return nil
+			}
+			if q.chooses(&e) {
+				found = append(found, e)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		for i := len(found) - 1; i >= 0; i-- {
+			if q.Limit > 0 && len(list) == q.Limit {
+				return list, list[q.Limit-1].ID, nil
+			}
+			list = append(list, found[i])
+		}
+	}
+	return list, 0, nil
+}
