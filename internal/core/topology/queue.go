@@ -81,6 +81,15 @@ func (q *Queue) Bindings() []*Binding {
 	return append([]*Binding{implicitBinding(q)}, q.in.list...)
 }
 
+// EachBinding calls f for bindings to the queue, without the implicit one, in no order, until f returns false.
+func (q *Queue) EachBinding(f func(*Binding) bool) {
+	for _, b := range q.in.list {
+		if !f(b) {
+			return
+		}
+	}
+}
+
 // Queue finds a queue.
 func (v *VHost) Queue(name message.QueueName) (*Queue, bool) {
 	q, ok := v.queues[name]

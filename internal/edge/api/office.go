@@ -33,6 +33,8 @@ func (s *server) officeRoutes() []route {
 		{"GET", "office/letters/{vhost}/{queue}/{id}", managing, s.getLetter},
 		{"GET", "office/letters/{vhost}/{queue}/{id}/body", managing, s.getLetterBody},
 		{"GET", "office/audit", monitoring, s.listAudit},
+		{"GET", "office/lint", managing, s.listFindings},
+		{"GET", "office/lint/{vhost}", managing, s.listFindings},
 	}
 }
 

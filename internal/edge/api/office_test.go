@@ -274,3 +274,33 @@ func TestAuditOverHTTP(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
+
+// Lint shows what loses dead letters, to those who see all or make policies.
+func TestLintOverHTTP(t *testing.T) {
+	n := withOffice(t)
+	n.must("PUT", "/queues/%2F/lost", `{"arguments": {"x-dead-letter-exchange": "gone"}}`)
+	n.must("PUT", "/vhosts/other", `{}`)
+	want := `{"vhost":"/","kind":"queue","name":"lost","rule":"dlx-missing","severity":"error","text":"its argument x-dead-letter-exchange names the exchange 'gone', which does not exist: its dead letters are dropped","mend":"declare the exchange 'gone', or declare the queue anew without or with another x-dead-letter-exchange"}`
+	if a := n.must("GET", "/office/lint", ""); a.body != "["+want+"]" {
+		t.Error(a.body)
+	}
+	if a := n.must("GET", "/office/lint/other", ""); a.body != "[]" {
+		t.Error(a.body)
+	}
+	for _, c := range []struct {
+		tags, vhost string
+		status      int
+		body        string
+	}{{"management", "/", 401, ""}, {"policymaker", "/", 200, "[" + want + "]"}, {"policymaker", "other", 200, "[]"}, {"monitoring", "other", 200, "[" + want + "]"}} {
+		n.user = "guest:guest"
+		n.must("PUT", "/users/ann", `{"password": "ann", "tags": "`+c.tags+`"}`)
+		n.do("DELETE", "/permissions/%2F/ann", "")
+		n.must("PUT", "/permissions/"+strings.ReplaceAll(c.vhost, "/", "%2F")+"/ann", `{"configure": "", "write": "", "read": ""}`)
+		n.user = "ann:ann"
+		if a := n.do("GET", "/office/lint", ""); a.status != c.status || c.body != "" && a.body != c.body {
+			t.Errorf("%+v: %d %s", c, a.status, a.body)
+		}
+		n.user = "guest:guest"
+		n.must("DELETE", "/users/ann", "")
+	}
+}

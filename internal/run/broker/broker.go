@@ -148,9 +148,11 @@ type Broker struct {
 	cycles  seen // of dead letters, that were logged
 	missing seen // dead-letter exchanges that do not exist, likewise
 	limited seen // queues without one that drop messages by their delivery limit, likewise
-	alarms  alarms
-	intake  intake
-	deleted deletedStats
+
+	unlinted unlinted
+	alarms   alarms
+	intake   intake
+	deleted  deletedStats
 
 	traced atomic.Pointer[traceTo] // nil: nothing is traced
 	traces *notices                // copies of traced messages

@@ -103,5 +103,8 @@ func (b *Broker) reconfigure(queues []*topology.Queue) {
 		rt := runtimeOf(q)
 		b.topo.RUnlock()
 		b.node.Configure(rt, s, dead)
+		if s.DeadLetter {
+			b.unlinted.note(q)
+		}
 	}
 }

@@ -91,6 +91,9 @@ func (c *Connection) declared(q *topology.Queue, created bool) Declared {
 
 // noteDeclared logs surprises about the settings that the queue was declared with.
 func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
+	if e.DeadLetterExchange != nil {
+		b.unlinted.note(q)
+	}
 	log := b.Logger.With("vhost", string(q.VHost), "queue", string(q.Name))
 	if q.Type == topology.Quorum {
 		_, given := q.Arguments.Get("x-delivery-limit")

@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/safety/bug"
 )
 
 // Options configure an Office. Broker, which serves, is required; the zero value of every other field is a usable default.
@@ -19,7 +20,9 @@ type Options struct {
 	// CatalogueBytes is how much memory the catalogues may take; 0: 128 MiB. The catalogue of one queue may take more.
 	CatalogueBytes int64
 	// Names are headers that tell of causes besides those that are known.
-	Names     *letter.Names
+	Names *letter.Names
+	// LintAfter is how long after a declaration its queue is examined; 0: 10 s. Clients declare a queue before what it leads to.
+	LintAfter time.Duration
 	Failpoint func(name string) // for tests: see JobFailpoints
 }
 
@@ -58,6 +61,9 @@ func New(o Options) (_ *Office, err error) {
 	}
 	f := &Office{Options: o, b: o.Broker, room: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	f.life, f.end = context.WithCancel(context.Background())
+	if f.LintAfter == 0 {
+		f.LintAfter = defaultLintAfter
+	}
 	f.catalogues.of, f.catalogues.looked = map[uint64]*catalogue{}, map[uint64]uint64{}
 	if err = f.loadNotes(); err == nil {
 		f.audit, err = openAudit(f.b, f.Logger, o.Now)
@@ -71,6 +77,10 @@ func New(o Options) (_ *Office, err error) {
 	if err != nil {
 		f.Close()
 		return nil, err
+	}
+	if !f.b.Strict { // RabbitMQ says nothing
+		declared := f.b.WatchDeclared()
+		f.work.Go(bug.Guarded(f.Logger, "the examination of declarations", func() { f.watchDeclared(declared) }))
 	}
 	return f, nil
 }

@@ -1,0 +1,65 @@
+package office
+
+import (
+	"context"
+	"time"
+
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/lint"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
+)
+
+const defaultLintAfter = 10 * time.Second
+
+// maxLinted is how many findings are remembered, so that each is logged once. Beyond that none is.
+const maxLinted = 1000
+
+// Lint examines the declarations of virtual hosts; vhost says whether one is meant.
+func (f *Office) Lint(ctx context.Context, vhost func(*topology.VHost) bool) ([]lint.Finding, error) {
+	var names []message.VHost
+	f.b.Read(func(s *topology.State, _ *auth.Users) {
+		for _, v := range s.VHosts() {
+			if vhost(v) {
+				names = append(names, v.Name)
+			}
+		}
+	})
+	all := []lint.Finding{}
+	for _, name := range names {
+		found, err := f.b.Lint(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// watchDeclared logs what loses the dead letters of queues that were declared, or got another policy, a while ago. It ends with the office.
+func (f *Office) watchDeclared(declared <-chan struct{}) {
+	told := map[lint.Finding]bool{}
+	for {
+		select {
+		case <-declared:
+		case <-f.life.Done():
+			return
+		}
+		if pause(f.life, f.LintAfter); f.life.Err() != nil {
+			return
+		}
+		for vhost, queues := range f.b.TakeDeclared() {
+			found, err := f.b.Lint(f.life, vhost, queues...)
+			if err != nil {
+				return // the office ends
+			}
+			for _, l := range found {
+				if l.Severity != lint.Error || told[l] || len(told) >= maxLinted {
+					continue
+				}
+				told[l] = true
+				f.Logger.Warn("Dead letters will be lost. This is logged once", "vhost", string(vhost), l.Kind, l.Name, "rule", l.Rule, "finding", l.Text, "mend", l.Mend)
+			}
+		}
+	}
+}
