@@ -94,6 +94,8 @@ type Pass struct {
 	work      int
 	unlooked  int // queues whose dead letters were not followed, since that would be too much work
 	exchanges map[message.ExchangeName]*through
+	bindings  []*topology.Binding // see Bindings
+	leftOut   int
 }
 
 // through is a dead-letter exchange.

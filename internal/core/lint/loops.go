@@ -13,7 +13,8 @@ import (
 func (p *Pass) loops(found *findings) {
 	told := map[*topology.Queue]bool{}
 	report := func(severity Severity, text, mend string, goes func(*fact) bool) {
-		for _, loop := range p.cycles(goes) {
+		for _, c := range p.cycles(goes) {
+			loop := c.queues
 			if slices.ContainsFunc(loop, func(q *topology.Queue) bool { return told[q] }) {
 				continue
 			}
@@ -42,9 +43,15 @@ func (f *fact) overflows() bool {
 	return (f.e.MaxLength != nil || f.e.MaxLengthBytes != nil) && f.e.Overflow != queue.RejectPublish
 }
 
-// cycles returns the sets of queues, sorted, of which each leads to each other by dead-lettering, through queues for which goes holds: the
-// strongly connected components, by Tarjan's algorithm without recursion. Nodes are queues, and reaches, which many queues share.
-func (p *Pass) cycles(goes func(*fact) bool) (loops [][]*topology.Queue) {
+// cycle is queues, sorted, of which each leads to each other by dead-lettering, and what is between them.
+type cycle struct {
+	queues  []*topology.Queue
+	reaches []*reach
+}
+
+// cycles returns the cycles of queues for which goes holds: the strongly connected components, by Tarjan's algorithm without recursion.
+// Nodes are queues, and reaches, which many queues share.
+func (p *Pass) cycles(goes func(*fact) bool) (loops []cycle) {
 	numbers := map[*reach]int{}
 	var reaches []*reach
 	for i := range p.facts {
@@ -112,8 +119,8 @@ func (p *Pass) cycles(goes func(*fact) bool) (loops [][]*topology.Queue) {
 					for _, member := range stack[begin:] {
 						onStack[member] = false
 					}
-					if loop := p.queuesOf(stack[begin:]); len(stack)-begin > 1 {
-						loops = append(loops, loop)
+					if len(stack)-begin > 1 {
+						loops = append(loops, p.cycleOf(stack[begin:], reaches))
 					}
 					stack = stack[:begin]
 				}
@@ -127,12 +134,14 @@ func (p *Pass) cycles(goes func(*fact) bool) (loops [][]*topology.Queue) {
 	return loops
 }
 
-func (p *Pass) queuesOf(nodes []int) (list []*topology.Queue) {
+func (p *Pass) cycleOf(nodes []int, reaches []*reach) (c cycle) {
 	for _, node := range nodes {
 		if node < len(p.facts) {
-			list = append(list, p.facts[node].q)
+			c.queues = append(c.queues, p.facts[node].q)
+		} else {
+			c.reaches = append(c.reaches, reaches[node-len(p.facts)])
 		}
 	}
-	slices.SortFunc(list, func(a, b *topology.Queue) int { return cmp.Compare(a.Name, b.Name) })
-	return list
+	slices.SortFunc(c.queues, func(a, b *topology.Queue) int { return cmp.Compare(a.Name, b.Name) })
+	return c
 }

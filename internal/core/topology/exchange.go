@@ -344,6 +344,11 @@ func (x *Exchange) EachBindingFrom(f func(*Binding)) {
 	}
 }
 
+// SomeBindingsFrom returns at most n of these bindings.
+func (x *Exchange) SomeBindingsFrom(n int) []*Binding {
+	return slices.Clone(x.out.list[:min(n, len(x.out.list))])
+}
+
 // BindingsTo lists the bindings whose destination is the exchange in no order: see SortBindings.
 func (x *Exchange) BindingsTo() []*Binding { return slices.Clone(x.in.list) }
 

@@ -35,6 +35,7 @@ func (s *server) officeRoutes() []route {
 		{"GET", "office/audit", monitoring, s.listAudit},
 		{"GET", "office/lint", managing, s.listFindings},
 		{"GET", "office/lint/{vhost}", managing, s.listFindings},
+		{"GET", "office/topology/{vhost}", managing, s.deadLetterMap},
 	}
 }
 

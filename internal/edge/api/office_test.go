@@ -304,3 +304,24 @@ func TestLintOverHTTP(t *testing.T) {
 		n.must("DELETE", "/users/ann", "")
 	}
 }
+
+// The map shows where dead letters go, and how many are there.
+func TestMapOverHTTP(t *testing.T) {
+	n := withOffice(t)
+	a := n.must("GET", "/office/topology/%2F", "").object(t)
+	nodes, edges := a["nodes"].([]any), a["edges"].([]any)
+	if len(nodes) != 4 || len(edges) != 2 || a["left_out"] != 0.0 {
+		t.Fatalf("%v", a)
+	}
+	same(t, "an edge", edges[1], map[string]any{
+		"from": "orders", "from_kind": "queue", "to": "orders.dead", "to_kind": "queue", "kind": "dead-letter", "key": "orders.dead", "from_arguments": true, "from_policy": "", "loop": false, "problem": "",
+	})
+	same(t, "a target", nodes[3], map[string]any{"name": "orders.dead", "kind": "queue", "missing": false, "letters": nil, "messages": 3})
+	for n.must("GET", "/office/groups", "").object(t)["reading"] == true {
+	}
+	nodes = n.must("GET", "/office/topology/%2F", "").object(t)["nodes"].([]any)
+	same(t, "a target", nodes[3], map[string]any{"name": "orders.dead", "kind": "queue", "missing": false, "letters": 3, "messages": 3})
+	if a := n.do("GET", "/office/topology/gone", ""); a.status != 404 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

@@ -24,3 +24,18 @@ func (s *server) listFindings(r *request) (any, error) {
 	}
 	return found, nil
 }
+
+// deadLetterMap shows the ways of dead letters, as bindings are shown: to all who may see the virtual host.
+func (s *server) deadLetterMap(r *request) (any, error) {
+	if _, err := r.officeQuery(); err != nil {
+		return nil, err
+	}
+	m, err := s.Office.Map(r.Context(), r.vhost())
+	switch {
+	case r.Context().Err() != nil:
+		return nil, nobodyWaits
+	case err != nil:
+		return nil, err
+	}
+	return m, nil
+}

@@ -14,8 +14,42 @@ import (
 // Lint examines the declarations of a virtual host, or some of its queues. It locks the topology for a few milliseconds at a time. Nothing is
 // found in a virtual host that is not there.
 func (b *Broker) Lint(ctx context.Context, vhost message.VHost, queues ...*topology.Queue) ([]lint.Finding, error) {
+	p, err := b.examine(ctx, vhost, queues)
+	if p == nil {
+		return nil, err
+	}
+	return p.Finish(linted{b}), nil
+}
+
+// DeadLetterMap draws the ways of dead letters in a virtual host. It locks as Lint does.
+func (b *Broker) DeadLetterMap(ctx context.Context, vhost message.VHost) (m lint.Map, queues map[*topology.Queue]QueueInfo, err error) {
+	p, err := b.examine(ctx, vhost, nil)
+	if err != nil {
+		return m, nil, err
+	}
+	if p == nil {
+		return m, nil, topology.Refuse(topology.NotFound, "vhost %s not found", vhost)
+	}
+	b.Read(func(s *topology.State, _ *auth.Users) {
+		if v, ok := s.VHost(vhost); ok {
+			p.Bindings(v)
+		}
+	})
+	m = p.Map()
+	queues = map[*topology.Queue]QueueInfo{}
+	b.Read(func(*topology.State, *auth.Users) {
+		for i := range m.Nodes {
+			if q := m.Nodes[i].Queue; q != nil {
+				queues[q] = Describe(q)
+			}
+		}
+	})
+	return m, queues, nil
+}
+
+// examine takes a pass to its last step. It is nil if there is no such virtual host.
+func (b *Broker) examine(ctx context.Context, vhost message.VHost, queues []*topology.Queue) (p *lint.Pass, err error) {
 	const soon = 2 * time.Millisecond
-	var p *lint.Pass
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		if v, ok := s.VHost(vhost); ok {
 			p = lint.New(v, queues...)
@@ -35,7 +69,7 @@ func (b *Broker) Lint(ctx context.Context, vhost message.VHost, queues ...*topol
 			more = ok && p.Step(v, func() bool { return time.Since(began) > soon }, b.onPause)
 		})
 	}
-	return p.Finish(linted{b}), nil
+	return p, nil
 }
 
 // linted tells lint of messages.

@@ -36,6 +36,35 @@ func (f *Office) Lint(ctx context.Context, vhost func(*topology.VHost) bool) ([]
 	return all, nil
 }
 
+// Map draws the ways of dead letters in a virtual host, with what is known of the letters. It reads no queue.
+func (f *Office) Map(ctx context.Context, vhost message.VHost) (lint.Map, error) {
+	m, queues, err := f.b.DeadLetterMap(ctx, vhost)
+	if err != nil {
+		return m, err
+	}
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
+		q, ok := queues[n.Queue]
+		if !ok {
+			continue
+		}
+		c := f.b.Counts(q)
+		n.Messages = new(c.Ready + c.Out + c.Delayed + c.Dying + c.Held + c.Offered)
+		f.catalogues.mu.Lock()
+		known := f.catalogues.of[q.Incarnation()]
+		f.catalogues.mu.Unlock()
+		if known == nil {
+			continue
+		}
+		known.mu.Lock()
+		if known.made {
+			n.Letters = new(known.letters())
+		}
+		known.mu.Unlock()
+	}
+	return m, nil
+}
+
 // watchDeclared logs what loses the dead letters of queues that were declared, or got another policy, a while ago. It ends with the office.
 func (f *Office) watchDeclared(declared <-chan struct{}) {
 	told := map[lint.Finding]bool{}
