@@ -84,6 +84,10 @@ type Marks struct {
 	Sent    bool
 	Replays uint64  // how often the message was replayed
 	Earlier []Death // its deaths before the last replay, most recent first; the last maxEarlier of them are kept
+
+	From       string // the queue that the job took it from without ending its deaths; "" if none did
+	EditedFrom string // of the edited copy of a message: the id of the original in the archive
+	Draft      bool   // it is such a copy, and waits in the archive until the original has come there
 }
 
 // maxEarlier bounds Earlier, and with it the memory of a message that dies and is replayed for ever.
@@ -96,16 +100,19 @@ func (h *History) Replayed(job uint64) Marks {
 	for _, list := range [][]Death{h.Deaths, h.Earlier} {
 		earlier = append(earlier, list[:min(len(list), maxEarlier-len(earlier))]...)
 	}
-	return Marks{Job: job, Sent: job != 0, Replays: h.Replays + 1, Earlier: earlier}
+	return Marks{Job: job, Sent: job != 0, Replays: h.Replays + 1, Earlier: earlier, EditedFrom: h.EditedFrom}
 }
 
-// Moved returns the marks after a job has moved the message without ending its deaths.
-func (h *History) Moved(job uint64) Marks {
-	return Marks{Job: job, Sent: job != 0, Replays: h.Replays, Earlier: h.Earlier}
+// Moved returns the marks after a job has moved the message out of a queue without ending its deaths.
+func (h *History) Moved(job uint64, from string) Marks {
+	return Marks{Job: job, Sent: job != 0, Replays: h.Replays, Earlier: h.Earlier, From: from, EditedFrom: h.EditedFrom}
 }
 
 // any says whether there are marks to be stored.
-func (m *Marks) any() bool { return m.Job != 0 || m.Replays != 0 || len(m.Earlier) > 0 }
+func (m *Marks) any() bool { return m.Job != 0 || m.Replays != 0 || len(m.Earlier) > 0 || m.tracked() }
+
+// tracked says whether there are the marks that flagTracked announces.
+func (m *Marks) tracked() bool { return m.From != "" || m.EditedFrom != "" || m.Draft }
 
 // Event is one death.
 type Event struct {
@@ -230,15 +237,17 @@ const (
 	flagStripCC
 	flagApsara // LimitReason follows ReplayedFrom
 	flagDelayed
-	flagMarks    // there are Marks
-	flagSent     // Marks.Sent
-	historyFlags = 1<<iota - 1
+	flagMarks             // there are Marks
+	flagSent              // Marks.Sent
+	flagTracked  = 1 << 7 // Marks.tracked
+	historyFlags = flagSent<<1 - 1 | flagTracked
 )
 
 // Append appends the history's stored form to b:
 //
 //	version u8 | flags u8
 //	job uvarint | replays uvarint | number of earlier deaths uvarint     if flagMarks
+//	draft u8 | from | edited from                                        if flagTracked
 //	exchange | keys | last exchange
 //	consumer tag | connection | user | error     the Cause
 //	replayed from | limit reason (if flagApsara)
@@ -268,12 +277,22 @@ func (h *History) Append(b []byte) []byte {
 		if h.Sent {
 			flags |= flagSent
 		}
+		if h.tracked() {
+			flags |= flagTracked
+		}
 	}
 	b = append(b, flags)
 	if flags&flagMarks != 0 {
 		b = binary.AppendUvarint(b, h.Job)
 		b = binary.AppendUvarint(b, h.Replays)
 		b = binary.AppendUvarint(b, uint64(len(h.Earlier)))
+	}
+	if flags&flagTracked != 0 {
+		draft := byte(0)
+		if h.Draft {
+			draft = 1
+		}
+		b = appendString(appendString(append(b, draft), h.From), h.EditedFrom)
 	}
 	b = appendString(b, h.Exchange)
 	b = appendStrings(b, h.Keys)
@@ -354,11 +373,16 @@ func Parse(b []byte) (h History, err error) {
 // marks reads the marks except Sent, and returns how many earlier deaths follow.
 func (r *reader) marks(flags byte, m *Marks) (earlier uint64) {
 	if flags&flagMarks == 0 {
-		r.bad = r.bad || flags&flagSent != 0
+		r.bad = r.bad || flags&(flagSent|flagTracked) != 0
 		return 0
 	}
 	m.Job, m.Replays, earlier = r.uvarint(), r.uvarint(), r.uvarint()
-	if earlier > maxEarlier || m.Sent && m.Job == 0 || m.Job == 0 && m.Replays == 0 && earlier == 0 {
+	if flags&flagTracked != 0 {
+		draft := r.byte()
+		m.Draft, m.From, m.EditedFrom = draft == 1, r.string(), r.string()
+		r.bad = r.bad || draft > 1 || !m.tracked()
+	}
+	if earlier > maxEarlier || m.Sent && m.Job == 0 || earlier == 0 && !m.any() {
 		r.bad = true
 		return 0
 	}

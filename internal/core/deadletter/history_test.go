@@ -78,7 +78,8 @@ func FuzzParse(f *testing.F) {
 	f.Add((&History{}).Append(nil))
 	h.Marks = h.Replayed(7)
 	f.Add(h.Append(nil))
-	h.Marks = h.Moved(300)
+	h.Marks = h.Moved(300, "dlq")
+	h.EditedFrom, h.Draft = "a.1", true
 	f.Add(h.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		job := HeadSent(b)

@@ -38,9 +38,9 @@ func TestMarksThroughLives(t *testing.T) {
 		var h, plain History // plain has no marks: what clients are shown
 		var earlier []Death
 		var replays, job uint64
-		sent := false
+		sent, from, edited, draft := false, "", "", false
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"dies", "dies", "replayed", "moved"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"dies", "dies", "replayed", "moved", "edited"}).Draw(t, "step") {
 			case "dies":
 				e := Event{
 					Queue: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "queue"), Reason: rapid.SampledFrom(Reasons).Draw(t, "reason"),
@@ -54,15 +54,19 @@ func TestMarksThroughLives(t *testing.T) {
 				earlier = append(append([]Death{}, h.Deaths...), earlier...)
 				earlier = earlier[:min(len(earlier), maxEarlier)]
 				replays++
-				sent = job != 0
+				sent, from, draft = job != 0, "", false
 				h = History{Keys: []string{"k"}, ReplayedFrom: "d", Marks: h.Replayed(job)}
 				plain = History{Keys: []string{"k"}, ReplayedFrom: "d"}
 			case "moved":
 				job = rapid.Uint64Range(1, 300).Draw(t, "job")
-				sent = true
-				h.Marks = h.Moved(job)
+				sent, draft = true, false
+				from = rapid.SampledFrom([]string{"", "dlq"}).Draw(t, "from")
+				h.Marks = h.Moved(job, from)
+			case "edited":
+				edited, draft = "a.1", rapid.Bool().Draw(t, "draft")
+				h.EditedFrom, h.Draft = edited, draft
 			}
-			want := Marks{Job: job, Sent: sent, Replays: replays, Earlier: earlier}
+			want := Marks{Job: job, Sent: sent, Replays: replays, Earlier: earlier, From: from, EditedFrom: edited, Draft: draft}
 			stored := h.Append(nil)
 			back, err := Parse(stored)
 			if err != nil || !reflect.DeepEqual(back.Append(nil), stored) {
@@ -114,7 +118,7 @@ func TestMarksEndTheTTL(t *testing.T) {
 	if !h.KeepsTTL() || !StoredKeepsTTL(h.Append(nil)) {
 		t.Error("what has only waited has its TTL")
 	}
-	h.Marks = h.Moved(1)
+	h.Marks = h.Moved(1, "")
 	if h.KeepsTTL() || StoredKeepsTTL(h.Append(nil)) {
 		t.Error("what a job has moved keeps its TTL")
 	}
@@ -132,7 +136,8 @@ func TestSenselessMarks(t *testing.T) {
 		"sent by no job":     func(b []byte) { b[2] = 0 },
 		"marks of nothing":   func(b []byte) { b[1], b[2] = flagMarks, 0 },
 		"too many deaths":    func(b []byte) { b[4] = maxEarlier + 1 },
-		"a flag of tomorrow": func(b []byte) { b[1] |= 1 << 7 },
+		"a flag of tomorrow": func(b []byte) { b[1] |= 1 << 6 },
+		"tracks of nothing":  func(b []byte) { b[1] |= flagTracked },
 	} {
 		b := bytes.Clone(good)
 		change(b)

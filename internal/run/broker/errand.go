@@ -193,7 +193,7 @@ func (e *Errand) park(id queue.ID, h deadletter.History, from *topology.Queue) r
 	if e.Action == Discard {
 		to = Archive
 	}
-	h.Marks = h.Moved(e.Job)
+	h.Marks = h.Moved(e.Job, string(from.Name))
 	h.Exchange, h.Keys, h.KeysReplaced = "", []string{string(to)}, true
 	if len(h.Deaths) == 0 {
 		h.Profile = from.Profile

@@ -13,7 +13,7 @@ import (
 // Move is a message that an operator wants moved, for example by a replay.
 type Move struct {
 	ID      queue.ID
-	Targets []*Queue // distinct; at least one
+	Targets []*Queue // distinct; none: the message leaves, and is nowhere then
 	History []byte   // its new history; not empty
 }
 
