@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"math"
@@ -24,6 +25,23 @@ var argumentsForm = TableForm{
 	Text:   func(s string) string { return s },
 	Unreal: func(float64) any { return nil },
 }
+
+// HeadersForm is how RabbitMQ shows headers.
+var HeadersForm = TableForm{
+	Text:   Readable,
+	Unreal: func(f float64) any { return fmt.Sprint(f) },
+}
+
+// Readable is a text, or says that it is none.
+func Readable(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return "Not UTF-8, base64 is: " + base64.StdEncoding.EncodeToString([]byte(s))
+}
+
+// Value returns a value as plain JSON.
+func (form *TableForm) Value(v any) any { return form.value(v) }
 
 // Object returns a table as an object.
 func (form *TableForm) Object(t amqp091.Table) map[string]any {

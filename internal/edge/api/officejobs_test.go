@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -55,6 +56,68 @@ func TestJobsOverHTTP(t *testing.T) {
 	}
 }
 
+// do plans a job and starts it, and returns the plan and the job when it is over.
+func (n *node) doJob(request string) (plan, j map[string]any) {
+	n.t.Helper()
+	if err := json.Unmarshal([]byte(n.must("POST", "/office/jobs?dry_run=true", request).body), &plan); err != nil {
+		n.t.Fatal(err)
+	}
+	full := strings.TrimSuffix(request, "}") + fmt.Sprintf(`, "token": %q, "count": %v}`, plan["token"], plan["count"])
+	if err := json.Unmarshal([]byte(n.must("POST", "/office/jobs", full).body), &j); err != nil {
+		n.t.Fatal(err)
+	}
+	return plan, n.job(j["id"])
+}
+
+// letterIDs are the ids of a queue's letters, the oldest first.
+func (n *node) letterIDs(queue string) (ids []string) {
+	n.t.Helper()
+	var page struct{ Items []struct{ ID string } }
+	if err := json.Unmarshal([]byte(n.must("GET", "/office/letters/%2F/"+queue+"?order=oldest", "").body), &page); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, l := range page.Items {
+		ids = append(ids, l.ID)
+	}
+	return ids
+}
+
+// An edit shows what differs, and the copy names its original, which restore brings back. A body has as many bytes as a message may have.
+func TestEditAndRestoreOverHTTP(t *testing.T) {
+	n := withOffice(t)
+	id := n.letterIDs("orders.dead")[0]
+	edit := func(id, edit string) string {
+		return fmt.Sprintf(`{"action": "edit", "vhost": "/", "queue": "orders.dead", "ids": [%q], "then": "stay", "edit": %s}`, id, edit)
+	}
+	plan, j := n.doJob(edit(id, `{"properties": {"type": "order"}, "headers": {"tenant": "t9", "big": 9007199254740993}}`))
+	diff, _ := json.Marshal(plan["diff"])
+	if want := `{"after":"t9","before":"t0","what":"header.tenant"}`; !strings.Contains(string(diff), want) || len(plan["diff"].([]any)) != 3 {
+		t.Errorf("%s", diff)
+	}
+	if j["moved"] != 1.0 || n.do("GET", "/office/letters/%2F/orders.dead/"+id, "").status != 410 {
+		t.Errorf("%v", j)
+	}
+	ids := n.letterIDs("orders.dead")
+	body := n.must("GET", "/office/letters/%2F/orders.dead/"+ids[len(ids)-1], "").body
+	original := n.letterIDs("bartleby.archive")[0]
+	if !strings.Contains(body, `"edited_from":"`+original+`"`) || !strings.Contains(body, `"big":9007199254740993`) || !strings.Contains(body, `"tenant":"t9"`) {
+		t.Errorf("%s", body)
+	}
+	if _, j = n.doJob(`{"action": "restore", "vhost": "/", "queue": "bartleby.archive"}`); j["moved"] != 1.0 || len(n.letterIDs("orders.dead")) != 4 {
+		t.Errorf("%v", j)
+	}
+	large := base64.StdEncoding.EncodeToString(make([]byte, 16<<20))
+	if _, j = n.doJob(edit(ids[0], `{"body": "`+large+`", "body_encoding": "base64"}`)); j["moved"] != 1.0 {
+		t.Errorf("%v", j)
+	}
+	n.must("PUT", "/users/ada", `{"password":"p","tags":"management"}`)
+	n.must("PUT", "/permissions/%2F/ada", `{"configure":"","write":".*","read":".*"}`)
+	n.user = "ada:p"
+	if r := n.do("POST", "/office/jobs?dry_run=true", edit(ids[1], `{"body": "x"}`)); r.status != 401 && r.status != 403 {
+		t.Errorf("without configure: %d %s", r.status, r.body)
+	}
+}
+
 // A request for a job that makes no sense, or comes too late, says what is wrong.
 func TestWrongRequestsForJobs(t *testing.T) {
 	n := withOffice(t)
@@ -65,7 +128,7 @@ func TestWrongRequestsForJobs(t *testing.T) {
 	}{
 		{"POST", "/office/jobs", `{"action": "replay", "vhost": "/", "queue": "orders.dead"}`, 400, "dry_run"},
 		{"POST", "/office/jobs", `{"action": "replay", "vhost": "/", "queue": "orders.dead", "token": "x", "count": 1}`, 409, "token"},
-		{"POST", "/office/jobs?dry_run=true", `{"action": "burn", "vhost": "/", "queue": "orders.dead"}`, 400, "replay, move or discard"},
+		{"POST", "/office/jobs?dry_run=true", `{"action": "burn", "vhost": "/", "queue": "orders.dead"}`, 400, "replay, move, discard, restore or edit"},
 		{"POST", "/office/jobs?dry_run=true", `{"action": "replay", "vhost": "/", "queue": "nowhere"}`, 404, "nowhere"},
 		{"POST", "/office/jobs?dry_run=true", `{"action": "replay", "vhost": "gone", "queue": "q"}`, 404, "gone"},
 		{"POST", "/office/jobs?dry_run=true", `{"action": "move", "vhost": "/", "queue": "orders.dead"}`, 400, "to_queue"},

@@ -127,6 +127,8 @@ type wholeLetter struct {
 	Headers    any               `json:"headers"`
 	Body       letterBody        `json:"body"`
 	Replay     replayForecast    `json:"replay"`
+	From       string            `json:"from,omitempty"`        // the queue that a job took it from
+	EditedFrom string            `json:"edited_from,omitempty"` // the id of its original in the archive
 }
 
 type letterBody struct {
@@ -158,6 +160,7 @@ func (s *server) getLetter(r *request) (any, error) {
 	a := wholeLetter{
 		Row: w.Row, Timeline: w.Timeline, RejectedBy: map[string]string{}, Body: showBody(w.Body, w.Size),
 		Cause:  map[string]string{"class": w.Cause.Class, "error": w.Cause.Error, "detail": w.Cause.Detail, "from": w.Cause.From},
+		From:   w.From, EditedFrom: w.EditedFrom,
 		Replay: replayForecast{Exchange: w.Replay.Exchange, Keys: orEmpty(w.Replay.Keys), Queues: orEmpty(w.Replay.Queues)},
 	}
 	if w.Replay.Problem != "" {

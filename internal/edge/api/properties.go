@@ -1,10 +1,7 @@
 package api
 
 import (
-	"encoding/base64"
-	"fmt"
 	"math"
-	"unicode/utf8"
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -42,11 +39,11 @@ func showProperties(raw []byte) (map[string]any, error) {
 	object := map[string]any{}
 	for _, p := range textProperties {
 		if text := *p.of(&l); text != nil {
-			object[p.name] = readable(*text)
+			object[p.name] = topology.Readable(*text)
 		}
 	}
 	if l.Headers != nil {
-		object["headers"] = headersForm.Object(l.Headers)
+		object["headers"] = topology.HeadersForm.Object(l.Headers)
 	}
 	if l.DeliveryMode != nil {
 		object["delivery_mode"] = *l.DeliveryMode
@@ -58,20 +55,6 @@ func showProperties(raw []byte) (map[string]any, error) {
 		object["timestamp"] = *l.Timestamp
 	}
 	return object, nil
-}
-
-// headersForm is how RabbitMQ shows headers.
-var headersForm = topology.TableForm{
-	Text:   readable,
-	Unreal: func(f float64) any { return fmt.Sprint(f) },
-}
-
-// readable is a text, or says that it is none.
-func readable(s string) string {
-	if utf8.ValidString(s) {
-		return s
-	}
-	return "Not UTF-8, base64 is: " + base64.StdEncoding.EncodeToString([]byte(s))
 }
 
 // readProperties turns JSON into raw properties. Unknown names are ignored; so is

@@ -20,7 +20,7 @@ func TestShowFields(t *testing.T) {
 		{"\xff", `"Not UTF-8, base64 is: /w=="`}, {amqp091.Timestamp(5), `5`}, {amqp091.Decimal{Scale: 2, Value: 314}, `3.14`},
 		{amqp091.Array{true, "s", nil}, `[true,"s","undefined"]`}, {amqp091.Table{{Key: "x", Value: int8(1)}}, `{"x":1}`},
 	} {
-		got, err := json.Marshal(headersForm.Object(amqp091.Table{{Key: "k", Value: c.value}})["k"])
+		got, err := json.Marshal(topology.HeadersForm.Object(amqp091.Table{{Key: "k", Value: c.value}})["k"])
 		if err != nil || string(got) != c.want {
 			t.Errorf("%T %v: got %s, %v; want %s", c.value, c.value, got, err, c.want)
 		}

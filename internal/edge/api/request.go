@@ -92,6 +92,9 @@ func (rt *route) isLarge() bool {
 	return rt.takesDefinitions() || strings.HasSuffix(rt.pattern, "/publish")
 }
 
+// takesEdit says whether a request may have a body of a message of any size.
+func (rt *route) takesEdit() bool { return rt.pattern == "office/jobs" }
+
 func (rt *route) takesDefinitions() bool {
 	return rt.pattern == "definitions" || rt.pattern == "definitions/{vhost}" || rt.pattern == "all-configuration"
 }
@@ -101,6 +104,8 @@ func (r *request) bodyLimit() int64 {
 	switch {
 	case r.rt.access == open:
 		return min(r.s.MaxBody, maxStrangerBody)
+	case r.rt.takesEdit():
+		return max(r.s.MaxBody, maxPlainBody+int64(max(r.s.b.MaxMessageSize, r.s.b.ApsaraMQ.MaxMessageSize))*4/3) // as base64
 	case r.rt.isLarge():
 		return r.s.MaxBody
 	}

@@ -21,7 +21,8 @@ import (
 type Errand struct {
 	Job    uint64
 	Action Action
-	To     Destination // of a replay; of Park, Queue alone
+	To     Destination // of Replay and EditLetter; of Park and Restore, Queue alone
+	Stay   bool        // of EditLetter: the edited letter lies in the same queue
 	// MaxReplays is how often a letter may have been replayed before: beyond, it is left. 0: any number of times.
 	MaxReplays uint64
 	DryRun     bool
@@ -37,6 +38,9 @@ const (
 	Replay  Action = "replay"  // its deaths are over: it is sent to its origin, or where the errand says
 	Park    Action = "move"    // it lies in another queue, with its deaths
 	Discard Action = "discard" // it lies in the archive for a while, with its deaths
+	Restore Action = "restore" // it goes back from the archive to where it was discarded, or where the errand says, with its deaths
+	// EditLetter puts an edited copy into the place of one letter: see Edit.
+	EditLetter Action = "edit"
 )
 
 // Archive is the queue for discarded letters of a virtual host, and ArchiveTTL how long it keeps them, in milliseconds.
@@ -93,23 +97,14 @@ type ErrandSlice struct {
 // IsOperator says whether the connection is the node's operator's, who needs no account.
 func (c *Connection) IsOperator() bool { return c.operator }
 
-// LettersOf finds a queue for an errand, with the rights that this takes: to read it, and for Discard to configure it.
+// LettersOf finds a queue for an errand, with the rights that this takes: to read it, and for Discard and EditLetter to configure it.
 // incarnation is that of the queue, or 0 for any. there is a cursor for what is in it now.
 func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation uint64) (found uint64, there queue.Cursor, err error) {
 	decl, err := c.errandQueue(name, e, incarnation)
 	if err != nil {
 		return 0, there, err
 	}
-	if e.Action == Replay {
-		err = c.mayReplay(&e.To, decl, e.Action)
-	} else if e.Action == Park {
-		if err = c.mayReplay(&Destination{Queue: e.To.Queue}, decl, e.Action); err == nil && e.To.Queue == "" {
-			err = topology.Refuse(topology.PreconditionFailed, "move of %s: the queue to move to is missing", decl.Resource())
-		}
-	} else if name == Archive {
-		err = topology.Refuse(topology.PreconditionFailed, "discard of %s: what lies there is discarded already", decl.Resource())
-	}
-	if err != nil {
+	if err := c.mayDo(e, decl); err != nil {
 		return 0, there, err
 	}
 	q := runtimeOf(decl)
@@ -119,9 +114,29 @@ func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation ui
 	return q.Incarnation, there, nil
 }
 
+// mayDo says why an errand cannot be done with letters of the queue.
+func (c *Connection) mayDo(e *Errand, from *topology.Queue) error {
+	refuse := func(text string) error {
+		return topology.Refuse(topology.PreconditionFailed, "%s of %s: %s", e.Action, from.Resource(), text)
+	}
+	switch {
+	case e.Action == Park && e.To.Queue == "":
+		return refuse("the queue to move to is missing")
+	case e.Action == Discard && from.Name == Archive:
+		return refuse("what lies there is discarded already")
+	case e.Action == EditLetter && from.Name == Archive:
+		return refuse("what lies there is discarded; restore the letter first")
+	case e.Action == Restore && from.Name != Archive:
+		return refuse(fmt.Sprintf("what can be restored lies in queue '%s'", Archive))
+	case e.Action == Discard || e.Stay:
+		return nil
+	}
+	return c.mayReplay(&e.To, from, e.Action)
+}
+
 func (c *Connection) errandQueue(name message.QueueName, e *Errand, incarnation uint64) (*topology.Queue, error) {
 	permit := c.readable
-	if e.Action == Discard { // its filters tell what is in letters
+	if e.Action == Discard || e.Action == EditLetter { // its filters tell what is in letters
 		permit = func(r topology.Resource) error {
 			return cmp.Or(c.permit(topology.Configure, r), c.readable(r))
 		}
@@ -158,10 +173,20 @@ func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, inca
 		if !e.Choose(&v, rec, history) {
 			return true
 		}
+		own, _ := deadletter.Parse(history)
+		if own.Draft { // it is no letter yet: see Edit
+			return true
+		}
 		r.Chosen++
-		switch own, _ := deadletter.Parse(history); {
-		case e.Action != Replay:
-			chosen = append(chosen, e.park(v.ID, own, decl))
+		switch {
+		case e.Action == Discard:
+			chosen = append(chosen, e.park(v.ID, own, decl, Archive))
+		case e.Action == Park || e.Action == Restore && e.To.Queue != "":
+			chosen = append(chosen, e.park(v.ID, own, decl, e.To.Queue))
+		case e.Action == Restore && own.From == "":
+			r.NoOrigin++ // an earlier release did not note it
+		case e.Action == Restore:
+			chosen = append(chosen, e.park(v.ID, own, decl, message.QueueName(own.From)))
 		case e.MaxReplays > 0 && own.Replays >= e.MaxReplays:
 			r.TooOften++
 		default:
@@ -171,7 +196,7 @@ func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, inca
 				break
 			}
 			if !ok {
-				h = deadletter.History{Delayed: h.Delayed, Deaths: []deadletter.Death{{Keys: []string{""}}}} // the errand says all of its way
+				h = nowhereKnown(&h)
 			}
 			chosen = append(chosen, e.To.lead(v.ID, rec, &h, decl, own.Replayed(e.Job)))
 		}
@@ -187,12 +212,13 @@ func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, inca
 	return r, nil
 }
 
+// nowhereKnown is the history of a message whose origin nobody knows: the errand says all of its way.
+func nowhereKnown(h *deadletter.History) deadletter.History {
+	return deadletter.History{Delayed: h.Delayed, Deaths: []deadletter.Death{{Keys: []string{""}}}}
+}
+
 // park notes that a letter goes to another queue as it is.
-func (e *Errand) park(id queue.ID, h deadletter.History, from *topology.Queue) replayed {
-	to := e.To.Queue
-	if e.Action == Discard {
-		to = Archive
-	}
+func (e *Errand) park(id queue.ID, h deadletter.History, from *topology.Queue, to message.QueueName) replayed {
 	h.Marks = h.Moved(e.Job, string(from.Name))
 	h.Exchange, h.Keys, h.KeysReplaced = "", []string{string(to)}, true
 	if len(h.Deaths) == 0 {
@@ -203,8 +229,8 @@ func (e *Errand) park(id queue.ID, h deadletter.History, from *topology.Queue) r
 	return p
 }
 
-// carryOut moves the chosen messages.
-func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand, chosen []replayed, archive *topology.Queue, r *ErrandSlice, told func(*Place)) error {
+// carryOut moves the chosen messages: all to the queue into, or, if that is nil, each to where it is routed.
+func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand, chosen []replayed, into *topology.Queue, r *ErrandSlice, told func(*Place)) error {
 	if told == nil {
 		told = func(*Place) {}
 	}
@@ -218,8 +244,8 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 		var err error
 		place := Place{Exchange: string(p.exchange), Key: string(p.m.Key)}
 		switch {
-		case archive != nil:
-			targets = []*partition.Queue{runtimeOf(archive)}
+		case into != nil:
+			targets = []*partition.Queue{runtimeOf(into)}
 		case e.Action == Discard: // a dry run: the archive is made when it is needed
 			place.Queues = []string{string(Archive)}
 		default:

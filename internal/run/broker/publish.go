@@ -213,11 +213,7 @@ func (p *Publication) Canonical() []byte {
 
 // Store stores the message and returns the only reference to it.
 func (c *Connection) Store(p *Publication) message.Ref {
-	e := message.Envelope{
-		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), BodySize: p.Size,
-		Persistent: p.Props.DeliveryMode == 2, HasHeaders: p.Props.Headers != nil, HasCC: len(p.cc) > 0,
-		HasExpiration: p.ttl >= 0, HasPriority: p.Priority() >= 0, Priority: p.Props.Priority,
-	}
+	e := c.envelope(p)
 	ref, b := c.b.bodies.Alloc(e.Size())
 	body := e.Put(b)
 	for _, piece := range p.Body {
@@ -227,6 +223,14 @@ func (c *Connection) Store(p *Publication) message.Ref {
 		message.Record(b).Seal()
 	}
 	return ref
+}
+
+func (c *Connection) envelope(p *Publication) message.Envelope {
+	return message.Envelope{
+		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), BodySize: p.Size,
+		Persistent: p.Props.DeliveryMode == 2, HasHeaders: p.Props.Headers != nil, HasCC: len(p.cc) > 0,
+		HasExpiration: p.ttl >= 0, HasPriority: p.Priority() >= 0, Priority: p.Props.Priority,
+	}
 }
 
 // Op is the publish operation of a checked and routed message. It stores the message.

@@ -197,7 +197,7 @@ func (c *catalogue) addTo(found map[groupKey]*Group) {
 		g.First = min(g.First, int64(t.first)*1000)
 		if last := int64(t.last) * 1000; last > g.Last {
 			g.Last = last
-			g.Sample = Sample{q.Name, letterID(c.info.Incarnation(), t.sample)}
+			g.Sample = Sample{q.Name, broker.LetterID(c.info.Incarnation(), t.sample)}
 		}
 		g.Queues = append(g.Queues, QueueLetters{q.Name, t.n})
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/broker"
@@ -44,6 +45,7 @@ type Request struct {
 	Queues []string            `json:"queues,omitempty"`
 	Filter map[string][]string `json:"filter,omitempty"` // see letter.ParseQuery
 	IDs    []string            `json:"ids,omitempty"`    // of letters; none: all that the filter selects
+	Edit   *letter.Edit        `json:"edit,omitempty"`   // of broker.EditLetter
 	How
 	Reason string `json:"reason,omitempty"` // why somebody wants that
 	By     Actor  `json:"-"`                // for the audit
@@ -59,12 +61,22 @@ type How struct {
 	ToQueue    string  `json:"to_queue,omitempty"`
 	ToExchange *string `json:"to_exchange,omitempty"`
 	RoutingKey *string `json:"routing_key,omitempty"`
+	Then       Then    `json:"then,omitempty"` // of an edit
 	Rate       int     `json:"rate,omitempty"` // letters a second; 0: as fast as it goes
 	Order      Order   `json:"order,omitempty"`
 	Limit      int     `json:"limit,omitempty"` // letters at most; 0: all
 	Canary     *Canary `json:"canary,omitempty"`
 	MaxReplays *uint64 `json:"max_replays,omitempty"` // nil: 3; 0: any number
 }
+
+// Then is what becomes of an edited letter.
+type Then string
+
+// The ways.
+const (
+	ThenReplay Then = "replay" // it is sent as by a replay
+	ThenStay   Then = "stay"   // it lies in the same queue
+)
 
 // Canary moves the first few letters, waits, and goes on if few of them died again.
 type Canary struct {
@@ -139,6 +151,10 @@ type record struct {
 	Alarm    bool     `json:"alarm,omitempty"`    // it is halted by an alarm, and goes on when that ends
 	Canary   int64    `json:"canary,omitempty"`   // when the canary's wait ends; 0: it does not wait
 	Sung     bool     `json:"sung,omitempty"`     // the canary is over
+
+	// Of an edit: see broker.Edit.
+	Archive uint64 `json:"archive,omitempty"`
+	Since   uint64 `json:"since,omitempty"`
 }
 
 // place is how far a job is in a queue.
@@ -189,8 +205,8 @@ func (r *Request) check() error {
 	r.Queues = slices.Compact(r.Queues)
 	o := &r.How
 	switch {
-	case r.Action != broker.Replay && r.Action != broker.Park && r.Action != broker.Discard:
-		return refuse(BadRequest, "action: '%s' is none; it must be replay, move or discard", r.Action)
+	case !slices.Contains(actions, r.Action):
+		return refuse(BadRequest, "action: '%s' is none; it must be replay, move, discard, restore or edit", r.Action)
 	case len(r.Queues) == 0:
 		return refuse(BadRequest, "queue: it is missing; name the queue whose letters are meant, or several in queues")
 	case len(r.Queues) > maxJobQueues:
@@ -209,8 +225,13 @@ func (r *Request) check() error {
 		return refuse(BadRequest, "to_queue: it is missing; move needs the queue to move to")
 	case r.Action == broker.Park && (o.ToExchange != nil || o.RoutingKey != nil):
 		return refuse(BadRequest, "to_exchange, routing_key: move goes to a queue; replay goes to exchanges")
+	case r.Action == broker.Restore && (o.ToExchange != nil || o.RoutingKey != nil):
+		return refuse(BadRequest, "to_exchange, routing_key: restore goes to the queue that letters were discarded from, or to to_queue")
 	case r.Action == broker.Discard && (o.ToQueue != "" || o.ToExchange != nil || o.RoutingKey != nil):
 		return refuse(BadRequest, "to_queue, to_exchange, routing_key: discard goes to the queue %s", broker.Archive)
+	}
+	if err := r.checkEdit(); err != nil {
+		return err
 	}
 	if c := o.Canary; c != nil {
 		switch {
@@ -227,9 +248,11 @@ func (r *Request) check() error {
 	return nil
 }
 
+var actions = []broker.Action{broker.Replay, broker.Park, broker.Discard, broker.Restore, broker.EditLetter}
+
 // errand is what the broker does for the request.
 func (o *How) errand(action broker.Action, job uint64) broker.Errand {
-	e := broker.Errand{Job: job, Action: action, To: broker.Destination{Queue: message.QueueName(o.ToQueue), Key: o.RoutingKey}, MaxReplays: defaultMaxReplays}
+	e := broker.Errand{Job: job, Action: action, To: broker.Destination{Queue: message.QueueName(o.ToQueue), Key: o.RoutingKey}, MaxReplays: defaultMaxReplays, Stay: o.Then == ThenStay}
 	if o.MaxReplays != nil {
 		e.MaxReplays = *o.MaxReplays
 	}

@@ -26,6 +26,8 @@ type Plan struct {
 	NoOrigin   int     `json:"no_origin"`
 	TooOften   int     `json:"too_often"`
 	Of         int     `json:"of"` // messages that were looked at
+
+	Diff []letter.Change `json:"diff,omitempty"` // of an edit
 }
 
 // Route is a way that letters go.
@@ -71,7 +73,11 @@ func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan,
 		return Plan{}, err
 	}
 	at := m.office.now()
-	p, _, err := m.survey(ctx, c, r, at)
+	survey := m.survey
+	if r.Action == broker.EditLetter {
+		survey = m.surveyEdit
+	}
+	p, _, err := survey(ctx, c, r, at)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -113,6 +119,9 @@ func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job
 		return Job{}, refuse(Conflict, "count: the dry run said %d, not %d", planned.count, *r.Count)
 	}
 	at := planned.at // ages count from the dry run
+	if r.Action == broker.EditLetter {
+		return m.startEdit(ctx, c, r, at)
+	}
 	found, places, err := m.survey(ctx, c, r, at)
 	if err != nil {
 		return Job{}, err
@@ -120,13 +129,18 @@ func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job
 	if found.Count > planned.count && !r.AllowGrowth {
 		return Job{}, refuse(Conflict, "the selection has grown from %d to %d letters since the dry run; ask with dry_run=true again, or with allow_growth", planned.count, found.Count)
 	}
-	j, err := m.create(c, r, places, found.Count, at)
+	j, err := m.create(c, r, &record{Places: places, At: at}, found.Count, nil)
 	if err == nil {
-		m.mu.Lock()
-		delete(m.plans, r.Token)
-		m.mu.Unlock()
+		m.used(r.Token)
 	}
 	return j, err
+}
+
+// used drops a plan that has become a job.
+func (m *Jobs) used(token string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.plans, token)
 }
 
 // survey looks at all letters that are meant, and returns the places at which a job for them begins.

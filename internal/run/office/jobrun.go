@@ -31,7 +31,11 @@ func (m *Jobs) run(j *job, sleep context.Context) {
 		if !goesOn {
 			j.wake()
 			j.wake = nil
+			dropped := j.r.Action == broker.EditLetter && j.r.State == Cancelled
 			m.mu.Unlock()
+			if dropped {
+				m.dropDraft(j)
+			}
 			return
 		}
 		if sleep.Err() != nil { // it was stopped and resumed meanwhile
@@ -122,6 +126,9 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	}
 	if r.Current == len(r.Places) {
 		return 0, w.end(Done, "")
+	}
+	if r.Action == broker.EditLetter {
+		return w.edit(conn, &r)
 	}
 	p := &r.Places[r.Current]
 	errand := r.Options.errand(r.Action, r.ID)

@@ -154,8 +154,28 @@ func (m *Jobs) List() (list []Job) {
 	return list
 }
 
-// create makes a job of a request that was planned and checked, and starts it.
-func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned int, at int64) (Job, error) {
+// create makes a job of a request that was planned and checked, and starts it. stage, if it is not nil, is called when the record of
+// the job is stored, with its number; if it fails, the job has failed.
+func (m *Jobs) create(c *broker.Connection, r *Request, with *record, planned int, stage func(job uint64) error) (Job, error) {
+	j, err := m.enrol(c, r, with, planned)
+	if err != nil {
+		return Job{}, err
+	}
+	if stage != nil {
+		err = stage(j.r.ID)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs[j.r.ID] = j
+	if err != nil {
+		return Job{}, cmp.Or(m.set(j, Actor{}, Failed, err.Error()), err)
+	}
+	m.start(j)
+	return m.show(&j.r), nil
+}
+
+// enrol stores the record of a new job, which nobody sees yet.
+func (m *Jobs) enrol(c *broker.Connection, r *Request, with *record, planned int) (*job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	active, own := 0, 0
@@ -169,9 +189,9 @@ func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned 
 	}
 	switch {
 	case active >= activeJobs:
-		return Job{}, refuse(Conflict, "%d jobs are not finished, which is as many as may be: wait for one, or cancel one", active)
+		return nil, refuse(Conflict, "%d jobs are not finished, which is as many as may be: wait for one, or cancel one", active)
 	case own >= userJobs:
-		return Job{}, refuse(Conflict, "%d jobs of user '%s' are not finished, which is as many as one user may have: wait for one, or cancel one", own, c.User)
+		return nil, refuse(Conflict, "%d jobs of user '%s' are not finished, which is as many as one user may have: wait for one, or cancel one", own, c.User)
 	}
 	now := m.office.now()
 	j := &job{conn: c, r: record{
@@ -179,15 +199,13 @@ func (m *Jobs) create(c *broker.Connection, r *Request, places []place, planned 
 			ID: m.last + 1, Action: r.Action, VHost: r.VHost, Queues: r.Queues, Filter: r.Filter, IDs: len(r.IDs), Options: r.How, State: Running,
 			By: c.User, Reason: r.Reason, MadeMS: now, BeganMS: now, Planned: planned,
 		},
-		Operator: c.IsOperator(), Account: m.b.AccountMark(c.User), Names: r.IDs, At: at, Places: places,
+		Operator: c.IsOperator(), Account: m.b.AccountMark(c.User), Names: r.IDs, At: with.At, Places: with.Places, Archive: with.Archive, Since: with.Since,
 	}}
 	m.last++
 	if err := m.storeWith(&j.r, m.act(&j.r, r.By, "made")); err != nil {
-		return Job{}, err
+		return nil, err
 	}
-	m.jobs[j.r.ID] = j
-	m.start(j)
-	return m.show(&j.r), nil
+	return j, nil
 }
 
 // store writes the record of a job.
@@ -309,6 +327,8 @@ func (m *Jobs) stop(id uint64, by Actor, s State, why string) (Job, error) {
 	}
 	if j.wake != nil {
 		j.wake()
+	} else if s == Cancelled && j.r.Action == broker.EditLetter {
+		m.start(j) // its draft is in the archive
 	}
 	return m.show(&j.r), err
 }

@@ -19,18 +19,13 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// The id of a letter is INCARNATION.ENTRY, both in base 36. A queue that is made anew has another incarnation.
-func letterID(incarnation uint64, id queue.ID) string {
-	return strconv.FormatUint(incarnation, 36) + "." + strconv.FormatUint(uint64(id), 36)
-}
-
-// ParseLetterID reads an id.
+// ParseLetterID reads an id, which broker.LetterID has written. A queue that is made anew has another incarnation.
 func ParseLetterID(s string) (incarnation uint64, id queue.ID, ok bool) {
 	first, second, _ := strings.Cut(s, ".")
 	incarnation, err := strconv.ParseUint(first, 36, 64)
 	n, err2 := strconv.ParseUint(second, 36, 64)
 	id = queue.ID(n)
-	return incarnation, id, err == nil && err2 == nil && letterID(incarnation, id) == s
+	return incarnation, id, err == nil && err2 == nil && broker.LetterID(incarnation, id) == s
 }
 
 // LettersRequest selects letters of one queue.
@@ -128,7 +123,7 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 		}
 	}
 	if stop != "" {
-		next := letterID(q.Incarnation(), last)
+		next := broker.LetterID(q.Incarnation(), last)
 		end.Next, end.Stopped = &next, &stop
 	}
 	return end, nil
@@ -233,7 +228,7 @@ func makeRow(q broker.QueueInfo, v *queue.View, l *letter.Letter) Row {
 	c, k := l.Cause(), l.Group()
 	exchange, keys := l.Origin()
 	r := Row{
-		ID: letterID(q.Incarnation(), v.ID), VHost: q.Decl.VHost, Queue: q.Decl.Name, State: state(v), Died: l.Died, Reason: l.Reason().String(), Source: l.Source(),
+		ID: broker.LetterID(q.Incarnation(), v.ID), VHost: q.Decl.VHost, Queue: q.Decl.Name, State: state(v), Died: l.Died, Reason: l.Reason().String(), Source: l.Source(),
 		TimesDied: l.TimesDied(), Exchange: exchange, Keys: slices.Clone(keys), ErrorClass: c.Class, Error: c.Error, Type: k.Type, MessageID: string(l.Props().MessageID),
 		Size: l.Record.BodySize(), Redelivered: v.Redelivered, Group: k.ID(string(q.Decl.VHost)).String(), Preview: preview(l.Record.Body()),
 	}
@@ -299,6 +294,8 @@ type Whole struct {
 	Properties []byte // raw, with headers, as a consumer would get them
 	Body       []byte // the first part
 	Replay     broker.Forecast
+	From       string // deadletter.Marks.From
+	EditedFrom string // deadletter.Marks.EditedFrom
 }
 
 // ErrGone and ErrNever say why there is no letter with an id.
@@ -349,6 +346,7 @@ func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bo
 	var stored []byte
 	err = f.find(q, id, func(v queue.View, l *letter.Letter, history []byte) {
 		w.Row, w.Cause, w.RejectedBy = makeRow(q, &v, l), l.WholeCause(), l.History.Cause
+		w.From, w.EditedFrom = l.History.From, l.History.EditedFrom
 		w.Properties, _, _ = broker.Rendered(l.Record, history, v.Counts, q.Quorum())
 		w.Timeline = timeline(l)
 		body := l.Record.Body()

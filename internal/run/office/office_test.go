@@ -450,8 +450,8 @@ func TestOneLetter(t *testing.T) {
 		id   string
 		want error
 	}{
-		{rows[0].ID, ErrGone}, {letterID(incarnation, first+2), ErrNever}, {letterID(incarnation, first+1000), ErrNever}, {letterID(incarnation+1000, first), ErrNever}, {"x", ErrNever}, {"", ErrNever},
-		{letterID(incarnation, 200<<56), ErrNever},
+		{rows[0].ID, ErrGone}, {broker.LetterID(incarnation, first+2), ErrNever}, {broker.LetterID(incarnation, first+1000), ErrNever}, {broker.LetterID(incarnation+1000, first), ErrNever}, {"x", ErrNever}, {"", ErrNever},
+		{broker.LetterID(incarnation, 200<<56), ErrNever},
 	} {
 		if _, err := d.f.Letter(reader, d.info("dead"), c.id, 5); !errors.Is(err, c.want) {
 			t.Errorf("%q: %v, want %v", c.id, err, c.want)

@@ -1,0 +1,356 @@
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// Edit is an edit of one letter by a job. It has three steps, and each is one frame, or one command with an answer:
+//
+//	stage    a draft of the edited copy enters the archive
+//	archive  the original moves from its queue to the archive
+//	send     the draft moves from the archive to where it is to go
+//
+// So at no moment are there two letters that a consumer may get. What a step has done is seen by looking: at the queue of the
+// original first and then at the archive, because the original leaves its queue only when the archive has it. Both have the job's
+// number, and only the draft is marked as one. The job's tally counts the copy alone, when it is sent.
+type Edit struct {
+	Errand
+	Queue       message.QueueName
+	Incarnation uint64
+	ID          queue.ID
+	Archive     uint64 // incarnation of the archive
+	Since       uint64 // the numbers of draft and original in the archive are not lower
+}
+
+// Original is a letter that is to be edited.
+type Original struct {
+	Record  message.Record
+	History []byte
+	Ready   bool // it lies in its queue, and nobody has it
+
+	from *topology.Queue
+}
+
+// LetterID is the id of an entry as people see it: INCARNATION.ENTRY, both in base 36. It is the same for as long as the entry
+// is in its queue.
+func LetterID(incarnation uint64, id queue.ID) string {
+	return strconv.FormatUint(incarnation, 36) + "." + strconv.FormatUint(uint64(id), 36)
+}
+
+// errGoneLetter says that the letter is not in its queue.
+var errGoneLetter = errors.New("the letter has left the queue")
+
+// IsGone says whether an edit failed because the letter has left its queue.
+func IsGone(err error) bool { return errors.Is(err, errGoneLetter) }
+
+// original returns the letter, with the rights that an edit takes.
+func (c *Connection) original(e *Edit) (o Original, err error) {
+	if o.from, err = c.errandQueue(e.Queue, &e.Errand, e.Incarnation); err != nil {
+		return o, err
+	}
+	there := false
+	err = c.b.node.Look(runtimeOf(o.from), []queue.ID{e.ID}, func(v queue.View, rec message.Record, history []byte) bool {
+		there = true
+		o.Record, o.History = slices.Clone(rec), slices.Clone(history)
+		o.Ready = !v.Out && !v.Dead && !v.Offered && v.NotBefore == 0
+		return true
+	})
+	if err == nil && !there {
+		err = errGoneLetter
+	}
+	return o, c.missing(err, o.from)
+}
+
+// Original returns the letter that is to be edited, after checking that the client may edit it.
+func (c *Connection) Original(e *Edit) (o Original, err error) {
+	if _, _, err = c.LettersOf(e.Queue, &e.Errand, e.Incarnation); err != nil {
+		return o, err
+	}
+	return c.original(e)
+}
+
+// Draft returns the record of an edited copy, with these properties and this body, after checking them as those of a publish. What
+// the client did not change is not held against the client.
+func (c *Connection) Draft(o *Original, properties, body []byte) (message.Record, error) {
+	p := Publication{Exchange: o.Record.Exchange(), Key: o.Record.Key(), Raw: properties, Body: [][]byte{body}, Size: len(body)}
+	return c.recordOf(&p, o.Record)
+}
+
+// recordOf checks a publication and makes its record. like is the record that it was made of: its BCC keys stay, and so does its
+// user-id.
+func (c *Connection) recordOf(p *Publication, like message.Record) (message.Record, error) {
+	var err error
+	if p.Props, err = amqp091.ParseProps(p.Raw); err != nil {
+		return nil, topology.Refuse(topology.PreconditionFailed, "properties: %v", err)
+	}
+	before, _ := amqp091.ParseProps(like.Properties())
+	if err := c.Check(p); err != nil && !(p.FromAnother && bytes.Equal(before.UserID, p.Props.UserID)) {
+		return nil, err
+	}
+	if len(p.bcc) == 0 {
+		p.bcc = like.BCC()
+	}
+	e := c.envelope(p)
+	if err := e.Check(); err != nil {
+		return nil, topology.Refuse(topology.PreconditionFailed, "%v", err)
+	}
+	b := make([]byte, e.Size())
+	rest := e.Put(b)
+	for _, piece := range p.Body {
+		rest = rest[copy(rest, piece):]
+	}
+	message.Record(b).Seal()
+	return message.Record(b), nil
+}
+
+// lead notes where the edited copy goes. ok is false if nobody knows.
+func (e *Edit) lead(o *Original, id queue.ID, rec message.Record, from *topology.Queue, editedFrom string) (p replayed, ok bool) {
+	own, _ := deadletter.Parse(o.History)
+	own.EditedFrom = editedFrom
+	if e.Stay {
+		return e.park(id, own, from, from.Name), true
+	}
+	h, ok := past(o.Record, o.History)
+	if !ok {
+		if e.To.Queue == "" && (e.To.Key == nil || e.To.Exchange == nil) {
+			return p, false
+		}
+		h = nowhereKnown(&h)
+	}
+	return e.To.lead(id, rec, &h, from, own.Replayed(e.Job)), true
+}
+
+// into is the queue that an edited copy stays in, nil if it goes elsewhere.
+func (e *Edit) into(from *topology.Queue) *topology.Queue {
+	if e.Stay {
+		return from
+	}
+	return nil
+}
+
+// ForecastEdit says where an edited copy would go; nil: nobody knows where the letter was first published.
+func (c *Connection) ForecastEdit(ctx context.Context, e *Edit, o *Original, rec message.Record) (at *Place, err error) {
+	p, ok := e.lead(o, e.ID, rec, o.from, "")
+	if !ok {
+		return nil, nil
+	}
+	dry := e.Errand
+	dry.DryRun = true
+	err = c.carryOut(ctx, runtimeOf(o.from), &dry, []replayed{p}, e.into(o.from), &ErrandSlice{}, func(told *Place) { at = told })
+	return at, c.missing(err, o.from)
+}
+
+// ArchiveEnd prepares an edit: it makes the archive if need be, and notes where it ends.
+func (c *Connection) ArchiveEnd(e *Edit) error {
+	archive, err := c.archive()
+	if err != nil {
+		return err
+	}
+	q := runtimeOf(archive)
+	there, err := c.b.node.WhatIsThere(q)
+	if err != nil {
+		return c.missing(err, archive)
+	}
+	e.Archive, e.Since = q.Incarnation, there.Ends()[0]
+	return nil
+}
+
+// StageEdit puts the draft into the archive and returns when it is durable. REQUIRES: the edit is noted where a restart finds it.
+func (c *Connection) StageEdit(e *Edit, o *Original, rec message.Record) error {
+	archive, err := c.archive()
+	if err != nil {
+		return err
+	}
+	h, _ := deadletter.Parse(o.History)
+	if len(h.Deaths) == 0 {
+		h.Profile = o.from.Profile
+	}
+	h.Marks = h.Moved(e.Job, string(e.Queue))
+	h.Sent, h.Draft, h.EditedFrom = false, true, LetterID(e.Incarnation, e.ID)
+	ref, b := c.b.bodies.Alloc(len(rec))
+	copy(b, rec)
+	d := []partition.Deposit{{Body: ref, History: h.Append(nil)}}
+	if err := c.b.node.Deposit(runtimeOf(archive), d); err != nil {
+		return c.missing(err, archive)
+	}
+	if !d[0].Taken {
+		return topology.Refuse(topology.PreconditionFailed, "%s is full", archive.Resource())
+	}
+	return nil
+}
+
+// EditStep is what a step of an edit has come to.
+type EditStep struct {
+	What  EditState
+	Place Place // of EditSent, EditKept, EditDropped and EditStuck; the last three say why
+}
+
+// EditState is how far an edit is.
+type EditState uint8
+
+// The states.
+const (
+	EditWaits    EditState = iota // draft or original is on its way, or with somebody: ask again in a moment
+	EditArchived                  // the original has just come to the archive: ask again
+	EditSent                      // the edited letter is where it was to go
+	EditKept                      // it could not go there, and lies in the queue of the original
+	EditStuck                     // it cannot lie there either: ask again when that has changed
+	EditGone                      // the original has left its queue without the edit, which is dropped
+	EditDropped                   // the archive does not take the original, and the edit is dropped
+	EditNoDraft                   // there is no draft, and the original is in its queue: nothing has changed
+	EditLost                      // there is no draft any more: it was sent, or somebody has taken it from the archive
+)
+
+// draftAt is what the archive has of an edit.
+type draftAt struct {
+	draft, original queue.ID // 0: none
+	waits           bool     // the draft is on its way
+	record          message.Record
+	history         []byte // of the draft
+}
+
+func (c *Connection) findDraft(e *Edit, archive *topology.Queue) (at draftAt, err error) {
+	q := runtimeOf(archive)
+	if q.Incarnation != e.Archive {
+		return at, nil
+	}
+	there, err := c.b.node.WhatIsThere(q)
+	if err != nil {
+		return at, c.missing(err, archive)
+	}
+	cursor := there.At(0, e.Since)
+	for done := false; !done && err == nil && (at.draft == 0 || at.original == 0); {
+		cursor, done, err = c.b.node.Browse(q, cursor, replaySlice, func(v queue.View, rec message.Record, history []byte) bool {
+			h, bad := deadletter.Parse(history)
+			switch {
+			case bad != nil || h.Job != e.Job:
+			case h.Draft:
+				at.draft, at.waits = v.ID, v.Out || v.Dead || v.Offered || v.NotBefore != 0
+				at.record, at.history = slices.Clone(rec), slices.Clone(history)
+			default:
+				at.original = v.ID
+			}
+			return true
+		})
+	}
+	return at, c.missing(err, archive)
+}
+
+// StepEdit does the next step of an edit after its draft was staged, and returns when that is durable.
+func (c *Connection) StepEdit(ctx context.Context, e *Edit) (s EditStep, err error) {
+	archive, err := c.archive()
+	if err != nil {
+		return s, err
+	}
+	o, gone := c.original(e)
+	var refused *topology.Error
+	if gone != nil && !IsGone(gone) && !(errors.As(gone, &refused) && refused.Kind == topology.NotFound) {
+		return s, gone
+	}
+	at, err := c.findDraft(e, archive)
+	switch {
+	case err != nil:
+		return s, err
+	case at.waits:
+		return s, nil
+	case at.draft == 0:
+		if s.What = EditLost; at.original == 0 && gone == nil {
+			s.What = EditNoDraft
+		}
+		return s, nil
+	case at.original != 0:
+		return c.sendEdit(ctx, e, archive, &at, o.from)
+	case gone != nil:
+		s.What = EditGone
+		return s, c.dropDraft(ctx, archive, &at)
+	case !o.Ready:
+		return s, nil
+	}
+	own, _ := deadletter.Parse(o.History)
+	p := e.park(e.ID, own, o.from, Archive)
+	h, _ := deadletter.Parse(p.history)
+	h.Sent = false
+	p.history = h.Append(nil)
+	var r ErrandSlice
+	err = c.carryOut(ctx, runtimeOf(o.from), &e.Errand, []replayed{p}, archive, &r, func(told *Place) { s.Place = *told })
+	switch {
+	case err != nil:
+		return s, c.missing(err, o.from)
+	case r.Moved == 1:
+		s.What = EditArchived
+	case r.Refused == 1:
+		s.What = EditDropped
+		err = c.dropDraft(ctx, archive, &at)
+	}
+	return s, err // otherwise it has just gone: the next step sees that
+}
+
+// DropDraft ends an edit that somebody has cancelled. A draft whose original is in the archive stays there too.
+func (c *Connection) DropDraft(ctx context.Context, e *Edit) error {
+	archive, err := c.archive()
+	if err != nil {
+		return err
+	}
+	at, err := c.findDraft(e, archive)
+	if err != nil || at.draft == 0 || at.original != 0 {
+		return err
+	}
+	return c.dropDraft(ctx, archive, &at)
+}
+
+// dropDraft ends an edit that is not to be.
+func (c *Connection) dropDraft(ctx context.Context, archive *topology.Queue, at *draftAt) error {
+	_, err := c.b.node.Move(ctx, runtimeOf(archive), []partition.Move{{ID: at.draft, History: at.history}})
+	return c.missing(err, archive)
+}
+
+// sendEdit moves the draft to where it is to go, or else to the queue of the original. from is that queue, nil if it is gone.
+func (c *Connection) sendEdit(ctx context.Context, e *Edit, archive *topology.Queue, at *draftAt, from *topology.Queue) (s EditStep, err error) {
+	o := Original{Record: at.record, History: at.history}
+	try := func(e Edit) (done bool, err error) {
+		source := cmp.Or(from, archive)
+		p, ok := e.lead(&o, at.draft, at.record, source, LetterID(e.Archive, at.original))
+		if !ok || e.Stay && from == nil {
+			s.Place.Why = "nobody knows where it was first published"
+			if e.Stay {
+				s.Place.Why = "queue '" + string(e.Queue) + "' was deleted"
+			}
+			return false, nil
+		}
+		var r ErrandSlice
+		err = c.carryOut(ctx, runtimeOf(archive), &e.Errand, []replayed{p}, e.into(from), &r, func(told *Place) { s.Place = *told })
+		return r.Moved == 1, c.missing(err, archive)
+	}
+	done, err := try(*e)
+	switch {
+	case err != nil:
+		return s, err
+	case done:
+		s.What = EditSent
+		return s, nil
+	case e.Stay:
+		s.What = EditStuck
+		return s, nil
+	}
+	why := s.Place
+	stay := *e
+	stay.Stay = true
+	done, err = try(stay)
+	if s.What = EditStuck; done {
+		s.What = EditKept
+	}
+	s.Place = why
+	return s, err
+}
