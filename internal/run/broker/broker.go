@@ -164,6 +164,9 @@ type Broker struct {
 	eventful atomic.Bool // somebody listens to events
 	events   *notices
 
+	vhostEnds   []func(message.VHost) // see OnVHostEnd; fixed once the node serves
+	endedVHosts []message.VHost       // deleted by the change that is being made; guarded by topo
+
 	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals
 }

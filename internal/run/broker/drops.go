@@ -15,11 +15,12 @@ import (
 // called: dead letters of a queue, or what was published to an exchange that led nowhere.
 type Drop struct {
 	VHost message.VHost
-	// Queue is where they died, and Reason why. Both are zero for messages that no queue has taken.
-	Queue  message.QueueName
-	Reason deadletter.Reason
-	Why    string // deadletter.Outcome's, or DropUnroutable
-	Count  uint64
+	// Queue is where they died, and Reason why. Both, and Incarnation, are zero for messages that no queue has taken.
+	Queue       message.QueueName
+	Incarnation uint64 // of the queue
+	Reason      deadletter.Reason
+	Why         string // deadletter.Outcome's, or DropUnroutable
+	Count       uint64
 	// An example: where it was published to, and what it says of itself. All are zero if there is none; of an
 	// unroutable message only the exchange is known.
 	Exchange   string
@@ -68,7 +69,7 @@ func (b *Broker) unroutable(dropped uint64) {
 func (b *Broker) TakeDrops() []Drop {
 	var list []Drop
 	b.node.TakeDrops(func(d *partition.Dropped) {
-		drop := Drop{VHost: d.Queue.VHost, Queue: message.QueueName(d.Queue.Name), Reason: d.Reason, Why: d.Outcome.String(), Count: d.Count}
+		drop := Drop{VHost: d.Queue.VHost, Queue: message.QueueName(d.Queue.Name), Incarnation: d.Queue.Incarnation, Reason: d.Reason, Why: d.Outcome.String(), Count: d.Count}
 		if d.Record != nil {
 			drop.show(d.Record, d.History)
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/safety/held"
@@ -59,6 +60,7 @@ type entry struct {
 	changes []mutation.Change
 	made    topology.Made // put in force once they are stored
 	removes bool
+	vhosts  []message.VHost // that it deletes
 }
 
 // The steps of a change at which tests may stop it, in order.
@@ -86,7 +88,8 @@ func (b *Broker) removing() { b.ledger.removed.Store(b.ledger.issued.Load() + 1)
 // for writing.
 func (b *Broker) issue(changes []mutation.Change, made topology.Made) uint64 {
 	l := &b.ledger
-	e := entry{ticket: l.issued.Load() + 1, changes: changes, made: made}
+	e := entry{ticket: l.issued.Load() + 1, changes: changes, made: made, vhosts: b.endedVHosts}
+	b.endedVHosts = nil
 	if len(changes) == 0 && l.removed.Load() < e.ticket {
 		return l.issued.Load()
 	}
@@ -173,6 +176,11 @@ func (b *Broker) writeAll(batch []entry) error {
 	}
 	b.at(FailDeclareLogged)
 	for i := 0; i <= last; i++ {
+		for _, name := range batch[i].vhosts {
+			for _, f := range b.vhostEnds {
+				f(name)
+			}
+		}
 		if err := b.data.State.Apply(mutation.All(b.postpone(&batch[i])), i == last); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/safety/held"
 )
@@ -29,3 +30,19 @@ func (b *Broker) RangeRecords(prefix string, f func(key, value []byte) error) er
 		return f(key[len(datadir.RecordPrefix):], value)
 	})
 }
+
+// HasVHost says whether there is such a virtual host now and, if incarnation is not 0, whether the queue with this incarnation can
+// have been in it, not in an earlier one of the same name. It waits for nothing, so that whoever keeps records of virtual hosts may
+// ask with its own lock held (see OnVHostEnd).
+func (b *Broker) HasVHost(name message.VHost, incarnation uint64) (there bool) {
+	b.glance(func() {
+		v, ok := b.state.VHost(name)
+		there = ok && (incarnation == 0 || v.Had(incarnation))
+	})
+	return there
+}
+
+// OnVHostEnd calls f for each virtual host that is deleted, after it is gone from memory and before the store forgets it: what
+// f removes from the store is gone before another virtual host can have the name, also after a crash. f must not wait for
+// declarations, and neither may who holds a lock that f takes. It is called before the node serves.
+func (b *Broker) OnVHostEnd(f func(message.VHost)) { b.vhostEnds = append(b.vhostEnds, f) }

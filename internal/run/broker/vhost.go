@@ -128,6 +128,7 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 			return err
 		}
 		b.users.DeleteVHost(name)
+		b.endedVHosts = append(b.endedVHosts, name)
 		connected = b.inVHost(name)
 		b.removing()
 		for _, q := range queues {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
@@ -74,6 +75,8 @@ type Drops struct {
 	end    context.CancelFunc
 	ended  chan struct{}
 
+	taking sync.Mutex // held by who takes drops from the broker; taken before mu
+
 	mu     sync.Mutex // guards what follows
 	vhosts map[string]*dropLedger
 }
@@ -88,6 +91,11 @@ type dropLedger struct {
 // openDrops reads the ledger and begins to keep it.
 func openDrops(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Drops, error) {
 	d := &Drops{b: b, logger: logger, now: now, ended: make(chan struct{}), vhosts: map[string]*dropLedger{}}
+	for _, kind := range []string{dropKey, hourKey} {
+		if err := endStrays(b, kind); err != nil {
+			return nil, err
+		}
+	}
 	err := b.RangeRecords(dropKey, func(key, _ []byte) error {
 		vhost, n, ok := splitKey(key, dropKey)
 		if !ok {
@@ -103,6 +111,7 @@ func openDrops(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Dr
 	if err != nil {
 		return nil, err
 	}
+	b.OnVHostEnd(d.endVHost)
 	ctx, end := context.WithCancel(context.Background())
 	d.end = end
 	wake := b.WatchDrops()
@@ -146,11 +155,22 @@ func (d *Drops) of(vhost string) *dropLedger {
 
 // take adds what was dropped to the ledger, and stores it.
 func (d *Drops) take() {
+	d.taking.Lock()
+	defer d.taking.Unlock()
+	if list := d.b.TakeDrops(); len(list) > 0 { // it may wait for declarations, and so for endVHost
+		d.mu.Lock()
+		d.add(list)
+		d.mu.Unlock()
+	}
+}
+
+// endVHost forgets the drops of a virtual host that is deleted.
+func (d *Drops) endVHost(name message.VHost) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if list := d.b.TakeDrops(); len(list) > 0 {
-		d.add(list)
-	}
+	delete(d.vhosts, string(name))
+	endRecords(d.b, dropKey, name)
+	endRecords(d.b, hourKey, name)
 }
 
 // add adds drops to the ledger, and stores it. REQUIRES: d.mu is held.
@@ -158,7 +178,9 @@ func (d *Drops) add(list []broker.Drop) {
 	now := d.now()
 	w := dropWriter{drops: d, now: now.UnixMilli(), touched: map[*dropLedger]string{}, changed: map[*DropEntry]bool{}}
 	for i := range list {
-		w.add(&list[i])
+		if d.b.HasVHost(list[i].VHost, list[i].Incarnation) {
+			w.add(&list[i])
+		}
 	}
 	w.finish()
 	// A failure has ended the node.

@@ -11,6 +11,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 )
 
@@ -37,6 +38,11 @@ func (w *world) open() {
 	var err error
 	if w.b, err = broker.Open(broker.Options{Dir: "/data", FS: w.fs}); err != nil {
 		w.t.Fatal(err)
+	}
+	for _, name := range []message.VHost{"/", "/x"} {
+		if _, err := w.b.CreateVHost(name, topology.Metadata{}, nil); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	if w.drops, err = openDrops(w.b, slog.New(slog.DiscardHandler), func() time.Time { return w.now }); err != nil {
 		w.t.Fatal(err)

@@ -3,6 +3,7 @@ package office
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
 )
 
@@ -68,6 +70,10 @@ func readNote(key, value []byte) (k groupKey, n Note, err error) {
 // loadNotes reads what the store has. What cannot be read is left there and logged: a note must not stop a node.
 func (f *Office) loadNotes() error {
 	f.notes.of = map[groupKey]Note{}
+	if err := endStrays(f.b, noteKey); err != nil {
+		return err
+	}
+	f.b.OnVHostEnd(f.notes.endVHost(f.b))
 	return f.b.RangeRecords(noteKey, func(key, value []byte) error {
 		k, n, err := readNote(key, value)
 		if err != nil {
@@ -77,6 +83,16 @@ func (f *Office) loadNotes() error {
 		f.notes.of[k] = n
 		return nil
 	})
+}
+
+// endVHost returns what forgets the notes of a virtual host that is deleted.
+func (n *notes) endVHost(b *broker.Broker) func(message.VHost) {
+	return func(name message.VHost) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		maps.DeleteFunc(n.of, func(k groupKey, _ Note) bool { return k.vhost == name })
+		endRecords(b, noteKey, name)
+	}
 }
 
 // describe adds to a group what people say of it. If letters have died after it was called resolved, it is new.
@@ -102,6 +118,9 @@ func (f *Office) SetNote(v message.VHost, id letter.GroupID, r NoteRequest, by A
 	f.notes.mu.Lock()
 	defer f.notes.mu.Unlock()
 	n, known := f.notes.of[k]
+	if !f.b.HasVHost(v, 0) {
+		return n, topology.Refuse(topology.NotFound, "there is no virtual host '%s'", v)
+	}
 	if !known {
 		n.State = States[0]
 	}
