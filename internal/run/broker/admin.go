@@ -66,7 +66,7 @@ func (a Admin) CreateVHost(name message.VHost, m topology.Metadata, creator *Ide
 
 // notifyVHost tells of a virtual host that was made or changed.
 func (a Admin) notifyVHost(name message.VHost, created bool, creator *Identity) {
-	if !a.eventful.Load() {
+	if !a.told() {
 		return
 	}
 	var facts amqp091.Table
@@ -119,7 +119,7 @@ type vanished struct {
 // vanishing notes what goes with a virtual host, if anybody listens. REQUIRES: topo is held.
 func (b *Broker) vanishing(name message.VHost) (list vanished) {
 	v, ok := b.state.VHost(name)
-	if !ok || !b.eventful.Load() {
+	if !ok || !b.told() {
 		return list
 	}
 	for _, p := range b.users.Permissions() {
@@ -210,7 +210,7 @@ func (a Admin) ClearVHostLimit(name message.VHost, l topology.Limit) error {
 
 // limited tells of the limits of a virtual host there are now.
 func (a Admin) limited(name message.VHost, err error) error {
-	if err != nil || !a.eventful.Load() {
+	if err != nil || !a.told() {
 		return err
 	}
 	value := amqp091.Table{}
@@ -321,7 +321,7 @@ func (a Admin) DeleteTopicPermissions(vhost message.VHost, user string, exchange
 
 // PutPolicy is that of Broker.
 func (a Admin) PutPolicy(vhost message.VHost, d topology.PolicyDecl, operator bool) (created bool, err error) {
-	if created, err = a.Broker.PutPolicy(vhost, d, operator); err != nil || !a.eventful.Load() {
+	if created, err = a.Broker.PutPolicy(vhost, d, operator); err != nil || !a.told() {
 		return created, err
 	}
 	applyTo, priority := cmp.Or(string(d.ApplyTo), "all"), any(int64(0))
@@ -353,7 +353,7 @@ func (a Admin) DeletePolicy(vhost message.VHost, name string, operator bool) (ex
 
 // PutParameterFor is that of Broker.
 func (a Admin) PutParameterFor(p topology.Parameter, id *Identity) (created bool, err error) {
-	if created, err = a.Broker.PutParameterFor(p, id); err == nil && a.eventful.Load() {
+	if created, err = a.Broker.PutParameterFor(p, id); err == nil && a.told() {
 		a.about("parameter.set", p.VHost, fact("component", p.Component), fact("name", p.Name), parameterFact(p.Value))
 	}
 	return created, err
@@ -385,7 +385,7 @@ func (a Admin) DeleteThisParameter(p topology.Parameter) (existed bool, err erro
 
 // PutGlobalParameter is that of Broker.
 func (a Admin) PutGlobalParameter(p topology.GlobalParameter) (created bool, err error) {
-	if created, err = a.Broker.PutGlobalParameter(p); err == nil && a.eventful.Load() {
+	if created, err = a.Broker.PutGlobalParameter(p); err == nil && a.told() {
 		value := parameterFact(p.Value)
 		a.Notify("parameter.set", func() amqp091.Table {
 			return amqp091.Table{fact("component", "global"), fact("name", p.Name), value, doneBy(a.by)}

@@ -161,8 +161,9 @@ type Broker struct {
 	dropWake       chan struct{} // set before watchesDrops
 	toldUnroutable uint64        // of Totals.UnroutableDropped, by TakeDrops
 
-	eventful atomic.Bool // somebody listens to events
+	eventful atomic.Bool // somebody listens to events: something is bound to their exchange
 	events   *notices
+	ear      atomic.Pointer[Ear] // hears events too; nil: none
 
 	vhostEnds   []func(message.VHost) // see OnVHostEnd; fixed once the node serves
 	endedVHosts []message.VHost       // deleted by the change that is being made; guarded by topo

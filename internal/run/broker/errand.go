@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,11 @@ type Errand struct {
 	// MaxReplays is how often a letter may have been replayed before: beyond, it is left. 0: any number of times.
 	MaxReplays uint64
 	DryRun     bool
+	// Counts notes a Park in the letter as if it were a replay, so that rules cannot send letters round for ever.
+	Counts bool
+	// Tolerant leaves a letter that the user may not send where it is to go, and goes on with the others: the way is the word of
+	// whoever published the letter. Otherwise that ends the slice.
+	Tolerant bool
 	// Choose says whether a message is one of them. The bytes are valid only during the call.
 	Choose func(v *queue.View, rec message.Record, history []byte) bool
 }
@@ -52,6 +58,7 @@ const (
 // Place is where a letter goes, or why it stays.
 type Place struct {
 	What          Fate
+	ID            queue.ID
 	Exchange, Key string
 	Queues        []string
 	More          int    // queues that are not named
@@ -158,48 +165,13 @@ func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, inca
 		return r, err
 	}
 	q := runtimeOf(decl)
-	var archive *topology.Queue
-	if e.Action == Discard && !e.DryRun {
-		if archive, err = c.archive(); err != nil {
-			return r, err
-		}
+	archive, err := c.archiveFor(e)
+	if err != nil {
+		return r, err
 	}
 	var chosen []replayed
 	next, done, err := c.b.node.Browse(q, after, limit, func(v queue.View, rec message.Record, history []byte) bool {
-		if v.Out || v.Dead || v.Offered || v.NotBefore != 0 {
-			return true
-		}
-		r.Examined++
-		if !e.Choose(&v, rec, history) {
-			return true
-		}
-		own, _ := deadletter.Parse(history)
-		if own.Draft { // it is no letter yet: see Edit
-			return true
-		}
-		r.Chosen++
-		switch {
-		case e.Action == Discard:
-			chosen = append(chosen, e.park(v.ID, own, decl, Archive))
-		case e.Action == Park || e.Action == Restore && e.To.Queue != "":
-			chosen = append(chosen, e.park(v.ID, own, decl, e.To.Queue))
-		case e.Action == Restore && own.From == "":
-			r.NoOrigin++ // an earlier release did not note it
-		case e.Action == Restore:
-			chosen = append(chosen, e.park(v.ID, own, decl, message.QueueName(own.From)))
-		case e.MaxReplays > 0 && own.Replays >= e.MaxReplays:
-			r.TooOften++
-		default:
-			h, ok := past(rec, history)
-			if !ok && e.To.Queue == "" && (e.To.Key == nil || e.To.Exchange == nil) {
-				r.NoOrigin++
-				break
-			}
-			if !ok {
-				h = nowhereKnown(&h)
-			}
-			chosen = append(chosen, e.To.lead(v.ID, rec, &h, decl, own.Replayed(e.Job)))
-		}
+		chosen = e.pick(decl, &v, rec, history, &r, chosen)
 		return len(chosen) < most
 	})
 	if err != nil {
@@ -217,9 +189,90 @@ func nowhereKnown(h *deadletter.History) deadletter.History {
 	return deadletter.History{Delayed: h.Delayed, Deaths: []deadletter.Death{{Keys: []string{""}}}}
 }
 
+// RunErrandOn is RunErrand for messages of which the ids are known: a few hundred at most. Those that are gone are not met.
+func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, incarnation uint64, e *Errand, ids []queue.ID, told func(*Place)) (r ErrandSlice, err error) {
+	decl, err := c.errandQueue(name, e, incarnation)
+	if err != nil {
+		return r, err
+	}
+	if e.Action != Discard {
+		to := e.To
+		if e.Action == Park {
+			to = Destination{Queue: e.To.Queue}
+		}
+		if err := c.mayReplay(&to, decl, e.Action); err != nil {
+			return r, err
+		}
+	}
+	q := runtimeOf(decl)
+	archive, err := c.archiveFor(e)
+	if err != nil {
+		return r, err
+	}
+	var chosen []replayed
+	err = c.b.node.Look(q, ids, func(v queue.View, rec message.Record, history []byte) bool {
+		chosen = e.pick(decl, &v, rec, history, &r, chosen)
+		return true
+	})
+	if err == nil {
+		err = c.carryOut(ctx, q, e, chosen, archive, &r, told)
+	}
+	return r, c.missing(err, decl)
+}
+
+// archiveFor returns the archive if the errand needs it, nil if it does not.
+func (c *Connection) archiveFor(e *Errand) (*topology.Queue, error) {
+	if e.Action != Discard || e.DryRun {
+		return nil, nil
+	}
+	return c.archive()
+}
+
+// pick appends a message to those that are to go, if it is one.
+func (e *Errand) pick(from *topology.Queue, v *queue.View, rec message.Record, history []byte, r *ErrandSlice, chosen []replayed) []replayed {
+	if v.Out || v.Dead || v.Offered || v.NotBefore != 0 {
+		return chosen
+	}
+	r.Examined++
+	if !e.Choose(v, rec, history) {
+		return chosen
+	}
+	own, _ := deadletter.Parse(history)
+	if own.Draft { // it is no letter yet: see Edit
+		return chosen
+	}
+	r.Chosen++
+	switch {
+	case e.Action == Discard:
+		return append(chosen, e.park(v.ID, own, from, Archive))
+	case e.Action == Park || e.Action == Restore && e.To.Queue != "":
+		return append(chosen, e.park(v.ID, own, from, e.To.Queue))
+	case e.Action == Restore && own.From == "":
+		r.NoOrigin++ // an earlier release did not note it
+	case e.Action == Restore:
+		return append(chosen, e.park(v.ID, own, from, message.QueueName(own.From)))
+	case e.MaxReplays > 0 && own.Replays >= e.MaxReplays:
+		r.TooOften++
+	default:
+		h, ok := past(rec, history)
+		if !ok && e.To.Queue == "" && (e.To.Key == nil || e.To.Exchange == nil) {
+			r.NoOrigin++
+			break
+		}
+		if !ok {
+			h = nowhereKnown(&h)
+		}
+		return append(chosen, e.To.lead(v.ID, rec, &h, from, own.Replayed(e.Job)))
+	}
+	return chosen
+}
+
 // park notes that a letter goes to another queue as it is.
 func (e *Errand) park(id queue.ID, h deadletter.History, from *topology.Queue, to message.QueueName) replayed {
 	h.Marks = h.Moved(e.Job, string(from.Name))
+	if e.Counts {
+		h.Replays++
+	}
 	h.Exchange, h.Keys, h.KeysReplaced = "", []string{string(to)}, true
 	if len(h.Deaths) == 0 {
 		h.Profile = from.Profile
@@ -242,7 +295,7 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 		var targets []*partition.Queue
 		var ticket uint64
 		var err error
-		place := Place{Exchange: string(p.exchange), Key: string(p.m.Key)}
+		place := Place{ID: p.id, Exchange: string(p.exchange), Key: string(p.m.Key)}
 		switch {
 		case into != nil:
 			targets = []*partition.Queue{runtimeOf(into)}
@@ -251,7 +304,14 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 		default:
 			targets, ticket, err = c.replayTargets(p)
 		}
-		if seen = max(seen, ticket); err != nil {
+		seen = max(seen, ticket)
+		if refused := new(topology.Error); e.Tolerant && errors.As(err, &refused) {
+			r.Refused++
+			place.What, place.Why = TurnedAway, refused.Text
+			told(&place)
+			continue
+		}
+		if err != nil {
 			return cmp.Or(c.b.await(seen), err)
 		}
 		if len(targets) == 0 && len(place.Queues) == 0 {

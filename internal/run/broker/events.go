@@ -59,14 +59,39 @@ func (b *Broker) ensureEventExchange() error {
 	return b.change(func() error { return b.state.EnsureEventExchange(b.Events.VHost) })
 }
 
-// Notify publishes an event, if anybody has bound something to the exchange; else it does not call facts. key is the routing key; the
+// Ear hears events as they happen, beside whoever has bound something to the exchange. None of its functions may wait, or take a lock
+// that comes before those of partitions: see Notify.
+type Ear struct {
+	Wants func(key string) bool // whether it is to hear events with this key
+	Hear  func(key string, at time.Time, facts amqp091.Table)
+	Bound func() // Eventful has changed
+}
+
+// Listen sets who hears events; nil: nobody does.
+func (b *Broker) Listen(e *Ear) { b.ear.Store(e) }
+
+// Eventful says whether anything is bound to the exchange for events.
+func (b *Broker) Eventful() bool { return b.eventful.Load() }
+
+// told says whether events are told to anybody.
+func (b *Broker) told() bool { return b.eventful.Load() || b.ear.Load() != nil }
+
+// Notify publishes an event, if anybody has bound something to the exchange or listens; else it does not call facts. key is the routing key; the
 // facts become headers. Their values must be of field types (see amqp091.Field): numbers are int64 where RabbitMQ has numbers. No fact may be a password.
 // Any goroutine may call it, with the locks of broker, partitions and groups held; facts must take no lock.
 func (b *Broker) Notify(key string, facts func() amqp091.Table) {
-	if !b.eventful.Load() {
+	ear, bound := b.ear.Load(), b.eventful.Load()
+	heard := ear != nil && ear.Wants(key)
+	if !heard && !bound {
 		return
 	}
-	now := time.Now()
+	now, told := time.Now(), facts()
+	if heard {
+		ear.Hear(key, now, told)
+	}
+	if !bound {
+		return
+	}
 	at := uint64(now.Unix())
 	persistent := uint8(2)
 	n := notice{
@@ -74,7 +99,7 @@ func (b *Broker) Notify(key string, facts func() amqp091.Table) {
 		properties: amqp091.PropertyList{DeliveryMode: &persistent, Timestamp: &at},
 		headers:    []amqp091.RawField{headerField("timestamp_in_ms", now.UnixMilli())},
 	}
-	for _, f := range facts() {
+	for _, f := range told {
 		n.headers = append(n.headers, headerField(f.Key, f.Value))
 	}
 	b.events.send(&n)
@@ -237,7 +262,7 @@ func typeFact(q *topology.Queue) string { return "rabbit_" + string(q.Type) + "_
 
 // notifyRemoved tells of what went with an object, which was removed by a user.
 func (b *Broker) notifyRemoved(r topology.Removed, by string) {
-	if !b.eventful.Load() {
+	if !b.told() {
 		return
 	}
 	for _, x := range r.Exchanges {

@@ -23,7 +23,11 @@ type traceTo map[message.VHost]bool
 
 // retap notes where copies and events lead since a change. REQUIRES: topo is held for writing.
 func (b *Broker) retap() {
-	b.eventful.Store(b.Events.Enabled && b.state.EventsLead(b.Events.VHost))
+	if now := b.Events.Enabled && b.state.EventsLead(b.Events.VHost); b.eventful.Swap(now) != now {
+		if e := b.ear.Load(); e != nil {
+			e.Bound()
+		}
+	}
 	traced := traceTo(b.state.TracedTo())
 	if traced == nil {
 		if b.traced.Load() != nil {

@@ -72,6 +72,9 @@ func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 	if e.History != 0 {
 		t.came(id, e.History, e.Logged)
 	}
+	if n.arrivals.on.Load() && result == queue.Stored {
+		t.noteArrival(a)
+	}
 	h.entered = append(h.entered, newEntry{t, id, e.Logged && id != 0, result == queue.RefusedDead})
 	return result
 }

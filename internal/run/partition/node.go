@@ -140,6 +140,7 @@ type Node struct {
 
 	deaths    deathCounts
 	drops     dropWatch
+	arrivals  arrivalWatch
 	relocated atomic.Uint64 // stranded messages that operators have relocated
 	asides    atomic.Uint64 // messages set aside
 
@@ -271,6 +272,7 @@ type Partition struct {
 	leaving  held.Mutex // guards the lists below; held only for a moment, perhaps under mu
 	later    []*Queue   // queues whose deaths route is to go on routing
 	dropping []*Queue   // queues that have dropped something since TakeDrops
+	arrived  []*Queue   // queues that something came to since TakeArrivals
 	retry    []*Queue   // queues whose held deaths route is to retry
 	unused   []*Queue   // queues whose x-expires has passed, for expire
 

@@ -39,6 +39,7 @@ type Queue struct {
 	stats    Stats
 	drops    *drops                // nil until it drops something
 	sent     map[uint64]sentCounts // its entries that jobs have sent here, by job
+	arrived  arrivalMark           // what came since TakeArrivals; not 0: it is in Partition.arrived
 	why      JobOutcome            // of the entry that Removed is about to be told of; 0: acknowledged
 	// Consumers at the time Delete accepted the deletion; Deleted notifies them.
 	left     []*queue.Consumer
