@@ -395,7 +395,15 @@ func (i *invocation) showLetter(asJSON bool) error {
 			Keys                    []string `json:"routing_keys"`
 			Earlier                 bool
 		}
-		RejectedBy map[string]string `json:"rejected_by"`
+		RejectedBy struct {
+			ConsumerTag   string `json:"consumer_tag"`
+			Connection    string
+			Name          string `json:"connection_name"`
+			User          string
+			Product       string
+			Version       string
+			DeliveryCount uint64 `json:"delivery_count"`
+		} `json:"rejected_by"`
 		Cause      struct{ Class, Error, Detail, From string }
 		Properties object
 		Headers    object
@@ -428,10 +436,17 @@ func (i *invocation) showLetter(asJSON bool) error {
 	if l.Cause.Error != "" {
 		item("error", "%s", cell(l.Cause.Error))
 	}
-	for _, name := range []string{"consumer_tag", "connection", "user"} {
-		if v := l.RejectedBy[name]; v != "" {
-			item("rejected by", "%s %s", name, cell(v))
+	by := &l.RejectedBy
+	for _, who := range [][2]string{
+		{"consumer", by.ConsumerTag}, {"connection", by.Connection}, {"connection", by.Name}, {"user", by.User},
+		{"client", strings.TrimSpace(by.Product + " " + by.Version)},
+	} {
+		if who[1] != "" {
+			item("rejected by", "%s %s", who[0], cell(who[1]))
 		}
+	}
+	if by.DeliveryCount > 0 {
+		item("failed", "%s", times(by.DeliveryCount))
 	}
 	item("published", "exchange '%s' key '%s'", cell(l.Exchange), cell(strings.Join(l.Keys, "' '")))
 	if l.Replay.Problem != nil {

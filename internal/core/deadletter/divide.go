@@ -96,21 +96,9 @@ func DiedAlike(b, stored []byte, at, expiration int64) (alike []byte, own int, o
 
 // head skips everything before the deaths and returns the number of all deaths, earlier ones included.
 func (r *reader) head() uint64 {
-	if r.byte() != historyVersion {
-		r.bad = true
-		return 0
-	}
-	texts := 6
-	flags := r.byte()
-	if flags&flagApsara != 0 {
-		texts++
-	}
-	var m Marks
-	earlier := r.marks(flags, &m)
-	r.skip()
-	r.skips()
-	for range texts {
-		r.skip()
+	flags, earlier := r.upToMore()
+	if flags&flagCause != 0 && r.skipMore()&causeNote != 0 {
+		r.skipNote()
 	}
 	r.uvarint()
 	n := r.uvarint()
@@ -119,6 +107,27 @@ func (r *reader) head() uint64 {
 		return 0
 	}
 	return n + earlier
+}
+
+// upToMore skips everything before the second part of the cause, and returns the flags and how many earlier deaths there are.
+func (r *reader) upToMore() (flags byte, earlier uint64) {
+	if r.byte() != historyVersion {
+		r.bad = true
+		return 0, 0
+	}
+	texts := 6
+	flags = r.byte()
+	if flags&flagApsara != 0 {
+		texts++
+	}
+	var m Marks
+	earlier = r.marks(flags, &m)
+	r.skip()
+	r.skips()
+	for range texts {
+		r.skip()
+	}
+	return flags, earlier
 }
 
 // death skips a death up to its numbers.

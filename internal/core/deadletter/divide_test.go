@@ -70,8 +70,9 @@ func TestDiedAlike(t *testing.T) {
 func FuzzDivide(f *testing.F) {
 	h := record(death{"a", Expired, "", []string{"k"}, 5}, death{"b", Rejected, "x", []string{"k", "cc"}, -1})
 	f.Add(h.Append(nil), []byte{1, 2})
-	h.Marks = h.Replayed(1000)
+	h.Marks, h.Cause = h.Replayed(1000), wholeCause
 	f.Add(h.Append(nil), []byte{1, 2})
+	f.Add(Noted(h.Append(nil), &Note{Cause: wholeCause, Key: "key", HasKey: true}), []byte{1, 2})
 	f.Add(apsaraRecord(Rules{LimitReason: "l"}, death{"a", Nacked, "", []string{"k"}, 5}).Append(nil), []byte{1, 2})
 	f.Fuzz(func(t *testing.T, b, other []byte) {
 		Unite(nil, b, other)

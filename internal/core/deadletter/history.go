@@ -31,14 +31,6 @@ type Death struct {
 	Expiration int64
 }
 
-// Cause says who made the message die, which RabbitMQ does not record. All fields may be empty.
-type Cause struct {
-	ConsumerTag string
-	Connection  string // its name, "peer -> local"
-	User        string
-	Error       string // the client's reason, if the protocol has one
-}
-
 // History is what happened to a message since a client published it.
 //
 // Invariant: Deaths has at most one entry for each pair of queue and reason, the most
@@ -69,6 +61,7 @@ type History struct {
 	// LastExchange is the exchange the message was in before its last death (DL-7.5).
 	LastExchange string
 	Cause        Cause // of the last death
+	Note         *Note // of the death that is under way, nil if there is none
 
 	// ReplayedFrom is the queue that a replay last took the message from, "" if there was no replay.
 	ReplayedFrom string
@@ -164,7 +157,7 @@ func (h *History) Record(e *Event) {
 	copy(h.Deaths[1:at+1], h.Deaths[:at])
 	h.Deaths[0] = entry
 	h.LastExchange = e.Exchange
-	h.Cause = e.Cause
+	h.Cause, h.Note = e.Cause, nil
 	h.Sent = false
 	if e.Rules != nil && e.Rules.apsara() {
 		h.Profile, h.LimitReason = e.Rules.Profile, e.Rules.LimitReason
@@ -202,8 +195,8 @@ func (h *History) KeepsTTL() bool { return len(h.Deaths) == 0 && h.ReplayedFrom 
 
 // StoredKeepsTTL is KeepsTTL of a stored form.
 func StoredKeepsTTL(stored []byte) bool {
-	if !HeadDelayed(stored) {
-		return false // all others begin with a death, a replay or a job
+	if !HeadMayKeepTTL(stored) {
+		return false
 	}
 	h, err := Parse(stored)
 	return err == nil && h.KeepsTTL()
@@ -211,6 +204,10 @@ func StoredKeepsTTL(stored []byte) bool {
 
 // HeadDelayed says whether Delayed is set in a stored form, or in the shared part of one.
 func HeadDelayed(stored []byte) bool { return len(stored) > 1 && stored[1]&flagDelayed != 0 }
+
+// HeadMayKeepTTL says whether KeepsTTL may be true of a history with this shared part: all that are neither delayed nor noted
+// begin with a death, a replay or a job.
+func HeadMayKeepTTL(shared []byte) bool { return HeadDelayed(shared) || headNoted(shared) }
 
 // HeadSent returns the job that counts what becomes of the message in its queue (Marks.Sent), 0 if none does. It reads a
 // stored form, or the shared part of one.
@@ -237,10 +234,10 @@ const (
 	flagStripCC
 	flagApsara // LimitReason follows ReplayedFrom
 	flagDelayed
-	flagMarks             // there are Marks
-	flagSent              // Marks.Sent
-	flagTracked  = 1 << 7 // Marks.tracked
-	historyFlags = flagSent<<1 - 1 | flagTracked
+	flagMarks   // there are Marks
+	flagSent    // Marks.Sent
+	flagCause   // more of the Cause follows the reason's name, or a Note
+	flagTracked // Marks.tracked
 )
 
 // Append appends the history's stored form to b:
@@ -250,7 +247,7 @@ const (
 //	draft u8 | from | edited from                                        if flagTracked
 //	exchange | keys | last exchange
 //	consumer tag | connection | user | error     the Cause
-//	replayed from | limit reason (if flagApsara)
+//	replayed from | limit reason (if flagApsara) | more of the Cause (if flagCause): see Cause.appendMore
 //	first uvarint | number of deaths uvarint
 //	each death: reason u8 | queue | exchange | keys
 //	            count uvarint | first varint | last - first varint | expiration + 1 uvarint
@@ -281,6 +278,13 @@ func (h *History) Append(b []byte) []byte {
 			flags |= flagTracked
 		}
 	}
+	what := h.Cause.what()
+	if h.Note != nil {
+		what |= causeNote
+	}
+	if what != 0 {
+		flags |= flagCause
+	}
 	b = append(b, flags)
 	if flags&flagMarks != 0 {
 		b = binary.AppendUvarint(b, h.Job)
@@ -297,13 +301,16 @@ func (h *History) Append(b []byte) []byte {
 	b = appendString(b, h.Exchange)
 	b = appendStrings(b, h.Keys)
 	b = appendString(b, h.LastExchange)
-	b = appendString(b, h.Cause.ConsumerTag)
-	b = appendString(b, h.Cause.Connection)
-	b = appendString(b, h.Cause.User)
-	b = appendString(b, h.Cause.Error)
+	b = h.Cause.append(b)
 	b = appendString(b, h.ReplayedFrom)
 	if flags&flagApsara != 0 {
 		b = appendString(b, h.LimitReason)
+	}
+	if what != 0 {
+		b = h.Cause.appendMore(b, what)
+	}
+	if h.Note != nil {
+		b = h.Note.Append(b)
 	}
 	b = binary.AppendUvarint(b, uint64(h.First))
 	b = binary.AppendUvarint(b, uint64(len(h.Deaths)))
@@ -346,10 +353,17 @@ func Parse(b []byte) (h History, err error) {
 	h.Exchange = r.string()
 	h.Keys = r.strings()
 	h.LastExchange = r.string()
-	h.Cause = Cause{r.string(), r.string(), r.string(), r.string()}
+	h.Cause = r.cause()
 	h.ReplayedFrom = r.string()
 	if flags&flagApsara != 0 {
 		h.Profile, h.LimitReason = ApsaraMQ, r.string()
+	}
+	if flags&flagCause != 0 {
+		what := r.more(&h.Cause)
+		r.bad = r.bad || what == 0 || what&causeKey != 0
+		if what&causeNote != 0 && !r.bad {
+			h.Note = r.note()
+		}
 	}
 	first := r.uvarint()
 	n := r.uvarint()
@@ -363,7 +377,7 @@ func Parse(b []byte) (h History, err error) {
 	for range earlier {
 		h.Earlier = append(h.Earlier, r.whole())
 	}
-	if r.bad || len(r.b) > 0 || flags&^historyFlags != 0 || first >= max(n, 1) {
+	if r.bad || len(r.b) > 0 || first >= max(n, 1) {
 		return History{}, errHistory
 	}
 	h.First = int(first)

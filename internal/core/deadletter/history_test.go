@@ -22,7 +22,7 @@ func TestRecordAgainstModel(t *testing.T) {
 				Time:   rapid.Int64Range(0, 1<<45).Draw(t, "time"), Expiration: rapid.Int64Range(-1, 3).Draw(t, "expiration"),
 				Exchange: rapid.SampledFrom([]string{"", "x"}).Draw(t, "exchange"), Keys: []string{rapid.String().Draw(t, "key")},
 				NextExchange: rapid.String().Draw(t, "next"), NextKeys: []string{"k"}, KeysReplaced: rapid.Bool().Draw(t, "replaced"),
-				Cause: Cause{User: rapid.String().Draw(t, "user")},
+				Cause: anyCause(t),
 			}
 			all = append(all, e)
 			h.Record(&e)
@@ -73,8 +73,10 @@ func naive(all []Event) (h History) {
 // Parse never panics, and what it reads can be stored and read again.
 func FuzzParse(f *testing.F) {
 	h := record(death{"a", Expired, "", []string{"k"}, 5}, death{"b", Rejected, "x", []string{"k", "cc"}, -1})
-	h.Cause, h.ReplayedFrom = Cause{"tag", "peer", "user", "error"}, "dlq"
+	h.Cause, h.ReplayedFrom = wholeCause, "dlq"
 	f.Add(h.Append(nil))
+	f.Add(Noted(h.Append(nil), &Note{Cause: wholeCause, Key: "key", HasKey: true}))
+	f.Add(Noted(nil, &Note{Cause: Cause{Error: "error"}}))
 	f.Add((&History{}).Append(nil))
 	h.Marks = h.Replayed(7)
 	f.Add(h.Append(nil))

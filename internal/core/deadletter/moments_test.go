@@ -38,7 +38,7 @@ func FuzzHistoryIsReadBackEqual(f *testing.F) {
 	f.Add(uint64(0), int64(math.MinInt64), int64(math.MaxInt64), int64(math.MaxInt64-1), byte(MaxLen), "q", "\xff", false)
 	f.Fuzz(func(t *testing.T, count uint64, first, last, expiration int64, reason byte, queue, key string, ours bool) {
 		h := History{KeysReplaced: ours, StripCC: !ours, Delayed: ours, Exchange: key, Keys: []string{key}, LastExchange: queue, ReplayedFrom: key}
-		h.Cause = Cause{queue, key, queue, key}
+		h.Cause = Cause{ConsumerTag: queue, Connection: key, User: queue, Error: key, Product: key, Detail: queue, DeliveryCount: uint32(count)}
 		d := Death{Reason: Reason(reason), Count: count, First: first, Last: last, Expiration: max(-1, expiration), Queue: queue, Exchange: key, Keys: []string{key, queue}}
 		if !d.Reason.Valid() {
 			d.Reason = Rejected

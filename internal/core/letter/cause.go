@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -13,7 +14,7 @@ type Cause struct {
 	Class  string // of the error, such as java.lang.IllegalStateException
 	Error  string // its text
 	Detail string // mostly where it happened: a stack trace, the innermost cause first
-	// From says where the cause was found: "history", or the family of the headers.
+	// From says where the cause was found: "settle" if the consumer told it to the broker, or the family of the headers.
 	From string
 }
 
@@ -158,15 +159,30 @@ func (n *Names) field(key string) field {
 	return nothing
 }
 
-// cause makes the cause of what the history and the headers tell.
-func (t *told) cause(history string) (c Cause) {
-	if history != "" {
-		c.Error, c.From = clean(history, MaxError), "history"
-	} else if t.set[fieldError] {
-		c.Error, c.From = clean(string(cut(t.value[fieldError], MaxError)), MaxError), familyNames[t.from[fieldError]]
+// settled is Cause.From of what a consumer told the broker when it settled the delivery.
+const settled = "settle"
+
+// saidOf says whether the consumer has told the broker of the last death.
+func saidOf(c *deadletter.Cause) bool { return c.Class != "" || c.Error != "" || c.Detail != "" }
+
+// cause makes the cause of what the consumer told the broker or, if it told nothing, of what the headers tell. They are not
+// mixed: the headers may be of an earlier failure.
+func (t *told) cause(said *deadletter.Cause) (c Cause) {
+	if saidOf(said) {
+		c = Cause{Class: Clean(said.Class, MaxClass), Error: Clean(said.Error, MaxError), From: settled}
+		if c.Class == "" && said.Detail != "" {
+			c.Class = classOfTrace([]byte(said.Detail[:min(len(said.Detail), MaxDetail)]))
+		}
+		if c.Class == "" {
+			c.Class, c.Error = splitClass(c.Error)
+		}
+		return c
+	}
+	if t.set[fieldError] {
+		c.Error, c.From = Clean(string(cut(t.value[fieldError], MaxError)), MaxError), familyNames[t.from[fieldError]]
 	}
 	if t.set[fieldClass] {
-		c.Class = clean(string(cut(t.value[fieldClass], MaxClass)), MaxClass)
+		c.Class = Clean(string(cut(t.value[fieldClass], MaxClass)), MaxClass)
 		if c.From == "" {
 			c.From = familyNames[t.from[fieldClass]]
 		}
@@ -182,11 +198,12 @@ func (t *told) cause(history string) (c Cause) {
 
 // detail is the stack trace, the innermost cause first: its "Caused by" is what went wrong, and the lines before it say
 // which layers were told.
-func (t *told) detail() string {
-	if !t.set[fieldDetail] {
-		return ""
+func (t *told) detail(said *deadletter.Cause) string {
+	trace := said.Detail
+	if !saidOf(said) {
+		trace = string(cut(t.value[fieldDetail], MaxDetail))
 	}
-	trace := clean(string(cut(t.value[fieldDetail], MaxDetail)), MaxDetail)
+	trace = Clean(trace, MaxDetail)
 	if at := strings.LastIndex(trace, causedBy); at > 0 {
 		return trace[at+1:] + "\n\n" + strings.TrimRight(trace[:at], "\r\n")
 	}
@@ -209,7 +226,7 @@ func classOfTrace(trace []byte) string {
 			}
 		}
 	}
-	return clean(class, MaxClass)
+	return Clean(class, MaxClass)
 }
 
 // firstLine is as much of the first line as can be a class.
@@ -264,7 +281,7 @@ func (t *told) messageType(property []byte) string {
 	if i := strings.IndexAny(text, ",;"); i > 0 && len(property) == 0 {
 		text = text[:i] // NServiceBus lists types with their assemblies
 	}
-	return clean(text, MaxClass)
+	return Clean(text, MaxClass)
 }
 
 // source is the queue in which the consumer failed, if a header names it: the last part of an address.
@@ -277,13 +294,13 @@ func (t *told) source() string {
 	if t.from[fieldSource] == nServiceBus {
 		text, _, _ = strings.Cut(text, "@")
 	}
-	return clean(text, MaxClass)
+	return Clean(text, MaxClass)
 }
 
 func cut(b []byte, most int) []byte { return b[:min(len(b), most)] }
 
-// clean makes a text UTF-8 of at most most bytes.
-func clean(s string, most int) string {
+// Clean makes a text UTF-8 of at most most bytes.
+func Clean(s string, most int) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}

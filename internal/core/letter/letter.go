@@ -141,7 +141,7 @@ func (l *Letter) Props() *amqp091.Props {
 func (l *Letter) Cause() Cause {
 	if !l.hasCause {
 		l.parse()
-		l.causeOnce, l.hasCause = l.told.cause(l.History.Cause.Error), true
+		l.causeOnce, l.hasCause = l.told.cause(&l.History.Cause), true
 	}
 	return l.causeOnce
 }
@@ -149,7 +149,7 @@ func (l *Letter) Cause() Cause {
 // WholeCause is Cause with the detail.
 func (l *Letter) WholeCause() Cause {
 	c := l.Cause()
-	c.Detail = l.told.detail()
+	c.Detail = l.told.detail(&l.History.Cause)
 	if c.Detail != "" && c.From == "" {
 		c.From = familyNames[l.told.from[fieldDetail]]
 	}

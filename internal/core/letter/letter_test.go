@@ -123,15 +123,26 @@ func TestCauses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		headers amqp091.Table
-		history string
+		said    deadletter.Cause
 		typ     string
 		want    letter.Cause
 		detail  string
 		kind    string
 	}{
 		{name: "nothing", headers: amqp091.Table{}},
-		{name: "the history goes first", headers: amqp091.Table{{Key: "x-exception-message", Value: "old"}}, history: "ValueError: bad total", want: letter.Cause{Class: "ValueError", Error: "bad total", From: "history"}},
-		{name: "a history without a class", history: "bad: total", want: letter.Cause{Error: "bad: total", From: "history"}},
+		{name: "the history goes first", headers: amqp091.Table{{Key: "x-exception-message", Value: "old"}}, said: deadletter.Cause{Error: "ValueError: bad total"}, want: letter.Cause{Class: "ValueError", Error: "bad total", From: "settle"}},
+		{name: "a history without a class", said: deadletter.Cause{Error: "bad: total"}, want: letter.Cause{Error: "bad: total", From: "settle"}},
+		{
+			name: "what the consumer told is not mixed with headers", headers: amqp091.Table{{Key: "x-exception-message", Value: "old"}, {Key: "x-exception-stacktrace", Value: trace}},
+			said: deadletter.Cause{Class: "Timeout"}, want: letter.Cause{Class: "Timeout", From: "settle"},
+		},
+		{
+			name: "a detail alone", said: deadletter.Cause{Detail: trace}, want: letter.Cause{Class: "com.shop.NoCustomerException", From: "settle"}, detail: "Caused by: java.sql.SQLException: no row\n",
+		},
+		{
+			name: "the consumer's words are cut and made UTF-8", said: deadletter.Cause{Class: strings.Repeat("C", letter.MaxClass+1), Error: "a\xffb"},
+			want: letter.Cause{Class: strings.Repeat("C", letter.MaxClass), Error: "a\uFFFDb", From: "settle"},
+		},
 		{
 			name:    "Spring",
 			headers: amqp091.Table{{Key: "__TypeId__", Value: "com.shop.Order"}, {Key: "x-exception-message", Value: "no customer 42"}, {Key: "x-exception-stacktrace", Value: trace}},
@@ -172,7 +183,7 @@ func TestCauses(t *testing.T) {
 		{name: "the property type goes first", headers: amqp091.Table{{Key: "__TypeId__", Value: "no"}}, typ: "order.placed, v2", kind: "order.placed, v2"},
 	} {
 		r := letter.NewReader(names)
-		l, ok := r.Read(record(c.headers, c.typ, ""), died(1, func(h *deadletter.History) { h.Cause.Error = c.history }))
+		l, ok := r.Read(record(c.headers, c.typ, ""), died(1, func(h *deadletter.History) { h.Cause = c.said }))
 		if !ok {
 			t.Fatalf("%s: no letter", c.name)
 		}

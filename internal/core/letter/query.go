@@ -25,7 +25,7 @@ type QueryError struct {
 func (e *QueryError) Error() string {
 	value := e.Value
 	if len(value) > 100 {
-		value = clean(value, 100) + "…"
+		value = Clean(value, 100) + "…"
 	}
 	return fmt.Sprintf("filter '%s': '%s' %s", e.Filter, value, e.Rule)
 }

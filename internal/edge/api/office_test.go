@@ -101,6 +101,7 @@ func TestOffice(t *testing.T) {
 	if h := letter["headers"].(map[string]any); h["tenant"] != "t0" || h["x-first-death-queue"] != "orders" {
 		t.Errorf("%v", h)
 	}
+	same(t, "rejected_by", letter["rejected_by"], map[string]any{"delivery_count": 1.0})
 	if stops := letter["timeline"].([]any); len(stops) != 1 || stops[0].(map[string]any)["queue"] != "orders" {
 		t.Errorf("%v", stops)
 	}

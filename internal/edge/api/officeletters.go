@@ -121,7 +121,7 @@ func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.Le
 type wholeLetter struct {
 	office.Row
 	Timeline   []office.Stop     `json:"timeline"`
-	RejectedBy map[string]string `json:"rejected_by"`
+	RejectedBy rejectedBy        `json:"rejected_by"`
 	Cause      map[string]string `json:"cause"`
 	Properties map[string]any    `json:"properties"`
 	Headers    any               `json:"headers"`
@@ -129,6 +129,18 @@ type wholeLetter struct {
 	Replay     replayForecast    `json:"replay"`
 	From       string            `json:"from,omitempty"`        // the queue that a job took it from
 	EditedFrom string            `json:"edited_from,omitempty"` // the id of its original in the archive
+}
+
+// rejectedBy is who made the letter die the last time, as far as it is known.
+type rejectedBy struct {
+	ConsumerTag   string `json:"consumer_tag,omitempty"`
+	Connection    string `json:"connection,omitempty"`
+	Name          string `json:"connection_name,omitempty"` // what the client calls its connection
+	Peer          string `json:"peer,omitempty"`
+	User          string `json:"user,omitempty"`
+	Product       string `json:"product,omitempty"`
+	Version       string `json:"version,omitempty"`
+	DeliveryCount uint32 `json:"delivery_count,omitempty"`
 }
 
 type letterBody struct {
@@ -158,7 +170,7 @@ func (s *server) getLetter(r *request) (any, error) {
 		return nil, letterMissing(r, err)
 	}
 	a := wholeLetter{
-		Row: w.Row, Timeline: w.Timeline, RejectedBy: map[string]string{}, Body: showBody(w.Body, w.Size),
+		Row: w.Row, Timeline: w.Timeline, Body: showBody(w.Body, w.Size),
 		Cause:  map[string]string{"class": w.Cause.Class, "error": w.Cause.Error, "detail": w.Cause.Detail, "from": w.Cause.From},
 		From:   w.From, EditedFrom: w.EditedFrom,
 		Replay: replayForecast{Exchange: w.Replay.Exchange, Keys: orEmpty(w.Replay.Keys), Queues: orEmpty(w.Replay.Queues)},
@@ -166,11 +178,8 @@ func (s *server) getLetter(r *request) (any, error) {
 	if w.Replay.Problem != "" {
 		a.Replay.Problem = &w.Replay.Problem
 	}
-	for key, value := range map[string]string{"consumer_tag": w.RejectedBy.ConsumerTag, "connection": w.RejectedBy.Connection, "user": w.RejectedBy.User} {
-		if value != "" {
-			a.RejectedBy[key] = value
-		}
-	}
+	by := &w.RejectedBy
+	a.RejectedBy = rejectedBy{by.ConsumerTag, by.Connection, by.Name, by.Peer(), by.User, by.Product, by.Version, by.DeliveryCount}
 	if a.Properties, err = showProperties(w.Properties); err != nil {
 		return nil, err
 	}

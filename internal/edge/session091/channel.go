@@ -170,8 +170,9 @@ func (k *consumer) TimedOut(*partition.Queue, *queue.Consumer, int) {
 
 // Cause implements partition.Culprit.
 func (k *consumer) Cause() deadletter.Cause {
-	c := k.ch.c
-	return deadletter.Cause{ConsumerTag: k.tag, Connection: c.peer.Name, User: c.login.User}
+	cause := k.ch.c.cause
+	cause.ConsumerTag = k.tag
+	return cause
 }
 
 // enter adds a consumer. REQUIRES: mu is held.

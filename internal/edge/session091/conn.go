@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/broker"
@@ -92,6 +93,7 @@ type conn struct {
 	link         *broker.Connection // nil until the client is let in
 	vhost        message.VHost
 	login        broker.Login
+	cause        deadletter.Cause // who its consumers are, without their tags
 	clientProps  amqp091.Table
 	capabilities capabilities
 	frameMax     int

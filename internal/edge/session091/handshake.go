@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/safety/bug"
@@ -120,6 +122,10 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	given, _ := m.ClientProperties.Get("client_id")
 	clientID, _ := given.(string)
 	c.login = broker.Login{Identity: id, User: id.Name, Mechanism: m.Mechanism, ClientID: clientID}
+	c.cause = deadletter.Cause{
+		Connection: c.peer.Name, User: id.Name, Name: clientWord(m.ClientProperties, "connection_name"),
+		Product: clientWord(m.ClientProperties, "product"), Version: clientWord(m.ClientProperties, "version"),
+	}
 	heartbeat := max(0, c.Heartbeat)
 	c.out.putMethod(0, amqp091.ConnectionTune{
 		ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: uint16(heartbeat / time.Second),
@@ -227,6 +233,16 @@ func (k *propertyKeeper) keep(key []byte, typ byte, content []byte) bool {
 	}
 	k.others++
 	return true
+}
+
+// maxClientWord is how many bytes the history of a message keeps of each word that its client says about itself.
+const maxClientWord = 64
+
+// clientWord is a text from a client's properties, cut.
+func clientWord(properties amqp091.Table, name string) string {
+	v, _ := properties.Get(name)
+	word, _ := v.(string)
+	return letter.Clean(word, maxClientWord)
 }
 
 func readCapabilities(properties amqp091.Table) (caps capabilities) {

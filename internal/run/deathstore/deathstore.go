@@ -72,7 +72,7 @@ func KeepsTTL(s *bodies.Store, ref message.Ref) bool {
 	if head == 0 {
 		head = ref
 	}
-	return deadletter.HeadDelayed(s.Bytes(head)) && deadletter.StoredKeepsTTL(Bytes(s, ref))
+	return deadletter.HeadMayKeepTTL(s.Bytes(head)) && deadletter.StoredKeepsTTL(Bytes(s, ref))
 }
 
 // Sent returns the job that counts what becomes of the message of the history, 0 if none does: see deadletter.HeadSent.

@@ -68,6 +68,7 @@ type deathPlan struct {
 	reason     deadletter.Reason
 	at         int64
 	by         *queue.Consumer
+	deliveries uint32
 	exchange   []byte
 	key        []byte
 	expiration int64
@@ -106,7 +107,7 @@ func (m *deadmove) plan() {
 // agrees says whether the plan also suits another death, apart from the moment of death and the message's own TTL.
 // trust says that histories from clients count.
 func (p *deathPlan) agrees(d *queue.Death, rec message.Record, trust bool) bool {
-	if !p.shareable || p.prev != d.History || p.reason != d.Reason || p.by != d.By || rec.HasCC() || len(rec.BCC()) > 0 {
+	if !p.shareable || p.prev != d.History || p.reason != d.Reason || p.by != d.By || p.deliveries != d.Counts.Deliveries || rec.HasCC() || len(rec.BCC()) > 0 {
 		return false
 	}
 	if d.History != 0 { // the history says where it was sent
@@ -145,7 +146,7 @@ func (m *deadmove) planAlike(d *queue.Death, expiration int64) *deathPlan {
 func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int64) *deathPlan {
 	n, dead, settings := m.n, m.dead, &m.settings
 	p := &deathPlan{
-		prev: d.History, reason: d.Reason, at: d.At, by: d.By,
+		prev: d.History, reason: d.Reason, at: d.At, by: d.By, deliveries: d.Counts.Deliveries,
 		exchange: rec.Exchange(), key: rec.Key(), expiration: expiration,
 	}
 	var h deadletter.History
@@ -176,6 +177,7 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 			e.Cause = c.Cause()
 		}
 	}
+	e.Cause.DeliveryCount = d.Counts.Deliveries
 	h.Record(&e)
 	h.StripCC = h.StripCC || n.DeadLettering.StripCC && dead.HasKey
 	routes := e.NextKeys
