@@ -16,6 +16,7 @@ type Death struct {
 	Reason  deadletter.Reason
 	At      int64     // when it died, in milliseconds since 1970
 	By      *Consumer // who rejected or returned it last, nil if no consumer did
+	Noted   bool      // if its history has a note, it is of this death
 	Stays   bool      // the body was only on disk until it was read for routing, and its place on disk lasts (no scratch file)
 }
 
@@ -168,8 +169,28 @@ func (m *Machine) death(id ID, p index.Place) Death {
 	reason, at, by := m.DiedOf(p)
 	d := Death{ID: id, Reason: reason, At: at}
 	d.By, _ = by.(*Consumer)
+	// After a restart nobody knows who rejected it, and a note is of this death: no other delivery has ended since.
+	d.Noted = d.By == nil || m.Side(p).Noted
 	p.Read(&d.Content)
 	return d
+}
+
+// Notable returns an entry that a consumer has just let die, by a rejection or too many failures, and that waits to be routed.
+func (m *Machine) Notable(id ID) (d Death, ok bool) {
+	p := m.Find(id)
+	if !p.In(index.Dying) {
+		return Death{}, false
+	}
+	d = m.death(id, p)
+	return d, d.Reason.Counted() != deadletter.Expired
+}
+
+// PutNote gives a notable entry another history, which has a note of its death. The reference to the one before becomes the
+// caller's.
+func (m *Machine) PutNote(id ID, history message.Ref) (before message.Ref) {
+	p := m.Find(id)
+	m.SideOf(p).Noted = true
+	return m.SetHistory(id, p, history)
 }
 
 // HasDeaths says whether Deaths would find any.

@@ -375,6 +375,7 @@ func (x *lockstep) settle() {
 	for range x.IntN(1 + min(len(held), 20)) {
 		h := pick(x.draw, held...)
 		id, number, how, failed, now := h.ID, h.By.Number, x.IntN(9), x.bool(), x.now
+		noted, wait := x.bool(), pick[int64](x.draw, 0, 0, 1, 300, 60*day)
 		x.do(func(r *replica) {
 			c := r.consumers[number]
 			if c == nil {
@@ -385,8 +386,11 @@ func (x *lockstep) settle() {
 				r.note("settled %v", r.Ack(id, c))
 			case 2:
 				r.note("settled %v", r.Reject(now, id, c, failed))
+				if d, ok := r.Notable(id); ok && noted {
+					r.note("noted %d, before %d", id, r.PutNote(id, name(d.Body)))
+				}
 			default:
-				r.note("settled %v", r.Return(now, id, c, ReturnKind(how-3)))
+				r.note("settled %v", r.ReturnFor(now, id, c, ReturnKind(how-3), wait))
 			}
 			r.Flow(now, 0)
 		}, "settle %d of %d in way %d", id, number, how)

@@ -423,19 +423,43 @@ func (p *pair) settle(t *rapid.T) {
 			}
 			p.q.die(p.now, e, reason)
 		})
+		if rapid.Bool().Draw(t, "noted") {
+			p.noteDeath(t, d.id)
+		}
 		if rapid.Bool().Draw(t, "told") {
 			p.tell(d.id)
 		}
 	default:
-		p.giveBack(t, d, ReturnKind(rapid.IntRange(int(ReturnNack), int(ReturnFailed)).Draw(t, "kind")))
+		p.giveBack(t, d, ReturnKind(rapid.IntRange(int(ReturnNack), int(ReturnFailed)).Draw(t, "kind")), rapid.SampledFrom([]int64{0, 0, 1, 40}).Draw(t, "wait"))
 	}
 	p.m.Flow(p.now, 0)
 	p.q.flow(p.now, false)
 }
 
-func (p *pair) giveBack(t *rapid.T, d delivered, kind ReturnKind) {
-	p.settleOne(t, d, func(c *Consumer) bool { return p.m.Return(p.now, d.id, c, kind) },
-		func(e *modelEntry) { p.q.giveBack(p.now, e, kind) })
+func (p *pair) giveBack(t *rapid.T, d delivered, kind ReturnKind, wait int64) {
+	p.settleOne(t, d, func(c *Consumer) bool { return p.m.ReturnFor(p.now, d.id, c, kind, wait) },
+		func(e *modelEntry) { p.q.giveBack(p.now, e, kind, wait) })
+}
+
+// noteDeath gives a message that was rejected another history.
+func (p *pair) noteDeath(t *rapid.T, id ID) {
+	d, ok := p.m.Notable(id)
+	if e := p.q.find(id); ok != (e != nil && e.state == index.Dying) {
+		t.Fatalf("death %d can be noted: %v", id, ok)
+	} else if ok {
+		history := p.ref()
+		if before := p.m.PutNote(id, history); before != d.History {
+			t.Fatalf("death %d had history %d, want %d", id, before, d.History)
+		}
+		if again, ok := p.m.Notable(id); !ok || !again.Noted || again.History != history {
+			t.Fatalf("death %d is noted as %+v", id, again)
+		}
+		p.handBack(d.History)
+		e.e.History, e.noted = history, true
+		if d.Logged {
+			p.journal(func(m *Machine) { m.RestoreNoted(id, history) })
+		}
+	}
 }
 
 // tell makes the journal record a death.
@@ -547,7 +571,7 @@ func (p *pair) detach(t *rapid.T) {
 	if rapid.Bool().Draw(t, "its channel closes") {
 		for _, d := range slices.Clone(p.unsettled) {
 			if d.to == to {
-				p.giveBack(t, d, ReturnClosed)
+				p.giveBack(t, d, ReturnClosed, 0)
 			}
 		}
 		p.unsettled = slices.DeleteFunc(p.unsettled, func(d delivered) bool { return d.to == to })
@@ -684,7 +708,10 @@ func (p *pair) deaths(t *rapid.T) {
 		got[i].Body = name(got[i].Body)
 	}
 	for i := range got {
-		got[i].By = nil
+		if e := p.q.find(got[i].ID); got[i].Noted != (got[i].By == nil || e != nil && e.noted) {
+			t.Fatalf("death %d of %v is noted: %v", got[i].ID, got[i].By, got[i].Noted)
+		}
+		got[i].By, got[i].Noted = nil, false
 		if !slices.ContainsFunc(p.routing, func(d Death) bool { return d.ID == got[i].ID }) {
 			p.routing = append(p.routing, got[i])
 		}

@@ -39,6 +39,7 @@ type modelEntry struct {
 	owner       *modelConsumer
 	order       int // of the return, the death or the delivery
 	at          int64
+	noted       bool // its history has a note of its death
 	watched     bool
 	reason      deadletter.Reason
 	diedAt      int64
@@ -529,7 +530,7 @@ func (q *model) settled(id ID, c *modelConsumer) *modelEntry {
 	return e
 }
 
-func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
+func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind, wait int64) {
 	r := &q.settings.Retry
 	delays := r.Min > 0 && r.Type != RetryDisabled
 	failed := kind == ReturnReject || kind == ReturnClosed || kind == ReturnFailed || kind == ReturnNack && q.settings.CountNack && (q.quorum() || delays)
@@ -548,8 +549,10 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind) {
 	switch {
 	case (q.quorum() || q.apsara()) && over(e.e.Counts.Deliveries) && (!lenient || failed && over(e.e.Counts.Acquired) && (kind != ReturnNack || q.settings.DeadLetter)):
 		q.die(now, e, deadletter.DeliveryLimit)
-	case waits: // DL-12.2
-		wait := min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))
+	case waits || wait > 0: // DL-12.2, or its consumer says how long
+		if wait == 0 {
+			wait = min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))
+		}
 		e.state, e.until = index.Delayed, now+wait+1
 		q.returned(e, e.until)
 	case q.comeBack(now, e):
@@ -591,7 +594,7 @@ func (q *model) timeOut(now int64) {
 		slices.SortFunc(late, func(a, b *modelEntry) int { return a.order - b.order })
 		for _, e := range late {
 			c.out--
-			q.giveBack(now, e, ReturnTimeout)
+			q.giveBack(now, e, ReturnTimeout, 0)
 		}
 		if len(late) > 0 && !q.apsara() { // DL-22.2
 			c.stale += len(late)

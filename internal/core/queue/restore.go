@@ -104,6 +104,16 @@ func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
 	s.Reason, s.DiedAt = reason, at
 }
 
+// RestoreNoted gives an entry the history with which it died. The reference to the one before becomes the caller's. ok is
+// false if there is no such entry.
+func (m *Machine) RestoreNoted(id ID, history message.Ref) (before message.Ref, ok bool) {
+	p := m.Find(id)
+	if !p.There() {
+		return 0, false
+	}
+	return m.SetHistory(id, p, history), true
+}
+
 // awaken ends a wait, or the place in the returns list, before the entry gets its next state. The journal records
 // neither the end of a wait nor that an entry left the returns list from the middle.
 func (m *Machine) awaken(id ID, p index.Place) {
@@ -133,7 +143,7 @@ func (m *Machine) Restored(now int64) {
 	m.lastUse = now
 	for _, id := range m.All(index.Out) {
 		if p := m.Find(id); p.There() {
-			m.giveBack(now, id, p, nil, returnRestart)
+			m.giveBack(now, id, p, nil, returnRestart, 0)
 		}
 	}
 }

@@ -265,9 +265,9 @@ func (p *player) settle(how string, args arguments) {
 		case how == "ack":
 			ok = p.m.Ack(id, by)
 		case how == "reject" && requeue:
-			ok = p.m.Return(p.now, id, by, queue.ReturnReject)
+			ok = p.m.ReturnFor(p.now, id, by, queue.ReturnReject, args.milliseconds("delay", 0))
 		case how == "nack" && requeue:
-			ok = p.m.Return(p.now, id, by, queue.ReturnNack)
+			ok = p.m.ReturnFor(p.now, id, by, queue.ReturnNack, args.milliseconds("delay", 0))
 		case how == "recover":
 			ok = p.m.Return(p.now, id, by, queue.ReturnRecover)
 		case how == "release":

@@ -112,15 +112,21 @@ func (m *Machine) returned(p index.Place) uint32 {
 // Return gives a delivery back to the queue. The entry becomes ready, waits (DL-12.2), or dies: because it was
 // delivered too often (DL-11.4), or because its TTL has ended (DL-8.5).
 func (m *Machine) Return(now int64, id ID, c *Consumer, kind ReturnKind) bool {
+	return m.ReturnFor(now, id, c, kind, 0)
+}
+
+// ReturnFor is Return of an entry that waits for so many milliseconds before its next delivery, whatever the queue's delayed
+// retry says; 0: as it says.
+func (m *Machine) ReturnFor(now int64, id ID, c *Consumer, kind ReturnKind, wait int64) bool {
 	p := m.taken(id, c)
 	if !p.There() {
 		return false
 	}
-	m.giveBack(now, id, p, c, kind)
+	m.giveBack(now, id, p, c, kind, wait)
 	return true
 }
 
-func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind ReturnKind) {
+func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind ReturnKind, wait int64) {
 	failed := m.countsAsFailed(c, kind)
 	retries := m.retries(kind, failed)
 	counted := m.config.Type == Quorum || retries
@@ -142,8 +148,11 @@ func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind Re
 		m.dieOf(now, id, p, deadletter.DeliveryLimit, c, failed)
 		return
 	}
-	if retries {
-		m.delay(id, p, ending(now, m.settings.Retry.wait(id, counts)), counts)
+	if retries && wait == 0 {
+		wait = m.settings.Retry.wait(id, counts)
+	}
+	if wait > 0 {
+		m.delay(id, p, ending(now, wait), counts)
 		return
 	}
 	if m.comeBack(now, id, p) && p.Logged() {

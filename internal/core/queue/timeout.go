@@ -53,7 +53,7 @@ func (m *Machine) timeOut(now int64, limit int) (more bool) {
 			c.outs = c.outs[1:]
 			c.out--
 			n++
-			m.giveBack(now, o.id, p, c, ReturnTimeout)
+			m.giveBack(now, o.id, p, c, ReturnTimeout, 0)
 		}
 		limit -= n
 		more = more || stopped

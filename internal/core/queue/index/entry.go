@@ -157,6 +157,22 @@ func (ix *Index) SetBody(at Place, body message.Ref) {
 	at.page.refs[at.page.at(at.slot)] = body
 }
 
+// SetHistory gives the entry another history. The reference to the one before becomes the caller's.
+func (ix *Index) SetHistory(id ID, at Place, history message.Ref) (before message.Ref) {
+	p := at.page
+	ix.touch(p)
+	p.altered()
+	ix.pages.needHistories(p)
+	j := p.at(at.slot)
+	before = p.histories[j]
+	if ix.pages.Hash != nil && p.logged(at.slot) {
+		ix.mixIn(minus, id, p.sizes[j], before)
+		ix.mixIn(1, id, p.sizes[j], history)
+	}
+	p.histories[j] = history
+	return before
+}
+
 // SetTold notes that the journal tells that the entry, which is in Dying, is dead: it is saved in another state from
 // now on.
 func (ix *Index) SetTold(at Place) {

@@ -11,6 +11,7 @@ type Side struct {
 	Reason   deadletter.Reason // while dying or held
 	Failed   bool              // while dying: the attempt it died of was counted as failed
 	Told     bool              // while dying: the journal tells that it is dead
+	Noted    bool              // while dying or held: its history has a note, which is of this death
 	nextFree uint32
 	far      int64 // the moment that was too far for the column
 }
