@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 )
@@ -38,6 +39,9 @@ type Op struct {
 	Consumer *queue.Consumer // nil for basic.get
 	How      queue.ReturnKind
 	Failed   bool // Reject: counts as a failed delivery (DL-11.3)
+	// Note is what the consumer says of the delivery, for the history if the message dies now; nil: nothing.
+	Note *deadletter.Note
+	Wait int64 // Return: milliseconds before its next delivery; 0: as the queue says
 
 	// Publish to replicated queues: Owner gets the answers, under the number Token.
 	Owner Owner
@@ -162,6 +166,9 @@ func (op *Op) Steps() int { return max(1, len(op.Targets)) }
 // Cost is the most bytes that the operation takes of a frame. size is that of the published record.
 func (op *Op) Cost(size int) int {
 	const operands = 64 // of an operation or one of its targets: opcode, queue, entry, moment
+	if op.Note != nil {
+		size += op.Note.Size()
+	}
 	return operands*(1+len(op.Targets)) + size
 }
 
@@ -258,7 +265,7 @@ func (n *Node) settle(h *hold, op *Op) {
 		return
 	}
 	h.touch(q)
-	s := settlement{kind: op.Kind, first: op.ID, count: 1, failed: op.Failed, how: op.How}
+	s := settlement{kind: op.Kind, first: op.ID, count: 1, failed: op.Failed, how: op.How, note: op.Note, wait: op.Wait}
 	s.apply(h, q, op.Consumer)
 }
 

@@ -205,7 +205,11 @@ func (x *killed) settle() {
 		default:
 			op.Kind, op.How = Return, queue.ReturnKind(x.pick(int64(queue.ReturnNack), int64(queue.ReturnReject), int64(queue.ReturnRecover), int64(queue.ReturnClosed)))
 		}
-		x.note("settle %d of %s by %d, %d", op.ID, op.Queue.Name, op.Kind, op.How)
+		if op.Kind != Ack && x.rng.IntN(2) == 0 {
+			op.Note, op.Wait = &deadletter.Note{Cause: deadletter.Cause{User: "u", Error: fmt.Sprint(op.ID)}}, x.pick(0, 1, 1000)
+			x.count["noted"]++
+		}
+		x.note("settle %d of %s by %d, %d, wait %d", op.ID, op.Queue.Name, op.Kind, op.How, op.Wait)
 		x.w.n.Run([]Op{op})
 	}
 }

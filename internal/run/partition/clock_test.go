@@ -81,7 +81,7 @@ func TestRetriesAndTimeoutsOutliveAClockThatWasAhead(t *testing.T) {
 					}
 					end := func(w *commandWriter, seq uint64) {
 						if what == "retry" {
-							w.giveBack(1, consumer, id(seq), queue.ReturnNack)
+							w.giveBack(1, consumer, id(seq), queue.ReturnNack, nil, 0)
 						}
 					}
 					apply(now, func(w *commandWriter) {

@@ -22,8 +22,8 @@ import (
 //	publish   ttl+1 | priority+1 | record bytes | n | n × queue
 //	delayed   delay | as in publish                  a publish to be delivered only after "delay" milliseconds
 //	ack       queue | consumer | first id | count
-//	reject    queue | consumer | id | failed
-//	return    queue | consumer | id | kind
+//	reject    queue | consumer | id | flags | note bytes, if a flag says so: deadletter.Note
+//	return    queue | consumer | id | kind with flags | note bytes and a wait, if flags say so
 //	attach    queue | consumer | flags | priority, zigzag | prefetch | timeout | credit | tag bytes
 //	detach    queue | consumer
 //	credit    queue | consumer | n
@@ -67,8 +67,9 @@ import (
 //	7   whether a nack counts was part of the config, and configure left it; RetryReturned did not delay a nack that counted
 //	    (queue.Pages.FailedNack), and failures in earlier queues counted to a limit where nacks did; no outcome MissingExchange
 //	8   no forget
+//	9   no notes and waits in a reject and a return; any first byte but 0 of a reject meant a failure
 const (
-	commandVersion  = 9
+	commandVersion  = 10
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4
@@ -79,6 +80,7 @@ const (
 	sharedVersion   = 7
 	againVersion    = 7
 	nackVersion     = 8
+	saidVersion     = 10
 )
 
 const (
@@ -120,6 +122,14 @@ const (
 	attachExclusive
 )
 
+// The flags of a reject and a return. The others are one byte: those of a reject, or the kind of a return.
+const (
+	rejectFailed = 1
+
+	settleNote = 1 << 7
+	settleWait = 1 << 6
+)
+
 // The flags of a config.
 const (
 	configStrict = 1 << iota
@@ -153,6 +163,8 @@ type commandWriter struct {
 	ackQueue    uint64
 	ackConsumer uint64
 	ackFirst    queue.ID
+
+	stored []byte // scratch space
 }
 
 // commandHead is the length of a command's head, momentAt the offset of the time in it.

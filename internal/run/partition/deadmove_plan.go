@@ -145,6 +145,7 @@ func (m *deadmove) planAlike(d *queue.Death, expiration int64) *deathPlan {
 
 func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int64) *deathPlan {
 	n, dead, settings := m.n, m.dead, &m.settings
+	trusts := n.DeadLettering.TrustHistories && rec.HasHeaders()
 	p := &deathPlan{
 		prev: d.History, reason: d.Reason, at: d.At, by: d.By, deliveries: d.Counts.Deliveries,
 		exchange: rec.Exchange(), key: rec.Key(), expiration: expiration,
@@ -154,16 +155,25 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 		// The bytes are our own. If they cannot be parsed, the history begins anew; that is better than losing the
 		// message.
 		h, _ = deadletter.Parse(n.historyBytes(d.History))
-	} else if n.DeadLettering.TrustHistories && rec.HasHeaders() {
+	}
+	note := h.Note
+	if note != nil && (!d.Noted || d.Reason.Counted() == deadletter.Expired) {
+		note = nil // of an attempt that a restart has undone
+	}
+	first := d.History == 0 || h.Note != nil && h.Fresh()
+	if trusts && first {
 		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
 			h, _ = deadletter.Carried(props.Headers) // DL-7.10
 		}
+	}
+	if note != nil && note.HasKey {
+		dead.Key, dead.HasKey = note.Key, true
 	}
 	e := deadletter.Event{
 		Queue: m.q.Name, Reason: d.Reason, Time: d.At, Expiration: expiration,
 		NextExchange: dead.Exchange, KeysReplaced: h.KeysReplaced || dead.HasKey, Rules: &settings.Rules,
 	}
-	if d.History == 0 || len(h.Keys) == 0 {
+	if first || len(h.Keys) == 0 {
 		e.Exchange, e.Keys = string(rec.Exchange()), keysOf(rec)
 	} else {
 		e.Exchange, e.Keys = h.Exchange, h.Keys // where the last death or replay sent it
@@ -172,7 +182,9 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	if dead.HasKey {
 		e.NextKeys = []string{dead.Key}
 	}
-	if d.By != nil {
+	if note != nil {
+		e.Cause = note.Cause
+	} else if d.By != nil {
 		if c, ok := d.By.Target.(Culprit); ok {
 			e.Cause = c.Cause()
 		}
@@ -209,11 +221,11 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	stored := h.Append(nil)
 	p.history, p.stored, p.said, p.read = deathstore.Keep(n.bodies, stored), stored, h, true
 	p.split(m.q.part)
-	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !(n.DeadLettering.TrustHistories && rec.HasHeaders())
+	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !trusts && note == nil
 	return p
 }
 
-// Culprit is a subscriber that can name its client, for the history of what it rejects.
+// Culprit is a subscriber that can name its client, for the history of what it rejects. A note says all of it itself.
 type Culprit interface {
 	Cause() deadletter.Cause
 }

@@ -38,6 +38,7 @@ import (
 //	mailBack log | number                              an entry stranded in the outbox for that log was relocated
 //	delay    queue | id | notBefore           an entry just published is delivered only from then on
 //	tally    queue | job | outcome | count    entries that the job has sent to the queue came, or went so (JobOutcome)
+//	note     queue | id | history bytes       the entry has this history: it has a note of the death that follows
 //	hash     queue | u64                  in tests: the state hash of the queue now, see queue.StateHash
 //	cut                                   a checkpoint has everything before
 //	lost     the rest of the frame        damage was here, and an operator chose to go on without it: later operations may name
@@ -46,8 +47,9 @@ import (
 // Empty record bytes mean the record of the last operation that had one. Otherwise a message to many queues might not
 // fit into a frame.
 const (
-	frameVersion = 6
-	frameUnsent  = 5 // before tally
+	frameVersion = 7
+	frameUntold  = 6 // before note
+	frameUnsent  = 5 // before tally, too
 	frameBefore  = 3 // before histories and records could be left out, too
 	frameFirst   = 1 // before alike, too; 2 is the first byte of a group's log, 4 of a note (IsDeclared)
 )
@@ -71,6 +73,7 @@ const (
 	opDelay
 	opAlike
 	opTally
+	opNote
 
 	opEnd // one more than the last
 )
@@ -333,6 +336,16 @@ func (f *frame) hold(q uint64, id queue.ID, reason uint8, at int64) {
 	f.uint(uint64(id))
 	f.uint(uint64(reason))
 	f.moment(at)
+}
+
+func (f *frame) note(q uint64, id queue.ID, history []byte) {
+	if f == nil {
+		return
+	}
+	f.begin(opNote)
+	f.uint(q)
+	f.uint(uint64(id))
+	f.raw(history)
 }
 
 func (f *frame) hash(q, sum uint64) {

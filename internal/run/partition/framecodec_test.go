@@ -82,6 +82,11 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		f.hold(o.Queue, o.First, uint8(o.Reason), c.int64())
 		return o
 	},
+	opNote: func(c chooser, f *frame) Operation {
+		o := c.entry("note")
+		f.note(o.Queue, o.First, c.bytes())
+		return o
+	},
 	opMailOut: func(c chooser, f *frame) Operation {
 		o := c.entry("mailOut")
 		target, at := c.uint64(), c.id()
@@ -238,6 +243,8 @@ func FuzzARecoveredEntryIsAsItWas(f *testing.F) {
 		e.r.Due, e.r.NotBefore, e.r.Redelivered, e.r.Returned = later(), later(), true, true
 		e.r.Counts = queue.Counts{Deliveries: c.uint32(), Acquired: max(c.uint32(), 1)}
 		fr.enter(&e)
+		noted := deadletter.Noted(nil, &deadletter.Note{Cause: deadletter.Cause{Error: "why"}})
+		fr.note(2, id(2), noted)
 		w, err := redo(t, fr.bytes())
 		defer func() { _ = w.j.Close() }()
 		if err != nil {
@@ -258,6 +265,9 @@ func FuzzARecoveredEntryIsAsItWas(f *testing.F) {
 		}
 		if v, ok := m.View(id(3)); !ok || string(w.n.historyBytes(v.History)) != string(history) {
 			t.Error("the history is another")
+		}
+		if v, ok := m.View(id(2)); !ok || string(w.n.historyBytes(v.History)) != string(noted) {
+			t.Error("the history of what was noted is another")
 		}
 	})
 }

@@ -69,7 +69,7 @@ func TestDL_12_3_ANackThatCountedWasNotDelayedByReturned(t *testing.T) {
 		}
 		_ = q.group().tell(func(w *commandWriter) {
 			w.b[0] = c.version
-			w.giveBack(q.Incarnation, consumer.Number, held[0].ID, queue.ReturnNack)
+			w.giveBack(q.Incarnation, consumer.Number, held[0].ID, queue.ReturnNack, nil, 0)
 		})
 		f.quiesce()
 		if n := q.m.Totals(); n.Delayed != c.delayed {

@@ -9,18 +9,57 @@ import (
 // The operands of commands about entries and outboxes. Each writer has its reader beside it. The operands of commands
 // about queues, publishes and consumers are in command.go.
 
-func (w *commandWriter) reject(q, consumer uint64, id queue.ID, failed bool) {
+func (w *commandWriter) reject(q, consumer uint64, id queue.ID, failed bool, note *deadletter.Note) {
 	w.op(cmdReject, q)
 	w.uint(consumer)
 	w.uint(uint64(id))
-	w.bool(failed)
+	var flags byte
+	if failed {
+		flags |= rejectFailed
+	}
+	w.said(flags, note, 0)
 }
 
-func (w *commandWriter) giveBack(q, consumer uint64, id queue.ID, how queue.ReturnKind) {
+func (w *commandWriter) giveBack(q, consumer uint64, id queue.ID, how queue.ReturnKind, note *deadletter.Note, wait int64) {
 	w.op(cmdReturn, q)
 	w.uint(consumer)
 	w.uint(uint64(id))
-	w.b = append(w.b, byte(how))
+	w.said(byte(how), note, wait)
+}
+
+// said writes a byte with what the consumer has said of the delivery behind it.
+func (w *commandWriter) said(b byte, note *deadletter.Note, wait int64) {
+	if note != nil {
+		b |= settleNote
+	}
+	if wait > 0 {
+		b |= settleWait
+	}
+	w.b = append(w.b, b)
+	if note != nil {
+		w.stored = note.Append(w.stored[:0])
+		w.raw(w.stored)
+	}
+	if wait > 0 {
+		w.span(wait)
+	}
+}
+
+// said reads what said wrote.
+func (r *commandReader) said(s *settlement) (b byte) {
+	b = r.byte()
+	if r.version < saidVersion {
+		return b
+	}
+	if b&settleNote != 0 {
+		stored, _ := r.bytes()
+		note, err := deadletter.ParseNote(stored)
+		s.note, r.bad = note, r.bad || err != nil
+	}
+	if b&settleWait != 0 {
+		s.wait = r.time()
+	}
+	return b &^ (settleNote | settleWait)
 }
 
 // settlement has the operands of an ack, a reject or a return, except the queue.
@@ -31,6 +70,8 @@ type settlement struct {
 	count    uint64
 	failed   bool             // of a reject
 	how      queue.ReturnKind // of a return
+	note     *deadletter.Note // of a reject or a return
+	wait     int64            // of a return
 }
 
 func (r *commandReader) settlement(code byte) settlement {
@@ -39,10 +80,13 @@ func (r *commandReader) settlement(code byte) settlement {
 	case cmdAck:
 		s.kind, s.count = Ack, r.run()
 	case cmdReject:
-		s.kind, s.failed = Reject, r.byte() != 0
+		s.kind = Reject
+		flags := r.said(&s)
+		s.failed = flags != 0
+		r.bad = r.bad || r.version >= saidVersion && flags&^rejectFailed != 0
 	case cmdReturn:
 		s.kind = Return
-		how := r.byte()
+		how := r.said(&s)
 		r.bad = r.bad || how > byte(queue.ReturnFailed)
 		s.how = queue.ReturnKind(how)
 	}

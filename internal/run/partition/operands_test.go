@@ -79,6 +79,17 @@ func (c chooser) targets() (p plan, list []target) {
 	return p, list
 }
 
+func (c chooser) note() *deadletter.Note {
+	if c.bool() {
+		return nil
+	}
+	n := deadletter.Note{Cause: deadletter.Cause{ConsumerTag: c.text(), User: c.text(), Error: c.text(), Detail: c.text(), DeliveryCount: c.uint32()}}
+	if n.HasKey = c.bool(); n.HasKey {
+		n.Key = c.text()
+	}
+	return &n
+}
+
 func (c chooser) refusals() (list outbox.Refusals) {
 	for range c.IntN(4) {
 		list = append(list, outbox.Refusal{Number: c.uint64(), Why: outbox.Answer(c.uint64())})
@@ -152,15 +163,15 @@ var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byt
 		}
 	},
 	cmdReject: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, want := c.uint64(), settlement{kind: Reject, consumer: c.uint64(), first: c.id(), count: 1, failed: c.bool()}
-		w.reject(q, want.consumer, want.first, want.failed)
+		q, want := c.uint64(), settlement{kind: Reject, consumer: c.uint64(), first: c.id(), count: 1, failed: c.bool(), note: c.note()}
+		w.reject(q, want.consumer, want.first, want.failed, want.note)
 		return func(r *commandReader, code byte) (any, any) {
 			return []any{r.uint(), r.settlement(code)}, []any{q, want}
 		}
 	},
 	cmdReturn: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
-		q, want := c.uint64(), settlement{kind: Return, consumer: c.uint64(), first: c.id(), count: 1, how: queue.ReturnKind(c.IntN(int(queue.ReturnFailed) + 1))}
-		w.giveBack(q, want.consumer, want.first, want.how)
+		q, want := c.uint64(), settlement{kind: Return, consumer: c.uint64(), first: c.id(), count: 1, how: queue.ReturnKind(c.IntN(int(queue.ReturnFailed) + 1)), note: c.note(), wait: max(0, c.moment())}
+		w.giveBack(q, want.consumer, want.first, want.how, want.note, want.wait)
 		return func(r *commandReader, code byte) (any, any) {
 			return []any{r.uint(), r.settlement(code)}, []any{q, want}
 		}

@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"math"
 
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/queue/index"
+	"bartleby.mq/internal/run/deathstore"
 )
 
 // An operation on a queue is a value. apply is the only place where it happens. The driver of the queue's partition
@@ -387,13 +389,34 @@ func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
 			}
 		}
 	case Reject:
-		q.m.Reject(h.now, s.first, c, s.failed)
+		if q.m.Reject(h.now, s.first, c, s.failed) {
+			q.note(h, s.first, s.note)
+		}
 	case Return:
-		if q.m.Return(h.now, s.first, c, s.how) {
+		if q.m.ReturnFor(h.now, s.first, c, s.how, s.wait) {
 			q.stats.Returned++
+			q.note(h, s.first, s.note)
 		}
 	}
 	q.m.Flow(h.now, 0)
+}
+
+// note puts what a consumer has said of a delivery into the history of the entry, if it has just died of that. The note is
+// in the log before the death is: after a crash the death is routed as it would have been. n may be nil.
+func (q *Queue) note(h *hold, id queue.ID, n *deadletter.Note) {
+	if n == nil {
+		return
+	}
+	d, ok := q.m.Notable(id)
+	if !ok {
+		return
+	}
+	node := q.part.node
+	stored := deadletter.Noted(node.historyBytes(d.History), n)
+	h.drop(0, q.m.PutNote(id, deathstore.Keep(node.bodies, stored)))
+	if d.Logged {
+		h.frame.note(q.Incarnation, id, stored)
+	}
 }
 
 // configure puts settings in force that a policy has changed.

@@ -275,6 +275,8 @@ func (r *recovery) redoFrame(pos journal.Pos, payload []byte) error {
 			if !fr.bad {
 				q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
 			}
+		case opNote:
+			r.note(fr)
 		case opHold:
 			q, id := r.queue(fr.uint()), fr.id()
 			if reason, at := fr.reason(false), fr.time(); !fr.bad {
@@ -475,6 +477,20 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 	fr.bad = !r.restore(q, id, body, kept, &s)
 	r.node.bodies.Release(body)
 	r.node.bodies.Release(kept)
+}
+
+// note gives an entry the history with which it died.
+func (r *recovery) note(fr *frameReader) {
+	q, id := r.queue(fr.uint()), fr.id()
+	b, _ := fr.bytes()
+	if fr.bad = fr.bad || len(b) == 0; fr.bad {
+		return
+	}
+	history := deathstore.Keep(r.node.bodies, b)
+	if before, ok := q.m.RestoreNoted(id, history); ok {
+		history = before
+	}
+	r.hold.drop(0, history)
 }
 
 // checkFiles checks that every file with live bodies exists, and deletes kept files without any.

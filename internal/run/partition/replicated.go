@@ -273,9 +273,9 @@ func (n *Node) proposeSettle(w *commandWriter, op *Op) {
 	case Ack:
 		w.ack(q, by, op.ID)
 	case Reject:
-		w.reject(q, by, op.ID, op.Failed)
+		w.reject(q, by, op.ID, op.Failed, op.Note)
 	case Return:
-		w.giveBack(q, by, op.ID, op.How)
+		w.giveBack(q, by, op.ID, op.How, op.Note, op.Wait)
 	}
 }
 

@@ -392,6 +392,10 @@ func TestReplicasAgree(t *testing.T) {
 			d := out[i]
 			out = slices.Delete(out, i, i+1)
 			op.Queue, op.ID, op.Consumer = d.q, d.d.ID, d.by
+			if op.Kind != Ack && rapid.Bool().Draw(t, "noted") {
+				op.Note = &deadletter.Note{Cause: deadletter.Cause{Error: "why"}, Key: "k", HasKey: rapid.Bool().Draw(t, "key")}
+				op.Wait = rapid.SampledFrom([]int64{0, 1, 200}).Draw(t, "wait")
+			}
 			f.leader.Run([]Op{op})
 		}
 		anyName := func() string { return rapid.SampledFrom(names).Draw(t, "queue") }
