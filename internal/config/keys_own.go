@@ -5,6 +5,7 @@ import "time"
 // ownKeys are keys that RabbitMQ does not have.
 var ownKeys = []key{
 	{pattern: "compatibility.strict", value: flag(func(c *Config) *bool { return &c.Strict })},
+	{pattern: "settle_exchange.enabled", value: flagIfSaid(func(c *Config) **bool { return &c.SettleExchange })},
 	{pattern: "delivery_limit.count_nack", value: flagIfSaid(func(c *Config) **bool { return &c.CountNack })},
 	{pattern: "delivery_limit.reset_on_dead_letter", value: flag(func(c *Config) *bool { return &c.ResetOnDeadLetter })},
 	{pattern: "dead_letter.strip_cc", value: flag(func(c *Config) *bool { return &c.StripCC })},

@@ -265,7 +265,7 @@ func (s *Server) brokerOptions() broker.Options {
 		Events:        broker.EventExchange{Enabled: c.EventsEnabled(), VHost: message.VHost(c.EventsVHost())},
 		ApsaraMQ:      apsara(&c.ApsaraMQ),
 		LoopbackUsers: c.LoopbackUsers, AccountRules: accountRules(&c), ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
-		GlobalQos: c.Permit[config.GlobalQos], CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,
+		GlobalQos: c.Permit[config.GlobalQos], SettleExchange: c.SettleExchange, CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,
 		StripCC: c.StripCC, TrustClientDeath: c.TrustClientDeath, RetryHeld: c.RetryHeld,
 		Storage: s.storage(), Short: s.short,
 		OnFatal: func(err error) {

@@ -65,6 +65,19 @@ var delayedFamily = &family{name: "delayed_messages", collect: func(s *scrape) {
 	}
 }}
 
+var (
+	settled       = counter("bartleby_settle_total", "Notes of consumers why they reject a delivery").whole()
+	settleUnknown = counter("bartleby_settle_unknown_total", "Notes of consumers that named no delivery of their channel that is out, or made no sense").whole()
+)
+
+// settleFamily is ours: what consumers publish to the exchange bartleby.settle.
+var settleFamily = &family{name: "settle", collect: func(s *scrape) {
+	if s.total {
+		s.put(settled, float64(s.Broker.Totals.Settled.Load()))
+		s.put(settleUnknown, float64(s.Broker.Totals.SettleUnknown.Load()))
+	}
+}}
+
 var vhostStatus = gauge("rabbitmq_cluster_vhost_status", "Whether a given vhost is running", "vhost").whole()
 
 var vhostFamily = &family{name: "vhost_status", onRequest: true, collect: func(s *scrape) {

@@ -1,15 +1,17 @@
 package session091
 
 import (
+	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/safety/held"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
 // passAlarm waits for an alarm to end, if there is one, and says whether the present message must be
-// handled. If the connection or the channel ends meanwhile, the message and all frames after it are ignored.
-func (ch *channel) passAlarm() (on bool, err error) {
+// handled. If the connection or the channel ends meanwhile, the message and all frames after it are ignored. A consumer's
+// note of size bytes passes: settlements, which help to end the alarm, must not wait behind it.
+func (ch *channel) passAlarm(exchange []byte, size uint64) (on bool, err error) {
 	c := ch.c
-	if !c.broker.Alarmed() {
+	if !c.broker.Alarmed() || size <= letter.MaxDetail && c.link.Settles(exchange) {
 		return true, nil
 	}
 	c.waitForAlarm()

@@ -268,6 +268,7 @@ func (ch *channel) basicRecover(requeue, async bool) error {
 	c := ch.c
 	ch.mu.Lock()
 	last := ch.nextTag
+	ch.notes.drop(c)
 	if !async {
 		c.out.recovered(ch) // before the messages come again
 	}

@@ -15,7 +15,7 @@ type opOwner struct {
 func (c *conn) addOp(op partition.Op, owner opOwner) {
 	c.ops = append(c.ops, op)
 	c.opOwner = append(c.opOwner, owner)
-	if len(c.ops) >= maxOps {
+	if len(c.ops) >= maxOps || c.opBytes >= maxOpBytes {
 		c.flushOps()
 	}
 }
@@ -25,16 +25,13 @@ func (c *conn) addPublish(op partition.Op, owner opOwner, size int) {
 	c.opBytes += size
 	c.targets += len(op.Targets)
 	c.addOp(op, owner)
-	if c.opBytes >= maxOpBytes {
-		c.flushOps()
-	}
 }
 
 const (
 	// maxOps is the number of collected operations at which they are run.
 	maxOps = 512
-	// maxOpBytes is the same for the bytes that they publish: one read may complete a large
-	// message on each of many channels.
+	// maxOpBytes is the same for the bytes that they publish or note: one read may complete a
+	// large message on each of many channels.
 	maxOpBytes = 4 << 20
 	// entrySize is the approximate memory of a queue's entry: a message in a thousand queues
 	// takes more than its publisher has sent.

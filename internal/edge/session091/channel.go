@@ -23,6 +23,7 @@ type channel struct {
 	lastQueue message.QueueName
 	prefetch  int // for later consumers
 	confirms  *confirms
+	notes     *notes // nil: the client never said anything of a delivery
 	tx        *transaction
 	requester string     // name for direct replies, "" if there is none
 	replies   *requester // with that name; nil if there is none
@@ -415,6 +416,7 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 		applied = c.link.Quit(seats, deliveries(held))
 	}
 	for i, ch := range open {
+		ch.notes.drop(c)
 		if ch.requester != "" {
 			c.broker.RemoveRequester(ch.requester)
 		}

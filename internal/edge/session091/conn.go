@@ -110,6 +110,8 @@ type conn struct {
 	targets int // number of queues that they go to
 	// unfinished is the size of the channels' buffers for incomplete messages.
 	unfinished int
+	noted      int              // size of the channels' notes
+	getsBy     *deadletter.Note // who its client is, for what it rejects after a basic.get; nil before
 	// Buffers for the next message that comes in several frames; nil while one uses them.
 	spareProps, spareBody []byte
 

@@ -17,7 +17,7 @@ func (ch *channel) basicPublish(args []byte) error {
 	if p.Immediate {
 		return &failure{code: amqp091.CodeNotImplemented, text: "immediate=true", method: amqp091.BasicPublishID} // BR-8.3
 	}
-	if on, err := ch.passAlarm(); !on {
+	if on, err := ch.passAlarm(p.Exchange, 0); !on {
 		return err
 	}
 	in := &ch.content
@@ -106,7 +106,7 @@ func (ch *channel) contentBody(b []byte) error {
 		in.laidDown(ch.c)
 		return err
 	}
-	if on, err := ch.passAlarm(); !on { // otherwise many channels would go on with large messages
+	if on, err := ch.passAlarm(in.exchange, in.size); !on { // otherwise many channels would go on with large messages
 		return err
 	}
 	if c := ch.c; in.body == nil && uint64(cap(c.spareBody)) <= 4*in.size { // not a much larger buffer: its whole size counts
@@ -144,6 +144,9 @@ func (ch *channel) published(props, body []byte) error {
 		return ch.replied(p)
 	}
 	targets, err := c.link.Route(p)
+	if err != nil && c.link.Settles(p.Exchange) {
+		return ch.note(p, body)
+	}
 	if err != nil {
 		c.flushOps() // operations before it on this channel are done before the channel closes
 		return ch.refusedPublish(err)
@@ -191,21 +194,16 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	if ch.tx != nil {
 		c.link.NoteUnroutable(&ch.tx.nowhere, ch.content.publish.Mandatory)
 		if ch.content.publish.Mandatory {
-			ch.tx.returns = append(ch.tx.returns, ch.appendReturn(nil, p, body)...)
+			code, text := ch.noRoute()
+			ch.tx.returns = append(ch.tx.returns, ch.appendReturn(nil, p, body, code, text)...)
 		}
 		return ch.tx.check()
 	}
 	if ch.content.publish.Mandatory {
-		c.flushOps()
-		if err := c.link.Await(partition.Receipt{}); err != nil {
-			return err
-		}
 		c.link.CountUnroutable(true)
-		ch.stats.returned.Add(1)
-		if len(body) < writeSize {
-			c.out.put(func(b []byte) []byte { return ch.appendReturn(b, p, body) })
-		} else {
-			c.out.putOwn(ch.appendReturn(nil, p, body))
+		code, text := ch.noRoute()
+		if err := ch.returned(p, body, code, text); err != nil {
+			return err
 		}
 	} else {
 		c.link.CountUnroutable(false)
@@ -215,8 +213,23 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	return nil
 }
 
-func (ch *channel) appendReturn(b []byte, p *broker.Publication, body []byte) []byte {
-	code, text := ch.noRoute()
+// returned returns a message after everything before it is done.
+func (ch *channel) returned(p *broker.Publication, body []byte, code uint16, text string) error {
+	c := ch.c
+	c.flushOps()
+	if err := c.link.Await(partition.Receipt{}); err != nil {
+		return err
+	}
+	ch.stats.returned.Add(1)
+	if len(body) < writeSize {
+		c.out.put(func(b []byte) []byte { return ch.appendReturn(b, p, body, code, text) })
+	} else {
+		c.out.putOwn(ch.appendReturn(nil, p, body, code, text))
+	}
+	return nil
+}
+
+func (ch *channel) appendReturn(b []byte, p *broker.Publication, body []byte, code uint16, text string) []byte {
 	b = amqp091.AppendReturn(b, ch.number, code, text, p.Exchange, p.Key)
 	b = amqp091.AppendContentHeader(b, ch.number, amqp091.ClassBasic, uint64(len(body)), p.Canonical())
 	return amqp091.AppendBody(b, ch.number, body, ch.c.frameMax)

@@ -56,6 +56,7 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 			return unknownTag(tag, method)
 		}
 		op.Queue, op.ID, op.Consumer = u.q, u.id, u.consumer
+		ch.said(&op, tag)
 		if ch.tx != nil {
 			ch.unacked.pend(u)
 			ch.tx.settles = append(ch.tx.settles, tag)
@@ -91,6 +92,7 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 		ch.mu.Unlock()
 		for i := range c.settling {
 			op.Queue, op.ID, op.Consumer = c.settling[i].q, c.settling[i].id, c.settling[i].consumer
+			ch.said(&op, c.settling[i].tag)
 			if err := ch.settled(op); err != nil {
 				clear(c.settling)
 				return err
@@ -107,6 +109,9 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 
 // settled adds a settlement to the batch or to the transaction, which may refuse it as too large.
 func (ch *channel) settled(op partition.Op) error {
+	if op.Note != nil && op.Note.HasKey && ch.c.link.MayDeadLetterTo(op.Queue, op.Note.Key) != nil {
+		op.Note.HasKey = false // it might, when it said so
+	}
 	if ch.tx != nil {
 		ch.tx.add(op, 0)
 		if op.Kind == partition.Ack {
@@ -115,6 +120,9 @@ func (ch *channel) settled(op partition.Op) error {
 		return ch.tx.check()
 	}
 	ch.freed(op.Consumer) // before addOp, which may run it: otherwise nobody would check the gate again
+	if op.Note != nil {
+		ch.c.opBytes += op.Note.Size()
+	}
 	ch.c.addOp(op, opOwner{})
 	return nil
 }

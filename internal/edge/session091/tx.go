@@ -11,7 +11,8 @@ import (
 )
 
 // transaction collects the publishes and settlements of a channel in tx mode since the last
-// commit or rollback (BR-8.11). Publishes are routed when they arrive; publishes and
+// commit or rollback (BR-8.11). A note to the SettleExchange is no part of it: it is kept at once, goes with the
+// settlement that follows, and with it when that is rolled back. Publishes are routed when they arrive; publishes and
 // settlements take effect at commit, as one frame of the journal.
 type transaction struct {
 	ops     []partition.Op

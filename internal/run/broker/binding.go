@@ -18,6 +18,9 @@ func (c *Connection) bind(d topology.BindingDecl) (b *topology.Binding, created 
 	d.VHost, d.Owner = c.VHost, c.owner
 	d.EncodeArguments()
 	err = c.changing(func() error {
+		if c.bindsSettle(&d) {
+			return c.errSettle()
+		}
 		b, created, err = c.b.state.Bind(d, c.permit)
 		return err
 	})
@@ -33,6 +36,9 @@ func (c *Connection) Unbind(d topology.BindingDecl) error {
 	d.Identify()
 	var removed topology.Removed
 	err := c.changing(func() (err error) {
+		if c.bindsSettle(&d) {
+			return c.errSettle()
+		}
 		removed, err = c.b.state.Unbind(d, c.permit)
 		return err
 	})

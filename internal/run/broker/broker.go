@@ -62,6 +62,8 @@ type Options struct {
 
 	ApsaraMQ ApsaraMQ // the zero value: DefaultApsaraMQ
 
+	SettleExchange *bool // whether there is one; nil: unless strict
+
 	CountNack         *bool         // DL-11.5; nil: in all queues but strict ones
 	ResetOnDeadLetter bool          // DL-11.6
 	StripCC           bool          // DL-20.1
@@ -107,6 +109,7 @@ const recentHolds = time.Hour
 // Broker is one node.
 type Broker struct {
 	Options
+	settles bool // there is a SettleExchange
 	started time.Time
 
 	topo     held.RWMutex // guards state and users
@@ -224,8 +227,11 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	o.OnFatal = once(o.OnFatal)
 	o.Topology.Strict, o.Topology.ApsaraPriorities = o.Strict, o.ApsaraMQ.Priorities
 	b = &Broker{
-		Options: o, started: time.Now(), open: map[*Connection]struct{}{}, ofUser: map[string]*usage{}, ofVHost: map[message.VHost]int64{},
+		Options: o, settles: !o.Strict, started: time.Now(), open: map[*Connection]struct{}{}, ofUser: map[string]*usage{}, ofVHost: map[message.VHost]int64{},
 		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: admission.NewTurns(runtime.GOMAXPROCS(0)),
+	}
+	if o.SettleExchange != nil {
+		b.settles = *o.SettleExchange
 	}
 	b.onPause = b.letIn
 	b.SetAccountRules(o.AccountRules)

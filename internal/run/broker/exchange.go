@@ -28,6 +28,9 @@ func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err
 	if x != nil || err != nil {
 		return false, cmp.Or(c.b.await(ticket), err)
 	}
+	if c.b.settles && topology.CleanName(d.Name) == SettleExchange {
+		return false, c.errSettle()
+	}
 	if err := d.EncodeArguments(); err != nil {
 		return false, err
 	}
@@ -60,6 +63,9 @@ func (c *Connection) passiveExchange(name message.ExchangeName) (err error) {
 // seeExchange does the work of PassiveExchange. REQUIRES: topo is held.
 func (c *Connection) seeExchange(name message.ExchangeName) error {
 	name = topology.CleanName(name) // the permission check uses the name that is looked up
+	if c.isSettle(name) {
+		return nil // so that a client can ask whether there is one
+	}
 	_, err := c.b.state.PassiveExchange(c.VHost, name)
 	if name == "" {
 		return err // refused for everybody (BR-5.3)
@@ -74,6 +80,9 @@ func (c *Connection) seeExchange(name message.ExchangeName) error {
 func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) error {
 	var removed topology.Removed
 	err := c.changing(func() (err error) {
+		if c.isSettle(name) {
+			return c.errSettle()
+		}
 		removed, err = c.b.state.DeleteExchange(c.VHost, name, ifUnused, c.permit)
 		return err
 	})

@@ -13,6 +13,9 @@ type Totals struct {
 	Confirmed, Refused                    atomic.Uint64
 	UnroutableDropped, UnroutableReturned atomic.Uint64
 	DelayedDropped                        atomic.Uint64 // with their exchange, or by a purge of it
+	// Settled are the notes to the SettleExchange, SettleUnknown those of them that name no delivery of their channel that is
+	// out, or nothing that makes sense.
+	Settled, SettleUnknown atomic.Uint64
 
 	Logins [LoginProtocols]Logins
 	Sizes  Sizes
