@@ -1,6 +1,7 @@
 // Takes pictures of pages for whoever works on them: node dev/look.mjs NAME=HASH... (BARTLEBY names the
-// binary).
+// binary). With STUB=1 the pages of the office show what test/stub.mjs makes up.
 import { join } from "node:path";
+import { answers, stub } from "../test/stub.mjs";
 import { fill, office, openBrowser, openPage, pictures, signIn, startNode, visit } from "../test/harness.mjs";
 
 const node = await startNode();
@@ -13,6 +14,7 @@ try {
     await page.goto(node.base + "/");
     await page.getByLabel("User name").waitFor();
     if (process.argv.includes("signin")) await page.screenshot({ path: join(pictures, `signin-${mode}.png`) });
+    if (process.env.STUB) await stub(page, answers);
     await signIn(page, node);
     for (const arg of process.argv.slice(2)) {
       const [name, ...hash] = arg.split("=");

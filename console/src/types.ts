@@ -136,3 +136,17 @@ export interface Job {
   no_origin: number; too_often: number; gone: number;
   outcomes?: { waiting: number; acknowledged: number; died_again: number; expired: number; dropped: number; removed: number };
 }
+
+// The office, what came second.
+
+/** Paged is a part of a list that goes on at next. */
+export interface Paged<T> { items: T[]; next: string | null; }
+
+export interface Drop {
+  vhost: string; id: number; queue?: string; reason?: string; why: string; first_ms: number; last_ms: number; count: number; exchange: string;
+  routing_keys?: string[]; message_id?: string; type?: string; bytes?: number; example: boolean;
+}
+export interface Drops extends Paged<Drop> { total: number; dropped: number; hours: { hour_ms: number; counts: Record<string, number> }[]; }
+
+export interface Curve { from_ms: number; step_ms: number; counts: number[]; }
+export interface Retry { vhost: string; queue: string; waiting: number; next_ms: number | null; late_ms: number; due: Curve | null; }

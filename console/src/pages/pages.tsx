@@ -10,6 +10,7 @@ import { PermissionsPage, UserPage, UsersPage } from "./admin/users";
 import { VHostPage, VHostsPage } from "./admin/vhosts";
 import { ChannelPage, ChannelsPage, ConnectionPage, ConnectionsPage } from "./connections";
 import { ConsumersPage } from "./consumers";
+import { DropsPage } from "./drops";
 import { ExchangePage, ExchangesPage } from "./exchanges";
 import { InboxPage } from "./inbox";
 import { JobPage, JobsPage } from "./jobs";
@@ -18,13 +19,16 @@ import { LettersPage } from "./letters";
 import { OverviewPage } from "./overview";
 import { QueuePage } from "./queue";
 import { QueuesPage } from "./queues";
+import { RetriesPage } from "./retries";
+import "./office.css";
 
 interface Entry { path: string; title: string; also?: string[]; }
 
 export function sections(s: Session): { title?: string; pages: Entry[] }[] {
   return [
     { pages: [{ path: "", title: "Overview" }] },
-    { title: "Dead letters", pages: [{ path: "inbox", title: "Inbox" }, { path: "letters", title: "Search" }, { path: "jobs", title: "Jobs" }] },
+    { title: "Dead letters", pages: [{ path: "inbox", title: "Inbox" }, { path: "letters", title: "Search" }, { path: "jobs", title: "Jobs" },
+      { path: "retries", title: "Retries" }, { path: "drops", title: "Drops" }] },
     { title: "Broker", pages: [
       { path: "queues", title: "Queues" }, { path: "exchanges", title: "Exchanges" }, { path: "connections", title: "Connections" },
       { path: "channels", title: "Channels" }, { path: "consumers", title: "Consumers" }] },
@@ -55,6 +59,8 @@ export function Page(props: { route: Route }): ComponentChildren {
     case "definitions": return <DefinitionsPage />;
     case "features": return <FeaturesPage />;
     case "configuration": return <ConfigurationPage />;
+    case "retries": return <RetriesPage />;
+    case "drops": return <DropsPage />;
     case "consumers": return <ConsumersPage />;
   }
   return <PageHead title="There is no such page" lead={<>The address may be of another version. <a href="#/">Go to the overview</a>.</>} />;
