@@ -1,5 +1,5 @@
 // Takes pictures of pages for whoever works on them: node dev/look.mjs NAME=HASH... (BARTLEBY names the
-// binary). With STUB=1 the pages of the office show what test/stub.mjs makes up.
+// binary). After a hash, " > BUTTON" presses a button. With STUB=1 the pages of the office show what test/stub.mjs makes up.
 import { join } from "node:path";
 import { answers, stub } from "../test/stub.mjs";
 import { fill, office, openBrowser, openPage, pictures, signIn, startNode, visit } from "../test/harness.mjs";
@@ -19,7 +19,10 @@ try {
     for (const arg of process.argv.slice(2)) {
       const [name, ...hash] = arg.split("=");
       if (hash.length === 0) continue;
-      await visit(page, hash.join("="));
+      const [at, ...buttons] = hash.join("=").split(" > ");
+      await page.keyboard.press("Escape"); // a dialog of the page before
+      await visit(page, at);
+      for (const b of buttons) { await page.getByRole("button", { name: b }).first().click(); await page.waitForTimeout(800); }
       await page.screenshot({ path: join(pictures, `${name}-${mode}.png`), fullPage: true });
     }
     if (page.faults.length) console.log(mode, page.faults);

@@ -26,8 +26,9 @@ export function span(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (s < 60) return `${s} s`;
   if (s < 3600) return s % 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s / 60} min`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+  const two = (n: number, one: string, rest: number, other: string) => rest ? `${n} ${one} ${rest} ${other}` : `${n} ${one}`;
+  if (s < 86400) return two(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
+  return two(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
 }
 
 /** age is how long ago, in one unit. */

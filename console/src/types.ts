@@ -150,3 +150,16 @@ export interface Drops extends Paged<Drop> { total: number; dropped: number; hou
 
 export interface Curve { from_ms: number; step_ms: number; counts: number[]; }
 export interface Retry { vhost: string; queue: string; waiting: number; next_ms: number | null; late_ms: number; due: Curve | null; }
+
+export type RuleAction = "retry" | "send" | "discard" | "hold" | "webhook";
+export interface Rule {
+  name: string; on: boolean; queues: string; match?: Filter; action: RuleAction; after_ms?: number; factor?: number; max_ms?: number; jitter_percent?: number;
+  max_times?: number; to_queue?: string; to_exchange?: string; routing_key?: string; webhook?: string; last?: boolean;
+  acted?: number; waiting?: number; last_ms?: number | null; job?: string | number | null;
+}
+export interface Rules { rules: Rule[]; }
+export interface RuleTry { examined: number; matched: number; by_queue: { queue: string; letters: number }[]; first: Row[]; }
+
+export interface Webhook {
+  name: string; url: string; events: string[]; vhost?: string; on: boolean; secret?: string; delivered?: number; failed?: number; waiting?: number; last_error?: string; last_ms?: number | null;
+}

@@ -24,7 +24,7 @@ async function at(hash, given, work, options) {
 }
 const refused = { status: 503, error: "unavailable", reason: "the store is closed" };
 
-const pages = { "#/drops": answers, "#/retries": answers };
+const pages = { "#/drops": answers, "#/retries": answers, "#/rules/%2F": answers };
 for (const [mode, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 360, height: 740 } }]]) {
   test(`every page, ${mode}: nothing that axe finds, and no wider than the window`, { timeout: 240000 }, async (t) => {
     const page = await openPage(browser, node, options);
@@ -97,4 +97,107 @@ test("retries: how much waits, when it is due, what is late", async () => {
   });
   await at("#/retries", { retries: [] }, (page) => page.getByText("Nothing waits for a retry").waitFor());
   await at("#/retries", { retries: refused }, (page) => page.getByText("the store is closed").waitFor());
+});
+
+/** keeper is an office that keeps rules as a node does. */
+function keeper(first) {
+  const kept = { rules: structuredClone(first) };
+  return { kept, given: { ...answers, "GET rules": () => kept, "PUT rules": ({ body }) => { kept.rules = body.rules; return null; } } };
+}
+
+test("rules: put in order by keyboard, and in force only when the order is saved", async () => {
+  const { kept, given } = keeper(answers.rules.rules);
+  await at("#/rules/%2F", given, async (page) => {
+    await page.getByText("retry after 30 s, then twice as long each time, 1 h at most, give or take 10 %, 5 times at most").waitFor();
+    await page.getByText("37 letters wait to be due").waitFor();
+    await page.getByRole("button", { name: "Move not our tenants up" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("status").getByText("not our tenants is now number 1 of 4.").waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Move not our tenants down"); // it is the first now
+    assert.equal(kept.rules[0].name, "payment timeouts");
+    await page.getByRole("button", { name: "Undo" }).click();
+    assert.match(await page.locator("ol.rules > li").first().innerText(), /payment timeouts/);
+    await page.getByRole("button", { name: "Move payment timeouts down" }).press("Enter");
+    await page.getByRole("button", { name: "Save the order" }).click();
+    await page.getByText("The order is saved.").waitFor();
+    assert.deepEqual(kept.rules.map((r) => r.name).slice(0, 2), ["not our tenants", "payment timeouts"]);
+    assert.ok(!("acted" in kept.rules[0]), "what the node counts is not sent");
+  });
+});
+
+test("rules: put in order by mouse", async () => {
+  const { kept, given } = keeper(answers.rules.rules);
+  await at("#/rules/%2F", given, async (page) => {
+    await page.locator("li.rule .handle").nth(3).dragTo(page.locator("li.rule").first());
+    await page.getByRole("button", { name: "Save the order" }).click();
+    await page.getByText("The order is saved.").waitFor();
+    assert.equal(kept.rules[0].name, "tell the night shift");
+  });
+});
+
+test("rules: one is entered, with what is wrong by field, and tried before it is on", async () => {
+  const { kept, given } = keeper([]);
+  await at("#/rules/%2F", given, async (page, asked, dialog) => {
+    await page.getByText("There are no rules").waitFor();
+    await page.getByRole("button", { name: "Add a rule" }).first().click();
+    await dialog.getByText("1,204 letters").first().waitFor();
+    await dialog.getByText("It waits 30 s, 1 min, 2 min, 4 min, 8 min.").waitFor();
+    await dialog.getByRole("button", { name: "Save, off" }).click();
+    await dialog.getByText("Enter a name.").first().waitFor();
+    await dialog.getByLabel("Name", { exact: true }).fill("timeouts");
+    await dialog.getByLabel("Queues with letters").fill("^(orders");
+    await dialog.getByText(/Unterminated group/).first().waitFor();
+    await dialog.getByLabel("Queues with letters").fill("^orders");
+    await dialog.getByLabel("First wait").fill("soon");
+    await dialog.getByText("The first wait must be a time such as 30s").first().waitFor();
+    await dialog.getByLabel("First wait").fill("2h");
+    await dialog.getByText("The longest wait is shorter than the first.").waitFor();
+    await dialog.getByLabel("First wait").fill("1m 30s");
+    await dialog.getByLabel("Times at most").fill("");
+    await dialog.getByText("is retried for ever").waitFor();
+    await dialog.getByLabel("Times at most").fill("3");
+    await dialog.getByLabel("Times died").fill("often");
+    await dialog.getByText("Times died must be a number or a bound").first().waitFor();
+    await dialog.getByLabel("Times died").fill("<4");
+    await dialog.getByLabel("Error class").fill("PaymentTimeout");
+    await dialog.getByRole("checkbox", { name: /^On/ }).check();
+    await dialog.getByRole("button", { name: "Save, on for 1,204 letters" }).click();
+    await page.getByText("The rule timeouts is saved, and on.").waitFor();
+    assert.deepEqual(kept.rules, [{ name: "timeouts", on: true, queues: "^orders", match: { class: "PaymentTimeout", died: "<4" }, action: "retry", after_ms: 90000, factor: 2, max_ms: 3600000, jitter_percent: 10, max_times: 3, last: true }]);
+    assert.deepEqual(asked.filter((a) => a.method === "POST").at(-1).path, ["rules", "/", "try"]);
+  });
+});
+
+test("rules: turned on with the count, turned off, deleted; what another has changed meanwhile is not lost", async () => {
+  const { kept, given } = keeper(answers.rules.rules);
+  await at("#/rules/%2F", given, async (page, asked, dialog) => {
+    await page.getByRole("button", { name: `Turn on… ${hostile[0]}` }).click();
+    await dialog.getByRole("button", { name: "Turn on for 1,204 letters" }).click();
+    await page.getByText(`The rule ${hostile[0]} is on.`).waitFor();
+    assert.equal(kept.rules[2].on, true);
+    await page.getByRole("button", { name: "Turn off payment timeouts" }).click();
+    await page.getByText("The rule payment timeouts is off.").waitFor();
+    await page.getByRole("button", { name: "Turn on… payment timeouts" }).waitFor();
+    kept.rules = [{ name: "another's", on: false, queues: "", match: {}, action: "hold" }, ...kept.rules];
+    await page.getByRole("button", { name: "Delete not our tenants" }).click();
+    await dialog.getByRole("button", { name: "Delete rule" }).click();
+    await dialog.getByText("Somebody else has changed the rules").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Edit… another's" }).waitFor();
+    await page.getByRole("button", { name: "Delete not our tenants" }).click();
+    await dialog.getByRole("button", { name: "Delete rule" }).click();
+    await page.getByText("The rule not our tenants is deleted.").waitFor();
+    assert.deepEqual(kept.rules.map((r) => r.name), ["another's", "payment timeouts", hostile[0], "tell the night shift"]);
+  });
+});
+
+test("rules: a node that fails, and one that refuses", async () => {
+  await at("#/rules/%2F", { rules: refused }, (page) => page.getByText("Rules cannot be shown").or(page.getByText("The rules cannot be shown")).waitFor());
+  await at("#/rules/%2F", { ...answers, "POST rules": { status: 400, error: "bad_request", reason: "where: unknown operator" }, "PUT rules": { status: 400, error: "bad_request", reason: "rule 'x': to_queue 'nowhere' does not exist" } }, async (page, asked, dialog) => {
+    await page.getByRole("button", { name: "Edit… not our tenants" }).click();
+    await dialog.getByText("It could not be tried").waitFor();
+    await dialog.getByRole("checkbox", { name: /^On/ }).uncheck();
+    await dialog.getByRole("button", { name: "Save, off" }).click();
+    await dialog.getByText("to_queue 'nowhere' does not exist").waitFor();
+  });
 });

@@ -23,6 +23,14 @@ export const answers = {
     { vhost: "shop", queue: hostile[0], waiting: 1, next_ms: now + 61 * minute, late_ms: 0, due: null },
     { vhost: "shop", queue: "idle", waiting: 0, next_ms: null, late_ms: 0, due: null },
   ],
+  rules: { rules: [
+    { name: "payment timeouts", on: true, queues: "^payments\\.dead$", match: { class: "PaymentTimeout", died: "<6" }, action: "retry", after_ms: 30_000, factor: 2, max_ms: hour, jitter_percent: 10, max_times: 5, last: true, acted: 1204, waiting: 37, last_ms: now - 3 * minute },
+    { name: "not our tenants", on: true, queues: "", match: { where: ["header.tenant=south"] }, action: "send", to_queue: "south.dead", last: true, acted: 88, waiting: 0, last_ms: now - 5 * hour },
+    { name: hostile[0], on: false, queues: hostile[2].replace(/[?]/g, ""), match: { error: hostile[1] }, action: "discard", last: false, acted: 0, waiting: 0, last_ms: null },
+    { name: "tell the night shift", on: true, queues: "^orders", match: { reason: "delivery_limit" }, action: "webhook", webhook: "pager", last: false, acted: 3, waiting: 0, last_ms: now - 40 * hour },
+  ] },
+  "POST rules": { examined: 40000, matched: 1204, by_queue: [{ queue: "orders.dead", letters: 1200 }, { queue: hostile[0], letters: 4 }], first: [
+    { id: "1a.7", vhost: "/", queue: "orders.dead", state: "ready", died_ms: now, reason: "rejected", source: "orders", times_died: 2, exchange: "orders", routing_keys: ["order.created"], error_class: "PaymentTimeout", error: hostile[0], type: "", message_id: "m-1", size: 900, group: "g", job: null, replays: 0, preview: "{}" } ] },
 };
 
 /** parts are the paths below /api/office that each answer is for, also with a virtual host behind them. */

@@ -20,6 +20,7 @@ import { OverviewPage } from "./overview";
 import { QueuePage } from "./queue";
 import { QueuesPage } from "./queues";
 import { RetriesPage } from "./retries";
+import { RulesPage } from "./rules";
 import "./office.css";
 
 interface Entry { path: string; title: string; also?: string[]; }
@@ -28,7 +29,7 @@ export function sections(s: Session): { title?: string; pages: Entry[] }[] {
   return [
     { pages: [{ path: "", title: "Overview" }] },
     { title: "Dead letters", pages: [{ path: "inbox", title: "Inbox" }, { path: "letters", title: "Search" }, { path: "jobs", title: "Jobs" },
-      { path: "retries", title: "Retries" }, { path: "drops", title: "Drops" }] },
+      { path: "retries", title: "Retries" }, ...(may(s, "policymaker") ? [{ path: "rules", title: "Rules" }] : []), { path: "drops", title: "Drops" }] },
     { title: "Broker", pages: [
       { path: "queues", title: "Queues" }, { path: "exchanges", title: "Exchanges" }, { path: "connections", title: "Connections" },
       { path: "channels", title: "Channels" }, { path: "consumers", title: "Consumers" }] },
@@ -60,6 +61,7 @@ export function Page(props: { route: Route }): ComponentChildren {
     case "features": return <FeaturesPage />;
     case "configuration": return <ConfigurationPage />;
     case "retries": return <RetriesPage />;
+    case "rules": return <RulesPage vhost={second} />;
     case "drops": return <DropsPage />;
     case "consumers": return <ConsumersPage />;
   }
