@@ -36,6 +36,7 @@ export function useRoute(): Route {
   useEffect(() => {
     const changed = () => set(location.hash);
     window.addEventListener("hashchange", changed);
+    changed(); // it may have changed between the first drawing and now
     return () => window.removeEventListener("hashchange", changed);
   }, []);
   return parse(hash);
