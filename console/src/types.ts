@@ -163,3 +163,16 @@ export interface RuleTry { examined: number; matched: number; by_queue: { queue:
 export interface Webhook {
   name: string; url: string; events: string[]; vhost?: string; on: boolean; secret?: string; delivered?: number; failed?: number; waiting?: number; last_error?: string; last_ms?: number | null;
 }
+
+export type Severity = "error" | "warning" | "hint";
+export interface Finding { vhost: string; kind: "queue" | "policy" | "exchange" | "vhost"; name: string; rule: string; severity: Severity; text: string; mend: string; }
+
+/** Act is an entry of the audit. Something that was done several times within a minute is one entry, with times and last_ms. */
+export interface Act { id: number; time_ms: number; who: string; peer: string; what: string; vhost: string; object: string; why: string; count: number; detail: string; times?: number; last_ms?: number; }
+
+export interface TopologyNode { name: string; kind: "queue" | "exchange"; letters?: number; messages?: number; missing?: boolean; }
+export interface TopologyEdge {
+  from: string; to: string; kind: "dead-letter" | "binding"; key?: string | null; from_kind?: "queue" | "exchange"; to_kind?: "queue" | "exchange";
+  from_arguments?: unknown; from_policy?: string | null; loop?: boolean; problem?: string | null;
+}
+export interface Topology { nodes: TopologyNode[]; edges: TopologyEdge[]; more?: number; }

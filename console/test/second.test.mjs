@@ -24,7 +24,7 @@ async function at(hash, given, work, options) {
 }
 const refused = { status: 503, error: "unavailable", reason: "the store is closed" };
 
-const pages = { "#/drops": answers, "#/retries": answers, "#/rules/%2F": answers };
+const pages = { "#/drops": answers, "#/retries": answers, "#/rules/%2F": answers, "#/lint": answers, "#/audit": answers, "#/map/%2F": answers, "#/map/%2F?view=table": answers };
 for (const [mode, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 360, height: 740 } }]]) {
   test(`every page, ${mode}: nothing that axe finds, and no wider than the window`, { timeout: 240000 }, async (t) => {
     const page = await openPage(browser, node, options);
@@ -199,5 +199,105 @@ test("rules: a node that fails, and one that refuses", async () => {
     await dialog.getByRole("checkbox", { name: /^On/ }).uncheck();
     await dialog.getByRole("button", { name: "Save, off" }).click();
     await dialog.getByText("to_queue 'nowhere' does not exist").waitFor();
+  });
+});
+
+test("lint: findings by severity, each with its mend and the form of its object", async () => {
+  await at("#/lint", answers, async (page, asked, dialog) => {
+    await page.getByRole("heading", { name: "Errors (2)" }).waitFor();
+    await page.getByText("Its dead-letter exchange 'orders.dxl' does not exist, so what dies is dropped.").waitFor();
+    await page.getByText("Declare the exchange, or correct x-dead-letter-exchange.").waitFor();
+    await page.getByRole("button", { name: "Warnings 3" }).click();
+    assert.equal(await page.getByRole("heading", { name: "Errors (2)" }).count(), 0);
+    await page.getByLabel("Filter findings").fill("no such finding");
+    await page.getByText("No finding matches").waitFor();
+    await page.getByRole("button", { name: "Show all" }).click();
+    await page.getByText("7 findings").waitFor();
+    await page.getByRole("link", { name: "Change the policy limits" }).click();
+    await dialog.getByRole("heading", { name: "Policy limits" }).waitFor();
+  });
+  await at("#/lint", { lint: [] }, (page) => page.getByText("Nothing to mend").waitFor());
+  await at("#/lint", { lint: refused }, (page) => page.getByText("The findings cannot be shown").waitFor());
+});
+
+test("audit: who, what, why and on how many, chosen by kind and by name", async () => {
+  const given = { audit: ({ query }) => query.get("cursor") ? { items: [{ ...answers.audit.items[0], id: 1, who: "eve" }], next: null } : query.get("who") === "nobody" ? { items: [], next: null } : answers.audit };
+  await at("#/audit", given, async (page, asked, dialog) => {
+    await page.getByText("21,000").waitFor();
+    await page.getByText("the node", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "letter.revealed" }).click();
+    await dialog.getByText("4 times").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: "rules.set" }).click();
+    await dialog.getByText(hostile[2], { exact: true }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.getByText("eve", { exact: true }).waitFor();
+    await page.getByLabel("What").selectOption("job.*");
+    await page.waitForFunction(() => location.hash.includes("what=job.*"));
+    await page.getByLabel("Who").fill("nobody");
+    await page.getByLabel("Who").press("Enter");
+    await page.getByText("No act matches").waitFor();
+    assert.deepEqual([asked.at(-1).query.get("who"), asked.at(-1).query.get("what")], ["nobody", "job.*"]);
+    await page.getByRole("button", { name: "Clear" }).click();
+    await page.getByRole("link", { name: "12", exact: true }).waitFor();
+  });
+  await at("#/audit", { audit: { items: [], next: null } }, (page) => page.getByText("Nothing was done yet").waitFor());
+  await at("#/audit", { audit: refused }, (page) => page.getByText("Acts cannot be shown").waitFor());
+});
+
+test("the map: nothing lies on another, loops and what is missing are marked, and arrow keys go along the edges", async () => {
+  await at("#/map/%2F", answers, async (page) => {
+    await page.getByText("3 edges in loops").waitFor();
+    await page.getByText("1 problem").first().waitFor();
+    await page.getByRole("group", { name: "exchange returns.dxl, which does not exist" }).waitFor();
+    const boxes = await page.locator(".map .node").evaluateAll((list) => list.map((n) => { const b = n.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom, n.title]; }));
+    assert.equal(boxes.length, 14);
+    for (const [i, a] of boxes.entries()) for (const b of boxes.slice(i + 1)) assert.ok(a[2] <= b[0] || b[2] <= a[0] || a[3] <= b[1] || b[3] <= a[1], `${a[4]} lies on ${b[4]}`);
+    assert.equal(await page.locator(".map .key.loop").count(), 3);
+    const title = () => page.evaluate(() => document.activeElement.title);
+    await page.locator('.map .node[title="orders"]').focus();
+    await page.keyboard.press("ArrowRight");
+    assert.equal(await title(), "orders.dlx");
+    await page.keyboard.press("ArrowRight");
+    assert.match(await title(), /^(orders|audit)\.dead$/);
+    await page.keyboard.press("ArrowLeft");
+    await page.keyboard.press("ArrowLeft");
+    assert.ok(["orders", "invoices", hostile[0]].includes(await title()));
+    await page.locator('.map .node[title="payments.retry"]').focus(); // straight through the default exchange
+    await page.keyboard.press("ArrowRight");
+    assert.equal(await title(), "payments");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Queue payments" }).waitFor();
+  });
+});
+
+test("the map: as a table, filtered, empty, failing", async () => {
+  await at("#/map/%2F", answers, async (page) => {
+    await page.getByRole("button", { name: "Table" }).click();
+    await page.getByText("11 edges").waitFor();
+    await page.getByText("the exchange does not exist").waitFor();
+    await page.getByRole("button", { name: "Loops and problems 4" }).click();
+    await page.getByText("4 edges").waitFor();
+    await page.getByRole("button", { name: "Map", exact: true }).click();
+    await page.getByLabel("Filter the map").fill("returns");
+    await page.waitForFunction(() => document.querySelectorAll(".map .node").length === 2);
+    await page.getByLabel("Filter the map").fill("no such name");
+    await page.getByText("Nothing matches").waitFor();
+    await page.getByRole("button", { name: "Show all" }).click();
+    await page.waitForFunction(() => document.querySelectorAll(".map .node").length === 14);
+  });
+  await at("#/map/%2F", { topology: { nodes: [], edges: [] } }, (page) => page.getByText("No queue has a dead-letter exchange here").waitFor());
+  await at("#/map/%2F", { topology: refused }, (page) => page.getByText("The map cannot be shown").waitFor());
+});
+
+test("the map: a thousand queues, and a chain of five hundred, are drawn in part and in time", async () => {
+  const many = { nodes: [], edges: [] };
+  for (let i = 0; i < 1000; i++) { many.nodes.push({ name: `q${i}`, kind: "queue", letters: 0, messages: i }); many.edges.push({ from: `q${i}`, to: i < 500 ? "" : `x${i % 50}`, kind: "dead-letter", key: i < 500 ? `q${i + 1}` : "" }); }
+  for (let i = 0; i < 50; i++) { many.nodes.push({ name: `x${i}`, kind: "exchange" }); many.edges.push({ from: `x${i}`, to: `q${i}`, kind: "binding", key: "#" }); }
+  await at("#/map/%2F", { topology: many }, async (page) => {
+    await page.getByText("are drawn, those with problems first").waitFor();
+    const n = await page.locator(".map .node").count();
+    assert.ok(n > 100 && n <= 300, `${n} nodes`);
   });
 });

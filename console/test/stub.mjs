@@ -23,6 +23,36 @@ export const answers = {
     { vhost: "shop", queue: hostile[0], waiting: 1, next_ms: now + 61 * minute, late_ms: 0, due: null },
     { vhost: "shop", queue: "idle", waiting: 0, next_ms: null, late_ms: 0, due: null },
   ],
+  topology: {
+    nodes: [
+      ...["orders", "payments", "invoices", "payments.retry", "returns", "mail", hostile[0], hostile[3]].map((name, i) => ({ name, kind: "queue", letters: 0, messages: 120 * i })),
+      { name: "orders.dead", kind: "queue", letters: 40000, messages: 40000 }, { name: "audit.dead", kind: "queue", letters: 12, messages: 30 }, { name: "mail.dead", kind: "queue", letters: 3, messages: 3 },
+      { name: "orders.dlx", kind: "exchange" }, { name: "retry", kind: "exchange" }, { name: "", kind: "exchange" },
+    ],
+    edges: [
+      { from: "orders", to: "orders.dlx", kind: "dead-letter", key: "failed", from_arguments: true }, { from: "invoices", to: "orders.dlx", kind: "dead-letter", key: "", from_policy: "dlx" },
+      { from: "orders.dlx", to: "orders.dead", kind: "binding", key: "" }, { from: "orders.dlx", to: "audit.dead", kind: "binding", key: "" },
+      { from: "payments", to: "retry", kind: "dead-letter", key: "wait", loop: true, from_arguments: true }, { from: "retry", to: "payments.retry", kind: "binding", key: "wait", loop: true }, { from: "payments.retry", to: "", kind: "dead-letter", key: "payments", loop: true, from_arguments: true },
+      { from: "returns", to: "returns.dxl", kind: "dead-letter", key: "", from_arguments: true, problem: "the exchange does not exist" }, { from: "mail", to: "", kind: "dead-letter", key: "mail.dead", from_arguments: true }, { from: "", to: "mail.dead", kind: "binding", key: "mail.dead" },
+      { from: hostile[0], to: "orders.dlx", kind: "dead-letter", key: hostile[1], from_policy: hostile[2] }, { from: hostile[3], to: "", kind: "dead-letter", key: "orders.dead", from_arguments: true },
+    ],
+  },
+  lint: [
+    { vhost: "/", kind: "queue", name: "orders", rule: "dlx-missing", severity: "error", text: "its dead-letter exchange 'orders.dxl' does not exist, so what dies is dropped", mend: "declare the exchange, or correct x-dead-letter-exchange" },
+    { vhost: "/", kind: "queue", name: "payments", rule: "loop", severity: "error", text: "dead letters come round: payments, payments.retry, payments", mend: "send those that expire in payments.retry elsewhere, or let a consumer reject" },
+    { vhost: "/", kind: "policy", name: "limits", rule: "policy-matches-nothing", severity: "warning", text: "no queue has a name like '^prio$'", mend: "correct the pattern, or delete the policy" },
+    { vhost: "/", kind: "queue", name: "orders.dead", rule: "target-shorter", severity: "warning", text: "it holds 1000 messages, and 'orders', whose dead letters come here, any number: when it is full the oldest are dropped", mend: "raise its limit" },
+    { vhost: "/", kind: "exchange", name: hostile[0], rule: "dlx-unbound", severity: "warning", text: `nothing is bound to '${hostile[0]}'`, mend: "bind a queue" },
+    { vhost: "shop", kind: "queue", name: hostile[3], rule: "ttl-unseen", severity: "hint", text: "messages vanish after 60000 ms, and nobody sees which", mend: "give it a dead-letter exchange, if they matter" },
+    { vhost: "shop", kind: "vhost", name: "shop", rule: "incomplete", severity: "hint", text: "there are more findings than are shown", mend: "" },
+  ],
+  audit: { next: "older", items: [
+    { id: 9, time_ms: now - 2 * minute, who: "ada", peer: "192.0.2.7:51123", what: "job.made", vhost: "/", object: "12", why: "price service is back", count: 21000, detail: "replay from orders.dead, group 2wkt", times: 1, last_ms: now - 2 * minute },
+    { id: 8, time_ms: now - 9 * minute, who: "console", peer: "192.0.2.9:40000", what: "letter.revealed", vhost: "/", object: "orders.dead 1a.7", why: "", count: 1, detail: "headers authorization", times: 4, last_ms: now - 8 * minute },
+    { id: 7, time_ms: now - hour, who: "", peer: "", what: "breaker.opened", vhost: "/", object: "payments", why: "62 of 180 deliveries died within 1 min", count: 62, detail: "" },
+    { id: 6, time_ms: now - 5 * hour, who: hostile[0], peer: "local", what: "rules.set", vhost: "shop", object: hostile[1], why: hostile[2], count: 3, detail: hostile[3] + hostile[5] },
+    { id: 5, time_ms: now - 50 * hour, who: "ada", peer: "192.0.2.7:51123", what: "group.noted", vhost: "/", object: "2wkt", why: "SHOP-1412", count: 0, detail: "state triaged, owner ada" },
+  ] },
   rules: { rules: [
     { name: "payment timeouts", on: true, queues: "^payments\\.dead$", match: { class: "PaymentTimeout", died: "<6" }, action: "retry", after_ms: 30_000, factor: 2, max_ms: hour, jitter_percent: 10, max_times: 5, last: true, acted: 1204, waiting: 37, last_ms: now - 3 * minute },
     { name: "not our tenants", on: true, queues: "", match: { where: ["header.tenant=south"] }, action: "send", to_queue: "south.dead", last: true, acted: 88, waiting: 0, last_ms: now - 5 * hour },

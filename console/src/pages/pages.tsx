@@ -8,6 +8,7 @@ import { ConfigurationPage, DefinitionsPage, FeaturesPage, ShovelsPage } from ".
 import { PoliciesPage } from "./admin/policies";
 import { PermissionsPage, UserPage, UsersPage } from "./admin/users";
 import { VHostPage, VHostsPage } from "./admin/vhosts";
+import { AuditPage } from "./audit";
 import { ChannelPage, ChannelsPage, ConnectionPage, ConnectionsPage } from "./connections";
 import { ConsumersPage } from "./consumers";
 import { DropsPage } from "./drops";
@@ -16,6 +17,8 @@ import { InboxPage } from "./inbox";
 import { JobPage, JobsPage } from "./jobs";
 import { LetterPage } from "./letter";
 import { LettersPage } from "./letters";
+import { LintPage } from "./lint";
+import { MapPage } from "./map";
 import { OverviewPage } from "./overview";
 import { QueuePage } from "./queue";
 import { QueuesPage } from "./queues";
@@ -29,7 +32,8 @@ export function sections(s: Session): { title?: string; pages: Entry[] }[] {
   return [
     { pages: [{ path: "", title: "Overview" }] },
     { title: "Dead letters", pages: [{ path: "inbox", title: "Inbox" }, { path: "letters", title: "Search" }, { path: "jobs", title: "Jobs" },
-      { path: "retries", title: "Retries" }, ...(may(s, "policymaker") ? [{ path: "rules", title: "Rules" }] : []), { path: "drops", title: "Drops" }] },
+      { path: "retries", title: "Retries" }, ...(may(s, "policymaker") ? [{ path: "rules", title: "Rules" }] : []), { path: "drops", title: "Drops" }, { path: "map", title: "Map" },
+      ...(may(s, "monitoring") || may(s, "policymaker") ? [{ path: "lint", title: "Lint" }] : []), ...(may(s, "monitoring") ? [{ path: "audit", title: "Audit" }] : [])] },
     { title: "Broker", pages: [
       { path: "queues", title: "Queues" }, { path: "exchanges", title: "Exchanges" }, { path: "connections", title: "Connections" },
       { path: "channels", title: "Channels" }, { path: "consumers", title: "Consumers" }] },
@@ -62,6 +66,9 @@ export function Page(props: { route: Route }): ComponentChildren {
     case "configuration": return <ConfigurationPage />;
     case "retries": return <RetriesPage />;
     case "rules": return <RulesPage vhost={second} />;
+    case "lint": return <LintPage />;
+    case "audit": return <AuditPage />;
+    case "map": return <MapPage vhost={second} />;
     case "drops": return <DropsPage />;
     case "consumers": return <ConsumersPage />;
   }

@@ -1,5 +1,5 @@
 // Lists that the server gives in parts, the newest first: the ledger of drops, the audit.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { get, Refusal, words } from "../api";
 import { usePoll } from "../state";
 import type { Paged } from "../types";
@@ -13,6 +13,7 @@ export interface Parts<T, A> { items: T[] | undefined; answer: A | undefined; ne
 export function usePaged<T, A extends Paged<T>>(path: string): Parts<T, A> {
   const [kept, keep] = useState<{ path: string; items: T[]; answer: A; next: string | null } | null>(null);
   const [problem, setProblem] = useState<Refusal>(), [busy, setBusy] = useState(false);
+  useEffect(() => { keep(null); setProblem(undefined); }, [path]);
   const still = kept?.path === path ? kept : null;
   const first = usePoll<A>(still ? null : path, 10000);
   const answer = still?.answer ?? first.data, items = still?.items ?? first.data?.items, next = still ? still.next : first.data?.next ?? null;

@@ -1,4 +1,4 @@
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { p, query, send } from "../../api";
 import { count, plural } from "../../format";
 import { useRoute, setParams } from "../../router";
@@ -16,12 +16,18 @@ const targets: [string, string][] = [["queues", "Queues"], ["classic_queues", "C
 export function PoliciesPage() {
   useTitle("Policies");
   const { session, vhost } = useApp();
-  const operator = useRoute().params.get("kind") === "operator";
+  const { params } = useRoute();
+  const operator = params.get("kind") === "operator", asked = params.get("edit");
   const kind = operator ? "operator-policies" : "policies", allowed = may(session, operator ? "administrator" : "policymaker");
   const { data, error, reload } = usePoll<Policy[]>(vhost ? `${kind}/${encodeURIComponent(vhost)}` : kind);
   const [editing, setEditing] = useState<Policy | "new" | null>(null);
   const [confirm, ask] = useConfirm();
   const list = useListState();
+  // A link may ask for the form of one policy.
+  useEffect(() => {
+    const found = asked === null ? undefined : data?.find((x) => x.name === asked && x.vhost === (params.get("of") ?? x.vhost));
+    if (found) { setEditing(found); setParams({ edit: undefined, of: undefined }); }
+  }, [asked, data]);
   const columns = useMemo<Column<Policy>[]>(() => [
     { key: "name", title: "Name", by: (x) => x.name, name: true, cell: (x) => <a href="#" onClick={(e) => { e.preventDefault(); setEditing(x); }}>{x.name}</a> },
     { key: "vhost", title: "Virtual host", by: (x) => x.vhost, cell: (x) => <span class="clip">{x.vhost}</span> },
