@@ -176,3 +176,5 @@ export interface TopologyEdge {
   from_arguments?: unknown; from_policy?: string | null; loop?: boolean; problem?: string | null;
 }
 export interface Topology { nodes: TopologyNode[]; edges: TopologyEdge[]; more?: number; }
+
+export interface Masks { headers: string[]; paths: string[]; patterns: string[]; }

@@ -24,7 +24,7 @@ async function at(hash, given, work, options) {
 }
 const refused = { status: 503, error: "unavailable", reason: "the store is closed" };
 
-const pages = { "#/drops": answers, "#/retries": answers, "#/rules/%2F": answers, "#/lint": answers, "#/audit": answers, "#/map/%2F": answers, "#/map/%2F?view=table": answers };
+const pages = { "#/drops": answers, "#/retries": answers, "#/rules/%2F": answers, "#/lint": answers, "#/audit": answers, "#/map/%2F": answers, "#/webhooks": answers, "#/masks/%2F": answers, "#/map/%2F?view=table": answers };
 for (const [mode, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 360, height: 740 } }]]) {
   test(`every page, ${mode}: nothing that axe finds, and no wider than the window`, { timeout: 240000 }, async (t) => {
     const page = await openPage(browser, node, options);
@@ -300,4 +300,72 @@ test("the map: a thousand queues, and a chain of five hundred, are drawn in part
     const n = await page.locator(".map .node").count();
     assert.ok(n > 100 && n <= 300, `${n} nodes`);
   });
+});
+
+test("webhooks: one is added, tested, changed without its secret, and deleted with what waits", async () => {
+  let kept = structuredClone(answers.webhooks);
+  const given = { "GET webhooks": () => kept, "PUT webhooks": ({ path, body }) => { kept = [...kept.filter((w) => w.name !== path[1]), { name: path[1], ...body }]; return null; }, "DELETE webhooks": ({ path }) => { kept = kept.filter((w) => w.name !== path[1]); return null; },
+    "POST webhooks": ({ path }) => path[1] === "chat" ? { status: 400, error: "bad_request", reason: "https://chat.example.com/ answered 503" } : null };
+  await at("#/webhooks", given, async (page, asked, dialog) => {
+    await page.getByText("failing").waitFor();
+    await page.getByRole("button", { name: "Add a webhook" }).click();
+    await dialog.getByRole("button", { name: "Add webhook" }).click();
+    await dialog.getByText("The webhook needs a name.").waitFor();
+    await dialog.getByLabel("Name", { exact: true }).fill("pager");
+    await dialog.getByText("There is another webhook with this name.").waitFor();
+    await dialog.getByLabel("Name", { exact: true }).fill("night/shift");
+    await dialog.getByLabel("Address").fill("ftp://x");
+    await dialog.getByText("must begin with https://").waitFor();
+    await dialog.getByLabel("Address").fill("http://hooks.example.com/b");
+    await dialog.getByText("anybody on the way can read").waitFor();
+    await dialog.getByLabel("Address").fill("https://hooks.example.com/b");
+    await dialog.getByRole("checkbox", { name: /^Breakers/ }).check();
+    await dialog.getByRole("button", { name: "Make a secret" }).click();
+    await dialog.getByRole("button", { name: "Add webhook" }).click();
+    await page.getByText("The webhook night/shift is on.").waitFor();
+    const added = kept.find((w) => w.name === "night/shift");
+    assert.deepEqual(added.events, ["letter.group.created", "job.*", "breaker.*"]);
+    assert.match(added.secret, /^[0-9a-f]{48}$/);
+    await page.getByRole("link", { name: "night/shift" }).click();
+    assert.equal(await dialog.getByLabel("Secret").inputValue(), "");
+    await dialog.getByLabel("Other events").fill("x.y");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await page.getByText("x.y").waitFor();
+    assert.ok(!("secret" in kept.find((w) => w.name === "night/shift")));
+    await page.getByRole("button", { name: "Test pager" }).click();
+    await page.getByText("pager has answered the test.").waitFor();
+    await page.getByRole("button", { name: "Test chat" }).click();
+    await page.getByText("The test of chat failed: https://chat.example.com/ answered 503").waitFor();
+    await page.getByRole("button", { name: "Delete chat" }).click();
+    await dialog.getByRole("button", { name: "Delete with 7 events" }).click();
+    await page.getByText("The webhook chat is deleted.").waitFor();
+  });
+  await at("#/webhooks", { webhooks: [] }, (page) => page.getByText("There are no webhooks").waitFor());
+  await at("#/webhooks", { webhooks: refused }, (page) => page.getByText("Webhooks cannot be shown").waitFor());
+});
+
+test("masks: entered by line, refused by field, saved with their count", async () => {
+  let kept = { headers: [], paths: [], patterns: [] };
+  await at("#/masks/%2F", { "GET masks": () => kept, "PUT masks": ({ body }) => { kept = body; return null; } }, async (page) => {
+    await page.getByText("Nothing is masked here").waitFor();
+    await page.getByLabel("Paths in JSON bodies").fill("card.number");
+    await page.getByText("“card.number” is no path").waitFor();
+    await page.getByLabel("Paths in JSON bodies").fill("$.card.number\n\n  $..iban ");
+    await page.getByLabel("Regular expressions").fill("(\\d");
+    await page.getByText("is no regular expression").waitFor();
+    await page.getByLabel("Regular expressions").fill("x*");
+    await page.getByText("matches an empty text").waitFor();
+    await page.getByLabel("Regular expressions").fill("(?i)secret=\\w+");
+    await page.getByLabel("Names of headers").fill(hostile[0]);
+    await page.getByRole("button", { name: "Save 4 masks" }).click();
+    await page.getByText("4 masks are in force in /.").waitFor();
+    assert.deepEqual(kept, { headers: [hostile[0]], paths: ["$.card.number", "$..iban"], patterns: ["(?i)secret=\\w+"] });
+    assert.ok(await page.getByRole("button", { name: "Save 4 masks" }).isDisabled());
+  });
+  await at("#/masks/%2F", { ...answers, "PUT masks": { status: 400, error: "bad_request", reason: "pattern 1: too many repetitions" } }, async (page) => {
+    await page.getByLabel("Names of headers").fill("");
+    await page.getByRole("button", { name: "Save 3 masks" }).click();
+    await page.getByText("too many repetitions").waitFor();
+  });
+  await at("#/masks/%2F", { masks: refused }, (page) => page.getByText("The masks cannot be shown").waitFor());
 });

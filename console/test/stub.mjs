@@ -37,6 +37,12 @@ export const answers = {
       { from: hostile[0], to: "orders.dlx", kind: "dead-letter", key: hostile[1], from_policy: hostile[2] }, { from: hostile[3], to: "", kind: "dead-letter", key: "orders.dead", from_arguments: true },
     ],
   },
+  webhooks: [
+    { name: "pager", url: "https://pager.example.com/hooks/1", events: ["letter.group.created", "job.*"], vhost: "", on: true, delivered: 1204, failed: 0, waiting: 0, last_error: "" },
+    { name: "chat", url: "https://chat.example.com/" + "x".repeat(120), events: ["drop.recorded", "job.halted"], vhost: "shop", on: true, delivered: 12, failed: 3, waiting: 7, last_error: "503 Service Unavailable: <b>down</b>" },
+    { name: hostile[0], url: "http://127.0.0.1:9/x", events: ["breaker.*"], vhost: "/", on: false, delivered: 0, failed: 0, waiting: 0, last_error: "" },
+  ],
+  masks: { headers: ["authorization", hostile[0]], paths: ["$.card.number", "$..iban"], patterns: [String.raw`\b\d{16}\b`] },
   lint: [
     { vhost: "/", kind: "queue", name: "orders", rule: "dlx-missing", severity: "error", text: "its dead-letter exchange 'orders.dxl' does not exist, so what dies is dropped", mend: "declare the exchange, or correct x-dead-letter-exchange" },
     { vhost: "/", kind: "queue", name: "payments", rule: "loop", severity: "error", text: "dead letters come round: payments, payments.retry, payments", mend: "send those that expire in payments.retry elsewhere, or let a consumer reject" },

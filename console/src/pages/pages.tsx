@@ -5,9 +5,11 @@ import type { Session } from "../types";
 import { may } from "../state";
 import { PageHead } from "../ui/parts";
 import { ConfigurationPage, DefinitionsPage, FeaturesPage, ShovelsPage } from "./admin/node";
+import { MasksPage } from "./admin/masks";
 import { PoliciesPage } from "./admin/policies";
 import { PermissionsPage, UserPage, UsersPage } from "./admin/users";
 import { VHostPage, VHostsPage } from "./admin/vhosts";
+import { WebhooksPage } from "./admin/webhooks";
 import { AuditPage } from "./audit";
 import { ChannelPage, ChannelsPage, ConnectionPage, ConnectionsPage } from "./connections";
 import { ConsumersPage } from "./consumers";
@@ -39,7 +41,7 @@ export function sections(s: Session): { title?: string; pages: Entry[] }[] {
       { path: "channels", title: "Channels" }, { path: "consumers", title: "Consumers" }] },
     { title: "Admin", pages: [
       ...(may(s, "administrator") ? [{ path: "users", title: "Users" }, { path: "vhosts", title: "Virtual hosts" }, { path: "permissions", title: "Permissions" }] : []),
-      { path: "policies", title: "Policies" }, ...(may(s, "monitoring") ? [{ path: "shovels", title: "Shovels" }] : []),
+      { path: "policies", title: "Policies" }, ...(may(s, "policymaker") ? [{ path: "masks", title: "Masks" }] : []), ...(may(s, "administrator") ? [{ path: "webhooks", title: "Webhooks" }] : []), ...(may(s, "monitoring") ? [{ path: "shovels", title: "Shovels" }] : []),
       ...(may(s, "administrator") ? [{ path: "definitions", title: "Definitions" }] : []), { path: "features", title: "Features" },
       ...(may(s, "administrator") ? [{ path: "configuration", title: "Configuration" }] : [])] },
   ];
@@ -69,6 +71,8 @@ export function Page(props: { route: Route }): ComponentChildren {
     case "lint": return <LintPage />;
     case "audit": return <AuditPage />;
     case "map": return <MapPage vhost={second} />;
+    case "masks": return <MasksPage vhost={second} />;
+    case "webhooks": return <WebhooksPage />;
     case "drops": return <DropsPage />;
     case "consumers": return <ConsumersPage />;
   }

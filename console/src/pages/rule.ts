@@ -1,6 +1,7 @@
 // A rule in words, and what a form makes of it.
 import { duration, durationText } from "../duration";
 import { plural, reason, span } from "../format";
+import { pattern as compile } from "../regexp";
 import type { Filter, Rule, RuleAction } from "../types";
 
 export const ruleActions: [RuleAction, string, string][] = [
@@ -95,7 +96,7 @@ export type Problems = Record<string, string>;
 export function read(e: Entered, others: string[]): { rule: Rule; problems: Problems; missing: Problems } {
   const problems: Problems = {}, missing: Problems = {};
   const take = <T>(key: string, f: () => T): T | undefined => { try { return f(); } catch (x) { problems[key] = (x as Error).message; return undefined; } };
-  const pattern = (key: string, text: string) => take(key, () => { new RegExp(text); });
+  const pattern = (key: string, text: string) => take(key, () => { compile(text); });
   const number = (key: string, text: string, what: string, least: number, most: number, wholeOnly: boolean) => take(key, () => {
     if (text.trim() === "") return undefined;
     const n = Number(text);

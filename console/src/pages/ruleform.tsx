@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { p, send, words } from "../api";
 import { count, plural, span } from "../format";
 import { to } from "../router";
+import { pattern } from "../regexp";
 import { may, useApp, usePoll } from "../state";
 import type { Exchange, OfficeQueue, Queue, Rule, RuleAction, RuleTry, Webhook } from "../types";
 import { Dialog } from "../ui/dialog";
@@ -34,7 +35,7 @@ export function RuleForm(props: { vhost: string; rule?: Rule; others: string[]; 
   }, [key]);
   const field = (f: (typeof ruleFilters)[number]) => <Text key={f.key} label={f.label} help={f.help} value={e.match[f.key] ?? ""} set={(v) => put({ match: { ...e.match, [f.key]: v } })} error={error(f.key)} />;
   const held = (queues.data ?? []).map((q) => q.name);
-  const like = problems["queues"] || e.queues === "" ? [] : held.filter((n) => new RegExp(e.queues).test(n));
+  const like = problems["queues"] || e.queues === "" ? [] : held.filter((n) => pattern(e.queues).test(n));
   const plan = e.action === "retry" && !problems["after"] && !problems["factor"] && !problems["max"] && !problems["times"] && rule.after_ms !== undefined ? waits(rule) : undefined;
   const rare = ruleFilters.filter((f) => !f.first);
   return <Dialog title={props.rule ? `Rule ${props.rule.name}` : "Add a rule"} close={props.close} danger={e.on && e.action === "discard"}
