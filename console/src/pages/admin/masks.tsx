@@ -20,7 +20,7 @@ export function MasksPage(props: { vhost?: string }) {
   const { data, error, loading, reload } = usePoll<Masks>(path, 0);
   if (vhost === undefined) return <><PageHead title="Masks" /><NoVHost /></>;
   return <div class="stack">
-    <PageHead title="Masks" lead={<>What of letters is shown as ••• : in lists, letters, bodies and exports. Consumers get all of it, as ever.</>}>{choice}</PageHead>
+    <PageHead title="Masks" lead={<>What of letters is shown as •••, in lists, letters, bodies and exports. Consumers get all of it, as ever.</>}>{choice}</PageHead>
     <Failed error={officeError(error)} what="the masks" stale={!!data} retry={reload} />
     {loading && !data && <Loading what="the masks" />}
     {data && <Form key={path} now={data} vhost={vhost} path={path!} done={reload} />}
