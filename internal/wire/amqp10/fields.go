@@ -1,0 +1,465 @@
+package amqp10
+
+import "encoding/binary"
+
+// A compositeType is what is known of a composite type besides its struct.
+type compositeType struct {
+	descriptor Descriptor
+	section    string // of the standard
+	fields     []compositeField
+}
+
+type compositeField struct {
+	name      string
+	mandatory bool
+	max       int // octets, 0 for no limit
+	secret    bool
+}
+
+// name is the name in the standard: "transfer" of amqp:transfer:list.
+func (t *compositeType) name() string {
+	const before, after = len("amqp:"), len(":list")
+	name := t.descriptor.String()
+	return name[before : len(name)-after]
+}
+
+// typeOf is the composite type with the descriptor, nil if there is none.
+func typeOf(d Descriptor) *compositeType {
+	if d < Descriptor(len(compositeTypes)) {
+		return compositeTypes[d]
+	}
+	return nil
+}
+
+// fieldReader reads the fields of a composite value in their order. After the first error it returns zero
+// values; end returns that error. Each method returns false for a field that is null or left out.
+type fieldReader struct {
+	typ   *compositeType
+	rest  []byte
+	left  uint32
+	at    int // the next field
+	depth uint8
+	err   error
+}
+
+// readFields begins to read v as the type.
+func readFields(v Value, t *compositeType) fieldReader {
+	r := fieldReader{typ: t, depth: v.depth + 1}
+	if v.descriptors == nil || v.Descriptor() != t.descriptor {
+		r.fail(ErrType)
+		return r
+	}
+	if v = v.Underlying(); v.Type() != TypeList {
+		r.fail(ErrType)
+		return r
+	}
+	r.left = uint32(v.Len())
+	r.rest = v.content[sizeWidth(v.code):]
+	if r.left > uint32(len(t.fields)) {
+		r.fail(ErrTooManyFields)
+	}
+	return r
+}
+
+func (r *fieldReader) fail(err error) {
+	if r.err != nil {
+		return
+	}
+	e := &DecodeError{Type: r.typ.name(), Section: r.typ.section, Err: err}
+	if r.at > 0 {
+		e.Field = r.typ.fields[r.at-1].name
+	}
+	r.err = e
+}
+
+// failed is the zero value of what a reader returns.
+func failed[T any](r *fieldReader, err error) (v T, ok bool) {
+	r.fail(err)
+	return v, false
+}
+
+// present goes to the next field and reports whether it has a value; its code then is r.rest[0].
+func (r *fieldReader) present() bool {
+	r.at++
+	if r.err != nil {
+		return false
+	}
+	if r.left > 0 {
+		r.left--
+		switch {
+		case len(r.rest) == 0:
+			r.fail(ErrTruncated)
+			return false
+		case r.rest[0] != codeNull:
+			return true
+		}
+		r.rest = r.rest[1:]
+	}
+	if r.typ.fields[r.at-1].mandatory {
+		r.fail(ErrMandatory)
+	}
+	return false
+}
+
+// scalar reads a field of the type; small numbers and their full forms have the same type.
+func (r *fieldReader) scalar(t Type) ([]byte, byte, bool) {
+	if !r.present() {
+		return nil, 0, false
+	}
+	code := r.rest[0]
+	if types[code] != t {
+		r.failType(code)
+		return nil, 0, false
+	}
+	content, n, err := cutContent(code, r.rest[1:])
+	if err != nil {
+		r.fail(err)
+		return nil, 0, false
+	}
+	r.rest = r.rest[1+n:]
+	return content, code, true
+}
+
+// failType is the error for a field whose value begins with an octet that its type does not.
+func (r *fieldReader) failType(code byte) {
+	if code != 0 && types[code] == TypeNone {
+		r.fail(ErrFormatCode)
+		return
+	}
+	r.fail(ErrType)
+}
+
+func (r *fieldReader) boolean() (v, ok bool) {
+	content, code, ok := r.scalar(TypeBoolean)
+	if !ok {
+		return false, false
+	}
+	switch {
+	case code == codeTrue:
+		return true, true
+	case code == codeFalse:
+		return false, true
+	case content[0] > 1:
+		return failed[bool](r, ErrValue)
+	}
+	return content[0] == 1, true
+}
+
+func (r *fieldReader) ubyte() (uint8, bool) {
+	content, _, ok := r.scalar(TypeUbyte)
+	return uint8(bigEndian(content)), ok
+}
+
+func (r *fieldReader) ushort() (uint16, bool) {
+	content, _, ok := r.scalar(TypeUshort)
+	return uint16(bigEndian(content)), ok
+}
+
+func (r *fieldReader) uint() (uint32, bool) {
+	content, _, ok := r.scalar(TypeUint)
+	return uint32(bigEndian(content)), ok
+}
+
+func (r *fieldReader) ulong() (uint64, bool) {
+	content, _, ok := r.scalar(TypeUlong)
+	return bigEndian(content), ok
+}
+
+func (r *fieldReader) timestamp() (int64, bool) {
+	content, _, ok := r.scalar(TypeTimestamp)
+	return int64(bigEndian(content)), ok
+}
+
+func (r *fieldReader) binary() []byte {
+	content, _, ok := r.scalar(TypeBinary)
+	if limit := r.typ.fields[r.at-1].max; ok && limit > 0 && len(content) > limit {
+		r.fail(ErrTooLong)
+		return nil
+	}
+	return content
+}
+
+func (r *fieldReader) text() []byte {
+	return r.checked(TypeString)
+}
+
+func (r *fieldReader) symbol() []byte {
+	return r.checked(TypeSymbol)
+}
+
+// checked reads a string or symbol and looks at its characters.
+func (r *fieldReader) checked(t Type) []byte {
+	content, code, ok := r.scalar(t)
+	if !ok {
+		return nil
+	}
+	if err := (Value{code: code, content: content}).Check(); err != nil {
+		r.fail(err)
+		return nil
+	}
+	return content
+}
+
+// choiceSymbol reads a restricted symbol as its place among the names.
+func (r *fieldReader) choiceSymbol(names []string) (uint8, bool) {
+	s := r.symbol()
+	if s == nil {
+		return 0, false
+	}
+	for i, name := range names {
+		if string(s) == name {
+			return uint8(i), true
+		}
+	}
+	return failed[uint8](r, ErrValue)
+}
+
+// choice reports whether a restricted number is one of n.
+func (r *fieldReader) choice(v uint64, n int) bool {
+	if v >= uint64(n) {
+		r.fail(ErrValue)
+		return false
+	}
+	return true
+}
+
+// value reads a field of any type, and looks at everything in it.
+func (r *fieldReader) value() Value {
+	if !r.present() {
+		return Value{}
+	}
+	v, rest, err := readValue(r.rest, r.depth)
+	if err == nil {
+		err = v.Check()
+	}
+	if err != nil {
+		r.fail(err)
+		return Value{}
+	}
+	r.rest = rest
+	return v
+}
+
+// only is value for fields that take some values: right says which.
+func (r *fieldReader) only(right func(Value) bool) Value {
+	v := r.value()
+	if v.code != 0 && !right(v) {
+		r.fail(ErrType)
+		return Value{}
+	}
+	return v
+}
+
+func (r *fieldReader) described() Value { return r.only(isDescribed) }
+func (r *fieldReader) mapping() Value   { return r.only(isMap) }
+func (r *fieldReader) fields() Value    { return r.only(isFields) }
+func (r *fieldReader) symbols() Value   { return r.only(isSymbols) }
+func (r *fieldReader) messageID() Value { return r.only(isMessageID) }
+
+func isDescribed(v Value) bool { return v.Type() == TypeDescribed }
+func isMap(v Value) bool       { return v.Type() == TypeMap }
+func isFields(v Value) bool    { return hasKeys(v, TypeSymbol, TypeSymbol) }
+
+// hasKeys reports whether a value is a map whose keys have one of two types.
+func hasKeys(v Value, a, b Type) bool {
+	if v.Type() != TypeMap {
+		return false
+	}
+	items := v.Items()
+	for {
+		key, ok := items.Next()
+		if !ok {
+			return items.Err() == nil
+		}
+		if t := key.Type(); t != a && t != b {
+			return false
+		}
+		items.Next()
+	}
+}
+
+// isSymbols reports whether a value is a symbol or an array of symbols.
+func isSymbols(v Value) bool {
+	if v.Type() != TypeArray {
+		return v.Type() == TypeSymbol
+	}
+	return v.Items().element.Type() == TypeSymbol
+}
+
+func isMessageID(v Value) bool {
+	switch v.Type() {
+	case TypeUlong, TypeUUID, TypeBinary, TypeString:
+		return true
+	}
+	return false
+}
+
+func (r *fieldReader) error() *Error {
+	v := r.described()
+	if v.code == 0 || r.err != nil {
+		return nil
+	}
+	e := new(Error)
+	if err := e.Decode(v); err != nil {
+		if r.err == nil {
+			r.err = err // it names type and field itself
+		}
+		return nil
+	}
+	return e
+}
+
+// end returns the first error; octets left over are one.
+func (r *fieldReader) end() error {
+	if r.err == nil && (r.left > 0 || len(r.rest) > 0) {
+		r.at = 0
+		r.fail(ErrTrailing)
+	}
+	return r.err
+}
+
+// listWriter writes the fields of a composite value: as a list8, which end makes a list32 if it must.
+type listWriter struct {
+	dst   []byte
+	start int // of the list's format code
+	kept  int // where the last field ends that is not null
+	count int // of fields so far
+	keep  int // of fields up to there
+}
+
+// compoundHead8 and compoundHead32 are how many octets the code, size and count of a list or map take.
+const (
+	compoundHead8  = 3
+	compoundHead32 = 9
+)
+
+func writeFields(dst []byte, d Descriptor) listWriter {
+	start := len(dst) + 3
+	dst = append(dst, 0, codeSmallUlong, byte(d), codeList8, 0, 0)
+	return listWriter{dst: dst, start: start, kept: len(dst)}
+}
+
+// end leaves out trailing nulls and completes the list.
+func (w *listWriter) end() []byte {
+	if w.keep == 0 {
+		return append(w.dst[:w.start], codeList0)
+	}
+	return endCompound(w.dst[:w.kept], w.start, w.keep)
+}
+
+// wrote counts a field that is not null.
+func (w *listWriter) wrote() {
+	w.count++
+	w.kept, w.keep = len(w.dst), w.count
+}
+
+func (w *listWriter) null() {
+	w.dst = append(w.dst, codeNull)
+	w.count++
+}
+
+func (w *listWriter) boolean(v bool) {
+	w.dst = AppendBool(w.dst, v)
+	w.wrote()
+}
+
+func (w *listWriter) ubyte(v uint8) {
+	w.dst = AppendUbyte(w.dst, v)
+	w.wrote()
+}
+
+func (w *listWriter) ushort(v uint16) {
+	w.dst = AppendUshort(w.dst, v)
+	w.wrote()
+}
+
+func (w *listWriter) uint(v uint32) {
+	w.dst = AppendUint(w.dst, v)
+	w.wrote()
+}
+
+func (w *listWriter) ulong(v uint64) {
+	w.dst = AppendUlong(w.dst, v)
+	w.wrote()
+}
+
+func (w *listWriter) timestamp(v int64) {
+	w.dst = AppendTimestamp(w.dst, v)
+	w.wrote()
+}
+
+func (w *listWriter) binary(b []byte) {
+	if b == nil {
+		w.null()
+		return
+	}
+	w.dst = AppendBinary(w.dst, b)
+	w.wrote()
+}
+
+func (w *listWriter) text(s []byte) {
+	if s == nil {
+		w.null()
+		return
+	}
+	w.dst = AppendString(w.dst, s)
+	w.wrote()
+}
+
+func (w *listWriter) symbol(s []byte) {
+	if s == nil {
+		w.null()
+		return
+	}
+	w.dst = AppendSymbol(w.dst, s)
+	w.wrote()
+}
+
+func (w *listWriter) value(v Value) {
+	if v.IsNull() {
+		w.null()
+		return
+	}
+	w.dst = v.Append(w.dst)
+	w.wrote()
+}
+
+func (w *listWriter) described(v Value) { w.value(v) }
+func (w *listWriter) mapping(v Value)   { w.value(v) }
+func (w *listWriter) fields(v Value)    { w.value(v) }
+func (w *listWriter) symbols(v Value)   { w.value(v) }
+func (w *listWriter) messageID(v Value) { w.value(v) }
+
+func (w *listWriter) error(e *Error) {
+	if e == nil {
+		w.null()
+		return
+	}
+	w.dst = e.Append(w.dst)
+	w.wrote()
+}
+
+// notNil is b, empty if it is nil: a mandatory field is never null.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// endCompound fills in size and count of the list8 or map8 that began at start, or makes it a list32 or
+// map32 if it is too large for them.
+func endCompound(dst []byte, start, count int) []byte {
+	size := len(dst) - start - 2
+	if size <= 255 && count <= 255 {
+		dst[start+1], dst[start+2] = byte(size), byte(count)
+		return dst
+	}
+	const more = compoundHead32 - compoundHead8
+	dst = append(dst, make([]byte, more)...)
+	copy(dst[start+compoundHead32:], dst[start+compoundHead8:len(dst)-more])
+	dst[start] += codeList32 - codeList8
+	binary.BigEndian.PutUint32(dst[start+1:], uint32(size-1+4))
+	binary.BigEndian.PutUint32(dst[start+5:], uint32(count))
+	return dst
+}

@@ -1,0 +1,125 @@
+package amqp10
+
+// Items iterates over the values in a list, a map or an array:
+//
+//	items := v.Items()
+//	for item, ok := items.Next(); ok; item, ok = items.Next() {
+//	}
+//	err := items.Err()
+type Items struct {
+	rest     []byte
+	left     uint32
+	element  Value // its constructor, of an array
+	elements bool  // they are an array's
+	depth    uint8
+	err      error
+}
+
+// Items returns an iterator over the values in a list, of a map over its keys and values in turn, of an array over
+// its elements. All other values have none.
+func (v Value) Items() Items {
+	if v.descriptors != nil || v.code < codeList8 {
+		return Items{}
+	}
+	it := Items{left: v.count(), rest: v.content[sizeWidth(v.code):], depth: v.depth + 1}
+	if it.depth > maxDepth {
+		return Items{err: ErrTooDeep}
+	}
+	if types[v.code] == TypeArray {
+		it.elements = true
+		it.element, it.rest, it.err = readConstructor(it.rest, it.depth)
+	}
+	return it
+}
+
+// Next returns the next value; false after the last one, and if it cannot be read: Err knows.
+func (it *Items) Next() (v Value, ok bool) {
+	if it.err != nil {
+		return Value{}, false
+	}
+	if it.left == 0 {
+		if len(it.rest) > 0 {
+			it.err = ErrTrailing
+		}
+		return Value{}, false
+	}
+	it.left--
+	if it.elements {
+		v, it.rest, it.err = it.element.readContent(it.rest)
+	} else {
+		v, it.rest, it.err = readValue(it.rest, it.depth)
+	}
+	return v, it.err == nil
+}
+
+// Err returns why Next came to no end, ErrTrailing or an error of ReadValue's, or nil.
+func (it *Items) Err() error { return it.err }
+
+// Lookup returns the value of the first key of a map that is this string or symbol. It reads over all
+// before it, and nothing of what they hold.
+func (v Value) Lookup(key string) (value Value, ok bool) {
+	if v.Type() != TypeMap {
+		return Value{}, false
+	}
+	items := v.Items()
+	for {
+		k, ok := items.Next()
+		if !ok {
+			return Value{}, false
+		}
+		value, ok := items.Next()
+		if !ok {
+			return Value{}, false
+		}
+		if t := k.Type(); (t == TypeSymbol || t == TypeString) && string(k.content) == key {
+			return value, true
+		}
+	}
+}
+
+// At returns the value at a place of a list, counted from 0, or none if the list ends before.
+func (v Value) At(i int) Value {
+	if v.Type() != TypeList {
+		return Value{}
+	}
+	items := v.Items()
+	for {
+		item, ok := items.Next()
+		if !ok {
+			return Value{}
+		}
+		if i == 0 {
+			return item
+		}
+		i--
+	}
+}
+
+// Symbols iterates over a field that may have several symbols (multiple="true", 1.4): none, one, or an
+// array of them.
+func (v Value) Symbols() Symbols {
+	if v.Type() == TypeArray {
+		return Symbols{items: v.Items()}
+	}
+	return Symbols{one: v}
+}
+
+// Symbols iterates over symbols; see Value.Symbols.
+type Symbols struct {
+	items Items
+	one   Value
+}
+
+// Next returns the next symbol; false after the last one and at what is none.
+func (s *Symbols) Next() (symbol []byte, ok bool) {
+	if s.one.code != 0 {
+		one := s.one
+		s.one = Value{}
+		return one.Symbol()
+	}
+	v, ok := s.items.Next()
+	if !ok {
+		return nil, false
+	}
+	return v.Symbol()
+}
