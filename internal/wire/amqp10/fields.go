@@ -45,15 +45,11 @@ type fieldReader struct {
 // readFields begins to read v as the type.
 func readFields(v Value, t *compositeType) fieldReader {
 	r := fieldReader{typ: t, depth: v.depth + 1}
-	if v.descriptors == nil || v.Descriptor() != t.descriptor {
+	if v.descriptors == nil || v.Descriptor() != t.descriptor || !v.describes(TypeList) {
 		r.fail(ErrType)
 		return r
 	}
-	if v = v.Underlying(); v.Type() != TypeList {
-		r.fail(ErrType)
-		return r
-	}
-	r.left = uint32(v.Len())
+	r.left = v.count()
 	r.rest = v.content[sizeWidth(v.code):]
 	if r.left > uint32(len(t.fields)) {
 		r.fail(ErrTooManyFields)
@@ -193,7 +189,7 @@ func (r *fieldReader) checked(t Type) []byte {
 	if !ok {
 		return nil
 	}
-	if err := (Value{code: code, content: content}).Check(); err != nil {
+	if err := checkScalar(code, content); err != nil {
 		r.fail(err)
 		return nil
 	}
@@ -223,75 +219,101 @@ func (r *fieldReader) choice(v uint64, n int) bool {
 	return true
 }
 
-// value reads a field of any type, and looks at everything in it.
-func (r *fieldReader) value() Value {
+// read reads a field of any type into v. The caller looks at what is in it, and judges.
+func (r *fieldReader) read(v *Value) bool {
 	if !r.present() {
-		return Value{}
+		return false
 	}
-	v, rest, err := readValue(r.rest, r.depth)
-	if err == nil {
-		err = v.Check()
+	rest, err := v.read(r.rest, r.depth)
+	if err != nil {
+		*v = Value{}
+		r.fail(err)
+		return false
 	}
+	r.rest = rest
+	return true
+}
+
+// judged is v, or none if there is something wrong with it.
+func (r *fieldReader) judged(v *Value, err error) Value {
 	if err != nil {
 		r.fail(err)
 		return Value{}
 	}
-	r.rest = rest
-	return v
+	return *v
 }
 
-// only is value for fields that take some values: right says which.
-func (r *fieldReader) only(right func(Value) bool) Value {
-	v := r.value()
-	if v.code != 0 && !right(v) {
-		r.fail(ErrType)
-		return Value{}
+func (r *fieldReader) value() (v Value) {
+	if !r.read(&v) {
+		return v
 	}
-	return v
+	return r.judged(&v, v.check())
 }
 
-func (r *fieldReader) described() Value { return r.only(isDescribed) }
-func (r *fieldReader) mapping() Value   { return r.only(isMap) }
-func (r *fieldReader) fields() Value    { return r.only(isFields) }
-func (r *fieldReader) symbols() Value   { return r.only(isSymbols) }
-func (r *fieldReader) messageID() Value { return r.only(isMessageID) }
-
-func isDescribed(v Value) bool { return v.Type() == TypeDescribed }
-func isMap(v Value) bool       { return v.Type() == TypeMap }
-func isFields(v Value) bool    { return hasKeys(v, TypeSymbol, TypeSymbol) }
-
-// hasKeys reports whether a value is a map whose keys have one of two types.
-func hasKeys(v Value, a, b Type) bool {
-	if v.Type() != TypeMap {
-		return false
+func (r *fieldReader) described() (v Value) {
+	if !r.read(&v) {
+		return v
 	}
-	items := v.Items()
-	for {
-		key, ok := items.Next()
-		if !ok {
-			return items.Err() == nil
-		}
-		if t := key.Type(); t != a && t != b {
-			return false
-		}
-		items.Next()
-	}
+	return r.judged(&v, v.checkIf(v.descriptors != nil))
 }
 
-// isSymbols reports whether a value is a symbol or an array of symbols.
-func isSymbols(v Value) bool {
-	if v.Type() != TypeArray {
-		return v.Type() == TypeSymbol
+func (r *fieldReader) mapping() (v Value) {
+	if !r.read(&v) {
+		return v
 	}
-	return v.Items().element.Type() == TypeSymbol
+	return r.judged(&v, v.checkIf(v.Type() == TypeMap))
 }
 
-func isMessageID(v Value) bool {
+func (r *fieldReader) fields() (v Value) {
+	if !r.read(&v) {
+		return v
+	}
+	return r.judged(&v, checkFields(&v))
+}
+
+func (r *fieldReader) symbols() (v Value) {
+	if !r.read(&v) {
+		return v
+	}
+	return r.judged(&v, checkSymbols(&v))
+}
+
+func (r *fieldReader) messageID() (v Value) {
+	if !r.read(&v) {
+		return v
+	}
+	return r.judged(&v, checkMessageID(&v))
+}
+
+func checkFields(v *Value) error {
+	if v.descriptors != nil {
+		return ErrType
+	}
+	return v.checkMap(TypeSymbol, TypeSymbol)
+}
+
+// checkSymbols looks for a symbol or an array of symbols.
+func checkSymbols(v *Value) error {
+	if v.Type() == TypeArray {
+		return v.checkIf(v.items().element.Type() == TypeSymbol)
+	}
+	return v.checkIf(v.Type() == TypeSymbol)
+}
+
+func checkMessageID(v *Value) error {
 	switch v.Type() {
 	case TypeUlong, TypeUUID, TypeBinary, TypeString:
-		return true
+		return v.check()
 	}
-	return false
+	return ErrType
+}
+
+// checkIf is check for a value that has a type which its place takes.
+func (v *Value) checkIf(takes bool) error {
+	if !takes {
+		return ErrType
+	}
+	return v.check()
 }
 
 func (r *fieldReader) error() *Error {

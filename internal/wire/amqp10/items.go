@@ -18,7 +18,15 @@ type Items struct {
 // Items returns an iterator over the values in a list, of a map over its keys and values in turn, of an array over
 // its elements. All other values have none.
 func (v Value) Items() Items {
-	if v.descriptors != nil || v.code < codeList8 {
+	if v.descriptors != nil {
+		return Items{}
+	}
+	return v.items()
+}
+
+// items is Items for what is below the descriptors.
+func (v *Value) items() Items {
+	if v.code < codeList8 {
 		return Items{}
 	}
 	it := Items{left: v.count(), rest: v.content[sizeWidth(v.code):], depth: v.depth + 1}
@@ -27,29 +35,37 @@ func (v Value) Items() Items {
 	}
 	if types[v.code] == TypeArray {
 		it.elements = true
-		it.element, it.rest, it.err = readConstructor(it.rest, it.depth)
+		it.rest, it.err = it.element.readConstructor(it.rest, it.depth)
 	}
 	return it
 }
 
 // Next returns the next value; false after the last one, and if it cannot be read: Err knows.
 func (it *Items) Next() (v Value, ok bool) {
-	if it.err != nil {
+	if !it.next(&v) {
 		return Value{}, false
 	}
-	if it.left == 0 {
+	return v, true
+}
+
+// next is Next into a Value that the caller has.
+func (it *Items) next(v *Value) bool {
+	switch {
+	case it.err != nil:
+		return false
+	case it.left == 0:
 		if len(it.rest) > 0 {
 			it.err = ErrTrailing
 		}
-		return Value{}, false
+		return false
+	case it.elements:
+		*v = it.element
+		it.rest, it.err = v.readContent(it.rest)
+	default:
+		it.rest, it.err = v.read(it.rest, it.depth)
 	}
 	it.left--
-	if it.elements {
-		v, it.rest, it.err = it.element.readContent(it.rest)
-	} else {
-		v, it.rest, it.err = readValue(it.rest, it.depth)
-	}
-	return v, it.err == nil
+	return it.err == nil
 }
 
 // Err returns why Next came to no end, ErrTrailing or an error of ReadValue's, or nil.
@@ -61,20 +77,14 @@ func (v Value) Lookup(key string) (value Value, ok bool) {
 	if v.Type() != TypeMap {
 		return Value{}, false
 	}
-	items := v.Items()
-	for {
-		k, ok := items.Next()
-		if !ok {
-			return Value{}, false
-		}
-		value, ok := items.Next()
-		if !ok {
-			return Value{}, false
-		}
+	items := v.items()
+	var k Value
+	for items.next(&k) && items.next(&value) {
 		if t := k.Type(); (t == TypeSymbol || t == TypeString) && string(k.content) == key {
 			return value, true
 		}
 	}
+	return Value{}, false
 }
 
 // At returns the value at a place of a list, counted from 0, or none if the list ends before.
@@ -82,17 +92,14 @@ func (v Value) At(i int) Value {
 	if v.Type() != TypeList {
 		return Value{}
 	}
-	items := v.Items()
-	for {
-		item, ok := items.Next()
-		if !ok {
-			return Value{}
-		}
+	items := v.items()
+	var item Value
+	for ; items.next(&item); i-- {
 		if i == 0 {
 			return item
 		}
-		i--
 	}
+	return Value{}
 }
 
 // Symbols iterates over a field that may have several symbols (multiple="true", 1.4): none, one, or an

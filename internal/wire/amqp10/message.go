@@ -36,7 +36,7 @@ const bodyPlace = 6
 // NextSection reads the section at the start of b: a value that is described as one, with its type. It looks no
 // deeper. An error is a *DecodeError.
 func NextSection(b []byte) (d Descriptor, v Value, rest []byte, err error) {
-	v, rest, err = ReadValue(b)
+	rest, err = v.read(b, 0)
 	if err != nil {
 		return 0, Value{}, nil, sectionError(0, err)
 	}
@@ -52,7 +52,7 @@ func NextSection(b []byte) (d Descriptor, v Value, rest []byte, err error) {
 	case DescriptorAMQPValue:
 		return d, v, rest, nil
 	}
-	if v.Underlying().Type() != right {
+	if !v.describes(right) {
 		return 0, Value{}, nil, sectionError(d, ErrType)
 	}
 	return d, v, rest, nil
@@ -165,7 +165,7 @@ func (m *Message) Check() error {
 		if err != nil {
 			return err
 		}
-		if err := v.Check(); err != nil {
+		if err := v.check(); err != nil {
 			return sectionError(d, err)
 		}
 		rest = next
@@ -185,11 +185,12 @@ func checkMap(d Descriptor, v Value, a, b Type) error {
 	if v.code == 0 {
 		return nil
 	}
-	if err := v.Check(); err != nil {
-		return sectionError(d, err)
+	err := v.checkDescriptors()
+	if err == nil {
+		err = v.checkMap(a, b)
 	}
-	if !hasKeys(v.Underlying(), a, b) {
-		return sectionError(d, ErrType)
+	if err != nil {
+		return sectionError(d, err)
 	}
 	return nil
 }

@@ -27,41 +27,48 @@ type Value struct {
 
 // ReadValue reads the value at the start of b. Errors are ErrTruncated, ErrFormatCode, ErrDescriptor,
 // ErrTooDeep and ErrCount.
-func ReadValue(b []byte) (v Value, rest []byte, err error) { return readValue(b, 0) }
-
-func readValue(b []byte, depth uint8) (Value, []byte, error) {
-	v, rest, err := readConstructor(b, depth)
-	if err != nil {
+func ReadValue(b []byte) (v Value, rest []byte, err error) {
+	if rest, err = v.read(b, 0); err != nil {
 		return Value{}, nil, err
+	}
+	return v, rest, nil
+}
+
+// read makes v the value at the start of b, which has depth lists, maps and arrays around it.
+func (v *Value) read(b []byte, depth uint8) (rest []byte, err error) {
+	if rest, err = v.readConstructor(b, depth); err != nil {
+		return nil, err
 	}
 	return v.readContent(rest)
 }
 
 // readConstructor reads descriptors and format code.
-func readConstructor(b []byte, depth uint8) (v Value, rest []byte, err error) {
-	v.depth = depth
+func (v *Value) readConstructor(b []byte, depth uint8) (rest []byte, err error) {
 	n := 0
+	if len(b) >= 4 && b[0] == 0 && b[1] == codeSmallUlong && depth < maxDepth { // as nearly all descriptors are
+		depth, n = depth+1, 3
+	}
 	for n < len(b) && b[n] == 0 {
-		if v.depth++; v.depth > maxDepth {
-			return Value{}, nil, ErrTooDeep
+		if depth++; depth > maxDepth {
+			return nil, ErrTooDeep
 		}
 		size, err := descriptorSize(b[n+1:])
 		if err != nil {
-			return Value{}, nil, err
+			return nil, err
 		}
 		n += 1 + size
 	}
 	if n == len(b) {
-		return Value{}, nil, ErrTruncated
+		return nil, ErrTruncated
 	}
 	if types[b[n]] == TypeNone {
-		return Value{}, nil, ErrFormatCode
+		return nil, ErrFormatCode
 	}
-	if n > 0 {
+	if v.descriptors = nil; n > 0 {
 		v.descriptors = b[:n:n]
 	}
-	v.code = b[n]
-	return v, b[n+1:], nil
+	v.code, v.depth = b[n], depth
+	return b[n+1:], nil
 }
 
 // descriptorSize is how long the descriptor at the start of b is, its format code included.
@@ -83,18 +90,18 @@ func descriptorSize(b []byte) (int, error) {
 }
 
 // readContent reads the content of a value whose constructor is known.
-func (v Value) readContent(b []byte) (Value, []byte, error) {
+func (v *Value) readContent(b []byte) (rest []byte, err error) {
 	content, n, err := cutContent(v.code, b)
 	if err != nil {
-		return Value{}, nil, err
+		return nil, err
 	}
 	v.content = content
 	if v.code >= codeList8 {
 		if err := v.checkCount(); err != nil {
-			return Value{}, nil, err
+			return nil, err
 		}
 	}
-	return v, b[n:], nil
+	return b[n:], nil
 }
 
 // cutContent cuts the content of a value off the start of b; n is how much of b it takes up with its size.
@@ -126,7 +133,7 @@ func cutContent(code byte, b []byte) (content []byte, n int, err error) {
 
 // checkCount holds the count of a list, map or array against its size. Whatever follows then is bounded by
 // bytes that arrived.
-func (v Value) checkCount() error {
+func (v *Value) checkCount() error {
 	width := sizeWidth(v.code)
 	if len(v.content) < width {
 		return ErrTruncated
@@ -138,7 +145,8 @@ func (v Value) checkCount() error {
 			return ErrCount
 		}
 	case TypeArray:
-		element, rest, err := readConstructor(v.content[width:], v.depth+1)
+		var element Value
+		rest, err := element.readConstructor(v.content[width:], v.depth+1)
 		if err != nil {
 			return err
 		}
@@ -305,17 +313,26 @@ func (v Value) variable(t Type) ([]byte, bool) {
 // Descriptor returns the outermost descriptor, or 0 if the value has none, or one that is not of the
 // standard. Symbolic and numeric forms are the same descriptor.
 func (v Value) Descriptor() Descriptor {
+	if len(v.descriptors) == 3 && v.descriptors[1] == codeSmallUlong {
+		return known(uint64(v.descriptors[2]))
+	}
 	d := v.DescriptorValue()
 	switch d.Type() {
 	case TypeUlong:
-		if n := bigEndian(d.content); n < uint64(len(descriptorNames)) && descriptorNames[n] != "" {
-			return Descriptor(n)
-		}
+		return known(bigEndian(d.content))
 	case TypeSymbol:
 		// A longer one stays unread: the elements of an array have it in common, and each may be asked for it.
 		if len(d.content) <= maxDescriptorName {
 			return descriptorsByName[string(d.content)]
 		}
+	}
+	return 0
+}
+
+// known is the descriptor of the number, 0 if the standard has none.
+func known(number uint64) Descriptor {
+	if number < uint64(len(descriptorNames)) && descriptorNames[number] != "" {
+		return Descriptor(number)
 	}
 	return 0
 }
@@ -339,6 +356,10 @@ func (v Value) Underlying() Value {
 	if v.descriptors == nil {
 		return v
 	}
+	if len(v.descriptors) == 3 && v.descriptors[1] == codeSmallUlong {
+		v.descriptors = nil
+		return v
+	}
 	size, err := descriptorSize(v.descriptors[1:])
 	if err != nil { // readConstructor has read it
 		return Value{}
@@ -349,6 +370,11 @@ func (v Value) Underlying() Value {
 	return v
 }
 
+// describes reports whether the value has one descriptor and below it the type.
+func (v *Value) describes(t Type) bool {
+	return types[v.code] == t && (len(v.descriptors) == 3 || v.Underlying().descriptors == nil)
+}
+
 // Equal reports whether two values are the same, in the same encoding.
 func (v Value) Equal(w Value) bool {
 	return v.code == w.code && bytes.Equal(v.descriptors, w.descriptors) && bytes.Equal(v.content, w.content)
@@ -356,58 +382,97 @@ func (v Value) Equal(w Value) bool {
 
 // Check looks at everything in the value, in time linear in its size. It returns the first error:
 // one of ReadValue's, ErrTrailing, ErrUTF8, ErrASCII or ErrValue. It does not look for equal keys of a map.
-func (v Value) Check() error {
-	if err := v.checkDescriptors(); err != nil {
-		return err
+func (v Value) Check() error { return v.check() }
+
+func (v *Value) check() error {
+	if v.descriptors != nil {
+		if err := v.checkDescriptors(); err != nil {
+			return err
+		}
 	}
-	v.descriptors = nil
-	ok, err := true, error(nil)
 	switch types[v.code] {
-	case TypeBoolean:
-		_, ok = v.Bool()
-		err = ErrValue
-	case TypeChar:
-		_, ok = v.Char()
-		err = ErrValue
-	case TypeString:
-		ok, err = utf8.Valid(v.content), ErrUTF8
-	case TypeSymbol:
-		ok, err = isASCII(v.content), ErrASCII
 	case TypeList, TypeMap, TypeArray:
-		return v.checkItems()
+		items := v.items()
+		return items.check()
 	}
-	if ok {
-		return nil
-	}
-	return err
+	return checkScalar(v.code, v.content)
 }
 
-func (v Value) checkDescriptors() error {
-	for ; v.descriptors != nil; v = v.Underlying() {
-		if err := v.DescriptorValue().Check(); err != nil {
+// checkScalar looks at the content of a value that is no list, map or array.
+func checkScalar(code byte, content []byte) error {
+	switch types[code] {
+	case TypeBoolean:
+		if code == codeBoolean && content[0] > 1 {
+			return ErrValue
+		}
+	case TypeChar:
+		if n := bigEndian(content); n > utf8.MaxRune || !utf8.ValidRune(rune(n)) {
+			return ErrValue
+		}
+	case TypeString:
+		if !utf8.Valid(content) {
+			return ErrUTF8
+		}
+	case TypeSymbol:
+		if !isASCII(content) {
+			return ErrASCII
+		}
+	}
+	return nil
+}
+
+func (v *Value) checkDescriptors() error {
+	for d := *v; d.descriptors != nil; d = d.Underlying() {
+		one := d.DescriptorValue()
+		if err := checkScalar(one.code, one.content); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (v Value) checkItems() error {
-	items := v.Items()
-	if items.elements {
-		if err := items.element.checkDescriptors(); err != nil {
+func (it *Items) check() error {
+	if it.elements && it.err == nil {
+		if err := it.element.checkDescriptors(); err != nil {
 			return err
 		}
-		items.element.descriptors = nil // once is enough: they are every element's
-		if fixedWidth(items.element.code) == 0 {
-			items.left = min(items.left, 1) // they are all the same
+		it.element.descriptors = nil // once is enough: they are every element's
+		if fixedWidth(it.element.code) == 0 {
+			it.left = min(it.left, 1) // they are all the same
 		}
 	}
-	for item, ok := items.Next(); ok; item, ok = items.Next() {
-		if err := item.Check(); err != nil {
+	var item Value
+	for it.next(&item) {
+		if err := item.check(); err != nil {
 			return err
 		}
 	}
-	return items.Err()
+	return it.err
+}
+
+// checkMap is check for what is below the descriptors of a value, which has to be a map with keys of one of two
+// types; else it is ErrType.
+func (v *Value) checkMap(a, b Type) error {
+	if types[v.code] != TypeMap {
+		return ErrType
+	}
+	items := v.items()
+	var item Value
+	for items.next(&item) {
+		if t := item.Type(); t != a && t != b {
+			return ErrType
+		}
+		if err := item.check(); err != nil {
+			return err
+		}
+		if !items.next(&item) {
+			break
+		}
+		if err := item.check(); err != nil {
+			return err
+		}
+	}
+	return items.err
 }
 
 func isASCII(b []byte) bool {
