@@ -6,7 +6,7 @@ export interface Session {
 }
 
 export interface Sample { sample: number; timestamp: number; }
-export interface Details { rate: number; samples?: Sample[]; avg_rate?: number; }
+export interface Details { rate: number; samples?: Sample[]; samples_since?: number; avg_rate?: number; }
 export type Stats = { [key: string]: number | Details | undefined };
 export type Args = Record<string, unknown>;
 export interface Feature { code: string; title: string; }

@@ -153,6 +153,17 @@ test("the search box takes a regular expression, and says when it is none", asyn
   await page.getByText(/^2 of \d+ queues$/).waitFor();
 });
 
+test("charts of a day begin where data begins, and say so", async () => {
+  for (const hash of ["#/", "#/queues/%2F/orders"]) {
+    await visit(page, hash);
+    await page.getByRole("button", { name: "24 h" }).click();
+    assert.match(await page.locator("figcaption").first().innerText(), /Recorded since/);
+  }
+  const { queue_totals: totals } = await node.api("GET", "overview?lengths_age=86400&lengths_incr=600");
+  const { samples, samples_since: since } = totals.messages_details;
+  assert.ok(samples.length >= 144 && samples.at(-1).timestamp < since && since <= Date.now(), `${samples.length} samples, since ${since}`);
+});
+
 test("a page says so while the node is away, and goes on when it is back", { timeout: 60000 }, async () => {
   await visit(page, "#/");
   await page.route("**/api/**", (r) => r.abort());

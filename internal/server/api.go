@@ -12,16 +12,20 @@ import (
 	"bartleby.mq/internal/edge/openapi"
 )
 
-// managementAPI is the handler of the management listeners and of the control socket.
-func (s *Server) managementAPI() http.Handler {
-	h := api.New(api.Options{
+// makeAPI makes the handler of the management API.
+func (s *Server) makeAPI() {
+	s.api = api.New(api.Options{
 		Broker: s.broker, Logger: s.Logger, NodeName: s.Config.NodeName, ClusterName: s.Config.ClusterName,
 		ProductVersion: s.Version, Version: s.Config.ProductVersion,
 		Stop: s.OnStop, Listeners: s.listeners, Limits: s.limits, Shovels: s.shovels, Certificates: s.expiries, MaxBody: s.Config.MaxHTTPBody, Known: known,
 		Audit: s.Audit, Settings: s.settings, Office: s.office,
 		SetMemoryWatermark: s.setLimit(&s.memory), SetDiskFreeLimit: s.setLimit(&s.disk), LogLevel: s.LogLevel, SetLogLevel: s.SetLogLevel,
 	})
-	return s.sameOrigin(openapi.New(openapi.Options{Broker: s.broker, Access: s.openAPIAccess, Next: console.Handler(s.adminScript(h)), Logger: s.Logger, Audit: s.Audit, Known: known}))
+}
+
+// managementAPI is the handler of the management listeners and of the control socket.
+func (s *Server) managementAPI() http.Handler {
+	return s.sameOrigin(openapi.New(openapi.Options{Broker: s.broker, Access: s.openAPIAccess, Next: console.Handler(s.adminScript(s.api)), Logger: s.Logger, Audit: s.Audit, Known: known}))
 }
 
 // sameOrigin refuses requests that a page of another site makes a browser send: browsers add

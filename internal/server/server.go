@@ -30,6 +30,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/disk/store"
+	"bartleby.mq/internal/edge/api"
 	"bartleby.mq/internal/edge/listen"
 	"bartleby.mq/internal/edge/session091"
 	"bartleby.mq/internal/edge/shovel"
@@ -79,6 +80,7 @@ type Server struct {
 	tls     certificates
 	shovels *shovel.Shovels
 	office  *office.Office
+	api     api.Handler
 
 	stopc chan struct{}  // closed by Stop
 	done  sync.WaitGroup // goroutines of the server's own
@@ -177,6 +179,7 @@ func Start(o Options) (s *Server, err error) {
 	if o.Config.ProxyProtocol && o.Config.Proxies == nil {
 		s.Logger.Warn("PROXY headers are trusted only from this machine; name trusted proxies with proxy_protocol.trusted.1, .2, ...")
 	}
+	s.makeAPI()
 	s.watchResources()
 	s.watchCertificates()
 	if err = s.startHTTP(); err != nil {

@@ -3,6 +3,7 @@ package server
 import (
 	"time"
 
+	"bartleby.mq/internal/edge/api"
 	"bartleby.mq/internal/edge/metrics"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/safety/bug"
@@ -12,7 +13,7 @@ import (
 // two; RabbitMQ checks memory every 2.5 s, and the disk less often.
 const watchEvery = time.Second
 
-// watchResources raises and clears the alarms of BR-13.1 until the node stops.
+// watchResources raises and clears the alarms of BR-13.1, and has the management API take its samples, until the node stops.
 //
 // Between two ticks clients may send a part of the free memory and disk space; when they have
 // used it up, both are checked again. So the excess over a limit is bounded in bytes, however
@@ -24,6 +25,8 @@ func (s *Server) watchResources() {
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
 		var again time.Time // when to check the reserve; first at once, because a disk may fill within a second
+		sampled := time.Now()
+		s.api.Sample(sampled)
 		for reserved := s.private(); ; {
 			if now := time.Now(); !reserved && !now.Before(again) {
 				var err error
@@ -34,8 +37,12 @@ func (s *Server) watchResources() {
 			select {
 			case <-s.stopc:
 				return
-			case <-tick.C:
+			case now := <-tick.C:
 				s.look()
+				if now.Sub(sampled) >= api.SampleEvery {
+					sampled = now
+					s.api.Sample(now)
+				}
 			}
 		}
 	}))

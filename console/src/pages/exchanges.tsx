@@ -4,7 +4,7 @@ import { count, rate } from "../format";
 import { go, to } from "../router";
 import { useApp, usePoll, useTitle } from "../state";
 import type { Exchange, Overview } from "../types";
-import { Chart, details, rateOf, ratesOf, spanQuery, times } from "../ui/chart";
+import { Chart, flow, rateOf, spanQuery } from "../ui/chart";
 import { Dialog } from "../ui/dialog";
 import { Area, Check, Select, Text } from "../ui/form";
 import { Arguments, Card, Empty, exchangeTitle, Facts, Failed, Features, Fold, Loading, PageHead, Tag, Zero } from "../ui/parts";
@@ -66,7 +66,7 @@ export function ExchangePage(props: { vhost: string; name: string }) {
   useTitle(`Exchange ${exchangeTitle(name)}`);
   const { data: x, error, loading, reload } = usePoll<Exchange>(path + query(spanQuery("600")));
   const [deleting, setDeleting] = useState(false), [unused, setUnused] = useState(false);
-  const chart = useMemo(() => x && { times: times(details(x.message_stats, "publish_in")), lines: [{ name: "In", colour: 1 as const, values: ratesOf(x.message_stats, "publish_in") }, { name: "Out", colour: 2 as const, values: ratesOf(x.message_stats, "publish_out") }] }, [x]);
+  const chart = useMemo(() => x && flow(x.message_stats, [["In", 1, "publish_in"], ["Out", 2, "publish_out"]]), [x]);
   const title = <>Exchange <span class="name">{exchangeTitle(name)}</span></>;
   if (!x) return <><PageHead title={title} />{error?.status === 404 ? <Empty title="This exchange does not exist"><p>It was deleted, or you may not see the virtual host {vhost}. <a href="#/exchanges">Go to the exchanges</a>.</p></Empty> : <Failed error={error} what="the exchange" retry={reload} />}{loading && <Loading what="the exchange" />}</>;
   const builtin = name === "" || name.startsWith("amq.");

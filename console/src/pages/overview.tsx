@@ -4,7 +4,7 @@ import { bytes, count, plural, rate, span as spanText } from "../format";
 import { to } from "../router";
 import { may, stored, useApp, usePoll, useTitle } from "../state";
 import type { Group, Groups, Job, Node, Overview } from "../types";
-import { Chart, depths, details, rateOf, ratesOf, spanQuery, spans, times, type Span } from "../ui/chart";
+import { Chart, details, flow, rateOf, spanQuery, spans, through, waiting, type Span } from "../ui/chart";
 import { Bar, Card, Choices, Facts, Failed, Loading, PageHead, Tag } from "../ui/parts";
 import { Small } from "../ui/table";
 
@@ -24,15 +24,7 @@ export function OverviewPage() {
   const jobs = usePoll<Job[] | { items: Job[] }>("office/jobs", 10000);
   const o = overview.data, node = nodes.data?.[0];
   const charts = useMemo(() => o && {
-    depth: { times: times(o.queue_totals["messages_details"] as never), lines: [
-      { name: "Ready", colour: 1 as const, values: depths(o.queue_totals["messages_ready_details"] as never) },
-      { name: "Unacknowledged", colour: 2 as const, values: depths(o.queue_totals["messages_unacknowledged_details"] as never) },
-    ] },
-    rates: { times: times(details(o.message_stats, "publish") ?? details(o.message_stats, "disk_reads")), lines: [
-      { name: "Published", colour: 1 as const, values: ratesOf(o.message_stats, "publish") },
-      { name: "Delivered", colour: 3 as const, values: ratesOf(o.message_stats, "deliver_get") },
-      { name: "Acknowledged", colour: 2 as const, values: ratesOf(o.message_stats, "ack") },
-    ] },
+    depth: waiting(o.queue_totals), rates: flow(o.message_stats, through("Published"), details(o.message_stats, "disk_reads")),
   }, [o]);
   if (!o) return <><PageHead title="Overview" /><Failed error={overview.error} what="the overview" retry={overview.reload} />{overview.loading && <Loading what="the overview" />}</>;
   const jobList = Array.isArray(jobs.data) ? jobs.data : jobs.data?.items ?? [];

@@ -3,9 +3,9 @@ import { p, query, send } from "../api";
 import { bytes, count, plural, rate, reason } from "../format";
 import { go, to } from "../router";
 import { may, useApp, usePoll, useTitle } from "../state";
-import type { Message, Queue } from "../types";
+import type { Message, Queue, Stats } from "../types";
 import { Body } from "../ui/body";
-import { Chart, depths, details, rateOf, ratesOf, spanQuery, spans, times, type Span } from "../ui/chart";
+import { Chart, flow, rateOf, spanQuery, spans, through, waiting, type Span } from "../ui/chart";
 import { Dialog } from "../ui/dialog";
 import { Check, Select, Text } from "../ui/form";
 import { Arguments, Card, Choices, Empty, ExchangeLink, Facts, Failed, Features, Fold, Loading, Note, PageHead, Tag, When } from "../ui/parts";
@@ -23,9 +23,7 @@ export function QueuePage(props: { vhost: string; name: string }) {
   const { data: q, error, loading, reload } = usePoll<Queue>(path + query(spanQuery(span)));
   const [dialog, setDialog] = useState<"" | "purge" | "delete" | "move">("");
   const charts = useMemo(() => q && {
-    depth: { times: times(q.messages_details), lines: [{ name: "Ready", colour: 1 as const, values: depths(q.messages_ready_details) }, { name: "Unacknowledged", colour: 2 as const, values: depths(q.messages_unacknowledged_details) }] },
-    rates: { times: times(details(q.message_stats, "publish") ?? details(q.message_stats, "deliver_get") ?? q.messages_details), lines: [
-      { name: "Incoming", colour: 1 as const, values: ratesOf(q.message_stats, "publish") }, { name: "Delivered", colour: 3 as const, values: ratesOf(q.message_stats, "deliver_get") }, { name: "Acknowledged", colour: 2 as const, values: ratesOf(q.message_stats, "ack") }] },
+    depth: waiting(q as unknown as Stats), rates: flow(q.message_stats, through("Incoming"), q.messages_details),
   }, [q]);
   if (!q) return <><PageHead title={<>Queue <span class="name">{name}</span></>} />{error?.status === 404 ? <Empty title="This queue does not exist"><p>It was deleted, or you may not see the virtual host {vhost}. <a href="#/queues">Go to the queues</a>.</p></Empty> : <Failed error={error} what="the queue" retry={reload} />}{loading && <Loading what="the queue" />}</>;
   const dlx = (q.arguments["x-dead-letter-exchange"] ?? q.effective_policy_definition?.["dead-letter-exchange"]) as string | undefined;

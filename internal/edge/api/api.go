@@ -95,13 +95,22 @@ type server struct {
 	b        *broker.Broker
 	table    *routeTable
 	history  history
+	watched  watched
 	sessions sessions
 	// plainBodies and largeBodies count the bodies in memory: see request.waitForRoom.
 	plainBodies, largeBodies chan struct{}
 }
 
-// New returns the handler for everything below /api.
-func New(o Options) http.Handler {
+// Handler answers the requests for everything below /api, and keeps histories of a day.
+type Handler interface {
+	http.Handler
+	// Sample takes a sample of what has a history of a day: the totals of the overview, and queues whose curves somebody has
+	// drawn within a day. Whoever owns the handler calls it once in SampleEvery.
+	Sample(now time.Time)
+}
+
+// New returns the handler.
+func New(o Options) Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -130,6 +139,7 @@ func New(o Options) http.Handler {
 		o.Known = func(context.Context) {}
 	}
 	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies)}
+	s.history.tellsStart = !s.b.Strict
 	s.table = newRouteTable(s.routes())
 	return s
 }

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	t       *testing.T
 	b       *broker.Broker
-	handler http.Handler
+	handler api.Handler
 	user    string // user:password of requests
 }
 

@@ -14,10 +14,14 @@ import (
 )
 
 // history keeps the values of counters and lengths at earlier requests. From these it
-// computes rates, and it returns the earlier values (BR-15.13). It samples only at
+// computes rates, and it returns the earlier values (BR-15.13). It samples at
 // requests, and keeps only one sample until a request asks for a span: a tool that draws
-// curves asks every few seconds.
+// curves asks every few seconds. Some objects have a history of a day: Handler.Sample
+// samples them too.
 type history struct {
+	// tellsStart has answers with samples say when the first was taken. RabbitMQ does not say.
+	tellsStart bool
+
 	mu      sync.Mutex
 	objects map[string]*past
 	swept   time.Time
@@ -25,20 +29,23 @@ type history struct {
 
 // past holds the samples of one object.
 type past struct {
+	day   bool // its history is of a day
 	asked time.Time
 	drawn time.Time // when samples were last requested; without requests there is one, for rates
 	names []string  // names of the values, in their order
 	// times and values are the samples in the order of time; of equal neighbours only the first is kept.
-	times  []int64   // in nanoseconds since 1970
-	values []float64 // as many as there are names for each sample
-	last   time.Time
-	rates  []float64 // as of last; nil: none yet
+	times   []int64   // in nanoseconds since 1970
+	values  []float64 // as many as there are names for each sample
+	last    time.Time
+	rates   []float64 // as of last; nil: none yet
+	thinned time.Time // when samples of a day's history were last made fewer
 }
 
 const (
 	sampleInterval  = 5 * time.Second  // RabbitMQ's interval of statistics (BR-15.16)
 	historyKept     = 10 * time.Minute // of objects, and of those nobody asked about
 	maxSamples      = 120              // of an object: ten minutes of change
+	dayKept         = 25 * time.Hour   // of objects with a history of a day: a chart of 24 h begins at a whole step
 	maxPoints       = 1000             // of one value
 	maxStrictPoints = 500              // of one value, in RabbitMQ
 	maxAllPoints    = 1 << 17          // of one answer, which may be about many objects, and is made in memory
@@ -119,6 +126,43 @@ func (h *history) put(into map[string]any, object string, s span, values map[str
 func (h *history) note(object string, now time.Time, s span, values map[string]float64) map[string]map[string]any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	p := h.record(object, now, s.step > 0, values)
+	details := make(map[string]map[string]any, len(values))
+	for i, name := range p.names {
+		d := map[string]any{"rate": decimal(0)}
+		if p.rates != nil {
+			d["rate"] = decimal(p.rates[i])
+		}
+		if s.take() {
+			p.draw(d, i, now, s)
+			if h.tellsStart {
+				d["samples_since"] = time.Unix(0, p.times[0]).UnixMilli()
+			}
+		}
+		details[name] = d
+	}
+	return details
+}
+
+// keep records the present values of an object whose history is of a day.
+func (h *history) keep(object string, now time.Time, values map[string]float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.record(object, now, false, values).day = true
+}
+
+// dismiss ends the history of a day that an object had.
+func (h *history) dismiss(object string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.objects[object]; p != nil && p.day {
+		p.day = false
+		p.drop(max(0, len(p.times)-maxSamples))
+	}
+}
+
+// record takes a sample of an object if it is time for one; drawn says that a curve is drawn of it. REQUIRES: h.mu is held.
+func (h *history) record(object string, now time.Time, drawn bool, values map[string]float64) *past {
 	h.sweep(now)
 	p := h.objects[object]
 	if p == nil || !p.isOf(values) {
@@ -130,24 +174,13 @@ func (h *history) note(object string, now time.Time, s span, values map[string]f
 		h.objects[object] = p
 	}
 	p.asked = now
-	if s.step > 0 {
+	if drawn {
 		p.drawn = now
 	}
 	if passed := now.Sub(p.last); passed >= sampleInterval {
 		p.advance(now, passed, values)
 	}
-	details := make(map[string]map[string]any, len(values))
-	for i, name := range p.names {
-		d := map[string]any{"rate": decimal(0)}
-		if p.rates != nil {
-			d["rate"] = decimal(p.rates[i])
-		}
-		if s.take() {
-			p.draw(d, i, now, s)
-		}
-		details[name] = d
-	}
-	return details
+	return p
 }
 
 // isOf says whether the values have the names of the object's.
@@ -180,6 +213,13 @@ func (p *past) advance(now time.Time, passed time.Duration, values map[string]fl
 		changed = changed || values[name] != before[i]
 	}
 	p.last = now
+	if p.day {
+		if changed {
+			p.sample(now, values)
+		}
+		p.thin(now)
+		return
+	}
 	idle := now.Sub(p.drawn) > historyKept // no tool draws curves of it
 	if idle && len(p.times) > 1 {
 		p.times, p.values = []int64{p.times[len(p.times)-1]}, slices.Clone(before)
@@ -197,6 +237,43 @@ func (p *past) advance(now time.Time, passed time.Duration, values map[string]fl
 func (p *past) drop(n int) {
 	p.times = append(p.times[:0], p.times[n:]...)
 	p.values = append(p.values[:0], p.values[n*len(p.names):]...)
+}
+
+// tiers are how far apart the samples of a day's history are, by age. Steps of charts are multiples of these, so their
+// values are exact.
+var tiers = []struct{ until, step time.Duration }{{10 * time.Minute, 0}, {time.Hour, time.Minute}, {dayKept, 5 * time.Minute}}
+
+// thin makes the samples of a day's history fewer the older they are: about 500. Of each step the last one stays, because it
+// is the value at the step's end.
+func (p *past) thin(now time.Time) {
+	if now.Sub(p.thinned) < time.Minute {
+		return
+	}
+	p.thinned = now
+	kept, n := 0, len(p.names)
+	for i, at := range p.times {
+		if i+1 < len(p.times) && p.covered(i, now) {
+			continue
+		}
+		p.times[kept] = at
+		copy(p.values[kept*n:(kept+1)*n], p.values[i*n:(i+1)*n])
+		kept++
+	}
+	p.times, p.values = p.times[:kept], p.values[:kept*n]
+}
+
+// covered says whether the sample after this one makes it superfluous.
+func (p *past) covered(i int, now time.Time) bool {
+	at, next := p.times[i], p.times[i+1]
+	if now.UnixNano()-next > int64(dayKept) {
+		return true
+	}
+	for _, t := range tiers {
+		if now.UnixNano()-at <= int64(t.until) {
+			return t.step > 0 && (at-1)/int64(t.step) == (next-1)/int64(t.step)
+		}
+	}
+	return false
 }
 
 // draw adds the samples of one value, the newest first, and their averages.

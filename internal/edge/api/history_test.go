@@ -138,3 +138,72 @@ func TestSpansOfAQueryFit(t *testing.T) {
 		}
 	}
 }
+
+// A history of a day keeps every change of ten minutes, one a minute of an hour, and one each five minutes of the rest; what it
+// has kept are the values at the steps of charts.
+func TestAHistoryOfADay(t *testing.T) {
+	var h history
+	began := time.Unix(0, 0).Add(100 * 24 * time.Hour)
+	value := func(at time.Time) float64 { return float64(at.Unix() % 7919) }
+	at := began
+	for ; at.Before(began.Add(30 * time.Hour)); at = at.Add(10 * time.Second) {
+		h.keep("overview", at, map[string]float64{"messages": value(at)})
+	}
+	p := h.objects["overview"]
+	if n := len(p.times); n > 520 {
+		t.Errorf("%d samples", n)
+	}
+	for _, s := range []span{{age: 10 * time.Minute, step: 10 * time.Second}, {age: time.Hour, step: time.Minute}, {age: 24 * time.Hour, step: 10 * time.Minute}} {
+		d := h.note("overview", at, s, map[string]float64{"messages": value(at)})["messages"]
+		for _, point := range d["samples"].([]map[string]any) {
+			ms := point["timestamp"].(int64)
+			if want := int64(value(time.UnixMilli(ms))); point["sample"] != want {
+				t.Fatalf("of %v: %v before %v it was %v, want %d", s.age, at.Sub(time.UnixMilli(ms)), at, point["sample"], want)
+			}
+		}
+	}
+	h.dismiss("overview")
+	if n := len(p.times); n > maxSamples {
+		t.Errorf("%d samples of what has no history of a day any more", n)
+	}
+}
+
+// A node that does nothing keeps one sample a day.
+func TestAQuietDayIsOneSample(t *testing.T) {
+	var h history
+	at := time.Unix(1000, 0)
+	for range 24 * 60 {
+		at = at.Add(time.Minute)
+		h.keep("overview", at, map[string]float64{"messages": 7})
+	}
+	if n := len(h.objects["overview"].times); n != 1 {
+		t.Errorf("%d samples", n)
+	}
+}
+
+// An answer with samples says since when there are any: before that a chart has nothing to draw.
+func TestAnswersSayWhenSamplesBegin(t *testing.T) {
+	at := time.Unix(1000, 0)
+	drawn := span{age: time.Minute, step: 5 * time.Second}
+	for _, tells := range []bool{true, false} {
+		h := history{tellsStart: tells}
+		h.note("q", at, drawn, map[string]float64{"messages": 1})
+		d := h.note("q", at.Add(7*time.Second), drawn, map[string]float64{"messages": 2})["messages"]
+		if since, told := d["samples_since"]; told != tells || tells && since != at.UnixMilli() {
+			t.Errorf("samples_since is %v, told %v; want %v", since, told, tells)
+		}
+	}
+}
+
+// Queues that somebody looks at have a history of a day, but not any number of them.
+func TestFewQueuesHaveAHistoryOfADay(t *testing.T) {
+	var w watched
+	at := time.Unix(1000, 0)
+	gone := map[string]bool{}
+	for i := range uint64(maxWatched + 10) {
+		w.watch(watchedQueue{"/", "q", i}, at.Add(time.Duration(i)), func(key string) { gone[key] = true })
+	}
+	if len(w.queues) != maxWatched || len(gone) != 3*10 || !gone[watchedQueue{"/", "q", 9}.key()] || gone[watchedQueue{"/", "q", 10}.key()] {
+		t.Errorf("%d are watched, %d histories were ended: %v", len(w.queues), len(gone), gone)
+	}
+}

@@ -8,11 +8,15 @@ import (
 
 // putLengths sets the three message counts (BR-15.12). object is the name under which rates are kept.
 func (s *server) putLengths(into map[string]any, object string, sp spans, c *partition.Counts) {
-	s.history.put(into, object, sp.lengths, map[string]float64{
+	s.history.put(into, object, sp.lengths, lengths(c))
+}
+
+func lengths(c *partition.Counts) map[string]float64 {
+	return map[string]float64{
 		"messages":                float64(c.Messages()),
 		"messages_ready":          float64(c.Ready),
 		"messages_unacknowledged": float64(c.Out),
-	})
+	}
 }
 
 // statGroup is a group of counters that RabbitMQ shows together if one of them is not 0.
@@ -27,6 +31,14 @@ func (g statGroup) happened() bool {
 	return false
 }
 
+func (g statGroup) values() map[string]float64 {
+	values := make(map[string]float64, len(g))
+	for name, n := range g {
+		values[name] = float64(n)
+	}
+	return values
+}
+
 // putStats sets message_stats with the groups that are not all 0 (BR-15.13). If there is
 // none, it sets the key only if always is set.
 func (s *server) putStats(into map[string]any, object string, sp spans, always bool, groups ...statGroup) {
@@ -35,11 +47,7 @@ func (s *server) putStats(into map[string]any, object string, sp spans, always b
 		if !g.happened() {
 			continue
 		}
-		values := make(map[string]float64, len(g))
-		for name, n := range g {
-			values[name] = float64(n)
-		}
-		s.history.put(stats, groupKey(object, g), sp.rates, values)
+		s.history.put(stats, groupKey(object, g), sp.rates, g.values())
 	}
 	if len(stats) > 0 || always {
 		into["message_stats"] = stats

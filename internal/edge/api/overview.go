@@ -58,59 +58,30 @@ func (s *server) overview(r *request) (any, error) {
 		"require_definition_json_extension": false, "statistics_db_event_queue": 0,
 		"listeners": s.showListeners(), "contexts": s.showContexts(true),
 	}
-	all, sp := r.may(monitoring), r.spans()
-	var total partition.Counts
-	exchanges := 0
-	var queues []broker.QueueInfo
-	var stats []*broker.ExchangeStats
-	r.eachVHost(func(v *topology.VHost) {
-		v.EachExchange(func(x *topology.Exchange) {
-			exchanges++
-			stats = append(stats, s.b.ExchangeStats(x))
-		})
-		v.EachQueue(func(q *topology.Queue) { queues = append(queues, broker.Describe(q)) })
-	})
-	for _, q := range queues {
-		addCounts(&total, s.b.Counts(q))
-	}
-	consumers := total.Consumers
-	name := "overview\x00"
-	published, confirmed, returned, dropped := uint64(0), total.Stats.Confirmed, uint64(0), uint64(0)
-	if all {
-		for _, t := range []topology.QueueType{topology.Classic, topology.Quorum} {
-			gone := s.b.StatsOfDeleted(t)
-			total.Stats.Add(&gone)
-		}
-		t := &s.b.Totals
-		published, confirmed = t.Published.Load(), t.Confirmed.Load()
-		returned, dropped = t.UnroutableReturned.Load(), t.UnroutableDropped.Load()
-	} else {
+	sp, name := r.spans(), overviewName
+	if !r.may(monitoring) {
 		name += r.user // who sees less has figures of his own
-		for _, x := range stats {
-			published += x.In.Load()
-			returned += x.Returned.Load()
-			dropped += x.Dropped.Load()
-		}
 	}
+	t := s.totals(r.eachVHost, r.may(monitoring))
 	lengths := map[string]any{}
-	s.putLengths(lengths, name, sp, &total)
+	s.putLengths(lengths, name, sp, &t.counts)
 	object["queue_totals"] = lengths
 	// Tools take a missing message_stats for a refusal, so it is always there and never
 	// empty (RabbitMQ's disk counters).
-	s.putStats(object, name, sp, true, publishes(published, confirmed, returned, dropped), deliveries(&total.Stats))
+	s.putStats(object, name, sp, true, t.publishes, deliveries(&t.counts.Stats))
 	s.history.put(object["message_stats"].(map[string]any), name+"\x00disk", sp.rates, map[string]float64{"disk_reads": 0, "disk_writes": 0})
-	object["dead_letters"] = showDead(&total.Stats)
+	object["dead_letters"] = showDead(&t.counts.Stats)
 	connections := r.connections()
 	channels := 0
 	for _, c := range connections {
 		channels += c.Client().Status().Channels
 	}
 	object["object_totals"] = map[string]any{
-		"queues": len(queues), "exchanges": exchanges, "consumers": consumers,
+		"queues": t.queues, "exchanges": t.exchanges, "consumers": t.consumers,
 		"connections": len(connections), "channels": channels,
 	}
 	churn := map[string]any{}
-	s.history.put(churn, "churn", sp.rates, s.churn())
+	s.history.put(churn, churnName, sp.rates, s.churn())
 	object["churn_rates"] = churn
 	if s.b.Strict {
 		r.trimOverview(object)
@@ -124,6 +95,52 @@ func (s *server) overview(r *request) (any, error) {
 		return nil, bad
 	}
 	return withStatus{http.StatusOK, r.shown(object, wanted)}, nil
+}
+
+// overviewName and churnName are what the history calls the figures of the overview, and the counts of what came and went.
+const overviewName, churnName = "overview\x00", "churn"
+
+// totals are sums over virtual hosts. counts includes deleted queues, except of consumers, if all virtual hosts count.
+type totals struct {
+	counts                       partition.Counts
+	publishes                    statGroup
+	queues, exchanges, consumers int
+}
+
+// totals sums up the virtual hosts that each shows; all says that these are all, so that what has gone counts too.
+func (s *server) totals(each func(func(*topology.VHost)), all bool) (t totals) {
+	var queues []broker.QueueInfo
+	var stats []*broker.ExchangeStats
+	each(func(v *topology.VHost) {
+		v.EachExchange(func(x *topology.Exchange) {
+			t.exchanges++
+			if !all {
+				stats = append(stats, s.b.ExchangeStats(x))
+			}
+		})
+		v.EachQueue(func(q *topology.Queue) { queues = append(queues, broker.Describe(q)) })
+	})
+	for _, q := range queues {
+		addCounts(&t.counts, s.b.Counts(q))
+	}
+	t.queues, t.consumers = len(queues), t.counts.Consumers
+	if all {
+		for _, kind := range []topology.QueueType{topology.Classic, topology.Quorum} {
+			gone := s.b.StatsOfDeleted(kind)
+			t.counts.Stats.Add(&gone)
+		}
+		n := &s.b.Totals
+		t.publishes = publishes(n.Published.Load(), n.Confirmed.Load(), n.UnroutableReturned.Load(), n.UnroutableDropped.Load())
+		return t
+	}
+	published, returned, dropped := uint64(0), uint64(0), uint64(0)
+	for _, x := range stats {
+		published += x.In.Load()
+		returned += x.Returned.Load()
+		dropped += x.Dropped.Load()
+	}
+	t.publishes = publishes(published, t.counts.Stats.Confirmed, returned, dropped)
+	return t
 }
 
 // trimOverview leaves out what RabbitMQ does not show: without statistics all of them, and to users who may not monitor what they may

@@ -82,7 +82,11 @@ func (s *server) getQueue(r *request) (any, error) {
 	if r.flag("disable_stats") {
 		return r.showQueueBriefly(q), nil
 	}
-	object := s.showQueue(q, r.spans())
+	sp := r.spans()
+	if sp.lengths.step > 0 {
+		s.watched.watch(watchedOf(q.Decl), time.Now(), s.history.dismiss)
+	}
+	object := s.showQueue(q, sp)
 	consumers := []map[string]any{}
 	for _, c := range s.b.Consumers(q) {
 		consumers = append(consumers, s.showConsumer(q, c))
@@ -179,7 +183,7 @@ func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 	object := s.showQueueDeclaration(q)
 	c := s.b.Counts(q)
-	name := "queue\x00" + string(q.Decl.VHost) + "\x00" + string(q.Decl.Name)
+	name := watchedOf(q.Decl).key()
 	s.putLengths(object, name, sp, &c)
 	s.putStats(object, name, sp, false, statGroup{"publish": c.Stats.Published}, deliveries(&c.Stats))
 	bytes := bytesIn(&c)
