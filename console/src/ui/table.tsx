@@ -138,6 +138,14 @@ export function Table<T>(props: TableProps<T>) {
     return new Set(kept === null ? props.columns.filter((c) => c.hide).map((c) => c.key) : kept.split(","));
   });
   const columns = props.columns.filter((c) => !hidden.has(c.key));
+  // What is typed. The address of the page, which has the filter too, follows a moment later, and must not take letters back.
+  const [typed, setTyped] = useState(list.name), sent = useRef<string[]>([]);
+  useEffect(() => {
+    const mine = sent.current.indexOf(list.name);
+    sent.current.splice(0, mine + 1);
+    if (mine < 0) { sent.current = []; setTyped(list.name); }
+  }, [list.name]);
+  const type = (text: string) => { sent.current.push(text); setTyped(text); list.setName(text); };
   useLayoutEffect(() => {
     const look = () => {
       const el = body.current;
@@ -202,7 +210,7 @@ export function Table<T>(props: TableProps<T>) {
   return <div>
     <div class="table-tools">
       {!props.noFilter && <>
-        <input ref={filter} class="filter" type="search" aria-label={`Filter ${props.what}`} placeholder={`Filter ${props.what}  ( / )`} value={list.name} onInput={(e) => list.setName(e.currentTarget.value)} spellcheck={false} aria-invalid={badPattern ? "true" : undefined} />
+        <input ref={filter} class="filter" type="search" aria-label={`Filter ${props.what}`} placeholder={`Filter ${props.what}  ( / )`} value={typed} onInput={(e) => type(e.currentTarget.value)} spellcheck={false} aria-invalid={badPattern ? "true" : undefined} />
         <Check label="Regular expression" value={list.regex} set={list.setRegex} />
       </>}
       {props.tools}
