@@ -9,6 +9,7 @@ import { Area, Select, Text } from "../ui/form";
 import { Bar, Card, Empty, Facts, Failed, Fold, Loading, PageHead, Spark, Tag, When } from "../ui/parts";
 import { Table, useListState, useLocalList, type Column } from "../ui/table";
 import { Actions, cause, filterKeys, filterQuery, GroupEditor, groupSelection, officeError, reasonTag, stateTag, useGroup, useLetters } from "./office";
+import { filterLabels } from "./words";
 
 const columns: Column<Row>[] = [
   { key: "died", title: "Died", by: (r) => r.died_ms, cell: (r) => <When at={r.died_ms} /> },
@@ -24,8 +25,6 @@ const columns: Column<Row>[] = [
   { key: "type", title: "Type", hide: true, by: (r) => r.type, cell: (r) => <span class="clip">{r.type}</span> },
   { key: "replays", title: "Sent back", hide: true, num: true, by: (r) => r.replays, cell: (r) => count(r.replays) },
 ];
-
-const labels: Record<string, string> = { group: "group", reason: "reason", source: "died in", exchange: "origin exchange", key: "origin key", class: "error class", error: "error text", older_than: "older than", newer_than: "newer than", died: "times died", size: "size", job: "job", message_id: "message ID", type: "type", body: "body" };
 
 function filterOf(params: URLSearchParams): Filter {
   const f: Filter = {};
@@ -49,7 +48,10 @@ export function LettersPage(props: { vhost?: string }) {
   const found = useLetters(vhost ?? "", vhost === undefined ? "" : queue, text, order);
   const list = useListState();
   const shown = useMemo(() => columns.map((c) => ({ ...c, sort: undefined })), []);
-  const source = useLocalList(found.rows, { ...list, columns: shown, text: (r) => [cause(r), r.message_id, r.preview, r.type, r.source].join(" ") });
+  const loaded = useLocalList(found.rows, { ...list, columns: shown, text: (r) => [cause(r), r.message_id, r.preview, r.type, r.source].join(" ") });
+  // Of a group the node knows how many letters there are; of other searches it knows when it has looked at all.
+  const known = group && Object.keys(filter).length === 1 ? group.queues.find((q) => q.name === queue)?.letters : undefined;
+  const source = { ...loaded, all: Math.max(loaded.all, known ?? 0), more: known === undefined && !!found.next };
   const [picked, setPicked] = useState(new Map<string, Row>());
   if (vhost === undefined || queue === "" && !group) return <>
     <PageHead title="Search" lead="Choose the queue whose letters you look for." />
@@ -77,7 +79,7 @@ export function LettersPage(props: { vhost?: string }) {
       <Facts of={[["State", stateTag(group.state)], ["Owner", group.owner || <span class="muted">nobody</span>], ["Note", group.note ? <span class="name">{group.note}</span> : <span class="muted">none</span>]]} />
     </div></Card>}
     <SearchForm key={text + at + order} vhost={vhost} queue={at} queues={queues.data ?? []} filter={filter} order={order} open={!filter.group || Object.keys(filter).some((k) => k !== "group")} />
-    {chips.length > 0 && <div class="row"><span class="muted">Filter:</span>{chips.map(([k, v]) => <span key={k + v} class="tag ink">{k === "where" ? "" : `${labels[k]}: `}{v}</span>)}<button class="quiet" onClick={() => go(to(["letters", vhost], { queue: at, group: group?.id }))}>Clear</button></div>}
+    {chips.length > 0 && <div class="row"><span class="muted">Filter:</span>{chips.map(([k, v]) => <span key={k + v} class="tag ink">{k === "where" ? "" : `${filterLabels[k]}: `}{v}</span>)}<button class="quiet" onClick={() => go(to(["letters", vhost], { queue: at, group: group?.id }))}>Clear</button></div>}
     {found.busy && <div class="note" role="status"><div class="row apart"><span>Looking: {plural(found.rows.length, "letter")} found in {count(found.examined)}{found.total > 0 && ` of ${count(found.total)}`} messages</span><button onClick={found.stop}>Stop</button></div><Bar label="Messages examined" part={found.total ? found.examined / found.total : 0} /></div>}
     <Failed error={officeError(found.error)} what="the letters" retry={found.again} />
     {(!found.busy || found.rows.length > 0) && !found.error && <Table label="Letters" what="letters" choose="letters" noFilter source={source} list={list} columns={shown} rowKey={(r) => r.id} href={(r) => to(["letters", r.vhost, r.queue, r.id])} picked={picked} setPicked={setPicked}

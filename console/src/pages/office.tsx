@@ -14,9 +14,9 @@ import { say } from "../ui/toast";
 
 export const reasonTag = (r: string) => <Tag kind={r === "rejected" || r === "delivery_limit" ? "bad" : "warn"}>{r}</Tag>;
 export const stateKinds: Record<string, "good" | "warn" | "bad" | "ink" | ""> = {
-  new: "warn", triaged: "ink", replaying: "ink", resolved: "good", archived: "", planned: "", running: "ink", paused: "warn", halted: "bad", cancelled: "", done: "good", failed: "bad",
+  new: "warn", triaged: "ink", replaying: "ink", resolved: "good", archived: "", planned: "", running: "ink", canary: "ink", paused: "warn", halted: "bad", cancelled: "", done: "good", failed: "bad",
 };
-export const stateTag = (s: string) => <Tag kind={stateKinds[s]}>{s}</Tag>;
+export const stateTag = (s: string) => <Tag kind={stateKinds[s]}>{s === "canary" ? "waits for its first" : s}</Tag>;
 export function cause(g: { error_class?: string; error?: string; reason: string }): string {
   return [g.error_class, g.error].filter(Boolean).join(": ") || "no cause given";
 }

@@ -41,7 +41,7 @@ export function QueuePage(props: { vhost: string; name: string }) {
       <div><span class="value">{count(q.messages_ready)}</span><span class="label">ready</span></div>
       <div><span class="value">{count(q.messages_unacknowledged)}</span><span class="label">unacknowledged</span></div>
       <div><span class="value">{count(q.messages)}</span><span class="label">messages</span></div>
-      <div><span class="value">{bytes(q.message_bytes)}</span><span class="label">in bodies</span></div>
+      <div><span class="value">{bytes(q.message_bytes)}</span><span class="label">{q.type === "quorum" ? "with headers" : "in bodies"}</span></div>
       <div><span class="value">{rate(rateOf(q.message_stats, "publish") ?? 0)}</span><span class="label">incoming</span></div>
       <div><span class="value">{rate(rateOf(q.message_stats, "deliver_get") ?? 0)}</span><span class="label">delivered</span></div>
       <div><span class="value">{count(q.consumers)}</span><span class="label">consumers</span></div>

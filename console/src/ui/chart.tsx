@@ -53,7 +53,7 @@ export function waiting(totals: Stats): Lines {
 
 type Rate = readonly [name: string, colour: Line["colour"], key: string];
 
-/** flow are the lines of messages a second; those that never happened have no values, and other gives the times where none has. */
+/** flow are the lines of messages a second; those that never happened have no values. Where none has, other gives the times. */
 export function flow(stats: Stats | undefined, rates: readonly Rate[], other?: Details): Lines {
   const known = rates.map(([, , key]) => details(stats, key)).filter((d) => d !== undefined);
   const from = known.length > 0 ? known : [other];
@@ -74,7 +74,8 @@ export function rateOf(stats: Stats | undefined, key: string): number | undefine
 const units = { count: (n: number) => count(n), rate: (n: number) => rate(n), bytes: (n: number) => bytes(n) };
 
 function hour(at: number, seconds: boolean): string {
-  return new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}) });
+  const shown = { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined } as const;
+  return new Date(at * 1000).toLocaleTimeString("en-GB", shown);
 }
 
 /** Chart draws lines over time. */
@@ -103,7 +104,9 @@ export function Chart(props: Lines & { label: string; unit: keyof typeof units; 
           { ...axis, values: (_u, at) => at.map((t) => hour(t, at.length > 1 && at[1]! - at[0]! < 60)) },
           { ...axis, size: 62, values: (_u, ticks) => ticks.map((t) => props.unit === "count" && t % 1 ? "" : format(t)) },
         ],
-        series: [{}, ...props.lines.map((l) => ({ label: l.name, stroke: v(`--chart-${l.colour}`), width: 1.75, points: { show: false } }))],
+        series: [{}, ...props.lines.map((l) => ({
+          label: l.name, stroke: v(`--chart-${l.colour}`), width: 1.75, points: { show: false },
+        }))],
       }, data, el);
     };
     make();

@@ -21,6 +21,8 @@ export interface Column<T> {
 export interface Source<T> {
   total: number; all: number; at(i: number): T | undefined; need(from: number, to: number): void;
   error?: Refusal; loading: boolean; reload(): void;
+  /** there are more than all, nobody knows how many. */
+  more?: boolean;
 }
 
 export interface Order { sort?: string; desc: boolean; }
@@ -215,7 +217,7 @@ export function Table<T>(props: TableProps<T>) {
       </>}
       {props.tools}
       {props.choose && <ColumnChoice columns={props.columns} hidden={hidden} set={(h) => { setHidden(h); stored.set("columns." + props.choose, [...h].join(",")); }} />}
-      {!source.loading && <span class="total" role="status">{source.total === source.all ? count(source.total) : `${count(source.total)} of ${count(source.all)}`} {named(props.what, source.all)}</span>}
+      {!source.loading && <span class="total" role="status">{source.more && "first "}{source.total === source.all ? count(source.total) : `${count(source.total)} of ${count(source.all)}`} {named(props.what, source.all)}</span>}
     </div>
     {badPattern && <p class="field"><span class="error">This is no regular expression: {badPattern}</span></p>}
     <Failed error={source.error} what={props.what} stale={source.all > 0} retry={source.reload} />

@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/run/broker"
@@ -99,6 +100,7 @@ type server struct {
 	sessions sessions
 	// plainBodies and largeBodies count the bodies in memory: see request.waitForRoom.
 	plainBodies, largeBodies chan struct{}
+	watchers                 atomic.Int32 // requests that watch jobs
 }
 
 // Handler answers the requests for everything below /api, and keeps histories of a day.

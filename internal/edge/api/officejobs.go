@@ -220,19 +220,56 @@ func (s *server) watchJob(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return written(func(out *responder) { s.writeEvents(out, r, j.ID) }), nil
+	if s.watchers.Add(1) > maxWatchers {
+		s.watchers.Add(-1)
+		return nil, &failure{http.StatusServiceUnavailable, "too_many_watchers", fmt.Sprintf("%d requests watch jobs already; ask for /api/office/jobs/%d now and then instead", maxWatchers, j.ID)}
+	}
+	return written(func(out *responder) {
+		defer s.watchers.Add(-1)
+		s.writeEvents(out, r, j.ID)
+	}), nil
 }
 
 // How often a job is looked at for its watchers, how long it is watched after its end, since its letters still have outcomes,
-// and how often a silent stream says that it lives.
-const watchEvery, watchAfter, watchAlive = 250 * time.Millisecond, time.Minute, 15 * time.Second
+// how often a silent stream says that it lives, and how long a watcher may take to read an event.
+const watchEvery, watchAfter, watchAlive, watchPatience = 250 * time.Millisecond, time.Minute, 15 * time.Second, 10 * time.Second
+
+// maxWatchers is how many requests may watch jobs: each looks at its job four times a second, and has a connection.
+const maxWatchers = 256
+
+// stream writes server-sent events to a watcher that reads them: for one that does not, writing fails after watchPatience.
+type stream struct {
+	out     *responder
+	control *http.ResponseController
+}
+
+func newStream(out *responder) *stream {
+	out.Header().Set("Content-Type", "text/event-stream")
+	out.Header().Set("Cache-Control", "no-store")
+	out.Header().Set("X-Accel-Buffering", "no") // of nginx, which would hold events back
+	out.begin(http.StatusOK)
+	return &stream{out, http.NewResponseController(out.ResponseWriter)}
+}
+
+// say writes an event, or a comment without a name.
+func (w *stream) say(event string, data []byte) error {
+	// Writers without deadlines belong to tests.
+	if err := w.control.SetWriteDeadline(time.Now().Add(watchPatience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	text := fmt.Sprintf("event: %s\ndata: %s\n\n", event, data)
+	if event == "" {
+		text = fmt.Sprintf(": %s\n\n", data)
+	}
+	if _, err := w.out.Write([]byte(text)); err != nil {
+		return err
+	}
+	return w.control.Flush()
+}
 
 // writeEvents writes server-sent events: "job" with the job, whenever it has changed, and "end".
 func (s *server) writeEvents(out *responder, r *request, id uint64) {
-	out.Header().Set("Content-Type", "text/event-stream")
-	out.Header().Set("Cache-Control", "no-store")
-	out.begin(http.StatusOK)
-	flush := http.NewResponseController(out.ResponseWriter)
+	to := newStream(out)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	var last []byte
@@ -241,27 +278,22 @@ func (s *server) writeEvents(out *responder, r *request, id uint64) {
 		j, ok := s.Office.Jobs.Job(id)
 		text, err := json.Marshal(j)
 		if !ok || err != nil {
-			_, _ = fmt.Fprint(out, "event: end\ndata: {}\n\n")
-			_ = flush.Flush()
+			_ = to.say("end", []byte("{}"))
 			return
 		}
 		switch {
 		case !bytes.Equal(text, last):
-			if _, err := fmt.Fprintf(out, "event: job\ndata: %s\n\n", text); err != nil {
-				return
-			}
+			err = to.say("job", text)
 			last, said = text, time.Now()
 		case time.Since(said) >= watchAlive:
-			if _, err := fmt.Fprint(out, ": alive\n\n"); err != nil {
-				return
-			}
+			err = to.say("", []byte("alive"))
 			said = time.Now()
 		}
-		over := j.EndedMS != 0 && (j.Outcomes.Waiting == 0 || time.Since(time.UnixMilli(j.EndedMS)) >= watchAfter)
-		if over {
-			_, _ = fmt.Fprint(out, "event: end\ndata: {}\n\n")
+		if err != nil {
+			return // the watcher has gone, or does not read
 		}
-		if flush.Flush() != nil || over {
+		if j.EndedMS != 0 && (j.Outcomes.Waiting == 0 || time.Since(time.UnixMilli(j.EndedMS)) >= watchAfter) {
+			_ = to.say("end", []byte("{}"))
 			return
 		}
 		select {

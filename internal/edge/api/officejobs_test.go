@@ -1,11 +1,18 @@
 package api_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -179,4 +186,81 @@ func TestALetterWithMadeUpDeathsIsSentElsewhere(t *testing.T) {
 	j := n.must("POST", "/office/jobs", fmt.Sprintf(`{%s,"token":%q,"count":1}`, request, plan["token"])).object(t)
 	same(t, "moved", n.job(j["id"])["moved"], 1)
 	same(t, "in t", n.must("GET", "/queues/%2F/t", "").object(t)["messages"], 1)
+}
+
+// A watcher of a job that reads nothing is left after some seconds, so that it keeps neither a goroutine nor the node's end waiting.
+func TestAWatcherThatReadsNothingIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := withOffice(t)
+		plan := n.must("POST", "/office/jobs?dry_run=true", `{"action":"move","vhost":"/","queue":"orders.dead","to_queue":"orders","rate":1}`).object(t)
+		n.must("POST", "/office/jobs", fmt.Sprintf(`{"action":"move","vhost":"/","queue":"orders.dead","to_queue":"orders","rate":1,"token":%q,"count":3}`, plan["token"]))
+		client, conn := net.Pipe()
+		defer func() { _ = client.Close() }()
+		over := make(chan struct{})
+		server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.RemoteAddr = "127.0.0.1:1234" // from where guest may come
+			n.handler.ServeHTTP(w, r)
+			close(over)
+		})}
+		defer func() { _ = server.Close() }()
+		l := &oneConn{conn: conn, closed: make(chan struct{})}
+		go func() { _ = server.Serve(l) }()
+		if _, err := io.WriteString(client, "GET /api/office/jobs/1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-over:
+		case <-time.After(time.Minute):
+			t.Error("a minute later it is still waited for")
+		}
+	})
+}
+
+// oneConn is a listener with one connection.
+type oneConn struct {
+	conn   net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	if c := l.conn; c != nil {
+		l.conn = nil
+		return c, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+func (l *oneConn) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{} }
+
+// Not any number of requests may watch jobs: one too many is told to ask instead, and when one has ended there is room again.
+func TestWatchersOfJobsAreBounded(t *testing.T) {
+	n := withOffice(t)
+	plan := n.must("POST", "/office/jobs?dry_run=true", `{"action":"move","vhost":"/","queue":"orders.dead","to_queue":"orders","rate":1}`).object(t)
+	n.must("POST", "/office/jobs", fmt.Sprintf(`{"action":"move","vhost":"/","queue":"orders.dead","to_queue":"orders","rate":1,"token":%q,"count":3}`, plan["token"]))
+	n.must("POST", "/office/jobs/1/pause", "")
+	ctx, end := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	for range 256 {
+		watching.Go(func() {
+			r := httptest.NewRequestWithContext(ctx, "GET", "/api/office/jobs/1/events", nil)
+			r.SetBasicAuth("guest", "guest")
+			r.RemoteAddr = "127.0.0.1:1234"
+			n.handler.ServeHTTP(httptest.NewRecorder(), r)
+		})
+	}
+	waitFor(t, "the watchers", func() bool {
+		one, end := context.WithCancel(t.Context())
+		end()
+		r := httptest.NewRequestWithContext(one, "GET", "/api/office/jobs/1/events", nil)
+		return n.send(r).status == 503
+	})
+	end()
+	watching.Wait()
+	one, endOne := context.WithCancel(t.Context())
+	endOne()
+	if a := n.send(httptest.NewRequestWithContext(one, "GET", "/api/office/jobs/1/events", nil)); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 }

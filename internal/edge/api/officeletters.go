@@ -171,8 +171,8 @@ func (s *server) getLetter(r *request) (any, error) {
 	}
 	a := wholeLetter{
 		Row: w.Row, Timeline: w.Timeline, Body: showBody(w.Body, w.Size),
-		Cause:  map[string]string{"class": w.Cause.Class, "error": w.Cause.Error, "detail": w.Cause.Detail, "from": w.Cause.From},
-		From:   w.From, EditedFrom: w.EditedFrom,
+		Cause: map[string]string{"class": w.Cause.Class, "error": w.Cause.Error, "detail": w.Cause.Detail, "from": w.Cause.From},
+		From:  w.From, EditedFrom: w.EditedFrom,
 		Replay: replayForecast{Exchange: w.Replay.Exchange, Keys: orEmpty(w.Replay.Keys), Queues: orEmpty(w.Replay.Queues)},
 	}
 	if w.Replay.Problem != "" {

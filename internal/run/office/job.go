@@ -136,6 +136,8 @@ type Job struct {
 	Stays
 	Moved    uint64   `json:"moved"`
 	Outcomes Outcomes `json:"outcomes"`
+	// CanaryMS is when its canary's wait ends, in milliseconds since 1970; 0: it does not wait for one.
+	CanaryMS int64 `json:"canary_ms,omitempty"`
 }
 
 // record is what the store keeps of a job: one value, written after each slice. Moved and Outcomes are not in it: the
@@ -275,6 +277,9 @@ func (m *Jobs) show(r *record) Job {
 	j.Queues, j.Filter = slices.Clone(j.Queues), maps.Clone(j.Filter)
 	t := m.b.Node().JobTally(j.ID)
 	j.Moved = t.Moved
+	if j.State == Running {
+		j.CanaryMS = r.Canary
+	}
 	j.Outcomes = Outcomes{t.Waiting(), t.Acknowledged, t.DiedAgain, t.Expired, t.Dropped, t.Removed}
 	return j
 }

@@ -323,12 +323,15 @@ func TestTheArchiveMustBeOurs(t *testing.T) {
 func TestACanaryHaltsAJob(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "quorum", 10)
-	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 4, WaitMS: 300, Percent: 25}}})
-	d.eventually("the first have moved", func() bool { return d.job(j.ID).Moved == 4 })
+	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 4, WaitMS: 1000, Percent: 25}}})
+	d.eventually("the first have moved, and it says until when it waits", func() bool {
+		at := d.job(j.ID)
+		return at.Moved == 4 && at.CanaryMS >= at.BeganMS+1000
+	})
 	for range 2 {
 		d.kill("work")
 	}
-	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "2 of the first 4") || j.Moved != 4 {
+	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "2 of the first 4") || j.Moved != 4 || j.CanaryMS != 0 {
 		t.Errorf("%+v", j)
 	}
 	if _, err := d.jobs.Resume(j.ID, d.c, Actor{Who: "guest"}); err != nil {
