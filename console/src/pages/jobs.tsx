@@ -22,7 +22,7 @@ const columns: Column<Job>[] = [
     key: "what", title: "What", name: true, by: title,
     cell: (j) => <a href={to(["jobs", String(j.id)])} title={title(j)}>{title(j)}</a>,
   },
-  { key: "state", title: "State", by: (j) => j.state, cell: (j) => stateTag(j.canary_ms ? "canary" : j.state) },
+  { key: "state", title: "State", by: (j) => j.state, cell: (j) => stateTag(j.canary_until_ms ? "canary" : j.state) },
   {
     key: "progress", title: "Progress",
     cell: (j) => <div class="progress">
@@ -93,7 +93,7 @@ export function JobPage(props: { id: string }) {
     {j.why && <Note kind={stopped ? "bad" : "warn"} title={`The job is ${j.state}`}>
       {j.why}{j.state === "halted" && " Resume it when the cause is mended, or cancel it."}
     </Note>}
-    {j.canary_ms ? <Waits job={j} until={j.canary_ms} /> : null}
+    {j.canary_until_ms ? <Waits job={j} until={j.canary_until_ms} /> : null}
     <Card title="Progress" side={<span class="muted small">{count(handled(j))} of {count(j.planned)}</span>}>
       <Bar label="Progress" part={part(j)} kind={stopped ? "bad" : undefined} />
     </Card>

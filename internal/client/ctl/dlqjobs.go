@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,7 +16,7 @@ import (
 
 // jobReport is a job as the API shows it.
 type jobReport struct {
-	ID                        uint64
+	ID                        json.Number
 	Action, VHost, State      string
 	Why, By, Reason           string
 	Queues                    []string
@@ -40,7 +41,7 @@ func (j *jobReport) over() bool {
 // line is the job in one line.
 func (j *jobReport) line() string {
 	o := &j.Outcomes
-	text := fmt.Sprintf("job %d %s: %d of %d moved", j.ID, j.State, j.Moved, j.Planned)
+	text := fmt.Sprintf("job %s %s: %d of %d moved", j.ID, j.State, j.Moved, j.Planned)
 	for _, n := range []struct {
 		n    uint64
 		what string
@@ -78,13 +79,13 @@ type jobPlan struct {
 }
 
 type jobOptions struct {
-	values                           map[string]*string
-	where                            []string
-	toQueue, toExchange, key         string
-	canary, because                  string
-	rate, limit                      int
-	maxReplays                       uint64
-	newest, dryRun, yes, watch, json bool
+	values                             map[string]*string
+	where                              []string
+	toQueue, toExchange, key           string
+	canary, because                    string
+	rate, limit                        int
+	maxReplays                         uint64
+	newest, dryRun, yes, watch, asJSON bool
 }
 
 func (o *jobOptions) flags(action string) func(f *pflag.FlagSet) {
@@ -101,7 +102,7 @@ func (o *jobOptions) flags(action string) func(f *pflag.FlagSet) {
 		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
 		f.BoolVar(&o.yes, "yes", false, "do it")
 		f.BoolVar(&o.watch, "watch", false, "wait for the end, and show how far it is")
-		f.BoolVar(&o.json, "json", false, "JSON, as the management API answers")
+		f.BoolVar(&o.asJSON, "json", false, "JSON, as the management API answers")
 		switch action {
 		case "replay":
 			f.StringVar(&o.toQueue, "to-queue", "", "send them to this queue")
@@ -288,16 +289,16 @@ func (i *invocation) doJob(o *jobOptions, action string) error {
 }
 
 // watchJob shows how far a job is until it ends or halts.
-func (i *invocation) watchJob(id uint64) error {
+func (i *invocation) watchJob(id json.Number) error {
 	var stop context.CancelFunc
 	i.ctx, stop = signal.NotifyContext(i.ctx, os.Interrupt)
 	defer stop()
 	last := ""
 	for {
 		var j jobReport
-		if err := i.get(path("office", "jobs", strconv.FormatUint(id, 10)), &j); err != nil {
+		if err := i.get(path("office", "jobs", id.String()), &j); err != nil {
 			if i.ctx.Err() != nil {
-				return failPlainly(exitInterrupted, "Interrupted. The job goes on: 'dlq job %d --watch' shows it, 'dlq job %d cancel' ends it.", id, id)
+				return failPlainly(exitInterrupted, "Interrupted. The job goes on: 'dlq job %s --watch' shows it, 'dlq job %s cancel' ends it.", id, id)
 			}
 			return jobFailed(err)
 		}
@@ -307,7 +308,7 @@ func (i *invocation) watchJob(id uint64) error {
 		}
 		switch {
 		case j.State == "halted" || j.State == "paused" || j.State == "failed":
-			return fail(exitTempFail, "Job %d is %s", id, j.State)
+			return fail(exitTempFail, "Job %s is %s", id, j.State)
 		case j.over() && j.stay() > 0:
 			return fail(exitTempFail, "%d letters stay, %d were moved", j.stay(), j.Moved)
 		case j.over():

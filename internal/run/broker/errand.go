@@ -27,6 +27,7 @@ type Errand struct {
 	// MaxReplays is how often a letter may have been replayed before: beyond, it is left. 0: any number of times.
 	MaxReplays uint64
 	DryRun     bool
+	Spread     bool // RunErrandOn ends before the second letter that goes to one place
 	// Counts notes a Park in the letter as if it were a replay, so that rules cannot send letters round for ever.
 	Counts bool
 	// Tolerant leaves a letter that the user may not send where it is to go, and goes on with the others: the way is the word of
@@ -97,6 +98,8 @@ func (p *Place) String() string {
 type ErrandSlice struct {
 	Next queue.Cursor
 	Done bool // nothing is left behind Next
+
+	Handled int // of RunErrandOn: so many of the ids, the first ones
 
 	Examined, Chosen, Moved, Unroutable, Refused, NoOrigin, TooOften, Gone int
 }
@@ -189,7 +192,8 @@ func nowhereKnown(h *deadletter.History) deadletter.History {
 	return deadletter.History{Delayed: h.Delayed, Deaths: []deadletter.Death{{Keys: []string{""}}}}
 }
 
-// RunErrandOn is RunErrand for messages of which the ids are known: a few hundred at most. Those that are gone are not met.
+// RunErrandOn is RunErrand for messages of which the ids are known, in their order: about a thousand at most. Those that are gone are
+// not met.
 func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, incarnation uint64, e *Errand, ids []queue.ID, told func(*Place)) (r ErrandSlice, err error) {
 	decl, err := c.errandQueue(name, e, incarnation)
 	if err != nil {
@@ -210,8 +214,21 @@ func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, in
 		return r, err
 	}
 	var chosen []replayed
+	r.Handled = len(ids)
+	places := map[string]bool{}
 	err = c.b.node.Look(q, ids, func(v queue.View, rec message.Record, history []byte) bool {
+		before, n := r, len(chosen)
 		chosen = e.pick(decl, &v, rec, history, &r, chosen)
+		if !e.Spread || len(chosen) == n {
+			return true
+		}
+		place := string(chosen[n].exchange) + "\x00" + string(chosen[n].m.Key)
+		if places[place] {
+			r, chosen = before, chosen[:n]
+			r.Handled = slices.Index(ids, v.ID)
+			return false
+		}
+		places[place] = true
 		return true
 	})
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"bartleby.mq/internal/core/letter"
@@ -17,6 +18,7 @@ type State string
 
 // The states.
 const (
+	Planned   State = "planned" // it begins at How.ScheduleMS
 	Running   State = "running"
 	Paused    State = "paused"    // somebody said so
 	Halted    State = "halted"    // by its canary, by an alarm, or since something is in the way: Job.Why
@@ -64,7 +66,10 @@ type How struct {
 	Then       Then    `json:"then,omitempty"` // of an edit
 	Rate       int     `json:"rate,omitempty"` // letters a second; 0: as fast as it goes
 	Order      Order   `json:"order,omitempty"`
-	Limit      int     `json:"limit,omitempty"` // letters at most; 0: all
+	OrderBy    string  `json:"order_by,omitempty"`    // header.NAME: by its value, numbers first; with Newest the highest first
+	StaggerMS  int64   `json:"stagger_ms,omitempty"`  // letters to one place go so far apart
+	ScheduleMS int64   `json:"schedule_ms,omitempty"` // when the job begins; 0: at once
+	Limit      int     `json:"limit,omitempty"`       // letters at most; 0: all
 	Canary     *Canary `json:"canary,omitempty"`
 	MaxReplays *uint64 `json:"max_replays,omitempty"` // nil: 3; 0: any number
 }
@@ -118,7 +123,7 @@ type Outcomes struct {
 
 // Job is a job as it is shown.
 type Job struct {
-	ID      uint64              `json:"id"`
+	ID      uint64              `json:"id,string"` // text, as all ids
 	Action  broker.Action       `json:"action"`
 	VHost   string              `json:"vhost"`
 	Queues  []string            `json:"queues"`
@@ -134,16 +139,16 @@ type Job struct {
 	EndedMS int64               `json:"ended_ms,omitempty"`
 	Planned int                 `json:"planned"`
 	Stays
-	Moved    uint64   `json:"moved"`
-	Outcomes Outcomes `json:"outcomes"`
-	// CanaryMS is when its canary's wait ends, in milliseconds since 1970; 0: it does not wait for one.
-	CanaryMS int64 `json:"canary_ms,omitempty"`
+	CanaryUntilMS int64    `json:"canary_until_ms,omitempty"` // the job waits for its canary's letters until then
+	Moved         uint64   `json:"moved"`
+	Outcomes      Outcomes `json:"outcomes"`
 }
 
 // record is what the store keeps of a job: one value, written after each slice. Moved and Outcomes are not in it: the
 // partitions have them.
 type record struct {
 	Job
+	Number   uint64   `json:"id"`                 // Job.ID, in the place of its text
 	Operator bool     `json:"operator,omitempty"` // the operator of the node has started it
 	Account  string   `json:"account,omitempty"`  // broker.AccountMark of who has started it; a restart compares
 	Names    []string `json:"names,omitempty"`    // Request.IDs
@@ -163,9 +168,10 @@ type record struct {
 type place struct {
 	Queue       string `json:"queue"`
 	Incarnation uint64 `json:"incarnation"`
-	Cursor      []byte `json:"cursor"` // letters behind it are still to be looked at; for Newest, all that was there
-	// Before is the first entry of the last slice, with order Newest: those behind it are done. 0: none is.
-	Before uint64 `json:"before,omitempty"`
+	Cursor      []byte `json:"cursor"` // letters behind it are still to be looked at; of a list, all that was there
+	// Before is the letter of a list that went last: those that go before it are done. 0: none is.
+	Before    uint64  `json:"before,omitempty"`
+	BeforeKey sortKey `json:"before_key,omitzero"`
 }
 
 // Error is a request that cannot be carried out.
@@ -196,6 +202,8 @@ const (
 	maxJobIDs    = 10_000
 	maxReason    = 1000
 	maxRate      = 1_000_000
+	maxStagger   = int64(24 * time.Hour / time.Millisecond)
+	maxSchedule  = int64(366 * 24 * time.Hour / time.Millisecond) // from now
 )
 
 // check makes the request whole, or says what is wrong with it.
@@ -223,6 +231,14 @@ func (r *Request) check() error {
 		return refuse(BadRequest, "limit: %d is negative", o.Limit)
 	case o.Order != "" && o.Order != Oldest && o.Order != Newest:
 		return refuse(BadRequest, "order: '%s' is none; it must be oldest or newest", o.Order)
+	case o.OrderBy != "" && (!strings.HasPrefix(o.OrderBy, orderByHeader) || len(o.OrderBy) <= len(orderByHeader) || len(o.OrderBy) > len(orderByHeader)+255):
+		return refuse(BadRequest, "order_by: '%.300s' must be header.NAME", o.OrderBy)
+	case o.StaggerMS < 0 || o.StaggerMS > maxStagger:
+		return refuse(BadRequest, "stagger_ms: %d must be from 0 to %d", o.StaggerMS, maxStagger)
+	case o.StaggerMS > 0 && o.Rate > 0:
+		return refuse(BadRequest, "rate, stagger_ms: a job has one of them")
+	case o.ScheduleMS < 0:
+		return refuse(BadRequest, "schedule_ms: %d is no time; it is milliseconds since 1970", o.ScheduleMS)
 	case r.Action == broker.Park && o.ToQueue == "":
 		return refuse(BadRequest, "to_queue: it is missing; move needs the queue to move to")
 	case r.Action == broker.Park && (o.ToExchange != nil || o.RoutingKey != nil):
@@ -254,7 +270,7 @@ var actions = []broker.Action{broker.Replay, broker.Park, broker.Discard, broker
 
 // errand is what the broker does for the request.
 func (o *How) errand(action broker.Action, job uint64) broker.Errand {
-	e := broker.Errand{Job: job, Action: action, To: broker.Destination{Queue: message.QueueName(o.ToQueue), Key: o.RoutingKey}, MaxReplays: defaultMaxReplays, Stay: o.Then == ThenStay}
+	e := broker.Errand{Job: job, Action: action, To: broker.Destination{Queue: message.QueueName(o.ToQueue), Key: o.RoutingKey}, MaxReplays: defaultMaxReplays, Stay: o.Then == ThenStay, Spread: o.StaggerMS > 0}
 	if o.MaxReplays != nil {
 		e.MaxReplays = *o.MaxReplays
 	}
@@ -276,9 +292,8 @@ func (m *Jobs) show(r *record) Job {
 	j := r.Job
 	j.Queues, j.Filter = slices.Clone(j.Queues), maps.Clone(j.Filter)
 	t := m.b.Node().JobTally(j.ID)
-	j.Moved = t.Moved
-	if j.State == Running {
-		j.CanaryMS = r.Canary
+	if j.Moved = t.Moved; !j.State.over() {
+		j.CanaryUntilMS = r.Canary
 	}
 	j.Outcomes = Outcomes{t.Waiting(), t.Acknowledged, t.DiedAgain, t.Expired, t.Dropped, t.Removed}
 	return j

@@ -19,6 +19,9 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
+// later is how much later it is for offices that are opened now.
+var later time.Duration
+
 // bureau is a broker with its jobs.
 type bureau struct {
 	t      *testing.T
@@ -41,7 +44,7 @@ func openBureau(t *testing.T, fs vfs.FS, fail func(string)) *bureau {
 		}
 	}
 	d := &bureau{t: t, b: b, c: b.As("guest", "/")}
-	f, err := New(Options{Broker: b, Failpoint: fail})
+	f, err := New(Options{Broker: b, Failpoint: fail, Now: func() time.Time { return time.Now().Add(later) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,16 +84,16 @@ func (d *bureau) more(from, n int) {
 	d.t.Helper()
 	before := d.ready("dlq")
 	for i := range n {
-		d.publish("work", fmt.Sprint(from+i))
+		d.publish("work", fmt.Sprint(from+i), amqp091.Field{Key: "n", Value: int32(i % 4)})
 		d.kill("work")
 	}
 	d.eventually("they have died", func() bool { return d.ready("dlq") == before+n })
 }
 
-func (d *bureau) publish(key, body string) {
+func (d *bureau) publish(key, body string, headers ...amqp091.Field) {
 	d.t.Helper()
 	mode := uint8(2)
-	raw := amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: &mode})
+	raw := amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: &mode, Headers: headers})
 	props, err := amqp091.ParseProps(raw)
 	if err != nil {
 		d.t.Fatal(err)
@@ -156,6 +159,20 @@ func (d *bureau) eventually(what string, f func() bool) {
 			d.t.Fatalf("not in 20 s: %s", what)
 		}
 	}
+}
+
+// group is the id of the largest group.
+func (d *bureau) group() string {
+	d.t.Helper()
+	var a GroupsAnswer
+	d.eventually("the groups are known", func() (ok bool) {
+		var err error
+		if a, err = d.office.Groups(d.t.Context(), GroupsRequest{}); err != nil {
+			d.t.Fatal(err)
+		}
+		return !a.Reading && len(a.Items) > 0
+	})
+	return a.Items[0].ID
 }
 
 // start makes a job with its dry run.
@@ -326,12 +343,12 @@ func TestACanaryHaltsAJob(t *testing.T) {
 	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 4, WaitMS: 1000, Percent: 25}}})
 	d.eventually("the first have moved, and it says until when it waits", func() bool {
 		at := d.job(j.ID)
-		return at.Moved == 4 && at.CanaryMS >= at.BeganMS+1000
+		return at.Moved == 4 && at.CanaryUntilMS >= at.BeganMS+1000
 	})
 	for range 2 {
 		d.kill("work")
 	}
-	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "2 of the first 4") || j.Moved != 4 || j.CanaryMS != 0 {
+	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "2 of the first 4") || j.Moved != 4 || j.CanaryUntilMS != 0 {
 		t.Errorf("%+v", j)
 	}
 	if _, err := d.jobs.Resume(j.ID, d.c, Actor{Who: "guest"}); err != nil {
@@ -446,7 +463,7 @@ func TestAJobGoesOnAfterKill(t *testing.T) {
 	points := slices.Concat(JobFailpoints, []string{partition.FailMailSent, partition.FailMailTaken, partition.FailCheckpointCut, partition.FailDeathAppended})
 	for i, point := range points {
 		for k, kinds := range [][2]string{{"classic", "classic"}, {"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
-			for _, order := range []Order{Oldest, Newest} {
+			for _, how := range []How{{}, {Order: Newest}, {OrderBy: "header.n", Order: Newest}, {StaggerMS: 1}, {OrderBy: "a group"}} {
 				fs := vfs.NewCrashableMem()
 				var mu sync.Mutex
 				var clone *vfs.MemFS
@@ -467,7 +484,14 @@ func TestAJobGoesOnAfterKill(t *testing.T) {
 				mu.Lock()
 				armed = true
 				mu.Unlock()
-				j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Rate: 50, Order: order}}) // slices of 5
+				r := Request{Action: broker.Replay, Queue: "dlq", How: how}
+				if how.OrderBy == "a group" {
+					r.OrderBy, r.Filter = "", map[string][]string{"group": {d.group()}}
+				}
+				if how.StaggerMS == 0 {
+					r.Rate = 50 // slices of 5
+				}
+				j := d.start(r)
 				d.publish("dlq", "late")
 				d.until(j.ID, Done)
 				mu.Lock()
@@ -510,7 +534,7 @@ func TestAJobGoesOnAfterKill(t *testing.T) {
 				}
 				now := d.job(j.ID)
 				if now.Moved != letters || now.Outcomes.Waiting != 0 || now.Outcomes.Acknowledged != letters || now.NoOrigin+now.Unroutable+now.Refused+now.TooOften != 0 {
-					t.Errorf("%s, %v, %s: %+v", point, kinds, order, now)
+					t.Errorf("%s, %v, %+v: %+v", point, kinds, how, now)
 				}
 				d.close()
 				if t.Failed() {

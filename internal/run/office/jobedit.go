@@ -45,8 +45,8 @@ func (r *Request) checkEdit() error {
 		return refuse(BadRequest, "then: '%s' is none; it must be replay or stay", o.Then)
 	case o.Then == ThenStay && (o.ToQueue != "" || o.ToExchange != nil || o.RoutingKey != nil):
 		return refuse(BadRequest, "to_queue, to_exchange, routing_key: the letter is to stay in its queue")
-	case o.Rate != 0 || o.Order != "" || o.Limit != 0 || o.MaxReplays != nil || o.Canary != nil:
-		return refuse(BadRequest, "rate, order, limit, max_replays, canary: an edit has one letter, and none of these")
+	case o.Rate != 0 || o.Order != "" || o.OrderBy != "" || o.Limit != 0 || o.MaxReplays != nil || o.Canary != nil || o.StaggerMS != 0 || o.ScheduleMS != 0:
+		return refuse(BadRequest, "rate, order, order_by, limit, max_replays, canary, stagger_ms, schedule_ms: an edit has one letter, and none of these")
 	}
 	return nil
 }

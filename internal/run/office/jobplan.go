@@ -143,15 +143,25 @@ func (m *Jobs) used(token string) {
 	delete(m.plans, token)
 }
 
+// stay counts letters that stay.
+func (p *Plan) stay(s *broker.ErrandSlice) {
+	p.Of += s.Examined
+	p.NoOrigin += s.NoOrigin
+	p.TooOften += s.TooOften
+}
+
 // survey looks at all letters that are meant, and returns the places at which a job for them begins.
 func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at int64) (p Plan, places []place, err error) {
-	choose, err := newChooser(&record{Job: Job{VHost: r.VHost, Filter: r.Filter}, Names: r.IDs, At: at})
+	meant := &record{Job: Job{VHost: r.VHost, Filter: r.Filter, Options: r.How}, Names: r.IDs, At: at}
+	choose, err := m.newChooser(meant)
 	if err != nil {
 		return p, nil, err
 	}
+	if r.ScheduleMS > at+maxSchedule {
+		return p, nil, refuse(BadRequest, "schedule_ms: %d is more than a year from now", r.ScheduleMS)
+	}
 	type way struct{ exchange, key, queues string }
 	routes, stays := map[way]int{}, map[string]int{}
-	reader := letter.NewReader(m.office.Names)
 	p.Routes, p.Unroutable = []Route{}, []Left{}
 	for _, name := range r.Queues {
 		e := r.errand(r.Action, 0)
@@ -160,9 +170,9 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 			return p, nil, err
 		}
 		places = append(places, place{Queue: name, Incarnation: incarnation, Cursor: there.Append(nil)})
-		e.DryRun = true
+		e.DryRun, e.Spread = true, false
 		e.Choose = func(v *queue.View, rec message.Record, history []byte) bool {
-			return choose.choose(reader, incarnation, v.ID, rec, history)
+			return choose(incarnation, v.ID, rec, history)
 		}
 		told := func(at *broker.Place) {
 			if at.Why != "" {
@@ -180,7 +190,25 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 			routes[w]++
 			p.Count++
 		}
-		for done := false; !done; {
+		var list []listed
+		known := meant.known()
+		if known {
+			if list, err = m.list(ctx, c, meant, &places[len(places)-1]); err != nil {
+				return p, nil, err
+			}
+		}
+		for some := range slices.Chunk(list, jobLook) {
+			ids := make([]queue.ID, len(some))
+			for i := range some {
+				ids[i] = some[i].id
+			}
+			s, err := c.RunErrandOn(ctx, message.QueueName(name), incarnation, &e, ids, told)
+			if err = cmp.Or(err, ctx.Err()); err != nil {
+				return p, nil, err
+			}
+			p.stay(&s)
+		}
+		for done := known; !done; {
 			if err := ctx.Err(); err != nil {
 				return p, nil, err
 			}
@@ -189,9 +217,7 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 				return p, nil, err
 			}
 			there, done = s.Next, s.Done
-			p.Of += s.Examined
-			p.NoOrigin += s.NoOrigin
-			p.TooOften += s.TooOften
+			p.stay(&s)
 		}
 	}
 	if r.Limit > 0 {

@@ -27,7 +27,7 @@ func (m *Jobs) run(j *job, sleep context.Context) {
 	w := &worker{m: m, j: j, began: m.office.Now()}
 	for {
 		m.mu.Lock()
-		goesOn := m.life.Err() == nil && (j.r.State == Running || j.r.State == Halted && j.r.Alarm)
+		goesOn := m.life.Err() == nil && (j.r.State == Running || j.r.State == Planned || j.r.State == Halted && j.r.Alarm)
 		if !goesOn {
 			j.wake()
 			j.wake = nil
@@ -82,15 +82,17 @@ type worker struct {
 	began time.Time
 	moved int // since began, for the rate
 
-	reader *letter.Reader
 	choose chooser
-	newest []queue.ID // what is left of the current queue with order Newest; the last goes first
-	listed int        // the place of which newest is, plus 1
+	list   []listed // what is left of the current queue, if the job lists letters
+	listed int      // the place of which list is, plus 1
 }
 
 // step carries out a slice, and says how long to wait after it.
 func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	m, j := w.m, w.j
+	if wait, err := w.planned(); wait > 0 || err != nil {
+		return wait, err
+	}
 	if m.b.Alarmed() {
 		return alarmEvery, w.alarm(true)
 	}
@@ -101,11 +103,10 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	r := j.r
 	r.Places = slices.Clone(r.Places)
 	m.mu.Unlock()
-	if w.choose.choose == nil {
-		if w.choose, err = newChooser(&r); err != nil {
+	if w.choose == nil {
+		if w.choose, err = m.newChooser(&r); err != nil {
 			return 0, err
 		}
-		w.reader = letter.NewReader(m.office.Names)
 	}
 	most := jobSlice
 	if r.Options.Rate > 0 {
@@ -132,12 +133,7 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	}
 	p := &r.Places[r.Current]
 	errand := r.Options.errand(r.Action, r.ID)
-	var slice broker.ErrandSlice
-	if r.Options.Order == Newest {
-		slice, err = w.newestSlice(conn, &errand, p, most)
-	} else {
-		slice, err = w.oldestSlice(conn, &errand, p, most)
-	}
+	slice, err := w.nextSlice(conn, &errand, &r, most)
 	switch {
 	case queueGone(err):
 		slice, err = broker.ErrandSlice{Done: true}, nil
@@ -161,6 +157,9 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 		return 0, err
 	}
 	m.fail(FailJobRecorded)
+	if apart := r.Options.StaggerMS; apart > 0 && slice.Moved > 0 {
+		return moment.Milliseconds(apart), nil
+	}
 	if rate := r.Options.Rate; rate > 0 && slice.Moved > 0 {
 		return w.began.Add(moment.Duration(int64(w.moved), time.Second) / time.Duration(rate)).Sub(m.office.Now()), nil
 	}
@@ -206,6 +205,24 @@ func (w *worker) alarm(on bool) error {
 	return nil
 }
 
+// planned waits for the time at which the job begins. It looks now and then: clocks are set.
+func (w *worker) planned() (wait time.Duration, err error) {
+	m := w.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := &w.j.r
+	if at.State != Planned {
+		return 0, nil
+	}
+	now := m.office.now()
+	if left := at.Options.ScheduleMS - now; left > 0 {
+		return min(moment.Milliseconds(left), time.Minute), nil
+	}
+	at.State, at.BeganMS = Running, now
+	w.began, w.moved = m.office.Now(), 0
+	return 0, m.storeWith(at, m.act(at, Actor{}, "began"))
+}
+
 // canary waits after the first letters, and decides whether the job goes on.
 func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.Duration, err error) {
 	m := w.m
@@ -229,14 +246,18 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 	return 0, m.store(at, true)
 }
 
-// oldestSlice moves the next letters of a queue.
-func (w *worker) oldestSlice(conn *broker.Connection, e *broker.Errand, p *place, most int) (slice broker.ErrandSlice, err error) {
+// nextSlice moves the next letters of a queue.
+func (w *worker) nextSlice(conn *broker.Connection, e *broker.Errand, r *record, most int) (slice broker.ErrandSlice, err error) {
+	p := &r.Places[r.Current]
+	e.Choose = func(v *queue.View, rec message.Record, history []byte) bool {
+		return w.choose(p.Incarnation, v.ID, rec, history)
+	}
+	if r.lists() {
+		return w.listedSlice(conn, e, r, p, most)
+	}
 	cursor, err := p.cursor()
 	if err != nil {
 		return slice, err
-	}
-	e.Choose = func(v *queue.View, rec message.Record, history []byte) bool {
-		return w.choose.choose(w.reader, p.Incarnation, v.ID, rec, history)
 	}
 	slice, err = conn.RunErrand(w.m.life, message.QueueName(p.Queue), p.Incarnation, e, cursor, jobLook, most, nil)
 	if err == nil {
@@ -245,60 +266,35 @@ func (w *worker) oldestSlice(conn *broker.Connection, e *broker.Errand, p *place
 	return slice, err
 }
 
-// newestSlice moves the newest letters of a queue. It lists them all first.
-func (w *worker) newestSlice(conn *broker.Connection, e *broker.Errand, p *place, most int) (slice broker.ErrandSlice, err error) {
-	cursor, err := p.cursor()
-	if err != nil {
-		return slice, err
-	}
-	if at := w.j.r.Current + 1; w.listed != at { // only this goroutine changes Current
-		list := *e
-		list.DryRun, w.newest = true, nil
-		before := queue.ID(p.Before)
-		list.Choose = func(v *queue.View, rec message.Record, history []byte) bool {
-			if (before == 0 || ahead(v.ID, before)) && w.choose.choose(w.reader, p.Incarnation, v.ID, rec, history) {
-				w.newest = append(w.newest, v.ID)
-			}
-			return false
+// listedSlice moves the next letters of a list.
+func (w *worker) listedSlice(conn *broker.Connection, e *broker.Errand, r *record, p *place, most int) (slice broker.ErrandSlice, err error) {
+	if w.listed != r.Current+1 {
+		if w.list, err = w.m.list(w.m.life, conn, r, p); err != nil {
+			return slice, err
 		}
-		for c, done := cursor, false; !done; {
-			s, err := conn.RunErrand(w.m.life, message.QueueName(p.Queue), p.Incarnation, &list, c, jobLook, 1, nil)
-			if err != nil {
-				return slice, err
-			}
-			c, done = s.Next, s.Done
-		}
-		w.listed = at
+		w.listed = r.Current + 1
 	}
-	from := max(0, len(w.newest)-most)
-	ids := w.newest[from:]
-	for from < len(w.newest)-1 && w.newest[from].Lane() != w.newest[len(w.newest)-1].Lane() {
-		from++
-		ids = w.newest[from:]
-	}
-	if len(ids) == 0 {
+	some := w.list[:min(len(w.list), most)]
+	if len(some) == 0 {
 		slice.Done = true
 		return slice, nil
 	}
-	last, passed := ids[len(ids)-1], false
-	e.Choose = func(v *queue.View, _ message.Record, _ []byte) bool {
-		passed = passed || !ahead(v.ID, last)
-		_, ok := slices.BinarySearch(ids, v.ID)
-		return ok
+	ids := make([]queue.ID, len(some))
+	for i := range some {
+		ids[i] = some[i].id
 	}
-	for c := cursor.Behind(ids[0] - 1); !passed && !slice.Done; {
-		s, err := conn.RunErrand(w.m.life, message.QueueName(p.Queue), p.Incarnation, e, c, 2*most, most, nil)
-		if err != nil {
-			w.listed = 0
-			return slice, err
-		}
-		sum := broker.ErrandSlice{Next: s.Next, Done: s.Done, Examined: slice.Examined + s.Chosen, Moved: slice.Moved + s.Moved, Unroutable: slice.Unroutable + s.Unroutable}
-		sum.Refused, sum.NoOrigin, sum.TooOften, sum.Gone = slice.Refused+s.Refused, slice.NoOrigin+s.NoOrigin, slice.TooOften+s.TooOften, slice.Gone+s.Gone
-		slice, c = sum, s.Next
+	if r.Options.Order == Newest && r.Options.OrderBy == "" && !e.Spread {
+		slices.Reverse(ids) // they lie then as they lay before
 	}
-	w.newest = w.newest[:from]
-	slice.Done = from == 0
-	p.Before = uint64(ids[0])
+	slice, err = conn.RunErrandOn(w.m.life, message.QueueName(p.Queue), p.Incarnation, e, ids, nil)
+	if err != nil {
+		w.listed = 0
+		return slice, err
+	}
+	last := some[slice.Handled-1]
+	p.Before, p.BeforeKey = uint64(last.id), last.key
+	w.list = w.list[slice.Handled:]
+	slice.Done = len(w.list) == 0
 	return slice, nil
 }
 
@@ -310,15 +306,13 @@ func ahead(a, b queue.ID) bool {
 	return a < b
 }
 
-// chooser says which messages are meant.
-type chooser struct {
-	choose func(r *letter.Reader, incarnation uint64, id queue.ID, rec message.Record, history []byte) bool
-}
+// chooser says which messages are meant. One goroutine at a time uses it.
+type chooser func(incarnation uint64, id queue.ID, rec message.Record, history []byte) bool
 
-func newChooser(r *record) (c chooser, err error) {
+func (m *Jobs) newChooser(r *record) (chooser, error) {
 	q, err := letter.ParseQuery(r.VHost, r.Filter, r.At)
 	if err != nil {
-		return c, refuse(BadRequest, "%v", err)
+		return nil, refuse(BadRequest, "%v", err)
 	}
 	type entry struct {
 		incarnation uint64
@@ -328,19 +322,22 @@ func newChooser(r *record) (c chooser, err error) {
 	for _, name := range r.Names {
 		incarnation, id, ok := ParseLetterID(name)
 		if !ok {
-			return c, refuse(BadRequest, "ids: '%s' is no id of a letter", name)
+			return nil, refuse(BadRequest, "ids: '%s' is no id of a letter", name)
 		}
 		if named == nil {
 			named = map[entry]bool{}
 		}
 		named[entry{incarnation, id}] = true
 	}
-	c.choose = func(r *letter.Reader, incarnation uint64, id queue.ID, rec message.Record, history []byte) bool {
+	if named == nil {
+		q.Group = 0 // the catalogue says which letters are in the group: see candidates
+	}
+	reader := letter.NewReader(m.office.Names)
+	return func(incarnation uint64, id queue.ID, rec message.Record, history []byte) bool {
 		if named != nil && !named[entry{incarnation, id}] {
 			return false
 		}
-		l, ok := r.Read(rec, history)
+		l, ok := reader.Read(rec, history)
 		return ok && q.Match(l)
-	}
-	return c, nil
+	}, nil
 }

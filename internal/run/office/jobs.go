@@ -72,7 +72,8 @@ func newJobs(f *Office) (*Jobs, error) {
 	m.life, m.end = context.WithCancel(context.Background())
 	err := m.b.RangeRecords(jobPrefix, func(key, value []byte) error {
 		j := &job{}
-		if err := json.Unmarshal(value, &j.r); err != nil || j.r.ID == 0 || j.r.Current > len(j.r.Places) {
+		err := json.Unmarshal(value, &j.r)
+		if j.r.ID = j.r.Number; err != nil || j.r.ID == 0 || j.r.Current > len(j.r.Places) {
 			m.log.Error("The record of a job cannot be read: it is passed over", "key", string(key), "error", err)
 			return nil
 		}
@@ -90,7 +91,7 @@ func newJobs(f *Office) (*Jobs, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, j := range m.jobs {
-		if j.r.State != Running && !(j.r.State == Halted && j.r.Alarm) {
+		if j.r.State != Running && j.r.State != Planned && !(j.r.State == Halted && j.r.Alarm) {
 			continue
 		}
 		if !j.r.Operator && (j.r.Account == "" || j.r.Account != m.b.AccountMark(j.r.By)) {
@@ -201,6 +202,9 @@ func (m *Jobs) enrol(c *broker.Connection, r *Request, with *record, planned int
 		},
 		Operator: c.IsOperator(), Account: m.b.AccountMark(c.User), Names: r.IDs, At: with.At, Places: with.Places, Archive: with.Archive, Since: with.Since,
 	}}
+	if r.ScheduleMS > now {
+		j.r.State, j.r.BeganMS = Planned, 0
+	}
 	m.last++
 	if err := m.storeWith(&j.r, m.act(&j.r, r.By, "made")); err != nil {
 		return nil, err
@@ -210,6 +214,7 @@ func (m *Jobs) enrol(c *broker.Connection, r *Request, with *record, planned int
 
 // store writes the record of a job.
 func (m *Jobs) store(r *record, sync bool) error {
+	r.Number = r.ID
 	value, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -219,6 +224,7 @@ func (m *Jobs) store(r *record, sync bool) error {
 
 // storeWith writes the record of a job and what was done to it.
 func (m *Jobs) storeWith(r *record, act Act) error {
+	r.Number = r.ID
 	value, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -248,7 +254,7 @@ func (m *Jobs) act(r *record, by Actor, deed string) Act {
 const actQueues = 20
 
 // deeds are what the audit calls it that a job gets into a state.
-var deeds = map[State]string{Running: "resumed", Paused: "paused", Halted: "halted", Cancelled: "cancelled", Done: "done", Failed: "failed"}
+var deeds = map[State]string{Planned: "resumed", Running: "resumed", Paused: "paused", Halted: "halted", Cancelled: "cancelled", Done: "done", Failed: "failed"}
 
 // set changes the state of a job, for by, and stores it. REQUIRES: m.mu is held.
 func (m *Jobs) set(j *job, by Actor, s State, why string) error {
@@ -342,14 +348,22 @@ func (m *Jobs) Resume(id uint64, c *broker.Connection, by Actor) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	if j.r.State == Running {
+	if j.r.State == Running || j.r.State == Planned {
 		return m.show(&j.r), nil
 	}
 	if j.r.State == Halted && j.r.Canary != 0 {
 		j.r.Canary, j.r.Sung = 0, true
 	}
 	j.conn, j.r.By, j.r.Operator, j.r.Account = c, c.User, c.IsOperator(), m.b.AccountMark(c.User)
-	if err := m.set(j, by, Running, ""); err != nil {
+	s := Running
+	switch now := m.office.now(); {
+	case j.r.BeganMS != 0:
+	case j.r.Options.ScheduleMS > now:
+		s = Planned
+	default:
+		j.r.BeganMS = now
+	}
+	if err := m.set(j, by, s, ""); err != nil {
 		return Job{}, err
 	}
 	m.start(j)
