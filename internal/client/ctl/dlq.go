@@ -98,6 +98,11 @@ func dlqReadVerbs() []verb {
 			run:  func(i *invocation) error { return i.listLetterQueues(asJSON) },
 		},
 		{
+			name: "retries", short: "Lists the queues in which messages wait for a retry", usage: "[--vhost <vhost>] [--json]", flags: jsonFlag,
+			long: "One line a queue: how many messages wait for a delayed retry, in how long the first comes back and all of them, and for how long the first is overdue. Without --vhost it shows all virtual hosts.",
+			run:  func(i *invocation) error { return i.listRetries(asJSON) },
+		},
+		{
 			name: "groups", short: "Counts dead letters by cause", max: 1, usage: "[--vhost <vhost>] [--sort letters|last|first|source] [--limit <n>] [--state <state>] [--source <queue>] [--reason <reason>] [--class <class>] [--text <text>] [--json] [<queue>]",
 			long: "A group is letters that died in the same queue, for the same reason, of the same error. Without --vhost it shows all virtual hosts; with a queue, only the letters in it.\n\n" +
 				"The first characters of a group's id are enough in other commands, as long as no other group begins with them.",
@@ -194,6 +199,57 @@ func (i *invocation) listLetterQueues(asJSON bool) error {
 		i.say("\nNo queue holds dead letters.")
 	default:
 		i.say("\nWhy they died: %s", i.call("dlq groups"))
+	}
+	return nil
+}
+
+func (i *invocation) listRetries(asJSON bool) error {
+	at := i.officePath("retries")
+	if asJSON {
+		return i.raw(at)
+	}
+	var rows []struct {
+		VHost, Queue string
+		Waiting      int
+		Next         int64 `json:"next_ms"`
+		Late         int64 `json:"late_ms"`
+		Due          struct {
+			From   int64 `json:"from_ms"`
+			Step   int64 `json:"step_ms"`
+			Counts []int
+		}
+	}
+	if err := i.get(at, &rows); err != nil {
+		return i.inVHost(err)
+	}
+	i.say("Queues in which messages wait for a retry ...")
+	lines := []object{}
+	for _, r := range rows {
+		last := 0
+		for k, n := range r.Due.Counts {
+			if n > 0 {
+				last = k + 1
+			}
+		}
+		late := ""
+		if r.Late > 0 {
+			late = shortSpan(time.Duration(r.Late) * time.Millisecond)
+		}
+		lines = append(lines, object{
+			"vhost": r.VHost, "queue": r.Queue, "waiting": r.Waiting, "late": late,
+			"next":   shortSpan(time.Duration(max(0, r.Next-r.Due.From)) * time.Millisecond),
+			"all_in": shortSpan(time.Duration(int64(last)*r.Due.Step) * time.Millisecond),
+		})
+	}
+	columns := fields("queue", "waiting", "next", "all_in", "late")
+	if severalVHosts(lines) {
+		columns = slices.Concat(fields("vhost"), columns)
+	}
+	if err := i.aligned(columns, lines); err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		i.say("No message waits for a retry.")
 	}
 	return nil
 }
@@ -724,7 +780,12 @@ func ageOf(ms int64, now time.Time) string {
 	if ms == 0 {
 		return ""
 	}
-	switch d := max(0, now.Sub(time.UnixMilli(ms))); {
+	return shortSpan(max(0, now.Sub(time.UnixMilli(ms))))
+}
+
+// shortSpan is a span in the largest unit that still tells something.
+func shortSpan(d time.Duration) string {
+	switch {
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
 	case d < 2*time.Hour:

@@ -62,6 +62,8 @@ orders.dead        3      0s   3   3    3  orders
 
 Why they died: bartleby dlq groups
 `},
+		{"dlq retries", "Queues in which messages wait for a retry ...\nNo message waits for a retry.\n"},
+		{"dlq retries -p nowhere", "Virtual host 'nowhere' does not exist\nexit 65\n"},
 		{"dlq ls -p nowhere", "Virtual host 'nowhere' does not exist\nexit 65\n"},
 		{"dlq groups", `4 dead letters in 2 groups, of all queues ...
 GROUP  LETTERS  LAST  FIRST  DIED IN  REASON    ERROR                               IN           STATE
@@ -135,5 +137,24 @@ func TestDLQJobs(t *testing.T) {
 	}
 	if got := ours("dlq job 1"); !strings.Contains(got, "job 1 done") {
 		t.Error(got)
+	}
+}
+
+// What waits for a retry, and in how long it comes back.
+func TestDLQRetries(t *testing.T) {
+	officeNode(t)
+	tool(t, "rabbitmqadmin", "declare", "queue", "name=slow", `arguments={"x-delayed-retry-type":"all","x-delayed-retry-min":3600000}`)
+	tool(t, "rabbitmqadmin", "publish", "routing_key=slow", "payload=m")
+	tool(t, "rabbitmqadmin", "get", "queue=slow", "ackmode=reject_requeue_true")
+	const want = `^Queues in which messages wait for a retry ...
+QUEUE  WAITING  NEXT  ALL IN
+slow         1   \d+m     60m
+$`
+	if got := tool(t, "bartleby", "dlq", "retries"); !regexp.MustCompile(want).MatchString(got) {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	var rows []struct{ Waiting int }
+	if err := json.Unmarshal([]byte(tool(t, "bartleby", "dlq", "retries", "--json")), &rows); err != nil || len(rows) != 1 || rows[0].Waiting != 1 {
+		t.Errorf("%+v, %v", rows, err)
 	}
 }

@@ -851,6 +851,25 @@ func (p *pair) answerOffer(t *rapid.T) {
 }
 
 // check compares everything that can be seen of the two.
+// checkRetries compares what waits for a retry with what a look at all entries shows.
+func (p *pair) checkRetries(t *rapid.T) {
+	var got, want []int64
+	var cursor index.SaveCursor
+	for done := false; !done; {
+		cursor, done = p.m.RetriesFrom(cursor, rapid.IntRange(1, 300).Draw(t, "slice"), func(until int64) { got = append(got, until) })
+	}
+	for _, v := range browse(p.m, 7) {
+		if v.NotBefore != 0 && v.Redelivered {
+			want = append(want, v.NotBefore)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Fatalf("retries are due at %v, want %v", got, want)
+	}
+}
+
 func (p *pair) check(t *rapid.T) {
 	if diff := cmp.Diff(p.q.effects, p.effects); diff != "" {
 		t.Fatalf("effects (-want +got):\n%s", diff)
@@ -868,6 +887,7 @@ func (p *pair) check(t *rapid.T) {
 	if diff := cmp.Diff(p.settleDues(p.want()), p.settleDues(browse(p.m, 7))); diff != "" {
 		t.Fatalf("entries (-want +got):\n%s", diff)
 	}
+	p.checkRetries(t)
 	held := len(p.purged)
 	for _, e := range p.q.entries {
 		held++

@@ -69,6 +69,17 @@ func (m *Machine) comeBack(now int64, id ID, p index.Place) bool {
 	return true
 }
 
+// RetriesFrom calls f with the moment at which each message that waits for a retry comes back, beginning at the cursor, in no
+// certain order. A message whose first delivery is delayed waits for no retry. It looks at about limit entries; a page on
+// disk in which all are ready counts as one. done says that it has reached the end.
+func (m *Machine) RetriesFrom(from index.SaveCursor, limit int, f func(until int64)) (next index.SaveCursor, done bool) {
+	return m.RangeFrom(from, limit, func(_ ID, p index.Place) {
+		if p.State() == index.Delayed && p.Redelivered() {
+			f(m.Moment(p))
+		}
+	})
+}
+
 // wait is how long a message with these counts waits, in milliseconds (DL-12.2).
 func (r *Retry) wait(id ID, n Counts) int64 {
 	times := max(1, int64(n.Deliveries))

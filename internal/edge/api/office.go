@@ -25,6 +25,8 @@ func (s *server) officeRoutes() []route {
 	return []route{
 		{"GET", "office/queues", managing, s.listOfficeQueues},
 		{"GET", "office/queues/{vhost}", managing, s.listOfficeQueues},
+		{"GET", "office/retries", managing, s.listRetries},
+		{"GET", "office/retries/{vhost}", managing, s.listRetries},
 		{"GET", "office/groups", managing, s.listGroups},
 		{"GET", "office/groups/{vhost}", managing, s.listGroups},
 		{"GET", "office/groups/{vhost}/{queue}", managing, s.listGroups},
@@ -71,6 +73,18 @@ func (s *server) listOfficeQueues(r *request) (any, error) {
 		return nil, err
 	}
 	return s.Office.Queues(r.Context(), r.scope()), nil
+}
+
+// listRetries lists what waits for a delayed retry.
+func (s *server) listRetries(r *request) (any, error) {
+	if _, err := r.officeQuery(); err != nil {
+		return nil, err
+	}
+	rows, err := s.Office.Retries(r.Context(), r.scope())
+	if r.Context().Err() != nil {
+		return nil, nobodyWaits
+	}
+	return rows, err
 }
 
 // officeQuery is the query of the request; it refuses a name that is not among the allowed ones.

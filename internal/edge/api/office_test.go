@@ -107,6 +107,36 @@ func TestOffice(t *testing.T) {
 	}
 }
 
+// What waits for a retry is shown to who may see its queue.
+func TestRetriesOfTheOffice(t *testing.T) {
+	n := withOffice(t)
+	if rows := n.must("GET", "/office/retries", "").list(t); len(rows) != 0 {
+		t.Errorf("%v", rows)
+	}
+	n.must("PUT", "/queues/%2F/slow", `{"durable": true, "arguments": {"x-delayed-retry-type": "all", "x-delayed-retry-min": 3600000}}`)
+	n.must("POST", "/exchanges/%2F/amq.default/publish", `{"routing_key": "slow", "payload": "m", "payload_encoding": "string", "properties": {}}`)
+	n.must("POST", "/queues/%2F/slow/get", `{"ackmode": "reject_requeue_true", "count": 1, "encoding": "auto"}`)
+	rows := n.must("GET", "/office/retries/%2F", "").list(t)
+	if len(rows) != 1 || rows[0]["queue"] != "slow" || rows[0]["vhost"] != "/" || rows[0]["waiting"] != 1.0 || rows[0]["late_ms"] != 0.0 {
+		t.Fatalf("%v", rows)
+	}
+	due := rows[0]["due"].(map[string]any)
+	if counts := due["counts"].([]any); len(counts) != 60 || due["step_ms"] != 64000.0 || counts[56] != 1.0 {
+		t.Errorf("%v", due)
+	}
+	n.must("PUT", "/users/reader", `{"password": "p", "tags": "management"}`)
+	n.must("PUT", "/permissions/%2F/reader", `{"configure": "^$", "write": "^$", "read": "^orders$"}`)
+	for _, path := range []string{"/office/retries/nowhere", "/office/retries?colour=red"} {
+		if a := n.do("GET", path, ""); a.status != 404 && a.status != 400 {
+			t.Errorf("%s: %+v", path, a)
+		}
+	}
+	n.user = "reader:p"
+	if rows := n.must("GET", "/office/retries", "").list(t); len(rows) != 0 {
+		t.Errorf("who may not read the queue sees %v", rows)
+	}
+}
+
 // The raw body, and parts of it. A browser does not run it.
 func TestALettersBody(t *testing.T) {
 	n := withOffice(t)

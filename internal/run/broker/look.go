@@ -2,6 +2,7 @@ package broker
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -27,6 +28,11 @@ func (b *Broker) Extent(q QueueInfo) (partition.Extent, error) { return b.node.E
 // Glance is partition.Node.Glance.
 func (b *Broker) Glance(q QueueInfo, after queue.Cursor, limit int, f func(v queue.View) bool) (next queue.Cursor, done bool, err error) {
 	return b.node.Glance(q.runtime, after, limit, f)
+}
+
+// Retries is partition.Node.Retries.
+func (b *Broker) Retries(ctx context.Context, q QueueInfo, f func(until int64)) error {
+	return b.node.Retries(ctx, q.runtime, f)
 }
 
 // Browse is partition.Node.Browse.
