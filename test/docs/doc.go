@@ -1,4 +1,5 @@
-// Package docs has no code but its tests: they hold the user's pages to what they say.
+// Package docs has no code but its tests: they hold the user's pages to what they say. Folder causes has the
+// consumer that a page runs.
 // What a fenced block is for stands behind its language:
 //
 //	```sh run            commands, run by bash against a node of the page's own, in the

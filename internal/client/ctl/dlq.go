@@ -493,8 +493,12 @@ func (i *invocation) showLetter(asJSON bool) error {
 		item("error", "%s", cell(l.Cause.Error))
 	}
 	by := &l.RejectedBy
+	connection := by.Connection
+	if by.Name != "" {
+		connection = by.Name + ", " + connection
+	}
 	for _, who := range [][2]string{
-		{"consumer", by.ConsumerTag}, {"connection", by.Connection}, {"connection", by.Name}, {"user", by.User},
+		{"consumer", by.ConsumerTag}, {"connection", connection}, {"user", by.User},
 		{"client", strings.TrimSpace(by.Product + " " + by.Version)},
 	} {
 		if who[1] != "" {

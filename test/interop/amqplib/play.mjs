@@ -2,13 +2,45 @@
 
 import amqp from 'amqplib';
 
-import {Inbox, URI, check, checkRejected, checkSurvivors, countOf, numbers, play, restartBroker, within} from '../node/interop.mjs';
+import {Inbox, URI, check, checkRejected, checkSurvivors, countOf, letter, numbers, play, restartBroker, within} from '../node/interop.mjs';
 
 const PERSISTENT = {persistent: true};
 
 async function ready(channel, queue) {
   return (await channel.checkQueue(queue)).messageCount;
 }
+
+class NoCustomer extends Error {}
+
+async function process(message) {
+  throw new NoCustomer(`order ${message.content} has no customer`);
+}
+
+const settle = (channel) => async (message) => {
+  try {
+    await process(message);
+    channel.ack(message);
+  } catch (error) {
+    channel.publish('bartleby.settle', '', Buffer.from(error.stack), {headers: {
+      'delivery-tag': message.fields.deliveryTag, 'error-class': error.constructor.name, error: error.message,
+    }});
+    channel.reject(message, false);
+  }
+};
+
+const park = (channel) => async (message) => {
+  try {
+    await process(message);
+  } catch (error) {
+    const headers = {
+      ...message.properties.headers,
+      'x-exception-fqcn': error.constructor.name, 'x-exception-message': error.message, 'x-exception-stacktrace': error.stack,
+    };
+    channel.sendToQueue('orders.parked', message.content, {...message.properties, headers, mandatory: true});
+    await channel.waitForConfirms();
+  }
+  channel.ack(message);
+};
 
 const body = (message) => message.content.toString();
 
@@ -117,6 +149,24 @@ await play({
     check('counts of rejected and expired', seen, [[0, 0], [1, 1], [2, 2], [3, 3]]);
     check('parked', body(await channel.get('parked', {noAck: true})), 'again');
     check('left', [await ready(channel, 'work'), await ready(channel, 'wait')], [0, 0]);
+    await connection.close();
+  },
+
+  async causes() {
+    const connection = await amqp.connect(URI);
+    const channel = await connection.createConfirmChannel();
+    await channel.assertQueue('orders', {deadLetterExchange: '', deadLetterRoutingKey: 'orders.dead'});
+    for (const [listener, into, from] of [[settle, 'orders.dead', 'settle'], [park, 'orders.parked', 'spring']]) {
+      await channel.assertQueue(into);
+      channel.sendToQueue('orders', Buffer.from('7'), PERSISTENT);
+      const {consumerTag} = await channel.consume('orders', listener(channel));
+      const {cause} = await letter(into);
+      check('from', cause.from, from);
+      check('class', cause.class, 'NoCustomer');
+      check('error', cause.error, 'order 7 has no customer');
+      check('detail has the place', cause.detail.includes('at process'), true);
+      await channel.cancel(consumerTag);
+    }
     await connection.close();
   },
 

@@ -44,6 +44,14 @@ export async function until(what, holds) {
   }
 }
 
+// letter is what the Dead Letter Office says of the one letter of a queue.
+export async function letter(queue) {
+  const where = `${process.env.HTTP_URI}/api/office/letters/${encodeURIComponent(process.env.AMQP_VHOST)}/${queue}`;
+  const answer = async (url) => (await fetch(url, {headers: {authorization: `Basic ${btoa('guest:guest')}`}})).json();
+  await until(`${queue} has a letter`, async () => (await answer(where)).items.length === 1);
+  return answer(`${where}/${(await answer(where)).items[0].id}`);
+}
+
 // Inbox keeps what has arrived until it is taken.
 export class Inbox {
   arrived = [];

@@ -1,9 +1,11 @@
 """The common stories with pika's BlockingConnection."""
 
+import traceback
+
 import pika
 import pika.exceptions
 
-from interop import URI, check, check_rejected, check_survivors, count_of, main, restart_broker, story, until
+from interop import URI, check, check_cause, check_rejected, check_survivors, count_of, letter, main, restart_broker, story, until
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -126,6 +128,56 @@ def retry():
     check("counts of rejected and expired", seen, [(0, 0), (1, 1), (2, 2), (3, 3)])
     check("parked", channel.basic_get("parked", auto_ack=True)[2], b"again")
     check("left", (ready(channel, "work"), ready(channel, "wait")), (0, 0))
+    connection.close()
+
+
+class NoCustomer(Exception):
+    pass
+
+
+def process(body):
+    raise NoCustomer(f"order {body.decode()} has no customer")
+
+
+def settle(channel, method, properties, body):
+    try:
+        process(body)
+    except Exception as error:
+        channel.basic_publish("bartleby.settle", "", traceback.format_exc(), pika.BasicProperties(headers={
+            "delivery-tag": method.delivery_tag, "error-class": type(error).__name__, "error": str(error),
+        }))
+        channel.basic_reject(method.delivery_tag, requeue=False)
+
+
+def park(channel, method, properties, body):
+    try:
+        process(body)
+    except Exception as error:
+        properties.headers = (properties.headers or {}) | {
+            "exception_type": type(error).__name__, "exception_message": str(error), "traceback": traceback.format_exc(),
+        }
+        channel.basic_publish("", "orders.parked", body, properties, mandatory=True)
+        channel.basic_ack(method.delivery_tag)
+
+
+@story
+def causes():
+    connection = connect()
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for name in "orders.dead", "orders.parked":
+        channel.queue_declare(name, durable=True)
+    for callback in settle, park:
+        channel.queue_declare("orders", durable=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.dead"})
+        channel.basic_publish("", "orders", b"7", PERSISTENT)
+        tag = channel.basic_consume("orders", callback)
+        into = {settle: "orders.dead", park: "orders.parked"}[callback]
+        until("it is dead", lambda: ready(channel, into) == 1, lambda: connection.process_data_events(0.1))
+        channel.basic_cancel(tag)
+    dead = letter("orders.dead")
+    check_cause(dead, "settle", "NoCustomer", "order 7 has no customer", "in process")
+    check("product", dead["rejected_by"]["product"], "Pika Python Client Library")
+    check_cause(letter("orders.parked"), "celery", "NoCustomer", "order 7 has no customer", "in process")
     connection.close()
 
 

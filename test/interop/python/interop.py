@@ -3,10 +3,13 @@ what they wanted, and the way to choose a story by its name."""
 
 import asyncio
 import inspect
+import json
 import os
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 from datetime import datetime, timezone
 
 URI = os.environ["AMQP_URI"]
@@ -45,6 +48,31 @@ def until(what, holds, step=lambda: time.sleep(0.02)):
         if time.monotonic() > deadline:
             raise AssertionError(f"in {PATIENCE} s it did not come about that {what}")
         step()
+
+
+def letter(queue):
+    """What the Dead Letter Office says of the one letter of the queue."""
+    where = f"{HTTP_URI}/api/office/letters/{urllib.parse.quote(VHOST, safe='')}/{queue}"
+    passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
+    passwords.add_password(None, HTTP_URI, "guest", "guest")
+    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
+
+    def answer(path):
+        with opener.open(path) as response:
+            return json.load(response)
+
+    until(f"{queue} has a letter", lambda: len(answer(where)["items"]) == 1)
+    return answer(f"{where}/{answer(where)['items'][0]['id']}")
+
+
+def check_cause(letter, origin, error_class, error, detail):
+    """Checks why a letter died, by whose word, and that its detail has a text."""
+    cause = letter["cause"]
+    check("from", cause["from"], origin)
+    check("class", cause["class"], error_class)
+    check("error", cause["error"], error)
+    if detail not in cause["detail"]:
+        raise AssertionError(f"the detail is {cause['detail']!r}, want {detail!r} in it")
 
 
 def restart_broker():

@@ -23,6 +23,7 @@ public final class Main {
                 Map.entry("republish-recoverer", Recover::republish),
                 Map.entry("delivery-limit", Recover::deliveryLimit),
                 Map.entry("failing-listener", FailingListener::play),
+                Map.entry("causes", Causes::play),
                 Map.entry("delayed", Delayed::play),
                 Map.entry("seed002-triggers", Seed002::triggers),
                 Map.entry("seed002-dlq", Seed002::deadLetterQueue),
