@@ -140,3 +140,69 @@ func BenchmarkOffice(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkReplay sends letters of 1 KiB back to their origin with a job. ns/op is per letter.
+//
+//	go test -run '^$' -bench Replay -benchtime 200000x ./internal/run/office -cpuprofile cpu.out
+func BenchmarkReplay(b *testing.B) {
+	node, err := broker.Open(broker.Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer node.Close() //nolint:errcheck // the directory goes
+	if err := node.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		b.Fatal(err)
+	}
+	c := node.As("guest", "/")
+	dead := amqp091.Table{{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "dead"}}
+	for name, args := range map[string]amqp091.Table{"dead": nil, "work": dead} {
+		if _, err := c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: args}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	body := []byte(strings.Repeat("x", 1<<10))
+	raw := amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: new(uint8(2)), Headers: amqp091.Table{{Key: "tenant", Value: "t"}}})
+	props, err := amqp091.ParseProps(raw)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range b.N {
+		if _, err := c.PublishOne(&broker.Publication{Key: []byte("work"), Raw: raw, Props: props, Body: [][]byte{body}, Size: len(body)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	await := func(name string) {
+		for {
+			for _, q := range node.CountQueues() {
+				if string(q.Queue.Name) == name && q.Counts.Ready == b.N {
+					return
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	if _, err := node.PutPolicy("/", topology.PolicyDecl{Name: "die", Pattern: "^work$", Definition: topology.Definition{"max-length": int64(0)}}, false); err != nil {
+		b.Fatal(err)
+	}
+	await("dead")
+	if _, err := node.DeletePolicy("/", "die", false); err != nil {
+		b.Fatal(err)
+	}
+	f, err := New(Options{Broker: node})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	jobs := f.Jobs
+	request := &Request{Action: broker.Replay, VHost: "/", Queue: "dead"}
+	plan, err := jobs.Dry(context.Background(), c, request)
+	if err != nil {
+		b.Fatal(err)
+	}
+	request.Token, request.Count = plan.Token, &plan.Count
+	b.ResetTimer()
+	if _, err := jobs.Start(context.Background(), c, request); err != nil {
+		b.Fatal(err)
+	}
+	await("work")
+}
