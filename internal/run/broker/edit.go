@@ -122,7 +122,7 @@ func (e *Edit) lead(o *Original, id queue.ID, rec message.Record, from *topology
 	if e.Stay {
 		return e.park(id, own, from, from.Name), true
 	}
-	h, ok := past(o.Record, o.History)
+	h, ok := pastOf(o.Record, &own)
 	if !ok {
 		if e.To.Queue == "" && (e.To.Key == nil || e.To.Exchange == nil) {
 			return p, false

@@ -108,8 +108,8 @@ type ErrandSlice struct {
 func (c *Connection) IsOperator() bool { return c.operator }
 
 // LettersOf finds a queue for an errand, with the rights that this takes: to read it, and for Discard and EditLetter to configure it.
-// incarnation is that of the queue, or 0 for any. there is a cursor for what is in it now.
-func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation uint64) (found uint64, there queue.Cursor, err error) {
+// incarnation is that of the queue, or 0 for any. there is what is in it now.
+func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation uint64) (found uint64, there partition.Extent, err error) {
 	decl, err := c.errandQueue(name, e, incarnation)
 	if err != nil {
 		return 0, there, err
@@ -118,7 +118,7 @@ func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation ui
 		return 0, there, err
 	}
 	q := runtimeOf(decl)
-	if there, err = c.b.node.WhatIsThere(q); err != nil {
+	if there, err = c.b.node.Extent(q); err != nil {
 		return 0, there, c.missing(err, decl)
 	}
 	return q.Incarnation, there, nil
@@ -271,7 +271,7 @@ func (e *Errand) pick(from *topology.Queue, v *queue.View, rec message.Record, h
 	case e.MaxReplays > 0 && own.Replays >= e.MaxReplays:
 		r.TooOften++
 	default:
-		h, ok := past(rec, history)
+		h, ok := pastOf(rec, &own)
 		if !ok && e.To.Queue == "" && (e.To.Key == nil || e.To.Exchange == nil) {
 			r.NoOrigin++
 			break
@@ -307,6 +307,8 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 	var moves []partition.Move
 	var places []Place
 	var seen uint64
+	var asked *replayed // the last message whose targets were asked for
+	var found []*partition.Queue
 	for i := range chosen {
 		p := &chosen[i]
 		var targets []*partition.Queue
@@ -318,8 +320,12 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 			targets = []*partition.Queue{runtimeOf(into)}
 		case e.Action == Discard: // a dry run: the archive is made when it is needed
 			place.Queues = []string{string(Archive)}
+		case p.goesAs(asked):
+			targets = found
 		default:
-			targets, ticket, err = c.replayTargets(p)
+			if targets, ticket, err = c.replayTargets(p); err == nil {
+				asked, found = p, targets
+			}
 		}
 		seen = max(seen, ticket)
 		if refused := new(topology.Error); e.Tolerant && errors.As(err, &refused) {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -102,10 +103,11 @@ func (c *Connection) replay(ctx context.Context, name message.QueueName, r Repla
 		result.Matched++
 		return true
 	}}
-	incarnation, cursor, err := c.LettersOf(name, &e, 0)
+	incarnation, there, err := c.LettersOf(name, &e, 0)
 	if err != nil {
 		return result, err
 	}
+	cursor := there.There
 	slice := replaySlice
 	if r.Rate > 0 {
 		slice = min(slice, max(1, r.Rate/10))
@@ -180,6 +182,7 @@ type replayed struct {
 	id       queue.ID
 	exchange message.ExchangeName
 	missing  bool // there is no such exchange
+	byKeys   bool // the targets depend on exchange and keys only
 	m        routing.Message
 	history  []byte
 }
@@ -187,9 +190,15 @@ type replayed struct {
 // past returns the message's history: the broker's own, or the one in the headers of a client that parked it. A
 // message that was replayed and has not died since has none: it would go to the same place again and again.
 func past(rec message.Record, history []byte) (deadletter.History, bool) {
-	if h, err := deadletter.Parse(history); err == nil && (len(h.Deaths) > 0 || h.ReplayedFrom != "") {
-		_, _, known := h.Origin() // it may continue a history from a client (DL-7.10)
-		return h, known
+	own, _ := deadletter.Parse(history)
+	return pastOf(rec, &own)
+}
+
+// pastOf is past for the broker's own history, which is empty if it has none, or none that can be read.
+func pastOf(rec message.Record, own *deadletter.History) (deadletter.History, bool) {
+	if len(own.Deaths) > 0 || own.ReplayedFrom != "" {
+		_, _, known := own.Origin() // it may continue a history from a client (DL-7.10)
+		return *own, known
 	}
 	if !rec.HasHeaders() {
 		return deadletter.History{}, false
@@ -246,6 +255,11 @@ func target(targets []*partition.Queue, incarnation uint64) string {
 	return ""
 }
 
+// goesAs says whether the message goes where another one of its slice has gone, so that nobody needs to ask again.
+func (p *replayed) goesAs(other *replayed) bool {
+	return other != nil && other.byKeys && p.exchange == other.exchange && bytes.Equal(p.m.Key, other.m.Key) && len(p.m.More) == 0 && len(other.m.More) == 0
+}
+
 // replayTargets returns the targets, and the ticket that results depending on them must wait for.
 func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, ticket uint64, err error) {
 	err = c.decided(func() error {
@@ -285,5 +299,6 @@ func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
 	for _, q := range c.router.Route(v, x, &p.m, nil) {
 		targets = append(targets, runtimeOf(q))
 	}
+	p.byKeys = c.router.ByKeys && c.router.Delaying == 0 && c.router.BadDelay == nil
 	return targets, nil
 }

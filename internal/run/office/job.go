@@ -292,7 +292,7 @@ func (m *Jobs) show(r *record) Job {
 	j := r.Job
 	j.Queues, j.Filter = slices.Clone(j.Queues), maps.Clone(j.Filter)
 	t := m.b.Node().JobTally(j.ID)
-	if j.Moved = t.Moved; !j.State.over() {
+	if j.Moved = t.Moved; j.State == Running {
 		j.CanaryUntilMS = r.Canary
 	}
 	j.Outcomes = Outcomes{t.Waiting(), t.Acknowledged, t.DiedAgain, t.Expired, t.Dropped, t.Removed}

@@ -623,3 +623,46 @@ func TestOneUserDoesNotKeepOthersFromJobs(t *testing.T) {
 		t.Errorf("a filter of 5,000 bytes: %v", err)
 	}
 }
+
+// A job whose queues are as its dry run has found them does not look at the letters again; a letter that came meanwhile, one that has
+// left and one that a consumer has are noticed.
+func TestAPlanStandsWhileNothingChanges(t *testing.T) {
+	d := openBureau(t, vfs.NewMem(), nil)
+	d.letters("classic", "classic", 3)
+	request := func() (Request, []seenQueue, *plan) {
+		t.Helper()
+		r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq"}
+		p, err := d.jobs.Dry(t.Context(), d.c, &r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, _, err := r.meet(d.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.jobs.mu.Lock()
+		defer d.jobs.mu.Unlock()
+		return r, seen, d.jobs.plans[p.Token]
+	}
+	r, seen, p := request()
+	if !p.stands(seen) {
+		t.Error("nothing has changed, and the plan does not stand")
+	}
+	for _, change := range []struct {
+		what string
+		make func()
+	}{
+		{"a letter has come", func() { d.more(3, 1) }},
+		{"a letter has left", func() {
+			if err := d.c.Take("dlq", 1, broker.AckRemoves, func(*broker.Shown) (bool, error) { return true, nil }); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		r, _, p = request()
+		change.make()
+		if seen, _, err := r.meet(d.c); err != nil || p.stands(seen) {
+			t.Errorf("%s, and the plan stands (%v)", change.what, err)
+		}
+	}
+}

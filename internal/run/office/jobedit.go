@@ -104,9 +104,9 @@ func (m *Jobs) makeEdit(ctx context.Context, c *broker.Connection, r *Request) (
 	return e, p, err
 }
 
-func (m *Jobs) surveyEdit(ctx context.Context, c *broker.Connection, r *Request, _ int64) (Plan, []place, error) {
+func (m *Jobs) surveyEdit(ctx context.Context, c *broker.Connection, r *Request, _ []place, _ int64) (Plan, error) {
 	_, p, err := m.makeEdit(ctx, c, r)
-	return p, nil, err
+	return p, err
 }
 
 // startEdit starts the job of an edit that was planned.

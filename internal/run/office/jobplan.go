@@ -1,6 +1,7 @@
 package office
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -15,6 +16,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
 )
 
 // Plan is what a dry run says.
@@ -53,6 +55,38 @@ type plan struct {
 	user    string
 	count   int
 	at      int64
+	seen    []seenQueue // what it has looked at; nil: that was in too many queues to be remembered
+}
+
+// seenQueue is a queue as a dry run found it.
+type seenQueue struct {
+	incarnation uint64
+	partition.Extent
+}
+
+// maxSeen is how many queues of a plan are remembered.
+const maxSeen = 100
+
+// stands says whether the queues are as the plan has found them, so that it needs no second look. Nothing has come to them and nothing has
+// left; a letter that has changed places with one that a consumer had is not noticed.
+func (p *plan) stands(now []seenQueue) bool {
+	return p.seen != nil && slices.EqualFunc(p.seen, now, func(a, b seenQueue) bool {
+		return a.incarnation == b.incarnation && a.Left() == b.Left() && a.Entries == b.Entries && a.Ready == b.Ready && bytes.Equal(a.There.Append(nil), b.There.Append(nil))
+	})
+}
+
+// meet returns the queues that are meant as they are now, and the places at which a job for them begins.
+func (r *Request) meet(c *broker.Connection) (seen []seenQueue, places []place, err error) {
+	for _, name := range r.Queues {
+		e := r.errand(r.Action, 0)
+		incarnation, there, err := c.LettersOf(message.QueueName(name), &e, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		seen = append(seen, seenQueue{incarnation, there})
+		places = append(places, place{Queue: name, Incarnation: incarnation, Cursor: there.There.Append(nil)})
+	}
+	return seen, places, nil
 }
 
 // keptPlans is how many tokens are valid at a time, userPlans how many of one user, and planTTL for how long, in milliseconds. The
@@ -77,7 +111,18 @@ func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan,
 	if r.Action == broker.EditLetter {
 		survey = m.surveyEdit
 	}
-	p, _, err := survey(ctx, c, r, at)
+	var seen []seenQueue
+	var places []place
+	var err error
+	if r.Action != broker.EditLetter {
+		if seen, places, err = r.meet(c); err != nil {
+			return Plan{}, err
+		}
+		if len(seen) > maxSeen {
+			seen = nil
+		}
+	}
+	p, err := survey(ctx, c, r, places, at)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -87,7 +132,7 @@ func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan,
 	maps.DeleteFunc(m.plans, func(_ string, p *plan) bool { return at-p.at > planTTL })
 	m.dropPlans(userPlans, func(p *plan) bool { return p.user == c.User })
 	m.dropPlans(keptPlans, func(*plan) bool { return true })
-	m.plans[p.Token] = &plan{r.key(c.User), c.User, p.Count, at}
+	m.plans[p.Token] = &plan{r.key(c.User), c.User, p.Count, at, seen}
 	return p, nil
 }
 
@@ -122,14 +167,21 @@ func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job
 	if r.Action == broker.EditLetter {
 		return m.startEdit(ctx, c, r, at)
 	}
-	found, places, err := m.survey(ctx, c, r, at)
+	now, places, err := r.meet(c)
 	if err != nil {
 		return Job{}, err
 	}
-	if found.Count > planned.count && !r.AllowGrowth {
-		return Job{}, refuse(Conflict, "the selection has grown from %d to %d letters since the dry run; ask with dry_run=true again, or with allow_growth", planned.count, found.Count)
+	count := planned.count
+	if !planned.stands(now) {
+		found, err := m.survey(ctx, c, r, places, at)
+		if err != nil {
+			return Job{}, err
+		}
+		if count = found.Count; count > planned.count && !r.AllowGrowth {
+			return Job{}, refuse(Conflict, "the selection has grown from %d to %d letters since the dry run; ask with dry_run=true again, or with allow_growth", planned.count, count)
+		}
 	}
-	j, err := m.create(c, r, &record{Places: places, At: at}, found.Count, nil)
+	j, err := m.create(c, r, &record{Places: places, At: at}, count, nil)
 	if err == nil {
 		m.used(r.Token)
 	}
@@ -150,26 +202,26 @@ func (p *Plan) stay(s *broker.ErrandSlice) {
 	p.TooOften += s.TooOften
 }
 
-// survey looks at all letters that are meant, and returns the places at which a job for them begins.
-func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at int64) (p Plan, places []place, err error) {
+// survey looks at all letters that are meant, from their places on.
+func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, places []place, at int64) (p Plan, err error) {
 	meant := &record{Job: Job{VHost: r.VHost, Filter: r.Filter, Options: r.How}, Names: r.IDs, At: at}
 	choose, err := m.newChooser(meant)
 	if err != nil {
-		return p, nil, err
+		return p, err
 	}
 	if r.ScheduleMS > at+maxSchedule {
-		return p, nil, refuse(BadRequest, "schedule_ms: %d is more than a year from now", r.ScheduleMS)
+		return p, refuse(BadRequest, "schedule_ms: %d is more than a year from now", r.ScheduleMS)
 	}
 	type way struct{ exchange, key, queues string }
 	routes, stays := map[way]int{}, map[string]int{}
 	p.Routes, p.Unroutable = []Route{}, []Left{}
-	for _, name := range r.Queues {
-		e := r.errand(r.Action, 0)
-		incarnation, there, err := c.LettersOf(message.QueueName(name), &e, 0)
+	for i := range places {
+		name, incarnation := places[i].Queue, places[i].Incarnation
+		there, err := places[i].cursor()
 		if err != nil {
-			return p, nil, err
+			return p, err
 		}
-		places = append(places, place{Queue: name, Incarnation: incarnation, Cursor: there.Append(nil)})
+		e := r.errand(r.Action, 0)
 		e.DryRun, e.Spread = true, false
 		e.Choose = func(v *queue.View, rec message.Record, history []byte) bool {
 			return choose(incarnation, v.ID, rec, history)
@@ -193,8 +245,8 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 		var list []listed
 		known := meant.known()
 		if known {
-			if list, err = m.list(ctx, c, meant, &places[len(places)-1]); err != nil {
-				return p, nil, err
+			if list, err = m.list(ctx, c, meant, &places[i]); err != nil {
+				return p, err
 			}
 		}
 		for some := range slices.Chunk(list, jobLook) {
@@ -204,17 +256,17 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 			}
 			s, err := c.RunErrandOn(ctx, message.QueueName(name), incarnation, &e, ids, told)
 			if err = cmp.Or(err, ctx.Err()); err != nil {
-				return p, nil, err
+				return p, err
 			}
 			p.stay(&s)
 		}
 		for done := known; !done; {
 			if err := ctx.Err(); err != nil {
-				return p, nil, err
+				return p, err
 			}
 			s, err := c.RunErrand(ctx, message.QueueName(name), incarnation, &e, there, jobLook, jobLook, told)
 			if err != nil {
-				return p, nil, err
+				return p, err
 			}
 			there, done = s.Next, s.Done
 			p.stay(&s)
@@ -237,5 +289,5 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, at 
 		p.Unroutable = append(p.Unroutable, Left{why, n})
 	}
 	slices.SortFunc(p.Unroutable, func(a, b Left) int { return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Why, b.Why)) })
-	return p, places, nil
+	return p, nil
 }

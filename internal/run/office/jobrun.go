@@ -17,7 +17,7 @@ import (
 )
 
 // jobSlice is how many letters a job moves at a time, jobLook how many messages it looks at for that.
-const jobSlice, jobLook = 256, 1024
+const jobSlice, jobLook = 1024, 1024
 
 // How often a job looks whether an alarm is over, and whether a group has a leader again.
 const alarmEvery, leaderEvery = 250 * time.Millisecond, time.Second

@@ -17,7 +17,7 @@ type RetryRow struct {
 	Waiting int               `json:"waiting"`
 	Next    int64             `json:"next_ms"` // when the first comes back
 	Late    int64             `json:"late_ms"` // for how long that has been due
-	Due     Arrivals          `json:"due"` // from now on
+	Due     Arrivals          `json:"due"`     // from now on
 }
 
 // dueStep is the shortest step of RetryRow.Due.
