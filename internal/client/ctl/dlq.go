@@ -619,6 +619,8 @@ var searchFilters = []struct{ name, help string }{
 	{"job", "that this job has sent"},
 	{"message-id", "with this message id"},
 	{"type", "with this type of message"},
+	{"user", "that this user rejected last"},
+	{"client", "that this client rejected last: what it calls its connection, or its product, with the version or without"},
 	{"body", "whose body has this text"},
 }
 
@@ -634,7 +636,7 @@ func (o *searchOptions) flags(f *pflag.FlagSet) {
 }
 
 const searchUsage = "[--vhost <vhost>] [--group <id>] [--reason <reason>] [--source <queue>] [--exchange <exchange>] [--key <key>] [--class <class>] [--error <regex>] [--older-than <age>] [--newer-than <age>] " +
-	"[--died <n>] [--size <n>] [--job <id>] [--message-id <id>] [--type <type>] [--body <text>] [--where <condition>] [--oldest] [--count] [--limit <n>] [--json] <queue>"
+	"[--died <n>] [--size <n>] [--job <id>] [--message-id <id>] [--type <type>] [--user <user>] [--client <client>] [--body <text>] [--where <condition>] [--oldest] [--count] [--limit <n>] [--json] <queue>"
 
 const searchHelp = `All filters that are given must hold. The letter that came last is shown first. With --json each letter is a line of JSON.
 

@@ -267,7 +267,9 @@ func TestFilters(t *testing.T) {
 		{Key: "text", Value: "12"}, {Key: "x-exception-message", Value: "no customer 42"}, {Key: "x-exception-stacktrace", Value: trace},
 	}
 	rec := record(headers, "order.placed", `{"id": 4711}`)
-	history := died(10_000_000-60_000, func(h *deadletter.History) { h.Job = 7 })
+	history := died(10_000_000-60_000, func(h *deadletter.History) {
+		h.Job, h.Cause = 7, deadletter.Cause{User: "ann", Name: "billing", Product: "RabbitMQ", Version: "5.22"}
+	})
 	l, _ := letter.NewReader(nil).Read(rec, history)
 	k := l.Group()
 	id := k.ID("/").String()
@@ -288,6 +290,8 @@ func TestFilters(t *testing.T) {
 		{"job", "7", true}, {"job", "8", false},
 		{"message_id", "m-1", true}, {"message_id", "m", false},
 		{"type", "order.placed", true}, {"type", "order", false},
+		{"user", "ann", true}, {"user", "an", false}, {"user", "", false},
+		{"client", "billing", true}, {"client", "RabbitMQ", true}, {"client", "RabbitMQ 5.22", true}, {"client", "RabbitMQ 5", false}, {"client", "", false},
 		{"body", "4711", true}, {"body", "4712", false},
 		{"where", "header.n", true}, {"where", "header.none", false}, {"where", "header.list", true},
 		{"where", "header.n=7", true}, {"where", "header.n!=7", false}, {"where", "header.none!=7", true}, {"where", "header.none=", false},

@@ -33,7 +33,7 @@ func (e *QueryError) Error() string {
 // Filters are the names of the filters of a query, as the API and the command line have them.
 var Filters = []string{
 	"group", "reason", "source", "exchange", "key", "class", "error", "older_than", "newer_than", "died", "size", "job", "message_id",
-	"type", "body", "where",
+	"type", "user", "client", "body", "where",
 }
 
 // Bounds of a query.
@@ -60,6 +60,8 @@ type Query struct {
 	job         *uint64
 	messageID   *string
 	typ         *string
+	user        *string
+	client      *string
 	body        []byte
 	where       []condition
 }
@@ -116,6 +118,10 @@ func (q *Query) set(name, v string, now int64) (rule string) {
 		q.class = &v
 	case "type":
 		q.typ = &v
+	case "user":
+		q.user = &v
+	case "client":
+		q.client = &v
 	case "message_id":
 		q.messageID = &v
 	case "error":
@@ -257,6 +263,8 @@ func (q *Query) Match(l *Letter) bool {
 		q.times != nil && !q.times.holds(float64(l.TimesDied())),
 		q.size != nil && !q.size.holds(float64(l.Record.BodySize())),
 		q.job != nil && l.History.Job != *q.job,
+		q.user != nil && l.History.Cause.User != *q.user,
+		q.client != nil && !q.isClient(&l.History.Cause),
 		(q.exchange != nil || q.key != nil) && !q.from(l),
 		q.messageID != nil && string(l.Props().MessageID) != *q.messageID,
 		q.typ != nil && l.Type() != *q.typ,
@@ -281,6 +289,12 @@ func (q *Query) Match(l *Letter) bool {
 func (q *Query) from(l *Letter) bool {
 	exchange, keys := l.Origin()
 	return (q.exchange == nil || exchange == *q.exchange) && (q.key == nil || slices.Contains(keys, *q.key))
+}
+
+// isClient takes what the client that rejected the letter last calls its connection, or its product, with the version or without.
+func (q *Query) isClient(c *deadletter.Cause) bool {
+	v := *q.client
+	return v == c.Name || v == c.Product || c.Version != "" && v == c.Product+" "+c.Version
 }
 
 // isClass takes the whole name of a class, or its last part.
