@@ -231,14 +231,13 @@ func (i *invocation) listRetries(asJSON bool) error {
 				last = k + 1
 			}
 		}
+		until := func(at int64) string { return shortSpan(max(0, time.UnixMilli(at).Sub(time.UnixMilli(r.Due.From)))) }
 		late := ""
 		if r.Late > 0 {
-			late = shortSpan(time.Duration(r.Late) * time.Millisecond)
+			late = shortSpan(time.UnixMilli(r.Late).Sub(time.UnixMilli(0)))
 		}
 		lines = append(lines, object{
-			"vhost": r.VHost, "queue": r.Queue, "waiting": r.Waiting, "late": late,
-			"next":   shortSpan(time.Duration(max(0, r.Next-r.Due.From)) * time.Millisecond),
-			"all_in": shortSpan(time.Duration(int64(last)*r.Due.Step) * time.Millisecond),
+			"vhost": r.VHost, "queue": r.Queue, "waiting": r.Waiting, "next": until(r.Next), "all_in": until(r.Due.From + int64(last)*r.Due.Step), "late": late,
 		})
 	}
 	columns := fields("queue", "waiting", "next", "all_in", "late")
