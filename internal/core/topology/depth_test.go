@@ -87,7 +87,7 @@ func TestNestedArgumentsAreWrittenAndReadInOneWalk(t *testing.T) {
 	}
 	text = append(append([]byte{'['}, text...), ']')
 	if n := allocated(func() {
-		var back typedTable
+		var back TypedTable
 		if err := json.Unmarshal(text, &back); err != nil {
 			t.Fatal(err)
 		}

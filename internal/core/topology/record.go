@@ -49,7 +49,7 @@ type exchangeRecord struct {
 	Type       routing.Kind         `json:"type"`
 	AutoDelete bool                 `json:"auto_delete,omitempty"`
 	Internal   bool                 `json:"internal,omitempty"`
-	Arguments  typedTable           `json:"arguments,omitempty"`
+	Arguments  TypedTable           `json:"arguments,omitempty"`
 	User       string               `json:"user,omitempty"`
 	Waiting    uint64               `json:"waiting,omitempty"` // the incarnation of the queue in which messages wait
 }
@@ -59,7 +59,7 @@ type queueRecord struct {
 	VHost       message.VHost     `json:"vhost"`
 	Name        message.QueueName `json:"name"`
 	AutoDelete  bool              `json:"auto_delete,omitempty"`
-	Arguments   typedTable        `json:"arguments,omitempty"`
+	Arguments   TypedTable        `json:"arguments,omitempty"`
 	Incarnation uint64            `json:"incarnation"`
 	Strict      bool              `json:"strict,omitempty"`
 	AtLeastOnce bool              `json:"classic_at_least_once,omitempty"`
@@ -74,7 +74,7 @@ type bindingRecord struct {
 	ToExchange  bool                 `json:"to_exchange,omitempty"`
 	Destination string               `json:"destination"`
 	Key         message.RoutingKey   `json:"key"`
-	Arguments   typedTable           `json:"arguments,omitempty"`
+	Arguments   TypedTable           `json:"arguments,omitempty"`
 }
 
 type policyRecord struct {
@@ -170,8 +170,8 @@ func (s *State) logPolicy(p *Policy) {
 	})
 }
 
-// typedTable is an AMQP table whose JSON form keeps the field types.
-type typedTable amqp091.Table
+// TypedTable is an AMQP table whose JSON form keeps the field types.
+type TypedTable amqp091.Table
 
 // encodedArguments is the stored form of arguments, without the brackets around it. Callers make it before they lock and
 // change the State, because encoding may take a while, and may fail.

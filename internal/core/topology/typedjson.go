@@ -21,7 +21,7 @@ import (
 //	[["x-message-ttl","I",60000],["x-dead-letter-exchange","S","dlx"]]
 
 // MarshalJSON writes the typed form.
-func (t typedTable) MarshalJSON() ([]byte, error) {
+func (t TypedTable) MarshalJSON() ([]byte, error) {
 	b, err := appendFields([]byte{'['}, amqp091.Table(t))
 	return append(b, ']'), err
 }
@@ -129,7 +129,7 @@ func typedValue(v any) (typ string, value any, err error) {
 }
 
 // UnmarshalJSON reads the typed form, in one walk: see appendFields.
-func (t *typedTable) UnmarshalJSON(text []byte) error {
+func (t *TypedTable) UnmarshalJSON(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	var v any
@@ -137,7 +137,7 @@ func (t *typedTable) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	table, err := untypedTable(v)
-	*t = typedTable(table)
+	*t = TypedTable(table)
 	return err
 }
 
@@ -158,6 +158,9 @@ func untypedTable(v any) (amqp091.Table, error) {
 		typ, isType := f[1].(string)
 		if !isText || !isType {
 			return nil, errTyped
+		}
+		if len(key) > math.MaxUint8 {
+			return nil, fmt.Errorf("field name of %d bytes, the limit is %d", len(key), math.MaxUint8)
 		}
 		value, err := untypedValue(typ, f[2])
 		if err != nil {

@@ -15,17 +15,17 @@ func FuzzTypedTable(f *testing.F) {
 	f.Add(amqp091.AppendTable(nil, amqp091.Table{arg("d", math.Float64frombits(0x7ff0000000000abc)), arg("f", math.Float32frombits(0x7fc00001))})[4:])
 	f.Add([]byte(`[["k","S","v"],["a","A",[["l",1]]]]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var fromJSON typedTable
+		var fromJSON TypedTable
 		_ = json.Unmarshal(data, &fromJSON)
 		table, err := amqp091.DecodeTable(data)
 		if err != nil {
 			return
 		}
-		text, err := json.Marshal(typedTable(table))
+		text, err := json.Marshal(TypedTable(table))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back typedTable
+		var back TypedTable
 		if err := json.Unmarshal(text, &back); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

@@ -100,7 +100,8 @@ type server struct {
 	sessions sessions
 	// plainBodies and largeBodies count the bodies in memory: see request.waitForRoom.
 	plainBodies, largeBodies chan struct{}
-	watchers                 atomic.Int32 // requests that watch jobs
+	imports                  chan struct{} // counts the imports of letters that are under way
+	watchers                 atomic.Int32  // requests that watch jobs
 }
 
 // Handler answers the requests for everything below /api, and keeps histories of a day.
@@ -140,7 +141,7 @@ func New(o Options) Handler {
 	if o.Known == nil {
 		o.Known = func(context.Context) {}
 	}
-	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies)}
+	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies), imports: make(chan struct{}, imports)}
 	s.history.tellsStart = !s.b.Strict
 	s.table = newRouteTable(s.routes())
 	return s

@@ -34,6 +34,8 @@ func (s *server) officeRoutes() []route {
 		{"GET", "office/letters/{vhost}/{queue}", managing, s.listLetters},
 		{"GET", "office/letters/{vhost}/{queue}/{id}", managing, s.getLetter},
 		{"GET", "office/letters/{vhost}/{queue}/{id}/body", managing, s.getLetterBody},
+		{"GET", "office/export/{vhost}/{queue}", managing, s.exportLetters},
+		{"POST", "office/import/{vhost}/{queue}", managing, s.importLetters},
 		{"GET", "office/audit", monitoring, s.listAudit},
 		{"GET", "office/lint", managing, s.listFindings},
 		{"GET", "office/lint/{vhost}", managing, s.listFindings},

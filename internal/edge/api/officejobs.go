@@ -141,12 +141,25 @@ func jobDone(j *office.Job) []any {
 }
 
 func (s *server) listJobs(r *request) (any, error) {
-	if _, err := r.officeQuery(); err != nil {
+	q, err := r.officeQuery("limit", "cursor", "state")
+	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{}
 	r.eachVHost(func(v *topology.VHost) { seen[string(v.Name)] = true })
-	return slices.DeleteFunc(s.Office.Jobs.List(), func(j office.Job) bool { return !seen[j.VHost] && !r.may(monitoring) }), nil
+	all := slices.DeleteFunc(s.Office.Jobs.List(), func(j office.Job) bool { return !seen[j.VHost] && !r.may(monitoring) })
+	if len(q) > 0 {
+		page, err := r.pageOfJobs(all, q)
+		if err != nil {
+			return nil, err
+		}
+		return page, nil
+	}
+	list := make([]shownJob, 0, len(all))
+	for _, j := range all {
+		list = append(list, showJob(j, r.hides(&j)))
+	}
+	return list, nil
 }
 
 // job is the job that the path names.
@@ -167,7 +180,7 @@ func (s *server) getJob(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return j, nil
+	return showJob(j, r.hides(&j)), nil
 }
 
 // mayStop refuses users who have not started the job and are no policymakers.
@@ -192,7 +205,7 @@ func (s *server) stopJob(r *request, stop func(uint64, office.Actor) (office.Job
 		return nil, asJobFailure(err)
 	}
 	r.did = jobDone(&j)
-	return j, nil
+	return showJob(j, r.hides(&j)), nil
 }
 
 // resumeJob goes on with a job, with the rights of the user: the job is the user's from now on.
@@ -211,7 +224,7 @@ func (s *server) resumeJob(r *request) (any, error) {
 		return nil, asJobFailure(err)
 	}
 	r.did = jobDone(&j)
-	return j, nil
+	return showJob(j, r.hides(&j)), nil
 }
 
 // watchJob answers with server-sent events for as long as the job goes on.
@@ -270,13 +283,15 @@ func (w *stream) say(event string, data []byte) error {
 // writeEvents writes server-sent events: "job" with the job, whenever it has changed, and "end".
 func (s *server) writeEvents(out *responder, r *request, id uint64) {
 	to := newStream(out)
+	first, _ := s.Office.Jobs.Job(id)
+	hidden := r.hides(&first)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	var last []byte
 	said := time.Now()
 	for {
 		j, ok := s.Office.Jobs.Job(id)
-		text, err := json.Marshal(j)
+		text, err := json.Marshal(showJob(j, hidden))
 		if !ok || err != nil {
 			_ = to.say("end", []byte("{}"))
 			return

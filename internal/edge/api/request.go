@@ -92,6 +92,9 @@ func (rt *route) isLarge() bool {
 	return rt.takesDefinitions() || strings.HasSuffix(rt.pattern, "/publish")
 }
 
+// streams says whether the handler reads the body, which may have any length.
+func (rt *route) streams() bool { return rt.pattern == "office/import/{vhost}/{queue}" }
+
 // takesEdit says whether a request may have a body of a message of any size.
 func (rt *route) takesEdit() bool { return rt.pattern == "office/jobs" }
 
@@ -157,6 +160,12 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	if r.Method != http.MethodPut && r.Method != http.MethodPost {
 		return nil
 	}
+	if r.rt.streams() {
+		if !r.mayBeOfThisType() {
+			return wrongType
+		}
+		return nil
+	}
 	limit := r.bodyLimit()
 	if r.ContentLength > limit {
 		return r.tooLarge(limit) // without waiting for what will not be read
@@ -216,6 +225,8 @@ func (r *request) mayBeOfThisType() bool {
 		return false
 	case r.rt.pattern == "login":
 		return kind == "application/x-www-form-urlencoded"
+	case r.rt.streams():
+		return kind == ndjson
 	case strings.HasPrefix(r.rt.pattern, "definitions") && kind == "multipart/form-data":
 		return true
 	}

@@ -85,22 +85,22 @@ func (c *Connection) Original(e *Edit) (o Original, err error) {
 // the client did not change is not held against the client.
 func (c *Connection) Draft(o *Original, properties, body []byte) (message.Record, error) {
 	p := Publication{Exchange: o.Record.Exchange(), Key: o.Record.Key(), Raw: properties, Body: [][]byte{body}, Size: len(body)}
-	return c.recordOf(&p, o.Record)
+	before, _ := amqp091.ParseProps(o.Record.Properties())
+	return c.recordOf(&p, o.Record.BCC(), func(user []byte) bool { return bytes.Equal(before.UserID, user) })
 }
 
-// recordOf checks a publication and makes its record. like is the record that it was made of: its BCC keys stay, and so does its
-// user-id.
-func (c *Connection) recordOf(p *Publication, like message.Record) (message.Record, error) {
+// recordOf checks a publication and makes its record, with these BCC keys unless its headers have some. mayClaim says which user-ids
+// it may have besides those that the client may publish with.
+func (c *Connection) recordOf(p *Publication, bcc []byte, mayClaim func(user []byte) bool) (message.Record, error) {
 	var err error
 	if p.Props, err = amqp091.ParseProps(p.Raw); err != nil {
 		return nil, topology.Refuse(topology.PreconditionFailed, "properties: %v", err)
 	}
-	before, _ := amqp091.ParseProps(like.Properties())
-	if err := c.Check(p); err != nil && !(p.FromAnother && bytes.Equal(before.UserID, p.Props.UserID)) {
+	if err := c.Check(p); err != nil && !(p.FromAnother && mayClaim(p.Props.UserID)) {
 		return nil, err
 	}
 	if len(p.bcc) == 0 {
-		p.bcc = like.BCC()
+		p.bcc = bcc
 	}
 	e := c.envelope(p)
 	if err := e.Check(); err != nil {
@@ -178,7 +178,7 @@ func (c *Connection) StageEdit(e *Edit, o *Original, rec message.Record) error {
 		h.Profile = o.from.Profile
 	}
 	h.Marks = h.Moved(e.Job, string(e.Queue))
-	h.Sent, h.Draft, h.EditedFrom = false, true, LetterID(e.Incarnation, e.ID)
+	h.Sent, h.Draft, h.EditedFrom = false, true, draftOf(o.Record)
 	ref, b := c.b.bodies.Alloc(len(rec))
 	copy(b, rec)
 	d := []partition.Deposit{{Body: ref, History: h.Append(nil)}}
@@ -230,16 +230,17 @@ func (c *Connection) findDraft(e *Edit, archive *topology.Queue) (at draftAt, er
 	if err != nil {
 		return at, c.missing(err, archive)
 	}
-	cursor := there.At(0, e.Since)
+	cursor, of := there.At(0, e.Since), ""
 	for done := false; !done && err == nil && (at.draft == 0 || at.original == 0); {
 		cursor, done, err = c.b.node.Browse(q, cursor, replaySlice, func(v queue.View, rec message.Record, history []byte) bool {
 			h, bad := deadletter.Parse(history)
 			switch {
 			case bad != nil || h.Job != e.Job:
 			case h.Draft:
+				of = h.EditedFrom
 				at.draft, at.waits = v.ID, v.Out || v.Dead || v.Offered || v.NotBefore != 0
 				at.record, at.history = slices.Clone(rec), slices.Clone(history)
-			default:
+			case of == "" || of == draftOf(rec): // the draft, if it is still there, is in front
 				at.original = v.ID
 			}
 			return true
@@ -295,6 +296,12 @@ func (c *Connection) StepEdit(ctx context.Context, e *Edit) (s EditStep, err err
 		err = c.dropDraft(ctx, archive, &at)
 	}
 	return s, err // otherwise it has just gone: the next step sees that
+}
+
+// draftOf is what a draft says of its original: the serial, which stays the same in every move, and which no other letter has that
+// somebody puts into the archive.
+func draftOf(original message.Record) string {
+	return strconv.FormatUint(uint64(original.Serial()), 36)
 }
 
 // DropDraft ends an edit that somebody has cancelled. A draft whose original is in the archive stays there too.

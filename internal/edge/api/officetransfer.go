@@ -1,0 +1,169 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bartleby.mq/internal/core/letter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/run/office"
+)
+
+// exportLetters streams the letters that the filters select, one a line. If it has to end early, the last line is {"error": …}, which no
+// import takes for a letter.
+func (s *server) exportLetters(r *request) (any, error) {
+	queue, err := r.letterQueue()
+	if err != nil {
+		return nil, err
+	}
+	filters, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest("the query of the address cannot be read: " + err.Error())
+	}
+	query, err := letter.ParseQuery(string(r.vhost()), filters, time.Now().UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	return written(func(out *responder) {
+		out.Header().Set("Content-Type", ndjson)
+		out.Header().Set("Content-Disposition", `attachment; filename="letters.ndjson"`)
+		out.begin(http.StatusOK)
+		n, err := s.Office.Export(r.Context(), queue, &query, func(line []byte) error {
+			_, err := out.Write(line)
+			return err
+		})
+		s.Office.Record(office.Act{Actor: r.actor(), What: "letters.exported", VHost: string(r.vhost()), Object: string(r.queueName()), Count: uint64(n), Detail: cutDetail(filters.Encode())})
+		if err != nil && r.Context().Err() == nil {
+			f := asFailure(err)
+			var last bytes.Buffer
+			_ = writeJSON(&last, map[string]any{"error": f.kind, "reason": f.reason})
+			last.WriteByte('\n')
+			_, _ = out.Write(last.Bytes())
+		}
+	}), nil
+}
+
+// cutDetail is a text of a bounded length.
+func cutDetail(text string) string { return text[:min(len(text), 1000)] }
+
+// imports is how many imports there may be at once: each has a line in memory, which may be as long as the largest message.
+const imports = 4
+
+// importPatience is how long an import waits for the next bytes of its client.
+const importPatience = time.Minute
+
+// importLetters puts the lines of an export into a queue. The body is not read before: it may have any length.
+func (s *server) importLetters(r *request) (any, error) {
+	if _, err := r.officeQuery(); err != nil {
+		return nil, err
+	}
+	to, err := r.link().Importer(r.queueName(), r.local || r.may(administers))
+	if err != nil {
+		return nil, asJobFailure(err)
+	}
+	select {
+	case s.imports <- struct{}{}:
+	default:
+		return nil, &failure{http.StatusTooManyRequests, "too_many_imports", fmt.Sprintf("%d imports are under way: try again when one of them is over", imports)}
+	}
+	return written(func(out *responder) {
+		defer func() { <-s.imports }()
+		result, err := s.Office.Import(r.Context(), to, patientBody{out, r.Body}, r.link().MaxMessageSize())
+		s.Office.Record(office.Act{Actor: r.actor(), What: "letters.imported", VHost: string(r.vhost()), Object: string(r.queueName()), Count: uint64(result.Imported)})
+		r.did = []any{"imported", result.Imported, "refused", len(result.Refused) + result.More}
+		switch {
+		case errors.Is(err, office.ErrAlarm):
+			out.fail(&failure{http.StatusServiceUnavailable, "alarm", fmt.Sprintf("%v. Before that %d letters were imported", err, result.Imported)})
+		case err != nil:
+			out.fail(asFailure(asJobFailure(err)))
+		default:
+			out.json(http.StatusOK, result)
+		}
+	}), nil
+}
+
+// patientBody is the body of a request that may take long, as long as something comes.
+type patientBody struct {
+	out  *responder
+	body io.Reader
+}
+
+// Read reads.
+func (b patientBody) Read(p []byte) (int, error) {
+	_ = http.NewResponseController(b.out.ResponseWriter).SetReadDeadline(time.Now().Add(importPatience)) // a recorder in a test has none
+	return b.body.Read(p)
+}
+
+// jobPage is a page of jobs.
+type jobPage struct {
+	Items []shownJob `json:"items"`
+	Next  *string    `json:"next"`
+	Total int        `json:"total"`
+}
+
+// shownJob is a job as one user sees it.
+type shownJob struct {
+	office.Job
+	Hidden bool `json:"filter_hidden,omitempty"` // the user may not read all its queues: filters tell of letters
+}
+
+// mostReadable is how many queues of a job are looked at before its filter is hidden: each may be asked of a backend.
+const mostReadable = 20
+
+// hides says whether the user may not know the filter of a job.
+func (r *request) hides(j *office.Job) bool {
+	if len(j.Filter) == 0 || r.local || r.user == j.By {
+		return false
+	}
+	link := r.linkTo(message.VHost(j.VHost))
+	return len(j.Queues) > mostReadable || slices.ContainsFunc(j.Queues, func(q string) bool { return !link.MayRead(message.QueueName(q)) })
+}
+
+// showJob is a job as the user sees it, without its filter if that is hidden.
+func showJob(j office.Job, hidden bool) shownJob {
+	if hidden {
+		j.Filter = nil
+	}
+	return shownJob{j, hidden}
+}
+
+// pageOfJobs is the page that limit and cursor ask for, newest first, of those that the user sees.
+func (r *request) pageOfJobs(all []office.Job, q url.Values) (p jobPage, err error) {
+	limit, err := officeLimit(q, maxPage)
+	if err != nil {
+		return p, err
+	}
+	if limit == 0 {
+		limit = defaultJobs
+	}
+	if state := q.Get("state"); state != "" {
+		all = slices.DeleteFunc(all, func(j office.Job) bool { return string(j.State) != state })
+	}
+	p.Total = len(all)
+	if cursor := q.Get("cursor"); cursor != "" {
+		id, err := strconv.ParseUint(cursor, 10, 64)
+		if err != nil {
+			return p, badRequest(fmt.Sprintf("cursor '%s' is none; it must be next of the page before", strings.ToValidUTF8(cursor, "?")))
+		}
+		all = slices.DeleteFunc(all, func(j office.Job) bool { return j.ID >= id })
+	}
+	p.Items = []shownJob{}
+	for _, j := range all[:min(limit, len(all))] {
+		p.Items = append(p.Items, showJob(j, r.hides(&j)))
+	}
+	if len(all) > limit {
+		next := fmt.Sprint(all[limit-1].ID)
+		p.Next = &next
+	}
+	return p, nil
+}
+
+const defaultJobs = 100
