@@ -31,6 +31,7 @@ export async function startNode(...flags) {
       if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
       return text === "" ? undefined : JSON.parse(text);
     },
+    crash() { execFileSync(join(root, "scripts/node"), ["crash", dir], { stdio: "inherit" }); },
     restart() { execFileSync(join(root, "scripts/node"), ["restart", dir], { stdio: "inherit" }); },
     async stop() {
       this.front?.closeAllConnections();

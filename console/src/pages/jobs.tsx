@@ -31,6 +31,10 @@ const columns: Column<Job>[] = [
   },
   { key: "moved", title: "Moved", num: true, by: (j) => j.moved, cell: (j) => count(j.moved) },
   {
+    key: "acknowledged", title: "Acknowledged", num: true, by: (j) => j.outcomes?.acknowledged ?? 0,
+    cell: (j) => count(j.outcomes?.acknowledged),
+  },
+  {
     key: "again", title: "Died again", num: true, by: (j) => j.outcomes?.died_again ?? 0, cell: (j) => count(j.outcomes?.died_again),
   },
   { key: "by", title: "By", by: (j) => j.by, cell: (j) => <span class="clip">{j.by}</span> },

@@ -184,7 +184,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
     <datalist id="job-queues">{(queues.data ?? []).map((q) => <option key={q.name} value={q.name} />)}</datalist>
     {action === "discard" && <Note kind="warn">Discarded letters go to the queue bartleby.archive, which keeps them for 7 days. Until then they can be replayed from there.</Note>}
     {action !== "discard" && <div class="fields">
-      <Text label="Rate" value={rate} set={setRate} help="Letters a second that the service bears; empty: as fast as possible" />
+      <Text label="Rate" value={rate} set={setRate} autofocus={props.action === "replay"} help="Letters a second that the service bears; empty: as fast as possible" />
       {action === "replay" && <Text label="Sent back at most" value={replays} set={setReplays} help="times. A letter that came back so often stays." />}
     </div>}
     {action === "replay" && <div class="stack tight">
@@ -195,7 +195,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       <Select label="Order" value={order} set={(v) => setOrder(v as "oldest")} of={[["oldest", "oldest first"], ["newest", "newest first"]]} /><Text label="At most" value={limit} set={setLimit} help="letters; empty: all" />
       <Check label="Letters that arrive meanwhile too" help="Otherwise the job is refused if there are more than counted." value={growth} set={setGrowth} />
     </div></Fold>
-    <Text label="Reason" value={why} set={setWhy} error={missing && why.trim() === "" ? "Say why." : undefined} help={`It stands in the audit log, with your name (${session.name}).`} required />
+    <Text label="Reason" value={why} set={setWhy} autofocus={props.action === "discard"} error={missing && why.trim() === "" ? "Say why." : undefined} help={`It stands in the audit log, with your name (${session.name}).`} required />
     <section aria-live="polite" class="stack tight">
       <h3>What would happen now</h3>
       {problem && <Note kind="bad">{problem}</Note>}
