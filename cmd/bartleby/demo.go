@@ -19,7 +19,8 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "demo", Short: "Show dead-lettering on a running node", Args: cobra.NoArgs,
 		Long: "Publishes orders that succeed, orders that fail and are retried, and orders that keep failing, are parked and are replayed.\n" +
-			"The messages are real. They are in a virtual host of their own, which is deleted afterwards.",
+			"The messages are real. They are in a virtual host of their own, which is deleted afterwards.\n" +
+			"With --keep it stays, with some hundreds of dead letters of several causes to look at, and the demo says where.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			// A user who names a data directory does not mean the node on the default ports.
 			if dir := c.Flags().Lookup("data-dir"); dir != nil && dir.Changed {
@@ -38,6 +39,6 @@ func demoCommand() *cobra.Command {
 	flags.StringVar(&o.User, "user", "guest", "an administrator")
 	flags.StringVar(&o.Password, "password", "guest", "the administrator's password")
 	flags.DurationVar(&o.Delay, "delay", time.Second, "how long a retry waits")
-	flags.BoolVar(&o.Keep, "keep", false, "keep the virtual host")
+	flags.BoolVar(&o.Keep, "keep", false, "keep the virtual host, with dead letters to look at")
 	return c
 }

@@ -61,6 +61,6 @@ function Welcome(props: { queues: OfficeQueue[] | undefined }) {
   return <Empty title="No dead letters">
     <p>A message that a consumer rejects, that expires or that finds no room becomes a dead letter, if its queue has a dead-letter exchange. Here you see such letters by their cause, and send them back when it is mended.</p>
     {targets.length > 0 ? <p>Dead letters would go to {targets.slice(0, 5).map((q) => q.name).join(", ")}{targets.length > 5 && ` and ${targets.length - 5} more`}.</p> : <p>No queue has a dead-letter exchange yet. Give one to a queue when you <a href="#/queues">add it</a>, or with a policy.</p>}
-    <p>To see how it works, run <code>bartleby demo --keep</code> on a command line: its orders fail, and stay here.</p>
+    <p>To see how it works, run <code>bartleby demo --keep</code> on a command line: hundreds of its orders, payments and mails fail, and stay here.</p>
   </Empty>;
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,6 +37,9 @@ type replayed struct {
 	To                          map[string]int
 }
 
+// errNotFound is the answer about what does not exist.
+var errNotFound = errors.New("it does not exist")
+
 func (a *api) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -60,6 +64,9 @@ func (a *api) call(ctx context.Context, method, path string, in, out any) error 
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 	if err != nil {
 		return err
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%s %s: %w", method, path, errNotFound)
 	}
 	if resp.StatusCode >= 300 {
 		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(text)))
@@ -113,4 +120,34 @@ func (a *api) peek(ctx context.Context, vhost, queue string, n int) ([]letter, e
 func (a *api) replay(ctx context.Context, vhost, queue string, dry bool) (r replayed, err error) {
 	err = a.call(ctx, http.MethodPost, queuePath(vhost, queue)+"/replay", map[string]any{"dry_run": dry}, &r)
 	return r, err
+}
+
+// jobNow is what a job of the Dead Letter Office has come to.
+type jobNow struct {
+	ID       uint64
+	State    string
+	Outcomes struct {
+		Acknowledged int
+		DiedAgain    int `json:"died_again"`
+	}
+}
+
+// job plans a job and begins it as planned.
+func (a *api) job(ctx context.Context, request map[string]any) (uint64, error) {
+	var plan struct {
+		Token string
+		Count int
+	}
+	if err := a.call(ctx, http.MethodPost, "/office/jobs?dry_run=true", request, &plan); err != nil {
+		return 0, err
+	}
+	request["token"], request["count"] = plan.Token, plan.Count
+	var j jobNow
+	err := a.call(ctx, http.MethodPost, "/office/jobs", request, &j)
+	return j.ID, err
+}
+
+func (a *api) jobNow(ctx context.Context, id uint64) (j jobNow, err error) {
+	err = a.call(ctx, http.MethodGet, fmt.Sprintf("/office/jobs/%d", id), nil, &j)
+	return j, err
 }

@@ -24,7 +24,7 @@ type Options struct {
 	Password string
 	Out      io.Writer
 	Delay    time.Duration // how long a retry waits; 0: 1 s
-	Keep     bool          // keep the virtual host afterwards
+	Keep     bool          // keep the virtual host afterwards, with dead letters to look at
 }
 
 // The names follow the usual examples of this pattern.
@@ -86,32 +86,50 @@ func Run(ctx context.Context, o Options) error {
 		o.Delay = time.Second
 	}
 	s := &story{Options: o, began: time.Now(), api: &api{base: strings.TrimSuffix(o.HTTP, "/"), user: o.User, password: o.Password}}
+	if err := s.api.deleteVHost(ctx, vhost); err != nil && !errors.Is(err, errNotFound) { // what an earlier one has kept
+		return fmt.Errorf("demo: virtual host %q: %w", vhost, err)
+	}
 	if err := s.api.putVHost(ctx, vhost, o.User); err != nil {
 		return fmt.Errorf("demo: virtual host %q: %w", vhost, err)
 	}
 	if !o.Keep {
 		defer func() { _ = s.api.deleteVHost(context.WithoutCancel(ctx), vhost) }()
 	}
-	conn, err := amqp.DialConfig("amqp://"+o.AMQP, amqp.Config{
-		Vhost: vhost, SASL: []amqp.Authentication{&amqp.PlainAuth{Username: o.User, Password: o.Password}},
-		Properties: amqp.Table{"connection_name": "bartleby demo"},
-	})
+	conn, err := s.connect("bartleby demo")
 	if err != nil {
-		return fmt.Errorf("demo: %s: %w", o.AMQP, err)
+		return err
 	}
 	defer func() { _ = conn.Close() }()
 	if s.ch, err = conn.Channel(); err != nil {
 		return err
 	}
-	for _, act := range []func(context.Context) error{s.build, s.publish, s.work, s.inspect, s.mend, s.end} {
+	acts := []func(context.Context) error{s.build, s.publish, s.work, s.inspect, s.mend, s.end}
+	if o.Keep {
+		acts = append(acts, s.leave)
+	}
+	for _, act := range acts {
 		if err := act(ctx); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
 	}
 	if o.Keep {
-		fmt.Fprintf(o.Out, "\nThe virtual host %q is still there.\n", vhost)
+		s.where()
+	} else {
+		fmt.Fprintf(o.Out, "\nWith --keep it also leaves some hundreds of dead letters of several causes, to look at in the console.\n")
 	}
 	return nil
+}
+
+// connect opens a connection to the demo's virtual host.
+func (s *story) connect(name string) (*amqp.Connection, error) {
+	conn, err := amqp.DialConfig("amqp://"+s.AMQP, amqp.Config{
+		Vhost: vhost, SASL: []amqp.Authentication{&amqp.PlainAuth{Username: s.User, Password: s.Password}},
+		Properties: amqp.Table{"connection_name": name, "product": name, "version": "1.4"},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("demo: %s: %w", s.AMQP, err)
+	}
+	return conn, nil
 }
 
 func (s *story) title(text string) {
