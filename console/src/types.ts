@@ -30,6 +30,7 @@ export interface Queue {
   messages_unacknowledged_details?: Details; message_stats?: Stats; consumers?: number; message_bytes?: number; idle_since?: string;
   consumer_details?: Consumer[]; dead_letters?: Record<string, Record<string, number>>; delivery_limit?: number | string;
   messages_delayed?: number; messages_dlx?: number; messages_persistent?: number; owner_pid_details?: { name: string };
+  breaker?: { state: "closed" | "open" | "trying"; until_ms?: number | null; why?: string } | null;
 }
 
 export interface Exchange {
@@ -70,7 +71,7 @@ export interface Page<T> { items: T[]; filtered_count: number; total_count: numb
 export interface Policy { vhost: string; name: string; pattern: string; "apply-to": string; definition: Args; priority: number; }
 
 export interface VHost {
-  name: string; description: string; tags: string[]; default_queue_type: string; protected_from_deletion: boolean; tracing: boolean; profile?: string;
+  name: string; description: string; tags: string[]; default_queue_type: string; protected_from_deletion: boolean; tracing: boolean; profile?: string; default_dead_letter?: string; lenient_declarations?: boolean;
   messages?: number; messages_ready?: number; messages_unacknowledged?: number; message_stats?: Stats;
 }
 
@@ -108,10 +109,11 @@ export interface Stop {
 }
 
 export interface Letter extends Row {
-  timeline: Stop[]; rejected_by?: Record<string, unknown> | null; cause?: { class?: string; error?: string; detail?: string; from?: string } | null;
+  timeline: Stop[]; rejected_by?: RejectedBy | null; cause?: { class?: string; error?: string; detail?: string; from?: string } | null;
   properties: Record<string, unknown>; headers: Record<string, unknown>;
   body: { bytes: number; encoding: "json" | "text" | "base64"; text: string; cut: boolean };
   replay?: { exchange: string; routing_keys: string[]; queues: string[]; problem: string | null } | null;
+  from?: string; edited_from?: string; masked?: boolean;
 }
 
 export interface Filter {
@@ -120,14 +122,14 @@ export interface Filter {
 }
 
 export interface JobRequest {
-  action: "replay" | "move" | "discard"; vhost: string; queues: string[]; filter?: Filter; ids?: string[]; to_queue?: string; to_exchange?: string;
+  action: "replay" | "move" | "discard" | "restore"; vhost: string; queues: string[]; filter?: Filter; ids?: string[]; to_queue?: string; to_exchange?: string;
   routing_key?: string; rate?: number; order?: "oldest" | "newest"; limit?: number; canary?: { first: number; wait_ms: number; percent: number };
   max_replays?: number; reason?: string; token?: string; count?: number; allow_growth?: boolean;
 }
 
 export interface DryRun {
   token: string; count: number; routes: { exchange: string; routing_key: string; queues: string[]; letters: number }[];
-  unroutable: { why: string; letters: number }[]; no_origin: number; too_often: number; of: number;
+  unroutable: { why: string; letters: number }[]; no_origin: number; too_often: number; of: number; diff?: Change[];
 }
 
 export interface Job {
@@ -170,11 +172,17 @@ export interface Finding { vhost: string; kind: "queue" | "policy" | "exchange" 
 /** Act is an entry of the audit. Something that was done several times within a minute is one entry, with times and last_ms. */
 export interface Act { id: number; time_ms: number; who: string; peer: string; what: string; vhost: string; object: string; why: string; count: number; detail: string; times?: number; last_ms?: number; }
 
-export interface TopologyNode { name: string; kind: "queue" | "exchange"; letters?: number; messages?: number; missing?: boolean; }
+export interface TopologyNode { name: string; kind: "queue" | "exchange"; letters: number | null; messages: number | null; missing: boolean; }
 export interface TopologyEdge {
-  from: string; to: string; kind: "dead-letter" | "binding"; key?: string | null; from_kind?: "queue" | "exchange"; to_kind?: "queue" | "exchange";
-  from_arguments?: unknown; from_policy?: string | null; loop?: boolean; problem?: string | null;
+  from: string; from_kind: "queue" | "exchange"; to: string; to_kind: "queue" | "exchange"; kind: "dead-letter" | "binding"; key: string | null;
+  from_arguments: boolean; from_policy: string; loop: boolean; problem: string;
 }
-export interface Topology { nodes: TopologyNode[]; edges: TopologyEdge[]; more?: number; }
+export interface Topology { nodes: TopologyNode[]; edges: TopologyEdge[]; left_out: number; }
 
 export interface Masks { headers: string[]; paths: string[]; patterns: string[]; }
+
+export interface RejectedBy { consumer_tag?: string; connection?: string; connection_name?: string; peer?: string; user?: string; product?: string; version?: string; delivery_count?: number; }
+/** Change is one difference that an edit makes; of a body the first part. */
+export interface Change { what: string; before: unknown; after: unknown; cut?: boolean; }
+export interface LetterEdit { body?: string; body_encoding?: "text" | "base64"; properties?: Record<string, unknown>; headers?: Record<string, unknown>; }
+export interface Imported { imported: number; refused: { line: number; why: string }[] | null; }

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { after, before, test } from "node:test";
 import { fill, hostile, openBrowser, openPage, signIn, startNode, visit } from "./harness.mjs";
-import { answers, stub } from "./stub.mjs";
+import { answers, edge, stub } from "./stub.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 let node, browser;
@@ -24,7 +24,7 @@ async function at(hash, given, work, options) {
 }
 const refused = { status: 503, error: "unavailable", reason: "the store is closed" };
 
-const pages = { "#/drops": answers, "#/retries": answers, "#/rules/%2F": answers, "#/lint": answers, "#/audit": answers, "#/map/%2F": answers, "#/webhooks": answers, "#/masks/%2F": answers, "#/map/%2F?view=table": answers };
+const pages = { "#/drops": answers, "#/retries": answers, "#/rules/%2F": answers, "#/lint": answers, "#/audit": answers, "#/map/%2F": answers, "#/webhooks": answers, "#/masks/%2F": answers, "#/letters/%2F/orders.dead/1a.7": answers, "#/queues/%2F/orders?change=1": answers, "#/map/%2F?view=table": answers };
 for (const [mode, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 360, height: 740 } }]]) {
   test(`every page, ${mode}: nothing that axe finds, and no wider than the window`, { timeout: 240000 }, async (t) => {
     const page = await openPage(browser, node, options);
@@ -287,16 +287,17 @@ test("the map: as a table, filtered, empty, failing", async () => {
     await page.getByRole("button", { name: "Show all" }).click();
     await page.waitForFunction(() => document.querySelectorAll(".map .node").length === 14);
   });
-  await at("#/map/%2F", { topology: { nodes: [], edges: [] } }, (page) => page.getByText("No queue has a dead-letter exchange here").waitFor());
+  await at("#/map/%2F", { topology: { nodes: [], edges: [], left_out: 0 } }, (page) => page.getByText("No queue has a dead-letter exchange here").waitFor());
   await at("#/map/%2F", { topology: refused }, (page) => page.getByText("The map cannot be shown").waitFor());
 });
 
 test("the map: a thousand queues, and a chain of five hundred, are drawn in part and in time", async () => {
-  const many = { nodes: [], edges: [] };
-  for (let i = 0; i < 1000; i++) { many.nodes.push({ name: `q${i}`, kind: "queue", letters: 0, messages: i }); many.edges.push({ from: `q${i}`, to: i < 500 ? "" : `x${i % 50}`, kind: "dead-letter", key: i < 500 ? `q${i + 1}` : "" }); }
-  for (let i = 0; i < 50; i++) { many.nodes.push({ name: `x${i}`, kind: "exchange" }); many.edges.push({ from: `x${i}`, to: `q${i}`, kind: "binding", key: "#" }); }
+  const many = { nodes: [], edges: [], left_out: 7 };
+  for (let i = 0; i < 1000; i++) { many.nodes.push({ name: `q${i}`, kind: "queue", letters: null, messages: i, missing: false }); many.edges.push(edge(`q${i}`, i < 500 ? `q${i + 1}` : `x x${i % 50}`, null)); }
+  for (let i = 0; i < 50; i++) { many.nodes.push({ name: `x${i}`, kind: "exchange", letters: null, messages: null, missing: false }); many.edges.push(edge(`x x${i}`, `q${i}`, "#")); }
   await at("#/map/%2F", { topology: many }, async (page) => {
     await page.getByText("are drawn, those with problems first").waitFor();
+    await page.getByText("7 edges more are left out").waitFor();
     const n = await page.locator(".map .node").count();
     assert.ok(n > 100 && n <= 300, `${n} nodes`);
   });

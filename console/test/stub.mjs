@@ -6,6 +6,14 @@ const minute = 60_000, hour = 60 * minute, now = Date.now();
 
 const drop = (id, queue, why, reason, count, ago, more = {}) => ({ vhost: "/", id, queue, reason, why, first_ms: now - ago - 40_000, last_ms: now - ago, count, exchange: "orders", routing_keys: ["order.created"], message_id: `order-${1000 + id}`, type: "OrderCreated", bytes: 900 + id, example: true, ...more });
 
+const node = (name, kind, letters = null, messages = null, missing = false) => ({ name, kind, letters, messages, missing });
+/** edge names an exchange with "x " in front; from one it is a binding. */
+export const edge = (from, to, key, more = {}) => {
+  const end = (name) => name.startsWith("x ") ? [name.slice(2), "exchange"] : [name, "queue"];
+  const [f, fk] = end(from), [t, tk] = end(to);
+  return { from: f, from_kind: fk, to: t, to_kind: tk, kind: fk === "queue" ? "dead-letter" : "binding", key, from_arguments: fk === "queue", from_policy: "", loop: false, problem: "", ...more };
+};
+
 /** answers are whole and lived-in; each is a list of what the pages show. */
 export const answers = {
   drops: {
@@ -25,17 +33,25 @@ export const answers = {
   ],
   topology: {
     nodes: [
-      ...["orders", "payments", "invoices", "payments.retry", "returns", "mail", hostile[0], hostile[3]].map((name, i) => ({ name, kind: "queue", letters: 0, messages: 120 * i })),
-      { name: "orders.dead", kind: "queue", letters: 40000, messages: 40000 }, { name: "audit.dead", kind: "queue", letters: 12, messages: 30 }, { name: "mail.dead", kind: "queue", letters: 3, messages: 3 },
-      { name: "orders.dlx", kind: "exchange" }, { name: "retry", kind: "exchange" }, { name: "", kind: "exchange" },
+      ...["orders", "payments", "invoices", "payments.retry", "returns", "mail", hostile[0], hostile[3]].map((name, i) => node(name, "queue", null, 120 * i)),
+      node("orders.dead", "queue", 40000, 40000), node("audit.dead", "queue", 12, 30), node("mail.dead", "queue", 3, 3), node("orders.dlx", "exchange"), node("retry", "exchange"), node("returns.dxl", "exchange", null, null, true),
     ],
     edges: [
-      { from: "orders", to: "orders.dlx", kind: "dead-letter", key: "failed", from_arguments: true }, { from: "invoices", to: "orders.dlx", kind: "dead-letter", key: "", from_policy: "dlx" },
-      { from: "orders.dlx", to: "orders.dead", kind: "binding", key: "" }, { from: "orders.dlx", to: "audit.dead", kind: "binding", key: "" },
-      { from: "payments", to: "retry", kind: "dead-letter", key: "wait", loop: true, from_arguments: true }, { from: "retry", to: "payments.retry", kind: "binding", key: "wait", loop: true }, { from: "payments.retry", to: "", kind: "dead-letter", key: "payments", loop: true, from_arguments: true },
-      { from: "returns", to: "returns.dxl", kind: "dead-letter", key: "", from_arguments: true, problem: "the exchange does not exist" }, { from: "mail", to: "", kind: "dead-letter", key: "mail.dead", from_arguments: true }, { from: "", to: "mail.dead", kind: "binding", key: "mail.dead" },
-      { from: hostile[0], to: "orders.dlx", kind: "dead-letter", key: hostile[1], from_policy: hostile[2] }, { from: hostile[3], to: "", kind: "dead-letter", key: "orders.dead", from_arguments: true },
+      edge("orders", "x orders.dlx", "failed"), edge("invoices", "x orders.dlx", null, { from_arguments: false, from_policy: "dlx" }), edge("x orders.dlx", "orders.dead", ""), edge("x orders.dlx", "audit.dead", ""),
+      edge("payments", "x retry", "wait", { loop: true }), edge("x retry", "payments.retry", "wait", { loop: true }), edge("payments.retry", "payments", "payments", { loop: true }),
+      edge("returns", "x returns.dxl", null, { problem: "the exchange does not exist" }), edge("mail", "mail.dead", "mail.dead"),
+      edge(hostile[0], "x orders.dlx", hostile[1], { from_arguments: false, from_policy: hostile[2] }), edge(hostile[3], "orders.dead", "orders.dead"),
     ],
+    left_out: 0,
+  },
+  letters: {
+    id: "1a.7", vhost: "/", queue: "orders.dead", state: "ready", died_ms: now - 7 * minute, reason: "rejected", source: "orders", times_died: 3, exchange: "orders", routing_keys: ["order.created"], error_class: "java.lang.NullPointerException", error: "price of item 3 is null", type: "OrderCreated",
+    message_id: "order-1007", size: 122, priority: 0, redelivered: false, group: "g0", job: null, replays: 0, preview: "{}",
+    timeline: [{ queue: "orders", reason: "rejected", count: 3, first_ms: now - 9 * minute, last_ms: now - 7 * minute, exchange: "orders", routing_keys: ["order.created"], expiration_ms: null }],
+    rejected_by: { consumer_tag: hostile[2], connection: "10.0.0.7:51000 -> 10.0.0.1:5672", connection_name: "order-service", peer: "10.0.0.7:51000", user: "shop", product: "spring-amqp", version: "4.0.1", delivery_count: 2 },
+    cause: { class: "java.lang.NullPointerException", error: "price of item 3 is null", detail: "at shop.Orders.place(Orders.java:112)", from: "settle" },
+    properties: { content_type: "application/json", message_id: "order-1007", delivery_mode: 2, type: "OrderCreated" }, headers: { tenant: "north", attempt: 3, tags: ["a", hostile[0]], authorization: "•••", "x-death": [{ queue: "orders", reason: "rejected", count: 3 }], "x-first-death-queue": "orders" },
+    body: { bytes: 61, encoding: "json", text: '{"order":1007,"items":[{"sku":"chair","price":null}]}', cut: false }, replay: { exchange: "orders", routing_keys: ["order.created"], queues: ["orders"], problem: null }, masked: true,
   },
   webhooks: [
     { name: "pager", url: "https://pager.example.com/hooks/1", events: ["letter.group.created", "job.*"], vhost: "", on: true, delivered: 1204, failed: 0, waiting: 0, last_error: "" },
@@ -69,12 +85,12 @@ export const answers = {
     { id: "1a.7", vhost: "/", queue: "orders.dead", state: "ready", died_ms: now, reason: "rejected", source: "orders", times_died: 2, exchange: "orders", routing_keys: ["order.created"], error_class: "PaymentTimeout", error: hostile[0], type: "", message_id: "m-1", size: 900, group: "g", job: null, replays: 0, preview: "{}" } ] },
 };
 
-/** parts are the paths below /api/office that each answer is for, also with a virtual host behind them. */
-const answerOf = (given, method, path) => {
+/** answerOf chooses by method and path, then by method and first part of the path; for a GET the first part alone will do. */
+function answerOf(given, method, path) {
   const [what] = path.split("/");
-  const v = given[`${method} ${path}`] ?? given[`${method} ${what}`] ?? (method === "GET" ? given[what] : undefined);
-  return v;
-};
+  for (const key of [`${method} ${path}`, `${method} ${what}`, ...(method === "GET" ? [what] : [])]) if (key in given) return given[key];
+  return undefined;
+}
 
 /**
  * stub answers requests of a page below /api/office from given: by "METHOD what/vhost", "METHOD what", or what alone for a GET. A value is JSON,

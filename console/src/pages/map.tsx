@@ -4,7 +4,7 @@ import { p } from "../api";
 import { count, plural } from "../format";
 import { setParams, to, useRoute } from "../router";
 import { usePoll, useTitle } from "../state";
-import type { Topology, TopologyEdge } from "../types";
+import type { Topology } from "../types";
 import { NoVHost, useOneVHost } from "../ui/onevhost";
 import { Choices, Empty, ExchangeLink, Failed, Loading, PageHead, QueueLink, Tag } from "../ui/parts";
 import { Table, useListState, useLocalList, type Column } from "../ui/table";
@@ -12,36 +12,20 @@ import { groups, layout } from "./maplayout";
 import { officeError } from "./office";
 import "./map.css";
 
-interface Node { id: string; kind: "queue" | "exchange"; name: string; letters: number; messages: number; missing: boolean; }
-interface Edge { from: Node; to: Node; kind: "dead-letter" | "binding"; key: string; by: string; loop: boolean; problem: string; }
+interface Node { id: string; kind: "queue" | "exchange"; name: string; letters: number | null; messages: number | null; missing: boolean; }
+interface Edge { from: Node; to: Node; kind: "dead-letter" | "binding"; key: string | null; by: string; loop: boolean; problem: string; }
 interface Graph { nodes: Map<string, Node>; edges: Edge[]; }
 
-/**
- * graph joins the edges to nodes. The default exchange would tie all queues together, so an edge through it with a key leads straight to the
- * queue of that name. What an edge leads to and is not there is a node that is missing.
- */
+/** graph joins the edges to nodes. */
 export function graph(t: Topology): Graph {
   const nodes = new Map<string, Node>();
   const id = (kind: string, name: string) => `${kind} ${name}`;
-  for (const n of t.nodes) if (!(n.kind === "exchange" && n.name === "")) nodes.set(id(n.kind, n.name), { id: id(n.kind, n.name), kind: n.kind, name: n.name, letters: n.letters ?? 0, messages: n.messages ?? 0, missing: n.missing ?? false });
-  const need = (kind: "queue" | "exchange", name: string): Node => {
-    let n = nodes.get(id(kind, name));
-    if (!n) nodes.set(id(kind, name), n = { id: id(kind, name), kind, name, letters: 0, messages: 0, missing: !(kind === "exchange" && name === "") });
-    return n;
-  };
-  const edges: Edge[] = [], seen = new Set<string>();
-  const add = (e: TopologyEdge, from: Node, to: Node) => {
-    const key = e.key ?? "", same = [from.id, to.id, e.kind, key].join("\0");
-    if (seen.has(same)) return;
-    seen.add(same);
-    edges.push({ from, to, kind: e.kind, key, by: e.from_policy ? `policy ${e.from_policy}` : e.from_arguments ? "arguments" : "", loop: e.loop ?? false, problem: e.problem ?? "" });
-  };
+  for (const n of t.nodes) nodes.set(id(n.kind, n.name), { id: id(n.kind, n.name), kind: n.kind, name: n.name, letters: n.letters, messages: n.messages, missing: n.missing });
+  const edges: Edge[] = [];
   for (const e of t.edges) {
-    if (e.kind === "binding" && e.from === "") continue; // every queue is bound to the default exchange
-    const from = e.kind === "dead-letter" ? need(e.from_kind ?? "queue", e.from) : need("exchange", e.from);
-    if (e.to === "" && e.key && (e.to_kind ?? "exchange") === "exchange") { add(e, from, need("queue", e.key)); continue; }
-    const toKind = e.to_kind ?? (e.kind === "dead-letter" ? "exchange" : nodes.has(id("queue", e.to)) ? "queue" : nodes.has(id("exchange", e.to)) ? "exchange" : "queue");
-    add(e, from, need(toKind, e.to));
+    const from = nodes.get(id(e.from_kind, e.from)), to = nodes.get(id(e.to_kind, e.to));
+    if (!from || !to) continue; // it was left out
+    edges.push({ from, to, kind: e.kind, key: e.key, by: e.from_policy ? `policy ${e.from_policy}` : e.from_arguments ? "arguments" : "", loop: e.loop, problem: e.problem });
   }
   return { nodes, edges };
 }
@@ -91,6 +75,7 @@ export function MapPage(props: { vhost?: string }) {
         : view === "table" ? <Table label="Edges" what="edges" noFilter source={source} list={list} columns={columns} rowKey={(e) => [e.from.id, e.to.id, e.kind, e.key].join("\0")} empty={<Empty title="There are no edges" />} />
         : <Drawing vhost={vhost} of={shown.drawn} nodes={whole.nodes} edges={shown.edges} />}
       {view === "map" && shown.left > 0 && <p class="note">{count(shown.nodes - shown.left)} of {count(shown.nodes)} queues and exchanges are drawn, those with problems first. Filter by name, or look at the table, which has all.</p>}
+      {data!.left_out > 0 && <p class="note warn">{plural(data!.left_out, "edge")} more {data!.left_out === 1 ? "is" : "are"} left out: a map has at most 5,000, those in loops and with problems first.</p>}
       {view === "map" && shown.nodes > 0 && <ul class="legend map-legend">
         <li><svg viewBox="0 0 40 10" aria-hidden="true"><path class="edge dead" d="M0 5H40" /></svg>dead letters</li><li><svg viewBox="0 0 40 10" aria-hidden="true"><path class="edge" d="M0 5H40" /></svg>binding</li>
         <li><svg viewBox="0 0 40 10" aria-hidden="true"><path class="edge loop" d="M0 5H40" /></svg>loop</li><li><svg viewBox="0 0 40 10" aria-hidden="true"><path class="edge problem" d="M0 5H40" /></svg>problem</li>
@@ -139,8 +124,8 @@ function Drawing(props: { vhost: string; of: string[][]; nodes: Map<string, Node
       </svg>
       {order.map((place) => {
         const n = nodes.get(place.id)!, dead = edges.some((e) => e.from.id === n.id && e.kind === "dead-letter");
-        const under = n.missing ? "does not exist" : n.kind === "exchange" ? "exchange" : n.letters > 0 ? `${plural(n.letters, "letter")}${n.messages > n.letters ? ` of ${count(n.messages)}` : ""}` : `${plural(n.messages, "message")}`;
-        const look = { key: n.id, "data-id": n.id, class: `node ${n.kind} ${n.missing ? "missing" : ""} ${n.letters > 0 ? "holds" : ""}`, style: { left: `${place.x + pad}px`, top: `${place.y + pad}px`, width: `${box.width}px`, height: `${box.height}px` }, title: n.name || "(default exchange)",
+        const under = n.missing ? "does not exist" : n.kind === "exchange" ? "exchange" : n.letters ? `${plural(n.letters, "letter")}${(n.messages ?? 0) > n.letters ? ` of ${count(n.messages)}` : ""}` : n.messages === null ? "queue" : plural(n.messages, "message");
+        const look = { key: n.id, "data-id": n.id, class: `node ${n.kind} ${n.missing ? "missing" : ""} ${n.letters ? "holds" : ""}`, style: { left: `${place.x + pad}px`, top: `${place.y + pad}px`, width: `${box.width}px`, height: `${box.height}px` }, title: n.name || "(default exchange)",
           onKeyDown: (e: KeyboardEvent) => key(e, n.id), onFocus: () => light(n.id), onBlur: () => light(null), onMouseEnter: () => light(n.id), onMouseLeave: () => light(null) };
         const inside = <><b>{n.name || "(default exchange)"}</b><span>{under}</span><span class="visually-hidden">{n.kind}{dead ? "" : n.kind === "queue" ? ", without a dead-letter exchange" : ""}</span></>;
         return n.missing ? <div {...look} tabIndex={0} role="group" aria-label={`${n.kind} ${n.name}, which does not exist`}>{inside}</div> : <a {...look} href={to([n.kind === "queue" ? "queues" : "exchanges", props.vhost, n.name])}>{inside}</a>;
@@ -154,7 +139,7 @@ function edgeColumns(vhost: string): Column<Edge>[] {
   return [
     { key: "from", title: "From", name: true, by: (e) => e.from.name, cell: (e) => <span title={e.from.name}>{node(e.from)}</span> },
     { key: "kind", title: "Edge", by: (e) => e.kind, cell: (e) => e.kind === "binding" ? "binding" : "dead letters" },
-    { key: "key", title: "Key", text: true, by: (e) => e.key, cell: (e) => e.key ? <code>{e.key}</code> : <span class="muted">{e.kind === "binding" ? "(empty)" : "as published"}</span> },
+    { key: "key", title: "Key", text: true, by: (e) => e.key ?? "", cell: (e) => e.key ? <code>{e.key}</code> : <span class="muted">{e.key === null ? "as published" : "(empty)"}</span> },
     { key: "to", title: "To", name: true, by: (e) => e.to.name, cell: (e) => <span title={e.to.name}>{node(e.to)}</span> },
     { key: "loop", title: "Loop", by: (e) => e.loop ? 0 : 1, cell: (e) => e.loop ? <Tag kind="bad">loop</Tag> : "" },
     { key: "problem", title: "Problem", text: true, by: (e) => e.problem, cell: (e) => <span title={e.problem}>{e.problem}</span> },
