@@ -370,3 +370,36 @@ test("masks: entered by line, refused by field, saved with their count", async (
   });
   await at("#/masks/%2F", { masks: refused }, (page) => page.getByText("The masks cannot be shown").waitFor());
 });
+
+test("arguments of a queue are changed in use, with what becomes of its messages; its breaker is closed with the count", async () => {
+  const open = async (page) => page.route(/\/api\/queues\/%2F\/orders\?/, async (r) => { const answer = await r.fetch(), q = await answer.json(); await r.fulfill({ response: answer, json: { ...q, messages_ready: 5000, messages: 5000, breaker: { state: "open", until_ms: Date.now() + 30000, why: "62 of 180 deliveries died within 1 min" } } }); });
+  const page = await openPage(browser, node);
+  const asked = await stub(page, { "PUT queues": null, "POST queues": null });
+  await open(page);
+  await signIn(page, node);
+  await visit(page, "#/queues/%2F/orders");
+  const dialog = page.getByRole("dialog");
+  await page.getByText("The breaker is open: nothing is delivered").waitFor();
+  await page.getByRole("button", { name: "Close the breaker" }).click();
+  await dialog.getByRole("button", { name: "Close for 5,000 messages" }).click();
+  await page.getByText("The breaker of orders is closed.").waitFor();
+  assert.deepEqual(asked.at(-1).path, ["queues", "/", "orders", "breaker", "close"]);
+  await page.getByRole("button", { name: "Change…" }).click();
+  await dialog.getByText("Nothing yet.").waitFor();
+  assert.equal(await dialog.getByLabel("Priorities").count(), 0); // cannot be changed in use
+  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("");
+  await dialog.getByText("A dead-letter key needs a dead-letter exchange.").waitFor();
+  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("no.such");
+  await dialog.getByText("does not exist in /").waitFor();
+  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("orders.dlx");
+  await dialog.getByLabel("Time to live (TTL)").fill("");
+  await dialog.getByLabel("Length limit", { exact: true }).fill("1000");
+  await dialog.getByText("4,000 messages too many").waitFor();
+  await dialog.getByText("refused (406) from now on").waitFor();
+  await dialog.getByRole("button", { name: "Change 2 arguments for 5,000 messages" }).click();
+  await page.getByText("2 arguments of orders are changed.").waitFor();
+  const { body } = asked.filter((a) => a.method === "PUT").at(-1);
+  assert.deepEqual(body, { set: { "x-max-length": 1000 }, unset: ["x-message-ttl"] });
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});

@@ -24,6 +24,7 @@ export const args: Arg[] = [
   { key: "x-delayed-retry-type", policy: "delayed-retry-type", label: "Delay failed messages", group: "Retries", kind: ["disabled", "all", "failed", "returned"], help: "Which returned messages wait before they are delivered again." },
   { key: "x-delayed-retry-min", policy: "delayed-retry-min", label: "Shortest delay", group: "Retries", kind: "number", help: "Milliseconds that the first retry waits." },
   { key: "x-delayed-retry-max", policy: "delayed-retry-max", label: "Longest delay", group: "Retries", kind: "number", help: "Milliseconds that a retry waits at most." },
+  { key: "x-delayed-retry-multiplier", policy: "delayed-retry-multiplier", label: "Factor of the delay", group: "Retries", kind: "number", help: "Each delay is so many times the one before. Empty: it grows by the shortest delay." },
 ];
 
 export type Values = Record<string, string>;
@@ -62,8 +63,8 @@ export function split(of: Args, form: "argument" | "policy"): { values: Values; 
   return { values, more: Object.keys(rest).length ? JSON.stringify(rest, null, 2) : "" };
 }
 
-export function ArgumentFields(props: { form: "argument" | "policy"; type?: string; values: Values; set(v: Values): void; more: string; setMore(s: string): void; exchanges?: string }) {
-  const shown = args.filter((a) => (props.form === "argument" || a.policy) && (!a.only || !props.type || a.only === props.type));
+export function ArgumentFields(props: { form: "argument" | "policy"; type?: string; values: Values; set(v: Values): void; more: string; setMore(s: string): void; exchanges?: string; /** only these, and no others as JSON. */ keys?: readonly string[] }) {
+  const shown = args.filter((a) => (props.form === "argument" || a.policy) && (!a.only || !props.type || a.only === props.type) && (!props.keys || props.keys.includes(a.key)));
   const field = (a: Arg) => {
     const value = props.values[a.key] ?? "", set = (v: string) => props.set({ ...props.values, [a.key]: v });
     const name = props.form === "policy" ? a.policy : a.key;
@@ -77,8 +78,8 @@ export function ArgumentFields(props: { form: "argument" | "policy"; type?: stri
     <fieldset><legend>Dead letters</legend><div class="fields">{shown.filter((a) => a.group === "Dead letters").map(field)}</div></fieldset>
     <fieldset><legend>Limits</legend><div class="fields">{shown.filter((a) => a.group === "Limits").map(field)}</div></fieldset>
     <Fold title="Retries" open={filled("Retries")}><div class="fields">{shown.filter((a) => a.group === "Retries").map(field)}</div></Fold>
-    {props.form === "argument" && <Fold title="Delivery" open={filled("Delivery")}><div class="fields">{shown.filter((a) => a.group === "Delivery").map(field)}</div></Fold>}
-    <Fold title={props.form === "policy" ? "Other keys" : "Other arguments"} open={props.more !== ""}><More value={props.more} set={props.setMore} /></Fold>
+    {props.form === "argument" && !props.keys && <Fold title="Delivery" open={filled("Delivery")}><div class="fields">{shown.filter((a) => a.group === "Delivery").map(field)}</div></Fold>}
+    {!props.keys && <Fold title={props.form === "policy" ? "Other keys" : "Other arguments"} open={props.more !== ""}><More value={props.more} set={props.setMore} /></Fold>}
   </div>;
 }
 

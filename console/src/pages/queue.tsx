@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { p, query, send } from "../api";
 import { bytes, count, plural, rate, reason } from "../format";
-import { go, to } from "../router";
+import { go, setParams, to, useRoute } from "../router";
 import { may, useApp, usePoll, useTitle } from "../state";
 import type { Message, Queue, Stats } from "../types";
 import { Body } from "../ui/body";
@@ -11,6 +11,7 @@ import { Check, Select, Text } from "../ui/form";
 import { Arguments, Card, Choices, Empty, ExchangeLink, Facts, Failed, Features, Fold, Loading, Note, PageHead, Tag, When } from "../ui/parts";
 import { say } from "../ui/toast";
 import { Bindings } from "./bindings";
+import { Breaker, BreakerFact, LiveChange } from "./live";
 import { ConsumerTable } from "./consumers";
 import { Publish } from "./publish";
 
@@ -22,6 +23,7 @@ export function QueuePage(props: { vhost: string; name: string }) {
   const [span, setSpan] = useState<Span>("600");
   const { data: q, error, loading, reload } = usePoll<Queue>(path + query(spanQuery(span)));
   const [dialog, setDialog] = useState<"" | "purge" | "delete" | "move">("");
+  const change = useRoute().params.get("change") !== null; // a link may ask for the form
   const charts = useMemo(() => q && {
     depth: waiting(q as unknown as Stats), rates: flow(q.message_stats, through("Incoming"), q.messages_details),
   }, [q]);
@@ -32,11 +34,13 @@ export function QueuePage(props: { vhost: string; name: string }) {
   return <div class="stack">
     <PageHead title={<>Queue <span class="name">{name}</span></>} lead={<>in virtual host <b class="name">{vhost}</b> · {q.type} · <Features of={q.features} /></>}>
       <a class="button" href={to(["letters", vhost], { queue: name })}>Search its letters</a>
+      <button onClick={() => setParams({ change: "1" })}>Change…</button>
       <button onClick={() => setDialog("move")}>Move messages</button>
       <button class="danger" onClick={() => setDialog("purge")}>Purge</button>
       <button class="danger" onClick={() => setDialog("delete")}>Delete</button>
     </PageHead>
     <Failed error={error} what="the queue" stale retry={reload} />
+    <Breaker q={q} done={reload} />
     <div class="figures">
       <div><span class="value">{count(q.messages_ready)}</span><span class="label">ready</span></div>
       <div><span class="value">{count(q.messages_unacknowledged)}</span><span class="label">unacknowledged</span></div>
@@ -62,6 +66,7 @@ export function QueuePage(props: { vhost: string; name: string }) {
         ["Key (DLK)", dlk === undefined ? <span class="muted">as published</span> : <code class="name">{dlk}</code>],
         ["Died here", deaths.length === 0 ? "nothing since the node started" : <ul class="plain">{deaths.map((d) => <li key={d}>{d}</li>)}</ul>],
         ...(q.delivery_limit !== undefined ? [["Delivery limit", String(q.delivery_limit)] as [string, string]] : []),
+        ...(q.breaker ? [["Breaker", <BreakerFact q={q} />] as [string, preact.ComponentChildren]] : []),
         ...(q.messages_delayed ? [["Waiting for a retry", count(q.messages_delayed)] as [string, string]] : []),
         ...(q.messages_dlx ? [["Held until targets take them", count(q.messages_dlx)] as [string, string]] : []),
       ]} /></Card>
@@ -70,6 +75,7 @@ export function QueuePage(props: { vhost: string; name: string }) {
     <Bindings path={path + "/bindings"} title="Bindings" side="from" vhost={vhost} add={{ destination: name, kind: "queue" }} />
     <Fold title="Look at messages"><Peek path={path} changed={reload} /></Fold>
     <Fold title="Publish a message"><Publish vhost={vhost} exchange="" routingKey={name} done={reload} /></Fold>
+    {change && <LiveChange q={q} close={() => setParams({ change: undefined })} done={reload} />}
     {dialog === "purge" && <Purge q={q} path={path} close={() => setDialog("")} done={reload} />}
     {dialog === "delete" && <Delete q={q} path={path} close={() => setDialog("")} />}
     {dialog === "move" && <Move q={q} close={() => setDialog("")} may={may(session, "policymaker")} />}

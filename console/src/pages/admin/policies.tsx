@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { p, query, send } from "../../api";
-import { count, plural } from "../../format";
+import { argument, count, plural } from "../../format";
 import { useRoute, setParams } from "../../router";
 import { may, useApp, usePoll, useTitle } from "../../state";
 import type { Page, Policy, Queue } from "../../types";
@@ -33,7 +33,7 @@ export function PoliciesPage() {
     { key: "vhost", title: "Virtual host", by: (x) => x.vhost, cell: (x) => <span class="clip">{x.vhost}</span> },
     { key: "pattern", title: "Pattern", by: (x) => x.pattern, text: true, cell: (x) => <code>{x.pattern}</code> },
     { key: "to", title: "Applies to", by: (x) => x["apply-to"], cell: (x) => x["apply-to"] },
-    { key: "definition", title: "Definition", text: true, cell: (x) => Object.entries(x.definition).map(([k, v]) => <Tag key={k} title={`${k}: ${JSON.stringify(v)}`}>{k}: {String(v)}</Tag>) },
+    { key: "definition", title: "Definition", text: true, cell: (x) => Object.entries(x.definition).map(([k, v]) => <Tag key={k} title={`${k}: ${JSON.stringify(v)}`}>{k}: {argument(v)}</Tag>) },
     { key: "priority", title: "Priority", num: true, by: (x) => x.priority, cell: (x) => count(x.priority) },
     ...(allowed ? [{ key: "delete", title: "Delete", cell: (x: Policy) => <button class="danger quiet" aria-label={`Delete ${x.name}`} onClick={() => ask({ title: "Delete the policy", label: "Delete policy", danger: true, text: <p>Queues and exchanges that <b class="name">{x.name}</b> applies to follow the policy with the next priority, or none. Dead-letter exchanges and limits that it sets end at once.</p>, action: async () => { await send("DELETE", `${kind}/` + p`${x.vhost}/${x.name}`); say(`The policy ${x.name} is deleted.`); reload(); } })}>Delete</button> }] : []),
   ], [allowed, kind]);
