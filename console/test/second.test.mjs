@@ -403,3 +403,73 @@ test("arguments of a queue are changed in use, with what becomes of its messages
   assert.deepEqual(page.faults, []);
   await page.context().close();
 });
+
+const where = "#/letters/%2F/orders.dead/1a.7";
+test("a letter says which client rejected it, and shows what is masked to who asks", async () => {
+  const given = { letters: ({ query }) => query.get("reveal") ? { ...answers.letters, masked: false, headers: { ...answers.letters.headers, authorization: "Bearer 17" } } : answers.letters };
+  await at(where, given, async (page) => {
+    await page.getByText("spring-amqp 4.0.1").waitFor();
+    await page.getByText(hostile[2], { exact: true }).waitFor();
+    await page.getByText("The consumer said so when it rejected it.").waitFor();
+    assert.equal(await page.getByText("Bearer 17").count(), 0);
+    await page.getByRole("button", { name: "Reveal" }).click();
+    await page.getByText("Bearer 17").waitFor();
+    await page.getByText("The audit has recorded that you asked.").waitFor();
+  });
+  await at(where, given, async (page, asked, dialog) => { // an edit would put the mask in place of the value
+    await page.getByRole("button", { name: "Edit…" }).click();
+    await dialog.getByText("Reveal them first").waitFor();
+    assert.equal(await dialog.getByLabel("Body", { exact: true }).count(), 0);
+  });
+});
+
+test("a letter is edited: what is wrong is named, what differs is shown first", async () => {
+  const plan = ({ query, body }) => query.get("dry_run") ? { token: "t", count: 1, routes: [{ exchange: "orders", routing_key: "order.created", queues: ["orders"], letters: 1 }], unroutable: [], no_origin: 0, too_often: 0, of: 1, diff: [
+    ...(body.edit.body ? [{ what: "body", before: answers.letters.body.text, after: body.edit.body }] : []), ...Object.entries(body.edit.headers ?? {}).map(([k, v]) => ({ what: `header.${k}`, before: answers.letters.headers[k] ?? null, after: v })), ...Object.entries(body.edit.properties ?? {}).map(([k, v]) => ({ what: `property.${k}`, before: answers.letters.properties[k] ?? null, after: v })) ] } : { status: 403, error: "not_authorised", reason: "this needs configure on the queue orders.dead" };
+  await at(where, { letters: { ...answers.letters, masked: false }, "POST jobs": plan }, async (page, asked, dialog) => {
+    await page.getByRole("button", { name: "Edit…" }).click();
+    await dialog.getByText("Nothing yet.").waitFor();
+    assert.ok(await dialog.getByRole("button", { name: "Edit and replay 1 letter" }).isDisabled());
+    assert.equal(await dialog.getByLabel("Value of x-death").count(), 0); // what tells of deaths stays
+    await dialog.getByLabel("Body", { exact: true }).fill('{"order":1007,"items":[{"sku":"chair","price":120}]');
+    await dialog.getByText("This is no JSON any more").waitFor();
+    await dialog.getByLabel("Body", { exact: true }).fill('{"order":1007,"items":[{"sku":"chair","price":120}]}');
+    await dialog.getByText('"price": 120').waitFor();
+    await dialog.getByLabel("Value of attempt").fill("three");
+    await dialog.getByText("The header attempt must be JSON").waitFor();
+    await dialog.getByLabel("Value of attempt").fill("4");
+    await dialog.getByRole("button", { name: "Take tags out" }).click();
+    await dialog.getByRole("button", { name: "Add a header" }).click();
+    await dialog.getByLabel("Name of the header").last().fill("tenant");
+    await dialog.getByText("There are two headers with the name tenant.").waitFor();
+    await dialog.getByLabel("Name of the header").last().fill(hostile[0]);
+    await dialog.getByLabel(`Value of ${hostile[0]}`).fill(hostile[2]);
+    await dialog.getByLabel("Correlation id").fill("c-1");
+    await dialog.getByLabel("Content type").fill("");
+    await dialog.getByText("Header tags: taken out").waitFor();
+    await dialog.getByText(`Header ${hostile[0]}: new`).waitFor();
+    await dialog.getByText("Property content type: taken out").waitFor();
+    await dialog.getByRole("button", { name: "Edit and replay 1 letter" }).click();
+    await dialog.getByText("Say why.").first().waitFor();
+    await dialog.getByLabel("Reason").fill("the price is known");
+    await dialog.getByRole("button", { name: "Edit and replay 1 letter" }).click();
+    await dialog.getByText("this needs configure on the queue orders.dead").waitFor();
+    const { body } = asked.filter((a) => a.method === "POST").at(-1);
+    assert.deepEqual(body.edit, { body: '{"order":1007,"items":[{"sku":"chair","price":120}]}', body_encoding: "text", properties: { content_type: null, correlation_id: "c-1" }, headers: { attempt: 4, tags: null, [hostile[0]]: hostile[2] } });
+    assert.deepEqual([body.action, body.ids, body.then, body.token, body.count, body.reason], ["edit", ["1a.7"], "replay", "t", 1, "the price is known"]);
+  });
+});
+
+test("a letter whose body is shown in part is edited when the whole is loaded; a letter that has gone is said", async () => {
+  const long = "line\n".repeat(20000);
+  await at(where, { "GET letters/%2F/orders.dead/1a.7": { ...answers.letters, masked: false, body: { bytes: long.length, encoding: "text", text: long.slice(0, 65536), cut: true } }, "GET letters/%2F/orders.dead/1a.7/body": { status: 410, error: "gone", reason: "the letter has left the queue" } }, async (page, asked, dialog) => {
+    await page.getByRole("button", { name: "Edit…" }).click();
+    assert.equal(await dialog.getByLabel("Body", { exact: true }).count(), 0);
+    await dialog.getByRole("button", { name: "Load the whole body" }).click();
+    await dialog.getByText("the letter has left the queue").waitFor();
+    await page.route("**/1a.7/body", (r) => r.fulfill({ status: 200, contentType: "application/octet-stream", body: long }));
+    await dialog.getByRole("button", { name: "Load the whole body" }).click();
+    await dialog.getByLabel("Body", { exact: true }).waitFor();
+    assert.equal((await dialog.getByLabel("Body", { exact: true }).inputValue()).length, long.length);
+  });
+});

@@ -10,7 +10,7 @@ import { complain, say } from "../ui/toast";
 import { cause, jobsOf, officeError, stateTag, useGroup } from "./office";
 import { FilterWords, optionWords } from "./words";
 
-const verbs: Record<string, string> = { replay: "Replay", move: "Move", discard: "Discard" };
+const verbs: Record<string, string> = { replay: "Replay", move: "Move", discard: "Discard", restore: "Restore", edit: "Edit" };
 const title = (j: Job) => `${verbs[j.action] ?? j.action} from ${(j.queues ?? []).join(", ")}`;
 const handled = (j: Job) => j.moved + j.unroutable + j.refused + j.no_origin + j.too_often + j.gone;
 const ended = (j: Job) => ["done", "cancelled", "failed"].includes(j.state);

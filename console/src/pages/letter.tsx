@@ -1,3 +1,4 @@
+import { useState } from "preact/hooks";
 import { p } from "../api";
 import { bytes, count, plural, reason, span } from "../format";
 import { to } from "../router";
@@ -5,7 +6,9 @@ import { usePoll, useTitle } from "../state";
 import type { Letter } from "../types";
 import { Body } from "../ui/body";
 import { Arguments, Card, Empty, ExchangeLink, Facts, Failed, Loading, Note, PageHead, QueueLink, Tag, When } from "../ui/parts";
+import { EditLetter } from "./edit";
 import { Actions, cause, officeError, reasonTag } from "./office";
+import { Masked, Who } from "./who";
 
 const keys = (list: string[] | undefined) => (list ?? []).length === 0 ? <span class="muted">(empty)</span> : <>{list!.map((k) => <code key={k} class="name">{k || "(empty)"} </code>)}</>;
 
@@ -13,7 +16,8 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
   const { vhost, queue, id } = props;
   const path = p`office/letters/${vhost}/${queue}/${id}`;
   useTitle("Letter");
-  const { data: l, error, loading, reload } = usePoll<Letter>(path, 15000);
+  const [revealed, reveal] = useState(false), [editing, edit] = useState(false);
+  const { data: l, error, loading, reload } = usePoll<Letter>(path + (revealed ? "?reveal=true" : ""), revealed ? 0 : 15000);
   const back = to(["letters", vhost], { queue });
   if (!l) return <><PageHead title="Letter" />
     {error?.status === 410 ? <Empty title="This letter has left the queue"><p>{error.message}</p><a class="button" href={back}>Letters in {queue}</a></Empty>
@@ -21,20 +25,21 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
       : <Failed error={error} what="the letter" retry={reload} />}
     {loading && <Loading what="the letter" />}</>;
   const first = l.timeline[l.timeline.length - 1];
-  const by = Object.entries(l.rejected_by ?? {}).filter(([, v]) => v !== "" && v !== null && v !== undefined);
   const c = l.cause;
   return <div class="stack">
     <PageHead title={l.message_id ? <>Letter <span class="name">{l.message_id}</span></> : "Letter"} lead={<>in <QueueLink vhost={vhost} name={queue} />, virtual host <b class="name">{vhost}</b> · {bytes(l.size)}{l.type && <> · <span class="name">{l.type}</span></>} {l.state !== "ready" && <Tag kind="warn">{l.state === "out" ? "with a consumer now" : l.state}</Tag>}</>}>
       <Actions of={[{ vhost, queues: [queue], ids: [id], name: "this letter" }]} done={reload} />
+      <button onClick={() => edit(true)}>Edit…</button>
     </PageHead>
     <Failed error={error} what="the letter" stale retry={reload} />
+    <Masked letter={l} revealed={revealed} reveal={() => reveal(true)} />
     <div class="letter-grid">
       <div class="stack">
         <Card title="Why it died" side={<span>{reasonTag(l.reason)} <span class="muted small"><When at={l.died_ms} /></span></span>}><div class="stack tight">
           <p class="cause">{c && (c.class || c.error) ? <>{c.class && <span class="class">{c.class}</span>}{c.class && c.error && ": "}{c.error}</> : <>It {!l.source ? "was parked by a consumer" : l.reason === "rejected" ? "was rejected by a consumer" : reason(l.reason)}{l.source && <> in <b class="name">{l.source}</b></>}. The consumer gave no cause.</>}</p>
           {c?.detail && <pre class="code" tabIndex={0} aria-label="Detail">{c.detail}</pre>}
-          {c?.from && <p class="muted small">The message says so in its headers ({c.from}).</p>}
-          {by.length > 0 && <Facts of={by.map(([k, v]) => [k.replaceAll("_", " "), <span class="name">{String(v)}</span>])} />}
+          {c?.from && <p class="muted small">{c.from === "settle" ? "The consumer said so when it rejected it." : <>The message says so in its headers ({c.from}).</>}</p>}
+          <Who by={l.rejected_by} />
         </div></Card>
         <Card title="Body"><Body text={l.body.text} encoding={l.body.encoding} bytes={l.body.bytes} cut={l.body.cut} download={"/api/" + path + "/body"} /></Card>
         <Card title="Headers"><Arguments of={l.headers} /></Card>
@@ -53,12 +58,15 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
           {first && <li class="origin"><div><p><b>Published</b> to <ExchangeLink vhost={vhost} name={l.exchange} /></p><p class="small">with {keys(l.routing_keys)}</p></div></li>}
         </ol></Card>
         <Card title="Properties"><Arguments of={l.properties} /></Card>
-        {(l.group || l.job) && <Card title="More"><Facts of={[
+        {(l.group || l.job || l.from || l.edited_from) && <Card title="More"><Facts of={[
           ...(l.group ? [["Letters like it", <a href={to(["letters", vhost], { queue, group: l.group })}>{cause({ ...l, error: c?.error ?? l.error, error_class: c?.class ?? l.error_class })}</a>] as [string, preact.ComponentChildren]] : []),
           ...(l.job ? [["Sent back by", <a href={to(["jobs", String(l.job)])}>job {l.job}</a>] as [string, preact.ComponentChildren]] : []),
+          ...(l.from ? [["Taken from", <QueueLink vhost={vhost} name={l.from} />] as [string, preact.ComponentChildren]] : []),
+          ...(l.edited_from ? [["Edited; the original", <a href={to(["letters", vhost, "bartleby.archive", l.edited_from])}>in the archive</a>] as [string, preact.ComponentChildren]] : []),
           ...(l.replays ? [["Sent back", plural(l.replays, "time")] as [string, string]] : []),
         ]} /></Card>}
       </div>
     </div>
+    {editing && <EditLetter letter={{ ...l, masked: l.masked && !revealed }} close={() => edit(false)} />}
   </div>;
 }
