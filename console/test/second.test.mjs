@@ -473,3 +473,23 @@ test("a letter whose body is shown in part is edited when the whole is loaded; a
     assert.equal((await dialog.getByLabel("Body", { exact: true }).inputValue()).length, long.length);
   });
 });
+
+test("a virtual host gets a default dead-letter queue, after showing for how many queues", async () => {
+  const page = await openPage(browser, node);
+  const sent = [];
+  await page.route("**/api/vhosts/%2F", async (r) => { if (r.request().method() !== "PUT") return r.fallback(); sent.push(JSON.parse(r.request().postData())); await r.fulfill({ status: 204 }); });
+  await signIn(page, node);
+  await visit(page, "#/vhosts/%2F");
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Change" }).click();
+  await dialog.getByLabel("Default dead-letter queue").fill("all.dead");
+  await dialog.getByText("one that dies often hides the others").waitFor();
+  await dialog.getByLabel("Default dead-letter queue").fill("%q.dead");
+  await dialog.getByText(/It holds for \d+ queues that have none now/).waitFor();
+  await dialog.getByRole("checkbox", { name: /^Lenient declarations/ }).check();
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("The virtual host / is changed.").waitFor();
+  assert.deepEqual([sent[0].default_dead_letter, sent[0].lenient_declarations], ["%q.dead", true]);
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});

@@ -9,6 +9,7 @@ import { Check, Select, Text } from "../../ui/form";
 import { Card, Empty, Facts, Failed, Loading, Note, PageHead, Tag, Zero } from "../../ui/parts";
 import { Small, Table, useListState, useServerList, type Column } from "../../ui/table";
 import { complain, say } from "../../ui/toast";
+import { DefaultDeadLetter } from "./deadletter";
 import { Limits } from "./users";
 
 const profiles: [string, string][] = [["rabbitmq", "RabbitMQ"], ["apsaramq", "ApsaraMQ for RabbitMQ"]];
@@ -38,10 +39,10 @@ export function VHostsPage() {
 
 function Edit(props: { vhost?: VHost; close(): void; done(name: string): void }) {
   const { vhost } = props;
-  const [name, setName] = useState(vhost?.name ?? ""), [description, setDescription] = useState(vhost?.description ?? ""), [type, setType] = useState(vhost?.default_queue_type ?? "classic"), [profile, setProfile] = useState(vhost?.profile ?? "rabbitmq"), [tags, setTags] = useState((vhost?.tags ?? []).join(", ")), [tracing, setTracing] = useState(vhost?.tracing ?? false);
+  const [name, setName] = useState(vhost?.name ?? ""), [description, setDescription] = useState(vhost?.description ?? ""), [type, setType] = useState(vhost?.default_queue_type ?? "classic"), [profile, setProfile] = useState(vhost?.profile ?? "rabbitmq"), [tags, setTags] = useState((vhost?.tags ?? []).join(", ")), [tracing, setTracing] = useState(vhost?.tracing ?? false), [dead, setDead] = useState(vhost?.default_dead_letter ?? ""), [lenient, setLenient] = useState(vhost?.lenient_declarations ?? false);
   return <Dialog title={vhost ? `Change ${vhost.name}` : "Add a virtual host"} label={vhost ? "Save" : "Add virtual host"} close={props.close} action={async () => {
     if (name === "") throw new Error("The virtual host needs a name.");
-    await send("PUT", p`vhosts/${name}`, { description, default_queue_type: type, profile, tags: tags.split(",").map((t) => t.trim()).filter(Boolean).join(","), tracing });
+    await send("PUT", p`vhosts/${name}`, { description, default_queue_type: type, profile, tags: tags.split(",").map((t) => t.trim()).filter(Boolean).join(","), tracing, ...(dead !== (vhost?.default_dead_letter ?? "") ? { default_dead_letter: dead } : {}), ...(lenient !== (vhost?.lenient_declarations ?? false) ? { lenient_declarations: lenient } : {}) });
     say(`The virtual host ${name} is ${vhost ? "changed" : "there"}.`); props.close(); props.done(name);
   }}>
     <div class="fields">
@@ -51,6 +52,8 @@ function Edit(props: { vhost?: VHost; close(): void; done(name: string): void })
       <Select label="Profile" value={profile} set={setProfile} of={profiles} help="Whose rules apply where the products differ" />
     </div>
     {vhost && profile !== vhost.profile && <Note kind="warn">Queues that are there follow the rules of the new profile from now on.</Note>}
+    <DefaultDeadLetter vhost={vhost} value={dead} set={setDead} />
+    <Check label="Lenient declarations" help="A client may declare a queue with the arguments that it had before they were changed here. It is logged once. Off: such a declaration is refused (406)." value={lenient} set={setLenient} />
     <Check label="Tracing" help="Copies of all messages go to amq.rabbitmq.trace. It costs speed, and ends with the node." value={tracing} set={setTracing} />
   </Dialog>;
 }
@@ -72,11 +75,11 @@ export function VHostPage(props: { name: string }) {
   const protect = async (on: boolean) => { try { await send(on ? "POST" : "DELETE", path + "/deletion/protection"); say(on ? "It is protected from deletion." : "It may be deleted."); reload(); } catch (e) { complain("The protection was not changed", e); } };
   return <div class="stack">
     <PageHead title={title} lead={v.description || undefined}>
-      <button onClick={() => { setVHost(v.name); go("#/queues"); }}>Show its queues</button><button onClick={() => setEditing(true)}>Change</button><button onClick={() => setLimiting(true)}>Limits</button>
+      <button onClick={() => { setVHost(v.name); go("#/queues"); }}>Show its queues</button><button onClick={() => setEditing(true)}>Change</button><button onClick={() => setLimiting(true)}>Limits</button><a class="button" href={to(["masks", v.name])}>Masks</a>
       <button class="danger" disabled={v.protected_from_deletion} title={v.protected_from_deletion ? "It is protected from deletion" : undefined} onClick={() => ask({ title: "Delete the virtual host", label: `Delete with ${plural(v.messages ?? 0, "message")}`, danger: true, text: <p>All of <b class="name">{v.name}</b> goes: its queues with <b>{plural(v.messages ?? 0, "message")}</b>, exchanges, policies and {plural(permissions.data?.length ?? 0, "permission")}. Its connections are closed.</p>, action: async () => { await send("DELETE", path); setVHost(""); await reloadSession(); say(`The virtual host ${v.name} is deleted.`); go("#/vhosts"); } })}>Delete</button>
     </PageHead>
     <div class="grid2">
-      <Card title="Details"><Facts of={[["Profile", profiles.find(([k]) => k === v.profile)?.[1] ?? "RabbitMQ"], ["Default queue type", v.default_queue_type], ["Tags", v.tags.join(", ") || <span class="muted">none</span>], ["Tracing", v.tracing ? <Tag kind="warn">on</Tag> : "off"], ["Messages", count(v.messages)], ["Limits", Object.entries(now).map(([k, n]) => `${k}: ${count(n)}`).join(", ") || <span class="muted">none</span>]]} /></Card>
+      <Card title="Details"><Facts of={[["Profile", profiles.find(([k]) => k === v.profile)?.[1] ?? "RabbitMQ"], ["Default queue type", v.default_queue_type], ["Tags", v.tags.join(", ") || <span class="muted">none</span>], ["Tracing", v.tracing ? <Tag kind="warn">on</Tag> : "off"], ["Messages", count(v.messages)], ["Default dead-letter queue", v.default_dead_letter ? <code class="name">{v.default_dead_letter}</code> : <span class="muted">none: what dies in a queue without a dead-letter exchange is dropped</span>], ["Lenient declarations", v.lenient_declarations ? <Tag kind="warn">on</Tag> : "off"], ["Limits", Object.entries(now).map(([k, n]) => `${k}: ${count(n)}`).join(", ") || <span class="muted">none</span>]]} /></Card>
       <Card title="Deletion"><Check label="Protected from deletion" help="It cannot be deleted until this is off." value={v.protected_from_deletion} set={protect} /></Card>
       {v.profile === "apsaramq" && <Card title="ApsaraMQ"><div class="stack tight">
         <Check label="TTL in dead-letter queues" help={<>“TTL Feature Supported” of the instance: dead letters expire too. It holds for the node, and stands in its configuration: set <code>apsaramq.dlq_ttl = {deadTTL ? "false" : "true"}</code> there to turn it {deadTTL ? "off" : "on"}.</>} value={deadTTL} set={() => complain("This is set in the configuration file", new Error(`apsaramq.dlq_ttl = ${deadTTL ? "false" : "true"}`))} />
