@@ -30,10 +30,10 @@ export interface Asked { body?: unknown; headers?: Record<string, string>; signa
 /** raw sends a request and returns the answer if it is a success. path is below /api/. */
 export async function raw(method: string, path: string, asked: Asked = {}): Promise<Response> {
   const headers: Record<string, string> = { "X-Bartleby-Session": "1", ...asked.headers };
-  let body: string | undefined;
+  let body: string | Blob | undefined;
   if (asked.body !== undefined) {
     headers["Content-Type"] ??= "application/json";
-    body = typeof asked.body === "string" ? asked.body : JSON.stringify(asked.body);
+    body = typeof asked.body === "string" || asked.body instanceof Blob ? asked.body : JSON.stringify(asked.body);
   }
   let answer: Response;
   try {

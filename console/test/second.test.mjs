@@ -371,39 +371,6 @@ test("masks: entered by line, refused by field, saved with their count", async (
   await at("#/masks/%2F", { masks: refused }, (page) => page.getByText("The masks cannot be shown").waitFor());
 });
 
-test("arguments of a queue are changed in use, with what becomes of its messages; its breaker is closed with the count", async () => {
-  const open = async (page) => page.route(/\/api\/queues\/%2F\/orders\?/, async (r) => { const answer = await r.fetch(), q = await answer.json(); await r.fulfill({ response: answer, json: { ...q, messages_ready: 5000, messages: 5000, breaker: { state: "open", until_ms: Date.now() + 30000, why: "62 of 180 deliveries died within 1 min" } } }); });
-  const page = await openPage(browser, node);
-  const asked = await stub(page, { "PUT queues": null, "POST queues": null });
-  await open(page);
-  await signIn(page, node);
-  await visit(page, "#/queues/%2F/orders");
-  const dialog = page.getByRole("dialog");
-  await page.getByText("The breaker is open: nothing is delivered").waitFor();
-  await page.getByRole("button", { name: "Close the breaker" }).click();
-  await dialog.getByRole("button", { name: "Close for 5,000 messages" }).click();
-  await page.getByText("The breaker of orders is closed.").waitFor();
-  assert.deepEqual(asked.at(-1).path, ["queues", "/", "orders", "breaker", "close"]);
-  await page.getByRole("button", { name: "Change…" }).click();
-  await dialog.getByText("Nothing yet.").waitFor();
-  assert.equal(await dialog.getByLabel("Priorities").count(), 0); // cannot be changed in use
-  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("");
-  await dialog.getByText("A dead-letter key needs a dead-letter exchange.").waitFor();
-  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("no.such");
-  await dialog.getByText("does not exist in /").waitFor();
-  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("orders.dlx");
-  await dialog.getByLabel("Time to live (TTL)").fill("");
-  await dialog.getByLabel("Length limit", { exact: true }).fill("1000");
-  await dialog.getByText("4,000 messages too many").waitFor();
-  await dialog.getByText("refused (406) from now on").waitFor();
-  await dialog.getByRole("button", { name: "Change 2 arguments for 5,000 messages" }).click();
-  await page.getByText("2 arguments of orders are changed.").waitFor();
-  const { body } = asked.filter((a) => a.method === "PUT").at(-1);
-  assert.deepEqual(body, { set: { "x-max-length": 1000 }, unset: ["x-message-ttl"] });
-  assert.deepEqual(page.faults, []);
-  await page.context().close();
-});
-
 const where = "#/letters/%2F/orders.dead/1a.7";
 test("a letter says which client rejected it, and shows what is masked to who asks", async () => {
   const given = { letters: ({ query }) => query.get("reveal") ? { ...answers.letters, masked: false, headers: { ...answers.letters.headers, authorization: "Bearer 17" } } : answers.letters };
@@ -474,6 +441,39 @@ test("a letter whose body is shown in part is edited when the whole is loaded; a
   });
 });
 
+test("arguments of a queue are changed in use, with what becomes of its messages; its breaker is closed with the count", async () => {
+  const open = async (page) => page.route(/\/api\/queues\/%2F\/orders\?/, async (r) => { const answer = await r.fetch(), q = await answer.json(); await r.fulfill({ response: answer, json: { ...q, messages_ready: 5000, messages: 5000, breaker: { state: "open", until_ms: Date.now() + 30000, why: "62 of 180 deliveries died within 1 min" } } }); });
+  const page = await openPage(browser, node);
+  const asked = await stub(page, { "PUT queues": null, "POST queues": null });
+  await open(page);
+  await signIn(page, node);
+  await visit(page, "#/queues/%2F/orders");
+  const dialog = page.getByRole("dialog");
+  await page.getByText("The breaker is open: nothing is delivered").waitFor();
+  await page.getByRole("button", { name: "Close the breaker" }).click();
+  await dialog.getByRole("button", { name: "Close for 5,000 messages" }).click();
+  await page.getByText("The breaker of orders is closed.").waitFor();
+  assert.deepEqual(asked.at(-1).path, ["queues", "/", "orders", "breaker", "close"]);
+  await page.getByRole("button", { name: "Change…" }).click();
+  await dialog.getByText("Nothing yet.").waitFor();
+  assert.equal(await dialog.getByLabel("Priorities").count(), 0); // cannot be changed in use
+  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("");
+  await dialog.getByText("A dead-letter key needs a dead-letter exchange.").waitFor();
+  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("no.such");
+  await dialog.getByText("does not exist in /").waitFor();
+  await dialog.getByLabel("Dead-letter exchange (DLX)").fill("orders.dlx");
+  await dialog.getByLabel("Time to live (TTL)").fill("");
+  await dialog.getByLabel("Length limit", { exact: true }).fill("1000");
+  await dialog.getByText("4,000 messages too many").waitFor();
+  await dialog.getByText("refused (406) from now on").waitFor();
+  await dialog.getByRole("button", { name: "Change 2 arguments for 5,000 messages" }).click();
+  await page.getByText("2 arguments of orders are changed.").waitFor();
+  const { body } = asked.filter((a) => a.method === "PUT").at(-1);
+  assert.deepEqual(body, { set: { "x-max-length": 1000 }, unset: ["x-message-ttl"] });
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});
+
 test("a virtual host gets a default dead-letter queue, after showing for how many queues", async () => {
   const page = await openPage(browser, node);
   const sent = [];
@@ -490,6 +490,73 @@ test("a virtual host gets a default dead-letter queue, after showing for how man
   await dialog.getByRole("button", { name: "Save" }).click();
   await page.getByText("The virtual host / is changed.").waitFor();
   assert.deepEqual([sent[0].default_dead_letter, sent[0].lenient_declarations], ["%q.dead", true]);
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});
+
+test("letters are exported, and imported with the lines that were refused", async () => {
+  const given = { "POST import": ({ body }) => ({ imported: body.trim().split("\n").length - 1, refused: [{ line: 2, why: `body is no base64: ${hostile[0]}` }] }) };
+  await at("#/letters/%2F?queue=orders.dead&class=PaymentTimeout", given, async (page, asked, dialog) => {
+    await page.getByRole("button", { name: "Export…" }).click();
+    const link = dialog.getByRole("link", { name: "Download" });
+    assert.equal(await link.getAttribute("href"), "/api/office/export/%2F/orders.dead?class=PaymentTimeout");
+    assert.equal(await link.getAttribute("download"), "orders.dead-letters.ndjson");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Import…" }).click();
+    await dialog.getByLabel("File").setInputFiles({ name: "empty.ndjson", mimeType: "text/plain", buffer: Buffer.from("\n\n") });
+    await dialog.getByText("empty.ndjson cannot be imported: it is empty.").waitFor();
+    await dialog.getByLabel("File").setInputFiles({ name: "odd.csv", mimeType: "text/plain", buffer: Buffer.from("a,b\n1,2\n") });
+    await dialog.getByText("its first line is no letter").waitFor();
+    await dialog.getByLabel("File").setInputFiles({ name: "three.ndjson", mimeType: "text/plain", buffer: Buffer.from('{"id":"1"}\n{"id":"2"}\n\n{"id":"3"}') });
+    await dialog.getByRole("button", { name: "Import 3 letters" }).click();
+    await dialog.getByText("1 line was refused").waitFor();
+    await dialog.getByText(`body is no base64: ${hostile[0]}`).waitFor();
+    assert.deepEqual(asked.at(-1).path, ["import", "/", "orders.dead"]);
+  });
+});
+
+test("with the real office: a letter is edited and replayed; one is discarded, and restored from the archive", async () => {
+  const page = await openPage(browser, node), dialog = page.getByRole("dialog");
+  await signIn(page, node);
+  await node.api("PUT", "queues/%2F/refunds", { durable: true, arguments: { "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "refunds.dead" } });
+  await node.api("PUT", "queues/%2F/refunds.dead", { durable: true, arguments: {} });
+  for (const n of [1, 2]) {
+    await node.api("POST", "exchanges/%2F/amq.default/publish", { routing_key: "refunds", payload: `{"refund":${n}}`, payload_encoding: "string", properties: { headers: { tenant: "north", attempt: 3 }, content_type: "application/json", delivery_mode: 2 } });
+    await node.api("POST", "queues/%2F/refunds/get", { ackmode: "reject_requeue_false", count: 1, encoding: "auto" });
+  }
+  const letters = async (q) => (await node.api("GET", `office/letters/%2F/${q}?order=oldest`)).items;
+  const until = async (what, f) => { for (let i = 0; i < 200; i++) { if (await f()) return; await new Promise((g) => setTimeout(g, 50)); } assert.fail(what); };
+  await until("two letters", async () => (await letters("refunds.dead")).length === 2);
+  const [first, second] = await letters("refunds.dead");
+  await visit(page, `#/letters/%2F/refunds.dead/${first.id}`);
+  await page.getByRole("button", { name: "Edit…" }).click();
+  await dialog.getByLabel("Body", { exact: true }).fill('{"refund":17}');
+  await dialog.getByLabel("Value of attempt").fill("4");
+  await dialog.getByText("It goes through the default exchange with refunds into refunds.").waitFor();
+  await dialog.getByLabel("Reason").fill("a test");
+  await dialog.getByRole("button", { name: "Edit and replay 1 letter" }).click();
+  await page.getByRole("heading", { name: /^Job .*: Edit from refunds\.dead/ }).waitFor();
+  let got;
+  await until("the edited letter", async () => { [got] = await node.api("POST", "queues/%2F/refunds/get", { ackmode: "peek", count: 1, encoding: "auto" }); return got; });
+  assert.deepEqual([got.payload, got.properties.headers.attempt, got.properties.headers.tenant], ['{"refund":17}', 4, "north"]);
+
+  await visit(page, `#/letters/%2F/refunds.dead/${second.id}`);
+  await page.getByRole("button", { name: "Discard…" }).click();
+  await dialog.getByLabel("Reason").fill("a test");
+  await dialog.getByRole("button", { name: "Discard 1 letter" }).click();
+  await page.getByRole("heading", { name: /^Job .*: Discard from refunds\.dead/ }).waitFor();
+  await until("it is in the archive", async () => (await letters("refunds.dead")).length === 0);
+  const [, archived] = await letters("bartleby.archive"); // the original of the edited one is before it
+  await visit(page, `#/letters/%2F/bartleby.archive/${archived.id}`);
+  assert.equal(await page.getByRole("button", { name: "Discard…" }).count(), 0);
+  await page.getByRole("button", { name: "Restore…" }).click();
+  await dialog.getByLabel("Reason").fill("it was right");
+  await dialog.getByRole("button", { name: "Restore 1 letter" }).click();
+  await page.getByRole("heading", { name: /^Job .*: Restore from bartleby\.archive/ }).waitFor();
+  await until("it is back", async () => (await letters("refunds.dead")).length === 1);
+  for (const hash of ["#/audit", "#/lint", "#/map/%2F", "#/map/%2F?view=table", "#/drops"]) { await visit(page, hash); assert.equal(await page.getByText("cannot be shown").count(), 0, hash); }
+  await visit(page, "#/audit");
+  await page.getByText("it was right").first().waitFor();
   assert.deepEqual(page.faults, []);
   await page.context().close();
 });

@@ -9,6 +9,7 @@ import { Area, Select, Text } from "../ui/form";
 import { Bar, Card, Empty, Facts, Failed, Fold, Loading, PageHead, Spark, Tag, When } from "../ui/parts";
 import { Table, useListState, useLocalList, type Column } from "../ui/table";
 import { Actions, cause, filterKeys, filterQuery, GroupEditor, groupSelection, officeError, reasonTag, stateTag, useGroup, useLetters } from "./office";
+import { Transfer } from "./transfer";
 import { filterLabels } from "./words";
 
 const columns: Column<Row>[] = [
@@ -71,6 +72,7 @@ export function LettersPage(props: { vhost?: string }) {
   return <div class="stack">
     <PageHead title={group ? <span class="cause">{group.error_class && <code>{group.error_class} </code>}{group.error || (group.error_class ? "" : <span class="plain-cause" style={{ display: "inline-block" }}>{reason(group.reason)}, no cause given</span>)}</span> : <>Letters in <span class="name">{at}</span></>} lead={group ? <>{plural(group.letters, "letter")}{group.source ? <> that died in <b class="name">{group.source}</b>: {reason(group.reason)}</> : ", parked by a consumer"}</> : <>in virtual host <b class="name">{vhost}</b></>}>
       <Actions of={[group && chips.length === 0 ? groupSelection(group) : all]} done={found.again} />
+      <Transfer vhost={vhost} queue={at} filter={filter} queues={queues.data ?? []} done={found.again} />
       {group && <button onClick={() => setEditing(true)}>Note…</button>}
     </PageHead>
     {group && <Card title="Group" side={<Spark counts={group.arrivals?.counts} label="Arrivals" />}><div class="grid3">

@@ -20,8 +20,12 @@ export const stateTag = (s: string) => <Tag kind={stateKinds[s]}>{s === "canary"
 export function cause(g: { error_class?: string; error?: string; reason: string }): string {
   return [g.error_class, g.error].filter(Boolean).join(": ") || "no cause given";
 }
-export const actions = { replay: "Replay", move: "Move", discard: "Discard" } as const;
+export const actions = { restore: "Restore", replay: "Replay", move: "Move", discard: "Discard" } as const;
 export type Action = keyof typeof actions;
+
+/** archive is where discarded letters and the originals of edited ones lie; from there they are restored. */
+const archive = "bartleby.archive";
+function actionsFor(of: { queues: string[] }[]): Action[] { return of.every((s) => s.queues.every((q) => q === archive)) ? ["restore", "replay", "move"] : ["replay", "move", "discard"]; }
 
 /** Missing explains the office on a node that has none. */
 export function officeError(error: Refusal | undefined): Refusal | undefined {
@@ -126,7 +130,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
   const requests = (): JobRequest[] => props.of.map((s) => {
     const r: JobRequest = { action, vhost: s.vhost, queues: s.queues };
     if (s.ids) r.ids = s.ids; else r.filter = s.filter ?? {};
-    if (action === "move") r.to_queue = queue;
+    if (action === "move" || action === "restore" && queue !== "") r.to_queue = queue;
     if (action === "replay" && where === "queue") r.to_queue = queue;
     if (action === "replay" && where === "exchange") { r.to_exchange = exchange; if (key) r.routing_key = key; }
     const n = (text: string, what: string, put: (n: number) => void) => { const v = whole(text, what); if (v !== undefined) put(v); };
@@ -174,13 +178,14 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
   };
   return <Dialog title={`${actions[action]} letters`} danger={action === "discard"} close={props.close} action={begin} busyLabel="Beginning…"
     label={total === undefined ? actions[action] : `${actions[action]} ${plural(total, "letter")}`} disabled={!plans || total === 0}>
-    <div class="row">{(Object.keys(actions) as Action[]).map((a) => <label key={a} class="check"><input type="radio" name="action" checked={action === a} onChange={() => setAction(a)} /> {actions[a]}</label>)}</div>
+    <div class="row">{actionsFor(props.of).map((a) => <label key={a} class="check"><input type="radio" name="action" checked={action === a} onChange={() => setAction(a)} /> {actions[a]}</label>)}</div>
     <ul class="plain">{props.of.map((s) => <li key={s.name} class="name"><b>{s.ids ? plural(s.ids.length, "selected letter") : s.name}</b> <span class="muted">in {s.queues.join(", ")}</span></li>)}</ul>
     {action === "replay" && <div class="fields">
       <Select label="Send them to" value={where} set={(v) => setWhere(v as "origin")} of={[["origin", "where they were first published"], ["queue", "a queue"], ["exchange", "an exchange"]]} help="The headers of their deaths are removed. The page of a letter still shows where it died before." />
       {where === "exchange" && <><Text label="Exchange" value={exchange} set={setExchange} /><Text label="Routing key" value={key} set={setKey} help="Empty: as first published" /></>}
     </div>}
     {(action === "move" || action === "replay" && where === "queue") && <Text label="To the queue" value={queue} set={setQueue} list="job-queues" autofocus help="An existing queue of the same virtual host" />}
+    {action === "restore" && <Text label="To the queue" value={queue} set={setQueue} list="job-queues" help="Empty: each to the queue from which it was discarded" />}
     <datalist id="job-queues">{(queues.data ?? []).map((q) => <option key={q.name} value={q.name} />)}</datalist>
     {action === "discard" && <Note kind="warn">Discarded letters go to the queue bartleby.archive, which keeps them for 7 days. Until then they can be replayed from there.</Note>}
     {action !== "discard" && <div class="fields">
@@ -201,7 +206,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       {problem && <Note kind="bad">{problem}</Note>}
       {!problem && !plans && <p class="muted">{(action === "move" || where === "queue") && queue === "" && action !== "discard" ? "Enter the queue that gets them." : "Counting…"}</p>}
       {plans && total === 0 && <Note kind="warn">No letter would be touched.</Note>}
-      {plans && total! > 0 && <p><b>{plural(total!, "letter")}</b> {action === "discard" ? "would be discarded" : action === "move" ? "would be moved" : "would be sent"}{whole0(rate) && action !== "discard" ? `, in about ${span(1000 * total! / whole0(rate)!)}` : ""}.</p>}
+      {plans && total! > 0 && <p><b>{plural(total!, "letter")}</b> {action === "discard" ? "would be discarded" : action === "move" ? "would be moved" : action === "restore" ? "would be restored" : "would be sent"}{whole0(rate) && action !== "discard" ? `, in about ${span(1000 * total! / whole0(rate)!)}` : ""}.</p>}
       {routes.length > 0 && action !== "discard" && <Small label="Routes" head={["Exchange", "Routing key", "Queues", ["Letters", "num"]]} rows={routes.slice(0, 20).map((r) => [r.exchange === "" ? "(default exchange)" : r.exchange, <code>{r.routing_key}</code>, r.queues.join(", ") || "none", count(r.letters)])} />}
       {unroutable.length > 0 && <Note kind="warn" title={`${plural(unroutable.reduce((n, u) => n + u.letters, 0), "letter")} would stay`}><ul>{unroutable.map((u) => <li key={u.why}>{count(u.letters)}: {u.why}</li>)}</ul></Note>}
       {noOrigin > 0 && <Note kind="warn">{plural(noOrigin, "letter")} would stay: where they came from is not known. Send them to a queue.</Note>}
@@ -216,7 +221,7 @@ function whole0(text: string): number | undefined { const n = Number(text); retu
 export function Actions(props: { of: Selection[]; done(): void; small?: ComponentChildren }) {
   const [action, set] = useState<Action | null>(null);
   return <>
-    <button class="primary" onClick={() => set("replay")}>Replay…</button><button onClick={() => set("move")}>Move…</button><button class="danger" onClick={() => set("discard")}>Discard…</button>
+    {actionsFor(props.of).map((a, i) => <button key={a} class={i === 0 ? "primary" : a === "discard" ? "danger" : undefined} onClick={() => set(a)}>{actions[a]}…</button>)}
     {action && <JobDialog action={action} of={props.of} close={() => set(null)} done={props.done} />}
   </>;
 }
