@@ -145,7 +145,11 @@ export async function signIn(page, node, user = "console", password = user) {
 
 /** visit opens a page of the console and waits until it has its data. */
 export async function visit(page, hash) {
-  await page.evaluate((h) => { location.hash = h; }, hash);
-  await page.waitForFunction(() => !document.querySelector(".spin") && document.querySelector("h1"), undefined, { timeout: 15000 });
+  await page.evaluate((h) => { // another page has another heading
+    const path = (s) => s.split("?")[0];
+    if (path(location.hash) !== path(h)) document.querySelector("h1")?.setAttribute("data-left", "");
+    location.hash = h;
+  }, hash);
+  await page.waitForFunction(() => !document.querySelector(".spin") && document.querySelector("h1:not([data-left])"), undefined, { timeout: 15000 });
   await page.waitForTimeout(250); // charts draw in the next frame
 }
