@@ -261,7 +261,7 @@ func fieldComment(f goField) string {
 	case "symbols":
 		words = append([]string{"symbol or array of symbols"}, words...)
 	case "fields":
-		words = append([]string{"map with symbols for keys"}, words...)
+		words = append([]string{"map with symbols or strings for keys"}, words...)
 	case "map", "described":
 		words = append([]string{f.kind}, words...)
 	}

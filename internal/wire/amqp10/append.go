@@ -1,6 +1,7 @@
 package amqp10
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -170,6 +171,67 @@ func AppendSymbols(dst []byte, symbols ...string) []byte {
 		dst = append(append(dst, byte(len(s))), s...)
 	}
 	return dst
+}
+
+// fullCodes are the widest encodings of types that have several: an array has one for all its elements.
+var fullCodes = map[Type]byte{
+	TypeBoolean: codeBoolean, TypeUint: codeUint, TypeUlong: codeUlong, TypeInt: codeInt, TypeLong: codeLong, TypeBinary: codeBinary32,
+	TypeString: codeString32, TypeSymbol: codeSymbol32, TypeList: codeList32, TypeMap: codeMap32, TypeArray: codeArray32,
+}
+
+// AppendArray appends an array of values that have the same type and the same descriptors: all others are
+// ErrType. More than 255 nulls are ErrCount, since no reader here would take them.
+func AppendArray(dst []byte, elements ...Value) ([]byte, error) {
+	start := len(dst)
+	dst = append(dst, codeArray32, 0, 0, 0, 0)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(elements)))
+	first := Value{code: codeNull}
+	if len(elements) > 0 {
+		first = elements[0]
+	}
+	code, ok := fullCodes[types[first.code]]
+	if !ok {
+		code = first.code
+	}
+	dst = append(append(dst, first.descriptors...), code)
+	for _, v := range elements {
+		if types[v.code] != types[first.code] || v.code == 0 || !bytes.Equal(v.descriptors, first.descriptors) {
+			return dst[:start], ErrType
+		}
+		dst = v.appendFull(dst, code)
+	}
+	if code == codeNull && len(elements) > maxEmptyElements {
+		return dst[:start], ErrCount
+	}
+	binary.BigEndian.PutUint32(dst[start+1:], uint32(len(dst)-start-5))
+	return dst, nil
+}
+
+// appendFull appends what follows the format code of the value in the widest encoding of its type.
+func (v *Value) appendFull(dst []byte, code byte) []byte {
+	be := binary.BigEndian
+	switch code {
+	case codeBoolean:
+		if v.code == codeTrue || v.code == codeBoolean && v.content[0] != 0 {
+			return append(dst, 1)
+		}
+		return append(dst, 0)
+	case codeUint:
+		return be.AppendUint32(dst, uint32(bigEndian(v.content)))
+	case codeUlong:
+		return be.AppendUint64(dst, bigEndian(v.content))
+	case codeInt:
+		return be.AppendUint32(dst, uint32(signed(v.content)))
+	case codeLong:
+		return be.AppendUint64(dst, uint64(signed(v.content)))
+	case codeBinary32, codeString32, codeSymbol32:
+		return append(be.AppendUint32(dst, uint32(len(v.content))), v.content...)
+	case codeList32, codeMap32, codeArray32:
+		items := v.content[sizeWidth(v.code):]
+		dst = be.AppendUint32(be.AppendUint32(dst, uint32(4+len(items))), v.count())
+		return append(dst, items...)
+	}
+	return append(dst, v.content...)
 }
 
 // Append appends the value as it was read: the same constructor and the same content. No value is appended as

@@ -274,7 +274,7 @@ func TestMalformedCompositesNameFieldAndSection(t *testing.T) {
 		{"\x00\x53\x29\xc0\x07\x03\x40\x40\xa3\x02no", ErrValue, "target: expiry-policy: no value of the type (3.5.4)"},
 		{"\x00\x53\x18\xc0\x05\x01\x00\x53\x1d\x45", ErrMandatory, "error: condition: mandatory field is missing (2.8.14)"},
 		{"\x00\x53\x18\xc0\x05\x01\x00\x53\x24\x45", ErrType, "error: value of another type (2.8.14)"},
-		{"\x00\x53\x27\xc0\x09\x03\x40\x40\xc1\x04\x02\xa1\x00\x40", ErrType, "modified: message-annotations: value of another type (3.4.5)"},
+		{"\x00\x53\x27\xc0\x09\x03\x40\x40\xc1\x04\x02\xa0\x00\x40", ErrType, "modified: message-annotations: value of another type (3.4.5)"},
 		{"\x00\x53\x27\xc0\x0a\x03\x40\x40\xc1\x05\x02\xa3\x00\x56\x02", ErrValue, "modified: message-annotations: no value of the type (3.4.5)"},
 		{"\x00\x53\x33\x45", ErrMandatory, "declared: txn-id: mandatory field is missing (4.5.5)"},
 		{"\x00\x53\x40\xc0\x05\x01\xe0\x02\x00\xa1", ErrType, "sasl-mechanisms: sasl-server-mechanisms: value of another type (5.3.3.1)"},

@@ -285,11 +285,13 @@ func (r *fieldReader) messageID() (v Value) {
 	return r.judged(&v, checkMessageID(&v))
 }
 
+// checkFields looks for a map with symbols for keys (2.8.13), or strings: go-amqp writes them in the info of an
+// error, and RabbitMQ takes them.
 func checkFields(v *Value) error {
 	if v.descriptors != nil {
 		return ErrType
 	}
-	return v.checkMap(TypeSymbol, TypeSymbol)
+	return v.checkMap(TypeSymbol, TypeString)
 }
 
 // checkSymbols looks for a symbol or an array of symbols.

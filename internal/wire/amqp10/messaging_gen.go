@@ -297,7 +297,7 @@ func (*Released) Append(dst []byte) []byte {
 type Modified struct {
 	DeliveryFailed     bool  // default false
 	UndeliverableHere  bool  // default false
-	MessageAnnotations Value // map with symbols for keys
+	MessageAnnotations Value // map with symbols or strings for keys
 }
 
 var modifiedType = compositeType{DescriptorModified, "3.4.5", []compositeField{
@@ -342,9 +342,9 @@ type Source struct {
 	ExpiryPolicy          TerminusExpiryPolicy // default session-end
 	Timeout               uint32               // default 0
 	Dynamic               bool                 // default false
-	DynamicNodeProperties Value                // map with symbols for keys
+	DynamicNodeProperties Value                // map with symbols or strings for keys
 	DistributionMode      []byte               // symbol
-	Filter                Value                // map with symbols for keys
+	Filter                Value                // map with symbols or strings for keys
 	DefaultOutcome        Value                // described
 	Outcomes              Value                // symbol or array of symbols
 	Capabilities          Value                // symbol or array of symbols
@@ -424,7 +424,7 @@ type Target struct {
 	ExpiryPolicy          TerminusExpiryPolicy // default session-end
 	Timeout               uint32               // default 0
 	Dynamic               bool                 // default false
-	DynamicNodeProperties Value                // map with symbols for keys
+	DynamicNodeProperties Value                // map with symbols or strings for keys
 	Capabilities          Value                // symbol or array of symbols
 }
 

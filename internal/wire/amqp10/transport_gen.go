@@ -80,7 +80,7 @@ type Open struct {
 	IncomingLocales     Value // symbol or array of symbols
 	OfferedCapabilities Value // symbol or array of symbols
 	DesiredCapabilities Value // symbol or array of symbols
-	Properties          Value // map with symbols for keys
+	Properties          Value // map with symbols or strings for keys
 }
 
 var openType = compositeType{DescriptorOpen, "2.7.1", []compositeField{
@@ -152,7 +152,7 @@ type Begin struct {
 	HandleMax           Optional[uint32] // default 4294967295
 	OfferedCapabilities Value            // symbol or array of symbols
 	DesiredCapabilities Value            // symbol or array of symbols
-	Properties          Value            // map with symbols for keys
+	Properties          Value            // map with symbols or strings for keys
 }
 
 var beginType = compositeType{DescriptorBegin, "2.7.2", []compositeField{
@@ -220,7 +220,7 @@ type Attach struct {
 	MaxMessageSize       Optional[uint64]
 	OfferedCapabilities  Value // symbol or array of symbols
 	DesiredCapabilities  Value // symbol or array of symbols
-	Properties           Value // map with symbols for keys
+	Properties           Value // map with symbols or strings for keys
 }
 
 var attachType = compositeType{DescriptorAttach, "2.7.3", []compositeField{
@@ -315,7 +315,7 @@ type Flow struct {
 	Available      Optional[uint32]
 	Drain          bool  // default false
 	Echo           bool  // default false
-	Properties     Value // map with symbols for keys
+	Properties     Value // map with symbols or strings for keys
 }
 
 var flowType = compositeType{DescriptorFlow, "2.7.4", []compositeField{
@@ -647,7 +647,7 @@ func (c *Close) Append(dst []byte) []byte {
 type Error struct {
 	Condition   []byte // symbol, mandatory
 	Description []byte // string
-	Info        Value  // map with symbols for keys
+	Info        Value  // map with symbols or strings for keys
 }
 
 var errorType = compositeType{DescriptorError, "2.8.14", []compositeField{

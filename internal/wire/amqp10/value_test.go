@@ -346,6 +346,51 @@ func TestValuesComeThroughTheWire(t *testing.T) {
 	})
 }
 
+// Arrays of every type, of values in whatever encodings.
+func TestArraysComeThroughTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var elements []Value
+		items := []any{}
+		for range rapid.IntRange(0, 40).Draw(t, "values") {
+			b, item := drawValue(t, nil, 2)
+			v, _, err := ReadValue(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := v
+			if len(elements) > 0 {
+				first = elements[0]
+			}
+			if types[v.code] == types[first.code] && bytes.Equal(v.descriptors, first.descriptors) {
+				elements, items = append(elements, v), append(items, item)
+			} else if _, err := AppendArray(nil, first, v); !errors.Is(err, ErrType) {
+				t.Fatalf("an array of %v and %v: got error %v", model(first), model(v), err)
+			}
+		}
+		b, err := AppendArray([]byte("before"), elements...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, rest, err := ReadValue(b[len("before"):])
+		if err != nil || len(rest) > 0 || v.Check() != nil {
+			t.Fatalf("% x: rest % x, error %v, %v", b, rest, err, v.Check())
+		}
+		if diff := cmp.Diff(any(typed{TypeArray, items}), model(v)); diff != "" {
+			t.Fatalf("sent and received differ:\n%s", diff)
+		}
+	})
+	many := make([]Value, maxEmptyElements+1)
+	for i := range many {
+		many[i] = MustValue(AppendNull(nil))
+	}
+	if _, err := AppendArray(nil, many...); !errors.Is(err, ErrCount) {
+		t.Errorf("%d nulls: got error %v", len(many), err)
+	}
+	if _, err := AppendArray(nil, Value{}); !errors.Is(err, ErrType) {
+		t.Errorf("an array of no value: got error %v", err)
+	}
+}
+
 func TestLongListsAndMapsBecomeWide(t *testing.T) {
 	for _, n := range []int{0, 2, 254, 255, 256, 300, 70_000} {
 		for name, begin := range map[string]func([]byte) ([]byte, int){"list": BeginList, "map": BeginMap} {
