@@ -137,6 +137,13 @@ func (l *Letter) Props() *amqp091.Props {
 	return &l.props
 }
 
+// HasHeader says whether it was published with a header of this name.
+func (l *Letter) HasHeader(name string) bool {
+	l.parse()
+	_, _, ok := amqp091.HeaderField(l.props.Headers, name)
+	return ok
+}
+
 // Cause is why it died, without the detail.
 func (l *Letter) Cause() Cause {
 	if !l.hasCause {

@@ -44,3 +44,6 @@ func (b *Broker) TakeArrivals() (list []Arrival) {
 	})
 	return list
 }
+
+// HasDeleted says whether the queue was deleted meanwhile.
+func (b *Broker) HasDeleted(q QueueInfo) bool { return b.node.HasDeleted(q.runtime) }

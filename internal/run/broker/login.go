@@ -312,3 +312,18 @@ func hashPassword(a auth.Algorithm, password string) auth.PasswordHash {
 
 // tagText is a client's tags in the form that backends get.
 func tagText(tags []auth.Tag) string { return strings.Join(tags, " ") }
+
+// AsAccount is As for the account that AccountMark once gave this mark for. It is false if that account is gone or has another
+// password. The connection has no rights once the account is deleted, even if there is another one of its name.
+func (b *Broker) AsAccount(user, mark string, vhost message.VHost) (*Connection, bool) {
+	if mark == "" || mark != b.AccountMark(user) {
+		return nil, false
+	}
+	b.topo.RLock()
+	u, ok := b.users.User(user)
+	b.topo.RUnlock()
+	if !ok {
+		return nil, false
+	}
+	return b.For(&Identity{Name: user, account: u}, vhost), true
+}

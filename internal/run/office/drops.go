@@ -185,6 +185,9 @@ func (d *Drops) add(list []broker.Drop) {
 	w.finish()
 	// A failure has ended the node.
 	_ = d.b.PutRecords(mutation.All(w.changes), true)
+	for _, e := range w.begun {
+		d.b.Notify("drop.recorded", e.facts)
+	}
 }
 
 // dropWriter collects the changes of one write.
@@ -194,6 +197,7 @@ type dropWriter struct {
 	changes []mutation.Change
 	touched map[*dropLedger]string // the virtual hosts
 	changed map[*DropEntry]bool
+	begun   []*DropEntry // new ones: each tells of itself, so once a minute for drops that are alike
 }
 
 func (w *dropWriter) add(drop *broker.Drop) {
@@ -221,6 +225,7 @@ func (w *dropWriter) add(drop *broker.Drop) {
 		e = &DropEntry{VHost: vhost, ID: l.next, Queue: string(drop.Queue), Reason: reason, Why: drop.Why, First: w.now, Exchange: drop.Exchange}
 		l.open[alike] = e
 		l.next++
+		w.begun = append(w.begun, e)
 	}
 	e.Last = w.now
 	e.Count += drop.Count

@@ -133,10 +133,12 @@ type Job struct {
 	State   State               `json:"state"`
 	Why     string              `json:"why,omitempty"`
 	By      string              `json:"by"`
+	Rule    string              `json:"rule,omitempty"` // whose standing job it is: it moves what the rule says, and has no end of its own
 	Reason  string              `json:"reason,omitempty"`
 	MadeMS  int64               `json:"made_ms"`
 	BeganMS int64               `json:"began_ms,omitempty"`
 	EndedMS int64               `json:"ended_ms,omitempty"`
+	LastMS  int64               `json:"last_ms,omitempty"` // when the rule last moved letters
 	Planned int                 `json:"planned"`
 	Stays
 	CanaryUntilMS int64    `json:"canary_until_ms,omitempty"` // the job waits for its canary's letters until then

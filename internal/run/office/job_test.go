@@ -34,7 +34,12 @@ type bureau struct {
 
 func openBureau(t *testing.T, fs vfs.FS, fail func(string)) *bureau {
 	t.Helper()
-	b, err := broker.Open(broker.Options{FS: fs, Dir: "data", Failpoint: fail, RetryHeld: 10 * time.Millisecond})
+	return openBureauWith(t, fs, Options{Failpoint: fail, Now: func() time.Time { return time.Now().Add(later) }})
+}
+
+func openBureauWith(t *testing.T, fs vfs.FS, o Options) *bureau {
+	t.Helper()
+	b, err := broker.Open(broker.Options{FS: fs, Dir: "data", Failpoint: o.Failpoint, RetryHeld: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +49,8 @@ func openBureau(t *testing.T, fs vfs.FS, fail func(string)) *bureau {
 		}
 	}
 	d := &bureau{t: t, b: b, c: b.As("guest", "/")}
-	f, err := New(Options{Broker: b, Failpoint: fail, Now: func() time.Time { return time.Now().Add(later) }})
+	o.Broker = b
+	f, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

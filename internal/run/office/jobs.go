@@ -91,7 +91,7 @@ func newJobs(f *Office) (*Jobs, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, j := range m.jobs {
-		if j.r.State != Running && j.r.State != Planned && !(j.r.State == Halted && j.r.Alarm) {
+		if j.r.Rule != "" || j.r.State != Running && j.r.State != Planned && !(j.r.State == Halted && j.r.Alarm) {
 			continue
 		}
 		if !j.r.Operator && (j.r.Account == "" || j.r.Account != m.b.AccountMark(j.r.By)) {
@@ -168,6 +168,7 @@ func (m *Jobs) create(c *broker.Connection, r *Request, with *record, planned in
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.jobs[j.r.ID] = j
+	m.tell(j, "")
 	if err != nil {
 		return Job{}, cmp.Or(m.set(j, Actor{}, Failed, err.Error()), err)
 	}
@@ -181,7 +182,7 @@ func (m *Jobs) enrol(c *broker.Connection, r *Request, with *record, planned int
 	defer m.mu.Unlock()
 	active, own := 0, 0
 	for _, j := range m.jobs {
-		if !j.r.State.over() {
+		if !j.r.State.over() && j.r.Rule == "" {
 			active++
 			if j.r.By == c.User {
 				own++
@@ -258,6 +259,7 @@ var deeds = map[State]string{Planned: "resumed", Running: "resumed", Paused: "pa
 
 // set changes the state of a job, for by, and stores it. REQUIRES: m.mu is held.
 func (m *Jobs) set(j *job, by Actor, s State, why string) error {
+	before := j.r.State
 	alarm := by == Actor{} && j.r.Alarm // it comes and goes, and nobody has decided anything
 	j.r.State, j.r.Why = s, why
 	if s != Halted {
@@ -275,6 +277,7 @@ func (m *Jobs) set(j *job, by Actor, s State, why string) error {
 	if err != nil {
 		return err
 	}
+	m.tell(j, before)
 	m.log.Info("A job is "+string(s), "job", j.r.ID, "action", string(j.r.Action), "vhost", j.r.VHost, "queues", strings.Join(j.r.Queues, " "), "user", j.r.By, "why", why)
 	if s.over() {
 		return m.prune()
@@ -311,6 +314,8 @@ func (m *Jobs) find(id uint64) (*job, error) {
 		return nil, refuse(NotFound, "there is no job %d", id)
 	case j.r.State.over():
 		return nil, refuse(Conflict, "job %d is %s", id, j.r.State)
+	case j.r.Rule != "":
+		return nil, refuse(Conflict, "job %d is the work of rule '%s' of virtual host '%s': switch the rule off or on", id, j.r.Rule, j.r.VHost)
 	}
 	return j, nil
 }

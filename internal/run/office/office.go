@@ -23,7 +23,12 @@ type Options struct {
 	Names *letter.Names
 	// LintAfter is how long after a declaration its queue is examined; 0: 10 s. Clients declare a queue before what it leads to.
 	LintAfter time.Duration
-	Failpoint func(name string) // for tests: see JobFailpoints
+	// WebhooksLocal lets webhooks reach addresses of this machine and its link; Version is the program's, for their header User-Agent.
+	WebhooksLocal bool
+	Version       string
+	Failpoint     func(name string) // for tests: see JobFailpoints
+
+	idle bool // for tests: no goroutine watches arrivals, the test calls Rules.watch.step
 }
 
 const defaultCatalogueBytes = 128 << 20
@@ -32,13 +37,15 @@ const defaultCatalogueBytes = 128 << 20
 type Office struct {
 	// Static after construction.
 	Options
-	Drops *Drops
-	Jobs  *Jobs
-	b     *broker.Broker
-	life  context.Context
-	end   context.CancelFunc
-	work  sync.WaitGroup // goroutines that read catalogues
-	room  chan struct{}  // one for each that may read at a time
+	Drops    *Drops
+	Jobs     *Jobs
+	Webhooks *Webhooks
+	Rules    *Rules
+	b        *broker.Broker
+	life     context.Context
+	end      context.CancelFunc
+	work     sync.WaitGroup // goroutines that read catalogues
+	room     chan struct{}  // one for each that may read at a time
 
 	catalogues catalogues
 	notes      notes
@@ -74,6 +81,12 @@ func New(o Options) (_ *Office, err error) {
 	if err == nil {
 		f.Jobs, err = newJobs(f)
 	}
+	if err == nil {
+		f.Webhooks, err = openWebhooks(f)
+	}
+	if err == nil {
+		f.Rules, err = newRules(f)
+	}
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -94,8 +107,14 @@ func (f *Office) Audit() *Audit { return f.audit }
 // Close waits until nothing of the office looks into queues, and writes what is not stored. It is called before the broker is closed.
 // REQUIRES: no request uses the office any longer.
 func (f *Office) Close() {
+	if f.Rules != nil {
+		f.Rules.Close()
+	}
 	if f.Jobs != nil {
 		f.Jobs.Close()
+	}
+	if f.Webhooks != nil {
+		f.Webhooks.Close()
 	}
 	f.end()
 	f.work.Wait()

@@ -1,0 +1,52 @@
+package office
+
+import (
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// fact is a field of an event: a text, a bool, an int64, or an amqp091.Array of texts.
+func fact(key string, value any) amqp091.Field { return amqp091.Field{Key: key, Value: value} }
+
+// jobEvents are what the change of a job to a state is called.
+var jobEvents = map[State]string{
+	Running: "job.resumed", Paused: "job.paused", Halted: "job.halted", Cancelled: "job.cancelled", Done: "job.done", Failed: "job.failed",
+}
+
+// tell tells of a job that is in another state than before, "" for a new one. REQUIRES: m.mu is held.
+func (m *Jobs) tell(j *job, before State) {
+	key, ok := jobEvents[j.r.State]
+	if begins := before == "" || before == Planned; begins && j.r.State == Running {
+		key = "job.started"
+	} else if !ok || before == "" || before == j.r.State {
+		return
+	}
+	tally := m.b.Node().JobTally(j.r.ID)
+	m.b.Notify(key, func() amqp091.Table { return j.r.facts(&tally) })
+}
+
+// facts are what events tell of a job.
+func (r *record) facts(t *partition.JobTally) amqp091.Table {
+	queues := amqp091.Array{}
+	for _, q := range r.Queues[:min(len(r.Queues), 100)] {
+		queues = append(queues, q)
+	}
+	facts := amqp091.Table{
+		fact("id", int64(r.ID)), fact("action", string(r.Action)), fact("vhost", r.VHost), fact("queues", queues), fact("state", string(r.State)),
+		fact("planned", int64(r.Planned)), fact("moved", int64(t.Moved)), fact("died_again", int64(t.DiedAgain)), fact("user_who_performed_action", r.By),
+	}
+	for _, f := range []amqp091.Field{fact("why", r.Why), fact("rule", r.Rule), fact("reason", r.Reason)} {
+		if f.Value != "" {
+			facts = append(facts, f)
+		}
+	}
+	return facts
+}
+
+// facts are what an event tells of an entry that has just begun.
+func (e *DropEntry) facts() amqp091.Table {
+	return amqp091.Table{
+		fact("vhost", e.VHost), fact("queue", e.Queue), fact("reason", e.Reason), fact("why", e.Why), fact("exchange", e.Exchange), fact("count", int64(e.Count)),
+		fact("id", int64(e.ID)),
+	}
+}

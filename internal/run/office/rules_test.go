@@ -1,0 +1,408 @@
+package office
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+)
+
+// chancery is a bureau whose clock the test sets forward, and whose watch it steps.
+type chancery struct {
+	*bureau
+	f     *Office
+	hooks *Webhooks
+	rules *Rules
+	ahead atomic.Int64 // milliseconds
+}
+
+func openChancery(t *testing.T, fs vfs.FS, ahead int64) *chancery {
+	t.Helper()
+	return openFailing(t, fs, ahead, nil)
+}
+
+func openFailing(t *testing.T, fs vfs.FS, ahead int64, fail func(string)) *chancery {
+	t.Helper()
+	d := &chancery{}
+	d.ahead.Store(ahead)
+	d.bureau = openBureauWith(t, fs, Options{
+		Now: func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load()) * time.Millisecond) }, WebhooksLocal: true, Failpoint: fail, idle: true,
+	})
+	d.f, d.hooks, d.rules = d.office, d.office.Webhooks, d.office.Rules
+	return d
+}
+
+func (d *chancery) shutDown() { d.close() }
+
+// work steps until nothing is left to do now.
+func (d *chancery) work() {
+	d.t.Helper()
+	d.eventually("the watch has nothing to do now", func() bool { return d.rules.watch.step() > 0 })
+}
+
+func (d *chancery) pass(ms int64) {
+	d.ahead.Add(ms)
+	d.work()
+}
+
+func (d *chancery) put(rules ...Rule) RuleBook {
+	d.t.Helper()
+	if rules == nil {
+		rules = []Rule{}
+	}
+	b, err := d.rules.Put(d.c, Actor{}, rules, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.work()
+	return b
+}
+
+func (d *chancery) rule(name string) RuleShown {
+	d.t.Helper()
+	for _, r := range d.rules.Book("/").Rules {
+		if r.Name == name {
+			return r
+		}
+	}
+	d.t.Fatalf("there is no rule %s", name)
+	return RuleShown{}
+}
+
+// A letter goes back when it is due and not before, later each time, and once it was sent back often enough it goes to the next rule.
+func TestARuleRetriesAndThenSends(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			d := openChancery(t, vfs.NewMem(), 0)
+			d.letters(kind, kind, 2)
+			d.declare("park", kind)
+			d.put(Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 60_000, Factor: 2, MaxTimes: 2, Queues: "^dlq$"},
+				Rule{Name: "park", On: true, Action: RuleSend, ToQueue: "park"})
+			for n, wait := range []int64{60_000, 120_000} {
+				if r := d.rule("again"); r.Waiting != 2 || d.ready("dlq") != 2 {
+					t.Fatalf("round %d: %+v, %d in dlq", n, r, d.ready("dlq"))
+				}
+				d.pass(wait - 30_000)
+				if d.ready("work") != 0 {
+					t.Fatalf("round %d: sent back too early", n)
+				}
+				d.pass(30_000)
+				if d.ready("work") != 2 || d.rule("again").Acted != uint64(2*n+2) || d.rule("again").LastMS == 0 {
+					t.Fatalf("round %d: %d are back, %+v", n, d.ready("work"), d.rule("again"))
+				}
+				d.ahead.Store(0)
+				for range 2 {
+					d.kill("work")
+				}
+				d.eventually("they have died", func() bool { d.work(); return d.ready("dlq")+d.ready("park") == 2 })
+			}
+			d.work()
+			if d.ready("park") != 2 || d.ready("dlq") != 0 {
+				t.Fatalf("%d are parked", d.ready("park"))
+			}
+			j := d.job(d.rule("again").Job)
+			if j.Rule != "again" || j.State != Running || j.Moved != 4 || j.Outcomes.DiedAgain != 4 || j.By != "guest" {
+				t.Errorf("%+v", j)
+			}
+			if _, err := d.jobs.Cancel(j.ID, Actor{}); err == nil {
+				t.Error("somebody cancels the work of a rule")
+			}
+		})
+	}
+}
+
+// The first rule that matches is the one; hold keeps a letter from those that follow, discard puts it into the archive, and the archive and the
+// queue that a rule sends to are left alone.
+func TestTheFirstRuleThatMatchesIsTheOne(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 3)
+	d.declare("park", "classic")
+	d.put(
+		Rule{Name: "keep", On: true, Action: RuleHold, Match: map[string][]string{"body": {"0"}}},
+		Rule{Name: "off", Action: RuleSend, ToQueue: "park"},
+		Rule{Name: "drop", On: true, Action: RuleDiscard, Match: map[string][]string{"body": {"1"}}},
+		Rule{Name: "never", On: true, Action: RuleDiscard, Match: map[string][]string{"died": {">=2"}}},
+		Rule{Name: "move", On: true, Action: RuleSend, ToQueue: "park"},
+	)
+	if d.ready("dlq") != 1 || d.ready("park") != 1 || d.ready(string(broker.Archive)) != 1 {
+		t.Errorf("%d, %d, %d", d.ready("dlq"), d.ready("park"), d.ready(string(broker.Archive)))
+	}
+	d.pass(1000)
+	if d.rule("move").Acted != 1 || d.rule("drop").Acted != 1 || d.rule("never").Acted != 0 || d.rule("off").State != "off" {
+		t.Errorf("%+v", d.rules.Book("/"))
+	}
+	if body, _ := d.take("dlq", partition.Ack); body != "0" {
+		t.Errorf("held is %q", body)
+	}
+}
+
+// Two rules that send letters to each other's queue stop, because what rules have moved is counted in the letter.
+func TestRulesDoNotSendLettersRoundForEver(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 1)
+	d.declare("park", "quorum")
+	d.put(Rule{Name: "there", On: true, Action: RuleSend, ToQueue: "park", MaxTimes: 7}, Rule{Name: "back", On: true, Action: RuleSend, ToQueue: "dlq", MaxTimes: 7})
+	for range 40 {
+		d.pass(100)
+	}
+	if a, b := d.rule("there").Acted, d.rule("back").Acted; a+b != 7 {
+		t.Errorf("there %d times, back %d times", a, b)
+	}
+	if d.ready("dlq")+d.ready("park") != 1 {
+		t.Errorf("%d and %d", d.ready("dlq"), d.ready("park"))
+	}
+}
+
+// A letter that a consumer has is not touched; when it comes back the rule goes on.
+func TestARuleLeavesWhatAConsumerHas(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 1)
+	d.declare("park", "classic")
+	err := d.c.Take("dlq", 1, broker.AckRemoves, func(*broker.Shown) (bool, error) {
+		d.put(Rule{Name: "move", On: true, Action: RuleSend, ToQueue: "park"})
+		d.pass(1000)
+		if d.rule("move").Waiting != 1 || d.ready("park") != 0 {
+			t.Errorf("%+v", d.rule("move"))
+		}
+		return false, fmt.Errorf("it goes back")
+	})
+	if err == nil {
+		t.Fatal("it did not go back")
+	}
+	d.c.Settle()
+	d.eventually("it is moved", func() bool { d.pass(5000); return d.ready("park") == 1 })
+}
+
+// A rule acts with the rights of who has set it: who loses them stops the rule, which says why, and whoever switches it on goes on.
+func TestARuleStopsWithTheRightsOfItsUser(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 1)
+	d.declare("park", "classic")
+	mustUser(d, "ann")
+	ann := d.b.As("ann", "/")
+	b, err := d.rules.Put(ann, Actor{Who: "ann"}, []Rule{{Name: "move", On: true, Action: RuleSend, ToQueue: "park"}}, nil)
+	if err != nil || b.Rules[0].By != "ann" {
+		t.Fatal(b, err)
+	}
+	d.work()
+	if d.ready("park") != 1 {
+		t.Fatal("it has not moved")
+	}
+	if _, err := d.b.DeleteUser("ann"); err != nil {
+		t.Fatal(err)
+	}
+	d.more(1, 1)
+	d.work()
+	if r := d.rule("move"); r.State != "stopped" || r.Why == "" || d.ready("dlq") != 1 {
+		t.Fatalf("%+v", r)
+	}
+	d.pass(100_000)
+	if d.ready("dlq") != 1 {
+		t.Fatal("it has moved")
+	}
+	mustUser(d, "ann") // another person
+	d.pass(100_000)
+	if d.ready("dlq") != 1 || d.rule("move").State != "stopped" {
+		t.Fatal("a rule is inherited with a name")
+	}
+	if _, err := d.rules.Switch(d.c, Actor{}, "move", true); err != nil {
+		t.Fatal(err)
+	}
+	d.work()
+	if r := d.rule("move"); r.State != "on" || r.By != "guest" || d.ready("park") != 2 {
+		t.Errorf("%+v, %d", r, d.ready("park"))
+	}
+}
+
+// After a restart a rule does not go on for an account that was made anew under the name of who set it.
+func TestARuleIsNotInheritedWithAName(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	d.letters("classic", "classic", 1)
+	mustUser(d, "ann")
+	for who, c := range map[string]*broker.Connection{"ann": d.b.As("ann", "/"), "guest": d.c, "op": d.b.AsOperator("op", "/")} {
+		if _, err := d.rules.PutRule(c, Actor{}, Rule{Name: who, On: true, Action: RuleDiscard, AfterMS: 1000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.b.DeleteUser("ann"); err != nil {
+		t.Fatal(err)
+	}
+	mustUser(d, "ann")
+	d.shutDown()
+	d = openChancery(t, fs, 0)
+	if r := d.rule("ann"); r.State != "stopped" || !strings.Contains(r.Why, "account of user 'ann'") {
+		t.Errorf("%+v", r)
+	}
+	for _, who := range []string{"guest", "op"} {
+		if r := d.rule(who); r.State != "on" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func mustUser(d *chancery, name string) {
+	d.t.Helper()
+	if err := d.b.CreateDefault(broker.Default{VHost: "/", User: name, Password: "secret", Tags: []string{"policymaker"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Rules end with their virtual host, with their jobs.
+func TestRulesEndWithTheirVirtualHost(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	for range 2 {
+		if _, err := d.b.CreateVHost("shop", topology.Metadata{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if b := d.rules.Book("shop"); len(b.Rules) != 0 || b.Threshold != DefaultThreshold {
+			t.Fatalf("%+v", b)
+		}
+		five := 5
+		b, err := d.rules.Put(d.b.AsOperator("op", "shop"), Actor{}, []Rule{{Name: "a", On: true, Action: RuleDiscard}}, &five)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.b.DeleteVHost("shop"); err != nil {
+			t.Fatal(err)
+		}
+		d.work()
+		if j := d.job(b.Rules[0].Job); j.State != Cancelled {
+			t.Errorf("%+v", j)
+		}
+	}
+	if _, err := d.rules.Put(d.b.AsOperator("op", "shop"), Actor{}, []Rule{}, nil); err == nil {
+		t.Error("rules of no virtual host are taken")
+	}
+}
+
+// Wrong rules are refused with the name of the rule and what is wrong.
+func TestWrongRules(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	for want, r := range map[string]Rule{
+		"its name":              {Action: RuleHold},
+		"is none; it must be":   {Name: "a", Action: "burn"},
+		"cannot ask for an age": {Name: "a", Action: RuleHold, Match: map[string][]string{"older_than": {"1h"}}},
+		"a retry waits":         {Name: "a", Action: RuleRetry},
+		"factor is 0.5":         {Name: "a", Action: RuleRetry, AfterMS: 1000, Factor: 0.5},
+		"factor is NaN":         {Name: "a", Action: RuleRetry, AfterMS: 1000, Factor: math.NaN()},
+		"from after_ms":         {Name: "a", Action: RuleRetry, AfterMS: 1000, MaxMS: 10},
+		"jitter_percent is 101": {Name: "a", Action: RuleRetry, AfterMS: 1000, JitterPercent: 101},
+		"max_times is 2000":     {Name: "a", Action: RuleSend, ToQueue: "x", MaxTimes: 2000},
+		"max_times is for":      {Name: "a", Action: RuleHold, MaxTimes: 2},
+		"does not wait":         {Name: "a", Action: RuleHold, AfterMS: 2},
+		"send needs":            {Name: "a", Action: RuleSend},
+		"are for retry and":     {Name: "a", Action: RuleDiscard, ToQueue: "x"},
+		"is the archive":        {Name: "a", Action: RuleSend, ToQueue: "bartleby.archive"},
+		"no regular expression": {Name: "a", Action: RuleHold, Queues: "("},
+		"filter 'died'":         {Name: "a", Action: RuleHold, Match: map[string][]string{"died": {"x"}}},
+		"action webhook":        {Name: "a", Action: RuleHold, Webhook: "x"},
+		"webhook 'x' does not":  {Name: "a", Action: RuleWebhook, Webhook: "x"},
+		"last can be false":     {Name: "a", Action: RuleHold, Last: new(bool)},
+	} {
+		_, err := d.rules.Put(d.c, Actor{}, []Rule{r}, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+	if _, err := d.rules.Put(d.c, Actor{}, []Rule{{Name: "a", Action: RuleHold}, {Name: "a", Action: RuleHold}}, nil); err == nil {
+		t.Error("two rules of one name are taken")
+	}
+	if b := d.rules.Book("/"); len(b.Rules) != 0 {
+		t.Errorf("%+v", b)
+	}
+}
+
+// The wait of a letter is always the same, is within its jitter, and differs between letters.
+func TestTheWaitOfALetter(t *testing.T) {
+	r := Rule{Action: RuleRetry, AfterMS: 10_000, Factor: 3, MaxMS: 50_000, JitterPercent: 20}
+	for replays, base := range []int64{10_000, 30_000, 50_000, 50_000} {
+		seen := map[int64]bool{}
+		for id := range queue.ID(100) {
+			w := r.wait(uint64(replays), lot(7, id))
+			if w < base*8/10 || w > base*12/10 || w != r.wait(uint64(replays), lot(7, id)) {
+				t.Errorf("after %d replays letter %d waits %d", replays, id, w)
+			}
+			seen[w] = true
+		}
+		if len(seen) < 50 {
+			t.Errorf("after %d replays 100 letters have %d waits", replays, len(seen))
+		}
+	}
+	if w := (&Rule{AfterMS: maxAfter, Factor: maxFactor}).wait(math.MaxUint64, 0); w != maxAfter {
+		t.Errorf("the longest wait is %d", w)
+	}
+}
+
+// Trying a rule says what it would do, and does nothing.
+func TestTryingARule(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 5)
+	got, err := d.rules.Try(t.Context(), d.c, Rule{Action: RuleRetry, AfterMS: 60_000, Match: map[string][]string{"reason": {"rejected"}}})
+	if err != nil || got.Examined != 5 || got.Matched != 5 || got.Due != 0 || len(got.First) != 5 || len(got.ByQueue) != 1 || got.ByQueue[0] != (TrialQueue{"dlq", 5}) || got.Stopped != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err = d.rules.Try(t.Context(), d.c, Rule{Action: RuleDiscard, Match: map[string][]string{"body": {"3"}}}); err != nil || got.Matched != 1 || got.Due != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	d.work()
+	if d.ready("dlq") != 5 || len(d.rules.Book("/").Rules) != 0 {
+		t.Error("trying has changed something")
+	}
+	if _, err := d.rules.Try(t.Context(), d.c, Rule{Action: "burn"}); err == nil {
+		t.Error("a wrong rule is tried")
+	}
+	mustUser(d, "ann")
+	if err := d.b.CreateDefault(broker.Default{VHost: "/", User: "eve", Password: "secret", Tags: []string{"policymaker"}, Configure: ".*", Write: ".*", Read: "^other$"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = d.rules.Try(t.Context(), d.b.As("eve", "/"), Rule{Action: RuleDiscard}); err != nil || got.Examined != 0 {
+		t.Errorf("who may not read the queue learns of its letters: %+v, %v", got, err)
+	}
+}
+
+// Beyond its bound the watch remembers only when the first of the others is due, and finds them then.
+func TestManyLettersThatWait(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 20)
+	d.rules.watch.most = 6
+	d.put(Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 60_000, JitterPercent: 50})
+	if w := d.rule("again").Waiting; w != 6 {
+		t.Fatalf("%d are remembered", w)
+	}
+	for range 12 {
+		d.pass(10_000)
+	}
+	if d.ready("work") != 20 || d.rules.watch.pending != 0 || d.rule("again").Acted != 20 {
+		t.Errorf("%d are back, %d wait, %+v", d.ready("work"), d.rules.watch.pending, d.rule("again"))
+	}
+}
+
+// While nobody needs it the watch does nothing, remembers nothing and has nothing noted.
+func TestTheWatchSleepsWhileNobodyNeedsIt(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 3)
+	if wait := d.rules.watch.step(); wait != math.MaxInt64 || len(d.rules.watch.queues) != 0 || len(d.b.TakeArrivals()) != 0 {
+		t.Errorf("it waits %v, and watches %d queues", wait, len(d.rules.watch.queues))
+	}
+	d.put(Rule{Name: "a", On: true, Action: RuleHold})
+	if wait := d.rules.watch.step(); wait != math.MaxInt64 || len(d.rules.watch.queues) != 1 {
+		t.Errorf("with nothing due it waits %v, and watches %d queues", wait, len(d.rules.watch.queues))
+	}
+	if _, err := d.rules.Switch(d.c, Actor{}, "a", false); err != nil {
+		t.Fatal(err)
+	}
+	d.more(3, 1)
+	if wait := d.rules.watch.step(); wait != math.MaxInt64 || len(d.rules.watch.queues) != 0 || len(d.b.TakeArrivals()) != 0 {
+		t.Errorf("it waits %v, and watches %d queues", wait, len(d.rules.watch.queues))
+	}
+}

@@ -1,0 +1,647 @@
+package office
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"bartleby.mq/internal/core/letter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+)
+
+// The watch over arriving letters learns which queues have got something, reads what is new in them behind a cursor, and hands it on: to
+// the events about groups, and to the rules. It works only while somebody needs it, and is asleep while nothing comes and nothing is due.
+//
+// Of a letter that a rule is to move, it remembers when it is due, and nothing else: then the letter is read and the rules are asked again.
+// When rules change, and when it begins, it walks once over what is there.
+
+// How often arrivals are taken at most, and how long it takes until a letter that could not go is tried again: one that a consumer has, and one
+// that has nowhere to go.
+const (
+	takeEvery   = 500 * time.Millisecond
+	tryOutAgain = 5 * time.Second
+	tryAgain    = 30 * time.Second
+	lookAgain   = 10 * time.Second // for letters among messages that may be none, and for queues that dead letters lead to
+	walkAgain   = 10 * time.Second // over a queue of which not all letters that wait are remembered
+	alarmAgain  = time.Second
+	moveTime    = 30 * time.Second // for the moves of a slice
+)
+
+// maxPending is how many letters that are not due are remembered, of all queues. Of those beyond, only the first moment is.
+const maxPending = 1 << 20
+
+// stepSlices is how many slices are read before what is due is looked at again; actAtOnce how many letters are moved at a time.
+const stepSlices, actAtOnce = 32, 256
+
+// watch is the state of the watch. Its goroutine owns it, except for what says otherwise.
+type watch struct {
+	r      *Rules
+	strays atomic.Bool // jobs of rules may have no rule any more; any goroutine sets it
+
+	needed  bool
+	books   map[message.VHost]*book // under which letters were met
+	queues  map[uint64]*watched     // by incarnation
+	reading []*watched              // those in which something new is to be read, in turn
+	pending int                     // entries of all heaps
+	groups  groupNews
+	targets map[*topology.Queue]bool // queues that dead letters lead to, as of targetsAt
+	at      int64                    // when targets were looked for
+	looked  map[uint64]int64         // when a queue without letters was last looked into
+	most    int                      // maxPending, except in tests
+	reader  *letter.Reader
+}
+
+// watched is a queue with letters.
+type watched struct {
+	info    broker.QueueInfo
+	rules   []*activeRule // that are for it
+	read    []uint64      // by level: letters with a lower number were met
+	quiet   []uint64      // by level: no event tells of those with a lower number
+	queued  bool          // it is in watch.reading
+	heap    []pending     // what is not due, the first on top
+	horizon int64         // what is due from here on is not in heap; moment.Never: all of it is
+	walked  int64         // when the last walk over it began
+	blocked int64         // it is not read before this: a webhook has too much to do
+	height  int           // of what it holds above the threshold: 0 below it, then one for each doubling
+	told    int64         // when an event last told of that
+}
+
+// pending is a letter that is not due.
+type pending struct {
+	due  int64
+	id   queue.ID
+	rule *activeRule // that it waits for
+}
+
+func newWatch(r *Rules) *watch {
+	w := &watch{r: r, most: maxPending, reader: letter.NewReader(r.f.Names)}
+	w.reset()
+	return w
+}
+
+func (w *watch) reset() {
+	for _, q := range w.queues {
+		w.drop(q)
+	}
+	w.books, w.queues, w.reading, w.looked = map[message.VHost]*book{}, map[uint64]*watched{}, nil, map[uint64]int64{}
+	w.groups = groupNews{known: map[groupKey]*seenGroup{}}
+	w.targets, w.at = nil, 0
+}
+
+// run is the goroutine.
+func (w *watch) run() {
+	for {
+		began := time.Now()
+		wait := w.step()
+		var alarm <-chan time.Time
+		var t *time.Timer
+		if wait < math.MaxInt64 {
+			t = time.NewTimer(wait)
+			alarm = t.C
+		}
+		select {
+		case <-w.r.life.Done():
+		case <-w.r.wake:
+			pause(w.r.life, takeEvery-time.Since(began))
+		case <-alarm:
+		}
+		if t != nil {
+			t.Stop()
+		}
+		if w.r.life.Err() != nil {
+			return
+		}
+	}
+}
+
+// step does what there is to do, in bounded slices, and returns after how long there is more; math.MaxInt64: when it is woken.
+func (w *watch) step() time.Duration {
+	if w.strays.Swap(false) {
+		w.r.cancelStrays()
+	}
+	if !w.need() {
+		return math.MaxInt64
+	}
+	now := w.r.now()
+	w.look(now)
+	for _, a := range w.r.b.TakeArrivals() {
+		w.arrived(&a, now)
+	}
+	w.follow()
+	for range stepSlices {
+		if w.r.life.Err() != nil || len(w.reading) == 0 {
+			break
+		}
+		q := w.reading[0]
+		w.reading = w.reading[1:]
+		if q.queued = q.blocked > now || w.readSome(q); q.queued {
+			w.reading = append(w.reading, q)
+		}
+	}
+	w.due(w.r.now())
+	return w.next(w.r.now())
+}
+
+// need says whether anybody needs the watch, and begins or ends it.
+func (w *watch) need() bool {
+	r := w.r
+	needed := r.b.Eventful() || r.hooks.wants(groupEvent) || r.hooks.wants(thresholdEvent)
+	r.mu.Lock()
+	for _, b := range r.books {
+		needed = needed || len(b.active) > 0
+	}
+	r.mu.Unlock()
+	if needed == w.needed {
+		return needed
+	}
+	w.needed = needed
+	w.reset()
+	r.b.WantArrivals(needed)
+	r.b.TakeArrivals()
+	if needed {
+		w.discover(nil, true)
+	}
+	return needed
+}
+
+// discover finds the queues with letters of a virtual host, nil being all, and walks over them.
+func (w *watch) discover(vhost *message.VHost, quiet bool) {
+	for _, info := range w.r.f.queues(&Scope{VHost: vhost}) {
+		q := w.queues[info.Incarnation()]
+		if q == nil {
+			if q = w.meet(info); q == nil {
+				continue
+			}
+			if e, err := w.r.b.Extent(info); err == nil && quiet {
+				q.quiet = slices.Clone(e.There.Ends())
+				q.height = w.height(q, e.Entries)
+			}
+		}
+		w.walk(q)
+	}
+}
+
+// meet begins to watch a queue. The archive is nobody's business.
+func (w *watch) meet(info broker.QueueInfo) *watched {
+	if info.Decl.Name == broker.Archive {
+		return nil
+	}
+	q := &watched{info: info, horizon: moment.Never}
+	if b := w.books[info.Decl.VHost]; b != nil {
+		q.follow(b)
+	}
+	w.queues[info.Incarnation()] = q
+	return q
+}
+
+// follow notes which rules are for the queue.
+func (q *watched) follow(b *book) {
+	q.rules = nil
+	for _, a := range b.active {
+		if a.isFor(q.info.Decl.Name) {
+			q.rules = append(q.rules, a)
+		}
+	}
+}
+
+// walk begins a walk over all that is in the queue.
+func (w *watch) walk(q *watched) {
+	for i := range q.read { // who was met makes no event
+		for len(q.quiet) <= i {
+			q.quiet = append(q.quiet, 0)
+		}
+		q.quiet[i] = max(q.quiet[i], q.read[i])
+	}
+	w.forget(q)
+	q.read, q.walked = nil, w.r.now()
+	w.toRead(q)
+}
+
+func (w *watch) toRead(q *watched) {
+	if !q.queued {
+		q.queued = true
+		w.reading = append(w.reading, q)
+	}
+}
+
+// forget forgets what waits in the queue.
+func (w *watch) forget(q *watched) {
+	for i := range q.heap {
+		q.heap[i].rule.waiting.Add(-1)
+	}
+	w.pending -= len(q.heap)
+	q.heap, q.horizon = nil, moment.Never
+}
+
+// drop ends watching a queue.
+func (w *watch) drop(q *watched) {
+	w.forget(q)
+	delete(w.queues, q.info.Incarnation())
+	delete(w.looked, q.info.Incarnation())
+	if q.queued {
+		w.reading = slices.DeleteFunc(w.reading, func(o *watched) bool { return o == q })
+		q.queued = false
+	}
+}
+
+// look finds out where dead letters lead, now and then.
+func (w *watch) look(now int64) {
+	if w.targets == nil || now-w.at >= lookAgain.Milliseconds() || now < w.at {
+		w.targets, w.at = w.r.b.DeadLetterTargets(), now
+		for _, n := range slices.Collect(maps.Keys(w.looked)) {
+			if now-w.looked[n] >= lookAgain.Milliseconds() {
+				delete(w.looked, n)
+			}
+		}
+	}
+}
+
+// follow walks over the queues of virtual hosts whose rules have changed.
+func (w *watch) follow() {
+	w.r.mu.Lock()
+	changed := map[message.VHost]*book{}
+	for name, b := range w.r.books {
+		if w.books[name] != b {
+			changed[name] = b
+		}
+	}
+	for name := range w.books {
+		if w.r.books[name] == nil {
+			changed[name] = nil
+		}
+	}
+	w.r.mu.Unlock()
+	for name, b := range changed {
+		if w.books[name] = b; b == nil {
+			delete(w.books, name)
+			b = &book{}
+		}
+		for _, q := range w.queues {
+			if q.info.Decl.VHost == name {
+				w.forget(q) // the counts of the rules that are on now begin at 0
+				q.follow(b)
+			}
+		}
+		if len(b.active) > 0 {
+			w.discover(&name, true)
+		}
+	}
+}
+
+// arrived notes that something came to a queue.
+func (w *watch) arrived(a *broker.Arrival, now int64) {
+	n := a.Queue.Incarnation()
+	q := w.queues[n]
+	if !a.Died && !w.targets[a.Queue.Decl] { // only headers may say that it died
+		if last, ok := w.looked[n]; ok && now-last < lookAgain.Milliseconds() && now >= last {
+			return
+		}
+		if !w.r.f.hasLetters(a.Queue) {
+			w.looked[n] = now
+			return
+		}
+	}
+	if q == nil {
+		if q = w.meet(a.Queue); q == nil {
+			return
+		}
+	}
+	w.toRead(q)
+}
+
+// readSome reads a slice of what is new in a queue, and says whether there is more.
+func (w *watch) readSome(q *watched) (more bool) {
+	e, err := w.r.b.Extent(q.info)
+	if err != nil {
+		w.failed(q, err)
+		return false
+	}
+	ends := e.There.Ends()
+	for len(q.read) < len(ends) {
+		q.read = append(q.read, 0)
+	}
+	for level := range ends {
+		if q.read[level] < ends[level] {
+			return w.readLevel(q, &e, level) || true
+		}
+	}
+	w.threshold(q, e.Entries)
+	return false
+}
+
+// found is what a slice has of letters.
+type found struct {
+	wait []pending
+	due  []queue.ID
+	news []groupEventOf
+	seen map[groupKey]bool // those of news
+	rows map[*activeRule][]Row
+}
+
+// readLevel reads a slice of a level. What it has read is done with, or read again later.
+func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool) {
+	now, end := w.r.now(), e.There.Ends()[level]
+	var f found
+	places := map[*activeRule]*toldPlace{}
+	for _, a := range q.rules {
+		if a.Action == RuleWebhook {
+			p := w.r.place(toldKey{q.info.Decl.VHost, a.Name, q.info.Incarnation()}, q.info.Decl.Name)
+			places[a] = &p
+		}
+	}
+	groups, beyond := w.wantsGroups(), false
+	next, done, err := w.r.b.Browse(q.info, e.There.At(level, q.read[level]), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
+		if beyond = v.ID.Lane() != level; beyond {
+			return false
+		}
+		l, ok := w.reader.Read(rec, history)
+		if !ok || v.Dead {
+			return true
+		}
+		if groups {
+			w.groups.note(w, q, &v, l, now, &f)
+		}
+		ruling := judge(q.rules, l, history, q.info.Incarnation(), v.ID)
+		for _, a := range ruling.tells {
+			if !places[a].knows(v.ID) {
+				if f.rows == nil {
+					f.rows = map[*activeRule][]Row{}
+				}
+				row := makeRow(q.info, &v, l)
+				row.Preview = "" // what is in letters leaves the node only with them
+				f.rows[a] = append(f.rows[a], row)
+			}
+		}
+		switch {
+		case ruling.rule == nil:
+		case ruling.due <= now:
+			f.due = append(f.due, v.ID)
+		default:
+			f.wait = append(f.wait, pending{ruling.due, v.ID, ruling.rule})
+		}
+		return true
+	})
+	if err != nil {
+		w.failed(q, err)
+		return true
+	}
+	reached := end
+	if id, ok := next.Last(); ok && id.Lane() == level && !done && !beyond {
+		reached = id.Seq() + 1
+	}
+	for a, p := range places {
+		rows := f.rows[a]
+		p.reach(level, reached)
+		if len(rows) == 0 && reached < end {
+			continue // it is written with the next ones, or at the end
+		}
+		wait, err := w.r.tellRule(a, toldKey{q.info.Decl.VHost, a.Name, q.info.Incarnation()}, p, rows)
+		if err != nil {
+			w.failed(q, err)
+			return true
+		}
+		if wait > 0 { // those that were told meanwhile are told once: they have their places
+			q.blocked = moment.After(now, wait.Milliseconds())
+			return true
+		}
+	}
+	q.read[level] = reached
+	for _, p := range f.wait {
+		w.push(q, p)
+	}
+	w.groups.tell(w, q, f.news)
+	w.act(q, f.due)
+	return true
+}
+
+// failed decides what follows from an error of a look.
+func (w *watch) failed(q *watched, err error) {
+	if queueGone(err) {
+		w.drop(q)
+		return
+	}
+	q.blocked = moment.After(w.r.now(), leaderEvery.Milliseconds()) // its group has no leader for now
+	if !partition.Lost(err) && w.r.life.Err() == nil {
+		w.r.log.Warn("Arriving letters cannot be read for now", "vhost", string(q.info.Decl.VHost), "queue", string(q.info.Decl.Name), "error", err)
+		q.blocked = moment.After(w.r.now(), tryAgain.Milliseconds())
+	}
+}
+
+// push remembers that a letter waits.
+func (w *watch) push(q *watched, p pending) {
+	if p.due >= q.horizon {
+		return
+	}
+	if w.pending >= w.most {
+		q.horizon = p.due
+		return
+	}
+	w.pending++
+	p.rule.waiting.Add(1)
+	q.heap = append(q.heap, p)
+	h := q.heap
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !earlier(&h[i], &h[up]) {
+			break
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+}
+
+func earlier(a, b *pending) bool {
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id)) < 0
+}
+
+// pop takes the first that waits.
+func (w *watch) pop(q *watched) pending {
+	h := q.heap
+	p, last := h[0], len(h)-1
+	h[0] = h[last]
+	h = h[:last]
+	for i := 0; ; {
+		least := i
+		for _, down := range [...]int{2*i + 1, 2*i + 2} {
+			if down < last && earlier(&h[down], &h[least]) {
+				least = down
+			}
+		}
+		if least == i {
+			break
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+	if q.heap = h; last < cap(h)/4 {
+		q.heap = slices.Clip(slices.Clone(h))
+	}
+	w.pending--
+	p.rule.waiting.Add(-1)
+	return p
+}
+
+// due moves letters that are due: a slice of each queue.
+func (w *watch) due(now int64) {
+	if w.r.b.Alarmed() { // what is moved needs room
+		return
+	}
+	for _, q := range slices.Collect(maps.Values(w.queues)) {
+		var ids []queue.ID
+		for len(q.heap) > 0 && q.heap[0].due <= now && len(ids) < actAtOnce {
+			ids = append(ids, w.pop(q).id)
+		}
+		slices.SortFunc(ids, func(a, b queue.ID) int { return cmp.Compare(a, b) })
+		w.act(q, ids)
+		if q.horizon <= now && now-q.walked >= walkAgain.Milliseconds() && !q.queued {
+			w.walk(q)
+		}
+	}
+}
+
+// act asks the rules about letters that were due, and has those moved that are.
+func (w *watch) act(q *watched, ids []queue.ID) {
+	if len(ids) == 0 || w.r.life.Err() != nil {
+		return
+	}
+	now := w.r.now()
+	later := func(id queue.ID, a *activeRule, d time.Duration) {
+		w.push(q, pending{moment.After(now, d.Milliseconds()), id, a})
+	}
+	by := map[*activeRule][]queue.ID{}
+	err := w.r.b.Look(q.info, ids, func(v queue.View, rec message.Record, history []byte) bool {
+		l, ok := w.reader.Read(rec, history)
+		if !ok || v.Dead {
+			return true
+		}
+		switch r := judge(q.rules, l, history, q.info.Incarnation(), v.ID); {
+		case r.rule == nil:
+		case r.due > now:
+			w.push(q, pending{r.due, v.ID, r.rule})
+		case w.r.b.Alarmed():
+			later(v.ID, r.rule, alarmAgain)
+		case v.Out || v.Offered || v.NotBefore != 0: // it may come back
+			later(v.ID, r.rule, tryOutAgain)
+		default:
+			by[r.rule] = append(by[r.rule], v.ID)
+		}
+		return true
+	})
+	if err != nil {
+		w.failed(q, err)
+		if w.queues[q.info.Incarnation()] == q { // what was looked for is met again
+			w.walk(q)
+		}
+		return
+	}
+	for _, a := range q.rules { // in their order
+		if ids := by[a]; len(ids) > 0 && !a.stopped.Load() {
+			w.move(q, a, ids, later)
+		}
+	}
+}
+
+// move has a rule move letters.
+func (w *watch) move(q *watched, a *activeRule, ids []queue.ID, later func(queue.ID, *activeRule, time.Duration)) {
+	ctx, cancel := context.WithTimeout(w.r.life, moveTime)
+	defer cancel()
+	action, how := a.errand()
+	e := how.errand(action, a.Job)
+	e.MaxReplays, e.Counts, e.Tolerant = 0, true, true // the rule was asked how often
+	e.Choose = func(*queue.View, message.Record, []byte) bool { return true }
+	left := map[queue.ID]time.Duration{}
+	for _, id := range ids {
+		left[id] = tryOutAgain // a consumer may have it now; if it is gone it is not met again
+	}
+	why := ""
+	slice, err := a.conn.RunErrandOn(ctx, q.info.Decl.Name, q.info.Incarnation(), &e, ids, func(p *broker.Place) {
+		if p.Why == "" {
+			delete(left, p.ID)
+			return
+		}
+		why, left[p.ID] = p.Why, tryAgain
+	})
+	if slice.Moved > 0 {
+		done := broker.ErrandSlice{Examined: slice.Moved} // what stays is tried again, and counts when it goes
+		done.Moved = slice.Moved
+		if w.r.jobs.did(a.Job, &done, w.r.now()) != nil {
+			return // the node stops
+		}
+	}
+	var refused *topology.Error
+	switch {
+	case err == nil:
+	case w.r.life.Err() != nil:
+		return
+	case errors.As(err, &refused) && (refused.Kind == topology.AccessRefused || refused.Kind == topology.NotAllowed):
+		a.stopped.Store(true)
+		_ = w.r.jobs.halt(a.Job, refused.Text) // a failure has ended the node
+		return
+	case queueGone(err) && w.r.b.HasDeleted(q.info):
+		w.drop(q)
+		return
+	case partition.Lost(err) || errors.As(err, &refused) && refused.Kind == topology.Internal:
+		why = err.Error()
+		for id := range left {
+			left[id] = leaderEvery
+		}
+	default:
+		why = err.Error()
+		for id := range left {
+			left[id] = tryAgain
+		}
+	}
+	a.why.Store(nil)
+	if why != "" {
+		a.why.Store(&why)
+	}
+	for id, d := range left {
+		later(id, a, d)
+	}
+}
+
+// next is after how long there is something to do.
+func (w *watch) next(now int64) time.Duration {
+	first := moment.Never
+	for _, q := range w.reading {
+		first = min(first, max(now, q.blocked))
+	}
+	for _, q := range w.queues {
+		if len(q.heap) > 0 {
+			first = min(first, q.heap[0].due)
+		}
+		if q.horizon < moment.Never {
+			first = min(first, max(q.horizon, moment.After(q.walked, walkAgain.Milliseconds())))
+		}
+	}
+	switch {
+	case first == moment.Never:
+		return math.MaxInt64
+	case first <= now && w.r.b.Alarmed():
+		return alarmAgain
+	}
+	return moment.Milliseconds(max(0, first-now))
+}
+
+// cancelStrays cancels the jobs of rules that are gone with their virtual hosts.
+func (r *Rules) cancelStrays() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := map[uint64]bool{}
+	for _, b := range r.books {
+		for i := range b.rules {
+			known[b.rules[i].Job] = true
+		}
+	}
+	_ = r.jobs.cancelStanding(func(id uint64) bool { return known[id] }) // a failure has ended the node
+}
