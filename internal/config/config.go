@@ -68,6 +68,8 @@ type Config struct {
 	Log Log
 
 	EventExchange EventExchange
+	// WebhooksAllowLocal lets webhooks reach addresses of this machine and its link.
+	WebhooksAllowLocal bool
 
 	Profile  string // profile: that of virtual hosts that are not told one, rabbitmq or apsaramq
 	ApsaraMQ ApsaraMQ

@@ -43,6 +43,7 @@ var eventKeys = []key{
 			return one(strconv.FormatBool(*c.EventExchange.Enabled))
 		},
 	}},
+	{pattern: "webhooks.allow_local", value: flag(func(c *Config) *bool { return &c.WebhooksAllowLocal })},
 	{pattern: "event_exchange.vhost", value: text(func(c *Config) *string { return &c.EventExchange.VHost })},
 	{pattern: "event_exchange.protocol", value: value{
 		set: func(_ *parser, _, value string) (string, error) {

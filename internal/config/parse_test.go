@@ -86,6 +86,7 @@ func TestKeys(t *testing.T) {
 			c.EventExchange = EventExchange{Enabled: new(bool), VHost: "ops"}
 		}},
 		{"event_exchange.enabled = maybe", nil},
+		{"webhooks.allow_local = true", func(c *Config) { c.WebhooksAllowLocal = true }},
 		{"event_exchange.protocol = mqtt", nil},
 		{"dead_letter.strip_cc = true", func(c *Config) { c.StripCC = true }},
 		{"dead_letter.strip_cc = false", func(*Config) {}},

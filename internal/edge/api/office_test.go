@@ -13,10 +13,14 @@ import (
 )
 
 // startOffice is start with an office.
-func startOffice(t *testing.T) *node {
+func startOffice(t *testing.T, change ...func(*office.Options)) *node {
 	t.Helper()
 	return start(t, func(o *api.Options) {
-		f, err := office.New(office.Options{Broker: o.Broker})
+		with := office.Options{Broker: o.Broker}
+		for _, f := range change {
+			f(&with)
+		}
+		f, err := office.New(with)
 		if err != nil {
 			t.Fatal(err)
 		}

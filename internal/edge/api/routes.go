@@ -1,5 +1,7 @@
 package api
 
+import "slices"
+
 // routes are all resources and methods (BR-15.4), those of our own at the end.
 func (s *server) routes() []route {
 	routes := []route{
@@ -199,7 +201,7 @@ func (s *server) routes() []route {
 			route{"DELETE", between + "/{props}", managing, s.deleteBinding},
 		)
 	}
-	return append(append(routes, s.officeRoutes()...), s.jobRoutes()...)
+	return slices.Concat(routes, s.officeRoutes(), s.jobRoutes(), s.ruleRoutes(), s.webhookRoutes())
 }
 
 // nothingToDo answers requests that only mean something to several nodes.

@@ -1,6 +1,8 @@
 package office
 
 import (
+	"strconv"
+
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -32,7 +34,7 @@ func (r *record) facts(t *partition.JobTally) amqp091.Table {
 		queues = append(queues, q)
 	}
 	facts := amqp091.Table{
-		fact("id", int64(r.ID)), fact("action", string(r.Action)), fact("vhost", r.VHost), fact("queues", queues), fact("state", string(r.State)),
+		fact("id", strconv.FormatUint(r.ID, 10)), fact("action", string(r.Action)), fact("vhost", r.VHost), fact("queues", queues), fact("state", string(r.State)),
 		fact("planned", int64(r.Planned)), fact("moved", int64(t.Moved)), fact("died_again", int64(t.DiedAgain)), fact("user_who_performed_action", r.By),
 	}
 	for _, f := range []amqp091.Field{fact("why", r.Why), fact("rule", r.Rule), fact("reason", r.Reason)} {

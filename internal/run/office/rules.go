@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -216,10 +217,10 @@ type RuleShown struct {
 	Why     string `json:"why,omitempty"`
 	By      string `json:"by"`
 	SetMS   int64  `json:"set_ms"`
-	Job     uint64 `json:"job,omitempty"`
-	Acted   uint64 `json:"acted"`   // letters that it has moved, or told of
-	Waiting int64  `json:"waiting"` // letters that are not due, or cannot go now
-	LastMS  int64  `json:"last_ms"` // 0: it has not acted
+	Job     string `json:"job,omitempty"` // the id of its job; "": it moves nothing
+	Acted   uint64 `json:"acted"`         // letters that it has moved, or told of
+	Waiting int64  `json:"waiting"`       // letters that are not due, or cannot go now
+	LastMS  int64  `json:"last_ms"`       // 0: it has not acted
 }
 
 // RuleFacts are the keys of a RuleShown that are no part of the rule: who sends them back changes nothing.
@@ -242,11 +243,12 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 	shown.Threshold = b.threshold
 	for i := range b.rules {
 		s := &b.rules[i]
-		v := RuleShown{Rule: s.Rule, State: "off", By: s.By, SetMS: s.SetMS, Job: s.Job}
+		v := RuleShown{Rule: s.Rule, State: "off", By: s.By, SetMS: s.SetMS}
 		if s.On {
 			v.State = "on"
 		}
 		if j, ok := r.jobs.Job(s.Job); ok && s.Job != 0 {
+			v.Job = strconv.FormatUint(s.Job, 10)
 			v.Acted, v.LastMS = j.Moved, j.LastMS
 			if s.On && j.State == Halted {
 				v.State, v.Why = "stopped", j.Why

@@ -3,6 +3,7 @@ package office
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,6 +79,13 @@ func (d *chancery) rule(name string) RuleShown {
 	return RuleShown{}
 }
 
+func jobID(r RuleShown) uint64 {
+	id, _ := strconv.ParseUint(r.Job, 10, 64)
+	return id
+}
+
+func (d *chancery) jobOf(rule string) uint64 { return jobID(d.rule(rule)) }
+
 // A letter goes back when it is due and not before, later each time, and once it was sent back often enough it goes to the next rule.
 func TestARuleRetriesAndThenSends(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
@@ -109,7 +117,7 @@ func TestARuleRetriesAndThenSends(t *testing.T) {
 			if d.ready("park") != 2 || d.ready("dlq") != 0 {
 				t.Fatalf("%d are parked", d.ready("park"))
 			}
-			j := d.job(d.rule("again").Job)
+			j := d.job(d.jobOf("again"))
 			if j.Rule != "again" || j.State != Running || j.Moved != 4 || j.Outcomes.DiedAgain != 4 || j.By != "guest" {
 				t.Errorf("%+v", j)
 			}
@@ -276,7 +284,7 @@ func TestRulesEndWithTheirVirtualHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.work()
-		if j := d.job(b.Rules[0].Job); j.State != Cancelled {
+		if j := d.job(jobID(b.Rules[0])); j.State != Cancelled {
 			t.Errorf("%+v", j)
 		}
 	}

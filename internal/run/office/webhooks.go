@@ -721,7 +721,7 @@ type HookTest struct {
 }
 
 // Test tells a webhook of an event webhook.test, once, whether it is on or off.
-func (h *Webhooks) Test(ctx context.Context, name, by string) (t HookTest, err error) {
+func (h *Webhooks) Test(ctx context.Context, name string, by Actor) (t HookTest, err error) {
 	h.mu.Lock()
 	k := h.hooks[name]
 	h.mu.Unlock()
@@ -736,7 +736,7 @@ func (h *Webhooks) Test(ctx context.Context, name, by string) (t HookTest, err e
 		return t, ctx.Err()
 	}
 	began := time.Now()
-	status, failed := h.post(ctx, &k.Webhook, h.body("webhook.test", h.now(), map[string]any{"webhook": name, "user_who_performed_action": by}))
+	status, failed := h.post(ctx, &k.Webhook, h.body("webhook.test", h.now(), map[string]any{"webhook": name, "user_who_performed_action": by.Who}))
 	<-h.room
 	h.poke()
 	t = HookTest{Delivered: failed == nil, Status: status, TookMS: time.Since(began).Milliseconds()}

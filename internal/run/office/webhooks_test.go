@@ -224,14 +224,14 @@ func TestWebhooksDoNotReachThisMachine(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)
 	l := newListener(t)
 	d.hook("here", l.URL)
-	if got, err := d.hooks.Test(t.Context(), "here", "guest"); err != nil || !got.Delivered || got.Status != 200 || l.events()[0] != "webhook.test" {
+	if got, err := d.hooks.Test(t.Context(), "here", Actor{Who: "guest"}); err != nil || !got.Delivered || got.Status != 200 || l.events()[0] != "webhook.test" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	d.hooks.local.Store(false)
 	d.hooks.client.CloseIdleConnections()
 	for _, url := range []string{l.URL, strings.Replace(l.URL, "127.0.0.1", "localhost", 1)} {
 		d.hook("here", url)
-		if got, err := d.hooks.Test(t.Context(), "here", "guest"); err != nil || got.Delivered || !strings.Contains(got.Error, "webhooks.allow_local") {
+		if got, err := d.hooks.Test(t.Context(), "here", Actor{Who: "guest"}); err != nil || got.Delivered || !strings.Contains(got.Error, "webhooks.allow_local") {
 			t.Errorf("%s: %+v, %v", url, got, err)
 		}
 	}
@@ -407,7 +407,7 @@ func TestEventsOfJobsAndDrops(t *testing.T) {
 	if e := l.events(); e[0] != "job.started" || e[1] != "job.done" {
 		t.Errorf("%v", e)
 	}
-	if f := l.got[1].Facts.(map[string]any); f["id"] != float64(j.ID) || f["moved"] != 2.0 || f["action"] != "replay" {
+	if f := l.got[1].Facts.(map[string]any); f["id"] != strconv.FormatUint(j.ID, 10) || f["moved"] != 2.0 || f["action"] != "replay" {
 		t.Errorf("%+v", f)
 	}
 	if _, err := d.c.DeclareQueue(topology.QueueDecl{Name: "lost", Durable: true}); err != nil {

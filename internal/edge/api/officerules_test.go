@@ -1,0 +1,140 @@
+package api_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"bartleby.mq/internal/run/office"
+)
+
+// A rule is tried, set, shown with what it has done, switched, and removed. What GET shows can be PUT again.
+func TestRulesOverHTTP(t *testing.T) {
+	n := withOffice(t)
+	const rule = `{"name": "orders", "queues": "^orders", "match": {"reason": "rejected", "died": 1, "where": ["header.tenant=t1"]}, "action": "discard"}`
+	trial := n.must("POST", "/office/rules/%2F/try", rule).object(t)
+	if trial["matched"] != 1.0 || trial["examined"] != 3.0 || len(trial["first"].([]any)) != 1 || trial["stopped"] != nil {
+		t.Fatalf("%v", trial)
+	}
+	shown := func() map[string]any {
+		t.Helper()
+		return n.must("GET", "/office/rules/%2F/orders", "").object(t)
+	}
+	n.must("PUT", "/office/rules/%2F", `{"rules": [`+rule+`], "threshold": 50}`)
+	if r := shown(); r["state"] != "off" || r["by"] != "guest" || r["acted"] != 0.0 {
+		t.Errorf("%v", r)
+	}
+	book := n.must("POST", "/office/rules/%2F/orders/on", "").object(t)
+	if book["threshold"] != 50.0 {
+		t.Errorf("%v", book)
+	}
+	for end := time.Now().Add(10 * time.Second); shown()["acted"] != 1.0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it has not acted in 10 s: %v", shown())
+		}
+	}
+	if r := shown(); r["state"] != "on" || r["last_ms"] == 0.0 || r["match"].(map[string]any)["died"] != "1" {
+		t.Errorf("%v", r)
+	}
+	job := n.must("GET", "/office/jobs", "").list(t)[0]
+	if job["rule"] != "orders" || job["state"] != "running" || job["moved"] != 1.0 || job["outcomes"].(map[string]any)["waiting"] != 1.0 {
+		t.Errorf("%v", job)
+	}
+	whole := n.must("GET", "/office/rules/%2F", "").body
+	if again := n.must("PUT", "/office/rules/%2F", whole).object(t); len(again["rules"].([]any)) != 1 || again["rules"].([]any)[0].(map[string]any)["job"] != job["id"] {
+		t.Errorf("%v", again)
+	}
+	n.must("PUT", "/office/rules/%2F/second", `{"action": "hold"}`)
+	if b := n.must("POST", "/office/rules/%2F/orders/off", "").object(t); len(b["rules"].([]any)) != 2 {
+		t.Errorf("%v", b)
+	}
+	if b := n.must("DELETE", "/office/rules/%2F/orders", "").object(t); len(b["rules"].([]any)) != 1 {
+		t.Errorf("%v", b)
+	}
+	if j := n.must("GET", "/office/jobs", "").list(t)[0]; j["state"] != "cancelled" {
+		t.Errorf("%v", j)
+	}
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"PUT", "/office/rules/%2F", `{"rules": [{"name": "x", "action": "burn"}]}`, 400, "retry, send, discard, hold or webhook"},
+		{"PUT", "/office/rules/%2F", `{"rules": [{"name": "x", "action": "hold", "when": 1}]}`, 400, "unknown field"},
+		{"PUT", "/office/rules/%2F", `{"rule": []}`, 400, "unknown field"},
+		{"PUT", "/office/rules/%2F/x", `{"name": "y", "action": "hold"}`, 400, "not that of the address"},
+		{"PUT", "/office/rules/%2F/x", `{"action": "hold", "match": 7}`, 400, "match must be"},
+		{"GET", "/office/rules/%2F/x", ``, 404, "no rule 'x'"},
+		{"POST", "/office/rules/%2F/x/on", ``, 404, "no rule 'x'"},
+		{"GET", "/office/rules/nowhere", ``, 404, ""},
+	} {
+		if r := n.do(c.method, c.path, c.body); r.status != c.status || !strings.Contains(r.body, c.says) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, r.status, r.body)
+		}
+	}
+}
+
+// Only policymakers set rules, and only administrators webhooks.
+func TestRightsToRulesAndWebhooks(t *testing.T) {
+	n := withOffice(t)
+	n.must("PUT", "/users/mona", `{"password": "secret", "tags": "monitoring"}`)
+	n.must("PUT", "/users/paul", `{"password": "secret", "tags": "policymaker"}`)
+	for _, user := range []string{"mona", "paul"} {
+		n.must("PUT", "/permissions/%2F/"+user, `{"configure": ".*", "write": ".*", "read": ".*"}`)
+	}
+	for _, c := range []struct {
+		user, path string
+		status     int
+	}{{"mona", "/office/rules/%2F", 401}, {"paul", "/office/rules/%2F", 200}, {"paul", "/office/webhooks", 401}, {"mona", "/office/webhooks", 401}} {
+		n.user = c.user + ":secret"
+		if r := n.do("GET", c.path, ""); r.status != c.status {
+			t.Errorf("%s, %s: %d", c.user, c.path, r.status)
+		}
+	}
+}
+
+// A webhook is set, shown without its secret, tried, changed in part, and removed.
+func TestWebhooksOverHTTP(t *testing.T) {
+	n := startOffice(t, func(o *office.Options) { o.WebhooksLocal = true })
+	got := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Bartleby-Signature") }))
+	defer server.Close()
+	const secret = "a secret of some length"
+	made := n.must("PUT", "/office/webhooks/desk", `{"url": "`+server.URL+`", "events": ["job.*"], "secret": "`+secret+`"}`)
+	if made.status != 201 || made.object(t)["on"] != true {
+		t.Errorf("%d %s", made.status, made.body)
+	}
+	test := n.must("POST", "/office/webhooks/desk/test", "").object(t)
+	if test["delivered"] != true || test["status"] != 200.0 || !strings.HasPrefix(<-got, "t=") {
+		t.Errorf("%v", test)
+	}
+	server.Close()
+	if r := n.do("POST", "/office/webhooks/desk/test", ""); r.status != 502 || !strings.Contains(r.body, "refused") {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	w := n.must("PUT", "/office/webhooks/desk", `{"on": false, "delivered": 7}`).object(t)
+	if w["url"] != server.URL || w["on"] != false || w["delivered"] != 0.0 || w["events"].([]any)[0] != "job.*" {
+		t.Errorf("%v", w)
+	}
+	if all := n.must("GET", "/office/webhooks", ""); strings.Contains(all.body, secret) || len(all.list(t)) != 1 || strings.Contains(n.must("GET", "/office/webhooks/desk", "").body, secret) {
+		t.Errorf("%s", all.body)
+	}
+	n.must("DELETE", "/office/webhooks/desk", "")
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"GET", "/office/webhooks/desk", ``, 404, "no webhook 'desk'"},
+		{"DELETE", "/office/webhooks/desk", ``, 404, "no webhook 'desk'"},
+		{"POST", "/office/webhooks/desk/test", ``, 404, "no webhook 'desk'"},
+		{"PUT", "/office/webhooks/desk", `{"url": "http://x/"}`, 400, "secret must have"},
+		{"PUT", "/office/webhooks/desk", `{"link": "http://x/"}`, 400, "unknown field"},
+	} {
+		if r := n.do(c.method, c.path, c.body); r.status != c.status || !strings.Contains(r.body, c.says) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, r.status, r.body)
+		}
+	}
+}
