@@ -94,7 +94,7 @@ func Command(name string) *cobra.Command {
 		}
 	}
 	if name != "rabbitmq-plugins" {
-		root.AddCommand(dlqCommand(o))
+		root.AddCommand(dlqCommand(o), rulesCommand(o), webhooksCommand(o))
 	}
 	helpKnowsItsVerbs(root)
 	return root

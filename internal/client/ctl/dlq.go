@@ -28,25 +28,7 @@ const dlqHelp = `Shows dead letters without touching them: queues with letters, 
 
 // dlqCommand is the command with the verbs of the Dead Letter Office.
 func dlqCommand(o *options) *cobra.Command {
-	c := &cobra.Command{
-		Use: "dlq <command>", Short: "Shows dead letters, and sends them back", Long: dlqHelp, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return c.Help()
-			}
-			text := fmt.Sprintf("\nCommand 'dlq %s' not found. \n", args[0])
-			if near := nearest(c, args[0]); near != "" {
-				return &failure{exitUsage, text + fmt.Sprintf("Did you mean 'dlq %s'? \n", near)}
-			}
-			return &failure{exitUsage, text + fmt.Sprintf("\nUse '%s dlq' for a list of the commands.", c.Root().Name())}
-		},
-	}
-	for _, group := range [...]func() []verb{dlqReadVerbs, dlqJobVerbs} {
-		for _, v := range group() {
-			c.AddCommand(v.command(o))
-		}
-	}
-	return c
+	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), dlqJobVerbs()))
 }
 
 // letterGroup is a group as the API shows it.

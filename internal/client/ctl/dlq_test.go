@@ -11,10 +11,14 @@ import (
 )
 
 // officeNode is a node whose queues hold dead letters.
-func officeNode(t *testing.T) {
+func officeNode(t *testing.T, more ...func(*office.Options)) {
 	t.Helper()
 	url, b := node(t, func(o *api.Options) {
-		f, err := office.New(office.Options{Broker: o.Broker})
+		with := office.Options{Broker: o.Broker}
+		for _, f := range more {
+			f(&with)
+		}
+		f, err := office.New(with)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 type jobReport struct {
 	ID                        json.Number
 	Action, VHost, State      string
-	Why, By, Reason           string
+	Why, By, Reason, Rule     string
 	Queues                    []string
 	Planned, Examined         int
 	Moved                     uint64
@@ -42,6 +42,9 @@ func (j *jobReport) over() bool {
 func (j *jobReport) line() string {
 	o := &j.Outcomes
 	text := fmt.Sprintf("job %s %s: %d of %d moved", j.ID, j.State, j.Moved, j.Planned)
+	if j.Rule != "" {
+		text = fmt.Sprintf("job %s %s: %d moved by rule '%s'", j.ID, j.State, j.Moved, j.Rule)
+	}
 	for _, n := range []struct {
 		n    uint64
 		what string
@@ -201,7 +204,11 @@ func dlqJobVerbs() (list []verb) {
 				return err
 			}
 			for _, j := range jobs {
-				i.print("%s of %s in %s: %s", j.Action, strings.Join(j.Queues, ", "), j.VHost, j.line())
+				of := ""
+				if len(j.Queues) > 0 { // a rule is for any
+					of = " of " + strings.Join(j.Queues, ", ")
+				}
+				i.print("%s%s in %s: %s", j.Action, of, j.VHost, j.line())
 			}
 			return nil
 		},
