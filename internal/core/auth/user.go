@@ -22,6 +22,7 @@ const (
 	PolicyMaker   Tag = "policymaker"
 	Management    Tag = "management"
 	Impersonator  Tag = "impersonator" // may publish with another's user-id (BR-8.13)
+	Reveal        Tag = "reveal"       // may see what the masks of the Dead Letter Office hide: ours
 )
 
 // Limit names a limit of a user (BR-3.7).

@@ -129,8 +129,8 @@ func (t *told) note(of family, what field, value []byte) {
 // parked says whether the headers tell of a failure, so that the message was parked by a consumer.
 func (t *told) parked() bool { return t.set[fieldClass] || t.set[fieldError] }
 
-// readHeaders looks at all headers once.
-func (t *told) readHeaders(headers []byte, names *Names) {
+// readHeaders looks at all headers once, behind a mask, which may be nil.
+func (t *told) readHeaders(headers []byte, names *Names, mask *Mask) {
 	amqp091.RangeHeaders(headers, func(key []byte, typ byte, value []byte) bool {
 		if typ != 'S' && typ != 'x' {
 			return true
@@ -142,6 +142,11 @@ func (t *told) readHeaders(headers []byte, names *Names) {
 			}
 		}
 		if what != nothing {
+			if mask.HidesHeader(string(key)) {
+				value = []byte(Hidden)
+			} else if mask != nil {
+				value = []byte(mask.Text(string(value)))
+			}
 			t.note(of, what, value)
 		}
 		return true

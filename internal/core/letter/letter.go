@@ -1,6 +1,8 @@
 package letter
 
 import (
+	"slices"
+
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/wire/amqp091"
@@ -9,6 +11,7 @@ import (
 // Reader reads messages one after the other. One goroutine at a time uses it.
 type Reader struct {
 	names *Names // nil: none are configured
+	mask  *Mask  // see Masked
 
 	// histories are parsed forms by their shared part: a million letters of one queue differ only in times and counts.
 	histories   map[string]*deadletter.History
@@ -26,6 +29,15 @@ func NewReader(names *Names) *Reader {
 	return &Reader{names: names, histories: map[string]*deadletter.History{}}
 }
 
+// Masked makes the reader show letters, and answer queries, as they are behind a mask, which may be nil.
+func (r *Reader) Masked(m *Mask) *Reader {
+	r.mask = m
+	return r
+}
+
+// Mask is what Masked was given.
+func (r *Reader) Mask() *Mask { return r.mask }
+
 // Letter is a message that died, or that a consumer parked. It is valid until its reader reads the next one.
 type Letter struct {
 	Record  message.Record
@@ -39,13 +51,17 @@ type Letter struct {
 	told      told
 	hasCause  bool
 	causeOnce Cause
+
+	mask   *Mask
+	masked bool // behind is filled
+	behind told // told behind the mask
 }
 
 // Read returns the message as a letter, or false if it is none. history is its stored form, nil if it has none. A message
 // that a replay has moved, and that has not died since, is no letter.
 func (r *Reader) Read(rec message.Record, history []byte) (*Letter, bool) {
 	l := &r.letter
-	*l = Letter{Record: rec, names: r.names}
+	*l = Letter{Record: rec, names: r.names, mask: r.mask}
 	if len(history) > 0 {
 		h := r.parse(history)
 		if h != nil && len(h.Deaths) > 0 {
@@ -127,7 +143,7 @@ func (l *Letter) parse() {
 	l.parsed = true
 	l.props, _ = amqp091.ParseProps(l.Record.Properties()) // of a record that cannot be read nothing is known
 	if len(l.props.Headers) > 0 {
-		l.told.readHeaders(l.props.Headers, l.names)
+		l.told.readHeaders(l.props.Headers, l.names, nil)
 	}
 }
 
@@ -144,8 +160,41 @@ func (l *Letter) HasHeader(name string) bool {
 	return ok
 }
 
+// shown are the headers behind the mask.
+func (l *Letter) shown() *told {
+	l.parse()
+	if l.mask == nil {
+		return &l.told
+	}
+	if !l.masked {
+		l.masked = true
+		l.behind.readHeaders(l.props.Headers, l.names, l.mask)
+	}
+	return &l.behind
+}
+
+// Mask is the mask of the reader.
+func (l *Letter) Mask() *Mask { return l.mask }
+
 // Cause is why it died, without the detail.
 func (l *Letter) Cause() Cause {
+	if l.mask == nil {
+		return l.unmaskedCause()
+	}
+	said := l.said()
+	c := l.shown().cause(&said)
+	c.Class, c.Error = l.mask.Text(c.Class), l.mask.Text(c.Error) // splitting may have joined what a pattern matches
+	return c
+}
+
+// said is what the consumer told the broker, behind the mask.
+func (l *Letter) said() deadletter.Cause {
+	c := l.History.Cause
+	c.Class, c.Error, c.Detail = l.mask.Text(c.Class), l.mask.Text(c.Error), l.mask.Document(c.Detail)
+	return c
+}
+
+func (l *Letter) unmaskedCause() Cause {
 	if !l.hasCause {
 		l.parse()
 		l.causeOnce, l.hasCause = l.told.cause(&l.History.Cause), true
@@ -155,22 +204,43 @@ func (l *Letter) Cause() Cause {
 
 // WholeCause is Cause with the detail.
 func (l *Letter) WholeCause() Cause {
-	c := l.Cause()
-	c.Detail = l.told.detail(&l.History.Cause)
+	c, t, said := l.Cause(), l.shown(), l.said()
+	c.Detail = l.mask.Text(t.detail(&said))
 	if c.Detail != "" && c.From == "" {
-		c.From = familyNames[l.told.from[fieldDetail]]
+		c.From = familyNames[t.from[fieldDetail]]
 	}
 	return c
 }
 
 // Type is the type of the message.
 func (l *Letter) Type() string {
+	if l.mask == nil {
+		return l.unmaskedType()
+	}
+	t := l.shown()
+	return l.mask.Text(t.messageType([]byte(l.mask.Text(string(l.props.Type)))))
+}
+
+func (l *Letter) unmaskedType() string {
 	l.parse()
 	return l.told.messageType(l.props.Type)
 }
 
 // Source is the queue in which it died last, "" if nobody says.
-func (l *Letter) Source() string { return l.History.Deaths[0].Queue }
+func (l *Letter) Source() string { return l.Place(l.unmaskedSource()) }
+
+func (l *Letter) unmaskedSource() string { return l.History.Deaths[0].Queue }
+
+// Place is the name of a queue of the history behind the mask: a header may have named it.
+func (l *Letter) Place(name string) string {
+	if l.mask == nil || name == "" {
+		return name
+	}
+	if shown := l.shown().source(); shown != name && l.told.source() == name {
+		return shown
+	}
+	return l.mask.Text(name)
+}
 
 // Reason is why it died last.
 func (l *Letter) Reason() deadletter.Reason { return l.History.Deaths[0].Reason.Counted() }
@@ -181,11 +251,35 @@ func (l *Letter) TimesDied() uint64 { return l.History.Total() }
 // Origin is where it was first published.
 func (l *Letter) Origin() (exchange string, keys []string) {
 	exchange, keys, _ = l.History.Origin()
-	return exchange, keys
+	return l.mask.Text(exchange), l.mask.Texts(keys)
 }
 
-// Group is what it shares with the letters of its group.
+// MessageID is the property of this name.
+func (l *Letter) MessageID() string { return l.mask.Text(string(l.Props().MessageID)) }
+
+// Group is what it shares with the letters of its group. A mask does not change it.
 func (l *Letter) Group() Key {
+	c := l.unmaskedCause()
+	return Key{Source: l.unmaskedSource(), Reason: l.Reason().String(), Class: c.Class, Error: Pattern(c.Error), Type: l.unmaskedType()}
+}
+
+// GroupShown is Group as it is shown behind the mask.
+func (l *Letter) GroupShown() Key {
+	if l.mask == nil {
+		return l.Group()
+	}
 	c := l.Cause()
-	return Key{Source: l.Source(), Reason: l.Reason().String(), Class: c.Class, Error: Pattern(c.Error), Type: l.Type()}
+	return Key{Source: l.Source(), Reason: l.Reason().String(), Class: c.Class, Error: l.mask.Text(Pattern(c.Error)), Type: l.Type()}
+}
+
+// IsMasked says whether the mask changes what is said of the letter, without its body and the properties that are not said apart.
+func (l *Letter) IsMasked() bool {
+	if l.mask == nil {
+		return false
+	}
+	exchange, keys, _ := l.History.Origin()
+	shownExchange, shownKeys := l.Origin()
+	said, unmasked := l.said(), &l.History.Cause
+	return said.Class != unmasked.Class || said.Error != unmasked.Error || said.Detail != unmasked.Detail || l.Cause() != l.unmaskedCause() || l.Type() != l.unmaskedType() || l.Source() != l.unmaskedSource() || exchange != shownExchange || !slices.Equal(keys, shownKeys) ||
+		l.MessageID() != string(l.Props().MessageID)
 }

@@ -266,7 +266,7 @@ func (q *Query) Match(l *Letter) bool {
 		q.user != nil && l.History.Cause.User != *q.user,
 		q.client != nil && !q.isClient(&l.History.Cause),
 		(q.exchange != nil || q.key != nil) && !q.from(l),
-		q.messageID != nil && string(l.Props().MessageID) != *q.messageID,
+		q.messageID != nil && l.MessageID() != *q.messageID,
 		q.typ != nil && l.Type() != *q.typ,
 		q.class != nil && !q.isClass(l.Cause().Class),
 		q.err != nil && !q.err.MatchString(l.Cause().Error),
@@ -300,4 +300,17 @@ func (q *Query) isClient(c *deadletter.Cause) bool {
 // isClass takes the whole name of a class, or its last part.
 func (q *Query) isClass(class string) bool {
 	return class == *q.class || strings.HasSuffix(class, "."+*q.class)
+}
+
+// Asks returns the filter that would tell what a mask hides, "" if there is none. All others are answered as letters are shown behind the mask.
+func (q *Query) Asks(m *Mask) string {
+	if q.body != nil && m.HidesBodies() {
+		return "body"
+	}
+	for i := range q.where {
+		if m.HidesHeader(q.where[i].header) {
+			return "header." + q.where[i].header
+		}
+	}
+	return ""
 }

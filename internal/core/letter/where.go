@@ -105,6 +105,15 @@ func (c *condition) holds(l *Letter) bool {
 	if !there {
 		return c.op == notEqual
 	}
+	if l.mask != nil {
+		shown := l.mask.Text(string(text))
+		if whole := strconv.FormatFloat(number, 'f', -1, 64); numeric && l.mask.Text(whole) != whole {
+			shown = Hidden
+		}
+		if shown != string(text) {
+			text, numeric = []byte(shown), false
+		}
+	}
 	switch c.op {
 	case exists:
 		return true

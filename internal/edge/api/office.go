@@ -37,6 +37,8 @@ func (s *server) officeRoutes() []route {
 		{"GET", "office/export/{vhost}/{queue}", managing, s.exportLetters},
 		{"POST", "office/import/{vhost}/{queue}", managing, s.importLetters},
 		{"GET", "office/audit", monitoring, s.listAudit},
+		{"GET", "office/masks/{vhost}", policies, s.getMasks},
+		{"PUT", "office/masks/{vhost}", policies, s.putMasks},
 		{"GET", "office/lint", managing, s.listFindings},
 		{"GET", "office/lint/{vhost}", managing, s.listFindings},
 		{"GET", "office/topology/{vhost}", managing, s.deadLetterMap},
@@ -71,10 +73,13 @@ func (r *request) scope() office.Scope {
 }
 
 func (s *server) listOfficeQueues(r *request) (any, error) {
-	if _, err := r.officeQuery(); err != nil {
+	reveal, err := r.reveals("queues", "reveal")
+	if err != nil {
 		return nil, err
 	}
-	return s.Office.Queues(r.Context(), r.scope()), nil
+	scope := r.scope()
+	scope.Reveal = reveal
+	return s.Office.Queues(r.Context(), scope), nil
 }
 
 // listRetries lists what waits for a delayed retry.
@@ -133,7 +138,7 @@ func officeOrder(q url.Values, first, second string) (isSecond bool, err error) 
 const maxPage = 1000
 
 func (s *server) listGroups(r *request) (any, error) {
-	q, err := r.officeQuery("sort", "order", "limit", "cursor", "state", "source", "reason", "class", "text")
+	q, err := r.officeQuery("sort", "order", "limit", "cursor", "state", "source", "reason", "class", "text", "reveal")
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +156,9 @@ func (s *server) listGroups(r *request) (any, error) {
 		if _, err := r.findQueue(); err != nil {
 			return nil, &failure{http.StatusNotFound, "not_found", fmt.Sprintf("no queue '%s' in vhost '%s'", r.params["queue"], r.params["vhost"])}
 		}
+	}
+	if ask.Scope.Reveal, err = r.revealed(q, "groups"); err != nil {
+		return nil, err
 	}
 	answer, err := s.Office.Groups(r.Context(), ask)
 	if err != nil {

@@ -26,7 +26,7 @@ type auditAnswer struct {
 
 // listAudit shows who did what.
 func (s *server) listAudit(r *request) (any, error) {
-	query, err := r.officeQuery("vhost", "who", "what", "limit", "cursor")
+	query, err := r.officeQuery("vhost", "who", "what", "limit", "cursor", "reveal")
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +49,13 @@ func (s *server) listAudit(r *request) (any, error) {
 	list, next, err := s.Office.Audit().List(q)
 	if err != nil {
 		return nil, err
+	}
+	reveal, err := r.revealedIn(query, "audit", "", "")
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		list[i] = list[i].Behind(s.maskFor(list[i].VHost, reveal))
 	}
 	a := auditAnswer{Items: list}
 	if a.Items == nil {

@@ -34,9 +34,9 @@ func (s *server) listDrops(r *request) (any, error) {
 	query := r.URL.Query()
 	for key := range query {
 		switch key {
-		case "queue", "why", "reason", "limit", "cursor":
+		case "queue", "why", "reason", "limit", "cursor", "reveal":
 		default:
-			return nil, badRequest(fmt.Sprintf("unknown parameter '%s'; the parameters are: queue, why, reason, limit, cursor", key))
+			return nil, badRequest(fmt.Sprintf("unknown parameter '%s'; the parameters are: queue, why, reason, limit, cursor, reveal", key))
 		}
 	}
 	q := office.DropQuery{Queue: query.Get("queue"), Why: query.Get("why"), Reason: query.Get("reason"), Limit: defaultDrops}
@@ -56,7 +56,14 @@ func (s *server) listDrops(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	reveal, err := r.revealedIn(query, "drops", r.vhost(), query.Get("queue"))
+	if err != nil {
+		return nil, err
+	}
 	r.hideExamples(list.Entries)
+	for i := range list.Entries {
+		list.Entries[i] = list.Entries[i].Behind(s.maskFor(list.Entries[i].VHost, reveal))
+	}
 	answer := dropsAnswer{Items: list.Entries, Total: list.Total, Dropped: list.Dropped, Hours: list.Hours}
 	if answer.Items == nil {
 		answer.Items = []office.DropEntry{}

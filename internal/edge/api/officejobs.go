@@ -41,6 +41,8 @@ func asJobFailure(err error) error {
 	switch {
 	case errors.As(err, &e) && e.Kind == office.NotFound:
 		return &failure{http.StatusNotFound, "not_found", e.Text}
+	case errors.As(err, &e) && e.Kind == office.Forbidden:
+		return &failure{http.StatusForbidden, "forbidden", e.Text}
 	case errors.As(err, &e) && e.Kind == office.Conflict:
 		return &failure{http.StatusConflict, "conflict", e.Text}
 	case errors.As(err, &e):
@@ -102,7 +104,7 @@ func (r *request) jobRequest() (q office.Request, err error) {
 
 // postJob plans a job, or starts one that was planned.
 func (s *server) postJob(r *request) (any, error) {
-	query, err := r.officeQuery("dry_run")
+	query, err := r.officeQuery("dry_run", "reveal")
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +112,11 @@ func (s *server) postJob(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.Reveal, err = r.revealedIn(query, "job", message.VHost(q.VHost), strings.Join(q.Queues, " ")+q.Queue); err != nil {
+		return nil, err
+	}
 	link := r.linkTo(message.VHost(q.VHost))
+	mask := s.maskFor(q.VHost, q.Reveal)
 	switch dry := query.Get("dry_run"); dry {
 	case "true":
 		plan, err := s.Office.Jobs.Dry(r.Context(), link, &q)
@@ -118,7 +124,7 @@ func (s *server) postJob(r *request) (any, error) {
 		if err != nil {
 			return nil, asJobFailure(err)
 		}
-		return plan, nil
+		return plan.Behind(mask), nil
 	case "", "false":
 	default:
 		return nil, badRequest(fmt.Sprintf("dry_run '%s' must be true or false", dry))
@@ -128,12 +134,14 @@ func (s *server) postJob(r *request) (any, error) {
 		r.did = []any{slog.Group("job", "action", string(q.Action), "vhost", q.VHost, "queues", strings.Join(q.Queues, " "))}
 		return nil, asJobFailure(err)
 	}
-	r.did = jobDone(&j)
-	return withStatus{http.StatusCreated, j}, nil
+	r.did = s.jobDone(&j)
+	return withStatus{http.StatusCreated, j.Behind(mask)}, nil
 }
 
-// jobDone is what the audit log shows of a job.
-func jobDone(j *office.Job) []any {
+// jobDone is what the audit log shows of a job, behind the mask: who reads the log need not have the tag reveal.
+func (s *server) jobDone(done *office.Job) []any {
+	shown := done.Behind(s.maskFor(done.VHost, false))
+	j := &shown
 	options, _ := json.Marshal(j.Options)
 	filter, _ := json.Marshal(j.Filter)
 	return []any{slog.Group("job", "id", j.ID, "action", string(j.Action), "vhost", j.VHost, "queues", strings.Join(j.Queues, " "), "filter", string(filter),
@@ -141,23 +149,27 @@ func jobDone(j *office.Job) []any {
 }
 
 func (s *server) listJobs(r *request) (any, error) {
-	q, err := r.officeQuery("limit", "cursor", "state")
+	q, err := r.officeQuery("limit", "cursor", "state", "reveal")
+	if err != nil {
+		return nil, err
+	}
+	reveal, err := r.revealedIn(q, "jobs", "", "")
 	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{}
 	r.eachVHost(func(v *topology.VHost) { seen[string(v.Name)] = true })
 	all := slices.DeleteFunc(s.Office.Jobs.List(), func(j office.Job) bool { return !seen[j.VHost] && !r.may(monitoring) })
-	if len(q) > 0 {
-		page, err := r.pageOfJobs(all, q)
+	if q.Has("limit") || q.Has("cursor") || q.Has("state") {
+		page, err := r.pageOfJobs(all, q, reveal)
 		if err != nil {
 			return nil, err
 		}
 		return page, nil
 	}
 	list := make([]shownJob, 0, len(all))
-	for _, j := range all {
-		list = append(list, showJob(j, r.hides(&j)))
+	for i := range all {
+		list = append(list, r.showJob(&all[i], reveal))
 	}
 	return list, nil
 }
@@ -180,7 +192,7 @@ func (s *server) getJob(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return showJob(j, r.hides(&j)), nil
+	return r.showJob(&j, false), nil
 }
 
 // mayStop refuses users who have not started the job and are no policymakers.
@@ -204,8 +216,8 @@ func (s *server) stopJob(r *request, stop func(uint64, office.Actor) (office.Job
 	if err != nil {
 		return nil, asJobFailure(err)
 	}
-	r.did = jobDone(&j)
-	return showJob(j, r.hides(&j)), nil
+	r.did = s.jobDone(&j)
+	return r.showJob(&j, false), nil
 }
 
 // resumeJob goes on with a job, with the rights of the user: the job is the user's from now on.
@@ -223,8 +235,8 @@ func (s *server) resumeJob(r *request) (any, error) {
 	if err != nil {
 		return nil, asJobFailure(err)
 	}
-	r.did = jobDone(&j)
-	return showJob(j, r.hides(&j)), nil
+	r.did = s.jobDone(&j)
+	return r.showJob(&j, false), nil
 }
 
 // watchJob answers with server-sent events for as long as the job goes on.
@@ -291,7 +303,7 @@ func (s *server) writeEvents(out *responder, r *request, id uint64) {
 	said := time.Now()
 	for {
 		j, ok := s.Office.Jobs.Job(id)
-		text, err := json.Marshal(showJob(j, hidden))
+		text, err := json.Marshal(showJob(j.Behind(s.maskFor(j.VHost, false)), hidden))
 		if !ok || err != nil {
 			_ = to.say("end", []byte("{}"))
 			return

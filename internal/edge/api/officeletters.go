@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -56,13 +57,19 @@ func (s *server) listLetters(r *request) (any, error) {
 	if ask.Oldest, err = officeOrder(q, "newest", "oldest"); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"cursor", "limit", "order"} {
+	if ask.Reveal, err = r.revealed(q, "letters"); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"cursor", "limit", "order", "reveal"} {
 		delete(q, name)
 	}
 	if ask.Query, err = letter.ParseQuery(string(r.vhost()), q, time.Now().UnixMilli()); err != nil {
 		return nil, err
 	}
 	if streams {
+		if name := ask.Query.Asks(s.Office.Masks().Mask(r.params["vhost"])); name != "" && !ask.Reveal {
+			return nil, wouldTell(name, r.params["vhost"]) // before the stream begins
+		}
 		return s.streamLetters(r, queue, ask), nil
 	}
 	items := []office.Row{}
@@ -74,7 +81,7 @@ func (s *server) listLetters(r *request) (any, error) {
 	case r.Context().Err() != nil:
 		return nil, nobodyWaits
 	case err != nil:
-		return nil, err
+		return nil, asJobFailure(err)
 	}
 	return map[string]any{"items": items, "next": end.Next, "examined": end.Examined, "stopped": end.Stopped}, nil
 }
@@ -109,7 +116,7 @@ func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.Le
 			}
 		})
 		if err != nil {
-			f := asFailure(err)
+			f := asFailure(asJobFailure(err))
 			send("error", map[string]any{"error": f.kind, "reason": f.reason})
 			return
 		}
@@ -158,19 +165,24 @@ type replayForecast struct {
 }
 
 func (s *server) getLetter(r *request) (any, error) {
-	if _, err := r.officeQuery(); err != nil {
+	query, err := r.officeQuery("reveal")
+	if err != nil {
 		return nil, err
 	}
 	queue, err := r.letterQueue()
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.Office.Letter(r.link(), queue, r.params["id"], shownBody)
+	reveal, err := r.revealed(query, "letter")
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.Office.Letter(r.link(), queue, r.params["id"], shownBody, reveal)
 	if err != nil {
 		return nil, letterMissing(r, err)
 	}
 	a := wholeLetter{
-		Row: w.Row, Timeline: w.Timeline, Body: showBody(w.Body, w.Size),
+		Row: w.Row, Timeline: w.Timeline, Body: showBody(w.Body, w.Size, w.Cut),
 		Cause: map[string]string{"class": w.Cause.Class, "error": w.Cause.Error, "detail": w.Cause.Detail, "from": w.Cause.From},
 		From:  w.From, EditedFrom: w.EditedFrom,
 		Replay: replayForecast{Exchange: w.Replay.Exchange, Keys: orEmpty(w.Replay.Keys), Queues: orEmpty(w.Replay.Queues)},
@@ -180,8 +192,16 @@ func (s *server) getLetter(r *request) (any, error) {
 	}
 	by := &w.RejectedBy
 	a.RejectedBy = rejectedBy{by.ConsumerTag, by.Connection, by.Name, by.Peer(), by.User, by.Product, by.Version, by.DeliveryCount}
-	if a.Properties, err = showProperties(w.Properties); err != nil {
+	properties, err := showProperties(w.Properties)
+	if err != nil {
 		return nil, err
+	}
+	if a.Properties = properties; w.Mask != nil {
+		hidden, err := showPropertiesBehind(w.Mask, w.Properties)
+		if err != nil {
+			return nil, err
+		}
+		a.Properties, a.Masked = hidden, w.Masked || !reflect.DeepEqual(hidden, properties)
 	}
 	a.Headers = map[string]any{}
 	if h, ok := a.Properties["headers"]; ok {
@@ -198,9 +218,9 @@ func orEmpty(list []string) []string {
 	return list
 }
 
-// showBody is the first part of a body of size bytes.
-func showBody(part []byte, size int) letterBody {
-	b := letterBody{Bytes: size, Cut: len(part) < size}
+// showBody is the first part of a body of size bytes; cut: there is more.
+func showBody(part []byte, size int, cut bool) letterBody {
+	b := letterBody{Bytes: size, Cut: cut}
 	text := part
 	for n := 0; b.Cut && n < utf8.UTFMax-1 && len(text) > 0 && !utf8.Valid(text); n++ {
 		text = text[:len(text)-1] // it was cut within a character
@@ -222,7 +242,15 @@ func (s *server) getLetterBody(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, died, err := s.Office.Body(queue, r.params["id"])
+	query, err := r.officeQuery("reveal")
+	if err != nil {
+		return nil, err
+	}
+	reveal, err := r.revealed(query, "body")
+	if err != nil {
+		return nil, err
+	}
+	body, died, masked, err := s.Office.Body(queue, r.params["id"], reveal)
 	if err != nil {
 		return nil, letterMissing(r, err)
 	}
@@ -231,7 +259,11 @@ func (s *server) getLetterBody(r *request) (any, error) {
 		h.Set("Content-Type", "application/octet-stream")
 		h.Set("Content-Disposition", `attachment; filename="`+r.params["id"]+`"`)
 		h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-		h.Set("ETag", `"`+r.params["id"]+`"`) // the body of a letter never changes
+		if masked {
+			h.Set("Bartleby-Masked", "true") // what is hidden may change
+		} else {
+			h.Set("ETag", `"`+r.params["id"]+`"`) // the body of a letter never changes
+		}
 		out.status = http.StatusOK
 		http.ServeContent(out.ResponseWriter, r.Request, "", time.UnixMilli(died), bytes.NewReader(body))
 	}), nil

@@ -28,6 +28,14 @@ func (s *server) exportLetters(r *request) (any, error) {
 	if err != nil {
 		return nil, badRequest("the query of the address cannot be read: " + err.Error())
 	}
+	reveal, err := r.revealed(filters, "letters")
+	if err != nil {
+		return nil, err
+	}
+	if s.maskFor(string(r.vhost()), reveal) != nil {
+		return nil, &failure{http.StatusForbidden, "forbidden", fmt.Sprintf("the masks of vhost '%s' hide parts of letters, and an export would come back without them: it needs ?reveal=true, and the tag reveal", r.vhost())}
+	}
+	delete(filters, "reveal")
 	query, err := letter.ParseQuery(string(r.vhost()), filters, time.Now().UnixMilli())
 	if err != nil {
 		return nil, err
@@ -127,7 +135,12 @@ func (r *request) hides(j *office.Job) bool {
 	return len(j.Queues) > mostReadable || slices.ContainsFunc(j.Queues, func(q string) bool { return !link.MayRead(message.QueueName(q)) })
 }
 
-// showJob is a job as the user sees it, without its filter if that is hidden.
+// showJob is a job as the user sees it.
+func (r *request) showJob(j *office.Job, reveal bool) shownJob {
+	return showJob(j.Behind(r.s.maskFor(j.VHost, reveal)), r.hides(j))
+}
+
+// showJob is a job without its filter if that is hidden.
 func showJob(j office.Job, hidden bool) shownJob {
 	if hidden {
 		j.Filter = nil
@@ -136,7 +149,7 @@ func showJob(j office.Job, hidden bool) shownJob {
 }
 
 // pageOfJobs is the page that limit and cursor ask for, newest first, of those that the user sees.
-func (r *request) pageOfJobs(all []office.Job, q url.Values) (p jobPage, err error) {
+func (r *request) pageOfJobs(all []office.Job, q url.Values, reveal bool) (p jobPage, err error) {
 	limit, err := officeLimit(q, maxPage)
 	if err != nil {
 		return p, err
@@ -156,8 +169,8 @@ func (r *request) pageOfJobs(all []office.Job, q url.Values) (p jobPage, err err
 		all = slices.DeleteFunc(all, func(j office.Job) bool { return j.ID >= id })
 	}
 	p.Items = []shownJob{}
-	for _, j := range all[:min(limit, len(all))] {
-		p.Items = append(p.Items, showJob(j, r.hides(&j)))
+	for i := range all[:min(limit, len(all))] {
+		p.Items = append(p.Items, r.showJob(&all[i], reveal))
 	}
 	if len(all) > limit {
 		next := fmt.Sprint(all[limit-1].ID)

@@ -3,6 +3,7 @@ package api
 import (
 	"math"
 
+	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/definitions"
@@ -32,18 +33,41 @@ var textProperties = []textProperty{
 // showProperties renders raw properties as plain JSON, the death headers like any
 // other (DL-7.8).
 func showProperties(raw []byte) (map[string]any, error) {
+	return showPropertiesAs(raw, topology.Readable)
+}
+
+// showPropertiesBehind is showProperties behind a mask.
+func showPropertiesBehind(m *letter.Mask, raw []byte) (map[string]any, error) {
+	shown, err := showPropertiesAs(raw, func(s string) string { return topology.Readable(m.Text(s)) })
+	if err != nil {
+		return nil, err
+	}
+	headers, ok := shown["headers"]
+	delete(shown, "headers")
+	hidden := map[string]any{}
+	for name, value := range shown {
+		hidden[name] = m.Value(value)
+	}
+	if ok {
+		hidden["headers"] = m.Value(headers)
+	}
+	return hidden, nil
+}
+
+func showPropertiesAs(raw []byte, text func(string) string) (map[string]any, error) {
 	l, err := amqp091.DecodeProps(raw)
 	if err != nil {
 		return nil, err
 	}
 	object := map[string]any{}
 	for _, p := range textProperties {
-		if text := *p.of(&l); text != nil {
-			object[p.name] = topology.Readable(*text)
+		if of := *p.of(&l); of != nil {
+			object[p.name] = text(*of)
 		}
 	}
 	if l.Headers != nil {
-		object["headers"] = topology.HeadersForm.Object(l.Headers)
+		form := topology.TableForm{Text: text, Unreal: topology.HeadersForm.Unreal}
+		object["headers"] = form.Object(l.Headers)
 	}
 	if l.DeliveryMode != nil {
 		object["delivery_mode"] = *l.DeliveryMode

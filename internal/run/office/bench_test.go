@@ -112,7 +112,7 @@ func BenchmarkOffice(b *testing.B) {
 			b.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := f.Letter(c, q, sample.ID, 64<<10); err != nil {
+		if _, err := f.Letter(c, q, sample.ID, 64<<10, false); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric(time.Since(began).Seconds()*1000, "ms/letter")

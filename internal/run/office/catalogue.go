@@ -61,8 +61,22 @@ type catalogue struct {
 }
 
 type groupOf struct {
-	key letter.Key
-	id  letter.GroupID
+	key   letter.Key
+	id    letter.GroupID
+	shown letter.Key // behind the mask
+	mask  *letter.Mask
+}
+
+// shown is what is shown of a group: of one that was read behind another mask than there is now, nothing. REQUIRES: the mu of its catalogue
+// is held.
+func (f *Office) shown(g *groupOf, vhost message.VHost, reveal bool) letter.Key {
+	switch {
+	case reveal:
+		return g.key
+	case g.mask != f.masks.Mask(string(vhost)):
+		return letter.Key{Source: letter.Hidden, Reason: g.key.Reason, Class: letter.Hidden, Error: letter.Hidden, Type: letter.Hidden}
+	}
+	return g.shown
 }
 
 func (c *catalogue) letters() (n int) {
@@ -231,7 +245,7 @@ func (c *catalogue) update(f *Office) error {
 			return err
 		}
 	}
-	reader := letter.NewReader(f.Names)
+	reader := letter.NewReader(f.Names).Masked(f.masks.Mask(string(c.info.Decl.VHost)))
 	for level := range ends {
 		if err := c.readLevel(f, reader, e, level); err != nil {
 			return err
@@ -326,7 +340,7 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 	vhost := string(c.info.Decl.VHost)
 	type found struct {
 		entry
-		key letter.Key
+		key, shown letter.Key
 	}
 	var some []found
 	for cursor := e.There.At(level, c.read[level]); c.read[level] < end; {
@@ -341,7 +355,7 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 			}
 			looked++
 			if l, ok := reader.Read(r, history); ok {
-				some = append(some, found{entry{id: v.ID, died: uint32(max(0, l.Died) / 1000)}, l.Group()})
+				some = append(some, found{entry{id: v.ID, died: uint32(max(0, l.Died) / 1000)}, l.Group(), l.GroupShown()})
 			}
 			return true
 		})
@@ -350,7 +364,7 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 		}
 		c.mu.Lock()
 		for i := range some {
-			some[i].group = c.group(vhost, some[i].key)
+			some[i].group = c.group(vhost, some[i].key, some[i].shown, reader.Mask())
 			c.levels[level] = append(c.levels[level], some[i].entry)
 		}
 		if len(some) > 0 {
@@ -371,24 +385,25 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 }
 
 // group returns the index of a group. REQUIRES: mu is held.
-func (c *catalogue) group(vhost string, k letter.Key) uint32 {
+func (c *catalogue) group(vhost string, k, shown letter.Key, mask *letter.Mask) uint32 {
 	if i, ok := c.index[k]; ok {
 		return i
 	}
 	if len(c.groups) >= maxGroups {
 		k.Class, k.Error, k.Type = "", otherErrors, ""
+		shown.Class, shown.Error, shown.Type = "", otherErrors, ""
 		if i, ok := c.index[k]; ok {
 			return i
 		}
 		if len(c.groups) >= 2*maxGroups {
-			k = letter.Key{Error: otherErrors}
+			k, shown = letter.Key{Error: otherErrors}, letter.Key{Error: otherErrors}
 			if i, ok := c.index[k]; ok {
 				return i
 			}
 		}
 	}
 	i := uint32(len(c.groups))
-	c.groups = append(c.groups, groupOf{k, k.ID(vhost)})
+	c.groups = append(c.groups, groupOf{k, k.ID(vhost), shown, mask})
 	c.index[k] = i
 	return i
 }

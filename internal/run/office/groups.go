@@ -31,6 +31,7 @@ type Group struct {
 	Arrivals   Arrivals       `json:"arrivals"`
 	Queues     []QueueLetters `json:"queues"`
 	Sample     Sample         `json:"sample"`
+	Masked     bool           `json:"masked"`
 	Note
 
 	number letter.GroupID
@@ -114,13 +115,18 @@ func (f *Office) Groups(ctx context.Context, r GroupsRequest) (a GroupsAnswer, e
 		c.mu.Lock()
 		a.Reading = a.Reading || c.busy != nil && !c.made
 		a.Read, a.Entries = a.Read+c.done, a.Entries+max(c.total, c.done)
-		c.addTo(found)
+		f.addTo(found, c, r.Scope.Reveal)
 		c.mu.Unlock()
 	}
 	text := strings.ToLower(r.Text)
 	var all []*Group
 	for key, g := range found {
 		f.describe(key, g)
+		if mask := f.masks.Mask(string(key.vhost)); mask != nil && !r.Scope.Reveal {
+			owner, note := g.Owner, g.Note.Note
+			g.Owner, g.Note.Note = mask.Text(owner), mask.Text(note)
+			g.Masked = g.Masked || owner != g.Owner || note != g.Note.Note
+		}
 		if r.State != "" && g.State != r.State || r.Source != "" && g.Source != r.Source || r.Reason != "" && g.Reason != r.Reason ||
 			r.Class != "" && g.ErrorClass != r.Class && !strings.HasSuffix(g.ErrorClass, "."+r.Class) || text != "" && !g.mentions(text) {
 			continue
@@ -157,8 +163,8 @@ func (f *Office) Groups(ctx context.Context, r GroupsRequest) (a GroupsAnswer, e
 	return a, nil
 }
 
-// addTo adds the letters of a catalogue to the groups. REQUIRES: mu is held.
-func (c *catalogue) addTo(found map[groupKey]*Group) {
+// addTo adds the letters of a catalogue to the groups. REQUIRES: its mu is held.
+func (f *Office) addTo(found map[groupKey]*Group, c *catalogue, reveal bool) {
 	type tally struct {
 		n           int
 		first, last uint32
@@ -187,8 +193,9 @@ func (c *catalogue) addTo(found map[groupKey]*Group) {
 		key := groupKey{q.VHost, of.id}
 		g := found[key]
 		if g == nil {
+			shown := f.shown(of, q.VHost, reveal)
 			g = &Group{
-				ID: of.id.String(), VHost: q.VHost, Source: of.key.Source, Reason: of.key.Reason, ErrorClass: of.key.Class, Error: of.key.Error, Type: of.key.Type,
+				ID: of.id.String(), VHost: q.VHost, Source: shown.Source, Reason: shown.Reason, ErrorClass: shown.Class, Error: shown.Error, Type: shown.Type, Masked: shown != of.key,
 				First: int64(t.first) * 1000, number: of.id,
 			}
 			found[key] = g

@@ -51,6 +51,7 @@ type Request struct {
 	How
 	Reason string `json:"reason,omitempty"` // why somebody wants that
 	By     Actor  `json:"-"`                // for the audit
+	Reveal bool   `json:"-"`                // letters are selected as they are, and not as they are behind the mask
 
 	// Of a job that is to run: what the dry run said.
 	Token       string `json:"token,omitempty"`
@@ -134,6 +135,7 @@ type Job struct {
 	Why     string              `json:"why,omitempty"`
 	By      string              `json:"by"`
 	Rule    string              `json:"rule,omitempty"` // whose standing job it is: it moves what the rule says, and has no end of its own
+	Masked  bool                `json:"masked,omitempty"` // letters are selected as they are behind the mask
 	Reason  string              `json:"reason,omitempty"`
 	MadeMS  int64               `json:"made_ms"`
 	BeganMS int64               `json:"began_ms,omitempty"`
@@ -190,6 +192,7 @@ const (
 	BadRequest ErrorKind = iota
 	NotFound
 	Conflict
+	Forbidden
 )
 
 func (e *Error) Error() string { return e.Text }

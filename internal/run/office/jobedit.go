@@ -78,6 +78,9 @@ func (m *Jobs) makeEdit(ctx context.Context, c *broker.Connection, r *Request) (
 	} else if err != nil {
 		return e, p, err
 	}
+	if mask := m.office.masks.Mask(r.VHost); !r.Reveal && mask.Hides(e.original.Record) {
+		return e, p, refuse(Forbidden, "masks of vhost '%s' hide something of the letter: who edits it must see it (reveal=true)", r.VHost)
+	}
 	properties, body, diff, err := r.Edit.Apply(e.original.Record)
 	if err != nil {
 		return e, p, refuse(BadRequest, "%v", err)

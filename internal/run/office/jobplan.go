@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -98,12 +99,15 @@ func (r *Request) key(user string) [sha256.Size]byte {
 	same := *r
 	same.Token, same.Count, same.AllowGrowth, same.Reason = "", nil, false, ""
 	text, _ := json.Marshal(&same) // strings and numbers
-	return sha256.Sum256(append([]byte(user+"\n"), text...))
+	return sha256.Sum256(fmt.Appendf(nil, "%s\n%t\n%s", user, r.Reveal, text))
 }
 
 // Dry counts what a job would move, and where to, with the rights of c. Nothing changes.
 func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan, error) {
 	if err := r.check(); err != nil {
+		return Plan{}, err
+	}
+	if err := m.mayAsk(r); err != nil {
 		return Plan{}, err
 	}
 	at := m.office.now()
@@ -148,6 +152,9 @@ func (m *Jobs) dropPlans(most int, of func(*plan) bool) {
 // Start starts the job of a dry run, with the rights of c.
 func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job, error) {
 	if err := r.check(); err != nil {
+		return Job{}, err
+	}
+	if err := m.mayAsk(r); err != nil {
 		return Job{}, err
 	}
 	m.mu.Lock()
@@ -204,7 +211,7 @@ func (p *Plan) stay(s *broker.ErrandSlice) {
 
 // survey looks at all letters that are meant, from their places on.
 func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, places []place, at int64) (p Plan, err error) {
-	meant := &record{Job: Job{VHost: r.VHost, Filter: r.Filter, Options: r.How}, Names: r.IDs, At: at}
+	meant := &record{Job: Job{VHost: r.VHost, Filter: r.Filter, Options: r.How, Masked: !r.Reveal}, Names: r.IDs, At: at}
 	choose, err := m.newChooser(meant)
 	if err != nil {
 		return p, err

@@ -332,7 +332,7 @@ func (m *Jobs) newChooser(r *record) (chooser, error) {
 	if named == nil {
 		q.Group = 0 // the catalogue says which letters are in the group: see candidates
 	}
-	reader := letter.NewReader(m.office.Names)
+	reader := m.reader(r.VHost, r.Masked)
 	return func(incarnation uint64, id queue.ID, rec message.Record, history []byte) bool {
 		if named != nil && !named[entry{incarnation, id}] {
 			return false

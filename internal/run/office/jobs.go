@@ -199,7 +199,7 @@ func (m *Jobs) enrol(c *broker.Connection, r *Request, with *record, planned int
 	j := &job{conn: c, r: record{
 		Job: Job{
 			ID: m.last + 1, Action: r.Action, VHost: r.VHost, Queues: r.Queues, Filter: r.Filter, IDs: len(r.IDs), Options: r.How, State: Running,
-			By: c.User, Reason: r.Reason, MadeMS: now, BeganMS: now, Planned: planned,
+			By: c.User, Masked: !r.Reveal, Reason: r.Reason, MadeMS: now, BeganMS: now, Planned: planned,
 		},
 		Operator: c.IsOperator(), Account: m.b.AccountMark(c.User), Names: r.IDs, At: with.At, Places: with.Places, Archive: with.Archive, Since: with.Since,
 	}}
@@ -241,7 +241,7 @@ func (m *Jobs) act(r *record, by Actor, deed string) Act {
 	told := map[string]any{"action": r.Action, "queues": r.Queues, "moved": shown.Moved, "stays": r.Stays, "outcomes": shown.Outcomes, "state": r.State, "state_why": r.Why}
 	if deed == "made" {
 		a.Count = uint64(r.Planned)
-		told = map[string]any{"action": r.Action, "queues": r.Queues, "filter": r.Filter, "ids": r.IDs, "options": r.Options}
+		told = map[string]any{"action": r.Action, "queues": r.Queues, "filter": hideFilter(m.office.masks.Mask(r.VHost), r.Filter, r.Masked), "ids": r.IDs, "options": r.Options}
 	}
 	if len(r.Queues) > actQueues {
 		told["queues"] = append(slices.Clone(r.Queues[:actQueues]), fmt.Sprintf("and %d more", len(r.Queues)-actQueues))

@@ -3,6 +3,7 @@ package office
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ type LettersRequest struct {
 	Oldest bool // in the order of the queue; otherwise against it
 	Limit  int  // letters; 0: no limit
 	Cursor string
+	Reveal bool          // show letters as they are, and not as they are behind the mask
 	Bytes  int64         // of messages to read; 0: no limit
 	Time   time.Duration // to look; 0: no limit
 }
@@ -68,6 +70,7 @@ type Row struct {
 	Job         *string           `json:"job"`
 	Replays     uint64            `json:"replays"`
 	Preview     string            `json:"preview"`
+	Masked      bool              `json:"masked"` // something is hidden
 }
 
 // lookSlice is how many messages are read in one hold of the queue.
@@ -84,7 +87,11 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 	if err := w.start(r.Cursor); err != nil {
 		return end, err
 	}
-	reader := letter.NewReader(f.Names)
+	mask := f.maskOf(q, r.Reveal)
+	if name := r.Query.Asks(mask); name != "" {
+		return end, &Error{Forbidden, fmt.Sprintf("filter '%s' would tell what the masks of vhost '%s' hide", name, q.Decl.VHost)}
+	}
+	reader := letter.NewReader(f.Names).Masked(mask)
 	began, bytes, found := time.Now(), int64(0), 0
 	var last queue.ID
 	stop := ""
@@ -127,6 +134,14 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 		end.Next, end.Stopped = &next, &stop
 	}
 	return end, nil
+}
+
+// maskOf is the mask of a queue's letters, nil if they are shown as they are.
+func (f *Office) maskOf(q broker.QueueInfo, reveal bool) *letter.Mask {
+	if reveal {
+		return nil
+	}
+	return f.masks.Mask(string(q.Decl.VHost))
 }
 
 // gone translates the error of a queue that was deleted meanwhile.
@@ -226,11 +241,12 @@ func (w *walk) idsBetween(begin, end uint64) (ids []queue.ID, whole bool, err er
 
 func makeRow(q broker.QueueInfo, v *queue.View, l *letter.Letter) Row {
 	c, k := l.Cause(), l.Group()
+	shown, masked := previewOf(l)
 	exchange, keys := l.Origin()
 	r := Row{
 		ID: broker.LetterID(q.Incarnation(), v.ID), VHost: q.Decl.VHost, Queue: q.Decl.Name, State: state(v), Died: l.Died, Reason: l.Reason().String(), Source: l.Source(),
-		TimesDied: l.TimesDied(), Exchange: exchange, Keys: slices.Clone(keys), ErrorClass: c.Class, Error: c.Error, Type: k.Type, MessageID: string(l.Props().MessageID),
-		Size: l.Record.BodySize(), Redelivered: v.Redelivered, Group: k.ID(string(q.Decl.VHost)).String(), Preview: preview(l.Record.Body()),
+		TimesDied: l.TimesDied(), Exchange: exchange, Keys: slices.Clone(keys), ErrorClass: c.Class, Error: c.Error, Type: l.Type(), MessageID: l.MessageID(),
+		Size: l.Record.BodySize(), Redelivered: v.Redelivered, Group: k.ID(string(q.Decl.VHost)).String(), Preview: shown, Masked: masked || l.IsMasked(),
 	}
 	if r.Keys == nil {
 		r.Keys = []string{}
@@ -272,6 +288,22 @@ func preview(body []byte) string {
 	return strings.Join(strings.FieldsFunc(string(b), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }
 
+// maxPreviewed is how long a body may be of which a list shows the beginning behind a mask: all of it must be read for that.
+const maxPreviewed = 16 << 10
+
+// previewOf is the preview of a letter behind its mask.
+func previewOf(l *letter.Letter) (shown string, masked bool) {
+	body, mask := l.Record.Body(), l.Mask()
+	if !mask.HidesBodies() {
+		return preview(body), false
+	}
+	if len(body) > maxPreviewed {
+		return letter.Hidden, true
+	}
+	hidden, masked := mask.Body(body)
+	return mask.Text(preview(hidden)), masked
+}
+
 // Stop is a place at which a letter died.
 type Stop struct {
 	Queue      string   `json:"queue"`
@@ -293,9 +325,11 @@ type Whole struct {
 	Cause      letter.Cause
 	Properties []byte // raw, with headers, as a consumer would get them
 	Body       []byte // the first part
+	Cut        bool   // there is more
 	Replay     broker.Forecast
-	From       string // deadletter.Marks.From
-	EditedFrom string // deadletter.Marks.EditedFrom
+	From       string       // deadletter.Marks.From
+	EditedFrom string       // deadletter.Marks.EditedFrom
+	Mask       *letter.Mask // behind which all of it is shown, but the properties
 }
 
 // ErrGone and ErrNever say why there is no letter with an id.
@@ -305,7 +339,7 @@ var (
 )
 
 // find calls show with the letter, or returns why it is not there.
-func (f *Office) find(q broker.QueueInfo, text string, show func(queue.View, *letter.Letter, []byte)) error {
+func (f *Office) find(q broker.QueueInfo, text string, mask *letter.Mask, show func(queue.View, *letter.Letter, []byte)) error {
 	incarnation, id, ok := ParseLetterID(text)
 	switch {
 	case !ok || incarnation > q.Incarnation():
@@ -317,7 +351,7 @@ func (f *Office) find(q broker.QueueInfo, text string, show func(queue.View, *le
 	err := f.b.Look(q, []queue.ID{id}, func(v queue.View, r message.Record, history []byte) bool {
 		there = true
 		var l *letter.Letter
-		if l, isLetter = letter.NewReader(f.Names).Read(r, history); isLetter {
+		if l, isLetter = letter.NewReader(f.Names).Masked(mask).Read(r, history); isLetter {
 			show(v, l, history)
 		}
 		return true
@@ -340,16 +374,25 @@ func (f *Office) find(q broker.QueueInfo, text string, show func(queue.View, *le
 	return ErrNever
 }
 
-// Letter returns all of one letter, with the first bodyBytes of its body. as is the client, who may read the queue.
-func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bodyBytes int) (w Whole, err error) {
+// Letter returns all of one letter, with the first bodyBytes of its body: as it is, or as it is behind the mask. as is the client, who may read
+// the queue.
+func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bodyBytes int, reveal bool) (w Whole, err error) {
 	var rec message.Record
 	var stored []byte
-	err = f.find(q, id, func(v queue.View, l *letter.Letter, history []byte) {
+	mask := f.maskOf(q, reveal)
+	w.Mask = mask
+	err = f.find(q, id, mask, func(v queue.View, l *letter.Letter, history []byte) {
 		w.Row, w.Cause, w.RejectedBy = makeRow(q, &v, l), l.WholeCause(), l.History.Cause
 		w.From, w.EditedFrom = l.History.From, l.History.EditedFrom
 		w.Properties, _, _ = broker.Rendered(l.Record, history, v.Counts, q.Quorum())
 		w.Timeline = timeline(l)
-		body := l.Record.Body()
+		body, hidden := mask.Body(l.Record.Body())
+		w.Masked = w.Masked || hidden
+		if c := l.History.Cause; mask != nil {
+			by := &w.RejectedBy
+			by.ConsumerTag, by.Connection, by.Name, by.User, by.Product, by.Version = mask.Text(c.ConsumerTag), mask.Text(c.Connection), mask.Text(c.Name), mask.Text(c.User), mask.Text(c.Product), mask.Text(c.Version)
+		}
+		w.Cut = len(body) > bodyBytes
 		w.Body = slices.Clone(body[:min(len(body), bodyBytes)])
 		rec, stored = slices.Clone(l.Record), slices.Clone(history)
 	})
@@ -357,30 +400,36 @@ func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bo
 		return w, err
 	}
 	w.Replay, err = as.Forecast(q, rec, stored)
+	w.Replay.Exchange, w.Replay.Keys, w.Replay.Problem = mask.Text(w.Replay.Exchange), mask.Texts(w.Replay.Keys), mask.Text(w.Replay.Problem)
 	return w, err
 }
 
-// Body returns the body of a letter.
-func (f *Office) Body(q broker.QueueInfo, id string) (body []byte, died int64, err error) {
-	err = f.find(q, id, func(_ queue.View, l *letter.Letter, _ []byte) { body, died = slices.Clone(l.Record.Body()), l.Died })
-	return body, died, err
+// Body returns the body of a letter, and whether something in it is hidden.
+func (f *Office) Body(q broker.QueueInfo, id string, reveal bool) (body []byte, died int64, masked bool, err error) {
+	mask := f.maskOf(q, reveal)
+	err = f.find(q, id, mask, func(_ queue.View, l *letter.Letter, _ []byte) {
+		shown, hidden := mask.Body(l.Record.Body())
+		body, died, masked = slices.Clone(shown), l.Died, hidden
+	})
+	return body, died, masked, err
 }
 
 // timeline are the deaths of a letter, the last one first; those before a replay, and before a client published it, come last.
 func timeline(l *letter.Letter) []Stop {
-	stops := appendStops([]Stop{}, l.History.Deaths, l.Parked)
-	stops = appendStops(stops, l.History.Earlier, true)
+	stops := appendStops([]Stop{}, l, l.History.Deaths, l.Parked)
+	stops = appendStops(stops, l, l.History.Earlier, true)
 	if h, ok := deadletter.Carried(l.Props().Headers); ok && !l.Parked {
-		stops = appendStops(stops, h.Deaths, true)
+		stops = appendStops(stops, l, h.Deaths, true)
 	}
 	return stops
 }
 
-func appendStops(stops []Stop, deaths []deadletter.Death, earlier bool) []Stop {
+func appendStops(stops []Stop, l *letter.Letter, deaths []deadletter.Death, earlier bool) []Stop {
 	for i := range deaths {
 		d := &deaths[i]
 		s := Stop{
-			Queue: d.Queue, Reason: d.Reason.Counted().String(), Count: d.Count, First: d.First, Last: d.Last, Exchange: d.Exchange, Keys: slices.Clone(d.Keys), Earlier: earlier,
+			Queue: l.Place(d.Queue), Reason: d.Reason.Counted().String(), Count: d.Count, First: d.First, Last: d.Last, Exchange: l.Mask().Text(d.Exchange),
+			Keys: slices.Clone(l.Mask().Texts(d.Keys)), Earlier: earlier,
 		}
 		if s.Keys == nil {
 			s.Keys = []string{}

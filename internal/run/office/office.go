@@ -50,6 +50,7 @@ type Office struct {
 	catalogues catalogues
 	notes      notes
 	audit      *Audit
+	masks      *Masks
 }
 
 // New opens the office of a broker, with its ledger of drops, and goes on with its jobs. Close ends it.
@@ -73,6 +74,9 @@ func New(o Options) (_ *Office, err error) {
 	}
 	f.catalogues.of, f.catalogues.looked = map[uint64]*catalogue{}, map[uint64]uint64{}
 	if err = f.loadNotes(); err == nil {
+		f.masks, err = openMasks(f.b, f.Logger)
+	}
+	if err == nil {
 		f.audit, err = openAudit(f.b, f.Logger, o.Now)
 	}
 	if err == nil {

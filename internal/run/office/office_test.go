@@ -196,7 +196,7 @@ func TestGroups(t *testing.T) {
 	if sum != 5 || len(g.Arrivals.Counts) != 60 {
 		t.Errorf("the curve has %d deaths: %+v", sum, g.Arrivals)
 	}
-	if w, err := d.f.Letter(d.c, d.info(string(g.Sample.Queue)), g.Sample.ID, 10); err != nil || w.Group != g.ID {
+	if w, err := d.f.Letter(d.c, d.info(string(g.Sample.Queue)), g.Sample.ID, 10, false); err != nil || w.Group != g.ID {
 		t.Errorf("the sample is %+v, %v", w.Row, err)
 	}
 	for text, want := range map[string]int{"CUSTOMER": 1, "declined": 1, "order": 2, "nothing": 0} {
@@ -332,7 +332,7 @@ func TestLookingChangesNothing(t *testing.T) {
 				a, _ := d.f.Groups(ctx, GroupsRequest{})
 				for _, g := range a.Items {
 					if q, err := d.c.Readable("dead"); err == nil {
-						_, _ = d.f.Letter(d.b.As("guest", "/"), q, g.Sample.ID, 1)
+						_, _ = d.f.Letter(d.b.As("guest", "/"), q, g.Sample.ID, 1, false)
 						_, _ = d.f.Letters(ctx, q, LettersRequest{}, func(*Row) bool { return true }, nil)
 					}
 				}
@@ -421,7 +421,7 @@ func TestOneLetter(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		w, err := d.f.Letter(d.c, d.info("dead"), rows[0].ID, 5)
+		w, err := d.f.Letter(d.c, d.info("dead"), rows[0].ID, 5, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -441,7 +441,7 @@ func TestOneLetter(t *testing.T) {
 	if _, err := d.c.DeleteQueue("work", false, false); err != nil {
 		t.Fatal(err)
 	}
-	if w, err := d.f.Letter(reader, d.info("dead"), rows[0].ID, 5); err != nil || w.Replay.Problem != "exchange '' routes key 'work' to no queue" {
+	if w, err := d.f.Letter(reader, d.info("dead"), rows[0].ID, 5, false); err != nil || w.Replay.Problem != "exchange '' routes key 'work' to no queue" {
 		t.Errorf("%+v, %v", w.Replay, err)
 	}
 	d.take("dead", 1, broker.AckRemoves)
@@ -453,7 +453,7 @@ func TestOneLetter(t *testing.T) {
 		{rows[0].ID, ErrGone}, {broker.LetterID(incarnation, first+2), ErrNever}, {broker.LetterID(incarnation, first+1000), ErrNever}, {broker.LetterID(incarnation+1000, first), ErrNever}, {"x", ErrNever}, {"", ErrNever},
 		{broker.LetterID(incarnation, 200<<56), ErrNever},
 	} {
-		if _, err := d.f.Letter(reader, d.info("dead"), c.id, 5); !errors.Is(err, c.want) {
+		if _, err := d.f.Letter(reader, d.info("dead"), c.id, 5, false); !errors.Is(err, c.want) {
 			t.Errorf("%q: %v, want %v", c.id, err, c.want)
 		}
 	}
@@ -461,7 +461,7 @@ func TestOneLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.declare("dead")
-	if _, err := d.f.Letter(reader, d.info("dead"), rows[1].ID, 5); !errors.Is(err, ErrGone) {
+	if _, err := d.f.Letter(reader, d.info("dead"), rows[1].ID, 5, false); !errors.Is(err, ErrGone) {
 		t.Errorf("an id of the queue before: %v", err)
 	}
 }
@@ -545,7 +545,8 @@ func TestCataloguesAreWithinTheirBudget(t *testing.T) {
 func TestTooManyGroupsAreOne(t *testing.T) {
 	c := &catalogue{index: map[letter.Key]uint32{}}
 	for i := range 3 * maxGroups {
-		c.group("/", letter.Key{Source: fmt.Sprint("queue", i), Reason: "rejected", Error: fmt.Sprint(i)})
+		k := letter.Key{Source: fmt.Sprint("queue", i), Reason: "rejected", Error: fmt.Sprint(i)}
+		c.group("/", k, k, nil)
 	}
 	if len(c.groups) > 2*maxGroups+1 {
 		t.Errorf("%d groups", len(c.groups))

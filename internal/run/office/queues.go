@@ -23,6 +23,8 @@ type Scope struct {
 	Queue message.QueueName
 	// May says whether the client may see a queue; nil: all. It may wait for a backend.
 	May func(broker.QueueInfo) bool
+	// Reveal shows letters as they are, and not as they are behind the mask.
+	Reveal bool
 }
 
 // queues returns the queues of a scope that hold letters, or that dead-lettering leads to.
@@ -136,12 +138,12 @@ type Arrived struct {
 func (f *Office) Queues(ctx context.Context, s Scope) []QueueRow {
 	list := []QueueRow{}
 	for _, c := range f.freshen(ctx, f.queues(&s), Patience) {
-		list = append(list, f.row(c))
+		list = append(list, f.row(c, s.Reveal))
 	}
 	return list
 }
 
-func (f *Office) row(c *catalogue) QueueRow {
+func (f *Office) row(c *catalogue, reveal bool) QueueRow {
 	at := f.now() / 1000
 	c.mu.Lock()
 	info := c.info
@@ -173,7 +175,7 @@ func (f *Office) row(c *catalogue) QueueRow {
 	}
 	r.Oldest = oldest * 1000
 	for g, is := range used {
-		if source := c.groups[g].key.Source; is && !slices.Contains(r.Sources, source) && len(r.Sources) < maxSources {
+		if source := f.shown(&c.groups[g], info.Decl.VHost, reveal).Source; is && !slices.Contains(r.Sources, source) && len(r.Sources) < maxSources {
 			r.Sources = append(r.Sources, source)
 		}
 	}
