@@ -51,9 +51,15 @@ func (s *server) listDrops(r *request) (any, error) {
 			return nil, badRequest("cursor must be the next of an answer")
 		}
 	}
+	if name, named := r.params["vhost"]; named {
+		q.VHost = &name
+	}
 	q.VHosts = r.namesVHost()
-	list, err := s.Office.Drops.List(q)
-	if err != nil {
+	list, err := s.Office.Drops.List(r.Context(), q)
+	switch {
+	case r.Context().Err() != nil:
+		return nil, nobodyWaits
+	case err != nil:
 		return nil, err
 	}
 	reveal, err := r.revealedIn(query, "drops", r.vhost(), query.Get("queue"))

@@ -74,6 +74,7 @@ type Drops struct {
 	now    func() time.Time
 	end    context.CancelFunc
 	ended  chan struct{}
+	lists  chan struct{} // one List at a time: each may read a lot
 
 	taking sync.Mutex // held by who takes drops from the broker; taken before mu
 
@@ -90,7 +91,7 @@ type dropLedger struct {
 
 // openDrops reads the ledger and begins to keep it.
 func openDrops(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Drops, error) {
-	d := &Drops{b: b, logger: logger, now: now, ended: make(chan struct{}), vhosts: map[string]*dropLedger{}}
+	d := &Drops{b: b, logger: logger, now: now, ended: make(chan struct{}), lists: make(chan struct{}, 1), vhosts: map[string]*dropLedger{}}
 	for _, kind := range []string{dropKey, hourKey} {
 		if err := endStrays(b, kind); err != nil {
 			return nil, err
@@ -315,7 +316,8 @@ var errStop = fmt.Errorf("enough")
 
 // DropQuery chooses entries of the ledger. What is not set chooses all.
 type DropQuery struct {
-	VHosts func(string) bool // nil: all
+	VHost  *string           // nil: all
+	VHosts func(string) bool // which of these; nil: all
 	Queue  string
 	Why    string
 	Reason string
@@ -345,31 +347,46 @@ type DropList struct {
 	Hours   []DropHour  // of the virtual hosts, by hour, the earliest first; of all queues
 }
 
-// List returns the entries that the query chooses.
-func (d *Drops) List(q DropQuery) (list DropList, err error) {
+// List returns the entries that the query chooses. It reads all of these for their number, one List at a time, and keeps only those that it
+// returns.
+func (d *Drops) List(ctx context.Context, q DropQuery) (list DropList, err error) {
 	d.take() // what was dropped before the question is in the answer
-	err = d.b.RangeRecords(dropKey, func(_, value []byte) error {
+	select {
+	case d.lists <- struct{}{}:
+		defer func() { <-d.lists }()
+	case <-ctx.Done():
+		return list, ctx.Err()
+	}
+	drops, ofHours := q.prefix(dropKey), q.prefix(hourKey)
+	err = d.b.RangeRecords(drops, func(key, value []byte) error {
+		vhost, _, ok := splitKey(key, dropKey)
+		if !ok || q.VHosts != nil && !q.VHosts(vhost) {
+			return ctx.Err()
+		}
 		var e DropEntry
 		if json.Unmarshal(value, &e) != nil || !q.chooses(&e) {
-			return nil
+			return ctx.Err()
 		}
 		list.Total++
 		list.Dropped += e.Count
 		if q.Before == (DropPlace{}) || e.place().compare(q.Before) > 0 {
 			list.Entries = append(list.Entries, e)
+			if q.Limit > 0 && len(list.Entries) > 2*q.Limit+1 {
+				list.Entries = firstDrops(list.Entries, q.Limit+1)
+			}
 		}
-		return nil
+		return ctx.Err()
 	})
 	if err != nil {
 		return list, err
 	}
-	slices.SortFunc(list.Entries, func(a, b DropEntry) int { return a.place().compare(b.place()) })
+	list.Entries = firstDrops(list.Entries, len(list.Entries))
 	if q.Limit > 0 && len(list.Entries) > q.Limit {
 		list.Entries = list.Entries[:q.Limit]
 		list.Next = list.Entries[q.Limit-1].place()
 	}
 	hours := map[int64]*DropHour{}
-	err = d.b.RangeRecords(hourKey, func(key, value []byte) error {
+	err = d.b.RangeRecords(ofHours, func(key, value []byte) error {
 		vhost, _, ok := splitKey(key, hourKey)
 		var h DropHour
 		if !ok || q.VHosts != nil && !q.VHosts(vhost) || json.Unmarshal(value, &h) != nil {
@@ -390,8 +407,23 @@ func (d *Drops) List(q DropQuery) (list DropList, err error) {
 	return list, err
 }
 
+// firstDrops sorts entries, and returns the first n.
+func firstDrops(list []DropEntry, n int) []DropEntry {
+	slices.SortFunc(list, func(a, b DropEntry) int { return a.place().compare(b.place()) })
+	clear(list[n:])
+	return list[:n]
+}
+
+// prefix begins the keys of the records of a kind that the query is about.
+func (q *DropQuery) prefix(kind string) string {
+	if q.VHost == nil {
+		return kind
+	}
+	return string(appendName([]byte(kind), *q.VHost))
+}
+
 func (q *DropQuery) chooses(e *DropEntry) bool {
-	return (q.VHosts == nil || q.VHosts(e.VHost)) && (q.Queue == "" || q.Queue == e.Queue) && (q.Why == "" || q.Why == e.Why) && (q.Reason == "" || q.Reason == e.Reason)
+	return (q.Queue == "" || q.Queue == e.Queue) && (q.Why == "" || q.Why == e.Why) && (q.Reason == "" || q.Reason == e.Reason)
 }
 
 func appendName(b []byte, vhost string) []byte {

@@ -3,6 +3,7 @@ package office
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ func (w *world) add(vhost, queue string, count uint64) {
 
 func (w *world) list(q DropQuery) DropList {
 	w.t.Helper()
-	list, err := w.drops.List(q)
+	list, err := w.drops.List(w.t.Context(), q)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -181,5 +182,40 @@ func TestDropsAndAClockThatIsSetBack(t *testing.T) {
 	w.add("/", "a", 2)
 	if got, want := shown(w.list(DropQuery{})), "a:1 a:2 "; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A page of a long ledger keeps little more than itself in memory, and pages of it are the whole, in order.
+func TestPagesOfALongLedger(t *testing.T) {
+	w := newWorld(t)
+	for i := range 500 {
+		w.add([]string{"/", "/x"}[i%2], fmt.Sprint("q", i), 1)
+		if i%7 == 0 {
+			w.now = w.now.Add(time.Second)
+		}
+	}
+	whole := w.list(DropQuery{})
+	for _, q := range []DropQuery{{Limit: 3}, {Limit: 64}, {Limit: 3, VHost: new("/")}, {Limit: 499}, {Limit: 500}} {
+		var pages []DropEntry
+		for {
+			page := w.list(q)
+			if len(page.Entries) > q.Limit || cap(page.Entries) > 8*q.Limit+8 {
+				t.Fatalf("limit %d: %d entries, room for %d", q.Limit, len(page.Entries), cap(page.Entries))
+			}
+			if want := map[bool]int{true: 500, false: 250}[q.VHost == nil]; page.Total != want || page.Dropped != uint64(want) {
+				t.Fatalf("%d entries, %d messages", page.Total, page.Dropped)
+			}
+			pages = append(pages, page.Entries...)
+			if q.Before = page.Next; q.Before == (DropPlace{}) {
+				break
+			}
+		}
+		want := whole.Entries
+		if q.VHost != nil {
+			want = slices.DeleteFunc(slices.Clone(want), func(e DropEntry) bool { return e.VHost != "/" })
+		}
+		if shown(DropList{Entries: pages}) != shown(DropList{Entries: want}) {
+			t.Errorf("limit %d: %s\nwant %s", q.Limit, shown(DropList{Entries: pages}), shown(DropList{Entries: want}))
+		}
 	}
 }

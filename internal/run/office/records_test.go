@@ -38,7 +38,7 @@ func TestRecordsEndWithTheirVirtualHost(t *testing.T) {
 	}
 	kept := func() (notes, entries, records int) {
 		t.Helper()
-		list, err := drops.List(DropQuery{})
+		list, err := drops.List(t.Context(), DropQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}
