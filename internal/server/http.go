@@ -40,7 +40,7 @@ func (s *Server) startHTTP() error {
 		return err
 	}
 	h := metrics.Handler(metrics.Options{
-		Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus, Logger: s.Logger,
+		Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus, Jobs: s.office.Jobs, Logger: s.Logger,
 	})
 	for _, l := range []struct {
 		addr  string

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/office"
 )
 
 // Options are the sources of the metrics.
@@ -22,7 +23,8 @@ type Options struct {
 	Version        string // of the program
 	ProductVersion string // the compatible version of RabbitMQ
 	ClusterName    string
-	Node           func() Node // the resources of the process
+	Node           func() Node  // the resources of the process
+	Jobs           *office.Jobs // those of the Dead Letter Office; nil: none
 	Logger         *slog.Logger
 }
 
@@ -39,7 +41,7 @@ type Node struct {
 // families lists all families by their names in /metrics/detailed.
 var families = []*family{
 	alarmFamily, nodeFamily, coarseFamily, persisterFamily, churnFamily, attemptFamily, totalsFamily, globalFamily, deathFamily,
-	queueCoarseFamily, queueFamily, queueConsumerFamily, queueDeliveryFamily, queueExchangeFamily, deadLetterFamily,
+	queueCoarseFamily, queueFamily, queueConsumerFamily, queueDeliveryFamily, queueExchangeFamily, deadLetterFamily, jobFamily,
 	connectionCoarseFamily, connectionFamily, channelFamily, channelProcessFamily, channelQueueFamily, channelExchangeFamily, exchangeFamily, delayedFamily, settleFamily,
 	vhostFamily, bindingFamily, exchangeNameFamily,
 }

@@ -19,6 +19,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/edge/metrics"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/office"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -30,6 +31,7 @@ type node struct {
 	b    *broker.Broker
 	link *broker.Connection
 	uses metrics.Node
+	jobs *office.Jobs
 }
 
 func start(t *testing.T) *node {
@@ -49,7 +51,7 @@ func start(t *testing.T) *node {
 	if err := b.EnsureClusterID(); err != nil {
 		t.Fatal(err)
 	}
-	return &node{t, b, b.AsOperator("test", "/"), metrics.Node{Resident: 5, MemoryLimit: 6, DiskFree: 7, DiskLimit: 8, OpenFiles: 9, MaxFiles: 10}}
+	return &node{t, b, b.AsOperator("test", "/"), metrics.Node{Resident: 5, MemoryLimit: 6, DiskFree: 7, DiskLimit: 8, OpenFiles: 9, MaxFiles: 10}, nil}
 }
 
 func (n *node) declare(link *broker.Connection, name string, arguments ...amqp091.Field) {
@@ -91,7 +93,7 @@ func (n *node) scrape(path string) exposition {
 	n.Helper()
 	w := httptest.NewRecorder()
 	metrics.Handler(metrics.Options{
-		Broker: n.b, Version: "1", ProductVersion: "4.3.6", ClusterName: "test cluster", Node: func() metrics.Node { return n.uses },
+		Broker: n.b, Jobs: n.jobs, Version: "1", ProductVersion: "4.3.6", ClusterName: "test cluster", Node: func() metrics.Node { return n.uses },
 	}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	if w.Code != 200 {
 		n.Fatalf("GET %s: %d %s", path, w.Code, w.Body)

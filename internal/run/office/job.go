@@ -11,6 +11,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
 )
 
 // State is where a job is in its life.
@@ -289,6 +290,10 @@ func (o *How) errand(action broker.Action, job uint64) broker.Errand {
 	return e
 }
 
+func outcomesOf(t *partition.JobTally) Outcomes {
+	return Outcomes{t.Waiting(), t.Acknowledged, t.DiedAgain, t.Expired, t.Dropped, t.Removed}
+}
+
 // cursor reads the place's cursor.
 func (p *place) cursor() (queue.Cursor, error) { return queue.ParseCursor(p.Cursor) }
 
@@ -300,6 +305,6 @@ func (m *Jobs) show(r *record) Job {
 	if j.Moved = t.Moved; j.State == Running {
 		j.CanaryUntilMS = r.Canary
 	}
-	j.Outcomes = Outcomes{t.Waiting(), t.Acknowledged, t.DiedAgain, t.Expired, t.Dropped, t.Removed}
+	j.Outcomes = outcomesOf(&t)
 	return j
 }
