@@ -150,7 +150,7 @@ func TestANoteEndsWithItsDelivery(t *testing.T) {
 	c := s.consume(t, "classic", nil)
 	for i, end := range []func(d *amqp.Delivery) error{
 		func(d *amqp.Delivery) error { return d.Nack(false, true) },
-		func(*amqp.Delivery) error { return c.ch.Recover(true) },
+		func(*amqp.Delivery) error { return c.ch.Recover(true) }, //nolint:staticcheck // clients still call it
 		func(*amqp.Delivery) error { return c.ch.Close() },
 	} {
 		d := c.take(1)[0]
