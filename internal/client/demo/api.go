@@ -124,7 +124,7 @@ func (a *api) replay(ctx context.Context, vhost, queue string, dry bool) (r repl
 
 // jobNow is what a job of the Dead Letter Office has come to.
 type jobNow struct {
-	ID       uint64
+	ID       string
 	State    string
 	Outcomes struct {
 		Acknowledged int
@@ -133,13 +133,13 @@ type jobNow struct {
 }
 
 // job plans a job and begins it as planned.
-func (a *api) job(ctx context.Context, request map[string]any) (uint64, error) {
+func (a *api) job(ctx context.Context, request map[string]any) (string, error) {
 	var plan struct {
 		Token string
 		Count int
 	}
 	if err := a.call(ctx, http.MethodPost, "/office/jobs?dry_run=true", request, &plan); err != nil {
-		return 0, err
+		return "", err
 	}
 	request["token"], request["count"] = plan.Token, plan.Count
 	var j jobNow
@@ -147,7 +147,7 @@ func (a *api) job(ctx context.Context, request map[string]any) (uint64, error) {
 	return j.ID, err
 }
 
-func (a *api) jobNow(ctx context.Context, id uint64) (j jobNow, err error) {
-	err = a.call(ctx, http.MethodGet, fmt.Sprintf("/office/jobs/%d", id), nil, &j)
+func (a *api) jobNow(ctx context.Context, id string) (j jobNow, err error) {
+	err = a.call(ctx, http.MethodGet, "/office/jobs/"+id, nil, &j)
 	return j, err
 }

@@ -243,7 +243,7 @@ func (s *story) tryAFew(ctx context.Context) error {
 		j, err := s.api.jobNow(ctx, id)
 		return err == nil && j.Outcomes.Acknowledged+j.Outcomes.DiedAgain == n, err
 	})
-	s.tell(err, "%d payments are sent back by job %d: the bank takes %d, %d die again", n, id, n-n/10, n/10)
+	s.tell(err, "%d payments are sent back by job %s: the bank takes %d, %d die again", n, id, n-n/10, n/10)
 	return err
 }
 
