@@ -133,7 +133,7 @@ export interface DryRun {
 }
 
 export interface Job {
-  id: number; action: string; vhost: string; queues: string[]; filter?: Record<string, string[]>; ids?: number; canary_until_ms?: number; options?: Record<string, unknown>; state: string; why?: string; by: string;
+  id: string; action: string; vhost: string; queues: string[]; filter?: Record<string, string[]>; ids?: number; canary_until_ms?: number; options?: Record<string, unknown>; state: string; why?: string; by: string;
   reason: string; made_ms: number; began_ms?: number; ended_ms?: number; planned: number; examined: number; moved: number; unroutable: number; refused: number;
   no_origin: number; too_often: number; gone: number;
   outcomes?: { waiting: number; acknowledged: number; died_again: number; expired: number; dropped: number; removed: number };

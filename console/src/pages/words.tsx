@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { count, plural, reason, span } from "../format";
 import type { Job } from "../types";
+import { When } from "../ui/parts";
 
 /** filterLabels are the filters of a search, as what comes before their value. */
 export const filterLabels: Record<string, string> = {
@@ -50,7 +51,10 @@ export function optionWords(job: Job): ComponentChildren[] {
     routing_key: (v: string) => words.push(<>with the routing key <code class="name">{v || "(empty)"}</code></>),
     rate: (v: number) => words.push(`${count(v)} a second at most`),
     order: (v: string) => words.push(v === "newest" ? "newest first" : "oldest first"),
+    order_by: (v: string) => words.push(<>in the order of <code class="name">{v}</code></>),
     limit: (v: number) => words.push(`${plural(v, "letter")} at most`),
+    stagger_ms: (v: number) => words.push(`letters to one place go ${span(v)} apart`),
+    schedule_ms: (v: number) => words.push(<>beginning <When at={v} clock /></>),
     canary: (c: Canary) => words.push(
       `${count(c.first)} first, then a wait of ${span(c.wait_ms)}; it stops if more than ${c.percent} % of them died again`),
     max_replays: (v: number) => words.push(
