@@ -35,7 +35,7 @@ export function useServerList<T>(path: string | null, o: { order: Order; name: s
   const [state, set] = useState<{ total: number; all: number; error?: Refusal; loading: boolean }>({ total: 0, all: 0, loading: true });
   const range = useRef([0, 0]);
   const base = path === null ? null : path + "\0" + query({ page_size: pageSize, sort: o.order.sort, sort_reverse: o.order.sort && o.order.desc, name: o.name, use_regex: o.regex && o.name !== "", columns: o.columns, ...o.extra }).slice(1);
-  const again = useRef<() => void>(() => {}), more = useRef<() => void>(() => {});
+  const again = useRef<() => void>(() => {}), more = useRef<() => void>(() => {}), first = useRef(true);
   useEffect(() => {
     if (base === null) return;
     let ended = false, timer: ReturnType<typeof setTimeout> | undefined, busy = false, wanted = false;
@@ -71,7 +71,9 @@ export function useServerList<T>(path: string | null, o: { order: Order; name: s
     const visible = () => { if (!document.hidden) void ask(true); };
     again.current = () => void ask(true);
     more.current = () => void ask(false);
-    void ask(false);
+    // A filter changes with each key: a list of very many is asked for when the next key does not come.
+    timer = setTimeout(() => void ask(false), first.current ? 0 : 200);
+    first.current = false;
     document.addEventListener("visibilitychange", visible);
     return () => { ended = true; mine.abort(); clearTimeout(timer); document.removeEventListener("visibilitychange", visible); };
   }, [base, every]);
