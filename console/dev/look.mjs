@@ -2,13 +2,13 @@
 // binary). After a hash, " > BUTTON" presses a button. With STUB=1 the pages of the office show what test/stub.mjs makes up.
 import { join } from "node:path";
 import { answers, stub } from "../test/stub.mjs";
-import { fill, office, openBrowser, openPage, pictures, signIn, startNode, visit } from "../test/harness.mjs";
+import { fill, openBrowser, openPage, pictures, signIn, startNode, visit } from "../test/harness.mjs";
 
 const node = await startNode();
 const browser = await openBrowser();
 try {
   await fill(node);
-  await office(node);
+ 
   for (const [mode, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 360, height: 740 } }]]) {
     const page = await openPage(browser, node, options);
     await page.goto(node.base + "/");

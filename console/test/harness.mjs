@@ -6,7 +6,6 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import amqp from "amqplib";
 import { chromium } from "playwright-core";
-import { mock } from "../dev/mock.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 export const root = join(here, "../..");
@@ -34,8 +33,6 @@ export async function startNode(...flags) {
     crash() { execFileSync(join(root, "scripts/node"), ["crash", dir], { stdio: "inherit" }); },
     restart() { execFileSync(join(root, "scripts/node"), ["restart", dir], { stdio: "inherit" }); },
     async stop() {
-      this.front?.closeAllConnections();
-      this.front?.close();
       for (const c of this.connections) await c.close().catch(() => {});
       execFileSync(join(root, "scripts/node"), ["stop", dir], { stdio: "inherit" });
       rmSync(dir, { recursive: true, force: true });
@@ -100,18 +97,6 @@ export async function fill(node) {
   await ch.consume("payments", () => {}, { consumerTag: "payment-worker-1" });
   const odd = await node.connect(hostile[0]);
   await odd.createChannel();
-}
-
-/** office puts a stand-in in front of a node that lacks a part of the office. */
-export async function office(node) {
-  const missing = [];
-  for (const part of ["queues", "groups", "jobs"]) await node.api("GET", "office/" + part).catch((e) => { if (!e.message.includes(": 404 ")) throw e; missing.push(part); });
-  if (missing.includes("groups")) missing.push("letters");
-  if (missing.length === 0) return;
-  const front = mock(node.base, missing);
-  await new Promise((f) => front.listen(0, "127.0.0.1", f));
-  node.base = `http://127.0.0.1:${front.address().port}`;
-  node.front = front;
 }
 
 export async function openBrowser() {

@@ -1,11 +1,11 @@
 // The way from the inbox to a job.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { fill, hostile, office, openBrowser, openPage, signIn, startNode, visit } from "./harness.mjs";
+import { fill, hostile, openBrowser, openPage, signIn, startNode, visit } from "./harness.mjs";
 
 let node, browser, page;
 before(async () => {
-  node = await startNode(); await fill(node); await office(node); browser = await openBrowser();
+  node = await startNode(); await fill(node); browser = await openBrowser();
   page = await openPage(browser, node); await signIn(page, node);
 });
 after(async () => { await browser?.close(); await node?.stop(); });

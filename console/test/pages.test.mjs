@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { fill, hostile, office, openBrowser, openPage, pictures, signIn, startNode, visit } from "./harness.mjs";
+import { fill, hostile, openBrowser, openPage, pictures, signIn, startNode, visit } from "./harness.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const e = encodeURIComponent;
@@ -17,7 +17,7 @@ const pages = {
 };
 
 let node, browser;
-before(async () => { node = await startNode(); await fill(node); await office(node); browser = await openBrowser();
+before(async () => { node = await startNode(); await fill(node); browser = await openBrowser();
   const { items } = await node.api("GET", "office/groups/%2F?limit=1");
   pages.group = `#/letters/${e("/")}?queue=orders.dead&group=${items[0].id}`;
   for (const { sample, error_class } of (await node.api("GET", "office/groups/%2F")).items) pages[error_class ? "letter" : "rejected"] = `#/letters/${e("/")}/${e(sample.queue)}/${sample.id}`;

@@ -1,11 +1,11 @@
 // What people do: by mouse, by keyboard, and with wrong input.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { fill, office, openBrowser, openPage, signIn, startNode, visit } from "./harness.mjs";
+import { fill, openBrowser, openPage, signIn, startNode, visit } from "./harness.mjs";
 
 let node, browser, page;
 before(async () => {
-  node = await startNode(); await fill(node); await office(node); browser = await openBrowser();
+  node = await startNode(); await fill(node); browser = await openBrowser();
   page = await openPage(browser, node); await signIn(page, node);
 });
 after(async () => { await browser?.close(); await node?.stop(); });
