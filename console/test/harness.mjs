@@ -131,7 +131,7 @@ export async function signIn(page, node, user = "console", password = user) {
 /** visit opens a page of the console and waits until it has its data. */
 export async function visit(page, hash) {
   await page.evaluate((h) => { // another page has another heading
-    const path = (s) => s.split("?")[0];
+    const path = (s) => s.split("?")[0].replace(/^#?\/?/, "");
     if (path(location.hash) !== path(h)) document.querySelector("h1")?.setAttribute("data-left", "");
     location.hash = h;
   }, hash);
