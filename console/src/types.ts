@@ -157,13 +157,15 @@ export type RuleAction = "retry" | "send" | "discard" | "hold" | "webhook";
 export interface Rule {
   name: string; on: boolean; queues: string; match?: Filter; action: RuleAction; after_ms?: number; factor?: number; max_ms?: number; jitter_percent?: number;
   max_times?: number; to_queue?: string; to_exchange?: string; routing_key?: string; webhook?: string; last?: boolean;
-  acted?: number; waiting?: number; last_ms?: number | null; job?: string | number | null;
+  state?: "on" | "off" | "stopped"; why?: string; by?: string; acted?: number; waiting?: number; last_ms?: number; job?: number;
 }
-export interface Rules { rules: Rule[]; }
-export interface RuleTry { examined: number; matched: number; by_queue: { queue: string; letters: number }[]; first: Row[]; }
+export interface Rules { rules: Rule[]; threshold?: number; }
+export interface RuleTry {
+  examined: number; matched: number; too_often?: number; no_origin?: number; due?: number; by_queue: { queue: string; letters: number }[]; first: Row[]; stopped?: string | null;
+}
 
 export interface Webhook {
-  name: string; url: string; events: string[]; vhost?: string; on: boolean; secret?: string; delivered?: number; failed?: number; waiting?: number; last_error?: string; last_ms?: number | null;
+  name: string; url: string; events: string[]; vhost?: string; on: boolean; secret?: string; delivered?: number; failed?: number; waiting?: number; last_error?: string; last_error_ms?: number; last_ms?: number;
 }
 
 export type Severity = "error" | "warning" | "hint";

@@ -1,6 +1,6 @@
 // One letter is edited: its body, properties and headers. What differs is shown before it is done; the original stays in the archive.
 import { useEffect, useState } from "preact/hooks";
-import { p, raw, send, words } from "../api";
+import { p, query, raw, send, words } from "../api";
 import { bytes, count } from "../format";
 import { go, to } from "../router";
 import { useApp } from "../state";
@@ -51,11 +51,11 @@ export function edited(l: { properties: Args; headers: Args }, body: { now: stri
 }
 
 /** EditLetter is the form. What is masked would come back as the mask itself, so a letter with hidden values is not edited. */
-export function EditLetter(props: { letter: Letter; close(): void }) {
+export function EditLetter(props: { letter: Letter; revealed: boolean; close(): void }) {
   return props.letter.masked ? <Dialog small title="Edit the letter" close={props.close}><Note kind="warn">Some values of this letter are hidden from you, and an edit would put ••• in their place. Reveal them first, on the page of the letter.</Note></Dialog> : <Form {...props} />;
 }
 
-function Form(props: { letter: Letter; close(): void }) {
+function Form(props: { letter: Letter; revealed: boolean; close(): void }) {
   const { letter: l } = props;
   const { session } = useApp();
   const whole = !l.body.cut;
@@ -73,13 +73,13 @@ function Form(props: { letter: Letter; close(): void }) {
     setPlan(null); setProblem("");
     if (key === null) return;
     let ended = false;
-    const t = setTimeout(() => { send<DryRun>("POST", "office/jobs?dry_run=true", JSON.parse(key)).then((v) => { if (!ended) setPlan(v); }, (e) => { if (!ended) setProblem(words(e)); }); }, 350);
+    const t = setTimeout(() => { send<DryRun>("POST", "office/jobs" + query({ dry_run: true, reveal: props.revealed }), JSON.parse(key)).then((v) => { if (!ended) setPlan(v); }, (e) => { if (!ended) setProblem(words(e)); }); }, 350);
     return () => { ended = true; clearTimeout(t); };
   }, [key]);
   const load = async () => {
     setLoading("Loading…");
     try {
-      const data = new Uint8Array(await (await raw("GET", p`office/letters/${l.vhost}/${l.queue}/${l.id}/body`)).arrayBuffer());
+      const data = new Uint8Array(await (await raw("GET", p`office/letters/${l.vhost}/${l.queue}/${l.id}/body` + query({ reveal: props.revealed }))).arrayBuffer());
       let text: string, base64 = false;
       try { text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(data); } catch { base64 = true; text = ""; for (let i = 0; i < data.length; i += 0x8000) text += String.fromCharCode(...data.subarray(i, i + 0x8000)); text = btoa(text); }
       setBody({ now: text, was: text, base64 }); setLoading("");
@@ -92,7 +92,7 @@ function Form(props: { letter: Letter; close(): void }) {
   return <Dialog title="Edit the letter" close={props.close} busyLabel="Beginning…" label={then === "replay" ? "Edit and replay 1 letter" : "Edit 1 letter"} disabled={!plan || plan.count === 0}
     action={async () => {
       if (why.trim() === "") { setMissing(true); throw new Error("Say why: the reason stands in the audit log with your name."); }
-      const job = await send<Job>("POST", "office/jobs", { ...request, reason: why.trim(), token: plan!.token, count: plan!.count });
+      const job = await send<Job>("POST", "office/jobs" + query({ reveal: props.revealed }), { ...request, reason: why.trim(), token: plan!.token, count: plan!.count });
       say("The letter is edited."); props.close(); go(to(["jobs", String(job.id)]));
     }}>
     <p class="muted">A copy of the letter with your changes takes its place. The original goes to <b>bartleby.archive</b> and can be restored from there for 7 days.</p>

@@ -41,7 +41,7 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
           {c?.from && <p class="muted small">{c.from === "settle" ? "The consumer said so when it rejected it." : <>The message says so in its headers ({c.from}).</>}</p>}
           <Who by={l.rejected_by} />
         </div></Card>
-        <Card title="Body"><Body text={l.body.text} encoding={l.body.encoding} bytes={l.body.bytes} cut={l.body.cut} download={"/api/" + path + "/body"} /></Card>
+        <Card title="Body"><Body text={l.body.text} encoding={l.body.encoding} bytes={l.body.bytes} cut={l.body.cut} download={"/api/" + path + "/body" + (revealed ? "?reveal=true" : "")} /></Card>
         <Card title="Headers"><Arguments of={l.headers} /></Card>
       </div>
       <div class="stack">
@@ -67,6 +67,6 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
         ]} /></Card>}
       </div>
     </div>
-    {editing && <EditLetter letter={{ ...l, masked: l.masked && !revealed }} close={() => edit(false)} />}
+    {editing && <EditLetter letter={{ ...l, masked: l.masked && !revealed }} revealed={revealed} close={() => edit(false)} />}
   </div>;
 }

@@ -86,7 +86,7 @@ export function enter(r?: Rule): Entered {
   return {
     name: r?.name ?? "", on: r?.on ?? false, queues: r?.queues ?? "", reason: m.reason ?? "", match: Object.fromEntries(ruleFilters.map((f) => [f.key, m[f.key] ?? ""])), where: (m.where ?? []).join("\n"), action: r?.action ?? "retry",
     after: r ? durationText(r.after_ms) : "30s", factor: r ? String(r.factor ?? 1) : "2", max: r ? durationText(r.max_ms) : "1h", jitter: r ? String(r.jitter_percent ?? "") : "10", times: r ? String(r.max_times ?? "") : "5",
-    target: r?.to_exchange !== undefined && !r.to_queue ? "exchange" : "queue", queue: r?.to_queue ?? "", exchange: r?.to_exchange ?? "", key: r?.routing_key ?? "", webhook: r?.webhook ?? "", last: r?.last ?? true,
+    target: r?.to_exchange !== undefined && !r.to_queue ? "exchange" : "queue", queue: r?.to_queue ?? "", exchange: r?.to_exchange ?? "", key: r?.routing_key ?? "", webhook: r?.webhook ?? "", last: r?.last ?? false,
   };
 }
 
@@ -119,7 +119,8 @@ export function read(e: Entered, others: string[]): { rule: Rule; problems: Prob
   const odd = where.find((w) => !/^(header|property)\../.test(w));
   if (odd) problems["where"] = `A condition begins with header. or property., unlike “${odd}”.`;
   if (where.length) match.where = where;
-  const rule: Rule = { name: e.name.trim(), on: e.on, queues: e.queues, match, action: e.action, last: e.last };
+  const rule: Rule = { name: e.name.trim(), on: e.on, queues: e.queues, match, action: e.action };
+  if (e.action === "webhook") rule.last = e.last; // a letter that was moved is not there for the next rule
   if (e.action === "retry") {
     rule.after_ms = take("after", () => duration(e.after, "The first wait"));
     if (rule.after_ms === undefined && !problems["after"]) missing["after"] = "Enter how long a letter waits.";

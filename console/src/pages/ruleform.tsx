@@ -76,7 +76,7 @@ export function RuleForm(props: { vhost: string; rule?: Rule; others: string[]; 
           : <><Text label="Exchange" value={e.exchange} set={(v) => put({ exchange: v })} list="rule-exchanges" help="Empty: the default exchange" /><Text label="Routing key" value={e.key} set={(v) => put({ key: v })} error={error("key")} help="Empty: as first published" /></>}
       </div>}
       {e.action === "webhook" && (hooks.data?.length ? <Select label="Webhook" value={e.webhook} set={(v) => put({ webhook: v })} error={error("webhook")} of={[["", "choose one"], ...hooks.data.map((h) => [h.name, h.name] as const)]} /> : <Text label="Webhook" value={e.webhook} set={(v) => put({ webhook: v })} error={error("webhook")} help="The name of a webhook that an administrator has added" />)}
-      <Check label="The rules after it are not asked" help="Off: the next rule that matches acts as well." value={e.last} set={(last) => put({ last })} />
+      {e.action === "webhook" && <Check label="The rules after it are not asked" help="Off: the next rule that matches acts as well." value={e.last} set={(last) => put({ last })} />}
     </div></fieldset>
     <datalist id="rule-queues">{(all.data ?? []).map((q) => <option key={q.name} value={q.name} />)}</datalist>
     <datalist id="rule-exchanges">{(exchanges.data ?? []).filter((x) => x.name !== "").map((x) => <option key={x.name} value={x.name} />)}</datalist>
@@ -93,9 +93,15 @@ const would: Record<RuleAction, string> = { retry: "be sent back when they are d
 export function Tried(props: { vhost: string; rule: Rule; tried: RuleTry | null }) {
   const { tried: t } = props;
   if (!t) return <p class="muted">Trying it on the letters that are there…</p>;
-  if (t.matched === 0) return <Note>None of the {plural(t.examined, "letter")} that {t.examined === 1 ? "is" : "are"} there would be touched.</Note>;
+  const left = <>
+    {t.too_often ? <p class="small muted">{plural(t.too_often, "letter")} more would stay: {t.too_often === 1 ? "it was" : "they were"} sent back too often.</p> : null}
+    {t.no_origin ? <p class="small muted">{plural(t.no_origin, "letter")} more would stay: where {t.no_origin === 1 ? "it was" : "they were"} first published is not known.</p> : null}
+    {t.stopped && <Note kind="warn">There are more messages than were looked at, so the true count may be higher.</Note>}
+  </>;
+  if (t.matched === 0) return <><Note>Of {plural(t.examined, "message")} that {t.examined === 1 ? "was" : "were"} looked at, none would be touched.</Note>{left}</>;
   return <>
-    <p><b>{plural(t.matched, "letter")}</b> of {count(t.examined)} would {would[props.rule.action]}.</p>
+    <p><b>{plural(t.matched, "letter")}</b> of {plural(t.examined, "message")} would {would[props.rule.action]}{props.rule.action === "retry" && t.due ? <>; {count(t.due)} of them {t.due === 1 ? "is" : "are"} due now</> : null}.</p>
+    {left}
     {t.by_queue.length > 0 && <Small label="By queue" head={["Queue", ["Letters", "num"]]} rows={t.by_queue.slice(0, 20).map((q) => [<span class="name">{q.queue}</span>, count(q.letters)])} />}
     {t.first.length > 0 && <details><summary>{t.first.length === 1 ? "The letter" : `The first ${count(t.first.length)}`}</summary><Small wrapped label="First letters" head={["Cause", "Died in", ["Times", "num"], ["Size", "num"]]} rows={t.first.slice(0, 20).map((r) => [<a class="name" target="_blank" href={to(["letters", r.vhost, r.queue, r.id])}>{cause(r)}</a>, <span class="name">{r.source || "parked"}</span>, count(r.times_died), count(r.size)])} /></details>}
   </>;

@@ -12,7 +12,7 @@ import { say } from "../../ui/toast";
 
 const roles: [string, string][] = [
   ["administrator", "Everything: users, permissions, virtual hosts"], ["monitoring", "See all virtual hosts, connections and the node"], ["policymaker", "Set policies and parameters in their virtual hosts"],
-  ["management", "Use the console in their virtual hosts"], ["impersonator", "Publish with another's user ID"],
+  ["management", "Use the console in their virtual hosts"], ["reveal", "See masked values of letters, by asking; the audit records it"], ["impersonator", "Publish with another's user ID"],
 ];
 
 const columns: Column<User>[] = [

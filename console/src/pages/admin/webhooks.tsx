@@ -24,12 +24,12 @@ const columns = (allowed: { edit(w: Webhook): void; test(w: Webhook): void; remo
   { key: "name", title: "Name", name: true, by: (w) => w.name, cell: (w) => <a href="#" onClick={(e) => { e.preventDefault(); allowed.edit(w); }}>{w.name}</a> },
   { key: "on", title: "State", by: (w) => w.on ? 0 : 1, cell: (w) => !w.on ? <Tag>off</Tag> : w.last_error ? <Tag kind="bad" title={w.last_error}>failing</Tag> : <Tag kind="good">on</Tag> },
   { key: "url", title: "Address", text: true, by: (w) => w.url, cell: (w) => <code title={w.url}>{w.url}</code> },
-  { key: "events", title: "Events", cell: (w) => (w.events ?? []).map((e) => <Tag key={e}>{e}</Tag>) },
+  { key: "events", title: "Events", cell: (w) => (w.events ?? []).map((e) => <Tag key={e}>{e}</Tag>).concat((w.events ?? []).length ? [] : [<span class="muted">rules only</span>]) },
   { key: "vhost", title: "Virtual host", by: (w) => w.vhost ?? "", cell: (w) => w.vhost ? <span class="clip">{w.vhost}</span> : <span class="muted">all</span> },
   { key: "delivered", title: "Delivered", num: true, by: (w) => w.delivered ?? 0, cell: (w) => count(w.delivered ?? 0) },
   { key: "waiting", title: "Waiting", num: true, by: (w) => w.waiting ?? 0, cell: (w) => count(w.waiting ?? 0) },
   { key: "failed", title: "Given up", num: true, help: "eight tries failed", by: (w) => w.failed ?? 0, cell: (w) => w.failed ? <Tag kind="bad">{count(w.failed)}</Tag> : "0" },
-  { key: "error", title: "Last error", text: true, by: (w) => w.last_error ?? "", cell: (w) => <span title={w.last_error}>{w.last_error}{w.last_ms ? <> <When at={w.last_ms} /></> : null}</span> },
+  { key: "error", title: "Last error", text: true, by: (w) => w.last_error ?? "", cell: (w) => <span title={w.last_error}>{w.last_error}{w.last_error_ms ? <> <When at={w.last_error_ms} /></> : null}</span> },
   { key: "actions", title: "Actions", cell: (w) => <span class="row nowrap"><button class="quiet" aria-label={`Test ${w.name}`} disabled={allowed.busy === w.name} onClick={() => allowed.test(w)}>{allowed.busy === w.name ? "Testing…" : "Test"}</button><button class="quiet danger" aria-label={`Delete ${w.name}`} onClick={() => allowed.remove(w)}>Delete</button></span> },
 ];
 
@@ -74,7 +74,6 @@ function Edit(props: { hook?: Webhook; others: string[]; close(): void; done(): 
     if (taken) throw new Error(`There is another webhook with the name ${name}.`);
     if (url === "") throw new Error("Enter the address that is called.");
     if (bad) throw new Error(bad);
-    if (all.length === 0) throw new Error("Choose at least one event.");
     await send("PUT", p`office/webhooks/${name.trim()}`, { url, events: all, on, vhost, ...(secret !== "" ? { secret } : {}) });
     say(`The webhook ${name} is ${on ? "on" : "saved, and off"}.`); props.done(); props.close();
   }}>
@@ -85,7 +84,7 @@ function Edit(props: { hook?: Webhook; others: string[]; close(): void; done(): 
     {plain && <Note kind="warn">With http:// anybody on the way can read what is told: names of queues and texts of errors.</Note>}
     <fieldset><legend>Events</legend><div class="stack tight">{events.map(([k, title, help]) => <Check key={k} label={title} help={<>{help} <code>{k}</code></>} value={chosen.includes(k)} set={(yes) => choose(yes ? [...chosen, k] : chosen.filter((c) => c !== k))} />)}</div></fieldset>
     <div class="fields">
-      <Text label="Other events" value={other} set={setOther} help={<>With commas between them, such as <code>job.halted, job.failed</code></>} />
+      <Text label="Other events" value={other} set={setOther} help={<>With commas between them, such as <code>job.halted, job.failed</code>. None at all: only rules tell it something.</>} />
       <Select label="Of virtual host" value={vhost} set={setVHost} of={[["", "all"], ...session.vhosts.map((v) => [v, v] as const)]} />
       <Text label="Secret" type={made ? "text" : "password"} value={secret} set={(v) => { setSecret(v); setMade(false); }} autocomplete="new-password" help={<>Signs each call in the header <code>Bartleby-Signature</code>. {hook ? "It is never shown; empty: it stays." : "Empty: calls are not signed."}</>} />
     </div>
