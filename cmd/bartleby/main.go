@@ -51,10 +51,10 @@ func withVersion(root *cobra.Command, text string) *cobra.Command {
 func arrange(root *cobra.Command) {
 	root.AddGroup(
 		&cobra.Group{ID: "node", Title: "A node:"},
-		&cobra.Group{ID: "dead", Title: "Dead letters:"},
+		&cobra.Group{ID: "dead", Title: "Dead Letter Office:"},
 		&cobra.Group{ID: "admin", Title: "Administration, as with rabbitmqctl:"},
 	)
-	groups := map[string]string{"server": "node", "config": "node", "journal": "node", "backup": "node", "version": "node", "status": "node", "stop": "node", "demo": "dead", "deaths": "dead", "replay": "dead"}
+	groups := map[string]string{"server": "node", "config": "node", "journal": "node", "backup": "node", "version": "node", "status": "node", "stop": "node", "demo": "dead", "deaths": "dead", "replay": "dead", "dlq": "dead", "drops": "dead", "lint": "dead", "rules": "dead"}
 	for _, c := range root.Commands() {
 		c.GroupID = "admin"
 		if g, ok := groups[c.Name()]; ok {

@@ -24,11 +24,13 @@ const dlqHelp = `Shows dead letters without touching them: queues with letters, 
   bartleby dlq ls                       which queues hold letters
   bartleby dlq groups                   why they died, the largest group first
   bartleby dlq show GROUP               one letter of a group: its cause, its way, and where a replay would put it
-  bartleby dlq search QUEUE --error .   the letters that filters select`
+  bartleby dlq search QUEUE --error .   the letters that filters select
+  bartleby dlq replay QUEUE --dry-run   what sending them back would do; also move, discard, restore, edit
+  bartleby dlq export QUEUE             all of them, one a line, for 'dlq import'`
 
 // dlqCommand is the command with the verbs of the Dead Letter Office.
 func dlqCommand(o *options) *cobra.Command {
-	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), dlqJobVerbs()))
+	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), dlqJobVerbs(), dlqTransferVerbs()))
 }
 
 // letterGroup is a group as the API shows it.
@@ -606,14 +608,19 @@ var searchFilters = []struct{ name, help string }{
 }
 
 func (o *searchOptions) flags(f *pflag.FlagSet) {
+	o.filterFlags(f)
+	f.BoolVar(&o.oldest, "oldest", false, "the front of the queue first")
+	f.BoolVar(&o.count, "count", false, "only count them")
+	f.IntVar(&o.limit, "limit", 20, "number of letters to show; 0 means all")
+}
+
+// filterFlags are the filters alone.
+func (o *searchOptions) filterFlags(f *pflag.FlagSet) {
 	o.values = map[string]*string{}
 	for _, filter := range searchFilters {
 		o.values[filter.name] = f.String(filter.name, "", "only letters "+filter.help)
 	}
 	f.StringArrayVar(&o.where, "where", nil, "only letters with this header or property: header.NAME, header.NAME=VALUE, property.NAME~REGEX; also != < <= > >=; given several times, all must hold")
-	f.BoolVar(&o.oldest, "oldest", false, "the front of the queue first")
-	f.BoolVar(&o.count, "count", false, "only count them")
-	f.IntVar(&o.limit, "limit", 20, "number of letters to show; 0 means all")
 }
 
 const searchUsage = "[--vhost <vhost>] [--group <id>] [--reason <reason>] [--source <queue>] [--exchange <exchange>] [--key <key>] [--class <class>] [--error <regex>] [--older-than <age>] [--newer-than <age>] " +

@@ -162,3 +162,52 @@ $`
 		t.Errorf("%+v, %v", rows, err)
 	}
 }
+
+// An edit shows what differs; letters are restored, exported to a file and imported again.
+func TestDLQEditsAndTransfers(t *testing.T) {
+	officeNode(t)
+	ours := func(args ...string) string { return tool(t, append([]string{"bartleby"}, args...)...) }
+	var row struct{ ID string }
+	if err := json.Unmarshal([]byte(ours("dlq", "search", "orders.dead", "--json", "--limit", "1", "--oldest")), &row); err != nil {
+		t.Fatal(err)
+	}
+	edit := []string{"dlq", "edit", "orders.dead", row.ID, "--set-header", "tenant=t9", "--unset-header", "x-exception-stacktrace", "--set-property", "type=5", "--then", "stay"}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{append(edit, "--dry-run"), []string{"header.tenant\n  - \"t1\"\n  + \"t9\"\n", "property.type\n  - (none)\n  + \"5\"\n", "1 of 1 messages would be moved by edit"}},
+		{edit, []string{"Run the command again with --yes", "exit 64"}},
+		{append(edit, "--yes", "--watch"), []string{"done: 1 of 1 moved\n"}},
+		{[]string{"dlq", "search", "orders.dead", "--where", "header.tenant=t9", "--type", "5", "--count"}, []string{"1\n"}},
+		{[]string{"dlq", "edit", "orders.dead", row.ID, "--set-header", "a=1", "--yes"}, []string{"has left queue", "exit 65"}},
+		{[]string{"dlq", "edit", "orders.dead", row.ID, "--set-header", "a"}, []string{"must be NAME=VALUE", "exit 64"}},
+		{[]string{"dlq", "restore", "--because", "a mistake", "--yes", "--watch"}, []string{"done: 1 of 1 moved\n"}},
+		{[]string{"dlq", "jobs"}, []string{"restore of bartleby.archive in /: job 2 done: 1 of 1 moved (guest, because: a mistake)", "edit of orders.dead"}},
+		{[]string{"dlq", "replay", "orders.dead", "--at", "48h", "--order-by", "header.tenant", "--yes"}, []string{"job 3 planned: 0 of 4 moved. It begins at 20"}},
+		{[]string{"dlq", "replay", "orders.dead", "--at", "soon", "--yes"}, []string{"exit 64"}},
+	} {
+		got := ours(c.args...)
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%v\n%swant %q", c.args, got, want)
+			}
+		}
+	}
+	file := t.TempDir() + "/letters"
+	if got := ours("dlq", "export", "orders.dead", "--file", file); !strings.Contains(got, "4 letters are in") {
+		t.Error(got)
+	}
+	if got := ours("dlq", "export", "orders.dead", "--file", file); !strings.Contains(got, "exit 65") {
+		t.Errorf("written over: %s", got)
+	}
+	if got := ours("dlq", "import", "bills.dead", file); got != "4 letters were imported.\n" {
+		t.Error(got)
+	}
+	if got := ours("dlq", "export", "orders.dead", "--class", "none"); got != "exit 1\n" {
+		t.Error(got)
+	}
+	if got := ours("dlq", "search", "bills.dead", "--count", "--limit", "0"); got != "5\n" {
+		t.Error(got)
+	}
+}

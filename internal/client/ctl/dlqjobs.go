@@ -16,8 +16,14 @@ import (
 
 // jobReport is a job as the API shows it.
 type jobReport struct {
-	ID                        json.Number
-	Action, VHost, State      string
+	ID                   json.Number
+	Action, VHost, State string
+	Made                 int64 `json:"made_ms"`
+	CanaryUntil          int64 `json:"canary_until_ms"`
+	Options              struct {
+		Schedule int64 `json:"schedule_ms"`
+		Then     string
+	}
 	Why, By, Reason, Rule     string
 	Queues                    []string
 	Planned, Examined         int
@@ -41,6 +47,10 @@ func (j *jobReport) over() bool {
 // line is the job in one line.
 func (j *jobReport) line() string {
 	o := &j.Outcomes
+	waiting := o.Waiting
+	if j.over() && (j.Action == "move" || j.Action == "discard" || j.Action == "restore" || j.Options.Then == "stay") {
+		waiting = 0 // they lie where they were to lie
+	}
 	text := fmt.Sprintf("job %s %s: %d of %d moved", j.ID, j.State, j.Moved, j.Planned)
 	if j.Rule != "" {
 		text = fmt.Sprintf("job %s %s: %d moved by rule '%s'", j.ID, j.State, j.Moved, j.Rule)
@@ -49,12 +59,18 @@ func (j *jobReport) line() string {
 		n    uint64
 		what string
 	}{
-		{o.Waiting, "waiting"}, {o.Acknowledged, "acknowledged"}, {o.DiedAgain, "died again"}, {o.Expired, "expired"}, {o.Dropped, "dropped"}, {o.Removed, "removed"},
+		{waiting, "waiting"}, {o.Acknowledged, "acknowledged"}, {o.DiedAgain, "died again"}, {o.Expired, "expired"}, {o.Dropped, "dropped"}, {o.Removed, "removed"},
 		{uint64(j.Unroutable), "unroutable"}, {uint64(j.Refused), "refused"}, {uint64(j.NoOrigin), "without origin"}, {uint64(j.TooOften), "replayed too often"}, {uint64(j.Gone), "gone"},
 	} {
 		if n.n > 0 {
 			text += fmt.Sprintf(", %d %s", n.n, n.what)
 		}
+	}
+	switch {
+	case j.State == "planned":
+		text += ". It begins at " + time.UnixMilli(j.Options.Schedule).Format(time.RFC3339)
+	case j.State == "running" && j.CanaryUntil > 0:
+		text += ". It waits for its canary until " + time.UnixMilli(j.CanaryUntil).Format(time.TimeOnly)
 	}
 	if j.Why != "" {
 		text += ". " + j.Why
@@ -79,6 +95,7 @@ type jobPlan struct {
 	NoOrigin int `json:"no_origin"`
 	TooOften int `json:"too_often"`
 	Of       int
+	Diff     []jobChange
 }
 
 type jobOptions struct {
@@ -87,6 +104,8 @@ type jobOptions struct {
 	toQueue, toExchange, key           string
 	canary, because                    string
 	rate, limit                        int
+	orderBy, at                        string
+	stagger                            time.Duration
 	maxReplays                         uint64
 	newest, dryRun, yes, watch, asJSON bool
 }
@@ -101,6 +120,9 @@ func (o *jobOptions) flags(action string) func(f *pflag.FlagSet) {
 		f.IntVar(&o.rate, "rate", 0, "letters a second; 0 means as fast as it goes")
 		f.IntVar(&o.limit, "limit", 0, "letters at most; 0 means all")
 		f.BoolVar(&o.newest, "newest", false, "the newest letters first")
+		f.StringVar(&o.orderBy, "order-by", "", "in the order of a header's value: header.NAME; with --newest the highest first")
+		f.DurationVar(&o.stagger, "stagger", 0, "letters to one place go so far apart, such as 200ms")
+		f.StringVar(&o.at, "at", "", "begin then: 2026-11-27T03:00:00Z, or after a time such as 2h")
 		f.StringVar(&o.because, "because", "", "why: it stands with the job and in the audit log")
 		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
 		f.BoolVar(&o.yes, "yes", false, "do it")
@@ -115,6 +137,8 @@ func (o *jobOptions) flags(action string) func(f *pflag.FlagSet) {
 			f.Uint64Var(&o.maxReplays, "max-replays", 3, "leave letters that were replayed so often; 0 means none")
 		case "move":
 			f.StringVar(&o.toQueue, "to-queue", "", "the queue to move them to")
+		case "restore":
+			f.StringVar(&o.toQueue, "to-queue", "", "put them into this queue")
 		}
 	}
 }
@@ -137,7 +161,11 @@ func (o *jobOptions) request(i *invocation, action string) (object, error) {
 	if len(o.where) > 0 {
 		filter["where"] = o.where
 	}
-	body := object{"action": action, "vhost": i.vhost, "queues": i.args, "filter": filter, "rate": o.rate, "limit": o.limit, "reason": o.because}
+	queues := i.args
+	if action == "restore" {
+		queues = []string{archiveName}
+	}
+	body := object{"action": action, "vhost": i.vhost, "queues": queues, "filter": filter, "rate": o.rate, "limit": o.limit, "reason": o.because}
 	if o.newest {
 		body["order"] = "newest"
 	}
@@ -145,6 +173,19 @@ func (o *jobOptions) request(i *invocation, action string) (object, error) {
 		if i.set(flag) {
 			body[strings.ReplaceAll(flag, "-", "_")] = v
 		}
+	}
+	if o.orderBy != "" {
+		body["order_by"] = o.orderBy
+	}
+	if o.stagger > 0 {
+		body["stagger_ms"] = o.stagger.Milliseconds()
+	}
+	if o.at != "" {
+		at, err := parseMoment(o.at, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		body["schedule_ms"] = at.UnixMilli()
 	}
 	if o.canary != "" {
 		canary, err := parseCanary(o.canary)
@@ -154,6 +195,18 @@ func (o *jobOptions) request(i *invocation, action string) (object, error) {
 		body["canary"] = canary
 	}
 	return body, nil
+}
+
+// parseMoment reads a moment, or a time from now.
+func parseMoment(s string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return now.Add(d), nil
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return at, badArgument("--at '%s' must be a moment such as 2026-11-27T03:00:00Z, or a time from now such as 2h", s)
+	}
+	return at, nil
 }
 
 // parseCanary reads 100:30s:10%.
@@ -182,11 +235,16 @@ func dlqJobVerbs() (list []verb) {
 		{"replay", "Sends dead letters of queues back to where they were first published", "Their deaths are over: they have no death headers any more."},
 		{"move", "Moves dead letters to another queue, with their deaths", "They can be sent back from there."},
 		{"discard", "Moves dead letters to the queue bartleby.archive, which keeps them for 7 days", "They can be sent back from there."},
+		{"restore", "Moves discarded letters back from bartleby.archive to where they were discarded", "They have their deaths. --to-queue puts them elsewhere."},
 	} {
 		o := &jobOptions{}
+		least, usage := 1, "[--vhost <vhost>] [filters] [options] --dry-run | --yes <queue> ..."
+		if a.action == "restore" {
+			least, usage = 0, "[--vhost <vhost>] [filters] [options] --dry-run | --yes"
+		}
 		list = append(list, verb{
-			name: a.action, short: a.short, long: a.long + "\n\n" + jobHelp, min: 1, max: 100, flags: o.flags(a.action),
-			usage: "[--vhost <vhost>] [filters] [options] --dry-run | --yes <queue> ...", run: func(i *invocation) error { return i.doJob(o, a.action) },
+			name: a.action, short: a.short, long: a.long + "\n\n" + jobHelp, min: least, max: 100 * least, flags: o.flags(a.action),
+			usage: usage, run: func(i *invocation) error { return i.doJob(o, a.action) },
 		})
 	}
 	var asJSON, watch bool
@@ -204,11 +262,14 @@ func dlqJobVerbs() (list []verb) {
 				return err
 			}
 			for _, j := range jobs {
-				of := ""
+				of, why := "", ""
 				if len(j.Queues) > 0 { // a rule is for any
 					of = " of " + strings.Join(j.Queues, ", ")
 				}
-				i.print("%s%s in %s: %s", j.Action, of, j.VHost, j.line())
+				if j.Reason != "" {
+					why = ", because: " + printable(j.Reason)
+				}
+				i.print("%s  %s%s in %s: %s (%s%s)", time.UnixMilli(j.Made).Format(time.RFC3339), j.Action, of, j.VHost, j.line(), cell(j.By), why)
 			}
 			return nil
 		},
@@ -252,15 +313,26 @@ func jobFailed(err error) error {
 	return explain(err)
 }
 
+// archiveName is the queue of discarded letters.
+const archiveName = "bartleby.archive"
+
 func (i *invocation) doJob(o *jobOptions, action string) error {
 	body, err := o.request(i, action)
 	if err != nil {
 		return err
 	}
+	return i.runJob(o, action, body)
+}
+
+// runJob plans a job, says what it would do, and with --yes starts it.
+func (i *invocation) runJob(o *jobOptions, action string, body object) error {
 	i.api.http.Timeout = i.limit(0) // a dry run looks at every letter
 	var plan jobPlan
 	if err := i.post("office/jobs?dry_run=true", body, &plan); err != nil {
 		return jobFailed(err)
+	}
+	for _, c := range plan.Diff {
+		i.print("%s", c.line())
 	}
 	i.print("%d of %d messages would be moved by %s.", plan.Count, plan.Of, action)
 	for _, r := range plan.Routes {
