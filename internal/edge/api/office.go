@@ -42,6 +42,7 @@ func (s *server) officeRoutes() []route {
 		{"GET", "office/lint", managing, s.listFindings},
 		{"GET", "office/lint/{vhost}", managing, s.listFindings},
 		{"GET", "office/topology/{vhost}", managing, s.deadLetterMap},
+		{"GET", "office/openapi.json", managing, s.getOpenAPI},
 	}
 }
 

@@ -1,0 +1,272 @@
+package api
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"bartleby.mq/internal/core/letter"
+	"bartleby.mq/internal/core/lint"
+	"bartleby.mq/internal/run/office"
+)
+
+// The OpenAPI document of the Dead Letter Office is made of the table below and of the Go types of what is asked and answered, so that it
+// says what the program does. A test holds it against the routes, and plays requests whose answers it checks. Whoever adds a route below
+// office/ adds a line here, and one to the requests of TestAnswersAreAsTheDocumentSays.
+
+// operation describes one method of one route. asks and answers are values of the types of the bodies; nil: there is none.
+type operation struct {
+	route   string // method and pattern, as in routes
+	summary string
+	query   string // the parameters of the query, with spaces between
+	asks    any
+	answers any
+	status  int    // of an answer; 0: 200
+	content string // type of the answer; "": application/json
+	rights  string
+}
+
+// What handlers answer as a map, and what they take apart by hand.
+type (
+	lettersAnswer struct {
+		Items    []office.Row `json:"items"`
+		Next     *string      `json:"next"`
+		Examined int          `json:"examined"`
+		Stopped  *string      `json:"stopped"`
+	}
+	noteAsked struct {
+		State string `json:"state,omitempty"`
+		Owner string `json:"owner,omitempty"`
+		Note  string `json:"note,omitempty"`
+	}
+	masksAsked struct {
+		Headers  []string `json:"headers,omitempty"`
+		Paths    []string `json:"paths,omitempty"`
+		Patterns []string `json:"patterns,omitempty"`
+	}
+	jobAsked struct {
+		office.Request
+		Filter map[string]any `json:"filter,omitempty"` // texts, numbers, or lists of them
+	}
+)
+
+const (
+	rightsQueues  = "Shows what the user may see: with the tag monitoring all queues, else those that the user may read."
+	rightsLetters = "Needs permission to read the queue."
+	rightsReveal  = " reveal=true needs the tag reveal."
+)
+
+var letterQuery = "order limit cursor reveal " + strings.Join(letter.Filters, " ")
+
+var officeOperations = []operation{
+	{route: "GET office/queues", summary: "Queues that hold letters, or that dead-lettering leads to", query: "reveal", answers: []office.QueueRow{}, rights: rightsQueues + rightsReveal},
+	{route: "GET office/queues/{vhost}", summary: "The same of one virtual host", query: "reveal", answers: []office.QueueRow{}, rights: rightsQueues + rightsReveal},
+	{route: "GET office/retries", summary: "Messages that wait for a delayed retry, by queue", answers: []office.RetryRow{}, rights: rightsQueues},
+	{route: "GET office/retries/{vhost}", summary: "The same of one virtual host", answers: []office.RetryRow{}, rights: rightsQueues},
+	{route: "GET office/groups", summary: "Letters that died alike, counted", query: groupQuery, answers: office.GroupsAnswer{}, rights: rightsQueues + rightsReveal},
+	{route: "GET office/groups/{vhost}", summary: "The same of one virtual host", query: groupQuery, answers: office.GroupsAnswer{}, rights: rightsQueues + rightsReveal},
+	{route: "GET office/groups/{vhost}/{queue}", summary: "The same of one queue", query: groupQuery, answers: office.GroupsAnswer{}, rights: rightsQueues + rightsReveal},
+	{route: "PUT office/groups/{vhost}/{queue}", summary: "Says something of a group, whose id stands in place of the queue", asks: noteAsked{}, answers: office.Note{}, rights: "Needs the tag policymaker."},
+	{route: "GET office/letters/{vhost}/{queue}", summary: "A page of the letters that filters select; with Accept: application/x-ndjson a stream of all", query: letterQuery, answers: lettersAnswer{}, rights: rightsLetters + rightsReveal},
+	{route: "GET office/letters/{vhost}/{queue}/{id}", summary: "All of one letter; 410 if it has left its queue, 404 if there never was one", query: "reveal", answers: wholeLetter{}, rights: rightsLetters + rightsReveal},
+	{route: "GET office/letters/{vhost}/{queue}/{id}/body", summary: "Its body, also by Range", query: "reveal", content: "application/octet-stream", rights: rightsLetters + rightsReveal},
+	{route: "GET office/audit", summary: "Who did what, the latest first", query: "vhost who what limit cursor reveal", answers: auditAnswer{}, rights: "Needs the tag monitoring." + rightsReveal},
+	{route: "GET office/masks/{vhost}", summary: "What is hidden in letters", answers: letter.MaskRules{}, rights: "Needs the tag policymaker."},
+	{route: "PUT office/masks/{vhost}", summary: "Sets what is hidden", asks: masksAsked{}, answers: letter.MaskRules{}, rights: "Needs the tag policymaker."},
+	{route: "GET office/lint", summary: "What may be wrong with declarations, the worst first", answers: []lint.Finding{}, rights: "Needs the tag monitoring or policymaker."},
+	{route: "GET office/lint/{vhost}", summary: "The same of one virtual host", answers: []lint.Finding{}, rights: "Needs the tag monitoring or policymaker."},
+	{route: "GET office/topology/{vhost}", summary: "The ways of dead letters", answers: lint.Map{}},
+	{route: "GET office/drops", summary: "Messages that the node has dropped, the latest first", query: dropQuery, answers: dropsAnswer{}, rights: "Shows virtual hosts that the user may see." + rightsReveal},
+	{route: "GET office/drops/{vhost}", summary: "The same of one virtual host", query: dropQuery, answers: dropsAnswer{}, rights: "Shows virtual hosts that the user may see." + rightsReveal},
+	{route: "POST office/jobs", summary: "Plans a job with dry_run=true, whose answer is a plan; without it, begins the job that was planned", query: "dry_run reveal", asks: jobAsked{}, answers: either{office.Job{}, office.Plan{}}, status: http.StatusCreated, rights: "Needs the rights of what the job does." + rightsReveal},
+	{route: "GET office/jobs", summary: "Jobs, the latest first", query: "reveal", answers: []office.Job{}, rights: "Shows virtual hosts that the user may see." + rightsReveal},
+	{route: "GET office/jobs/{id}", summary: "A job", answers: office.Job{}, rights: "Shows virtual hosts that the user may see."},
+	{route: "POST office/jobs/{id}/pause", summary: "Stops it until it is resumed", answers: office.Job{}, rights: rightsJob},
+	{route: "POST office/jobs/{id}/resume", summary: "Goes on with it, with the rights of the user", answers: office.Job{}, rights: rightsJob},
+	{route: "POST office/jobs/{id}/cancel", summary: "Ends it; what has moved stays where it is", answers: office.Job{}, rights: rightsJob},
+	{route: "GET office/jobs/{id}/events", summary: "The job whenever it changes, as server-sent events", content: "text/event-stream", rights: "Shows virtual hosts that the user may see."},
+	{route: "GET office/openapi.json", summary: "This document", answers: map[string]any{}, rights: "Everybody who may log in."},
+}
+
+const (
+	groupQuery = "sort order limit cursor state source reason class text reveal"
+	dropQuery  = "queue why reason limit cursor reveal"
+	rightsJob  = "The job must be the user's, or the user has the tag policymaker."
+)
+
+// either is an answer of one of two types: the second with status 200.
+type either struct{ first, second any }
+
+// object is an object of JSON.
+type object = map[string]any
+
+// officeDocument is the document; it is made once.
+var officeDocument = sync.OnceValue(func() jsonText {
+	text, err := json.Marshal(describeOffice(officeOperations))
+	if err != nil {
+		return jsonText(`{}`) // impossible: it has texts, lists and objects
+	}
+	return text
+})
+
+func (s *server) getOpenAPI(r *request) (any, error) {
+	if _, err := r.officeQuery(); err != nil {
+		return nil, err
+	}
+	return withStatus{http.StatusOK, officeDocument()}, nil
+}
+
+// describeOffice makes the document of operations.
+func describeOffice(operations []operation) object {
+	d := describer{schemas: object{"Error": object{
+		"type": "object", "required": []string{"error", "reason"}, "properties": object{"error": object{"type": "string"}, "reason": object{}},
+	}}}
+	paths := map[string]object{}
+	for i := range operations {
+		o := &operations[i]
+		method, pattern, _ := strings.Cut(o.route, " ")
+		at := "/api/" + pattern
+		if paths[at] == nil {
+			paths[at] = object{}
+		}
+		paths[at][strings.ToLower(method)] = d.operation(o, pattern)
+	}
+	return object{
+		"openapi":    "3.1.0",
+		"info":       object{"title": "Bartleby's Dead Letter Office", "version": "1", "description": "Dead letters: what they are, why they died, and jobs that send them back. Times are milliseconds since 1970 in keys that end in _ms."},
+		"security":   []object{{"password": []string{}}},
+		"paths":      paths,
+		"components": object{"schemas": d.schemas, "securitySchemes": object{"password": object{"type": "http", "scheme": "basic"}}},
+	}
+}
+
+// describer collects the schemas of named types.
+type describer struct{ schemas object }
+
+func (d *describer) operation(o *operation, pattern string) object {
+	parameters := []object{}
+	for _, segment := range strings.Split(pattern, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			parameters = append(parameters, object{"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": object{"type": "string"}})
+		}
+	}
+	for _, name := range strings.Fields(o.query) {
+		schema := object{"type": "string"}
+		switch name {
+		case "limit":
+			schema = object{"type": "integer", "minimum": 1}
+		case "reveal", "dry_run":
+			schema = object{"type": "boolean"}
+		case "where":
+			schema = object{"type": "array", "items": object{"type": "string"}}
+		}
+		parameters = append(parameters, object{"name": name, "in": "query", "schema": schema})
+	}
+	responses := object{"default": object{"description": "What is wrong", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/Error"}}}}}
+	respond := func(status int, answers any) {
+		schema := object{}
+		if answers != nil {
+			schema = d.schema(reflect.TypeOf(answers))
+		}
+		responses[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": object{cmp.Or(o.content, "application/json"): object{"schema": schema}}}
+	}
+	if both, ok := o.answers.(either); ok {
+		respond(cmp.Or(o.status, http.StatusOK), both.first)
+		respond(http.StatusOK, both.second)
+	} else {
+		respond(cmp.Or(o.status, http.StatusOK), o.answers)
+	}
+	described := object{"summary": o.summary, "operationId": operationID(o.route), "parameters": parameters, "responses": responses}
+	if o.rights != "" {
+		described["description"] = o.rights
+	}
+	if o.asks != nil {
+		described["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": d.schema(reflect.TypeOf(o.asks))}}}
+	}
+	return described
+}
+
+// operationID is a name that programs make of the route: GET office/jobs/{id}/events is get_office_jobs_id_events.
+func operationID(route string) string {
+	return strings.ToLower(strings.NewReplacer(" ", "_", "/", "_", "{", "", "}", "", ".", "_").Replace(route))
+}
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
+// schema describes what encoding/json makes of a type.
+func (d *describer) schema(t reflect.Type) object {
+	if t.Implements(marshaler) {
+		return object{}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return object{"anyOf": []object{d.schema(t.Elem()), {"type": "null"}}}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Slice, reflect.Array:
+		return object{"type": "array", "items": d.schema(t.Elem())}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": d.schema(t.Elem())}
+	case reflect.Struct:
+		return d.named(t)
+	case reflect.Interface:
+		return object{}
+	}
+	return object{"type": "integer"}
+}
+
+// named is a reference to the schema of a struct.
+func (d *describer) named(t reflect.Type) object {
+	name := strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
+	reference := object{"$ref": "#/components/schemas/" + name}
+	if d.schemas[name] != nil {
+		return reference
+	}
+	described := object{"type": "object", "additionalProperties": false}
+	d.schemas[name] = described // before its fields: one may be of its own type
+	properties, required := object{}, []string{}
+	d.fields(t, properties, &required)
+	described["properties"] = properties
+	if slices.Sort(required); len(required) > 0 {
+		described["required"] = slices.Compact(required)
+	}
+	return reference
+}
+
+// fields adds the fields of a struct as encoding/json names them. A field of the outer struct goes before one that is embedded.
+func (d *describer) fields(t reflect.Type, properties object, required *[]string) {
+	var embedded []reflect.Type
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && tag == "":
+			embedded = append(embedded, f.Type)
+			continue
+		case tag == "-" || !f.IsExported():
+			continue
+		}
+		name := cmp.Or(tag, f.Name)
+		if properties[name] != nil {
+			continue
+		}
+		if properties[name] = d.schema(f.Type); strings.Contains(options, "string") {
+			properties[name] = object{"type": "string"}
+		}
+		if !strings.Contains(options, "omitempty") {
+			*required = append(*required, name)
+		}
+	}
+	for _, e := range embedded {
+		d.fields(e, properties, required)
+	}
+}
