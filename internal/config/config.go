@@ -77,6 +77,7 @@ type Config struct {
 	Strict             bool          // compatibility.strict: RabbitMQ's behaviour where ours differs by choice
 	SettleExchange     *bool         // settle_exchange.enabled; nil: unless compatibility.strict
 	CountNack          *bool         // delivery_limit.count_nack (DL-11.5); nil: in all queues but strict ones
+	LostAndFound       *bool         // lost_and_found.enabled; nil: unless compatibility.strict
 	ResetOnDeadLetter  bool          // delivery_limit.reset_on_dead_letter (DL-11.6)
 	StripCC            bool          // dead_letter.strip_cc (DL-20.1)
 	TrustClientDeath   bool          // dead_letter.trust_client_x_death (DL-7.10)

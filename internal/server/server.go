@@ -269,6 +269,7 @@ func (s *Server) brokerOptions() broker.Options {
 		ApsaraMQ:      apsara(&c.ApsaraMQ),
 		LoopbackUsers: c.LoopbackUsers, AccountRules: accountRules(&c), ConsumerTimeout: timeout, MaxMessageSize: c.MaxMessageSize,
 		GlobalQos: c.Permit[config.GlobalQos], SettleExchange: c.SettleExchange, CountNack: c.CountNack, ResetOnDeadLetter: c.ResetOnDeadLetter,
+		LostAndFound: c.FindsLost(), LostAndFoundStrict: c.LostAndFound != nil && c.FindsLost(),
 		StripCC: c.StripCC, TrustClientDeath: c.TrustClientDeath, RetryHeld: c.RetryHeld,
 		Storage: s.storage(), Short: s.short,
 		OnFatal: func(err error) {

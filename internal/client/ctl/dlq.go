@@ -65,6 +65,7 @@ type letterRow struct {
 	TimesDied                                                               uint64   `json:"times_died"`
 	Size                                                                    int
 	Replays                                                                 uint64
+	Lost                                                                    string
 	Job                                                                     *string
 }
 
@@ -496,6 +497,9 @@ func (i *invocation) showLetter(asJSON bool) error {
 		item("a replay", "is not possible: %s", cell(*l.Replay.Problem))
 	} else {
 		item("a replay", "would put it into %s", cell(strings.Join(l.Replay.Queues, ", ")))
+	}
+	if l.Lost != "" {
+		item("lost and found", "it led nowhere: %s", l.Lost)
 	}
 	if l.Replays > 0 {
 		item("replayed", "%s before", times(l.Replays))

@@ -69,7 +69,8 @@ type History struct {
 	Marks
 }
 
-// Marks are what replays and jobs leave in a history. Clients do not see them. Deaths that follow keep all but Sent.
+// Marks are what replays, jobs and the lost and found leave in a history. Clients do not see them. Deaths that follow keep
+// all but Sent and Lost.
 type Marks struct {
 	Job uint64 // the job that last moved the message, 0 = none
 	// Sent is set while the message is where the job put it. The queue counts what becomes of it for the job. A death
@@ -81,6 +82,8 @@ type Marks struct {
 	From       string // the queue that the job took it from without ending its deaths; "" if none did
 	EditedFrom string // of the edited copy of a message: the id of the original in the archive
 	Draft      bool   // it is such a copy, and waits in the archive until the original has come there
+	// Lost is why the last death has put the message into the lost and found; Routed: it has not.
+	Lost Outcome
 }
 
 // maxEarlier bounds Earlier, and with it the memory of a message that dies and is replayed for ever.
@@ -98,14 +101,22 @@ func (h *History) Replayed(job uint64) Marks {
 
 // Moved returns the marks after a job has moved the message out of a queue without ending its deaths.
 func (h *History) Moved(job uint64, from string) Marks {
-	return Marks{Job: job, Sent: job != 0, Replays: h.Replays, Earlier: h.Earlier, From: from, EditedFrom: h.EditedFrom}
+	return Marks{Job: job, Sent: job != 0, Replays: h.Replays, Earlier: h.Earlier, From: from, EditedFrom: h.EditedFrom, Lost: h.Lost}
 }
 
 // any says whether there are marks to be stored.
 func (m *Marks) any() bool { return m.Job != 0 || m.Replays != 0 || len(m.Earlier) > 0 || m.tracked() }
 
 // tracked says whether there are the marks that flagTracked announces.
-func (m *Marks) tracked() bool { return m.From != "" || m.EditedFrom != "" || m.Draft }
+func (m *Marks) tracked() bool {
+	return m.From != "" || m.EditedFrom != "" || m.Draft || m.Lost != Routed
+}
+
+// Lose notes after a death that the message goes to the queue lostAndFound, because of an outcome that would have dropped
+// it.
+func (h *History) Lose(why Outcome, lostAndFound string) {
+	h.Lost, h.Exchange, h.Keys, h.KeysReplaced = why, "", []string{lostAndFound}, true
+}
 
 // Event is one death.
 type Event struct {
@@ -158,7 +169,7 @@ func (h *History) Record(e *Event) {
 	h.Deaths[0] = entry
 	h.LastExchange = e.Exchange
 	h.Cause, h.Note = e.Cause, nil
-	h.Sent = false
+	h.Sent, h.Lost = false, Routed
 	if e.Rules != nil && e.Rules.apsara() {
 		h.Profile, h.LimitReason = e.Rules.Profile, e.Rules.LimitReason
 	}
@@ -219,6 +230,18 @@ func HeadSent(stored []byte) (job uint64) {
 	return job
 }
 
+// HeadLost is Marks.Lost of a stored form, or of the shared part of one.
+func HeadLost(stored []byte) Outcome {
+	if len(stored) < 2 || stored[1]&flagTracked == 0 {
+		return Routed
+	}
+	r := reader{b: stored}
+	r.byte()
+	var m Marks
+	r.marks(r.byte(), &m)
+	return m.Lost
+}
+
 // Total counts all deaths of the message since the last replay.
 func (h *History) Total() (n uint64) {
 	for i := range h.Deaths {
@@ -244,7 +267,7 @@ const (
 //
 //	version u8 | flags u8
 //	job uvarint | replays uvarint | number of earlier deaths uvarint     if flagMarks
-//	draft u8 | from | edited from                                        if flagTracked
+//	what u8 | from | edited from | lost u8 (if what has trackedLost)     if flagTracked
 //	exchange | keys | last exchange
 //	consumer tag | connection | user | error     the Cause
 //	replayed from | limit reason (if flagApsara) | more of the Cause (if flagCause): see Cause.appendMore
@@ -292,11 +315,7 @@ func (h *History) Append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(len(h.Earlier)))
 	}
 	if flags&flagTracked != 0 {
-		draft := byte(0)
-		if h.Draft {
-			draft = 1
-		}
-		b = appendString(appendString(append(b, draft), h.From), h.EditedFrom)
+		b = h.appendTracked(b)
 	}
 	b = appendString(b, h.Exchange)
 	b = appendStrings(b, h.Keys)
@@ -384,6 +403,38 @@ func Parse(b []byte) (h History, err error) {
 	return h, nil
 }
 
+// The marks that flagTracked announces.
+const (
+	trackedDraft = 1 << iota
+	trackedLost  // Lost follows
+	trackedBits  = 1<<iota - 1
+)
+
+func (m *Marks) appendTracked(b []byte) []byte {
+	var what byte
+	if m.Draft {
+		what |= trackedDraft
+	}
+	if m.Lost != Routed {
+		what |= trackedLost
+	}
+	b = appendString(appendString(append(b, what), m.From), m.EditedFrom)
+	if m.Lost != Routed {
+		b = append(b, byte(m.Lost))
+	}
+	return b
+}
+
+func (r *reader) tracked(m *Marks) {
+	what := r.byte()
+	m.Draft, m.From, m.EditedFrom = what&trackedDraft != 0, r.string(), r.string()
+	if what&trackedLost != 0 {
+		m.Lost = Outcome(r.byte())
+		r.bad = r.bad || !m.Lost.lost()
+	}
+	r.bad = r.bad || what&^trackedBits != 0 || !m.tracked()
+}
+
 // marks reads the marks except Sent, and returns how many earlier deaths follow.
 func (r *reader) marks(flags byte, m *Marks) (earlier uint64) {
 	if flags&flagMarks == 0 {
@@ -392,9 +443,7 @@ func (r *reader) marks(flags byte, m *Marks) (earlier uint64) {
 	}
 	m.Job, m.Replays, earlier = r.uvarint(), r.uvarint(), r.uvarint()
 	if flags&flagTracked != 0 {
-		draft := r.byte()
-		m.Draft, m.From, m.EditedFrom = draft == 1, r.string(), r.string()
-		r.bad = r.bad || draft > 1 || !m.tracked()
+		r.tracked(m)
 	}
 	if earlier > maxEarlier || m.Sent && m.Job == 0 || earlier == 0 && !m.any() {
 		r.bad = true

@@ -39,6 +39,7 @@ func TestMarksThroughLives(t *testing.T) {
 		var earlier []Death
 		var replays, job uint64
 		sent, from, edited, draft := false, "", "", false
+		var lost Outcome
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"dies", "dies", "replayed", "moved", "edited"}).Draw(t, "step") {
 			case "dies":
@@ -48,13 +49,18 @@ func TestMarksThroughLives(t *testing.T) {
 				}
 				h.Record(&e)
 				plain.Record(&e)
-				sent = false
+				sent, lost = false, Routed
+				if rapid.Bool().Draw(t, "to lost and found") {
+					lost = rapid.SampledFrom([]Outcome{NoExchange, NoRoute, Cycle, TargetRefused, MissingExchange}).Draw(t, "why")
+					h.Lose(lost, "lost")
+					plain.Exchange, plain.Keys, plain.KeysReplaced = "", []string{"lost"}, true
+				}
 			case "replayed":
 				job = rapid.SampledFrom([]uint64{0, 1, 127, 128, 1 << 63}).Draw(t, "job")
 				earlier = append(append([]Death{}, h.Deaths...), earlier...)
 				earlier = earlier[:min(len(earlier), maxEarlier)]
 				replays++
-				sent, from, draft = job != 0, "", false
+				sent, from, draft, lost = job != 0, "", false, Routed
 				h = History{Keys: []string{"k"}, ReplayedFrom: "d", Marks: h.Replayed(job)}
 				plain = History{Keys: []string{"k"}, ReplayedFrom: "d"}
 			case "moved":
@@ -66,7 +72,7 @@ func TestMarksThroughLives(t *testing.T) {
 				edited, draft = "a.1", rapid.Bool().Draw(t, "draft")
 				h.EditedFrom, h.Draft = edited, draft
 			}
-			want := Marks{Job: job, Sent: sent, Replays: replays, Earlier: earlier, From: from, EditedFrom: edited, Draft: draft}
+			want := Marks{Job: job, Sent: sent, Replays: replays, Earlier: earlier, From: from, EditedFrom: edited, Draft: draft, Lost: lost}
 			stored := h.Append(nil)
 			back, err := Parse(stored)
 			if err != nil || !reflect.DeepEqual(back.Append(nil), stored) {
@@ -78,6 +84,9 @@ func TestMarksThroughLives(t *testing.T) {
 			shared, own, ok := Divide(stored, nil, nil)
 			if !ok || !bytes.Equal(Unite(nil, shared, own), stored) {
 				t.Fatalf("%x is not divided and united", stored)
+			}
+			if got := HeadLost(stored); got != lost {
+				t.Fatalf("the head says that it is lost for %s, want %s", got, lost)
 			}
 			wantSent := uint64(0)
 			if sent {

@@ -72,8 +72,7 @@ func ParseReason(s string) (r Reason, ok bool) {
 	return 0, false
 }
 
-// Outcome is what became of a dead letter. All outcomes except Routed are drops. Each queue
-// counts them (DL-18.4).
+// Outcome is what became of a dead letter. Each queue counts them (DL-18.4); see Dropped.
 type Outcome uint8
 
 // The outcomes. The numbers are part of the log of quorum queues.
@@ -85,9 +84,16 @@ const (
 	TargetRefused                  // every target was full (DL-6.12)
 	Deleted                        // it was deleted, mostly with its queue, before it reached another queue
 	MissingExchange                // the queue's dead-letter exchange does not exist
+	LostAndFound                   // it led nowhere, and is in the lost and found of its virtual host (Marks.Lost says why)
 	Outcomes                       // number of outcomes
 )
 
 func (o Outcome) String() string {
-	return [...]string{"routed", "no_dlx", "no_route", "cycle", "target_refused", "deleted", "dlx_missing"}[o]
+	return [...]string{"routed", "no_dlx", "no_route", "cycle", "target_refused", "deleted", "dlx_missing", "lost_and_found"}[o]
 }
+
+// Dropped says whether the message is in no queue any longer.
+func (o Outcome) Dropped() bool { return o != Routed && o != LostAndFound }
+
+// lost says whether o may be a reason for which a letter is in the lost and found.
+func (o Outcome) lost() bool { return o < Outcomes && o.Dropped() && o != Deleted }

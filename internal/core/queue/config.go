@@ -70,6 +70,7 @@ type Config struct {
 // Settings are the properties that policies may change. A limit of -1 means none.
 type Settings struct {
 	DeadLetter      bool  // a dead-letter exchange is in force
+	LostAndFound    bool  // messages over the delivery limit wait to be routed even without a dead-letter exchange
 	AtLeastOnce     bool  // dead letters stay until every target has taken them (DL-13.1)
 	TTL             int64 // milliseconds (DL-8.1)
 	Expires         int64 // milliseconds without use after which the queue is deleted (DL-8.12)

@@ -20,11 +20,12 @@ type Death struct {
 	Stays   bool      // the body was only on disk until it was read for routing, and its place on disk lasts (no scratch file)
 }
 
-// die ends the life of an entry in this queue. If a dead-letter exchange is in force, the entry waits to be routed;
-// if not, it is removed (DL-1.8).
+// die ends the life of an entry in this queue. If a dead-letter exchange is in force, or the lost and found takes it, the
+// entry waits to be routed; if not, it is removed (DL-1.8).
 func (m *Machine) die(now int64, id ID, p index.Place, reason deadletter.Reason, by *Consumer) {
-	m.sink.Died(reason, m.settings.DeadLetter)
-	if !m.settings.DeadLetter {
+	routes := m.Routes(reason)
+	m.sink.Died(reason, routes)
+	if !routes {
 		m.Remove(id, p)
 		return
 	}
@@ -39,10 +40,15 @@ func (m *Machine) die(now int64, id ID, p index.Place, reason deadletter.Reason,
 	m.died++
 }
 
+// Routes says whether what dies for this reason waits to be routed.
+func (m *Machine) Routes(reason deadletter.Reason) bool {
+	return m.settings.DeadLetter || m.settings.LostAndFound && reason == deadletter.DeliveryLimit
+}
+
 // dieOf is die for a delivery attempt that ended; failed says whether the attempt was counted as failed.
 func (m *Machine) dieOf(now int64, id ID, p index.Place, reason deadletter.Reason, by *Consumer, failed bool) {
 	m.die(now, id, p, reason, by)
-	if failed && m.settings.DeadLetter { // else the entry is gone
+	if failed && m.Routes(reason) { // else the entry is gone
 		m.SideOf(p).Failed = true
 	}
 }

@@ -142,7 +142,7 @@ func (x *lockstep) pagedReplica(s Settings) *replica {
 func (x *lockstep) drawSettings() Settings {
 	d := x.draw
 	s := Settings{
-		DeadLetter: d.IntN(3) > 0, AtLeastOnce: d.bool(),
+		DeadLetter: d.IntN(3) > 0, LostAndFound: d.IntN(3) == 0, AtLeastOnce: d.bool(),
 		TTL: pick[int64](d, -1, -1, -1, 0, 5, 100, 2000, 60*day), Expires: -1,
 		MaxLength: pick[int64](d, -1, -1, -1, 0, 3, 20, 300), MaxBytes: pick[int64](d, -1, -1, -1, 0, 100, 3000), Overflow: pick(d, DropHead, RejectPublish, RejectPublishDLX),
 		DeliveryLimit: pick[int64](d, -1, -1, 0, 1, 3), ConsumerTimeout: pick[int64](d, -1, 40, 500, 3000),

@@ -64,7 +64,7 @@ func TestSplitPagesAgainstModel(t *testing.T) {
 		p := newPair(t)
 		p.m.pages.Hot, p.m.pages.Horizon = 0, rapid.SampledFrom([]int64{100, 400, 1000}).Draw(t, "near")
 		s := Unlimited()
-		s.DeadLetter = rapid.Bool().Draw(t, "dies somewhere")
+		s.DeadLetter, s.LostAndFound = rapid.Bool().Draw(t, "dies somewhere"), rapid.Bool().Draw(t, "lost and found")
 		s.Rules = p.drawRules(t)
 		p.m.Configure(p.now, s)
 		p.q.settings = s
@@ -204,6 +204,7 @@ func drawSettings(t *rapid.T) Settings {
 	limit := rapid.SampledFrom([]int64{-1, -1, -1, 0, 1, 3, 5, 20})
 	return Settings{
 		DeadLetter:      rapid.Bool().Draw(t, "dead letter"),
+		LostAndFound:    rapid.Bool().Draw(t, "lost and found"),
 		TTL:             rapid.SampledFrom([]int64{-1, -1, -1, 0, 1, 50, 1000, 60 * day}).Draw(t, "queue ttl"),
 		Expires:         -1,
 		MaxLength:       limit.Draw(t, "max length"),

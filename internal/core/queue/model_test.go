@@ -142,8 +142,9 @@ func (q *model) removed(e *modelEntry) {
 }
 
 func (q *model) die(now int64, e *modelEntry, reason deadletter.Reason) {
-	q.note("died %v %v", reason, q.settings.DeadLetter)
-	if !q.settings.DeadLetter {
+	routes := q.settings.DeadLetter || q.settings.LostAndFound && reason == deadletter.DeliveryLimit
+	q.note("died %v %v", reason, routes)
+	if !routes {
 		q.removed(e)
 		return
 	}

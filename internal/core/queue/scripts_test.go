@@ -167,6 +167,7 @@ func (p *player) create(args arguments) {
 func (p *player) configure(args arguments) {
 	s := &p.settings
 	s.DeadLetter = (s.DeadLetter || args.has("dead-letter")) && args.values["dead-letter"] != "off"
+	s.LostAndFound = (s.LostAndFound || args.has("lost-and-found")) && args.values["lost-and-found"] != "off"
 	s.AtLeastOnce = s.AtLeastOnce || args.has("at-least-once")
 	s.TTL = args.milliseconds("message-ttl", s.TTL)
 	s.Expires = args.milliseconds("expires", s.Expires)
@@ -450,7 +451,7 @@ type arguments struct {
 }
 
 // flagWords are the words without a value.
-const flagWords = " classic quorum strict single-active dead-letter at-least-once no-ack exclusive metered transient requeue count-nack "
+const flagWords = " classic quorum strict single-active dead-letter lost-and-found at-least-once no-ack exclusive metered transient requeue count-nack "
 
 func parseArguments(words []string) arguments {
 	a := arguments{flags: map[string]bool{}, values: map[string]string{}}

@@ -351,7 +351,7 @@ func TestDeadLettersOfAQueue(t *testing.T) {
 	n.has(e, "bartleby_queue_dead_lettered_total", map[string]float64{"outcome=routed,queue=work,reason=rejected,vhost=/": 1})
 	n.has(e, "bartleby_queue_dead_letter_target", map[string]float64{"queue=dlq,vhost=/": 1})
 	total := n.scrape("/metrics").series("bartleby_dead_lettered_total")
-	if total["outcome=routed,reason=rejected"] != 1 || len(total) != 28 {
-		t.Errorf("of all queues: %v, want one rejected and routed among 28", total)
+	if total["outcome=routed,reason=rejected"] != 1 || len(total) != 32 {
+		t.Errorf("of all queues: %v, want one rejected and routed among 32", total)
 	}
 }

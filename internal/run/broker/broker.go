@@ -64,11 +64,14 @@ type Options struct {
 
 	SettleExchange *bool // whether there is one; nil: unless strict
 
-	CountNack         *bool         // DL-11.5; nil: in all queues but strict ones
-	ResetOnDeadLetter bool          // DL-11.6
-	StripCC           bool          // DL-20.1
-	TrustClientDeath  bool          // DL-7.10
-	RetryHeld         time.Duration // DL-13.4; 0: 3 minutes if strict, otherwise 15 s
+	CountNack         *bool // DL-11.5; nil: in all queues but strict ones
+	ResetOnDeadLetter bool  // DL-11.6
+	StripCC           bool  // DL-20.1
+	TrustClientDeath  bool  // DL-7.10
+	LostAndFound      bool  // dead letters that lead nowhere go to the queue LostAndFound, except those of strict queues
+	// LostAndFoundStrict says that those of strict queues do, too.
+	LostAndFoundStrict bool
+	RetryHeld          time.Duration // DL-13.4; 0: 3 minutes if strict, otherwise 15 s
 
 	Storage Storage
 
@@ -151,7 +154,10 @@ type Broker struct {
 	cycles  seen // of dead letters, that were logged
 	missing seen // dead-letter exchanges that do not exist, likewise
 	limited seen // queues without one that drop messages by their delivery limit, likewise
+	lost    seen // queues whose dead letters go to LostAndFound, and why, likewise
+	unmade  seen // queues for dead letters that could not be made, likewise
 
+	makings  *makings
 	unlinted unlinted
 	alarms   alarms
 	intake   intake
@@ -243,6 +249,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	b.ledger.turn.L = &b.ledger.mu
 	b.life, b.endLife = context.WithCancel(context.Background())
 	b.traces = newNotices(b, "copies of traced messages", tracingBytes, true)
+	b.makings = newMakings(b)
 	b.events = newNotices(b, "events", eventBytes, false)
 	b.routers.New = func() any { return new(topology.Router) }
 	b.serial.Store(uint64(time.Now().UnixMilli()) << message.SerialBits)
@@ -273,7 +280,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	}
 	b.node = partition.New(partition.Options{
 		Cluster: driver, NodeID: nodeID, Origin: partition.NewOrigin(nodeID, o.now()),
-		Partitions: o.Partitions, Journal: data.Journal, Bodies: data.Bodies, Router: deadRouter{b}, Logger: o.Logger,
+		Partitions: o.Partitions, Journal: data.Journal, Bodies: data.Bodies, Router: deadRouter{b}, Refuge: refuge{b}, Logger: o.Logger,
 		Now: o.now, Failpoint: o.Failpoint, StateHash: o.StateHash, OnFatal: o.OnFatal, KeepSenseless: data.KeepSenseless,
 		Index: data.Index, Keep: data.Keep, Aside: data.Aside,
 		DeadLettering: partition.DeadLettering{
@@ -376,6 +383,7 @@ func (b *Broker) Close() error {
 	b.endLife()
 	b.traces.stop()
 	b.events.stop()
+	b.makings.stop()
 	b.node.Stop()
 	return b.data.Close()
 }

@@ -84,6 +84,15 @@ func Sent(s *bodies.Store, ref message.Ref) (job uint64) {
 	return deadletter.HeadSent(s.Bytes(head))
 }
 
+// Lost is why the last death has put the message of the history into the lost and found, Routed if it has not.
+func Lost(s *bodies.Store, ref message.Ref) deadletter.Outcome {
+	head := s.Base(ref)
+	if head == 0 {
+		head = ref
+	}
+	return deadletter.HeadLost(s.Bytes(head))
+}
+
 // Size is the approximate length of the stored form, in bytes.
 func Size(s *bodies.Store, ref message.Ref) int {
 	if ref == 0 {

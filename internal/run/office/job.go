@@ -135,7 +135,7 @@ type Job struct {
 	State   State               `json:"state"`
 	Why     string              `json:"why,omitempty"`
 	By      string              `json:"by"`
-	Rule    string              `json:"rule,omitempty"` // whose standing job it is: it moves what the rule says, and has no end of its own
+	Rule    string              `json:"rule,omitempty"`   // whose standing job it is: it moves what the rule says, and has no end of its own
 	Masked  bool                `json:"masked,omitempty"` // letters are selected as they are behind the mask
 	Reason  string              `json:"reason,omitempty"`
 	MadeMS  int64               `json:"made_ms"`

@@ -69,6 +69,7 @@ type Row struct {
 	Group       string            `json:"group"`
 	Job         *string           `json:"job"`
 	Replays     uint64            `json:"replays"`
+	Lost        string            `json:"lost,omitempty"` // why it is in the lost and found: an outcome
 	Preview     string            `json:"preview"`
 	Masked      bool              `json:"masked"` // something is hidden
 }
@@ -252,6 +253,9 @@ func makeRow(q broker.QueueInfo, v *queue.View, l *letter.Letter) Row {
 		r.Keys = []string{}
 	}
 	r.Replays = l.History.Replays
+	if why := l.History.Lost; why != deadletter.Routed {
+		r.Lost = why.String()
+	}
 	if l.History.Job != 0 {
 		r.Job = new(strconv.FormatUint(l.History.Job, 10))
 	}

@@ -67,7 +67,8 @@ import (
 //	7   whether a nack counts was part of the config, and configure left it; RetryReturned did not delay a nack that counted
 //	    (queue.Pages.FailedNack), and failures in earlier queues counted to a limit where nacks did; no outcome MissingExchange
 //	8   no forget
-//	9   no notes and waits in a reject and a return; any first byte but 0 of a reject meant a failure
+//	9   no notes and waits in a reject and a return; any first byte but 0 of a reject meant a failure; no lost and found: neither
+//	    in the settings nor as an outcome
 const (
 	commandVersion  = 10
 	numberedVersion = 2
@@ -145,6 +146,7 @@ const (
 	settingsDeadKey
 	settingsRules // the rules follow
 	settingsCountNack
+	settingsLostAndFound
 	settingsFlags = 1<<iota - 1
 )
 
@@ -316,6 +318,9 @@ func (w *commandWriter) settings(s *queue.Settings, d *DeadLetter) {
 	if s.CountNack {
 		flags |= settingsCountNack
 	}
+	if s.LostAndFound {
+		flags |= settingsLostAndFound
+	}
 	w.b = append(w.b, flags)
 	for _, v := range []int64{s.TTL, s.Expires, s.MaxLength, s.MaxBytes, s.DeliveryLimit, s.ConsumerTimeout} {
 		w.b = binary.AppendVarint(w.b, v)
@@ -427,7 +432,7 @@ func (r *commandReader) config() (c queue.Config, countNack bool) {
 func (r *commandReader) settings() (s queue.Settings, d DeadLetter) {
 	flags := r.flags(settingsFlags)
 	s.DeadLetter, s.AtLeastOnce, s.CountNack = flags&settingsDeadLetter != 0, flags&settingsAtLeastOnce != 0, flags&settingsCountNack != 0
-	d.HasKey = flags&settingsDeadKey != 0
+	d.HasKey, s.LostAndFound = flags&settingsDeadKey != 0, flags&settingsLostAndFound != 0
 	s.TTL, s.Expires, s.MaxLength = r.wide(), r.wide(), r.wide()
 	s.MaxBytes, s.DeliveryLimit, s.ConsumerTimeout = r.wide(), r.wide(), r.wide()
 	s.Overflow, s.Retry.Type = queue.Overflow(r.byte()), queue.RetryType(r.byte())

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"maps"
+
 	"bartleby.mq/internal/core/queue"
 )
 
@@ -25,6 +27,7 @@ type deadmove struct {
 	again    bool       // the deaths were held: this is a retry
 	dead     DeadLetter // the queue's, when they were picked
 	settings queue.Settings
+	refused  map[queue.ID]bool // deaths that every target refuses; nil: none
 
 	plans  []*deathPlan // the plan of each death; deaths with the same plan are neighbours
 	last   *deathPlan
@@ -105,6 +108,7 @@ func (q *Queue) pick() *deadmove {
 		return nil
 	}
 	p := portion{store: m.n.bodies}
+	m.refused = maps.Clone(q.refused)
 	for i := range m.deaths {
 		if !p.takes(&m.deaths[i]) {
 			clear(m.deaths[i:])
@@ -149,7 +153,9 @@ func (m *deadmove) run(caused []*Queue) (more bool, _ []*Queue) {
 	if len(m.deaths) == 0 {
 		return true, caused
 	}
-	m.plan()
+	if m.plan() {
+		return false, caused // Queue.routing stays set, and whoever makes the queue goes on (refuge)
+	}
 	m.n.at(FailDeathPlanned)
 	if m.q.part.group != nil {
 		m.propose()

@@ -93,6 +93,7 @@ type carry struct {
 func (c *carry) death(atLeastOnce bool) (dropped bool) {
 	q, d, p := c.q, c.d, c.plan
 	if !q.m.Dead(d.ID) {
+		delete(q.refused, d.ID)
 		return false // purged while its targets were found
 	}
 	if !atLeastOnce && c.awaited() {
@@ -113,9 +114,26 @@ func (c *carry) death(atLeastOnce bool) (dropped bool) {
 	}
 	refused := c.enter(how)
 	sent := c.send(atLeastOnce)
+	if refused > 0 && len(c.h.entered) == 0 && sent == 0 && !atLeastOnce && c.seeksRefuge() {
+		return false
+	}
 	dropped = c.end(atLeastOnce, refused, sent)
 	c.h.flow()
 	return dropped
+}
+
+// seeksRefuge says whether a death that every target refuses is routed again, to the lost and found. In a group that does
+// not happen: its own queues refuse no dead letter.
+func (c *carry) seeksRefuge() bool {
+	q, id := c.q, c.d.ID
+	if q.part.group != nil || c.n.Refuge == nil || !q.m.Settings().LostAndFound || q.refused[id] || len(q.waiting.taken[id]) > 0 {
+		return false
+	}
+	if q.refused == nil {
+		q.refused = map[queue.ID]bool{}
+	}
+	q.refused[id] = true
+	return true
 }
 
 // awaited says whether targets in other logs were asked to take the entry while it was held, before at-least-once was

@@ -95,12 +95,27 @@ func (p *Partition) retryHeld(q *Queue) {
 	p.wakeRouter()
 }
 
+// retryHeldSoon is retryHeld for a caller that holds nothing.
+func (n *Node) retryHeldSoon(q *Queue) {
+	h := n.lock(q.part)
+	if !q.gone {
+		q.part.retryHeld(q)
+	}
+	n.unlock(h)
+}
+
+// retries says whether held deaths of q may have a way out. REQUIRES: q is held.
+func (q *Queue) retries() bool {
+	s := q.m.Settings()
+	return s.DeadLetter || s.LostAndFound
+}
+
 // retryHeld retries the held deaths of q (DL-13.4).
 func (q *Queue) retryHeld() {
 	n := q.part.node
 	h := n.lock(q.part)
 	q.retrying = false
-	if q.gone || q.routing || q.waiting.dropping || q.m.Totals().Held == 0 || !q.m.Settings().DeadLetter {
+	if q.gone || q.routing || q.waiting.dropping || q.m.Totals().Held == 0 || !q.retries() {
 		n.unlock(h)
 		return
 	}
@@ -137,7 +152,7 @@ func (q *Queue) pickHeld(list []queue.Death) (m *deadmove, picked int) {
 	m.again = true
 	p := portion{store: m.n.bodies}
 	for ; picked < len(list); picked++ {
-		if d, ok := q.m.Held(list[picked].ID); ok && !q.gone && !q.waiting.dropping {
+		if d, ok := q.m.Held(list[picked].ID); ok && !q.gone && !q.waiting.dropping && q.m.Routes(d.Reason) {
 			if !p.takes(&d) {
 				break
 			}

@@ -30,6 +30,7 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 		q.Released(len(q.waiting.taken[d.ID]) + len(h.entered))
 	}
 	q.waiting.forget(d.ID)
+	delete(q.refused, d.ID)
 	c.log(false)
 	outcome := c.outcome(taken, refused, sent)
 	q.leftDead(history, d.Logged, d.Reason, outcome)
@@ -39,14 +40,17 @@ func (c *carry) end(atLeastOnce bool, refused, sent int) (dropped bool) {
 	if atLeastOnce && !q.config.Delays {
 		c.n.deaths.confirmed.Add(1)
 	}
-	return outcome != deadletter.Routed
+	return outcome.Dropped()
 }
 
 // outcome is the outcome of a death that has ended.
 func (c *carry) outcome(taken bool, refused, sent int) deadletter.Outcome {
+	lost := c.plan.outcome == deadletter.LostAndFound
 	switch {
-	case taken || len(c.h.entered) > 0 || sent > 0:
+	case taken || (len(c.h.entered) > 0 || sent > 0) && !lost:
 		return deadletter.Routed
+	case lost && len(c.h.entered)+sent == 0:
+		return c.plan.story().Lost
 	case refused > 0:
 		return deadletter.TargetRefused
 	case c.plan.outcome == deadletter.Routed: // its targets are gone

@@ -76,8 +76,10 @@ type deathPlan struct {
 }
 
 // plan decides what happens to each death, by the queue's settings when the deaths were picked: the dead-letter
-// exchange may have been removed since they died. REQUIRES: no partition is locked.
-func (m *deadmove) plan() {
+// exchange may have been removed since they died. It leaves out deaths that wait for a queue that is being made, and all
+// that follow. waits says that nothing is left of the slice: when the queue is there, routing goes on by itself.
+// REQUIRES: no partition is locked.
+func (m *deadmove) plan() (waits bool) {
 	for i := range m.deaths {
 		d := &m.deaths[i]
 		rec := message.Record(m.n.bodies.Bytes(d.Body))
@@ -86,7 +88,7 @@ func (m *deadmove) plan() {
 			expiration = expirationOf(rec)
 		}
 		var p *deathPlan
-		if last := m.last; last != nil && last.agrees(d, rec, m.n.DeadLettering.TrustHistories) {
+		if last := m.last; last != nil && !m.refused[d.ID] && last.agrees(d, rec, m.n.DeadLettering.TrustHistories) {
 			if m.q.config.Delays || last.at == d.At && last.expiration == expiration {
 				m.plans = append(m.plans, last)
 				continue
@@ -100,8 +102,47 @@ func (m *deadmove) plan() {
 		default:
 			p = m.planDeath(d, rec, expiration)
 		}
+		if p == nil {
+			m.cut(i)
+			return i == 0
+		}
 		m.plans, m.last = append(m.plans, p), p
 	}
+	return false
+}
+
+// cut leaves out the deaths from the given one on. They stay in their queue as they are.
+func (m *deadmove) cut(from int) {
+	for i := range m.deaths[from:] {
+		d := &m.deaths[from+i]
+		m.n.bodies.Release(d.Body)
+		m.n.bodies.Release(d.History)
+	}
+	clear(m.deaths[from:])
+	m.deaths = m.deaths[:from]
+}
+
+// refuge finds a place for a death that leads nowhere, and puts it into the plan. It says whether the death waits for a
+// queue that is being made.
+func (m *deadmove) refuge(p *deathPlan, h *deadletter.History) (waits bool) {
+	n, q, s := m.n, m.q, &m.settings // m is used for other queues when ready is called
+	lost := s.LostAndFound && !s.AtLeastOnce && (p.outcome != deadletter.NoExchange || p.reason == deadletter.DeliveryLimit)
+	if n.Refuge == nil || !lost && !s.DeadLetter {
+		return false
+	}
+	var ready func()
+	switch {
+	case m.again:
+		ready = func() { n.retryHeldSoon(q) }
+	case len(m.plans) == 0: // else the deaths before go first, and then this one is asked for again
+		ready = func() { n.leaveDead([]*Queue{q}) }
+	}
+	t, waits := n.Refuge.Find(q, p.outcome, lost, h, ready)
+	if t != nil && !waits {
+		h.Lose(p.outcome, t.Name)
+		p.targets, p.outcome = append(p.targets[:0], t), deadletter.LostAndFound
+	}
+	return waits
 }
 
 // agrees says whether the plan also suits another death, apart from the moment of death and the message's own TTL.
@@ -143,6 +184,7 @@ func (m *deadmove) planAlike(d *queue.Death, expiration int64) *deathPlan {
 	return p
 }
 
+// planDeath returns nil if the death waits for a queue that is being made.
 func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int64) *deathPlan {
 	n, dead, settings := m.n, m.dead, &m.settings
 	trusts := n.DeadLettering.TrustHistories && rec.HasHeaders()
@@ -197,10 +239,13 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 		routes = appendShortStrings(routes[:len(routes):len(routes)], rec.BCC())
 	}
 	var exists, byKeys bool
-	if settings.DeadLetter {
+	refused := m.refused[d.ID]
+	if settings.DeadLetter && !refused {
 		p.targets, exists, byKeys = m.route.find(m, dead.Exchange, routes, rec, &h)
 	}
 	switch {
+	case refused:
+		p.outcome = deadletter.TargetRefused
 	case !settings.DeadLetter:
 		p.outcome = deadletter.NoExchange
 	case !exists:
@@ -217,6 +262,9 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 		if p.targets = kept; len(kept) == 0 {
 			p.outcome = deadletter.Cycle
 		}
+	}
+	if p.outcome != deadletter.Routed && m.refuge(p, &h) {
+		return nil
 	}
 	stored := h.Append(nil)
 	p.history, p.stored, p.said, p.read = deathstore.Keep(n.bodies, stored), stored, h, true

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 )
 
@@ -42,7 +41,7 @@ func (m *deadmove) propose() {
 			steps += p.steps()
 		}
 		w.dead(q.Incarnation, &p.plan, atLeastOnce, p.stored, m.deaths[i:j])
-		if p.outcome != deadletter.Routed && !atLeastOnce {
+		if p.outcome.Dropped() && !atLeastOnce {
 			for k := i; k < j; k++ {
 				n.Router.Dropped(q, p.reason, p.outcome, message.Record(n.bodies.Bytes(m.deaths[k].Body)), p.story())
 			}

@@ -9,7 +9,7 @@ import (
 	"bartleby.mq/internal/safety/bug"
 )
 
-// A death is dropped if its outcome is not Routed. Queues count drops (Stats.Dead); whoever keeps a ledger of them asks
+// A death is dropped if its outcome says so (deadletter.Outcome.Dropped). Queues count drops (Stats.Dead); whoever keeps a ledger of them asks
 // for what is new. So that asking costs nothing while nothing is dropped, a queue enters a list of its partition at its
 // first drop since it was last asked, and keeps that message as an example. Later drops only count.
 
@@ -122,7 +122,7 @@ func (n *Node) reportDrops(q *Queue, d *drops, now *dropCounts, w *bodies.Window
 	for r := range now {
 		for o := range now[r] {
 			count := now[r][o] - d.told[r][o]
-			if count == 0 || deadletter.Outcome(o) == deadletter.Routed {
+			if count == 0 || !deadletter.Outcome(o).Dropped() {
 				continue
 			}
 			is := Dropped{Queue: q, Reason: deadletter.Reason(r), Outcome: deadletter.Outcome(o), Count: count}

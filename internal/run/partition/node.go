@@ -49,12 +49,22 @@ type Router interface {
 	Dropped(q *Queue, reason deadletter.Reason, outcome deadletter.Outcome, r message.Record, h *deadletter.History)
 }
 
+// Refuge finds queues for dead letters that lead nowhere. Its methods are called with no partition locked.
+type Refuge interface {
+	// Find is asked what becomes of a dead letter of q that would be dropped with this outcome: why says it. If the queue
+	// that it needs is being made, waits is true, the dead letter stays in its queue, and ready, if not nil, is called once
+	// the queue is there or cannot be made; then Find is asked again. Find itself waits for nothing, and ready must not wait either.
+	// Otherwise found is the lost and found, where the letter goes; nil: it is dropped. lost says whether it may go there.
+	Find(q *Queue, why deadletter.Outcome, lost bool, h *deadletter.History, ready func()) (found *Queue, waits bool)
+}
+
 // Options configure a Node.
 type Options struct {
 	Partitions int
 	Journal    *journal.Journal
 	Bodies     *bodies.Store
 	Router     Router
+	Refuge     Refuge // nil: what leads nowhere is dropped
 	Logger     *slog.Logger
 	Now        func() int64 // milliseconds since 1970, rounded down
 	// Cluster decides the order of commands for quorum queues. Without it they run like classic queues.

@@ -99,7 +99,7 @@ func (c chooser) refusals() (list outbox.Refusals) {
 
 func (c chooser) settings() (queue.Settings, DeadLetter) {
 	s := queue.Settings{
-		TTL: c.int64(), Expires: c.int64(), MaxLength: c.int64(), MaxBytes: c.int64(), DeliveryLimit: c.int64(), ConsumerTimeout: c.int64(), DeadLetter: c.bool(), AtLeastOnce: c.bool(), CountNack: c.bool(),
+		TTL: c.int64(), Expires: c.int64(), MaxLength: c.int64(), MaxBytes: c.int64(), DeliveryLimit: c.int64(), ConsumerTimeout: c.int64(), DeadLetter: c.bool(), AtLeastOnce: c.bool(), CountNack: c.bool(), LostAndFound: c.bool(),
 		Overflow: queue.Overflow(c.IntN(int(queue.RejectPublishDLX) + 1)),
 		Retry:    queue.Retry{Type: queue.RetryType(c.IntN(int(queue.RetryReturned) + 1)), Min: c.moment(), Max: c.moment(), Multiplier: c.float(), Jitter: c.float()},
 	}

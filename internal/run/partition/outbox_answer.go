@@ -3,6 +3,7 @@ package partition
 import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/outbox"
+	"bartleby.mq/internal/run/deathstore"
 )
 
 // The answers of a destination, and what follows for the source of an entry: it is in its target, stranded, or still
@@ -52,6 +53,13 @@ func (o *outboxes) settle(h *hold, box *outbox.Outbox, e *outbox.Entry, answer o
 // count counts the outcome of a death that was sent, unless another entry counts it: in its queue, or for the node if
 // the queue is gone.
 func (o *outboxes) count(q *Queue, e *outbox.Entry, outcome deadletter.Outcome) {
+	if why := deathstore.Lost(o.n.bodies, e.History); why != deadletter.Routed {
+		if outcome == deadletter.Routed {
+			outcome = deadletter.LostAndFound
+		} else {
+			outcome = why
+		}
+	}
 	switch {
 	case e.Flags&outbox.Counts == 0 || e.Reason == 0:
 	case q != nil:

@@ -5,6 +5,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/deathstore"
 )
 
 // Queue is a queue that runs in its partition.
@@ -40,6 +41,7 @@ type Queue struct {
 	drops    *drops                // nil until it drops something
 	sent     map[uint64]sentCounts // its entries that jobs have sent here, by job
 	arrived  arrivalMark           // what came since TakeArrivals; not 0: it is in Partition.arrived
+	refused  map[queue.ID]bool     // deaths that every target refuses: see carry.death
 	why      JobOutcome            // of the entry that Removed is about to be told of; 0: acknowledged
 	// Consumers at the time Delete accepted the deletion; Deleted notifies them.
 	left     []*queue.Consumer
@@ -223,8 +225,11 @@ func (q *Queue) count(reason deadletter.Reason, outcome deadletter.Outcome, body
 	}
 	reason = reason.Counted()
 	q.stats.Dead[reason][outcome]++
-	if outcome != deadletter.Routed {
+	if outcome.Dropped() {
 		q.noteDrop(reason, outcome, body, history)
+	}
+	if outcome == deadletter.LostAndFound { // RabbitMQ would have dropped it
+		outcome = deathstore.Lost(q.part.node.bodies, history)
 	}
 	s := q.m.Settings()
 	switch {

@@ -233,7 +233,7 @@ func (q *Queue) movedOut(before, now message.Ref, logged bool) {
 // leftDead counts a dead entry that has just left the queue. REQUIRES: q is held.
 func (q *Queue) leftDead(history message.Ref, logged bool, reason deadletter.Reason, outcome deadletter.Outcome) {
 	switch {
-	case outcome != deadletter.Routed:
+	case outcome.Dropped():
 		q.leaves(history, lostBy(reason), logged)
 	case q.config.Delays:
 		q.leaves(history, jobPassed, logged)

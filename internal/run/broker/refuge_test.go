@@ -1,0 +1,245 @@
+package broker
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/routing"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+func with(key string, value any) amqp091.Field { return amqp091.Field{Key: key, Value: value} }
+
+// lettersIn returns the histories in a queue, by body.
+func lettersIn(t *testing.T, c *Connection, name message.QueueName) map[string]deadletter.History {
+	t.Helper()
+	found := map[string]deadletter.History{}
+	decl, err := c.FindReadable(name)
+	if err != nil {
+		return found
+	}
+	_, _, err = c.b.node.Browse(runtimeOf(decl), queue.Cursor{}, 1000, func(_ queue.View, r message.Record, history []byte) bool {
+		h, err := deadletter.Parse(history)
+		if err != nil {
+			t.Error(err)
+		}
+		found[string(r.Body())] = h
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// deaths returns how many messages of the queue died with each outcome.
+func deaths(c *Connection, name message.QueueName) (counts [deadletter.Outcomes]uint64) {
+	for _, s := range c.b.CountQueues() {
+		if s.Queue.Name != name {
+			continue
+		}
+		for r := range s.Counts.Stats.Dead {
+			for o, n := range s.Counts.Stats.Dead[r] {
+				counts[o] += n
+			}
+		}
+	}
+	return counts
+}
+
+// fail takes the next message of a queue and gives it back as failed.
+func fail(t *testing.T, c *Connection, name message.QueueName) {
+	t.Helper()
+	if err := c.Take(name, 1, RejectRequeues, func(*Shown) (bool, error) { return true, nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lose makes one message die in each of some queues, so that it leads nowhere, each for another reason. The body is the
+// queue's name.
+func lose(t *testing.T, c *Connection) (why map[string]deadletter.Outcome) {
+	t.Helper()
+	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "unbound", Type: routing.Fanout, Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	declare(t, c, "full", with("x-max-length", int64(0)), with("x-overflow", "reject-publish"))
+	why = map[string]deadletter.Outcome{}
+	for _, kind := range []string{"classic", "quorum"} {
+		for _, s := range []struct {
+			name string
+			why  deadletter.Outcome
+			args []amqp091.Field
+		}{
+			{"missing", deadletter.MissingExchange, []amqp091.Field{with("x-dead-letter-exchange", "typo")}},
+			{"unbound", deadletter.NoRoute, []amqp091.Field{with("x-dead-letter-exchange", "unbound")}},
+			{"cycle", deadletter.Cycle, []amqp091.Field{with("x-dead-letter-exchange", ""), with("x-message-ttl", int64(0))}},
+			{"full", deadletter.TargetRefused, []amqp091.Field{with("x-dead-letter-exchange", ""), with("x-dead-letter-routing-key", "full")}},
+			{"limit", deadletter.NoExchange, []amqp091.Field{with("x-delivery-limit", int64(0))}},
+		} {
+			if kind == "classic" && s.name == "limit" || kind == "quorum" && s.name == "full" {
+				continue // a classic queue has no limit; the refusal of another log comes when the letter has left its queue
+			}
+			name := s.name + "-" + kind
+			declare(t, c, name, append(s.args, with("x-queue-type", kind))...)
+			if !offer(t, c, name, name) {
+				t.Fatalf("%s is not routed", name)
+			}
+			switch s.name {
+			case "limit":
+				fail(t, c, message.QueueName(name))
+			case "cycle": // it expires
+			default:
+				kill(t, c, message.QueueName(name))
+			}
+			why[name] = s.why
+		}
+	}
+	return why
+}
+
+// Dead letters that lead nowhere are in the lost and found, with their history, and with the reason why they are there.
+// They count as that, not as dropped. A restart changes nothing.
+func TestLettersThatLeadNowhereAreInTheLostAndFound(t *testing.T) {
+	var logged lockedBuffer
+	d := newDisk()
+	o := Options{LostAndFound: true, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+	c := startWith(t, d, o)
+	c.b.WatchDrops()
+	why := lose(t, c)
+	eventually(t, "all are in the lost and found", func() bool { return len(lettersIn(t, c, LostAndFound)) == len(why) })
+	check := func() {
+		t.Helper()
+		found := lettersIn(t, c, LostAndFound)
+		for name, want := range why {
+			h := found[name]
+			if h.Lost != want || len(h.Deaths) != 1 || h.Deaths[0].Queue != name || h.Exchange != "" || h.Keys[0] != string(LostAndFound) {
+				t.Errorf("%s: lost for %s, want %s; %+v", name, h.Lost, want, h)
+			}
+		}
+	}
+	check()
+	for name := range why {
+		eventually(t, name+" is counted", func() bool {
+			return deaths(c, message.QueueName(name)) == [deadletter.Outcomes]uint64{deadletter.LostAndFound: 1}
+		})
+	}
+	if drops := c.b.TakeDrops(); len(drops) > 0 {
+		t.Errorf("the ledger has %+v", drops)
+	}
+	for name, reason := range why {
+		if line := "queue=" + name + " why=" + reason.String() + " to=bartleby.lost-and-found"; strings.Count(logged.String(), line) != 1 {
+			t.Errorf("the log does not have %q once", line)
+		}
+	}
+	if text := logged.String(); strings.Contains(text, "are dropped") {
+		t.Errorf("the log says that something is dropped:\n%s", text)
+	}
+	if err := c.b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = startWith(t, d, o)
+	check()
+}
+
+// Without lost and found, in strict mode, and in virtual hosts of ApsaraMQ's profile such letters are dropped as ever, and
+// no queue is made.
+func TestStrictQueuesLoseTheirLettersAsEver(t *testing.T) {
+	for name, o := range map[string]Options{
+		"off": {}, "strict": {LostAndFound: true, Strict: true},
+		"apsaramq": {LostAndFound: true, Topology: topology.Options{DefaultProfile: deadletter.ApsaraMQ}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startWith(t, newDisk(), o)
+			declare(t, c, "q", with("x-dead-letter-exchange", "typo"))
+			offer(t, c, "q", "m")
+			kill(t, c, "q")
+			eventually(t, "it is dropped", func() bool { return deaths(c, "q")[deadletter.MissingExchange] == 1 })
+			if n := holds(t, c, string(LostAndFound)); n >= 0 {
+				t.Errorf("there is a lost and found, with %d messages", n)
+			}
+		})
+	}
+}
+
+// A lost and found that cannot be made does not stop the letters: they are dropped, and the ledger says why. Once it can
+// be made, later ones go there.
+func TestWithoutALostAndFoundLettersAreDropped(t *testing.T) {
+	c := startWith(t, newDisk(), Options{LostAndFound: true})
+	c.b.WatchDrops()
+	for _, kind := range []string{"classic", "quorum"} {
+		declare(t, c, kind, with("x-queue-type", kind), with("x-dead-letter-exchange", "typo"))
+	}
+	if err := c.b.SetVHostLimit("/", topology.MaxQueues, int64(2)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"classic", "quorum"} {
+		offer(t, c, name, "m")
+		kill(t, c, message.QueueName(name))
+		eventually(t, name+" has dropped it", func() bool { return deaths(c, message.QueueName(name))[deadletter.MissingExchange] == 1 })
+	}
+	if drops := c.b.TakeDrops(); len(drops) != 2 || drops[0].Why != "dlx_missing" {
+		t.Errorf("the ledger has %+v", drops)
+	}
+	if err := c.b.ClearVHostLimit("/", topology.MaxQueues); err != nil {
+		t.Fatal(err)
+	}
+	c.b.makings.mu.Lock()
+	clear(c.b.makings.failed) // as after makeAgain
+	c.b.makings.mu.Unlock()
+	for _, name := range []string{"classic", "quorum"} {
+		offer(t, c, name, name)
+		kill(t, c, message.QueueName(name))
+	}
+	eventually(t, "the next ones are there", func() bool { return len(lettersIn(t, c, LostAndFound)) == 2 })
+}
+
+// A queue of that name which would lose the letters, or shows them to one connection only, is no lost and found.
+func TestAnExclusiveQueueIsNoLostAndFound(t *testing.T) {
+	c := startWith(t, newDisk(), Options{LostAndFound: true})
+	declare(t, c, "q", with("x-dead-letter-exchange", "typo"))
+	if _, err := c.DeclareQueue(topology.QueueDecl{Name: LostAndFound, Exclusive: true}); err != nil {
+		t.Fatal(err)
+	}
+	offer(t, c, "q", "m")
+	kill(t, c, "q")
+	eventually(t, "it is dropped", func() bool { return deaths(c, "q")[deadletter.MissingExchange] == 1 })
+}
+
+// What dies in the lost and found does not come back there, whatever policies say. Beyond its limit the oldest letters
+// go, and the ledger says so.
+func TestTheLostAndFoundHasAnEnd(t *testing.T) {
+	c := startWith(t, newDisk(), Options{LostAndFound: true})
+	c.b.WatchDrops()
+	put := func(name, pattern string, d topology.Definition) {
+		t.Helper()
+		if _, err := c.b.PutPolicy("/", topology.PolicyDecl{Name: name, Pattern: pattern, Definition: d, Priority: int64(len(name))}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	declare(t, c, "q", with("x-dead-letter-exchange", "typo"))
+	for _, body := range []string{"a", "b"} {
+		offer(t, c, "q", body)
+		kill(t, c, "q")
+	}
+	eventually(t, "both are there", func() bool { return len(lettersIn(t, c, LostAndFound)) == 2 })
+	put("short", "^bartleby", topology.Definition{"max-length": int64(1)})
+	eventually(t, "the oldest goes", func() bool { return deaths(c, LostAndFound)[deadletter.NoExchange] == 1 })
+	if drops := c.b.TakeDrops(); len(drops) != 1 || drops[0].Queue != LostAndFound || drops[0].Reason != deadletter.MaxLen {
+		t.Errorf("the ledger has %+v", drops)
+	}
+	// Two queues that send each other what they have no room for, one of them the lost and found.
+	declare(t, c, "other", with("x-dead-letter-exchange", ""), with("x-dead-letter-routing-key", "other"), with("x-max-length", int64(1)))
+	put("out again", "^bartleby", topology.Definition{"max-length": int64(1), "dead-letter-exchange": "", "dead-letter-routing-key": "other"})
+	for _, body := range []string{"c", "d", "e", "f"} {
+		offer(t, c, "q", body)
+		kill(t, c, "q")
+	}
+	eventually(t, "all have come to rest", func() bool {
+		return len(lettersIn(t, c, LostAndFound)) == 1 && len(lettersIn(t, c, "other")) == 1 && deaths(c, "other")[deadletter.Cycle] == 3
+	})
+}
