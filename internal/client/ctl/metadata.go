@@ -14,12 +14,17 @@ func metadataVerbs() []verb {
 }
 
 // vhostMetadata are the flags for the metadata of a virtual host.
-type vhostMetadata struct{ description, tags, queueType string }
+type vhostMetadata struct {
+	description, tags, queueType, deadLetter string
+	lenient                                  bool
+}
 
 func (m *vhostMetadata) flags(f *pflag.FlagSet) {
 	f.StringVar(&m.description, "description", "", "purpose of the virtual host")
 	f.StringVar(&m.tags, "tags", "", "tags, separated by commas")
 	f.StringVar(&m.queueType, "default-queue-type", "", "type of queues that are declared without a type")
+	f.StringVar(&m.deadLetter, "default-dead-letter", "", "queue for the dead letters of queues without a dead-letter exchange, %q being their name, as in %q.dead")
+	f.BoolVar(&m.lenient, "lenient-declarations", false, "accept declarations of a queue with the arguments that it had before they were changed")
 }
 
 // body has the metadata that the command line sets.
@@ -34,6 +39,12 @@ func (m *vhostMetadata) body(i *invocation) object {
 	if i.set("default-queue-type") {
 		body["default_queue_type"] = m.queueType
 	}
+	if i.set("default-dead-letter") {
+		body["default_dead_letter"] = m.deadLetter
+	}
+	if i.set("lenient-declarations") {
+		body["lenient_declarations"] = m.lenient
+	}
 	return body
 }
 
@@ -41,7 +52,7 @@ func updateVHost() verb {
 	var m vhostMetadata
 	return verb{
 		name: "update_vhost_metadata", short: "Updates metadata (tags, description, default queue type) a virtual host", min: 1, max: 1,
-		usage: "<vhost> [--description <description>] [--tags \"<tag1>,<tag2>,<...>\"] [--default-queue-type <quorum|classic|stream>]",
+		usage: "<vhost> [--description <description>] [--tags \"<tag1>,<tag2>,<...>\"] [--default-queue-type <quorum|classic|stream>] [--default-dead-letter <queue>] [--lenient-declarations]",
 		flags: m.flags,
 		run: func(i *invocation) error {
 			body := m.body(i)

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var vhostColumns = append(fields("name", "tracing", "description", "default_queue_type", "protected_from_deletion", "cluster_state", "metadata", "profile"),
+var vhostColumns = append(fields("name", "tracing", "description", "default_queue_type", "protected_from_deletion", "cluster_state", "metadata", "profile", "default_dead_letter", "lenient_declarations"),
 	column{"tags", func(o object) any { return tagsOf(o["tags"]) }})
 
 func vhostVerbs() []verb {
@@ -46,7 +46,7 @@ func addVHost() verb {
 	var profile string
 	return verb{
 		name: "add_vhost", short: "Creates a virtual host", min: 1, max: 1,
-		usage: "<vhost> [--description <description> --tags \"<tag1>,<tag2>,<...>\" --default-queue-type <quorum|classic|stream> --profile <rabbitmq|apsaramq>]",
+		usage: "<vhost> [--description <description> --tags \"<tag1>,<tag2>,<...>\" --default-queue-type <quorum|classic|stream> --default-dead-letter <queue> --lenient-declarations --profile <rabbitmq|apsaramq>]",
 		flags: func(f *pflag.FlagSet) {
 			m.flags(f)
 			f.StringVar(&profile, "profile", "", "whose behaviour the virtual host follows: rabbitmq or apsaramq")

@@ -139,20 +139,28 @@ type Takeover struct {
 	found     []inForce // for the first queues, then for the first exchanges
 }
 
-// inForce are the policies that apply to a queue or an exchange.
-type inForce struct{ policy, operator *Policy }
+// inForce are the policies that apply to a queue or an exchange, and the default for dead letters of its virtual host.
+type inForce struct {
+	policy, operator *Policy
+	byDefault        string
+}
 
-// Rules are the policies of a virtual host at one moment.
-type Rules struct{ policies, operator policySet }
+// Rules are the policies of a virtual host at one moment, and its default for dead letters.
+type Rules struct {
+	policies, operator policySet
+	byDefault          string
+}
 
-func (v *VHost) rules() Rules { return Rules{v.policies, v.operatorPolicies} }
+func (v *VHost) rules() Rules {
+	return Rules{v.policies, v.operatorPolicies, v.Metadata.DefaultDeadLetter}
+}
 
 func (r Rules) ofQueue(q *Queue) inForce {
-	return inForce{r.policies.forQueue(q), r.operator.forQueue(q)}
+	return inForce{r.policies.forQueue(q), r.operator.forQueue(q), r.byDefault}
 }
 
 func (r Rules) ofExchange(x *Exchange) inForce {
-	return inForce{r.policies.forExchange(x), r.operator.forExchange(x)}
+	return inForce{policy: r.policies.forExchange(x), operator: r.operator.forExchange(x)}
 }
 
 // Takeover begins a takeover for the objects of a virtual host; it is nil if the virtual host is gone. It only reads.
@@ -222,10 +230,10 @@ func (s *State) Apply(t *Takeover) (queues []*Queue, rerouted bool) {
 
 // goBy sets the policies in force, and says whether they have changed.
 func (q *Queue) goBy(f inForce) (changed bool) {
-	if q.Effective != nil && f.policy == q.Policy && f.operator == q.OperatorPolicy {
+	if q.Effective != nil && f.policy == q.Policy && f.operator == q.OperatorPolicy && f.byDefault == q.byDefault {
 		return false
 	}
-	q.Policy, q.OperatorPolicy = f.policy, f.operator
+	q.Policy, q.OperatorPolicy, q.byDefault = f.policy, f.operator, f.byDefault
 	q.Effective = effectiveSettings(q)
 	return true
 }

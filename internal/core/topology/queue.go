@@ -54,6 +54,8 @@ type Queue struct {
 	Policy, OperatorPolicy *Policy
 	// Effective is the result of arguments and policies. It is replaced, never changed: a reader may use it after the lock.
 	Effective *Settings
+	// byDefault is the virtual host's default for dead letters (Metadata.DefaultDeadLetter) that is in force.
+	byDefault string
 	// Delays is the exchange whose delayed messages are in the queue, nil for all queues that are declared.
 	Delays *Exchange
 	// Runtime belongs to the broker.

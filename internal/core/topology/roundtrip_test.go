@@ -105,11 +105,16 @@ func declareAnything(t *rapid.T, s *State) {
 		m := Metadata{
 			Description: texts.Filter(func(s string) bool { return s != "\xff" }).Draw(t, "description"), Protected: flag.Draw(t, "protected"),
 			DefaultQueueType: rapid.SampledFrom([]QueueType{"", Classic, Quorum}).Draw(t, "type"), Profile: rapid.SampledFrom([]deadletter.Profile{deadletter.RabbitMQ, deadletter.ApsaraMQ}).Draw(t, "profile"),
+			DefaultDeadLetter: rapid.SampledFrom([]string{"", "", "%q.dead", "dead", "%q"}).Draw(t, "default"), Lenient: flag.Draw(t, "lenient"),
 		}
 		if flag.Draw(t, "tags") {
 			m.Tags = []string{"a", ""}
 		}
-		_, _, err = s.PutVHost(message.VHost(texts.Draw(t, "name")), m)
+		name := rapid.SampledFrom([]message.VHost{v, message.VHost(texts.Draw(t, "name"))}).Draw(t, "which")
+		_, _, err = s.PutVHost(name, m)
+		for takeover := s.Takeover(name); takeover.Match(takeover.Rules(), 100, func() bool { return false }); {
+			s.Apply(takeover)
+		}
 	case 1:
 		_, _, err = s.DeclareQueue(QueueDecl{VHost: v, Name: message.QueueName(texts.Draw(t, "name")), Durable: true, AutoDelete: flag.Draw(t, "auto-delete"), Arguments: someArguments(t)}, nil)
 	case 2:

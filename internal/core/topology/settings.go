@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -26,7 +27,10 @@ const DefaultDeliveryLimit = 20
 // Settings are the result of a queue's arguments, its policy and its operator policy (DL-4.6 to DL-4.8). A nil
 // pointer means that the setting is not set. Settings never change once they are computed.
 type Settings struct {
-	DeadLetterExchange   *string
+	DeadLetterExchange *string
+	// DefaultDeadLetter is the queue that the virtual host's default names for dead letters, "" if the queue has an exchange
+	// of its own, or the default does not apply. Then the exchange and the key above lead to it.
+	DefaultDeadLetter    message.QueueName
 	DeadLetterRoutingKey *string // may be set without an exchange, and then has no effect (DL-4.8)
 	// Strategy is AtLeastOnce only if it is in force (DL-13.1); ConfiguredStrategy is the configured one.
 	Strategy, ConfiguredStrategy Strategy
@@ -74,6 +78,11 @@ func effectiveSettings(q *Queue) *Settings {
 		s.DelayedRetry = effectiveDelayedRetry(q, policy)
 	}
 	s.withProfile(q)
+	if s.DeadLetterExchange == nil {
+		if s.DefaultDeadLetter = q.defaultTarget(); s.DefaultDeadLetter != "" {
+			s.DeadLetterExchange, s.DeadLetterRoutingKey = new(string), new(string(s.DefaultDeadLetter))
+		}
+	}
 	s.setStrategy(q, first(textArgument(args, "x-dead-letter-strategy"), policy.text("dead-letter-strategy")))
 	return s
 }

@@ -23,6 +23,11 @@ type Metadata struct {
 	// Profile is the product whose rules apply. If it is unset, PutVHost uses the server's default for a new virtual host, and
 	// does not change the profile of an existing one.
 	Profile deadletter.Profile `json:"profile,omitempty"`
+	// DefaultDeadLetter is where dead letters of queues without a dead-letter exchange go: the name of a queue, in which %q
+	// stands for the name of theirs; "": nowhere.
+	DefaultDeadLetter string `json:"default_dead_letter,omitempty"`
+	// Lenient says that a queue may be declared with the arguments that it had before they were changed (ChangeArguments).
+	Lenient bool `json:"lenient_declarations,omitempty"`
 }
 
 // maxMetadata is the maximal size of a description and tags together, in bytes, with a comma for each tag: they are in every
@@ -89,11 +94,15 @@ func (s *State) vhost(name message.VHost) (*VHost, error) {
 }
 
 // PutVHost creates a virtual host with its predeclared exchanges, or replaces the metadata of an existing one (BR-3.9).
+// If DefaultDeadLetter changes, a Takeover must follow.
 func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool, err error) {
 	if m.DefaultQueueType != "" && !m.DefaultQueueType.known() {
 		return nil, false, Refuse(Invalid, "%s is not a valid queue type", m.DefaultQueueType)
 	}
 	if err := CheckMetadataSize(fmt.Sprintf("description and tags of vhost '%s'", name), m.Description, m.Tags); err != nil {
+		return nil, false, err
+	}
+	if err := m.checkDefaultDeadLetter(); err != nil {
 		return nil, false, err
 	}
 	v, ok := s.vhosts[name]
@@ -104,6 +113,9 @@ func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool
 	}
 	if m.Profile, err = s.settleProfile(name, v, m.Profile); err != nil {
 		return nil, false, err
+	}
+	if m.Profile == deadletter.ApsaraMQ && m.DefaultDeadLetter != "" {
+		return nil, false, Refuse(Invalid, "default_dead_letter of vhost '%s' cannot be set: in the profile %s only the declaration of a queue sets its dead-lettering", name, m.Profile)
 	}
 	if !ok {
 		if err := s.mayMake(func() string { return vhostKey(name) }); err != nil {

@@ -107,6 +107,12 @@ func exportMetadata(state *topology.State, v *topology.VHost) map[string]any {
 	if v.Metadata.Protected {
 		m["protected_from_deletion"] = true
 	}
+	if d := v.Metadata.DefaultDeadLetter; d != "" {
+		m["default_dead_letter"] = d
+	}
+	if v.Metadata.Lenient {
+		m["lenient_declarations"] = true
+	}
 	if p := v.Profile(); p != deadletter.RabbitMQ || state.DefaultProfile() != p { // RabbitMQ's own have none
 		m["profile"] = string(p)
 	}

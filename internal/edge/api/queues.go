@@ -164,6 +164,9 @@ func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 	if retry := q.Effective.DelayedRetry; retry.Type != queue.RetryDisabled {
 		properties["delayed retry"] = showDelayedRetry(retry)
 	}
+	if !s.b.Strict {
+		putDeadLettering(object, &q)
+	}
 	object["features"] = features(properties, arguments, namedPolicy{"Policy", q.Policy}, namedPolicy{"Operator policy", q.OperatorPolicy})
 	if d.Type == topology.Quorum {
 		object["leader"] = s.NodeName
@@ -393,3 +396,21 @@ func (s *server) listQueueBindings(r *request) (any, error) {
 
 // escapeSegment encodes a name as one segment of a path.
 func escapeSegment[N ~string](name N) string { return url.PathEscape(string(name)) }
+
+// putDeadLettering shows where dead letters of a queue go, and which of its arguments, its policy and its virtual host says so.
+func putDeadLettering(object map[string]any, q *broker.QueueInfo) {
+	e := q.Effective
+	if e.DeadLetterExchange == nil {
+		return
+	}
+	shown := map[string]any{"exchange": *e.DeadLetterExchange, "routing_key": nil, "strategy": e.Strategy.String(), "from": "policy"}
+	if e.DeadLetterRoutingKey != nil {
+		shown["routing_key"] = *e.DeadLetterRoutingKey
+	}
+	if _, ok := q.Decl.Arguments.Get("x-dead-letter-exchange"); ok {
+		shown["from"] = "arguments"
+	} else if e.DefaultDeadLetter != "" {
+		shown["from"] = "virtual_host"
+	}
+	object["effective_dead_letter"] = shown
+}

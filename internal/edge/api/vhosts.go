@@ -80,6 +80,9 @@ func (r *request) showVHost(i vhostInfo) map[string]any {
 	if s.b.Strict && !i.metadata.Protected {
 		delete(object["metadata"].(map[string]any), "protected_from_deletion")
 	}
+	if !s.b.Strict {
+		object["default_dead_letter"], object["lenient_declarations"] = i.metadata.DefaultDeadLetter, i.metadata.Lenient
+	}
 	if r.withoutStatistics() {
 		return object
 	}
@@ -154,6 +157,12 @@ func (s *server) putVHost(r *request) (any, error) {
 		return nil, err
 	}
 	m.Profile = deadletter.Profile(profile)
+	if m.DefaultDeadLetter, err = r.text("default_dead_letter"); err != nil {
+		return nil, err
+	}
+	if m.Lenient, err = r.boolean("lenient_declarations"); err != nil {
+		return nil, err
+	}
 	if m.Tracing, err = r.boolean("tracing"); err != nil {
 		return nil, err
 	}
@@ -171,6 +180,12 @@ func (s *server) putVHost(r *request) (any, error) {
 		}
 		if _, ok := r.body["default_queue_type"]; !ok {
 			m.DefaultQueueType = old.DefaultQueueType
+		}
+		if _, ok := r.body["default_dead_letter"]; !ok {
+			m.DefaultDeadLetter = old.DefaultDeadLetter
+		}
+		if _, ok := r.body["lenient_declarations"]; !ok {
+			m.Lenient = old.Lenient
 		}
 		if _, ok := r.body["tracing"]; !ok {
 			m.Tracing = old.Tracing

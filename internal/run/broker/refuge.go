@@ -19,9 +19,6 @@ const (
 	LostAndFoundBytes  int64 = 256 << 20
 )
 
-// ownPrefix begins the names of the queues that the broker itself makes.
-const ownPrefix = "bartleby."
-
 // refuge finds queues for dead letters that lead nowhere, and has them made when they are first needed.
 type refuge struct{ b *Broker }
 
@@ -29,7 +26,10 @@ var _ partition.Refuge = refuge{}
 
 // Find implements partition.Refuge.
 func (r refuge) Find(q *partition.Queue, why deadletter.Outcome, lost bool, h *deadletter.History, ready func()) (found *partition.Queue, waits bool) {
-	if !lost || len(h.Deaths) > 0 && diedIn(h, LostAndFound) {
+	if d, ok := r.defaultTarget(q, why, h); ok && r.b.makings.need(d, ready) {
+		return nil, true
+	}
+	if !lost || diedIn(h, LostAndFound) {
 		return nil, false // one that died there does not go there again: that would have no end
 	}
 	found, making := r.lostAndFound(q)
@@ -41,6 +41,22 @@ func (r refuge) Find(q *partition.Queue, why deadletter.Outcome, lost bool, h *d
 		return nil, r.b.makings.need(lostAndFoundIn(q.VHost), ready)
 	}
 	return nil, false
+}
+
+// defaultTarget returns the declaration of the queue that the virtual host's default names for dead letters of q, if this one
+// was sent there and that queue is not there yet. It is durable, and of the type of q.
+func (r refuge) defaultTarget(q *partition.Queue, why deadletter.Outcome, h *deadletter.History) (d topology.QueueDecl, ok bool) {
+	decl, declared := q.Info.(*topology.Queue)
+	if !declared || why != deadletter.NoRoute || h.Exchange != "" || len(h.Keys) != 1 {
+		return d, false
+	}
+	r.b.topo.RLock()
+	defer r.b.topo.RUnlock()
+	to := decl.Effective.DefaultDeadLetter
+	if v, there := r.b.state.VHost(q.VHost); !there || !v.Had(q.Incarnation) || to == "" || h.Keys[0] != string(to) {
+		return d, false
+	}
+	return topology.QueueDecl{VHost: q.VHost, Name: to, Durable: true, Arguments: amqp091.Table{{Key: "x-queue-type", Value: string(decl.Type)}}}, true
 }
 
 // diedIn says whether a message has died in the queue since it was published or replayed.
@@ -89,5 +105,5 @@ func (r refuge) tell(q *partition.Queue, why deadletter.Outcome) {
 // findsLost says whether dead letters of the queue that lead nowhere go to LostAndFound.
 // In ApsaraMQ they do not: it has no limits of length, so nothing would bound that queue.
 func (b *Broker) findsLost(q *topology.Queue) bool {
-	return b.LostAndFound && q.Profile != deadletter.ApsaraMQ && (!q.Strict || b.LostAndFoundStrict) && q.Delays == nil && !strings.HasPrefix(string(q.Name), ownPrefix)
+	return b.LostAndFound && q.Profile != deadletter.ApsaraMQ && (!q.Strict || b.LostAndFoundStrict) && q.Delays == nil && !strings.HasPrefix(string(q.Name), topology.OwnPrefix)
 }

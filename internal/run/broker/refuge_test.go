@@ -1,8 +1,10 @@
 package broker
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"bartleby.mq/internal/core/deadletter"
@@ -242,4 +244,136 @@ func TestTheLostAndFoundHasAnEnd(t *testing.T) {
 	eventually(t, "all have come to rest", func() bool {
 		return len(lettersIn(t, c, LostAndFound)) == 1 && len(lettersIn(t, c, "other")) == 1 && deaths(c, "other")[deadletter.Cycle] == 3
 	})
+}
+
+// setMetadata changes the metadata of the virtual host.
+func setMetadata(t *testing.T, c *Connection, change func(*topology.Metadata)) {
+	t.Helper()
+	revise := func(m topology.Metadata) topology.Metadata {
+		change(&m)
+		return m
+	}
+	if _, err := c.b.ReviseVHost("/", revise, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Dead letters of a queue without a dead-letter exchange go where the virtual host's default says, to a queue of the same
+// type that is made when the first of them needs it, in the order of their deaths. That begins and ends at once, and holds
+// over a restart. What must be taken at least once goes there too.
+func TestDefaultDeadLetterQueuesAreMadeWhenFirstNeeded(t *testing.T) {
+	d := newDisk()
+	c := startWith(t, d, Options{LostAndFound: true})
+	c.b.WatchDrops()
+	names := []message.QueueName{"classic", "quorum", "least"}
+	declare(t, c, "classic", with("x-queue-type", "classic"))
+	declare(t, c, "quorum", with("x-queue-type", "quorum"))
+	declare(t, c, "least", with("x-queue-type", "quorum"), with("x-dead-letter-strategy", "at-least-once"), with("x-overflow", "reject-publish"))
+	setMetadata(t, c, func(m *topology.Metadata) { m.DefaultDeadLetter = "%q.dead" })
+	c.b.node.SettleAll()
+	const many = 700 // more than a slice
+	for _, name := range names {
+		for i := range many {
+			offer(t, c, string(name), fmt.Sprintf("%04d", i))
+		}
+		if err := c.Take(name, 0, RejectRemoves, func(*Shown) (bool, error) { return true, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func() {
+		t.Helper()
+		for _, name := range names {
+			to := name + ".dead"
+			eventually(t, "all are in "+string(to), func() bool { return holds(t, c, string(to)) == many })
+			decl, err := c.FindReadable(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, _ := c.FindReadable(name)
+			if decl.Type != source.Type || !decl.Durable {
+				t.Errorf("%s is %s and durable=%v", to, decl.Type, decl.Durable)
+			}
+			last := ""
+			if err := c.Peek(to, 0, func(s *Shown) bool {
+				if body := string(s.Body); body < last {
+					t.Errorf("%s: %s is behind %s", to, body, last)
+				} else {
+					last = body
+				}
+				return true
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check()
+	for _, name := range names {
+		if got, want := deaths(c, name), ([deadletter.Outcomes]uint64{deadletter.Routed: many}); got != want {
+			t.Errorf("%s: the outcomes are %v, want %v", name, got, want)
+		}
+	}
+	if n := holds(t, c, string(LostAndFound)); n >= 0 {
+		t.Errorf("%d are in the lost and found", n)
+	}
+	if err := c.b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = startWith(t, d, Options{LostAndFound: true})
+	check()
+	kill(t, c, "classic.dead") // a target has no default of its own: the letter is discarded
+	eventually(t, "it is gone", func() bool { return deaths(c, "classic.dead")[deadletter.NoExchange] == 1 })
+	setMetadata(t, c, func(m *topology.Metadata) { m.DefaultDeadLetter = "" })
+	offer(t, c, "classic", "last")
+	kill(t, c, "classic")
+	eventually(t, "it is discarded", func() bool { return deaths(c, "classic")[deadletter.NoExchange] == 1 })
+}
+
+// A target that cannot be made is none: its letters are in the lost and found.
+func TestADefaultTargetThatCannotBeMade(t *testing.T) {
+	c := startWith(t, newDisk(), Options{LostAndFound: true})
+	setMetadata(t, c, func(m *topology.Metadata) { m.DefaultDeadLetter = "%q" + strings.Repeat("d", 250) })
+	for _, kind := range []string{"classic", "quorum"} {
+		declare(t, c, kind, with("x-queue-type", kind))
+		offer(t, c, kind, kind)
+		kill(t, c, message.QueueName(kind))
+	}
+	eventually(t, "both are in the lost and found", func() bool { return len(lettersIn(t, c, LostAndFound)) == 2 })
+	for body, h := range lettersIn(t, c, LostAndFound) {
+		if h.Lost != deadletter.NoRoute {
+			t.Errorf("%s is lost because of %s", body, h.Lost)
+		}
+	}
+}
+
+// A node dies while the queue for its dead letters is being made. The letters are there afterwards, and go on.
+func TestACrashWhileAQueueForDeadLettersIsMade(t *testing.T) {
+	for _, point := range Failpoints {
+		for _, kind := range []string{"classic", "quorum"} {
+			t.Run(point+" "+kind, func(t *testing.T) {
+				d := newDisk()
+				var armed atomic.Bool
+				var crashed atomic.Pointer[disk]
+				c := start(t, d, func(name string) {
+					if name == point && armed.CompareAndSwap(true, false) {
+						crashed.Store(d.crash())
+					}
+				})
+				declare(t, c, "q", with("x-queue-type", kind))
+				setMetadata(t, c, func(m *topology.Metadata) { m.DefaultDeadLetter = "%q.dead" })
+				c.b.node.SettleAll()
+				offer(t, c, "q", "m")
+				armed.Store(true)
+				kill(t, c, "q")
+				eventually(t, "the node has died", func() bool { return crashed.Load() != nil })
+				again := start(t, crashed.Load(), nil)
+				eventually(t, "the letter is in its queue or its target", func() bool {
+					return max(holds(t, again, "q"), 0)+max(holds(t, again, "q.dead"), 0) == 1
+				})
+				if holds(t, again, "q") == 1 { // its rejection is not on disk
+					kill(t, again, "q")
+				}
+				eventually(t, "it has come to its target", func() bool { return holds(t, again, "q.dead") == 1 })
+			})
+		}
+	}
 }

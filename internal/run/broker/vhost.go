@@ -21,7 +21,7 @@ func (b *Broker) PutVHost(name message.VHost, m topology.Metadata, creator strin
 // the present ones, the zero value for a new virtual host. revise runs under the lock, perhaps more than once, so it
 // must not wait for anything.
 func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator *Identity) (created bool, err error) {
-	changed, untraced := false, false
+	changed, untraced, redirected := false, false, false
 	var connected []*Connection
 	err = b.change(func() error {
 		var before deadletter.Profile
@@ -31,6 +31,7 @@ func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) 
 		}
 		v, made, err := b.putVHost(name, revise(old), creator)
 		created, untraced = made, err == nil && old.Tracing && !v.Metadata.Tracing
+		redirected = err == nil && v.Metadata.DefaultDeadLetter != old.DefaultDeadLetter
 		if changed = err == nil && !made && v.Profile() != before; changed {
 			connected = b.inVHost(name)
 		}
@@ -38,6 +39,9 @@ func (b *Broker) ReviseVHost(name message.VHost, revise func(topology.Metadata) 
 	})
 	if created && err == nil {
 		err = b.ensureEventExchange()
+	}
+	if redirected {
+		b.takeover(name)
 	}
 	if untraced {
 		b.traces.flush() // who turns tracing off finds all copies in their queues

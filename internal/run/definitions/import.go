@@ -191,7 +191,7 @@ func (im *importer) importVHost(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{"description", "tags", "default_queue_type", "protected_from_deletion", "profile"} { // as older exports have them
+	for _, key := range []string{"description", "tags", "default_queue_type", "protected_from_deletion", "profile", "default_dead_letter", "lenient_declarations"} { // as older exports have them
 		if _, ok := about[key]; !ok && o[key] != nil {
 			about[key] = o[key]
 		}
@@ -206,15 +206,28 @@ func (im *importer) importVHost(o map[string]any) error {
 	}
 	profile, _ := about["profile"].(string)
 	m.Profile = deadletter.Profile(profile)
-	if err := Flags(about, Flag{"protected_from_deletion", &m.Protected}); err != nil {
+	if err := Flags(about, Flag{"protected_from_deletion", &m.Protected}, Flag{"lenient_declarations", &m.Lenient}); err != nil {
 		return err
 	}
 	_, saysProtected := about["protected_from_deletion"]
+	_, saysLenient := about["lenient_declarations"]
+	saysDefault := about["default_dead_letter"] != nil
+	if d, ok := about["default_dead_letter"].(string); ok {
+		m.DefaultDeadLetter = d
+	} else if saysDefault {
+		return topology.Refuse(topology.Invalid, "default_dead_letter of vhost '%s' should be a string", name)
+	}
 	revise := func(old topology.Metadata) topology.Metadata {
 		m := m
 		m.Tracing = old.Tracing // no export has it
 		if !saysProtected {
 			m.Protected = old.Protected // as RabbitMQ keeps it
+		}
+		if !saysDefault {
+			m.DefaultDeadLetter = old.DefaultDeadLetter
+		}
+		if !saysLenient {
+			m.Lenient = old.Lenient
 		}
 		return m
 	}
