@@ -97,3 +97,13 @@ func (o Outcome) Dropped() bool { return o != Routed && o != LostAndFound }
 
 // lost says whether o may be a reason for which a letter is in the lost and found.
 func (o Outcome) lost() bool { return o < Outcomes && o.Dropped() && o != Deleted }
+
+// ParseLost is the reverse of String for the outcomes that lead to the lost and found; ok is false for any other string.
+func ParseLost(s string) (o Outcome, ok bool) {
+	for o := range Outcomes {
+		if o.lost() && o.String() == s {
+			return o, true
+		}
+	}
+	return Routed, false
+}

@@ -145,6 +145,7 @@ type historyJSON struct {
 	Earlier      []deathJSON `json:"earlier,omitempty"`
 	From         text        `json:"from,omitempty"`
 	EditedFrom   text        `json:"edited_from,omitempty"`
+	Lost         string      `json:"lost,omitempty"` // an outcome
 }
 
 type causeJSON struct {
@@ -293,12 +294,16 @@ func fit(names []string) bool {
 }
 
 func showHistory(h *deadletter.History) *historyJSON {
-	return &historyJSON{
+	j := &historyJSON{
 		Deaths: showDeaths(h.Deaths), First: h.First, Exchange: text(h.Exchange), Keys: texts(h.Keys), KeysReplaced: h.KeysReplaced, StripCC: h.StripCC, Delayed: h.Delayed,
 		Profile: text(h.Profile), LimitReason: text(h.LimitReason), LastExchange: text(h.LastExchange),
 		Cause:        showWhy(&h.Cause),
 		ReplayedFrom: text(h.ReplayedFrom), Job: h.Job, Replays: h.Replays, Earlier: showDeaths(h.Earlier), From: text(h.From), EditedFrom: text(h.EditedFrom),
 	}
+	if h.Lost != deadletter.Routed {
+		j.Lost = h.Lost.String()
+	}
+	return j
 }
 
 // maxHistory is how many bytes the stored form of an imported history may have.
@@ -314,6 +319,12 @@ func (j *historyJSON) stored() ([]byte, error) {
 	}
 	if _, known := deadletter.ParseProfile(string(j.Profile)); !known && j.Profile != "" {
 		return nil, fmt.Errorf("history: profile '%.100s' is none", j.Profile)
+	}
+	if j.Lost != "" {
+		var known bool
+		if h.Lost, known = deadletter.ParseLost(j.Lost); !known {
+			return nil, fmt.Errorf("history: lost '%.100s' is no outcome that leads to the lost and found", j.Lost)
+		}
 	}
 	var err error
 	if h.Deaths, err = readDeaths(j.Deaths); err != nil {
