@@ -15,7 +15,7 @@ func TestExportAndImportOverHTTP(t *testing.T) {
 		t.Fatalf("%q", lines)
 	}
 	lines = n.must("GET", "/office/export/%2F/orders.dead", "").body + "\n"
-	n.must("PUT", "/queues/%2F/copy", `{"arguments":{"x-queue-type":"quorum"}}`)
+	n.must("PUT", "/queues/%2F/copy", `{"durable":true,"arguments":{"x-queue-type":"quorum"}}`)
 	var result struct {
 		Imported int
 		Refused  []struct {
