@@ -26,6 +26,7 @@ func policyVerbs() []verb {
 		setPolicy("set_operator_policy", "Sets an operator policy that overrides a subset of arguments in user policies", operatorOne),
 		clearPolicy("clear_operator_policy", "Clears an operator policy", operatorOne),
 		listPolicies("list_operator_policies", "Lists operator policy overrides for a virtual host", operatorOne),
+		setQueueArguments(),
 	}
 }
 
@@ -91,4 +92,34 @@ func definitionText(o object) any {
 		return ""
 	}
 	return text
+}
+
+func setQueueArguments() verb {
+	var unset []string
+	return verb{
+		name: "set_queue_arguments", short: "Changes arguments of a queue: dead-lettering, TTLs, limits, delayed retry", min: 1, max: 2,
+		usage: "[--vhost <vhost>] [--unset <argument>,<...>] <queue> [<arguments as JSON>]",
+		flags: func(f *pflag.FlagSet) {
+			f.StringSliceVar(&unset, "unset", nil, "arguments to take away")
+		},
+		run: func(i *invocation) error {
+			body := object{"unset": unset}
+			if unset == nil {
+				body["unset"] = []string{}
+			}
+			if len(i.args) > 1 {
+				set, err := parseJSON(i.args[1])
+				if err != nil {
+					return err
+				}
+				body["set"] = set
+			}
+			i.say(`Changing arguments of queue "%s" in vhost "%s" ...`, i.args[0], i.vhost)
+			err := i.put(path("office", "queues", i.vhost, i.args[0], "arguments"), body)
+			if is(err, http.StatusNotFound) {
+				return fail(exitData, "no queue '%s' in vhost '%s'", i.args[0], i.vhost)
+			}
+			return i.inVHost(err)
+		},
+	}
 }

@@ -324,6 +324,7 @@ func (l *loader) addQueue(r queueRecord) error {
 	q := &Queue{
 		VHost: r.VHost, Name: r.Name, Durable: true, AutoDelete: r.AutoDelete, Arguments: amqp091.Table(r.Arguments),
 		Incarnation: r.Incarnation, Strict: r.Strict, AtLeastOnce: r.AtLeastOnce, Group: r.Group, Priorities: r.Priorities,
+		changed: amqp091.Table(r.Changed),
 	}
 	if _, err := queueTypeOf(q.Arguments, q.Resource()); err != nil {
 		return err

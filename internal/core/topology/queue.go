@@ -36,8 +36,8 @@ type Queue struct {
 	Durable    bool
 	Exclusive  bool
 	AutoDelete bool
-	Owner      string // the connection of an exclusive queue, else ""
-	Arguments  amqp091.Table
+	Owner      string        // the connection of an exclusive queue, else ""
+	Arguments  amqp091.Table // as it was declared; see PresentArguments
 	// Incarnation distinguishes this queue from all earlier queues of its name; it is never reused.
 	Incarnation uint64
 	// Group is the Raft group of a quorum queue, 0 for other types; see State.Place.
@@ -62,6 +62,8 @@ type Queue struct {
 	Runtime any
 
 	in bindings
+	// changed are the arguments since they were changed, nil if they are those of the declaration. It is replaced, never changed.
+	changed amqp091.Table
 	// unstored: the store does not have the declared queue yet. Its name is taken, and no binding leads to it.
 	unstored bool
 	// encoded is the stored form of the arguments, until they are stored: see Place.
@@ -252,7 +254,7 @@ func (s *State) checkQueue(d *QueueDecl, permit Permit) (*Queue, error) {
 		return nil, err
 	}
 	if exists {
-		if err := q.checkEquivalent(d); err != nil {
+		if err := q.checkEquivalent(d, v.Metadata.Lenient && !q.Strict); err != nil {
 			return nil, err
 		}
 		return q, nil
@@ -368,7 +370,8 @@ func queueTypeOf(args amqp091.Table, r Resource) (QueueType, error) {
 
 // checkEquivalent compares a declaration with the existing queue (BR-7.4). The owner comes first: a client that declares an
 // exclusive queue and finds a shared one gets this error, not one about durability (BR-7.5).
-func (q *Queue) checkEquivalent(d *QueueDecl) error {
+// lenient says that arguments may be those that the queue was declared with before they were changed.
+func (q *Queue) checkEquivalent(d *QueueDecl, lenient bool) error {
 	if q.Exclusive != d.Exclusive || q.Exclusive && q.Owner != d.Owner {
 		return q.locked()
 	}
@@ -379,7 +382,11 @@ func (q *Queue) checkEquivalent(d *QueueDecl) error {
 	if err := checkSame("auto_delete", r, q.AutoDelete, d.AutoDelete); err != nil {
 		return err
 	}
-	return checkSameArguments(q.dialect().knownArguments(q.Type), r, q.Arguments, d.Arguments)
+	args := d.Arguments
+	if lenient && q.changed != nil {
+		args = q.asDeclared(args)
+	}
+	return checkSameArguments(q.dialect().knownArguments(q.Type), r, q.PresentArguments(), args)
 }
 
 // PassiveQueue finds a queue that the connection may use (BR-7.15).

@@ -65,6 +65,7 @@ type queueRecord struct {
 	AtLeastOnce bool              `json:"classic_at_least_once,omitempty"`
 	Group       uint64            `json:"group,omitempty"`
 	Priorities  bool              `json:"apsaramq_priorities,omitempty"`
+	Changed     TypedTable        `json:"changed_arguments,omitempty"` // all arguments that hold, if some were changed
 }
 
 type bindingRecord struct {
@@ -154,7 +155,7 @@ func (s *State) logParameter(p Parameter) {
 
 func (s *State) logQueue(q *Queue) {
 	s.log.PutText(queueKey(q.VHost, q.Name), withArguments(queueRecord{
-		recordVersion, q.VHost, q.Name, q.AutoDelete, nil, q.Incarnation, q.Strict, q.AtLeastOnce, q.Group, q.Priorities,
+		recordVersion, q.VHost, q.Name, q.AutoDelete, nil, q.Incarnation, q.Strict, q.AtLeastOnce, q.Group, q.Priorities, TypedTable(q.changed),
 	}, q.encoded))
 }
 

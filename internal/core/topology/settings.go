@@ -27,6 +27,9 @@ const DefaultDeliveryLimit = 20
 // Settings are the result of a queue's arguments, its policy and its operator policy (DL-4.6 to DL-4.8). A nil
 // pointer means that the setting is not set. Settings never change once they are computed.
 type Settings struct {
+	Arguments amqp091.Table // Queue.PresentArguments
+	Changed   bool          // they are not those of the declaration
+
 	DeadLetterExchange *string
 	// DefaultDeadLetter is the queue that the virtual host's default names for dead letters, "" if the queue has an exchange
 	// of its own, or the default does not apply. Then the exchange and the key above lead to it.
@@ -51,8 +54,10 @@ type Settings struct {
 // effectiveSettings merges the arguments with the policies.
 func effectiveSettings(q *Queue) *Settings {
 	policy := q.EffectiveDefinition()
-	args := q.Arguments
+	args := q.PresentArguments()
 	s := &Settings{
+		Arguments:                   args,
+		Changed:                     q.changed != nil,
 		DeadLetterExchange:          first(textArgument(args, "x-dead-letter-exchange"), policy.text("dead-letter-exchange")),
 		DeadLetterRoutingKey:        first(textArgument(args, "x-dead-letter-routing-key"), policy.text("dead-letter-routing-key")),
 		MessageTTL:                  smaller(integerArgument(args, "x-message-ttl"), policy.integer("message-ttl")),
@@ -146,7 +151,7 @@ func mergeDeliveryLimits(a, b int64) int64 {
 // the minimum (DL-12.2, DL-4.6).
 func effectiveDelayedRetry(q *Queue, policy Definition) queue.Retry {
 	var r queue.Retry
-	if t := first(policy.text("delayed-retry-type"), textArgument(q.Arguments, "x-delayed-retry-type")); t != nil {
+	if t := first(policy.text("delayed-retry-type"), textArgument(q.PresentArguments(), "x-delayed-retry-type")); t != nil {
 		switch *t {
 		case "all":
 			r.Type = queue.RetryAll
@@ -156,8 +161,8 @@ func effectiveDelayedRetry(q *Queue, policy Definition) queue.Retry {
 			r.Type = queue.RetryReturned
 		}
 	}
-	least := smaller(integerArgument(q.Arguments, "x-delayed-retry-min"), policy.integer("delayed-retry-min"))
-	most := smaller(integerArgument(q.Arguments, "x-delayed-retry-max"), policy.integer("delayed-retry-max"))
+	least := smaller(integerArgument(q.PresentArguments(), "x-delayed-retry-min"), policy.integer("delayed-retry-min"))
+	most := smaller(integerArgument(q.PresentArguments(), "x-delayed-retry-max"), policy.integer("delayed-retry-max"))
 	if r.Type == queue.RetryDisabled || least == nil || *least <= 0 {
 		return queue.Retry{}
 	}
@@ -166,8 +171,8 @@ func effectiveDelayedRetry(q *Queue, policy Definition) queue.Retry {
 		r.Max = max(*most, 1)
 	}
 	if !q.Strict {
-		r.Multiplier = numberSetting(q.Arguments, policy, "delayed-retry-multiplier")
-		r.Jitter = numberSetting(q.Arguments, policy, "delayed-retry-jitter")
+		r.Multiplier = numberSetting(q.PresentArguments(), policy, "delayed-retry-multiplier")
+		r.Jitter = numberSetting(q.PresentArguments(), policy, "delayed-retry-jitter")
 	}
 	return r
 }

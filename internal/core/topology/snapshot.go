@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // Snapshot lists the objects of a virtual host at one moment. Taking one needs the lock for reading and copies only
@@ -15,6 +16,15 @@ type Snapshot struct {
 	queues    []*Queue
 	exchanges []*Exchange
 	bindings  []*Binding
+	changed   map[*Queue]amqp091.Table // arguments that were changed since the declaration
+}
+
+// Arguments are the arguments of a queue that held.
+func (s *Snapshot) Arguments(q *Queue) amqp091.Table {
+	if args, ok := s.changed[q]; ok {
+		return args
+	}
+	return q.Arguments
 }
 
 // Snapshot takes all queues, exchanges and bindings.
@@ -28,6 +38,12 @@ func (v *VHost) Snapshot() *Snapshot {
 	}
 	for _, q := range v.queues {
 		s.queues = append(s.queues, q)
+		if q.changed != nil {
+			if s.changed == nil {
+				s.changed = map[*Queue]amqp091.Table{}
+			}
+			s.changed[q] = q.changed
+		}
 	}
 	for _, x := range v.exchanges {
 		s.exchanges = append(s.exchanges, x)

@@ -144,7 +144,7 @@ func (o objectsOfVHosts) add(v *topology.Snapshot, withInternal bool) {
 		}
 		o["queues"] = append(o["queues"], map[string]any{
 			"name": string(q.Name), "vhost": string(q.VHost), "durable": q.Durable, "auto_delete": q.AutoDelete, "type": string(q.Type),
-			"arguments": topology.ArgumentsJSON(q.Arguments),
+			"arguments": topology.ArgumentsJSON(v.Arguments(q)),
 		})
 	}
 	for _, x := range v.Exchanges() {

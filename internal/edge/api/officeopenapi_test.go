@@ -176,6 +176,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	play("PUT /groups/{vhost}/{queue}", "/groups/%2F/"+fmt.Sprint(group["id"]), `{"state": "triaged", "owner": "ann", "note": "see"}`)
 	play("GET /queues", "/queues", "")
 	play("GET /queues/{vhost}", "/queues/%2F", "")
+	play("PUT /queues/{vhost}/{queue}/arguments", "/queues/%2F/orders.dead/arguments", `{"set": {"x-max-length": 1000}, "unset": ["x-expires"]}`)
 	play("GET /retries", "/retries", "")
 	play("GET /retries/{vhost}", "/retries/%2F", "")
 	letters := object(play("GET /letters/{vhost}/{queue}", "/letters/%2F/orders.dead?limit=1", ""))["items"].([]any)

@@ -149,7 +149,7 @@ func leaveOutOfTotals(object map[string]any, q broker.QueueInfo) {
 // showQueueDeclaration shows the declaration of a queue, without its counts.
 func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 	d := q.Decl
-	arguments := topology.ArgumentsJSON(d.Arguments)
+	arguments := topology.ArgumentsJSON(q.Effective.Arguments)
 	object := map[string]any{
 		"name": string(d.Name), "vhost": string(d.VHost), "durable": d.Durable, "auto_delete": d.AutoDelete,
 		"exclusive": d.Exclusive, "arguments": arguments, "type": string(d.Type),
@@ -165,6 +165,9 @@ func (s *server) showQueueDeclaration(q broker.QueueInfo) map[string]any {
 		properties["delayed retry"] = showDelayedRetry(retry)
 	}
 	if !s.b.Strict {
+		if q.Effective.Changed {
+			object["declared_arguments"] = topology.ArgumentsJSON(d.Arguments)
+		}
 		putDeadLettering(object, &q)
 	}
 	object["features"] = features(properties, arguments, namedPolicy{"Policy", q.Policy}, namedPolicy{"Operator policy", q.OperatorPolicy})
@@ -407,7 +410,7 @@ func putDeadLettering(object map[string]any, q *broker.QueueInfo) {
 	if e.DeadLetterRoutingKey != nil {
 		shown["routing_key"] = *e.DeadLetterRoutingKey
 	}
-	if _, ok := q.Decl.Arguments.Get("x-dead-letter-exchange"); ok {
+	if _, ok := e.Arguments.Get("x-dead-letter-exchange"); ok {
 		shown["from"] = "arguments"
 	} else if e.DefaultDeadLetter != "" {
 		shown["from"] = "virtual_host"

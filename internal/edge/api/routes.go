@@ -201,7 +201,7 @@ func (s *server) routes() []route {
 			route{"DELETE", between + "/{props}", managing, s.deleteBinding},
 		)
 	}
-	return slices.Concat(routes, s.officeRoutes(), s.jobRoutes(), s.ruleRoutes(), s.webhookRoutes())
+	return slices.Concat(routes, s.officeRoutes(), s.jobRoutes(), s.officeQueueRoutes(), s.ruleRoutes(), s.webhookRoutes())
 }
 
 // nothingToDo answers requests that only mean something to several nodes.

@@ -111,15 +111,18 @@ func listQueues(c *call) (any, error) {
 	}
 	all := []queue{}
 	var found []*topology.Queue
+	var arguments []amqp091.Table
 	err := c.in(vhost, func(v *topology.VHost) *refusal {
-		v.EachQueue(func(q *topology.Queue) { found = append(found, q) })
+		v.EachQueue(func(q *topology.Queue) {
+			found, arguments = append(found, q), append(arguments, q.PresentArguments())
+		})
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, q := range found {
-		all = append(all, queue{string(q.Name), string(q.VHost), c.p["InstanceId"], topology.ArgumentsJSON(q.Arguments), q.AutoDelete, q.Exclusive})
+	for i, q := range found {
+		all = append(all, queue{string(q.Name), string(q.VHost), c.p["InstanceId"], topology.ArgumentsJSON(arguments[i]), q.AutoDelete, q.Exclusive})
 	}
 	some, next := cut(p, all, func(q queue) string { return q.Name })
 	return queueList{some, next, p.size}, nil

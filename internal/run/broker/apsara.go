@@ -55,7 +55,7 @@ func (b *Broker) govern(q *topology.Queue, s *queue.Settings) {
 	s.ConsumerTimeout = b.ApsaraMQ.ConsumerTimeout.Milliseconds()
 	asked := s.DeliveryLimit
 	s.DeliveryLimit = b.ApsaraMQ.MaxRedeliveries
-	if _, set := q.Arguments.Get("x-delivery-limit"); set && asked >= 0 {
+	if _, set := q.Effective.Arguments.Get("x-delivery-limit"); set && asked >= 0 {
 		s.DeliveryLimit = min(s.DeliveryLimit, asked)
 	}
 }

@@ -150,12 +150,13 @@ type Broker struct {
 	life    context.Context
 	endLife context.CancelFunc
 
-	replies replies
-	cycles  seen // of dead letters, that were logged
-	missing seen // dead-letter exchanges that do not exist, likewise
-	limited seen // queues without one that drop messages by their delivery limit, likewise
-	lost    seen // queues whose dead letters go to LostAndFound, and why, likewise
-	unmade  seen // queues for dead letters that could not be made, likewise
+	replies  replies
+	cycles   seen // of dead letters, that were logged
+	missing  seen // dead-letter exchanges that do not exist, likewise
+	limited  seen // queues without one that drop messages by their delivery limit, likewise
+	lost     seen // queues whose dead letters go to LostAndFound, and why, likewise
+	outdated seen // queues that were declared with arguments that were changed since, likewise
+	unmade   seen // queues for dead letters that could not be made, likewise
 
 	makings  *makings
 	unlinted unlinted

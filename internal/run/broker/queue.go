@@ -7,6 +7,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // Declared is a queue as declare-ok describes it.
@@ -41,12 +42,17 @@ func (c *Connection) DeclareQueue(d topology.QueueDecl) (Declared, error) {
 func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	var q *topology.Queue
 	var err error
-	near := uint64(0)
+	near, outdated := uint64(0), false
 	ticket := c.b.glance(func() {
 		if q, err = c.b.state.CheckQueue(d, c.permit); q == nil && err == nil {
 			near = c.b.groupOfDead(d) // under the shared lock, so that others can read the declarations meanwhile
 		}
+		outdated = q != nil && err == nil && q.Outdated(d.Arguments)
 	})
+	if outdated && c.b.outdated.first(string(q.VHost)+"\x00"+string(q.Name)) {
+		c.b.Logger.Warn("A queue was declared with arguments that were changed since. The virtual host has lenient_declarations, so the declaration is accepted and changes nothing. This is logged once",
+			"vhost", string(q.VHost), "queue", string(q.Name), "connection", c.Name, "user", c.User)
+	}
 	if q != nil || err != nil {
 		if err := cmp.Or(c.b.await(ticket), err); err != nil {
 			return Declared{}, err
@@ -236,4 +242,25 @@ func (c *Connection) Purge(name message.QueueName) (int, error) {
 	}
 	n, err := c.b.node.Purge(runtimeOf(q))
 	return n, c.missing(err, q)
+}
+
+// ChangeArguments sets some arguments of a queue, takes others away, and puts the result in force at once, as a policy would. It
+// returns the arguments that hold now, and those of the queue's declaration.
+func (c *Connection) ChangeArguments(name message.QueueName, set amqp091.Table, unset []string) (now, declared amqp091.Table, err error) {
+	var q *topology.Queue
+	err = c.changing(func() (err error) {
+		if q, err = c.b.state.ChangeArguments(c.VHost, name, set, unset, c.owner, c.permit); err == nil {
+			now = q.PresentArguments()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	c.b.policies.Lock() // so that no older settings come to the queue after these
+	defer c.b.policies.Unlock()
+	c.b.reconfigure([]*topology.Queue{q})
+	c.b.Logger.Info("The arguments of a queue were changed", "vhost", string(q.VHost), "queue", string(q.Name), "user", c.User,
+		"set", topology.ArgumentsJSON(set), "unset", unset)
+	return now, q.Arguments, nil
 }
