@@ -27,6 +27,15 @@ func (s *server) ruleRoutes() []route {
 	}
 }
 
+// revealsRule says whether a rule may see what masks hide, which needs the tag reveal and stands in the audit.
+func (r *request) revealsRule() (bool, error) {
+	query, err := r.officeQuery("reveal")
+	if err != nil {
+		return false, err
+	}
+	return r.revealedIn(query, "rules", r.vhost(), r.params["rule"])
+}
+
 // readRule reads a rule as GET shows it: what is no part of it is passed over.
 func readRule(text []byte) (rule office.Rule, err error) {
 	var body map[string]json.RawMessage
@@ -77,7 +86,11 @@ func (s *server) putRules(r *request) (any, error) {
 		}
 		rules = append(rules, rule)
 	}
-	return r.ruled(s.Office.Rules.Put(r.link(), r.actor(), rules, body.Threshold))
+	reveal, err := r.revealsRule()
+	if err != nil {
+		return nil, err
+	}
+	return r.ruled(s.Office.Rules.Put(r.link(), r.actor(), rules, body.Threshold, reveal))
 }
 
 // ruled is what a change of rules answers, and what the audit log says of it.
@@ -114,7 +127,11 @@ func (s *server) putRule(r *request) (any, error) {
 	if rule.Name != r.params["rule"] {
 		return nil, badRequest(fmt.Sprintf("name '%s' is not that of the address, '%s'", rule.Name, r.params["rule"]))
 	}
-	return r.ruled(s.Office.Rules.PutRule(r.link(), r.actor(), rule))
+	reveal, err := r.revealsRule()
+	if err != nil {
+		return nil, err
+	}
+	return r.ruled(s.Office.Rules.PutRule(r.link(), r.actor(), rule, reveal))
 }
 
 func (s *server) deleteRule(r *request) (any, error) {
@@ -123,7 +140,11 @@ func (s *server) deleteRule(r *request) (any, error) {
 
 func (s *server) switchRule(on bool) func(*request) (any, error) {
 	return func(r *request) (any, error) {
-		return r.ruled(s.Office.Rules.Switch(r.link(), r.actor(), r.params["rule"], on))
+		reveal, err := r.revealsRule()
+		if err != nil {
+			return nil, err
+		}
+		return r.ruled(s.Office.Rules.Switch(r.link(), r.actor(), r.params["rule"], on, reveal))
 	}
 }
 
@@ -136,7 +157,11 @@ func (s *server) tryRule(r *request) (any, error) {
 	if err := s.mustVHost(r.vhost()); err != nil {
 		return nil, err
 	}
-	t, err := s.Office.Rules.Try(r.Context(), r.link(), rule)
+	reveal, err := r.revealsRule()
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Office.Rules.Try(r.Context(), r.link(), rule, reveal)
 	if err != nil {
 		return nil, asJobFailure(err)
 	}

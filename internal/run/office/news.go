@@ -41,7 +41,7 @@ type seenGroup struct {
 // groupEventOf is a group that a slice has made known.
 type groupEventOf struct {
 	groupKey
-	key    letter.Key
+	key    letter.Key // as masks show it
 	letter string
 	note   int64
 	again  bool
@@ -61,7 +61,7 @@ func (n *groupNews) note(w *watch, q *watched, v *queue.View, l *letter.Letter, 
 	quiet := v.ID.Lane() < len(q.quiet) && v.ID.Seq() < q.quiet[v.ID.Lane()]
 	resolved := w.r.f.resolvedAt(key)
 	again := resolved != 0 && l.Died > resolved
-	e := groupEventOf{groupKey: key, key: k, letter: broker.LetterID(q.info.Incarnation(), v.ID), again: again, quiet: quiet}
+	e := groupEventOf{groupKey: key, key: l.GroupShown(), letter: broker.LetterID(q.info.Incarnation(), v.ID), again: again, quiet: quiet}
 	if again {
 		e.note = resolved
 	}

@@ -239,6 +239,7 @@ type storedRule struct {
 	By       string `json:"by"`                 // whose rights it has: who has last changed it, or switched it on
 	Operator bool   `json:"operator,omitempty"` // that was the operator of the node
 	Account  string `json:"account,omitempty"`  // broker.AccountMark then; a restart compares
+	Revealed bool   `json:"revealed,omitempty"` // it sees what masks hide: who set it may
 	SetMS    int64  `json:"set_ms"`
 	Job      uint64 `json:"job,omitempty"` // its standing job; 0: it moves nothing
 }
@@ -246,6 +247,7 @@ type storedRule struct {
 // activeRule is a rule that is on. It does not change, except for what is noted about it.
 type activeRule struct {
 	storedRule
+	vhost  string
 	queues *regexp.Regexp // nil: all
 	query  letter.Query
 	conn   *broker.Connection // only the watch uses it
@@ -257,7 +259,7 @@ type activeRule struct {
 
 // compile makes a rule active. A rule that was checked compiles.
 func (r *storedRule) compile(vhost message.VHost) (a *activeRule, err error) {
-	a = &activeRule{storedRule: *r}
+	a = &activeRule{storedRule: *r, vhost: string(vhost)}
 	if r.Queues != "" {
 		if a.queues, err = regexp.Compile(r.Queues); err != nil {
 			return nil, wrongRule(r.Name, "queues '%s' is no regular expression: %v", r.Queues, err)
@@ -285,12 +287,16 @@ func pastOf(l *letter.Letter, stored []byte) (replays uint64, again bool) {
 }
 
 // takes says whether the rule takes the letter: one that it cannot move, or may not move any more, goes to the rules that follow.
-func (a *activeRule) takes(l *letter.Letter, replays uint64, again bool) bool {
+// behind is the letter as the masks of its virtual host show it.
+func (a *activeRule) takes(l, behind *letter.Letter, replays uint64, again bool) bool {
 	most := a.times()
 	if _, _, known := l.History.Origin(); !known && a.needsOrigin() {
 		return false
 	}
-	return (most == 0 || replays < most) && !(again && a.Action == RuleRetry) && a.query.Match(l)
+	if a.Revealed {
+		behind = l
+	}
+	return (most == 0 || replays < most) && !(again && a.Action == RuleRetry) && a.query.Match(behind)
 }
 
 // ruling is what the rules say of a letter.
@@ -300,14 +306,14 @@ type ruling struct {
 	tells []*activeRule // that tell webhooks of it
 }
 
-// judge asks rules, which are those of its queue.
-func judge(rules []*activeRule, l *letter.Letter, stored []byte, incarnation uint64, id queue.ID) (r ruling) {
+// judge asks rules, which are those of its queue. behind is the letter as the masks of its virtual host show it.
+func judge(rules []*activeRule, l, behind *letter.Letter, stored []byte, incarnation uint64, id queue.ID) (r ruling) {
 	if len(rules) == 0 {
 		return r
 	}
 	replays, again := pastOf(l, stored)
 	for _, a := range rules {
-		if !a.takes(l, replays, again) {
+		if !a.takes(l, behind, replays, again) {
 			continue
 		}
 		if a.Action == RuleWebhook {

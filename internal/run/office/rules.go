@@ -273,28 +273,28 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 
 // Put sets all rules of a virtual host, in their order, and the threshold, with the rights of c. nil leaves what there is.
 // A rule that is as it was keeps the rights of who has set it.
-func (r *Rules) Put(c *broker.Connection, by Actor, rules []Rule, threshold *int) (RuleBook, error) {
+func (r *Rules) Put(c *broker.Connection, by Actor, rules []Rule, threshold *int, reveal bool) (RuleBook, error) {
 	return r.change(c, Act{Actor: by, What: "rules.set"}, threshold, func(before []Rule) ([]Rule, error) {
 		if rules == nil {
 			return before, nil
 		}
 		return rules, nil
-	}, "")
+	}, "", reveal)
 }
 
 // PutRule sets one rule: in place of the one of its name, or as the last.
-func (r *Rules) PutRule(c *broker.Connection, by Actor, rule Rule) (RuleBook, error) {
+func (r *Rules) PutRule(c *broker.Connection, by Actor, rule Rule, reveal bool) (RuleBook, error) {
 	return r.change(c, Act{Actor: by, What: "rule.set", Object: rule.Name}, nil, func(before []Rule) ([]Rule, error) {
 		if i := slices.IndexFunc(before, func(o Rule) bool { return o.Name == rule.Name }); i >= 0 {
 			before[i] = rule
 			return before, nil
 		}
 		return append(before, rule), nil
-	}, "")
+	}, "", reveal)
 }
 
 // Switch switches a rule on or off. One that is switched on has the rights of c from now on.
-func (r *Rules) Switch(c *broker.Connection, by Actor, name string, on bool) (RuleBook, error) {
+func (r *Rules) Switch(c *broker.Connection, by Actor, name string, on, reveal bool) (RuleBook, error) {
 	renewed, what := "", "rule.off"
 	if on {
 		renewed, what = name, "rule.on"
@@ -306,7 +306,7 @@ func (r *Rules) Switch(c *broker.Connection, by Actor, name string, on bool) (Ru
 		}
 		before[i].On = on
 		return before, nil
-	}, renewed)
+	}, renewed, reveal)
 }
 
 // Remove removes a rule. What it has moved stays where it is.
@@ -317,7 +317,7 @@ func (r *Rules) Remove(c *broker.Connection, by Actor, name string) (RuleBook, e
 			return nil, noRule(c.VHost, name)
 		}
 		return slices.Delete(before, i, i+1), nil
-	}, "")
+	}, "", false)
 }
 
 func noRule(vhost message.VHost, name string) error {
@@ -326,7 +326,7 @@ func noRule(vhost message.VHost, name string) error {
 
 // change changes the rules of the virtual host of c. It returns when they are on disk. renewed is a rule that gets the rights of c even if it
 // is as before.
-func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]Rule) ([]Rule, error), renewed string) (RuleBook, error) {
+func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]Rule) ([]Rule, error), renewed string, reveal bool) (RuleBook, error) {
 	vhost := c.VHost
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -354,7 +354,7 @@ func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]R
 	if len(rules) > maxRules {
 		return RuleBook{}, refuse(BadRequest, "%d rules are too many; a virtual host has at most %d", len(rules), maxRules)
 	}
-	if err := r.draft(c, before, after, rules, renewed); err != nil {
+	if err := r.draft(c, before, after, rules, renewed, reveal); err != nil {
 		return RuleBook{}, err
 	}
 	act.VHost, act.Count = string(vhost), uint64(len(rules))
@@ -367,7 +367,7 @@ func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]R
 }
 
 // draft checks the rules and puts them into the book after.
-func (r *Rules) draft(c *broker.Connection, before, after *book, rules []Rule, renewed string) error {
+func (r *Rules) draft(c *broker.Connection, before, after *book, rules []Rule, renewed string, reveal bool) error {
 	names := map[string]bool{}
 	for i := range rules {
 		rule := &rules[i]
@@ -396,7 +396,13 @@ func (r *Rules) draft(c *broker.Connection, before, after *book, rules []Rule, r
 				return wrongRule(s.Name, "%v", err)
 			}
 		}
+		if !kept {
+			s.Revealed = reveal
+		}
 		a, err := s.compile(c.VHost)
+		if err == nil && !kept {
+			err = r.mayAsk(a)
+		}
 		if err != nil {
 			return err
 		}
@@ -410,6 +416,15 @@ func (r *Rules) draft(c *broker.Connection, before, after *book, rules []Rule, r
 			after.active = append(after.active, a)
 		}
 		after.rules = append(after.rules, s)
+	}
+	return nil
+}
+
+// mayAsk refuses a rule whose filters would tell what masks hide, unless it may see that: what it does would tell.
+func (r *Rules) mayAsk(a *activeRule) error {
+	mask := r.f.masks.Mask(a.vhost)
+	if name := a.query.Asks(mask); name != "" && !a.Revealed {
+		return refuse(Forbidden, "rule '%s': filter '%s' would tell what the masks of vhost '%s' hide; it needs ?reveal=true, and the tag reveal", a.Name, name, a.vhost)
 	}
 	return nil
 }
@@ -493,19 +508,25 @@ type TrialQueue struct {
 const trialTime, trialRows = 10 * time.Second, 20
 
 // Try says what a rule would do with the letters of the queues that c may read, if it were the only one. Nothing changes.
-func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule) (t Trial, err error) {
+func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal bool) (t Trial, err error) {
 	t.ByQueue, t.First = []TrialQueue{}, []Row{}
 	rule.Name = cmp.Or(rule.Name, "try")
 	if err := rule.check(); err != nil {
 		return t, err
 	}
-	a, err := (&storedRule{Rule: rule}).compile(c.VHost)
+	a, err := (&storedRule{Rule: rule, Revealed: reveal}).compile(c.VHost)
+	if err == nil {
+		err = r.mayAsk(a)
+	}
 	if err != nil {
 		return t, err
 	}
 	vhost, end, at := c.VHost, time.Now().Add(trialTime), r.now()
 	scope := Scope{VHost: &vhost, May: func(q broker.QueueInfo) bool { return a.isFor(q.Decl.Name) && c.MayRead(q.Decl.Name) }}
-	reader := letter.NewReader(r.f.Names)
+	reader := letter.NewReader(r.f.Names) // the filters tell nothing that the mask hides
+	if !reveal {
+		reader = reader.Masked(r.f.masks.Mask(string(vhost)))
+	}
 	for _, q := range r.f.queues(&scope) {
 		e, err := r.b.Extent(q)
 		if err != nil {
@@ -528,7 +549,7 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule) (t Tri
 					return true
 				}
 				replays, again := pastOf(l, history)
-				if !a.takes(l, replays, again) {
+				if !a.takes(l, l, replays, again) {
 					if _, _, known := l.History.Origin(); !known && a.needsOrigin() {
 						t.NoOrigin++
 					} else {

@@ -60,7 +60,7 @@ func (d *chancery) put(rules ...Rule) RuleBook {
 	if rules == nil {
 		rules = []Rule{}
 	}
-	b, err := d.rules.Put(d.c, Actor{}, rules, nil)
+	b, err := d.rules.Put(d.c, Actor{}, rules, nil, false)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestARuleStopsWithTheRightsOfItsUser(t *testing.T) {
 	d.declare("park", "classic")
 	mustUser(d, "ann")
 	ann := d.b.As("ann", "/")
-	b, err := d.rules.Put(ann, Actor{Who: "ann"}, []Rule{{Name: "move", On: true, Action: RuleSend, ToQueue: "park"}}, nil)
+	b, err := d.rules.Put(ann, Actor{Who: "ann"}, []Rule{{Name: "move", On: true, Action: RuleSend, ToQueue: "park"}}, nil, false)
 	if err != nil || b.Rules[0].By != "ann" {
 		t.Fatal(b, err)
 	}
@@ -222,7 +222,7 @@ func TestARuleStopsWithTheRightsOfItsUser(t *testing.T) {
 	if d.ready("dlq") != 1 || d.rule("move").State != "stopped" {
 		t.Fatal("a rule is inherited with a name")
 	}
-	if _, err := d.rules.Switch(d.c, Actor{}, "move", true); err != nil {
+	if _, err := d.rules.Switch(d.c, Actor{}, "move", true, false); err != nil {
 		t.Fatal(err)
 	}
 	d.work()
@@ -238,7 +238,7 @@ func TestARuleIsNotInheritedWithAName(t *testing.T) {
 	d.letters("classic", "classic", 1)
 	mustUser(d, "ann")
 	for who, c := range map[string]*broker.Connection{"ann": d.b.As("ann", "/"), "guest": d.c, "op": d.b.AsOperator("op", "/")} {
-		if _, err := d.rules.PutRule(c, Actor{}, Rule{Name: who, On: true, Action: RuleDiscard, AfterMS: 1000}); err != nil {
+		if _, err := d.rules.PutRule(c, Actor{}, Rule{Name: who, On: true, Action: RuleDiscard, AfterMS: 1000}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -276,7 +276,7 @@ func TestRulesEndWithTheirVirtualHost(t *testing.T) {
 			t.Fatalf("%+v", b)
 		}
 		five := 5
-		b, err := d.rules.Put(d.b.AsOperator("op", "shop"), Actor{}, []Rule{{Name: "a", On: true, Action: RuleDiscard}}, &five)
+		b, err := d.rules.Put(d.b.AsOperator("op", "shop"), Actor{}, []Rule{{Name: "a", On: true, Action: RuleDiscard}}, &five, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +288,7 @@ func TestRulesEndWithTheirVirtualHost(t *testing.T) {
 			t.Errorf("%+v", j)
 		}
 	}
-	if _, err := d.rules.Put(d.b.AsOperator("op", "shop"), Actor{}, []Rule{}, nil); err == nil {
+	if _, err := d.rules.Put(d.b.AsOperator("op", "shop"), Actor{}, []Rule{}, nil, false); err == nil {
 		t.Error("rules of no virtual host are taken")
 	}
 }
@@ -317,12 +317,12 @@ func TestWrongRules(t *testing.T) {
 		"webhook 'x' does not":  {Name: "a", Action: RuleWebhook, Webhook: "x"},
 		"last can be false":     {Name: "a", Action: RuleHold, Last: new(bool)},
 	} {
-		_, err := d.rules.Put(d.c, Actor{}, []Rule{r}, nil)
+		_, err := d.rules.Put(d.c, Actor{}, []Rule{r}, nil, false)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
-	if _, err := d.rules.Put(d.c, Actor{}, []Rule{{Name: "a", Action: RuleHold}, {Name: "a", Action: RuleHold}}, nil); err == nil {
+	if _, err := d.rules.Put(d.c, Actor{}, []Rule{{Name: "a", Action: RuleHold}, {Name: "a", Action: RuleHold}}, nil, false); err == nil {
 		t.Error("two rules of one name are taken")
 	}
 	if b := d.rules.Book("/"); len(b.Rules) != 0 {
@@ -355,25 +355,25 @@ func TestTheWaitOfALetter(t *testing.T) {
 func TestTryingARule(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)
 	d.letters("classic", "classic", 5)
-	got, err := d.rules.Try(t.Context(), d.c, Rule{Action: RuleRetry, AfterMS: 60_000, Match: map[string][]string{"reason": {"rejected"}}})
+	got, err := d.rules.Try(t.Context(), d.c, Rule{Action: RuleRetry, AfterMS: 60_000, Match: map[string][]string{"reason": {"rejected"}}}, false)
 	if err != nil || got.Examined != 5 || got.Matched != 5 || got.Due != 0 || len(got.First) != 5 || len(got.ByQueue) != 1 || got.ByQueue[0] != (TrialQueue{"dlq", 5}) || got.Stopped != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err = d.rules.Try(t.Context(), d.c, Rule{Action: RuleDiscard, Match: map[string][]string{"body": {"3"}}}); err != nil || got.Matched != 1 || got.Due != 1 {
+	if got, err = d.rules.Try(t.Context(), d.c, Rule{Action: RuleDiscard, Match: map[string][]string{"body": {"3"}}}, false); err != nil || got.Matched != 1 || got.Due != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	d.work()
 	if d.ready("dlq") != 5 || len(d.rules.Book("/").Rules) != 0 {
 		t.Error("trying has changed something")
 	}
-	if _, err := d.rules.Try(t.Context(), d.c, Rule{Action: "burn"}); err == nil {
+	if _, err := d.rules.Try(t.Context(), d.c, Rule{Action: "burn"}, false); err == nil {
 		t.Error("a wrong rule is tried")
 	}
 	mustUser(d, "ann")
 	if err := d.b.CreateDefault(broker.Default{VHost: "/", User: "eve", Password: "secret", Tags: []string{"policymaker"}, Configure: ".*", Write: ".*", Read: "^other$"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = d.rules.Try(t.Context(), d.b.As("eve", "/"), Rule{Action: RuleDiscard}); err != nil || got.Examined != 0 {
+	if got, err = d.rules.Try(t.Context(), d.b.As("eve", "/"), Rule{Action: RuleDiscard}, false); err != nil || got.Examined != 0 {
 		t.Errorf("who may not read the queue learns of its letters: %+v, %v", got, err)
 	}
 }
@@ -406,7 +406,7 @@ func TestTheWatchSleepsWhileNobodyNeedsIt(t *testing.T) {
 	if wait := d.rules.watch.step(); wait != math.MaxInt64 || len(d.rules.watch.queues) != 1 {
 		t.Errorf("with nothing due it waits %v, and watches %d queues", wait, len(d.rules.watch.queues))
 	}
-	if _, err := d.rules.Switch(d.c, Actor{}, "a", false); err != nil {
+	if _, err := d.rules.Switch(d.c, Actor{}, "a", false, false); err != nil {
 		t.Fatal(err)
 	}
 	d.more(3, 1)

@@ -360,6 +360,7 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 		}
 	}
 	groups, beyond := w.wantsGroups(), false
+	show := w.behind(q)
 	next, done, err := w.r.b.Browse(q.info, e.There.At(level, q.read[level]), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
 		if beyond = v.ID.Lane() != level; beyond {
 			return false
@@ -368,16 +369,17 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 		if !ok || v.Dead {
 			return true
 		}
+		behind := show(l, rec, history)
 		if groups {
-			w.groups.note(w, q, &v, l, now, &f)
+			w.groups.note(w, q, &v, behind, now, &f)
 		}
-		ruling := judge(q.rules, l, history, q.info.Incarnation(), v.ID)
+		ruling := judge(q.rules, l, behind, history, q.info.Incarnation(), v.ID)
 		for _, a := range ruling.tells {
 			if !places[a].knows(v.ID) {
 				if f.rows == nil {
 					f.rows = map[*activeRule][]Row{}
 				}
-				row := makeRow(q.info, &v, l)
+				row := makeRow(q.info, &v, behind)
 				row.Preview = "" // what is in letters leaves the node only with them
 				f.rows[a] = append(f.rows[a], row)
 			}
@@ -422,6 +424,21 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 	w.groups.tell(w, q, f.news)
 	w.act(q, f.due)
 	return true
+}
+
+// behind returns what shows letters of a queue as the masks of its virtual host show them. A shown one is valid until the next is shown.
+func (w *watch) behind(q *watched) func(l *letter.Letter, rec message.Record, history []byte) *letter.Letter {
+	mask := w.r.f.masks.Mask(string(q.info.Decl.VHost))
+	if mask == nil {
+		return func(l *letter.Letter, _ message.Record, _ []byte) *letter.Letter { return l }
+	}
+	reader := letter.NewReader(w.r.f.Names).Masked(mask)
+	return func(l *letter.Letter, rec message.Record, history []byte) *letter.Letter {
+		if shown, ok := reader.Read(rec, history); ok {
+			return shown
+		}
+		return l // impossible: what is a letter does not depend on masks
+	}
 }
 
 // failed decides what follows from an error of a look.
@@ -518,13 +535,13 @@ func (w *watch) act(q *watched, ids []queue.ID) {
 	later := func(id queue.ID, a *activeRule, d time.Duration) {
 		w.push(q, pending{moment.After(now, d.Milliseconds()), id, a})
 	}
-	by := map[*activeRule][]queue.ID{}
+	by, show := map[*activeRule][]queue.ID{}, w.behind(q)
 	err := w.r.b.Look(q.info, ids, func(v queue.View, rec message.Record, history []byte) bool {
 		l, ok := w.reader.Read(rec, history)
 		if !ok || v.Dead {
 			return true
 		}
-		switch r := judge(q.rules, l, history, q.info.Incarnation(), v.ID); {
+		switch r := judge(q.rules, l, show(l, rec, history), history, q.info.Incarnation(), v.ID); {
 		case r.rule == nil:
 		case r.due > now:
 			w.push(q, pending{r.due, v.ID, r.rule})

@@ -579,6 +579,10 @@ func (h *Webhooks) post(ctx context.Context, k *Webhook, body []byte) (status in
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "Bartleby/"+cmp.Or(h.f.Version, "dev"))
+	var m struct{ ID string }
+	if json.Unmarshal(body, &m) == nil { // with it the transport tries again if a connection that was kept has ended meanwhile
+		req.Header.Set("Idempotency-Key", m.ID)
+	}
 	req.Header.Set("Bartleby-Signature", Signature(k.Secret, h.now()/1000, body))
 	resp, err := h.client.Do(req)
 	if err != nil {

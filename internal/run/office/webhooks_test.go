@@ -2,6 +2,7 @@ package office
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,7 +17,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -349,7 +352,7 @@ func TestEventsOfLetters(t *testing.T) {
 	d.declare("other", "classic", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
 	l := newListener(t)
 	ten := 10
-	if _, err := d.rules.Put(d.c, Actor{}, nil, &ten); err != nil {
+	if _, err := d.rules.Put(d.c, Actor{}, nil, &ten, false); err != nil {
 		t.Fatal(err)
 	}
 	d.hook("desk", l.URL, "letter.#")
@@ -422,5 +425,46 @@ func TestEventsOfJobsAndDrops(t *testing.T) {
 	d.eventually("the drop is told of", func() bool { return l.count() == 3 })
 	if f := l.got[2].Facts.(map[string]any); l.got[2].Event != "drop.recorded" || f["queue"] != "lost" || f["why"] != "no_dlx" {
 		t.Errorf("%+v", l.got[2])
+	}
+}
+
+// What masks hide is in no event and no message to a webhook, and a rule that would tell it needs to be allowed to see it.
+func TestRulesAndEventsKeepWhatMasksHide(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 0)
+	if _, err := d.f.SetMask("/", letter.MaskRules{Headers: []string{"x-exception-message"}}, Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	l := newListener(t)
+	d.hook("desk", l.URL, "letter.#")
+	rule := Rule{Name: "tell", On: true, Action: RuleWebhook, Webhook: "desk", Match: Filter{"where": {"header.x-exception-message~secret"}}}
+	var refused *Error
+	if _, err := d.rules.Put(d.c, Actor{}, []Rule{rule}, nil, false); !errors.As(err, &refused) || refused.Kind != Forbidden {
+		t.Errorf("a rule that would tell is taken: %v", err)
+	}
+	if _, err := d.rules.Try(t.Context(), d.c, rule, false); !errors.As(err, &refused) || refused.Kind != Forbidden {
+		t.Errorf("a rule that would tell is tried: %v", err)
+	}
+	if _, err := d.rules.Put(d.c, Actor{}, []Rule{rule}, nil, true); err != nil {
+		t.Fatal(err)
+	}
+	d.work()
+	mode := uint8(2)
+	raw := amqp091.AppendPropsFrom(nil, amqp091.PropertyList{DeliveryMode: &mode, Headers: amqp091.Table{{Key: "x-exception-message", Value: "the secret word"}}})
+	props, err := amqp091.ParseProps(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.c.PublishOne(&broker.Publication{Key: []byte("work"), Raw: raw, Props: props, Body: [][]byte{[]byte("x")}, Size: 1}); err != nil {
+		t.Fatal(err)
+	}
+	d.kill("work")
+	d.eventually("both are told", func() bool { d.work(); return l.count() >= 2 })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, body := range l.bodies {
+		if strings.Contains(string(body), "secret") {
+			t.Errorf("%s", body)
+		}
 	}
 }
