@@ -19,9 +19,6 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// later is how much later it is for offices that are opened now.
-var later time.Duration
-
 // bureau is a broker with its jobs.
 type bureau struct {
 	t      *testing.T
@@ -34,7 +31,7 @@ type bureau struct {
 
 func openBureau(t *testing.T, fs vfs.FS, fail func(string)) *bureau {
 	t.Helper()
-	return openBureauWith(t, fs, Options{Failpoint: fail, Now: func() time.Time { return time.Now().Add(later) }})
+	return openBureauWith(t, fs, Options{Failpoint: fail})
 }
 
 func openBureauWith(t *testing.T, fs vfs.FS, o Options) *bureau {

@@ -69,6 +69,9 @@ func TestAnEditIsWholeAfterKill(t *testing.T) {
 		for k, kinds := range [][2]string{{"classic", "classic"}, {"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
 			for _, then := range []Then{ThenReplay, ThenStay} {
 				for nth := 1; nth <= 2; nth++ {
+					if nth > 1 && !slices.Contains(partition.Failpoints, point) {
+						continue // an edit passes it once
+					}
 					editAndKill(t, point, nth, kinds, then, k)
 					if t.Failed() {
 						return

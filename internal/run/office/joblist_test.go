@@ -155,9 +155,7 @@ func TestAJobBeginsWhenItIsPlanned(t *testing.T) {
 		t.Fatalf("%+v", now)
 	}
 	d.close()
-	later = 2 * time.Hour
-	defer func() { later = 0 }()
-	d = openBureau(t, fs, nil)
+	d = openBureauWith(t, fs, Options{Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})
 	if j = d.until(j.ID, Done); j.Moved != 2 || j.BeganMS < at || d.ready("dlq") != 1 {
 		t.Errorf("%+v", j)
 	}
