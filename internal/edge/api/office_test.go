@@ -30,9 +30,9 @@ func startOffice(t *testing.T, change ...func(*office.Options)) *node {
 }
 
 // withOffice is a node with an office, on which three orders and a bill have died.
-func withOffice(t *testing.T) *node {
+func withOffice(t *testing.T, change ...func(*office.Options)) *node {
 	t.Helper()
-	n := startOffice(t)
+	n := startOffice(t, change...)
 	for _, q := range []struct{ work, dead string }{{"orders", "orders.dead"}, {"bills", "bills.dead"}} {
 		n.must("PUT", "/queues/%2F/"+q.dead, `{}`)
 		n.must("PUT", "/queues/%2F/"+q.work, `{"arguments": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "`+q.dead+`"}}`)

@@ -16,9 +16,9 @@ import (
 )
 
 // withMasks is a node with all of the office, and users without and with the tag reveal: ann and eve.
-func withMasks(t *testing.T) *node {
+func withMasks(t *testing.T, change ...func(*office.Options)) *node {
 	t.Helper()
-	n := withOffice(t)
+	n := withOffice(t, change...)
 	for name, tags := range map[string]string{"ann": "administrator,monitoring", "eve": "administrator,reveal"} {
 		n.must("PUT", "/users/"+name, `{"password": "`+name+`", "tags": "`+tags+`"}`)
 		n.must("PUT", "/permissions/%2F/"+name, `{"configure": ".*", "write": ".*", "read": ".*"}`)

@@ -49,6 +49,22 @@ type (
 		Paths    []string `json:"paths,omitempty"`
 		Patterns []string `json:"patterns,omitempty"`
 	}
+	ruleAsked struct {
+		office.Rule
+		Name string `json:"name,omitempty"`
+		On   bool   `json:"on,omitempty"`
+	}
+	rulesAsked struct {
+		Rules     []ruleAsked `json:"rules,omitempty"`
+		Threshold int         `json:"threshold,omitempty"`
+	}
+	webhookAsked struct {
+		URL    string   `json:"url,omitempty"`
+		Events []string `json:"events,omitempty"`
+		VHost  string   `json:"vhost,omitempty"`
+		Secret string   `json:"secret,omitempty"`
+		On     bool     `json:"on,omitempty"`
+	}
 	jobAsked struct {
 		office.Request
 		Filter map[string]any `json:"filter,omitempty"` // texts, numbers, or lists of them
@@ -58,6 +74,7 @@ type (
 const (
 	rightsQueues  = "Shows what the user may see: with the tag monitoring all queues, else those that the user may read."
 	rightsLetters = "Needs permission to read the queue."
+	rightsWebhook = "Needs the tag administrator."
 	rightsReveal  = " reveal=true needs the tag reveal."
 )
 
@@ -91,12 +108,26 @@ var officeOperations = []operation{
 	{route: "POST office/jobs/{id}/resume", summary: "Goes on with it, with the rights of the user", answers: office.Job{}, rights: rightsJob},
 	{route: "POST office/jobs/{id}/cancel", summary: "Ends it; what has moved stays where it is", answers: office.Job{}, rights: rightsJob},
 	{route: "GET office/jobs/{id}/events", summary: "The job whenever it changes, as server-sent events", content: "text/event-stream", rights: "Shows virtual hosts that the user may see."},
+	{route: "GET office/rules/{vhost}", summary: "What is done with letters without anybody asking, and what it has done", answers: office.RuleBook{}, rights: rightsRule},
+	{route: "PUT office/rules/{vhost}", summary: "Sets all rules in their order, the threshold, or both", query: "reveal", asks: rulesAsked{}, answers: office.RuleBook{}, rights: rightsRule + rightsReveal},
+	{route: "POST office/rules/{vhost}/try", summary: "What a rule would do with the letters there are; nothing changes", query: "reveal", asks: ruleAsked{}, answers: office.Trial{}, rights: rightsRule + rightsReveal},
+	{route: "GET office/rules/{vhost}/{rule}", summary: "A rule", answers: office.RuleShown{}, rights: rightsRule},
+	{route: "PUT office/rules/{vhost}/{rule}", summary: "Sets a rule: in place of the one of its name, or as the last", query: "reveal", asks: ruleAsked{}, answers: office.RuleBook{}, rights: rightsRule + rightsReveal},
+	{route: "DELETE office/rules/{vhost}/{rule}", summary: "Removes a rule", answers: office.RuleBook{}, rights: rightsRule},
+	{route: "POST office/rules/{vhost}/{rule}/on", summary: "Switches a rule on, with the rights of the user", query: "reveal", answers: office.RuleBook{}, rights: rightsRule + rightsReveal},
+	{route: "POST office/rules/{vhost}/{rule}/off", summary: "Switches a rule off", query: "reveal", answers: office.RuleBook{}, rights: rightsRule},
+	{route: "GET office/webhooks", summary: "Addresses that are told of events", answers: []office.WebhookShown{}, rights: rightsWebhook},
+	{route: "GET office/webhooks/{name}", summary: "One of them, without its secret", answers: office.WebhookShown{}, rights: rightsWebhook},
+	{route: "PUT office/webhooks/{name}", summary: "Makes or changes one; what is left out stays as it was", asks: webhookAsked{}, answers: either{office.WebhookShown{}, office.WebhookShown{}}, status: http.StatusCreated, rights: rightsWebhook},
+	{route: "DELETE office/webhooks/{name}", summary: "Removes one, with what waits for it", status: http.StatusNoContent, rights: rightsWebhook},
+	{route: "POST office/webhooks/{name}/test", summary: "Tells one of an event webhook.test; 502 if that is not delivered", answers: office.HookTest{}, rights: rightsWebhook},
 	{route: "GET office/openapi.json", summary: "This document", answers: map[string]any{}, rights: "Everybody who may log in."},
 }
 
 const (
 	groupQuery = "sort order limit cursor state source reason class text reveal"
 	dropQuery  = "queue why reason limit cursor reveal"
+	rightsRule = "Needs the tag policymaker."
 	rightsJob  = "The job must be the user's, or the user has the tag policymaker."
 )
 
@@ -170,6 +201,10 @@ func (d *describer) operation(o *operation, pattern string) object {
 	}
 	responses := object{"default": object{"description": "What is wrong", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/Error"}}}}}
 	respond := func(status int, answers any) {
+		if status == http.StatusNoContent {
+			responses[strconv.Itoa(status)] = object{"description": http.StatusText(status)}
+			return
+		}
 		schema := object{}
 		if answers != nil {
 			schema = d.schema(reflect.TypeOf(answers))

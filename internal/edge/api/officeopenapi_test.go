@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"bartleby.mq/internal/run/office"
 )
 
 // described is what the test reads of the OpenAPI document.
@@ -110,7 +113,7 @@ func typeOf(v any) string {
 
 // Each operation of the document is played, and each answer is as its schema says. All parameters of queries that it names are known.
 func TestAnswersAreAsTheDocumentSays(t *testing.T) {
-	n := withMasks(t)
+	n := withMasks(t, func(o *office.Options) { o.WebhooksLocal = true })
 	var d described
 	if err := json.Unmarshal([]byte(n.must("GET", "/office/openapi.json", "").body), &d); err != nil {
 		t.Fatal(err)
@@ -141,6 +144,10 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 		}
 		a := n.send(httptest.NewRequest(method, "/api/office"+path, strings.NewReader(body)))
 		response, ok := o.Responses[fmt.Sprint(a.status)]
+		if ok && a.status == http.StatusNoContent {
+			played[operation] = true
+			return nil
+		}
 		if a.status >= 400 {
 			response, ok = o.Responses["default"]
 		}
@@ -205,6 +212,23 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	n.must("DELETE", "/queues/%2F/orders/contents", "") // nothing waits for an outcome: the events end
 	play("GET /jobs/{id}/events", one+"/events", "")
 	play("GET /jobs/{id}", "/jobs/99", "")
+	const rule = `"queues": "^orders", "match": {"reason": "rejected", "died": 1, "where": ["header.x-exception-message"]}, "action": "retry", "after_ms": 3600000, "factor": 1.5, "routing_key": "orders"`
+	play("POST /rules/{vhost}/try", "/rules/%2F/try", `{`+rule+`}`)
+	play("PUT /rules/{vhost}", "/rules/%2F", `{"rules": [{"name": "again", "on": true, `+rule+`}], "threshold": 7}`)
+	play("PUT /rules/{vhost}/{rule}", "/rules/%2F/hold", `{"action": "hold"}`)
+	play("GET /rules/{vhost}", "/rules/%2F", "")
+	play("GET /rules/{vhost}/{rule}", "/rules/%2F/again", "")
+	play("POST /rules/{vhost}/{rule}/off", "/rules/%2F/again/off", "")
+	play("POST /rules/{vhost}/{rule}/on", "/rules/%2F/again/on", "")
+	play("DELETE /rules/{vhost}/{rule}", "/rules/%2F/again", "")
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer hook.Close()
+	play("PUT /webhooks/{name}", "/webhooks/desk", `{"url": "`+hook.URL+`", "events": ["job.*"], "secret": "0123456789abcdef"}`)
+	play("PUT /webhooks/{name}", "/webhooks/desk", `{"vhost": "/"}`)
+	play("GET /webhooks", "/webhooks", "")
+	play("GET /webhooks/{name}", "/webhooks/desk", "")
+	play("POST /webhooks/{name}/test", "/webhooks/desk/test", "")
+	play("DELETE /webhooks/{name}", "/webhooks/desk", "")
 	play("GET /audit", "/audit", "")
 	play("GET /openapi.json", "/openapi.json", "")
 	edit := fmt.Sprintf(`{"action": "edit", "vhost": "/", "queue": "bills.dead", "ids": [%q], "edit": {"body": "x", "headers": {"a": null}, "properties": {"type": "t"}}, "then": "stay"}`,
