@@ -177,7 +177,7 @@ func hideFilter(m *letter.Mask, filter map[string][]string, masked bool) map[str
 			switch {
 			case masked:
 				v = m.Text(v)
-			case name == "where" && strings.IndexAny(v, "=!~<>") >= 0:
+			case name == "where" && strings.ContainsAny(v, "=!~<>"):
 				v = v[:strings.IndexAny(v, "=!~<>")] + "=" + letter.Hidden
 			case name != "where":
 				v = letter.Hidden
