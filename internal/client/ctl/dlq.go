@@ -70,7 +70,7 @@ type letterRow struct {
 }
 
 func dlqReadVerbs() []verb {
-	var asJSON bool
+	var asJSON, reveal bool
 	jsonFlag := func(f *pflag.FlagSet) {
 		f.BoolVar(&asJSON, "json", false, "JSON, as the management API answers")
 	}
@@ -88,16 +88,17 @@ func dlqReadVerbs() []verb {
 			run:  func(i *invocation) error { return i.listRetries(asJSON) },
 		},
 		{
-			name: "groups", short: "Counts dead letters by cause", max: 1, usage: "[--vhost <vhost>] [--sort letters|last|first|source] [--limit <n>] [--state <state>] [--source <queue>] [--reason <reason>] [--class <class>] [--text <text>] [--json] [<queue>]",
+			name: "groups", short: "Counts dead letters by cause", max: 1, usage: "[--vhost <vhost>] [--sort letters|last|first|source] [--limit <n>] [--state <state>] [--source <queue>] [--reason <reason>] [--class <class>] [--text <text>] [--reveal] [--json] [<queue>]",
 			long: "A group is letters that died in the same queue, for the same reason, of the same error. Without --vhost it shows all virtual hosts; with a queue, only the letters in it.\n\n" +
 				"The first characters of a group's id are enough in other commands, as long as no other group begins with them.",
 			flags: func(f *pflag.FlagSet) { jsonFlag(f); g.flags(f) },
 			run:   func(i *invocation) error { return i.listGroups(&g, asJSON) },
 		},
 		{
-			name: "show", short: "Shows one dead letter", min: 1, max: 2, usage: "[--vhost <vhost>] [--json] <group> | <queue> <id>", flags: jsonFlag,
-			long: "Shows the letter of a queue with an id that 'dlq search' has shown; or, with the id of a group, the one of its letters that died last.",
-			run:  func(i *invocation) error { return i.showLetter(asJSON) },
+			name: "show", short: "Shows one dead letter", min: 1, max: 2, usage: "[--vhost <vhost>] [--reveal] [--json] <group> | <queue> <id>",
+			flags: func(f *pflag.FlagSet) { jsonFlag(f); revealFlag(f, &reveal) },
+			long:  "Shows the letter of a queue with an id that 'dlq search' has shown; or, with the id of a group, the one of its letters that died last.",
+			run:   func(i *invocation) error { return i.showLetter(asJSON, reveal) },
 		},
 		{
 			name: "search", short: "Lists the dead letters of a queue that filters select", min: 1, max: 1, usage: searchUsage, long: searchHelp,
@@ -105,6 +106,11 @@ func dlqReadVerbs() []verb {
 			run:   func(i *invocation) error { return i.searchLetters(&s, asJSON) },
 		},
 	}
+}
+
+// revealFlag declares a flag.
+func revealFlag(f *pflag.FlagSet, to *bool) {
+	f.BoolVar(to, "reveal", false, "show what masks hide; this needs the tag reveal, and stands in the audit")
 }
 
 // officePath is a path below office/what, for the virtual host that was named, or all.
@@ -260,6 +266,7 @@ func (i *invocation) progress(first bool, read, total int) {
 type groupOptions struct {
 	sort, state, source, reason, class, text string
 	limit                                    int
+	reveal                                   bool
 }
 
 func (o *groupOptions) flags(f *pflag.FlagSet) {
@@ -270,6 +277,7 @@ func (o *groupOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.reason, "reason", "", "only letters that died for this reason: rejected, expired, maxlen or delivery_limit")
 	f.StringVar(&o.class, "class", "", "only this class of error")
 	f.StringVar(&o.text, "text", "", "only groups whose error, type or source has this text")
+	revealFlag(f, &o.reveal)
 }
 
 // groups asks for a page of groups until the node has read its queues.
@@ -301,6 +309,9 @@ func (i *invocation) listGroups(o *groupOptions, asJSON bool) error {
 	}
 	if o.sort == "source" {
 		query.Set("order", "asc")
+	}
+	if o.reveal {
+		query.Set("reveal", "true")
 	}
 	at := i.officePath("groups", i.args...)
 	page, err := i.groups(at, query)
@@ -410,7 +421,7 @@ func (i *invocation) findGroup(beginning string) (found letterGroup, err error) 
 	return found, fail(exitData, "%d groups have an id that begins with '%s'; type more of it", n, beginning)
 }
 
-func (i *invocation) showLetter(asJSON bool) error {
+func (i *invocation) showLetter(asJSON, reveal bool) error {
 	var queue, id string
 	if len(i.args) == 2 {
 		queue, id = i.args[0], i.args[1]
@@ -423,6 +434,9 @@ func (i *invocation) showLetter(asJSON bool) error {
 		i.say("The letter that died last of %d in group %s ...", g.Letters, g.ID)
 	}
 	at := "office/letters/" + path(i.vhost, queue, id)
+	if reveal {
+		at += "?reveal=true"
+	}
 	if asJSON {
 		return i.raw(at)
 	}
@@ -588,6 +602,7 @@ type searchOptions struct {
 	where         []string
 	oldest, count bool
 	limit         int
+	reveal        bool
 }
 
 // searchFilters are the filters of the API with their help.
@@ -620,6 +635,7 @@ func (o *searchOptions) flags(f *pflag.FlagSet) {
 
 // filterFlags are the filters alone.
 func (o *searchOptions) filterFlags(f *pflag.FlagSet) {
+	revealFlag(f, &o.reveal)
 	o.values = map[string]*string{}
 	for _, filter := range searchFilters {
 		o.values[filter.name] = f.String(filter.name, "", "only letters "+filter.help)
@@ -628,7 +644,7 @@ func (o *searchOptions) filterFlags(f *pflag.FlagSet) {
 }
 
 const searchUsage = "[--vhost <vhost>] [--group <id>] [--reason <reason>] [--source <queue>] [--exchange <exchange>] [--key <key>] [--class <class>] [--error <regex>] [--older-than <age>] [--newer-than <age>] " +
-	"[--died <n>] [--size <n>] [--job <id>] [--message-id <id>] [--type <type>] [--user <user>] [--client <client>] [--body <text>] [--where <condition>] [--oldest] [--count] [--limit <n>] [--json] <queue>"
+	"[--died <n>] [--size <n>] [--job <id>] [--message-id <id>] [--type <type>] [--user <user>] [--client <client>] [--body <text>] [--where <condition>] [--oldest] [--count] [--limit <n>] [--reveal] [--json] <queue>"
 
 const searchHelp = `All filters that are given must hold. The letter that came last is shown first. With --json each letter is a line of JSON.
 
@@ -665,6 +681,9 @@ func (i *invocation) searchLetters(o *searchOptions, asJSON bool) error {
 	}
 	if o.oldest {
 		query.Set("order", "oldest")
+	}
+	if o.reveal {
+		query.Set("reveal", "true")
 	}
 	if o.limit > 0 && !o.count {
 		query.Set("limit", strconv.Itoa(o.limit))

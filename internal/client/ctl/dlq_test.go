@@ -2,6 +2,8 @@ package ctl_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -209,5 +211,45 @@ func TestDLQEditsAndTransfers(t *testing.T) {
 	}
 	if got := ours("dlq", "search", "bills.dead", "--count", "--limit", "0"); got != "5\n" {
 		t.Error(got)
+	}
+}
+
+// What masks hide is shown to those who ask for it and may.
+func TestReveal(t *testing.T) {
+	officeNode(t)
+	for _, args := range [][]string{{"declare", "user", "name=eve", "password=eve", "tags=administrator,reveal"}, {"declare", "permission", "vhost=/", "user=eve", "configure=.*", "write=.*", "read=.*"}} {
+		tool(t, append([]string{"rabbitmqadmin"}, args...)...)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, os.Getenv("BARTLEBY_URL")+"/api/office/masks/%2F", strings.NewReader(`{"headers": ["x-exception-message"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.SetBasicAuth("guest", "guest")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer, err)
+	}
+	_ = answer.Body.Close()
+	search := []string{"bartleby", "dlq", "search", "orders.dead", "--json", "--limit", "1"}
+	if got := tool(t, search...); !strings.Contains(got, `"error":"•••"`) || strings.Contains(got, "customer 3") {
+		t.Error(got)
+	}
+	if got := tool(t, append(search, "--reveal")...); !strings.Contains(got, "needs the tag reveal") || !strings.Contains(got, "exit") {
+		t.Error(got)
+	}
+	var letter struct{ ID string }
+	if err := json.Unmarshal([]byte(tool(t, search...)), &letter); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BARTLEBY_USER", "eve")
+	t.Setenv("BARTLEBY_PASSWORD", "eve")
+	if got := tool(t, append(search, "--reveal")...); !strings.Contains(got, "no customer 3") {
+		t.Error(got)
+	}
+	for args, secret := range map[string]string{"dlq groups": "no customer #", "dlq show orders.dead " + letter.ID: "no customer 3", "dlq export orders.dead": "no customer 3"} {
+		masked, revealed := tool(t, append([]string{"bartleby"}, strings.Fields(args)...)...), tool(t, append([]string{"bartleby"}, strings.Fields(args+" --reveal")...)...)
+		if strings.Contains(masked, secret) || !strings.Contains(revealed, secret) {
+			t.Errorf("%s:\n%s\n%s", args, masked, revealed)
+		}
 	}
 }

@@ -243,6 +243,9 @@ func (i *invocation) exportLetters(o *searchOptions, file string) error {
 		}
 		query.Set("group", g.ID)
 	}
+	if o.reveal {
+		query.Set("reveal", "true")
+	}
 	answer, err := i.rawRequest(http.MethodGet, "office/export/"+path(i.vhost, i.args[0])+"?"+query.Encode(), nil)
 	if err != nil {
 		return err
