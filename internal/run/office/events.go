@@ -3,6 +3,7 @@ package office
 import (
 	"strconv"
 
+	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -24,11 +25,12 @@ func (m *Jobs) tell(j *job, before State) {
 		return
 	}
 	tally := m.b.Node().JobTally(j.r.ID)
-	m.b.Notify(key, func() amqp091.Table { return j.r.facts(&tally) })
+	mask := m.office.masks.Mask(j.r.VHost)
+	m.b.Notify(key, func() amqp091.Table { return j.r.facts(&tally, mask) })
 }
 
 // facts are what events tell of a job.
-func (r *record) facts(t *partition.JobTally) amqp091.Table {
+func (r *record) facts(t *partition.JobTally, mask *letter.Mask) amqp091.Table {
 	queues := amqp091.Array{}
 	for _, q := range r.Queues[:min(len(r.Queues), 100)] {
 		queues = append(queues, q)
@@ -37,7 +39,7 @@ func (r *record) facts(t *partition.JobTally) amqp091.Table {
 		fact("id", strconv.FormatUint(r.ID, 10)), fact("action", string(r.Action)), fact("vhost", r.VHost), fact("queues", queues), fact("state", string(r.State)),
 		fact("planned", int64(r.Planned)), fact("moved", int64(t.Moved)), fact("died_again", int64(t.DiedAgain)), fact("user_who_performed_action", r.By),
 	}
-	for _, f := range []amqp091.Field{fact("why", r.Why), fact("rule", r.Rule), fact("reason", r.Reason)} {
+	for _, f := range []amqp091.Field{fact("why", mask.Text(r.Why)), fact("rule", r.Rule), fact("reason", mask.Text(r.Reason))} {
 		if f.Value != "" {
 			facts = append(facts, f)
 		}
