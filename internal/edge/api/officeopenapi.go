@@ -65,6 +65,7 @@ type (
 		Secret string   `json:"secret,omitempty"`
 		On     bool     `json:"on,omitempty"`
 	}
+	lines    struct{} // application/x-ndjson
 	jobAsked struct {
 		office.Request
 		Filter map[string]any `json:"filter,omitempty"` // texts, numbers, or lists of them
@@ -102,8 +103,8 @@ var officeOperations = []operation{
 	{route: "GET office/drops", summary: "Messages that the node has dropped, the latest first", query: dropQuery, answers: dropsAnswer{}, rights: "Shows virtual hosts that the user may see." + rightsReveal},
 	{route: "GET office/drops/{vhost}", summary: "The same of one virtual host", query: dropQuery, answers: dropsAnswer{}, rights: "Shows virtual hosts that the user may see." + rightsReveal},
 	{route: "POST office/jobs", summary: "Plans a job with dry_run=true, whose answer is a plan; without it, begins the job that was planned", query: "dry_run reveal", asks: jobAsked{}, answers: either{office.Job{}, office.Plan{}}, status: http.StatusCreated, rights: "Needs the rights of what the job does." + rightsReveal},
-	{route: "GET office/jobs", summary: "Jobs, the latest first", query: "reveal", answers: []office.Job{}, rights: "Shows virtual hosts that the user may see." + rightsReveal},
-	{route: "GET office/jobs/{id}", summary: "A job", answers: office.Job{}, rights: "Shows virtual hosts that the user may see."},
+	{route: "GET office/jobs", summary: "Jobs, the latest first: all, or with limit, cursor or state a page of them", query: "limit cursor state reveal", answers: either{[]shownJob{}, jobPage{}}, rights: "Shows virtual hosts that the user may see." + rightsReveal},
+	{route: "GET office/jobs/{id}", summary: "A job", answers: shownJob{}, rights: "Shows virtual hosts that the user may see."},
 	{route: "POST office/jobs/{id}/pause", summary: "Stops it until it is resumed", answers: office.Job{}, rights: rightsJob},
 	{route: "POST office/jobs/{id}/resume", summary: "Goes on with it, with the rights of the user", answers: office.Job{}, rights: rightsJob},
 	{route: "POST office/jobs/{id}/cancel", summary: "Ends it; what has moved stays where it is", answers: office.Job{}, rights: rightsJob},
@@ -121,6 +122,8 @@ var officeOperations = []operation{
 	{route: "PUT office/webhooks/{name}", summary: "Makes or changes one; what is left out stays as it was", asks: webhookAsked{}, answers: either{office.WebhookShown{}, office.WebhookShown{}}, status: http.StatusCreated, rights: rightsWebhook},
 	{route: "DELETE office/webhooks/{name}", summary: "Removes one, with what waits for it", status: http.StatusNoContent, rights: rightsWebhook},
 	{route: "POST office/webhooks/{name}/test", summary: "Tells one of an event webhook.test; 502 if that is not delivered", answers: office.HookTest{}, rights: rightsWebhook},
+	{route: "GET office/export/{vhost}/{queue}", summary: "The letters that filters select, one a line, as an import takes them", query: "reveal " + strings.Join(letter.Filters, " "), content: ndjson, rights: rightsLetters + " Where there are masks it needs reveal=true." + rightsReveal},
+	{route: "POST office/import/{vhost}/{queue}", summary: "Puts the lines of an export into a queue, with their histories", asks: lines{}, answers: office.Imported{}, rights: "Needs permission to configure the queue and to write to it."},
 	{route: "GET office/openapi.json", summary: "This document", answers: map[string]any{}, rights: "Everybody who may log in."},
 }
 
@@ -131,7 +134,7 @@ const (
 	rightsJob  = "The job must be the user's, or the user has the tag policymaker."
 )
 
-// either is an answer of one of two types: the second with status 200.
+// either is an answer of one of two types: the second with status 200, the first with the status of the operation.
 type either struct{ first, second any }
 
 // object is an object of JSON.
@@ -211,17 +214,24 @@ func (d *describer) operation(o *operation, pattern string) object {
 		}
 		responses[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": object{cmp.Or(o.content, "application/json"): object{"schema": schema}}}
 	}
-	if both, ok := o.answers.(either); ok {
-		respond(cmp.Or(o.status, http.StatusOK), both.first)
+	both, ok := o.answers.(either)
+	switch {
+	case ok && o.status == 0:
+		schema := object{"anyOf": []object{d.schema(reflect.TypeOf(both.first)), d.schema(reflect.TypeOf(both.second))}}
+		responses["200"] = object{"description": "OK", "content": object{"application/json": object{"schema": schema}}}
+	case ok:
+		respond(o.status, both.first)
 		respond(http.StatusOK, both.second)
-	} else {
+	default:
 		respond(cmp.Or(o.status, http.StatusOK), o.answers)
 	}
 	described := object{"summary": o.summary, "operationId": operationID(o.route), "parameters": parameters, "responses": responses}
 	if o.rights != "" {
 		described["description"] = o.rights
 	}
-	if o.asks != nil {
+	if _, stream := o.asks.(lines); stream {
+		described["requestBody"] = object{"required": true, "content": object{ndjson: object{"schema": object{}}}}
+	} else if o.asks != nil {
 		described["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": d.schema(reflect.TypeOf(o.asks))}}}
 	}
 	return described
