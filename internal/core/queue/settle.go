@@ -131,7 +131,7 @@ func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind Re
 	retries := m.retries(kind, failed)
 	counted := m.config.Type == Quorum || retries
 	var counts Counts
-	if m.settings.Rules.CountReturns() {
+	if m.settings.Rules.CountReturns() || wait > 0 { // what waits is logged with its counts
 		counts = p.Counts()
 	}
 	if counted || failed {
