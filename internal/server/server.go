@@ -168,7 +168,7 @@ func Start(o Options) (s *Server, err error) {
 	if err = s.broker.EnsureClusterID(); err != nil {
 		return s, err
 	}
-	if s.office, err = office.New(office.Options{Broker: s.broker, Logger: o.Logger, WebhooksLocal: o.Config.WebhooksAllowLocal, Version: o.Version}); err != nil {
+	if s.office, err = office.New(office.Options{Broker: s.broker, Logger: o.Logger, Failpoint: s.broker.Failpoint, WebhooksLocal: o.Config.WebhooksAllowLocal, Version: o.Version}); err != nil {
 		return s, err
 	}
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})

@@ -177,7 +177,7 @@ func (i *invocation) listLetterQueues(asJSON bool) error {
 		})
 	}
 	columns := fields("queue", "letters", "oldest", "5m", "1h", "24h", "died_in", "others", "consumers", "full")
-	if severalVHosts(lines) {
+	if i.severalVHosts(lines) {
 		columns = slices.Concat(fields("vhost"), columns)
 	}
 	if err := i.aligned(columns, lines); err != nil {
@@ -232,7 +232,7 @@ func (i *invocation) listRetries(asJSON bool) error {
 		})
 	}
 	columns := fields("queue", "waiting", "next", "all_in", "late")
-	if severalVHosts(lines) {
+	if i.severalVHosts(lines) {
 		columns = slices.Concat(fields("vhost"), columns)
 	}
 	if err := i.aligned(columns, lines); err != nil {
@@ -344,7 +344,7 @@ func (i *invocation) listGroups(o *groupOptions, asJSON bool) error {
 		})
 	}
 	columns := fields("group", "letters", "last", "first", "died_in", "reason", "error", "type", "in", "state", "owner")
-	if severalVHosts(lines) {
+	if i.severalVHosts(lines) {
 		columns = slices.Concat(fields("vhost"), columns)
 	}
 	if err := i.aligned(columns, lines); err != nil {
@@ -814,9 +814,9 @@ func shortSpan(d time.Duration) string {
 	}
 }
 
-// severalVHosts says whether lines are of more than one virtual host.
-func severalVHosts(lines []object) bool {
-	return slices.ContainsFunc(lines, func(o object) bool { return o["vhost"] != lines[0]["vhost"] })
+// severalVHosts says whether lines are of another virtual host than the one that commands mean.
+func (i *invocation) severalVHosts(lines []object) bool {
+	return slices.ContainsFunc(lines, func(o object) bool { return o["vhost"] != i.vhost })
 }
 
 // widestCell is how many characters of a value an aligned table shows.

@@ -151,8 +151,8 @@ func (s *story) orders(ctx context.Context) error {
 	}
 	i := 0
 	err = s.service(ctx, "order-service", "orders", n, func(ch *amqp.Channel, d *amqp.Delivery) error {
-		i++
-		if i <= noPrice {
+		defer func() { i++ }()
+		if i < noPrice {
 			return park(ctx, ch, d, "orders", "java.lang.NullPointerException", fmt.Sprintf("price of item chair-%d is null", i%7), "shop.Orders.total(Orders.java:112)")
 		}
 		return park(ctx, ch, d, "orders", "shop.UnknownCountryException", `no tax rate for country "XX"`, "shop.Tax.of(Tax.java:31)")

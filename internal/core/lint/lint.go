@@ -78,6 +78,10 @@ const (
 
 // Pass examines one virtual host, or some of its queues.
 type Pass struct {
+	// FindsLost says whether dead letters of a queue that lead nowhere are kept in the lost and found; nil: none are. It is set before the
+	// first Step.
+	FindsLost func(*topology.Queue) bool
+
 	vhost      message.VHost
 	cutsCycles bool // whether letters that come round without a reject are dropped
 	all        bool // all queues are examined, so what is found of their targets is complete
@@ -121,6 +125,7 @@ type fact struct {
 	known            bool     // keys are all that is declared
 	to               []*reach
 	blind            bool // where they go depends on more than keys
+	lost             bool // see Pass.FindsLost
 }
 
 // way is how dead letters leave.
@@ -143,6 +148,7 @@ type sources struct {
 	durable *topology.Queue
 	longest *fact // a copy of its settings
 	other   *fact // another one, since the longest may be the target itself
+	dropped bool  // of some of them, what leads nowhere is dropped
 }
 
 // New begins a pass over a virtual host; with queues, over these only. REQUIRES: the topology is locked for reading.
@@ -188,6 +194,7 @@ func (p *Pass) Step(v *topology.VHost, enough func() bool, pause func()) (more b
 func (p *Pass) examine(v *topology.VHost, q *topology.Queue, pause func()) {
 	f := fact{q: q, e: q.Effective, args: q.Arguments, policy: q.Policy, operator: q.OperatorPolicy}
 	p.note(f.policy, f.operator)
+	f.lost = p.FindsLost != nil && p.FindsLost(q)
 	if f.e.DeadLetterExchange != nil {
 		p.follow(v, &f, pause)
 	}
@@ -273,6 +280,7 @@ func keysOf(q *topology.Queue) (keys []string, all bool) {
 }
 
 func (s *sources) add(f *fact) {
+	s.dropped = s.dropped || !f.lost
 	if s.n++; len(s.names) < maxNames {
 		s.names = append(s.names, string(f.q.Name))
 	}
@@ -288,6 +296,14 @@ func (s *sources) add(f *fact) {
 	case s.other == nil || f.length() > s.other.length():
 		s.other = &kept
 	}
+}
+
+// nowhere says what becomes of dead letters that lead nowhere.
+func nowhere(lost bool) string {
+	if lost {
+		return "they go to the lost and found"
+	}
+	return "they are dropped"
 }
 
 // length is how many messages the queue holds at most.

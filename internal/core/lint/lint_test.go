@@ -409,3 +409,17 @@ func TestAPassIsBounded(t *testing.T) {
 	}
 	t.Log(took)
 }
+
+// Where a virtual host keeps what leads nowhere, a finding says so, and a delivery limit discards nothing.
+func TestLostAndFoundIsSaid(t *testing.T) {
+	w := newWorld(t, topology.Metadata{})
+	w.queue("a", "dlx=gone")
+	v, _ := w.VHost("v")
+	p := lint.New(v)
+	p.FindsLost = func(*topology.Queue) bool { return true }
+	for p.Step(v, func() bool { return true }, nil) {
+	}
+	if list := p.Finish(nil); len(list) != 1 || !strings.Contains(list[0].Text, "they go to the lost and found") {
+		t.Errorf("%+v", list)
+	}
+}

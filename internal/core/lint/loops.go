@@ -31,8 +31,8 @@ func (p *Pass) loops(found *findings) {
 	byItself := func(f *fact) bool { return f.e.MessageTTL != nil || f.overflows() }
 	const mend = "lead one of these queues elsewhere"
 	if p.cutsCycles {
-		report(Error, "no consumer is needed for that, so they are dropped when they come back", mend, byItself)
-		report(Warning, "what comes round by the delivery limit, and not by a reject, is dropped when it comes back", mend,
+		report(Error, "no consumer is needed for that, so they lead nowhere when they come back", mend, byItself)
+		report(Warning, "what comes round by the delivery limit, and not by a reject, leads nowhere when it comes back", mend,
 			func(f *fact) bool { return byItself(f) || f.e.DeliveryLimit != nil && *f.e.DeliveryLimit >= 0 })
 	}
 	report(Hint, "what is rejected each time goes round without end", "let the consumer count x-death, and park a message that has failed often", func(*fact) bool { return true })

@@ -21,12 +21,12 @@ func (p *Pass) Finish(c Contents) []Finding {
 		}
 	}
 	for name, s := range p.unbound {
-		f.add("exchange", string(name), DLXUnbound, Error, "dead letters of "+list(s.names, s.n)+" go to this exchange, which is bound to nothing: they are dropped",
+		f.add("exchange", string(name), DLXUnbound, Error, "dead letters of "+list(s.names, s.n)+" go to this exchange, which is bound to nothing: "+nowhere(!s.dropped),
 			"bind a queue to it")
 	}
 	for name, x := range p.exchanges {
 		if !x.durable && x.source != nil {
-			f.add("exchange", string(name), TargetNotDurable, Warning, fmt.Sprintf("the durable queue '%s' sends its dead letters to this exchange, which is not durable: after a restart it is gone, and they are dropped", x.source.Name),
+			f.add("exchange", string(name), TargetNotDurable, Warning, fmt.Sprintf("the durable queue '%s' sends its dead letters to this exchange, which is not durable: after a restart it is gone, and they lead nowhere", x.source.Name),
 				"declare the exchange as durable")
 		}
 	}
@@ -125,11 +125,11 @@ func (f *fact) check(found *findings, to *target) {
 	from, mend := f.setting("x-dead-letter-exchange", "dead-letter-exchange")
 	switch {
 	case f.missing:
-		becomes := "its dead letters are dropped"
+		becomes := nowhere(f.lost)
 		if e.Strategy == topology.AtLeastOnce {
-			becomes = "its dead letters wait in the queue"
+			becomes = "they wait in the queue"
 		}
-		add(DLXMissing, Error, fmt.Sprintf("%s names the exchange '%s', which does not exist: %s", from, *e.DeadLetterExchange, becomes),
+		add(DLXMissing, Error, fmt.Sprintf("%s names the exchange '%s', which does not exist, for its dead letters: %s", from, *e.DeadLetterExchange, becomes),
 			fmt.Sprintf("declare the exchange '%s', or %s", *e.DeadLetterExchange, mend))
 	case f.known && !f.unbound && !f.blind:
 		f.checkRoutes(add)
@@ -152,7 +152,7 @@ func (f *fact) check(found *findings, to *target) {
 				add(TTLUnseen, Hint, fmt.Sprintf("messages vanish after %d ms, and nobody sees which", *e.MessageTTL), "give it a dead-letter exchange, if they matter")
 			}
 		}
-		if e.DeliveryLimit != nil && *e.DeliveryLimit >= 0 && f.q.Type == topology.Quorum && to == nil {
+		if e.DeliveryLimit != nil && *e.DeliveryLimit >= 0 && f.q.Type == topology.Quorum && to == nil && !f.lost {
 			add(DeliveryLimitDiscards, Warning, fmt.Sprintf("a message that has failed more than %d times is dropped, since the queue has no dead-letter exchange", *e.DeliveryLimit),
 				"give it a dead-letter exchange, or the delivery limit -1")
 		}
@@ -176,7 +176,7 @@ func (f *fact) checkRoutes(add func(rule string, severity Severity, text, mend s
 		if *f.e.DeadLetterExchange == "" {
 			bind = fmt.Sprintf("declare a queue '%s'", f.keys[0])
 		}
-		add(DLXNoRoute, Error, fmt.Sprintf("%s leads the dead-letter routing key '%s' to no queue: dead letters are dropped", exchange, f.keys[0]), bind+", or "+mend)
+		add(DLXNoRoute, Error, fmt.Sprintf("%s leads the dead-letter routing key '%s' to no queue, so dead letters lead nowhere: %s", exchange, f.keys[0], nowhere(f.lost)), bind+", or "+mend)
 		return
 	}
 	add(DLXNoRoute, Warning, fmt.Sprintf("%s leads none of the keys that its messages are known to come with (%s) to a queue: dead letters keep their key", exchange, list(f.keys, len(f.keys))),

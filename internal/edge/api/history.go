@@ -39,12 +39,14 @@ type past struct {
 	last    time.Time
 	rates   []float64 // as of last; nil: none yet
 	thinned time.Time // when samples of a day's history were last made fewer
+	noted   time.Time // when a request last asked for it
 }
 
 const (
 	sampleInterval  = 5 * time.Second  // RabbitMQ's interval of statistics (BR-15.16)
 	historyKept     = 10 * time.Minute // of objects, and of those nobody asked about
 	maxSamples      = 120              // of an object: ten minutes of change
+	asksOften       = 2 * time.Minute  // who asks less often gets no rates
 	dayKept         = 25 * time.Hour   // of objects with a history of a day: a chart of 24 h begins at a whole step
 	maxPoints       = 1000             // of one value
 	maxStrictPoints = 500              // of one value, in RabbitMQ
@@ -127,6 +129,10 @@ func (h *history) note(object string, now time.Time, s span, values map[string]f
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.record(object, now, s.step > 0, values)
+	if now.Sub(p.noted) > asksOften {
+		p.rates = nil // since Handler.Sample, up to a minute ago: whoever opens a page would take them for the present
+	}
+	p.noted = now
 	details := make(map[string]map[string]any, len(values))
 	for i, name := range p.names {
 		d := map[string]any{"rate": decimal(0)}

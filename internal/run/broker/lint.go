@@ -53,6 +53,7 @@ func (b *Broker) examine(ctx context.Context, vhost message.VHost, queues []*top
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		if v, ok := s.VHost(vhost); ok {
 			p = lint.New(v, queues...)
+			p.FindsLost = b.findsLost
 		}
 	})
 	if p == nil {
