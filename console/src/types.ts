@@ -177,7 +177,7 @@ export interface Act { id: number; time_ms: number; who: string; peer: string; w
 export interface TopologyNode { name: string; kind: "queue" | "exchange"; letters: number | null; messages: number | null; missing: boolean; }
 export interface TopologyEdge {
   from: string; from_kind: "queue" | "exchange"; to: string; to_kind: "queue" | "exchange"; kind: "dead-letter" | "binding"; key: string | null;
-  from_arguments: boolean; from_policy: string; loop: boolean; problem: string;
+  from_arguments: boolean; from_policy: string; from_vhost?: boolean; loop: boolean; problem: string;
 }
 export interface Topology { nodes: TopologyNode[]; edges: TopologyEdge[]; left_out: number; }
 

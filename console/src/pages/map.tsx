@@ -25,7 +25,7 @@ export function graph(t: Topology): Graph {
   for (const e of t.edges) {
     const from = nodes.get(id(e.from_kind, e.from)), to = nodes.get(id(e.to_kind, e.to));
     if (!from || !to) continue; // it was left out
-    edges.push({ from, to, kind: e.kind, key: e.key, by: e.from_policy ? `policy ${e.from_policy}` : e.from_arguments ? "arguments" : "", loop: e.loop, problem: e.problem });
+    edges.push({ from, to, kind: e.kind, key: e.key, by: e.from_policy ? `policy ${e.from_policy}` : e.from_arguments ? "arguments" : e.from_vhost ? "virtual host" : "", loop: e.loop, problem: e.problem });
   }
   return { nodes, edges };
 }

@@ -423,3 +423,17 @@ func TestLostAndFoundIsSaid(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// The queue of a virtual host's default is made when the first dead letter needs it, so nothing is wrong before.
+func TestDefaultDeadLetterIsNoFinding(t *testing.T) {
+	w := newWorld(t, topology.Metadata{DefaultDeadLetter: "%q.dead"})
+	w.queue("a")
+	w.expect()
+	v, _ := w.VHost("v")
+	p := lint.New(v)
+	for p.Step(v, func() bool { return true }, nil) {
+	}
+	if m := p.Map(); len(m.Edges) != 1 || m.Edges[0].Problem != "" || !m.Edges[0].FromVHost || m.Edges[0].To != "a.dead" {
+		t.Errorf("%+v", m.Edges)
+	}
+}

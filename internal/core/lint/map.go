@@ -39,6 +39,7 @@ type Edge struct {
 	Key           *string `json:"key"`            // nil: letters keep theirs
 	FromArguments bool    `json:"from_arguments"` // of a dead-letter edge: the queue's arguments say so
 	FromPolicy    string  `json:"from_policy"`    // or this policy
+	FromVHost     bool    `json:"from_vhost"`     // or the virtual host's default; the queue is made when it is needed
 	Loop          bool    `json:"loop"`           // letters may come round by this edge
 	Problem       string  `json:"problem"`        // "" if there is none
 }
@@ -150,7 +151,8 @@ func (e *Edge) rank() int {
 // edges appends the ways of a queue's dead letters.
 func (f *fact) edges(list []Edge, ofQueue map[*topology.Queue]int, ofReach map[*reach]int) []Edge {
 	e := Edge{From: string(f.q.Name), FromKind: "queue", To: *f.e.DeadLetterExchange, ToKind: "exchange", Kind: "dead-letter", Key: f.e.DeadLetterRoutingKey}
-	if _, e.FromArguments = f.args.Get("x-dead-letter-exchange"); !e.FromArguments {
+	e.FromVHost = f.e.DefaultDeadLetter != ""
+	if _, e.FromArguments = f.args.Get("x-dead-letter-exchange"); !e.FromArguments && !e.FromVHost {
 		for _, policy := range []*topology.Policy{f.operator, f.policy} {
 			if policy == nil {
 				continue
@@ -171,6 +173,7 @@ func (f *fact) edges(list []Edge, ofQueue map[*topology.Queue]int, ofReach map[*
 		e.Problem = "the exchange does not exist"
 	case f.unbound:
 		e.Problem = "the exchange is bound to nothing"
+	case e.FromVHost:
 	case f.known && !f.blind && !reached && e.Key != nil:
 		e.Problem = fmt.Sprintf("the key '%s' reaches no queue", *e.Key)
 	case f.known && !f.blind && !reached:

@@ -131,7 +131,7 @@ func (f *fact) check(found *findings, to *target) {
 		}
 		add(DLXMissing, Error, fmt.Sprintf("%s names the exchange '%s', which does not exist, for its dead letters: %s", from, *e.DeadLetterExchange, becomes),
 			fmt.Sprintf("declare the exchange '%s', or %s", *e.DeadLetterExchange, mend))
-	case f.known && !f.unbound && !f.blind:
+	case f.known && !f.unbound && !f.blind && f.e.DefaultDeadLetter == "": // the queue of a default is made when it is needed
 		f.checkRoutes(add)
 	}
 	if e.ConfiguredStrategy == topology.AtLeastOnce && e.Strategy != topology.AtLeastOnce {

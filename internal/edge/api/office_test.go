@@ -349,7 +349,7 @@ func TestMapOverHTTP(t *testing.T) {
 		t.Fatalf("%v", a)
 	}
 	same(t, "an edge", edges[1], map[string]any{
-		"from": "orders", "from_kind": "queue", "to": "orders.dead", "to_kind": "queue", "kind": "dead-letter", "key": "orders.dead", "from_arguments": true, "from_policy": "", "loop": false, "problem": "",
+		"from": "orders", "from_kind": "queue", "to": "orders.dead", "to_kind": "queue", "kind": "dead-letter", "key": "orders.dead", "from_arguments": true, "from_policy": "", "from_vhost": false, "loop": false, "problem": "",
 	})
 	same(t, "a target", nodes[3], map[string]any{"name": "orders.dead", "kind": "queue", "missing": false, "letters": nil, "messages": 3})
 	for n.must("GET", "/office/groups", "").object(t)["reading"] == true {

@@ -87,7 +87,7 @@ func (f *Office) watchDeclared(declared <-chan struct{}) {
 					continue
 				}
 				told[l] = true
-				f.Logger.Warn("Dead letters will be lost. This is logged once", "vhost", string(vhost), l.Kind, l.Name, "rule", l.Rule, "finding", l.Text, "mend", l.Mend)
+				f.Logger.Warn("Dead letters will lead nowhere. This is logged once", "vhost", string(vhost), l.Kind, l.Name, "rule", l.Rule, "finding", l.Text, "mend", l.Mend)
 			}
 		}
 	}

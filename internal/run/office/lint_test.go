@@ -76,7 +76,7 @@ func TestDeclarationsThatLoseLettersAreLogged(t *testing.T) {
 			log.eventually(t, "queue=last rule=dlx-missing", 1)
 		}
 		want := map[bool]int{false: 3, true: 0}[strict]
-		if n := log.count("Dead letters will be lost"); n != want {
+		if n := log.count("Dead letters will lead nowhere"); n != want {
 			t.Errorf("strict %t: %d lines, not %d:\n%s", strict, n, want, log.b.String())
 		}
 		d.close()
