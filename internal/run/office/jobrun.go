@@ -80,7 +80,8 @@ type worker struct {
 	m     *Jobs
 	j     *job
 	began time.Time
-	moved int // since began, for the rate
+	moved int  // since began, for the rate
+	begun bool // see awaitsOffers
 
 	choose chooser
 	list   []listed // what is left of the current queue, if the job lists letters
@@ -133,6 +134,9 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	}
 	p := &r.Places[r.Current]
 	errand := r.Options.errand(r.Action, r.ID)
+	if w.awaitsOffers(conn, &errand, p) {
+		return offerEvery, nil
+	}
 	slice, err := w.nextSlice(conn, &errand, &r, most)
 	switch {
 	case queueGone(err):
@@ -164,6 +168,21 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 		return w.began.Add(moment.Duration(int64(w.moved), time.Second) / time.Duration(rate)).Sub(m.office.Now()), nil
 	}
 	return 0, nil
+}
+
+// A node that was killed may have offered letters of the job's last slice to another log. They are not met while they are on offer: they
+// arrive, or are back in their places when the target has refused them. So a job that begins waits until none is on offer, offerPatience
+// at most, since those of other jobs may always be.
+const offerEvery, offerPatience = 20 * time.Millisecond, 30 * time.Second
+
+// awaitsOffers says whether the worker waits for letters that are on offer.
+func (w *worker) awaitsOffers(conn *broker.Connection, e *broker.Errand, p *place) bool {
+	if w.begun {
+		return false
+	}
+	_, there, err := conn.LettersOf(message.QueueName(p.Queue), e, p.Incarnation)
+	w.begun = err != nil || there.Offered == 0 || w.m.office.Now().Sub(w.began) > offerPatience
+	return !w.begun
 }
 
 // queueGone says whether the queue of the slice is gone.

@@ -10,6 +10,7 @@ type Extent struct {
 	There   queue.Cursor // before the first entry; it ends with what is there now
 	Entries int
 	Ready   int // of these
+	Offered int // of these: on their way to another log, whose answer is not there
 }
 
 // Left rises with each entry that leaves the queue. If it is the same at two moments, nothing has left in between.
@@ -26,7 +27,7 @@ func (e *Extent) Left() uint64 {
 func (n *Node) Extent(q *Queue) (e Extent, err error) {
 	err = n.with(q, func(*hold) {
 		c := q.m.Count
-		e = Extent{q.m.WhatIsThere(), c.Ready + c.Out + c.Delayed + c.Dying + c.Held + c.Offered, c.Ready}
+		e = Extent{q.m.WhatIsThere(), c.Ready + c.Out + c.Delayed + c.Dying + c.Held + c.Offered, c.Ready, c.Offered}
 	})
 	return e, err
 }
