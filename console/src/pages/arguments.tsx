@@ -10,7 +10,7 @@ export interface Arg {
 }
 
 export const args: Arg[] = [
-  { key: "x-dead-letter-exchange", policy: "dead-letter-exchange", label: "Dead-letter exchange (DLX)", group: "Dead letters", kind: "text", help: "Messages that are rejected, expire or find no room go to this exchange. Without one they are dropped." },
+  { key: "x-dead-letter-exchange", policy: "dead-letter-exchange", label: "Dead-letter exchange (DLX)", group: "Dead letters", kind: "text", help: "Messages that are rejected, expire or find no room go to this exchange; (default exchange) sends them to the queue that the key names. Without an exchange they are dropped, unless the virtual host has a default." },
   { key: "x-dead-letter-routing-key", policy: "dead-letter-routing-key", label: "Dead-letter key (DLK)", group: "Dead letters", kind: "text", help: "The routing key they get. Empty: they keep theirs. It needs a dead-letter exchange." },
   { key: "x-dead-letter-strategy", policy: "dead-letter-strategy", label: "Dead-letter strategy", group: "Dead letters", kind: ["at-most-once", "at-least-once"], only: "quorum", help: "at-least-once keeps a message until every target has it. It needs overflow reject-publish." },
   { key: "x-message-ttl", policy: "message-ttl", label: "Time to live (TTL)", group: "Limits", kind: "number", help: "Milliseconds that a message may wait. Then it dies." },
@@ -29,6 +29,9 @@ export const args: Arg[] = [
 
 export type Values = Record<string, string>;
 
+/** defaultExchange stands for the exchange without a name in fields, where nothing means that there is none. */
+export const defaultExchange = "(default exchange)";
+
 /** build makes the arguments of what was entered; it throws what is wrong. more is JSON. */
 export function build(values: Values, more: string, form: "argument" | "policy", type?: string): Args {
   const made: Args = {};
@@ -38,9 +41,10 @@ export function build(values: Values, more: string, form: "argument" | "policy",
     if (a.kind === "number") {
       if (!/^-?\d+$/.test(v.trim())) throw new Error(`${a.label} must be a whole number, not “${v}”.`);
       made[key] = Number(v);
-    } else made[key] = a.kind === "bool" ? v === "true" : v;
+    } else if (a.key === "x-dead-letter-exchange" && v === defaultExchange) made[key] = "";
+    else made[key] = a.kind === "bool" ? v === "true" : v;
   }
-  if (form === "argument" && made["x-dead-letter-routing-key"] !== undefined && made["x-dead-letter-exchange"] === undefined) throw new Error("A dead-letter key needs a dead-letter exchange.");
+  if (form === "argument" && made["x-dead-letter-routing-key"] !== undefined && made["x-dead-letter-exchange"] === undefined) throw new Error(`A dead-letter key needs a dead-letter exchange. To send to a queue by its name, take ${defaultExchange}.`);
   return { ...made, ...table(more, "Other arguments") };
 }
 
@@ -58,7 +62,10 @@ export function split(of: Args, form: "argument" | "policy"): { values: Values; 
   const values: Values = {}, rest = { ...of };
   for (const a of args) {
     const key = form === "policy" ? a.policy : a.key;
-    if (key && rest[key] !== undefined) { values[a.key] = String(rest[key]); delete rest[key]; }
+    if (key && rest[key] !== undefined) {
+      values[a.key] = a.key === "x-dead-letter-exchange" && rest[key] === "" ? defaultExchange : String(rest[key]);
+      delete rest[key];
+    }
   }
   return { values, more: Object.keys(rest).length ? JSON.stringify(rest, null, 2) : "" };
 }

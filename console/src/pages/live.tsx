@@ -9,7 +9,7 @@ import { Note, Tag } from "../ui/parts";
 import { Small } from "../ui/table";
 import { say } from "../ui/toast";
 import { Due } from "./retries";
-import { ArgumentFields, build, split } from "./arguments";
+import { ArgumentFields, build, defaultExchange, split } from "./arguments";
 
 /** live are the arguments that can be changed. */
 export const live = ["x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-overflow", "x-delivery-limit", "x-expires", "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max", "x-delayed-retry-multiplier"];
@@ -45,11 +45,11 @@ export function LiveChange(props: { q: Queue; close(): void; done(): void }) {
     {!may(session, "policymaker") && <Note kind="warn">You need the tag policymaker, and permission to configure the queue.</Note>}
     {q.policy && <Note>The policy <b class="name">{q.policy}</b> also applies to the queue. Where both set something, an argument goes before the policy; of limits the lower one holds.</Note>}
     <ArgumentFields form="argument" type={q.type} values={values} set={setValues} more="" setMore={() => {}} exchanges="live-exchanges" keys={live} />
-    <datalist id="live-exchanges">{(exchanges.data ?? []).filter((x) => x.name !== "").map((x) => <option key={x.name} value={x.name} />)}</datalist>
+    <datalist id="live-exchanges"><option value={defaultExchange} />{(exchanges.data ?? []).filter((x) => x.name !== "").map((x) => <option key={x.name} value={x.name} />)}</datalist>
     <section aria-live="polite" class="stack tight"><h3>What would change</h3>
       {wrong !== "" ? <Note kind="bad">{wrong}</Note> : n === 0 ? <p class="muted">Nothing yet.</p> : <Small label="Changes" wrapped head={["Argument", "Now", "Then"]} rows={[...Object.keys(set), ...unset].map((k) => [<code>{k}</code>, before[k] === undefined ? <span class="muted">not set</span> : <code>{argument(before[k])}</code>, set[k] === undefined ? <span class="muted">not set</span> : <code>{argument(set[k])}</code>])} />}
       {over > 0 && <Note kind="warn" title={`${plural(over, "message")} too many`}>The queue has {plural(now, "ready message")}. {(set["x-overflow"] ?? after["x-overflow"] ?? "drop-head") === "drop-head" ? "The oldest die at once." : "New messages are refused until there is room."}</Note>}
-      {unknown && <Note kind="warn">The exchange “{String(dlx)}” does not exist in {q.vhost}. Until somebody declares it, dead letters of this queue are dropped.</Note>}
+      {unknown && <Note kind="warn">The exchange “{String(dlx)}” does not exist in {q.vhost}. Until somebody declares it, dead letters of this queue lead nowhere: the lost and found has them, or they are dropped.</Note>}
       {n > 0 && wrong === "" && vhost.data && (vhost.data.lenient_declarations ? <p class="small muted">Clients that declare the queue with the old arguments are accepted: {q.vhost} has lenient declarations.</p> : <Note kind="warn">Clients that declare the queue with its old arguments are refused (406) from now on. With lenient declarations of the virtual host they are accepted.</Note>)}
     </section>
   </Dialog>;

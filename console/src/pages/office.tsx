@@ -29,7 +29,7 @@ function actionsFor(of: { queues: string[] }[]): Action[] { return of.every((s) 
 
 /** Missing explains the office on a node that has none. */
 export function officeError(error: Refusal | undefined): Refusal | undefined {
-  return error?.status === 404 && error.kind === "Object Not Found" ? new Refusal(404, "", "This node has no Dead Letter Office: it is older than its console, or you may not see the virtual host.") : error;
+  return error?.status === 404 && error.kind === "Object Not Found" ? new Refusal(404, "", "There is no such virtual host, or you may not see it. A node that is older than its console has no Dead Letter Office.") : error;
 }
 
 export const filterKeys = ["group", "reason", "source", "exchange", "key", "class", "error", "older_than", "newer_than", "died", "size", "job", "message_id", "type", "body"] as const;

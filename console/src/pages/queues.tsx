@@ -10,7 +10,7 @@ import { Check, Select, Text } from "../ui/form";
 import { Empty, Features, PageHead, Tag, Zero } from "../ui/parts";
 import { Table, useListState, useVHostColumn, useServerList, type Column } from "../ui/table";
 import { say } from "../ui/toast";
-import { ArgumentFields, build, type Values } from "./arguments";
+import { ArgumentFields, build, defaultExchange, type Values } from "./arguments";
 
 export function QueueState(props: { q: Queue }) {
   const { q } = props;
@@ -62,7 +62,7 @@ export function AddQueue(props: { close(): void; done(): void }) {
   const [values, setValues] = useState<Values>({}), [more, setMore] = useState(""), [missing, setMissing] = useState(false);
   const exchanges = usePoll<Exchange[]>(p`exchanges/${vhost}` + "?columns=name", 0);
   const dlx = values["x-dead-letter-exchange"];
-  const unknown = dlx && exchanges.data && !exchanges.data.some((x) => x.name === dlx);
+  const unknown = dlx && dlx !== defaultExchange && exchanges.data && !exchanges.data.some((x) => x.name === dlx);
   return <Dialog title="Add a queue" label="Add queue" close={props.close} action={async () => {
     if (name === "") { setMissing(true); throw new Error("The queue needs a name."); }
     const made = build(values, more, "argument", type);
@@ -80,7 +80,7 @@ export function AddQueue(props: { close(): void; done(): void }) {
       <Check label="Auto-delete" help="It is deleted when its last consumer leaves." value={autoDelete} set={setAutoDelete} />
     </div>
     <ArgumentFields form="argument" type={type} values={values} set={setValues} more={more} setMore={setMore} exchanges="exchange-names" />
-    <datalist id="exchange-names">{(exchanges.data ?? []).filter((x) => x.name !== "").map((x) => <option key={x.name} value={x.name} />)}</datalist>
+    <datalist id="exchange-names"><option value={defaultExchange} />{(exchanges.data ?? []).filter((x) => x.name !== "").map((x) => <option key={x.name} value={x.name} />)}</datalist>
     {unknown && <p class="note warn">The exchange “{dlx}” does not exist in {vhost}. Until somebody declares it, dead letters of this queue are dropped.</p>}
   </Dialog>;
 }

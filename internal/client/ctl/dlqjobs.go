@@ -335,6 +335,13 @@ func (i *invocation) runJob(o *jobOptions, action string, body object) error {
 		i.print("%s", c.line())
 	}
 	i.print("%d of %d messages would be moved by %s.", plan.Count, plan.Of, action)
+	routed := 0
+	for _, r := range plan.Routes {
+		routed += r.Letters
+	}
+	if routed > plan.Count {
+		i.print("Of all that are selected, --limit takes %d:", plan.Count)
+	}
 	for _, r := range plan.Routes {
 		i.print("  %d  exchange '%s' key '%s' -> %s", r.Letters, r.Exchange, r.RoutingKey, strings.Join(r.Queues, ", "))
 	}

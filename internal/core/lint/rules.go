@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -141,7 +142,7 @@ func (f *fact) check(found *findings, to *target) {
 		}
 		add(AtLeastOnceFallsBack, Warning, "the strategy at-least-once is not in force, since "+why+": dead letters may be lost", mend)
 	}
-	passing := f.q.Exclusive || f.q.AutoDelete // the queue of one client, which knows what it does
+	passing := f.q.Exclusive || f.q.AutoDelete || strings.HasPrefix(name, topology.OwnPrefix) // its owner knows what it does
 	if e.DeadLetterExchange == nil {
 		if e.MessageTTL != nil && !passing {
 			switch {
