@@ -368,6 +368,16 @@ func TestACanaryHaltsAJob(t *testing.T) {
 	}
 }
 
+// A canary whose letters nobody has consumed tells nothing: the job halts, and does not send the others after them.
+func TestACanaryThatNobodyConsumesHaltsAJob(t *testing.T) {
+	d := openBureau(t, vfs.NewMem(), nil)
+	d.letters("classic", "classic", 5)
+	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 2, WaitMS: 1, Percent: 25}}})
+	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "none of the first 2 was consumed") || j.Moved != 2 {
+		t.Errorf("%+v", j)
+	}
+}
+
 // A job pauses, goes on, is cancelled; an alarm halts it for as long as it lasts; a right that is taken away halts it, and it
 // goes on when somebody who has it says so; with its queue it ends.
 func TestAJobIsStoppedInTheMiddle(t *testing.T) {

@@ -257,6 +257,9 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 	case now < r.Canary:
 		return moment.Milliseconds(r.Canary - now), nil
 	}
+	if t.Came > 0 && t.Waiting() == t.Came {
+		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("canary: none of the first %d was consumed within %v, so nothing is known of them: is there a consumer? Resume goes on without a canary", t.Came, moment.Milliseconds(c.WaitMS)))
+	}
 	if share := 100 * float64(t.DiedAgain) / float64(max(1, t.Came)); share > c.Percent {
 		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("canary: %d of the first %d died again, which is %.3g %%; at most %.3g %% are allowed. Resume goes on without a canary", t.DiedAgain, t.Came, share, c.Percent))
 	}
