@@ -21,8 +21,9 @@ type Reader struct {
 	lastHistory *deadletter.History
 }
 
-// maxHistories is how many shared parts a Reader remembers.
-const maxHistories = 1024
+// maxHistories is how many shared parts a Reader remembers, and largestHistory the longest of these, in bytes: what a consumer says of each
+// failure may be long, and then no other letter shares it.
+const maxHistories, largestHistory = 1024, 1 << 10
 
 // NewReader returns a reader. names may be nil.
 func NewReader(names *Names) *Reader {
@@ -117,10 +118,13 @@ func (r *Reader) parse(stored []byte) *deadletter.History {
 			if err != nil {
 				return nil
 			}
+			h = &parsed
+			if len(r.shared) > largestHistory {
+				return h
+			}
 			if len(r.histories) >= maxHistories {
 				clear(r.histories)
 			}
-			h = &parsed
 			key := string(r.shared)
 			r.histories[key], r.lastShared, r.lastHistory = h, key, h
 			return h

@@ -1,6 +1,8 @@
 package letter_test
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -249,6 +251,27 @@ func TestHistoriesShareTheirParsedForm(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { r.Read(rec, stored[1]) }); n > 0 {
 		t.Errorf("%v allocations for a history that was seen before", n)
 	}
+}
+
+// Long histories, which no other letter shares, are not kept: many readers would fill the memory.
+func TestLongHistoriesAreNotKept(t *testing.T) {
+	var before, after runtime.MemStats
+	r := letter.NewReader(nil)
+	rec := record(nil, "", "")
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 500 {
+		stored := died(int64(i), func(h *deadletter.History) { h.Cause.Detail = fmt.Sprint(i, strings.Repeat("x", 60<<10)) })
+		if l, ok := r.Read(rec, stored); !ok || l.Died != int64(i) {
+			t.Fatal(i)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
+		t.Errorf("a reader has kept %d bytes", grown)
+	}
+	runtime.KeepAlive(r)
 }
 
 func query(t *testing.T, filters map[string][]string) letter.Query {

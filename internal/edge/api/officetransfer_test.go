@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -51,6 +52,38 @@ func TestExportAndImportOverHTTP(t *testing.T) {
 		if r := n.do("POST", "/office/import/%2F/copy", lines); (r.status == 200) != c.imports {
 			t.Errorf("%+v: import %d", c, r.status)
 		}
+	}
+}
+
+// A letter whose headers no consumer could read, with those that tell of deaths, is not imported, and none is made by an edit: it would end
+// the connection of each consumer that gets it.
+func TestLettersThatNobodyCouldReadAreRefused(t *testing.T) {
+	n := withOffice(t)
+	line := n.must("GET", "/office/export/%2F/orders.dead?where=header.tenant%3Dt1", "").body
+	var letter map[string]any
+	if err := json.Unmarshal([]byte(line), &letter); err != nil {
+		t.Fatal(err)
+	}
+	history := letter["history"].(map[string]any)
+	one := history["deaths"].([]any)[0].(map[string]any)
+	var deaths []any
+	for i := range 3000 {
+		d := maps.Clone(one)
+		d["queue"] = fmt.Sprint("q", i)
+		deaths = append(deaths, d)
+	}
+	history["deaths"] = deaths
+	long, err := json.Marshal(letter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := n.must("POST", "/office/import/%2F/orders", string(long)+"\n"); !strings.Contains(a.body, `"imported":0`) || !strings.Contains(a.body, "a consumer could read") {
+		t.Error(a.body)
+	}
+	id := n.letters("/office/letters/%2F/orders.dead")[0]["id"]
+	edit := fmt.Sprintf(`{"action":"edit","vhost":"/","queue":"orders.dead","ids":[%q],"edit":{"headers":{"long":%q}}}`, id, strings.Repeat("x", 125<<10))
+	if a := n.do("POST", "/office/jobs?dry_run=true", edit); a.status != 400 || !strings.Contains(a.body, "a consumer could read") {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 

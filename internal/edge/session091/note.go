@@ -114,6 +114,9 @@ func (ch *channel) note(p *broker.Publication, body []byte) error {
 	c := ch.c
 	c.broker.Totals.Settled.Add(1)
 	n, problem := readNote(p.Props.Headers, body)
+	if c.broker.Alarmed() { // it passes, since settlements end alarms, but it must not fill the memory that is short
+		n.Error, n.Detail = letter.Clean(n.Error, letter.MaxClass), ""
+	}
 	var q *partition.Queue
 	if problem == "" {
 		ch.mu.Lock()

@@ -144,6 +144,19 @@ func TestANoteIsInTheHistoryOfItsDelivery(t *testing.T) {
 	}
 }
 
+// Under an alarm a note says little: it passes, and what consumers say of each delivery would take the memory that is short.
+func TestANoteUnderAnAlarmIsShort(t *testing.T) {
+	s := serve(t, broker.Options{})
+	c := s.consume(t, "classic", nil)
+	d := c.take(1)[0]
+	s.b.SetAlarm(broker.Memory, true)
+	c.takes(amqp.Table{"delivery-tag": int64(d.DeliveryTag), "error-class": "Class", "error": strings.Repeat("e", 4000)}, strings.Repeat("d", 60_000))
+	check(t, d.Reject(false))
+	if h := s.histories(t, "dead", 1)[0]; h.Cause.Class != "Class" || len(h.Cause.Error) != 255 || h.Cause.Detail != "" {
+		t.Errorf("%d bytes of error, %d of detail", len(h.Cause.Error), len(h.Cause.Detail))
+	}
+}
+
 // A note is forgotten with its delivery: acknowledged, requeued, recovered or given back by its channel.
 func TestANoteEndsWithItsDelivery(t *testing.T) {
 	s := serve(t, broker.Options{})

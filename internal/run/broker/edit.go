@@ -86,7 +86,11 @@ func (c *Connection) Original(e *Edit) (o Original, err error) {
 func (c *Connection) Draft(o *Original, properties, body []byte) (message.Record, error) {
 	p := Publication{Exchange: o.Record.Exchange(), Key: o.Record.Key(), Raw: properties, Body: [][]byte{body}, Size: len(body)}
 	before, _ := amqp091.ParseProps(o.Record.Properties())
-	return c.recordOf(&p, o.Record.BCC(), func(user []byte) bool { return bytes.Equal(before.UserID, user) })
+	rec, err := c.recordOf(&p, o.Record.BCC(), func(user []byte) bool { return bytes.Equal(before.UserID, user) })
+	if err == nil && len(properties) > len(o.Record.Properties()) { // one that was too long before may become shorter
+		err = fits(rec, o.History)
+	}
+	return rec, err
 }
 
 // recordOf checks a publication and makes its record, with these BCC keys unless its headers have some. mayClaim says which user-ids

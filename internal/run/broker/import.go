@@ -7,6 +7,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/partition"
 )
@@ -55,6 +56,9 @@ func (i *Importer) Put(ctx context.Context, list []Import) error {
 		m := &list[n]
 		p := Publication{Exchange: []byte(m.Exchange), Key: []byte(m.Key), Raw: m.Properties, Body: [][]byte{m.Body}, Size: len(m.Body)}
 		rec, err := c.recordOf(&p, m.BCC, func([]byte) bool { return i.any })
+		if err == nil {
+			err = fits(rec, m.History)
+		}
 		var refused *topology.Error
 		switch {
 		case errors.As(err, &refused):
@@ -156,4 +160,13 @@ func (i *Importer) throughArchive(ctx context.Context, letters []partition.Depos
 		_, err = c.b.node.Move(ctx, runtimeOf(archive), dropped)
 	}
 	return c.missing(err, archive)
+}
+
+// fits refuses a letter whose headers no consumer could read, since they take more than a frame of the usual size; it leaves some room for
+// further deaths. Who publishes cannot send such headers, an import and an edit could.
+func fits(rec message.Record, history []byte) error {
+	if props, _, _ := Rendered(rec, history, queue.Counts{}, false); len(props) > headersLimit {
+		return topology.Refuse(topology.PreconditionFailed, "headers: with those that tell of deaths they take %d bytes, and a consumer could read %d", len(props), headersLimit)
+	}
+	return nil
 }
