@@ -134,6 +134,9 @@ func (r *Rules) load() error {
 	if err := r.loadTold(); err != nil {
 		return err
 	}
+	if err := r.endTold(r.queuesThere()); err != nil {
+		return err
+	}
 	known := map[uint64]bool{}
 	for name, rec := range records {
 		for i := range rec.Rules {

@@ -11,10 +11,12 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // chancery is a bureau whose clock the test sets forward, and whose watch it steps.
@@ -412,5 +414,54 @@ func TestTheWatchSleepsWhileNobodyNeedsIt(t *testing.T) {
 	d.more(3, 1)
 	if wait := d.rules.watch.step(); wait != math.MaxInt64 || len(d.rules.watch.queues) != 0 || len(d.b.TakeArrivals()) != 0 {
 		t.Errorf("it waits %v, and watches %d queues", wait, len(d.rules.watch.queues))
+	}
+}
+
+// What is known of a queue ends when the queue is deleted, at the next start at the latest: who declares and deletes queues again and again
+// fills neither memory nor store. What a rule has told of stays counted.
+func TestTheWatchForgetsDeletedQueues(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	if _, _, err := d.hooks.Put(Webhook{Name: "desk", URL: "http://127.0.0.1:9/", Secret: hookSecret, On: true}, Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	d.put(Rule{Name: "tell", On: true, Action: RuleWebhook, Webhook: "desk"})
+	stored := func() (n int) {
+		if err := d.b.RangeRecords(toldPrefix, func(_, _ []byte) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	round := func(i int) {
+		dlq, work := fmt.Sprintf("dlq%d", i), fmt.Sprintf("work%d", i)
+		d.declare(dlq, "classic")
+		d.declare(work, "classic", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: dlq})
+		d.publish(work, "x")
+		d.kill(work)
+		d.eventually("it has died", func() bool { return d.ready(dlq) == 1 })
+		d.work()
+		for _, q := range []string{dlq, work} {
+			if _, err := d.c.DeleteQueue(message.QueueName(q), false, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range 5 {
+		round(i)
+	}
+	d.pass(lookAgain.Milliseconds())
+	if w := d.rules.watch; len(w.queues) != 0 || len(d.rules.told) != 1 || stored() != 1 || d.rule("tell").Acted != 5 {
+		t.Errorf("%d queues are watched, %d and %d places are known and stored, %+v", len(w.queues), len(d.rules.told), stored(), d.rule("tell"))
+	}
+	round(5)
+	ahead := d.ahead.Load()
+	d.shutDown()
+	d = openChancery(t, fs, ahead)
+	if len(d.rules.told) != 1 || stored() != 1 || d.rule("tell").Acted != 6 {
+		t.Errorf("after a restart %d and %d places are known and stored, %+v", len(d.rules.told), stored(), d.rule("tell"))
+	}
+	d.put()
+	if len(d.rules.told) != 0 || stored() != 0 {
+		t.Errorf("%d and %d places outlive their rule", len(d.rules.told), stored())
 	}
 }

@@ -3,12 +3,15 @@ package office
 import (
 	"encoding/json"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"time"
 
+	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/datadir"
 )
 
@@ -19,8 +22,15 @@ import (
 type toldKey struct {
 	vhost       message.VHost
 	rule        string
-	incarnation uint64 // of the queue
+	incarnation uint64 // of the queue; goneQueues: all that were deleted
 }
+
+// goneQueues stands for the incarnation of all queues that were deleted: their places are added up, so that a rule still says how many
+// letters it has told of. No queue has it.
+const goneQueues = 0
+
+// endSlice is how many places end in one write.
+const endSlice = 512
 
 // toldPlace is how far a rule has told of the letters of a queue. Its JSON is its form in the store.
 type toldPlace struct {
@@ -68,6 +78,56 @@ func (r *Rules) loadTold() error {
 		r.told[toldKey{message.VHost(name), p.Rule, p.Incarnation}] = p
 		return nil
 	})
+}
+
+// queuesThere are the incarnations of the queues that there are.
+func (r *Rules) queuesThere() map[uint64]bool {
+	there := map[uint64]bool{}
+	r.b.Read(func(s *topology.State, _ *auth.Users) {
+		for _, v := range s.VHosts() {
+			v.EachQueue(func(q *topology.Queue) { there[q.Incarnation] = true })
+		}
+	})
+	return there
+}
+
+// endTold ends the places in queues that are not there any more. It is called by the watch, which alone makes places, or before it runs.
+func (r *Rules) endTold(there map[uint64]bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var gone []toldKey
+	for k := range r.told {
+		if k.incarnation != goneQueues && !there[k.incarnation] {
+			gone = append(gone, k)
+		}
+	}
+	for slice := range slices.Chunk(gone, endSlice) {
+		sums := map[toldKey]*toldPlace{}
+		var changes []mutation.Change
+		for _, k := range slice {
+			p, sum := r.told[k], toldKey{k.vhost, k.rule, goneQueues}
+			if sums[sum] == nil {
+				sums[sum] = &toldPlace{Rule: k.rule}
+				if was := r.told[sum]; was != nil {
+					*sums[sum] = *was
+				}
+			}
+			sums[sum].Told += p.Told
+			sums[sum].LastMS = max(sums[sum].LastMS, p.LastMS)
+			changes = append(changes, mutation.Change{Key: p.key(k.vhost)})
+		}
+		for k, p := range sums {
+			changes = append(changes, p.change(k.vhost))
+		}
+		if err := r.b.PutRecords(mutation.All(changes), false); err != nil {
+			return err
+		}
+		for _, k := range slice {
+			delete(r.told, k)
+		}
+		maps.Copy(r.told, sums)
+	}
+	return nil
 }
 
 // place returns a copy of the place of a rule in a queue, which is empty at first.

@@ -254,7 +254,7 @@ func (w *watch) drop(q *watched) {
 	}
 }
 
-// look finds out where dead letters lead, now and then.
+// look finds out where dead letters lead and which queues are gone, now and then.
 func (w *watch) look(now int64) {
 	if w.targets == nil || now-w.at >= lookAgain.Milliseconds() || now < w.at {
 		w.targets, w.at = w.r.b.DeadLetterTargets(), now
@@ -263,7 +263,19 @@ func (w *watch) look(now int64) {
 				delete(w.looked, n)
 			}
 		}
+		w.dropDeleted()
 	}
+}
+
+// dropDeleted ends watching queues that were deleted. Nothing comes to them any more, so no read of them fails.
+func (w *watch) dropDeleted() {
+	there := w.r.queuesThere()
+	for _, q := range slices.Collect(maps.Values(w.queues)) {
+		if !there[q.info.Incarnation()] {
+			w.drop(q)
+		}
+	}
+	_ = w.r.endTold(there) // a failure has ended the node
 }
 
 // follow walks over the queues of virtual hosts whose rules have changed.
