@@ -326,7 +326,10 @@ func (i *invocation) importLetters() error {
 		i.print("  and %d lines more", r.More)
 	}
 	if len(r.Refused) > 0 {
-		return fail(exitTempFail, "%d lines were refused", len(r.Refused)+r.More)
+		if n := len(r.Refused) + r.More; n > 1 {
+			return fail(exitTempFail, "%d lines were refused", n)
+		}
+		return fail(exitTempFail, "1 line was refused")
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ const rulesHelp = `Rules say what is done with dead letters without anybody aski
   bartleby rules set rule.json          sets a rule, or all of them
   bartleby rules on NAME                switches it on
 
-A rule is JSON, such as {"name": "orders", "on": true, "queues": "^orders", "match": {"class": "TimeoutException"}, "action": "retry", "after_ms": 60000, "factor": 2, "max_times": 5}.`
+A rule is JSON, such as {"name": "orders", "on": true, "queues": "^orders", "match": {"class": "TimeoutException"}, "action": "retry", "after_ms": 60000, "factor": 2, "max_times": 5}. A rule that sends letters back where they were first published takes those that a consumer has parked itself, or that were imported, only with "parked": true.`
 
 // family is a command with verbs of its own.
 func family(o *options, name, short, long string, verbs []verb) *cobra.Command {
@@ -54,6 +54,7 @@ type ruleShown struct {
 	ToQueue                              string  `json:"to_queue"`
 	ToExchange                           *string `json:"to_exchange"`
 	RoutingKey                           *string `json:"routing_key"`
+	Parked                               bool
 	Acted                                uint64
 	Waiting                              int64
 	LastMS                               int64 `json:"last_ms"`
@@ -72,6 +73,9 @@ func (r *ruleShown) does() string {
 	}
 	if r.RoutingKey != nil {
 		text += " key " + *r.RoutingKey
+	}
+	if r.Parked {
+		text += ", parked too"
 	}
 	if r.AfterMS > 0 {
 		text += " after " + time.UnixMilli(r.AfterMS).Sub(time.UnixMilli(0)).String()
@@ -263,6 +267,7 @@ func (i *invocation) tryRule(asJSON bool) error {
 		Examined, Matched, Due int
 		TooOften               int `json:"too_often"`
 		NoOrigin               int `json:"no_origin"`
+		Parked                 int
 		ByQueue                []struct {
 			Queue   string
 			Letters int
@@ -281,6 +286,9 @@ func (i *invocation) tryRule(asJSON bool) error {
 	}
 	if t.NoOrigin > 0 {
 		i.print("  %d  not: nobody knows where they were first published", t.NoOrigin)
+	}
+	if t.Parked > 0 {
+		i.print("  %d  not: a client says where they were first published; the rule takes them with \"parked\": true", t.Parked)
 	}
 	if t.Stopped != nil {
 		i.print("There is more, which was not looked at in time.")

@@ -84,6 +84,9 @@ type Marks struct {
 	Draft      bool   // it is such a copy, and waits in the archive until the original has come there
 	// Lost is why the last death has put the message into the lost and found; Routed: it has not.
 	Lost Outcome
+	// Imported is set if the history, or what its first entry says, is a client's word: it came by an import, or continues one from a
+	// client's headers (DL-7.10). A death does not end that, since the origin is still the first entry's; a replay does.
+	Imported bool
 }
 
 // maxEarlier bounds Earlier, and with it the memory of a message that dies and is replayed for ever.
@@ -101,7 +104,7 @@ func (h *History) Replayed(job uint64) Marks {
 
 // Moved returns the marks after a job has moved the message out of a queue without ending its deaths.
 func (h *History) Moved(job uint64, from string) Marks {
-	return Marks{Job: job, Sent: job != 0, Replays: h.Replays, Earlier: h.Earlier, From: from, EditedFrom: h.EditedFrom, Lost: h.Lost}
+	return Marks{Job: job, Sent: job != 0, Replays: h.Replays, Earlier: h.Earlier, From: from, EditedFrom: h.EditedFrom, Lost: h.Lost, Imported: h.Imported}
 }
 
 // any says whether there are marks to be stored.
@@ -109,7 +112,7 @@ func (m *Marks) any() bool { return m.Job != 0 || m.Replays != 0 || len(m.Earlie
 
 // tracked says whether there are the marks that flagTracked announces.
 func (m *Marks) tracked() bool {
-	return m.From != "" || m.EditedFrom != "" || m.Draft || m.Lost != Routed
+	return m.From != "" || m.EditedFrom != "" || m.Draft || m.Lost != Routed || m.Imported
 }
 
 // Lose notes after a death that the message goes to the queue lostAndFound, because of an outcome that would have dropped
@@ -407,7 +410,8 @@ func Parse(b []byte) (h History, err error) {
 const (
 	trackedDraft = 1 << iota
 	trackedLost  // Lost follows
-	trackedBits  = 1<<iota - 1
+	trackedImported
+	trackedBits = 1<<iota - 1
 )
 
 func (m *Marks) appendTracked(b []byte) []byte {
@@ -418,6 +422,9 @@ func (m *Marks) appendTracked(b []byte) []byte {
 	if m.Lost != Routed {
 		what |= trackedLost
 	}
+	if m.Imported {
+		what |= trackedImported
+	}
 	b = appendString(appendString(append(b, what), m.From), m.EditedFrom)
 	if m.Lost != Routed {
 		b = append(b, byte(m.Lost))
@@ -427,7 +434,8 @@ func (m *Marks) appendTracked(b []byte) []byte {
 
 func (r *reader) tracked(m *Marks) {
 	what := r.byte()
-	m.Draft, m.From, m.EditedFrom = what&trackedDraft != 0, r.string(), r.string()
+	m.Draft, m.Imported = what&trackedDraft != 0, what&trackedImported != 0
+	m.From, m.EditedFrom = r.string(), r.string()
 	if what&trackedLost != 0 {
 		m.Lost = Outcome(r.byte())
 		r.bad = r.bad || !m.Lost.lost()

@@ -38,10 +38,10 @@ func TestMarksThroughLives(t *testing.T) {
 		var h, plain History // plain has no marks: what clients are shown
 		var earlier []Death
 		var replays, job uint64
-		sent, from, edited, draft := false, "", "", false
+		sent, from, edited, draft, imported := false, "", "", false, false
 		var lost Outcome
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"dies", "dies", "replayed", "moved", "edited"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"dies", "dies", "replayed", "moved", "edited", "imported"}).Draw(t, "step") {
 			case "dies":
 				e := Event{
 					Queue: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "queue"), Reason: rapid.SampledFrom(Reasons).Draw(t, "reason"),
@@ -60,7 +60,7 @@ func TestMarksThroughLives(t *testing.T) {
 				earlier = append(append([]Death{}, h.Deaths...), earlier...)
 				earlier = earlier[:min(len(earlier), maxEarlier)]
 				replays++
-				sent, from, draft, lost = job != 0, "", false, Routed
+				sent, from, draft, lost, imported = job != 0, "", false, Routed, false
 				h = History{Keys: []string{"k"}, ReplayedFrom: "d", Marks: h.Replayed(job)}
 				plain = History{Keys: []string{"k"}, ReplayedFrom: "d"}
 			case "moved":
@@ -71,8 +71,10 @@ func TestMarksThroughLives(t *testing.T) {
 			case "edited":
 				edited, draft = "a.1", rapid.Bool().Draw(t, "draft")
 				h.EditedFrom, h.Draft = edited, draft
+			case "imported":
+				imported, h.Imported = true, true
 			}
-			want := Marks{Job: job, Sent: sent, Replays: replays, Earlier: earlier, From: from, EditedFrom: edited, Draft: draft, Lost: lost}
+			want := Marks{Job: job, Sent: sent, Replays: replays, Earlier: earlier, From: from, EditedFrom: edited, Draft: draft, Lost: lost, Imported: imported}
 			stored := h.Append(nil)
 			back, err := Parse(stored)
 			if err != nil || !reflect.DeepEqual(back.Append(nil), stored) {

@@ -315,7 +315,7 @@ func (j *historyJSON) stored() ([]byte, error) {
 		Profile: deadletter.Profile(j.Profile), LimitReason: string(j.LimitReason), LastExchange: string(j.LastExchange),
 		Cause:        j.Cause.cause(),
 		ReplayedFrom: string(j.ReplayedFrom),
-		Marks:        deadletter.Marks{Job: j.Job, Replays: j.Replays, From: string(j.From), EditedFrom: string(j.EditedFrom)},
+		Marks:        deadletter.Marks{Job: j.Job, Replays: j.Replays, From: string(j.From), EditedFrom: string(j.EditedFrom), Imported: true},
 	}
 	if _, known := deadletter.ParseProfile(string(j.Profile)); !known && j.Profile != "" {
 		return nil, fmt.Errorf("history: profile '%.100s' is none", j.Profile)

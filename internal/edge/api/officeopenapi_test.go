@@ -213,7 +213,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	n.must("DELETE", "/queues/%2F/orders/contents", "") // nothing waits for an outcome: the events end
 	play("GET /jobs/{id}/events", one+"/events", "")
 	play("GET /jobs/{id}", "/jobs/99", "")
-	const rule = `"queues": "^orders", "match": {"reason": "rejected", "died": 1, "where": ["header.x-exception-message"]}, "action": "retry", "after_ms": 3600000, "factor": 1.5, "routing_key": "orders"`
+	const rule = `"queues": "^orders", "match": {"reason": "rejected", "died": 1, "where": ["header.x-exception-message"]}, "action": "retry", "after_ms": 3600000, "factor": 1.5, "routing_key": "orders", "parked": true`
 	play("POST /rules/{vhost}/try", "/rules/%2F/try", `{`+rule+`}`)
 	play("PUT /rules/{vhost}", "/rules/%2F", `{"rules": [{"name": "again", "on": true, `+rule+`}], "threshold": 7}`)
 	play("PUT /rules/{vhost}/{rule}", "/rules/%2F/hold", `{"action": "hold"}`)

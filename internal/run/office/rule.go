@@ -39,6 +39,8 @@ type Rule struct {
 	ToExchange *string `json:"to_exchange,omitempty"`
 	RoutingKey *string `json:"routing_key,omitempty"`
 	Webhook    string  `json:"webhook,omitempty"`
+	// Parked lets a rule that leads letters to their origin take those whose origin is a client's word: see trusts.
+	Parked bool `json:"parked,omitempty"`
 	// Last is false only for RuleWebhook: rules that follow look at the letter too. nil: true.
 	Last *bool `json:"last,omitempty"`
 }
@@ -172,6 +174,8 @@ func (r *Rule) check() error {
 		return wrong("to_queue is the archive: discard puts letters there")
 	case (r.Webhook != "") != (r.Action == RuleWebhook):
 		return wrong("webhook is for the action webhook, which needs it")
+	case r.Parked && r.Action != RuleRetry && r.Action != RuleSend:
+		return wrong("parked is for retry and send")
 	case r.Last != nil && !*r.Last && r.Action != RuleWebhook:
 		return wrong("last can be false only for webhook: a letter can go one way only")
 	}
@@ -198,6 +202,17 @@ func (r *Rule) moves() bool {
 // needsOrigin says whether the rule cannot move a letter of which nobody knows where it was first published.
 func (r *Rule) needsOrigin() bool {
 	return r.Action == RuleRetry && r.ToQueue == "" && (r.ToExchange == nil || r.RoutingKey == nil)
+}
+
+// leads says whether the letter itself says, at least in part, where the rule publishes it.
+func (r *Rule) leads() bool {
+	return r.needsOrigin() || r.Action == RuleSend && r.ToExchange != nil && r.RoutingKey == nil
+}
+
+// trusts says whether the rule may move the letter. What a client has put into headers, or imported, may name any exchange: the rule would
+// publish there with rights that the client lacks.
+func (r *Rule) trusts(l *letter.Letter) bool {
+	return r.Parked || !r.leads() || !l.Parked && !l.History.Imported
 }
 
 // times is MaxTimes with its default; 0: there is no bound.
@@ -290,7 +305,7 @@ func pastOf(l *letter.Letter, stored []byte) (replays uint64, again bool) {
 // behind is the letter as the masks of its virtual host show it.
 func (a *activeRule) takes(l, behind *letter.Letter, replays uint64, again bool) bool {
 	most := a.times()
-	if _, _, known := l.History.Origin(); !known && a.needsOrigin() {
+	if _, _, known := l.History.Origin(); !known && a.needsOrigin() || !a.trusts(l) {
 		return false
 	}
 	if a.Revealed {
@@ -344,6 +359,6 @@ func (r *Rule) same(o *Rule) bool {
 		return false
 	}
 	return a.Name == b.Name && a.Queues == b.Queues && a.Action == b.Action && a.AfterMS == b.AfterMS && a.Factor == b.Factor && a.MaxMS == b.MaxMS &&
-		a.JitterPercent == b.JitterPercent && a.MaxTimes == b.MaxTimes && a.ToQueue == b.ToQueue && a.Webhook == b.Webhook &&
+		a.JitterPercent == b.JitterPercent && a.MaxTimes == b.MaxTimes && a.ToQueue == b.ToQueue && a.Webhook == b.Webhook && a.Parked == b.Parked &&
 		maps.EqualFunc(r.Match, o.Match, slices.Equal[[]string])
 }

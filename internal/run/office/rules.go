@@ -495,6 +495,7 @@ type Trial struct {
 	Matched  int          `json:"matched"`   // letters that it takes
 	TooOften int          `json:"too_often"` // letters that it would take if they had not been replayed or sent max_times times
 	NoOrigin int          `json:"no_origin"` // letters that it would take if it were known where they were first published
+	Parked   int          `json:"parked"`    // letters that it would take with parked: where they were first published is a client's word
 	Due      int          `json:"due"`       // of Matched: it would act at once
 	ByQueue  []TrialQueue `json:"by_queue"`
 	First    []Row        `json:"first"`
@@ -553,9 +554,12 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 				}
 				replays, again := pastOf(l, history)
 				if !a.takes(l, l, replays, again) {
-					if _, _, known := l.History.Origin(); !known && a.needsOrigin() {
+					switch _, _, known := l.History.Origin(); {
+					case !known && a.needsOrigin():
 						t.NoOrigin++
-					} else {
+					case !a.trusts(l):
+						t.Parked++
+					default:
 						t.TooOften++
 					}
 					return true

@@ -130,6 +130,55 @@ func TestARuleRetriesAndThenSends(t *testing.T) {
 	}
 }
 
+// A rule publishes with the rights of who has set it. So it does not go where a client's headers or an imported history say, unless it says parked:
+// whoever may write to a queue with letters would publish anywhere.
+func TestARuleDoesNotTrustTheWayThatAClientNames(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			d := openChancery(t, vfs.NewMem(), 0)
+			d.letters(kind, kind, 1)
+			d.declare("bank", kind)
+			forged := strings.ReplaceAll(d.export("dlq", nil), `"work"`, `"bank"`)
+			d.declare("in", "classic", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
+			d.importInto("dlq", forged)
+			d.importInto("in", forged)
+			d.kill("in") // this is a death of its own, but its origin is still the client's word
+			d.publish("dlq", "parked", amqp091.Field{Key: "x-exception-message", Value: "m"}, amqp091.Field{Key: "x-original-exchange", Value: ""}, amqp091.Field{Key: "x-original-routingKey", Value: "bank"})
+			d.eventually("all letters are there", func() bool { return d.ready("dlq") == 4 })
+			rule := Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 1000, Queues: "^dlq$"}
+			got, err := d.rules.Try(t.Context(), d.c, rule, false)
+			if err != nil || got.Matched != 1 || got.Parked != 3 || got.TooOften != 0 {
+				t.Errorf("%+v, %v", got, err)
+			}
+			d.put(rule)
+			d.pass(600_000)
+			if d.ready("work") != 1 || d.ready("bank") != 0 || d.ready("dlq") != 3 {
+				t.Fatalf("%d went back, %d where a client says, %d stayed", d.ready("work"), d.ready("bank"), d.ready("dlq"))
+			}
+			direct := ""
+			d.put(Rule{Name: "send", On: true, Action: RuleSend, ToExchange: &direct, Queues: "^dlq$"})
+			if d.pass(600_000); d.ready("dlq") != 3 {
+				t.Errorf("the key of a client is followed: %d stayed", d.ready("dlq"))
+			}
+			d.put(Rule{Name: "away", On: true, Action: RuleSend, ToQueue: "in", Queues: "^dlq$"}) // it says where to itself
+			d.pass(1000)
+			if d.ready("in") != 3 {
+				t.Fatalf("%d were sent", d.ready("in"))
+			}
+			rule.Queues = "^in$"
+			d.put(rule)
+			if d.pass(600_000); d.ready("in") != 3 {
+				t.Errorf("a move makes a history the broker's own: %d stayed", d.ready("in"))
+			}
+			rule.Parked = true
+			d.put(rule)
+			if d.pass(600_000); d.ready("bank") != 3 {
+				t.Errorf("with parked %d went where clients say, %+v", d.ready("bank"), d.rule("again"))
+			}
+		})
+	}
+}
+
 // The first rule that matches is the one; hold keeps a letter from those that follow, discard puts it into the archive, and the archive and the
 // queue that a rule sends to are left alone.
 func TestTheFirstRuleThatMatchesIsTheOne(t *testing.T) {
@@ -302,6 +351,7 @@ func TestWrongRules(t *testing.T) {
 		"its name":              {Action: RuleHold},
 		"is none; it must be":   {Name: "a", Action: "burn"},
 		"cannot ask for an age": {Name: "a", Action: RuleHold, Match: map[string][]string{"older_than": {"1h"}}},
+		"parked is for":         {Name: "a", Action: RuleHold, Parked: true},
 		"a retry waits":         {Name: "a", Action: RuleRetry},
 		"factor is 0.5":         {Name: "a", Action: RuleRetry, AfterMS: 1000, Factor: 0.5},
 		"factor is NaN":         {Name: "a", Action: RuleRetry, AfterMS: 1000, Factor: math.NaN()},

@@ -47,6 +47,9 @@ func TestCarriedHistoryBesideOneWithout(t *testing.T) {
 			t.Error(err)
 		}
 		deaths = append(deaths, len(h.Deaths))
+		if h.Imported != (len(h.Deaths) == 2) {
+			t.Errorf("of %+v Imported is %v", h.Deaths, h.Imported)
+		}
 		return true
 	}); err != nil {
 		t.Fatal(err)

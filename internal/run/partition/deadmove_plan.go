@@ -205,7 +205,7 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	first := d.History == 0 || h.Note != nil && h.Fresh()
 	if trusts && first {
 		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
-			h, _ = deadletter.Carried(props.Headers) // DL-7.10
+			h, h.Imported = deadletter.Carried(props.Headers) // DL-7.10
 		}
 	}
 	if note != nil && note.HasKey {
