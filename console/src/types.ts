@@ -134,7 +134,7 @@ export interface DryRun {
 
 export interface Job {
   id: string; action: string; vhost: string; queues: string[]; filter?: Record<string, string[]>; ids?: number; canary_until_ms?: number; options?: Record<string, unknown>; state: string; why?: string; by: string;
-  reason: string; made_ms: number; began_ms?: number; ended_ms?: number; planned: number; examined: number; moved: number; unroutable: number; refused: number;
+  reason: string; rule?: string; made_ms: number; began_ms?: number; ended_ms?: number; planned: number; examined: number; moved: number; unroutable: number; refused: number;
   no_origin: number; too_often: number; gone: number;
   outcomes?: { waiting: number; acknowledged: number; died_again: number; expired: number; dropped: number; removed: number };
 }
@@ -156,12 +156,12 @@ export interface Retry { vhost: string; queue: string; waiting: number; next_ms:
 export type RuleAction = "retry" | "send" | "discard" | "hold" | "webhook";
 export interface Rule {
   name: string; on: boolean; queues: string; match?: Filter; action: RuleAction; after_ms?: number; factor?: number; max_ms?: number; jitter_percent?: number;
-  max_times?: number; to_queue?: string; to_exchange?: string; routing_key?: string; webhook?: string; last?: boolean;
+  max_times?: number; to_queue?: string; to_exchange?: string; routing_key?: string; parked?: boolean; webhook?: string; last?: boolean;
   state?: "on" | "off" | "stopped"; why?: string; by?: string; acted?: number; waiting?: number; last_ms?: number; job?: number;
 }
 export interface Rules { rules: Rule[]; threshold?: number; }
 export interface RuleTry {
-  examined: number; matched: number; too_often?: number; no_origin?: number; due?: number; by_queue: { queue: string; letters: number }[]; first: Row[]; stopped?: string | null;
+  examined: number; matched: number; too_often?: number; no_origin?: number; parked?: number; due?: number; by_queue: { queue: string; letters: number }[]; first: Row[]; stopped?: string | null;
 }
 
 export interface Webhook {

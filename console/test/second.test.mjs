@@ -154,7 +154,8 @@ test("rules: one is entered, with what is wrong by field, and tried before it is
     await dialog.getByText("The longest wait is shorter than the first.").waitFor();
     await dialog.getByLabel("First wait").fill("1m 30s");
     await dialog.getByLabel("Times at most").fill("");
-    await dialog.getByText("is retried for ever").waitFor();
+    await dialog.getByText("It waits 1 min 30 s, 3 min, 6 min.").waitFor();
+    assert.equal(await dialog.getByText("empty: 3").count(), 1);
     await dialog.getByLabel("Times at most").fill("3");
     await dialog.getByLabel("Times died").fill("often");
     await dialog.getByText("Times died must be a number or a bound").first().waitFor();
@@ -193,12 +194,47 @@ test("rules: turned on with the count, turned off, deleted; what another has cha
 
 test("rules: one that has stopped says why, and what a trial did not take is said", async () => {
   const [first, ...others] = answers.rules.rules;
-  await at("#/rules/%2F", { "GET rules": { rules: [{ ...first, state: "stopped", why: "ada may not write to the exchange orders any more", by: "ada", set_ms: 1, job: 12 }, ...others], threshold: 1000 }, "POST rules": { examined: 9, matched: 2, too_often: 3, no_origin: 1, due: 1, by_queue: [], first: [], stopped: "time" } }, async (page, asked, dialog) => {
+  await at("#/rules/%2F", { "GET rules": { rules: [{ ...first, state: "stopped", why: "ada may not write to the exchange orders any more", by: "ada", set_ms: 1, job: 12 }, ...others], threshold: 1000 }, "POST rules": { examined: 9, matched: 2, too_often: 3, no_origin: 1, parked: 2, due: 1, by_queue: [], first: [], stopped: "time" } }, async (page, asked, dialog) => {
     await page.getByText("It has stopped: ada may not write to the exchange orders any more.").waitFor();
     await page.getByRole("button", { name: "Edit… payment timeouts" }).click();
     await dialog.getByText("1 of them is due now").waitFor();
     await dialog.getByText("3 letters more would stay: they were sent back too often.").waitFor();
+    await dialog.getByText("2 letters more would stay: only a client says where they were first published.").waitFor();
     await dialog.getByText("There are more messages than were looked at").waitFor();
+  });
+});
+
+test("rules: one takes what clients have parked only if it says so, and keeps that and its bound when others are saved", async () => {
+  const send = { name: "move on", on: false, queues: "", match: {}, action: "send", to_exchange: "later", max_times: 7, parked: true };
+  const { kept, given } = keeper([{ name: "again", on: false, queues: "", match: {}, action: "retry", after_ms: 60000 }, send]);
+  await at("#/rules/%2F", given, async (page, asked, dialog) => {
+    await page.getByRole("button", { name: "Edit… again" }).click();
+    await dialog.getByRole("checkbox", { name: /^Letters that clients have parked/ }).check();
+    await dialog.getByRole("button", { name: "Save, off" }).click();
+    await page.getByText("The rule again is saved, and off.").waitFor();
+    assert.equal(kept.rules[0].parked, true);
+    assert.deepEqual(kept.rules[1], send);
+    await page.getByRole("button", { name: "Edit… move on" }).click();
+    await dialog.getByRole("button", { name: "Save, off" }).click();
+    await page.getByText("The rule move on is saved, and off.").waitFor();
+    assert.equal(kept.rules[1].max_times, 7);
+    assert.equal(kept.rules[1].parked, true);
+    await page.getByRole("button", { name: "Edit… move on" }).click();
+    await dialog.getByLabel("Routing key").fill("k");
+    assert.equal(await dialog.getByRole("checkbox", { name: /^Letters that clients have parked/ }).count(), 0);
+    await dialog.getByRole("button", { name: "Save, off" }).click();
+    await page.getByText("The rule move on is saved, and off.").last().waitFor();
+    await page.waitForFunction(() => !document.querySelector("dialog[open]"));
+    assert.ok(!("parked" in kept.rules[1]), "a rule that says the whole way needs it not");
+  });
+});
+
+test("jobs: that of a rule names it, and has no end", async () => {
+  const job = { id: "7", action: "replay", vhost: "/", queues: [], filter: {}, options: {}, state: "running", by: "ada", reason: "", rule: "payment timeouts", made_ms: 1, planned: 0, examined: 102, moved: 102, unroutable: 0, refused: 0, no_origin: 0, too_often: 0, gone: 0, outcomes: { waiting: 102, acknowledged: 0, died_again: 0, expired: 0, dropped: 0, removed: 0 } };
+  await at("#/jobs", { "GET jobs": [job] }, async (page) => {
+    await page.getByText("Replay by the rule payment timeouts").first().waitFor();
+    await page.getByText("102 so far").waitFor();
+    assert.equal(await page.getByText("of 0").count(), 0);
   });
 });
 
@@ -332,6 +368,10 @@ test("webhooks: one is added, tested, changed without its secret, and deleted wi
     await dialog.getByText("anybody on the way can read").waitFor();
     await dialog.getByLabel("Address").fill("https://hooks.example.com/b");
     await dialog.getByRole("checkbox", { name: /^Breakers/ }).check();
+    await dialog.getByRole("button", { name: "Add webhook" }).click();
+    await dialog.getByText("The webhook needs a secret.").first().waitFor();
+    await dialog.getByLabel("Secret").fill("short");
+    await dialog.getByText("A secret has 16 to 256 bytes; this one has 5.").first().waitFor();
     await dialog.getByRole("button", { name: "Make a secret" }).click();
     await dialog.getByRole("button", { name: "Add webhook" }).click();
     await page.getByText("The webhook night/shift is on.").waitFor();

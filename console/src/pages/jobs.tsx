@@ -11,7 +11,7 @@ import { cause, jobsOf, officeError, stateTag, useGroup } from "./office";
 import { FilterWords, optionWords } from "./words";
 
 const verbs: Record<string, string> = { replay: "Replay", move: "Move", discard: "Discard", restore: "Restore", edit: "Edit" };
-const title = (j: Job) => `${verbs[j.action] ?? j.action} from ${(j.queues ?? []).join(", ")}`;
+const title = (j: Job) => j.rule ? `${verbs[j.action] ?? j.action} by the rule ${j.rule}` : `${verbs[j.action] ?? j.action} from ${(j.queues ?? []).join(", ")}`;
 const handled = (j: Job) => j.moved + j.unroutable + j.refused + j.no_origin + j.too_often + j.gone;
 const ended = (j: Job) => ["done", "cancelled", "failed"].includes(j.state);
 const part = (j: Job) => j.planned ? handled(j) / j.planned : ended(j) ? 1 : 0;
@@ -25,7 +25,7 @@ const columns: Column<Job>[] = [
   { key: "state", title: "State", by: (j) => j.state, cell: (j) => stateTag(j.canary_until_ms ? "canary" : j.state) },
   {
     key: "progress", title: "Progress",
-    cell: (j) => <div class="progress">
+    cell: (j) => j.rule ? <span class="small">{count(j.moved)} so far</span> : <div class="progress">
       <Bar label={`Progress of job ${j.id}`} part={part(j)} /><span class="small">{count(handled(j))} of {count(j.planned)}</span>
     </div>,
   },
@@ -89,18 +89,19 @@ export function JobPage(props: { id: string }) {
   return <div class="stack">
     <PageHead title={<>Job {j.id}: {title(j)}</>}
       lead={<>{stateTag(j.state)} by <b class="name">{j.by}</b>{j.reason && <>: “<span class="name">{j.reason}</span>”</>}</>}>
-      {j.state === "running" && <button onClick={() => act("pause")}>Pause</button>}
-      {(j.state === "paused" || j.state === "halted") && <button class="primary" onClick={() => act("resume")}>Resume</button>}
-      {!ended(j) && <button class="danger" onClick={cancel}>Cancel</button>}
+      {j.rule && <a class="button" href={to(["rules", j.vhost])}>To the rules</a>}
+      {!j.rule && j.state === "running" && <button onClick={() => act("pause")}>Pause</button>}
+      {!j.rule && (j.state === "paused" || j.state === "halted") && <button class="primary" onClick={() => act("resume")}>Resume</button>}
+      {!j.rule && !ended(j) && <button class="danger" onClick={cancel}>Cancel</button>}
     </PageHead>
     <Failed error={error} what="the job" stale retry={reload} />
     {j.why && <Note kind={stopped ? "bad" : "warn"} title={`The job is ${j.state}`}>
-      {j.why}{j.state === "halted" && " Resume it when the cause is mended, or cancel it."}
+      {j.why}{!j.rule && j.state === "halted" && " Resume it when the cause is mended, or cancel it."}
     </Note>}
     {j.canary_until_ms ? <Waits job={j} until={j.canary_until_ms} /> : null}
-    <Card title="Progress" side={<span class="muted small">{count(handled(j))} of {count(j.planned)}</span>}>
+    {!j.rule && <Card title="Progress" side={<span class="muted small">{count(handled(j))} of {count(j.planned)}</span>}>
       <Bar label="Progress" part={part(j)} kind={stopped ? "bad" : undefined} />
-    </Card>
+    </Card>}
     <div class="grid2">
       <Card title={j.action === "discard" ? "Discarded" : "What was sent"} bare><Sent job={j} left={ended(j) ? 0 : left} /></Card>
       {j.outcomes && j.action !== "discard" && <Card title="What became of them" bare><Outcomes job={j} /></Card>}
@@ -134,7 +135,7 @@ function Sent(props: { job: Job; left: number }) {
   return <Small label="Letters" head={["Letters", ["Count", "num"]]} rows={[
     [job.action === "discard" ? "moved to bartleby.archive" : "moved", count(job.moved)],
     ...stayed.filter(([, n]) => n > 0).map(([text, n]) => [text, count(n)]),
-    ["left to do", count(props.left)],
+    ...(job.rule ? [] : [["left to do", count(props.left)] as [string, string]]),
   ]} />;
 }
 

@@ -47,7 +47,7 @@ export function deed(r: Rule): string {
   switch (r.action) {
     case "retry": {
       const after = r.after_ms ?? 0, factor = r.factor ?? 1;
-      return `retry after ${span(after)}${factor > 1 ? `, then ${factor === 2 ? "twice" : `${factor} times`} as long each time${r.max_ms ? `, ${span(r.max_ms)} at most` : ""}` : ""}${r.jitter_percent ? `, give or take ${r.jitter_percent} %` : ""}${r.max_times ? `, ${plural(r.max_times, "time")} at most` : ""}`;
+      return `retry after ${span(after)}${factor > 1 ? `, then ${factor === 2 ? "twice" : `${factor} times`} as long each time${r.max_ms ? `, ${span(r.max_ms)} at most` : ""}` : ""}${r.jitter_percent ? `, give or take ${r.jitter_percent} %` : ""}${r.max_times ? `, ${plural(r.max_times, "time")} at most` : ""}${r.parked ? ", parked ones too" : ""}`;
     }
     case "send": return r.to_queue ? `send to the queue ${r.to_queue}` : `send to the exchange ${r.to_exchange || "(default exchange)"}${r.routing_key ? ` with the key ${r.routing_key}` : ""}`;
     case "discard": return "discard into the archive";
@@ -56,14 +56,23 @@ export function deed(r: Rule): string {
   }
 }
 
-/** waits are the first waits of a retry, in milliseconds, without chance, and how many there are in all; undefined: no end. */
-export function waits(r: Rule, show = 6): { first: number[]; times?: number } {
-  const factor = Math.max(1, r.factor ?? 1), first: number[] = [];
-  for (let i = 0, w = r.after_ms ?? 0; i < Math.min(show, r.max_times ?? show); i++, w *= factor) first.push(Math.min(w, r.max_ms ?? Infinity));
-  return { first, times: r.max_times };
+/** leads says whether the letter itself says where the rule sends it. */
+export function leads(r: Rule): boolean {
+  if (r.action === "retry") return !r.to_queue && (r.to_exchange === undefined || r.routing_key === undefined);
+  return r.action === "send" && r.to_exchange !== undefined && r.routing_key === undefined;
 }
 
-const settings = ["name", "on", "queues", "match", "action", "after_ms", "factor", "max_ms", "jitter_percent", "max_times", "to_queue", "to_exchange", "routing_key", "webhook", "last"] as const;
+/** defaultTimes is how often a rule sends a letter if it does not say. */
+export const defaultTimes = { retry: 3, send: 100 };
+
+/** waits are the first waits of a retry, in milliseconds, without chance, and how many there are in all. */
+export function waits(r: Rule, show = 6): { first: number[]; times: number } {
+  const factor = Math.max(1, r.factor ?? 1), times = r.max_times || defaultTimes.retry, first: number[] = [];
+  for (let i = 0, w = r.after_ms ?? 0; i < Math.min(show, times); i++, w *= factor) first.push(Math.min(w, r.max_ms ?? Infinity));
+  return { first, times };
+}
+
+const settings = ["name", "on", "queues", "match", "action", "after_ms", "factor", "max_ms", "jitter_percent", "max_times", "to_queue", "to_exchange", "routing_key", "parked", "webhook", "last"] as const;
 
 /** settingsOf is a rule without what the node counts of it: what is sent. */
 export function settingsOf(r: Rule): Rule {
@@ -79,14 +88,14 @@ function canonical(v: unknown): string {
 export function same(a: Rule[], b: Rule[]): boolean { return canonical(a.map(settingsOf)) === canonical(b.map(settingsOf)); }
 
 /** Entered is a rule as it is typed. */
-export interface Entered { name: string; on: boolean; queues: string; reason: string; match: Record<string, string>; where: string; action: RuleAction; after: string; factor: string; max: string; jitter: string; times: string; target: "queue" | "exchange"; queue: string; exchange: string; key: string; webhook: string; last: boolean; }
+export interface Entered { name: string; on: boolean; queues: string; reason: string; match: Record<string, string>; where: string; action: RuleAction; after: string; factor: string; max: string; jitter: string; times: string; sends: string; target: "queue" | "exchange"; queue: string; exchange: string; key: string; parked: boolean; webhook: string; last: boolean; }
 
 export function enter(r?: Rule): Entered {
   const m = r?.match ?? {};
   return {
     name: r?.name ?? "", on: r?.on ?? false, queues: r?.queues ?? "", reason: m.reason ?? "", match: Object.fromEntries(ruleFilters.map((f) => [f.key, m[f.key] ?? ""])), where: (m.where ?? []).join("\n"), action: r?.action ?? "retry",
-    after: r ? durationText(r.after_ms) : "30s", factor: r ? String(r.factor ?? 1) : "2", max: r ? durationText(r.max_ms) : "1h", jitter: r ? String(r.jitter_percent ?? "") : "10", times: r ? String(r.max_times ?? "") : "5",
-    target: r?.to_exchange !== undefined && !r.to_queue ? "exchange" : "queue", queue: r?.to_queue ?? "", exchange: r?.to_exchange ?? "", key: r?.routing_key ?? "", webhook: r?.webhook ?? "", last: r?.last ?? false,
+    after: r ? durationText(r.after_ms) : "30s", factor: r ? String(r.factor ?? 1) : "2", max: r ? durationText(r.max_ms) : "1h", jitter: r ? String(r.jitter_percent ?? "") : "10", times: r ? String(r.max_times ?? "") : "5", sends: r?.action === "send" ? String(r.max_times ?? "") : "",
+    target: r?.to_exchange !== undefined && !r.to_queue ? "exchange" : "queue", queue: r?.to_queue ?? "", exchange: r?.to_exchange ?? "", key: r?.routing_key ?? "", parked: r?.parked ?? false, webhook: r?.webhook ?? "", last: r?.last ?? false,
   };
 }
 
@@ -140,6 +149,8 @@ export function read(e: Entered, others: string[]): { rule: Rule; problems: Prob
     rule.webhook = e.webhook;
     if (e.webhook === "") missing["webhook"] = "Enter the name of a webhook.";
   }
+  if (e.action === "send") rule.max_times = number("sends", e.sends, "Times", 1, 1000, true);
+  if (leads(rule) && e.parked) rule.parked = true;
   for (const k of Object.keys(rule) as (keyof Rule)[]) if (rule[k] === undefined) delete rule[k];
   return { rule, problems, missing };
 }

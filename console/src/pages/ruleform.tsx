@@ -11,7 +11,7 @@ import { Area, Check, Select, Text } from "../ui/form";
 import { Fold, Note, Tag } from "../ui/parts";
 import { Small } from "../ui/table";
 import { cause } from "./office";
-import { enter, read, ruleActions, ruleFilters, waits, type Entered } from "./rule";
+import { defaultTimes, enter, leads, read, ruleActions, ruleFilters, waits, type Entered } from "./rule";
 
 export function RuleForm(props: { vhost: string; rule?: Rule; others: string[]; close(): void; save(r: Rule): Promise<void> }) {
   const { session } = useApp();
@@ -66,15 +66,16 @@ export function RuleForm(props: { vhost: string; rule?: Rule; others: string[]; 
         <Text label="Factor" value={e.factor} set={(v) => put({ factor: v })} error={error("factor")} help="Each wait is so many times the one before; 1: always the same" />
         <Text label="Longest wait" value={e.max} set={(v) => put({ max: v })} error={error("max")} help="No wait is longer; empty: no bound" />
         <Text label="Chance in %" value={e.jitter} set={(v) => put({ jitter: v })} error={error("jitter")} help="Waits differ by so much, so that not all come at once" />
-        <Text label="Times at most" value={e.times} set={(v) => put({ times: v })} error={error("times")} help="A letter that came back so often stays; empty: no bound" />
+        <Text label="Times at most" value={e.times} set={(v) => put({ times: v })} error={error("times")} help={`A letter that was sent so often is left to the next rule, or stays; empty: ${defaultTimes.retry}`} />
       </div>}
-      {plan && <p class="small" aria-live="polite">It waits {plan.first.map((w) => span(w)).join(", ")}{plan.times === undefined ? " … without end" : plan.times > plan.first.length ? ` … ${plural(plan.times, "time")} in all` : ""}.</p>}
-      {e.action === "retry" && plan?.times === undefined && !problems["times"] && <Note kind="warn">A letter that dies again and again is retried for ever. Say how often at most.</Note>}
+      {plan && <p class="small" aria-live="polite">It waits {plan.first.map((w) => span(w)).join(", ")}{plan.times > plan.first.length ? ` … ${plural(plan.times, "time")} in all` : ""}.</p>}
       {e.action === "send" && <div class="fields">
         <Select label="Send to" value={e.target} set={(v) => put({ target: v as "queue" })} of={[["queue", "a queue"], ["exchange", "an exchange"]]} />
         {e.target === "queue" ? <Text label="Queue" value={e.queue} set={(v) => put({ queue: v })} error={error("queue")} list="rule-queues" help="An existing queue of this virtual host" />
           : <><Text label="Exchange" value={e.exchange} set={(v) => put({ exchange: v })} list="rule-exchanges" help="Empty: the default exchange" /><Text label="Routing key" value={e.key} set={(v) => put({ key: v })} error={error("key")} help="Empty: as first published" /></>}
+        <Text label="Times at most" value={e.sends} set={(sends) => put({ sends })} error={error("sends")} help={`A letter that was sent so often is left to the next rule, or stays; empty: ${defaultTimes.send}`} />
       </div>}
+      {leads(rule) && <Check label="Letters that clients have parked or imported, too" help="What they say of where they were first published is the client's word: who may write to these queues could have them published anywhere with your rights." value={e.parked} set={(parked) => put({ parked })} />}
       {e.action === "webhook" && (hooks.data?.length ? <Select label="Webhook" value={e.webhook} set={(v) => put({ webhook: v })} error={error("webhook")} of={[["", "choose one"], ...hooks.data.map((h) => [h.name, h.name] as const)]} /> : <Text label="Webhook" value={e.webhook} set={(v) => put({ webhook: v })} error={error("webhook")} help="The name of a webhook that an administrator has added" />)}
       {e.action === "webhook" && <Check label="The rules after it are not asked" help="Off: the next rule that matches acts as well." value={e.last} set={(last) => put({ last })} />}
     </div></fieldset>
@@ -96,6 +97,7 @@ export function Tried(props: { vhost: string; rule: Rule; tried: RuleTry | null 
   const left = <>
     {t.too_often ? <p class="small muted">{plural(t.too_often, "letter")} more would stay: {t.too_often === 1 ? "it was" : "they were"} sent back too often.</p> : null}
     {t.no_origin ? <p class="small muted">{plural(t.no_origin, "letter")} more would stay: where {t.no_origin === 1 ? "it was" : "they were"} first published is not known.</p> : null}
+    {t.parked ? <p class="small muted">{plural(t.parked, "letter")} more would stay: only a client says where {t.parked === 1 ? "it was" : "they were"} first published.</p> : null}
     {t.stopped && <Note kind="warn">There are more messages than were looked at, so the true count may be higher.</Note>}
   </>;
   if (t.matched === 0) return <><Note>Of {plural(t.examined, "message")} that {t.examined === 1 ? "was" : "were"} looked at, none would be touched.</Note>{left}</>;

@@ -67,6 +67,8 @@ function Edit(props: { hook?: Webhook; others: string[]; close(): void; done(): 
   let bad: string | undefined, plain = false;
   if (url !== "") try { const u = new URL(url); plain = u.protocol === "http:"; if (u.protocol !== "http:" && u.protocol !== "https:") bad = "The address must begin with https:// or http://."; else if (u.username || u.password) bad = "The address must have no user and password: the signature says who calls."; } catch { bad = `“${url}” is no address; it must be like https://example.com/hook.`; }
   const taken = !hook && props.others.includes(name.trim());
+  const bytes = new TextEncoder().encode(secret).length;
+  const badSecret = secret === "" ? hook ? undefined : "The webhook needs a secret." : bytes < 16 || bytes > 256 ? `A secret has 16 to 256 bytes; this one has ${bytes}.` : undefined;
   const all = [...chosen, ...other.split(",").map((e) => e.trim()).filter(Boolean)];
   return <Dialog title={hook ? `Webhook ${hook.name}` : "Add a webhook"} label={hook ? "Save" : "Add webhook"} close={props.close} action={async () => {
     press(true);
@@ -74,6 +76,7 @@ function Edit(props: { hook?: Webhook; others: string[]; close(): void; done(): 
     if (taken) throw new Error(`There is another webhook with the name ${name}.`);
     if (url === "") throw new Error("Enter the address that is called.");
     if (bad) throw new Error(bad);
+    if (badSecret) throw new Error(badSecret);
     await send("PUT", p`office/webhooks/${name.trim()}`, { url, events: all, on, vhost, ...(secret !== "" ? { secret } : {}) });
     say(`The webhook ${name} is ${on ? "on" : "saved, and off"}.`); props.done(); props.close();
   }}>
@@ -86,7 +89,7 @@ function Edit(props: { hook?: Webhook; others: string[]; close(): void; done(): 
     <div class="fields">
       <Text label="Other events" value={other} set={setOther} help={<>With commas between them, such as <code>job.halted, job.failed</code>. None at all: only rules tell it something.</>} />
       <Select label="Of virtual host" value={vhost} set={setVHost} of={[["", "all"], ...session.vhosts.map((v) => [v, v] as const)]} />
-      <Text label="Secret" type={made ? "text" : "password"} value={secret} set={(v) => { setSecret(v); setMade(false); }} autocomplete="new-password" help={<>Signs each call in the header <code>Bartleby-Signature</code>. {hook ? "It is never shown; empty: it stays." : "Empty: calls are not signed."}</>} />
+      <Text label="Secret" type={made ? "text" : "password"} value={secret} set={(v) => { setSecret(v); setMade(false); }} autocomplete="new-password" required={!hook} error={pressed || secret !== "" ? badSecret : undefined} help={<>Signs each call in the header <code>Bartleby-Signature</code>. {hook ? "16 to 256 bytes. It is never shown; empty: it stays." : "16 to 256 bytes, and needed."}</>} />
     </div>
     <div class="row"><button type="button" onClick={() => { setSecret([...crypto.getRandomValues(new Uint8Array(24))].map((b) => b.toString(16).padStart(2, "0")).join("")); setMade(true); }}>Make a secret</button>{made && <span class="muted">Copy it to who receives the calls: it is not shown again.</span>}</div>
     <Check label="On" value={on} set={setOn} help="Off: events that happen meanwhile are not told later." />
