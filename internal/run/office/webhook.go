@@ -1,6 +1,8 @@
 package office
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -105,26 +107,56 @@ func matchesTopic(pattern, key []string) bool {
 // in says whether the webhook is told of what happens in a virtual host; "" is what happens in none.
 func (h *Webhook) in(vhost string) bool { return h.VHost == "" || h.VHost == vhost }
 
-// translated are IPv6 networks whose addresses contain an IPv4 address, and where it begins: NAT64, 6to4, and IPv4-compatible addresses.
+// translated are IPv6 networks whose addresses contain an IPv4 address, and where it begins: NAT64, 6to4, IPv4-compatible addresses, and those of SIIT.
 var translated = []struct {
 	net netip.Prefix
 	at  int
-}{{netip.MustParsePrefix("64:ff9b::/96"), 12}, {netip.MustParsePrefix("2002::/16"), 2}, {netip.MustParsePrefix("::/96"), 12}}
+}{{netip.MustParsePrefix("64:ff9b::/96"), 12}, {netip.MustParsePrefix("2002::/16"), 2}, {netip.MustParsePrefix("::/96"), 12}, {netip.MustParsePrefix("::ffff:0:0:0/96"), 12}}
+
+// localNAT64 has NAT64 prefixes of local use (RFC 8215). How long the prefix is is not known, so the IPv4 address may begin at any of these bytes:
+// RFC 6052, 2.2, which leaves out byte 8.
+var (
+	localNAT64   = netip.MustParsePrefix("64:ff9b:1::/48")
+	inLocalNAT64 = [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}}
+)
 
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
+// metadata are services of clouds that trust whoever reaches them, and have addresses that are not link-local.
+var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
+
 // isLocal says whether an address belongs to this machine or its link: behind it are services that trust whoever reaches them, such as the
-// metadata of a cloud.
-func isLocal(a netip.Addr) bool {
+// metadata of a cloud. own are the addresses of this machine's interfaces.
+func isLocal(a netip.Addr, own []netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	if a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || thisNetwork.Contains(a) {
+	if a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || thisNetwork.Contains(a) || slices.Contains(metadata, a) || slices.Contains(own, a) {
 		return true
 	}
+	b := a.As16()
 	for _, t := range translated {
 		if t.net.Contains(a) {
-			b := a.As16()
-			return isLocal(netip.AddrFrom4([4]byte(b[t.at : t.at+4])))
+			return isLocal(netip.AddrFrom4([4]byte(b[t.at:t.at+4])), own)
 		}
 	}
-	return false
+	return localNAT64.Contains(a) && slices.ContainsFunc(inLocalNAT64, func(at [4]int) bool {
+		in := netip.AddrFrom4([4]byte{b[at[0]], b[at[1]], b[at[2]], b[at[3]]})
+		return !thisNetwork.Contains(in) && isLocal(in, own) // zeros are of a longer prefix
+	})
+}
+
+// ownAddresses are those of this machine's interfaces now.
+func ownAddresses() ([]netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("the addresses of this machine cannot be read: %w", err)
+	}
+	var own []netip.Addr
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				own = append(own, ip.Unmap())
+			}
+		}
+	}
+	return own, nil
 }

@@ -197,7 +197,14 @@ func (h *Webhooks) mayDial(address string) error {
 	if err != nil {
 		return err
 	}
-	if !h.local.Load() && isLocal(at.Addr()) {
+	if h.local.Load() {
+		return nil
+	}
+	own, err := ownAddresses()
+	if err != nil {
+		return err
+	}
+	if isLocal(at.Addr(), own) {
 		return fmt.Errorf("the address %s belongs to this machine or its link, which webhooks may reach only with webhooks.allow_local = true", at.Addr())
 	}
 	return nil

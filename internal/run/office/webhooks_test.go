@@ -215,12 +215,16 @@ func TestWhatWaitsForAWebhookIsBounded(t *testing.T) {
 
 // Addresses of this machine and its link are refused when they are dialled, in whatever form they are written.
 func TestWebhooksDoNotReachThisMachine(t *testing.T) {
+	own := []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8::7")}
 	for text, local := range map[string]bool{
 		"127.0.0.1": true, "127.8.8.8": true, "::1": true, "::ffff:127.0.0.1": true, "169.254.169.254": true, "fe80::1%eth0": true, "0.0.0.0": true, "0.1.2.3": true, "::": true,
 		"64:ff9b::7f00:1": true, "2002:7f00:1::": true, "::127.0.0.1": true, "224.0.0.1": true, "ff02::1": true, "64:ff9b::a9fe:a9fe": true,
+		"64:ff9b:1::7f00:1": true, "64:ff9b:1:7f00:0:100::": true, "64:ff9b:1:ff7f:0:1::": true, "::ffff:0:127.0.0.1": true, "fd00:ec2::254": true, "100.100.100.200": true, "64:ff9b::6464:64c8": true,
+		"198.51.100.7": true, "::ffff:198.51.100.7": true, "2001:db8::7": true, "64:ff9b::c633:6407": true,
+		"198.51.100.8": false, "2001:db8::8": false, "100.100.100.201": false, "::ffff:0:8.8.8.8": false, "64:ff9b:1::808:808": false, "64:ff9b:1:808:8:800::": false,
 		"10.1.2.3": false, "192.168.0.1": false, "8.8.8.8": false, "2001:4860:4860::8888": false, "64:ff9b::808:808": false, "fd00::1": false,
 	} {
-		if isLocal(netip.MustParseAddr(text)) != local {
+		if isLocal(netip.MustParseAddr(text), own) != local {
 			t.Errorf("%s: local is not %t", text, local)
 		}
 	}
@@ -240,6 +244,15 @@ func TestWebhooksDoNotReachThisMachine(t *testing.T) {
 	}
 	if l.count() != 1 {
 		t.Error("it was reached")
+	}
+	mine, err := ownAddresses()
+	if err != nil || len(mine) == 0 {
+		t.Fatal(mine, err)
+	}
+	for _, a := range mine {
+		if err := d.hooks.mayDial(netip.AddrPortFrom(a, 80).String()); err == nil {
+			t.Errorf("%s is an address of this machine, and may be dialled", a)
+		}
 	}
 }
 
