@@ -76,14 +76,23 @@ func fromDeath(t amqp091.Table) (h History, ok bool) {
 	return h, true
 }
 
-// fromSpring reads x-original-exchange and x-original-routingKey.
+// The headers in which Spring AMQP says where a message was first published.
+const (
+	springExchange = "x-original-exchange"
+	springKey      = "x-original-routingKey"
+)
+
+// OriginHeaders are headers that say where a message was first published.
+var OriginHeaders = []string{springExchange, springKey}
+
+// fromSpring reads OriginHeaders.
 func fromSpring(t amqp091.Table) (h History, ok bool) {
-	if _, ok := t.Get("x-original-routingKey"); !ok {
+	if _, ok := t.Get(springKey); !ok {
 		return History{}, false
 	}
 	d := Death{
 		Reason: Rejected, Count: 1, Expiration: -1,
-		Exchange: text(t, "x-original-exchange"), Keys: []string{text(t, "x-original-routingKey")},
+		Exchange: text(t, springExchange), Keys: []string{text(t, springKey)},
 	}
 	if !fits(d.Exchange) || !fits(d.Keys[0]) {
 		return History{}, false

@@ -58,6 +58,9 @@ type step struct {
 	index int // of an array; -1: it is a name, or any
 }
 
+// unmaskable are headers that are shown in many places under other names: routing keys, deaths, origins.
+var unmaskable = slices.Concat([]string{"CC", "BCC"}, deadletter.HeaderNames[:], deadletter.OriginHeaders)
+
 // NewMask returns the mask of rules, nil if they hide nothing. An error says which rule is wrong.
 func NewMask(r MaskRules) (*Mask, error) {
 	m := &Mask{rules: MaskRules{Headers: slices.Clone(r.Headers), Paths: slices.Clone(r.Paths), Patterns: slices.Clone(r.Patterns)}}
@@ -77,7 +80,7 @@ func NewMask(r MaskRules) (*Mask, error) {
 		}
 	}
 	for _, name := range r.Headers {
-		if name == "CC" || name == "BCC" || slices.Contains(deadletter.HeaderNames[:], name) {
+		if slices.ContainsFunc(unmaskable, func(n string) bool { return strings.EqualFold(n, name) }) {
 			return nil, fmt.Errorf("headers: '%s' cannot be masked, since what is in it is shown in many places; mask it by a pattern", name)
 		}
 		m.headers = append(m.headers, strings.ToLower(name))

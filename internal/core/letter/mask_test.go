@@ -274,3 +274,15 @@ func FuzzMask(f *testing.F) {
 		}
 	})
 }
+
+// Headers that are shown under other names, such as routing keys and origins, cannot be masked by name, however they are written.
+func TestHeadersOfOriginsCannotBeMasked(t *testing.T) {
+	for _, name := range []string{"x-original-routingKey", "x-original-exchange", "X-Original-RoutingKey", "cc", "bcc", "X-Death", "x-first-death-queue"} {
+		if _, err := letter.NewMask(letter.MaskRules{Headers: []string{name}}); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	if m, err := letter.NewMask(letter.MaskRules{Headers: []string{"x-original"}}); err != nil || m == nil {
+		t.Error(err)
+	}
+}

@@ -263,8 +263,8 @@ func (q *Query) Match(l *Letter) bool {
 		q.times != nil && !q.times.holds(float64(l.TimesDied())),
 		q.size != nil && !q.size.holds(float64(l.Record.BodySize())),
 		q.job != nil && l.History.Job != *q.job,
-		q.user != nil && l.History.Cause.User != *q.user,
-		q.client != nil && !q.isClient(&l.History.Cause),
+		q.user != nil && l.mask.Text(l.History.Cause.User) != *q.user,
+		q.client != nil && !q.isClient(l),
 		(q.exchange != nil || q.key != nil) && !q.from(l),
 		q.messageID != nil && l.MessageID() != *q.messageID,
 		q.typ != nil && l.Type() != *q.typ,
@@ -292,9 +292,11 @@ func (q *Query) from(l *Letter) bool {
 }
 
 // isClient takes what the client that rejected the letter last calls its connection, or its product, with the version or without.
-func (q *Query) isClient(c *deadletter.Cause) bool {
-	v := *q.client
-	return v == c.Name || v == c.Product || c.Version != "" && v == c.Product+" "+c.Version
+// Behind the mask of the letter, it is compared with what is shown.
+func (q *Query) isClient(l *Letter) bool {
+	v, c := *q.client, &l.History.Cause
+	product, version := l.mask.Text(c.Product), l.mask.Text(c.Version)
+	return v == l.mask.Text(c.Name) || v == product || version != "" && v == product+" "+version
 }
 
 // isClass takes the whole name of a class, or its last part.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/office"
 )
 
@@ -55,7 +56,11 @@ func (s *server) listAudit(r *request) (any, error) {
 		return nil, err
 	}
 	for i := range list {
-		list[i] = list[i].Behind(s.maskFor(list[i].VHost, reveal))
+		if vhost := list[i].VHost; !reveal && vhost != "" && !s.b.HasVHost(message.VHost(vhost), 0) {
+			list[i] = list[i].Ended()
+		} else {
+			list[i] = list[i].Behind(s.maskFor(vhost, reveal))
+		}
 	}
 	a := auditAnswer{Items: list}
 	if a.Items == nil {

@@ -140,7 +140,7 @@ func (s *server) postJob(r *request) (any, error) {
 
 // jobDone is what the audit log shows of a job, behind the mask: who reads the log need not have the tag reveal.
 func (s *server) jobDone(done *office.Job) []any {
-	shown := done.Behind(s.maskFor(done.VHost, false))
+	shown := s.jobBehind(done, false)
 	j := &shown
 	options, _ := json.Marshal(j.Options)
 	filter, _ := json.Marshal(j.Filter)
@@ -303,7 +303,7 @@ func (s *server) writeEvents(out *responder, r *request, id uint64) {
 	said := time.Now()
 	for {
 		j, ok := s.Office.Jobs.Job(id)
-		text, err := json.Marshal(showJob(j.Behind(s.maskFor(j.VHost, false)), hidden))
+		text, err := json.Marshal(showJob(s.jobBehind(&j, false), hidden))
 		if !ok || err != nil {
 			_ = to.say("end", []byte("{}"))
 			return

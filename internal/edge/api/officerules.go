@@ -61,7 +61,11 @@ func (s *server) getRules(r *request) (any, error) {
 	if err := s.mustVHost(r.vhost()); err != nil {
 		return nil, err
 	}
-	return s.Office.Rules.Book(r.vhost()), nil
+	reveal, err := r.revealsRule()
+	if err != nil {
+		return nil, err
+	}
+	return s.Office.Rules.Book(r.vhost()).Behind(s.maskFor(string(r.vhost()), reveal)), nil
 }
 
 // putRules sets all rules of a virtual host, in their order, and the threshold; what is not in the body stays as it is.
@@ -90,11 +94,12 @@ func (s *server) putRules(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.ruled(s.Office.Rules.Put(r.link(), r.actor(), rules, body.Threshold, reveal))
+	b, err := s.Office.Rules.Put(r.link(), r.actor(), rules, body.Threshold, reveal)
+	return r.ruled(b, reveal, err)
 }
 
 // ruled is what a change of rules answers, and what the audit log says of it.
-func (r *request) ruled(b office.RuleBook, err error) (any, error) {
+func (r *request) ruled(b office.RuleBook, reveal bool, err error) (any, error) {
 	if err != nil {
 		return nil, asJobFailure(err)
 	}
@@ -103,11 +108,15 @@ func (r *request) ruled(b office.RuleBook, err error) (any, error) {
 		names[i] = b.Rules[i].Name + " (" + b.Rules[i].State + ")"
 	}
 	r.did = []any{slog.Group("rules", "vhost", string(r.vhost()), "rules", strings.Join(names, ", "), "threshold", b.Threshold)}
-	return b, nil
+	return b.Behind(r.s.maskFor(string(r.vhost()), reveal)), nil
 }
 
 func (s *server) getRule(r *request) (any, error) {
-	for _, rule := range s.Office.Rules.Book(r.vhost()).Rules {
+	reveal, err := r.revealsRule()
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range s.Office.Rules.Book(r.vhost()).Behind(s.maskFor(string(r.vhost()), reveal)).Rules {
 		if rule.Name == r.params["rule"] {
 			return rule, nil
 		}
@@ -131,11 +140,13 @@ func (s *server) putRule(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.ruled(s.Office.Rules.PutRule(r.link(), r.actor(), rule, reveal))
+	b, err := s.Office.Rules.PutRule(r.link(), r.actor(), rule, reveal)
+	return r.ruled(b, reveal, err)
 }
 
 func (s *server) deleteRule(r *request) (any, error) {
-	return r.ruled(s.Office.Rules.Remove(r.link(), r.actor(), r.params["rule"]))
+	b, err := s.Office.Rules.Remove(r.link(), r.actor(), r.params["rule"])
+	return r.ruled(b, false, err)
 }
 
 func (s *server) switchRule(on bool) func(*request) (any, error) {
@@ -144,7 +155,8 @@ func (s *server) switchRule(on bool) func(*request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return r.ruled(s.Office.Rules.Switch(r.link(), r.actor(), r.params["rule"], on, reveal))
+		b, err := s.Office.Rules.Switch(r.link(), r.actor(), r.params["rule"], on, reveal)
+		return r.ruled(b, reveal, err)
 	}
 }
 

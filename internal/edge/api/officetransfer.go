@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,10 @@ func (s *server) exportLetters(r *request) (any, error) {
 		return nil, &failure{http.StatusForbidden, "forbidden", fmt.Sprintf("the masks of vhost '%s' hide parts of letters, and an export would come back without them: it needs ?reveal=true, and the tag reveal", r.vhost())}
 	}
 	delete(filters, "reveal")
+	told := []byte{}
+	if len(filters) > 0 {
+		told, _ = json.Marshal(office.HideFilter(s.maskFor(string(r.vhost()), false), filters)) // texts: never fails
+	}
 	query, err := letter.ParseQuery(string(r.vhost()), filters, time.Now().UnixMilli())
 	if err != nil {
 		return nil, err
@@ -48,7 +53,7 @@ func (s *server) exportLetters(r *request) (any, error) {
 			_, err := out.Write(line)
 			return err
 		})
-		s.Office.Record(office.Act{Actor: r.actor(), What: "letters.exported", VHost: string(r.vhost()), Object: string(r.queueName()), Count: uint64(n), Detail: cutDetail(filters.Encode())})
+		s.Office.Record(office.Act{Actor: r.actor(), What: "letters.exported", VHost: string(r.vhost()), Object: string(r.queueName()), Count: uint64(n), Detail: cutDetail(string(told))})
 		if err != nil && r.Context().Err() == nil {
 			f := asFailure(err)
 			var last bytes.Buffer
@@ -137,7 +142,15 @@ func (r *request) hides(j *office.Job) bool {
 
 // showJob is a job as the user sees it.
 func (r *request) showJob(j *office.Job, reveal bool) shownJob {
-	return showJob(j.Behind(r.s.maskFor(j.VHost, reveal)), r.hides(j))
+	return showJob(r.s.jobBehind(j, reveal), r.hides(j))
+}
+
+// jobBehind is the job behind the mask of its virtual host.
+func (s *server) jobBehind(j *office.Job, reveal bool) office.Job {
+	if !reveal && !s.b.HasVHost(message.VHost(j.VHost), 0) {
+		return j.Ended()
+	}
+	return j.Behind(s.maskFor(j.VHost, reveal))
 }
 
 // showJob is a job without its filter if that is hidden.

@@ -203,6 +203,21 @@ func (j Job) Behind(m *letter.Mask) Job {
 	return j
 }
 
+// Behind is the book as it is shown behind a mask, which may be nil.
+func (b RuleBook) Behind(m *letter.Mask) RuleBook {
+	b.Rules = slices.Clone(b.Rules)
+	for i := range b.Rules {
+		s := &b.Rules[i]
+		s.Match, s.Why = hideFilter(m, s.Match, !s.revealed), m.Text(s.Why)
+	}
+	return b
+}
+
+// HideFilter is a filter of somebody who sees what a mask hides, as it is shown behind the mask, which may be nil: only the names of its filters.
+func HideFilter(m *letter.Mask, filter map[string][]string) map[string][]string {
+	return hideFilter(m, filter, false)
+}
+
 // Behind is the plan as it is shown behind a mask, which may be nil.
 func (p Plan) Behind(m *letter.Mask) Plan {
 	if m == nil {
@@ -230,6 +245,34 @@ func (e *DropEntry) Behind(m *letter.Mask) DropEntry {
 		shown.Exchange, shown.Keys, shown.MessageID, shown.Type = m.Text(e.Exchange), m.Texts(e.Keys), m.Text(e.MessageID), m.Text(e.Type)
 	}
 	return shown
+}
+
+// Ended is the job without what only masks could tell apart: its virtual host is gone, and its masks are gone with it.
+func (j Job) Ended() Job {
+	if j.Filter != nil {
+		j.Filter = hideFilter(&letter.Mask{}, j.Filter, false)
+	}
+	for _, text := range []*string{&j.Why, &j.Reason} {
+		if *text != "" {
+			*text = letter.Hidden
+		}
+	}
+	for _, text := range []**string{&j.Options.ToExchange, &j.Options.RoutingKey} {
+		if *text != nil {
+			*text = new(letter.Hidden)
+		}
+	}
+	return j
+}
+
+// Ended is the entry without its reason and detail: its virtual host is gone, and its masks are gone with it.
+func (e Entry) Ended() Entry {
+	for _, text := range []*string{&e.Why, &e.Detail} {
+		if *text != "" {
+			*text = letter.Hidden
+		}
+	}
+	return e
 }
 
 // Behind is the entry as it is shown behind a mask, which may be nil.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -224,6 +225,8 @@ type RuleShown struct {
 	Acted   uint64 `json:"acted"`         // letters that it has moved, or told of
 	Waiting int64  `json:"waiting"`       // letters that are not due, or cannot go now
 	LastMS  int64  `json:"last_ms"`       // 0: it has not acted
+
+	revealed bool // who set it saw what masks hide
 }
 
 // RuleFacts are the keys of a RuleShown that are no part of the rule: who sends them back changes nothing.
@@ -246,7 +249,7 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 	shown.Threshold = b.threshold
 	for i := range b.rules {
 		s := &b.rules[i]
-		v := RuleShown{Rule: s.Rule, State: "off", By: s.By, SetMS: s.SetMS}
+		v := RuleShown{Rule: s.Rule, State: "off", By: s.By, SetMS: s.SetMS, revealed: s.Revealed}
 		if s.On {
 			v.State = "on"
 		}
@@ -381,10 +384,16 @@ func (r *Rules) draft(c *broker.Connection, before, after *book, rules []Rule, r
 			return wrongRule(rule.Name, "there are two of this name")
 		}
 		names[rule.Name] = true
-		s := storedRule{Rule: *rule}
 		var was *storedRule
 		if at := slices.IndexFunc(before.rules, func(o storedRule) bool { return o.Name == rule.Name }); at >= 0 {
 			was = &before.rules[at]
+			// Who is shown a rule behind the mask sends it back so.
+			if mask := r.f.masks.Mask(string(c.VHost)); len(rule.Match) > 0 && maps.EqualFunc(rule.Match, hideFilter(mask, was.Match, !was.Revealed), slices.Equal) {
+				rule.Match = was.Match
+			}
+		}
+		s := storedRule{Rule: *rule}
+		if was != nil {
 			s.Job = was.Job
 		}
 		kept := was != nil && was.same(rule) && (was.On || !rule.On) && rule.Name != renewed
@@ -472,11 +481,16 @@ func (r *Rules) store(act Act, vhost message.VHost, before, after *book) error {
 			delete(r.told, k)
 		}
 	}
-	act.Detail = string(value)
-	if i := slices.IndexFunc(after.rules, func(s storedRule) bool { return s.Name == act.Object }); i >= 0 {
-		text, _ := json.Marshal(&after.rules[i].Rule) // it was written before
-		act.Detail = string(text)
+	told := ruleRecord{Version: ruleVersion, Threshold: &after.threshold, Rules: slices.Clone(after.rules)}
+	for i := range told.Rules {
+		s := &told.Rules[i]
+		s.Match = hideFilter(r.f.masks.Mask(string(vhost)), s.Match, !s.Revealed)
 	}
+	text, _ := json.Marshal(told) // it was written before
+	if i := slices.IndexFunc(told.Rules, func(s storedRule) bool { return s.Name == act.Object }); i >= 0 {
+		text, _ = json.Marshal(&told.Rules[i].Rule)
+	}
+	act.Detail = string(text)
 	if err := r.f.audit.With(act, changes); err != nil {
 		return err
 	}
