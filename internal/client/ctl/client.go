@@ -243,6 +243,8 @@ func explain(err error) error {
 			return fail(exitNoPerm, "the management API does not accept this user and password")
 		}
 		return fail(exitNoPerm, "%s", e.reason)
+	case http.StatusForbidden:
+		return fail(exitNoPerm, "%s", e.reason)
 	case http.StatusNotFound:
 		return fail(exitData, "%s", e.reason)
 	}

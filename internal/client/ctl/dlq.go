@@ -621,9 +621,17 @@ var searchFilters = []struct{ name, help string }{
 	{"job", "that this job has sent"},
 	{"message-id", "with this message id"},
 	{"type", "with this type of message"},
-	{"user", "that this user rejected last"},
+	{"rejected-by-user", "that this user rejected last"},
 	{"client", "that this client rejected last: what it calls its connection, or its product, with the version or without"},
 	{"body", "whose body has this text"},
+}
+
+// parameter is the name of a filter in the API. There user is the filter; here --user is who logs in.
+func parameter(filter string) string {
+	if filter == "rejected-by-user" {
+		return "user"
+	}
+	return strings.ReplaceAll(filter, "-", "_")
 }
 
 func (o *searchOptions) flags(f *pflag.FlagSet) {
@@ -644,7 +652,7 @@ func (o *searchOptions) filterFlags(f *pflag.FlagSet) {
 }
 
 const searchUsage = "[--vhost <vhost>] [--group <id>] [--reason <reason>] [--source <queue>] [--exchange <exchange>] [--key <key>] [--class <class>] [--error <regex>] [--older-than <age>] [--newer-than <age>] " +
-	"[--died <n>] [--size <n>] [--job <id>] [--message-id <id>] [--type <type>] [--user <user>] [--client <client>] [--body <text>] [--where <condition>] [--oldest] [--count] [--limit <n>] [--reveal] [--json] <queue>"
+	"[--died <n>] [--size <n>] [--job <id>] [--message-id <id>] [--type <type>] [--rejected-by-user <user>] [--client <client>] [--body <text>] [--where <condition>] [--oldest] [--count] [--limit <n>] [--reveal] [--json] <queue>"
 
 const searchHelp = `All filters that are given must hold. The letter that came last is shown first. With --json each letter is a line of JSON.
 
@@ -666,7 +674,7 @@ func (i *invocation) searchLetters(o *searchOptions, asJSON bool) error {
 	query := url.Values{}
 	for name, value := range o.values {
 		if i.set(name) {
-			query.Set(strings.ReplaceAll(name, "-", "_"), *value)
+			query.Set(parameter(name), *value)
 		}
 	}
 	if len(o.where) > 0 {

@@ -234,7 +234,10 @@ func TestReveal(t *testing.T) {
 	if got := tool(t, search...); !strings.Contains(got, `"error":"•••"`) || strings.Contains(got, "customer 3") {
 		t.Error(got)
 	}
-	if got := tool(t, append(search, "--reveal")...); !strings.Contains(got, "needs the tag reveal") || !strings.Contains(got, "exit") {
+	if got := tool(t, append(search, "--reveal")...); !strings.Contains(got, "reveal=true (--reveal) needs the tag reveal") || !strings.Contains(got, "set_user_tags") || !strings.HasSuffix(got, "exit 77\n") {
+		t.Error(got)
+	}
+	if got := tool(t, "bartleby", "dlq", "search", "orders.dead", "--where", "header.x-exception-message~customer"); !strings.Contains(got, "would tell") || !strings.Contains(got, "--reveal") || !strings.HasSuffix(got, "exit 77\n") {
 		t.Error(got)
 	}
 	var letter struct{ ID string }
@@ -250,6 +253,19 @@ func TestReveal(t *testing.T) {
 		masked, revealed := tool(t, append([]string{"bartleby"}, strings.Fields(args)...)...), tool(t, append([]string{"bartleby"}, strings.Fields(args+" --reveal")...)...)
 		if strings.Contains(masked, secret) || !strings.Contains(revealed, secret) {
 			t.Errorf("%s:\n%s\n%s", args, masked, revealed)
+		}
+	}
+}
+
+// --user is who logs in, in every command; whose rejections are meant, another option says.
+func TestUserIsWhoLogsIn(t *testing.T) {
+	officeNode(t)
+	for _, args := range []string{"dlq search orders.dead", "dlq replay orders.dead --dry-run", "dlq export orders.dead"} {
+		if got := tool(t, append([]string{"bartleby"}, strings.Fields(args+" --user nobody --password wrong")...)...); !strings.HasSuffix(got, "exit 77\n") {
+			t.Errorf("%s as a stranger: %s", args, got)
+		}
+		if got := tool(t, append([]string{"bartleby"}, strings.Fields(args+" --rejected-by-user nobody")...)...); !strings.HasSuffix(got, "exit 1\n") {
+			t.Errorf("%s of nobody: %s", args, got)
 		}
 	}
 }

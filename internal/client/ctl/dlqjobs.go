@@ -148,7 +148,7 @@ func (o *jobOptions) request(i *invocation, action string) (object, error) {
 	filter := object{}
 	for name, v := range o.values {
 		if i.set(name) {
-			filter[strings.ReplaceAll(name, "-", "_")] = *v
+			filter[parameter(name)] = *v
 		}
 	}
 	if g := *o.values["group"]; g != "" {

@@ -230,7 +230,7 @@ func (i *invocation) exportLetters(o *searchOptions, file string) error {
 	query := url.Values{}
 	for name, value := range o.values {
 		if i.set(name) {
-			query.Set(strings.ReplaceAll(name, "-", "_"), *value)
+			query.Set(parameter(name), *value)
 		}
 	}
 	if len(o.where) > 0 {

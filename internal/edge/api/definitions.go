@@ -13,6 +13,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/definitions"
+	"bartleby.mq/internal/run/office"
 )
 
 // exportDefinitions exports all definitions (BR-16.1, BR-16.2).
@@ -225,6 +226,13 @@ func (s *server) importFrom(r *request, vhost message.VHost) error {
 	warnings, err := definitions.ImportFor(r.Context(), s.b, text, vhost, r.user, r.identity)
 	for _, w := range warnings {
 		s.Logger.Warn("definitions imported with a warning", "warning", w)
+	}
+	if s.Office != nil { // also of one that failed: what went before stays
+		act := office.Act{Actor: r.actor(), What: "definitions.imported", VHost: string(vhost), Object: string(vhost)}
+		if err != nil {
+			act.Detail = cutDetail("it ended early: " + err.Error())
+		}
+		s.Office.Record(act)
 	}
 	if errors.Is(err, definitions.ErrEnded) {
 		return nobodyWaits

@@ -96,3 +96,27 @@ func TestAVirtualHostThatIsGoneStaysMasked(t *testing.T) {
 		}
 	}
 }
+
+// The audit tells of changes of a virtual host's default dead-letter queue and lenient declarations, once each, and of imports of definitions.
+func TestTheAuditTellsOfDefaultsAndImports(t *testing.T) {
+	n := withMasks(t)
+	ann := n.as("ann")
+	for _, body := range []string{`{"description": "x"}`, `{"default_dead_letter": "%q.dead"}`, `{"default_dead_letter": "%q.dead", "description": "y"}`, `{"lenient_declarations": true}`} {
+		ann.must("PUT", "/vhosts/%2F", body)
+	}
+	n.must("POST", "/definitions/%2F", `{"queues": [{"name": "made", "durable": true, "auto_delete": false, "arguments": {}}]}`)
+	if a := n.do("POST", "/definitions", `{"queues": [{"name": "made", "vhost": "none", "durable": true, "auto_delete": false, "arguments": {}}]}`); a.status < 400 {
+		t.Fatal(a.body)
+	}
+	var got []string
+	for _, what := range []string{"vhost.changed", "definitions.imported"} {
+		for _, v := range n.must("GET", "/office/audit?what="+what, "").object(t)["items"].([]any) {
+			e := v.(map[string]any)
+			got = append(got, fmt.Sprint(e["who"], " ", e["what"], " ", e["object"], " ", e["times"], " ", strings.SplitN(e["detail"].(string), ":", 2)[0]))
+		}
+	}
+	want := "ann vhost.changed / 1 {\"default_dead_letter\"\nann vhost.changed / 1 {\"default_dead_letter\"\nguest definitions.imported  1 it ended early\nguest definitions.imported / 1 "
+	if strings.Join(got, "\n") != want {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+}

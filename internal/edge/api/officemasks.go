@@ -82,7 +82,7 @@ func (r *request) revealedIn(query url.Values, what string, vhost message.VHost,
 	case text != "true":
 		return false, badRequest(fmt.Sprintf("reveal '%s' must be true or false", text))
 	case !r.local && !slices.Contains(r.tags, auth.Reveal):
-		return false, &failure{http.StatusForbidden, "forbidden", "reveal=true needs the tag reveal"}
+		return false, &failure{http.StatusForbidden, "forbidden", "reveal=true (--reveal) needs the tag reveal, which an administrator gives a user besides the other tags (set_user_tags)"}
 	}
 	if r.s.Office != nil {
 		r.s.Office.Record(office.Act{Actor: r.actor(), What: what + ".revealed", VHost: string(vhost), Object: object})
@@ -92,5 +92,5 @@ func (r *request) revealedIn(query url.Values, what string, vhost message.VHost,
 
 // wouldTell is the refusal of a filter that would tell what masks hide.
 func wouldTell(filter, vhost string) error {
-	return &failure{http.StatusForbidden, "forbidden", fmt.Sprintf("filter '%s' would tell what the masks of vhost '%s' hide", filter, vhost)}
+	return &failure{http.StatusForbidden, "forbidden", fmt.Sprintf("filter '%s' would tell what the masks of vhost '%s' hide; it needs reveal=true (--reveal), and the tag reveal", filter, vhost)}
 }

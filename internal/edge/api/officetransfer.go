@@ -34,7 +34,7 @@ func (s *server) exportLetters(r *request) (any, error) {
 		return nil, err
 	}
 	if s.maskFor(string(r.vhost()), reveal) != nil {
-		return nil, &failure{http.StatusForbidden, "forbidden", fmt.Sprintf("the masks of vhost '%s' hide parts of letters, and an export would come back without them: it needs ?reveal=true, and the tag reveal", r.vhost())}
+		return nil, &failure{http.StatusForbidden, "forbidden", fmt.Sprintf("the masks of vhost '%s' hide parts of letters, and an export would come back without them: it needs ?reveal=true (--reveal), and the tag reveal", r.vhost())}
 	}
 	delete(filters, "reveal")
 	told := []byte{}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/definitions"
+	"bartleby.mq/internal/run/office"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -169,8 +171,10 @@ func (s *server) putVHost(r *request) (any, error) {
 	if m.Protected, err = r.boolean("protected_from_deletion"); err != nil {
 		return nil, err
 	}
+	var before, after topology.Metadata
 	revise := func(old topology.Metadata) topology.Metadata {
 		m := m
+		defer func() { before, after = old, m }()
 		// What the request does not name stays.
 		if _, ok := r.body["description"]; !ok {
 			m.Description = old.Description
@@ -195,7 +199,12 @@ func (s *server) putVHost(r *request) (any, error) {
 		}
 		return m
 	}
-	return putDone(r.admin().ReviseVHost(r.vhost(), revise, r.identity))
+	isNew, err := r.admin().ReviseVHost(r.vhost(), revise, r.identity)
+	if s.Office != nil && err == nil && (before.DefaultDeadLetter != after.DefaultDeadLetter || before.Lenient != after.Lenient) {
+		detail, _ := json.Marshal(map[string]any{"default_dead_letter": after.DefaultDeadLetter, "lenient_declarations": after.Lenient}) // never fails
+		s.Office.Record(office.Act{Actor: r.actor(), What: "vhost.changed", VHost: string(r.vhost()), Object: string(r.vhost()), Detail: string(detail)})
+	}
+	return putDone(isNew, err)
 }
 
 func (s *server) deleteVHost(r *request) (any, error) {

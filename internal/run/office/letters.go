@@ -90,7 +90,7 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 	}
 	mask := f.maskOf(q, r.Reveal)
 	if name := r.Query.Asks(mask); name != "" {
-		return end, &Error{Forbidden, fmt.Sprintf("filter '%s' would tell what the masks of vhost '%s' hide", name, q.Decl.VHost)}
+		return end, &Error{Forbidden, fmt.Sprintf("filter '%s' would tell what the masks of vhost '%s' hide; it needs reveal=true (--reveal), and the tag reveal", name, q.Decl.VHost)}
 	}
 	reader := letter.NewReader(f.Names).Masked(mask)
 	began, bytes, found := time.Now(), int64(0), 0

@@ -158,10 +158,10 @@ func (m *Jobs) mayAsk(r *Request) error {
 		return refuse(BadRequest, "%v", err)
 	}
 	if r.OrderBy != "" && (mask.HidesText() || mask.HidesHeader(strings.TrimPrefix(r.OrderBy, orderByHeader))) {
-		return refuse(Forbidden, "order_by: '%s' would tell what the masks of vhost '%s' hide", r.OrderBy, r.VHost)
+		return refuse(Forbidden, "order_by: '%s' would tell what the masks of vhost '%s' hide; it needs reveal=true, and the tag reveal", r.OrderBy, r.VHost)
 	}
 	if name := q.Asks(mask); name != "" {
-		return refuse(Forbidden, "filter '%s' would tell what the masks of vhost '%s' hide", name, r.VHost)
+		return refuse(Forbidden, "filter '%s' would tell what the masks of vhost '%s' hide; it needs reveal=true, and the tag reveal", name, r.VHost)
 	}
 	return nil
 }
