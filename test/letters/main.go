@@ -24,7 +24,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"golang.org/x/sys/unix"
 
 	"bartleby.mq/test/node"
 )
@@ -264,7 +263,7 @@ func (b *bench) cold() error {
 		}
 		defer func() { _ = f.Close() }()
 		_ = f.Sync()
-		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+		return forget(f)
 	})
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ type lineJSON struct {
 	Queue        text            `json:"queue,omitempty"`
 	Exchange     text            `json:"exchange"`
 	Key          text            `json:"routing_key"`
-	BCC          []text          `json:"bcc,omitempty"`
+	BCC          json.RawMessage `json:"bcc,omitempty"` // a list of text
 	Properties   propertiesJSON  `json:"properties"`
 	Headers      json.RawMessage `json:"headers,omitempty"` // a topology.TypedTable; absent: there is none, which differs from an empty one
 	Body         string          `json:"body"`
@@ -182,8 +182,14 @@ func AppendLine(b []byte, l *Line) ([]byte, error) {
 		return nil, err
 	}
 	j := lineJSON{ID: l.ID, VHost: text(l.VHost), Queue: text(l.Queue), Exchange: text(l.Exchange), Key: text(l.Key), Properties: showProps(&props)}
+	var bcc []text
 	for keys := l.BCC; len(keys) > 0; keys = keys[1+int(keys[0]):] {
-		j.BCC = append(j.BCC, text(keys[1:1+int(keys[0])]))
+		bcc = append(bcc, text(keys[1:1+int(keys[0])]))
+	}
+	if len(bcc) > 0 {
+		if j.BCC, err = plain(bcc); err != nil {
+			return nil, err
+		}
 	}
 	if props.Headers != nil {
 		if j.Headers, err = plain(topology.TypedTable(props.Headers)); err != nil {
@@ -369,7 +375,16 @@ func ParseLine(line []byte) (l Line, err error) {
 		return l, errors.New("it is no letter: something follows")
 	}
 	l = Line{ID: j.ID, VHost: string(j.VHost), Queue: string(j.Queue), Exchange: string(j.Exchange), Key: string(j.Key)}
-	for _, k := range j.BCC {
+	var bcc []text
+	if len(j.BCC) > maxLinePart {
+		return l, fmt.Errorf("bcc: it has %d bytes, the limit is %d", len(j.BCC), maxLinePart)
+	}
+	if len(j.BCC) > 0 {
+		if err := json.Unmarshal(j.BCC, &bcc); err != nil {
+			return l, fmt.Errorf("bcc: %w", err)
+		}
+	}
+	for _, k := range bcc {
 		if len(k) > message.MaxName {
 			return l, errors.New("bcc: a key is too long")
 		}

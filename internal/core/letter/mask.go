@@ -349,15 +349,20 @@ func (m *Mask) whole(states []state) bool {
 	return slices.ContainsFunc(states, func(s state) bool { return s.step == len(m.paths[s.path]) })
 }
 
-// child is where paths are in a member or an element.
+// child is where paths are in a member or an element, each place once: else a path with several ".." would multiply them at each depth.
 func (m *Mask) child(states []state, name string, index int) (next []state) {
+	add := func(s state) {
+		if !slices.Contains(next, s) {
+			next = append(next, s)
+		}
+	}
 	for _, s := range states {
 		at := &m.paths[s.path][s.step]
 		if at.any || index >= 0 && at.index == index || index < 0 && at.index < 0 && strings.EqualFold(at.name, name) {
-			next = append(next, state{s.path, s.step + 1})
+			add(state{s.path, s.step + 1})
 		}
 		if at.deep {
-			next = append(next, s)
+			add(s)
 		}
 	}
 	return next

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -284,5 +285,24 @@ func TestHeadersOfOriginsCannotBeMasked(t *testing.T) {
 	}
 	if m, err := letter.NewMask(letter.MaskRules{Headers: []string{"x-original"}}); err != nil || m == nil {
 		t.Error(err)
+	}
+}
+
+// A place that several ".." lead to counts once: a deep body costs no more than it is long.
+func TestDeepPathsAreLinear(t *testing.T) {
+	m, err := letter.NewMask(letter.MaskRules{Paths: []string{"$" + strings.Repeat("..*", 20), "$..customer..card..number"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := strings.Repeat(`{"customer":{"card":`, 60) + "[" + strings.Repeat("1,", 100_000) + "1]" + strings.Repeat("}}", 60)
+	done := make(chan struct{})
+	go func() {
+		m.Document(body)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("200 KB take more than 20 s")
 	}
 }

@@ -171,10 +171,8 @@ func (s *server) putVHost(r *request) (any, error) {
 	if m.Protected, err = r.boolean("protected_from_deletion"); err != nil {
 		return nil, err
 	}
-	var before, after topology.Metadata
 	revise := func(old topology.Metadata) topology.Metadata {
 		m := m
-		defer func() { before, after = old, m }()
 		// What the request does not name stays.
 		if _, ok := r.body["description"]; !ok {
 			m.Description = old.Description
@@ -199,7 +197,12 @@ func (s *server) putVHost(r *request) (any, error) {
 		}
 		return m
 	}
-	isNew, err := r.admin().ReviseVHost(r.vhost(), revise, r.identity)
+	var before, after topology.Metadata
+	noted := func(old topology.Metadata) topology.Metadata {
+		before, after = old, revise(old)
+		return after
+	}
+	isNew, err := r.admin().ReviseVHost(r.vhost(), noted, r.identity)
 	if s.Office != nil && err == nil && (before.DefaultDeadLetter != after.DefaultDeadLetter || before.Lenient != after.Lenient) {
 		detail, _ := json.Marshal(map[string]any{"default_dead_letter": after.DefaultDeadLetter, "lenient_declarations": after.Lenient}) // never fails
 		s.Office.Record(office.Act{Actor: r.actor(), What: "vhost.changed", VHost: string(r.vhost()), Object: string(r.vhost()), Detail: string(detail)})
