@@ -12,7 +12,10 @@ import { usePaged } from "../ui/paged";
 import { Table, useListState, useLocalList, useVHostColumn, type Column } from "../ui/table";
 import { officeError } from "./office";
 
-const kinds: Record<string, string> = { job: "jobs", letter: "letters", group: "groups", rule: "rules", mask: "masks", webhook: "webhooks", queue: "queues", vhost: "virtual hosts", breaker: "breakers" };
+const kinds: Record<string, string> = { job: "jobs", letter: "letters", group: "groups", rule: "rules", mask: "masks", webhook: "webhooks", queue: "queues", vhost: "virtual hosts", breaker: "breakers", definition: "definitions", drop: "drops" };
+
+/** kind is what an act is about, one word for both numbers: rule.set and rules.set. */
+const kind = (what: string) => what.split(".")[0]!.replace(/s$/, "");
 
 /** page is where the object of an act is seen, if it has a page. */
 function page(a: Act): string | undefined {
@@ -52,8 +55,8 @@ export function AuditPage() {
   const list = useListState();
   const all = useVHostColumn(columns(show));
   const source = useLocalList(acts.items, { ...list, columns: all, text: (a) => a.what, error: officeError(acts.error), reload: acts.reload });
-  const seen = new Set([...Object.keys(kinds), ...(acts.items ?? []).map((a) => a.what.split(".")[0]!)]);
-  const choices = [...seen].map((k) => [`${k}.*`, kinds[k] ?? k] as const);
+  const seen = new Set([...Object.keys(kinds), ...(acts.items ?? []).map((a) => kind(a.what))]);
+  const choices = [...seen].map((k) => [`${k}*`, kinds[k] ?? k] as const);
   const filtered = by !== "" || what !== "";
   return <div>
     <PageHead title="Audit" lead="Who did what to dead letters, rules and what stands around them, and why. The last 10,000 acts are kept." />

@@ -17,9 +17,10 @@ export function Who(props: { by: RejectedBy | null | undefined }) {
   if (by.connection || by.connection_name) add("Connection", <>{by.connection_name && <b class="name">{by.connection_name} </b>}{by.connection ? <a class="name" href={to(["connections", by.connection])} title="It may be closed by now">{by.connection}</a> : null}</>);
   if (by.peer && !by.connection?.startsWith(by.peer)) add("Address", <code class="name">{by.peer}</code>);
   if (by.user) add("User", <span class="name">{by.user}</span>);
+  const known = facts.length > 0; // of who got a message by the management API, nothing is
   if (by.delivery_count) add("Deliveries", <>{count(by.delivery_count)} before this one</>);
   if (facts.length === 0) return null;
-  return <section class="stack tight"><h3>Rejected by</h3><Facts of={facts} /></section>;
+  return <section class="stack tight">{known && <h3>Rejected by</h3>}<Facts of={facts} /></section>;
 }
 
 /** Masked says that values are hidden, and lets who may see them. */

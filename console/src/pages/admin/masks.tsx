@@ -50,7 +50,7 @@ function Form(props: { now: Masks; vhost: string; path: string; done(): void }) 
       <Card title="Patterns"><Area label="Regular expressions" rows={6} value={patterns} set={setPatterns} placeholder={"\\b\\d{4}-\\d{4}-\\d{4}-\\d{4}\\b"} error={badPattern} help="One a line. What they match is hidden, in bodies, headers and error texts." /></Card>
     </div>
     {n === 0 && !changed && <Note>Nothing is masked here: who may read a queue sees all of its letters.</Note>}
-    <Note>Who has the tag <code>reveal</code> sees the values after asking for them on the page of a letter, and the <a href="#/audit?what=letter.*">audit</a> records it.</Note>
+    <Note>Who has the tag <code>reveal</code> sees the values after asking for them on the page of a letter, and the <a href="#/audit?what=letter*">audit</a> records it.</Note>
     {error && <Note kind="bad">{error}</Note>}
     <div class="row"><button type="submit" class="primary" disabled={busy || !changed || !!badPath || !!badPattern}>{busy ? "Saving…" : n === 0 ? "Save: mask nothing" : `Save ${plural(n, "mask")}`}</button>{changed && <button type="button" class="quiet" onClick={() => { setHeaders(text(props.now.headers)); setPaths(text(props.now.paths)); setPatterns(text(props.now.patterns)); }}>Undo</button>}</div>
   </form>;
