@@ -369,7 +369,7 @@ test("webhooks: one is added, tested, changed without its secret, and deleted wi
     await dialog.getByLabel("Address").fill("http://hooks.example.com/b");
     await dialog.getByText("anybody on the way can read").waitFor();
     await dialog.getByLabel("Address").fill("https://hooks.example.com/b");
-    await dialog.getByRole("checkbox", { name: /^Breakers/ }).check();
+    await dialog.getByRole("checkbox", { name: /^Drops/ }).check();
     await dialog.getByRole("button", { name: "Add webhook" }).click();
     await dialog.getByText("The webhook needs a secret.").first().waitFor();
     await dialog.getByLabel("Secret").fill("short");
@@ -378,7 +378,7 @@ test("webhooks: one is added, tested, changed without its secret, and deleted wi
     await dialog.getByRole("button", { name: "Add webhook" }).click();
     await page.getByText("The webhook night/shift is on.").waitFor();
     const added = kept.find((w) => w.name === "night/shift");
-    assert.deepEqual(added.events, ["letter.group.created", "job.*", "breaker.*"]);
+    assert.deepEqual(added.events, ["letter.group.created", "job.*", "drop.recorded"]);
     assert.match(added.secret, /^[0-9a-f]{48}$/);
     await page.getByRole("link", { name: "night/shift" }).click();
     assert.equal(await dialog.getByLabel("Secret").inputValue(), "");

@@ -51,9 +51,9 @@ func webhooksCommand(o *options) *cobra.Command {
 			long: "What is not given stays as it was; a new webhook needs --url and --secret-file, and is on. The file, or standard input if it is -, has the secret of 16 to 256 bytes that signs what the webhook is told.",
 			flags: func(f *pflag.FlagSet) {
 				f.StringVar(&url, "url", "", "the address; https:// or http://")
-				f.StringVar(&events, "events", "", "names of events, or patterns as of a topic exchange, with commas between them")
+				f.StringVar(&events, "events", "", "names of events, or patterns as of a topic exchange, with commas between them; one that no event matches is refused")
 				f.StringVar(&of, "of", "", "only what happens in this virtual host; '' for everything")
-				f.StringVar(&secret, "secret-file", "", "file with the secret")
+				f.StringVar(&secret, "secret-file", "", "file with the secret of 16 to 256 bytes; a new webhook needs one")
 			},
 			run: func(i *invocation) error {
 				body := object{}

@@ -2,6 +2,7 @@ package office
 
 import (
 	"strconv"
+	"strings"
 
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/run/partition"
@@ -15,6 +16,16 @@ func fact(key string, value any) amqp091.Field { return amqp091.Field{Key: key, 
 var jobEvents = map[State]string{
 	Running: "job.resumed", Paused: "job.paused", Halted: "job.halted", Cancelled: "job.cancelled", Done: "job.done", Failed: "job.failed",
 }
+
+// eventNames are all events of the node, as docs/user/events.md has them.
+var eventNames = strings.Fields(`
+	alarm.cleared alarm.set binding.created binding.deleted channel.closed channel.created connection.closed connection.created
+	consumer.created consumer.deleted drop.recorded exchange.created exchange.deleted
+	job.cancelled job.done job.failed job.halted job.paused job.resumed job.started letter.group.created letter.threshold
+	operator.policy.cleared parameter.cleared parameter.set permission.created permission.deleted policy.cleared policy.set
+	queue.created queue.deleted shovel.worker.removed shovel.worker.status topic.permission.created topic.permission.deleted
+	user.authentication.failure user.authentication.success user.created user.deleted user.limits.cleared user.limits.set
+	user.password.changed user.tags.set vhost.created vhost.deleted vhost.limits.cleared vhost.limits.set vhost.updated`)
 
 // tell tells of a job that is in another state than before, "" for a new one. REQUIRES: m.mu is held.
 func (m *Jobs) tell(j *job, before State) {

@@ -81,6 +81,17 @@ func (h *Webhook) check() error {
 	return nil
 }
 
+// knowsEvents refuses patterns that no event of the node matches, but for those that the webhook had before.
+func (h *Webhook) knowsEvents(had []string) error {
+	for _, e := range h.Events {
+		pattern := strings.Split(e, ".")
+		if !slices.Contains(had, e) && !slices.ContainsFunc(eventNames, func(name string) bool { return matchesTopic(pattern, strings.Split(name, ".")) }) {
+			return wrongHook(strings.ReplaceAll(h.Name, "%", "%%"), "no event is called '%s'; there are %s", e, strings.Join(eventNames, ", "))
+		}
+	}
+	return nil
+}
+
 // wants says whether an event is one of those that the webhook is told of.
 func (h *Webhook) wants(key string) bool {
 	return h.On && slices.ContainsFunc(h.Events, func(pattern string) bool { return matchesTopic(strings.Split(pattern, "."), strings.Split(key, ".")) })

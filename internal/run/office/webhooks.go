@@ -674,12 +674,14 @@ func (h *Webhooks) Put(w Webhook, by Actor) (shown WebhookShown, created bool, e
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	was := h.hooks[w.Name]
+	var had []string
 	if was != nil {
+		had = was.Events
 		w.Secret = cmp.Or(w.Secret, was.Secret)
 	} else if len(h.hooks) >= maxHooks {
 		return shown, false, refuse(Conflict, "there are %d webhooks, which is as many as may be", maxHooks)
 	}
-	if err := w.check(); err != nil {
+	if err := cmp.Or(w.check(), w.knowsEvents(had)); err != nil {
 		return shown, false, err
 	}
 	k := &hook{Webhook: w, hookState: &hookState{}}

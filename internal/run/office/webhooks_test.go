@@ -8,6 +8,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -267,6 +271,7 @@ func TestWrongWebhooks(t *testing.T) {
 		"secret must":           {Name: "a", URL: "http://x/", Secret: "short"},
 		"behind #":              {Name: "a", URL: "http://x/#y", Secret: hookSecret},
 		"an event is":           {Name: "a", URL: "http://x/", Secret: hookSecret, Events: []string{""}},
+		"'leter.#'; there are":  {Name: "a", URL: "http://x/", Secret: hookSecret, Events: []string{"job.*", "leter.#"}},
 	} {
 		if _, _, err := d.hooks.Put(w, Actor{Who: "guest"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -280,6 +285,60 @@ func TestWrongWebhooks(t *testing.T) {
 	}
 	if _, created, err := d.hooks.Put(Webhook{Name: "1", URL: "http://y.invalid/"}, Actor{Who: "guest"}); err != nil || created {
 		t.Errorf("without a secret the one that it has is kept: %v", err)
+	}
+}
+
+// The events that a webhook may ask for are those that the documentation has, and the code makes no other.
+func TestAllEventsAreKnown(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/user/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for row := range strings.Lines(string(doc)) {
+		if cells := strings.Split(row, "|"); len(cells) > 2 {
+			for _, m := range regexp.MustCompile("`([a-z]+(\\.[a-z]+)+)`").FindAllStringSubmatch(cells[1], -1) {
+				if !strings.HasPrefix(m[1], "event_exchange") && m[1] != "webhooks.allow_local" {
+					told = append(told, m[1])
+				}
+			}
+		}
+	}
+	slices.Sort(told)
+	if !slices.Equal(told, eventNames) {
+		t.Errorf("the documentation has\n%v, the code\n%v", told, eventNames)
+	}
+	made := map[string]bool{groupEvent: true, thresholdEvent: true, "job.started": true}
+	for _, name := range jobEvents {
+		made[name] = true
+	}
+	notify := regexp.MustCompile(`(?:Notify|about|notifyBinding|notifyKey)\("([a-z.]+)"|key :?= "([a-z]+\.[a-z.]+)"`)
+	for _, file := range []string{"../broker/*.go", "*.go", "../../edge/*/*.go"} {
+		names, err := filepath.Glob(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(name, "_test.go") {
+				for _, m := range notify.FindAllStringSubmatch(string(text), -1) {
+					made[m[1]+m[2]] = true
+				}
+			}
+		}
+	}
+	for name := range made {
+		if !slices.Contains(eventNames, name) {
+			t.Errorf("event %s is made, and no webhook may ask for it", name)
+		}
+	}
+	for _, name := range eventNames {
+		if !made[name] {
+			t.Errorf("nothing makes the event %s", name)
+		}
 	}
 }
 

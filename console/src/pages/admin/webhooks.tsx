@@ -14,9 +14,8 @@ import { officeError } from "../office";
 /** what can be told, as the node names it. */
 const events: [string, string, string][] = [
   ["letter.group.created", "A new group of dead letters", "Something fails that has not failed like this before."],
-  ["letter.threshold", "A group passes a threshold", "Something fails more often than it should."],
+  ["letter.threshold", "A queue passes a threshold", "It holds more dead letters than the virtual host allows for."],
   ["job.*", "Jobs", "One began, was paused, halted or cancelled, is done, or failed."],
-  ["breaker.*", "Breakers", "A queue has stopped to deliver because too much of it died, or goes on."],
   ["drop.recorded", "Drops", "A message was let go of and is gone."],
 ];
 
