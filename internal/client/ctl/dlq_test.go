@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -205,6 +206,22 @@ func TestDLQEditsAndTransfers(t *testing.T) {
 	}
 	if got := ours("dlq", "import", "bills.dead", file); got != "4 letters were imported.\n" {
 		t.Error(got)
+	}
+	rule := filepath.Join(t.TempDir(), "rule.json")
+	if err := os.WriteFile(rule, []byte(`{"name": "again", "queues": "^bills\\.dead$", "action": "retry", "after_ms": 3600000}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := ours("rules", "try", rule); got != "The rule would take 1 of 5 messages, 0 of them at once.\n  1  in queue bills.dead\n"+
+		"  4  not: a client says where they were first published; the rule takes them with \"parked\": true\n" {
+		t.Error(got)
+	}
+	for wrong, says := range map[string]string{"{}\n": "1 line was refused", "{}\n{}\n": "2 lines were refused"} {
+		if err := os.WriteFile(rule, []byte(wrong), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := ours("dlq", "import", "bills.dead", rule); !strings.Contains(got, says) {
+			t.Error(got)
+		}
 	}
 	if got := ours("dlq", "export", "orders.dead", "--class", "none"); got != "exit 1\n" {
 		t.Error(got)

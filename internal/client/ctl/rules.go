@@ -74,14 +74,14 @@ func (r *ruleShown) does() string {
 	if r.RoutingKey != nil {
 		text += " key " + *r.RoutingKey
 	}
-	if r.Parked {
-		text += ", parked too"
-	}
 	if r.AfterMS > 0 {
 		text += " after " + time.UnixMilli(r.AfterMS).Sub(time.UnixMilli(0)).String()
 		if r.Factor > 1 {
 			text += fmt.Sprintf(" x%g", r.Factor)
 		}
+	}
+	if r.Parked {
+		text += ", parked too"
 	}
 	return text
 }

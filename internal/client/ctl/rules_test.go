@@ -50,6 +50,11 @@ func TestRules(t *testing.T) {
 	if got := ours("rules ls"); !strings.Contains(got, "off") {
 		t.Error(got)
 	}
+	write(`{"name": "again", "action": "retry", "after_ms": 3600000, "parked": true}`)
+	ours("rules set " + file)
+	if got := ours("rules ls"); !strings.Contains(got, "retry after 1h0m0s, parked too") {
+		t.Error(got)
+	}
 	write(`{"action": "burn", "name": "x"}`)
 	for args, says := range map[string]string{
 		"rules set " + file: "retry, send, discard, hold or webhook", "rules try nothing": "neither a file nor a rule", "rules on nothing": "no rule 'nothing'",
@@ -70,6 +75,9 @@ func TestWebhooks(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if got := ours("webhooks set desk --url " + server.URL + " --events leter.# --secret-file " + secret); !strings.Contains(got, "no event is called 'leter.#'") || !strings.Contains(got, "letter.threshold") {
+		t.Error(got)
 	}
 	ours("webhooks set desk --url " + server.URL + " --events job.*,letter.# --secret-file " + secret)
 	if got := ours("webhooks test desk"); !strings.HasPrefix(got, "Delivered: the answer was 200") {
