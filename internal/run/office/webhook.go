@@ -97,22 +97,23 @@ func (h *Webhook) wants(key string) bool {
 	return h.On && slices.ContainsFunc(h.Events, func(pattern string) bool { return matchesTopic(strings.Split(pattern, "."), strings.Split(key, ".")) })
 }
 
-// matchesTopic says whether a pattern matches a key: * stands for one word, # for any number.
+// matchesTopic says whether a pattern matches a key: * stands for one word, # for any number. It takes time of one times the other, since an
+// event may be told with locks held.
 func matchesTopic(pattern, key []string) bool {
-	for i, p := range pattern {
-		switch {
-		case p == "#":
-			for n := range len(key) - i + 1 {
-				if matchesTopic(pattern[i+1:], key[i+n:]) {
-					return true
-				}
+	matched := make([]bool, len(key)+1) // the words of the pattern so far match so many of the key
+	matched[0] = true
+	for _, p := range pattern {
+		before := matched[0] // of the word that is looked at, without this word of the pattern
+		matched[0] = before && p == "#"
+		for i, word := range key {
+			if p == "#" {
+				matched[i+1] = matched[i+1] || matched[i]
+				continue
 			}
-			return false
-		case i >= len(key) || p != "*" && p != key[i]:
-			return false
+			before, matched[i+1] = matched[i+1], before && (p == "*" || p == word)
 		}
 	}
-	return len(key) == len(pattern)
+	return matched[len(key)]
 }
 
 // in says whether the webhook is told of what happens in a virtual host; "" is what happens in none.

@@ -540,3 +540,24 @@ func TestRulesAndEventsKeepWhatMasksHide(t *testing.T) {
 		}
 	}
 }
+
+// A pattern of many # is matched in time: an event may be told with locks held.
+func TestPatternsOfEventsTakeLittleTime(t *testing.T) {
+	for _, c := range []struct {
+		pattern, key string
+		want         bool
+	}{
+		{"#", "a.b", true}, {"#", "a", true}, {"a.#", "a", true}, {"#.a", "b.a", true}, {"#.a", "a.b", false}, {"a.#.c", "a.c", true}, {"a.#.c", "a.b.b.c", true}, {"a.*", "a", false},
+		{"a.*", "a.b", true}, {"*", "a.b", false}, {"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a", "a.b", false}, {"a.b", "a", false}, {"#.*", "a", true}, {"*.#.*", "a", false}, {"#.b.#", "a.b.c", true},
+		{"#.b.#.b", "a.b", false}, {"#.#.#", "a", true}, {"*.a", "a.a", true}, {"a.*.a", "a.a", false},
+		{strings.Repeat("#.", 120) + "z", strings.Repeat("a.", 120) + "b", false}, {strings.Repeat("#.a.", 60) + "#", strings.Repeat("a.", 120) + "b", true},
+	} {
+		began := time.Now()
+		if got := matchesTopic(strings.Split(c.pattern, "."), strings.Split(c.key, ".")); got != c.want {
+			t.Errorf("%.20s matches %.20s: %t", c.pattern, c.key, got)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Fatalf("%.20s took %v", c.pattern, took)
+		}
+	}
+}
