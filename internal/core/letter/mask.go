@@ -34,6 +34,7 @@ const (
 	maxMaskPaths    = 100
 	maxMaskPatterns = 20
 	maxMaskText     = 255 // bytes of a name or a path
+	maxMaskSteps    = 32  // of a path
 	// MaxMasked is how long a body may be that a mask with paths or patterns looks into, in bytes. A longer one is hidden.
 	MaxMasked = 1 << 20
 	// maxMaskDepth is how deep JSON may be, and maxMaskNested how often a text in JSON may be JSON. What is deeper is hidden.
@@ -89,6 +90,9 @@ func NewMask(r MaskRules) (*Mask, error) {
 		path, ok := parsePath(text)
 		if !ok {
 			return nil, fmt.Errorf("paths: '%s' is no path; it must be such as $.card.number, $..iban, $.items[*].code or $['a b'][0]", text)
+		}
+		if len(path) > maxMaskSteps {
+			return nil, fmt.Errorf("paths: '%s' has %d steps; at most %d are allowed", text, len(path), maxMaskSteps)
 		}
 		m.paths = append(m.paths, path)
 	}
@@ -270,7 +274,7 @@ func (m *Mask) Body(body []byte) (shown []byte, masked bool) {
 	if len(body) > MaxMasked || !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
 		return []byte(Hidden), true
 	}
-	if out, ok := m.json(body, 0, nil); ok {
+	if out, ok := m.json(body, 0, nil, &marks{}); ok {
 		return out, !bytes.Equal(out, body)
 	}
 	if len(m.paths) > 0 || mayBeJSON(body) {
@@ -324,13 +328,13 @@ func mayBeJSON(body []byte) bool {
 type state struct{ path, step int }
 
 // json masks one or more values in JSON; ok is false if it is none. nested is in how many texts of JSON it stands, and states where paths are.
-func (m *Mask) json(text []byte, nested int, states []state) (out []byte, ok bool) {
+func (m *Mask) json(text []byte, nested int, states []state, k *marks) (out []byte, ok bool) {
 	if nested == 0 {
 		for i := range m.paths {
 			states = append(states, state{i, 0})
 		}
 	}
-	j := masker{m: m, in: text, nested: nested}
+	j := masker{m: m, in: text, nested: nested, marks: k}
 	j.space()
 	if j.at == len(j.in) {
 		return nil, false
@@ -349,20 +353,34 @@ func (m *Mask) whole(states []state) bool {
 	return slices.ContainsFunc(states, func(s state) bool { return s.step == len(m.paths[s.path]) })
 }
 
-// child is where paths are in a member or an element, each place once: else a path with several ".." would multiply them at each depth.
-func (m *Mask) child(states []state, name string, index int) (next []state) {
-	add := func(s state) {
-		if !slices.Contains(next, s) {
-			next = append(next, s)
-		}
+// marks are the states that were noted in a round, so that each is noted once: with .. in a path, a state can be come to in many ways.
+type marks struct {
+	seen  [][]uint64 // by path and step: the last round in which it was noted
+	round uint64
+}
+
+// add appends a state, unless it was noted in this round.
+func (k *marks) add(list []state, s state) []state {
+	for len(k.seen) <= s.path {
+		k.seen = append(k.seen, make([]uint64, maxMaskSteps+1))
 	}
+	if k.seen[s.path][s.step] == k.round {
+		return list
+	}
+	k.seen[s.path][s.step] = k.round
+	return append(list, s)
+}
+
+// child is where paths are in a member or an element.
+func (m *Mask) child(states []state, name string, index int, k *marks) (next []state) {
+	k.round++
 	for _, s := range states {
 		at := &m.paths[s.path][s.step]
 		if at.any || index >= 0 && at.index == index || index < 0 && at.index < 0 && strings.EqualFold(at.name, name) {
-			add(state{s.path, s.step + 1})
+			next = k.add(next, state{s.path, s.step + 1})
 		}
 		if at.deep {
-			add(s)
+			next = k.add(next, s)
 		}
 	}
 	return next
@@ -376,6 +394,7 @@ type masker struct {
 	out    []byte
 	depth  int
 	nested int
+	marks  *marks
 }
 
 func (j *masker) space() {
@@ -454,9 +473,9 @@ func (j *masker) members(named bool, states []state) bool {
 				return false
 			}
 			j.space()
-			next = j.m.child(states, name, -1)
+			next = j.m.child(states, name, -1, j.marks)
 		} else {
-			next = j.m.child(states, "", index)
+			next = j.m.child(states, "", index, j.marks)
 		}
 		if !j.value(next, j.m.whole(next)) {
 			return false
@@ -498,7 +517,7 @@ func (j *masker) string(begin int, text string, states []state) {
 	if inner := strings.TrimLeft(text, " \t\r\n"); inner != "" && (inner[0] == '{' || inner[0] == '[' || inner[0] == '"') {
 		if j.nested == maxMaskNested {
 			shown = Hidden
-		} else if out, ok := j.m.json([]byte(text), j.nested+1, states); ok {
+		} else if out, ok := j.m.json([]byte(text), j.nested+1, states, j.marks); ok {
 			shown = string(out)
 		} else if len(states) > 0 && inner[0] != '"' || escaped.MatchString(text) {
 			shown = Hidden // it may be JSON that somebody else reads
