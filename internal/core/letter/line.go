@@ -277,6 +277,8 @@ func readDeaths(list []deathJSON) (out []deadletter.Death, err error) {
 			return nil, fmt.Errorf("history: reason '%.100s' is none", j.Reason)
 		case d.Count == 0 || d.First < 0 || d.Last < d.First:
 			return nil, errors.New("history: a death needs a count and times in order")
+		case d.Count > maxTimes || d.Last > lastMoment:
+			return nil, fmt.Errorf("history: a count is %d at most, and a time %d", uint64(maxTimes), int64(lastMoment))
 		case len(d.Queue) > message.MaxName || len(d.Exchange) > message.MaxName || !fit(d.Keys):
 			return nil, errors.New("history: a name is too long")
 		}
@@ -312,6 +314,12 @@ func showHistory(h *deadletter.History) *historyJSON {
 	return j
 }
 
+// What a history in a line may count to, so that sums do not overflow, and the last moment that it may name: catalogues have seconds in 32 bits.
+const (
+	maxTimes   = 1 << 32
+	lastMoment = math.MaxUint32 * 1000
+)
+
 // maxHistory is how many bytes the stored form of an imported history may have.
 const maxHistory = 1 << 20
 
@@ -322,6 +330,9 @@ func (j *historyJSON) stored() ([]byte, error) {
 		Cause:        j.Cause.cause(),
 		ReplayedFrom: string(j.ReplayedFrom),
 		Marks:        deadletter.Marks{Job: j.Job, Replays: j.Replays, From: string(j.From), EditedFrom: string(j.EditedFrom), Imported: true},
+	}
+	if j.Replays > maxTimes {
+		return nil, fmt.Errorf("history: replays are %d at most", uint64(maxTimes))
 	}
 	if _, known := deadletter.ParseProfile(string(j.Profile)); !known && j.Profile != "" {
 		return nil, fmt.Errorf("history: profile '%.100s' is none", j.Profile)

@@ -2,6 +2,7 @@ package letter_test
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -65,7 +66,7 @@ func lineHistory(t *rapid.T) []byte {
 	var h deadletter.History
 	for range rapid.IntRange(0, 5).Draw(t, "deaths") {
 		h.Record(&deadletter.Event{
-			Queue: lineTexts.Draw(t, "queue"), Reason: deadletter.Reason(rapid.IntRange(1, 5).Draw(t, "reason")), Time: rapid.Int64Range(0, 1<<45).Draw(t, "time"),
+			Queue: lineTexts.Draw(t, "queue"), Reason: deadletter.Reason(rapid.IntRange(1, 5).Draw(t, "reason")), Time: rapid.Int64Range(0, math.MaxUint32*1000).Draw(t, "time"),
 			Expiration: rapid.Int64Range(-1, 10).Draw(t, "expiration"), Exchange: lineTexts.Draw(t, "exchange"), Keys: keys(), NextExchange: lineTexts.Draw(t, "next"), NextKeys: keys(),
 			Cause: deadletter.Cause{ConsumerTag: lineTexts.Draw(t, "tag"), User: lineTexts.Draw(t, "user"), Error: lineTexts.Draw(t, "error")},
 		})
@@ -202,4 +203,17 @@ func FuzzParseLine(f *testing.F) {
 			t.Fatalf("%s: %v\n%s", line, err, again)
 		}
 	})
+}
+
+// Numbers in a line that sums, catalogues or waits could overflow with are refused.
+func TestALineHasBoundedNumbers(t *testing.T) {
+	const line = `{"exchange":"","routing_key":"","properties":{},"body":"","body_encoding":"text","history":{"deaths":[{"queue":"q","reason":"rejected","count":%s,"first_ms":1,"last_ms":%s,"exchange":"","routing_keys":["k"]}],"first":0,"exchange":"","routing_keys":["k"],"rejected_by":{},"replays":%s}}`
+	for _, c := range []struct {
+		count, last, replays string
+		ok                   bool
+	}{{"1", "1", "1", true}, {"4294967297", "1", "0", false}, {"1", "9223372036854775807", "0", false}, {"1", "1", "18446744073709551615", false}} {
+		if _, err := letter.ParseLine(fmt.Appendf(nil, line, c.count, c.last, c.replays)); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 }

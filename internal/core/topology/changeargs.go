@@ -35,6 +35,9 @@ func (s *State) ChangeArguments(vhost message.VHost, name message.QueueName, set
 	if err := permit.check(Configure, r); err != nil {
 		return nil, err
 	}
+	if strings.HasPrefix(string(name), OwnPrefix) {
+		return nil, Refuse(AccessRefused, "%s is the broker's own: its arguments cannot be changed", r)
+	}
 	args := slices.Clone(q.PresentArguments())
 	remove := func(key string) error {
 		if !slices.Contains(changeable, key) {

@@ -145,4 +145,8 @@ func TestChangesOfArgumentsNeedPermissions(t *testing.T) {
 			t.Errorf("without the permission to %s it is accepted", forbidden)
 		}
 	}
+	f.queue(durableQueue("bartleby.archive"))
+	if _, err := f.ChangeArguments(vh, "bartleby.archive", amqp091.Table{arg("x-message-ttl", int64(1))}, nil, "c1", nil); err == nil {
+		t.Error("a queue of the broker's own is changed")
+	}
 }
