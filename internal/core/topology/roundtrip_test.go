@@ -194,8 +194,10 @@ func told(s *State) []string {
 			add("exchange %q %v %v %v %v %x %q %q %s", x.Name, x.Type, x.Durable, x.AutoDelete, x.Internal, table(x.Arguments), x.User, alternate, definition(x.EffectiveDefinition()))
 		}
 		for _, q := range v.Queues() {
-			effective, err := json.Marshal(q.Effective)
-			add("queue %q %v %v %x %v %v %v %v %s %v %s", q.Name, q.Type, q.AutoDelete, table(q.Arguments), q.Incarnation, q.Group, q.Strict, q.Priorities, effective, err, definition(q.EffectiveDefinition()))
+			e := *q.Effective
+			e.Arguments = nil // compared as bytes: JSON tells an empty list from none
+			effective, err := json.Marshal(&e)
+			add("queue %q %v %v %x %v %v %v %v %s %v %s", q.Name, q.Type, q.AutoDelete, table(q.PresentArguments()), q.Incarnation, q.Group, q.Strict, q.Priorities, effective, err, definition(q.EffectiveDefinition()))
 		}
 		for _, b := range v.Bindings() {
 			add("binding %q %v %q %x %s", b.SourceName(), b.Destination(), b.Key, table(b.Arguments), b.PropertiesKey())
