@@ -33,10 +33,14 @@ test("the whole task takes twelve clicks, and a kill of the node changes no coun
   }
   await picture("2-inbox");
 
+  // What is typed goes into the first field of a dialog, once the dialog is there.
+  const typing = () => page.waitForFunction(() => document.activeElement?.matches("dialog input, dialog textarea, dialog select"));
+
   // The first goes back to where it was published: 500 a second, a few first.
   await click(page.getByRole("link", { name: /NullPointerException/ }));
   await picture("3-group");
   await click(page.getByRole("button", { name: "Replay…" }));
+  await typing();
   await page.keyboard.type("500");
   await click(dialog.getByLabel("Reason"));
   await page.keyboard.type("prices are there again");
@@ -51,6 +55,7 @@ test("the whole task takes twelve clicks, and a kill of the node changes no coun
   await click(nav("Inbox"));
   await click(page.getByRole("link", { name: /PaymentTimeout/ }));
   await click(page.getByRole("button", { name: "Move…" }));
+  await typing();
   await page.keyboard.type("payments.parked");
   await click(dialog.getByLabel("Reason"));
   await page.keyboard.type("the bank is asked first");
@@ -61,6 +66,7 @@ test("the whole task takes twelve clicks, and a kill of the node changes no coun
   await click(nav("Inbox"));
   await click(page.getByRole("link", { name: /InvalidAddress/ }));
   await click(page.getByRole("button", { name: "Discard…" }));
+  await typing();
   await page.keyboard.type("nobody has these addresses");
   await dialog.getByRole("button", { name: "Discard 6,000 letters" }).waitFor();
   await page.keyboard.press("Enter");

@@ -118,6 +118,7 @@ test("a connection is closed with a reason", async () => {
 
 test("the list of queues works by keyboard alone", async () => {
   await visit(page, "#/queues");
+  await page.getByText(/^(\d+ of )?\d+ queues$/).waitFor(); // the keys are the list's, once it is there
   await page.locator("body").press("/");
   await page.keyboard.type("orders");
   await page.getByText(/^2 of \d+ queues$/).waitFor();
