@@ -667,10 +667,9 @@ func (noneFound) Error() string { return "" }
 // ExitCode is that of grep.
 func (noneFound) ExitCode() int { return 1 }
 
-func (i *invocation) searchLetters(o *searchOptions, asJSON bool) error {
-	if o.limit < 0 {
-		return badArgument("--limit must not be negative")
-	}
+// letterQuery is the query that asks for the letters of these filters, shown with or without masks.
+// The beginning of a group's id becomes the whole id.
+func (i *invocation) letterQuery(o *searchOptions) (url.Values, error) {
 	query := url.Values{}
 	for name, value := range o.values {
 		if i.set(name) {
@@ -683,15 +682,26 @@ func (i *invocation) searchLetters(o *searchOptions, asJSON bool) error {
 	if beginning := query.Get("group"); beginning != "" {
 		g, err := i.findGroup(beginning)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		query.Set("group", g.ID)
 	}
-	if o.oldest {
-		query.Set("order", "oldest")
-	}
 	if o.reveal {
 		query.Set("reveal", "true")
+	}
+	return query, nil
+}
+
+func (i *invocation) searchLetters(o *searchOptions, asJSON bool) error {
+	if o.limit < 0 {
+		return badArgument("--limit must not be negative")
+	}
+	query, err := i.letterQuery(o)
+	if err != nil {
+		return err
+	}
+	if o.oldest {
+		query.Set("order", "oldest")
 	}
 	if o.limit > 0 && !o.count {
 		query.Set("limit", strconv.Itoa(o.limit))

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -227,24 +226,9 @@ func (i *invocation) download(at string) ([]byte, error) {
 }
 
 func (i *invocation) exportLetters(o *searchOptions, file string) error {
-	query := url.Values{}
-	for name, value := range o.values {
-		if i.set(name) {
-			query.Set(parameter(name), *value)
-		}
-	}
-	if len(o.where) > 0 {
-		query["where"] = o.where
-	}
-	if beginning := query.Get("group"); beginning != "" {
-		g, err := i.findGroup(beginning)
-		if err != nil {
-			return err
-		}
-		query.Set("group", g.ID)
-	}
-	if o.reveal {
-		query.Set("reveal", "true")
+	query, err := i.letterQuery(o)
+	if err != nil {
+		return err
 	}
 	answer, err := i.rawRequest(http.MethodGet, "office/export/"+path(i.vhost, i.args[0])+"?"+query.Encode(), nil)
 	if err != nil {
