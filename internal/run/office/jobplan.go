@@ -111,14 +111,12 @@ func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan,
 		return Plan{}, err
 	}
 	at := m.office.now()
-	survey := m.survey
-	if r.Action == broker.EditLetter {
-		survey = m.surveyEdit
-	}
+	survey := m.surveyEdit
 	var seen []seenQueue
 	var places []place
 	var err error
 	if r.Action != broker.EditLetter {
+		survey = m.survey
 		if seen, places, err = r.meet(c); err != nil {
 			return Plan{}, err
 		}
