@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,7 +116,10 @@ func (b *browser) queue(ctx context.Context, path string) error {
 	return nil
 }
 
-// get asks for a resource. What has gone meanwhile, or is not the reader's yet, and a node that is being restarted, is no error: into is then empty.
+// lockedOut is in the answer about an exclusive queue of another connection, which a list still shows.
+const lockedOut = "cannot obtain exclusive access to locked queue"
+
+// get asks for a resource. What has gone meanwhile, or is not the reader's, and a node that is being restarted, is no error: into is then empty.
 func (b *browser) get(ctx context.Context, into any, path string) error {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base.Scheme+"://"+b.base.Host+"/api/"+path, http.NoBody)
 	if err != nil {
@@ -136,10 +140,11 @@ func (b *browser) get(ctx context.Context, into any, path string) error {
 	if err != nil {
 		return nil
 	}
-	switch answer.StatusCode {
-	case http.StatusOK:
+	switch code := answer.StatusCode; {
+	case code == http.StatusOK:
 		b.answers.Add(1)
-	case http.StatusNotFound, http.StatusGone, http.StatusUnauthorized: // of a virtual host that is only being made
+	case code == http.StatusNotFound, code == http.StatusGone, code == http.StatusUnauthorized, // of a virtual host that is only being made
+		code == http.StatusBadRequest && bytes.Contains(body, []byte(lockedOut)):
 		return nil
 	default:
 		return fmt.Errorf("GET %s: %s: %.300s", path, answer.Status, body)
