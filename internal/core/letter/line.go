@@ -10,6 +10,7 @@ import (
 	"math"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -26,8 +27,9 @@ type Line struct {
 
 	Exchange   string // where it was first published
 	Key        string
-	BCC        []byte // its BCC keys, as in a record
-	Properties []byte // raw, with headers
+	BCC        []byte            // its BCC keys, as in a record
+	Properties []byte            // raw, with headers
+	Sections   *message.Sections // nil for a message of AMQP 0-9-1
 	Body       []byte
 	History    []byte // stored form; nil: it has none. Sent, Draft and Note are not kept: they are of the place where it lay
 }
@@ -94,9 +96,16 @@ type lineJSON struct {
 	BCC          json.RawMessage `json:"bcc,omitempty"` // a list of text
 	Properties   propertiesJSON  `json:"properties"`
 	Headers      json.RawMessage `json:"headers,omitempty"` // a topology.TypedTable; absent: there is none, which differs from an empty one
+	Sections     *sectionsJSON   `json:"amqp10,omitempty"`
 	Body         string          `json:"body"`
 	BodyEncoding string          `json:"body_encoding"`
 	History      json.RawMessage `json:"history,omitempty"` // a historyJSON
+}
+
+// sectionsJSON are what a message of AMQP 1.0 has around its body, as base64.
+type sectionsJSON struct {
+	Head []byte `json:"head"`
+	Tail []byte `json:"tail,omitempty"`
 }
 
 // propertiesJSON are the properties but the headers.
@@ -195,6 +204,9 @@ func AppendLine(b []byte, l *Line) ([]byte, error) {
 		if j.Headers, err = plain(topology.TypedTable(props.Headers)); err != nil {
 			return nil, err
 		}
+	}
+	if s := l.Sections; s != nil {
+		j.Sections = &sectionsJSON{s.Head, s.Tail}
 	}
 	if j.Body, j.BodyEncoding = string(l.Body), "text"; !isText(l.Body) {
 		j.Body, j.BodyEncoding = base64.StdEncoding.EncodeToString(l.Body), "base64"
@@ -420,6 +432,9 @@ func ParseLine(line []byte) (l Line, err error) {
 	if _, err := amqp091.ParseProps(l.Properties); err != nil {
 		return l, err // text that is not UTF-8, where AMQP has none
 	}
+	if s := j.Sections; s != nil {
+		l.Sections = &message.Sections{Head: s.Head, Tail: s.Tail}
+	}
 	switch j.BodyEncoding {
 	case "text":
 		l.Body = []byte(j.Body)
@@ -429,6 +444,11 @@ func ParseLine(line []byte) (l Line, err error) {
 		}
 	default:
 		return l, fmt.Errorf("body_encoding '%.100s' must be text or base64", j.BodyEncoding)
+	}
+	if l.Sections != nil {
+		if err := convert.CheckSections(l.Sections, l.Body); err != nil {
+			return l, fmt.Errorf("amqp10: with the body it is no message of AMQP 1.0: %w", err)
+		}
 	}
 	if len(j.History) > 0 && string(j.History) != "null" {
 		var h historyJSON

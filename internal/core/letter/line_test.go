@@ -12,7 +12,9 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/letter"
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/wire/amqp091"
+	"bartleby.mq/internal/wire/amqp10"
 )
 
 var (
@@ -93,6 +95,10 @@ func TestALineRoundTrips(t *testing.T) {
 		if rapid.Bool().Draw(t, "bcc") {
 			l.BCC = []byte("\x01k\x00\x02\xffz")
 		}
+		if rapid.Bool().Draw(t, "sections") {
+			data := amqp10.AppendData(nil, l.Body)
+			l.Sections = &message.Sections{Head: data[:len(data)-len(l.Body)]}
+		}
 		if rapid.IntRange(0, 4).Draw(t, "history") > 0 {
 			l.History = lineHistory(t)
 		}
@@ -172,10 +178,12 @@ func TestLinesThatAreNoLetters(t *testing.T) {
 		`{"body_encoding":"text","properties":{"type":"` + strings.Repeat("x", 256) + `"}}`:                               "255",
 		`{"body_encoding":"text","history":{"deaths":[{"queue":"q","reason":"tired","count":1}]}}`:                        "tired",
 		`{"body_encoding":"text","history":{"deaths":[{"queue":"q","reason":"rejected","count":0}]}}`:                     "count",
-		`{"body_encoding":"text","history":{"first":7}}`:                                                                  "first",
-		`{"body_encoding":"text","history":{"first":-1}}`:                                                                 "first",
-		`{"body_encoding":"text","history":{"profile":"x"}}`:                                                              "profile",
-		`{"body_encoding":"text","history":{"exchange":"` + strings.Repeat("x", 256) + `"}}`:                              "too long",
+		`{"body_encoding":"text","body":"abc","amqp10":{"head":"AFN1oAI="}}`:                                              "format code", `{"body_encoding":"text","body":"a","amqp10":{"head":"AFN1oAI=","tail":"YQ=="}}`: "parts",
+		`{"body_encoding":"text","amqp10":{"head":""}}`: "no body", `{"body_encoding":"text","body":"a","amqp10":{"head":"AFNwRQBTdaAB"}}`: "header",
+		`{"body_encoding":"text","history":{"first":7}}`:                                     "first",
+		`{"body_encoding":"text","history":{"first":-1}}`:                                    "first",
+		`{"body_encoding":"text","history":{"profile":"x"}}`:                                 "profile",
+		`{"body_encoding":"text","history":{"exchange":"` + strings.Repeat("x", 256) + `"}}`: "too long",
 	} {
 		if _, err := letter.ParseLine([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100s: %v, want %s", line, err, want)
@@ -188,6 +196,7 @@ func FuzzParseLine(f *testing.F) {
 	h.Record(&deadletter.Event{Queue: "q", Reason: deadletter.Nacked, Time: 5, Expiration: 7, Keys: []string{"k"}})
 	line, _ := letter.AppendLine(nil, &letter.Line{Properties: []byte{0, 0}, History: h.Append(nil)})
 	f.Add(line)
+	f.Add([]byte(`{"properties":{},"body":"ab","body_encoding":"text","amqp10":{"head":"AFN1oAI="}}`))
 	f.Add([]byte(`{"properties":{"type":"t"},"headers":[["a","I",1],["b","x","AA=="]],"body":"x","body_encoding":"text"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		l, err := letter.ParseLine(line)
@@ -199,7 +208,8 @@ func FuzzParseLine(f *testing.F) {
 			t.Fatalf("%s: %v", line, err)
 		}
 		back, err := letter.ParseLine(again)
-		if err != nil || !bytes.Equal(back.Properties, l.Properties) || !bytes.Equal(back.History, l.History) || !bytes.Equal(back.Body, l.Body) {
+		if err != nil || !bytes.Equal(back.Properties, l.Properties) || !bytes.Equal(back.History, l.History) || !bytes.Equal(back.Body, l.Body) ||
+			!reflect.DeepEqual(back.Sections, l.Sections) {
 			t.Fatalf("%s: %v\n%s", line, err, again)
 		}
 	})

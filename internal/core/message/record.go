@@ -11,7 +11,7 @@ import (
 // the publish. It is the same in memory, in the journal and on its way to consumers.
 //
 //	 0  serial      u64  see Serial
-//	 8  properties  u32  length
+//	 8  properties  u32  length of all between the BCC keys and the body; the highest bit: there are sections, see below
 //	12  body        u32  length
 //	16  bcc         u16  length, its lower 16 bits
 //	18  exchange    u8   length
@@ -24,9 +24,25 @@ import (
 // Integers are little endian. The properties are in the form the AMQP 0-9-1
 // content header has after the body size, canonical (DL-6.15): headers sorted,
 // BCC removed, expiration normalised.
+//
+// The properties are what the broker reads, of every message. A message that was
+// published in another protocol has them too, converted when it came; what its own
+// protocol has before and behind the body is kept beside them, and goes out untouched
+// to clients of that protocol:
+//
+//	properties  u32  length
+//	head        u32  length
+//	properties | head | tail
+//
+// Of an AMQP 1.0 message the head is the bare message up to the content of its data
+// section, and the tail is the footer. The body stands once, between what both see.
 type Record []byte
 
-const recordHead = 24
+const (
+	recordHead   = 24
+	sectionsBit  = 1 << 31
+	sectionsHead = 8
+)
 
 // The flags of a record.
 const (
@@ -61,6 +77,7 @@ type Envelope struct {
 	Key        []byte // at most 255 bytes
 	BCC        []byte // extra keys taken from the BCC header, as short strings
 	Properties []byte
+	Sections   *Sections // nil unless the message came in another protocol
 	BodySize   int
 
 	Persistent    bool
@@ -71,9 +88,20 @@ type Envelope struct {
 	Priority      uint8
 }
 
+// Sections are the bytes that a message of AMQP 1.0 has around its body.
+type Sections struct{ Head, Tail []byte }
+
 // Size is the length of the envelope's record, in bytes.
 func (e *Envelope) Size() int {
-	return recordHead + len(e.Exchange) + len(e.Key) + len(e.BCC) + len(e.Properties) + e.BodySize
+	return recordHead + len(e.Exchange) + len(e.Key) + len(e.BCC) + e.propertiesSize() + e.BodySize
+}
+
+// propertiesSize is the length of all between the BCC keys and the body.
+func (e *Envelope) propertiesSize() int {
+	if e.Sections == nil {
+		return len(e.Properties)
+	}
+	return sectionsHead + len(e.Properties) + len(e.Sections.Head) + len(e.Sections.Tail)
 }
 
 // Check says why the envelope cannot be written, nil if it can. Edges check names and sizes of messages; only the size
@@ -84,8 +112,8 @@ func (e *Envelope) Check() error {
 		return fmt.Errorf("message record: an exchange of %d bytes and a key of %d", len(e.Exchange), len(e.Key))
 	case len(e.BCC) > MaxBCC:
 		return fmt.Errorf("message record: BCC keys of %d bytes, the limit is %d", len(e.BCC), MaxBCC)
-	case uint64(len(e.Properties)) > math.MaxUint32 || uint64(e.BodySize) > math.MaxUint32:
-		return fmt.Errorf("message record: properties of %d bytes and a body of %d", len(e.Properties), e.BodySize)
+	case e.propertiesSize() >= sectionsBit || uint64(e.BodySize) > math.MaxUint32:
+		return fmt.Errorf("message record: properties of %d bytes and a body of %d", e.propertiesSize(), e.BodySize)
 	}
 	return nil
 }
@@ -114,7 +142,7 @@ func (e *Envelope) Put(dst []byte) (body []byte) {
 	}
 	le := binary.LittleEndian
 	le.PutUint64(dst, uint64(e.Serial))
-	le.PutUint32(dst[8:], uint32(len(e.Properties)))
+	le.PutUint32(dst[8:], uint32(e.propertiesSize()))
 	le.PutUint32(dst[12:], uint32(e.BodySize))
 	le.PutUint16(dst[16:], uint16(len(e.BCC)))
 	flags |= uint8(len(e.BCC) >> 16 << bccShift)
@@ -124,7 +152,17 @@ func (e *Envelope) Put(dst []byte) (body []byte) {
 	n += copy(dst[n:], e.Exchange)
 	n += copy(dst[n:], e.Key)
 	n += copy(dst[n:], e.BCC)
+	if e.Sections == nil {
+		n += copy(dst[n:], e.Properties)
+		return dst[n : n+e.BodySize]
+	}
+	dst[11] |= sectionsBit >> 24
+	le.PutUint32(dst[n:], uint32(len(e.Properties)))
+	le.PutUint32(dst[n+4:], uint32(len(e.Sections.Head)))
+	n += sectionsHead
 	n += copy(dst[n:], e.Properties)
+	n += copy(dst[n:], e.Sections.Head)
+	n += copy(dst[n:], e.Sections.Tail)
 	return dst[n : n+e.BodySize]
 }
 
@@ -146,13 +184,32 @@ func CheckRecord(b []byte) error {
 		}
 		keys = keys[1+int(keys[0]):]
 	}
+	return r.checkSections()
+}
+
+// checkSections returns an error unless properties, head and tail fit into the place that they share.
+func (r Record) checkSections() error {
+	if !r.HasSections() {
+		return nil
+	}
+	shared := r[r.bccEnd():r.bodyAt()]
+	if len(shared) < sectionsHead {
+		return errRecord
+	}
+	le := binary.LittleEndian
+	if uint64(le.Uint32(shared))+uint64(le.Uint32(shared[4:])) > uint64(len(shared)-sectionsHead) {
+		return errRecord
+	}
 	return nil
 }
 
 func (r Record) exchangeEnd() int { return recordHead + int(r[18]) }
 func (r Record) keyEnd() int      { return r.exchangeEnd() + int(r[19]) }
 func (r Record) bccEnd() int      { return r.keyEnd() + r.bccSize() }
-func (r Record) bodyAt() int      { return r.bccEnd() + int(binary.LittleEndian.Uint32(r[8:])) }
+func (r Record) bodyAt() int      { return r.bccEnd() + r.sharedSize() }
+
+// sharedSize is the length of all between the BCC keys and the body.
+func (r Record) sharedSize() int { return int(binary.LittleEndian.Uint32(r[8:]) &^ sectionsBit) }
 
 func (r Record) bccSize() int {
 	return int(binary.LittleEndian.Uint16(r[16:])) | int(r[20]>>bccShift)<<16
@@ -171,7 +228,25 @@ func (r Record) Key() []byte { return r[r.exchangeEnd():r.keyEnd()] }
 func (r Record) BCC() []byte { return r[r.keyEnd():r.bccEnd()] }
 
 // Properties are the AMQP 0-9-1 property flags and values.
-func (r Record) Properties() []byte { return r[r.bccEnd():r.bodyAt()] }
+func (r Record) Properties() []byte {
+	if !r.HasSections() {
+		return r[r.bccEnd():r.bodyAt()]
+	}
+	begin := r.bccEnd()
+	return r[begin+sectionsHead:][:binary.LittleEndian.Uint32(r[begin:])]
+}
+
+// HasSections says whether the message came in another protocol than AMQP 0-9-1.
+func (r Record) HasSections() bool { return r[11]&(sectionsBit>>24) != 0 }
+
+// Sections are what its own protocol has around the body of a message that did not come by AMQP 0-9-1. REQUIRES:
+// HasSections.
+func (r Record) Sections() Sections {
+	shared := r[r.bccEnd():r.bodyAt()]
+	properties, head := int(binary.LittleEndian.Uint32(shared)), int(binary.LittleEndian.Uint32(shared[4:]))
+	shared = shared[sectionsHead+properties:]
+	return Sections{shared[:head:head], shared[head:]}
+}
 
 // Body is the content.
 func (r Record) Body() []byte { return r[r.bodyAt():] }
@@ -200,6 +275,5 @@ const RecordHead = recordHead
 // RecordSize is the length of the record that begins with head.
 func RecordSize(head []byte) int {
 	r := Record(head)
-	return recordHead + int(r[18]) + int(r[19]) + r.bccSize() +
-		int(binary.LittleEndian.Uint32(r[8:])) + r.BodySize()
+	return recordHead + int(r[18]) + int(r[19]) + r.bccSize() + r.sharedSize() + r.BodySize()
 }

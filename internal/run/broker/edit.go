@@ -82,7 +82,8 @@ func (c *Connection) Original(e *Edit) (o Original, err error) {
 }
 
 // Draft returns the record of an edited copy, with these properties and this body, after checking them as those of a publish. What
-// the client did not change is not held against the client.
+// the client did not change is not held against the client. A message of another protocol becomes one of AMQP 0-9-1 by an edit: what
+// was around its body says nothing of the new properties.
 func (c *Connection) Draft(o *Original, properties, body []byte) (message.Record, error) {
 	p := Publication{Exchange: o.Record.Exchange(), Key: o.Record.Key(), Raw: properties, Body: [][]byte{body}, Size: len(body)}
 	before, _ := amqp091.ParseProps(o.Record.Properties())

@@ -17,7 +17,8 @@ type Import struct {
 	Exchange, Key    string
 	BCC              []byte // as in a record
 	Properties, Body []byte
-	History          []byte // stored form; nil: it has none. It is neither sent nor a draft
+	Sections         *message.Sections // nil for a message of AMQP 0-9-1
+	History          []byte            // stored form; nil: it has none. It is neither sent nor a draft
 
 	Why string // why it was refused, "" if it was not
 }
@@ -54,7 +55,7 @@ func (i *Importer) Put(ctx context.Context, list []Import) error {
 	var letters []partition.Deposit
 	for n := range list {
 		m := &list[n]
-		p := Publication{Exchange: []byte(m.Exchange), Key: []byte(m.Key), Raw: m.Properties, Body: [][]byte{m.Body}, Size: len(m.Body)}
+		p := Publication{Exchange: []byte(m.Exchange), Key: []byte(m.Key), Raw: m.Properties, Sections: m.Sections, Body: [][]byte{m.Body}, Size: len(m.Body)}
 		rec, err := c.recordOf(&p, m.BCC, func([]byte) bool { return i.any })
 		if err == nil {
 			err = fits(rec, m.History)

@@ -23,6 +23,9 @@ type Publication struct {
 	// Raw are the properties as the client sent them, Props their values.
 	Raw   []byte
 	Props amqp091.Props
+	// Sections are what the message's own protocol has around the body, if that is not AMQP 0-9-1: nil if it is. Raw
+	// and Props are its properties then as AMQP 0-9-1 would have them: all that the broker reads of them.
+	Sections *message.Sections
 	// Body is the content, in as many pieces as it arrived.
 	Body [][]byte
 	Size int // of all pieces, in bytes
@@ -227,7 +230,7 @@ func (c *Connection) Store(p *Publication) message.Ref {
 
 func (c *Connection) envelope(p *Publication) message.Envelope {
 	return message.Envelope{
-		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), BodySize: p.Size,
+		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), Sections: p.Sections, BodySize: p.Size,
 		Persistent: p.Props.DeliveryMode == 2, HasHeaders: p.Props.Headers != nil, HasCC: len(p.cc) > 0,
 		HasExpiration: p.ttl >= 0, HasPriority: p.Priority() >= 0, Priority: p.Props.Priority,
 	}

@@ -18,6 +18,15 @@ import (
 // transferBytes is how many bytes of messages an export or an import has in memory at a time, or one message.
 const transferBytes = 4 << 20
 
+// sectionsOf are what the protocol of a message has around its body, nil if it came by AMQP 0-9-1.
+func sectionsOf(rec message.Record) *message.Sections {
+	if !rec.HasSections() {
+		return nil
+	}
+	s := rec.Sections()
+	return &s
+}
+
 // Export calls line with each letter of the queue that the query selects, the front of the queue first, until line returns an error,
 // and returns that. What was there when it began is exported; the bytes are valid only during the call.
 func (f *Office) Export(ctx context.Context, q broker.QueueInfo, query *letter.Query, line func([]byte) error) (letters int, err error) {
@@ -35,7 +44,7 @@ func (f *Office) Export(ctx context.Context, q broker.QueueInfo, query *letter.Q
 		}
 		b, err = letter.AppendLine(b[:0], &letter.Line{
 			ID: broker.LetterID(q.Incarnation(), v.ID), VHost: string(q.Decl.VHost), Queue: string(q.Decl.Name), Exchange: string(rec.Exchange()), Key: string(rec.Key()),
-			BCC: rec.BCC(), Properties: rec.Properties(), Body: rec.Body(), History: history,
+			BCC: rec.BCC(), Properties: rec.Properties(), Sections: sectionsOf(rec), Body: rec.Body(), History: history,
 		})
 		if err == nil {
 			err = line(b)
@@ -142,7 +151,7 @@ func (f *Office) Import(ctx context.Context, to *broker.Importer, lines io.Reade
 				r.refuse(n, bad.Error())
 				break
 			}
-			list, numbers = append(list, broker.Import{Exchange: l.Exchange, Key: l.Key, BCC: l.BCC, Properties: l.Properties, Body: l.Body, History: l.History}), append(numbers, n)
+			list, numbers = append(list, broker.Import{Exchange: l.Exchange, Key: l.Key, BCC: l.BCC, Properties: l.Properties, Sections: l.Sections, Body: l.Body, History: l.History}), append(numbers, n)
 			size += len(line)
 		}
 		if size >= transferBytes || len(list) >= jobSlice || end {
