@@ -174,7 +174,7 @@ func Start(o Options) (s *Server, err error) {
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
 	s.warnOfFiles(&o.Config)
 	s.listen = listen.New(listen.Options{
-		Serve: s.serve091, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Proxies: o.Config.Proxies, Limits: s.listenLimits(&o.Config),
+		Protocols: []listen.Protocol{{Headers: session091.Headers, Serve: s.serve091}}, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Proxies: o.Config.Proxies, Limits: s.listenLimits(&o.Config),
 	})
 	if o.Config.ProxyProtocol && o.Config.Proxies == nil {
 		s.Logger.Warn("PROXY headers are trusted only from this machine; name trusted proxies with proxy_protocol.trusted.1, .2, ...")

@@ -36,13 +36,13 @@ func secure(t *testing.T) (*certificate.Authority, TLSOptions, string) {
 // startTLS listens with TLS; what is served is the protocol header, and the client's name.
 func startTLS(t *testing.T, o TLSOptions) (s *Server, c *Credentials, addr string, log *logged) {
 	t.Helper()
-	s, _, log = start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) {
+	s, _, log = start(t, Options{Protocols: speaking(func(nc net.Conn, first []byte, _ *Place) {
 		name := ""
 		if chains := nc.(*tls.Conn).ConnectionState().VerifiedChains; len(chains) > 0 {
 			name = SubjectName(chains[0][0])
 		}
 		_, _ = nc.Write(append(first, name...))
-	}})
+	})})
 	c, err := LoadCredentials(o, s.Logger)
 	if err != nil {
 		t.Fatal(err)

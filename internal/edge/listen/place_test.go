@@ -29,7 +29,7 @@ func open(nc net.Conn) bool {
 func TestPlacesForOthers(t *testing.T) {
 	for name, limits := range map[string]Limits{"of the address": {Handshakes: 4}, "of the node": {Connections: 4}} {
 		t.Run(name, func(t *testing.T) {
-			_, addr, _ := start(t, Options{Limits: limits, Serve: func(nc net.Conn, _ []byte, p *Place) {
+			_, addr, _ := start(t, Options{Limits: limits, Protocols: speaking(func(nc net.Conn, _ []byte, p *Place) {
 				b := make([]byte, 1)
 				_, _ = io.ReadFull(nc, b)
 				switch b[0] {
@@ -44,7 +44,7 @@ func TestPlacesForOthers(t *testing.T) {
 				}
 				_, _ = nc.Write(b)
 				_, _ = io.Copy(nc, nc)
-			}})
+			})})
 			conns := map[string]net.Conn{}
 			come := func(name string) {
 				t.Helper()
@@ -85,13 +85,13 @@ func TestPlacesForOthers(t *testing.T) {
 
 // Who is let in is not ended for another, whatever is said of it later, nor counted twice.
 func TestWhoIsLetInKeepsItsPlace(t *testing.T) {
-	s, addr, _ := start(t, Options{Limits: Limits{Handshakes: 1}, Serve: func(nc net.Conn, _ []byte, p *Place) {
+	s, addr, _ := start(t, Options{Limits: Limits{Handshakes: 1}, Protocols: speaking(func(nc net.Conn, _ []byte, p *Place) {
 		p.PutOff()
 		p.Opened()
 		p.Refused()
 		p.Opened()
 		_, _ = io.Copy(nc, nc)
-	}})
+	})})
 	var conns []net.Conn
 	for range 3 {
 		conns = append(conns, stand(t, addr, '?'))

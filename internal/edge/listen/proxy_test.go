@@ -87,7 +87,7 @@ func (f from) RemoteAddr() net.Addr { return f.at }
 
 // Where proxies are told others are not listened to.
 func TestOtherProxiesAreRefused(t *testing.T) {
-	_, addr, log := start(t, Options{Proxied: true, Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Serve: whoAmI})
+	_, addr, log := start(t, Options{Proxied: true, Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Protocols: speaking(whoAmI)})
 	nc := dial(t, addr)
 	_, _ = io.WriteString(nc, header(t, 2, "127.0.0.1", "127.0.0.1")+amqp091.ProtocolHeader)
 	if got, _ := io.ReadAll(nc); len(got) > 0 || !strings.Contains(log.String(), "not a trusted proxy") {
@@ -111,7 +111,7 @@ func TestProxyHeaders(t *testing.T) {
 		"datagrams":            {"\r\n\r\n\x00\r\nQUIT\n\x21\x12\x00\x0c\x7f\x00\x00\x01\x7f\x00\x00\x01\x00\x07\x00\x08", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, addr, log := start(t, Options{Proxied: true, Serve: whoAmI})
+			_, addr, log := start(t, Options{Proxied: true, Protocols: speaking(whoAmI)})
 			nc := dial(t, addr)
 			if _, err := io.WriteString(nc, tt.sent+amqp091.ProtocolHeader); err != nil {
 				t.Fatal(err)
@@ -131,7 +131,7 @@ func TestProxyHeaders(t *testing.T) {
 // The header stands before the handshake of TLS.
 func TestProxyHeaderBeforeTLS(t *testing.T) {
 	ca, o, _ := secure(t)
-	s, _, _ := start(t, Options{Proxied: true, Serve: whoAmI})
+	s, _, _ := start(t, Options{Proxied: true, Protocols: speaking(whoAmI)})
 	c, err := LoadCredentials(o, s.Logger)
 	if err != nil {
 		t.Fatal(err)
@@ -156,14 +156,14 @@ func TestProxyHeaderBeforeTLS(t *testing.T) {
 // A session can write to the socket of a connection that came through a proxy.
 func TestProxiedConnectionIsASocket(t *testing.T) {
 	ok := make(chan bool, 1)
-	_, addr, _ := start(t, Options{Proxied: true, Serve: func(nc net.Conn, _ []byte, _ *Place) {
+	_, addr, _ := start(t, Options{Proxied: true, Protocols: speaking(func(nc net.Conn, _ []byte, _ *Place) {
 		sc, is := nc.(syscall.Conn)
 		if is {
 			_, err := sc.SyscallConn()
 			is = err == nil
 		}
 		ok <- is
-	}})
+	})})
 	nc := dial(t, addr)
 	_, _ = io.WriteString(nc, header(t, 1, "192.0.2.1", "192.0.2.2")+amqp091.ProtocolHeader)
 	if !<-ok {
@@ -173,7 +173,7 @@ func TestProxiedConnectionIsASocket(t *testing.T) {
 
 // One address does not hold all the places of those who are not let in yet.
 func TestHandshakesOfOneAddress(t *testing.T) {
-	_, addr, log := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2}, Serve: func(nc net.Conn, first []byte, p *Place) {
+	_, addr, log := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2}, Protocols: speaking(func(nc net.Conn, first []byte, p *Place) {
 		_, _ = nc.Write(first)
 		var b [1]byte
 		if _, err := nc.Read(b[:]); err != nil {
@@ -182,7 +182,7 @@ func TestHandshakesOfOneAddress(t *testing.T) {
 		p.Opened()
 		_, _ = nc.Write(b[:])
 		_, _ = io.Copy(io.Discard, nc)
-	}})
+	})})
 	open := func(from string) net.Conn {
 		nc := dial(t, addr)
 		_, _ = io.WriteString(nc, header(t, 1, from, "2001:db8::5")+amqp091.ProtocolHeader)
@@ -243,10 +243,10 @@ func FuzzProxyHeader(f *testing.F) {
 
 // Who sends no PROXY header counts as the address of its socket, for as long as it takes.
 func TestHandshakesBeforeThePROXYHeader(t *testing.T) {
-	s, addr, _ := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2, Header: time.Hour}, Serve: func(nc net.Conn, first []byte, _ *Place) {
+	s, addr, _ := start(t, Options{Proxied: true, Limits: Limits{Handshakes: 2, Header: time.Hour}, Protocols: speaking(func(nc net.Conn, first []byte, _ *Place) {
 		_, _ = nc.Write(first)
 		_, _ = io.Copy(io.Discard, nc)
-	}})
+	})})
 	type end struct {
 		of  int
 		err error

@@ -29,11 +29,9 @@ import (
 
 // Options configure a Server.
 type Options struct {
-	// Serve speaks AMQP 0-9-1 with one client until the connection ends, and
-	// closes nc, a *tls.Conn where it came in by TLS. first is what was read already:
-	// the protocol header. It says of the place whose client is let in, or waits and may make room.
-	Serve  func(nc net.Conn, first []byte, p *Place)
-	Logger *slog.Logger
+	// Protocols are those that are spoken here.
+	Protocols []Protocol
+	Logger    *slog.Logger
 	// LikeRabbitMQ answers clients that speak something else as RabbitMQ does, with
 	// the header of AMQP 1.0, although that is not spoken here (BR-1.2).
 	LikeRabbitMQ bool
@@ -44,6 +42,16 @@ type Options struct {
 	Proxies []netip.Prefix
 	// Limits hold until SetLimits changes them.
 	Limits Limits
+}
+
+// Protocol is one that clients may speak.
+type Protocol struct {
+	// Headers are the first eight bytes of a client that speaks it, in each of their forms.
+	Headers []string
+	// Serve speaks it with one client until the connection ends, and closes nc, a *tls.Conn where it came in by
+	// TLS. first is what was read already: the protocol header. It says of the place whose client is let in, or waits
+	// and may make room.
+	Serve func(nc net.Conn, first []byte, p *Place)
 }
 
 // Limits bound what clients may hold of a node before and after they are let in. The
@@ -222,9 +230,8 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 		}
 	}
 	_ = nc.SetDeadline(time.Time{})
-	first, ok := s.sniff(nc, limits.Header)
-	if ok {
-		s.Serve(nc, first, place)
+	if first, spoken := s.sniff(nc, limits.Header); spoken != nil {
+		spoken.Serve(nc, first, place)
 	}
 }
 

@@ -36,6 +36,11 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
+// speaking is AMQP 0-9-1, spoken so.
+func speaking(serve func(net.Conn, []byte, *Place)) []Protocol {
+	return []Protocol{{Headers: []string{amqp091.ProtocolHeader, "AMQP\x01\x01\x00\x09"}, Serve: serve}}
+}
+
 // start listens at a free port and stops with the test.
 func start(t *testing.T, o Options) (*Server, string, *logged) {
 	t.Helper()
@@ -68,10 +73,10 @@ func dial(t *testing.T, addr string) net.Conn {
 
 // BR-1.1, BR-1.2: two headers open AMQP 0-9-1; all else is told so and closed.
 func TestProtocolHeaders(t *testing.T) {
-	_, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) {
+	_, addr, _ := start(t, Options{Protocols: speaking(func(nc net.Conn, first []byte, _ *Place) {
 		_, _ = nc.Write(append([]byte("session "), first...))
 		_ = nc.Close()
-	}})
+	})})
 	long := "GET / HTTP/1.1\r\nHost: x\r\n\r\n" + strings.Repeat("x", 1000)
 	for name, tt := range map[string]struct{ sent, want string }{
 		"0-9-1":              {"AMQP\x00\x00\x09\x01", "session AMQP\x00\x00\x09\x01"},
@@ -99,7 +104,7 @@ func TestProtocolHeaders(t *testing.T) {
 }
 
 func TestHeaderInPieces(t *testing.T) {
-	_, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) { _, _ = nc.Write(first) }})
+	_, addr, _ := start(t, Options{Protocols: speaking(func(nc net.Conn, first []byte, _ *Place) { _, _ = nc.Write(first) })})
 	nc := dial(t, addr)
 	for _, b := range []byte(amqp091.ProtocolHeader) {
 		if _, err := nc.Write([]byte{b}); err != nil {
@@ -112,10 +117,10 @@ func TestHeaderInPieces(t *testing.T) {
 }
 
 func TestConnectionLimit(t *testing.T) {
-	_, addr, log := start(t, Options{Limits: Limits{Connections: 1}, Serve: func(nc net.Conn, first []byte, _ *Place) {
+	_, addr, log := start(t, Options{Limits: Limits{Connections: 1}, Protocols: speaking(func(nc net.Conn, first []byte, _ *Place) {
 		_, _ = nc.Write(first)
 		_, _ = io.Copy(io.Discard, nc)
-	}})
+	})})
 	first := dial(t, addr)
 	_, _ = io.WriteString(first, amqp091.ProtocolHeader)
 	if _, err := io.ReadFull(first, make([]byte, 8)); err != nil {
@@ -132,13 +137,13 @@ func TestConnectionLimit(t *testing.T) {
 
 // A mistake in the talk with one client ends that connection and no other.
 func TestPanicEndsOneConnection(t *testing.T) {
-	_, addr, log := start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) {
+	_, addr, log := start(t, Options{Protocols: speaking(func(nc net.Conn, first []byte, _ *Place) {
 		if first[4] == 1 {
 			panic("a bug in the talk")
 		}
 		_, _ = nc.Write(first)
 		_, _ = io.Copy(nc, nc)
-	}})
+	})})
 	good := dial(t, addr)
 	_, _ = io.WriteString(good, amqp091.ProtocolHeader)
 	if _, err := io.ReadFull(good, make([]byte, 8)); err != nil {
@@ -159,10 +164,10 @@ func TestPanicEndsOneConnection(t *testing.T) {
 }
 
 func TestStopWaitsForSessionsAndThenCuts(t *testing.T) {
-	s, addr, _ := start(t, Options{Serve: func(nc net.Conn, first []byte, _ *Place) {
+	s, addr, _ := start(t, Options{Protocols: speaking(func(nc net.Conn, first []byte, _ *Place) {
 		_, _ = nc.Write(first)
 		_, _ = io.Copy(io.Discard, nc)
-	}})
+	})})
 	for range 3 {
 		nc := dial(t, addr)
 		_, _ = io.WriteString(nc, amqp091.ProtocolHeader)
@@ -207,7 +212,7 @@ func (f *flaky) Accept() (net.Conn, error) {
 
 func TestAcceptGoesOnAfterErrors(t *testing.T) {
 	log := new(logged)
-	s := New(Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Serve: func(nc net.Conn, first []byte, _ *Place) { _, _ = nc.Write(first) }})
+	s := New(Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Protocols: speaking(func(nc net.Conn, first []byte, _ *Place) { _, _ = nc.Write(first) })})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package listen
 import (
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"bartleby.mq/internal/wire/amqp091"
@@ -20,32 +21,27 @@ const (
 	refusalDrain = 64 << 10
 )
 
+// headerSize is the length of every protocol header, in bytes.
+const headerSize = len(amqp091.ProtocolHeader)
+
 // sniff reads the protocol header. Where it is none that is spoken here the
-// client is told which is, and ok is false.
-func (s *Server) sniff(nc net.Conn, timeout time.Duration) (first []byte, ok bool) {
+// client is told which is, and spoken is nil.
+func (s *Server) sniff(nc net.Conn, timeout time.Duration) (first []byte, spoken *Protocol) {
 	_ = nc.SetReadDeadline(time.Now().Add(timeout))
-	header := make([]byte, len(amqp091.ProtocolHeader))
+	header := make([]byte, headerSize)
 	if n, err := io.ReadFull(nc, header); err != nil {
 		// A health check opens and closes: that is not worth a line above debug.
 		s.Logger.Debug("connection ended before its protocol header", "peer", nc.RemoteAddr().String(), "bytes", n, "error", err)
-		return nil, false
+		return nil, nil
 	}
-	if isAMQP091(header) {
-		return header, true
+	for i := range s.Protocols {
+		if slices.Contains(s.Protocols[i].Headers, string(header)) {
+			return header, &s.Protocols[i]
+		}
 	}
 	s.Logger.Warn("protocol not supported", "peer", nc.RemoteAddr().String(), "header", header)
 	refuse(nc, s.answer(header))
-	return nil, false
-}
-
-// isAMQP091 says whether a protocol header opens AMQP 0-9-1: its own, and the one
-// that clients wrote before there was a final version (BR-1.1).
-func isAMQP091(header []byte) bool {
-	switch string(header) {
-	case amqp091.ProtocolHeader, "AMQP\x01\x01\x00\x09":
-		return true
-	}
-	return false
+	return nil, nil
 }
 
 // sasl10 is the protocol header of AMQP 1.0 with SASL.

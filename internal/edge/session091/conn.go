@@ -179,6 +179,10 @@ const (
 	stateClosed               // nothing more is read
 )
 
+// Headers are the protocol headers that open AMQP 0-9-1: its own, and the one that clients wrote before there was a final
+// version (BR-1.1).
+var Headers = []string{amqp091.ProtocolHeader, "AMQP\x01\x01\x00\x09"}
+
 // Serve serves one client until the connection ends. first are the bytes that were already
 // read: its protocol header. Serve closes the socket.
 func Serve(nc net.Conn, first []byte, o Options) {
