@@ -16,6 +16,7 @@ type Consumer struct {
 	Priority  int64 // BR-9.4; higher first, 0 is usual
 	Prefetch  int   // unsettled deliveries allowed at once; 0 = no limit (BR-9.8)
 	Timeout   int64 // milliseconds a delivery may stay unsettled; 0 = no limit (DL-12.7)
+	Credited  bool  // its client gives its credit (AMQP 1.0, 2.6.7): it is metered, and has no credit when it attaches
 
 	// These are in the log of a replicated queue, and 0 elsewhere.
 	Number  uint64 // names the consumer

@@ -1,10 +1,20 @@
 package queue
 
-// Credit allows a metered consumer n more deliveries. The caller pumps.
+// Credit allows a metered consumer n more deliveries; a negative n takes back. The caller pumps.
 func (m *Machine) Credit(c *Consumer, n int) {
 	m.cs.touch(c)
 	c.credit += n
 	m.cs.awake(c)
+}
+
+// Drain ends the credit of a metered consumer and returns how much there was (AMQP 1.0, 2.6.7). REQUIRES: no message is
+// there for it, so the caller has pumped.
+func (m *Machine) Drain(c *Consumer) (left int) {
+	if left = max(c.credit, 0); left > 0 {
+		m.cs.touch(c)
+		c.credit = 0
+	}
+	return left
 }
 
 // Left is how many more deliveries a metered consumer may get.

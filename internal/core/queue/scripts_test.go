@@ -115,6 +115,9 @@ func (p *player) command(words []string) {
 	case "credit":
 		p.m.Credit(p.consumer(args), args.int("n", 1))
 		p.flow(0)
+	case "drain":
+		p.flow(0)
+		p.say("%d of the credit of %s end", p.m.Drain(p.consumer(args)), args.words[0])
 	case "publish", "dead-letter":
 		p.publish(args, name == "dead-letter")
 	case "get":

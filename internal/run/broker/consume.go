@@ -109,6 +109,12 @@ func (c *Connection) Resume(q *partition.Queue, consumer *queue.Consumer) {
 	c.b.node.Resume(q, consumer)
 }
 
+// Grant changes the credit of a consumer that was attached with Credited: see partition.Node.Grant.
+func (c *Connection) Grant(q *partition.Queue, consumer *queue.Consumer, more int, drain bool) (drained, ready int, err error) {
+	drained, ready, err = c.b.node.Grant(q, consumer, more, drain)
+	return drained, ready, c.missing(err, q.Info.(*topology.Queue))
+}
+
 // Open makes the queue try its consumers with this gate again.
 func (c *Connection) Open(q *partition.Queue, gate queue.Gate) { c.b.node.Open(q, gate) }
 

@@ -69,8 +69,9 @@ import (
 //	8   no forget
 //	9   no notes and waits in a reject and a return; any first byte but 0 of a reject meant a failure; no lost and found: neither
 //	    in the settings nor as an outcome
+//	10  no flow, and no consumer that attaches with no credit and gets none but by flow
 const (
-	commandVersion  = 10
+	commandVersion  = 11
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4
@@ -113,6 +114,7 @@ const (
 	cmdQuit
 	cmdLeave
 	cmdForget
+	cmdFlow
 
 	cmdEnd // one more than the last
 )
@@ -121,6 +123,7 @@ const (
 const (
 	attachNoAck = 1 << iota
 	attachExclusive
+	attachCredited
 )
 
 // The flags of a reject and a return. The others are one byte: those of a reject, or the kind of a return.

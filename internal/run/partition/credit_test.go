@@ -79,3 +79,73 @@ func TestCredit(t *testing.T) {
 	}
 	w.stop()
 }
+
+// A consumer whose client gives its credit gets nothing before, never more than that, and a drain ends what is left once all
+// there is was delivered (AMQP 1.0, 2.6.7).
+func TestCreditOfAClient(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	w := startQueues(t, vfs.NewMem(), 1, nil, []definition{{"classic", classic, queue.Unlimited(), DeadLetter{}}, {"quorum", quorum, queue.Unlimited(), DeadLetter{}}}, nil)
+	var serial message.Serial
+	for _, name := range []string{"classic", "quorum"} {
+		q := w.queues[name]
+		publish := func(n int) {
+			t.Helper()
+			for range n {
+				serial++
+				if err := w.n.Enter([]Op{{Kind: Publish, Targets: []*Queue{q}, Body: w.record(serial), TTL: -1, Priority: -1}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.n.SettleAll()
+		}
+		s := &client{arrivedc: make(chan struct{}, 1)}
+		c := &queue.Consumer{Target: s, Tag: "c", Credited: true}
+		publish(3)
+		if ok, err := w.n.Attach(q, c, func() {}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		var acks []Op
+		for _, step := range []struct {
+			publish, more  int
+			drain          bool
+			got            int
+			drained, ready int
+		}{
+			{0, 0, false, 0, 0, 3},
+			{0, 2, false, 2, 0, 1},
+			{1, -1, false, 0, 0, 2}, // taken back, and given again
+			{0, 2, false, 1, 0, 1},
+			{0, 5, true, 1, 4, 0},
+			{2, 0, false, 0, 0, 2}, // the drain has ended its credit
+			{0, 1, true, 1, 0, 1},
+			{0, 4, false, 1, 0, 0},
+			{2, 0, true, 2, 1, 0},
+			{sliceLimit + 10, 0, false, 0, 0, sliceLimit + 10},
+			{0, sliceLimit + 20, true, sliceLimit + 10, 10, 0},
+		} {
+			publish(step.publish)
+			drained, ready, err := w.n.Grant(q, c, step.more, step.drain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.n.SettleAll()
+			got := s.take()
+			for _, h := range got {
+				w.n.bodies.Release(h.d.Body)
+				w.n.bodies.Release(h.d.History)
+				acks = append(acks, Op{Kind: Ack, Queue: q, ID: h.d.ID, Consumer: c})
+			}
+			if len(got) != step.got || drained != step.drained || ready != step.ready {
+				t.Errorf("%s, %+v: %d delivered, %d drained, %d ready", name, step, len(got), drained, ready)
+			}
+		}
+		w.n.Run(acks)
+		if left, was := w.n.Detach(q, c, nil); left != 0 || !was {
+			t.Errorf("%s: detached %v, %d consumers are left", name, was, left)
+		}
+		if n := w.n.Counts(q); n.Ready+n.Out != 0 {
+			t.Errorf("%s: %d ready and %d out are left", name, n.Ready, n.Out)
+		}
+	}
+	w.stop()
+}

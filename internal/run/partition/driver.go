@@ -144,7 +144,7 @@ func (local) settle() error { return nil }
 
 // attachmentOf returns the operation that attaches a consumer, without credit.
 func attachmentOf(c *queue.Consumer) attach {
-	return attach{c.Number, c.NoAck, c.Exclusive, c.Priority, c.Prefetch, c.Timeout, 0, c.Tag}
+	return attach{c.Number, c.NoAck, c.Exclusive, c.Credited, c.Priority, c.Prefetch, c.Timeout, 0, c.Tag}
 }
 
 var _, _ driver = local{}, (*group)(nil)

@@ -63,7 +63,7 @@ type seat struct {
 // delivered notes that a consumer of this process got a message, and whether its session takes more. A consumer gets
 // more credit when its session has sent half of its window.
 func (g *group) delivered(c *queue.Consumer, more bool) {
-	if !c.Metered {
+	if !c.Metered || c.Credited {
 		return
 	}
 	s := g.consumers[c.Number]

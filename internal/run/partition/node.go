@@ -386,6 +386,19 @@ func (n *Node) Detach(q *Queue, c *queue.Consumer, detached func()) (left int, w
 // Resume lets a consumer that was full have more messages.
 func (n *Node) Resume(q *Queue, c *queue.Consumer) { q.part.driver.resume(q, c) }
 
+// Grant changes the credit of a Credited consumer: more deliveries may go to it, or fewer if more is negative. With drain all
+// there is for it is delivered first, and then what is left of its credit ends: drained says how much. ready is how many messages
+// are ready after it. The queue stops for nobody's credit, so whoever grants bounds what may be on its way.
+func (n *Node) Grant(q *Queue, c *queue.Consumer, more int, drain bool) (drained, ready int, err error) {
+	for {
+		a := ask{consumer: c}
+		err = q.part.driver.do(q, flow{c.Number, int64(more), drain}, &a)
+		if more = 0; err != nil || !a.again { // again: another hold, so that others get the lock
+			return a.n, a.left, err
+		}
+	}
+}
+
 // Open makes the queue try its consumers with this gate again, because the gate may have room.
 func (n *Node) Open(q *Queue, gate queue.Gate) { q.part.driver.open(q, gate) }
 

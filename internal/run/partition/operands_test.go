@@ -177,10 +177,11 @@ var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byt
 		}
 	},
 	cmdAttach: whole(func(c chooser) operation {
-		return attach{c.uint64(), c.bool(), c.bool(), c.int64(), c.small(), c.moment(), c.small(), c.text()}
+		return attach{c.uint64(), c.bool(), c.bool(), c.bool(), c.int64(), c.small(), c.moment(), c.small(), c.text()}
 	}),
 	cmdDetach: whole(func(c chooser) operation { return detach{c.uint64()} }),
 	cmdCredit: whole(func(c chooser) operation { return credit{c.uint64(), c.small()} }),
+	cmdFlow:   whole(func(c chooser) operation { return flow{c.uint64(), c.int64(), c.bool()} }),
 	cmdGet:    whole(func(c chooser) operation { return get{c.uint64(), c.bool()} }),
 	cmdDead: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		q, atLeastOnce, history := c.uint64(), c.bool(), c.bytes()

@@ -61,6 +61,8 @@ func (r *commandReader) operation(code byte) (o operation) {
 		o = detach{r.uint()}
 	case cmdCredit:
 		o = credit{r.uint(), r.int()}
+	case cmdFlow:
+		o = flow{r.uint(), r.wide(), r.byte() != 0}
 	case cmdGet:
 		o = get{r.uint(), r.byte() != 0}
 	case cmdPurge:
@@ -120,6 +122,7 @@ func (tick) apply(x *execution, q *Queue) {
 type attach struct {
 	number           uint64
 	noAck, exclusive bool
+	credited         bool // by its client: see flow
 	priority         int64
 	prefetch         int
 	timeout          int64 // milliseconds
@@ -137,6 +140,9 @@ func (o attach) write(w *commandWriter, queue uint64) {
 	if o.exclusive {
 		flags |= attachExclusive
 	}
+	if o.credited {
+		flags |= attachCredited
+	}
 	w.b = append(w.b, flags)
 	w.b = binary.AppendVarint(w.b, o.priority)
 	w.small(o.prefetch)
@@ -148,7 +154,7 @@ func (o attach) write(w *commandWriter, queue uint64) {
 func (r *commandReader) attach() (o attach) {
 	o.number = r.uint()
 	flags := r.byte()
-	o.noAck, o.exclusive = flags&attachNoAck != 0, flags&attachExclusive != 0
+	o.noAck, o.exclusive, o.credited = flags&attachNoAck != 0, flags&attachExclusive != 0, flags&attachCredited != 0
 	o.priority, o.prefetch, o.timeout, o.credit = r.wide(), r.int(), r.time(), r.int()
 	o.tag = r.text()
 	return o
@@ -160,7 +166,7 @@ func (o attach) apply(x *execution, q *Queue) {
 	}
 	c := x.consumer()
 	c.Number, c.Origin, c.Tag, c.Priority, c.Prefetch, c.Timeout = o.number, x.from, o.tag, o.priority, o.prefetch, o.timeout
-	c.NoAck, c.Exclusive, c.Metered = o.noAck, o.exclusive, o.credit > 0
+	c.NoAck, c.Exclusive, c.Metered = o.noAck, o.exclusive, o.credit > 0 || o.credited
 	if !q.m.Attach(x.h.now, c) {
 		return
 	}
@@ -232,6 +238,41 @@ func (o credit) apply(x *execution, q *Queue) {
 	}
 	q.m.Credit(s.c, o.n)
 	q.m.Pump(x.h.now, sliceLimit)
+}
+
+// flow changes the credit that a client has given its consumer. With drain what is left of the credit ends, once all
+// there is for the consumer was delivered.
+type flow struct {
+	consumer uint64
+	more     int64
+	drain    bool
+}
+
+func (o flow) write(w *commandWriter, queue uint64) {
+	w.op(cmdFlow, queue)
+	w.uint(o.consumer)
+	w.b = binary.AppendVarint(w.b, o.more)
+	w.bool(o.drain)
+}
+
+func (o flow) apply(x *execution, q *Queue) {
+	var c *queue.Consumer
+	if x.g == nil {
+		c = x.ask.consumer
+	} else if s := x.g.consumers[o.consumer]; s != nil && s.q == q {
+		c = s.c
+	} else {
+		return
+	}
+	q.m.Credit(c, int(o.more))
+	again := q.m.Pump(x.h.now, sliceLimit)
+	drained := 0
+	if o.drain && !again {
+		drained = q.m.Drain(c)
+	}
+	if x.ask != nil {
+		x.ask.ok, x.ask.again, x.ask.n, x.ask.left = true, again && o.drain, drained, q.m.Totals().Ready
+	}
 }
 
 // get takes a message for basic.get. In a group, consumer numbers a consumer that only holds the message.

@@ -85,7 +85,7 @@ func (g *group) counts(q *Queue) (c Counts) {
 func (g *group) numbered(c *queue.Consumer) attach {
 	c.Number = g.node.numbers.Add(1)
 	o := attachmentOf(c)
-	if c.NoAck || c.Prefetch == 0 || c.Prefetch > window {
+	if !c.Credited && (c.NoAck || c.Prefetch == 0 || c.Prefetch > window) {
 		o.credit = window
 	}
 	return o
@@ -104,7 +104,7 @@ func (g *group) resume(_ *Queue, c *queue.Consumer) {
 		s.full = false
 	}
 	g.p.mu.Unlock()
-	if s != nil && c.Metered {
+	if s != nil && c.Metered && !c.Credited {
 		g.grant(s)
 	}
 }
