@@ -25,6 +25,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/test/bystander"
 	"bartleby.mq/test/node"
 )
 
@@ -394,12 +395,15 @@ func (b *bench) replay() error {
 	if err := b.spent("dry run of a replay", before, began); err != nil {
 		return err
 	}
-	by, err := watch(b.AMQP)
+	by, err := bystander.Watch(b.AMQP)
 	if err != nil {
 		return err
 	}
 	time.Sleep(3 * time.Second)
-	alone := by.reset()
+	alone, err := by.Reset()
+	if err != nil {
+		return err
+	}
 	if before, err = b.Usage(); err != nil {
 		return err
 	}
@@ -428,16 +432,15 @@ func (b *bench) replay() error {
 	if err := b.spent("replay", before, began); err != nil {
 		return err
 	}
-	during := by.stop()
-	fmt.Printf("%-28s p99.9 %.1f ms (%.1f before), at most %.1f\n", "a bystander of the replay", ms(at(during, 0.999)), ms(at(alone, 0.999)), ms(during[len(during)-1]))
+	during, err := by.Stop()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-28s p99.9 %.1f ms (%.1f before), at most %.1f\n", "a bystander of the replay", ms(during.At(0.999)), ms(alone.At(0.999)), ms(during.At(1)))
 	return b.until(func(n map[string]int) bool { return n["work"] == b.letters && n["dead"] == 0 })
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func at(sorted []time.Duration, share float64) time.Duration {
-	return sorted[min(len(sorted)-1, int(float64(len(sorted))*share))]
-}
 
 func (b *bench) request(method, path string, body any) (*http.Request, error) {
 	var in io.Reader = http.NoBody

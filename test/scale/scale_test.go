@@ -17,6 +17,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/test/bystander"
 	"bartleby.mq/test/node"
 )
 
@@ -273,7 +274,10 @@ func (test *deadlineTest) run(t *testing.T, s *node.Node) {
 		t.Fatal(err)
 	}
 	fired := firings{trips: published, lateness: make([]int64, 0, n), least: math.MaxInt64, stolen: thefts{}}
-	w := watch(t, s.AMQP)
+	w, err := bystander.Watch(s.AMQP)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var seen lengths
 	switch {
 	case !test.dead:
@@ -283,7 +287,11 @@ func (test *deadlineTest) run(t *testing.T, s *node.Node) {
 	default:
 		consume(t, s.AMQP, "due", n, func(_ int, b []byte) { fired.note(t, time.Now().UnixMilli(), b) })
 	}
-	latency := w.stop(t)
+	saw, err := w.Stop()
+	if err != nil || len(saw) == 0 {
+		t.Fatalf("the bystander saw %d messages: %v", len(saw), err)
+	}
+	latency := saw.At(0.999).Round(100 * time.Microsecond)
 	after, err := s.Usage()
 	if err != nil {
 		t.Fatal(err)
@@ -372,4 +380,18 @@ func TestKept(t *testing.T) {
 			stop(t, s)
 		})
 	}
+}
+
+// mixed publishes n messages, keep of them to a queue nobody reads.
+func mixed(t testing.TB, addr string, n, keep int, body []byte) {
+	t.Helper()
+	sent := 0
+	publishTo(t, addr, n, func(i int, m *publication) string {
+		m.body, m.persistent = append(m.body, body...), true
+		if (i+1)*keep/n > sent {
+			sent++
+			return "kept"
+		}
+		return "passing"
+	})
 }

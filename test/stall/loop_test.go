@@ -18,7 +18,7 @@ func TestLoopWithoutRejectionComesToRest(t *testing.T) {
 	c.fill("A", messages)
 	c.until("B", 0)
 	c.until("A", 1)
-	s := b.stop(t)
+	s := stop(t, b)
 	t.Logf("the bystander: %s", s)
 	atRest(t)
 }
@@ -49,19 +49,16 @@ func TestLoopWithRejectionDoesNotHurt(t *testing.T) {
 	c.fill("A", 500)
 	b := watch(t)
 	time.Sleep(time.Second) // of the loop
-	s := b.stop(t)
+	s := stop(t, b)
 	_ = consumer.Close()
 	n := <-rejected
 	t.Logf("%d rejections; the bystander: %s", n, s)
 	// Undisturbed it is close to a thousand: this is no bound, only a sign of life.
-	if s.messages < 20 {
-		t.Errorf("the bystander had %d messages back in a second", s.messages)
+	if len(s) < 20 {
+		t.Errorf("the bystander had %d messages back in a second", len(s))
 	}
 	if n == 0 {
 		t.Error("nothing was rejected: there was no loop")
-	}
-	if *full && s.p999 > bound {
-		t.Errorf("one in a thousand of the bystander's messages took %v, want %v at most", s.p999, bound)
 	}
 	atRest(t)
 }

@@ -214,11 +214,8 @@ func TestLargeDeeds(t *testing.T) {
 			took := time.Since(began)
 			// What is left to do in the background disturbs too.
 			time.Sleep(time.Duration(size(int(time.Second))))
-			s := b.stop(t)
+			s := stop(t, b)
 			t.Logf("%-42s %8d in %8s: %s", test.name, n, took.Round(time.Millisecond), s)
-			if *full && s.p999 > bound {
-				t.Errorf("one in a thousand of the bystander's messages took %v, want %v at most", s.p999, bound)
-			}
 		})
 	}
 }

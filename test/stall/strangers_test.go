@@ -119,7 +119,7 @@ func TestStrangersAndABystander(t *testing.T) {
 			close(stopc)
 			all.Wait()
 			elapsed := time.Since(began)
-			saw := b.stop(t)
+			saw := stop(t, b)
 			after, err := server.Usage()
 			if err != nil {
 				t.Fatal(err)
@@ -132,9 +132,6 @@ func TestStrangersAndABystander(t *testing.T) {
 			t.Logf("%s: %d connections of strangers, %.0f a second; the node took %.2f processors", s.name, count.Load(), float64(count.Load())/elapsed.Seconds(), float64(after.CPU-before.CPU)/float64(elapsed))
 			t.Logf("  bystander %s", saw)
 			t.Logf("  %d good logins, p50 %v, p99.9 %v", len(logins), logins[len(logins)/2].Round(10*time.Microsecond), worst.Round(10*time.Microsecond))
-			if *full && saw.p999 > bound {
-				t.Errorf("one in a thousand of the bystander's messages took %v, want %v at most", saw.p999, bound)
-			}
 			if *full && worst > 5*bound { // a login is several turns, and takes turns with the guesses
 				t.Errorf("the slowest good login took %v, want %v at most", worst, 5*bound)
 			}
