@@ -477,84 +477,92 @@ func TestAJobGoesOnAfterKill(t *testing.T) {
 	for i, point := range points {
 		for k, kinds := range [][2]string{{"classic", "classic"}, {"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
 			for _, how := range []How{{}, {Order: Newest}, {OrderBy: "header.n", Order: Newest}, {StaggerMS: 1}, {OrderBy: "a group"}} {
-				fs := vfs.NewCrashableMem()
-				var mu sync.Mutex
-				var clone *vfs.MemFS
-				armed, left := false, 1+(i+k)%3
-				d := openBureau(t, fs, func(name string) {
-					mu.Lock()
-					defer mu.Unlock()
-					if !armed || name != point || clone != nil {
-						return
-					}
-					if left--; left == 0 {
-						clone = fs.CrashClone(vfs.CrashCloneCfg{})
-					}
+				t.Run(fmt.Sprint(point, kinds, how), func(t *testing.T) {
+					t.Parallel() // they wait most of the time
+					killJob(t, point, 1+(i+k)%3, kinds, how)
 				})
-				const letters = 12
-				d.letters(kinds[0], kinds[1], letters)
-				d.publish("dlq", "no letter")
-				mu.Lock()
-				armed = true
-				mu.Unlock()
-				r := Request{Action: broker.Replay, Queue: "dlq", How: how}
-				if how.OrderBy == "a group" {
-					r.OrderBy, r.Filter = "", map[string][]string{"group": {d.group()}}
-				}
-				if how.StaggerMS == 0 {
-					r.Rate = 50 // slices of 5
-				}
-				j := d.start(r)
-				d.publish("dlq", "late")
-				d.until(j.ID, Done)
-				mu.Lock()
-				if clone == nil {
-					clone = fs.CrashClone(vfs.CrashCloneCfg{})
-				}
-				mu.Unlock()
-				d.close()
-
-				d = openBureau(t, clone, nil)
-				j, ok := d.jobs.Job(j.ID)
-				if !ok {
-					t.Fatalf("%s: the job is gone", point)
-				}
-				j = d.until(j.ID, Done)
-				d.eventually("nothing is on its way", func() bool {
-					c := d.counts("dlq")
-					return c.Transit+c.Dying+c.Held == 0
-				})
-				bodies := map[string]int{}
-				for _, q := range []string{"dlq", "work"} {
-					for {
-						body, ok := d.take(q, partition.Ack)
-						if !ok {
-							break
-						}
-						bodies[body]++
-						bodies[q+" "+body]++
-					}
-				}
-				for _, other := range []string{"no letter", "late"} {
-					if bodies["dlq "+other] != 1 && other == "no letter" || bodies["work "+other] != 0 {
-						t.Errorf("%s, %v: %v: what is no letter of the job", point, kinds, bodies)
-					}
-				}
-				for n := range letters {
-					if bodies[fmt.Sprint(n)] != 1 {
-						t.Errorf("%s, %v: letter %d is there %d times", point, kinds, n, bodies[fmt.Sprint(n)])
-					}
-				}
-				now := d.job(j.ID)
-				if now.Moved != letters || now.Outcomes.Waiting != 0 || now.Outcomes.Acknowledged != letters || now.NoOrigin+now.Unroutable+now.Refused+now.TooOften != 0 {
-					t.Errorf("%s, %v, %+v: %+v", point, kinds, how, now)
-				}
-				d.close()
-				if t.Failed() {
-					return
-				}
 			}
 		}
+	}
+}
+
+// killJob kills a node when its job passes the failpoint for the nth time.
+func killJob(t *testing.T, point string, nth int, kinds [2]string, how How) {
+	fs := vfs.NewCrashableMem()
+	var mu sync.Mutex
+	var clone *vfs.MemFS
+	armed, left := false, nth
+	d := openBureau(t, fs, func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !armed || name != point || clone != nil {
+			return
+		}
+		if left--; left == 0 {
+			clone = fs.CrashClone(vfs.CrashCloneCfg{})
+		}
+	})
+	const letters = 12
+	d.letters(kinds[0], kinds[1], letters)
+	d.publish("dlq", "no letter")
+	mu.Lock()
+	armed = true
+	mu.Unlock()
+	r := Request{Action: broker.Replay, Queue: "dlq", How: how}
+	if how.OrderBy == "a group" {
+		r.OrderBy, r.Filter = "", map[string][]string{"group": {d.group()}}
+	}
+	if how.StaggerMS == 0 {
+		r.Rate = 50 // slices of 5
+	}
+	j := d.start(r)
+	d.publish("dlq", "late")
+	d.until(j.ID, Done)
+	mu.Lock()
+	if clone == nil {
+		clone = fs.CrashClone(vfs.CrashCloneCfg{})
+	}
+	mu.Unlock()
+	d.close()
+
+	d = openBureau(t, clone, nil)
+	j, ok := d.jobs.Job(j.ID)
+	if !ok {
+		t.Fatalf("%s: the job is gone", point)
+	}
+	j = d.until(j.ID, Done)
+	d.eventually("nothing is on its way", func() bool {
+		c := d.counts("dlq")
+		return c.Transit+c.Dying+c.Held == 0
+	})
+	bodies := map[string]int{}
+	for _, q := range []string{"dlq", "work"} {
+		for {
+			body, ok := d.take(q, partition.Ack)
+			if !ok {
+				break
+			}
+			bodies[body]++
+			bodies[q+" "+body]++
+		}
+	}
+	for _, other := range []string{"no letter", "late"} {
+		if bodies["dlq "+other] != 1 && other == "no letter" || bodies["work "+other] != 0 {
+			t.Errorf("%s, %v: %v: what is no letter of the job", point, kinds, bodies)
+		}
+	}
+	for n := range letters {
+		if bodies[fmt.Sprint(n)] != 1 {
+			t.Errorf("%s, %v: letter %d is there %d times", point, kinds, n, bodies[fmt.Sprint(n)])
+		}
+	}
+	now := d.job(j.ID)
+	if now.Moved != letters || now.Outcomes.Waiting != 0 || now.Outcomes.Acknowledged != letters || now.NoOrigin+now.Unroutable+now.Refused+now.TooOften != 0 {
+		t.Errorf("%s, %v, %+v: %+v", point, kinds, how, now)
+	}
+	d.close()
+	if t.Failed() {
+		return
 	}
 }
 
