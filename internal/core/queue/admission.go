@@ -96,7 +96,7 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 	if e.Rests {
 		ttl = -1
 	}
-	if m.Count.Ready == 0 && len(m.cs.list) > 0 && e.Delay <= 0 {
+	if m.Count.Ready == 0 && len(m.cs.list) > 0 && e.Delay <= 0 && !m.stopped(now) {
 		if c := m.cs.nextNoAck(); c != nil {
 			m.cs.touch(c)
 			m.handing = Delivery{Content: e.Content, NoAck: true}
@@ -105,6 +105,7 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 			if !m.sink.Deliver(c, &m.handing) {
 				c.paused = true
 			}
+			m.passedOn(now, 0)
 			return 0, Delivered
 		}
 	}
@@ -120,7 +121,7 @@ func (m *Machine) admit(now int64, e *Entry) (ID, Result) {
 		due = ending(begin, max(ttl, 1)) // quorum queues treat 0 as 1
 	}
 	due = m.limited(begin, due)
-	if e.Redelivered && m.config.Type == Classic && m.Count.Ready == 0 && m.cs.anyAble() {
+	if e.Redelivered && m.config.Type == Classic && m.Count.Ready == 0 && m.cs.anyAble() && !m.stopped(now) {
 		// RabbitMQ's classic queues pass such a message on before they look whether it was delivered in another
 		// queue.
 		fresh := *e
@@ -161,7 +162,7 @@ func (m *Machine) nowOrNever(now int64, id ID) {
 	if !p.In(index.Ready) {
 		return
 	}
-	if first, _, ok := m.First(); ok && first == id {
+	if first, _, ok := m.First(); ok && first == id && !m.stopped(now) {
 		c := m.cs.next()
 		if c == nil && !m.cs.single {
 			c = m.cs.turn() // it cannot wait for what is coming back meanwhile (Hush), and it came before that

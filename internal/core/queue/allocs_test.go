@@ -7,9 +7,14 @@ import "testing"
 // In the steady state a message comes in, goes to a consumer and is acknowledged without an allocation. The race
 // detector makes some of its own.
 func TestEnqueueDeliverAckDoesNotAllocate(t *testing.T) {
-	for name, config := range map[string]Config{"classic": {MaxPriority: -1}, "quorum": {Type: Quorum}} {
+	breaks := Unlimited()
+	breaks.Breaker = Breaker{Deaths: 50, Percent: 30, Window: 60_000}
+	for name, queue := range map[string]struct {
+		Config
+		Settings
+	}{"classic": {Config{MaxPriority: -1}, Unlimited()}, "quorum": {Config{Type: Quorum}, Unlimited()}, "with a breaker": {Config{MaxPriority: -1}, breaks}} {
 		sink := &nobody{}
-		m := New(config, Unlimited(), &Pages{}, sink, 1)
+		m := New(queue.Config, queue.Settings, &Pages{}, sink, 1)
 		c := &Consumer{Prefetch: 100}
 		m.Attach(1, c)
 		e := Entry{Content: Content{Body: 1, Size: 10, Logged: true}, Priority: -1, TTL: 60_000}
@@ -18,7 +23,7 @@ func TestEnqueueDeliverAckDoesNotAllocate(t *testing.T) {
 			now++
 			id, _ := m.Enqueue(now, &e)
 			m.Flow(now, id)
-			if !m.Ack(sink.last, c) {
+			if !m.Ack(now, sink.last, c) {
 				t.Fatal("was not delivered")
 			}
 		}

@@ -18,7 +18,7 @@ func TestPagesAreSavedAsTheyWereAtTheCut(t *testing.T) {
 	a.pages.Cut()
 	for range 3 {
 		d, ok := a.Get(a.now, false)
-		if !ok || !a.Ack(d.ID, nil) {
+		if !ok || !a.Ack(0, d.ID, nil) {
 			t.Fatal("nothing to be got")
 		}
 		if err := a.Check(); err != nil {

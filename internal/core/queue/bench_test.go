@@ -14,6 +14,7 @@ func (n *nobody) Removed(ID, message.Ref, message.Ref, bool) {}
 func (n *nobody) Died(deadletter.Reason, bool)               {}
 func (n *nobody) Returned(ID, Counts, int64)                 {}
 func (n *nobody) TimedOut(*Consumer, int)                    {}
+func (n *nobody) Broke(BreakerChange, Broken)                {}
 func (n *nobody) Ended(ID, deadletter.Reason, bool)          {}
 
 // A message in, out to a consumer, and acknowledged, behind a number of messages that no consumer takes.
@@ -29,7 +30,7 @@ func BenchmarkEnqueueDeliverAck(b *testing.B) {
 			for now := int64(1_700_000_000_000); b.Loop(); now++ {
 				id, _ := m.Enqueue(now, &e)
 				m.Flow(now, id)
-				if !m.Ack(sink.last, c) {
+				if !m.Ack(now, sink.last, c) {
 					b.Fatal("was not delivered")
 				}
 			}

@@ -27,7 +27,37 @@ func (m *Machine) Check() error {
 	if err != nil {
 		return err
 	}
+	if err := m.checkBreaker(); err != nil {
+		return err
+	}
 	return m.checkConsumers(outs)
+}
+
+// checkBreaker checks the invariants of the breaker.
+func (m *Machine) checkBreaker() error {
+	b := m.breaker
+	if b == nil {
+		return nil
+	}
+	died, ended := int64(0), int64(0)
+	for _, t := range b.ring {
+		died += int64(t.died)
+		ended += int64(t.ended)
+		if t.died > t.ended {
+			return fmt.Errorf("the breaker counts %d deaths among %d deliveries that ended", t.died, t.ended)
+		}
+	}
+	switch {
+	case died != b.died || ended != b.ended:
+		return fmt.Errorf("the breaker counts %d of %d deliveries as dead, its steps %d of %d", b.died, b.ended, died, ended)
+	case b.state != BreakerClosed && ended != 0:
+		return fmt.Errorf("the breaker counts %d deliveries while it is %v", ended, b.state)
+	case b.trial != 0 && b.state != BreakerTrying:
+		return fmt.Errorf("a breaker that is %v tries entry %d", b.state, b.trial.Seq())
+	case b.trial != 0 && !m.Find(b.trial).In(index.Out):
+		return fmt.Errorf("the breaker tries entry %d of level %d, which is not out", b.trial.Seq(), b.trial.Lane())
+	}
+	return nil
 }
 
 // checkConsumers compares the counters of the consumers with outs, the number of entries that are out, by slot.

@@ -14,6 +14,9 @@ const sliceLimit = 512
 // Tick does what is due at now: deliveries time out, messages expire, delayed messages become ready. It handles at
 // most limit entries and says whether there is more to do at once.
 func (m *Machine) Tick(now int64, limit int) (more bool) {
+	if m.breaker != nil {
+		m.breaker.begins(now)
+	}
 	if m.timeOut(now, limit) {
 		return true // what has come back may itself be due, so all of it comes back before anything expires
 	}
@@ -35,6 +38,9 @@ func (m *Machine) NextDue() int64 {
 	due := min(m.Index.NextDue(), m.NextRead(), m.watch)
 	if m.config.Strict {
 		due = min(due, m.headsDue())
+	}
+	if m.breaker != nil && m.breaker.state == BreakerOpen {
+		due = min(due, m.breaker.until)
 	}
 	if m.settings.Expires >= 0 && len(m.cs.list) == 0 {
 		due = min(due, m.expiry())

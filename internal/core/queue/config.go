@@ -81,6 +81,7 @@ type Settings struct {
 	CountNack       bool  // basic.nack with requeue counts as a failed delivery (DL-11.5)
 	ConsumerTimeout int64 // milliseconds, quorum queues (DL-12.7)
 	Retry           Retry
+	Breaker         Breaker
 	Rules           deadletter.Rules // of the virtual host's profile
 }
 

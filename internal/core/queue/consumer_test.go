@@ -65,7 +65,7 @@ func TestBlockedConsumersAreNotAskedForEachMessage(t *testing.T) {
 		if first.By != list[round] {
 			t.Fatalf("delivery %d went to another", round)
 		}
-		m.Ack(first.ID, first.By)
+		m.Ack(0, first.ID, first.By)
 		m.Flow(1, 0)
 		if first.By.out != 1 {
 			t.Fatalf("consumer %d has %d deliveries", round, first.By.out)

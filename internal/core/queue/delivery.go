@@ -60,6 +60,9 @@ func (m *Machine) Pump(now int64, limit int) (more bool) {
 			m.lapse(now, id, p) // DL-8.8
 			continue
 		}
+		if m.stopped(now) {
+			return false
+		}
 		c := m.cs.next()
 		if c == nil {
 			return false
@@ -80,10 +83,12 @@ func (m *Machine) give(now int64, id ID, p index.Place, c *Consumer) {
 		if !m.sink.Deliver(c, &m.handing) {
 			c.paused = true
 		}
+		m.passedOn(now, id)
 		return
 	}
 	m.SetState(id, p, index.Out)
 	m.handOut(now, id, p, c)
+	m.tries(id)
 }
 
 // Get takes the next message for basic.get (BR-9.10). With noAck the references in the delivery are the caller's;
@@ -112,15 +117,17 @@ func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok, ag
 		}
 		m.lapse(now, id, p)
 	}
-	if !ok {
+	if !ok || m.stopped(now) {
 		return Delivery{}, false, more // a delayed entry that is due may become the next message
 	}
 	d.fill(id, p)
 	if d.NoAck = noAck; noAck {
 		m.Forget(id, p)
+		m.passedOn(now, id)
 		return d, true, false
 	}
 	m.SetState(id, p, index.Out)
+	m.tries(id)
 	m.GiveTo(p, 0)
 	if c != nil {
 		m.cs.seat(c)

@@ -83,7 +83,7 @@ func TestAGetDoesNotLookAtThoseBeforeIt(t *testing.T) {
 		t.Errorf("%d gets took %v", gets, took)
 	}
 	for _, slot := range []int{70, 7} {
-		if !s.Ack(index.MakeID(quorumDefault, uint64(slot)), got[slot-1]) {
+		if !s.Ack(0, index.MakeID(quorumDefault, uint64(slot)), got[slot-1]) {
 			t.Fatal("not acknowledged")
 		}
 	}

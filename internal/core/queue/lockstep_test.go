@@ -47,6 +47,9 @@ func (r *replica) Returned(id ID, n Counts, notBefore int64) {
 // TimedOut implements Sink.
 func (r *replica) TimedOut(c *Consumer, n int) { r.note("timed out %d %d", c.Number, n) }
 
+// Broke implements Sink.
+func (r *replica) Broke(change BreakerChange, b Broken) { r.note("breaker %d %+v", change, b) }
+
 // Ended implements Sink.
 func (r *replica) Ended(ID, deadletter.Reason, bool) {}
 
@@ -150,6 +153,7 @@ func (x *lockstep) drawSettings() Settings {
 			Type: pick(d, RetryDisabled, RetryAll, RetryFailed, RetryReturned), Min: pick[int64](d, 0, 1, 30, 500, 51*day), Max: pick[int64](d, 0, 70, 3000, 120*day),
 			Multiplier: pick(d, 0, 0, 2, 1.5), Jitter: pick(d, 0, 0, 0.3, 1),
 		},
+		Breaker: pick(d, Breaker{}, Breaker{}, Breaker{1, 1, 60}, Breaker{2, 60, 1000}, Breaker{3, 25, day}),
 	}
 	if x.apsara {
 		s.Rules = deadletter.Rules{Profile: deadletter.ApsaraMQ, MaxHops: 16, Retention: pick[int64](d, 0, 300, 5000, 70*day)}
@@ -249,6 +253,10 @@ func (x *lockstep) step() {
 		x.settings = s
 	case k < 99:
 		now := x.now
+		if x.bool() {
+			x.do(func(r *replica) { r.ResetBreaker(); r.Pump(now, sliceLimit) }, "close the breaker")
+			return
+		}
 		x.do(func(r *replica) { r.Touch(now); r.Expire(now) }, "touch")
 	default:
 		x.do(func(r *replica) { r.note("accepts %v", r.Accepts(5)) }, "accepts")
@@ -383,7 +391,7 @@ func (x *lockstep) settle() {
 			}
 			switch how {
 			case 0, 1:
-				r.note("settled %v", r.Ack(id, c))
+				r.note("settled %v", r.Ack(now, id, c))
 			case 2:
 				r.note("settled %v", r.Reject(now, id, c, failed))
 				if d, ok := r.Notable(id); ok && noted {
@@ -403,7 +411,7 @@ func (x *lockstep) settleStale() {
 	for range 1 + x.IntN(10) {
 		x.do(func(r *replica) {
 			if c := r.consumers[number]; c != nil {
-				r.Ack(index.MakeID(4, 1), c)
+				r.Ack(now, index.MakeID(4, 1), c)
 				r.Flow(now, 0)
 			}
 		}, "settle what is not out, for %d", number)

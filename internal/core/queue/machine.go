@@ -37,6 +37,8 @@ type Sink interface {
 	// (DL-12.7). If taking them back needs several calls of Tick, TimedOut is called once, in the last one. n is 0
 	// for a consumer that needs no notice, but that holds nothing any longer and can be forgotten (Consumer.Idle).
 	TimedOut(c *Consumer, n int)
+	// Broke is called when the breaker has opened or closed; b shows it as it is now.
+	Broke(change BreakerChange, b Broken)
 }
 
 // ID names an entry.
@@ -93,6 +95,8 @@ type Machine struct {
 	born     int64         // when the queue was made, or its node started
 	lastUse  int64
 
+	breaker *breaker // nil if the settings have none
+
 	watch   int64 // no later than the first consumer timeout
 	busy    bool  // Pump stopped at its limit, or a delayed entry has become ready since
 	instant bool  // the entry just stored has a TTL of 0
@@ -120,6 +124,7 @@ func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *
 func (m *Machine) set(s Settings) {
 	m.settings = s
 	m.Terms.Routes, m.Terms.Marked = s.DeadLetter, s.Rules.Limited()
+	m.setBreaker(s.Breaker)
 }
 
 // Config returns what the queue was made with.

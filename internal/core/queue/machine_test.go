@@ -35,6 +35,7 @@ func TestMachineAgainstModel(t *testing.T) {
 			"tick":       p.tick,
 			"tick2":      p.tick,
 			"configure":  p.configure,
+			"reset":      p.reset,
 			"purge":      p.purge,
 			"deaths":     p.deaths,
 			"bury":       p.bury,
@@ -67,6 +68,7 @@ func TestSplitPagesAgainstModel(t *testing.T) {
 		s.DeadLetter, s.LostAndFound = rapid.Bool().Draw(t, "dies somewhere"), rapid.Bool().Draw(t, "lost and found")
 		s.Rules = p.drawRules(t)
 		p.m.Configure(p.now, s)
+		p.q.breakBy(s.Breaker)
 		p.q.settings = s
 		t.Repeat(map[string]func(*rapid.T){
 			"":           p.check,
@@ -103,6 +105,7 @@ func TestCheckpointsAgainstModel(t *testing.T) {
 		p := newPair(t)
 		p.m.pages.Hot, p.m.pages.Horizon = 0, 8
 		p.m.Configure(p.now, Unlimited())
+		p.q.breakBy(Breaker{})
 		p.q.settings = Unlimited()
 		t.Repeat(map[string]func(*rapid.T){
 			"":           p.check,
@@ -182,6 +185,7 @@ func newPair(t *rapid.T) *pair {
 	p.m.pages.Hash = p.cold.Bytes
 	p.m.pages.Begin(1)
 	p.q = &model{config: config, settings: settings, next: map[int]uint64{}, slots: []*modelConsumer{nil}}
+	p.q.breakBy(settings.Breaker)
 	start := rapid.SampledFrom([]uint64{1, 200, 250, 255, 256, 1020}).Draw(t, "first number")
 	for level := range p.m.Terms.Levels {
 		p.m.Reserve(index.MakeID(level, start-1))
@@ -218,6 +222,7 @@ func drawSettings(t *rapid.T) Settings {
 			Min:  rapid.SampledFrom([]int64{0, 1, 30, 51 * day}).Draw(t, "retry min"),
 			Max:  rapid.SampledFrom([]int64{0, 70, 120 * day}).Draw(t, "retry max"),
 		},
+		Breaker: rapid.SampledFrom([]Breaker{{}, {}, {1, 1, 60}, {2, 60, 1000}, {2, 100, 7}, {3, 25, day}}).Draw(t, "breaker"),
 	}
 }
 
@@ -293,6 +298,10 @@ func (p *pair) Returned(id ID, n Counts, notBefore int64) {
 }
 
 func (p *pair) Ended(ID, deadletter.Reason, bool) { p.ended++ }
+
+func (p *pair) Broke(change BreakerChange, b Broken) {
+	p.note("breaker %d %v %d %d %d", change, b.State, b.Until, b.Died, b.Ended)
+}
 
 func (p *pair) TimedOut(c *Consumer, n int) {
 	if n > 0 {
@@ -411,7 +420,10 @@ func (p *pair) settle(t *rapid.T) {
 	p.unsettled = slices.Delete(p.unsettled, i, i+1)
 	switch rapid.IntRange(0, 4).Draw(t, "how") {
 	case 0, 1:
-		p.settleOne(t, d, func(c *Consumer) bool { return p.m.Ack(d.id, c) }, func(e *modelEntry) { p.q.removed(e) })
+		p.settleOne(t, d, func(c *Consumer) bool { return p.m.Ack(p.now, d.id, c) }, func(e *modelEntry) {
+			p.q.removed(e)
+			p.q.ended(p.now, e, endAcked)
+		})
 	case 2:
 		failed := rapid.Bool().Draw(t, "failed")
 		p.settleOne(t, d, func(c *Consumer) bool { return p.m.Reject(p.now, d.id, c, failed) }, func(e *modelEntry) {
@@ -423,6 +435,7 @@ func (p *pair) settle(t *rapid.T) {
 				reason = deadletter.Nacked // DL-22.7
 			}
 			p.q.die(p.now, e, reason)
+			p.q.ended(p.now, e, endDied)
 		})
 		if rapid.Bool().Draw(t, "noted") {
 			p.noteDeath(t, d.id)
@@ -625,9 +638,22 @@ func (p *pair) configure(t *rapid.T) {
 	s := drawSettings(t)
 	s.Rules = p.drawRules(t)
 	p.m.Configure(p.now, s)
+	p.q.breakBy(s.Breaker)
 	p.q.settings, p.q.refusing = s, false
 	p.m.Trim(p.now, sliceLimit)
 	p.q.trim(p.now)
+}
+
+// reset closes the breaker by hand.
+func (p *pair) reset(t *rapid.T) {
+	if !p.q.breaker.rule.On() {
+		t.Skip("there is no breaker")
+	}
+	p.m.ResetBreaker()
+	if p.q.breaker.state != BreakerClosed {
+		p.q.shut(BreakerReset)
+	}
+	p.pump()
 }
 
 func (p *pair) purgeAll(limit int, told func(first ID, n int)) (purged int) {
@@ -898,6 +924,10 @@ func (p *pair) check(t *rapid.T) {
 	}
 	if held != len(p.owed) {
 		t.Fatalf("%d references were not handed back, %d are held", len(p.owed), held)
+	}
+	b, want := p.m.Breaker(p.now), &p.q.breaker
+	if state := want.at(p.now); b.State != state || b.State == BreakerOpen && (b.Until != want.until || b.Died != want.died || b.Ended != want.ended) {
+		t.Fatalf("the breaker is %+v, want %v and %+v", b, state, want)
 	}
 	for _, to := range p.consumers {
 		if to.c.Out() != to.mc.out {

@@ -27,6 +27,7 @@ type model struct {
 	instant  *modelEntry
 	refusing bool
 	effects  []string
+	breaker  modelBreaker
 }
 
 type modelEntry struct {
@@ -290,9 +291,10 @@ func (q *model) enqueue(now int64, e Entry, force bool) (ID, Result) {
 	for _, c := range q.list {
 		allPlain = allPlain && c.noAck
 	}
-	if q.ready() == 0 && allPlain && e.Delay == 0 {
+	if q.ready() == 0 && allPlain && e.Delay == 0 && !q.stopped(now) {
 		if c := q.nextConsumer(); c != nil {
 			q.deliver(c, &modelEntry{e: e, redelivered: e.Redelivered && q.quorum()}, true)
+			q.passedOn(now, nil)
 			return 0, Delivered
 		}
 	}
@@ -300,7 +302,7 @@ func (q *model) enqueue(now int64, e Entry, force bool) (ID, Result) {
 	if q.settings.TTL >= 0 && (ttl < 0 || ttl > q.settings.TTL) {
 		ttl = q.settings.TTL
 	}
-	if q.ready() == 0 && !q.quorum() && q.anyAble() {
+	if q.ready() == 0 && !q.quorum() && q.anyAble() && !q.stopped(now) {
 		e.Redelivered = false
 	}
 	if e.Rests {
@@ -348,7 +350,7 @@ func (q *model) enter(e *Entry) *modelEntry {
 func (q *model) flow(now int64, stored bool) {
 	if e := q.instant; e != nil {
 		q.instant = nil
-		if list := q.order(); list[0] == e {
+		if list := q.order(); list[0] == e && !q.stopped(now) {
 			if c := q.nextConsumer(); c != nil {
 				q.deliver(c, e, c.noAck)
 				q.handed(now, e, c)
@@ -387,6 +389,9 @@ func (q *model) pump(now int64) {
 			q.lapse(now, e)
 			continue
 		}
+		if q.stopped(now) {
+			return
+		}
 		c := q.nextConsumer()
 		if c == nil {
 			return
@@ -399,8 +404,10 @@ func (q *model) pump(now int64) {
 func (q *model) handed(now int64, e *modelEntry, c *modelConsumer) {
 	if c.noAck {
 		q.remove(e)
+		q.passedOn(now, e)
 		return
 	}
+	q.tries(e)
 	q.moves++
 	e.state, e.owner, e.at, e.order, e.redelivered = index.Out, c, now, q.moves, true
 	e.watched = q.timeout(c) > 0
@@ -550,6 +557,8 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind, wait int64) 
 	switch {
 	case (q.quorum() || q.apsara()) && over(e.e.Counts.Deliveries) && (!lenient || failed && over(e.e.Counts.Acquired) && (kind != ReturnNack || q.settings.DeadLetter)):
 		q.die(now, e, deadletter.DeliveryLimit)
+		q.ended(now, e, endDied)
+		return
 	case waits || wait > 0: // DL-12.2, or its consumer says how long
 		if wait == 0 {
 			wait = min(r.Min*max(1, int64(e.e.Counts.Deliveries)), max(r.Min, r.Max))
@@ -559,6 +568,7 @@ func (q *model) giveBack(now int64, e *modelEntry, kind ReturnKind, wait int64) 
 	case q.comeBack(now, e):
 		q.returned(e, 0)
 	}
+	q.ended(now, e, endReturned)
 }
 
 func (q *model) returned(e *modelEntry, until int64) {
@@ -609,6 +619,7 @@ func (q *model) timeOut(now int64) {
 }
 
 func (q *model) tick(now int64) {
+	q.breaker.state = q.breaker.at(now)
 	q.timeOut(now)
 	q.expire(now)
 	q.trim(now)
@@ -618,7 +629,7 @@ func (q *model) tick(now int64) {
 func (q *model) get(now int64, noAck bool) (d Delivery, ok bool) {
 	q.expire(now)
 	list := q.order()
-	if len(list) == 0 {
+	if len(list) == 0 || q.stopped(now) {
 		return d, false
 	}
 	e := list[0]
@@ -626,8 +637,10 @@ func (q *model) get(now int64, noAck bool) (d Delivery, ok bool) {
 	d.Redelivered = e.redelivered
 	if noAck {
 		q.remove(e)
+		q.passedOn(now, e)
 		return d, true
 	}
+	q.tries(e)
 	e.state, e.owner, e.redelivered = index.Out, nil, true
 	return d, true
 }
@@ -669,6 +682,9 @@ func (q *model) totals() (n Totals) {
 // nextDue is the first moment at which a Tick would change anything.
 func (q *model) nextDue() int64 {
 	due := int64(math.MaxInt64)
+	if q.breaker.state == BreakerOpen {
+		due = q.breaker.until
+	}
 	for _, e := range q.entries {
 		switch {
 		case e.state == index.Delayed:

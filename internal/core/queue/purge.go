@@ -29,7 +29,7 @@ func (m *Machine) PurgeSome(to *index.Purging, limit int, told func(first ID, n 
 // Close empties the queue for its deletion and returns the consumers it had. It reads nothing from disk.
 func (m *Machine) Close() []*Consumer {
 	m.Index.Close()
-	m.dying, m.unread, m.watch = nil, nil, never
+	m.dying, m.unread, m.watch, m.breaker = nil, nil, never, nil
 	return m.cs.clear()
 }
 
@@ -50,7 +50,9 @@ func (m *Machine) Take(id ID) (body, history message.Ref, logged, ok bool) {
 func (m *Machine) Discard(id ID, c *Consumer, out bool) bool {
 	var p index.Place
 	if out {
-		p = m.taken(id, c)
+		if p = m.taken(id, c); p.There() {
+			m.ended(0, id, endReturned)
+		}
 	}
 	if !p.There() {
 		if p = m.Find(id); !p.There() || p.State() == index.Out {

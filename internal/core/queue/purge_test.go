@@ -65,7 +65,7 @@ func TestAPurgeLeavesNoEmptyPageInFront(t *testing.T) {
 			a.Return(a.now, id, nil, ReturnNack)
 			ready++
 		case 1:
-			a.Ack(id, nil)
+			a.Ack(0, id, nil)
 		}
 	}
 	var to index.Purging

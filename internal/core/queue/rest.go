@@ -27,6 +27,7 @@ type Rest struct {
 	next          []uint64
 	dying         []ID
 	count, active uint64
+	breaker       *breaker // nil if there is none
 
 	slots     int          // how many there were at the cut
 	looked    int          // how many of them Collect has passed
@@ -69,6 +70,10 @@ func (m *Machine) newRest() *Rest {
 	}
 	if m.cs.active != nil {
 		r.active = m.cs.active.Number
+	}
+	if m.breaker != nil {
+		b := *m.breaker
+		r.breaker = &b
 	}
 	return r
 }
@@ -137,7 +142,7 @@ func (r *Rest) Append(b []byte) []byte {
 	}
 	b = appendIDs(b, r.returned)
 	b = appendIDs(b, r.dying)
-	return r.appendConsumers(b)
+	return r.breaker.append(r.appendConsumers(b))
 }
 
 func appendIDs(b []byte, list []ID) []byte {

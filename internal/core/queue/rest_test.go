@@ -46,7 +46,7 @@ func (q *restless) step() {
 			h := held[q.IntN(len(held))]
 			switch q.IntN(4) {
 			case 0:
-				q.Ack(h.ID, h.By)
+				q.Ack(0, h.ID, h.By)
 			case 1:
 				q.Reject(q.now, h.ID, h.By, true)
 			default:
@@ -170,7 +170,7 @@ func TestTheBeginOfARestCopiesNothing(t *testing.T) {
 	if &outs[0] != &c.outs[0] || len(outs) != entries/consumers {
 		t.Errorf("%d deliveries of a consumer were copied", len(outs))
 	}
-	m.Ack(first.id, c)
+	m.Ack(0, first.id, c)
 	m.compactOuts(c)
 	if outs[0] != first || len(c.outs) != len(outs)-1 {
 		t.Errorf("what the Rest has became %+v, was %+v", outs[0], first)

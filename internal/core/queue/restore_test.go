@@ -74,4 +74,5 @@ func (s *restored) Removed(ID, message.Ref, message.Ref, bool) { s.removed++ }
 func (s *restored) Died(deadletter.Reason, bool)               {}
 func (s *restored) Returned(ID, Counts, int64)                 {}
 func (s *restored) TimedOut(*Consumer, int)                    {}
+func (s *restored) Broke(BreakerChange, Broken)                {}
 func (s *restored) Ended(ID, deadletter.Reason, bool)          {}

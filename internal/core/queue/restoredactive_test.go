@@ -33,9 +33,9 @@ func TestWhoSettlesFirstIsTheActiveOneAfterARestoreToo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.Ack(id, consumers[2])
+		s.Ack(0, id, consumers[2])
 		s.Flow(1031, 0)
-		s.Ack(id, consumers[1])
+		s.Ack(0, id, consumers[1])
 		s.Flow(1031, 0)
 		s.publish(1032, -1)
 		if err := s.Check(); err != nil {

@@ -68,8 +68,8 @@ func TestDL_12_7_ASingleActiveConsumerThatTimesOutGivesItsPlace(t *testing.T) {
 	if _, active := s.Distinguished(); active != "b" || a.Out()+b.Out() != 0 {
 		t.Fatalf("all have timed out: %q is active, %d and %d are out", active, a.Out(), b.Out())
 	}
-	s.Ack(m0, a)
-	s.Ack(m1, a)
+	s.Ack(0, m0, a)
+	s.Ack(0, m1, a)
 	s.Pump(1200, sliceLimit)
 	if _, active := s.Distinguished(); active != "a" || a.Out() != 2 {
 		t.Errorf("a has settled: %q is active, a has %d, want 2", active, a.Out())

@@ -194,6 +194,14 @@ func (p *player) configure(args arguments) {
 	if factor, ok := args.values["delayed-retry-multiplier"]; ok {
 		s.Retry.Multiplier, _ = strconv.ParseFloat(factor, 64)
 	}
+	if rule, ok := args.values["breaker"]; ok {
+		s.Breaker = queue.Breaker{}
+		if parts := strings.Split(rule, "/"); len(parts) == 3 {
+			s.Breaker.Deaths, _ = strconv.ParseInt(parts[0], 10, 64)
+			s.Breaker.Percent, _ = strconv.ParseInt(strings.TrimSuffix(parts[1], "%"), 10, 64)
+			s.Breaker.Window = args.duration(parts[2])
+		}
+	}
 }
 
 func (p *player) consume(args arguments) {
@@ -267,7 +275,7 @@ func (p *player) settle(how string, args arguments) {
 		ok := false
 		switch requeue := args.has("requeue"); {
 		case how == "ack":
-			ok = p.m.Ack(id, by)
+			ok = p.m.Ack(p.now, id, by)
 		case how == "reject" && requeue:
 			ok = p.m.ReturnFor(p.now, id, by, queue.ReturnReject, args.milliseconds("delay", 0))
 		case how == "nack" && requeue:
@@ -440,6 +448,17 @@ func (p *player) Returned(id queue.ID, n queue.Counts, notBefore int64) {
 		return
 	}
 	p.say("%s is back%s", p.nameOf(id), counts(n))
+}
+
+func (p *player) Broke(change queue.BreakerChange, b queue.Broken) {
+	switch change {
+	case queue.BreakerOpens:
+		p.say("the breaker opens: %d of %d deliveries have died", b.Died, b.Ended)
+	case queue.BreakerOpensAgain:
+		p.say("the breaker opens again")
+	default:
+		p.say("the breaker closes")
+	}
 }
 
 func (p *player) TimedOut(c *queue.Consumer, n int) {

@@ -34,12 +34,13 @@ func (m *Machine) taken(id ID, c *Consumer) index.Place {
 }
 
 // Ack settles a delivery: the message leaves the queue.
-func (m *Machine) Ack(id ID, c *Consumer) bool {
+func (m *Machine) Ack(now int64, id ID, c *Consumer) bool {
 	p := m.taken(id, c)
 	if !p.There() {
 		return false
 	}
 	m.Remove(id, p)
+	m.ended(now, id, endAcked)
 	return true
 }
 
@@ -54,6 +55,7 @@ func (m *Machine) Reject(now int64, id ID, c *Consumer, failed bool) bool {
 		m.CountsOf(p).Deliveries++
 	}
 	m.dieOf(now, id, p, m.settings.Rules.Rejection(!failed), c, failed)
+	m.ended(now, id, endDied)
 	return true
 }
 
@@ -146,8 +148,12 @@ func (m *Machine) giveBack(now int64, id ID, p index.Place, c *Consumer, kind Re
 	}
 	if m.overLimit(counts, failed, kind) {
 		m.dieOf(now, id, p, deadletter.DeliveryLimit, c, failed)
+		if kind != returnRestart { // no consumer has done that
+			m.ended(now, id, endDied)
+		}
 		return
 	}
+	m.ended(now, id, endReturned)
 	if retries && wait == 0 {
 		wait = m.settings.Retry.wait(id, counts)
 	}

@@ -19,8 +19,11 @@ import (
 //	          consumers: slots: n | n × (number, 0 = free)
 //	          n | n × consumer, those attached in the order they are served, then those that only hold deliveries
 //	          attached: n of them | of all ever attached | the active one's number
+//	          breaker: state, 0 = none, else | again | until | trial's id | died and ended when it opened | at | 60 × (died | ended)
 //	consumer  number | tag bytes | flags | priority | prefetch | timeout | order | out | stale | credit | n | n × (id | returned | at)
-const snapshotVersion = 1
+//
+// Version 1 had no breaker.
+const snapshotVersion = 2
 
 // The flags of a consumer in a snapshot.
 const (
@@ -40,7 +43,8 @@ func (m *Machine) AppendRest(b []byte) []byte { return m.NowRest().Append(b) }
 // follow.
 func (m *Machine) RestoreRest(b []byte, made func(*Consumer)) (rest []byte, err error) {
 	r := index.Reader{B: b}
-	if r.Byte() != snapshotVersion {
+	version := r.Byte()
+	if version == 0 || version > snapshotVersion {
 		return nil, errSnapshot
 	}
 	m.refusing = r.Byte() != 0
@@ -59,6 +63,9 @@ func (m *Machine) RestoreRest(b []byte, made func(*Consumer)) (rest []byte, err 
 		m.died++
 	}
 	m.readConsumers(&r, made)
+	if version > 1 {
+		m.readBreaker(&r)
+	}
 	if r.Bad {
 		return nil, errSnapshot
 	}

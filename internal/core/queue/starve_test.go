@@ -22,6 +22,9 @@ func starving(m *Machine, now int64) *Consumer {
 	if _, p, ok := m.First(); ok && m.Moment(p) != 0 && m.Moment(p) <= now {
 		return nil // it has expired by now
 	}
+	if b := m.breaker; b != nil && (b.state == BreakerOpen || b.trial != 0) {
+		return nil // it gets something when the breaker says so
+	}
 	takes := func(c *Consumer) bool {
 		g, gated := c.Gate.(*gate)
 		return c.able() && (c.NoAck || !gated || g.room > 0)
@@ -54,6 +57,7 @@ type ledger struct {
 	*Machine
 	now    int64
 	apsara bool
+	breaks bool // its settings have breakers
 
 	consumers []*Consumer
 	room      map[*Consumer]int // deliveries until it is paused
@@ -64,6 +68,7 @@ type ledger struct {
 	refs             message.Ref // the last one given out
 	entered, left    int         // number of messages
 	delivered, ticks int
+	opened           int // how often a breaker did
 }
 
 // Deliver implements Sink.
@@ -78,6 +83,13 @@ func (q *ledger) Deliver(c *Consumer, d *Delivery) bool {
 	return q.room[c] > 0
 }
 
+// Broke implements Sink.
+func (q *ledger) Broke(change BreakerChange, _ Broken) {
+	if change <= BreakerOpensAgain {
+		q.opened++
+	}
+}
+
 // Removed implements Sink.
 func (q *ledger) Removed(ID, message.Ref, message.Ref, bool) { q.left++ }
 
@@ -89,7 +101,7 @@ const (
 // Queues of any kind, with changing settings, have consumers that share limits, are paused, hushed and detached,
 // settle in all ways, and let deliveries time out. After each step the number of messages in the queue is the number
 // that entered minus the number that left. Whenever everything is done that NextDue asks for, no consumer lacks a
-// message that it could have.
+// message that it could have. Breakers open and close meanwhile.
 func TestNobodyStarvesAndEachMessageIsCounted(t *testing.T) {
 	seeds.Run(t, "./internal/core/queue", 2, func(_ *testing.T, seed uint64) (sim.Result, error) {
 		d, count := drawing(seed), map[string]int{}
@@ -109,13 +121,14 @@ func TestNobodyStarvesAndEachMessageIsCounted(t *testing.T) {
 			count["messages"] += q.entered
 			count["deliveries"] += q.delivered
 			count["ticks"] += q.ticks
+			count["opened"] += q.opened
 		}
 		return sim.Result{Counts: count}, nil
 	})
 }
 
 func newLedger(d draw) *ledger {
-	q := &ledger{draw: d, now: 1_700_000_000_000, apsara: d.IntN(3) == 0, room: map[*Consumer]int{}}
+	q := &ledger{draw: d, now: 1_700_000_000_000, apsara: d.IntN(3) == 0, breaks: d.IntN(3) > 0, room: map[*Consumer]int{}}
 	config := Config{Type: pick(d, Classic, Quorum), Strict: d.IntN(3) == 0, Durable: true, MaxPriority: pick(d, -1, 3, 9), SingleActive: d.IntN(3) == 0}
 	q.Machine = New(config, q.settings(), &Pages{}, q, q.now)
 	return q
@@ -127,6 +140,9 @@ func (q *ledger) settings() Settings {
 		MaxLength: pick[int64](q.draw, -1, -1, 0, 2, 10), MaxBytes: pick[int64](q.draw, -1, -1, 50), Overflow: pick(q.draw, DropHead, RejectPublish, RejectPublishDLX),
 		DeliveryLimit: pick[int64](q.draw, -1, 2), ConsumerTimeout: pick[int64](q.draw, -1, 100),
 		Retry: Retry{Type: pick(q.draw, RetryDisabled, RetryAll, RetryFailed, RetryReturned), Min: pick[int64](q.draw, 0, 5, 50)},
+	}
+	if q.breaks {
+		s.Breaker = pick(q.draw, Breaker{}, Breaker{1, 1, 30}, Breaker{2, 50, 200}, Breaker{3, 30, 100_000})
 	}
 	if q.apsara {
 		s.Rules = deadletter.Rules{Profile: deadletter.ApsaraMQ, MaxHops: 16, Retention: pick[int64](q.draw, 0, 400)}
@@ -141,6 +157,9 @@ func (q *ledger) step() {
 			q.publish()
 		}
 	case k < 8:
+		if q.IntN(5) == 0 {
+			q.ResetBreaker()
+		}
 		q.attach()
 	case k < 9:
 		if n := len(q.consumers); n > 0 {
@@ -226,7 +245,7 @@ func (q *ledger) settle() {
 	}
 	switch q.IntN(4) {
 	case 0:
-		q.Ack(h.ID, h.By)
+		q.Ack(q.now, h.ID, h.By)
 	case 1:
 		q.Reject(q.now, h.ID, h.By, q.bool())
 	default:

@@ -71,7 +71,7 @@ func TestDL_12_7_WhoSettlesTheRestIsTold(t *testing.T) {
 	h.now += h.settings.ConsumerTimeout
 	h.Tick(h.now, sliceLimit)
 	for seq := uint64(sliceLimit + 2); seq <= sliceLimit+11; seq++ {
-		if !h.Ack(index.MakeID(level, seq), consumer) {
+		if !h.Ack(0, index.MakeID(level, seq), consumer) {
 			t.Fatalf("entry %d was not out", seq)
 		}
 	}

@@ -91,6 +91,9 @@ func (x *killed) settings(dead bool) queue.Settings {
 			Min:  x.pick(0, 20, 300, 51*killedDay), Max: x.pick(0, 1000),
 		}
 		s.DeliveryLimit, s.ConsumerTimeout = x.pick(-1, 1, 3), x.pick(-1, 50, 500)
+		if x.rng.IntN(3) == 0 {
+			s.Breaker = queue.Breaker{Deaths: 2, Percent: 20, Window: x.pick(50, 1000)}
+		}
 		s.AtLeastOnce = !x.apsara && x.rng.IntN(3) == 0
 		if x.apsara {
 			s.Rules = deadletter.Rules{

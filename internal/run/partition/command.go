@@ -46,6 +46,7 @@ import (
 //	aside     queue | consumer | id       the entry's record cannot be read, so it leaves. Consumer 0: nobody has it
 //	asideSent destination | number        the same for an entry stranded in an outbox
 //	forget    n | n × job                 the tallies of these jobs are dropped
+//	breaker   queue                       its breaker is closed by hand
 //	leave     number | queues | n | n × (queue | consumer) | n | n × (queue | consumer | id)
 //	          like quit, but other commands come in between: the departure "number" keeps its queues hushed until "queues" of
 //	          them are done
@@ -69,7 +70,8 @@ import (
 //	8   no forget
 //	9   no notes and waits in a reject and a return; any first byte but 0 of a reject meant a failure; no lost and found: neither
 //	    in the settings nor as an outcome
-//	10  no flow, and no consumer that attaches with no credit and gets none but by flow
+//	10  no flow, and no consumer that attaches with no credit and gets none but by flow; no breaker, neither in the settings nor to
+//	    be closed
 const (
 	commandVersion  = 11
 	numberedVersion = 2
@@ -115,6 +117,7 @@ const (
 	cmdLeave
 	cmdForget
 	cmdFlow
+	cmdCloseBreaker
 
 	cmdEnd // one more than the last
 )
@@ -150,6 +153,7 @@ const (
 	settingsRules // the rules follow
 	settingsCountNack
 	settingsLostAndFound
+	settingsBreaker // it follows the rules
 	settingsFlags = 1<<iota - 1
 )
 
@@ -324,6 +328,9 @@ func (w *commandWriter) settings(s *queue.Settings, d *DeadLetter) {
 	if s.LostAndFound {
 		flags |= settingsLostAndFound
 	}
+	if s.Breaker.On() {
+		flags |= settingsBreaker
+	}
 	w.b = append(w.b, flags)
 	for _, v := range []int64{s.TTL, s.Expires, s.MaxLength, s.MaxBytes, s.DeliveryLimit, s.ConsumerTimeout} {
 		w.b = binary.AppendVarint(w.b, v)
@@ -337,6 +344,11 @@ func (w *commandWriter) settings(s *queue.Settings, d *DeadLetter) {
 	w.text(d.Key)
 	if flags&settingsRules != 0 {
 		w.rules(&s.Rules)
+	}
+	if flags&settingsBreaker != 0 {
+		w.span(s.Breaker.Deaths)
+		w.span(s.Breaker.Percent)
+		w.span(s.Breaker.Window)
 	}
 }
 
@@ -447,6 +459,10 @@ func (r *commandReader) settings() (s queue.Settings, d DeadLetter) {
 	d.Exchange, d.Key = r.text(), r.text()
 	if flags&settingsRules != 0 {
 		s.Rules = r.rules()
+	}
+	if flags&settingsBreaker != 0 {
+		s.Breaker = queue.Breaker{Deaths: r.time(), Percent: r.time(), Window: r.time()}
+		r.bad = r.bad || !s.Breaker.Valid()
 	}
 	return s, d
 }

@@ -20,6 +20,7 @@ func (idle) Removed(queue.ID, message.Ref, message.Ref, bool) {}
 func (idle) Died(deadletter.Reason, bool)                     {}
 func (idle) Returned(queue.ID, queue.Counts, int64)           {}
 func (idle) TimedOut(*queue.Consumer, int)                    {}
+func (idle) Broke(queue.BreakerChange, queue.Broken)          {}
 func (idle) Ended(queue.ID, deadletter.Reason, bool)          {}
 
 // All that is kept in memory about a dead letter beside its body takes at most 120

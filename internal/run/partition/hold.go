@@ -19,6 +19,7 @@ type hold struct {
 	touched   []*Queue
 	wake      []Subscriber
 	timeouts  []timeout
+	broken    []broken
 	dropped   []message.Ref // references to release
 	route     []*Queue      // queues whose deaths this caller is to route
 	withdrawn []*Queue      // queues that have taken back entries that they had offered
@@ -216,6 +217,9 @@ func (n *Node) finish(h *hold) (work []*Queue) {
 		t := &h.timeouts[i]
 		n.logTimeout(t)
 		t.c.Target.(Subscriber).TimedOut(t.q, t.c, t.n)
+	}
+	if len(h.broken) > 0 {
+		n.tellBroken(h)
 	}
 	for _, ref := range h.dropped {
 		n.bodies.Release(ref)

@@ -84,6 +84,7 @@ var letterQueues = []letterQueue{
 	{"e", 1, false, settings(func(s *queue.Settings) { s.DeadLetter, s.TTL = true, 2000 }), "to-a"},
 	{"a", 1, false, settings(func(s *queue.Settings) {
 		s.DeadLetter, s.AtLeastOnce, s.Overflow, s.DeliveryLimit = true, true, queue.RejectPublish, 2
+		s.Breaker = queue.Breaker{Deaths: 4, Percent: 30, Window: 300}
 	}), "to-b"},
 	{"b", 2, true, settings(func(s *queue.Settings) {
 		s.DeadLetter, s.Overflow, s.MaxLength, s.ConsumerTimeout = true, queue.RejectPublish, 40, 500
@@ -101,8 +102,9 @@ const unseen = "n"
 var letterChanges = map[string][]func(*queue.Settings){
 	"e":    {func(s *queue.Settings) { s.TTL = 100 }, func(s *queue.Settings) { s.TTL = 60_000 }},
 	"a":    {func(s *queue.Settings) { s.AtLeastOnce = false }, func(s *queue.Settings) { s.DeliveryLimit = 1 }, func(s *queue.Settings) { s.MaxLength = 30 }},
-	"b":    {func(s *queue.Settings) { s.MaxLength = 3 }, func(s *queue.Settings) { s.Retry = queue.Retry{} }, func(s *queue.Settings) { s.TTL = 700 }},
+	"b":    {func(s *queue.Settings) { s.MaxLength = 3 }, func(s *queue.Settings) { s.Retry = queue.Retry{} }, func(s *queue.Settings) { s.Breaker = queue.Breaker{Deaths: 2, Percent: 1, Window: 200} }, func(s *queue.Settings) { s.TTL = 700 }},
 	"c":    {func(s *queue.Settings) { s.MaxLength = 1 }, func(s *queue.Settings) { s.MaxBytes = 300 }, func(s *queue.Settings) { s.MaxLength = -1 }},
+	"d":    {func(s *queue.Settings) { s.Breaker = queue.Breaker{Deaths: 1, Percent: 1, Window: 150} }},
 	unseen: {func(s *queue.Settings) { s.MaxLength = 2 }, func(s *queue.Settings) { s.TTL = -1 }},
 }
 

@@ -39,8 +39,12 @@ func livesQueues() []definition {
 	return []definition{
 		q("a", classic, "to b", func(s *queue.Settings) {
 			s.Retry, s.DeliveryLimit = queue.Retry{Type: queue.RetryAll, Min: 50}, -1
+			s.Breaker = queue.Breaker{Deaths: 2, Percent: 20, Window: 400}
 		}),
-		q("b", quorum, "to c", func(s *queue.Settings) { s.AtLeastOnce, s.DeliveryLimit = true, 3 }),
+		q("b", quorum, "to c", func(s *queue.Settings) {
+			s.AtLeastOnce, s.DeliveryLimit = true, 3
+			s.Breaker = queue.Breaker{Deaths: 2, Percent: 20, Window: 400}
+		}),
 		q("c", classic, "to d", func(s *queue.Settings) { s.MaxLength, s.Overflow = 30, queue.RejectPublish }),
 		q("d", single, "to e", func(s *queue.Settings) {
 			s.TTL, s.MaxLength, s.Overflow = 300, 40, queue.RejectPublish

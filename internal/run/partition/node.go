@@ -85,6 +85,9 @@ type Options struct {
 	Checkpointing Checkpointing
 	Repair        Repair
 
+	// OnBreaker, if set, is called when the breaker of a queue has opened or closed, with nothing locked. It must not wait.
+	OnBreaker func(q *Queue, change queue.BreakerChange, b queue.Broken)
+
 	OnFatal       func(error)           // called if the disk failed or a replica cannot continue: the process must end
 	KeepSenseless func(Senseless) error // stores a frame or command that makes no sense, and returns when it is on disk; nil: it is only logged
 	// Known gets what the journal says about the declarations: how far their log was on disk, and the highest

@@ -104,6 +104,9 @@ func (c chooser) settings() (queue.Settings, DeadLetter) {
 		Retry:    queue.Retry{Type: queue.RetryType(c.IntN(int(queue.RetryReturned) + 1)), Min: c.moment(), Max: c.moment(), Multiplier: c.float(), Jitter: c.float()},
 	}
 	if c.bool() {
+		s.Breaker = queue.Breaker{Deaths: 1 + c.moment()>>1, Percent: 1 + c.Int64N(100), Window: 1 + c.Int64N(queue.MostWindow)}
+	}
+	if c.bool() {
 		s.Rules = deadletter.Rules{Profile: deadletter.ApsaraMQ, ExpireDead: c.bool(), ResetCounts: c.bool(), MaxHops: c.moment(), Retention: c.moment(), LimitReason: c.text()}
 	}
 	return s, DeadLetter{Exchange: c.text(), Key: c.text(), HasKey: c.bool()}
@@ -134,11 +137,12 @@ func whole(choose func(chooser) operation) func(chooser, *commandWriter) func(*c
 // roundTrips has, for each operation of a command, a function that writes a random one. It returns a function that
 // reads it, which returns what was read and what was written.
 var roundTrips = map[byte]func(chooser, *commandWriter) func(*commandReader, byte) (got, want any){
-	cmdDelete: whole(func(chooser) operation { return remove{} }),
-	cmdPurge:  whole(func(chooser) operation { return &purge{} }),
-	cmdTick:   whole(func(chooser) operation { return tick{} }),
-	cmdTouch:  whole(func(chooser) operation { return touch{} }),
-	cmdGone:   bare(cmdGone), cmdClose: bare(cmdClose),
+	cmdDelete:       whole(func(chooser) operation { return remove{} }),
+	cmdPurge:        whole(func(chooser) operation { return &purge{} }),
+	cmdTick:         whole(func(chooser) operation { return tick{} }),
+	cmdTouch:        whole(func(chooser) operation { return touch{} }),
+	cmdCloseBreaker: whole(func(chooser) operation { return closeBreaker{} }),
+	cmdGone:         bare(cmdGone), cmdClose: bare(cmdClose),
 	cmdCreate: func(c chooser, w *commandWriter) func(*commandReader, byte) (any, any) {
 		inc, o := c.uint64(), create{vhost: message.VHost(c.text()), name: c.text(), config: c.config()}
 		o.settings, o.dead = c.settings()

@@ -71,6 +71,8 @@ func (r *commandReader) operation(code byte) (o operation) {
 		o = tick{}
 	case cmdTouch:
 		o = touch{}
+	case cmdCloseBreaker:
+		o = closeBreaker{}
 	default:
 		r.tear()
 	}
@@ -425,7 +427,7 @@ func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
 	switch s.kind {
 	case Ack:
 		for k := range queue.ID(s.count) {
-			if q.m.Ack(s.first+k, c) {
+			if q.m.Ack(h.now, s.first+k, c) {
 				q.stats.Acked++
 			}
 		}

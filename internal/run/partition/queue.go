@@ -91,6 +91,7 @@ type Counts struct {
 	Transit   int // messages on their way to queues in other logs, not yet acknowledged
 	Stranded  int // messages that left for a queue that is gone, and wait for another one
 	Stats     Stats
+	Breaker   queue.Broken
 	Unused    bool // its x-expires has passed (DL-8.12)
 	Unsettled bool // a message has died and is to be routed, or is about to die: see SettleDeaths
 }
@@ -105,7 +106,7 @@ func (q *Queue) counts(now int64) Counts {
 	t := q.m.Totals()
 	return Counts{
 		Totals: t, Consumers: q.m.Consumers(), Transit: q.away.Transit + t.Offered, Stranded: q.away.Stranded, Stats: q.stats,
-		Unused: q.m.Unused(now), Unsettled: t.Dying > 0 || q.ticking,
+		Breaker: q.m.Breaker(now), Unused: q.m.Unused(now), Unsettled: t.Dying > 0 || q.ticking,
 	}
 }
 

@@ -346,14 +346,20 @@ func TestReplicasAgree(t *testing.T) {
 	_, toQuorum := dead("quorum")
 	_, toBack := dead("back")
 	defs := []definition{
-		{"a", quorum, settings(func(s *queue.Settings) { quorumDead(s); s.DeliveryLimit = 3 }), toClassic},
+		{"a", quorum, settings(func(s *queue.Settings) {
+			quorumDead(s)
+			s.DeliveryLimit, s.Breaker = 3, queue.Breaker{Deaths: 1, Percent: 20, Window: 500}
+		}), toClassic},
 		{"b", quorum, settings(func(s *queue.Settings) { quorumDead(s); s.MaxLength = 5; s.TTL = 400 }), toQuorum},
 		{"c", quorum, settings(func(s *queue.Settings) {
 			quorumDead(s)
 			s.AtLeastOnce, s.Overflow = true, queue.RejectPublish
 			s.Retry = queue.Retry{Type: queue.RetryFailed, Min: 50, Max: 200}
 		}), DeadLetter{Exchange: "both"}},
-		{"d", queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1, SingleActive: true}, settings(func(s *queue.Settings) { quorumDead(s); s.ConsumerTimeout = 300 }), toBack},
+		{"d", queue.Config{Type: queue.Quorum, Durable: true, MaxPriority: -1, SingleActive: true}, settings(func(s *queue.Settings) {
+			quorumDead(s)
+			s.ConsumerTimeout, s.Breaker = 300, queue.Breaker{Deaths: 2, Percent: 1, Window: 200}
+		}), toBack},
 		{"x", classic, settings(func(s *queue.Settings) { quorumDead(s); s.TTL = 700 }), toQuorum},
 		{"e", quorum, queue.Unlimited(), DeadLetter{}},
 	}
