@@ -51,16 +51,18 @@ func (a ApplyTo) exchange() bool { return a == ApplyToAll || a == ApplyToExchang
 // policyKey describes one key of a definition (DL-4.1, DL-4.2).
 type policyKey struct {
 	valid    func(v any) bool
-	complain string // follows "is not a valid " in the complaint about a bad value
-	operator bool   // operator policies may set it
-	ours     bool   // Bartleby's own, unknown in strict mode
-	name     bool   // it is a name or a key: see message.CheckName
+	why      func(v any) string // what is wrong with a bad value, if complain does not say it; may be nil
+	complain string             // follows "is not a valid " in the complaint about a bad value
+	operator bool               // operator policies may set it
+	ours     bool               // Bartleby's own, unknown in strict mode
+	name     bool               // it is a name or a key: see message.CheckName
 }
 
 var policyKeys = map[string]policyKey{
 	"alternate-exchange":            {valid: isString, name: true, complain: "alternate exchange name"},
 	"consumer-disconnected-timeout": {valid: atLeast(0), complain: "consumer disconnected timeout"},
 	"consumer-timeout":              {valid: atLeast(0), complain: "consumer timeout"},
+	"dead-letter-breaker":           {valid: isBreaker, why: breakerFault, complain: "dead letter breaker", ours: true},
 	"dead-letter-exchange":          {valid: isString, name: true, complain: "dead letter exchange name"},
 	"dead-letter-routing-key":       {valid: isString, name: true, complain: "dead letter routing key"},
 	"dead-letter-strategy":          {valid: isOneOf("at-most-once", "at-least-once"), complain: "dead letter strategy"},
@@ -163,7 +165,11 @@ func (d Definition) check(operator, strict bool) string {
 			continue
 		}
 		if !k.valid(d[key]) {
-			return erlterm.Format(printable(d[key])) + " is not a valid " + k.complain
+			c := erlterm.Format(printable(d[key])) + " is not a valid " + k.complain
+			if k.why != nil {
+				c += ". " + k.why(d[key])
+			}
+			return c
 		}
 		if k.name {
 			if err := message.CheckName(key, *d.text(key)); err != nil {

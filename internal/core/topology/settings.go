@@ -47,7 +47,8 @@ type Settings struct {
 	ConsumerTimeout             *int64      // ms
 	ConsumerDisconnectedTimeout *int64      // ms
 	DelayedRetry                queue.Retry // Min is positive and at most Max, or the type is RetryDisabled
-	MaxPriority                 *uint8      // of classic queues
+	Breaker                     queue.Breaker
+	MaxPriority                 *uint8 // of classic queues
 	SingleActiveConsumer        bool
 }
 
@@ -68,6 +69,7 @@ func effectiveSettings(q *Queue) *Settings {
 		ConsumerDisconnectedTimeout: smaller(integerArgument(args, "x-consumer-disconnected-timeout"), policy.integer("consumer-disconnected-timeout")),
 		Overflow:                    effectiveOverflow(q.Type, textArgument(args, "x-overflow"), policy.text("overflow")),
 	}
+	s.Breaker = effectiveBreaker(q)
 	if v, ok := args.Get("x-single-active-consumer"); ok {
 		s.SingleActiveConsumer, _ = v.(bool)
 	}
