@@ -10,17 +10,18 @@ import (
 
 // The policy key dead-letter-breaker is an object of three whole numbers, all of which are needed.
 
-// mostDeaths is the largest number of deaths that a breaker may wait for.
-const mostDeaths = 1_000_000_000
+// mostDeaths is the largest number of deaths that a breaker may wait for. leastWindow, in milliseconds, keeps small how often one
+// may open and close, which is logged and told.
+const mostDeaths, leastWindow = 1_000_000_000, 1000
 
-// breakerFields are the fields of dead-letter-breaker, their largest values, and where they belong. The smallest value is 1.
+// breakerFields are the fields of dead-letter-breaker, their smallest and largest values, and where they belong.
 var breakerFields = map[string]struct {
-	most int64
-	of   func(*queue.Breaker) *int64
+	least, most int64
+	of          func(*queue.Breaker) *int64
 }{
-	"deaths":  {mostDeaths, func(b *queue.Breaker) *int64 { return &b.Deaths }},
-	"percent": {100, func(b *queue.Breaker) *int64 { return &b.Percent }},
-	"window":  {queue.MostWindow, func(b *queue.Breaker) *int64 { return &b.Window }},
+	"deaths":  {1, mostDeaths, func(b *queue.Breaker) *int64 { return &b.Deaths }},
+	"percent": {1, 100, func(b *queue.Breaker) *int64 { return &b.Percent }},
+	"window":  {leastWindow, queue.MostWindow, func(b *queue.Breaker) *int64 { return &b.Window }},
 }
 
 // parseBreaker reads a value of dead-letter-breaker. fault says what is wrong with it, "" if nothing is.
@@ -41,12 +42,12 @@ func parseBreaker(v any) (b queue.Breaker, fault string) {
 		switch {
 		case !there:
 			return b, name + " is missing"
-		case !whole || n < 1 || n > f.most:
+		case !whole || n < f.least || n > f.most:
 			unit := ""
 			if name == "window" {
 				unit = " milliseconds"
 			}
-			return b, fmt.Sprintf("%s must be a whole number from 1 to %d%s", name, f.most, unit)
+			return b, fmt.Sprintf("%s must be a whole number from %d to %d%s", name, f.least, f.most, unit)
 		}
 		*f.of(&b) = n
 	}

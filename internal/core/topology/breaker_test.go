@@ -22,8 +22,9 @@ func TestBreakerPolicyKey(t *testing.T) {
 		{`{"deaths":50,"percent":0,"window":60000}`, "percent must be a whole number from 1 to 100"},
 		{`{"deaths":50,"percent":30.5,"window":60000}`, "percent must be a whole number from 1 to 100"},
 		{`{"deaths":50,"percent":101,"window":60000}`, "percent must be a whole number from 1 to 100"},
-		{`{"deaths":50,"percent":30,"window":"1m"}`, "window must be a whole number from 1 to 86400000 milliseconds"},
-		{`{"deaths":50,"percent":30,"window":86400001}`, "window must be a whole number from 1 to 86400000 milliseconds"},
+		{`{"deaths":50,"percent":30,"window":"1m"}`, "window must be a whole number from 1000 to 86400000 milliseconds"},
+		{`{"deaths":50,"percent":30,"window":999}`, "window must be a whole number from 1000 to 86400000 milliseconds"},
+		{`{"deaths":50,"percent":30,"window":86400001}`, "window must be a whole number from 1000 to 86400000 milliseconds"},
 	} {
 		_, err := f.PutPolicy(vh, PolicyDecl{Name: "p", Pattern: ".*", Definition: parseDefinition(t, `{"dead-letter-breaker":`+c.value+`}`)}, false)
 		if err == nil || !strings.HasPrefix(err.Error(), "Validation failed\n\n") || !strings.HasSuffix(err.Error(), " is not a valid dead letter breaker. "+c.fault+"\n") {

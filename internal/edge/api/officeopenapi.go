@@ -85,6 +85,7 @@ var officeOperations = []operation{
 	{route: "GET office/queues", summary: "Queues that hold letters, or that dead-lettering leads to", query: "reveal", answers: []office.QueueRow{}, rights: rightsQueues + rightsReveal},
 	{route: "GET office/queues/{vhost}", summary: "The same of one virtual host", query: "reveal", answers: []office.QueueRow{}, rights: rightsQueues + rightsReveal},
 	{route: "PUT office/queues/{vhost}/{queue}/arguments", summary: "Changes arguments of a queue, at once", asks: argumentsAsked{}, answers: argumentsAnswer{}, rights: "Needs the tag policymaker and permission to configure the queue; for a dead-letter exchange also to read the queue and to write to the exchange."},
+	{route: "POST office/queues/{vhost}/{queue}/breaker/close", summary: "Closes the breaker of a queue, so that it delivers again", answers: shownBreaker{}, rights: "Needs permission to configure the queue."},
 	{route: "GET office/retries", summary: "Messages that wait for a delayed retry, by queue", answers: []office.RetryRow{}, rights: rightsQueues},
 	{route: "GET office/retries/{vhost}", summary: "The same of one virtual host", answers: []office.RetryRow{}, rights: rightsQueues},
 	{route: "GET office/groups", summary: "Letters that died alike, counted", query: groupQuery, answers: office.GroupsAnswer{}, rights: rightsQueues + rightsReveal},

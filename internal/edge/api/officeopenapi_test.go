@@ -184,6 +184,8 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	play("GET /queues", "/queues", "")
 	play("GET /queues/{vhost}", "/queues/%2F", "")
 	play("PUT /queues/{vhost}/{queue}/arguments", "/queues/%2F/orders.dead/arguments", `{"set": {"x-max-length": 1000}, "unset": ["x-expires"]}`)
+	n.must("PUT", "/policies/%2F/breaks", `{"pattern": "^orders.dead$", "definition": {"dead-letter-breaker": {"deaths": 50, "percent": 30, "window": 60000}}}`)
+	play("POST /queues/{vhost}/{queue}/breaker/close", "/queues/%2F/orders.dead/breaker/close", "")
 	play("GET /retries", "/retries", "")
 	play("GET /retries/{vhost}", "/retries/%2F", "")
 	letters := object(play("GET /letters/{vhost}/{queue}", "/letters/%2F/orders.dead?limit=1", ""))["items"].([]any)

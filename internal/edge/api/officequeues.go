@@ -3,7 +3,9 @@ package api
 import (
 	"encoding/json"
 
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/office"
 )
 
@@ -19,11 +21,46 @@ type (
 	}
 )
 
+// shownBreaker is the breaker of a queue as its object has it, and with Was as the answer to its close.
+type shownBreaker struct {
+	State   string  `json:"state"`
+	UntilMS *int64  `json:"until_ms"`
+	Why     *string `json:"why"`
+	Was     string  `json:"was,omitempty"`
+}
+
+func showBreaker(b queue.Broken) shownBreaker {
+	s := shownBreaker{State: b.State.String()}
+	if b.State == queue.BreakerOpen {
+		s.UntilMS = &b.Until
+	}
+	if why := broker.WhyBroken(b); why != "" {
+		s.Why = &why
+	}
+	return s
+}
+
 // officeQueueRoutes change queues for the Dead Letter Office.
 func (s *server) officeQueueRoutes() []route {
 	return []route{
 		{"PUT", "office/queues/{vhost}/{queue}/arguments", policies, s.putQueueArguments},
+		{"POST", "office/queues/{vhost}/{queue}/breaker/close", managing, s.closeBreaker},
 	}
+}
+
+// closeBreaker closes the breaker of a queue by hand. One that is closed already stays so.
+func (s *server) closeBreaker(r *request) (any, error) {
+	if _, err := r.findQueue(); err != nil {
+		return nil, err
+	}
+	before, err := r.link().CloseBreaker(r.queueName())
+	if err != nil {
+		return nil, err
+	}
+	if s.Office != nil && before.State != queue.BreakerClosed {
+		s.Office.Record(office.Act{Actor: r.actor(), What: "breaker.closed", VHost: string(r.vhost()), Object: string(r.queueName()), Count: 1, Detail: before.State.String()})
+	}
+	return shownBreaker{State: queue.BreakerClosed.String(), Was: before.State.String()}, nil
 }
 
 // putQueueArguments changes arguments of a queue. Arguments that the request does not name stay.

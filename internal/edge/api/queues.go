@@ -228,6 +228,9 @@ func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 		putIdle(object, max(c.Stats.Active, time.Now().Add(-s.b.Uptime()).UnixMilli()))
 	}
 	s.putDelayed(object, q, &c)
+	if b := c.Breaker; b.State != queue.BreakerNone && !s.b.Strict {
+		object["breaker"] = showBreaker(b)
+	}
 	return object
 }
 

@@ -58,6 +58,7 @@ var (
 	oldest       = gauge("bartleby_queue_oldest_message_age_seconds", "How long the first message has been in the queue, or dead if it died elsewhere", "vhost", "queue").whole()
 	retries      = gauge("bartleby_queue_retries_waiting", "Messages that wait for their next attempt", "vhost", "queue").whole()
 	lateness     = gauge("bartleby_queue_retry_lateness_seconds", "How long the first waiting retry is overdue", "vhost", "queue").whole()
+	breakerOpen  = gauge("bartleby_queue_breaker_open", "is 1 if the breaker of the queue is open, or lets one message at a time try, and 0 if it is closed", "vhost", "queue").whole()
 	held         = gauge("bartleby_queue_dead_letters_held", "Dead letters that wait for their targets", "vhost", "queue").whole()
 )
 
@@ -87,6 +88,9 @@ var deadLetterFamily = &family{name: "dead_letters", collect: func(s *scrape) {
 			s.put(oldest, max(0, now.Sub(since).Seconds()), vhost, name)
 		}
 		s.putWaiting(&q, now, vhost, name)
+		if b := q.Counts.Breaker.State; b != queue.BreakerNone {
+			s.put(breakerOpen, flag(b != queue.BreakerClosed), vhost, name)
+		}
 	}
 }}
 

@@ -282,7 +282,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	b.node = partition.New(partition.Options{
 		Cluster: driver, NodeID: nodeID, Origin: partition.NewOrigin(nodeID, o.now()),
 		Partitions: o.Partitions, Journal: data.Journal, Bodies: data.Bodies, Router: deadRouter{b}, Refuge: refuge{b}, Logger: o.Logger,
-		Now: o.now, Failpoint: o.Failpoint, StateHash: o.StateHash, OnFatal: o.OnFatal, KeepSenseless: data.KeepSenseless,
+		Now: o.now, Failpoint: o.Failpoint, StateHash: o.StateHash, OnFatal: o.OnFatal, KeepSenseless: data.KeepSenseless, OnBreaker: b.breakerChanged,
 		Index: data.Index, Keep: data.Keep, Aside: data.Aside,
 		DeadLettering: partition.DeadLettering{
 			ResetCounts: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustHistories: o.TrustClientDeath, RetryEvery: o.RetryHeld,

@@ -33,6 +33,8 @@ type Errand struct {
 	// Tolerant leaves a letter that the user may not send where it is to go, and goes on with the others: the way is the word of
 	// whoever published the letter. Otherwise that ends the slice.
 	Tolerant bool
+	// HeedsBreakers ends the slice of a Replay before anything is moved if a letter would go to a queue whose breaker is open.
+	HeedsBreakers bool
 	// Choose says whether a message is one of them. The bytes are valid only during the call.
 	Choose func(v *queue.View, rec message.Record, history []byte) bool
 }
@@ -309,6 +311,7 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 	var seen uint64
 	var asked *replayed // the last message whose targets were asked for
 	var found []*partition.Queue
+	breakers := map[*partition.Queue]bool{} // that were asked about
 	for i := range chosen {
 		p := &chosen[i]
 		var targets []*partition.Queue
@@ -325,6 +328,9 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 		default:
 			if targets, ticket, err = c.replayTargets(p); err == nil {
 				asked, found = p, targets
+				if e.HeedsBreakers && e.Action == Replay && !e.DryRun {
+					err = c.heed(targets, breakers)
+				}
 			}
 		}
 		seen = max(seen, ticket)

@@ -19,7 +19,7 @@ var jobEvents = map[State]string{
 
 // eventNames are all events of the node, as docs/user/events.md has them.
 var eventNames = strings.Fields(`
-	alarm.cleared alarm.set binding.created binding.deleted channel.closed channel.created connection.closed connection.created
+	alarm.cleared alarm.set binding.created binding.deleted breaker.closed breaker.opened channel.closed channel.created connection.closed connection.created
 	consumer.created consumer.deleted drop.recorded exchange.created exchange.deleted
 	job.cancelled job.done job.failed job.halted job.paused job.resumed job.started letter.group.created letter.threshold
 	operator.policy.cleared parameter.cleared parameter.set permission.created permission.deleted policy.cleared policy.set

@@ -134,6 +134,7 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	}
 	p := &r.Places[r.Current]
 	errand := r.Options.errand(r.Action, r.ID)
+	errand.HeedsBreakers = true
 	if w.awaitsOffers(conn, &errand, p) {
 		return offerEvery, nil
 	}

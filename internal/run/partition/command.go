@@ -154,7 +154,7 @@ const (
 	settingsCountNack
 	settingsLostAndFound
 	settingsBreaker // it follows the rules
-	settingsFlags = 1<<iota - 1
+	settingsFlags   = 1<<iota - 1
 )
 
 // The flags of rules.
