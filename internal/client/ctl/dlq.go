@@ -26,11 +26,12 @@ const dlqHelp = `Shows dead letters without touching them: queues with letters, 
   bartleby dlq show GROUP               one letter of a group: its cause, its way, and where a replay would put it
   bartleby dlq search QUEUE --error .   the letters that filters select
   bartleby dlq replay QUEUE --dry-run   what sending them back would do; also move, discard, restore, edit
-  bartleby dlq export QUEUE             all of them, one a line, for 'dlq import'`
+  bartleby dlq export QUEUE             all of them, one a line, for 'dlq import'
+  bartleby dlq breaker QUEUE            whether its breaker is open; also closes it`
 
 // dlqCommand is the command with the verbs of the Dead Letter Office.
 func dlqCommand(o *options) *cobra.Command {
-	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), dlqJobVerbs(), dlqTransferVerbs()))
+	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), dlqJobVerbs(), dlqTransferVerbs(), dlqBreakerVerbs()))
 }
 
 // letterGroup is a group as the API shows it.
