@@ -16,6 +16,7 @@ export interface Overview {
   management_version: string; rabbitmq_version: string; product_version: string; cluster_name: string; node: string;
   queue_totals: Stats; message_stats: Stats; churn_rates: Stats; object_totals: Record<string, number>;
   listeners: Listener[]; dead_letters?: Record<string, Record<string, number>>; exchange_types: { name: string }[]; default_queue_type: string;
+  breakers?: { open: number; queues: { vhost: string; name: string; state: "open" | "trying"; until_ms?: number | null; why?: string | null }[] };
 }
 
 export interface Node {
@@ -30,7 +31,7 @@ export interface Queue {
   messages_unacknowledged_details?: Details; message_stats?: Stats; consumers?: number; message_bytes?: number; idle_since?: string;
   consumer_details?: Consumer[]; dead_letters?: Record<string, Record<string, number>>; delivery_limit?: number | string;
   messages_delayed?: number; messages_dlx?: number; messages_persistent?: number; owner_pid_details?: { name: string };
-  breaker?: { state: "closed" | "open" | "trying"; until_ms?: number | null; why?: string } | null;
+  breaker?: { state: "closed" | "open" | "trying"; until_ms?: number | null; why?: string | null } | null;
 }
 
 export interface Exchange {

@@ -5,9 +5,14 @@ import { Area, Check, Select, Text } from "../ui/form";
 import { Fold } from "../ui/parts";
 
 export interface Arg {
-  key: string; policy?: string; label: string; help: string; kind: "number" | "text" | "bool" | readonly string[]; group: "Dead letters" | "Limits" | "Retries" | "Delivery";
+  key: string; policy?: string; label: string; help: string; kind: "number" | "text" | "bool" | readonly string[]; group: "Dead letters" | "Limits" | "Retries" | "Delivery" | "Breaker";
   only?: "classic" | "quorum";
+  /** of policies only: a number of the object that the key breaker has. */
+  part?: "deaths" | "percent" | "window";
 }
+
+/** breaker is the policy key of which the form shows the parts. */
+const breaker = "dead-letter-breaker";
 
 export const args: Arg[] = [
   { key: "x-dead-letter-exchange", policy: "dead-letter-exchange", label: "Dead-letter exchange (DLX)", group: "Dead letters", kind: "text", help: "Messages that are rejected, expire or find no room go to this exchange; (default exchange) sends them to the queue that the key names. Without an exchange they are dropped, unless the virtual host has a default." },
@@ -25,6 +30,9 @@ export const args: Arg[] = [
   { key: "x-delayed-retry-min", policy: "delayed-retry-min", label: "Shortest delay", group: "Retries", kind: "number", help: "Milliseconds that the first retry waits." },
   { key: "x-delayed-retry-max", policy: "delayed-retry-max", label: "Longest delay", group: "Retries", kind: "number", help: "Milliseconds that a retry waits at most." },
   { key: "x-delayed-retry-multiplier", policy: "delayed-retry-multiplier", label: "Factor of the delay", group: "Retries", kind: "number", help: "Each delay is so many times the one before. Empty: it grows by the shortest delay." },
+  { key: "deaths", policy: breaker, part: "deaths", label: "Deaths", group: "Breaker", kind: "number", help: "The queue delivers nothing for a while when so many deliveries are rejected, or fail too often, within the window." },
+  { key: "percent", policy: breaker, part: "percent", label: "Share in percent", group: "Breaker", kind: "number", help: "They must be at least this share of the deliveries that were acknowledged or died." },
+  { key: "window", policy: breaker, part: "window", label: "Window", group: "Breaker", kind: "number", help: "Milliseconds, 1000 or more, within which deaths count, and for which nothing is delivered. Then one message at a time is." },
 ];
 
 export type Values = Record<string, string>;
@@ -37,13 +45,16 @@ export function build(values: Values, more: string, form: "argument" | "policy",
   const made: Args = {};
   for (const a of args) {
     const key = form === "policy" ? a.policy : a.key, v = values[a.key];
+    if (a.part && form === "argument") continue;
     if (!key || v === undefined || v === "" || a.only && type && a.only !== type) continue;
     if (a.kind === "number") {
       if (!/^-?\d+$/.test(v.trim())) throw new Error(`${a.label} must be a whole number, not “${v}”.`);
-      made[key] = Number(v);
+      if (a.part) made[key] = { ...made[key] as object, [a.part]: Number(v) };
+      else made[key] = Number(v);
     } else if (a.key === "x-dead-letter-exchange" && v === defaultExchange) made[key] = "";
     else made[key] = a.kind === "bool" ? v === "true" : v;
   }
+  if (made[breaker] && Object.keys(made[breaker] as object).length < 3) throw new Error("A breaker needs deaths, a share and a window.");
   if (form === "argument" && made["x-dead-letter-routing-key"] !== undefined && made["x-dead-letter-exchange"] === undefined) throw new Error(`A dead-letter key needs a dead-letter exchange. To send to a queue by its name, take ${defaultExchange}.`);
   return { ...made, ...table(more, "Other arguments") };
 }
@@ -60,7 +71,12 @@ export function table(text: string, what: string): Args {
 /** split sorts present arguments into those with a field and the others, as JSON. */
 export function split(of: Args, form: "argument" | "policy"): { values: Values; more: string } {
   const values: Values = {}, rest = { ...of };
+  if (form === "policy" && rest[breaker]) {
+    for (const [k, v] of Object.entries(rest[breaker] as Args)) values[k] = String(v);
+    delete rest[breaker];
+  }
   for (const a of args) {
+    if (a.part) continue;
     const key = form === "policy" ? a.policy : a.key;
     if (key && rest[key] !== undefined) {
       values[a.key] = a.key === "x-dead-letter-exchange" && rest[key] === "" ? defaultExchange : String(rest[key]);
@@ -71,10 +87,10 @@ export function split(of: Args, form: "argument" | "policy"): { values: Values; 
 }
 
 export function ArgumentFields(props: { form: "argument" | "policy"; type?: string; values: Values; set(v: Values): void; more: string; setMore(s: string): void; exchanges?: string; /** only these, and no others as JSON. */ keys?: readonly string[] }) {
-  const shown = args.filter((a) => (props.form === "argument" || a.policy) && (!a.only || !props.type || a.only === props.type) && (!props.keys || props.keys.includes(a.key)));
+  const shown = args.filter((a) => (props.form === "argument" ? !a.part : a.policy) && (!a.only || !props.type || a.only === props.type) && (!props.keys || props.keys.includes(a.key)));
   const field = (a: Arg) => {
     const value = props.values[a.key] ?? "", set = (v: string) => props.set({ ...props.values, [a.key]: v });
-    const name = props.form === "policy" ? a.policy : a.key;
+    const name = a.part ? `${a.policy}.${a.part}` : props.form === "policy" ? a.policy : a.key;
     const help = <>{a.help} <code>{name}</code></>;
     if (a.kind === "bool") return <Check key={a.key} label={a.label} help={help} value={value === "true"} set={(v) => set(v ? "true" : "")} />;
     if (typeof a.kind !== "string") return <Select key={a.key} label={a.label} help={help} value={value} set={set} of={[["", "default"], ...a.kind.map((k) => [k, k] as const)]} />;
@@ -85,6 +101,7 @@ export function ArgumentFields(props: { form: "argument" | "policy"; type?: stri
     <fieldset><legend>Dead letters</legend><div class="fields">{shown.filter((a) => a.group === "Dead letters").map(field)}</div></fieldset>
     <fieldset><legend>Limits</legend><div class="fields">{shown.filter((a) => a.group === "Limits").map(field)}</div></fieldset>
     <Fold title="Retries" open={filled("Retries")}><div class="fields">{shown.filter((a) => a.group === "Retries").map(field)}</div></Fold>
+    {props.form === "policy" && <Fold title="Breaker" open={filled("Breaker")}><div class="fields">{shown.filter((a) => a.group === "Breaker").map(field)}</div></Fold>}
     {props.form === "argument" && !props.keys && <Fold title="Delivery" open={filled("Delivery")}><div class="fields">{shown.filter((a) => a.group === "Delivery").map(field)}</div></Fold>}
     {!props.keys && <Fold title={props.form === "policy" ? "Other keys" : "Other arguments"} open={props.more !== ""}><More value={props.more} set={props.setMore} /></Fold>}
   </div>;

@@ -112,6 +112,14 @@ func TestBreakerOverHTTP(t *testing.T) {
 	if until, _ := b["until_ms"].(float64); b["state"] != "open" || time.Until(time.UnixMilli(int64(until))) < 50*time.Minute || b["why"] != "2 of 2 deliveries that ended within 1h0m0s died" {
 		t.Errorf("open: %v", b)
 	}
+	overview := func() string {
+		t.Helper()
+		b, _ := n.must("GET", "/overview", "").object(t)["breakers"].(map[string]any)
+		return fmt.Sprintf("%v %v", b["open"], b["queues"])
+	}
+	if got := overview(); !strings.HasPrefix(got, "1 [map[name:orders state:open until_ms:") {
+		t.Errorf("the overview has %s", got)
+	}
 
 	// A replay to the queue is halted, and goes on when the breaker is closed.
 	var plan, j map[string]any
@@ -138,8 +146,8 @@ func TestBreakerOverHTTP(t *testing.T) {
 	if r := n.must("POST", at, "").object(t); r["was"] != "closed" {
 		t.Errorf("once more: %v", r)
 	}
-	if b := breaker(); b["state"] != "closed" || b["why"] != nil {
-		t.Errorf("%v", b)
+	if b := breaker(); b["state"] != "closed" || b["why"] != nil || overview() != "<nil> <nil>" {
+		t.Errorf("%v, the overview has %s", b, overview())
 	}
 	acts := n.must("GET", "/office/audit?what=breaker.*", "").object(t)["items"].([]any)
 	if len(acts) != 1 || acts[0].(map[string]any)["who"] != "eve" || acts[0].(map[string]any)["object"] != "orders" {

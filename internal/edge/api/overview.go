@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
@@ -85,6 +86,8 @@ func (s *server) overview(r *request) (any, error) {
 	object["churn_rates"] = churn
 	if s.b.Strict {
 		r.trimOverview(object)
+	} else if t.open > 0 {
+		object["breakers"] = map[string]any{"open": t.open, "queues": t.broken}
 	}
 	query := r.query()
 	if s.b.Strict && r.URL.Query().Has("page") {
@@ -105,7 +108,19 @@ type totals struct {
 	counts                       partition.Counts
 	publishes                    statGroup
 	queues, exchanges, consumers int
+	open                         int           // breakers that are not closed
+	broken                       []brokenQueue // the first of their queues
 }
+
+// brokenQueue is a queue whose breaker is open, or tries.
+type brokenQueue struct {
+	VHost string `json:"vhost"`
+	Name  string `json:"name"`
+	shownBreaker
+}
+
+// mostBroken is how many of them the overview names.
+const mostBroken = 20
 
 // totals sums up the virtual hosts that each shows; all says that these are all, so that what has gone counts too.
 func (s *server) totals(each func(func(*topology.VHost)), all bool) (t totals) {
@@ -121,7 +136,13 @@ func (s *server) totals(each func(func(*topology.VHost)), all bool) (t totals) {
 		v.EachQueue(func(q *topology.Queue) { queues = append(queues, broker.Describe(q)) })
 	})
 	for _, q := range queues {
-		addCounts(&t.counts, s.b.Counts(q))
+		c := s.b.Counts(q)
+		addCounts(&t.counts, c)
+		if b := c.Breaker; b.State == queue.BreakerOpen || b.State == queue.BreakerTrying {
+			if t.open++; t.open <= mostBroken {
+				t.broken = append(t.broken, brokenQueue{string(q.Decl.VHost), string(q.Decl.Name), showBreaker(b)})
+			}
+		}
 	}
 	t.queues, t.consumers = len(queues), t.counts.Consumers
 	if all {
