@@ -84,6 +84,38 @@ test("a policy shows the queues that it matches before it is saved", async () =>
   assert.equal((await node.api("GET", "queues/%2F/orders")).policy, "dlx");
 });
 
+test("a breaker is set by a policy, needs attention when it opens, and is closed", async () => {
+  await node.api("PUT", "queues/%2F/payments.slow", {});
+  await visit(page, "#/policies");
+  await page.getByRole("button", { name: "Add a policy" }).click();
+  await dialog().getByLabel("Name", { exact: true }).fill("breaks");
+  await dialog().getByLabel("Pattern").fill("^payments.slow$");
+  await dialog().getByText("Breaker", { exact: true }).click();
+  await dialog().getByLabel("Deaths").fill("2");
+  await dialog().getByLabel("Window").fill("3600000");
+  await dialog().getByRole("button", { name: "Save for 1 queue" }).click();
+  await dialog().getByText("A breaker needs deaths, a share and a window.").waitFor();
+  await dialog().getByLabel("Share in percent").fill("50");
+  await dialog().getByRole("button", { name: "Save for 1 queue" }).click();
+  await page.getByText("The policy breaks is set.").waitFor();
+  assert.deepEqual((await node.api("GET", "policies/%2F/breaks")).definition, { "dead-letter-breaker": { deaths: 2, percent: 50, window: 3600000 } });
+  await page.getByText("breaks", { exact: true }).first().click();
+  assert.equal(await dialog().getByLabel("Share in percent").inputValue(), "50");
+  await page.keyboard.press("Escape");
+  for (const body of ["one", "two", "three"]) await node.api("POST", "exchanges/%2F/amq.default/publish", { routing_key: "payments.slow", payload: body, payload_encoding: "string", properties: {} });
+  await node.api("POST", "queues/%2F/payments.slow/get", { ackmode: "reject_requeue_false", count: 2, encoding: "auto" });
+  await visit(page, "#/");
+  await page.getByText("Queue payments.slow delivers nothing: its breaker is open").waitFor();
+  await visit(page, "#/queues/%2F/payments.slow");
+  await page.getByText("2 of 2 deliveries that ended within 1h0m0s died.").waitFor();
+  await page.getByRole("button", { name: "Close the breaker" }).click();
+  await dialog().getByRole("button", { name: "Close for 1 message" }).click();
+  await page.getByText("The breaker of payments.slow is closed.").waitFor();
+  assert.equal((await node.api("GET", "queues/%2F/payments.slow")).breaker.state, "closed");
+  await node.api("DELETE", "policies/%2F/breaks"); await node.api("DELETE", "queues/%2F/payments.slow");
+  assert.deepEqual(page.faults, []);
+});
+
 test("a user is added with tags and a permission, and deleted", async () => {
   await visit(page, "#/users");
   await page.getByRole("button", { name: "Add a user" }).click();
