@@ -9,7 +9,9 @@ import (
 // The breaker of a queue is shown and closed.
 func TestDLQBreaker(t *testing.T) {
 	officeNode(t)
-	ours := func(args ...string) string { return tool(t, append([]string{"bartleby", "dlq", "breaker"}, args...)...) }
+	ours := func(args ...string) string {
+		return tool(t, append([]string{"bartleby", "dlq", "breaker"}, args...)...)
+	}
 	expect := func(got, want string) {
 		t.Helper()
 		if !regexp.MustCompile(want).MatchString(got) {
