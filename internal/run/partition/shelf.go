@@ -63,7 +63,7 @@ func splitPageKey(key []byte) (incarnation uint64, id index.PageID, ok bool) {
 // pageStore is a partition's part of the index store. The partition's mutex guards it.
 type pageStore struct {
 	needless []needlessCopy // copies that a later checkpoint makes needless
-	written  int            // pages and deltas written since the start
+	written  int            // pages and deltas written since the start; a long one counts as several
 
 	reads     int // pages read in this hold
 	mostReads int // for a test: in the hold that read most
@@ -71,6 +71,12 @@ type pageStore struct {
 	key  []byte // buffer for a key
 	page []byte // buffer for a page
 }
+
+// longPage is how many bytes of a page make it count as one more in a slice, and mostSpare the capacity above which a buffer of one
+// is not kept.
+const longPage, mostSpare = 64 << 10, 1 << 20
+
+func (s *pageStore) wrote(b []byte) { s.written += 1 + len(b)/longPage }
 
 // takeNeedless appends the copies that are needless once the checkpoint of this version is whole.
 func (s *pageStore) takeNeedless(version uint32, pages, deltas []needlessCopy) (_, _ []needlessCopy) {
@@ -157,7 +163,7 @@ func (s shelf) Write(id index.PageID, page, summary []byte) {
 	if err != nil {
 		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page cannot be written: %w", s.q.Name, s.q.VHost, err))
 	}
-	at.written++
+	at.wrote(page)
 }
 
 // WriteDelta implements index.Cold.
@@ -167,13 +173,16 @@ func (s shelf) WriteDelta(id index.PageID, delta []byte) {
 	if err := s.node().Index.Put(at.key, delta); err != nil {
 		s.node().fail(fmt.Errorf("queue %q in vhost %q: a page cannot be saved: %w", s.q.Name, s.q.VHost, err))
 	}
-	at.written++
+	at.wrote(delta)
 }
 
 // Read implements index.Cold.
 func (s shelf) Read(id index.PageID) []byte {
 	at := &s.q.part.store
 	at.reads++
+	if cap(at.page) > mostSpare {
+		at.page = nil
+	}
 	kind, _ := s.kinds()
 	at.key = appendPageKey(at.key[:0], kind, s.q.Incarnation, id)
 	var ok bool

@@ -101,6 +101,25 @@ const saveWeight = 24
 // deltaWeight is the same for the saving of a delta.
 const deltaWeight = 2
 
+// longCopy is how many bytes of a copy weigh as an entry more, or, where pages are counted, as a page more. A page of dead letters
+// may have 64 KiB for each: what a consumer said of its failure.
+const longCopy = 64 << 10
+
+// mostSpare is the capacity above which the buffer of a copy is not kept for the next.
+const mostSpare = 1 << 20
+
+// wroteCopy notes that a copy was written, or a delta.
+func (ps *Pages) wroteCopy(b []byte) {
+	ps.wrote += int64(len(b))
+	ps.saves += len(b) / longCopy
+	if cap(ps.blob) > mostSpare {
+		ps.blob = nil
+	}
+	if cap(ps.delta) > mostSpare {
+		ps.delta = nil
+	}
+}
+
 // Saves is what has been saved so far, by weight.
 func (ps *Pages) Saves() int { return ps.saves }
 
@@ -117,13 +136,14 @@ func (ix *Index) saveCopy(p *page, d *plain) {
 		ix.encode(p, d)
 		ix.pages.sum = ix.pages.summarize(d, d.live).append(ix.pages.sum[:0])
 		ix.cold.Write(p.id(version), ix.pages.blob, ix.pages.sum)
+		ix.pages.wroteCopy(ix.pages.blob)
 	}
 	ix.pages.bytes -= beforeBytes * cap(p.before)
 	p.copied(version, ix.pages.version, p.live, d.live)
 }
 
 // SaveSome saves pages that belong to the checkpoint being written, from the
-// cursor on: at most limit of them, looking at no more than 64 times as many.
+// cursor on: at most limit of them, fewer if they are long, looking at no more than 64 times as many.
 // It says whether that was the last. REQUIRES: Cut.
 func (ix *Index) SaveSome(from SaveCursor, limit int) (next SaveCursor, done bool) {
 	if ix.cold == nil {
@@ -144,14 +164,15 @@ func (ix *Index) SaveSome(from SaveCursor, limit int) (next SaveCursor, done boo
 		}
 		k, _ := l.search(from.number)
 		for ; k < len(l.slots); k++ {
-			if limit == 0 || looks == 0 {
+			if limit <= 0 || looks == 0 {
 				from.number = l.slots[k].number
 				return from, false
 			}
 			looks--
 			if p := l.slots[k].page; p != nil && ix.pages.owes(p.dirty) {
+				before := ix.pages.wrote
 				ix.save(p)
-				limit--
+				limit -= 1 + int((ix.pages.wrote-before)/longCopy)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ type Cold interface {
 	At(location uint64) message.Ref
 
 	// Parts are what a history has in common with others, 0 if nothing, and the bytes of its
-	// own; they are valid as long as it is. Bytes are those of what is common. Keep makes a
+	// own; they are valid as long as it is. Bytes are those of what is common, which may be read from disk. Keep makes a
 	// history of both, of its own bytes alone if there are no others; Retain and Release add
 	// and give up a reference.
 	Parts(history message.Ref) (common message.Ref, own []byte)
@@ -63,7 +63,7 @@ const HotPages = 16
 // A relief is how much of putting away is done at once: the queue's partition is held meanwhile.
 type relief struct {
 	pages int   // that are looked into
-	write int64 // bytes of bodies that are nowhere on disk and are written there
+	write int64 // bytes of bodies that are nowhere on disk, and of pages, that are written there
 	give  int64 // bytes of bodies that leave memory
 }
 
@@ -125,7 +125,9 @@ func (ix *Index) putAway(r *relief, index bool) {
 		}
 		l.stirred = l.stirred || p.bodies != bodiesGone
 		if index && p.bodies == bodiesGone && ix.quiet(p) {
+			before := ix.pages.wrote
 			ix.spill(l, level, k)
+			r.write -= ix.pages.wrote - before
 		}
 		return true
 	}

@@ -41,6 +41,7 @@ func (ix *Index) saveDelta(p *page, rest *bitmap, sum []byte, d *plain) {
 	b = append(b, ix.pages.blob...)
 	ix.pages.delta = b
 	ix.cold.WriteDelta(p.id(version), b)
+	ix.pages.wroteCopy(b)
 	ix.pages.bytes -= beforeBytes * cap(p.before)
 	p.lessened(version, ix.pages.version)
 }

@@ -30,6 +30,7 @@ type Pages struct {
 	version uint32 // that what changes now will be saved as, see checkpoint.go
 	saving  bool   // what is to be saved as version-1 is still being written
 	saves   int    // what was saved so far, by weight
+	wrote   int64  // the same in bytes
 
 	blob        []byte // of the page being encoded
 	sum         []byte // its summary, and before that:
