@@ -51,13 +51,14 @@ func (n *Note) Size() int {
 }
 
 // Noted returns the stored form of a history with a note. stored may be empty. If it cannot be read, the history begins
-// anew: that is better than losing the note, and the message.
+// anew: that is better than losing the note, and the message. The detail of the death before, which this one ends, goes: so a
+// history has one.
 func Noted(stored []byte, n *Note) []byte {
 	var h History
 	if len(stored) > 0 {
 		h, _ = Parse(stored)
 	}
-	h.Note = n
+	h.Note, h.Cause.Detail = n, ""
 	return h.Append(make([]byte, 0, len(stored)+n.Size()))
 }
 

@@ -38,7 +38,7 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 	if r.ref != it.d.History {
 		shared, own := deathstore.Parts(store, it.d.History)
 		if shared == 0 || shared != r.shared || !r.history.Renumber(own) {
-			h, err := deadletter.Parse(deathstore.Bytes(store, it.d.History))
+			h, err := deadletter.Parse(deathstore.Brief(store, it.d.History))
 			if err != nil {
 				r.shared = 0 // Renumber may have changed the history
 				return nil   // the bytes are our own; the message matters more than its history

@@ -12,7 +12,7 @@ import (
 // once, as a base. Each allocation on a base holds one reference to the base and its own
 // bytes:
 //
-//	base          interned | references: the holders, and each allocation on it
+//	base          interned | references: the holders, and each allocation on it; onBase too if it stands on another (InternOn)
 //	allocation    onBase   | at: the base's Ref, where other slots have their location
 const (
 	onBase   = 1 << 31
@@ -34,11 +34,10 @@ type bases struct {
 // first request ok is false.
 func (s *Store) Intern(b []byte) (ref message.Ref, ok bool) {
 	t := &s.bases
-	h := maphash.Bytes(t.seed, b)
-	at, mark := h%uint64(len(t.found)), uint32(h>>32)
+	at, mark := t.place(b)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if ref = t.found[at]; ref != 0 && bytes.Equal(s.Bytes(ref), b) && s.revive(ref) {
+	if ref = t.found[at]; ref != 0 && s.Base(ref) == 0 && s.is(ref, b) {
 		return ref, true
 	}
 	if t.seen[at] != mark {
@@ -50,6 +49,17 @@ func (s *Store) Intern(b []byte) (ref message.Ref, ok bool) {
 	s.slot(ref).size |= interned
 	t.found[at] = ref
 	return ref, true
+}
+
+// place is where the table has a base with these bytes, and other bits of their hash.
+func (t *bases) place(b []byte) (at uint64, mark uint32) {
+	h := maphash.Bytes(t.seed, b)
+	return h % uint64(len(t.found)), uint32(h >> 32)
+}
+
+// is says whether a base has these bytes, and adds a reference then. REQUIRES: s.bases.mu.
+func (s *Store) is(ref message.Ref, b []byte) bool {
+	return bytes.Equal(s.Bytes(ref), b) && s.revive(ref)
 }
 
 // revive adds a reference unless the last one is gone.
@@ -69,7 +79,7 @@ func (s *Store) revive(ref message.Ref) bool {
 // forget removes a base from the table before its memory is freed.
 func (s *Store) forget(ref message.Ref) {
 	t := &s.bases
-	at := maphash.Bytes(t.seed, s.Bytes(ref)) % uint64(len(t.found))
+	at, _ := t.place(s.Bytes(ref))
 	t.mu.Lock()
 	if t.found[at] == ref {
 		t.found[at] = 0

@@ -294,9 +294,10 @@ func (s *Store) Release(ref message.Ref) {
 		}
 		return
 	}
-	switch at := h.at.Load(); {
-	case h.size&interned != 0:
+	if h.size&interned != 0 {
 		s.forget(ref)
+	}
+	switch at := h.at.Load(); {
 	case h.size&onBase != 0:
 		defer s.Release(message.Ref(at))
 	case at != 0:

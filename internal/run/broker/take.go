@@ -101,6 +101,6 @@ func (b *Broker) shown(g *Got, w *bodies.Window) (*Shown, error) {
 	}
 	rec := message.Record(r)
 	s := &Shown{record: rec, Body: rec.Body(), Redelivered: g.Redelivered, Left: g.Left}
-	s.Properties, s.Exchange, s.Key = Rendered(rec, deathstore.Bytes(b.bodies, g.History), g.Counts, g.Queue.Type() == queue.Quorum)
+	s.Properties, s.Exchange, s.Key = Rendered(rec, deathstore.Brief(b.bodies, g.History), g.Counts, g.Queue.Type() == queue.Quorum)
 	return s, nil
 }

@@ -125,7 +125,7 @@ func (c *Connection) traceShown(g *Got, s *Shown) {
 	d := TracedDelivery{
 		Queue: g.Queue.Name, Exchange: []byte(s.Exchange), Key: []byte(s.Key), Properties: s.Properties, Record: s.record, Redelivered: s.Redelivered, Channel: 1,
 	}
-	if h, err := deadletter.Parse(deathstore.Bytes(c.b.bodies, g.History)); err == nil {
+	if h, err := deadletter.Parse(deathstore.Brief(c.b.bodies, g.History)); err == nil {
 		d.History = &h
 	}
 	c.TraceDelivery(&d)

@@ -1,8 +1,8 @@
 // Package deathstore keeps the stored forms of death histories in the store of message
 // bytes (internal/run/bodies). It stores the shared part of many histories once: a million
-// dead letters of one queue differ only in times and counts. Partitions call it. It owns no
-// state: the store owns the bytes and the references. It does not interpret histories;
-// internal/core/deadletter does.
+// dead letters of one queue differ only in times and counts. A long detail it puts aside, on
+// disk (detail.go). Partitions call it. It owns no state: the store owns the bytes and the
+// references. It does not interpret histories; internal/core/deadletter does.
 package deathstore
 
 import (
@@ -16,11 +16,21 @@ func Keep(s *bodies.Store, stored []byte) message.Ref {
 	var room [512]byte
 	shared, own, ok := deadletter.Divide(stored, room[:0:256], room[256:256])
 	if ok {
-		if base, found := s.Intern(shared); found {
+		if base, found := share(s, shared); found {
 			return on(s, base, own)
 		}
 	}
 	return alone(s, stored)
+}
+
+// share returns a reference to the shared part. At first sight of one ok is false, unless its detail is put aside.
+func share(s *bodies.Store, shared []byte) (base message.Ref, ok bool) {
+	if len(shared) > mostDetail {
+		if text, from, to := deadletter.Detail(shared); len(text) > mostDetail {
+			return aside(s, shared, text, from, to), true
+		}
+	}
+	return s.Intern(shared)
 }
 
 // alone stores a stored form that shares nothing.
@@ -53,7 +63,7 @@ func KeepParts(s *bodies.Store, shared, own []byte) message.Ref {
 	if len(shared) == 0 {
 		return Keep(s, own)
 	}
-	base, found := s.Intern(shared)
+	base, found := share(s, shared)
 	if !found {
 		return alone(s, deadletter.Unite(nil, shared, own))
 	}
@@ -66,13 +76,16 @@ func Parts(s *bodies.Store, ref message.Ref) (shared message.Ref, own []byte) {
 	return s.Base(ref), s.Bytes(ref)
 }
 
+// Shared returns the whole bytes of a shared part.
+func Shared(s *bodies.Store, base message.Ref) []byte { return whole(s, base, true) }
+
 // KeepsTTL says whether the message of the history still has its own TTL: see deadletter.History.KeepsTTL.
 func KeepsTTL(s *bodies.Store, ref message.Ref) bool {
 	head := s.Base(ref)
 	if head == 0 {
 		head = ref
 	}
-	return deadletter.HeadMayKeepTTL(s.Bytes(head)) && deadletter.StoredKeepsTTL(Bytes(s, ref))
+	return deadletter.HeadMayKeepTTL(s.Bytes(head)) && deadletter.StoredKeepsTTL(Brief(s, ref))
 }
 
 // Sent returns the job that counts what becomes of the message of the history, 0 if none does: see deadletter.HeadSent.
@@ -102,12 +115,17 @@ func Size(s *bodies.Store, ref message.Ref) int {
 	if base := s.Base(ref); base != 0 {
 		size += s.Size(base)
 	}
-	return size
+	return size + Detail(s, ref)
 }
 
 // Bytes returns the stored form of ref, nil if ref is 0. It is valid as long as the caller
-// holds a reference. The caller must not write to it.
-func Bytes(s *bodies.Store, ref message.Ref) []byte {
+// holds a reference. The caller must not write to it. A detail that was put aside is read from disk.
+func Bytes(s *bodies.Store, ref message.Ref) []byte { return read(s, ref, true) }
+
+// Brief is Bytes without a detail that was put aside, so it reads nothing from disk.
+func Brief(s *bodies.Store, ref message.Ref) []byte { return read(s, ref, false) }
+
+func read(s *bodies.Store, ref message.Ref, detail bool) []byte {
 	if ref == 0 {
 		return nil
 	}
@@ -116,6 +134,6 @@ func Bytes(s *bodies.Store, ref message.Ref) []byte {
 	if base == 0 {
 		return own
 	}
-	shared := s.Bytes(base)
+	shared := whole(s, base, detail)
 	return deadletter.Unite(make([]byte, 0, len(shared)+len(own)), shared, own)
 }

@@ -26,6 +26,10 @@ func FuzzHistoriesAreReadBackEqual(f *testing.F) {
 			f.Add(h.Append(nil))
 		}
 	}
+	h := deadletter.History{Cause: deadletter.Cause{Detail: strings.Repeat("x", 2*mostDetail)}}
+	f.Add(h.Append(nil))
+	h.Note = &deadletter.Note{Cause: deadletter.Cause{Class: "C", Detail: strings.Repeat("y", 3*mostDetail)}}
+	f.Add(h.Append(nil))
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		s := bodies.New()
 		ref := Keep(s, stored)
@@ -35,7 +39,7 @@ func FuzzHistoriesAreReadBackEqual(f *testing.F) {
 		common, own := Parts(s, ref)
 		var shared []byte
 		if common != 0 {
-			shared = bytes.Clone(s.Bytes(common))
+			shared = bytes.Clone(Shared(s, common))
 		}
 		for what, from := range map[string]*bodies.Store{"beside it": s, "in another store": bodies.New()} {
 			back := KeepParts(from, shared, bytes.Clone(own))

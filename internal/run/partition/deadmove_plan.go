@@ -196,7 +196,10 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	if d.History != 0 {
 		// The bytes are our own. If they cannot be parsed, the history begins anew; that is better than losing the
 		// message.
-		h, _ = deadletter.Parse(n.historyBytes(d.History))
+		h, _ = deadletter.Parse(deathstore.Brief(n.bodies, d.History)) // the last cause goes, whatever its detail
+		if h.Note != nil {
+			h, _ = deadletter.Parse(n.historyBytes(d.History))
+		}
 	}
 	note := h.Note
 	if note != nil && (!d.Noted || d.Reason.Counted() == deadletter.Expired) {

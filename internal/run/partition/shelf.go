@@ -137,7 +137,7 @@ func (s shelf) Parts(history message.Ref) (common message.Ref, own []byte) {
 }
 
 // Bytes implements index.Cold.
-func (s shelf) Bytes(common message.Ref) []byte { return s.node().bodies.Bytes(common) }
+func (s shelf) Bytes(common message.Ref) []byte { return deathstore.Shared(s.node().bodies, common) }
 
 // Keep implements index.Cold.
 func (s shelf) Keep(common, own []byte) message.Ref {
