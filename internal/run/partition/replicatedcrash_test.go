@@ -34,6 +34,7 @@ type mailWorld struct {
 	now    func() int64   // nil: the system's clock
 	drops  atomic.Bool    // dropped messages are no failure
 	files  vfs.FS         // the file system it runs on; nil: the one it was started on
+	large  bool           // its files are as large as a node's, and no hash of its state is kept
 
 	vhostGone atomic.Bool
 	rerouted  atomic.Pointer[table] // replaces routes once it is set
@@ -154,11 +155,15 @@ func openMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), route
 		w.now = func() int64 { return time.Now().UnixMilli() }
 	}
 	var err error
-	w.j, err = journal.Open(journal.Options{FS: w.files, Dir: "journal", KeepDir: "keep", SegmentBytes: 16 << 10, Failpoint: fail})
+	segment := int64(16 << 10)
+	if w.large {
+		segment = 0 // the usual
+	}
+	w.j, err = journal.Open(journal.Options{FS: w.files, Dir: "journal", KeepDir: "keep", SegmentBytes: segment, Failpoint: fail})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.disk = &world{t: t, fs: fs, disk: w.files, j: w.j}
+	w.disk = &world{t: t, fs: fs, disk: w.files, j: w.j, large: w.large}
 	if err := w.disk.openDisk(fail); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +173,7 @@ func openMail(t *testing.T, fs *vfs.MemFS, life uint64, fail func(string), route
 	}
 	w.n = New(Options{
 		Partitions: 2, Journal: w.j, Bodies: w.disk.bodies, Index: w.disk.index, Keep: w.disk.keep, Budget: Budget{Index: 1, Bodies: 1 << 16, HotPages: 1},
-		StateHash: true, Checkpointing: Checkpointing{Bytes: 1 << 40, Every: time.Hour}, Router: w, Logger: slog.New(slog.DiscardHandler),
+		StateHash: !w.large, Checkpointing: Checkpointing{Bytes: 1 << 40, Every: time.Hour}, Router: w, Logger: slog.New(slog.DiscardHandler),
 		Now: w.now, Failpoint: fail, DeadLettering: DeadLettering{RetryEvery: 5 * time.Millisecond},
 		Cluster: driver, NodeID: 1, Origin: NewOrigin(1, int64(life)), OnFatal: func(err error) { t.Error(err) },
 	})

@@ -13,6 +13,7 @@ import (
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/deathstore"
 	"bartleby.mq/internal/safety/held"
 )
 
@@ -264,7 +265,7 @@ func (s *salvager) enter(a *application, inc uint64, record message.Record, at i
 		e.Size, e.Priority, e.TTL, e.Delay = s.sizeApart(record), -1, -1, 0
 		return s.setApart(e)
 	}
-	e.Size = q.size(record)
+	e.Size = q.size(record) + q.detail(e.History)
 	return s.put(a.h, q, e)
 }
 
@@ -407,7 +408,7 @@ func (s *salvager) arrive() error {
 				held.Apart(func() {
 					var record message.Record // the examination finds records that cannot be read
 					if record, err = n.bodies.Read(e.Body, &w); err == nil {
-						entry.Priority, entry.Size = priorityOf(record), quorumSize(record)
+						entry.Priority, entry.Size = priorityOf(record), quorumSize(record)+uint32(deathstore.Detail(n.bodies, e.History))
 					}
 				})
 				if err != nil && !bodies.Lost(err) {

@@ -50,6 +50,8 @@ type world struct {
 	lenient atomic.Bool // drops are no failures
 	fatals  atomic.Int32
 	faulty  bool // the disk may fail
+
+	large bool // its files are as large as a node's
 }
 
 func (w *world) RouteDead(_ *Queue, exchange string, _ []string, _ message.Record, _ *deadletter.History, out []*Queue) ([]*Queue, bool, bool) {
@@ -143,7 +145,11 @@ func (w *world) openDisk(hook func(string)) (err error) {
 	if w.keep, err = bodyfile.OpenKeep(w.disk, "keep", hook); err != nil {
 		return err
 	}
-	scratch, err := bodyfile.OpenScratch(w.disk, "scratch", 16<<10)
+	file := int64(16 << 10)
+	if w.large {
+		file = 0 // the usual
+	}
+	scratch, err := bodyfile.OpenScratch(w.disk, "scratch", file)
 	if err != nil {
 		return err
 	}
