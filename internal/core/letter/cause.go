@@ -26,6 +26,8 @@ const (
 	MaxClass  = 255
 	MaxError  = 4 << 10
 	MaxDetail = 64 << 10
+	// MaxSaid is MaxError of what a consumer tells the broker: it stays in memory with the history, where a detail lies on disk.
+	MaxSaid = 1 << 10
 )
 
 // field is what a header tells.

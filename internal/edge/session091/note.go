@@ -206,6 +206,12 @@ func readNote(headers, body []byte) (n *note, problem string) {
 		problem = "header delivery-tag is missing"
 	}
 	n.Detail = letter.Clean(string(body[:min(len(body), letter.MaxDetail+1)]), letter.MaxDetail)
+	if len(n.Error) > letter.MaxSaid {
+		if n.Detail == "" {
+			n.Detail = n.Error
+		}
+		n.Error = letter.Clean(n.Error, letter.MaxSaid)
+	}
 	return n, problem
 }
 

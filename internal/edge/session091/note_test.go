@@ -231,9 +231,15 @@ func TestNotesAreBounded(t *testing.T) {
 	check(t, d[5].Nack(true, false))
 	for i, h := range s.histories(t, "dead", 6) {
 		kept := i > 2 // 256 KiB
-		if kept != (strings.HasPrefix(h.Cause.Error, fmt.Sprint(i)) && len(h.Cause.Detail) == letter.MaxDetail && len(h.Cause.Error) <= letter.MaxError && len(h.Cause.Class) <= letter.MaxClass) {
+		if kept != (strings.HasPrefix(h.Cause.Error, fmt.Sprint(i)) && len(h.Cause.Detail) == letter.MaxDetail && len(h.Cause.Error) <= letter.MaxSaid && len(h.Cause.Class) <= letter.MaxClass) {
 			t.Errorf("%d: class of %d, error of %d, detail of %d bytes", i, len(h.Cause.Class), len(h.Cause.Error), len(h.Cause.Detail))
 		}
+	}
+	d = c.take(1)
+	c.takes(amqp.Table{"delivery-tag": int64(d[0].DeliveryTag), "error": long}, "")
+	check(t, d[0].Reject(false))
+	if h := s.histories(t, "dead", 7)[6]; len(h.Cause.Error) > letter.MaxSaid || len(h.Cause.Detail) != letter.MaxError {
+		t.Errorf("a long error without a detail: %d bytes are the error, and %d the detail", len(h.Cause.Error), len(h.Cause.Detail))
 	}
 	d = c.take(501)
 	for i := range d {
@@ -241,7 +247,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	check(t, d[500].Nack(true, false))
 	said := 0
-	for _, h := range s.histories(t, "dead", 507)[6:] {
+	for _, h := range s.histories(t, "dead", 508)[7:] {
 		if h.Cause.Error != "" {
 			said++
 		}
