@@ -11,8 +11,8 @@ import (
 // Bytes that are needed seldom are put aside: they lie in a scratch file from the beginning. A base may stand on such bytes, and
 // on other bases, as an allocation stands on a base: it holds a reference to what it stands on.
 
-// PutAside keeps bytes on disk and returns the only reference to them. While they cannot be written, as on a full disk, or where
-// there are no scratch files, they are in memory; ReadAside reads both.
+// PutAside keeps bytes on disk and returns the only reference to them, for InternOn. While they cannot be written, as on a full disk,
+// or where there are no scratch files, they are in memory.
 func (s *Store) PutAside(b []byte) message.Ref {
 	e := message.Envelope{BodySize: len(b)}
 	ref, r := s.Alloc(e.Size())
@@ -25,10 +25,21 @@ func (s *Store) PutAside(b []byte) message.Ref {
 	return cold
 }
 
-// ReadAside returns the n bytes that PutAside was given. The caller must not write to them; they are valid as long as it holds a
-// reference. It may be called while a partition is held: the file is written into the system's memory, as pages of the index are.
-// A damaged record is a *DamageError. REQUIRES: the caller holds a reference.
-func (s *Store) ReadAside(ref message.Ref, n int) ([]byte, error) {
+// ReadAside returns the n bytes that a base stands on. The caller must not write to them; they are valid as long as it holds a
+// reference to the base. It may be called while a partition is held: the file is written into the system's memory, as pages of the
+// index are. A damaged record is a *DamageError. REQUIRES: the caller holds a reference to the base.
+func (s *Store) ReadAside(base message.Ref, n int) ([]byte, error) {
+	for {
+		at := s.Base(base)
+		b, err := s.readAside(at, n)
+		if err == nil || s.Base(base) == at {
+			return b, err
+		}
+		// CompactAside has moved it meanwhile, and the file is gone.
+	}
+}
+
+func (s *Store) readAside(ref message.Ref, n int) ([]byte, error) {
 	if !ref.OnDisk() {
 		return message.Record(s.Bytes(ref)).Body(), nil
 	}
@@ -71,4 +82,80 @@ func (s *Store) InternOn(on message.Ref, b []byte) message.Ref {
 	t.found[at] = ref
 	t.mu.Unlock()
 	return ref
+}
+
+// sparseShare: a scratch file with less than a quarter of its records is sparse.
+const sparseShare = 4
+
+// CompactAside copies what was put aside out of sparse scratch files, so that they go: what somebody keeps for months would keep 64
+// MiB with it. It finds what bases of n bytes stand on. stop ends it early. One goroutine at a time calls it, and holds no lock.
+func (s *Store) CompactAside(n int, stop func() bool) {
+	if s.disk.Scratch == nil {
+		return
+	}
+	sparse, current := map[uint32]bool{}, s.disk.Scratch.Current()
+	s.rangeSpace(message.InScratch, func(number uint32, live, placed int64) bool {
+		if live > 0 && live*sparseShare < placed && number != current {
+			sparse[number] = true
+		}
+		return true
+	})
+	if len(sparse) == 0 {
+		return
+	}
+	class := s.classOf[(n+slotHead+unit-1)/unit]
+	var w Window
+	defer w.Free()
+	var found []standing
+	for number := uint32(1); !stop(); number++ {
+		var more bool
+		if found, more = s.standing(number, class, sparse, found[:0]); !more {
+			return
+		}
+		for i := range found {
+			s.recopy(&found[i], &w)
+			s.Release(found[i].base)
+		}
+	}
+}
+
+// standing is a base, with a reference, and what it stands on.
+type standing struct{ base, on message.Ref }
+
+// standing appends the bases of a page of the class that stand on records in sparse files. more says whether there is a page of this
+// number, or a later one.
+func (s *Store) standing(number uint32, class uint8, sparse map[uint32]bool, found []standing) (_ []standing, more bool) {
+	c := &s.classes[class]
+	c.mu.Lock() // nobody takes slots of the class,
+	defer c.mu.Unlock()
+	s.mu.Lock() // and no page goes
+	defer s.mu.Unlock()
+	if number >= s.pages {
+		return found, false
+	}
+	p := s.page(number)
+	if p.mem == nil || p.class != class {
+		return found, true
+	}
+	for off := uint32(0); off < p.fresh; off += c.units {
+		base := message.Ref(number)<<offsetBits | message.Ref(off)
+		on := message.Ref(s.slot(base).at.Load())
+		if on.OnDisk() && on.Location().Space() == message.InScratch && sparse[on.Location().Segment()] && s.revive(base) {
+			found = append(found, standing{base, on})
+		}
+	}
+	return found, true
+}
+
+// recopy lets a base stand on a copy of its record. If that fails, nothing has changed.
+func (s *Store) recopy(x *standing, w *Window) {
+	b, err := s.Read(x.on, w)
+	if err != nil {
+		return
+	}
+	spare := s.PutAside(message.Record(b).Body())
+	if spare.OnDisk() && s.slot(x.base).at.CompareAndSwap(uint64(x.on), uint64(spare)) {
+		spare = x.on
+	}
+	s.Release(spare)
 }

@@ -109,26 +109,34 @@ func (s *Store) SetPlaced(space message.Space, segment uint32, n int64) {
 // number, until f returns false. It may or may not see concurrent changes.
 func (s *Store) RangeSegments(f func(space message.Space, segment uint32, live, placed int64) bool) {
 	for space := range message.Space(message.Spaces) {
-		for r := range s.segments.roots[space] {
-			node := s.segments.roots[space][r].Load()
-			if node == nil {
+		if !s.rangeSpace(space, func(segment uint32, live, placed int64) bool { return f(space, segment, live, placed) }) {
+			return
+		}
+	}
+}
+
+// rangeSpace is RangeSegments for one space. It says whether f was true to the end.
+func (s *Store) rangeSpace(space message.Space, f func(segment uint32, live, placed int64) bool) bool {
+	for r := range s.segments.roots[space] {
+		node := s.segments.roots[space][r].Load()
+		if node == nil {
+			continue
+		}
+		for n := range node {
+			leaf := node[n].Load()
+			if leaf == nil {
 				continue
 			}
-			for n := range node {
-				leaf := node[n].Load()
-				if leaf == nil {
-					continue
-				}
-				for i := range leaf {
-					live, placed := leaf[i].load()
-					number := uint32(r<<nodeBits|n)<<leafBits | uint32(i)
-					if (live != 0 || placed != 0) && !f(space, number, live, placed) {
-						return
-					}
+			for i := range leaf {
+				live, placed := leaf[i].load()
+				number := uint32(r<<nodeBits|n)<<leafBits | uint32(i)
+				if (live != 0 || placed != 0) && !f(number, live, placed) {
+					return false
 				}
 			}
 		}
 	}
+	return true
 }
 
 // AddLive adds n references to a file that no Ref in memory stands for: at start, the

@@ -60,7 +60,7 @@ func whole(s *bodies.Store, base message.Ref, detail bool) []byte {
 	var text []byte
 	if detail {
 		var err error
-		if text, err = s.ReadAside(s.Base(marked), detailSize(mark)); err != nil {
+		if text, err = s.ReadAside(marked, detailSize(mark)); err != nil {
 			text = []byte(lostDetail)
 		}
 	}
@@ -96,3 +96,6 @@ func DetailOf(stored []byte) int {
 	}
 	return 0
 }
+
+// Compact gives back the disk space of details that nobody has any more: see bodies.Store.CompactAside.
+func Compact(s *bodies.Store, stop func() bool) { s.CompactAside(markSize, stop) }

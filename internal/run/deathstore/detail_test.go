@@ -193,3 +193,54 @@ func TestKeepDetailsAtOnce(t *testing.T) {
 		t.Errorf("%d allocations are left", n)
 	}
 }
+
+// A detail that somebody keeps does not keep the file in which it lay among others; it reads equal meanwhile.
+func TestDetailsLeaveSparseFiles(t *testing.T) {
+	fs := vfs.NewMem()
+	s, _ := onDisk(t, fs)
+	const letters, long, every = 4000, 8 << 10, 100
+	var refs []message.Ref
+	for i := range letters {
+		refs = append(refs, Keep(s, said(i, long)))
+	}
+	full := files(t, fs)
+	if Compact(s, func() bool { return false }); full < letters*long>>20 || files(t, fs) != full {
+		t.Fatalf("%d full files became %d", full, files(t, fs))
+	}
+	for i, ref := range refs {
+		if i%every != 0 {
+			s.Release(ref)
+		}
+	}
+	check := func() {
+		for i := 0; i < letters; i += every {
+			if got := Bytes(s, refs[i]); !bytes.Equal(got, said(i, long)) {
+				t.Errorf("history %d reads otherwise", i)
+				return
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 10 {
+			check()
+		}
+	})
+	wg.Go(func() { // others come and go
+		for i := range 200 {
+			s.Release(Keep(s, said(letters+i, long)))
+		}
+	})
+	Compact(s, func() bool { return false })
+	wg.Wait()
+	check()
+	if n := files(t, fs); n > 6 { // with what has come meanwhile
+		t.Errorf("%d files of 1 MiB have %d details of %d bytes", n, letters/every, long)
+	}
+	for i := 0; i < letters; i += every {
+		s.Release(refs[i])
+	}
+	if n := s.Held(); n != 0 {
+		t.Errorf("%d allocations are left", n)
+	}
+}

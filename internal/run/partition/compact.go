@@ -14,6 +14,7 @@ import (
 	"bartleby.mq/internal/disk/bodyfile"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
+	"bartleby.mq/internal/run/deathstore"
 )
 
 // A few bodies that outlive most of their file keep the whole file on disk. Compaction copies them into dense files
@@ -157,6 +158,7 @@ func emptiesItself(had, has int64) bool { return had > has && (had-has)*3 >= has
 // afterCheckpoint compacts, and writes another checkpoint if anything was moved.
 func (c *compactor) afterCheckpoint() {
 	n := c.n
+	deathstore.Compact(n.bodies, n.stopped)
 	did, err := n.Compact()
 	if err != nil && !errors.Is(err, errStopped) {
 		n.Logger.Error("messages cannot be moved out of old files", "error", err)
