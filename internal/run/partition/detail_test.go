@@ -256,3 +256,54 @@ func TestDetailsOutliveTheProcess(t *testing.T) {
 		}
 	}
 }
+
+// A detail counts since version 12 of commands. What earlier ones let in keeps its size, and counts from its next move on: a log that
+// both have written gives each replica the same.
+func TestDetailsCountSinceVersion12(t *testing.T) {
+	const size = 5000
+	var defs []definition
+	for i := range Groups + 1 {
+		defs = append(defs, definition{fmt.Sprint(i), quorum, queue.Unlimited(), DeadLetter{}})
+	}
+	f := newFleet(t, defs, nil)
+	here, there := f.queues["0"], (*Queue)(nil)
+	for name, q := range f.queues {
+		if name != "0" && !here.apart(q) {
+			there = q
+		}
+	}
+	if there == nil {
+		t.Fatal("no two queues are in the same group")
+	}
+	f.publish("0", nil, -1)
+	f.quiesce()
+	bare := here.m.Totals().ReadyBytes
+	h := deadletter.History{Keys: []string{"k"}, ReplayedFrom: "a", Cause: deadletter.Cause{Detail: detailOf(1, size)}}
+	detail := int64(len(h.Cause.Detail))
+	for i, c := range []struct {
+		version  byte
+		from, to *Queue
+		detail   bool
+		want     int64
+	}{
+		{detailVersion - 1, here, there, true, bare}, {detailVersion - 1, there, here, true, bare},
+		{detailVersion, here, there, true, bare + detail}, {detailVersion, there, here, true, bare + detail}, {detailVersion, here, there, false, bare},
+	} {
+		from, to, moved := c.from, c.to, h
+		if !c.detail {
+			moved.Cause = deadletter.Cause{}
+		}
+		_ = from.group().tell(func(w *commandWriter) {
+			w.b[0] = c.version
+			from.m.Browse(queue.Cursor{}, 1, func(v queue.View) bool {
+				w.take(from.Incarnation, v.ID, moved.Append(nil), &plan{targets: []*Queue{to}})
+				return true
+			})
+		})
+		f.quiesce()
+		if got := to.m.Totals(); got.Ready != 1 || got.ReadyBytes != c.want || from.m.Totals().Ready != 0 {
+			t.Errorf("move %d, version %d: %d messages with %d bytes, want one with %d", i, c.version, got.Ready, got.ReadyBytes, c.want)
+		}
+		f.agree()
+	}
+}
