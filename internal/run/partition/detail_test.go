@@ -86,6 +86,9 @@ func TestDetailsOfLettersTakeNoMemory(t *testing.T) {
 		letters int
 	}{{classic, 12_000}, {quorum, 4000}} {
 		kind, letters := c.kind, c.letters
+		if testing.Short() || inspected {
+			letters = min(letters, 2000)
+		}
 		t.Run(fmt.Sprint(kind.Type), func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			defs := []definition{mailQueue("source", kind, "x", false), mailQueue("dead", kind, "", false)}
