@@ -550,7 +550,7 @@ func (h *Webhooks) deliver(k *hook, t *tell) {
 	k.busy = false
 	<-h.room
 	h.poke()
-	if h.life.Err() != nil || !slices.Contains(k.waiting, t) {
+	if err != nil && h.life.Err() != nil || !slices.Contains(k.waiting, t) {
 		return // it goes on after a restart, or the webhook is gone
 	}
 	now := h.now()
